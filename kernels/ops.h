@@ -1,0 +1,140 @@
+// The device-ops seam: every number that training computes is computed behind this interface.
+//
+// Promises of every implementation:
+//   - Deterministic: the same inputs give the same bits, whatever the number of threads. Reductions are cut into
+//     pieces of fixed size and the pieces are added in a fixed order; there are no floating-point atomics.
+//   - Outputs are written whole, never accumulated into, unless the comment says "+=".
+//   - No allocation inside an op after its first call with a given shape.
+// Refuses: nothing at run time. Shapes are checked once, when the model is built; here they are preconditions.
+//
+// Letters:  B sequences in a microbatch, T tokens in a sequence, N = B*T rows, C channels, NH heads, HS = C/NH,
+//           V vocabulary, IC and OC the inner and outer width of a matrix product.
+// Element types:  `float*` is float32. `Act*` has elements of `activation_dtype()`. The residual stream, its gradient,
+//           statistics, losses and every parameter gradient are float32 whatever the activation type.
+// Pointers are device memory from `allocate` (host memory for ref and cpu) unless named `host_`.
+// Thread:   one DeviceOps belongs to one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace holdfast::kernels {
+
+enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16 };
+const char* dtype_name(DType dtype);  // "float32", "bfloat16", "float16": the words of the job spec
+size_t dtype_size(DType dtype);       // bytes of one element
+
+// What a worker tells the service about itself. Two workers whose `numerics` differ cannot be in one exact job.
+struct DeviceInfo {
+  std::string kind;      // "cpu", "ref", "hip"
+  std::string model;     // "Intel(R) Xeon(R) Processor", as the machine names it
+  std::string numerics;  // all that changes bits: kind, instruction set, library version. "cpu/avx512_bf16/onednn-2.6.3"
+  int64_t memory_bytes;  // what the device has in all
+  int threads;           // 0 where the word has no meaning
+};
+
+struct AdamWStep {
+  float learning_rate, beta1, beta2, epsilon, weight_decay;
+  float beta1_correction, beta2_correction;  // 1 - beta^t, computed once in double by the caller
+  float gradient_scale;                      // clipping and averaging, applied to the gradient first
+};
+
+enum class Epilogue : uint8_t { kNone, kGelu };
+
+// An element of the activation dtype; only ever used through a pointer.
+struct Act;
+
+class DeviceOps {
+ public:
+  virtual ~DeviceOps() = default;
+
+  virtual DeviceInfo info() const = 0;
+  virtual DType activation_dtype() const = 0;
+
+  // --- memory. Throws std::runtime_error that names the bytes asked for when there are not enough.
+  virtual void* allocate(size_t bytes) = 0;  // 64-byte aligned, contents unspecified
+  virtual void release(void* memory) noexcept = 0;
+  virtual void copy_to_device(void* to, const void* host_from, size_t bytes) = 0;
+  virtual void copy_to_host(void* host_to, const void* from, size_t bytes) = 0;
+  virtual void zero(void* memory, size_t bytes) = 0;
+  virtual void synchronize() = 0;  // returns when all work queued before it is done
+
+  // --- parameters: float32 masters are cast to the activation dtype once per step.
+  virtual void cast(Act* out, const float* in, int64_t count) = 0;
+  // Call after any change to parameter memory: an implementation may keep packed copies of weights.
+  virtual void parameters_changed() = 0;
+
+  // --- encoder. out (N, C) = wte[tokens] + wpe[position]; tokens (N) are ids below V.
+  virtual void encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
+                               int64_t C) = 0;
+  // dwte (V, C) += rows of dout (N, C) by token, in row order; dwpe (T, C) = sum of dout over B.
+  virtual void encoder_backward(float* dwte, float* dwpe, const float* dout, const int32_t* tokens, int64_t B, int64_t T,
+                                int64_t C, int64_t V) = 0;
+
+  // --- LayerNorm (Ba, Kiros, Hinton 2016, eq. 4), epsilon 1e-5, with the residual addition before it:
+  // residual_out (N, C) = residual_in + x;   out (N, C) = norm(residual_out) * weight + bias.
+  // x may be null (then residual_out is not written and may be null: residual_in is normalised).
+  // mean, rstd (N) are kept for the backward pass.
+  virtual void layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in,
+                                 const Act* x, const float* weight, const float* bias, int64_t N, int64_t C) = 0;
+  // dresidual (N, C) += gradient through the norm;  dx (N, C) = cast(dresidual) after that, unless dx is null.
+  // dweight, dbias (C) are written. residual is what was normalised.
+  virtual void layernorm_backward(float* dresidual, Act* dx, float* dweight, float* dbias, const Act* dout,
+                                  const float* residual, const float* weight, const float* mean, const float* rstd, int64_t N,
+                                  int64_t C) = 0;
+
+  // --- matrix product. out (N, OC) = epilogue(in (N, IC) * weight (OC, IC)^T + bias (OC)).
+  // With Epilogue::kGelu, pre_gelu (N, OC) receives the value before it, for the backward pass.
+  virtual void matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* weight, const float* bias, Epilogue epilogue,
+                              int64_t N, int64_t IC, int64_t OC) = 0;
+  // din (N, IC) = dout * weight;  dweight (OC, IC) = dout^T * in;  dbias (OC) = column sums of dout.
+  virtual void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight,
+                               int64_t N, int64_t IC, int64_t OC) = 0;
+  // GELU, tanh form (Hendrycks, Gimpel 2016, section 2). dx = dy * gelu'(x), elementwise; dx may be dy.
+  virtual void gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) = 0;
+
+  // --- causal self-attention, softmax(q k^T / sqrt(HS)) v per head.
+  // qkv (B, T, 3C): q, k, v side by side, each (NH, HS). out (B, T, C). logsumexp (B, NH, T) is kept for the backward
+  // pass. No (T, T) matrix outlives the op (Dao et al. 2022, algorithm 1).
+  virtual void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) = 0;
+  virtual void attention_backward(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,
+                                  int64_t T, int64_t C, int64_t NH) = 0;
+
+  // --- head and cross-entropy, fused; logits exist for one chunk of rows at a time.
+  // losses (N) = -log softmax(x (N, C) * wte (V, C)^T)[target]. targets (N) are ids below V.
+  virtual void head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C,
+                         int64_t V) = 0;
+  // The same, and its gradient for the mean over N: dx (N, C), dwte (V, C) written.
+  virtual void head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets,
+                                  int64_t N, int64_t C, int64_t V) = 0;
+  // logits (rows, V) = x (rows, C) * wte^T, for sampling.
+  virtual void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) = 0;
+
+  // --- optimizer. AdamW (Loshchilov, Hutter 2019, algorithm 2) on `count` elements; m and v are the moments.
+  virtual void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) = 0;
+  // Sum of squares in double, in fixed pieces. Not finite if any element is not.
+  virtual double sum_of_squares(const float* x, int64_t count) = 0;
+  // Sum of `count` floats in double, in fixed pieces (losses).
+  virtual double sum(const float* x, int64_t count) = 0;
+
+  // --- fixed point: what makes a reduction independent of its order.
+  // Largest magnitude in x; +infinity if any element is not finite; 0 for count 0.
+  virtual float abs_max(const float* x, int64_t count) = 0;
+  // sums[i] = (first ? 0 : sums[i]) + round_to_nearest_even(x[i] * 2^exponent).
+  // The caller has chosen the exponent such that no sum can leave int32.
+  virtual void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) = 0;
+  // x[i] = float(sums[i]) * scale, one rounding each.
+  virtual void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) = 0;
+  // For the float reduction: sums[i] = (first ? 0 : sums[i]) + x[i].
+  virtual void float_accumulate(float* sums, const float* x, int64_t count, bool first) = 0;
+};
+
+// The judge: plain loops in the order of the formulas, float32 inside, activations rounded to `activations` where stored.
+std::unique_ptr<DeviceOps> make_ref_ops(DType activations);
+
+// oneDNN products and vector code picked at run time. `threads` at least 1. HOLDFAST_CPU_ISA=avx2|avx512 forces one.
+std::unique_ptr<DeviceOps> make_cpu_ops(DType activations, int threads);
+
+}  // namespace holdfast::kernels

@@ -1,0 +1,68 @@
+// GPT-2 written out: pre-LayerNorm, GELU (tanh), learned positions, tied head (Radford et al. 2019, section 2.3).
+//
+// Promises: the gradient of a microbatch is a pure function of (parameters, tokens, targets): the same bits on every
+// worker with the same `DeviceInfo::numerics`, whatever its threads. No allocation after the constructor.
+// Refuses: a configuration that cannot be built, with all that is wrong in it named (Gpt2Config::problems).
+// Thread: one Gpt2 belongs to one thread.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/ops.h"
+#include "model/device_buffer.h"
+#include "model/parameter_table.h"
+
+namespace holdfast::model {
+
+// Thrown out of a forward or backward pass when the interrupt flag is seen. Gradients are then unspecified;
+// parameters are untouched.
+struct Interrupted {};
+
+class Gpt2 {
+ public:
+  // Microbatches have `batch_size` sequences of config.block_size tokens. `ops` outlives the model.
+  Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size);
+
+  const Gpt2Config& config() const { return config_; }
+  const ParameterTable& table() const { return table_; }
+
+  // Flat, float32, in table order; table().total elements each. Device memory owned by the model.
+  float* parameters() { return parameters_.data<float>(); }
+  float* gradients() { return gradients_.data<float>(); }
+
+  // Normal(0, 0.02), residual projections scaled by 1/sqrt(2 n_layer), LayerNorm weights 1, biases 0. A pure function
+  // of (seed, config): each element draws from its own counter.
+  void initialize(uint64_t seed);
+
+  // Call after parameters were changed from outside (optimizer, load, copy).
+  void parameters_changed();
+
+  // One microbatch forward and backward; overwrites gradients() with d(mean loss)/d(parameters). Returns the mean loss.
+  // tokens, targets: host memory, (batch_size, block_size), ids below vocab_size.
+  double train_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets);
+
+  // Mean loss without gradients; the gradients are left as they are.
+  double evaluate_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets);
+
+  // Logits (vocab_size) for the token after `context` (1 to block_size ids). For sampling; batch_size must be 1.
+  std::vector<float> next_token_logits(std::span<const int32_t> context);
+
+  // While *flag is true, passes throw Interrupted at the next layer boundary. `flag` outlives the model; may be null.
+  void set_interrupt(const std::atomic<bool>* flag) { interrupt_ = flag; }
+
+ private:
+  struct Activations;
+  Gpt2Config config_;
+  ParameterTable table_;
+  kernels::DeviceOps& ops_;
+  int64_t batch_size_;
+  DeviceBuffer parameters_, gradients_;
+  const std::atomic<bool>* interrupt_ = nullptr;
+  // The rest is the implementer's: cast parameters, the activation arena, host staging.
+};
+
+}  // namespace holdfast::model

@@ -1,0 +1,35 @@
+// The parameters of a GPT-2 as one table of names, shapes and places in a flat buffer.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace holdfast::model {
+
+struct Gpt2Config {
+  int64_t n_layer = 0, n_embd = 0, n_head = 0, vocab_size = 0, block_size = 0;
+
+  // Every way in which this cannot be built, each as "field: what is wrong"; empty when it can.
+  std::vector<std::string> problems() const;
+  bool operator==(const Gpt2Config&) const = default;
+};
+
+// One parameter tensor. Matrices are (out, in), as in torch.nn.Linear.
+struct Parameter {
+  std::string name;            // GPT-2's own: "wte.weight", "h.0.attn.c_attn.weight", ...
+  std::vector<int64_t> shape;
+  int64_t offset = 0, count = 0;  // elements, in the flat buffer
+  bool decay = false;          // weight decay applies: matrices only
+};
+
+struct ParameterTable {
+  std::vector<Parameter> entries;  // offsets ascending, without gaps
+  int64_t total = 0;               // elements
+
+  explicit ParameterTable(const Gpt2Config& config);
+  const Parameter& operator[](std::string_view name) const;  // precondition: the name is there
+};
+
+}  // namespace holdfast::model

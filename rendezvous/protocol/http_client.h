@@ -1,0 +1,57 @@
+// A blocking HTTP/1.1 client over libcurl for the service's API: bearer token, deadlines, problem details decoded.
+//
+// Used by workers, the command line and the service-side object store. One object per thread; a connection is kept.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tl/expected.hpp>
+
+#include "rendezvous/protocol/messages.h"
+
+namespace holdfast::rendezvous {
+
+struct HttpReply {
+  int status = 0;
+  std::string body;
+  std::string location, content_type;
+};
+struct HttpFailure {
+  bool unreachable = false;  // no answer at all: may be tried again
+  Problem problem;           // when there was an answer of 400 or above
+  std::string message() const;  // one sentence for people: the URL, what happened, what to do
+};
+
+class HttpClient {
+ public:
+  HttpClient(std::string base_url, std::string token);
+  ~HttpClient();
+  HttpClient(const HttpClient&) = delete;
+
+  const std::string& base_url() const;
+  // `path` begins with '/'. Answers of 400 and above are failures.
+  tl::expected<HttpReply, HttpFailure> request(std::string_view method, const std::string& path, std::string_view body = {},
+                                               std::string_view content_type = "application/json",
+                                               std::chrono::milliseconds timeout = std::chrono::seconds(10));
+  // Server-sent events: calls `on_event` (id, event name, data) until it returns false, the stream ends or breaks.
+  tl::expected<void, HttpFailure> stream(const std::string& path, const std::string& last_event_id,
+                                         const std::function<bool(const std::string&, const std::string&, const std::string&)>& on_event);
+  // Ends a request under way on another thread, soon.
+  void cancel();
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// HOLDFAST_TOKEN, else the token file `file` ("admin.token" | "worker.token") in the data directory; "" when there is none.
+std::string find_token(const std::string& file);
+// HOLDFAST_DATA_DIR, else $XDG_DATA_HOME/holdfast, else ~/.local/share/holdfast. What `serve` uses without --data_dir.
+std::string default_data_directory();
+// HOLDFAST_SERVER, else http://127.0.0.1:7070.
+std::string default_server();
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,93 @@
+// Checkpoints: a state at a step, as shards and a manifest in an object store. storage/FORMAT.md states every byte.
+//
+// Promises: a checkpoint is there exactly when its manifest is; the manifest is put after every shard is durable; every
+// byte is verified on read (checksum per shard, hash of the whole state); what does not verify is named and not loaded.
+// Refuses: spans that do not match the manifest in name, type or shape ("a checkpoint of another model").
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "storage/object_store.h"
+
+namespace holdfast::storage {
+
+// A tensor to be written, or to be read into. The memory is the caller's.
+struct ConstTensor {
+  std::string name;
+  std::string dtype;  // "float32" | "bfloat16" | "float16" | "int32": its width is what the byte planes need
+  std::vector<int64_t> shape;
+  std::span<const std::byte> bytes;
+};
+struct MutableTensor {
+  std::string name;
+  std::string dtype;
+  std::vector<int64_t> shape;
+  std::span<std::byte> bytes;
+};
+
+struct ShardInfo {
+  std::string key;           // object name
+  int64_t raw_bytes = 0;     // what it unpacks to
+  int64_t stored_bytes = 0;  // the object's size
+  std::string checksum;      // XXH3-128 of the stored object, hex
+};
+
+struct TensorInfo {
+  std::string name, dtype;
+  std::vector<int64_t> shape;
+  int64_t bytes = 0;
+};
+
+struct Manifest {
+  int format_version = 1;
+  std::string job;
+  int64_t step = 0;
+  int64_t generation = 0;  // of the writer
+  std::string state_hash;  // XXH3-128 over all tensors' bytes in order, hex
+  std::string created_at;  // UTC, RFC 3339
+  nlohmann::json spec;     // the job spec it was trained under, for people, `sample` and `--resume_from`
+  nlohmann::json data;     // what the run read: {"train": digest, "path": …}
+  std::vector<TensorInfo> tensors;
+  std::vector<ShardInfo> shards;  // the tensors' bytes, end to end, cut into shards
+
+  int64_t raw_bytes() const;
+  int64_t stored_bytes() const;
+};
+
+// Objects of the checkpoint at `step`: "step-0000000060/manifest.json", "step-0000000060/shard-0000.hfs".
+std::string checkpoint_prefix(int64_t step);
+
+struct WriteOptions {
+  int64_t shard_bytes = 32 << 20;  // raw bytes per shard
+  int zstd_level = 1;
+  int threads = 1;                 // that pack shards while others are put
+};
+
+// `manifest` comes with job, step, generation, spec and data filled in; the rest is filled in here.
+Result<Manifest> write_checkpoint(ObjectStore& store, Manifest manifest, std::span<const ConstTensor> tensors,
+                                  const WriteOptions& options = {});
+
+// Steps with a manifest, ascending. A manifest that cannot be read is still listed: verify names it.
+Result<std::vector<int64_t>> list_checkpoints(ObjectStore& store);
+Result<Manifest> read_manifest(ObjectStore& store, int64_t step);
+// Reads every byte and checks it; loads nothing.
+Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads = 1);
+// Verifies, then fills every tensor. On any error the memory's contents are unspecified and must not be used.
+Result<Manifest> read_checkpoint(ObjectStore& store, int64_t step, std::span<const MutableTensor> tensors, int threads = 1);
+// Some tensors of a checkpoint only (for `sample`: the parameters), each shard verified that is touched.
+Result<Manifest> read_tensors(ObjectStore& store, int64_t step, std::span<const MutableTensor> tensors, int threads = 1);
+
+// Removes a checkpoint: the manifest first (from then on it is not there), then the shards.
+Result<void> remove_checkpoint(ObjectStore& store, int64_t step);
+// Which of `steps` (ascending, all committed) retention would remove: keeps the newest `keep_last` (at least 1) and
+// everything at or above `newest_verified`; keep_last 0 keeps all.
+std::vector<int64_t> retention_victims(std::span<const int64_t> steps, int64_t keep_last, int64_t newest_verified);
+// Shards of checkpoints that have no manifest and are older than every writer that could still be at work (the caller
+// knows: it passes the steps being written). Returns what was removed.
+Result<std::vector<std::string>> remove_orphans(ObjectStore& store, std::span<const int64_t> steps_in_progress);
+
+}  // namespace holdfast::storage

@@ -1,0 +1,45 @@
+// Writes checkpoints in the background while training goes on.
+//
+// The stall is the copy into the writer's own buffer (`submit`); packing and writing happen on its thread. One write at a
+// time: a submit while one is under way replaces nothing and waits for nothing, it is refused with the step under way,
+// and the caller says so in an event. A failed write is reported, never thrown, and the copy is kept for `retry`.
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <thread>
+
+#include "storage/checkpoint.h"
+
+namespace holdfast::storage {
+
+struct WriteOutcome {
+  Result<Manifest> result;
+  int64_t step = 0;
+  double stall_s = 0;  // the copy
+  double write_s = 0;  // the rest, in the background
+};
+
+class CheckpointWriter {
+ public:
+  // `on_done` runs on the writer's thread after each write, success or not. `store` outlives the writer.
+  CheckpointWriter(ObjectStore& store, WriteOptions options, std::function<void(const WriteOutcome&)> on_done);
+  ~CheckpointWriter();  // waits for the write under way
+
+  // Copies the tensors and returns; false when a write is under way (nothing is copied then).
+  bool submit(Manifest manifest, std::span<const ConstTensor> tensors);
+  // Writes the copy of the last failed write again; false when there is none or one is under way.
+  bool retry();
+  // The step being written now.
+  std::optional<int64_t> in_progress() const;
+  // Returns when no write is under way.
+  void wait_idle();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace holdfast::storage
