@@ -1,0 +1,60 @@
+// HTTP in and out, and nothing else: the one file that knows cpprestsdk (http_server.cpp).
+//
+// Promises: the handler is called once per request, with the body whole and within bounds; it must not block (it hands
+// work to another thread and keeps the Reply). A Reply is called once, from any thread, now or much later. Requests that
+// break the bounds are answered here with problem details (413, 431, 400, 408) and never reach the handler.
+// Thread: the handler is called from any of the server's threads, several at a time.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tl/expected.hpp>
+
+namespace holdfast::rendezvous {
+
+struct HttpRequest {
+  std::string method, path;  // path decoded, without query
+  std::map<std::string, std::string> query, headers;  // header names in lower case
+  std::string body;
+  std::string remote;  // address of the client
+};
+
+// A reply body that goes on: server-sent events. Kept by the writer; writes may come from any thread and never block.
+class EventStream {
+ public:
+  virtual ~EventStream() = default;
+  // False when the reader is gone, or so slow that more than the server's bound would be buffered (it is then cut off).
+  virtual bool write(const std::string& chunk) = 0;
+  virtual void close() = 0;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  std::map<std::string, std::string> headers;
+  // When set, the reply has no length: headers are sent, and then this is called with the stream, once.
+  std::function<void(std::shared_ptr<EventStream>)> on_stream;
+};
+using Reply = std::function<void(HttpResponse)>;
+using Handler = std::function<void(HttpRequest, Reply)>;
+
+struct HttpServerOptions {
+  std::string listen = "127.0.0.1:7070";  // host:port; port 0 picks a free one
+  size_t max_body_bytes = 1 << 20;
+  size_t max_object_bytes = 256 << 20;    // for PUT below /v1/jobs/*/objects/
+  size_t max_stream_buffer_bytes = 1 << 20;
+};
+
+class HttpServer {
+ public:
+  // The error is a sentence for the user: a port in use names the port and how to pick another.
+  static tl::expected<std::unique_ptr<HttpServer>, std::string> start(const HttpServerOptions& options, Handler handler);
+  virtual ~HttpServer() = default;  // stops listening and cuts every open request
+  virtual int port() const = 0;
+};
+
+}  // namespace holdfast::rendezvous

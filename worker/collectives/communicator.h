@@ -1,0 +1,74 @@
+// Collectives among the members of one generation, over a ring of authenticated connections.
+//
+// Nouns: rank r sends only to its successor (r + 1) % N and receives only from its predecessor (r - 1) % N. A buffer is
+// cut into N segments; a segment travels in chunks, and a chunk that arrived is added and sent on while the next is
+// still under way. The ring all-reduce (Patarasuk, Yuan 2009) moves 2 (N-1)/N of the buffer each way per rank.
+//
+// Promises: integer sums have the same bits in any order of the ring; float sums are taken in ring order. Every call ends
+// by its deadline: no bytes moved for `timeout`, or abort(). The first failure poisons the communicator: every later call
+// fails with the same error, and its sockets are closed, so that neighbours notice at once.
+// Refuses: a connection of another job, generation or rank, or without the generation's secret.
+// Thread: one thread calls collectives; abort() may come from any.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "worker/transport.h"
+
+namespace holdfast::worker {
+
+struct CollectiveError {
+  enum class Kind { kConnectionLost, kTimeout, kHandshakeFailed, kAborted };
+  Kind kind;
+  int suspect_rank = -1;  // the neighbour that this points at
+  std::string detail;     // "connection to rank 2 (10.0.0.3:41234) was reset while receiving (all-reduce, 61 of 120 MB)"
+};
+template <typename T>
+using CollectiveResult = tl::expected<T, CollectiveError>;
+
+struct RingOptions {
+  std::string job;
+  int64_t generation = 0;
+  int rank = 0;
+  std::vector<std::string> addresses;  // by rank, "host:port"
+  std::string secret;                  // hex
+  std::chrono::milliseconds timeout{30000};       // no bytes moved for so long: fail
+  std::chrono::milliseconds form_timeout{10000};  // for all handshakes together
+  size_t chunk_bytes = 256 << 10;
+};
+
+class Communicator {
+ public:
+  // Connects to the successor and accepts the predecessor; both have proven (job, generation, rank, secret).
+  // A world of one needs no transport traffic and never fails.
+  static CollectiveResult<std::unique_ptr<Communicator>> form(Transport& transport, const RingOptions& options);
+  ~Communicator();
+
+  int rank() const;
+  int world_size() const;
+
+  CollectiveResult<void> all_reduce_sum(std::span<int32_t> buffer);
+  CollectiveResult<void> all_reduce_sum(std::span<float> buffer);
+  // Every rank's bytes, by rank; sizes may differ.
+  CollectiveResult<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine);
+  // From `root` to all, passed along the ring chunk by chunk.
+  CollectiveResult<void> broadcast(std::span<std::byte> buffer, int root);
+
+  // Bytes sent and received since it was formed; any thread. What "no bytes moved" is judged by.
+  uint64_t bytes_moved() const;
+  // Makes the call under way, and all later ones, fail with kAborted and `reason`, at once.
+  void abort(const std::string& reason);
+
+ private:
+  struct Impl;
+  explicit Communicator(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace holdfast::worker

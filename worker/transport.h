@@ -1,0 +1,58 @@
+// The transport seam: byte streams between workers.
+//
+// Non-blocking underneath: a caller asks how far a stream can go now, and waits for several at once with one absolute
+// deadline. Errors are values. Thread: all of it belongs to one thread, but wake() and address().
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+namespace holdfast::worker {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+struct TransportError {
+  enum class Kind { kClosed, kTimeout, kWoken, kFailed };
+  Kind kind;
+  std::string detail;  // "connect to 10.0.0.3:41234: Connection refused"
+};
+template <typename T>
+using TransportResult = tl::expected<T, TransportError>;
+
+class Connection {
+ public:
+  virtual ~Connection() = default;  // closes
+  // Bytes taken or given now, 0 when it would block. A closed or broken stream is an error.
+  virtual TransportResult<size_t> send_some(std::span<const std::byte> bytes) = 0;
+  virtual TransportResult<size_t> receive_some(std::span<std::byte> bytes) = 0;
+  virtual std::string peer() const = 0;  // address, for messages
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string address() const = 0;  // where others reach this worker, "host:port"
+  virtual TransportResult<std::unique_ptr<Connection>> connect(const std::string& address, Deadline deadline) = 0;
+  // nullptr when none is waiting now.
+  virtual TransportResult<std::unique_ptr<Connection>> accept_now() = 0;
+
+  struct Interest {
+    Connection* connection;
+    bool to_send, to_receive;
+  };
+  // Returns when one of `interests` may go on, or (with `accept`) somebody connects. kTimeout at the deadline, kWoken
+  // after wake().
+  virtual TransportResult<void> wait(std::span<const Interest> interests, bool accept, Deadline deadline) = 0;
+  // Makes the present or the next wait return kWoken; any thread.
+  virtual void wake() = 0;
+};
+
+// Listens on `interface` ("" picks the address that routes to `server_host`), on a free port.
+TransportResult<std::unique_ptr<Transport>> make_tcp_transport(const std::string& interface, const std::string& server_host);
+
+}  // namespace holdfast::worker
