@@ -158,7 +158,7 @@ struct CheckpointRecord {
   std::string store, state_hash, created_at;
   int64_t raw_bytes = 0, stored_bytes = 0, shards = 0;
   double stall_s = 0, write_s = 0;
-  bool verified = true;
+  std::vector<int64_t> removed_steps;  // what retention removed after it
 };
 
 struct WorkerEvent {
