@@ -1,0 +1,60 @@
+// Host memory and what the machine says about itself.
+#include "kernels/host_ops.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <stdexcept>
+
+namespace holdfast::kernels {
+
+std::string host_cpu_model() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  for (std::string line; std::getline(cpuinfo, line);) {
+    if (!line.starts_with("model name")) continue;
+    const size_t colon = line.find(':');
+    const size_t begin = line.find_first_not_of(' ', colon + 1);
+    if (colon != std::string::npos && begin != std::string::npos) return line.substr(begin);
+  }
+  return "unknown CPU";
+}
+
+int64_t host_memory_bytes() {
+  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+}
+
+void* HostOps::allocate(size_t bytes) {
+  constexpr size_t kLine = 64;
+  constexpr size_t kHugePage = size_t{2} << 20;
+  const auto limit = static_cast<size_t>(host_memory_bytes());
+  void* memory = nullptr;
+  const bool huge = bytes >= 2 * kHugePage;
+  if (bytes <= limit) {
+    const size_t unit = huge ? kHugePage : kLine;
+    memory = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit + (bytes == 0 ? unit : 0));
+  }
+  if (memory == nullptr) {
+    throw std::runtime_error("cannot allocate " + std::to_string(bytes) + " bytes of host memory: the machine has " +
+                             std::to_string(limit) + " bytes in all; use a smaller batch_size or model, or free memory");
+  }
+  if (huge) madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults and TLB misses; refusing it costs only speed
+  return memory;
+}
+
+void HostOps::release(void* memory) noexcept {
+  std::free(memory);
+}
+void HostOps::copy_to_device(void* to, const void* host_from, size_t bytes) {
+  std::memcpy(to, host_from, bytes);
+}
+void HostOps::copy_to_host(void* host_to, const void* from, size_t bytes) {
+  std::memcpy(host_to, from, bytes);
+}
+void HostOps::zero(void* memory, size_t bytes) {
+  std::memset(memory, 0, bytes);
+}
+
+}  // namespace holdfast::kernels

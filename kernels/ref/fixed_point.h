@@ -1,0 +1,35 @@
+// Fixed point, plain: integers have no order of addition, which is what makes an exact reduction exact.
+// The default rounding mode is in force (nothing here changes it), so nearbyint rounds to nearest, ties to even.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+namespace holdfast::kernels::ref {
+
+inline float abs_max(const float* x, int64_t count) {
+  float largest = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    if (!std::isfinite(x[i])) return INFINITY;
+    largest = std::fmax(largest, std::fabs(x[i]));
+  }
+  return largest;
+}
+
+// ldexp in double is exact for every float and every exponent in reach, so nearbyint is the only rounding.
+inline void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) {
+  for (int64_t i = 0; i < count; ++i) {
+    const auto rounded = static_cast<int32_t>(std::nearbyint(std::ldexp(static_cast<double>(x[i]), exponent)));
+    sums[i] = (first ? 0 : sums[i]) + rounded;
+  }
+}
+
+inline void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) {
+  for (int64_t i = 0; i < count; ++i) x[i] = static_cast<float>(sums[i]) * scale;
+}
+
+inline void float_accumulate(float* sums, const float* x, int64_t count, bool first) {
+  for (int64_t i = 0; i < count; ++i) sums[i] = first ? x[i] : sums[i] + x[i];
+}
+
+}  // namespace holdfast::kernels::ref
