@@ -18,10 +18,10 @@ struct Gpt2Config {
 
 // One parameter tensor. Matrices are (out, in), as in torch.nn.Linear.
 struct Parameter {
-  std::string name;            // GPT-2's own: "wte.weight", "h.0.attn.c_attn.weight", ...
+  std::string name;  // GPT-2's own: "wte.weight", "h.0.attn.c_attn.weight", ...
   std::vector<int64_t> shape;
   int64_t offset = 0, count = 0;  // elements, in the flat buffer
-  bool decay = false;          // weight decay applies: matrices only
+  bool decay = false;             // weight decay applies: matrices only
 };
 
 struct ParameterTable {

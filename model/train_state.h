@@ -26,7 +26,7 @@ double learning_rate_at(const OptimizerConfig& config, int64_t step);
 
 // A tensor of the state as bytes in device memory.
 struct StateTensor {
-  std::string name;  // "wte.weight", "exp_avg/wte.weight", "exp_avg_sq/wte.weight", "reduction/exponents"
+  std::string name;   // "wte.weight", "exp_avg/wte.weight", "exp_avg_sq/wte.weight", "reduction/exponents"
   std::string dtype;  // "float32", "int32"
   std::vector<int64_t> shape;
   std::byte* data;
