@@ -1,5 +1,8 @@
 // A blocking HTTP/1.1 client over libcurl for the service's API: bearer token, deadlines, problem details decoded.
 //
+// Promises: a request is sent once as far as this code goes; trying again is the caller's. (libcurl sends it again by itself
+// when a kept connection turns out dead before one byte of the answer, so what must not happen twice carries a key.)
+// No proxy stands between programs on one machine; replies are bounded.
 // Used by workers, the command line and the service-side object store. One object per thread; a connection is kept.
 #pragma once
 
@@ -20,9 +23,12 @@ struct HttpReply {
   std::string location, content_type;
 };
 struct HttpFailure {
-  bool unreachable = false;  // no answer at all: may be tried again
+  bool unreachable = false;  // no answer, or not a whole one: may be tried again
+  bool cancelled = false;    // by cancel(); unreachable too
   Problem problem;           // when there was an answer of 400 or above
-  std::string message() const;  // one sentence for people: the URL, what happened, what to do
+  std::string base_url;
+  std::string cause;            // of unreachable: "Connection refused", "no answer within 10 s"
+  std::string message() const;  // for people: the URL, what happened, what to do
 };
 
 class HttpClient {
@@ -32,14 +38,18 @@ class HttpClient {
   HttpClient(const HttpClient&) = delete;
 
   const std::string& base_url() const;
+  // Sent with every request from now on.
+  void set_header(const std::string& name, const std::string& value);
   // `path` begins with '/'. Answers of 400 and above are failures.
   tl::expected<HttpReply, HttpFailure> request(std::string_view method, const std::string& path, std::string_view body = {},
                                                std::string_view content_type = "application/json",
                                                std::chrono::milliseconds timeout = std::chrono::seconds(10));
   // Server-sent events: calls `on_event` (id, event name, data) until it returns false, the stream ends or breaks.
-  tl::expected<void, HttpFailure> stream(const std::string& path, const std::string& last_event_id,
-                                         const std::function<bool(const std::string&, const std::string&, const std::string&)>& on_event);
-  // Ends a request under way on another thread, soon.
+  tl::expected<void, HttpFailure> stream(
+      const std::string& path, const std::string& last_event_id,
+      const std::function<bool(const std::string&, const std::string&, const std::string&)>& on_event);
+  // From any thread: ends the request under way at once or, when there is none, the next one as it begins. So a thread
+  // that says "stop" and then cancels cannot miss one that is about to wait.
   void cancel();
 
  private:

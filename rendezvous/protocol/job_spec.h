@@ -28,10 +28,11 @@ struct JobSpec {
   int64_t nodes = 1;                        // the nominal world size
   int64_t global_batch_size = 0;            // sequences in a step; 0: batch_size * gradient_accumulation_steps * nodes
   int64_t min_nodes = 1;
-  int64_t max_nodes = 0;                    // 0: as many as there are microbatches
+  int64_t max_nodes = 0;  // 0: as many as there are microbatches
   int64_t total_steps = 1000;
 
-  std::string dtype = "bfloat16";   // float32|bfloat16
+  std::string dtype = "bfloat16";  // float32|bfloat16
+  // min_lr left out: learning_rate / 10; warmup_steps left out: at most total_steps / 10.
   double learning_rate = 6e-4, min_lr = 6e-5, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, grad_clip = 1.0;
   int64_t warmup_steps = 100;
   int64_t seed = 0;
@@ -52,6 +53,7 @@ struct JobSpec {
   // M: microbatches in a global batch. The unit that is dealt to ranks.
   int64_t microbatches() const;
   int64_t tokens_per_step() const;
+  bool operator==(const JobSpec&) const = default;
 };
 
 struct FieldError {

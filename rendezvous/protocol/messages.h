@@ -61,13 +61,13 @@ const char* phase_name(Phase phase);
 struct WorkerStatus {
   std::string incarnation;
   Phase phase = Phase::kIdle;
-  std::string job;           // "" when idle
-  int64_t generation = 0;    // active: the one taken part in; prepared: the highest fenced off; 0: none yet
-  int64_t step = -1;         // steps applied to the state held; -1: holds none
-  std::string data_digest;   // TokenFile::digest of the training file, once prepared
+  std::string job;          // "" when idle
+  int64_t generation = 0;   // active: the one taken part in; prepared: the highest fenced off; 0: none yet
+  int64_t step = -1;        // steps applied to the state held; -1: holds none
+  std::string data_digest;  // TokenFile::digest of the training file, once prepared
   int64_t data_tokens = 0;
-  bool leaving = false;      // SIGTERM was received: wants out after this step
-  std::string reason;        // for refused, and for prepared after a fault
+  bool leaving = false;  // SIGTERM was received: wants out after this step
+  std::string reason;    // for refused, and for prepared after a fault
 };
 struct StatusReply {
   std::string directive_tag;  // of the directive in force: a worker that has another one polls at once
@@ -106,7 +106,7 @@ struct Directive {
   int64_t generation = 0;
   std::string reason;  // for people
   // prepare, join
-  std::optional<JobSpec> spec;
+  std::optional<JobSpec> spec;  // resolved
   // join
   int rank = 0;
   std::vector<Member> members;  // in rank order
@@ -123,12 +123,12 @@ struct WorkerLost {
   std::string reason;  // "killed by signal 9 (SIGKILL)"
 };
 
-struct StepPoint {  // one committed step
+struct StepPoint {   // one committed step
   int64_t step = 0;  // after it
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   double step_s = 0, communication_s = 0;
   int64_t tokens = 0;
-  std::string data_digest;             // sum of microbatch_digest over the step, 16 hex digits
+  std::string data_digest;  // sum of microbatch_digest over the step, 16 hex digits
   std::optional<double> validation_loss;
 };
 struct Progress {
@@ -138,16 +138,16 @@ struct Progress {
   std::vector<StepPoint> points;  // since the last report that was answered
   std::string state_hash;         // "" when not computed
   int64_t state_hash_step = -1;
-  bool finished = false;          // total_steps reached and the last checkpoint registered
-  std::string failure;            // not empty: the job cannot go on, and why
+  bool finished = false;  // total_steps reached and the last checkpoint registered
+  std::string failure;    // not empty: the job cannot go on, and why
 };
 
 struct FaultReport {
   std::string worker, incarnation;
   int64_t generation = 0;
-  int suspect_rank = -1;  // -1: nobody in particular
-  std::string kind;       // connection_lost | timeout | handshake_failed | state_mismatch | checkpoint_unreadable
-  std::string detail;     // evidence, for people
+  int suspect_rank = -1;         // -1: nobody in particular
+  std::string kind;              // connection_lost | timeout | handshake_failed | state_mismatch | checkpoint_unreadable
+  std::string detail;            // evidence, for people
   int64_t checkpoint_step = -1;  // for checkpoint_unreadable
 };
 
@@ -182,9 +182,12 @@ struct Problem {
   std::vector<FieldError> errors;
 };
 
+// Compact JSON text. Never throws: bytes that are no UTF-8 (a log line may hold any) become U+FFFD.
+std::string json_text(const nlohmann::json& json);
+
 // JSON, both ways, for everything above. from_json throws std::invalid_argument that names the field.
-#define HOLDFAST_MESSAGE(Type)                 \
-  void to_json(nlohmann::json&, const Type&);  \
+#define HOLDFAST_MESSAGE(Type)                \
+  void to_json(nlohmann::json&, const Type&); \
   void from_json(const nlohmann::json&, Type&)
 HOLDFAST_MESSAGE(RegisterRequest);
 HOLDFAST_MESSAGE(RegisterReply);

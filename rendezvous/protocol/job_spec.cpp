@@ -1,0 +1,219 @@
+// Job spec from JSON and back, by walking the table of fields.
+//
+// Every field is checked by itself, then the defaults that depend on other fields are filled in, then the rules between
+// fields are checked.
+#include "rendezvous/protocol/job_spec.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <numeric>
+#include <stdexcept>
+#include <tuple>
+#include <utility>
+
+#include "rendezvous/protocol/job_spec_fields.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+using Json = nlohmann::json;
+using Errors = std::vector<FieldError>;
+using Complaint = std::string;  // "" when there is none
+
+constexpr size_t kLabelsMax = 32, kLabelKeyBytes = 63, kLabelValueBytes = 255;
+
+std::string shown(const Json& value) {
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  return text.size() > 60 ? text.substr(0, 60) + "…" : text;
+}
+
+bool has_control_characters(const std::string& text) {
+  return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+}
+
+bool contains(const std::vector<std::string>& words, const std::string& word) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+Complaint read(const TextField& field, const FieldRow& row, const Json& value, JobSpec& spec) {
+  if (!value.is_string()) return fmt::format("must be a string, not {}", shown(value));
+  const auto& text = value.get_ref<const std::string&>();
+  if (text.size() > field.max_bytes) return fmt::format("has {} bytes, at most {} are taken", text.size(), field.max_bytes);
+  if (has_control_characters(text)) return "has control characters in it";
+  if (contains(field.reserved, text)) return fmt::format("{} is not in this version: choose {}", text, range_text(row));
+  // An empty word stands for the default only where the default is empty: wire_dtype in a spec that was resolved halfway.
+  const bool left_out = text.empty() && (JobSpec{}.*field.member).empty();
+  if (!field.choices.empty() && !left_out && !contains(field.choices, text)) {
+    return fmt::format("{} is not one of {}", shown(value), range_text(row));
+  }
+  spec.*field.member = text;
+  return "";
+}
+
+Complaint read(const IntegerField& field, const FieldRow& row, const Json& value, JobSpec& spec) {
+  const auto out_of_range = [&] { return fmt::format("{} is out of range: {}", shown(value), range_text(row)); };
+  int64_t number = 0;
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX)) return out_of_range();
+  if (value.is_number_integer()) {
+    number = value.get<int64_t>();
+  } else if (value.is_number_float() && std::nearbyint(value.get<double>()) == value.get<double>()) {
+    if (std::abs(value.get<double>()) > 9.0e15) return out_of_range();  // beyond it a double no longer holds every integer
+    number = static_cast<int64_t>(value.get<double>());                 // 60.0: some JSON writers know no integers
+  } else {
+    return fmt::format("must be an integer, not {}", shown(value));
+  }
+  if (number < field.min || number > field.max) return out_of_range();
+  spec.*field.member = number;
+  return "";
+}
+
+Complaint read(const NumberField& field, const FieldRow& row, const Json& value, JobSpec& spec) {
+  if (!value.is_number()) return fmt::format("must be a number, not {}", shown(value));
+  const double number = value.get<double>();
+  const bool low = field.above_min ? number <= field.min : number < field.min;
+  const bool high = field.below_max ? number >= field.max : number > field.max;
+  if (low || high || !std::isfinite(number)) return fmt::format("{} is out of range: {}", shown(value), range_text(row));
+  spec.*field.member = number;
+  return "";
+}
+
+bool is_label_key(const std::string& key) {
+  return !key.empty() && key.size() <= kLabelKeyBytes && std::ranges::all_of(key, [](unsigned char c) {
+    return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '/' || c == '-';
+  });
+}
+
+Complaint read(const LabelsField& field, const FieldRow&, const Json& value, JobSpec& spec) {
+  if (!value.is_object()) return fmt::format("must be an object such as {{\"team\": \"nlp\"}}, not {}", shown(value));
+  if (value.size() > kLabelsMax) return fmt::format("has {} labels, at most {} are taken", value.size(), kLabelsMax);
+  std::map<std::string, std::string> labels;
+  for (const auto& [key, text] : value.items()) {
+    if (!is_label_key(key)) {
+      return fmt::format("key {} must be 1 to {} letters, digits and ._/-", shown(Json(key)), kLabelKeyBytes);
+    }
+    if (!text.is_string()) return fmt::format("value of {} must be a string, not {}", key, shown(text));
+    if (text.get_ref<const std::string&>().size() > kLabelValueBytes) {
+      return fmt::format("value of {} has more than {} bytes", key, kLabelValueBytes);
+    }
+    labels[key] = text.get<std::string>();
+  }
+  spec.*field.member = std::move(labels);
+  return "";
+}
+
+// Changes (insert, delete, replace) that turn a into b: Levenshtein's distance, one row at a time.
+size_t distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  std::iota(row.begin(), row.end(), 0);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = std::exchange(row[0], i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = std::exchange(row[j], std::min({replaced, row[j] + 1, row[j - 1] + 1}));
+    }
+  }
+  return row.back();
+}
+
+std::string nearest_field(const std::string& name) {
+  if (name.size() > 64) return "";
+  std::string nearest;
+  size_t best = std::max<size_t>(2, name.size() / 3) + 1;
+  for (const FieldRow& row : job_spec_table()) {
+    const size_t changes = distance(name, row.name);
+    if (changes < best) std::tie(best, nearest) = std::pair{changes, std::string(row.name)};
+  }
+  return nearest;
+}
+
+void complain_of_unknown(const Json& json, Errors& errors) {
+  for (const auto& [name, value] : json.items()) {
+    if (std::ranges::any_of(job_spec_table(), [&](const FieldRow& row) { return name == row.name; })) continue;
+    const std::string nearest = nearest_field(name);
+    errors.push_back({name.substr(0, 64), nearest.empty() ? "no such field; `holdfast submit --help` lists them all"
+                                                          : fmt::format("no such field; did you mean {}?", nearest)});
+  }
+}
+
+void apply_preset(const Json& json, JobSpec& spec) {
+  const ModelPreset* preset = find_model_preset(spec.model);
+  if (preset == nullptr) return;
+  const auto set = [&](const char* name, int64_t& field, int64_t value) {
+    if (!json.contains(name)) field = value;
+  };
+  set("n_layer", spec.n_layer, preset->n_layer);
+  set("n_embd", spec.n_embd, preset->n_embd);
+  set("n_head", spec.n_head, preset->n_head);
+  set("vocab_size", spec.vocab_size, preset->vocab_size);
+  set("block_size", spec.block_size, preset->block_size);
+}
+
+// Defaults that follow from other fields, such that asking for 20 steps or a small learning rate alone is no error.
+void follow_other_fields(const Json& json, JobSpec& spec) {
+  if (!json.contains("min_lr") && json.contains("learning_rate")) spec.min_lr = spec.learning_rate / 10;
+  if (!json.contains("warmup_steps")) spec.warmup_steps = std::min(spec.warmup_steps, spec.total_steps / 10);
+}
+
+void resolve(JobSpec& spec) {
+  spec.global_batch_size = spec.microbatches() * spec.batch_size;
+  if (spec.max_nodes == 0) spec.max_nodes = spec.microbatches();
+  if (spec.wire_dtype.empty()) spec.wire_dtype = spec.reduction == "exact" ? "int32" : "float32";
+}
+
+}  // namespace
+
+int64_t JobSpec::microbatches() const {
+  return global_batch_size > 0 ? global_batch_size / batch_size : gradient_accumulation_steps * nodes;
+}
+
+int64_t JobSpec::tokens_per_step() const {
+  return microbatches() * batch_size * block_size;
+}
+
+tl::expected<JobSpec, Errors> parse_job_spec(const Json& json) {
+  if (!json.is_object()) return tl::unexpected(Errors{{"", fmt::format("a job spec is a JSON object, not {}", shown(json))}});
+  JobSpec spec;
+  Errors errors;
+  complain_of_unknown(json, errors);
+  for (const FieldRow& row : job_spec_table()) {
+    const auto found = json.find(row.name);
+    if (found == json.end()) continue;
+    const Complaint complaint = std::visit([&](const auto& kind) { return read(kind, row, *found, spec); }, row.kind);
+    if (!complaint.empty()) errors.push_back({row.name, complaint});
+  }
+  apply_preset(json, spec);
+  follow_other_fields(json, spec);
+  std::ranges::move(broken_rules(spec, errors), std::back_inserter(errors));
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  resolve(spec);
+  return spec;
+}
+
+Json to_json(const JobSpec& spec) {
+  Json json = Json::object();
+  for (const FieldRow& row : job_spec_table()) {
+    std::visit([&](const auto& kind) { json[row.name] = spec.*kind.member; }, row.kind);
+  }
+  return json;
+}
+
+JobSpec job_spec_from_json(const Json& json) {
+  auto spec = parse_job_spec(json);
+  if (spec) return *std::move(spec);
+  std::string all;
+  for (const FieldError& error : spec.error())
+    all += fmt::format("{}{}: {}", all.empty() ? "" : "; ", error.field, error.message);
+  throw std::invalid_argument("not a stored job spec: " + all);
+}
+
+Share deal(int64_t microbatches, int world_size, int rank) {
+  // The first `microbatches % world_size` ranks take one more.
+  const int64_t each = microbatches / world_size, more = microbatches % world_size;
+  const int64_t first = rank * each + std::min<int64_t>(rank, more);
+  return {first, first + each + (rank < more ? 1 : 0)};
+}
+
+}  // namespace holdfast::rendezvous

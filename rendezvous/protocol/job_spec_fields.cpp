@@ -1,0 +1,149 @@
+// Names, bounds and one line of help for every field of the job spec. Adding a field to JobSpec means adding its row here.
+#include "rendezvous/protocol/job_spec_fields.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr size_t kPathBytes = 4096;
+constexpr size_t kWordBytes = 64;
+constexpr int64_t kMicrobatchesMax = 65536;  // the fixed-point sum keeps log2 of this many bits free
+constexpr int64_t kStepsMax = 1'000'000'000;
+constexpr int64_t kNodesMax = 1024;
+
+std::vector<FieldRow> rows_of_the_run() {
+  return {
+      {"name", TextField{&JobSpec::name, 100}, "A name for people; commands take it where they take a job id"},
+      {"labels", LabelsField{&JobSpec::labels}, "Words to find the job by, as key=value"},
+      {"train_data_path", TextField{&JobSpec::train_data_path, kPathBytes},
+       "Token file to train on, as the workers see it (relative: below their --data_root)", "required"},
+      {"valid_data_path", TextField{&JobSpec::valid_data_path, kPathBytes}, "Token file to evaluate on"},
+      {"nodes", IntegerField{&JobSpec::nodes, 1, kNodesMax}, "Nominal number of workers"},
+      {"min_nodes", IntegerField{&JobSpec::min_nodes, 1, kNodesMax}, "With fewer workers than this the job waits"},
+      {"max_nodes", IntegerField{&JobSpec::max_nodes, 0, kMicrobatchesMax}, "Take no more workers than this",
+       "as many as there are microbatches"},
+      {"priority", IntegerField{&JobSpec::priority, -1000, 1000}, "Higher runs first"},
+      {"total_steps", IntegerField{&JobSpec::total_steps, 1, kStepsMax}, "Optimizer steps to train for"},
+      {"seed", IntegerField{&JobSpec::seed, 0, std::numeric_limits<int64_t>::max()},
+       "Decides the initial weights and the data order"},
+      {"resume_from", TextField{&JobSpec::resume_from, kPathBytes},
+       "Checkpoint to start from: latest, STEP, job:ID[@STEP] or a folder", "a fresh start"},
+  };
+}
+
+std::vector<FieldRow> rows_of_the_model() {
+  return {
+      {"model", TextField{&JobSpec::model, kWordBytes, {"tiny", "small", "medium", "large", "xl"}},
+       "Sets the five fields below; each can be given by itself and wins"},
+      {"n_layer", IntegerField{&JobSpec::n_layer, 1, 1024}, "Transformer layers", "the model's"},
+      {"n_embd", IntegerField{&JobSpec::n_embd, 1, 65536}, "Channels", "the model's"},
+      {"n_head", IntegerField{&JobSpec::n_head, 1, 1024}, "Attention heads; divides n_embd", "the model's"},
+      {"vocab_size", IntegerField{&JobSpec::vocab_size, 2, 65536}, "Tokens there are; ids are 16-bit", "the model's"},
+      {"block_size", IntegerField{&JobSpec::block_size, 1, 65536}, "Tokens in a sequence", "the model's"},
+      {"dtype", TextField{&JobSpec::dtype, kWordBytes, {"float32", "bfloat16"}, {"float16"}},
+       "Type of activations and matrix products; master weights are float32"},
+  };
+}
+
+std::vector<FieldRow> rows_of_the_optimizer() {
+  return {
+      {"batch_size", IntegerField{&JobSpec::batch_size, 1, 65536}, "Sequences in a microbatch"},
+      {"gradient_accumulation_steps", IntegerField{&JobSpec::gradient_accumulation_steps, 1, kMicrobatchesMax},
+       "Microbatches in a step per nominal node"},
+      {"global_batch_size", IntegerField{&JobSpec::global_batch_size, 0, int64_t{1} << 32},
+       "Sequences in a step, at any number of workers", "batch_size x gradient_accumulation_steps x nodes"},
+      {"learning_rate", NumberField{&JobSpec::learning_rate, 0, 10, true}, "Largest learning rate"},
+      {"min_lr", NumberField{&JobSpec::min_lr, 0, 10}, "Learning rate at the end of the cosine", "learning_rate / 10"},
+      {"warmup_steps", IntegerField{&JobSpec::warmup_steps, 0, kStepsMax}, "Steps of linear warm-up",
+       "100, or total_steps / 10 where that is less"},
+      {"weight_decay", NumberField{&JobSpec::weight_decay, 0, 10}, "AdamW's, on matrices only"},
+      {"beta1", NumberField{&JobSpec::beta1, 0, 1, false, true}, "AdamW's decay of the first moment"},
+      {"beta2", NumberField{&JobSpec::beta2, 0, 1, false, true}, "AdamW's decay of the second moment"},
+      {"grad_clip", NumberField{&JobSpec::grad_clip, 0, 1e6}, "Clip the gradient's global norm to this; 0: never"},
+  };
+}
+
+std::vector<FieldRow> rows_of_the_machinery() {
+  return {
+      {"reduction", TextField{&JobSpec::reduction, kWordBytes, {"exact", "float"}},
+       "exact: the same bits at any number of workers, through failures"},
+      {"wire_dtype",
+       TextField{&JobSpec::wire_dtype, kWordBytes, {"int32", "float32"}, {"int16", "bfloat16", "float16", "int8"}},
+       "Type of gradients on the wire", "int32 for exact, float32 for float"},
+      {"checkpoint_every", IntegerField{&JobSpec::checkpoint_every, 0, kStepsMax},
+       "Steps between checkpoints; 0: only on pause, on stop and at the end"},
+      {"keep_last", IntegerField{&JobSpec::keep_last, 0, 1'000'000}, "Checkpoints to keep; 0 keeps all"},
+      {"checkpoint_store", TextField{&JobSpec::checkpoint_store, kPathBytes},
+       "Absolute path of a folder that all workers share, for checkpoints", "kept by the service"},
+      {"eval_every", IntegerField{&JobSpec::eval_every, 0, kStepsMax}, "Steps between evaluations; 0: never"},
+      {"eval_microbatches", IntegerField{&JobSpec::eval_microbatches, 1, kMicrobatchesMax}, "Microbatches in an evaluation"},
+      {"hash_every", IntegerField{&JobSpec::hash_every, 0, kStepsMax},
+       "Steps between hashes of the state; 0: at checkpoints and at the end"},
+      {"collective_timeout_s", NumberField{&JobSpec::collective_timeout_s, 1, 3600},
+       "A collective that moves no bytes for so long has failed (seconds)"},
+      {"recovery", TextField{&JobSpec::recovery, kWordBytes, {"memory", "checkpoint"}},
+       "After a fault go on from the survivors' memory, or from the newest checkpoint"},
+  };
+}
+
+std::string joined(const std::vector<std::string>& words) {
+  return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string default_of(const FieldRow& row) {
+  if (row.default_text != nullptr) return row.default_text;
+  const JobSpec spec;
+  if (const auto* text = std::get_if<TextField>(&row.kind)) return spec.*text->member;
+  if (const auto* integer = std::get_if<IntegerField>(&row.kind)) return fmt::format("{}", spec.*integer->member);
+  if (const auto* number = std::get_if<NumberField>(&row.kind)) return fmt::format("{}", spec.*number->member);
+  return "";
+}
+
+const char* type_of(const FieldRow& row) {
+  static constexpr const char* kNames[] = {"string", "integer", "number", "map"};
+  return kNames[row.kind.index()];
+}
+
+}  // namespace
+
+const std::vector<FieldRow>& job_spec_table() {
+  static const std::vector<FieldRow> table = [] {
+    std::vector<FieldRow> all;
+    for (auto* rows : {rows_of_the_run, rows_of_the_model, rows_of_the_optimizer, rows_of_the_machinery}) {
+      for (FieldRow& row : rows()) all.push_back(std::move(row));
+    }
+    return all;
+  }();
+  return table;
+}
+
+std::string range_text(const FieldRow& row) {
+  if (const auto* text = std::get_if<TextField>(&row.kind)) {
+    return text->choices.empty() ? fmt::format("at most {} bytes", text->max_bytes) : joined(text->choices);
+  }
+  if (const auto* integer = std::get_if<IntegerField>(&row.kind)) {
+    if (integer->max == std::numeric_limits<int64_t>::max()) return fmt::format("at least {}", integer->min);
+    return fmt::format("{} to {}", integer->min, integer->max);
+  }
+  if (const auto* number = std::get_if<NumberField>(&row.kind)) {
+    return fmt::format("{} {}, {} {}", number->above_min ? "above" : "at least", number->min,
+                       number->below_max ? "below" : "at most", number->max);
+  }
+  return "at most 32, keys of letters, digits and ._/-";
+}
+
+const std::vector<SpecField>& job_spec_fields() {
+  static const std::vector<SpecField> fields = [] {
+    std::vector<SpecField> all;
+    for (const FieldRow& row : job_spec_table()) {
+      all.push_back({row.name, type_of(row), default_of(row), range_text(row), row.help});
+    }
+    return all;
+  }();
+  return fields;
+}
+
+}  // namespace holdfast::rendezvous

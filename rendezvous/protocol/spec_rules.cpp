@@ -1,0 +1,178 @@
+// What must hold between the fields of a job spec, and the model presets.
+//
+// Each rule names the field to change and what to change it to. Defaults are filled in such that they break none.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "rendezvous/protocol/job_spec_fields.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+using Errors = std::vector<FieldError>;
+
+// GPT-2's sizes (Radford et al. 2019, table 2); tiny is ours: 30,142,848 parameters.
+constexpr ModelPreset kPresets[] = {
+    {"tiny", 6, 384, 6, 50257, 512},      {"small", 12, 768, 12, 50257, 1024}, {"medium", 24, 1024, 16, 50257, 1024},
+    {"large", 36, 1280, 20, 50257, 1024}, {"xl", 48, 1600, 25, 50257, 1024},
+};
+
+// "5, 8 or 10": the divisors of `value` that are nearest to `wanted`, ascending.
+std::string divisors_near(int64_t value, int64_t wanted) {
+  std::vector<int64_t> divisors;
+  for (int64_t d = 1; d <= std::min<int64_t>(value, 1024); ++d) {
+    if (value % d == 0) divisors.push_back(d);
+  }
+  std::ranges::stable_sort(divisors, {}, [&](int64_t d) { return std::abs(d - wanted); });
+  divisors.resize(std::min<size_t>(divisors.size(), 3));
+  std::ranges::sort(divisors);
+  std::string text = fmt::format("{}", divisors[0]);
+  for (size_t i = 1; i < divisors.size(); ++i)
+    text += fmt::format("{}{}", i + 1 == divisors.size() ? " or " : ", ", divisors[i]);
+  return text;
+}
+
+void check_model(const JobSpec& spec, Errors& errors) {
+  if (spec.n_embd % spec.n_head != 0) {
+    errors.push_back({"n_head", fmt::format("{} does not divide n_embd {}: choose a divisor such as {}", spec.n_head,
+                                            spec.n_embd, divisors_near(spec.n_embd, spec.n_head))});
+  }
+}
+
+void check_batch(const JobSpec& spec, Errors& errors) {
+  const int64_t below = spec.global_batch_size / spec.batch_size * spec.batch_size;
+  if (spec.global_batch_size != below) {
+    errors.push_back(
+        {"global_batch_size", fmt::format("{} is not a multiple of batch_size {}: choose {} or {}", spec.global_batch_size,
+                                          spec.batch_size, std::max(below, spec.batch_size), below + spec.batch_size)});
+    return;
+  }
+  if (spec.microbatches() > 65536) {
+    errors.push_back({"global_batch_size", fmt::format("makes {} microbatches in a step, and at most 65536 are summed exactly: "
+                                                       "choose a larger batch_size or a smaller global batch",
+                                                       spec.microbatches())});
+    return;
+  }
+  for (const auto& [name, value] :
+       {std::pair{"nodes", spec.nodes}, {"min_nodes", spec.min_nodes}, {"max_nodes", spec.max_nodes}}) {
+    if (value <= spec.microbatches()) continue;
+    errors.push_back(
+        {name, fmt::format("{} is more than the {} microbatch(es) in a step, and a worker needs at least one: raise "
+                           "gradient_accumulation_steps or global_batch_size, or lower {}",
+                           value, spec.microbatches(), name)});
+  }
+}
+
+void check_membership(const JobSpec& spec, Errors& errors) {
+  if (spec.min_nodes > spec.nodes) {
+    errors.push_back(
+        {"min_nodes", fmt::format("{} is above nodes {}: lower min_nodes or raise nodes", spec.min_nodes, spec.nodes)});
+  }
+  if (spec.max_nodes != 0 && spec.max_nodes < spec.nodes) {
+    errors.push_back(
+        {"max_nodes", fmt::format("{} is below nodes {}: raise max_nodes, or leave it out", spec.max_nodes, spec.nodes)});
+  }
+}
+
+void check_warmup(const JobSpec& spec, Errors& errors) {
+  if (spec.warmup_steps <= spec.total_steps) return;
+  errors.push_back({"warmup_steps", fmt::format("{} is above total_steps {}: choose at most {}", spec.warmup_steps,
+                                                spec.total_steps, spec.total_steps)});
+}
+
+void check_min_lr(const JobSpec& spec, Errors& errors) {
+  if (spec.min_lr <= spec.learning_rate) return;
+  errors.push_back({"min_lr", fmt::format("{} is above learning_rate {}: choose at most that, or leave it out", spec.min_lr,
+                                          spec.learning_rate)});
+}
+
+void check_evaluation(const JobSpec& spec, Errors& errors) {
+  if (spec.eval_every == 0 || !spec.valid_data_path.empty()) return;
+  errors.push_back({"eval_every", "needs something to evaluate on: give valid_data_path"});
+}
+
+void check_data(const JobSpec& spec, Errors& errors) {
+  if (!spec.train_data_path.empty()) return;
+  errors.push_back({"train_data_path", "is required: the token file to train on, such as data/train.bin"});
+}
+
+void check_reduction(const JobSpec& spec, Errors& errors) {
+  const std::string wanted = spec.reduction == "exact" ? "int32" : "float32";
+  if (!spec.wire_dtype.empty() && spec.wire_dtype != wanted) {
+    errors.push_back({"wire_dtype", fmt::format("{} does not go with reduction {}: choose {}, or leave it out", spec.wire_dtype,
+                                                spec.reduction, wanted)});
+  }
+}
+
+void check_store(const JobSpec& spec, Errors& errors) {
+  const std::string& store = spec.checkpoint_store;
+  if (store.empty() || store.starts_with('/') || store.starts_with("file:///")) return;
+  const bool url = store.find("://") != std::string::npos;
+  errors.push_back({"checkpoint_store",
+                    fmt::format("{} is {}: choose an absolute path of a folder that all workers share, or leave it out and the "
+                                "service keeps the checkpoints",
+                                store, url ? "a kind of store that is not in this version" : "not an absolute path")});
+}
+
+bool all_digits(std::string_view text) {
+  return !text.empty() && std::ranges::all_of(text, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+void check_name(const JobSpec& spec, Errors& errors) {
+  if (!spec.name.starts_with('j') || !all_digits(std::string_view(spec.name).substr(1))) return;
+  errors.push_back({"name", fmt::format("{} looks like a job id: choose another", spec.name)});
+}
+
+void check_resume(const JobSpec& spec, Errors& errors) {
+  if (!spec.resume_from.starts_with("job:")) return;
+  const std::string_view rest = std::string_view(spec.resume_from).substr(4);
+  const size_t at = rest.find('@');
+  const bool step_is_wrong = at != rest.npos && !all_digits(rest.substr(at + 1));
+  if (rest.substr(0, at).empty() || step_is_wrong) {
+    errors.push_back({"resume_from", fmt::format("{}: expected job:ID or job:ID@STEP, such as job:j1@60", spec.resume_from)});
+  }
+}
+
+struct Rule {
+  std::vector<const char*> reads;
+  void (*check)(const JobSpec&, Errors&);
+};
+
+const std::vector<Rule>& rules() {
+  static const std::vector<Rule> all = {
+      {{"name"}, check_name},
+      {{"train_data_path"}, check_data},
+      {{"resume_from"}, check_resume},
+      {{"model", "n_embd", "n_head"}, check_model},
+      {{"batch_size", "gradient_accumulation_steps", "global_batch_size", "nodes", "min_nodes", "max_nodes"}, check_batch},
+      {{"nodes", "min_nodes", "max_nodes"}, check_membership},
+      {{"warmup_steps", "total_steps"}, check_warmup},
+      {{"min_lr", "learning_rate"}, check_min_lr},
+      {{"eval_every", "valid_data_path"}, check_evaluation},
+      {{"reduction", "wire_dtype"}, check_reduction},
+      {{"checkpoint_store"}, check_store},
+  };
+  return all;
+}
+
+}  // namespace
+
+const ModelPreset* find_model_preset(const std::string& name) {
+  const auto* found = std::ranges::find_if(kPresets, [&](const ModelPreset& preset) { return name == preset.name; });
+  return found == std::end(kPresets) ? nullptr : found;
+}
+
+Errors broken_rules(const JobSpec& spec, const Errors& wrong) {
+  const auto is_wrong = [&](const char* name) {
+    return std::ranges::any_of(wrong, [&](const FieldError& error) { return error.field == name; });
+  };
+  Errors errors;
+  for (const Rule& rule : rules()) {
+    if (std::ranges::none_of(rule.reads, is_wrong)) rule.check(spec, errors);
+  }
+  return errors;
+}
+
+}  // namespace holdfast::rendezvous
