@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,6 +19,9 @@
 
 namespace holdfast::model {
 
+struct Activations;
+struct ParameterViews;
+
 // Thrown out of a forward or backward pass when the interrupt flag is seen. Gradients are then unspecified;
 // parameters are untouched.
 struct Interrupted {};
@@ -26,6 +30,10 @@ class Gpt2 {
  public:
   // Microbatches have `batch_size` sequences of config.block_size tokens. `ops` outlives the model.
   Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size);
+
+  ~Gpt2();
+  Gpt2(const Gpt2&) = delete;
+  Gpt2& operator=(const Gpt2&) = delete;
 
   const Gpt2Config& config() const { return config_; }
   const ParameterTable& table() const { return table_; }
@@ -48,6 +56,12 @@ class Gpt2 {
   // Mean loss without gradients; the gradients are left as they are.
   double evaluate_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets);
 
+  // What the model has allocated on the device, by what for. The ops' own scratch comes on top.
+  struct MemoryUse {
+    size_t parameters, cast_parameters, gradients, activations;  // bytes
+  };
+  MemoryUse memory_use() const;
+
   // Logits (vocab_size) for the token after `context` (1 to block_size ids). For sampling; batch_size must be 1.
   std::vector<float> next_token_logits(std::span<const int32_t> context);
 
@@ -55,14 +69,22 @@ class Gpt2 {
   void set_interrupt(const std::atomic<bool>* flag) { interrupt_ = flag; }
 
  private:
-  struct Activations;
+  // The passes over the first `B` x `T` tokens of the arena.
+  void forward(int64_t B, int64_t T);   // encoder, layers, last LayerNorm: leaves `normed`
+  void backward(int64_t B, int64_t T);  // from the gradient of `normed` down to the encoder
+  void layer_forward(int64_t layer, int64_t B, int64_t T);
+  void layer_backward(int64_t layer, int64_t B, int64_t T);
+  void load(std::span<const int32_t> tokens, std::span<const int32_t> targets);
+  void throw_if_interrupted() const;
+
   Gpt2Config config_;
   ParameterTable table_;
   kernels::DeviceOps& ops_;
   int64_t batch_size_;
   DeviceBuffer parameters_, gradients_;
+  std::unique_ptr<ParameterViews> views_;
+  std::unique_ptr<Activations> activations_;
   const std::atomic<bool>* interrupt_ = nullptr;
-  // The rest is the implementer's: cast parameters, the activation arena, host staging.
 };
 
 }  // namespace holdfast::model

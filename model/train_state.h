@@ -24,13 +24,14 @@ struct OptimizerConfig {
 // `step` counts from 0: the rate used by the step that leads from state `step` to state `step + 1`.
 double learning_rate_at(const OptimizerConfig& config, int64_t step);
 
-// A tensor of the state as bytes in device memory.
+// A tensor of the state as bytes, in device memory unless `on_host`.
 struct StateTensor {
   std::string name;   // "wte.weight", "exp_avg/wte.weight", "exp_avg_sq/wte.weight", "reduction/exponents"
   std::string dtype;  // "float32", "int32"
   std::vector<int64_t> shape;
   std::byte* data;
   size_t bytes;
+  bool on_host = false;  // the exponents
 };
 
 class TrainState {

@@ -1,0 +1,66 @@
+#include "model/activations.h"
+
+namespace holdfast::model {
+
+namespace {
+
+// Hands out consecutive, 64-byte aligned pieces. Run once over nothing to learn the size, once over the memory.
+class Planner {
+ public:
+  explicit Planner(std::byte* memory) : memory_(memory) {}
+
+  template <typename T>
+  T* take(int64_t count, size_t element_bytes) {
+    std::byte* piece = memory_ == nullptr ? nullptr : memory_ + used_;
+    used_ += (static_cast<size_t>(count) * element_bytes + 63) / 64 * 64;
+    return reinterpret_cast<T*>(piece);
+  }
+  size_t used() const { return used_; }
+
+ private:
+  std::byte* memory_;
+  size_t used_ = 0;
+};
+
+size_t plan(Activations& at, const Gpt2Config& config, size_t act_bytes, int64_t B, std::byte* memory) {
+  using kernels::Act;
+  const int64_t C = config.n_embd, N = B * config.block_size;
+  Planner planner(memory);
+  const auto floats = [&planner](int64_t count) { return planner.take<float>(count, sizeof(float)); };
+  const auto acts = [&planner, act_bytes](int64_t count) { return planner.take<Act>(count, act_bytes); };
+  const auto ids = [&planner](int64_t count) { return planner.take<int32_t>(count, sizeof(int32_t)); };
+
+  for (Activations::Layer& layer : at.layers) {
+    layer.residual_in = floats(N * C);
+    layer.residual_mid = floats(N * C);
+    layer.qkv = acts(N * 3 * C);
+    layer.logsumexp = floats(N * config.n_head);
+    layer.attention = acts(N * C);
+    layer.pre_gelu = acts(N * 4 * C);
+    layer.gelu = acts(N * 4 * C);
+  }
+  at.residual_final = floats(N * C);
+  at.dresidual = floats(N * C);
+  at.normed = acts(N * C);
+  at.branch = acts(N * C);
+  at.dbranch = acts(N * C);
+  at.wide = acts(N * 4 * C);
+  at.mean = floats(N);
+  at.rstd = floats(N);
+  at.losses = floats(N);
+  at.tokens = ids(N);
+  at.targets = ids(N);
+  at.logits = B == 1 ? floats(config.vocab_size) : nullptr;
+  return planner.used();
+}
+
+}  // namespace
+
+Activations::Activations(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size)
+    : layers(static_cast<size_t>(config.n_layer)) {
+  const size_t act_bytes = kernels::dtype_size(ops.activation_dtype());
+  arena_ = DeviceBuffer(ops, plan(*this, config, act_bytes, batch_size, nullptr));
+  plan(*this, config, act_bytes, batch_size, arena_.data<std::byte>());
+}
+
+}  // namespace holdfast::model

@@ -1,0 +1,213 @@
+#include "model/gpt2.h"
+
+#include <cassert>
+#include <cmath>
+#include <stdexcept>
+
+#include "model/activations.h"
+#include "model/parameter_views.h"
+#include "model/random.h"
+
+namespace holdfast::model {
+
+namespace {
+
+using kernels::Epilogue;
+
+const Gpt2Config& checked(const Gpt2Config& config) {
+  std::string all;
+  for (const std::string& problem : config.problems()) all += (all.empty() ? "" : "; ") + problem;
+  if (!all.empty()) throw std::invalid_argument("the model cannot be built: " + all);
+  return config;
+}
+
+bool ends_with(const std::string& name, std::string_view end) {
+  return name.ends_with(end);
+}
+
+// Standard deviation of a matrix's initial elements. Each layer adds two branches to the residual stream; the factor
+// keeps the stream's variance from growing with the depth (Radford et al. 2019, section 2.3).
+double initial_deviation(const Parameter& parameter, int64_t n_layer) {
+  return ends_with(parameter.name, "c_proj.weight") ? 0.02 / std::sqrt(2.0 * static_cast<double>(n_layer)) : 0.02;
+}
+
+std::vector<float> initial_values(const Parameter& parameter, uint64_t seed, uint32_t stream, int64_t n_layer) {
+  std::vector<float> values(static_cast<size_t>(parameter.count), 0.0F);
+  if (parameter.shape.size() == 2) {
+    const double deviation = initial_deviation(parameter, n_layer);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(deviation * normal_at(seed, stream, i));
+  } else if (ends_with(parameter.name, ".weight")) {
+    values.assign(values.size(), 1.0F);  // LayerNorm
+  }
+  return values;
+}
+
+}  // namespace
+
+Gpt2::Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size)
+    : config_(checked(config)),
+      table_(config),
+      ops_(ops),
+      batch_size_(batch_size),
+      parameters_(ops, static_cast<size_t>(table_.total) * sizeof(float)),
+      gradients_(ops, static_cast<size_t>(table_.total) * sizeof(float)),
+      views_(std::make_unique<ParameterViews>(table_, ops, parameters(), gradients())),
+      activations_(std::make_unique<Activations>(config, ops, batch_size)) {}
+
+Gpt2::~Gpt2() = default;
+
+Gpt2::MemoryUse Gpt2::memory_use() const {
+  return {parameters_.bytes(), views_->bytes(), gradients_.bytes(), activations_->bytes()};
+}
+
+void Gpt2::initialize(uint64_t seed) {
+  for (size_t i = 0; i < table_.entries.size(); ++i) {
+    const Parameter& parameter = table_.entries[i];
+    const std::vector<float> values = initial_values(parameter, seed, static_cast<uint32_t>(i), config_.n_layer);
+    ops_.copy_to_device(parameters() + parameter.offset, values.data(), values.size() * sizeof(float));
+  }
+  parameters_changed();
+}
+
+void Gpt2::parameters_changed() {
+  views_->cast(ops_);
+  ops_.parameters_changed();
+}
+
+void Gpt2::throw_if_interrupted() const {
+  if (interrupt_ != nullptr && interrupt_->load(std::memory_order_relaxed)) throw Interrupted{};
+}
+
+void Gpt2::load(std::span<const int32_t> tokens, std::span<const int32_t> targets) {
+  const size_t expected = static_cast<size_t>(batch_size_ * config_.block_size);
+  if (tokens.size() != expected || targets.size() != expected) {
+    throw std::invalid_argument("a microbatch has " + std::to_string(tokens.size()) + " tokens and " +
+                                std::to_string(targets.size()) +
+                                " targets, expected batch_size x block_size = " + std::to_string(expected) + " of each");
+  }
+  ops_.copy_to_device(activations_->tokens, tokens.data(), tokens.size_bytes());
+  ops_.copy_to_device(activations_->targets, targets.data(), targets.size_bytes());
+}
+
+double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets) {
+  const int64_t B = batch_size_, T = config_.block_size, N = B * T;
+  const Activations& at = *activations_;
+  const ParameterViews& p = *views_;
+  load(tokens, targets);
+  forward(B, T);
+  ops_.head_loss_backward(at.losses, at.dbranch, p.wte.gradient, at.normed, p.wte.act, at.targets, N, config_.n_embd,
+                          config_.vocab_size);
+  backward(B, T);
+  return ops_.sum(at.losses, N) / static_cast<double>(N);
+}
+
+double Gpt2::evaluate_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets) {
+  const int64_t B = batch_size_, T = config_.block_size, N = B * T;
+  const Activations& at = *activations_;
+  load(tokens, targets);
+  forward(B, T);
+  ops_.head_loss(at.losses, at.normed, views_->wte.act, at.targets, N, config_.n_embd, config_.vocab_size);
+  return ops_.sum(at.losses, N) / static_cast<double>(N);
+}
+
+std::vector<float> Gpt2::next_token_logits(std::span<const int32_t> context) {
+  assert(batch_size_ == 1 && !context.empty() && context.size() <= static_cast<size_t>(config_.block_size));
+  const int64_t T = static_cast<int64_t>(context.size()), C = config_.n_embd, V = config_.vocab_size;
+  const Activations& at = *activations_;
+  ops_.copy_to_device(at.tokens, context.data(), context.size_bytes());
+  forward(1, T);
+  const size_t row_bytes = static_cast<size_t>(C) * kernels::dtype_size(ops_.activation_dtype());
+  const std::byte* last_row = reinterpret_cast<const std::byte*>(at.normed) + static_cast<size_t>(T - 1) * row_bytes;
+  ops_.head_logits(at.logits, reinterpret_cast<const kernels::Act*>(last_row), views_->wte.act, 1, C, V);
+  std::vector<float> logits(static_cast<size_t>(V));
+  ops_.copy_to_host(logits.data(), at.logits, logits.size() * sizeof(float));
+  return logits;
+}
+
+void Gpt2::forward(int64_t B, int64_t T) {
+  const int64_t C = config_.n_embd, N = B * T;
+  const Activations& at = *activations_;
+  const ParameterViews& p = *views_;
+  ops_.encoder_forward(at.layers[0].residual_in, at.tokens, p.wte.value, p.wpe.value, B, T, C);
+  for (int64_t layer = 0; layer < config_.n_layer; ++layer) {
+    throw_if_interrupted();
+    layer_forward(layer, B, T);
+  }
+  throw_if_interrupted();
+  ops_.layernorm_forward(at.normed, at.residual_final, at.mean, at.rstd, at.layers.back().residual_mid, at.branch,
+                         p.ln_f_weight.value, p.ln_f_bias.value, N, C);
+}
+
+// residual_mid = residual_in + attention(ln_1(residual_in));  branch = mlp(ln_2(residual_mid)), which whoever normalises
+// next adds. So a layer's first act is to add its predecessor's branch.
+void Gpt2::layer_forward(int64_t layer, int64_t B, int64_t T) {
+  const int64_t C = config_.n_embd, N = B * T;
+  const Activations& at = *activations_;
+  const Activations::Layer& a = at.layers[layer];
+  const ParameterViews::Layer& p = views_->layers[layer];
+
+  if (layer == 0) {
+    ops_.layernorm_forward(at.normed, nullptr, at.mean, at.rstd, a.residual_in, nullptr, p.ln_1_weight.value, p.ln_1_bias.value,
+                           N, C);
+  } else {
+    ops_.layernorm_forward(at.normed, a.residual_in, at.mean, at.rstd, at.layers[layer - 1].residual_mid, at.branch,
+                           p.ln_1_weight.value, p.ln_1_bias.value, N, C);
+  }
+  ops_.matmul_forward(a.qkv, nullptr, at.normed, p.attn_weight.act, p.attn_bias.value, Epilogue::kNone, N, C, 3 * C);
+  ops_.attention_forward(a.attention, a.logsumexp, a.qkv, B, T, C, config_.n_head);
+  ops_.matmul_forward(at.branch, nullptr, a.attention, p.attn_proj_weight.act, p.attn_proj_bias.value, Epilogue::kNone, N, C,
+                      C);
+
+  ops_.layernorm_forward(at.normed, a.residual_mid, at.mean, at.rstd, a.residual_in, at.branch, p.ln_2_weight.value,
+                         p.ln_2_bias.value, N, C);
+  ops_.matmul_forward(a.gelu, a.pre_gelu, at.normed, p.fc_weight.act, p.fc_bias.value, Epilogue::kGelu, N, C, 4 * C);
+  ops_.matmul_forward(at.branch, nullptr, a.gelu, p.mlp_proj_weight.act, p.mlp_proj_bias.value, Epilogue::kNone, N, 4 * C, C);
+}
+
+// Enters with the gradient of `normed` in dbranch.
+void Gpt2::backward(int64_t B, int64_t T) {
+  const int64_t C = config_.n_embd, N = B * T;
+  const Activations& at = *activations_;
+  const ParameterViews& p = *views_;
+  throw_if_interrupted();
+  ops_.zero(at.dresidual, static_cast<size_t>(N * C) * sizeof(float));
+  ops_.layernorm_backward(at.dresidual, at.branch, p.ln_f_weight.gradient, p.ln_f_bias.gradient, at.dbranch, at.residual_final,
+                          p.ln_f_weight.value, at.mean, at.rstd, N, C);
+  for (int64_t layer = config_.n_layer - 1; layer >= 0; --layer) {
+    throw_if_interrupted();
+    layer_backward(layer, B, T);
+  }
+  throw_if_interrupted();
+  // The head has written its part of wte's gradient; the encoder adds its own.
+  ops_.encoder_backward(p.wte.gradient, p.wpe.gradient, at.dresidual, at.tokens, B, T, C, config_.vocab_size);
+}
+
+// Enters with the gradient of this layer's output in dresidual (float32) and branch (the same, cast); leaves with that of
+// its input in both.
+void Gpt2::layer_backward(int64_t layer, int64_t B, int64_t T) {
+  const int64_t C = config_.n_embd, N = B * T;
+  const Activations& at = *activations_;
+  const Activations::Layer& a = at.layers[layer];
+  const ParameterViews::Layer& p = views_->layers[layer];
+
+  ops_.matmul_backward(at.wide, p.mlp_proj_weight.gradient, p.mlp_proj_bias.gradient, at.branch, a.gelu, p.mlp_proj_weight.act,
+                       N, 4 * C, C);
+  ops_.gelu_backward(at.wide, a.pre_gelu, at.wide, N * 4 * C);
+  ops_.layernorm_forward(at.normed, nullptr, at.mean, at.rstd, a.residual_mid, nullptr, p.ln_2_weight.value, p.ln_2_bias.value,
+                         N, C);
+  ops_.matmul_backward(at.dbranch, p.fc_weight.gradient, p.fc_bias.gradient, at.wide, at.normed, p.fc_weight.act, N, C, 4 * C);
+  ops_.layernorm_backward(at.dresidual, at.branch, p.ln_2_weight.gradient, p.ln_2_bias.gradient, at.dbranch, a.residual_mid,
+                          p.ln_2_weight.value, at.mean, at.rstd, N, C);
+
+  ops_.matmul_backward(at.dbranch, p.attn_proj_weight.gradient, p.attn_proj_bias.gradient, at.branch, a.attention,
+                       p.attn_proj_weight.act, N, C, C);
+  ops_.attention_backward(at.wide, at.dbranch, a.qkv, a.attention, a.logsumexp, B, T, C, config_.n_head);
+  ops_.layernorm_forward(at.normed, nullptr, at.mean, at.rstd, a.residual_in, nullptr, p.ln_1_weight.value, p.ln_1_bias.value,
+                         N, C);
+  ops_.matmul_backward(at.dbranch, p.attn_weight.gradient, p.attn_bias.gradient, at.wide, at.normed, p.attn_weight.act, N, C,
+                       3 * C);
+  ops_.layernorm_backward(at.dresidual, layer == 0 ? nullptr : at.branch, p.ln_1_weight.gradient, p.ln_1_bias.gradient,
+                          at.dbranch, a.residual_in, p.ln_1_weight.value, at.mean, at.rstd, N, C);
+}
+
+}  // namespace holdfast::model

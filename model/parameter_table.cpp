@@ -1,0 +1,82 @@
+#include "model/parameter_table.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+namespace holdfast::model {
+
+namespace {
+
+// Far above any GPT-2, and low enough that no product of them leaves int64.
+constexpr int64_t kLargest = 1 << 20;
+
+class TableBuilder {
+ public:
+  explicit TableBuilder(ParameterTable& table) : table_(table) {}
+
+  void matrix(std::string name, int64_t rows, int64_t columns) { add(std::move(name), {rows, columns}, rows * columns); }
+  void vector(std::string name, int64_t count) { add(std::move(name), {count}, count); }
+  void layernorm(const std::string& name, int64_t channels) {
+    vector(name + ".weight", channels);
+    vector(name + ".bias", channels);
+  }
+  void linear(const std::string& name, int64_t out, int64_t in) {
+    matrix(name + ".weight", out, in);
+    vector(name + ".bias", out);
+  }
+
+ private:
+  void add(std::string name, std::vector<int64_t> shape, int64_t count) {
+    const bool decay = shape.size() == 2;
+    table_.entries.push_back({std::move(name), std::move(shape), table_.total, count, decay});
+    table_.total += count;
+  }
+  ParameterTable& table_;
+};
+
+}  // namespace
+
+std::vector<std::string> Gpt2Config::problems() const {
+  std::vector<std::string> found;
+  const auto check_range = [&found](const char* field, int64_t value, int64_t largest) {
+    if (value < 1 || value > largest) {
+      found.push_back(std::string(field) + ": " + std::to_string(value) + ", expected 1 to " + std::to_string(largest));
+    }
+  };
+  check_range("n_layer", n_layer, 1024);
+  check_range("n_embd", n_embd, kLargest);
+  check_range("n_head", n_head, kLargest);
+  check_range("vocab_size", vocab_size, 65536);  // token files hold uint16
+  check_range("block_size", block_size, kLargest);
+  if (n_embd >= 1 && n_head >= 1 && n_embd % n_head != 0) {
+    found.push_back("n_head: " + std::to_string(n_head) + " does not divide n_embd " + std::to_string(n_embd) +
+                    ", so the heads would not be equally wide");
+  }
+  return found;
+}
+
+ParameterTable::ParameterTable(const Gpt2Config& config) {
+  const int64_t C = config.n_embd;
+  TableBuilder build(*this);
+  build.matrix("wte.weight", config.vocab_size, C);
+  build.matrix("wpe.weight", config.block_size, C);
+  for (int64_t layer = 0; layer < config.n_layer; ++layer) {
+    const std::string prefix = "h." + std::to_string(layer);
+    build.layernorm(prefix + ".ln_1", C);
+    build.linear(prefix + ".attn.c_attn", 3 * C, C);
+    build.linear(prefix + ".attn.c_proj", C, C);
+    build.layernorm(prefix + ".ln_2", C);
+    build.linear(prefix + ".mlp.c_fc", 4 * C, C);
+    build.linear(prefix + ".mlp.c_proj", C, 4 * C);
+  }
+  build.layernorm("ln_f", C);
+}
+
+const Parameter& ParameterTable::operator[](std::string_view name) const {
+  const auto found = std::ranges::find(entries, name, &Parameter::name);
+  assert(found != entries.end());
+  return *found;
+}
+
+}  // namespace holdfast::model
