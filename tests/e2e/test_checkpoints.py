@@ -1,0 +1,108 @@
+#!/usr/bin/python3
+"""Checkpoints when things go wrong: a corrupted shard, another model's checkpoint, a disk that is full."""
+import glob
+import os
+import subprocess
+import unittest
+
+import harness
+
+
+class Checkpoints(harness.ClusterTest):
+    def setUp(self):
+        super().setUp()
+        self.spec = harness.small_spec(self.cluster.folder)
+        self.store = os.path.join(self.cluster.folder, "store")
+
+    def finished_job(self, **changes):
+        job = self.cluster.submit(**{**self.spec, **changes})
+        self.cluster.wait_state(job, "succeeded")
+        return job
+
+    def corrupt(self, step):
+        """Flips one bit in the middle of a shard of this step's checkpoint; the file's path."""
+        found = [p for folder in (self.store, self.cluster.data_dir)
+                 for p in glob.glob(f"{folder}/**/step-{step:010d}/shard-*", recursive=True)]
+        self.assertTrue(found, "no shard of the checkpoint was found")
+        with open(found[0], "r+b") as file:
+            file.seek(os.path.getsize(found[0]) // 2)
+            byte = file.read(1)
+            file.seek(-1, os.SEEK_CUR)
+            file.write(bytes((byte[0] ^ 4,)))
+        return found[0]
+
+    def test_a_corrupted_shard_is_named_and_never_loaded(self):
+        self.cluster.start_workers("w1")
+        job = self.finished_job(checkpoint_store=self.store)
+        self.cluster.cli("ckpt", "verify", job)
+        shard = self.corrupt(60)
+        said = self.cluster.cli("ckpt", "verify", job, expect=1)
+        self.assertIn(os.path.basename(shard), said)
+        status, problem = self.cluster.request("POST", "/v1/jobs", {**self.spec, "total_steps": 80, "resume_from": f"job:{job}@60"})
+        if status == 201:
+            shown = self.cluster.wait_state(problem["id"], "failed")
+            self.assertIn(os.path.basename(shard), shown["reason"])
+        else:
+            self.assertIn(os.path.basename(shard), str(problem))
+
+    def test_latest_falls_back_to_an_older_checkpoint_and_says_so(self):
+        self.cluster.start_workers("w1", slow_ms=10)
+        job = self.cluster.submit(**{**self.spec, "checkpoint_store": self.store})
+        self.cluster.wait_event(job, "checkpoint_committed", containing="40")
+        self.cluster.kill_everything()
+        shard = self.corrupt(40)
+        self.cluster.start_service()
+        self.cluster.start_workers("w1")
+        self.cluster.wait_state(job, "succeeded")
+        said = self.cluster.wait_event(job, "checkpoint_unreadable")["message"]
+        self.assertIn(os.path.basename(shard), said)
+
+    def test_a_checkpoint_of_another_model_is_refused(self):
+        self.cluster.start_workers("w1")
+        job = self.finished_job()
+        status, problem = self.cluster.request("POST", "/v1/jobs", {**self.spec, "n_embd": 32, "resume_from": f"job:{job}@60"})
+        said = str(problem) if status != 201 else self.cluster.wait_state(problem["id"], "failed")["reason"]
+        self.assertIn("n_embd", said)
+        self.assertIn("32", said)
+        self.assertIn("64", said)
+
+    def test_a_checkpoint_that_is_not_there_is_refused(self):
+        self.cluster.start_workers("w1")
+        job = self.finished_job()
+        for wanted in (f"job:{job}@33", "job:j999", "/no/such/folder"):
+            status, problem = self.cluster.request("POST", "/v1/jobs", {**self.spec, "resume_from": wanted})
+            said = str(problem) if status != 201 else self.cluster.wait_state(problem["id"], "failed")["reason"]
+            self.assertIn(wanted.split("@")[-1].removeprefix("job:"), said)
+
+    def test_retention_keeps_the_newest(self):
+        self.cluster.start_workers("w1", slow_ms=5)
+        job = self.finished_job(checkpoint_every=10, keep_last=2)
+        steps = [c["step"] for c in self.cluster.get(f"/v1/jobs/{job}/checkpoints")["checkpoints"]]
+        self.assertEqual(60, max(steps))
+        self.assertLessEqual(len(steps), 3)
+        kept = {int(os.path.basename(p).removeprefix("step-")) for p in glob.glob(f"{self.cluster.data_dir}/**/step-*", recursive=True)}
+        self.assertEqual(set(steps), kept, "the catalogue and the disk agree")
+
+    def test_a_full_disk_stops_no_training_and_is_tried_again(self):
+        os.mkdir(self.store)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", self.store], capture_output=True, text=True,
+                                 check=False)
+        if mounted.returncode != 0:
+            raise unittest.SkipTest(f"a small disk takes a mount, which is not allowed here: {mounted.stderr.strip()}")
+        self.addCleanup(subprocess.run, ["umount", "-l", self.store], check=False)
+        self.cluster.start_workers("w1", slow_ms=25)
+        job = self.cluster.submit(**{**self.spec, "checkpoint_store": self.store, "checkpoint_every": 10})
+        failed = self.cluster.wait_event(job, "checkpoint_failed")["message"]
+        self.assertIn("No space left", failed)
+        self.assertIn(self.store, failed)
+        step = self.cluster.job(job)["step"]
+        self.cluster.wait_step(job, step + 5)
+        subprocess.run(["mount", "-o", "remount,size=64m", self.store], check=True)
+        self.cluster.wait_event(job, "checkpoint_committed")
+        shown = self.cluster.wait_state(job, "succeeded")
+        self.assertEqual((0, 60), (shown["restarts"], shown["latest_checkpoint"]["step"]))
+        self.cluster.cli("ckpt", "verify", job)
+
+
+if __name__ == "__main__":
+    harness.main()

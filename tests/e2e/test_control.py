@@ -1,0 +1,133 @@
+#!/usr/bin/python3
+"""What an operator does to running jobs: pause, resume, scale, drain, queue several, look at them."""
+import harness
+import ledger
+
+
+class Control(harness.ClusterTest):
+    reference = None
+
+    def setUp(self):
+        super().setUp()
+        self.spec = harness.small_spec(self.cluster.folder)
+        if Control.reference is None:
+            self.cluster.start_workers("alone")
+            Control.reference = self.cluster.wait_state(self.cluster.submit(**self.spec), "succeeded")["state_hash"]
+            self.cluster.stop_workers()
+
+    def succeed_with_the_same_bits(self, job):
+        shown = self.cluster.wait_state(job, "succeeded")
+        self.assertEqual(self.reference, shown["state_hash"])
+        return shown
+
+    def test_a_paused_job_frees_its_workers_and_goes_on_when_resumed(self):
+        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        job = self.cluster.submit(**self.spec, nodes=2)
+        self.cluster.wait_step(job, 10)
+        self.cluster.cli("pause", job)
+        paused = self.cluster.wait_state(job, "paused")
+        self.assertEqual(paused["step"], paused["latest_checkpoint"]["step"], "a pause ends with a checkpoint of its step")
+        harness.wait_until(lambda: all(n["phase"] == "idle" for n in self.cluster.nodes()), 10, "both workers to be free")
+        self.assertEqual(paused["step"], self.cluster.job(job)["step"])
+        self.cluster.cli("resume", job)
+        shown = self.succeed_with_the_same_bits(job)
+        self.assertEqual(0, shown["restarts"])
+        ledger.assert_every_microbatch_once(self, self.cluster, job, 60, self.spec["train_data_path"])
+
+    def test_a_paused_job_survives_the_service(self):
+        self.cluster.start_workers("w1", slow_ms=25)
+        job = self.cluster.submit(**self.spec)
+        self.cluster.wait_step(job, 5)
+        self.cluster.post(job, "pause")
+        self.cluster.wait_state(job, "paused")
+        self.cluster.kill_everything()
+        self.cluster.start_service()
+        self.cluster.start_workers("w1")
+        self.assertEqual("paused", self.cluster.job(job)["state"])
+        self.cluster.post(job, "resume")
+        self.succeed_with_the_same_bits(job)
+
+    def test_a_job_is_scaled_down_and_up_while_it_runs(self):
+        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        job = self.cluster.submit(**self.spec, nodes=2)
+        self.cluster.wait_step(job, 10)
+        self.cluster.cli("scale", job, "--max_nodes", 1)
+        harness.wait_until(lambda: self.cluster.job(job)["world_size"] == 1, 20, "one worker to be let go")
+        self.cluster.cli("scale", job, "--max_nodes", 2)
+        harness.wait_until(lambda: self.cluster.job(job)["world_size"] == 2, 20, "it to be taken back")
+        shown = self.succeed_with_the_same_bits(job)
+        self.assertEqual(0, shown["restarts"])
+        self.assertEqual([], ledger.voided_rows(self.cluster, job))
+
+    def test_a_drained_worker_leaves_and_its_process_ends(self):
+        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        job = self.cluster.submit(**self.spec, nodes=2)
+        self.cluster.wait_step(job, 10)
+        self.cluster.cli("drain", "w2")
+        self.assertEqual(0, self.cluster.workers.pop("w2").wait_exit())
+        self.assertEqual(0, self.succeed_with_the_same_bits(job)["restarts"])
+
+    def test_two_jobs_at_once_share_the_workers(self):
+        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        low = self.cluster.submit(**self.spec, name="low")
+        harness.wait_until(lambda: self.cluster.job(low)["world_size"] == 2, 20, "the idle worker to join the first job")
+        high = self.cluster.submit(**self.spec, name="high", priority=5)
+        self.cluster.wait_state(high, "running")
+        self.assertEqual(1, harness.wait_until(lambda: self.cluster.job(low)["world_size"], 10, "the first job to go on"))
+        for job in (high, low):
+            self.assertEqual(0, self.succeed_with_the_same_bits(job)["restarts"])
+
+    def test_the_queue_goes_by_priority_then_age(self):
+        self.cluster.start_workers("w1")
+        short = {**self.spec, "total_steps": 5, "warmup_steps": 1}
+        first = self.cluster.submit(**self.spec)
+        self.cluster.wait_state(first, "running", "succeeded")
+        old = self.cluster.submit(**short)
+        young = self.cluster.submit(**short)
+        urgent = self.cluster.submit(**short, priority=1)
+        started = {job: self.cluster.wait_state(job, "succeeded")["started_at"] for job in (first, urgent, old, young)}
+        self.assertEqual([first, urgent, old, young], sorted(started, key=started.get), started)
+
+    def test_a_job_waits_for_min_nodes(self):
+        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        job = self.cluster.submit(**self.spec, nodes=2, min_nodes=2)
+        self.cluster.wait_step(job, 10)
+        self.cluster.kill_worker("w2")
+        waiting = self.cluster.wait_state(job, "waiting")
+        self.assertIn("1", waiting["reason"])
+        self.cluster.start_worker("w3")
+        self.succeed_with_the_same_bits(job)
+        self.assertEqual([], ledger.voided_rows(self.cluster, job), "the one that waited kept its state")
+
+    def test_a_worker_that_waits_alone_still_counts_when_everything_else_restarts(self):
+        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        job = self.cluster.submit(**self.spec, nodes=2, min_nodes=2)
+        self.cluster.wait_step(job, 10)
+        self.cluster.kill_worker("w2")
+        self.cluster.wait_state(job, "waiting")
+        self.cluster.service.kill()
+        self.cluster.start_service()
+        self.cluster.start_worker("w2")
+        self.succeed_with_the_same_bits(job)
+        self.assertEqual([], ledger.voided_rows(self.cluster, job))
+
+    def test_the_command_line_shows_it_all(self):
+        self.cluster.start_workers("w1")
+        job = self.cluster.cli_json("submit", *[p for k, v in self.spec.items() for p in (f"--{k}", str(v))], "--eval_every", 20)["id"]
+        self.cluster.cli("wait", job)
+        shown = self.cluster.cli_json("show", job)
+        fields = {"id", "state", "reason", "step", "total_steps", "loss", "generation", "world_size", "workers", "restarts",
+                  "tokens_per_second", "eta_s", "latest_checkpoint", "state_hash", "state_hash_step", "validation_loss"}
+        self.assertEqual(set(), fields - set(shown))
+        self.assertEqual(("succeeded", 60, 60), (shown["state"], shown["step"], shown["latest_checkpoint"]["step"]))
+        self.assertIsNotNone(shown["validation_loss"])
+        for command in (["ls"], ["show", job], ["logs", job], ["events", job], ["nodes"], ["checkpoints", job], ["ckpt", "ls", job],
+                        ["ckpt", "verify", job], ["ckpt", "show", job]):
+            self.assertTrue(self.cluster.cli(*command).strip(), command)
+        self.assertIn(job, self.cluster.cli("ls"))
+        self.assertTrue({"job_submitted", "generation_formed", "checkpoint_committed", "job_succeeded"} <=
+                        {e["kind"] for e in self.cluster.cli_json("events", job)["events"]})
+
+
+if __name__ == "__main__":
+    harness.main()

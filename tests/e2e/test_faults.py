@@ -1,0 +1,120 @@
+#!/usr/bin/python3
+"""Faults that are not a plain kill: a frozen rank, a crashing training process, a service that is away, wrong data."""
+import os
+import signal
+
+import harness
+import ledger
+
+
+class Faults(harness.ClusterTest):
+    reference = None
+
+    def setUp(self):
+        super().setUp()
+        self.spec = harness.small_spec(self.cluster.folder)
+        if Faults.reference is None:
+            self.cluster.start_workers("alone")
+            Faults.reference = self.cluster.wait_state(self.cluster.submit(**self.spec), "succeeded")["state_hash"]
+            self.cluster.stop_workers()
+
+    def succeed_with_the_same_bits(self, job):
+        shown = self.cluster.wait_state(job, "succeeded")
+        self.assertEqual(self.reference, shown["state_hash"])
+        ledger.assert_every_microbatch_once(self, self.cluster, job, 60, self.spec["train_data_path"])
+        return shown
+
+    def test_a_frozen_rank_is_left_behind_and_rejoins_as_new(self):
+        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        job = self.cluster.submit(**{**self.spec, "nodes": 2, "collective_timeout_s": 2})
+        self.cluster.wait_step(job, 10)
+        old = next(n for n in self.cluster.nodes() if n["id"] == "w2")
+        os.kill(old["pid"], signal.SIGSTOP)
+        frozen_at = self.cluster.job(job)
+        alone = harness.wait_until(lambda: (s := self.cluster.job(job))["world_size"] == 1 and s["step"] > frozen_at["step"] and s,
+                                   30, "the other worker to go on alone")
+        self.assertGreater(alone["generation"], frozen_at["generation"])
+        os.kill(old["pid"], signal.SIGCONT)
+        harness.wait_until(lambda: self.cluster.job(job)["world_size"] == 2, 30, "the woken worker to be back as a new one")
+        new = next(n for n in self.cluster.nodes() if n["id"] == "w2")
+        self.assertNotEqual(old["incarnation"], new["incarnation"])
+        self.succeed_with_the_same_bits(job)
+
+    def test_a_wedged_collective_ends_by_its_own_timeout_while_the_service_is_away(self):
+        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        job = self.cluster.submit(**{**self.spec, "nodes": 2, "collective_timeout_s": 2})
+        self.cluster.wait_step(job, 10)
+        frozen = self.cluster.training_pid("w2")
+        self.cluster.service.kill()
+        os.kill(frozen, signal.SIGSTOP)
+        harness.wait_until(lambda: "no bytes" in self.cluster.workers["w1"].log(), 20, "w1 to say that no bytes moved")
+        self.cluster.start_service()
+        harness.wait_until(lambda: self.cluster.job(job)["step"] > 20, 60, "w1 to go on alone")
+        os.kill(frozen, signal.SIGCONT)
+        self.succeed_with_the_same_bits(job)
+
+    def test_a_training_process_that_crashes_is_started_again_by_its_supervisor(self):
+        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        job = self.cluster.submit(**{**self.spec, "nodes": 2})
+        self.cluster.wait_step(job, 10)
+        old = next(n for n in self.cluster.nodes() if n["id"] == "w2")
+        os.kill(old["pid"], signal.SIGKILL)
+        lost = self.cluster.wait_event(job, "worker_lost")
+        self.assertIn("signal 9", lost["message"])
+        harness.wait_until(lambda: self.cluster.job(job)["world_size"] == 2 and self.cluster.training_pid("w2") != old["pid"], 30,
+                           "w2 to be back")
+        self.assertTrue(self.cluster.workers["w2"].running(), "the supervisor stays")
+        self.assertGreaterEqual(self.succeed_with_the_same_bits(job)["restarts"], 1)
+
+    def test_workers_train_on_while_the_service_is_away(self):
+        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        job = self.cluster.submit(**{**self.spec, "nodes": 2, "checkpoint_every": 10})
+        before = self.cluster.wait_step(job, 10)
+        self.cluster.service.kill()
+        harness.wait_until(lambda: "cannot reach" in self.cluster.workers["w1"].log(), 20, "w1 to miss the service")
+        self.cluster.start_service()
+        back = harness.wait_until(lambda: (s := self.cluster.job(job))["step"] > before["step"] and s, 30, "news of the run")
+        self.assertEqual(before["generation"], back["generation"], "nothing changed for the workers")
+        shown = self.succeed_with_the_same_bits(job)
+        self.assertEqual((0, before["generation"]), (shown["restarts"], shown["generation"]))
+        points = self.cluster.get(f"/v1/jobs/{job}/metrics?limit=1000")["metrics"]
+        self.assertEqual(list(range(1, 61)), [p["step"] for p in points], "the steps of the time between are reported too")
+
+    def test_sigterm_leaves_in_order(self):
+        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        job = self.cluster.submit(**{**self.spec, "nodes": 2})
+        self.cluster.wait_step(job, 10)
+        leaving = self.cluster.workers.pop("w2")
+        leaving.signal(signal.SIGTERM)
+        self.assertEqual(0, leaving.wait_exit())
+        shown = self.succeed_with_the_same_bits(job)
+        self.assertEqual(0, shown["restarts"], "leaving is no fault")
+        self.assertEqual([], ledger.voided_rows(self.cluster, job))
+        kinds = self.cluster.event_kinds(job)
+        self.assertIn("worker_left", kinds)
+        self.assertFalse({"fault_reported", "worker_lost"} & set(kinds), kinds)
+
+    def test_a_worker_with_other_data_is_refused_with_both_digests(self):
+        other = os.path.join(self.cluster.folder, "other")
+        right = os.path.join(self.cluster.folder, "right")
+        for folder in (other, right):
+            os.mkdir(folder)
+        train, _ = harness.write_training_files(right)
+        with open(train, "rb") as file:
+            tokens = bytearray(file.read())
+        tokens[2000] ^= 1
+        with open(os.path.join(other, "train.bin"), "wb") as file:
+            file.write(tokens)
+        self.cluster.start_workers("w1", slow_ms=25, arguments=("--data_root", right))
+        job = self.cluster.submit(**{**self.spec, "train_data_path": "train.bin", "valid_data_path": "", "max_nodes": 2})
+        self.cluster.wait_step(job, 1)
+        self.cluster.start_workers("w2", arguments=("--data_root", other))
+        refused = self.cluster.wait_event(job, "worker_refused")
+        self.assertEqual("w2", refused["worker"])
+        digests = [word.strip("'\".,;:()") for word in refused["message"].split() if word.startswith(("10358-", "'10358-"))]
+        self.assertEqual(2, len(set(digests)), refused["message"])
+        self.assertEqual(1, self.cluster.wait_state(job, "succeeded")["world_size"])
+
+
+if __name__ == "__main__":
+    harness.main()
