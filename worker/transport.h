@@ -2,6 +2,8 @@
 //
 // Non-blocking underneath: a caller asks how far a stream can go now, and waits for several at once with one absolute
 // deadline. Errors are values. Thread: all of it belongs to one thread, but wake() and address().
+// A transport outlives the rings that are formed over it: its listener is there from the process's start to its end, so
+// that a neighbour who learns of a generation first finds somebody to connect to.
 #pragma once
 
 #include <chrono>
@@ -27,9 +29,13 @@ using TransportResult = tl::expected<T, TransportError>;
 class Connection {
  public:
   virtual ~Connection() = default;  // closes
-  // Bytes taken or given now, 0 when it would block. A closed or broken stream is an error.
-  virtual TransportResult<size_t> send_some(std::span<const std::byte> bytes) = 0;
+  // Bytes taken or given now, 0 when it would block. A closed or broken stream is an error: kClosed when the other side
+  // ended it (closed or reset), kFailed otherwise. With `more`, the caller sends again at once, and the stream may hold a
+  // short packet back until then.
+  virtual TransportResult<size_t> send_some(std::span<const std::byte> bytes, bool more) = 0;
   virtual TransportResult<size_t> receive_some(std::span<std::byte> bytes) = 0;
+  // The stream may break by itself when the other side takes nothing for so long, and not sooner.
+  virtual void set_stall_limit(std::chrono::milliseconds limit) = 0;
   virtual std::string peer() const = 0;  // address, for messages
 };
 
@@ -37,7 +43,9 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string address() const = 0;  // where others reach this worker, "host:port"
-  virtual TransportResult<std::unique_ptr<Connection>> connect(const std::string& address, Deadline deadline) = 0;
+  // Begins to connect and returns at once: until it is through, send_some and receive_some move 0 bytes; that it failed is
+  // their error. So a ring can be formed in both directions by one thread.
+  virtual TransportResult<std::unique_ptr<Connection>> connect(const std::string& address) = 0;
   // nullptr when none is waiting now.
   virtual TransportResult<std::unique_ptr<Connection>> accept_now() = 0;
 
@@ -54,5 +62,7 @@ class Transport {
 
 // Listens on `interface` ("" picks the address that routes to `server_host`), on a free port.
 TransportResult<std::unique_ptr<Transport>> make_tcp_transport(const std::string& interface, const std::string& server_host);
+// Listens on this numeric "host:port" ("[v6]:port"); port 0 takes a free one.
+TransportResult<std::unique_ptr<Transport>> make_tcp_transport_at(const std::string& listen_address);
 
 }  // namespace holdfast::worker

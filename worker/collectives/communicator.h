@@ -6,7 +6,8 @@
 //
 // Promises: integer sums have the same bits in any order of the ring; float sums are taken in ring order. Every call ends
 // by its deadline: no bytes moved for `timeout`, or abort(). The first failure poisons the communicator: every later call
-// fails with the same error, and its sockets are closed, so that neighbours notice at once.
+// fails with the same error, and its sockets are closed, so that neighbours notice at once. What a failed call leaves in its
+// buffer is unspecified.
 // Refuses: a connection of another job, generation or rank, or without the generation's secret.
 // Thread: one thread calls collectives; abort() may come from any.
 #pragma once
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <tl/expected.hpp>
 #include <vector>
@@ -24,6 +26,8 @@
 namespace holdfast::worker {
 
 struct CollectiveError {
+  // kConnectionLost also speaks of a neighbour that sends what was not agreed or what was altered on the way: the stream is
+  // of no use any more.
   enum class Kind { kConnectionLost, kTimeout, kHandshakeFailed, kAborted };
   Kind kind;
   int suspect_rank = -1;  // the neighbour that this points at
@@ -36,11 +40,12 @@ struct RingOptions {
   std::string job;
   int64_t generation = 0;
   int rank = 0;
-  std::vector<std::string> addresses;  // by rank, "host:port"
-  std::string secret;                  // hex
+  std::vector<std::string> addresses;             // by rank, "host:port"
+  std::string secret;                             // hex
   std::chrono::milliseconds timeout{30000};       // no bytes moved for so long: fail
   std::chrono::milliseconds form_timeout{10000};  // for all handshakes together
-  size_t chunk_bytes = 256 << 10;
+  size_t chunk_bytes = 256 << 10;                 // the same on all ranks
+  std::stop_token stop = {};                      // ends form() early, with kAborted; any thread may request it
 };
 
 class Communicator {

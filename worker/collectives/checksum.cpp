@@ -1,0 +1,11 @@
+#include "worker/collectives/checksum.h"
+
+#include <xxhash.h>
+
+namespace holdfast::worker {
+
+uint64_t checksum_of(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+}  // namespace holdfast::worker

@@ -1,0 +1,128 @@
+#include "worker/collectives/communicator.h"
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+#include "worker/collectives/forming.h"
+#include "worker/collectives/handshake.h"
+#include "worker/collectives/ring.h"
+#include "worker/collectives/schedule.h"
+
+namespace holdfast::worker {
+
+struct Communicator::Impl {
+  RingOptions options;
+  std::unique_ptr<Ring> ring;  // none in a world of one
+
+  int world_size() const { return static_cast<int>(options.addresses.size()); }
+  CollectiveResult<void> all_reduce(std::span<std::byte> buffer, Element element);
+};
+
+namespace {
+
+tl::unexpected<CollectiveError> unusable(const std::string& what) {
+  return tl::make_unexpected(CollectiveError{CollectiveError::Kind::kHandshakeFailed, -1, "cannot form a ring: " + what});
+}
+
+CollectiveResult<void> check(const RingOptions& options) {
+  const size_t world_size = options.addresses.size();
+  if (options.rank < 0 || static_cast<size_t>(options.rank) >= world_size) {
+    return unusable("rank " + std::to_string(options.rank) + " is not one of " + std::to_string(world_size) + " addresses");
+  }
+  if (world_size > 1 && options.secret.empty()) return unusable("the generation has no secret");
+  if (options.job.size() > kJobBytesMax)
+    return unusable("the job's id has more than " + std::to_string(kJobBytesMax) + " bytes");
+  if (options.chunk_bytes == 0) return unusable("chunk_bytes is 0");
+  return {};
+}
+
+}  // namespace
+
+Communicator::Communicator(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Communicator::~Communicator() = default;
+
+CollectiveResult<std::unique_ptr<Communicator>> Communicator::form(Transport& transport, const RingOptions& options) {
+  const Deadline deadline = std::chrono::steady_clock::now() + options.form_timeout;
+  if (const auto usable = check(options); !usable) return tl::make_unexpected(usable.error());
+  auto impl = std::make_unique<Impl>();
+  impl->options = options;
+  if (impl->world_size() > 1) {
+    const RingPlace place{options.job, options.generation, options.rank, impl->world_size(), options.secret};
+    auto connections = form_ring(transport, place, options.addresses[place.successor()], deadline, options.stop);
+    if (!connections) return tl::make_unexpected(connections.error());
+    impl->ring = std::make_unique<Ring>(transport, std::move(*connections), options);
+  }
+  return std::unique_ptr<Communicator>(new Communicator(std::move(impl)));
+}
+
+int Communicator::rank() const {
+  return impl_->options.rank;
+}
+int Communicator::world_size() const {
+  return impl_->world_size();
+}
+
+CollectiveResult<void> Communicator::Impl::all_reduce(std::span<std::byte> buffer, Element element) {
+  if (!ring) return {};
+  return ring->run({Operation::Kind::kAllReduce, element, 0, 0, buffer.size(), 0},
+                   all_reduce_schedule(options.rank, world_size(), buffer, options.chunk_bytes));
+}
+
+CollectiveResult<void> Communicator::all_reduce_sum(std::span<int32_t> buffer) {
+  return impl_->all_reduce(std::as_writable_bytes(buffer), Element::kInt32);
+}
+
+CollectiveResult<void> Communicator::all_reduce_sum(std::span<float> buffer) {
+  return impl_->all_reduce(std::as_writable_bytes(buffer), Element::kFloat);
+}
+
+CollectiveResult<std::vector<std::vector<std::byte>>> Communicator::all_gather(std::span<const std::byte> mine) {
+  const int rank = impl_->options.rank;
+  const size_t world_size = impl_->options.addresses.size(), chunk_bytes = impl_->options.chunk_bytes;
+  std::vector<uint64_t> sizes(world_size);
+  sizes[rank] = mine.size();
+  std::vector<std::span<std::byte>> blocks;
+  if (impl_->ring) {
+    for (uint64_t& size : sizes) blocks.push_back(std::as_writable_bytes(std::span(&size, 1)));
+    const auto told =
+        impl_->ring->run({Operation::Kind::kAllGatherSizes, Element::kByte, 0, 0, sizes.size() * sizeof(uint64_t), 0},
+                         all_gather_schedule(rank, blocks, chunk_bytes));
+    if (!told) return tl::make_unexpected(told.error());
+  }
+
+  std::vector<std::vector<std::byte>> gathered(world_size);
+  uint64_t total = 0;
+  blocks.clear();
+  for (size_t i = 0; i < world_size; ++i) {
+    gathered[i].resize(sizes[i]);
+    total += sizes[i];
+    blocks.emplace_back(gathered[i]);
+  }
+  std::ranges::copy(mine, gathered[rank].begin());
+  if (impl_->ring) {
+    const auto told = impl_->ring->run({Operation::Kind::kAllGather, Element::kByte, 0, 0, total, 0},
+                                       all_gather_schedule(rank, blocks, chunk_bytes));
+    if (!told) return tl::make_unexpected(told.error());
+  }
+  return gathered;
+}
+
+CollectiveResult<void> Communicator::broadcast(std::span<std::byte> buffer, int root) {
+  if (root < 0 || root >= world_size()) {
+    throw std::invalid_argument("broadcast: root " + std::to_string(root) + " in a world of " + std::to_string(world_size()));
+  }
+  if (!impl_->ring) return {};
+  return impl_->ring->run({Operation::Kind::kBroadcast, Element::kByte, static_cast<uint16_t>(root), 0, buffer.size(), 0},
+                          broadcast_schedule(rank(), world_size(), buffer, root, impl_->options.chunk_bytes));
+}
+
+uint64_t Communicator::bytes_moved() const {
+  return impl_->ring ? impl_->ring->bytes_moved() : 0;
+}
+
+void Communicator::abort(const std::string& reason) {
+  if (impl_->ring) impl_->ring->abort(reason);
+}
+
+}  // namespace holdfast::worker

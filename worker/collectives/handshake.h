@@ -1,0 +1,72 @@
+// The mutual handshake of a ring connection: its messages, and who refuses whom for what. No sockets here.
+//
+//   acceptor  -> connector   challenge   magic "HFRING01", nonce (32)
+//   connector -> acceptor    hello       magic, version (4), job length (4), generation (8), world size (4), rank (4),
+//                                        successor's rank (4), reserved (4), nonce (32), job, proof (32)
+//   acceptor  -> connector   verdict     code (1), reserved (1), reason length (2), proof (32), reason
+// The connector's proof is HMAC-SHA256(secret, "connect" | hello without proof | acceptor's nonce), the acceptor's is
+// HMAC-SHA256(secret, "accept" | hello without proof | connector's nonce): each has shown that it knows the generation's
+// secret, for this connection and in this direction. What follows on the connection is not encrypted or signed.
+// Refuses, with a sentence: another version, job, generation, world size or rank, and a wrong proof. Staleness is judged
+// before the proof, as every generation has a secret of its own.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+namespace holdfast::worker {
+
+using Bytes = std::vector<std::byte>;
+using Nonce = std::array<std::byte, 32>;
+
+Nonce random_nonce();
+
+// What both ends must agree on.
+struct RingPlace {
+  std::string job;  // at most kJobBytesMax
+  int64_t generation = 0;
+  int rank = 0;
+  int world_size = 1;
+  std::string secret;
+
+  int successor() const { return (rank + 1) % world_size; }
+  int predecessor() const { return (rank + world_size - 1) % world_size; }
+};
+constexpr size_t kJobBytesMax = 256;
+
+constexpr size_t kChallengeBytes = 40;
+constexpr size_t kHelloFixedBytes = 72;
+constexpr size_t kProofBytes = 32;
+constexpr size_t kVerdictFixedBytes = 36;
+
+Bytes encode_challenge(const Nonce& nonce);
+std::optional<Nonce> decode_challenge(std::span<const std::byte> bytes);  // nothing: that is no Holdfast worker
+
+Bytes encode_hello(const RingPlace& place, const Nonce& mine, const Nonce& theirs);
+
+struct Verdict {
+  // kNotYet: the acceptor is behind, or busy with something else; trying again may help.
+  enum class Code : uint8_t { kAccepted = 1, kRefused = 2, kNotYet = 3 };
+  Code code;
+  std::string reason;  // of a refusal
+};
+
+// The length of the whole hello, from its fixed part; or why it is not one that this version can read.
+tl::expected<size_t, Verdict> hello_length(std::span<const std::byte> fixed);
+
+// The acceptor's judgement of a whole hello; `challenge` is the nonce that it sent.
+Verdict judge_hello(const RingPlace& place, std::span<const std::byte> hello, const Nonce& challenge);
+
+// The verdict on `hello` as bytes, with the acceptor's proof when it is kAccepted.
+Bytes encode_verdict(const RingPlace& place, const Verdict& verdict, std::span<const std::byte> hello);
+size_t verdict_length(std::span<const std::byte> fixed);
+// What the connector makes of it: an acceptance without the right proof is a refusal.
+Verdict judge_verdict(const RingPlace& place, std::span<const std::byte> verdict, std::span<const std::byte> hello);
+
+}  // namespace holdfast::worker

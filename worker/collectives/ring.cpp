@@ -1,0 +1,170 @@
+#include "worker/collectives/ring.h"
+
+#include <array>
+#include <cstdio>
+#include <utility>
+
+namespace holdfast::worker {
+namespace {
+
+using std::chrono::steady_clock;
+
+// "61.3 of 120.6 MB", or in bytes when that says more.
+std::string amount(size_t done, size_t all) {
+  if (all < 1000000) return std::to_string(done) + " of " + std::to_string(all) + " bytes";
+  char text[64];
+  std::snprintf(text, sizeof text, "%.1f of %.1f MB", done / 1e6, all / 1e6);
+  return text;
+}
+
+template <typename Chunk>
+size_t total_bytes(const std::vector<Chunk>& chunks) {
+  size_t total = 0;
+  for (const Chunk& chunk : chunks) total += chunk.bytes.size();
+  return total;
+}
+
+}  // namespace
+
+// An operation under way.
+struct Ring::Progress {
+  Progress(Ring& ring, const Operation& what, const Schedule& chunks)
+      : operation(what),
+        schedule(chunks),
+        outgoing(*ring.connections_.to_successor, encode(what), chunks.outgoing),
+        incoming(*ring.connections_.from_predecessor, what, chunks.incoming, ring.staging_) {}
+
+  bool complete() const { return outgoing.complete() && incoming.complete(); }
+  std::string text() const {
+    return describe(operation) + "; sent " + amount(outgoing.payload_bytes(), total_bytes(schedule.outgoing)) + ", received " +
+           amount(incoming.payload_bytes(), total_bytes(schedule.incoming));
+  }
+
+  Operation operation;
+  const Schedule& schedule;
+  OutgoingStream outgoing;
+  IncomingStream incoming;
+  steady_clock::time_point last_moved = steady_clock::now();
+  bool moved_since_wait = false;
+};
+
+Ring::Ring(Transport& transport, RingConnections connections, const RingOptions& options)
+    : transport_(transport),
+      connections_(std::move(connections)),
+      timeout_(options.timeout),
+      chunk_bytes_(options.chunk_bytes) {
+  const int world_size = static_cast<int>(options.addresses.size());
+  successor_ = (options.rank + 1) % world_size;
+  predecessor_ = (options.rank + world_size - 1) % world_size;
+  // Later than ours, which knows more to say.
+  const auto stall_limit = timeout_ + std::chrono::seconds(5);
+  connections_.to_successor->set_stall_limit(stall_limit);
+  connections_.from_predecessor->set_stall_limit(stall_limit);
+}
+
+CollectiveResult<void> Ring::run(Operation operation, const Schedule& schedule) {
+  if (poison_) return tl::make_unexpected(*poison_);
+  operation.number = ++operations_;
+  operation.chunk_bytes = chunk_bytes_;
+  Progress progress(*this, operation, schedule);
+  auto result = drive(progress);
+  if (!result) {
+    poison_ = result.error();
+    connections_ = {};  // the neighbours notice at once
+  }
+  return result;
+}
+
+void Ring::abort(const std::string& reason) {
+  {
+    const std::lock_guard lock(abort_mutex_);
+    if (abort_requested_) return;
+    abort_reason_ = reason;
+    abort_requested_ = true;
+  }
+  transport_.wake();
+}
+
+std::optional<CollectiveError> Ring::aborted() {
+  if (!abort_requested_.load(std::memory_order_acquire)) return std::nullopt;
+  const std::lock_guard lock(abort_mutex_);
+  return CollectiveError{CollectiveError::Kind::kAborted, -1, "aborted: " + abort_reason_};
+}
+
+CollectiveResult<void> Ring::drive(Progress& progress) {
+  for (;;) {
+    if (auto error = aborted()) return tl::make_unexpected(std::move(*error));
+    const auto moved = move_bytes(progress);
+    if (!moved) return tl::make_unexpected(moved.error());
+    if (progress.complete()) return {};
+    if (*moved) {
+      progress.moved_since_wait = true;
+      continue;
+    }
+    if (auto waited = wait_for_bytes(progress); !waited) return waited;
+  }
+}
+
+CollectiveResult<bool> Ring::move_bytes(Progress& progress) {
+  const auto sent = progress.outgoing.pump(progress.incoming.checksums());
+  if (!sent) return tl::make_unexpected(lost(progress, true, sent.error()));
+  const auto received = progress.incoming.pump();
+  if (!received) return tl::make_unexpected(lost(progress, false, received.error()));
+  const size_t moved = *sent + *received;
+  bytes_moved_.fetch_add(moved, std::memory_order_relaxed);
+  return moved > 0;
+}
+
+CollectiveResult<void> Ring::wait_for_bytes(Progress& progress) {
+  if (std::exchange(progress.moved_since_wait, false)) progress.last_moved = steady_clock::now();
+  // While there is something left to send, the successor must be there; so its end is listened to, though it never speaks.
+  // Afterwards it may rightly be gone: it can have finished its last operation before this rank does.
+  std::array<Transport::Interest, 2> interests;
+  size_t count = 0;
+  if (!progress.outgoing.complete()) {
+    interests[count++] = {connections_.to_successor.get(), progress.outgoing.blocked(), true};
+  }
+  if (!progress.incoming.complete()) interests[count++] = {connections_.from_predecessor.get(), false, true};
+
+  const auto waited = transport_.wait(std::span(interests).first(count), false, progress.last_moved + timeout_);
+  if (waited) return watch_successor(progress);
+  switch (waited.error().kind) {
+    case TransportError::Kind::kWoken:
+      return {};  // for this communicator or an earlier one: the loop looks
+    case TransportError::Kind::kTimeout:
+      return tl::make_unexpected(stalled(progress));
+    default:
+      return tl::make_unexpected(lost(progress, true, waited.error()));
+  }
+}
+
+CollectiveResult<void> Ring::watch_successor(Progress& progress) {
+  if (progress.outgoing.complete()) return {};
+  std::array<std::byte, 1> nothing;
+  const auto heard = connections_.to_successor->receive_some(nothing);
+  if (!heard) return tl::make_unexpected(lost(progress, true, heard.error()));
+  if (*heard == 0) return {};
+  return tl::make_unexpected(
+      lost(progress, true, {TransportError::Kind::kFailed, "it sent something on a connection that only this rank sends on"}));
+}
+
+CollectiveError Ring::lost(const Progress& progress, bool outgoing, const TransportError& error) const {
+  const int suspect = outgoing ? successor_ : predecessor_;
+  const Connection& connection = outgoing ? *connections_.to_successor : *connections_.from_predecessor;
+  return {CollectiveError::Kind::kConnectionLost, suspect,
+          "connection " + std::string(outgoing ? "to" : "from") + " rank " + std::to_string(suspect) + " (" +
+              connection.peer() + "): " + error.detail + " (" + progress.text() + ")"};
+}
+
+CollectiveError Ring::stalled(const Progress& progress) const {
+  // A rank that works always empties its incoming stream, whatever it waits for itself; so one that takes nothing is the
+  // better suspect than one that has nothing to send, who may be waiting for it in turn.
+  const bool sending = progress.outgoing.blocked();
+  const int suspect = sending ? successor_ : predecessor_;
+  const std::string what = sending ? "rank " + std::to_string(suspect) + " takes no more bytes"
+                                   : "nothing comes from rank " + std::to_string(suspect);
+  return {CollectiveError::Kind::kTimeout, suspect,
+          "no bytes moved for " + std::to_string(timeout_.count()) + " ms: " + what + " (" + progress.text() + ")"};
+}
+
+}  // namespace holdfast::worker
