@@ -119,9 +119,11 @@ class Cluster:
         return self
 
     def start_worker(self, name, threads=1, slow_ms=0, environment=None, arguments=()):
+        """slow_ms is added to each step; `environment` may hold further HOLDFAST_FAULT rules."""
         extra = dict(environment or {})
         if slow_ms:
-            extra["HOLDFAST_FAULT"] = f"slow_ms={slow_ms}"
+            rules = [r for r in (extra.get("HOLDFAST_FAULT"),) if r]
+            extra["HOLDFAST_FAULT"] = ",".join(rules + [f"slow@step:ms={slow_ms}"])
         self.workers[name] = self.spawn(name, [f"{BIN}/holdfast-worker", "--server", self.url, "--name", name, "--device", "cpu",
                                                "--threads", str(threads), "--interface", "lo", *arguments], extra)
         return self.workers[name]

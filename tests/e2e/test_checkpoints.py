@@ -46,7 +46,7 @@ class Checkpoints(harness.ClusterTest):
             self.assertIn(os.path.basename(shard), str(problem))
 
     def test_latest_falls_back_to_an_older_checkpoint_and_says_so(self):
-        self.cluster.start_workers("w1", slow_ms=10)
+        self.cluster.start_workers("w1", slow_ms=40)
         job = self.cluster.submit(**{**self.spec, "checkpoint_store": self.store})
         self.cluster.wait_event(job, "checkpoint_committed", containing="40")
         self.cluster.kill_everything()
@@ -75,7 +75,7 @@ class Checkpoints(harness.ClusterTest):
             self.assertIn(wanted.split("@")[-1].removeprefix("job:"), said)
 
     def test_retention_keeps_the_newest(self):
-        self.cluster.start_workers("w1", slow_ms=5)
+        self.cluster.start_workers("w1", slow_ms=20)
         job = self.finished_job(checkpoint_every=10, keep_last=2)
         steps = [c["step"] for c in self.cluster.get(f"/v1/jobs/{job}/checkpoints")["checkpoints"]]
         self.assertEqual(60, max(steps))
@@ -90,7 +90,7 @@ class Checkpoints(harness.ClusterTest):
         if mounted.returncode != 0:
             raise unittest.SkipTest(f"a small disk takes a mount, which is not allowed here: {mounted.stderr.strip()}")
         self.addCleanup(subprocess.run, ["umount", "-l", self.store], check=False)
-        self.cluster.start_workers("w1", slow_ms=25)
+        self.cluster.start_workers("w1", slow_ms=80)
         job = self.cluster.submit(**{**self.spec, "checkpoint_store": self.store, "checkpoint_every": 10})
         failed = self.cluster.wait_event(job, "checkpoint_failed")["message"]
         self.assertIn("No space left", failed)

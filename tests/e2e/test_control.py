@@ -3,6 +3,8 @@
 import harness
 import ledger
 
+SLOW_MS = 80  # a step: the run lasts five seconds, so that what is asked of it comes in its middle
+
 
 class Control(harness.ClusterTest):
     reference = None
@@ -21,7 +23,7 @@ class Control(harness.ClusterTest):
         return shown
 
     def test_a_paused_job_frees_its_workers_and_goes_on_when_resumed(self):
-        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
         job = self.cluster.submit(**self.spec, nodes=2)
         self.cluster.wait_step(job, 10)
         self.cluster.cli("pause", job)
@@ -35,7 +37,7 @@ class Control(harness.ClusterTest):
         ledger.assert_every_microbatch_once(self, self.cluster, job, 60, self.spec["train_data_path"])
 
     def test_a_paused_job_survives_the_service(self):
-        self.cluster.start_workers("w1", slow_ms=25)
+        self.cluster.start_workers("w1", slow_ms=SLOW_MS)
         job = self.cluster.submit(**self.spec)
         self.cluster.wait_step(job, 5)
         self.cluster.post(job, "pause")
@@ -48,7 +50,7 @@ class Control(harness.ClusterTest):
         self.succeed_with_the_same_bits(job)
 
     def test_a_job_is_scaled_down_and_up_while_it_runs(self):
-        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
         job = self.cluster.submit(**self.spec, nodes=2)
         self.cluster.wait_step(job, 10)
         self.cluster.cli("scale", job, "--max_nodes", 1)
@@ -60,7 +62,7 @@ class Control(harness.ClusterTest):
         self.assertEqual([], ledger.voided_rows(self.cluster, job))
 
     def test_a_drained_worker_leaves_and_its_process_ends(self):
-        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
         job = self.cluster.submit(**self.spec, nodes=2)
         self.cluster.wait_step(job, 10)
         self.cluster.cli("drain", "w2")
@@ -68,7 +70,7 @@ class Control(harness.ClusterTest):
         self.assertEqual(0, self.succeed_with_the_same_bits(job)["restarts"])
 
     def test_two_jobs_at_once_share_the_workers(self):
-        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
         low = self.cluster.submit(**self.spec, name="low")
         harness.wait_until(lambda: self.cluster.job(low)["world_size"] == 2, 20, "the idle worker to join the first job")
         high = self.cluster.submit(**self.spec, name="high", priority=5)
@@ -89,7 +91,7 @@ class Control(harness.ClusterTest):
         self.assertEqual([first, urgent, old, young], sorted(started, key=started.get), started)
 
     def test_a_job_waits_for_min_nodes(self):
-        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
         job = self.cluster.submit(**self.spec, nodes=2, min_nodes=2)
         self.cluster.wait_step(job, 10)
         self.cluster.kill_worker("w2")
@@ -100,7 +102,7 @@ class Control(harness.ClusterTest):
         self.assertEqual([], ledger.voided_rows(self.cluster, job), "the one that waited kept its state")
 
     def test_a_worker_that_waits_alone_still_counts_when_everything_else_restarts(self):
-        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
         job = self.cluster.submit(**self.spec, nodes=2, min_nodes=2)
         self.cluster.wait_step(job, 10)
         self.cluster.kill_worker("w2")

@@ -6,6 +6,13 @@ import signal
 import harness
 import ledger
 
+SLOW_MS = 80  # a step: the run outlasts a lease
+
+
+def is_stopped(pid):
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        return file.read().rpartition(b")")[2].split()[0] == b"T"
+
 
 class Faults(harness.ClusterTest):
     reference = None
@@ -24,16 +31,23 @@ class Faults(harness.ClusterTest):
         ledger.assert_every_microbatch_once(self, self.cluster, job, 60, self.spec["train_data_path"])
         return shown
 
-    def test_a_frozen_rank_is_left_behind_and_rejoins_as_new(self):
-        self.cluster.start_workers("w1", "w2", slow_ms=25)
-        job = self.cluster.submit(**{**self.spec, "nodes": 2, "collective_timeout_s": 2})
-        self.cluster.wait_step(job, 10)
-        old = next(n for n in self.cluster.nodes() if n["id"] == "w2")
-        os.kill(old["pid"], signal.SIGSTOP)
-        frozen_at = self.cluster.job(job)
-        alone = harness.wait_until(lambda: (s := self.cluster.job(job))["world_size"] == 1 and s["step"] > frozen_at["step"] and s,
-                                   30, "the other worker to go on alone")
-        self.assertGreater(alone["generation"], frozen_at["generation"])
+    def start_pair_with_one_that_freezes(self, **changes):
+        """w1 and w2 train; w2's training process stops itself (SIGSTOP) in the all-reduce of step 15, once."""
+        self.cluster.start_worker("w1", slow_ms=SLOW_MS)
+        self.cluster.start_worker("w2", slow_ms=SLOW_MS, environment={
+            "HOLDFAST_FAULT": f"stop@allreduce:step=14:once_file={self.cluster.folder}/frozen"})
+        self.cluster.wait_workers("w1", "w2")
+        job = self.cluster.submit(**{**self.spec, "nodes": 2, "min_nodes": 1, "collective_timeout_s": 2, **changes})
+        self.cluster.wait_step(job, 1)
+        return job, self.cluster.job(job), next(n for n in self.cluster.nodes() if n["id"] == "w2")
+
+    def test_a_rank_frozen_in_the_all_reduce_is_left_behind_and_rejoins_as_new(self):
+        job, before, old = self.start_pair_with_one_that_freezes()
+        harness.wait_until(lambda: is_stopped(old["pid"]), 30, "w2 to freeze")
+        alone = harness.wait_until(lambda: (s := self.cluster.job(job))["world_size"] == 1 and s["step"] > 16 and s, 30,
+                                   "the other worker to go on alone")
+        self.assertGreater(alone["generation"], before["generation"])
+        self.assertTrue([e for e in self.cluster.events(job) if e["kind"] == "fault_reported"])
         os.kill(old["pid"], signal.SIGCONT)
         harness.wait_until(lambda: self.cluster.job(job)["world_size"] == 2, 30, "the woken worker to be back as a new one")
         new = next(n for n in self.cluster.nodes() if n["id"] == "w2")
@@ -41,20 +55,17 @@ class Faults(harness.ClusterTest):
         self.succeed_with_the_same_bits(job)
 
     def test_a_wedged_collective_ends_by_its_own_timeout_while_the_service_is_away(self):
-        self.cluster.start_workers("w1", "w2", slow_ms=25)
-        job = self.cluster.submit(**{**self.spec, "nodes": 2, "collective_timeout_s": 2})
-        self.cluster.wait_step(job, 10)
-        frozen = self.cluster.training_pid("w2")
+        job, _, frozen = self.start_pair_with_one_that_freezes()
         self.cluster.service.kill()
-        os.kill(frozen, signal.SIGSTOP)
+        harness.wait_until(lambda: is_stopped(frozen["pid"]), 30, "w2 to freeze")
         harness.wait_until(lambda: "no bytes" in self.cluster.workers["w1"].log(), 20, "w1 to say that no bytes moved")
         self.cluster.start_service()
         harness.wait_until(lambda: self.cluster.job(job)["step"] > 20, 60, "w1 to go on alone")
-        os.kill(frozen, signal.SIGCONT)
+        os.kill(frozen["pid"], signal.SIGCONT)
         self.succeed_with_the_same_bits(job)
 
     def test_a_training_process_that_crashes_is_started_again_by_its_supervisor(self):
-        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
         job = self.cluster.submit(**{**self.spec, "nodes": 2})
         self.cluster.wait_step(job, 10)
         old = next(n for n in self.cluster.nodes() if n["id"] == "w2")
@@ -67,7 +78,7 @@ class Faults(harness.ClusterTest):
         self.assertGreaterEqual(self.succeed_with_the_same_bits(job)["restarts"], 1)
 
     def test_workers_train_on_while_the_service_is_away(self):
-        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
         job = self.cluster.submit(**{**self.spec, "nodes": 2, "checkpoint_every": 10})
         before = self.cluster.wait_step(job, 10)
         self.cluster.service.kill()
@@ -81,7 +92,7 @@ class Faults(harness.ClusterTest):
         self.assertEqual(list(range(1, 61)), [p["step"] for p in points], "the steps of the time between are reported too")
 
     def test_sigterm_leaves_in_order(self):
-        self.cluster.start_workers("w1", "w2", slow_ms=25)
+        self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
         job = self.cluster.submit(**{**self.spec, "nodes": 2})
         self.cluster.wait_step(job, 10)
         leaving = self.cluster.workers.pop("w2")
@@ -105,7 +116,7 @@ class Faults(harness.ClusterTest):
         tokens[2000] ^= 1
         with open(os.path.join(other, "train.bin"), "wb") as file:
             file.write(tokens)
-        self.cluster.start_workers("w1", slow_ms=25, arguments=("--data_root", right))
+        self.cluster.start_workers("w1", slow_ms=SLOW_MS, arguments=("--data_root", right))
         job = self.cluster.submit(**{**self.spec, "train_data_path": "train.bin", "valid_data_path": "", "max_nodes": 2})
         self.cluster.wait_step(job, 1)
         self.cluster.start_workers("w2", arguments=("--data_root", other))

@@ -11,7 +11,7 @@ import harness
 import ledger
 
 DTYPE = "float32"
-SLOW_MS = 10  # in each microbatch: makes a step long enough that a kill lands inside one
+SLOW_MS = 40  # a step: long enough that what happens in the middle of the run does not come too late
 STEPS = 60
 
 

@@ -14,7 +14,7 @@ PARTS = {  # path prefix -> part
     "model/": "model",
     "storage/": "storage",
     "rendezvous/protocol/": "protocol",
-    "rendezvous/http_server": "http_server",
+    "rendezvous/http_": "http_server",
     "rendezvous/membership": "membership",
     "rendezvous/scheduler": "scheduler",
     "rendezvous/serve": "serve",
@@ -58,8 +58,8 @@ IMPURE_HEADERS = {"atomic", "condition_variable", "ctime", "filesystem", "fstrea
                   "thread", "unistd.h", "time.h"}
 CLOCK = re.compile(r"(?:system|steady|high_resolution)_clock::now|\brand\s*\(|random_device")
 LIBRARIES = {  # include prefix -> the path prefixes that may know the library
-    "cpprest/": ("rendezvous/http_server",),
-    "pplx/": ("rendezvous/http_server",),
+    "cpprest/": ("rendezvous/http_",),
+    "pplx/": ("rendezvous/http_",),
     "sqlite3.h": ("rendezvous/sqlite",),
     "curl/": ("rendezvous/protocol/http_client",),
     "dnnl": ("kernels/cpu/",),
