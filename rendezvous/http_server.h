@@ -1,8 +1,10 @@
-// HTTP in and out, and nothing else: the one file that knows cpprestsdk (http_server.cpp).
+// HTTP in and out, and nothing else: http_server.cpp is the one place that knows cpprestsdk.
 //
 // Promises: the handler is called once per request, with the body whole and within bounds; it must not block (it hands
-// work to another thread and keeps the Reply). A Reply is called once, from any thread, now or much later. Requests that
-// break the bounds are answered here with problem details (413, 431, 400, 408) and never reach the handler.
+// work to another thread and keeps the Reply). A Reply is called once, from any thread, now or much later; one that is dropped
+// uncalled answers 500. Requests that break the bounds are answered here with problem details (400, 405, 408, 411, 413,
+// 414, 431, 503) and never reach the handler. HEAD reaches it as GET; the body of the answer is dropped.
+// Refuses: chunked request bodies (411). What a reverse proxy has to add is said in http_server.cpp.
 // Thread: the handler is called from any of the server's threads, several at a time.
 #pragma once
 
@@ -10,13 +12,14 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tl/expected.hpp>
 
 namespace holdfast::rendezvous {
 
 struct HttpRequest {
-  std::string method, path;  // path decoded, without query
+  std::string method, path;                           // path decoded, without query
   std::map<std::string, std::string> query, headers;  // header names in lower case
   std::string body;
   std::string remote;  // address of the client
@@ -27,6 +30,7 @@ class EventStream {
  public:
   virtual ~EventStream() = default;
   // False when the reader is gone, or so slow that more than the server's bound would be buffered (it is then cut off).
+  // That a silent reader is gone shows only when something is written: write a comment line now and then.
   virtual bool write(const std::string& chunk) = 0;
   virtual void close() = 0;
 };
@@ -45,15 +49,19 @@ using Handler = std::function<void(HttpRequest, Reply)>;
 struct HttpServerOptions {
   std::string listen = "127.0.0.1:7070";  // host:port; port 0 picks a free one
   size_t max_body_bytes = 1 << 20;
-  size_t max_object_bytes = 256 << 20;    // for PUT below /v1/jobs/*/objects/
+  size_t max_object_bytes = 256 << 20;  // for PUT below /v1/jobs/*/objects/
   size_t max_stream_buffer_bytes = 1 << 20;
+  std::chrono::milliseconds body_patience = std::chrono::seconds(30);  // for a body to arrive, and 1 s more for each MiB
+  // Called with each request before its body is read, as the handler would be: an answer refuses it (a missing token, so
+  // that strangers cannot make the service hold bodies for them). May be empty.
+  std::function<std::optional<HttpResponse>(const HttpRequest&)> admit;
 };
 
 class HttpServer {
  public:
   // The error is a sentence for the user: a port in use names the port and how to pick another.
   static tl::expected<std::unique_ptr<HttpServer>, std::string> start(const HttpServerOptions& options, Handler handler);
-  virtual ~HttpServer() = default;  // stops listening and cuts every open request
+  virtual ~HttpServer() = default;  // stops listening and cuts every open request; not to be called in a handler
   virtual int port() const = 0;
 };
 
