@@ -36,7 +36,7 @@ MAY_INCLUDE = {  # part -> the parts whose headers it may include, beside its ow
     "model": {"kernels"},
     "protocol": set(),
     "storage": {"protocol"},
-    "http_server": set(),
+    "http_server": {"protocol"},
     "membership": {"protocol"},
     "scheduler": {"protocol", "membership"},
     "serve": {"service", "http_server", "membership", "scheduler", "protocol", "storage"},

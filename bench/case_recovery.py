@@ -1,0 +1,64 @@
+"""From kill -9 of a worker to the next step that the job commits, beside torchrun's restart."""
+import os
+import re
+import signal
+import time
+
+import harness
+import testbed
+
+TITLE = "Two workers train, one is lost: seconds to the next committed step; steps done again"
+NOTE = ("Ours: a GPT-2 of 120,000 parameters whose steps take 50 ms, two workers on this machine. Peer: torchrun with c10d "
+        "rendezvous, a loop of 50 ms steps with a checkpoint every 20 (torchrun_elastic.py). Floor: one step. A killed process is "
+        "seen by its broken connections; a frozen one when its lease of 3 s ends.")
+STEP_MS = 50
+
+
+def time_to_next_step(lose, rejoin=False):
+    """(seconds from `lose(cluster)` to the next committed step, the same for a join, steps done again)."""
+    with testbed.Testbed() as cluster:
+        cluster.start_workers("w1", "w2", slow_ms=STEP_MS)
+        job = cluster.submit(**{**harness.small_spec(cluster.folder), "total_steps": 100000, "nodes": 2, "hash_every": 0,
+                                "checkpoint_every": 0})
+        cluster.wait_step(job, 40)
+        lost_at, generation = time.monotonic(), cluster.job(job)["generation"]
+        lose(cluster)
+        after = next_step_of_a_later_generation(cluster, job, generation)
+        recovered = time.monotonic() - lost_at
+        joined = None
+        if rejoin:
+            joined_at = time.monotonic()
+            cluster.start_worker("w3", slow_ms=STEP_MS)
+            harness.wait_until(lambda: cluster.job(job)["world_size"] == 2, 60, "a join")
+            next_step_of_a_later_generation(cluster, job, after["generation"])
+            joined = time.monotonic() - joined_at
+        voided = sum(r["last_step"] - r["first_step"] + 1 for r in cluster.get(f"/v1/jobs/{job}/ledger")["rows"] if r.get("voided_by"))
+        return recovered, joined, voided
+
+
+def next_step_of_a_later_generation(cluster, job, generation):
+    step = cluster.job(job)["step"]
+    return harness.wait_until(lambda: (s := cluster.job(job))["generation"] > generation and s["step"] > step and s, 60, "a step")
+
+
+def torchrun(peers):
+    text = testbed.output_of([testbed.PYTHON, os.path.join(peers, "torchrun_elastic.py")], timeout_s=600)
+    found = re.search(r"first step after ([\d.]+) s, went from step (\d+) back to (\d+)", text)
+    joined = re.search(r"first common step after ([\d.]+) s", text)
+    return float(found[1]), float(joined[1]) if joined else None, max(0, int(found[2]) - int(found[3]) + 1)
+
+
+def freeze(cluster):
+    os.kill(cluster.training_pid("w2"), signal.SIGSTOP)
+
+
+def measure(options):
+    killed = [time_to_next_step(lambda cluster: cluster.kill_worker("w2"), rejoin=True) for _ in range(options.repeat)]
+    frozen = [time_to_next_step(freeze) for _ in range(options.repeat)]
+    peer = torchrun(options.peers) if options.peers else (None, None, None)
+    floor = STEP_MS / 1000
+    return [testbed.row("kill -9 to the next step", "s", testbed.median([k[0] for k in killed]), peer[0], floor, note=NOTE),
+            testbed.row("SIGSTOP to the next step", "s", testbed.median([f[0] for f in frozen]), None, floor, note=NOTE),
+            testbed.row("process started to a step with it", "s", testbed.median([k[1] for k in killed]), peer[1], floor, note=NOTE),
+            testbed.row("steps done again after kill -9", "steps", float(max(k[2] for k in killed)), float(peer[2]) if peer[2] is not None else None, 0.0,
+                        note=NOTE)]

@@ -1,0 +1,124 @@
+"""What the benchmark cases share: where things are, rows, medians, one cluster of real processes, the floor of a link."""
+import json
+import os
+import statistics
+import subprocess
+import sys
+import threading
+import time
+
+ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
+import harness  # noqa: E402  (the end-to-end tests' way to start services and workers)
+
+BIN = harness.BIN
+PYTHON = "/usr/bin/python3"  # Debian's, which sees Debian's PyTorch
+TINY_PARAMETERS = 30142848
+
+
+def machine():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        lines = file.read().splitlines()
+    model = next((line.split(": ", 1)[1] for line in lines if line.startswith("model name")), "unknown CPU")
+    flags = next((line for line in lines if line.startswith("flags")), "").split()
+    isa = [f for f in ("avx2", "avx512f", "avx512_bf16", "amx_bf16") if f in flags]
+    return f"{os.cpu_count()} cores of {model} ({' '.join(isa)})"
+
+
+def why_no_peers(folder):
+    """'' when the peers can run, else why not and what to do."""
+    if not os.path.exists(os.path.join(folder, "torch_step.py")):
+        return f"the peers' scripts are not in {folder}: --peers DIR says where they are"
+    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
+        return f"{PYTHON} has no PyTorch: run ops/setup --bench"
+    return ""
+
+
+def row(case, unit, ours, peer=None, floor=None, higher_is_better=False, note=""):
+    """`ratio` above 1 means that Holdfast does better, whichever way the unit counts."""
+    ratio = None if not peer or not ours else ours / peer if higher_is_better else peer / ours
+    return {"case": case, "unit": unit, "ours": ours, "peer": peer, "ratio": ratio, "floor": floor, "note": note}
+
+
+def median(values):
+    return statistics.median(values) if values else None
+
+
+def output_of(arguments, environment=None, timeout_s=900, cwd=None):
+    done = subprocess.run([str(a) for a in arguments], capture_output=True, text=True, check=False, timeout=timeout_s, cwd=cwd,
+                          env={**os.environ, **(environment or {})})
+    if done.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, arguments))} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
+    return done.stdout
+
+
+def json_lines(text):
+    return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
+
+
+def torch(code, *arguments, threads=1):
+    """Runs Python code under PyTorch; it prints one JSON object."""
+    prelude = f"import json, os, sys, time, torch\ntorch.set_num_threads({threads})\n"
+    return json_lines(output_of([PYTHON, "-c", prelude + code, *arguments]))[-1]
+
+
+class Testbed:
+    """A cluster of the end-to-end harness that is closed at the end; `with Testbed() as cluster:`."""
+
+    def __enter__(self):
+        self.cluster = harness.Cluster()
+        self.failed = True
+        try:
+            return self.cluster.start_service()
+        except BaseException:
+            self.cluster.close(True)
+            raise
+
+    def __exit__(self, kind, *_):
+        self.cluster.close(kind is not None)
+
+
+def tiny_spec(folder, **changes):
+    """GPT-2 Tiny over random tokens: what is measured does not depend on what the text says."""
+    path = os.path.join(folder, "tiny.bin")
+    if not os.path.exists(path):
+        with open(path, "wb") as file:
+            for block in range(64):
+                file.write(b"".join(((i * 40503 + block * 977) % 50257).to_bytes(2, "little") for i in range(8192)))
+    return {"train_data_path": path, "model": "tiny", "batch_size": 4, "dtype": "bfloat16", "checkpoint_every": 0, **changes}
+
+
+def plain_tcp_rate(connect_in=(), listen_in=(), host="127.0.0.1", megabytes=256):
+    """Bytes a second of one bare TCP stream between two processes (each may run in a network namespace)."""
+    port = harness.free_port()
+    receiver = ("import socket, sys, time\n"
+                f"l = socket.create_server(('{host}', {port})); print('ready', flush=True); c, _ = l.accept()\n"
+                "buffer = bytearray(1 << 20); got = c.recv_into(buffer); start = time.perf_counter(); total = 0\n"
+                "while (got := c.recv_into(buffer)): total += got\n"
+                "print(total / (time.perf_counter() - start))")
+    sender = ("import socket\n"
+              f"c = socket.create_connection(('{host}', {port})); block = bytes(1 << 20)\n"
+              f"for _ in range({megabytes}): c.sendall(block)")
+    with subprocess.Popen([*listen_in, PYTHON, "-c", receiver], stdout=subprocess.PIPE, text=True) as listener:
+        listener.stdout.readline()
+        subprocess.run([*connect_in, PYTHON, "-c", sender], check=True)
+        return float(listener.stdout.readline())
+
+
+def run_together(commands, timeout_s=300):
+    """Starts all commands; the first one's output."""
+    processes = [subprocess.Popen([str(a) for a in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+                 for command in commands]
+    timer = threading.Timer(timeout_s, lambda: [p.kill() for p in processes])
+    timer.start()
+    outputs = [process.communicate()[0] for process in processes]
+    timer.cancel()
+    if any(process.returncode != 0 for process in processes):
+        raise SystemExit("a rank failed:\n" + "\n".join(outputs)[-3000:])
+    return outputs[0]
+
+
+def seconds(action):
+    start = time.perf_counter()
+    action()
+    return time.perf_counter() - start
