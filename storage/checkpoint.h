@@ -29,6 +29,9 @@ struct MutableTensor {
   std::span<std::byte> bytes;
 };
 
+// XXH3-128 over the tensors' bytes, in order: what TrainState::hash() says of the same bytes.
+std::string state_hash(std::span<const ConstTensor> tensors);
+
 struct ShardInfo {
   std::string key;           // object name
   int64_t raw_bytes = 0;     // what it unpacks to
@@ -43,12 +46,14 @@ struct TensorInfo {
 };
 
 struct Manifest {
-  int format_version = 1;
+  static constexpr int kFormatVersion = 1;  // the newest that is read, and what is written
+  int format_version = kFormatVersion;
+  std::string written_by;  // "holdfast 0.1.0"
   std::string job;
   int64_t step = 0;
   int64_t generation = 0;  // of the writer
   std::string state_hash;  // XXH3-128 over all tensors' bytes in order, hex
-  std::string created_at;  // UTC, RFC 3339
+  std::string created_at;  // UTC, RFC 3339; filled in on writing when it is empty
   nlohmann::json spec;     // the job spec it was trained under, for people, `sample` and `--resume_from`
   nlohmann::json data;     // what the run read: {"train": digest, "path": …}
   std::vector<TensorInfo> tensors;
@@ -58,16 +63,20 @@ struct Manifest {
   int64_t stored_bytes() const;
 };
 
-// Objects of the checkpoint at `step`: "step-0000000060/manifest.json", "step-0000000060/shard-0000.hfs".
+// Objects of the checkpoint at `step` begin with this: "step-0000000060/". Its manifest is "step-0000000060/manifest.json",
+// its shards "step-0000000060/shard-0000-<checksum>.hfs": named after what they hold, so that whoever writes the same step
+// again, with other bytes, leaves the shards of the checkpoint that is there alone until its own manifest replaces it.
 std::string checkpoint_prefix(int64_t step);
+std::string manifest_key(int64_t step);
 
 struct WriteOptions {
   int64_t shard_bytes = 32 << 20;  // raw bytes per shard
   int zstd_level = 1;
-  int threads = 1;                 // that pack shards while others are put
+  int threads = 1;  // each packs and puts shards of its own, so puts of some overlap with packing of others
 };
 
 // `manifest` comes with job, step, generation, spec and data filled in; the rest is filled in here.
+// Refused when a checkpoint of a higher generation is there at that step: the writer has been superseded.
 Result<Manifest> write_checkpoint(ObjectStore& store, Manifest manifest, std::span<const ConstTensor> tensors,
                                   const WriteOptions& options = {});
 
@@ -86,8 +95,9 @@ Result<void> remove_checkpoint(ObjectStore& store, int64_t step);
 // Which of `steps` (ascending, all committed) retention would remove: keeps the newest `keep_last` (at least 1) and
 // everything at or above `newest_verified`; keep_last 0 keeps all.
 std::vector<int64_t> retention_victims(std::span<const int64_t> steps, int64_t keep_last, int64_t newest_verified);
-// Shards of checkpoints that have no manifest and are older than every writer that could still be at work (the caller
-// knows: it passes the steps being written). Returns what was removed.
+// Removes what no manifest names: shards of checkpoints without a manifest, shards that a later writer of the same step
+// replaced, and unfinished files of crashed writers. Leaves alone the steps being written, which the caller knows (those of
+// every process that may still write here), and folders whose manifest cannot be read. Returns what was removed.
 Result<std::vector<std::string>> remove_orphans(ObjectStore& store, std::span<const int64_t> steps_in_progress);
 
 }  // namespace holdfast::storage

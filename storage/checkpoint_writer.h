@@ -1,15 +1,14 @@
 // Writes checkpoints in the background while training goes on.
 //
-// The stall is the copy into the writer's own buffer (`submit`); packing and writing happen on its thread. One write at a
+// The stall is the copy into the writer's own buffer (`submit`); packing and writing happen on its thread, which asks the
+// scheduler for less of the processors than training has (nice 10; the threads it packs with inherit that). One write at a
 // time: a submit while one is under way replaces nothing and waits for nothing, it is refused with the step under way,
 // and the caller says so in an event. A failed write is reported, never thrown, and the copy is kept for `retry`.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <optional>
-#include <thread>
 
 #include "storage/checkpoint.h"
 
@@ -24,13 +23,15 @@ struct WriteOutcome {
 
 class CheckpointWriter {
  public:
-  // `on_done` runs on the writer's thread after each write, success or not. `store` outlives the writer.
+  // `on_done` runs on the writer's thread after each write, success or not; the write is under way until it returns.
+  // `store` outlives the writer.
   CheckpointWriter(ObjectStore& store, WriteOptions options, std::function<void(const WriteOutcome&)> on_done);
   ~CheckpointWriter();  // waits for the write under way
 
-  // Copies the tensors and returns; false when a write is under way (nothing is copied then).
+  // Copies the tensors, with as many threads as the options say, and returns; false when a write is under way (nothing is
+  // copied then). One thread at a time may submit or retry.
   bool submit(Manifest manifest, std::span<const ConstTensor> tensors);
-  // Writes the copy of the last failed write again; false when there is none or one is under way.
+  // Writes the copy of the last failed write again; false when there is none or one is under way. A submit drops it.
   bool retry();
   // The step being written now.
   std::optional<int64_t> in_progress() const;

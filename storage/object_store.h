@@ -1,9 +1,12 @@
 // The object-store seam: named byte strings that are either whole or absent.
 //
-// Keys are '/'-separated paths of [A-Za-z0-9._-] parts, never "." or ".." (valid_key). Calls block; any thread may call.
+// Keys are '/'-separated paths of [A-Za-z0-9._-] parts that do not begin with '.' (valid_key): a store has those names to
+// itself. Calls block; any thread may call, and other processes may work on the same store at the same time.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -17,8 +20,8 @@ struct Error {
   enum class Code {
     kNotFound,     // no such object
     kCorrupt,      // bytes are there and wrong: names the file, what was expected and what was found
-    kUnavailable,  // may work later: service away, disk full, I/O error
-    kRefused,      // will not work: bad key, no permission, stale generation
+    kUnavailable,  // may work later: service away, disk full or read-only, permissions, I/O error
+    kRefused,      // will not work however often it is tried: bad key, stale generation, another model, a newer format
   };
   Code code;
   std::string message;  // names the object and its place, the cause, and what to do
@@ -27,6 +30,9 @@ template <typename T>
 using Result = tl::expected<T, Error>;
 using Bytes = std::vector<std::byte>;
 
+// An object is at most this large, here and in the service: whatever is larger was not written by Holdfast.
+inline constexpr int64_t kObjectBytesMax = int64_t{256} << 20;
+
 bool valid_key(std::string_view key);
 
 class ObjectStore {
@@ -34,13 +40,16 @@ class ObjectStore {
   virtual ~ObjectStore() = default;
 
   // After success the object is durable and whole, even through power loss. After failure or a crash the key holds what
-  // it held before, or nothing: never a part.
+  // it held before or the new bytes, whole: never a part. To be sure which, put again.
   virtual Result<void> put(const std::string& key, std::span<const std::byte> bytes) = 0;
   virtual Result<Bytes> get(const std::string& key) = 0;
-  // Keys below a prefix ("" for all), sorted.
+  // Keys that begin with a prefix ("" for all), sorted. The prefix is of characters: "step-1" finds "step-12/a".
   virtual Result<std::vector<std::string>> list(const std::string& prefix) = 0;
   // Removing what is not there is a success. Durable when it returns.
   virtual Result<void> remove(const std::string& key) = 0;
+  // Removes what puts of crashed writers left unfinished, except below `spared` key prefixes; returns it, for people. A put
+  // that is under way elsewhere fails with kUnavailable.
+  virtual Result<std::vector<std::string>> remove_unfinished(std::span<const std::string> spared) = 0;
   // For people: "/var/lib/holdfast/checkpoints/j1" or "http://10.0.0.1:7070 (job j1)".
   virtual std::string describe() const = 0;
 };
@@ -48,7 +57,14 @@ class ObjectStore {
 // A folder; made if absent. Write to a temporary name, fsync, rename, fsync the folder.
 Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory);
 
+struct ServiceStoreOptions {
+  // A call ends by this, retries included; a put is given another second for each MB.
+  std::chrono::milliseconds deadline = std::chrono::seconds(60);
+  std::chrono::milliseconds first_back_off = std::chrono::milliseconds(100);  // doubles up to 5 s
+};
+
 // Objects kept by the service, below /v1/jobs/{job}/objects/. `token` is a bearer token.
-std::unique_ptr<ObjectStore> open_service_store(const std::string& server_url, const std::string& job, const std::string& token);
+std::unique_ptr<ObjectStore> open_service_store(const std::string& server_url, const std::string& job, const std::string& token,
+                                                const ServiceStoreOptions& options = {});
 
 }  // namespace holdfast::storage

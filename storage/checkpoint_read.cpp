@@ -1,0 +1,221 @@
+// Reading a checkpoint: the manifest, then shards in parallel, each checked as an object and as its content, then the hash
+// of the whole state.
+#include <algorithm>
+#include <functional>
+#include <utility>
+
+#include "storage/checkpoint.h"
+#include "storage/checksum.h"
+#include "storage/manifest.h"
+#include "storage/parallel.h"
+#include "storage/shard_codec.h"
+#include "storage/shard_layout.h"
+
+namespace holdfast::storage {
+namespace {
+
+tl::unexpected<Error> corrupt(const std::string& message) {
+  return tl::unexpected(Error{Error::Code::kCorrupt, message});
+}
+
+// The shard's object, checked against the manifest. What is wrong inside it is looked for, to say where.
+Result<Bytes> fetch(ObjectStore& store, const ShardInfo& shard) {
+  auto object = store.get(shard.key);
+  const std::string name = object_name(store, shard.key);
+  if (!object && object.error().code == Error::Code::kNotFound)
+    return corrupt(name + ": is missing, its checkpoint's manifest names it");
+  if (!object) return object;
+  if (static_cast<int64_t>(object->size()) != shard.stored_bytes) {
+    return corrupt(name + ": has " + std::to_string(object->size()) + " bytes, the manifest says " +
+                   std::to_string(shard.stored_bytes) + ": it was cut short, added to or replaced");
+  }
+  return object;
+}
+
+class Reading {
+ public:
+  Reading(ObjectStore& store, const Manifest& manifest, int threads)
+      : store_(store), manifest_(manifest), unpackers_(static_cast<size_t>(std::max(threads, 1))) {
+    int64_t first = 0;
+    for (const ShardInfo& shard : manifest.shards) {
+      first_bytes_.push_back(first);
+      first += shard.raw_bytes;
+    }
+  }
+
+  int threads() const { return static_cast<int>(unpackers_.size()); }
+
+  // Where the bytes of a tensor's range go; nullptr for nowhere.
+  using Target = std::function<std::byte*(const TensorRange&)>;
+
+  Result<void> unpack(size_t index, int thread, const Target& target) {
+    const ShardInfo& shard = manifest_.shards[index];
+    std::vector<MutablePiece> pieces;
+    for (const TensorRange& range : ranges(index))
+      pieces.push_back({target(range), static_cast<size_t>(range.bytes), range.width});
+    const auto object = fetch(store_, shard);
+    if (!object) return tl::unexpected(object.error());
+    const std::string name = object_name(store_, shard.key);
+    const Result<void> unpacked = unpackers_[static_cast<size_t>(thread)].unpack(*object, name, first_bytes_[index], pieces);
+    if (!unpacked) return unpacked;
+    if (const std::string found = checksum_hex(*object); found != shard.checksum) {
+      return corrupt(name + ": checksum is " + found + ", the manifest says " + shard.checksum + ": it was replaced");
+    }
+    return {};
+  }
+
+  std::vector<TensorRange> ranges(size_t index) const {
+    return *ranges_of(manifest_.tensors, first_bytes_[index], manifest_.shards[index].raw_bytes);
+  }
+
+  Result<void> check_hash(const std::string& found) const {
+    if (found == manifest_.state_hash) return {};
+    return corrupt("checkpoint at step " + std::to_string(manifest_.step) + " in " + store_.describe() +
+                   ": hash of the state is " + found + ", the manifest says " + manifest_.state_hash +
+                   ": it was assembled from shards of different writes");
+  }
+
+ private:
+  ObjectStore& store_;
+  const Manifest& manifest_;
+  std::vector<ShardUnpacker> unpackers_;
+  std::vector<int64_t> first_bytes_;
+};
+
+std::string shape_text(std::span<const int64_t> shape) {
+  std::string text = "(";
+  for (const int64_t extent : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
+  return text + ")";
+}
+
+// "n_embd 384 there": what the spec says of the model, where it does.
+std::string model_text(const nlohmann::json& spec) {
+  std::string text;
+  for (const char* field : {"n_layer", "n_embd", "n_head", "vocab_size", "block_size"}) {
+    if (spec.is_object() && spec.contains(field))
+      text += (text.empty() ? "" : ", ") + std::string(field) + " " + spec[field].dump();
+  }
+  return text;
+}
+
+const TensorInfo* find(const Manifest& manifest, const std::string& name) {
+  const auto found = std::ranges::find(manifest.tensors, name, &TensorInfo::name);
+  return found == manifest.tensors.end() ? nullptr : &*found;
+}
+
+// What stands between the checkpoint's tensors and the caller's, in words.
+std::vector<std::string> differences(const Manifest& manifest, std::span<const MutableTensor> tensors, bool all) {
+  std::vector<std::string> found;
+  for (const MutableTensor& tensor : tensors) {
+    const TensorInfo* there = find(manifest, tensor.name);
+    if (!there) {
+      found.push_back("it has no " + tensor.name);
+    } else if (there->dtype != tensor.dtype || there->shape != tensor.shape ||
+               there->bytes != static_cast<int64_t>(tensor.bytes.size())) {
+      found.push_back("its " + tensor.name + " is " + there->dtype + " " + shape_text(there->shape) + ", this one's " +
+                      tensor.dtype + " " + shape_text(tensor.shape));
+    }
+  }
+  if (!all) return found;
+  for (const TensorInfo& there : manifest.tensors) {
+    if (std::ranges::find(tensors, there.name, &MutableTensor::name) == tensors.end())
+      found.push_back("this one has no " + there.name);
+  }
+  return found;
+}
+
+Result<void> check_model(const ObjectStore& store, const Manifest& manifest, std::span<const MutableTensor> tensors, bool all) {
+  const std::vector<std::string> found = differences(manifest, tensors, all);
+  if (found.empty()) return {};
+  std::string message =
+      "checkpoint at step " + std::to_string(manifest.step) + " in " + store.describe() + " is of another model";
+  if (const std::string model = model_text(manifest.spec); !model.empty()) message += " (" + model + ")";
+  constexpr size_t kShown = 3;
+  for (size_t i = 0; i < std::min(found.size(), kShown); ++i) message += (i == 0 ? ": " : "; ") + found[i];
+  if (found.size() > kShown) message += "; and " + std::to_string(found.size() - kShown) + " more";
+  return tl::unexpected(Error{Error::Code::kRefused, message + ". Give the model's sizes as they were, or another checkpoint"});
+}
+
+// The caller's tensors in the manifest's order: nullptr for those not asked for.
+std::vector<const MutableTensor*> by_manifest_order(const Manifest& manifest, std::span<const MutableTensor> tensors) {
+  std::vector<const MutableTensor*> ordered;
+  for (const TensorInfo& there : manifest.tensors) {
+    const auto mine = std::ranges::find(tensors, there.name, &MutableTensor::name);
+    ordered.push_back(mine == tensors.end() ? nullptr : &*mine);
+  }
+  return ordered;
+}
+
+Reading::Target into(const std::vector<const MutableTensor*>& ordered) {
+  return [&ordered](const TensorRange& range) {
+    return ordered[range.tensor] ? ordered[range.tensor]->bytes.data() + range.offset : nullptr;
+  };
+}
+
+}  // namespace
+
+Result<Manifest> read_manifest(ObjectStore& store, int64_t step) {
+  const auto bytes = store.get(manifest_key(step));
+  if (bytes) return parse_manifest(*bytes, object_name(store, manifest_key(step)), step);
+  if (bytes.error().code != Error::Code::kNotFound) return tl::unexpected(bytes.error());
+  return tl::unexpected(Error{Error::Code::kNotFound, "there is no checkpoint at step " + std::to_string(step) + " in " +
+                                                          store.describe() + ": `holdfast ckpt ls` lists those there are"});
+}
+
+// Waves of as many shards as there are threads, so that their bytes can be hashed in order without holding all of them.
+Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads) {
+  auto manifest = read_manifest(store, step);
+  if (!manifest) return manifest;
+  Reading reading(store, *manifest, threads);
+  RunningChecksum hash;
+  std::vector<Scratch> buffers(static_cast<size_t>(reading.threads()));
+  for (size_t first = 0; first < manifest->shards.size(); first += buffers.size()) {
+    const size_t wave = std::min(buffers.size(), manifest->shards.size() - first);
+    const auto done = in_parallel(wave, reading.threads(), [&](size_t i, int thread) {
+      std::byte* at = buffers[i].at_least(static_cast<size_t>(manifest->shards[first + i].raw_bytes));
+      return reading.unpack(first + i, thread, [&at](const TensorRange& range) { return std::exchange(at, at + range.bytes); });
+    });
+    if (!done) return tl::unexpected(done.error());
+    for (size_t i = 0; i < wave; ++i) {
+      const auto bytes = static_cast<size_t>(manifest->shards[first + i].raw_bytes);
+      hash.add({buffers[i].at_least(bytes), bytes});
+    }
+  }
+  if (const auto same = reading.check_hash(hash.hex()); !same) return tl::unexpected(same.error());
+  return manifest;
+}
+
+Result<Manifest> read_checkpoint(ObjectStore& store, int64_t step, std::span<const MutableTensor> tensors, int threads) {
+  auto manifest = read_manifest(store, step);
+  if (!manifest) return manifest;
+  if (const auto same = check_model(store, *manifest, tensors, true); !same) return tl::unexpected(same.error());
+  const auto ordered = by_manifest_order(*manifest, tensors);
+  Reading reading(store, *manifest, threads);
+  const auto done = in_parallel(manifest->shards.size(), reading.threads(),
+                                [&](size_t i, int thread) { return reading.unpack(i, thread, into(ordered)); });
+  if (!done) return tl::unexpected(done.error());
+  RunningChecksum hash;
+  for (const MutableTensor* tensor : ordered) hash.add(tensor->bytes);
+  if (const auto same = reading.check_hash(hash.hex()); !same) return tl::unexpected(same.error());
+  return manifest;
+}
+
+Result<Manifest> read_tensors(ObjectStore& store, int64_t step, std::span<const MutableTensor> tensors, int threads) {
+  auto manifest = read_manifest(store, step);
+  if (!manifest) return manifest;
+  if (const auto same = check_model(store, *manifest, tensors, false); !same) return tl::unexpected(same.error());
+  const auto ordered = by_manifest_order(*manifest, tensors);
+  Reading reading(store, *manifest, threads);
+  std::vector<size_t> touched;
+  for (size_t i = 0; i < manifest->shards.size(); ++i) {
+    const std::vector<TensorRange> ranges = reading.ranges(i);
+    if (std::ranges::any_of(ranges, [&](const TensorRange& range) { return ordered[range.tensor] != nullptr; }))
+      touched.push_back(i);
+  }
+  const auto done = in_parallel(touched.size(), reading.threads(),
+                                [&](size_t i, int thread) { return reading.unpack(touched[i], thread, into(ordered)); });
+  if (!done) return tl::unexpected(done.error());
+  return manifest;
+}
+
+}  // namespace holdfast::storage

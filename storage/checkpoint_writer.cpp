@@ -1,0 +1,221 @@
+#include "storage/checkpoint_writer.h"
+
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <mutex>
+#include <new>
+#include <thread>
+
+#include "storage/parallel.h"
+
+namespace holdfast::storage {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+// Memory kept between checkpoints: the first submit pays for its pages, in large ones where the system has them.
+class CopyBuffer {
+ public:
+  CopyBuffer() = default;
+  ~CopyBuffer() { release(); }
+  CopyBuffer(const CopyBuffer&) = delete;
+  CopyBuffer& operator=(const CopyBuffer&) = delete;
+
+  std::byte* at_least(size_t bytes) {
+    if (bytes <= capacity_) return memory_;
+    release();
+    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED) throw std::bad_alloc();
+    static_cast<void>(::madvise(memory, bytes, MADV_HUGEPAGE));  // a wish: without it there are more page faults
+    memory_ = static_cast<std::byte*>(memory);
+    capacity_ = bytes;
+    return memory_;
+  }
+
+ private:
+  void release() {
+    if (memory_) ::munmap(memory_, capacity_);
+    memory_ = nullptr;
+    capacity_ = 0;
+  }
+  std::byte* memory_ = nullptr;
+  size_t capacity_ = 0;
+};
+
+struct Part {
+  std::byte* to;
+  std::span<const std::byte> from;
+};
+
+// Parts of at most a few MB, so that several threads have some each.
+std::vector<Part> parts_of(std::span<const ConstTensor> tensors, std::byte* to) {
+  constexpr size_t kPartBytes = 4 << 20;
+  std::vector<Part> parts;
+  for (const ConstTensor& tensor : tensors) {
+    for (size_t at = 0; at < tensor.bytes.size(); at += kPartBytes) {
+      parts.push_back({to + at, tensor.bytes.subspan(at, std::min(kPartBytes, tensor.bytes.size() - at))});
+    }
+    to += tensor.bytes.size();
+  }
+  return parts;
+}
+
+}  // namespace
+
+struct CheckpointWriter::State {
+  // A state as it was when it was submitted. Belongs to the submitting thread, and to the writer's while `writing`.
+  struct Copy {
+    CopyBuffer buffer;
+    Manifest manifest;
+    std::vector<ConstTensor> tensors;  // in the buffer
+    Result<void> made;                 // an error when there was no memory for it
+    double stall_s = 0;
+  };
+
+  ObjectStore& store;
+  const WriteOptions options;
+  const std::function<void(const WriteOutcome&)> on_done;
+  Copy copy;
+
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool writing = false;
+  bool can_retry = false;  // `copy` is that of a write that failed
+  bool closing = false;
+  std::thread thread;
+
+  State(ObjectStore& s, WriteOptions o, std::function<void(const WriteOutcome&)> done)
+      : store(s), options(o), on_done(std::move(done)) {}
+
+  Result<void> take_copy(std::span<const ConstTensor> tensors);
+  void begin();
+  void run();
+  WriteOutcome write();
+};
+
+Result<void> CheckpointWriter::State::take_copy(std::span<const ConstTensor> tensors) {
+  size_t bytes = 0;
+  for (const ConstTensor& tensor : tensors) bytes += tensor.bytes.size();
+  std::byte* to = nullptr;
+  try {
+    to = copy.buffer.at_least(bytes);
+  } catch (const std::bad_alloc&) {
+    return tl::unexpected(
+        Error{Error::Code::kUnavailable, "no memory for a copy of the state (" + std::to_string(bytes) +
+                                             " bytes), so no checkpoint is written: it is tried at the next one"});
+  }
+  const std::vector<Part> parts = parts_of(tensors, to);
+  const Result<void> copied = in_parallel(parts.size(), options.threads, [&](size_t i, int) -> Result<void> {
+    std::memcpy(parts[i].to, parts[i].from.data(), parts[i].from.size());
+    return {};
+  });
+  copy.tensors.assign(tensors.begin(), tensors.end());
+  for (ConstTensor& tensor : copy.tensors) {
+    tensor.bytes = {to, tensor.bytes.size()};
+    to += tensor.bytes.size();
+  }
+  return copied;
+}
+
+void CheckpointWriter::State::begin() {
+  {
+    const std::scoped_lock lock(mutex);
+    writing = true;
+    can_retry = false;
+  }
+  changed.notify_all();
+}
+
+void CheckpointWriter::State::run() {
+  // On Linux this is the thread's own, and its children's. Refused or not, checkpoints are written.
+  static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10));
+  std::unique_lock lock(mutex);
+  while (true) {
+    changed.wait(lock, [&] { return writing || closing; });
+    if (!writing) return;
+    lock.unlock();
+    const WriteOutcome outcome = write();
+    if (on_done) on_done(outcome);
+    lock.lock();
+    writing = false;
+    can_retry = !outcome.result && copy.made;
+    changed.notify_all();
+  }
+}
+
+WriteOutcome CheckpointWriter::State::write() {
+  const Clock::time_point start = Clock::now();
+  WriteOutcome outcome{tl::unexpected(Error{}), copy.manifest.step, copy.stall_s, 0};
+  try {
+    if (copy.made) {
+      outcome.result = write_checkpoint(store, copy.manifest, copy.tensors, options);
+    } else {
+      outcome.result = tl::unexpected(copy.made.error());
+    }
+  } catch (const std::exception& e) {
+    outcome.result =
+        tl::unexpected(Error{Error::Code::kUnavailable, std::string("the checkpoint was not written: ") + e.what()});
+  }
+  outcome.write_s = seconds_since(start);
+  return outcome;
+}
+
+CheckpointWriter::CheckpointWriter(ObjectStore& store, WriteOptions options, std::function<void(const WriteOutcome&)> on_done)
+    : state_(std::make_unique<State>(store, options, std::move(on_done))) {
+  state_->thread = std::thread([state = state_.get()] { state->run(); });
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->closing = true;
+  }
+  state_->changed.notify_all();
+  state_->thread.join();
+}
+
+bool CheckpointWriter::submit(Manifest manifest, std::span<const ConstTensor> tensors) {
+  {
+    const std::scoped_lock lock(state_->mutex);
+    if (state_->writing) return false;
+    state_->can_retry = false;
+  }
+  const Clock::time_point start = Clock::now();
+  state_->copy.manifest = std::move(manifest);
+  state_->copy.made = state_->take_copy(tensors);
+  state_->copy.stall_s = seconds_since(start);
+  state_->begin();
+  return true;
+}
+
+bool CheckpointWriter::retry() {
+  {
+    const std::scoped_lock lock(state_->mutex);
+    if (state_->writing || !state_->can_retry) return false;
+  }
+  state_->begin();
+  return true;
+}
+
+std::optional<int64_t> CheckpointWriter::in_progress() const {
+  const std::scoped_lock lock(state_->mutex);
+  if (!state_->writing) return std::nullopt;
+  return state_->copy.manifest.step;
+}
+
+void CheckpointWriter::wait_idle() {
+  std::unique_lock lock(state_->mutex);
+  state_->changed.wait(lock, [&] { return !state_->writing; });
+}
+
+}  // namespace holdfast::storage

@@ -1,0 +1,55 @@
+#include "storage/checksum.h"
+
+#include <xxhash.h>
+
+#include <algorithm>
+#include <new>
+
+namespace holdfast::storage {
+namespace {
+
+std::string hex_of(XXH128_hash_t hash) {
+  XXH128_canonical_t canonical;
+  XXH128_canonicalFromHash(&canonical, hash);
+  constexpr char kDigits[] = "0123456789abcdef";
+  std::string hex;
+  for (const unsigned char byte : canonical.digest) {
+    hex += kDigits[byte >> 4];
+    hex += kDigits[byte & 15];
+  }
+  return hex;
+}
+
+}  // namespace
+
+std::string checksum_hex(std::span<const std::byte> bytes) {
+  return hex_of(XXH3_128bits(bytes.data(), bytes.size()));
+}
+
+uint64_t checksum_64(std::span<const std::byte> bytes) {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+bool is_checksum_hex(const std::string& text) {
+  return text.size() == 32 &&
+         std::ranges::all_of(text, [](char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); });
+}
+
+struct RunningChecksum::State {
+  std::unique_ptr<XXH3_state_t, XXH_errorcode (*)(XXH3_state_t*)> xxh{XXH3_createState(), XXH3_freeState};
+};
+
+RunningChecksum::RunningChecksum() : state_(std::make_unique<State>()) {
+  if (!state_->xxh) throw std::bad_alloc();
+  XXH3_128bits_reset(state_->xxh.get());
+}
+RunningChecksum::~RunningChecksum() = default;
+
+void RunningChecksum::add(std::span<const std::byte> bytes) {
+  if (!bytes.empty()) XXH3_128bits_update(state_->xxh.get(), bytes.data(), bytes.size());
+}
+std::string RunningChecksum::hex() const {
+  return hex_of(XXH3_128bits_digest(state_->xxh.get()));
+}
+
+}  // namespace holdfast::storage

@@ -1,0 +1,345 @@
+// Objects as files below a folder.
+//
+// Promises: an object is written under a temporary name in its own folder, synced, renamed, and then every folder from
+// there up to the store's is synced, so that neither the bytes, the name nor a folder made on the way can be lost after
+// success. Nothing is kept in memory about what is on disk: other processes may write and remove at the same time.
+// Refuses: to make the store's own folder again after it vanished (an unmounted volume must not be written beside).
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <random>
+#include <system_error>
+
+#include "storage/file_system.h"
+
+namespace holdfast::storage {
+namespace {
+
+constexpr std::string_view kTemporaryPrefix = ".tmp-";  // not a valid key, so never taken for an object
+
+struct Failure {  // of one call to the file system
+  int error;
+  std::string call;  // "rename to /a/b"
+};
+using Step = tl::expected<void, Failure>;
+
+template <typename T>
+Step step(const IoResult<T>& result, const std::string& call) {
+  if (!result) return tl::unexpected(Failure{result.error(), call});
+  return {};
+}
+
+std::string error_text(int error) {
+  return std::generic_category().message(error);
+}
+
+std::string parent_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  if (slash == std::string::npos) return ".";
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::string temporary_name() {
+  std::random_device device;
+  std::array<char, 17> hex{};
+  std::snprintf(hex.data(), hex.size(), "%08x%08x", device(), device());
+  return std::string(kTemporaryPrefix) + hex.data();
+}
+
+std::string advice(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "free space there, keep fewer checkpoints, or choose another folder";
+    case EROFS:
+      return "the file system is mounted read-only, which also happens after a disk error: look at the system log and mount "
+             "it writable";
+    case EACCES:
+    case EPERM:
+      return "give the user that runs Holdfast the right to write there";
+    case ENOENT:
+      return "the folder is gone: mount or make it again";
+    case EEXIST:
+    case ENOTDIR:
+    case EISDIR:
+      return "something else is in the way: move it elsewhere";
+    case EFBIG:
+      return "the largest file allowed is smaller than that: raise the limit (ulimit -f)";
+    case EMFILE:
+    case ENFILE:
+      return "too many files are open: raise the limit (ulimit -n)";
+    default:
+      return "look at the system log for errors of the disk or the network file system";
+  }
+}
+
+class DirectoryStore : public ObjectStore {
+ public:
+  DirectoryStore(std::string root, std::shared_ptr<FileSystem> files) : root_(std::move(root)), files_(std::move(files)) {}
+
+  Result<void> put(const std::string& key, std::span<const std::byte> bytes) override;
+  Result<Bytes> get(const std::string& key) override;
+  Result<std::vector<std::string>> list(const std::string& prefix) override;
+  Result<void> remove(const std::string& key) override;
+  Result<std::vector<std::string>> remove_unfinished(std::span<const std::string> spared) override;
+  std::string describe() const override { return root_; }
+
+ private:
+  std::string path_of(const std::string& key) const { return root_ + "/" + key; }
+  Result<void> check_key(const std::string& key) const;
+  // The folders between the store's and the object's, outermost first: for "a/b/c": root/a, root/a/b.
+  std::vector<std::string> folders_of(const std::string& key) const;
+
+  Step put_once(const std::string& key, std::span<const std::byte> bytes);
+  Step write_file(const std::string& path, std::span<const std::byte> bytes);
+  Step sync_folders(const std::string& key);
+  Step remove_name(const std::string& path);
+  Step remove_empty_folders(const std::string& key);
+  bool root_vanished() const;
+
+  // Calls visit(folder, name) for every file below the store's folders for which enter(folder) holds; folders are "" or "a/b/".
+  template <typename Enter, typename Visit>
+  Result<void> walk(const Enter& enter, const Visit& visit) const;
+
+  Error put_error(const std::string& key, size_t bytes, const Failure& failure) const;
+  Error error(const std::string& what, const Failure& failure) const;
+
+  std::string root_;
+  std::shared_ptr<FileSystem> files_;
+};
+
+Result<void> DirectoryStore::check_key(const std::string& key) const {
+  if (valid_key(key)) return {};
+  return tl::unexpected(
+      Error{Error::Code::kRefused, "\"" + key + "\" is not an object name for " + root_ +
+                                       ": use parts of A-Z a-z 0-9 . _ - between slashes, not beginning with a dot"});
+}
+
+std::vector<std::string> DirectoryStore::folders_of(const std::string& key) const {
+  std::vector<std::string> folders;
+  for (size_t slash = key.find('/'); slash != std::string::npos; slash = key.find('/', slash + 1)) {
+    folders.push_back(path_of(key.substr(0, slash)));
+  }
+  return folders;
+}
+
+bool DirectoryStore::root_vanished() const {
+  const IoResult<bool> there = files_->is_directory(root_);
+  return there && !*there;
+}
+
+Error DirectoryStore::error(const std::string& what, const Failure& failure) const {
+  if (failure.error == ENOENT && root_vanished()) {
+    return {Error::Code::kUnavailable,
+            what + ": the folder " + root_ + " has vanished: is its volume still mounted? It is not made again here"};
+  }
+  return {Error::Code::kUnavailable,
+          what + ": " + failure.call + ": " + error_text(failure.error) + ": " + advice(failure.error)};
+}
+
+Error DirectoryStore::put_error(const std::string& key, size_t bytes, const Failure& failure) const {
+  std::string what = "cannot write " + path_of(key) + " (" + std::to_string(bytes) + " bytes needed";
+  if (failure.error == ENOSPC || failure.error == EDQUOT) {
+    if (const IoResult<int64_t> free = files_->free_bytes(root_)) what += ", " + std::to_string(*free) + " free";
+  }
+  return error(what + ")", failure);
+}
+
+Result<void> DirectoryStore::put(const std::string& key, std::span<const std::byte> bytes) {
+  if (auto valid = check_key(key); !valid) return valid;
+  if (bytes.size() > kObjectBytesMax) {
+    return tl::unexpected(Error{Error::Code::kRefused, "cannot write " + path_of(key) + ": " + std::to_string(bytes.size()) +
+                                                           " bytes are more than an object may have (" +
+                                                           std::to_string(kObjectBytesMax) + ")"});
+  }
+  // A folder that is empty is removed by whoever removed the last object in it, perhaps just after it was found here.
+  constexpr int kAttempts = 16;
+  Step written;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    written = put_once(key, bytes);
+    if (written) return {};
+    const bool may_pass = written.error().error == ENOENT || written.error().error == EEXIST;
+    if (!may_pass || root_vanished()) break;
+  }
+  return tl::unexpected(put_error(key, bytes.size(), written.error()));
+}
+
+Step DirectoryStore::put_once(const std::string& key, std::span<const std::byte> bytes) {
+  for (const std::string& folder : folders_of(key)) {
+    const IoResult<void> made = files_->make_directory(folder);
+    if (!made && made.error() != EEXIST) return step(made, "make the folder " + folder);
+  }
+  const std::string path = path_of(key);
+  const std::string temporary = parent_of(path) + "/" + temporary_name();
+  Step result = write_file(temporary, bytes);
+  if (!result && result.error().error == EEXIST) return result;  // another's file: not ours to unlink
+  if (result) result = step(files_->rename(temporary, path), "rename " + temporary);
+  if (!result) {
+    static_cast<void>(files_->unlink(temporary));  // what stays behind is removed by remove_unfinished
+    return result;
+  }
+  return sync_folders(key);
+}
+
+Step DirectoryStore::write_file(const std::string& path, std::span<const std::byte> bytes) {
+  const IoResult<int> file = files_->create(path);
+  if (!file) return step(file, "make " + path);
+  Step result;
+  while (result && !bytes.empty()) {
+    const IoResult<size_t> written = files_->write(*file, bytes);
+    result = step(written, "write " + path);
+    if (written) bytes = bytes.subspan(*written);
+  }
+  if (result) result = step(files_->sync(*file), "fsync " + path);
+  const Step closed = step(files_->close(*file), "close " + path);
+  return result ? closed : result;
+}
+
+// All of them, each time, made by this call or not: the process that made one may not have synced its parent yet.
+Step DirectoryStore::sync_folders(const std::string& key) {
+  std::vector<std::string> folders = folders_of(key);
+  folders.insert(folders.begin(), root_);
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+    if (Step synced = step(files_->sync_directory(*folder), "fsync the folder " + *folder); !synced) return synced;
+  }
+  return {};
+}
+
+Result<Bytes> DirectoryStore::get(const std::string& key) {
+  if (auto valid = check_key(key); !valid) return tl::unexpected(valid.error());
+  const std::string path = path_of(key);
+  IoResult<Bytes> bytes = files_->read(path, kObjectBytesMax);
+  if (bytes) return std::move(*bytes);
+  const int failed = bytes.error();
+  if (failed == EFBIG) {
+    return tl::unexpected(Error{Error::Code::kCorrupt, path + " is larger than anything Holdfast writes (" +
+                                                           std::to_string(kObjectBytesMax) +
+                                                           " bytes): it was altered or is another program's"});
+  }
+  if ((failed == ENOENT && !root_vanished()) || failed == ENOTDIR || failed == EISDIR) {
+    return tl::unexpected(Error{Error::Code::kNotFound, path + ": there is no such file"});
+  }
+  return tl::unexpected(error("cannot read " + path, {failed, "read"}));
+}
+
+template <typename Enter, typename Visit>
+Result<void> DirectoryStore::walk(const Enter& enter, const Visit& visit) const {
+  std::vector<std::string> folders{""};
+  while (!folders.empty()) {
+    const std::string folder = folders.back();
+    folders.pop_back();
+    const std::string path = folder.empty() ? root_ : path_of(folder.substr(0, folder.size() - 1));
+    const IoResult<std::vector<DirectoryEntry>> entries = files_->list(path);
+    if (!entries) {
+      if (entries.error() == ENOENT && !folder.empty()) continue;  // removed meanwhile
+      return tl::unexpected(error("cannot list " + path, {entries.error(), "read the folder"}));
+    }
+    for (const DirectoryEntry& entry : *entries) {
+      if (entry.is_file) visit(folder, entry.name);
+      const std::string inner = folder + entry.name + "/";
+      if (entry.is_directory && valid_key(entry.name) && enter(inner)) folders.push_back(inner);
+    }
+  }
+  return {};
+}
+
+Result<std::vector<std::string>> DirectoryStore::list(const std::string& prefix) {
+  std::vector<std::string> keys;
+  const auto done = walk([&](const std::string& folder) { return folder.starts_with(prefix) || prefix.starts_with(folder); },
+                         [&](const std::string& folder, const std::string& name) {
+                           if (valid_key(name) && (folder + name).starts_with(prefix)) keys.push_back(folder + name);
+                         });
+  if (!done) return tl::unexpected(done.error());
+  std::ranges::sort(keys);
+  return keys;
+}
+
+Step DirectoryStore::remove_name(const std::string& path) {
+  const IoResult<void> unlinked = files_->unlink(path);
+  // Not there: perhaps removed by someone who was stopped before the sync, so it is synced again below.
+  if (!unlinked && unlinked.error() != ENOENT && unlinked.error() != ENOTDIR) return step(unlinked, "unlink " + path);
+  const IoResult<void> synced = files_->sync_directory(parent_of(path));
+  if (!synced && synced.error() != ENOENT && synced.error() != ENOTDIR)
+    return step(synced, "fsync the folder " + parent_of(path));
+  return {};
+}
+
+// From the object's folder outwards, as far as they are empty. What is not empty, or gone, is as it should be.
+Step DirectoryStore::remove_empty_folders(const std::string& key) {
+  const std::vector<std::string> folders = folders_of(key);
+  for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
+    const IoResult<void> removed = files_->remove_directory(*folder);
+    if (!removed) {
+      const int failed = removed.error();
+      if (failed == ENOTEMPTY || failed == EEXIST || failed == ENOTDIR) return {};
+      if (failed == ENOENT) continue;
+      return step(removed, "remove the folder " + *folder);
+    }
+    const IoResult<void> synced = files_->sync_directory(parent_of(*folder));
+    if (!synced && synced.error() != ENOENT) return step(synced, "fsync the folder " + parent_of(*folder));
+  }
+  return {};
+}
+
+Result<void> DirectoryStore::remove(const std::string& key) {
+  if (auto valid = check_key(key); !valid) return valid;
+  const std::string path = path_of(key);
+  Step removed = remove_name(path);
+  if (removed) removed = remove_empty_folders(key);
+  if (!removed) return tl::unexpected(error("cannot remove " + path, removed.error()));
+  if (root_vanished()) return tl::unexpected(error("cannot remove " + path, {ENOENT, "unlink"}));
+  return {};
+}
+
+Result<std::vector<std::string>> DirectoryStore::remove_unfinished(std::span<const std::string> spared) {
+  std::vector<std::string> unfinished;
+  const auto enter = [&](const std::string& folder) {
+    return std::ranges::none_of(spared, [&](const std::string& prefix) { return folder.starts_with(prefix); });
+  };
+  const auto done = walk(enter, [&](const std::string& folder, const std::string& name) {
+    if (name.starts_with(kTemporaryPrefix)) unfinished.push_back(folder + name);
+  });
+  if (!done) return tl::unexpected(done.error());
+  for (const std::string& name : unfinished) {
+    Step removed = remove_name(path_of(name));
+    if (removed) removed = remove_empty_folders(name);
+    if (!removed) return tl::unexpected(error("cannot remove " + path_of(name), removed.error()));
+  }
+  return unfinished;
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory, std::shared_ptr<FileSystem> files) {
+  std::string root = directory;
+  while (root.size() > 1 && root.ends_with('/')) root.pop_back();
+  std::vector<std::string> missing;  // innermost first
+  for (std::string folder = root;; folder = parent_of(folder)) {
+    const IoResult<bool> there = files->is_directory(folder);
+    if (!there) {
+      return tl::unexpected(Error{Error::Code::kUnavailable, "cannot open the folder " + root + ": " + folder + ": " +
+                                                                 error_text(there.error()) + ": " + advice(there.error())});
+    }
+    if (*there || folder == "/" || folder == ".") break;
+    missing.push_back(folder);
+  }
+  for (auto folder = missing.rbegin(); folder != missing.rend(); ++folder) {
+    IoResult<void> made = files->make_directory(*folder);
+    if (!made && made.error() == EEXIST && files->is_directory(*folder).value_or(false)) made = {};
+    if (made) made = files->sync_directory(parent_of(*folder));
+    if (!made) {
+      return tl::unexpected(Error{Error::Code::kUnavailable, "cannot make the folder " + *folder + ": " +
+                                                                 error_text(made.error()) + ": " + advice(made.error())});
+    }
+  }
+  return std::make_unique<DirectoryStore>(root, std::move(files));
+}
+
+Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory) {
+  if (directory.empty())
+    return tl::unexpected(Error{Error::Code::kRefused, "the folder for checkpoints is an empty name: give a path"});
+  return open_directory_store(directory, posix_file_system());
+}
+
+}  // namespace holdfast::storage

@@ -1,0 +1,55 @@
+// What the directory store asks of the operating system, one call each, so that tests can fail, tear or cut any of them.
+//
+// Every call returns 0's equivalent (a value) or an errno. Paths are absolute or relative to the working directory.
+// posix_file_system() is the real one; it retries EINTR, and nothing else.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "storage/object_store.h"
+
+namespace holdfast::storage {
+
+template <typename T>
+using IoResult = tl::expected<T, int>;  // the error is an errno
+
+struct DirectoryEntry {
+  std::string name;
+  bool is_directory = false;
+  bool is_file = false;  // a regular one; a link or device is neither
+};
+
+class FileSystem {
+ public:
+  virtual ~FileSystem() = default;
+
+  // A new file, open for writing: EEXIST when the name is taken.
+  virtual IoResult<int> create(const std::string& path) = 0;
+  // Writes some of it, at the end of what was written, and returns how much: at least one byte.
+  virtual IoResult<size_t> write(int file, std::span<const std::byte> bytes) = 0;
+  // The file's bytes are durable after it; its name is not.
+  virtual IoResult<void> sync(int file) = 0;
+  // Ends `file`, on failure too.
+  virtual IoResult<void> close(int file) = 0;
+  virtual IoResult<void> rename(const std::string& from, const std::string& to) = 0;
+  virtual IoResult<void> unlink(const std::string& path) = 0;
+  virtual IoResult<void> make_directory(const std::string& path) = 0;
+  // ENOTEMPTY when something is in it.
+  virtual IoResult<void> remove_directory(const std::string& path) = 0;
+  // The names in the directory are durable after it.
+  virtual IoResult<void> sync_directory(const std::string& path) = 0;
+  // EFBIG when it has more than `bytes_max` bytes, before any memory is taken.
+  virtual IoResult<Bytes> read(const std::string& path, int64_t bytes_max) = 0;
+  virtual IoResult<std::vector<DirectoryEntry>> list(const std::string& path) = 0;
+  virtual IoResult<bool> is_directory(const std::string& path) = 0;   // false when nothing is there
+  virtual IoResult<int64_t> free_bytes(const std::string& path) = 0;  // to this user
+};
+
+std::shared_ptr<FileSystem> posix_file_system();
+
+// open_directory_store over a given file system.
+Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory, std::shared_ptr<FileSystem> files);
+
+}  // namespace holdfast::storage

@@ -1,0 +1,226 @@
+#include "storage/manifest.h"
+
+#include <cinttypes>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <stdexcept>
+
+#include "storage/checksum.h"
+#include "storage/shard_codec.h"
+#include "storage/shard_layout.h"
+
+namespace holdfast::storage {
+namespace {
+
+using nlohmann::json;
+
+// The first line of the file, and all of it that its checksum does not cover.
+constexpr std::string_view kHead = "{\"checksum\": \"";
+constexpr std::string_view kHeadEnd = "\",\n";
+constexpr size_t kHeadBytes = kHead.size() + 32 + kHeadEnd.size();
+
+// What is wrong with a field; becomes an Error at the edge of this file.
+struct FieldProblem : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+[[noreturn]] void refuse(const std::string& field, const std::string& what) {
+  throw FieldProblem("\"" + field + "\" " + what);
+}
+
+const json& member(const json& object, const std::string& field) {
+  const auto found = object.find(field);
+  if (found == object.end()) refuse(field, "is missing");
+  return *found;
+}
+std::string text(const json& object, const std::string& field) {
+  const json& value = member(object, field);
+  if (!value.is_string()) refuse(field, "is not a string");
+  return value.get<std::string>();
+}
+int64_t natural(const json& value, const std::string& field) {
+  if (!value.is_number_integer() || value.get<int64_t>() < 0)
+    refuse(field, "is " + value.dump() + ", expected an integer of 0 or more");
+  return value.get<int64_t>();
+}
+int64_t natural_member(const json& object, const std::string& field) {
+  return natural(member(object, field), field);
+}
+const json& array(const json& object, const std::string& field) {
+  const json& value = member(object, field);
+  if (!value.is_array()) refuse(field, "is not an array");
+  return value;
+}
+std::string checksum(const json& object, const std::string& field) {
+  const std::string value = text(object, field);
+  if (!is_checksum_hex(value)) refuse(field, "is \"" + value + "\", expected 32 lower-case hex digits");
+  return value;
+}
+
+TensorInfo parse_tensor(const json& entry) {
+  if (!entry.is_object()) refuse("tensors", "has an entry that is not an object");
+  TensorInfo tensor{text(entry, "name"), text(entry, "dtype"), {}, natural_member(entry, "bytes")};
+  for (const json& extent : array(entry, "shape")) tensor.shape.push_back(natural(extent, "shape"));
+  const std::optional<int64_t> bytes = tensor_bytes(tensor.dtype, tensor.shape);
+  if (bytes != tensor.bytes) {
+    refuse("tensors", "says that " + tensor.name + " (" + tensor.dtype + ") has " + std::to_string(tensor.bytes) +
+                          " bytes, expected " +
+                          (bytes ? std::to_string(*bytes) + " from its shape" : "a known type and a possible shape"));
+  }
+  return tensor;
+}
+
+ShardInfo parse_shard(const json& entry, const std::string& prefix) {
+  if (!entry.is_object()) refuse("shards", "has an entry that is not an object");
+  ShardInfo shard{text(entry, "key"), natural_member(entry, "raw_bytes"), natural_member(entry, "stored_bytes"),
+                  checksum(entry, "checksum")};
+  if (!valid_key(shard.key) || !shard.key.starts_with(prefix))
+    refuse("shards", "names \"" + shard.key + "\", expected a name that begins with " + prefix);
+  if (shard.raw_bytes > kShardRawBytesMax)
+    refuse("shards", "says that " + shard.key + " holds " + std::to_string(shard.raw_bytes) + " bytes, at most " +
+                         std::to_string(kShardRawBytesMax) + " are possible");
+  return shard;
+}
+
+void check_layout(const Manifest& manifest) {
+  std::set<std::string> names;
+  int64_t total = 0;
+  for (const TensorInfo& tensor : manifest.tensors) {
+    if (!names.insert(tensor.name).second) refuse("tensors", "names " + tensor.name + " twice");
+    if (__builtin_add_overflow(total, tensor.bytes, &total)) refuse("tensors", "have more bytes than can be counted");
+  }
+  int64_t first = 0;
+  for (const ShardInfo& shard : manifest.shards) {
+    if (shard.raw_bytes > total - first || !ranges_of(manifest.tensors, first, shard.raw_bytes)) {
+      refuse("shards", "cuts the tensors' " + std::to_string(total) + " bytes at " + std::to_string(first) + " + " +
+                           std::to_string(shard.raw_bytes) + ", beyond them or inside an element");
+    }
+    first += shard.raw_bytes;
+  }
+  if (first != total)
+    refuse("shards", "hold " + std::to_string(first) + " bytes in all, the tensors have " + std::to_string(total));
+}
+
+Manifest parse_fields(const json& file, int64_t step) {
+  Manifest manifest;
+  manifest.format_version = Manifest::kFormatVersion;
+  manifest.written_by = text(file, "written_by");
+  manifest.job = text(file, "job");
+  manifest.step = natural_member(file, "step");
+  if (manifest.step != step) refuse("step", "is " + std::to_string(manifest.step) + ", expected " + std::to_string(step));
+  manifest.generation = natural_member(file, "generation");
+  manifest.state_hash = checksum(file, "state_hash");
+  manifest.created_at = text(file, "created_at");
+  manifest.spec = member(file, "spec");
+  manifest.data = member(file, "data");
+  for (const json& entry : array(file, "tensors")) manifest.tensors.push_back(parse_tensor(entry));
+  for (const json& entry : array(file, "shards")) manifest.shards.push_back(parse_shard(entry, checkpoint_prefix(step)));
+  check_layout(manifest);
+  return manifest;
+}
+
+json tensors_json(const Manifest& manifest) {
+  json list = json::array();
+  for (const TensorInfo& t : manifest.tensors)
+    list.push_back({{"name", t.name}, {"dtype", t.dtype}, {"shape", t.shape}, {"bytes", t.bytes}});
+  return list;
+}
+json shards_json(const Manifest& manifest) {
+  json list = json::array();
+  for (const ShardInfo& s : manifest.shards) {
+    list.push_back({{"key", s.key}, {"raw_bytes", s.raw_bytes}, {"stored_bytes", s.stored_bytes}, {"checksum", s.checksum}});
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string this_writer() {
+  return std::string("holdfast ") + HOLDFAST_VERSION;
+}
+
+std::string object_name(const ObjectStore& store, const std::string& key) {
+  return key + " in " + store.describe();
+}
+
+std::string checkpoint_prefix(int64_t step) {
+  char text[40];
+  std::snprintf(text, sizeof(text), "step-%010" PRId64 "/", step);
+  return text;
+}
+
+std::string manifest_key(int64_t step) {
+  return checkpoint_prefix(step) + "manifest.json";
+}
+
+int64_t Manifest::raw_bytes() const {
+  int64_t sum = 0;
+  for (const ShardInfo& shard : shards) sum += shard.raw_bytes;
+  return sum;
+}
+int64_t Manifest::stored_bytes() const {
+  int64_t sum = 0;
+  for (const ShardInfo& shard : shards) sum += shard.stored_bytes;
+  return sum;
+}
+
+Result<std::string> format_manifest(const Manifest& m) {
+  std::string body;
+  try {
+    body = json{{"format_version", m.format_version},
+                {"written_by", m.written_by},
+                {"job", m.job},
+                {"step", m.step},
+                {"generation", m.generation},
+                {"state_hash", m.state_hash},
+                {"created_at", m.created_at},
+                {"spec", m.spec},
+                {"data", m.data},
+                {"tensors", tensors_json(m)},
+                {"shards", shards_json(m)}}
+               .dump(1) +
+           "\n";
+  } catch (const json::exception& e) {
+    return tl::unexpected(Error{Error::Code::kRefused,
+                                "the manifest of step " + std::to_string(m.step) + " cannot be written as JSON: " + e.what()});
+  }
+  body.erase(0, 2);  // "{\n": the checksum's line stands there
+  return std::string(kHead) + checksum_hex(std::as_bytes(std::span(body))) + std::string(kHeadEnd) + body;
+}
+
+Result<Manifest> parse_manifest(std::span<const std::byte> bytes, const std::string& name, int64_t step) {
+  const auto fail = [&](Error::Code code, const std::string& what) { return tl::unexpected(Error{code, name + ": " + what}); };
+  const std::string_view file(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (file.size() < kHeadBytes || !file.starts_with(kHead) ||
+      file.substr(kHeadBytes - kHeadEnd.size(), kHeadEnd.size()) != kHeadEnd) {
+    return fail(Error::Code::kCorrupt,
+                "does not begin with a checksum line, as a manifest does: it was altered, cut short or is another program's");
+  }
+  const std::string_view expected = file.substr(kHead.size(), 32);
+  const std::string found = checksum_hex(bytes.subspan(kHeadBytes));
+  if (expected != found)
+    return fail(Error::Code::kCorrupt,
+                "checksum is " + found + ", expected " + std::string(expected) + ": it was altered or torn");
+
+  const json parsed = json::parse(file, nullptr, false);
+  if (!parsed.is_object()) return fail(Error::Code::kCorrupt, "is not a JSON object");
+  try {
+    const int64_t version = natural_member(parsed, "format_version");
+    if (version > Manifest::kFormatVersion) {
+      const auto writer = parsed.find("written_by");
+      return fail(
+          Error::Code::kRefused,
+          "is of format version " + std::to_string(version) + ", written by " +
+              (writer != parsed.end() && writer->is_string() ? writer->get<std::string>() : std::string("an unnamed program")) +
+              "; " + this_writer() + " reads up to version " + std::to_string(Manifest::kFormatVersion) +
+              ": use the one that wrote it, or a newer one");
+    }
+    if (version != Manifest::kFormatVersion) refuse("format_version", "is " + std::to_string(version) + ", expected 1");
+    return parse_fields(parsed, step);
+  } catch (const FieldProblem& problem) {
+    return fail(Error::Code::kCorrupt, problem.what());
+  }
+}
+
+}  // namespace holdfast::storage

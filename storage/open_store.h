@@ -1,0 +1,19 @@
+// From what a person writes (--checkpoint_store) to an object store.
+//
+//   ""                        objects kept by the service, under the job
+//   "/shared/ckpt", "file:///shared/ckpt"   a folder that all workers share: a job's checkpoints are in <folder>/<job>
+// Refuses anything else (s3://…, relative paths, which would be another folder on each worker) with what is supported.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "storage/object_store.h"
+
+namespace holdfast::storage {
+
+// `job` may be "" for a folder that is itself a job's (--resume_from PATH, `holdfast ckpt ls PATH`).
+Result<std::unique_ptr<ObjectStore>> open_store(const std::string& url_or_path, const std::string& job,
+                                                const std::string& server_url, const std::string& token);
+
+}  // namespace holdfast::storage

@@ -1,0 +1,85 @@
+// Which checkpoints there are, which may go, and how they go: the manifest first, so that a checkpoint is whole or not there.
+#include <algorithm>
+#include <charconv>
+#include <map>
+#include <optional>
+#include <set>
+
+#include "storage/checkpoint.h"
+
+namespace holdfast::storage {
+namespace {
+
+// "step-0000000060/…" -> 60; nothing for keys that are not of a checkpoint.
+std::optional<int64_t> step_of(const std::string& key) {
+  constexpr std::string_view kHead = "step-";
+  const size_t slash = key.find('/');
+  if (!key.starts_with(kHead) || slash == std::string::npos) return std::nullopt;
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(key.data() + kHead.size(), key.data() + slash, step);
+  if (error != std::errc() || end != key.data() + slash || !key.starts_with(checkpoint_prefix(step))) return std::nullopt;
+  return step;
+}
+
+}  // namespace
+
+Result<std::vector<int64_t>> list_checkpoints(ObjectStore& store) {
+  const auto keys = store.list("step-");
+  if (!keys) return tl::unexpected(keys.error());
+  std::vector<int64_t> steps;
+  for (const std::string& key : *keys) {
+    if (const std::optional<int64_t> step = step_of(key); step && key == manifest_key(*step)) steps.push_back(*step);
+  }
+  std::ranges::sort(steps);
+  return steps;
+}
+
+Result<void> remove_checkpoint(ObjectStore& store, int64_t step) {
+  if (auto removed = store.remove(manifest_key(step)); !removed) return removed;
+  const auto shards = store.list(checkpoint_prefix(step));
+  if (!shards) return tl::unexpected(shards.error());
+  for (const std::string& key : *shards) {
+    if (auto removed = store.remove(key); !removed) return removed;
+  }
+  return {};
+}
+
+std::vector<int64_t> retention_victims(std::span<const int64_t> steps, int64_t keep_last, int64_t newest_verified) {
+  if (keep_last <= 0) return {};
+  std::vector<int64_t> victims;
+  for (size_t i = 0; i + static_cast<size_t>(keep_last) < steps.size(); ++i) {
+    if (steps[i] < newest_verified) victims.push_back(steps[i]);
+  }
+  return victims;
+}
+
+Result<std::vector<std::string>> remove_orphans(ObjectStore& store, std::span<const int64_t> steps_in_progress) {
+  const auto keys = store.list("step-");
+  if (!keys) return tl::unexpected(keys.error());
+  std::map<int64_t, std::vector<std::string>> folders;
+  for (const std::string& key : *keys) {
+    if (const std::optional<int64_t> step = step_of(key)) folders[*step].push_back(key);
+  }
+  std::vector<std::string> spared;
+  for (const int64_t step : steps_in_progress) spared.push_back(checkpoint_prefix(step));
+  auto removed = store.remove_unfinished(spared);
+  if (!removed) return removed;
+  for (const auto& [step, objects] : folders) {
+    if (std::ranges::find(steps_in_progress, step) != steps_in_progress.end()) continue;
+    const auto manifest = read_manifest(store, step);
+    if (!manifest && manifest.error().code == Error::Code::kUnavailable) return tl::unexpected(manifest.error());
+    if (!manifest && manifest.error().code != Error::Code::kNotFound) continue;
+    std::set<std::string> named{manifest_key(step)};
+    if (manifest) {
+      for (const ShardInfo& shard : manifest->shards) named.insert(shard.key);
+    }
+    for (const std::string& key : objects) {
+      if (named.contains(key)) continue;
+      if (auto gone = store.remove(key); !gone) return tl::unexpected(gone.error());
+      removed->push_back(key);
+    }
+  }
+  return removed;
+}
+
+}  // namespace holdfast::storage

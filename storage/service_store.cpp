@@ -1,0 +1,193 @@
+// Objects kept by the service: PUT, GET, DELETE and GET ?prefix= below /v1/jobs/{job}/objects.
+//
+// Promises: what may pass by itself (no connection, 408, 429, 5xx) is tried again with growing pauses until the call's one
+// deadline; every request can be repeated without harm. A full disk there (507) is said at once: it does not pass by itself.
+// Durable means durable at the service, which answers a PUT or DELETE after its folder store did.
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "rendezvous/protocol/http_client.h"
+#include "storage/object_store.h"
+
+namespace holdfast::storage {
+namespace {
+
+using rendezvous::HttpClient;
+using rendezvous::HttpFailure;
+using rendezvous::HttpReply;
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+constexpr milliseconds kBackOffMax{5000};
+constexpr int64_t kSlowestBytesPerMs = 1000;  // 1 MB/s: a put may take its size at this speed longer
+
+bool may_pass(const HttpFailure& failure) {
+  const int status = failure.problem.status;
+  return failure.unreachable || status == 408 || status == 429 || (status >= 500 && status != 507);
+}
+
+Error::Code code_of(const HttpFailure& failure) {
+  if (may_pass(failure) || failure.problem.status == 507) return Error::Code::kUnavailable;
+  return failure.problem.status == 404 ? Error::Code::kNotFound : Error::Code::kRefused;
+}
+
+// Connections, one per thread that is in a call; kept when the call is over.
+class ClientPool {
+ public:
+  ClientPool(std::string url, std::string token) : url_(std::move(url)), token_(std::move(token)) {}
+
+  class Lease {
+   public:
+    Lease(ClientPool& pool, std::unique_ptr<HttpClient> client) : pool_(pool), client_(std::move(client)) {}
+    ~Lease() { pool_.give_back(std::move(client_)); }
+    Lease(const Lease&) = delete;
+    Lease& operator=(const Lease&) = delete;
+    HttpClient* operator->() { return client_.get(); }
+
+   private:
+    ClientPool& pool_;
+    std::unique_ptr<HttpClient> client_;
+  };
+
+  Lease take() {
+    std::unique_ptr<HttpClient> client;
+    {
+      const std::scoped_lock lock(mutex_);
+      if (!idle_.empty()) {
+        client = std::move(idle_.back());
+        idle_.pop_back();
+      }
+    }
+    if (!client) client = std::make_unique<HttpClient>(url_, token_);
+    return {*this, std::move(client)};
+  }
+
+ private:
+  void give_back(std::unique_ptr<HttpClient> client) {
+    const std::scoped_lock lock(mutex_);
+    idle_.push_back(std::move(client));
+  }
+  const std::string url_, token_;
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<HttpClient>> idle_;
+};
+
+class ServiceStore : public ObjectStore {
+ public:
+  ServiceStore(const std::string& url, std::string job, const std::string& token, const ServiceStoreOptions& options)
+      : url_(url), job_(std::move(job)), options_(options), clients_(url, token) {}
+
+  Result<void> put(const std::string& key, std::span<const std::byte> bytes) override;
+  Result<Bytes> get(const std::string& key) override;
+  Result<std::vector<std::string>> list(const std::string& prefix) override;
+  Result<void> remove(const std::string& key) override;
+  // The service cleans its own folder.
+  Result<std::vector<std::string>> remove_unfinished(std::span<const std::string>) override {
+    return std::vector<std::string>{};
+  }
+  std::string describe() const override { return url_ + " (job " + job_ + ")"; }
+
+ private:
+  std::string objects_path() const { return "/v1/jobs/" + job_ + "/objects"; }
+  Result<void> check_key(const std::string& key) const;
+  // `what` begins the message of an error: "cannot write step-…".
+  Result<HttpReply> call(const std::string& what, std::string_view method, const std::string& path, std::string_view body = {});
+
+  const std::string url_, job_;
+  const ServiceStoreOptions options_;
+  ClientPool clients_;
+};
+
+Result<void> ServiceStore::check_key(const std::string& key) const {
+  if (valid_key(key)) return {};
+  return tl::unexpected(
+      Error{Error::Code::kRefused, "\"" + key + "\" is not an object name for " + describe() +
+                                       ": use parts of A-Z a-z 0-9 . _ - between slashes, not beginning with a dot"});
+}
+
+Result<HttpReply> ServiceStore::call(const std::string& what, std::string_view method, const std::string& path,
+                                     std::string_view body) {
+  const milliseconds allowed = options_.deadline + milliseconds(static_cast<int64_t>(body.size()) / kSlowestBytesPerMs);
+  const Clock::time_point deadline = Clock::now() + allowed;
+  milliseconds pause = options_.first_back_off;
+  ClientPool::Lease client = clients_.take();
+  for (int attempt = 1;; ++attempt) {
+    const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
+    auto reply = client->request(method, path, body, "application/octet-stream", std::max(left, milliseconds(1)));
+    if (reply) return std::move(*reply);
+    if (!may_pass(reply.error()) || Clock::now() + pause >= deadline) {
+      std::string message = what + " in " + describe() + ": " + reply.error().message();
+      if (attempt > 1)
+        message += " (" + std::to_string(attempt) + " attempts within " + std::to_string(allowed.count() / 1000) + " s)";
+      return tl::unexpected(Error{code_of(reply.error()), message});
+    }
+    std::this_thread::sleep_for(pause);
+    pause = std::min(pause * 2, kBackOffMax);
+  }
+}
+
+Result<void> ServiceStore::put(const std::string& key, std::span<const std::byte> bytes) {
+  if (auto valid = check_key(key); !valid) return valid;
+  if (bytes.size() > static_cast<size_t>(kObjectBytesMax)) {
+    return tl::unexpected(
+        Error{Error::Code::kRefused, "cannot write " + key + " in " + describe() + ": " + std::to_string(bytes.size()) +
+                                         " bytes are more than an object may have (" + std::to_string(kObjectBytesMax) + ")"});
+  }
+  const std::string what = "cannot write " + key + " (" + std::to_string(bytes.size()) + " bytes)";
+  const auto reply = call(what, "PUT", objects_path() + "/" + key, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  if (reply) return {};
+  Error error = reply.error();
+  if (error.code == Error::Code::kNotFound) error.code = Error::Code::kRefused;  // it is the job that is not there
+  return tl::unexpected(error);
+}
+
+Result<Bytes> ServiceStore::get(const std::string& key) {
+  if (auto valid = check_key(key); !valid) return tl::unexpected(valid.error());
+  const auto reply = call("cannot read " + key, "GET", objects_path() + "/" + key);
+  if (!reply) return tl::unexpected(reply.error());
+  const auto body = std::as_bytes(std::span(reply->body));
+  return Bytes(body.begin(), body.end());
+}
+
+Result<std::vector<std::string>> ServiceStore::list(const std::string& prefix) {
+  std::string query;
+  for (const unsigned char c : prefix) {  // keys are of characters that stand for themselves; nothing else finds anything
+    if (!valid_key(std::string("x") + static_cast<char>(c)) && c != '/') return std::vector<std::string>{};
+    query += static_cast<char>(c);
+  }
+  const auto reply = call("cannot list", "GET", objects_path() + (query.empty() ? "" : "?prefix=" + query));
+  if (!reply) return tl::unexpected(reply.error());
+  const auto answer = nlohmann::json::parse(reply->body, nullptr, false);
+  std::vector<std::string> keys;
+  bool fine = answer.is_object() && answer.contains("keys") && answer["keys"].is_array();
+  for (size_t i = 0; fine && i < answer["keys"].size(); ++i) {
+    fine = answer["keys"][i].is_string() && valid_key(answer["keys"][i].get_ref<const std::string&>());
+    if (fine) keys.push_back(answer["keys"][i].get<std::string>());
+  }
+  if (!fine) {
+    return tl::unexpected(Error{Error::Code::kUnavailable,
+                                "cannot list in " + describe() + ": the answer is not {\"keys\": [names]}, begins with \"" +
+                                    reply->body.substr(0, 60) + "\": is it a Holdfast service of this version?"});
+  }
+  std::ranges::sort(keys);
+  return keys;
+}
+
+Result<void> ServiceStore::remove(const std::string& key) {
+  if (auto valid = check_key(key); !valid) return valid;
+  const auto reply = call("cannot remove " + key, "DELETE", objects_path() + "/" + key);
+  if (!reply && reply.error().code != Error::Code::kNotFound) return tl::unexpected(reply.error());
+  return {};
+}
+
+}  // namespace
+
+std::unique_ptr<ObjectStore> open_service_store(const std::string& server_url, const std::string& job, const std::string& token,
+                                                const ServiceStoreOptions& options) {
+  return std::make_unique<ServiceStore>(server_url, job, token, options);
+}
+
+}  // namespace holdfast::storage
