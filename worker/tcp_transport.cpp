@@ -99,6 +99,14 @@ class TcpConnection final : public Connection {
     set_option(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(bounded));
   }
 
+  bool within_node() const override {
+    SocketAddress mine, theirs;
+    if (!ends(mine, theirs)) return false;
+    mine.set_port(0);
+    theirs.set_port(0);
+    return mine == theirs;
+  }
+
   std::string peer() const override { return peer_; }
   int descriptor() const { return fd_.get(); }
 
@@ -121,10 +129,14 @@ class TcpConnection final : public Connection {
   // A connect to a free port of this node that happens to get the same port as its own meets itself.
   bool connected_to_itself() {
     SocketAddress mine, theirs;
-    mine.length = theirs.length = sizeof(sockaddr_storage);
-    if (getpeername(fd_.get(), theirs.get(), &theirs.length) != 0) return false;  // not connected yet
+    if (!ends(mine, theirs)) return false;  // not connected yet
     connecting_ = false;
-    return getsockname(fd_.get(), mine.get(), &mine.length) == 0 && mine == theirs;
+    return mine == theirs;
+  }
+
+  bool ends(SocketAddress& mine, SocketAddress& theirs) const {
+    mine.length = theirs.length = sizeof(sockaddr_storage);
+    return getpeername(fd_.get(), theirs.get(), &theirs.length) == 0 && getsockname(fd_.get(), mine.get(), &mine.length) == 0;
   }
 
   Descriptor fd_;

@@ -36,6 +36,7 @@ class Connection {
   virtual TransportResult<size_t> receive_some(std::span<std::byte> bytes) = 0;
   // The stream may break by itself when the other side takes nothing for so long, and not sooner.
   virtual void set_stall_limit(std::chrono::milliseconds limit) = 0;
+  virtual bool within_node() const = 0;  // both ends are on one node: its bytes meet no network
   virtual std::string peer() const = 0;  // address, for messages
 };
 

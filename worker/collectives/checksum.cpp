@@ -1,6 +1,6 @@
 #include "worker/collectives/checksum.h"
 
-#include <xxhash.h>
+#include <xxh_x86dispatch.h>
 
 namespace holdfast::worker {
 

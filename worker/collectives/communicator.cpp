@@ -65,7 +65,7 @@ int Communicator::world_size() const {
 
 CollectiveResult<void> Communicator::Impl::all_reduce(std::span<std::byte> buffer, Element element) {
   if (!ring) return {};
-  return ring->run({Operation::Kind::kAllReduce, element, 0, 0, buffer.size(), 0},
+  return ring->run({.kind = Operation::Kind::kAllReduce, .element = element, .bytes = buffer.size()},
                    all_reduce_schedule(options.rank, world_size(), buffer, options.chunk_bytes));
 }
 
@@ -85,9 +85,8 @@ CollectiveResult<std::vector<std::vector<std::byte>>> Communicator::all_gather(s
   std::vector<std::span<std::byte>> blocks;
   if (impl_->ring) {
     for (uint64_t& size : sizes) blocks.push_back(std::as_writable_bytes(std::span(&size, 1)));
-    const auto told =
-        impl_->ring->run({Operation::Kind::kAllGatherSizes, Element::kByte, 0, 0, sizes.size() * sizeof(uint64_t), 0},
-                         all_gather_schedule(rank, blocks, chunk_bytes));
+    const auto told = impl_->ring->run({.kind = Operation::Kind::kAllGatherSizes, .bytes = sizes.size() * sizeof(uint64_t)},
+                                       all_gather_schedule(rank, blocks, chunk_bytes));
     if (!told) return tl::make_unexpected(told.error());
   }
 
@@ -101,8 +100,8 @@ CollectiveResult<std::vector<std::vector<std::byte>>> Communicator::all_gather(s
   }
   std::ranges::copy(mine, gathered[rank].begin());
   if (impl_->ring) {
-    const auto told = impl_->ring->run({Operation::Kind::kAllGather, Element::kByte, 0, 0, total, 0},
-                                       all_gather_schedule(rank, blocks, chunk_bytes));
+    const auto told =
+        impl_->ring->run({.kind = Operation::Kind::kAllGather, .bytes = total}, all_gather_schedule(rank, blocks, chunk_bytes));
     if (!told) return tl::make_unexpected(told.error());
   }
   return gathered;
@@ -113,7 +112,7 @@ CollectiveResult<void> Communicator::broadcast(std::span<std::byte> buffer, int 
     throw std::invalid_argument("broadcast: root " + std::to_string(root) + " in a world of " + std::to_string(world_size()));
   }
   if (!impl_->ring) return {};
-  return impl_->ring->run({Operation::Kind::kBroadcast, Element::kByte, static_cast<uint16_t>(root), 0, buffer.size(), 0},
+  return impl_->ring->run({.kind = Operation::Kind::kBroadcast, .root = root, .bytes = buffer.size()},
                           broadcast_schedule(rank(), world_size(), buffer, root, impl_->options.chunk_bytes));
 }
 

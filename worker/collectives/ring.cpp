@@ -31,8 +31,9 @@ struct Ring::Progress {
   Progress(Ring& ring, const Operation& what, const Schedule& chunks)
       : operation(what),
         schedule(chunks),
-        outgoing(*ring.connections_.to_successor, encode(what), chunks.outgoing),
-        incoming(*ring.connections_.from_predecessor, what, chunks.incoming, ring.staging_) {}
+        outgoing(*ring.connections_.to_successor, ring.over(*ring.connections_.to_successor, what), chunks.outgoing),
+        incoming(*ring.connections_.from_predecessor, ring.over(*ring.connections_.from_predecessor, what), chunks.incoming,
+                 ring.staging_) {}
 
   bool complete() const { return outgoing.complete() && incoming.complete(); }
   std::string text() const {
@@ -52,7 +53,8 @@ Ring::Ring(Transport& transport, RingConnections connections, const RingOptions&
     : transport_(transport),
       connections_(std::move(connections)),
       timeout_(options.timeout),
-      chunk_bytes_(options.chunk_bytes) {
+      chunk_bytes_(options.chunk_bytes),
+      checksums_within_node_(options.checksums_within_node) {
   const int world_size = static_cast<int>(options.addresses.size());
   successor_ = (options.rank + 1) % world_size;
   predecessor_ = (options.rank + world_size - 1) % world_size;
@@ -73,6 +75,12 @@ CollectiveResult<void> Ring::run(Operation operation, const Schedule& schedule) 
     connections_ = {};  // the neighbours notice at once
   }
   return result;
+}
+
+// The operation as it goes over this connection; both of its ends judge alike.
+Operation Ring::over(const Connection& connection, Operation operation) const {
+  operation.checksums = checksums_within_node_ || operation.kind != Operation::Kind::kAllReduce || !connection.within_node();
+  return operation;
 }
 
 void Ring::abort(const std::string& reason) {
@@ -106,7 +114,7 @@ CollectiveResult<void> Ring::drive(Progress& progress) {
 }
 
 CollectiveResult<bool> Ring::move_bytes(Progress& progress) {
-  const auto sent = progress.outgoing.pump(progress.incoming.checksums());
+  const auto sent = progress.outgoing.pump(progress.incoming);
   if (!sent) return tl::make_unexpected(lost(progress, true, sent.error()));
   const auto received = progress.incoming.pump();
   if (!received) return tl::make_unexpected(lost(progress, false, received.error()));

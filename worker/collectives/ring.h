@@ -31,6 +31,7 @@ class Ring {
  private:
   struct Progress;
 
+  Operation over(const Connection& connection, Operation operation) const;
   CollectiveResult<void> drive(Progress& progress);
   CollectiveResult<bool> move_bytes(Progress& progress);
   CollectiveResult<void> wait_for_bytes(Progress& progress);
@@ -45,6 +46,7 @@ class Ring {
   int successor_, predecessor_;
   std::chrono::milliseconds timeout_;
   uint64_t chunk_bytes_;
+  bool checksums_within_node_;
   uint64_t operations_ = 0;
   std::vector<std::byte> staging_;
   std::optional<CollectiveError> poison_;

@@ -6,9 +6,9 @@ namespace holdfast::worker {
 namespace {
 
 constexpr size_t kElementBytes = 4;
-// A segment is cut into at least so many chunks, so that a step's first part is on its way while the rest arrives; but not
-// into ones so small that system calls outweigh the bytes.
-constexpr size_t kChunksPerSegment = 4;
+// A buffer is cut into at least so many slices, so that they follow each other closely; but chunks are not made so small
+// that system calls outweigh the bytes.
+constexpr size_t kSlicesMin = 8;
 constexpr size_t kChunkBytesMin = 16 << 10;
 
 int modulo(int a, int n) {
@@ -19,19 +19,20 @@ size_t chunk_count(size_t bytes, size_t chunk_bytes) {
   return (bytes + chunk_bytes - 1) / chunk_bytes;
 }
 
-// The chunk size for a segment of this size: a pure function, so that both ends of a connection cut alike.
-size_t fitted_chunk(size_t segment_bytes, size_t chunk_bytes) {
-  const size_t wanted = std::max(segment_bytes / kChunksPerSegment, std::min(kChunkBytesMin, chunk_bytes));
-  return std::max(kElementBytes, std::min(wanted, chunk_bytes) / kElementBytes * kElementBytes);
+// How many elements a chunk of a buffer has: a pure function, so that all ranks cut alike.
+size_t chunk_elements(size_t buffer_elements, size_t world_size, size_t chunk_bytes) {
+  const size_t most = std::max<size_t>(1, chunk_bytes / kElementBytes);
+  const size_t least = std::min(most, kChunkBytesMin / kElementBytes);
+  return std::clamp(buffer_elements / (kSlicesMin * world_size), least, most);
 }
 
-std::span<std::byte> segment(std::span<std::byte> buffer, int index, int world_size) {
-  const size_t elements = buffer.size() / kElementBytes;
+// Segment `index` of a slice: the segments differ by at most one element, and may be empty.
+std::span<std::byte> segment(std::span<std::byte> slice, size_t index, size_t world_size) {
+  const size_t elements = slice.size() / kElementBytes;
   const size_t base = elements / world_size, longer = elements % world_size;
-  const size_t i = static_cast<size_t>(index);
-  const size_t first = i * base + std::min(i, longer);
-  const size_t count = base + (i < longer ? 1 : 0);
-  return buffer.subspan(first * kElementBytes, count * kElementBytes);
+  const size_t first = index * base + std::min(index, longer);
+  const size_t count = base + (index < longer ? 1 : 0);
+  return slice.subspan(first * kElementBytes, count * kElementBytes);
 }
 
 template <typename Take>
@@ -43,20 +44,28 @@ void for_each_chunk(std::span<std::byte> bytes, size_t chunk_bytes, Take take) {
 
 Schedule all_reduce_schedule(int rank, int world_size, std::span<std::byte> buffer, size_t chunk_bytes) {
   Schedule schedule;
-  // All segments are cut by the longest one's chunk size, the first's.
-  const size_t chunk = fitted_chunk(segment(buffer, 0, world_size).size(), chunk_bytes);
-  const int add_steps = world_size - 1;
-  for (int step = 0; step < 2 * add_steps; ++step) {
-    // What is sent at this step came at the last one: the same segment, chunk by chunk.
-    const auto sent = segment(buffer, modulo(rank - step, world_size), world_size);
-    size_t after = schedule.incoming.size() - (step == 0 ? 0 : chunk_count(sent.size(), chunk));
-    for_each_chunk(sent, chunk, [&](std::span<std::byte> bytes) {
-      schedule.outgoing.push_back({bytes, step == 0 ? 0 : ++after, step > add_steps});
-    });
-    const auto received = segment(buffer, modulo(rank - 1 - step, world_size), world_size);
-    for_each_chunk(received, chunk, [&](std::span<std::byte> bytes) {
-      schedule.incoming.push_back({bytes, step < add_steps});
-    });
+  const size_t ranks = static_cast<size_t>(world_size);
+  const size_t slice_bytes = chunk_elements(buffer.size() / kElementBytes, ranks, chunk_bytes) * ranks * kElementBytes;
+  const size_t slices = chunk_count(buffer.size(), slice_bytes);
+  const size_t add_steps = ranks - 1, steps = 2 * add_steps;
+  std::vector<size_t> arrived(slices);  // incoming chunks up to and with the last one of this slice
+
+  for (size_t time = 0; time < slices + steps - 1; ++time) {
+    const size_t newest = std::min(time, slices - 1), oldest = time < steps ? 0 : time - steps + 1;
+    for (size_t slice = oldest; slice <= newest && slices > 0; ++slice) {
+      const size_t step = time - slice;
+      const auto bytes = buffer.subspan(slice * slice_bytes, std::min(slice_bytes, buffer.size() - slice * slice_bytes));
+      const auto part = [&](int back) {
+        return segment(bytes, static_cast<size_t>(modulo(rank - back - static_cast<int>(step), world_size)), ranks);
+      };
+      if (const auto sent = part(0); !sent.empty()) {
+        schedule.outgoing.push_back({sent, step == 0 ? 0 : arrived[slice], step > add_steps});
+      }
+      if (const auto received = part(1); !received.empty()) {
+        schedule.incoming.push_back({received, step < add_steps});
+        arrived[slice] = schedule.incoming.size();
+      }
+    }
   }
   return schedule;
 }

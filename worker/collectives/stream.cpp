@@ -44,12 +44,13 @@ void put(Header& header, size_t offset, T value) {
 }
 
 Operation decode(const Header& header) {
-  return {static_cast<Operation::Kind>(field<uint8_t>(header, 4)),
-          static_cast<Element>(field<uint8_t>(header, 5)),
-          field<uint16_t>(header, 6),
-          field<uint64_t>(header, 8),
-          field<uint64_t>(header, 16),
-          field<uint64_t>(header, 24)};
+  return {.kind = static_cast<Operation::Kind>(field<uint8_t>(header, 4)),
+          .element = static_cast<Element>(field<uint8_t>(header, 5)),
+          .root = field<int32_t>(header, 8),
+          .checksums = field<uint8_t>(header, 6) != 0,
+          .number = field<uint64_t>(header, 16),
+          .bytes = field<uint64_t>(header, 24),
+          .chunk_bytes = field<uint64_t>(header, 32)};
 }
 
 }  // namespace
@@ -59,10 +60,11 @@ Header encode(const Operation& operation) {
   std::memcpy(header.data(), kMagic, sizeof kMagic);
   put(header, 4, operation.kind);
   put(header, 5, operation.element);
-  put(header, 6, operation.root);
-  put(header, 8, operation.number);
-  put(header, 16, operation.bytes);
-  put(header, 24, operation.chunk_bytes);
+  put(header, 6, static_cast<uint8_t>(operation.checksums));
+  put(header, 8, operation.root);
+  put(header, 16, operation.number);
+  put(header, 24, operation.bytes);
+  put(header, 32, operation.chunk_bytes);
   return header;
 }
 
@@ -81,69 +83,74 @@ std::string explain_difference(const Operation& expected, const Header& received
     text += " (its chunks have " + std::to_string(theirs.chunk_bytes) + " bytes, here " + std::to_string(expected.chunk_bytes) +
             ")";
   }
+  if (theirs.checksums != expected.checksums) text += theirs.checksums ? " (with checksums)" : " (without checksums)";
   return text + "; all ranks must call the same collectives in the same order";
 }
 
-OutgoingStream::OutgoingStream(Connection& to, const Header& header, std::span<const OutgoingChunk> chunks)
-    : to_(to), header_(header), chunks_(chunks) {}
+OutgoingStream::OutgoingStream(Connection& to, const Operation& operation, std::span<const OutgoingChunk> chunks)
+    : to_(to), header_(encode(operation)), checksums_(operation.checksums), chunks_(chunks) {}
 
-TransportResult<size_t> OutgoingStream::pump(std::span<const uint64_t> incoming_checksums) {
+TransportResult<size_t> OutgoingStream::pump(const IncomingStream& incoming) {
   moved_ = 0;
   blocked_ = false;
   while (!complete()) {
-    if (header_pending_) {
-      const bool more = !chunks_.empty() && chunks_.front().after == 0;
-      const auto done = send_rest(header_, more);
-      if (!done) return tl::make_unexpected(done.error());
-      if (!*done) break;
-      header_pending_ = false;
-      sent_ = 0;
-      continue;
-    }
-    if (!chunk_open_ && !open_chunk(incoming_checksums)) break;
-    const auto payload = chunks_[next_].bytes;
-    if (sent_ < payload.size()) {
-      const size_t before = sent_;
-      const auto done = send_rest(payload, true);
-      payload_bytes_ += sent_ - before;
-      if (!done) return tl::make_unexpected(done.error());
-      if (!*done) break;
-    }
-    const auto checksum = std::as_bytes(std::span(&checksum_, 1));
-    sent_ -= payload.size();
-    const auto done = send_rest(checksum, false);
-    sent_ += payload.size();
+    if (!header_pending_ && !chunk_open_ && !open_chunk(incoming)) break;
+    const auto done = header_pending_ ? send_header() : send_chunk();
     if (!done) return tl::make_unexpected(done.error());
     if (!*done) break;
-    chunk_open_ = false;
-    ++next_;
   }
   return moved_;
 }
 
-bool OutgoingStream::open_chunk(std::span<const uint64_t> incoming_checksums) {
+bool OutgoingStream::open_chunk(const IncomingStream& incoming) {
   const OutgoingChunk& chunk = chunks_[next_];
-  if (incoming_checksums.size() < chunk.after) return false;
-  checksum_ = chunk.forwarded ? incoming_checksums[chunk.after - 1] : checksum_of(chunk.bytes);
+  if (incoming.chunks_done() < chunk.after) return false;
+  if (checksums_) {
+    const auto known = incoming.checksums();
+    checksum_ = chunk.forwarded && !known.empty() ? known[chunk.after - 1] : checksum_of(chunk.bytes);
+  }
   chunk_open_ = true;
   sent_ = 0;
   return true;
 }
 
-// Sends `whole` from `sent_` on; whether it is all out.
-TransportResult<bool> OutgoingStream::send_rest(std::span<const std::byte> whole, bool more) {
-  const auto n = to_.send_some(whole.subspan(sent_), more);
+TransportResult<bool> OutgoingStream::send_header() {
+  const auto done = send_rest(header_, 0, !chunks_.empty() && chunks_.front().after == 0);
+  if (done && *done) header_pending_ = false;
+  return done;
+}
+
+TransportResult<bool> OutgoingStream::send_chunk() {
+  const auto payload = chunks_[next_].bytes;
+  if (sent_ < payload.size()) {
+    const size_t before = sent_;
+    const auto done = send_rest(payload, 0, checksums_);
+    payload_bytes_ += sent_ - before;
+    if (!done || !*done) return done;
+  }
+  if (checksums_) {
+    const auto done = send_rest(std::as_bytes(std::span(&checksum_, 1)), payload.size(), false);
+    if (!done || !*done) return done;
+  }
+  chunk_open_ = false;
+  ++next_;
+  return true;
+}
+
+// Sends the rest of `whole`, which comes after `before` other bytes of what is being sent; whether it is all out.
+TransportResult<bool> OutgoingStream::send_rest(std::span<const std::byte> whole, size_t before, bool more) {
+  const auto n = to_.send_some(whole.subspan(sent_ - before), more);
   if (!n) return tl::make_unexpected(n.error());
   sent_ += *n;
   moved_ += *n;
-  blocked_ = sent_ < whole.size();
+  blocked_ = sent_ - before < whole.size();
   return !blocked_;
 }
 
 IncomingStream::IncomingStream(Connection& from, const Operation& operation, std::span<const IncomingChunk> chunks,
                                std::vector<std::byte>& staging)
     : from_(from), operation_(operation), chunks_(chunks), staging_(staging) {
-  checksums_.reserve(chunks.size());
+  if (operation.checksums) checksums_.reserve(chunks.size());
 }
 
 TransportResult<size_t> IncomingStream::pump() {
@@ -181,38 +188,36 @@ TransportResult<bool> IncomingStream::receive_header() {
 }
 
 TransportResult<bool> IncomingStream::receive_chunk() {
-  const IncomingChunk& chunk = chunks_[checksums_.size()];
+  const IncomingChunk& chunk = chunks_[chunks_done_];
   const size_t size = chunk.bytes.size();
-  if (chunk.add) {
-    if (staging_.size() < size + kChecksumBytes) staging_.resize(size + kChecksumBytes);
-    const auto done = receive_rest(std::span(staging_).first(size + kChecksumBytes), 0);
-    if (!done || !*done) return done;
-    std::memcpy(checksum_.data(), staging_.data() + size, kChecksumBytes);
-    return finish_chunk(std::span(staging_).first(size));
-  }
+  if (chunk.add && staging_.size() < size) staging_.resize(size);
+  const auto payload = chunk.add ? std::span(staging_).first(size) : chunk.bytes;
   if (received_ < size) {
-    const auto done = receive_rest(chunk.bytes, 0);
+    const auto done = receive_rest(payload, 0);
     if (!done || !*done) return done;
   }
-  const auto done = receive_rest(checksum_, size);
-  if (!done || !*done) return done;
-  return finish_chunk(chunk.bytes);
+  if (operation_.checksums) {
+    const auto done = receive_rest(checksum_, size);
+    if (!done || !*done) return done;
+    if (const auto intact = verify_chunk(payload); !intact) return intact;
+  }
+  if (chunk.add) add_elements(chunk.bytes, payload, operation_.element);
+  ++chunks_done_;
+  payload_bytes_ += size;
+  received_ = 0;
+  return true;
 }
 
-TransportResult<bool> IncomingStream::finish_chunk(std::span<const std::byte> payload) {
+TransportResult<bool> IncomingStream::verify_chunk(std::span<const std::byte> payload) {
   uint64_t expected = 0;
   std::memcpy(&expected, checksum_.data(), sizeof expected);
   if (checksum_of(payload) != expected) {
     return tl::make_unexpected(
-        TransportError{TransportError::Kind::kFailed, "the checksum of chunk " + std::to_string(checksums_.size()) + " (" +
+        TransportError{TransportError::Kind::kFailed, "the checksum of chunk " + std::to_string(chunks_done_) + " (" +
                                                           std::to_string(payload.size()) +
                                                           " bytes) is wrong: its bytes were altered on the way"});
   }
-  const IncomingChunk& chunk = chunks_[checksums_.size()];
-  if (chunk.add) add_elements(chunk.bytes, payload, operation_.element);
   checksums_.push_back(expected);
-  payload_bytes_ += payload.size();
-  received_ = 0;
   return true;
 }
 
