@@ -32,6 +32,7 @@ class TrainingSample {
     bytes_ += static_cast<int64_t>(document.size());
     for (; bytes_ > kTokenizerTrainingBytes; share_ /= 2) drop_from(share_ / 2);
   }
+  int64_t bytes() const { return bytes_; }
   std::vector<std::string> take() {
     std::vector<std::string> documents;
     for (auto& [place, document] : kept_) documents.push_back(std::move(document));
@@ -172,6 +173,7 @@ std::string describe_data(const PrepareOptions& options, const Survey& survey, c
       {"tokenizer", tokenizer.kind()},
       {"tokenizer_file", tokenizer.file_name()},
       {"tokenizer_digest", digest.hex()},
+      {"tokenizer_training_bytes", options.tokenizer == "bpe" ? survey.sample.bytes() : 0},
       {"end_of_document",
        tokenizer.end_of_document() < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(tokenizer.end_of_document())},
       {"files", survey.files.size()},

@@ -62,7 +62,9 @@ struct PrepareReport {
 // a file moves no other. The end-of-document id follows a document unless the one written next continues it. The same
 // input and options give the same files, bit for bit. Each file appears whole or not at all, info.json last.
 // The tokenizer is trained on at most kTokenizerTrainingBytes of training text: all of it, or documents spread evenly.
-constexpr int64_t kTokenizerTrainingBytes = 16 << 20;
+// (Measured on 6 MB of Chinese manual pages: trained on a quarter the text takes 1.5% more tokens than trained on all of
+// it, and training takes a tenth of the time; the library's BPE trainer is far from linear.)
+constexpr int64_t kTokenizerTrainingBytes = 4 << 20;
 tl::expected<PrepareReport, std::string> prepare(const PrepareOptions& options);
 
 }  // namespace holdfast::model

@@ -1,0 +1,86 @@
+// The whole model's gradient against central finite differences of its loss, with the reference ops in float32.
+//
+// The difference quotient (L(p + h) - L(p - h)) / 2h has two errors: L is rounded (each row's loss of about 4 to 2^-22,
+// and the float32 forward pass moves it by some 1e-6), which gives 1e-6 / 2h, and the cubic term, about h^2 / 6 of the
+// third derivative. h = 2e-2 balances them for single elements: both are below 1e-4 here.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/model/small_model.h"
+
+namespace holdfast::model {
+namespace {
+
+constexpr uint64_t kSeed = 20261120;
+
+class Gpt2GradientTest : public ::testing::Test {
+ protected:
+  double loss_with(const std::vector<float>& parameters) {
+    write_parameters(model_.gpt2, *model_.ops, parameters);
+    return model_.gpt2.evaluate_microbatch(microbatch_.tokens, microbatch_.targets);
+  }
+  // Slope of the loss along `direction` (of `count` elements from `offset` on), at distance h to either side.
+  double slope(int64_t offset, const std::vector<double>& direction, double h) {
+    double losses[2];
+    for (const int side : {0, 1}) {
+      std::vector<float> moved = parameters_;
+      for (size_t i = 0; i < direction.size(); ++i) {
+        moved[static_cast<size_t>(offset) + i] += static_cast<float>((side == 0 ? -h : h) * direction[i]);
+      }
+      losses[side] = loss_with(moved);
+    }
+    return (losses[1] - losses[0]) / (2 * h);
+  }
+
+  SmallModel model_{ref_float32()};
+  Microbatch microbatch_ = random_microbatch(kSmallConfig, 2, kSeed);
+  std::vector<float> parameters_ = perturbed_parameters(model_.gpt2, *model_.ops, kSeed);
+  std::vector<float> gradient_ = model_.gradients(microbatch_);
+};
+
+TEST_F(Gpt2GradientTest, AgreesWithDifferencesInElementsOfEveryTensor) {
+  for (const Parameter& parameter : model_.gpt2.table().entries) {
+    for (int draw = 0; draw < 6; ++draw) {
+      const double u = uniform_at(kSeed, 99, static_cast<uint64_t>(parameter.offset + draw));
+      const int64_t at = parameter.offset + static_cast<int64_t>(u * static_cast<double>(parameter.count));
+      const double expected = slope(at, {1.0}, 2e-2);
+      EXPECT_NEAR(gradient_[static_cast<size_t>(at)], expected, 2e-4 + 0.01 * std::abs(expected))
+          << parameter.name << " element " << at - parameter.offset << ", seed " << kSeed;
+    }
+  }
+}
+
+TEST_F(Gpt2GradientTest, ItsLengthIsTheSlopeAlongItInEveryTensor) {
+  // Along the tensor's own gradient the slope is the gradient's norm: every element counts, and the norm is far above
+  // the rounding, so the bound can be close.
+  for (const Parameter& parameter : model_.gpt2.table().entries) {
+    std::vector<double> direction(gradient_.begin() + parameter.offset, gradient_.begin() + parameter.offset + parameter.count);
+    double norm = 0;
+    for (const double element : direction) norm += element * element;
+    norm = std::sqrt(norm);
+    ASSERT_GT(norm, 1e-3) << parameter.name;
+    for (double& element : direction) element /= norm;
+    EXPECT_NEAR(slope(parameter.offset, direction, 1e-2) / norm, 1.0, 5e-3) << parameter.name;
+  }
+}
+
+TEST_F(Gpt2GradientTest, OfTheTiedMatrixIsThatOfTheHeadAndThatOfTheEncoder) {
+  // Row 5 is read by the encoder alone (never a target, but in every softmax), row 6 is a target alone, row 7 neither.
+  microbatch_.tokens.assign(microbatch_.tokens.size(), 5);
+  microbatch_.targets.assign(microbatch_.targets.size(), 6);
+  gradient_ = (write_parameters(model_.gpt2, *model_.ops, parameters_), model_.gradients(microbatch_));
+  const int64_t C = kSmallConfig.n_embd;
+  for (const int64_t row : {5, 6, 7}) {
+    const int64_t offset = model_.gpt2.table()["wte.weight"].offset + row * C;
+    std::vector<double> direction(gradient_.begin() + offset, gradient_.begin() + offset + C);
+    double norm = 0;
+    for (const double element : direction) norm += element * element;
+    norm = std::sqrt(norm);
+    for (double& element : direction) element /= norm;
+    EXPECT_NEAR(slope(offset, direction, 1e-2), norm, 1e-4 + 0.01 * norm) << "row " << row;
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::model

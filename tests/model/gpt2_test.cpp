@@ -1,0 +1,140 @@
+#include "model/gpt2.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <numeric>
+
+#include "tests/model/small_model.h"
+
+namespace holdfast::model {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+TEST(Gpt2Config, NamesEverythingThatIsWrong) {
+  EXPECT_TRUE(kSmallConfig.problems().empty());
+  const Gpt2Config wrong = {.n_layer = 0, .n_embd = 10, .n_head = 3, .vocab_size = 70'000, .block_size = -1};
+  EXPECT_THAT(wrong.problems(),
+              ElementsAre(HasSubstr("n_layer: 0"), HasSubstr("vocab_size: 70000"), HasSubstr("block_size: -1"),
+                          AllOf(HasSubstr("n_head: 3"), HasSubstr("does not divide n_embd 10"))));
+}
+
+TEST(Gpt2Config, ThatIsWrongIsNotBuilt) {
+  const auto ops = ref_float32();
+  EXPECT_THROW(Gpt2(Gpt2Config{}, *ops, 1), std::invalid_argument);
+}
+
+TEST(ParameterTable, OfTinyHasTheKnownNumberOfParameters) {
+  const ParameterTable table({.n_layer = 6, .n_embd = 384, .n_head = 6, .vocab_size = 50257, .block_size = 512});
+  EXPECT_EQ(table.total, 30'142'848);
+  EXPECT_EQ(table.entries.size(), 2U + 6 * 12 + 2);
+}
+
+TEST(ParameterTable, HasNoGapsAndDecaysMatricesOnly) {
+  const ParameterTable table(kSmallConfig);
+  int64_t offset = 0;
+  for (const Parameter& parameter : table.entries) {
+    EXPECT_EQ(parameter.offset, offset) << parameter.name;
+    EXPECT_EQ(parameter.count,
+              std::accumulate(parameter.shape.begin(), parameter.shape.end(), int64_t{1}, std::multiplies<>()));
+    EXPECT_EQ(parameter.decay, parameter.shape.size() == 2) << parameter.name;
+    offset += parameter.count;
+  }
+  EXPECT_EQ(table.total, offset);
+  EXPECT_EQ(table["h.1.mlp.c_proj.weight"].shape, (std::vector<int64_t>{16, 64}));
+}
+
+TEST(Gpt2, ANewModelIsAsUnsureAsItsVocabularyIsLarge) {
+  SmallModel model(ref_float32());
+  model.gpt2.initialize(1);
+  const Microbatch microbatch = random_microbatch(kSmallConfig, 2, 3);
+  EXPECT_NEAR(model.gpt2.evaluate_microbatch(microbatch.tokens, microbatch.targets), std::log(23.0), 0.05);
+}
+
+TEST(Gpt2, EvaluationGivesTheLossOfTrainingAndLeavesTheGradients) {
+  SmallModel model(ref_float32());
+  perturbed_parameters(model.gpt2, *model.ops, 5);
+  const Microbatch one = random_microbatch(kSmallConfig, 2, 3), other = random_microbatch(kSmallConfig, 2, 4);
+  const double loss = model.gpt2.train_microbatch(one.tokens, one.targets);
+  const std::vector<float> gradients = read_floats(*model.ops, model.gpt2.gradients(), model.gpt2.table().total);
+  EXPECT_EQ(model.gpt2.evaluate_microbatch(one.tokens, one.targets), loss);
+  EXPECT_NE(model.gpt2.evaluate_microbatch(other.tokens, other.targets), loss);
+  EXPECT_EQ(read_floats(*model.ops, model.gpt2.gradients(), model.gpt2.table().total), gradients);
+}
+
+TEST(Gpt2, AGradientDoesNotDependOnWhatWasComputedBefore) {
+  SmallModel used(ref_float32()), fresh(ref_float32());
+  perturbed_parameters(used.gpt2, *used.ops, 5);
+  perturbed_parameters(fresh.gpt2, *fresh.ops, 5);
+  const Microbatch one = random_microbatch(kSmallConfig, 2, 3), other = random_microbatch(kSmallConfig, 2, 4);
+  used.gradients(other);
+  EXPECT_EQ(used.gradients(one), fresh.gradients(one));
+}
+
+TEST(Gpt2, ABatchIsTheMeanOfItsSequences) {
+  SmallModel pair(ref_float32(), 2), single(ref_float32(), 1);
+  perturbed_parameters(pair.gpt2, *pair.ops, 5);
+  perturbed_parameters(single.gpt2, *single.ops, 5);
+  const Microbatch both = random_microbatch(kSmallConfig, 2, 3);
+  const int64_t T = kSmallConfig.block_size;
+  const std::vector<float> together = pair.gradients(both);
+  const std::vector<float> first =
+      single.gradients({{both.tokens.begin(), both.tokens.begin() + T}, {both.targets.begin(), both.targets.begin() + T}});
+  const std::vector<float> second =
+      single.gradients({{both.tokens.begin() + T, both.tokens.end()}, {both.targets.begin() + T, both.targets.end()}});
+  for (size_t i = 0; i < together.size(); ++i) EXPECT_NEAR(together[i], (first[i] + second[i]) / 2, 1e-6);
+}
+
+TEST(Gpt2, LogitsOfEveryPrefixGiveTheLossOfTheWhole) {
+  // So attention is causal, a shorter context is no different from the start of a longer one, and the head agrees.
+  SmallModel model(ref_float32(), 1);
+  perturbed_parameters(model.gpt2, *model.ops, 8);
+  const Microbatch microbatch = random_microbatch(kSmallConfig, 1, 3);
+  double sum = 0;
+  for (size_t t = 0; t < microbatch.tokens.size(); ++t) {
+    const std::vector<float> logits = model.gpt2.next_token_logits(std::span(microbatch.tokens).first(t + 1));
+    double total = 0;
+    for (const float logit : logits) total += std::exp(static_cast<double>(logit));
+    sum += std::log(total) - static_cast<double>(logits[static_cast<size_t>(microbatch.targets[t])]);
+  }
+  EXPECT_NEAR(sum / static_cast<double>(microbatch.tokens.size()),
+              model.gpt2.evaluate_microbatch(microbatch.tokens, microbatch.targets), 1e-5);
+}
+
+TEST(Gpt2, AnInterruptedPassThrowsAndTheNextOneIsWhole) {
+  SmallModel model(ref_float32());
+  const std::vector<float> parameters = perturbed_parameters(model.gpt2, *model.ops, 5);
+  const Microbatch microbatch = random_microbatch(kSmallConfig, 2, 3);
+  const std::vector<float> gradients = model.gradients(microbatch);
+  std::atomic<bool> interrupt{true};
+  model.gpt2.set_interrupt(&interrupt);
+  EXPECT_THROW(model.gpt2.train_microbatch(microbatch.tokens, microbatch.targets), Interrupted);
+  EXPECT_THROW(model.gpt2.evaluate_microbatch(microbatch.tokens, microbatch.targets), Interrupted);
+  EXPECT_EQ(read_floats(*model.ops, model.gpt2.parameters(), model.gpt2.table().total), parameters);
+  interrupt = false;
+  EXPECT_EQ(model.gradients(microbatch), gradients);
+}
+
+TEST(Gpt2, RefusesAMicrobatchOfAnotherShape) {
+  SmallModel model(ref_float32());
+  const std::vector<int32_t> few(7);
+  EXPECT_THROW(model.gpt2.train_microbatch(few, few), std::invalid_argument);
+}
+
+TEST(Gpt2, SaysWhatMemoryItUses) {
+  SmallModel model(ref_float32());
+  const auto use = model.gpt2.memory_use();
+  const size_t parameter_bytes = static_cast<size_t>(model.gpt2.table().total) * 4;
+  EXPECT_EQ(use.parameters, parameter_bytes);
+  EXPECT_EQ(use.gradients, parameter_bytes);
+  EXPECT_EQ(use.cast_parameters, 0U);
+  // The formula of model/activations.h; these sizes are multiples of the alignment but for the logits and statistics.
+  const size_t N = 16, C = 16, L = 2, NH = 2;
+  EXPECT_EQ(use.activations, L * (56 * N * C + 4 * N * NH) + (8 + 7 * 4) * N * C + 12 * N + 8 * N);
+}
+
+}  // namespace
+}  // namespace holdfast::model

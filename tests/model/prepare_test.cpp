@@ -1,0 +1,279 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <zlib.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "model/data/documents.h"
+#include "model/data/text_files.h"
+#include "model/data/token_file.h"
+#include "model/data/tokenizer.h"
+#include "tests/model/sample_text.h"
+#include "tests/model/temporary_folder.h"
+
+namespace holdfast::model {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+std::vector<int32_t> ids_of(const std::string& path) {
+  const auto file = TokenFile::open(path);
+  if (!file) throw std::runtime_error(file.error());
+  return {(*file)->tokens().begin(), (*file)->tokens().end()};
+}
+
+void write_gz(const std::string& path, const std::string& text) {
+  gzFile file = gzopen(path.c_str(), "wb");
+  gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
+  gzclose(file);
+}
+
+class PrepareTest : public ::testing::Test {
+ protected:
+  PrepareOptions options(const std::string& output, const std::string& tokenizer = "bytes") {
+    PrepareOptions chosen;
+    chosen.inputs = {text_.path()};
+    chosen.output = out_.path(output);
+    chosen.tokenizer = tokenizer;
+    chosen.vocab_size = 700;
+    chosen.validation_fraction = 0.2;
+    return chosen;
+  }
+  void write_texts() {
+    text_.write("a/english.txt", english_text());
+    text_.write("b/chinese.txt", chinese_text());
+    text_.write("b/short.txt", "A short one.\n");
+  }
+  std::string refusal_of(const PrepareOptions& chosen) {
+    const auto report = prepare(chosen);
+    return report ? "prepared" : report.error();
+  }
+  TemporaryFolder text_, out_;
+};
+
+TEST_F(PrepareTest, WritesEveryByteOfTheTextOnceToTrainingOrValidation) {
+  write_texts();
+  const auto report = prepare(options("data"));
+  ASSERT_TRUE(report) << report.error();
+  const int64_t bytes =
+      static_cast<int64_t>(english_text().size() + chinese_text().size() + std::string("A short one.\n").size());
+  EXPECT_EQ(report->files, 3);
+  EXPECT_EQ(report->bytes, bytes);
+  EXPECT_EQ(report->train_tokens + report->validation_tokens, bytes);
+  EXPECT_GT(report->validation_tokens, 0);
+  EXPECT_EQ(report->vocab_size, 256);
+  EXPECT_EQ(ids_of(out_.path("data/train.bin")).size(), static_cast<size_t>(report->train_tokens));
+  EXPECT_EQ(ids_of(out_.path("data/val.bin")).size(), static_cast<size_t>(report->validation_tokens));
+}
+
+TEST_F(PrepareTest, TheFilesAreTheSameEveryTime) {
+  write_texts();
+  for (const char* tokenizer : {"bytes", "bpe"}) {
+    ASSERT_TRUE(prepare(options("one", tokenizer)));
+    ASSERT_TRUE(prepare(options("two", tokenizer)));
+    for (const auto& entry : std::filesystem::directory_iterator(out_.path("one"))) {
+      const std::string name = entry.path().filename();
+      EXPECT_EQ(out_.read("one/" + name), out_.read("two/" + name)) << tokenizer << " " << name;
+    }
+  }
+}
+
+TEST_F(PrepareTest, TheTextComesBackFromTheTokens) {
+  text_.write("a.txt", english_text());
+  PrepareOptions chosen = options("data", "bpe");
+  chosen.validation_fraction = 0;
+  const auto report = prepare(chosen);
+  ASSERT_TRUE(report) << report.error();
+  EXPECT_EQ(report->validation_tokens, 0);
+  EXPECT_FALSE(std::filesystem::exists(out_.path("data/val.bin")));
+  const auto tokenizer = Tokenizer::load(out_.path("data"));
+  const std::vector<int32_t> ids = ids_of(out_.path("data/train.bin"));
+  EXPECT_EQ((*tokenizer)->decode(ids), english_text());
+  EXPECT_EQ(ids.back(), (*tokenizer)->end_of_document());
+  EXPECT_EQ(std::ranges::count(ids, (*tokenizer)->end_of_document()), 1) << "one file of many documents is one text";
+}
+
+TEST_F(PrepareTest, AMarkStandsBetweenTextsThatDoNotContinueEachOther) {
+  for (const char* name : {"1.txt", "2.txt", "3.txt"}) text_.write(name, english_text() + name);
+  PrepareOptions chosen = options("data", "bpe");
+  chosen.validation_fraction = 0;
+  ASSERT_TRUE(prepare(chosen));
+  const auto tokenizer = Tokenizer::load(out_.path("data"));
+  EXPECT_EQ(std::ranges::count(ids_of(out_.path("data/train.bin")), (*tokenizer)->end_of_document()), 3);
+}
+
+TEST_F(PrepareTest, InfoSaysWhatTheFilesAre) {
+  write_texts();
+  const auto report = prepare(options("data", "bpe"));
+  ASSERT_TRUE(report) << report.error();
+  const auto info = nlohmann::json::parse(out_.read("data/info.json"));
+  EXPECT_EQ(info["vocab_size"], 700);
+  EXPECT_EQ(info["tokenizer"], "bpe");
+  EXPECT_EQ(info["tokenizer_file"], "tokenizer.model");
+  EXPECT_EQ(info["files"], 3);
+  EXPECT_EQ(info["train"]["tokens"], report->train_tokens);
+  EXPECT_EQ(info["train"]["digest"], (*TokenFile::open(out_.path("data/train.bin")))->digest());
+  EXPECT_EQ(info["validation"]["digest"], (*TokenFile::open(out_.path("data/val.bin")))->digest());
+}
+
+TEST_F(PrepareTest, BothFormatsHoldTheSameIds) {
+  write_texts();
+  ASSERT_TRUE(prepare(options("raw")));
+  PrepareOptions chosen = options("headed");
+  chosen.format = "llm.c";
+  ASSERT_TRUE(prepare(chosen));
+  EXPECT_STREQ((*TokenFile::open(out_.path("headed/train.bin")))->format(), "llm.c");
+  EXPECT_EQ(ids_of(out_.path("headed/train.bin")), ids_of(out_.path("raw/train.bin")));
+}
+
+TEST_F(PrepareTest, ReadsCompressedTextAsItsText) {
+  text_.write("a.txt", english_text());
+  PrepareOptions plain = options("plain");
+  ASSERT_TRUE(prepare(plain));
+  std::filesystem::remove(text_.path("a.txt"));
+  write_gz(text_.path("a.txt.gz"), english_text());
+  ASSERT_TRUE(prepare(options("packed")));
+  EXPECT_EQ(out_.read("packed/train.bin"), out_.read("plain/train.bin"));
+}
+
+TEST_F(PrepareTest, AddingAFileMovesNoOther) {
+  text_.write("b.txt", english_text());
+  ASSERT_TRUE(prepare(options("before")));
+  text_.write("c.txt", chinese_text());
+  ASSERT_TRUE(prepare(options("after")));
+  EXPECT_TRUE(out_.read("after/train.bin").starts_with(out_.read("before/train.bin")));
+  EXPECT_TRUE(out_.read("after/val.bin").starts_with(out_.read("before/val.bin")));
+}
+
+TEST_F(PrepareTest, TakesATokenizerThatIsThere) {
+  write_texts();
+  ASSERT_TRUE(prepare(options("first", "bpe")));
+  const auto report = prepare(options("second", out_.path("first")));
+  ASSERT_TRUE(report) << report.error();
+  EXPECT_EQ(report->vocab_size, 700);
+  EXPECT_EQ(out_.read("second/tokenizer.model"), out_.read("first/tokenizer.model"));
+  EXPECT_EQ(out_.read("second/train.bin"), out_.read("first/train.bin"));
+}
+
+TEST_F(PrepareTest, LeavesNothingOfAnEarlierRunThatItDidNotWrite) {
+  write_texts();
+  ASSERT_TRUE(prepare(options("data", "bpe")));
+  PrepareOptions chosen = options("data", "bytes");
+  chosen.validation_fraction = 0;
+  ASSERT_TRUE(prepare(chosen));
+  EXPECT_FALSE(std::filesystem::exists(out_.path("data/val.bin")));
+  EXPECT_FALSE(std::filesystem::exists(out_.path("data/tokenizer.model")));
+  EXPECT_STREQ((*Tokenizer::load(out_.path("data")))->kind(), "bytes");
+}
+
+TEST_F(PrepareTest, RefusesWhatIsNotUtf8AndSaysWhereAndWhatToDo) {
+  text_.write("good.txt", english_text());
+  text_.write("latin.txt", "caf\xE9 au lait");
+  EXPECT_THAT(refusal_of(options("data")), AllOf(HasSubstr("latin.txt: byte 3 (0xe9) is not UTF-8"), HasSubstr("iconv")));
+  EXPECT_FALSE(std::filesystem::exists(out_.path("data")));
+}
+
+TEST_F(PrepareTest, RefusesBinaryFiles) {
+  text_.write("good.txt", english_text());
+  text_.write("program", std::string("\x7F"
+                                     "ELF\0\0",
+                                     6));
+  EXPECT_THAT(refusal_of(options("data")), AllOf(HasSubstr("program: byte 4 (0x00)"), HasSubstr("binary")));
+}
+
+TEST_F(PrepareTest, RefusesATruncatedArchive) {
+  write_gz(text_.path("a.gz"), english_text());
+  std::filesystem::resize_file(text_.path("a.gz"), std::filesystem::file_size(text_.path("a.gz")) / 2);
+  EXPECT_THAT(refusal_of(options("data")), AllOf(HasSubstr("a.gz"), HasSubstr("truncated")));
+}
+
+TEST_F(PrepareTest, RefusesInputsThatAreNotThere) {
+  PrepareOptions chosen = options("data");
+  chosen.inputs = {text_.path("absent")};
+  EXPECT_THAT(refusal_of(chosen), AllOf(HasSubstr("absent"), HasSubstr("no such file or folder")));
+  chosen.inputs = {};
+  EXPECT_THAT(refusal_of(chosen), HasSubstr("no input"));
+  chosen.inputs = {text_.path()};
+  EXPECT_THAT(refusal_of(chosen), HasSubstr("no files in it"));
+}
+
+TEST_F(PrepareTest, RefusesTextTooSmallToBeSplit) {
+  text_.write("a.txt", "A few words.");
+  EXPECT_THAT(refusal_of(options("data")),
+              AllOf(HasSubstr("too small"), HasSubstr("12 bytes"), HasSubstr("validation_fraction")));
+  text_.write("b.txt", "A few words.");
+  EXPECT_THAT(refusal_of(options("data")), HasSubstr("all 2 documents fell to validation"));
+}
+
+TEST_F(PrepareTest, ASmallTextStillHasAValidationDocument) {
+  text_.write("a.txt", "A few words.");
+  text_.write("b.txt", "A few more words.");
+  PrepareOptions chosen = options("data");
+  chosen.validation_fraction = 1e-6;
+  const auto report = prepare(chosen);
+  ASSERT_TRUE(report) << report.error();
+  EXPECT_GT(report->validation_tokens, 0);
+  EXPECT_GT(report->train_tokens, 0);
+}
+
+TEST_F(PrepareTest, RefusesOptionsByName) {
+  write_texts();
+  PrepareOptions chosen = options("data");
+  chosen.format = "hdf5";
+  EXPECT_THAT(refusal_of(chosen), AllOf(HasSubstr("format"), HasSubstr("hdf5")));
+  chosen = options("data");
+  chosen.validation_fraction = 1;
+  EXPECT_THAT(refusal_of(chosen), HasSubstr("validation_fraction"));
+  EXPECT_THAT(refusal_of(options("data", "gpt2")), AllOf(HasSubstr("tokenizer"), HasSubstr("gpt2")));
+  chosen = options("data", "bpe");
+  chosen.vocab_size = 70'000;
+  EXPECT_THAT(refusal_of(chosen), AllOf(HasSubstr("vocab_size 70000"), HasSubstr("65536")));
+  chosen = options("data");
+  chosen.output = text_.write("file", "in the way") + "/data";
+  EXPECT_THAT(refusal_of(chosen), AllOf(HasSubstr("file/data"), HasSubstr("another output folder")));
+}
+
+TEST(TextFiles, AreListedOnceInOrderWithoutHiddenOnes) {
+  const TemporaryFolder folder;
+  folder.write("b/2", "x"), folder.write("a/1", "x"), folder.write("c", "x"), folder.write(".git/config", "x");
+  folder.write("a/.hidden", "x");
+  const auto files = list_text_files({folder.path("c"), folder.path()});
+  EXPECT_EQ(*files, (std::vector<std::string>{folder.path("c"), folder.path("a/1"), folder.path("b/2")}));
+}
+
+TEST(TextFiles, LoseTheirByteOrderMark) {
+  const TemporaryFolder folder;
+  EXPECT_EQ(*read_text_file(folder.write("a", "\xEF\xBB\xBFtext")), "text");
+}
+
+TEST(Documents, AreTheTextInOrderCutAtBlankLines) {
+  const std::string paragraph = std::string(100, 'x') + "\n\n";
+  std::string text;
+  for (int i = 0; i < 200; ++i) text += paragraph;
+  const auto documents = cut_into_documents(text);
+  EXPECT_GT(documents.size(), 3U);
+  std::string joined;
+  for (const std::string_view document : documents) {
+    joined += document;
+    EXPECT_TRUE(document.ends_with("\n\n"));
+    EXPECT_LE(document.size(), kDocumentBytes + paragraph.size());
+  }
+  EXPECT_EQ(joined, text);
+}
+
+TEST(Documents, AreCutBetweenCharactersWhereThereAreNoLines) {
+  std::string text;
+  while (text.size() < 100'000) text += "\xE4\xBD\xA0";
+  std::string joined;
+  for (const std::string_view document : cut_into_documents(text)) {
+    EXPECT_EQ(document.size() % 3, 0U);
+    EXPECT_LE(document.size(), 8 * kDocumentBytes + 3);
+    joined += document;
+  }
+  EXPECT_EQ(joined, text);
+}
+
+}  // namespace
+}  // namespace holdfast::model
