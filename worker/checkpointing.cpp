@@ -1,0 +1,238 @@
+#include "worker/checkpointing.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "worker/fault_points.h"
+
+namespace holdfast::worker {
+namespace {
+
+using rendezvous::CheckpointRecord;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kFirstRetry{5000}, kLongestRetry{60'000};
+constexpr milliseconds kPoll{20};
+constexpr size_t kRegisteredKept = 16;
+
+std::vector<storage::ConstTensor> const_tensors(model::TrainState& state) {
+  std::vector<storage::ConstTensor> tensors;
+  for (const model::StateTensor& tensor : state.tensors()) {
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {tensor.data, tensor.bytes}});
+  }
+  return tensors;
+}
+
+nlohmann::json data_of(const Session& session) {
+  nlohmann::json data{{"train", session.data.digest}, {"train_path", session.data.train->path()}};
+  if (session.data.validation) data["validation"] = session.data.validation_digest;
+  return data;
+}
+
+CheckpointRecord record_of(const storage::Manifest& manifest, const storage::WriteOutcome& outcome, const std::string& store) {
+  CheckpointRecord record;
+  record.step = manifest.step;
+  record.store = store;
+  record.state_hash = manifest.state_hash;
+  record.created_at = manifest.created_at;
+  record.raw_bytes = manifest.raw_bytes();
+  record.stored_bytes = manifest.stored_bytes();
+  record.shards = static_cast<int64_t>(manifest.shards.size());
+  record.stall_s = outcome.stall_s;
+  record.write_s = outcome.write_s;
+  return record;
+}
+
+}  // namespace
+
+Checkpointing::Checkpointing(ServiceLink& link, Outbox& outbox, ProgressReporter& reporter, const Session& session,
+                             std::unique_ptr<storage::ObjectStore> store, std::string store_name)
+    : link_(link),
+      outbox_(outbox),
+      reporter_(reporter),
+      job_(session.job),
+      store_name_(std::move(store_name)),
+      spec_(to_json(session.spec)),
+      data_(data_of(session)),
+      keep_last_(session.spec.keep_last),
+      threads_(std::clamp(session.ops->info().threads, 1, 4)),
+      store_(std::move(store)),
+      client_(link.make_client()) {
+  tender_ = std::thread([this] { tend(); });
+  writer_ = std::make_unique<storage::CheckpointWriter>(*store_, storage::WriteOptions{.threads = threads_},
+                                                        [this](const storage::WriteOutcome& outcome) {
+                                                          const std::lock_guard lock(mutex_);
+                                                          outcomes_.push_back(outcome);
+                                                          changed_.notify_all();
+                                                        });
+}
+
+Checkpointing::~Checkpointing() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_.raise("the job is released");
+    changed_.notify_all();
+  }
+  client_->cancel();
+  tender_.join();
+  writer_.reset();
+}
+
+void Checkpointing::enter_generation(int64_t generation, int rank) {
+  const std::lock_guard lock(mutex_);
+  generation_ = generation;
+  rank_ = rank;
+  changed_.notify_all();
+}
+
+bool Checkpointing::submit(Session& session) {
+  storage::Manifest manifest;
+  manifest.job = job_;
+  manifest.step = session.state->step;
+  manifest.spec = spec_;
+  manifest.data = data_;
+  {
+    const std::lock_guard lock(mutex_);
+    manifest.generation = generation_;
+    if (submitted_ == manifest.step) return true;
+  }
+  fault_point("checkpoint_write", manifest.step, rank_);
+  const int64_t step = manifest.step;
+  if (!writer_->submit(std::move(manifest), const_tensors(*session.state))) return false;
+  const std::lock_guard lock(mutex_);
+  submitted_ = step;
+  retry_at_.reset();
+  return true;
+}
+
+void Checkpointing::start(Session& session) {
+  if (submit(session)) return;
+  const std::string text = fmt::format("no checkpoint at step {}: that of step {} is still being written to {}",
+                                       session.state->step, writer_->in_progress().value_or(-1), store_->describe());
+  spdlog::warn("{}", text);
+  outbox_.event(job_, "checkpoint_skipped", text);
+}
+
+RunResult<std::string> Checkpointing::write_now(Session& session, Interrupt& interrupt,
+                                                std::optional<std::chrono::seconds> patience) {
+  const int64_t step = session.state->step;
+  const auto deadline = patience ? steady_clock::now() + *patience : steady_clock::time_point::max();
+  while (!submit(session)) {
+    if (interrupt.wait_for(kPoll)) return tl::unexpected(interrupted(interrupt.reason()));
+  }
+  while (!interrupt.wait_for(kPoll)) {
+    const std::lock_guard lock(mutex_);
+    if (const auto found = registered_.find(step); found != registered_.end()) return found->second;
+    if (const auto found = refused_.find(step); found != refused_.end()) return tl::unexpected(job_failed(found->second));
+    if (steady_clock::now() > deadline) {
+      return tl::unexpected(interrupted(fmt::format("the checkpoint of step {} could not be registered in time", step)));
+    }
+  }
+  return tl::unexpected(interrupted(interrupt.reason()));
+}
+
+void Checkpointing::tend() {
+  std::unique_lock lock(mutex_);
+  while (!stop_.raised()) {
+    if (!outcomes_.empty()) {
+      storage::WriteOutcome outcome = std::move(outcomes_.front());
+      outcomes_.pop_front();
+      lock.unlock();
+      settle(std::move(outcome));
+      lock.lock();
+    } else if (!retry_at_) {
+      changed_.wait(lock);
+    } else if (changed_.wait_until(lock, *retry_at_) == std::cv_status::timeout && std::exchange(retry_at_, std::nullopt)) {
+      writer_->retry();
+    }
+  }
+}
+
+void Checkpointing::settle(storage::WriteOutcome outcome) {
+  if (!outcome.result) return note_failure(outcome);
+  const storage::Manifest& manifest = *outcome.result;
+  {
+    const std::lock_guard lock(mutex_);
+    retry_delay_ = milliseconds(0);
+  }
+  CheckpointRecord record = record_of(manifest, outcome, store_name_);
+  if (!register_checkpoint(record)) return;
+  spdlog::info("checkpoint of step {}: {:.1f} MB in {}, stall {:.3f} s, write {:.2f} s", manifest.step,
+               static_cast<double>(record.stored_bytes) / 1e6, store_->describe(), outcome.stall_s, outcome.write_s);
+  reporter_.hashed(manifest.step, manifest.state_hash);
+  {
+    const std::lock_guard lock(mutex_);
+    registered_[manifest.step] = manifest.state_hash;
+    if (registered_.size() > kRegisteredKept) registered_.erase(registered_.begin());
+  }
+  record.removed_steps = apply_retention(manifest.step);
+  if (!record.removed_steps.empty()) register_checkpoint(record);
+}
+
+bool Checkpointing::register_checkpoint(const CheckpointRecord& unsigned_record) {
+  CheckpointRecord record = unsigned_record;
+  record.worker = link_.options().worker;
+  record.incarnation = link_.options().incarnation;
+  std::string refusal;
+  while (!stop_.raised()) {
+    {
+      const std::lock_guard lock(mutex_);
+      record.generation = generation_;
+    }
+    const Delivery delivery =
+        link_.deliver(*client_, "/v1/jobs/" + job_ + "/checkpoints", nlohmann::json(record).dump(), stop_);
+    if (delivery.how == Delivery::How::kDelivered) return true;
+    if (delivery.how == Delivery::How::kStopped) return false;
+    if (std::exchange(refusal, delivery.problem.detail) != delivery.problem.detail) {
+      spdlog::warn("the checkpoint of step {} is not registered yet: {} {}", record.step, delivery.problem.title, refusal);
+    }
+    // Between two generations this worker belongs to neither: the next one takes it.
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(1), [&] { return generation_ != record.generation || stop_.raised(); });
+  }
+  return false;
+}
+
+std::vector<int64_t> Checkpointing::apply_retention(int64_t newest) {
+  std::vector<int64_t> removed;
+  const auto steps = storage::list_checkpoints(*store_);
+  if (!steps) return removed;
+  const auto victims = storage::retention_victims(*steps, keep_last_, newest);
+  if (victims.empty()) return removed;
+  if (auto verified = storage::verify_checkpoint(*store_, newest, threads_); !verified) {
+    spdlog::error("older checkpoints are kept, because that of step {} does not verify: {}", newest, verified.error().message);
+    outbox_.event(
+        job_, "checkpoint_failed",
+        fmt::format("the checkpoint of step {} does not verify, older ones are kept: {}", newest, verified.error().message));
+    return removed;
+  }
+  for (const int64_t step : victims) {
+    if (storage::remove_checkpoint(*store_, step)) removed.push_back(step);
+  }
+  return removed;
+}
+
+void Checkpointing::note_failure(const storage::WriteOutcome& outcome) {
+  const storage::Error& error = outcome.result.error();
+  const bool for_good = error.code == storage::Error::Code::kRefused;
+  const std::lock_guard lock(mutex_);
+  retry_delay_ = std::clamp(retry_delay_ * 2, kFirstRetry, kLongestRetry);
+  if (for_good) {
+    refused_[outcome.step] = error.message;
+  } else {
+    retry_at_ = steady_clock::now() + retry_delay_;
+  }
+  const std::string next =
+      for_good ? "it is not tried again" : fmt::format("it is tried again in {} s", retry_delay_.count() / 1000);
+  const std::string text = fmt::format("the checkpoint of step {} could not be written, training goes on and {}: {}",
+                                       outcome.step, next, error.message);
+  spdlog::error("{}", text);
+  outbox_.event(job_, "checkpoint_failed", text);
+}
+
+}  // namespace holdfast::worker

@@ -1,0 +1,78 @@
+// Checkpoints of a job from the rank that writes them: write, register with the service, keep the newest few.
+//
+// Promises: training waits for the copy of the state only. A checkpoint is registered after it is durable; older ones are
+// removed after that, and only below one that was read back and verified. A failed write is an event and is tried again
+// with growing pauses until a newer checkpoint takes its place; so is a registration, through a restart of the service
+// and through changes of generation (it is registered under the generation of the day).
+// Refuses: to write two at once: the second is left out, and an event says so.
+// Thread: one for the caller; the writer's; and one of its own that registers and tidies up.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "storage/checkpoint_writer.h"
+#include "worker/outbox.h"
+#include "worker/progress_reporter.h"
+#include "worker/run_stop.h"
+#include "worker/session.h"
+
+namespace holdfast::worker {
+
+class Checkpointing {
+ public:
+  // `store_name` is what goes into the catalogue: "" for the service's own store, else the folder. All outlive it.
+  Checkpointing(ServiceLink& link, Outbox& outbox, ProgressReporter& reporter, const Session& session,
+                std::unique_ptr<storage::ObjectStore> store, std::string store_name);
+  ~Checkpointing();  // waits for the write under way; registrations that are still open are dropped
+
+  // This worker's generation from now on.
+  void enter_generation(int64_t generation, int rank);
+
+  // Copies the state and writes it in the background.
+  void start(Session& session);
+  // Returns when the state is durable and registered: the hash of it. `patience`: gives up on the registration after so
+  // long (the checkpoint is there, under a path that can be resumed from).
+  RunResult<std::string> write_now(Session& session, Interrupt& interrupt,
+                                   std::optional<std::chrono::seconds> patience = std::nullopt);
+
+ private:
+  bool submit(Session& session);
+  void tend();  // the thread: outcomes, retries
+  void settle(storage::WriteOutcome outcome);
+  bool register_checkpoint(const rendezvous::CheckpointRecord& record);
+  std::vector<int64_t> apply_retention(int64_t newest);
+  void note_failure(const storage::WriteOutcome& outcome);
+
+  ServiceLink& link_;
+  Outbox& outbox_;
+  ProgressReporter& reporter_;
+  std::string job_, store_name_;
+  nlohmann::json spec_, data_;
+  int64_t keep_last_;
+  int threads_;
+  std::unique_ptr<storage::ObjectStore> store_;
+  std::unique_ptr<rendezvous::HttpClient> client_;
+  Interrupt stop_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t generation_ = 0;
+  int rank_ = 0;
+  int64_t submitted_ = -1;  // the newest step given to the writer
+  std::deque<storage::WriteOutcome> outcomes_;
+  std::optional<std::chrono::steady_clock::time_point> retry_at_;
+  std::chrono::milliseconds retry_delay_{0};
+  std::map<int64_t, std::string> registered_;  // step -> hash, the newest few
+  std::map<int64_t, std::string> refused_;     // step -> why it can never be written
+  std::thread tender_;
+  std::unique_ptr<storage::CheckpointWriter> writer_;  // last: its callback uses the rest
+};
+
+}  // namespace holdfast::worker

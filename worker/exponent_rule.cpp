@@ -1,0 +1,34 @@
+#include "worker/exponent_rule.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "model/train_state.h"
+
+namespace holdfast::worker {
+
+int64_t fixed_limit(int64_t microbatches) {
+  return INT32_MAX / microbatches;
+}
+
+bool overflows(float largest, int32_t exponent, int64_t limit) {
+  if (exponent == model::TrainState::kUnsetExponent) return true;
+  // Exact: a float's 24 bits and a power of two in a double.
+  return std::ldexp(static_cast<double>(largest), exponent) > static_cast<double>(limit);
+}
+
+int32_t choose_exponent(float largest, int headroom_bits, int64_t limit, int32_t when_zero) {
+  if (largest == 0.0F) return when_zero;
+  int largest_power = 0;
+  int limit_power = 0;
+  const double largest_fraction = std::frexp(static_cast<double>(largest), &largest_power);
+  const double limit_fraction = std::frexp(static_cast<double>(limit), &limit_power);
+  const int exponent = limit_power - largest_power - headroom_bits - (largest_fraction <= limit_fraction ? 0 : 1);
+  return std::clamp(exponent, kExponentMin, kExponentMax);
+}
+
+int32_t exponent_of_zeros(int32_t exponent) {
+  return exponent == model::TrainState::kUnsetExponent ? 0 : exponent;
+}
+
+}  // namespace holdfast::worker

@@ -1,0 +1,202 @@
+#include "worker/job_runner.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <exception>
+#include <stop_token>
+#include <utility>
+
+#include "storage/open_store.h"
+#include "worker/fault_points.h"
+#include "worker/state_copy.h"
+
+namespace holdfast::worker {
+namespace {
+
+using rendezvous::Directive;
+using std::chrono::milliseconds;
+
+milliseconds collective_timeout(const rendezvous::JobSpec& spec, const std::optional<milliseconds>& fallback) {
+  if (fallback && spec.collective_timeout_s == rendezvous::JobSpec{}.collective_timeout_s) return *fallback;
+  return milliseconds(static_cast<int64_t>(spec.collective_timeout_s * 1000));
+}
+
+}  // namespace
+
+JobRunner::JobRunner(RunnerOptions options, ServiceLink& link, Outbox& outbox, Transport& transport, OnInput on_input)
+    : options_(std::move(options)),
+      link_(link),
+      outbox_(outbox),
+      transport_(transport),
+      on_input_(std::move(on_input)),
+      open_store_([&link](const std::string& store, const std::string& job) {
+        return storage::open_store(store, job, link.options().server, link.options().token);
+      }),
+      reporter_(link) {
+  thread_ = std::thread([this] { work(); });
+}
+
+JobRunner::~JobRunner() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    interrupt_.raise("the worker ends");
+    changed_.notify_all();
+  }
+  thread_.join();
+  drop_session();
+}
+
+void JobRunner::start(const StartPrepare& task) {
+  begin([this, task] { return prepare(task); });
+}
+void JobRunner::start(const StartRun& task) {
+  begin([this, task] { return run(task.join); });
+}
+void JobRunner::start(const StartRelease&) {
+  begin([this] { return release(); });
+}
+
+void JobRunner::begin(std::function<Input()> task) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return;
+  // Here and not on the train thread: an interrupt that comes from now on is meant for this task.
+  interrupt_.reset();
+  requests_.yield = requests_.checkpoint = requests_.leaving = false;
+  task_ = std::move(task);
+  changed_.notify_all();
+}
+
+void JobRunner::ask(const AskYield& request) {
+  requests_.leaving = request.leaving;
+  requests_.checkpoint = request.checkpoint;
+  requests_.yield = true;
+}
+
+void JobRunner::work() {
+  while (true) {
+    std::function<Input()> task;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || task_; });
+      if (stopping_) return;
+      task = std::exchange(task_, nullptr);
+    }
+    try {
+      on_input_(task());
+    } catch (const std::exception& error) {
+      // A broken invariant or no memory left: this process cannot be trusted to go on. Its supervisor starts another.
+      link_.fail(ExitCode::kFailed, fmt::format("the train thread failed: {}", error.what()));
+    }
+  }
+}
+
+Input JobRunner::prepare(const StartPrepare& task) {
+  drop_session();
+  auto session = prepare_session(task.job, task.spec, options_.data_root, options_.make_ops);
+  if (interrupt_.raised()) return PrepareEnded{PrepareEnded::How::kInterrupted, interrupt_.reason(), {}, 0};
+  if (!session) {
+    spdlog::error("job {} is refused: {}", task.job, session.error());
+    return PrepareEnded{PrepareEnded::How::kRefused, session.error(), {}, 0};
+  }
+  auto store = open_store_(task.spec.checkpoint_store, task.job);
+  if (!store) {
+    const auto reason = "checkpoint_store " + task.spec.checkpoint_store + " cannot be used here: " + store.error().message;
+    spdlog::error("job {} is refused: {}", task.job, reason);
+    return PrepareEnded{PrepareEnded::How::kRefused, reason, {}, 0};
+  }
+  session_ = std::move(*session);
+  session_->model->set_interrupt(interrupt_.flag());
+  checkpoints_ =
+      std::make_unique<Checkpointing>(link_, outbox_, reporter_, *session_, std::move(*store), task.spec.checkpoint_store);
+  spdlog::info("prepared for job {}: {:.1f} million parameters, {} tokens of {}", task.job,
+               static_cast<double>(session_->model->table().total) / 1e6, session_->data.train->tokens().size(),
+               session_->data.train->path());
+  return PrepareEnded{
+      PrepareEnded::How::kPrepared, {}, session_->data.digest, static_cast<int64_t>(session_->data.train->tokens().size())};
+}
+
+Input JobRunner::release() {
+  drop_session();
+  reporter_.forget();
+  return Released{};
+}
+
+void JobRunner::drop_session() {
+  checkpoints_.reset();
+  session_.reset();
+}
+
+Input JobRunner::run(const Directive& join) {
+  if (join.spec) session_->spec = *join.spec;
+  const RunStop stop = take_part(join);
+  reporter_.end();
+  report_stop(join, stop);
+  return RunEnded{session_->held_step(), stop.reason};
+}
+
+RunStop JobRunner::take_part(const Directive& join) {
+  spdlog::info("joining generation {} of job {} as rank {} of {}", join.generation, join.job, join.rank, join.members.size());
+  checkpoints_->enter_generation(join.generation, join.rank);
+  auto ring = form_ring(join);
+  if (!ring) return ring.error();
+  const Interrupt::Scope abort(interrupt_, [&ring](const std::string& reason) { (*ring)->abort(reason); });
+  if (auto agreed = agree(join, **ring); !agreed) return agreed.error();
+  reporter_.begin(join.job, join.generation, join.rank == 0);
+  on_input_(Joined{session_->state->step});
+  TrainLoop loop{*session_, **ring,        requests_, interrupt_,
+                 reporter_, *checkpoints_, outbox_,   [this](int64_t step) { on_input_(StepCommitted{step}); }};
+  return loop.run();
+}
+
+RunResult<std::unique_ptr<Communicator>> JobRunner::form_ring(const Directive& join) {
+  RingOptions ring;
+  ring.job = join.job;
+  ring.generation = join.generation;
+  ring.rank = join.rank;
+  ring.secret = join.secret;
+  ring.timeout = collective_timeout(session_->spec, options_.collective_timeout);
+  for (const rendezvous::Member& member : join.members) ring.addresses.push_back(member.address);
+  std::stop_source stop;
+  ring.stop = stop.get_token();
+  const Interrupt::Scope cancel(interrupt_, [&stop](const std::string&) { stop.request_stop(); });
+  auto formed = Communicator::form(transport_, ring);
+  fault_point("join", session_->held_step(), join.rank);
+  if (!formed) return tl::unexpected(ring_stop(formed.error()));
+  return std::move(*formed);
+}
+
+RunResult<void> JobRunner::agree(const Directive& join, Communicator& ring) {
+  const auto wanted = acquire_state(join.source, ring, *session_, open_store_, interrupt_);
+  if (!wanted) return tl::unexpected(wanted.error());
+  StepHistory history = reporter_.history();
+  // Steps above the state that the generation starts from were voided.
+  history.truncate(*wanted);
+  const auto copy = agree_on_state(ring, *session_, *wanted, history);
+  if (!copy) return tl::unexpected(copy.error());
+  reporter_.replace_history(std::move(history));
+  if (copy->receivers > 0 && ring.rank() == copy->donor) {
+    outbox_.event(join.job, "state_copied",
+                  fmt::format("{} of {} workers took the state of step {} from rank {}: {:.1f} MB in {:.2f} s, hash {}",
+                              copy->receivers, ring.world_size(), copy->step, copy->donor,
+                              static_cast<double>(copy->bytes) / 1e6, copy->seconds, copy->hash));
+  }
+  spdlog::info("generation {} begins at step {}{}", join.generation, copy->step, copy->received ? ", state copied" : "");
+  return {};
+}
+
+void JobRunner::report_stop(const Directive& join, const RunStop& stop) {
+  spdlog::info("out of generation {} at step {}{}{}", join.generation, session_->held_step(), stop.reason.empty() ? "" : ": ",
+               stop.reason);
+  if (stop.why != RunStop::Why::kFault) return;
+  rendezvous::FaultReport report;
+  report.generation = join.generation;
+  report.suspect_rank = stop.suspect_rank;
+  report.kind = stop.fault_kind;
+  report.detail = stop.reason;
+  report.checkpoint_step = stop.checkpoint_step;
+  outbox_.fault(join.job, report);
+}
+
+}  // namespace holdfast::worker

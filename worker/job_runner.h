@@ -1,0 +1,82 @@
+// The train thread: prepares a job, takes part in generations, releases the job. One task at a time, as the lifecycle says.
+//
+// Promises: each task ends with exactly one input for the lifecycle; `interrupt` ends it soon, whatever it waits for, but
+// for a file that is being checked or a checkpoint that is being written.
+// Thread: its own; start and interrupt calls come from any thread, one at a time (the lifecycle's lock).
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "worker/checkpointing.h"
+#include "worker/interrupt.h"
+#include "worker/lifecycle.h"
+#include "worker/outbox.h"
+#include "worker/progress_reporter.h"
+#include "worker/session.h"
+#include "worker/state_source.h"
+#include "worker/train_loop.h"
+#include "worker/transport.h"
+
+namespace holdfast::worker {
+
+struct RunnerOptions {
+  std::string data_root;
+  OpsFactory make_ops;
+  // Where the job's spec leaves the collective timeout at its default: NCCL_TIMEOUT.
+  std::optional<std::chrono::milliseconds> collective_timeout;
+};
+
+class JobRunner {
+ public:
+  using OnInput = std::function<void(const Input&)>;
+
+  // All outlive it. `on_input` is called from the train thread.
+  JobRunner(RunnerOptions options, ServiceLink& link, Outbox& outbox, Transport& transport, OnInput on_input);
+  ~JobRunner();  // interrupts and waits
+
+  void start(const StartPrepare& task);
+  void start(const StartRun& task);
+  void start(const StartRelease& task);
+  void ask(const AskYield& request);
+  void interrupt(const std::string& reason) { interrupt_.raise(reason); }
+
+ private:
+  void begin(std::function<Input()> task);
+  void work();
+
+  Input prepare(const StartPrepare& task);
+  Input run(const rendezvous::Directive& join);
+  Input release();
+
+  RunStop take_part(const rendezvous::Directive& join);
+  RunResult<std::unique_ptr<Communicator>> form_ring(const rendezvous::Directive& join);
+  RunResult<void> agree(const rendezvous::Directive& join, Communicator& ring);
+  void report_stop(const rendezvous::Directive& join, const RunStop& stop);
+  void drop_session();
+
+  RunnerOptions options_;
+  ServiceLink& link_;
+  Outbox& outbox_;
+  Transport& transport_;
+  OnInput on_input_;
+  StoreOpener open_store_;
+  ProgressReporter reporter_;
+  RunRequests requests_;
+  Interrupt interrupt_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<Checkpointing> checkpoints_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::function<Input()> task_;
+  bool stopping_ = false;
+  std::thread thread_;
+};
+
+}  // namespace holdfast::worker

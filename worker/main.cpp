@@ -1,0 +1,86 @@
+// holdfast-worker: a supervisor and, below it, the training process; the same program twice.
+//
+// Exit status: 0 drained or left, 1 the training process could not go on, 2 bad flags, a refused token or another version.
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "rendezvous/protocol/http_client.h"
+#include "worker/fault_points.h"
+#include "worker/options.h"
+#include "worker/supervisor.h"
+#include "worker/training_process.h"
+
+namespace {
+
+using namespace holdfast;
+using worker::WorkerOptions;
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "worker";
+}
+
+void set_up_logging(const std::string& level, const std::string& who) {
+  auto logger = std::make_shared<spdlog::logger>(who, std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ [%n %P] %v");
+  logger->set_level(spdlog::level::from_str(level));
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+// Tells the service that a life ended, so that it need not wait for the lease. Two tries: then the lease does it.
+void report_lost(const WorkerOptions& options, const std::string& incarnation, const std::string& reason) {
+  rendezvous::HttpClient client(options.server, options.token);
+  const std::string body = nlohmann::json(rendezvous::WorkerLost{incarnation, reason}).dump();
+  for (int tries = 0; tries < 2; ++tries) {
+    if (client.request("POST", "/v1/workers/lost", body, "application/json", std::chrono::seconds(2))) return;
+  }
+}
+
+int supervise(const WorkerOptions& options, int argc, char** argv) {
+  set_up_logging(options.log_level, "supervisor");
+  worker::SupervisorOptions supervisor;
+  supervisor.command.assign(argv, argv + argc);
+  supervisor.command[0] = "/proc/self/exe";
+  supervisor.report_lost = [&options](const std::string& incarnation, const std::string& reason) {
+    report_lost(options, incarnation, reason);
+  };
+  return worker::supervise(supervisor);
+}
+
+int train(const WorkerOptions& options, const char* incarnation) {
+  worker::Identity identity;
+  identity.incarnation = incarnation;
+  identity.node = host_name();
+  const char* supervisor = std::getenv(worker::kSupervisorVariable);
+  identity.name =
+      !options.name.empty() ? options.name : fmt::format("{}-{}", identity.node, supervisor == nullptr ? "0" : supervisor);
+  set_up_logging(options.log_level, identity.name);
+  if (!options.fault_rules.empty()) worker::arm_fault_points(*worker::parse_fault_rules(options.fault_rules));
+  return static_cast<int>(worker::run_training_process(options, identity));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const auto options = worker::parse_options(argc, argv);
+    if (!options) {
+      (options.error().status == 0 ? std::cout : std::cerr) << options.error().text;
+      return options.error().status;
+    }
+    const char* incarnation = std::getenv(worker::kIncarnationVariable);
+    return incarnation == nullptr ? supervise(*options, argc, argv) : train(*options, incarnation);
+  } catch (const std::exception& error) {
+    std::cerr << "holdfast-worker: " << error.what() << "\n";
+    return 1;
+  }
+}

@@ -1,0 +1,40 @@
+// The worker's command line and environment.
+//
+// Order: flag over environment over default. For people who come from PyTorch, NCCL_SOCKET_IFNAME, NCCL_TIMEOUT (seconds)
+// and NCCL_DEBUG are honoured where ours are unset; NCCL_TIMEOUT only where the job leaves collective_timeout_s at its
+// default, because the job's own setting is the same on every worker.
+// Refuses: every bad value at once is not possible with a command line; the first is named, with what was expected.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <tl/expected.hpp>
+
+#include "worker/session.h"
+
+namespace holdfast::worker {
+
+struct WorkerOptions {
+  std::string server, token, server_host;
+  std::string device = "auto";  // auto | cpu | ref
+  std::string name;             // "": <hostname>-<supervisor's pid>
+  std::string interface;        // "": the one that routes to the server
+  int threads = 0;              // at least 1 once parsed
+  std::string data_root;
+  std::string log_level = "info";
+  std::optional<std::chrono::milliseconds> collective_timeout;
+  std::string fault_rules;  // HOLDFAST_FAULT, parsed well
+};
+
+// The program ends here: what to print, and the exit status (0 for --help).
+struct EarlyEnd {
+  std::string text;
+  int status;
+};
+tl::expected<WorkerOptions, EarlyEnd> parse_options(int argc, const char* const* argv);
+
+OpsFactory ops_factory(const WorkerOptions& options);
+
+}  // namespace holdfast::worker

@@ -1,0 +1,57 @@
+// Why a worker's part in a generation ended, and the result type of everything that can end it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tl/expected.hpp>
+
+#include "worker/collectives/communicator.h"
+
+namespace holdfast::worker {
+
+struct RunStop {
+  enum class Why : uint8_t {
+    kYielded,      // all ranks agreed to stop after the same step
+    kInterrupted,  // told to: fenced, idle, exit
+    kFault,        // something broke: is reported to the service
+    kJobFailed,    // no membership can go on from here: the job has failed
+  };
+  Why why = Why::kInterrupted;
+  std::string reason = {};  // for people
+  // Of a fault: the words of rendezvous::FaultReport.
+  std::string fault_kind = {};
+  int suspect_rank = -1;
+  int64_t checkpoint_step = -1;
+};
+template <typename T>
+using RunResult = tl::expected<T, RunStop>;
+
+inline RunStop interrupted(std::string reason) {
+  return {.why = RunStop::Why::kInterrupted, .reason = std::move(reason)};
+}
+
+inline RunStop fault(std::string kind, std::string reason, int suspect_rank = -1) {
+  return {
+      .why = RunStop::Why::kFault, .reason = std::move(reason), .fault_kind = std::move(kind), .suspect_rank = suspect_rank};
+}
+
+inline RunStop job_failed(std::string reason) {
+  return {.why = RunStop::Why::kJobFailed, .reason = std::move(reason)};
+}
+
+// A collective that failed: nobody's fault when it was aborted here.
+inline RunStop ring_stop(const CollectiveError& error) {
+  switch (error.kind) {
+    case CollectiveError::Kind::kAborted:
+      return interrupted(error.detail);
+    case CollectiveError::Kind::kTimeout:
+      return fault("timeout", error.detail, error.suspect_rank);
+    case CollectiveError::Kind::kHandshakeFailed:
+      return fault("handshake_failed", error.detail, error.suspect_rank);
+    case CollectiveError::Kind::kConnectionLost:
+      break;
+  }
+  return fault("connection_lost", error.detail, error.suspect_rank);
+}
+
+}  // namespace holdfast::worker

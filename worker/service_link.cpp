@@ -1,0 +1,65 @@
+#include "worker/service_link.h"
+
+#include <spdlog/spdlog.h>
+
+#include "worker/back_off.h"
+
+namespace holdfast::worker {
+
+using rendezvous::HttpClient;
+using rendezvous::HttpFailure;
+
+std::unique_ptr<HttpClient> ServiceLink::make_client() const {
+  return std::make_unique<HttpClient>(options_.server, options_.token);
+}
+
+bool ServiceLink::may_pass(const HttpFailure& failure) {
+  const int status = failure.problem.status;
+  return failure.unreachable || status >= 500 || status == 408 || status == 429;
+}
+
+ServiceLink::Reply ServiceLink::attempt(HttpClient& client, std::string_view method, const std::string& path,
+                                        const std::string& body, std::chrono::milliseconds timeout, bool about_worker) {
+  auto reply = client.request(method, path, body, "application/json", timeout);
+  if (reply || !may_pass(reply.error())) note_back();
+  if (reply || reply.error().cancelled) return reply;
+  const HttpFailure& failure = reply.error();
+  if (may_pass(failure)) {
+    note_away(failure);
+  } else if (failure.problem.status == 401 || failure.problem.status == 403) {
+    fail(ExitCode::kConfiguration, failure.message());
+  } else if (failure.problem.code == "name_taken" || failure.problem.code == "superseded") {
+    fail(ExitCode::kNameTaken, failure.message() + "; give each worker its own --name");
+  } else if (about_worker && failure.problem.code == "stale_incarnation") {
+    fail(ExitCode::kFenced, failure.message());
+  }
+  return reply;
+}
+
+Delivery ServiceLink::deliver(HttpClient& client, const std::string& path, const std::string& body, Interrupt& stop) {
+  BackOff back_off(options_.first_back_off, options_.longest_back_off);
+  while (!stop.raised()) {
+    auto reply = attempt(client, "POST", path, body, std::chrono::seconds(10), false);
+    if (reply) return {Delivery::How::kDelivered, std::move(*reply), {}};
+    if (!may_pass(reply.error())) return {Delivery::How::kRejected, {}, std::move(reply.error().problem)};
+    stop.wait_for(back_off.next());
+  }
+  return {Delivery::How::kStopped, {}, {}};
+}
+
+void ServiceLink::note_away(const HttpFailure& failure) {
+  const std::lock_guard lock(mutex_);
+  if (away_since_) return;
+  away_since_ = std::chrono::steady_clock::now();
+  spdlog::warn("the service is away, work goes on: {}", failure.message());
+}
+
+void ServiceLink::note_back() {
+  const std::lock_guard lock(mutex_);
+  if (!away_since_) return;
+  const std::chrono::duration<double> away = std::chrono::steady_clock::now() - *away_since_;
+  away_since_.reset();
+  spdlog::info("the service at {} is back after {:.1f} s", options_.server, away.count());
+}
+
+}  // namespace holdfast::worker

@@ -1,0 +1,91 @@
+#include "worker/session.h"
+
+#include <exception>
+#include <optional>
+
+namespace holdfast::worker {
+namespace {
+
+using rendezvous::JobSpec;
+
+std::optional<kernels::DType> dtype_of(const std::string& name) {
+  for (const auto dtype : {kernels::DType::kFloat32, kernels::DType::kBFloat16}) {
+    if (name == kernels::dtype_name(dtype)) return dtype;
+  }
+  return std::nullopt;
+}
+
+std::string unsupported(const JobSpec& spec) {
+  if (!dtype_of(spec.dtype))
+    return "dtype " + spec.dtype + " is not one that this worker computes in: choose float32 or bfloat16";
+  const std::string wire = spec.reduction == "exact" ? "int32" : "float32";
+  if (!spec.wire_dtype.empty() && spec.wire_dtype != wire) {
+    return "wire_dtype " + spec.wire_dtype + " is not one that this worker sends: --reduction " + spec.reduction + " goes as " +
+           wire;
+  }
+  return {};
+}
+
+model::DataOrder data_order(const JobSpec& spec, const model::TokenFile& file) {
+  return {.seed = static_cast<uint64_t>(spec.seed),
+          .windows = (static_cast<int64_t>(file.tokens().size()) - 1) / spec.block_size,
+          .batch_size = spec.batch_size,
+          .block_size = spec.block_size,
+          .microbatches = spec.microbatches()};
+}
+
+void build_model(Session& session, const OpsFactory& make_ops) {
+  const JobSpec& spec = session.spec;
+  session.ops = make_ops(*dtype_of(spec.dtype));
+  const model::Gpt2Config config{.n_layer = spec.n_layer,
+                                 .n_embd = spec.n_embd,
+                                 .n_head = spec.n_head,
+                                 .vocab_size = spec.vocab_size,
+                                 .block_size = spec.block_size};
+  session.model = std::make_unique<model::Gpt2>(config, *session.ops, spec.batch_size);
+  session.state = std::make_unique<model::TrainState>(*session.model, *session.ops);
+  session.gradients = std::make_unique<GradientAccumulator>(*session.ops, *session.model, session.order,
+                                                            session.data.train->tokens(), spec.reduction == "exact");
+}
+
+}  // namespace
+
+model::OptimizerConfig optimizer_config(const JobSpec& spec) {
+  return {.learning_rate = spec.learning_rate,
+          .min_lr = spec.min_lr,
+          .warmup_steps = spec.warmup_steps,
+          .total_steps = spec.total_steps,
+          .weight_decay = spec.weight_decay,
+          .beta1 = spec.beta1,
+          .beta2 = spec.beta2,
+          .grad_clip = spec.grad_clip};
+}
+
+tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::string& job, const JobSpec& spec,
+                                                                    const std::string& data_root, const OpsFactory& make_ops) {
+  if (auto reason = unsupported(spec); !reason.empty()) return tl::unexpected(std::move(reason));
+  auto data = open_data_files(spec, data_root);
+  if (!data) return tl::unexpected(data.error());
+  auto session = std::make_unique<Session>();
+  session->job = job;
+  session->spec = spec;
+  session->data = std::move(*data);
+  session->order = data_order(spec, *session->data.train);
+  if (session->data.validation) session->validation_order = data_order(spec, *session->data.validation);
+  try {
+    build_model(*session, make_ops);
+  } catch (const std::exception& error) {  // not enough memory, a model that cannot be built
+    return tl::unexpected(std::string(error.what()));
+  }
+  return session;
+}
+
+void reset_to_initial(Session& session) {
+  session.has_state = false;
+  session.state.reset();  // before the new one: both at once would be two more copies of the parameters
+  session.model->initialize(static_cast<uint64_t>(session.spec.seed));
+  session.state = std::make_unique<model::TrainState>(*session.model, *session.ops);
+  session.has_state = true;
+}
+
+}  // namespace holdfast::worker

@@ -1,0 +1,49 @@
+// Everything a worker holds for one job: its data, model, state and buffers.
+//
+// Memory of a prepared worker, in units of the parameters as float32 (P = 120.6 MB for Tiny): parameters, gradients, both
+// AdamW moments and the sums of the reduction: 5 P; in bfloat16 half a P more for the cast parameters. On top come the
+// activations of one microbatch and the ops' scratch. The rank that writes checkpoints holds another 3 P while it writes.
+// Promises: what `prepare_session` returns can train. Refuses: with one sentence for the user.
+// Thread: one.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <tl/expected.hpp>
+
+#include "kernels/ops.h"
+#include "model/data/data_order.h"
+#include "model/gpt2.h"
+#include "model/train_state.h"
+#include "rendezvous/protocol/job_spec.h"
+#include "worker/data_files.h"
+#include "worker/gradient_accumulator.h"
+
+namespace holdfast::worker {
+
+struct Session {
+  std::string job;
+  rendezvous::JobSpec spec;
+  DataFiles data;
+  model::DataOrder order, validation_order;  // the second is only meaningful with a validation file
+  std::unique_ptr<kernels::DeviceOps> ops;
+  std::unique_ptr<model::Gpt2> model;
+  std::unique_ptr<model::TrainState> state;
+  std::unique_ptr<GradientAccumulator> gradients;
+  bool has_state = false;  // `state` is one that the job was in
+
+  int64_t held_step() const { return has_state ? state->step : -1; }
+};
+
+using OpsFactory = std::function<std::unique_ptr<kernels::DeviceOps>(kernels::DType)>;
+
+model::OptimizerConfig optimizer_config(const rendezvous::JobSpec& spec);
+
+tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::string& job, const rendezvous::JobSpec& spec,
+                                                                    const std::string& data_root, const OpsFactory& make_ops);
+
+// State 0: parameters from the seed, moments 0, exponents unset.
+void reset_to_initial(Session& session);
+
+}  // namespace holdfast::worker

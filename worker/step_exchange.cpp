@@ -1,0 +1,109 @@
+#include "worker/step_exchange.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "worker/wire_bytes.h"
+
+namespace holdfast::worker {
+namespace {
+
+constexpr uint32_t kMagic = 0x31584648;  // "HFX1"
+constexpr uint32_t kYield = 1, kCheckpoint = 2, kLeaving = 4, kNotFinite = 8, kAllFlags = 15;
+constexpr double kLossUnit = 4294967296.0;  // 2^32
+constexpr size_t kHashCharactersMax = 64;
+
+std::string disagreement(size_t rank, const std::string& what, const std::string& own, const std::string& first) {
+  return "rank " + std::to_string(rank) + " has " + what + " " + own + ", rank 0 has " + first +
+         ": their states cannot be the same";
+}
+
+}  // namespace
+
+int64_t loss_to_fixed(double loss) {
+  return std::llround(loss * kLossUnit);
+}
+
+double loss_from_fixed(int64_t sum, int64_t count) {
+  return static_cast<double>(sum) / kLossUnit / static_cast<double>(count);
+}
+
+std::vector<std::byte> encode(const StepReport& report) {
+  WireWriter out;
+  out.put(kMagic);
+  out.put_i64(report.step);
+  out.put((report.yield ? kYield : 0U) | (report.checkpoint ? kCheckpoint : 0U) | (report.leaving ? kLeaving : 0U) |
+          (report.finite ? 0U : kNotFinite));
+  out.put_i64(report.loss);
+  out.put(report.data_digest);
+  out.put_i64(report.acknowledged);
+  out.put_i64(report.hash_step);
+  out.put_text(report.hash);
+  out.put(static_cast<uint32_t>(report.maxima.size()));
+  for (const float largest : report.maxima) out.put_f32(largest);
+  return out.take();
+}
+
+tl::expected<StepReport, std::string> decode_step_report(std::span<const std::byte> bytes) {
+  WireReader in(bytes);
+  if (in.get<uint32_t>() != kMagic) return tl::unexpected<std::string>("a step report does not begin with HFX1");
+  StepReport report;
+  report.step = in.get_i64();
+  const auto flags = in.get<uint32_t>();
+  if ((flags & ~kAllFlags) != 0) return tl::unexpected("a step report has unknown flags " + std::to_string(flags));
+  report.yield = (flags & kYield) != 0;
+  report.checkpoint = (flags & kCheckpoint) != 0;
+  report.leaving = (flags & kLeaving) != 0;
+  report.finite = (flags & kNotFinite) == 0;
+  report.loss = in.get_i64();
+  report.data_digest = in.get<uint64_t>();
+  report.acknowledged = in.get_i64();
+  report.hash_step = in.get_i64();
+  report.hash = in.get_text();
+  const auto count = in.get<uint32_t>();
+  if (!in.has(size_t{count} * sizeof(float)) || report.hash.size() > kHashCharactersMax) {
+    return tl::unexpected("a step report of " + std::to_string(bytes.size()) + " bytes is cut short");
+  }
+  report.maxima.reserve(count);
+  for (uint32_t i = 0; i < count; ++i) {
+    const float largest = in.get_f32();
+    if (std::isnan(largest) || std::signbit(largest))
+      return tl::unexpected<std::string>("a step report has a largest magnitude below 0");
+    report.maxima.push_back(largest);
+  }
+  if (!in.done())
+    return tl::unexpected("a step report of " + std::to_string(bytes.size()) + " bytes is longer than its contents");
+  return report;
+}
+
+tl::expected<StepAgreement, std::string> agree(std::span<const StepReport> reports) {
+  const StepReport& first = reports.front();
+  StepAgreement agreed;
+  agreed.all_leaving = true;
+  agreed.maxima.assign(first.maxima.size(), 0.0F);
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    const StepReport& report = reports[rank];
+    if (report.step != first.step) {
+      return tl::unexpected(disagreement(rank, "step", std::to_string(report.step), std::to_string(first.step)));
+    }
+    if (report.maxima.size() != first.maxima.size()) {
+      return tl::unexpected(disagreement(rank, "a number of tensors of", std::to_string(report.maxima.size()),
+                                         std::to_string(first.maxima.size())));
+    }
+    if (report.hash_step == first.hash_step && report.hash != first.hash) {
+      return tl::unexpected(
+          disagreement(rank, "after step " + std::to_string(report.hash_step) + " the hash", report.hash, first.hash));
+    }
+    agreed.yield |= report.yield || report.leaving || report.checkpoint;
+    agreed.checkpoint |= report.checkpoint;
+    agreed.all_leaving &= report.leaving;
+    agreed.finite &= report.finite;
+    agreed.loss = static_cast<int64_t>(static_cast<uint64_t>(agreed.loss) + static_cast<uint64_t>(report.loss));
+    agreed.data_digest += report.data_digest;
+    agreed.acknowledged = std::max(agreed.acknowledged, report.acknowledged);
+    for (size_t t = 0; t < agreed.maxima.size(); ++t) agreed.maxima[t] = std::max(agreed.maxima[t], report.maxima[t]);
+  }
+  return agreed;
+}
+
+}  // namespace holdfast::worker

@@ -1,0 +1,194 @@
+#include "worker/supervisor.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <spdlog/spdlog.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <optional>
+#include <stdexcept>
+
+#include "worker/exit_codes.h"
+
+namespace holdfast::worker {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr int kCannotStart = 127;
+
+sigset_t watched_signals() {
+  sigset_t set;
+  sigemptyset(&set);
+  for (const int signal : {SIGCHLD, SIGTERM, SIGINT}) sigaddset(&set, signal);
+  return set;
+}
+
+void unblock_signals() {
+  const sigset_t set = watched_signals();
+  sigprocmask(SIG_UNBLOCK, &set, nullptr);
+}
+
+// Between fork and exec, or in the process that reports: gone as soon as the supervisor is.
+void die_with(pid_t supervisor) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (getppid() != supervisor) _exit(1);  // it died before the line above
+}
+
+[[noreturn]] void become(const SupervisorOptions& options, const std::string& incarnation, pid_t supervisor) {
+  die_with(supervisor);
+  unblock_signals();
+  setenv(kIncarnationVariable, incarnation.c_str(), 1);
+  setenv(kSupervisorVariable, std::to_string(supervisor).c_str(), 1);
+  std::vector<char*> arguments;
+  for (const std::string& argument : options.command) arguments.push_back(const_cast<char*>(argument.c_str()));
+  arguments.push_back(nullptr);
+  execv(arguments[0], arguments.data());
+  _exit(kCannotStart);
+}
+
+pid_t start_child(const SupervisorOptions& options, const std::string& incarnation) {
+  const pid_t supervisor = getpid();
+  const pid_t child = fork();
+  if (child < 0) throw std::runtime_error(fmt::format("cannot start the training process: fork: {}", strerror(errno)));
+  if (child == 0) become(options, incarnation, supervisor);
+  return child;
+}
+
+void report_from_a_process(const SupervisorOptions& options, const std::string& incarnation, const std::string& reason) {
+  const pid_t supervisor = getpid();
+  const pid_t reporter = fork();
+  if (reporter != 0) return;  // could not fork: the lease tells the service, later
+  die_with(supervisor);
+  unblock_signals();
+  signal(SIGALRM, SIG_DFL);
+  alarm(static_cast<unsigned>((options.report_time.count() + 999) / 1000));
+  options.report_lost(incarnation, reason);
+  _exit(0);
+}
+
+class Supervisor {
+ public:
+  explicit Supervisor(const SupervisorOptions& options) : options_(options), policy_(options.limits) {
+    const sigset_t set = watched_signals();
+    sigprocmask(SIG_BLOCK, &set, nullptr);
+  }
+
+  int run() {
+    while (true) {
+      const int status = live_once();
+      if (const auto final = judge(status)) return *final;
+      const auto life = std::chrono::duration_cast<milliseconds>(steady_clock::now() - born_);
+      if (!pause(policy_.after(life))) return static_cast<int>(ExitCode::kDone);
+    }
+  }
+
+ private:
+  // From birth to death; the status of waitpid.
+  int live_once() {
+    incarnation_ = new_incarnation();
+    born_ = steady_clock::now();
+    child_ = start_child(options_, incarnation_);
+    spdlog::debug("training process {} started, incarnation {}", child_, incarnation_);
+    const sigset_t set = watched_signals();
+    while (true) {
+      int signal = 0;
+      sigwait(&set, &signal);
+      if (signal == SIGTERM || signal == SIGINT) pass_on();
+      int status = 0;
+      for (pid_t ended = 0; (ended = waitpid(-1, &status, WNOHANG)) > 0;) {
+        if (ended == child_) return status;  // any other was one that reported
+      }
+    }
+  }
+
+  void pass_on() {
+    spdlog::info(told_to_end_ ? "told again to end: the training process is killed"
+                              : "told to end: the training process finishes its step");
+    kill(child_, told_to_end_ ? SIGKILL : SIGTERM);
+    told_to_end_ = true;
+  }
+
+  // The program's exit status, when this life was the last.
+  std::optional<int> judge(int status) {
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    if (code == static_cast<int>(ExitCode::kDone) || code == static_cast<int>(ExitCode::kConfiguration)) return code;
+    const std::string end = describe_end(status);
+    const bool known = code == static_cast<int>(ExitCode::kNameTaken) || code == static_cast<int>(ExitCode::kFenced);
+    if (!known) report_from_a_process(options_, incarnation_, end);
+    if (told_to_end_ || code == static_cast<int>(ExitCode::kNameTaken) || code == kCannotStart) {
+      spdlog::error("the training process ended: {}", end);
+      return static_cast<int>(ExitCode::kFailed);
+    }
+    spdlog::warn("the training process ended: {}; it is started again", end);
+    return std::nullopt;
+  }
+
+  // False: told to end meanwhile.
+  bool pause(milliseconds duration) {
+    if (duration.count() > 0) spdlog::warn("next start in {:.1f} s", static_cast<double>(duration.count()) / 1000);
+    const auto until = steady_clock::now() + duration;
+    const sigset_t set = watched_signals();
+    while (true) {
+      const auto left = std::max(until - steady_clock::now(), steady_clock::duration::zero());
+      const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
+      const timespec timeout{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
+      const int signal = sigtimedwait(&set, nullptr, &timeout);
+      if (signal == SIGTERM || signal == SIGINT) return false;
+      if (signal == SIGCHLD) {
+        while (waitpid(-1, nullptr, WNOHANG) > 0) {
+        }
+      }
+      if (signal < 0 && errno == EAGAIN) return true;
+    }
+  }
+
+  const SupervisorOptions& options_;
+  RestartPolicy policy_;
+  std::string incarnation_;
+  pid_t child_ = -1;
+  steady_clock::time_point born_;
+  bool told_to_end_ = false;
+};
+
+}  // namespace
+
+int supervise(const SupervisorOptions& options) {
+  return Supervisor(options).run();
+}
+
+std::string new_incarnation() {
+  std::array<unsigned char, 16> bytes{};
+  if (getrandom(bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size())) {
+    throw std::runtime_error(fmt::format("no random bytes for an incarnation: {}", strerror(errno)));
+  }
+  std::string text;
+  for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+std::string describe_end(int wait_status) {
+  if (WIFSIGNALED(wait_status)) {
+    const int signal = WTERMSIG(wait_status);
+    const char* name = sigabbrev_np(signal);
+    return fmt::format("killed by signal {} (SIG{})", signal, name == nullptr ? "?" : name);
+  }
+  switch (static_cast<ExitCode>(WEXITSTATUS(wait_status))) {
+    case ExitCode::kFenced:
+      return "fenced: it belonged to the past";
+    case ExitCode::kNameTaken:
+      return "another worker has its name";
+    default:
+      return fmt::format("exited with status {}", WEXITSTATUS(wait_status));
+  }
+}
+
+}  // namespace holdfast::worker

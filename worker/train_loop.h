@@ -1,0 +1,38 @@
+// The training loop of one generation: steps until the job is done, the ranks agree to stop, or something breaks.
+//
+// Promises: at every return the state is that after some whole step, the same on every rank or one step further; a rank
+// that holds a step's complete gradient applies it. Throws nothing that the caller must know of.
+// Thread: the train thread.
+#pragma once
+
+#include <atomic>
+#include <functional>
+
+#include "worker/checkpointing.h"
+#include "worker/interrupt.h"
+#include "worker/outbox.h"
+#include "worker/progress_reporter.h"
+#include "worker/run_stop.h"
+#include "worker/session.h"
+
+namespace holdfast::worker {
+
+// What the loop is asked from outside while it runs.
+struct RunRequests {
+  std::atomic<bool> yield{false}, checkpoint{false}, leaving{false};
+};
+
+struct TrainLoop {
+  Session& session;
+  Communicator& ring;
+  RunRequests& requests;
+  Interrupt& interrupt;
+  ProgressReporter& reporter;
+  Checkpointing& checkpoints;
+  Outbox& outbox;
+  std::function<void(int64_t step)> on_commit;
+
+  RunStop run();
+};
+
+}  // namespace holdfast::worker

@@ -1,0 +1,141 @@
+#include "worker/train_step.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <numeric>
+
+#include "worker/fault_points.h"
+
+namespace holdfast::worker {
+
+using rendezvous::StepPoint;
+
+TrainStep::TrainStep(TrainLoop& loop, const HashNote& hash)
+    : loop_(loop),
+      hash_(hash),
+      share_(rendezvous::deal(loop.session.spec.microbatches(), loop.ring.world_size(), loop.ring.rank())) {
+  const auto exponents = loop.session.state->exponents();
+  if (loop.session.gradients->exact()) exponents_.assign(exponents.begin(), exponents.end());
+}
+
+RunResult<void> TrainStep::accumulate() {
+  const int64_t step = loop_.session.state->step;
+  fault_point("step", step, loop_.ring.rank());
+  try {
+    local_ = loop_.session.gradients->accumulate(step, share_, exponents_);
+  } catch (const model::Interrupted&) {
+    return tl::unexpected(interrupted(loop_.interrupt.reason()));
+  }
+  return {};
+}
+
+RunResult<StepAgreement> TrainStep::exchange() {
+  StepReport mine;
+  mine.step = loop_.session.state->step;
+  mine.checkpoint = loop_.requests.checkpoint;
+  mine.yield = loop_.requests.yield;
+  mine.leaving = loop_.requests.leaving;
+  mine.finite = local_.finite;
+  mine.loss = local_.loss;
+  mine.data_digest = local_.data_digest;
+  mine.acknowledged = loop_.reporter.acknowledged();
+  mine.hash_step = hash_.step;
+  mine.hash = hash_.hash;
+  mine.maxima = local_.maxima;
+  const auto gathered = clock_.communicating([&] { return loop_.ring.all_gather(encode(mine)); });
+  if (!gathered) return tl::unexpected(ring_stop(gathered.error()));
+  std::vector<StepReport> reports;
+  for (const auto& bytes : *gathered) {
+    auto report = decode_step_report(bytes);
+    if (!report) return tl::unexpected(fault("state_mismatch", report.error()));
+    reports.push_back(std::move(*report));
+  }
+  auto agreed = agree(reports);
+  if (!agreed) return tl::unexpected(fault("state_mismatch", agreed.error()));
+  if (!agreed->finite) {
+    return tl::unexpected(
+        job_failed(fmt::format("loss or gradient is not finite at step {}: lower learning_rate, raise warmup_steps, or resume "
+                               "from an earlier checkpoint",
+                               mine.step + 1)));
+  }
+  loop_.reporter.acknowledge(agreed->acknowledged);
+  return std::move(*agreed);
+}
+
+RunResult<void> TrainStep::repack_overflows(const StepAgreement& agreed) {
+  GradientAccumulator& gradients = *loop_.session.gradients;
+  const auto chosen = gradients.repack_exponents(exponents_, agreed.maxima);
+  if (chosen.empty()) return {};
+  const int64_t step = loop_.session.state->step;
+  const auto first = std::count(exponents_.begin(), exponents_.end(), model::TrainState::kUnsetExponent);
+  const auto changed = std::inner_product(chosen.begin(), chosen.end(), exponents_.begin(), int64_t{0}, std::plus<>(),
+                                          [](int32_t a, int32_t b) { return a == b ? 0 : 1; });
+  if (first == 0 && loop_.ring.rank() == 0) {
+    const auto text = fmt::format("step {}: the gradients of {} tensors outgrew their fixed-point scale and were packed again",
+                                  step + 1, changed);
+    spdlog::info("{}", text);
+    loop_.outbox.event(loop_.session.job, "gradients_repacked", text);
+  }
+  try {
+    gradients.repack(step, share_, exponents_, chosen);
+  } catch (const model::Interrupted&) {
+    return tl::unexpected(interrupted(loop_.interrupt.reason()));
+  }
+  exponents_ = chosen;
+  return {};
+}
+
+RunResult<void> TrainStep::reduce(const StepAgreement& agreed) {
+  GradientAccumulator& gradients = *loop_.session.gradients;
+  if (gradients.exact()) {
+    if (auto repacked = repack_overflows(agreed); !repacked) return repacked;
+  }
+  fault_point("allreduce", loop_.session.state->step, loop_.ring.rank());
+  const auto summed = clock_.communicating([&] {
+    return gradients.exact() ? loop_.ring.all_reduce_sum(gradients.integer_sums())
+                             : loop_.ring.all_reduce_sum(gradients.float_sums());
+  });
+  if (!summed) return tl::unexpected(ring_stop(summed.error()));
+  gradients.unpack(exponents_);
+  return {};
+}
+
+RunResult<StepPoint> TrainStep::apply(const StepAgreement& agreed) {
+  Session& session = loop_.session;
+  const model::OptimizerConfig optimizer = optimizer_config(session.spec);
+  StepPoint point;
+  point.learning_rate = model::learning_rate_at(optimizer, session.state->step);
+  point.gradient_norm = session.state->apply(optimizer, session.model->gradients());
+  if (!std::isfinite(point.gradient_norm)) {
+    return tl::unexpected(job_failed(fmt::format("the gradient is not finite at step {}", session.state->step + 1)));
+  }
+  if (session.gradients->exact()) {
+    const auto next = session.gradients->next_exponents(exponents_, agreed.maxima);
+    std::copy(next.begin(), next.end(), session.state->exponents().begin());
+  }
+  point.step = session.state->step;
+  point.loss = loss_from_fixed(agreed.loss, session.spec.microbatches());
+  point.tokens = session.spec.tokens_per_step();
+  point.data_digest = fmt::format("{:016x}", agreed.data_digest);
+  fault_point("commit", point.step, loop_.ring.rank());
+  return point;
+}
+
+RunResult<void> TrainStep::confirm(StepPoint& point) {
+  const auto confirmed = clock_.communicating([&] { return loop_.ring.all_gather({}); });
+  point.step_s = clock_.step_s();
+  point.communication_s = clock_.communication_s();
+  if (!confirmed) {
+    loop_.reporter.end();
+    loop_.reporter.committed(point);
+    return tl::unexpected(ring_stop(confirmed.error()));
+  }
+  fault_point("confirmed", point.step, loop_.ring.rank());
+  return {};
+}
+
+}  // namespace holdfast::worker

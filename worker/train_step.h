@@ -1,0 +1,63 @@
+// The parts of one training step that are more than a call: what train_loop.cpp puts in order.
+#pragma once
+
+#include <chrono>
+
+#include "rendezvous/protocol/messages.h"
+#include "worker/step_exchange.h"
+#include "worker/train_loop.h"
+
+namespace holdfast::worker {
+
+// How long a step took, and how much of that went into talking to the other ranks.
+class StepClock {
+ public:
+  template <typename Call>
+  auto communicating(Call call) {
+    const auto begin = Clock::now();
+    auto result = call();
+    communication_ += Clock::now() - begin;
+    return result;
+  }
+  double step_s() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  double communication_s() const { return communication_.count(); }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point begin_ = Clock::now();
+  std::chrono::duration<double> communication_{0};
+};
+
+// A state hash that every rank computed, to be compared in the next exchange.
+struct HashNote {
+  int64_t step = -1;
+  std::string hash;
+};
+
+class TrainStep {
+ public:
+  TrainStep(TrainLoop& loop, const HashNote& hash);
+
+  // Forward and backward over this rank's microbatches, packed for the reduction.
+  RunResult<void> accumulate();
+  // What all ranks found, and whether they stop after this step.
+  RunResult<StepAgreement> exchange();
+  // Packs again what overflowed, sums over the ring, leaves the mean gradient in the model.
+  RunResult<void> reduce(const StepAgreement& agreed);
+  // AdamW; the exponents of the next step. Returns the point to report once it is confirmed.
+  RunResult<rendezvous::StepPoint> apply(const StepAgreement& agreed);
+  // Every rank has applied it. If that cannot be learnt, the point is kept: the next generation may start from here.
+  RunResult<void> confirm(rendezvous::StepPoint& point);
+
+ private:
+  RunResult<void> repack_overflows(const StepAgreement& agreed);
+
+  TrainLoop& loop_;
+  const HashNote& hash_;
+  rendezvous::Share share_;
+  StepClock clock_;
+  LocalStep local_;
+  std::vector<int32_t> exponents_;  // this step's, one per tensor; empty for the float reduction
+};
+
+}  // namespace holdfast::worker

@@ -1,0 +1,26 @@
+// The training process: the lifecycle machine with the train thread, the service's client and the signals around it.
+//
+// Promises: inputs reach the machine one at a time; its commands are carried out before the next; the newest status is
+// published after each. `run` returns the exit code; answers that end the process end it at once.
+#pragma once
+
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "worker/exit_codes.h"
+#include "worker/lifecycle.h"
+#include "worker/options.h"
+
+namespace holdfast::worker {
+
+struct Identity {
+  std::string name, incarnation, node;
+};
+
+// Blocks SIGTERM and SIGINT for all threads and takes them as the wish to leave; both may come more than once.
+ExitCode run_training_process(const WorkerOptions& options, const Identity& identity);
+
+}  // namespace holdfast::worker
