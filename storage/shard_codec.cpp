@@ -1,7 +1,5 @@
 #include "storage/shard_codec.h"
 
-// For ZSTD_c_literalCompressionMode alone; a zstd that does not know it packs a little worse, and reads the same.
-#define ZSTD_STATIC_LINKING_ONLY
 #include <zstd.h>
 
 #include <cstring>
@@ -69,7 +67,6 @@ struct ShardPacker::State {
 ShardPacker::ShardPacker(int zstd_level) : state_(std::make_unique<State>()) {
   if (!state_->zstd) throw std::bad_alloc();
   ZSTD_CCtx_setParameter(state_->zstd.get(), ZSTD_c_compressionLevel, zstd_level);
-  ZSTD_CCtx_setParameter(state_->zstd.get(), ZSTD_c_literalCompressionMode, ZSTD_lcm_huffman);
 }
 ShardPacker::~ShardPacker() = default;
 ShardPacker::ShardPacker(ShardPacker&&) noexcept = default;

@@ -1,0 +1,84 @@
+// A file system in memory that keeps what is durable apart from what was only written, and fails where it is told to.
+//
+// Promises the least that POSIX does: fsync of a file makes its bytes durable and not its name; fsync of a directory makes
+// its names durable; after power loss each name change that was not synced is there or not, by itself, and bytes that were
+// not synced are there up to anywhere, followed by anything. A copy is another disk with the same contents.
+#pragma once
+
+#include <map>
+#include <random>
+
+#include "storage/file_system.h"
+
+namespace holdfast::storage::testing {
+
+struct Fault {
+  enum class Kind {
+    kOnce,      // the operation fails with `error`, having done part of its work if it can
+    kFromThen,  // it and all after it fail: a disk that died, a volume that is full
+    kPowerOff,  // it is interrupted; nothing works until power_on
+  };
+  Kind kind = Kind::kOnce;
+  int64_t at = -1;  // the operation, counted from 0 among those that change something
+  int error = 0;
+};
+
+class Disk {
+ public:
+  Disk();
+  struct Change {  // of names in a directory, undone or done as one
+    std::string removed, added;
+    size_t inode = 0;
+  };
+  struct Inode {
+    bool is_directory = false;
+    bool sync_failed = false;  // as on Linux: what was not written then is never written, whatever later syncs say
+    Bytes bytes, durable_bytes;
+    std::map<std::string, size_t> names, durable_names;
+    std::vector<Change> unsynced;
+  };
+  std::vector<Inode> inodes;  // [0] is "/"
+
+  // What a machine finds after the power was lost: `seed` decides what of the unsynced is there.
+  void lose_power(uint32_t seed);
+};
+
+class FaultyFileSystem : public FileSystem {
+ public:
+  explicit FaultyFileSystem(Disk disk = {}, Fault fault = {}) : disk_(std::move(disk)), fault_(fault) {}
+
+  Disk disk() const { return disk_; }
+  int64_t operations() const { return operations_; }  // that change something, so far
+  void heal() { fault_ = {}; }
+
+  IoResult<int> create(const std::string& path) override;
+  IoResult<size_t> write(int file, std::span<const std::byte> bytes) override;
+  IoResult<void> sync(int file) override;
+  IoResult<void> close(int file) override;
+  IoResult<void> rename(const std::string& from, const std::string& to) override;
+  IoResult<void> unlink(const std::string& path) override;
+  IoResult<void> make_directory(const std::string& path) override;
+  IoResult<void> remove_directory(const std::string& path) override;
+  IoResult<void> sync_directory(const std::string& path) override;
+  IoResult<Bytes> read(const std::string& path, int64_t bytes_max) override;
+  IoResult<std::vector<DirectoryEntry>> list(const std::string& path) override;
+  IoResult<bool> is_directory(const std::string& path) override;
+  IoResult<int64_t> free_bytes(const std::string& path) override;
+
+ private:
+  // 0, or the errno with which the operation that begins now fails.
+  int begin();
+  bool is_off() const { return fault_.kind == Fault::Kind::kPowerOff && fault_.at >= 0 && operations_ > fault_.at; }
+  IoResult<size_t> find(const std::string& path) const;
+  IoResult<size_t> parent(const std::string& path, std::string* name) const;
+  IoResult<size_t> make(const std::string& path, bool directory);
+  void change(size_t directory, const Disk::Change& change);
+
+  Disk disk_;
+  Fault fault_;
+  int64_t operations_ = 0;
+  std::map<int, size_t> open_;
+  int next_file_ = 100;
+};
+
+}  // namespace holdfast::storage::testing
