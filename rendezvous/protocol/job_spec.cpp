@@ -9,12 +9,11 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
-#include <numeric>
 #include <stdexcept>
-#include <tuple>
 #include <utility>
 
 #include "rendezvous/protocol/job_spec_fields.h"
+#include "rendezvous/protocol/nearest_name.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -104,35 +103,12 @@ Complaint read(const LabelsField& field, const FieldRow&, const Json& value, Job
   return "";
 }
 
-// Changes (insert, delete, replace) that turn a into b: Levenshtein's distance, one row at a time.
-size_t distance(const std::string& a, const std::string& b) {
-  std::vector<size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = std::exchange(row[0], i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = std::exchange(row[j], std::min({replaced, row[j] + 1, row[j - 1] + 1}));
-    }
-  }
-  return row.back();
-}
-
-std::string nearest_field(const std::string& name) {
-  if (name.size() > 64) return "";
-  std::string nearest;
-  size_t best = std::max<size_t>(2, name.size() / 3) + 1;
-  for (const FieldRow& row : job_spec_table()) {
-    const size_t changes = distance(name, row.name);
-    if (changes < best) std::tie(best, nearest) = std::pair{changes, std::string(row.name)};
-  }
-  return nearest;
-}
-
 void complain_of_unknown(const Json& json, Errors& errors) {
+  std::vector<std::string> known;
+  for (const FieldRow& row : job_spec_table()) known.emplace_back(row.name);
   for (const auto& [name, value] : json.items()) {
-    if (std::ranges::any_of(job_spec_table(), [&](const FieldRow& row) { return name == row.name; })) continue;
-    const std::string nearest = nearest_field(name);
+    if (contains(known, name)) continue;
+    const std::string nearest = nearest_name(name, known);
     errors.push_back({name.substr(0, 64), nearest.empty() ? "no such field; `holdfast submit --help` lists them all"
                                                           : fmt::format("no such field; did you mean {}?", nearest)});
   }

@@ -1,0 +1,124 @@
+// Requests to the service, lists page by page, and job names for job ids.
+#include "ops/cli/api.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+namespace holdfast::ops {
+namespace {
+
+constexpr int kPageSize = 1000;
+
+bool looks_like_an_id(const std::string& text) {
+  return text.size() > 1 && text[0] == 'j' &&
+         std::all_of(text.begin() + 1, text.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
+[[noreturn]] void ambiguous(const std::string& name, const std::vector<const Json*>& jobs) {
+  std::string ids;
+  for (const Json* job : jobs)
+    ids += fmt::format("{}{} ({})", ids.empty() ? "" : ", ", text_at(*job, "id"), text_at(*job, "name"));
+  throw Failure{kBadInput, fmt::format("{} could be any of {}: give the id", name, ids)};
+}
+
+}  // namespace
+
+std::string server_of(const Options& options) {
+  return options.server.empty() ? rendezvous::default_server() : options.server;
+}
+std::string token_of(const Options& options) {
+  return options.token.empty() ? rendezvous::find_token("admin.token") : options.token;
+}
+
+Failure failure_of(const rendezvous::HttpFailure& failure) {
+  const int status = failure.problem.status;
+  const int exit_code = failure.unreachable || status >= 500 ? kUnreachable
+                        : status == 401 || status == 403     ? kNotAllowed
+                                                             : kBadInput;
+  return {exit_code, failure.message()};
+}
+
+Api::Api(const Options& options) : client_(server_of(options), token_of(options)) {}
+
+Json Api::decoded(const tl::expected<rendezvous::HttpReply, rendezvous::HttpFailure>& reply) {
+  if (!reply) throw failure_of(reply.error());
+  if (reply->body.empty()) return Json::object();
+  Json json = Json::parse(reply->body, nullptr, false);
+  if (json.is_discarded()) {
+    throw Failure{kUnreachable, fmt::format("{} did not answer as a Holdfast service does (no JSON): is --server right?",
+                                            client_.base_url())};
+  }
+  return json;
+}
+
+Json Api::get(const std::string& path) {
+  return decoded(client_.request("GET", path));
+}
+Json Api::post(const std::string& path, const Json& body) {
+  return decoded(client_.request("POST", path, rendezvous::json_text(body)));
+}
+
+Json Api::list(const std::string& path, const std::string& key) {
+  Json all = Json::array();
+  std::string token;
+  do {
+    const Json page =
+        get(fmt::format("{}?limit={}{}", path, kPageSize, token.empty() ? "" : "&page_token=" + percent_encoded(token)));
+    if (page.contains(key)) all.insert(all.end(), page[key].begin(), page[key].end());
+    token = text_at(page, "next_page_token");
+  } while (!token.empty());
+  return all;
+}
+
+std::string Api::job_id(const std::string& id_or_name) {
+  if (looks_like_an_id(id_or_name)) return id_or_name;
+  const Json jobs = list("/v1/jobs", "jobs");
+  std::vector<const Json*> same, begins;
+  for (const Json& job : jobs) {
+    const std::string name = text_at(job, "name");
+    if (name == id_or_name) same.push_back(&job);
+    if (name.starts_with(id_or_name)) begins.push_back(&job);
+  }
+  const auto& found = same.empty() ? begins : same;
+  if (found.empty() || id_or_name.empty()) {
+    throw Failure{kBadInput, fmt::format("no job has the id or name {}: `holdfast ls` lists them", id_or_name)};
+  }
+  if (found.size() > 1) ambiguous(id_or_name, found);
+  return text_at(*found.front(), "id");
+}
+
+std::string percent_encoded(const std::string& text) {
+  std::string encoded;
+  for (const unsigned char c : text) {
+    if (std::isalnum(c) != 0 || c == '-' || c == '_' || c == '.' || c == '~') {
+      encoded += static_cast<char>(c);
+    } else {
+      encoded += fmt::format("%{:02X}", c);
+    }
+  }
+  return encoded;
+}
+
+bool has(const Json& json, const char* name) {
+  return json.is_object() && json.contains(name) && !json[name].is_null();
+}
+
+std::string text_at(const Json& json, const char* name, const std::string& otherwise) {
+  if (!has(json, name)) return otherwise;
+  return json[name].is_string() ? json[name].get<std::string>() : rendezvous::json_text(json[name]);
+}
+int64_t integer_at(const Json& json, const char* name, int64_t otherwise) {
+  return has(json, name) && json[name].is_number() ? json[name].get<int64_t>() : otherwise;
+}
+std::optional<double> number_at(const Json& json, const char* name) {
+  if (!has(json, name) || !json[name].is_number()) return std::nullopt;
+  return json[name].get<double>();
+}
+
+void print_json(const Json& json) {
+  fmt::print("{}\n", json.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
+}  // namespace holdfast::ops

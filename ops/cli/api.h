@@ -1,0 +1,49 @@
+// The service's API as the command line uses it: JSON in, JSON out, and a Failure with the right exit code otherwise.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "ops/cli/command.h"
+#include "rendezvous/protocol/http_client.h"
+
+namespace holdfast::ops {
+
+using Json = nlohmann::json;
+
+std::string server_of(const Options& options);
+std::string token_of(const Options& options);
+
+// What a failed request is outside.
+Failure failure_of(const rendezvous::HttpFailure& failure);
+
+class Api {
+ public:
+  explicit Api(const Options& options);
+
+  rendezvous::HttpClient& client() { return client_; }
+  Json get(const std::string& path);
+  Json post(const std::string& path, const Json& body = Json::object());
+  // All pages of a list. `path` has no query; `key` names the array in it.
+  Json list(const std::string& path, const std::string& key);
+
+  // The job's id, for an id, a name, or the unambiguous beginning of a name.
+  std::string job_id(const std::string& id_or_name);
+
+ private:
+  Json decoded(const tl::expected<rendezvous::HttpReply, rendezvous::HttpFailure>& reply);
+  rendezvous::HttpClient client_;
+};
+
+std::string percent_encoded(const std::string& text);
+
+// Fields of an answer that may be missing or null.
+std::string text_at(const Json& json, const char* name, const std::string& otherwise = "");
+int64_t integer_at(const Json& json, const char* name, int64_t otherwise = 0);
+std::optional<double> number_at(const Json& json, const char* name);
+bool has(const Json& json, const char* name);  // and is not null
+
+// Indented, with a line break.
+void print_json(const Json& json);
+
+}  // namespace holdfast::ops

@@ -1,0 +1,108 @@
+// `holdfast audit`: does the ledger account for every microbatch of every step exactly once, and (with the data file) was
+// each step computed on the tokens that the data order says?
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "model/data/data_order.h"
+#include "model/data/token_file.h"
+#include "ops/cli/api.h"
+#include "ops/cli/audit_ledger.h"
+#include "ops/cli/command.h"
+
+namespace holdfast::ops {
+namespace {
+
+model::DataOrder order_of(const Json& spec, int64_t tokens, int64_t microbatches) {
+  model::DataOrder order;
+  order.seed = static_cast<uint64_t>(integer_at(spec, "seed"));
+  order.batch_size = integer_at(spec, "batch_size");
+  order.block_size = integer_at(spec, "block_size");
+  order.microbatches = microbatches;
+  order.windows = (tokens - 1) / order.block_size;
+  return order;
+}
+
+// The digest of the tokens of the step that leads to state `step`.
+std::string digest_of(const model::DataOrder& order, std::span<const uint16_t> tokens, int64_t step) {
+  std::vector<int32_t> inputs(static_cast<size_t>(order.batch_size * order.block_size)), targets(inputs.size());
+  uint64_t sum = 0;
+  for (int64_t microbatch = 0; microbatch < order.microbatches; ++microbatch) {
+    order.fill(tokens, step - 1, microbatch, inputs, targets);
+    sum += model::microbatch_digest(step - 1, microbatch, inputs, targets);
+  }
+  return fmt::format("{:016x}", sum);
+}
+
+Findings check_data(const Json& ledger, const Json& spec, const std::string& path) {
+  const auto file = model::TokenFile::open(path);
+  if (!file) throw Failure{kBadInput, file.error()};
+  const auto tokens = (*file)->tokens();
+  if (static_cast<int64_t>(tokens.size()) <= integer_at(spec, "block_size")) {
+    throw Failure{kBadInput,
+                  fmt::format("{} has {} tokens, fewer than one sequence of the job: is it the file it was trained on?", path,
+                              tokens.size())};
+  }
+  const model::DataOrder order = order_of(spec, static_cast<int64_t>(tokens.size()), integer_at(ledger, "microbatches"));
+  Findings findings;
+  for (const Json& step : ledger["steps"]) {
+    const int64_t number = integer_at(step, "step");
+    const std::string expected = digest_of(order, tokens, number), found = text_at(step, "data_digest");
+    if (expected != found)
+      findings.add(fmt::format("step {} was computed on other tokens: the data order gives {}, the job noted {}", number,
+                               expected, found));
+  }
+  return findings;
+}
+
+struct AuditArguments {
+  std::string job, data;
+};
+
+void audit(const Options& options, const AuditArguments& arguments) {
+  Api api(options);
+  const std::string id = api.job_id(arguments.job);
+  const Json job = api.get("/v1/jobs/" + id);
+  const Json ledger = api.get(fmt::format("/v1/jobs/{}/ledger", id));
+  const LedgerSummary summary = audit_ledger(ledger, integer_at(job, "step"));
+  Findings findings = summary.findings;
+  if (!arguments.data.empty()) findings.append(check_data(ledger, job["spec"], arguments.data));
+  if (options.json) {
+    print_json({{"job", id},
+                {"ok", findings.total == 0},
+                {"first_step", summary.first_step},
+                {"last_step", summary.last_step},
+                {"microbatches", summary.microbatches},
+                {"voided_steps", summary.voided_steps},
+                {"data_checked", !arguments.data.empty()},
+                {"findings", findings.listed},
+                {"findings_total", findings.total}});
+  } else {
+    for (const std::string& finding : findings.listed) fmt::print("{}: {}\n", id, finding);
+    if (findings.total > findings.listed.size()) fmt::print("... and {} more\n", findings.total - findings.listed.size());
+    if (findings.total == 0) {
+      fmt::print("{}: ok. Steps {} to {}: each of {} microbatches once{}{}.\n", id, summary.first_step, summary.last_step,
+                 summary.microbatches,
+                 summary.voided_steps > 0
+                     ? fmt::format("; {} steps were done again after a loss of all state", summary.voided_steps)
+                     : "",
+                 arguments.data.empty() ? "" : "; every step on the tokens that the data order gives it");
+    }
+  }
+  if (findings.total > 0) throw Failure{kJobFailed, ""};
+}
+
+}  // namespace
+
+void add_audit_command(CLI::App& app, Options& options) {
+  const auto arguments = std::make_shared<AuditArguments>();
+  CLI::App* command =
+      add_command(app, options, "audit", "Check that every microbatch of every step was done once; exit code 1 if not",
+                  "holdfast audit j1 --data data/train.bin");
+  command->add_option("job", arguments->job, "Job id or name")->required();
+  command->add_option("--data", arguments->data, "The training file: check the tokens of each step, too")->type_name("FILE");
+  command->callback([&options, arguments] { audit(options, *arguments); });
+}
+
+}  // namespace holdfast::ops

@@ -1,0 +1,31 @@
+// The ledger's own consistency: pure, on the JSON that the service gives.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace holdfast::ops {
+
+// What was found wrong; the first few in words.
+struct Findings {
+  static constexpr size_t kListedMax = 20;
+  std::vector<std::string> listed;
+  size_t total = 0;
+
+  void add(std::string finding);
+  void append(const Findings& other);
+};
+
+struct LedgerSummary {
+  Findings findings;
+  int64_t first_step = 1, last_step = 0, microbatches = 0;
+  int64_t voided_steps = 0;  // steps that were done again
+};
+
+// `ledger`: {"microbatches", "first_step" (1, or later where the job began from another's checkpoint), "rows": [{first_step,
+// last_step, first_microbatch, last_microbatch (half-open), voided_by}], "steps": [{step}]}. The rows that are not voided must
+// cover each microbatch of the steps from first_step to `step` once.
+LedgerSummary audit_ledger(const nlohmann::json& ledger, int64_t step);
+
+}  // namespace holdfast::ops

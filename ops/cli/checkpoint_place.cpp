@@ -1,0 +1,97 @@
+// A job's checkpoints are where its spec says: kept by the service, or in a folder that this machine must see too.
+#include "ops/cli/checkpoint_place.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+
+#include "ops/cli/api.h"
+#include "storage/open_store.h"
+
+namespace holdfast::ops {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<int64_t> number(std::string_view text) {
+  int64_t value = 0;
+  const auto result = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || result.ec != std::errc() || result.ptr != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+// ".../step-0000000060" is the step 60 of the folder above it.
+std::optional<int64_t> step_of_folder(const fs::path& path) {
+  const std::string name = path.filename().string();
+  return name.starts_with("step-") ? number(std::string_view(name).substr(5)) : std::nullopt;
+}
+
+std::optional<CheckpointPlace> in_folder(const std::string& named) {
+  fs::path path = named.starts_with("file://") ? named.substr(7) : named;
+  if (!path.has_filename()) path = path.parent_path();
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) return std::nullopt;
+  path = fs::absolute(path);
+  CheckpointPlace place;
+  place.step = step_of_folder(path);
+  if (place.step) path = path.parent_path();
+  place.named = path.string();
+  place.store = value_of(storage::open_store(path.string(), "", "", ""));
+  return place;
+}
+
+CheckpointPlace of_job(const Options& options, const std::string& name) {
+  Api api(options);
+  const std::string id = api.job_id(name);
+  const Json job = api.get("/v1/jobs/" + id);
+  const std::string store = has(job, "spec") ? text_at(job["spec"], "checkpoint_store") : "";
+  CheckpointPlace place;
+  place.named = "job:" + id;
+  std::error_code ignored;
+  const std::string folder = store.starts_with("file://") ? store.substr(7) : store;
+  if (!folder.empty() && !fs::is_directory(folder, ignored)) {
+    throw Failure{kBadInput, fmt::format("{} keeps its checkpoints in {}, which is not on this machine: run this where it is",
+                                         id, folder)};
+  }
+  place.store = value_of(storage::open_store(store, id, server_of(options), token_of(options)));
+  return place;
+}
+
+}  // namespace
+
+Failure failure_of(const storage::Error& error) {
+  const bool away = error.code == storage::Error::Code::kUnavailable;
+  return {error.code == storage::Error::Code::kCorrupt ? kJobFailed : away ? kUnreachable : kBadInput, error.message};
+}
+
+CheckpointPlace find_checkpoints(const Options& options, const std::string& named) {
+  if (auto place = in_folder(named)) return *std::move(place);
+  std::string name = named;
+  std::optional<int64_t> step;
+  if (const size_t at = named.rfind('@'); at != std::string::npos) {
+    step = number(std::string_view(named).substr(at + 1));
+    if (!step) throw Failure{kBadInput, fmt::format("{}: expected a step after @, such as {}@60", named, named.substr(0, at))};
+    name = named.substr(0, at);
+  }
+  std::optional<CheckpointPlace> place = in_folder(name);
+  if (!place) {
+    if (name.find('/') != std::string::npos) throw Failure{kBadInput, fmt::format("{}: no such folder", name)};
+    place = of_job(options, name.starts_with("job:") ? name.substr(4) : name);
+  }
+  if (step) place->step = step;
+  return *std::move(place);
+}
+
+std::vector<int64_t> steps_of(CheckpointPlace& place) {
+  std::vector<int64_t> steps = value_of(storage::list_checkpoints(*place.store));
+  if (steps.empty()) throw Failure{kBadInput, fmt::format("{} has no checkpoints", place.store->describe())};
+  if (place.step && std::ranges::find(steps, *place.step) == steps.end()) {
+    throw Failure{kBadInput, fmt::format("{} has no checkpoint of step {}: it has {}", place.store->describe(), *place.step,
+                                         fmt::join(steps, ", "))};
+  }
+  return steps;
+}
+
+}  // namespace holdfast::ops

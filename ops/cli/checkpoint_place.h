@@ -1,0 +1,31 @@
+// Where a checkpoint is that somebody names: "job:j1@60", "j1", "job-name@60", "/shared/ckpt/j1", "/shared/ckpt/j1@60".
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "ops/cli/command.h"
+#include "storage/checkpoint.h"
+
+namespace holdfast::ops {
+
+struct CheckpointPlace {
+  std::unique_ptr<storage::ObjectStore> store;
+  std::optional<int64_t> step;  // as named
+  std::string named;            // without the step
+};
+
+// Throws a Failure when there is no such folder or job. A folder wins over a job of the same name.
+CheckpointPlace find_checkpoints(const Options& options, const std::string& named);
+// The steps there, ascending; a Failure when there are none, or not the one that was named.
+std::vector<int64_t> steps_of(CheckpointPlace& place);
+
+Failure failure_of(const storage::Error& error);
+template <typename T>
+T value_of(storage::Result<T> result) {
+  if (!result) throw failure_of(result.error());
+  return *std::move(result);
+}
+
+}  // namespace holdfast::ops

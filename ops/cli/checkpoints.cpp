@@ -1,0 +1,163 @@
+// Checkpoints as the service lists them (`checkpoints`), and as they are where they lie (`ckpt ls|verify|show`).
+#include <fmt/format.h>
+
+#include "ops/cli/api.h"
+#include "ops/cli/checkpoint_place.h"
+#include "ops/cli/command.h"
+#include "ops/cli/format.h"
+
+namespace holdfast::ops {
+namespace {
+
+std::string ratio_text(double raw, double stored) {
+  return stored > 0 ? fmt::format("{:.2f}x", raw / stored) : "-";
+}
+
+void list_of_job(const Options& options, const std::string& name) {
+  Api api(options);
+  const std::string id = api.job_id(name);
+  const Json checkpoints = api.list(fmt::format("/v1/jobs/{}/checkpoints", id), "checkpoints");
+  if (options.json) return print_json({{"checkpoints", checkpoints}, {"next_page_token", nullptr}});
+  if (checkpoints.empty()) {
+    fmt::print("{} has no checkpoint yet.\n", id);
+    return;
+  }
+  Table table({"STEP", "CREATED", "SIZE", "PACKED", "STALL", "WRITTEN IN", "STATE HASH"});
+  for (const Json& checkpoint : checkpoints) {
+    const double raw = number_at(checkpoint, "raw_bytes").value_or(0),
+                 stored = number_at(checkpoint, "stored_bytes").value_or(0);
+    table.add({text_at(checkpoint, "step"), time_text(text_at(checkpoint, "created_at")), bytes_text(stored),
+               ratio_text(raw, stored), duration_text(number_at(checkpoint, "stall_s")),
+               duration_text(number_at(checkpoint, "write_s")), text_at(checkpoint, "state_hash")});
+  }
+  table.print();
+}
+
+Json manifest_json(const storage::Manifest& manifest) {
+  Json tensors = Json::array(), shards = Json::array();
+  for (const auto& tensor : manifest.tensors) {
+    tensors.push_back({{"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"bytes", tensor.bytes}});
+  }
+  for (const auto& shard : manifest.shards) {
+    shards.push_back({{"key", shard.key},
+                      {"raw_bytes", shard.raw_bytes},
+                      {"stored_bytes", shard.stored_bytes},
+                      {"checksum", shard.checksum}});
+  }
+  return {{"format_version", manifest.format_version},
+          {"job", manifest.job},
+          {"step", manifest.step},
+          {"generation", manifest.generation},
+          {"state_hash", manifest.state_hash},
+          {"created_at", manifest.created_at},
+          {"raw_bytes", manifest.raw_bytes()},
+          {"stored_bytes", manifest.stored_bytes()},
+          {"spec", manifest.spec},
+          {"data", manifest.data},
+          {"tensors", tensors},
+          {"shards", shards}};
+}
+
+void list_stored(const Options& options, const std::string& named) {
+  CheckpointPlace place = find_checkpoints(options, named);
+  Json all = Json::array();
+  Table table({"STEP", "CREATED", "SIZE", "PACKED", "SHARDS", "STATE HASH"});
+  for (const int64_t step : steps_of(place)) {
+    const auto manifest = storage::read_manifest(*place.store, step);
+    if (!manifest) {
+      all.push_back({{"step", step}, {"error", manifest.error().message}});
+      table.add({fmt::format("{}", step), "unreadable: `holdfast ckpt verify` names what is wrong"});
+      continue;
+    }
+    all.push_back({{"step", step},
+                   {"created_at", manifest->created_at},
+                   {"raw_bytes", manifest->raw_bytes()},
+                   {"stored_bytes", manifest->stored_bytes()},
+                   {"shards", manifest->shards.size()},
+                   {"state_hash", manifest->state_hash}});
+    const auto raw = static_cast<double>(manifest->raw_bytes()), stored = static_cast<double>(manifest->stored_bytes());
+    table.add({fmt::format("{}", step), time_text(manifest->created_at), bytes_text(stored), ratio_text(raw, stored),
+               fmt::format("{}", manifest->shards.size()), manifest->state_hash});
+  }
+  if (options.json) return print_json({{"checkpoints", all}});
+  table.print();
+}
+
+void verify(const Options& options, const std::string& named, int threads) {
+  CheckpointPlace place = find_checkpoints(options, named);
+  std::vector<int64_t> steps = steps_of(place);
+  if (place.step) steps = {*place.step};
+  Json all = Json::array();
+  bool good = true;
+  for (const int64_t step : steps) {
+    const auto manifest = storage::verify_checkpoint(*place.store, step, threads);
+    if (!manifest && manifest.error().code == storage::Error::Code::kUnavailable) throw failure_of(manifest.error());
+    good = good && manifest.has_value();
+    all.push_back({{"step", step}, {"ok", manifest.has_value()}});
+    if (!manifest) all.back()["error"] = manifest.error().message;
+    if (options.json) continue;
+    if (manifest) {
+      fmt::print("step {}: ok, {} in {} shards, state hash {}\n", step,
+                 bytes_text(static_cast<double>(manifest->stored_bytes())), manifest->shards.size(), manifest->state_hash);
+    } else {
+      fmt::print("step {}: BAD: {}\n", step, manifest.error().message);
+    }
+  }
+  if (options.json) print_json({{"checkpoints", all}});
+  if (!good) throw Failure{kJobFailed, ""};
+}
+
+void show_stored(const Options& options, const std::string& named) {
+  CheckpointPlace place = find_checkpoints(options, named);
+  const int64_t step = place.step.value_or(steps_of(place).back());
+  const storage::Manifest manifest = value_of(storage::read_manifest(*place.store, step));
+  if (options.json) return print_json(manifest_json(manifest));
+  const auto raw = static_cast<double>(manifest.raw_bytes()), stored = static_cast<double>(manifest.stored_bytes());
+  fmt::print("{:<12}{}\n{:<12}{}\n{:<12}{} (generation {})\n{:<12}{}\n", "checkpoint", place.store->describe(), "job",
+             manifest.job, "step", manifest.step, manifest.generation, "created", time_text(manifest.created_at));
+  fmt::print("{:<12}{}\n{:<12}{}, packed {} to {}\n", "state hash", manifest.state_hash, "size", bytes_text(raw),
+             ratio_text(raw, stored), bytes_text(stored));
+  fmt::print("{:<12}{} tensors in {} shards\n\n", "contents", manifest.tensors.size(), manifest.shards.size());
+  Table table({"SHARD", "STORED", "RAW", "CHECKSUM (XXH3-128)"});
+  for (const auto& shard : manifest.shards) {
+    table.add({shard.key, bytes_text(static_cast<double>(shard.stored_bytes)), bytes_text(static_cast<double>(shard.raw_bytes)),
+               shard.checksum});
+  }
+  table.print();
+  fmt::print("\nJob spec: {}\n", rendezvous::json_text(manifest.spec));
+}
+
+constexpr const char* kPlaceHelp = "A folder, or a job: job:ID, an id or a name; @STEP behind it picks one";
+
+struct CkptArguments {
+  std::string place;
+  int threads = 2;
+};
+
+}  // namespace
+
+void add_checkpoint_commands(CLI::App& app, Options& options) {
+  const auto job = std::make_shared<std::string>();
+  CLI::App* checkpoints = add_command(app, options, "checkpoints", "List a job's checkpoints", "holdfast checkpoints j1");
+  checkpoints->add_option("job", *job, "Job id or name")->required();
+  checkpoints->callback([&options, job] { list_of_job(options, *job); });
+
+  CLI::App* ckpt = add_group(app, "ckpt", "Look at checkpoints where they lie, and verify them", "holdfast ckpt verify job:j1");
+  const auto arguments = std::make_shared<CkptArguments>();
+  const auto add = [&](const char* name, const char* help, const char* example, const std::function<void()>& action) {
+    CLI::App* command = add_command(*ckpt, options, name, help, example);
+    command->add_option("place", arguments->place, kPlaceHelp)->required();
+    command->callback(action);
+    return command;
+  };
+  add("ls", "List the checkpoints there", "holdfast ckpt ls /shared/checkpoints/j1",
+      [=, &options] { list_stored(options, arguments->place); });
+  add("verify", "Read every byte and check it; exit code 1 when one is wrong", "holdfast ckpt verify job:j1@60",
+      [=, &options] { verify(options, arguments->place, arguments->threads); })
+      ->add_option("--threads", arguments->threads, "Threads that unpack")
+      ->check(CLI::Range(1, 256));
+  add("show", "Show what a checkpoint holds (the newest unless @STEP)", "holdfast ckpt show /shared/checkpoints/j1@60",
+      [=, &options] { show_stored(options, arguments->place); });
+}
+
+}  // namespace holdfast::ops

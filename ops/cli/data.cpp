@@ -1,0 +1,79 @@
+// `holdfast data`: text into token files, and what a token file holds.
+#include <fmt/format.h>
+
+#include "model/data/describe.h"
+#include "model/data/tokenizer.h"
+#include "ops/cli/api.h"
+#include "ops/cli/command.h"
+#include "ops/cli/format.h"
+
+namespace holdfast::ops {
+namespace {
+
+void prepare(const Options& options, const model::PrepareOptions& arguments) {
+  const auto report = model::prepare(arguments);
+  if (!report) throw Failure{kBadInput, report.error()};
+  if (options.json) {
+    return print_json({{"output", arguments.output},
+                       {"files", report->files},
+                       {"bytes", report->bytes},
+                       {"train_tokens", report->train_tokens},
+                       {"validation_tokens", report->validation_tokens},
+                       {"vocab_size", report->vocab_size}});
+  }
+  fmt::print("Read {} file{}, {} of text. Wrote {}: {} tokens to train on, {} to validate on, vocabulary {}.\n", report->files,
+             report->files == 1 ? "" : "s", bytes_text(static_cast<double>(report->bytes)), arguments.output,
+             count_text(report->train_tokens), count_text(report->validation_tokens), report->vocab_size);
+  fmt::print("Next: holdfast submit --train_data_path {0}/train.bin{1} --vocab_size {2}\n", arguments.output,
+             report->validation_tokens > 0 ? fmt::format(" --valid_data_path {}/val.bin", arguments.output) : "",
+             report->vocab_size);
+}
+
+void info(const Options& options, const std::string& path) {
+  const auto data = model::describe_data_file(path);
+  if (!data) throw Failure{kBadInput, data.error()};
+  const Json prepared = Json::parse(data->info, nullptr, false);
+  if (options.json) {
+    return print_json({{"path", data->path},
+                       {"format", data->format},
+                       {"bytes", data->bytes},
+                       {"tokens", data->tokens},
+                       {"largest_id", data->largest_id},
+                       {"distinct_ids", data->distinct_ids},
+                       {"digest", data->digest},
+                       {"as_prepared", data->listed},
+                       {"info", prepared.is_discarded() ? Json(nullptr) : prepared}});
+  }
+  fmt::print("{:<14}{}\n{:<14}{}\n{:<14}{}\n{:<14}{}\n", "file", data->path, "format", data->format, "size",
+             bytes_text(static_cast<double>(data->bytes)), "tokens", data->tokens);
+  fmt::print("{:<14}{} different; the largest is {}, so vocab_size is at least {}\n{:<14}{}\n", "ids", data->distinct_ids,
+             data->largest_id, data->largest_id + 1, "digest", data->digest);
+  if (data->listed) fmt::print("{:<14}as `holdfast data prepare` wrote it\n", "origin");
+}
+
+}  // namespace
+
+void add_data_commands(CLI::App& app, Options& options) {
+  CLI::App* data = add_group(app, "data", "Prepare token files and look at them", "holdfast data prepare books/ --output data");
+
+  const auto arguments = std::make_shared<model::PrepareOptions>();
+  CLI::App* command = add_local_command(*data, options, "prepare", "Turn UTF-8 text into train.bin, val.bin and a tokenizer",
+                                        "holdfast data prepare books/ more.txt --output data --vocab_size 8192");
+  command->add_option("inputs", arguments->inputs, "Text files or folders of them; .gz is read too")->required();
+  command->add_option("--output,-o", arguments->output, "Folder to write to")->required()->type_name("DIR");
+  command->add_option("--tokenizer", arguments->tokenizer, "bpe (learned from the text), bytes, or a tokenizer that is there")
+      ->capture_default_str();
+  command->add_option("--vocab_size", arguments->vocab_size, "Tokens to learn, for bpe")->capture_default_str();
+  command->add_option("--validation_fraction", arguments->validation_fraction, "Share of the documents to validate on")
+      ->capture_default_str();
+  command->add_option("--format", arguments->format, "nanogpt or llm.c")->capture_default_str();
+  command->add_option("--seed", arguments->seed, "Decides which documents validate")->capture_default_str();
+  command->callback([&options, arguments] { prepare(options, *arguments); });
+
+  const auto path = std::make_shared<std::string>();
+  CLI::App* describe = add_local_command(*data, options, "info", "Describe a token file", "holdfast data info data/train.bin");
+  describe->add_option("file", *path, "A .bin file of nanoGPT's or llm.c's kind")->required();
+  describe->callback([&options, path] { info(options, *path); });
+}
+
+}  // namespace holdfast::ops

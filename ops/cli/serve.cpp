@@ -1,0 +1,28 @@
+// `holdfast serve`: the service, in this process.
+#include "rendezvous/serve.h"
+
+#include "ops/cli/command.h"
+#include "rendezvous/protocol/http_client.h"
+
+namespace holdfast::ops {
+
+void add_serve_command(CLI::App& app, Options&) {
+  const auto arguments = std::make_shared<rendezvous::ServeOptions>();
+  CLI::App* command = add_group(app, "serve", "Run the service that workers and this program talk to",
+                                "holdfast serve --listen 0.0.0.0:7070 --data_dir /var/lib/holdfast");
+  command->require_subcommand(0);
+  arguments->data_dir = rendezvous::default_data_directory();
+  command->add_option("--listen", arguments->listen, "Address to listen on")->capture_default_str()->type_name("HOST:PORT");
+  command->add_option("--data_dir", arguments->data_dir, "Folder for the database, tokens and checkpoints")
+      ->capture_default_str()
+      ->type_name("DIR");
+  command->add_option("--log_level", arguments->log_level, "trace, debug, info, warn or error")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}));
+  command->callback([arguments] {
+    const int exit_code = rendezvous::serve(*arguments);
+    if (exit_code != kDone) throw Failure{exit_code, ""};
+  });
+}
+
+}  // namespace holdfast::ops
