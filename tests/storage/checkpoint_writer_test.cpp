@@ -1,0 +1,131 @@
+// The background writer: what is written is the state at the submit, a second submit is refused, a failed write is retried.
+#include "storage/checkpoint_writer.h"
+
+#include <algorithm>
+#include <functional>
+#include <future>
+
+#include "tests/storage/checks.h"
+#include "tests/storage/memory_store.h"
+
+namespace holdfast::storage::testing {
+namespace {
+
+class Writer : public ::testing::Test {
+ protected:
+  std::function<void(const WriteOutcome&)> collect() {
+    return [this](const WriteOutcome& outcome) { outcomes_.push_back(outcome); };
+  }
+  MemoryStore store_;
+  std::vector<WriteOutcome> outcomes_;  // read after wait_idle
+  const WriteOptions options_{.shard_bytes = 4000, .threads = 2};
+};
+
+TEST_F(Writer, WritesTheStateAsItWasWhenSubmitted) {
+  State state(1);
+  const State before = state;
+  CheckpointWriter writer(store_, options_, collect());
+  store_.hold();
+  ASSERT_TRUE(writer.submit(manifest_at(60), state.tensors()));
+  EXPECT_EQ(writer.in_progress(), 60);
+  for (Tensor& tensor : state.list()) std::ranges::fill(tensor.bytes, std::byte{0});  // training goes on
+  store_.release();
+  writer.wait_idle();
+  EXPECT_EQ(writer.in_progress(), std::nullopt);
+  EXPECT_TRUE(holds(store_, 60, before));
+  ASSERT_EQ(outcomes_.size(), 1U);
+  EXPECT_TRUE(ok(outcomes_[0].result));
+  EXPECT_EQ(outcomes_[0].step, 60);
+  EXPECT_GE(outcomes_[0].stall_s, 0);
+  EXPECT_GT(outcomes_[0].write_s, 0);
+}
+
+TEST_F(Writer, RefusesASecondSubmitWhileOneIsUnderWay) {
+  CheckpointWriter writer(store_, options_, collect());
+  store_.hold();
+  ASSERT_TRUE(writer.submit(manifest_at(60), State(1).tensors()));
+  EXPECT_FALSE(writer.submit(manifest_at(70), State(2).tensors()));
+  EXPECT_FALSE(writer.retry());
+  EXPECT_EQ(writer.in_progress(), 60);
+  store_.release();
+  writer.wait_idle();
+  EXPECT_TRUE(holds(store_, 60, State(1)));
+  EXPECT_FALSE(is_listed(store_, 70));
+  EXPECT_TRUE(writer.submit(manifest_at(70), State(2).tensors()));
+  writer.wait_idle();
+  EXPECT_TRUE(holds(store_, 70, State(2)));
+}
+
+TEST_F(Writer, ReportsAFailedWriteAndWritesTheSameCopyAgain) {
+  CheckpointWriter writer(store_, options_, collect());
+  EXPECT_FALSE(writer.retry()) << "nothing failed yet";
+  store_.fail_with(Error{Error::Code::kUnavailable, "the disk is full"});
+  {
+    State state(1);
+    ASSERT_TRUE(writer.submit(manifest_at(60), state.tensors()));
+    writer.wait_idle();
+  }  // the state is gone: the copy is what is tried again
+  ASSERT_EQ(outcomes_.size(), 1U);
+  ASSERT_FALSE(outcomes_[0].result);
+  EXPECT_EQ(outcomes_[0].result.error().message, "the disk is full");
+  EXPECT_TRUE(writer.retry());
+  writer.wait_idle();
+  EXPECT_FALSE(outcomes_.at(1).result);
+  store_.fail_with(std::nullopt);
+  EXPECT_TRUE(writer.retry());
+  writer.wait_idle();
+  EXPECT_TRUE(ok(outcomes_.at(2).result));
+  EXPECT_TRUE(holds(store_, 60, State(1)));
+  EXPECT_FALSE(writer.retry()) << "it succeeded";
+}
+
+TEST_F(Writer, ANewSubmitTakesThePlaceOfAFailedOne) {
+  CheckpointWriter writer(store_, options_, collect());
+  store_.fail_with(Error{Error::Code::kUnavailable, "the service is away"});
+  ASSERT_TRUE(writer.submit(manifest_at(60), State(1).tensors()));
+  writer.wait_idle();
+  store_.fail_with(std::nullopt);
+  ASSERT_TRUE(writer.submit(manifest_at(70), State(2).tensors()));
+  writer.wait_idle();
+  EXPECT_FALSE(writer.retry());
+  EXPECT_FALSE(is_listed(store_, 60));
+  EXPECT_TRUE(holds(store_, 70, State(2)));
+}
+
+TEST_F(Writer, AStoreThatThrowsIsAFailedWrite) {
+  CheckpointWriter writer(store_, options_, collect());
+  store_.throw_on_put();
+  ASSERT_TRUE(writer.submit(manifest_at(60), State(1).tensors()));
+  writer.wait_idle();
+  ASSERT_EQ(outcomes_.size(), 1U);
+  EXPECT_FALSE(outcomes_[0].result);
+}
+
+TEST_F(Writer, FinishesTheWriteUnderWayBeforeItEnds) {
+  store_.hold();
+  std::future<void> released;
+  {
+    CheckpointWriter writer(store_, options_, collect());
+    ASSERT_TRUE(writer.submit(manifest_at(60), State(1).tensors()));
+    released = std::async(std::launch::async, [this] { store_.release(); });
+  }
+  EXPECT_TRUE(holds(store_, 60, State(1)));
+}
+
+TEST_F(Writer, IsUnderWayUntilItsReportReturned) {
+  std::promise<void> reported, go_on;
+  CheckpointWriter writer(store_, options_, [&](const WriteOutcome&) {
+    reported.set_value();
+    go_on.get_future().wait();
+  });
+  ASSERT_TRUE(writer.submit(manifest_at(60), State(1).tensors()));
+  reported.get_future().wait();
+  EXPECT_EQ(writer.in_progress(), 60);
+  EXPECT_FALSE(writer.submit(manifest_at(70), State(2).tensors()));
+  go_on.set_value();
+  writer.wait_idle();
+  EXPECT_EQ(writer.in_progress(), std::nullopt);
+}
+
+}  // namespace
+}  // namespace holdfast::storage::testing
