@@ -1,0 +1,154 @@
+// All of the service's knowledge: jobs and workers. Runs the pure parts (membership, scheduler) and makes durable what
+// they decide, in the order in which they decide it.
+//
+// Promises: after each call the store holds, in the open transaction, everything that the answer promises; nobody is to
+// be answered before commit(). Messages of ended incarnations and of past generations change nothing.
+// Refuses, with a problem for the sender: what is stale, unknown, or wrong in the job's state.
+// Thread: one, the owner. No HTTP in here.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "rendezvous/clock.h"
+#include "rendezvous/job_store.h"
+#include "rendezvous/membership.h"
+
+namespace holdfast::rendezvous {
+
+template <typename T>
+using Outcome = tl::expected<T, Problem>;
+
+struct Job {
+  std::string id;
+  int64_t number = 0;
+  JobMembership membership;
+  int64_t submitted_ms = 0, started_ms = 0, finished_ms = 0;  // wall time; 0: not yet
+  std::optional<double> loss, validation_loss;
+  std::string state_hash;
+  int64_t state_hash_step = -1;
+  double step_s = 0;                                // of the last steps, smoothed; 0: not known
+  std::map<int64_t, CheckpointRecord> checkpoints;  // by step
+  std::map<std::string, RefusalRow> refusals;       // by worker
+  std::string waiting;                              // the scheduler's reason
+  JobRow saved;                                     // what the store has
+};
+
+struct Worker {
+  enum class Life { kAlive, kLost, kLeft };
+  RegisterRequest registration;
+  Life life = Life::kAlive;
+  bool draining = false;
+  WorkerStatus status;
+  Millis heard_ms = 0, lease_until_ms = 0;
+  std::string job, last_job;     // "" for none
+  int64_t after_generation = 0;  // of `job`
+  int64_t lost_generation = 0;   // lost: the generation that `last_job` was at then
+  int64_t seen_ms = 0;           // wall time
+
+  bool leaving() const { return draining || status.leaving; }
+};
+
+struct LeaseTimes {
+  int64_t heartbeat_ms = 1000, lease_ms = 3000;
+  int64_t grace_ms = 10000;  // after a start of the service
+};
+
+class Coordinator {
+ public:
+  // Loads everything from the store. All leases begin anew, with the grace period.
+  Coordinator(JobStore& store, const Clock& clock, std::function<std::string()> new_secret, LeaseTimes times);
+
+  // --- workers
+  Outcome<RegisterReply> register_worker(const RegisterRequest& request, const std::string& service_id);
+  Outcome<StatusReply> report_status(const std::string& worker, const WorkerStatus& status);
+  Outcome<Directive> directive(const std::string& worker, const std::string& incarnation);
+  Outcome<void> worker_lost(const WorkerLost& message);
+  Outcome<void> drain(const std::string& worker);
+  Outcome<void> logs(const std::string& worker, const LogBatch& batch);
+
+  // --- jobs
+  Job& submit(const JobSpec& spec, const std::vector<StateSource>& resume, const std::string& resume_note);
+  Outcome<void> stop(const std::string& job);
+  Outcome<void> pause(const std::string& job);
+  Outcome<void> resume(const std::string& job);
+  struct Scale {
+    int64_t min_nodes, nodes, max_nodes;
+  };
+  Outcome<void> scale(const std::string& job, const Scale& wanted);
+
+  // --- what members of a job report
+  Outcome<void> progress(const std::string& job, const Progress& progress);
+  Outcome<void> fault(const std::string& job, const FaultReport& report);
+  Outcome<void> checkpoint(const std::string& job, const CheckpointRecord& record);
+  Outcome<void> worker_event(const std::string& job, const WorkerEvent& event);
+
+  // Time's own doing: leases, deadlines. And what follows from everything so far: the scheduler's wishes.
+  void tick();
+  void settle();
+  void commit();
+
+  // --- for views
+  const std::map<int64_t, std::unique_ptr<Job>>& jobs() const { return jobs_; }
+  const Job* find_job(const std::string& id) const;
+  const std::map<std::string, Worker>& workers() const { return workers_; }
+  Directive directive_of(const std::string& worker) const;
+  JobStore& store() { return store_; }
+  JobStore& write();  // begins the transaction when none is open
+  void event(const std::string& job, const std::string& kind, const std::string& message, const std::string& worker = "",
+             int64_t generation = 0);
+  int64_t changes() const { return changes_; }  // grows with everything that may change a directive
+  int64_t writes() const { return writes_; }    // grows with every transaction
+  Millis now() const { return clock_.steady_ms(); }
+  int64_t wall_ms() const { return clock_.wall_ms(); }
+
+ private:
+  friend struct EffectWriter;
+
+  void load();
+  void restore_job(const JobRow& row);
+  void restore_worker(const WorkerRow& row);
+  void apply(Job& job, const Input& input);
+  void save(Job& job);
+  void save(Worker& worker);
+  Job* job_of(const std::string& id);
+  Outcome<Job*> need_job(const std::string& id);
+  Outcome<Job*> need_active_job(const std::string& id, const char* verb);
+  Outcome<Worker*> need_worker(const std::string& id, const std::string& incarnation);
+  Outcome<Job*> need_present(const std::string& id, const std::string& worker, const std::string& incarnation,
+                             int64_t generation, bool rank0);
+  void heard(Worker& worker, Millis lease_ms);
+  void begin_life(Worker& worker, const RegisterRequest& request);
+  void end_life(Worker& worker, Worker::Life life, const std::string& reason);
+  void forbid(const std::string& worker, const std::string& incarnation, const std::string& code);
+  Outcome<void> welcome_back(Worker& worker);
+  void assign(Worker& worker, Job& job);
+  void free_worker(const std::string& worker, const std::string& job, const std::string& reason);
+  void expire_leases();
+  bool reschedule();
+  void add_steps(Job& job, const Progress& progress);
+
+  JobStore& store_;
+  const Clock& clock_;
+  std::function<std::string()> new_secret_;
+  LeaseTimes times_;
+  bool in_transaction_ = false;
+  int64_t changes_ = 0, writes_ = 0;
+  Millis last_tick_ms_ = -1;
+  std::map<int64_t, std::unique_ptr<Job>> jobs_;  // by number
+  std::map<std::string, Job*> jobs_by_id_;
+  std::map<std::string, Worker> workers_;
+  std::map<std::string, std::string> ended_incarnations_;
+};
+
+// Problems in this service's words.
+Problem problem(int status, const std::string& code, const std::string& detail);
+Problem no_such_job(const std::string& id);
+
+}  // namespace holdfast::rendezvous

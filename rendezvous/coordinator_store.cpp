@@ -1,0 +1,162 @@
+// Jobs and workers to rows and back. A row is written when it differs from what the store has.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "rendezvous/coordinator.h"
+#include "rendezvous/stored_json.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kCauses[] = {"start", "fault", "orderly"};
+constexpr const char* kIntents[] = {"run", "pause", "stop"};
+constexpr const char* kLives[] = {"alive", "lost", "left"};
+
+template <typename Enum, size_t N>
+Enum parse(const std::string& text, const char* const (&names)[N]) {
+  for (size_t i = 0; i < N; ++i) {
+    if (text == names[i]) return static_cast<Enum>(i);
+  }
+  throw StoreError(fmt::format("the database holds the unknown word \"{}\"", text));
+}
+
+std::string resume_text(const std::vector<StateSource>& sources) {
+  Json json = Json::array();
+  for (const StateSource& source : sources) json.push_back(source_to_json(source));
+  return json.dump();
+}
+
+JobRow row_of(const Job& job) {
+  const JobMembership& m = job.membership;
+  JobRow row;
+  row.id = job.id;
+  row.number = job.number;
+  row.name = m.spec.name;
+  row.spec = job.saved.spec.empty() ? to_json(m.spec).dump() : job.saved.spec;
+  row.state = job_state_name(m.state);
+  row.reason = m.reason;
+  row.stage = stage_name(m.stage == Stage::kYielding ? Stage::kRunning : m.stage);
+  row.cause = kCauses[static_cast<size_t>(m.cause)];
+  row.intent = kIntents[static_cast<size_t>(m.intent)];
+  row.min_nodes = m.min_nodes;
+  row.nodes = m.nodes;
+  row.max_nodes = m.max_nodes;
+  row.committed_step = m.committed_step;
+  row.restarts = m.restarts;
+  row.lineage = m.lineage;
+  row.data_digest = m.data_digest;
+  row.numerics = m.numerics;
+  row.resume = resume_text(m.resume);
+  row.submitted_ms = job.submitted_ms;
+  row.started_ms = job.started_ms;
+  row.finished_ms = job.finished_ms;
+  row.loss = job.loss;
+  row.validation_loss = job.validation_loss;
+  row.state_hash = job.state_hash;
+  row.state_hash_step = job.state_hash_step;
+  return row;
+}
+
+}  // namespace
+
+void Coordinator::save(Job& job) {
+  JobRow row = row_of(job);
+  if (row == job.saved) return;
+  write().save_job(row);
+  job.saved = std::move(row);
+}
+
+void Coordinator::save(Worker& worker) {
+  write().save_worker({worker.registration, kLives[static_cast<size_t>(worker.life)], worker.draining, worker.job,
+                       worker.last_job, worker.after_generation, worker.lost_generation, worker.seen_ms});
+}
+
+Coordinator::Coordinator(JobStore& store, const Clock& clock, std::function<std::string()> new_secret, LeaseTimes times)
+    : store_(store), clock_(clock), new_secret_(std::move(new_secret)), times_(times) {
+  load();
+}
+
+void Coordinator::restore_job(const JobRow& row) {
+  auto job = std::make_unique<Job>();
+  job->id = row.id;
+  job->number = row.number;
+  job->submitted_ms = row.submitted_ms;
+  job->started_ms = row.started_ms;
+  job->finished_ms = row.finished_ms;
+  job->loss = row.loss;
+  job->validation_loss = row.validation_loss;
+  job->state_hash = row.state_hash;
+  job->state_hash_step = row.state_hash_step;
+  job->saved = row;
+  JobMembership& m = job->membership;
+  m.job = row.id;
+  m.spec = job_spec_from_json(Json::parse(row.spec));
+  m.min_nodes = row.min_nodes;
+  m.nodes = row.nodes;
+  m.max_nodes = row.max_nodes;
+  m.state = job_state_from(row.state);
+  m.reason = row.reason;
+  m.stage = stage_from(row.stage);
+  m.cause = parse<Cause>(row.cause, kCauses);
+  m.intent = parse<Intent>(row.intent, kIntents);
+  m.committed_step = row.committed_step;
+  m.restarts = row.restarts;
+  m.lineage = row.lineage;
+  m.data_digest = row.data_digest;
+  m.numerics = row.numerics;
+  for (const Json& source : Json::parse(row.resume)) m.resume.push_back(source_from_json(source));
+  m.forming_since_ms = m.formed_ms = now();
+  m.counted = true;
+  jobs_by_id_[job->id] = job.get();
+  jobs_[job->number] = std::move(job);
+}
+
+void Coordinator::restore_worker(const WorkerRow& row) {
+  Worker& worker = workers_[row.registration.name];
+  worker.registration = row.registration;
+  worker.life = parse<Worker::Life>(row.life, kLives);
+  worker.draining = row.draining;
+  worker.job = row.job;
+  worker.last_job = row.last_job;
+  worker.after_generation = row.after_generation;
+  worker.lost_generation = row.lost_generation;
+  worker.seen_ms = row.seen_ms;
+  worker.heard_ms = now();
+  worker.lease_until_ms = now() + times_.grace_ms;
+  worker.status.incarnation = row.registration.incarnation;
+  worker.status.phase = Phase::kPreparing;  // not free before it says so
+  Job* job = job_of(worker.job);
+  if (job == nullptr) return;
+  Participant p;
+  p.member = {row.registration.name, row.registration.incarnation, row.registration.address};
+  p.numerics = row.registration.numerics;
+  p.after_generation = row.after_generation;
+  p.heard_ms = now();
+  p.wanted = !row.draining;
+  p.unwanted_reason = row.draining ? "drained" : "";
+  job->membership.participants[row.registration.name] = std::move(p);
+}
+
+void Coordinator::load() {
+  StoreContents contents = store_.load();
+  for (const JobRow& row : contents.jobs) restore_job(row);
+  for (const GenerationRow& row : contents.generations) {
+    JobMembership& m = job_of(row.job)->membership;
+    for (const Member& member : row.generation.members) m.lineage_of[member.incarnation] = row.generation.lineage;
+    if (row.generation.number > m.current.number) m.current = row.generation;
+  }
+  for (const CheckpointRow& row : contents.checkpoints) {
+    Job& job = *job_of(row.job);
+    job.checkpoints[row.record.step] = row.record;
+    job.membership.checkpoints[row.record.step] = {row.record.step, row.record.store, row.record.state_hash, row.unreadable};
+  }
+  for (const RefusalRow& row : contents.refusals) job_of(row.job)->refusals[row.worker] = row;
+  ended_incarnations_ = std::move(contents.ended_incarnations);
+  for (const WorkerRow& row : contents.workers) restore_worker(row);
+}
+
+}  // namespace holdfast::rendezvous

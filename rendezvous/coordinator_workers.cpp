@@ -1,0 +1,307 @@
+// Workers' lives: registration, status, leases, drain; and which job each belongs to.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+
+#include "rendezvous/coordinator.h"
+#include "rendezvous/scheduler.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+std::string seconds(int64_t ms) {
+  return fmt::format("{:.1f} s", static_cast<double>(ms) / 1000);
+}
+
+bool is_name(const std::string& text) {
+  return !text.empty() && text.size() <= 128 &&
+         std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; });
+}
+
+Problem stale_life(const std::string& worker, const std::string& incarnation, const std::string& code) {
+  const char* why = code == "superseded" ? "another process registered under this name"
+                                         : "the service took it for lost and went on without it";
+  return problem(409, code, fmt::format("incarnation {} of {} is over: {}", incarnation, worker, why));
+}
+
+}  // namespace
+
+void Coordinator::heard(Worker& worker, Millis lease_ms) {
+  worker.heard_ms = now();
+  worker.lease_until_ms = std::max(worker.lease_until_ms, worker.heard_ms + lease_ms);
+  worker.seen_ms = wall_ms();
+}
+
+void Coordinator::forbid(const std::string& worker, const std::string& incarnation, const std::string& code) {
+  ended_incarnations_[incarnation] = code;
+  write().end_incarnation(worker, incarnation, code);
+}
+
+Outcome<Worker*> Coordinator::need_worker(const std::string& id, const std::string& incarnation) {
+  if (const auto ended = ended_incarnations_.find(incarnation); ended != ended_incarnations_.end()) {
+    return tl::unexpected(stale_life(id, incarnation, ended->second));
+  }
+  const auto found = workers_.find(id);
+  if (found == workers_.end())
+    return tl::unexpected(problem(404, "not_found", fmt::format("there is no worker {}: register it first", id)));
+  if (found->second.registration.incarnation != incarnation) {
+    return tl::unexpected(
+        problem(404, "not_found", fmt::format("incarnation {} of {} is not known: register it first", incarnation, id)));
+  }
+  return &found->second;
+}
+
+void Coordinator::begin_life(Worker& worker, const RegisterRequest& request) {
+  const std::string last_job = worker.job.empty() ? worker.last_job : worker.job;
+  worker = Worker{};
+  worker.registration = request;
+  worker.last_job = last_job;
+  event("", "worker_registered",
+        fmt::format("{} on {} ({}, {} threads), reachable at {}", request.name, request.node, request.device_model,
+                    request.threads, request.address),
+        request.name);
+}
+
+Outcome<RegisterReply> Coordinator::register_worker(const RegisterRequest& request, const std::string& service_id) {
+  if (request.protocol_version != kProtocolVersion) {
+    return tl::unexpected(
+        problem(400, "wrong_version",
+                fmt::format("{} speaks protocol version {} (holdfast {}), this service {} (holdfast {}): "
+                            "install the same version on both",
+                            request.name, request.protocol_version, request.version, kProtocolVersion, kHoldfastVersion)));
+  }
+  if (!is_name(request.name) || !is_name(request.incarnation)) {
+    return tl::unexpected(
+        problem(400, "bad_name",
+                fmt::format("a worker's name and incarnation are 1 to 128 letters, digits and ._- ; not \"{}\" "
+                            "and \"{}\"",
+                            request.name.substr(0, 128), request.incarnation.substr(0, 128))));
+  }
+  if (const auto ended = ended_incarnations_.find(request.incarnation); ended != ended_incarnations_.end()) {
+    return tl::unexpected(stale_life(request.name, request.incarnation, ended->second));
+  }
+  Worker& worker = workers_[request.name];
+  const std::string known = worker.registration.incarnation;
+  if (known != request.incarnation) {
+    if (!known.empty()) {
+      const bool alive = worker.life == Worker::Life::kAlive;
+      if (alive) end_life(worker, Worker::Life::kLost, "a new process registered under its name");
+      forbid(request.name, known, alive ? "superseded" : "stale_incarnation");
+    }
+    begin_life(worker, request);
+  } else {
+    worker.registration = request;
+    if (auto back = welcome_back(worker); !back) return tl::unexpected(back.error());
+  }
+  heard(worker, times_.lease_ms);
+  save(worker);
+  ++changes_;
+  return RegisterReply{request.name, service_id, times_.heartbeat_ms, times_.lease_ms};
+}
+
+// One whose lease ended and that speaks again: taken back while its job has not gone on without it.
+Outcome<void> Coordinator::welcome_back(Worker& worker) {
+  if (worker.life == Worker::Life::kAlive) return {};
+  const std::string& name = worker.registration.name;
+  Job* job = job_of(worker.last_job);
+  const bool was_in = job != nullptr && worker.lost_generation > 0;
+  if (was_in && job->membership.current.number != worker.lost_generation) {
+    forbid(name, worker.registration.incarnation, "stale_incarnation");
+    return tl::unexpected(stale_life(name, worker.registration.incarnation, "stale_incarnation"));
+  }
+  worker.life = Worker::Life::kAlive;
+  event(was_in ? job->id : "", "worker_back",
+        fmt::format("{} is heard of again after {}", name, seconds(now() - worker.heard_ms)), name);
+  if (was_in && !is_ended(job->membership.state) && job->membership.state != JobState::kPaused &&
+      !job->refusals.contains(name)) {
+    worker.job = job->id;
+    const RegisterRequest& r = worker.registration;
+    apply(*job, WorkerAssigned{{r.name, r.incarnation, r.address}, r.numerics, worker.after_generation});
+  }
+  save(worker);
+  return {};
+}
+
+Outcome<StatusReply> Coordinator::report_status(const std::string& id, const WorkerStatus& status) {
+  auto found = need_worker(id, status.incarnation);
+  if (!found) return tl::unexpected(found.error());
+  Worker& worker = **found;
+  if (auto back = welcome_back(worker); !back) return tl::unexpected(back.error());
+  heard(worker, times_.lease_ms);
+  const bool leaves_now = status.leaving && !worker.status.leaving;
+  worker.status = status;
+  worker.status.leaving |= worker.draining;
+  if (leaves_now)
+    event(worker.job, "worker_leaving", fmt::format("{} was told to end and leaves after the step under way", id), id);
+  if (Job* job = job_of(worker.job)) apply(*job, WorkerReported{id, worker.status});
+  ++changes_;
+  return StatusReply{directive_of(id).tag()};
+}
+
+Outcome<Directive> Coordinator::directive(const std::string& id, const std::string& incarnation) {
+  auto found = need_worker(id, incarnation);
+  if (!found) return tl::unexpected(found.error());
+  if (auto back = welcome_back(**found); !back) return tl::unexpected(back.error());
+  heard(**found, times_.lease_ms);
+  return directive_of(id);
+}
+
+Directive Coordinator::directive_of(const std::string& id) const {
+  const Worker& worker = workers_.at(id);
+  if (const Job* job = find_job(worker.job)) return directive_for(job->membership, id);
+  Directive directive;
+  if (worker.leaving()) {
+    directive.kind = DirectiveKind::kExit;
+    directive.reason = worker.draining ? "drained" : "its request to end is granted";
+  }
+  return directive;
+}
+
+Outcome<void> Coordinator::worker_lost(const WorkerLost& message) {
+  const auto found = std::ranges::find_if(
+      workers_, [&](const auto& entry) { return entry.second.registration.incarnation == message.incarnation; });
+  if (found == workers_.end()) return {};  // replaced already, or never registered: nothing to lose
+  Worker& worker = found->second;
+  if (worker.life == Worker::Life::kAlive)
+    end_life(worker, worker.leaving() && worker.job.empty() ? Worker::Life::kLeft : Worker::Life::kLost, message.reason);
+  forbid(worker.registration.name, message.incarnation, "stale_incarnation");
+  return {};
+}
+
+void Coordinator::end_life(Worker& worker, Worker::Life life, const std::string& reason) {
+  const std::string name = worker.registration.name;
+  Job* job = job_of(worker.job);
+  worker.life = life;
+  worker.lost_generation = job != nullptr ? job->membership.current.number : 0;
+  if (job != nullptr) worker.last_job = job->id;
+  worker.job.clear();
+  event(job != nullptr ? job->id : "", life == Worker::Life::kLeft ? "worker_left" : "worker_lost",
+        fmt::format("{}: {}", name, reason), name, worker.lost_generation);
+  save(worker);
+  if (job != nullptr) apply(*job, WorkerGone{name, reason});
+  ++changes_;
+}
+
+Outcome<void> Coordinator::drain(const std::string& id) {
+  const auto found = workers_.find(id);
+  if (found == workers_.end())
+    return tl::unexpected(problem(404, "not_found", fmt::format("there is no worker {}; GET /v1/nodes lists them", id)));
+  Worker& worker = found->second;
+  if (worker.life != Worker::Life::kAlive) {
+    return tl::unexpected(problem(409, "wrong_state",
+                                  fmt::format("{} is {} already: only a live worker can be drained", id,
+                                              worker.life == Worker::Life::kLost ? "lost" : "gone")));
+  }
+  if (worker.draining) return {};
+  worker.draining = true;
+  event(worker.job, "worker_draining", fmt::format("{} is drained: it leaves after the step under way", id), id);
+  save(worker);
+  if (Job* job = job_of(worker.job)) apply(*job, WorkerUnwanted{id, "drained"});
+  ++changes_;
+  return {};
+}
+
+Outcome<void> Coordinator::logs(const std::string& id, const LogBatch& batch) {
+  if (auto worker = need_worker(id, batch.incarnation); !worker) return tl::unexpected(worker.error());
+  write().add_logs(batch.job, id, batch.lines);
+  return {};
+}
+
+// --- belonging
+
+void Coordinator::assign(Worker& worker, Job& job) {
+  const RegisterRequest& r = worker.registration;
+  worker.job = worker.last_job = job.id;
+  worker.after_generation = job.membership.current.number;
+  save(worker);
+  apply(job, WorkerAssigned{{r.name, r.incarnation, r.address}, r.numerics, worker.after_generation});
+}
+
+void Coordinator::free_worker(const std::string& id, const std::string& job, const std::string& reason) {
+  const auto found = workers_.find(id);
+  if (found == workers_.end() || found->second.job != job) return;
+  found->second.job.clear();
+  save(found->second);
+  if (!is_ended(jobs_by_id_.at(job)->membership.state))
+    event(job, "worker_left", fmt::format("{} left the job: {}", id, reason), id);
+}
+
+void Coordinator::expire_leases() {
+  for (auto& [id, worker] : workers_) {
+    if (worker.life != Worker::Life::kAlive || now() < worker.lease_until_ms) continue;
+    const std::string silence = fmt::format("nothing was heard of it for {}", seconds(now() - worker.heard_ms));
+    const bool left = worker.job.empty() && worker.leaving();
+    end_life(worker, left ? Worker::Life::kLeft : Worker::Life::kLost, left ? "it ended, as it was told to" : silence);
+    if (left) forbid(id, worker.registration.incarnation, "stale_incarnation");
+  }
+}
+
+void Coordinator::tick() {
+  // A service that was itself stopped for a while has not listened: nobody is judged by that time.
+  if (last_tick_ms_ >= 0 && now() - last_tick_ms_ > times_.lease_ms / 2) {
+    for (auto& [id, worker] : workers_) worker.lease_until_ms = std::max(worker.lease_until_ms, now() + times_.lease_ms);
+  }
+  last_tick_ms_ = now();
+  expire_leases();
+  for (auto& [number, job] : jobs_) {
+    const JobMembership& m = job->membership;
+    const bool dormant =
+        is_ended(m.state) || m.state == JobState::kPaused || (m.participants.empty() && m.state != JobState::kRunning);
+    if (!dormant) apply(*job, Tick{});
+  }
+}
+
+void Coordinator::settle() {
+  // Each round may free workers that the next one gives away; a plan without changes is the end.
+  for (int round = 0; round < 4 && reschedule(); ++round) {
+  }
+}
+
+bool Coordinator::reschedule() {
+  std::vector<SchedulableJob> jobs;
+  for (const auto& [number, job] : jobs_) {
+    const JobMembership& m = job->membership;
+    job->waiting.clear();
+    if (is_ended(m.state) || m.state == JobState::kPaused || m.intent != Intent::kRun) continue;
+    SchedulableJob& s =
+        jobs.emplace_back(SchedulableJob{job->id, number, m.spec.priority, m.min_nodes, m.nodes, m.max_nodes, {}, {}, {}, {}});
+    s.training = m.state == JobState::kRunning;
+    for (const auto& [id, p] : m.participants) {
+      if (p.wanted && !p.status.leaving) s.workers.push_back(id);
+      if (holds_state(m, p)) s.holders.push_back(id);
+    }
+    const auto rank = [&](const std::string& id) {
+      const int r = rank_in(m.current, id, m.participants.at(id).member.incarnation);
+      return r < 0 ? INT32_MAX : r;
+    };
+    std::ranges::sort(
+        s.workers, [&](const auto& a, const auto& b) { return rank(a) != rank(b) ? rank(a) < rank(b) : natural_less(a, b); });
+    for (const auto& [id, refusal] : job->refusals) {
+      const auto worker = workers_.find(id);
+      if (worker != workers_.end() && worker->second.registration.incarnation == refusal.incarnation)
+        s.refused[id] = refusal.reason;
+    }
+  }
+  std::vector<SchedulableWorker> workers;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.life != Worker::Life::kAlive || worker.leaving()) continue;
+    using Availability = SchedulableWorker::Availability;
+    Availability availability = Availability::kTaken;
+    if (const Job* job = find_job(worker.job)) {
+      const auto p = job->membership.participants.find(id);
+      if (p != job->membership.participants.end() && !p->second.wanted) availability = Availability::kComing;
+    } else {
+      availability =
+          worker.status.phase == Phase::kIdle && worker.status.job.empty() ? Availability::kFree : Availability::kComing;
+    }
+    workers.push_back({id, availability, worker.last_job});
+  }
+  const Plan plan = schedule(std::move(jobs), workers);
+  for (const auto& [id, why] : plan.waiting) job_of(id)->waiting = why;
+  for (const TakenBack& taken : plan.taken_back) apply(*job_of(taken.job), WorkerUnwanted{taken.worker, taken.reason});
+  for (const Assignment& assignment : plan.assignments) assign(workers_.at(assignment.worker), *job_of(assignment.job));
+  return !plan.taken_back.empty() || !plan.assignments.empty();
+}
+
+}  // namespace holdfast::rendezvous

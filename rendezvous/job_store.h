@@ -1,0 +1,139 @@
+// The job-store seam: everything of the service that must outlive it.
+//
+// Promises: what was written between begin() and a commit() that returned is there after kill -9 and power loss, whole;
+// what was not committed is not there at all. Ids of events, logs and steps grow and are never used twice.
+// Failures to write throw StoreError: the caller must not answer anybody as though it had been written.
+// Thread: one at a time; the service's owner thread holds it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "rendezvous/membership_state.h"
+
+namespace holdfast::rendezvous {
+
+class StoreError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct JobRow {
+  std::string id;
+  int64_t number = 0;
+  std::string name, spec;  // the resolved spec as JSON
+  std::string state, reason, stage, cause, intent;
+  int64_t min_nodes = 1, nodes = 1, max_nodes = 1;
+  int64_t committed_step = 0, restarts = 0, lineage = 0;
+  std::string data_digest, numerics;
+  std::string resume;  // StateSources as JSON
+  int64_t submitted_ms = 0, started_ms = 0, finished_ms = 0;
+  std::optional<double> loss, validation_loss;
+  std::string state_hash;
+  int64_t state_hash_step = -1;
+  bool operator==(const JobRow&) const = default;
+};
+
+struct WorkerRow {
+  RegisterRequest registration;
+  std::string life;  // alive | lost | left
+  bool draining = false;
+  std::string job, last_job;
+  int64_t after_generation = 0;  // of `job` when it was given to the worker
+  int64_t lost_generation = 0;   // of `last_job` when the worker was lost
+  int64_t seen_ms = 0;           // wall time of the last change of this row
+};
+
+struct GenerationRow {
+  std::string job;
+  Generation generation;
+  int64_t formed_ms = 0;
+};
+
+struct CheckpointRow {
+  std::string job;
+  CheckpointRecord record;
+  bool unreadable = false;
+};
+
+struct EventRow {
+  int64_t id = 0, time_ms = 0;
+  std::string job, worker;
+  int64_t generation = 0;
+  std::string kind, message;
+};
+struct LogRow {
+  int64_t id = 0;
+  std::string job, worker;
+  LogLine line;
+};
+struct StepRow {
+  int64_t id = 0, time_ms = 0;
+  std::string job;
+  int64_t generation = 0;
+  StepPoint point;
+};
+// Microbatches [first_microbatch, last_microbatch) of each of the steps first_step..last_step were computed by `rank`.
+struct LedgerRow {
+  int64_t first_step = 0, last_step = 0, generation = 0;
+  int rank = 0;
+  std::string worker;
+  int64_t first_microbatch = 0, last_microbatch = 0;
+  int64_t voided_by = 0;  // the generation that went back below these steps; 0: they count
+};
+struct RefusalRow {
+  std::string job, worker, incarnation, reason;
+};
+struct IdempotencyRow {
+  std::string key, request, job;  // the request as canonical JSON
+};
+
+// What the service needs at its start. Events, logs, steps and the ledger are read when asked for.
+struct StoreContents {
+  std::vector<JobRow> jobs;
+  std::vector<WorkerRow> workers;
+  std::vector<GenerationRow> generations;  // of jobs that have not ended; the last one of each other
+  std::vector<CheckpointRow> checkpoints;
+  std::vector<RefusalRow> refusals;
+  std::map<std::string, std::string> ended_incarnations;  // incarnation -> the code its messages are refused with
+};
+
+class JobStore {
+ public:
+  virtual ~JobStore() = default;
+
+  virtual void begin() = 0;
+  virtual void commit() = 0;
+
+  virtual StoreContents load() = 0;
+  virtual void save_job(const JobRow& row) = 0;
+  virtual void save_worker(const WorkerRow& row) = 0;
+  virtual void end_incarnation(const std::string& worker, const std::string& incarnation, const std::string& code) = 0;
+  virtual void add_generation(const GenerationRow& row) = 0;
+  virtual void save_checkpoint(const CheckpointRow& row) = 0;
+  virtual void remove_checkpoint(const std::string& job, int64_t step) = 0;
+  virtual void save_refusal(const RefusalRow& row) = 0;
+  virtual void save_idempotency(const IdempotencyRow& row) = 0;
+  virtual std::optional<IdempotencyRow> find_idempotency(const std::string& key) = 0;
+
+  virtual void add_event(const EventRow& row) = 0;
+  virtual void add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) = 0;
+  // A step of a job that is there already, and not voided, is left as it is.
+  virtual void add_step(const StepRow& row) = 0;
+  // Extends the rows of `generation` to `last` where they end at `first` - 1, else begins new ones.
+  virtual void extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,
+                             int64_t last) = 0;
+  virtual void void_steps(const std::string& job, int64_t first, int64_t by_generation) = 0;
+
+  // Ascending by id, above `after`. An empty job means all of them.
+  virtual std::vector<EventRow> events(const std::string& job, int64_t after, int64_t limit) = 0;
+  virtual std::vector<LogRow> logs(const std::string& job, int64_t after, int64_t limit) = 0;
+  virtual std::vector<StepRow> steps(const std::string& job, int64_t after, int64_t limit) = 0;
+  virtual std::vector<LedgerRow> ledger(const std::string& job) = 0;
+};
+
+}  // namespace holdfast::rendezvous

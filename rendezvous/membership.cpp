@@ -1,0 +1,243 @@
+// decide(): dispatches the input, then does what follows from the state alone; and the questions others ask of a state.
+#include "rendezvous/membership.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <stdexcept>
+#include <utility>
+
+#include "rendezvous/membership_turn.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+template <typename Enum, size_t N>
+Enum from_name(const std::string& name, const std::pair<Enum, const char*> (&names)[N], const char* what) {
+  for (const auto& [value, text] : names) {
+    if (name == text) return value;
+  }
+  throw std::invalid_argument(fmt::format("\"{}\" is no {}", name, what));
+}
+
+constexpr std::pair<JobState, const char*> kJobStates[] = {{JobState::kQueued, "queued"},       {JobState::kRunning, "running"},
+                                                           {JobState::kWaiting, "waiting"},     {JobState::kPaused, "paused"},
+                                                           {JobState::kSucceeded, "succeeded"}, {JobState::kFailed, "failed"},
+                                                           {JobState::kCancelled, "cancelled"}};
+constexpr std::pair<Stage, const char*> kStages[] = {
+    {Stage::kForming, "forming"}, {Stage::kRunning, "running"}, {Stage::kYielding, "yielding"}};
+
+void refuse(Turn& turn, const Participant& participant, const std::string& reason) {
+  const Member member = participant.member;
+  turn.note("worker_refused", fmt::format("{} cannot take part: {}", member.worker, reason), member.worker);
+  turn.effects.emplace_back(Refused{member.worker, member.incarnation, reason});
+  turn.free(member.worker, "refused: " + reason);
+}
+
+// Why a prepared worker does not fit the job's references, or "". The first one to be prepared sets them.
+std::string misfit(JobMembership& job, const Participant& p) {
+  if (job.data_digest.empty()) job.data_digest = p.status.data_digest;
+  if (job.numerics.empty()) job.numerics = p.numerics;
+  if (p.status.data_digest != job.data_digest) {
+    return fmt::format("its training data differs: {} has digest {} there, {} at the others; give it the same file",
+                       job.spec.train_data_path, p.status.data_digest, job.data_digest);
+  }
+  if (job.spec.reduction == "exact" && p.numerics != job.numerics) {
+    return fmt::format(
+        "it computes other bits: its numerics are \"{}\", the job's are \"{}\"; use like workers, or submit with "
+        "--reduction float",
+        p.numerics, job.numerics);
+  }
+  return "";
+}
+
+void on_assigned(Turn& turn, const WorkerAssigned& input) {
+  Participant participant;
+  participant.member = input.member;
+  participant.numerics = input.numerics;
+  participant.after_generation = input.after_generation;
+  participant.heard_ms = turn.now;
+  turn.job.participants[input.member.worker] = std::move(participant);
+}
+
+void on_unwanted(Turn& turn, const WorkerUnwanted& input) {
+  const auto found = turn.job.participants.find(input.worker);
+  if (found == turn.job.participants.end()) return;
+  found->second.wanted = false;
+  found->second.unwanted_reason = input.reason;
+}
+
+// A member of the generation that trains says that it does not.
+void on_member_stopped(Turn& turn, const Participant& p) {
+  const WorkerStatus& status = p.status;
+  if (status.reason.empty() && status.phase == Phase::kPrepared) {
+    begin_yield(turn, status.leaving ? fmt::format("{} leaves", p.member.worker) : fmt::format("{} yielded", p.member.worker),
+                false);
+  } else {
+    begin_fault(turn, fmt::format("{} stopped{}{}", p.member.worker, status.reason.empty() ? "" : ": ", status.reason));
+  }
+}
+
+void on_reported(Turn& turn, const WorkerReported& input) {
+  JobMembership& job = turn.job;
+  const auto found = job.participants.find(input.worker);
+  if (found == job.participants.end() || found->second.member.incarnation != input.status.incarnation) return;
+  Participant& p = found->second;
+  p.heard_ms = turn.now;
+  const bool was_active = p.status.phase == Phase::kActive && p.status.generation == job.current.number;
+  const bool leaving = p.status.leaving || input.status.leaving;
+  p.status = input.status.job == job.job ? input.status : WorkerStatus{};
+  p.status.leaving = leaving;  // a process that was told to end does not change its mind
+  if (p.status.phase == Phase::kRefused) {
+    const std::string reason = p.status.reason;
+    const bool in_ring = is_member(job, p) && job.stage != Stage::kForming;
+    if (in_ring) begin_fault(turn, fmt::format("{} cannot go on: {}", input.worker, reason));
+    return refuse(turn, p, reason);
+  }
+  if (p.status.phase == Phase::kPrepared && !p.status.data_digest.empty()) {
+    if (const std::string reason = misfit(job, p); !reason.empty()) {
+      if (is_member(job, p) && job.stage != Stage::kForming) begin_fault(turn, fmt::format("{} is refused", input.worker));
+      return refuse(turn, p, reason);
+    }
+  }
+  if (is_prepared(job, p)) {
+    p.left_out = false;
+    p.suspected_ms = -1;
+    if (p.prepared_ms < 0) p.prepared_ms = turn.now;
+  } else {
+    p.prepared_ms = -1;
+  }
+  if (!is_member(job, p) || job.stage != Stage::kRunning) return;
+  const bool idle_again = was_active && (p.status.phase == Phase::kIdle || p.status.phase == Phase::kPreparing);
+  if (is_prepared(job, p) || idle_again) on_member_stopped(turn, p);
+}
+
+void advance(Turn& turn) {
+  JobMembership& job = turn.job;
+  if (is_ended(job.state) || job.state == JobState::kPaused) return;
+  if (job.stage == Stage::kYielding) advance_yielding(turn);
+  if (job.stage == Stage::kRunning) advance_running(turn);
+  if (job.stage == Stage::kForming && !is_ended(job.state)) advance_forming(turn);
+}
+
+struct Dispatch {
+  Turn& turn;
+  void operator()(const WorkerAssigned& input) { on_assigned(turn, input); }
+  void operator()(const WorkerUnwanted& input) { on_unwanted(turn, input); }
+  void operator()(const WorkerReported& input) { on_reported(turn, input); }
+  void operator()(const WorkerGone& input) { on_gone(turn, input.worker, input.reason); }
+  void operator()(const FaultReported& input) { on_fault_report(turn, input.report); }
+  void operator()(const ProgressMade& input) { on_progress(turn, input.progress); }
+  void operator()(const CheckpointTaken& input) { on_checkpoint(turn, input.record); }
+  void operator()(const PauseAsked&) { on_pause(turn); }
+  void operator()(const StopAsked&) { on_stop(turn); }
+  void operator()(const ResumeAsked&) { on_resume(turn); }
+  void operator()(const Tick&) {}
+};
+
+}  // namespace
+
+const char* job_state_name(JobState state) {
+  return kJobStates[static_cast<size_t>(state)].second;
+}
+JobState job_state_from(const std::string& name) {
+  return from_name(name, kJobStates, "job state");
+}
+const char* stage_name(Stage stage) {
+  return kStages[static_cast<size_t>(stage)].second;
+}
+Stage stage_from(const std::string& name) {
+  return from_name(name, kStages, "stage");
+}
+
+bool is_ended(JobState state) {
+  return state == JobState::kSucceeded || state == JobState::kFailed || state == JobState::kCancelled;
+}
+
+Decision decide(JobMembership state, const Input& input, Millis now, const std::function<std::string()>& new_secret) {
+  Decision decision{std::move(state), {}};
+  Turn turn{decision.state, now, new_secret, decision.effects};
+  std::visit(Dispatch{turn}, input);
+  advance(turn);
+  return decision;
+}
+
+int rank_in(const Generation& generation, const std::string& worker, const std::string& incarnation) {
+  for (size_t rank = 0; rank < generation.members.size(); ++rank) {
+    const Member& member = generation.members[rank];
+    if (member.worker == worker && member.incarnation == incarnation) return static_cast<int>(rank);
+  }
+  return -1;
+}
+
+bool is_member(const JobMembership& job, const Participant& p) {
+  return p.after_generation < job.current.number && rank_in(job.current, p.member.worker, p.member.incarnation) >= 0;
+}
+
+bool is_prepared(const JobMembership& job, const Participant& p) {
+  if (p.status.phase != Phase::kPrepared || p.status.data_digest.empty()) return false;
+  return !is_member(job, p) || p.status.generation >= job.current.number;
+}
+
+bool holds_state(const JobMembership& job, const Participant& p) {
+  const auto lineage = job.lineage_of.find(p.member.incarnation);
+  return p.status.step >= 0 && lineage != job.lineage_of.end() && lineage->second == job.lineage;
+}
+
+const KnownCheckpoint* newest_checkpoint(const JobMembership& job) {
+  for (auto it = job.checkpoints.rbegin(); it != job.checkpoints.rend(); ++it) {
+    if (!it->second.unreadable) return &it->second;
+  }
+  return nullptr;
+}
+
+std::optional<Staleness> stale(const JobMembership& job, const std::string& worker, const std::string& incarnation,
+                               int64_t generation, bool rank0) {
+  const Generation& current = job.current;
+  if (generation != current.number) {
+    return Staleness{"stale_generation", fmt::format("{} speaks of generation {} of job {}, which is at generation {}: what it "
+                                                     "says of the past changes nothing",
+                                                     worker, generation, job.job, current.number)};
+  }
+  const int rank = rank_in(current, worker, incarnation);
+  if (rank < 0) {
+    return Staleness{"stale_incarnation", fmt::format("{} (incarnation {}) is not a member of generation {} of job {}", worker,
+                                                      incarnation, generation, job.job)};
+  }
+  if (rank0 && rank != 0) {
+    return Staleness{"not_rank_0", fmt::format("{} is rank {} of generation {} of job {}: only rank 0, {}, reports this",
+                                               worker, rank, generation, job.job, current.members[0].worker)};
+  }
+  return std::nullopt;
+}
+
+std::string in_words(const std::vector<std::string>& names) {
+  std::string text;
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
+    text += names[i];
+  }
+  return text;
+}
+
+bool natural_less(const std::string& a, const std::string& b) {
+  const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+  size_t i = 0, j = 0;
+  while (i < a.size() && j < b.size()) {
+    if (!is_digit(a[i]) || !is_digit(b[j])) {
+      if (a[i] != b[j]) return a[i] < b[j];
+      ++i, ++j;
+      continue;
+    }
+    const size_t a_end = std::find_if_not(a.begin() + i, a.end(), is_digit) - a.begin();
+    const size_t b_end = std::find_if_not(b.begin() + j, b.end(), is_digit) - b.begin();
+    const std::string x = a.substr(i, a_end - i), y = b.substr(j, b_end - j);
+    if (x.size() != y.size()) return x.size() < y.size();
+    if (x != y) return x < y;
+    i = a_end, j = b_end;
+  }
+  return a.size() - i < b.size() - j;
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,50 @@
+// The state machine of one job's membership: who takes part in which generation, from which state, and why.
+//
+// Promises: pure — the same state, input, time and secrets give the same outcome. Generations only grow; a worker is in
+// at most the current one; a generation never starts from a memory below a committed step while a worker that holds a
+// newer state answers. Every decision is noted with its reason.
+// Refuses: inputs of stale generations and incarnations have no effect; `stale` says so beforehand, for the reply.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/membership_state.h"
+
+namespace holdfast::rendezvous {
+
+struct Decision {
+  JobMembership state;
+  std::vector<Effect> effects;
+};
+
+// `new_secret` is called once for each generation that forms.
+Decision decide(JobMembership state, const Input& input, Millis now, const std::function<std::string()>& new_secret);
+
+// What `worker` is to do, for a participant of the job.
+Directive directive_for(const JobMembership& job, const std::string& worker);
+
+struct Staleness {
+  std::string code, detail;  // of the problem to answer with
+};
+// Whether a message of a member that speaks of `generation` is of the present. `rank0`: only rank 0 may say this.
+std::optional<Staleness> stale(const JobMembership& job, const std::string& worker, const std::string& incarnation,
+                               int64_t generation, bool rank0);
+
+// Rank of `worker` (in this incarnation) in the current generation, or -1.
+int rank_in(const Generation& generation, const std::string& worker, const std::string& incarnation);
+bool is_member(const JobMembership& job, const Participant& participant);
+// Whether the participant does nothing of the current generation any more, nor of an older one.
+bool is_prepared(const JobMembership& job, const Participant& participant);
+// Whether the participant holds a state that the next generation could start from.
+bool holds_state(const JobMembership& job, const Participant& participant);
+const KnownCheckpoint* newest_checkpoint(const JobMembership& job);
+
+// "w1, w2 and w3"
+std::string in_words(const std::vector<std::string>& names);
+// w2 before w10: digits compare as numbers.
+bool natural_less(const std::string& a, const std::string& b);
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,82 @@
+// Directives are derived from the state, never queued: a lost one is there again at the next look.
+#include <fmt/format.h>
+
+#include "rendezvous/membership_turn.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+Directive to_join(const JobMembership& job, int rank) {
+  Directive directive;
+  directive.kind = DirectiveKind::kJoin;
+  directive.generation = job.current.number;
+  directive.reason = job.reason;
+  directive.spec = job.spec;
+  directive.rank = rank;
+  directive.members = job.current.members;
+  directive.secret = job.current.secret;
+  directive.source = job.current.source;
+  return directive;
+}
+
+Directive to_yield(const JobMembership& job) {
+  Directive directive;
+  directive.kind = DirectiveKind::kYield;
+  directive.generation = job.current.number;
+  directive.reason = job.yield_reason;
+  directive.checkpoint = job.yield_checkpoint;
+  return directive;
+}
+
+Directive to_fence(const JobMembership& job, const std::string& reason) {
+  Directive directive;
+  directive.kind = DirectiveKind::kFence;
+  directive.generation = job.current.number;
+  directive.reason = reason;
+  return directive;
+}
+
+Directive to_prepare(const JobMembership& job) {
+  Directive directive;
+  directive.kind = DirectiveKind::kPrepare;
+  directive.generation = job.current.number;
+  directive.reason = "to join the next generation";
+  directive.spec = job.spec;
+  return directive;
+}
+
+Directive of_member(const JobMembership& job, const Participant& p, int rank) {
+  switch (job.stage) {
+    case Stage::kRunning:
+      return to_join(job, rank);
+    case Stage::kYielding:
+      return to_yield(job);
+    case Stage::kForming:
+      break;
+  }
+  // One that yielded is prepared already; the fence asks nothing more of it, and fences those that did not get so far.
+  return to_fence(job, fmt::format("generation {} is over{}{}", job.current.number, job.why.empty() ? "" : ": ",
+                                   p.left_out        ? "it was formed anew without this worker"
+                                   : job.why.empty() ? ""
+                                                     : job.why[0]));
+}
+
+}  // namespace
+
+Directive directive_for(const JobMembership& job, const std::string& worker) {
+  const auto found = job.participants.find(worker);
+  if (found == job.participants.end()) return Directive{};
+  const Participant& p = found->second;
+  Directive directive;
+  if (is_member(job, p)) {
+    directive = of_member(job, p, rank_in(job.current, p.member.worker, p.member.incarnation));
+  } else if (p.status.phase == Phase::kActive) {  // it was left out and has not noticed
+    directive = to_fence(job, "the job went on without this worker");
+  } else {
+    directive = to_prepare(job);
+  }
+  directive.job = job.job;
+  return directive;
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,148 @@
+// Faults: what ends a generation, who is suspected, and for how long an answer is waited for.
+//
+// A suspect that has spoken since it was reported is waited for like everybody else: reports about peers are evidence,
+// not verdicts.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "rendezvous/membership_turn.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr Millis kSuspectMs = 500;      // a suspect that lives answers its fence well within this
+constexpr Millis kAnswerMaxMs = 10000;  // for a member that nobody suspects
+
+Millis answer_limit(const JobMembership& job) {
+  return std::min<Millis>(kAnswerMaxMs, static_cast<Millis>(job.spec.collective_timeout_s * 1000 / 2));
+}
+
+std::string evidence(const JobMembership& job, const FaultReport& report) {
+  const std::string who = fmt::format("{} (rank {})", report.worker, rank_in(job.current, report.worker, report.incarnation));
+  std::string text = report.kind;
+  std::ranges::replace(text, '_', ' ');
+  if (report.suspect_rank >= 0 && report.suspect_rank < static_cast<int>(job.current.members.size())) {
+    text += fmt::format(" at {} (rank {})", job.current.members[report.suspect_rank].worker, report.suspect_rank);
+  }
+  return fmt::format("{}, reported by {}{}{}", text, who, report.detail.empty() ? "" : ": ", report.detail);
+}
+
+void suspect(Turn& turn, const FaultReport& report) {
+  const auto& members = turn.job.current.members;
+  if (report.suspect_rank < 0 || report.suspect_rank >= static_cast<int>(members.size())) return;
+  const Member& member = members[report.suspect_rank];
+  const auto found = turn.job.participants.find(member.worker);
+  if (member.worker == report.worker || found == turn.job.participants.end()) return;
+  Participant& p = found->second;
+  if (p.member.incarnation != member.incarnation || p.suspected_ms >= 0 || is_prepared(turn.job, p)) return;
+  p.suspected_ms = turn.now;
+  p.suspicion = fmt::format("{} (reported by {})", report.kind == "timeout" ? "it moved no bytes" : "its connection broke",
+                            report.worker);
+}
+
+// The checkpoint that the generation was to start from does not verify: the next newest, where falling back is allowed.
+void on_unreadable(Turn& turn, const FaultReport& report) {
+  JobMembership& job = turn.job;
+  const int64_t step = report.checkpoint_step;
+  const StateSource& source = job.current.source;
+  if (source.kind != StateSource::Kind::kCheckpoint || source.step != step) return;
+  if (source.job == job.job) {
+    const auto found = job.checkpoints.find(step);
+    if (found == job.checkpoints.end() || found->second.unreadable) return;
+    found->second.unreadable = true;
+    turn.effects.emplace_back(CheckpointUnreadable{step});
+    const KnownCheckpoint* next = newest_checkpoint(job);
+    turn.note("checkpoint_unreadable", fmt::format("the checkpoint of step {} cannot be read ({}); {}", step, report.detail,
+                                                   next != nullptr ? fmt::format("falling back to step {}", next->step)
+                                                                   : "there is no other, the job begins where it began"));
+    return;
+  }
+  if (job.resume.empty() || job.resume.front() != source) return;
+  if (job.resume.size() == 1) {
+    end_job(turn, JobState::kFailed,
+            fmt::format("the checkpoint to resume from (job {}, step {}) cannot be read: {}", source.job, step, report.detail));
+    return;
+  }
+  job.resume.erase(job.resume.begin());
+  turn.note("checkpoint_unreadable",
+            fmt::format("the checkpoint of job {}, step {} cannot be read ({}); falling back to job {}, step {}", source.job,
+                        step, report.detail, job.resume[0].job, job.resume[0].step));
+}
+
+}  // namespace
+
+bool is_awaited(const JobMembership& job, const Participant& p) {
+  return is_member(job, p) && !p.left_out && !is_prepared(job, p);
+}
+
+void begin_fault(Turn& turn, const std::string& reason) {
+  JobMembership& job = turn.job;
+  if (std::ranges::find(job.why, reason) == job.why.end()) job.why.push_back(reason);
+  if (job.stage != Stage::kForming) {
+    job.stage = Stage::kForming;
+    job.forming_since_ms = turn.now;
+    job.first_ready_ms = -1;
+    job.counted = false;
+  }
+  job.cause = Cause::kFault;
+  if (job.counted) return;
+  job.counted = true;
+  ++job.restarts;
+  job.resumed_noted = false;
+  turn.note("fault_reported", fmt::format("generation {} is over: {}", job.current.number, reason));
+}
+
+void on_fault_report(Turn& turn, const FaultReport& report) {
+  JobMembership& job = turn.job;
+  if (is_ended(job.state) || job.state == JobState::kPaused) return;
+  if (stale(job, report.worker, report.incarnation, report.generation, false)) return;
+  const std::string words = evidence(job, report);
+  if (job.stage == Stage::kForming)
+    turn.note("fault_reported", fmt::format("more on the end of generation {}: {}", job.current.number, words), report.worker);
+  begin_fault(turn, words);
+  if (report.kind == "checkpoint_unreadable") return on_unreadable(turn, report);
+  if (report.kind == "state_mismatch") {  // states that should be equal are not: none of them is trusted
+    ++job.lineage;
+    turn.note("memory_distrusted", "the members' states differ where they must not: going back to the newest checkpoint");
+    return;
+  }
+  suspect(turn, report);
+}
+
+void on_gone(Turn& turn, const std::string& worker, const std::string& reason) {
+  JobMembership& job = turn.job;
+  const auto found = job.participants.find(worker);
+  if (found == job.participants.end()) return;
+  const Participant p = std::move(found->second);
+  job.participants.erase(found);
+  if (is_ended(job.state) || job.state == JobState::kPaused || !is_member(job, p)) return;
+  const std::string words = fmt::format("{} was lost ({})", worker, reason);
+  if (job.stage == Stage::kForming) {
+    if (std::ranges::find(job.why, words) == job.why.end()) job.why.push_back(words);
+    return;
+  }
+  // One that had already stopped in the orderly way has handed everything over.
+  if (job.stage == Stage::kYielding && is_prepared(job, p)) return;
+  begin_fault(turn, words);
+}
+
+void give_up_on_silent(Turn& turn) {
+  JobMembership& job = turn.job;
+  for (auto& [worker, p] : job.participants) {
+    if (!is_awaited(job, p)) continue;
+    const bool silent_suspect = p.suspected_ms >= 0 && p.heard_ms <= p.suspected_ms && turn.now >= p.suspected_ms + kSuspectMs;
+    const bool too_late = turn.now >= job.forming_since_ms + answer_limit(job);
+    if (!silent_suspect && !too_late) continue;
+    p.left_out = true;
+    turn.note(
+        "worker_left_out",
+        silent_suspect
+            ? fmt::format("{} is left out of the next generation: {}, and it has not been heard of since", worker, p.suspicion)
+            : fmt::format("{} is left out of the next generation: it did not stop within {:.1f} s of being told to", worker,
+                          static_cast<double>(answer_limit(job)) / 1000),
+        worker);
+  }
+}
+
+}  // namespace holdfast::rendezvous

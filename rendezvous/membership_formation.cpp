@@ -1,0 +1,225 @@
+// Formation: when the next generation can be made, of whom, and from which state.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+
+#include "rendezvous/membership_turn.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr Millis kFirstMs = 10000;  // with no survivor: how long those still preparing are waited for
+constexpr Millis kBackoffMaxMs = 30000;
+constexpr int64_t kFruitlessFree = 3;  // generations without a step before the next ones are put off
+
+bool memory_allowed(const JobMembership& job) {
+  return !(job.spec.recovery == "checkpoint" && job.cause == Cause::kFault);
+}
+
+int64_t memory_of(const JobMembership& job, const Participant& p) {
+  return memory_allowed(job) && is_prepared(job, p) && holds_state(job, p) ? p.status.step : -1;
+}
+
+int64_t newest_step(const JobMembership& job) {
+  const KnownCheckpoint* newest = newest_checkpoint(job);
+  return newest != nullptr ? newest->step : -1;
+}
+
+// Those that could be members now. One that leaves is among them only while it alone holds the newest state.
+std::vector<std::string> ready_workers(const JobMembership& job) {
+  const int64_t staying = std::max(best_memory(job, false), newest_step(job));
+  const bool need_leavers = !job.handover_failed && best_memory(job, true) > staying;
+  std::vector<std::string> names;
+  for (const auto& [worker, p] : job.participants) {
+    if (!is_prepared(job, p)) continue;
+    if (!is_leaving(p) || (need_leavers && memory_of(job, p) > staying)) names.push_back(worker);
+  }
+  return names;
+}
+
+// Ranks: members of the last generation keep their order, others follow by name.
+std::vector<std::string> rank_order(const JobMembership& job, std::vector<std::string> names) {
+  const auto old_rank = [&](const std::string& worker) {
+    const int rank = rank_in(job.current, worker, job.participants.at(worker).member.incarnation);
+    return rank < 0 ? INT32_MAX : rank;
+  };
+  std::ranges::sort(names, [&](const std::string& a, const std::string& b) {
+    const int x = old_rank(a), y = old_rank(b);
+    return x != y ? x < y : natural_less(a, b);
+  });
+  // The newest state must not be cut off by max_nodes.
+  std::ranges::stable_sort(names, std::greater{},
+                           [&](const std::string& w) { return memory_of(job, job.participants.at(w)) >= 0; });
+  if (static_cast<int64_t>(names.size()) > job.max_nodes) names.resize(job.max_nodes);
+  return names;
+}
+
+StateSource choose_source(const JobMembership& job) {
+  StateSource source;
+  const int64_t memory = best_memory(job, true);
+  const KnownCheckpoint* newest = newest_checkpoint(job);
+  if (memory >= 0 && memory >= newest_step(job)) {
+    source.kind = StateSource::Kind::kMemory;
+    source.step = memory;
+  } else if (newest != nullptr) {
+    source.kind = StateSource::Kind::kCheckpoint;
+    source.step = newest->step;
+    source.job = job.job;
+    source.store = newest->store;
+    source.state_hash = newest->state_hash;
+  } else if (!job.resume.empty()) {
+    source = job.resume.front();
+  }
+  return source;
+}
+
+std::string source_in_words(const JobMembership& job, const StateSource& source, const std::vector<std::string>& members) {
+  switch (source.kind) {
+    case StateSource::Kind::kInitial:
+      return "from the beginning";
+    case StateSource::Kind::kCheckpoint:
+      return source.job == job.job ? fmt::format("from the checkpoint of step {}", source.step)
+                                   : fmt::format("from the checkpoint of step {} of {}", source.step,
+                                                 source.job.empty() ? source.store : "job " + source.job);
+    case StateSource::Kind::kMemory:
+      break;
+  }
+  std::vector<std::string> holders;
+  for (const std::string& worker : members) {
+    if (memory_of(job, job.participants.at(worker)) == source.step) holders.push_back(worker);
+  }
+  return fmt::format("from the memory of {} at step {}", in_words(holders), source.step);
+}
+
+// What the steps of the past mean for the state that the new generation starts from.
+std::string settle_history(Turn& turn, const StateSource& source) {
+  JobMembership& job = turn.job;
+  const StateSource& last = job.current.source;
+  const bool only_resumed =
+      last.kind == StateSource::Kind::kCheckpoint && last.job != job.job && job.committed_step == last.step;
+  if (job.current.number == 0 || only_resumed) {  // no step is this job's own yet
+    job.committed_step = source.step;
+    return "";
+  }
+  if (source.step > job.committed_step) {  // applied by all, and rank 0 died before it could say so
+    turn.effects.emplace_back(StepsCommitted{job.current.number, job.committed_step + 1, source.step});
+    job.committed_step = source.step;
+  }
+  if (source.step == job.committed_step) return "; nothing is lost";
+  const int64_t from = source.step + 1, to = job.committed_step;
+  turn.effects.emplace_back(StepsVoided{from, job.current.number + 1});
+  const std::string lost = from == to ? fmt::format("step {} is", to) : fmt::format("steps {} to {} are", from, to);
+  turn.note("steps_voided",
+            fmt::format("{} computed again: no worker that answered holds a newer state than step {}", lost, source.step));
+  job.committed_step = source.step;
+  ++job.lineage;
+  return fmt::format("; {} computed again", lost);
+}
+
+void form(Turn& turn, const std::vector<std::string>& names) {
+  JobMembership& job = turn.job;
+  Generation next;
+  next.source = choose_source(job);
+  std::string text = fmt::format("of {}", in_words(names));
+  std::string from = source_in_words(job, next.source, names);
+  from += settle_history(turn, next.source);
+  next.number = job.current.number + 1;
+  next.lineage = job.lineage;
+  next.secret = turn.new_secret();
+  for (const std::string& worker : names) {
+    Participant& p = job.participants.at(worker);
+    next.members.push_back(p.member);
+    job.lineage_of[p.member.incarnation] = job.lineage;
+    p.suspected_ms = p.prepared_ms = -1;
+    p.left_out = false;
+  }
+  std::string why;
+  for (const std::string& reason : job.why) why += (why.empty() ? ": " : "; ") + reason;
+  job.current = std::move(next);
+  job.stage = Stage::kRunning;
+  job.state = JobState::kRunning;
+  job.formed_ms = turn.now;
+  job.all_active_ms = -1;
+  job.first_ready_ms = -1;
+  ++job.fruitless;
+  job.why.clear();
+  job.reason = fmt::format("generation {} {}", job.current.number, text);
+  turn.effects.emplace_back(Formed{job.current});
+  turn.note("generation_formed", fmt::format("generation {} forms {}, {}{}", job.current.number, text, from, why));
+}
+
+// Leavers go once the next generation stands without them, or once it is clear that there is none to wait for.
+void free_leavers(Turn& turn) {
+  JobMembership& job = turn.job;
+  std::vector<std::pair<std::string, std::string>> gone;
+  for (const auto& [worker, p] : job.participants) {
+    const bool in_ring = job.stage != Stage::kForming && is_member(job, p);
+    if (is_leaving(p) && !in_ring) gone.emplace_back(worker, p.unwanted_reason.empty() ? "it leaves" : p.unwanted_reason);
+  }
+  for (const auto& [worker, reason] : gone) turn.free(worker, reason);
+}
+
+void wait_for_more(Turn& turn, size_t ready) {
+  JobMembership& job = turn.job;
+  const int64_t missing = job.min_nodes - static_cast<int64_t>(ready);
+  const std::string text =
+      fmt::format("waiting for {} more worker{}: {} needed, {} ready", missing, missing == 1 ? "" : "s", job.min_nodes, ready);
+  const int64_t memory = best_memory(job, false);
+  if (job.current.number > 0 && job.state == JobState::kRunning) {
+    std::string why;
+    for (const std::string& reason : job.why) why += (why.empty() ? " (" : "; ") + reason;
+    turn.note("job_waiting", fmt::format("{}{}{}", text, why, why.empty() ? "" : ")") +
+                                 (memory >= 0 ? fmt::format("; the state of step {} is kept in memory", memory) : ""));
+    job.state = JobState::kWaiting;
+  }
+  job.reason = text;
+  free_leavers(turn);
+}
+
+// After generations that committed nothing the next waits: 1, 2, 4 … seconds, so that a lasting fault does not spin.
+Millis backoff(const JobMembership& job) {
+  if (job.cause != Cause::kFault || job.fruitless <= kFruitlessFree) return 0;
+  return std::min<Millis>(kBackoffMaxMs, Millis{1000} << std::min<int64_t>(job.fruitless - kFruitlessFree - 1, 5));
+}
+
+bool must_wait(Turn& turn, const std::vector<std::string>& ready) {
+  JobMembership& job = turn.job;
+  if (turn.now < job.forming_since_ms + backoff(job)) return true;
+  const bool survivors =
+      std::ranges::any_of(ready, [&](const std::string& w) { return is_member(job, job.participants.at(w)); });
+  if (survivors) return false;
+  const bool preparing = std::ranges::any_of(job.participants, [&](const auto& entry) {
+    return !is_prepared(job, entry.second) && !is_leaving(entry.second) && !entry.second.left_out;
+  });
+  return preparing && turn.now < job.first_ready_ms + kFirstMs;
+}
+
+}  // namespace
+
+int64_t best_memory(const JobMembership& job, bool leaving_too) {
+  int64_t best = -1;
+  for (const auto& [worker, p] : job.participants) {
+    if (leaving_too || !is_leaving(p)) best = std::max(best, memory_of(job, p));
+  }
+  return best;
+}
+
+void advance_forming(Turn& turn) {
+  JobMembership& job = turn.job;
+  if (job.intent == Intent::kStop) return stop_now(turn);  // a fault came between: no last checkpoint is worth waiting for
+  give_up_on_silent(turn);
+  if (std::ranges::any_of(job.participants, [&](const auto& entry) { return is_awaited(job, entry.second); })) return;
+  const std::vector<std::string> ready = ready_workers(job);
+  const bool enough = static_cast<int64_t>(ready.size()) >= job.min_nodes;
+  const int64_t kept = std::max<int64_t>(newest_step(job), job.resume.empty() ? 0 : job.resume[0].step);
+  // A pause needs another generation only to write down what so far is in memory alone.
+  if (job.intent == Intent::kPause && (!enough || best_memory(job, true) <= kept)) return finish_pause(turn);
+  if (!enough) return wait_for_more(turn, ready.size());
+  if (job.first_ready_ms < 0) job.first_ready_ms = turn.now;
+  if (must_wait(turn, ready)) return;
+  form(turn, rank_order(job, ready));
+  free_leavers(turn);
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,196 @@
+// Orderly changes: joins, leaves, pause, stop. The members agree to stop after the same step, so nothing is recomputed.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "rendezvous/membership_turn.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr Millis kYieldMs = 30000;             // for a yield, or five steps when that is more
+constexpr Millis kYieldCheckpointMs = 120000;  // more when a checkpoint is to be written in it
+constexpr Millis kGatherMs = 2000;             // joiners wait so long for others that are still preparing
+constexpr Millis kSettleMs = 10000;            // a stop does not wait longer for a generation to begin
+
+std::vector<std::string> leavers(const JobMembership& job) {
+  std::vector<std::string> names;
+  for (const Member& member : job.current.members) {
+    const auto found = job.participants.find(member.worker);
+    if (found != job.participants.end() && is_member(job, found->second) && is_leaving(found->second))
+      names.push_back(member.worker);
+  }
+  return names;
+}
+
+// Prepared workers that the running generation has room for; none while others are about to be ready.
+std::vector<std::string> joiners(const JobMembership& job, Millis now, int64_t room) {
+  std::vector<std::string> names;
+  Millis first_ms = now;
+  bool others_preparing = false;
+  for (const auto& [worker, p] : job.participants) {
+    if (is_member(job, p) || is_leaving(p)) continue;
+    if (p.status.phase == Phase::kPreparing) others_preparing = true;
+    if (!is_prepared(job, p)) continue;
+    names.push_back(worker);
+    first_ms = std::min(first_ms, p.prepared_ms);
+  }
+  if (others_preparing && now < first_ms + kGatherMs) return {};
+  std::ranges::sort(names, natural_less);
+  names.resize(std::min<size_t>(names.size(), std::max<int64_t>(0, room)));
+  return names;
+}
+
+std::string leaver_reason(const JobMembership& job, const std::vector<std::string>& names) {
+  const Participant& first = job.participants.at(names[0]);
+  const std::string& why = first.status.leaving && first.unwanted_reason.empty() ? "told to end" : first.unwanted_reason;
+  return fmt::format("{} {} ({})", in_words(names), names.size() == 1 ? "leaves" : "leave", why);
+}
+
+bool all_active(const JobMembership& job) {
+  return std::ranges::all_of(job.current.members, [&](const Member& member) {
+    const auto found = job.participants.find(member.worker);
+    return found != job.participants.end() && found->second.status.phase == Phase::kActive &&
+           found->second.status.generation == job.current.number;
+  });
+}
+
+// A pause whose checkpoint could not be written would lose steps: it is called off. Leavers are not held back for it.
+void check_handover(Turn& turn) {
+  JobMembership& job = turn.job;
+  const KnownCheckpoint* newest = newest_checkpoint(job);
+  const int64_t memory = best_memory(job, true);
+  job.handover_failed = memory > (newest != nullptr ? newest->step : 0);
+  if (!job.handover_failed || job.intent != Intent::kPause) return;
+  job.intent = Intent::kRun;
+  turn.note("pause_failed",
+            fmt::format("the checkpoint of step {} could not be written, so the job goes on; pause it again when the "
+                        "checkpoint store is well",
+                        memory));
+}
+
+}  // namespace
+
+bool is_leaving(const Participant& p) {
+  return !p.wanted || p.status.leaving;
+}
+
+void begin_yield(Turn& turn, const std::string& reason, bool checkpoint) {
+  JobMembership& job = turn.job;
+  job.stage = Stage::kYielding;
+  job.yield_reason = reason;
+  job.yield_checkpoint = checkpoint;
+  const Millis steps_ms = std::llround(std::min(5 * job.step_s, 3600.0) * 1000);
+  job.yield_deadline_ms = turn.now + std::max(kYieldMs, steps_ms) + (checkpoint ? kYieldCheckpointMs : 0);
+  turn.note("generation_yields", fmt::format("generation {} stops after the step under way{}: {}", job.current.number,
+                                             checkpoint ? " and writes a checkpoint" : "", reason));
+}
+
+void advance_running(Turn& turn) {
+  JobMembership& job = turn.job;
+  if (!all_active(job)) {
+    if (job.intent == Intent::kStop && turn.now >= job.formed_ms + kSettleMs) stop_now(turn);
+    return;  // a yield is understood only by those that have joined
+  }
+  if (job.all_active_ms < 0) job.all_active_ms = turn.now;
+  if (job.intent == Intent::kStop) return begin_yield(turn, "the job is stopped", true);
+  if (job.intent == Intent::kPause) return begin_yield(turn, "the job is paused", true);
+  const std::vector<std::string> out = leavers(job);
+  const auto staying = static_cast<int64_t>(job.current.members.size() - out.size());
+  const std::vector<std::string> in = joiners(job, turn.now, job.max_nodes - staying);
+  if (out.empty() && in.empty()) return;
+  std::string reason = out.empty() ? "" : leaver_reason(job, out);
+  if (!in.empty())
+    reason += fmt::format("{}{} {}", reason.empty() ? "" : "; ", in_words(in), in.size() == 1 ? "joins" : "join");
+  // With too few left nobody would hold the state but in memory, or nobody at all.
+  begin_yield(turn, reason, staying + static_cast<int64_t>(in.size()) < job.min_nodes || staying == 0);
+}
+
+void advance_yielding(Turn& turn) {
+  JobMembership& job = turn.job;
+  std::vector<std::string> late;
+  for (const auto& [worker, p] : job.participants) {
+    if (is_awaited(job, p)) late.push_back(worker);
+  }
+  if (!late.empty()) {
+    if (turn.now >= job.yield_deadline_ms)
+      begin_fault(turn, fmt::format("{} did not stop in time ({})", in_words(late), job.yield_reason));
+    return;
+  }
+  if (job.intent == Intent::kStop) return stop_now(turn);
+  if (job.yield_checkpoint) check_handover(turn);
+  job.stage = Stage::kForming;
+  job.cause = Cause::kOrderly;
+  job.forming_since_ms = turn.now;
+  job.first_ready_ms = -1;
+  job.counted = true;  // an end in order is no fault
+  job.why = {job.yield_reason};
+}
+
+void on_pause(Turn& turn) {
+  JobMembership& job = turn.job;
+  if (is_ended(job.state) || job.state == JobState::kPaused || job.intent != Intent::kRun) return;
+  job.intent = Intent::kPause;
+  turn.note("pause_asked", "the job is to pause after the step under way");
+}
+
+void on_stop(Turn& turn) {
+  JobMembership& job = turn.job;
+  if (is_ended(job.state) || job.intent == Intent::kStop) return;
+  job.intent = Intent::kStop;
+  if (job.state == JobState::kPaused || job.stage == Stage::kForming) return stop_now(turn);
+  turn.note("stop_asked", "the job is to stop after the step under way");
+}
+
+void on_resume(Turn& turn) {
+  JobMembership& job = turn.job;
+  if (is_ended(job.state) || job.intent != Intent::kPause) return;
+  job.intent = Intent::kRun;
+  if (job.state != JobState::kPaused) {
+    turn.note("job_resumed", "the pause is called off");
+    return;
+  }
+  job.state = JobState::kQueued;
+  job.cause = Cause::kOrderly;
+  job.stage = Stage::kForming;
+  job.forming_since_ms = turn.now;
+  job.first_ready_ms = -1;
+  job.why = {"the job was resumed"};
+  job.counted = true;
+  job.reason = "waiting for workers";
+  const KnownCheckpoint* newest = newest_checkpoint(job);
+  turn.note("job_resumed", newest != nullptr ? fmt::format("goes on from the checkpoint of step {}", newest->step)
+                                             : "goes on from its beginning");
+}
+
+void stop_now(Turn& turn) {
+  JobMembership& job = turn.job;
+  const KnownCheckpoint* newest = newest_checkpoint(job);
+  const int64_t kept = newest != nullptr ? newest->step : 0;
+  end_job(turn, JobState::kCancelled,
+          fmt::format("stopped at step {}{}", job.committed_step,
+                      kept == job.committed_step && kept > 0 ? ", which is kept as a checkpoint"
+                      : newest != nullptr                    ? fmt::format("; the newest checkpoint is of step {}", kept)
+                                                             : "; there is no checkpoint"));
+}
+
+void finish_pause(Turn& turn) {
+  JobMembership& job = turn.job;
+  const KnownCheckpoint* newest = newest_checkpoint(job);
+  const int64_t kept = newest != nullptr ? newest->step : (job.resume.empty() ? 0 : job.resume[0].step);
+  std::string text = fmt::format("paused at step {}", kept);
+  if (kept < job.committed_step) {
+    text += fmt::format("; steps {} to {} are in no checkpoint and will be computed again", kept + 1, job.committed_step);
+  }
+  job.state = JobState::kPaused;
+  job.stage = Stage::kForming;
+  job.reason = text;
+  turn.note("job_paused", text);
+  while (!job.participants.empty()) {
+    const std::string worker = job.participants.begin()->first;
+    turn.free(worker, fmt::format("job {} is paused", job.job));
+  }
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,167 @@
+// What the service knows of one job's membership, as plain values: no clock, no disk, no threads.
+//
+// membership.h has the function that turns (state, input, now) into (state', effects). The parts of the state that must
+// outlive the service are marked "durable"; all else comes back by itself from the workers' next statuses.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "rendezvous/protocol/messages.h"
+
+namespace holdfast::rendezvous {
+
+using Millis = int64_t;  // of a steady clock
+
+enum class JobState { kQueued, kRunning, kWaiting, kPaused, kSucceeded, kFailed, kCancelled };
+const char* job_state_name(JobState state);
+JobState job_state_from(const std::string& name);  // throws std::invalid_argument
+bool is_ended(JobState state);                     // succeeded, failed, cancelled
+
+// forming   no generation is alive: members of the last one are fenced, the next forms as soon as it can
+// running   `current` trains
+// yielding  its members were asked to stop after the same step
+enum class Stage { kForming, kRunning, kYielding };
+const char* stage_name(Stage stage);
+Stage stage_from(const std::string& name);
+
+// Why the job is forming, which decides whether the survivors' memory may be used under recovery=checkpoint.
+enum class Cause { kStart, kFault, kOrderly };
+
+enum class Intent { kRun, kPause, kStop };
+
+struct Generation {
+  int64_t number = 0;           // 0: none yet
+  std::vector<Member> members;  // in rank order
+  std::string secret;
+  StateSource source;
+  int64_t lineage = 0;  // see JobMembership::lineage
+};
+
+// A worker that the scheduler gave to this job and that is neither lost nor refused.
+struct Participant {
+  Member member;  // worker, incarnation, address
+  std::string numerics;
+  int64_t after_generation = 0;  // the job's generation when it was given to it: takes part only in later ones
+  WorkerStatus status;           // the last that speaks of this job; phase idle until then
+  bool wanted = true;            // false: the scheduler or an administrator takes it back; leaves in an orderly way
+  std::string unwanted_reason;
+  Millis heard_ms = 0;
+  Millis suspected_ms = -1;  // when a peer reported it; -1: nobody did
+  std::string suspicion;
+  bool left_out = false;    // did not answer in time; counts again once it is prepared
+  Millis prepared_ms = -1;  // since when it could join
+};
+
+struct KnownCheckpoint {
+  int64_t step = 0;
+  std::string store, state_hash;
+  bool unreadable = false;
+  bool operator==(const KnownCheckpoint&) const = default;
+};
+
+struct JobMembership {
+  std::string job;
+  JobSpec spec;
+  int64_t min_nodes = 1, nodes = 1, max_nodes = 1;  // durable; start as the spec's, `scale` changes them
+
+  JobState state = JobState::kQueued;  // durable
+  std::string reason;                  // durable; for people
+  Stage stage = Stage::kForming;       // durable (yielding is stored as running: the cause shows itself again)
+  Cause cause = Cause::kStart;         // durable
+  Intent intent = Intent::kRun;        // durable
+  Generation current;                  // durable; the last one formed
+  int64_t committed_step = 0;          // durable
+  int64_t restarts = 0;                // durable; faults so far
+  std::string data_digest, numerics;   // durable; the references, of the first worker that was prepared
+  // Counts how often the job went back to an older state. Memory of a worker counts only if the worker was a member of
+  // a generation of the same lineage: steps that were voided must not come back.
+  int64_t lineage = 0;                             // durable
+  std::map<std::string, int64_t> lineage_of;       // incarnation -> lineage it was last a member in; from the generations
+  std::map<int64_t, KnownCheckpoint> checkpoints;  // durable; by step
+  std::vector<StateSource> resume;                 // durable; newest first. More than one: falling back is allowed
+
+  std::map<std::string, Participant> participants;  // by worker
+
+  // forming
+  Millis forming_since_ms = 0;
+  Millis first_ready_ms = -1;
+  std::vector<std::string> why;  // what ended the last generation, in words
+  bool counted = false;          // `restarts` has this fault already
+  int64_t fruitless = 0;         // generations since a step was last committed
+  // running
+  Millis all_active_ms = -1, formed_ms = 0;
+  Millis last_commit_ms = -1;  // when a step was last committed
+  bool resumed_noted = true;   // false: the next commit ends a time without progress
+  double step_s = 0;
+  // yielding
+  Millis yield_deadline_ms = 0;
+  bool yield_checkpoint = false;
+  std::string yield_reason;
+  bool handover_failed = false;  // a yield was to write a checkpoint, and there is none
+};
+
+// --- inputs
+
+struct WorkerAssigned {
+  Member member;
+  std::string numerics;
+  int64_t after_generation = 0;  // the current one; an older one for a worker that is back before the job went on
+};
+struct WorkerUnwanted {  // the scheduler's or an administrator's wish; orderly
+  std::string worker, reason;
+};
+struct WorkerReported {
+  std::string worker;
+  WorkerStatus status;
+};
+struct WorkerGone {
+  std::string worker, reason;  // "its process was killed by signal 9"
+};
+struct FaultReported {
+  FaultReport report;
+};
+struct ProgressMade {
+  Progress progress;
+};
+struct CheckpointTaken {
+  CheckpointRecord record;
+};
+struct PauseAsked {};
+struct StopAsked {};
+struct ResumeAsked {};
+struct Tick {};
+using Input = std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, FaultReported, ProgressMade,
+                           CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, Tick>;
+
+// --- effects, to be made durable in this order before anybody is answered
+
+struct Note {  // an event for people
+  std::string kind, message, worker;
+  int64_t generation = 0;
+};
+struct Formed {
+  Generation generation;
+};
+struct StepsCommitted {  // steps first to last, both included, applied in `generation`
+  int64_t generation = 0, first = 0, last = 0;
+};
+struct StepsVoided {  // every step from `first` on; the job goes on from an older state
+  int64_t first = 0, generation = 0;
+};
+struct Refused {  // is not to be offered to this job again in this incarnation
+  std::string worker, incarnation, reason;
+};
+struct Freed {  // no longer of this job
+  std::string worker, reason;
+};
+struct CheckpointUnreadable {
+  int64_t step = 0;
+};
+using Effect = std::variant<Note, Formed, StepsCommitted, StepsVoided, Refused, Freed, CheckpointUnreadable>;
+
+}  // namespace holdfast::rendezvous

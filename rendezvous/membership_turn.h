@@ -1,0 +1,60 @@
+// One call of decide(), as its parts see it: the state being changed, the time, and the effects so far.
+//
+// Private to membership_*.cpp.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/membership.h"
+
+namespace holdfast::rendezvous {
+
+struct Turn {
+  JobMembership& job;
+  Millis now;
+  const std::function<std::string()>& new_secret;
+  std::vector<Effect>& effects;
+
+  void note(std::string kind, std::string message, std::string worker = "") const {
+    effects.emplace_back(Note{std::move(kind), std::move(message), std::move(worker), job.current.number});
+  }
+  void free(const std::string& worker, const std::string& reason) const {
+    effects.emplace_back(Freed{worker, reason});
+    job.participants.erase(worker);
+  }
+};
+
+// membership_formation.cpp
+void advance_forming(Turn& turn);
+int64_t best_memory(const JobMembership& job, bool leaving_too);
+
+// membership_faults.cpp
+void on_fault_report(Turn& turn, const FaultReport& report);
+void on_gone(Turn& turn, const std::string& worker, const std::string& reason);
+// The current generation is over. Called again while forming it adds to the reasons.
+void begin_fault(Turn& turn, const std::string& reason);
+void give_up_on_silent(Turn& turn);
+bool is_awaited(const JobMembership& job, const Participant& participant);
+
+// membership_orderly.cpp
+void advance_running(Turn& turn);
+void advance_yielding(Turn& turn);
+void begin_yield(Turn& turn, const std::string& reason, bool checkpoint);
+void on_pause(Turn& turn);
+void on_stop(Turn& turn);
+void on_resume(Turn& turn);
+void finish_pause(Turn& turn);
+void stop_now(Turn& turn);
+// Whether the participant wants out or is taken back.
+bool is_leaving(const Participant& participant);
+
+// membership_progress.cpp
+void on_progress(Turn& turn, const Progress& progress);
+void on_checkpoint(Turn& turn, const CheckpointRecord& record);
+// succeeded, failed, cancelled: everybody is free.
+void end_job(Turn& turn, JobState state, const std::string& reason);
+
+}  // namespace holdfast::rendezvous

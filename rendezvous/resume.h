@@ -1,0 +1,38 @@
+// resume_from: from what a user wrote to checkpoints that were verified.
+//
+//   latest         the newest checkpoint over all jobs of the same name; may fall back to older ones, and says so
+//   STEP           the newest checkpoint of that step over the same jobs
+//   job:ID[@STEP]  that job's checkpoint of that step, or its newest
+//   PATH           a folder that holds a job's checkpoints (or one of them: …/step-0000000060), absolute or file:///…
+// All but `latest` are explicit: what cannot be had is an error. A checkpoint in a folder that this machine does not see
+// cannot be verified here; the worker that reads it verifies it all the same.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "rendezvous/coordinator.h"
+
+namespace holdfast::rendezvous {
+
+struct ResumePlan {
+  std::vector<StateSource> candidates;  // best first; step -1: the newest in the folder
+  bool may_fall_back = false;
+};
+
+// From the catalogue; on the owner thread, reads nothing from disk.
+Outcome<ResumePlan> plan_resume(const Coordinator& state, const JobSpec& spec);
+
+struct ResumeChoice {
+  std::vector<StateSource> sources;  // the verified one, then (latest only) the older ones
+  std::string note;                  // for the event: what was chosen, and what was passed over and why
+};
+// Reads and verifies; blocks, any thread. `data_dir`: where this service keeps objects.
+Outcome<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spec, const std::string& data_dir);
+
+// The folder of a job's objects that the service keeps.
+std::string objects_folder(const std::string& data_dir, const std::string& job);
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,155 @@
+// Start-up and end of the process: the data directory and its lock, tokens, database, HTTP, signals.
+#include "rendezvous/serve.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <cstring>
+#include <filesystem>
+#include <iostream>
+#include <system_error>
+#include <thread>
+
+#include "rendezvous/http_server.h"
+#include "rendezvous/secrets.h"
+#include "rendezvous/service.h"
+#include "rendezvous/sqlite_store.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+using Failure = tl::unexpected<std::string>;
+
+class SystemClock : public Clock {
+ public:
+  int64_t steady_ms() const override { return since_epoch(std::chrono::steady_clock::now()); }
+  int64_t wall_ms() const override { return since_epoch(std::chrono::system_clock::now()); }
+
+ private:
+  template <typename TimePoint>
+  static int64_t since_epoch(TimePoint time) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+  }
+};
+
+std::string why() {
+  return std::error_code(errno, std::system_category()).message();
+}
+
+// Held for the life of the process: two services on one directory would both believe that they decide.
+class DirectoryLock {
+ public:
+  ~DirectoryLock() {
+    if (file_ >= 0) close(file_);
+  }
+  tl::expected<void, std::string> take(const std::string& data_dir) {
+    const std::string path = data_dir + "/service.lock";
+    file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    if (file_ < 0) return Failure(fmt::format("cannot open {}: {}; choose a --data_dir that can be written", path, why()));
+    if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
+      char holder[32] = {};
+      if (pread(file_, holder, sizeof holder - 1, 0) <= 0) holder[0] = '?';
+      return Failure(
+          fmt::format("another service (pid {}) runs on the data directory {}: stop it, or give this one another --data_dir",
+                      std::string(holder, strcspn(holder, "\n")), data_dir));
+    }
+    const std::string pid = fmt::format("{}\n", getpid());
+    if (ftruncate(file_, 0) != 0 || pwrite(file_, pid.data(), pid.size(), 0) < 0)
+      return Failure(fmt::format("cannot write {}: {}", path, why()));
+    return {};
+  }
+
+ private:
+  int file_ = -1;
+};
+
+struct Tokens {
+  std::string admin, worker;
+};
+
+tl::expected<Tokens, std::string> prepare_directory(const std::string& data_dir, DirectoryLock& lock) {
+  std::error_code error;
+  const bool existed = std::filesystem::exists(data_dir, error);
+  std::filesystem::create_directories(data_dir, error);
+  if (error) return Failure(fmt::format("cannot make the data directory {}: {}", data_dir, error.message()));
+  if (!existed) chmod(data_dir.c_str(), 0700);
+  if (auto taken = lock.take(data_dir); !taken) return Failure(taken.error());
+  auto admin = load_or_make_token(data_dir + "/admin.token");
+  if (!admin) return Failure(admin.error());
+  auto worker = load_or_make_token(data_dir + "/worker.token");
+  if (!worker) return Failure(worker.error());
+  return Tokens{*admin, *worker};
+}
+
+void greet(const std::string& url, const std::string& data_dir) {
+  std::cout << fmt::format("holdfast {} serves at {}\n", kHoldfastVersion, url)
+            << fmt::format("tokens: {0}/admin.token (command line), {0}/worker.token (workers)\n", data_dir)
+            << fmt::format("next:   HOLDFAST_TOKEN=$(cat {}/worker.token) holdfast-worker --server {}\n", data_dir, url)
+            << std::flush;
+}
+
+// Blocks until a signal to end comes, or the service fails.
+void wait_for_the_end(const sigset_t& signals, const Service& service) {
+  while (!service.failed()) {
+    const timespec patience{0, 200'000'000};
+    const int signal = sigtimedwait(&signals, nullptr, &patience);
+    if (signal > 0) return spdlog::info("{} received: stopping", signal == SIGINT ? "SIGINT" : "SIGTERM");
+  }
+}
+
+tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& signals) {
+  DirectoryLock lock;
+  const auto tokens = prepare_directory(options.data_dir, lock);
+  if (!tokens) return Failure(tokens.error());
+  const SystemClock clock;
+  const std::unique_ptr<JobStore> store = open_sqlite_store(options.data_dir + "/holdfast.sqlite");
+  Service service({options.data_dir, random_hex(8), tokens->admin, tokens->worker, {}, 2}, clock, *store,
+                  [] { return random_hex(32); });
+  HttpServerOptions http;
+  http.listen = options.listen;
+  auto server = HttpServer::start(
+      http, [&service](HttpRequest request, Reply reply) { service.handle(std::move(request), std::move(reply)); });
+  if (!server) return Failure(server.error());
+  std::string host = options.listen.substr(0, options.listen.rfind(':'));
+  if (host.empty() || host == "0.0.0.0" || host == "*" || host == "[::]") host = "127.0.0.1";
+  std::thread owner([&service] { service.run(); });
+  greet(fmt::format("http://{}:{}", host, (*server)->port()), options.data_dir);
+  wait_for_the_end(signals, service);
+  service.stop();
+  owner.join();
+  server->reset();
+  return service.failed() ? 1 : 0;
+}
+
+}  // namespace
+
+int serve(const ServeOptions& options) {
+  spdlog::set_default_logger(spdlog::stderr_color_mt("serve"));
+  spdlog::set_level(spdlog::level::from_str(options.log_level));
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread, so that all inherit it
+  signal(SIGPIPE, SIG_IGN);
+  std::string failure;
+  try {
+    auto code = run(options, signals);
+    if (code) return *code;
+    failure = code.error();
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  std::cerr << "holdfast serve: " << failure << "\n";
+  return 2;
+}
+
+}  // namespace holdfast::rendezvous

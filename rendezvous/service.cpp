@@ -1,0 +1,259 @@
+// The queue between HTTP threads and the owner, the turn, and the way from a request to its handler.
+#include "rendezvous/service.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <set>
+
+#include "rendezvous/secrets.h"
+#include "rendezvous/service_impl.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr Millis kTickMs = 50;
+constexpr size_t kQueueMax = 10000;
+constexpr size_t kObjectsWaitingMax = 256;
+
+std::vector<std::string> parts_of(const std::string& path) {
+  std::vector<std::string> parts;
+  for (size_t begin = 1; begin <= path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    parts.push_back(path.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+bool matches(const std::vector<std::string>& pattern, const std::vector<std::string>& parts,
+             std::vector<std::string>& arguments) {
+  arguments.clear();
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == "*" && parts.size() > i) {
+      std::string rest = parts[i];
+      for (size_t j = i + 1; j < parts.size(); ++j) rest += "/" + parts[j];
+      arguments.push_back(rest);
+      return true;
+    }
+    if (i >= parts.size()) return false;
+    if (pattern[i] == "{}") {
+      arguments.push_back(parts[i]);
+    } else if (pattern[i] != parts[i]) {
+      return false;
+    }
+  }
+  return pattern.size() == parts.size();
+}
+
+std::string bearer_token(const HttpRequest& request) {
+  const auto found = request.headers.find("authorization");
+  if (found == request.headers.end()) return "";
+  const std::string& value = found->second;
+  constexpr std::string_view kScheme = "bearer ";
+  const bool bearer = value.size() > kScheme.size() &&
+                      std::equal(kScheme.begin(), kScheme.end(), value.begin(),
+                                 [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
+  return bearer ? value.substr(kScheme.size()) : "";
+}
+
+std::optional<Problem> forbidden(const HttpRequest& request, Access access, const ServiceOptions& options) {
+  if (access == Access::kNone) return std::nullopt;
+  const std::string token = bearer_token(request);
+  const bool admin = equal_secrets(token, options.admin_token), worker = equal_secrets(token, options.worker_token);
+  if (admin || (worker && access == Access::kWorker)) return std::nullopt;
+  if (worker) {
+    return problem(403, "not_allowed",
+                   fmt::format("{} {} needs the administrator's token; this is the workers'", request.method, request.path));
+  }
+  return problem(
+      401, "no_token",
+      token.empty()
+          ? "send `Authorization: Bearer TOKEN`; the service's DATA_DIR/admin.token holds one (HOLDFAST_TOKEN carries it)"
+          : "this token is not one of this service's; see its DATA_DIR/admin.token and worker.token");
+}
+
+}  // namespace
+
+Service::Impl::Impl(ServiceOptions options, const Clock& clock, JobStore& store, std::function<std::string()> new_secret)
+    : options_(std::move(options)),
+      clock_(clock),
+      state_(store, clock, std::move(new_secret), options_.times),
+      pool_(options_.object_threads, kObjectsWaitingMax) {}
+
+const std::vector<Service::Impl::Route>& Service::Impl::routes() {
+  using I = Impl;
+  constexpr Access none = Access::kNone, worker = Access::kWorker, admin = Access::kAdmin;
+  static const std::vector<Route> kRoutes = {
+      {"GET", {"healthz"}, none, &I::get_healthz},
+      {"GET", {"readyz"}, none, &I::get_readyz},
+      {"POST", {"v1", "workers"}, worker, &I::post_worker},
+      {"POST", {"v1", "workers", "lost"}, worker, &I::post_lost},
+      {"POST", {"v1", "workers", "{}", "status"}, worker, &I::post_status},
+      {"GET", {"v1", "workers", "{}", "directive"}, worker, &I::get_directive},
+      {"POST", {"v1", "workers", "{}", "logs"}, worker, &I::post_worker_logs},
+      {"POST", {"v1", "jobs", "{}", "progress"}, worker, &I::post_progress},
+      {"POST", {"v1", "jobs", "{}", "faults"}, worker, &I::post_fault},
+      {"POST", {"v1", "jobs", "{}", "checkpoints"}, worker, &I::post_checkpoint},
+      {"POST", {"v1", "jobs", "{}", "events"}, worker, &I::post_job_event},
+      {"GET", {"v1", "jobs", "{}", "objects"}, worker, &I::list_objects},
+      {"GET", {"v1", "jobs", "{}", "objects", "*"}, worker, &I::get_object},
+      {"PUT", {"v1", "jobs", "{}", "objects", "*"}, worker, &I::put_object},
+      {"DELETE", {"v1", "jobs", "{}", "objects", "*"}, worker, &I::delete_object},
+      {"POST", {"v1", "jobs"}, admin, &I::post_job},
+      {"GET", {"v1", "jobs"}, admin, &I::get_jobs},
+      {"GET", {"v1", "jobs", "{}"}, admin, &I::get_job},
+      {"POST", {"v1", "jobs", "{}", "stop"}, admin, &I::post_stop},
+      {"POST", {"v1", "jobs", "{}", "pause"}, admin, &I::post_pause},
+      {"POST", {"v1", "jobs", "{}", "resume"}, admin, &I::post_resume},
+      {"POST", {"v1", "jobs", "{}", "scale"}, admin, &I::post_scale},
+      {"GET", {"v1", "jobs", "{}", "events"}, admin, &I::get_events},
+      {"GET", {"v1", "jobs", "{}", "logs"}, admin, &I::get_logs},
+      {"GET", {"v1", "jobs", "{}", "metrics"}, admin, &I::get_metrics},
+      {"GET", {"v1", "jobs", "{}", "checkpoints"}, admin, &I::get_checkpoints},
+      {"GET", {"v1", "jobs", "{}", "ledger"}, admin, &I::get_ledger},
+      {"GET", {"v1", "events"}, admin, &I::get_all_events},
+      {"GET", {"v1", "nodes"}, admin, &I::get_nodes},
+      {"POST", {"v1", "nodes", "{}", "drain"}, admin, &I::post_drain},
+  };
+  return kRoutes;
+}
+
+void Service::Impl::handle(HttpRequest request, Reply reply) {
+  const std::vector<std::string> parts = parts_of(request.path);
+  std::vector<std::string> arguments;
+  std::set<std::string> methods;
+  const Route* route = nullptr;
+  for (const Route& candidate : routes()) {
+    if (!matches(candidate.path, parts, arguments)) continue;
+    methods.insert(candidate.method);
+    if (request.method != candidate.method) continue;
+    route = &candidate;
+    break;
+  }
+  if (route == nullptr && methods.empty()) {
+    return reply(problem_answer(problem(404, "not_found", fmt::format("there is nothing at {}", request.path))));
+  }
+  if (route == nullptr) {
+    std::string allow;
+    for (const std::string& method : methods) allow += (allow.empty() ? "" : ", ") + method;
+    HttpResponse response = problem_answer(
+        problem(405, "method_not_allowed", fmt::format("{} takes {}, not {}", request.path, allow, request.method)));
+    response.headers["Allow"] = allow;
+    return reply(response);
+  }
+  if (const auto refusal = forbidden(request, route->access, options_)) return reply(problem_answer(*refusal));
+  auto call = std::make_shared<Call>(Call{std::move(request), std::move(arguments), std::move(reply)});
+  const bool taken = enqueue([this, call, handler = route->handler] { (this->*handler)(*call); });
+  if (!taken)
+    call->reply(problem_answer(problem(503, "unavailable", "the service is stopping or has too much to do: try again")));
+}
+
+bool Service::Impl::enqueue(std::function<void()> command) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (closed_ || queue_.size() >= kQueueMax) return false;
+    queue_.push_back(std::move(command));
+  }
+  changed_.notify_one();
+  return true;
+}
+
+void Service::Impl::wait_for_commands(Millis at_most) {
+  std::unique_lock lock(mutex_);
+  changed_.wait_for(lock, std::chrono::milliseconds(at_most), [this] { return !queue_.empty() || stopping_; });
+}
+
+void Service::Impl::run_commands() {
+  std::deque<std::function<void()>> commands;
+  {
+    const std::lock_guard lock(mutex_);
+    commands.swap(queue_);
+  }
+  for (const std::function<void()>& command : commands) command();
+}
+
+void Service::Impl::turn() {
+  if (failed_) return;
+  try {
+    run_commands();
+    if (ticked_ms_ < 0 || clock_.steady_ms() >= ticked_ms_ + kTickMs) {
+      ticked_ms_ = clock_.steady_ms();
+      state_.tick();
+    }
+    state_.settle();
+    release_polls();
+    state_.commit();
+    flush();
+    feed_followers();
+  } catch (const std::exception& error) {
+    give_up(error.what());
+  }
+}
+
+void Service::Impl::flush() {
+  for (auto& [reply, response] : outbox_) reply(std::move(response));
+  outbox_.clear();
+}
+
+// What is in memory may be ahead of what is on disk, so nothing more may be said. A restart begins from the last commit.
+void Service::Impl::give_up(const std::string& why) {
+  spdlog::critical("the service stops: {}. Nothing that was answered is lost; start it again when the cause is gone", why);
+  failed_ = true;
+  for (auto& [reply, response] : outbox_)
+    reply(problem_answer(problem(503, "unavailable", "the service could not keep this: " + why)));
+  outbox_.clear();
+  close();
+}
+
+void Service::Impl::close() {
+  std::deque<std::function<void()>> late;
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = stopping_ = true;
+    late.swap(queue_);  // dropped: their replies answer for themselves
+  }
+  changed_.notify_all();
+  const HttpResponse goodbye = problem_answer(problem(503, "unavailable", "the service is stopping: try again"));
+  for (Poll& poll : polls_) poll.reply(goodbye);
+  polls_.clear();
+  for (Follower& follower : followers_) follower.stream->close();
+  followers_.clear();
+}
+
+Service::Service(ServiceOptions options, const Clock& clock, JobStore& store, std::function<std::string()> new_secret)
+    : impl_(std::make_unique<Impl>(std::move(options), clock, store, std::move(new_secret))) {
+  impl_->state_.event("", "service_started", fmt::format("holdfast {}", kHoldfastVersion));
+  impl_->state_.commit();
+}
+
+Service::~Service() = default;
+
+void Service::handle(HttpRequest request, Reply reply) {
+  impl_->handle(std::move(request), std::move(reply));
+}
+
+void Service::turn() {
+  impl_->turn();
+}
+
+void Service::run() {
+  while (!impl_->stopping_) {
+    impl_->wait_for_commands(kTickMs);
+    impl_->turn();
+  }
+  impl_->turn();  // what came before the stop
+  impl_->close();
+}
+
+void Service::stop() {
+  impl_->stopping_ = true;
+  impl_->changed_.notify_all();
+}
+
+bool Service::failed() const {
+  return impl_->failed_;
+}
+
+}  // namespace holdfast::rendezvous

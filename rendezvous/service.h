@@ -1,0 +1,50 @@
+// The service: HTTP requests in, replies out; one thread owns all state.
+//
+// Promises: what an answer says is committed before the answer leaves (all commands of one turn share one transaction).
+// Long-polls are answered in the turn in which their directive changes. Every error is a problem (RFC 9457). Checkpoint
+// objects are read and written on threads of their own.
+// Refuses: requests without a valid token, but for /healthz and /readyz. When the database cannot be written it answers
+// 503 and stops, because what it knows is then ahead of what it could promise.
+// Thread: handle(), stop() and failed() from any; run() or turn() from one, the owner.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "rendezvous/clock.h"
+#include "rendezvous/coordinator.h"
+#include "rendezvous/http_server.h"
+#include "rendezvous/job_store.h"
+
+namespace holdfast::rendezvous {
+
+struct ServiceOptions {
+  std::string data_dir;  // checkpoints are kept below it
+  std::string service_id;
+  std::string admin_token, worker_token;
+  LeaseTimes times;
+  int object_threads = 2;
+};
+
+class Service {
+ public:
+  // Loads what the store has. `clock` and `store` outlive it. Throws StoreError.
+  Service(ServiceOptions options, const Clock& clock, JobStore& store, std::function<std::string()> new_secret);
+  ~Service();
+  Service(const Service&) = delete;
+
+  void handle(HttpRequest request, Reply reply);
+
+  void run();   // turns until stop()
+  void stop();  // every open request is answered 503
+  // One turn: all commands that wait, then time's own doing, then one commit, then the answers. For run(), and for tests.
+  void turn();
+  bool failed() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace holdfast::rendezvous

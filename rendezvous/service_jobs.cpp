@@ -1,0 +1,184 @@
+// Routes of jobs: submit, show, list, and what their owners ask of them.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "rendezvous/resume.h"
+#include "rendezvous/service_impl.h"
+#include "rendezvous/views.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr size_t kKeyBytesMax = 255;
+
+Problem invalid_spec(std::vector<FieldError> errors) {
+  std::string detail;
+  for (const FieldError& error : errors)
+    detail += fmt::format("{}{}: {}", detail.empty() ? "" : "; ", error.field, error.message);
+  Problem bad = problem(400, "invalid_spec", detail);
+  bad.errors = std::move(errors);
+  return bad;
+}
+
+std::string idempotency_key(const HttpRequest& request) {
+  const auto found = request.headers.find("idempotency-key");
+  return found == request.headers.end() ? "" : found->second;
+}
+
+// The number asked for is what the job gets, also when more workers are idle, unless max_nodes is given too; a minimum
+// that nobody mentioned gives way to it.
+tl::expected<Coordinator::Scale, std::vector<FieldError>> read_scale(const Json& body, const JobMembership& m) {
+  const int64_t most = m.spec.microbatches();
+  std::vector<FieldError> errors;
+  Coordinator::Scale wanted{m.min_nodes, m.nodes, m.max_nodes};
+  if (!body.is_object() || body.empty()) {
+    return tl::unexpected(std::vector<FieldError>{{"nodes", "say how many workers are wanted: {\"nodes\": 3}"}});
+  }
+  for (const auto& item : body.items()) {
+    const std::string& field = item.key();
+    int64_t* target = field == "nodes"       ? &wanted.nodes
+                      : field == "min_nodes" ? &wanted.min_nodes
+                      : field == "max_nodes" ? &wanted.max_nodes
+                                             : nullptr;
+    if (target == nullptr) {
+      errors.push_back(FieldError{field.substr(0, 64), "no such field; there are nodes, min_nodes and max_nodes"});
+    } else if (!item.value().is_number_integer() || item.value() < 1 || item.value() > most) {
+      errors.push_back(FieldError{
+          field, fmt::format("must be a whole number from 1 to {} (each worker needs a microbatch of the {}), not {}", most,
+                             most, item.value().dump().substr(0, 40))});
+    } else {
+      *target = item.value();
+    }
+  }
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  const bool nodes = body.contains("nodes");
+  if (nodes && !body.contains("max_nodes")) wanted.max_nodes = wanted.nodes;
+  if (!nodes) wanted.nodes = std::min(wanted.nodes, wanted.max_nodes);
+  if (!body.contains("min_nodes")) wanted.min_nodes = std::min(wanted.min_nodes, wanted.nodes);
+  if (wanted.nodes > wanted.max_nodes)
+    errors.push_back(FieldError{"max_nodes", fmt::format("{} is below nodes, {}", wanted.max_nodes, wanted.nodes)});
+  if (wanted.min_nodes > wanted.nodes)
+    errors.push_back(FieldError{"min_nodes", fmt::format("{} is above nodes, {}", wanted.min_nodes, wanted.nodes)});
+  if (!errors.empty()) return tl::unexpected(std::move(errors));
+  return wanted;
+}
+
+}  // namespace
+
+const Job* Service::Impl::need_job(const Call& call) {
+  const Job* job = state_.find_job(call.arguments[0]);
+  if (job == nullptr) answer(call, no_such_job(call.arguments[0]));
+  return job;
+}
+
+bool Service::Impl::answer_repeated(const Call& call, const Json& request) {
+  const std::string key = idempotency_key(call.request);
+  if (key.empty()) return false;
+  if (key.size() > kKeyBytesMax) {
+    answer(call, bad_field("Idempotency-Key", fmt::format("has {} bytes, at most {} are taken", key.size(), kKeyBytesMax)));
+    return true;
+  }
+  const auto known = state_.store().find_idempotency(key);
+  if (!known) return false;
+  if (known->request != request.dump()) {
+    answer(call, problem(409, "idempotency_conflict",
+                         fmt::format("Idempotency-Key \"{}\" was used for another submission, which became job {}: take a "
+                                     "new key for a new job",
+                                     key, known->job)));
+    return true;
+  }
+  HttpResponse response = json_answer(201, show_job(state_, *state_.find_job(known->job)));
+  response.headers["Location"] = "/v1/jobs/" + known->job;
+  answer(call, std::move(response));
+  return true;
+}
+
+void Service::Impl::post_job(Call& call) {
+  const auto request = read_json(call.request);
+  if (!request) return answer(call, request.error());
+  if (answer_repeated(call, *request)) return;
+  auto spec = parse_job_spec(*request);
+  if (!spec) return answer(call, invalid_spec(std::move(spec.error())));
+  if (spec->resume_from.empty()) return create_job(call, *spec, *request, {}, "");
+  auto plan = plan_resume(state_, *spec);
+  if (!plan) return answer(call, plan.error());
+  // Verifying reads every byte of the checkpoint: not on this thread.
+  const bool posted = pool_.post([this, call, spec = *spec, request = *request, plan = std::move(*plan)] {
+    auto choice = verify_resume(plan, spec, options_.data_dir);
+    const bool taken = enqueue([this, call, spec, request, choice = std::move(choice)] {
+      if (!choice) return answer(call, choice.error());
+      create_job(call, spec, request, choice->sources, choice->note);
+    });
+    if (!taken) call.reply(problem_answer(problem(503, "unavailable", "the service is stopping: try again")));
+  });
+  if (!posted) answer(call, problem(503, "unavailable", "too many checkpoints are being read: try again"));
+}
+
+void Service::Impl::create_job(const Call& call, const JobSpec& spec, const Json& request,
+                               const std::vector<StateSource>& resume, const std::string& note) {
+  if (answer_repeated(call, request)) return;  // a twin came first while this one's checkpoint was verified
+  const Job& job = state_.submit(spec, resume, note);
+  if (const std::string key = idempotency_key(call.request); !key.empty())
+    state_.write().save_idempotency({key, request.dump(), job.id});
+  state_.settle();
+  HttpResponse response = json_answer(201, show_job(state_, job));
+  response.headers["Location"] = "/v1/jobs/" + job.id;
+  answer(call, std::move(response));
+}
+
+void Service::Impl::get_jobs(Call& call) {
+  const auto page = page_of(call.request);
+  if (!page) return answer(call, page.error());
+  const std::string name = text_query(call.request, "name"), state = text_query(call.request, "state");
+  Json list = Json::array();
+  int64_t next = 0;
+  for (auto it = state_.jobs().rbegin(); it != state_.jobs().rend(); ++it) {  // newest first
+    const Job& job = *it->second;
+    if (page->after > 0 && job.number >= page->after) continue;
+    if (!name.empty() && job.membership.spec.name != name) continue;
+    if (!state.empty() && job_state_name(job.membership.state) != state) continue;
+    if (static_cast<int64_t>(list.size()) == page->limit) {
+      next = job.number + 1;
+      break;
+    }
+    list.push_back(summarize_job(state_, job));
+  }
+  answer(call, json_answer(200, {{"jobs", std::move(list)}, {"next_page_token", next_page_token(next)}}));
+}
+
+void Service::Impl::get_job(Call& call) {
+  if (const Job* job = need_job(call)) answer(call, json_answer(200, show_job(state_, *job)));
+}
+
+void Service::Impl::steer(Call& call, Outcome<void> (Coordinator::*verb)(const std::string&)) {
+  const auto done = (state_.*verb)(call.arguments[0]);
+  if (!done) return answer(call, done.error());
+  answer(call, json_answer(202, show_job(state_, *state_.find_job(call.arguments[0]))));
+}
+
+void Service::Impl::post_stop(Call& call) {
+  steer(call, &Coordinator::stop);
+}
+void Service::Impl::post_pause(Call& call) {
+  steer(call, &Coordinator::pause);
+}
+void Service::Impl::post_resume(Call& call) {
+  steer(call, &Coordinator::resume);
+}
+
+void Service::Impl::post_scale(Call& call) {
+  const Job* job = need_job(call);
+  if (job == nullptr) return;
+  const auto body = read_json(call.request);
+  if (!body) return answer(call, body.error());
+  const auto wanted = read_scale(*body, job->membership);
+  if (!wanted) return answer(call, invalid_spec(wanted.error()));
+  const auto done = state_.scale(call.arguments[0], *wanted);
+  if (!done) return answer(call, done.error());
+  answer(call, json_answer(202, show_job(state_, *job)));
+}
+
+}  // namespace holdfast::rendezvous

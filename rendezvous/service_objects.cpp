@@ -1,0 +1,96 @@
+// Checkpoint objects that the service keeps for workers without a shared folder, and the probes.
+//
+// A put is answered when the object is durable. All of it happens on the pool's threads; the owner only looks the job up.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <span>
+
+#include "rendezvous/resume.h"
+#include "rendezvous/service_impl.h"
+#include "storage/object_store.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+Problem storage_problem(const storage::Error& error) {
+  switch (error.code) {
+    case storage::Error::Code::kNotFound:
+      return problem(404, "not_found", error.message);
+    case storage::Error::Code::kCorrupt:
+      return problem(500, "corrupt", error.message);
+    case storage::Error::Code::kUnavailable:
+      return problem(503, "unavailable", error.message);
+    case storage::Error::Code::kRefused:
+      break;
+  }
+  return problem(400, "refused", error.message);
+}
+
+using Work = std::function<HttpResponse(storage::ObjectStore&)>;
+
+HttpResponse with_store(const std::string& folder, const Work& work) {
+  auto store = storage::open_directory_store(folder);
+  return store ? work(**store) : problem_answer(storage_problem(store.error()));
+}
+
+template <typename T>
+HttpResponse empty_or_problem(const storage::Result<T>& result) {
+  return result ? empty_answer() : problem_answer(storage_problem(result.error()));
+}
+
+}  // namespace
+
+void Service::Impl::on_objects(Call& call, Work work) {
+  if (need_job(call) == nullptr) return;
+  if (call.arguments.size() > 1 && !storage::valid_key(call.arguments[1])) {
+    return answer(
+        call, bad_field("key", fmt::format("\"{}\" is no object's key: parts of letters, digits and ._- between single slashes",
+                                           call.arguments[1].substr(0, 200))));
+  }
+  const std::string folder = objects_folder(options_.data_dir, call.arguments[0]);
+  const bool posted = pool_.post([folder, work = std::move(work), reply = call.reply] { reply(with_store(folder, work)); });
+  if (!posted) answer(call, problem(503, "unavailable", "too many objects are being read and written: try again"));
+}
+
+void Service::Impl::list_objects(Call& call) {
+  const std::string prefix = text_query(call.request, "prefix");
+  on_objects(call, [prefix](storage::ObjectStore& store) {
+    const auto keys = store.list(prefix);
+    if (!keys) return problem_answer(storage_problem(keys.error()));
+    return json_answer(200, {{"keys", *keys}});
+  });
+}
+
+void Service::Impl::get_object(Call& call) {
+  on_objects(call, [key = call.arguments[1]](storage::ObjectStore& store) {
+    const auto bytes = store.get(key);
+    if (!bytes) return problem_answer(storage_problem(bytes.error()));
+    HttpResponse response;
+    response.content_type = "application/octet-stream";
+    response.body.assign(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+    return response;
+  });
+}
+
+void Service::Impl::put_object(Call& call) {
+  auto body = std::make_shared<std::string>(std::move(call.request.body));
+  on_objects(call, [key = call.arguments[1], body](storage::ObjectStore& store) {
+    return empty_or_problem(store.put(key, std::as_bytes(std::span(*body))));
+  });
+}
+
+void Service::Impl::delete_object(Call& call) {
+  on_objects(call, [key = call.arguments[1]](storage::ObjectStore& store) { return empty_or_problem(store.remove(key)); });
+}
+
+void Service::Impl::get_healthz(Call& call) {
+  answer(call, json_answer(200, {{"status", "ok"}, {"version", kHoldfastVersion}}));
+}
+
+// Answered by the owner thread, so it is ready exactly when this answer comes.
+void Service::Impl::get_readyz(Call& call) {
+  answer(call, json_answer(200, {{"status", "ready"}, {"service_id", options_.service_id}}));
+}
+
+}  // namespace holdfast::rendezvous

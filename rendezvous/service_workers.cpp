@@ -1,0 +1,134 @@
+// Routes of workers: they register, report, and hold a long-poll open for their directive.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "rendezvous/service_impl.h"
+#include "rendezvous/views.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr int64_t kWaitMaxMs = 60000;
+constexpr size_t kLogLinesMax = 10000;
+
+}  // namespace
+
+void Service::Impl::post_worker(Call& call) {
+  const auto request = read_body<RegisterRequest>(call.request);
+  if (!request) return answer(call, request.error());
+  const auto reply = state_.register_worker(*request, options_.service_id);
+  if (!reply) return answer(call, reply.error());
+  answer(call, json_answer(200, nlohmann::json(*reply)));
+}
+
+void Service::Impl::post_status(Call& call) {
+  const auto status = read_body<WorkerStatus>(call.request);
+  if (!status) return answer(call, status.error());
+  const auto reply = state_.report_status(call.arguments[0], *status);
+  if (!reply) return answer(call, reply.error());
+  answer(call, json_answer(200, nlohmann::json(*reply)));
+}
+
+void Service::Impl::get_directive(Call& call) {
+  const auto wait_ms = integer_query(call.request, "wait_ms", 0, INT64_MAX, 0);
+  if (!wait_ms) return answer(call, wait_ms.error());
+  const std::string worker = call.arguments[0], incarnation = text_query(call.request, "incarnation");
+  const auto directive = state_.directive(worker, incarnation);
+  if (!directive) return answer(call, directive.error());
+  for (Poll& poll : polls_) {  // a worker holds one at a time: the older one was given up
+    if (poll.worker == worker) poll.deadline_ms = clock_.steady_ms();
+  }
+  const std::string have = text_query(call.request, "have");
+  const Millis deadline_ms = clock_.steady_ms() + std::min(*wait_ms, kWaitMaxMs);
+  polls_.push_back({call.reply, worker, incarnation, have, deadline_ms});
+  polled_changes_ = -1;  // looked at in this turn, when all commands have had their say
+}
+
+void Service::Impl::release_polls() {
+  const bool changed = state_.changes() != polled_changes_;
+  polled_changes_ = state_.changes();
+  std::erase_if(polls_, [&](Poll& poll) {
+    if (changed) {
+      const auto worker = state_.workers().find(poll.worker);
+      if (worker == state_.workers().end() || worker->second.registration.incarnation != poll.incarnation) {
+        outbox_.emplace_back(poll.reply, problem_answer(problem(409, "superseded",
+                                                                fmt::format("another process registered as {}", poll.worker))));
+        return true;
+      }
+      const Directive directive = state_.directive_of(poll.worker);
+      if (directive.tag() != poll.have) {
+        outbox_.emplace_back(poll.reply, json_answer(200, nlohmann::json(directive)));
+        return true;
+      }
+    }
+    if (clock_.steady_ms() < poll.deadline_ms) return false;
+    outbox_.emplace_back(poll.reply, empty_answer());
+    return true;
+  });
+}
+
+void Service::Impl::post_lost(Call& call) {
+  const auto message = read_body<WorkerLost>(call.request);
+  if (!message) return answer(call, message.error());
+  answer_empty(call, state_.worker_lost(*message));
+}
+
+void Service::Impl::post_worker_logs(Call& call) {
+  const auto batch = read_body<LogBatch>(call.request);
+  if (!batch) return answer(call, batch.error());
+  if (batch->lines.size() > kLogLinesMax) {
+    return answer(call, bad_field("lines", fmt::format("{} lines in one batch, at most {} are taken", batch->lines.size(),
+                                                       kLogLinesMax)));
+  }
+  answer_empty(call, state_.logs(call.arguments[0], *batch));
+}
+
+void Service::Impl::post_progress(Call& call) {
+  const auto message = read_body<Progress>(call.request);
+  if (!message) return answer(call, message.error());
+  answer_empty(call, state_.progress(call.arguments[0], *message));
+}
+
+void Service::Impl::post_fault(Call& call) {
+  const auto message = read_body<FaultReport>(call.request);
+  if (!message) return answer(call, message.error());
+  answer_empty(call, state_.fault(call.arguments[0], *message));
+}
+
+void Service::Impl::post_checkpoint(Call& call) {
+  const auto message = read_body<CheckpointRecord>(call.request);
+  if (!message) return answer(call, message.error());
+  const auto taken = state_.checkpoint(call.arguments[0], *message);
+  if (!taken) return answer(call, taken.error());
+  answer(call, json_answer(201, show_checkpoint(*state_.find_job(call.arguments[0]), *message)));
+}
+
+void Service::Impl::post_job_event(Call& call) {
+  const auto message = read_body<WorkerEvent>(call.request);
+  if (!message) return answer(call, message.error());
+  answer_empty(call, state_.worker_event(call.arguments[0], *message));
+}
+
+void Service::Impl::get_nodes(Call& call) {
+  const auto page = page_of(call.request);
+  if (!page) return answer(call, page.error());
+  std::vector<const Worker*> all;
+  for (const auto& [id, worker] : state_.workers()) all.push_back(&worker);
+  std::ranges::sort(all,
+                    [](const Worker* a, const Worker* b) { return natural_less(a->registration.name, b->registration.name); });
+  nlohmann::json list = nlohmann::json::array();
+  const auto begin = static_cast<size_t>(page->after);
+  for (size_t i = begin; i < all.size() && i < begin + static_cast<size_t>(page->limit); ++i)
+    list.push_back(show_worker(state_, *all[i]));
+  const int64_t next = begin + list.size() < all.size() ? page->after + page->limit : 0;
+  answer(call, json_answer(200, {{"nodes", std::move(list)}, {"next_page_token", next_page_token(next)}}));
+}
+
+void Service::Impl::post_drain(Call& call) {
+  const auto drained = state_.drain(call.arguments[0]);
+  if (!drained) return answer(call, drained.error());
+  answer(call, json_answer(202, show_worker(state_, state_.workers().at(call.arguments[0]))));
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,93 @@
+// Tables and migrations. Words are those of the design: job, worker, incarnation, generation, step, checkpoint.
+#include "rendezvous/sqlite_schema.h"
+
+#include <fmt/format.h>
+
+#include "rendezvous/job_store.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr const char* kMigrations[] = {
+    // 1
+    R"sql(
+CREATE TABLE jobs (
+  id TEXT PRIMARY KEY, number INTEGER NOT NULL UNIQUE, name TEXT NOT NULL, spec TEXT NOT NULL,
+  state TEXT NOT NULL, reason TEXT NOT NULL, stage TEXT NOT NULL, cause TEXT NOT NULL, intent TEXT NOT NULL,
+  min_nodes INTEGER NOT NULL, nodes INTEGER NOT NULL, max_nodes INTEGER NOT NULL,
+  committed_step INTEGER NOT NULL, restarts INTEGER NOT NULL, lineage INTEGER NOT NULL,
+  data_digest TEXT NOT NULL, numerics TEXT NOT NULL, resume TEXT NOT NULL,
+  submitted_ms INTEGER NOT NULL, started_ms INTEGER NOT NULL, finished_ms INTEGER NOT NULL,
+  loss REAL, validation_loss REAL, state_hash TEXT NOT NULL, state_hash_step INTEGER NOT NULL
+) STRICT;
+CREATE TABLE workers (
+  id TEXT PRIMARY KEY, incarnation TEXT NOT NULL, registration TEXT NOT NULL, life TEXT NOT NULL, draining INTEGER NOT NULL,
+  job TEXT NOT NULL, last_job TEXT NOT NULL, after_generation INTEGER NOT NULL, lost_generation INTEGER NOT NULL,
+  seen_ms INTEGER NOT NULL
+) STRICT;
+CREATE TABLE ended_incarnations (incarnation TEXT PRIMARY KEY, worker TEXT NOT NULL, code TEXT NOT NULL) STRICT;
+CREATE TABLE generations (
+  job TEXT NOT NULL REFERENCES jobs(id), number INTEGER NOT NULL, members TEXT NOT NULL, secret TEXT NOT NULL,
+  source TEXT NOT NULL, lineage INTEGER NOT NULL, formed_ms INTEGER NOT NULL, PRIMARY KEY (job, number)
+) STRICT;
+CREATE TABLE checkpoints (
+  job TEXT NOT NULL REFERENCES jobs(id), step INTEGER NOT NULL, record TEXT NOT NULL, unreadable INTEGER NOT NULL,
+  PRIMARY KEY (job, step)
+) STRICT;
+CREATE TABLE refusals (
+  job TEXT NOT NULL REFERENCES jobs(id), worker TEXT NOT NULL, incarnation TEXT NOT NULL, reason TEXT NOT NULL,
+  PRIMARY KEY (job, worker)
+) STRICT;
+CREATE TABLE idempotency (key TEXT PRIMARY KEY, request TEXT NOT NULL, job TEXT NOT NULL REFERENCES jobs(id)) STRICT;
+CREATE TABLE events (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, time_ms INTEGER NOT NULL, job TEXT NOT NULL, worker TEXT NOT NULL,
+  generation INTEGER NOT NULL, kind TEXT NOT NULL, message TEXT NOT NULL
+) STRICT;
+CREATE INDEX events_of_job ON events(job, id);
+CREATE TABLE logs (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL, worker TEXT NOT NULL, time_ms INTEGER NOT NULL,
+  level TEXT NOT NULL, text TEXT NOT NULL
+) STRICT;
+CREATE INDEX logs_of_job ON logs(job, id);
+CREATE TABLE steps (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, job TEXT NOT NULL REFERENCES jobs(id), step INTEGER NOT NULL, generation INTEGER NOT NULL,
+  time_ms INTEGER NOT NULL, loss REAL NOT NULL, gradient_norm REAL NOT NULL, learning_rate REAL NOT NULL, step_s REAL NOT NULL,
+  communication_s REAL NOT NULL, tokens INTEGER NOT NULL, data_digest TEXT NOT NULL, validation_loss REAL,
+  voided_by INTEGER NOT NULL DEFAULT 0
+) STRICT;
+CREATE INDEX steps_of_job ON steps(job, id);
+CREATE UNIQUE INDEX steps_once ON steps(job, step) WHERE voided_by = 0;
+CREATE TABLE ledger (
+  job TEXT NOT NULL REFERENCES jobs(id), first_step INTEGER NOT NULL, last_step INTEGER NOT NULL, generation INTEGER NOT NULL,
+  rank INTEGER NOT NULL, worker TEXT NOT NULL, first_microbatch INTEGER NOT NULL, last_microbatch INTEGER NOT NULL,
+  voided_by INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (job, generation, rank, first_step)
+) STRICT;
+)sql",
+};
+
+}  // namespace
+
+int schema_version_known() {
+  return static_cast<int>(std::size(kMigrations));
+}
+
+void migrate(SqliteDatabase& database) {
+  database.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL) STRICT");
+  int64_t version = 0;
+  if (auto row = database.prepare("SELECT max(version) FROM schema_version"); row.step()) version = row.integer(0);
+  const int known = schema_version_known();
+  if (version > known) {
+    throw StoreError(
+        fmt::format("database {} has schema version {}, this program knows {}: it was written by a newer holdfast; run "
+                    "that one, or choose another --data_dir",
+                    database.path(), version, known));
+  }
+  for (int next = static_cast<int>(version) + 1; next <= known; ++next) {
+    database.execute("BEGIN IMMEDIATE");
+    database.execute(kMigrations[next - 1]);
+    database.prepare("INSERT INTO schema_version (version) VALUES (?)").with(next).run();
+    database.execute("COMMIT");
+  }
+}
+
+}  // namespace holdfast::rendezvous

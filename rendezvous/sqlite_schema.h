@@ -1,0 +1,13 @@
+// The database's schema, as a list of migrations: number n brings version n - 1 to n. Entries are never changed once
+// released; a new version appends one.
+#pragma once
+
+#include "rendezvous/sqlite_database.h"
+
+namespace holdfast::rendezvous {
+
+int schema_version_known();
+// Brings the database to schema_version_known(). Throws StoreError for a database of a newer version, naming both.
+void migrate(SqliteDatabase& database);
+
+}  // namespace holdfast::rendezvous

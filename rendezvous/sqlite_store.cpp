@@ -1,0 +1,330 @@
+// Rows to SQL and back. Nested values (a registration, members, a source) are JSON in one column: nobody queries inside.
+#include "rendezvous/sqlite_store.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "rendezvous/sqlite_schema.h"
+#include "rendezvous/stored_json.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+using Json = nlohmann::json;
+
+class SqliteStore : public JobStore {
+ public:
+  explicit SqliteStore(const std::string& path) : db_(path) {
+    db_.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON");
+    migrate(db_);
+  }
+
+  void begin() override { db_.execute("BEGIN IMMEDIATE"); }
+  void commit() override { db_.execute("COMMIT"); }
+
+  StoreContents load() override;
+  void save_job(const JobRow& row) override;
+  void save_worker(const WorkerRow& row) override;
+  void end_incarnation(const std::string& worker, const std::string& incarnation, const std::string& code) override;
+  void add_generation(const GenerationRow& row) override;
+  void save_checkpoint(const CheckpointRow& row) override;
+  void remove_checkpoint(const std::string& job, int64_t step) override;
+  void save_refusal(const RefusalRow& row) override;
+  void save_idempotency(const IdempotencyRow& row) override;
+  std::optional<IdempotencyRow> find_idempotency(const std::string& key) override;
+  void add_event(const EventRow& row) override;
+  void add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) override;
+  void add_step(const StepRow& row) override;
+  void extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,
+                     int64_t last) override;
+  void void_steps(const std::string& job, int64_t first, int64_t by_generation) override;
+  std::vector<EventRow> events(const std::string& job, int64_t after, int64_t limit) override;
+  std::vector<LogRow> logs(const std::string& job, int64_t after, int64_t limit) override;
+  std::vector<StepRow> steps(const std::string& job, int64_t after, int64_t limit) override;
+  std::vector<LedgerRow> ledger(const std::string& job) override;
+
+ private:
+  std::vector<JobRow> load_jobs();
+  std::vector<WorkerRow> load_workers();
+  std::vector<GenerationRow> load_generations();
+  std::vector<CheckpointRow> load_checkpoints();
+
+  SqliteDatabase db_;
+};
+
+// --- what the service starts from
+
+std::vector<JobRow> SqliteStore::load_jobs() {
+  std::vector<JobRow> rows;
+  auto q = db_.prepare(
+      "SELECT id, number, name, spec, state, reason, stage, cause, intent, min_nodes, nodes, max_nodes, committed_step, "
+      "restarts, "
+      "lineage, data_digest, numerics, resume, submitted_ms, started_ms, finished_ms, loss, validation_loss, state_hash, "
+      "state_hash_step FROM jobs ORDER BY number");
+  while (q.step()) {
+    JobRow& row = rows.emplace_back();
+    int column = 0;
+    row.id = q.text(column++);
+    row.number = q.integer(column++);
+    for (std::string* text : {&row.name, &row.spec, &row.state, &row.reason, &row.stage, &row.cause, &row.intent})
+      *text = q.text(column++);
+    for (int64_t* value : {&row.min_nodes, &row.nodes, &row.max_nodes, &row.committed_step, &row.restarts, &row.lineage}) {
+      *value = q.integer(column++);
+    }
+    for (std::string* text : {&row.data_digest, &row.numerics, &row.resume}) *text = q.text(column++);
+    for (int64_t* value : {&row.submitted_ms, &row.started_ms, &row.finished_ms}) *value = q.integer(column++);
+    row.loss = q.maybe_real(column++);
+    row.validation_loss = q.maybe_real(column++);
+    row.state_hash = q.text(column++);
+    row.state_hash_step = q.integer(column);
+  }
+  return rows;
+}
+
+std::vector<WorkerRow> SqliteStore::load_workers() {
+  std::vector<WorkerRow> rows;
+  auto q = db_.prepare(
+      "SELECT registration, life, draining, job, last_job, after_generation, lost_generation, seen_ms FROM workers ORDER BY "
+      "id");
+  while (q.step()) {
+    WorkerRow& row = rows.emplace_back();
+    row.registration = Json::parse(q.text(0)).get<RegisterRequest>();
+    row.life = q.text(1);
+    row.draining = q.integer(2) != 0;
+    row.job = q.text(3);
+    row.last_job = q.text(4);
+    row.after_generation = q.integer(5);
+    row.lost_generation = q.integer(6);
+    row.seen_ms = q.integer(7);
+  }
+  return rows;
+}
+
+std::vector<GenerationRow> SqliteStore::load_generations() {
+  std::vector<GenerationRow> rows;
+  auto q = db_.prepare(
+      "SELECT job, g.number, members, secret, source, g.lineage, formed_ms FROM generations g JOIN jobs j ON j.id = g.job "
+      "WHERE j.state NOT IN ('succeeded', 'failed', 'cancelled') "
+      "OR g.number = (SELECT max(number) FROM generations WHERE job = j.id) ORDER BY job, g.number");
+  while (q.step()) {
+    GenerationRow& row = rows.emplace_back();
+    row.job = q.text(0);
+    row.generation.number = q.integer(1);
+    row.generation.members = members_from_json(Json::parse(q.text(2)));
+    row.generation.secret = q.text(3);
+    row.generation.source = source_from_json(Json::parse(q.text(4)));
+    row.generation.lineage = q.integer(5);
+    row.formed_ms = q.integer(6);
+  }
+  return rows;
+}
+
+std::vector<CheckpointRow> SqliteStore::load_checkpoints() {
+  std::vector<CheckpointRow> rows;
+  auto q = db_.prepare("SELECT job, record, unreadable FROM checkpoints ORDER BY job, step");
+  while (q.step()) rows.push_back({q.text(0), Json::parse(q.text(1)).get<CheckpointRecord>(), q.integer(2) != 0});
+  return rows;
+}
+
+StoreContents SqliteStore::load() {
+  StoreContents contents{load_jobs(), load_workers(), load_generations(), load_checkpoints(), {}, {}};
+  auto refusals = db_.prepare("SELECT job, worker, incarnation, reason FROM refusals");
+  while (refusals.step()) contents.refusals.push_back({refusals.text(0), refusals.text(1), refusals.text(2), refusals.text(3)});
+  auto ended = db_.prepare("SELECT incarnation, code FROM ended_incarnations");
+  while (ended.step()) contents.ended_incarnations[ended.text(0)] = ended.text(1);
+  return contents;
+}
+
+// --- writes
+
+void SqliteStore::save_job(const JobRow& r) {
+  db_.prepare(
+         "INSERT INTO jobs (id, number, name, spec, state, reason, stage, cause, intent, min_nodes, nodes, max_nodes, "
+         "committed_step, restarts, lineage, data_digest, numerics, resume, submitted_ms, started_ms, finished_ms, loss, "
+         "validation_loss, state_hash, state_hash_step) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
+         "ON CONFLICT(id) DO UPDATE SET state=excluded.state, reason=excluded.reason, stage=excluded.stage, "
+         "cause=excluded.cause, intent=excluded.intent, min_nodes=excluded.min_nodes, nodes=excluded.nodes, "
+         "max_nodes=excluded.max_nodes, committed_step=excluded.committed_step, restarts=excluded.restarts, "
+         "lineage=excluded.lineage, data_digest=excluded.data_digest, numerics=excluded.numerics, resume=excluded.resume, "
+         "started_ms=excluded.started_ms, finished_ms=excluded.finished_ms, loss=excluded.loss, "
+         "validation_loss=excluded.validation_loss, state_hash=excluded.state_hash, state_hash_step=excluded.state_hash_step")
+      .with(r.id, r.number, r.name, r.spec, r.state, r.reason, r.stage, r.cause, r.intent, r.min_nodes, r.nodes, r.max_nodes)
+      .with(r.committed_step, r.restarts, r.lineage, r.data_digest, r.numerics, r.resume, r.submitted_ms, r.started_ms,
+            r.finished_ms)
+      .with(r.loss, r.validation_loss, r.state_hash, r.state_hash_step)
+      .run();
+}
+
+void SqliteStore::save_worker(const WorkerRow& r) {
+  db_.prepare(
+         "INSERT OR REPLACE INTO workers (id, incarnation, registration, life, draining, job, last_job, after_generation, "
+         "lost_generation, seen_ms) VALUES (?,?,?,?,?,?,?,?,?,?)")
+      .with(r.registration.name, r.registration.incarnation, Json(r.registration).dump(), r.life, r.draining, r.job, r.last_job)
+      .with(r.after_generation, r.lost_generation, r.seen_ms)
+      .run();
+}
+
+void SqliteStore::end_incarnation(const std::string& worker, const std::string& incarnation, const std::string& code) {
+  db_.prepare("INSERT OR REPLACE INTO ended_incarnations (incarnation, worker, code) VALUES (?,?,?)")
+      .with(incarnation, worker, code)
+      .run();
+}
+
+void SqliteStore::add_generation(const GenerationRow& row) {
+  const Generation& g = row.generation;
+  db_.prepare("INSERT INTO generations (job, number, members, secret, source, lineage, formed_ms) VALUES (?,?,?,?,?,?,?)")
+      .with(row.job, g.number, members_to_json(g.members).dump(), g.secret, source_to_json(g.source).dump(), g.lineage,
+            row.formed_ms)
+      .run();
+}
+
+void SqliteStore::save_checkpoint(const CheckpointRow& row) {
+  db_.prepare("INSERT OR REPLACE INTO checkpoints (job, step, record, unreadable) VALUES (?,?,?,?)")
+      .with(row.job, row.record.step, Json(row.record).dump(), row.unreadable)
+      .run();
+}
+
+void SqliteStore::remove_checkpoint(const std::string& job, int64_t step) {
+  db_.prepare("DELETE FROM checkpoints WHERE job = ? AND step = ?").with(job, step).run();
+}
+
+void SqliteStore::save_refusal(const RefusalRow& row) {
+  db_.prepare("INSERT OR REPLACE INTO refusals (job, worker, incarnation, reason) VALUES (?,?,?,?)")
+      .with(row.job, row.worker, row.incarnation, row.reason)
+      .run();
+}
+
+void SqliteStore::save_idempotency(const IdempotencyRow& row) {
+  db_.prepare("INSERT INTO idempotency (key, request, job) VALUES (?,?,?)").with(row.key, row.request, row.job).run();
+}
+
+std::optional<IdempotencyRow> SqliteStore::find_idempotency(const std::string& key) {
+  auto q = db_.prepare("SELECT key, request, job FROM idempotency WHERE key = ?");
+  if (!q.with(key).step()) return std::nullopt;
+  return IdempotencyRow{q.text(0), q.text(1), q.text(2)};
+}
+
+void SqliteStore::add_event(const EventRow& row) {
+  db_.prepare("INSERT INTO events (time_ms, job, worker, generation, kind, message) VALUES (?,?,?,?,?,?)")
+      .with(row.time_ms, row.job, row.worker, row.generation, row.kind, row.message)
+      .run();
+}
+
+void SqliteStore::add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) {
+  for (const LogLine& line : lines) {
+    db_.prepare("INSERT INTO logs (job, worker, time_ms, level, text) VALUES (?,?,?,?,?)")
+        .with(job, worker, line.time_ms, line.level, line.text)
+        .run();
+  }
+}
+
+void SqliteStore::add_step(const StepRow& row) {
+  const StepPoint& p = row.point;
+  db_.prepare(
+         "INSERT OR IGNORE INTO steps (job, step, generation, time_ms, loss, gradient_norm, learning_rate, step_s, "
+         "communication_s, "
+         "tokens, data_digest, validation_loss) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)")
+      .with(row.job, p.step, row.generation, row.time_ms, p.loss, p.gradient_norm, p.learning_rate, p.step_s, p.communication_s,
+            p.tokens)
+      .with(p.data_digest, p.validation_loss)
+      .run();
+}
+
+void SqliteStore::extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,
+                                int64_t last) {
+  db_.prepare("UPDATE ledger SET last_step = ? WHERE job = ? AND generation = ? AND last_step = ? AND voided_by = 0")
+      .with(last, job, generation.number, first - 1)
+      .run();
+  if (db_.changes() > 0) return;
+  const int world_size = static_cast<int>(generation.members.size());
+  for (int rank = 0; rank < world_size; ++rank) {
+    const Share share = deal(microbatches, world_size, rank);
+    db_.prepare(
+           "INSERT INTO ledger (job, first_step, last_step, generation, rank, worker, first_microbatch, last_microbatch) "
+           "VALUES (?,?,?,?,?,?,?,?)")
+        .with(job, first, last, generation.number, rank, generation.members[rank].worker, share.first, share.last)
+        .run();
+  }
+}
+
+void SqliteStore::void_steps(const std::string& job, int64_t first, int64_t by_generation) {
+  // A row that straddles the cut is split: what is below it still counts.
+  db_.prepare(
+         "INSERT INTO ledger (job, first_step, last_step, generation, rank, worker, first_microbatch, last_microbatch, "
+         "voided_by) "
+         "SELECT job, ?, last_step, generation, rank, worker, first_microbatch, last_microbatch, ? FROM ledger "
+         "WHERE job = ? AND voided_by = 0 AND first_step < ? AND last_step >= ?")
+      .with(first, by_generation, job, first, first)
+      .run();
+  db_.prepare("UPDATE ledger SET last_step = ? WHERE job = ? AND voided_by = 0 AND first_step < ? AND last_step >= ?")
+      .with(first - 1, job, first, first)
+      .run();
+  db_.prepare("UPDATE ledger SET voided_by = ? WHERE job = ? AND voided_by = 0 AND first_step >= ?")
+      .with(by_generation, job, first)
+      .run();
+  db_.prepare("UPDATE steps SET voided_by = ? WHERE job = ? AND voided_by = 0 AND step >= ?")
+      .with(by_generation, job, first)
+      .run();
+}
+
+// --- reads
+
+std::vector<EventRow> SqliteStore::events(const std::string& job, int64_t after, int64_t limit) {
+  std::vector<EventRow> rows;
+  auto q = db_.prepare(job.empty() ? "SELECT id, time_ms, job, worker, generation, kind, message FROM events "
+                                     "WHERE ? = '' AND id > ? ORDER BY id LIMIT ?"
+                                   : "SELECT id, time_ms, job, worker, generation, kind, message FROM events "
+                                     "WHERE job = ? AND id > ? ORDER BY id LIMIT ?");
+  q.with(job, after, limit);
+  while (q.step()) rows.push_back({q.integer(0), q.integer(1), q.text(2), q.text(3), q.integer(4), q.text(5), q.text(6)});
+  return rows;
+}
+
+std::vector<LogRow> SqliteStore::logs(const std::string& job, int64_t after, int64_t limit) {
+  std::vector<LogRow> rows;
+  auto q = db_.prepare("SELECT id, job, worker, time_ms, level, text FROM logs WHERE job = ? AND id > ? ORDER BY id LIMIT ?");
+  q.with(job, after, limit);
+  while (q.step()) rows.push_back({q.integer(0), q.text(1), q.text(2), {q.integer(3), q.text(4), q.text(5)}});
+  return rows;
+}
+
+std::vector<StepRow> SqliteStore::steps(const std::string& job, int64_t after, int64_t limit) {
+  std::vector<StepRow> rows;
+  auto q = db_.prepare(
+      "SELECT id, time_ms, generation, step, loss, gradient_norm, learning_rate, step_s, communication_s, tokens, data_digest, "
+      "validation_loss FROM steps WHERE job = ? AND id > ? AND voided_by = 0 ORDER BY id LIMIT ?");
+  q.with(job, after, limit);
+  while (q.step()) {
+    rows.push_back(
+        {q.integer(0),
+         q.integer(1),
+         job,
+         q.integer(2),
+         {q.integer(3), q.real(4), q.real(5), q.real(6), q.real(7), q.real(8), q.integer(9), q.text(10), q.maybe_real(11)}});
+  }
+  return rows;
+}
+
+std::vector<LedgerRow> SqliteStore::ledger(const std::string& job) {
+  std::vector<LedgerRow> rows;
+  auto q = db_.prepare(
+      "SELECT first_step, last_step, generation, rank, worker, first_microbatch, last_microbatch, voided_by FROM ledger WHERE "
+      "job = ? "
+      "ORDER BY first_step, generation, rank");
+  q.with(job);
+  while (q.step()) {
+    rows.push_back({q.integer(0), q.integer(1), q.integer(2), static_cast<int>(q.integer(3)), q.text(4), q.integer(5),
+                    q.integer(6), q.integer(7)});
+  }
+  return rows;
+}
+
+}  // namespace
+
+std::unique_ptr<JobStore> open_sqlite_store(const std::string& path) {
+  return std::make_unique<SqliteStore>(path);
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,241 @@
+// Views: field names are the contract, see DESIGN's `show --json` and `nodes --json`.
+#include "rendezvous/views.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+namespace holdfast::rendezvous {
+namespace {
+
+using Json = nlohmann::json;
+
+template <typename T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+double seconds(int64_t ms) {
+  return static_cast<double>(ms) / 1000;
+}
+
+std::string reason_of(const Job& job) {
+  const JobState state = job.membership.state;
+  const bool waits = state == JobState::kQueued || state == JobState::kWaiting;
+  return waits && !job.waiting.empty() ? job.waiting : job.membership.reason;
+}
+
+// The members of the generation in rank order, then those that are getting ready (rank null).
+Json workers_of(const Coordinator& state, const Job& job) {
+  const JobMembership& m = job.membership;
+  Json list = Json::array();
+  const auto add = [&](const std::string& id, Json rank) {
+    const auto worker = state.workers().find(id);
+    if (worker == state.workers().end()) return;
+    const auto p = m.participants.find(id);
+    Json row = {{"id", id},
+                {"rank", std::move(rank)},
+                {"node", worker->second.registration.node},
+                {"device", worker->second.registration.device}};
+    row["phase"] = p == m.participants.end() ? "gone" : phase_name(p->second.status.phase);
+    row["step"] = p == m.participants.end() || p->second.status.step < 0 ? Json(nullptr) : Json(p->second.status.step);
+    list.push_back(std::move(row));
+  };
+  const bool trains = m.state == JobState::kRunning && m.stage != Stage::kForming;
+  if (trains) {
+    for (size_t rank = 0; rank < m.current.members.size(); ++rank) add(m.current.members[rank].worker, rank);
+  }
+  for (const auto& [id, p] : m.participants) {
+    if (!trains || !is_member(m, p)) add(id, nullptr);
+  }
+  return list;
+}
+
+int64_t world_size(const Job& job) {
+  const JobMembership& m = job.membership;
+  return m.state == JobState::kRunning && m.stage != Stage::kForming ? static_cast<int64_t>(m.current.members.size()) : 0;
+}
+
+Json latest_checkpoint(const Coordinator& state, const Job& job) {
+  const KnownCheckpoint* newest = newest_checkpoint(job.membership);
+  if (newest == nullptr) return nullptr;
+  const auto record = job.checkpoints.find(newest->step);
+  Json json = {{"step", newest->step}, {"age_s", nullptr}, {"store", newest->store}, {"state_hash", newest->state_hash}};
+  if (record != job.checkpoints.end()) {
+    if (const int64_t made_ms = parse_time(record->second.created_at); made_ms > 0) {
+      json["age_s"] = std::max(0.0, seconds(state.wall_ms() - made_ms));
+    }
+    json["created_at"] = record->second.created_at;
+  }
+  return json;
+}
+
+const char* life_name(const Worker& worker) {
+  if (worker.life == Worker::Life::kLost) return "lost";
+  if (worker.life == Worker::Life::kLeft) return "left";
+  return worker.leaving() ? "draining" : "alive";
+}
+
+}  // namespace
+
+Json time_text(int64_t wall_ms) {
+  if (wall_ms == 0) return nullptr;
+  const std::time_t time = wall_ms / 1000;
+  std::tm parts{};
+  gmtime_r(&time, &parts);
+  return fmt::format("{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:03}Z", parts.tm_year + 1900, parts.tm_mon + 1, parts.tm_mday,
+                     parts.tm_hour, parts.tm_min, parts.tm_sec, wall_ms % 1000);
+}
+
+int64_t parse_time(const std::string& text) {
+  std::tm parts{};
+  const char* rest = strptime(text.c_str(), "%Y-%m-%dT%H:%M:%S", &parts);
+  return rest == nullptr ? 0 : static_cast<int64_t>(timegm(&parts)) * 1000;
+}
+
+Json summarize_job(const Coordinator& state, const Job& job) {
+  const JobMembership& m = job.membership;
+  const bool running = m.state == JobState::kRunning && job.step_s > 0;
+  Json json = {{"id", job.id},
+               {"name", m.spec.name},
+               {"state", job_state_name(m.state)},
+               {"reason", reason_of(job)},
+               {"step", m.committed_step},
+               {"total_steps", m.spec.total_steps},
+               {"generation", m.current.number},
+               {"world_size", world_size(job)},
+               {"restarts", m.restarts},
+               {"state_hash", job.state_hash.empty() ? Json(nullptr) : Json(job.state_hash)},
+               {"state_hash_step", job.state_hash_step < 0 ? Json(nullptr) : Json(job.state_hash_step)},
+               {"priority", m.spec.priority}};
+  json["loss"] = or_null(job.loss);
+  json["validation_loss"] = or_null(job.validation_loss);
+  json["tokens_per_second"] = running ? Json(static_cast<double>(m.spec.tokens_per_step()) / job.step_s) : Json(nullptr);
+  json["eta_s"] = running ? Json(static_cast<double>(m.spec.total_steps - m.committed_step) * job.step_s) : Json(nullptr);
+  json["latest_checkpoint"] = latest_checkpoint(state, job);
+  json["submitted_at"] = time_text(job.submitted_ms);
+  json["started_at"] = time_text(job.started_ms);
+  json["finished_at"] = time_text(job.finished_ms);
+  return json;
+}
+
+Json show_job(const Coordinator& state, const Job& job) {
+  Json json = summarize_job(state, job);
+  const JobMembership& m = job.membership;
+  json["workers"] = workers_of(state, job);
+  json["spec"] = to_json(m.spec);
+  json["stage"] = stage_name(m.stage);
+  json["wanted"] = {{"min_nodes", m.min_nodes}, {"nodes", m.nodes}, {"max_nodes", m.max_nodes}};
+  Json refused = Json::array();
+  for (const auto& [worker, row] : job.refusals) refused.push_back({{"worker", worker}, {"reason", row.reason}});
+  json["refused"] = std::move(refused);
+  return json;
+}
+
+Json show_worker(const Coordinator& state, const Worker& worker) {
+  const RegisterRequest& r = worker.registration;
+  const Job* job = state.find_job(worker.job);
+  const bool alive = worker.life == Worker::Life::kAlive;
+  Json json = {{"id", r.name},
+               {"node", r.node},
+               {"pid", r.pid},
+               {"address", r.address},
+               {"device", r.device},
+               {"device_model", r.device_model},
+               {"numerics", r.numerics},
+               {"threads", r.threads},
+               {"memory_bytes", r.memory_bytes},
+               {"version", r.version},
+               {"incarnation", r.incarnation},
+               {"state", life_name(worker)},
+               {"last_seen_s", std::max(0.0, seconds(state.wall_ms() - worker.seen_ms))}};
+  json["phase"] = alive ? Json(phase_name(worker.status.phase)) : Json(nullptr);
+  json["job"] = job != nullptr ? Json(job->id) : Json(nullptr);
+  json["generation"] = job != nullptr && worker.status.generation > 0 ? Json(worker.status.generation) : Json(nullptr);
+  json["step"] = worker.status.step >= 0 ? Json(worker.status.step) : Json(nullptr);
+  return json;
+}
+
+Json show_checkpoint(const Job& job, const CheckpointRecord& record) {
+  Json json = {{"job", job.id},
+               {"step", record.step},
+               {"generation", record.generation},
+               {"worker", record.worker},
+               {"store", record.store},
+               {"state_hash", record.state_hash},
+               {"created_at", record.created_at},
+               {"raw_bytes", record.raw_bytes},
+               {"stored_bytes", record.stored_bytes},
+               {"shards", record.shards},
+               {"stall_s", record.stall_s},
+               {"write_s", record.write_s}};
+  const auto known = job.membership.checkpoints.find(record.step);
+  json["readable"] = known == job.membership.checkpoints.end() || !known->second.unreadable;
+  return json;
+}
+
+Json show_event(const EventRow& row) {
+  return {{"id", row.id},
+          {"time", time_text(row.time_ms)},
+          {"job", row.job.empty() ? Json(nullptr) : Json(row.job)},
+          {"worker", row.worker.empty() ? Json(nullptr) : Json(row.worker)},
+          {"generation", row.generation == 0 ? Json(nullptr) : Json(row.generation)},
+          {"kind", row.kind},
+          {"message", row.message}};
+}
+
+Json show_log(const LogRow& row) {
+  return {{"id", row.id},
+          {"time", time_text(row.line.time_ms)},
+          {"job", row.job},
+          {"worker", row.worker},
+          {"level", row.line.level},
+          {"text", row.line.text}};
+}
+
+Json show_step(const StepRow& row) {
+  const StepPoint& p = row.point;
+  Json json = {{"id", row.id},
+               {"time", time_text(row.time_ms)},
+               {"step", p.step},
+               {"generation", row.generation},
+               {"loss", p.loss},
+               {"gradient_norm", p.gradient_norm},
+               {"learning_rate", p.learning_rate},
+               {"step_s", p.step_s},
+               {"communication_s", p.communication_s},
+               {"tokens", p.tokens},
+               {"tokens_per_second", p.step_s > 0 ? Json(static_cast<double>(p.tokens) / p.step_s) : Json(nullptr)},
+               {"data_digest", p.data_digest}};
+  json["validation_loss"] = or_null(p.validation_loss);
+  return json;
+}
+
+Json show_ledger(const Job& job, const std::vector<LedgerRow>& rows, const std::vector<StepRow>& steps) {
+  const JobMembership& m = job.membership;
+  Json json = {{"job", job.id},
+               {"step", m.committed_step},
+               {"total_steps", m.spec.total_steps},
+               {"microbatches", m.spec.microbatches()}};
+  json["first_step"] = m.resume.empty() ? 1 : m.resume.front().step + 1;
+  json["rows"] = Json::array();
+  for (const LedgerRow& row : rows) {
+    json["rows"].push_back({{"first_step", row.first_step},
+                            {"last_step", row.last_step},
+                            {"generation", row.generation},
+                            {"rank", row.rank},
+                            {"worker", row.worker},
+                            {"first_microbatch", row.first_microbatch},
+                            {"last_microbatch", row.last_microbatch},
+                            {"voided_by", row.voided_by == 0 ? Json(nullptr) : Json(row.voided_by)}});
+  }
+  json["steps"] = Json::array();
+  for (const StepRow& row : steps) {
+    json["steps"].push_back({{"step", row.point.step}, {"generation", row.generation}, {"data_digest", row.point.data_digest}});
+  }
+  return json;
+}
+
+}  // namespace holdfast::rendezvous

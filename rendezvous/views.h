@@ -1,0 +1,24 @@
+// What people and programs see of jobs and workers: the JSON of the API's answers. Secrets are in none of them.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "rendezvous/coordinator.h"
+
+namespace holdfast::rendezvous {
+
+nlohmann::json show_job(const Coordinator& state, const Job& job);       // everything
+nlohmann::json summarize_job(const Coordinator& state, const Job& job);  // a row of a list: without spec and workers
+nlohmann::json show_worker(const Coordinator& state, const Worker& worker);
+nlohmann::json show_checkpoint(const Job& job, const CheckpointRecord& record);
+nlohmann::json show_event(const EventRow& row);
+nlohmann::json show_log(const LogRow& row);
+nlohmann::json show_step(const StepRow& row);
+nlohmann::json show_ledger(const Job& job, const std::vector<LedgerRow>& rows, const std::vector<StepRow>& steps);
+
+// "2026-03-01T12:00:00.123Z"; null for 0. And back, to the second; 0 for what is no such text.
+nlohmann::json time_text(int64_t wall_ms);
+int64_t parse_time(const std::string& text);
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,44 @@
+// A queue, a lock, a condition.
+#include "rendezvous/work_pool.h"
+
+#include <utility>
+
+namespace holdfast::rendezvous {
+
+WorkPool::WorkPool(int threads, size_t queue_max) : queue_max_(queue_max) {
+  for (int i = 0; i < threads; ++i) threads_.emplace_back([this] { work(); });
+}
+
+WorkPool::~WorkPool() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+bool WorkPool::post(std::function<void()> work) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopping_ || queue_.size() >= queue_max_) return false;
+    queue_.push_back(std::move(work));
+  }
+  changed_.notify_one();
+  return true;
+}
+
+void WorkPool::work() {
+  std::unique_lock lock(mutex_);
+  while (true) {
+    changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+    if (queue_.empty()) return;
+    const std::function<void()> work = std::move(queue_.front());
+    queue_.pop_front();
+    lock.unlock();
+    work();
+    lock.lock();
+  }
+}
+
+}  // namespace holdfast::rendezvous

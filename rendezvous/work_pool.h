@@ -1,0 +1,35 @@
+// A few threads for work that blocks: reading, writing and verifying checkpoint objects.
+//
+// Promises: jobs start in the order in which they came; the destructor runs what is queued and returns when all is done.
+// Refuses: more than `queue_max` waiting jobs (post returns false; the caller answers 503).
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace holdfast::rendezvous {
+
+class WorkPool {
+ public:
+  WorkPool(int threads, size_t queue_max);
+  ~WorkPool();
+  WorkPool(const WorkPool&) = delete;
+
+  bool post(std::function<void()> work);
+
+ private:
+  void work();
+
+  const size_t queue_max_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> queue_;
+  bool stopping_ = false;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace holdfast::rendezvous
