@@ -1,0 +1,130 @@
+// Construction, and the ops that are one vector loop over a range.
+#include "kernels/cpu/cpu_ops.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+#include <string>
+
+namespace holdfast::kernels {
+namespace cpu {
+
+CpuOps::CpuOps(DType activations, int threads, Isa isa, bool native_bfloat16)
+    : activations_(activations),
+      threads_(threads),
+      isa_(isa),
+      native_bfloat16_(native_bfloat16 && activations == DType::kBFloat16),
+      element_size_(dtype_size(activations)),
+      operand_size_(native_bfloat16_ ? 2 : 4),
+      vectors_(isa == Isa::kAvx2 ? avx2::table() : avx512::table()),
+      elements_(activations == DType::kBFloat16 ? vectors_.bfloat16 : vectors_.float32),
+      operands_(native_bfloat16_ ? vectors_.bfloat16 : vectors_.float32),
+      products_(threads),
+      per_thread_(static_cast<size_t>(threads)) {}
+
+DeviceInfo CpuOps::info() const {
+  return {"cpu", host_cpu_model(), numerics_name(isa_), host_memory_bytes(), threads_};
+}
+
+const void* CpuOps::operands(const Act* x, int64_t count, Scratch& scratch) {
+  if (!widens()) return x;
+  float* wide = scratch.floats(count);
+  for_each_block(count, [&](int64_t begin, int64_t size) { elements_.to_float(wide + begin, at(x, begin), size); });
+  return wide;
+}
+
+std::shared_ptr<const Product> CpuOps::product(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width, bool add) {
+  return products_.prepare({m, k, n, a, b, c_width, add, native_bfloat16_});
+}
+
+std::shared_ptr<const Product> CpuOps::float_product(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width,
+                                                     bool add) {
+  return products_.prepare({m, k, n, a, b, c_width, add, false});
+}
+
+void CpuOps::zero(void* memory, size_t bytes) {
+  const Cut blocks = Cut::of(4 * kBlock, static_cast<int64_t>(bytes));
+  for_each_task(threads_, blocks.count, [&](int64_t i, int) {
+    std::memset(static_cast<char*>(memory) + blocks.begin(i), 0, static_cast<size_t>(blocks.size(i)));
+  });
+}
+
+void CpuOps::cast(Act* out, const float* in, int64_t count) {
+  for_each_block(count, [&](int64_t begin, int64_t size) { elements_.from_float(at(out, begin), in + begin, size); });
+}
+
+void CpuOps::gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) {
+  for_each_block(
+      count, [&](int64_t begin, int64_t size) { elements_.gelu_backward(at(dx, begin), at(x, begin), at(dy, begin), size); });
+}
+
+void CpuOps::adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) {
+  for_each_block(count, [&](int64_t begin, int64_t size) {
+    vectors_.floats.adamw(parameters + begin, m + begin, v + begin, gradient + begin, size, step);
+  });
+}
+
+double CpuOps::sum_of_squares(const float* x, int64_t count) {
+  const Cut blocks = Cut::of(kBlock, count);
+  auto* partials = static_cast<double*>(statistics_.reserve(static_cast<size_t>(blocks.count) * sizeof(double)));
+  for_each_task(threads_, blocks.count,
+                [&](int64_t i, int) { partials[i] = vectors_.floats.sum_of_squares(x + blocks.begin(i), blocks.size(i)); });
+  double total = 0;
+  for (int64_t i = 0; i < blocks.count; ++i) total += partials[i];
+  return total;
+}
+
+double CpuOps::sum(const float* x, int64_t count) {
+  const Cut blocks = Cut::of(kBlock, count);
+  auto* partials = static_cast<double*>(statistics_.reserve(static_cast<size_t>(blocks.count) * sizeof(double)));
+  for_each_task(threads_, blocks.count,
+                [&](int64_t i, int) { partials[i] = vectors_.floats.sum(x + blocks.begin(i), blocks.size(i)); });
+  double total = 0;
+  for (int64_t i = 0; i < blocks.count; ++i) total += partials[i];
+  return total;
+}
+
+float CpuOps::abs_max(const float* x, int64_t count) {
+  const Cut blocks = Cut::of(kBlock, count);
+  float* partials = statistics_.floats(blocks.count);
+  for_each_task(threads_, blocks.count,
+                [&](int64_t i, int) { partials[i] = vectors_.floats.abs_max(x + blocks.begin(i), blocks.size(i)); });
+  return vectors_.floats.abs_max(partials, blocks.count);
+}
+
+void CpuOps::fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) {
+  for_each_block(count, [&](int64_t begin, int64_t size) {
+    vectors_.floats.fixed_accumulate(sums + begin, x + begin, size, exponent, first);
+  });
+}
+
+void CpuOps::fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) {
+  for_each_block(count,
+                 [&](int64_t begin, int64_t size) { vectors_.floats.fixed_unpack(x + begin, sums + begin, size, scale); });
+}
+
+void CpuOps::float_accumulate(float* sums, const float* x, int64_t count, bool first) {
+  for_each_block(count, [&](int64_t begin, int64_t size) {
+    if (first) {
+      std::memcpy(sums + begin, x + begin, static_cast<size_t>(size) * sizeof(float));
+    } else {
+      vectors_.floats.add(sums + begin, sums + begin, x + begin, size);
+    }
+  });
+}
+
+}  // namespace cpu
+
+std::unique_ptr<DeviceOps> make_cpu_ops(DType activations, int threads) {
+  if (activations == DType::kFloat16) {
+    throw std::runtime_error(
+        "dtype float16 is not for the cpu device: its gradients would vanish without loss scaling; "
+        "use bfloat16 or float32");
+  }
+  if (threads < 1) throw std::invalid_argument("threads is " + std::to_string(threads) + ": expected at least 1");
+  const cpu::Isa isa = cpu::choose_isa(std::getenv("HOLDFAST_CPU_ISA"));  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  cpu::limit_onednn(isa);
+  return std::make_unique<cpu::CpuOps>(activations, threads, isa, isa == cpu::Isa::kAmx);
+}
+
+}  // namespace holdfast::kernels

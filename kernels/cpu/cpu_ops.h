@@ -1,0 +1,105 @@
+// The op set for CPUs: products by oneDNN (products.h), the rest by the vector loops (vector/table.h), threads by OpenMP
+// (threads.h). One .cpp per topic, as in kernels/ref.
+//
+// Products take `operands`: bfloat16 as it is where the CPU has matrix units for it, float32 otherwise (a bfloat16 tensor is
+// then widened into scratch, exactly). They give float32, which is finished (bias, GELU, rounding) while still in cache.
+#pragma once
+
+#include <vector>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/cpu/products.h"
+#include "kernels/cpu/scratch.h"
+#include "kernels/cpu/threads.h"
+#include "kernels/cpu/vector/table.h"
+#include "kernels/dtype.h"
+#include "kernels/host_ops.h"
+
+namespace holdfast::kernels::cpu {
+
+class CpuOps final : public HostOps {
+ public:
+  // `native_bfloat16`: bfloat16 products without widening. Right with AMX; elsewhere only a test wants it.
+  CpuOps(DType activations, int threads, Isa isa, bool native_bfloat16);
+
+  DeviceInfo info() const override;
+  DType activation_dtype() const override { return activations_; }
+  void parameters_changed() override {}  // nothing derived from parameters is kept between ops
+  void zero(void* memory, size_t bytes) override;
+  void cast(Act* out, const float* in, int64_t count) override;
+
+  void encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
+                       int64_t C) override;
+  void encoder_backward(float* dwte, float* dwpe, const float* dout, const int32_t* tokens, int64_t B, int64_t T, int64_t C,
+                        int64_t V) override;
+  void layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in, const Act* x,
+                         const float* weight, const float* bias, int64_t N, int64_t C) override;
+  void layernorm_backward(float* dresidual, Act* dx, float* dweight, float* dbias, const Act* dout, const float* residual,
+                          const float* weight, const float* mean, const float* rstd, int64_t N, int64_t C) override;
+  void matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* weight, const float* bias, Epilogue epilogue,
+                      int64_t N, int64_t IC, int64_t OC) override;
+  void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight, int64_t N,
+                       int64_t IC, int64_t OC) override;
+  void gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) override;
+  void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) override;
+  void attention_backward(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,
+                          int64_t T, int64_t C, int64_t NH) override;
+  void head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C, int64_t V) override;
+  void head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets, int64_t N,
+                          int64_t C, int64_t V) override;
+  void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override;
+
+  void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) override;
+  double sum_of_squares(const float* x, int64_t count) override;
+  double sum(const float* x, int64_t count) override;
+  float abs_max(const float* x, int64_t count) override;
+  void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) override;
+  void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) override;
+  void float_accumulate(float* sums, const float* x, int64_t count, bool first) override;
+
+ private:
+  struct Head;
+  struct Attention;
+
+  // Element `index` of an activation tensor, as bytes.
+  const void* at(const Act* x, int64_t index) const {
+    return reinterpret_cast<const char*>(x) + static_cast<size_t>(index) * element_size_;
+  }
+  void* at(Act* x, int64_t index) const { return reinterpret_cast<char*>(x) + static_cast<size_t>(index) * element_size_; }
+  // Element `index` of a product's operand.
+  const void* operand_at(const void* x, int64_t index) const {
+    return static_cast<const char*>(x) + static_cast<size_t>(index) * operand_size_;
+  }
+
+  // body(begin, count) over blocks of a flat array.
+  template <typename Body>
+  void for_each_block(int64_t count, Body&& body) const {
+    const Cut blocks = Cut::of(kBlock, count);
+    for_each_task(threads_, blocks.count, [&](int64_t i, int) { body(blocks.begin(i), blocks.size(i)); });
+  }
+
+  // `x` as operands of products: itself, or widened into `scratch`.
+  const void* operands(const Act* x, int64_t count, Scratch& scratch);
+  bool widens() const { return activations_ == DType::kBFloat16 && !native_bfloat16_; }
+  std::shared_ptr<const Product> product(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width,
+                                         bool add = false);
+  std::shared_ptr<const Product> float_product(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width,
+                                               bool add = false);
+
+  static constexpr int64_t kBlock = 1 << 15;  // elements of a flat array per task
+
+  DType activations_;
+  int threads_;
+  Isa isa_;
+  bool native_bfloat16_;
+  size_t element_size_;  // of an activation
+  size_t operand_size_;  // of a product's operand
+  const VectorTable& vectors_;
+  const ElementLoops& elements_;  // of the activation dtype
+  const ElementLoops& operands_;  // of the operands' dtype
+  Products products_;
+  Scratch in_, out_, weight_, partials_, statistics_;  // what each op keeps where is said there
+  std::vector<Scratch> per_thread_;
+};
+
+}  // namespace holdfast::kernels::cpu

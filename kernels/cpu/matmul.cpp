@@ -1,0 +1,122 @@
+// Products of linear layers, cut into output tiles. Formulas in kernels/ref/matmul.h.
+// Bytes: operands are read once per tile row or column of the output and stay in the second-level cache; outputs once.
+#include "kernels/cpu/cpu_ops.h"
+
+#include <cstring>
+
+namespace holdfast::kernels::cpu {
+namespace {
+
+constexpr int64_t kTileRows = 256;
+constexpr int64_t kTileColumns = 512;
+constexpr int64_t kSumRows = 128;  // rows of dout whose sum is one partial of dbias
+
+// The output of one product as tiles, numbered row by row.
+struct Tiles {
+  Cut rows, columns;
+  Tiles(int64_t m, int64_t n) : rows(Cut::even(m, kTileRows, 16)), columns(Cut::even(n, kTileColumns, 64)) {}
+  int64_t count() const { return rows.count * columns.count; }
+
+  struct Tile {
+    int64_t row, rows, column, columns;
+    bool last_row, last_column;
+  };
+  Tile operator[](int64_t i) const {
+    const int64_t r = i / columns.count, c = i % columns.count;
+    return {rows.begin(r), rows.size(r), columns.begin(c), columns.size(c), r + 1 == rows.count, c + 1 == columns.count};
+  }
+};
+
+// Tiles have at most two heights and two widths, so four products do for all of them.
+class TileProducts {
+ public:
+  template <typename Prepare>  // prepare(rows, columns) gives the product for a tile of that size
+  TileProducts(const Tiles& tiles, Prepare prepare) {
+    for (const bool last_row : {false, true}) {
+      for (const bool last_column : {false, true}) {
+        const int64_t rows = tiles.rows.size(last_row ? tiles.rows.count - 1 : 0);
+        const int64_t columns = tiles.columns.size(last_column ? tiles.columns.count - 1 : 0);
+        products_[last_row][last_column] = prepare(rows, columns);
+      }
+    }
+  }
+  const Product& of(const Tiles::Tile& tile) const { return *products_[tile.last_row][tile.last_column]; }
+
+ private:
+  std::shared_ptr<const Product> products_[2][2];
+};
+
+}  // namespace
+
+void CpuOps::matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* weight, const float* bias, Epilogue epilogue,
+                            int64_t N, int64_t IC, int64_t OC) {
+  const void* x = operands(in, N * IC, in_);           // (N, IC)
+  const void* w = operands(weight, OC * IC, weight_);  // (OC, IC)
+  const Tiles tiles(N, OC);
+  const int64_t width = tiles.columns.piece;
+  const TileProducts products(
+      tiles, [&](int64_t rows, int64_t columns) { return product(rows, IC, columns, by_rows(IC), transposed(IC), width); });
+  for (Scratch& scratch : per_thread_) scratch.floats(tiles.rows.piece * width);
+  for_each_task(threads_, tiles.count(), [&](int64_t i, int thread) {
+    const auto tile = tiles[i];
+    float* y = per_thread_[static_cast<size_t>(thread)].floats(0);  // (tile rows, width)
+    products.of(tile).run(thread, operand_at(x, tile.row * IC), operand_at(w, tile.column * IC), y);
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      const int64_t target = (tile.row + r) * OC + tile.column;
+      elements_.finish_row(at(out, target), epilogue == Epilogue::kGelu ? at(pre_gelu, target) : nullptr, y + r * width,
+                           bias + tile.column, tile.columns);
+    }
+  });
+  products_.check();
+}
+
+void CpuOps::matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight,
+                             int64_t N, int64_t IC, int64_t OC) {
+  const void* dy = operands(dout, N * OC, out_);
+  const void* x = operands(in, N * IC, in_);
+  const void* w = operands(weight, OC * IC, weight_);
+  const Tiles din_tiles(N, IC), dweight_tiles(OC, IC);
+  const int64_t width = din_tiles.columns.piece;
+  const TileProducts din_products(
+      din_tiles, [&](int64_t rows, int64_t columns) { return product(rows, OC, columns, by_rows(OC), by_rows(IC), width); });
+  const TileProducts dweight_products(
+      dweight_tiles, [&](int64_t rows, int64_t columns) { return product(rows, N, columns, transposed(OC), by_rows(IC), IC); });
+  const Cut sums = Cut::of(kSumRows, N);
+  float* partials = partials_.floats(sums.count * OC);  // (pieces, OC)
+  for (Scratch& scratch : per_thread_) scratch.floats(din_tiles.rows.piece * width);
+
+  const auto din_task = [&](int64_t i, int thread) {
+    const auto tile = din_tiles[i];
+    float* y = per_thread_[static_cast<size_t>(thread)].floats(0);
+    din_products.of(tile).run(thread, operand_at(dy, tile.row * OC), operand_at(w, tile.column), y);
+    for (int64_t r = 0; r < tile.rows; ++r) {
+      elements_.from_float(at(din, (tile.row + r) * IC + tile.column), y + r * width, tile.columns);
+    }
+  };
+  const auto dweight_task = [&](int64_t i, int thread) {
+    const auto tile = dweight_tiles[i];
+    dweight_products.of(tile).run(thread, operand_at(dy, tile.row), operand_at(x, tile.column),
+                                  dweight + tile.row * IC + tile.column);
+  };
+  const auto sum_task = [&](int64_t i) {
+    float* piece = partials + i * OC;
+    std::memset(piece, 0, static_cast<size_t>(OC) * sizeof(float));
+    for (int64_t n = sums.begin(i); n < sums.begin(i) + sums.size(i); ++n) elements_.accumulate(piece, at(dout, n * OC), OC);
+  };
+  // One list of tasks for all three, so that no thread waits for another in between.
+  const int64_t dins = din_tiles.count(), dweights = dweight_tiles.count();
+  for_each_task(threads_, dins + dweights + sums.count, [&](int64_t i, int thread) {
+    if (i < dweights) {
+      dweight_task(i, thread);
+    } else if (i < dweights + dins) {
+      din_task(i - dweights, thread);
+    } else {
+      sum_task(i - dweights - dins);
+    }
+  });
+  products_.check();
+  std::memcpy(dbias, partials, static_cast<size_t>(OC) * sizeof(float));
+  for (int64_t i = 1; i < sums.count; ++i) vectors_.floats.add(dbias, dbias, partials + i * OC, OC);
+}
+
+}  // namespace holdfast::kernels::cpu

@@ -1,0 +1,71 @@
+// Encoder and LayerNorm: work by rows, sums over rows in fixed pieces.
+#include "kernels/cpu/cpu_ops.h"
+
+#include <cstring>
+
+namespace holdfast::kernels::cpu {
+namespace {
+
+constexpr int64_t kRows = 32;      // rows per task
+constexpr int64_t kColumns = 64;   // columns per task where rows must be taken in order
+constexpr int64_t kSumRows = 128;  // rows whose sum is one partial
+
+}  // namespace
+
+void CpuOps::encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
+                             int64_t C) {
+  const Cut rows = Cut::of(kRows, B * T);
+  for_each_task(threads_, rows.count, [&](int64_t i, int) {
+    for (int64_t n = rows.begin(i); n < rows.begin(i) + rows.size(i); ++n) {
+      vectors_.floats.add(out + n * C, wte + tokens[n] * C, wpe + n % T * C, C);
+    }
+  });
+}
+
+void CpuOps::encoder_backward(float* dwte, float* dwpe, const float* dout, const int32_t* tokens, int64_t B, int64_t T,
+                              int64_t C, int64_t /*V*/) {
+  const Cut columns = Cut::of(kColumns, C);
+  for_each_task(threads_, columns.count, [&](int64_t i, int) {
+    const int64_t c = columns.begin(i), width = columns.size(i);
+    for (int64_t n = 0; n < B * T; ++n) {
+      float* token_row = dwte + tokens[n] * C + c;
+      vectors_.floats.add(token_row, token_row, dout + n * C + c, width);
+    }
+    for (int64_t t = 0; t < T; ++t) {
+      float* position_row = dwpe + t * C + c;
+      std::memcpy(position_row, dout + t * C + c, static_cast<size_t>(width) * sizeof(float));
+      for (int64_t b = 1; b < B; ++b) vectors_.floats.add(position_row, position_row, dout + (b * T + t) * C + c, width);
+    }
+  });
+}
+
+void CpuOps::layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in, const Act* x,
+                               const float* weight, const float* bias, int64_t N, int64_t C) {
+  const Cut rows = Cut::of(kRows, N);
+  for_each_task(threads_, rows.count, [&](int64_t i, int) {
+    const int64_t n = rows.begin(i);
+    elements_.layernorm_forward(at(out, n * C), x == nullptr ? nullptr : residual_out + n * C, mean + n, rstd + n,
+                                residual_in + n * C, x == nullptr ? nullptr : at(x, n * C), weight, bias, rows.size(i), C);
+  });
+}
+
+void CpuOps::layernorm_backward(float* dresidual, Act* dx, float* dweight, float* dbias, const Act* dout, const float* residual,
+                                const float* weight, const float* mean, const float* rstd, int64_t N, int64_t C) {
+  const Cut rows = Cut::of(kSumRows, N);
+  float* partials = partials_.floats(rows.count * 2 * C);  // (pieces, 2, C): dweight, dbias
+  for_each_task(threads_, rows.count, [&](int64_t i, int) {
+    const int64_t n = rows.begin(i);
+    float* piece = partials + i * 2 * C;
+    std::memset(piece, 0, static_cast<size_t>(2 * C) * sizeof(float));
+    elements_.layernorm_backward(dresidual + n * C, dx == nullptr ? nullptr : at(dx, n * C), piece, piece + C, at(dout, n * C),
+                                 residual + n * C, weight, mean + n, rstd + n, rows.size(i), C);
+  });
+  std::memcpy(dweight, partials, static_cast<size_t>(C) * sizeof(float));
+  std::memcpy(dbias, partials + C, static_cast<size_t>(C) * sizeof(float));
+  for (int64_t i = 1; i < rows.count; ++i) {
+    vectors_.floats.add(dweight, dweight, partials + i * 2 * C, C);
+    vectors_.floats.add(dbias, dbias, partials + i * 2 * C + C, C);
+  }
+}
+
+}  // namespace holdfast::kernels::cpu

@@ -1,0 +1,54 @@
+// Fixed point; meaning in DeviceOps. Compiled once per instruction set (see fill.h). Bytes: 8 read, 4 written per element.
+#include "kernels/cpu/vector/fill.h"
+#include "kernels/cpu/vector/lanes.h"
+
+namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA {
+namespace {
+
+// The bits of a magnitude, read as an integer, are in the order of the magnitudes, with infinity and NaN on top.
+float abs_max(const float* x, int64_t count) {
+  Ints most = broadcast_int(0);
+  sweep(count,
+        [&](int64_t i, auto part) { most = larger_int(most, and_int(bits_of(load(x + i, part)), broadcast_int(0x7fffffff))); });
+  int32_t lane[kWidth];
+  store(lane, most, Whole{});
+  int32_t largest = 0;
+  for (int32_t bits : lane) largest = bits > largest ? bits : largest;
+  if (largest >= 0x7f800000) return __builtin_inff();
+  float value;
+  __builtin_memcpy(&value, &largest, sizeof value);
+  return value;
+}
+
+// 2^exponent for a normal number.
+float power_of_two(int exponent) {
+  const int32_t bits = (exponent + 127) * 0x800000;
+  float value;
+  __builtin_memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+// 2^exponent need not be a float, so it is applied in two halves. Both products are exact, except where the result is so
+// small (below 2^-126) that it rounds to 0 either way. Beyond +-252 nothing changes: there only zeros are in range, or left.
+void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) {
+  const int bounded = exponent < -252 ? -252 : exponent > 252 ? 252 : exponent;
+  const Floats half = broadcast(power_of_two(bounded / 2)), rest = broadcast(power_of_two(bounded - bounded / 2));
+  sweep(count, [&](int64_t i, auto part) {
+    const Ints rounded = nearest_int(load(x + i, part) * half * rest);
+    store(sums + i, first ? rounded : add_int(load(sums + i, part), rounded), part);
+  });
+}
+
+void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) {
+  sweep(count, [&](int64_t i, auto part) { store(x + i, to_floats(load(sums + i, part)) * broadcast(scale), part); });
+}
+
+}  // namespace
+
+void fill_fixed_point(VectorTable& table) {
+  table.floats.abs_max = abs_max;
+  table.floats.fixed_accumulate = fixed_accumulate;
+  table.floats.fixed_unpack = fixed_unpack;
+}
+
+}  // namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA

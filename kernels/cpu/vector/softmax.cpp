@@ -1,0 +1,77 @@
+// Softmax rows of attention and of the head. Compiled once per instruction set (see fill.h).
+// All loops run over rows that the caller has just written, so they are in a cache.
+#include "kernels/cpu/vector/exponential.h"
+#include "kernels/cpu/vector/fill.h"
+#include "kernels/cpu/vector/lanes.h"
+
+namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA {
+namespace {
+
+float largest_of(const float* x, int64_t count) {
+  Floats most = broadcast(-__builtin_inff());
+  sweep(count, [&](int64_t i, auto part) { most = larger(keep(load(x + i, part), most, part), most); });
+  return largest_lane(most);
+}
+
+// x = e^(x - largest); returns the sum. A NaN anywhere makes the sum NaN, whatever largest_of made of it.
+float exponentiate(float* x, float largest, int64_t count) {
+  Floats sum = broadcast(0.0f);
+  sweep(count, [&](int64_t i, auto part) {
+    const Floats e = exponential(load(x + i, part) - broadcast(largest));
+    store(x + i, e, part);
+    sum = sum + keep(e, broadcast(0.0f), part);
+  });
+  return sum_of_lanes(sum);
+}
+
+void zero_from(float* x, int64_t count) {
+  sweep(count, [&](int64_t i, auto part) { store(x + i, broadcast(0.0f), part); });
+}
+
+float softmax_row(float* scores, float* sum, int64_t visible, int64_t width) {
+  const float largest = largest_of(scores, visible);
+  *sum = exponentiate(scores, largest, visible);
+  zero_from(scores + visible, width - visible);
+  return largest + natural_log(*sum);
+}
+
+void softmax_backward_row(float* p, float* dp, float logsumexp, float D, int64_t visible, int64_t width) {
+  sweep(visible, [&](int64_t i, auto part) {
+    const Floats e = exponential(load(p + i, part) - broadcast(logsumexp));
+    store(p + i, e, part);
+    store(dp + i, e * (load(dp + i, part) - broadcast(D)), part);
+  });
+  zero_from(p + visible, width - visible);
+  zero_from(dp + visible, width - visible);
+}
+
+float exponentiate_row(float* logits, float* sum, int64_t count) {
+  const float largest = largest_of(logits, count);
+  *sum = exponentiate(logits, largest, count);
+  return largest;
+}
+
+float join_pieces(float* largest, const float* sums, int64_t pieces, float target_logit, float rows) {
+  const float most = largest_of(largest, pieces);
+  Floats total = broadcast(0.0f);
+  sweep(pieces, [&](int64_t i, auto part) {
+    const Floats weight = exponential(load(largest + i, part) - broadcast(most));
+    store(largest + i, weight, part);
+    total = fma(keep(weight, broadcast(0.0f), part), load(sums + i, part), total);
+  });
+  const float sum = sum_of_lanes(total);
+  const float factor = 1.0f / (sum * rows);
+  sweep(pieces, [&](int64_t i, auto part) { store(largest + i, load(largest + i, part) * broadcast(factor), part); });
+  return (most - target_logit) + natural_log(sum);
+}
+
+}  // namespace
+
+void fill_softmax(VectorTable& table) {
+  table.floats.softmax_row = softmax_row;
+  table.floats.softmax_backward_row = softmax_backward_row;
+  table.floats.exponentiate_row = exponentiate_row;
+  table.floats.join_pieces = join_pieces;
+}
+
+}  // namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA

@@ -1,0 +1,74 @@
+// The vectorised loops of the cpu op set: single-threaded, on a range that the caller has cut, one table per instruction set.
+//
+// Promises: the result for a range depends on nothing but the arguments and the instruction set. Ranges may be odd;
+// pointers need only the alignment of their element. Reductions run in an order fixed by the range's length.
+// `E` is the activation element: float or bfloat16.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/ops.h"
+
+namespace holdfast::kernels::cpu {
+
+// Loops that read or write activations.
+struct ElementLoops {
+  void (*to_float)(float* out, const void* in, int64_t count);  // times one: exact
+  void (*from_float)(void* out, const float* in, int64_t count);
+  // out = in * factor
+  void (*scaled_to_float)(float* out, const void* in, float factor, int64_t count);
+  void (*scaled_from_float)(void* out, const float* in, float factor, int64_t count);
+  // total += the elements of `in`, as floats
+  void (*accumulate)(float* total, const void* in, int64_t count);
+  float (*dot)(const void* a, const void* b, int64_t count);
+
+  // rows of width C; see DeviceOps
+  void (*layernorm_forward)(void* out, float* residual_out, float* mean, float* rstd, const float* residual_in, const void* x,
+                            const float* weight, const float* bias, int64_t rows, int64_t C);
+  // dweight, dbias (C) += this range's share
+  void (*layernorm_backward)(float* dresidual, void* dx, float* dweight, float* dbias, const void* dout, const float* residual,
+                             const float* weight, const float* mean, const float* rstd, int64_t rows, int64_t C);
+
+  // One row of a product's output: out = gelu(product + bias), pre_gelu = product + bias; without GELU pre_gelu is null.
+  void (*finish_row)(void* out, void* pre_gelu, const float* product, const float* bias, int64_t count);
+  void (*gelu_backward)(void* dx, const void* x, const void* dy, int64_t count);
+};
+
+// Loops on float32 only.
+struct FloatLoops {
+  void (*add)(float* out, const float* a, const float* b, int64_t count);
+
+  // A row of `width` scores of which the first `visible` count: scores = e^(score - largest), 0 where not visible.
+  // *sum is their sum; returns log(sum of e^score).
+  float (*softmax_row)(float* scores, float* sum, int64_t visible, int64_t width);
+  // p = e^(score - logsumexp), dp = p * (dp - D); both 0 where not visible.
+  void (*softmax_backward_row)(float* p, float* dp, float logsumexp, float D, int64_t visible, int64_t width);
+
+  // A row of logits: logits = e^(logit - largest); returns largest, *sum is their sum.
+  float (*exponentiate_row)(float* logits, float* sum, int64_t count);
+  // Puts together pieces of one row that have these largest values and sums: largest[t] = e^(largest[t] - largest of all)
+  // / (sum of all * rows), which turns piece t's numbers into softmax / rows. Returns logsumexp - target_logit.
+  float (*join_pieces)(float* largest, const float* sums, int64_t pieces, float target_logit, float rows);
+
+  void (*adamw)(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step);
+  double (*sum_of_squares)(const float* x, int64_t count);
+  double (*sum)(const float* x, int64_t count);
+  float (*abs_max)(const float* x, int64_t count);
+  void (*fixed_accumulate)(int32_t* sums, const float* x, int64_t count, int exponent, bool first);
+  void (*fixed_unpack)(float* x, const int32_t* sums, int64_t count, float scale);
+};
+
+struct VectorTable {
+  ElementLoops float32, bfloat16;
+  FloatLoops floats;
+};
+
+// To be called only on a machine that has the instructions.
+namespace avx2 {
+const VectorTable& table();
+}
+namespace avx512 {
+const VectorTable& table();
+}
+
+}  // namespace holdfast::kernels::cpu
