@@ -1,0 +1,162 @@
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "tests/worker/collectives/ring_of_threads.h"
+#include "worker/tcp_address.h"
+
+namespace holdfast::worker {
+namespace {
+
+using Kind = TransportError::Kind;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+Deadline soon() {
+  return steady_clock::now() + milliseconds(20);
+}
+Deadline late() {
+  return steady_clock::now() + std::chrono::seconds(20);
+}
+
+struct ConnectedPair {
+  std::unique_ptr<Transport> transport = loopback_transport();
+  std::unique_ptr<Connection> client, server;
+
+  ConnectedPair() {
+    client = transport->connect(transport->address()).value();
+    if (!transport->wait({}, true, late())) throw std::runtime_error("nobody came");
+    server = transport->accept_now().value();
+  }
+};
+
+TEST(TcpAddress, ReadsWhatItWrites) {
+  for (const char* text : {"10.0.0.3:41234", "[fd00::3]:41234", "0.0.0.0:0"}) EXPECT_EQ(parse_address(text)->text(), text);
+}
+
+TEST(TcpAddress, RefusesNamesAndNonsenseWithTheReason) {
+  for (const char* text :
+       {"", "10.0.0.3", "node3:41234", "10.0.0.3:99999", "10.0.0.3:-1", "fd00::3:41234", "[fd00::3:1", "10.0.0.3:1x"}) {
+    const auto parsed = parse_address(text);
+    ASSERT_FALSE(parsed) << text;
+    EXPECT_NE(parsed.error().find("expected a numeric \"host:port\""), std::string::npos);
+  }
+}
+
+TEST(TcpTransport, ListensOnTheNamedInterface) {
+  const auto transport = make_tcp_transport("lo", "unused");
+  ASSERT_TRUE(transport) << transport.error().detail;
+  EXPECT_TRUE((*transport)->address().starts_with("127.0.0.1:"));
+}
+
+TEST(TcpTransport, RefusesAnUnknownInterfaceAndListsThoseThereAre) {
+  const auto transport = make_tcp_transport("eth99", "127.0.0.1");
+  ASSERT_FALSE(transport);
+  EXPECT_TRUE(transport.error().detail.starts_with("there is no network interface \"eth99\"; this node has: "))
+      << transport.error().detail;
+  EXPECT_NE(transport.error().detail.find("lo"), std::string::npos);
+}
+
+TEST(TcpTransport, PicksTheAddressThatRoutesToTheServer) {
+  for (const char* host : {"127.0.0.1", "localhost"}) {
+    const auto transport = make_tcp_transport("", host);
+    ASSERT_TRUE(transport) << transport.error().detail;
+    const std::string address = (*transport)->address();
+    EXPECT_TRUE(address.starts_with("127.0.0.1:") || address.starts_with("[::1]:")) << address;
+  }
+}
+
+TEST(TcpTransport, SaysWhichHostItCannotResolve) {
+  const auto transport = make_tcp_transport("", "no-such-host.invalid");
+  ASSERT_FALSE(transport);
+  EXPECT_NE(transport.error().detail.find("no-such-host.invalid"), std::string::npos);
+}
+
+TEST(TcpTransport, RefusesAnAddressThatIsTakenAndNamesIt) {
+  const auto first = loopback_transport();
+  const auto second = make_tcp_transport_at(first->address());
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().detail, "listen on " + first->address() + ": Address already in use");
+}
+
+TEST(TcpTransport, WaitEndsAtItsDeadline) {
+  const auto transport = loopback_transport();
+  EXPECT_EQ(transport->wait({}, true, soon()).error().kind, Kind::kTimeout);
+}
+
+TEST(TcpTransport, WakeEndsThePresentOrTheNextWaitAndOnlyThat) {
+  const auto transport = loopback_transport();
+  transport->wake();
+  transport->wake();
+  EXPECT_EQ(transport->wait({}, true, late()).error().kind, Kind::kWoken);
+  EXPECT_EQ(transport->wait({}, true, soon()).error().kind, Kind::kTimeout);
+  std::jthread waker([&] { transport->wake(); });
+  EXPECT_EQ(transport->wait({}, true, late()).error().kind, Kind::kWoken);
+}
+
+TEST(TcpTransport, HasNobodyToAcceptUntilSomebodyConnects) {
+  const auto transport = loopback_transport();
+  EXPECT_EQ(transport->accept_now().value(), nullptr);
+  const auto client = transport->connect(transport->address()).value();
+  ASSERT_TRUE(transport->wait({}, true, late()));
+  EXPECT_NE(transport->accept_now().value(), nullptr);
+}
+
+TEST(TcpTransport, TellsOfARefusedConnectionWithTheFirstBytes) {
+  const auto transport = loopback_transport();
+  const std::string nobody = loopback_transport()->address();
+  const auto client = transport->connect(nobody).value();
+  Transport::Interest interest{client.get(), false, true};
+  ASSERT_TRUE(transport->wait(std::span(&interest, 1), false, late()));
+  std::array<std::byte, 1> byte;
+  const auto result = client->receive_some(byte);
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().kind, Kind::kFailed);
+  EXPECT_EQ(result.error().detail, "connect to " + nobody + ": Connection refused");
+}
+
+TEST(TcpConnection, MovesWhatFitsAndThenNothing) {
+  ConnectedPair pair;
+  const std::vector<std::byte> bytes(1 << 20, std::byte{7});
+  size_t sent = 0, received = 0;
+  for (auto n = pair.client->send_some(bytes, false); *n > 0; n = pair.client->send_some(bytes, false)) sent += *n;
+  EXPECT_GT(sent, 0u);
+  std::vector<std::byte> arrived(1 << 20);
+  while (received < sent) {
+    Transport::Interest interest{pair.server.get(), false, true};
+    ASSERT_TRUE(pair.transport->wait(std::span(&interest, 1), false, late()));
+    received += pair.server->receive_some(arrived).value();
+  }
+  EXPECT_EQ(received, sent);
+  EXPECT_EQ(pair.server->receive_some(arrived).value(), 0u);
+}
+
+TEST(TcpConnection, TellsThatTheOtherSideClosed) {
+  ConnectedPair pair;
+  pair.client.reset();
+  Transport::Interest interest{pair.server.get(), false, true};
+  ASSERT_TRUE(pair.transport->wait(std::span(&interest, 1), false, late()));
+  std::array<std::byte, 1> byte;
+  EXPECT_EQ(pair.server->receive_some(byte).error().kind, Kind::kClosed);
+}
+
+TEST(TcpConnection, SendingToAClosedOneIsAnErrorAndNoSignal) {
+  ConnectedPair pair;
+  pair.server.reset();
+  const std::vector<std::byte> bytes(1000);
+  for (;;) {
+    const auto sent = pair.client->send_some(bytes, false);
+    if (sent) continue;
+    EXPECT_EQ(sent.error().kind, Kind::kClosed) << sent.error().detail;
+    break;
+  }
+}
+
+TEST(TcpConnection, KnowsThatBothEndsAreOnOneNode) {
+  ConnectedPair pair;
+  EXPECT_TRUE(pair.client->within_node());
+  EXPECT_TRUE(pair.server->within_node());
+}
+
+}  // namespace
+}  // namespace holdfast::worker
