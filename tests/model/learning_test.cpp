@@ -1,0 +1,135 @@
+// It learns: a byte-level model trained on real text predicts text it has not seen better than counting can.
+//
+// The bound is computed here from the same text. Two models are made by counting over the training part, and their
+// cross-entropy is taken over the validation part, as the model's loss is:
+//   unigram  how often each byte comes at all;
+//   bigram   how often it follows the byte before it, mixed with the unigram, in the proportion (one for all bytes) that
+//            suits the validation part best: an advantage that the model does not get.
+// A model that ignores its context cannot go below the first, and one that sees only the last byte hardly below the
+// second. So a validation loss below the bigram's by a margin is attention at work over the bytes before.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "model/data/data_order.h"
+#include "model/train_state.h"
+
+namespace holdfast::model {
+namespace {
+
+using Ids = std::vector<uint16_t>;
+
+struct Counts {
+  std::array<double, 256> unigram{};
+  std::array<std::array<double, 256>, 256> bigram{};
+  std::array<double, 256> before{};
+  double total = 256;
+
+  explicit Counts(const Ids& text) {
+    unigram.fill(1);  // so that no byte is impossible
+    for (size_t i = 0; i < text.size(); ++i) {
+      unigram[text[i]] += 1, total += 1;
+      if (i > 0) bigram[text[i - 1]][text[i]] += 1, before[text[i - 1]] += 1;
+    }
+  }
+  // Mean of -log p over `text`; `weight` is the bigram's share.
+  double cross_entropy(const Ids& text, double weight) const {
+    double sum = 0;
+    for (size_t i = 1; i < text.size(); ++i) {
+      const double alone = unigram[text[i]] / total, seen = before[text[i - 1]];
+      const double following = seen > 0 ? bigram[text[i - 1]][text[i]] / seen : alone;
+      sum -= std::log(weight * following + (1 - weight) * alone);
+    }
+    return sum / static_cast<double>(text.size() - 1);
+  }
+  double best_bigram(const Ids& text) const {
+    double best = cross_entropy(text, 0);
+    for (double weight = 0.05; weight < 1; weight += 0.05) best = std::min(best, cross_entropy(text, weight));
+    return best;
+  }
+};
+
+// A quarter of a megabyte of English that every Debian has: the licences, one after another, links left out.
+constexpr const char* kLicences = "/usr/share/common-licenses";
+
+Ids licences() {
+  namespace fs = std::filesystem;
+  std::vector<fs::path> files;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(kLicences, error)) {
+    if (entry.is_regular_file() && !entry.is_symlink()) files.push_back(entry.path());
+  }
+  std::ranges::sort(files);
+  Ids ids;
+  for (const fs::path& path : files) {
+    std::ifstream file(path, std::ios::binary);
+    for (std::istreambuf_iterator<char> byte(file), end; byte != end; ++byte) ids.push_back(static_cast<unsigned char>(*byte));
+  }
+  return ids;
+}
+
+constexpr Gpt2Config kConfig = {.n_layer = 2, .n_embd = 64, .n_head = 4, .vocab_size = 256, .block_size = 64};
+constexpr int64_t kBatchSize = 8;
+constexpr int64_t kSteps = 600;
+
+double validation_loss(Gpt2& model, const Ids& text) {
+  const int64_t windows = (static_cast<int64_t>(text.size()) - 1) / kConfig.block_size;
+  const DataOrder order{0, windows, kBatchSize, kConfig.block_size, 1};
+  std::vector<int32_t> inputs(kBatchSize * kConfig.block_size), targets(inputs.size());
+  const int64_t microbatches = windows / kBatchSize;
+  double sum = 0;
+  for (int64_t m = 0; m < microbatches; ++m) {
+    order.fill_evaluation(text, m, inputs, targets);
+    sum += model.evaluate_microbatch(inputs, targets);
+  }
+  return sum / static_cast<double>(microbatches);
+}
+
+void train(Gpt2& model, kernels::DeviceOps& ops, const Ids& text) {
+  const OptimizerConfig optimizer = {.learning_rate = 4e-3,
+                                     .min_lr = 4e-4,
+                                     .warmup_steps = 20,
+                                     .total_steps = kSteps,
+                                     .weight_decay = 0.1,
+                                     .beta1 = 0.9,
+                                     .beta2 = 0.95,
+                                     .epsilon = 1e-8,
+                                     .grad_clip = 1.0};
+  const DataOrder order{1, (static_cast<int64_t>(text.size()) - 1) / kConfig.block_size, kBatchSize, kConfig.block_size, 1};
+  TrainState state(model, ops);
+  std::vector<int32_t> inputs(kBatchSize * kConfig.block_size), targets(inputs.size());
+  while (state.step < kSteps) {
+    order.fill(text, state.step, 0, inputs, targets);
+    model.train_microbatch(inputs, targets);
+    state.apply(optimizer, model.gradients());
+  }
+}
+
+TEST(Learning, GoesBelowWhatCountingPairsOfBytesCanDo) {
+  const Ids text = licences();
+  if (text.empty()) GTEST_SKIP() << kLicences << " is not there: the text of this test comes with Debian's base-files";
+  const auto cut = text.begin() + static_cast<std::ptrdiff_t>(text.size() * 4 / 5);
+  const Ids training(text.begin(), cut), validation(cut, text.end());
+  const Counts counts(training);
+  const double unigram = counts.cross_entropy(validation, 0), bigram = counts.best_bigram(validation);
+
+  const auto ops = kernels::make_cpu_ops(kernels::DType::kFloat32, 1);
+  Gpt2 model(kConfig, *ops, kBatchSize);
+  model.initialize(1);
+  const double before = validation_loss(model, validation);
+  train(model, *ops, training);
+  const double after = validation_loss(model, validation);
+  std::cout << "validation loss " << before << " -> " << after << "; unigram " << unigram << ", bigram " << bigram << "\n";
+  EXPECT_NEAR(before, std::log(256.0), 0.1);
+  EXPECT_LT(bigram, unigram);
+  EXPECT_LT(after, bigram - 0.1);
+}
+
+}  // namespace
+}  // namespace holdfast::model
