@@ -53,10 +53,13 @@ int complain_of_usage(CLI::App& app, const CLI::ParseError& error) {
   CLI::App* command = command_in_use(&app);
   std::string said = error.what();
   const std::vector<std::string> extras = app.remaining(true);
-  if (dynamic_cast<const CLI::ExtrasError*>(&error) != nullptr && !extras.empty()) {
+  if (!extras.empty()) {  // also behind "a subcommand is required"
     const std::string& typed = extras.front();
-    const char* what = typed.starts_with("-") ? "option" : command == &app ? "command" : "argument expected here";
-    said = fmt::format("{}: no such {}{}", typed, what, suggestion(command, typed));
+    const bool takes_commands = !command->get_subcommands([](CLI::App*) { return true; }).empty();
+    const char* what = typed.starts_with("-") ? "no such option" : takes_commands ? "no such command" : "one argument too many";
+    said = fmt::format("{}: {}{}", typed, what, suggestion(command, typed));
+  } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && said == "A subcommand is required") {
+    said = "what shall it do? Name a command";
   }
   fmt::print(stderr, "holdfast: {}\nRun `{} --help` for what there is, with an example.\n", said, full_name(command));
   return kBadInput;

@@ -322,7 +322,10 @@ class Reader {
   static void item(const std::string& field, const Json& json, std::vector<T>& values) {
     if (!json.is_array()) refuse(field, "an array", json);
     values.clear();
-    for (const Json& element : json) item(fmt::format("{}[{}]", field, values.size()), element, values.emplace_back());
+    for (const Json& element : json) {
+      const std::string place = fmt::format("{}[{}]", field, values.size());
+      item(place, element, values.emplace_back());
+    }
   }
 
   const Json& json_;

@@ -42,11 +42,11 @@ void check_model(const JobSpec& spec, Errors& errors) {
 }
 
 void check_batch(const JobSpec& spec, Errors& errors) {
-  const int64_t below = spec.global_batch_size / spec.batch_size * spec.batch_size;
+  const int64_t below = spec.global_batch_size / spec.batch_size * spec.batch_size, above = below + spec.batch_size;
   if (spec.global_batch_size != below) {
-    errors.push_back(
-        {"global_batch_size", fmt::format("{} is not a multiple of batch_size {}: choose {} or {}", spec.global_batch_size,
-                                          spec.batch_size, std::max(below, spec.batch_size), below + spec.batch_size)});
+    const std::string choice = below == 0 ? fmt::format("{}", above) : fmt::format("{} or {}", below, above);
+    errors.push_back({"global_batch_size", fmt::format("{} is not a multiple of batch_size {}: choose {}",
+                                                       spec.global_batch_size, spec.batch_size, choice)});
     return;
   }
   if (spec.microbatches() > 65536) {

@@ -1,0 +1,227 @@
+// Every message goes through text and comes back the same; what does not fit is refused by the name of its field.
+#include "rendezvous/protocol/messages.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace holdfast::rendezvous {
+namespace {
+
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+// Writes, reads back, writes again: equal JSON means that no field was lost on the way.
+template <typename Message>
+Message round_trip(const Message& message) {
+  const std::string text = json_text(Json(message));
+  const auto back = Json::parse(text).get<Message>();
+  EXPECT_EQ(json_text(Json(back)), text);
+  return back;
+}
+
+// Each field that the JSON of a message has, taken out one at a time: the error names it, or reading goes on without it.
+template <typename Message>
+void expect_named_when_missing(const Message& message, const std::vector<std::string>& optional_fields) {
+  const Json whole(message);
+  for (const auto& [name, value] : whole.items()) {
+    Json without = whole;
+    without.erase(name);
+    if (std::ranges::find(optional_fields, name) != optional_fields.end()) {
+      EXPECT_NO_THROW(without.get<Message>()) << name;
+      continue;
+    }
+    try {
+      without.get<Message>();
+      ADD_FAILURE() << name << " may be missing";
+    } catch (const std::invalid_argument& error) {
+      EXPECT_EQ(error.what(), name + ": is missing");
+    }
+  }
+}
+
+RegisterRequest a_registration() {
+  RegisterRequest m;
+  m.name = "node3-4711";
+  m.incarnation = "i1";
+  m.node = "node3";
+  m.pid = 4712;
+  m.address = "10.0.0.2:41234";
+  m.device = "cpu";
+  m.device_model = "Some CPU";
+  m.numerics = "cpu/avx512/onednn-2.6.3";
+  m.memory_bytes = int64_t{1} << 40;
+  m.threads = 2;
+  return m;
+}
+
+Directive a_join() {
+  Directive m;
+  m.kind = DirectiveKind::kJoin;
+  m.job = "j1";
+  m.generation = 7;
+  m.reason = "w2 was lost";
+  m.spec = job_spec_from_json({{"train_data_path", "train.bin"}, {"nodes", 2}});
+  m.rank = 1;
+  m.members = {{"w1", "i1", "10.0.0.1:1"}, {"w3", "i9", "10.0.0.3:1"}};
+  m.secret = std::string(64, 'a');
+  m.source = {StateSource::Kind::kCheckpoint, 60, "j1", "/shared", "0123"};
+  return m;
+}
+
+TEST(Messages, RegisterRequestAndReply) {
+  const auto back = round_trip(a_registration());
+  EXPECT_EQ(back.memory_bytes, int64_t{1} << 40);
+  EXPECT_EQ(back.numerics, "cpu/avx512/onednn-2.6.3");
+  EXPECT_EQ(back.protocol_version, kProtocolVersion);
+  const auto reply = round_trip(RegisterReply{"w1", "s1", 500, 1500});
+  EXPECT_EQ(reply.lease_ms, 1500);
+  expect_named_when_missing(reply, {});
+}
+
+TEST(Messages, AWorkerOfAnotherVersionIsReadAsFarAsItsVersion) {
+  const auto read =
+      Json{{"protocol_version", 99}, {"name", "w"}, {"incarnation", "i"}, {"something", {"new"}}}.get<RegisterRequest>();
+  EXPECT_EQ(read.protocol_version, 99);
+}
+
+TEST(Messages, WorkerStatusAndReply) {
+  for (const Phase phase : {Phase::kIdle, Phase::kPreparing, Phase::kPrepared, Phase::kRefused, Phase::kActive}) {
+    WorkerStatus m;
+    m.incarnation = "i1";
+    m.phase = phase;
+    m.job = "j1";
+    m.generation = 3;
+    m.step = 40;
+    m.data_digest = "123-ab";
+    m.data_tokens = 123;
+    m.leaving = true;
+    m.reason = "why";
+    const auto back = round_trip(m);
+    EXPECT_EQ(back.phase, phase);
+    EXPECT_TRUE(back.leaving);
+    EXPECT_EQ(Json(m)["phase"], phase_name(phase));
+    expect_named_when_missing(m, {});
+  }
+  EXPECT_EQ(round_trip(StatusReply{"tag"}).directive_tag, "tag");
+}
+
+TEST(Messages, DirectivesOfEveryKind) {
+  for (const auto kind : {DirectiveKind::kIdle, DirectiveKind::kPrepare, DirectiveKind::kJoin, DirectiveKind::kYield,
+                          DirectiveKind::kFence, DirectiveKind::kExit}) {
+    Directive m = a_join();
+    m.kind = kind;
+    const auto back = round_trip(m);
+    EXPECT_EQ(back.kind, kind);
+    EXPECT_EQ(Json(m)["kind"], directive_name(kind));
+    EXPECT_EQ(back.members, m.members);
+    EXPECT_EQ(back.source, m.source);
+    EXPECT_EQ(back.spec, m.spec);
+  }
+  Directive idle;
+  EXPECT_FALSE(round_trip(idle).spec.has_value());
+  expect_named_when_missing(a_join(), {"spec"});
+}
+
+TEST(Messages, ADirectivesTagIsOfItsContent) {
+  const Directive directive = a_join();
+  EXPECT_EQ(directive.tag(), a_join().tag());
+  EXPECT_EQ(directive.tag().size(), 32U);
+  EXPECT_EQ(Json::parse(json_text(Json(directive))).get<Directive>().tag(), directive.tag())
+      << "it survives the way to the worker";
+  std::vector<Directive> changed(7, directive);
+  changed[0].generation = 8;
+  changed[1].rank = 0;
+  changed[2].members[1].incarnation = "i10";
+  changed[3].secret[0] = 'b';
+  changed[4].source.step = 61;
+  changed[5].spec->seed = 1;
+  changed[6].checkpoint = true;
+  for (const Directive& other : changed) EXPECT_NE(other.tag(), directive.tag());
+}
+
+TEST(Messages, ProgressWithALossThatIsNoNumber) {
+  Progress m;
+  m.worker = "w1";
+  m.incarnation = "i1";
+  m.generation = 2;
+  m.step = 12;
+  m.points = {{11, 3.5, 1.25, 6e-4, 0.5, 0.1, 2048, "00ff", std::nullopt},
+              {12, std::nan(""), 1, 6e-4, 0.5, 0.1, 2048, "00fe", 3.25}};
+  m.state_hash = "abc";
+  m.state_hash_step = 12;
+  m.finished = true;
+  m.failure = "no";
+  const auto back = round_trip(m);
+  ASSERT_EQ(back.points.size(), 2U);
+  EXPECT_DOUBLE_EQ(back.points[0].loss, 3.5);
+  EXPECT_FALSE(back.points[0].validation_loss.has_value());
+  EXPECT_TRUE(std::isnan(back.points[1].loss));
+  EXPECT_EQ(back.points[1].validation_loss, 3.25);
+  expect_named_when_missing(m, {});
+}
+
+TEST(Messages, FaultsCheckpointsEventsLogsAndLosses) {
+  expect_named_when_missing(round_trip(FaultReport{"w1", "i1", 4, 2, "timeout", "no bytes from w3", -1}), {});
+  expect_named_when_missing(
+      round_trip(CheckpointRecord{"w1", "i1", 4, 60, "", "hash", "2026-01-01T00:00:00Z", 100, 90, 3, 0.1, 2.5, {20, 40}}), {});
+  expect_named_when_missing(round_trip(WorkerEvent{"w1", "i1", "checkpoint_failed", "disk full"}), {});
+  expect_named_when_missing(round_trip(LogBatch{"i1", "j1", {{1, "info", "one"}, {2, "error", "two"}}}), {});
+  expect_named_when_missing(round_trip(WorkerLost{"i1", "killed by signal 9 (SIGKILL)"}), {});
+}
+
+TEST(Messages, ProblemsMayComeFromOthers) {
+  Problem m{409, "Conflict", "the job has ended", "wrong_state", {{"n_head", "does not divide"}}};
+  const auto back = round_trip(m);
+  ASSERT_EQ(back.errors.size(), 1U);
+  EXPECT_EQ(back.errors[0].field, "n_head");
+  expect_named_when_missing(m, {"status", "title", "detail", "code", "errors"});
+}
+
+TEST(Messages, AnErrorNamesTheFieldWhereverItIs) {
+  Json json(a_join());
+  json["members"][1]["address"] = 5;
+  try {
+    json.get<Directive>();
+    ADD_FAILURE();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "members[1].address: expected a string, got 5");
+  }
+  json = Json(a_join());
+  json["source"]["kind"] = "hope";
+  EXPECT_THROW(
+      {
+        try {
+          json.get<Directive>();
+        } catch (const std::invalid_argument& error) {
+          EXPECT_STREQ(error.what(), "source.kind: expected one of initial, memory, checkpoint, got \"hope\"");
+          throw;
+        }
+      },
+      std::invalid_argument);
+  EXPECT_THROW(Json(5).get<WorkerLost>(), std::invalid_argument);
+  EXPECT_THROW((Json{{"directive_tag", nullptr}}.get<StatusReply>()), std::invalid_argument);
+}
+
+TEST(Messages, NumbersThatDoNotFitAreRefused) {
+  Json json(a_registration());
+  for (const Json& bad : {Json(1.5), Json("1"), Json(UINT64_MAX), Json(int64_t{1} << 40)}) {
+    json["threads"] = bad;
+    EXPECT_THROW(json.get<RegisterRequest>(), std::invalid_argument) << bad;
+  }
+}
+
+TEST(Messages, FieldsNobodyKnowsArePassedOver) {
+  Json json(WorkerLost{"i1", "gone"});
+  json["new_field"] = {1, 2, 3};
+  EXPECT_EQ(json.get<WorkerLost>().reason, "gone");
+}
+
+TEST(Messages, BytesThatAreNoUtf8StopNothing) {
+  const std::string text = json_text(Json(LogBatch{"i1", "j1", {{1, "info", "caf\xe9"}}}));
+  EXPECT_THAT(text, HasSubstr("caf\xEF\xBF\xBD"));
+}
+
+}  // namespace
+}  // namespace holdfast::rendezvous
