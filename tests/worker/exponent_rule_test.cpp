@@ -1,0 +1,72 @@
+#include "worker/exponent_rule.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "model/train_state.h"
+
+namespace holdfast::worker {
+namespace {
+
+float random_magnitude(std::mt19937& random) {
+  const double power = std::uniform_real_distribution<double>(-60, 30)(random);
+  return static_cast<float>(std::exp2(power) * std::uniform_real_distribution<double>(1, 2)(random));
+}
+
+TEST(ExponentRule, ChoosesTheLargestExponentThatFits) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 20000; ++i) {
+    const float largest = random_magnitude(random);
+    const int64_t limit = fixed_limit(std::uniform_int_distribution<int64_t>(1, 5000)(random));
+    const int headroom = std::uniform_int_distribution<int>(0, 8)(random);
+    const int32_t e = choose_exponent(largest, headroom, limit, 0);
+    EXPECT_LE(std::ldexp(static_cast<double>(largest), e + headroom), static_cast<double>(limit)) << largest << " seed 7";
+    if (e < kExponentMax) {
+      EXPECT_GT(std::ldexp(static_cast<double>(largest), e + headroom + 1), static_cast<double>(limit)) << largest << " seed 7";
+    }
+  }
+}
+
+TEST(ExponentRule, WhatIsChosenNeverOverflowsAndNoSumLeavesInt32) {
+  std::mt19937 random(11);
+  for (int i = 0; i < 2000; ++i) {
+    const int64_t microbatches = std::uniform_int_distribution<int64_t>(1, 300)(random);
+    const int64_t limit = fixed_limit(microbatches);
+    const float largest = random_magnitude(random);
+    const int32_t e = choose_exponent(largest, 0, limit, 0);
+    ASSERT_FALSE(overflows(largest, e, limit));
+    // The worst case: every microbatch has the largest magnitude there.
+    const int64_t sum = microbatches * std::llrint(std::ldexp(static_cast<double>(largest), e));
+    EXPECT_LE(sum, INT32_MAX) << largest << " x " << microbatches << ", seed 11";
+    EXPECT_TRUE(overflows(largest, e + 2, limit) || e + 2 > kExponentMax);
+  }
+}
+
+TEST(ExponentRule, HeadroomIsWhatTheNextStepMayGrowBy) {
+  const int64_t limit = fixed_limit(8);
+  const int32_t e = choose_exponent(0.37F, kHeadroomBits, limit, 0);
+  EXPECT_FALSE(overflows(0.37F * 64, e, limit));
+  EXPECT_TRUE(overflows(0.37F * 129, e, limit));
+}
+
+TEST(ExponentRule, AnUnsetExponentFitsNothing) {
+  EXPECT_TRUE(overflows(0.0F, model::TrainState::kUnsetExponent, 1));
+}
+
+TEST(ExponentRule, ZerosKeepADefinedExponent) {
+  EXPECT_EQ(exponent_of_zeros(model::TrainState::kUnsetExponent), 0);
+  EXPECT_EQ(exponent_of_zeros(17), 17);
+  EXPECT_EQ(choose_exponent(0.0F, 6, fixed_limit(3), 17), 17);
+}
+
+TEST(ExponentRule, TinyAndHugeMagnitudesStayWithinTheBounds) {
+  EXPECT_EQ(choose_exponent(std::numeric_limits<float>::denorm_min(), 0, fixed_limit(1), 0), kExponentMax);
+  const int32_t e = choose_exponent(std::numeric_limits<float>::max(), kHeadroomBits, fixed_limit(4096), 0);
+  EXPECT_GE(e, kExponentMin);
+  EXPECT_FALSE(overflows(std::numeric_limits<float>::max(), e, fixed_limit(4096)));
+}
+
+}  // namespace
+}  // namespace holdfast::worker
