@@ -14,14 +14,11 @@
 // ever opened and opens them all again with the next.
 #include "rendezvous/http_server.h"
 
-#include <arpa/inet.h>
 #include <cpprest/details/http_server.h>
 #include <cpprest/details/http_server_api.h>
 #include <cpprest/http_listener.h>
 #include <fmt/format.h>
-#include <netdb.h>
 #include <pplx/threadpool.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
@@ -31,6 +28,7 @@
 #include <thread>
 
 #include "rendezvous/http_event_stream.h"
+#include "rendezvous/http_listen_address.h"
 #include "rendezvous/http_request_rules.h"
 
 namespace web::http::experimental::details {
@@ -49,78 +47,7 @@ constexpr size_t kThreads = 8;                       // handlers never block, so
 constexpr size_t kBodiesBytesMax = size_t{1} << 30;  // all bodies being received, together
 constexpr auto kStopPatience = seconds(5);
 
-// One request between its arrival and its answer. Answered exactly once, by whoever comes first: the handler, a refusal, the
-// body's deadline, the end of the server, or the last handle to it being dropped.
-class Exchange {
- public:
-  Exchange(http::http_request request, size_t stream_bytes_max)
-      : request_(std::move(request)), stream_bytes_max_(stream_bytes_max) {}
-  ~Exchange() { answer(refusal(500, "no_answer", "the service dropped this request without an answer: try again")); }
-  Exchange(const Exchange&) = delete;
-
-  http::http_request& request() { return request_; }
-  void answer(HttpResponse response);
-  // Answers without waiting for the rest of the body, and closes the connection under it.
-  void refuse(HttpResponse response);
-  void cut_stream();
-
- private:
-  void send(http::http_response& response);
-  http::http_request request_;
-  const size_t stream_bytes_max_;
-  std::atomic<bool> answered_ = false;
-  std::mutex mutex_;
-  std::shared_ptr<BufferedEventStream> stream_;
-};
-
-void Exchange::send(http::http_response& response) {
-  std::weak_ptr<BufferedEventStream> stream = stream_;
-  try {
-    request_.reply(response).then([stream](pplx::task<void> sent) {
-      try {
-        sent.get();
-      } catch (...) {  // the client went away: nobody is left to be told
-      }
-      if (const auto open = stream.lock()) open->cut();
-    });
-  } catch (const std::exception&) {  // the server was stopped and has cut this request off
-    if (stream_) stream_->cut();
-  }
-}
-
-void Exchange::answer(HttpResponse response) {
-  if (answered_.exchange(true)) return;
-  http::http_response out(static_cast<http::status_code>(response.status));
-  for (const auto& [name, value] : response.headers) out.headers()[name] = value;
-  const bool head = request_.method() == http::methods::HEAD;
-  if (!response.on_stream || head) {
-    if (!head && !response.body.empty()) out.set_body(std::move(response.body), response.content_type);
-    send(out);
-    return;
-  }
-  const auto stream = std::make_shared<BufferedEventStream>(stream_bytes_max_);
-  {
-    const std::lock_guard lock(mutex_);
-    stream_ = stream;
-  }
-  out.headers()["Cache-Control"] = "no-cache";
-  out.set_body(stream->reader(), response.content_type);
-  send(out);
-  response.on_stream(stream);
-}
-
-void Exchange::refuse(HttpResponse response) {
-  response.headers["Connection"] = "close";
-  answer(std::move(response));
-  // The library sends an answer only when the request's body is complete. Complete it: the answer goes out, and the close
-  // that follows ends the reading.
-  request_._get_impl()->_complete(0);
-}
-
-void Exchange::cut_stream() {
-  const std::lock_guard lock(mutex_);
-  if (stream_) stream_->cut();
-}
+class Exchange;
 
 // What a server has in common with its requests; outlives it for as long as one of them is not answered.
 struct Shared {
@@ -128,13 +55,16 @@ struct Shared {
   Handler handler;
   std::mutex mutex;
   bool stopping = false;
-  std::set<std::weak_ptr<Exchange>, std::owner_less<>> open;
+  std::set<std::weak_ptr<Exchange>, std::owner_less<>> unanswered;
+  std::set<std::weak_ptr<BufferedEventStream>, std::owner_less<>> streams;
   size_t body_bytes = 0;  // announced by requests whose body is under way
 
-  bool enter(const std::shared_ptr<Exchange>& exchange) {
+  // False when the server is stopping.
+  template <typename T>
+  bool enter(std::set<std::weak_ptr<T>, std::owner_less<>>& open, const std::shared_ptr<T>& entry) {
     const std::lock_guard lock(mutex);
-    std::erase_if(open, [](const auto& entry) { return entry.expired(); });
-    if (!stopping) open.insert(exchange);
+    std::erase_if(open, [](const auto& known) { return known.expired(); });
+    if (!stopping) open.insert(entry);
     return !stopping;
   }
   bool reserve(size_t bytes) {
@@ -148,9 +78,68 @@ struct Shared {
     body_bytes -= bytes;
   }
 };
-
 using SharedPtr = std::shared_ptr<Shared>;
 using ExchangePtr = std::shared_ptr<Exchange>;
+
+// One request between its arrival and its answer. Answered exactly once, by whoever comes first: the handler, a refusal, the
+// body's deadline, the end of the server, or the last handle to it being dropped.
+class Exchange {
+ public:
+  Exchange(http::http_request request, SharedPtr shared) : request_(std::move(request)), shared_(std::move(shared)) {}
+  ~Exchange() { answer(refusal(500, "no_answer", "the service dropped this request without an answer: try again")); }
+  Exchange(const Exchange&) = delete;
+
+  http::http_request& request() { return request_; }
+  void answer(HttpResponse response);
+  // Answers without waiting for the rest of the body, and closes the connection under it.
+  void refuse(HttpResponse response);
+
+ private:
+  void send(http::http_response& response, const std::shared_ptr<BufferedEventStream>& stream);
+  http::http_request request_;
+  SharedPtr shared_;
+  std::atomic<bool> answered_ = false;
+};
+
+void Exchange::send(http::http_response& response, const std::shared_ptr<BufferedEventStream>& stream) {
+  try {
+    request_.reply(response).then([weak = std::weak_ptr(stream)](pplx::task<void> sent) {
+      try {
+        sent.get();
+      } catch (...) {  // the client went away: nobody is left to be told
+      }
+      if (const auto open = weak.lock()) open->cut();
+    });
+  } catch (const std::exception&) {  // the server was stopped and has cut this request off
+    if (stream) stream->cut();
+  }
+}
+
+void Exchange::answer(HttpResponse response) {
+  if (answered_.exchange(true)) return;
+  http::http_response out(static_cast<http::status_code>(response.status));
+  for (const auto& [name, value] : response.headers) out.headers()[name] = value;
+  const bool head = request_.method() == http::methods::HEAD;
+  if (!response.on_stream || head) {
+    if (!head && !response.body.empty()) out.set_body(std::move(response.body), response.content_type);
+    send(out, nullptr);
+    return;
+  }
+  const auto stream = std::make_shared<BufferedEventStream>(shared_->options.max_stream_buffer_bytes);
+  out.headers()["Cache-Control"] = "no-cache";
+  out.set_body(stream->reader(), response.content_type);
+  if (!shared_->enter(shared_->streams, stream)) stream->cut();
+  send(out, stream);
+  response.on_stream(stream);
+}
+
+void Exchange::refuse(HttpResponse response) {
+  response.headers["Connection"] = "close";
+  answer(std::move(response));
+  // The library sends an answer only when the request's body is complete. Complete it: the answer goes out, and the close
+  // that follows ends the reading.
+  request_._get_impl()->_complete(0);
+}
 
 void hand_over(const SharedPtr& shared, const ExchangePtr& exchange, HttpRequest request) {
   try {
@@ -200,8 +189,9 @@ std::map<std::string, std::string> lower_case_headers(const http::http_headers& 
 }
 
 void on_request(const SharedPtr& shared, http::http_request cpprest_request) {
-  const auto exchange = std::make_shared<Exchange>(cpprest_request, shared->options.max_stream_buffer_bytes);
-  if (!shared->enter(exchange)) return exchange->refuse(refusal(503, "stopping", "the service is stopping"));
+  const auto exchange = std::make_shared<Exchange>(cpprest_request, shared);
+  if (!shared->enter(shared->unanswered, exchange))
+    return exchange->refuse(refusal(503, "stopping", "the service is stopping"));
   const auto& uri = cpprest_request.request_uri();
   auto request =
       check_request(cpprest_request.method(), uri.path(), uri.query(), lower_case_headers(cpprest_request.headers()));
@@ -226,67 +216,9 @@ void on_request(const SharedPtr& shared, http::http_request cpprest_request) {
   receive_body(shared, exchange, *std::move(request), *announced, bound);
 }
 
-struct Address {
-  std::string host;  // numeric, as a URL has it: IPv6 in brackets
-  int port = 0;
-};
-
-std::string bind_failure(const std::string& listen, int error) {
-  std::string text = fmt::format("cannot listen on {}: {}.", listen, std::system_category().message(error));
-  const size_t colon = listen.rfind(':');
-  if (error == EADDRINUSE) {
-    text +=
-        fmt::format(" Another program has port {}: stop it, or choose another port with --listen {}:PORT (0 picks a free one).",
-                    listen.substr(colon + 1), listen.substr(0, colon));
-  } else if (error == EACCES) {
-    text += " Ports below 1024 need privileges: choose a higher one with --listen HOST:PORT.";
-  } else {
-    text += " Choose an address of this machine with --listen HOST:PORT (0.0.0.0 means all of them).";
-  }
-  return text;
-}
-
-// Finds the address and tries it with a socket of our own: the library cannot say which port it got, nor tell errors apart.
-tl::expected<Address, std::string> probe(const std::string& listen) {
-  const size_t colon = listen.rfind(':');
-  if (colon == std::string::npos || colon + 1 == listen.size()) {
-    return tl::unexpected(fmt::format("cannot listen on {}: expected HOST:PORT, such as 127.0.0.1:7070", listen));
-  }
-  std::string host = listen.substr(0, colon);
-  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
-  addrinfo hints{}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  if (const int error = getaddrinfo(host.c_str(), listen.c_str() + colon + 1, &hints, &found); error != 0) {
-    return tl::unexpected(
-        fmt::format("cannot listen on {}: {}. Expected HOST:PORT, such as 127.0.0.1:7070", listen, gai_strerror(error)));
-  }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(found, &freeaddrinfo);
-  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
-    if (entry->ai_family == AF_INET) found = const_cast<addrinfo*>(entry);  // "localhost" means 127.0.0.1 where it means both
-    if (entry->ai_family == AF_INET) break;
-  }
-  const int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  const int yes = 1;
-  setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  sockaddr_storage bound{};
-  socklen_t size = sizeof bound;
-  int error = 0;
-  if (fd < 0 || bind(fd, found->ai_addr, found->ai_addrlen) != 0 || ::listen(fd, 1) != 0 ||
-      getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
-    error = errno;
-  }
-  if (fd >= 0) close(fd);
-  if (error != 0) return tl::unexpected(bind_failure(listen, error));
-  char text_host[NI_MAXHOST], text_port[NI_MAXSERV];
-  getnameinfo(reinterpret_cast<sockaddr*>(&bound), size, text_host, sizeof text_host, text_port, sizeof text_port,
-              NI_NUMERICHOST | NI_NUMERICSERV);
-  return Address{bound.ss_family == AF_INET6 ? fmt::format("[{}]", text_host) : text_host, std::atoi(text_port)};
-}
-
 class CpprestHttpServer : public HttpServer {
  public:
-  CpprestHttpServer(const Address& address, SharedPtr shared) : port_(address.port), shared_(std::move(shared)) {
+  CpprestHttpServer(const ListenAddress& address, SharedPtr shared) : port_(address.port), shared_(std::move(shared)) {
     listener_ = std::make_shared<CpprestListener>(web::uri(fmt::format("http://{}:{}/", address.host, address.port)));
     listener_->m_all_requests = [request_shared = shared_](http::http_request request) {
       on_request(request_shared, std::move(request));
@@ -297,18 +229,8 @@ class CpprestHttpServer : public HttpServer {
   }
 
   ~CpprestHttpServer() override {
-    std::vector<ExchangePtr> open;
-    {
-      const std::lock_guard lock(shared_->mutex);
-      shared_->stopping = true;
-      for (const auto& entry : shared_->open) {
-        if (auto exchange = entry.lock()) open.push_back(std::move(exchange));
-      }
-    }
-    for (const auto& exchange : open) {
-      exchange->answer(refusal(503, "stopping", "the service is stopping"));
-      exchange->cut_stream();
-    }
+    for (const auto& exchange : end(shared_->unanswered)) exchange->answer(refusal(503, "stopping", "the service is stopping"));
+    for (const auto& stream : end(shared_->streams)) stream->cut();
     // The library waits until its last connection is gone. One that was accepted in this very moment is not cut by it, so
     // the wait has an end, and what belongs to the listener is left behind rather than pulled from under a late callback.
     auto done = std::make_shared<std::promise<void>>();
@@ -325,6 +247,17 @@ class CpprestHttpServer : public HttpServer {
   int port() const override { return port_; }
 
  private:
+  // Marks the server as stopping; what was open then.
+  template <typename T>
+  std::vector<std::shared_ptr<T>> end(std::set<std::weak_ptr<T>, std::owner_less<>>& open) {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->stopping = true;
+    std::vector<std::shared_ptr<T>> alive;
+    for (const auto& entry : open) {
+      if (auto one = entry.lock()) alive.push_back(std::move(one));
+    }
+    return alive;
+  }
   // A connection's last callback may still touch the server after stop() has returned; it is a few hundred bytes.
   static void keep_for_good(const std::shared_ptr<CpprestServer>& server) {
     static auto* mutex = new std::mutex;
@@ -352,7 +285,7 @@ void prepare_library() {
 
 tl::expected<std::unique_ptr<HttpServer>, std::string> HttpServer::start(const HttpServerOptions& options, Handler handler) {
   prepare_library();
-  const auto address = probe(options.listen);
+  const auto address = find_listen_address(options.listen);
   if (!address) return tl::unexpected(address.error());
   auto shared = std::make_shared<Shared>();
   shared->options = options;

@@ -114,7 +114,8 @@ TEST(HttpServer, BodiesOverTheBoundAreRefusedAndNeverReachTheHandler) {
   for (const size_t size : {(size_t{1} << 20) + 1, size_t{5} << 20, size_t{30} << 20}) {
     const auto reply = HttpClient(url_of(*server), "").request("POST", "/v1/jobs", std::string(size, 'x'), "", seconds(60));
     ASSERT_FALSE(reply) << size;
-    if (size < 5 << 20) EXPECT_EQ(reply.error().problem.status, 413) << "politely read to its end";
+    const bool polite = size < size_t{5} << 20;  // read to its end, so that the answer is surely seen
+    EXPECT_TRUE(reply.error().problem.status == 413 || !polite) << reply.error().message();
   }
   EXPECT_EQ(handled, 0);
   EXPECT_TRUE(HttpClient(url_of(*server), "").request("POST", "/", std::string(1 << 20, 'x')));
