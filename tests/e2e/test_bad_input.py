@@ -80,7 +80,7 @@ class BadInput(harness.ClusterTest):
         path = os.path.join(self.cluster.folder, "llmc.bin")
         with open(path, "wb") as file:
             file.write(struct.pack("<256i", 20240520, 1, 5000, *([0] * 253)) + bytes(2 * 1234))
-        self.says(self.refused_for_data(train_data_path=path), path, "5000", "1234")
+        self.says(self.refused_for_data(train_data_path=path), path, "5000", str(1024 + 2 * 1234), "truncated")
 
     def test_a_file_of_odd_size(self):
         path = os.path.join(self.cluster.folder, "odd.bin")
@@ -176,7 +176,7 @@ class BadInput(harness.ClusterTest):
         with open(os.path.join(text, "a.txt"), "w", encoding="utf-8") as file:
             for number in range(300):
                 file.write(f"Paragraph {number}: the rope holds fast.\n第{number}段：绳子系得很牢。\n\n")
-        for tokenizer in (["--tokenizer", "bytes"], ["--vocab_size", 400]):
+        for tokenizer in (["--tokenizer", "bytes"], ["--vocab_size", 320]):
             out = os.path.join(self.cluster.folder, "-".join(map(str, tokenizer)).strip("-"))
             self.cluster.cli("data", "prepare", text, "--output", out, *tokenizer)
             for name in ("train.bin", "val.bin"):
