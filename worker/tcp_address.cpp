@@ -1,3 +1,4 @@
+// See tcp_address.h: numeric text only, and no packet is sent to choose an address.
 #include "worker/tcp_address.h"
 
 #include <arpa/inet.h>

@@ -1,3 +1,4 @@
+// The collectives as schedules for the ring; a world of one has no ring.
 #include "worker/collectives/communicator.h"
 
 #include <algorithm>

@@ -44,7 +44,7 @@ struct RingOptions {
   std::string secret;                             // hex
   std::chrono::milliseconds timeout{30000};       // no bytes moved for so long: fail
   std::chrono::milliseconds form_timeout{10000};  // for all handshakes together
-  size_t chunk_bytes = 128 << 10;                 // the same on all ranks
+  size_t chunk_bytes = 256 << 10;                 // the same on all ranks
   bool checksums_within_node = false;             // of all-reduce, between ranks on one node; the same on all ranks
   std::stop_token stop = {};                      // ends form() early, with kAborted; any thread may request it
 };

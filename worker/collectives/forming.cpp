@@ -1,3 +1,5 @@
+// One thread, one poll: the connection to the successor beside up to 256 inbound ones, until both neighbours have proven
+// themselves or the deadline passes.
 #include "worker/collectives/forming.h"
 
 #include <algorithm>

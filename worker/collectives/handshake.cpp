@@ -1,3 +1,4 @@
+// The handshake's bytes and judgements. Lengths from strangers are bounded before anything is read by them.
 #include "worker/collectives/handshake.h"
 
 #include <openssl/crypto.h>

@@ -1,3 +1,4 @@
+// The adding loops, compiled once per instruction set; the sums have the same bits in each.
 #include "worker/collectives/reduce.h"
 
 #include <cstdint>

@@ -1,3 +1,4 @@
+// The loop that moves an operation's bytes, and what it says when it cannot.
 #include "worker/collectives/ring.h"
 
 #include <array>

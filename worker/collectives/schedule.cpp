@@ -1,3 +1,4 @@
+// Pure functions from (rank, world size, buffer) to streams of chunks; all ranks compute theirs alike.
 #include "worker/collectives/schedule.h"
 
 #include <algorithm>
@@ -47,13 +48,15 @@ Schedule all_reduce_schedule(int rank, int world_size, std::span<std::byte> buff
   const size_t ranks = static_cast<size_t>(world_size);
   const size_t slice_bytes = chunk_elements(buffer.size() / kElementBytes, ranks, chunk_bytes) * ranks * kElementBytes;
   const size_t slices = chunk_count(buffer.size(), slice_bytes);
+  if (slices == 0) return schedule;
   const size_t add_steps = ranks - 1, steps = 2 * add_steps;
   std::vector<size_t> arrived(slices);  // incoming chunks up to and with the last one of this slice
 
+  // Slice j does step s at time j + s. The newest slice goes first: so 2 (N-1) chunks lie between the arrival of a chunk and
+  // its being sent on, and no link idles while they are added and on their way.
   for (size_t time = 0; time < slices + steps - 1; ++time) {
-    const size_t newest = std::min(time, slices - 1), oldest = time < steps ? 0 : time - steps + 1;
-    for (size_t slice = oldest; slice <= newest && slices > 0; ++slice) {
-      const size_t step = time - slice;
+    for (size_t step = time < slices ? 0 : time - slices + 1; step < std::min(steps, time + 1); ++step) {
+      const size_t slice = time - step;
       const auto bytes = buffer.subspan(slice * slice_bytes, std::min(slice_bytes, buffer.size() - slice * slice_bytes));
       const auto part = [&](int back) {
         return segment(bytes, static_cast<size_t>(modulo(rank - back - static_cast<int>(step), world_size)), ranks);

@@ -1,3 +1,4 @@
+// The bytes of an operation on one connection: state machines that go as far as the socket lets them.
 #include "worker/collectives/stream.h"
 
 #include <bit>

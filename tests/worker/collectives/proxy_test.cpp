@@ -21,10 +21,10 @@ struct Outcome {
 };
 
 // Two ranks sum, gather and broadcast; what rank 0 sends to rank 1 meets the fault.
-Outcome run_through(const Fault& fault, uint64_t* bytes = nullptr) {
+Outcome run_through(const Fault& fault, milliseconds timeout = milliseconds(250), uint64_t* bytes = nullptr) {
   RingOfThreads ranks(2);
-  ranks.options().form_timeout = milliseconds(250);
-  ranks.options().timeout = milliseconds(250);
+  ranks.options().form_timeout = timeout;
+  ranks.options().timeout = timeout;
   ranks.options().chunk_bytes = 8192;
   ranks.options().checksums_within_node = true;
   FaultyProxy proxy(ranks.transport(1).address(), fault);
@@ -68,7 +68,7 @@ std::vector<uint64_t> positions(uint64_t total, std::mt19937& random, int many) 
 class HarmfulNetwork : public testing::Test {
  protected:
   void SetUp() override {
-    const Outcome unharmed = run_through({}, &total);
+    const Outcome unharmed = run_through({}, std::chrono::seconds(20), &total);
     ASSERT_EQ(unharmed.correct, 2) << unharmed.details.at(0);
   }
   uint64_t total = 0;
