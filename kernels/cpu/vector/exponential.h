@@ -3,7 +3,8 @@
 // exponential: e^x for x in [-87, 88]; below it is e^-87 (so never 0 and never subnormal), above e^88; NaN stays NaN.
 //   Range reduction by ln 2 in two parts, then the polynomial of Cephes' expf (S. Moshier). Largest relative error 1.2e-7
 //   (tests/kernels measure it).
-// natural_log: for finite x > 0 that is not subnormal; polynomial of Cephes' logf, absolute error below 1e-6 up to 2^24.
+// natural_log: for x > 0 that is not subnormal; infinity and NaN stay what they are. Polynomial of Cephes' logf, absolute
+//   error below 1e-6 up to 2^24.
 #pragma once
 
 #include "kernels/cpu/vector/lanes.h"
@@ -30,6 +31,7 @@ inline Floats exponential(Floats x) {
 }
 
 inline float natural_log(float x) {
+  if (!(x < __builtin_inff())) return x;
   int32_t word;
   __builtin_memcpy(&word, &x, sizeof word);
   const int32_t exponent = (word - 0x3f3504f3) >> 23;  // mantissa then in [sqrt(1/2), sqrt(2))

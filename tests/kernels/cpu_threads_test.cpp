@@ -1,0 +1,74 @@
+// The same bits with any number of threads: every op, both dtypes, and the bfloat16 products of AMX machines.
+// ctest runs this program once per instruction set, by HOLDFAST_CPU_ISA.
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cstring>
+#include <initializer_list>
+
+#include "kernels/cpu/cpu_ops.h"
+#include "tests/kernels/op_cases.h"
+
+namespace holdfast::kernels {
+namespace {
+
+using testing::RandomInputs;
+
+void expect_same_bits(const std::vector<testing::Output>& one, const std::vector<testing::Output>& other) {
+  for (size_t i = 0; i < one.size(); ++i) {
+    ASSERT_EQ(one[i].values.size(), other[i].values.size());
+    EXPECT_EQ(std::memcmp(one[i].values.data(), other[i].values.data(), one[i].values.size() * sizeof(double)), 0)
+        << one[i].name;
+  }
+}
+
+template <typename Make>  // make(threads) gives an op set
+void expect_threads_do_not_matter(DType dtype, Make make) {
+  RandomInputs random;
+  SCOPED_TRACE(random.how_to_repeat());
+  const auto alone = make(1), two = make(2), three = make(3), five = make(5);
+  const auto compare = [&](const testing::OpCase& one, std::initializer_list<DeviceOps*> others) {
+    const auto expected = one.run(*alone);
+    for (DeviceOps* ops : others) {
+      SCOPED_TRACE(one.name + " with " + std::to_string(ops->info().threads) + " threads");
+      expect_same_bits(expected, one.run(*ops));
+    }
+  };
+  for (const auto& one : testing::small_cases(dtype, random)) compare(one, {three.get()});
+  for (const auto& one : testing::large_cases(dtype, random)) compare(one, {alone.get(), two.get(), three.get(), five.get()});
+}
+
+TEST(CpuThreads, DoNotChangeFloat32Bits) {
+  expect_threads_do_not_matter(DType::kFloat32, [](int threads) { return make_cpu_ops(DType::kFloat32, threads); });
+}
+
+TEST(CpuThreads, DoNotChangeBFloat16Bits) {
+  expect_threads_do_not_matter(DType::kBFloat16, [](int threads) { return make_cpu_ops(DType::kBFloat16, threads); });
+}
+
+TEST(CpuThreads, DoNotChangeBitsOfBFloat16ProductsWithoutWidening) {
+  make_cpu_ops(DType::kBFloat16, 1);
+  const cpu::Isa isa = cpu::choose_isa(std::getenv("HOLDFAST_CPU_ISA"));
+  if (isa == cpu::Isa::kAvx2) GTEST_SKIP() << "oneDNN has bfloat16 products from AVX-512 on";
+  expect_threads_do_not_matter(
+      DType::kBFloat16, [isa](int threads) { return std::make_unique<cpu::CpuOps>(DType::kBFloat16, threads, isa, true); });
+}
+
+// oneDNN asks OpenMP for its threads: whatever the process has set, it must get one.
+TEST(CpuThreads, OpenMpSettingOfTheProcessDoesNotMatter) {
+  RandomInputs random;
+  SCOPED_TRACE(random.how_to_repeat());
+  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    for (const auto& one : testing::large_cases(dtype, random)) {
+      SCOPED_TRACE(one.name);
+      omp_set_num_threads(1);
+      const auto expected = one.run(*make_cpu_ops(dtype, 1));
+      omp_set_num_threads(4);
+      expect_same_bits(expected, one.run(*make_cpu_ops(dtype, 1)));
+      EXPECT_EQ(omp_get_max_threads(), 4) << "and it is left as it was";
+    }
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::kernels

@@ -1,0 +1,75 @@
+// Making op sets: memory, and what is refused with which words.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "kernels/cpu/isa.h"
+#include "kernels/ops.h"
+
+namespace holdfast::kernels {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::ThrowsMessage;
+
+TEST(Devices, MemoryIsAlignedAndCopiesArriveWhole) {
+  for (auto make : {+[] { return make_ref_ops(DType::kFloat32); }, +[] { return make_cpu_ops(DType::kFloat32, 2); }}) {
+    auto ops = make();
+    for (size_t bytes : {size_t{0}, size_t{1}, size_t{100}, size_t{5} << 20}) {
+      void* memory = ops->allocate(bytes);
+      EXPECT_EQ(reinterpret_cast<uintptr_t>(memory) % 64, 0u);
+      std::vector<char> there(bytes, 'x'), back(bytes, 'y');
+      ops->copy_to_device(memory, there.data(), bytes);
+      ops->copy_to_host(back.data(), memory, bytes);
+      EXPECT_EQ(back, there);
+      ops->zero(memory, bytes);
+      ops->synchronize();
+      ops->copy_to_host(back.data(), memory, bytes);
+      EXPECT_EQ(back, std::vector<char>(bytes, 0));
+      ops->release(memory);
+    }
+  }
+}
+
+TEST(Devices, MemoryThatIsNotThereIsRefusedByItsSize) {
+  for (size_t bytes : {size_t{1} << 50, ~size_t{0}, ~size_t{0} - 100}) {
+    EXPECT_THAT([&] { make_ref_ops(DType::kFloat32)->allocate(bytes); },
+                ThrowsMessage<std::runtime_error>(AllOf(HasSubstr(std::to_string(bytes)), HasSubstr("batch_size"))));
+  }
+}
+
+TEST(Devices, Float16IsRefusedOnTheCpuWithTheWayOut) {
+  EXPECT_THAT([] { make_cpu_ops(DType::kFloat16, 1); },
+              ThrowsMessage<std::runtime_error>(HasSubstr("use bfloat16 or float32")));
+}
+
+TEST(Devices, NoThreadsAreRefused) {
+  EXPECT_THAT([] { make_cpu_ops(DType::kFloat32, 0); }, ThrowsMessage<std::invalid_argument>(HasSubstr("threads is 0")));
+}
+
+TEST(Devices, AnInstructionSetThatIsNoneIsNamed) {
+  EXPECT_THAT([] { cpu::choose_isa("sse9"); },
+              ThrowsMessage<std::runtime_error>(AllOf(HasSubstr("HOLDFAST_CPU_ISA=sse9"), HasSubstr("avx2, avx512 or amx"))));
+}
+
+TEST(Devices, AnInstructionSetBeyondTheCpuIsNamed) {
+  EXPECT_EQ(cpu::choose_isa(nullptr), cpu::best_isa());
+  EXPECT_EQ(cpu::choose_isa(""), cpu::best_isa());
+  EXPECT_EQ(cpu::choose_isa("avx2"), cpu::Isa::kAvx2);
+  if (cpu::best_isa() == cpu::Isa::kAmx) GTEST_SKIP() << "this CPU has them all";
+  EXPECT_THAT([] { cpu::choose_isa("amx"); },
+              ThrowsMessage<std::runtime_error>(AllOf(HasSubstr("HOLDFAST_CPU_ISA=amx"), HasSubstr("at most"))));
+}
+
+TEST(Devices, OneProcessRunsOneInstructionSet) {
+  make_cpu_ops(DType::kFloat32, 1);
+  const cpu::Isa used = cpu::choose_isa(std::getenv("HOLDFAST_CPU_ISA"));
+  cpu::limit_onednn(used);
+  const cpu::Isa other = used == cpu::Isa::kAvx2 ? cpu::Isa::kAvx512 : cpu::Isa::kAvx2;
+  EXPECT_THAT([&] { cpu::limit_onednn(other); }, ThrowsMessage<std::runtime_error>(HasSubstr("use another process")));
+}
+
+}  // namespace
+}  // namespace holdfast::kernels

@@ -1,0 +1,103 @@
+// Fixed point to the letter, on ref and cpu: rounding, exponents beyond what a float can hold, and what is not finite.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/ops.h"
+
+namespace holdfast::kernels {
+namespace {
+
+using Floats = std::vector<float>;
+using Ints = std::vector<int32_t>;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+class FixedPoint : public ::testing::TestWithParam<const char*> {
+ protected:
+  std::unique_ptr<DeviceOps> ops_ =
+      GetParam() == std::string("ref") ? make_ref_ops(DType::kFloat32) : make_cpu_ops(DType::kFloat32, 2);
+
+  Ints rounded(const Floats& x, int exponent) {
+    Ints sums(x.size(), 77);
+    ops_->fixed_accumulate(sums.data(), x.data(), static_cast<int64_t>(x.size()), exponent, true);
+    return sums;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(OpSets, FixedPoint, ::testing::Values("ref", "cpu"), [](const auto& chosen) { return chosen.param; });
+
+TEST_P(FixedPoint, RoundsToNearestAndTiesToEven) {
+  EXPECT_EQ(rounded({0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 0.49999997f, 0.50000006f, -0.0f}, 0),
+            (Ints{0, 2, 2, 0, -2, -2, 0, 1, 0}));
+  EXPECT_EQ(rounded({3.0f, 5.0f, 7.0f, -3.0f, -5.0f}, -1), (Ints{2, 2, 4, -2, -2}));
+  EXPECT_EQ(rounded({0.375f, 0.625f, -0.375f, 0.4f}, 2), (Ints{2, 2, -2, 2}));
+}
+
+TEST_P(FixedPoint, TakesExponentsThatNoFloatHolds) {
+  const float smallest = std::numeric_limits<float>::denorm_min();  // 2^-149
+  EXPECT_EQ(rounded({smallest, -smallest, 3 * smallest}, 149), (Ints{1, -1, 3}));
+  EXPECT_EQ(rounded({smallest, 0x1p-126f}, 148), (Ints{0, 1 << 22}));
+  EXPECT_EQ(rounded({0x1p127f, -0x1.8p127f, 0x1p127f}, -126), (Ints{2, -3, 2}));
+  EXPECT_EQ(rounded({0x1p127f, 0x1.8p127f, 0x1.000002p127f}, -128), (Ints{0, 1, 1}));
+  EXPECT_EQ(rounded({0x1p127f, -0x1p127f}, -400), (Ints{0, 0}));
+  EXPECT_EQ(rounded({0.0f, -0.0f}, 400), (Ints{0, 0}));
+}
+
+TEST_P(FixedPoint, AddsOnlyWhenItIsNotTheFirst) {
+  Ints sums = {5, -5};
+  const Floats x = {2, 3};
+  ops_->fixed_accumulate(sums.data(), x.data(), 2, 1, false);
+  EXPECT_EQ(sums, (Ints{9, 1}));
+  ops_->fixed_accumulate(sums.data(), x.data(), 2, 1, true);
+  EXPECT_EQ(sums, (Ints{4, 6}));
+}
+
+TEST_P(FixedPoint, ReachesTheEndsOfInt32) {
+  EXPECT_EQ(rounded({-2147483648.0f, 2147483520.0f}, 0), (Ints{std::numeric_limits<int32_t>::min(), 2147483520}));
+}
+
+TEST_P(FixedPoint, UnpacksWithOneRoundingEach) {
+  const Ints sums = {16777217, -16777219, 0};  // odd beyond 2^24: the conversion rounds, to even
+  Floats x(3, kNan);
+  ops_->fixed_unpack(x.data(), sums.data(), 3, 0.1f);
+  EXPECT_EQ(x, (Floats{16777216.0f * 0.1f, -16777220.0f * 0.1f, 0.0f}));
+}
+
+TEST_P(FixedPoint, LargestMagnitudeIsInfinityIfAnyElementIsNotFinite) {
+  for (float bad : {kInfinity, -kInfinity, kNan, -kNan}) {
+    for (size_t where : {0u, 20u, 99999u}) {
+      Floats x(100000, -3.0f);
+      x[where] = bad;
+      EXPECT_EQ(ops_->abs_max(x.data(), 100000), kInfinity) << bad << " at " << where;
+    }
+  }
+}
+
+TEST_P(FixedPoint, LargestMagnitudeOfNegativeSubnormalAndNothing) {
+  const Floats x = {1.0f, -7.5f, 3.0f}, tiny = {0.0f, -1e-42f};
+  EXPECT_EQ(ops_->abs_max(x.data(), 3), 7.5f);
+  EXPECT_EQ(ops_->abs_max(tiny.data(), 2), 1e-42f);
+  EXPECT_EQ(ops_->abs_max(x.data(), 0), 0.0f);
+}
+
+TEST_P(FixedPoint, SumOfSquaresIsNotFiniteIfAnyElementIsNot) {
+  for (float bad : {kInfinity, -kInfinity, kNan}) {
+    Floats x(70000, 1.0f);
+    x[69999] = bad;
+    EXPECT_FALSE(std::isfinite(ops_->sum_of_squares(x.data(), 70000)));
+  }
+  EXPECT_EQ(ops_->sum_of_squares(nullptr, 0), 0.0);
+}
+
+TEST_P(FixedPoint, FloatSumsStartFromTheFirst) {
+  Floats sums = {kNan, kNan};
+  const Floats x = {1, 2};
+  ops_->float_accumulate(sums.data(), x.data(), 2, true);
+  ops_->float_accumulate(sums.data(), x.data(), 2, false);
+  EXPECT_EQ(sums, (Floats{2, 4}));
+}
+
+}  // namespace
+}  // namespace holdfast::kernels

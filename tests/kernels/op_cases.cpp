@@ -1,0 +1,230 @@
+// The cases of op_cases.h. What is captured by value is the input; outputs live for one run.
+#include "tests/kernels/op_cases.h"
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "tests/kernels/act_tensor.h"
+
+namespace holdfast::kernels::testing {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+// float32 sums of up to a few thousand terms, in another order.
+constexpr Bound kFloatSum{0, 2e-5};
+// A value rounded to bfloat16 may fall on the neighbour: 2^-8 of it, doubled for what a rounded input does to an output.
+constexpr Bound kRounded{1.0 / 128, 2e-5};
+// GELU of a value that may be the neighbour, rounded again; where gelu is near 0 its argument is not.
+constexpr Bound kRoundedTwice{3.0 / 128, 5e-4};
+constexpr Bound kExact{};
+
+std::vector<float> poisoned(int64_t count) {
+  return std::vector<float>(static_cast<size_t>(count), kNan);
+}
+std::vector<double> values(const std::vector<float>& x) {
+  return {x.begin(), x.end()};
+}
+
+// A bound for a tensor of activations.
+Bound stored(DType dtype) {
+  return dtype == DType::kFloat32 ? kFloatSum : kRounded;
+}
+
+template <typename... Sizes>
+std::string shape(const char* op, Sizes... sizes) {
+  std::string name = op;
+  (name.append(" ").append(std::to_string(sizes)), ...);
+  return name;
+}
+
+OpCase encoder(RandomInputs& random, int64_t B, int64_t T, int64_t C, int64_t V) {
+  const auto tokens = random.below(static_cast<int32_t>(V), B * T);
+  const auto wte = random.normal(V * C), wpe = random.normal(T * C), dout = random.normal(B * T * C),
+             before = random.normal(V * C);
+  return {shape("encoder B,T,C,V", B, T, C, V), [=](DeviceOps& ops) -> std::vector<Output> {
+            auto out = poisoned(B * T * C), dwte = before, dwpe = poisoned(T * C);
+            ops.encoder_forward(out.data(), tokens.data(), wte.data(), wpe.data(), B, T, C);
+            ops.encoder_backward(dwte.data(), dwpe.data(), dout.data(), tokens.data(), B, T, C, V);
+            return {{"out", kExact, values(out)}, {"dwte", kExact, values(dwte)}, {"dwpe", kExact, values(dwpe)}};
+          }};
+}
+
+OpCase layernorm(DType dtype, RandomInputs& random, int64_t N, int64_t C, bool with_addend) {
+  const auto residual = random.normal(N * C, 3.0f), weight = random.normal(C), bias = random.normal(C);
+  const auto dresidual_before = random.normal(N * C);
+  const ActTensor x(dtype, random.normal(N * C)), dout(dtype, random.normal(N * C));
+  return {shape("layernorm N,C,x", N, C, with_addend), [=](DeviceOps& ops) -> std::vector<Output> {
+            ActTensor out(dtype, N * C), dx(dtype, N * C);
+            auto sum = poisoned(N * C), mean = poisoned(N), rstd = poisoned(N), dweight = poisoned(C), dbias = poisoned(C);
+            auto dresidual = dresidual_before;
+            ops.layernorm_forward(out.act(), with_addend ? sum.data() : nullptr, mean.data(), rstd.data(), residual.data(),
+                                  with_addend ? x.act() : nullptr, weight.data(), bias.data(), N, C);
+            if (!with_addend) sum = residual;
+            ops.layernorm_backward(dresidual.data(), with_addend ? dx.act() : nullptr, dweight.data(), dbias.data(), dout.act(),
+                                   sum.data(), weight.data(), mean.data(), rstd.data(), N, C);
+            std::vector<Output> all = {{"out", stored(dtype), out.values()},       {"residual", kExact, values(sum)},
+                                       {"mean", kFloatSum, values(mean)},          {"rstd", kFloatSum, values(rstd)},
+                                       {"dweight", kFloatSum, values(dweight)},    {"dbias", kFloatSum, values(dbias)},
+                                       {"dresidual", kFloatSum, values(dresidual)}};
+            if (with_addend) all.push_back({"dx", stored(dtype), dx.values()});
+            return all;
+          }};
+}
+
+OpCase matmul(DType dtype, RandomInputs& random, int64_t N, int64_t IC, int64_t OC, Epilogue epilogue) {
+  const ActTensor in(dtype, random.normal(N * IC)), dout(dtype, random.normal(N * OC));
+  const ActTensor weight(dtype, random.normal(OC * IC, 1.0f / std::sqrt(static_cast<float>(IC))));
+  const auto bias = random.normal(OC);
+  const bool gelu = epilogue == Epilogue::kGelu;
+  return {shape("matmul N,IC,OC,gelu", N, IC, OC, gelu), [=](DeviceOps& ops) -> std::vector<Output> {
+            ActTensor out(dtype, N * OC), pre_gelu(dtype, N * OC), din(dtype, N * IC);
+            auto dweight = poisoned(OC * IC), dbias = poisoned(OC);
+            ops.matmul_forward(out.act(), gelu ? pre_gelu.act() : nullptr, in.act(), weight.act(), bias.data(), epilogue, N, IC,
+                               OC);
+            ops.matmul_backward(din.act(), dweight.data(), dbias.data(), dout.act(), in.act(), weight.act(), N, IC, OC);
+            const Bound out_bound = gelu && dtype != DType::kFloat32 ? kRoundedTwice : stored(dtype);
+            std::vector<Output> all = {{"out", out_bound, out.values()},
+                                       {"din", stored(dtype), din.values()},
+                                       {"dweight", kFloatSum, values(dweight)},
+                                       {"dbias", kFloatSum, values(dbias)}};
+            if (gelu) all.push_back({"pre_gelu", stored(dtype), pre_gelu.values()});
+            return all;
+          }};
+}
+
+OpCase gelu_backward(DType dtype, RandomInputs& random, int64_t count) {
+  const ActTensor x(dtype, random.normal(count, 4.0f)), dy(dtype, random.normal(count));
+  return {shape("gelu_backward", count), [=](DeviceOps& ops) -> std::vector<Output> {
+            ActTensor dx(dtype, count), in_place = dy;
+            ops.gelu_backward(dx.act(), x.act(), dy.act(), count);
+            ops.gelu_backward(in_place.act(), x.act(), in_place.act(), count);
+            return {{"dx", stored(dtype), dx.values()}, {"in place", stored(dtype), in_place.values()}};
+          }};
+}
+
+OpCase attention(DType dtype, RandomInputs& random, int64_t B, int64_t T, int64_t C, int64_t NH) {
+  const ActTensor qkv(dtype, random.normal(B * T * 3 * C, 1.5f)), dout(dtype, random.normal(B * T * C));
+  // Backward gets its out and logsumexp from ref, so that it is compared alone.
+  auto ref = make_ref_ops(dtype);
+  ActTensor out(dtype, B * T * C);
+  auto logsumexp = poisoned(B * NH * T);
+  ref->attention_forward(out.act(), logsumexp.data(), qkv.act(), B, T, C, NH);
+  return {shape("attention B,T,C,NH", B, T, C, NH), [=](DeviceOps& ops) -> std::vector<Output> {
+            ActTensor y(dtype, B * T * C), dqkv(dtype, B * T * 3 * C);
+            auto normalizers = poisoned(B * NH * T);
+            ops.attention_forward(y.act(), normalizers.data(), qkv.act(), B, T, C, NH);
+            ops.attention_backward(dqkv.act(), dout.act(), qkv.act(), out.act(), logsumexp.data(), B, T, C, NH);
+            return {{"out", stored(dtype), y.values()},
+                    {"logsumexp", kFloatSum, values(normalizers)},
+                    {"dqkv", stored(dtype), dqkv.values()}};
+          }};
+}
+
+OpCase head(DType dtype, RandomInputs& random, int64_t N, int64_t C, int64_t V) {
+  const ActTensor x(dtype, random.normal(N * C)), wte(dtype, random.normal(V * C, 0.5f));
+  const auto targets = random.below(static_cast<int32_t>(V), N);
+  // ref rounds dlogits to the activation dtype; an op set may keep them in float32.
+  const Bound gradient = dtype == DType::kFloat32 ? kFloatSum : Bound{1.0 / 128, 4e-3};
+  return {shape("head N,C,V", N, C, V), [=](DeviceOps& ops) -> std::vector<Output> {
+            auto losses = poisoned(N), losses_again = poisoned(N), logits = poisoned(N * V), dwte = poisoned(V * C);
+            ActTensor dx(dtype, N * C);
+            ops.head_loss(losses.data(), x.act(), wte.act(), targets.data(), N, C, V);
+            ops.head_loss_backward(losses_again.data(), dx.act(), dwte.data(), x.act(), wte.act(), targets.data(), N, C, V);
+            ops.head_logits(logits.data(), x.act(), wte.act(), N, C, V);
+            return {{"losses", kFloatSum, values(losses)},
+                    {"losses of backward", kFloatSum, values(losses_again)},
+                    {"logits", kFloatSum, values(logits)},
+                    {"dx", gradient, dx.values()},
+                    {"dwte", gradient, values(dwte)}};
+          }};
+}
+
+OpCase optimizer(RandomInputs& random, int64_t count) {
+  const auto p = random.normal(count), g = random.normal(count), m = random.normal(count);
+  auto v = random.normal(count);
+  for (float& x : v) x = x * x;
+  const AdamWStep step{3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f, 0.37f};
+  return {shape("optimizer", count), [=](DeviceOps& ops) -> std::vector<Output> {
+            auto parameters = p, first = m, second = v;
+            ops.adamw(parameters.data(), first.data(), second.data(), g.data(), count, step);
+            return {{"parameters", kExact, values(parameters)},
+                    {"m", kExact, values(first)},
+                    {"v", kExact, values(second)},
+                    {"sum of squares", {1e-12, 0}, {ops.sum_of_squares(g.data(), count)}},
+                    {"sum", {0, 1e-9 * static_cast<double>(count)}, {ops.sum(g.data(), count)}}};
+          }};
+}
+
+OpCase fixed_point(RandomInputs& random, int64_t count, int exponent) {
+  const auto x = random.normal(count, std::ldexp(1.0f, 20 - exponent)),
+             y = random.normal(count, std::ldexp(1.0f, 20 - exponent));
+  return {shape("fixed point count,exponent", count, exponent), [=](DeviceOps& ops) -> std::vector<Output> {
+            std::vector<int32_t> sums(static_cast<size_t>(count), 123456789);
+            auto unpacked = poisoned(count), total = poisoned(count);
+            ops.fixed_accumulate(sums.data(), x.data(), count, exponent, true);
+            ops.fixed_accumulate(sums.data(), y.data(), count, exponent, false);
+            ops.fixed_unpack(unpacked.data(), sums.data(), count, 0.3e-5f);
+            ops.float_accumulate(total.data(), x.data(), count, true);
+            ops.float_accumulate(total.data(), y.data(), count, false);
+            return {{"sums", kExact, {sums.begin(), sums.end()}},
+                    {"unpacked", kExact, values(unpacked)},
+                    {"float sums", kExact, values(total)},
+                    {"largest", kExact, {ops.abs_max(x.data(), count)}}};
+          }};
+}
+
+OpCase cast(DType dtype, RandomInputs& random, int64_t count) {
+  auto x = random.normal(count, 1e3f);
+  x[0] = INFINITY;
+  x[static_cast<size_t>(count / 2)] = 1e-40f;  // subnormal
+  return {shape("cast", count), [=](DeviceOps& ops) -> std::vector<Output> {
+            ActTensor out(dtype, count);
+            ops.cast(out.act(), x.data(), count);
+            return {{"out", kExact, out.values()}};
+          }};
+}
+
+}  // namespace
+
+std::vector<OpCase> small_cases(DType dtype, RandomInputs& random) {
+  std::vector<OpCase> cases = {encoder(random, 1, 1, 8, 5), encoder(random, 2, 7, 24, 51), encoder(random, 3, 33, 100, 40)};
+  for (const auto& [N, C] : {std::pair{1, 2}, {1, 8}, {7, 24}, {130, 100}, {33, 384}}) {
+    cases.push_back(layernorm(dtype, random, N, C, true));
+    cases.push_back(layernorm(dtype, random, N, C, false));
+  }
+  for (const auto& [N, IC, OC] : {std::tuple{1, 1, 1}, {1, 8, 3}, {7, 24, 17}, {33, 100, 50}, {300, 72, 600}}) {
+    cases.push_back(matmul(dtype, random, N, IC, OC, Epilogue::kNone));
+    cases.push_back(matmul(dtype, random, N, IC, OC, Epilogue::kGelu));
+  }
+  for (const auto& [B, T, C, NH] :
+       {std::tuple{1, 1, 8, 1}, {2, 7, 24, 3}, {1, 130, 32, 2}, {1, 129, 64, 1}, {2, 33, 40, 1}, {1, 300, 48, 2}}) {
+    cases.push_back(attention(dtype, random, B, T, C, NH));
+  }
+  for (const auto& [N, C, V] : {std::tuple{1, 8, 5}, {1, 1, 1}, {7, 24, 51}, {33, 40, 513}, {530, 16, 1100}}) {
+    cases.push_back(head(dtype, random, N, C, V));
+  }
+  for (int count : {1, 7, 16, 1000, 70001}) {
+    cases.push_back(gelu_backward(dtype, random, count));
+    cases.push_back(optimizer(random, count));
+    cases.push_back(cast(dtype, random, count));
+  }
+  for (int exponent : {-60, -3, 0, 9, 31, 100}) cases.push_back(fixed_point(random, 70001, exponent));
+  return cases;
+}
+
+std::vector<OpCase> large_cases(DType dtype, RandomInputs& random) {
+  return {encoder(random, 3, 100, 200, 77),
+          layernorm(dtype, random, 1030, 96, true),
+          matmul(dtype, random, 1030, 96, 1152, Epilogue::kGelu),
+          matmul(dtype, random, 300, 1536, 384, Epilogue::kNone),
+          matmul(dtype, random, 2048, 100, 33, Epilogue::kNone),
+          gelu_backward(dtype, random, 200001),
+          attention(dtype, random, 3, 300, 96, 3),
+          head(dtype, random, 600, 48, 9001),
+          optimizer(random, 300001),
+          fixed_point(random, 200001, 5),
+          cast(dtype, random, 200001)};
+}
+
+}  // namespace holdfast::kernels::testing
