@@ -177,7 +177,8 @@ void Coordinator::end_life(Worker& worker, Worker::Life life, const std::string&
   if (job != nullptr) worker.last_job = job->id;
   worker.job.clear();
   event(job != nullptr ? job->id : "", life == Worker::Life::kLeft ? "worker_left" : "worker_lost",
-        fmt::format("{}: {}", name, reason), name, worker.lost_generation);
+        fmt::format("{} {}: {}", name, life == Worker::Life::kLeft ? "left" : "was lost", reason), name,
+        worker.lost_generation);
   save(worker);
   if (job != nullptr) apply(*job, WorkerGone{name, reason});
   ++changes_;

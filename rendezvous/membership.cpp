@@ -71,12 +71,11 @@ void on_unwanted(Turn& turn, const WorkerUnwanted& input) {
 // A member of the generation that trains says that it does not.
 void on_member_stopped(Turn& turn, const Participant& p) {
   const WorkerStatus& status = p.status;
-  if (status.reason.empty() && status.phase == Phase::kPrepared) {
-    begin_yield(turn, status.leaving ? fmt::format("{} leaves", p.member.worker) : fmt::format("{} yielded", p.member.worker),
-                false);
-  } else {
-    begin_fault(turn, fmt::format("{} stopped{}{}", p.member.worker, status.reason.empty() ? "" : ": ", status.reason));
-  }
+  const std::string& worker = p.member.worker;
+  const bool in_order = status.phase == Phase::kPrepared && status.reason.empty();
+  if (in_order && status.step >= turn.job.spec.total_steps) return;  // done: rank 0 says so for all when it has saved the end
+  if (in_order) return begin_yield(turn, fmt::format("{} {}", worker, status.leaving ? "leaves" : "yielded"), false);
+  begin_fault(turn, fmt::format("{} stopped{}{}", worker, status.reason.empty() ? "" : ": ", status.reason));
 }
 
 void on_reported(Turn& turn, const WorkerReported& input) {
@@ -201,7 +200,10 @@ std::optional<Staleness> stale(const JobMembership& job, const std::string& work
                                                      worker, generation, job.job, current.number)};
   }
   const int rank = rank_in(current, worker, incarnation);
-  if (rank < 0) {
+  const auto p = job.participants.find(worker);
+  const bool there = p != job.participants.end() && p->second.member.incarnation == incarnation;
+  const bool over = is_ended(job.state) || job.state == JobState::kPaused;  // all were freed: repeating oneself is no fault
+  if (rank < 0 || (!there && !over)) {
     return Staleness{"stale_incarnation", fmt::format("{} (incarnation {}) is not a member of generation {} of job {}", worker,
                                                       incarnation, generation, job.job)};
   }

@@ -75,15 +75,10 @@ StateSource choose_source(const JobMembership& job) {
 }
 
 std::string source_in_words(const JobMembership& job, const StateSource& source, const std::vector<std::string>& members) {
-  switch (source.kind) {
-    case StateSource::Kind::kInitial:
-      return "from the beginning";
-    case StateSource::Kind::kCheckpoint:
-      return source.job == job.job ? fmt::format("from the checkpoint of step {}", source.step)
-                                   : fmt::format("from the checkpoint of step {} of {}", source.step,
-                                                 source.job.empty() ? source.store : "job " + source.job);
-    case StateSource::Kind::kMemory:
-      break;
+  if (source.kind == StateSource::Kind::kInitial) return "from the beginning";
+  if (source.kind == StateSource::Kind::kCheckpoint) {
+    const std::string whose = source.job == job.job ? "" : " of " + (source.job.empty() ? source.store : "job " + source.job);
+    return fmt::format("from the checkpoint of step {}{}", source.step, whose);
   }
   std::vector<std::string> holders;
   for (const std::string& worker : members) {
@@ -106,7 +101,7 @@ std::string settle_history(Turn& turn, const StateSource& source) {
     turn.effects.emplace_back(StepsCommitted{job.current.number, job.committed_step + 1, source.step});
     job.committed_step = source.step;
   }
-  if (source.step == job.committed_step) return "; nothing is lost";
+  if (source.step == job.committed_step) return ", nothing is lost";
   const int64_t from = source.step + 1, to = job.committed_step;
   turn.effects.emplace_back(StepsVoided{from, job.current.number + 1});
   const std::string lost = from == to ? fmt::format("step {} is", to) : fmt::format("steps {} to {} are", from, to);
@@ -114,7 +109,7 @@ std::string settle_history(Turn& turn, const StateSource& source) {
             fmt::format("{} computed again: no worker that answered holds a newer state than step {}", lost, source.step));
   job.committed_step = source.step;
   ++job.lineage;
-  return fmt::format("; {} computed again", lost);
+  return fmt::format(", {} computed again", lost);
 }
 
 void form(Turn& turn, const std::vector<std::string>& names) {
@@ -127,15 +122,17 @@ void form(Turn& turn, const std::vector<std::string>& names) {
   next.number = job.current.number + 1;
   next.lineage = job.lineage;
   next.secret = turn.new_secret();
+  std::vector<std::string> joined;
   for (const std::string& worker : names) {
     Participant& p = job.participants.at(worker);
+    if (job.current.number > 0 && !is_member(job, p)) joined.push_back(worker);
     next.members.push_back(p.member);
     job.lineage_of[p.member.incarnation] = job.lineage;
     p.suspected_ms = p.prepared_ms = -1;
     p.left_out = false;
   }
   std::string why;
-  for (const std::string& reason : job.why) why += (why.empty() ? ": " : "; ") + reason;
+  for (const std::string& reason : job.why) why += (why.empty() ? "" : "; ") + reason;
   job.current = std::move(next);
   job.stage = Stage::kRunning;
   job.state = JobState::kRunning;
@@ -146,7 +143,10 @@ void form(Turn& turn, const std::vector<std::string>& names) {
   job.why.clear();
   job.reason = fmt::format("generation {} {}", job.current.number, text);
   turn.effects.emplace_back(Formed{job.current});
-  turn.note("generation_formed", fmt::format("generation {} forms {}, {}{}", job.current.number, text, from, why));
+  turn.note("generation_formed",
+            fmt::format("generation {} forms {}, {}{}{}", job.current.number, text, from, why.empty() ? "" : ": ", why));
+  for (const std::string& worker : joined)
+    turn.note("worker_joined", fmt::format("{} takes part from generation {} on", worker, job.current.number), worker);
 }
 
 // Leavers go once the next generation stands without them, or once it is clear that there is none to wait for.
@@ -160,11 +160,23 @@ void free_leavers(Turn& turn) {
   for (const auto& [worker, reason] : gone) turn.free(worker, reason);
 }
 
+std::vector<std::string> preparing_workers(const JobMembership& job) {
+  std::vector<std::string> names;
+  for (const auto& [worker, p] : job.participants) {
+    if (!is_prepared(job, p) && !is_leaving(p) && !p.left_out) names.push_back(worker);
+  }
+  std::ranges::sort(names, natural_less);
+  return names;
+}
+
 void wait_for_more(Turn& turn, size_t ready) {
   JobMembership& job = turn.job;
   const int64_t missing = job.min_nodes - static_cast<int64_t>(ready);
-  const std::string text =
+  std::string text =
       fmt::format("waiting for {} more worker{}: {} needed, {} ready", missing, missing == 1 ? "" : "s", job.min_nodes, ready);
+  if (const auto preparing = preparing_workers(job); !preparing.empty()) {
+    text += fmt::format(", {} {} getting ready", in_words(preparing), preparing.size() == 1 ? "is" : "are");
+  }
   const int64_t memory = best_memory(job, false);
   if (job.current.number > 0 && job.state == JobState::kRunning) {
     std::string why;
@@ -189,10 +201,7 @@ bool must_wait(Turn& turn, const std::vector<std::string>& ready) {
   const bool survivors =
       std::ranges::any_of(ready, [&](const std::string& w) { return is_member(job, job.participants.at(w)); });
   if (survivors) return false;
-  const bool preparing = std::ranges::any_of(job.participants, [&](const auto& entry) {
-    return !is_prepared(job, entry.second) && !is_leaving(entry.second) && !entry.second.left_out;
-  });
-  return preparing && turn.now < job.first_ready_ms + kFirstMs;
+  return !preparing_workers(job).empty() && turn.now < job.first_ready_ms + kFirstMs;
 }
 
 }  // namespace

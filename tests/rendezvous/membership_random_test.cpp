@@ -1,0 +1,224 @@
+// Random workers that die, freeze, join, leave and answer late: what must hold after every input.
+//
+// The workers are simulated: each follows what it is told, in its own time, or not at all. The seed is printed; run one
+// again with --gtest_filter and HOLDFAST_SEED=n.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <random>
+#include <set>
+
+#include "tests/rendezvous/membership_story.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+struct SimulatedWorker {
+  int life = 1;
+  bool frozen = false;
+  WorkerStatus status;
+};
+
+class World {
+ public:
+  explicit World(unsigned seed) : random_(seed), story_(1 + static_cast<int64_t>(seed % 2)) {
+    story_.job.spec.recovery = "memory";
+    for (int i = 1; i <= 4; ++i) workers_[fmt::format("w{}", i)];
+  }
+
+  void act() {
+    story_.now += pick(300);
+    const std::string worker = fmt::format("w{}", 1 + pick(4));
+    SimulatedWorker& w = workers_[worker];
+    switch (pick(12)) {
+      case 0:
+        return kill(worker, w);
+      case 1:
+        w.frozen = !w.frozen;
+        return;
+      case 2:
+        return fault(worker, w);
+      case 3:
+        return stale(worker, w);
+      case 4:
+        return checkpoint();
+      case 5:
+        story_.happens(Tick{});
+        return check();
+      case 6:
+      case 7:
+        return train();
+      default:
+        return obey(worker, w);
+    }
+  }
+
+  void check() {
+    const JobMembership& job = story_.job;
+    std::set<std::string> seen;
+    for (const Member& member : job.current.members)
+      ASSERT_TRUE(seen.insert(member.worker).second) << "twice in one generation";
+    ASSERT_GE(job.current.number, last_generation_);
+    if (job.current.number == last_generation_ && last_generation_ > 0) {
+      ASSERT_EQ(job.current.members, last_members_);
+    }
+    if (job.current.number > last_generation_) formed();
+    last_generation_ = job.current.number;
+    last_members_ = job.current.members;
+    if (job.state == JobState::kRunning && job.stage == Stage::kRunning) {
+      ASSERT_GE(static_cast<int64_t>(job.current.members.size()), job.min_nodes);
+    }
+  }
+
+  // Everybody is well: the job must get on.
+  void heal() {
+    for (auto& [worker, w] : workers_) w.frozen = false;
+    for (int round = 0; round < 400; ++round) {
+      story_.now += 100;
+      for (auto& [worker, w] : workers_) obey(worker, w);
+      story_.happens(Tick{});
+      check();
+      train();
+    }
+  }
+
+  int64_t committed() const { return story_.job.committed_step; }
+  Story& story() { return story_; }
+
+ private:
+  unsigned pick(unsigned below) { return static_cast<unsigned>(random_() % below); }
+
+  // A generation from memory starts at the furthest that any answering holder has, and never below a checkpoint.
+  void formed() {
+    const JobMembership& job = story_.job;
+    ASSERT_EQ(job.current.number, last_generation_ + 1);
+    for (const auto& [step, checkpoint] : job.checkpoints) ASSERT_GE(job.current.source.step, step);
+    for (const Member& member : job.current.members) {
+      const Participant& p = job.participants.at(member.worker);
+      if (p.status.step > job.current.source.step) {
+        ASSERT_TRUE(before_lineage_[member.incarnation] != lineage_)
+            << member.worker << " holds a newer state of the same history";
+      }
+    }
+    lineage_ = job.lineage;
+    before_lineage_ = job.lineage_of;
+  }
+
+  void kill(const std::string& worker, SimulatedWorker& w) {
+    story_.happens(WorkerGone{worker, "killed"});
+    w = SimulatedWorker{w.life + 1, false, {}};
+    check();
+  }
+
+  void fault(const std::string& worker, const SimulatedWorker& w) {
+    if (w.status.phase != Phase::kActive || w.frozen) return;
+    FaultReport report = story_.fault(worker, static_cast<int>(pick(4)) - 1);
+    report.incarnation = Story::life(worker, w.life);
+    report.generation = w.status.generation;
+    story_.happens(FaultReported{report});
+    check();
+  }
+
+  // A message of a former life or generation: nothing may change but time.
+  void stale(const std::string& worker, const SimulatedWorker& w) {
+    story_.happens(Tick{});
+    check();
+    const int64_t committed = story_.job.committed_step, generation = story_.job.current.number;
+    const Stage stage = story_.job.stage;
+    Progress progress;
+    progress.worker = worker;
+    progress.incarnation = Story::life(worker, w.life - 1);
+    progress.generation = generation;
+    progress.step = committed + 100;
+    story_.happens(ProgressMade{progress});
+    progress.incarnation = Story::life(worker, w.life);
+    progress.generation = generation - 1;
+    story_.happens(ProgressMade{progress});
+    ASSERT_EQ(story_.job.committed_step, committed);
+    ASSERT_EQ(story_.job.stage, stage) << testing::PrintToString(story_.lines);
+  }
+
+  void obey(const std::string& worker, SimulatedWorker& w) {
+    if (w.frozen) return;
+    if (!story_.job.participants.contains(worker)) {
+      w.status = WorkerStatus{};
+      story_.assigned(worker, "avx512", w.life);
+      return check();
+    }
+    const Directive d = directive_for(story_.job, worker);
+    w.status.incarnation = Story::life(worker, w.life);
+    w.status.job = "j1";
+    w.status.data_digest = "d1";
+    w.status.reason.clear();
+    if (d.kind == DirectiveKind::kPrepare && w.status.phase == Phase::kIdle) w.status.phase = Phase::kPrepared;
+    if (d.kind == DirectiveKind::kJoin && w.status.phase == Phase::kPrepared && w.status.generation < d.generation) join(w, d);
+    if (d.kind == DirectiveKind::kFence || d.kind == DirectiveKind::kYield) {
+      if (w.status.phase == Phase::kIdle) return;  // has nothing prepared: such a directive is not for it
+      if (d.kind == DirectiveKind::kFence) w.status.reason = "fenced";
+      w.status.phase = Phase::kPrepared;
+      w.status.generation = std::max(w.status.generation, d.generation);
+    }
+    story_.happens(WorkerReported{worker, w.status});
+    check();
+  }
+
+  void join(SimulatedWorker& w, const Directive& d) {
+    w.status.phase = Phase::kActive;
+    w.status.generation = d.generation;
+    w.status.step = d.source.step;
+  }
+
+  // One step, when every member is active and awake. Now and then the last one applies it and nobody lives to report it.
+  void train() {
+    const Generation& g = story_.job.current;
+    for (const Member& member : g.members) {
+      const SimulatedWorker& w = workers_[member.worker];
+      const bool there = member.incarnation == Story::life(member.worker, w.life) && !w.frozen &&
+                         w.status.phase == Phase::kActive && w.status.generation == g.number;
+      if (!there) return;
+    }
+    if (g.members.empty()) return;
+    for (const Member& member : g.members) ++workers_[member.worker].status.step;
+    const int64_t step = workers_[g.members[0].worker].status.step;
+    if (pick(4) != 0) story_.progress(step);
+    check();
+  }
+
+  void checkpoint() {
+    if (story_.job.current.number == 0 || story_.job.committed_step == 0 || story_.job.stage != Stage::kRunning) return;
+    const Member& first = story_.job.current.members[0];
+    const SimulatedWorker& w = workers_[first.worker];
+    if (w.status.phase == Phase::kActive && w.status.generation == story_.job.current.number && w.status.step > 0) {
+      story_.checkpoint(std::min(w.status.step, story_.job.committed_step));
+    }
+    check();
+  }
+
+  std::mt19937 random_;
+  Story story_;
+  std::map<std::string, SimulatedWorker> workers_;
+  int64_t last_generation_ = 0, lineage_ = 0;
+  std::vector<Member> last_members_;
+  std::map<std::string, int64_t> before_lineage_;
+};
+
+TEST(RandomLives, KeepThePromisesAndAlwaysRecover) {
+  const char* chosen = std::getenv("HOLDFAST_SEED");
+  const unsigned first = chosen != nullptr ? static_cast<unsigned>(std::atoi(chosen)) : 1;
+  const unsigned last = chosen != nullptr ? first : 100;
+  for (unsigned seed = first; seed <= last; ++seed) {
+    SCOPED_TRACE(fmt::format("HOLDFAST_SEED={}", seed));
+    World world(seed);
+    for (int i = 0; i < 400 && !testing::Test::HasFatalFailure(); ++i) world.act();
+    if (testing::Test::HasFatalFailure()) return;
+    const int64_t before = world.committed();
+    world.heal();
+    ASSERT_FALSE(testing::Test::HasFatalFailure());
+    ASSERT_TRUE(world.committed() > before || world.story().job.current.source.step > 0 || before == 0)
+        << "no progress after " << before;
+    ASSERT_EQ(world.story().job.stage, Stage::kRunning);
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::rendezvous
