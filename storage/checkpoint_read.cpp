@@ -6,6 +6,7 @@
 
 #include "storage/checkpoint.h"
 #include "storage/checksum.h"
+#include "storage/failure.h"
 #include "storage/manifest.h"
 #include "storage/parallel.h"
 #include "storage/shard_codec.h"
@@ -14,20 +15,18 @@
 namespace holdfast::storage {
 namespace {
 
-tl::unexpected<Error> corrupt(const std::string& message) {
-  return tl::unexpected(Error{Error::Code::kCorrupt, message});
-}
+constexpr auto kCorrupt = Error::Code::kCorrupt;
 
 // The shard's object, checked against the manifest. What is wrong inside it is looked for, to say where.
 Result<Bytes> fetch(ObjectStore& store, const ShardInfo& shard) {
   auto object = store.get(shard.key);
   const std::string name = object_name(store, shard.key);
   if (!object && object.error().code == Error::Code::kNotFound)
-    return corrupt(name + ": is missing, its checkpoint's manifest names it");
+    return fail(kCorrupt, "{}: is missing, its checkpoint's manifest names it", name);
   if (!object) return object;
   if (static_cast<int64_t>(object->size()) != shard.stored_bytes) {
-    return corrupt(name + ": has " + std::to_string(object->size()) + " bytes, the manifest says " +
-                   std::to_string(shard.stored_bytes) + ": it was cut short, added to or replaced");
+    return fail(kCorrupt, "{}: has {} bytes, the manifest says {}: it was cut short, added to or replaced", name,
+                object->size(), shard.stored_bytes);
   }
   return object;
 }
@@ -57,11 +56,11 @@ class Reading {
     if (!object) return tl::unexpected(object.error());
     const std::string name = object_name(store_, shard.key);
     const Result<void> unpacked = unpackers_[static_cast<size_t>(thread)].unpack(*object, name, first_bytes_[index], pieces);
-    if (!unpacked) return unpacked;
-    if (const std::string found = checksum_hex(*object); found != shard.checksum) {
-      return corrupt(name + ": checksum is " + found + ", the manifest says " + shard.checksum + ": it was replaced");
+    const std::string found = checksum_hex(*object);
+    if (found != shard.checksum && (unpacked || unpacked.error().code != kCorrupt)) {
+      return fail(kCorrupt, "{}: checksum is {}, the manifest says {}: it was replaced", name, found, shard.checksum);
     }
-    return {};
+    return unpacked;  // on failure it says where
   }
 
   std::vector<TensorRange> ranges(size_t index) const {
@@ -70,9 +69,10 @@ class Reading {
 
   Result<void> check_hash(const std::string& found) const {
     if (found == manifest_.state_hash) return {};
-    return corrupt("checkpoint at step " + std::to_string(manifest_.step) + " in " + store_.describe() +
-                   ": hash of the state is " + found + ", the manifest says " + manifest_.state_hash +
-                   ": it was assembled from shards of different writes");
+    return fail(kCorrupt,
+                "checkpoint at step {} in {}: hash of the state is {}, the manifest says {}: it was assembled from shards of "
+                "different writes",
+                manifest_.step, store_.describe(), found, manifest_.state_hash);
   }
 
  private:
@@ -83,9 +83,7 @@ class Reading {
 };
 
 std::string shape_text(std::span<const int64_t> shape) {
-  std::string text = "(";
-  for (const int64_t extent : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(extent);
-  return text + ")";
+  return fmt::format("({})", fmt::join(shape, ", "));
 }
 
 // "n_embd 384 there": what the spec says of the model, where it does.
@@ -93,7 +91,7 @@ std::string model_text(const nlohmann::json& spec) {
   std::string text;
   for (const char* field : {"n_layer", "n_embd", "n_head", "vocab_size", "block_size"}) {
     if (spec.is_object() && spec.contains(field))
-      text += (text.empty() ? "" : ", ") + std::string(field) + " " + spec[field].dump();
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", field, spec[field].dump());
   }
   return text;
 }
@@ -112,8 +110,8 @@ std::vector<std::string> differences(const Manifest& manifest, std::span<const M
       found.push_back("it has no " + tensor.name);
     } else if (there->dtype != tensor.dtype || there->shape != tensor.shape ||
                there->bytes != static_cast<int64_t>(tensor.bytes.size())) {
-      found.push_back("its " + tensor.name + " is " + there->dtype + " " + shape_text(there->shape) + ", this one's " +
-                      tensor.dtype + " " + shape_text(tensor.shape));
+      found.push_back(fmt::format("its {} is {} {}, this one's {} {}", tensor.name, there->dtype, shape_text(there->shape),
+                                  tensor.dtype, shape_text(tensor.shape)));
     }
   }
   if (!all) return found;
@@ -127,13 +125,16 @@ std::vector<std::string> differences(const Manifest& manifest, std::span<const M
 Result<void> check_model(const ObjectStore& store, const Manifest& manifest, std::span<const MutableTensor> tensors, bool all) {
   const std::vector<std::string> found = differences(manifest, tensors, all);
   if (found.empty()) return {};
-  std::string message =
-      "checkpoint at step " + std::to_string(manifest.step) + " in " + store.describe() + " is of another model";
-  if (const std::string model = model_text(manifest.spec); !model.empty()) message += " (" + model + ")";
+  std::string model = model_text(manifest.spec);
+  if (!model.empty()) model = " (" + model + ")";
   constexpr size_t kShown = 3;
-  for (size_t i = 0; i < std::min(found.size(), kShown); ++i) message += (i == 0 ? ": " : "; ") + found[i];
-  if (found.size() > kShown) message += "; and " + std::to_string(found.size() - kShown) + " more";
-  return tl::unexpected(Error{Error::Code::kRefused, message + ". Give the model's sizes as they were, or another checkpoint"});
+  const size_t shown = std::min(found.size(), kShown);
+  const std::string more = found.size() > shown ? fmt::format("; and {} more", found.size() - shown) : "";
+  return fail(
+      Error::Code::kRefused,
+      "checkpoint at step {} in {} is of another model{}: {}{}. Give the model's sizes as they were, or another checkpoint",
+      manifest.step, store.describe(), model,
+      fmt::join(found.begin(), found.begin() + static_cast<std::ptrdiff_t>(shown), "; "), more);
 }
 
 // The caller's tensors in the manifest's order: nullptr for those not asked for.
@@ -158,8 +159,8 @@ Result<Manifest> read_manifest(ObjectStore& store, int64_t step) {
   const auto bytes = store.get(manifest_key(step));
   if (bytes) return parse_manifest(*bytes, object_name(store, manifest_key(step)), step);
   if (bytes.error().code != Error::Code::kNotFound) return tl::unexpected(bytes.error());
-  return tl::unexpected(Error{Error::Code::kNotFound, "there is no checkpoint at step " + std::to_string(step) + " in " +
-                                                          store.describe() + ": `holdfast ckpt ls` lists those there are"});
+  return fail(Error::Code::kNotFound, "there is no checkpoint at step {} in {}: `holdfast ckpt ls` lists those there are", step,
+              store.describe());
 }
 
 // Waves of as many shards as there are threads, so that their bytes can be hashed in order without holding all of them.

@@ -1,11 +1,11 @@
 // Writing a checkpoint: shards first, each durable when its put returns, then the manifest.
 #include <algorithm>
 #include <chrono>
-#include <cstdio>
 #include <ctime>
 
 #include "storage/checkpoint.h"
 #include "storage/checksum.h"
+#include "storage/failure.h"
 #include "storage/manifest.h"
 #include "storage/parallel.h"
 #include "storage/shard_codec.h"
@@ -14,9 +14,7 @@
 namespace holdfast::storage {
 namespace {
 
-tl::unexpected<Error> refused(const std::string& message) {
-  return tl::unexpected(Error{Error::Code::kRefused, message});
-}
+constexpr auto kRefused = Error::Code::kRefused;
 
 std::string now_utc() {
   const std::time_t now = std::chrono::system_clock::to_time_t(std::chrono::system_clock::now());
@@ -33,11 +31,11 @@ Result<std::vector<TensorInfo>> describe(std::span<const ConstTensor> tensors) {
     const auto bytes = static_cast<int64_t>(tensor.bytes.size());
     const std::optional<int64_t> expected = tensor_bytes(tensor.dtype, tensor.shape);
     if (expected != bytes) {
-      return refused("tensor " + tensor.name + " (" + tensor.dtype + ") has " + std::to_string(bytes) + " bytes, expected " +
-                     (expected ? std::to_string(*expected) + " from its shape" : "a known type and a possible shape"));
+      return fail(kRefused, "tensor {} ({}) has {} bytes, expected {}", tensor.name, tensor.dtype, bytes,
+                  expected ? fmt::format("{} from its shape", *expected) : "a known type and a possible shape");
     }
     if (std::ranges::any_of(infos, [&](const TensorInfo& other) { return other.name == tensor.name; })) {
-      return refused("tensor " + tensor.name + " is given twice: names in a checkpoint are unique");
+      return fail(kRefused, "tensor {} is given twice: names in a checkpoint are unique", tensor.name);
     }
     infos.push_back({tensor.name, tensor.dtype, tensor.shape, bytes});
   }
@@ -49,9 +47,10 @@ Result<std::vector<TensorInfo>> describe(std::span<const ConstTensor> tensors) {
 Result<void> check_not_superseded(ObjectStore& store, const Manifest& manifest) {
   const auto there = read_manifest(store, manifest.step);
   if (there && there->generation > manifest.generation) {
-    return refused("checkpoint at step " + std::to_string(manifest.step) + " in " + store.describe() +
-                   " was written by generation " + std::to_string(there->generation) + ", this writer belongs to generation " +
-                   std::to_string(manifest.generation) + " and is superseded");
+    return fail(
+        kRefused,
+        "checkpoint at step {} in {} was written by generation {}, this writer belongs to generation {} and is superseded",
+        manifest.step, store.describe(), there->generation, manifest.generation);
   }
   if (!there && there.error().code == Error::Code::kUnavailable) return tl::unexpected(there.error());
   if (!there && there.error().code == Error::Code::kRefused) return tl::unexpected(there.error());
@@ -97,9 +96,7 @@ class Writing {
     if (!object) return tl::unexpected(object.error());
     shard.stored_bytes = static_cast<int64_t>(object->size());
     shard.checksum = checksum_hex(*object);
-    char number[32];
-    std::snprintf(number, sizeof(number), "shard-%04zu-", index);
-    shard.key = checkpoint_prefix(manifest_.step) + number + shard.checksum + ".hfs";
+    shard.key = fmt::format("{}shard-{:04}-{}.hfs", checkpoint_prefix(manifest_.step), index, shard.checksum);
     return store_.put(shard.key, *object);
   }
 
@@ -122,12 +119,11 @@ std::string state_hash(std::span<const ConstTensor> tensors) {
 Result<Manifest> write_checkpoint(ObjectStore& store, Manifest manifest, std::span<const ConstTensor> tensors,
                                   const WriteOptions& options) {
   if (manifest.step < 0 || manifest.generation < 0) {
-    return refused("a checkpoint at step " + std::to_string(manifest.step) + " of generation " +
-                   std::to_string(manifest.generation) + " was asked for: neither can be negative");
+    return fail(kRefused, "a checkpoint at step {} of generation {} was asked for: neither can be negative", manifest.step,
+                manifest.generation);
   }
   if (options.shard_bytes < 1 || options.shard_bytes > kShardRawBytesMax) {
-    return refused("shards of " + std::to_string(options.shard_bytes) + " bytes were asked for: choose 1 to " +
-                   std::to_string(kShardRawBytesMax));
+    return fail(kRefused, "shards of {} bytes were asked for: choose 1 to {}", options.shard_bytes, kShardRawBytesMax);
   }
   auto infos = describe(tensors);
   if (!infos) return tl::unexpected(infos.error());

@@ -12,6 +12,7 @@
 #include <new>
 #include <thread>
 
+#include "storage/failure.h"
 #include "storage/parallel.h"
 
 namespace holdfast::storage {
@@ -110,9 +111,9 @@ Result<void> CheckpointWriter::State::take_copy(std::span<const ConstTensor> ten
   try {
     to = copy.buffer.at_least(bytes);
   } catch (const std::bad_alloc&) {
-    return tl::unexpected(
-        Error{Error::Code::kUnavailable, "no memory for a copy of the state (" + std::to_string(bytes) +
-                                             " bytes), so no checkpoint is written: it is tried at the next one"});
+    return fail(Error::Code::kUnavailable,
+                "no memory for a copy of the state ({} bytes), so no checkpoint is written: it is tried at the next one",
+                bytes);
   }
   const std::vector<Part> parts = parts_of(tensors, to);
   const Result<void> copied = in_parallel(parts.size(), options.threads, [&](size_t i, int) -> Result<void> {
@@ -163,8 +164,7 @@ WriteOutcome CheckpointWriter::State::write() {
       outcome.result = tl::unexpected(copy.made.error());
     }
   } catch (const std::exception& e) {
-    outcome.result =
-        tl::unexpected(Error{Error::Code::kUnavailable, std::string("the checkpoint was not written: ") + e.what()});
+    outcome.result = fail(Error::Code::kUnavailable, "the checkpoint was not written: {}", e.what());
   }
   outcome.write_s = seconds_since(start);
   return outcome;

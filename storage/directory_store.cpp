@@ -5,17 +5,17 @@
 // success. Nothing is kept in memory about what is on disk: other processes may write and remove at the same time.
 // Refuses: to make the store's own folder again after it vanished (an unmounted volume must not be written beside).
 #include <algorithm>
-#include <array>
 #include <cerrno>
-#include <cstdio>
 #include <random>
 #include <system_error>
 
+#include "storage/failure.h"
 #include "storage/file_system.h"
 
 namespace holdfast::storage {
 namespace {
 
+constexpr auto kUnavailable = Error::Code::kUnavailable;
 constexpr std::string_view kTemporaryPrefix = ".tmp-";  // not a valid key, so never taken for an object
 
 struct Failure {  // of one call to the file system
@@ -42,9 +42,7 @@ std::string parent_of(const std::string& path) {
 
 std::string temporary_name() {
   std::random_device device;
-  std::array<char, 17> hex{};
-  std::snprintf(hex.data(), hex.size(), "%08x%08x", device(), device());
-  return std::string(kTemporaryPrefix) + hex.data();
+  return fmt::format("{}{:08x}{:08x}", kTemporaryPrefix, device(), device());
 }
 
 std::string advice(int error) {
@@ -111,9 +109,9 @@ class DirectoryStore : public ObjectStore {
 
 Result<void> DirectoryStore::check_key(const std::string& key) const {
   if (valid_key(key)) return {};
-  return tl::unexpected(
-      Error{Error::Code::kRefused, "\"" + key + "\" is not an object name for " + root_ +
-                                       ": use parts of A-Z a-z 0-9 . _ - between slashes, not beginning with a dot"});
+  return fail(Error::Code::kRefused,
+              "\"{}\" is not an object name for {}: use parts of A-Z a-z 0-9 . _ - between slashes, not beginning with a dot",
+              key, root_);
 }
 
 std::vector<std::string> DirectoryStore::folders_of(const std::string& key) const {
@@ -131,27 +129,25 @@ bool DirectoryStore::root_vanished() const {
 
 Error DirectoryStore::error(const std::string& what, const Failure& failure) const {
   if (failure.error == ENOENT && root_vanished()) {
-    return {Error::Code::kUnavailable,
-            what + ": the folder " + root_ + " has vanished: is its volume still mounted? It is not made again here"};
+    return {kUnavailable,
+            fmt::format("{}: the folder {} has vanished: is its volume still mounted? It is not made again here", what, root_)};
   }
-  return {Error::Code::kUnavailable,
-          what + ": " + failure.call + ": " + error_text(failure.error) + ": " + advice(failure.error)};
+  return {kUnavailable, fmt::format("{}: {}: {}: {}", what, failure.call, error_text(failure.error), advice(failure.error))};
 }
 
 Error DirectoryStore::put_error(const std::string& key, size_t bytes, const Failure& failure) const {
-  std::string what = "cannot write " + path_of(key) + " (" + std::to_string(bytes) + " bytes needed";
+  std::string room;
   if (failure.error == ENOSPC || failure.error == EDQUOT) {
-    if (const IoResult<int64_t> free = files_->free_bytes(root_)) what += ", " + std::to_string(*free) + " free";
+    if (const IoResult<int64_t> free = files_->free_bytes(root_)) room = fmt::format(", {} free", *free);
   }
-  return error(what + ")", failure);
+  return error(fmt::format("cannot write {} ({} bytes needed{})", path_of(key), bytes, room), failure);
 }
 
 Result<void> DirectoryStore::put(const std::string& key, std::span<const std::byte> bytes) {
   if (auto valid = check_key(key); !valid) return valid;
   if (bytes.size() > kObjectBytesMax) {
-    return tl::unexpected(Error{Error::Code::kRefused, "cannot write " + path_of(key) + ": " + std::to_string(bytes.size()) +
-                                                           " bytes are more than an object may have (" +
-                                                           std::to_string(kObjectBytesMax) + ")"});
+    return fail(Error::Code::kRefused, "cannot write {}: {} bytes are more than an object may have ({})", path_of(key),
+                bytes.size(), kObjectBytesMax);
   }
   // A folder that is empty is removed by whoever removed the last object in it, perhaps just after it was found here.
   constexpr int kAttempts = 16;
@@ -213,12 +209,12 @@ Result<Bytes> DirectoryStore::get(const std::string& key) {
   if (bytes) return std::move(*bytes);
   const int failed = bytes.error();
   if (failed == EFBIG) {
-    return tl::unexpected(Error{Error::Code::kCorrupt, path + " is larger than anything Holdfast writes (" +
-                                                           std::to_string(kObjectBytesMax) +
-                                                           " bytes): it was altered or is another program's"});
+    return fail(Error::Code::kCorrupt,
+                "{} is larger than anything Holdfast writes ({} bytes): it was altered or is another program's", path,
+                kObjectBytesMax);
   }
   if ((failed == ENOENT && !root_vanished()) || failed == ENOTDIR || failed == EISDIR) {
-    return tl::unexpected(Error{Error::Code::kNotFound, path + ": there is no such file"});
+    return fail(Error::Code::kNotFound, "{}: there is no such file", path);
   }
   return tl::unexpected(error("cannot read " + path, {failed, "read"}));
 }
@@ -318,8 +314,8 @@ Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& dir
   for (std::string folder = root;; folder = parent_of(folder)) {
     const IoResult<bool> there = files->is_directory(folder);
     if (!there) {
-      return tl::unexpected(Error{Error::Code::kUnavailable, "cannot open the folder " + root + ": " + folder + ": " +
-                                                                 error_text(there.error()) + ": " + advice(there.error())});
+      return fail(kUnavailable, "cannot open the folder {}: {}: {}: {}", root, folder, error_text(there.error()),
+                  advice(there.error()));
     }
     if (*there || folder == "/" || folder == ".") break;
     missing.push_back(folder);
@@ -329,16 +325,14 @@ Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& dir
     if (!made && made.error() == EEXIST && files->is_directory(*folder).value_or(false)) made = {};
     if (made) made = files->sync_directory(parent_of(*folder));
     if (!made) {
-      return tl::unexpected(Error{Error::Code::kUnavailable, "cannot make the folder " + *folder + ": " +
-                                                                 error_text(made.error()) + ": " + advice(made.error())});
+      return fail(kUnavailable, "cannot make the folder {}: {}: {}", *folder, error_text(made.error()), advice(made.error()));
     }
   }
   return std::make_unique<DirectoryStore>(root, std::move(files));
 }
 
 Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory) {
-  if (directory.empty())
-    return tl::unexpected(Error{Error::Code::kRefused, "the folder for checkpoints is an empty name: give a path"});
+  if (directory.empty()) return fail(Error::Code::kRefused, "the folder for checkpoints is an empty name: give a path");
   return open_directory_store(directory, posix_file_system());
 }
 

@@ -1,12 +1,11 @@
 #include "storage/manifest.h"
 
-#include <cinttypes>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <set>
 #include <stdexcept>
 
 #include "storage/checksum.h"
+#include "storage/failure.h"
 #include "storage/shard_codec.h"
 #include "storage/shard_layout.h"
 
@@ -25,8 +24,9 @@ struct FieldProblem : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-[[noreturn]] void refuse(const std::string& field, const std::string& what) {
-  throw FieldProblem("\"" + field + "\" " + what);
+template <typename... Arguments>
+[[noreturn]] void refuse(const std::string& field, fmt::format_string<Arguments...> what, Arguments&&... arguments) {
+  throw FieldProblem(fmt::format("\"{}\" {}", field, fmt::format(what, std::forward<Arguments>(arguments)...)));
 }
 
 const json& member(const json& object, const std::string& field) {
@@ -41,7 +41,7 @@ std::string text(const json& object, const std::string& field) {
 }
 int64_t natural(const json& value, const std::string& field) {
   if (!value.is_number_integer() || value.get<int64_t>() < 0)
-    refuse(field, "is " + value.dump() + ", expected an integer of 0 or more");
+    refuse(field, "is {}, expected an integer of 0 or more", value.dump());
   return value.get<int64_t>();
 }
 int64_t natural_member(const json& object, const std::string& field) {
@@ -54,7 +54,7 @@ const json& array(const json& object, const std::string& field) {
 }
 std::string checksum(const json& object, const std::string& field) {
   const std::string value = text(object, field);
-  if (!is_checksum_hex(value)) refuse(field, "is \"" + value + "\", expected 32 lower-case hex digits");
+  if (!is_checksum_hex(value)) refuse(field, "is \"{}\", expected 32 lower-case hex digits", value);
   return value;
 }
 
@@ -64,9 +64,8 @@ TensorInfo parse_tensor(const json& entry) {
   for (const json& extent : array(entry, "shape")) tensor.shape.push_back(natural(extent, "shape"));
   const std::optional<int64_t> bytes = tensor_bytes(tensor.dtype, tensor.shape);
   if (bytes != tensor.bytes) {
-    refuse("tensors", "says that " + tensor.name + " (" + tensor.dtype + ") has " + std::to_string(tensor.bytes) +
-                          " bytes, expected " +
-                          (bytes ? std::to_string(*bytes) + " from its shape" : "a known type and a possible shape"));
+    refuse("tensors", "says that {} ({}) has {} bytes, expected {}", tensor.name, tensor.dtype, tensor.bytes,
+           bytes ? fmt::format("{} from its shape", *bytes) : "a known type and a possible shape");
   }
   return tensor;
 }
@@ -76,10 +75,9 @@ ShardInfo parse_shard(const json& entry, const std::string& prefix) {
   ShardInfo shard{text(entry, "key"), natural_member(entry, "raw_bytes"), natural_member(entry, "stored_bytes"),
                   checksum(entry, "checksum")};
   if (!valid_key(shard.key) || !shard.key.starts_with(prefix))
-    refuse("shards", "names \"" + shard.key + "\", expected a name that begins with " + prefix);
+    refuse("shards", "names \"{}\", expected a name that begins with {}", shard.key, prefix);
   if (shard.raw_bytes > kShardRawBytesMax)
-    refuse("shards", "says that " + shard.key + " holds " + std::to_string(shard.raw_bytes) + " bytes, at most " +
-                         std::to_string(kShardRawBytesMax) + " are possible");
+    refuse("shards", "says that {} holds {} bytes, at most {} are possible", shard.key, shard.raw_bytes, kShardRawBytesMax);
   return shard;
 }
 
@@ -87,19 +85,18 @@ void check_layout(const Manifest& manifest) {
   std::set<std::string> names;
   int64_t total = 0;
   for (const TensorInfo& tensor : manifest.tensors) {
-    if (!names.insert(tensor.name).second) refuse("tensors", "names " + tensor.name + " twice");
+    if (!names.insert(tensor.name).second) refuse("tensors", "names {} twice", tensor.name);
     if (__builtin_add_overflow(total, tensor.bytes, &total)) refuse("tensors", "have more bytes than can be counted");
   }
   int64_t first = 0;
   for (const ShardInfo& shard : manifest.shards) {
     if (shard.raw_bytes > total - first || !ranges_of(manifest.tensors, first, shard.raw_bytes)) {
-      refuse("shards", "cuts the tensors' " + std::to_string(total) + " bytes at " + std::to_string(first) + " + " +
-                           std::to_string(shard.raw_bytes) + ", beyond them or inside an element");
+      refuse("shards", "cuts the tensors' {} bytes at {} + {}, beyond them or inside an element", total, first,
+             shard.raw_bytes);
     }
     first += shard.raw_bytes;
   }
-  if (first != total)
-    refuse("shards", "hold " + std::to_string(first) + " bytes in all, the tensors have " + std::to_string(total));
+  if (first != total) refuse("shards", "hold {} bytes in all, the tensors have {}", first, total);
 }
 
 Manifest parse_fields(const json& file, int64_t step) {
@@ -108,7 +105,7 @@ Manifest parse_fields(const json& file, int64_t step) {
   manifest.written_by = text(file, "written_by");
   manifest.job = text(file, "job");
   manifest.step = natural_member(file, "step");
-  if (manifest.step != step) refuse("step", "is " + std::to_string(manifest.step) + ", expected " + std::to_string(step));
+  if (manifest.step != step) refuse("step", "is {}, expected {}", manifest.step, step);
   manifest.generation = natural_member(file, "generation");
   manifest.state_hash = checksum(file, "state_hash");
   manifest.created_at = text(file, "created_at");
@@ -145,9 +142,7 @@ std::string object_name(const ObjectStore& store, const std::string& key) {
 }
 
 std::string checkpoint_prefix(int64_t step) {
-  char text[40];
-  std::snprintf(text, sizeof(text), "step-%010" PRId64 "/", step);
-  return text;
+  return fmt::format("step-{:010}/", step);
 }
 
 std::string manifest_key(int64_t step) {
@@ -182,44 +177,42 @@ Result<std::string> format_manifest(const Manifest& m) {
                .dump(1) +
            "\n";
   } catch (const json::exception& e) {
-    return tl::unexpected(Error{Error::Code::kRefused,
-                                "the manifest of step " + std::to_string(m.step) + " cannot be written as JSON: " + e.what()});
+    return fail(Error::Code::kRefused, "the manifest of step {} cannot be written as JSON: {}", m.step, e.what());
   }
   body.erase(0, 2);  // "{\n": the checksum's line stands there
   return std::string(kHead) + checksum_hex(std::as_bytes(std::span(body))) + std::string(kHeadEnd) + body;
 }
 
 Result<Manifest> parse_manifest(std::span<const std::byte> bytes, const std::string& name, int64_t step) {
-  const auto fail = [&](Error::Code code, const std::string& what) { return tl::unexpected(Error{code, name + ": " + what}); };
+  constexpr auto kCorrupt = Error::Code::kCorrupt;
   const std::string_view file(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   if (file.size() < kHeadBytes || !file.starts_with(kHead) ||
       file.substr(kHeadBytes - kHeadEnd.size(), kHeadEnd.size()) != kHeadEnd) {
-    return fail(Error::Code::kCorrupt,
-                "does not begin with a checksum line, as a manifest does: it was altered, cut short or is another program's");
+    return fail(
+        kCorrupt,
+        "{}: does not begin with a checksum line, as a manifest does: it was altered, cut short or is another program's", name);
   }
   const std::string_view expected = file.substr(kHead.size(), 32);
   const std::string found = checksum_hex(bytes.subspan(kHeadBytes));
   if (expected != found)
-    return fail(Error::Code::kCorrupt,
-                "checksum is " + found + ", expected " + std::string(expected) + ": it was altered or torn");
+    return fail(kCorrupt, "{}: checksum is {}, expected {}: it was altered or torn", name, found, expected);
 
   const json parsed = json::parse(file, nullptr, false);
-  if (!parsed.is_object()) return fail(Error::Code::kCorrupt, "is not a JSON object");
+  if (!parsed.is_object()) return fail(kCorrupt, "{}: is not a JSON object", name);
   try {
     const int64_t version = natural_member(parsed, "format_version");
     if (version > Manifest::kFormatVersion) {
       const auto writer = parsed.find("written_by");
       return fail(
           Error::Code::kRefused,
-          "is of format version " + std::to_string(version) + ", written by " +
-              (writer != parsed.end() && writer->is_string() ? writer->get<std::string>() : std::string("an unnamed program")) +
-              "; " + this_writer() + " reads up to version " + std::to_string(Manifest::kFormatVersion) +
-              ": use the one that wrote it, or a newer one");
+          "{}: is of format version {}, written by {}; {} reads up to version {}: use the one that wrote it, or a newer one",
+          name, version, writer != parsed.end() && writer->is_string() ? writer->get<std::string>() : "an unnamed program",
+          this_writer(), int{Manifest::kFormatVersion});
     }
-    if (version != Manifest::kFormatVersion) refuse("format_version", "is " + std::to_string(version) + ", expected 1");
+    if (version != Manifest::kFormatVersion) refuse("format_version", "is {}, expected 1", version);
     return parse_fields(parsed, step);
   } catch (const FieldProblem& problem) {
-    return fail(Error::Code::kCorrupt, problem.what());
+    return fail(kCorrupt, "{}: {}", name, problem.what());
   }
 }
 

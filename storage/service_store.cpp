@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "rendezvous/protocol/http_client.h"
+#include "storage/failure.h"
 #include "storage/object_store.h"
 
 namespace holdfast::storage {
@@ -103,9 +104,9 @@ class ServiceStore : public ObjectStore {
 
 Result<void> ServiceStore::check_key(const std::string& key) const {
   if (valid_key(key)) return {};
-  return tl::unexpected(
-      Error{Error::Code::kRefused, "\"" + key + "\" is not an object name for " + describe() +
-                                       ": use parts of A-Z a-z 0-9 . _ - between slashes, not beginning with a dot"});
+  return fail(Error::Code::kRefused,
+              "\"{}\" is not an object name for {}: use parts of A-Z a-z 0-9 . _ - between slashes, not beginning with a dot",
+              key, describe());
 }
 
 Result<HttpReply> ServiceStore::call(const std::string& what, std::string_view method, const std::string& path,
@@ -119,10 +120,10 @@ Result<HttpReply> ServiceStore::call(const std::string& what, std::string_view m
     auto reply = client->request(method, path, body, "application/octet-stream", std::max(left, milliseconds(1)));
     if (reply) return std::move(*reply);
     if (!may_pass(reply.error()) || Clock::now() + pause >= deadline) {
-      std::string message = what + " in " + describe() + ": " + reply.error().message();
+      std::string tries;
       if (attempt > 1)
-        message += " (" + std::to_string(attempt) + " attempts within " + std::to_string(allowed.count() / 1000) + " s)";
-      return tl::unexpected(Error{code_of(reply.error()), message});
+        tries = fmt::format(" ({} attempts within {:g} s)", attempt, static_cast<double>(allowed.count()) / 1000);
+      return fail(code_of(reply.error()), "{} in {}: {}{}", what, describe(), reply.error().message(), tries);
     }
     std::this_thread::sleep_for(pause);
     pause = std::min(pause * 2, kBackOffMax);
@@ -132,11 +133,10 @@ Result<HttpReply> ServiceStore::call(const std::string& what, std::string_view m
 Result<void> ServiceStore::put(const std::string& key, std::span<const std::byte> bytes) {
   if (auto valid = check_key(key); !valid) return valid;
   if (bytes.size() > static_cast<size_t>(kObjectBytesMax)) {
-    return tl::unexpected(
-        Error{Error::Code::kRefused, "cannot write " + key + " in " + describe() + ": " + std::to_string(bytes.size()) +
-                                         " bytes are more than an object may have (" + std::to_string(kObjectBytesMax) + ")"});
+    return fail(Error::Code::kRefused, "cannot write {} in {}: {} bytes are more than an object may have ({})", key, describe(),
+                bytes.size(), kObjectBytesMax);
   }
-  const std::string what = "cannot write " + key + " (" + std::to_string(bytes.size()) + " bytes)";
+  const std::string what = fmt::format("cannot write {} ({} bytes)", key, bytes.size());
   const auto reply = call(what, "PUT", objects_path() + "/" + key, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (reply) return {};
   Error error = reply.error();
@@ -153,12 +153,10 @@ Result<Bytes> ServiceStore::get(const std::string& key) {
 }
 
 Result<std::vector<std::string>> ServiceStore::list(const std::string& prefix) {
-  std::string query;
-  for (const unsigned char c : prefix) {  // keys are of characters that stand for themselves; nothing else finds anything
-    if (!valid_key(std::string("x") + static_cast<char>(c)) && c != '/') return std::vector<std::string>{};
-    query += static_cast<char>(c);
-  }
-  const auto reply = call("cannot list", "GET", objects_path() + (query.empty() ? "" : "?prefix=" + query));
+  // Keys are of characters that stand for themselves in a URL; a prefix of others is of no key.
+  const auto in_keys = [](char c) { return c == '/' || valid_key(std::string("x") + c); };
+  if (!std::ranges::all_of(prefix, in_keys)) return std::vector<std::string>{};
+  const auto reply = call("cannot list", "GET", objects_path() + (prefix.empty() ? "" : "?prefix=" + prefix));
   if (!reply) return tl::unexpected(reply.error());
   const auto answer = nlohmann::json::parse(reply->body, nullptr, false);
   std::vector<std::string> keys;
@@ -168,9 +166,10 @@ Result<std::vector<std::string>> ServiceStore::list(const std::string& prefix) {
     if (fine) keys.push_back(answer["keys"][i].get<std::string>());
   }
   if (!fine) {
-    return tl::unexpected(Error{Error::Code::kUnavailable,
-                                "cannot list in " + describe() + ": the answer is not {\"keys\": [names]}, begins with \"" +
-                                    reply->body.substr(0, 60) + "\": is it a Holdfast service of this version?"});
+    return fail(Error::Code::kUnavailable,
+                "cannot list in {}: the answer is not {{\"keys\": [names]}}, it begins with \"{}\": is it a Holdfast service "
+                "of this version?",
+                describe(), reply->body.substr(0, 60));
   }
   std::ranges::sort(keys);
   return keys;

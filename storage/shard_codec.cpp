@@ -8,6 +8,7 @@
 
 #include "storage/byte_planes.h"
 #include "storage/checksum.h"
+#include "storage/failure.h"
 #include "storage/shard_header.h"
 
 namespace holdfast::storage {
@@ -107,9 +108,8 @@ Result<std::span<const std::byte>> ShardPacker::pack(int64_t first_byte, std::sp
     planes += run.width;
   }
   if (raw_bytes > static_cast<uint64_t>(kShardRawBytesMax)) {
-    return tl::unexpected(
-        Error{Error::Code::kRefused, "a shard of " + std::to_string(raw_bytes) + " bytes was asked for, at most " +
-                                         std::to_string(kShardRawBytesMax) + " are allowed: use smaller shards"});
+    return fail(Error::Code::kRefused, "a shard of {} bytes was asked for, at most {} are allowed: use smaller shards",
+                raw_bytes, kShardRawBytesMax);
   }
   state_->split(pieces, header.runs, raw_bytes);
   const size_t header_bytes = shard_header_bytes(header.runs.size(), planes);
@@ -142,15 +142,14 @@ ShardUnpacker::ShardUnpacker(ShardUnpacker&&) noexcept = default;
 
 Result<void> ShardUnpacker::State::decompress(std::span<const std::byte> stored, std::span<std::byte> plane,
                                               const std::string& where) {
-  const auto wrong = [&](const std::string& what) { return tl::unexpected(Error{Error::Code::kCorrupt, where + what}); };
+  constexpr auto kCorrupt = Error::Code::kCorrupt;
   const unsigned long long content = ZSTD_getFrameContentSize(stored.data(), stored.size());
-  if (content != plane.size()) return wrong("is not a zstd frame of " + std::to_string(plane.size()) + " bytes");
+  if (content != plane.size()) return fail(kCorrupt, "{} is not a zstd frame of {} bytes", where, plane.size());
   const size_t frame = ZSTD_findFrameCompressedSize(stored.data(), stored.size());
-  if (ZSTD_isError(frame) || frame != stored.size()) return wrong("is not one whole zstd frame");
+  if (ZSTD_isError(frame) || frame != stored.size()) return fail(kCorrupt, "{} is not one whole zstd frame", where);
   const size_t size = ZSTD_decompressDCtx(zstd.get(), plane.data(), plane.size(), stored.data(), stored.size());
-  if (ZSTD_isError(size)) return wrong(std::string("does not decompress: ") + ZSTD_getErrorName(size));
-  if (size != plane.size())
-    return wrong("decompresses to " + std::to_string(size) + " bytes, expected " + std::to_string(plane.size()));
+  if (ZSTD_isError(size)) return fail(kCorrupt, "{} does not decompress: {}", where, ZSTD_getErrorName(size));
+  if (size != plane.size()) return fail(kCorrupt, "{} decompresses to {} bytes, expected {}", where, size, plane.size());
   return {};
 }
 
@@ -170,11 +169,11 @@ Result<void> ShardUnpacker::unpack(std::span<const std::byte> object, const std:
     for (uint32_t k = 0; k < runs[run].width; ++k, into += plane_bytes) {
       const ShardPlane& plane = header->planes[index++];
       const auto stored = object.subspan(offset, plane.stored_bytes);
-      const std::string where = name + ": bytes " + std::to_string(offset) + " to " + std::to_string(offset + stored.size()) +
-                                ": plane " + std::to_string(k) + " of run " + std::to_string(run) + " ";
+      const std::string where =
+          fmt::format("{}: bytes {} to {}: plane {} of run {}", name, offset, offset + stored.size(), k, run);
       offset += stored.size();
       if (checksum_64(stored) != plane.checksum) {
-        return tl::unexpected(Error{Error::Code::kCorrupt, where + "does not match its checksum: it was altered or torn"});
+        return fail(Error::Code::kCorrupt, "{} does not match its checksum: it was altered or torn", where);
       }
       planes[run].push_back(plane.encoding == ShardPlane::kRaw ? stored.data() : into);
       if (plane.encoding == ShardPlane::kRaw) continue;

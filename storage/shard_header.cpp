@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "storage/checksum.h"
+#include "storage/failure.h"
 
 namespace holdfast::storage {
 namespace {
@@ -12,6 +13,7 @@ namespace {
 // As PNG's: a high bit for 7-bit channels, line ends that text conversions alter, and a byte that stops a listing.
 constexpr std::array<uint8_t, 8> kMagic = {0x89, 'H', 'F', 'S', '\r', '\n', 0x1a, '\n'};
 constexpr uint32_t kVersion = 1;
+constexpr auto kCorrupt = Error::Code::kCorrupt;
 constexpr size_t kFixedBytes = 40, kRunBytes = 16, kPlaneBytes = 24, kChecksumBytes = 8;
 
 class Writer {
@@ -38,8 +40,7 @@ class Parser {
   Parser(std::span<const std::byte> object, const std::string& name) : object_(object), name_(name) {}
 
   tl::unexpected<Error> wrong(size_t offset, const std::string& what, uint64_t expected, uint64_t found) const {
-    return tl::unexpected(Error{Error::Code::kCorrupt, name_ + ": byte " + std::to_string(offset) + ": " + what + " is " +
-                                                           std::to_string(found) + ", expected " + std::to_string(expected)});
+    return fail(kCorrupt, "{}: byte {}: {} is {}, expected {}", name_, offset, what, found, expected);
   }
   Result<void> expect_32(size_t offset, const std::string& what, uint32_t expected) const {
     const auto found = get<uint32_t>(&object_[offset]);
@@ -63,32 +64,27 @@ class Parser {
 
 Result<void> Parser::magic_and_version() const {
   if (object_.size() < kFixedBytes) {
-    return tl::unexpected(Error{Error::Code::kCorrupt, name_ + ": has " + std::to_string(object_.size()) +
-                                                           " bytes, a shard has at least " + std::to_string(kFixedBytes) +
-                                                           ": it was cut short"});
+    return fail(kCorrupt, "{}: has {} bytes, a shard has at least {}: it was cut short", name_, object_.size(),
+                size_t{kFixedBytes});
   }
   if (std::memcmp(object_.data(), kMagic.data(), kMagic.size()) != 0) {
-    return tl::unexpected(
-        Error{Error::Code::kCorrupt, name_ + ": byte 0: does not begin as a shard does (89 48 46 53 0d 0a 1a 0a)"});
+    return fail(kCorrupt, "{}: byte 0: does not begin as a shard does (89 48 46 53 0d 0a 1a 0a)", name_);
   }
   if (const auto version = get<uint32_t>(&object_[8]); version > kVersion) {
-    return tl::unexpected(Error{Error::Code::kRefused, name_ + ": is a shard of version " + std::to_string(version) +
-                                                           ", this Holdfast reads up to " + std::to_string(kVersion) +
-                                                           ": use the Holdfast that wrote it, or a newer one"});
+    return fail(Error::Code::kRefused,
+                "{}: is a shard of version {}, this Holdfast reads up to {}: use the one that wrote it, or a newer one", name_,
+                version, uint32_t{kVersion});
   }
   return expect_32(8, "the shard version", kVersion);
 }
 
 Result<void> Parser::header_checksum(size_t header_bytes) const {
   if (object_.size() < header_bytes) {
-    return tl::unexpected(Error{Error::Code::kCorrupt, name_ + ": has " + std::to_string(object_.size()) +
-                                                           " bytes, its header alone has " + std::to_string(header_bytes) +
-                                                           ": it was cut short"});
+    return fail(kCorrupt, "{}: has {} bytes, its header alone has {}: it was cut short", name_, object_.size(), header_bytes);
   }
   const size_t at = header_bytes - kChecksumBytes;
   if (get<uint64_t>(&object_[at]) == checksum_64(object_.first(at))) return {};
-  return tl::unexpected(Error{Error::Code::kCorrupt, name_ + ": bytes 0 to " + std::to_string(at) +
-                                                         ": the header does not match its checksum: it was altered or torn"});
+  return fail(kCorrupt, "{}: bytes 0 to {}: the header does not match its checksum: it was altered or torn", name_, at);
 }
 
 Result<std::vector<ShardPlane>> Parser::planes(size_t offset, std::span<const ShardRun> runs, size_t header_bytes) const {
