@@ -54,8 +54,9 @@ T input(size_t index, int rank) {
 
 template <typename T>
 bool correct(const std::vector<T>& sums, int world) {
+  const int ranks = world * (world - 1) / 2;
   for (size_t i = 0; i < sums.size(); ++i) {
-    if (sums[i] != static_cast<T>(static_cast<int>(i % 1000) * world + world * (world - 1) / 2)) return false;
+    if (sums[i] != static_cast<T>(static_cast<int>(i % 1000) * world + ranks)) return false;
   }
   return true;
 }

@@ -116,7 +116,7 @@ bool OutgoingStream::open_chunk(const IncomingStream& incoming) {
 }
 
 TransportResult<bool> OutgoingStream::send_header() {
-  const auto done = send_rest(header_, 0, !chunks_.empty() && chunks_.front().after == 0);
+  auto done = send_rest(header_, 0, !chunks_.empty() && chunks_.front().after == 0);
   if (done && *done) header_pending_ = false;
   return done;
 }
@@ -125,12 +125,12 @@ TransportResult<bool> OutgoingStream::send_chunk() {
   const auto payload = chunks_[next_].bytes;
   if (sent_ < payload.size()) {
     const size_t before = sent_;
-    const auto done = send_rest(payload, 0, checksums_);
+    auto done = send_rest(payload, 0, checksums_);
     payload_bytes_ += sent_ - before;
     if (!done || !*done) return done;
   }
   if (checksums_) {
-    const auto done = send_rest(std::as_bytes(std::span(&checksum_, 1)), payload.size(), false);
+    auto done = send_rest(std::as_bytes(std::span(&checksum_, 1)), payload.size(), false);
     if (!done || !*done) return done;
   }
   chunk_open_ = false;
@@ -178,7 +178,7 @@ TransportResult<bool> IncomingStream::receive_rest(std::span<std::byte> whole, s
 }
 
 TransportResult<bool> IncomingStream::receive_header() {
-  const auto done = receive_rest(header_, 0);
+  auto done = receive_rest(header_, 0);
   if (!done || !*done) return done;
   if (header_ != encode(operation_)) {
     return tl::make_unexpected(TransportError{TransportError::Kind::kFailed, explain_difference(operation_, header_)});
@@ -194,13 +194,13 @@ TransportResult<bool> IncomingStream::receive_chunk() {
   if (chunk.add && staging_.size() < size) staging_.resize(size);
   const auto payload = chunk.add ? std::span(staging_).first(size) : chunk.bytes;
   if (received_ < size) {
-    const auto done = receive_rest(payload, 0);
+    auto done = receive_rest(payload, 0);
     if (!done || !*done) return done;
   }
   if (operation_.checksums) {
-    const auto done = receive_rest(checksum_, size);
+    auto done = receive_rest(checksum_, size);
     if (!done || !*done) return done;
-    if (const auto intact = verify_chunk(payload); !intact) return intact;
+    if (auto intact = verify_chunk(payload); !intact) return intact;
   }
   if (chunk.add) add_elements(chunk.bytes, payload, operation_.element);
   ++chunks_done_;

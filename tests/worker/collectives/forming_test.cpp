@@ -187,6 +187,7 @@ TEST(Forming, SurvivesMoreSilentConnectionsThanItWaitsFor) {
   RingOfThreads ranks(2);
   auto stranger = loopback_transport();
   std::vector<std::unique_ptr<Connection>> open;
+  open.reserve(400);
   for (int i = 0; i < 400; ++i) open.push_back(stranger->connect(ranks.transport(0).address()).value());
   expect_sums(ranks);
 }

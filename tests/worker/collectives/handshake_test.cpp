@@ -1,3 +1,4 @@
+// The handshake as bytes: who is accepted, who is refused and with which sentence, and what a stranger can send.
 #include "worker/collectives/handshake.h"
 
 #include <gtest/gtest.h>

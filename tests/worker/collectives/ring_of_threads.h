@@ -45,6 +45,7 @@ class RingOfThreads {
   // Runs `body` on a thread for each rank.
   void each_rank(const std::function<void(int rank)>& body) const {
     std::vector<std::jthread> threads;
+    threads.reserve(transports_.size());
     for (int rank = 0; rank < world_size(); ++rank) threads.emplace_back(body, rank);
   }
 

@@ -1,3 +1,4 @@
+// The TCP transport by its contract: addresses, waiting and waking, and how connections end.
 #include <gtest/gtest.h>
 
 #include <thread>
