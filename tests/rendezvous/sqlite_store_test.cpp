@@ -1,0 +1,236 @@
+// The store: what was committed is there after kill -9, and databases of newer programs are refused.
+#include "rendezvous/sqlite_store.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <thread>
+
+#include "rendezvous/sqlite_schema.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+class StoreTest : public testing::Test {
+ protected:
+  StoreTest() : path_(testing::TempDir() + "holdfast-store-" + std::to_string(getpid()) + "-" + name() + ".sqlite") {
+    remove();
+  }
+  ~StoreTest() override { remove(); }
+
+  static std::string name() { return testing::UnitTest::GetInstance()->current_test_info()->name(); }
+  void remove() {
+    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(path_ + suffix);
+  }
+  static JobRow job(const std::string& id, int64_t number) {
+    JobRow row;
+    row.id = id;
+    row.number = number;
+    row.spec = "{}";
+    row.state = "running";
+    row.stage = "running";
+    row.cause = "start";
+    row.intent = "run";
+    row.resume = "[]";
+    return row;
+  }
+  static Generation generation(int64_t number, int64_t members) {
+    Generation generation;
+    generation.number = number;
+    for (int64_t i = 1; i <= members; ++i) {
+      const std::string worker = "w" + std::to_string(i);
+      generation.members.push_back({worker, worker + "-1", worker + ":1"});
+    }
+    generation.secret = "secret";
+    generation.source = {StateSource::Kind::kCheckpoint, 60, "j0", "/shared", "hash"};
+    generation.lineage = 3;
+    return generation;
+  }
+  std::vector<std::string> ledger(JobStore& store) {
+    std::vector<std::string> lines;
+    for (const LedgerRow& row : store.ledger("j1")) {
+      std::string line = std::to_string(row.first_step) + "-" + std::to_string(row.last_step) + " g" +
+                         std::to_string(row.generation) + " " + row.worker;
+      line += " [" + std::to_string(row.first_microbatch) + "," + std::to_string(row.last_microbatch) + ")";
+      lines.push_back(row.voided_by == 0 ? line : line + " void by g" + std::to_string(row.voided_by));
+    }
+    return lines;
+  }
+
+  std::string path_;
+};
+
+using Lines = std::vector<std::string>;
+
+TEST_F(StoreTest, EverythingComesBackAsItWasWritten) {
+  JobRow row = job("j1", 1);
+  row.loss = 2.5;
+  row.name = "a 'quoted' name \xF0\x9F\x9A\x80";
+  WorkerRow worker;
+  worker.registration.name = "w1";
+  worker.registration.incarnation = "w1-1";
+  worker.registration.numerics = "avx512";
+  worker.life = "alive";
+  worker.job = "j1";
+  worker.after_generation = 6;
+  CheckpointRecord record;
+  record.step = 60;
+  record.state_hash = "hash";
+  {
+    const auto store = open_sqlite_store(path_);
+    store->begin();
+    store->save_job(row);
+    store->save_worker(worker);
+    store->add_generation({"j1", generation(7, 2), 5});
+    store->save_checkpoint({"j1", record, true});
+    store->save_refusal({"j1", "w9", "w9-1", "its data differs"});
+    store->save_idempotency({"key", "{}", "j1"});
+    store->end_incarnation("w1", "w1-0", "superseded");
+    store->commit();
+  }
+  const auto store = open_sqlite_store(path_);
+  const StoreContents contents = store->load();
+  ASSERT_EQ(contents.jobs.size(), 1u);
+  EXPECT_EQ(contents.jobs[0], row);
+  ASSERT_EQ(contents.generations.size(), 1u);
+  EXPECT_EQ(contents.generations[0].generation.members, generation(7, 2).members);
+  EXPECT_EQ(contents.generations[0].generation.source, generation(7, 2).source);
+  EXPECT_EQ(contents.generations[0].generation.secret, "secret");
+  EXPECT_EQ(contents.workers[0].registration.numerics, "avx512");
+  EXPECT_EQ(contents.workers[0].after_generation, 6);
+  EXPECT_TRUE(contents.checkpoints[0].unreadable);
+  EXPECT_EQ(contents.checkpoints[0].record.state_hash, "hash");
+  EXPECT_EQ(contents.refusals[0].reason, "its data differs");
+  EXPECT_EQ(contents.ended_incarnations.at("w1-0"), "superseded");
+  EXPECT_EQ(store->find_idempotency("key")->job, "j1");
+  EXPECT_EQ(store->find_idempotency("other"), std::nullopt);
+}
+
+TEST_F(StoreTest, WhatWasNotCommittedIsNotThere) {
+  {
+    const auto store = open_sqlite_store(path_);
+    store->begin();
+    store->save_job(job("j1", 1));
+    store->commit();
+    store->begin();
+    store->save_job(job("j2", 2));
+  }
+  EXPECT_EQ(open_sqlite_store(path_)->load().jobs.size(), 1u);
+}
+
+TEST_F(StoreTest, AGenerationNumberIsGivenOnce) {
+  const auto store = open_sqlite_store(path_);
+  store->begin();
+  store->save_job(job("j1", 1));
+  store->add_generation({"j1", generation(1, 1), 0});
+  EXPECT_THROW(store->add_generation({"j1", generation(1, 2), 0}), StoreError);
+  EXPECT_THROW(store->add_generation({"j9", generation(1, 2), 0}), StoreError) << "there is no such job";
+}
+
+TEST_F(StoreTest, TheLedgerGrowsByGenerationAndIsCutWhereStepsAreVoided) {
+  const auto store = open_sqlite_store(path_);
+  store->begin();
+  store->save_job(job("j1", 1));
+  store->extend_ledger("j1", generation(1, 3), 8, 1, 4);
+  store->extend_ledger("j1", generation(1, 3), 8, 5, 9);
+  store->extend_ledger("j1", generation(2, 1), 8, 10, 12);
+  store->void_steps("j1", 7, 3);
+  store->extend_ledger("j1", generation(3, 1), 8, 7, 7);
+  store->commit();
+  EXPECT_EQ(ledger(*store), (Lines{"1-6 g1 w1 [0,3)", "1-6 g1 w2 [3,6)", "1-6 g1 w3 [6,8)", "7-9 g1 w1 [0,3) void by g3",
+                                   "7-9 g1 w2 [3,6) void by g3", "7-9 g1 w3 [6,8) void by g3", "7-7 g3 w1 [0,8)",
+                                   "10-12 g2 w1 [0,8) void by g3"}));
+}
+
+TEST_F(StoreTest, AStepIsKeptOnceUnlessItWasVoided) {
+  const auto store = open_sqlite_store(path_);
+  store->begin();
+  store->save_job(job("j1", 1));
+  StepRow row;
+  row.job = "j1";
+  row.point.step = 5;
+  row.point.loss = 1;
+  store->add_step(row);
+  row.point.loss = 2;
+  store->add_step(row);
+  ASSERT_EQ(store->steps("j1", 0, 10).size(), 1u);
+  EXPECT_EQ(store->steps("j1", 0, 10)[0].point.loss, 1);
+  const int64_t id = store->steps("j1", 0, 10)[0].id;
+  store->void_steps("j1", 5, 2);
+  store->add_step(row);
+  ASSERT_EQ(store->steps("j1", 0, 10).size(), 1u);
+  EXPECT_EQ(store->steps("j1", 0, 10)[0].point.loss, 2);
+  EXPECT_GT(store->steps("j1", 0, 10)[0].id, id) << "followers see it as new";
+}
+
+TEST_F(StoreTest, ADatabaseOfANewerProgramIsRefusedWithBothVersions) {
+  (void)open_sqlite_store(path_);
+  {
+    SqliteDatabase database(path_);
+    database.prepare("INSERT INTO schema_version (version) VALUES (?)").with(schema_version_known() + 3).run();
+  }
+  try {
+    (void)open_sqlite_store(path_);
+    FAIL() << "it was opened";
+  } catch (const StoreError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("schema version " + std::to_string(schema_version_known() + 3)));
+    EXPECT_THAT(error.what(), testing::HasSubstr("knows " + std::to_string(schema_version_known())));
+  }
+}
+
+TEST_F(StoreTest, AFileThatIsNoDatabaseIsNamed) {
+  FILE* file = fopen(path_.c_str(), "w");
+  for (int i = 0; i < 100; ++i) fputs("this is no database at all\n", file);
+  fclose(file);
+  EXPECT_THROW((void)open_sqlite_store(path_), StoreError);
+}
+
+// A child commits in a loop and acknowledges each commit through a pipe; it is killed in the middle. All that it
+// acknowledged must be there, and at most the one transaction after it, whole.
+TEST_F(StoreTest, WhatWasAcknowledgedSurvivesKill9) {
+  for (int round = 0; round < 3; ++round) {
+    remove();
+    int acknowledged[2];
+    ASSERT_EQ(pipe(acknowledged), 0);
+    const pid_t child = fork();
+    if (child == 0) {
+      close(acknowledged[0]);
+      const auto store = open_sqlite_store(path_);
+      store->begin();
+      store->save_job(job("j1", 1));
+      store->commit();
+      for (int64_t step = 1;; ++step) {
+        store->begin();
+        JobRow row = job("j1", 1);
+        row.committed_step = step;
+        store->save_job(row);
+        store->extend_ledger("j1", generation(1, 2), 8, step, step);
+        store->add_event({0, step, "j1", "", 1, "step", std::to_string(step)});
+        store->commit();
+        if (write(acknowledged[1], "x", 1) != 1) _exit(1);
+      }
+    }
+    close(acknowledged[1]);
+    char byte;
+    int64_t count = 0;
+    while (count < 40 + 7 * round && read(acknowledged[0], &byte, 1) == 1) ++count;
+    kill(child, SIGKILL);
+    while (read(acknowledged[0], &byte, 1) == 1) ++count;  // it got further before the signal came
+    close(acknowledged[0]);
+    waitpid(child, nullptr, 0);
+
+    const auto store = open_sqlite_store(path_);
+    const int64_t step = store->load().jobs.at(0).committed_step;
+    EXPECT_GE(step, count);
+    EXPECT_LE(step, count + 1);
+    for (const LedgerRow& row : store->ledger("j1")) EXPECT_EQ(row.last_step, step);
+    EXPECT_EQ(static_cast<int64_t>(store->events("j1", 0, 100000).size()), step);
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::rendezvous
