@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
-#include <regex>
+#include <charconv>
+#include <cstdio>
+#include <stdexcept>
 #include <unordered_map>
 #include <utility>
 
@@ -117,16 +119,25 @@ class Lines final : public sentencepiece::SentenceIterator {
   bool done_ = false;
 };
 
+// The number that follows `words` in `message`; -1 when they are not there.
+int64_t number_after(std::string_view message, std::string_view words) {
+  const size_t at = message.find(words);
+  if (at == std::string_view::npos) return -1;
+  int64_t number = -1;
+  std::from_chars(message.data() + at + words.size(), message.data() + message.size(), number);
+  return number;
+}
+
 // The library's own words for the two sizes that cannot be had, turned into what to do.
 std::string explain_failure(const std::string& message, int64_t vocab_size) {
-  std::smatch match;
   const std::string asked = "vocab_size " + std::to_string(vocab_size);
-  if (std::regex_search(message, match, std::regex("set it to a value <= ([0-9]+)"))) {
-    return asked + " is larger than this text can fill: choose at most " + match[1].str() + ", or give more text.";
+  if (const int64_t most = number_after(message, "set it to a value <= "); most >= 0) {
+    return asked + " is larger than this text can fill: choose at most " + std::to_string(most) + ", or give more text.";
   }
-  if (std::regex_search(message, match, std::regex("smaller than required_chars. [0-9]+ vs ([0-9]+)"))) {
-    return asked + " is too small for the characters of this text: choose at least " +
-           std::to_string(std::stoll(match[1].str()) + 1) + ", or use the tokenizer \"bytes\".";
+  // "Vocabulary size is smaller than required_chars. 260 vs 512. ..."
+  if (const int64_t required = number_after(message, " vs "); required >= 0) {
+    return asked + " is too small for the characters of this text: choose at least " + std::to_string(required + 1) +
+           ", or use the tokenizer \"bytes\".";
   }
   return "SentencePiece could not train a tokenizer with " + asked + ": " + message;
 }

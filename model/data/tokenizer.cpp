@@ -1,11 +1,13 @@
 #include "model/data/tokenizer.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <system_error>
+#include <utility>
 
 #include "model/data/byte_tokenizer.h"
 #include "model/data/sentencepiece_tokenizer.h"
@@ -99,7 +101,7 @@ std::string TextStream::add(int32_t id) {
   // All but a last character that may still become whole: it has at most 3 bytes yet.
   size_t held = std::min<size_t>(3, pending_.size());
   while (held > 0 && !is_utf8_prefix(std::string_view(pending_).substr(pending_.size() - held))) --held;
-  const std::string text = replace_invalid_utf8(std::string_view(pending_).substr(0, pending_.size() - held));
+  std::string text = replace_invalid_utf8(std::string_view(pending_).substr(0, pending_.size() - held));
   pending_.erase(0, pending_.size() - held);
   return text;
 }
