@@ -116,7 +116,7 @@ Result<void> CheckpointWriter::State::take_copy(std::span<const ConstTensor> ten
                 bytes);
   }
   const std::vector<Part> parts = parts_of(tensors, to);
-  const Result<void> copied = in_parallel(parts.size(), options.threads, [&](size_t i, int) -> Result<void> {
+  Result<void> copied = in_parallel(parts.size(), options.threads, [&](size_t i, int) -> Result<void> {
     std::memcpy(parts[i].to, parts[i].from.data(), parts[i].from.size());
     return {};
   });

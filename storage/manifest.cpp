@@ -53,7 +53,7 @@ const json& array(const json& object, const std::string& field) {
   return value;
 }
 std::string checksum(const json& object, const std::string& field) {
-  const std::string value = text(object, field);
+  std::string value = text(object, field);
   if (!is_checksum_hex(value)) refuse(field, "is \"{}\", expected 32 lower-case hex digits", value);
   return value;
 }
