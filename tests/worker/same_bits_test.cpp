@@ -1,0 +1,295 @@
+// The promise: the state after step s does not depend on how many ranks there are, nor on who comes, goes or fails.
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "ranks_of_threads.h"
+
+namespace holdfast::worker {
+namespace {
+
+class SameBits : public ::testing::Test {
+ protected:
+  // Runs the job to its end and answers for the service: when the job is finished, everybody is told to be idle.
+  std::vector<RunStop> run_to_end(Ranks& ranks, const rendezvous::StateSource& source) {
+    const size_t before = finished();
+    std::jthread service_thread([&] {
+      EXPECT_TRUE(service.wait_for("/progress", [&](const auto& all) { return count_finished(all) > before; }));
+      ranks.interrupt_all("idle");
+    });
+    return ranks.run(source);
+  }
+  std::string undisturbed(const rendezvous::JobSpec& spec, int world_size) {
+    Ranks ranks(spec, service);
+    for (int i = 0; i < world_size; ++i) ranks.add();
+    ranks.on_commit = tamper;
+    run_to_end(ranks, Ranks::initial());
+    EXPECT_EQ(ranks[0].session->state->step, spec.total_steps);
+    return ranks.hash();
+  }
+  size_t finished() { return count_finished(service.received("/progress")); }
+  static size_t count_finished(const FakeService::Received& all) {
+    return static_cast<size_t>(std::count_if(all.begin(), all.end(), [](const auto& p) { return p["finished"] == true; }));
+  }
+
+  // After some steps the scale is made far too fine, on every rank alike, so that the next step overflows.
+  static void make_it_overflow(TestRank& rank, size_t, int64_t step) {
+    if (step != 4 && step != 11) return;
+    auto exponents = rank.session->state->exponents();
+    for (size_t t = 0; t < exponents.size(); t += 2) exponents[t] += 9;
+  }
+
+  TestData data;
+  FakeService service;
+  std::function<void(TestRank&, size_t, int64_t)> tamper = [](TestRank&, size_t, int64_t) {};
+};
+
+TEST_F(SameBits, AtAnyWorldSizeThoughMicrobatchesDoNotDivide) {
+  const auto spec = tiny_spec(data);
+  const std::string one = undisturbed(spec, 1);
+  for (int world_size = 2; world_size <= 4; ++world_size)
+    EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
+}
+
+TEST_F(SameBits, WhenGradientsOverflowTheirScale) {
+  tamper = make_it_overflow;
+  const auto spec = tiny_spec(data);
+  const std::string one = undisturbed(spec, 1);
+  EXPECT_TRUE(service.wait_for("/events", [](const auto& all) {
+    return std::count_if(all.begin(), all.end(), [](const auto& e) { return e["kind"] == "gradients_repacked"; }) >= 2;
+  }));
+  for (int world_size = 2; world_size <= 4; ++world_size)
+    EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
+}
+
+TEST_F(SameBits, WithAsManyRanksAsMicrobatches) {
+  auto spec = tiny_spec(data);
+  spec.global_batch_size = 6;
+  spec.total_steps = 8;
+  tamper = make_it_overflow;
+  EXPECT_EQ(undisturbed(spec, 3), undisturbed(spec, 1)) << "one microbatch a rank: packed again without computing it again";
+}
+
+TEST_F(SameBits, WhenOneJoinsAndOneLeaves) {
+  const auto spec = tiny_spec(data);
+  const std::string undisturbed_hash = undisturbed(spec, 1);
+
+  Ranks ranks(spec, service);
+  ranks.add();
+  ranks.add();
+  // The service asks one of them to yield, all stop after the same step.
+  ranks.on_commit = [](TestRank& rank, size_t number, int64_t step) {
+    if (number == 1 && step == 5) rank.requests.yield = true;
+  };
+  for (const RunStop& stop : ranks.run(Ranks::initial())) EXPECT_EQ(stop.why, RunStop::Why::kYielded) << stop.reason;
+  const int64_t yielded = ranks[0].session->state->step;
+  ranks.hash();
+
+  ranks.add();  // has no state
+  EXPECT_EQ(ranks[2].session->held_step(), -1);
+  ranks.on_commit = [&](TestRank& rank, size_t number, int64_t step) {
+    if (number == 0 && step == yielded + 4) rank.requests.leaving = true;
+  };
+  for (const RunStop& stop : ranks.run(Ranks::memory(yielded))) EXPECT_EQ(stop.why, RunStop::Why::kYielded) << stop.reason;
+  const int64_t left = ranks[0].session->state->step;
+  EXPECT_GT(left, yielded);
+  ranks.hash();
+
+  ranks.remove(0);  // the first leaves; the one that joined and the other finish
+  ranks.on_commit = tamper;
+  run_to_end(ranks, Ranks::memory(left));
+  EXPECT_EQ(ranks.hash(), undisturbed_hash);
+}
+
+TEST_F(SameBits, WhenARankIsCutOffInTheMiddleOfAStep) {
+  const auto spec = tiny_spec(data);
+  const std::string undisturbed_hash = undisturbed(spec, 1);
+  Ranks ranks(spec, service);
+  for (int i = 0; i < 3; ++i) ranks.add();
+  ranks.on_commit = [](TestRank& rank, size_t number, int64_t step) {
+    if (number == 1 && step == 7) rank.interrupt.raise("as if it were killed");
+  };
+  const auto stops = ranks.run(Ranks::initial());
+  EXPECT_EQ(stops[1].why, RunStop::Why::kInterrupted);
+  EXPECT_EQ(stops[0].why, RunStop::Why::kFault) << stops[0].reason;
+  EXPECT_EQ(stops[2].why, RunStop::Why::kFault) << stops[2].reason;
+  EXPECT_EQ(stops[0].fault_kind, "connection_lost") << stops[0].reason;
+  ranks.remove(1);
+  const int64_t furthest = std::max(ranks[0].session->state->step, ranks[1].session->state->step);
+  EXPECT_GE(furthest, 7);
+  ranks.on_commit = tamper;
+  run_to_end(ranks, Ranks::memory(furthest));
+  EXPECT_EQ(ranks.hash(), undisturbed_hash);
+}
+
+// A fault between applying a step and its confirmation: some ranks are a step further. The others copy it.
+TEST_F(SameBits, WhenAFaultStraddlesACommit) {
+  const auto spec = tiny_spec(data);
+  const std::string undisturbed_hash = undisturbed(spec, 1);
+  Ranks ranks(spec, service);
+  ranks.add();
+  ranks.add();
+  ranks.on_commit = [](TestRank& rank, size_t, int64_t step) {
+    if (step == 6) rank.requests.yield = true;
+  };
+  ranks.run(Ranks::initial());
+  const std::string before = ranks.hash();
+  const int64_t behind = ranks[0].session->state->step;
+  // One goes a step further by itself: what it would have after a step that the other did not see confirmed.
+  Ranks alone(spec, service);
+  alone.add();
+  alone.on_commit = [&](TestRank& rank, size_t, int64_t step) {
+    if (step == behind) rank.requests.yield = true;
+  };
+  alone.run(Ranks::initial());
+  EXPECT_EQ(alone[0].session->state->step, behind + 1);
+  std::swap(ranks[1].session, alone[0].session);
+  ranks[1].session->model->set_interrupt(ranks[1].interrupt.flag());
+
+  ranks.on_commit = tamper;
+  run_to_end(ranks, Ranks::memory(behind + 1));
+  EXPECT_EQ(ranks.hash(), undisturbed_hash);
+}
+
+TEST_F(SameBits, FromACheckpointAtAnotherWorldSize) {
+  auto spec = tiny_spec(data);
+  const std::string undisturbed_hash = undisturbed(spec, 1);
+  spec.checkpoint_every = 6;
+  {
+    Ranks first(spec, service);
+    first.add();
+    first.on_commit = [](TestRank& rank, size_t, int64_t step) {
+      if (step == 9) rank.requests.yield = rank.requests.checkpoint = true;
+    };
+    first.run(Ranks::initial());
+  }
+  const auto records = service.received("/checkpoints");
+  ASSERT_FALSE(records.empty());
+  EXPECT_EQ(records.back()["step"], 10);
+  Ranks ranks(spec, service);
+  for (int i = 0; i < 3; ++i) ranks.add();
+  rendezvous::StateSource source;
+  source.kind = rendezvous::StateSource::Kind::kCheckpoint;
+  source.step = 10;
+  source.job = "j1";
+  source.store = spec.checkpoint_store;
+  source.state_hash = records.back()["state_hash"];
+  run_to_end(ranks, source);
+  EXPECT_EQ(ranks.hash(), undisturbed_hash);
+}
+
+TEST_F(SameBits, ACheckpointThatDoesNotVerifyIsNamedByRank0AndLoadedByNobody) {
+  const auto spec = tiny_spec(data);
+  Ranks ranks(spec, service);
+  ranks.add();
+  ranks.add();
+  rendezvous::StateSource source;
+  source.kind = rendezvous::StateSource::Kind::kCheckpoint;
+  source.step = 12;
+  source.job = "j1";
+  source.store = spec.checkpoint_store;
+  const auto stops = ranks.run(source);
+  EXPECT_EQ(stops[0].fault_kind, "checkpoint_unreadable");
+  EXPECT_EQ(stops[0].checkpoint_step, 12);
+  EXPECT_EQ(stops[1].why, RunStop::Why::kInterrupted);
+  EXPECT_EQ(ranks[0].session->held_step(), -1);
+  EXPECT_EQ(ranks[1].session->held_step(), -1);
+}
+
+TEST_F(SameBits, TheLossAndTheLedgersDigestAreTheSameToo) {
+  const auto spec = tiny_spec(data);
+  const auto reported = [&](int world_size) {
+    const size_t begin = service.received("/progress").size();
+    undisturbed(spec, world_size);
+    std::map<int64_t, std::string> points;
+    const auto all = service.received("/progress");
+    for (size_t i = begin; i < all.size(); ++i) {
+      for (const auto& p : all[i]["points"]) {
+        points[p["step"]] = p["data_digest"].get<std::string>() + " " + p["loss"].dump() + " " + p["gradient_norm"].dump();
+      }
+    }
+    return points;
+  };
+  const auto one = reported(1);
+  EXPECT_EQ(one.size(), 20U);
+  EXPECT_EQ(reported(3), one);
+}
+
+TEST_F(SameBits, ValidationLossToo) {
+  auto spec = tiny_spec(data);
+  spec.eval_every = 5;
+  spec.eval_microbatches = 5;
+  const auto validation = [&](int world_size) {
+    const size_t begin = service.received("/progress").size();
+    undisturbed(spec, world_size);
+    std::map<int64_t, std::string> losses;
+    const auto all = service.received("/progress");
+    for (size_t i = begin; i < all.size(); ++i) {
+      for (const auto& p : all[i]["points"]) {
+        if (p.contains("validation_loss") && !p["validation_loss"].is_null()) losses[p["step"]] = p["validation_loss"].dump();
+      }
+    }
+    return losses;
+  };
+  const auto one = validation(1);
+  EXPECT_EQ(one.size(), 4U);
+  EXPECT_EQ(validation(2), one);
+}
+
+TEST_F(SameBits, TheFloatReductionTrainsToo) {
+  auto spec = tiny_spec(data);
+  spec.reduction = "float";
+  EXPECT_FALSE(undisturbed(spec, 3).empty()) << "all ranks have the same bits, though other than at another world size";
+}
+
+TEST_F(SameBits, ALossThatIsNotFiniteFailsTheJobWithAReason) {
+  auto spec = tiny_spec(data);
+  spec.learning_rate = 1e30;
+  spec.grad_clip = 0;
+  spec.warmup_steps = 0;
+  Ranks ranks(spec, service);
+  ranks.add();
+  ranks.add();
+  std::jthread service_thread([&] {
+    EXPECT_TRUE(service.wait_for("/progress", [](const auto& all) { return !all.empty() && all.back()["failure"] != ""; }));
+    ranks.interrupt_all("idle");
+  });
+  ranks.run(Ranks::initial());
+  const std::string reason = service.received("/progress").back()["failure"];
+  EXPECT_NE(reason.find("not finite at step"), std::string::npos) << reason;
+}
+
+// --- what happens to steps that the service has not confirmed
+
+TEST_F(SameBits, TheNextRank0ReportsWhatTheServiceHasNotSeen) {
+  const auto spec = tiny_spec(data);
+  service.answer_with([](const rendezvous::HttpRequest& request) -> std::optional<rendezvous::HttpResponse> {
+    if (request.path.ends_with("/progress") && nlohmann::json::parse(request.body)["generation"] == 1) {
+      return FakeService::problem(503, "away");
+    }
+    return std::nullopt;
+  });
+  Ranks ranks(spec, service);
+  ranks.add();
+  ranks.add();
+  ranks.on_commit = [](TestRank& rank, size_t, int64_t step) {
+    if (step == 4) rank.requests.yield = true;
+  };
+  ranks.run(Ranks::initial());
+  const int64_t reached = ranks[0].session->state->step;
+  ranks.remove(0);  // rank 0 dies with all that it wanted to report
+  ranks.add();
+  ranks.on_commit = tamper;
+  run_to_end(ranks, Ranks::memory(reached));
+  std::vector<int64_t> steps;
+  for (const auto& report : service.received("/progress")) {
+    if (report["generation"] == 1) continue;
+    for (const auto& p : report["points"]) steps.push_back(p["step"]);
+  }
+  std::vector<int64_t> all(20);
+  for (size_t i = 0; i < all.size(); ++i) all[i] = static_cast<int64_t>(i) + 1;
+  EXPECT_EQ(steps, all);
+}
+
+}  // namespace
+}  // namespace holdfast::worker
