@@ -2,6 +2,7 @@
 #include "rendezvous/coordinator.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -86,6 +87,7 @@ void Coordinator::commit() {
 
 void Coordinator::event(const std::string& job, const std::string& kind, const std::string& message, const std::string& worker,
                         int64_t generation) {
+  spdlog::info("{}{}{}: {}", job, job.empty() ? "" : " ", kind, message);
   write().add_event({0, wall_ms(), job, worker, generation, kind, message});
 }
 

@@ -131,6 +131,7 @@ class Coordinator {
   void assign(Worker& worker, Job& job);
   void free_worker(const std::string& worker, const std::string& job, const std::string& reason);
   void expire_leases();
+  void forget_old_workers();
   bool reschedule();
   void add_steps(Job& job, const Progress& progress);
 
@@ -140,7 +141,7 @@ class Coordinator {
   LeaseTimes times_;
   bool in_transaction_ = false;
   int64_t changes_ = 0, writes_ = 0;
-  Millis last_tick_ms_ = -1;
+  Millis last_tick_ms_ = -1, forgot_ms_ = 0;
   std::map<int64_t, std::unique_ptr<Job>> jobs_;  // by number
   std::map<std::string, Job*> jobs_by_id_;
   std::map<std::string, Worker> workers_;

@@ -205,6 +205,7 @@ Outcome<void> Coordinator::drain(const std::string& id) {
 
 Outcome<void> Coordinator::logs(const std::string& id, const LogBatch& batch) {
   if (auto worker = need_worker(id, batch.incarnation); !worker) return tl::unexpected(worker.error());
+  if (!batch.job.empty() && find_job(batch.job) == nullptr) return tl::unexpected(no_such_job(batch.job));
   write().add_logs(batch.job, id, batch.lines);
   return {};
 }
@@ -238,6 +239,20 @@ void Coordinator::expire_leases() {
   }
 }
 
+// Lists of workers show who was there lately, not who ever was.
+void Coordinator::forget_old_workers() {
+  constexpr int64_t kDayMs = 24 * 3600 * 1000, kEveryMs = 60 * 1000;
+  if (now() < forgot_ms_ + kEveryMs) return;
+  forgot_ms_ = now();
+  std::erase_if(workers_, [&](const auto& entry) {
+    const Worker& worker = entry.second;
+    if (worker.life == Worker::Life::kAlive || wall_ms() < worker.seen_ms + kDayMs) return false;
+    forbid(entry.first, worker.registration.incarnation, "stale_incarnation");
+    write().remove_worker(entry.first);
+    return true;
+  });
+}
+
 void Coordinator::tick() {
   // A service that was itself stopped for a while has not listened: nobody is judged by that time.
   if (last_tick_ms_ >= 0 && now() - last_tick_ms_ > times_.lease_ms / 2) {
@@ -245,6 +260,7 @@ void Coordinator::tick() {
   }
   last_tick_ms_ = now();
   expire_leases();
+  forget_old_workers();
   for (auto& [number, job] : jobs_) {
     const JobMembership& m = job->membership;
     const bool dormant =

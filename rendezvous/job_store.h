@@ -112,6 +112,7 @@ class JobStore {
   virtual StoreContents load() = 0;
   virtual void save_job(const JobRow& row) = 0;
   virtual void save_worker(const WorkerRow& row) = 0;
+  virtual void remove_worker(const std::string& worker) = 0;
   virtual void end_incarnation(const std::string& worker, const std::string& incarnation, const std::string& code) = 0;
   virtual void add_generation(const GenerationRow& row) = 0;
   virtual void save_checkpoint(const CheckpointRow& row) = 0;

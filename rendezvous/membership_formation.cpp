@@ -149,17 +149,6 @@ void form(Turn& turn, const std::vector<std::string>& names) {
     turn.note("worker_joined", fmt::format("{} takes part from generation {} on", worker, job.current.number), worker);
 }
 
-// Leavers go once the next generation stands without them, or once it is clear that there is none to wait for.
-void free_leavers(Turn& turn) {
-  JobMembership& job = turn.job;
-  std::vector<std::pair<std::string, std::string>> gone;
-  for (const auto& [worker, p] : job.participants) {
-    const bool in_ring = job.stage != Stage::kForming && is_member(job, p);
-    if (is_leaving(p) && !in_ring) gone.emplace_back(worker, p.unwanted_reason.empty() ? "it leaves" : p.unwanted_reason);
-  }
-  for (const auto& [worker, reason] : gone) turn.free(worker, reason);
-}
-
 std::vector<std::string> preparing_workers(const JobMembership& job) {
   std::vector<std::string> names;
   for (const auto& [worker, p] : job.participants) {
@@ -205,6 +194,17 @@ bool must_wait(Turn& turn, const std::vector<std::string>& ready) {
 }
 
 }  // namespace
+
+// Members go once the next generation stands without them, or once it is clear that there is none to wait for.
+void free_leavers(Turn& turn) {
+  JobMembership& job = turn.job;
+  std::vector<std::pair<std::string, std::string>> gone;
+  for (const auto& [worker, p] : job.participants) {
+    const bool in_ring = job.stage != Stage::kForming && is_member(job, p);
+    if (is_leaving(p) && !in_ring) gone.emplace_back(worker, p.unwanted_reason.empty() ? "it leaves" : p.unwanted_reason);
+  }
+  for (const auto& [worker, reason] : gone) turn.free(worker, reason);
+}
 
 int64_t best_memory(const JobMembership& job, bool leaving_too) {
   int64_t best = -1;

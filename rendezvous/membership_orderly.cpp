@@ -89,6 +89,7 @@ void begin_yield(Turn& turn, const std::string& reason, bool checkpoint) {
 
 void advance_running(Turn& turn) {
   JobMembership& job = turn.job;
+  free_leavers(turn);  // that had not joined yet
   if (!all_active(job)) {
     if (job.intent == Intent::kStop && turn.now >= job.formed_ms + kSettleMs) stop_now(turn);
     return;  // a yield is understood only by those that have joined

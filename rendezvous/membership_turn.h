@@ -29,6 +29,7 @@ struct Turn {
 
 // membership_formation.cpp
 void advance_forming(Turn& turn);
+void free_leavers(Turn& turn);
 int64_t best_memory(const JobMembership& job, bool leaving_too);
 
 // membership_faults.cpp

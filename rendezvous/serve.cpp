@@ -132,6 +132,7 @@ tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& 
 }  // namespace
 
 int serve(const ServeOptions& options) {
+  umask(0077);  // the database holds the generations' secrets
   spdlog::set_default_logger(spdlog::stderr_color_mt("serve"));
   spdlog::set_level(spdlog::level::from_str(options.log_level));
   sigset_t signals;

@@ -245,6 +245,7 @@ void Service::run() {
   }
   impl_->turn();  // what came before the stop
   impl_->close();
+  impl_->pool_.finish();  // the objects under way are answered while there is a server to answer through
 }
 
 void Service::stop() {

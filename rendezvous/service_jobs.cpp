@@ -133,6 +133,11 @@ void Service::Impl::get_jobs(Call& call) {
   const auto page = page_of(call.request);
   if (!page) return answer(call, page.error());
   const std::string name = text_query(call.request, "name"), state = text_query(call.request, "state");
+  try {
+    if (!state.empty()) job_state_from(state);
+  } catch (const std::invalid_argument& error) {
+    return answer(call, bad_field("state", error.what()));
+  }
   Json list = Json::array();
   int64_t next = 0;
   for (auto it = state_.jobs().rbegin(); it != state_.jobs().rend(); ++it) {  // newest first

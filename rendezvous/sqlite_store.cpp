@@ -14,6 +14,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int64_t kLogLinesKept = 200000;  // of each job, the newest
+constexpr int64_t kLogBatchesBetweenCuts = 256;
+
 class SqliteStore : public JobStore {
  public:
   explicit SqliteStore(const std::string& path) : db_(path) {
@@ -27,6 +30,7 @@ class SqliteStore : public JobStore {
   StoreContents load() override;
   void save_job(const JobRow& row) override;
   void save_worker(const WorkerRow& row) override;
+  void remove_worker(const std::string& worker) override;
   void end_incarnation(const std::string& worker, const std::string& incarnation, const std::string& code) override;
   void add_generation(const GenerationRow& row) override;
   void save_checkpoint(const CheckpointRow& row) override;
@@ -52,6 +56,7 @@ class SqliteStore : public JobStore {
   std::vector<CheckpointRow> load_checkpoints();
 
   SqliteDatabase db_;
+  int64_t log_batches_ = 0;
 };
 
 // --- what the service starts from
@@ -166,6 +171,10 @@ void SqliteStore::save_worker(const WorkerRow& r) {
       .run();
 }
 
+void SqliteStore::remove_worker(const std::string& worker) {
+  db_.prepare("DELETE FROM workers WHERE id = ?").with(worker).run();
+}
+
 void SqliteStore::end_incarnation(const std::string& worker, const std::string& incarnation, const std::string& code) {
   db_.prepare("INSERT OR REPLACE INTO ended_incarnations (incarnation, worker, code) VALUES (?,?,?)")
       .with(incarnation, worker, code)
@@ -218,6 +227,10 @@ void SqliteStore::add_logs(const std::string& job, const std::string& worker, co
         .with(job, worker, line.time_ms, line.level, line.text)
         .run();
   }
+  if (++log_batches_ % kLogBatchesBetweenCuts != 0) return;
+  db_.prepare("DELETE FROM logs WHERE job = ? AND id <= (SELECT id FROM logs WHERE job = ? ORDER BY id DESC LIMIT 1 OFFSET ?)")
+      .with(job, job, kLogLinesKept)
+      .run();
 }
 
 void SqliteStore::add_step(const StepRow& row) {

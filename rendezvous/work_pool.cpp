@@ -10,12 +10,17 @@ WorkPool::WorkPool(int threads, size_t queue_max) : queue_max_(queue_max) {
 }
 
 WorkPool::~WorkPool() {
+  finish();
+}
+
+void WorkPool::finish() {
   {
     const std::lock_guard lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
   for (std::thread& thread : threads_) thread.join();
+  threads_.clear();
 }
 
 bool WorkPool::post(std::function<void()> work) {

@@ -1,7 +1,7 @@
 // A few threads for work that blocks: reading, writing and verifying checkpoint objects.
 //
-// Promises: jobs start in the order in which they came; the destructor runs what is queued and returns when all is done.
-// Refuses: more than `queue_max` waiting jobs (post returns false; the caller answers 503).
+// Promises: jobs start in the order in which they came; finish() and the destructor run what is queued and return when all is
+// done. Refuses: more than `queue_max` waiting jobs (post returns false; the caller answers 503).
 #pragma once
 
 #include <condition_variable>
@@ -20,6 +20,7 @@ class WorkPool {
   WorkPool(const WorkPool&) = delete;
 
   bool post(std::function<void()> work);
+  void finish();  // what the destructor does, earlier
 
  private:
   void work();

@@ -135,6 +135,15 @@ TEST(Orderly, AWorkerThatIsToldToEndHandsOverAndLeaves) {
   EXPECT_EQ(story.job.restarts, 0);
 }
 
+TEST(Orderly, AJoinerThatIsToldToEndGoesAtOnce) {
+  Story story = running({"w1"}, 20);
+  story.assigned("w2");
+  WorkerStatus leaving = story.status("w2", Phase::kPreparing, 0, -1);
+  leaving.leaving = true;
+  story.happens(WorkerReported{"w2", leaving});
+  EXPECT_EQ(story.told(), Lines{"FREE w2"});
+}
+
 TEST(Orderly, ARingThatStopsByItselfForALeaverIsNoFault) {
   Story story = running({"w1", "w2"}, 20);
   story.says("w2", Phase::kPrepared, 1, 21);  // it heard of the leaver in the exchange, before the service did

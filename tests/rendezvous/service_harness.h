@@ -2,6 +2,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
 
 #include <unistd.h>
 
@@ -46,6 +47,7 @@ struct Answer {
 class ServiceTest : public testing::Test {
  protected:
   ServiceTest() : folder_(testing::TempDir() + "holdfast-service-" + std::to_string(getpid()) + "-" + unique_name()) {
+    spdlog::set_level(spdlog::level::warn);
     std::filesystem::remove_all(folder_);
     std::filesystem::create_directories(folder_);
     start();
