@@ -123,6 +123,10 @@ int run(int argc, char** argv) {
   } catch (const Failure& failure) {
     if (!failure.message.empty()) fmt::print(stderr, "holdfast: {}\n", failure.message);
     return failure.exit_code;
+  } catch (const nlohmann::json::exception& error) {
+    fmt::print(stderr, "holdfast: the service's answer is not as expected ({}): is it of version {}?\n", error.what(),
+               rendezvous::kHoldfastVersion);
+    return kUnreachable;
   }
   return kDone;
 }

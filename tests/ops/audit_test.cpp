@@ -1,0 +1,102 @@
+// The audit of a ledger: what is missing, double or too much is named with its steps; and the command over canned answers.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ops/cli/audit_ledger.h"
+#include "tests/ops/cli_runner.h"
+#include "tests/ops/fake_service.h"
+
+namespace holdfast::ops {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using Json = nlohmann::json;
+
+Json row(int64_t first_step, int64_t last_step, int64_t first, int64_t last, const Json& voided_by = nullptr) {
+  return {{"first_step", first_step},
+          {"last_step", last_step},
+          {"first_microbatch", first},
+          {"last_microbatch", last},
+          {"voided_by", voided_by}};
+}
+Json a_ledger(const std::vector<Json>& rows, int64_t steps, int64_t first_step = 1) {
+  Json ledger = {{"microbatches", 6}, {"first_step", first_step}, {"rows", rows}, {"steps", Json::array()}};
+  for (int64_t step = first_step; step <= steps; ++step) ledger["steps"].push_back({{"step", step}, {"data_digest", "0"}});
+  return ledger;
+}
+std::vector<std::string> findings(const std::vector<Json>& rows, int64_t step = 20) {
+  return audit_ledger(a_ledger(rows, step), step).findings.listed;
+}
+
+TEST(Audit, ARunThroughSeveralWorldsIsWhole) {
+  const auto summary = audit_ledger(
+      a_ledger({row(1, 10, 0, 3), row(1, 10, 3, 6), row(11, 11, 0, 6), row(12, 20, 0, 2), row(12, 20, 2, 4), row(12, 20, 4, 6)},
+               20),
+      20);
+  EXPECT_THAT(summary.findings.listed, IsEmpty());
+  EXPECT_EQ(summary.last_step, 20);
+  EXPECT_EQ(summary.voided_steps, 0);
+}
+
+TEST(Audit, VoidedRowsAreCountedAndNotMore) {
+  const auto summary =
+      audit_ledger(a_ledger({row(1, 10, 0, 6), row(11, 14, 0, 3, 3), row(11, 14, 3, 6, 3), row(11, 20, 0, 6)}, 20), 20);
+  EXPECT_THAT(summary.findings.listed, IsEmpty());
+  EXPECT_EQ(summary.voided_steps, 4);
+}
+
+TEST(Audit, WhatIsWrongIsNamed) {
+  EXPECT_THAT(findings({row(1, 20, 0, 2), row(1, 20, 3, 6)}),
+              ElementsAre("steps 1 to 20: microbatches 2 to 2 are accounted to nobody"));
+  EXPECT_THAT(findings({row(1, 20, 0, 4), row(1, 20, 3, 6)}),
+              ElementsAre("steps 1 to 20: microbatches 3 to 3 are accounted to two workers"));
+  EXPECT_THAT(findings({row(1, 20, 0, 5)}), ElementsAre("steps 1 to 20: microbatches 5 to 5 are accounted to nobody"));
+  EXPECT_THAT(findings({row(1, 20, 0, 7)}), ElementsAre("steps 1 to 20: microbatch 6 is accounted for, and a step has 6"));
+  EXPECT_THAT(findings({row(1, 9, 0, 6), row(11, 20, 0, 6)}),
+              ElementsAre("steps 10 to 10: microbatches 0 to 5 are accounted to nobody"));
+  EXPECT_THAT(findings({row(1, 12, 0, 6), row(12, 20, 0, 6)}),
+              ElementsAre("steps 12 to 12: microbatches 0 to 5 are accounted to two workers"));
+  EXPECT_THAT(findings({row(1, 22, 0, 6)}), ElementsAre("steps 21 to 22 are accounted for, and the job is at step 20"));
+  EXPECT_THAT(findings({row(1, 20, 0, 6, 2)}), ElementsAre("steps 1 to 20: microbatches 0 to 5 are accounted to nobody"));
+}
+
+TEST(Audit, TheStepsTableIsHeldToTheLedger) {
+  Json ledger = a_ledger({row(1, 20, 0, 6)}, 20);
+  ledger["steps"].erase(4);
+  ledger["steps"].push_back({{"step", 9}});
+  EXPECT_THAT(audit_ledger(ledger, 20).findings.listed, ElementsAre("step 9 is noted twice", "step 5 is not noted"));
+}
+
+TEST(Audit, AJobThatBeganFromACheckpointBeginsThere) {
+  EXPECT_THAT(audit_ledger(a_ledger({row(26, 60, 0, 6)}, 60, 26), 60).findings.listed, IsEmpty());
+  EXPECT_THAT(audit_ledger(a_ledger({row(25, 60, 0, 6)}, 60, 26), 60).findings.listed,
+              ElementsAre("steps 25 to 25 are accounted for, and the job began with step 26"));
+}
+
+TEST(Audit, AJobWithoutStepsIsFine) {
+  EXPECT_THAT(audit_ledger(a_ledger({}, 0), 0).findings.listed, IsEmpty());
+}
+
+TEST(Audit, ManyFindingsAreCounted) {
+  const auto summary = audit_ledger({{"microbatches", 6}, {"rows", Json::array()}, {"steps", Json::array()}}, 100);
+  EXPECT_EQ(summary.findings.listed.size(), Findings::kListedMax);
+  EXPECT_EQ(summary.findings.total, 101U);
+}
+
+TEST(Audit, TheCommandExits1WhenSomethingIsWrong) {
+  FakeService service;
+  service.answer("GET /v1/jobs/j1", {{"id", "j1"}, {"step", 20}, {"spec", Json::object()}});
+  service.answer("GET /v1/jobs/j1/ledger", a_ledger({row(1, 20, 0, 6)}, 20));
+  service.answer("GET /v1/jobs/j1/ledger", a_ledger({row(1, 20, 0, 5)}, 20));
+  const Said good = holdfast({"audit", "j1", "--server", service.url()});
+  EXPECT_EQ(good.exit_code, 0);
+  EXPECT_EQ(good.out, "j1: ok. Steps 1 to 20: each of 6 microbatches once.\n");
+  const Said bad = holdfast({"audit", "j1", "--server", service.url(), "--json"});
+  EXPECT_EQ(bad.exit_code, 1);
+  EXPECT_EQ(Json::parse(bad.out)["ok"], false);
+}
+
+}  // namespace
+}  // namespace holdfast::ops
