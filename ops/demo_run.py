@@ -27,7 +27,7 @@ class Demo:
         self.language = os.path.basename(os.path.dirname(self.data))
         self.terminal = sys.stdout.isatty()
         self.line_open = False
-        self.last_line = 0.0
+        self.last_step = -1
         self.processes = {}
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -47,13 +47,15 @@ class Demo:
         print(text, flush=True)
 
     def progress(self, job):
-        text = (f"step {job['step']:>2}/{job['total_steps']}  loss {job['loss'] or float('nan'):6.3f}  "
+        if job["loss"] is None:  # before the first step there is nothing to show
+            return
+        text = (f"step {job['step']:>2}/{job['total_steps']}  loss {job['loss']:6.3f}  "
                 f"{job['tokens_per_second'] or 0:6.0f} tokens/s  ETA {job['eta_s'] or 0:4.0f} s  world size {job['world_size']}")
         if self.terminal:
             print(f"\r  {text}   ", end="", flush=True)
             self.line_open = True
-        elif time.monotonic() - self.last_line > 5:
-            self.last_line = time.monotonic()
+        elif job["step"] != self.last_step:
+            self.last_step = job["step"]
             print(f"  {text}", flush=True)
 
     # --- processes and the service
@@ -100,8 +102,8 @@ class Demo:
         def look():
             shown = self.get(f"/v1/jobs/{job}")
             self.progress(shown)
-            if shown["state"] in ("failed", "cancelled"):
-                raise SystemExit(f"\nthe job is {shown['state']}: {shown['reason']}")
+            if shown["state"] in ("failed", "cancelled") or shown["state"] == "succeeded" and not until(shown):
+                raise SystemExit(f"\nthe job is {shown['state']} ({shown['reason']}); the demo waited for {what}")
             return shown if until(shown) else None
 
         return self.wait(look, what)
@@ -162,15 +164,15 @@ class Demo:
         lost = sum(row["last_step"] - row["first_step"] + 1 for row in self.get(f"/v1/jobs/{job}/ledger")["rows"]
                    if row.get("voided_by") and row["rank"] == 0)
         self.say(f"  So: generation {before['generation']} -> {after['generation']}, world size {before['world_size']} -> "
-                 f"{after['world_size']}, steps lost: {lost}. Every step still has its 4 microbatches.\n")
+                 f"{after['world_size']}, steps lost: {lost}. A step still has its 4 microbatches.\n")
 
     def join(self, job):
         before = self.follow(job, lambda shown: shown["step"] >= JOIN_AT, f"step {JOIN_AT}")
         last_event = max(e["id"] for e in self.events(job))
         self.say("\nNow a third worker comes: worker-3 copies the state from worker-1 and takes its share.")
         self.start_worker("worker-3")
-        after = self.follow(job, lambda shown: shown["world_size"] == 2 and shown["step"] > before["step"]
-                            and any(e["kind"] == "progress_resumed" for e in self.events(job, last_event)), "progress with it")
+        formed = self.follow(job, lambda shown: shown["world_size"] == 2, "the third worker to take part")
+        after = self.follow(job, lambda shown: shown["step"] > formed["step"], "a step with it")
         self.say("What happened, in the service's words:")
         self.tell_events(job, last_event)
         self.told(job, before, after)
@@ -184,8 +186,9 @@ class Demo:
         self.say("\nThe ledger: each microbatch of each step, once:")
         self.say("  " + self.holdfast("audit", job, "--data", f"{self.data}/train.bin").replace("\n", "\n  "))
         self.say(f"\nA sample ({STEPS} steps are a taste: it knows which words are common, not yet what to say):")
-        self.say("  " + self.holdfast("sample", "--checkpoint", f"job:{job}", "--tokenizer", self.data, "--prompt",
-                                      PROMPT[self.language], "--tokens", "60", "--seed", "1").replace("\n", "\n  "))
+        text = self.holdfast("sample", "--from", f"job:{job}", "--tokenizer", self.data, "--prompt", PROMPT[self.language],
+                             "--tokens", "40", "--top_k", "40", "--seed", "1")
+        self.say("  " + " ".join(text.split()))
         self.say(f"""
 What next:
   the same by hand        README.md, "By hand": serve, worker, submit, watch
