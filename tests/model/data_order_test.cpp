@@ -1,3 +1,4 @@
+// The data order is a bijection of each pass, a function of its arguments, and the same for ever.
 #include "model/data/data_order.h"
 
 #include <gtest/gtest.h>

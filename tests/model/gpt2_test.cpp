@@ -1,3 +1,5 @@
+// The model as its users see it: configuration, parameter table, passes, interruption, memory. Its gradients have a file
+// of their own (gpt2_gradient_test.cpp).
 #include "model/gpt2.h"
 
 #include <gmock/gmock.h>

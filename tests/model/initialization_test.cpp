@@ -1,3 +1,4 @@
+// Random numbers and initial parameters: the right distribution, and the same bits on every machine.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -1,3 +1,4 @@
+// Text to token files: nothing lost, the same files every time, and what is refused with which words.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>

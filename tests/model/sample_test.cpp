@@ -1,3 +1,4 @@
+// Sampling: a function of the seed, the right distribution, and where a text ends.
 #include "model/sample.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,4 @@
+// Token files: both formats, and each refusal with the file, the byte and what to do.
 #include "model/data/token_file.h"
 
 #include <gmock/gmock.h>

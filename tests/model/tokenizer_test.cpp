@@ -1,3 +1,4 @@
+// Tokenizers: text goes through byte for byte in any language, and training says which vocabularies are possible.
 #include "model/data/tokenizer.h"
 
 #include <gmock/gmock.h>

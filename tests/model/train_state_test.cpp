@@ -1,3 +1,4 @@
+// The training state: schedule, clipping, AdamW, the list of tensors, and the hash over it.
 #include "model/train_state.h"
 
 #include <gmock/gmock.h>
