@@ -290,7 +290,7 @@ class Environment : public ::testing::Test {
  protected:
   void SetUp() override {
     for (const char* name : {"HOLDFAST_SERVER", "HOLDFAST_TOKEN", "HOLDFAST_DATA_DIR", "XDG_DATA_HOME"}) unsetenv(name);
-    setenv("HOME", "/home/someone", 1);
+    setenv("HOME", "/somewhere", 1);
   }
 };
 
@@ -301,7 +301,7 @@ TEST_F(Environment, NamesTheServerElseThisMachine) {
 }
 
 TEST_F(Environment, NamesTheDataDirectory) {
-  EXPECT_EQ(default_data_directory(), "/home/someone/.local/share/holdfast");
+  EXPECT_EQ(default_data_directory(), "/somewhere/.local/share/holdfast");
   setenv("XDG_DATA_HOME", "/data", 1);
   EXPECT_EQ(default_data_directory(), "/data/holdfast");
   setenv("HOLDFAST_DATA_DIR", "/own", 1);

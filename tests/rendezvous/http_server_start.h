@@ -1,0 +1,60 @@
+// A server on a free port, and handlers to give it.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/http_server.h"
+#include "rendezvous/protocol/http_client.h"
+
+namespace holdfast::rendezvous {
+
+// Requests that were not answered yet.
+class Held {
+ public:
+  void add(Reply reply) {
+    const std::lock_guard lock(mutex_);
+    replies_.push_back(std::move(reply));
+    changed_.notify_all();
+  }
+  std::vector<Reply> wait_for(size_t count) {
+    std::unique_lock lock(mutex_);
+    EXPECT_TRUE(changed_.wait_for(lock, std::chrono::seconds(30), [&] { return replies_.size() >= count; }));
+    return std::exchange(replies_, {});
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Reply> replies_;
+};
+
+inline HttpResponse text_response(std::string body) {
+  HttpResponse response;
+  response.body = std::move(body);
+  return response;
+}
+
+inline std::unique_ptr<HttpServer> start(Handler handler, HttpServerOptions options = {}) {
+  options.listen = "127.0.0.1:0";
+  auto server = HttpServer::start(options, std::move(handler));
+  if (!server) ADD_FAILURE() << server.error();
+  return server ? *std::move(server) : nullptr;
+}
+
+inline std::string url_of(const HttpServer& server) {
+  return "http://127.0.0.1:" + std::to_string(server.port());
+}
+
+inline void echo(const HttpRequest& request, const Reply& reply) {
+  reply(text_response(request.method + " " + request.path + " " + request.body));
+}
+
+}  // namespace holdfast::rendezvous
