@@ -55,7 +55,7 @@ class Reading {
     const auto object = fetch(store_, shard);
     if (!object) return tl::unexpected(object.error());
     const std::string name = object_name(store_, shard.key);
-    const Result<void> unpacked = unpackers_[static_cast<size_t>(thread)].unpack(*object, name, first_bytes_[index], pieces);
+    Result<void> unpacked = unpackers_[static_cast<size_t>(thread)].unpack(*object, name, first_bytes_[index], pieces);
     const std::string found = checksum_hex(*object);
     if (found != shard.checksum && (unpacked || unpacked.error().code != kCorrupt)) {
       return fail(kCorrupt, "{}: checksum is {}, the manifest says {}: it was replaced", name, found, shard.checksum);
