@@ -47,14 +47,16 @@ void* HostOps::allocate(size_t bytes) {
 void HostOps::release(void* memory) noexcept {
   std::free(memory);
 }
+
+// Of nothing, the pointers may be null, which memcpy and memset must not be given.
 void HostOps::copy_to_device(void* to, const void* host_from, size_t bytes) {
-  std::memcpy(to, host_from, bytes);
+  if (bytes > 0) std::memcpy(to, host_from, bytes);
 }
 void HostOps::copy_to_host(void* host_to, const void* from, size_t bytes) {
-  std::memcpy(host_to, from, bytes);
+  if (bytes > 0) std::memcpy(host_to, from, bytes);
 }
 void HostOps::zero(void* memory, size_t bytes) {
-  std::memset(memory, 0, bytes);
+  if (bytes > 0) std::memset(memory, 0, bytes);
 }
 
 }  // namespace holdfast::kernels

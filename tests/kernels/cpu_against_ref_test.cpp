@@ -16,7 +16,7 @@ using testing::RandomInputs;
 
 void expect_near(const Output& output, const Output& expected) {
   ASSERT_EQ(output.values.size(), expected.values.size());
-  double largest = 0;
+  double largest = output.bound.scale;
   for (double value : expected.values) largest = std::max(largest, std::isfinite(value) ? std::fabs(value) : 0.0);
   for (size_t i = 0; i < expected.values.size(); ++i) {
     const double x = output.values[i], e = expected.values[i];

@@ -12,9 +12,10 @@
 
 namespace holdfast::kernels::testing {
 
-// How far an output may be from the reference: |x - ref| <= relative * |ref| + absolute * largest |ref|.
+// How far an output may be from the reference: |x - ref| <= relative * |ref| + absolute * max(scale, largest |ref|).
+// `scale` is the size of the numbers that the output is a sum of, which may cancel.
 struct Bound {
-  double relative = 0, absolute = 0;
+  double relative = 0, absolute = 0, scale = 1;
 };
 
 struct Output {

@@ -1,0 +1,95 @@
+// One training step of GPT-2 Tiny on the cpu op set, without service, network or reduction: what the kernels alone give.
+// Prints one JSON object per step (the first one sets up scratch and is slower) and one with the memory at the end.
+//
+//   bench_step --threads 2 --batch 4 --dtype bfloat16 --steps 6
+#include <sys/resource.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <random>
+
+#include "model/gpt2.h"
+#include "model/train_state.h"
+
+namespace {
+
+using namespace holdfast;
+
+constexpr model::Gpt2Config kTiny{.n_layer = 6, .n_embd = 384, .n_head = 6, .vocab_size = 50257, .block_size = 512};
+constexpr model::OptimizerConfig kOptimizer{.learning_rate = 3e-4,
+                                            .min_lr = 3e-5,
+                                            .warmup_steps = 2,
+                                            .total_steps = 1000,
+                                            .weight_decay = 0.1,
+                                            .beta1 = 0.9,
+                                            .beta2 = 0.95,
+                                            .grad_clip = 1.0};
+
+struct Options {
+  int threads = 1;
+  int64_t batch = 4, steps = 6;
+  std::string dtype = "bfloat16";
+};
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+// CPU time of all threads: beside the wall clock it tells a busy machine from a slow kernel.
+double cpu_seconds() {
+  return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
+}
+
+void run(const Options& options) {
+  auto ops =
+      kernels::make_cpu_ops(options.dtype == "float32" ? kernels::DType::kFloat32 : kernels::DType::kBFloat16, options.threads);
+  model::Gpt2 gpt2(kTiny, *ops, options.batch);
+  gpt2.initialize(1);
+  model::TrainState state(gpt2, *ops);
+  std::mt19937 random(1);
+  std::uniform_int_distribution<int32_t> token(0, static_cast<int32_t>(kTiny.vocab_size) - 1);
+  std::vector<int32_t> tokens(static_cast<size_t>(options.batch * kTiny.block_size)), targets(tokens.size());
+  for (int64_t step = 0; step < options.steps; ++step) {
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = token(random);
+      targets[i] = token(random);
+    }
+    const auto begin = std::chrono::steady_clock::now();
+    const double cpu_begin = cpu_seconds();
+    const double loss = gpt2.train_microbatch(tokens, targets);
+    state.apply(kOptimizer, gpt2.gradients());
+    const double wall_s = seconds_since(begin);
+    std::printf("{\"step\": %ld, \"loss\": %.4f, \"step_s\": %.4f, \"cpu_s\": %.4f, \"tokens_per_second\": %.0f}\n",
+                static_cast<long>(step), loss, wall_s, cpu_seconds() - cpu_begin, static_cast<double>(tokens.size()) / wall_s);
+    std::fflush(stdout);
+  }
+  const auto use = gpt2.memory_use();
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  std::printf(
+      "{\"numerics\": \"%s\", \"peak_rss_bytes\": %ld, \"parameters_bytes\": %zu, \"cast_parameters_bytes\": %zu, "
+      "\"gradients_bytes\": %zu, \"moments_bytes\": %zu, \"activations_bytes\": %zu}\n",
+      ops->info().numerics.c_str(), usage.ru_maxrss * 1024, use.parameters, use.cast_parameters, use.gradients,
+      2 * use.parameters, use.activations);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Times training steps of GPT-2 Tiny on the cpu op set");
+  app.add_option("--threads", options.threads, "threads of the op set")->check(CLI::PositiveNumber);
+  app.add_option("--batch", options.batch, "sequences of 512 tokens in a microbatch")->check(CLI::PositiveNumber);
+  app.add_option("--steps", options.steps, "steps to run")->check(CLI::PositiveNumber);
+  app.add_option("--dtype", options.dtype, "activations")->check(CLI::IsMember({"float32", "bfloat16"}));
+  CLI11_PARSE(app, argc, argv);
+  try {
+    run(options);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "bench_step: %s\n", error.what());
+    return 1;
+  }
+  return 0;
+}
