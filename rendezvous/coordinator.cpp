@@ -237,10 +237,7 @@ Outcome<void> Coordinator::fault(const std::string& id, const FaultReport& repor
 Outcome<void> Coordinator::checkpoint(const std::string& id, const CheckpointRecord& record) {
   auto job = need_present(id, record.worker, record.incarnation, record.generation, false);
   if (!job) return tl::unexpected(job.error());
-  for (const int64_t step : record.removed_steps) {
-    (*job)->checkpoints.erase(step);
-    write().remove_checkpoint(id, step);
-  }
+  for (const int64_t step : record.removed_steps) checkpoint_removed(id, step);
   (*job)->checkpoints[record.step] = record;
   write().save_checkpoint({id, record, false});
   if (!record.state_hash.empty() && record.step >= (*job)->state_hash_step) {
@@ -249,6 +246,13 @@ Outcome<void> Coordinator::checkpoint(const std::string& id, const CheckpointRec
   }
   apply(**job, CheckpointTaken{record});
   return {};
+}
+
+void Coordinator::checkpoint_removed(const std::string& id, int64_t step) {
+  Job* job = job_of(id);
+  if (job == nullptr || job->checkpoints.erase(step) == 0) return;
+  job->membership.checkpoints.erase(step);
+  write().remove_checkpoint(id, step);
 }
 
 Outcome<void> Coordinator::worker_event(const std::string& id, const WorkerEvent& message) {

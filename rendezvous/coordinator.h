@@ -87,6 +87,8 @@ class Coordinator {
   Outcome<void> progress(const std::string& job, const Progress& progress);
   Outcome<void> fault(const std::string& job, const FaultReport& report);
   Outcome<void> checkpoint(const std::string& job, const CheckpointRecord& record);
+  // Its manifest is no longer in the store.
+  void checkpoint_removed(const std::string& job, int64_t step);
   Outcome<void> worker_event(const std::string& job, const WorkerEvent& event);
 
   // Time's own doing: leases, deadlines. And what follows from everything so far: the scheduler's wishes.

@@ -97,10 +97,7 @@ std::string settle_history(Turn& turn, const StateSource& source) {
     job.committed_step = source.step;
     return "";
   }
-  if (source.step > job.committed_step) {  // applied by all, and rank 0 died before it could say so
-    turn.effects.emplace_back(StepsCommitted{job.current.number, job.committed_step + 1, source.step});
-    job.committed_step = source.step;
-  }
+  commit_up_to(turn, source.step);  // applied by all, when rank 0 died before it could say so
   if (source.step == job.committed_step) return ", nothing is lost";
   const int64_t from = source.step + 1, to = job.committed_step;
   turn.effects.emplace_back(StepsVoided{from, job.current.number + 1});

@@ -167,6 +167,7 @@ void on_resume(Turn& turn) {
 
 void stop_now(Turn& turn) {
   JobMembership& job = turn.job;
+  commit_up_to(turn, best_memory(job, true));
   const KnownCheckpoint* newest = newest_checkpoint(job);
   const int64_t kept = newest != nullptr ? newest->step : 0;
   end_job(turn, JobState::kCancelled,
@@ -178,6 +179,7 @@ void stop_now(Turn& turn) {
 
 void finish_pause(Turn& turn) {
   JobMembership& job = turn.job;
+  commit_up_to(turn, best_memory(job, true));
   const KnownCheckpoint* newest = newest_checkpoint(job);
   const int64_t kept = newest != nullptr ? newest->step : (job.resume.empty() ? 0 : job.resume[0].step);
   std::string text = fmt::format("paused at step {}", kept);

@@ -6,11 +6,10 @@
 namespace holdfast::rendezvous {
 namespace {
 
-void commit_steps(Turn& turn, const Progress& progress) {
+void note_progress(Turn& turn, const Progress& progress) {
   JobMembership& job = turn.job;
   if (progress.step <= job.committed_step) return;  // said again: its reply was lost
-  turn.effects.emplace_back(StepsCommitted{job.current.number, job.committed_step + 1, progress.step});
-  job.committed_step = progress.step;
+  commit_up_to(turn, progress.step);
   job.fruitless = 0;
   if (!progress.points.empty()) job.step_s = progress.points.back().step_s;
   if (!job.resumed_noted) {
@@ -24,11 +23,18 @@ void commit_steps(Turn& turn, const Progress& progress) {
 
 }  // namespace
 
+void commit_up_to(Turn& turn, int64_t step) {
+  JobMembership& job = turn.job;
+  if (step <= job.committed_step) return;
+  turn.effects.emplace_back(StepsCommitted{job.current.number, job.committed_step + 1, step});
+  job.committed_step = step;
+}
+
 void on_progress(Turn& turn, const Progress& progress) {
   JobMembership& job = turn.job;
   if (is_ended(job.state) || job.state == JobState::kPaused) return;
   if (stale(job, progress.worker, progress.incarnation, progress.generation, true)) return;
-  commit_steps(turn, progress);
+  note_progress(turn, progress);
   if (!progress.failure.empty()) return end_job(turn, JobState::kFailed, progress.failure);
   if (progress.finished) end_job(turn, JobState::kSucceeded, fmt::format("all {} steps are done", job.spec.total_steps));
 }
@@ -42,6 +48,7 @@ void on_checkpoint(Turn& turn, const CheckpointRecord& record) {
   if (found != job.checkpoints.end() && found->second == checkpoint) return;  // said again
   job.checkpoints[record.step] = checkpoint;
   job.handover_failed = false;
+  commit_up_to(turn, record.step);
   turn.note("checkpoint_committed",
             fmt::format("step {}: {:.1f} MB in {} shard{}, written in {:.2f} s while training went on; the stall was {:.0f} ms",
                         record.step, static_cast<double>(record.stored_bytes) / 1e6, record.shards,

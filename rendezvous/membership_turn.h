@@ -53,6 +53,8 @@ void stop_now(Turn& turn);
 bool is_leaving(const Participant& participant);
 
 // membership_progress.cpp
+// The steps up to `step` were applied in the current generation, whoever lived to say so.
+void commit_up_to(Turn& turn, int64_t step);
 void on_progress(Turn& turn, const Progress& progress);
 void on_checkpoint(Turn& turn, const CheckpointRecord& record);
 // succeeded, failed, cancelled: everybody is free.

@@ -3,8 +3,9 @@
 // A put is answered when the object is durable. All of it happens on the pool's threads; the owner only looks the job up.
 #include <fmt/format.h>
 
-#include <filesystem>
+#include <charconv>
 #include <span>
+#include <string_view>
 
 #include "rendezvous/resume.h"
 #include "rendezvous/service_impl.h"
@@ -37,6 +38,16 @@ HttpResponse with_store(const std::string& folder, const Work& work) {
 template <typename T>
 HttpResponse empty_or_problem(const storage::Result<T>& result) {
   return result ? empty_answer() : problem_answer(storage_problem(result.error()));
+}
+
+// "step-0000000060/manifest.json" is 60; -1 for any other key.
+int64_t step_of_manifest(const std::string& key) {
+  constexpr std::string_view kBefore = "step-", kAfter = "/manifest.json";
+  if (!key.starts_with(kBefore) || !key.ends_with(kAfter)) return -1;
+  int64_t step = -1;
+  const char *begin = key.data() + kBefore.size(), *end = key.data() + key.size() - kAfter.size();
+  const auto [rest, error] = std::from_chars(begin, end, step);
+  return error == std::errc() && rest == end ? step : -1;
 }
 
 }  // namespace
@@ -80,8 +91,22 @@ void Service::Impl::put_object(Call& call) {
   });
 }
 
+// Without its manifest a checkpoint is not there, so it leaves the catalogue too.
 void Service::Impl::delete_object(Call& call) {
-  on_objects(call, [key = call.arguments[1]](storage::ObjectStore& store) { return empty_or_problem(store.remove(key)); });
+  const std::string job = call.arguments[0], key = call.arguments[1];
+  const int64_t step = step_of_manifest(key);
+  Reply reply = call.reply;
+  if (step >= 0) {
+    call.reply = [this, reply, job, step](HttpResponse response) {
+      const bool removed = response.status == 204;
+      const bool taken = enqueue([this, reply, job, step, removed, response] {
+        if (removed) state_.checkpoint_removed(job, step);
+        outbox_.emplace_back(reply, response);
+      });
+      if (!taken) reply(problem_answer(problem(503, "unavailable", "the service is stopping: try again")));
+    };
+  }
+  on_objects(call, [key](storage::ObjectStore& store) { return empty_or_problem(store.remove(key)); });
 }
 
 void Service::Impl::get_healthz(Call& call) {

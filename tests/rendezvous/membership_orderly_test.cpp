@@ -182,6 +182,7 @@ TEST(Orderly, PauseWritesACheckpointAndResumeGoesOnFromIt) {
   story.checkpoint(21);
   story.stopped({"w1", "w2"}, 21);
   EXPECT_EQ(story.job.state, JobState::kPaused);
+  EXPECT_EQ(story.job.committed_step, 21) << "whether or not rank 0 has reported it yet";
   EXPECT_EQ(story.job.reason, "paused at step 21");
   EXPECT_EQ(story.told_of("FREE"), (Lines{"FREE w1", "FREE w2"}));
   story.happens(ResumeAsked{});

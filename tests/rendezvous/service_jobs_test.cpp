@@ -176,6 +176,15 @@ TEST_F(ServiceTest, ObjectsAreKeptWholeAndKeysChecked) {
   EXPECT_EQ(send("PUT", path, "x", {}, "")->status(), 401);
 }
 
+TEST_F(ServiceTest, ACheckpointWhoseManifestIsRemovedLeavesTheCatalogue) {
+  begin_training();
+  for (const int64_t step : {10, 20}) ask("POST", "/v1/jobs/j1/checkpoints", record_of(step));
+  EXPECT_EQ(ask_until_answered("DELETE", "/v1/jobs/j1/objects/step-0000000010/manifest.json").status(), 204);
+  const Json left = ask("GET", "/v1/jobs/j1/checkpoints").json()["checkpoints"];
+  ASSERT_EQ(left.size(), 1u);
+  EXPECT_EQ(left[0]["step"], 20);
+}
+
 class ResumeTest : public ServiceTest {
  protected:
   // j1 has verified checkpoints of steps 10 and 20; 20 is the newest.
