@@ -87,6 +87,11 @@ void Checkpointing::enter_generation(int64_t generation, int rank) {
   const std::lock_guard lock(mutex_);
   generation_ = generation;
   rank_ = rank;
+  written_in_generation_ = 0;
+  // The job may have gone back: a step's checkpoint of another generation does not count for this one's.
+  submitted_ = -1;
+  registered_.clear();
+  refused_.clear();
   changed_.notify_all();
 }
 
@@ -103,6 +108,7 @@ bool Checkpointing::submit(Session& session) {
   }
   fault_point("checkpoint_write", manifest.step, rank_);
   const int64_t step = manifest.step;
+  const std::lock_guard begins(begin_mutex_);
   if (!writer_->submit(std::move(manifest), const_tensors(*session.state))) return false;
   const std::lock_guard lock(mutex_);
   submitted_ = step;
@@ -167,11 +173,27 @@ void Checkpointing::settle(storage::WriteOutcome outcome) {
   reporter_.hashed(manifest.step, manifest.state_hash);
   {
     const std::lock_guard lock(mutex_);
-    registered_[manifest.step] = manifest.state_hash;
+    if (manifest.generation == generation_) registered_[manifest.step] = manifest.state_hash;
     if (registered_.size() > kRegisteredKept) registered_.erase(registered_.begin());
   }
   record.removed_steps = apply_retention(manifest.step);
   if (!record.removed_steps.empty()) register_checkpoint(record);
+  tidy_up();
+}
+
+// What crashed writers left behind. Not before the second checkpoint of a generation: until then a writer of the
+// generation before, which was left out and does not know it yet, may still be at work.
+void Checkpointing::tidy_up() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (++written_in_generation_ != 2) return;
+  }
+  const std::lock_guard nothing_begins(begin_mutex_);
+  std::vector<int64_t> in_progress;
+  if (const auto step = writer_->in_progress()) in_progress.push_back(*step);
+  const auto removed = storage::remove_orphans(*store_, in_progress);
+  if (removed && !removed->empty())
+    spdlog::info("removed {} files of unfinished checkpoints in {}", removed->size(), store_->describe());
 }
 
 bool Checkpointing::register_checkpoint(const CheckpointRecord& unsigned_record) {

@@ -48,6 +48,7 @@ class Checkpointing {
   void settle(storage::WriteOutcome outcome);
   bool register_checkpoint(const rendezvous::CheckpointRecord& record);
   std::vector<int64_t> apply_retention(int64_t newest);
+  void tidy_up();
   void note_failure(const storage::WriteOutcome& outcome);
 
   ServiceLink& link_;
@@ -61,15 +62,16 @@ class Checkpointing {
   std::unique_ptr<rendezvous::HttpClient> client_;
   Interrupt stop_;
 
+  std::mutex begin_mutex_;  // held while a write begins, and while leftovers of others are removed; taken before mutex_
   std::mutex mutex_;
   std::condition_variable changed_;
-  int64_t generation_ = 0;
+  int64_t generation_ = 0, written_in_generation_ = 0;
   int rank_ = 0;
-  int64_t submitted_ = -1;  // the newest step given to the writer
+  int64_t submitted_ = -1;  // the newest step given to the writer in this generation
   std::deque<storage::WriteOutcome> outcomes_;
   std::optional<std::chrono::steady_clock::time_point> retry_at_;
   std::chrono::milliseconds retry_delay_{0};
-  std::map<int64_t, std::string> registered_;  // step -> hash, the newest few
+  std::map<int64_t, std::string> registered_;  // step -> hash, the newest few of this generation
   std::map<int64_t, std::string> refused_;     // step -> why it can never be written
   std::thread tender_;
   std::unique_ptr<storage::CheckpointWriter> writer_;  // last: its callback uses the rest

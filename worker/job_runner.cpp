@@ -94,6 +94,7 @@ void JobRunner::work() {
 
 Input JobRunner::prepare(const StartPrepare& task) {
   drop_session();
+  reporter_.forget();  // of the job before
   auto session = prepare_session(task.job, task.spec, options_.data_root, options_.make_ops);
   if (interrupt_.raised()) return PrepareEnded{PrepareEnded::How::kInterrupted, interrupt_.reason(), {}, 0};
   if (!session) {
