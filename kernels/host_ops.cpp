@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -23,7 +24,10 @@ std::string host_cpu_model() {
 }
 
 int64_t host_memory_bytes() {
-  return static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const int64_t installed = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  std::ifstream limit("/sys/fs/cgroup/memory.max");  // a number, "max", or not there
+  int64_t granted = 0;
+  return limit >> granted ? std::min(installed, granted) : installed;
 }
 
 void* HostOps::allocate(size_t bytes) {

@@ -12,7 +12,7 @@
 namespace holdfast::kernels {
 
 std::string host_cpu_model();  // as /proc/cpuinfo names it
-int64_t host_memory_bytes();   // what the machine has in all
+int64_t host_memory_bytes();   // the machine's memory, or what the container may have of it
 
 class HostOps : public DeviceOps {
  public:

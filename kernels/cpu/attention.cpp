@@ -30,7 +30,7 @@ struct CpuOps::Attention {
         C(c),
         NH(heads),
         HS(c / heads),
-        scale(1.0f / std::sqrt(static_cast<float>(c / heads))),
+        scale(1.0f / std::sqrt(static_cast<float>(HS))),
         blocks(Cut::of(kQueries, t)) {}
 
   int64_t keys(int64_t block) const { return blocks.begin(block) + blocks.size(block); }

@@ -1,7 +1,6 @@
 // Construction, and the ops that are one vector loop over a range.
 #include "kernels/cpu/cpu_ops.h"
 
-#include <cstdlib>
 #include <cstring>
 #include <stdexcept>
 #include <string>
@@ -122,7 +121,7 @@ std::unique_ptr<DeviceOps> make_cpu_ops(DType activations, int threads) {
         "use bfloat16 or float32");
   }
   if (threads < 1) throw std::invalid_argument("threads is " + std::to_string(threads) + ": expected at least 1");
-  const cpu::Isa isa = cpu::choose_isa(std::getenv("HOLDFAST_CPU_ISA"));  // NOLINT(concurrency-mt-unsafe): nobody sets it
+  const cpu::Isa isa = cpu::isa_of_environment();
   cpu::limit_onednn(isa);
   return std::make_unique<cpu::CpuOps>(activations, threads, isa, isa == cpu::Isa::kAmx);
 }

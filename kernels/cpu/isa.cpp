@@ -4,6 +4,7 @@
 #include <cpuid.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <dnnl.hpp>
 #include <stdexcept>
 
@@ -64,6 +65,10 @@ Isa choose_isa(const char* wanted) {
     return isa;
   }
   throw std::runtime_error(std::string("HOLDFAST_CPU_ISA=") + wanted + ": expected avx2, avx512 or amx, or leave it unset");
+}
+
+Isa isa_of_environment() {
+  return choose_isa(std::getenv("HOLDFAST_CPU_ISA"));  // NOLINT(concurrency-mt-unsafe): nothing of ours changes it
 }
 
 void limit_onednn(Isa isa) {

@@ -20,6 +20,7 @@ Isa best_isa();  // of this CPU
 
 // `wanted` is the value of HOLDFAST_CPU_ISA, or null for the best.
 Isa choose_isa(const char* wanted);
+Isa isa_of_environment();  // choose_isa of what is set
 
 // Keeps oneDNN from using more than `isa`.
 void limit_onednn(Isa isa);

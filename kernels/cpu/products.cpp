@@ -46,7 +46,7 @@ Products::Products(int threads) : engine_(dnnl::engine::kind::cpu, 0), statuses_
 }
 
 std::shared_ptr<const Product> Products::prepare(const ProductShape& shape) {
-  if (const auto found = kept_.find(shape); found != kept_.end()) return found->second;
+  if (const auto found = kept_.find(shape.key()); found != kept_.end()) return found->second;
   if (kept_.size() >= kMost) kept_.clear();  // whoever still runs one holds it
   const OneThreadToPlanFor one_thread;
   const auto planned = plan(shape, engine_);
@@ -59,7 +59,7 @@ std::shared_ptr<const Product> Products::prepare(const ProductShape& shape) {
     product->arguments_.push_back({unplaced(planned.src_desc()), unplaced(planned.weights_desc()), unplaced(planned.dst_desc()),
                                    unplaced(planned.scratchpad_desc())});
   }
-  kept_.emplace(shape, product);
+  kept_.emplace(shape.key(), product);
   return product;
 }
 

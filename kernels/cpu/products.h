@@ -21,7 +21,6 @@ namespace holdfast::kernels::cpu {
 // How a matrix lies in memory: element (i, j) is at i * row + j * column.
 struct Layout {
   int64_t row, column;
-  auto operator<=>(const Layout&) const = default;
 };
 inline Layout by_rows(int64_t width) {
   return {width, 1};
@@ -36,7 +35,9 @@ struct ProductShape {
   int64_t c_width;  // c is float32, by rows of this width
   bool add;
   bool bfloat16;  // a and b are bfloat16, else float32
-  auto operator<=>(const ProductShape&) const = default;
+
+  using Key = std::array<int64_t, 10>;
+  Key key() const { return {m, k, n, a.row, a.column, b.row, b.column, c_width, add, bfloat16}; }
 };
 
 class Products;
@@ -69,7 +70,7 @@ class Products {
   std::vector<dnnl::stream> streams_;    // one per thread
   std::vector<Scratch> scratchpads_;     // one per thread, as large as any product needs
   std::vector<dnnl_status_t> statuses_;  // one per thread: the last failure
-  std::map<ProductShape, std::shared_ptr<const Product>> kept_;
+  std::map<ProductShape::Key, std::shared_ptr<const Product>> kept_;
 };
 
 }  // namespace holdfast::kernels::cpu

@@ -48,7 +48,7 @@ TEST(CpuThreads, DoNotChangeBFloat16Bits) {
 
 TEST(CpuThreads, DoNotChangeBitsOfBFloat16ProductsWithoutWidening) {
   make_cpu_ops(DType::kBFloat16, 1);
-  const cpu::Isa isa = cpu::choose_isa(std::getenv("HOLDFAST_CPU_ISA"));
+  const cpu::Isa isa = cpu::isa_of_environment();
   if (isa == cpu::Isa::kAvx2) GTEST_SKIP() << "oneDNN has bfloat16 products from AVX-512 on";
   expect_threads_do_not_matter(
       DType::kBFloat16, [isa](int threads) { return std::make_unique<cpu::CpuOps>(DType::kBFloat16, threads, isa, true); });

@@ -65,7 +65,7 @@ TEST(Devices, AnInstructionSetBeyondTheCpuIsNamed) {
 
 TEST(Devices, OneProcessRunsOneInstructionSet) {
   make_cpu_ops(DType::kFloat32, 1);
-  const cpu::Isa used = cpu::choose_isa(std::getenv("HOLDFAST_CPU_ISA"));
+  const cpu::Isa used = cpu::isa_of_environment();
   cpu::limit_onednn(used);
   const cpu::Isa other = used == cpu::Isa::kAvx2 ? cpu::Isa::kAvx512 : cpu::Isa::kAvx2;
   EXPECT_THAT([&] { cpu::limit_onednn(other); }, ThrowsMessage<std::runtime_error>(HasSubstr("use another process")));
