@@ -5,7 +5,7 @@
 
 #include <atomic>
 
-#include "ranks_of_threads.h"
+#include "tests/worker/ranks_of_threads.h"
 
 namespace holdfast::worker {
 namespace {

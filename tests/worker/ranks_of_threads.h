@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "fake_service.h"
+#include "tests/worker/fake_service.h"
 #include "storage/open_store.h"
 #include "worker/checkpointing.h"
 #include "worker/state_copy.h"

@@ -3,7 +3,7 @@
 
 #include <map>
 
-#include "ranks_of_threads.h"
+#include "tests/worker/ranks_of_threads.h"
 
 namespace holdfast::worker {
 namespace {

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <thread>
 
-#include "fake_service.h"
+#include "tests/worker/fake_service.h"
 #include "worker/outbox.h"
 #include "worker/progress_reporter.h"
 #include "worker/rendezvous_client.h"
