@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "tests/worker/fake_service.h"
 #include "storage/open_store.h"
+#include "tests/worker/fake_service.h"
 #include "worker/checkpointing.h"
 #include "worker/state_copy.h"
 #include "worker/state_source.h"
