@@ -77,11 +77,17 @@ class Checkpoints(harness.ClusterTest):
     def test_retention_keeps_the_newest(self):
         self.cluster.start_workers("w1", slow_ms=20)
         job = self.finished_job(checkpoint_every=10, keep_last=2)
-        steps = [c["step"] for c in self.cluster.get(f"/v1/jobs/{job}/checkpoints")["checkpoints"]]
-        self.assertEqual(60, max(steps))
-        self.assertLessEqual(len(steps), 3)
-        kept = {int(os.path.basename(p).removeprefix("step-")) for p in glob.glob(f"{self.cluster.data_dir}/**/step-*", recursive=True)}
-        self.assertEqual(set(steps), kept, "the catalogue and the disk agree")
+
+        def catalogue_and_disk():
+            listed = {c["step"] for c in self.cluster.get(f"/v1/jobs/{job}/checkpoints")["checkpoints"]}
+            stored = {int(p[-10:]) for p in glob.glob(f"{self.cluster.data_dir}/**/step-*", recursive=True)}
+            return listed, stored
+
+        def agree_on_the_newest():  # what the last checkpoint made superfluous goes after it, if the job's end leaves the time
+            listed, stored = catalogue_and_disk()
+            return listed == stored and {50, 60} <= listed <= {40, 50, 60}
+
+        harness.wait_until(agree_on_the_newest, 20, "the catalogue and the disk to hold the newest")
 
     def test_a_full_disk_stops_no_training_and_is_tried_again(self):
         os.mkdir(self.store)
