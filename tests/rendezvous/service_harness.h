@@ -6,6 +6,7 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -44,6 +45,23 @@ struct Answer {
   nlohmann::json json() const { return nlohmann::json::parse(response->body); }
 };
 
+// An answer that may come from another thread, later.
+class Pending {
+ public:
+  void come(HttpResponse response) {
+    answer_.response = std::move(response);
+    there_.store(true, std::memory_order_release);
+  }
+  bool there() const { return there_.load(std::memory_order_acquire); }
+  Answer answer() const { return there() ? answer_ : Answer{}; }
+  int status() const { return answer().status(); }
+  nlohmann::json json() const { return answer().json(); }
+
+ private:
+  std::atomic<bool> there_ = false;
+  Answer answer_;
+};
+
 class ServiceTest : public testing::Test {
  protected:
   ServiceTest() : folder_(testing::TempDir() + "holdfast-service-" + std::to_string(getpid()) + "-" + unique_name()) {
@@ -72,8 +90,8 @@ class ServiceTest : public testing::Test {
     start();
   }
 
-  std::shared_ptr<Answer> send(const std::string& method, const std::string& target, const std::string& body = "",
-                               std::map<std::string, std::string> headers = {}, const std::string& token = "admin-token") {
+  std::shared_ptr<Pending> send(const std::string& method, const std::string& target, const std::string& body = "",
+                                std::map<std::string, std::string> headers = {}, const std::string& token = "admin-token") {
     HttpRequest request;
     request.method = method;
     const size_t mark = target.find('?');
@@ -86,8 +104,8 @@ class ServiceTest : public testing::Test {
     request.headers = std::move(headers);
     if (!token.empty()) request.headers["authorization"] = "Bearer " + token;
     request.body = body;
-    auto answer = std::make_shared<Answer>();
-    service_->handle(request, [answer](HttpResponse response) { answer->response = std::move(response); });
+    auto answer = std::make_shared<Pending>();
+    service_->handle(request, [answer](HttpResponse response) { answer->come(std::move(response)); });
     return answer;
   }
   // One request and one turn.
@@ -95,16 +113,16 @@ class ServiceTest : public testing::Test {
              std::map<std::string, std::string> headers = {}, const std::string& token = "admin-token") {
     const auto answer = send(method, target, body.is_null() ? "" : body.dump(), std::move(headers), token);
     service_->turn();
-    return *answer;
+    return answer->answer();
   }
   Answer ask_until_answered(const std::string& method, const std::string& target, const std::string& body = "") {
     const auto answer = send(method, target, body);
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-    while (!answer->response && std::chrono::steady_clock::now() < deadline) {
+    while (!answer->there() && std::chrono::steady_clock::now() < deadline) {
       service_->turn();
       std::this_thread::yield();
     }
-    return *answer;
+    return answer->answer();
   }
   void passes(int64_t ms) {
     clock_.ms += ms;

@@ -128,8 +128,8 @@ TEST_F(ServiceTest, StreamsResumeWhereTheyEndedAndCutOffSlowReaders) {
     stream->slow = slow;
     const auto answer = send("GET", target, "", std::move(headers));
     service_->turn();
-    EXPECT_EQ(answer->response->content_type, "text/event-stream");
-    answer->response->on_stream(stream);
+    EXPECT_EQ(answer->answer().response->content_type, "text/event-stream");
+    answer->answer().response->on_stream(stream);
     service_->turn();
     return stream;
   };

@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+
 #include "tests/rendezvous/service_harness.h"
 
 namespace holdfast::rendezvous {
@@ -284,6 +287,41 @@ TEST_F(ServiceTest, AfterTheEndAWorkerIsIdleAndFreeForTheNextJob) {
   EXPECT_EQ(show("j2")["state"], "queued");
   for (const char* worker : {"w1", "w2"}) reports(worker, Phase::kIdle);
   EXPECT_EQ(directive("w1"), "prepare 0");
+}
+
+TEST_F(ServiceTest, ManyThreadsAtOnceAreAnsweredAndTheEndAnswersWhoWaits) {
+  registers("w0");
+  const std::string tag = reports("w0", Phase::kIdle).json()["directive_tag"];
+  std::thread owner([this] { service_->run(); });
+  const auto parked = send("GET", "/v1/workers/w0/directive?incarnation=w0-1&wait_ms=25000&have=" + tag);
+  std::vector<std::thread> clients;
+  std::atomic<int> answered = 0;
+  for (int i = 1; i <= 4; ++i) {
+    clients.emplace_back([this, i, &answered] {
+      const std::string worker = "w" + std::to_string(i);
+      RegisterRequest request;
+      request.name = worker;
+      request.incarnation = worker + "-1";
+      WorkerStatus status;
+      status.incarnation = worker + "-1";
+      std::vector<std::shared_ptr<Pending>> pending = {send("POST", "/v1/workers", Json(request).dump())};
+      for (int n = 0; n < 25; ++n) {
+        pending.push_back(send("POST", "/v1/workers/" + worker + "/status", Json(status).dump()));
+        pending.push_back(send("GET", "/v1/nodes"));
+      }
+      for (const auto& one : pending) {
+        while (!one->there()) std::this_thread::yield();
+        answered += one->status() == 200 ? 1 : 0;
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(answered, 4 * 51);
+  EXPECT_FALSE(parked->there());
+  service_->stop();
+  owner.join();
+  EXPECT_EQ(parked->status(), 503);
+  EXPECT_EQ(send("GET", "/v1/nodes")->status(), 503);
 }
 
 }  // namespace
