@@ -90,6 +90,7 @@ void begin_fault(Turn& turn, const std::string& reason) {
   job.counted = true;
   ++job.restarts;
   job.resumed_noted = false;
+  job.reason = fmt::format("the next generation is being formed: {}", reason);
   turn.note("fault_reported", fmt::format("generation {} is over: {}", job.current.number, reason));
 }
 
