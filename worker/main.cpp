@@ -60,7 +60,7 @@ int train(const WorkerOptions& options, const char* incarnation) {
   worker::Identity identity;
   identity.incarnation = incarnation;
   identity.node = host_name();
-  const char* supervisor = std::getenv(worker::kSupervisorVariable);
+  const char* supervisor = std::getenv(worker::kSupervisorVariable);  // NOLINT(concurrency-mt-unsafe)
   identity.name =
       !options.name.empty() ? options.name : fmt::format("{}-{}", identity.node, supervisor == nullptr ? "0" : supervisor);
   set_up_logging(options.log_level, identity.name);
@@ -77,7 +77,7 @@ int main(int argc, char** argv) {
       (options.error().status == 0 ? std::cout : std::cerr) << options.error().text;
       return options.error().status;
     }
-    const char* incarnation = std::getenv(worker::kIncarnationVariable);
+    const char* incarnation = std::getenv(worker::kIncarnationVariable);  // NOLINT(concurrency-mt-unsafe)
     return incarnation == nullptr ? supervise(*options, argc, argv) : train(*options, incarnation);
   } catch (const std::exception& error) {
     std::cerr << "holdfast-worker: " << error.what() << "\n";

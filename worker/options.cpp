@@ -32,7 +32,7 @@ constexpr std::array kLogLevels{"trace", "debug", "info", "warning", "error"};
 constexpr int kThreadsMax = 1024;
 
 std::string environment(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before there are threads
   return value == nullptr ? "" : value;
 }
 

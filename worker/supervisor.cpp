@@ -17,6 +17,9 @@
 
 #include "worker/exit_codes.h"
 
+// The supervisor has one thread, so that it may fork: functions that are not thread-safe are safe here.
+// NOLINTBEGIN(concurrency-mt-unsafe)
+
 namespace holdfast::worker {
 namespace {
 
@@ -192,3 +195,5 @@ std::string describe_end(int wait_status) {
 }
 
 }  // namespace holdfast::worker
+
+// NOLINTEND(concurrency-mt-unsafe)
