@@ -9,6 +9,10 @@
 namespace holdfast::ops {
 namespace {
 
+std::string shards_text(size_t count) {
+  return fmt::format("{} shard{}", count, count == 1 ? "" : "s");
+}
+
 std::string ratio_text(double raw, double stored) {
   return stored > 0 ? fmt::format("{:.2f}x", raw / stored) : "-";
 }
@@ -97,8 +101,8 @@ void verify(const Options& options, const std::string& named, int threads) {
     if (!manifest) all.back()["error"] = manifest.error().message;
     if (options.json) continue;
     if (manifest) {
-      fmt::print("step {}: ok, {} in {} shards, state hash {}\n", step,
-                 bytes_text(static_cast<double>(manifest->stored_bytes())), manifest->shards.size(), manifest->state_hash);
+      fmt::print("step {}: ok, {} in {}, state hash {}\n", step, bytes_text(static_cast<double>(manifest->stored_bytes())),
+                 manifest->shards.size(), manifest->state_hash);
     } else {
       fmt::print("step {}: BAD: {}\n", step, manifest.error().message);
     }
@@ -117,7 +121,7 @@ void show_stored(const Options& options, const std::string& named) {
              manifest.job, "step", manifest.step, manifest.generation, "created", time_text(manifest.created_at));
   fmt::print("{:<12}{}\n{:<12}{}, packed {} to {}\n", "state hash", manifest.state_hash, "size", bytes_text(raw),
              ratio_text(raw, stored), bytes_text(stored));
-  fmt::print("{:<12}{} tensors in {} shards\n\n", "contents", manifest.tensors.size(), manifest.shards.size());
+  fmt::print("{:<12}{} tensors in {}\n\n", "contents", manifest.tensors.size(), shards_text(manifest.shards.size()));
   Table table({"SHARD", "STORED", "RAW", "CHECKSUM (XXH3-128)"});
   for (const auto& shard : manifest.shards) {
     table.add({shard.key, bytes_text(static_cast<double>(shard.stored_bytes)), bytes_text(static_cast<double>(shard.raw_bytes)),

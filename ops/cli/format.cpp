@@ -40,6 +40,7 @@ size_t width_of(char32_t code) {
 
 std::string duration_text(std::optional<double> seconds) {
   if (!seconds || !std::isfinite(*seconds) || *seconds < 0) return kNone;
+  if (*seconds < 0.0995) return fmt::format("{:.0f}ms", *seconds * 1000);
   if (*seconds < 9.95) return fmt::format("{:.1f}s", *seconds);
   const auto total = static_cast<int64_t>(std::llround(*seconds));
   const int64_t minutes = total / 60, hours = minutes / 60, days = hours / 24;

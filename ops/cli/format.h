@@ -8,7 +8,7 @@
 
 namespace holdfast::ops {
 
-// "0.4s", "42s", "2m 14s", "3h 05m", "2d 04h"; "-" for none.
+// "50ms", "0.4s", "42s", "2m 14s", "3h 05m", "2d 04h"; "-" for none.
 std::string duration_text(std::optional<double> seconds);
 // "512 B", "120.6 MB", "1.2 GB": powers of ten, as disks and networks count.
 std::string bytes_text(std::optional<double> bytes);

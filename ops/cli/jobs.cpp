@@ -34,8 +34,8 @@ void list_jobs(const Options& options) {
 }
 
 std::string size_text(const Json& spec) {
-  return fmt::format("{} ({} layers, {} channels, {} heads, vocabulary {}, block {})", text_at(spec, "model"),
-                     text_at(spec, "n_layer"), text_at(spec, "n_embd"), text_at(spec, "n_head"), text_at(spec, "vocab_size"),
+  return fmt::format("{} layers, {} channels, {} heads, vocabulary {}, block {}", text_at(spec, "n_layer"),
+                     text_at(spec, "n_embd"), text_at(spec, "n_head"), text_at(spec, "vocab_size"),
                      text_at(spec, "block_size"));
 }
 

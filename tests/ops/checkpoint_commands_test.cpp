@@ -85,6 +85,7 @@ TEST_F(Checkpoints, AreListedVerifiedAndShown) {
   EXPECT_EQ(verified.exit_code, 0);
   EXPECT_THAT(verified.out, HasSubstr("step 20: ok"));
   EXPECT_THAT(verified.out, HasSubstr("step 40: ok"));
+  EXPECT_THAT(verified.out, HasSubstr("in 1 shard, state hash"));
   EXPECT_THAT(holdfast({"ckpt", "show", place + "@20"}).out, HasSubstr("20 (generation 2)"));
   EXPECT_EQ(Json::parse(holdfast({"ckpt", "show", place, "--json"}).out)["step"], 40) << "the newest unless one is named";
   EXPECT_EQ(Json::parse(holdfast({"ckpt", "show", place + "/step-0000000020/", "--json"}).out)["step"], 20)

@@ -9,6 +9,8 @@ namespace holdfast::ops {
 namespace {
 
 TEST(Format, Durations) {
+  EXPECT_EQ(duration_text(0.0), "0ms");
+  EXPECT_EQ(duration_text(0.0499), "50ms");
   EXPECT_EQ(duration_text(0.44), "0.4s");
   EXPECT_EQ(duration_text(9.96), "10s");
   EXPECT_EQ(duration_text(59.6), "1m 00s");
