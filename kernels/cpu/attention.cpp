@@ -58,7 +58,7 @@ void CpuOps::attention_forward(Act* out, float* logsumexp, const Act* qkv, int64
     outputs.push_back(float_product(a.blocks.size(i), a.keys(i), HS, by_rows(T), by_rows(HS), HS));
   }
   for (Scratch& scratch : per_thread_) scratch.floats(3 * T * HS + kQueries * (T + HS + 1));
-  for_each_task(threads_, B * NH, [&](int64_t head, int thread) {
+  team_.for_each(B * NH, [&](int64_t head, int thread) {
     float* q = per_thread_[static_cast<size_t>(thread)].floats(0);
     float *k = q + T * HS, *v = k + T * HS;  // (T, HS)
     float* p = v + T * HS;                   // (kQueries, T)
@@ -92,7 +92,7 @@ void CpuOps::attention_backward(Act* dqkv, const Act* dout, const Act* qkv, cons
     dkvs.push_back(float_product(keys, queries, HS, transposed(T), by_rows(HS), HS, true));
   }
   for (Scratch& scratch : per_thread_) scratch.floats(7 * T * HS + 2 * kQueries * T);
-  for_each_task(threads_, B * NH, [&](int64_t head, int thread) {
+  team_.for_each(B * NH, [&](int64_t head, int thread) {
     float* q = per_thread_[static_cast<size_t>(thread)].floats(0);
     float *k = q + T * HS, *v = k + T * HS, *dy = v + T * HS;       // (T, HS)
     float *dq = dy + T * HS, *dk = dq + T * HS, *dv = dk + T * HS;  // (T, HS)

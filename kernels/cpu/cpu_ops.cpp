@@ -10,7 +10,6 @@ namespace cpu {
 
 CpuOps::CpuOps(DType activations, int threads, Isa isa, bool native_bfloat16)
     : activations_(activations),
-      threads_(threads),
       isa_(isa),
       native_bfloat16_(native_bfloat16 && activations == DType::kBFloat16),
       element_size_(dtype_size(activations)),
@@ -18,11 +17,12 @@ CpuOps::CpuOps(DType activations, int threads, Isa isa, bool native_bfloat16)
       vectors_(isa == Isa::kAvx2 ? avx2::table() : avx512::table()),
       elements_(activations == DType::kBFloat16 ? vectors_.bfloat16 : vectors_.float32),
       operands_(native_bfloat16_ ? vectors_.bfloat16 : vectors_.float32),
+      team_(threads),
       products_(threads),
       per_thread_(static_cast<size_t>(threads)) {}
 
 DeviceInfo CpuOps::info() const {
-  return {"cpu", host_cpu_model(), numerics_name(isa_), host_memory_bytes(), threads_};
+  return {"cpu", host_cpu_model(), numerics_name(isa_), host_memory_bytes(), team_.threads()};
 }
 
 const void* CpuOps::operands(const Act* x, int64_t count, Scratch& scratch) {
@@ -43,7 +43,7 @@ std::shared_ptr<const Product> CpuOps::float_product(int64_t m, int64_t k, int64
 
 void CpuOps::zero(void* memory, size_t bytes) {
   const Cut blocks = Cut::of(4 * kBlock, static_cast<int64_t>(bytes));
-  for_each_task(threads_, blocks.count, [&](int64_t i, int) {
+  team_.for_each(blocks.count, [&](int64_t i, int) {
     std::memset(static_cast<char*>(memory) + blocks.begin(i), 0, static_cast<size_t>(blocks.size(i)));
   });
 }
@@ -66,8 +66,8 @@ void CpuOps::adamw(float* parameters, float* m, float* v, const float* gradient,
 double CpuOps::sum_of_squares(const float* x, int64_t count) {
   const Cut blocks = Cut::of(kBlock, count);
   auto* partials = static_cast<double*>(statistics_.reserve(static_cast<size_t>(blocks.count) * sizeof(double)));
-  for_each_task(threads_, blocks.count,
-                [&](int64_t i, int) { partials[i] = vectors_.floats.sum_of_squares(x + blocks.begin(i), blocks.size(i)); });
+  team_.for_each(blocks.count,
+                 [&](int64_t i, int) { partials[i] = vectors_.floats.sum_of_squares(x + blocks.begin(i), blocks.size(i)); });
   double total = 0;
   for (int64_t i = 0; i < blocks.count; ++i) total += partials[i];
   return total;
@@ -76,8 +76,7 @@ double CpuOps::sum_of_squares(const float* x, int64_t count) {
 double CpuOps::sum(const float* x, int64_t count) {
   const Cut blocks = Cut::of(kBlock, count);
   auto* partials = static_cast<double*>(statistics_.reserve(static_cast<size_t>(blocks.count) * sizeof(double)));
-  for_each_task(threads_, blocks.count,
-                [&](int64_t i, int) { partials[i] = vectors_.floats.sum(x + blocks.begin(i), blocks.size(i)); });
+  team_.for_each(blocks.count, [&](int64_t i, int) { partials[i] = vectors_.floats.sum(x + blocks.begin(i), blocks.size(i)); });
   double total = 0;
   for (int64_t i = 0; i < blocks.count; ++i) total += partials[i];
   return total;
@@ -86,8 +85,8 @@ double CpuOps::sum(const float* x, int64_t count) {
 float CpuOps::abs_max(const float* x, int64_t count) {
   const Cut blocks = Cut::of(kBlock, count);
   float* partials = statistics_.floats(blocks.count);
-  for_each_task(threads_, blocks.count,
-                [&](int64_t i, int) { partials[i] = vectors_.floats.abs_max(x + blocks.begin(i), blocks.size(i)); });
+  team_.for_each(blocks.count,
+                 [&](int64_t i, int) { partials[i] = vectors_.floats.abs_max(x + blocks.begin(i), blocks.size(i)); });
   return vectors_.floats.abs_max(partials, blocks.count);
 }
 

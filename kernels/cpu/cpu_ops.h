@@ -1,5 +1,5 @@
-// The op set for CPUs: products by oneDNN (products.h), the rest by the vector loops (vector/table.h), threads by OpenMP
-// (threads.h). One .cpp per topic, as in kernels/ref.
+// The op set for CPUs: products by oneDNN (products.h), the rest by the vector loops (vector/table.h), threads by
+// team.h. One .cpp per topic, as in kernels/ref.
 //
 // Products take `operands`: bfloat16 as it is where the CPU has matrix units for it, float32 otherwise (a bfloat16 tensor is
 // then widened into scratch, exactly). They give float32, which is finished (bias, GELU, rounding) while still in cache.
@@ -7,10 +7,11 @@
 
 #include <vector>
 
+#include "kernels/cpu/cut.h"
 #include "kernels/cpu/isa.h"
 #include "kernels/cpu/products.h"
 #include "kernels/cpu/scratch.h"
-#include "kernels/cpu/threads.h"
+#include "kernels/cpu/team.h"
 #include "kernels/cpu/vector/table.h"
 #include "kernels/dtype.h"
 #include "kernels/host_ops.h"
@@ -73,9 +74,9 @@ class CpuOps final : public HostOps {
 
   // body(begin, count) over blocks of a flat array.
   template <typename Body>
-  void for_each_block(int64_t count, Body&& body) const {
+  void for_each_block(int64_t count, const Body& body) {
     const Cut blocks = Cut::of(kBlock, count);
-    for_each_task(threads_, blocks.count, [&](int64_t i, int) { body(blocks.begin(i), blocks.size(i)); });
+    team_.for_each(blocks.count, [&](int64_t i, int) { body(blocks.begin(i), blocks.size(i)); });
   }
 
   // `x` as operands of products: itself, or widened into `scratch`.
@@ -89,7 +90,6 @@ class CpuOps final : public HostOps {
   static constexpr int64_t kBlock = 1 << 15;  // elements of a flat array per task
 
   DType activations_;
-  int threads_;
   Isa isa_;
   bool native_bfloat16_;
   size_t element_size_;  // of an activation
@@ -97,6 +97,7 @@ class CpuOps final : public HostOps {
   const VectorTable& vectors_;
   const ElementLoops& elements_;  // of the activation dtype
   const ElementLoops& operands_;  // of the operands' dtype
+  Team team_;
   Products products_;
   Scratch in_, out_, weight_, partials_, statistics_;  // what each op keeps where is said there
   std::vector<Scratch> per_thread_;

@@ -44,7 +44,7 @@ struct CpuOps::Head {
         tiles(Cut::of(kColumns, v)),
         groups(Cut::even(tiles.count, (tiles.count + kGroups - 1) / kGroups, 1)),
         x(owner.operands(input, n * c, owner.in_)),
-        exponentials(owner.out_.floats((gradient ? tiles.count : owner.threads_) * kRows * kColumns)),
+        exponentials(owner.out_.floats((gradient ? tiles.count : owner.team_.threads()) * kRows * kColumns)),
         largest(owner.statistics_.floats(2 * kRows * tiles.count + kRows)),
         sums(largest + kRows * tiles.count),
         target_logits(sums + kRows * tiles.count),
@@ -79,7 +79,7 @@ struct CpuOps::Head {
   // Step 2.
   void join(float* losses, int64_t first, int64_t rows) const {
     const Cut parts = Cut::of(kJoinRows, rows);
-    for_each_task(ops.threads_, parts.count, [&](int64_t part, int) {
+    ops.team_.for_each(parts.count, [&](int64_t part, int) {
       for (int64_t r = parts.begin(part); r < parts.begin(part) + parts.size(part); ++r) {
         losses[first + r] = ops.vectors_.floats.join_pieces(largest + r * tiles.count, sums + r * tiles.count, tiles.count,
                                                             target_logits[r], static_cast<float>(N));
@@ -112,7 +112,7 @@ void CpuOps::head_loss(float* losses, const Act* x, const Act* wte, const int32_
     const int64_t first = head.chunks.begin(chunk), rows = head.chunks.size(chunk);
     const auto whole = head.logits_product(rows, head.tiles.size(0));
     const auto last = head.logits_product(rows, head.tiles.size(head.tiles.count - 1));
-    for_each_task(threads_, head.tiles.count, [&](int64_t tile, int thread) {
+    team_.for_each(head.tiles.count, [&](int64_t tile, int thread) {
       head.exponentiate(tile + 1 == head.tiles.count ? *last : *whole, head.exponentials + thread * kRows * kColumns, tile,
                         first, rows, thread);
     });
@@ -134,12 +134,12 @@ void CpuOps::head_loss_backward(float* losses, Act* dx, float* dwte, const Act* 
       dwtes[last] = product(columns, rows, C, transposed(kColumns), by_rows(C), C, chunk > 0);
       for (const bool add : {false, true}) dxs[last][add] = product(rows, columns, C, by_rows(kColumns), by_rows(C), C, add);
     }
-    for_each_task(threads_, tiles.count, [&](int64_t tile, int thread) {
+    team_.for_each(tiles.count, [&](int64_t tile, int thread) {
       head.exponentiate(*logits[tile + 1 == tiles.count], head.exponentials + tile * kRows * kColumns, tile, first, rows,
                         thread);
     });
     head.join(losses, first, rows);
-    for_each_task(threads_, head.groups.count, [&](int64_t group, int thread) {
+    team_.for_each(head.groups.count, [&](int64_t group, int thread) {
       const int64_t begin = head.groups.begin(group);
       for (int64_t tile = begin; tile < begin + head.groups.size(group); ++tile) {
         const bool last = tile + 1 == tiles.count;
@@ -149,7 +149,7 @@ void CpuOps::head_loss_backward(float* losses, Act* dx, float* dwte, const Act* 
       }
     });
     const Cut parts = Cut::of(kJoinRows, rows);
-    for_each_task(threads_, parts.count, [&](int64_t part, int) {
+    team_.for_each(parts.count, [&](int64_t part, int) {
       const int64_t offset = parts.begin(part) * C, count = parts.size(part) * C;
       for (int64_t group = 1; group < head.groups.count; ++group) {
         vectors_.floats.add(head.dx_sums + offset, head.dx_sums + offset, head.dx_sums + group * kRows * C + offset, count);
@@ -166,7 +166,7 @@ void CpuOps::head_logits(float* logits, const Act* x, const Act* wte, int64_t ro
   const auto whole = product(rows, C, tiles.size(0), by_rows(C), transposed(C), V);
   const auto last = product(rows, C, tiles.size(tiles.count - 1), by_rows(C), transposed(C), V);
   for (Scratch& scratch : per_thread_) scratch.floats(kColumns * C);
-  for_each_task(threads_, tiles.count, [&](int64_t tile, int thread) {
+  team_.for_each(tiles.count, [&](int64_t tile, int thread) {
     const void* weights = at(wte, tiles.begin(tile) * C);
     if (widens()) {
       float* wide = per_thread_[static_cast<size_t>(thread)].floats(0);

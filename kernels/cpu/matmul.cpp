@@ -57,7 +57,7 @@ void CpuOps::matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* w
   const TileProducts products(
       tiles, [&](int64_t rows, int64_t columns) { return product(rows, IC, columns, by_rows(IC), transposed(IC), width); });
   for (Scratch& scratch : per_thread_) scratch.floats(tiles.rows.piece * width);
-  for_each_task(threads_, tiles.count(), [&](int64_t i, int thread) {
+  team_.for_each(tiles.count(), [&](int64_t i, int thread) {
     const auto tile = tiles[i];
     float* y = per_thread_[static_cast<size_t>(thread)].floats(0);  // (tile rows, width)
     products.of(tile).run(thread, operand_at(x, tile.row * IC), operand_at(w, tile.column * IC), y);
@@ -105,7 +105,7 @@ void CpuOps::matmul_backward(Act* din, float* dweight, float* dbias, const Act* 
   };
   // One list of tasks for all three, so that no thread waits for another in between.
   const int64_t dins = din_tiles.count(), dweights = dweight_tiles.count();
-  for_each_task(threads_, dins + dweights + sums.count, [&](int64_t i, int thread) {
+  team_.for_each(dins + dweights + sums.count, [&](int64_t i, int thread) {
     if (i < dweights) {
       dweight_task(i, thread);
     } else if (i < dweights + dins) {

@@ -1,25 +1,13 @@
 // oneDNN behind products.h.
 #include "kernels/cpu/products.h"
 
-#include <omp.h>
-
 #include <stdexcept>
 #include <string>
 
+#include "kernels/cpu/team.h"
+
 namespace holdfast::kernels::cpu {
 namespace {
-
-// oneDNN plans for as many threads as OpenMP would give it.
-class OneThreadToPlanFor {
- public:
-  OneThreadToPlanFor() : before_(omp_get_max_threads()) { omp_set_num_threads(1); }
-  OneThreadToPlanFor(const OneThreadToPlanFor&) = delete;
-  OneThreadToPlanFor& operator=(const OneThreadToPlanFor&) = delete;
-  ~OneThreadToPlanFor() { omp_set_num_threads(before_); }
-
- private:
-  int before_;
-};
 
 dnnl::matmul::primitive_desc plan(const ProductShape& shape, const dnnl::engine& engine) {
   using dnnl::memory;
@@ -48,7 +36,7 @@ Products::Products(int threads) : engine_(dnnl::engine::kind::cpu, 0), statuses_
 std::shared_ptr<const Product> Products::prepare(const ProductShape& shape) {
   if (const auto found = kept_.find(shape.key()); found != kept_.end()) return found->second;
   if (kept_.size() >= kMost) kept_.clear();  // whoever still runs one holds it
-  const OneThreadToPlanFor one_thread;
+  const OneOpenMpThread one_thread;          // oneDNN plans for as many threads as OpenMP would give it
   const auto planned = plan(shape, engine_);
   auto product = std::make_shared<Product>();
   product->owner_ = this;

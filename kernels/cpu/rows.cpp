@@ -15,7 +15,7 @@ constexpr int64_t kSumRows = 128;  // rows whose sum is one partial
 void CpuOps::encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
                              int64_t C) {
   const Cut rows = Cut::of(kRows, B * T);
-  for_each_task(threads_, rows.count, [&](int64_t i, int) {
+  team_.for_each(rows.count, [&](int64_t i, int) {
     for (int64_t n = rows.begin(i); n < rows.begin(i) + rows.size(i); ++n) {
       vectors_.floats.add(out + n * C, wte + tokens[n] * C, wpe + n % T * C, C);
     }
@@ -25,7 +25,7 @@ void CpuOps::encoder_forward(float* out, const int32_t* tokens, const float* wte
 void CpuOps::encoder_backward(float* dwte, float* dwpe, const float* dout, const int32_t* tokens, int64_t B, int64_t T,
                               int64_t C, int64_t /*V*/) {
   const Cut columns = Cut::of(kColumns, C);
-  for_each_task(threads_, columns.count, [&](int64_t i, int) {
+  team_.for_each(columns.count, [&](int64_t i, int) {
     const int64_t c = columns.begin(i), width = columns.size(i);
     for (int64_t n = 0; n < B * T; ++n) {
       float* token_row = dwte + tokens[n] * C + c;
@@ -42,7 +42,7 @@ void CpuOps::encoder_backward(float* dwte, float* dwpe, const float* dout, const
 void CpuOps::layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in, const Act* x,
                                const float* weight, const float* bias, int64_t N, int64_t C) {
   const Cut rows = Cut::of(kRows, N);
-  for_each_task(threads_, rows.count, [&](int64_t i, int) {
+  team_.for_each(rows.count, [&](int64_t i, int) {
     const int64_t n = rows.begin(i);
     elements_.layernorm_forward(at(out, n * C), x == nullptr ? nullptr : residual_out + n * C, mean + n, rstd + n,
                                 residual_in + n * C, x == nullptr ? nullptr : at(x, n * C), weight, bias, rows.size(i), C);
@@ -53,7 +53,7 @@ void CpuOps::layernorm_backward(float* dresidual, Act* dx, float* dweight, float
                                 const float* weight, const float* mean, const float* rstd, int64_t N, int64_t C) {
   const Cut rows = Cut::of(kSumRows, N);
   float* partials = partials_.floats(rows.count * 2 * C);  // (pieces, 2, C): dweight, dbias
-  for_each_task(threads_, rows.count, [&](int64_t i, int) {
+  team_.for_each(rows.count, [&](int64_t i, int) {
     const int64_t n = rows.begin(i);
     float* piece = partials + i * 2 * C;
     std::memset(piece, 0, static_cast<size_t>(2 * C) * sizeof(float));

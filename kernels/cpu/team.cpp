@@ -1,0 +1,74 @@
+// The team of team.h.
+#include "kernels/cpu/team.h"
+
+#include <omp.h>
+
+namespace holdfast::kernels::cpu {
+namespace {
+
+constexpr uint64_t kJob = uint64_t{1} << 32;
+constexpr uint64_t kTask = kJob - 1;  // mask of the lower half
+
+}  // namespace
+
+OneOpenMpThread::OneOpenMpThread() : before_(omp_get_max_threads()) {
+  omp_set_num_threads(1);
+}
+OneOpenMpThread::~OneOpenMpThread() {
+  omp_set_num_threads(before_);
+}
+
+Team::Team(int threads) {
+  for (int thread = 1; thread < threads; ++thread) helpers_.emplace_back([this, thread] { help(thread); });
+}
+
+Team::~Team() {
+  stop_.store(true);
+  claim_.fetch_add(kJob);
+  claim_.notify_all();
+  for (std::thread& helper : helpers_) helper.join();
+}
+
+void Team::run(int64_t tasks, Call call, const void* body) {
+  const OneOpenMpThread one_thread;
+  if (helpers_.empty() || tasks <= 1) {
+    for (int64_t task = 0; task < tasks; ++task) call(body, task, 0);
+    return;
+  }
+  const uint64_t job = claim_.load() / kJob;
+  claim_.store(job * kJob + kTask);  // closed: no task has this number, and what a late helper has seen is no longer so
+  tasks_.store(static_cast<uint32_t>(tasks));
+  call_.store(call);
+  body_.store(body);
+  finished_.store(0);
+  claim_.store((job + 1) * kJob);
+  claim_.notify_all();
+  take_tasks(0);
+  for (uint32_t done = finished_.load(); done != tasks; done = finished_.load()) finished_.wait(done);
+}
+
+void Team::help(int thread) {
+  const OneOpenMpThread one_thread;
+  for (;;) {
+    // stop_ is looked at after claim_: the destructor sets it first, so whoever saw its claim sees it too and does not wait.
+    const uint64_t seen = take_tasks(thread);
+    if (stop_.load()) return;
+    claim_.wait(seen);
+  }
+}
+
+uint64_t Team::take_tasks(int thread) noexcept {
+  for (uint64_t seen = claim_.load();;) {
+    const uint32_t tasks = tasks_.load();
+    const Call call = call_.load();
+    const void* body = body_.load();
+    const uint64_t task = seen & kTask;
+    if (task >= tasks) return seen;
+    if (!claim_.compare_exchange_weak(seen, seen + 1)) continue;
+    call(body, static_cast<int64_t>(task), thread);
+    if (finished_.fetch_add(1) + 1 == tasks) finished_.notify_one();
+    seen = claim_.load();
+  }
+}
+
+}  // namespace holdfast::kernels::cpu

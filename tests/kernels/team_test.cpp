@@ -1,0 +1,65 @@
+// The team: every task once, whatever the number of threads, jobs in quick succession, and oneDNN kept to one thread.
+#include "kernels/cpu/team.h"
+
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <memory>
+#include <numeric>
+
+namespace holdfast::kernels::cpu {
+namespace {
+
+TEST(Team, DoesEveryTaskOnceAndSeesWhatTasksWrote) {
+  for (int threads : {1, 2, 3, 8}) {
+    Team team(threads);
+    EXPECT_EQ(team.threads(), threads);
+    for (int64_t tasks : {0, 1, 2, 3, 100, 5000}) {
+      std::vector<int> done(static_cast<size_t>(tasks), 0);
+      team.for_each(tasks, [&](int64_t task, int) { ++done[static_cast<size_t>(task)]; });
+      EXPECT_EQ(done, std::vector<int>(static_cast<size_t>(tasks), 1)) << threads << " threads, " << tasks << " tasks";
+    }
+  }
+}
+
+// Jobs so short that helpers are late for most of them: none may take a task of a job that is over, or twice.
+TEST(Team, SurvivesManyShortJobsOfChangingSize) {
+  Team team(4);
+  std::vector<int> done(7);
+  for (int job = 0; job < 20000; ++job) {
+    const int64_t tasks = 2 + job % 6;
+    std::fill(done.begin(), done.end(), 0);
+    team.for_each(tasks, [&, job](int64_t task, int) { done[static_cast<size_t>(task)] += job; });
+    for (int64_t task = 0; task < 7; ++task) ASSERT_EQ(done[static_cast<size_t>(task)], task < tasks ? job : 0) << job;
+  }
+}
+
+TEST(Team, NumbersItsThreadsAndGivesEachOneTaskAtATime) {
+  Team team(3);
+  std::vector<std::atomic<int>> busy(3);
+  team.for_each(2000, [&](int64_t, int thread) {
+    ASSERT_GE(thread, 0);
+    ASSERT_LT(thread, 3);
+    EXPECT_EQ(busy[static_cast<size_t>(thread)].fetch_add(1), 0);
+    busy[static_cast<size_t>(thread)].fetch_sub(1);
+  });
+}
+
+TEST(Team, OpenMpGrantsOneThreadInsideTasksAndWhatItDidBeforeOutside) {
+  omp_set_num_threads(4);
+  for (int threads : {1, 3}) {
+    Team team(threads);
+    team.for_each(50, [](int64_t, int) { EXPECT_EQ(omp_get_max_threads(), 1); });
+    EXPECT_EQ(omp_get_max_threads(), 4);
+  }
+}
+
+TEST(Team, ManyComeAndGo) {
+  for (int i = 0; i < 200; ++i) {
+    const auto team = std::make_unique<Team>(1 + i % 4);
+    if (i % 3 == 0) team->for_each(5, [](int64_t, int) {});
+  }
+}
+
+}  // namespace
+}  // namespace holdfast::kernels::cpu
