@@ -85,7 +85,7 @@ using ExchangePtr = std::shared_ptr<Exchange>;
 // body's deadline, the end of the server, or the last handle to it being dropped.
 class Exchange {
  public:
-  Exchange(http::http_request request, SharedPtr shared) : request_(std::move(request)), shared_(std::move(shared)) {}
+  Exchange(const http::http_request& request, SharedPtr shared) : request_(request), shared_(std::move(shared)) {}
   ~Exchange() { answer(refusal(500, "no_answer", "the service dropped this request without an answer: try again")); }
   Exchange(const Exchange&) = delete;
 
@@ -103,7 +103,7 @@ class Exchange {
 
 void Exchange::send(http::http_response& response, const std::shared_ptr<BufferedEventStream>& stream) {
   try {
-    request_.reply(response).then([weak = std::weak_ptr(stream)](pplx::task<void> sent) {
+    request_.reply(response).then([weak = std::weak_ptr(stream)](const pplx::task<void>& sent) {
       try {
         sent.get();
       } catch (...) {  // the client went away: nobody is left to be told
@@ -158,7 +158,7 @@ void receive_body(const SharedPtr& shared, const ExchangePtr& exchange, HttpRequ
     if (!cancelled && open) open->refuse(refusal(408, "body_timeout", "the body did not arrive in time"));
   });
   auto body = std::make_shared<concurrency::streams::container_buffer<std::string>>();
-  exchange->request().body().read_to_end(*body).then([=, request = std::move(request)](pplx::task<size_t> read) mutable {
+  exchange->request().body().read_to_end(*body).then([=, request = std::move(request)](const pplx::task<size_t>& read) mutable {
     boost::asio::post(crossplat::threadpool::shared_instance().service(), [timer] { timer->cancel(); });
     shared->give_back(announced);
     try {
@@ -188,7 +188,7 @@ std::map<std::string, std::string> lower_case_headers(const http::http_headers& 
   return result;
 }
 
-void on_request(const SharedPtr& shared, http::http_request cpprest_request) {
+void on_request(const SharedPtr& shared, const http::http_request& cpprest_request) {
   const auto exchange = std::make_shared<Exchange>(cpprest_request, shared);
   if (!shared->enter(shared->unanswered, exchange))
     return exchange->refuse(refusal(503, "stopping", "the service is stopping"));
@@ -220,8 +220,8 @@ class CpprestHttpServer : public HttpServer {
  public:
   CpprestHttpServer(const ListenAddress& address, SharedPtr shared) : port_(address.port), shared_(std::move(shared)) {
     listener_ = std::make_shared<CpprestListener>(web::uri(fmt::format("http://{}:{}/", address.host, address.port)));
-    listener_->m_all_requests = [request_shared = shared_](http::http_request request) {
-      on_request(request_shared, std::move(request));
+    listener_->m_all_requests = [request_shared = shared_](const http::http_request& request) {
+      on_request(request_shared, request);
     };
     server_ = http::experimental::details::make_http_asio_server();
     server_->register_listener(listener_.get()).get();

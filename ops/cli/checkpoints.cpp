@@ -102,7 +102,7 @@ void verify(const Options& options, const std::string& named, int threads) {
     if (options.json) continue;
     if (manifest) {
       fmt::print("step {}: ok, {} in {}, state hash {}\n", step, bytes_text(static_cast<double>(manifest->stored_bytes())),
-                 manifest->shards.size(), manifest->state_hash);
+                 shards_text(manifest->shards.size()), manifest->state_hash);
     } else {
       fmt::print("step {}: BAD: {}\n", step, manifest.error().message);
     }

@@ -71,10 +71,13 @@ std::string rate_text(std::optional<double> tokens_per_second) {
 }
 
 std::string count_text(int64_t count) {
-  std::string digits = fmt::format("{}", count < 0 ? -count : count);
-  for (auto place = static_cast<int64_t>(digits.size()) - 3; place > 0; place -= 3)
-    digits.insert(static_cast<size_t>(place), ",");
-  return count < 0 ? "-" + digits : digits;
+  const std::string digits = fmt::format("{}", count < 0 ? -count : count);
+  std::string grouped = count < 0 ? "-" : "";
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) grouped += ',';
+    grouped += digits[i];
+  }
+  return grouped;
 }
 
 std::string time_text(const std::string& rfc3339) {

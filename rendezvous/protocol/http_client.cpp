@@ -5,11 +5,15 @@
 #include <curl/curl.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cctype>
+#include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
+#include <system_error>
 
 #include "rendezvous/protocol/event_stream_parser.h"
 
@@ -17,7 +21,6 @@ namespace holdfast::rendezvous {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::steady_clock;
 
 constexpr long kConnectTimeoutMs = 3000;
 constexpr size_t kReplyBytesMax = size_t{257} << 20;  // the largest object the service takes, and some
@@ -164,10 +167,10 @@ struct HttpClient::Impl {
   curl_slist* header_list(std::string_view body, std::string_view content_type, const std::string& accept) const {
     curl_slist* list = curl_slist_append(nullptr, "Expect:");  // no round trip before a large body
     const auto add = [&](const std::string& line) { list = curl_slist_append(list, line.c_str()); };
-    if (!token.empty()) add("Authorization: Bearer " + token);
+    if (!token.empty()) add(fmt::format("Authorization: Bearer {}", token));
     if (!body.empty()) add(fmt::format("Content-Type: {}", content_type));
-    if (!accept.empty()) add("Accept: " + accept);
-    for (const auto& [name, value] : headers) add(name + ": " + value);
+    if (!accept.empty()) add(fmt::format("Accept: {}", accept));
+    for (const auto& [name, value] : headers) add(fmt::format("{}: {}", name, value));
     return list;
   }
 

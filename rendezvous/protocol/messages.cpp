@@ -368,6 +368,7 @@ std::string Directive::tag() const {
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }
 
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define HOLDFAST_MESSAGE(Type)                      \
   void to_json(Json& json, const Type& message) {   \
     json = written(message);                        \
@@ -389,5 +390,6 @@ HOLDFAST_MESSAGE(WorkerEvent)
 HOLDFAST_MESSAGE(LogBatch)
 HOLDFAST_MESSAGE(Problem)
 #undef HOLDFAST_MESSAGE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace holdfast::rendezvous

@@ -186,6 +186,7 @@ struct Problem {
 std::string json_text(const nlohmann::json& json);
 
 // JSON, both ways, for everything above. from_json throws std::invalid_argument that names the field.
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define HOLDFAST_MESSAGE(Type)                \
   void to_json(nlohmann::json&, const Type&); \
   void from_json(const nlohmann::json&, Type&)
@@ -202,5 +203,6 @@ HOLDFAST_MESSAGE(WorkerEvent);
 HOLDFAST_MESSAGE(LogBatch);
 HOLDFAST_MESSAGE(Problem);
 #undef HOLDFAST_MESSAGE
+// NOLINTEND(bugprone-macro-parentheses)
 
 }  // namespace holdfast::rendezvous
