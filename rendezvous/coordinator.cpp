@@ -52,6 +52,7 @@ struct EffectWriter {
     service.write().save_refusal(row);
   }
   void operator()(const Freed& freed) { service.free_worker(freed.worker, job.id, freed.reason); }
+  void operator()(const Outlived& silent) { service.outlive(silent, before.number); }
   void operator()(const CheckpointUnreadable& checkpoint) {
     const auto found = job.checkpoints.find(checkpoint.step);
     if (found != job.checkpoints.end()) service.write().save_checkpoint({job.id, found->second, true});

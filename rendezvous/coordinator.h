@@ -128,6 +128,8 @@ class Coordinator {
   void heard(Worker& worker, Millis lease_ms);
   void begin_life(Worker& worker, const RegisterRequest& request);
   void end_life(Worker& worker, Worker::Life life, const std::string& reason);
+  void write_off(Worker& worker, Worker::Life life, const std::string& reason, int64_t generation);
+  void outlive(const Outlived& silent, int64_t last_generation);
   void forbid(const std::string& worker, const std::string& incarnation, const std::string& code);
   Outcome<void> welcome_back(Worker& worker);
   void assign(Worker& worker, Job& job);

@@ -169,19 +169,30 @@ Outcome<void> Coordinator::worker_lost(const WorkerLost& message) {
   return {};
 }
 
-void Coordinator::end_life(Worker& worker, Worker::Life life, const std::string& reason) {
-  const std::string name = worker.registration.name;
-  Job* job = job_of(worker.job);
+// What is known of the worker itself; its job is told by the caller.
+void Coordinator::write_off(Worker& worker, Worker::Life life, const std::string& reason, int64_t generation) {
+  const std::string name = worker.registration.name, job = worker.job;
   worker.life = life;
-  worker.lost_generation = job != nullptr ? job->membership.current.number : 0;
-  if (job != nullptr) worker.last_job = job->id;
+  worker.lost_generation = generation;
+  if (!job.empty()) worker.last_job = job;
   worker.job.clear();
-  event(job != nullptr ? job->id : "", life == Worker::Life::kLeft ? "worker_left" : "worker_lost",
-        fmt::format("{} {}: {}", name, life == Worker::Life::kLeft ? "left" : "was lost", reason), name,
-        worker.lost_generation);
+  event(job, life == Worker::Life::kLeft ? "worker_left" : "worker_lost",
+        fmt::format("{} {}: {}", name, life == Worker::Life::kLeft ? "left" : "was lost", reason), name, generation);
   save(worker);
-  if (job != nullptr) apply(*job, WorkerGone{name, reason});
   ++changes_;
+}
+
+void Coordinator::end_life(Worker& worker, Worker::Life life, const std::string& reason) {
+  Job* job = job_of(worker.job);
+  write_off(worker, life, reason, job != nullptr ? job->membership.current.number : 0);
+  if (job != nullptr) apply(*job, WorkerGone{worker.registration.name, reason});
+}
+
+void Coordinator::outlive(const Outlived& silent, int64_t last_generation) {
+  const auto found = workers_.find(silent.worker);
+  if (found == workers_.end() || found->second.registration.incarnation != silent.incarnation) return;
+  write_off(found->second, Worker::Life::kLost, silent.reason, last_generation);
+  forbid(silent.worker, silent.incarnation, "stale_incarnation");
 }
 
 Outcome<void> Coordinator::drain(const std::string& id) {

@@ -109,6 +109,17 @@ std::string settle_history(Turn& turn, const StateSource& source) {
   return fmt::format(", {} computed again", lost);
 }
 
+// A suspect that is still silent when the job goes on without it is no longer part of it: should it wake, it comes back as
+// a new one, like one whose lease ended. One that is only slow (it speaks) keeps its life.
+void bury_silent(Turn& turn) {
+  for (auto it = turn.job.participants.begin(); it != turn.job.participants.end();) {
+    const auto& [worker, p] = *it;
+    const bool silent = p.left_out && p.suspected_ms >= 0 && p.heard_ms <= p.suspected_ms;
+    if (silent) turn.effects.emplace_back(Outlived{worker, p.member.incarnation, p.suspicion});
+    it = silent ? turn.job.participants.erase(it) : std::next(it);
+  }
+}
+
 void form(Turn& turn, const std::vector<std::string>& names) {
   JobMembership& job = turn.job;
   Generation next;
@@ -128,6 +139,7 @@ void form(Turn& turn, const std::vector<std::string>& names) {
     p.suspected_ms = p.prepared_ms = -1;
     p.left_out = false;
   }
+  bury_silent(turn);
   std::string why;
   for (const std::string& reason : job.why) why += (why.empty() ? "" : "; ") + reason;
   job.current = std::move(next);

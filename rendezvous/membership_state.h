@@ -159,9 +159,12 @@ struct Refused {  // is not to be offered to this job again in this incarnation
 struct Freed {  // no longer of this job
   std::string worker, reason;
 };
+struct Outlived {  // silent since it was suspected, and the job went on without it: this life of it is over
+  std::string worker, incarnation, reason;
+};
 struct CheckpointUnreadable {
   int64_t step = 0;
 };
-using Effect = std::variant<Note, Formed, StepsCommitted, StepsVoided, Refused, Freed, CheckpointUnreadable>;
+using Effect = std::variant<Note, Formed, StepsCommitted, StepsVoided, Refused, Freed, Outlived, CheckpointUnreadable>;
 
 }  // namespace holdfast::rendezvous

@@ -48,9 +48,7 @@ class Faults(harness.ClusterTest):
                                    "the other worker to go on alone")
         self.assertGreater(alone["generation"], before["generation"])
         self.assertTrue([e for e in self.cluster.events(job) if e["kind"] == "fault_reported"])
-        # Left out after the collective's timeout; only when its lease has ended too is this life of it over for good.
-        harness.wait_until(lambda: next(n for n in self.cluster.nodes() if n["id"] == "w2")["state"] == "lost", 30,
-                           "the lease of w2 to end")
+        self.assertEqual("lost", next(n for n in self.cluster.nodes() if n["id"] == "w2")["state"], "this life of it is over")
         os.kill(old["pid"], signal.SIGCONT)
         harness.wait_until(lambda: self.cluster.job(job)["world_size"] == 2, 30, "the woken worker to be back as a new one")
         new = next(n for n in self.cluster.nodes() if n["id"] == "w2")

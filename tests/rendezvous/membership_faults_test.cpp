@@ -63,7 +63,10 @@ TEST(Faults, ASuspectThatIsSilentIsLeftOutSoonAndOneThatSpeaksIsWaitedFor) {
     EXPECT_EQ(story.job.current.number, 1) << "the suspect has half a second";
     story.passes(100);
     if (!speaks) {
-      EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w1 and w2 memory 10"});
+      EXPECT_EQ(story.told_of("OUTLIVE"), Lines{"OUTLIVE w3 w3-1"}) << "should it wake, it comes back as a new one";
+      EXPECT_FALSE(story.job.participants.contains("w3"));
+      EXPECT_EQ(story.job.current.number, 2);
+      EXPECT_EQ(story.job.current.members.size(), 2u);
       continue;
     }
     EXPECT_EQ(story.job.current.number, 1) << "it lives: it is waited for like the others";

@@ -134,6 +134,7 @@ struct Story {
   static std::string text(const StepsCommitted& e) { return fmt::format("COMMIT {}-{} in {}", e.first, e.last, e.generation); }
   static std::string text(const StepsVoided& e) { return fmt::format("VOID from {} by {}", e.first, e.generation); }
   static std::string text(const Refused& e) { return fmt::format("REFUSE {}", e.worker); }
+  static std::string text(const Outlived& e) { return fmt::format("OUTLIVE {} {}", e.worker, e.incarnation); }
   static std::string text(const Freed& e) { return fmt::format("FREE {}", e.worker); }
   static std::string text(const CheckpointUnreadable& e) { return fmt::format("UNREADABLE {}", e.step); }
 };

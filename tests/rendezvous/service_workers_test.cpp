@@ -95,6 +95,24 @@ TEST_F(ServiceTest, AWorkerWhoseLeaseEndsIsLostAndComesTooLateOnceTheJobWentOn) 
   EXPECT_THAT(event_kinds(), IsSupersetOf({"worker_lost", "fault_reported", "generation_formed"}));
 }
 
+TEST_F(ServiceTest, ASuspectThatStaysSilentIsOverOnceTheJobWentOnWithoutItThoughItsLeaseStillRuns) {
+  begin_training();
+  FaultReport report;
+  report.worker = "w1";
+  report.incarnation = "w1-1";
+  report.generation = 1;
+  report.suspect_rank = 1;
+  report.kind = "timeout";
+  ASSERT_EQ(ask("POST", "/v1/jobs/j1/faults", report).status(), 200);
+  reports("w1", Phase::kPrepared, 1, 5);
+  passes(600);
+  EXPECT_EQ(directive("w1"), "join 2");
+  const Answer late = reports("w2", Phase::kActive, 1, 5);
+  EXPECT_EQ(late.status(), 409);
+  EXPECT_EQ(late.json()["code"], "stale_incarnation");
+  EXPECT_THAT(event_kinds(), IsSupersetOf({"worker_left_out", "worker_lost"}));
+}
+
 TEST_F(ServiceTest, ALoneWorkerWhoseLeaseEndedIsWelcomeBackWithItsState) {
   arrives("w1");
   ask("POST", "/v1/jobs", spec());
