@@ -75,7 +75,7 @@ void on_member_stopped(Turn& turn, const Participant& p) {
   const bool in_order = status.phase == Phase::kPrepared && status.reason.empty();
   if (in_order && status.step >= turn.job.spec.total_steps) return;  // done: rank 0 says so for all when it has saved the end
   if (in_order) return begin_yield(turn, fmt::format("{} {}", worker, status.leaving ? "leaves" : "yielded"), false);
-  begin_fault(turn, fmt::format("{} stopped{}{}", worker, status.reason.empty() ? "" : ": ", status.reason));
+  begin_fault(turn, stopped_in_words(worker), status.reason);
 }
 
 void on_reported(Turn& turn, const WorkerReported& input) {

@@ -25,7 +25,7 @@ std::string evidence(const JobMembership& job, const FaultReport& report) {
   if (report.suspect_rank >= 0 && report.suspect_rank < static_cast<int>(job.current.members.size())) {
     text += fmt::format(" at {} (rank {})", job.current.members[report.suspect_rank].worker, report.suspect_rank);
   }
-  return fmt::format("{}, reported by {}{}{}", text, who, report.detail.empty() ? "" : ": ", report.detail);
+  return fmt::format("{}, reported by {}", text, who);
 }
 
 void suspect(Turn& turn, const FaultReport& report) {
@@ -76,9 +76,14 @@ bool is_awaited(const JobMembership& job, const Participant& p) {
   return is_member(job, p) && !p.left_out && !is_prepared(job, p);
 }
 
-void begin_fault(Turn& turn, const std::string& reason) {
+std::string stopped_in_words(const std::string& worker) {
+  return worker + " stopped";
+}
+
+void begin_fault(Turn& turn, const std::string& reason, const std::string& detail) {
   JobMembership& job = turn.job;
   if (std::ranges::find(job.why, reason) == job.why.end()) job.why.push_back(reason);
+  const std::string in_full = detail.empty() ? reason : reason + ": " + detail;
   if (job.stage != Stage::kForming) {
     job.stage = Stage::kForming;
     job.forming_since_ms = turn.now;
@@ -91,7 +96,7 @@ void begin_fault(Turn& turn, const std::string& reason) {
   ++job.restarts;
   job.resumed_noted = false;
   job.reason = fmt::format("the next generation is being formed: {}", reason);
-  turn.note("fault_reported", fmt::format("generation {} is over: {}", job.current.number, reason));
+  turn.note("fault_reported", fmt::format("generation {} is over: {}", job.current.number, in_full));
 }
 
 void on_fault_report(Turn& turn, const FaultReport& report) {
@@ -99,9 +104,15 @@ void on_fault_report(Turn& turn, const FaultReport& report) {
   if (is_ended(job.state) || job.state == JobState::kPaused) return;
   if (stale(job, report.worker, report.incarnation, report.generation, false)) return;
   const std::string words = evidence(job, report);
-  if (job.stage == Stage::kForming)
-    turn.note("fault_reported", fmt::format("more on the end of generation {}: {}", job.current.number, words), report.worker);
-  begin_fault(turn, words);
+  // Its status may have come first, with the same words: the report says more, it names the suspect.
+  const bool told = std::erase(job.why, stopped_in_words(report.worker)) > 0;
+  if (job.stage == Stage::kForming) {
+    turn.note("fault_reported",
+              fmt::format("more on the end of generation {}: {}{}{}", job.current.number, words,
+                          told || report.detail.empty() ? "" : ": ", told ? "" : report.detail),
+              report.worker);
+  }
+  begin_fault(turn, words, report.detail);
   if (report.kind == "checkpoint_unreadable") return on_unreadable(turn, report);
   if (report.kind == "state_mismatch") {  // states that should be equal are not: none of them is trusted
     ++job.lineage;

@@ -35,8 +35,9 @@ int64_t best_memory(const JobMembership& job, bool leaving_too);
 // membership_faults.cpp
 void on_fault_report(Turn& turn, const FaultReport& report);
 void on_gone(Turn& turn, const std::string& worker, const std::string& reason);
-// The current generation is over. Called again while forming it adds to the reasons.
-void begin_fault(Turn& turn, const std::string& reason);
+// The current generation is over. Called again while forming it adds to the reasons. `detail`: for the event alone.
+void begin_fault(Turn& turn, const std::string& reason, const std::string& detail = "");
+std::string stopped_in_words(const std::string& worker);
 void give_up_on_silent(Turn& turn);
 bool is_awaited(const JobMembership& job, const Participant& participant);
 

@@ -115,6 +115,7 @@ tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& 
                   [] { return random_hex(32); });
   HttpServerOptions http;
   http.listen = options.listen;
+  http.admit = [&service](const HttpRequest& request) { return service.refusal(request); };
   auto server = HttpServer::start(
       http, [&service](HttpRequest request, Reply reply) { service.handle(std::move(request), std::move(reply)); });
   if (!server) return Failure(server.error());

@@ -120,32 +120,36 @@ const std::vector<Service::Impl::Route>& Service::Impl::routes() {
   return kRoutes;
 }
 
-void Service::Impl::handle(HttpRequest request, Reply reply) {
+Service::Impl::Target Service::Impl::find_target(const HttpRequest& request) const {
   const std::vector<std::string> parts = parts_of(request.path);
-  std::vector<std::string> arguments;
+  Target target;
   std::set<std::string> methods;
-  const Route* route = nullptr;
   for (const Route& candidate : routes()) {
-    if (!matches(candidate.path, parts, arguments)) continue;
+    if (!matches(candidate.path, parts, target.arguments)) continue;
     methods.insert(candidate.method);
     if (request.method != candidate.method) continue;
-    route = &candidate;
+    target.route = &candidate;
     break;
   }
-  if (route == nullptr && methods.empty()) {
-    return reply(problem_answer(problem(404, "not_found", fmt::format("there is nothing at {}", request.path))));
-  }
-  if (route == nullptr) {
+  if (target.route == nullptr && methods.empty()) {
+    target.refusal = problem_answer(problem(404, "not_found", fmt::format("there is nothing at {}", request.path)));
+  } else if (target.route == nullptr) {
     std::string allow;
     for (const std::string& method : methods) allow += (allow.empty() ? "" : ", ") + method;
-    HttpResponse response = problem_answer(
+    target.refusal = problem_answer(
         problem(405, "method_not_allowed", fmt::format("{} takes {}, not {}", request.path, allow, request.method)));
-    response.headers["Allow"] = allow;
-    return reply(response);
+    target.refusal->headers["Allow"] = allow;
+  } else if (const auto refusal = forbidden(request, target.route->access, options_)) {
+    target.refusal = problem_answer(*refusal);
   }
-  if (const auto refusal = forbidden(request, route->access, options_)) return reply(problem_answer(*refusal));
-  auto call = std::make_shared<Call>(Call{std::move(request), std::move(arguments), std::move(reply)});
-  const bool taken = enqueue([this, call, handler = route->handler] { (this->*handler)(*call); });
+  return target;
+}
+
+void Service::Impl::handle(HttpRequest request, Reply reply) {
+  Target target = find_target(request);
+  if (target.refusal) return reply(std::move(*target.refusal));
+  auto call = std::make_shared<Call>(Call{std::move(request), std::move(target.arguments), std::move(reply)});
+  const bool taken = enqueue([this, call, handler = target.route->handler] { (this->*handler)(*call); });
   if (!taken)
     call->reply(problem_answer(problem(503, "unavailable", "the service is stopping or has too much to do: try again")));
 }
@@ -229,6 +233,10 @@ Service::Service(ServiceOptions options, const Clock& clock, JobStore& store, st
 }
 
 Service::~Service() = default;
+
+std::optional<HttpResponse> Service::refusal(const HttpRequest& request) const {
+  return impl_->find_target(request).refusal;
+}
 
 void Service::handle(HttpRequest request, Reply reply) {
   impl_->handle(std::move(request), std::move(reply));

@@ -5,11 +5,12 @@
 // objects are read and written on threads of their own.
 // Refuses: requests without a valid token, but for /healthz and /readyz. When the database cannot be written it answers
 // 503 and stops, because what it knows is then ahead of what it could promise.
-// Thread: handle(), stop() and failed() from any; run() or turn() from one, the owner.
+// Thread: handle(), refusal(), stop() and failed() from any; run() or turn() from one, the owner.
 #pragma once
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "rendezvous/clock.h"
@@ -35,6 +36,8 @@ class Service {
   Service(const Service&) = delete;
 
   void handle(HttpRequest request, Reply reply);
+  // The answer to a request that will not be carried out whatever its body says: unknown place, no valid token.
+  std::optional<HttpResponse> refusal(const HttpRequest& request) const;
 
   void run();   // turns until stop()
   void stop();  // every open request is answered 503

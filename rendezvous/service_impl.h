@@ -38,7 +38,13 @@ struct Service::Impl {
   static const std::vector<Route>& routes();
 
   // --- service.cpp
-  void handle(HttpRequest request, Reply reply);  // any thread
+  struct Target {  // where a request goes; `refusal` when it may not, or there is no such place
+    const Route* route = nullptr;
+    std::vector<std::string> arguments;
+    std::optional<HttpResponse> refusal;
+  };
+  Target find_target(const HttpRequest& request) const;  // any thread
+  void handle(HttpRequest request, Reply reply);         // any thread
   bool enqueue(std::function<void()> command);    // any thread; false: stopping
   void turn();
   void run_commands();

@@ -18,6 +18,7 @@ using std::chrono::steady_clock;
 
 constexpr milliseconds kFirstRetry{5000}, kLongestRetry{60'000};
 constexpr milliseconds kPoll{20};
+constexpr milliseconds kReportPatience{10'000};  // for the steps' reports; a state is worth more than they are
 constexpr size_t kRegisteredKept = 16;
 
 std::vector<storage::ConstTensor> const_tensors(model::TrainState& state) {
@@ -167,6 +168,9 @@ void Checkpointing::settle(storage::WriteOutcome outcome) {
     retry_delay_ = milliseconds(0);
   }
   CheckpointRecord record = record_of(manifest, outcome, store_name_);
+  // Whoever goes on from this checkpoint will not tell of the steps before it any more.
+  if (!reporter_.drain(manifest.step, stop_, kReportPatience) && !stop_.raised())
+    spdlog::warn("the service does not know every step before the checkpoint of step {}", manifest.step);
   if (!register_checkpoint(record)) return;
   spdlog::info("checkpoint of step {}: {:.1f} MB in {}, stall {:.3f} s, write {:.2f} s", manifest.step,
                static_cast<double>(record.stored_bytes) / 1e6, store_->describe(), outcome.stall_s, outcome.write_s);

@@ -1,9 +1,10 @@
 // Checkpoints of a job from the rank that writes them: write, register with the service, keep the newest few.
 //
-// Promises: training waits for the copy of the state only. A checkpoint is registered after it is durable; older ones are
-// removed after that, and only below one that was read back and verified. A failed write is an event and is tried again
-// with growing pauses until a newer checkpoint takes its place; so is a registration, through a restart of the service
-// and through changes of generation (it is registered under the generation of the day).
+// Promises: training waits for the copy of the state only. A checkpoint is registered after it is durable and the service
+// knows the steps before it; older ones are removed after that, and only below one that was read back and verified. A
+// failed write is an event and is tried again with growing pauses until a newer checkpoint takes its place; so is a
+// registration, through a restart of the service and through changes of generation (it is registered under the
+// generation of the day).
 // Refuses: to write two at once: the second is left out, and an event says so.
 // Thread: one for the caller; the writer's; and one of its own that registers and tidies up.
 #pragma once

@@ -69,19 +69,21 @@ void ProgressReporter::hashed(int64_t step, const std::string& hash) {
   changed_.notify_all();
 }
 
-bool ProgressReporter::drain(Interrupt& interrupt, milliseconds patience) {
+bool ProgressReporter::drain(int64_t step, Interrupt& interrupt, milliseconds patience) {
   const Interrupt::Scope wake(interrupt, [this](const std::string&) {
     const std::lock_guard lock(mutex_);
     changed_.notify_all();
   });
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, patience, [&] { return history_.empty() || interrupt.raised(); });
-  return history_.empty();
+  const auto known = [&] { return history_.empty() || history_.acknowledged() >= step; };
+  changed_.wait_for(lock, patience, [&] { return known() || interrupt.raised(); });
+  return known();
 }
 
 void ProgressReporter::acknowledge(int64_t step) {
   const std::lock_guard lock(mutex_);
   history_.acknowledge(step);
+  changed_.notify_all();
 }
 
 int64_t ProgressReporter::acknowledged() const {

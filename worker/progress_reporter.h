@@ -30,8 +30,8 @@ class ProgressReporter {
   void committed(rendezvous::StepPoint point);
   // Goes with the next report.
   void hashed(int64_t step, const std::string& hash);
-  // Waits until the service knows every step so far; false when it does not by then, or the interrupt is raised.
-  bool drain(Interrupt& interrupt, std::chrono::milliseconds patience);
+  // Waits until the service knows every step up to `step`; false when it does not by then, or the interrupt is raised.
+  bool drain(int64_t step, Interrupt& interrupt, std::chrono::milliseconds patience);
   // What another rank knows to be confirmed.
   void acknowledge(int64_t step);
   int64_t acknowledged() const;

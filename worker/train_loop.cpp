@@ -43,9 +43,6 @@ RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, HashNot
 
 RunStop yield_after_step(TrainLoop& loop, const StepAgreement& agreed) {
   if (loop.ring.rank() == 0 && (agreed.checkpoint || agreed.all_leaving)) {
-    // The job goes on from this checkpoint, so nobody will tell of the steps before it any more.
-    if (!loop.reporter.drain(loop.interrupt, kLeaverPatience))
-      spdlog::warn("the service does not know the metrics of the last steps");
     const auto patience = agreed.all_leaving ? std::optional(kLeaverPatience) : std::nullopt;
     const auto written = loop.checkpoints.write_now(loop.session, loop.interrupt, patience);
     if (!written) spdlog::warn("stopping without a registered checkpoint: {}", written.error().reason);

@@ -1,4 +1,5 @@
 // Stories of workers that are lost, freeze, or tell of others; and of where the next generation takes its state from.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/rendezvous/membership_story.h"
@@ -91,6 +92,20 @@ TEST(Faults, AMemberThatDoesNotStopIsLeftOutAfterTenSecondsAndComesBackInOrder) 
   story.stopped({"w1"}, 12);
   EXPECT_EQ(story.job.current.members.size(), 2u);
   EXPECT_EQ(story.job.restarts, 1) << "the join is no fault";
+}
+
+TEST(Faults, OneCauseIsToldOnceHoweverManyWaysItComes) {
+  Story story = running({"w1", "w2"}, 10);
+  const FaultReport report = story.fault("w1", 1);
+  story.says("w1", Phase::kPrepared, 1, 10, report.detail);  // the status overtakes the report
+  story.happens(FaultReported{report});
+  story.happens(WorkerGone{"w2", "killed"});
+  const Lines lines = story.told();
+  EXPECT_THAT(lines, testing::Contains("fault_reported: generation 1 is over: w1 stopped: reset by peer"));
+  EXPECT_THAT(lines, testing::Contains("fault_reported: more on the end of generation 1: connection lost at w2 (rank 1), "
+                                       "reported by w1 (rank 0)"));
+  EXPECT_THAT(lines, testing::Contains("generation_formed: generation 2 forms of w1, from the memory of w1 at step 10, nothing "
+                                       "is lost: connection lost at w2 (rank 1), reported by w1 (rank 0); w2 was lost (killed)"));
 }
 
 TEST(Faults, ReportsOfThePastChangeNothing) {

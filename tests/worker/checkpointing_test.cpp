@@ -72,6 +72,25 @@ TEST_F(CheckpointsOfARank, AreDurableAndRegisteredWithTheHashOfTheState) {
   EXPECT_TRUE(storage::verify_checkpoint(*directory, 6));
 }
 
+TEST_F(CheckpointsOfARank, AreRegisteredOnceTheServiceKnowsTheStepsBefore) {
+  make(0);
+  std::atomic<int> refusals = 0;
+  std::atomic<bool> registered_early = false;
+  service.answer_with([&](const rendezvous::HttpRequest& request) -> std::optional<rendezvous::HttpResponse> {
+    if (request.path.ends_with("/checkpoints") && refusals < 3) registered_early = true;
+    if (!request.path.ends_with("/progress") || refusals == 3) return std::nullopt;
+    ++refusals;
+    return FakeService::problem(503, "busy");
+  });
+  rendezvous::StepPoint point;
+  point.step = 6;
+  rank->reporter.committed(point);
+  rank->reporter.begin(rank->session->job, 1, true);
+  write(6);
+  EXPECT_EQ(refusals, 3);
+  EXPECT_FALSE(registered_early);
+}
+
 TEST_F(CheckpointsOfARank, KeepTheNewestFewAndTellTheServiceWhatWentAway) {
   make(2);
   for (const int64_t step : {10, 20, 30, 40}) write(step);

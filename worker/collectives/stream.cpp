@@ -70,7 +70,7 @@ Header encode(const Operation& operation) {
 }
 
 std::string describe(const Operation& operation) {
-  std::string text = std::string(name(operation.kind)) + " " + std::to_string(operation.number) + " of " +
+  std::string text = std::string(name(operation.kind)) + " no. " + std::to_string(operation.number) + " of " +
                      std::to_string(operation.bytes) + " bytes" + name(operation.element);
   if (operation.kind == Operation::Kind::kBroadcast) text += " from rank " + std::to_string(operation.root);
   return text;

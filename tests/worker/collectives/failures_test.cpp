@@ -36,7 +36,7 @@ TEST(Timeout, NamesTheNeighbourThatSendsNothing) {
     EXPECT_EQ(result.error().kind, Kind::kTimeout);
     EXPECT_EQ(result.error().suspect_rank, 1);
     EXPECT_NE(
-        result.error().detail.find("no bytes moved for 100 ms: nothing comes from rank 1 (all-reduce 1 of 40 bytes of int32"),
+        result.error().detail.find("no bytes moved for 100 ms: nothing comes from rank 1 (all-reduce no. 1 of 40 bytes of int32"),
         std::string::npos)
         << result.error().detail;
   });
@@ -112,7 +112,7 @@ TEST(Closing, IsNoticedByBothNeighbours) {
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().kind, Kind::kConnectionLost);
     EXPECT_NE(result.error().suspect_rank, rank);
-    EXPECT_NE(result.error().detail.find("all-reduce 1 of 33554432 bytes of int32"), std::string::npos)
+    EXPECT_NE(result.error().detail.find("all-reduce no. 1 of 33554432 bytes of int32"), std::string::npos)
         << result.error().detail;
   });
 }
@@ -164,7 +164,7 @@ TEST(Disagreement, AboutTheOperationIsAnErrorThatNamesBoth) {
     // The slower one may only see that the other has closed.
     if (result.error().detail.find("closed") != std::string::npos || result.error().detail.find("reset") != std::string::npos)
       return;
-    EXPECT_NE(result.error().detail.find("all-reduce 1 of 400 bytes of int32"), std::string::npos) << result.error().detail;
+    EXPECT_NE(result.error().detail.find("all-reduce no. 1 of 400 bytes of int32"), std::string::npos) << result.error().detail;
     EXPECT_NE(result.error().detail.find("broadcast 1 of 400 bytes from rank 1"), std::string::npos) << result.error().detail;
   });
 }
