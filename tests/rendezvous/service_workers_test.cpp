@@ -103,7 +103,7 @@ TEST_F(ServiceTest, ASuspectThatStaysSilentIsOverOnceTheJobWentOnWithoutItThough
   report.generation = 1;
   report.suspect_rank = 1;
   report.kind = "timeout";
-  ASSERT_EQ(ask("POST", "/v1/jobs/j1/faults", report).status(), 200);
+  ASSERT_EQ(ask("POST", "/v1/jobs/j1/faults", report).status(), 204);
   reports("w1", Phase::kPrepared, 1, 5);
   passes(600);
   EXPECT_EQ(directive("w1"), "join 2");
