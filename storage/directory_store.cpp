@@ -5,6 +5,7 @@
 // success. Nothing is kept in memory about what is on disk: other processes may write and remove at the same time.
 // Refuses: to make the store's own folder again after it vanished (an unmounted volume must not be written beside).
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <random>
 #include <system_error>
@@ -40,6 +41,15 @@ std::string parent_of(const std::string& path) {
   return slash == 0 ? "/" : path.substr(0, slash);
 }
 
+// The name of `folder` is durable after it, unless the folder that it is in is out of this user's sight: then whoever made
+// `folder` there answers for it.
+IoResult<void> sync_name(const std::string& folder, FileSystem& files) {
+  if (folder == "/" || folder == ".") return {};
+  IoResult<void> synced = files.sync_directory(parent_of(folder));
+  if (!synced && synced.error() == EACCES) return {};
+  return synced;
+}
+
 std::string temporary_name() {
   std::random_device device;
   return fmt::format("{}{:08x}{:08x}", kTemporaryPrefix, device(), device());
@@ -70,6 +80,15 @@ std::string advice(int error) {
     default:
       return "look at the system log for errors of the disk or the network file system";
   }
+}
+
+// Of a read: the bytes are lost, as far as anyone can tell, and a second try would hang whoever waits for them.
+bool unreadable(int error) {
+  return error == EIO || error == EBADMSG || error == EUCLEAN;  // medium; checksum; structure of the file system
+}
+
+Error::Code code_of(int error) {
+  return error == ENOSPC || error == EDQUOT ? Error::Code::kNoSpace : kUnavailable;
 }
 
 class DirectoryStore : public ObjectStore {
@@ -105,6 +124,7 @@ class DirectoryStore : public ObjectStore {
 
   std::string root_;
   std::shared_ptr<FileSystem> files_;
+  std::atomic<bool> root_is_durable_ = false;
 };
 
 Result<void> DirectoryStore::check_key(const std::string& key) const {
@@ -132,7 +152,8 @@ Error DirectoryStore::error(const std::string& what, const Failure& failure) con
     return {kUnavailable,
             fmt::format("{}: the folder {} has vanished: is its volume still mounted? It is not made again here", what, root_)};
   }
-  return {kUnavailable, fmt::format("{}: {}: {}: {}", what, failure.call, error_text(failure.error), advice(failure.error))};
+  return {code_of(failure.error),
+          fmt::format("{}: {}: {}: {}", what, failure.call, error_text(failure.error), advice(failure.error))};
 }
 
 Error DirectoryStore::put_error(const std::string& key, size_t bytes, const Failure& failure) const {
@@ -192,14 +213,18 @@ Step DirectoryStore::write_file(const std::string& path, std::span<const std::by
   return result ? closed : result;
 }
 
-// All of them, each time, made by this call or not: the process that made one may not have synced its parent yet.
+// All of them, each time, made by this call or not: the process that made one may not have synced its parent yet. The same
+// goes for the store's own folder, whose maker may have been killed between the two; once is enough for it.
 Step DirectoryStore::sync_folders(const std::string& key) {
   std::vector<std::string> folders = folders_of(key);
   folders.insert(folders.begin(), root_);
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {
     if (Step synced = step(files_->sync_directory(*folder), "fsync the folder " + *folder); !synced) return synced;
   }
-  return {};
+  if (root_is_durable_) return {};
+  Step synced = step(sync_name(root_, *files_), "fsync the folder " + parent_of(root_));
+  if (synced) root_is_durable_ = true;
+  return synced;
 }
 
 Result<Bytes> DirectoryStore::get(const std::string& key) {
@@ -215,6 +240,12 @@ Result<Bytes> DirectoryStore::get(const std::string& key) {
   }
   if ((failed == ENOENT && !root_vanished()) || failed == ENOTDIR || failed == EISDIR) {
     return fail(Error::Code::kNotFound, "{}: there is no such file", path);
+  }
+  if (unreadable(failed)) {
+    return fail(Error::Code::kCorrupt,
+                "cannot read {}: {}: the disk does not give back what was written: look at the system log, and take another "
+                "checkpoint",
+                path, error_text(failed));
   }
   return tl::unexpected(error("cannot read " + path, {failed, "read"}));
 }
@@ -307,33 +338,51 @@ Result<std::vector<std::string>> DirectoryStore::remove_unfinished(std::span<con
 
 }  // namespace
 
-Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory, std::shared_ptr<FileSystem> files) {
+namespace {
+
+// Makes `missing` (innermost first) below the folder `found`. Each folder's name is durable before anything is made in it,
+// so of folders that are there at most the innermost can be one whose name is not: `found`, when its maker was killed.
+Result<void> make_folders(const std::vector<std::string>& missing, const std::string& found, FileSystem& files) {
+  const auto cannot = [](const std::string& folder, int error) {
+    return fail(code_of(error), "cannot make the folder {}: {}: {}", folder, error_text(error), advice(error));
+  };
+  if (auto synced = sync_name(found, files); !synced) return cannot(missing.back(), synced.error());
+  for (auto folder = missing.rbegin(); folder != missing.rend(); ++folder) {
+    IoResult<void> made = files.make_directory(*folder);
+    if (!made && made.error() == EEXIST && files.is_directory(*folder).value_or(false)) made = {};
+    if (made) made = files.sync_directory(parent_of(*folder));
+    if (!made) return cannot(*folder, made.error());
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory, MissingFolder missing_folder,
+                                                          std::shared_ptr<FileSystem> files) {
   std::string root = directory;
   while (root.size() > 1 && root.ends_with('/')) root.pop_back();
   std::vector<std::string> missing;  // innermost first
-  for (std::string folder = root;; folder = parent_of(folder)) {
-    const IoResult<bool> there = files->is_directory(folder);
+  std::string found = root;
+  for (;; found = parent_of(found)) {
+    const IoResult<bool> there = files->is_directory(found);
     if (!there) {
-      return fail(kUnavailable, "cannot open the folder {}: {}: {}: {}", root, folder, error_text(there.error()),
+      return fail(kUnavailable, "cannot open the folder {}: {}: {}: {}", root, found, error_text(there.error()),
                   advice(there.error()));
     }
-    if (*there || folder == "/" || folder == ".") break;
-    missing.push_back(folder);
+    if (*there || found == "/" || found == ".") break;
+    missing.push_back(found);
   }
-  for (auto folder = missing.rbegin(); folder != missing.rend(); ++folder) {
-    IoResult<void> made = files->make_directory(*folder);
-    if (!made && made.error() == EEXIST && files->is_directory(*folder).value_or(false)) made = {};
-    if (made) made = files->sync_directory(parent_of(*folder));
-    if (!made) {
-      return fail(kUnavailable, "cannot make the folder {}: {}: {}", *folder, error_text(made.error()), advice(made.error()));
-    }
+  if (!missing.empty()) {
+    if (missing_folder == MissingFolder::kFail) return fail(Error::Code::kNotFound, "there is no folder {}", root);
+    if (auto made = make_folders(missing, found, *files); !made) return tl::unexpected(made.error());
   }
   return std::make_unique<DirectoryStore>(root, std::move(files));
 }
 
-Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory) {
+Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory, MissingFolder missing) {
   if (directory.empty()) return fail(Error::Code::kRefused, "the folder for checkpoints is an empty name: give a path");
-  return open_directory_store(directory, posix_file_system());
+  return open_directory_store(directory, missing, posix_file_system());
 }
 
 }  // namespace holdfast::storage

@@ -50,6 +50,7 @@ class FileSystem {
 std::shared_ptr<FileSystem> posix_file_system();
 
 // open_directory_store over a given file system.
-Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory, std::shared_ptr<FileSystem> files);
+Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory, MissingFolder missing,
+                                                          std::shared_ptr<FileSystem> files);
 
 }  // namespace holdfast::storage

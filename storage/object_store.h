@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -20,7 +21,8 @@ struct Error {
   enum class Code {
     kNotFound,     // no such object
     kCorrupt,      // bytes are there and wrong: names the file, what was expected and what was found
-    kUnavailable,  // may work later: service away, disk full or read-only, permissions, I/O error
+    kUnavailable,  // may work later: service away, volume gone or read-only, permissions, an error while writing
+    kNoSpace,      // the volume or the quota that the object goes to is full: not before some of it is freed
     kRefused,      // will not work however often it is tried: bad key, stale generation, another model, a newer format
   };
   Code code;
@@ -54,13 +56,24 @@ class ObjectStore {
   virtual std::string describe() const = 0;
 };
 
-// A folder; made if absent. Write to a temporary name, fsync, rename, fsync the folder.
-Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory);
+// What to do about a store's folder that is not there: readers want to be told (kNotFound) and to leave nothing behind.
+enum class MissingFolder : uint8_t { kMake, kFail };
+
+// A folder. Write to a temporary name, fsync, rename, fsync the folder. A folder that is made here is durable, and so are
+// its parents, before this returns.
+Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory,
+                                                          MissingFolder missing = MissingFolder::kMake);
+
+// Who asks, for a service that refuses what comes from a life of a worker that is over.
+struct WorkerIdentity {
+  std::string worker, incarnation;
+};
 
 struct ServiceStoreOptions {
   // A call ends by this, retries included; a put is given another second for each MB.
   std::chrono::milliseconds deadline = std::chrono::seconds(60);
   std::chrono::milliseconds first_back_off = std::chrono::milliseconds(100);  // doubles up to 5 s
+  std::optional<WorkerIdentity> identity{};  // sent as Holdfast-Worker and Holdfast-Incarnation
 };
 
 // Objects kept by the service, below /v1/jobs/{job}/objects/. `token` is a bearer token.

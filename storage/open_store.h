@@ -12,8 +12,14 @@
 
 namespace holdfast::storage {
 
+struct OpenOptions {
+  MissingFolder missing = MissingFolder::kMake;  // of a folder; readers say kFail
+  std::optional<WorkerIdentity> identity{};      // of the worker that opens it, for the service
+};
+
 // `job` may be "" for a folder that is itself a job's (--resume_from PATH, `holdfast ckpt ls PATH`).
 Result<std::unique_ptr<ObjectStore>> open_store(const std::string& url_or_path, const std::string& job,
-                                                const std::string& server_url, const std::string& token);
+                                                const std::string& server_url, const std::string& token,
+                                                const OpenOptions& options = {});
 
 }  // namespace holdfast::storage

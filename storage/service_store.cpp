@@ -1,7 +1,8 @@
 // Objects kept by the service: PUT, GET, DELETE and GET ?prefix= below /v1/jobs/{job}/objects.
 //
 // Promises: what may pass by itself (no connection, 408, 429, 5xx) is tried again with growing pauses until the call's one
-// deadline; every request can be repeated without harm. A full disk there (507) is said at once: it does not pass by itself.
+// deadline; every request can be repeated without harm. What does not pass by itself is said at once: a full disk there (507),
+// an object that cannot be read back there (422, "corrupt").
 // Durable means durable at the service, which answers a PUT or DELETE after its folder store did.
 #include <algorithm>
 #include <cstring>
@@ -31,14 +32,24 @@ bool may_pass(const HttpFailure& failure) {
 }
 
 Error::Code code_of(const HttpFailure& failure) {
-  if (may_pass(failure) || failure.problem.status == 507) return Error::Code::kUnavailable;
-  return failure.problem.status == 404 ? Error::Code::kNotFound : Error::Code::kRefused;
+  if (may_pass(failure)) return Error::Code::kUnavailable;
+  switch (failure.problem.status) {
+    case 404:
+      return Error::Code::kNotFound;
+    case 422:
+      return failure.problem.code == "corrupt" ? Error::Code::kCorrupt : Error::Code::kRefused;
+    case 507:
+      return Error::Code::kNoSpace;
+    default:
+      return Error::Code::kRefused;
+  }
 }
 
 // Connections, one per thread that is in a call; kept when the call is over.
 class ClientPool {
  public:
-  ClientPool(std::string url, std::string token) : url_(std::move(url)), token_(std::move(token)) {}
+  ClientPool(std::string url, std::string token, std::optional<WorkerIdentity> identity)
+      : url_(std::move(url)), token_(std::move(token)), identity_(std::move(identity)) {}
 
   class Lease {
    public:
@@ -62,16 +73,25 @@ class ClientPool {
         idle_.pop_back();
       }
     }
-    if (!client) client = std::make_unique<HttpClient>(url_, token_);
+    if (!client) client = connect();
     return {*this, std::move(client)};
   }
 
  private:
+  std::unique_ptr<HttpClient> connect() const {
+    auto client = std::make_unique<HttpClient>(url_, token_);
+    if (identity_) {
+      client->set_header("Holdfast-Worker", identity_->worker);
+      client->set_header("Holdfast-Incarnation", identity_->incarnation);
+    }
+    return client;
+  }
   void give_back(std::unique_ptr<HttpClient> client) {
     const std::scoped_lock lock(mutex_);
     idle_.push_back(std::move(client));
   }
   const std::string url_, token_;
+  const std::optional<WorkerIdentity> identity_;
   std::mutex mutex_;
   std::vector<std::unique_ptr<HttpClient>> idle_;
 };
@@ -79,7 +99,7 @@ class ClientPool {
 class ServiceStore : public ObjectStore {
  public:
   ServiceStore(const std::string& url, std::string job, const std::string& token, const ServiceStoreOptions& options)
-      : url_(url), job_(std::move(job)), options_(options), clients_(url, token) {}
+      : url_(url), job_(std::move(job)), options_(options), clients_(url, token, options.identity) {}
 
   Result<void> put(const std::string& key, std::span<const std::byte> bytes) override;
   Result<Bytes> get(const std::string& key) override;

@@ -123,6 +123,19 @@ TEST_F(DirectoryStoreTest, OpensOnlyFolders) {
   EXPECT_EQ(open_directory_store("").error().code, Error::Code::kRefused);
 }
 
+TEST_F(DirectoryStoreTest, IsNotMadeForThoseWhoOnlyLookForIt) {
+  const auto opened = open_directory_store(folder_.path() + "/not/there", MissingFolder::kFail);
+  ASSERT_FALSE(opened);
+  EXPECT_EQ(opened.error().code, Error::Code::kNotFound);
+  EXPECT_EQ(opened.error().message, "there is no folder " + folder_.path() + "/not/there");
+  EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/not"));
+
+  ASSERT_TRUE(ok(store_->put("x", bytes_of("one"))));
+  const auto there = open_directory_store(folder_.path() + "/a/b", MissingFolder::kFail);
+  ASSERT_TRUE(ok(there));
+  EXPECT_EQ((*there)->get("x").value(), bytes_of("one"));
+}
+
 TEST(DirectoryStoreFaults, AreNamedWithPathCauseNeedAndRemedy) {
   const std::pair<int, const char*> cases[] = {{ENOSPC, "(3 bytes needed, 4096 free): write /ckpt/x/.tmp-"},
                                                {ENOSPC, "No space left on device: free space there, keep fewer"},
@@ -133,11 +146,11 @@ TEST(DirectoryStoreFaults, AreNamedWithPathCauseNeedAndRemedy) {
                                                {EMFILE, "ulimit -n"}};
   for (const auto& [error, expected] : cases) {
     auto files = std::make_shared<FaultyFileSystem>(Disk{}, Fault{Fault::Kind::kOnce, 4, error});
-    auto store = open_directory_store("/ckpt", files);
+    auto store = open_directory_store("/ckpt", MissingFolder::kMake, files);
     ASSERT_TRUE(ok(store));
     const auto put = (*store)->put("x/y", bytes_of("one"));
     ASSERT_FALSE(put);
-    EXPECT_EQ(put.error().code, Error::Code::kUnavailable);
+    EXPECT_EQ(put.error().code, error == ENOSPC || error == EDQUOT ? Error::Code::kNoSpace : Error::Code::kUnavailable);
     EXPECT_TRUE(put.error().message.starts_with("cannot write /ckpt/x/y (3 bytes needed")) << put.error().message;
     EXPECT_NE(put.error().message.find(expected), std::string::npos) << put.error().message;
   }

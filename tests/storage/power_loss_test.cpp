@@ -20,7 +20,7 @@ struct Machine {
 
 Machine boot(const Disk& disk, const Fault& fault = {}) {
   Machine machine{std::make_shared<FaultyFileSystem>(disk, fault), nullptr};
-  auto store = open_directory_store("/checkpoints/j1", machine.files);
+  auto store = open_directory_store("/checkpoints/j1", MissingFolder::kMake, machine.files);
   EXPECT_TRUE(ok(store));
   machine.store = std::move(*store);
   return machine;
@@ -68,7 +68,7 @@ void sweep_failures(const Disk& before, const Action& action, const Check& whole
       Machine machine = boot(before, {kind, n, error});
       const Result<void> done = action(*machine.store);
       ASSERT_FALSE(done) << "the failure was swallowed";
-      EXPECT_EQ(done.error().code, Error::Code::kUnavailable);
+      EXPECT_EQ(done.error().code, error == EIO ? Error::Code::kUnavailable : Error::Code::kNoSpace);
       EXPECT_NE(done.error().message.find("/checkpoints/j1"), std::string::npos) << done.error().message;
       EXPECT_NE(done.error().message.find(error == EIO ? "Input/output error" : "No space left"), std::string::npos)
           << done.error().message;

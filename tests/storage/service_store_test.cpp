@@ -84,8 +84,8 @@ TEST(ServiceStore, ThatIsAwayIsUnavailable) {
 
 TEST_F(ServiceStoreTest, DoesNotTryAgainWhatWillNotPass) {
   const std::pair<int, Error::Code> cases[] = {
-      {400, Error::Code::kRefused}, {401, Error::Code::kRefused}, {403, Error::Code::kRefused},    {404, Error::Code::kRefused},
-      {409, Error::Code::kRefused}, {413, Error::Code::kRefused}, {507, Error::Code::kUnavailable}};
+      {400, Error::Code::kRefused}, {401, Error::Code::kRefused}, {403, Error::Code::kRefused}, {404, Error::Code::kRefused},
+      {409, Error::Code::kRefused}, {413, Error::Code::kRefused}, {507, Error::Code::kNoSpace}};
   for (const auto& [status, code] : cases) {
     SCOPED_TRACE(status);
     const size_t before = server_.asked().size();
