@@ -101,6 +101,10 @@ class Coordinator {
   const Job* find_job(const std::string& id) const;
   const std::map<std::string, Worker>& workers() const { return workers_; }
   Directive directive_of(const std::string& worker) const;
+  // What an incarnation that is over is to be told; nothing for one that lives, or that nobody knows.
+  std::optional<Problem> ended(const std::string& worker, const std::string& incarnation) const;
+  // The refusal of the worker by this job that is in force: it was of the worker's present incarnation.
+  const RefusalRow* refusal_of(const Job& job, const std::string& worker) const;
   JobStore& store() { return store_; }
   JobStore& write();  // begins the transaction when none is open
   void event(const std::string& job, const std::string& kind, const std::string& message, const std::string& worker = "",

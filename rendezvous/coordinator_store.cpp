@@ -124,7 +124,8 @@ void Coordinator::restore_worker(const WorkerRow& row) {
   worker.last_job = row.last_job;
   worker.after_generation = row.after_generation;
   worker.lost_generation = row.lost_generation;
-  worker.seen_ms = row.seen_ms;
+  // Rows are not written at each heartbeat: of one that lives the row says only when it last changed.
+  worker.seen_ms = worker.life == Worker::Life::kAlive ? wall_ms() : row.seen_ms;
   worker.heard_ms = now();
   worker.lease_until_ms = now() + times_.grace_ms;
   worker.status.incarnation = row.registration.incarnation;

@@ -38,10 +38,22 @@ void Coordinator::forbid(const std::string& worker, const std::string& incarnati
   write().end_incarnation(worker, incarnation, code);
 }
 
+std::optional<Problem> Coordinator::ended(const std::string& worker, const std::string& incarnation) const {
+  const auto found = ended_incarnations_.find(incarnation);
+  if (found == ended_incarnations_.end()) return std::nullopt;
+  return stale_life(worker, incarnation, found->second);
+}
+
+const RefusalRow* Coordinator::refusal_of(const Job& job, const std::string& id) const {
+  const auto refusal = job.refusals.find(id);
+  const auto worker = workers_.find(id);
+  const bool in_force = refusal != job.refusals.end() && worker != workers_.end() &&
+                        worker->second.registration.incarnation == refusal->second.incarnation;
+  return in_force ? &refusal->second : nullptr;
+}
+
 Outcome<Worker*> Coordinator::need_worker(const std::string& id, const std::string& incarnation) {
-  if (const auto ended = ended_incarnations_.find(incarnation); ended != ended_incarnations_.end()) {
-    return tl::unexpected(stale_life(id, incarnation, ended->second));
-  }
+  if (auto over = ended(id, incarnation)) return tl::unexpected(*std::move(over));
   const auto found = workers_.find(id);
   if (found == workers_.end())
     return tl::unexpected(problem(404, "not_found", fmt::format("there is no worker {}: register it first", id)));
@@ -78,9 +90,7 @@ Outcome<RegisterReply> Coordinator::register_worker(const RegisterRequest& reque
                             "and \"{}\"",
                             request.name.substr(0, 128), request.incarnation.substr(0, 128))));
   }
-  if (const auto ended = ended_incarnations_.find(request.incarnation); ended != ended_incarnations_.end()) {
-    return tl::unexpected(stale_life(request.name, request.incarnation, ended->second));
-  }
+  if (auto over = ended(request.name, request.incarnation)) return tl::unexpected(*std::move(over));
   Worker& worker = workers_[request.name];
   const std::string known = worker.registration.incarnation;
   if (known != request.incarnation) {
@@ -114,7 +124,7 @@ Outcome<void> Coordinator::welcome_back(Worker& worker) {
   event(was_in ? job->id : "", "worker_back",
         fmt::format("{} is heard of again after {}", name, seconds(now() - worker.heard_ms)), name);
   if (was_in && !is_ended(job->membership.state) && job->membership.state != JobState::kPaused &&
-      !job->refusals.contains(name)) {
+      refusal_of(*job, name) == nullptr) {
     worker.job = job->id;
     const RegisterRequest& r = worker.registration;
     apply(*job, WorkerAssigned{{r.name, r.incarnation, r.address}, r.numerics, worker.after_generation});
@@ -306,9 +316,7 @@ bool Coordinator::reschedule() {
     std::ranges::sort(
         s.workers, [&](const auto& a, const auto& b) { return rank(a) != rank(b) ? rank(a) < rank(b) : natural_less(a, b); });
     for (const auto& [id, refusal] : job->refusals) {
-      const auto worker = workers_.find(id);
-      if (worker != workers_.end() && worker->second.registration.incarnation == refusal.incarnation)
-        s.refused[id] = refusal.reason;
+      if (refusal_of(*job, id) != nullptr) s.refused[id] = refusal.reason;
     }
   }
   std::vector<SchedulableWorker> workers;

@@ -45,19 +45,21 @@ void Service::Impl::get_directive(Call& call) {
   polled_changes_ = -1;  // looked at in this turn, when all commands have had their say
 }
 
+// One whose lease ended is told nothing while its old poll is still open: its job may yet take it back with what it holds,
+// once it speaks again.
 void Service::Impl::release_polls() {
   const bool changed = state_.changes() != polled_changes_;
   polled_changes_ = state_.changes();
   std::erase_if(polls_, [&](Poll& poll) {
     if (changed) {
-      const auto worker = state_.workers().find(poll.worker);
-      if (worker == state_.workers().end() || worker->second.registration.incarnation != poll.incarnation) {
-        outbox_.emplace_back(poll.reply, problem_answer(problem(409, "superseded",
-                                                                fmt::format("another process registered as {}", poll.worker))));
+      if (const auto over = state_.ended(poll.worker, poll.incarnation)) {
+        outbox_.emplace_back(poll.reply, problem_answer(*over));
         return true;
       }
-      const Directive directive = state_.directive_of(poll.worker);
-      if (directive.tag() != poll.have) {
+      const auto worker = state_.workers().find(poll.worker);
+      const bool alive = worker != state_.workers().end() && worker->second.life == Worker::Life::kAlive;
+      const Directive directive = alive ? state_.directive_of(poll.worker) : Directive{};
+      if (alive && directive.tag() != poll.have) {
         outbox_.emplace_back(poll.reply, json_answer(200, nlohmann::json(directive)));
         return true;
       }

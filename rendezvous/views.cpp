@@ -129,7 +129,9 @@ Json show_job(const Coordinator& state, const Job& job) {
   json["stage"] = stage_name(m.stage);
   json["wanted"] = {{"min_nodes", m.min_nodes}, {"nodes", m.nodes}, {"max_nodes", m.max_nodes}};
   Json refused = Json::array();
-  for (const auto& [worker, row] : job.refusals) refused.push_back({{"worker", worker}, {"reason", row.reason}});
+  for (const auto& [worker, row] : job.refusals) {
+    if (state.refusal_of(job, worker) != nullptr) refused.push_back({{"worker", worker}, {"reason", row.reason}});
+  }
   json["refused"] = std::move(refused);
   return json;
 }

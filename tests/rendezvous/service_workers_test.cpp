@@ -129,6 +129,48 @@ TEST_F(ServiceTest, ALoneWorkerWhoseLeaseEndedIsWelcomeBackWithItsState) {
   EXPECT_EQ(show()["step"], 7) << "nothing was lost";
 }
 
+TEST_F(ServiceTest, AnOpenPollOfAWorkerWhoseLeaseEndedIsGivenNoDirective) {
+  arrives("w1");
+  ask("POST", "/v1/jobs", spec());
+  reports("w1", Phase::kPrepared);
+  const std::string tag = reports("w1", Phase::kActive, 1, 0).json()["directive_tag"];
+  const std::string poll = "/v1/workers/w1/directive?incarnation=w1-1&wait_ms=25000&have=" + tag;
+  const auto parked = send("GET", poll);
+  for (int i = 0; i < 4; ++i) passes(1000);
+  ASSERT_EQ(show()["state"], "waiting");
+  EXPECT_EQ(parked->status(), 0) << "\"idle\" would make it drop the only copy of the state";
+  EXPECT_EQ(reports("w1", Phase::kActive, 1, 7).status(), 200);
+  ASSERT_EQ(parked->status(), 200);
+  EXPECT_EQ(parked->json()["kind"], "fence");
+}
+
+TEST_F(ServiceTest, AnOpenPollOfALifeThatEndedForGoodSaysSo) {
+  begin_training();
+  const std::string tag = reports("w2", Phase::kActive, 1, 0).json()["directive_tag"];
+  const auto parked = send("GET", "/v1/workers/w2/directive?incarnation=w2-1&wait_ms=25000&have=" + tag);
+  service_->turn();
+  EXPECT_EQ(parked->status(), 0);
+  WorkerLost lost;
+  lost.incarnation = "w2-1";
+  ask("POST", "/v1/workers/lost", lost);
+  ASSERT_EQ(parked->status(), 409);
+  EXPECT_EQ(parked->json()["code"], "stale_incarnation");
+}
+
+TEST_F(ServiceTest, ARefusalEndsWithTheLifeThatWasRefused) {
+  begin_training();
+  WorkerStatus refused;
+  refused.incarnation = "w2-1";
+  refused.phase = Phase::kRefused;
+  refused.job = "j1";
+  refused.reason = "cannot open train.bin";
+  ask("POST", "/v1/workers/w2/status", refused);
+  EXPECT_EQ(show()["refused"][0]["worker"], "w2");
+  arrives("w2", 2);
+  EXPECT_EQ(show()["refused"], Json::array());
+  EXPECT_EQ(directive("w2", 2), "prepare 1");
+}
+
 TEST_F(ServiceTest, AServiceThatWasStoppedForAWhileJudgesNobodyByThatTime) {
   begin_training();
   passes(3600 * 1000);
