@@ -45,7 +45,8 @@ std::vector<Part> parts_of(std::span<const ConstTensor> tensors, std::byte* to) 
 }  // namespace
 
 struct CheckpointWriter::State {
-  // A state as it was when it was submitted. Belongs to the submitting thread, and to the writer's while `writing`.
+  // A state as it was when it was submitted. Belongs to whoever claimed the writer, and to the writer's thread from `ready`
+  // until the claim is over.
   struct Copy {
     // Kept between checkpoints, so that only the first submit pays for its pages. (Huge pages were tried: the first submit
     // took 0.4 s at best and 3.9 s when the system had to find them, for 362 MB; 0.7 s without.)
@@ -63,8 +64,9 @@ struct CheckpointWriter::State {
 
   std::mutex mutex;
   std::condition_variable changed;
-  bool writing = false;
-  bool can_retry = false;  // `copy` is that of a write that failed
+  std::optional<int64_t> claimed;  // the step: set by one submit or retry, ended by the writer's thread
+  bool ready = false;              // claimed, and `copy` is whole: the thread may write it. Ends when it begins to
+  bool can_retry = false;          // `copy` is that of a write that failed
   bool closing = false;
   std::thread thread;
 
@@ -72,7 +74,6 @@ struct CheckpointWriter::State {
       : store(s), options(o), on_done(std::move(done)) {}
 
   Result<void> take_copy(std::span<const ConstTensor> tensors);
-  void begin();
   void run();
   WriteOutcome write();
 };
@@ -101,27 +102,19 @@ Result<void> CheckpointWriter::State::take_copy(std::span<const ConstTensor> ten
   return copied;
 }
 
-void CheckpointWriter::State::begin() {
-  {
-    const std::scoped_lock lock(mutex);
-    writing = true;
-    can_retry = false;
-  }
-  changed.notify_all();
-}
-
 void CheckpointWriter::State::run() {
   // On Linux this is the thread's own, and its children's. Refused or not, checkpoints are written.
   static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10));
   std::unique_lock lock(mutex);
   while (true) {
-    changed.wait(lock, [&] { return writing || closing; });
-    if (!writing) return;
+    changed.wait(lock, [&] { return ready || closing; });
+    if (!ready) return;
+    ready = false;
     lock.unlock();
     const WriteOutcome outcome = write();
     if (on_done) on_done(outcome);
     lock.lock();
-    writing = false;
+    claimed = std::nullopt;
     can_retry = !outcome.result && copy.made;
     changed.notify_all();
   }
@@ -160,35 +153,47 @@ CheckpointWriter::~CheckpointWriter() {
 bool CheckpointWriter::submit(Manifest manifest, std::span<const ConstTensor> tensors) {
   {
     const std::scoped_lock lock(state_->mutex);
-    if (state_->writing) return false;
+    if (state_->claimed) return false;
+    state_->claimed = manifest.step;
     state_->can_retry = false;
   }
   const Clock::time_point start = Clock::now();
-  state_->copy.manifest = std::move(manifest);
-  state_->copy.made = state_->take_copy(tensors);
-  state_->copy.stall_s = seconds_since(start);
-  state_->begin();
+  State::Copy& copy = state_->copy;
+  copy.manifest = std::move(manifest);
+  try {
+    copy.made = state_->take_copy(tensors);
+  } catch (const std::exception& e) {  // a claim is always ended, and by the thread: it reports this
+    copy.made = fail(Error::Code::kUnavailable, "no copy of the state was made, so no checkpoint is written: {}", e.what());
+  }
+  copy.stall_s = seconds_since(start);
+  {
+    const std::scoped_lock lock(state_->mutex);
+    state_->ready = true;
+  }
+  state_->changed.notify_all();
   return true;
 }
 
 bool CheckpointWriter::retry() {
   {
     const std::scoped_lock lock(state_->mutex);
-    if (state_->writing || !state_->can_retry) return false;
+    if (state_->claimed || !state_->can_retry) return false;
+    state_->claimed = state_->copy.manifest.step;
+    state_->can_retry = false;
+    state_->ready = true;
   }
-  state_->begin();
+  state_->changed.notify_all();
   return true;
 }
 
 std::optional<int64_t> CheckpointWriter::in_progress() const {
   const std::scoped_lock lock(state_->mutex);
-  if (!state_->writing) return std::nullopt;
-  return state_->copy.manifest.step;
+  return state_->claimed;
 }
 
 void CheckpointWriter::wait_idle() {
   std::unique_lock lock(state_->mutex);
-  state_->changed.wait(lock, [&] { return !state_->writing; });
+  state_->changed.wait(lock, [&] { return !state_->claimed; });
 }
 
 }  // namespace holdfast::storage

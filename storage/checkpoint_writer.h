@@ -4,6 +4,8 @@
 // scheduler for less of the processors than training has (nice 10; the threads it packs with inherit that). One write at a
 // time: a submit while one is under way replaces nothing and waits for nothing, it is refused with the step under way,
 // and the caller says so in an event. A failed write is reported, never thrown, and the copy is kept for `retry`.
+// Any thread may call anything: of a submit and a retry at the same time (the thread that trains, the one that tends), one
+// has the writer and the other is told that a write is under way.
 #pragma once
 
 #include <functional>
@@ -29,11 +31,11 @@ class CheckpointWriter {
   ~CheckpointWriter();  // waits for the write under way
 
   // Copies the tensors, with as many threads as the options say, and returns; false when a write is under way (nothing is
-  // copied then). One thread at a time may submit or retry.
+  // copied then). A write is under way from the moment that this begins to copy.
   bool submit(Manifest manifest, std::span<const ConstTensor> tensors);
   // Writes the copy of the last failed write again; false when there is none or one is under way. A submit drops it.
   bool retry();
-  // The step being written now.
+  // The step being copied or written now.
   std::optional<int64_t> in_progress() const;
   // Returns when no write is under way.
   void wait_idle();

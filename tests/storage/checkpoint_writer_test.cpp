@@ -1,9 +1,13 @@
-// The background writer: what is written is the state at the submit, a second submit is refused, a failed write is retried.
+// The background writer: what is written is the state at the submit, a second submit is refused, a failed write is retried,
+// and threads that submit and retry at once tear nothing.
 #include "storage/checkpoint_writer.h"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <future>
+#include <latch>
+#include <thread>
 
 #include "tests/storage/checks.h"
 #include "tests/storage/memory_store.h"
@@ -90,6 +94,54 @@ TEST_F(Writer, ANewSubmitTakesThePlaceOfAFailedOne) {
   EXPECT_FALSE(writer.retry());
   EXPECT_FALSE(is_listed(store_, 60));
   EXPECT_TRUE(holds(store_, 70, State(2)));
+}
+
+// In each round a write has failed; then some threads submit other states and some retry, all at once. Whoever was told
+// that it began a write finds its own state written, whole.
+TEST_F(Writer, SubmitsAndRetriesAtOnceTearNothing) {
+  CheckpointWriter writer(store_, options_, collect());
+  constexpr int kRounds = 150, kSubmitters = 3, kRetriers = 2;
+  const State states[] = {State(1, 370), State(2, 370), State(3, 370), State(4, 370)};
+  for (int round = 0; round < kRounds; ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    const int64_t first = round * 10;
+    store_.fail_with(Error{Error::Code::kUnavailable, "the service is away"});
+    ASSERT_TRUE(writer.submit(manifest_at(first), states[0].tensors()));
+    writer.wait_idle();
+    store_.fail_with(std::nullopt);
+    std::latch together(kSubmitters + kRetriers);
+    std::array<bool, kSubmitters + 1> begun{};  // [0]: one of the retries
+    std::array<bool, kRetriers> retried{};
+    std::vector<std::thread> threads;
+    for (size_t i = 1; i <= kSubmitters; ++i) {
+      threads.emplace_back([&, i] {
+        const auto tensors = states[i].tensors();
+        together.arrive_and_wait();
+        begun[i] = writer.submit(manifest_at(first + static_cast<int64_t>(i)), tensors);
+      });
+    }
+    for (bool& mine : retried) {
+      threads.emplace_back([&] {
+        together.arrive_and_wait();
+        mine = writer.retry();
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    writer.wait_idle();
+    begun[0] = std::ranges::count(retried, true) > 0;
+    EXPECT_LE(std::ranges::count(retried, true), 1) << "it was written by the first";
+    EXPECT_GE(std::ranges::count(begun, true), 1);
+    for (size_t i = 0; i < begun.size(); ++i) {
+      const int64_t step = first + static_cast<int64_t>(i);
+      if (begun[i]) {
+        ASSERT_TRUE(holds(store_, step, states[i]));
+      } else {
+        ASSERT_FALSE(is_listed(store_, step));
+      }
+    }
+    const auto steps = list_checkpoints(store_);
+    for (const int64_t step : *steps) ASSERT_TRUE(ok(remove_checkpoint(store_, step)));
+  }
 }
 
 TEST_F(Writer, AStoreThatThrowsIsAFailedWrite) {

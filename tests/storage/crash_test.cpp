@@ -11,17 +11,13 @@
 #include <thread>
 
 #include "tests/storage/checks.h"
+#include "tests/storage/seed.h"
 #include "tests/storage/temporary_folder.h"
 
 extern char** environ;
 
 namespace holdfast::storage::testing {
 namespace {
-
-uint32_t chosen_seed() {
-  const char* given = std::getenv("HOLDFAST_TEST_SEED");  // NOLINT(concurrency-mt-unsafe): before any thread
-  return given ? static_cast<uint32_t>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
-}
 
 // Runs the looper until it wrote `checkpoints`, and kills it at a random moment of the next; fails when it ended by itself.
 void run_and_kill(const std::string& folder, uint32_t checkpoints, std::mt19937& random) {
@@ -56,7 +52,7 @@ void run_and_kill(const std::string& folder, uint32_t checkpoints, std::mt19937&
 
 TEST(Crash, EveryListedCheckpointIsWholeAfterKillsAtRandomMoments) {
   const uint32_t seed = chosen_seed();
-  SCOPED_TRACE("again with HOLDFAST_TEST_SEED=" + std::to_string(seed));
+  SCOPED_TRACE(how_to_repeat(seed));
   std::mt19937 random(seed);
   TemporaryFolder folder;
   const auto store = std::move(*open_directory_store(folder.path()));

@@ -156,6 +156,32 @@ TEST(DirectoryStoreFaults, AreNamedWithPathCauseNeedAndRemedy) {
   }
 }
 
+// What a disk cannot give back is as lost as what was altered: a reader falls back to another checkpoint and does not wait.
+TEST(DirectoryStoreFaults, AFileThatTheDiskDoesNotGiveBackIsCorrupt) {
+  const auto files = std::make_shared<FaultyFileSystem>();
+  const auto store = std::move(*open_directory_store("/ckpt", MissingFolder::kMake, files));
+  const State state(1);
+  const auto written = write_checkpoint(*store, manifest_at(10), state.tensors(), {.shard_bytes = 4000});
+  ASSERT_TRUE(ok(written));
+  for (const std::string& key : {written->shards[1].key, manifest_key(10)}) {
+    for (const int error : {EIO, EBADMSG, EUCLEAN}) {
+      files->make_unreadable("/ckpt/" + key, error);
+      State found = state.blank();
+      const auto read = read_checkpoint(*store, 10, found.writable());
+      ASSERT_FALSE(read);
+      EXPECT_EQ(read.error().code, Error::Code::kCorrupt);
+      EXPECT_NE(read.error().message.find(key), std::string::npos) << read.error().message;
+      EXPECT_NE(read.error().message.find(std::generic_category().message(error)), std::string::npos) << read.error().message;
+    }
+    for (const int error : {EACCES, EMFILE, ESTALE, ETIMEDOUT}) {  // these may pass
+      files->make_unreadable("/ckpt/" + key, error);
+      EXPECT_EQ(verify_checkpoint(*store, 10).error().code, Error::Code::kUnavailable);
+    }
+    files->heal();
+  }
+  EXPECT_TRUE(holds(*store, 10, state));
+}
+
 // Files of this process and its children can have only so many bytes for as long as this lives: a write beyond fails, as on
 // a full volume, whoever runs the test.
 class FileSizeLimit {

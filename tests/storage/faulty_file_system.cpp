@@ -180,6 +180,7 @@ IoResult<Bytes> FaultyFileSystem::read(const std::string& path, int64_t bytes_ma
   const auto inode = find(path);
   if (!inode) return tl::unexpected(inode.error());
   if (disk_.inodes[*inode].is_directory) return tl::unexpected(EISDIR);
+  if (const auto bad = unreadable_.find(path); bad != unreadable_.end()) return tl::unexpected(bad->second);
   if (static_cast<int64_t>(disk_.inodes[*inode].bytes.size()) > bytes_max) return tl::unexpected(EFBIG);
   return disk_.inodes[*inode].bytes;
 }

@@ -49,7 +49,12 @@ class FaultyFileSystem : public FileSystem {
 
   Disk disk() const { return disk_; }
   int64_t operations() const { return operations_; }  // that change something, so far
-  void heal() { fault_ = {}; }
+  void heal() {
+    fault_ = {};
+    unreadable_.clear();
+  }
+  // Reads of the file at `path` fail with `error`, from now until heal().
+  void make_unreadable(const std::string& path, int error) { unreadable_[path] = error; }
 
   IoResult<int> create(const std::string& path) override;
   IoResult<size_t> write(int file, std::span<const std::byte> bytes) override;
@@ -76,6 +81,7 @@ class FaultyFileSystem : public FileSystem {
 
   Disk disk_;
   Fault fault_;
+  std::map<std::string, int> unreadable_;
   int64_t operations_ = 0;
   std::map<int, size_t> open_;
   int next_file_ = 100;

@@ -184,6 +184,52 @@ TEST(PowerLoss, AFolderThatWasMadeForTheStoreIsDurable) {
   EXPECT_TRUE(holds(*boot(after_power_loss(machine, 0)).store, 10, kNew));
 }
 
+// Whoever makes the store's folders is stopped at each of its operations: by power loss, or killed, so that the next finds
+// folders there whose names may not be durable. What the next writes is durable all the same.
+TEST(PowerLoss, StoppedWhileItsFoldersAreMadeTheNextWriterIsStillDurable) {
+  constexpr const char* kFolder = "/volume/checkpoints/j1";
+  Disk empty;
+  const auto opened = [&](const Disk& disk, MissingFolder missing, const Fault& fault) {
+    Machine machine{std::make_shared<FaultyFileSystem>(disk, fault), nullptr};
+    auto store = open_directory_store(kFolder, missing, machine.files);
+    if (store) machine.store = std::move(*store);
+    return machine;
+  };
+  const int64_t operations = opened(empty, MissingFolder::kMake, {}).files->operations();
+  ASSERT_EQ(operations, 6) << "three folders, each made and synced";
+  for (int64_t n = 0; n <= operations; ++n) {
+    const Machine stopped = opened(empty, MissingFolder::kMake, {Fault::Kind::kPowerOff, n, 0});
+    ASSERT_EQ(stopped.store != nullptr, n == operations);
+    std::vector<Disk> found{stopped.files->disk()};  // killed: all that it did is there, and not all of it is durable
+    for (uint32_t seed = 0; seed < kSeeds; ++seed) found.push_back(after_power_loss(stopped, seed));
+    for (size_t i = 0; i < found.size(); ++i) {
+      SCOPED_TRACE("stopped at operation " + std::to_string(n) +
+                   (i == 0 ? ", killed" : ", power lost, seed " + std::to_string(i - 1)));
+      for (const MissingFolder missing : {MissingFolder::kMake, MissingFolder::kFail}) {
+        const Machine next = opened(found[i], missing, {});
+        if (!next.store) {
+          EXPECT_EQ(missing, MissingFolder::kFail);
+          continue;
+        }
+        ASSERT_TRUE(ok(write_new(*next.store, 10)));
+        const Machine after = opened(after_power_loss(next, 0), MissingFolder::kFail, {});
+        ASSERT_TRUE(after.store) << "the store's folder is gone";
+        EXPECT_TRUE(holds(*after.store, 10, kNew));
+      }
+    }
+  }
+}
+
+// A parent that cannot be read is another user's: whoever made the store's folder in it answers for its name.
+TEST(PowerLoss, AParentFolderThatMayNotBeReadStopsNothing) {
+  const Disk before = disk_with({});
+  Machine counted = boot(before);
+  ASSERT_TRUE(ok(counted.store->put("x", Bytes(10))));
+  const int64_t last = counted.files->operations() - 1;  // the sync of /checkpoints
+  EXPECT_TRUE(ok(boot(before, {Fault::Kind::kOnce, last, EACCES}).store->put("x", Bytes(10))));
+  EXPECT_FALSE(boot(before, {Fault::Kind::kOnce, last, EIO}).store->put("x", Bytes(10)));
+}
+
 TEST(PowerLoss, TheFakeLosesWhatWasNotSynced) {
   FaultyFileSystem files;
   ASSERT_TRUE(files.make_directory("/a"));

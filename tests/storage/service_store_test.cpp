@@ -45,6 +45,21 @@ TEST_F(ServiceStoreTest, SaysWhoItIsAndWhatItSends) {
   EXPECT_EQ(store_->describe(), server_.url() + " (job j1)");
 }
 
+TEST_F(ServiceStoreTest, SaysOnBehalfOfWhichLifeOfAWorkerItWritesAndRemoves) {
+  const auto opened = open_store("", "j1", server_.url(), "secret", {.identity = WorkerIdentity{"w1", "life-7"}});
+  ASSERT_TRUE(ok(opened));
+  ASSERT_TRUE(ok((*opened)->put("a", some_)));
+  ASSERT_TRUE(ok((*opened)->remove("a")));
+  ASSERT_TRUE(ok(store_->put("b", some_)));
+  const auto asked = server_.asked();
+  ASSERT_EQ(asked.size(), 3U);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(asked[i].worker, "w1");
+    EXPECT_EQ(asked[i].incarnation, "life-7");
+  }
+  EXPECT_EQ(asked[2].worker + asked[2].incarnation, "") << "opened by nobody in particular";
+}
+
 TEST_F(ServiceStoreTest, TriesAgainWhatMayPass) {
   for (const int status : {500, 502, 503, 429, 408, TinyHttpServer::kHangUp}) {
     SCOPED_TRACE(status);
@@ -96,6 +111,18 @@ TEST_F(ServiceStoreTest, DoesNotTryAgainWhatWillNotPass) {
     EXPECT_EQ(server_.asked().size(), before + 1);
     EXPECT_NE(put.error().message.find("the test wants it"), std::string::npos) << put.error().message;
   }
+}
+
+TEST_F(ServiceStoreTest, WhatTheServicesDiskDoesNotGiveBackIsCorruptAtOnce) {
+  server_.name_problems("corrupt");
+  server_.answer_next_with({422});
+  const auto read = store_->get("a");
+  ASSERT_FALSE(read);
+  EXPECT_EQ(read.error().code, Error::Code::kCorrupt);
+  EXPECT_EQ(server_.asked().size(), 1U);
+  server_.name_problems("invalid");
+  server_.answer_next_with({422});
+  EXPECT_EQ(store_->get("a").error().code, Error::Code::kRefused);
 }
 
 TEST_F(ServiceStoreTest, WhatIsNotThereIsNotFoundAndRemovedAlready) {

@@ -93,8 +93,9 @@ void TinyHttpServer::serve(int connection) {
     end += 4;
     if (!fill(connection, buffer, end + body_bytes)) return;
     const size_t space = head.find(' ');
-    const Asked request{head.substr(0, space), head.substr(space + 1, head.find(' ', space + 1) - space - 1),
-                        header(head, "authorization"), header(head, "content-type")};
+    const Asked request{head.substr(0, space),           head.substr(space + 1, head.find(' ', space + 1) - space - 1),
+                        header(head, "authorization"),   header(head, "content-type"),
+                        header(head, "holdfast-worker"), header(head, "holdfast-incarnation")};
     const Answer reply = answer(request, buffer.substr(end, body_bytes));
     buffer.erase(0, end + body_bytes);
     const std::string reply_head =
@@ -114,9 +115,10 @@ TinyHttpServer::Answer TinyHttpServer::answer(const Asked& request, const std::s
   if (!next_.empty()) {
     const int status = next_.front();
     next_.pop_front();
-    return {status, status == kHangUp ? "half"
-                                      : R"({"status": )" + std::to_string(status) +
-                                            R"(, "title": "as told", "detail": "the test wants it"})"};
+    return {status, status == kHangUp
+                        ? "half"
+                        : R"({"status": )" + std::to_string(status) +
+                              R"(, "title": "as told", "detail": "the test wants it", "code": ")" + problem_code_ + "\"}"};
   }
   if (request.method == "PUT") {
     objects_[request.target] = body;
@@ -145,6 +147,10 @@ TinyHttpServer::Answer TinyHttpServer::answer(const Asked& request, const std::s
 void TinyHttpServer::answer_next_with(std::vector<int> statuses) {
   const std::scoped_lock lock(mutex_);
   next_.assign(statuses.begin(), statuses.end());
+}
+void TinyHttpServer::name_problems(std::string code) {
+  const std::scoped_lock lock(mutex_);
+  problem_code_ = std::move(code);
 }
 void TinyHttpServer::answer_lists_with(std::string body) {
   const std::scoped_lock lock(mutex_);

@@ -24,10 +24,12 @@ class TinyHttpServer {
   // answer.
   static constexpr int kHangUp = -1;
   void answer_next_with(std::vector<int> statuses);
+  // "code" of the problems that those answers are.
+  void name_problems(std::string code);
   void answer_lists_with(std::string body);
 
   struct Asked {
-    std::string method, target, token, content_type;
+    std::string method, target, token, content_type, worker, incarnation;
   };
   std::vector<Asked> asked() const;
   std::map<std::string, std::string> objects() const;  // by target
@@ -45,7 +47,7 @@ class TinyHttpServer {
   int listener_ = -1, port_ = 0;
   mutable std::mutex mutex_;
   std::deque<int> next_;
-  std::string list_body_;
+  std::string list_body_, problem_code_;
   std::vector<Asked> asked_;
   std::map<std::string, std::string> objects_;
   std::vector<int> connections_;

@@ -1,0 +1,21 @@
+// Fresh randomness in every run, which can be had again: HOLDFAST_TEST_SEED=n repeats a run whose failure printed n.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <random>
+#include <string>
+
+namespace holdfast::storage::testing {
+
+inline uint32_t chosen_seed() {
+  const char* given = std::getenv("HOLDFAST_TEST_SEED");  // NOLINT(concurrency-mt-unsafe): before any thread
+  return given ? static_cast<uint32_t>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
+}
+
+// For a SCOPED_TRACE.
+inline std::string how_to_repeat(uint32_t seed) {
+  return "repeat with HOLDFAST_TEST_SEED=" + std::to_string(seed);
+}
+
+}  // namespace holdfast::storage::testing
