@@ -13,9 +13,10 @@
 namespace holdfast::rendezvous {
 
 Problem problem(int status, const std::string& code, const std::string& detail) {
-  static const std::map<int, std::string> kTitles = {{400, "Bad request"}, {401, "No valid token"},     {403, "Not allowed"},
-                                                     {404, "Not found"},   {405, "Method not allowed"}, {409, "Conflict"},
-                                                     {429, "Too many"},    {500, "Internal error"},     {503, "Not available"}};
+  static const std::map<int, std::string> kTitles = {
+      {400, "Bad request"},        {401, "No valid token"}, {403, "Not allowed"}, {404, "Not found"},
+      {405, "Method not allowed"}, {409, "Conflict"},       {422, "Damaged"},     {429, "Too many"},
+      {500, "Internal error"},     {503, "Not available"},  {507, "No space"}};
   const auto title = kTitles.find(status);
   return {status, title == kTitles.end() ? "Error" : title->second, detail, code, {}};
 }
@@ -238,6 +239,9 @@ Outcome<void> Coordinator::fault(const std::string& id, const FaultReport& repor
 Outcome<void> Coordinator::checkpoint(const std::string& id, const CheckpointRecord& record) {
   auto job = need_present(id, record.worker, record.incarnation, record.generation, false);
   if (!job) return tl::unexpected(job.error());
+  if (const auto staleness = stale_state((*job)->membership, record)) {
+    return tl::unexpected(problem(409, staleness->code, staleness->detail));
+  }
   for (const int64_t step : record.removed_steps) checkpoint_removed(id, step);
   (*job)->checkpoints[record.step] = record;
   write().save_checkpoint({id, record, false});

@@ -148,6 +148,7 @@ void Coordinator::load() {
   for (const GenerationRow& row : contents.generations) {
     JobMembership& m = job_of(row.job)->membership;
     for (const Member& member : row.generation.members) m.lineage_of[member.incarnation] = row.generation.lineage;
+    m.began_at[row.generation.number] = row.generation.source.step;
     if (row.generation.number > m.current.number) m.current = row.generation;
   }
   for (const CheckpointRow& row : contents.checkpoints) {

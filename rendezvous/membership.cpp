@@ -28,30 +28,6 @@ constexpr std::pair<JobState, const char*> kJobStates[] = {{JobState::kQueued, "
 constexpr std::pair<Stage, const char*> kStages[] = {
     {Stage::kForming, "forming"}, {Stage::kRunning, "running"}, {Stage::kYielding, "yielding"}};
 
-void refuse(Turn& turn, const Participant& participant, const std::string& reason) {
-  const Member member = participant.member;
-  turn.note("worker_refused", fmt::format("{} cannot take part: {}", member.worker, reason), member.worker);
-  turn.effects.emplace_back(Refused{member.worker, member.incarnation, reason});
-  turn.free(member.worker, "refused: " + reason);
-}
-
-// Why a prepared worker does not fit the job's references, or "". The first one to be prepared sets them.
-std::string misfit(JobMembership& job, const Participant& p) {
-  if (job.data_digest.empty()) job.data_digest = p.status.data_digest;
-  if (job.numerics.empty()) job.numerics = p.numerics;
-  if (p.status.data_digest != job.data_digest) {
-    return fmt::format("its training data differs: {} has digest {} there, {} at the others; give it the same file",
-                       job.spec.train_data_path, p.status.data_digest, job.data_digest);
-  }
-  if (job.spec.reduction == "exact" && p.numerics != job.numerics) {
-    return fmt::format(
-        "it computes other bits: its numerics are \"{}\", the job's are \"{}\"; use like workers, or submit with "
-        "--reduction float",
-        p.numerics, job.numerics);
-  }
-  return "";
-}
-
 void on_assigned(Turn& turn, const WorkerAssigned& input) {
   Participant participant;
   participant.member = input.member;
@@ -94,7 +70,7 @@ void on_reported(Turn& turn, const WorkerReported& input) {
     if (in_ring) begin_fault(turn, fmt::format("{} cannot go on: {}", input.worker, reason));
     return refuse(turn, p, reason);
   }
-  if (p.status.phase == Phase::kPrepared && !p.status.data_digest.empty()) {
+  if (job.current.number > 0 && p.status.phase == Phase::kPrepared && !p.status.data_digest.empty()) {
     if (const std::string reason = misfit(job, p); !reason.empty()) {
       if (is_member(job, p) && job.stage != Stage::kForming) begin_fault(turn, fmt::format("{} is refused", input.worker));
       return refuse(turn, p, reason);

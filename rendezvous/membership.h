@@ -33,6 +33,9 @@ struct Staleness {
 std::optional<Staleness> stale(const JobMembership& job, const std::string& worker, const std::string& incarnation,
                                int64_t generation, bool rank0);
 
+// Whether the state in a checkpoint is of a history that the job has given up: it went back below it since.
+std::optional<Staleness> stale_state(const JobMembership& job, const CheckpointRecord& record);
+
 // Rank of `worker` (in this incarnation) in the current generation, or -1.
 int rank_in(const Generation& generation, const std::string& worker, const std::string& incarnation);
 bool is_member(const JobMembership& job, const Participant& participant);

@@ -26,10 +26,14 @@ int64_t newest_step(const JobMembership& job) {
   return newest != nullptr ? newest->step : -1;
 }
 
-// Those that could be members now. One that leaves is among them only while it alone holds the newest state.
+// Those that could be members now. One that leaves is among them only while it alone holds the newest state: until that is
+// in a checkpoint, or, where none can be written, for as long as somebody who stays can copy it.
 std::vector<std::string> ready_workers(const JobMembership& job) {
   const int64_t staying = std::max(best_memory(job, false), newest_step(job));
-  const bool need_leavers = !job.handover_failed && best_memory(job, true) > staying;
+  const bool heir = job.max_nodes > 1 && std::ranges::any_of(job.participants, [&](const auto& entry) {
+                      return is_prepared(job, entry.second) && !is_leaving(entry.second);
+                    });
+  const bool need_leavers = (!job.handover_failed || heir) && best_memory(job, true) > staying;
   std::vector<std::string> names;
   for (const auto& [worker, p] : job.participants) {
     if (!is_prepared(job, p)) continue;
@@ -39,7 +43,7 @@ std::vector<std::string> ready_workers(const JobMembership& job) {
 }
 
 // Ranks: members of the last generation keep their order, others follow by name.
-std::vector<std::string> rank_order(const JobMembership& job, std::vector<std::string> names) {
+void sort_by_rank(const JobMembership& job, std::vector<std::string>& names) {
   const auto old_rank = [&](const std::string& worker) {
     const int rank = rank_in(job.current, worker, job.participants.at(worker).member.incarnation);
     return rank < 0 ? INT32_MAX : rank;
@@ -48,16 +52,28 @@ std::vector<std::string> rank_order(const JobMembership& job, std::vector<std::s
     const int x = old_rank(a), y = old_rank(b);
     return x != y ? x < y : natural_less(a, b);
   });
-  // The newest state must not be cut off by max_nodes.
-  std::ranges::stable_sort(names, std::greater{},
-                           [&](const std::string& w) { return memory_of(job, job.participants.at(w)) >= 0; });
-  if (static_cast<int64_t>(names.size()) > job.max_nodes) names.resize(job.max_nodes);
+}
+
+// The members of the next generation, in rank order. When there are too many: the newest state first, whoever holds it;
+// then those who stay, then those whose state is newer.
+std::vector<std::string> choose_members(const JobMembership& job, std::vector<std::string> names) {
+  sort_by_rank(job, names);
+  if (static_cast<int64_t>(names.size()) <= job.max_nodes) return names;
+  const auto participant = [&](const std::string& worker) -> const Participant& { return job.participants.at(worker); };
+  const auto by_memory = [&](const std::string& worker) { return memory_of(job, participant(worker)); };
+  std::ranges::stable_sort(names, std::greater{}, by_memory);
+  std::stable_sort(names.begin() + 1, names.end(), [&](const std::string& a, const std::string& b) {
+    return !is_leaving(participant(a)) && is_leaving(participant(b));
+  });
+  names.resize(job.max_nodes);
+  sort_by_rank(job, names);
   return names;
 }
 
-StateSource choose_source(const JobMembership& job) {
+StateSource choose_source(const JobMembership& job, const std::vector<std::string>& names) {
   StateSource source;
-  const int64_t memory = best_memory(job, true);
+  int64_t memory = -1;
+  for (const std::string& worker : names) memory = std::max(memory, memory_of(job, job.participants.at(worker)));
   const KnownCheckpoint* newest = newest_checkpoint(job);
   if (memory >= 0 && memory >= newest_step(job)) {
     source.kind = StateSource::Kind::kMemory;
@@ -123,7 +139,7 @@ void bury_silent(Turn& turn) {
 void form(Turn& turn, const std::vector<std::string>& names) {
   JobMembership& job = turn.job;
   Generation next;
-  next.source = choose_source(job);
+  next.source = choose_source(job, names);
   std::string text = fmt::format("of {}", in_words(names));
   std::string from = source_in_words(job, next.source, names);
   from += settle_history(turn, next.source);
@@ -142,6 +158,7 @@ void form(Turn& turn, const std::vector<std::string>& names) {
   bury_silent(turn);
   std::string why;
   for (const std::string& reason : job.why) why += (why.empty() ? "" : "; ") + reason;
+  job.began_at[next.number] = next.source.step;
   job.current = std::move(next);
   job.stage = Stage::kRunning;
   job.state = JobState::kRunning;
@@ -167,7 +184,7 @@ std::vector<std::string> preparing_workers(const JobMembership& job) {
   return names;
 }
 
-void wait_for_more(Turn& turn, size_t ready) {
+void wait_for_more(Turn& turn, size_t ready, const std::string& but = "") {
   JobMembership& job = turn.job;
   const int64_t missing = job.min_nodes - static_cast<int64_t>(ready);
   std::string text =
@@ -175,6 +192,7 @@ void wait_for_more(Turn& turn, size_t ready) {
   if (const auto preparing = preparing_workers(job); !preparing.empty()) {
     text += fmt::format(", {} {} getting ready", in_words(preparing), preparing.size() == 1 ? "is" : "are");
   }
+  text += but;
   const int64_t memory = best_memory(job, false);
   if (job.current.number > 0 && job.state == JobState::kRunning) {
     std::string why;
@@ -185,6 +203,26 @@ void wait_for_more(Turn& turn, size_t ready) {
   }
   job.reason = text;
   free_leavers(turn);
+}
+
+// Those that do not fit the others are refused and leave `ready`, once there are enough that fit each other; false: there
+// are not. Until then the next to come may show who is wrong.
+bool settle_references(Turn& turn, std::vector<std::string>& ready) {
+  JobMembership& job = turn.job;
+  const std::vector<std::string> odd = agree_on_references(job, ready);
+  const size_t alike = ready.size() - odd.size();
+  if (static_cast<int64_t>(alike) < job.min_nodes) {
+    std::string but = fmt::format(" that {} together", alike == 1 ? "fits" : "fit");
+    for (const std::string& worker : odd) but += fmt::format("; {}: {}", worker, misfit(job, job.participants.at(worker)));
+    wait_for_more(turn, alike, but);
+    return false;
+  }
+  for (const std::string& worker : odd) {
+    const Participant participant = job.participants.at(worker);
+    refuse(turn, participant, misfit(job, participant));
+    std::erase(ready, worker);
+  }
+  return true;
 }
 
 // After generations that committed nothing the next waits: 1, 2, 4 … seconds, so that a lasting fault does not spin.
@@ -228,7 +266,7 @@ void advance_forming(Turn& turn) {
   if (job.intent == Intent::kStop) return stop_now(turn);  // a fault came between: no last checkpoint is worth waiting for
   give_up_on_silent(turn);
   if (std::ranges::any_of(job.participants, [&](const auto& entry) { return is_awaited(job, entry.second); })) return;
-  const std::vector<std::string> ready = ready_workers(job);
+  std::vector<std::string> ready = ready_workers(job);
   const bool enough = static_cast<int64_t>(ready.size()) >= job.min_nodes;
   const int64_t kept = std::max<int64_t>(newest_step(job), job.resume.empty() ? 0 : job.resume[0].step);
   // A pause needs another generation only to write down what so far is in memory alone.
@@ -236,7 +274,8 @@ void advance_forming(Turn& turn) {
   if (!enough) return wait_for_more(turn, ready.size());
   if (job.first_ready_ms < 0) job.first_ready_ms = turn.now;
   if (must_wait(turn, ready)) return;
-  form(turn, rank_order(job, ready));
+  if (job.current.number == 0 && !settle_references(turn, ready)) return;
+  form(turn, choose_members(job, std::move(ready)));
   free_leavers(turn);
 }
 

@@ -39,9 +39,21 @@ void on_progress(Turn& turn, const Progress& progress) {
   if (progress.finished) end_job(turn, JobState::kSucceeded, fmt::format("all {} steps are done", job.spec.total_steps));
 }
 
+std::optional<Staleness> stale_state(const JobMembership& job, const CheckpointRecord& record) {
+  if (record.state_generation <= 0) return std::nullopt;
+  for (auto later = job.began_at.upper_bound(record.state_generation); later != job.began_at.end(); ++later) {
+    if (later->second >= record.step) continue;
+    return Staleness{"stale_state",
+                     fmt::format("the state of step {} was computed in generation {} of job {}, and generation {} went back to "
+                                 "step {}: it is not of the job's history any more",
+                                 record.step, record.state_generation, job.job, later->first, later->second)};
+  }
+  return std::nullopt;
+}
+
 void on_checkpoint(Turn& turn, const CheckpointRecord& record) {
   JobMembership& job = turn.job;
-  if (stale(job, record.worker, record.incarnation, record.generation, false)) return;
+  if (stale(job, record.worker, record.incarnation, record.generation, false) || stale_state(job, record)) return;
   for (const int64_t step : record.removed_steps) job.checkpoints.erase(step);
   const KnownCheckpoint checkpoint{record.step, record.store, record.state_hash, false};
   const auto found = job.checkpoints.find(record.step);

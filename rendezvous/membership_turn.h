@@ -32,6 +32,13 @@ void advance_forming(Turn& turn);
 void free_leavers(Turn& turn);
 int64_t best_memory(const JobMembership& job, bool leaving_too);
 
+// membership_references.cpp
+void refuse(Turn& turn, const Participant& participant, const std::string& reason);
+// Why a prepared worker does not fit the job's references, or "".
+std::string misfit(const JobMembership& job, const Participant& participant);
+// Before the first generation: sets the references to what most of `ready` (at least one) have; the others are returned.
+std::vector<std::string> agree_on_references(JobMembership& job, std::vector<std::string> ready);
+
 // membership_faults.cpp
 void on_fault_report(Turn& turn, const FaultReport& report);
 void on_gone(Turn& turn, const std::string& worker, const std::string& reason);

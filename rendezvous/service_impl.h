@@ -45,7 +45,7 @@ struct Service::Impl {
   };
   Target find_target(const HttpRequest& request) const;  // any thread
   void handle(HttpRequest request, Reply reply);         // any thread
-  bool enqueue(std::function<void()> command);    // any thread; false: stopping
+  bool enqueue(std::function<void()> command);           // any thread; false: stopping
   void turn();
   void run_commands();
   void flush();

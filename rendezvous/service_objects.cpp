@@ -19,7 +19,9 @@ Problem storage_problem(const storage::Error& error) {
     case storage::Error::Code::kNotFound:
       return problem(404, "not_found", error.message);
     case storage::Error::Code::kCorrupt:
-      return problem(500, "corrupt", error.message);
+      return problem(422, "corrupt", error.message);  // asking again does not mend it
+    case storage::Error::Code::kNoSpace:
+      return problem(507, "no_space", error.message);
     case storage::Error::Code::kUnavailable:
       return problem(503, "unavailable", error.message);
     case storage::Error::Code::kRefused:

@@ -213,6 +213,7 @@ void describe(Io& io, Of<Io, CheckpointRecord>& m) {
   io("worker", m.worker);
   io("incarnation", m.incarnation);
   io("generation", m.generation);
+  io.maybe("state_generation", m.state_generation);
   io("step", m.step);
   io("store", m.store);
   io("state_hash", m.state_hash);

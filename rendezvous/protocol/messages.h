@@ -3,7 +3,8 @@
 // The worker protocol is level-triggered both ways: a worker always reports its whole status, the service always answers
 // with the whole directive it wants followed now. Lost, repeated or late messages, and a service that was restarted,
 // change nothing but time. Fencing: every message of a worker carries its incarnation and the generation it speaks of;
-// the service refuses stale ones with 409 and a reason (Problem::code "stale_incarnation" or "stale_generation").
+// the service refuses stale ones with 409 and a reason (Problem::code "stale_incarnation" or "stale_generation"). A checkpoint
+// of steps that the job has gone back below is "stale_state": no later generation will take it.
 //
 //   POST /v1/workers                      RegisterRequest  -> RegisterReply
 //   POST /v1/workers/{id}/status          WorkerStatus     -> StatusReply        (every second and at each change)
@@ -153,7 +154,9 @@ struct FaultReport {
 
 struct CheckpointRecord {
   std::string worker, incarnation;
-  int64_t generation = 0;  // the generation the writer belongs to now
+  int64_t generation = 0;        // the generation the writer belongs to now
+  int64_t state_generation = 0;  // the one in which the state was computed: refused ("stale_state", for good) when the job has
+                                 // gone back below `step` since; 0: not said
   int64_t step = 0;
   std::string store, state_hash, created_at;
   int64_t raw_bytes = 0, stored_bytes = 0, shards = 0;

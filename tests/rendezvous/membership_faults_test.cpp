@@ -104,8 +104,9 @@ TEST(Faults, OneCauseIsToldOnceHoweverManyWaysItComes) {
   EXPECT_THAT(lines, testing::Contains("fault_reported: generation 1 is over: w1 stopped: reset by peer"));
   EXPECT_THAT(lines, testing::Contains("fault_reported: more on the end of generation 1: connection lost at w2 (rank 1), "
                                        "reported by w1 (rank 0)"));
-  EXPECT_THAT(lines, testing::Contains("generation_formed: generation 2 forms of w1, from the memory of w1 at step 10, nothing "
-                                       "is lost: connection lost at w2 (rank 1), reported by w1 (rank 0); w2 was lost (killed)"));
+  EXPECT_THAT(lines,
+              testing::Contains("generation_formed: generation 2 forms of w1, from the memory of w1 at step 10, nothing "
+                                "is lost: connection lost at w2 (rank 1), reported by w1 (rank 0); w2 was lost (killed)"));
 }
 
 TEST(Faults, ReportsOfThePastChangeNothing) {
@@ -224,6 +225,37 @@ TEST(Faults, AnExplicitChoiceThatCannotBeReadFailsTheJobAndLatestFallsBack) {
       EXPECT_EQ(story.job.committed_step, 40) << "nothing of this job's own was lost";
     }
   }
+}
+
+TEST(Faults, TheNewestStateIsNotCutOffByTheMaximum) {
+  Story story = running({"w1", "w2", "w3"}, 41);
+  story.job.max_nodes = 2;
+  story.happens(FaultReported{story.fault("w1", -1, "timeout")});
+  story.stopped({"w1", "w2"}, 41);
+  story.stopped({"w3"}, 42);
+  EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w1 and w3 memory 42"});
+}
+
+TEST(Faults, ACheckpointOfStepsThatWereVoidedIsNotTaken) {
+  Story story = running({"w1", "w2"}, 60);
+  story.checkpoint(60);
+  story.progress(75);
+  story.happens(FaultReported{story.fault("w1", 1, "state_mismatch")});
+  story.stopped({"w1", "w2"}, 75);
+  ASSERT_EQ(story.told_of("FORM"), Lines{"FORM 2 w1 and w2 checkpoint 60"});
+  story.all_active(60);
+  story.progress(62);
+  story.told();
+  story.checkpoint(70, 1);  // written while generation 1 trained, said by a member of generation 2
+  EXPECT_EQ(story.told(), Lines{});
+  EXPECT_FALSE(story.job.checkpoints.contains(70));
+  EXPECT_EQ(story.job.committed_step, 62);
+  EXPECT_EQ(stale_state(story.job, story.record(70, 1))->code, "stale_state");
+  EXPECT_EQ(stale_state(story.job, story.record(60, 1)), std::nullopt) << "what the job went back to is of its history";
+  EXPECT_EQ(stale_state(story.job, story.record(62, 2)), std::nullopt);
+  story.happens(WorkerGone{"w2", "killed"});
+  story.stopped({"w1"}, 62);
+  EXPECT_EQ(stale_state(story.job, story.record(62, 2)), std::nullopt) << "nothing was lost in between";
 }
 
 TEST(Faults, StatesThatDifferAreNotTrusted) {

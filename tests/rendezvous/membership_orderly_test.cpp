@@ -1,4 +1,5 @@
 // Stories of orderly changes: the first generation, joins, leaves, pause, stop, refusals, the end.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "tests/rendezvous/membership_story.h"
@@ -65,6 +66,46 @@ INSTANTIATE_TEST_SUITE_P(All, Refusals,
                                          Odd{"d2", "avx512", "float", "train.bin has digest d2 there, d1 at the others"},
                                          Odd{"d1", "avx2", "exact", "its numerics are \"avx2\", the job's are \"avx512\""},
                                          Odd{"d1", "avx2", "float", ""}, Odd{"d1", "avx512", "exact", ""}));
+
+// What a worker has: (name, digest, numerics).
+void prepared_with(Story& story, const std::string& worker, const std::string& digest, const std::string& numerics = "avx512") {
+  story.assigned(worker, numerics);
+  story.says(worker, Phase::kPreparing);
+  WorkerStatus status = story.status(worker, Phase::kPrepared, 0, -1);
+  status.data_digest = digest;
+  story.happens(WorkerReported{worker, status});
+}
+
+TEST(Orderly, OneWrongWorkerThatComesFirstDoesNotKeepTheOthersOut) {
+  Story story(2);
+  prepared_with(story, "w1", "wrong");
+  prepared_with(story, "w2", "d1", "avx2");
+  prepared_with(story, "w3", "d1");
+  EXPECT_EQ(story.told(), Lines{}) << "no two fit together, so it is not known yet who is wrong";
+  EXPECT_EQ(story.job.reason,
+            "waiting for 1 more worker: 2 needed, 1 ready that fits together; w2: its training data differs: train.bin has "
+            "digest d1 there, wrong at the others; give it the same file; w3: its training data differs: train.bin has digest "
+            "d1 there, wrong at the others; give it the same file");
+  prepared_with(story, "w4", "d1");
+  const Lines lines = story.told();
+  EXPECT_THAT(lines, testing::Contains("REFUSE w1"));
+  EXPECT_THAT(lines, testing::Contains("REFUSE w2"));
+  EXPECT_EQ(story.job.current.members.size(), 2u);
+  EXPECT_EQ(story.job.data_digest, "d1");
+  EXPECT_EQ(story.job.numerics, "avx512");
+  prepared_with(story, "w5", "wrong");
+  EXPECT_EQ(story.told_of("REFUSE"), Lines{"REFUSE w5"}) << "from then on they are fixed";
+}
+
+TEST(Orderly, WhatNobodyHasAnyMoreIsNoReference) {
+  Story story(2);
+  prepared_with(story, "w1", "old");
+  prepared_with(story, "w2", "new");
+  story.happens(WorkerGone{"w1", "killed"});
+  prepared_with(story, "w3", "new");
+  EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 1 w2 and w3 initial 0"});
+  EXPECT_EQ(story.job.data_digest, "new");
+}
 
 TEST(Orderly, ARefusalByTheWorkerItselfIsPassedOn) {
   Story story;
@@ -173,6 +214,36 @@ TEST(Orderly, ALeaverWhoseCheckpointCannotBeWrittenIsNotHeldBackForEver) {
   story.leaves("w1", 20);
   story.stopped({"w1"}, 21);
   EXPECT_EQ(story.told_of("FREE"), Lines{"FREE w1"});
+}
+
+TEST(Orderly, ALeaverWhoseCheckpointCannotBeWrittenHandsOverToWhoStays) {
+  Story story = running({"w1"}, 60);
+  story.leaves("w1", 60);
+  EXPECT_EQ(story.told_to("w1"), "yield 1 with checkpoint");
+  story.assigned("w2");
+  story.says("w2", Phase::kPrepared);
+  story.stopped({"w1"}, 61);
+  EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w1 and w2 memory 61"}) << "w2 copies the only state there is";
+  story.all_active(61);
+  EXPECT_EQ(story.told_to("w1"), "yield 2");
+  story.stopped({"w1", "w2"}, 62);
+  const Lines lines = story.told();
+  EXPECT_EQ(lines.back(), "FREE w1");
+  EXPECT_EQ(story.job.current.members.size(), 1u);
+  EXPECT_EQ(story.job.committed_step, 62);
+}
+
+TEST(Orderly, WithoutRoomForBothTheNextBeginsFromWhatItsMembersHave) {
+  Story story(1, 1);
+  story.ready({"w1"});
+  story.all_active(0);
+  story.progress(60);
+  story.assigned("w2");
+  story.says("w2", Phase::kPrepared);
+  story.leaves("w1", 60);
+  story.told();
+  story.stopped({"w1"}, 61);
+  EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w2 initial 0"}) << "never from a memory that no member holds";
 }
 
 TEST(Orderly, PauseWritesACheckpointAndResumeGoesOnFromIt) {

@@ -84,15 +84,17 @@ struct Story {
     progress.finished = finished;
     happens(ProgressMade{progress});
   }
-  void checkpoint(int64_t step) {
+  void checkpoint(int64_t step, int64_t state_generation = 0) { happens(CheckpointTaken{record(step, state_generation)}); }
+  CheckpointRecord record(int64_t step, int64_t state_generation) const {
     const Member& first = job.current.members.at(0);
     CheckpointRecord record;
     record.worker = first.worker;
     record.incarnation = first.incarnation;
     record.generation = job.current.number;
+    record.state_generation = state_generation;
     record.step = step;
     record.state_hash = fmt::format("h{}", step);
-    happens(CheckpointTaken{record});
+    return record;
   }
   FaultReport fault(const std::string& worker, int suspect, const std::string& kind = "connection_lost") {
     FaultReport report;

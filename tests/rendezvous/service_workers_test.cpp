@@ -232,6 +232,14 @@ TEST_F(ServiceTest, GoingBackToACheckpointVoidsTheLedgerAboveIt) {
   EXPECT_EQ(show()["step"], 4);
   record.generation = 1;
   EXPECT_EQ(ask("POST", "/v1/jobs/j1/checkpoints", record).status(), 409) << "its writer belongs to the past";
+  record = record_of(6);  // a member of the present, with a state of the past
+  record.incarnation = "w1-2";
+  record.generation = 2;
+  record.state_generation = 1;
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/checkpoints", record).json()["code"], "stale_state");
+  restart();
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/checkpoints", record).json()["code"], "stale_state");
+  EXPECT_EQ(show()["latest_checkpoint"]["step"], 4);
 }
 
 TEST_F(ServiceTest, RetentionDropsTheRowsOfWhatWasRemoved) {
