@@ -4,7 +4,8 @@
 //   - Deterministic: the same inputs give the same bits, whatever the number of threads. Reductions are cut into
 //     pieces of fixed size and the pieces are added in a fixed order; there are no floating-point atomics.
 //   - Outputs are written whole, never accumulated into, unless the comment says "+=".
-//   - No allocation inside an op after its first call with a given shape.
+//   - No allocation by us inside an op after its first call with a given shape, for as long as a model keeps to its shapes.
+//     (Of lengths and batches that vary without end, as in sampling, the cpu op set forgets the oldest.)
 // Refuses: nothing at run time. Shapes are checked once, when the model is built; here they are preconditions.
 //
 // Letters:  B sequences in a microbatch, T tokens in a sequence, N = B*T rows, C channels, NH heads, HS = C/NH,
@@ -20,6 +21,8 @@
 #include <memory>
 #include <string>
 
+#include "kernels/adamw_step.h"
+
 namespace holdfast::kernels {
 
 enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16 };
@@ -33,12 +36,6 @@ struct DeviceInfo {
   std::string numerics;  // all that changes bits: kind, instruction set, library version. "cpu/avx512/onednn-2.6.3/…"
   int64_t memory_bytes;  // what the device has in all
   int threads;           // 0 where the word has no meaning
-};
-
-struct AdamWStep {
-  float learning_rate, beta1, beta2, epsilon, weight_decay;
-  float beta1_correction, beta2_correction;  // 1 - beta^t, computed once in double by the caller
-  float gradient_scale;                      // clipping and averaging, applied to the gradient first
 };
 
 enum class Epilogue : uint8_t { kNone, kGelu };

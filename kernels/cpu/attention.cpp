@@ -2,6 +2,7 @@
 // so the block of scores stays in the second-level cache. Formulas in kernels/ref/attention.h; names as there.
 // Queries are scaled by 1/sqrt(HS) when they are gathered. Products are float32 whatever the activations are.
 // Bytes per head: qkv read once, out written once (backward: also dout and out read, dqkv written).
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -11,20 +12,18 @@ namespace holdfast::kernels::cpu {
 namespace {
 
 constexpr int64_t kQueries = 128;
-
-// Every block of queries sees another number of keys.
-using PerBlock = std::vector<std::shared_ptr<const Product>>;
+constexpr size_t kProductsMost = 1024;  // kept for lengths that are not in use now
 
 }  // namespace
 
 // What forward and backward share: shapes, and a head's q, k, v as contiguous float32.
 struct CpuOps::Attention {
-  const CpuOps& ops;
+  CpuOps& ops;
   int64_t T, C, NH, HS;
   float scale;
   Cut blocks;
 
-  Attention(const CpuOps& owner, int64_t t, int64_t c, int64_t heads)
+  Attention(CpuOps& owner, int64_t t, int64_t c, int64_t heads)
       : ops(owner),
         T(t),
         C(c),
@@ -45,18 +44,51 @@ struct CpuOps::Attention {
       ops.elements_.to_float(v + t * HS, ops.at(qkv, row + 2 * C), HS);
     }
   }
+  // Products of a block of queries. The one for dp has the shape of the one for scores, dq of the output's, dk of dv's.
+  std::shared_ptr<const Product> scores_product(int64_t block) const {
+    return make(blocks.size(block), HS, keys(block), by_rows(HS), transposed(HS), T);
+  }
+  std::shared_ptr<const Product> output_product(int64_t block) const {
+    return make(blocks.size(block), keys(block), HS, by_rows(T), by_rows(HS), HS);
+  }
+  std::shared_ptr<const Product> dkv_product(int64_t block) const {
+    return make(keys(block), blocks.size(block), HS, transposed(T), by_rows(HS), HS, true);
+  }
+  std::shared_ptr<const Product> make(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width,
+                                      bool add = false) const {
+    return ops.products_.make({m, k, n, a, b, c_width, add, false});
+  }
+
   // Where row t of a head lies in a (B, T, C) tensor.
   int64_t row_of(int64_t head, int64_t t) const { return (head / NH * T + t) * C + head % NH * HS; }
 };
 
+const CpuOps::AttentionProducts& CpuOps::attention_products(const Attention& attention, bool backward) {
+  auto& all = attention_products_;
+  const auto found =
+      std::ranges::find_if(all, [&](const AttentionProducts& one) { return one.T == attention.T && one.HS == attention.HS; });
+  if (found != all.end()) {
+    all.splice(all.begin(), all, found);
+  } else {
+    size_t kept = 0;
+    std::erase_if(all, [&](const AttentionProducts& one) { return (kept += one.count()) > kProductsMost; });
+    all.push_front({attention.T, attention.HS, {}, {}, {}});
+  }
+  AttentionProducts& products = all.front();
+  const auto fill = [&](std::vector<std::shared_ptr<const Product>>& list, auto product_of) {
+    for (int64_t i = std::ssize(list); i < attention.blocks.count; ++i) list.push_back((attention.*product_of)(i));
+  };
+  fill(products.scores, &Attention::scores_product);
+  fill(products.outputs, &Attention::output_product);
+  if (backward) fill(products.dkvs, &Attention::dkv_product);
+  return products;
+}
+
 void CpuOps::attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) {
   const Attention a(*this, T, C, NH);
   const int64_t HS = a.HS;
-  PerBlock scores, outputs;
-  for (int64_t i = 0; i < a.blocks.count; ++i) {
-    scores.push_back(float_product(a.blocks.size(i), HS, a.keys(i), by_rows(HS), transposed(HS), T));
-    outputs.push_back(float_product(a.blocks.size(i), a.keys(i), HS, by_rows(T), by_rows(HS), HS));
-  }
+  const AttentionProducts& products = attention_products(a, false);
+  const auto &scores = products.scores, &outputs = products.outputs;
   for (Scratch& scratch : per_thread_) scratch.floats(3 * T * HS + kQueries * (T + HS + 1));
   team_.for_each(B * NH, [&](int64_t head, int thread) {
     float* q = per_thread_[static_cast<size_t>(thread)].floats(0);
@@ -84,13 +116,8 @@ void CpuOps::attention_backward(Act* dqkv, const Act* dout, const Act* qkv, cons
                                 int64_t T, int64_t C, int64_t NH) {
   const Attention a(*this, T, C, NH);
   const int64_t HS = a.HS;
-  PerBlock scores, dqs, dkvs;  // the product for dp has the shape of the one for scores; dk has that of dv
-  for (int64_t i = 0; i < a.blocks.count; ++i) {
-    const int64_t queries = a.blocks.size(i), keys = a.keys(i);
-    scores.push_back(float_product(queries, HS, keys, by_rows(HS), transposed(HS), T));
-    dqs.push_back(float_product(queries, keys, HS, by_rows(T), by_rows(HS), HS));
-    dkvs.push_back(float_product(keys, queries, HS, transposed(T), by_rows(HS), HS, true));
-  }
+  const AttentionProducts& products = attention_products(a, true);
+  const auto &scores = products.scores, &dqs = products.outputs, &dkvs = products.dkvs;
   for (Scratch& scratch : per_thread_) scratch.floats(7 * T * HS + 2 * kQueries * T);
   team_.for_each(B * NH, [&](int64_t head, int thread) {
     float* q = per_thread_[static_cast<size_t>(thread)].floats(0);

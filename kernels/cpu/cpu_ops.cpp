@@ -36,11 +36,6 @@ std::shared_ptr<const Product> CpuOps::product(int64_t m, int64_t k, int64_t n, 
   return products_.prepare({m, k, n, a, b, c_width, add, native_bfloat16_});
 }
 
-std::shared_ptr<const Product> CpuOps::float_product(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width,
-                                                     bool add) {
-  return products_.prepare({m, k, n, a, b, c_width, add, false});
-}
-
 void CpuOps::zero(void* memory, size_t bytes) {
   const Cut blocks = Cut::of(4 * kBlock, static_cast<int64_t>(bytes));
   team_.for_each(blocks.count, [&](int64_t i, int) {

@@ -5,6 +5,7 @@
 // then widened into scratch, exactly). They give float32, which is finished (bias, GELU, rounding) while still in cache.
 #pragma once
 
+#include <list>
 #include <vector>
 
 #include "kernels/cpu/cut.h"
@@ -61,6 +62,15 @@ class CpuOps final : public HostOps {
  private:
   struct Head;
   struct Attention;
+  // The products of attention over T tokens in heads of width HS, one of each per block of queries, which sees another
+  // number of keys than the next.
+  struct AttentionProducts {
+    int64_t T, HS;
+    std::vector<std::shared_ptr<const Product>> scores;   // and dp
+    std::vector<std::shared_ptr<const Product>> outputs;  // and dq
+    std::vector<std::shared_ptr<const Product>> dkvs;     // dk and dv; from the first backward pass on
+    size_t count() const { return scores.size() + outputs.size() + dkvs.size(); }
+  };
 
   // Element `index` of an activation tensor, as bytes.
   const void* at(const Act* x, int64_t index) const {
@@ -84,8 +94,8 @@ class CpuOps final : public HostOps {
   bool widens() const { return activations_ == DType::kBFloat16 && !native_bfloat16_; }
   std::shared_ptr<const Product> product(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width,
                                          bool add = false);
-  std::shared_ptr<const Product> float_product(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width,
-                                               bool add = false);
+  // Those for the shapes of `attention`, and no longer those of lengths that were in use longest ago when there are too many.
+  const AttentionProducts& attention_products(const Attention& attention, bool backward);
 
   static constexpr int64_t kBlock = 1 << 15;  // elements of a flat array per task
 
@@ -99,6 +109,7 @@ class CpuOps final : public HostOps {
   const ElementLoops& operands_;  // of the operands' dtype
   Team team_;
   Products products_;
+  std::list<AttentionProducts> attention_products_;    // in the order of their last use, the last one first
   Scratch in_, out_, weight_, partials_, statistics_;  // what each op keeps where is said there
   std::vector<Scratch> per_thread_;
 };

@@ -1,6 +1,7 @@
 // oneDNN behind products.h.
 #include "kernels/cpu/products.h"
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 
@@ -34,9 +35,19 @@ Products::Products(int threads) : engine_(dnnl::engine::kind::cpu, 0), statuses_
 }
 
 std::shared_ptr<const Product> Products::prepare(const ProductShape& shape) {
-  if (const auto found = kept_.find(shape.key()); found != kept_.end()) return found->second;
-  if (kept_.size() >= kMost) kept_.clear();  // whoever still runs one holds it
-  const OneOpenMpThread one_thread;          // oneDNN plans for as many threads as OpenMP would give it
+  ++uses_;
+  if (const auto found = kept_.find(shape.key()); found != kept_.end()) {
+    found->second.last_use = uses_;
+    return found->second.product;
+  }
+  if (kept_.size() >= kMost) {
+    kept_.erase(std::ranges::min_element(kept_, {}, [](const auto& one) { return one.second.last_use; }));
+  }
+  return kept_.emplace(shape.key(), Kept{make(shape), uses_}).first->second.product;
+}
+
+std::shared_ptr<const Product> Products::make(const ProductShape& shape) {
+  const OneOpenMpThread one_thread;  // oneDNN plans for as many threads as OpenMP would give it
   const auto planned = plan(shape, engine_);
   auto product = std::make_shared<Product>();
   product->owner_ = this;
@@ -47,7 +58,6 @@ std::shared_ptr<const Product> Products::prepare(const ProductShape& shape) {
     product->arguments_.push_back({unplaced(planned.src_desc()), unplaced(planned.weights_desc()), unplaced(planned.dst_desc()),
                                    unplaced(planned.scratchpad_desc())});
   }
-  kept_.emplace(shape.key(), product);
   return product;
 }
 

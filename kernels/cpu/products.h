@@ -2,9 +2,11 @@
 //
 // Promises: the bits of c depend on the shape, the inputs and the instruction set. oneDNN divides a product, and for
 // bfloat16 its inner dimension too, among the threads it sees when it is set up and when it runs; here it sees one.
-// Setting up a product is slow, so it is kept per shape (the last kMost shapes). No allocation by us in `run`.
-// Thread: `prepare` from the owner's thread, outside parallel regions; `run` from any thread of its team, each with its own
-// number.
+// Setting up a product is slow, so `prepare` keeps the kMost that were asked for last. A model asks for fewer than a hundred
+// (four per linear layer and direction, and the head's), so they always fit. No allocation by us in `run`, nor in `prepare`
+// of a product that is kept.
+// Thread: `prepare` and `make` from the owner's thread, outside parallel regions; `run` from any thread of its team, each with
+// its own number.
 #pragma once
 
 #include <array>
@@ -58,19 +60,28 @@ class Product {
 
 class Products {
  public:
+  static constexpr size_t kMost = 1024;
+
   explicit Products(int threads);
+  // The product for this shape. A product that is no longer kept lives for as long as someone holds it.
   std::shared_ptr<const Product> prepare(const ProductShape& shape);
+  // One that is not kept here: the caller does.
+  std::shared_ptr<const Product> make(const ProductShape& shape);
   // Throws if oneDNN refused any run since the last call. Products are run where nothing may be thrown.
   void check();
 
  private:
   friend class Product;
-  static constexpr size_t kMost = 1024;
+  struct Kept {
+    std::shared_ptr<const Product> product;
+    uint64_t last_use;
+  };
   dnnl::engine engine_;
   std::vector<dnnl::stream> streams_;    // one per thread
   std::vector<Scratch> scratchpads_;     // one per thread, as large as any product needs
   std::vector<dnnl_status_t> statuses_;  // one per thread: the last failure
-  std::map<ProductShape::Key, std::shared_ptr<const Product>> kept_;
+  std::map<ProductShape::Key, Kept> kept_;
+  uint64_t uses_ = 0;
 };
 
 }  // namespace holdfast::kernels::cpu

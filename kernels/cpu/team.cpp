@@ -3,6 +3,9 @@
 
 #include <omp.h>
 
+#include <stdexcept>
+#include <string>
+
 namespace holdfast::kernels::cpu {
 namespace {
 
@@ -19,14 +22,28 @@ OneOpenMpThread::~OneOpenMpThread() {
 }
 
 Team::Team(int threads) {
-  for (int thread = 1; thread < threads; ++thread) helpers_.emplace_back([this, thread] { help(thread); });
+  try {
+    helpers_.reserve(static_cast<size_t>(threads - 1));
+    for (int thread = 1; thread < threads; ++thread) helpers_.emplace_back([this, thread] { help(thread); });
+  } catch (const std::exception& e) {
+    const size_t started = helpers_.size();
+    dismiss();
+    throw std::runtime_error("the cpu device was given " + std::to_string(threads) + " threads, and only " +
+                             std::to_string(started + 1) + " could be had: " + e.what() +
+                             ". Give it fewer (--threads), or raise the limit of processes or memory that it runs under");
+  }
 }
 
 Team::~Team() {
+  dismiss();
+}
+
+void Team::dismiss() {
   stop_.store(true);
   claim_.fetch_add(kJob);
   claim_.notify_all();
   for (std::thread& helper : helpers_) helper.join();
+  helpers_.clear();
 }
 
 void Team::run(int64_t tasks, Call call, const void* body) {

@@ -29,7 +29,8 @@ class OneOpenMpThread {
 
 class Team {
  public:
-  // The caller of for_each is one of the `threads`.
+  // The caller of for_each is one of the `threads` (at least 1). Throws std::runtime_error, with the numbers in words for the
+  // user, when not all can be started; those that were have ended then.
   explicit Team(int threads);
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
@@ -48,6 +49,7 @@ class Team {
   using Call = void (*)(const void* body, int64_t task, int thread);
   void run(int64_t tasks, Call call, const void* body);
   void help(int thread);
+  void dismiss();  // ends the helpers
   // Takes tasks of the job that `claim_` names until none is left; returns claim_ as it was then.
   uint64_t take_tasks(int thread) noexcept;
 

@@ -1,5 +1,5 @@
 // The cpu op set against the judge, op by op, with bounds that op_cases.cpp states. ctest runs this program once per
-// instruction set, by HOLDFAST_CPU_ISA.
+// instruction set, by HOLDFAST_TEST_ISA.
 #include <gtest/gtest.h>
 
 #include <algorithm>

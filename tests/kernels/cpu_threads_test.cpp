@@ -1,5 +1,5 @@
 // The same bits with any number of threads: every op, both dtypes, and the bfloat16 products of AMX machines.
-// ctest runs this program once per instruction set, by HOLDFAST_CPU_ISA.
+// ctest runs this program once per instruction set, by HOLDFAST_TEST_ISA.
 #include <gtest/gtest.h>
 #include <omp.h>
 

@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 #include <omp.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
+#include <fstream>
 #include <memory>
 #include <numeric>
 
@@ -52,6 +55,32 @@ TEST(Team, OpenMpGrantsOneThreadInsideTasksAndWhatItDidBeforeOutside) {
     team.for_each(50, [](int64_t, int) { EXPECT_EQ(omp_get_max_threads(), 1); });
     EXPECT_EQ(omp_get_max_threads(), 4);
   }
+}
+
+// Room for a few more stacks only: the threads that could be started end, and the user is told how many there were.
+TEST(Team, SaysHowManyThreadsCouldBeHad) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers do not run with little memory";
+#endif
+  rlimit before{};
+  ::getrlimit(RLIMIT_AS, &before);
+  rlim_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlimit little{pages * static_cast<rlim_t>(::getpagesize()) + (100U << 20), before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_AS, &little), 0);
+  std::string message = "they were all started";
+  try {
+    const Team team(1000);
+  } catch (const std::runtime_error& e) {
+    message = e.what();
+  }
+  ::setrlimit(RLIMIT_AS, &before);
+  EXPECT_NE(message.find("was given 1000 threads, and only "), std::string::npos) << message;
+  EXPECT_NE(message.find("--threads"), std::string::npos) << message;
+  Team team(3);
+  std::atomic<int> done = 0;
+  team.for_each(100, [&](int64_t, int) { ++done; });
+  EXPECT_EQ(done, 100);
 }
 
 // A helper may be anywhere on its way to sleep when its team ends.

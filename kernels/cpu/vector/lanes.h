@@ -11,6 +11,10 @@
 
 #include <cstdint>
 
+#if defined(_GLIBCXX_STRING) || defined(_GLIBCXX_MEMORY) || defined(_GLIBCXX_VECTOR) || defined(_GLIBCXX_ALGORITHM)
+#error "an include of a vector source brings templates of the standard library along: see above"
+#endif
+
 namespace holdfast::kernels::cpu {
 namespace {
 

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-#include "kernels/ops.h"
+#include "kernels/adamw_step.h"
 
 namespace holdfast::kernels::cpu {
 
