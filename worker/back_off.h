@@ -11,7 +11,7 @@ class BackOff {
  public:
   using Milliseconds = std::chrono::milliseconds;
 
-  BackOff(Milliseconds first, Milliseconds most) : first_(first), most_(most), next_(first) {}
+  BackOff(Milliseconds first, Milliseconds most) : most_(most), next_(first) {}
 
   // Between half and the whole of the present delay.
   Milliseconds next() {
@@ -19,10 +19,9 @@ class BackOff {
     next_ = std::min(most_, next_ * 2);
     return Milliseconds(std::uniform_int_distribution<Milliseconds::rep>(delay.count() / 2, delay.count())(random_));
   }
-  void reset() { next_ = first_; }
 
  private:
-  Milliseconds first_, most_, next_;
+  Milliseconds most_, next_;
   std::minstd_rand random_{std::random_device{}()};
 };
 

@@ -19,7 +19,7 @@ using std::chrono::steady_clock;
 constexpr milliseconds kFirstRetry{5000}, kLongestRetry{60'000};
 constexpr milliseconds kPoll{20};
 constexpr milliseconds kReportPatience{10'000};  // for the steps' reports; a state is worth more than they are
-constexpr size_t kRegisteredKept = 16;
+constexpr size_t kRegisteredKept = 16, kStartsKept = 64;
 
 std::vector<storage::ConstTensor> const_tensors(model::TrainState& state) {
   std::vector<storage::ConstTensor> tensors;
@@ -37,6 +37,7 @@ nlohmann::json data_of(const Session& session) {
 
 CheckpointRecord record_of(const storage::Manifest& manifest, const storage::WriteOutcome& outcome, const std::string& store) {
   CheckpointRecord record;
+  record.state_generation = manifest.generation;
   record.step = manifest.step;
   record.store = store;
   record.state_hash = manifest.state_hash;
@@ -84,9 +85,11 @@ Checkpointing::~Checkpointing() {
   writer_.reset();
 }
 
-void Checkpointing::enter_generation(int64_t generation, int rank) {
+void Checkpointing::enter_generation(int64_t generation, int rank, int64_t step) {
   const std::lock_guard lock(mutex_);
   generation_ = generation;
+  starts_[generation] = step;
+  if (starts_.size() > kStartsKept) starts_.erase(starts_.begin());
   rank_ = rank;
   written_in_generation_ = 0;
   // The job may have gone back: a step's checkpoint of another generation does not count for this one's.
@@ -94,6 +97,12 @@ void Checkpointing::enter_generation(int64_t generation, int rank) {
   registered_.clear();
   refused_.clear();
   changed_.notify_all();
+}
+
+// The job went back behind this state after it was taken.
+bool Checkpointing::is_void(const storage::Manifest& manifest) const {
+  return std::any_of(starts_.upper_bound(manifest.generation), starts_.end(),
+                     [&](const auto& start) { return start.second < manifest.step; });
 }
 
 bool Checkpointing::submit(Session& session) {
@@ -107,20 +116,34 @@ bool Checkpointing::submit(Session& session) {
     manifest.generation = generation_;
     if (submitted_ == manifest.step) return true;
   }
+  const std::unique_lock begins(begin_mutex_, std::try_to_lock);
+  if (!begins) return false;
   fault_point("checkpoint_write", manifest.step, rank_);
   const int64_t step = manifest.step;
-  const std::lock_guard begins(begin_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    retry_at_.reset();  // now, and not afterwards: the outcome of this write may come before submit returns
+  }
   if (!writer_->submit(std::move(manifest), const_tensors(*session.state))) return false;
   const std::lock_guard lock(mutex_);
   submitted_ = step;
-  retry_at_.reset();
   return true;
+}
+
+void Checkpointing::retry() {
+  const std::lock_guard begins(begin_mutex_);
+  if (writer_->retry() || writer_->in_progress()) return;
+  const std::lock_guard lock(mutex_);
+  submitted_ = -1;  // there is no copy to write again (no memory for one): whoever waits for it submits anew
 }
 
 void Checkpointing::start(Session& session) {
   if (submit(session)) return;
-  const std::string text = fmt::format("no checkpoint at step {}: that of step {} is still being written to {}",
-                                       session.state->step, writer_->in_progress().value_or(-1), store_->describe());
+  const auto other = writer_->in_progress();
+  const std::string text = fmt::format(
+      "no checkpoint at step {}: {} in {}", session.state->step,
+      other ? fmt::format("that of step {} is still being written", *other) : "what crashed writers left is being removed",
+      store_->describe());
   spdlog::warn("{}", text);
   outbox_.event(job_, "checkpoint_skipped", text);
 }
@@ -133,6 +156,7 @@ RunResult<std::string> Checkpointing::write_now(Session& session, Interrupt& int
     if (interrupt.wait_for(kPoll)) return tl::unexpected(interrupted(interrupt.reason()));
   }
   while (!interrupt.wait_for(kPoll)) {
+    submit(session);  // does nothing where the first one holds
     const std::lock_guard lock(mutex_);
     if (const auto found = registered_.find(step); found != registered_.end()) return found->second;
     if (const auto found = refused_.find(step); found != refused_.end()) return tl::unexpected(job_failed(found->second));
@@ -155,7 +179,9 @@ void Checkpointing::tend() {
     } else if (!retry_at_) {
       changed_.wait(lock);
     } else if (changed_.wait_until(lock, *retry_at_) == std::cv_status::timeout && std::exchange(retry_at_, std::nullopt)) {
-      writer_->retry();
+      lock.unlock();
+      retry();
+      lock.lock();
     }
   }
 }
@@ -171,7 +197,7 @@ void Checkpointing::settle(storage::WriteOutcome outcome) {
   // Whoever goes on from this checkpoint will not tell of the steps before it any more.
   if (!reporter_.drain(manifest.step, stop_, kReportPatience) && !stop_.raised())
     spdlog::warn("the service does not know every step before the checkpoint of step {}", manifest.step);
-  if (!register_checkpoint(record)) return;
+  if (!register_checkpoint(record, manifest)) return;
   spdlog::info("checkpoint of step {}: {:.1f} MB in {}, stall {:.3f} s, write {:.2f} s", manifest.step,
                static_cast<double>(record.stored_bytes) / 1e6, store_->describe(), outcome.stall_s, outcome.write_s);
   reporter_.hashed(manifest.step, manifest.state_hash);
@@ -181,16 +207,16 @@ void Checkpointing::settle(storage::WriteOutcome outcome) {
     if (registered_.size() > kRegisteredKept) registered_.erase(registered_.begin());
   }
   record.removed_steps = apply_retention(manifest.step);
-  if (!record.removed_steps.empty()) register_checkpoint(record);
-  tidy_up();
+  if (!record.removed_steps.empty()) register_checkpoint(record, manifest);
+  tidy_up(manifest);
 }
 
 // What crashed writers left behind. Not before the second checkpoint of a generation: until then a writer of the
 // generation before, which was left out and does not know it yet, may still be at work.
-void Checkpointing::tidy_up() {
+void Checkpointing::tidy_up(const storage::Manifest& manifest) {
   {
     const std::lock_guard lock(mutex_);
-    if (++written_in_generation_ != 2) return;
+    if (rank_ != 0 || manifest.generation != generation_ || ++written_in_generation_ != 2) return;
   }
   const std::lock_guard nothing_begins(begin_mutex_);
   std::vector<int64_t> in_progress;
@@ -200,7 +226,7 @@ void Checkpointing::tidy_up() {
     spdlog::info("removed {} files of unfinished checkpoints in {}", removed->size(), store_->describe());
 }
 
-bool Checkpointing::register_checkpoint(const CheckpointRecord& unsigned_record) {
+bool Checkpointing::register_checkpoint(const CheckpointRecord& unsigned_record, const storage::Manifest& manifest) {
   CheckpointRecord record = unsigned_record;
   record.worker = link_.options().worker;
   record.incarnation = link_.options().incarnation;
@@ -209,9 +235,13 @@ bool Checkpointing::register_checkpoint(const CheckpointRecord& unsigned_record)
     {
       const std::lock_guard lock(mutex_);
       record.generation = generation_;
+      if (is_void(manifest)) {
+        spdlog::warn("the checkpoint of step {} is not registered: the job went back to before it", record.step);
+        return false;
+      }
     }
     const Delivery delivery =
-        link_.deliver(*client_, "/v1/jobs/" + job_ + "/checkpoints", nlohmann::json(record).dump(), stop_);
+        link_.deliver(*client_, "/v1/jobs/" + job_ + "/checkpoints", rendezvous::json_text(record), stop_);
     if (delivery.how == Delivery::How::kDelivered) return true;
     if (delivery.how == Delivery::How::kStopped) return false;
     if (std::exchange(refusal, delivery.problem.detail) != delivery.problem.detail) {

@@ -33,8 +33,9 @@ class Checkpointing {
                 std::unique_ptr<storage::ObjectStore> store, std::string store_name);
   ~Checkpointing();  // waits for the write under way; registrations that are still open are dropped
 
-  // This worker's generation from now on.
-  void enter_generation(int64_t generation, int rank);
+  // This worker's generation from now on, which goes on from the state of `step`: what was written of later states is of the
+  // past and is not registered any more.
+  void enter_generation(int64_t generation, int rank, int64_t step);
 
   // Copies the state and writes it in the background.
   void start(Session& session);
@@ -45,11 +46,13 @@ class Checkpointing {
 
  private:
   bool submit(Session& session);
-  void tend();  // the thread: outcomes, retries
+  void retry();
+  bool is_void(const storage::Manifest& manifest) const;  // with the lock held
+  void tend();                                            // the thread: outcomes, retries
   void settle(storage::WriteOutcome outcome);
-  bool register_checkpoint(const rendezvous::CheckpointRecord& record);
+  bool register_checkpoint(const rendezvous::CheckpointRecord& record, const storage::Manifest& manifest);
   std::vector<int64_t> apply_retention(int64_t newest);
-  void tidy_up();
+  void tidy_up(const storage::Manifest& manifest);
   void note_failure(const storage::WriteOutcome& outcome);
 
   ServiceLink& link_;
@@ -63,10 +66,12 @@ class Checkpointing {
   std::unique_ptr<rendezvous::HttpClient> client_;
   Interrupt stop_;
 
-  std::mutex begin_mutex_;  // held while a write begins, and while leftovers of others are removed; taken before mutex_
+  std::mutex begin_mutex_;  // held while a write begins, and while leftovers of others are removed; taken before mutex_.
+                            // The train thread only tries to take it.
   std::mutex mutex_;
   std::condition_variable changed_;
   int64_t generation_ = 0, written_in_generation_ = 0;
+  std::map<int64_t, int64_t> starts_;  // generation -> the step it went on from, the latest few
   int rank_ = 0;
   int64_t submitted_ = -1;  // the newest step given to the writer in this generation
   std::deque<storage::WriteOutcome> outcomes_;

@@ -43,12 +43,12 @@ std::string parse_setting(const std::string& setting, FaultRule& rule) {
   const size_t at = setting.find('=');
   const std::string key = setting.substr(0, at);
   const std::string value = at == std::string::npos ? "" : setting.substr(at + 1);
-  if (key == "once_file") {
-    rule.once_file = value;
-    return value.empty() ? "once_file needs a path" : "";
+  if (key == "once_file" || key == "while_file") {
+    (key == "once_file" ? rule.once_file : rule.while_file) = value;
+    return value.empty() ? key + " needs a path" : "";
   }
   int64_t* number = key == "step" ? &rule.step : key == "rank" ? &rule.rank : key == "ms" ? &rule.ms : nullptr;
-  if (number == nullptr) return "\"" + key + "\" is not step, rank, ms or once_file";
+  if (number == nullptr) return "\"" + key + "\" is not step, rank, ms, while_file or once_file";
   return parse_number(value, *number) ? "" : key + " must be a whole number, not \"" + value + "\"";
 }
 
@@ -125,6 +125,7 @@ bool fault_points_armed = false;
 void pass_fault_point(const char* point, int64_t step, int rank) {
   for (const FaultRule& rule : rules()) {
     if (rule.point != point || (rule.step >= 0 && rule.step != step) || (rule.rank >= 0 && rule.rank != rank)) continue;
+    if (!rule.while_file.empty() && access(rule.while_file.c_str(), F_OK) != 0) continue;
     if (is_first(rule.once_file)) fire(rule, step, rank);
   }
 }

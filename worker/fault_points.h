@@ -7,6 +7,7 @@
 //   keys     step=N   only at this step (state before it; for commit, confirmed and checkpoint_write: after it)
 //            rank=N   only on this rank
 //            ms=N     for slow: how long; for kill and stop: fire so long after the point was passed, from another thread
+//            while_file=PATH  only while this file is there
 //            once_file=PATH   only if this file could be created: once, whatever is restarted
 // Example: HOLDFAST_FAULT=kill@allreduce:step=7:rank=1:once_file=/tmp/drill
 // Promises: nothing is read or compared at a point when the variable is unset.
@@ -23,7 +24,7 @@ struct FaultRule {
   enum class Action : uint8_t { kKill, kStop, kSlow } action;
   std::string point;
   int64_t step = -1, rank = -1, ms = 0;
-  std::string once_file;
+  std::string while_file, once_file;
 };
 
 // The error names the rule and what is wrong in it.

@@ -35,13 +35,14 @@ bool Interrupt::wait_until(std::chrono::steady_clock::time_point deadline) {
 
 Interrupt::Scope::Scope(Interrupt& interrupt, Hook hook) : interrupt_(interrupt) {
   const std::lock_guard lock(interrupt_.mutex_);
-  interrupt_.hook_ = std::move(hook);
+  outer_ = std::exchange(interrupt_.hook_, std::move(hook));
   if (interrupt_.flag_.load()) interrupt_.hook_(interrupt_.reason_);
 }
 
 Interrupt::Scope::~Scope() {
   const std::lock_guard lock(interrupt_.mutex_);
-  interrupt_.hook_ = nullptr;
+  interrupt_.hook_ = std::move(outer_);
+  if (interrupt_.hook_ && interrupt_.flag_.load()) interrupt_.hook_(interrupt_.reason_);
 }
 
 }  // namespace holdfast::worker

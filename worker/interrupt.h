@@ -28,7 +28,7 @@ class Interrupt {
   bool wait_for(std::chrono::steady_clock::duration duration);
   bool wait_until(std::chrono::steady_clock::time_point deadline);
 
-  // Calls `hook` if raise() comes during this object's life. One at a time.
+  // Calls `hook` if raise() comes during this object's life. An inner scope takes the place of the outer one until it ends.
   class Scope {
    public:
     Scope(Interrupt& interrupt, Hook hook);
@@ -38,6 +38,7 @@ class Interrupt {
 
    private:
     Interrupt& interrupt_;
+    Hook outer_;
   };
 
  private:

@@ -22,6 +22,12 @@ milliseconds collective_timeout(const rendezvous::JobSpec& spec, const std::opti
   return milliseconds(static_cast<int64_t>(spec.collective_timeout_s * 1000));
 }
 
+// What all members must have alike: the training tokens, and those of the evaluation where there is one.
+std::string data_digest(const Session& session) {
+  const bool evaluates = session.spec.eval_every > 0 && session.data.validation != nullptr;
+  return evaluates ? session.data.digest + "+" + session.data.validation_digest : session.data.digest;
+}
+
 }  // namespace
 
 JobRunner::JobRunner(RunnerOptions options, ServiceLink& link, Outbox& outbox, Transport& transport, OnInput on_input)
@@ -115,7 +121,7 @@ Input JobRunner::prepare(const StartPrepare& task) {
                static_cast<double>(session_->model->table().total) / 1e6, session_->data.train->tokens().size(),
                session_->data.train->path());
   return PrepareEnded{
-      PrepareEnded::How::kPrepared, {}, session_->data.digest, static_cast<int64_t>(session_->data.train->tokens().size())};
+      PrepareEnded::How::kPrepared, {}, data_digest(*session_), static_cast<int64_t>(session_->data.train->tokens().size())};
 }
 
 Input JobRunner::release() {
@@ -134,20 +140,28 @@ Input JobRunner::run(const Directive& join) {
   const RunStop stop = take_part(join);
   reporter_.end();
   report_stop(join, stop);
+  if (stop.fault_kind == "state_mismatch") session_->has_state = false;  // whichever is wrong, none is trusted
   return RunEnded{session_->held_step(), stop.reason};
 }
 
 RunStop JobRunner::take_part(const Directive& join) {
   spdlog::info("joining generation {} of job {} as rank {} of {}", join.generation, join.job, join.rank, join.members.size());
-  checkpoints_->enter_generation(join.generation, join.rank);
+  checkpoints_->enter_generation(join.generation, join.rank, join.source.step);
   auto ring = form_ring(join);
   if (!ring) return ring.error();
   const Interrupt::Scope abort(interrupt_, [&ring](const std::string& reason) { (*ring)->abort(reason); });
   if (auto agreed = agree(join, **ring); !agreed) return agreed.error();
   reporter_.begin(join.job, join.generation, join.rank == 0);
   on_input_(Joined{session_->state->step});
-  TrainLoop loop{*session_, **ring,        requests_, interrupt_,
-                 reporter_, *checkpoints_, outbox_,   [this](int64_t step) { on_input_(StepCommitted{step}); }};
+  TrainLoop loop{*session_,
+                 **ring,
+                 requests_,
+                 interrupt_,
+                 reporter_,
+                 *checkpoints_,
+                 outbox_,
+                 [this](int64_t step) { on_input_(StepCommitted{step}); },
+                 [this, &join](const CollectiveError& error) { report_fault(join, ring_stop(error)); }};
   return loop.run();
 }
 
@@ -174,9 +188,9 @@ RunResult<void> JobRunner::agree(const Directive& join, Communicator& ring) {
   StepHistory history = reporter_.history();
   // Steps above the state that the generation starts from were voided.
   history.truncate(*wanted);
-  const auto copy = agree_on_state(ring, *session_, *wanted, history);
+  const auto copy = agree_on_state(ring, *session_, join.source, *wanted, history);
   if (!copy) return tl::unexpected(copy.error());
-  reporter_.replace_history(std::move(history));
+  reporter_.replace_history(std::move(history), copy->step);
   if (copy->receivers > 0 && ring.rank() == copy->donor) {
     outbox_.event(join.job, "state_copied",
                   fmt::format("{} of {} workers took the state of step {} from rank {}: {:.1f} MB in {:.2f} s, hash {}",
@@ -190,7 +204,10 @@ RunResult<void> JobRunner::agree(const Directive& join, Communicator& ring) {
 void JobRunner::report_stop(const Directive& join, const RunStop& stop) {
   spdlog::info("out of generation {} at step {}{}{}", join.generation, session_->held_step(), stop.reason.empty() ? "" : ": ",
                stop.reason);
-  if (stop.why != RunStop::Why::kFault) return;
+  if (stop.why == RunStop::Why::kFault) report_fault(join, stop);
+}
+
+void JobRunner::report_fault(const Directive& join, const RunStop& stop) {
   rendezvous::FaultReport report;
   report.generation = join.generation;
   report.suspect_rank = stop.suspect_rank;

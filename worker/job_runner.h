@@ -58,6 +58,7 @@ class JobRunner {
   RunResult<std::unique_ptr<Communicator>> form_ring(const rendezvous::Directive& join);
   RunResult<void> agree(const rendezvous::Directive& join, Communicator& ring);
   void report_stop(const rendezvous::Directive& join, const RunStop& stop);
+  void report_fault(const rendezvous::Directive& join, const RunStop& stop);
   void drop_session();
 
   RunnerOptions options_;

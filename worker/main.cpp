@@ -39,7 +39,7 @@ void set_up_logging(const std::string& level, const std::string& who) {
 // Tells the service that a life ended, so that it need not wait for the lease. Two tries: then the lease does it.
 void report_lost(const WorkerOptions& options, const std::string& incarnation, const std::string& reason) {
   rendezvous::HttpClient client(options.server, options.token);
-  const std::string body = nlohmann::json(rendezvous::WorkerLost{incarnation, reason}).dump();
+  const std::string body = rendezvous::json_text(rendezvous::WorkerLost{incarnation, reason});
   for (int tries = 0; tries < 2; ++tries) {
     if (client.request("POST", "/v1/workers/lost", body, "application/json", std::chrono::seconds(2))) return;
   }

@@ -38,12 +38,12 @@ Outbox::~Outbox() {
 void Outbox::fault(const std::string& job, rendezvous::FaultReport report) {
   report.worker = link_.options().worker;
   report.incarnation = link_.options().incarnation;
-  add({"/v1/jobs/" + job + "/faults", nlohmann::json(report).dump()}, true);
+  add({"/v1/jobs/" + job + "/faults", rendezvous::json_text(report)}, true);
 }
 
 void Outbox::event(const std::string& job, const std::string& kind, const std::string& message) {
   const rendezvous::WorkerEvent event{link_.options().worker, link_.options().incarnation, kind, message};
-  add({"/v1/jobs/" + job + "/events", nlohmann::json(event).dump()}, false);
+  add({"/v1/jobs/" + job + "/events", rendezvous::json_text(event)}, false);
 }
 
 void Outbox::add(Letter letter, bool first) {
@@ -86,7 +86,7 @@ std::vector<Outbox::Letter> Outbox::take_logs() {
       batch.lines.push_back(std::move(lines_.front()));
       lines_.pop_front();
     }
-    letters.push_back({"/v1/workers/" + link_.options().worker + "/logs", nlohmann::json(batch).dump()});
+    letters.push_back({"/v1/workers/" + link_.options().worker + "/logs", rendezvous::json_text(batch)});
   }
   return letters;
 }

@@ -96,9 +96,13 @@ StepHistory ProgressReporter::history() const {
   return history_;
 }
 
-void ProgressReporter::replace_history(StepHistory history) {
+void ProgressReporter::replace_history(StepHistory history, int64_t step) {
   const std::lock_guard lock(mutex_);
   history_ = std::move(history);
+  if (hash_step_ <= step) return;
+  hash_.clear();
+  hash_step_ = -1;
+  hash_sent_ = true;
 }
 
 void ProgressReporter::forget() {
@@ -165,6 +169,7 @@ Progress ProgressReporter::next_report() const {
 }
 
 void ProgressReporter::note_sent(const Progress& sent) {
+  if (sent.generation != generation_) return;  // the answer came late: this history is another one's
   if (!sent.points.empty()) history_.acknowledge(sent.points.back().step);
   if (sent.state_hash_step >= hash_step_) hash_sent_ = true;
   if (sent.finished || !sent.failure.empty()) last_sent_ = true;
@@ -182,7 +187,7 @@ void ProgressReporter::send_all() {
     const std::string path = "/v1/jobs/" + job_ + "/progress";
     lock.unlock();
     // One try at a time: by the next one the generation may be over, or there is more to tell.
-    const auto reply = link_.attempt(*client, "POST", path, nlohmann::json(report).dump(), std::chrono::seconds(10), false);
+    const auto reply = link_.attempt(*client, "POST", path, rendezvous::json_text(report), std::chrono::seconds(10), false);
     lock.lock();
     if (reply) note_sent(report);
     const bool refused = !reply && !ServiceLink::may_pass(reply.error());

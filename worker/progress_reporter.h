@@ -37,7 +37,8 @@ class ProgressReporter {
   int64_t acknowledged() const;
 
   StepHistory history() const;
-  void replace_history(StepHistory history);
+  // The job goes on from `step`; hashes of later steps are of the past.
+  void replace_history(StepHistory history, int64_t step);
   void forget();  // the job is released
 
   // Both report every step committed so far first. False: interrupted.

@@ -71,23 +71,35 @@ void RendezvousClient::follow_directives() {
 
 bool RendezvousClient::register_worker() {
   BackOff back_off(link_.options().first_back_off, link_.options().longest_back_off);
-  const std::string body = nlohmann::json(registration_).dump();
+  const std::string body = rendezvous::json_text(registration_);
   while (!stop_.raised()) {
     auto reply = link_.attempt(*poll_client_, "POST", "/v1/workers", body, kAnswerTime, true);
     if (reply) {
-      const auto answer = nlohmann::json::parse(reply->body).get<rendezvous::RegisterReply>();
-      spdlog::info("registered with {} as {}", link_.options().server, answer.worker_id);
-      const std::lock_guard lock(mutex_);
-      heartbeat_ = milliseconds(answer.heartbeat_ms);
-      registered_ = urgent_ = true;
-      changed_.notify_all();
-      return true;
+      if (note_registered(reply->body)) return true;
+      stop_.wait_for(back_off.next());
+      continue;
     }
     // Whatever the service refuses about a registration it will refuse again: another version, a bad name.
     if (!ServiceLink::may_pass(reply.error())) link_.fail(ExitCode::kConfiguration, reply.error().message());
     stop_.wait_for(back_off.next());
   }
   return false;
+}
+
+bool RendezvousClient::note_registered(const std::string& body) {
+  rendezvous::RegisterReply answer;
+  try {
+    answer = nlohmann::json::parse(body).get<rendezvous::RegisterReply>();
+  } catch (const std::exception& error) {
+    spdlog::error("what answers at {} is not a Holdfast service, it is asked again: {}", link_.options().server, error.what());
+    return false;
+  }
+  spdlog::info("registered with {} as {}", link_.options().server, answer.worker_id);
+  const std::lock_guard lock(mutex_);
+  heartbeat_ = milliseconds(answer.heartbeat_ms);
+  registered_ = urgent_ = true;
+  changed_.notify_all();
+  return true;
 }
 
 void RendezvousClient::poll_once() {
@@ -155,7 +167,7 @@ void RendezvousClient::report_status() {
 }
 
 void RendezvousClient::post_status(rendezvous::HttpClient& client, const WorkerStatus& status, milliseconds timeout) {
-  auto reply = link_.attempt(client, "POST", path_ + "/status", nlohmann::json(status).dump(), timeout, true);
+  auto reply = link_.attempt(client, "POST", path_ + "/status", rendezvous::json_text(status), timeout, true);
   if (reply) {
     try {
       note_tag(nlohmann::json::parse(reply->body).get<rendezvous::StatusReply>().directive_tag);

@@ -28,7 +28,8 @@ class RendezvousClient {
 
  private:
   void follow_directives();
-  bool register_worker();  // false: stopped
+  bool register_worker();
+  bool note_registered(const std::string& body);  // false: stopped
   void poll_once();
   void take_directive(const std::string& body);
   void report_status();

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "worker/wire_bytes.h"
@@ -110,23 +111,41 @@ std::string steps_held(const std::vector<Offer>& offers) {
   return text;
 }
 
+// The rank whose state all take: the first that holds it. With the exact reduction a step has one state: two that hold
+// different ones mean that one has gone wrong, and nobody here can tell which.
+RunResult<size_t> find_donor(const std::vector<Offer>& offers, const rendezvous::StateSource& source, int64_t wanted_step,
+                             bool exact) {
+  const bool from_memory = source.kind == rendezvous::StateSource::Kind::kMemory;
+  std::optional<size_t> donor;
+  for (size_t rank = 0; rank < offers.size(); ++rank) {
+    if (offers[rank].step != wanted_step || (!source.state_hash.empty() && offers[rank].hash != source.state_hash)) continue;
+    if (!donor) donor = rank;
+    if (exact && from_memory && offers[rank].hash != offers[*donor].hash) {
+      return tl::unexpected(fault("state_mismatch", "after step " + std::to_string(wanted_step) + " rank " +
+                                                        std::to_string(*donor) + " holds the state " + offers[*donor].hash +
+                                                        " and rank " + std::to_string(rank) + " " + offers[rank].hash));
+    }
+  }
+  if (donor) return *donor;
+  return tl::unexpected(fault("state_mismatch", "no rank holds the state of step " + std::to_string(wanted_step) +
+                                                    "; by rank they hold: " + steps_held(offers)));
+}
+
 }  // namespace
 
-RunResult<StateCopy> agree_on_state(Communicator& ring, Session& session, int64_t wanted_step, StepHistory& history) {
+RunResult<StateCopy> agree_on_state(Communicator& ring, Session& session, const rendezvous::StateSource& source,
+                                    int64_t wanted_step, StepHistory& history) {
   const auto begin = std::chrono::steady_clock::now();
   Offer mine{.step = session.held_step(), .hash = {}, .unconfirmed = {history.points().begin(), history.points().end()}};
   if (session.has_state) mine.hash = session.state->hash();
   auto offers = gather_offers(ring, mine);
   if (!offers) return tl::unexpected(offers.error());
 
-  const auto found =
-      std::find_if(offers->begin(), offers->end(), [&](const Offer& offer) { return offer.step == wanted_step; });
-  if (found == offers->end()) {
-    return tl::unexpected(fault("state_mismatch", "no rank holds the state of step " + std::to_string(wanted_step) +
-                                                      "; by rank they hold: " + steps_held(*offers)));
-  }
-  const auto differs = [&](const Offer& offer) { return offer.step != found->step || offer.hash != found->hash; };
-  StateCopy copy{.step = wanted_step, .hash = found->hash, .donor = static_cast<int>(found - offers->begin())};
+  const auto donor = find_donor(*offers, source, wanted_step, session.gradients->exact());
+  if (!donor) return tl::unexpected(donor.error());
+  const Offer& found = (*offers)[*donor];
+  const auto differs = [&](const Offer& offer) { return offer.step != found.step || offer.hash != found.hash; };
+  StateCopy copy{.step = wanted_step, .hash = found.hash, .donor = static_cast<int>(*donor)};
   copy.receivers = static_cast<int>(std::count_if(offers->begin(), offers->end(), differs));
   copy.received = differs(mine);
   if (copy.receivers > 0) {
@@ -135,7 +154,7 @@ RunResult<StateCopy> agree_on_state(Communicator& ring, Session& session, int64_
     if (!passed) return tl::unexpected(passed.error());
     copy.bytes = *passed;
     if (copy.received) {
-      if (auto taken = take_state(session, *found, copy.donor); !taken) return tl::unexpected(taken.error());
+      if (auto taken = take_state(session, found, copy.donor); !taken) return tl::unexpected(taken.error());
     }
   }
   merge_history(*offers, wanted_step, history);

@@ -26,6 +26,7 @@ struct StateCopy {
   bool received = false;  // this rank took it
 };
 
-RunResult<StateCopy> agree_on_state(Communicator& ring, Session& session, int64_t wanted_step, StepHistory& history);
+RunResult<StateCopy> agree_on_state(Communicator& ring, Session& session, const rendezvous::StateSource& source,
+                                    int64_t wanted_step, StepHistory& history);
 
 }  // namespace holdfast::worker

@@ -61,15 +61,15 @@ void die_with(pid_t supervisor) {
 pid_t start_child(const SupervisorOptions& options, const std::string& incarnation) {
   const pid_t supervisor = getpid();
   const pid_t child = fork();
-  if (child < 0) throw std::runtime_error(fmt::format("cannot start the training process: fork: {}", strerror(errno)));
   if (child == 0) become(options, incarnation, supervisor);
   return child;
 }
 
-void report_from_a_process(const SupervisorOptions& options, const std::string& incarnation, const std::string& reason) {
+// The process id of the reporter; -1: could not fork, and the lease tells the service, later.
+pid_t report_from_a_process(const SupervisorOptions& options, const std::string& incarnation, const std::string& reason) {
   const pid_t supervisor = getpid();
   const pid_t reporter = fork();
-  if (reporter != 0) return;  // could not fork: the lease tells the service, later
+  if (reporter != 0) return reporter;
   die_with(supervisor);
   unblock_signals();
   signal(SIGALRM, SIG_DFL);
@@ -81,25 +81,32 @@ void report_from_a_process(const SupervisorOptions& options, const std::string& 
 class Supervisor {
  public:
   explicit Supervisor(const SupervisorOptions& options) : options_(options), policy_(options.limits) {
+    signal(SIGCHLD, SIG_DFL);  // whoever started this may have had it ignored, and then no end of a child is told
     const sigset_t set = watched_signals();
     sigprocmask(SIG_BLOCK, &set, nullptr);
   }
 
   int run() {
     while (true) {
-      const int status = live_once();
-      if (const auto final = judge(status)) return *final;
+      const auto status = live_once();
+      if (status) {
+        if (const auto final = judge(*status)) return *final;
+      }
       const auto life = std::chrono::duration_cast<milliseconds>(steady_clock::now() - born_);
       if (!pause(policy_.after(life))) return static_cast<int>(ExitCode::kDone);
     }
   }
 
  private:
-  // From birth to death; the status of waitpid.
-  int live_once() {
+  // From birth to death; the status of waitpid, nothing when there could be no birth.
+  std::optional<int> live_once() {
     incarnation_ = new_incarnation();
     born_ = steady_clock::now();
     child_ = start_child(options_, incarnation_);
+    if (child_ < 0) {
+      spdlog::error("cannot start the training process, it is tried again: fork: {}", strerror(errno));
+      return std::nullopt;
+    }
     spdlog::debug("training process {} started, incarnation {}", child_, incarnation_);
     const sigset_t set = watched_signals();
     while (true) {
@@ -124,11 +131,14 @@ class Supervisor {
   std::optional<int> judge(int status) {
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     if (code == static_cast<int>(ExitCode::kDone) || code == static_cast<int>(ExitCode::kConfiguration)) return code;
+    const bool ended_as_told = told_to_end_ && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
+    if (ended_as_told) return static_cast<int>(ExitCode::kDone);  // it had not yet begun to listen
     const std::string end = describe_end(status);
     const bool known = code == static_cast<int>(ExitCode::kNameTaken) || code == static_cast<int>(ExitCode::kFenced);
-    if (!known) report_from_a_process(options_, incarnation_, end);
+    const pid_t reporter = known ? -1 : report_from_a_process(options_, incarnation_, end);
     if (told_to_end_ || code == static_cast<int>(ExitCode::kNameTaken) || code == kCannotStart) {
       spdlog::error("the training process ended: {}", end);
+      if (reporter > 0) waitpid(reporter, nullptr, 0);  // it would die with this process; its time is bounded
       return static_cast<int>(ExitCode::kFailed);
     }
     spdlog::warn("the training process ended: {}; it is started again", end);

@@ -17,10 +17,6 @@
 namespace holdfast::worker {
 namespace {
 
-std::string describe_errno(int error) {
-  return std::generic_category().message(error);
-}
-
 SocketAddress from_sockaddr(const sockaddr* address) {
   SocketAddress result;
   result.length = address->sa_family == AF_INET ? sizeof(sockaddr_in) : sizeof(sockaddr_in6);
@@ -79,6 +75,10 @@ std::string SocketAddress::text() const {
 
 bool SocketAddress::operator==(const SocketAddress& other) const {
   return length == other.length && std::memcmp(&storage, &other.storage, length) == 0;
+}
+
+std::string describe_errno(int error) {
+  return std::generic_category().message(error);
 }
 
 AddressResult<SocketAddress> parse_address(const std::string& text) {

@@ -29,6 +29,9 @@ struct SocketAddress {
 template <typename T>
 using AddressResult = tl::expected<T, std::string>;
 
+// The system's words for an errno.
+std::string describe_errno(int error);
+
 AddressResult<SocketAddress> parse_address(const std::string& text);
 // The interface's IPv4 address, or else its first IPv6 address that is not link-local. An unknown name is an error that
 // lists the interfaces there are. Port 0.

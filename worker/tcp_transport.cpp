@@ -19,7 +19,6 @@
 #include <algorithm>
 #include <cerrno>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include "worker/tcp_address.h"
@@ -34,10 +33,6 @@ constexpr int kKeepaliveIntervalSeconds = 5;
 constexpr int kKeepaliveProbes = 6;
 
 using Kind = TransportError::Kind;
-
-std::string describe_errno(int error) {
-  return std::generic_category().message(error);
-}
 
 tl::unexpected<TransportError> failure(Kind kind, const std::string& detail) {
   return tl::make_unexpected(TransportError{kind, detail});
@@ -207,12 +202,32 @@ class TcpTransport final : public Transport {
     }
   }
 
-  void wake() override {
-    const uint64_t one = 1;
-    [[maybe_unused]] const ssize_t n = write(wake_.get(), &one, sizeof one);  // fails only when it is already set
+  std::optional<size_t> wait_for_loss(std::span<Connection* const> connections, std::stop_token stop) override {
+    const Descriptor stopped(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    const std::stop_callback wake_up(stop, [&stopped] { signal(stopped); });
+    std::vector<pollfd> polled{{stopped.get(), POLLIN, 0}};
+    for (Connection* const connection : connections)
+      polled.push_back({static_cast<const TcpConnection*>(connection)->descriptor(), POLLRDHUP, 0});
+    while (!stop.stop_requested()) {
+      if (poll(polled.data(), polled.size(), -1) < 0) {
+        if (errno == EINTR) continue;
+        return std::nullopt;  // no descriptors or no memory left: the next collective finds the loss
+      }
+      for (size_t i = 1; i < polled.size(); ++i) {
+        if (polled[i].revents != 0) return i - 1;
+      }
+    }
+    return std::nullopt;
   }
 
+  void wake() override { signal(wake_); }
+
  private:
+  static void signal(const Descriptor& event) {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = write(event.get(), &one, sizeof one);  // fails only when it is already set
+  }
+
   static int milliseconds_until(Deadline deadline) {
     using std::chrono::milliseconds;
     const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();

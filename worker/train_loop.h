@@ -31,6 +31,8 @@ struct TrainLoop {
   Checkpointing& checkpoints;
   Outbox& outbox;
   std::function<void(int64_t step)> on_commit;
+  // A neighbour went away while this rank computed; from a thread of its own. The service decides what follows.
+  std::function<void(const CollectiveError&)> on_loss;
 
   RunStop run();
 };

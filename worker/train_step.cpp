@@ -24,6 +24,7 @@ TrainStep::TrainStep(TrainLoop& loop, const HashNote& hash)
 
 RunResult<void> TrainStep::accumulate() {
   const int64_t step = loop_.session.state->step;
+  const auto watch = loop_.ring.watch(loop_.on_loss);
   fault_point("step", step, loop_.ring.rank());
   try {
     local_ = loop_.session.gradients->accumulate(step, share_, exponents_);
@@ -36,8 +37,8 @@ RunResult<void> TrainStep::accumulate() {
 RunResult<StepAgreement> TrainStep::exchange() {
   StepReport mine;
   mine.step = loop_.session.state->step;
+  mine.yield = loop_.requests.yield;  // first: whoever asks sets it last
   mine.checkpoint = loop_.requests.checkpoint;
-  mine.yield = loop_.requests.yield;
   mine.leaving = loop_.requests.leaving;
   mine.finite = local_.finite;
   mine.loss = local_.loss;

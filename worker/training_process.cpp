@@ -82,6 +82,7 @@ class TrainingProcess {
     for (const Command& command : advance(state_, input)) {
       std::visit([this](const auto& what) { carry_out(what); }, command);
     }
+    if (state_.activity != Lifecycle::Activity::kNone) grace_.reset();
     if (state_.leaving && state_.activity == Lifecycle::Activity::kNone && !grace_) grace_ = steady_clock::now() + kGrace;
     shipping_.set_job(state_.job);
     client_.publish(status_of(state_, incarnation_));

@@ -1,7 +1,7 @@
 // The transport seam: byte streams between workers.
 //
 // Non-blocking underneath: a caller asks how far a stream can go now, and waits for several at once with one absolute
-// deadline. Errors are values. Thread: all of it belongs to one thread, but wake() and address().
+// deadline. Errors are values. Thread: all of it belongs to one thread, but wake(), wait_for_loss() and address().
 // A transport outlives the rings that are formed over it: its listener is there from the process's start to its end, so
 // that a neighbour who learns of a generation first finds somebody to connect to.
 #pragma once
@@ -9,7 +9,9 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <tl/expected.hpp>
 #include <vector>
@@ -57,6 +59,9 @@ class Transport {
   // Returns when one of `interests` may go on, or (with `accept`) somebody connects. kTimeout at the deadline, kWoken
   // after wake().
   virtual TransportResult<void> wait(std::span<const Interest> interests, bool accept, Deadline deadline) = 0;
+  // Blocks until the other side of one of `connections` has ended or broken it, and returns its index, whatever is still to
+  // be read; or until `stop` is requested: nullopt. Any thread, while the transport's own does not use them.
+  virtual std::optional<size_t> wait_for_loss(std::span<Connection* const> connections, std::stop_token stop) = 0;
   // Makes the present or the next wait return kWoken; any thread.
   virtual void wake() = 0;
 };

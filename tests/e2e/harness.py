@@ -19,6 +19,7 @@ import urllib.request
 import uuid
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+CRAWL_MS = 500
 BIN = os.environ.get("HOLDFAST_BIN", os.path.join(ROOT, "build", "release", "bin"))
 # Sanitized programs are slower; ctest says by how much the waits are stretched.
 PATIENCE = float(os.environ.get("HOLDFAST_E2E_PATIENCE", "1"))
@@ -119,11 +120,11 @@ class Cluster:
         return self
 
     def start_worker(self, name, threads=1, slow_ms=0, environment=None, arguments=()):
-        """slow_ms is added to each step; `environment` may hold further HOLDFAST_FAULT rules."""
+        """slow_ms is added to each step, and crawl() slows such workers further; `environment` may hold more HOLDFAST_FAULT rules."""
         extra = dict(environment or {})
         if slow_ms:
             rules = [r for r in (extra.get("HOLDFAST_FAULT"),) if r]
-            extra["HOLDFAST_FAULT"] = ",".join(rules + [f"slow@step:ms={slow_ms}"])
+            extra["HOLDFAST_FAULT"] = ",".join(rules + [f"slow@step:ms={slow_ms}", f"slow@step:ms={CRAWL_MS}:while_file={self.folder}/crawl"])
         self.workers[name] = self.spawn(name, [f"{BIN}/holdfast-worker", "--server", self.url, "--name", name, "--device", "cpu",
                                                "--threads", str(threads), "--interface", "lo", *arguments], extra)
         return self.workers[name]
@@ -132,6 +133,14 @@ class Cluster:
         for name in names:
             self.start_worker(name, **options)
         self.wait_workers(*names)
+
+    def crawl(self):
+        """From now on until hurry() steps take so long that nothing that is waited for comes after the end of the job."""
+        with open(f"{self.folder}/crawl", "wb"):
+            pass
+
+    def hurry(self):
+        os.unlink(f"{self.folder}/crawl")
 
     def wait_workers(self, *names):
         wait_until(lambda: set(names) <= {n["id"] for n in self.nodes() if n["state"] == "alive"}, 20, f"workers {names}")

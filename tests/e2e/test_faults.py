@@ -49,8 +49,10 @@ class Faults(harness.ClusterTest):
         self.assertGreater(alone["generation"], before["generation"])
         self.assertTrue([e for e in self.cluster.events(job) if e["kind"] == "fault_reported"])
         self.assertEqual("lost", next(n for n in self.cluster.nodes() if n["id"] == "w2")["state"], "this life of it is over")
+        self.cluster.crawl()
         os.kill(old["pid"], signal.SIGCONT)
         harness.wait_until(lambda: self.cluster.job(job)["world_size"] == 2, 30, "the woken worker to be back as a new one")
+        self.cluster.hurry()
         new = next(n for n in self.cluster.nodes() if n["id"] == "w2")
         self.assertNotEqual(old["incarnation"], new["incarnation"])
         self.succeed_with_the_same_bits(job)
@@ -73,10 +75,48 @@ class Faults(harness.ClusterTest):
         os.kill(old["pid"], signal.SIGKILL)
         lost = self.cluster.wait_event(job, "worker_lost")
         self.assertIn("signal 9", lost["message"])
+        self.cluster.crawl()
         harness.wait_until(lambda: self.cluster.job(job)["world_size"] == 2 and self.cluster.training_pid("w2") != old["pid"], 30,
                            "w2 to be back")
+        self.cluster.hurry()
         self.assertTrue(self.cluster.workers["w2"].running(), "the supervisor stays")
         self.assertGreaterEqual(self.succeed_with_the_same_bits(job)["restarts"], 1)
+
+    def test_a_death_around_the_commit_of_a_step_loses_nothing(self):
+        """Between applying a step and hearing that all have: rank 0, which tells the service, or its neighbour."""
+        for point, rank in (("commit", 0), ("confirmed", 0), ("commit", 1)):
+            with self.subTest(point=point, rank=rank):
+                rule = f"kill@{point}:step=20:rank={rank}:once_file={self.cluster.folder}/{point}-{rank}"
+                self.cluster.start_workers("w1", "w2", slow_ms=20, environment={"HOLDFAST_FAULT": rule})
+                job = self.cluster.submit(**{**self.spec, "nodes": 2, "min_nodes": 2})
+                shown = self.succeed_with_the_same_bits(job)
+                self.assertEqual(1, shown["restarts"])
+                self.assertEqual([], ledger.voided_rows(self.cluster, job), "one of the two holds the step")
+                points = self.cluster.get(f"/v1/jobs/{job}/metrics?limit=1000")["metrics"]
+                self.assertEqual(list(range(1, 61)), [p["step"] for p in points], "the dead rank's report is made by another")
+                self.cluster.stop_workers()
+
+    def test_recovery_from_the_checkpoint_does_the_steps_since_again(self):
+        self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
+        job = self.cluster.submit(**{**self.spec, "nodes": 2, "recovery": "checkpoint", "checkpoint_every": 20})
+        self.cluster.wait_event(job, "checkpoint_committed", containing="20")
+        self.cluster.wait_step(job, 25)
+        self.cluster.kill_worker("w2")
+        self.succeed_with_the_same_bits(job)
+        voided = ledger.voided_rows(self.cluster, job)
+        self.assertEqual(21, min(row["first_step"] for row in voided))
+
+    def test_a_death_is_seen_by_the_neighbour_while_it_computes(self):
+        """w1 computes a step that outlasts the lease; what it sees of w2 must not wait for the end of it."""
+        self.cluster.start_worker("w1", slow_ms=SLOW_MS, environment={"HOLDFAST_FAULT": "slow@step:step=10:ms=6000"})
+        self.cluster.start_worker("w2", slow_ms=SLOW_MS)
+        self.cluster.wait_workers("w1", "w2")
+        job = self.cluster.submit(**{**self.spec, "nodes": 2, "min_nodes": 1})
+        self.cluster.wait_step(job, 10)
+        self.cluster.kill_worker("w2")
+        first = self.cluster.wait_event(job, "fault_reported")
+        self.assertIn("while this rank computed", first["message"])
+        self.succeed_with_the_same_bits(job)
 
     def test_workers_train_on_while_the_service_is_away(self):
         self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)

@@ -44,7 +44,7 @@ class CheckpointsOfARank : public ::testing::Test {
     directory = std::move(*storage::open_directory_store(data.path("flaky")));
     rank->checkpoints = std::make_unique<Checkpointing>(rank->link, rank->outbox, rank->reporter, *rank->session,
                                                         std::move(store), spec.checkpoint_store);
-    rank->checkpoints->enter_generation(1, 0);
+    rank->checkpoints->enter_generation(1, 0, 0);
   }
   std::string write(int64_t step) {
     rank->session->state->step = step;
@@ -103,7 +103,10 @@ TEST_F(CheckpointsOfARank, KeepTheNewestFewAndTellTheServiceWhatWentAway) {
 TEST_F(CheckpointsOfARank, AreRegisteredOnceTheServiceIsBack) {
   make(0);
   service.go_away();
-  std::jthread service_thread([&] { service.come_back(); });
+  std::jthread service_thread([&] {
+    while (there().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    service.come_back();
+  });
   write(3);
   EXPECT_EQ(service.received("/checkpoints").back()["step"], 3);
 }
@@ -119,8 +122,27 @@ TEST_F(CheckpointsOfARank, AreRegisteredUnderTheGenerationOfTheDay) {
   rank->session->state->step = 5;
   rank->checkpoints->start(*rank->session);
   ASSERT_TRUE(service.wait_for("/checkpoints", 1));
-  rank->checkpoints->enter_generation(2, 1);
+  rank->checkpoints->enter_generation(2, 1, 100);
   EXPECT_TRUE(service.wait_for("/checkpoints", [](const auto& all) { return all.back()["generation"] == 2; }));
+}
+
+TEST_F(CheckpointsOfARank, AreNotRegisteredOnceTheJobWentBackBehindThem) {
+  make(0);
+  service.answer_with([](const rendezvous::HttpRequest& request) -> std::optional<rendezvous::HttpResponse> {
+    if (request.path.ends_with("/checkpoints") && nlohmann::json::parse(request.body)["generation"] == 1)
+      return FakeService::problem(409, "stale_generation");
+    return std::nullopt;
+  });
+  rank->session->state->step = 5;
+  rank->checkpoints->start(*rank->session);
+  ASSERT_TRUE(service.wait_for("/checkpoints", 1));
+  rank->checkpoints->enter_generation(2, 0, 3);  // from the state of step 3: 4 and 5 were voided
+  write(6);
+  for (const auto& record : service.received("/checkpoints")) {
+    if (record["generation"] == 2) {
+      EXPECT_EQ(record["step"], 6);
+    }
+  }
 }
 
 TEST_F(CheckpointsOfARank, AFullDiskIsAnEventAndTheNextCheckpointIsWrittenWhenThereIsRoom) {

@@ -68,6 +68,13 @@ class FakeService {
     for (const auto& reply : parked) reply({200, body, "application/json", {}, nullptr});
   }
 
+  // Where messages went, in order.
+  std::vector<std::string> paths() const {
+    const std::lock_guard lock(mutex_);
+    std::vector<std::string> all;
+    for (const auto& [path, message] : messages_) all.push_back(path);
+    return all;
+  }
   // Messages to paths that end with `suffix`, as JSON, in order.
   std::vector<nlohmann::json> received(const std::string& suffix) const {
     const std::lock_guard lock(mutex_);

@@ -62,5 +62,10 @@ TEST(FaultPoint, WithAFileFiresOnceWhateverIsRestarted) {
   std::filesystem::remove_all(folder);
 }
 
+TEST(FaultPoint, WithAFileToWatchFiresOnlyWhileItIsThere) {
+  EXPECT_EQ(end_of_walk("kill@allreduce:while_file=/proc/self/stat"), -SIGKILL);
+  EXPECT_EQ(end_of_walk("kill@allreduce:while_file=/proc/self/no-such-file"), 0);
+}
+
 }  // namespace
 }  // namespace holdfast::worker

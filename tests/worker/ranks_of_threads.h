@@ -155,7 +155,7 @@ class Ranks {
                     const rendezvous::StateSource& source) {
     rank.interrupt.reset();
     rank.requests.yield = rank.requests.checkpoint = rank.requests.leaving = false;
-    rank.checkpoints->enter_generation(generation_, static_cast<int>(number));
+    rank.checkpoints->enter_generation(generation_, static_cast<int>(number), source.step);
     RingOptions options;
     options.job = "j1";
     options.generation = generation_;
@@ -173,14 +173,19 @@ class Ranks {
     if (!wanted) return wanted.error();
     StepHistory history = rank.reporter.history();
     history.truncate(*wanted);
-    auto copy = agree_on_state(**ring, *rank.session, *wanted, history);
+    auto copy = agree_on_state(**ring, *rank.session, source, *wanted, history);
     if (!copy) return copy.error();
-    rank.reporter.replace_history(std::move(history));
+    rank.reporter.replace_history(std::move(history), copy->step);
     rank.reporter.begin("j1", generation_, number == 0);
-    TrainLoop loop{*rank.session, **ring,
-                   rank.requests, rank.interrupt,
-                   rank.reporter, *rank.checkpoints,
-                   rank.outbox,   [&](int64_t step) { on_commit(rank, number, step); }};
+    TrainLoop loop{*rank.session,
+                   **ring,
+                   rank.requests,
+                   rank.interrupt,
+                   rank.reporter,
+                   *rank.checkpoints,
+                   rank.outbox,
+                   [&](int64_t step) { on_commit(rank, number, step); },
+                   [](const CollectiveError&) {}};
     RunStop stop = loop.run();
     rank.reporter.end();
     return stop;

@@ -1,6 +1,7 @@
 // What a worker says to a service that comes and goes.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 
@@ -166,6 +167,10 @@ TEST_F(Client, LettersWaitForTheServiceAndFaultsGoFirst) {
   EXPECT_EQ(faults[0]["worker"], "w1");
   EXPECT_EQ(faults[0]["incarnation"], "i1");
   EXPECT_EQ(service.received("/events")[1]["kind"], "second");
+  // The first event may be on its way already when the fault is written; the second is not.
+  const auto paths = service.paths();
+  const auto fault = std::ranges::find(paths, "/v1/jobs/j1/faults");
+  EXPECT_NE(std::find(fault, paths.end(), "/v1/jobs/j1/events"), paths.end()) << "the fault overtakes the second event";
   EXPECT_EQ(service.received("/logs")[0]["lines"][0]["text"], "a line");
 }
 

@@ -117,6 +117,13 @@ CollectiveResult<void> Communicator::broadcast(std::span<std::byte> buffer, int 
                           broadcast_schedule(rank(), world_size(), buffer, root, impl_->options.chunk_bytes));
 }
 
+std::jthread Communicator::watch(std::function<void(const CollectiveError&)> on_loss) const {
+  if (!impl_->ring) return {};
+  return std::jthread([ring = impl_->ring.get(), on_loss = std::move(on_loss)](std::stop_token stop) {
+    if (const auto loss = ring->wait_for_loss(std::move(stop))) on_loss(*loss);
+  });
+}
+
 uint64_t Communicator::bytes_moved() const {
   return impl_->ring ? impl_->ring->bytes_moved() : 0;
 }

@@ -14,10 +14,12 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <stop_token>
 #include <string>
+#include <thread>
 #include <tl/expected.hpp>
 #include <vector>
 
@@ -66,7 +68,12 @@ class Communicator {
   // From `root` to all, passed along the ring chunk by chunk.
   CollectiveResult<void> broadcast(std::span<std::byte> buffer, int root);
 
-  // Bytes sent and received since it was formed; any thread. What "no bytes moved" is judged by.
+  // For the times between collectives, when nobody reads: while the returned thread lives, it watches the neighbours'
+  // connections, and calls `on_loss` (on that thread, once) when one ends. Its destructor ends the watch. No collective may
+  // be called meanwhile. In a world of one there is nothing to watch.
+  std::jthread watch(std::function<void(const CollectiveError&)> on_loss) const;
+
+  // Bytes sent and received since it was formed; any thread.
   uint64_t bytes_moved() const;
   // Makes the call under way, and all later ones, fail with kAborted and `reason`, at once.
   void abort(const std::string& reason);

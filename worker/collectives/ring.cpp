@@ -94,6 +94,17 @@ void Ring::abort(const std::string& reason) {
   transport_.wake();
 }
 
+std::optional<CollectiveError> Ring::wait_for_loss(std::stop_token stop) const {
+  if (poison_) return std::nullopt;
+  const std::array<Connection*, 2> neighbours{connections_.to_successor.get(), connections_.from_predecessor.get()};
+  const auto lost = transport_.wait_for_loss(neighbours, std::move(stop));
+  if (!lost) return std::nullopt;
+  const int suspect = *lost == 0 ? successor_ : predecessor_;
+  return CollectiveError{
+      CollectiveError::Kind::kConnectionLost, suspect,
+      "rank " + std::to_string(suspect) + " (" + neighbours[*lost]->peer() + ") ended its connection while this rank computed"};
+}
+
 std::optional<CollectiveError> Ring::aborted() {
   if (!abort_requested_.load(std::memory_order_acquire)) return std::nullopt;
   const std::lock_guard lock(abort_mutex_);

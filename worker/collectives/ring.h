@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ class Ring {
   CollectiveResult<void> run(Operation operation, const Schedule& schedule);
 
   void abort(const std::string& reason);  // any thread
+  // Blocks until a neighbour ends its connection, between runs, or `stop` is requested. Any thread, while none runs.
+  std::optional<CollectiveError> wait_for_loss(std::stop_token stop) const;
   uint64_t bytes_moved() const { return bytes_moved_.load(std::memory_order_relaxed); }
 
  private:

@@ -41,7 +41,7 @@ constexpr size_t kChecksumBytes = 8;
 using Header = std::array<std::byte, kHeaderBytes>;
 
 Header encode(const Operation& operation);
-std::string describe(const Operation& operation);  // "all-reduce 17 of 120571392 bytes of float32"
+std::string describe(const Operation& operation);  // "all-reduce no. 17 of 120571392 bytes of float32"
 // Why `received` is not `expected`, for people.
 std::string explain_difference(const Operation& expected, const Header& received);
 

@@ -35,9 +35,9 @@ TEST(Timeout, NamesTheNeighbourThatSendsNothing) {
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().kind, Kind::kTimeout);
     EXPECT_EQ(result.error().suspect_rank, 1);
-    EXPECT_NE(
-        result.error().detail.find("no bytes moved for 100 ms: nothing comes from rank 1 (all-reduce no. 1 of 40 bytes of int32"),
-        std::string::npos)
+    EXPECT_NE(result.error().detail.find(
+                  "no bytes moved for 100 ms: nothing comes from rank 1 (all-reduce no. 1 of 40 bytes of int32"),
+              std::string::npos)
         << result.error().detail;
   });
 }
@@ -58,7 +58,7 @@ TEST(Timeout, NamesTheNeighbourThatTakesNothing) {
 
 // A stall runs round the ring, and others may be the first to give up; but whoever stands after the silent rank never accuses
 // anybody else of having sent nothing.
-TEST(Timeout, IsReportedByTheSilentRanksSuccessorWithItsName) {
+TEST(Timeout, TheSilentRanksSuccessorAccusesNobodyElseOfSilence) {
   RingOfThreads ranks(3);
   ranks.options().timeout = milliseconds(300);
   std::latch failed(2);  // the silent rank stays connected until the others have judged
@@ -165,7 +165,8 @@ TEST(Disagreement, AboutTheOperationIsAnErrorThatNamesBoth) {
     if (result.error().detail.find("closed") != std::string::npos || result.error().detail.find("reset") != std::string::npos)
       return;
     EXPECT_NE(result.error().detail.find("all-reduce no. 1 of 400 bytes of int32"), std::string::npos) << result.error().detail;
-    EXPECT_NE(result.error().detail.find("broadcast 1 of 400 bytes from rank 1"), std::string::npos) << result.error().detail;
+    EXPECT_NE(result.error().detail.find("broadcast no. 1 of 400 bytes from rank 1"), std::string::npos)
+        << result.error().detail;
   });
 }
 

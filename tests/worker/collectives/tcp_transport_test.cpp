@@ -44,6 +44,23 @@ TEST(TcpAddress, RefusesNamesAndNonsenseWithTheReason) {
   }
 }
 
+TEST(TcpTransport, ALossIsSeenThoughThereIsStillSomethingToRead) {
+  ConnectedPair other, pair;
+  const std::byte byte{1};
+  ASSERT_EQ(pair.server->send_some(std::span(&byte, 1), false), 1U);
+  Connection* const watched[] = {other.client.get(), pair.client.get()};
+  std::jthread closes([&](const std::stop_token&) { pair.server.reset(); });
+  EXPECT_EQ(pair.transport->wait_for_loss(watched, {}), 1U);
+}
+
+TEST(TcpTransport, TheWatchForALossEndsWhenItIsToldTo) {
+  ConnectedPair pair;
+  std::stop_source stop;
+  Connection* const watched[] = {pair.client.get()};
+  std::jthread stops([&](const std::stop_token&) { stop.request_stop(); });
+  EXPECT_EQ(pair.transport->wait_for_loss(watched, stop.get_token()), std::nullopt);
+}
+
 TEST(TcpTransport, ListensOnTheNamedInterface) {
   const auto transport = make_tcp_transport("lo", "unused");
   ASSERT_TRUE(transport) << transport.error().detail;
