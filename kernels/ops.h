@@ -122,7 +122,7 @@ class DeviceOps {
   // sums[i] = (first ? 0 : sums[i]) + round_to_nearest_even(x[i] * 2^exponent).
   // The caller has chosen the exponent such that no sum can leave int32.
   virtual void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) = 0;
-  // x[i] = float(sums[i]) * scale, one rounding each.
+  // x[i] = float(sums[i]) * scale, one rounding each. The two may be the same memory.
   virtual void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) = 0;
   // For the float reduction: sums[i] = (first ? 0 : sums[i]) + x[i].
   virtual void float_accumulate(float* sums, const float* x, int64_t count, bool first) = 0;

@@ -2,8 +2,10 @@
 //
 // exact: fixed-point integers under the state's exponents (exponent_rule.h), so the sum over all ranks has the same bits
 // however the microbatches were dealt. float: plain sums in microbatch order.
-// Promises: no allocation after the constructor; the model's gradient buffer holds the mean over all M microbatches after
-// `unpack`. Throws model::Interrupted out of passes. Thread: one.
+// Promises: no allocation of the size of the model after the constructor; the model's gradient buffer holds the mean over
+// all M microbatches after `unpack`. A microbatch that was finished stays in the sums, whatever becomes of the step: the next
+// try at it, by other members, goes on from there (`kept`), until `forget` or another step. Throws model::Interrupted out of
+// passes. Thread: one.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +16,6 @@
 #include "model/data/data_order.h"
 #include "model/device_buffer.h"
 #include "model/gpt2.h"
-#include "rendezvous/protocol/job_spec.h"
 
 namespace holdfast::worker {
 
@@ -34,29 +35,37 @@ class GradientAccumulator {
 
   bool exact() const { return exact_; }
 
-  // Computes the microbatches of `share` of the step that follows state `step`, and packs them under `exponents`. Tensors
-  // that overflow are left out: `repack` does them.
-  LocalStep accumulate(int64_t step, rendezvous::Share share, std::span<const int32_t> exponents);
+  // Microbatches of the step that follows state `step` that are in the sums already, ascending.
+  std::vector<int64_t> kept(int64_t step, std::span<const int32_t> exponents) const;
+  // Nothing is kept: the state is another one than the sums were computed from, or somebody else has done the same.
+  void forget();
+
+  // Computes microbatches of the step that follows state `step`, and packs them under `exponents`, beside those kept. Tensors
+  // that overflow are left out: `repack` does them. Returns what was found in all of them.
+  const LocalStep& accumulate(int64_t step, std::span<const int64_t> microbatches, std::span<const int32_t> exponents);
 
   // New exponents for the tensors that overflowed anywhere, from the largest magnitudes over all ranks; the others keep
   // theirs. Empty when nothing overflowed.
   std::vector<int32_t> repack_exponents(std::span<const int32_t> exponents, std::span<const float> maxima) const;
-  // Packs again the tensors whose exponent differs between `before` and `after`. Computes the microbatches again, unless
-  // there was only one: its gradient is still there.
-  void repack(int64_t step, rendezvous::Share share, std::span<const int32_t> before, std::span<const int32_t> after);
+  // Packs again the tensors whose exponent differs from `after`. Computes the microbatches again, unless there is only one
+  // and its gradient is still there.
+  void repack(std::span<const int32_t> after);
   // What step + 1 uses.
   std::vector<int32_t> next_exponents(std::span<const int32_t> exponents, std::span<const float> maxima) const;
 
-  // For the all-reduce; host-readable for the cpu and ref ops.
+  // For the all-reduce: this rank's sums, and where those of all ranks belong (the model's gradient buffer); host-readable
+  // for the cpu and ref ops. A step of one rank alone has its sums of all ranks in the first.
   std::span<int32_t> integer_sums();
   std::span<float> float_sums();
+  std::span<int32_t> integer_result();
+  std::span<float> float_result();
 
-  // Writes the mean over all microbatches into the model's gradients.
-  void unpack(std::span<const int32_t> exponents);
+  // Writes the mean over all microbatches into the model's gradients, from the result or (`alone`) from this rank's sums.
+  void unpack(std::span<const int32_t> exponents, bool alone);
 
  private:
   double compute(int64_t step, int64_t microbatch);  // the microbatch's mean loss; gradients are in the model
-  void pack_microbatch(std::span<const int32_t> exponents, bool first, LocalStep& local);
+  void pack_microbatch(std::span<const int32_t> exponents);
 
   kernels::DeviceOps& ops_;
   model::Gpt2& model_;
@@ -66,6 +75,13 @@ class GradientAccumulator {
   int64_t limit_;
   model::DeviceBuffer sums_;  // int32 or float, one per parameter
   std::vector<int32_t> inputs_, targets_;
+
+  // What the sums hold.
+  int64_t step_ = -1;
+  std::vector<int32_t> exponents_;
+  std::vector<int64_t> microbatches_;  // in the order in which they were computed
+  LocalStep found_;
+  int64_t gradient_of_ = -1;  // the microbatch whose gradient the model's buffer holds; -1: none
 };
 
 }  // namespace holdfast::worker

@@ -140,7 +140,10 @@ Input JobRunner::run(const Directive& join) {
   const RunStop stop = take_part(join);
   reporter_.end();
   report_stop(join, stop);
-  if (stop.fault_kind == "state_mismatch") session_->has_state = false;  // whichever is wrong, none is trusted
+  if (stop.fault_kind == "state_mismatch") {  // whichever is wrong, none is trusted
+    session_->has_state = false;
+    session_->gradients->forget();
+  }
   return RunEnded{session_->held_step(), stop.reason};
 }
 
@@ -190,6 +193,8 @@ RunResult<void> JobRunner::agree(const Directive& join, Communicator& ring) {
   history.truncate(*wanted);
   const auto copy = agree_on_state(ring, *session_, join.source, *wanted, history);
   if (!copy) return tl::unexpected(copy.error());
+  // The sums of a step begun are worth something with the state that they were computed from.
+  if (copy->received || join.source.kind != rendezvous::StateSource::Kind::kMemory) session_->gradients->forget();
   reporter_.replace_history(std::move(history), copy->step);
   if (copy->receivers > 0 && ring.rank() == copy->donor) {
     outbox_.event(join.job, "state_copied",

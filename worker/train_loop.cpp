@@ -76,8 +76,10 @@ RunStop fail_job(TrainLoop& loop, const RunStop& stop) {
 
 RunStop run_steps(TrainLoop& loop) {
   HashNote hash;
+  auto shares = agree_on_shares(loop);
+  if (!shares) return shares.error();
   while (loop.session.state->step < loop.session.spec.total_steps) {
-    TrainStep step(loop, hash);
+    TrainStep step(loop, hash, *shares);
     if (auto done = step.accumulate(); !done) return done.error();
     const auto agreed = step.exchange();
     if (!agreed) return agreed.error();
@@ -86,6 +88,7 @@ RunStop run_steps(TrainLoop& loop) {
     if (!point) return point.error();
     if (auto done = step.confirm(*point); !done) return done.error();
     if (auto done = after_step(loop, *point, hash); !done) return done.error();
+    *shares = plain_shares(loop);
     if (agreed->yield && loop.session.state->step < loop.session.spec.total_steps) return yield_after_step(loop, *agreed);
   }
   return finish_job(loop);

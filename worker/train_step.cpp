@@ -14,20 +14,54 @@ namespace holdfast::worker {
 
 using rendezvous::StepPoint;
 
-TrainStep::TrainStep(TrainLoop& loop, const HashNote& hash)
-    : loop_(loop),
-      hash_(hash),
-      share_(rendezvous::deal(loop.session.spec.microbatches(), loop.ring.world_size(), loop.ring.rank())) {
-  const auto exponents = loop.session.state->exponents();
-  if (loop.session.gradients->exact()) exponents_.assign(exponents.begin(), exponents.end());
+namespace {
+
+// This step's, one per tensor; empty for the float reduction.
+std::vector<int32_t> exponents_of(Session& session) {
+  if (!session.gradients->exact()) return {};
+  const auto exponents = session.state->exponents();
+  return {exponents.begin(), exponents.end()};
 }
+
+}  // namespace
+
+StepShares plain_shares(const TrainLoop& loop) {
+  return deal_rest(loop.session.spec.microbatches(), std::vector<Microbatches>(static_cast<size_t>(loop.ring.world_size())));
+}
+
+RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
+  Session& session = loop.session;
+  const int64_t microbatches = session.spec.microbatches();
+  const auto mine = session.gradients->kept(session.state->step, exponents_of(session));
+  const auto gathered = loop.ring.all_gather(encode_kept(mine));
+  if (!gathered) return tl::unexpected(ring_stop(gathered.error()));
+  std::vector<Microbatches> kept;
+  for (const auto& bytes : *gathered) {
+    auto list = decode_kept(bytes, microbatches);
+    if (!list) return tl::unexpected(fault("state_mismatch", list.error()));
+    kept.push_back(std::move(*list));
+  }
+  StepShares shares = deal_rest(microbatches, kept);
+  if (!shares.keeps[static_cast<size_t>(loop.ring.rank())]) session.gradients->forget();
+  if (shares.kept > 0 && loop.ring.rank() == 0) {
+    const auto text =
+        fmt::format("step {}: {} of {} microbatches are kept, {} {} computed", session.state->step + 1, shares.kept,
+                    microbatches, microbatches - shares.kept, microbatches - shares.kept == 1 ? "is" : "are");
+    spdlog::info("{}", text);
+    loop.outbox.event(session.job, "microbatches_kept", text);
+  }
+  return shares;
+}
+
+TrainStep::TrainStep(TrainLoop& loop, const HashNote& hash, const StepShares& shares)
+    : loop_(loop), hash_(hash), shares_(shares), exponents_(exponents_of(loop.session)) {}
 
 RunResult<void> TrainStep::accumulate() {
   const int64_t step = loop_.session.state->step;
   const auto watch = loop_.ring.watch(loop_.on_loss);
   fault_point("step", step, loop_.ring.rank());
   try {
-    local_ = loop_.session.gradients->accumulate(step, share_, exponents_);
+    local_ = loop_.session.gradients->accumulate(step, shares_.todo[static_cast<size_t>(loop_.ring.rank())], exponents_);
   } catch (const model::Interrupted&) {
     return tl::unexpected(interrupted(loop_.interrupt.reason()));
   }
@@ -82,7 +116,7 @@ RunResult<void> TrainStep::repack_overflows(const StepAgreement& agreed) {
     loop_.outbox.event(loop_.session.job, "gradients_repacked", text);
   }
   try {
-    gradients.repack(step, share_, exponents_, chosen);
+    gradients.repack(chosen);
   } catch (const model::Interrupted&) {
     return tl::unexpected(interrupted(loop_.interrupt.reason()));
   }
@@ -96,12 +130,15 @@ RunResult<void> TrainStep::reduce(const StepAgreement& agreed) {
     if (auto repacked = repack_overflows(agreed); !repacked) return repacked;
   }
   fault_point("allreduce", loop_.session.state->step, loop_.ring.rank());
-  const auto summed = clock_.communicating([&] {
-    return gradients.exact() ? loop_.ring.all_reduce_sum(gradients.integer_sums())
-                             : loop_.ring.all_reduce_sum(gradients.float_sums());
-  });
-  if (!summed) return tl::unexpected(ring_stop(summed.error()));
-  gradients.unpack(exponents_);
+  const bool alone = loop_.ring.world_size() == 1;
+  if (!alone) {
+    const auto summed = clock_.communicating([&] {
+      return gradients.exact() ? loop_.ring.all_reduce_sum(gradients.integer_sums(), gradients.integer_result())
+                               : loop_.ring.all_reduce_sum(gradients.float_sums(), gradients.float_result());
+    });
+    if (!summed) return tl::unexpected(ring_stop(summed.error()));
+  }
+  gradients.unpack(exponents_, alone);
   return {};
 }
 

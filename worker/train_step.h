@@ -5,6 +5,7 @@
 
 #include "rendezvous/protocol/messages.h"
 #include "worker/step_exchange.h"
+#include "worker/step_shares.h"
 #include "worker/train_loop.h"
 
 namespace holdfast::worker {
@@ -34,9 +35,14 @@ struct HashNote {
   std::string hash;
 };
 
+// The shares of the first step of a generation: what its members have kept of it counts. One small all-gather.
+RunResult<StepShares> agree_on_shares(TrainLoop& loop);
+// Of every other step.
+StepShares plain_shares(const TrainLoop& loop);
+
 class TrainStep {
  public:
-  TrainStep(TrainLoop& loop, const HashNote& hash);
+  TrainStep(TrainLoop& loop, const HashNote& hash, const StepShares& shares);
 
   // Forward and backward over this rank's microbatches, packed for the reduction.
   RunResult<void> accumulate();
@@ -54,7 +60,7 @@ class TrainStep {
 
   TrainLoop& loop_;
   const HashNote& hash_;
-  rendezvous::Share share_;
+  const StepShares& shares_;
   StepClock clock_;
   LocalStep local_;
   std::vector<int32_t> exponents_;  // this step's, one per tensor; empty for the float reduction

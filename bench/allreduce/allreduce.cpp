@@ -42,8 +42,8 @@ int complain(int rank, const std::string& detail) {
 
 // Every rank passes this before any leaves it.
 bool barrier(Communicator& ring) {
-  std::vector<int32_t> nothing(static_cast<size_t>(ring.world_size()));
-  return ring.all_reduce_sum(std::span<int32_t>(nothing)).has_value();
+  std::vector<int32_t> nothing(static_cast<size_t>(ring.world_size())), sum(nothing.size());
+  return ring.all_reduce_sum(nothing, sum).has_value();
 }
 
 // Small integers: their sums are exact in float32 too.
@@ -63,15 +63,15 @@ bool correct(const std::vector<T>& sums, int world) {
 
 template <typename T>
 int measure(Communicator& ring, const Settings& settings) {
-  std::vector<T> buffer(settings.elements);
+  std::vector<T> mine(settings.elements), sums(settings.elements);
+  for (size_t i = 0; i < mine.size(); ++i) mine[i] = input<T>(i, ring.rank());
   for (int iteration = 0; iteration < settings.iterations; ++iteration) {
-    for (size_t i = 0; i < buffer.size(); ++i) buffer[i] = input<T>(i, ring.rank());
     if (!barrier(ring)) return complain(ring.rank(), "the barrier failed");
     const auto start = std::chrono::steady_clock::now();
-    const auto summed = ring.all_reduce_sum(std::span<T>(buffer));
+    const auto summed = ring.all_reduce_sum(std::span<const T>(mine), std::span<T>(sums));
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!summed) return complain(ring.rank(), summed.error().detail);
-    if (!correct(buffer, ring.world_size())) return complain(ring.rank(), "wrong sums");
+    if (!correct(sums, ring.world_size())) return complain(ring.rank(), "wrong sums");
     if (ring.rank() != 0 || iteration == 0) continue;
     const double bytes = static_cast<double>(settings.elements) * sizeof(T);
     const double bus = bytes * 2 * (ring.world_size() - 1) / ring.world_size() / seconds / 1e6;

@@ -17,7 +17,7 @@ struct Communicator::Impl {
   std::unique_ptr<Ring> ring;  // none in a world of one
 
   int world_size() const { return static_cast<int>(options.addresses.size()); }
-  CollectiveResult<void> all_reduce(std::span<std::byte> buffer, Element element);
+  CollectiveResult<void> all_reduce(std::span<const std::byte> mine, std::span<std::byte> sum, Element element);
 };
 
 namespace {
@@ -64,18 +64,25 @@ int Communicator::world_size() const {
   return impl_->world_size();
 }
 
-CollectiveResult<void> Communicator::Impl::all_reduce(std::span<std::byte> buffer, Element element) {
-  if (!ring) return {};
-  return ring->run({.kind = Operation::Kind::kAllReduce, .element = element, .bytes = buffer.size()},
-                   all_reduce_schedule(options.rank, world_size(), buffer, options.chunk_bytes));
+CollectiveResult<void> Communicator::Impl::all_reduce(std::span<const std::byte> mine, std::span<std::byte> sum,
+                                                      Element element) {
+  if (mine.size() != sum.size()) {
+    throw std::invalid_argument("all_reduce_sum: " + std::to_string(mine.size()) + " bytes into " + std::to_string(sum.size()));
+  }
+  if (!ring) {
+    std::ranges::copy(mine, sum.begin());
+    return {};
+  }
+  return ring->run({.kind = Operation::Kind::kAllReduce, .element = element, .bytes = sum.size()},
+                   all_reduce_schedule(options.rank, world_size(), mine, sum, options.chunk_bytes));
 }
 
-CollectiveResult<void> Communicator::all_reduce_sum(std::span<int32_t> buffer) {
-  return impl_->all_reduce(std::as_writable_bytes(buffer), Element::kInt32);
+CollectiveResult<void> Communicator::all_reduce_sum(std::span<const int32_t> mine, std::span<int32_t> sum) {
+  return impl_->all_reduce(std::as_bytes(mine), std::as_writable_bytes(sum), Element::kInt32);
 }
 
-CollectiveResult<void> Communicator::all_reduce_sum(std::span<float> buffer) {
-  return impl_->all_reduce(std::as_writable_bytes(buffer), Element::kFloat);
+CollectiveResult<void> Communicator::all_reduce_sum(std::span<const float> mine, std::span<float> sum) {
+  return impl_->all_reduce(std::as_bytes(mine), std::as_writable_bytes(sum), Element::kFloat);
 }
 
 CollectiveResult<std::vector<std::vector<std::byte>>> Communicator::all_gather(std::span<const std::byte> mine) {

@@ -6,8 +6,8 @@
 //
 // Promises: integer sums have the same bits in any order of the ring; float sums are taken in ring order. Every call ends
 // by its deadline: no bytes moved for `timeout`, or abort(). The first failure poisons the communicator: every later call
-// fails with the same error, and its sockets are closed, so that neighbours notice at once. What a failed call leaves in its
-// buffer is unspecified.
+// fails with the same error, and its sockets are closed, so that neighbours notice at once. What a failed call leaves where
+// its result belongs is unspecified.
 // Refuses: a connection of another job, generation or rank, or without the generation's secret.
 // Thread: one thread calls collectives; abort() may come from any.
 #pragma once
@@ -61,8 +61,10 @@ class Communicator {
   int rank() const;
   int world_size() const;
 
-  CollectiveResult<void> all_reduce_sum(std::span<int32_t> buffer);
-  CollectiveResult<void> all_reduce_sum(std::span<float> buffer);
+  // The sum over all ranks of `mine`, element by element, into `sum`: equally long, and not the same memory. `mine` is only
+  // read: what a rank brought to a sum that failed it still has.
+  CollectiveResult<void> all_reduce_sum(std::span<const int32_t> mine, std::span<int32_t> sum);
+  CollectiveResult<void> all_reduce_sum(std::span<const float> mine, std::span<float> sum);
   // Every rank's bytes, by rank; sizes may differ.
   CollectiveResult<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine);
   // From `root` to all, passed along the ring chunk by chunk.

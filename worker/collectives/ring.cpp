@@ -33,8 +33,7 @@ struct Ring::Progress {
       : operation(what),
         schedule(chunks),
         outgoing(*ring.connections_.to_successor, ring.over(*ring.connections_.to_successor, what), chunks.outgoing),
-        incoming(*ring.connections_.from_predecessor, ring.over(*ring.connections_.from_predecessor, what), chunks.incoming,
-                 ring.staging_) {}
+        incoming(*ring.connections_.from_predecessor, ring.over(*ring.connections_.from_predecessor, what), chunks.incoming) {}
 
   bool complete() const { return outgoing.complete() && incoming.complete(); }
   std::string text() const {

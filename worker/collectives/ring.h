@@ -51,7 +51,6 @@ class Ring {
   uint64_t chunk_bytes_;
   bool checksums_within_node_;
   uint64_t operations_ = 0;
-  std::vector<std::byte> staging_;
   std::optional<CollectiveError> poison_;
   std::atomic<uint64_t> bytes_moved_{0};
 

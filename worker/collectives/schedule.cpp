@@ -28,7 +28,8 @@ size_t chunk_elements(size_t buffer_elements, size_t world_size, size_t chunk_by
 }
 
 // Segment `index` of a slice: the segments differ by at most one element, and may be empty.
-std::span<std::byte> segment(std::span<std::byte> slice, size_t index, size_t world_size) {
+template <typename Byte>
+std::span<Byte> segment(std::span<Byte> slice, size_t index, size_t world_size) {
   const size_t elements = slice.size() / kElementBytes;
   const size_t base = elements / world_size, longer = elements % world_size;
   const size_t first = index * base + std::min(index, longer);
@@ -43,11 +44,12 @@ void for_each_chunk(std::span<std::byte> bytes, size_t chunk_bytes, Take take) {
 
 }  // namespace
 
-Schedule all_reduce_schedule(int rank, int world_size, std::span<std::byte> buffer, size_t chunk_bytes) {
+Schedule all_reduce_schedule(int rank, int world_size, std::span<const std::byte> mine, std::span<std::byte> sum,
+                             size_t chunk_bytes) {
   Schedule schedule;
   const size_t ranks = static_cast<size_t>(world_size);
-  const size_t slice_bytes = chunk_elements(buffer.size() / kElementBytes, ranks, chunk_bytes) * ranks * kElementBytes;
-  const size_t slices = chunk_count(buffer.size(), slice_bytes);
+  const size_t slice_bytes = chunk_elements(sum.size() / kElementBytes, ranks, chunk_bytes) * ranks * kElementBytes;
+  const size_t slices = chunk_count(sum.size(), slice_bytes);
   if (slices == 0) return schedule;
   const size_t add_steps = ranks - 1, steps = 2 * add_steps;
   std::vector<size_t> arrived(slices);  // incoming chunks up to and with the last one of this slice
@@ -57,15 +59,15 @@ Schedule all_reduce_schedule(int rank, int world_size, std::span<std::byte> buff
   for (size_t time = 0; time < slices + steps - 1; ++time) {
     for (size_t step = time < slices ? 0 : time - slices + 1; step < std::min(steps, time + 1); ++step) {
       const size_t slice = time - step;
-      const auto bytes = buffer.subspan(slice * slice_bytes, std::min(slice_bytes, buffer.size() - slice * slice_bytes));
-      const auto part = [&](int back) {
-        return segment(bytes, static_cast<size_t>(modulo(rank - back - static_cast<int>(step), world_size)), ranks);
+      const size_t begin = slice * slice_bytes, size = std::min(slice_bytes, sum.size() - begin);
+      const auto part = [&](auto buffer, int back) {
+        const int index = modulo(rank - back - static_cast<int>(step), world_size);
+        return segment(buffer.subspan(begin, size), static_cast<size_t>(index), ranks);
       };
-      if (const auto sent = part(0); !sent.empty()) {
-        schedule.outgoing.push_back({sent, step == 0 ? 0 : arrived[slice], step > add_steps});
-      }
-      if (const auto received = part(1); !received.empty()) {
-        schedule.incoming.push_back({received, step < add_steps});
+      const auto sent = step == 0 ? part(mine, 0) : std::span<const std::byte>(part(sum, 0));
+      if (!sent.empty()) schedule.outgoing.push_back({sent, step == 0 ? 0 : arrived[slice], step > add_steps});
+      if (const auto received = part(sum, 1); !received.empty()) {
+        schedule.incoming.push_back({received, step < add_steps ? part(mine, 1).data() : nullptr});
         arrived[slice] = schedule.incoming.size();
       }
     }
@@ -83,7 +85,7 @@ Schedule all_gather_schedule(int rank, std::span<const std::span<std::byte>> blo
       schedule.outgoing.push_back({bytes, step == 0 ? 0 : ++after, step > 0});
     });
     const auto received = blocks[modulo(rank - 1 - step, world_size)];
-    for_each_chunk(received, chunk_bytes, [&](std::span<std::byte> bytes) { schedule.incoming.push_back({bytes, false}); });
+    for_each_chunk(received, chunk_bytes, [&](std::span<std::byte> bytes) { schedule.incoming.push_back({bytes, nullptr}); });
   }
   return schedule;
 }
@@ -94,7 +96,7 @@ Schedule broadcast_schedule(int rank, int world_size, std::span<std::byte> buffe
   size_t index = 0;
   for_each_chunk(buffer, chunk_bytes, [&](std::span<std::byte> bytes) {
     ++index;
-    if (!is_root) schedule.incoming.push_back({bytes, false});
+    if (!is_root) schedule.incoming.push_back({bytes, nullptr});
     if (!is_last) schedule.outgoing.push_back({bytes, is_root ? 0 : index, !is_root});
   });
   return schedule;

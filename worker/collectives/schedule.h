@@ -23,7 +23,7 @@ struct OutgoingChunk {
 
 struct IncomingChunk {
   std::span<std::byte> bytes;  // where it goes
-  bool add;                    // added to what is there, or stored over it
+  const std::byte* addend;     // what is then added to it, as many bytes; null: nothing
 };
 
 struct Schedule {
@@ -31,12 +31,13 @@ struct Schedule {
   std::vector<IncomingChunk> incoming;
 };
 
-// `buffer` is whole elements of 4 bytes. It is cut into slices of N chunks, and a slice into N segments, which differ by at
-// most one element and may be empty; only the last slice is shorter. Step s of a slice sends segment (r - s) mod N and
-// receives (r - 1 - s) mod N: N-1 steps that add, then N-1 that store.
-// The slices follow each other by one step, so what was added is sent on while it is still in the cache. Tried first: one
-// slice, as the textbook has it; over loopback that is 1.3 times slower, as each half of the work finds memory cold.
-Schedule all_reduce_schedule(int rank, int world_size, std::span<std::byte> buffer, size_t chunk_bytes);
+// `mine` and `sum` are equally long, whole elements of 4 bytes, and do not overlap; `mine` is only read. Both are cut into
+// slices of N chunks, and a slice into N segments, which differ by at most one element and may be empty; only the last slice is
+// shorter. Step s of a slice sends segment (r - s) mod N and receives (r - 1 - s) mod N: N-1 steps that add, then N-1 that
+// store. The slices follow each other by one step, so what was added is sent on while it is still in the cache. Tried first:
+// one slice, as the textbook has it; over loopback that is 1.3 times slower, as each half of the work finds memory cold.
+Schedule all_reduce_schedule(int rank, int world_size, std::span<const std::byte> mine, std::span<std::byte> sum,
+                             size_t chunk_bytes);
 
 // Step s sends the block of rank (r - s) mod N and receives that of (r - 1 - s) mod N. `blocks` is by rank, this rank's
 // filled in.

@@ -148,9 +148,8 @@ TransportResult<bool> OutgoingStream::send_rest(std::span<const std::byte> whole
   return !blocked_;
 }
 
-IncomingStream::IncomingStream(Connection& from, const Operation& operation, std::span<const IncomingChunk> chunks,
-                               std::vector<std::byte>& staging)
-    : from_(from), operation_(operation), chunks_(chunks), staging_(staging) {
+IncomingStream::IncomingStream(Connection& from, const Operation& operation, std::span<const IncomingChunk> chunks)
+    : from_(from), operation_(operation), chunks_(chunks) {
   if (operation.checksums) checksums_.reserve(chunks.size());
 }
 
@@ -191,18 +190,16 @@ TransportResult<bool> IncomingStream::receive_header() {
 TransportResult<bool> IncomingStream::receive_chunk() {
   const IncomingChunk& chunk = chunks_[chunks_done_];
   const size_t size = chunk.bytes.size();
-  if (chunk.add && staging_.size() < size) staging_.resize(size);
-  const auto payload = chunk.add ? std::span(staging_).first(size) : chunk.bytes;
   if (received_ < size) {
-    auto done = receive_rest(payload, 0);
+    auto done = receive_rest(chunk.bytes, 0);
     if (!done || !*done) return done;
   }
   if (operation_.checksums) {
     auto done = receive_rest(checksum_, size);
     if (!done || !*done) return done;
-    if (auto intact = verify_chunk(payload); !intact) return intact;
+    if (auto intact = verify_chunk(chunk.bytes); !intact) return intact;
   }
-  if (chunk.add) add_elements(chunk.bytes, payload, operation_.element);
+  if (chunk.addend != nullptr) add_elements(chunk.bytes, std::span(chunk.addend, size), operation_.element);
   ++chunks_done_;
   payload_bytes_ += size;
   received_ = 0;

@@ -48,8 +48,7 @@ std::string explain_difference(const Operation& expected, const Header& received
 // Receives an operation's header and incoming chunks; checks each, and adds or stores it.
 class IncomingStream {
  public:
-  IncomingStream(Connection& from, const Operation& operation, std::span<const IncomingChunk> chunks,
-                 std::vector<std::byte>& staging);
+  IncomingStream(Connection& from, const Operation& operation, std::span<const IncomingChunk> chunks);
   // Returns the bytes that came. Also stops after a chunk is done, so that it can be sent on. An unexpected header or a
   // wrong checksum is kFailed.
   TransportResult<size_t> pump();
@@ -68,7 +67,6 @@ class IncomingStream {
   Connection& from_;
   Operation operation_;
   std::span<const IncomingChunk> chunks_;
-  std::vector<std::byte>& staging_;  // one chunk to be added
   Header header_{};
   bool header_done_ = false;
   size_t chunks_done_ = 0;

@@ -30,7 +30,7 @@ int32_t wrapped_sum(int world, size_t index) {
 void expect_int32_sums(Communicator& ring, size_t size) {
   std::vector<int32_t> buffer(size);
   for (size_t i = 0; i < size; ++i) buffer[i] = value_of(ring.rank(), i);
-  const auto summed = ring.all_reduce_sum(std::span(buffer));
+  const auto summed = sum_in_place(ring, buffer);
   ASSERT_TRUE(summed) << summed.error().detail;
   for (size_t i = 0; i < size; ++i)
     ASSERT_EQ(buffer[i], wrapped_sum(ring.world_size(), i)) << "element " << i << " of " << size;
@@ -64,7 +64,7 @@ TEST_P(Collectives, SumFloatsToTheSameBitsOnEveryRank) {
     std::mt19937 random(static_cast<unsigned>(ring.rank()));
     std::normal_distribution<float> normal;
     for (int i = 0; i < 100003; ++i) buffer.push_back(normal(random));
-    const auto summed = ring.all_reduce_sum(std::span(buffer));
+    const auto summed = sum_in_place(ring, buffer);
     ASSERT_TRUE(summed) << summed.error().detail;
   });
   const auto bits = [](const std::vector<float>& values) {
@@ -79,7 +79,7 @@ TEST_P(Collectives, FollowEachOtherWithoutMixingUp) {
   ranks.run([&](Communicator& ring) {
     for (int i = 0; i < 300; ++i) {
       std::vector<int32_t> buffer(static_cast<size_t>(i % 17), i + ring.rank());
-      const auto summed = ring.all_reduce_sum(std::span(buffer));
+      const auto summed = sum_in_place(ring, buffer);
       ASSERT_TRUE(summed) << summed.error().detail;
       const int32_t expected = world() * i + world() * (world() - 1) / 2;
       for (int32_t value : buffer) ASSERT_EQ(value, expected);
@@ -114,7 +114,7 @@ TEST_P(Collectives, BroadcastFromEachRoot) {
 TEST_P(Collectives, CountTheBytesThatMove) {
   ranks.run([&](Communicator& ring) {
     std::vector<int32_t> buffer(static_cast<size_t>(world()) * 1000);
-    ASSERT_TRUE(ring.all_reduce_sum(std::span(buffer)));
+    ASSERT_TRUE(sum_in_place(ring, buffer));
     const size_t each_way = 2 * 4 * 1000 * static_cast<size_t>(world() - 1);
     EXPECT_GE(ring.bytes_moved(), 2 * each_way);
     EXPECT_LE(ring.bytes_moved(), 2 * each_way + 200);
@@ -129,7 +129,7 @@ TEST_P(Collectives, LetARankLeaveAfterItsLastOperation) {
       auto ring = Communicator::form(ranks.transport(rank), ranks.options_of(rank));
       ASSERT_TRUE(ring) << ring.error().detail;
       std::vector<int32_t> buffer(20000, 1);
-      const auto summed = (*ring)->all_reduce_sum(std::span(buffer));
+      const auto summed = sum_in_place(**ring, buffer);
       ASSERT_TRUE(summed) << summed.error().detail;
       const auto gathered = (*ring)->all_gather(std::as_bytes(std::span(buffer)));
       ASSERT_TRUE(gathered) << gathered.error().detail;

@@ -23,7 +23,7 @@ std::vector<int32_t> zeros(size_t elements) {
 
 CollectiveResult<void> sum(Communicator& ring, size_t elements) {
   auto buffer = zeros(elements);
-  return ring.all_reduce_sum(std::span(buffer));
+  return sum_in_place(ring, buffer);
 }
 
 TEST(Timeout, NamesTheNeighbourThatSendsNothing) {
@@ -157,8 +157,8 @@ TEST(Disagreement, AboutTheOperationIsAnErrorThatNamesBoth) {
   RingOfThreads ranks(2);
   ranks.run([&](Communicator& ring) {
     auto buffer = zeros(100);
-    const auto result = ring.rank() == 0 ? ring.all_reduce_sum(std::span(buffer))
-                                         : ring.broadcast(std::as_writable_bytes(std::span(buffer)), 1);
+    const auto result =
+        ring.rank() == 0 ? sum_in_place(ring, buffer) : ring.broadcast(std::as_writable_bytes(std::span(buffer)), 1);
     ASSERT_FALSE(result);
     EXPECT_EQ(result.error().kind, Kind::kConnectionLost);
     // The slower one may only see that the other has closed.
@@ -189,7 +189,7 @@ TEST(Recovery, FormsTheNextGenerationOnTheSameTransports) {
       ASSERT_TRUE(formed) << formed.error().detail;
       Communicator& ring = **formed;
       auto buffer = std::vector<int32_t>(1000, rank);
-      ASSERT_TRUE(ring.all_reduce_sum(std::span(buffer)));
+      ASSERT_TRUE(sum_in_place(ring, buffer));
       ASSERT_EQ(buffer[999], 3);
       if (rank == generation % 3) ring.abort("test");
       EXPECT_FALSE(sum(ring, kLarge / 8));

@@ -30,7 +30,7 @@ std::vector<std::optional<Formed>> form_all(RingOfThreads& ranks, const std::fun
 void expect_sums(RingOfThreads& ranks) {
   ranks.run([](Communicator& ring) {
     std::vector<int32_t> buffer(100, 1);
-    const auto summed = ring.all_reduce_sum(std::span(buffer));
+    const auto summed = sum_in_place(ring, buffer);
     ASSERT_TRUE(summed) << summed.error().detail;
     EXPECT_EQ(buffer[0], ring.world_size());
   });

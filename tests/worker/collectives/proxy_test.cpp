@@ -41,7 +41,7 @@ Outcome run_through(const Fault& fault, milliseconds timeout = milliseconds(250)
     auto ring = Communicator::form(ranks.transport(rank), options);
     if (!ring) return failed(ring.error());
     std::vector<int32_t> buffer(kElements, rank + 1);
-    if (const auto summed = (*ring)->all_reduce_sum(std::span(buffer)); !summed) return failed(summed.error());
+    if (const auto summed = sum_in_place(**ring, buffer); !summed) return failed(summed.error());
     EXPECT_EQ(buffer, std::vector<int32_t>(kElements, 3));
     const std::vector<std::byte> mine(5000, static_cast<std::byte>(rank));
     const auto gathered = (*ring)->all_gather(mine);
@@ -115,7 +115,7 @@ TEST(SlowNetwork, IsWaitedForWhileBytesMove) {
     auto ring = Communicator::form(ranks.transport(rank), options);
     ASSERT_TRUE(ring) << ring.error().detail;
     std::vector<int32_t> buffer(kElements, 1);
-    const auto summed = (*ring)->all_reduce_sum(std::span(buffer));
+    const auto summed = sum_in_place(**ring, buffer);
     EXPECT_TRUE(summed) << summed.error().detail;
   });
 }

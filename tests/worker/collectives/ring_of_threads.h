@@ -20,6 +20,13 @@ inline std::unique_ptr<Transport> loopback_transport() {
   return std::move(*transport);
 }
 
+// In place, as most tests want it.
+template <typename T>
+CollectiveResult<void> sum_in_place(Communicator& ring, std::vector<T>& buffer) {
+  const std::vector<T> mine = buffer;
+  return ring.all_reduce_sum(std::span<const T>(mine), std::span<T>(buffer));
+}
+
 // One transport a rank; a ring can be formed over them again and again.
 class RingOfThreads {
  public:

@@ -34,11 +34,9 @@ bool replay(const std::vector<Schedule>& ranks, std::mt19937& random) {
           wires[i].pop_front();
           const IncomingChunk& incoming = ranks[i].incoming[received[i]++];
           ASSERT_EQ(chunk.size(), incoming.bytes.size());
-          if (incoming.add) {
-            add_elements(incoming.bytes, chunk, Element::kInt32);
-          } else {
-            std::copy(chunk.begin(), chunk.end(), incoming.bytes.begin());
-          }
+          std::copy(chunk.begin(), chunk.end(), incoming.bytes.begin());
+          if (incoming.addend != nullptr)
+            add_elements(incoming.bytes, std::span(incoming.addend, chunk.size()), Element::kInt32);
         });
       }
     }
@@ -59,40 +57,47 @@ TEST(AllReduceSchedule, SumsEveryElementOnEveryRankInAnyOrderOfEvents) {
       const size_t elements = random() % (trial < 20 ? 20 : 3000), chunk = 1 + random() % 600;
       SCOPED_TRACE(testing::Message() << "seed " << seed << ", world " << world << ", " << elements << " elements, chunk "
                                       << chunk);
-      std::vector<std::vector<int32_t>> buffers(static_cast<size_t>(world));
+      std::vector<std::vector<int32_t>> inputs(static_cast<size_t>(world)), results(inputs.size());
       std::vector<int32_t> sums(elements);
       std::vector<Schedule> schedules;
       for (int rank = 0; rank < world; ++rank) {
-        auto& buffer = buffers[static_cast<size_t>(rank)];
-        for (size_t i = 0; i < elements; ++i) buffer.push_back(static_cast<int32_t>(random() % 1000));
-        for (size_t i = 0; i < elements; ++i) sums[i] += buffer[i];
-        schedules.push_back(all_reduce_schedule(rank, world, std::as_writable_bytes(std::span(buffer)), chunk));
+        auto& mine = inputs[static_cast<size_t>(rank)];
+        auto& result = results[static_cast<size_t>(rank)];
+        for (size_t i = 0; i < elements; ++i) mine.push_back(static_cast<int32_t>(random() % 1000));
+        for (size_t i = 0; i < elements; ++i) sums[i] += mine[i];
+        result.resize(elements);
+        schedules.push_back(
+            all_reduce_schedule(rank, world, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(result)), chunk));
       }
+      const auto before = inputs;
       ASSERT_TRUE(replay(schedules, random));
-      for (const auto& buffer : buffers) ASSERT_EQ(buffer, sums);
+      for (const auto& result : results) ASSERT_EQ(result, sums);
+      ASSERT_EQ(inputs, before) << "what a rank brought it still has";
     }
   }
 }
 
 TEST(AllReduceSchedule, SendsTwiceTheBufferTimesNMinusOneOverN) {
-  std::vector<int32_t> buffer(7 * 10000);
+  std::vector<int32_t> mine(7 * 10000), sum(mine.size());
   for (int rank = 0; rank < 7; ++rank) {
-    const Schedule schedule = all_reduce_schedule(rank, 7, std::as_writable_bytes(std::span(buffer)), 4096);
+    const Schedule schedule =
+        all_reduce_schedule(rank, 7, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(sum)), 4096);
     size_t bytes = 0;
     for (const auto& chunk : schedule.outgoing) bytes += chunk.bytes.size();
-    EXPECT_EQ(bytes, 2 * 6 * buffer.size() * 4 / 7);
+    EXPECT_EQ(bytes, 2 * 6 * sum.size() * 4 / 7);
   }
 }
 
 TEST(AllReduceSchedule, ForwardsOnlyWhatWasStored) {
-  std::vector<int32_t> buffer(5000);
-  const Schedule schedule = all_reduce_schedule(1, 4, std::as_writable_bytes(std::span(buffer)), 1000);
+  std::vector<int32_t> mine(5000), sum(mine.size());
+  const Schedule schedule =
+      all_reduce_schedule(1, 4, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(sum)), 1000);
   for (const auto& chunk : schedule.outgoing) {
     if (chunk.after == 0) continue;
     const IncomingChunk& source = schedule.incoming[chunk.after - 1];
     EXPECT_EQ(chunk.bytes.data(), source.bytes.data());
     EXPECT_EQ(chunk.bytes.size(), source.bytes.size());
-    EXPECT_EQ(chunk.forwarded, !source.add);
+    EXPECT_EQ(chunk.forwarded, source.addend == nullptr);
   }
 }
 

@@ -1,0 +1,80 @@
+// Who computes what of a step that was begun by others.
+#include "worker/step_shares.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+namespace holdfast::worker {
+namespace {
+
+using Lists = std::vector<Microbatches>;
+
+Microbatches all_of(const StepShares& shares) {
+  Microbatches all;
+  for (const auto& own : shares.own) all.insert(all.end(), own.begin(), own.end());
+  std::ranges::sort(all);
+  return all;
+}
+
+TEST(StepShares, WithNothingKeptAreThoseOfEveryOtherStep) {
+  const StepShares shares = deal_rest(6, Lists(4));
+  EXPECT_EQ(shares.todo, (Lists{{0, 1}, {2, 3}, {4}, {5}}));
+  EXPECT_EQ(shares.own, shares.todo);
+  EXPECT_EQ(shares.kept, 0);
+}
+
+TEST(StepShares, OnlyWhatTheLostRankHadIsComputedAgain) {
+  const StepShares shares = deal_rest(6, {{0, 1}, {2, 3}});  // a third rank had 4 and 5, and is gone
+  EXPECT_EQ(shares.kept, 4);
+  EXPECT_EQ(shares.todo, (Lists{{4}, {5}}));
+  EXPECT_EQ(shares.own, (Lists{{0, 1, 4}, {2, 3, 5}}));
+}
+
+TEST(StepShares, ARankThatComesTakesFromTheRest) {
+  const StepShares shares = deal_rest(8, {{0, 1, 2}, {}});
+  EXPECT_EQ(shares.todo, (Lists{{3}, {4, 5, 6, 7}}));
+}
+
+TEST(StepShares, WhatTwoKeptCountsOnceAndTheOtherStartsAnew) {
+  const StepShares shares = deal_rest(4, {{0, 1}, {1, 2}});
+  EXPECT_EQ(shares.keeps, (std::vector<bool>{true, false}));
+  EXPECT_EQ(shares.own, (Lists{{0, 1}, {2, 3}}));
+  EXPECT_EQ(shares.todo[1], (Microbatches{2, 3}));
+}
+
+TEST(StepShares, AlwaysHaveEachMicrobatchOnceAndFollowFromTheListsAlone) {
+  std::mt19937 random(7);
+  for (int trial = 0; trial < 2000; ++trial) {
+    const int64_t microbatches = 1 + static_cast<int64_t>(random() % 12);
+    Lists kept(1 + random() % 5);
+    for (auto& list : kept) {
+      for (int64_t m = 0; m < microbatches; ++m) {
+        if (random() % 4 == 0) list.push_back(m);
+      }
+    }
+    const StepShares shares = deal_rest(microbatches, kept);
+    const Microbatches all = all_of(shares);
+    ASSERT_EQ(all.size(), static_cast<size_t>(microbatches));
+    for (int64_t m = 0; m < microbatches; ++m) ASSERT_EQ(all[static_cast<size_t>(m)], m);
+    for (size_t rank = 0; rank < kept.size(); ++rank) {
+      if (!shares.keeps[rank]) continue;
+      ASSERT_TRUE(shares.kept == 0 || std::ranges::includes(shares.own[rank], kept[rank]));
+      ASSERT_EQ(shares.own[rank].size(), shares.todo[rank].size() + (shares.kept == 0 ? 0 : kept[rank].size()));
+    }
+  }
+}
+
+TEST(KeptOnTheWire, ComesBackAsItWentAndNonsenseIsRefused) {
+  EXPECT_EQ(decode_kept(encode_kept(Microbatches{1, 4, 5}), 6), (Microbatches{1, 4, 5}));
+  EXPECT_EQ(decode_kept(encode_kept({}), 6), Microbatches{});
+  for (const Microbatches& wrong : Lists{{6}, {-1}, {2, 2}, {3, 1}}) EXPECT_FALSE(decode_kept(encode_kept(wrong), 6));
+  auto cut = encode_kept(Microbatches{1, 2});
+  cut.pop_back();
+  EXPECT_FALSE(decode_kept(cut, 6));
+  EXPECT_FALSE(decode_kept({}, 6));
+}
+
+}  // namespace
+}  // namespace holdfast::worker

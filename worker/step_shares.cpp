@@ -1,0 +1,94 @@
+#include "worker/step_shares.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "rendezvous/protocol/job_spec.h"
+#include "worker/wire_bytes.h"
+
+namespace holdfast::worker {
+namespace {
+
+constexpr uint32_t kMagic = 0x314b4648;  // "HFK1"
+
+StepShares deal_all(int64_t microbatches, size_t world_size) {
+  StepShares shares;
+  for (size_t rank = 0; rank < world_size; ++rank) {
+    const auto share = rendezvous::deal(microbatches, static_cast<int>(world_size), static_cast<int>(rank));
+    Microbatches all(static_cast<size_t>(share.last - share.first));
+    std::iota(all.begin(), all.end(), share.first);
+    shares.own.push_back(std::move(all));
+  }
+  shares.todo = shares.own;
+  shares.keeps.assign(world_size, true);
+  return shares;
+}
+
+}  // namespace
+
+StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept) {
+  const size_t world_size = kept.size();
+  StepShares shares;
+  shares.todo.resize(world_size);
+  shares.own.resize(world_size);
+  std::vector<bool> done(static_cast<size_t>(microbatches));
+  for (size_t rank = 0; rank < world_size; ++rank) {
+    const bool counts = std::ranges::none_of(kept[rank], [&](int64_t m) { return done[static_cast<size_t>(m)]; });
+    shares.keeps.push_back(counts);
+    if (!counts) continue;
+    for (const int64_t m : kept[rank]) done[static_cast<size_t>(m)] = true;
+    shares.own[rank] = kept[rank];
+    shares.kept += static_cast<int64_t>(kept[rank].size());
+  }
+  if (shares.kept == 0) return deal_all(microbatches, world_size);
+
+  // How many more each takes: one after the other to whoever has least.
+  std::vector<size_t> more(world_size);
+  for (int64_t left = microbatches - shares.kept; left > 0; --left) {
+    size_t least = 0;
+    for (size_t rank = 1; rank < world_size; ++rank) {
+      if (shares.own[rank].size() + more[rank] < shares.own[least].size() + more[least]) least = rank;
+    }
+    ++more[least];
+  }
+  size_t rank = 0;
+  for (int64_t m = 0; m < microbatches; ++m) {
+    if (done[static_cast<size_t>(m)]) continue;
+    while (more[rank] == 0) ++rank;
+    --more[rank];
+    shares.todo[rank].push_back(m);
+  }
+  for (size_t r = 0; r < world_size; ++r) {
+    shares.own[r].insert(shares.own[r].end(), shares.todo[r].begin(), shares.todo[r].end());
+    std::ranges::sort(shares.own[r]);
+  }
+  return shares;
+}
+
+std::vector<std::byte> encode_kept(std::span<const int64_t> kept) {
+  WireWriter out;
+  out.put(kMagic);
+  out.put(static_cast<uint32_t>(kept.size()));
+  for (const int64_t microbatch : kept) out.put_i64(microbatch);
+  return out.take();
+}
+
+tl::expected<Microbatches, std::string> decode_kept(std::span<const std::byte> bytes, int64_t microbatches) {
+  WireReader in(bytes);
+  if (in.get<uint32_t>() != kMagic) return tl::unexpected<std::string>("a list of kept microbatches does not begin with HFK1");
+  const auto count = in.get<uint32_t>();
+  if (!in.has(size_t{count} * sizeof(int64_t)) || count > static_cast<uint64_t>(microbatches))
+    return tl::unexpected("a list of " + std::to_string(count) + " kept microbatches in " + std::to_string(bytes.size()) +
+                          " bytes");
+  Microbatches kept;
+  for (uint32_t i = 0; i < count; ++i) {
+    const int64_t microbatch = in.get_i64();
+    if (microbatch < 0 || microbatch >= microbatches || (!kept.empty() && microbatch <= kept.back()))
+      return tl::unexpected("a list of kept microbatches has " + std::to_string(microbatch) + " out of order or range");
+    kept.push_back(microbatch);
+  }
+  if (!in.done()) return tl::unexpected<std::string>("a list of kept microbatches is longer than its contents");
+  return kept;
+}
+
+}  // namespace holdfast::worker
