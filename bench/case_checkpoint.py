@@ -6,8 +6,9 @@ import testbed
 
 TITLE = "Checkpoint of Tiny: 30,142,848 parameters with both moments"
 NOTE = ("Peer: torch.save of the same tensors with fsync, all of it a stall, and torch.load. Stall floor: one copy of the bytes "
-        "in memory. Write floor: the stored bytes written in one go with fsync. Ours runs while the worker trains on, to a folder "
-        "and to the service over HTTP; restore is reading every byte, checking it and unpacking.")
+        "in memory, by as many threads. Write floor: the stored bytes written in one go with fsync. Ours runs while the worker trains on, to a folder "
+        "and to the service over HTTP; restore is reading every byte of one, checking it and unpacking.")
+THREADS = min(4, os.cpu_count())  # of the worker, of what verifies, and of PyTorch; the worker takes at most 4 for a checkpoint
 
 TORCH_SAVE = """
 folder, elements = sys.argv[1], int(sys.argv[2])
@@ -43,33 +44,41 @@ def write_and_sync(folder, size):
 
 
 def checkpoints_of_a_run(to_folder):
-    """The catalogue rows of a few checkpoints, the seconds to read one back, and the folder's write floor."""
+    """The catalogue rows of a few checkpoints, the seconds to read the newest back, and the folder's write floor."""
     with testbed.Testbed() as cluster:
-        cluster.start_workers("w1")
+        cluster.start_workers("w1", threads=THREADS)
         store = {"checkpoint_store": os.path.join(cluster.folder, "store")} if to_folder else {}
         job = cluster.submit(**testbed.tiny_spec(cluster.folder, batch_size=1, total_steps=16, checkpoint_every=5, keep_last=0, **store))
         cluster.wait_state(job, "succeeded", timeout_s=600)
         rows = cluster.get(f"/v1/jobs/{job}/checkpoints")["checkpoints"]
-        restore = testbed.seconds(lambda: cluster.cli("ckpt", "verify", job))
-        return rows, restore, write_and_sync(cluster.folder, rows[-1]["stored_bytes"])
+        newest = max(rows, key=lambda row: row["step"])
+        restore = testbed.seconds(lambda: cluster.cli("ckpt", "verify", f"job:{job}@{newest['step']}", "--threads", str(THREADS)))
+        return rows, restore, write_and_sync(cluster.folder, newest["stored_bytes"])
 
 
 def torch_save():
     with testbed.Testbed() as cluster:
         folder = os.path.join(cluster.folder, "peer")
         os.mkdir(folder)
-        result = testbed.torch(TORCH_SAVE, folder, str(testbed.TINY_PARAMETERS))
+        result = testbed.torch(TORCH_SAVE, folder, str(testbed.TINY_PARAMETERS), threads=THREADS)
         shutil.rmtree(folder)
         return result
 
 
 def measure(options):
-    peer = [torch_save() for _ in range(options.repeat)] if options.peers else []
+    places = {"folder": [], "service": []}
+    peer = []
+    for _ in range(options.repeat):  # in turn, so that a busy minute falls on both sides
+        for place, runs in places.items():
+            runs.append(checkpoints_of_a_run(to_folder=place == "folder"))
+        if options.peers:
+            peer.append(torch_save())
     of_peer = {key: testbed.median([p[key] for p in peer]) for key in ("save_s", "load_s", "bytes", "copy_s")}
     rows = []
-    for name, to_folder in (("folder", True), ("service", False)):
-        taken, restore, floor = checkpoints_of_a_run(to_folder)
-        typical = {key: testbed.median([c[key] for c in taken]) for key in ("stall_s", "write_s", "stored_bytes", "raw_bytes")}
+    for name, runs in places.items():
+        typical = {key: testbed.median([c[key] for taken, _, _ in runs for c in taken])
+                   for key in ("stall_s", "write_s", "stored_bytes", "raw_bytes")}
+        restore, floor = (testbed.median([run[i] for run in runs]) for i in (1, 2))
         rows += [testbed.row(f"{name}: stall", "s", typical["stall_s"], of_peer["save_s"], of_peer["copy_s"], note=NOTE),
                  testbed.row(f"{name}: written in the background", "s", typical["write_s"], None, floor, note=NOTE),
                  testbed.row(f"{name}: bytes", "MB", typical["stored_bytes"] / 1e6, of_peer["bytes"] and of_peer["bytes"] / 1e6,

@@ -7,20 +7,20 @@ PARTS = (("parameters, float32", 1), ("gradients of a microbatch, float32", 1), 
          ("sums of the reduction, int32", 1), ("copy for the checkpoint being written", 3))
 
 
-def memory_of(pid):
+def peak_memory_of(pid):
     with open(f"/proc/{pid}/status", encoding="utf-8") as file:
         fields = dict(line.split(":", 1) for line in file)
-    return {name: int(fields[name].split()[0]) * 1024 / 1e6 for name in ("VmHWM", "RssFile")}
+    return int(fields["VmHWM"].split()[0]) * 1024 / 1e6
 
 
 def peak(dtype, checkpoint):
     with testbed.Testbed() as cluster:
         cluster.start_workers("w1")
         pid = cluster.training_pid("w1")
-        before = memory_of(pid)
+        before = peak_memory_of(pid)
         job = cluster.submit(**testbed.tiny_spec(cluster.folder, dtype=dtype, total_steps=6, checkpoint_every=2 if checkpoint else 0))
         cluster.wait_step(job, 5, timeout_s=600)
-        return before["VmHWM"], memory_of(pid)["VmHWM"]
+        return before, peak_memory_of(pid)
 
 
 def measure(options):

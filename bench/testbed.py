@@ -67,7 +67,6 @@ class Testbed:
 
     def __enter__(self):
         self.cluster = harness.Cluster()
-        self.failed = True
         try:
             return self.cluster.start_service()
         except BaseException:

@@ -12,6 +12,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kLimitMax = 1000;
+constexpr int kDepthMax = 64;  // of JSON in a request
 
 std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -51,6 +52,22 @@ Problem bad_field(const std::string& field, const std::string& message, const st
   Problem bad = problem(400, code, field.empty() ? message : fmt::format("{}: {}", field, message));
   if (!field.empty()) bad.errors.push_back({field, message});
   return bad;
+}
+
+Problem storage_problem(const storage::Error& error) {
+  switch (error.code) {
+    case storage::Error::Code::kNotFound:
+      return problem(404, "not_found", error.message);
+    case storage::Error::Code::kCorrupt:
+      return problem(422, "corrupt", error.message);  // asking again does not mend it
+    case storage::Error::Code::kNoSpace:
+      return problem(507, "no_space", error.message);
+    case storage::Error::Code::kUnavailable:
+      return problem(503, "unavailable", error.message);
+    case storage::Error::Code::kRefused:
+      break;
+  }
+  return problem(400, "refused", error.message);
 }
 
 Outcome<int64_t> integer_query(const HttpRequest& request, const std::string& name, int64_t min, int64_t max,
@@ -94,7 +111,18 @@ Json next_page_token(int64_t after) {
 }
 
 Outcome<Json> read_json(const HttpRequest& request) {
-  Json json = Json::parse(request.body, nullptr, false);
+  // What goes through a value later (dump, comparisons) does so by recursion: depth is bounded here, while it is read.
+  bool too_deep = false;
+  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
+    too_deep |= depth > kDepthMax;
+    return depth <= kDepthMax;
+  };
+  Json json = Json::parse(request.body, shallow, false);
+  if (too_deep) {
+    return tl::unexpected(problem(400, "invalid_json",
+                                  fmt::format("the body of {} {} is nested deeper than {} levels, which nothing here needs",
+                                              request.method, request.path, kDepthMax)));
+  }
   if (json.is_discarded()) {
     return tl::unexpected(
         problem(400, "invalid_json",

@@ -6,6 +6,7 @@
 
 #include "rendezvous/coordinator.h"
 #include "rendezvous/http_server.h"
+#include "storage/object_store.h"
 
 namespace holdfast::rendezvous {
 
@@ -14,6 +15,9 @@ HttpResponse empty_answer(int status = 204);
 HttpResponse problem_answer(const Problem& problem);
 // 400 that names one field or query parameter.
 Problem bad_field(const std::string& field, const std::string& message, const std::string& code = "bad_request");
+
+// What a checkpoint store could not do.
+Problem storage_problem(const storage::Error& error);
 
 // A query parameter as an integer within [min, max]; `otherwise` when it is not there.
 Outcome<int64_t> integer_query(const HttpRequest& request, const std::string& name, int64_t min, int64_t max,

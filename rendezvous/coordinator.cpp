@@ -120,10 +120,14 @@ Outcome<Job*> Coordinator::need_active_job(const std::string& id, const char* ve
 
 // --- jobs
 
+std::string Coordinator::next_job_id() const {
+  return fmt::format("j{}", jobs_.empty() ? 1 : jobs_.rbegin()->first + 1);
+}
+
 Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& resume, const std::string& resume_note) {
   auto job = std::make_unique<Job>();
   job->number = jobs_.empty() ? 1 : jobs_.rbegin()->first + 1;
-  job->id = fmt::format("j{}", job->number);
+  job->id = next_job_id();
   job->submitted_ms = wall_ms();
   JobMembership& m = job->membership;
   m.job = job->id;

@@ -99,6 +99,7 @@ class Coordinator {
   // --- for views
   const std::map<int64_t, std::unique_ptr<Job>>& jobs() const { return jobs_; }
   const Job* find_job(const std::string& id) const;
+  std::string next_job_id() const;  // of the job that is submitted next
   const std::map<std::string, Worker>& workers() const { return workers_; }
   Directive directive_of(const std::string& worker) const;
   // What an incarnation that is over is to be told; nothing for one that lives, or that nobody knows.

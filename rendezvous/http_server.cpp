@@ -1,7 +1,8 @@
 // The HTTP server over cpprestsdk's listener, which this file keeps to itself. Its server part is in maintenance mode, so
 // the bounds are ours:
 //   - Bodies: a length must be announced (chunked bodies are refused with 411: the library gathers a chunk of any size
-//     before it shows a byte), is bounded, and must have arrived by a deadline; all bodies under way have a bound together.
+//     before it shows a byte), is bounded, and must have arrived by a deadline; all bodies of requests that are not answered
+//     yet have a bound together.
 //   - Requests: path, query and headers are bounded once they are read. The library reads header lines without any bound
 //     (100 MB of them were swallowed) and waits for them without a deadline; neither can be had from outside. Where
 //     strangers can connect, a reverse proxy has to stand in front with limits such as nginx's large_client_header_buffers
@@ -43,8 +44,7 @@ using CpprestServer = http::experimental::details::http_server;
 using CpprestListener = http::experimental::listener::details::http_listener_impl;
 using std::chrono::seconds;
 
-constexpr size_t kThreads = 8;                       // handlers never block, so a few will do
-constexpr size_t kBodiesBytesMax = size_t{1} << 30;  // all bodies being received, together
+constexpr size_t kThreads = 8;  // handlers never block, so a few will do
 constexpr auto kStopPatience = seconds(5);
 
 class Exchange;
@@ -57,7 +57,7 @@ struct Shared {
   bool stopping = false;
   std::set<std::weak_ptr<Exchange>, std::owner_less<>> unanswered;
   std::set<std::weak_ptr<BufferedEventStream>, std::owner_less<>> streams;
-  size_t body_bytes = 0;  // announced by requests whose body is under way
+  size_t body_bytes = 0;  // announced by requests with a body that are not answered yet
 
   // False when the server is stopping.
   template <typename T>
@@ -67,9 +67,9 @@ struct Shared {
     if (!stopping) open.insert(entry);
     return !stopping;
   }
-  bool reserve(size_t bytes) {
+  [[nodiscard]] bool reserve(size_t bytes) {
     const std::lock_guard lock(mutex);
-    if (body_bytes + bytes > kBodiesBytesMax) return false;
+    if (body_bytes + bytes > options.max_bodies_bytes) return false;
     body_bytes += bytes;
     return true;
   }
@@ -91,6 +91,8 @@ class Exchange {
 
   http::http_request& request() { return request_; }
   void answer(HttpResponse response);
+  // Room for the body, kept until the request is answered: so long it is in memory. False: there is none.
+  [[nodiscard]] bool reserve(size_t bytes);
   // Answers without waiting for the rest of the body, and closes the connection under it.
   void refuse(HttpResponse response);
 
@@ -98,8 +100,15 @@ class Exchange {
   void send(http::http_response& response, const std::shared_ptr<BufferedEventStream>& stream);
   http::http_request request_;
   SharedPtr shared_;
+  size_t reserved_ = 0;
   std::atomic<bool> answered_ = false;
 };
+
+bool Exchange::reserve(size_t bytes) {
+  if (!shared_->reserve(bytes)) return false;
+  reserved_ = bytes;
+  return true;
+}
 
 void Exchange::send(http::http_response& response, const std::shared_ptr<BufferedEventStream>& stream) {
   try {
@@ -117,6 +126,7 @@ void Exchange::send(http::http_response& response, const std::shared_ptr<Buffere
 
 void Exchange::answer(HttpResponse response) {
   if (answered_.exchange(true)) return;
+  shared_->give_back(reserved_);
   http::http_response out(static_cast<http::status_code>(response.status));
   for (const auto& [name, value] : response.headers) out.headers()[name] = value;
   const bool head = request_.method() == http::methods::HEAD;
@@ -160,7 +170,6 @@ void receive_body(const SharedPtr& shared, const ExchangePtr& exchange, HttpRequ
   auto body = std::make_shared<concurrency::streams::container_buffer<std::string>>();
   exchange->request().body().read_to_end(*body).then([=, request = std::move(request)](const pplx::task<size_t>& read) mutable {
     boost::asio::post(crossplat::threadpool::shared_instance().service(), [timer] { timer->cancel(); });
-    shared->give_back(announced);
     try {
       read.get();
     } catch (const std::exception&) {
@@ -196,7 +205,6 @@ void on_request(const SharedPtr& shared, const http::http_request& cpprest_reque
   auto request =
       check_request(cpprest_request.method(), uri.path(), uri.query(), lower_case_headers(cpprest_request.headers()));
   if (!request) return exchange->refuse(std::move(request.error()));
-  request->remote = cpprest_request.remote_address();
   if (request->method == "HEAD") request->method = "GET";  // the answer's body is dropped on its way out
   const auto announced = announced_body(*request);
   if (!announced) return exchange->refuse(announced.error());
@@ -208,8 +216,8 @@ void on_request(const SharedPtr& shared, const http::http_request& cpprest_reque
     }
   }
   if (*announced == 0) return hand_over(shared, exchange, *std::move(request));
-  if (!shared->reserve(*announced)) {
-    HttpResponse busy = refusal(503, "busy", "too many bodies are being received: try again");
+  if (!exchange->reserve(*announced)) {
+    HttpResponse busy = refusal(503, "busy", "too many bodies are being received or worked on: try again");
     busy.headers["Retry-After"] = "1";
     return exchange->refuse(std::move(busy));
   }

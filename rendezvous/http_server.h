@@ -22,7 +22,6 @@ struct HttpRequest {
   std::string method, path;                           // path decoded, without query
   std::map<std::string, std::string> query, headers;  // header names in lower case
   std::string body;
-  std::string remote;  // address of the client
 };
 
 // A reply body that goes on: server-sent events. Kept by the writer; writes may come from any thread and never block.
@@ -49,7 +48,8 @@ using Handler = std::function<void(HttpRequest, Reply)>;
 struct HttpServerOptions {
   std::string listen = "127.0.0.1:7070";  // host:port; port 0 picks a free one
   size_t max_body_bytes = 1 << 20;
-  size_t max_object_bytes = 256 << 20;  // for PUT below /v1/jobs/*/objects/
+  size_t max_object_bytes = 256 << 20;        // for PUT below /v1/jobs/*/objects/
+  size_t max_bodies_bytes = size_t{1} << 30;  // all that are held, together: of requests that are not answered yet
   size_t max_stream_buffer_bytes = 1 << 20;
   std::chrono::milliseconds body_patience = std::chrono::seconds(30);  // for a body to arrive, and 1 s more for each MiB
   // Called with each request before its body is read, as the handler would be: an answer refuses it (a missing token, so

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "rendezvous/answers.h"
+#include "rendezvous/object_folders.h"
 #include "storage/checkpoint.h"
 #include "storage/open_store.h"
 
@@ -154,7 +155,8 @@ tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec,
     if (!source.store.empty() && !source.job.empty()) return {};
     return tl::unexpected(fmt::format("there is no folder {} on the service's machine", folder));
   }
-  auto store = storage::open_store(folder, source.store.empty() ? "" : source.job, "", "");
+  auto store =
+      storage::open_store(folder, source.store.empty() ? "" : source.job, "", "", {.missing = storage::MissingFolder::kFail});
   if (!store) return tl::unexpected(store.error().message);
   if (source.step < 0) {
     const auto steps = storage::list_checkpoints(**store);
@@ -172,10 +174,6 @@ tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec,
 }
 
 }  // namespace
-
-std::string objects_folder(const std::string& data_dir, const std::string& job) {
-  return data_dir + "/checkpoints/" + job;
-}
 
 Outcome<ResumePlan> plan_resume(const Coordinator& state, const JobSpec& spec) {
   const std::string& choice = spec.resume_from;

@@ -4,8 +4,8 @@
 //   STEP           the newest checkpoint of that step over the same jobs
 //   job:ID[@STEP]  that job's checkpoint of that step, or its newest
 //   PATH           a folder that holds a job's checkpoints (or one of them: …/step-0000000060), absolute or file:///…
-// All but `latest` are explicit: what cannot be had is an error. A checkpoint in a folder that this machine does not see
-// cannot be verified here; the worker that reads it verifies it all the same.
+// All but `latest` are explicit: what cannot be had is an error. A job's checkpoint in a shared folder that this machine does
+// not see is taken unverified, and the worker that reads it verifies it; a PATH has to be seen from here.
 #pragma once
 
 #include <functional>
@@ -31,8 +31,5 @@ struct ResumeChoice {
 };
 // Reads and verifies; blocks, any thread. `data_dir`: where this service keeps objects.
 Outcome<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spec, const std::string& data_dir);
-
-// The folder of a job's objects that the service keeps.
-std::string objects_folder(const std::string& data_dir, const std::string& job);
 
 }  // namespace holdfast::rendezvous

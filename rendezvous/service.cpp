@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "rendezvous/object_folders.h"
 #include "rendezvous/secrets.h"
 #include "rendezvous/service_impl.h"
 
@@ -228,6 +229,9 @@ void Service::Impl::close() {
 
 Service::Service(ServiceOptions options, const Clock& clock, JobStore& store, std::function<std::string()> new_secret)
     : impl_(std::make_unique<Impl>(std::move(options), clock, store, std::move(new_secret))) {
+  std::vector<std::string> jobs;
+  for (const auto& [number, job] : impl_->state_.jobs()) jobs.push_back(job->id);
+  tidy_objects(impl_->options_.data_dir, jobs);
   impl_->state_.event("", "service_started", fmt::format("holdfast {}", kHoldfastVersion));
   impl_->state_.commit();
 }

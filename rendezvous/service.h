@@ -30,7 +30,8 @@ struct ServiceOptions {
 
 class Service {
  public:
-  // Loads what the store has. `clock` and `store` outlive it. Throws StoreError.
+  // Loads what the store has, and removes objects that were left unfinished: not to be reachable before. `clock` and `store`
+  // outlive it. Throws StoreError.
   Service(ServiceOptions options, const Clock& clock, JobStore& store, std::function<std::string()> new_secret);
   ~Service();
   Service(const Service&) = delete;

@@ -106,6 +106,7 @@ struct Service::Impl {
 
   // --- service_objects.cpp
   void on_objects(Call& call, std::function<HttpResponse(storage::ObjectStore&)> work);
+  bool refuse_ended_writer(const Call& call);  // answers 409 itself
   void list_objects(Call& call);
   void get_object(Call& call);
   void put_object(Call& call);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "rendezvous/object_folders.h"
 #include "rendezvous/resume.h"
 #include "rendezvous/service_impl.h"
 #include "rendezvous/views.h"
@@ -106,20 +107,25 @@ void Service::Impl::post_job(Call& call) {
   auto plan = plan_resume(state_, *spec);
   if (!plan) return answer(call, plan.error());
   // Verifying reads every byte of the checkpoint: not on this thread.
-  const bool posted = pool_.post([this, call, spec = *spec, request = *request, plan = std::move(*plan)] {
-    auto choice = verify_resume(plan, spec, options_.data_dir);
-    const bool taken = enqueue([this, call, spec, request, choice = std::move(choice)] {
-      if (!choice) return answer(call, choice.error());
-      create_job(call, spec, request, choice->sources, choice->note);
-    });
-    if (!taken) call.reply(problem_answer(problem(503, "unavailable", "the service is stopping: try again")));
-  });
+  const bool posted = pool_.post(
+      [this, call, spec = *spec, request = *request, plan = std::move(*plan)] {
+        auto choice = verify_resume(plan, spec, options_.data_dir);
+        const bool taken = enqueue([this, call, spec, request, choice = std::move(choice)] {
+          if (!choice) return answer(call, choice.error());
+          create_job(call, spec, request, choice->sources, choice->note);
+        });
+        if (!taken) call.reply(problem_answer(problem(503, "unavailable", "the service is stopping: try again")));
+      },
+      [call](const std::string& why) { call.reply(problem_answer(problem(500, "internal_error", why))); });
   if (!posted) answer(call, problem(503, "unavailable", "too many checkpoints are being read: try again"));
 }
 
 void Service::Impl::create_job(const Call& call, const JobSpec& spec, const Json& request,
                                const std::vector<StateSource>& resume, const std::string& note) {
   if (answer_repeated(call, request)) return;  // a twin came first while this one's checkpoint was verified
+  // First, so that no job is there without it; a folder without a job, after a crash in between, is the next job's.
+  if (const auto made = make_objects_folder(options_.data_dir, state_.next_job_id()); !made)
+    return answer(call, storage_problem(made.error()));
   const Job& job = state_.submit(spec, resume, note);
   if (const std::string key = idempotency_key(call.request); !key.empty())
     state_.write().save_idempotency({key, request.dump(), job.id});

@@ -7,33 +7,17 @@
 #include <span>
 #include <string_view>
 
-#include "rendezvous/resume.h"
+#include "rendezvous/object_folders.h"
 #include "rendezvous/service_impl.h"
 #include "storage/object_store.h"
 
 namespace holdfast::rendezvous {
 namespace {
 
-Problem storage_problem(const storage::Error& error) {
-  switch (error.code) {
-    case storage::Error::Code::kNotFound:
-      return problem(404, "not_found", error.message);
-    case storage::Error::Code::kCorrupt:
-      return problem(422, "corrupt", error.message);  // asking again does not mend it
-    case storage::Error::Code::kNoSpace:
-      return problem(507, "no_space", error.message);
-    case storage::Error::Code::kUnavailable:
-      return problem(503, "unavailable", error.message);
-    case storage::Error::Code::kRefused:
-      break;
-  }
-  return problem(400, "refused", error.message);
-}
-
 using Work = std::function<HttpResponse(storage::ObjectStore&)>;
 
-HttpResponse with_store(const std::string& folder, const Work& work) {
-  auto store = storage::open_directory_store(folder);
+HttpResponse with_store(const std::string& data_dir, const std::string& job, const Work& work) {
+  auto store = open_objects_folder(data_dir, job);
   return store ? work(**store) : problem_answer(storage_problem(store.error()));
 }
 
@@ -61,8 +45,10 @@ void Service::Impl::on_objects(Call& call, Work work) {
         call, bad_field("key", fmt::format("\"{}\" is no object's key: parts of letters, digits and ._- between single slashes",
                                            call.arguments[1].substr(0, 200))));
   }
-  const std::string folder = objects_folder(options_.data_dir, call.arguments[0]);
-  const bool posted = pool_.post([folder, work = std::move(work), reply = call.reply] { reply(with_store(folder, work)); });
+  const bool posted =
+      pool_.post([this, job = call.arguments[0], work = std::move(work),
+                  reply = call.reply] { reply(with_store(options_.data_dir, job, work)); },
+                 [reply = call.reply](const std::string& why) { reply(problem_answer(problem(500, "internal_error", why))); });
   if (!posted) answer(call, problem(503, "unavailable", "too many objects are being read and written: try again"));
 }
 
@@ -86,7 +72,18 @@ void Service::Impl::get_object(Call& call) {
   });
 }
 
+// Whoever says which life of which worker it is may change objects only while that life goes on.
+bool Service::Impl::refuse_ended_writer(const Call& call) {
+  const auto& headers = call.request.headers;
+  const auto worker = headers.find("holdfast-worker"), incarnation = headers.find("holdfast-incarnation");
+  if (incarnation == headers.end()) return false;
+  const auto over = state_.ended(worker == headers.end() ? "the worker" : worker->second, incarnation->second);
+  if (over) answer(call, *over);
+  return over.has_value();
+}
+
 void Service::Impl::put_object(Call& call) {
+  if (refuse_ended_writer(call)) return;
   auto body = std::make_shared<std::string>(std::move(call.request.body));
   on_objects(call, [key = call.arguments[1], body](storage::ObjectStore& store) {
     return empty_or_problem(store.put(key, std::as_bytes(std::span(*body))));
@@ -95,6 +92,7 @@ void Service::Impl::put_object(Call& call) {
 
 // Without its manifest a checkpoint is not there, so it leaves the catalogue too.
 void Service::Impl::delete_object(Call& call) {
+  if (refuse_ended_writer(call)) return;
   const std::string job = call.arguments[0], key = call.arguments[1];
   const int64_t step = step_of_manifest(key);
   Reply reply = call.reply;

@@ -1,6 +1,8 @@
 // A queue, a lock, a condition.
 #include "rendezvous/work_pool.h"
 
+#include <exception>
+#include <optional>
 #include <utility>
 
 namespace holdfast::rendezvous {
@@ -23,11 +25,11 @@ void WorkPool::finish() {
   threads_.clear();
 }
 
-bool WorkPool::post(std::function<void()> work) {
+bool WorkPool::post(std::function<void()> work, Failed failed) {
   {
     const std::lock_guard lock(mutex_);
     if (stopping_ || queue_.size() >= queue_max_) return false;
-    queue_.push_back(std::move(work));
+    queue_.push_back({std::move(work), std::move(failed)});
   }
   changed_.notify_one();
   return true;
@@ -38,10 +40,15 @@ void WorkPool::work() {
   while (true) {
     changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
     if (queue_.empty()) return;
-    const std::function<void()> work = std::move(queue_.front());
+    std::optional<Job> job = std::move(queue_.front());
     queue_.pop_front();
     lock.unlock();
-    work();
+    try {
+      job->work();
+    } catch (const std::exception& error) {  // bad_alloc for a large object, say
+      job->failed(error.what());
+    }
+    job.reset();  // what it holds goes before the lock is taken
     lock.lock();
   }
 }

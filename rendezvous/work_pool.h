@@ -1,13 +1,15 @@
 // A few threads for work that blocks: reading, writing and verifying checkpoint objects.
 //
 // Promises: jobs start in the order in which they came; finish() and the destructor run what is queued and return when all is
-// done. Refuses: more than `queue_max` waiting jobs (post returns false; the caller answers 503).
+// done. What a job throws goes to its `failed`, on the same thread, and harms no other.
+// Refuses: more than `queue_max` waiting jobs (post returns false; the caller answers 503).
 #pragma once
 
 #include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -19,7 +21,8 @@ class WorkPool {
   ~WorkPool();
   WorkPool(const WorkPool&) = delete;
 
-  bool post(std::function<void()> work);
+  using Failed = std::function<void(const std::string& why)>;  // does not throw
+  bool post(std::function<void()> work, Failed failed);
   void finish();  // what the destructor does, earlier
 
  private:
@@ -28,7 +31,11 @@ class WorkPool {
   const size_t queue_max_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> queue_;
+  struct Job {
+    std::function<void()> work;
+    Failed failed;
+  };
+  std::deque<Job> queue_;
   bool stopping_ = false;
   std::vector<std::thread> threads_;
 };

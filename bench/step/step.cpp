@@ -1,15 +1,19 @@
 // One training step of GPT-2 Tiny on the cpu op set, without service, network or reduction: what the kernels alone give.
 // Prints one JSON object per step (the first one sets up scratch and is slower) and one with the memory at the end.
+// With --product instead: the best rate of one 2048 x 2048 x 2048 product, the floor that bench/run step is measured against.
 //
 //   bench_step --threads 2 --batch 4 --dtype bfloat16 --steps 6
+//   bench_step --threads 2 --dtype float32 --product
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <ctime>
 #include <random>
 
+#include "model/device_buffer.h"
 #include "model/gpt2.h"
 #include "model/train_state.h"
 
@@ -31,7 +35,13 @@ struct Options {
   int threads = 1;
   int64_t batch = 4, steps = 6;
   std::string dtype = "bfloat16";
+  bool product = false;
 };
+
+std::unique_ptr<kernels::DeviceOps> make_ops(const Options& options) {
+  return kernels::make_cpu_ops(options.dtype == "float32" ? kernels::DType::kFloat32 : kernels::DType::kBFloat16,
+                               options.threads);
+}
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -42,9 +52,32 @@ double cpu_seconds() {
   return static_cast<double>(std::clock()) / CLOCKS_PER_SEC;
 }
 
+// Operations a second of one linear layer of kSide inputs, outputs and rows, of which the product is nearly all.
+void run_product(const Options& options) {
+  constexpr int64_t kSide = 2048, kRuns = 12;
+  const auto ops = make_ops(options);
+  std::vector<float> numbers(static_cast<size_t>(kSide * kSide));
+  std::mt19937 random(1);
+  for (float& x : numbers) x = static_cast<float>(random() % 2001) / 1000 - 1;
+  const size_t bytes = numbers.size() * sizeof(float);
+  model::DeviceBuffer source(*ops, bytes), in(*ops, bytes), weight(*ops, bytes), out(*ops, bytes), bias(*ops, bytes);
+  ops->copy_to_device(source.data<float>(), numbers.data(), bytes);
+  ops->cast(in.data<kernels::Act>(), source.data<float>(), kSide * kSide);
+  ops->cast(weight.data<kernels::Act>(), source.data<float>(), kSide * kSide);
+  ops->zero(bias.data<float>(), bytes);
+  double best_s = 1e9;
+  for (int64_t i = 0; i < kRuns; ++i) {
+    const auto begin = std::chrono::steady_clock::now();
+    ops->matmul_forward(out.data<kernels::Act>(), nullptr, in.data<kernels::Act>(), weight.data<kernels::Act>(),
+                        bias.data<float>(), kernels::Epilogue::kNone, kSide, kSide, kSide);
+    ops->synchronize();
+    best_s = std::min(best_s, seconds_since(begin));
+  }
+  std::printf("{\"rate\": %.0f, \"numerics\": \"%s\"}\n", 2.0 * kSide * kSide * kSide / best_s, ops->info().numerics.c_str());
+}
+
 void run(const Options& options) {
-  auto ops =
-      kernels::make_cpu_ops(options.dtype == "float32" ? kernels::DType::kFloat32 : kernels::DType::kBFloat16, options.threads);
+  const auto ops = make_ops(options);
   model::Gpt2 gpt2(kTiny, *ops, options.batch);
   gpt2.initialize(1);
   model::TrainState state(gpt2, *ops);
@@ -84,9 +117,10 @@ int main(int argc, char** argv) {
   app.add_option("--batch", options.batch, "sequences of 512 tokens in a microbatch")->check(CLI::PositiveNumber);
   app.add_option("--steps", options.steps, "steps to run")->check(CLI::PositiveNumber);
   app.add_option("--dtype", options.dtype, "activations")->check(CLI::IsMember({"float32", "bfloat16"}));
+  app.add_flag("--product", options.product, "time a product of 2048 x 2048 matrices instead of steps");
   CLI11_PARSE(app, argc, argv);
   try {
-    run(options);
+    options.product ? run_product(options) : run(options);
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_step: %s\n", error.what());
     return 1;

@@ -1,7 +1,10 @@
 // A file's text cut into documents, and each document dealt to training or validation.
 //
-// Promises: where a cut falls depends on the file's text alone, and where a document goes on (its text, seed) alone, so
-// adding a file to a data set moves no other. Documents in order are the file's text, byte for byte.
+// Promises: where a cut falls depends on the file's text alone, and a document's place on (its text, seed) alone. Documents in
+// order are the file's text, byte for byte.
+// A document is for validation when its place is below the fraction, so adding a file to a data set moves no other document.
+// The one exception: where no place is below the fraction (a small text, or a small fraction), the document with the lowest
+// place is for validation, so that there is one; a file that is added moves it to training if it brings a lower place.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,5 @@
-// Text to token files: survey the text, make the tokenizer, write the ids. The text is read twice, a file at a time.
+// Text to token files: survey the text, make the tokenizer, write the ids, put the files in place. The text is read twice, a
+// file at a time.
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -7,6 +8,7 @@
 
 #include "model/data/byte_tokenizer.h"
 #include "model/data/documents.h"
+#include "model/data/new_file.h"
 #include "model/data/sentencepiece_tokenizer.h"
 #include "model/data/text_files.h"
 #include "model/data/token_file.h"
@@ -32,6 +34,10 @@ class TrainingSample {
     bytes_ += static_cast<int64_t>(document.size());
     for (; bytes_ > kTokenizerTrainingBytes; share_ /= 2) drop_from(share_ / 2);
   }
+  void drop(std::string_view document) {
+    bytes_ -= static_cast<int64_t>(document.size()) *
+              static_cast<int64_t>(std::erase_if(kept_, [document](const auto& one) { return one.second == document; }));
+  }
   int64_t bytes() const { return bytes_; }
   std::vector<std::string> take() {
     std::vector<std::string> documents;
@@ -53,8 +59,23 @@ class TrainingSample {
 struct Survey {
   std::vector<std::string> files;
   int64_t bytes = 0, documents = 0;
-  double lowest_place = 1;  // this document is for validation however small the fraction: a small text needs one, too
+  int64_t below_fraction = 0;   // documents
+  double lowest_place = 1;      // what is there is for validation however small the fraction: a small text needs some, too
+  std::string lowest_document;  // its text
+  int64_t at_lowest = 0;        // how often it comes
   TrainingSample sample;
+
+  void add(std::string_view document, const PrepareOptions& options) {
+    const double place = document_place(document, options.seed);
+    documents += 1;
+    if (place < options.validation_fraction) {
+      below_fraction += 1;
+    } else {
+      sample.add(document, options.seed);
+    }
+    if (place < lowest_place) lowest_place = place, lowest_document = document, at_lowest = 0;
+    if (place <= lowest_place) at_lowest += 1;
+  }
 };
 
 bool is_for_validation(double place, double lowest_place, const PrepareOptions& options) {
@@ -82,19 +103,22 @@ tl::expected<Survey, std::string> survey_text(const PrepareOptions& options) {
     const auto text = read_text_file(path);
     if (!text) return tl::unexpected(text.error());
     survey.bytes += static_cast<int64_t>(text->size());
-    for (const std::string_view document : cut_into_documents(*text)) {
-      const double place = document_place(document, options.seed);
-      survey.documents += 1;
-      survey.lowest_place = std::min(survey.lowest_place, place);
-      if (place >= options.validation_fraction) survey.sample.add(document, options.seed);
-    }
+    for (const std::string_view document : cut_into_documents(*text)) survey.add(document, options);
   }
+  const bool lowest_is_held_out = options.validation_fraction > 0 && survey.below_fraction == 0;
+  if (lowest_is_held_out) survey.sample.drop(survey.lowest_document);
+  const int64_t held_out = lowest_is_held_out ? survey.at_lowest : survey.below_fraction;
   const int64_t needed = options.validation_fraction > 0 ? 2 : 1;
   if (survey.documents < needed) {
     return tl::unexpected("the input is too small: " + std::to_string(survey.bytes) + " bytes of text in " +
                           std::to_string(survey.documents) + " documents, expected at least " + std::to_string(needed) +
                           " documents (a file, or about " + std::to_string(kDocumentBytes) +
                           " bytes of a longer one). Give more text, or set validation_fraction to 0.");
+  }
+  if (held_out == survey.documents) {
+    return tl::unexpected("all " + std::to_string(survey.documents) +
+                          " documents fell to validation (equal texts fall together). Give more text, or a smaller "
+                          "validation_fraction.");
   }
   return survey;
 }
@@ -119,7 +143,7 @@ tl::expected<std::unique_ptr<Tokenizer>, std::string> make_tokenizer(const Prepa
 class Split {
  public:
   Split(const fs::path& path, const PrepareOptions& options, const Tokenizer& tokenizer)
-      : path_(path.string()), writer_(path_, options.format), end_of_document_(tokenizer.end_of_document()) {}
+      : writer_(path.string(), options.format), end_of_document_(tokenizer.end_of_document()) {}
 
   void add(size_t file, size_t document, std::span<const int32_t> ids) {
     const bool continues = file == file_ && document == document_ + 1;
@@ -127,22 +151,22 @@ class Split {
     file_ = file, document_ = document;
     writer_.add(ids);
   }
-  bool is_empty() const { return writer_.tokens() == 0; }
-  // A description of the finished file, for info.json.
+  // A description of the finished file, for info.json. It takes its name when it is published.
   tl::expected<nlohmann::ordered_json, std::string> finish() {
     end_document();
     if (const Result finished = writer_.finish(); !finished) return tl::unexpected(finished.error());
-    const auto written = TokenFile::open(path_);
+    const auto written = TokenFile::open(writer_.file().temporary_path());
     if (!written) return tl::unexpected(written.error());
-    return nlohmann::ordered_json{
-        {"file", fs::path(path_).filename().string()}, {"tokens", writer_.tokens()}, {"digest", (*written)->digest()}};
+    return nlohmann::ordered_json{{"file", fs::path(writer_.file().path()).filename().string()},
+                                  {"tokens", writer_.tokens()},
+                                  {"digest", (*written)->digest()}};
   }
+  Result publish() { return writer_.publish(); }
 
  private:
   void end_document() {
     if (end_of_document_ >= 0) writer_.add({&end_of_document_, 1});
   }
-  std::string path_;
   TokenWriter writer_;
   int32_t end_of_document_;
   size_t file_ = 0, document_ = 0;
@@ -187,30 +211,33 @@ std::string describe_data(const PrepareOptions& options, const Survey& survey, c
   return info.dump(2) + "\n";
 }
 
-// What an earlier run left and this one does not write again must not be taken for this one's.
-Result clear_output(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error)
-    return tl::unexpected(folder.string() + ": cannot be made a folder: " + error.message() + ". Give another output folder.");
-  for (const char* name : {"info.json", "val.bin", "tokenizer.model", "tokenizer.json"}) fs::remove(folder / name, error);
-  return {};
+// The files of one run, all written under temporary names, take the place of an earlier run's. info.json goes first and comes
+// last: while the folder has files of both, nothing says that they belong together. What the earlier run left and this one
+// does not have must not be taken for this one's.
+Result put_in_place(const fs::path& folder, Split& train, Split* validation, NewFile& tokenizer, NewFile& info) {
+  Result done = remove_file(info.path());
+  if (done) done = train.publish();
+  if (done && validation) done = validation->publish();
+  if (done) done = tokenizer.publish();
+  for (const std::string name : {"val.bin", "tokenizer.model", "tokenizer.json"}) {
+    const bool is_ours = name == "val.bin" ? validation != nullptr : (folder / name).string() == tokenizer.path();
+    if (done && !is_ours) done = remove_file((folder / name).string());
+  }
+  return done ? info.publish() : done;
 }
 
 tl::expected<PrepareReport, std::string> write_data(const PrepareOptions& options, const Survey& survey,
                                                     const Tokenizer& tokenizer) {
   const fs::path folder = options.output;
-  if (const Result cleared = clear_output(folder); !cleared) return tl::unexpected(cleared.error());
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    return tl::unexpected(folder.string() + ": cannot be made a folder: " + error.message() + ". Give another output folder.");
   Split train(folder / "train.bin", options, tokenizer);
   std::optional<Split> validation;
   if (options.validation_fraction > 0) validation.emplace(folder / "val.bin", options, tokenizer);
   const Result written = write_tokens(options, survey, tokenizer, train, validation ? &*validation : nullptr);
   if (!written) return tl::unexpected(written.error());
-  if (train.is_empty()) {
-    return tl::unexpected("all " + std::to_string(survey.documents) +
-                          " documents fell to validation (equal texts fall together). Give more text, or a smaller "
-                          "validation_fraction.");
-  }
 
   const auto train_info = train.finish();
   if (!train_info) return tl::unexpected(train_info.error());
@@ -220,12 +247,14 @@ tl::expected<PrepareReport, std::string> write_data(const PrepareOptions& option
     if (!finished) return tl::unexpected(finished.error());
     validation_info = std::move(*finished);
   }
-  const Result tokenizer_written = write_whole_file((folder / tokenizer.file_name()).string(), tokenizer.file_bytes());
-  if (!tokenizer_written) return tl::unexpected(tokenizer_written.error());
+  NewFile tokenizer_file((folder / tokenizer.file_name()).string()), info_file((folder / "info.json").string());
   const std::string info = describe_data(options, survey, tokenizer, *train_info, validation_info);
-  if (const Result info_written = write_whole_file((folder / "info.json").string(), info); !info_written) {
-    return tl::unexpected(info_written.error());
-  }
+  tokenizer_file.write(tokenizer.file_bytes().data(), tokenizer.file_bytes().size());
+  info_file.write(info.data(), info.size());
+  Result done = tokenizer_file.finish();
+  if (done) done = info_file.finish();
+  if (done) done = put_in_place(folder, train, validation ? &*validation : nullptr, tokenizer_file, info_file);
+  if (!done) return tl::unexpected(done.error());
   return PrepareReport{static_cast<int64_t>(survey.files.size()), survey.bytes, train_info->at("tokens"),
                        validation ? validation_info.at("tokens").get<int64_t>() : 0, tokenizer.vocab_size()};
 }

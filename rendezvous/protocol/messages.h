@@ -16,6 +16,9 @@
 //   POST /v1/jobs/{id}/checkpoints        CheckpointRecord -> 201                (after the manifest is durable)
 //   POST /v1/jobs/{id}/events             WorkerEvent      -> 204
 //   GET|PUT|DELETE /v1/jobs/{id}/objects/{key}, GET /v1/jobs/{id}/objects?prefix=P -> {"keys": []}
+//     With the headers Holdfast-Worker and Holdfast-Incarnation (both optional) a PUT or DELETE of a life that is over is
+//     refused like a message of it. A full volume is 507 "no_space", a damaged object 422 "corrupt", a volume that is not
+//     there 503.
 #pragma once
 
 #include <cstdint>

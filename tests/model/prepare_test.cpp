@@ -4,7 +4,10 @@
 #include <zlib.h>
 
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "model/data/documents.h"
 #include "model/data/text_files.h"
@@ -23,6 +26,12 @@ std::vector<int32_t> ids_of(const std::string& path) {
   const auto file = TokenFile::open(path);
   if (!file) throw std::runtime_error(file.error());
   return {(*file)->tokens().begin(), (*file)->tokens().end()};
+}
+
+// Of a file that was prepared with the tokenizer "bytes".
+std::string text_of(const std::string& path) {
+  const std::vector<int32_t> ids = ids_of(path);
+  return {ids.begin(), ids.end()};
 }
 
 void write_gz(const std::string& path, const std::string& text) {
@@ -167,6 +176,73 @@ TEST_F(PrepareTest, LeavesNothingOfAnEarlierRunThatItDidNotWrite) {
   EXPECT_FALSE(std::filesystem::exists(out_.path("data/val.bin")));
   EXPECT_FALSE(std::filesystem::exists(out_.path("data/tokenizer.model")));
   EXPECT_STREQ((*Tokenizer::load(out_.path("data")))->kind(), "bytes");
+}
+
+std::map<std::string, std::string> contents(const std::string& folder) {
+  std::map<std::string, std::string> found;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    std::ostringstream bytes;
+    if (entry.is_regular_file()) bytes << std::ifstream(entry.path(), std::ios::binary).rdbuf();
+    found[entry.path().filename()] = bytes.str();
+  }
+  return found;
+}
+
+// Each of the second run's files in turn cannot be written: its temporary name is taken by a folder.
+TEST_F(PrepareTest, ARunThatFailsLeavesTheDataSetThatWasThereWhole) {
+  write_texts();
+  ASSERT_TRUE(prepare(options("data", "bpe")));
+  text_.write("c.txt", english_text() + "and more of it\n");
+  for (const char* name : {"train.bin", "val.bin", "tokenizer.model", "info.json"}) {
+    SCOPED_TRACE(name);
+    std::filesystem::create_directories(out_.path("data/" + std::string(name) + ".tmp/in the way"));
+    const auto before = contents(out_.path("data"));
+    EXPECT_THAT(refusal_of(options("data", "bpe")), HasSubstr("data/" + std::string(name) + ": cannot be written"));
+    EXPECT_EQ(contents(out_.path("data")), before);
+    std::filesystem::remove_all(out_.path("data/" + std::string(name) + ".tmp"));
+  }
+  ASSERT_TRUE(prepare(options("data", "bpe")));
+  ASSERT_TRUE(prepare(options("fresh", "bpe")));
+  EXPECT_EQ(contents(out_.path("data")), contents(out_.path("fresh"))) << "it succeeds once nothing is in the way";
+}
+
+TEST_F(PrepareTest, SaysWhatOfAnEarlierRunItCannotRemove) {
+  write_texts();
+  ASSERT_TRUE(prepare(options("data", "bytes")));
+  std::filesystem::create_directories(out_.path("data/tokenizer.model/in the way"));
+  EXPECT_THAT(refusal_of(options("data", "bytes")), HasSubstr("data/tokenizer.model: cannot be removed"));
+  EXPECT_FALSE(std::filesystem::exists(out_.path("data/info.json"))) << "nothing says that what is there belongs together";
+}
+
+// The fraction is so small that no document falls to validation: the one that is held out all the same is not learnt from.
+TEST_F(PrepareTest, TheTokenizerNeverSawTheHeldOutDocument) {
+  text_.write("a.txt", english_text());
+  const std::string text = english_text();
+  const auto documents = cut_into_documents(text);
+  ASSERT_GT(documents.size(), 2U);
+  const auto lowest = std::ranges::min_element(documents, {}, [](std::string_view one) { return document_place(one, 0); });
+  PrepareOptions chosen = options("held_out", "bpe");
+  chosen.validation_fraction = 1e-9;
+  const auto report = prepare(chosen);
+  ASSERT_TRUE(report) << report.error();
+  const auto info = nlohmann::json::parse(out_.read("held_out/info.json"));
+  EXPECT_EQ(info["tokenizer_training_bytes"], text.size() - lowest->size());
+}
+
+TEST_F(PrepareTest, AnAddedFileMovesOnlyTheDocumentThatWasHeldOutForWantOfAnother) {
+  text_.write("a.txt", english_text());
+  PrepareOptions chosen = options("before");
+  chosen.validation_fraction = 1e-9;
+  ASSERT_TRUE(prepare(chosen));
+  const std::string held_out = text_of(out_.path("before/val.bin"));
+  const double place = document_place(held_out, 0);
+  int n = 0;
+  while (document_place("lower " + std::to_string(n), 0) >= place) ++n;
+  text_.write("b.txt", "lower " + std::to_string(n));
+  chosen.output = out_.path("after");
+  ASSERT_TRUE(prepare(chosen));
+  EXPECT_EQ(text_of(out_.path("after/val.bin")), "lower " + std::to_string(n));
+  EXPECT_EQ(text_of(out_.path("after/train.bin")), english_text());
 }
 
 TEST_F(PrepareTest, RefusesWhatIsNotUtf8AndSaysWhereAndWhatToDo) {

@@ -1,0 +1,77 @@
+#include "model/data/new_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+namespace holdfast::model {
+
+namespace {
+
+tl::unexpected<std::string> failure(const std::string& path, const char* what, int error) {
+  return tl::unexpected(path + ": cannot be " + what + ": " + std::generic_category().message(error) +
+                        (error == ENOSPC || error == EDQUOT ? ". Free some space, or give another output folder."
+                                                            : ". Give a folder that can be written."));
+}
+
+// The rename or removal itself survives a power loss only once the folder is on disk too. 0, or errno.
+int sync_folder_of(const std::string& path) {
+  const std::string parent = std::filesystem::path(path).parent_path().string();
+  const int folder = ::open(parent.empty() ? "." : parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0) return errno;
+  const int error = ::fsync(folder) == 0 ? 0 : errno;
+  ::close(folder);
+  return error;
+}
+
+}  // namespace
+
+NewFile::NewFile(std::string path)
+    : path_(std::move(path)),
+      temporary_(path_ + ".tmp"),
+      file_(std::fopen(temporary_.c_str(), "wb")),
+      is_there_(file_ != nullptr) {
+  if (file_ == nullptr) error_ = errno;
+}
+
+NewFile::~NewFile() {
+  if (file_ != nullptr) std::fclose(file_);
+  if (is_there_) std::remove(temporary_.c_str());
+}
+
+void NewFile::write(const void* bytes, size_t count) {
+  if (error_ == 0 && std::fwrite(bytes, 1, count, file_) != count) error_ = errno;
+}
+
+void NewFile::rewind() {
+  if (error_ == 0 && std::fseek(file_, 0, SEEK_SET) != 0) error_ = errno;
+}
+
+tl::expected<void, std::string> NewFile::finish() {
+  if (error_ == 0 && (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0)) error_ = errno;
+  if (file_ != nullptr && std::fclose(std::exchange(file_, nullptr)) != 0 && error_ == 0) error_ = errno;
+  if (error_ != 0) return failure(path_, "written", error_);
+  return {};
+}
+
+tl::expected<void, std::string> NewFile::publish() {
+  if (std::rename(temporary_.c_str(), path_.c_str()) != 0) return failure(path_, "written", errno);
+  is_there_ = false;
+  if (const int error = sync_folder_of(path_); error != 0) return failure(path_, "written", error);
+  return {};
+}
+
+tl::expected<void, std::string> remove_file(const std::string& path) {
+  if (::unlink(path.c_str()) != 0) {
+    if (errno == ENOENT) return {};
+    return failure(path, "removed", errno);
+  }
+  if (const int error = sync_folder_of(path); error != 0) return failure(path, "removed", error);
+  return {};
+}
+
+}  // namespace holdfast::model

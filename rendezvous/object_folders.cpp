@@ -1,0 +1,50 @@
+// Folders of objects, over storage's directory store.
+#include "rendezvous/object_folders.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <filesystem>
+#include <system_error>
+
+namespace holdfast::rendezvous {
+
+using storage::MissingFolder;
+
+std::string objects_folder(const std::string& data_dir, const std::string& job) {
+  return data_dir + "/checkpoints/" + job;
+}
+
+storage::Result<void> make_objects_folder(const std::string& data_dir, const std::string& job) {
+  const auto made = storage::open_directory_store(objects_folder(data_dir, job), MissingFolder::kMake);
+  if (!made) return tl::unexpected(made.error());
+  return {};
+}
+
+storage::Result<std::unique_ptr<storage::ObjectStore>> open_objects_folder(const std::string& data_dir,
+                                                                           const std::string& job) {
+  const std::string folder = objects_folder(data_dir, job);
+  auto store = storage::open_directory_store(folder, MissingFolder::kFail);
+  if (!store && store.error().code == storage::Error::Code::kNotFound) {
+    return tl::unexpected(storage::Error{
+        storage::Error::Code::kUnavailable,
+        fmt::format("the folder {} has vanished: is its volume still mounted? It is not made again here", folder)});
+  }
+  return store;
+}
+
+void tidy_objects(const std::string& data_dir, const std::vector<std::string>& jobs) {
+  for (const std::string& job : jobs) {
+    std::error_code ignored;
+    if (!std::filesystem::is_directory(objects_folder(data_dir, job), ignored)) continue;
+    const auto store = open_objects_folder(data_dir, job);
+    const auto removed = store ? (*store)->remove_unfinished({}) : tl::unexpected(store.error());
+    if (!removed) {
+      spdlog::warn("what was left unfinished in {} stays: {}", objects_folder(data_dir, job), removed.error().message);
+    } else if (!removed->empty()) {
+      spdlog::info("removed {} unfinished objects of job {}", removed->size(), job);
+    }
+  }
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,25 @@
+// Where the service keeps checkpoint objects: one folder per job, below DATA_DIR/checkpoints.
+//
+// Promises: a job's folder is durable before the job is, and is made then and never again: one that is missing later is a
+// volume that has gone, and nothing is written beside it.
+// Blocks; any thread.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "storage/object_store.h"
+
+namespace holdfast::rendezvous {
+
+std::string objects_folder(const std::string& data_dir, const std::string& job);
+
+storage::Result<void> make_objects_folder(const std::string& data_dir, const std::string& job);
+// A folder that is missing is kUnavailable: it may be back later.
+storage::Result<std::unique_ptr<storage::ObjectStore>> open_objects_folder(const std::string& data_dir, const std::string& job);
+
+// Removes what puts left unfinished when the service was killed. Before anybody can put: a put under way would fail.
+void tidy_objects(const std::string& data_dir, const std::vector<std::string>& jobs);
+
+}  // namespace holdfast::rendezvous
