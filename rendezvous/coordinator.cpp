@@ -229,7 +229,12 @@ Outcome<void> Coordinator::progress(const std::string& id, const Progress& progr
   auto job = need_present(id, progress.worker, progress.incarnation, progress.generation, true);
   if (!job) return tl::unexpected(job.error());
   if (!is_ended((*job)->membership.state)) add_steps(**job, progress);
+  const bool counts = !is_ended((*job)->membership.state);
   apply(**job, ProgressMade{progress});
+  for (const StepPoint& point : progress.points) {
+    if (counts && !point.shares.empty() && point.step <= (*job)->membership.committed_step)
+      write().deal_anew(id, point.step, point.shares);
+  }
   return {};
 }
 

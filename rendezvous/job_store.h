@@ -128,6 +128,8 @@ class JobStore {
   // Extends the rows of `generation` to `last` where they end at `first` - 1, else begins new ones.
   virtual void extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,
                              int64_t last) = 0;
+  // The rows of this step, which has some that count, become `shares`; the steps around it keep theirs.
+  virtual void deal_anew(const std::string& job, int64_t step, const std::vector<DealtShare>& shares) = 0;
   virtual void void_steps(const std::string& job, int64_t first, int64_t by_generation) = 0;
 
   // Ascending by id, above `after`. An empty job means all of them.

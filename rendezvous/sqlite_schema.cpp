@@ -63,6 +63,19 @@ CREATE TABLE ledger (
   voided_by INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (job, generation, rank, first_step)
 ) STRICT;
 )sql",
+    // 2: a rank may have several stretches of microbatches in one step: what it kept of it, and what it was dealt anew
+    R"sql(
+ALTER TABLE ledger RENAME TO ledger_1;
+CREATE TABLE ledger (
+  job TEXT NOT NULL REFERENCES jobs(id), first_step INTEGER NOT NULL, last_step INTEGER NOT NULL, generation INTEGER NOT NULL,
+  rank INTEGER NOT NULL, worker TEXT NOT NULL, first_microbatch INTEGER NOT NULL, last_microbatch INTEGER NOT NULL,
+  voided_by INTEGER NOT NULL DEFAULT 0, dealt_anew INTEGER NOT NULL DEFAULT 0,
+  PRIMARY KEY (job, generation, rank, first_step, first_microbatch)
+) STRICT;
+INSERT INTO ledger (job, first_step, last_step, generation, rank, worker, first_microbatch, last_microbatch, voided_by)
+  SELECT job, first_step, last_step, generation, rank, worker, first_microbatch, last_microbatch, voided_by FROM ledger_1;
+DROP TABLE ledger_1;
+)sql",
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
@@ -43,6 +44,7 @@ class SqliteStore : public JobStore {
   void add_step(const StepRow& row) override;
   void extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,
                      int64_t last) override;
+  void deal_anew(const std::string& job, int64_t step, const std::vector<DealtShare>& shares) override;
   void void_steps(const std::string& job, int64_t first, int64_t by_generation) override;
   std::vector<EventRow> events(const std::string& job, int64_t after, int64_t limit) override;
   std::vector<LogRow> logs(const std::string& job, int64_t after, int64_t limit) override;
@@ -54,6 +56,7 @@ class SqliteStore : public JobStore {
   std::vector<WorkerRow> load_workers();
   std::vector<GenerationRow> load_generations();
   std::vector<CheckpointRow> load_checkpoints();
+  void cut_ledger(const std::string& job, int64_t first);
 
   SqliteDatabase db_;
   int64_t log_batches_ = 0;
@@ -247,7 +250,9 @@ void SqliteStore::add_step(const StepRow& row) {
 
 void SqliteStore::extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,
                                 int64_t last) {
-  db_.prepare("UPDATE ledger SET last_step = ? WHERE job = ? AND generation = ? AND last_step = ? AND voided_by = 0")
+  db_.prepare(
+         "UPDATE ledger SET last_step = ? WHERE job = ? AND generation = ? AND last_step = ? AND voided_by = 0 "
+         "AND dealt_anew = 0")
       .with(last, job, generation.number, first - 1)
       .run();
   if (db_.changes() > 0) return;
@@ -262,18 +267,43 @@ void SqliteStore::extend_ledger(const std::string& job, const Generation& genera
   }
 }
 
-void SqliteStore::void_steps(const std::string& job, int64_t first, int64_t by_generation) {
-  // A row that straddles the cut is split: what is below it still counts.
+// Rows that straddle `first` end before it and begin again there: no row has both.
+void SqliteStore::cut_ledger(const std::string& job, int64_t first) {
   db_.prepare(
          "INSERT INTO ledger (job, first_step, last_step, generation, rank, worker, first_microbatch, last_microbatch, "
-         "voided_by) "
-         "SELECT job, ?, last_step, generation, rank, worker, first_microbatch, last_microbatch, ? FROM ledger "
+         "dealt_anew) "
+         "SELECT job, ?, last_step, generation, rank, worker, first_microbatch, last_microbatch, dealt_anew FROM ledger "
          "WHERE job = ? AND voided_by = 0 AND first_step < ? AND last_step >= ?")
-      .with(first, by_generation, job, first, first)
+      .with(first, job, first, first)
       .run();
   db_.prepare("UPDATE ledger SET last_step = ? WHERE job = ? AND voided_by = 0 AND first_step < ? AND last_step >= ?")
       .with(first - 1, job, first, first)
       .run();
+}
+
+void SqliteStore::deal_anew(const std::string& job, int64_t step, const std::vector<DealtShare>& shares) {
+  cut_ledger(job, step);
+  cut_ledger(job, step + 1);
+  int64_t generation = 0;
+  std::map<int, std::string> workers;
+  {
+    auto q = db_.prepare("SELECT generation, rank, worker FROM ledger WHERE job = ? AND voided_by = 0 AND first_step = ?");
+    q.with(job, step);
+    for (; q.step(); generation = q.integer(0)) workers[static_cast<int>(q.integer(1))] = q.text(2);
+  }
+  if (workers.empty()) return;
+  db_.prepare("DELETE FROM ledger WHERE job = ? AND voided_by = 0 AND first_step = ?").with(job, step).run();
+  for (const DealtShare& share : shares) {
+    db_.prepare(
+           "INSERT INTO ledger (job, first_step, last_step, generation, rank, worker, first_microbatch, last_microbatch, "
+           "dealt_anew) VALUES (?,?,?,?,?,?,?,?,1)")
+        .with(job, step, step, generation, share.rank, workers[share.rank], share.first, share.last)
+        .run();
+  }
+}
+
+void SqliteStore::void_steps(const std::string& job, int64_t first, int64_t by_generation) {
+  cut_ledger(job, first);  // what is below still counts
   db_.prepare("UPDATE ledger SET voided_by = ? WHERE job = ? AND voided_by = 0 AND first_step >= ?")
       .with(by_generation, job, first)
       .run();

@@ -55,6 +55,10 @@ std::vector<std::byte> encode_points(std::span<const StepPoint> points) {
     out.put_text(point.data_digest);
     out.put(static_cast<uint8_t>(point.validation_loss.has_value() ? 1 : 0));
     out.put_f64(point.validation_loss.value_or(0));
+    out.put(static_cast<uint32_t>(point.shares.size()));
+    for (const auto& share : point.shares) {
+      for (const int64_t value : {int64_t{share.rank}, share.first, share.last}) out.put_i64(value);
+    }
   }
   return out.take();
 }
@@ -73,6 +77,12 @@ tl::expected<std::vector<StepPoint>, std::string> decode_points(std::span<const 
     const bool validated = in.get<uint8_t>() != 0;
     const double validation_loss = in.get_f64();
     if (validated) point.validation_loss = validation_loss;
+    for (auto shares = in.get<uint32_t>(); shares > 0 && in.has(3 * sizeof(int64_t)); --shares) {
+      auto& share = point.shares.emplace_back();
+      share.rank = static_cast<int>(in.get_i64());
+      share.first = in.get_i64();
+      share.last = in.get_i64();
+    }
     points.push_back(std::move(point));
   }
   if (!in.done())

@@ -65,6 +65,22 @@ StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept
   return shares;
 }
 
+std::vector<rendezvous::DealtShare> for_ledger(const StepShares& shares) {
+  std::vector<rendezvous::DealtShare> dealt;
+  if (shares.kept == 0) return dealt;
+  for (size_t rank = 0; rank < shares.own.size(); ++rank) {
+    const size_t first_of_rank = dealt.size();
+    for (const int64_t m : shares.own[rank]) {
+      if (dealt.size() > first_of_rank && dealt.back().last == m) {
+        ++dealt.back().last;
+      } else {
+        dealt.push_back({static_cast<int>(rank), m, m + 1});
+      }
+    }
+  }
+  return dealt;
+}
+
 std::vector<std::byte> encode_kept(std::span<const int64_t> kept) {
   WireWriter out;
   out.put(kMagic);

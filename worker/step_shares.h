@@ -12,6 +12,8 @@
 #include <tl/expected.hpp>
 #include <vector>
 
+#include "rendezvous/protocol/messages.h"
+
 namespace holdfast::worker {
 
 using Microbatches = std::vector<int64_t>;  // ascending
@@ -26,6 +28,9 @@ struct StepShares {
 // `kept` by rank. Where two ranks kept the same microbatch the lower one counts, and the other starts anew. The rest goes to
 // those who have least, in runs. Nothing kept: contiguous shares, as in every other step (rendezvous::deal).
 StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept);
+
+// For the ledger: whose microbatches are whose, in runs; empty where it is as in every other step.
+std::vector<rendezvous::DealtShare> for_ledger(const StepShares& shares);
 
 // Layout, little-endian: magic "HFK1" (u32), number (u32), microbatches (i64 each).
 std::vector<std::byte> encode_kept(std::span<const int64_t> kept);

@@ -159,6 +159,7 @@ RunResult<StepPoint> TrainStep::apply(const StepAgreement& agreed) {
   point.loss = loss_from_fixed(agreed.loss, session.spec.microbatches());
   point.tokens = session.spec.tokens_per_step();
   point.data_digest = fmt::format("{:016x}", agreed.data_digest);
+  point.shares = for_ledger(shares_);
   fault_point("commit", point.step, loop_.ring.rank());
   return point;
 }

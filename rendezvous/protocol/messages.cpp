@@ -175,6 +175,12 @@ void describe(Io& io, Of<Io, WorkerLost>& m) {
   io("reason", m.reason);
 }
 template <typename Io>
+void describe(Io& io, Of<Io, DealtShare>& m) {
+  io("rank", m.rank);
+  io("first", m.first);
+  io("last", m.last);
+}
+template <typename Io>
 void describe(Io& io, Of<Io, StepPoint>& m) {
   io("step", m.step);
   io("loss", m.loss);
@@ -185,6 +191,7 @@ void describe(Io& io, Of<Io, StepPoint>& m) {
   io("tokens", m.tokens);
   io("data_digest", m.data_digest);
   io("validation_loss", m.validation_loss);
+  io("shares", m.shares);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, Progress>& m) {

@@ -127,6 +127,11 @@ struct WorkerLost {
   std::string reason;  // "killed by signal 9 (SIGKILL)"
 };
 
+struct DealtShare {  // microbatches [first, last) of one step, and whose they are
+  int rank = 0;
+  int64_t first = 0, last = 0;
+  bool operator==(const DealtShare&) const = default;
+};
 struct StepPoint {   // one committed step
   int64_t step = 0;  // after it
   double loss = 0, gradient_norm = 0, learning_rate = 0;
@@ -134,6 +139,7 @@ struct StepPoint {   // one committed step
   int64_t tokens = 0;
   std::string data_digest;  // sum of microbatch_digest over the step, 16 hex digits
   std::optional<double> validation_loss;
+  std::vector<DealtShare> shares;  // who computed what, where that is not what deal() says; empty: it is
 };
 struct Progress {
   std::string worker, incarnation;

@@ -96,6 +96,17 @@ class Faults(harness.ClusterTest):
                 self.assertEqual(list(range(1, 61)), [p["step"] for p in points], "the dead rank's report is made by another")
                 self.cluster.stop_workers()
 
+    def test_only_the_microbatches_of_the_lost_rank_are_computed_again(self):
+        rule = f"kill@allreduce:step=20:rank=1:once_file={self.cluster.folder}/lost"
+        self.cluster.start_workers("w1", "w2", "w3", slow_ms=20, environment={"HOLDFAST_FAULT": rule})
+        job = self.cluster.submit(**{**self.spec, "nodes": 3, "min_nodes": 2})
+        self.succeed_with_the_same_bits(job)
+        kept = self.cluster.wait_event(job, "microbatches_kept")["message"]
+        self.assertIn("step 21: 4 of 6 microbatches are kept", kept)
+        rows = [row for row in self.cluster.get(f"/v1/jobs/{job}/ledger")["rows"] if row["first_step"] == row["last_step"] == 21]
+        self.assertEqual({"w1": [0, 1, 2], "w3": [3, 4, 5]}, {w: sorted(
+            m for r in rows if r["worker"] == w for m in range(r["first_microbatch"], r["last_microbatch"])) for w in ("w1", "w3")})
+
     def test_recovery_from_the_checkpoint_does_the_steps_since_again(self):
         self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
         job = self.cluster.submit(**{**self.spec, "nodes": 2, "recovery": "checkpoint", "checkpoint_every": 20})

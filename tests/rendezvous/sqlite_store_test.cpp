@@ -146,6 +146,22 @@ TEST_F(StoreTest, TheLedgerGrowsByGenerationAndIsCutWhereStepsAreVoided) {
                                    "10-12 g2 w1 [0,8) void by g3"}));
 }
 
+TEST_F(StoreTest, AStepThatWasDealtAnewHasRowsOfItsOwn) {
+  const auto store = open_sqlite_store(path_);
+  store->begin();
+  store->save_job(job("j1", 1));
+  store->extend_ledger("j1", generation(1, 2), 6, 1, 5);
+  const std::vector<DealtShare> shares{{0, 0, 2}, {0, 4, 5}, {1, 2, 4}, {1, 5, 6}};
+  for (int said = 0; said < 2; ++said) store->deal_anew("j1", 3, shares);
+  store->deal_anew("j1", 5, {{1, 0, 6}});
+  store->extend_ledger("j1", generation(1, 2), 6, 6, 7);
+  store->deal_anew("j1", 9, shares);  // not committed: nothing to deal
+  store->commit();
+  EXPECT_EQ(ledger(*store), (Lines{"1-2 g1 w1 [0,3)", "1-2 g1 w2 [3,6)", "3-3 g1 w1 [0,2)", "3-3 g1 w1 [4,5)",
+                                   "3-3 g1 w2 [2,4)", "3-3 g1 w2 [5,6)", "4-4 g1 w1 [0,3)", "4-4 g1 w2 [3,6)",
+                                   "5-5 g1 w2 [0,6)", "6-7 g1 w1 [0,3)", "6-7 g1 w2 [3,6)"}));
+}
+
 TEST_F(StoreTest, AStepIsKeptOnceUnlessItWasVoided) {
   const auto store = open_sqlite_store(path_);
   store->begin();

@@ -66,6 +66,12 @@ TEST(StepShares, AlwaysHaveEachMicrobatchOnceAndFollowFromTheListsAlone) {
   }
 }
 
+TEST(StepShares, GoToTheLedgerInRuns) {
+  EXPECT_TRUE(for_ledger(deal_rest(6, Lists(2))).empty()) << "as in every other step";
+  const auto dealt = for_ledger(deal_rest(6, {{0, 1}, {2, 3}}));
+  EXPECT_EQ(dealt, (std::vector<rendezvous::DealtShare>{{0, 0, 2}, {0, 4, 5}, {1, 2, 4}, {1, 5, 6}}));
+}
+
 TEST(KeptOnTheWire, ComesBackAsItWentAndNonsenseIsRefused) {
   EXPECT_EQ(decode_kept(encode_kept(Microbatches{1, 4, 5}), 6), (Microbatches{1, 4, 5}));
   EXPECT_EQ(decode_kept(encode_kept({}), 6), Microbatches{});
