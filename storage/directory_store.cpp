@@ -3,8 +3,8 @@
 // Promises: an object is written under a temporary name in its own folder, synced, renamed, and then every folder from
 // there up to the store's is synced, and by the first put the one that holds the store's, so that neither the bytes, the name
 // nor a folder made on the way, by whomever, can be lost after success. Nothing is kept in memory about what is on disk: other
-// processes may write and remove at the same time. Refuses: to make the store's own folder again after it vanished (an
-// unmounted volume must not be written beside).
+// processes may write and remove at the same time.
+// Refuses: to make the store's own folder again after it vanished (an unmounted volume must not be written beside).
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
