@@ -11,7 +11,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kLimitMax = 1000;
 constexpr int kDepthMax = 64;  // of JSON in a request
 
 std::string dump(const Json& json) {
@@ -92,8 +91,8 @@ bool flag_query(const HttpRequest& request, const std::string& name) {
   return found != request.query.end() && found->second != "0" && found->second != "false";
 }
 
-Outcome<Page> page_of(const HttpRequest& request) {
-  const auto limit = integer_query(request, "limit", 1, kLimitMax, 100);
+Outcome<Page> page_of(const HttpRequest& request, int64_t limit_otherwise) {
+  const auto limit = integer_query(request, "limit", 1, kPageRowsMax, limit_otherwise);
   if (!limit) return tl::unexpected(limit.error());
   const auto after = integer_query(request, "after", 0, INT64_MAX, 0);
   if (!after) return tl::unexpected(after.error());

@@ -30,7 +30,8 @@ struct Page {
   int64_t limit = 100;
   int64_t after = 0;  // 0: from the start
 };
-Outcome<Page> page_of(const HttpRequest& request);
+constexpr int64_t kPageRowsMax = 1000;
+Outcome<Page> page_of(const HttpRequest& request, int64_t limit_otherwise = 100);
 nlohmann::json next_page_token(int64_t after);  // null for 0: there is no next page
 
 // The body as one message. Malformed JSON and fields that do not fit are 400s that say where.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "rendezvous/stored_json.h"
+#include "rendezvous/text_bounds.h"
 
 namespace holdfast::rendezvous {
 
@@ -90,7 +91,8 @@ void Coordinator::commit() {
 void Coordinator::event(const std::string& job, const std::string& kind, const std::string& message, const std::string& worker,
                         int64_t generation) {
   spdlog::info("{}{}{}: {}", job, job.empty() ? "" : " ", kind, message);
-  write().add_event({0, wall_ms(), job, worker, generation, kind, message});
+  write().add_event(
+      {0, wall_ms(), job, worker, generation, shortened(kind, kWordBytesMax), shortened(message, kEventTextBytesMax)});
 }
 
 const Job* Coordinator::find_job(const std::string& id) const {

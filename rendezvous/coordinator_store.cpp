@@ -54,8 +54,8 @@ JobRow row_of(const Job& job) {
   row.submitted_ms = job.submitted_ms;
   row.started_ms = job.started_ms;
   row.finished_ms = job.finished_ms;
-  row.loss = job.loss;
-  row.validation_loss = job.validation_loss;
+  if (job.loss) row.loss = stored_number(*job.loss);
+  if (job.validation_loss) row.validation_loss = stored_number(*job.validation_loss);
   row.state_hash = job.state_hash;
   row.state_hash_step = job.state_hash_step;
   return row;
@@ -87,8 +87,8 @@ void Coordinator::restore_job(const JobRow& row) {
   job->submitted_ms = row.submitted_ms;
   job->started_ms = row.started_ms;
   job->finished_ms = row.finished_ms;
-  job->loss = row.loss;
-  job->validation_loss = row.validation_loss;
+  if (row.loss) job->loss = number_from_stored(*row.loss);
+  if (row.validation_loss) job->validation_loss = number_from_stored(*row.validation_loss);
   job->state_hash = row.state_hash;
   job->state_hash_step = row.state_hash_step;
   job->saved = row;

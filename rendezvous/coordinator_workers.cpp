@@ -6,6 +6,7 @@
 
 #include "rendezvous/coordinator.h"
 #include "rendezvous/scheduler.h"
+#include "rendezvous/text_bounds.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -227,7 +228,12 @@ Outcome<void> Coordinator::drain(const std::string& id) {
 Outcome<void> Coordinator::logs(const std::string& id, const LogBatch& batch) {
   if (auto worker = need_worker(id, batch.incarnation); !worker) return tl::unexpected(worker.error());
   if (!batch.job.empty() && find_job(batch.job) == nullptr) return tl::unexpected(no_such_job(batch.job));
-  write().add_logs(batch.job, id, batch.lines);
+  std::vector<LogLine> lines = batch.lines;
+  for (LogLine& line : lines) {
+    line.level = shortened(std::move(line.level), kWordBytesMax);
+    line.text = shortened(std::move(line.text), kLogTextBytesMax);
+  }
+  write().add_logs(batch.job, id, lines);
   return {};
 }
 

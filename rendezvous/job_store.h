@@ -51,7 +51,7 @@ struct WorkerRow {
 struct GenerationRow {
   std::string job;
   Generation generation;
-  int64_t formed_ms = 0;
+  int64_t formed_ms = 0;  // for people who look into the database; not read back
 };
 
 struct CheckpointRow {
@@ -84,6 +84,13 @@ struct LedgerRow {
   std::string worker;
   int64_t first_microbatch = 0, last_microbatch = 0;
   int64_t voided_by = 0;  // the generation that went back below these steps; 0: they count
+};
+struct StepDigest {
+  int64_t step = 0, generation = 0;
+  std::string data_digest;
+};
+struct StepRange {  // both included; 0, 0: none
+  int64_t first = 0, last = 0;
 };
 struct RefusalRow {
   std::string job, worker, incarnation, reason;
@@ -136,7 +143,12 @@ class JobStore {
   virtual std::vector<EventRow> events(const std::string& job, int64_t after, int64_t limit) = 0;
   virtual std::vector<LogRow> logs(const std::string& job, int64_t after, int64_t limit) = 0;
   virtual std::vector<StepRow> steps(const std::string& job, int64_t after, int64_t limit) = 0;
-  virtual std::vector<LedgerRow> ledger(const std::string& job) = 0;
+
+  virtual StepRange ledger_range(const std::string& job) = 0;  // of all steps that it accounts for
+  // Rows that begin in the range, by first step, generation and rank.
+  virtual std::vector<LedgerRow> ledger(const std::string& job, const StepRange& range) = 0;
+  // Of the steps in the range that are not voided.
+  virtual std::vector<StepDigest> digests(const std::string& job, const StepRange& range) = 0;
 };
 
 }  // namespace holdfast::rendezvous

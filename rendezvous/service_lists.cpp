@@ -15,7 +15,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kRowsPerTurn = 500;  // that a follower gets, so that none holds up the turn
+// What a follower gets in one turn, so that none holds up the others, and so that one that reads is never cut off: several
+// such chunks fit in a stream's buffer.
+constexpr int64_t kRowsPerTurn = 500;
+constexpr size_t kBytesPerTurn = 256 << 10;
 constexpr Millis kKeepAliveMs = 15000;
 constexpr Millis kLingerMs = 2000;  // after the job's end: last log lines may be on their way
 
@@ -107,8 +110,9 @@ void Service::Impl::feed_followers() {
         text += fmt::format("id: {}\nevent: {}\ndata: {}\n\n", row.id, kFeeds[static_cast<size_t>(f.feed)].event,
                             row.json.dump(-1, ' ', false, Json::error_handler_t::replace));
         f.after = row.id;
+        if (text.size() >= kBytesPerTurn) break;
       }
-      f.behind = static_cast<int64_t>(rows.size()) == kRowsPerTurn;
+      f.behind = static_cast<int64_t>(rows.size()) == kRowsPerTurn || (!rows.empty() && f.after < rows.back().id);
     }
     const Millis now = clock_.steady_ms();
     if (text.empty() && now >= f.written_ms + kKeepAliveMs) text = ": keep-alive\n\n";
@@ -145,11 +149,19 @@ void Service::Impl::get_checkpoints(Call& call) {
   answer(call, json_answer(200, {{"checkpoints", std::move(list)}, {"next_page_token", next_page_token(next)}}));
 }
 
+// A page is of so many steps: the rows that begin in them, and their digests.
 void Service::Impl::get_ledger(Call& call) {
   const Job* job = need_job(call);
   if (job == nullptr) return;
-  answer(call,
-         json_answer(200, show_ledger(*job, state_.store().ledger(job->id), state_.store().steps(job->id, 0, INT64_MAX))));
+  const auto page = page_of(call.request, kPageRowsMax);
+  if (!page) return answer(call, page.error());
+  JobStore& store = state_.store();
+  const StepRange all = store.ledger_range(job->id);
+  const int64_t first = std::max(std::min(page->after, all.last) + 1, all.first);
+  const StepRange range{first, std::min(first + page->limit - 1, all.last)};
+  Json json = show_ledger(*job, store.ledger(job->id, range), store.digests(job->id, range));
+  json["next_page_token"] = next_page_token(range.last < all.last ? range.last : 0);
+  answer(call, json_answer(200, json));
 }
 
 }  // namespace holdfast::rendezvous

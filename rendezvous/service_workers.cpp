@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "rendezvous/service_impl.h"
+#include "rendezvous/text_bounds.h"
 #include "rendezvous/views.h"
 
 namespace holdfast::rendezvous {
@@ -23,8 +24,9 @@ void Service::Impl::post_worker(Call& call) {
 }
 
 void Service::Impl::post_status(Call& call) {
-  const auto status = read_body<WorkerStatus>(call.request);
+  auto status = read_body<WorkerStatus>(call.request);
   if (!status) return answer(call, status.error());
+  status->reason = shortened(std::move(status->reason), kReasonBytesMax);
   const auto reply = state_.report_status(call.arguments[0], *status);
   if (!reply) return answer(call, reply.error());
   answer(call, json_answer(200, nlohmann::json(*reply)));
@@ -71,8 +73,9 @@ void Service::Impl::release_polls() {
 }
 
 void Service::Impl::post_lost(Call& call) {
-  const auto message = read_body<WorkerLost>(call.request);
+  auto message = read_body<WorkerLost>(call.request);
   if (!message) return answer(call, message.error());
+  message->reason = shortened(std::move(message->reason), kReasonBytesMax);
   answer_empty(call, state_.worker_lost(*message));
 }
 
@@ -87,14 +90,17 @@ void Service::Impl::post_worker_logs(Call& call) {
 }
 
 void Service::Impl::post_progress(Call& call) {
-  const auto message = read_body<Progress>(call.request);
+  auto message = read_body<Progress>(call.request);
   if (!message) return answer(call, message.error());
+  message->failure = shortened(std::move(message->failure), kReasonBytesMax);
   answer_empty(call, state_.progress(call.arguments[0], *message));
 }
 
 void Service::Impl::post_fault(Call& call) {
-  const auto message = read_body<FaultReport>(call.request);
+  auto message = read_body<FaultReport>(call.request);
   if (!message) return answer(call, message.error());
+  message->kind = shortened(std::move(message->kind), kReasonBytesMax);
+  message->detail = shortened(std::move(message->detail), kReasonBytesMax);
   answer_empty(call, state_.fault(call.arguments[0], *message));
 }
 

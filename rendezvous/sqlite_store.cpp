@@ -49,7 +49,9 @@ class SqliteStore : public JobStore {
   std::vector<EventRow> events(const std::string& job, int64_t after, int64_t limit) override;
   std::vector<LogRow> logs(const std::string& job, int64_t after, int64_t limit) override;
   std::vector<StepRow> steps(const std::string& job, int64_t after, int64_t limit) override;
-  std::vector<LedgerRow> ledger(const std::string& job) override;
+  StepRange ledger_range(const std::string& job) override;
+  std::vector<LedgerRow> ledger(const std::string& job, const StepRange& range) override;
+  std::vector<StepDigest> digests(const std::string& job, const StepRange& range) override;
 
  private:
   std::vector<JobRow> load_jobs();
@@ -113,7 +115,7 @@ std::vector<WorkerRow> SqliteStore::load_workers() {
 std::vector<GenerationRow> SqliteStore::load_generations() {
   std::vector<GenerationRow> rows;
   auto q = db_.prepare(
-      "SELECT job, g.number, members, secret, source, g.lineage, formed_ms FROM generations g JOIN jobs j ON j.id = g.job "
+      "SELECT job, g.number, members, secret, source, g.lineage FROM generations g JOIN jobs j ON j.id = g.job "
       "WHERE j.state NOT IN ('succeeded', 'failed', 'cancelled') "
       "OR g.number = (SELECT max(number) FROM generations WHERE job = j.id) ORDER BY job, g.number");
   while (q.step()) {
@@ -124,7 +126,6 @@ std::vector<GenerationRow> SqliteStore::load_generations() {
     row.generation.secret = q.text(3);
     row.generation.source = source_from_json(Json::parse(q.text(4)));
     row.generation.lineage = q.integer(5);
-    row.formed_ms = q.integer(6);
   }
   return rows;
 }
@@ -242,9 +243,9 @@ void SqliteStore::add_step(const StepRow& row) {
          "INSERT OR IGNORE INTO steps (job, step, generation, time_ms, loss, gradient_norm, learning_rate, step_s, "
          "communication_s, "
          "tokens, data_digest, validation_loss) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)")
-      .with(row.job, p.step, row.generation, row.time_ms, p.loss, p.gradient_norm, p.learning_rate, p.step_s, p.communication_s,
-            p.tokens)
-      .with(p.data_digest, p.validation_loss)
+      .with(row.job, p.step, row.generation, row.time_ms, stored_number(p.loss), stored_number(p.gradient_norm))
+      .with(stored_number(p.learning_rate), stored_number(p.step_s), stored_number(p.communication_s), p.tokens, p.data_digest)
+      .with(p.validation_loss ? std::optional(stored_number(*p.validation_loss)) : std::nullopt)
       .run();
 }
 
@@ -339,24 +340,37 @@ std::vector<StepRow> SqliteStore::steps(const std::string& job, int64_t after, i
       "SELECT id, time_ms, generation, step, loss, gradient_norm, learning_rate, step_s, communication_s, tokens, data_digest, "
       "validation_loss FROM steps WHERE job = ? AND id > ? AND voided_by = 0 ORDER BY id LIMIT ?");
   q.with(job, after, limit);
+  const auto number = [&](int column) { return number_from_stored(q.real(column)); };
   while (q.step()) {
-    rows.push_back(
-        {q.integer(0),
-         q.integer(1),
-         job,
-         q.integer(2),
-         {q.integer(3), q.real(4), q.real(5), q.real(6), q.real(7), q.real(8), q.integer(9), q.text(10), q.maybe_real(11)}});
+    StepRow& row = rows.emplace_back();
+    row = {q.integer(0), q.integer(1), job, q.integer(2), {}};
+    row.point = {q.integer(3), number(4), number(5), number(6), number(7), number(8), q.integer(9), q.text(10), std::nullopt};
+    if (const auto validation_loss = q.maybe_real(11)) row.point.validation_loss = number_from_stored(*validation_loss);
   }
   return rows;
 }
 
-std::vector<LedgerRow> SqliteStore::ledger(const std::string& job) {
+StepRange SqliteStore::ledger_range(const std::string& job) {
+  auto q = db_.prepare("SELECT min(first_step), max(last_step) FROM ledger WHERE job = ?");
+  if (!q.with(job).step()) return {};
+  return {q.integer(0), q.integer(1)};  // 0 for NULL: no row
+}
+
+std::vector<StepDigest> SqliteStore::digests(const std::string& job, const StepRange& range) {
+  std::vector<StepDigest> rows;
+  auto q = db_.prepare(
+      "SELECT step, generation, data_digest FROM steps WHERE job = ? AND voided_by = 0 AND step BETWEEN ? AND ? ORDER BY step");
+  q.with(job, range.first, range.last);
+  while (q.step()) rows.push_back({q.integer(0), q.integer(1), q.text(2)});
+  return rows;
+}
+
+std::vector<LedgerRow> SqliteStore::ledger(const std::string& job, const StepRange& range) {
   std::vector<LedgerRow> rows;
   auto q = db_.prepare(
       "SELECT first_step, last_step, generation, rank, worker, first_microbatch, last_microbatch, voided_by FROM ledger WHERE "
-      "job = ? "
-      "ORDER BY first_step, generation, rank");
-  q.with(job);
+      "job = ? AND first_step BETWEEN ? AND ? ORDER BY first_step, generation, rank");
+  q.with(job, range.first, range.last);
   while (q.step()) {
     rows.push_back({q.integer(0), q.integer(1), q.integer(2), static_cast<int>(q.integer(3)), q.text(4), q.integer(5),
                     q.integer(6), q.integer(7)});

@@ -1,6 +1,8 @@
 // Members and state sources as JSON, the way the directive writes them.
 #include "rendezvous/stored_json.h"
 
+#include <cmath>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 namespace holdfast::rendezvous {
@@ -33,6 +35,14 @@ StateSource source_from_json(const Json& json) {
   source.store = json.at("store");
   source.state_hash = json.at("state_hash");
   return source;
+}
+
+double stored_number(double value) {
+  return std::isnan(value) ? -std::numeric_limits<double>::infinity() : value;
+}
+
+double number_from_stored(double stored) {
+  return stored == -std::numeric_limits<double>::infinity() ? std::numeric_limits<double>::quiet_NaN() : stored;
 }
 
 }  // namespace holdfast::rendezvous

@@ -12,9 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-template <typename T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json(nullptr);
+Json or_null(const std::optional<double>& value) {
+  return value ? number_json(*value) : Json(nullptr);
 }
 
 double seconds(int64_t ms) {
@@ -203,9 +202,9 @@ Json show_step(const StepRow& row) {
                {"time", time_text(row.time_ms)},
                {"step", p.step},
                {"generation", row.generation},
-               {"loss", p.loss},
-               {"gradient_norm", p.gradient_norm},
-               {"learning_rate", p.learning_rate},
+               {"loss", number_json(p.loss)},
+               {"gradient_norm", number_json(p.gradient_norm)},
+               {"learning_rate", number_json(p.learning_rate)},
                {"step_s", p.step_s},
                {"communication_s", p.communication_s},
                {"tokens", p.tokens},
@@ -215,10 +214,11 @@ Json show_step(const StepRow& row) {
   return json;
 }
 
-Json show_ledger(const Job& job, const std::vector<LedgerRow>& rows, const std::vector<StepRow>& steps) {
+Json show_ledger(const Job& job, const std::vector<LedgerRow>& rows, const std::vector<StepDigest>& steps) {
   const JobMembership& m = job.membership;
   Json json = {{"job", job.id},
                {"step", m.committed_step},
+               {"generation", m.current.number},
                {"total_steps", m.spec.total_steps},
                {"microbatches", m.spec.microbatches()}};
   json["first_step"] = m.resume.empty() ? 1 : m.resume.front().step + 1;
@@ -234,8 +234,8 @@ Json show_ledger(const Job& job, const std::vector<LedgerRow>& rows, const std::
                             {"voided_by", row.voided_by == 0 ? Json(nullptr) : Json(row.voided_by)}});
   }
   json["steps"] = Json::array();
-  for (const StepRow& row : steps) {
-    json["steps"].push_back({{"step", row.point.step}, {"generation", row.generation}, {"data_digest", row.point.data_digest}});
+  for (const StepDigest& row : steps) {
+    json["steps"].push_back({{"step", row.step}, {"generation", row.generation}, {"data_digest", row.data_digest}});
   }
   return json;
 }

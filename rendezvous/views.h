@@ -1,4 +1,5 @@
-// What people and programs see of jobs and workers: the JSON of the API's answers. Secrets are in none of them.
+// What people and programs see of jobs and workers: the JSON of the API's answers. Secrets are in none of them. Numbers that
+// are not finite are strings (number_json).
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -15,7 +16,7 @@ nlohmann::json show_checkpoint(const Job& job, const CheckpointRecord& record);
 nlohmann::json show_event(const EventRow& row);
 nlohmann::json show_log(const LogRow& row);
 nlohmann::json show_step(const StepRow& row);
-nlohmann::json show_ledger(const Job& job, const std::vector<LedgerRow>& rows, const std::vector<StepRow>& steps);
+nlohmann::json show_ledger(const Job& job, const std::vector<LedgerRow>& rows, const std::vector<StepDigest>& steps);
 
 // "2026-03-01T12:00:00.123Z"; null for 0. And back, to the second; 0 for what is no such text.
 nlohmann::json time_text(int64_t wall_ms);

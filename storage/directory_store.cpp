@@ -1,8 +1,9 @@
 // Objects as files below a folder.
 //
 // Promises: an object is written under a temporary name in its own folder, synced, renamed, and then every folder from
-// there up to the store's is synced, so that neither the bytes, the name nor a folder made on the way can be lost after
-// success. Nothing is kept in memory about what is on disk: other processes may write and remove at the same time.
+// there up to the store's is synced, and by the first put the one that holds the store's, so that neither the bytes, the name
+// nor a folder made on the way, by whomever, can be lost after success. Nothing is kept in memory about what is on disk: other
+// processes may write and remove at the same time.
 // Refuses: to make the store's own folder again after it vanished (an unmounted volume must not be written beside).
 #include <algorithm>
 #include <atomic>
@@ -367,8 +368,10 @@ Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& dir
   for (;; found = parent_of(found)) {
     const IoResult<bool> there = files->is_directory(found);
     if (!there) {
-      return fail(kUnavailable, "cannot open the folder {}: {}: {}: {}", root, found, error_text(there.error()),
-                  advice(there.error()));
+      const bool reads = missing_folder == MissingFolder::kFail;
+      if (reads && there.error() == ENOTDIR) return fail(Error::Code::kNotFound, "there is no folder {}", root);
+      const Error::Code code = reads && unreadable(there.error()) ? Error::Code::kCorrupt : kUnavailable;
+      return fail(code, "cannot open the folder {}: {}: {}: {}", root, found, error_text(there.error()), advice(there.error()));
     }
     if (*there || found == "/" || found == ".") break;
     missing.push_back(found);

@@ -60,7 +60,7 @@ class ObjectStore {
 enum class MissingFolder : uint8_t { kMake, kFail };
 
 // A folder. Write to a temporary name, fsync, rename, fsync the folder. A folder that is made here is durable, and so are
-// its parents, before this returns.
+// its parents, before this returns. With kFail, one that the disk does not give back is kCorrupt, as an object would be.
 Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory,
                                                           MissingFolder missing = MissingFolder::kMake);
 

@@ -7,8 +7,6 @@
 #include <fmt/format.h>
 #include <xxhash.h>
 
-#include <cmath>
-#include <limits>
 #include <stdexcept>
 #include <type_traits>
 
@@ -62,9 +60,9 @@ void read(const std::string& field, const Json& json, int& out) {
   out = static_cast<int>(wide);
 }
 void read(const std::string& field, const Json& json, double& out) {
-  // JSON has no NaN; it is written as null. A loss that is not finite must reach the people who look.
-  if (!json.is_number() && !json.is_null()) refuse(field, "a number", json);
-  out = json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+  const std::optional<double> number = number_from_json(json);
+  if (!number) refuse(field, "a number, \"nan\", \"inf\" or \"-inf\"", json);
+  out = *number;
 }
 void read(const std::string& field, const Json& json, JobSpec& out) {
   try {
@@ -88,6 +86,10 @@ void read(const std::string& field, const Json& json, T& out) {
 Json written(const auto& value) requires std::is_arithmetic_v<std::decay_t<decltype(value)>> ||
     std::is_same_v<std::decay_t<decltype(value)>, std::string> {
   return value;
+}
+// A loss that is not finite must reach the people who look.
+Json written(double value) {
+  return number_json(value);
 }
 template <typename T>
 requires std::is_enum_v<T> Json written(const T& value) {
@@ -363,10 +365,6 @@ const char* phase_name(Phase phase) {
 }
 const char* directive_name(DirectiveKind kind) {
   return word(kind);
-}
-
-std::string json_text(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 std::string Directive::tag() const {

@@ -197,6 +197,11 @@ struct Problem {
 // Compact JSON text. Never throws: bytes that are no UTF-8 (a log line may hold any) become U+FFFD.
 std::string json_text(const nlohmann::json& json);
 
+// A number as JSON, which has none that is not finite: those are the strings "nan", "inf" and "-inf". And back; nothing for
+// any other JSON. (null is read as "nan", too: that is what nlohmann-json writes.)
+nlohmann::json number_json(double value);
+std::optional<double> number_from_json(const nlohmann::json& json);
+
 // JSON, both ways, for everything above. from_json throws std::invalid_argument that names the field.
 // NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define HOLDFAST_MESSAGE(Type)                \

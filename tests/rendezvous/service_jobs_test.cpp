@@ -125,43 +125,6 @@ TEST_F(ServiceTest, ScaleIsCheckedAndTakesWorkersBackInOrder) {
   EXPECT_EQ(show()["restarts"], 0);
 }
 
-TEST_F(ServiceTest, StreamsResumeWhereTheyEndedAndCutOffSlowReaders) {
-  begin_training();
-  const auto follow = [this](const std::string& target, std::map<std::string, std::string> headers, bool slow) {
-    auto stream = std::make_shared<CollectingStream>();
-    stream->slow = slow;
-    const auto answer = send("GET", target, "", std::move(headers));
-    service_->turn();
-    EXPECT_EQ(answer->answer().response->content_type, "text/event-stream");
-    answer->answer().response->on_stream(stream);
-    service_->turn();
-    return stream;
-  };
-  const auto all = follow("/v1/jobs/j1/events?follow=1", {}, false);
-  EXPECT_THAT(all->text, HasSubstr("event: event\ndata: {"));
-  EXPECT_THAT(all->text, HasSubstr("generation_formed"));
-  const size_t last_id_at = all->text.rfind("id: ");
-  const std::string last_id = all->text.substr(last_id_at + 4, all->text.find('\n', last_id_at) - last_id_at - 4);
-  const auto resumed = follow("/v1/jobs/j1/events?follow=1", {{"last-event-id", last_id}}, false);
-  const auto slow = follow("/v1/jobs/j1/events?follow=1&after=" + last_id, {}, true);
-  EXPECT_EQ(resumed->text, "") << "there is nothing new";
-  ask("POST", "/v1/jobs/j1/pause");
-  EXPECT_THAT(resumed->text, HasSubstr("pause_asked"));
-  EXPECT_THAT(slow->text, HasSubstr("pause_asked"));
-  const std::string slow_saw = slow->text;
-  passes(16000);
-  EXPECT_THAT(resumed->text, HasSubstr(": keep-alive\n\n"));
-  EXPECT_EQ(slow->text, slow_saw) << "it was cut off";
-  EXPECT_EQ(ask("GET", "/v1/jobs/j1/events?follow=1", nullptr, {{"last-event-id", "x"}}).status(), 400);
-  ask("POST", "/v1/jobs/j1/stop");
-  for (const char* worker : {"w1", "w2"}) reports(worker, Phase::kPrepared, 1, 3);
-  EXPECT_EQ(show()["state"], "cancelled");
-  passes(1000);
-  EXPECT_FALSE(resumed->closed) << "last lines may be on their way";
-  passes(1100);
-  EXPECT_TRUE(resumed->closed) << "the job has ended and all was sent";
-}
-
 class ResumeTest : public ServiceTest {
  protected:
   // j1 has verified checkpoints of steps 10 and 20; 20 is the newest.

@@ -272,23 +272,6 @@ TEST_F(ServiceTest, ADrainedWorkerLeavesInOrderAndExits) {
   EXPECT_EQ(ask("POST", "/v1/nodes/w2/drain").status(), 409);
 }
 
-TEST_F(ServiceTest, LogsAndEventsOfWorkersAreKept) {
-  begin_training();
-  LogBatch batch;
-  batch.incarnation = "w1-1";
-  batch.job = "j1";
-  batch.lines = {{1000, "info", "hello"}, {2000, "warn", "world"}};
-  EXPECT_EQ(ask("POST", "/v1/workers/w1/logs", batch, {}, "worker-token").status(), 204);
-  const Json first = ask("GET", "/v1/jobs/j1/logs?limit=1").json();
-  EXPECT_EQ(first["logs"][0]["text"], "hello");
-  const Json second = ask("GET", "/v1/jobs/j1/logs?limit=1&page_token=" + first["next_page_token"].get<std::string>()).json();
-  EXPECT_EQ(second["logs"][0]["text"], "world");
-  EXPECT_TRUE(second["next_page_token"].is_null());
-  WorkerEvent event{"w1", "w1-1", "checkpoint_failed", "the disk is full"};
-  EXPECT_EQ(ask("POST", "/v1/jobs/j1/events", event, {}, "worker-token").status(), 204);
-  EXPECT_THAT(event_kinds(), Contains("checkpoint_failed"));
-}
-
 TEST_F(ServiceTest, ARestartedServiceGoesOnWhereItWas) {
   begin_training();
   ask("POST", "/v1/jobs/j1/progress", progress_to(5));

@@ -52,7 +52,7 @@ class StoreTest : public testing::Test {
   }
   std::vector<std::string> ledger(JobStore& store) {
     std::vector<std::string> lines;
-    for (const LedgerRow& row : store.ledger("j1")) {
+    for (const LedgerRow& row : store.ledger("j1", {1, INT64_MAX})) {
       std::string line = std::to_string(row.first_step) + "-" + std::to_string(row.last_step) + " g" +
                          std::to_string(row.generation) + " " + row.worker;
       line += " [" + std::to_string(row.first_microbatch) + "," + std::to_string(row.last_microbatch) + ")";
@@ -243,7 +243,7 @@ TEST_F(StoreTest, WhatWasAcknowledgedSurvivesKill9) {
     const int64_t step = store->load().jobs.at(0).committed_step;
     EXPECT_GE(step, count);
     EXPECT_LE(step, count + 1);
-    for (const LedgerRow& row : store->ledger("j1")) EXPECT_EQ(row.last_step, step);
+    for (const LedgerRow& row : store->ledger("j1", {1, INT64_MAX})) EXPECT_EQ(row.last_step, step);
     EXPECT_EQ(static_cast<int64_t>(store->events("j1", 0, 100000).size()), step);
   }
 }

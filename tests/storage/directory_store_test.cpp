@@ -129,6 +129,9 @@ TEST_F(DirectoryStoreTest, IsNotMadeForThoseWhoOnlyLookForIt) {
   EXPECT_EQ(opened.error().code, Error::Code::kNotFound);
   EXPECT_EQ(opened.error().message, "there is no folder " + folder_.path() + "/not/there");
   EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/not"));
+  folder_.write_file("file", "");
+  for (const char* name : {"/file", "/file/below"})
+    EXPECT_EQ(open_directory_store(folder_.path() + name, MissingFolder::kFail).error().code, Error::Code::kNotFound);
 
   ASSERT_TRUE(ok(store_->put("x", bytes_of("one"))));
   const auto there = open_directory_store(folder_.path() + "/a/b", MissingFolder::kFail);
@@ -180,6 +183,9 @@ TEST(DirectoryStoreFaults, AFileThatTheDiskDoesNotGiveBackIsCorrupt) {
     files->heal();
   }
   EXPECT_TRUE(holds(*store, 10, state));
+  files->make_unreadable("/ckpt", EIO);
+  EXPECT_EQ(open_directory_store("/ckpt", MissingFolder::kFail, files).error().code, Error::Code::kCorrupt);
+  EXPECT_EQ(open_directory_store("/ckpt", MissingFolder::kMake, files).error().code, Error::Code::kUnavailable);
 }
 
 // Files of this process and its children can have only so many bytes for as long as this lives: a write beyond fails, as on

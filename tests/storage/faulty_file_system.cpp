@@ -197,6 +197,7 @@ IoResult<std::vector<DirectoryEntry>> FaultyFileSystem::list(const std::string& 
 }
 
 IoResult<bool> FaultyFileSystem::is_directory(const std::string& path) {
+  if (const auto bad = unreadable_.find(path); bad != unreadable_.end()) return tl::unexpected(bad->second);
   const auto inode = find(path);
   if (inode) return disk_.inodes[*inode].is_directory;
   if (inode.error() == ENOENT) return false;

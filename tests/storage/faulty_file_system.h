@@ -53,7 +53,7 @@ class FaultyFileSystem : public FileSystem {
     fault_ = {};
     unreadable_.clear();
   }
-  // Reads of the file at `path` fail with `error`, from now until heal().
+  // Reads of the file or folder at `path` itself fail with `error`, from now until heal().
   void make_unreadable(const std::string& path, int error) { unreadable_[path] = error; }
 
   IoResult<int> create(const std::string& path) override;

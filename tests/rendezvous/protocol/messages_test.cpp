@@ -162,10 +162,24 @@ TEST(Messages, ProgressWithALossThatIsNoNumber) {
   expect_named_when_missing(m, {});
 }
 
+TEST(Messages, NumbersThatAreNotFiniteAreKept) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  Progress m;
+  m.points = {{1, infinity, -infinity, 0, 0, 0, 0, "", std::nan("")}};
+  const auto back = round_trip(m);
+  EXPECT_EQ(back.points[0].loss, infinity);
+  EXPECT_EQ(back.points[0].gradient_norm, -infinity);
+  ASSERT_TRUE(back.points[0].validation_loss.has_value());
+  EXPECT_TRUE(std::isnan(*back.points[0].validation_loss));
+  EXPECT_EQ(Json(m)["points"][0]["loss"], "inf");
+  EXPECT_THROW((void)Json::parse(R"({"job": "j1", "lines": [{"time_ms": "inf"}]})").get<LogBatch>(), std::invalid_argument);
+}
+
 TEST(Messages, FaultsCheckpointsEventsLogsAndLosses) {
   expect_named_when_missing(round_trip(FaultReport{"w1", "i1", 4, 2, "timeout", "no bytes from w3", -1}), {});
   expect_named_when_missing(
-      round_trip(CheckpointRecord{"w1", "i1", 4, 60, "", "hash", "2026-01-01T00:00:00Z", 100, 90, 3, 0.1, 2.5, {20, 40}}), {});
+      round_trip(CheckpointRecord{"w1", "i1", 4, 3, 60, "", "hash", "2026-01-01T00:00:00Z", 100, 90, 3, 0.1, 2.5, {20, 40}}),
+      {"state_generation"});
   expect_named_when_missing(round_trip(WorkerEvent{"w1", "i1", "checkpoint_failed", "disk full"}), {});
   expect_named_when_missing(round_trip(LogBatch{"i1", "j1", {{1, "info", "one"}, {2, "error", "two"}}}), {});
   expect_named_when_missing(round_trip(WorkerLost{"i1", "killed by signal 9 (SIGKILL)"}), {});
