@@ -36,8 +36,8 @@ JobRunner::JobRunner(RunnerOptions options, ServiceLink& link, Outbox& outbox, T
       outbox_(outbox),
       transport_(transport),
       on_input_(std::move(on_input)),
-      open_store_([&link](const std::string& store, const std::string& job) {
-        return storage::open_store(store, job, link.options().server, link.options().token);
+      open_store_([this](const std::string& store, const std::string& job) {
+        return open_store(store, job, storage::MissingFolder::kFail);
       }),
       reporter_(link) {
   thread_ = std::thread([this] { work(); });
@@ -107,7 +107,7 @@ Input JobRunner::prepare(const StartPrepare& task) {
     spdlog::error("job {} is refused: {}", task.job, session.error());
     return PrepareEnded{PrepareEnded::How::kRefused, session.error(), {}, 0};
   }
-  auto store = open_store_(task.spec.checkpoint_store, task.job);
+  auto store = open_store(task.spec.checkpoint_store, task.job, storage::MissingFolder::kMake);
   if (!store) {
     const auto reason = "checkpoint_store " + task.spec.checkpoint_store + " cannot be used here: " + store.error().message;
     spdlog::error("job {} is refused: {}", task.job, reason);
@@ -122,6 +122,13 @@ Input JobRunner::prepare(const StartPrepare& task) {
                session_->data.train->path());
   return PrepareEnded{
       PrepareEnded::How::kPrepared, {}, data_digest(*session_), static_cast<int64_t>(session_->data.train->tokens().size())};
+}
+
+storage::Result<std::unique_ptr<storage::ObjectStore>> JobRunner::open_store(const std::string& store, const std::string& job,
+                                                                           storage::MissingFolder missing) const {
+  const LinkOptions& link = link_.options();
+  return storage::open_store(store, job, link.server, link.token,
+                             {.missing = missing, .identity = storage::WorkerIdentity{link.worker, link.incarnation}});
 }
 
 Input JobRunner::release() {

@@ -54,6 +54,8 @@ class JobRunner {
   Input run(const rendezvous::Directive& join);
   Input release();
 
+  storage::Result<std::unique_ptr<storage::ObjectStore>> open_store(const std::string& store, const std::string& job,
+                                                                    storage::MissingFolder missing) const;
   RunStop take_part(const rendezvous::Directive& join);
   RunResult<std::unique_ptr<Communicator>> form_ring(const rendezvous::Directive& join);
   RunResult<void> agree(const rendezvous::Directive& join, Communicator& ring);
@@ -66,7 +68,7 @@ class JobRunner {
   Outbox& outbox_;
   Transport& transport_;
   OnInput on_input_;
-  StoreOpener open_store_;
+  StoreOpener open_store_;  // for reading
   ProgressReporter reporter_;
   RunRequests requests_;
   Interrupt interrupt_;
