@@ -2,7 +2,8 @@
 //
 // Promises: pure — the same state, input, time and secrets give the same outcome. Generations only grow; a worker is in
 // at most the current one; a generation never starts from a memory below a committed step while a worker that holds a
-// newer state answers. Every decision is noted with its reason.
+// newer state answers (but for one that leaves, when it could write no checkpoint and nobody has room to copy from it).
+// Every decision is noted with its reason.
 // Refuses: inputs of stale generations and incarnations have no effect; `stale` says so beforehand, for the reply.
 #pragma once
 

@@ -193,6 +193,7 @@ void wait_for_more(Turn& turn, size_t ready, const std::string& but = "") {
     text += fmt::format(", {} {} getting ready", in_words(preparing), preparing.size() == 1 ? "is" : "are");
   }
   text += but;
+  if (!but.empty() && job.reason != text) turn.note("job_waiting", text);
   const int64_t memory = best_memory(job, false);
   if (job.current.number > 0 && job.state == JobState::kRunning) {
     std::string why;

@@ -19,6 +19,17 @@ std::string why() {
   return std::error_code(errno, std::system_category()).message();
 }
 
+// The name of a file is durable when its folder is.
+bool sync_folder_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  const std::string folder = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const int file = open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (file < 0) return false;
+  const bool synced = fsync(file) == 0;
+  close(file);
+  return synced;
+}
+
 bool write_durably(const std::string& path, const std::string& text) {
   const std::string temporary = path + ".new";
   unlink(temporary.c_str());
@@ -26,7 +37,7 @@ bool write_durably(const std::string& path, const std::string& text) {
   if (file < 0) return false;
   const bool written = write(file, text.data(), text.size()) == static_cast<ssize_t>(text.size()) && fsync(file) == 0;
   close(file);
-  return written && rename(temporary.c_str(), path.c_str()) == 0;
+  return written && rename(temporary.c_str(), path.c_str()) == 0 && sync_folder_of(path);
 }
 
 std::string first_word(const std::string& path) {

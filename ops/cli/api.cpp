@@ -5,15 +5,26 @@
 
 #include <algorithm>
 #include <cctype>
+#include <chrono>
+#include <random>
+#include <thread>
 
 namespace holdfast::ops {
 namespace {
 
 constexpr int kPageSize = 1000;
+constexpr int kAttempts = 3;
+// The service reads and verifies every byte of the checkpoint that a job resumes from before it answers.
+constexpr std::chrono::minutes kLongAnswer{15};
 
 bool looks_like_an_id(const std::string& text) {
   return text.size() > 1 && text[0] == 'j' &&
          std::all_of(text.begin() + 1, text.end(), [](unsigned char c) { return std::isdigit(c); });
+}
+
+std::string new_key() {
+  std::random_device random;
+  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
 }
 
 [[noreturn]] void ambiguous(const std::string& name, const std::vector<const Json*>& jobs) {
@@ -58,6 +69,17 @@ Json Api::get(const std::string& path) {
 }
 Json Api::post(const std::string& path, const Json& body) {
   return decoded(client_.request("POST", path, rendezvous::json_text(body)));
+}
+
+Json Api::post_once(const std::string& path, const Json& body) {
+  client_.set_header("Idempotency-Key", new_key());
+  const std::string text = rendezvous::json_text(body);
+  for (int attempt = 1;; ++attempt) {
+    auto reply = client_.request("POST", path, text, "application/json", kLongAnswer);
+    if (reply || !reply.error().unreachable || attempt == kAttempts) return decoded(reply);
+    fmt::print(stderr, "{}; asking again\n", reply.error().message());
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
 }
 
 Json Api::list(const std::string& path, const std::string& key) {
@@ -113,8 +135,7 @@ int64_t integer_at(const Json& json, const char* name, int64_t otherwise) {
   return has(json, name) && json[name].is_number() ? json[name].get<int64_t>() : otherwise;
 }
 std::optional<double> number_at(const Json& json, const char* name) {
-  if (!has(json, name) || !json[name].is_number()) return std::nullopt;
-  return json[name].get<double>();
+  return has(json, name) ? rendezvous::number_from_json(json[name]) : std::nullopt;
 }
 
 void print_json(const Json& json) {

@@ -24,6 +24,9 @@ class Api {
   rendezvous::HttpClient& client() { return client_; }
   Json get(const std::string& path);
   Json post(const std::string& path, const Json& body = Json::object());
+  // For what may take minutes and must happen once: sent under one Idempotency-Key, and once more under it when no answer
+  // came, so that a connection that died before the answer makes neither a second thing nor an error.
+  Json post_once(const std::string& path, const Json& body);
   // All pages of a list. `path` has no query; `key` names the array in it.
   Json list(const std::string& path, const std::string& key);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 
 #include "model/data/data_order.h"
 #include "model/data/token_file.h"
@@ -13,6 +14,8 @@
 
 namespace holdfast::ops {
 namespace {
+
+constexpr int kAttempts = 5;
 
 model::DataOrder order_of(const Json& spec, int64_t tokens, int64_t microbatches) {
   model::DataOrder order;
@@ -56,6 +59,28 @@ Findings check_data(const Json& ledger, const Json& spec, const std::string& pat
   return findings;
 }
 
+// The ledger, page by page; nothing when the job went on in another generation meanwhile, because it may have gone back.
+std::optional<Json> read_ledger(Api& api, const std::string& job) {
+  const std::string path = fmt::format("/v1/jobs/{}/ledger?limit=1000", job);
+  Json all = api.get(path);
+  std::string token = text_at(all, "next_page_token");
+  if (token.empty()) return all;
+  while (!token.empty()) {
+    const Json page = api.get(path + "&page_token=" + percent_encoded(token));
+    if (integer_at(page, "generation") != integer_at(all, "generation")) return std::nullopt;
+    for (const char* list : {"rows", "steps"}) all[list].insert(all[list].end(), page[list].begin(), page[list].end());
+    token = text_at(page, "next_page_token");
+  }
+  return ledger_as_of(std::move(all), integer_at(all, "step"));
+}
+
+Json whole_ledger(Api& api, const std::string& job) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    if (auto ledger = read_ledger(api, job)) return *std::move(ledger);
+  }
+  throw Failure{kBadInput, fmt::format("job {} begins new generations faster than its ledger can be read: try again", job)};
+}
+
 struct AuditArguments {
   std::string job, data;
 };
@@ -64,8 +89,8 @@ void audit(const Options& options, const AuditArguments& arguments) {
   Api api(options);
   const std::string id = api.job_id(arguments.job);
   const Json job = api.get("/v1/jobs/" + id);
-  const Json ledger = api.get(fmt::format("/v1/jobs/{}/ledger", id));
-  const LedgerSummary summary = audit_ledger(ledger, integer_at(job, "step"));
+  const Json ledger = whole_ledger(api, id);
+  const LedgerSummary summary = audit_ledger(ledger, integer_at(ledger, "step"));
   Findings findings = summary.findings;
   if (!arguments.data.empty()) findings.append(check_data(ledger, job["spec"], arguments.data));
   if (options.json) {

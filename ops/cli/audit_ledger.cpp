@@ -97,4 +97,21 @@ LedgerSummary audit_ledger(const Json& ledger, int64_t step) {
   return summary;
 }
 
+Json ledger_as_of(Json ledger, int64_t step) {
+  Json rows = Json::array(), steps = Json::array();
+  for (Json& row : ledger["rows"]) {
+    if (!is_voided(row)) {
+      if (row.at("first_step").get<int64_t>() > step) continue;
+      row["last_step"] = std::min(row.at("last_step").get<int64_t>(), step);
+    }
+    rows.push_back(std::move(row));
+  }
+  for (Json& noted : ledger["steps"]) {
+    if (noted.at("step").get<int64_t>() <= step) steps.push_back(std::move(noted));
+  }
+  ledger["rows"] = std::move(rows);
+  ledger["steps"] = std::move(steps);
+  return ledger;
+}
+
 }  // namespace holdfast::ops

@@ -28,4 +28,7 @@ struct LedgerSummary {
 // cover each microbatch of the steps from first_step to `step` once.
 LedgerSummary audit_ledger(const nlohmann::json& ledger, int64_t step);
 
+// Without what was done after `step`: pages of a job that runs are read one after another, and the later ones know more.
+nlohmann::json ledger_as_of(nlohmann::json ledger, int64_t step);
+
 }  // namespace holdfast::ops

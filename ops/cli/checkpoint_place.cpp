@@ -37,7 +37,6 @@ std::optional<CheckpointPlace> in_folder(const std::string& named) {
   CheckpointPlace place;
   place.step = step_of_folder(path);
   if (place.step) path = path.parent_path();
-  place.named = path.string();
   place.store = value_of(storage::open_store(path.string(), "", "", ""));
   return place;
 }
@@ -48,7 +47,6 @@ CheckpointPlace of_job(const Options& options, const std::string& name) {
   const Json job = api.get("/v1/jobs/" + id);
   const std::string store = has(job, "spec") ? text_at(job["spec"], "checkpoint_store") : "";
   CheckpointPlace place;
-  place.named = "job:" + id;
   std::error_code ignored;
   const std::string folder = store.starts_with("file://") ? store.substr(7) : store;
   if (!folder.empty() && !fs::is_directory(folder, ignored)) {

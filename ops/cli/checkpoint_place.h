@@ -13,7 +13,6 @@ namespace holdfast::ops {
 struct CheckpointPlace {
   std::unique_ptr<storage::ObjectStore> store;
   std::optional<int64_t> step;  // as named
-  std::string named;            // without the step
 };
 
 // Throws a Failure when there is no such folder or job. A folder wins over a job of the same name.

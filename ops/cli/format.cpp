@@ -63,6 +63,7 @@ std::string bytes_text(std::optional<double> bytes) {
 }
 
 std::string loss_text(std::optional<double> loss) {
+  if (loss && !std::isfinite(*loss)) return "not finite";
   return loss ? fmt::format("{:.4f}", *loss) : kNone;
 }
 

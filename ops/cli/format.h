@@ -12,7 +12,7 @@ namespace holdfast::ops {
 std::string duration_text(std::optional<double> seconds);
 // "512 B", "120.6 MB", "1.2 GB": powers of ten, as disks and networks count.
 std::string bytes_text(std::optional<double> bytes);
-// "3.4127"; "-" for none.
+// "3.4127", "not finite"; "-" for none.
 std::string loss_text(std::optional<double> loss);
 // "10,240 tokens/s"; "-" for none.
 std::string rate_text(std::optional<double> tokens_per_second);

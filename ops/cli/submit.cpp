@@ -6,7 +6,6 @@
 #include <filesystem>
 #include <fstream>
 #include <iostream>
-#include <random>
 
 #include "ops/cli/api.h"
 #include "ops/cli/command.h"
@@ -82,17 +81,10 @@ Json spec_of(const SubmitArguments& arguments) {
   return spec;
 }
 
-// The same submit sent twice (a connection that died before the answer) makes one job.
-std::string idempotency_key() {
-  std::random_device random;
-  return fmt::format("{:08x}{:08x}{:08x}{:08x}", random(), random(), random(), random());
-}
-
 void submit(const Options& options, const SubmitArguments& arguments) {
   Api api(options);
   const Json spec = spec_of(arguments);
-  api.client().set_header("Idempotency-Key", idempotency_key());
-  const Json job = api.post("/v1/jobs", spec);
+  const Json job = api.post_once("/v1/jobs", spec);
   const std::string id = text_at(job, "id");
   if (!options.json) {
     fmt::print("{}\n", id);

@@ -85,11 +85,33 @@ TEST(Audit, ManyFindingsAreCounted) {
   EXPECT_EQ(summary.findings.total, 101U);
 }
 
+Json page(Json ledger, int64_t step, int64_t generation = 1, const Json& next = nullptr) {
+  ledger["step"] = step;
+  ledger["generation"] = generation;
+  ledger["next_page_token"] = next;
+  return ledger;
+}
+
+TEST(Audit, AllPagesOfARunningJobAreReadAsOfTheFirst) {
+  FakeService service;
+  const std::string call = "GET /v1/jobs/j1/ledger";
+  service.answer("GET /v1/jobs/j1", {{"id", "j1"}, {"step", 3}, {"spec", Json::object()}});
+  service.answer(call, page(a_ledger({row(1, 20, 0, 6)}, 10), 20, 1, "pa"));
+  service.answer(call, page(a_ledger({row(21, 25, 0, 6)}, 25, 11), 25, 2));  // another generation: it is read anew
+  service.answer(call, page(a_ledger({row(1, 20, 0, 6)}, 10), 26, 2, "pa"));
+  service.answer(call, page(a_ledger({row(21, 28, 0, 3), row(21, 28, 3, 6)}, 28, 11), 28, 2));
+  const Said said = holdfast({"audit", "j1", "--server", service.url()});
+  EXPECT_EQ(said.out, "j1: ok. Steps 1 to 26: each of 6 microbatches once.\n");
+  EXPECT_EQ(said.exit_code, 0);
+  ASSERT_EQ(service.requests(call).size(), 4U);
+  EXPECT_EQ(service.requests(call)[3].query.at("page_token"), "pa");
+}
+
 TEST(Audit, TheCommandExits1WhenSomethingIsWrong) {
   FakeService service;
-  service.answer("GET /v1/jobs/j1", {{"id", "j1"}, {"step", 20}, {"spec", Json::object()}});
-  service.answer("GET /v1/jobs/j1/ledger", a_ledger({row(1, 20, 0, 6)}, 20));
-  service.answer("GET /v1/jobs/j1/ledger", a_ledger({row(1, 20, 0, 5)}, 20));
+  service.answer("GET /v1/jobs/j1", {{"id", "j1"}, {"step", 19}, {"spec", Json::object()}});  // it went on since
+  service.answer("GET /v1/jobs/j1/ledger", page(a_ledger({row(1, 20, 0, 6)}, 20), 20));
+  service.answer("GET /v1/jobs/j1/ledger", page(a_ledger({row(1, 20, 0, 5)}, 20), 20));
   const Said good = holdfast({"audit", "j1", "--server", service.url()});
   EXPECT_EQ(good.exit_code, 0);
   EXPECT_EQ(good.out, "j1: ok. Steps 1 to 20: each of 6 microbatches once.\n");

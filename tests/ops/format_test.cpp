@@ -32,6 +32,8 @@ TEST(Format, SizesAndCounts) {
   EXPECT_EQ(count_text(999), "999");
   EXPECT_EQ(rate_text(10240.4), "10,240 tokens/s");
   EXPECT_EQ(loss_text(std::nullopt), "-");
+  EXPECT_EQ(loss_text(std::numeric_limits<double>::infinity()), "not finite");
+  EXPECT_EQ(loss_text(std::nan("")), "not finite");
 }
 
 TEST(Format, WideCharactersTakeTwoColumns) {

@@ -311,6 +311,18 @@ TEST_F(ServiceTest, ARestartInTheMiddleOfAFaultFormsTheNextGeneration) {
   EXPECT_EQ(reports("w2", Phase::kActive, 1, 5).status(), 409) << "it stays lost";
 }
 
+TEST_F(ServiceTest, WorkersOfAServiceThatWasAwayForDaysAreNotForgottenAtOnce) {
+  begin_training();
+  clock_.ms += int64_t{48} * 3600 * 1000;
+  restart();
+  EXPECT_LT(ask("GET", "/v1/nodes").json()["nodes"][0]["last_seen_s"], 1) << "the time that nobody listened does not count";
+  for (int i = 0; i < 80; ++i) passes(1000);
+  const Json nodes = ask("GET", "/v1/nodes").json()["nodes"];
+  ASSERT_EQ(nodes.size(), 2u);
+  EXPECT_EQ(nodes[0]["state"], "lost");
+  EXPECT_EQ(reports("w1", Phase::kActive, 1, 5).status(), 200) << "nor is its life over";
+}
+
 TEST_F(ServiceTest, EverythingKilledResumesFromTheNewestCheckpointByItself) {
   begin_training();
   ask("POST", "/v1/jobs/j1/progress", progress_to(5));
