@@ -147,7 +147,7 @@ TEST(Messages, ProgressWithALossThatIsNoNumber) {
   m.incarnation = "i1";
   m.generation = 2;
   m.step = 12;
-  m.points = {{11, 3.5, 1.25, 6e-4, 0.5, 0.1, 2048, "00ff", std::nullopt},
+  m.points = {{11, 3.5, 1.25, 6e-4, 0.5, 0.1, 2048, "00ff", std::nullopt, {}},
               {12, std::nan(""), 1, 6e-4, 0.5, 0.1, 2048, "00fe", 3.25}};
   m.state_hash = "abc";
   m.state_hash_step = 12;
@@ -159,13 +159,14 @@ TEST(Messages, ProgressWithALossThatIsNoNumber) {
   EXPECT_FALSE(back.points[0].validation_loss.has_value());
   EXPECT_TRUE(std::isnan(back.points[1].loss));
   EXPECT_EQ(back.points[1].validation_loss, 3.25);
+  EXPECT_EQ(back.points[1].shares, m.points[1].shares);
   expect_named_when_missing(m, {});
 }
 
 TEST(Messages, NumbersThatAreNotFiniteAreKept) {
   const double infinity = std::numeric_limits<double>::infinity();
   Progress m;
-  m.points = {{1, infinity, -infinity, 0, 0, 0, 0, "", std::nan("")}};
+  m.points = {{1, infinity, -infinity, 0, 0, 0, 0, "", std::nan(""), {}}};
   const auto back = round_trip(m);
   EXPECT_EQ(back.points[0].loss, infinity);
   EXPECT_EQ(back.points[0].gradient_norm, -infinity);
