@@ -148,7 +148,7 @@ TEST(Messages, ProgressWithALossThatIsNoNumber) {
   m.generation = 2;
   m.step = 12;
   m.points = {{11, 3.5, 1.25, 6e-4, 0.5, 0.1, 2048, "00ff", std::nullopt, {}},
-              {12, std::nan(""), 1, 6e-4, 0.5, 0.1, 2048, "00fe", 3.25}};
+              {12, std::nan(""), 1, 6e-4, 0.5, 0.1, 2048, "00fe", 3.25, {{1, 0, 3}, {0, 3, 4}}}};
   m.state_hash = "abc";
   m.state_hash_step = 12;
   m.finished = true;
