@@ -10,10 +10,13 @@
 #include <stdexcept>
 #include <type_traits>
 
+#include "rendezvous/protocol/json_values.h"
+
 namespace holdfast::rendezvous {
 namespace {
 
 using Json = nlohmann::json;
+using rendezvous::read;  // beside the ones below
 
 template <typename T>
 struct Words;  // of an enumeration, in its order
@@ -34,36 +37,6 @@ const char* word(T value) {
   return Words<T>::all[static_cast<size_t>(value)];
 }
 
-[[noreturn]] void refuse(const std::string& field, const char* expected, const Json& found) {
-  std::string text = json_text(found);
-  if (text.size() > 60) text = text.substr(0, 60) + "…";
-  throw std::invalid_argument(fmt::format("{}: expected {}, got {}", field, expected, text));
-}
-
-void read(const std::string& field, const Json& json, std::string& out) {
-  if (!json.is_string()) refuse(field, "a string", json);
-  out = json.get<std::string>();
-}
-void read(const std::string& field, const Json& json, bool& out) {
-  if (!json.is_boolean()) refuse(field, "true or false", json);
-  out = json.get<bool>();
-}
-void read(const std::string& field, const Json& json, int64_t& out) {
-  const bool fits = json.is_number_integer() && !(json.is_number_unsigned() && json.get<uint64_t>() > uint64_t{INT64_MAX});
-  if (!fits) refuse(field, "an integer", json);
-  out = json.get<int64_t>();
-}
-void read(const std::string& field, const Json& json, int& out) {
-  int64_t wide = 0;
-  read(field, json, wide);
-  if (wide < INT32_MIN || wide > INT32_MAX) refuse(field, "a 32-bit integer", json);
-  out = static_cast<int>(wide);
-}
-void read(const std::string& field, const Json& json, double& out) {
-  const std::optional<double> number = number_from_json(json);
-  if (!number) refuse(field, "a number, \"nan\", \"inf\" or \"-inf\"", json);
-  out = *number;
-}
 void read(const std::string& field, const Json& json, JobSpec& out) {
   try {
     out = job_spec_from_json(json);

@@ -1,0 +1,21 @@
+// Single values out of JSON, by type.
+//
+// Refuses what is of another type, with std::invalid_argument that names the field, what was expected and what was found.
+// Private to messages.cpp.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace holdfast::rendezvous {
+
+[[noreturn]] void refuse(const std::string& field, const char* expected, const nlohmann::json& found);
+
+void read(const std::string& field, const nlohmann::json& json, std::string& out);
+void read(const std::string& field, const nlohmann::json& json, bool& out);
+void read(const std::string& field, const nlohmann::json& json, int64_t& out);
+void read(const std::string& field, const nlohmann::json& json, int& out);
+void read(const std::string& field, const nlohmann::json& json, double& out);  // also "nan", "inf", "-inf"
+
+}  // namespace holdfast::rendezvous
