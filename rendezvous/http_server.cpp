@@ -23,7 +23,9 @@
 
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
+#include <condition_variable>
 #include <future>
+#include <map>
 #include <mutex>
 #include <set>
 #include <thread>
@@ -44,7 +46,9 @@ using CpprestServer = http::experimental::details::http_server;
 using CpprestListener = http::experimental::listener::details::http_listener_impl;
 using std::chrono::seconds;
 
-constexpr size_t kThreads = 8;  // handlers never block, so a few will do
+// One: the library works on a connection from whichever thread comes, without a lock, and an answer that goes out before the
+// body has come (refuse) would be sent, and its socket closed, while another thread reads. Handlers never block.
+constexpr size_t kThreads = 1;
 constexpr auto kStopPatience = seconds(5);
 
 class Exchange;
@@ -58,6 +62,31 @@ struct Shared {
   std::set<std::weak_ptr<Exchange>, std::owner_less<>> unanswered;
   std::set<std::weak_ptr<BufferedEventStream>, std::owner_less<>> streams;
   size_t body_bytes = 0;  // announced by requests with a body that are not answered yet
+  // Answers that were given to the library and are not written yet.
+  std::map<uint64_t, http::http_request> sending;
+  uint64_t sends = 0;
+  std::condition_variable sent;
+
+  uint64_t begin_send(const http::http_request& request) {
+    const std::lock_guard lock(mutex);
+    sending.emplace(++sends, request);
+    return sends;
+  }
+  void end_send(uint64_t send) {
+    const std::lock_guard lock(mutex);
+    sending.erase(send);
+    sent.notify_all();
+  }
+  // Sees every answer out, whether its request's body has come or not: the library crashes when it stops between an
+  // answer and its being written. Clients that do not take theirs are not waited for without end.
+  void finish_sending() {
+    std::unique_lock lock(mutex);
+    const auto open = sending;
+    lock.unlock();
+    for (const auto& [send, request] : open) request._get_impl()->_complete(0);
+    lock.lock();
+    sent.wait_for(lock, kStopPatience, [this] { return sending.empty(); });
+  }
 
   // False when the server is stopping.
   template <typename T>
@@ -111,16 +140,19 @@ bool Exchange::reserve(size_t bytes) {
 }
 
 void Exchange::send(http::http_response& response, const std::shared_ptr<BufferedEventStream>& stream) {
+  const uint64_t send = shared_->begin_send(request_);
   try {
-    request_.reply(response).then([weak = std::weak_ptr(stream)](const pplx::task<void>& sent) {
+    request_.reply(response).then([weak = std::weak_ptr(stream), shared = shared_, send](const pplx::task<void>& sent) {
       try {
         sent.get();
       } catch (...) {  // the client went away: nobody is left to be told
       }
       if (const auto open = weak.lock()) open->cut();
+      shared->end_send(send);
     });
   } catch (const std::exception&) {  // the server was stopped and has cut this request off
     if (stream) stream->cut();
+    shared_->end_send(send);
   }
 }
 
@@ -239,6 +271,7 @@ class CpprestHttpServer : public HttpServer {
   ~CpprestHttpServer() override {
     for (const auto& exchange : end(shared_->unanswered)) exchange->answer(refusal(503, "stopping", "the service is stopping"));
     for (const auto& stream : end(shared_->streams)) stream->cut();
+    shared_->finish_sending();
     // The library waits until its last connection is gone. One that was accepted in this very moment is not cut by it, so
     // the wait has an end, and what belongs to the listener is left behind rather than pulled from under a late callback.
     auto done = std::make_shared<std::promise<void>>();

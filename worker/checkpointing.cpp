@@ -244,6 +244,10 @@ bool Checkpointing::register_checkpoint(const CheckpointRecord& unsigned_record,
         link_.deliver(*client_, "/v1/jobs/" + job_ + "/checkpoints", rendezvous::json_text(record), stop_);
     if (delivery.how == Delivery::How::kDelivered) return true;
     if (delivery.how == Delivery::How::kStopped) return false;
+    if (delivery.problem.code == "stale_state") {  // the service knows of generations that this worker was not in
+      spdlog::warn("the checkpoint of step {} is not registered: {}", record.step, delivery.problem.detail);
+      return false;
+    }
     if (std::exchange(refusal, delivery.problem.detail) != delivery.problem.detail) {
       spdlog::warn("the checkpoint of step {} is not registered yet: {} {}", record.step, delivery.problem.title, refusal);
     }

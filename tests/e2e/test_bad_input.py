@@ -128,8 +128,8 @@ class BadInput(harness.ClusterTest):
     def test_a_stranger_is_refused_before_the_body_is_sent(self):
         host, port = self.cluster.url.removeprefix("http://").split(":")
         with socket.create_connection((host, int(port)), timeout=20) as connection:
-            connection.sendall(b"POST /v1/jobs HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer wrong\r\nContent-Length: 1000000\r\n\r\n")
-            self.assertIn(b" 401 ", connection.recv(100), "the answer does not wait for the million bytes")
+            connection.sendall(b"PUT /v1/jobs/j1/objects/a HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer wrong\r\nContent-Length: 100000000\r\n\r\n")
+            self.assertIn(b" 401 ", connection.recv(100), "the answer does not wait for the bytes")
 
     def test_a_service_that_is_not_there_exits_3(self):
         nowhere = f"http://127.0.0.1:{harness.free_port()}"
