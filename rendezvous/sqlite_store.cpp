@@ -344,7 +344,8 @@ std::vector<StepRow> SqliteStore::steps(const std::string& job, int64_t after, i
   while (q.step()) {
     StepRow& row = rows.emplace_back();
     row = {q.integer(0), q.integer(1), job, q.integer(2), {}};
-    row.point = {q.integer(3), number(4), number(5), number(6), number(7), number(8), q.integer(9), q.text(10), std::nullopt, {}};
+    row.point = {q.integer(3), number(4),    number(5),  number(6),    number(7),
+                 number(8),    q.integer(9), q.text(10), std::nullopt, {}};
     if (const auto validation_loss = q.maybe_real(11)) row.point.validation_loss = number_from_stored(*validation_loss);
   }
   return rows;

@@ -125,7 +125,7 @@ Input JobRunner::prepare(const StartPrepare& task) {
 }
 
 storage::Result<std::unique_ptr<storage::ObjectStore>> JobRunner::open_store(const std::string& store, const std::string& job,
-                                                                           storage::MissingFolder missing) const {
+                                                                             storage::MissingFolder missing) const {
   const LinkOptions& link = link_.options();
   return storage::open_store(store, job, link.server, link.token,
                              {.missing = missing, .identity = storage::WorkerIdentity{link.worker, link.incarnation}});
