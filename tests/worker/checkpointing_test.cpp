@@ -74,21 +74,23 @@ TEST_F(CheckpointsOfARank, AreDurableAndRegisteredWithTheHashOfTheState) {
 
 TEST_F(CheckpointsOfARank, AreRegisteredOnceTheServiceKnowsTheStepsBefore) {
   make(0);
-  std::atomic<int> refusals = 0;
-  std::atomic<bool> registered_early = false;
-  service.answer_with([&](const rendezvous::HttpRequest& request) -> std::optional<rendezvous::HttpResponse> {
-    if (request.path.ends_with("/checkpoints") && refusals < 3) registered_early = true;
-    if (!request.path.ends_with("/progress") || refusals == 3) return std::nullopt;
-    ++refusals;
-    return FakeService::problem(503, "busy");
-  });
+  // The service is still asked while the rank is taken down, after this function.
+  const auto refusals = std::make_shared<std::atomic<int>>(0);
+  const auto registered_early = std::make_shared<std::atomic<bool>>(false);
+  service.answer_with(
+      [refusals, registered_early](const rendezvous::HttpRequest& request) -> std::optional<rendezvous::HttpResponse> {
+        if (request.path.ends_with("/checkpoints") && *refusals < 3) *registered_early = true;
+        if (!request.path.ends_with("/progress") || *refusals == 3) return std::nullopt;
+        ++*refusals;
+        return FakeService::problem(503, "busy");
+      });
   rendezvous::StepPoint point;
   point.step = 6;
   rank->reporter.committed(point);
   rank->reporter.begin(rank->session->job, 1, true);
   write(6);
-  EXPECT_EQ(refusals, 3);
-  EXPECT_FALSE(registered_early);
+  EXPECT_EQ(*refusals, 3);
+  EXPECT_FALSE(*registered_early);
 }
 
 TEST_F(CheckpointsOfARank, KeepTheNewestFewAndTellTheServiceWhatWentAway) {
