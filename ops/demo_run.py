@@ -181,7 +181,7 @@ class Demo:
         shown = self.get(f"/v1/jobs/{job}")
         self.say(f"\nDone: step {shown['step']}, loss {shown['loss']:.3f}, validation loss {shown['validation_loss']:.3f}, "
                  f"{shown['restarts']} fault.\nState hash after step {shown['state_hash_step']}: {shown['state_hash']}")
-        self.say("\nThe last checkpoint, every byte read again:")
+        self.say("\nThe checkpoints, every byte read again:")
         self.say("  " + self.holdfast("ckpt", "verify", job).replace("\n", "\n  "))
         self.say("\nThe ledger: each microbatch of each step, once:")
         self.say("  " + self.holdfast("audit", job, "--data", f"{self.data}/train.bin").replace("\n", "\n  "))
@@ -197,12 +197,12 @@ What next:
   {"Chinese text            ops/demo --chinese" if self.language == "english" else "English text            ops/demo"}
   what the demo left      {self.state} (service and worker logs, checkpoints)""")
 
-    def close(self):
+    def close(self, patience_s):
         """Asks all to end, then makes them."""
         for process in self.processes.values():
             if process.poll() is None:
                 process.terminate()
-        end = time.monotonic() + 10
+        end = time.monotonic() + patience_s
         for process in self.processes.values():
             try:
                 process.wait(max(0.1, end - time.monotonic()))
@@ -220,9 +220,13 @@ def main():
     for name in ("bin", "data", "state"):
         parser.add_argument(f"--{name}", required=True)
     demo = Demo(parser.parse_args())
+    patience_s = 10
 
     def interrupted(number, _):
-        raise SystemExit(f"\ninterrupted by signal {number}: ending every process of the demo")
+        nonlocal patience_s
+        patience_s = 1  # whoever interrupts does not want to wait for a step to end
+        demo.say(f"\nInterrupted by signal {number}: ending every process of the demo ...")
+        raise SystemExit(130)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupted)
@@ -231,7 +235,7 @@ def main():
     finally:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_IGN)
-        demo.close()
+        demo.close(patience_s)
 
 
 if __name__ == "__main__":
