@@ -19,7 +19,7 @@ StepShares deal_all(int64_t microbatches, size_t world_size) {
     std::iota(all.begin(), all.end(), share.first);
     shares.own.push_back(std::move(all));
   }
-  shares.todo = shares.own;
+  shares.to_compute = shares.own;
   shares.keeps.assign(world_size, true);
   return shares;
 }
@@ -29,7 +29,7 @@ StepShares deal_all(int64_t microbatches, size_t world_size) {
 StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept) {
   const size_t world_size = kept.size();
   StepShares shares;
-  shares.todo.resize(world_size);
+  shares.to_compute.resize(world_size);
   shares.own.resize(world_size);
   std::vector<bool> done(static_cast<size_t>(microbatches));
   for (size_t rank = 0; rank < world_size; ++rank) {
@@ -56,10 +56,10 @@ StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept
     if (done[static_cast<size_t>(m)]) continue;
     while (more[rank] == 0) ++rank;
     --more[rank];
-    shares.todo[rank].push_back(m);
+    shares.to_compute[rank].push_back(m);
   }
   for (size_t r = 0; r < world_size; ++r) {
-    shares.own[r].insert(shares.own[r].end(), shares.todo[r].begin(), shares.todo[r].end());
+    shares.own[r].insert(shares.own[r].end(), shares.to_compute[r].begin(), shares.to_compute[r].end());
     std::ranges::sort(shares.own[r]);
   }
   return shares;

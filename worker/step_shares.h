@@ -19,10 +19,10 @@ namespace holdfast::worker {
 using Microbatches = std::vector<int64_t>;  // ascending
 
 struct StepShares {
-  std::vector<Microbatches> todo;  // by rank: to be computed
-  std::vector<Microbatches> own;   // by rank: in its sums in the end, kept or computed; together each microbatch once
-  std::vector<bool> keeps;         // by rank: whether what it had kept counts; if not it starts anew
-  int64_t kept = 0;                // microbatches that need not be computed again
+  std::vector<Microbatches> to_compute;  // by rank: to be computed
+  std::vector<Microbatches> own;         // by rank: in its sums in the end, kept or computed; together each microbatch once
+  std::vector<bool> keeps;               // by rank: whether what it had kept counts; if not it starts anew
+  int64_t kept = 0;                      // microbatches that need not be computed again
 };
 
 // `kept` by rank. Where two ranks kept the same microbatch the lower one counts, and the other starts anew. The rest goes to

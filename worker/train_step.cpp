@@ -61,7 +61,7 @@ RunResult<void> TrainStep::accumulate() {
   const auto watch = loop_.ring.watch(loop_.on_loss);
   fault_point("step", step, loop_.ring.rank());
   try {
-    local_ = loop_.session.gradients->accumulate(step, shares_.todo[static_cast<size_t>(loop_.ring.rank())], exponents_);
+    local_ = loop_.session.gradients->accumulate(step, shares_.to_compute[static_cast<size_t>(loop_.ring.rank())], exponents_);
   } catch (const model::Interrupted&) {
     return tl::unexpected(interrupted(loop_.interrupt.reason()));
   }

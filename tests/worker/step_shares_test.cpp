@@ -20,28 +20,28 @@ Microbatches all_of(const StepShares& shares) {
 
 TEST(StepShares, WithNothingKeptAreThoseOfEveryOtherStep) {
   const StepShares shares = deal_rest(6, Lists(4));
-  EXPECT_EQ(shares.todo, (Lists{{0, 1}, {2, 3}, {4}, {5}}));
-  EXPECT_EQ(shares.own, shares.todo);
+  EXPECT_EQ(shares.to_compute, (Lists{{0, 1}, {2, 3}, {4}, {5}}));
+  EXPECT_EQ(shares.own, shares.to_compute);
   EXPECT_EQ(shares.kept, 0);
 }
 
 TEST(StepShares, OnlyWhatTheLostRankHadIsComputedAgain) {
   const StepShares shares = deal_rest(6, {{0, 1}, {2, 3}});  // a third rank had 4 and 5, and is gone
   EXPECT_EQ(shares.kept, 4);
-  EXPECT_EQ(shares.todo, (Lists{{4}, {5}}));
+  EXPECT_EQ(shares.to_compute, (Lists{{4}, {5}}));
   EXPECT_EQ(shares.own, (Lists{{0, 1, 4}, {2, 3, 5}}));
 }
 
 TEST(StepShares, ARankThatComesTakesFromTheRest) {
   const StepShares shares = deal_rest(8, {{0, 1, 2}, {}});
-  EXPECT_EQ(shares.todo, (Lists{{3}, {4, 5, 6, 7}}));
+  EXPECT_EQ(shares.to_compute, (Lists{{3}, {4, 5, 6, 7}}));
 }
 
 TEST(StepShares, WhatTwoKeptCountsOnceAndTheOtherStartsAnew) {
   const StepShares shares = deal_rest(4, {{0, 1}, {1, 2}});
   EXPECT_EQ(shares.keeps, (std::vector<bool>{true, false}));
   EXPECT_EQ(shares.own, (Lists{{0, 1}, {2, 3}}));
-  EXPECT_EQ(shares.todo[1], (Microbatches{2, 3}));
+  EXPECT_EQ(shares.to_compute[1], (Microbatches{2, 3}));
 }
 
 TEST(StepShares, AlwaysHaveEachMicrobatchOnceAndFollowFromTheListsAlone) {
@@ -61,7 +61,7 @@ TEST(StepShares, AlwaysHaveEachMicrobatchOnceAndFollowFromTheListsAlone) {
     for (size_t rank = 0; rank < kept.size(); ++rank) {
       if (!shares.keeps[rank]) continue;
       ASSERT_TRUE(shares.kept == 0 || std::ranges::includes(shares.own[rank], kept[rank]));
-      ASSERT_EQ(shares.own[rank].size(), shares.todo[rank].size() + (shares.kept == 0 ? 0 : kept[rank].size()));
+      ASSERT_EQ(shares.own[rank].size(), shares.to_compute[rank].size() + (shares.kept == 0 ? 0 : kept[rank].size()));
     }
   }
 }
