@@ -12,6 +12,7 @@ namespace holdfast::rendezvous {
 namespace {
 
 constexpr Millis kSuspectMs = 500;      // a suspect that lives answers its fence well within this
+constexpr int kDivergencesMax = 3;      // of one worker in one job
 constexpr Millis kAnswerMaxMs = 10000;  // for a member that nobody suspects
 
 Millis answer_limit(const JobMembership& job) {
@@ -25,6 +26,7 @@ std::string evidence(const JobMembership& job, const FaultReport& report) {
   if (report.suspect_rank >= 0 && report.suspect_rank < static_cast<int>(job.current.members.size())) {
     text += fmt::format(" at {} (rank {})", job.current.members[report.suspect_rank].worker, report.suspect_rank);
   }
+  if (report.kind == "state_diverged") return text;  // all of them report it
   return fmt::format("{}, reported by {}", text, who);
 }
 
@@ -70,6 +72,34 @@ void on_unreadable(Turn& turn, const FaultReport& report) {
                         step, report.detail, job.resume[0].job, job.resume[0].step));
 }
 
+bool was_told_diverged(const JobMembership& job, const FaultReport& report) {
+  const auto& members = job.current.members;
+  return report.suspect_rank >= 0 && report.suspect_rank < static_cast<int>(members.size()) &&
+         job.diverged_in.contains({members[report.suspect_rank].worker, job.current.number});
+}
+
+// Most members agree on the state and one does not: it has dropped what it held and takes theirs. One that goes wrong again and
+// again has bad memory, or computes wrong: it is not asked again.
+void on_diverged(Turn& turn, const FaultReport& report) {
+  JobMembership& job = turn.job;
+  const auto& members = job.current.members;
+  if (report.suspect_rank < 0 || report.suspect_rank >= static_cast<int>(members.size())) return;
+  const std::string worker = members[report.suspect_rank].worker;
+  job.diverged_in.insert({worker, job.current.number});
+  const auto times = std::ranges::count_if(job.diverged_in, [&](const auto& entry) { return entry.first == worker; });
+  const bool refused = times >= kDivergencesMax;
+  turn.note("state_diverged",
+            fmt::format(
+                "the state of {} (rank {}) differs from that of the other members, who agree: {}", worker, report.suspect_rank,
+                refused ? fmt::format("that is {} times now, and it is not used for this job any more; test its memory", times)
+                        : "it drops what it holds and takes theirs. Steps since the last common hash may have used "
+                          "gradients that it computed from a wrong state"),
+            worker);
+  const auto found = job.participants.find(worker);
+  if (refused && found != job.participants.end())
+    refuse(turn, found->second, fmt::format("its state went wrong {} times while those of the others agreed", times));
+}
+
 }  // namespace
 
 bool is_awaited(const JobMembership& job, const Participant& p) {
@@ -103,6 +133,7 @@ void on_fault_report(Turn& turn, const FaultReport& report) {
   JobMembership& job = turn.job;
   if (is_ended(job.state) || job.state == JobState::kPaused) return;
   if (stale(job, report.worker, report.incarnation, report.generation, false)) return;
+  if (report.kind == "state_diverged" && was_told_diverged(job, report)) return;
   const std::string words = evidence(job, report);
   // Its status may have come first, with the same words: the report says more, it names the suspect.
   const bool told = std::erase(job.why, stopped_in_words(report.worker)) > 0;
@@ -119,6 +150,7 @@ void on_fault_report(Turn& turn, const FaultReport& report) {
     turn.note("memory_distrusted", "the members' states differ where they must not: going back to the newest checkpoint");
     return;
   }
+  if (report.kind == "state_diverged") return on_diverged(turn, report);
   suspect(turn, report);
 }
 

@@ -21,6 +21,13 @@ void note_progress(Turn& turn, const Progress& progress) {
   job.last_commit_ms = turn.now;
 }
 
+std::string where_to_resume(const JobMembership& job) {
+  const KnownCheckpoint* newest = newest_checkpoint(job);
+  if (newest == nullptr) return "; there is no checkpoint to resume from";
+  return fmt::format("; its last good checkpoint is that of step {}: resume with --resume_from job:{}@{}", newest->step,
+                     job.job, newest->step);
+}
+
 }  // namespace
 
 void commit_up_to(Turn& turn, int64_t step) {
@@ -35,7 +42,7 @@ void on_progress(Turn& turn, const Progress& progress) {
   if (is_ended(job.state) || job.state == JobState::kPaused) return;
   if (stale(job, progress.worker, progress.incarnation, progress.generation, true)) return;
   note_progress(turn, progress);
-  if (!progress.failure.empty()) return end_job(turn, JobState::kFailed, progress.failure);
+  if (!progress.failure.empty()) return end_job(turn, JobState::kFailed, progress.failure + where_to_resume(job));
   if (progress.finished) end_job(turn, JobState::kSucceeded, fmt::format("all {} steps are done", job.spec.total_steps));
 }
 

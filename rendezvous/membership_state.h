@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -86,7 +88,8 @@ struct JobMembership {
   std::map<int64_t, KnownCheckpoint> checkpoints;  // durable; by step
   std::vector<StateSource> resume;                 // durable; newest first. More than one: falling back is allowed
 
-  std::map<std::string, Participant> participants;  // by worker
+  std::map<std::string, Participant> participants;        // by worker
+  std::set<std::pair<std::string, int64_t>> diverged_in;  // worker, generation: its state was found to differ from the others'
 
   // forming
   Millis forming_since_ms = 0;

@@ -3,10 +3,11 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "rendezvous/sqlite_ledger.h"
 #include "rendezvous/sqlite_schema.h"
 #include "rendezvous/stored_json.h"
 
@@ -43,14 +44,18 @@ class SqliteStore : public JobStore {
   void add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) override;
   void add_step(const StepRow& row) override;
   void extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,
-                     int64_t last) override;
-  void deal_anew(const std::string& job, int64_t step, const std::vector<DealtShare>& shares) override;
+                     int64_t last) override {
+    ledger_.extend(job, generation, microbatches, first, last);
+  }
+  void deal_anew(const std::string& job, int64_t step, const std::vector<DealtShare>& shares) override {
+    ledger_.deal_anew(job, step, shares);
+  }
   void void_steps(const std::string& job, int64_t first, int64_t by_generation) override;
   std::vector<EventRow> events(const std::string& job, int64_t after, int64_t limit) override;
   std::vector<LogRow> logs(const std::string& job, int64_t after, int64_t limit) override;
   std::vector<StepRow> steps(const std::string& job, int64_t after, int64_t limit) override;
-  StepRange ledger_range(const std::string& job) override;
-  std::vector<LedgerRow> ledger(const std::string& job, const StepRange& range) override;
+  StepRange ledger_range(const std::string& job) override { return ledger_.range(job); }
+  std::vector<LedgerRow> ledger(const std::string& job, const StepRange& range) override { return ledger_.rows(job, range); }
   std::vector<StepDigest> digests(const std::string& job, const StepRange& range) override;
 
  private:
@@ -58,9 +63,9 @@ class SqliteStore : public JobStore {
   std::vector<WorkerRow> load_workers();
   std::vector<GenerationRow> load_generations();
   std::vector<CheckpointRow> load_checkpoints();
-  void cut_ledger(const std::string& job, int64_t first);
 
   SqliteDatabase db_;
+  SqliteLedger ledger_{db_};
   int64_t log_batches_ = 0;
 };
 
@@ -249,65 +254,8 @@ void SqliteStore::add_step(const StepRow& row) {
       .run();
 }
 
-void SqliteStore::extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,
-                                int64_t last) {
-  db_.prepare(
-         "UPDATE ledger SET last_step = ? WHERE job = ? AND generation = ? AND last_step = ? AND voided_by = 0 "
-         "AND dealt_anew = 0")
-      .with(last, job, generation.number, first - 1)
-      .run();
-  if (db_.changes() > 0) return;
-  const int world_size = static_cast<int>(generation.members.size());
-  for (int rank = 0; rank < world_size; ++rank) {
-    const Share share = deal(microbatches, world_size, rank);
-    db_.prepare(
-           "INSERT INTO ledger (job, first_step, last_step, generation, rank, worker, first_microbatch, last_microbatch) "
-           "VALUES (?,?,?,?,?,?,?,?)")
-        .with(job, first, last, generation.number, rank, generation.members[rank].worker, share.first, share.last)
-        .run();
-  }
-}
-
-// Rows that straddle `first` end before it and begin again there: no row has both.
-void SqliteStore::cut_ledger(const std::string& job, int64_t first) {
-  db_.prepare(
-         "INSERT INTO ledger (job, first_step, last_step, generation, rank, worker, first_microbatch, last_microbatch, "
-         "dealt_anew) "
-         "SELECT job, ?, last_step, generation, rank, worker, first_microbatch, last_microbatch, dealt_anew FROM ledger "
-         "WHERE job = ? AND voided_by = 0 AND first_step < ? AND last_step >= ?")
-      .with(first, job, first, first)
-      .run();
-  db_.prepare("UPDATE ledger SET last_step = ? WHERE job = ? AND voided_by = 0 AND first_step < ? AND last_step >= ?")
-      .with(first - 1, job, first, first)
-      .run();
-}
-
-void SqliteStore::deal_anew(const std::string& job, int64_t step, const std::vector<DealtShare>& shares) {
-  cut_ledger(job, step);
-  cut_ledger(job, step + 1);
-  int64_t generation = 0;
-  std::map<int, std::string> workers;
-  {
-    auto q = db_.prepare("SELECT generation, rank, worker FROM ledger WHERE job = ? AND voided_by = 0 AND first_step = ?");
-    q.with(job, step);
-    for (; q.step(); generation = q.integer(0)) workers[static_cast<int>(q.integer(1))] = q.text(2);
-  }
-  if (workers.empty()) return;
-  db_.prepare("DELETE FROM ledger WHERE job = ? AND voided_by = 0 AND first_step = ?").with(job, step).run();
-  for (const DealtShare& share : shares) {
-    db_.prepare(
-           "INSERT INTO ledger (job, first_step, last_step, generation, rank, worker, first_microbatch, last_microbatch, "
-           "dealt_anew) VALUES (?,?,?,?,?,?,?,?,1)")
-        .with(job, step, step, generation, share.rank, workers[share.rank], share.first, share.last)
-        .run();
-  }
-}
-
 void SqliteStore::void_steps(const std::string& job, int64_t first, int64_t by_generation) {
-  cut_ledger(job, first);  // what is below still counts
-  db_.prepare("UPDATE ledger SET voided_by = ? WHERE job = ? AND voided_by = 0 AND first_step >= ?")
-      .with(by_generation, job, first)
-      .run();
+  ledger_.void_steps(job, first, by_generation);
   db_.prepare("UPDATE steps SET voided_by = ? WHERE job = ? AND voided_by = 0 AND step >= ?")
       .with(by_generation, job, first)
       .run();
@@ -344,17 +292,19 @@ std::vector<StepRow> SqliteStore::steps(const std::string& job, int64_t after, i
   while (q.step()) {
     StepRow& row = rows.emplace_back();
     row = {q.integer(0), q.integer(1), job, q.integer(2), {}};
-    row.point = {q.integer(3), number(4),    number(5),  number(6),    number(7),
-                 number(8),    q.integer(9), q.text(10), std::nullopt, {}};
-    if (const auto validation_loss = q.maybe_real(11)) row.point.validation_loss = number_from_stored(*validation_loss);
+    StepPoint& p = row.point;
+    p.step = q.integer(3);
+    p.loss = number(4);
+    p.gradient_norm = number(5);
+    p.learning_rate = number(6);
+    p.step_s = number(7);
+    p.communication_s = number(8);
+    p.tokens = q.integer(9);
+    p.data_digest = q.text(10);
+    p.refused = !std::isfinite(p.gradient_norm);
+    if (const auto validation_loss = q.maybe_real(11)) p.validation_loss = number_from_stored(*validation_loss);
   }
   return rows;
-}
-
-StepRange SqliteStore::ledger_range(const std::string& job) {
-  auto q = db_.prepare("SELECT min(first_step), max(last_step) FROM ledger WHERE job = ?");
-  if (!q.with(job).step()) return {};
-  return {q.integer(0), q.integer(1)};  // 0 for NULL: no row
 }
 
 std::vector<StepDigest> SqliteStore::digests(const std::string& job, const StepRange& range) {
@@ -363,19 +313,6 @@ std::vector<StepDigest> SqliteStore::digests(const std::string& job, const StepR
       "SELECT step, generation, data_digest FROM steps WHERE job = ? AND voided_by = 0 AND step BETWEEN ? AND ? ORDER BY step");
   q.with(job, range.first, range.last);
   while (q.step()) rows.push_back({q.integer(0), q.integer(1), q.text(2)});
-  return rows;
-}
-
-std::vector<LedgerRow> SqliteStore::ledger(const std::string& job, const StepRange& range) {
-  std::vector<LedgerRow> rows;
-  auto q = db_.prepare(
-      "SELECT first_step, last_step, generation, rank, worker, first_microbatch, last_microbatch, voided_by FROM ledger WHERE "
-      "job = ? AND first_step BETWEEN ? AND ? ORDER BY first_step, generation, rank");
-  q.with(job, range.first, range.last);
-  while (q.step()) {
-    rows.push_back({q.integer(0), q.integer(1), q.integer(2), static_cast<int>(q.integer(3)), q.text(4), q.integer(5),
-                    q.integer(6), q.integer(7)});
-  }
   return rows;
 }
 

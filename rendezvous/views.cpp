@@ -211,6 +211,7 @@ Json show_step(const StepRow& row) {
                {"tokens_per_second", p.step_s > 0 ? Json(static_cast<double>(p.tokens) / p.step_s) : Json(nullptr)},
                {"data_digest", p.data_digest}};
   json["validation_loss"] = or_null(p.validation_loss);
+  json["refused"] = p.refused;
   return json;
 }
 

@@ -28,6 +28,12 @@ std::string data_digest(const Session& session) {
   return evaluates ? session.data.digest + "+" + session.data.validation_digest : session.data.digest;
 }
 
+std::vector<std::string> names(const Directive& join) {
+  std::vector<std::string> workers;
+  for (const rendezvous::Member& member : join.members) workers.push_back(member.worker);
+  return workers;
+}
+
 }  // namespace
 
 JobRunner::JobRunner(RunnerOptions options, ServiceLink& link, Outbox& outbox, Transport& transport, OnInput on_input)
@@ -147,10 +153,7 @@ Input JobRunner::run(const Directive& join) {
   const RunStop stop = take_part(join);
   reporter_.end();
   report_stop(join, stop);
-  if (stop.fault_kind == "state_mismatch") {  // whichever is wrong, none is trusted
-    session_->has_state = false;
-    session_->gradients->forget();
-  }
+  if (stop.state_is_wrong) session_->distrust();
   return RunEnded{session_->held_step(), stop.reason};
 }
 
@@ -171,7 +174,8 @@ RunStop JobRunner::take_part(const Directive& join) {
                  *checkpoints_,
                  outbox_,
                  [this](int64_t step) { on_input_(StepCommitted{step}); },
-                 [this, &join](const CollectiveError& error) { report_fault(join, ring_stop(error)); }};
+                 [this, &join](const CollectiveError& error) { report_fault(join, ring_stop(error)); },
+                 names(join)};
   return loop.run();
 }
 
@@ -204,10 +208,8 @@ RunResult<void> JobRunner::agree(const Directive& join, Communicator& ring) {
   if (copy->received || join.source.kind != rendezvous::StateSource::Kind::kMemory) session_->gradients->forget();
   reporter_.replace_history(std::move(history), copy->step);
   if (copy->receivers > 0 && ring.rank() == copy->donor) {
-    outbox_.event(join.job, "state_copied",
-                  fmt::format("{} of {} workers took the state of step {} from rank {}: {:.1f} MB in {:.2f} s, hash {}",
-                              copy->receivers, ring.world_size(), copy->step, copy->donor,
-                              static_cast<double>(copy->bytes) / 1e6, copy->seconds, copy->hash));
+    const bool gradient = copy->how == StateCopy::How::kGradient;
+    outbox_.event(join.job, gradient ? "gradient_taken" : "state_copied", in_words(*copy, ring.world_size()));
   }
   spdlog::info("generation {} begins at step {}{}", join.generation, copy->step, copy->received ? ", state copied" : "");
   return {};

@@ -22,6 +22,7 @@ struct RunStop {
   std::string fault_kind = {};
   int suspect_rank = -1;
   int64_t checkpoint_step = -1;
+  bool state_is_wrong = false;  // what this rank holds is not to be trusted any more
 };
 template <typename T>
 using RunResult = tl::expected<T, RunStop>;
@@ -33,6 +34,13 @@ inline RunStop interrupted(std::string reason) {
 inline RunStop fault(std::string kind, std::string reason, int suspect_rank = -1) {
   return {
       .why = RunStop::Why::kFault, .reason = std::move(reason), .fault_kind = std::move(kind), .suspect_rank = suspect_rank};
+}
+
+// States differ that must be the same, and this rank cannot tell whose is right.
+inline RunStop state_mismatch(std::string reason, int suspect_rank = -1) {
+  RunStop stop = fault("state_mismatch", std::move(reason), suspect_rank);
+  stop.state_is_wrong = true;
+  return stop;
 }
 
 inline RunStop job_failed(std::string reason) {

@@ -31,7 +31,15 @@ struct Session {
   std::unique_ptr<model::Gpt2> model;
   std::unique_ptr<model::TrainState> state;
   std::unique_ptr<GradientAccumulator> gradients;
-  bool has_state = false;  // `state` is one that the job was in
+  bool has_state = false;      // `state` is one that the job was in
+  int64_t refused_in_row = 0;  // steps directly before `state` that changed nothing, for their gradient was not finite
+  int64_t applied_step = -1;   // the step whose mean gradient the model's buffer still has, once it was applied; -1: none
+
+  // Nothing of what is held counts any more.
+  void distrust() {
+    has_state = false;
+    gradients->forget();
+  }
 
   int64_t held_step() const { return has_state ? state->step : -1; }
 };

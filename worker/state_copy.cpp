@@ -1,23 +1,29 @@
 #include "worker/state_copy.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
+#include <iterator>
 #include <map>
 #include <optional>
 #include <vector>
 
+#include "worker/state_pieces.h"
+#include "worker/step_catch_up.h"
 #include "worker/wire_bytes.h"
 
 namespace holdfast::worker {
 namespace {
 
-// Layout, little-endian: magic "HFS1" (u32), step (i64), -1 for none; hash (text); unconfirmed steps (text: encode_points).
-constexpr uint32_t kMagic = 0x31534648;
-constexpr size_t kPieceBytes = 4 << 20;
+// Layout, little-endian: magic "HFS2" (u32), step (i64), -1 for none; hash (text); step whose gradient is still there (i64);
+// steps refused in a row (i64); unconfirmed steps (text: encode_points).
+constexpr uint32_t kMagic = 0x32534648;
 
 struct Offer {
   int64_t step = -1;
   std::string hash;
+  int64_t applied_step = -1, refused_in_row = 0;
   std::vector<rendezvous::StepPoint> unconfirmed;
 };
 
@@ -27,6 +33,8 @@ std::vector<std::byte> encode(const Offer& offer) {
   out.put(kMagic);
   out.put_i64(offer.step);
   out.put_text(offer.hash);
+  out.put_i64(offer.applied_step);
+  out.put_i64(offer.refused_in_row);
   out.put_text(std::string(reinterpret_cast<const char*>(points.data()), points.size()));
   return out.take();
 }
@@ -37,6 +45,8 @@ tl::expected<Offer, std::string> decode(std::span<const std::byte> bytes) {
   Offer offer;
   offer.step = in.get_i64();
   offer.hash = in.get_text();
+  offer.applied_step = in.get_i64();
+  offer.refused_in_row = in.get_i64();
   const std::string points = in.get_text();
   if (magic != kMagic || !in.done()) return tl::unexpected<std::string>("it is not of this version of Holdfast");
   auto decoded = decode_points(std::as_bytes(std::span(points)));
@@ -53,9 +63,8 @@ RunResult<std::vector<Offer>> gather_offers(Communicator& ring, const Offer& min
     auto offer = decode((*gathered)[rank]);
     if (!offer) {
       return tl::unexpected(
-          fault("state_mismatch",
-                "rank " + std::to_string(rank) + " described its state in a way that cannot be read: " + offer.error(),
-                static_cast<int>(rank)));
+          state_mismatch("rank " + std::to_string(rank) + " described its state in a way that cannot be read: " + offer.error(),
+                         static_cast<int>(rank)));
     }
     offers.push_back(std::move(*offer));
   }
@@ -76,30 +85,14 @@ void merge_history(const std::vector<Offer>& offers, int64_t step, StepHistory& 
   for (auto& [_, point] : merged) history.add(point);
 }
 
-// Passes the donor's tensors on; who `keeps` its own bytes reads into a spare piece.
-RunResult<int64_t> pass_state(Communicator& ring, Session& session, int donor, bool keeps) {
-  std::vector<std::byte> spare(keeps && ring.rank() != donor ? kPieceBytes : 0);
-  int64_t bytes = 0;
-  for (const model::StateTensor& tensor : session.state->tensors()) {
-    for (size_t at = 0; at < tensor.bytes; at += kPieceBytes) {
-      const size_t size = std::min(kPieceBytes, tensor.bytes - at);
-      const std::span<std::byte> piece = spare.empty() ? std::span(tensor.data + at, size) : std::span(spare).first(size);
-      if (auto passed = ring.broadcast(piece, donor); !passed) return tl::unexpected(ring_stop(passed.error()));
-      bytes += static_cast<int64_t>(size);
-    }
-  }
-  return bytes;
-}
-
+// Of what was taken: the bytes are those of the donor, or the state is none.
 RunResult<void> take_state(Session& session, const Offer& source, int donor) {
-  session.state->step = source.step;
   session.state->bytes_changed();
   const std::string hash = session.state->hash();
   if (hash != source.hash) {
-    return tl::unexpected(fault("state_mismatch",
-                                "the state of step " + std::to_string(source.step) + " copied from rank " +
-                                    std::to_string(donor) + " hashes to " + hash + ", there it is " + source.hash,
-                                donor));
+    return tl::unexpected(state_mismatch("the state of step " + std::to_string(source.step) + " taken from rank " +
+                                             std::to_string(donor) + " hashes to " + hash + ", there it is " + source.hash,
+                                         donor));
   }
   session.has_state = true;
   return {};
@@ -111,24 +104,74 @@ std::string steps_held(const std::vector<Offer>& offers) {
   return text;
 }
 
-// The rank whose state all take: the first that holds it. With the exact reduction a step has one state: two that hold
-// different ones mean that one has gone wrong, and nobody here can tell which.
+// The rank whose state all take: the first that holds it. With the exact reduction a step has one state: of two that are held
+// in memory one has gone wrong, and it is that of fewer than half.
 RunResult<size_t> find_donor(const std::vector<Offer>& offers, const rendezvous::StateSource& source, int64_t wanted_step,
                              bool exact) {
-  const bool from_memory = source.kind == rendezvous::StateSource::Kind::kMemory;
-  std::optional<size_t> donor;
+  std::map<std::string, std::vector<size_t>> holders;
+  size_t count = 0;
   for (size_t rank = 0; rank < offers.size(); ++rank) {
     if (offers[rank].step != wanted_step || (!source.state_hash.empty() && offers[rank].hash != source.state_hash)) continue;
-    if (!donor) donor = rank;
-    if (exact && from_memory && offers[rank].hash != offers[*donor].hash) {
-      return tl::unexpected(fault("state_mismatch", "after step " + std::to_string(wanted_step) + " rank " +
-                                                        std::to_string(*donor) + " holds the state " + offers[*donor].hash +
-                                                        " and rank " + std::to_string(rank) + " " + offers[rank].hash));
+    holders[offers[rank].hash].push_back(rank);
+    ++count;
+  }
+  if (holders.empty()) {
+    return tl::unexpected(state_mismatch("no rank holds the state of step " + std::to_string(wanted_step) +
+                                         "; by rank they hold: " + steps_held(offers)));
+  }
+  std::optional<size_t> first;
+  for (const auto& [_, ranks] : holders) {
+    if (2 * ranks.size() > count) return ranks.front();
+    if (!first || ranks.front() < *first) first = ranks.front();
+  }
+  if (!exact) return *first;
+  const auto& one = *holders.begin();
+  const auto& other = *std::next(holders.begin());
+  return tl::unexpected(state_mismatch("after step " + std::to_string(wanted_step) + " rank " +
+                                       std::to_string(one.second.front()) + " holds the state " + one.first + " and rank " +
+                                       std::to_string(other.second.front()) + " " + other.first +
+                                       ", and no more than half hold either"));
+}
+
+bool holds(const Offer& offer, const Offer& donor) {
+  return offer.step == donor.step && offer.hash == donor.hash;
+}
+
+// Whether everybody who lacks the state lacks one step only, whose gradient everybody else still has.
+bool can_catch_up(const std::vector<Offer>& offers, const Offer& donor) {
+  return std::ranges::all_of(offers, [&](const Offer& offer) {
+    return holds(offer, donor) ? offer.applied_step == donor.step : offer.step == donor.step - 1;
+  });
+}
+
+RunResult<void> hand_over(Communicator& ring, Session& session, const std::vector<Offer>& offers, StateCopy& copy) {
+  const Offer& donor = offers[static_cast<size_t>(copy.donor)];
+  std::vector<bool> held, lacking;
+  for (const Offer& offer : offers) {
+    held.push_back(holds(offer, donor));
+    lacking.push_back(!held.back());
+  }
+  if (can_catch_up(offers, donor)) {
+    copy.how = StateCopy::How::kGradient;
+    copy.bytes = donor.refused_in_row > 0 ? 0 : session.model->table().total * static_cast<int64_t>(sizeof(float));
+    const auto done = catch_up(ring, session, lacking, donor.refused_in_row);
+    if (!done) return tl::unexpected(done.error());
+    if (copy.received) session.has_state = false;
+  } else {
+    copy.how = StateCopy::How::kPieces;
+    if (copy.received) session.has_state = false;
+    const auto pieces = cut_into_pieces(*session.state);
+    for (const auto piece : pieces) copy.bytes += static_cast<int64_t>(piece.size());
+    auto done = copy_pieces(ring, pieces, held);
+    if (!done) return tl::unexpected(done.error());
+    copy.fetched_again = std::move(done->fetched_again);
+    if (copy.received) {
+      session.state->step = donor.step;
+      session.applied_step = -1;
+      session.refused_in_row = donor.refused_in_row;
     }
   }
-  if (donor) return *donor;
-  return tl::unexpected(fault("state_mismatch", "no rank holds the state of step " + std::to_string(wanted_step) +
-                                                    "; by rank they hold: " + steps_held(offers)));
+  return copy.received ? take_state(session, donor, copy.donor) : RunResult<void>();
 }
 
 }  // namespace
@@ -136,30 +179,48 @@ RunResult<size_t> find_donor(const std::vector<Offer>& offers, const rendezvous:
 RunResult<StateCopy> agree_on_state(Communicator& ring, Session& session, const rendezvous::StateSource& source,
                                     int64_t wanted_step, StepHistory& history) {
   const auto begin = std::chrono::steady_clock::now();
-  Offer mine{.step = session.held_step(), .hash = {}, .unconfirmed = {history.points().begin(), history.points().end()}};
+  Offer mine{.step = session.held_step(),
+             .hash = {},
+             .applied_step = session.applied_step,
+             .refused_in_row = session.refused_in_row,
+             .unconfirmed = {history.points().begin(), history.points().end()}};
   if (session.has_state) mine.hash = session.state->hash();
-  auto offers = gather_offers(ring, mine);
+  const auto offers = gather_offers(ring, mine);
   if (!offers) return tl::unexpected(offers.error());
-
   const auto donor = find_donor(*offers, source, wanted_step, session.gradients->exact());
   if (!donor) return tl::unexpected(donor.error());
+
   const Offer& found = (*offers)[*donor];
-  const auto differs = [&](const Offer& offer) { return offer.step != found.step || offer.hash != found.hash; };
-  StateCopy copy{.step = wanted_step, .hash = found.hash, .donor = static_cast<int>(*donor)};
-  copy.receivers = static_cast<int>(std::count_if(offers->begin(), offers->end(), differs));
-  copy.received = differs(mine);
+  StateCopy copy{.step = wanted_step, .hash = found.hash, .donor = static_cast<int>(*donor), .fetched_again = {}};
+  for (const Offer& offer : *offers) {
+    ++(holds(offer, found) ? copy.donors : copy.receivers);
+    if (offer.step == wanted_step && !holds(offer, found)) ++copy.overruled;
+  }
+  copy.received = !holds(mine, found);
   if (copy.receivers > 0) {
-    if (copy.received) session.has_state = false;
-    auto passed = pass_state(ring, session, copy.donor, !copy.received);
-    if (!passed) return tl::unexpected(passed.error());
-    copy.bytes = *passed;
-    if (copy.received) {
-      if (auto taken = take_state(session, found, copy.donor); !taken) return tl::unexpected(taken.error());
-    }
+    if (auto done = hand_over(ring, session, *offers, copy); !done) return tl::unexpected(done.error());
   }
   merge_history(*offers, wanted_step, history);
   copy.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return copy;
+}
+
+std::string in_words(const StateCopy& copy, int world_size) {
+  if (copy.how == StateCopy::How::kNothing) return "";
+  const double megabytes = static_cast<double>(copy.bytes) / 1e6;
+  std::string text =
+      copy.how == StateCopy::How::kGradient
+          ? fmt::format(
+                "{} of {} workers were one step behind: they took the reduced gradient of step {} from those that had "
+                "applied it ({:.1f} MB in {:.2f} s)",
+                copy.receivers, world_size, copy.step, megabytes, copy.seconds)
+          : fmt::format("{} of {} workers took the state of step {} from the {} that held it: {:.1f} MB in {:.2f} s, hash {}",
+                        copy.receivers, world_size, copy.step, copy.donors, megabytes, copy.seconds, copy.hash);
+  if (copy.overruled > 0)
+    text += fmt::format("; {} of them held another state of that step, and most ranks agreed on this one", copy.overruled);
+  if (!copy.fetched_again.empty())
+    text += fmt::format("; {} of its pieces arrived altered and were fetched again", copy.fetched_again.size());
+  return text;
 }
 
 }  // namespace holdfast::worker

@@ -112,6 +112,8 @@ RunResult<void> wait_for_rank0(Communicator& ring) {
 RunResult<int64_t> acquire_state(const StateSource& source, Communicator& ring, Session& session, const StoreOpener& open_store,
                                  Interrupt& interrupt) {
   if (source.kind == StateSource::Kind::kMemory) return source.step;
+  session.applied_step = -1;
+  session.refused_in_row = 0;
   if (source.kind == StateSource::Kind::kInitial) {
     reset_to_initial(session);
     return 0;

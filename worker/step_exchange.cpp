@@ -2,20 +2,55 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 
 #include "worker/wire_bytes.h"
 
 namespace holdfast::worker {
 namespace {
 
-constexpr uint32_t kMagic = 0x31584648;  // "HFX1"
+constexpr uint32_t kMagic = 0x32584648;  // "HFX2"
 constexpr uint32_t kYield = 1, kCheckpoint = 2, kLeaving = 4, kNotFinite = 8, kAllFlags = 15;
 constexpr double kLossUnit = 4294967296.0;  // 2^32
 constexpr size_t kHashCharactersMax = 64;
 
-std::string disagreement(size_t rank, const std::string& what, const std::string& own, const std::string& first) {
-  return "rank " + std::to_string(rank) + " has " + what + " " + own + ", rank 0 has " + first +
-         ": their states cannot be the same";
+Disagreement disagreement(size_t rank, const std::string& what, const std::string& own, const std::string& first) {
+  return {"rank " + std::to_string(rank) + " has " + what + " " + own + ", rank 0 has " + first +
+              ": their states cannot be the same",
+          {}};
+}
+
+// By rank, "3" or "1 and 3".
+std::string rank_list(const std::vector<int>& ranks) {
+  std::string text;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    text += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
+  }
+  return text;
+}
+
+// Every rank hashes the state after the same steps. More than half decide which is the right one.
+std::optional<Disagreement> compare_hashes(std::span<const StepReport> reports) {
+  int64_t step = -1;
+  for (const StepReport& report : reports) step = std::max(step, report.hash_step);
+  std::map<std::string, std::vector<int>> ranks_of;
+  for (size_t rank = 0; rank < reports.size(); ++rank) {
+    if (step >= 0 && reports[rank].hash_step == step) ranks_of[reports[rank].hash].push_back(static_cast<int>(rank));
+  }
+  if (ranks_of.size() < 2) return std::nullopt;
+  std::string text = "after step " + std::to_string(step);
+  std::vector<int> odd;
+  bool decided = false;
+  for (const auto& [hash, ranks] : ranks_of) {
+    text += (hash == ranks_of.begin()->first ? " the hash of the state is " : ", ") + hash + " at rank " + rank_list(ranks);
+    const bool most = 2 * ranks.size() > reports.size();
+    decided |= most;
+    if (!most) odd.insert(odd.end(), ranks.begin(), ranks.end());
+  }
+  if (!decided) odd.clear();
+  std::ranges::sort(odd);
+  return Disagreement{text, odd};
 }
 
 }  // namespace
@@ -37,6 +72,8 @@ std::vector<std::byte> encode(const StepReport& report) {
   out.put_i64(report.loss);
   out.put(report.data_digest);
   out.put_i64(report.acknowledged);
+  out.put_i64(report.refused_in_row);
+  out.put_i64(report.compute_us);
   out.put_i64(report.hash_step);
   out.put_text(report.hash);
   out.put(static_cast<uint32_t>(report.maxima.size()));
@@ -46,7 +83,7 @@ std::vector<std::byte> encode(const StepReport& report) {
 
 tl::expected<StepReport, std::string> decode_step_report(std::span<const std::byte> bytes) {
   WireReader in(bytes);
-  if (in.get<uint32_t>() != kMagic) return tl::unexpected<std::string>("a step report does not begin with HFX1");
+  if (in.get<uint32_t>() != kMagic) return tl::unexpected<std::string>("a step report does not begin with HFX2");
   StepReport report;
   report.step = in.get_i64();
   const auto flags = in.get<uint32_t>();
@@ -58,6 +95,8 @@ tl::expected<StepReport, std::string> decode_step_report(std::span<const std::by
   report.loss = in.get_i64();
   report.data_digest = in.get<uint64_t>();
   report.acknowledged = in.get_i64();
+  report.refused_in_row = in.get_i64();
+  report.compute_us = in.get_i64();
   report.hash_step = in.get_i64();
   report.hash = in.get_text();
   const auto count = in.get<uint32_t>();
@@ -76,7 +115,7 @@ tl::expected<StepReport, std::string> decode_step_report(std::span<const std::by
   return report;
 }
 
-tl::expected<StepAgreement, std::string> agree(std::span<const StepReport> reports) {
+tl::expected<StepAgreement, Disagreement> agree(std::span<const StepReport> reports) {
   const StepReport& first = reports.front();
   StepAgreement agreed;
   agreed.all_leaving = true;
@@ -90,10 +129,6 @@ tl::expected<StepAgreement, std::string> agree(std::span<const StepReport> repor
       return tl::unexpected(disagreement(rank, "a number of tensors of", std::to_string(report.maxima.size()),
                                          std::to_string(first.maxima.size())));
     }
-    if (report.hash_step == first.hash_step && report.hash != first.hash) {
-      return tl::unexpected(
-          disagreement(rank, "after step " + std::to_string(report.hash_step) + " the hash", report.hash, first.hash));
-    }
     agreed.yield |= report.yield || report.leaving || report.checkpoint;
     agreed.checkpoint |= report.checkpoint;
     agreed.all_leaving &= report.leaving;
@@ -101,8 +136,11 @@ tl::expected<StepAgreement, std::string> agree(std::span<const StepReport> repor
     agreed.loss = static_cast<int64_t>(static_cast<uint64_t>(agreed.loss) + static_cast<uint64_t>(report.loss));
     agreed.data_digest += report.data_digest;
     agreed.acknowledged = std::max(agreed.acknowledged, report.acknowledged);
+    agreed.refused_in_row = std::max(agreed.refused_in_row, report.refused_in_row);
+    agreed.compute_us.push_back(report.compute_us);
     for (size_t t = 0; t < agreed.maxima.size(); ++t) agreed.maxima[t] = std::max(agreed.maxima[t], report.maxima[t]);
   }
+  if (auto differing = compare_hashes(reports)) return tl::unexpected(std::move(*differing));
   return agreed;
 }
 

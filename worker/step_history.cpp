@@ -43,6 +43,10 @@ int64_t StepHistory::take_dropped() {
   return std::exchange(dropped_, 0);
 }
 
+namespace {
+constexpr uint8_t kValidated = 1, kRefused = 2;
+}  // namespace
+
 std::vector<std::byte> encode_points(std::span<const StepPoint> points) {
   WireWriter out;
   out.put(static_cast<uint32_t>(points.size()));
@@ -53,7 +57,7 @@ std::vector<std::byte> encode_points(std::span<const StepPoint> points) {
     }
     out.put_i64(point.tokens);
     out.put_text(point.data_digest);
-    out.put(static_cast<uint8_t>(point.validation_loss.has_value() ? 1 : 0));
+    out.put(static_cast<uint8_t>((point.validation_loss.has_value() ? kValidated : 0) | (point.refused ? kRefused : 0)));
     out.put_f64(point.validation_loss.value_or(0));
     out.put(static_cast<uint32_t>(point.shares.size()));
     for (const auto& share : point.shares) {
@@ -74,9 +78,10 @@ tl::expected<std::vector<StepPoint>, std::string> decode_points(std::span<const 
     }
     point.tokens = in.get_i64();
     point.data_digest = in.get_text();
-    const bool validated = in.get<uint8_t>() != 0;
+    const auto flags = in.get<uint8_t>();
+    point.refused = (flags & kRefused) != 0;
     const double validation_loss = in.get_f64();
-    if (validated) point.validation_loss = validation_loss;
+    if ((flags & kValidated) != 0) point.validation_loss = validation_loss;
     for (auto shares = in.get<uint32_t>(); shares > 0 && in.has(3 * sizeof(int64_t)); --shares) {
       auto& share = point.shares.emplace_back();
       share.rank = static_cast<int>(in.get_i64());

@@ -45,8 +45,8 @@ class StepHistory {
 };
 
 // Points as bytes, for a rank that joins. Layout, little-endian: number (u32), then per point: step (i64), loss, gradient
-// norm, learning rate, seconds, seconds of communication (f64 each), tokens (i64), data digest (text), has validation loss
-// (u8), validation loss (f64), number of shares (u32), and of each rank, first and last (i64 each).
+// norm, learning rate, seconds, seconds of communication (f64 each), tokens (i64), data digest (text), flags (u8: 1 has
+// a validation loss, 2 refused), validation loss (f64), number of shares (u32), and of each rank, first and last (i64 each).
 std::vector<std::byte> encode_points(std::span<const rendezvous::StepPoint> points);
 tl::expected<std::vector<rendezvous::StepPoint>, std::string> decode_points(std::span<const std::byte> bytes);
 

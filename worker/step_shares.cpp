@@ -11,20 +11,30 @@ namespace {
 
 constexpr uint32_t kMagic = 0x314b4648;  // "HFK1"
 
-StepShares deal_all(int64_t microbatches, size_t world_size) {
-  StepShares shares;
+std::vector<int64_t> even_counts(int64_t microbatches, size_t world_size) {
+  std::vector<int64_t> counts;
   for (size_t rank = 0; rank < world_size; ++rank) {
     const auto share = rendezvous::deal(microbatches, static_cast<int>(world_size), static_cast<int>(rank));
-    Microbatches all(static_cast<size_t>(share.last - share.first));
-    std::iota(all.begin(), all.end(), share.first);
-    shares.own.push_back(std::move(all));
+    counts.push_back(share.last - share.first);
   }
-  shares.to_compute = shares.own;
-  shares.keeps.assign(world_size, true);
-  return shares;
+  return counts;
 }
 
 }  // namespace
+
+StepShares deal_counts(std::span<const int64_t> counts) {
+  StepShares shares;
+  int64_t first = 0;
+  for (const int64_t count : counts) {
+    Microbatches all(static_cast<size_t>(count));
+    std::iota(all.begin(), all.end(), first);
+    first += count;
+    shares.own.push_back(std::move(all));
+  }
+  shares.to_compute = shares.own;
+  shares.keeps.assign(counts.size(), true);
+  return shares;
+}
 
 StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept) {
   const size_t world_size = kept.size();
@@ -40,7 +50,7 @@ StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept
     shares.own[rank] = kept[rank];
     shares.kept += static_cast<int64_t>(kept[rank].size());
   }
-  if (shares.kept == 0) return deal_all(microbatches, world_size);
+  if (shares.kept == 0) return deal_counts(even_counts(microbatches, world_size));
 
   // How many more each takes: one after the other to whoever has least.
   std::vector<size_t> more(world_size);
@@ -67,7 +77,9 @@ StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept
 
 std::vector<rendezvous::DealtShare> for_ledger(const StepShares& shares) {
   std::vector<rendezvous::DealtShare> dealt;
-  if (shares.kept == 0) return dealt;
+  int64_t microbatches = 0;
+  for (const Microbatches& own : shares.own) microbatches += static_cast<int64_t>(own.size());
+  if (shares.own == deal_counts(even_counts(microbatches, shares.own.size())).own) return dealt;
   for (size_t rank = 0; rank < shares.own.size(); ++rank) {
     const size_t first_of_rank = dealt.size();
     for (const int64_t m : shares.own[rank]) {

@@ -26,10 +26,13 @@ struct StepShares {
 };
 
 // `kept` by rank. Where two ranks kept the same microbatch the lower one counts, and the other starts anew. The rest goes to
-// those who have least, in runs. Nothing kept: contiguous shares, as in every other step (rendezvous::deal).
+// those who have least, in runs. Nothing kept: contiguous shares, as rendezvous::deal says.
 StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept);
 
-// For the ledger: whose microbatches are whose, in runs; empty where it is as in every other step.
+// Contiguous shares in rank order, so many for each rank; nothing kept.
+StepShares deal_counts(std::span<const int64_t> counts);
+
+// For the ledger: whose microbatches are whose, in runs; empty where it is as rendezvous::deal says.
 std::vector<rendezvous::DealtShare> for_ledger(const StepShares& shares);
 
 // Layout, little-endian: magic "HFK1" (u32), number (u32), microbatches (i64 each).

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include "worker/dealer.h"
 #include "worker/evaluation.h"
 #include "worker/train_step.h"
 
@@ -34,7 +35,8 @@ RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, HashNot
   if (loop.ring.rank() == 0 && due(step, session.spec.checkpoint_every) && step < session.spec.total_steps) {
     loop.checkpoints.start(session);
   }
-  if (due(step, session.spec.hash_every)) {
+  const int64_t hash_every = session.spec.hash_every > 0 ? session.spec.hash_every : session.spec.checkpoint_every;
+  if (due(step, hash_every)) {
     hash = {step, session.state->hash()};
     if (loop.ring.rank() == 0) loop.reporter.hashed(step, hash.hash);
   }
@@ -74,8 +76,18 @@ RunStop fail_job(TrainLoop& loop, const RunStop& stop) {
   return wait_until_told(loop);
 }
 
+void deal_next(TrainLoop& loop, Dealer& dealer, StepShares& shares, const StepAgreement& agreed) {
+  const auto change = dealer.observe(shares, agreed.compute_us);
+  shares = dealer.shares();
+  if (!change.changed || loop.ring.rank() != 0) return;
+  const auto text = in_words(change, loop.workers);
+  spdlog::info("{}", text);
+  loop.outbox.event(loop.session.job, change.slow.empty() ? "straggler_recovered" : "straggler", text);
+}
+
 RunStop run_steps(TrainLoop& loop) {
   HashNote hash;
+  Dealer dealer(loop.session.spec.microbatches(), loop.ring.world_size());
   auto shares = agree_on_shares(loop);
   if (!shares) return shares.error();
   while (loop.session.state->step < loop.session.spec.total_steps) {
@@ -83,12 +95,11 @@ RunStop run_steps(TrainLoop& loop) {
     if (auto done = step.accumulate(); !done) return done.error();
     const auto agreed = step.exchange();
     if (!agreed) return agreed.error();
-    if (auto done = step.reduce(*agreed); !done) return done.error();
-    auto point = step.apply(*agreed);
+    auto point = step.update(*agreed);
     if (!point) return point.error();
     if (auto done = step.confirm(*point); !done) return done.error();
     if (auto done = after_step(loop, *point, hash); !done) return done.error();
-    *shares = plain_shares(loop);
+    deal_next(loop, dealer, *shares, *agreed);
     if (agreed->yield && loop.session.state->step < loop.session.spec.total_steps) return yield_after_step(loop, *agreed);
   }
   return finish_job(loop);

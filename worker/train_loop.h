@@ -7,6 +7,8 @@
 
 #include <atomic>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "worker/checkpointing.h"
 #include "worker/interrupt.h"
@@ -33,6 +35,7 @@ struct TrainLoop {
   std::function<void(int64_t step)> on_commit;
   // A neighbour went away while this rank computed; from a thread of its own. The service decides what follows.
   std::function<void(const CollectiveError&)> on_loss;
+  std::vector<std::string> workers = {};  // by rank, for messages
 
   RunStop run();
 };

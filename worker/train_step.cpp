@@ -6,9 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 
 #include "worker/fault_points.h"
+#include "worker/step_catch_up.h"
 
 namespace holdfast::worker {
 
@@ -23,11 +25,15 @@ std::vector<int32_t> exponents_of(Session& session) {
   return {exponents.begin(), exponents.end()};
 }
 
-}  // namespace
-
-StepShares plain_shares(const TrainLoop& loop) {
-  return deal_rest(loop.session.spec.microbatches(), std::vector<Microbatches>(static_cast<size_t>(loop.ring.world_size())));
+// Where most ranks agree, theirs is the state, and the others' is wrong; else nobody's is trusted.
+RunStop differing_states(const Disagreement& found, int rank) {
+  if (found.odd.empty()) return state_mismatch(found.text);
+  RunStop stop = fault("state_diverged", found.text, found.odd.front());
+  stop.state_is_wrong = std::ranges::find(found.odd, rank) != found.odd.end();
+  return stop;
 }
+
+}  // namespace
 
 RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
   Session& session = loop.session;
@@ -38,7 +44,7 @@ RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
   std::vector<Microbatches> kept;
   for (const auto& bytes : *gathered) {
     auto list = decode_kept(bytes, microbatches);
-    if (!list) return tl::unexpected(fault("state_mismatch", list.error()));
+    if (!list) return tl::unexpected(state_mismatch(list.error()));
     kept.push_back(std::move(*list));
   }
   StepShares shares = deal_rest(microbatches, kept);
@@ -58,10 +64,12 @@ TrainStep::TrainStep(TrainLoop& loop, const HashNote& hash, const StepShares& sh
 
 RunResult<void> TrainStep::accumulate() {
   const int64_t step = loop_.session.state->step;
+  loop_.session.applied_step = -1;
   const auto watch = loop_.ring.watch(loop_.on_loss);
   fault_point("step", step, loop_.ring.rank());
   try {
     local_ = loop_.session.gradients->accumulate(step, shares_.to_compute[static_cast<size_t>(loop_.ring.rank())], exponents_);
+    compute_us_ = static_cast<int64_t>(clock_.step_s() * 1e6);
   } catch (const model::Interrupted&) {
     return tl::unexpected(interrupted(loop_.interrupt.reason()));
   }
@@ -78,6 +86,8 @@ RunResult<StepAgreement> TrainStep::exchange() {
   mine.loss = local_.loss;
   mine.data_digest = local_.data_digest;
   mine.acknowledged = loop_.reporter.acknowledged();
+  mine.refused_in_row = loop_.session.refused_in_row;
+  mine.compute_us = compute_us_;
   mine.hash_step = hash_.step;
   mine.hash = hash_.hash;
   mine.maxima = local_.maxima;
@@ -86,17 +96,11 @@ RunResult<StepAgreement> TrainStep::exchange() {
   std::vector<StepReport> reports;
   for (const auto& bytes : *gathered) {
     auto report = decode_step_report(bytes);
-    if (!report) return tl::unexpected(fault("state_mismatch", report.error()));
+    if (!report) return tl::unexpected(state_mismatch(report.error()));
     reports.push_back(std::move(*report));
   }
   auto agreed = agree(reports);
-  if (!agreed) return tl::unexpected(fault("state_mismatch", agreed.error()));
-  if (!agreed->finite) {
-    return tl::unexpected(
-        job_failed(fmt::format("loss or gradient is not finite at step {}: lower learning_rate, raise warmup_steps, or resume "
-                               "from an earlier checkpoint",
-                               mine.step + 1)));
-  }
+  if (!agreed) return tl::unexpected(differing_states(agreed.error(), loop_.ring.rank()));
   loop_.reporter.acknowledge(agreed->acknowledged);
   return std::move(*agreed);
 }
@@ -142,21 +146,47 @@ RunResult<void> TrainStep::reduce(const StepAgreement& agreed) {
   return {};
 }
 
-RunResult<StepPoint> TrainStep::apply(const StepAgreement& agreed) {
+RunResult<void> TrainStep::refuse(const StepAgreement& agreed) {
   Session& session = loop_.session;
-  const model::OptimizerConfig optimizer = optimizer_config(session.spec);
-  StepPoint point;
-  point.learning_rate = model::learning_rate_at(optimizer, session.state->step);
-  point.gradient_norm = session.state->apply(optimizer, session.model->gradients());
-  if (!std::isfinite(point.gradient_norm)) {
-    return tl::unexpected(job_failed(fmt::format("the gradient is not finite at step {}", session.state->step + 1)));
+  const int64_t in_row = agreed.refused_in_row + 1, step = session.state->step + 1;
+  if (in_row >= session.spec.max_refused_steps) {
+    return tl::unexpected(job_failed(
+        fmt::format("the loss or gradient was not finite in {} (max_refused_steps is {}): lower learning_rate, raise "
+                    "warmup_steps, or look at the data of these steps",
+                    in_row == 1 ? fmt::format("step {}", step)
+                                : fmt::format("{} steps in a row, {} to {}", in_row, step - in_row + 1, step),
+                    session.spec.max_refused_steps)));
   }
-  if (session.gradients->exact()) {
-    const auto next = session.gradients->next_exponents(exponents_, agreed.maxima);
-    std::copy(next.begin(), next.end(), session.state->exponents().begin());
+  apply_nothing(session, in_row);
+  if (loop_.ring.rank() == 0) {
+    const auto text = fmt::format(
+        "step {} is left out: its loss or gradient is not finite. Parameters stay as they are on all "
+        "ranks; {} in a row so far, {} end the job",
+        step, in_row, session.spec.max_refused_steps);
+    spdlog::warn("{}", text);
+    loop_.outbox.event(session.job, "step_refused", text);
+  }
+  return {};
+}
+
+RunResult<StepPoint> TrainStep::update(const StepAgreement& agreed) {
+  Session& session = loop_.session;
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  StepPoint point;
+  point.learning_rate = model::learning_rate_at(optimizer_config(session.spec), session.state->step);
+  point.gradient_norm = point.loss = kNone;
+  if (agreed.finite) {
+    if (auto reduced = reduce(agreed); !reduced) return tl::unexpected(reduced.error());
+    GradientAccumulator& gradients = *session.gradients;
+    point.gradient_norm = apply_gradient(
+        session, gradients.exact() ? gradients.next_exponents(exponents_, agreed.maxima) : std::vector<int32_t>());
+    point.loss = loss_from_fixed(agreed.loss, session.spec.microbatches());
+  }
+  point.refused = !std::isfinite(point.gradient_norm);
+  if (point.refused) {
+    if (auto refused = refuse(agreed); !refused) return tl::unexpected(refused.error());
   }
   point.step = session.state->step;
-  point.loss = loss_from_fixed(agreed.loss, session.spec.microbatches());
   point.tokens = session.spec.tokens_per_step();
   point.data_digest = fmt::format("{:016x}", agreed.data_digest);
   point.shares = for_ledger(shares_);

@@ -35,10 +35,9 @@ struct HashNote {
   std::string hash;
 };
 
-// The shares of the first step of a generation: what its members have kept of it counts. One small all-gather.
+// The shares of the first step of a generation: what its members have kept of it counts. One small all-gather. Every other
+// step is dealt by the Dealer.
 RunResult<StepShares> agree_on_shares(TrainLoop& loop);
-// Of every other step.
-StepShares plain_shares(const TrainLoop& loop);
 
 class TrainStep {
  public:
@@ -48,21 +47,25 @@ class TrainStep {
   RunResult<void> accumulate();
   // What all ranks found, and whether they stop after this step.
   RunResult<StepAgreement> exchange();
-  // Packs again what overflowed, sums over the ring, leaves the mean gradient in the model.
-  RunResult<void> reduce(const StepAgreement& agreed);
-  // AdamW; the exponents of the next step. Returns the point to report once it is confirmed.
-  RunResult<rendezvous::StepPoint> apply(const StepAgreement& agreed);
+  // Sums the gradients over the ring and applies AdamW. Where a loss or gradient is not finite the step is refused, on all
+  // ranks alike: it counts, its data is consumed, and nothing but the step number changes. Too many of them in a row end
+  // the job. Returns the point to report once it is confirmed.
+  RunResult<rendezvous::StepPoint> update(const StepAgreement& agreed);
   // Every rank has applied it. If that cannot be learnt, the point is kept: the next generation may start from here.
   RunResult<void> confirm(rendezvous::StepPoint& point);
 
  private:
   RunResult<void> repack_overflows(const StepAgreement& agreed);
+  // Packs again what overflowed, sums over the ring, leaves the mean gradient in the model.
+  RunResult<void> reduce(const StepAgreement& agreed);
+  RunResult<void> refuse(const StepAgreement& agreed);
 
   TrainLoop& loop_;
   const HashNote& hash_;
   const StepShares& shares_;
   StepClock clock_;
   LocalStep local_;
+  int64_t compute_us_ = 0;
   std::vector<int32_t> exponents_;  // this step's, one per tensor; empty for the float reduction
 };
 

@@ -44,7 +44,8 @@ struct JobSpec {
   std::string checkpoint_store;     // "" : kept by the service; else a folder ("file:///…" or a path) all workers share
   int64_t eval_every = 0;           // steps; 0: never
   int64_t eval_microbatches = 8;    // per evaluation
-  int64_t hash_every = 0;           // steps; 0: at checkpoints and at the end
+  int64_t hash_every = 0;           // steps; 0: every checkpoint_every, and at the end
+  int64_t max_refused_steps = 10;   // in a row: so many steps whose loss or gradient is not finite end the job
   double collective_timeout_s = 30;
   std::string recovery = "memory";  // memory|checkpoint
   int64_t priority = 0;             // higher runs first

@@ -166,6 +166,7 @@ void describe(Io& io, Of<Io, StepPoint>& m) {
   io("tokens", m.tokens);
   io("data_digest", m.data_digest);
   io("validation_loss", m.validation_loss);
+  io.maybe("refused", m.refused);
   io("shares", m.shares);
 }
 template <typename Io>

@@ -139,6 +139,7 @@ struct StepPoint {   // one committed step
   int64_t tokens = 0;
   std::string data_digest;  // sum of microbatch_digest over the step, 16 hex digits
   std::optional<double> validation_loss;
+  bool refused = false;            // its loss or gradient was not finite: it changed nothing but the step number
   std::vector<DealtShare> shares;  // who computed what, where that is not what deal() says; empty: it is
 };
 struct Progress {
@@ -155,9 +156,9 @@ struct Progress {
 struct FaultReport {
   std::string worker, incarnation;
   int64_t generation = 0;
-  int suspect_rank = -1;         // -1: nobody in particular
-  std::string kind;              // connection_lost | timeout | handshake_failed | state_mismatch | checkpoint_unreadable
-  std::string detail;            // evidence, for people
+  int suspect_rank = -1;  // -1: nobody in particular
+  std::string kind;    // connection_lost | timeout | handshake_failed | state_mismatch | state_diverged | checkpoint_unreadable
+  std::string detail;  // evidence, for people
   int64_t checkpoint_step = -1;  // for checkpoint_unreadable
 };
 

@@ -350,7 +350,7 @@ TEST(Orderly, AFailureEndsTheJobWithItsReason) {
   Story story = running({"w1", "w2"}, 20);
   story.progress(20, "the loss is not finite");
   EXPECT_EQ(story.job.state, JobState::kFailed);
-  EXPECT_EQ(story.job.reason, "the loss is not finite");
+  EXPECT_EQ(story.job.reason, "the loss is not finite; there is no checkpoint to resume from");
 }
 
 }  // namespace

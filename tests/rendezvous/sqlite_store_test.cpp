@@ -162,6 +162,24 @@ TEST_F(StoreTest, AStepThatWasDealtAnewHasRowsOfItsOwn) {
                                    "5-5 g1 w2 [0,6)", "6-7 g1 w1 [0,3)", "6-7 g1 w2 [3,6)"}));
 }
 
+TEST_F(StoreTest, StepsDealtAnewInTheSameWayShareTheirRows) {
+  const auto store = open_sqlite_store(path_);
+  store->begin();
+  store->save_job(job("j1", 1));
+  const std::vector<DealtShare> shares{{0, 0, 4}, {1, 4, 6}};
+  store->extend_ledger("j1", generation(1, 2), 6, 1, 2);
+  for (int64_t step = 3; step <= 90; step += 3) {
+    store->extend_ledger("j1", generation(1, 2), 6, step, step + 2);
+    for (int64_t s = step; s < step + 3; ++s) store->deal_anew("j1", s, shares);
+  }
+  store->extend_ledger("j1", generation(1, 2), 6, 93, 95);
+  store->void_steps("j1", 50, 2);
+  store->commit();
+  EXPECT_EQ(ledger(*store),
+            (Lines{"1-2 g1 w1 [0,3)", "1-2 g1 w2 [3,6)", "3-49 g1 w1 [0,4)", "3-49 g1 w2 [4,6)", "50-92 g1 w1 [0,4) void by g2",
+                   "50-92 g1 w2 [4,6) void by g2", "93-95 g1 w1 [0,3) void by g2", "93-95 g1 w2 [3,6) void by g2"}));
+}
+
 TEST_F(StoreTest, AStepIsKeptOnceUnlessItWasVoided) {
   const auto store = open_sqlite_store(path_);
   store->begin();

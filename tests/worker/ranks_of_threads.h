@@ -118,15 +118,21 @@ class Ranks {
   std::vector<RunStop> run(const rendezvous::StateSource& source) {
     ++generation_;
     std::vector<RunStop> stops(ranks_.size());
+    copies_.assign(ranks_.size(), {});
     std::vector<std::string> addresses;
     for (const auto& rank : ranks_) addresses.push_back(rank->transport->address());
     std::vector<std::jthread> threads;
     for (size_t i = 0; i < ranks_.size(); ++i) {
-      threads.emplace_back([&, i] { stops[i] = take_part(*ranks_[i], i, addresses, source); });
+      threads.emplace_back([&, i] {
+        stops[i] = take_part(*ranks_[i], i, addresses, source);
+        if (stops[i].state_is_wrong) ranks_[i]->session->distrust();
+      });
     }
     threads.clear();
     return stops;
   }
+  // How each rank came to its state in the last generation.
+  const std::vector<StateCopy>& copies() const { return copies_; }
   static rendezvous::StateSource initial() { return {}; }
   static rendezvous::StateSource memory(int64_t step) {
     rendezvous::StateSource source;
@@ -175,6 +181,7 @@ class Ranks {
     history.truncate(*wanted);
     auto copy = agree_on_state(**ring, *rank.session, source, *wanted, history);
     if (!copy) return copy.error();
+    copies_[number] = *copy;
     rank.reporter.replace_history(std::move(history), copy->step);
     rank.reporter.begin("j1", generation_, number == 0);
     TrainLoop loop{*rank.session,
@@ -194,6 +201,7 @@ class Ranks {
   rendezvous::JobSpec spec_;
   FakeService& service_;
   std::vector<std::unique_ptr<TestRank>> ranks_;
+  std::vector<StateCopy> copies_;
   int64_t generation_ = 0;
   int named_ = 0;
 };

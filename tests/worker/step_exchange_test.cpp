@@ -18,6 +18,8 @@ StepReport sample() {
   report.loss = -5;
   report.data_digest = 0xFEDCBA9876543210ULL;
   report.acknowledged = 40;
+  report.refused_in_row = 2;
+  report.compute_us = 1500;
   report.hash_step = 40;
   report.hash = "0123456789abcdef0123456789abcdef";
   report.maxima = {0.0F, 1.5F, std::numeric_limits<float>::infinity()};
@@ -36,11 +38,11 @@ TEST(StepReport, IsLittleEndianInTheOrderThatIsWrittenDown) {
   const auto at = [&](size_t i) { return std::to_integer<int>(bytes[i]); };
   EXPECT_EQ(
       std::string({static_cast<char>(at(0)), static_cast<char>(at(1)), static_cast<char>(at(2)), static_cast<char>(at(3))}),
-      "HFX1");
+      "HFX2");
   EXPECT_EQ(at(4), 41);     // step
   EXPECT_EQ(at(12), 5);     // yield, leaving
   EXPECT_EQ(at(24), 0x10);  // data digest
-  EXPECT_EQ(bytes.size(), 4U + 8 + 4 + 8 + 8 + 8 + 8 + 4 + 32 + 4 + 3 * 4);
+  EXPECT_EQ(bytes.size(), 4U + 8 + 4 + 8 + 8 + 8 + 8 + 8 + 8 + 4 + 32 + 4 + 3 * 4);
 }
 
 TEST(StepReport, RefusesEveryCutAndEveryTail) {
@@ -77,18 +79,20 @@ TEST(Agreement, IsTheSameHoweverTheRanksAreOrderedAndMicrobatchesAreDealt) {
   StepReport b = sample();
   b.yield = b.leaving = false;
   b.checkpoint = true;
+  b.refused_in_row = 0;
   b.loss = 7;
   b.data_digest = 0x1111111111111111ULL;
   b.maxima = {2.0F, 1.0F, 0.0F};
   const StepReport ab[] = {a, b};
   const StepReport ba[] = {b, a};
   for (const auto& agreed : {agree(ab), agree(ba)}) {
-    ASSERT_TRUE(agreed) << agreed.error();
+    ASSERT_TRUE(agreed) << agreed.error().text;
     EXPECT_TRUE(agreed->yield);
     EXPECT_TRUE(agreed->checkpoint);
     EXPECT_FALSE(agreed->all_leaving);
     EXPECT_TRUE(agreed->finite);
     EXPECT_EQ(agreed->loss, 2);
+    EXPECT_EQ(agreed->refused_in_row, 2);
     EXPECT_EQ(agreed->data_digest, 0x0FEDCBA987654321ULL);
     EXPECT_EQ(agreed->maxima, (std::vector<float>{2.0F, 1.5F, std::numeric_limits<float>::infinity()}));
   }
@@ -99,15 +103,36 @@ TEST(Agreement, NamesTheRankThatDiffers) {
   StepReport b = sample();
   b.step = 42;
   const StepReport steps[] = {a, b};
-  EXPECT_EQ(agree(steps).error(), "rank 1 has step 42, rank 0 has 41: their states cannot be the same");
-  b = sample();
-  b.hash[0] = 'f';
-  const StepReport hashes[] = {a, b};
-  EXPECT_NE(agree(hashes).error().find("after step 40 the hash f123"), std::string::npos) << agree(hashes).error();
+  EXPECT_EQ(agree(steps).error().text, "rank 1 has step 42, rank 0 has 41: their states cannot be the same");
   b = sample();
   b.maxima.pop_back();
   const StepReport tensors[] = {a, b};
-  EXPECT_NE(agree(tensors).error().find("number of tensors"), std::string::npos);
+  EXPECT_NE(agree(tensors).error().text.find("number of tensors"), std::string::npos);
+}
+
+TEST(Agreement, OfTwoHashesNobodyCanTellWhichIsRight) {
+  StepReport b = sample();
+  b.hash[0] = 'f';
+  const StepReport two[] = {sample(), b};
+  const auto found = agree(two);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().text,
+            "after step 40 the hash of the state is 0123456789abcdef0123456789abcdef at rank 0, "
+            "f123456789abcdef0123456789abcdef at rank 1");
+  EXPECT_TRUE(found.error().odd.empty());
+}
+
+TEST(Agreement, MoreThanHalfOfTheHashesSayWhoIsWrong) {
+  StepReport b = sample();
+  b.hash[0] = 'f';
+  StepReport c = sample();
+  c.hash[0] = 'a';
+  const StepReport one_of_three[] = {sample(), b, sample()};
+  EXPECT_EQ(agree(one_of_three).error().odd, std::vector<int>{1});
+  const StepReport two_of_five[] = {b, sample(), sample(), c, sample()};
+  EXPECT_EQ(agree(two_of_five).error().odd, (std::vector<int>{0, 3}));
+  const StepReport half[] = {b, sample(), sample(), b};
+  EXPECT_TRUE(agree(half).error().odd.empty());
 }
 
 TEST(Agreement, ComparesHashesOfTheSameStepOnly) {
@@ -139,6 +164,7 @@ rendezvous::StepPoint point(int64_t step) {
   p.loss = 1.0 / static_cast<double>(step);
   p.data_digest = "00000000000000ff";
   if (step % 2 == 0) p.validation_loss = 2.5;
+  p.refused = step % 3 == 0;
   return p;
 }
 
@@ -177,11 +203,15 @@ TEST(StepHistory, IsBoundedAndSaysWhatItDropped) {
 }
 
 TEST(StepHistory, PointsGoThroughTheirBytes) {
-  const std::vector<rendezvous::StepPoint> points{point(1), point(2)};
+  const std::vector<rendezvous::StepPoint> points{point(1), point(2), point(3), point(6)};
   const auto bytes = encode_points(points);
   const auto decoded = decode_points(bytes);
   ASSERT_TRUE(decoded) << decoded.error();
-  ASSERT_EQ(decoded->size(), 2U);
+  ASSERT_EQ(decoded->size(), 4U);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ((*decoded)[i].validation_loss, points[i].validation_loss);
+    EXPECT_EQ((*decoded)[i].refused, points[i].refused);
+  }
   EXPECT_EQ((*decoded)[1].step, 2);
   EXPECT_EQ((*decoded)[1].validation_loss, 2.5);
   EXPECT_FALSE((*decoded)[0].validation_loss.has_value());

@@ -124,6 +124,12 @@ CollectiveResult<void> Communicator::broadcast(std::span<std::byte> buffer, int 
                           broadcast_schedule(rank(), world_size(), buffer, root, impl_->options.chunk_bytes));
 }
 
+CollectiveResult<void> Communicator::relay(std::span<const std::span<const std::byte>> outgoing,
+                                           std::span<const std::span<std::byte>> incoming) {
+  if (!impl_->ring) return {};
+  return impl_->ring->run({.kind = Operation::Kind::kRelay}, relay_schedule(outgoing, incoming, impl_->options.chunk_bytes));
+}
+
 std::jthread Communicator::watch(std::function<void(const CollectiveError&)> on_loss) const {
   if (!impl_->ring) return {};
   return std::jthread([ring = impl_->ring.get(), on_loss = std::move(on_loss)](std::stop_token stop) {

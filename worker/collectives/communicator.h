@@ -70,6 +70,12 @@ class Communicator {
   // From `root` to all, passed along the ring chunk by chunk.
   CollectiveResult<void> broadcast(std::span<std::byte> buffer, int root);
 
+  // `outgoing` to the successor, while `incoming` is filled by the predecessor. A piece that is in both (the same memory) is
+  // sent on as it arrives, so a chain of ranks that want the same pieces has them as soon as one alone. Neighbours must agree
+  // on the pieces between them; where they do not, the call fails.
+  CollectiveResult<void> relay(std::span<const std::span<const std::byte>> outgoing,
+                               std::span<const std::span<std::byte>> incoming);
+
   // For the times between collectives, when nobody reads: while the returned thread lives, it watches the neighbours'
   // connections, and calls `on_loss` (on that thread, once) when one ends. Its destructor ends the watch. No collective may
   // be called meanwhile. In a world of one there is nothing to watch.

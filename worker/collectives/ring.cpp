@@ -25,6 +25,13 @@ size_t total_bytes(const std::vector<Chunk>& chunks) {
   return total;
 }
 
+// In a relay each connection has bytes of its own to carry.
+template <typename Chunk>
+Operation sized(Operation operation, const std::vector<Chunk>& chunks) {
+  if (operation.kind == Operation::Kind::kRelay) operation.bytes = total_bytes(chunks);
+  return operation;
+}
+
 }  // namespace
 
 // An operation under way.
@@ -32,8 +39,10 @@ struct Ring::Progress {
   Progress(Ring& ring, const Operation& what, const Schedule& chunks)
       : operation(what),
         schedule(chunks),
-        outgoing(*ring.connections_.to_successor, ring.over(*ring.connections_.to_successor, what), chunks.outgoing),
-        incoming(*ring.connections_.from_predecessor, ring.over(*ring.connections_.from_predecessor, what), chunks.incoming) {}
+        outgoing(*ring.connections_.to_successor, ring.over(*ring.connections_.to_successor, sized(what, chunks.outgoing)),
+                 chunks.outgoing),
+        incoming(*ring.connections_.from_predecessor,
+                 ring.over(*ring.connections_.from_predecessor, sized(what, chunks.incoming)), chunks.incoming) {}
 
   bool complete() const { return outgoing.complete() && incoming.complete(); }
   std::string text() const {

@@ -2,6 +2,7 @@
 #include "worker/collectives/schedule.h"
 
 #include <algorithm>
+#include <map>
 
 namespace holdfast::worker {
 namespace {
@@ -37,8 +38,8 @@ std::span<Byte> segment(std::span<Byte> slice, size_t index, size_t world_size) 
   return slice.subspan(first * kElementBytes, count * kElementBytes);
 }
 
-template <typename Take>
-void for_each_chunk(std::span<std::byte> bytes, size_t chunk_bytes, Take take) {
+template <typename Byte, typename Take>
+void for_each_chunk(std::span<Byte> bytes, size_t chunk_bytes, Take take) {
   for (size_t at = 0; at < bytes.size(); at += chunk_bytes) take(bytes.subspan(at, std::min(chunk_bytes, bytes.size() - at)));
 }
 
@@ -86,6 +87,26 @@ Schedule all_gather_schedule(int rank, std::span<const std::span<std::byte>> blo
     });
     const auto received = blocks[modulo(rank - 1 - step, world_size)];
     for_each_chunk(received, chunk_bytes, [&](std::span<std::byte> bytes) { schedule.incoming.push_back({bytes, nullptr}); });
+  }
+  return schedule;
+}
+
+Schedule relay_schedule(std::span<const std::span<const std::byte>> outgoing, std::span<const std::span<std::byte>> incoming,
+                        size_t chunk_bytes) {
+  Schedule schedule;
+  std::map<const std::byte*, size_t> first_chunk_of;  // pieces that are still to come
+  for (const auto piece : incoming) {
+    if (piece.empty()) continue;
+    first_chunk_of[piece.data()] = schedule.incoming.size();
+    for_each_chunk(piece, chunk_bytes, [&](std::span<std::byte> bytes) { schedule.incoming.push_back({bytes, nullptr}); });
+  }
+  for (const auto piece : outgoing) {
+    const auto comes = first_chunk_of.find(piece.data());
+    const bool forwarded = comes != first_chunk_of.end();
+    size_t after = forwarded ? comes->second : 0;
+    for_each_chunk(piece, chunk_bytes, [&](std::span<const std::byte> bytes) {
+      schedule.outgoing.push_back({bytes, forwarded ? ++after : 0, forwarded});
+    });
   }
   return schedule;
 }

@@ -43,6 +43,11 @@ Schedule all_reduce_schedule(int rank, int world_size, std::span<const std::byte
 // filled in.
 Schedule all_gather_schedule(int rank, std::span<const std::span<std::byte>> blocks, size_t chunk_bytes);
 
+// Pieces for the successor, and those that come from the predecessor. A piece that is in both lists (the same memory) is sent
+// on as it arrives; every other one is there already. Both lists are in the same order as far as they share pieces.
+Schedule relay_schedule(std::span<const std::span<const std::byte>> outgoing, std::span<const std::span<std::byte>> incoming,
+                        size_t chunk_bytes);
+
 // The root sends, everyone stores and passes on, but for the root's predecessor.
 Schedule broadcast_schedule(int rank, int world_size, std::span<std::byte> buffer, int root, size_t chunk_bytes);
 

@@ -24,6 +24,8 @@ const char* name(Operation::Kind kind) {
       return "all-gather";
     case Operation::Kind::kBroadcast:
       return "broadcast";
+    case Operation::Kind::kRelay:
+      return "relay";
   }
   return "unknown operation";
 }

@@ -1,0 +1,51 @@
+// A job run to its end by ranks of threads, and what its service received.
+#pragma once
+
+#include <algorithm>
+
+#include "tests/worker/ranks_of_threads.h"
+
+namespace holdfast::worker {
+
+class SameBits : public ::testing::Test {
+ protected:
+  // Runs the job to its end and answers for the service: when the job is finished, everybody is told to be idle.
+  std::vector<RunStop> run_to_end(Ranks& ranks, const rendezvous::StateSource& source) {
+    const size_t before = finished();
+    std::jthread service_thread([&] {
+      EXPECT_TRUE(service.wait_for("/progress", [&](const auto& all) { return count_finished(all) > before; }));
+      ranks.interrupt_all("idle");
+    });
+    return ranks.run(source);
+  }
+  std::string undisturbed(const rendezvous::JobSpec& spec, int world_size) {
+    Ranks ranks(spec, service);
+    for (int i = 0; i < world_size; ++i) ranks.add();
+    ranks.on_commit = tamper;
+    run_to_end(ranks, Ranks::initial());
+    EXPECT_EQ(ranks[0].session->state->step, spec.total_steps);
+    return ranks.hash();
+  }
+  size_t finished() { return count_finished(service.received("/progress")); }
+  static size_t count_finished(const FakeService::Received& all) {
+    return static_cast<size_t>(std::count_if(all.begin(), all.end(), [](const auto& p) { return p["finished"] == true; }));
+  }
+  // The messages of events of this kind, once there are as many.
+  std::vector<std::string> events(const std::string& kind, size_t count = 1) {
+    const auto of_kind = [&](const FakeService::Received& all) {
+      std::vector<std::string> messages;
+      for (const auto& event : all) {
+        if (event["kind"] == kind) messages.push_back(event["message"]);
+      }
+      return messages;
+    };
+    EXPECT_TRUE(service.wait_for("/events", [&](const auto& all) { return of_kind(all).size() >= count; })) << kind;
+    return of_kind(service.received("/events"));
+  }
+
+  TestData data;
+  FakeService service;
+  std::function<void(TestRank&, size_t, int64_t)> tamper = [](TestRank&, size_t, int64_t) {};
+};
+
+}  // namespace holdfast::worker

@@ -1,0 +1,37 @@
+// A state on its way to ranks that lack it: cut into pieces with hashes, and passed along the ring.
+//
+// Each run of ranks that lack the state stands behind one that holds it, and gets it from there, the first of them passing on
+// what it receives: so all holders with a receiver behind them send at once, no link carries a piece twice, and no link
+// between two holders carries any. However many join, it takes what one link needs for the bytes once, and a piece's time
+// for each further receiver in a row.
+// Resumable: a receiver hashes what is in its memory already and asks for the rest, so a copy that broke off goes on where it
+// was in the next generation. A piece that arrives with another hash than the holders' is fetched from another holder.
+// Promises: on success every rank's pieces have the hashes of the first holder. Refuses: to go on when no holder can send a
+// piece that has its hash.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/train_state.h"
+#include "worker/run_stop.h"
+
+namespace holdfast::worker {
+
+inline constexpr size_t kPieceBytes = 4 << 20;
+
+// In tensor order, none across two tensors. Valid as long as the state.
+std::vector<std::span<std::byte>> cut_into_pieces(model::TrainState& state);
+
+struct PieceCopy {
+  int64_t bytes = 0;                  // that this rank received
+  int64_t had_before = 0;             // bytes that it lacked and found in its memory all the same: of a copy that broke off
+  std::vector<size_t> fetched_again;  // pieces that first came altered, on any rank
+};
+
+// `holds` by rank; at least one does. All ranks have the same number of pieces of the same sizes.
+RunResult<PieceCopy> copy_pieces(Communicator& ring, std::span<const std::span<std::byte>> pieces,
+                                 const std::vector<bool>& holds);
+
+}  // namespace holdfast::worker

@@ -1,0 +1,44 @@
+#include "worker/step_catch_up.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace holdfast::worker {
+
+double apply_gradient(Session& session, std::span<const int32_t> next_exponents) {
+  const double norm = session.state->apply(optimizer_config(session.spec), session.model->gradients());
+  if (!std::isfinite(norm)) return norm;
+  std::ranges::copy(next_exponents, session.state->exponents().begin());
+  session.refused_in_row = 0;
+  session.applied_step = session.state->step;
+  return norm;
+}
+
+void apply_nothing(Session& session, int64_t refused_in_row) {
+  session.state->step += 1;
+  session.refused_in_row = refused_in_row;
+  session.applied_step = session.state->step;
+}
+
+RunResult<int64_t> catch_up(Communicator& ring, Session& session, const std::vector<bool>& behind, int64_t refused_in_row) {
+  const auto me = static_cast<size_t>(ring.rank());
+  if (refused_in_row > 0) {
+    if (behind[me]) apply_nothing(session, refused_in_row);
+    return 0;
+  }
+  // Those ahead: the exponents in the state are those of the next step already.
+  std::vector<int32_t> next(session.state->exponents().begin(), session.state->exponents().end());
+  const std::span<std::byte> gradient = std::as_writable_bytes(session.gradients->float_result());
+  const std::span<std::byte> exponents = std::as_writable_bytes(std::span(next));
+  std::vector<std::span<const std::byte>> outgoing;
+  std::vector<std::span<std::byte>> incoming;
+  if (behind[(me + 1) % behind.size()]) outgoing = {exponents, gradient};
+  if (behind[me]) incoming = {exponents, gradient};
+  if (auto passed = ring.relay(outgoing, incoming); !passed) return tl::unexpected(ring_stop(passed.error()));
+  if (!behind[me]) return 0;
+  session.gradients->forget();
+  apply_gradient(session, next);
+  return static_cast<int64_t>(gradient.size() + exponents.size());
+}
+
+}  // namespace holdfast::worker

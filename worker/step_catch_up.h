@@ -1,0 +1,28 @@
+// A rank that is one step behind takes the reduced gradient of that step and applies it itself: a third of the bytes of the
+// state.
+//
+// When a generation breaks between a step's reduction and its confirmation, some ranks have applied the step and others have
+// not. Those that have still hold the mean gradient, for nobody computes on before the step is confirmed; and the step is a
+// pure function of the state before it and that gradient. A step that was refused needs not even the gradient.
+// Promises: on success the rank behind holds the state after the step; the caller compares its hash.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "worker/run_stop.h"
+#include "worker/session.h"
+
+namespace holdfast::worker {
+
+// The optimizer's part of a step, of the mean gradient in the model and the exponents of the step after it (empty: the float
+// reduction). The norm of the gradient; one that is not finite has changed nothing.
+double apply_gradient(Session& session, std::span<const int32_t> next_exponents);
+// The step changes nothing but the step number.
+void apply_nothing(Session& session, int64_t refused_in_row);
+
+// `behind` by rank: whether it takes the step; the others have applied it, and still have its gradient. `refused_in_row`: of
+// the ranks that are ahead, above 0 when the step was refused. Returns the bytes that this rank received.
+RunResult<int64_t> catch_up(Communicator& ring, Session& session, const std::vector<bool>& behind, int64_t refused_in_row);
+
+}  // namespace holdfast::worker
