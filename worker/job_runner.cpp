@@ -120,6 +120,7 @@ Input JobRunner::prepare(const StartPrepare& task) {
     return PrepareEnded{PrepareEnded::How::kRefused, reason, {}, 0};
   }
   session_ = std::move(*session);
+  session_->patience = Patience(collective_timeout(session_->spec, options_.collective_timeout));
   session_->model->set_interrupt(interrupt_.flag());
   checkpoints_ =
       std::make_unique<Checkpointing>(link_, outbox_, reporter_, *session_, std::move(*store), task.spec.checkpoint_store);
@@ -154,6 +155,7 @@ Input JobRunner::run(const Directive& join) {
   reporter_.end();
   report_stop(join, stop);
   if (stop.state_is_wrong) session_->distrust();
+  if (stop.fault_kind == "timeout") session_->patience.ran_out();
   return RunEnded{session_->held_step(), stop.reason};
 }
 
@@ -164,6 +166,7 @@ RunStop JobRunner::take_part(const Directive& join) {
   if (!ring) return ring.error();
   const Interrupt::Scope abort(interrupt_, [&ring](const std::string& reason) { (*ring)->abort(reason); });
   if (auto agreed = agree(join, **ring); !agreed) return agreed.error();
+  (*ring)->set_timeout(session_->patience.limit());
   reporter_.begin(join.job, join.generation, join.rank == 0);
   on_input_(Joined{session_->state->step});
   TrainLoop loop{*session_,

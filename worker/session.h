@@ -19,6 +19,7 @@
 #include "rendezvous/protocol/job_spec.h"
 #include "worker/data_files.h"
 #include "worker/gradient_accumulator.h"
+#include "worker/patience.h"
 
 namespace holdfast::worker {
 
@@ -31,6 +32,7 @@ struct Session {
   std::unique_ptr<model::Gpt2> model;
   std::unique_ptr<model::TrainState> state;
   std::unique_ptr<GradientAccumulator> gradients;
+  Patience patience{std::chrono::seconds(30)};
   bool has_state = false;      // `state` is one that the job was in
   int64_t refused_in_row = 0;  // steps directly before `state` that changed nothing, for their gradient was not finite
   int64_t applied_step = -1;   // the step whose mean gradient the model's buffer still has, once it was applied; -1: none

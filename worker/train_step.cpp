@@ -203,6 +203,9 @@ RunResult<void> TrainStep::confirm(StepPoint& point) {
     loop_.reporter.committed(point);
     return tl::unexpected(ring_stop(confirmed.error()));
   }
+  Patience& patience = loop_.session.patience;
+  patience.step_took(std::chrono::milliseconds(static_cast<int64_t>(point.step_s * 1000)));
+  loop_.ring.set_timeout(patience.limit());
   fault_point("confirmed", point.step, loop_.ring.rank());
   return {};
 }

@@ -137,6 +137,10 @@ std::jthread Communicator::watch(std::function<void(const CollectiveError&)> on_
   });
 }
 
+void Communicator::set_timeout(std::chrono::milliseconds timeout) {
+  if (impl_->ring) impl_->ring->set_timeout(timeout);
+}
+
 uint64_t Communicator::bytes_moved() const {
   return impl_->ring ? impl_->ring->bytes_moved() : 0;
 }

@@ -81,6 +81,9 @@ class Communicator {
   // be called meanwhile. In a world of one there is nothing to watch.
   std::jthread watch(std::function<void(const CollectiveError&)> on_loss) const;
 
+  // Of the operations from now on; RingOptions::timeout until then. The thread that calls collectives.
+  void set_timeout(std::chrono::milliseconds timeout);
+
   // Bytes sent and received since it was formed; any thread.
   uint64_t bytes_moved() const;
   // Makes the call under way, and all later ones, fail with kAborted and `reason`, at once.

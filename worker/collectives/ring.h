@@ -26,6 +26,7 @@ class Ring {
   // that failure.
   CollectiveResult<void> run(Operation operation, const Schedule& schedule);
 
+  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
   void abort(const std::string& reason);  // any thread
   // Blocks until a neighbour ends its connection, between runs, or `stop` is requested. Any thread, while none runs.
   std::optional<CollectiveError> wait_for_loss(std::stop_token stop) const;

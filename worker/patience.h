@@ -1,0 +1,45 @@
+// How long a rank waits for its neighbours while no bytes move: learnt from the steps that it has seen.
+//
+// No rank needs several whole steps for its part of one. So where steps take 0.1 s a neighbour that has sent nothing for three
+// seconds is stuck or cut off, though the job's collective_timeout_s, which must hold for any model, is far longer.
+// Promises: never longer than the ceiling, and the ceiling until a few steps are known; longer after each time that it ran
+// out, so that one false alarm does not become a row of them. It lives as long as the worker holds the job, through
+// generations. Thread: one.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstddef>
+
+namespace holdfast::worker {
+
+class Patience {
+ public:
+  using Duration = std::chrono::milliseconds;
+  static constexpr size_t kWindow = 64;   // steps whose longest counts
+  static constexpr size_t kStepsMin = 8;  // fewer say nothing
+  static constexpr int kSteps = 4;        // so many of the longest steps
+  static constexpr Duration kFloor{3000};  // the length of a worker's lease: what is shorter may be a hiccup
+
+  explicit Patience(Duration ceiling) : ceiling_(ceiling) {}
+
+  void step_took(Duration duration) { steps_[count_++ % kWindow] = duration; }
+  void ran_out() { factor_ = std::min(factor_ * 2, kFactorMax); }
+
+  Duration limit() const {
+    if (count_ < kStepsMin) return ceiling_;
+    const Duration longest = *std::max_element(steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(std::min(count_, kWindow)));
+    return std::min((kFloor + kSteps * longest) * factor_, ceiling_);
+  }
+
+ private:
+  static constexpr int kFactorMax = 64;
+
+  Duration ceiling_;
+  std::array<Duration, kWindow> steps_{};
+  size_t count_ = 0;
+  int factor_ = 1;
+};
+
+}  // namespace holdfast::worker
