@@ -43,7 +43,7 @@ void Rules::after_request(const Coordinator& service, const Request& request, co
   if (const auto* poll = std::get_if<Poll>(&request)) judge_worker(poll->incarnation, response);
   if (const auto* message = std::get_if<JobMessage>(&request)) judge_message(service, *message, response);
   if (const auto* lost = std::get_if<WorkerLost>(&request)) {
-    over_.insert(lost->incarnation);
+    over_soon_.insert(lost->incarnation);
     for (const auto& [id, worker] : service.workers()) {
       if (worker.registration.incarnation == lost->incarnation && worker.life == Worker::Life::kAlive)
         broken("{} is alive for the service after its end was reported", lost->incarnation);
@@ -53,7 +53,7 @@ void Rules::after_request(const Coordinator& service, const Request& request, co
 
 void Rules::judge_worker(const std::string& incarnation, const Response& response) {
   const bool refused = response.problem.has_value();
-  if (refused && response.problem->status == 409) over_.insert(incarnation);
+  if (refused && response.problem->status == 409) over_soon_.insert(incarnation);
   // A life that the service never heard of is asked to register, and only then told that it is over.
   if (!refused && over_.contains(incarnation)) broken("{} is over, and is heard again", incarnation);
 }
@@ -103,7 +103,14 @@ void Rules::judge_message(const Coordinator& service, const JobMessage& message,
   }
 }
 
+void Rules::turn_lost() {
+  promises_.clear();
+  over_soon_.clear();
+}
+
 void Rules::committed(const Coordinator& service) {
+  over_.merge(over_soon_);
+  over_soon_.clear();
   for (const Promise& promise : std::exchange(promises_, {})) {
     if (!promise.kept(store_.durable())) broken("it is answered that {}, and the disk does not have it", promise.text);
   }

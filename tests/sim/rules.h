@@ -37,6 +37,7 @@ class Rules {
   void after_request(const rendezvous::Coordinator& service, const Request& request, const Response& response);
   void committed(const rendezvous::Coordinator& service);  // after each turn, before anybody is answered
   void answered(const Response& response);
+  void turn_lost();  // the service died before it answered
 
   // --- workers
   void joins(const Process& process, const rendezvous::Directive& join);
@@ -91,7 +92,7 @@ class Rules {
   std::map<std::string, rendezvous::Generation> current_before_;
   std::vector<Promise> promises_;
   std::map<std::string, Past> past_;
-  std::set<std::string> over_;  // incarnations whose end the service has confirmed to somebody
+  std::set<std::string> over_, over_soon_;  // incarnations whose end the service has on disk; those of the turn under way
   std::map<std::pair<std::string, int64_t>, Told> told_;
   std::map<std::pair<std::string, std::string>, int64_t> fenced_;  // (incarnation, job) -> the highest fence it told of
   std::map<std::string, std::vector<ModelState>> right_;           // by job: what nobody's disturbance may change

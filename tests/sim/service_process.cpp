@@ -36,6 +36,7 @@ void ServiceProcess::kill(const std::string& how) {
   if (!up()) return;
   story_.tell("service", "is gone: {}", how);
   coordinator_.reset();
+  rules_.turn_lost();
   store_.power_loss();
   auto queue = std::exchange(queue_, {});
   auto answers = std::exchange(answers_, {});

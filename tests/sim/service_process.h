@@ -54,6 +54,7 @@ class ServiceProcess {
   void start();
   void kill(const std::string& how);
   void die_at_next_commit(Death death) { death_ = death; }
+  void disarm() { death_.reset(); }
   void freeze() { frozen_ = true; }
   void thaw();
   bool up() const { return coordinator_ != nullptr; }

@@ -33,7 +33,7 @@ class World {
   static constexpr int64_t kPeaceMs = 240'000;  // a bound on everything that waits: back-offs, leases, deadlines
 
   void submit_jobs();
-  void submit(const rendezvous::JobSpec& spec);
+  void submit(const rendezvous::JobSpec& spec, size_t before);
   void faults_until(int64_t ms);
   void make_peace();
   void operate();
