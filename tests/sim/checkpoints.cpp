@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "tests/sim/process.h"
+#include "tests/sim/rules.h"
 
 namespace holdfast::sim {
 
@@ -109,6 +110,7 @@ void Checkpoints::settle(const Write& written) {
     if (!process_.reports().knows(written.state.step) && around_.time.now() < deadline) {
       return process_.later(kPollMs, [again = weak.lock()] { (*again)(); });
     }
+    if (!process_.reports().knows(written.state.step)) around_.rules.records_given_up(job_, written.state.step);
     register_record(written, {}, [this, life, written] {
       if (life != life_) return;
       process_.reports().hashed(written.state.step, written.state.hash());

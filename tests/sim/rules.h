@@ -4,6 +4,7 @@
 // what the service has on disk; they take nobody's word. README.md lists them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -46,6 +47,8 @@ class Rules {
   void applied(const Process& process, const rendezvous::Directive& join, const ModelState& state,
                const worker::StepShares& shares);
   void status_sent(const Process& process, const rendezvous::WorkerStatus& status);
+  // A checkpoint is registered although the service may not have the records of the steps up to it: a state is worth more.
+  void records_given_up(const std::string& job, int64_t step) { given_up_[job] = std::max(given_up_[job], step); }
   void states_differ(const rendezvous::Directive& join, const std::string& reason);
   void checkpoint_unreadable(const rendezvous::Directive& join, const std::string& reason);
 
@@ -92,7 +95,8 @@ class Rules {
   std::map<std::string, rendezvous::Generation> current_before_;
   std::vector<Promise> promises_;
   std::map<std::string, Past> past_;
-  std::set<std::string> over_, over_soon_;  // incarnations whose end the service has on disk; those of the turn under way
+  std::set<std::string> over_, over_soon_;   // incarnations whose end the service has on disk; those of the turn under way
+  std::map<std::string, int64_t> given_up_;  // by job: up to this step records may be missing
   std::map<std::pair<std::string, int64_t>, Told> told_;
   std::map<std::pair<std::string, std::string>, int64_t> fenced_;  // (incarnation, job) -> the highest fence it told of
   std::map<std::string, std::vector<ModelState>> right_;           // by job: what nobody's disturbance may change

@@ -47,7 +47,10 @@ void TrainThread::offer_state() {
   history.truncate(join_.source.step);
   Piece mine;
   mine.held_step = held_step();
-  if (state_) mine.hash = state_->hash();
+  if (state_) {
+    mine.hash = state_->hash();
+    mine.state = std::make_shared<const ModelState>(*state_);
+  }
   mine.unconfirmed = {history.points().begin(), history.points().end()};
   gather(std::move(mine), patience, &TrainThread::choose_donor);
 }
@@ -69,6 +72,8 @@ void TrainThread::choose_donor(const std::vector<Piece>& offers) {
   offers_ = offers;
   const Piece& found = offers[static_cast<size_t>(donor_)];
   const auto differs = [&](const Piece& offer) { return offer.held_step != found.held_step || offer.hash != found.hash; };
+  // Equal bits are the donor's state, whoever computed them.
+  if (!differs(offers[static_cast<size_t>(join_.rank)])) state_ = *found.state;
   if (std::ranges::none_of(offers, differs)) return agreed_on_state();
   if (differs(offers[static_cast<size_t>(join_.rank)])) {
     state_.reset();  // it is being written to
