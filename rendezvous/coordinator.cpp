@@ -232,11 +232,12 @@ Outcome<void> Coordinator::progress(const std::string& id, const Progress& progr
   if (!job) return tl::unexpected(job.error());
   const JobMembership& m = (*job)->membership;
   if (is_ended(m.state) || m.state == JobState::kPaused) {
-    // Repeating oneself is no fault. Steps of one who was not there when all were freed, and went on, do not count.
-    if (progress.step <= m.committed_step) return {};
-    return tl::unexpected(problem(409, "wrong_state",
-                                  fmt::format("job {} is {} at step {}: what {} computed after that does not count", id,
-                                              job_state_name(m.state), m.committed_step, progress.worker)));
+    // What is committed may be told late. Steps of one who was not there when all were freed, and went on, do not count.
+    if (progress.step > m.committed_step) {
+      return tl::unexpected(problem(409, "wrong_state",
+                                    fmt::format("job {} is {} at step {}: what {} computed after that does not count", id,
+                                                job_state_name(m.state), m.committed_step, progress.worker)));
+    }
   }
   add_steps(**job, progress);
   apply(**job, ProgressMade{progress});

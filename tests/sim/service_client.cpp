@@ -17,8 +17,8 @@ constexpr int64_t kHeartbeatMs = 1000, kAnswerMs = 5000, kPollMs = 25000, kLette
 constexpr int64_t kRetryMs = 200;
 
 bool is_news(const WorkerStatus& a, const WorkerStatus& b) {
-  return a.phase != b.phase || a.job != b.job || a.generation != b.generation || a.leaving != b.leaving ||
-         a.reason != b.reason || a.data_digest != b.data_digest;
+  return a.phase != b.phase || a.job != b.job || a.state_generation != b.state_generation || a.generation != b.generation ||
+         a.leaving != b.leaving || a.reason != b.reason || a.data_digest != b.data_digest;
 }
 
 }  // namespace

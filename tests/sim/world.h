@@ -36,7 +36,7 @@ class World {
   void submit(const rendezvous::JobSpec& spec, size_t before);
   void faults_until(int64_t ms);
   void make_peace();
-  void operate();
+  void operate(bool patient);
   bool settled() const;
   void step_to(int64_t ms);
   void judge_end();
