@@ -230,12 +230,19 @@ void Coordinator::add_steps(Job& job, const Progress& progress) {
 Outcome<void> Coordinator::progress(const std::string& id, const Progress& progress) {
   auto job = need_present(id, progress.worker, progress.incarnation, progress.generation, true);
   if (!job) return tl::unexpected(job.error());
-  if (!is_ended((*job)->membership.state)) add_steps(**job, progress);
-  const bool counts = !is_ended((*job)->membership.state);
+  const JobMembership& m = (*job)->membership;
+  if (is_ended(m.state) || m.state == JobState::kPaused) {
+    // What is committed may be told late. Steps of one who was not there when all were freed, and went on, do not count.
+    if (progress.step > m.committed_step) {
+      return tl::unexpected(problem(409, "wrong_state",
+                                    fmt::format("job {} is {} at step {}: what {} computed after that does not count", id,
+                                                job_state_name(m.state), m.committed_step, progress.worker)));
+    }
+  }
+  add_steps(**job, progress);
   apply(**job, ProgressMade{progress});
   for (const StepPoint& point : progress.points) {
-    if (counts && !point.shares.empty() && point.step <= (*job)->membership.committed_step)
-      write().deal_anew(id, point.step, point.shares);
+    if (!point.shares.empty() && point.step <= m.committed_step) write().deal_anew(id, point.step, point.shares);
   }
   return {};
 }

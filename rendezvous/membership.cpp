@@ -157,7 +157,10 @@ bool is_prepared(const JobMembership& job, const Participant& p) {
 
 bool holds_state(const JobMembership& job, const Participant& p) {
   const auto lineage = job.lineage_of.find(p.member.incarnation);
-  return p.status.step >= 0 && lineage != job.lineage_of.end() && lineage->second == job.lineage;
+  const bool was_member = lineage != job.lineage_of.end() && lineage->second == job.lineage;
+  // A member may have been fenced before it took the generation's state, and one that was left out may hold steps that the
+  // job never heard of and has done again: what counts is where the state itself comes from.
+  return p.status.step >= 0 && was_member && went_back_below(job, p.status.step, p.status.state_generation) == 0;
 }
 
 const KnownCheckpoint* newest_checkpoint(const JobMembership& job) {

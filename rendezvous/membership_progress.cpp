@@ -46,16 +46,21 @@ void on_progress(Turn& turn, const Progress& progress) {
   if (progress.finished) end_job(turn, JobState::kSucceeded, fmt::format("all {} steps are done", job.spec.total_steps));
 }
 
-std::optional<Staleness> stale_state(const JobMembership& job, const CheckpointRecord& record) {
-  if (record.state_generation <= 0) return std::nullopt;
-  for (auto later = job.began_at.upper_bound(record.state_generation); later != job.began_at.end(); ++later) {
-    if (later->second >= record.step) continue;
-    return Staleness{"stale_state",
-                     fmt::format("the state of step {} was computed in generation {} of job {}, and generation {} went back to "
-                                 "step {}: it is not of the job's history any more",
-                                 record.step, record.state_generation, job.job, later->first, later->second)};
+int64_t went_back_below(const JobMembership& job, int64_t step, int64_t generation) {
+  if (generation <= 0) return 0;
+  for (auto later = job.began_at.upper_bound(generation); later != job.began_at.end(); ++later) {
+    if (later->second < step) return later->first;
   }
-  return std::nullopt;
+  return 0;
+}
+
+std::optional<Staleness> stale_state(const JobMembership& job, const CheckpointRecord& record) {
+  const int64_t later = went_back_below(job, record.step, record.state_generation);
+  if (later == 0) return std::nullopt;
+  return Staleness{"stale_state",
+                   fmt::format("the state of step {} was computed in generation {} of job {}, and generation {} went back to "
+                               "step {}: it is not of the job's history any more",
+                               record.step, record.state_generation, job.job, later, job.began_at.at(later))};
 }
 
 void on_checkpoint(Turn& turn, const CheckpointRecord& record) {

@@ -81,7 +81,8 @@ struct JobMembership {
   int64_t restarts = 0;                // durable; faults so far
   std::string data_digest, numerics;   // durable; what all members have in common, from the first generation on
   // Counts how often the job went back to an older state. Memory of a worker counts only if the worker was a member of
-  // a generation of the same lineage: steps that were voided must not come back.
+  // a generation of the same lineage, and its state was computed in none that a later one began below: steps that were
+  // voided must not come back.
   int64_t lineage = 0;                             // durable
   std::map<std::string, int64_t> lineage_of;       // incarnation -> lineage it was last a member in; from the generations
   std::map<int64_t, int64_t> began_at;             // generation -> the step that it began from; from the generations

@@ -32,6 +32,10 @@ void advance_forming(Turn& turn);
 void free_leavers(Turn& turn);
 int64_t best_memory(const JobMembership& job, bool leaving_too);
 
+// membership_progress.cpp
+// The first generation after `generation` that began below `step`, or 0. `generation` <= 0: not known, 0.
+int64_t went_back_below(const JobMembership& job, int64_t step, int64_t generation);
+
 // membership_references.cpp
 void refuse(Turn& turn, const Participant& participant, const std::string& reason);
 // Why a prepared worker does not fit the job's references, or "".

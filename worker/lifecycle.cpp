@@ -21,6 +21,7 @@ void forget_job(Lifecycle& state) {
   state.refusal.clear();
   state.fenced = 0;
   state.step = -1;
+  state.state_generation = 0;
   state.data_digest.clear();
   state.data_tokens = 0;
   state.reason.clear();
@@ -153,6 +154,7 @@ struct Apply {
   void operator()(const Joined& input) {
     state.joined = true;
     state.step = input.step;
+    state.state_generation = state.running;
     state.reason.clear();
   }
   void operator()(const StepCommitted& input) { state.step = input.step; }
@@ -160,6 +162,7 @@ struct Apply {
     state.activity = Activity::kNone;
     state.joined = false;
     state.fenced = std::max(state.fenced, state.running);
+    if (input.step != state.step) state.state_generation = state.running;  // taken before the ranks had agreed on it
     state.step = input.step;
     state.reason = input.reason;
   }
@@ -197,6 +200,7 @@ rendezvous::WorkerStatus status_of(const Lifecycle& state, const std::string& in
   status.job = state.job;
   status.generation = state.joined ? state.running : state.fenced;
   status.step = state.step;
+  status.state_generation = state.state_generation;
   status.data_digest = state.data_digest;
   status.data_tokens = state.data_tokens;
   status.leaving = state.leaving;

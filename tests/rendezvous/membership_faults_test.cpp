@@ -281,5 +281,24 @@ TEST(Faults, GenerationsWithoutProgressComeSlowerAndSlower) {
   EXPECT_EQ(waits, (std::vector<Millis>{0, 0, 0, 0, 1000, 2000}));
 }
 
+TEST(Faults, StepsThatTheJobWentBackBehindDoNotComeBackWithAWorkerThatWasLeftOut) {
+  for (const int64_t state_generation : {1, 2}) {
+    Story story = running({"w1", "w2"}, 10);
+    story.happens(FaultReported{story.fault("w1", -1)});
+    story.stopped({"w1"}, 10);
+    for (int second = 0; second < 11; ++second) {
+      story.says("w2", Phase::kActive, 1, 37);  // it goes on, and nobody else has heard of these steps
+      story.passes(1000);
+    }
+    EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w1 memory 10"});
+    story.happens(WorkerGone{"w1", "killed"});
+    WorkerStatus back = story.status("w2", Phase::kPrepared, 2, 37);
+    back.state_generation = state_generation;
+    story.happens(WorkerReported{"w2", back});
+    // (No worker can hold a state of generation 2 that was not in it: the second case is here to see the rule at work.)
+    EXPECT_EQ(story.told_of("FORM"), Lines{state_generation == 1 ? "FORM 3 w2 initial 0" : "FORM 3 w2 memory 37"});
+  }
+}
+
 }  // namespace
 }  // namespace holdfast::rendezvous

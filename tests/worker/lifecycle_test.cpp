@@ -95,6 +95,22 @@ TEST(Lifecycle, AFenceInterruptsTheGenerationAndKeepsTheState) {
   EXPECT_EQ(m.after(Joined{8}), "- -> active j1/4 step 8");
 }
 
+TEST(Lifecycle, TheStatusSaysOfWhichGenerationTheStateIs) {
+  const auto of = [](const Machine& m) { return status_of(m.state, "i1").state_generation; };
+  Machine m = running(3);
+  EXPECT_EQ(of(m), 3);
+  m.after(RunEnded{8, "connection lost"});
+  m.told(DirectiveKind::kJoin, "j1", 4);
+  m.after(RunEnded{8, "no ring"});
+  EXPECT_EQ(of(m), 3) << "it was fenced before it took anything of generation 4";
+  m.told(DirectiveKind::kJoin, "j1", 5);
+  m.after(RunEnded{12, "connection lost"});
+  EXPECT_EQ(of(m), 5) << "it had copied the state, and the ring broke before all had said so";
+  m.told(DirectiveKind::kIdle);
+  m.after(Released{});
+  EXPECT_EQ(of(m), 0);
+}
+
 TEST(Lifecycle, AFenceOfThePastChangesNothing) {
   Machine m = running(3);
   EXPECT_EQ(m.told(DirectiveKind::kFence, "j1", 2), "- -> active j1/3 step 0");

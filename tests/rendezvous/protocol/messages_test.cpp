@@ -94,6 +94,7 @@ TEST(Messages, WorkerStatusAndReply) {
     m.job = "j1";
     m.generation = 3;
     m.step = 40;
+    m.state_generation = 2;
     m.data_digest = "123-ab";
     m.data_tokens = 123;
     m.leaving = true;
@@ -101,8 +102,9 @@ TEST(Messages, WorkerStatusAndReply) {
     const auto back = round_trip(m);
     EXPECT_EQ(back.phase, phase);
     EXPECT_TRUE(back.leaving);
+    EXPECT_EQ(back.state_generation, 2);
     EXPECT_EQ(Json(m)["phase"], phase_name(phase));
-    expect_named_when_missing(m, {});
+    expect_named_when_missing(m, {"state_generation"});
   }
   EXPECT_EQ(round_trip(StatusReply{"tag"}).directive_tag, "tag");
 }

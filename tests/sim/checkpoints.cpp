@@ -1,0 +1,176 @@
+#include "tests/sim/checkpoints.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "tests/sim/process.h"
+#include "tests/sim/rules.h"
+
+namespace holdfast::sim {
+
+using rendezvous::CheckpointRecord;
+
+namespace {
+
+constexpr int64_t kRetryMs = 1000, kPollMs = 50, kReportPatienceMs = 10000, kTimeoutMs = 10000, kNextGenerationMs = 1000;
+
+}  // namespace
+
+const CheckpointDisk::Manifest* CheckpointDisk::find(const std::string& job, int64_t step) const {
+  const auto of_job = jobs_.find(job);
+  if (of_job == jobs_.end()) return nullptr;
+  const auto found = of_job->second.find(step);
+  return found == of_job->second.end() ? nullptr : &found->second;
+}
+
+bool CheckpointDisk::put(const std::string& job, const Manifest& manifest) {
+  auto& there = jobs_[job];
+  const auto found = there.find(manifest.state.step);
+  if (found != there.end() && found->second.generation > manifest.generation) return false;
+  there[manifest.state.step] = manifest;
+  return true;
+}
+
+std::vector<int64_t> CheckpointDisk::steps(const std::string& job) const {
+  std::vector<int64_t> steps;
+  if (const auto of_job = jobs_.find(job); of_job != jobs_.end()) {
+    for (const auto& [step, _] : of_job->second) steps.push_back(step);
+  }
+  return steps;
+}
+
+void Checkpoints::open(const std::string& job, int64_t keep_last) {
+  drop();
+  job_ = job;
+  keep_last_ = keep_last;
+}
+
+void Checkpoints::drop() {
+  ++life_;
+  job_.clear();
+  generation_ = 0;
+  submitted_ = -1;
+  writing_.reset();
+  at_work_ = false;
+  starts_.clear();
+  registered_.clear();
+  refused_.clear();
+}
+
+void Checkpoints::enter_generation(int64_t generation, int64_t step) {
+  generation_ = generation;
+  starts_[generation] = step;
+  submitted_ = -1;
+  registered_.clear();
+  refused_.clear();
+}
+
+bool Checkpoints::is_void(const Write& write) const {
+  return std::any_of(starts_.upper_bound(write.generation), starts_.end(),
+                     [&](const auto& start) { return start.second < write.state.step; });
+}
+
+bool Checkpoints::submit(const ModelState& state) {
+  if (submitted_ == state.step) return true;
+  if (at_work_) return false;
+  writing_ = Write{state, generation_};
+  submitted_ = state.step;
+  write();
+  return true;
+}
+
+void Checkpoints::write() {
+  at_work_ = true;
+  const int64_t ms = around_.chance.between(20, around_.disk.slow ? 4000 : 300);
+  process_.later(ms, [this, life = life_] {
+    if (life != life_) return;
+    at_work_ = false;
+    if (around_.disk.failing) {
+      around_.story.tell(process_.name(), "cannot write the checkpoint of step {}", writing_->state.step);
+      return process_.later(kRetryMs, [this, life] {
+        if (life == life_ && !at_work_ && writing_) write();
+      });
+    }
+    const Write written = *std::exchange(writing_, std::nullopt);
+    if (!around_.disk.put(job_, {written.state, written.generation})) {
+      refused_[written.state.step] = true;
+      return;
+    }
+    around_.story.tell(process_.name(), "has the checkpoint of step {} on disk", written.state.step);
+    settle(written);
+  });
+}
+
+// Not before the service knows the steps below it, or not soon.
+void Checkpoints::settle(const Write& written) {
+  const auto deadline = around_.time.now() + kReportPatienceMs;
+  auto wait = std::make_shared<std::function<void()>>();
+  *wait = [this, life = life_, written, deadline, weak = std::weak_ptr(wait)] {
+    if (life != life_) return;
+    if (!process_.reports().knows(written.state.step) && around_.time.now() < deadline) {
+      return process_.later(kPollMs, [again = weak.lock()] { (*again)(); });
+    }
+    if (!process_.reports().knows(written.state.step)) around_.rules.records_given_up(job_, written.state.step);
+    register_record(written, {}, [this, life, written] {
+      if (life != life_) return;
+      process_.reports().hashed(written.state.step, written.state.hash());
+      if (written.generation == generation_) registered_[written.state.step] = written.state.hash();
+      auto removed = apply_retention(written.state.step);
+      if (!removed.empty()) register_record(written, std::move(removed), [] {});
+    });
+  };
+  (*wait)();
+}
+
+void Checkpoints::register_record(const Write& written, std::vector<int64_t> removed, std::function<void()> then) {
+  if (is_void(written)) return;
+  CheckpointRecord record;
+  record.worker = process_.name();
+  record.incarnation = process_.incarnation();
+  record.generation = generation_;
+  record.state_generation = written.generation;
+  record.step = written.state.step;
+  record.state_hash = written.state.hash();
+  record.shards = 1;
+  record.removed_steps = removed;
+  const auto heed = [this, life = life_, written, removed, then, sent = generation_](const Response& response) {
+    if (life != life_) return;
+    if (!response.unreachable && !response.problem) return then();
+    if (response.problem && response.problem->code == "stale_state") return;
+    const int64_t pause = ServiceClient::may_pass(response) || generation_ != sent ? 200 : kNextGenerationMs;
+    process_.later(pause, [this, life, written, removed, then] {
+      if (life == life_) register_record(written, removed, then);
+    });
+  };
+  process_.client().ask(JobMessage{job_, record}, kTimeoutMs, heed, false);
+}
+
+std::vector<int64_t> Checkpoints::apply_retention(int64_t newest) {
+  std::vector<int64_t> below;
+  for (const int64_t step : around_.disk.steps(job_)) {
+    if (step <= newest) below.push_back(step);
+  }
+  std::vector<int64_t> removed;
+  while (keep_last_ > 0 && static_cast<int64_t>(below.size()) > keep_last_) {
+    around_.disk.remove(job_, below.front());
+    removed.push_back(below.front());
+    below.erase(below.begin());
+  }
+  return removed;
+}
+
+void Checkpoints::start(const ModelState& state) {
+  if (!submit(state)) around_.story.tell(process_.name(), "leaves out the checkpoint of step {}", state.step);
+}
+
+void Checkpoints::write_now(const ModelState& state, std::function<bool()> given_up,
+                            std::function<void(const std::string&)> done) {
+  if (given_up()) return done("");
+  submit(state);
+  if (const auto found = registered_.find(state.step); found != registered_.end()) return done(found->second);
+  if (refused_.contains(state.step)) return done("");
+  process_.later(kPollMs,
+                 [this, state, given_up = std::move(given_up), done = std::move(done)] { write_now(state, given_up, done); });
+}
+
+}  // namespace holdfast::sim

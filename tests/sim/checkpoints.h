@@ -1,0 +1,76 @@
+// Checkpoints as rank 0 writes them: worker/checkpointing.cpp without its threads, and the disk that all workers share.
+//
+// A manifest appears on the disk whole or not at all, when its write ends. Between that and the record's arrival at the
+// service the writer may die, be fenced, or belong to the past.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "rendezvous/protocol/messages.h"
+#include "tests/sim/model_state.h"
+#include "tests/sim/surroundings.h"
+
+namespace holdfast::sim {
+
+class Process;
+
+class CheckpointDisk {
+ public:
+  struct Manifest {
+    ModelState state;
+    int64_t generation = 0;
+  };
+  bool failing = false, slow = false;
+
+  const Manifest* find(const std::string& job, int64_t step) const;
+  // False: a writer of a later generation was there before (storage/checkpoint_write.cpp refuses it).
+  bool put(const std::string& job, const Manifest& manifest);
+  void remove(const std::string& job, int64_t step) { jobs_[job].erase(step); }
+  std::vector<int64_t> steps(const std::string& job) const;
+
+ private:
+  std::map<std::string, std::map<int64_t, Manifest>> jobs_;
+};
+
+class Checkpoints {
+ public:
+  Checkpoints(Surroundings& around, Process& process) : around_(around), process_(process) {}
+
+  void open(const std::string& job, int64_t keep_last);
+  void drop();  // the job is released: what is under way comes to nothing
+  void enter_generation(int64_t generation, int64_t step);
+  void start(const ModelState& state);
+  // `done` with the hash once it is registered, or with "" when it cannot be or `given_up` says so; asked every 50 ms.
+  void write_now(const ModelState& state, std::function<bool()> given_up, std::function<void(const std::string&)> done);
+
+ private:
+  struct Write {
+    ModelState state;
+    int64_t generation = 0;
+  };
+  bool submit(const ModelState& state);
+  void write();
+  void settle(const Write& written);
+  void register_record(const Write& written, std::vector<int64_t> removed, std::function<void()> then);
+  std::vector<int64_t> apply_retention(int64_t newest);
+  bool is_void(const Write& write) const;
+
+  Surroundings& around_;
+  Process& process_;
+  std::string job_;
+  int64_t keep_last_ = 0, life_ = 0;
+  int64_t generation_ = 0, submitted_ = -1;
+  std::map<int64_t, int64_t> starts_;
+  std::optional<Write> writing_;
+  bool at_work_ = false;
+  std::map<int64_t, std::string> registered_;
+  std::map<int64_t, bool> refused_;
+};
+
+}  // namespace holdfast::sim

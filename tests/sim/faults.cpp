@@ -1,0 +1,141 @@
+// What goes wrong. Each run chooses some of the kinds, so that each is seen alone and in company.
+#include <algorithm>
+
+#include "tests/sim/world.h"
+
+namespace holdfast::sim {
+
+using rendezvous::Coordinator;
+
+const std::vector<World::Kind>& World::kinds() {
+  static const std::vector<Kind> kKinds = {
+      {5, &World::kill_process},   {2, &World::kill_node},   {4, &World::freeze},        {3, &World::cut_from_service},
+      {3, &World::cut_from_peers}, {2, &World::told_to_end}, {2, &World::drain},         {4, &World::kill_service},
+      {2, &World::freeze_service}, {3, &World::break_disk},  {3, &World::spoil_weather}, {2, &World::pause_and_resume},
+      {2, &World::scale},
+  };
+  return kKinds;
+}
+
+void World::choose_kinds() {
+  for (const Kind& kind : kinds()) {
+    if (chance_.percent(50)) chosen_.insert(chosen_.end(), static_cast<size_t>(kind.weight), kind.fault);
+  }
+}
+
+void World::faults_until(int64_t ms) {
+  const int64_t pace = chance_.of(std::vector<int64_t>{300, 1000, 3000});
+  while (time_.now() < ms) {
+    step_to(std::min(ms, time_.now() + chance_.between(10, pace)));
+    if (!chosen_.empty()) one_fault();
+  }
+}
+
+void World::one_fault() {
+  ++tally_.faults;
+  (this->*chance_.of(chosen_))();
+}
+
+void World::kill_process() {
+  any_host().kill_process();
+}
+
+void World::kill_node() {
+  Host& host = any_host();
+  host.kill_all();
+  time_.after(chance_.between(100, 12'000), [&host] { host.start(); });
+}
+
+void World::freeze() {
+  Host& host = any_host();
+  host.freeze();
+  time_.after(chance_.between(50, 9000), [&host] { host.thaw(); });
+}
+
+void World::cut_from_service() {
+  Host& host = any_host();
+  host.set_link(static_cast<Host::Link>(chance_.between(1, 3)));
+  time_.after(chance_.between(50, 9000), [&host] { host.set_link(Host::Link::kSound); });
+}
+
+void World::cut_from_peers() {
+  Host& host = any_host();
+  host.set_cut_from_peers(true);
+  time_.after(chance_.between(50, 9000), [&host] { host.set_cut_from_peers(false); });
+}
+
+void World::told_to_end() {
+  Host& host = any_host();
+  host.terminate();
+  time_.after(chance_.between(500, 10'000), [&host] { host.start(); });
+}
+
+void World::drain() {
+  Host& host = any_host();
+  service_.command([name = host.name()](Coordinator& service) { (void)service.drain(name); });
+  time_.after(chance_.between(500, 10'000), [&host] { host.start(); });
+}
+
+void World::service_back(int64_t ms) {
+  rules_.service_troubled();
+  time_.after(ms, [this] {
+    rules_.service_troubled();
+    service_.start();
+  });
+}
+
+void World::kill_service() {
+  const int64_t away = chance_.percent(50) ? chance_.between(10, 300) : chance_.between(300, 14'000);
+  if (chance_.percent(25)) {
+    service_.kill("killed");
+  } else {
+    service_.die_at_next_commit(static_cast<Death>(chance_.below(3)));
+  }
+  // A death at the next commit comes within a heartbeat.
+  service_back(1000 + away);
+}
+
+void World::freeze_service() {
+  story_.tell("service", "freezes");
+  rules_.service_troubled();
+  service_.freeze();
+  time_.after(chance_.between(50, 8000), [this] {
+    story_.tell("service", "thaws");
+    rules_.service_troubled();
+    service_.thaw();
+  });
+}
+
+void World::break_disk() {
+  const bool fails = chance_.percent(60);
+  story_.tell("disk", "{}", fails ? "fails" : "is slow");
+  (fails ? disk_.failing : disk_.slow) = true;
+  time_.after(chance_.between(100, 10'000), [this] { disk_.failing = disk_.slow = false; });
+}
+
+void World::spoil_weather() {
+  network_.weather.lost_percent = chance_.percent(50) ? chance_.between(1, 30) : 0;
+  network_.weather.doubled_percent = chance_.percent(50) ? chance_.between(1, 30) : 0;
+  network_.weather.late_percent = chance_.percent(50) ? chance_.between(1, 40) : 0;
+  network_.weather.late_ms = chance_.between(10, 6000);
+  story_.tell("network", "loses {} %, doubles {} %, delays {} % by up to {} ms", network_.weather.lost_percent,
+              network_.weather.doubled_percent, network_.weather.late_percent, network_.weather.late_ms);
+  time_.after(chance_.between(500, 8000), [this] { network_.weather = {}; });
+}
+
+void World::pause_and_resume() {
+  const std::string job = chance_.of(jobs_);
+  service_.command([job](Coordinator& service) { (void)service.pause(job); });
+  time_.after(chance_.between(50, 8000),
+              [this, job] { service_.command([job](Coordinator& service) { (void)service.resume(job); }); });
+}
+
+void World::scale() {
+  const std::string job = chance_.of(jobs_);
+  const auto workers = static_cast<int64_t>(hosts_.size());
+  const int64_t least = chance_.between(1, workers), most = chance_.between(least, workers);
+  const int64_t nominal = chance_.between(least, most);
+  service_.command([=](Coordinator& service) { (void)service.scale(job, {least, nominal, most}); });
+}
+
+}  // namespace holdfast::sim

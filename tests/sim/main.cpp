@@ -1,0 +1,71 @@
+// Runs the simulator over many seeds: `sim_test [--seed N] [--count N] [--trace]`.
+//
+// Prints one line for all that went well. At the first broken rule: the rule, the seed, and the command that shows how it
+// came about; the exit status is 1. An exception that is no broken rule: the same with status 3.
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+
+#include "tests/sim/world.h"
+
+namespace {
+
+struct Arguments {
+  uint64_t seed = 1, count = 1;
+  bool trace = false;
+};
+
+std::optional<Arguments> parse(int argc, char** argv) {
+  Arguments arguments;
+  for (int i = 1; i < argc; ++i) {
+    const std::string word = argv[i];
+    if (word == "--trace") {
+      arguments.trace = true;
+    } else if ((word == "--seed" || word == "--count") && i + 1 < argc) {
+      (word == "--seed" ? arguments.seed : arguments.count) = std::strtoull(argv[++i], nullptr, 10);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return arguments;
+}
+
+int tell_end(const char* program, uint64_t seed, const std::string& what, int status) {
+  fmt::print("seed {}: {}\nto see how it comes about: {} --seed {} --trace\n", seed, what, program, seed);
+  return status;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  using namespace holdfast::sim;
+  const auto arguments = parse(argc, argv);
+  if (!arguments) {
+    fmt::print(stderr, "usage: {} [--seed N] [--count N] [--trace]\n", argv[0]);
+    return 2;
+  }
+  spdlog::set_level(spdlog::level::off);  // --trace tells what the service says, in the order of all the rest
+  Tally all;
+  for (uint64_t seed = arguments->seed; seed < arguments->seed + arguments->count; ++seed) {
+    try {
+      const Tally one = World(seed, arguments->trace).run();
+      all.events += one.events;
+      all.faults += one.faults;
+      all.generations += one.generations;
+      all.voided += one.voided;
+      all.simulated_ms += one.simulated_ms;
+    } catch (const Violation& violation) {
+      return tell_end(argv[0], seed, violation.what(), 1);
+    } catch (const std::exception& error) {
+      return tell_end(argv[0], seed, fmt::format("an exception: {}", error.what()), 3);
+    }
+  }
+  fmt::print(
+      "{} runs kept every rule: {} faults, {} generations, {} times back to an older state, {} events in {} simulated "
+      "hours\n",
+      arguments->count, all.faults, all.generations, all.voided, all.events, all.simulated_ms / 3'600'000);
+  return 0;
+}

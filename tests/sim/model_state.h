@@ -1,0 +1,60 @@
+// Stands for parameters and optimizer state: a hash chain over the steps, so that a wrong state, a step applied twice and a
+// microbatch counted twice or not at all all show in its bits.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace holdfast::sim {
+
+struct ModelState {
+  int64_t step = 0;
+  uint64_t bits = 0;
+  std::vector<int64_t> born;  // by step: the generation in which it was applied. Not part of the bits.
+
+  std::string hash() const { return fmt::format("{:016x}", bits); }
+};
+
+inline uint64_t mixed(uint64_t a, uint64_t b) {  // splitmix64's finish
+  uint64_t z = (a ^ (b * 0x9e3779b97f4a7c15U)) + 0x9e3779b97f4a7c15U;
+  z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9U;
+  z = (z ^ (z >> 27)) * 0x94d049bb133111ebU;
+  return z ^ (z >> 31);
+}
+
+// The gradient of a microbatch of the step that follows state `step`. It depends on the state, as gradients do.
+inline uint64_t gradient_of(const ModelState& state, int64_t microbatch) {
+  return mixed(state.bits, static_cast<uint64_t>(microbatch) + 1);
+}
+
+// The tokens of that microbatch.
+inline uint64_t tokens_of(int64_t step, int64_t microbatch) {
+  return mixed(static_cast<uint64_t>(step) + 77, static_cast<uint64_t>(microbatch));
+}
+
+inline ModelState initial_state() {
+  return {0, mixed(1, 2), {}};
+}
+
+// `gradient`: the sum over all microbatches of the step.
+inline void apply_step(ModelState& state, uint64_t gradient, int64_t generation) {
+  state.bits = mixed(state.bits, gradient);
+  ++state.step;
+  state.born.push_back(generation);
+}
+
+// The state after `steps` steps that nobody disturbed.
+inline ModelState undisturbed(int64_t steps, int64_t microbatches) {
+  ModelState state = initial_state();
+  for (int64_t s = 0; s < steps; ++s) {
+    uint64_t gradient = 0;
+    for (int64_t m = 0; m < microbatches; ++m) gradient += gradient_of(state, m);
+    apply_step(state, gradient, 0);
+  }
+  return state;
+}
+
+}  // namespace holdfast::sim

@@ -1,0 +1,110 @@
+// What must hold, whatever happens: asked after each thing that the service or a worker does. A broken rule is a Violation.
+//
+// The rules keep books of their own (who was told what, who applied which step, which lives are over) and compare them with
+// what the service has on disk; they take nobody's word. README.md lists them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "rendezvous/coordinator.h"
+#include "tests/sim/memory_store.h"
+#include "tests/sim/model_state.h"
+#include "tests/sim/service_process.h"
+#include "worker/step_shares.h"
+
+namespace holdfast::sim {
+
+class CheckpointDisk;
+class Host;
+class Process;
+
+class Rules {
+ public:
+  Rules(const Timeline& time, const MemoryStore& store) : time_(time), store_(store) {}
+
+  void watch(const std::vector<std::unique_ptr<Host>>& hosts) { hosts_ = &hosts; }
+  void knows(const std::string& job, const rendezvous::JobSpec& spec) { specs_[job] = spec; }
+  void service_troubled() { service_troubled_ms_ = time_.now(); }
+
+  // --- the service
+  void before_request(const rendezvous::Coordinator& service);
+  void after_request(const rendezvous::Coordinator& service, const Request& request, const Response& response);
+  void committed(const rendezvous::Coordinator& service);  // after each turn, before anybody is answered
+  void answered(const Response& response);
+  void turn_lost();  // the service died before it answered
+
+  // --- workers
+  void joins(const Process& process, const rendezvous::Directive& join);
+  void ring_formed(const rendezvous::Directive& join);
+  void goes_on_from(const Process& process, const rendezvous::Directive& join, const ModelState& state);
+  void applied(const Process& process, const rendezvous::Directive& join, const ModelState& state,
+               const worker::StepShares& shares);
+  void status_sent(const Process& process, const rendezvous::WorkerStatus& status);
+  // A checkpoint is registered although the service may not have the records of the steps up to it: a state is worth more.
+  void records_given_up(const std::string& job, int64_t step) { given_up_[job] = std::max(given_up_[job], step); }
+  void states_differ(const rendezvous::Directive& join, const std::string& reason);
+  void checkpoint_unreadable(const rendezvous::Directive& join, const std::string& reason);
+
+  // --- the end of a job that was let alone at last
+  void succeeded(const std::string& job, const CheckpointDisk& disk);
+
+ private:
+  struct JobView {  // what a message that does not count may not change
+    int64_t committed_step, generation, checkpoints, lineage;
+    rendezvous::JobState state;
+    rendezvous::Stage stage;
+    bool operator==(const JobView&) const = default;
+  };
+  struct Told {  // of one generation, as a directive carried it
+    std::string secret;
+    std::vector<rendezvous::Member> members;
+    rendezvous::StateSource source;
+    bool operator==(const Told&) const = default;
+  };
+  struct Promise {  // what an answer says, to be found on disk before it leaves
+    std::string text;
+    std::function<bool(const Tables&)> kept;
+  };
+  struct Past {  // of a job, as of the last commit
+    int64_t committed_step = 0, generation = 0;
+  };
+
+  void judge_message(const rendezvous::Coordinator& service, const JobMessage& message, const Response& response);
+  void judge_worker(const std::string& incarnation, const Response& response);
+  void check_ledger(const std::string& job, const rendezvous::JobRow& row) const;
+  void check_steps(const std::string& job) const;
+  void check_attribution(const std::string& job, int64_t step, const ModelState& last) const;
+  void went_back(const rendezvous::Coordinator& service, const std::string& job, int64_t from, int64_t to) const;
+  bool is_void(const std::string& job, const ModelState& state, int64_t generation) const;
+  const ModelState& right_state(const std::string& job, int64_t step);
+  int64_t microbatches(const std::string& job) const { return specs_.at(job).microbatches(); }
+
+  const Timeline& time_;
+  const MemoryStore& store_;
+  const std::vector<std::unique_ptr<Host>>* hosts_ = nullptr;
+  int64_t service_troubled_ms_ = 0;
+  std::map<std::string, rendezvous::JobSpec> specs_;
+  std::map<std::string, JobView> before_;
+  std::map<std::string, rendezvous::Generation> current_before_;
+  std::vector<Promise> promises_;
+  std::map<std::string, Past> past_;
+  std::set<std::string> over_, over_soon_;   // incarnations whose end the service has on disk; those of the turn under way
+  std::map<std::string, int64_t> given_up_;  // by job: up to this step records may be missing
+  std::map<std::pair<std::string, int64_t>, Told> told_;
+  std::map<std::pair<std::string, std::string>, int64_t> fenced_;  // (incarnation, job) -> the highest fence it told of
+  std::map<std::string, std::vector<ModelState>> right_;           // by job: what nobody's disturbance may change
+  struct Dealt {
+    std::vector<rendezvous::Member> members;
+    std::vector<worker::Microbatches> own;
+  };
+  std::map<std::tuple<std::string, int64_t, int64_t>, Dealt> dealt_;  // (job, generation, step) -> who computed what
+};
+
+}  // namespace holdfast::sim

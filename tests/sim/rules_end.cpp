@@ -1,0 +1,62 @@
+// What must hold at the end of a job: every step once, by those whom the ledger names, and the bits of an undisturbed run.
+#include <algorithm>
+
+#include "tests/sim/checkpoints.h"
+#include "tests/sim/rules.h"
+
+namespace holdfast::sim {
+namespace {
+
+using worker::Microbatches;
+
+Microbatches microbatches_of(const std::vector<LedgerShare>& shares, int rank) {
+  Microbatches all;
+  for (const LedgerShare& share : shares) {
+    for (int64_t m = share.first; share.rank == rank && m < share.last; ++m) all.push_back(m);
+  }
+  std::ranges::sort(all);
+  return all;
+}
+
+[[noreturn]] void broken(const std::string& text) {
+  throw Violation(text);
+}
+
+}  // namespace
+
+void Rules::check_attribution(const std::string& job, int64_t step, const ModelState& last) const {
+  const auto& shares = store_.durable().ledger.at(job).at(step);
+  const int64_t born = last.born[static_cast<size_t>(step - 1)];
+  if (shares.front().generation != born)
+    broken(fmt::format("step {} of {} was applied in generation {}, and the ledger says {}", step, job, born,
+                       shares.front().generation));
+  const Dealt& dealt = dealt_.at({job, born, step});
+  for (size_t rank = 0; rank < dealt.own.size(); ++rank) {
+    if (microbatches_of(shares, static_cast<int>(rank)) != dealt.own[rank])
+      broken(fmt::format("step {} of {}: the ledger gives rank {} of generation {} other microbatches than it computed", step,
+                         job, rank, born));
+  }
+}
+
+void Rules::succeeded(const std::string& job, const CheckpointDisk& disk) {
+  const rendezvous::JobSpec& spec = specs_.at(job);
+  const rendezvous::JobRow& row = store_.durable().jobs.at(job);
+  const ModelState& right = right_state(job, spec.total_steps);
+  if (row.committed_step != spec.total_steps) broken(fmt::format("{} ended at step {}", job, row.committed_step));
+  if (row.state_hash != right.hash() || row.state_hash_step != spec.total_steps)
+    broken(fmt::format("{} ends with the hash {} of step {}; undisturbed it is {}", job, row.state_hash, row.state_hash_step,
+                       right.hash()));
+  const auto& checkpoints = store_.durable().checkpoints.at(job);
+  const auto* last = disk.find(job, spec.total_steps);
+  if (!checkpoints.contains(spec.total_steps) || last == nullptr) broken(job + " ended without its last checkpoint");
+  if (last->state.bits != right.bits) broken(job + ": the last checkpoint holds other bits than an undisturbed run's");
+  check_ledger(job, row);
+  for (int64_t step = 1; step <= spec.total_steps; ++step) {
+    const bool excused = given_up_.contains(job) && step <= given_up_.at(job);
+    if (!excused && !store_.durable().steps.at(job).contains(step))
+      broken(fmt::format("{} has no record of step {}", job, step));
+    if (!excused) check_attribution(job, step, last->state);
+  }
+}
+
+}  // namespace holdfast::sim
