@@ -21,6 +21,7 @@ void forget_job(Lifecycle& state) {
   state.refusal.clear();
   state.fenced = 0;
   state.step = -1;
+  state.state_generation = 0;
   state.data_digest.clear();
   state.data_tokens = 0;
   state.reason.clear();
@@ -153,6 +154,7 @@ struct Apply {
   void operator()(const Joined& input) {
     state.joined = true;
     state.step = input.step;
+    state.state_generation = state.running;
     state.reason.clear();
   }
   void operator()(const StepCommitted& input) { state.step = input.step; }
@@ -197,6 +199,7 @@ rendezvous::WorkerStatus status_of(const Lifecycle& state, const std::string& in
   status.job = state.job;
   status.generation = state.joined ? state.running : state.fenced;
   status.step = state.step;
+  status.state_generation = state.step >= 0 ? state.state_generation : 0;
   status.data_digest = state.data_digest;
   status.data_tokens = state.data_tokens;
   status.leaving = state.leaving;

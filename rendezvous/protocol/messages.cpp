@@ -108,6 +108,7 @@ void describe(Io& io, Of<Io, WorkerStatus>& m) {
   io("job", m.job);
   io("generation", m.generation);
   io("step", m.step);
+  io("state_generation", m.state_generation);
   io("data_digest", m.data_digest);
   io("data_tokens", m.data_tokens);
   io("leaving", m.leaving);
