@@ -73,7 +73,8 @@ Directive directive_for(const JobMembership& job, const std::string& worker) {
   if (is_member(job, p)) {
     directive = of_member(job, p, rank_in(job.current, p.member.worker, p.member.incarnation));
   } else if (p.status.phase == Phase::kActive) {  // it was left out and has not noticed
-    directive = to_fence(job, "the job went on without this worker");
+    directive = to_fence(job, is_outrun(job) ? "the service's database is older than this generation: another one forms"
+                                             : "the job went on without this worker");
   } else {
     directive = to_prepare(job);
   }

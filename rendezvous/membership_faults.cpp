@@ -35,11 +35,14 @@ std::string seen_in_words(const FaultReport& report, const std::string& whom) {
   return fmt::format("reports \"{}\"{}", text, at(" of ", ""));
 }
 
+std::string named(const JobMembership& job, int rank) {
+  return fmt::format("{} (rank {})", job.current.members[rank].worker, rank);
+}
+
 std::string evidence(const JobMembership& job, const FaultReport& report) {
   const auto& members = job.current.members;
   const bool suspects = report.suspect_rank >= 0 && report.suspect_rank < static_cast<int>(members.size());
-  const std::string whom =
-      suspects ? fmt::format("{} (rank {})", members[report.suspect_rank].worker, report.suspect_rank) : "";
+  const std::string whom = suspects ? named(job, report.suspect_rank) : "";
   if (report.kind == "state_diverged") return "state diverged" + (whom.empty() ? "" : " at " + whom);  // all of them report it
   return fmt::format("{} (rank {}) {}", report.worker, rank_in(job.current, report.worker, report.incarnation),
                      seen_in_words(report, whom));
@@ -180,6 +183,9 @@ void on_gone(Turn& turn, const std::string& worker, const std::string& reason) {
   if (is_ended(job.state) || job.state == JobState::kPaused || !is_member(job, p)) return;
   const std::string words = fmt::format("{} was lost ({})", worker, reason);
   if (job.stage == Stage::kForming) {
+    // What its neighbours saw of it was evidence of this.
+    const std::string whom = named(job, rank_in(job.current, worker, p.member.incarnation));
+    std::erase_if(job.why, [&](const std::string& said) { return said.ends_with(whom) || said.ends_with(whom + " in time"); });
     if (std::ranges::find(job.why, words) == job.why.end()) job.why.push_back(words);
     return;
   }

@@ -255,7 +255,8 @@ void free_leavers(Turn& turn) {
   std::vector<std::pair<std::string, std::string>> gone;
   for (const auto& [worker, p] : job.participants) {
     const bool in_ring = job.stage != Stage::kForming && is_member(job, p);
-    if (is_leaving(p) && !in_ring) gone.emplace_back(worker, p.unwanted_reason.empty() ? "it leaves" : p.unwanted_reason);
+    if (is_leaving(p) && !in_ring)
+      gone.emplace_back(worker, p.unwanted_reason.empty() ? "it was told to end" : p.unwanted_reason);
   }
   for (const auto& [worker, reason] : gone) turn.free(worker, reason);
 }

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "membership_story.h"
+#include "tests/rendezvous/membership_story.h"
 
 namespace holdfast::rendezvous {
 namespace {

@@ -10,7 +10,7 @@
 #include <map>
 #include <string>
 
-#include "service_harness.h"
+#include "tests/rendezvous/service_harness.h"
 
 namespace holdfast::rendezvous {
 

@@ -1,7 +1,7 @@
 // A service that dies at every write and around every commit of a job's life, and is started again.
 #include <gmock/gmock.h>
 
-#include "obedient_workers.h"
+#include "tests/rendezvous/obedient_workers.h"
 
 namespace holdfast::rendezvous {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <fstream>
 
-#include "obedient_workers.h"
+#include "tests/rendezvous/obedient_workers.h"
 
 namespace holdfast::rendezvous {
 namespace {
