@@ -3,6 +3,7 @@
 
 test_service_deaths.py               a handful of commits, each kind that a job's life has, before and after
 test_service_deaths.py --all [STEP]  every STEP-th commit of the whole life (1 unless said), before and after: takes long"""
+import contextlib
 import os
 import signal
 import sqlite3
@@ -147,7 +148,8 @@ class RestoredDatabase(harness.ClusterTest):
         job = self.cluster.submit(**{**spec, "nodes": 2, "min_nodes": 1})
         self.cluster.wait_step(job, 10)
         database = f"{self.cluster.data_dir}/holdfast.sqlite"
-        with sqlite3.connect(database) as source, sqlite3.connect(f"{self.cluster.folder}/copy.sqlite") as copy:
+        copy_path = f"{self.cluster.folder}/copy.sqlite"
+        with contextlib.closing(sqlite3.connect(database)) as source, contextlib.closing(sqlite3.connect(copy_path)) as copy:
             source.backup(copy)
         # Generations that the copy does not know: w2 dies and its next life joins.
         os.kill(self.cluster.training_pid("w2"), signal.SIGKILL)
@@ -158,7 +160,7 @@ class RestoredDatabase(harness.ClusterTest):
         for suffix in ("", "-wal", "-shm"):
             if os.path.exists(database + suffix):
                 os.unlink(database + suffix)
-        os.rename(f"{self.cluster.folder}/copy.sqlite", database)
+        os.rename(copy_path, database)
         self.cluster.start_service()
         self.cluster.wait_event(job, "database_older")
         after = harness.wait_until(lambda: (s := self.cluster.job(job))["step"] > before["step"] and s["world_size"] and s, 30,
