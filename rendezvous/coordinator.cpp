@@ -37,6 +37,7 @@ struct EffectWriter {
     if (job.started_ms == 0) job.started_ms = service.wall_ms();
     service.write().add_generation({job.id, formed.generation, service.wall_ms()});
   }
+  void operator()(const Outrun& outrun) { service.write().add_generation({job.id, outrun.generation, service.wall_ms()}); }
   void operator()(const StepsCommitted& steps) {
     const Generation& by = steps.generation == before.number ? before : job.membership.current;
     service.write().extend_ledger(job.id, by, job.membership.spec.microbatches(), steps.first, steps.last);
@@ -123,12 +124,12 @@ Outcome<Job*> Coordinator::need_active_job(const std::string& id, const char* ve
 // --- jobs
 
 std::string Coordinator::next_job_id() const {
-  return fmt::format("j{}", jobs_.empty() ? 1 : jobs_.rbegin()->first + 1);
+  return fmt::format("j{}", next_job_number());
 }
 
 Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& resume, const std::string& resume_note) {
   auto job = std::make_unique<Job>();
-  job->number = jobs_.empty() ? 1 : jobs_.rbegin()->first + 1;
+  job->number = next_job_number();
   job->id = next_job_id();
   job->submitted_ms = wall_ms();
   JobMembership& m = job->membership;

@@ -51,6 +51,8 @@ struct Worker {
   int64_t after_generation = 0;  // of `job`
   int64_t lost_generation = 0;   // lost: the generation that `last_job` was at then
   int64_t seen_ms = 0;           // wall time
+  bool spoke = false;            // reported a status since it registered or the service started: until then it is told nothing
+  LossRecord losses;
 
   bool leaving() const { return draining || status.leaving; }
 };
@@ -100,7 +102,11 @@ class Coordinator {
   const std::map<int64_t, std::unique_ptr<Job>>& jobs() const { return jobs_; }
   const Job* find_job(const std::string& id) const;
   std::string next_job_id() const;  // of the job that is submitted next
+  // Checkpoints of a job that is not known are there: no other is called so.
+  void note_stray_folder(const std::string& job, const std::string& folder, bool empty);
   const std::map<std::string, Worker>& workers() const { return workers_; }
+  // Of one that is alive; nothing before it has said what it does: it may know more than the database.
+  std::optional<Directive> directive_for_poll(const std::string& worker) const;
   Directive directive_of(const std::string& worker) const;
   // What an incarnation that is over is to be told; nothing for one that lives, or that nobody knows.
   std::optional<Problem> ended(const std::string& worker, const std::string& incarnation) const;
@@ -137,6 +143,10 @@ class Coordinator {
   void outlive(const Outlived& silent, int64_t last_generation);
   void forbid(const std::string& worker, const std::string& incarnation, const std::string& code);
   Outcome<void> welcome_back(Worker& worker);
+  void notice_newer(Worker& worker);
+  void note_unknown_job(const Worker& worker);
+  void reserve_number_of(const std::string& job);
+  int64_t next_job_number() const;
   void assign(Worker& worker, Job& job);
   void free_worker(const std::string& worker, const std::string& job, const std::string& reason);
   void expire_leases();
@@ -151,6 +161,8 @@ class Coordinator {
   bool in_transaction_ = false;
   int64_t changes_ = 0, writes_ = 0;
   Millis last_tick_ms_ = -1, forgot_ms_ = 0;
+  int64_t reserved_number_ = 0;         // jobs up to this were there once, whatever the database knows: none is called so again
+  std::set<std::string> unknown_jobs_;  // that workers spoke of, each told of once
   std::map<int64_t, std::unique_ptr<Job>> jobs_;  // by number
   std::map<std::string, Job*> jobs_by_id_;
   std::map<std::string, Worker> workers_;

@@ -72,7 +72,7 @@ void Coordinator::save(Job& job) {
 
 void Coordinator::save(Worker& worker) {
   write().save_worker({worker.registration, kLives[static_cast<size_t>(worker.life)], worker.draining, worker.job,
-                       worker.last_job, worker.after_generation, worker.lost_generation, worker.seen_ms});
+                       worker.last_job, worker.after_generation, worker.lost_generation, worker.seen_ms, worker.losses});
 }
 
 Coordinator::Coordinator(JobStore& store, const Clock& clock, std::function<std::string()> new_secret, LeaseTimes times)
@@ -124,6 +124,7 @@ void Coordinator::restore_worker(const WorkerRow& row) {
   worker.last_job = row.last_job;
   worker.after_generation = row.after_generation;
   worker.lost_generation = row.lost_generation;
+  worker.losses = row.losses;
   // Rows are not written at each heartbeat: of one that lives the row says only when it last changed.
   worker.seen_ms = worker.life == Worker::Life::kAlive ? wall_ms() : row.seen_ms;
   worker.heard_ms = now();
@@ -137,6 +138,7 @@ void Coordinator::restore_worker(const WorkerRow& row) {
   p.numerics = row.registration.numerics;
   p.after_generation = row.after_generation;
   p.heard_ms = now();
+  p.unheard = true;
   p.wanted = !row.draining;
   p.unwanted_reason = row.draining ? "drained" : "";
   job->membership.participants[row.registration.name] = std::move(p);
@@ -148,8 +150,13 @@ void Coordinator::load() {
   for (const GenerationRow& row : contents.generations) {
     JobMembership& m = job_of(row.job)->membership;
     for (const Member& member : row.generation.members) m.lineage_of[member.incarnation] = row.generation.lineage;
-    m.began_at[row.generation.number] = row.generation.source.step;
+    if (!row.generation.members.empty()) m.began_at[row.generation.number] = row.generation.source.step;
     if (row.generation.number > m.current.number) m.current = row.generation;
+  }
+  for (const auto& [number, job] : jobs_) {
+    // A fault that no step followed yet: the next step is worth an event.
+    JobMembership& m = job->membership;
+    m.resumed_noted = m.cause != Cause::kFault || (m.stage == Stage::kRunning && m.committed_step > m.current.source.step);
   }
   for (const CheckpointRow& row : contents.checkpoints) {
     Job& job = *job_of(row.job);

@@ -67,12 +67,16 @@ Outcome<Worker*> Coordinator::need_worker(const std::string& id, const std::stri
 
 void Coordinator::begin_life(Worker& worker, const RegisterRequest& request) {
   const std::string last_job = worker.job.empty() ? worker.last_job : worker.job;
+  const LossRecord losses = worker.losses;
   worker = Worker{};
   worker.registration = request;
   worker.last_job = last_job;
+  worker.status.phase = Phase::kPreparing;  // not free before it says so
+  worker.losses = losses;
+  note_life(worker.losses, wall_ms());
   event("", "worker_registered",
-        fmt::format("{} on {} ({}, {} threads), reachable at {}", request.name, request.node, request.device_model,
-                    request.threads, request.address),
+        fmt::format("{} came from node {} ({}, {} thread{}), other workers reach it at {}", request.name, request.node,
+                    request.device_model, request.threads, request.threads == 1 ? "" : "s", request.address),
         request.name);
 }
 
@@ -122,6 +126,7 @@ Outcome<void> Coordinator::welcome_back(Worker& worker) {
     return tl::unexpected(stale_life(name, worker.registration.incarnation, "stale_incarnation"));
   }
   worker.life = Worker::Life::kAlive;
+  note_life(worker.losses, wall_ms());
   event(was_in ? job->id : "", "worker_back",
         fmt::format("{} is heard of again after {}", name, seconds(now() - worker.heard_ms)), name);
   if (was_in && !is_ended(job->membership.state) && job->membership.state != JobState::kPaused &&
@@ -141,8 +146,10 @@ Outcome<StatusReply> Coordinator::report_status(const std::string& id, const Wor
   if (auto back = welcome_back(worker); !back) return tl::unexpected(back.error());
   heard(worker, times_.lease_ms);
   const bool leaves_now = status.leaving && !worker.status.leaving;
+  worker.spoke = true;
   worker.status = status;
   worker.status.leaving |= worker.draining;
+  notice_newer(worker);
   if (leaves_now)
     event(worker.job, "worker_leaving", fmt::format("{} was told to end and leaves after the step under way", id), id);
   if (Job* job = job_of(worker.job)) apply(*job, WorkerReported{id, worker.status});
@@ -156,6 +163,12 @@ Outcome<Directive> Coordinator::directive(const std::string& id, const std::stri
   if (auto back = welcome_back(**found); !back) return tl::unexpected(back.error());
   heard(**found, times_.lease_ms);
   return directive_of(id);
+}
+
+std::optional<Directive> Coordinator::directive_for_poll(const std::string& id) const {
+  const auto worker = workers_.find(id);
+  const bool there = worker != workers_.end() && worker->second.life == Worker::Life::kAlive && worker->second.spoke;
+  return there ? std::optional(directive_of(id)) : std::nullopt;
 }
 
 Directive Coordinator::directive_of(const std::string& id) const {
@@ -187,8 +200,17 @@ void Coordinator::write_off(Worker& worker, Worker::Life life, const std::string
   worker.lost_generation = generation;
   if (!job.empty()) worker.last_job = job;
   worker.job.clear();
-  event(job, life == Worker::Life::kLeft ? "worker_left" : "worker_lost",
-        fmt::format("{} {}: {}", name, life == Worker::Life::kLeft ? "left" : "was lost", reason), name, generation);
+  const std::string& node = worker.registration.node;
+  if (life == Worker::Life::kLeft) {
+    event(job, "worker_left", fmt::format("{} (node {}) left: {}", name, node, reason), name, generation);
+  } else {
+    const std::string where = job.empty()      ? "idle"
+                              : generation > 0 ? fmt::format("in generation {} of {}", generation, job)
+                                               : "in " + job;
+    event(job, "worker_lost", fmt::format("{} (node {}, {}) was lost: {}", name, node, where, reason), name, generation);
+  }
+  if (life == Worker::Life::kLost && note_loss(worker.losses, wall_ms()))
+    event(job, "worker_held_back", held_back_in_words(name, worker.losses, wall_ms()), name);
   save(worker);
   ++changes_;
 }
@@ -202,7 +224,7 @@ void Coordinator::end_life(Worker& worker, Worker::Life life, const std::string&
 void Coordinator::outlive(const Outlived& silent, int64_t last_generation) {
   const auto found = workers_.find(silent.worker);
   if (found == workers_.end() || found->second.registration.incarnation != silent.incarnation) return;
-  write_off(found->second, Worker::Life::kLost, silent.reason, last_generation);
+  write_off(found->second, Worker::Life::kLost, silent.reason + " and nothing was heard of it since", last_generation);
   forbid(silent.worker, silent.incarnation, "stale_incarnation");
 }
 
@@ -337,7 +359,7 @@ bool Coordinator::reschedule() {
       availability =
           worker.status.phase == Phase::kIdle && worker.status.job.empty() ? Availability::kFree : Availability::kComing;
     }
-    workers.push_back({id, availability, worker.last_job});
+    workers.push_back({id, availability, worker.last_job, held_back_ms(worker.losses, wall_ms()) > 0});
   }
   const Plan plan = schedule(std::move(jobs), workers);
   for (const auto& [id, why] : plan.waiting) job_of(id)->waiting = why;

@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/flapping.h"
 #include "rendezvous/membership_state.h"
 
 namespace holdfast::rendezvous {
@@ -46,6 +47,7 @@ struct WorkerRow {
   int64_t after_generation = 0;  // of `job` when it was given to the worker
   int64_t lost_generation = 0;   // of `last_job` when the worker was lost
   int64_t seen_ms = 0;           // wall time of the last change of this row
+  LossRecord losses;
 };
 
 struct GenerationRow {

@@ -60,7 +60,9 @@ void on_reported(Turn& turn, const WorkerReported& input) {
   if (found == job.participants.end() || found->second.member.incarnation != input.status.incarnation) return;
   Participant& p = found->second;
   p.heard_ms = turn.now;
-  const bool was_active = p.status.phase == Phase::kActive && p.status.generation == job.current.number;
+  // One that the database has as a member is one, unless it says itself that it has nothing of the job.
+  const bool unheard = std::exchange(p.unheard, false);
+  const bool was_active = unheard || (p.status.phase == Phase::kActive && p.status.generation == job.current.number);
   const bool leaving = p.status.leaving || input.status.leaving;
   p.status = input.status.job == job.job ? input.status : WorkerStatus{};
   p.status.leaving = leaving;  // a process that was told to end does not change its mind
@@ -70,7 +72,7 @@ void on_reported(Turn& turn, const WorkerReported& input) {
     if (in_ring) begin_fault(turn, fmt::format("{} cannot go on: {}", input.worker, reason));
     return refuse(turn, p, reason);
   }
-  if (job.current.number > 0 && p.status.phase == Phase::kPrepared && !p.status.data_digest.empty()) {
+  if (references_hold(job) && p.status.phase == Phase::kPrepared && !p.status.data_digest.empty()) {
     if (const std::string reason = misfit(job, p); !reason.empty()) {
       if (is_member(job, p) && job.stage != Stage::kForming) begin_fault(turn, fmt::format("{} is refused", input.worker));
       return refuse(turn, p, reason);
@@ -102,6 +104,7 @@ struct Dispatch {
   void operator()(const WorkerUnwanted& input) { on_unwanted(turn, input); }
   void operator()(const WorkerReported& input) { on_reported(turn, input); }
   void operator()(const WorkerGone& input) { on_gone(turn, input.worker, input.reason); }
+  void operator()(const NewerSeen& input) { on_newer_seen(turn, input); }
   void operator()(const FaultReported& input) { on_fault_report(turn, input.report); }
   void operator()(const ProgressMade& input) { on_progress(turn, input.progress); }
   void operator()(const CheckpointTaken& input) { on_checkpoint(turn, input.record); }
@@ -156,6 +159,7 @@ bool is_prepared(const JobMembership& job, const Participant& p) {
 }
 
 bool holds_state(const JobMembership& job, const Participant& p) {
+  if (is_outrun(job)) return p.status.step >= 0 && p.status.state_generation == newest_state_generation(job);
   const auto lineage = job.lineage_of.find(p.member.incarnation);
   const bool was_member = lineage != job.lineage_of.end() && lineage->second == job.lineage;
   // A member may have been fenced before it took the generation's state, and one that was left out may hold steps that the
@@ -173,6 +177,12 @@ const KnownCheckpoint* newest_checkpoint(const JobMembership& job) {
 std::optional<Staleness> stale(const JobMembership& job, const std::string& worker, const std::string& incarnation,
                                int64_t generation, bool rank0) {
   const Generation& current = job.current;
+  if (generation > current.number) {
+    return Staleness{"stale_generation",
+                     fmt::format("{} speaks of generation {} of job {}, and this database knows of none after "
+                                 "{}: it is older than the workers; a new generation forms",
+                                 worker, generation, job.job, current.number)};
+  }
   if (generation != current.number) {
     return Staleness{"stale_generation", fmt::format("{} speaks of generation {} of job {}, which is at generation {}: what it "
                                                      "says of the past changes nothing",

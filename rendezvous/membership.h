@@ -45,6 +45,10 @@ bool is_prepared(const JobMembership& job, const Participant& participant);
 // Whether the participant holds a state that the next generation could start from.
 bool holds_state(const JobMembership& job, const Participant& participant);
 const KnownCheckpoint* newest_checkpoint(const JobMembership& job);
+// Whether the last generation is one that the database knows by its number alone: it was restored from a copy that is older
+// than the workers. Until the next generation forms, the state that counts is that of the newest generation spoken of.
+bool is_outrun(const JobMembership& job);
+int64_t newest_state_generation(const JobMembership& job);  // that a participant holds a state of; 0: nobody does
 
 // "w1, w2 and w3"
 std::string in_words(const std::vector<std::string>& names);

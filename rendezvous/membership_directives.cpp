@@ -54,6 +54,8 @@ Directive of_member(const JobMembership& job, const Participant& p, int rank) {
     case Stage::kForming:
       break;
   }
+  // It dropped the job, which the database did not know: it has to begin anew before there is anything to fence.
+  if (p.status.phase == Phase::kIdle && !p.unheard) return to_prepare(job);
   // One that yielded is prepared already; the fence asks nothing more of it, and fences those that did not get so far.
   return to_fence(job, fmt::format("generation {} is over{}{}", job.current.number, job.why.empty() ? "" : ": ",
                                    p.left_out        ? "it was formed anew without this worker"
@@ -71,7 +73,8 @@ Directive directive_for(const JobMembership& job, const std::string& worker) {
   if (is_member(job, p)) {
     directive = of_member(job, p, rank_in(job.current, p.member.worker, p.member.incarnation));
   } else if (p.status.phase == Phase::kActive) {  // it was left out and has not noticed
-    directive = to_fence(job, "the job went on without this worker");
+    directive = to_fence(job, is_outrun(job) ? "the service's database is older than this generation: another one forms"
+                                             : "the job went on without this worker");
   } else {
     directive = to_prepare(job);
   }

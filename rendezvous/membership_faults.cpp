@@ -19,15 +19,33 @@ Millis answer_limit(const JobMembership& job) {
   return std::min<Millis>(kAnswerMaxMs, static_cast<Millis>(job.spec.collective_timeout_s * 1000 / 2));
 }
 
-std::string evidence(const JobMembership& job, const FaultReport& report) {
-  const std::string who = fmt::format("{} (rank {})", report.worker, rank_in(job.current, report.worker, report.incarnation));
+// What the reporter saw, as the end of a sentence that begins with it. `whom`: "" when it suspects nobody.
+std::string seen_in_words(const FaultReport& report, const std::string& whom) {
+  const auto at = [&](const std::string& preposition, const std::string& otherwise) {
+    return whom.empty() ? otherwise : preposition + whom;
+  };
+  if (report.kind == "connection_lost") return "lost its connection" + at(" to ", "s");
+  if (report.kind == "timeout") return "got no bytes" + at(" from ", "") + " in time";
+  if (report.kind == "handshake_failed") return "could not form the ring" + at(" with ", "");
+  if (report.kind == "state_mismatch") return "found states that differ and must not" + at(": ", "");
+  if (report.kind == "checkpoint_unreadable")
+    return fmt::format("could not read the checkpoint of step {}", report.checkpoint_step);
   std::string text = report.kind;
   std::ranges::replace(text, '_', ' ');
-  if (report.suspect_rank >= 0 && report.suspect_rank < static_cast<int>(job.current.members.size())) {
-    text += fmt::format(" at {} (rank {})", job.current.members[report.suspect_rank].worker, report.suspect_rank);
-  }
-  if (report.kind == "state_diverged") return text;  // all of them report it
-  return fmt::format("{}, reported by {}", text, who);
+  return fmt::format("reports \"{}\"{}", text, at(" of ", ""));
+}
+
+std::string named(const JobMembership& job, int rank) {
+  return fmt::format("{} (rank {})", job.current.members[rank].worker, rank);
+}
+
+std::string evidence(const JobMembership& job, const FaultReport& report) {
+  const auto& members = job.current.members;
+  const bool suspects = report.suspect_rank >= 0 && report.suspect_rank < static_cast<int>(members.size());
+  const std::string whom = suspects ? named(job, report.suspect_rank) : "";
+  if (report.kind == "state_diverged") return "state diverged" + (whom.empty() ? "" : " at " + whom);  // all of them report it
+  return fmt::format("{} (rank {}) {}", report.worker, rank_in(job.current, report.worker, report.incarnation),
+                     seen_in_words(report, whom));
 }
 
 void suspect(Turn& turn, const FaultReport& report) {
@@ -39,8 +57,7 @@ void suspect(Turn& turn, const FaultReport& report) {
   Participant& p = found->second;
   if (p.member.incarnation != member.incarnation || p.suspected_ms >= 0 || is_prepared(turn.job, p)) return;
   p.suspected_ms = turn.now;
-  p.suspicion = fmt::format("{} (reported by {})", report.kind == "timeout" ? "it moved no bytes" : "its connection broke",
-                            report.worker);
+  p.suspicion = fmt::format("{} {}", report.worker, seen_in_words(report, "it"));
 }
 
 // The checkpoint that the generation was to start from does not verify: the next newest, where falling back is allowed.
@@ -103,7 +120,9 @@ void on_diverged(Turn& turn, const FaultReport& report) {
 }  // namespace
 
 bool is_awaited(const JobMembership& job, const Participant& p) {
-  return is_member(job, p) && !p.left_out && !is_prepared(job, p);
+  // Who the members of an outrun generation are is not known: whoever is active in anything has to stop.
+  const bool taking_part = is_outrun(job) ? p.status.phase == Phase::kActive : is_member(job, p);
+  return taking_part && !p.left_out && !is_prepared(job, p);
 }
 
 std::string stopped_in_words(const std::string& worker) {
@@ -124,6 +143,7 @@ void begin_fault(Turn& turn, const std::string& reason, const std::string& detai
   if (job.counted) return;
   job.counted = true;
   ++job.restarts;
+  if (job.resumed_noted) job.halted_ms = turn.now;
   job.resumed_noted = false;
   job.reason = fmt::format("the next generation is being formed: {}", reason);
   turn.note("fault_reported", fmt::format("generation {} is over: {}", job.current.number, in_full));
@@ -163,6 +183,9 @@ void on_gone(Turn& turn, const std::string& worker, const std::string& reason) {
   if (is_ended(job.state) || job.state == JobState::kPaused || !is_member(job, p)) return;
   const std::string words = fmt::format("{} was lost ({})", worker, reason);
   if (job.stage == Stage::kForming) {
+    // What its neighbours saw of it was evidence of this.
+    const std::string whom = named(job, rank_in(job.current, worker, p.member.incarnation));
+    std::erase_if(job.why, [&](const std::string& said) { return said.ends_with(whom) || said.ends_with(whom + " in time"); });
     if (std::ranges::find(job.why, words) == job.why.end()) job.why.push_back(words);
     return;
   }

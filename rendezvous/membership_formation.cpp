@@ -113,6 +113,10 @@ std::string settle_history(Turn& turn, const StateSource& source) {
     job.committed_step = source.step;
     return "";
   }
+  if (is_outrun(job) && source.step > job.committed_step) {
+    note_missing_records(turn, job.committed_step + 1, source.step);
+    job.committed_step = source.step;
+  }
   commit_up_to(turn, source.step);  // applied by all, when rank 0 died before it could say so
   if (source.step == job.committed_step) return ", nothing is lost";
   const int64_t from = source.step + 1, to = job.committed_step;
@@ -167,6 +171,7 @@ void form(Turn& turn, const std::vector<std::string>& names) {
   job.first_ready_ms = -1;
   ++job.fruitless;
   job.why.clear();
+  job.halted_why = why;
   job.reason = fmt::format("generation {} {}", job.current.number, text);
   turn.effects.emplace_back(Formed{job.current});
   turn.note("generation_formed",
@@ -234,6 +239,7 @@ Millis backoff(const JobMembership& job) {
 
 bool must_wait(Turn& turn, const std::vector<std::string>& ready) {
   JobMembership& job = turn.job;
+  if (is_outrun(job)) return false;
   if (turn.now < job.forming_since_ms + backoff(job)) return true;
   const bool survivors =
       std::ranges::any_of(ready, [&](const std::string& w) { return is_member(job, job.participants.at(w)); });
@@ -249,7 +255,8 @@ void free_leavers(Turn& turn) {
   std::vector<std::pair<std::string, std::string>> gone;
   for (const auto& [worker, p] : job.participants) {
     const bool in_ring = job.stage != Stage::kForming && is_member(job, p);
-    if (is_leaving(p) && !in_ring) gone.emplace_back(worker, p.unwanted_reason.empty() ? "it leaves" : p.unwanted_reason);
+    if (is_leaving(p) && !in_ring)
+      gone.emplace_back(worker, p.unwanted_reason.empty() ? "it was told to end" : p.unwanted_reason);
   }
   for (const auto& [worker, reason] : gone) turn.free(worker, reason);
 }
@@ -265,6 +272,7 @@ int64_t best_memory(const JobMembership& job, bool leaving_too) {
 void advance_forming(Turn& turn) {
   JobMembership& job = turn.job;
   if (job.intent == Intent::kStop) return stop_now(turn);  // a fault came between: no last checkpoint is worth waiting for
+  if (is_outrun(job) && is_listening(job, turn.now)) return;
   give_up_on_silent(turn);
   if (std::ranges::any_of(job.participants, [&](const auto& entry) { return is_awaited(job, entry.second); })) return;
   std::vector<std::string> ready = ready_workers(job);
@@ -275,7 +283,7 @@ void advance_forming(Turn& turn) {
   if (!enough) return wait_for_more(turn, ready.size());
   if (job.first_ready_ms < 0) job.first_ready_ms = turn.now;
   if (must_wait(turn, ready)) return;
-  if (job.current.number == 0 && !settle_references(turn, ready)) return;
+  if (!references_hold(job) && !settle_references(turn, ready)) return;
   form(turn, choose_members(job, std::move(ready)));
   free_leavers(turn);
 }

@@ -6,18 +6,41 @@
 namespace holdfast::rendezvous {
 namespace {
 
+double seconds(Millis from, Millis to) {
+  return static_cast<double>(to - from) / 1000;
+}
+
+// What the pause was made of, by cause.
+void note_resumed(Turn& turn, int64_t step) {
+  JobMembership& job = turn.job;
+  std::string text = fmt::format("generation {} goes on at step {}", job.current.number, step);
+  if (job.last_commit_ms >= 0) {
+    text += fmt::format(", after {:.1f} s without progress", seconds(job.last_commit_ms, turn.now));
+    if (job.halted_ms >= job.last_commit_ms) {
+      text += fmt::format(
+          " ({:.1f} s until the fault was known, {:.1f} s until the generation formed, {:.1f} s until its step was done)",
+          seconds(job.last_commit_ms, job.halted_ms), seconds(job.halted_ms, job.formed_ms), seconds(job.formed_ms, turn.now));
+    }
+  }
+  if (!job.halted_why.empty()) text += ": " + job.halted_why;
+  turn.note("progress_resumed", text);
+  job.resumed_noted = true;
+  job.halted_ms = -1;
+}
+
 void note_progress(Turn& turn, const Progress& progress) {
   JobMembership& job = turn.job;
   if (progress.step <= job.committed_step) return;  // said again: its reply was lost
+  // Points lead up to the step without a gap, from the last that a service confirmed: what this one lacks, it lost.
+  const int64_t first = progress.points.empty() ? progress.step + 1 : progress.points.front().step;
+  if (first > job.committed_step + 1) {
+    note_missing_records(turn, job.committed_step + 1, first - 1);
+    job.committed_step = first - 1;
+  }
   commit_up_to(turn, progress.step);
   job.fruitless = 0;
   if (!progress.points.empty()) job.step_s = progress.points.back().step_s;
-  if (!job.resumed_noted) {
-    job.resumed_noted = true;
-    const double pause_s = job.last_commit_ms < 0 ? -1 : static_cast<double>(turn.now - job.last_commit_ms) / 1000;
-    turn.note("progress_resumed", fmt::format("generation {} goes on at step {}{}", job.current.number, progress.step,
-                                              pause_s < 0 ? "" : fmt::format(", after {:.1f} s without progress", pause_s)));
-  }
+  if (!job.resumed_noted) note_resumed(turn, progress.step);
   job.last_commit_ms = turn.now;
 }
 

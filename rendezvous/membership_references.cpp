@@ -33,6 +33,10 @@ void refuse(Turn& turn, const Participant& participant, const std::string& reaso
   turn.free(member.worker, "refused: " + reason);
 }
 
+bool references_hold(const JobMembership& job) {
+  return !job.began_at.empty();
+}
+
 std::string misfit(const JobMembership& job, const Participant& p) {
   if (p.status.data_digest != job.data_digest) {
     return fmt::format("its training data differs: {} has digest {} there, {} at the others; give it the same file",

@@ -38,7 +38,7 @@ enum class Intent { kRun, kPause, kStop };
 
 struct Generation {
   int64_t number = 0;           // 0: none yet
-  std::vector<Member> members;  // in rank order
+  std::vector<Member> members;  // in rank order; none: formed before the database was restored from a copy (is_outrun)
   std::string secret;
   StateSource source;
   int64_t lineage = 0;  // see JobMembership::lineage
@@ -56,6 +56,7 @@ struct Participant {
   Millis suspected_ms = -1;  // when a peer reported it; -1: nobody did
   std::string suspicion;
   bool left_out = false;    // did not answer in time; counts again once it is prepared
+  bool unheard = false;     // from the database, and has not spoken since the service started
   Millis prepared_ms = -1;  // since when it could join
 };
 
@@ -102,6 +103,8 @@ struct JobMembership {
   Millis all_active_ms = -1, formed_ms = 0;
   Millis last_commit_ms = -1;  // when a step was last committed
   bool resumed_noted = true;   // false: the next commit ends a time without progress
+  Millis halted_ms = -1;       // when it was known that there is none; -1: the service was not there
+  std::string halted_why;
   double step_s = 0;
   // yielding
   Millis yield_deadline_ms = 0;
@@ -127,6 +130,10 @@ struct WorkerReported {
 struct WorkerGone {
   std::string worker, reason;  // "its process was killed by signal 9"
 };
+struct NewerSeen {  // a worker, of this job or not, speaks of a generation that the database does not know
+  std::string worker;
+  WorkerStatus status;
+};
 struct FaultReported {
   FaultReport report;
 };
@@ -140,7 +147,7 @@ struct PauseAsked {};
 struct StopAsked {};
 struct ResumeAsked {};
 struct Tick {};
-using Input = std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, FaultReported, ProgressMade,
+using Input = std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, FaultReported, ProgressMade,
                            CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, Tick>;
 
 // --- effects, to be made durable in this order before anybody is answered
@@ -150,6 +157,9 @@ struct Note {  // an event for people
   int64_t generation = 0;
 };
 struct Formed {
+  Generation generation;
+};
+struct Outrun {  // generations up to this one exist, though the database knew nothing of them
   Generation generation;
 };
 struct StepsCommitted {  // steps first to last, both included, applied in `generation`
@@ -170,6 +180,6 @@ struct Outlived {  // silent since it was suspected, and the job went on without
 struct CheckpointUnreadable {
   int64_t step = 0;
 };
-using Effect = std::variant<Note, Formed, StepsCommitted, StepsVoided, Refused, Freed, Outlived, CheckpointUnreadable>;
+using Effect = std::variant<Note, Formed, Outrun, StepsCommitted, StepsVoided, Refused, Freed, Outlived, CheckpointUnreadable>;
 
 }  // namespace holdfast::rendezvous

@@ -40,7 +40,9 @@ int64_t went_back_below(const JobMembership& job, int64_t step, int64_t generati
 void refuse(Turn& turn, const Participant& participant, const std::string& reason);
 // Why a prepared worker does not fit the job's references, or "".
 std::string misfit(const JobMembership& job, const Participant& participant);
-// Before the first generation: sets the references to what most of `ready` (at least one) have; the others are returned.
+// Whether they are fixed: from the first generation on that is known.
+bool references_hold(const JobMembership& job);
+// Before that: sets the references to what most of `ready` (at least one) have; the others are returned.
 std::vector<std::string> agree_on_references(JobMembership& job, std::vector<std::string> ready);
 
 // membership_faults.cpp
@@ -51,6 +53,13 @@ void begin_fault(Turn& turn, const std::string& reason, const std::string& detai
 std::string stopped_in_words(const std::string& worker);
 void give_up_on_silent(Turn& turn);
 bool is_awaited(const JobMembership& job, const Participant& participant);
+
+// membership_restored.cpp
+void on_newer_seen(Turn& turn, const NewerSeen& seen);
+// How long a job that was outrun waits for workers to speak up, from forming_since_ms on.
+bool is_listening(const JobMembership& job, Millis now);
+// Steps first to last, both included, were applied, and the database lacks who computed them.
+void note_missing_records(Turn& turn, int64_t first, int64_t last);
 
 // membership_orderly.cpp
 void advance_running(Turn& turn);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <system_error>
 
@@ -31,6 +32,24 @@ storage::Result<std::unique_ptr<storage::ObjectStore>> open_objects_folder(const
         fmt::format("the folder {} has vanished: is its volume still mounted? It is not made again here", folder)});
   }
   return store;
+}
+
+std::vector<StrayFolder> stray_folders(const std::string& data_dir, const std::vector<std::string>& jobs) {
+  namespace fs = std::filesystem;
+  std::vector<StrayFolder> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(data_dir + "/checkpoints", ignored)) {
+    const std::string job = entry.path().filename().string();
+    if (!entry.is_directory(ignored) || std::ranges::find(jobs, job) != jobs.end()) continue;
+    const auto inside = fs::recursive_directory_iterator(entry.path(), ignored);
+    const bool empty = std::none_of(fs::begin(inside), fs::end(inside), [](const auto& e) {
+      std::error_code unreadable;
+      return e.is_regular_file(unreadable);
+    });
+    found.push_back({job, empty});
+  }
+  std::ranges::sort(found, {}, &StrayFolder::job);
+  return found;
 }
 
 void tidy_objects(const std::string& data_dir, const std::vector<std::string>& jobs) {

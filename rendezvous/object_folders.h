@@ -19,6 +19,14 @@ storage::Result<void> make_objects_folder(const std::string& data_dir, const std
 // A folder that is missing is kUnavailable: it may be back later.
 storage::Result<std::unique_ptr<storage::ObjectStore>> open_objects_folder(const std::string& data_dir, const std::string& job);
 
+// Folders of jobs that are not among `jobs`: left by a kill between folder and job (then empty), or the database was restored
+// from a copy that is older than they are.
+struct StrayFolder {
+  std::string job;
+  bool empty = true;
+};
+std::vector<StrayFolder> stray_folders(const std::string& data_dir, const std::vector<std::string>& jobs);
+
 // Removes what puts left unfinished when the service was killed. Before anybody can put: a put under way would fail.
 void tidy_objects(const std::string& data_dir, const std::vector<std::string>& jobs);
 

@@ -21,10 +21,12 @@ class Planner {
       return a.priority != b.priority ? a.priority > b.priority : a.number < b.number;
     });
     for (const SchedulableWorker& worker : workers) {
-      if (worker.availability == SchedulableWorker::Availability::kFree) free_.push_back(worker);
+      if (worker.availability == SchedulableWorker::Availability::kFree)
+        (worker.held_back ? held_back_ : free_).push_back(worker);
       if (worker.availability == SchedulableWorker::Availability::kComing) ++coming_;
     }
-    std::ranges::sort(free_, [](const auto& a, const auto& b) { return natural_less(a.id, b.id); });
+    for (auto* list : {&free_, &held_back_})
+      std::ranges::sort(*list, [](const auto& a, const auto& b) { return natural_less(a.id, b.id); });
   }
 
   Plan plan() {
@@ -80,10 +82,26 @@ class Planner {
                                  [&](const std::string& w) { return std::ranges::find(job.holders, w) == job.holders.end(); });
   }
 
+  // The last resort, and only where it is enough.
+  void release_held_back(const SchedulableJob& job, int64_t wanted) {
+    const auto fit = [&](const SchedulableWorker& worker) { return fits(worker, job); };
+    if (std::ranges::count_if(held_back_, fit) < wanted) return;
+    for (auto it = held_back_.begin(); it != held_back_.end() && wanted > 0;) {
+      if (!fit(*it)) {
+        ++it;
+        continue;
+      }
+      free_.push_back(*it);
+      it = held_back_.erase(it);
+      --wanted;
+    }
+  }
+
   // All or nothing: a job that cannot reach its minimum does not keep workers from others.
   void reach_minimum(SchedulableJob& job) {
     const int64_t missing = job.min_nodes - have(job);
     if (missing <= 0) return;
+    release_held_back(job, missing - fitting(job));
     const int64_t at_hand = fitting(job);
     if (at_hand >= missing) return give(job, job.min_nodes);
     int64_t to_take = missing - at_hand - coming_;
@@ -118,7 +136,7 @@ class Planner {
   }
 
   std::vector<SchedulableJob> jobs_;
-  std::vector<SchedulableWorker> free_;
+  std::vector<SchedulableWorker> free_, held_back_;
   int64_t coming_ = 0;
   Plan plan_;
 };

@@ -3,7 +3,8 @@
 // Promises: pure; stable — a worker is moved only when a queued job cannot begin without it, and then only one that is
 // above its job's nominal number or that waits in a job which cannot begin. Nobody is taken below min_nodes.
 // Order: jobs by priority, then age. First min_nodes for each, then the nominal number, then idle workers up to the
-// maximum; what is left waits with the jobs that lack workers, so that it is prepared when the last one comes.
+// maximum; what is left waits with the jobs that lack workers, so that it is prepared when the last one comes. A worker that
+// is held back (flapping.h) goes to nobody but a job that reaches its minimum with it and not without it.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +29,8 @@ struct SchedulableWorker {
   enum class Availability { kFree, kComing, kTaken };  // coming: was taken back or freed, and is not idle yet
   std::string id;
   Availability availability = Availability::kFree;
-  std::string last_job;  // it goes back there when it is of use
+  std::string last_job;    // it goes back there when it is of use
+  bool held_back = false;  // for jobs that cannot reach their minimum without it, and for no others
 };
 
 struct Assignment {

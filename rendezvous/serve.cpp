@@ -12,12 +12,14 @@
 
 #include <cerrno>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <system_error>
 #include <thread>
 
+#include "rendezvous/commit_faults.h"
 #include "rendezvous/http_server.h"
 #include "rendezvous/secrets.h"
 #include "rendezvous/service.h"
@@ -105,13 +107,38 @@ void wait_for_the_end(const sigset_t& signals, const Service& service) {
   }
 }
 
+// With a drill asked for, one that dies as it says.
+class DrilledStore {
+ public:
+  DrilledStore(std::unique_ptr<JobStore> store, std::vector<CommitFault> faults) : store_(std::move(store)) {
+    if (!faults.empty()) drill_ = std::make_unique<WatchedStore>(*store_, die_at(std::move(faults)));
+  }
+  JobStore& operator*() const { return drill_ ? *drill_ : *store_; }
+
+ private:
+  std::unique_ptr<JobStore> store_;
+  std::unique_ptr<WatchedStore> drill_;
+};
+
+tl::expected<DrilledStore, std::string> open_store(const std::string& path) {
+  const char* drill = std::getenv("HOLDFAST_FAULT");  // NOLINT(concurrency-mt-unsafe): before any thread
+  std::vector<CommitFault> faults;
+  if (drill != nullptr && *drill != '\0') {
+    auto parsed = parse_commit_faults(drill);
+    if (!parsed) return Failure(parsed.error());
+    faults = std::move(*parsed);
+  }
+  return DrilledStore(open_sqlite_store(path), std::move(faults));
+}
+
 tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& signals) {
   DirectoryLock lock;
   const auto tokens = prepare_directory(options.data_dir, lock);
   if (!tokens) return Failure(tokens.error());
   const SystemClock clock;
-  const std::unique_ptr<JobStore> store = open_sqlite_store(options.data_dir + "/holdfast.sqlite");
-  Service service({options.data_dir, random_hex(8), tokens->admin, tokens->worker, {}, 2}, clock, *store,
+  const auto store = open_store(options.data_dir + "/holdfast.sqlite");
+  if (!store) return Failure(store.error());
+  Service service({options.data_dir, random_hex(8), tokens->admin, tokens->worker, {}, 2}, clock, **store,
                   [] { return random_hex(32); });
   HttpServerOptions http;
   http.listen = options.listen;

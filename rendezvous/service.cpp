@@ -232,7 +232,12 @@ Service::Service(ServiceOptions options, const Clock& clock, JobStore& store, st
   std::vector<std::string> jobs;
   for (const auto& [number, job] : impl_->state_.jobs()) jobs.push_back(job->id);
   tidy_objects(impl_->options_.data_dir, jobs);
-  impl_->state_.event("", "service_started", fmt::format("holdfast {}", kHoldfastVersion));
+  for (const StrayFolder& folder : stray_folders(impl_->options_.data_dir, jobs))
+    impl_->state_.note_stray_folder(folder.job, objects_folder(impl_->options_.data_dir, folder.job), folder.empty);
+  impl_->state_.event("", "service_started",
+                      fmt::format("the service (holdfast {}) began with {} job{} and {} worker{} in its database",
+                                  kHoldfastVersion, jobs.size(), jobs.size() == 1 ? "" : "s", impl_->state_.workers().size(),
+                                  impl_->state_.workers().size() == 1 ? "" : "s"));
   impl_->state_.commit();
 }
 

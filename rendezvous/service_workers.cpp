@@ -58,11 +58,9 @@ void Service::Impl::release_polls() {
         outbox_.emplace_back(poll.reply, problem_answer(*over));
         return true;
       }
-      const auto worker = state_.workers().find(poll.worker);
-      const bool alive = worker != state_.workers().end() && worker->second.life == Worker::Life::kAlive;
-      const Directive directive = alive ? state_.directive_of(poll.worker) : Directive{};
-      if (alive && directive.tag() != poll.have) {
-        outbox_.emplace_back(poll.reply, json_answer(200, nlohmann::json(directive)));
+      const auto directive = state_.directive_for_poll(poll.worker);
+      if (directive && directive->tag() != poll.have) {
+        outbox_.emplace_back(poll.reply, json_answer(200, nlohmann::json(*directive)));
         return true;
       }
     }

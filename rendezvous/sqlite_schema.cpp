@@ -76,6 +76,12 @@ INSERT INTO ledger (job, first_step, last_step, generation, rank, worker, first_
   SELECT job, first_step, last_step, generation, rank, worker, first_microbatch, last_microbatch, voided_by FROM ledger_1;
 DROP TABLE ledger_1;
 )sql",
+    // 3: workers that are lost again and again are held back, over restarts of the service too
+    R"sql(
+ALTER TABLE workers ADD COLUMN began_ms INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE workers ADD COLUMN short_lives INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE workers ADD COLUMN held_until_ms INTEGER NOT NULL DEFAULT 0;
+)sql",
 };
 
 }  // namespace

@@ -101,8 +101,8 @@ std::vector<JobRow> SqliteStore::load_jobs() {
 std::vector<WorkerRow> SqliteStore::load_workers() {
   std::vector<WorkerRow> rows;
   auto q = db_.prepare(
-      "SELECT registration, life, draining, job, last_job, after_generation, lost_generation, seen_ms FROM workers ORDER BY "
-      "id");
+      "SELECT registration, life, draining, job, last_job, after_generation, lost_generation, seen_ms, began_ms, "
+      "short_lives, held_until_ms FROM workers ORDER BY id");
   while (q.step()) {
     WorkerRow& row = rows.emplace_back();
     row.registration = Json::parse(q.text(0)).get<RegisterRequest>();
@@ -113,6 +113,7 @@ std::vector<WorkerRow> SqliteStore::load_workers() {
     row.after_generation = q.integer(5);
     row.lost_generation = q.integer(6);
     row.seen_ms = q.integer(7);
+    row.losses = {q.integer(8), q.integer(9), q.integer(10)};
   }
   return rows;
 }
@@ -174,9 +175,10 @@ void SqliteStore::save_job(const JobRow& r) {
 void SqliteStore::save_worker(const WorkerRow& r) {
   db_.prepare(
          "INSERT OR REPLACE INTO workers (id, incarnation, registration, life, draining, job, last_job, after_generation, "
-         "lost_generation, seen_ms) VALUES (?,?,?,?,?,?,?,?,?,?)")
+         "lost_generation, seen_ms, began_ms, short_lives, held_until_ms) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)")
       .with(r.registration.name, r.registration.incarnation, Json(r.registration).dump(), r.life, r.draining, r.job, r.last_job)
       .with(r.after_generation, r.lost_generation, r.seen_ms)
+      .with(r.losses.began_ms, r.losses.short_lives, r.losses.held_until_ms)
       .run();
 }
 

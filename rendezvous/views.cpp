@@ -152,6 +152,9 @@ Json show_worker(const Coordinator& state, const Worker& worker) {
                {"incarnation", r.incarnation},
                {"state", life_name(worker)},
                {"last_seen_s", std::max(0.0, seconds(state.wall_ms() - worker.seen_ms))}};
+  const int64_t held_ms = alive ? held_back_ms(worker.losses, state.wall_ms()) : 0;
+  json["held_back_s"] = held_ms > 0 ? Json(seconds(held_ms)) : Json(nullptr);
+  json["held_back_reason"] = held_ms > 0 ? Json(held_back_in_words(r.name, worker.losses, state.wall_ms())) : Json(nullptr);
   json["phase"] = alive ? Json(phase_name(worker.status.phase)) : Json(nullptr);
   json["job"] = job != nullptr ? Json(job->id) : Json(nullptr);
   json["generation"] = job != nullptr && worker.status.generation > 0 ? Json(worker.status.generation) : Json(nullptr);

@@ -200,7 +200,7 @@ rendezvous::WorkerStatus status_of(const Lifecycle& state, const std::string& in
   status.job = state.job;
   status.generation = state.joined ? state.running : state.fenced;
   status.step = state.step;
-  status.state_generation = state.state_generation;
+  status.state_generation = state.step >= 0 ? state.state_generation : 0;
   status.data_digest = state.data_digest;
   status.data_tokens = state.data_tokens;
   status.leaving = state.leaving;

@@ -82,7 +82,7 @@ struct Lifecycle {
   std::string refusal;
   int64_t fenced = 0;  // nothing is done any more in generations of `job` up to this one
   int64_t step = -1;
-  int64_t state_generation = 0;  // the last one in which the state of that step was agreed on or computed
+  int64_t state_generation = 0;  // the last one joined: the state held is of its history
   std::string data_digest;
   int64_t data_tokens = 0;
   std::string reason;  // how the last generation ended

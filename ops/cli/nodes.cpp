@@ -20,13 +20,19 @@ void list_nodes(const Options& options) {
   for (const Json& node : nodes) {
     const int64_t step = integer_at(node, "step", -1);
     const int64_t threads = integer_at(node, "threads");
-    table.add({text_at(node, "id"), text_at(node, "state"), text_at(node, "phase"),
-               text_at(node, "job").empty() ? "-" : text_at(node, "job"), step < 0 ? "-" : fmt::format("{}", step),
-               duration_text(number_at(node, "last_seen_s")), bytes_text(number_at(node, "memory_bytes")),
+    const double held_back_s = number_at(node, "held_back_s").value_or(0);
+    table.add({text_at(node, "id"),
+               held_back_s > 0 ? fmt::format("held back {}", duration_text(held_back_s)) : text_at(node, "state"),
+               text_at(node, "phase"), text_at(node, "job").empty() ? "-" : text_at(node, "job"),
+               step < 0 ? "-" : fmt::format("{}", step), duration_text(number_at(node, "last_seen_s")),
+               bytes_text(number_at(node, "memory_bytes")),
                fmt::format("{}{} {}", text_at(node, "device"), threads > 0 ? fmt::format(" x{}", threads) : "",
                            text_at(node, "device_model"))});
   }
   table.print();
+  for (const Json& node : nodes) {
+    if (const std::string why = text_at(node, "held_back_reason"); !why.empty()) fmt::print("{}\n", why);
+  }
 }
 
 void drain(const Options& options, const std::string& worker) {

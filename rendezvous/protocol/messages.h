@@ -65,11 +65,12 @@ const char* phase_name(Phase phase);
 struct WorkerStatus {
   std::string incarnation;
   Phase phase = Phase::kIdle;
-  std::string job;               // "" when idle
-  int64_t generation = 0;        // active: the one taken part in; prepared: the highest fenced off; 0: none yet
-  int64_t step = -1;             // steps applied to the state held; -1: holds none
-  int64_t state_generation = 0;  // the last one in which that state was agreed on or computed; 0: not said
-  std::string data_digest;       // TokenFile::digest of the training file, once prepared
+  std::string job;         // "" when idle
+  int64_t generation = 0;  // active: the one taken part in; prepared: the highest fenced off; 0: none yet
+  int64_t step = -1;       // steps applied to the state held; -1: holds none
+  // The newest generation in which all members agreed on the state that this one was computed from; 0: holds none.
+  int64_t state_generation = 0;
+  std::string data_digest;  // TokenFile::digest of the training file, once prepared
   int64_t data_tokens = 0;
   bool leaving = false;  // SIGTERM was received: wants out after this step
   std::string reason;    // for refused, and for prepared after a fault

@@ -103,9 +103,9 @@ class Cluster:
         self.everything.append(process)
         return process
 
-    def start_service(self):
+    def start_service(self, environment=None):
         self.service = self.spawn("service", [f"{BIN}/holdfast", "serve", "--listen", f"127.0.0.1:{self.port}",
-                                              "--data_dir", self.data_dir])
+                                              "--data_dir", self.data_dir], environment)
 
         def ready():
             if not self.service.running():
@@ -201,13 +201,15 @@ class Cluster:
         with open(os.path.join(self.data_dir, f"{kind}.token"), encoding="utf-8") as file:
             return file.read().strip()
 
-    def request(self, method, path, body=None, token=None):
+    def request(self, method, path, body=None, token=None, headers=None):
         """(status, decoded JSON or text)."""
         data = body if isinstance(body, bytes) else None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data=data, method=method)
         request.add_header("Authorization", f"Bearer {self.token() if token is None else token}")
         if data is not None:
             request.add_header("Content-Type", "application/json")
+        for name, value in (headers or {}).items():
+            request.add_header(name, value)
         try:
             with urllib.request.urlopen(request, timeout=30) as reply:
                 status, text = reply.status, reply.read().decode()

@@ -130,13 +130,19 @@ class Faults(harness.ClusterTest):
         self.assertIn("while this rank computed", first["message"])
         self.succeed_with_the_same_bits(job)
 
-    def test_workers_train_on_while_the_service_is_away(self):
+    def test_workers_train_on_through_checkpoints_while_the_service_is_away(self):
         self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
-        job = self.cluster.submit(**{**self.spec, "nodes": 2, "checkpoint_every": 10})
+        store = f"{self.cluster.folder}/checkpoints"
+        job = self.cluster.submit(**{**self.spec, "nodes": 2, "checkpoint_every": 10, "keep_last": 10, "checkpoint_store": store})
         before = self.cluster.wait_step(job, 10)
+        self.cluster.wait_event(job, "checkpoint_committed")
         self.cluster.service.kill()
         harness.wait_until(lambda: "the service is away" in self.cluster.workers["w1"].log(), 20, "w1 to miss the service")
+        # Nothing tells of the steps but what they leave behind: two more checkpoints, and the steps in between.
+        harness.wait_until(lambda: os.path.exists(f"{store}/step-0000000040/manifest.json"), 60, "the checkpoint of step 40")
         self.cluster.start_service()
+        for step in (20, 30, 40):
+            self.cluster.wait_event(job, "checkpoint_committed", containing=f"step {step}:")
         back = harness.wait_until(lambda: (s := self.cluster.job(job))["step"] > before["step"] and s, 30, "news of the run")
         self.assertEqual(before["generation"], back["generation"], "nothing changed for the workers")
         shown = self.succeed_with_the_same_bits(job)

@@ -48,6 +48,7 @@ struct Story {
     status.job = "j1";
     status.generation = generation;
     status.step = step;
+    status.state_generation = step < 0 ? 0 : generation;
     status.data_digest = "d1";
     status.reason = reason;
     return status;
@@ -80,6 +81,7 @@ struct Story {
     progress.incarnation = first.incarnation;
     progress.generation = job.current.number;
     progress.step = step;
+    for (int64_t s = job.committed_step + 1; s <= step; ++s) progress.points.emplace_back().step = s;
     progress.failure = failure;
     progress.finished = finished;
     happens(ProgressMade{progress});
@@ -133,6 +135,7 @@ struct Story {
     return fmt::format("FORM {} {} {} {}", e.generation.number, in_words(names),
                        kKinds[static_cast<int>(e.generation.source.kind)], e.generation.source.step);
   }
+  static std::string text(const Outrun& e) { return fmt::format("OUTRUN {}", e.generation.number); }
   static std::string text(const StepsCommitted& e) { return fmt::format("COMMIT {}-{} in {}", e.first, e.last, e.generation); }
   static std::string text(const StepsVoided& e) { return fmt::format("VOID from {} by {}", e.first, e.generation); }
   static std::string text(const Refused& e) { return fmt::format("REFUSE {}", e.worker); }

@@ -17,6 +17,7 @@
 
 #include "rendezvous/service.h"
 #include "rendezvous/sqlite_store.h"
+#include "rendezvous/watched_store.h"
 
 namespace holdfast::rendezvous {
 
@@ -80,8 +81,11 @@ class ServiceTest : public testing::Test {
 
   void start() {
     store_ = open_sqlite_store(folder_ + "/holdfast.sqlite");
+    watched_ = std::make_unique<WatchedStore>(*store_, [this](const StoreMoment& moment) {
+      if (on_moment_) on_moment_(moment);
+    });
     ServiceOptions options{folder_, "s1", "admin-token", "worker-token", {}, 1};
-    service_ = std::make_unique<Service>(options, clock_, *store_, [this] { return "secret-" + std::to_string(++secrets_); });
+    service_ = std::make_unique<Service>(options, clock_, *watched_, [this] { return "secret-" + std::to_string(++secrets_); });
   }
   // As after kill -9: what was not committed is gone. Everybody's steady time begins anew.
   void restart() {
@@ -147,6 +151,7 @@ class ServiceTest : public testing::Test {
     status.job = phase == Phase::kIdle ? "" : job;
     status.generation = generation;
     status.step = step;
+    status.state_generation = step < 0 ? 0 : generation;
     status.data_digest = phase == Phase::kIdle ? "" : "d1";
     return ask("POST", "/v1/workers/" + worker + "/status", status, {}, "worker-token");
   }
@@ -208,7 +213,9 @@ class ServiceTest : public testing::Test {
   std::string folder_;
   HandClock clock_;
   int secrets_ = 0;
+  WatchedStore::OnMoment on_moment_;  // what it throws is the service's death
   std::unique_ptr<JobStore> store_;
+  std::unique_ptr<WatchedStore> watched_;
   std::unique_ptr<Service> service_;
 };
 

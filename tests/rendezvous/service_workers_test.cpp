@@ -281,7 +281,11 @@ TEST_F(ServiceTest, ARestartedServiceGoesOnWhereItWas) {
   const Json join = ask("GET", "/v1/workers/w1/directive?incarnation=w1-1").json();
   restart();
   Json after = show();
-  EXPECT_EQ(ask("GET", "/v1/workers/w1/directive?incarnation=w1-1").json(), join) << "members, secret and all";
+  const auto poll = send("GET", "/v1/workers/w1/directive?incarnation=w1-1&wait_ms=5000");
+  service_->turn();
+  EXPECT_FALSE(poll->there()) << "nobody is told anything before it has said what it does";
+  reports("w1", Phase::kActive, 1, 5);
+  EXPECT_EQ(poll->json(), join) << "members, secret and all";
   for (const char* field :
        {"id", "state", "reason", "step", "generation", "restarts", "state_hash", "spec", "loss", "submitted_at"}) {
     EXPECT_EQ(after[field], before[field]) << field;
@@ -289,6 +293,7 @@ TEST_F(ServiceTest, ARestartedServiceGoesOnWhereItWas) {
   EXPECT_EQ(after["latest_checkpoint"]["step"], 4);
   EXPECT_EQ(event_kinds().size(), events);
   passes(9000);
+  for (const char* worker : {"w1", "w2"}) reports(worker, Phase::kActive, 1, 6);
   EXPECT_EQ(directive("w2"), "join 1") << "unreachable is not dead: there is a time of grace";
   for (const char* worker : {"w1", "w2"}) EXPECT_EQ(reports(worker, Phase::kActive, 1, 6).status(), 200);
   EXPECT_EQ(ask("POST", "/v1/jobs/j1/progress", progress_to(6, 6)).status(), 204);
@@ -302,6 +307,7 @@ TEST_F(ServiceTest, ARestartInTheMiddleOfAFaultFormsTheNextGeneration) {
   lost.incarnation = "w2-1";
   ask("POST", "/v1/workers/lost", lost);
   restart();
+  reports("w1", Phase::kActive, 1, 5);
   EXPECT_EQ(directive("w1"), "fence 1");
   reports("w1", Phase::kPrepared, 1, 5);
   EXPECT_EQ(directive("w1"), "join 2");

@@ -17,6 +17,7 @@ PARTS = {  # path prefix -> part
     "rendezvous/http_": "http_server",
     "rendezvous/membership": "membership",
     "rendezvous/scheduler": "scheduler",
+    "rendezvous/flapping": "scheduler",
     "rendezvous/serve": "serve",
     "rendezvous/": "service",
     "worker/transport.h": "transport",

@@ -1,0 +1,142 @@
+// A database put back from a copy while the workers went on: through the requests that workers make.
+#include <gmock/gmock.h>
+
+#include <fstream>
+
+#include "tests/rendezvous/obedient_workers.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+using testing::Contains;
+using testing::Not;
+
+class RestoredTest : public ObedientWorkersTest {
+ protected:
+  RestoredTest() { total_steps_ = 1000; }
+
+  // As `sqlite3 .backup` makes it.
+  void copy_database() {
+    stop();
+    std::filesystem::copy_file(folder_ + "/holdfast.sqlite", folder_ + "/copy.sqlite");
+    start();
+  }
+  void put_the_copy_back() {
+    stop();
+    for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(folder_ + "/holdfast.sqlite" + suffix);
+    std::filesystem::copy_file(folder_ + "/copy.sqlite", folder_ + "/holdfast.sqlite");
+    start();
+  }
+  void stop() {
+    service_.reset();
+    watched_.reset();
+    store_.reset();
+  }
+  void rounds(int number) {
+    for (int i = 0; i < number; ++i) round("j1");
+  }
+  Json long_spec() {
+    Json spec = this->spec();
+    spec["total_steps"] = 1000;
+    return spec;
+  }
+  std::string events_of(const std::string& kind) {
+    std::string text;
+    const Json page = ask("GET", "/v1/events?limit=1000").json();
+    for (const auto& event : page["events"]) {
+      if (event["kind"] == kind) text += event["message"].get<std::string>() + "\n";
+    }
+    return text;
+  }
+};
+
+TEST_F(RestoredTest, WorkersThatTheCopyNeverKnewKeepTheirStateAndNumbersNeverGoBack) {
+  begin_anew();
+  comes("w1");
+  comes("w2");
+  ask("POST", "/v1/jobs", long_spec());
+  rounds(6);
+  copy_database();
+  rounds(2);
+  // Both are replaced since: not one incarnation of the copy lives.
+  dies("w2");
+  comes("w2", 2);
+  rounds(15);
+  dies("w1");
+  comes("w1", 2);
+  rounds(15);
+  const int64_t step = acknowledged_, generation = newest_;
+  ASSERT_GT(generation, 3);
+  put_the_copy_back();
+  rounds(30);
+  const Json shown = show();
+  EXPECT_GT(shown["generation"], generation);
+  EXPECT_EQ(shown["world_size"], 2);
+  EXPECT_GT(acknowledged_, step) << "it trains on, from where it was";
+  const Json ledger = ask("GET", "/v1/jobs/j1/ledger").json();
+  std::set<int64_t> accounted;
+  for (const Json& row : ledger["rows"]) {
+    EXPECT_TRUE(row["voided_by"].is_null());
+    for (int64_t s = row["first_step"]; s <= row["last_step"]; ++s) accounted.insert(s);
+  }
+  EXPECT_THAT(accounted, Not(Contains(step))) << "nobody knows who computed it";
+  EXPECT_THAT(accounted, Contains(acknowledged_));
+  EXPECT_NE(events_of("database_older").find("speaks of generation"), std::string::npos) << events_of("database_older");
+  EXPECT_NE(events_of("records_missing").find("steps 9 to "), std::string::npos) << events_of("records_missing");
+}
+
+TEST_F(RestoredTest, ARestartInTheMiddleOfItChangesNothing) {
+  begin_anew();
+  comes("w1");
+  ask("POST", "/v1/jobs", long_spec());
+  rounds(6);
+  copy_database();
+  dies("w1");
+  comes("w1", 2);
+  rounds(15);
+  const int64_t step = acknowledged_, generation = newest_;
+  put_the_copy_back();
+  rounds(2);
+  EXPECT_EQ(show()["generation"], generation) << "the number, durable before anything forms";
+  restart();
+  rounds(30);
+  EXPECT_GT(show()["generation"], generation);
+  EXPECT_GT(acknowledged_, step);
+}
+
+TEST_F(RestoredTest, AJobThatTheCopyDoesNotKnowIsSaidAndItsNumberIsNotUsedAgain) {
+  begin_anew();
+  comes("w1");
+  copy_database();
+  ask("POST", "/v1/jobs", long_spec());
+  rounds(6);
+  std::filesystem::create_directories(folder_ + "/checkpoints/j1/x");
+  std::ofstream(folder_ + "/checkpoints/j1/x/manifest.json") << "{}";
+  put_the_copy_back();
+  rounds(4);
+  EXPECT_EQ(hands_.at("w1").status.phase, Phase::kIdle);
+  EXPECT_NE(events_of("database_older").find("works for job j1"), std::string::npos);
+  EXPECT_NE(events_of("database_older").find("holds checkpoints of job j1"), std::string::npos);
+  EXPECT_TRUE(std::filesystem::exists(folder_ + "/checkpoints/j1/x/manifest.json"));
+  EXPECT_EQ(ask("POST", "/v1/jobs", long_spec()).json()["id"], "j2");
+}
+
+TEST_F(RestoredTest, AMemberThatHasNothingOfItsGenerationAnyMoreIsNoMember) {
+  begin_anew();
+  comes("w1");
+  ask("POST", "/v1/jobs", long_spec());
+  rounds(4);
+  ASSERT_EQ(newest_, 1);
+  copy_database();
+  ask("POST", "/v1/jobs/j1/stop");
+  rounds(6);
+  ASSERT_EQ(show()["state"], "cancelled");
+  ASSERT_EQ(hands_.at("w1").status.phase, Phase::kIdle);
+  put_the_copy_back();
+  formed_.clear();  // generation 2 of the lost history, if any, is known to nobody
+  rounds(12);
+  EXPECT_GT(show()["generation"], 1) << "a ring of generation 1 is never formed again";
+}
+
+}  // namespace
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,216 @@
+// What a story may say. Words in capitals stand for anything; STEP and NUMBER are whole numbers.
+//
+//   worker NAME on NODE        comes, for the first time
+//   NAME is killed             kill -9: its neighbours' connections break, its supervisor reports it
+//   NAME loses power           nobody hears of it again
+//   NAME freezes | wakes       SIGSTOP, SIGCONT
+//   NAME restarts              the next life of one that is dead
+//   NAME is told to end        SIGTERM
+//   NAME reports NAME KIND     a fault, of a kind that workers report
+//   submit FIELD=NUMBER…       one job for a story; scale NUMBER, pause, resume, stop, drain NAME steer it
+//   train to STEP              the ring makes steps, of 0.1 s each, and rank 0 tells of them; total_steps is the end
+//   checkpoint                 rank 0 registers one of the present step
+//   checkpoint STEP is corrupt it will not verify
+//   NUMBER s pass
+//   service dies | returns     kill -9
+//   everything dies            the service and all workers at once
+//   database is copied         and: copy is put back (the service is away meanwhile)
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <stdexcept>
+
+#include "rendezvous/protocol/job_spec.h"
+#include "tests/scenarios/stage.h"
+
+namespace holdfast::scenarios {
+
+using namespace rendezvous;  // NOLINT(google-build-using-namespace): everything here is about it
+
+namespace {
+
+// Whether `words` are those of `pattern`, in which "*" stands for any one.
+bool are(const std::vector<std::string>& words, const std::vector<std::string>& pattern) {
+  if (words.size() != pattern.size()) return false;
+  for (size_t i = 0; i < words.size(); ++i) {
+    if (pattern[i] != "*" && pattern[i] != words[i]) return false;
+  }
+  return true;
+}
+
+void must(const Outcome<void>& outcome) {
+  if (!outcome) throw std::invalid_argument(outcome.error().detail);
+}
+
+}  // namespace
+
+void Stage::perform(const std::string& command) {
+  std::istringstream in(command);
+  Words words;
+  for (std::string word; in >> word;) words.push_back(word);
+  const bool known = about_time(words) || about_service(words) || about_job(words) || about_worker(words);
+  if (!known)
+    throw std::invalid_argument(fmt::format("\"{}\" is nothing that a story can say (commands.cpp has the list)", command));
+  settle();
+}
+
+bool Stage::about_time(const Words& words) {
+  if (are(words, {"*", "s", "pass"})) {
+    advance(static_cast<int64_t>(std::stod(words[0]) * 1000));
+  } else if (are(words, {"train", "to", "*"})) {
+    train_to(std::stoll(words[2]));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool Stage::about_service(const Words& words) {
+  if (are(words, {"service", "dies"})) {
+    close_service();
+  } else if (are(words, {"service", "returns"})) {
+    open_service();
+  } else if (are(words, {"everything", "dies"})) {
+    kill_everything();
+  } else if (are(words, {"database", "is", "copied"})) {
+    copy_database();
+  } else if (are(words, {"copy", "is", "put", "back"})) {
+    put_copy_back();
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool Stage::about_job(const Words& words) {
+  if (!words.empty() && words[0] == "submit") {
+    submit(words);
+  } else if (are(words, {"scale", "*"})) {
+    scale(std::stoll(words[1]));
+  } else if (are(words, {"pause"})) {
+    must(coordinator_->pause(job_));
+  } else if (are(words, {"resume"})) {
+    must(coordinator_->resume(job_));
+  } else if (are(words, {"stop"})) {
+    must(coordinator_->stop(job_));
+  } else if (are(words, {"drain", "*"})) {
+    must(coordinator_->drain(words[1]));
+  } else if (are(words, {"checkpoint"})) {
+    register_checkpoint();
+  } else if (are(words, {"checkpoint", "*", "is", "corrupt"})) {
+    corrupt_.insert(std::stoll(words[1]));
+  } else {
+    return false;
+  }
+  return true;
+}
+
+bool Stage::about_worker(const Words& words) {
+  if (are(words, {"worker", "*", "on", "*"})) {
+    Actor& actor = actors_[words[1]];
+    actor.name = words[1];
+    actor.node = words[3];
+    begin_life(actor);
+  } else if (are(words, {"*", "is", "killed"})) {
+    kill(actor(words[0]), true);
+  } else if (are(words, {"*", "loses", "power"})) {
+    kill(actor(words[0]), false);
+  } else if (are(words, {"*", "freezes"})) {
+    actor(words[0]).life = Actor::Life::kFrozen;
+  } else if (are(words, {"*", "wakes"})) {
+    actor(words[0]).life = Actor::Life::kWell;
+    actor(words[0]).news = true;
+  } else if (are(words, {"*", "restarts"})) {
+    begin_life(actor(words[0]));
+  } else if (are(words, {"*", "is", "told", "to", "end"})) {
+    actor(words[0]).status.leaving = actor(words[0]).news = true;
+  } else if (are(words, {"*", "reports", "*", "*"})) {
+    break_connection(actor(words[0]), actor(words[2]), words[3]);
+  } else {
+    return false;
+  }
+  return true;
+}
+
+Actor& Stage::actor(const std::string& name) {
+  const auto found = actors_.find(name);
+  if (found == actors_.end()) throw std::invalid_argument("there is no worker " + name + " in this story yet");
+  return found->second;
+}
+
+void Stage::submit(const Words& words) {
+  nlohmann::json json = {{"name", "story"}, {"train_data_path", "train.bin"}, {"batch_size", 1}, {"global_batch_size", 6}};
+  for (size_t i = 1; i < words.size(); ++i) {
+    const size_t at = words[i].find('=');
+    if (at == std::string::npos) throw std::invalid_argument(words[i] + " is no FIELD=NUMBER");
+    json[words[i].substr(0, at)] = std::stoll(words[i].substr(at + 1));
+  }
+  const auto spec = parse_job_spec(json);
+  if (!spec) throw std::invalid_argument(spec.error()[0].field + ": " + spec.error()[0].message);
+  total_steps_ = spec->total_steps;
+  job_ = coordinator_->submit(*spec, {}, "").id;
+}
+
+void Stage::scale(int64_t nodes) {
+  must(coordinator_->scale(job_, {1, nodes, nodes}));
+}
+
+void Stage::begin_life(Actor& actor) {
+  ++actor.life_number;
+  actor.life = Actor::Life::kWell;
+  actor.status = WorkerStatus{};
+  actor.status.incarnation = actor.incarnation();
+  actor.news = true;
+  actor.was_told = false;
+}
+
+// What a live worker sees of a broken one: its run ends, it keeps what it holds, and it says why.
+void Stage::break_connection(Actor& witness, const Actor& broken, const std::string& kind) {
+  int rank = -1;
+  for (size_t i = 0; i < ring_.size(); ++i) {
+    if (ring_[i].worker == broken.name) rank = static_cast<int>(i);
+  }
+  const std::string detail =
+      kind == "timeout" ? "no bytes moved for 30.0 s" : fmt::format("rank {} ({}:1) ended its connection", rank, broken.name);
+  faults_.push_back({witness.name, witness.incarnation(), generation_, rank, kind, detail, -1});
+  witness.status.phase = Phase::kPrepared;
+  witness.status.reason = detail;
+  witness.news = true;
+}
+
+void Stage::kill(Actor& dead, bool reported) {
+  const bool was_active = dead.active_in(generation_);
+  const std::string incarnation = dead.incarnation();
+  dead.life = Actor::Life::kDead;
+  if (!reported) return;
+  for (const Member& member : ring_) {
+    Actor& other = actors_.at(member.worker);
+    if (was_active && other.incarnation() == member.incarnation && other.active_in(generation_))
+      break_connection(other, dead, "connection_lost");
+  }
+  losses_.push_back({incarnation, "killed by signal 9 (SIGKILL)"});
+}
+
+void Stage::kill_everything() {
+  close_service();
+  for (auto& [name, actor] : actors_) actor.life = Actor::Life::kDead;
+}
+
+void Stage::copy_database() {
+  close_service();
+  std::filesystem::copy_file(folder_ + "/holdfast.sqlite", folder_ + "/copy.sqlite");
+  open_service();
+}
+
+void Stage::put_copy_back() {
+  close_service();
+  for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(folder_ + "/holdfast.sqlite" + suffix);
+  std::filesystem::copy_file(folder_ + "/copy.sqlite", folder_ + "/holdfast.sqlite");
+  open_service();
+  const auto events = store_->events("", 0, 100000);
+  last_event_ = events.empty() ? 0 : events.back().id;
+}
+
+}  // namespace holdfast::scenarios

@@ -1,0 +1,110 @@
+// The stage of a story: the real coordinator over SQLite and a hand-moved clock, and workers that do as they are told.
+//
+// After each command everything that follows at once happens: workers report, are told, obey, and so on until nobody has
+// anything new to say. What is written down is each event of the service, and each new directive of each worker.
+// Promises: the same commands give the same lines. Incarnations are NAME-1, NAME-2 …, secrets are counted.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/coordinator.h"
+
+namespace holdfast::scenarios {
+
+class HandClock : public rendezvous::Clock {
+ public:
+  int64_t steady_ms() const override { return ms; }
+  int64_t wall_ms() const override { return 1'700'000'000'000 + ms; }
+  int64_t ms = 0;
+};
+
+// A worker, its supervisor, and the state that it holds.
+struct Actor {
+  enum class Life : uint8_t { kWell, kFrozen, kDead };
+  std::string name, node;
+  int life_number = 0;
+  Life life = Life::kDead;
+  rendezvous::WorkerStatus status;
+  bool news = true;            // has something to report
+  rendezvous::Directive told;  // the last directive
+  bool was_told = false;       // in this life, by this service or the one before
+  int64_t ready_ms = 0;        // preparing: when it will be prepared
+  std::string incarnation() const { return name + "-" + std::to_string(life_number); }
+  bool active_in(int64_t generation) const {
+    return life == Life::kWell && status.phase == rendezvous::Phase::kActive && status.generation == generation;
+  }
+};
+
+class Stage {
+ public:
+  explicit Stage(std::string folder);  // keeps its database there; empties it first
+  ~Stage();
+
+  // Carries out one line of a story (commands.cpp has the list). Throws std::invalid_argument for what it does not know.
+  void perform(const std::string& command);
+  // What it led to, since the last call.
+  std::vector<std::string> take_lines() { return std::exchange(lines_, {}); }
+
+ private:
+  using Words = std::vector<std::string>;
+
+  // --- commands.cpp
+  bool about_time(const Words& words);
+  bool about_job(const Words& words);
+  bool about_service(const Words& words);
+  bool about_worker(const Words& words);
+  void submit(const Words& words);
+  void scale(int64_t nodes);
+  void begin_life(Actor& actor);
+  void kill(Actor& actor, bool reported);
+  void break_connection(Actor& witness, const Actor& broken, const std::string& kind);
+  void kill_everything();
+  void copy_database();
+  void put_copy_back();
+  Actor& actor(const std::string& name);
+
+  // --- stage.cpp
+  void open_service();
+  void close_service();
+  void advance(int64_t ms);
+  void train_to(int64_t step);
+  void settle();
+  void deliver_letters();
+  bool finish_preparing(Actor& actor);
+  bool speak(Actor& actor);
+  bool listen(Actor& actor);
+  void enroll(Actor& actor);
+  void obey(Actor& actor, const rendezvous::Directive& directive);
+  void join(Actor& actor, const rendezvous::Directive& directive);
+  void stop_at(Actor& actor, const rendezvous::Directive& directive);
+  void tell_progress();
+  void register_checkpoint();
+  void write_events();
+  void say(const std::string& text);
+  void say_refusal(const std::string& who, const rendezvous::Problem& problem);
+  Actor* leader();  // of the newest ring, when all of it is there
+
+  std::string folder_;
+  HandClock clock_;
+  std::unique_ptr<rendezvous::JobStore> store_;
+  std::unique_ptr<rendezvous::Coordinator> coordinator_;  // nothing while the service is away
+  std::map<std::string, Actor> actors_;
+  std::string job_;
+  int64_t total_steps_ = 0;
+  std::set<int64_t> corrupt_;             // checkpoints that do not verify
+  std::vector<rendezvous::Member> ring_;  // of the newest generation that anybody joined
+  int64_t generation_ = 0;
+  int64_t reported_ = 0;  // steps that the service confirmed
+  std::vector<rendezvous::FaultReport> faults_;
+  std::vector<rendezvous::WorkerLost> losses_;
+  int64_t last_event_ = 0, secrets_ = 0, next_heartbeat_ms_ = 1000;
+  std::vector<std::string> lines_;
+};
+
+}  // namespace holdfast::scenarios
