@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "worker/fault_points.h"
 #include "worker/wire_bytes.h"
 
 namespace holdfast::worker {
@@ -83,6 +84,7 @@ RunResult<int64_t> pass_state(Communicator& ring, Session& session, int donor, b
   for (const model::StateTensor& tensor : session.state->tensors()) {
     for (size_t at = 0; at < tensor.bytes; at += kPieceBytes) {
       const size_t size = std::min(kPieceBytes, tensor.bytes - at);
+      fault_point("state_copy", session.held_step(), ring.rank());
       const std::span<std::byte> piece = spare.empty() ? std::span(tensor.data + at, size) : std::span(spare).first(size);
       if (auto passed = ring.broadcast(piece, donor); !passed) return tl::unexpected(ring_stop(passed.error()));
       bytes += static_cast<int64_t>(size);
