@@ -4,6 +4,7 @@ Promises: each test has its own folder, ports and processes; a process that a te
 killed supervisors' children too (they are found by a mark in their environment); the folder is deleted after success,
 kept and named after failure, with the last lines of every log. Waits poll a condition until one deadline: none sleeps
 for luck. HOLDFAST_BIN names the folder of the programs."""
+import datetime
 import json
 import os
 import shutil
@@ -79,13 +80,14 @@ class Process:
 
 class Cluster:
     """One service with its data directory, and workers."""
+    host, interface = "127.0.0.1", "lo"  # the service's address, and the workers' way to it
 
     def __init__(self):
         self.mark = uuid.uuid4().hex
         self.folder = tempfile.mkdtemp(prefix="holdfast-e2e-")
         self.data_dir = os.path.join(self.folder, "service")
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{self.host}:{self.port}"
         self.service = None
         self.workers = {}  # name -> Process of the supervisor
         self.everything = []
@@ -98,13 +100,17 @@ class Cluster:
         kept.update(extra or {})
         return kept
 
+    def placed(self, _name, arguments):
+        """The command that runs a program where it belongs."""
+        return arguments
+
     def spawn(self, name, arguments, environment=None):
-        process = Process(name, arguments, self.environment(environment), os.path.join(self.folder, f"{name}.log"))
+        process = Process(name, self.placed(name, arguments), self.environment(environment), os.path.join(self.folder, f"{name}.log"))
         self.everything.append(process)
         return process
 
     def start_service(self):
-        self.service = self.spawn("service", [f"{BIN}/holdfast", "serve", "--listen", f"127.0.0.1:{self.port}",
+        self.service = self.spawn("service", [f"{BIN}/holdfast", "serve", "--listen", f"{self.host}:{self.port}",
                                               "--data_dir", self.data_dir])
 
         def ready():
@@ -126,7 +132,7 @@ class Cluster:
             rules = [r for r in (extra.get("HOLDFAST_FAULT"),) if r]
             extra["HOLDFAST_FAULT"] = ",".join(rules + [f"slow@step:ms={slow_ms}", f"slow@step:ms={CRAWL_MS}:while_file={self.folder}/crawl"])
         self.workers[name] = self.spawn(name, [f"{BIN}/holdfast-worker", "--server", self.url, "--name", name, "--device", "cpu",
-                                               "--threads", str(threads), "--interface", "lo", *arguments], extra)
+                                               "--threads", str(threads), "--interface", self.interface, *arguments], extra)
         return self.workers[name]
 
     def start_workers(self, *names, **options):
@@ -379,7 +385,24 @@ class HashTrail:
         return self.follow(cluster, job, lambda shown: shown["step"] >= step, timeout_s, f"{job} to reach step {step}")
 
 
-def main():
+def seconds_of(text):
+    """Seconds since 1970 of a time that the service tells."""
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def seconds_of_log(line):
+    """Seconds since 1970 of a line of a log, or None."""
+    try:
+        return datetime.datetime.strptime(line[:23], "%Y-%m-%d %H:%M:%S.%f").timestamp()
+    except ValueError:
+        return None
+
+
+def need_programs():
     if not os.access(f"{BIN}/holdfast", os.X_OK) or not os.access(f"{BIN}/holdfast-worker", os.X_OK):
         sys.exit(f"holdfast and holdfast-worker are not in {BIN}: run ops/build, or set HOLDFAST_BIN")
+
+
+def main():
+    need_programs()
     unittest.main(verbosity=2)

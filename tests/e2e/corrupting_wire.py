@@ -1,0 +1,91 @@
+"""A piece of wire between a node and the bridge that can alter a byte on the way.
+
+Promises: frames pass whole and in order, in both directions; after alter_next() one byte of one TCP payload that the node sends
+is flipped, and the TCP checksum fits the altered bytes, so that only the receiver's own checks can find it: once, and no more.
+Frames come as the sender's kernel made them, large and with checksums not filled in (PACKET_VNET_HDR); they are passed on
+the same way."""
+import select
+import socket
+import struct
+import threading
+
+import namespaces
+
+SOL_PACKET, PACKET_VNET_HDR, PACKET_IGNORE_OUTGOING = 263, 15, 23
+ETH_P_ALL, ETH_P_IP = 3, 0x0800
+SO_RCVBUFFORCE = 33
+NEEDS_CHECKSUM = 1  # a flag of struct virtio_net_hdr: the checksum is filled in when the frame leaves the machine
+HEADER_BYTES = 10   # struct virtio_net_hdr
+ETHERNET_BYTES = 14
+FRAME_BYTES_MAX = 1 << 17
+
+
+def insert(node):
+    """Puts a wire between the node's link and the bridge."""
+    near, far = f"near-{node.link}", f"far-{node.link}"
+    namespaces.run("ip", "link", "set", node.link, "nomaster", "arp", "off", "promisc", "on")
+    namespaces.run("ip", "link", "add", near, "type", "veth", "peer", "name", far)
+    namespaces.run("ip", "link", "set", near, "arp", "off", "promisc", "on", "up")
+    namespaces.run("ip", "link", "set", far, "master", namespaces.Network.bridge, "up")
+    return Wire(node.link, near)
+
+
+class Wire:
+    def __init__(self, node_side, bridge_side):
+        self.ends = [raw_socket(node_side), raw_socket(bridge_side)]
+        self.wanted = None  # (port of the service, whether to it, least payload) of what is altered next
+        self.altered = threading.Event()
+        threading.Thread(target=self._pass_frames, daemon=True).start()
+
+    def alter_next(self, service_port, to_service=False, at_least=1):
+        """The next payload of at_least bytes, among what goes to the service or among all else."""
+        self.wanted = (service_port, to_service, at_least)
+
+    def _pass_frames(self):
+        node_side, bridge_side = self.ends
+        while True:
+            for end in select.select(self.ends, [], [])[0]:
+                frame = bytearray(end.recv(FRAME_BYTES_MAX))
+                if end is node_side and self.wanted is not None and alter(frame, *self.wanted):
+                    self.wanted = None
+                    self.altered.set()
+                try:
+                    (bridge_side if end is node_side else node_side).send(frame)
+                except OSError:
+                    pass  # the other end is down or full: the frame is lost, as frames are
+
+
+def raw_socket(device):
+    end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
+    end.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
+    end.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
+    end.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
+    end.bind((device, 0))
+    return end
+
+
+def alter(frame, service_port, to_service, at_least):
+    """Flips the last byte of the frame's payload, where it is one that is wanted."""
+    ip = HEADER_BYTES + ETHERNET_BYTES
+    if len(frame) < ip + 40 or struct.unpack_from("!H", frame, ip - 2)[0] != ETH_P_IP or frame[ip + 9] != socket.IPPROTO_TCP:
+        return False
+    tcp = ip + 4 * (frame[ip] & 15)
+    end = ip + struct.unpack_from("!H", frame, ip + 2)[0]
+    payload = tcp + 4 * (frame[tcp + 12] >> 4)
+    about_service = service_port in struct.unpack_from("!HH", frame, tcp)
+    if about_service != to_service or end - payload < at_least or end > len(frame):
+        return False
+    word = end - 1 - (end - 1 - tcp) % 2
+    before = struct.unpack_from("!H", frame + b"\0", word)[0]
+    frame[end - 1] ^= 0x10
+    if not frame[0] & NEEDS_CHECKSUM:
+        mend_checksum(frame, tcp + 16, before, struct.unpack_from("!H", frame + b"\0", word)[0])
+    return True
+
+
+def mend_checksum(frame, at, before, after):
+    """RFC 1624, equation 3."""
+    total = (~struct.unpack_from("!H", frame, at)[0] & 0xffff) + (~before & 0xffff) + after
+    total = (total & 0xffff) + (total >> 16)
+    total = (total & 0xffff) + (total >> 16)
+    struct.pack_into("!H", frame, at, ~total & 0xffff)
