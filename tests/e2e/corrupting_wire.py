@@ -4,6 +4,7 @@ Promises: frames pass whole and in order, in both directions; after alter_next()
 is flipped, and the TCP checksum fits the altered bytes, so that only the receiver's own checks can find it: once, and no more.
 Frames come as the sender's kernel made them, large and with checksums not filled in (PACKET_VNET_HDR); they are passed on
 the same way."""
+import errno
 import select
 import socket
 import struct
@@ -25,6 +26,7 @@ def insert(node):
     near, far = f"near-{node.link}", f"far-{node.link}"
     namespaces.run("ip", "link", "set", node.link, "nomaster", "arp", "off", "promisc", "on")
     namespaces.run("ip", "link", "add", near, "type", "veth", "peer", "name", far)
+    node.links.append(near)
     namespaces.run("ip", "link", "set", near, "arp", "off", "promisc", "on", "up")
     namespaces.run("ip", "link", "set", far, "master", namespaces.Network.bridge, "up")
     return Wire(node.link, near)
@@ -42,17 +44,26 @@ class Wire:
         self.wanted = (service_port, to_service, at_least)
 
     def _pass_frames(self):
-        node_side, bridge_side = self.ends
-        while True:
-            for end in select.select(self.ends, [], [])[0]:
-                frame = bytearray(end.recv(FRAME_BYTES_MAX))
-                if end is node_side and self.wanted is not None and alter(frame, *self.wanted):
-                    self.wanted = None
-                    self.altered.set()
-                try:
-                    (bridge_side if end is node_side else node_side).send(frame)
-                except OSError:
-                    pass  # the other end is down or full: the frame is lost, as frames are
+        with self.ends[0], self.ends[1]:
+            try:
+                while True:
+                    for end in select.select(self.ends, [], [])[0]:
+                        self._pass(bytearray(end.recv(FRAME_BYTES_MAX)), end is self.ends[0])
+            except OSError as error:
+                if error.errno not in (errno.ENETDOWN, errno.ENODEV, errno.ENXIO):
+                    raise
+                # The links were deleted: the node is gone.
+
+    def _pass(self, frame, leaves_node):
+        if leaves_node and self.wanted is not None and alter(frame, *self.wanted):
+            self.wanted = None
+            self.altered.set()
+        try:
+            self.ends[1 if leaves_node else 0].send(frame)
+        except OSError as error:
+            if error.errno not in (errno.ENOBUFS, errno.ENETDOWN):
+                raise
+            # The queue is full, or the link down: the frame is lost, as frames are.
 
 
 def raw_socket(device):

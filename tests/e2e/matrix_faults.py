@@ -139,6 +139,9 @@ class FullDisk(Fault):
 
     def heal(self):
         self.cluster.free_disk(self.folder())
+        if not self.cluster.service.running():  # it ends when it can keep nothing; systemd, say, starts it again
+            self.cluster.service.wait_exit()
+            self.cluster.start_service()
 
 
 class FullStore(FullDisk):

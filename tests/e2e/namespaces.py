@@ -57,6 +57,7 @@ class Node:
     def __init__(self, network, number):
         self.address = f"10.99.0.{number}"
         self.link = f"link{number}"
+        self.links = [self.link]  # on the driver's side, to be deleted with the node
         # The namespace lives as long as a process in it: this one ends when the driver does, for then its input ends.
         self.holder = subprocess.Popen(["unshare", "--net", "cat"], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
         try:
@@ -80,6 +81,9 @@ class Node:
         return run(*self.command(*arguments))
 
     def close(self):
+        # The kernel would take the link away with the namespace, but in its own time.
+        for link in self.links:
+            subprocess.run(["ip", "link", "del", link], stderr=subprocess.DEVNULL, check=False)
         self.holder.stdin.close()
         self.holder.wait()
 
