@@ -68,9 +68,8 @@ def why_not(cell):
         return "only rank 0 sends a checkpoint's bytes; what another sends then is a step's, as in compute"
     if cell.fault == "full_store" and cell.moment != "checkpoint_write":
         return "nothing is written to that folder but checkpoints"
-    one_for_all = {"full_disk": "there is one such disk", "full_store": "there is one such disk", "service": "there is one service"}
-    if cell.fault in one_for_all and not (cell.role == "rank0" or (cell.role == "donor" and cell.moment in WITH_A_JOIN)):
-        return f"{one_for_all[cell.fault]}; whoever's moment it is, the same happens to all: see rank0 or donor"
+    if cell.fault in ("full_disk", "full_store", "service") and cell.role not in ("rank0", "donor"):
+        return "there is one service and one disk of each kind, and the same happens to all: see rank 0 or the donor"
     return None
 
 

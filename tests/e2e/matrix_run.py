@@ -41,7 +41,7 @@ class Outcome:
 
 def job_spec(cluster, store=""):
     return harness.small_spec(cluster.folder, nodes=4, max_nodes=4, min_nodes=1, total_steps=STEPS, valid_data_path="",
-                              checkpoint_every=CHECKPOINT_EVERY, checkpoint_store=store)
+                              checkpoint_every=CHECKPOINT_EVERY, keep_last=0, checkpoint_store=store)
 
 
 def undisturbed_hash():

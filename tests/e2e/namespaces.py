@@ -1,7 +1,7 @@
 """A small network of its own for the tests: each node in a network namespace, all of them on one bridge.
 
-Promises: the driver moves into a network and mount namespace of its own first, so nothing of it is seen from outside, two runs
-at a time do not meet, and all of it is gone when the processes are, however they end. Each node is one end of a pair of
+Promises: the driver moves into namespaces of its own first (network, mounts, processes), so nothing of it is seen from outside, two
+runs at a time do not meet, and all of it is gone when the driver is, however it ends. Each node is one end of a pair of
 virtual Ethernet devices: `eth0` inside, `linkN` at the bridge. What is done to a link is what a cable, a switch or a neighbour
 could do: frames that vanish in both directions or in one, a slow link, reset connections.
 Refuses to begin where the machine does not let it (reason_not_to_run), and says why."""
@@ -25,7 +25,8 @@ def run(*arguments):
 def own_namespaces():
     """The command that starts another in namespaces of its own; without root, as the root of a user namespace."""
     as_root = () if os.geteuid() == 0 else ("--user", "--map-root-user")
-    return ("unshare", *as_root, "--net", "--mount", "--propagation", "private", "--")
+    return ("unshare", *as_root, "--net", "--mount", "--propagation", "private", "--pid", "--fork", "--kill-child",
+            "--mount-proc", "--")
 
 
 def reason_not_to_run():
