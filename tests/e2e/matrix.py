@@ -60,14 +60,14 @@ def main():
         return SKIPPED
     namespaces.enter()
     begin, load = time.time(), f"{os.getloadavg()[0]:.1f}"
+    command = " ".join(["tests/e2e/matrix.py", *sys.argv[1:]])
     reference = matrix_run.undisturbed_hash()
     outcomes = []
     for number, cell in enumerate(parsed.cells, 1):
         outcomes.append(matrix_run.run(cell, reference))
         print(f"{number}/{len(parsed.cells)} {matrix_report.line(outcomes[-1])}", flush=True)
-    if parsed.write:
-        command = " ".join(["tests/e2e/matrix.py", *sys.argv[1:]])
-        matrix_report.write(parsed.write, outcomes, command, time.time() - begin, load)
+        if parsed.write:  # each time: a table that was interrupted is one of fewer cells
+            matrix_report.write(parsed.write, outcomes, command, time.time() - begin, load)
     bad = [outcome for outcome in outcomes if not outcome.good()]
     print(f"{len(outcomes)} cells in {time.time() - begin:.0f} s, {len(bad)} of them broke a promise", flush=True)
     return 1 if bad else 0

@@ -13,9 +13,10 @@ FAULTS = {
     "one_way_ring": "one-way cut: what the worker sends to its successor in the ring vanishes, all else arrives",
     "slow_link": "the worker's link falls to 10 Mbit/s, both ways",
     "corrupt": "one byte of what the worker sends next is altered on the way, with a TCP checksum that fits",
-    "full_disk": "the disk of the service is full, and with it that of the checkpoints, which it keeps",
+    "full_disk": "the disk of the service is full, and with it that of the checkpoints, which it keeps; where it ends of that, it "
+                 "is started again afterwards",
     "full_store": "the disk of the checkpoint folder that the workers share is full",
-    "service": "kill -9 of the service; it is started again after 3 s",
+    "service": "kill -9 of the service, which is started again afterwards",
 }
 MOMENTS = {
     "idle": "no job: the fault comes, and right after it a job is submitted",

@@ -59,7 +59,7 @@ class Kill(Fault):
 
 
 class Stop(Kill):
-    heal_after_s = 8
+    heal_after_s = 5
 
     def inject(self):
         signal_all(self.pids, signal.SIGSTOP)
@@ -74,7 +74,7 @@ class Reset(Fault):
 
 
 class Cut(Fault):
-    heal_after_s = 8
+    heal_after_s = 5
 
     def inject(self):
         self.node.cut()
@@ -84,7 +84,7 @@ class Cut(Fault):
 
 
 class OneWay(Fault):
-    heal_after_s = 8
+    heal_after_s = 5
 
     def addresses(self):
         return [node.address for node in self.cluster.network.nodes if node is not self.node]
@@ -97,6 +97,8 @@ class OneWay(Fault):
 
 
 class OneWayRing(OneWay):
+    heal_after_s = 8
+
     def addresses(self):
         return [self.cluster.node(self.successor).address]
 

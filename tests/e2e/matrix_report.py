@@ -6,6 +6,7 @@ import subprocess
 
 import harness
 import matrix_cells
+import matrix_faults
 
 LEASE_S = 3
 WITHIN_S = {"kill": 1, "stop": LEASE_S + 1, "cut": LEASE_S + 1}  # to the next committed step, beyond one step's compute
@@ -63,8 +64,8 @@ def head(outcomes, command, took_s, load):
         "# Faults, measured", "",
         f"Written by `{command}` on {datetime.date.today()}, commit {commit}, in {took_s:.0f} s; {machine()};",
         f"load {load} at the start.", "",
-        f"{good} of {len(outcomes)} cells keep every promise and bound. A service and four workers (`--threads 1`), each in a",
-        f"network namespace of its own on one bridge, all on this machine; a GPT-2 of 120,000 parameters, 40 steps of {median}, a",
+        f"{good} of {len(outcomes)} cells keep every promise and bound. A service and four workers (`--threads 1`), each in",
+        f"a network namespace of its own on one bridge, all on this machine; a GPT-2 of 120,000 parameters, 40 steps of {median}, a",
         "checkpoint every 10. The worker stands at its fault point while the fault is injected, so each cell hits its moment.", "",
         "- *detected*: from the fault to the first event of it (or line in a worker's log); – where nothing was said.",
         "- *next step*: from the fault to the next committed step, beyond one undisturbed step. Idle: from submission to the first step,",
@@ -74,9 +75,15 @@ def head(outcomes, command, took_s, load):
         f"  kill -9 under 1 s; SIGSTOP and silent cut under {LEASE_S + 1} s (the lease of {LEASE_S} s and 1 s).", ""]
 
 
+def lasting(fault):
+    heals = matrix_faults.KINDS[fault].heal_after_s
+    return "" if heals is None else f" ({heals} s long)"
+
+
 def meanings():
     rows = []
-    for title, words in (("Faults", matrix_cells.FAULTS), ("Moments", matrix_cells.MOMENTS), ("Who", matrix_cells.ROLES)):
+    faults = {fault: text + lasting(fault) for fault, text in matrix_cells.FAULTS.items()}
+    for title, words in (("Faults", faults), ("Moments", matrix_cells.MOMENTS), ("Who", matrix_cells.ROLES)):
         rows += [f"**{title}.** " + "; ".join(f"*{name(key)}*: {text}" for key, text in words.items()) + ".", ""]
     return rows
 

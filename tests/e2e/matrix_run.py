@@ -6,6 +6,7 @@ here: hash, ledger, steps lost and the checkpoints are."""
 import dataclasses
 import os
 import statistics
+import subprocess
 import time
 import unittest
 
@@ -63,7 +64,7 @@ def run(cell, reference):
     cluster = networked_cluster.NetworkedCluster()
     try:
         CellRun(cell, cluster, outcome).run(reference)
-    except (AssertionError, OSError) as error:
+    except (AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:
         outcome.failure = " ".join(str(error).split())[:600]
     finally:
         cluster.close(not outcome.good())
@@ -77,8 +78,9 @@ class CellRun:
         self.first, self.late = (names[:3], names[3:]) if cell.joins else (names, [])
         victim = names[cell.rank]
         self.fault = matrix_faults.KINDS[cell.fault](cluster, cell.moment, victim, names[(cell.rank + 1) % 4])
-        self.job = None
+        self.job = self.shown = None
         self.injected = self.submitted = None  # seconds since 1970
+        self.healed = self.fault.heal_after_s is None
 
     def path(self, name):
         return os.path.join(self.cluster.folder, name)
@@ -93,8 +95,7 @@ class CellRun:
         if self.cell.moment == "idle":
             fault.aim()
             self.inject()
-        self.submitted = time.time()
-        self.job = cluster.submit(**spec)
+        self.submit(spec)
         if self.late:
             self.let_join(environment)
         elif self.cell.moment != "idle":
@@ -153,19 +154,35 @@ class CellRun:
         self.inject()
         os.unlink(self.path("mark"))
 
+    def submit(self, spec):
+        """Again and again while the service is away."""
+        def answered():
+            self.heal_when_due()
+            try:
+                status, reply = self.cluster.request("POST", "/v1/jobs", spec)
+            except OSError:
+                return None
+            return (status, reply) if status < 500 else None
+
+        self.submitted = time.time()
+        status, reply = harness.wait_until(answered, 20, "the service to take a job")
+        if status != 201:
+            raise AssertionError(f"submit: {status} {reply}")
+        self.job = reply["id"]
+
+    def heal_when_due(self):
+        if not self.healed and self.injected and time.time() > self.injected + self.fault.heal_after_s:
+            self.fault.heal()
+            self.healed = True
+
     def follow(self):
         """To the job's end; the fault is taken back on the way."""
-        healed = self.fault.heal_after_s is None
-
         def ended():
-            nonlocal healed
-            if not healed and time.time() > self.injected + self.fault.heal_after_s:
-                self.fault.heal()
-                healed = True
+            self.heal_when_due()
             shown = self.cluster.try_get(f"/v1/jobs/{self.job}")
             if shown and shown["state"] in ("failed", "cancelled"):
                 raise AssertionError(f"{self.job} is {shown['state']}: {shown['reason']}")
-            return shown if healed and shown and shown["state"] == "succeeded" else shown and None
+            return shown if self.healed and shown and shown["state"] == "succeeded" else None
 
         self.shown = harness.wait_until(ended, 60, f"{self.job} to succeed")
 

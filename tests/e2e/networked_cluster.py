@@ -7,7 +7,7 @@ import os
 import harness
 import namespaces
 
-DISK_MB = 96
+DISK_MB = 32
 
 
 class NetworkedCluster(harness.Cluster):
