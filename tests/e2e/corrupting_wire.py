@@ -69,7 +69,10 @@ def raw_socket(device):
     end = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETH_P_ALL))
     end.setsockopt(SOL_PACKET, PACKET_VNET_HDR, 1)
     end.setsockopt(SOL_PACKET, PACKET_IGNORE_OUTGOING, 1)
-    end.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
+    try:
+        end.setsockopt(socket.SOL_SOCKET, SO_RCVBUFFORCE, 16 << 20)
+    except PermissionError:
+        pass  # in a user namespace: a smaller buffer loses a frame now and then, and TCP sends it again
     end.bind((device, 0))
     return end
 
