@@ -67,7 +67,7 @@ def main():
         outcomes.append(matrix_run.run(cell, reference))
         print(f"{number}/{len(parsed.cells)} {matrix_report.line(outcomes[-1])}", flush=True)
         if parsed.write:  # each time: a table that was interrupted is one of fewer cells
-            matrix_report.write(parsed.write, outcomes, command, time.time() - begin, load)
+            matrix_report.write(parsed.write, outcomes, len(parsed.cells), command, time.time() - begin, load)
     bad = [outcome for outcome in outcomes if not outcome.good()]
     print(f"{len(outcomes)} cells in {time.time() - begin:.0f} s, {len(bad)} of them broke a promise", flush=True)
     return 1 if bad else 0

@@ -55,13 +55,14 @@ def machine():
     return f"{os.cpu_count()} cores of {model}, {memory_gb:.0f} GiB, Linux {platform.release()}"
 
 
-def head(outcomes, command, took_s, load):
+def head(outcomes, planned, command, took_s, load):
     good = sum(verdict(outcome) == "yes" for outcome in outcomes)
     step_s = sorted(outcome.step_s for outcome in outcomes if outcome.step_s is not None)
     median = f"{step_s[len(step_s) // 2] * 1000:.0f} ms" if step_s else "unknown"
     commit = command_output("git", "rev-parse", "--short", "HEAD") or "unknown"
+    early = [f"**The run was ended early: {len(outcomes)} of {planned} cells.**", ""] if len(outcomes) < planned else []
     return [
-        "# Faults, measured", "",
+        "# Faults, measured", "", *early,
         f"Written by `{command}` on {datetime.date.today()}, commit {commit}, in {took_s:.0f} s; {machine()};",
         f"load {load} at the start.", "",
         f"{good} of {len(outcomes)} cells keep every promise and bound. A service and four workers (`--threads 1`), each in",
@@ -139,8 +140,8 @@ def empty_cells():
     return rows + [""]
 
 
-def write(path, outcomes, command, took_s, load):
-    rows = (head(outcomes, command, took_s, load) + broken(outcomes) + table(outcomes) + first_words(outcomes) + meanings()
+def write(path, outcomes, planned, command, took_s, load):
+    rows = (head(outcomes, planned, command, took_s, load) + broken(outcomes) + table(outcomes) + first_words(outcomes) + meanings()
             + empty_cells())
     with open(path, "w", encoding="utf-8") as file:
         file.write("\n".join(rows).rstrip() + "\n")
