@@ -9,6 +9,7 @@
 
 #include "rendezvous/object_folders.h"
 #include "rendezvous/service_impl.h"
+#include "storage/checksum.h"
 #include "storage/object_store.h"
 
 namespace holdfast::rendezvous {
@@ -24,6 +25,16 @@ HttpResponse with_store(const std::string& data_dir, const std::string& job, con
 template <typename T>
 HttpResponse empty_or_problem(const storage::Result<T>& result) {
   return result ? empty_answer() : problem_answer(storage_problem(result.error()));
+}
+
+std::optional<Problem> altered_on_the_way(const std::string& key, const std::string& checksum, const std::string& body) {
+  if (checksum.empty()) return std::nullopt;
+  const std::string found = storage::checksum_hex(std::as_bytes(std::span(body)));
+  if (found == checksum) return std::nullopt;
+  return problem(
+      400, "altered_on_the_way",
+      fmt::format("the {} bytes of {} that came have the checksum {}, those sent had {}: nothing was kept, send them again",
+                  body.size(), key, found, checksum));
 }
 
 // "step-0000000060/manifest.json" is 60; -1 for any other key.
@@ -84,8 +95,11 @@ bool Service::Impl::refuse_ended_writer(const Call& call) {
 
 void Service::Impl::put_object(Call& call) {
   if (refuse_ended_writer(call)) return;
+  const auto sent = call.request.headers.find("holdfast-checksum");
+  const std::string checksum = sent == call.request.headers.end() ? "" : sent->second;
   auto body = std::make_shared<std::string>(std::move(call.request.body));
-  on_objects(call, [key = call.arguments[1], body](storage::ObjectStore& store) {
+  on_objects(call, [key = call.arguments[1], checksum, body](storage::ObjectStore& store) {
+    if (const auto altered = altered_on_the_way(key, checksum, *body)) return problem_answer(*altered);
     return empty_or_problem(store.put(key, std::as_bytes(std::span(*body))));
   });
 }

@@ -1,9 +1,9 @@
 // Objects kept by the service: PUT, GET, DELETE and GET ?prefix= below /v1/jobs/{job}/objects.
 //
-// Promises: what may pass by itself (no connection, 408, 429, 5xx) is tried again with growing pauses until the call's one
-// deadline; every request can be repeated without harm. What does not pass by itself is said at once: a full disk there (507),
-// an object that cannot be read back there (422, "corrupt").
-// Durable means durable at the service, which answers a PUT or DELETE after its folder store did.
+// Promises: what may pass by itself (no connection, 408, 429, 5xx, bytes altered on the way) is tried again with growing pauses
+// until the call's one deadline; every request can be repeated without harm. What does not pass by itself is said at once: a
+// full disk there (507), an object that cannot be read back there (422, "corrupt"). Durable means durable at the service, which
+// answers a PUT or DELETE after its folder store did.
 #include <algorithm>
 #include <cstring>
 #include <mutex>
@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "rendezvous/protocol/http_client.h"
+#include "storage/checksum.h"
 #include "storage/failure.h"
 #include "storage/object_store.h"
 
@@ -28,7 +29,8 @@ constexpr int64_t kSlowestBytesPerMs = 1000;  // 1 MB/s: a put may take its size
 
 bool may_pass(const HttpFailure& failure) {
   const int status = failure.problem.status;
-  return failure.unreachable || status == 408 || status == 429 || (status >= 500 && status != 507);
+  return failure.unreachable || status == 408 || status == 429 || (status >= 500 && status != 507) ||
+         failure.problem.code == "altered_on_the_way";
 }
 
 Error::Code code_of(const HttpFailure& failure) {
@@ -135,6 +137,8 @@ Result<HttpReply> ServiceStore::call(const std::string& what, std::string_view m
   const Clock::time_point deadline = Clock::now() + allowed;
   milliseconds pause = options_.first_back_off;
   ClientPool::Lease client = clients_.take();
+  // The service judges by it what arrives: TCP's 16 bits do not find everything.
+  client->set_header("Holdfast-Checksum", checksum_hex(std::as_bytes(std::span(body))));
   for (int attempt = 1;; ++attempt) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     auto reply = client->request(method, path, body, "application/octet-stream", std::max(left, milliseconds(1)));

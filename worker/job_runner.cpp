@@ -9,6 +9,7 @@
 
 #include "storage/open_store.h"
 #include "worker/fault_points.h"
+#include "worker/fault_store.h"
 #include "worker/state_copy.h"
 
 namespace holdfast::worker {
@@ -122,8 +123,8 @@ Input JobRunner::prepare(const StartPrepare& task) {
   session_ = std::move(*session);
   session_->patience = Patience(collective_timeout(session_->spec, options_.collective_timeout));
   session_->model->set_interrupt(interrupt_.flag());
-  checkpoints_ =
-      std::make_unique<Checkpointing>(link_, outbox_, reporter_, *session_, std::move(*store), task.spec.checkpoint_store);
+  checkpoints_ = std::make_unique<Checkpointing>(link_, outbox_, reporter_, *session_, with_fault_points(std::move(*store)),
+                                                 task.spec.checkpoint_store);
   spdlog::info("prepared for job {}: {:.1f} million parameters, {} tokens of {}", task.job,
                static_cast<double>(session_->model->table().total) / 1e6, session_->data.train->tokens().size(),
                session_->data.train->path());
@@ -193,6 +194,7 @@ RunResult<std::unique_ptr<Communicator>> JobRunner::form_ring(const Directive& j
   std::stop_source stop;
   ring.stop = stop.get_token();
   const Interrupt::Scope cancel(interrupt_, [&stop](const std::string&) { stop.request_stop(); });
+  fault_point("rendezvous", session_->held_step(), join.rank);
   auto formed = Communicator::form(transport_, ring);
   fault_point("join", session_->held_step(), join.rank);
   if (!formed) return tl::unexpected(ring_stop(formed.error()));

@@ -13,6 +13,9 @@ namespace {
 using Hashes = std::vector<uint64_t>;
 using Marks = std::vector<bool>;  // by piece
 
+// A copy is made in so many operations, so that drills can meet it in its middle.
+constexpr size_t kParts = 4;
+
 uint64_t hash_of(std::span<const std::byte> piece) {
   return checksum_of(piece);
 }
@@ -48,8 +51,12 @@ class Copying {
     auto wants = share(lacking());
     if (!wants) return tl::unexpected(wants.error());
     if (!holds_[me_]) count_what_is_here((*wants)[me_]);
-    fault_point("state_copy", -1, ring_.rank());
-    if (auto passed = pass_on(*wants); !passed) return tl::unexpected(ring_stop(passed.error()));
+    for (size_t part = 0; part < kParts; ++part) {
+      fault_point("state_copy", -1, ring_.rank());
+      const size_t count = pieces_.size();
+      if (auto passed = pass_on(*wants, count * part / kParts, count * (part + 1) / kParts); !passed)
+        return tl::unexpected(ring_stop(passed.error()));
+    }
     if (auto mended = mend(); !mended) return tl::unexpected(mended.error());
     return result_;
   }
@@ -97,11 +104,12 @@ class Copying {
     }
   }
 
-  CollectiveResult<void> pass_on(const std::vector<Marks>& wants) {
+  // Pieces `first` to below `last`.
+  CollectiveResult<void> pass_on(const std::vector<Marks>& wants, size_t first, size_t last) {
     const size_t successor = (me_ + 1) % holds_.size();
     std::vector<std::span<const std::byte>> outgoing;
     std::vector<std::span<std::byte>> incoming;
-    for (size_t i = 0; i < pieces_.size(); ++i) {
+    for (size_t i = first; i < last; ++i) {
       if (wants[successor][i]) outgoing.emplace_back(pieces_[i]);
       if (wants[me_][i]) incoming.push_back(pieces_[i]);
     }

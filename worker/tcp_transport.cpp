@@ -122,11 +122,15 @@ class TcpConnection final : public Connection {
     }
     const int error = errno;
     if (error == EAGAIN || error == EWOULDBLOCK) {
-      if (connecting_ && connected_to_itself()) return failure(Kind::kFailed, "connect to " + peer_ + ": nobody listens there");
+      if (connecting_ && connected_to_itself())
+        return failure(Kind::kRefused, "connect to " + peer_ + ": nobody listens there");
       return 0;
     }
+    const bool refused = connecting_ && error == ECONNREFUSED;
     const bool ended = !connecting_ && (error == ECONNRESET || error == EPIPE);
-    return failure(ended ? Kind::kClosed : Kind::kFailed,
+    return failure(refused ? Kind::kRefused
+                   : ended ? Kind::kClosed
+                           : Kind::kFailed,
                    (connecting_ ? "connect to " : doing) + peer_ + ": " + describe_errno(error));
   }
 
@@ -163,7 +167,8 @@ class TcpTransport final : public Transport {
     if (with_port(*target, 0) == with_port(*parse_address(address_), 0)) skip_congestion_control(fd);
     const int rc = ::connect(fd.get(), target->get(), target->length);
     if (rc != 0 && errno != EINPROGRESS && errno != EINTR) {
-      return failure(Kind::kFailed, "connect to " + address + ": " + describe_errno(errno));
+      return failure(errno == ECONNREFUSED ? Kind::kRefused : Kind::kFailed,
+                     "connect to " + address + ": " + describe_errno(errno));
     }
     return std::make_unique<TcpConnection>(std::move(fd), address, true);
   }

@@ -21,7 +21,8 @@ namespace holdfast::worker {
 using Deadline = std::chrono::steady_clock::time_point;
 
 struct TransportError {
-  enum class Kind { kClosed, kTimeout, kWoken, kFailed };
+  // kRefused: the node answers, and nobody listens at that address.
+  enum class Kind { kClosed, kTimeout, kWoken, kRefused, kFailed };
   Kind kind;
   std::string detail;  // "connect to 10.0.0.3:41234: Connection refused"
 };

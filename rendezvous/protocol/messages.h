@@ -17,8 +17,9 @@
 //   POST /v1/jobs/{id}/events             WorkerEvent      -> 204
 //   GET|PUT|DELETE /v1/jobs/{id}/objects/{key}, GET /v1/jobs/{id}/objects?prefix=P -> {"keys": []}
 //     With the headers Holdfast-Worker and Holdfast-Incarnation (both optional) a PUT or DELETE of a life that is over is
-//     refused like a message of it. A full volume is 507 "no_space", a damaged object 422 "corrupt", a volume that is not
-//     there 503.
+//     refused like a message of it. With Holdfast-Checksum (optional, XXH3-128 of the body in hex) a PUT whose body is
+//     another is refused with 400 "altered_on_the_way", and may be repeated. A full volume is 507 "no_space", a damaged object
+//     422 "corrupt", a volume that is not there 503.
 #pragma once
 
 #include <cstdint>

@@ -4,88 +4,36 @@ Promises: each test has its own folder, ports and processes; a process that a te
 killed supervisors' children too (they are found by a mark in their environment); the folder is deleted after success,
 kept and named after failure, with the last lines of every log. Waits poll a condition until one deadline: none sleeps
 for luck. HOLDFAST_BIN names the folder of the programs."""
+import datetime
 import json
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import tempfile
-import time
 import unittest
 import urllib.error
 import urllib.request
 import uuid
 
+from processes import PATIENCE, Process, free_port, wait_until
+
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CRAWL_MS = 500
 BIN = os.environ.get("HOLDFAST_BIN", os.path.join(ROOT, "build", "release", "bin"))
-# Sanitized programs are slower; ctest says by how much the waits are stretched.
-PATIENCE = float(os.environ.get("HOLDFAST_E2E_PATIENCE", "1"))
-POLL_S = 0.02
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-def wait_until(condition, timeout_s, what):
-    """The first true value of condition(); an AssertionError that says `what` and the last value after timeout_s."""
-    deadline = time.monotonic() + timeout_s * PATIENCE
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout_s * PATIENCE:.0f} s for {what}; last seen: {value!r}")
-        time.sleep(POLL_S)
-
-
-class Process:
-    """A program of ours with its output in a log file."""
-
-    def __init__(self, name, arguments, environment, log_path):
-        self.name, self.log_path = name, log_path
-        self.log_start = os.path.getsize(log_path) if os.path.exists(log_path) else 0
-        with open(log_path, "ab") as log:
-            self.popen = subprocess.Popen(arguments, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-                                          start_new_session=True)
-        self.pid = self.popen.pid
-
-    def log(self):
-        with open(self.log_path, "rb") as file:
-            file.seek(self.log_start)
-            return file.read().decode(errors="replace")
-
-    def running(self):
-        return self.popen.poll() is None
-
-    def signal(self, number):
-        if self.running():
-            self.popen.send_signal(number)
-
-    def kill(self):
-        self.signal(signal.SIGKILL)
-        self.popen.wait()
-
-    def wait_exit(self, timeout_s=20):
-        """The exit status, when it ends by itself."""
-        wait_until(lambda: not self.running(), timeout_s, f"{self.name} to end (log: {self.log()[-600:]})")
-        return self.popen.returncode
 
 
 class Cluster:
     """One service with its data directory, and workers."""
+    host, interface = "127.0.0.1", "lo"  # the service's address, and the workers' way to it
 
     def __init__(self):
         self.mark = uuid.uuid4().hex
         self.folder = tempfile.mkdtemp(prefix="holdfast-e2e-")
         self.data_dir = os.path.join(self.folder, "service")
         self.port = free_port()
-        self.url = f"http://127.0.0.1:{self.port}"
+        self.url = f"http://{self.host}:{self.port}"
         self.service = None
         self.workers = {}  # name -> Process of the supervisor
         self.everything = []
@@ -98,13 +46,18 @@ class Cluster:
         kept.update(extra or {})
         return kept
 
+    def placed(self, _name, arguments):
+        """The command that runs a program where it belongs."""
+        return arguments
+
     def spawn(self, name, arguments, environment=None):
-        process = Process(name, arguments, self.environment(environment), os.path.join(self.folder, f"{name}.log"))
+        process = Process(name, self.placed(name, arguments), self.environment(environment),
+                          os.path.join(self.folder, f"{name}.log"))
         self.everything.append(process)
         return process
 
     def start_service(self, environment=None):
-        self.service = self.spawn("service", [f"{BIN}/holdfast", "serve", "--listen", f"127.0.0.1:{self.port}",
+        self.service = self.spawn("service", [f"{BIN}/holdfast", "serve", "--listen", f"{self.host}:{self.port}",
                                               "--data_dir", self.data_dir], environment)
 
         def ready():
@@ -126,7 +79,7 @@ class Cluster:
             rules = [r for r in (extra.get("HOLDFAST_FAULT"),) if r]
             extra["HOLDFAST_FAULT"] = ",".join(rules + [f"slow@step:ms={slow_ms}", f"slow@step:ms={CRAWL_MS}:while_file={self.folder}/crawl"])
         self.workers[name] = self.spawn(name, [f"{BIN}/holdfast-worker", "--server", self.url, "--name", name, "--device", "cpu",
-                                               "--threads", str(threads), "--interface", "lo", *arguments], extra)
+                                               "--threads", str(threads), "--interface", self.interface, *arguments], extra)
         return self.workers[name]
 
     def start_workers(self, *names, **options):
@@ -381,7 +334,24 @@ class HashTrail:
         return self.follow(cluster, job, lambda shown: shown["step"] >= step, timeout_s, f"{job} to reach step {step}")
 
 
-def main():
+def seconds_of(text):
+    """Seconds since 1970 of a time that the service tells."""
+    return datetime.datetime.fromisoformat(text.replace("Z", "+00:00")).timestamp()
+
+
+def seconds_of_log(line):
+    """Seconds since 1970 of a line of a log, or None."""
+    try:
+        return datetime.datetime.strptime(line[:23], "%Y-%m-%d %H:%M:%S.%f").timestamp()
+    except ValueError:
+        return None
+
+
+def need_programs():
     if not os.access(f"{BIN}/holdfast", os.X_OK) or not os.access(f"{BIN}/holdfast-worker", os.X_OK):
         sys.exit(f"holdfast and holdfast-worker are not in {BIN}: run ops/build, or set HOLDFAST_BIN")
+
+
+def main():
+    need_programs()
     unittest.main(verbosity=2)

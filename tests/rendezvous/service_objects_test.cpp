@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <span>
 
 #include "rendezvous/answers.h"
 #include "rendezvous/work_pool.h"
+#include "storage/checksum.h"
 #include "tests/rendezvous/service_harness.h"
 
 namespace holdfast::rendezvous {
@@ -61,6 +63,22 @@ TEST_F(ServiceTest, ALifeThatIsOverChangesNoObjects) {
   }
   EXPECT_EQ(call("GET", "w2-1").response->body, "bytes");
   EXPECT_EQ(call("PUT", "w1-1").status(), 204);
+}
+
+TEST_F(ServiceTest, AnObjectThatWasAlteredOnTheWayIsNotKept) {
+  ask("POST", "/v1/jobs", spec());
+  const auto put = [this](const std::string& body) {
+    const auto answer =
+        send("PUT", kShard, body, {{"holdfast-checksum", storage::checksum_hex(std::as_bytes(std::span("bytes", 5)))}});
+    while (!answer->there()) service_->turn();
+    return answer->answer();
+  };
+  const Answer refused = put("bites");
+  EXPECT_EQ(refused.status(), 400);
+  EXPECT_EQ(refused.json()["code"], "altered_on_the_way");
+  EXPECT_EQ(ask_until_answered("GET", kShard).status(), 404);
+  EXPECT_EQ(put("bytes").status(), 204);
+  EXPECT_EQ(ask_until_answered("GET", kShard).response->body, "bytes");
 }
 
 TEST_F(ServiceTest, AVolumeThatVanishedIsSaidAndNotMadeAgain) {

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "storage/checksum.h"
 #include "tests/storage/checks.h"
 #include "tests/storage/temporary_folder.h"
 #include "tests/storage/tiny_http_server.h"
@@ -42,6 +43,7 @@ TEST_F(ServiceStoreTest, SaysWhoItIsAndWhatItSends) {
   EXPECT_EQ(asked[0].target, "/v1/jobs/j1/objects/a/b");
   EXPECT_EQ(asked[0].token, "Bearer secret");
   EXPECT_EQ(asked[0].content_type, "application/octet-stream");
+  EXPECT_EQ(asked[0].checksum, checksum_hex(some_));
   EXPECT_EQ(store_->describe(), server_.url() + " (job j1)");
 }
 
@@ -72,6 +74,13 @@ TEST_F(ServiceStoreTest, TriesAgainWhatMayPass) {
     server_.answer_next_with({status});
     EXPECT_TRUE(ok(store_->remove("a")));
   }
+}
+
+TEST_F(ServiceStoreTest, SendsAgainWhatWasAlteredOnTheWay) {
+  server_.name_problems("altered_on_the_way");
+  server_.answer_next_with({400, 400});
+  ASSERT_TRUE(ok(store_->put("a", some_)));
+  EXPECT_EQ(store_->get("a").value(), some_);
 }
 
 TEST_F(ServiceStoreTest, GivesUpAtItsDeadlineAndNamesTheAddress) {

@@ -93,9 +93,13 @@ void TinyHttpServer::serve(int connection) {
     end += 4;
     if (!fill(connection, buffer, end + body_bytes)) return;
     const size_t space = head.find(' ');
-    const Asked request{head.substr(0, space),           head.substr(space + 1, head.find(' ', space + 1) - space - 1),
-                        header(head, "authorization"),   header(head, "content-type"),
-                        header(head, "holdfast-worker"), header(head, "holdfast-incarnation")};
+    const Asked request{head.substr(0, space),
+                        head.substr(space + 1, head.find(' ', space + 1) - space - 1),
+                        header(head, "authorization"),
+                        header(head, "content-type"),
+                        header(head, "holdfast-worker"),
+                        header(head, "holdfast-incarnation"),
+                        header(head, "holdfast-checksum")};
     const Answer reply = answer(request, buffer.substr(end, body_bytes));
     buffer.erase(0, end + body_bytes);
     const std::string reply_head =

@@ -29,7 +29,7 @@ class TinyHttpServer {
   void answer_lists_with(std::string body);
 
   struct Asked {
-    std::string method, target, token, content_type, worker, incarnation;
+    std::string method, target, token, content_type, worker, incarnation, checksum;
   };
   std::vector<Asked> asked() const;
   std::map<std::string, std::string> objects() const;  // by target

@@ -16,6 +16,9 @@ using std::chrono::steady_clock;
 constexpr size_t kInboundMax = 256;
 // A successor that is not there or not ready is tried again after so long; doubled up to the maximum.
 constexpr milliseconds kRetryMin{10}, kRetryMax{200};
+// A worker listens from before it is known until it ends: where nobody listens it is dead, and need not be waited for. Not
+// the first time, which may have met a node that was just coming back to the network.
+constexpr int kNobodyThereMax = 3;
 
 // Short messages on a non-blocking stream: what is queued goes out first, then bytes are gathered up to a length.
 class Messages {
@@ -124,15 +127,15 @@ class Outbound {
       : transport_(transport), place_(place), address_(std::move(address)) {}
 
   bool done() const { return connection_ != nullptr; }
-  bool refused() const { return refused_; }  // for good
+  bool failed() const { return refused_ || gone_; }  // for good
   const std::string& trouble() const { return trouble_; }
   std::unique_ptr<Connection> release() { return std::move(connection_); }
 
   void pump(steady_clock::time_point now) {
-    if (done() || refused_ || (!messages_ && now < retry_at_)) return;
+    if (done() || failed() || (!messages_ && now < retry_at_)) return;
     if (!messages_ && !begin(now)) return;
     const auto verdict = advance();
-    if (!verdict) return retry(verdict.error().detail, now);
+    if (!verdict) return fall_back(verdict.error(), now);
     if (!*verdict) return;
     const auto& [code, reason] = **verdict;
     if (code == Verdict::Code::kAccepted) {
@@ -155,12 +158,17 @@ class Outbound {
   bool begin(steady_clock::time_point now) {
     auto connection = transport_.connect(address_);
     if (!connection) {
-      retry(connection.error().detail, now);
+      fall_back(connection.error(), now);
       return false;
     }
     messages_.emplace(std::move(*connection));
     hello_.clear();
     return true;
+  }
+
+  void fall_back(const TransportError& error, steady_clock::time_point now) {
+    retry(error.detail, now);
+    gone_ = error.kind == TransportError::Kind::kRefused && ++nobody_there_ == kNobodyThereMax;
   }
 
   void retry(const std::string& why, steady_clock::time_point now) {
@@ -198,7 +206,8 @@ class Outbound {
   std::optional<Messages> messages_;
   Bytes hello_;
   std::unique_ptr<Connection> connection_;
-  bool refused_ = false;
+  bool refused_ = false, gone_ = false;
+  int nobody_there_ = 0;  // how often
   std::string trouble_ = "it has not answered yet";
   Deadline retry_at_{};
   milliseconds pause_ = kRetryMin;
@@ -213,7 +222,7 @@ class Forming {
     for (;;) {
       if (stop.stop_requested()) return fail(CollectiveError::Kind::kAborted, -1, "forming the ring was stopped");
       outbound_.pump(steady_clock::now());
-      if (outbound_.refused()) return fail_outbound();
+      if (outbound_.failed()) return fail_outbound();
       if (const auto taken = take_inbound(); !taken) {
         return fail(CollectiveError::Kind::kHandshakeFailed, -1, taken.error().detail);
       }

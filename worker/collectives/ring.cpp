@@ -5,6 +5,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "worker/fault_points.h"
+
 namespace holdfast::worker {
 namespace {
 
@@ -48,6 +50,11 @@ struct Ring::Progress {
   std::string text() const {
     return describe(operation) + "; sent " + amount(outgoing.payload_bytes(), total_bytes(schedule.outgoing)) + ", received " +
            amount(incoming.payload_bytes(), total_bytes(schedule.incoming));
+  }
+
+  void pass_fault_point(size_t chunks_before) const {
+    if (incoming.chunks_done() == chunks_before || operation.kind != Operation::Kind::kAllReduce) return;
+    fault_point_within(schedule.incoming[chunks_before].addend != nullptr ? "reduce_scatter" : "all_gather");
   }
 
   Operation operation;
@@ -122,8 +129,10 @@ std::optional<CollectiveError> Ring::aborted() {
 CollectiveResult<void> Ring::drive(Progress& progress) {
   for (;;) {
     if (auto error = aborted()) return tl::make_unexpected(std::move(*error));
+    const size_t chunks_before = progress.incoming.chunks_done();
     const auto moved = move_bytes(progress);
     if (!moved) return tl::make_unexpected(moved.error());
+    progress.pass_fault_point(chunks_before);
     if (progress.complete()) return {};
     if (*moved) {
       progress.moved_since_wait = true;

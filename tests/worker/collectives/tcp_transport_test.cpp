@@ -129,7 +129,7 @@ TEST(TcpTransport, TellsOfARefusedConnectionWithTheFirstBytes) {
   std::array<std::byte, 1> byte;
   const auto result = client->receive_some(byte);
   ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().kind, Kind::kFailed);
+  EXPECT_EQ(result.error().kind, Kind::kRefused);
   EXPECT_EQ(result.error().detail, "connect to " + nobody + ": Connection refused");
 }
 

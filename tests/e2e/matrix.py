@@ -1,0 +1,77 @@
+#!/usr/bin/python3
+"""The fault matrix: every kind of fault, at every moment, to every kind of worker, with real processes in network namespaces.
+
+    tests/e2e/matrix.py --all --write bench/FAULTS.md      the whole table
+    tests/e2e/matrix.py --only kill:commit:rank0           one cell; "kill", "*:commit" and "cut:compute" mean several
+    tests/e2e/matrix.py --short                            a few, for every change
+    tests/e2e/matrix.py --list
+
+Exit status: 0 every cell kept the promises (bits, ledger, no step lost, checkpoints whole), 1 one did not, 2 bad arguments,
+77 this machine has no network namespaces for us (the reason is printed). Times are shown, and judged in the table alone."""
+import argparse
+import os
+import sys
+import time
+
+import harness
+import matrix_cells
+import matrix_report
+import matrix_run
+import namespaces
+
+SKIPPED = 77
+SHORT = ("kill:reduce_scatter:rank0", "kill:state_copy:donor", "stop:compute:neighbour", "reset:all_gather:neighbour",
+         "cut:commit:rank0", "corrupt:reduce_scatter:neighbour", "full_disk:checkpoint_write:rank0", "service:commit:rank0")
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    which = parser.add_mutually_exclusive_group(required=True)
+    which.add_argument("--all", action="store_true", help="every cell that makes sense")
+    which.add_argument("--short", action="store_true", help="a few cells")
+    which.add_argument("--only", metavar="FAULT:MOMENT:ROLE", action="append", help="these cells; may be repeated")
+    which.add_argument("--list", action="store_true", help="print the cells and end")
+    parser.add_argument("--write", metavar="FILE", help="write the table to FILE as Markdown")
+    parsed = parser.parse_args()
+    try:
+        parsed.cells = chosen(parsed)
+    except ValueError as error:
+        parser.error(str(error))
+    return parsed
+
+
+def chosen(parsed):
+    if parsed.only:
+        return list(dict.fromkeys(cell for pattern in parsed.only for cell in matrix_cells.matching(pattern)))
+    if parsed.short:
+        return [cell for pattern in SHORT for cell in matrix_cells.matching(pattern)]
+    return matrix_cells.cells_that_run()
+
+
+def main():
+    parsed = arguments()
+    if parsed.list:
+        print("\n".join(map(str, parsed.cells)))
+        return 0
+    harness.need_programs()
+    reason = None if namespaces.INSIDE in os.environ else namespaces.reason_not_to_run()
+    if reason:
+        print(f"skipped: {reason}")
+        return SKIPPED
+    namespaces.enter()
+    begin, load = time.time(), f"{os.getloadavg()[0]:.1f}"
+    command = " ".join(["tests/e2e/matrix.py", *sys.argv[1:]])
+    reference = matrix_run.undisturbed_hash()
+    outcomes = []
+    for number, cell in enumerate(parsed.cells, 1):
+        outcomes.append(matrix_run.run(cell, reference))
+        print(f"{number}/{len(parsed.cells)} {matrix_report.line(outcomes[-1])}", flush=True)
+        if parsed.write:  # each time: a table that was interrupted is one of fewer cells
+            matrix_report.write(parsed.write, outcomes, len(parsed.cells), command, time.time() - begin, load)
+    bad = [outcome for outcome in outcomes if not outcome.good()]
+    print(f"{len(outcomes)} cells in {time.time() - begin:.0f} s, {len(bad)} of them broke a promise", flush=True)
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

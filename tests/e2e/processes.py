@@ -1,0 +1,61 @@
+"""Programs with their output in log files, and waiting for what they do: a condition, polled until one deadline."""
+import os
+import signal
+import socket
+import subprocess
+import time
+
+# Sanitized programs are slower; ctest says by how much the waits are stretched.
+PATIENCE = float(os.environ.get("HOLDFAST_E2E_PATIENCE", "1"))
+POLL_S = 0.02
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def wait_until(condition, timeout_s, what):
+    """The first true value of condition(); an AssertionError that says `what` and the last value after timeout_s."""
+    deadline = time.monotonic() + timeout_s * PATIENCE
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout_s * PATIENCE:.0f} s for {what}; last seen: {value!r}")
+        time.sleep(POLL_S)
+
+
+class Process:
+    """A program of ours with its output in a log file."""
+
+    def __init__(self, name, arguments, environment, log_path):
+        self.name, self.log_path = name, log_path
+        self.log_start = os.path.getsize(log_path) if os.path.exists(log_path) else 0
+        with open(log_path, "ab") as log:
+            self.popen = subprocess.Popen(arguments, env=environment, stdin=subprocess.DEVNULL, stdout=log, stderr=log,
+                                          start_new_session=True)
+        self.pid = self.popen.pid
+
+    def log(self):
+        with open(self.log_path, "rb") as file:
+            file.seek(self.log_start)
+            return file.read().decode(errors="replace")
+
+    def running(self):
+        return self.popen.poll() is None
+
+    def signal(self, number):
+        if self.running():
+            self.popen.send_signal(number)
+
+    def kill(self):
+        self.signal(signal.SIGKILL)
+        self.popen.wait()
+
+    def wait_exit(self, timeout_s=20):
+        """The exit status, when it ends by itself."""
+        wait_until(lambda: not self.running(), timeout_s, f"{self.name} to end (log: {self.log()[-600:]})")
+        return self.popen.returncode
