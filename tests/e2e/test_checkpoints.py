@@ -132,7 +132,7 @@ class Checkpoints(harness.ClusterTest):
         self.remount("ro")
         self.trains_on_after(job, "Read-only file system", "mount it writable")
         self.cluster.wait_event(job, "checkpoint_failed", containing="the job waits for it")
-        self.assertEqual(("running", 60), tuple(self.cluster.job(job)[key] for key in ("state", "step")))
+        self.assertEqual("running", self.cluster.wait_step(job, 60)["state"])
         self.remount("rw")
         self.ends_with_its_last_checkpoint(job)
 
