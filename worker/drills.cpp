@@ -10,7 +10,7 @@
 namespace holdfast::worker {
 namespace {
 
-constexpr int64_t kSlowMs = 300;
+constexpr int64_t kSlowMs = 100;
 
 bool is_there(const std::string& path) {
   return access(path.c_str(), F_OK) == 0;

@@ -1,7 +1,7 @@
 // Faults that a worker brings upon itself because it consented to drills: `holdfast-worker --drills DIR` (or
 // HOLDFAST_DRILLS). Whoever may write to that folder, `holdfast chaos` for one, may do these:
 //
-//   DIR/<worker>.slow      each step takes 300 ms longer while the file is there
+//   DIR/<worker>.slow      each step takes 100 ms longer while the file is there
 //   DIR/<worker>.cut       the worker's network is silent both ways while the file is there: nothing it sends on the ring or
 //                          to the service arrives, nothing is received, and no connection is seen to end
 //   DIR/<worker>.corrupt   one byte of the data that it sends on the ring is altered, once; then the worker removes the file

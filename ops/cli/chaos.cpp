@@ -25,7 +25,7 @@ Faults:
   kill          kill -9 of a worker's training process; its supervisor starts it again
   freeze        SIGSTOP of it, and SIGCONT after --hold
   cut           its network is silent both ways for --hold     \
-  slow          its steps take 300 ms longer for --hold         > workers started with --drills DIR
+  slow          its steps take 100 ms longer for --hold         > workers started with --drills DIR
   corrupt       one byte that it sends to its neighbour flips  /
   service-kill  kill -9 of the service: give it something that starts it again, such as systemd
 
