@@ -115,28 +115,41 @@ void ask(const ChaosArguments& arguments, const std::vector<PlannedFault>& plan,
   if (answer != 'y' && answer != 'Y') throw Failure{kBadInput, "nothing was done"};
 }
 
-void chaos(const Options& options, ChaosArguments arguments) {
-  if (arguments.faults.empty() == arguments.script.empty())
-    throw Failure{kBadInput, "say which faults: --faults kill,freeze or --script FILE"};
-  if (arguments.seed == 0) arguments.seed = std::random_device{}() % 1'000'000 + 1;
+// A job that a drill is compared with: it ended well.
+std::string reference_of(Api& api, const std::string& wanted) {
+  const std::string id = api.job_id(wanted);
+  const std::string state = text_at(api.get("/v1/jobs/" + id), "state");
+  if (state != "succeeded") throw Failure{kBadInput, fmt::format("--reference: {} is {}: it must have succeeded", id, state)};
+  return id;
+}
+
+DrillSettings settings_of(Api& api, const ChaosArguments& arguments, std::vector<PlannedFault> plan, double for_s) {
   DrillSettings settings;
-  settings.plan = plan_of(arguments, settings.for_s);
-  check_drills(arguments, settings.plan);
-  Api api(options);
+  settings.plan = std::move(plan);
+  settings.for_s = for_s;
   settings.job = api.job_id(arguments.job);
-  const std::string state = text_at(api.get("/v1/jobs/" + settings.job), "state");
-  if (is_final(state)) throw Failure{kBadInput, fmt::format("{} is {}: a drill needs a job that runs", settings.job, state)};
   settings.seed = arguments.seed;
   settings.spare_none = arguments.spare_none;
   settings.quiet = arguments.quiet;
   settings.expected_hash = arguments.expect_hash;
-  if (!arguments.reference.empty()) {
-    settings.reference = api.job_id(arguments.reference);
-    const std::string reference = text_at(api.get("/v1/jobs/" + settings.reference), "state");
-    if (reference != "succeeded")
-      throw Failure{kBadInput, fmt::format("--reference: {} is {}: it must have succeeded", settings.reference, reference)};
-  }
+  if (!arguments.reference.empty()) settings.reference = reference_of(api, arguments.reference);
   settings.wait_for_end = !settings.expected_hash.empty() || !settings.reference.empty();
+  const std::string state = text_at(api.get("/v1/jobs/" + settings.job), "state");
+  if (is_final(state)) throw Failure{kBadInput, fmt::format("{} is {}: a drill needs a job that runs", settings.job, state)};
+  return settings;
+}
+
+void chaos(const Options& options, ChaosArguments arguments) {
+  if (arguments.faults.empty() == arguments.script.empty())
+    throw Failure{kBadInput, "say which faults: --faults kill,freeze or --script FILE"};
+  if (!arguments.expect_hash.empty() && !arguments.reference.empty())
+    throw Failure{kBadInput, "--expect_hash and --reference both say which hash is expected: give one"};
+  if (arguments.seed == 0) arguments.seed = std::random_device{}() % 1'000'000 + 1;
+  double for_s = 0;
+  auto plan = plan_of(arguments, for_s);
+  check_drills(arguments, plan);
+  Api api(options);
+  const DrillSettings settings = settings_of(api, arguments, std::move(plan), for_s);
   ask(arguments, settings.plan, api.list("/v1/nodes", "nodes"), settings.job);
   Faults faults(arguments.drills, arguments.service_pid, port_of(server_of(options)));
   const Drill drill = run_drill(api, settings, faults);
@@ -146,8 +159,8 @@ void chaos(const Options& options, ChaosArguments arguments) {
   } else {
     fmt::print("{}", report_text(drill, report));
   }
-  const bool compared = !settings.wait_for_end || report.same_hash.value_or(false);
-  if (!compared) throw Failure{kJobFailed, ""};
+  const bool as_expected = !settings.wait_for_end || report.same_hash.value_or(false);
+  if (!as_expected) throw Failure{kJobFailed, ""};
 }
 
 }  // namespace

@@ -203,7 +203,8 @@ class Running {
   void gather() {
     const Json shown = job();
     drill_.commits = commits_of(settings_.job);
-    if (!drill_.commits.empty()) drill_.end_s = std::min(drill_.end_s, std::max(drill_.commits.back().at_s, drill_.begin_s));
+    if (over_ && !drill_.commits.empty())  // perhaps before the drill was
+      drill_.end_s = std::min(drill_.end_s, std::max(drill_.commits.back().at_s, drill_.begin_s));
     drill_.steps_lost = steps_lost();
     drill_.hash = text_at(shown, "state_hash");
     drill_.expected_hash = settings_.expected_hash;

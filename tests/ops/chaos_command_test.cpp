@@ -147,6 +147,8 @@ TEST_F(ChaosCommand, RefusesWhatItCannotDo) {
   EXPECT_THAT(chaos({"--yes"}).err, HasSubstr("say which faults: --faults kill,freeze or --script FILE"));
   EXPECT_THAT(chaos({"--yes", "--faults", "kill", "--every", "often"}).err, HasSubstr("--every: \"often\" is no duration"));
   EXPECT_THAT(chaos({"--yes", "--script", "/no/such/file"}).err, HasSubstr("--script: cannot read /no/such/file"));
+  EXPECT_THAT(chaos({"--yes", "--faults", "kill", "--expect_hash", "aa", "--reference", "j2"}).err,
+              HasSubstr("both say which hash is expected: give one"));
   const Said cut = chaos({"--yes", "--faults", "cut", "--every", "1s"});
   EXPECT_EQ(cut.exit_code, kBadInput);
   EXPECT_THAT(cut.err, HasSubstr("cut needs the workers' consent: start them with --drills DIR, and give the same DIR here"));

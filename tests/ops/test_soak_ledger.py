@@ -7,6 +7,7 @@ import unittest
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "ops"))
 import soak_ledger as soak  # noqa: E402  (needs the path above)
+import soak_report  # noqa: E402
 
 STEP_S = 0.5
 
@@ -68,6 +69,40 @@ class SoakLedger(unittest.TestCase):
     def test_workers_that_are_away_are_counted_in_seconds(self):
         commits, _, _ = one_freeze()
         self.assertAlmostEqual(commits[-1]["at"] - 100.0, soak.seconds_away(commits, {1: 4, 2: 3}, 4, (90.0, 110.0)))
+
+
+def measured():
+    """What a soak of ten seconds with one kill might have measured."""
+    def at(second):
+        return f"2026-11-20T10:00:{second:06.3f}Z"
+
+    begin = soak_report.seconds_of(at(0))
+    metrics = [{"time": at(0.5 * i), "step": i, "step_s": 0.5, "generation": 1} for i in range(1, 21)]
+    drill = {"begin_s": begin, "seconds": 10.0, "usual_step_s": 0.5, "usual_tokens_per_s": 200.0, "throughput_kept": 0.96,
+             "steps_lost": 0, "same_hash": True, "state_hash": "aa", "hash_problem": "", "skipped": [],
+             "faults": [{"at_s": 4.0, "fault": "kill", "worker": "w1", "held_s": 0, "without_progress_s": 0.4, "slower_s": 0.1}]}
+    return {"drill": drill, "metrics": metrics, "events": [], "rows": [{"generation": 1, "worker": f"w{i}"} for i in range(4)],
+            "workers": 4, "start_cpu_s": [0.4], "audit": "j1: ok. Steps 1 to 20"}
+
+
+class SoakReport(unittest.TestCase):
+    HEAD = {"command": "ops/soak 1", "date": "2026-11-20", "machine": "2 cores", "seed": 1, "mix": "kill", "hold": "6s"}
+
+    def test_it_says_what_was_kept_and_what_each_kind_cost(self):
+        text = soak_report.markdown(self.HEAD, measured(), 2)
+        self.assertIn("| throughput kept | 96.0 % | |", text)
+        self.assertIn("(1 starts, 0.40 s) | 98.0 % | 95 %: met |", text, "0.2 of 10 s on two cores are left aside")
+        self.assertIn("| kill | 1 | 0.40 s | 0.40 s | +0.10 s |", text)
+        self.assertIn("| estimate for all kinds equally often | 95.0 % | |", text)
+        self.assertIn("| state hash at the end | equal (aa) | equal |", text)
+
+    def test_it_is_sound_only_with_equal_bits_no_lost_step_and_a_whole_ledger(self):
+        self.assertTrue(soak_report.is_sound(measured()))
+        for change in ({"same_hash": False}, {"same_hash": None}, {"steps_lost": 1}):
+            spoilt = measured()
+            spoilt["drill"].update(change)
+            self.assertFalse(soak_report.is_sound(spoilt), change)
+        self.assertFalse(soak_report.is_sound({**measured(), "audit": "j1: step 3: microbatch 2 twice"}))
 
 
 if __name__ == "__main__":
