@@ -82,7 +82,7 @@ def measured():
              "steps_lost": 0, "same_hash": True, "state_hash": "aa", "hash_problem": "", "skipped": [],
              "faults": [{"at_s": 4.0, "fault": "kill", "worker": "w1", "held_s": 0, "without_progress_s": 0.4, "slower_s": 0.1}]}
     return {"drill": drill, "metrics": metrics, "events": [], "rows": [{"generation": 1, "worker": f"w{i}"} for i in range(4)],
-            "workers": 4, "start_cpu_s": [0.4], "audit": "j1: ok. Steps 1 to 20"}
+            "workers": 4, "others": [0.01, 0.02], "start_cpu_s": [0.4], "audit": "j1: ok. Steps 1 to 20"}
 
 
 class SoakReport(unittest.TestCase):
@@ -93,7 +93,8 @@ class SoakReport(unittest.TestCase):
         self.assertIn("| throughput kept | 96.0 % | |", text)
         self.assertIn("(1 starts, 0.40 s) | 98.0 % | 95 %: met |", text, "0.2 of 10 s on two cores are left aside")
         self.assertIn("| kill | 1 | 0.40 s | 0.40 s | +0.10 s |", text)
-        self.assertIn("| estimate for all kinds equally often | 95.0 % | |", text)
+        self.assertIn("by the ledger of causes, without the machine's noise | 100.0 % | 95 %: met |", text)
+        self.assertIn("| by time without progress alone, had all kinds come equally often | 96.0 % | |", text)
         self.assertIn("| state hash at the end | equal (aa) | equal |", text)
 
     def test_it_is_sound_only_with_equal_bits_no_lost_step_and_a_whole_ledger(self):
