@@ -71,8 +71,8 @@ class Chaos(harness.ClusterTest):
         self.assertTrue(report["same_hash"], report)
         self.assertEqual(0, report["steps_lost"], "a worker with the state lived all the time")
         costs = {f["fault"]: f for f in report["faults"]}
-        for fault in ("kill", "freeze", "cut"):
-            self.assertGreater(costs[fault]["without_progress_s"], 0, "these stop a ring")
+        for fault in ("freeze", "cut"):
+            self.assertGreater(costs[fault]["without_progress_s"], 0, "nobody goes on before the lease ends")
         self.assertGreater(costs["slow"]["slower_s"], 0)
         ledger.assert_every_microbatch_once(self, self.cluster, job, STEPS, self.spec["train_data_path"])
         said = " ".join(event["message"] for event in self.cluster.events(job))
