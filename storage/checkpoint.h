@@ -95,6 +95,17 @@ Result<void> remove_checkpoint(ObjectStore& store, int64_t step);
 // Which of `steps` (ascending, all committed) retention would remove: keeps the newest `keep_last` (at least 1) and
 // everything at or above `newest_verified`; keep_last 0 keeps all.
 std::vector<int64_t> retention_victims(std::span<const int64_t> steps, int64_t keep_last, int64_t newest_verified);
+
+// What became of retention. `removed` is there no more, as checkpoints; `problem`: why not all that may go went, in words,
+// naming the file. It is tried again with the next checkpoint.
+struct Retention {
+  std::vector<int64_t> removed;
+  Result<void> problem;
+};
+// Removes what retention_victims() names, oldest first, once the checkpoint at `newest` was read back and verified: when it
+// does not verify, everything stays. Does not stop at a checkpoint that cannot be removed.
+Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest, int threads = 1);
+
 // Removes what no manifest names: shards of checkpoints without a manifest, shards that a later writer of the same step
 // replaced, and unfinished files of crashed writers. Leaves alone the steps being written, which the caller knows (those of
 // every process that may still write here), and folders whose manifest cannot be read. Returns what was removed.

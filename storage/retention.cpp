@@ -21,6 +21,11 @@ std::optional<int64_t> step_of(const std::string& key) {
   return step;
 }
 
+bool is_absent(ObjectStore& store, const std::string& key) {
+  const auto found = store.get(key);
+  return !found && found.error().code == Error::Code::kNotFound;
+}
+
 }  // namespace
 
 Result<std::vector<int64_t>> list_checkpoints(ObjectStore& store) {
@@ -53,6 +58,25 @@ std::vector<int64_t> retention_victims(std::span<const int64_t> steps, int64_t k
   return victims;
 }
 
+Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest, int threads) {
+  const auto steps = list_checkpoints(store);
+  if (!steps) return {{}, tl::unexpected(steps.error())};
+  Retention done;
+  const std::vector<int64_t> victims = retention_victims(*steps, keep_last, newest);
+  if (victims.empty()) return done;
+  if (const auto verified = verify_checkpoint(store, newest, threads); !verified) {
+    return {{}, tl::unexpected(verified.error())};
+  }
+  for (const int64_t step : victims) {
+    const Result<void> removed = remove_checkpoint(store, step);
+    if (!removed && done.problem) done.problem = tl::unexpected(removed.error());
+    // Without its manifest it is a checkpoint no more, whatever could not be removed of the rest.
+    const bool gone = removed || is_absent(store, manifest_key(step));
+    if (gone) done.removed.push_back(step);
+  }
+  return done;
+}
+
 Result<std::vector<std::string>> remove_orphans(ObjectStore& store, std::span<const int64_t> steps_in_progress) {
   const auto keys = store.list("step-");
   if (!keys) return tl::unexpected(keys.error());
@@ -72,6 +96,10 @@ Result<std::vector<std::string>> remove_orphans(ObjectStore& store, std::span<co
     std::set<std::string> named{manifest_key(step)};
     if (manifest) {
       for (const ShardInfo& shard : manifest->shards) named.insert(shard.key);
+    }
+    // Its removal may not be durable yet, and a manifest that comes back must find its shards.
+    if (!manifest) {
+      if (auto gone = store.remove(manifest_key(step)); !gone) return tl::unexpected(gone.error());
     }
     for (const std::string& key : objects) {
       if (named.contains(key)) continue;

@@ -152,6 +152,7 @@ RunResult<std::string> Checkpointing::write_now(Session& session, Interrupt& int
                                                 std::optional<std::chrono::seconds> patience) {
   const int64_t step = session.state->step;
   const auto deadline = patience ? steady_clock::now() + *patience : steady_clock::time_point::max();
+  awaited_ = step;
   while (!submit(session)) {
     if (interrupt.wait_for(kPoll)) return tl::unexpected(interrupted(interrupt.reason()));
   }
@@ -259,22 +260,20 @@ bool Checkpointing::register_checkpoint(const CheckpointRecord& unsigned_record,
 }
 
 std::vector<int64_t> Checkpointing::apply_retention(int64_t newest) {
-  std::vector<int64_t> removed;
-  const auto steps = storage::list_checkpoints(*store_);
-  if (!steps) return removed;
-  const auto victims = storage::retention_victims(*steps, keep_last_, newest);
-  if (victims.empty()) return removed;
-  if (auto verified = storage::verify_checkpoint(*store_, newest, threads_); !verified) {
-    spdlog::error("older checkpoints are kept, because that of step {} does not verify: {}", newest, verified.error().message);
-    outbox_.event(
-        job_, "checkpoint_failed",
-        fmt::format("the checkpoint of step {} does not verify, older ones are kept: {}", newest, verified.error().message));
-    return removed;
+  storage::Retention done = storage::apply_retention(*store_, keep_last_, newest, threads_);
+  if (!done.problem && !stop_.raised()) {
+    const bool damaged = done.problem.error().code == storage::Error::Code::kCorrupt;
+    const std::string text =
+        damaged ? fmt::format("the checkpoint of step {} does not verify, older ones are kept: {}", newest,
+                              done.problem.error().message)
+                : fmt::format(
+                      "not all checkpoints older than the newest {} could be removed, which is tried again after the next "
+                      "one: {}",
+                      keep_last_, done.problem.error().message);
+    spdlog::error("{}", text);
+    outbox_.event(job_, damaged ? "checkpoint_failed" : "retention_failed", text);
   }
-  for (const int64_t step : victims) {
-    if (storage::remove_checkpoint(*store_, step)) removed.push_back(step);
-  }
-  return removed;
+  return std::move(done.removed);
 }
 
 void Checkpointing::note_failure(const storage::WriteOutcome& outcome) {
@@ -289,8 +288,9 @@ void Checkpointing::note_failure(const storage::WriteOutcome& outcome) {
   }
   const std::string next =
       for_good ? "it is not tried again" : fmt::format("it is tried again in {} s", retry_delay_.count() / 1000);
-  const std::string text = fmt::format("the checkpoint of step {} could not be written, training goes on and {}: {}",
-                                       outcome.step, next, error.message);
+  const std::string text =
+      fmt::format("the checkpoint of step {} could not be written, {} and {}: {}", outcome.step,
+                  awaited_ == outcome.step ? "the job waits for it" : "training goes on", next, error.message);
   spdlog::error("{}", text);
   outbox_.event(job_, "checkpoint_failed", text);
 }

@@ -2,13 +2,14 @@
 //
 // Promises: training waits for the copy of the state only. A checkpoint is registered after it is durable and the service
 // knows the steps before it; older ones are removed after that, and only below one that was read back and verified. A
-// failed write is an event and is tried again with growing pauses until a newer checkpoint takes its place; so is a
-// registration, through a restart of the service and through changes of generation (it is registered under the
-// generation of the day).
-// Refuses: to write two at once: the second is left out, and an event says so.
-// Thread: one for the caller; the writer's; and one of its own that registers and tidies up.
+// failed write is an event and is tried again with growing pauses until a newer checkpoint takes its place; what could not
+// be removed is an event and is tried again after the next one. Tried again, too, is a registration, through a restart of the
+// service and through changes of generation (it is registered under the generation of the day). Refuses: to write two at once:
+// the second is left out, and an event says so. Thread: one for the caller; the writer's; and one of its own that registers and
+// tidies up.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -73,7 +74,8 @@ class Checkpointing {
   int64_t generation_ = 0, written_in_generation_ = 0;
   std::map<int64_t, int64_t> starts_;  // generation -> the step it went on from, the latest few
   int rank_ = 0;
-  int64_t submitted_ = -1;  // the newest step given to the writer in this generation
+  std::atomic<int64_t> awaited_ = -1;  // the step whose checkpoint the train thread waited for last
+  int64_t submitted_ = -1;             // the newest step given to the writer in this generation
   std::deque<storage::WriteOutcome> outcomes_;
   std::optional<std::chrono::steady_clock::time_point> retry_at_;
   std::chrono::milliseconds retry_delay_{0};

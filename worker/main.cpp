@@ -13,6 +13,7 @@
 #include <nlohmann/json.hpp>
 
 #include "rendezvous/protocol/http_client.h"
+#include "worker/drills.h"
 #include "worker/fault_points.h"
 #include "worker/options.h"
 #include "worker/supervisor.h"
@@ -64,7 +65,10 @@ int train(const WorkerOptions& options, const char* incarnation) {
   identity.name =
       !options.name.empty() ? options.name : fmt::format("{}-{}", identity.node, supervisor == nullptr ? "0" : supervisor);
   set_up_logging(options.log_level, identity.name);
-  if (!options.fault_rules.empty()) worker::arm_fault_points(*worker::parse_fault_rules(options.fault_rules));
+  std::vector<worker::FaultRule> rules;
+  if (!options.fault_rules.empty()) rules = *worker::parse_fault_rules(options.fault_rules);
+  if (!options.drills.empty()) rules.push_back(worker::Drills(options.drills, identity.name).slow_rule());
+  worker::arm_fault_points(std::move(rules));
   return static_cast<int>(worker::run_training_process(options, identity));
 }
 

@@ -26,8 +26,8 @@ constexpr const char* kExamples = R"(Examples:
   holdfast-worker --name gpu-box-1 --threads 8
 
 SIGTERM (or Ctrl-C) leaves after the step under way; nothing is lost by it. A second one ends at once.
-Environment: HOLDFAST_SERVER, HOLDFAST_TOKEN, HOLDFAST_INTERFACE, HOLDFAST_THREADS, HOLDFAST_LOG_LEVEL; and where these are
-unset NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO, NCCL_TIMEOUT (seconds; for jobs that leave collective_timeout_s at its default).)";
+Environment: HOLDFAST_SERVER, HOLDFAST_TOKEN, HOLDFAST_INTERFACE, HOLDFAST_THREADS, HOLDFAST_LOG_LEVEL, HOLDFAST_DRILLS; and
+where these are unset NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO, NCCL_TIMEOUT (seconds; for jobs that leave collective_timeout_s at its default).)";
 constexpr std::array kLogLevels{"trace", "debug", "info", "warning", "error"};
 constexpr int kThreadsMax = 1024;
 
@@ -80,6 +80,9 @@ void add_flags(CLI::App& app, RawOptions& raw) {
                  "network interface that other workers reach [the one that routes to the server]");
   app.add_option("--threads", raw.threads, "threads for computing [all cores of this process]");
   app.add_option("--data_root,--data-root", options.data_root, "folder that paths of jobs are below, and may not leave");
+  app.add_option("--drills", options.drills,
+                 "obey files in this folder that slow this worker down, cut it off or corrupt what it sends: for `holdfast "
+                 "chaos`; on all workers of a node or none (worker/drills.h) [HOLDFAST_DRILLS, else none]");
   app.add_option("--log_level,--log-level", options.log_level, "trace, debug, info, warning or error [info]");
 }
 
@@ -134,6 +137,10 @@ tl::expected<void, EarlyEnd> settle_rest(WorkerOptions& options) {
   if (options.log_level.empty()) options.log_level = "info";
   if (std::find(kLogLevels.begin(), kLogLevels.end(), options.log_level) == kLogLevels.end()) {
     return wrong("--log_level: \"" + options.log_level + "\" is not trace, debug, info, warning or error");
+  }
+  if (options.drills.empty()) options.drills = environment("HOLDFAST_DRILLS");
+  if (!options.drills.empty() && !std::filesystem::is_directory(options.drills)) {
+    return wrong("--drills: " + options.drills + " is not a folder on this machine");
   }
   options.fault_rules = environment("HOLDFAST_FAULT");
   if (options.fault_rules.empty()) return {};

@@ -26,6 +26,7 @@ struct WorkerOptions {
   std::string log_level = "info";
   std::optional<std::chrono::milliseconds> collective_timeout;
   std::string fault_rules;  // HOLDFAST_FAULT, parsed well
+  std::string drills;       // "": none; else the folder of worker/drills.h
 };
 
 // The program ends here: what to print, and the exit status (0 for --help).

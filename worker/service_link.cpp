@@ -18,9 +18,24 @@ bool ServiceLink::may_pass(const HttpFailure& failure) {
   return failure.unreachable || status >= 500 || status == 408 || status == 429;
 }
 
+// A drill's cut loses requests and answers alike: what the service did of a request whose answer is lost stays done.
+ServiceLink::Reply ServiceLink::exchange(HttpClient& client, std::string_view method, const std::string& path,
+                                         const std::string& body, std::chrono::milliseconds timeout) const {
+  const bool cut_before = options_.is_cut && options_.is_cut();
+  if (!cut_before) {
+    auto reply = client.request(method, path, body, "application/json", timeout);
+    if (!options_.is_cut || !options_.is_cut()) return reply;
+  }
+  HttpFailure lost;
+  lost.unreachable = true;
+  lost.base_url = client.base_url();
+  lost.cause = "cut off by a drill";
+  return tl::unexpected(std::move(lost));
+}
+
 ServiceLink::Reply ServiceLink::attempt(HttpClient& client, std::string_view method, const std::string& path,
                                         const std::string& body, std::chrono::milliseconds timeout, bool about_worker) {
-  auto reply = client.request(method, path, body, "application/json", timeout);
+  auto reply = exchange(client, method, path, body, timeout);
   if (reply || !may_pass(reply.error())) note_back();
   if (reply || reply.error().cancelled) return reply;
   const HttpFailure& failure = reply.error();

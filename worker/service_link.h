@@ -25,6 +25,7 @@ struct LinkOptions {
   std::string worker;  // the name, and so the id
   std::string incarnation;
   std::chrono::milliseconds first_back_off{100}, longest_back_off{2000};
+  std::function<bool()> is_cut{};  // in a drill: while it is true, no request is sent and no answer is heard
 };
 
 struct Delivery {
@@ -54,6 +55,8 @@ class ServiceLink {
   void fail(ExitCode code, const std::string& reason) { on_fatal_(code, reason); }
 
  private:
+  Reply exchange(rendezvous::HttpClient& client, std::string_view method, const std::string& path, const std::string& body,
+                 std::chrono::milliseconds timeout) const;
   void note_away(const rendezvous::HttpFailure& failure);
   void note_back();
 

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <ctime>
 
+#include "worker/drills.h"
 #include "worker/job_runner.h"
 #include "worker/log_shipping.h"
 #include "worker/outbox.h"
@@ -59,10 +60,15 @@ class Shipping {
 
 class TrainingProcess {
  public:
+  // `drills` is null where there are none.
   TrainingProcess(const WorkerOptions& options, const Identity& identity, Transport& transport,
-                  std::shared_ptr<LogShipping> sink)
+                  std::shared_ptr<LogShipping> sink, const Drills* drills)
       : incarnation_(identity.incarnation),
-        link_({.server = options.server, .token = options.token, .worker = identity.name, .incarnation = identity.incarnation},
+        link_({.server = options.server,
+               .token = options.token,
+               .worker = identity.name,
+               .incarnation = identity.incarnation,
+               .is_cut = drills == nullptr ? std::function<bool()>() : [drills] { return drills->is_cut(); }},
               end_process),
         outbox_(link_),
         shipping_(std::move(sink), outbox_),
@@ -145,14 +151,24 @@ ExitCode run_training_process(const WorkerOptions& options, const Identity& iden
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  std::optional<Drills> drills;  // before the transport that looks at them
   auto transport = make_tcp_transport(options.interface, options.server_host);
   if (!transport) {
     spdlog::error("{}", transport.error().detail);
     return ExitCode::kConfiguration;
   }
+  if (!options.drills.empty()) {
+    drills.emplace(options.drills, identity.name);
+    if (const auto consented = drills->consent(); !consented) {
+      spdlog::error("{}", consented.error());
+      return ExitCode::kConfiguration;
+    }
+    spdlog::warn("drills: this worker obeys the files {}.* in {}", identity.name, options.drills);
+    *transport = make_drill_transport(std::move(*transport), *drills);
+  }
   const auto sink = std::make_shared<LogShipping>();
   spdlog::default_logger()->sinks().push_back(sink);
-  TrainingProcess process(options, identity, **transport, sink);
+  TrainingProcess process(options, identity, **transport, sink, drills ? &*drills : nullptr);
   process.wait_for_exit(signals);
   return ExitCode::kDone;
 }

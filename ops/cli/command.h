@@ -44,6 +44,7 @@ void add_wait_command(CLI::App& app, Options& options);
 void add_node_commands(CLI::App& app, Options& options);        // nodes drain
 void add_checkpoint_commands(CLI::App& app, Options& options);  // checkpoints, ckpt ls|verify|show
 void add_audit_command(CLI::App& app, Options& options);
+void add_chaos_command(CLI::App& app, Options& options);
 void add_data_commands(CLI::App& app, Options& options);  // data prepare|info
 void add_sample_command(CLI::App& app, Options& options);
 

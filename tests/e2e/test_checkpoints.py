@@ -89,25 +89,61 @@ class Checkpoints(harness.ClusterTest):
 
         harness.wait_until(agree_on_the_newest, 20, "the catalogue and the disk to hold the newest")
 
-    def test_a_full_disk_stops_no_training_and_is_tried_again(self):
+    def mount_small_disk(self, size):
         os.mkdir(self.store)
-        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", self.store], capture_output=True, text=True,
-                                 check=False)
+        mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", self.store], capture_output=True,
+                                 text=True, check=False)
         if mounted.returncode != 0:
             raise unittest.SkipTest(f"a small disk takes a mount, which is not allowed here: {mounted.stderr.strip()}")
         self.addCleanup(subprocess.run, ["umount", "-l", self.store], check=False)
+
+    def remount(self, options):
+        subprocess.run(["mount", "-o", f"remount,{options}", self.store], check=True)
+
+    def submit_to_the_store(self):
         self.cluster.start_workers("w1", slow_ms=80)
-        job = self.cluster.submit(**{**self.spec, "checkpoint_store": self.store, "checkpoint_every": 10})
+        return self.cluster.submit(**{**self.spec, "checkpoint_store": self.store, "checkpoint_every": 10})
+
+    def trains_on_after(self, job, *said):
+        """The event of the failure, once the job trained on after it."""
         failed = self.cluster.wait_event(job, "checkpoint_failed")["message"]
-        self.assertIn("No space left", failed)
-        self.assertIn(self.store, failed)
-        step = self.cluster.job(job)["step"]
-        self.cluster.wait_step(job, step + 5)
-        subprocess.run(["mount", "-o", "remount,size=64m", self.store], check=True)
-        self.cluster.wait_event(job, "checkpoint_committed")
+        for text in (*said, self.store, "training goes on"):
+            self.assertIn(text, failed)
+        self.cluster.wait_step(job, self.cluster.job(job)["step"] + 5)
+        return failed
+
+    def ends_with_its_last_checkpoint(self, job):
         shown = self.cluster.wait_state(job, "succeeded")
         self.assertEqual((0, 60), (shown["restarts"], shown["latest_checkpoint"]["step"]))
         self.cluster.cli("ckpt", "verify", job)
+
+    def test_a_full_disk_stops_no_training_and_is_tried_again(self):
+        self.mount_small_disk("256k")
+        job = self.submit_to_the_store()
+        self.trains_on_after(job, "No space left", "free space there")
+        self.remount("size=64m")
+        self.cluster.wait_event(job, "checkpoint_committed")
+        self.ends_with_its_last_checkpoint(job)
+
+    def test_a_disk_that_turns_read_only_stops_no_training_and_the_end_waits_for_it(self):
+        self.mount_small_disk("64m")
+        job = self.submit_to_the_store()
+        self.cluster.wait_event(job, "checkpoint_committed", containing="10")
+        self.remount("ro")
+        self.trains_on_after(job, "Read-only file system", "mount it writable")
+        self.cluster.wait_event(job, "checkpoint_failed", containing="the job waits for it")
+        self.assertEqual("running", self.cluster.wait_step(job, 60)["state"])
+        self.remount("rw")
+        self.ends_with_its_last_checkpoint(job)
+
+    def test_a_folder_that_vanishes_stops_no_training_and_is_not_made_again_beside_its_volume(self):
+        job = self.submit_to_the_store()
+        self.cluster.wait_event(job, "checkpoint_committed", containing="10")
+        os.rename(self.store, self.store + "-away")
+        self.trains_on_after(job, "has vanished", "is its volume still mounted")
+        self.assertFalse(os.path.exists(self.store))
+        os.rename(self.store + "-away", self.store)
+        self.ends_with_its_last_checkpoint(job)
 
 
 if __name__ == "__main__":

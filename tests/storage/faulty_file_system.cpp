@@ -46,8 +46,18 @@ void Disk::lose_power(uint32_t seed) {
 int FaultyFileSystem::begin() {
   const int64_t now = operations_++;
   if (fault_.at < 0 || now < fault_.at) return 0;
-  if (fault_.kind == Fault::Kind::kOnce && now > fault_.at) return 0;
+  const bool once = fault_.kind == Fault::Kind::kOnce || fault_.kind == Fault::Kind::kOnceDoneAnyway;
+  if (once && now > fault_.at) return 0;
   return fault_.kind == Fault::Kind::kPowerOff ? EIO : fault_.error;
+}
+
+template <typename Work>
+auto FaultyFileSystem::changing(const Work& work) -> decltype(work()) {
+  const int error = begin();
+  if (error != 0 && fault_.kind != Fault::Kind::kOnceDoneAnyway) return tl::unexpected(error);
+  auto result = work();
+  if (error != 0) return tl::unexpected(error);
+  return result;
 }
 
 IoResult<size_t> FaultyFileSystem::find(const std::string& path) const {
@@ -92,17 +102,19 @@ IoResult<size_t> FaultyFileSystem::make(const std::string& path, bool directory)
 }
 
 IoResult<int> FaultyFileSystem::create(const std::string& path) {
-  if (const int error = begin()) return tl::unexpected(error);
-  const auto inode = make(path, false);
-  if (!inode) return tl::unexpected(inode.error());
-  open_[next_file_] = *inode;
-  return next_file_++;
+  return changing([&]() -> IoResult<int> {
+    const auto inode = make(path, false);
+    if (!inode) return tl::unexpected(inode.error());
+    open_[next_file_] = *inode;
+    return next_file_++;
+  });
 }
 
 IoResult<size_t> FaultyFileSystem::write(int file, std::span<const std::byte> bytes) {
   constexpr size_t kBytesPerCall = 1500;  // short writes are the rule here
   const int error = begin();
-  const size_t taken = error != 0 ? std::min<size_t>(bytes.size(), 100) : std::min(bytes.size(), kBytesPerCall);
+  const bool torn = error != 0 && fault_.kind != Fault::Kind::kOnceDoneAnyway;
+  const size_t taken = std::min<size_t>(bytes.size(), torn ? 100 : kBytesPerCall);
   Bytes& into = disk_.inodes[open_.at(file)].bytes;
   into.insert(into.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(taken));
   if (error != 0) return tl::unexpected(error);
@@ -111,14 +123,15 @@ IoResult<size_t> FaultyFileSystem::write(int file, std::span<const std::byte> by
 
 IoResult<void> FaultyFileSystem::sync(int file) {
   Disk::Inode& inode = disk_.inodes[open_.at(file)];
-  if (const int error = begin()) {
-    inode.sync_failed = true;
-    return tl::unexpected(error);
-  }
-  if (!inode.sync_failed) inode.durable_bytes = inode.bytes;
-  return {};
+  const auto done = changing([&]() -> IoResult<void> {
+    if (!inode.sync_failed) inode.durable_bytes = inode.bytes;
+    return {};
+  });
+  if (!done) inode.sync_failed = true;
+  return done;
 }
 
+// The file is closed whatever happens.
 IoResult<void> FaultyFileSystem::close(int file) {
   const int error = begin();
   open_.erase(file);
@@ -127,53 +140,58 @@ IoResult<void> FaultyFileSystem::close(int file) {
 }
 
 IoResult<void> FaultyFileSystem::rename(const std::string& from, const std::string& to) {
-  if (const int error = begin()) return tl::unexpected(error);
-  std::string old_name, new_name;
-  const auto folder = parent(from, &old_name), target = parent(to, &new_name);
-  const auto inode = find(from);
-  if (!folder || !target || !inode) return tl::unexpected(ENOENT);
-  if (*folder != *target) return tl::unexpected(EXDEV);  // never asked for, so not modelled
-  change(*folder, {old_name, new_name, *inode});
-  return {};
+  return changing([&]() -> IoResult<void> {
+    std::string old_name, new_name;
+    const auto folder = parent(from, &old_name), target = parent(to, &new_name);
+    const auto inode = find(from);
+    if (!folder || !target || !inode) return tl::unexpected(ENOENT);
+    if (*folder != *target) return tl::unexpected(EXDEV);  // never asked for, so not modelled
+    change(*folder, {old_name, new_name, *inode});
+    return {};
+  });
 }
 
 IoResult<void> FaultyFileSystem::unlink(const std::string& path) {
-  if (const int error = begin()) return tl::unexpected(error);
-  std::string name;
-  const auto folder = parent(path, &name);
-  const auto inode = find(path);
-  if (!folder || !inode) return tl::unexpected(ENOENT);
-  if (disk_.inodes[*inode].is_directory) return tl::unexpected(EISDIR);
-  change(*folder, {name, "", 0});
-  return {};
+  return changing([&]() -> IoResult<void> {
+    std::string name;
+    const auto folder = parent(path, &name);
+    const auto inode = find(path);
+    if (!folder || !inode) return tl::unexpected(ENOENT);
+    if (disk_.inodes[*inode].is_directory) return tl::unexpected(EISDIR);
+    change(*folder, {name, "", 0});
+    return {};
+  });
 }
 
 IoResult<void> FaultyFileSystem::make_directory(const std::string& path) {
-  if (const int error = begin()) return tl::unexpected(error);
-  const auto made = make(path, true);
-  if (!made) return tl::unexpected(made.error());
-  return {};
+  return changing([&]() -> IoResult<void> {
+    const auto made = make(path, true);
+    if (!made) return tl::unexpected(made.error());
+    return {};
+  });
 }
 
 IoResult<void> FaultyFileSystem::remove_directory(const std::string& path) {
-  if (const int error = begin()) return tl::unexpected(error);
-  std::string name;
-  const auto folder = parent(path, &name);
-  const auto inode = find(path);
-  if (!folder || !inode) return tl::unexpected(ENOENT);
-  if (!disk_.inodes[*inode].is_directory) return tl::unexpected(ENOTDIR);
-  if (!disk_.inodes[*inode].names.empty()) return tl::unexpected(ENOTEMPTY);
-  change(*folder, {name, "", 0});
-  return {};
+  return changing([&]() -> IoResult<void> {
+    std::string name;
+    const auto folder = parent(path, &name);
+    const auto inode = find(path);
+    if (!folder || !inode) return tl::unexpected(ENOENT);
+    if (!disk_.inodes[*inode].is_directory) return tl::unexpected(ENOTDIR);
+    if (!disk_.inodes[*inode].names.empty()) return tl::unexpected(ENOTEMPTY);
+    change(*folder, {name, "", 0});
+    return {};
+  });
 }
 
 IoResult<void> FaultyFileSystem::sync_directory(const std::string& path) {
-  if (const int error = begin()) return tl::unexpected(error);
-  const auto inode = find(path);
-  if (!inode) return tl::unexpected(inode.error());
-  disk_.inodes[*inode].durable_names = disk_.inodes[*inode].names;
-  disk_.inodes[*inode].unsynced.clear();
-  return {};
+  return changing([&]() -> IoResult<void> {
+    const auto inode = find(path);
+    if (!inode) return tl::unexpected(inode.error());
+    disk_.inodes[*inode].durable_names = disk_.inodes[*inode].names;
+    disk_.inodes[*inode].unsynced.clear();
+    return {};
+  });
 }
 
 IoResult<Bytes> FaultyFileSystem::read(const std::string& path, int64_t bytes_max) {

@@ -14,9 +14,10 @@ namespace holdfast::storage::testing {
 
 struct Fault {
   enum class Kind {
-    kOnce,      // the operation fails with `error`, having done part of its work if it can
-    kFromThen,  // it and all after it fail: a disk that died, a volume that is full
-    kPowerOff,  // it is interrupted; nothing works until power_on
+    kOnce,            // the operation fails with `error`, having done part of its work if it can
+    kOnceDoneAnyway,  // it does all of its work and fails all the same: a file server whose answer was lost
+    kFromThen,        // it and all after it fail: a disk that died, a volume that is full
+    kPowerOff,        // it is interrupted; nothing works until the disk is booted again
   };
   Kind kind = Kind::kOnce;
   int64_t at = -1;  // the operation, counted from 0 among those that change something
@@ -73,6 +74,9 @@ class FaultyFileSystem : public FileSystem {
  private:
   // 0, or the errno with which the operation that begins now fails.
   int begin();
+  // One operation that changes something: `work`, and whatever the fault makes of it.
+  template <typename Work>
+  auto changing(const Work& work) -> decltype(work());
   bool is_off() const { return fault_.kind == Fault::Kind::kPowerOff && fault_.at >= 0 && operations_ > fault_.at; }
   IoResult<size_t> find(const std::string& path) const;
   IoResult<size_t> parent(const std::string& path, std::string* name) const;

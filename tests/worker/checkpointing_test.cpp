@@ -10,18 +10,31 @@
 namespace holdfast::worker {
 namespace {
 
-// A folder whose puts can be made to fail.
+// What is wrong with a disk.
+struct Ailment {
+  std::atomic<bool> broken = false;       // puts fail
+  std::atomic<bool> unremovable = false;  // removes fail
+  std::atomic<bool> stalled = false;      // puts take as long as this is set
+};
+
+// A folder on such a disk.
 class FlakyStore : public storage::ObjectStore {
  public:
-  FlakyStore(std::unique_ptr<ObjectStore> inner, std::shared_ptr<std::atomic<bool>> broken)
-      : inner_(std::move(inner)), broken_(std::move(broken)) {}
+  FlakyStore(std::unique_ptr<ObjectStore> inner, std::shared_ptr<Ailment> disk)
+      : inner_(std::move(inner)), disk_(std::move(disk)) {}
   storage::Result<void> put(const std::string& key, std::span<const std::byte> bytes) override {
-    if (*broken_) return tl::unexpected(storage::Error{storage::Error::Code::kUnavailable, key + ": no space left on device"});
+    disk_->stalled.wait(true);
+    if (disk_->broken)
+      return tl::unexpected(storage::Error{storage::Error::Code::kUnavailable, key + ": no space left on device"});
     return inner_->put(key, bytes);
   }
   storage::Result<storage::Bytes> get(const std::string& key) override { return inner_->get(key); }
   storage::Result<std::vector<std::string>> list(const std::string& prefix) override { return inner_->list(prefix); }
-  storage::Result<void> remove(const std::string& key) override { return inner_->remove(key); }
+  storage::Result<void> remove(const std::string& key) override {
+    if (disk_->unremovable)
+      return tl::unexpected(storage::Error{storage::Error::Code::kUnavailable, "cannot remove " + key + ": read-only"});
+    return inner_->remove(key);
+  }
   storage::Result<std::vector<std::string>> remove_unfinished(std::span<const std::string> spared) override {
     return inner_->remove_unfinished(spared);
   }
@@ -29,7 +42,7 @@ class FlakyStore : public storage::ObjectStore {
 
  private:
   std::unique_ptr<ObjectStore> inner_;
-  std::shared_ptr<std::atomic<bool>> broken_;
+  std::shared_ptr<Ailment> disk_;
 };
 
 class CheckpointsOfARank : public ::testing::Test {
@@ -40,7 +53,7 @@ class CheckpointsOfARank : public ::testing::Test {
     rank = std::make_unique<TestRank>(spec, service.url(), "w1");
     reset_to_initial(*rank->session);
     auto inner = storage::open_directory_store(data.path("flaky"));
-    auto store = std::make_unique<FlakyStore>(std::move(*inner), broken);
+    auto store = std::make_unique<FlakyStore>(std::move(*inner), disk);
     directory = std::move(*storage::open_directory_store(data.path("flaky")));
     rank->checkpoints = std::make_unique<Checkpointing>(rank->link, rank->outbox, rank->reporter, *rank->session,
                                                         std::move(store), spec.checkpoint_store);
@@ -57,7 +70,7 @@ class CheckpointsOfARank : public ::testing::Test {
   TestData data;
   FakeService service;
   rendezvous::JobSpec spec;
-  std::shared_ptr<std::atomic<bool>> broken = std::make_shared<std::atomic<bool>>(false);
+  std::shared_ptr<Ailment> disk = std::make_shared<Ailment>();
   std::unique_ptr<storage::ObjectStore> directory;  // the same folder, seen from outside
   std::unique_ptr<TestRank> rank;
 };
@@ -149,7 +162,7 @@ TEST_F(CheckpointsOfARank, AreNotRegisteredOnceTheJobWentBackBehindThem) {
 
 TEST_F(CheckpointsOfARank, AFullDiskIsAnEventAndTheNextCheckpointIsWrittenWhenThereIsRoom) {
   make(0);
-  *broken = true;
+  disk->broken = true;
   rank->session->state->step = 5;
   rank->checkpoints->start(*rank->session);
   ASSERT_TRUE(service.wait_for("/events", 1));
@@ -157,14 +170,68 @@ TEST_F(CheckpointsOfARank, AFullDiskIsAnEventAndTheNextCheckpointIsWrittenWhenTh
   EXPECT_EQ(event["kind"], "checkpoint_failed");
   EXPECT_NE(event["message"].get<std::string>().find("no space left"), std::string::npos) << event;
   EXPECT_TRUE(service.received("/checkpoints").empty());
-  *broken = false;
+  disk->broken = false;
   write(6);
   EXPECT_EQ(there(), (std::vector<int64_t>{6}));
 }
 
+TEST_F(CheckpointsOfARank, ASlowDiskStopsNoTrainingAndTheNextCheckpointIsLeftOutWithAnEvent) {
+  make(0);
+  disk->stalled = true;
+  rank->session->state->step = 5;
+  rank->checkpoints->start(*rank->session);  // returns while nothing can be written
+  rank->session->state->step = 6;
+  rank->checkpoints->start(*rank->session);
+  ASSERT_TRUE(service.wait_for("/events", 1));
+  const auto event = service.received("/events").front();
+  EXPECT_EQ(event["kind"], "checkpoint_skipped");
+  EXPECT_NE(event["message"].get<std::string>().find("no checkpoint at step 6: that of step 5 is still being written"),
+            std::string::npos)
+      << event;
+  disk->stalled = false;
+  disk->stalled.notify_all();
+  write(7);
+  EXPECT_EQ(there(), (std::vector<int64_t>{5, 7}));
+}
+
+TEST_F(CheckpointsOfARank, TheEndOfAJobSaysThatItWaitsForADiskAndDoes) {
+  make(0);
+  disk->broken = true;
+  std::jthread operator_at_the_disk([&] {
+    EXPECT_TRUE(service.wait_for("/events", 1));
+    const auto message = service.received("/events").front()["message"].get<std::string>();
+    EXPECT_NE(message.find("the checkpoint of step 8 could not be written, the job waits for it and it is tried again in 5 s"),
+              std::string::npos)
+        << message;
+    disk->broken = false;
+  });
+  write(8);
+  EXPECT_EQ(there(), (std::vector<int64_t>{8}));
+}
+
+TEST_F(CheckpointsOfARank, OldOnesThatCannotBeRemovedAreAnEventAndGoAfterTheNext) {
+  make(1);
+  write(10);
+  disk->unremovable = true;
+  write(20);
+  ASSERT_TRUE(service.wait_for("/events", 1));
+  const auto event = service.received("/events").front();
+  EXPECT_EQ(event["kind"], "retention_failed");
+  EXPECT_NE(event["message"].get<std::string>().find("cannot remove step-0000000010/manifest.json: read-only"),
+            std::string::npos)
+      << event;
+  EXPECT_EQ(there(), (std::vector<int64_t>{10, 20}));
+  disk->unremovable = false;
+  write(30);
+  ASSERT_TRUE(service.wait_for("/checkpoints", [](const auto& all) {
+    return !all.empty() && all.back()["removed_steps"] == nlohmann::json::array({10, 20});
+  }));
+  EXPECT_EQ(there(), (std::vector<int64_t>{30}));
+}
+
 TEST_F(CheckpointsOfARank, AnInterruptEndsTheWaitForOne) {
   make(0);
-  *broken = true;
+  disk->broken = true;
   std::jthread fence([&] {
     EXPECT_TRUE(service.wait_for("/events", 1));
     rank->interrupt.raise("fenced");

@@ -22,9 +22,9 @@ class Options : public ::testing::Test {
     arguments.insert(arguments.begin(), "holdfast-worker");
     return parse_options(static_cast<int>(arguments.size()), arguments.data());
   }
-  static constexpr const char* kVariables[] = {"HOLDFAST_SERVER",  "HOLDFAST_TOKEN",     "HOLDFAST_INTERFACE",
-                                               "HOLDFAST_THREADS", "NCCL_SOCKET_IFNAME", "NCCL_TIMEOUT",
-                                               "NCCL_DEBUG",       "HOLDFAST_LOG_LEVEL", "HOLDFAST_FAULT"};
+  static constexpr const char* kVariables[] = {
+      "HOLDFAST_SERVER", "HOLDFAST_TOKEN", "HOLDFAST_INTERFACE", "HOLDFAST_THREADS", "NCCL_SOCKET_IFNAME",
+      "NCCL_TIMEOUT",    "NCCL_DEBUG",     "HOLDFAST_LOG_LEVEL", "HOLDFAST_FAULT",   "HOLDFAST_DRILLS"};
 };
 
 TEST_F(Options, HaveDefaultsForAServiceOnThisMachine) {
@@ -50,6 +50,16 @@ TEST_F(Options, TakeHyphensForUnderscores) {
   const auto options = parse({"--data-root", folder.c_str(), "--log-level", "debug"});
   ASSERT_TRUE(options) << options.error().text;
   EXPECT_EQ(options->data_root, folder);
+}
+
+TEST_F(Options, TakeDrillsOnlyFromAFolderThatIsThere) {
+  const std::string folder = std::filesystem::temp_directory_path().string();
+  EXPECT_EQ(parse({})->drills, "");
+  setenv("HOLDFAST_DRILLS", folder.c_str(), 1);
+  EXPECT_EQ(parse({})->drills, folder);
+  const auto missing = parse({"--drills", "/no/such/folder"});
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().text, "--drills: /no/such/folder is not a folder on this machine\n");
 }
 
 TEST_F(Options, HonourNcclTimeoutAndDebug) {

@@ -1,0 +1,35 @@
+// Runs a drill: brings the planned faults about in their time, waits for what the report needs, and gathers it.
+//
+// Promises: acts on processes of this node only, and on workers of this job only; a fault that cannot be brought about is
+// left out with the reason. Ctrl-C and SIGTERM end the drill early: what is held is let go and the report is made.
+#pragma once
+
+#include <vector>
+
+#include "ops/cli/api.h"
+#include "ops/cli/chaos_faults.h"
+#include "ops/cli/chaos_report.h"
+
+namespace holdfast::ops {
+
+struct DrillSettings {
+  std::string job;  // id
+  std::vector<PlannedFault> plan;
+  double for_s = 0;
+  uint64_t seed = 0;
+  bool spare_none = false;  // the only worker of the job may be hit, too
+  bool quiet = false;
+  bool wait_for_end = false;
+  std::string expected_hash, reference;  // "": not asked for
+};
+
+// The name under which workers of this machine know it.
+std::string this_node();
+
+// `workers`: rows of /v1/nodes. Whom the fault happens to, or why to nobody; `faults` knows who is held and who consents.
+tl::expected<Target, std::string> choose_target(const PlannedFault& fault, const Json& workers, const DrillSettings& settings,
+                                                const Faults& faults);
+
+Drill run_drill(Api& api, const DrillSettings& settings, Faults& faults);
+
+}  // namespace holdfast::ops
