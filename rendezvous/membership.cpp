@@ -81,6 +81,7 @@ void on_reported(Turn& turn, const WorkerReported& input) {
   if (is_prepared(job, p)) {
     p.left_out = false;
     p.suspected_ms = -1;
+    p.gone = false;
     if (p.prepared_ms < 0) p.prepared_ms = turn.now;
   } else {
     p.prepared_ms = -1;
@@ -93,6 +94,7 @@ void on_reported(Turn& turn, const WorkerReported& input) {
 void advance(Turn& turn) {
   JobMembership& job = turn.job;
   if (is_ended(job.state) || job.state == JobState::kPaused) return;
+  if (job.stage != Stage::kForming) judge_silence(turn);
   if (job.stage == Stage::kYielding) advance_yielding(turn);
   if (job.stage == Stage::kRunning) advance_running(turn);
   if (job.stage == Stage::kForming && !is_ended(job.state)) advance_forming(turn);

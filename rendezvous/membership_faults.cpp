@@ -55,9 +55,12 @@ void suspect(Turn& turn, const FaultReport& report) {
   const auto found = turn.job.participants.find(member.worker);
   if (member.worker == report.worker || found == turn.job.participants.end()) return;
   Participant& p = found->second;
-  if (p.member.incarnation != member.incarnation || p.suspected_ms >= 0 || is_prepared(turn.job, p)) return;
+  if (p.member.incarnation != member.incarnation || is_prepared(turn.job, p)) return;
+  if (p.suspected_ms >= 0 && (p.gone || !report.suspect_gone)) return;
   p.suspected_ms = turn.now;
-  p.suspicion = fmt::format("{} {}", report.worker, seen_in_words(report, "it"));
+  p.gone = report.suspect_gone;
+  p.suspicion = fmt::format("{} {}{}", report.worker, seen_in_words(report, "it"),
+                            p.gone ? ", whose address refuses connections now" : "");
 }
 
 // The checkpoint that the generation was to start from does not verify: the next newest, where falling back is allowed.
@@ -153,6 +156,7 @@ void on_fault_report(Turn& turn, const FaultReport& report) {
   JobMembership& job = turn.job;
   if (is_ended(job.state) || job.state == JobState::kPaused) return;
   if (stale(job, report.worker, report.incarnation, report.generation, false)) return;
+  if (report.kind == "silent") return on_silence(turn, report);
   if (report.kind == "state_diverged" && was_told_diverged(job, report)) return;
   const std::string words = evidence(job, report);
   // Its status may have come first, with the same words: the report says more, it names the suspect.
@@ -198,7 +202,8 @@ void give_up_on_silent(Turn& turn) {
   JobMembership& job = turn.job;
   for (auto& [worker, p] : job.participants) {
     if (!is_awaited(job, p)) continue;
-    const bool silent_suspect = p.suspected_ms >= 0 && p.heard_ms <= p.suspected_ms && turn.now >= p.suspected_ms + kSuspectMs;
+    const bool silent_suspect =
+        p.suspected_ms >= 0 && p.heard_ms <= p.suspected_ms && (p.gone || turn.now >= p.suspected_ms + kSuspectMs);
     const bool too_late = turn.now >= job.forming_since_ms + answer_limit(job);
     if (!silent_suspect && !too_late) continue;
     p.left_out = true;

@@ -55,6 +55,10 @@ struct Participant {
   Millis heard_ms = 0;
   Millis suspected_ms = -1;  // when a peer reported it; -1: nobody did
   std::string suspicion;
+  bool gone = false;        // the reporter found no process at its address
+  Millis asked_ms = -1;     // when it was asked whether it lives; -1: it was not, or has answered
+  int64_t question = 0;     // how often it was
+  std::string silence;      // why it was asked
   bool left_out = false;    // did not answer in time; counts again once it is prepared
   bool unheard = false;     // from the database, and has not spoken since the service started
   Millis prepared_ms = -1;  // since when it could join

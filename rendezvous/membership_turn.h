@@ -54,6 +54,10 @@ std::string stopped_in_words(const std::string& worker);
 void give_up_on_silent(Turn& turn);
 bool is_awaited(const JobMembership& job, const Participant& participant);
 
+// membership_silence.cpp
+void on_silence(Turn& turn, const FaultReport& report);
+void judge_silence(Turn& turn);
+
 // membership_restored.cpp
 void on_newer_seen(Turn& turn, const NewerSeen& seen);
 // How long a job that was outrun waits for workers to speak up, from forming_since_ms on.

@@ -62,6 +62,9 @@ class DrillTransport final : public Transport {
   void close_after_the_cut(std::unique_ptr<Connection> connection) { closed_in_a_cut_.push_back(std::move(connection)); }
 
   std::string address() const override { return inner_->address(); }
+  bool refuses(const std::string& address, std::chrono::milliseconds limit) const override {
+    return inner_->refuses(address, limit);
+  }
 
   TransportResult<std::unique_ptr<Connection>> connect(const std::string& address) override {
     if (is_cut()) {

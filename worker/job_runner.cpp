@@ -167,19 +167,20 @@ RunStop JobRunner::take_part(const Directive& join) {
   if (!ring) return ring.error();
   const Interrupt::Scope abort(interrupt_, [&ring](const std::string& reason) { (*ring)->abort(reason); });
   if (auto agreed = agree(join, **ring); !agreed) return agreed.error();
-  (*ring)->set_timeout(session_->patience.limit());
   reporter_.begin(join.job, join.generation, join.rank == 0);
   on_input_(Joined{session_->state->step});
-  TrainLoop loop{*session_,
-                 **ring,
-                 requests_,
-                 interrupt_,
-                 reporter_,
-                 *checkpoints_,
-                 outbox_,
-                 [this](int64_t step) { on_input_(StepCommitted{step}); },
-                 [this, &join](const CollectiveError& error) { report_fault(join, ring_stop(error)); },
-                 names(join)};
+  TrainLoop loop{
+      *session_,
+      **ring,
+      requests_,
+      interrupt_,
+      reporter_,
+      *checkpoints_,
+      outbox_,
+      [this](int64_t step) { on_input_(StepCommitted{step}); },
+      [this, &join](const CollectiveError& error) { report_fault(join, ring_stop(error)); },
+      [this, &join](const CollectiveError& error) { report_fault(join, fault("silent", error.detail, error.suspect_rank)); },
+      names(join)};
   return loop.run();
 }
 
@@ -226,6 +227,14 @@ void JobRunner::report_stop(const Directive& join, const RunStop& stop) {
   if (stop.why == RunStop::Why::kFault) report_fault(join, stop);
 }
 
+// A process that was killed has nobody listening at its address, which its own kernel says at once; one that broke its
+// connection for a reason of its own is still there.
+bool JobRunner::is_gone(const Directive& join, int suspect_rank) const {
+  if (suspect_rank < 0 || suspect_rank >= static_cast<int>(join.members.size())) return false;
+  std::this_thread::sleep_for(milliseconds(5));  // a dying process closes one socket after the other
+  return transport_.refuses(join.members[static_cast<size_t>(suspect_rank)].address, milliseconds(100));
+}
+
 void JobRunner::report_fault(const Directive& join, const RunStop& stop) {
   rendezvous::FaultReport report;
   report.generation = join.generation;
@@ -233,6 +242,7 @@ void JobRunner::report_fault(const Directive& join, const RunStop& stop) {
   report.kind = stop.fault_kind;
   report.detail = stop.reason;
   report.checkpoint_step = stop.checkpoint_step;
+  report.suspect_gone = stop.fault_kind == "connection_lost" && is_gone(join, stop.suspect_rank);
   outbox_.fault(join.job, report);
 }
 

@@ -60,6 +60,7 @@ class JobRunner {
   RunResult<std::unique_ptr<Communicator>> form_ring(const rendezvous::Directive& join);
   RunResult<void> agree(const rendezvous::Directive& join, Communicator& ring);
   void report_stop(const rendezvous::Directive& join, const RunStop& stop);
+  bool is_gone(const rendezvous::Directive& join, int suspect_rank) const;
   void report_fault(const rendezvous::Directive& join, const RunStop& stop);
   void drop_session();
 

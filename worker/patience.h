@@ -1,4 +1,5 @@
-// How long a rank waits for its neighbours while no bytes move: learnt from the steps that it has seen.
+// How long a rank waits for its neighbours while no bytes move, and after how long it has the service ask whether they live:
+// learnt from the steps that it has seen.
 //
 // No rank needs several whole steps for its part of one. So where steps take 0.1 s a neighbour that has sent nothing for three
 // seconds is stuck or cut off, though the job's collective_timeout_s, which must hold for any model, is far longer.
@@ -17,9 +18,9 @@ namespace holdfast::worker {
 class Patience {
  public:
   using Duration = std::chrono::milliseconds;
-  static constexpr size_t kWindow = 64;   // steps whose longest counts
-  static constexpr size_t kStepsMin = 8;  // fewer say nothing
-  static constexpr int kSteps = 4;        // so many of the longest steps
+  static constexpr size_t kWindow = 64;    // steps whose longest counts
+  static constexpr size_t kStepsMin = 8;   // fewer say nothing
+  static constexpr int kSteps = 4;         // so many of the longest steps
   static constexpr Duration kFloor{3000};  // the length of a worker's lease: what is shorter may be a hiccup
 
   explicit Patience(Duration ceiling) : ceiling_(ceiling) {}
@@ -29,12 +30,20 @@ class Patience {
 
   Duration limit() const {
     if (count_ < kStepsMin) return ceiling_;
-    const Duration longest = *std::max_element(steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(std::min(count_, kWindow)));
-    return std::min((kFloor + kSteps * longest) * factor_, ceiling_);
+    return std::min((kFloor + kSteps * longest()) * factor_, ceiling_);
+  }
+  // A question costs a message and nothing else, so it is asked early: no rank waits for another for two whole steps.
+  Duration question() const {
+    return count_ < kStepsMin ? std::min(kFloor, ceiling_) : std::min(kHiccup + 2 * longest(), limit());
   }
 
  private:
   static constexpr int kFactorMax = 64;
+  static constexpr Duration kHiccup{300};
+
+  Duration longest() const {
+    return *std::max_element(steps_.begin(), steps_.begin() + static_cast<std::ptrdiff_t>(std::min(count_, kWindow)));
+  }
 
   Duration ceiling_;
   std::array<Duration, kWindow> steps_{};

@@ -137,8 +137,7 @@ void RendezvousClient::take_directive(const std::string& body) {
     other_tags_ = 0;
   }
   on_directive_(directive);
-  if (directive.kind != rendezvous::DirectiveKind::kFence) return;
-  // The fence of a suspect asks whether it lives: answered at once, however long the microbatch under way may take.
+  // The fence of a suspect, and a question, ask whether it lives: answered at once, whatever the train thread does.
   const std::lock_guard lock(mutex_);
   urgent_ = true;
   changed_.notify_all();

@@ -225,6 +225,20 @@ class TcpTransport final : public Transport {
     return std::nullopt;
   }
 
+  bool refuses(const std::string& address, std::chrono::milliseconds limit) const override {
+    const auto target = parse_address(address);
+    if (!target) return false;
+    const Descriptor fd(socket(target->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd.valid()) return false;
+    if (::connect(fd.get(), target->get(), target->length) == 0) return false;
+    if (errno != EINPROGRESS) return errno == ECONNREFUSED;
+    pollfd ready{fd.get(), POLLOUT, 0};
+    if (poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return false;
+    int error = 0;
+    socklen_t size = sizeof error;
+    return getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == ECONNREFUSED;
+  }
+
   void wake() override { signal(wake_); }
 
  private:

@@ -87,6 +87,8 @@ void deal_next(TrainLoop& loop, Dealer& dealer, StepShares& shares, const StepAg
 
 RunStop run_steps(TrainLoop& loop) {
   HashNote hash;
+  const Patience& patience = loop.session.patience;
+  loop.ring.set_patience(patience.limit(), patience.question(), loop.on_quiet);
   Dealer dealer(loop.session.spec.microbatches(), loop.ring.world_size());
   auto shares = agree_on_shares(loop);
   if (!shares) return shares.error();

@@ -35,6 +35,8 @@ struct TrainLoop {
   std::function<void(int64_t step)> on_commit;
   // A neighbour went away while this rank computed; from a thread of its own. The service decides what follows.
   std::function<void(const CollectiveError&)> on_loss;
+  // A neighbour from whom nothing has come for a while; on the train thread, which waits on.
+  std::function<void(const CollectiveError&)> on_quiet = {};
   std::vector<std::string> workers = {};  // by rank, for messages
 
   RunStop run();

@@ -205,7 +205,7 @@ RunResult<void> TrainStep::confirm(StepPoint& point) {
   }
   Patience& patience = loop_.session.patience;
   patience.step_took(std::chrono::milliseconds(static_cast<int64_t>(point.step_s * 1000)));
-  loop_.ring.set_timeout(patience.limit());
+  loop_.ring.set_patience(patience.limit(), patience.question(), loop_.on_quiet);
   fault_point("confirmed", point.step, loop_.ring.rank());
   return {};
 }

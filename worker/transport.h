@@ -1,7 +1,7 @@
 // The transport seam: byte streams between workers.
 //
 // Non-blocking underneath: a caller asks how far a stream can go now, and waits for several at once with one absolute
-// deadline. Errors are values. Thread: all of it belongs to one thread, but wake(), wait_for_loss() and address().
+// deadline. Errors are values. Thread: all of it belongs to one thread, but wake(), wait_for_loss(), refuses() and address().
 // A transport outlives the rings that are formed over it: its listener is there from the process's start to its end, so
 // that a neighbour who learns of a generation first finds somebody to connect to.
 #pragma once
@@ -63,6 +63,9 @@ class Transport {
   // Blocks until the other side of one of `connections` has ended or broken it, and returns its index, whatever is still to
   // be read; or until `stop` is requested: nullopt. Any thread, while the transport's own does not use them.
   virtual std::optional<size_t> wait_for_loss(std::span<Connection* const> connections, std::stop_token stop) = 0;
+  // Whether `address` refuses connections, which says that no process listens there any more. False also when that cannot be
+  // told within `limit`. Any thread.
+  virtual bool refuses(const std::string& address, std::chrono::milliseconds limit) const = 0;
   // Makes the present or the next wait return kWoken; any thread.
   virtual void wake() = 0;
 };

@@ -144,6 +144,7 @@ void describe(Io& io, Of<Io, Directive>& m) {
   io("secret", m.secret);
   io("source", m.source);
   io("checkpoint", m.checkpoint);
+  io.maybe("question", m.question);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, WorkerLost>& m) {
@@ -188,6 +189,7 @@ void describe(Io& io, Of<Io, FaultReport>& m) {
   io("incarnation", m.incarnation);
   io("generation", m.generation);
   io("suspect_rank", m.suspect_rank);
+  io.maybe("suspect_gone", m.suspect_gone);
   io("kind", m.kind);
   io("detail", m.detail);
   io("checkpoint_step", m.checkpoint_step);

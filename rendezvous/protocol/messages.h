@@ -121,6 +121,7 @@ struct Directive {
   StateSource source;
   // yield
   bool checkpoint = false;
+  int64_t question = 0;  // grows when the worker is asked for a sign of life: its status, at once, as after any new directive
 
   std::string tag() const;  // digest of the content: what `have=` carries
 };
@@ -159,9 +160,11 @@ struct Progress {
 struct FaultReport {
   std::string worker, incarnation;
   int64_t generation = 0;
-  int suspect_rank = -1;  // -1: nobody in particular
-  std::string kind;    // connection_lost | timeout | handshake_failed | state_mismatch | state_diverged | checkpoint_unreadable
-  std::string detail;  // evidence, for people
+  int suspect_rank = -1;         // -1: nobody in particular
+  bool suspect_gone = false;     // its node refuses connections to it: no such process is there any more
+  std::string kind;              // connection_lost | timeout | handshake_failed | silent (a question: is it alive?) |
+                                 // state_mismatch | state_diverged | checkpoint_unreadable
+  std::string detail;            // evidence, for people
   int64_t checkpoint_step = -1;  // for checkpoint_unreadable
 };
 

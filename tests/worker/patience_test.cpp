@@ -33,6 +33,12 @@ TEST(Patience, LooksAtTheLongestOfTheLastSteps) {
   EXPECT_EQ(patience.limit(), milliseconds(3400));
 }
 
+TEST(Patience, AsksEarlyBecauseAQuestionCostsNothing) {
+  EXPECT_EQ(after_steps(milliseconds(100), 1).question(), seconds(3));
+  EXPECT_EQ(after_steps(milliseconds(100)).question(), milliseconds(500));
+  EXPECT_EQ(after_steps(seconds(60)).question(), seconds(30));
+}
+
 TEST(Patience, IsLongerAfterItRanOut) {
   Patience patience = after_steps(milliseconds(250));
   patience.ran_out();

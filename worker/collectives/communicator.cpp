@@ -137,8 +137,9 @@ std::jthread Communicator::watch(std::function<void(const CollectiveError&)> on_
   });
 }
 
-void Communicator::set_timeout(std::chrono::milliseconds timeout) {
-  if (impl_->ring) impl_->ring->set_timeout(timeout);
+void Communicator::set_patience(std::chrono::milliseconds timeout, std::chrono::milliseconds quiet,
+                                std::function<void(const CollectiveError&)> on_quiet) {
+  if (impl_->ring) impl_->ring->set_patience(timeout, quiet, std::move(on_quiet));
 }
 
 uint64_t Communicator::bytes_moved() const {

@@ -81,8 +81,10 @@ class Communicator {
   // be called meanwhile. In a world of one there is nothing to watch.
   std::jthread watch(std::function<void(const CollectiveError&)> on_loss) const;
 
-  // Of the operations from now on; RingOptions::timeout until then. The thread that calls collectives.
-  void set_timeout(std::chrono::milliseconds timeout);
+  // Of the operations from now on; RingOptions::timeout until then. When no bytes have moved for `quiet`, `on_quiet` is told
+  // whom this rank waits for, on the calling thread, and the waiting goes on. The thread that calls collectives.
+  void set_patience(std::chrono::milliseconds timeout, std::chrono::milliseconds quiet,
+                    std::function<void(const CollectiveError&)> on_quiet);
 
   // Bytes sent and received since it was formed; any thread.
   uint64_t bytes_moved() const;

@@ -63,6 +63,7 @@ struct Ring::Progress {
   IncomingStream incoming;
   steady_clock::time_point last_moved = steady_clock::now();
   bool moved_since_wait = false;
+  bool quiet_told = false;
 };
 
 Ring::Ring(Transport& transport, RingConnections connections, const RingOptions& options)
@@ -109,6 +110,13 @@ void Ring::abort(const std::string& reason) {
   transport_.wake();
 }
 
+void Ring::set_patience(std::chrono::milliseconds timeout, std::chrono::milliseconds quiet,
+                        std::function<void(const CollectiveError&)> on_quiet) {
+  timeout_ = timeout;
+  quiet_ = quiet;
+  on_quiet_ = std::move(on_quiet);
+}
+
 std::optional<CollectiveError> Ring::wait_for_loss(std::stop_token stop) const {
   if (poison_) return std::nullopt;
   const std::array<Connection*, 2> neighbours{connections_.to_successor.get(), connections_.from_predecessor.get()};
@@ -153,7 +161,10 @@ CollectiveResult<bool> Ring::move_bytes(Progress& progress) {
 }
 
 CollectiveResult<void> Ring::wait_for_bytes(Progress& progress) {
-  if (std::exchange(progress.moved_since_wait, false)) progress.last_moved = steady_clock::now();
+  if (std::exchange(progress.moved_since_wait, false)) {
+    progress.last_moved = steady_clock::now();
+    progress.quiet_told = false;
+  }
   // While there is something left to send, the successor must be there; so its end is listened to, though it never speaks.
   // Afterwards it may rightly be gone: it can have finished its last operation before this rank does.
   std::array<Transport::Interest, 2> interests;
@@ -163,13 +174,18 @@ CollectiveResult<void> Ring::wait_for_bytes(Progress& progress) {
   }
   if (!progress.incoming.complete()) interests[count++] = {connections_.from_predecessor.get(), false, true};
 
-  const auto waited = transport_.wait(std::span(interests).first(count), false, progress.last_moved + timeout_);
+  const bool may_tell = on_quiet_ && !progress.quiet_told && quiet_ < timeout_;
+  const auto waited =
+      transport_.wait(std::span(interests).first(count), false, progress.last_moved + (may_tell ? quiet_ : timeout_));
   if (waited) return watch_successor(progress);
   switch (waited.error().kind) {
     case TransportError::Kind::kWoken:
       return {};  // for this communicator or an earlier one: the loop looks
     case TransportError::Kind::kTimeout:
-      return tl::make_unexpected(stalled(progress));
+      if (!may_tell) return tl::make_unexpected(stalled(progress, timeout_));
+      progress.quiet_told = true;
+      on_quiet_(stalled(progress, quiet_));
+      return {};
     default:
       return tl::make_unexpected(lost(progress, true, waited.error()));
   }
@@ -193,7 +209,7 @@ CollectiveError Ring::lost(const Progress& progress, bool outgoing, const Transp
               connection.peer() + "): " + error.detail + " (" + progress.text() + ")"};
 }
 
-CollectiveError Ring::stalled(const Progress& progress) const {
+CollectiveError Ring::stalled(const Progress& progress, std::chrono::milliseconds for_so_long) const {
   // A rank that works always empties its incoming stream, whatever it waits for itself; so one that takes nothing is the
   // better suspect than one that has nothing to send, who may be waiting for it in turn.
   const bool sending = progress.outgoing.blocked();
@@ -201,7 +217,7 @@ CollectiveError Ring::stalled(const Progress& progress) const {
   const std::string what = sending ? "rank " + std::to_string(suspect) + " takes no more bytes"
                                    : "nothing comes from rank " + std::to_string(suspect);
   return {CollectiveError::Kind::kTimeout, suspect,
-          "no bytes moved for " + std::to_string(timeout_.count()) + " ms: " + what + " (" + progress.text() + ")"};
+          "no bytes moved for " + std::to_string(for_so_long.count()) + " ms: " + what + " (" + progress.text() + ")"};
 }
 
 }  // namespace holdfast::worker

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <stop_token>
@@ -26,7 +27,8 @@ class Ring {
   // that failure.
   CollectiveResult<void> run(Operation operation, const Schedule& schedule);
 
-  void set_timeout(std::chrono::milliseconds timeout) { timeout_ = timeout; }
+  void set_patience(std::chrono::milliseconds timeout, std::chrono::milliseconds quiet,
+                    std::function<void(const CollectiveError&)> on_quiet);
   void abort(const std::string& reason);  // any thread
   // Blocks until a neighbour ends its connection, between runs, or `stop` is requested. Any thread, while none runs.
   std::optional<CollectiveError> wait_for_loss(std::stop_token stop) const;
@@ -42,13 +44,14 @@ class Ring {
   CollectiveResult<void> watch_successor(Progress& progress);
 
   CollectiveError lost(const Progress& progress, bool outgoing, const TransportError& error) const;
-  CollectiveError stalled(const Progress& progress) const;
+  CollectiveError stalled(const Progress& progress, std::chrono::milliseconds for_so_long) const;
   std::optional<CollectiveError> aborted();
 
   Transport& transport_;
   RingConnections connections_;
   int successor_, predecessor_;
-  std::chrono::milliseconds timeout_;
+  std::chrono::milliseconds timeout_, quiet_{0};
+  std::function<void(const CollectiveError&)> on_quiet_;
   uint64_t chunk_bytes_;
   bool checksums_within_node_;
   uint64_t operations_ = 0;

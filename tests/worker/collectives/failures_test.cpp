@@ -1,10 +1,12 @@
 // How operations fail: silent, gone, killed and aborted ranks, and ranks that do not agree.
 #include <gtest/gtest.h>
+
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <csignal>
+#include <future>
 #include <latch>
 
 #include "tests/worker/collectives/ring_of_threads.h"
@@ -244,6 +246,23 @@ TEST(KilledProcess, IsNoticedByEveryOtherRank) {
   EXPECT_TRUE(victim_named);
   for (const pid_t child : children) waitpid(child, nullptr, 0);
   for (const int fd : {ready[0], ready[1], reports[0], reports[1]}) close(fd);
+}
+
+TEST(QuietRing, TellsWhomItWaitsForAndWaitsOn) {
+  RingOfThreads ranks(2);
+  std::promise<CollectiveError> told;
+  ranks.run([&](Communicator& ring) {
+    if (ring.rank() == 0) {
+      ring.set_patience(std::chrono::seconds(30), milliseconds(20),
+                        [&](const CollectiveError& quiet) { told.set_value(quiet); });
+    } else {
+      told.get_future().wait();  // as one that computes for long
+    }
+    std::vector<int32_t> buffer(100, 1);
+    EXPECT_TRUE(sum_in_place(ring, buffer)) << "a question is no failure";
+    EXPECT_EQ(buffer[7], 2);
+    if (ring.rank() == 0) ring.set_patience(std::chrono::seconds(30), std::chrono::seconds(30), {});
+  });
 }
 
 }  // namespace

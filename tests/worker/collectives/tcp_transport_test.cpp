@@ -176,5 +176,15 @@ TEST(TcpConnection, KnowsThatBothEndsAreOnOneNode) {
   EXPECT_TRUE(pair.server->within_node());
 }
 
+TEST(TcpTransport, SaysWhetherAnAddressRefusesConnections) {
+  const auto here = loopback_transport();
+  auto other = loopback_transport();
+  const std::string address = other->address();
+  EXPECT_FALSE(here->refuses(address, std::chrono::milliseconds(1000)));
+  other.reset();
+  EXPECT_TRUE(here->refuses(address, std::chrono::milliseconds(1000)));
+  EXPECT_FALSE(here->refuses("nonsense", std::chrono::milliseconds(1000)));
+}
+
 }  // namespace
 }  // namespace holdfast::worker
