@@ -88,9 +88,11 @@ class ServiceDeaths(harness.ClusterTest):
         """A job with a worker that dies in it, under a service that dies as `drill` says. How often it died."""
         kept = KeptService(self.cluster, drill)
         self.addCleanup(kept.stop)
-        for name in ("w1", "w2"):
+        names = [f"{key}-w1", f"{key}-w2"]  # new ones in each run: one that dies in run after run would be held back
+        for name in names:
             self.cluster.start_worker(name, slow_ms=20)
-        harness.wait_until(lambda: len((self.cluster.try_get("/v1/nodes") or {"nodes": ()})["nodes"]) >= 2, 20, "two workers")
+        harness.wait_until(lambda: set(names) <= {n["id"] for n in (self.cluster.try_get("/v1/nodes") or {"nodes": ()})["nodes"]},
+                           20, "two workers")
         spec = {**self.spec, "nodes": 2, "min_nodes": 1}
         status, job = self.insist("POST", "/v1/jobs", spec, key)
         self.assertEqual(201, status)
@@ -104,7 +106,7 @@ class ServiceDeaths(harness.ClusterTest):
 
         shown_until(lambda shown: shown["world_size"] == 2 and shown["step"] >= 15, "two workers at step 15")
         nodes = harness.wait_until(lambda: self.cluster.try_get("/v1/nodes"), 20, "the workers' list")["nodes"]
-        os.kill(next(n["pid"] for n in nodes if n["id"] == "w2"), signal.SIGKILL)
+        os.kill(next(n["pid"] for n in nodes if n["id"] == names[1]), signal.SIGKILL)
         shown = shown_until(lambda shown: shown["state"] == "succeeded", "the end")
         status, twin = self.insist("POST", "/v1/jobs", spec, key)
         kept.stop()
