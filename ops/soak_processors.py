@@ -58,7 +58,7 @@ class StartWatch(threading.Thread):
     def run(self):
         while not self.ending.wait(0.1):
             for node in (self.cluster.try_get("/v1/nodes") or {"nodes": []})["nodes"]:
-                if node["incarnation"] not in self.known and node["phase"] in ("prepared", "active"):
+                if node["incarnation"] not in self.known and node["phase"] == "active":
                     self.known.add(node["incarnation"])
                     self.cpu_s.append(cpu_seconds(node["pid"]) or 0.0)
 
