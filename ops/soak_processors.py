@@ -31,7 +31,8 @@ class Share:
     """How much of the machine others than the cluster use, from its making until used_by_others()."""
 
     def __init__(self, cluster, now_s):
-        self.cluster, self.begin = cluster, (now_s, busy_seconds(), self.ours())
+        self.cluster = cluster
+        self.begin = (now_s, busy_seconds(), self.ours())
 
     def ours(self):
         living = sum(cpu_seconds(pid, with_children=True) or 0 for pid in self.cluster.marked_processes())
@@ -57,7 +58,7 @@ class StartWatch(threading.Thread):
     def run(self):
         while not self.ending.wait(0.1):
             for node in (self.cluster.try_get("/v1/nodes") or {"nodes": []})["nodes"]:
-                if node["incarnation"] not in self.known and node["phase"] in ("prepared", "active"):
+                if node["incarnation"] not in self.known and node["phase"] == "active":
                     self.known.add(node["incarnation"])
                     self.cpu_s.append(cpu_seconds(node["pid"]) or 0.0)
 

@@ -2,10 +2,10 @@
 """A short drill with `holdfast chaos`: every kind of fault once, on a job that ends with the bits of an undisturbed one."""
 import json
 import os
-import threading
 
 import harness
 import ledger
+from restarter import Restarter
 
 STEPS = 260
 SCRIPT = """
@@ -16,26 +16,6 @@ SCRIPT = """
 12s cut w2 for 5s
 18s service-kill
 """
-
-
-class Restarter:
-    """Starts the service again whenever it ended, as systemd would; `with Restarter(cluster):`."""
-
-    def __init__(self, cluster):
-        self.cluster, self.ending = cluster, threading.Event()
-        self.thread = threading.Thread(target=self.watch)
-
-    def watch(self):
-        while not self.ending.wait(harness.POLL_S):
-            if not self.cluster.service.running():
-                self.cluster.start_service()
-
-    def __enter__(self):
-        self.thread.start()
-
-    def __exit__(self, *_):
-        self.ending.set()
-        self.thread.join()
 
 
 class Chaos(harness.ClusterTest):
