@@ -172,12 +172,8 @@ void ServiceProcess::release_polls() {
     Response response;
     if (changed) {
       response.problem = coordinator_->ended(open.poll.worker, open.poll.incarnation);
-      const auto worker = coordinator_->workers().find(open.poll.worker);
-      const bool alive = worker != coordinator_->workers().end() && worker->second.life == Worker::Life::kAlive;
-      if (!response.problem && alive) {
-        Directive directive = coordinator_->directive_of(open.poll.worker);
-        if (directive.tag() != open.poll.have) response.change = std::move(directive);
-      }
+      auto directive = coordinator_->directive_for_poll(open.poll.worker);
+      if (!response.problem && directive && directive->tag() != open.poll.have) response.change = std::move(directive);
     }
     if (!response.problem && !response.change && time_.now() < open.deadline_ms) return false;
     answers_.emplace_back(open.reply, std::move(response));

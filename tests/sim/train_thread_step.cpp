@@ -58,7 +58,7 @@ void TrainThread::exchange(const std::vector<Piece>& pieces) {
   std::vector<worker::StepReport> reports;
   for (const Piece& piece : pieces) reports.push_back(piece.report);
   auto agreed = worker::agree(reports);
-  if (!agreed) return stop({.reason = agreed.error(), .fault = "state_mismatch"});
+  if (!agreed) return stop({.reason = agreed.error().text, .fault = "state_mismatch"});
   agreed_ = std::move(*agreed);
   process_.reports().acknowledge(agreed_.acknowledged);
   Piece piece;
