@@ -250,6 +250,8 @@ void Rules::states_differ(const Directive& join, const std::string& reason) {
 }
 
 void Rules::checkpoint_unreadable(const Directive& join, const std::string& reason) {
+  // Of a generation that is over, which one that was frozen still tries to join: retention may have been there since.
+  if (store_.durable().generations.at(join.job).rbegin()->first > join.generation) return;
   broken("generation {} of {} is to begin from the checkpoint of step {}, and {}", join.generation, join.job, join.source.step,
          reason);
 }
