@@ -211,6 +211,8 @@ void Rules::joins(const Process& process, const Directive& join) {
   if (fenced != fenced_.end() && join.generation <= fenced->second)
     broken("{} joins generation {} of {} and had said that it is fenced up to {}", process.incarnation(), join.generation,
            join.job, fenced->second);
+  if (!joined_.insert({process.incarnation(), join.job, join.generation}).second)
+    broken("{} joins generation {} of {} a second time", process.incarnation(), join.generation, join.job);
   const Member& me = join.members.at(static_cast<size_t>(join.rank));
   if (me.incarnation != process.incarnation()) broken("{} joins in the place of {}", process.incarnation(), me.incarnation);
 }

@@ -98,8 +98,9 @@ class Rules {
   std::set<std::string> over_, over_soon_;   // incarnations whose end the service has on disk; those of the turn under way
   std::map<std::string, int64_t> given_up_;  // by job: up to this step records may be missing
   std::map<std::pair<std::string, int64_t>, Told> told_;
-  std::map<std::pair<std::string, std::string>, int64_t> fenced_;  // (incarnation, job) -> the highest fence it told of
-  std::map<std::string, std::vector<ModelState>> right_;           // by job: what nobody's disturbance may change
+  std::map<std::pair<std::string, std::string>, int64_t> fenced_;   // (incarnation, job) -> the highest fence it told of
+  std::set<std::tuple<std::string, std::string, int64_t>> joined_;  // (incarnation, job, generation)
+  std::map<std::string, std::vector<ModelState>> right_;            // by job: what nobody's disturbance may change
   struct Dealt {
     std::vector<rendezvous::Member> members;
     std::vector<worker::Microbatches> own;

@@ -69,6 +69,7 @@ class Build:
         before = os.path.join(entry["directory"], command[command.index("-o") + 1])
         command[command.index("-o") + 1] = source + ".o"
         command[command.index("-c") + 1] = source
+        command.append("-w")  # what is left out may leave a name unused
         self.run(command, entry["directory"])
         link = [source + ".o" if os.path.join(self.folder, word) == before else word for word in self.link]
         at = link.index("-o")

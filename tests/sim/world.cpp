@@ -40,7 +40,7 @@ void World::submit_jobs() {
     spec.keep_last = chance_.between(1, 3);
     spec.hash_every = chance_.percent(50) ? 3 : 0;
     spec.collective_timeout_s = static_cast<double>(chance_.between(2, 10));
-    spec.recovery = chance_.percent(15) ? "checkpoint" : "memory";
+    spec.recovery = chance_.percent(30) ? "checkpoint" : "memory";
     spec.priority = i > 0 && chance_.percent(50) ? 1 : 0;
     const int64_t at = i == 0 ? 0 : chance_.below(5000);
     const std::string id = fmt::format("j{}", i + 1);
