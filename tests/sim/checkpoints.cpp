@@ -52,22 +52,15 @@ void Checkpoints::drop() {
   submitted_ = -1;
   writing_.reset();
   at_work_ = false;
-  starts_.clear();
   registered_.clear();
   refused_.clear();
 }
 
-void Checkpoints::enter_generation(int64_t generation, int64_t step) {
+void Checkpoints::enter_generation(int64_t generation) {
   generation_ = generation;
-  starts_[generation] = step;
   submitted_ = -1;
   registered_.clear();
   refused_.clear();
-}
-
-bool Checkpoints::is_void(const Write& write) const {
-  return std::any_of(starts_.upper_bound(write.generation), starts_.end(),
-                     [&](const auto& start) { return start.second < write.state.step; });
 }
 
 bool Checkpoints::submit(const ModelState& state) {
@@ -123,7 +116,6 @@ void Checkpoints::settle(const Write& written) {
 }
 
 void Checkpoints::register_record(const Write& written, std::vector<int64_t> removed, std::function<void()> then) {
-  if (is_void(written)) return;
   CheckpointRecord record;
   record.worker = process_.name();
   record.incarnation = process_.incarnation();

@@ -1,7 +1,8 @@
 // Checkpoints as rank 0 writes them: worker/checkpointing.cpp without its threads, and the disk that all workers share.
 //
 // A manifest appears on the disk whole or not at all, when its write ends. Between that and the record's arrival at the
-// service the writer may die, be fenced, or belong to the past.
+// service the writer may die, be fenced, or belong to the past. (A real worker does not send a record of which it can tell
+// itself that its history was given up. This one sends it: the service must not rely on that.)
 #pragma once
 
 #include <cstdint>
@@ -44,7 +45,7 @@ class Checkpoints {
 
   void open(const std::string& job, int64_t keep_last);
   void drop();  // the job is released: what is under way comes to nothing
-  void enter_generation(int64_t generation, int64_t step);
+  void enter_generation(int64_t generation);
   void start(const ModelState& state);
   // `done` with the hash once it is registered, or with "" when it cannot be or `given_up` says so; asked every 50 ms.
   void write_now(const ModelState& state, std::function<bool()> given_up, std::function<void(const std::string&)> done);
@@ -59,14 +60,12 @@ class Checkpoints {
   void settle(const Write& written);
   void register_record(const Write& written, std::vector<int64_t> removed, std::function<void()> then);
   std::vector<int64_t> apply_retention(int64_t newest);
-  bool is_void(const Write& write) const;
 
   Surroundings& around_;
   Process& process_;
   std::string job_;
   int64_t keep_last_ = 0, life_ = 0;
   int64_t generation_ = 0, submitted_ = -1;
-  std::map<int64_t, int64_t> starts_;
   std::optional<Write> writing_;
   bool at_work_ = false;
   std::map<int64_t, std::string> registered_;

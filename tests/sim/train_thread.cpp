@@ -76,7 +76,7 @@ void TrainThread::start(const worker::StartRun& task) {
                      join_.members.size());
   around_.rules.joins(process_, join_);
   ring_ = &around_.rings.of(join_);
-  process_.checkpoints().enter_generation(join_.generation, join_.source.step);
+  process_.checkpoints().enter_generation(join_.generation);
   const int64_t patience = static_cast<int64_t>(spec_.collective_timeout_s * 1000);
   process_.later(around_.chance.below(5), [this, task = task_, patience] {
     if (task != task_) return;
