@@ -109,7 +109,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("build_folder")
     parser.add_argument("names", nargs="*", metavar="NAME", help="of mutations; all of them when none is given")
-    parser.add_argument("--count", type=int, default=4000, help="seeds that each is tried with")
+    parser.add_argument("--count", type=int, default=10000, help="seeds that each is tried with")
     arguments = parser.parse_args()
     folder = os.path.join(HERE, "mutations")
     mutations = [Mutation(os.path.join(folder, name)) for name in sorted(os.listdir(folder)) if name.endswith(".mutation")]
