@@ -8,9 +8,9 @@ FAULTS = {
     "kill": "kill -9 of the whole worker, supervisor and training process: nobody reports it",
     "stop": "SIGSTOP to the whole worker",
     "reset": "every TCP connection of the worker is reset (RST), those of the ring and those to the service",
-    "cut": "silent cut: nothing reaches the worker and nothing leaves it; its link stays up, and no reset or ICMP tells of it",
-    "one_way": "one-way cut: what the worker sends to anybody vanishes, what is sent to it arrives",
-    "one_way_ring": "one-way cut: what the worker sends to its successor in the ring vanishes, all else arrives",
+    "cut": "nothing reaches the worker and nothing leaves it; its link stays up, and no reset or ICMP tells of it",
+    "one_way": "what the worker sends to anybody vanishes, what is sent to it arrives",
+    "one_way_ring": "what the worker sends to its successor in the ring vanishes, all else arrives",
     "slow_link": "the worker's link falls to 10 Mbit/s, both ways",
     "corrupt": "one byte of what the worker sends next is altered on the way, with a TCP checksum that fits",
     "full_disk": "the disk of the service is full, and with it that of the checkpoints, which it keeps; where it ends of that, it "
