@@ -8,9 +8,9 @@ FAULTS = {
     "kill": "kill -9 of the whole worker, supervisor and training process: nobody reports it",
     "stop": "SIGSTOP to the whole worker",
     "reset": "every TCP connection of the worker is reset (RST), those of the ring and those to the service",
-    "cut": "silent cut: nothing reaches the worker and nothing leaves it; its link stays up, and no reset or ICMP tells of it",
-    "one_way": "one-way cut: what the worker sends to anybody vanishes, what is sent to it arrives",
-    "one_way_ring": "one-way cut: what the worker sends to its successor in the ring vanishes, all else arrives",
+    "cut": "nothing reaches the worker and nothing leaves it; its link stays up, and no reset or ICMP tells of it",
+    "one_way": "what the worker sends to anybody vanishes, what is sent to it arrives",
+    "one_way_ring": "what the worker sends to its successor in the ring vanishes, all else arrives",
     "slow_link": "the worker's link falls to 10 Mbit/s, both ways",
     "corrupt": "one byte of what the worker sends next is altered on the way, with a TCP checksum that fits",
     "full_disk": "the disk of the service is full, and with it that of the checkpoints, which it keeps; where it ends of that, it "
@@ -32,7 +32,7 @@ ROLES = {
     "rank0": "rank 0, which reports to the service and writes checkpoints",
     "neighbour": "rank 1, the successor of rank 0",
     "joiner": "the worker that joined last; in the moments of a step: in its first step",
-    "donor": "the lowest rank that holds the state that a joiner is given",
+    "donor": "rank 2, the last that holds the state before the joiner: it gives it its copy",
 }
 WITH_A_JOIN = ("state_copy", "rendezvous")
 
@@ -48,7 +48,7 @@ class Cell:
 
     @property
     def rank(self):
-        return {"rank0": 0, "neighbour": 1, "joiner": 3, "donor": 0}[self.role]
+        return {"rank0": 0, "neighbour": 1, "joiner": 3, "donor": 2}[self.role]
 
     @property
     def joins(self):
@@ -59,8 +59,6 @@ def why_not(cell):
     """Why the cell makes no sense, or None."""
     if cell.role == "donor" and cell.moment not in WITH_A_JOIN:
         return "only where a state is copied is there a donor"
-    if cell.role == "rank0" and cell.moment in WITH_A_JOIN:
-        return "rank 0 is the donor here: see there"
     if cell.moment == "idle" and cell.role != "rank0":
         return "without a job nobody has a rank; one worker stands for all"
     if cell.fault == "corrupt" and cell.moment == "idle":
@@ -69,8 +67,8 @@ def why_not(cell):
         return "only rank 0 sends a checkpoint's bytes; what another sends then is a step's, as in compute"
     if cell.fault == "full_store" and cell.moment != "checkpoint_write":
         return "nothing is written to that folder but checkpoints"
-    if cell.fault in ("full_disk", "full_store", "service") and cell.role not in ("rank0", "donor"):
-        return "there is one service and one disk of each kind, and the same happens to all: see rank 0 or the donor"
+    if cell.fault in ("full_disk", "full_store", "service") and cell.role != "rank0":
+        return "there is one service and one disk of each kind, and the same happens to all: see rank 0"
     return None
 
 

@@ -19,8 +19,8 @@ import networked_cluster
 STEPS, FAULT_STEP, CHECKPOINT_EVERY = 40, 12, 10
 HALF_STEP_MS = 20  # added before and after the middle of a step's computation
 CHUNK, PIECE = 5, 3  # which chunk of an all-reduce, which piece of a state
-SIGNS = ("fault_reported", "worker_lost", "worker_left_out", "checkpoint_failed", "checkpoint_unreadable")
-SIGNS_IN_LOGS = ("the service is away", "is not registered yet", "could not be written", "answered 5", "disk is full")
+SIGNS = ("fault_reported", "worker_lost", "worker_left_out", "checkpoint_failed", "checkpoint_unreadable", "state_diverged")
+SIGNS_IN_LOGS = ("the service is away", "the service stops", "is not registered yet", "could not be written")
 
 
 @dataclasses.dataclass

@@ -7,6 +7,7 @@ could do: frames that vanish in both directions or in one, a slow link, reset co
 Refuses to begin where the machine does not let it (reason_not_to_run), and says why."""
 import os
 import shutil
+import signal
 import subprocess
 import sys
 
@@ -49,6 +50,8 @@ def enter():
         os.environ[INSIDE] = "1"
         sys.stdout.flush()
         os.execvp("unshare", [*own_namespaces(), sys.executable, "-B", *sys.argv])
+    # The first process of a namespace is not ended by a signal that it does not handle.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by SIGTERM"))
     run("ip", "link", "set", "lo", "up")
 
 
