@@ -166,6 +166,11 @@ RunStop JobRunner::take_part(const Directive& join) {
   auto ring = form_ring(join);
   if (!ring) return ring.error();
   const Interrupt::Scope abort(interrupt_, [&ring](const std::string& reason) { (*ring)->abort(reason); });
+  const auto on_quiet = [this, &join](const CollectiveError& error) {
+    report_fault(join, fault("silent", error.detail, error.suspect_rank));
+  };
+  const Patience& patience = session_->patience;
+  (*ring)->set_patience(patience.ceiling(), patience.question(), on_quiet);
   if (auto agreed = agree(join, **ring); !agreed) return agreed.error();
   reporter_.begin(join.job, join.generation, join.rank == 0);
   on_input_(Joined{session_->state->step});

@@ -28,6 +28,7 @@ class Patience {
   void step_took(Duration duration) { steps_[count_++ % kWindow] = duration; }
   void ran_out() { factor_ = std::min(factor_ * 2, kFactorMax); }
 
+  Duration ceiling() const { return ceiling_; }
   Duration limit() const {
     if (count_ < kStepsMin) return ceiling_;
     return std::min((kFloor + kSteps * longest()) * factor_, ceiling_);

@@ -189,10 +189,10 @@ void describe(Io& io, Of<Io, FaultReport>& m) {
   io("incarnation", m.incarnation);
   io("generation", m.generation);
   io("suspect_rank", m.suspect_rank);
-  io.maybe("suspect_gone", m.suspect_gone);
   io("kind", m.kind);
   io("detail", m.detail);
   io("checkpoint_step", m.checkpoint_step);
+  io.maybe("suspect_gone", m.suspect_gone);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, CheckpointRecord>& m) {

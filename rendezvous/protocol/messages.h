@@ -161,11 +161,11 @@ struct FaultReport {
   std::string worker, incarnation;
   int64_t generation = 0;
   int suspect_rank = -1;         // -1: nobody in particular
-  bool suspect_gone = false;     // its node refuses connections to it: no such process is there any more
   std::string kind;              // connection_lost | timeout | handshake_failed | silent (a question: is it alive?) |
                                  // state_mismatch | state_diverged | checkpoint_unreadable
   std::string detail;            // evidence, for people
   int64_t checkpoint_step = -1;  // for checkpoint_unreadable
+  bool suspect_gone = false;     // its node refuses connections to it: no such process is there any more
 };
 
 struct CheckpointRecord {

@@ -149,8 +149,8 @@ TEST(Messages, ProgressWithALossThatIsNoNumber) {
   m.incarnation = "i1";
   m.generation = 2;
   m.step = 12;
-  m.points = {{11, 3.5, 1.25, 6e-4, 0.5, 0.1, 2048, "00ff", std::nullopt, {}},
-              {12, std::nan(""), 1, 6e-4, 0.5, 0.1, 2048, "00fe", 3.25, {{1, 0, 3}, {0, 3, 4}}}};
+  m.points = {{11, 3.5, 1.25, 6e-4, 0.5, 0.1, 2048, "00ff", std::nullopt, false, {}},
+              {12, std::nan(""), 1, 6e-4, 0.5, 0.1, 2048, "00fe", 3.25, true, {{1, 0, 3}, {0, 3, 4}}}};
   m.state_hash = "abc";
   m.state_hash_step = 12;
   m.finished = true;
@@ -159,6 +159,8 @@ TEST(Messages, ProgressWithALossThatIsNoNumber) {
   ASSERT_EQ(back.points.size(), 2U);
   EXPECT_DOUBLE_EQ(back.points[0].loss, 3.5);
   EXPECT_FALSE(back.points[0].validation_loss.has_value());
+  EXPECT_FALSE(back.points[0].refused);
+  EXPECT_TRUE(back.points[1].refused);
   EXPECT_TRUE(std::isnan(back.points[1].loss));
   EXPECT_EQ(back.points[1].validation_loss, 3.25);
   EXPECT_EQ(back.points[1].shares, m.points[1].shares);
@@ -168,7 +170,7 @@ TEST(Messages, ProgressWithALossThatIsNoNumber) {
 TEST(Messages, NumbersThatAreNotFiniteAreKept) {
   const double infinity = std::numeric_limits<double>::infinity();
   Progress m;
-  m.points = {{1, infinity, -infinity, 0, 0, 0, 0, "", std::nan(""), {}}};
+  m.points = {{1, infinity, -infinity, 0, 0, 0, 0, "", std::nan(""), true, {}}};
   const auto back = round_trip(m);
   EXPECT_EQ(back.points[0].loss, infinity);
   EXPECT_EQ(back.points[0].gradient_norm, -infinity);
@@ -179,7 +181,8 @@ TEST(Messages, NumbersThatAreNotFiniteAreKept) {
 }
 
 TEST(Messages, FaultsCheckpointsEventsLogsAndLosses) {
-  expect_named_when_missing(round_trip(FaultReport{"w1", "i1", 4, 2, "timeout", "no bytes from w3", -1}), {});
+  expect_named_when_missing(round_trip(FaultReport{"w1", "i1", 4, 2, "timeout", "no bytes from w3", -1, true}),
+                            {"suspect_gone"});
   expect_named_when_missing(
       round_trip(CheckpointRecord{"w1", "i1", 4, 3, 60, "", "hash", "2026-01-01T00:00:00Z", 100, 90, 3, 0.1, 2.5, {20, 40}}),
       {"state_generation"});
