@@ -194,7 +194,7 @@ Outcome<void> Coordinator::scale(const std::string& id, const Scale& wanted) {
   m.max_nodes = wanted.max_nodes;
   event(id, "job_scaled", fmt::format("wants {} workers now: at least {}, at most {}", m.nodes, m.min_nodes, m.max_nodes), "",
         m.current.number);
-  apply(**job, Tick{});
+  apply(**job, Tick{.judges = false});
   return {};
 }
 
@@ -219,6 +219,7 @@ void Coordinator::add_steps(Job& job, const Progress& progress) {
     const int64_t by = point.step <= current.source.step ? current.number - 1 : current.number;
     write().add_step({0, wall_ms(), job.id, by, point});
     if (point.validation_loss) job.validation_loss = point.validation_loss;
+    if (point.refused && point.step > job.membership.committed_step) ++job.refused_steps;
     if (point.step_s > 0) job.step_s = job.step_s == 0 ? point.step_s : 0.8 * job.step_s + 0.2 * point.step_s;
   }
   if (!progress.points.empty()) job.loss = progress.points.back().loss;

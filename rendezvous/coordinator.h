@@ -33,6 +33,7 @@ struct Job {
   std::optional<double> loss, validation_loss;
   std::string state_hash;
   int64_t state_hash_step = -1;
+  int64_t refused_steps = 0;                        // in all its life, those that were voided since included
   double step_s = 0;                                // of the last steps, smoothed; 0: not known
   std::map<int64_t, CheckpointRecord> checkpoints;  // by step
   std::map<std::string, RefusalRow> refusals;       // by worker
@@ -160,7 +161,7 @@ class Coordinator {
   LeaseTimes times_;
   bool in_transaction_ = false;
   int64_t changes_ = 0, writes_ = 0;
-  Millis last_tick_ms_ = -1, forgot_ms_ = 0;
+  Millis last_tick_ms_ = -1, listening_since_ms_ = 0, forgot_ms_ = 0;
   int64_t reserved_number_ = 0;         // jobs up to this were there once, whatever the database knows: none is called so again
   std::set<std::string> unknown_jobs_;  // that workers spoke of, each told of once
   std::map<int64_t, std::unique_ptr<Job>> jobs_;  // by number

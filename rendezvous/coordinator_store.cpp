@@ -58,6 +58,7 @@ JobRow row_of(const Job& job) {
   if (job.validation_loss) row.validation_loss = stored_number(*job.validation_loss);
   row.state_hash = job.state_hash;
   row.state_hash_step = job.state_hash_step;
+  row.refused_steps = job.refused_steps;
   return row;
 }
 
@@ -91,6 +92,7 @@ void Coordinator::restore_job(const JobRow& row) {
   if (row.validation_loss) job->validation_loss = number_from_stored(*row.validation_loss);
   job->state_hash = row.state_hash;
   job->state_hash_step = row.state_hash_step;
+  job->refused_steps = row.refused_steps;
   job->saved = row;
   JobMembership& m = job->membership;
   m.job = row.id;

@@ -11,6 +11,8 @@
 namespace holdfast::rendezvous {
 namespace {
 
+constexpr Millis kStoodStillMs = 200;  // ticks come every 50 ms, unless a commit or the whole process hung
+
 std::string seconds(int64_t ms) {
   return fmt::format("{:.1f} s", static_cast<double>(ms) / 1000);
 }
@@ -307,6 +309,7 @@ void Coordinator::tick() {
   if (last_tick_ms_ >= 0 && now() - last_tick_ms_ > times_.lease_ms / 2) {
     for (auto& [id, worker] : workers_) worker.lease_until_ms = std::max(worker.lease_until_ms, now() + times_.lease_ms);
   }
+  if (last_tick_ms_ < 0 || now() - last_tick_ms_ > kStoodStillMs) listening_since_ms_ = now();
   last_tick_ms_ = now();
   expire_leases();
   forget_old_workers();
@@ -314,7 +317,7 @@ void Coordinator::tick() {
     const JobMembership& m = job->membership;
     const bool dormant =
         is_ended(m.state) || m.state == JobState::kPaused || (m.participants.empty() && m.state != JobState::kRunning);
-    if (!dormant) apply(*job, Tick{});
+    if (!dormant) apply(*job, Tick{.judges = true, .listening_since_ms = listening_since_ms_});
   }
 }
 

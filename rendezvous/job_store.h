@@ -36,6 +36,7 @@ struct JobRow {
   std::optional<double> loss, validation_loss;
   std::string state_hash;
   int64_t state_hash_step = -1;
+  int64_t refused_steps = 0;
   bool operator==(const JobRow&) const = default;
 };
 

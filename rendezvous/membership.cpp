@@ -60,6 +60,7 @@ void on_reported(Turn& turn, const WorkerReported& input) {
   if (found == job.participants.end() || found->second.member.incarnation != input.status.incarnation) return;
   Participant& p = found->second;
   p.heard_ms = turn.now;
+  p.asked_ms = -1;
   // One that the database has as a member is one, unless it says itself that it has nothing of the job.
   const bool unheard = std::exchange(p.unheard, false);
   const bool was_active = unheard || (p.status.phase == Phase::kActive && p.status.generation == job.current.number);
@@ -94,7 +95,7 @@ void on_reported(Turn& turn, const WorkerReported& input) {
 void advance(Turn& turn) {
   JobMembership& job = turn.job;
   if (is_ended(job.state) || job.state == JobState::kPaused) return;
-  if (job.stage != Stage::kForming) judge_silence(turn);
+  if (job.stage != Stage::kForming && turn.judges) judge_silence(turn);
   if (job.stage == Stage::kYielding) advance_yielding(turn);
   if (job.stage == Stage::kRunning) advance_running(turn);
   if (job.stage == Stage::kForming && !is_ended(job.state)) advance_forming(turn);
@@ -113,7 +114,10 @@ struct Dispatch {
   void operator()(const PauseAsked&) { on_pause(turn); }
   void operator()(const StopAsked&) { on_stop(turn); }
   void operator()(const ResumeAsked&) { on_resume(turn); }
-  void operator()(const Tick&) {}
+  void operator()(const Tick& input) {
+    turn.judges = input.judges;
+    turn.listening_since_ms = input.listening_since_ms;
+  }
 };
 
 }  // namespace

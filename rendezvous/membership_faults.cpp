@@ -11,7 +11,8 @@
 namespace holdfast::rendezvous {
 namespace {
 
-constexpr Millis kSuspectMs = 500;      // a suspect that lives answers its fence well within this
+constexpr Millis kGoneMs = 50;          // so is one whose process is not there; a firewall that says so is found out by it
+constexpr Millis kGraceMs = 10000;      // for one that has not spoken since the service started
 constexpr int kDivergencesMax = 3;      // of one worker in one job
 constexpr Millis kAnswerMaxMs = 10000;  // for a member that nobody suspects
 
@@ -202,9 +203,12 @@ void give_up_on_silent(Turn& turn) {
   JobMembership& job = turn.job;
   for (auto& [worker, p] : job.participants) {
     if (!is_awaited(job, p)) continue;
-    const bool silent_suspect =
-        p.suspected_ms >= 0 && p.heard_ms <= p.suspected_ms && (p.gone || turn.now >= p.suspected_ms + kSuspectMs);
-    const bool too_late = turn.now >= job.forming_since_ms + answer_limit(job);
+    // A suspect that lives answers its fence well within this.
+    const Millis suspect_ms = p.gone ? kGoneMs : answer_time(p);
+    const bool silent_suspect = p.suspected_ms >= 0 && p.heard_ms <= p.suspected_ms &&
+                                turn.now >= std::max(p.suspected_ms, turn.listening_since_ms) + suspect_ms;
+    const Millis limit_ms = p.unheard ? std::max(answer_limit(job), kGraceMs) : answer_limit(job);
+    const bool too_late = turn.now >= std::max(job.forming_since_ms, turn.listening_since_ms) + limit_ms;
     if (!silent_suspect && !too_late) continue;
     p.left_out = true;
     turn.note(
@@ -212,7 +216,7 @@ void give_up_on_silent(Turn& turn) {
         silent_suspect
             ? fmt::format("{} is left out of the next generation: {}, and it has not been heard of since", worker, p.suspicion)
             : fmt::format("{} is left out of the next generation: it did not stop within {:.1f} s of being told to", worker,
-                          static_cast<double>(answer_limit(job)) / 1000),
+                          static_cast<double>(limit_ms) / 1000),
         worker);
   }
 }

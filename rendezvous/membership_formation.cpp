@@ -273,7 +273,7 @@ void advance_forming(Turn& turn) {
   JobMembership& job = turn.job;
   if (job.intent == Intent::kStop) return stop_now(turn);  // a fault came between: no last checkpoint is worth waiting for
   if (is_outrun(job) && is_listening(job, turn.now)) return;
-  give_up_on_silent(turn);
+  if (turn.judges) give_up_on_silent(turn);
   if (std::ranges::any_of(job.participants, [&](const auto& entry) { return is_awaited(job, entry.second); })) return;
   std::vector<std::string> ready = ready_workers(job);
   const bool enough = static_cast<int64_t>(ready.size()) >= job.min_nodes;

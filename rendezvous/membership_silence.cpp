@@ -5,14 +5,21 @@
 // answers a new directive at once, from a thread that does nothing else. So a false alarm costs one message and no step.
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "rendezvous/membership_turn.h"
 
 namespace holdfast::rendezvous {
 namespace {
 
-constexpr Millis kAnswerMs = 500;  // for a message there and back; a process that runs answers within a few
+constexpr Millis kAnswerMs = 500;    // for a message there and back; a process that runs answers within a few
+constexpr Millis kUnheardMs = 3000;  // one that has not spoken since the service started may not have found it yet
 
 }  // namespace
+
+Millis answer_time(const Participant& participant) {
+  return participant.unheard ? kUnheardMs : kAnswerMs;
+}
 
 void on_silence(Turn& turn, const FaultReport& report) {
   JobMembership& job = turn.job;
@@ -34,11 +41,11 @@ void judge_silence(Turn& turn) {
   JobMembership& job = turn.job;
   for (auto& [worker, p] : job.participants) {
     if (p.asked_ms < 0) continue;
-    if (p.heard_ms > p.asked_ms || !is_member(job, p)) {
+    if (!is_member(job, p)) {
       p.asked_ms = -1;
-    } else if (turn.now >= p.asked_ms + kAnswerMs) {
+    } else if (turn.now >= std::max(p.asked_ms, turn.listening_since_ms) + answer_time(p)) {
       p.suspected_ms = p.asked_ms;
-      p.suspicion = fmt::format("it did not answer within {:.1f} s of being asked", static_cast<double>(kAnswerMs) / 1000);
+      p.suspicion = fmt::format("it did not answer within {:.1f} s of being asked", static_cast<double>(answer_time(p)) / 1000);
       p.asked_ms = -1;
       begin_fault(turn,
                   fmt::format("{} (rank {}) is frozen or cut off: it answers neither its neighbour nor the service", worker,

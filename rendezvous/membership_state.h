@@ -150,7 +150,12 @@ struct CheckpointTaken {
 struct PauseAsked {};
 struct StopAsked {};
 struct ResumeAsked {};
-struct Tick {};
+// Time passes. Silence is judged by ticks alone, and only by those before which every message that had come was taken in:
+// else an answer could wait behind the sentence.
+struct Tick {
+  bool judges = true;
+  Millis listening_since_ms = 0;  // the service heard nobody before: it was just started, or stood still
+};
 using Input = std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, FaultReported, ProgressMade,
                            CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, Tick>;
 

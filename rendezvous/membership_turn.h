@@ -17,6 +17,8 @@ struct Turn {
   Millis now;
   const std::function<std::string()>& new_secret;
   std::vector<Effect>& effects;
+  bool judges = false;            // of silence; see Tick
+  Millis listening_since_ms = 0;  // silence before does not count
 
   void note(std::string kind, std::string message, std::string worker = "") const {
     effects.emplace_back(Note{std::move(kind), std::move(message), std::move(worker), job.current.number});
@@ -52,6 +54,8 @@ void on_gone(Turn& turn, const std::string& worker, const std::string& reason);
 void begin_fault(Turn& turn, const std::string& reason, const std::string& detail = "");
 std::string stopped_in_words(const std::string& worker);
 void give_up_on_silent(Turn& turn);
+// How long a member may be silent once it is asked for a sign of life.
+Millis answer_time(const Participant& participant);
 bool is_awaited(const JobMembership& job, const Participant& participant);
 
 // membership_silence.cpp

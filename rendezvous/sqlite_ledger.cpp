@@ -43,12 +43,16 @@ void SqliteLedger::deal_anew(const std::string& job, int64_t step, const std::ve
   int64_t generation = 0;
   std::map<int, std::string> workers;
   {
-    auto q = db_.prepare("SELECT generation, rank, worker FROM ledger WHERE job = ? AND voided_by = 0 AND first_step = ?");
-    q.with(job, step);
+    auto q = db_.prepare(
+        "SELECT generation, rank, worker FROM ledger WHERE job = ? AND voided_by = 0 AND last_step >= ? "
+        "AND first_step = ?");
+    q.with(job, step, step);
     for (; q.step(); generation = q.integer(0)) workers[static_cast<int>(q.integer(1))] = q.text(2);
   }
   if (workers.empty()) return;
-  db_.prepare("DELETE FROM ledger WHERE job = ? AND voided_by = 0 AND first_step = ?").with(job, step).run();
+  db_.prepare("DELETE FROM ledger WHERE job = ? AND voided_by = 0 AND last_step >= ? AND first_step = ?")
+      .with(job, step, step)
+      .run();
   if (dealt_before(job, generation, step) == shares) {  // with a straggler it is so for many steps in a row
     db_.prepare(
            "UPDATE ledger SET last_step = ? WHERE job = ? AND generation = ? AND last_step = ? AND voided_by = 0 "

@@ -82,6 +82,11 @@ ALTER TABLE workers ADD COLUMN began_ms INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE workers ADD COLUMN short_lives INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE workers ADD COLUMN held_until_ms INTEGER NOT NULL DEFAULT 0;
 )sql",
+    // 4: steps that changed nothing, for their gradient was not finite; the end of the ledger is found without reading it all
+    R"sql(
+ALTER TABLE jobs ADD COLUMN refused_steps INTEGER NOT NULL DEFAULT 0;
+CREATE INDEX ledger_live ON ledger(job, last_step) WHERE voided_by = 0;
+)sql",
 };
 
 }  // namespace

@@ -106,6 +106,7 @@ Json summarize_job(const Coordinator& state, const Job& job) {
                {"generation", m.current.number},
                {"world_size", world_size(job)},
                {"restarts", m.restarts},
+               {"refused_steps", job.refused_steps},
                {"state_hash", job.state_hash.empty() ? Json(nullptr) : Json(job.state_hash)},
                {"state_hash_step", job.state_hash_step < 0 ? Json(nullptr) : Json(job.state_hash_step)},
                {"priority", m.spec.priority}};
@@ -152,7 +153,7 @@ Json show_worker(const Coordinator& state, const Worker& worker) {
                {"incarnation", r.incarnation},
                {"state", life_name(worker)},
                {"last_seen_s", std::max(0.0, seconds(state.wall_ms() - worker.seen_ms))}};
-  const int64_t held_ms = alive ? held_back_ms(worker.losses, state.wall_ms()) : 0;
+  const int64_t held_ms = alive && worker.job.empty() ? held_back_ms(worker.losses, state.wall_ms()) : 0;
   json["held_back_s"] = held_ms > 0 ? Json(seconds(held_ms)) : Json(nullptr);
   json["held_back_reason"] = held_ms > 0 ? Json(held_back_in_words(r.name, worker.losses, state.wall_ms())) : Json(nullptr);
   json["phase"] = alive ? Json(phase_name(worker.status.phase)) : Json(nullptr);

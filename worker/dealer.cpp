@@ -97,7 +97,7 @@ Dealer::Change Dealer::deal_anew(const std::vector<int64_t>& us) {
   return change;
 }
 
-std::string in_words(const Dealer::Change& change, std::span<const std::string> names) {
+std::string in_words(const Dealer::Change& change, std::span<const std::string> names, bool exact) {
   if (change.slow.empty()) return "no worker is slower than the others any more: microbatches are dealt evenly again";
   std::string text;
   for (const Dealer::Slow& slow : change.slow) {
@@ -108,7 +108,8 @@ std::string in_words(const Dealer::Change& change, std::span<const std::string> 
         "step's microbatches, where {} would be its even share",
         text.empty() ? "" : "; ", who, duration(slow.us), duration(slow.median_us), Dealer::kWindow, slow.now, slow.even);
   }
-  return text + "; the others do the rest, and the bits do not change";
+  return text + "; the others do the rest, " +
+         (exact ? "and the bits do not change" : "and the float sums are taken in another order from here on");
 }
 
 }  // namespace holdfast::worker

@@ -51,6 +51,7 @@ class Dealer {
 };
 
 // "w3 (rank 2) takes 2.1 times as long …: it computes 2 microbatches of a step instead of 3"; `names` by rank, may be empty.
-std::string in_words(const Dealer::Change& change, std::span<const std::string> names);
+// `exact`: the job's reduction.
+std::string in_words(const Dealer::Change& change, std::span<const std::string> names, bool exact);
 
 }  // namespace holdfast::worker

@@ -4,8 +4,8 @@
 // No rank needs several whole steps for its part of one. So where steps take 0.1 s a neighbour that has sent nothing for three
 // seconds is stuck or cut off, though the job's collective_timeout_s, which must hold for any model, is far longer.
 // Promises: never longer than the ceiling, and the ceiling until a few steps are known; longer after each time that it ran
-// out, so that one false alarm does not become a row of them. It lives as long as the worker holds the job, through
-// generations. Thread: one.
+// out, so that one false alarm does not become a row of them, and by and by as before. It lives as long as the worker holds the
+// job, through generations. Thread: one.
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,10 @@ class Patience {
 
   explicit Patience(Duration ceiling) : ceiling_(ceiling) {}
 
-  void step_took(Duration duration) { steps_[count_++ % kWindow] = duration; }
+  void step_took(Duration duration) {
+    steps_[count_++ % kWindow] = duration;
+    if (count_ % kWindow == 0) factor_ = std::max(factor_ / 2, 1);
+  }
   void ran_out() { factor_ = std::min(factor_ * 2, kFactorMax); }
 
   Duration ceiling() const { return ceiling_; }

@@ -63,8 +63,9 @@ RunResult<std::vector<Offer>> gather_offers(Communicator& ring, const Offer& min
     auto offer = decode((*gathered)[rank]);
     if (!offer) {
       return tl::unexpected(
-          state_mismatch("rank " + std::to_string(rank) + " described its state in a way that cannot be read: " + offer.error(),
-                         static_cast<int>(rank)));
+          fault("handshake_failed",
+                "rank " + std::to_string(rank) + " described its state in a way that cannot be read: " + offer.error(),
+                static_cast<int>(rank)));
     }
     offers.push_back(std::move(*offer));
   }
@@ -144,34 +145,56 @@ bool can_catch_up(const std::vector<Offer>& offers, const Offer& donor) {
   });
 }
 
+// Who was a step behind applies it. By rank: who holds the donor's state then; one whose state was wrong before does not.
+RunResult<std::vector<bool>> hand_over_gradient(Communicator& ring, Session& session, const Offer& donor,
+                                                const std::vector<bool>& held, StateCopy& copy) {
+  copy.how = StateCopy::How::kGradient;
+  std::vector<bool> behind = held;
+  behind.flip();
+  copy.refused = donor.refused_in_row > 0;
+  copy.bytes = copy.refused ? 0 : session.model->table().total * static_cast<int64_t>(sizeof(float));
+  const auto done = catch_up(ring, session, behind, donor.refused_in_row);
+  if (!done) return tl::unexpected(done.error());
+  if (copy.received) {
+    session.has_state = false;
+    session.state->bytes_changed();
+  }
+  const std::byte right{!copy.received || session.state->hash() == donor.hash};
+  const auto told = ring.all_gather({&right, 1});
+  if (!told) return tl::unexpected(ring_stop(told.error()));
+  std::vector<bool> holds_now;
+  for (const auto& word : *told) holds_now.push_back(word.size() == 1 && word[0] != std::byte{0});
+  return holds_now;
+}
+
+RunResult<void> hand_over_pieces(Communicator& ring, Session& session, const Offer& donor, const std::vector<bool>& held,
+                                 StateCopy& copy) {
+  copy.how = StateCopy::How::kPieces;
+  const bool takes = !held[static_cast<size_t>(ring.rank())];
+  if (takes) session.has_state = false;
+  auto done = copy_pieces(ring, cut_into_pieces(*session.state), held);
+  if (!done) return tl::unexpected(done.error());
+  copy.bytes = done->bytes_most;
+  copy.fetched_again = std::move(done->fetched_again);
+  if (!takes) return {};
+  session.state->step = donor.step;
+  session.applied_step = -1;
+  session.refused_in_row = donor.refused_in_row;
+  return take_state(session, donor, copy.donor);
+}
+
 RunResult<void> hand_over(Communicator& ring, Session& session, const std::vector<Offer>& offers, StateCopy& copy) {
   const Offer& donor = offers[static_cast<size_t>(copy.donor)];
-  std::vector<bool> held, lacking;
-  for (const Offer& offer : offers) {
-    held.push_back(holds(offer, donor));
-    lacking.push_back(!held.back());
-  }
+  std::vector<bool> held;
+  for (const Offer& offer : offers) held.push_back(holds(offer, donor));
   if (can_catch_up(offers, donor)) {
-    copy.how = StateCopy::How::kGradient;
-    copy.bytes = donor.refused_in_row > 0 ? 0 : session.model->table().total * static_cast<int64_t>(sizeof(float));
-    const auto done = catch_up(ring, session, lacking, donor.refused_in_row);
-    if (!done) return tl::unexpected(done.error());
-    if (copy.received) session.has_state = false;
-  } else {
-    copy.how = StateCopy::How::kPieces;
-    if (copy.received) session.has_state = false;
-    const auto pieces = cut_into_pieces(*session.state);
-    for (const auto piece : pieces) copy.bytes += static_cast<int64_t>(piece.size());
-    auto done = copy_pieces(ring, pieces, held);
-    if (!done) return tl::unexpected(done.error());
-    copy.fetched_again = std::move(done->fetched_again);
-    if (copy.received) {
-      session.state->step = donor.step;
-      session.applied_step = -1;
-      session.refused_in_row = donor.refused_in_row;
-    }
+    auto holds_now = hand_over_gradient(ring, session, donor, held, copy);
+    if (!holds_now) return tl::unexpected(holds_now.error());
+    held = std::move(*holds_now);
+    if (held[static_cast<size_t>(ring.rank())]) session.has_state = true;
+    if (std::ranges::find(held, false) == held.end()) return {};
   }
-  return copy.received ? take_state(session, donor, copy.donor) : RunResult<void>();
+  return hand_over_pieces(ring, session, donor, held, copy);
 }
 
 }  // namespace
@@ -209,10 +232,13 @@ std::string in_words(const StateCopy& copy, int world_size) {
   if (copy.how == StateCopy::How::kNothing) return "";
   const double megabytes = static_cast<double>(copy.bytes) / 1e6;
   std::string text =
-      copy.how == StateCopy::How::kGradient
+      copy.how == StateCopy::How::kGradient && copy.refused
+          ? fmt::format("{} of {} workers had not heard that step {} is left out: they leave it out, too", copy.receivers,
+                        world_size, copy.step)
+      : copy.how == StateCopy::How::kGradient
           ? fmt::format(
-                "{} of {} workers were one step behind: they took the reduced gradient of step {} from those that had "
-                "applied it ({:.1f} MB in {:.2f} s)",
+                "{} of {} workers missed the end of step {}: its reduced gradient came from those that had applied it "
+                "({:.1f} MB in {:.2f} s)",
                 copy.receivers, world_size, copy.step, megabytes, copy.seconds)
           : fmt::format("{} of {} workers took the state of step {} from the {} that held it: {:.1f} MB in {:.2f} s, hash {}",
                         copy.receivers, world_size, copy.step, copy.donors, megabytes, copy.seconds, copy.hash);

@@ -23,11 +23,12 @@ struct StateCopy {
   int64_t step = 0;
   std::string hash;
   How how = How::kNothing;
-  int donor = 0;      // the lowest rank that holds the state
-  int donors = 0;     // ranks that do
-  int receivers = 0;  // ranks that took it
-  int overruled = 0;  // of these, the ones that held another state of the same step
-  int64_t bytes = 0;  // that each link to a receiver carried at most: those of the state or of the gradient
+  int donor = 0;         // the lowest rank that holds the state
+  int donors = 0;        // ranks that do
+  int receivers = 0;     // ranks that took it
+  int overruled = 0;     // of these, the ones that held another state of the same step
+  int64_t bytes = 0;     // that a receiver took at most, of the state or of the gradient
+  bool refused = false;  // the step that was taken had no finite gradient: there was nothing to take but the word
   double seconds = 0;
   bool received = false;              // this rank took it
   std::vector<size_t> fetched_again;  // pieces that first arrived altered

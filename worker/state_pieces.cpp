@@ -13,8 +13,10 @@ namespace {
 using Hashes = std::vector<uint64_t>;
 using Marks = std::vector<bool>;  // by piece
 
-// A copy is made in so many operations, so that drills can meet it in its middle.
-constexpr size_t kParts = 4;
+// A copy is made in operations of at most so many bytes, and at least so many of them. Holders with nothing to carry see
+// only the operations' headers, which must come often enough for them not to think that their neighbours are stuck.
+constexpr size_t kPartBytes = 16 << 20;
+constexpr size_t kPartsMin = 4;
 
 uint64_t hash_of(std::span<const std::byte> piece) {
   return checksum_of(piece);
@@ -51,11 +53,12 @@ class Copying {
     auto wants = share(lacking());
     if (!wants) return tl::unexpected(wants.error());
     if (!holds_[me_]) count_what_is_here((*wants)[me_]);
-    for (size_t part = 0; part < kParts; ++part) {
+    for (const Marks& marks : *wants) result_.bytes_most = std::max(result_.bytes_most, bytes_of(marks));
+    for (size_t first = 0; first < pieces_.size();) {
+      const size_t last = end_of_part(first);
       fault_point("state_copy", -1, ring_.rank());
-      const size_t count = pieces_.size();
-      if (auto passed = pass_on(*wants, count * part / kParts, count * (part + 1) / kParts); !passed)
-        return tl::unexpected(ring_stop(passed.error()));
+      if (auto passed = pass_on(*wants, first, last); !passed) return tl::unexpected(ring_stop(passed.error()));
+      first = last;
     }
     if (auto mended = mend(); !mended) return tl::unexpected(mended.error());
     return result_;
@@ -98,10 +101,24 @@ class Copying {
     return all;
   }
 
+  int64_t bytes_of(const Marks& marks) const {
+    int64_t bytes = 0;
+    for (size_t i = 0; i < pieces_.size(); ++i) bytes += marks[i] ? static_cast<int64_t>(pieces_[i].size()) : 0;
+    return bytes;
+  }
+
   void count_what_is_here(const Marks& wants) {
     for (size_t i = 0; i < pieces_.size(); ++i) {
       (wants[i] ? result_.bytes : result_.had_before) += static_cast<int64_t>(pieces_[i].size());
     }
+  }
+
+  size_t end_of_part(size_t first) const {
+    const size_t count_max = std::max<size_t>(pieces_.size() / kPartsMin, 1);
+    size_t last = first, bytes = 0;
+    while (last < pieces_.size() && last - first < count_max && (last == first || bytes + pieces_[last].size() <= kPartBytes))
+      bytes += pieces_[last++].size();
+    return last;
   }
 
   // Pieces `first` to below `last`.
@@ -131,10 +148,15 @@ class Copying {
       if (!bad) return tl::unexpected(bad.error());
     }
     if (std::ranges::find(*bad, true) == bad->end()) return {};
-    const auto piece = static_cast<size_t>(std::ranges::find(*bad, true) - bad->begin());
-    return tl::unexpected(state_mismatch("piece " + std::to_string(piece) + " of " + std::to_string(pieces_.size()) +
-                                         " of the state has another hash than the rank that holds it said, from whichever "
-                                         "rank it comes"));
+    const Marks mine = lacking();
+    const auto piece = static_cast<size_t>(std::ranges::find(mine, true) - mine.begin());
+    if (piece == mine.size()) return tl::unexpected(interrupted("another rank could not take the state"));
+    RunStop stop = fault("state_diverged",
+                         "piece " + std::to_string(piece) + " of " + std::to_string(pieces_.size()) +
+                             " of the state is altered whichever rank it comes from: this rank's memory is not to be trusted",
+                         ring_.rank());
+    stop.state_is_wrong = true;
+    return tl::unexpected(std::move(stop));
   }
 
   RunResult<Marks> bad_anywhere() {

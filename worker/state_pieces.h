@@ -27,6 +27,7 @@ std::vector<std::span<std::byte>> cut_into_pieces(model::TrainState& state);
 struct PieceCopy {
   int64_t bytes = 0;                  // that this rank received
   int64_t had_before = 0;             // bytes that it lacked and found in its memory all the same: of a copy that broke off
+  int64_t bytes_most = 0;             // that any rank received
   std::vector<size_t> fetched_again;  // pieces that first came altered, on any rank
 };
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <optional>
 
 #include "worker/wire_bytes.h"
 
@@ -13,7 +12,6 @@ namespace {
 constexpr uint32_t kMagic = 0x32584648;  // "HFX2"
 constexpr uint32_t kYield = 1, kCheckpoint = 2, kLeaving = 4, kNotFinite = 8, kAllFlags = 15;
 constexpr double kLossUnit = 4294967296.0;  // 2^32
-constexpr size_t kHashCharactersMax = 64;
 
 Disagreement disagreement(size_t rank, const std::string& what, const std::string& own, const std::string& first) {
   return {"rank " + std::to_string(rank) + " has " + what + " " + own + ", rank 0 has " + first +
@@ -28,29 +26,6 @@ std::string rank_list(const std::vector<int>& ranks) {
     text += (i == 0 ? "" : i + 1 == ranks.size() ? " and " : ", ") + std::to_string(ranks[i]);
   }
   return text;
-}
-
-// Every rank hashes the state after the same steps. More than half decide which is the right one.
-std::optional<Disagreement> compare_hashes(std::span<const StepReport> reports) {
-  int64_t step = -1;
-  for (const StepReport& report : reports) step = std::max(step, report.hash_step);
-  std::map<std::string, std::vector<int>> ranks_of;
-  for (size_t rank = 0; rank < reports.size(); ++rank) {
-    if (step >= 0 && reports[rank].hash_step == step) ranks_of[reports[rank].hash].push_back(static_cast<int>(rank));
-  }
-  if (ranks_of.size() < 2) return std::nullopt;
-  std::string text = "after step " + std::to_string(step);
-  std::vector<int> odd;
-  bool decided = false;
-  for (const auto& [hash, ranks] : ranks_of) {
-    text += (hash == ranks_of.begin()->first ? " the hash of the state is " : ", ") + hash + " at rank " + rank_list(ranks);
-    const bool most = 2 * ranks.size() > reports.size();
-    decided |= most;
-    if (!most) odd.insert(odd.end(), ranks.begin(), ranks.end());
-  }
-  if (!decided) odd.clear();
-  std::ranges::sort(odd);
-  return Disagreement{text, odd};
 }
 
 }  // namespace
@@ -74,8 +49,6 @@ std::vector<std::byte> encode(const StepReport& report) {
   out.put_i64(report.acknowledged);
   out.put_i64(report.refused_in_row);
   out.put_i64(report.compute_us);
-  out.put_i64(report.hash_step);
-  out.put_text(report.hash);
   out.put(static_cast<uint32_t>(report.maxima.size()));
   for (const float largest : report.maxima) out.put_f32(largest);
   return out.take();
@@ -97,10 +70,8 @@ tl::expected<StepReport, std::string> decode_step_report(std::span<const std::by
   report.acknowledged = in.get_i64();
   report.refused_in_row = in.get_i64();
   report.compute_us = in.get_i64();
-  report.hash_step = in.get_i64();
-  report.hash = in.get_text();
   const auto count = in.get<uint32_t>();
-  if (!in.has(size_t{count} * sizeof(float)) || report.hash.size() > kHashCharactersMax) {
+  if (!in.has(size_t{count} * sizeof(float))) {
     return tl::unexpected("a step report of " + std::to_string(bytes.size()) + " bytes is cut short");
   }
   report.maxima.reserve(count);
@@ -113,6 +84,25 @@ tl::expected<StepReport, std::string> decode_step_report(std::span<const std::by
   if (!in.done())
     return tl::unexpected("a step report of " + std::to_string(bytes.size()) + " bytes is longer than its contents");
   return report;
+}
+
+// More than half decide which is the right one.
+std::optional<Disagreement> compare_hashes(int64_t step, std::span<const std::string> hashes) {
+  std::map<std::string, std::vector<int>> ranks_of;
+  for (size_t rank = 0; rank < hashes.size(); ++rank) ranks_of[hashes[rank]].push_back(static_cast<int>(rank));
+  if (ranks_of.size() < 2) return std::nullopt;
+  std::string text = "after step " + std::to_string(step);
+  std::vector<int> odd;
+  bool decided = false;
+  for (const auto& [hash, ranks] : ranks_of) {
+    text += (hash == ranks_of.begin()->first ? " the hash of the state is " : ", ") + hash + " at rank " + rank_list(ranks);
+    const bool most = 2 * ranks.size() > hashes.size();
+    decided |= most;
+    if (!most) odd.insert(odd.end(), ranks.begin(), ranks.end());
+  }
+  if (!decided) odd.clear();
+  std::ranges::sort(odd);
+  return Disagreement{text, odd};
 }
 
 tl::expected<StepAgreement, Disagreement> agree(std::span<const StepReport> reports) {
@@ -140,7 +130,6 @@ tl::expected<StepAgreement, Disagreement> agree(std::span<const StepReport> repo
     agreed.compute_us.push_back(report.compute_us);
     for (size_t t = 0; t < agreed.maxima.size(); ++t) agreed.maxima[t] = std::max(agreed.maxima[t], report.maxima[t]);
   }
-  if (auto differing = compare_hashes(reports)) return tl::unexpected(std::move(*differing));
   return agreed;
 }
 

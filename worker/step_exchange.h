@@ -4,11 +4,11 @@
 // who computed what. A report that was not written by this code is refused with a reason.
 //
 // Layout, little-endian: magic "HFX2" (u32), step (i64), flags (u32), loss (i64), data digest (u64), acknowledged step
-// (i64), refused steps (i64), microseconds of computing (i64), hash step (i64), hash (u32 length, characters), number of
-// maxima (u32), maxima (f32 each).
+// (i64), refused steps (i64), microseconds of computing (i64), number of maxima (u32), maxima (f32 each).
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <tl/expected.hpp>
@@ -31,9 +31,7 @@ struct StepReport {
   int64_t acknowledged = 0;    // newest step that the service has in its books, as far as this rank knows
   int64_t refused_in_row = 0;  // steps directly before this one that were refused, as far as this rank knows
   int64_t compute_us = 0;      // that this rank's microbatches took, without waiting for others
-  int64_t hash_step = -1;      // newest step whose state this rank hashed; -1: none
-  std::string hash;
-  std::vector<float> maxima;  // largest magnitude per tensor, over own microbatches; empty for the float reduction
+  std::vector<float> maxima;   // largest magnitude per tensor, over own microbatches; empty for the float reduction
   bool operator==(const StepReport&) const = default;
 };
 
@@ -54,6 +52,9 @@ struct Disagreement {
   std::string text;      // which ranks disagree about what
   std::vector<int> odd;  // ranks whose state differs from that of more than half of all; empty: nobody can tell who is wrong
 };
+
+// Every rank's hash of the state after `step`, by rank; nothing when all are the same.
+std::optional<Disagreement> compare_hashes(int64_t step, std::span<const std::string> hashes);
 
 // `reports` by rank, at least one.
 tl::expected<StepAgreement, Disagreement> agree(std::span<const StepReport> reports);

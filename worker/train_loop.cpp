@@ -20,31 +20,54 @@ bool due(int64_t step, int64_t every) {
   return every > 0 && step % every == 0;
 }
 
-// What is done now and then after a step. The step is reported first where nothing of this belongs to its report.
-RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, HashNote& hash) {
-  Session& session = loop.session;
-  RunResult<void> result;
-  if (evaluation_due(session)) {
-    const auto loss = evaluate(session, loop.ring);
-    if (loss) point.validation_loss = *loss;
-    if (!loss) result = tl::unexpected(loss.error());
+// What is not a step may take longer than one, and differently long on each rank.
+void be_patient(TrainLoop& loop) {
+  const Patience& patience = loop.session.patience;
+  loop.ring.set_patience(patience.ceiling(), patience.question(), loop.on_quiet);
+}
+
+RunResult<void> evaluate_now(TrainLoop& loop, rendezvous::StepPoint& point) {
+  be_patient(loop);
+  const auto loss = evaluate(loop.session, loop.ring);
+  if (loss) {
+    point.validation_loss = *loss;
+    return {};
   }
+  const auto text =
+      fmt::format("the evaluation after step {} was broken off and is not made again: {}", point.step, loss.error().reason);
+  loop.outbox.event(loop.session.job, "evaluation_left_out", text);
+  return tl::unexpected(loss.error());
+}
+
+// Whether the ranks' states are the same: before any of them is written down. `compared`: the step after which they were last.
+RunResult<void> compare_once(TrainLoop& loop, int64_t& compared) {
+  if (compared == loop.session.state->step) return {};
+  const auto hash = compare_states(loop);
+  if (!hash) return tl::unexpected(hash.error());
+  compared = loop.session.state->step;
+  if (loop.ring.rank() == 0) loop.reporter.hashed(compared, *hash);
+  return {};
+}
+
+// What is done now and then after a step. The step is reported first where nothing of this belongs to its report.
+RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, int64_t& compared) {
+  const rendezvous::JobSpec& spec = loop.session.spec;
+  RunResult<void> result;
+  if (evaluation_due(loop.session)) result = evaluate_now(loop, point);
   const int64_t step = point.step;
   loop.reporter.committed(std::move(point));
   loop.on_commit(step);
-  if (loop.ring.rank() == 0 && due(step, session.spec.checkpoint_every) && step < session.spec.total_steps) {
-    loop.checkpoints.start(session);
-  }
-  const int64_t hash_every = session.spec.hash_every > 0 ? session.spec.hash_every : session.spec.checkpoint_every;
-  if (due(step, hash_every)) {
-    hash = {step, session.state->hash()};
-    if (loop.ring.rank() == 0) loop.reporter.hashed(step, hash.hash);
-  }
+  if (!result) return result;
+  const bool writes = due(step, spec.checkpoint_every) && step < spec.total_steps;
+  if (writes || due(step, spec.hash_every)) result = compare_once(loop, compared);
+  if (result && writes && loop.ring.rank() == 0) loop.checkpoints.start(loop.session);
   return result;
 }
 
-RunStop yield_after_step(TrainLoop& loop, const StepAgreement& agreed) {
-  if (loop.ring.rank() == 0 && (agreed.checkpoint || agreed.all_leaving)) {
+RunStop yield_after_step(TrainLoop& loop, const StepAgreement& agreed, int64_t& compared) {
+  if (!agreed.checkpoint && !agreed.all_leaving) return {.why = RunStop::Why::kYielded};
+  if (auto same = compare_once(loop, compared); !same) return same.error();
+  if (loop.ring.rank() == 0) {
     const auto patience = agreed.all_leaving ? std::optional(kLeaverPatience) : std::nullopt;
     const auto written = loop.checkpoints.write_now(loop.session, loop.interrupt, patience);
     if (!written) spdlog::warn("stopping without a registered checkpoint: {}", written.error().reason);
@@ -60,7 +83,8 @@ RunStop wait_until_told(TrainLoop& loop) {
   return interrupted(loop.interrupt.reason());
 }
 
-RunStop finish_job(TrainLoop& loop) {
+RunStop finish_job(TrainLoop& loop, int64_t& compared) {
+  if (auto same = compare_once(loop, compared); !same) return same.error();
   if (loop.ring.rank() == 0) {
     const auto hash = loop.checkpoints.write_now(loop.session, loop.interrupt);
     if (!hash && hash.error().why == RunStop::Why::kJobFailed) return hash.error();
@@ -80,31 +104,31 @@ void deal_next(TrainLoop& loop, Dealer& dealer, StepShares& shares, const StepAg
   const auto change = dealer.observe(shares, agreed.compute_us);
   shares = dealer.shares();
   if (!change.changed || loop.ring.rank() != 0) return;
-  const auto text = in_words(change, loop.workers);
+  const auto text = in_words(change, loop.workers, loop.session.gradients->exact());
   spdlog::info("{}", text);
   loop.outbox.event(loop.session.job, change.slow.empty() ? "straggler_recovered" : "straggler", text);
 }
 
 RunStop run_steps(TrainLoop& loop) {
-  HashNote hash;
-  const Patience& patience = loop.session.patience;
-  loop.ring.set_patience(patience.limit(), patience.question(), loop.on_quiet);
+  int64_t compared = -1;
+  be_patient(loop);  // the first step may be dealt very unevenly, and everything is cold
   Dealer dealer(loop.session.spec.microbatches(), loop.ring.world_size());
   auto shares = agree_on_shares(loop);
   if (!shares) return shares.error();
   while (loop.session.state->step < loop.session.spec.total_steps) {
-    TrainStep step(loop, hash, *shares);
+    TrainStep step(loop, *shares);
     if (auto done = step.accumulate(); !done) return done.error();
     const auto agreed = step.exchange();
     if (!agreed) return agreed.error();
     auto point = step.update(*agreed);
     if (!point) return point.error();
     if (auto done = step.confirm(*point); !done) return done.error();
-    if (auto done = after_step(loop, *point, hash); !done) return done.error();
+    if (auto done = after_step(loop, *point, compared); !done) return done.error();
     deal_next(loop, dealer, *shares, *agreed);
-    if (agreed->yield && loop.session.state->step < loop.session.spec.total_steps) return yield_after_step(loop, *agreed);
+    if (agreed->yield && loop.session.state->step < loop.session.spec.total_steps)
+      return yield_after_step(loop, *agreed, compared);
   }
-  return finish_job(loop);
+  return finish_job(loop, compared);
 }
 
 }  // namespace

@@ -28,12 +28,24 @@ std::vector<int32_t> exponents_of(Session& session) {
 // Where most ranks agree, theirs is the state, and the others' is wrong; else nobody's is trusted.
 RunStop differing_states(const Disagreement& found, int rank) {
   if (found.odd.empty()) return state_mismatch(found.text);
-  RunStop stop = fault("state_diverged", found.text, found.odd.front());
-  stop.state_is_wrong = std::ranges::find(found.odd, rank) != found.odd.end();
+  const bool wrong = std::ranges::find(found.odd, rank) != found.odd.end();
+  RunStop stop = fault("state_diverged", found.text, wrong ? rank : found.odd.front());
+  stop.state_is_wrong = wrong;
   return stop;
 }
 
 }  // namespace
+
+RunResult<std::string> compare_states(TrainLoop& loop) {
+  const std::string mine = loop.session.state->hash();
+  const auto gathered = loop.ring.all_gather(std::as_bytes(std::span(mine)));
+  if (!gathered) return tl::unexpected(ring_stop(gathered.error()));
+  std::vector<std::string> hashes;
+  for (const auto& bytes : *gathered) hashes.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (const auto found = compare_hashes(loop.session.state->step, hashes))
+    return tl::unexpected(differing_states(*found, loop.ring.rank()));
+  return mine;
+}
 
 RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
   Session& session = loop.session;
@@ -44,7 +56,7 @@ RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
   std::vector<Microbatches> kept;
   for (const auto& bytes : *gathered) {
     auto list = decode_kept(bytes, microbatches);
-    if (!list) return tl::unexpected(state_mismatch(list.error()));
+    if (!list) return tl::unexpected(fault("handshake_failed", list.error()));
     kept.push_back(std::move(*list));
   }
   StepShares shares = deal_rest(microbatches, kept);
@@ -59,8 +71,8 @@ RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
   return shares;
 }
 
-TrainStep::TrainStep(TrainLoop& loop, const HashNote& hash, const StepShares& shares)
-    : loop_(loop), hash_(hash), shares_(shares), exponents_(exponents_of(loop.session)) {}
+TrainStep::TrainStep(TrainLoop& loop, const StepShares& shares)
+    : loop_(loop), shares_(shares), exponents_(exponents_of(loop.session)) {}
 
 RunResult<void> TrainStep::accumulate() {
   const int64_t step = loop_.session.state->step;
@@ -88,15 +100,13 @@ RunResult<StepAgreement> TrainStep::exchange() {
   mine.acknowledged = loop_.reporter.acknowledged();
   mine.refused_in_row = loop_.session.refused_in_row;
   mine.compute_us = compute_us_;
-  mine.hash_step = hash_.step;
-  mine.hash = hash_.hash;
   mine.maxima = local_.maxima;
   const auto gathered = clock_.communicating([&] { return loop_.ring.all_gather(encode(mine)); });
   if (!gathered) return tl::unexpected(ring_stop(gathered.error()));
   std::vector<StepReport> reports;
   for (const auto& bytes : *gathered) {
     auto report = decode_step_report(bytes);
-    if (!report) return tl::unexpected(state_mismatch(report.error()));
+    if (!report) return tl::unexpected(fault("handshake_failed", report.error()));
     reports.push_back(std::move(*report));
   }
   auto agreed = agree(reports);

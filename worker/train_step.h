@@ -29,11 +29,9 @@ class StepClock {
   std::chrono::duration<double> communication_{0};
 };
 
-// A state hash that every rank computed, to be compared in the next exchange.
-struct HashNote {
-  int64_t step = -1;
-  std::string hash;
-};
+// Every rank hashes its state, and all compare; the hash. Nothing is written down of a state before: more than half decide
+// whose is right, and the others drop theirs. One small all-gather.
+RunResult<std::string> compare_states(TrainLoop& loop);
 
 // The shares of the first step of a generation: what its members have kept of it counts. One small all-gather. Every other
 // step is dealt by the Dealer.
@@ -41,7 +39,7 @@ RunResult<StepShares> agree_on_shares(TrainLoop& loop);
 
 class TrainStep {
  public:
-  TrainStep(TrainLoop& loop, const HashNote& hash, const StepShares& shares);
+  TrainStep(TrainLoop& loop, const StepShares& shares);
 
   // Forward and backward over this rank's microbatches, packed for the reduction.
   RunResult<void> accumulate();
@@ -61,7 +59,6 @@ class TrainStep {
   RunResult<void> refuse(const StepAgreement& agreed);
 
   TrainLoop& loop_;
-  const HashNote& hash_;
   const StepShares& shares_;
   StepClock clock_;
   LocalStep local_;

@@ -82,6 +82,8 @@ void show_job(const Options& options, const std::string& name) {
   show_row("world size", fmt::format("{}", integer_at(job, "world_size")));
   show_row("generation", fmt::format("{} ({} fault{})", integer_at(job, "generation"), integer_at(job, "restarts"),
                                      integer_at(job, "restarts") == 1 ? "" : "s"));
+  if (const int64_t refused = integer_at(job, "refused_steps"); refused > 0)
+    show_row("left out", fmt::format("{} step{} whose loss or gradient was not finite", refused, refused == 1 ? "" : "s"));
   show_checkpoint(job);
   if (!text_at(job, "state_hash").empty()) {
     show_row("state hash", fmt::format("{} (after step {})", text_at(job, "state_hash"), integer_at(job, "state_hash_step")));

@@ -32,7 +32,7 @@
 
 namespace holdfast::rendezvous {
 
-inline constexpr int kProtocolVersion = 1;  // a worker of another version is refused with both numbers
+inline constexpr int kProtocolVersion = 2;  // a worker of another version is refused with both numbers
 inline constexpr const char* kHoldfastVersion = "0.1.0";
 
 struct RegisterRequest {

@@ -54,6 +54,44 @@ TEST(Silence, OfOneThatDoesNotAnswerEndsTheGenerationAndItsPartInTheJob) {
   EXPECT_NE(std::ranges::find(told, "FORM 2 w1 and w3 memory 40"), told.end());
 }
 
+TEST(Silence, AnAnswerInTheSameMillisecondIsAnAnswer) {
+  Story story = three_at(40);
+  story.happens(FaultReported{silent(story, "w3", 1)});
+  story.says("w2", Phase::kActive, 1, 40);
+  story.passes(5000);
+  EXPECT_EQ(story.told(), Lines{});
+}
+
+TEST(Silence, IsNotJudgedBeforeEveryMessageThatCameWasRead) {
+  Story story = three_at(40);
+  story.happens(FaultReported{silent(story, "w3", 1)});
+  story.now += 3000;  // the service stood still in a commit; w3's status is read first, w2's answer waits behind it
+  story.says("w3", Phase::kActive, 1, 40);
+  story.says("w2", Phase::kActive, 1, 40);
+  story.passes(50);
+  EXPECT_EQ(story.told(), Lines{});
+}
+
+TEST(Silence, DoesNotCountWhileTheServiceItselfStoodStill) {
+  Story story = three_at(40);
+  story.happens(FaultReported{silent(story, "w3", 1)});
+  story.now += 3000;
+  story.happens(Tick{.judges = true, .listening_since_ms = story.now});
+  story.now += 499;
+  story.happens(Tick{.judges = true, .listening_since_ms = story.now - 499});
+  EXPECT_EQ(story.told(), Lines{});
+}
+
+TEST(Silence, OfOneWhoHasNotSpokenSinceTheServiceStartedIsWaitedForLonger) {
+  Story story = three_at(40);
+  story.job.participants.at("w2").unheard = true;
+  story.happens(FaultReported{silent(story, "w3", 1)});
+  story.passes(2999);
+  EXPECT_EQ(story.told(), Lines{});
+  story.passes(1);
+  EXPECT_EQ(story.told_of("fault_reported").size(), 1U);
+}
+
 TEST(Silence, IsAskedAboutOnceAtATimeAndAgainLater) {
   Story story = three_at(40);
   for (int i = 0; i < 3; ++i) story.happens(FaultReported{silent(story, i == 0 ? "w1" : "w3", 1)});
@@ -96,6 +134,7 @@ TEST(Gone, IsBelievedOfOneWhoWasOnlySuspectedBefore) {
   FaultReport report = story.fault("w3", 1);
   report.suspect_gone = true;
   story.happens(FaultReported{report});
+  story.passes(50);
   EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w1 and w3 memory 40"});
 }
 

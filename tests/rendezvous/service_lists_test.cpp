@@ -142,13 +142,18 @@ TEST_F(ListsTest, ALossThatIsNotFiniteIsShownAndKept) {
   progress.points[0].loss = std::nan("");
   progress.points[1].loss = INFINITY;
   progress.points[1].validation_loss = std::nan("");
+  progress.points[0].gradient_norm = std::nan("");
+  progress.points[0].refused = true;
   ASSERT_EQ(ask("POST", "/v1/jobs/j1/progress", progress).status(), 204);
   restart();
   EXPECT_EQ(show()["loss"], "inf");
   EXPECT_EQ(show()["validation_loss"], "nan");
+  EXPECT_EQ(show()["refused_steps"], 1);
   const Json metrics = ask("GET", "/v1/jobs/j1/metrics").json()["metrics"];
   ASSERT_EQ(metrics.size(), 2u);
   EXPECT_EQ(metrics[0]["loss"], "nan");
+  EXPECT_EQ(metrics[0]["refused"], true);
+  EXPECT_EQ(metrics[1]["refused"], false);
   EXPECT_TRUE(metrics[0]["validation_loss"].is_null());
   EXPECT_EQ(metrics[1]["loss"], "inf");
   EXPECT_EQ(metrics[1]["validation_loss"], "nan");

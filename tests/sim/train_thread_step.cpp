@@ -47,16 +47,19 @@ void TrainThread::compute_next() {
   piece.report.leaving = leaving_;
   for (const int64_t m : kept_.microbatches) piece.report.data_digest += tokens_of(state_->step, m);
   piece.report.acknowledged = process_.reports().acknowledged();
-  if (due(state_->step, spec_.hash_every)) {
-    piece.report.hash_step = state_->step;
-    piece.report.hash = state_->hash();
-  }
+  if (due(state_->step, spec_.hash_every)) piece.hash = state_->hash();
   gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::exchange);
 }
 
 void TrainThread::exchange(const std::vector<Piece>& pieces) {
   std::vector<worker::StepReport> reports;
-  for (const Piece& piece : pieces) reports.push_back(piece.report);
+  std::vector<std::string> hashes;
+  for (const Piece& piece : pieces) {
+    reports.push_back(piece.report);
+    hashes.push_back(piece.hash);
+  }
+  if (const auto differing = worker::compare_hashes(state_->step, hashes))
+    return stop({.reason = differing->text, .fault = "state_mismatch"});
   auto agreed = worker::agree(reports);
   if (!agreed) return stop({.reason = agreed.error().text, .fault = "state_mismatch"});
   agreed_ = std::move(*agreed);

@@ -43,7 +43,7 @@ TEST(Dealer, ARankAtHalfSpeedGetsFewerMicrobatches) {
   EXPECT_EQ(counts(dealer), (Numbers{4, 3, 2, 3}));
   ASSERT_EQ(change.slow.size(), 1U);
   EXPECT_EQ(change.slow[0].rank, 2);
-  EXPECT_EQ(in_words(change, {}),
+  EXPECT_EQ(in_words(change, {}, true),
             "rank 2 takes 2 ms for a microbatch, the others about 1 ms (median of 8 steps): it computes 2 of a step's "
             "microbatches, where 3 would be its even share; the others do the rest, and the bits do not change");
 }

@@ -140,6 +140,23 @@ TEST_F(Divergence, TheOddOneOutIsFoundAndTakesTheStateOfMost) {
   EXPECT_EQ(ranks.hash(), undisturbed_hash) << "no gradient of the altered state was ever used";
 }
 
+TEST_F(Divergence, AStateThatMostContradictIsNeverWrittenDown) {
+  auto spec = tiny_spec(data);
+  spec.checkpoint_every = 7;  // and compared then, and at no other step
+  const std::string undisturbed_hash = undisturbed(spec, 1);
+  const size_t before = service.received("/checkpoints").size();
+  Ranks ranks(spec, service);
+  for (int i = 0; i < 3; ++i) ranks.add();
+  ranks.on_commit = [](TestRank& rank, size_t number, int64_t step) {
+    if (number == 0 && step == 7) alter(rank);
+  };
+  for (const RunStop& stop : ranks.run(Ranks::initial())) EXPECT_EQ(stop.suspect_rank, 0) << stop.reason;
+  EXPECT_EQ(service.received("/checkpoints").size(), before) << "rank 0 writes them, and it was wrong";
+  ranks.on_commit = tamper;
+  run_to_end(ranks, Ranks::memory(7));
+  EXPECT_EQ(ranks.hash(), undisturbed_hash);
+}
+
 TEST_F(Divergence, OfTwoNobodyIsTrusted) {
   Ranks ranks(spec(), service);
   ranks.add();
@@ -210,6 +227,18 @@ TEST_F(OneStepBehind, TakesTheReducedGradientAndAppliesIt) {
       EXPECT_EQ(copy.bytes, static_cast<int64_t>(sizeof(float)) * ranks[0].session->model->table().total);
     }
   }
+}
+
+TEST_F(OneStepBehind, WithAStateThatWasWrongBeforeTakesTheWholeState) {
+  const std::string undisturbed_hash = undisturbed(tiny_spec(data), 1);
+  Ranks ranks(tiny_spec(data), service);
+  run(ranks, {0, 1});
+  first_parameter(ranks[2]) += 1e-3F;
+  ranks[2].session->state->bytes_changed();
+  ranks.on_commit = tamper;
+  run_to_end(ranks, Ranks::memory(8));
+  EXPECT_EQ(ranks.copies()[2].how, StateCopy::How::kPieces);
+  EXPECT_EQ(ranks.hash(), undisturbed_hash) << "one wrong state is no reason to give up the others";
 }
 
 TEST_F(OneStepBehind, BesideAJoinerEverybodyTakesTheState) {

@@ -45,6 +45,8 @@ TEST(Patience, IsLongerAfterItRanOut) {
   EXPECT_EQ(patience.limit(), seconds(8));
   for (int i = 0; i < 40; ++i) patience.ran_out();
   EXPECT_EQ(patience.limit(), seconds(30));
+  for (size_t i = 0; i < 6 * Patience::kWindow; ++i) patience.step_took(milliseconds(250));
+  EXPECT_EQ(patience.limit(), seconds(4));
 }
 
 }  // namespace

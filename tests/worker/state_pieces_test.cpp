@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <random>
 
 #include "tests/worker/collectives/ring_of_threads.h"
@@ -122,6 +123,26 @@ TEST(StatePieces, ThatArriveAlteredAreFetchedFromAnotherHolder) {
     EXPECT_EQ(outcome.copies[rank]->fetched_again, std::vector<size_t>{1});
     EXPECT_EQ(memories[rank], state);
   }
+}
+
+TEST(StatePieces, AreManyOperationsSoThatIdleHoldersHearOfThem) {
+  std::mt19937 random(7);
+  RingOfThreads ranks(3);
+  const Memory state{random_bytes(9 << 20, random), random_bytes(9 << 20, random), random_bytes(9 << 20, random)};
+  std::vector<Memory> memories(3, state);
+  memories[2] = {Piece(9 << 20), Piece(9 << 20), Piece(9 << 20)};
+  ++ranks.options().generation;
+  std::atomic<int> told = 0;
+  ranks.run([&](Communicator& ring) {
+    // Rank 0 has nothing to carry: it must not wait for a whole state's time without a byte.
+    const auto me = static_cast<size_t>(ring.rank());
+    std::vector<std::span<std::byte>> pieces(memories[me].begin(), memories[me].end());
+    const uint64_t before = ring.bytes_moved();
+    ASSERT_TRUE(copy_pieces(ring, pieces, {true, true, false}));
+    if (me == 0) told = static_cast<int>((ring.bytes_moved() - before) / 40);  // headers
+  });
+  EXPECT_GE(told, 3);
+  EXPECT_EQ(memories[2], state);
 }
 
 TEST(StatePieces, OfOtherSizesAreRefused) {
