@@ -118,6 +118,7 @@ TEST(Gone, WhoseAddressRefusesConnectionsIsNotWaitedFor) {
   report.suspect_gone = true;
   story.happens(FaultReported{report});
   story.stopped({"w1", "w3"}, 40);
+  story.passes(50);
   const auto told = story.told();
   EXPECT_NE(std::ranges::find(told, "FORM 2 w1 and w3 memory 40"), told.end());
   EXPECT_NE(std::ranges::find(told,
