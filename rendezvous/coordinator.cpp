@@ -249,7 +249,19 @@ Outcome<void> Coordinator::progress(const std::string& id, const Progress& progr
   return {};
 }
 
+// The next generation can have formed from the members' statuses before all reports were in: what they saw is told still, and
+// changes nothing.
+void Coordinator::note_late_fault(const std::string& id, const FaultReport& report) {
+  const Job* job = find_job(id);
+  if (job == nullptr || is_ended(job->membership.state) || report.kind == "silent") return;
+  if (report.generation != job->membership.current.number - 1 || !need_worker(report.worker, report.incarnation)) return;
+  event(id, "fault_reported",
+        fmt::format("more on the end of generation {}: {} says: {}", report.generation, report.worker, report.detail),
+        report.worker, report.generation);
+}
+
 Outcome<void> Coordinator::fault(const std::string& id, const FaultReport& report) {
+  note_late_fault(id, report);
   auto job = need_present(id, report.worker, report.incarnation, report.generation, false);
   if (!job) return tl::unexpected(job.error());
   apply(**job, FaultReported{report});

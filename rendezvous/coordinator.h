@@ -154,6 +154,7 @@ class Coordinator {
   void forget_old_workers();
   bool reschedule();
   void add_steps(Job& job, const Progress& progress);
+  void note_late_fault(const std::string& job, const FaultReport& report);
 
   JobStore& store_;
   const Clock& clock_;

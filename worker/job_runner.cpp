@@ -247,8 +247,7 @@ void JobRunner::report_fault(const Directive& join, const RunStop& stop) {
   report.kind = stop.fault_kind;
   report.detail = stop.reason;
   report.checkpoint_step = stop.checkpoint_step;
-  const bool unreachable = stop.fault_kind == "connection_lost" || stop.fault_kind == "handshake_failed";
-  report.suspect_gone = unreachable && is_gone(join, stop.suspect_rank);
+  report.suspect_gone = stop.suspect_ended && is_gone(join, stop.suspect_rank);
   outbox_.fault(join.job, report);
 }
 

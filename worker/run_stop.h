@@ -21,6 +21,7 @@ struct RunStop {
   // Of a fault: the words of rendezvous::FaultReport.
   std::string fault_kind = {};
   int suspect_rank = -1;
+  bool suspect_ended = false;  // it, or its kernel, ended or refused the connection: it may be gone
   int64_t checkpoint_step = -1;
   bool state_is_wrong = false;  // what this rank holds is not to be trusted any more
 };
@@ -49,17 +50,22 @@ inline RunStop job_failed(std::string reason) {
 
 // A collective that failed: nobody's fault when it was aborted here.
 inline RunStop ring_stop(const CollectiveError& error) {
+  const auto ended = [&](const char* kind) {
+    RunStop stop = fault(kind, error.detail, error.suspect_rank);
+    stop.suspect_ended = error.ended;
+    return stop;
+  };
   switch (error.kind) {
     case CollectiveError::Kind::kAborted:
       return interrupted(error.detail);
     case CollectiveError::Kind::kTimeout:
       return fault("timeout", error.detail, error.suspect_rank);
     case CollectiveError::Kind::kHandshakeFailed:
-      return fault("handshake_failed", error.detail, error.suspect_rank);
+      return ended("handshake_failed");
     case CollectiveError::Kind::kConnectionLost:
       break;
   }
-  return fault("connection_lost", error.detail, error.suspect_rank);
+  return ended("connection_lost");
 }
 
 }  // namespace holdfast::worker

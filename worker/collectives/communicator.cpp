@@ -23,7 +23,8 @@ struct Communicator::Impl {
 namespace {
 
 tl::unexpected<CollectiveError> unusable(const std::string& what) {
-  return tl::make_unexpected(CollectiveError{CollectiveError::Kind::kHandshakeFailed, -1, "cannot form a ring: " + what});
+  return tl::make_unexpected(
+      CollectiveError{CollectiveError::Kind::kHandshakeFailed, -1, "cannot form a ring: " + what, false});
 }
 
 CollectiveResult<void> check(const RingOptions& options) {

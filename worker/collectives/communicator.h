@@ -34,6 +34,7 @@ struct CollectiveError {
   Kind kind;
   int suspect_rank = -1;  // the neighbour that this points at
   std::string detail;     // "connection to rank 2 (10.0.0.3:41234) was reset while receiving (all-reduce, 61 of 120 MB)"
+  bool ended = false;     // the suspect, or its kernel, ended or refused the connection: it may be gone
 };
 template <typename T>
 using CollectiveResult = tl::expected<T, CollectiveError>;

@@ -128,6 +128,7 @@ class Outbound {
 
   bool done() const { return connection_ != nullptr; }
   bool failed() const { return refused_ || gone_; }  // for good
+  bool gone() const { return gone_; }                // nobody listens there
   const std::string& trouble() const { return trouble_; }
   std::unique_ptr<Connection> release() { return std::move(connection_); }
 
@@ -271,12 +272,15 @@ class Forming {
 
   tl::unexpected<CollectiveError> fail(CollectiveError::Kind kind, int suspect, const std::string& detail) const {
     return tl::make_unexpected(
-        CollectiveError{kind, suspect, "forming generation " + std::to_string(place_.generation) + ": " + detail});
+        CollectiveError{kind, suspect, "forming generation " + std::to_string(place_.generation) + ": " + detail, false});
   }
 
   tl::unexpected<CollectiveError> fail_outbound() const {
-    return fail(CollectiveError::Kind::kHandshakeFailed, place_.successor(),
-                "no connection to rank " + std::to_string(place_.successor()) + " (" + address_ + "): " + outbound_.trouble());
+    auto error =
+        fail(CollectiveError::Kind::kHandshakeFailed, place_.successor(),
+             "no connection to rank " + std::to_string(place_.successor()) + " (" + address_ + "): " + outbound_.trouble());
+    error.value().ended = outbound_.gone();
+    return error;
   }
 
   tl::unexpected<CollectiveError> fail_inbound() const {

@@ -125,13 +125,14 @@ std::optional<CollectiveError> Ring::wait_for_loss(std::stop_token stop) const {
   const int suspect = *lost == 0 ? successor_ : predecessor_;
   return CollectiveError{
       CollectiveError::Kind::kConnectionLost, suspect,
-      "rank " + std::to_string(suspect) + " (" + neighbours[*lost]->peer() + ") ended its connection while this rank computed"};
+      "rank " + std::to_string(suspect) + " (" + neighbours[*lost]->peer() + ") ended its connection while this rank computed",
+      true};
 }
 
 std::optional<CollectiveError> Ring::aborted() {
   if (!abort_requested_.load(std::memory_order_acquire)) return std::nullopt;
   const std::lock_guard lock(abort_mutex_);
-  return CollectiveError{CollectiveError::Kind::kAborted, -1, "aborted: " + abort_reason_};
+  return CollectiveError{CollectiveError::Kind::kAborted, -1, "aborted: " + abort_reason_, false};
 }
 
 CollectiveResult<void> Ring::drive(Progress& progress) {
@@ -206,7 +207,8 @@ CollectiveError Ring::lost(const Progress& progress, bool outgoing, const Transp
   const Connection& connection = outgoing ? *connections_.to_successor : *connections_.from_predecessor;
   return {CollectiveError::Kind::kConnectionLost, suspect,
           "connection " + std::string(outgoing ? "to" : "from") + " rank " + std::to_string(suspect) + " (" +
-              connection.peer() + "): " + error.detail + " (" + progress.text() + ")"};
+              connection.peer() + "): " + error.detail + " (" + progress.text() + ")",
+          error.kind == TransportError::Kind::kClosed};
 }
 
 CollectiveError Ring::stalled(const Progress& progress, std::chrono::milliseconds for_so_long) const {
@@ -217,7 +219,7 @@ CollectiveError Ring::stalled(const Progress& progress, std::chrono::millisecond
   const std::string what = sending ? "rank " + std::to_string(suspect) + " takes no more bytes"
                                    : "nothing comes from rank " + std::to_string(suspect);
   return {CollectiveError::Kind::kTimeout, suspect,
-          "no bytes moved for " + std::to_string(for_so_long.count()) + " ms: " + what + " (" + progress.text() + ")"};
+          "no bytes moved for " + std::to_string(for_so_long.count()) + " ms: " + what + " (" + progress.text() + ")", false};
 }
 
 }  // namespace holdfast::worker
