@@ -8,15 +8,6 @@
 namespace holdfast::rendezvous {
 namespace {
 
-Story three_at(int64_t step) {
-  Story story(1, 3);
-  story.ready({"w1", "w2", "w3"});
-  story.passes(10000);
-  story.all_active(0);
-  story.progress(step);
-  return story;
-}
-
 // All members say that w2 is the odd one; it has dropped what it held.
 void diverges(Story& story, int64_t step) {
   for (const char* worker : {"w1", "w2", "w3"}) story.happens(FaultReported{story.fault(worker, 1, "state_diverged")});
@@ -25,7 +16,7 @@ void diverges(Story& story, int64_t step) {
 }
 
 TEST(Divergence, TheOddOneOutTakesTheStateOfTheOthersAndNoStepIsLost) {
-  Story story = three_at(60);
+  Story story = running({"w1", "w2", "w3"}, 60);
   story.told();
   diverges(story, 60);
   const auto told = story.told();
@@ -38,7 +29,7 @@ TEST(Divergence, TheOddOneOutTakesTheStateOfTheOthersAndNoStepIsLost) {
 }
 
 TEST(Divergence, WhoGoesWrongAgainAndAgainIsRefused) {
-  Story story = three_at(60);
+  Story story = running({"w1", "w2", "w3"}, 60);
   for (int64_t step = 61; step <= 62; ++step) {
     diverges(story, step - 1);
     story.all_active(step - 1);
@@ -51,14 +42,14 @@ TEST(Divergence, WhoGoesWrongAgainAndAgainIsRefused) {
 }
 
 TEST(Failure, SaysWhichCheckpointIsTheLastGoodOne) {
-  Story story = three_at(60);
+  Story story = running({"w1", "w2", "w3"}, 60);
   story.checkpoint(50);
   story.progress(61, "the loss was not finite in 10 steps in a row");
   EXPECT_EQ(story.job.state, JobState::kFailed);
   EXPECT_EQ(story.job.reason,
             "the loss was not finite in 10 steps in a row; its last good checkpoint is that of step 50: resume with "
             "--resume_from job:j1@50");
-  Story without = three_at(60);
+  Story without = running({"w1", "w2", "w3"}, 60);
   without.progress(61, "the loss was not finite");
   EXPECT_EQ(without.job.reason, "the loss was not finite; there is no checkpoint to resume from");
 }

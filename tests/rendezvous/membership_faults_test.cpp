@@ -7,15 +7,6 @@
 namespace holdfast::rendezvous {
 namespace {
 
-Story running(const std::vector<std::string>& workers, int64_t step, int64_t min_nodes = 1) {
-  Story story(min_nodes);
-  story.ready(workers);
-  story.all_active(0);
-  if (step > 0) story.progress(step);
-  story.told();
-  return story;
-}
-
 TEST(Faults, ALostWorkerIsLeftBehindAndTheSurvivorsGoOnFromTheirMemory) {
   Story story = running({"w1", "w2", "w3"}, 41);
   story.happens(WorkerGone{"w3", "killed by signal 9"});

@@ -116,15 +116,6 @@ TEST(Orderly, ARefusalByTheWorkerItselfIsPassedOn) {
   EXPECT_EQ(story.told(), (Lines{"worker_refused: w1 cannot take part: cannot open train.bin", "REFUSE w1", "FREE w1"}));
 }
 
-Story running(const std::vector<std::string>& workers, int64_t step, int64_t min_nodes = 1) {
-  Story story(min_nodes);
-  story.ready(workers);
-  story.all_active(0);
-  if (step > 0) story.progress(step);
-  story.told();
-  return story;
-}
-
 TEST(Orderly, SeveralJoinersMakeOneGenerationAndNothingIsLost) {
   Story story = running({"w1", "w2"}, 20);
   for (const char* worker : {"w3", "w4"}) {

@@ -9,12 +9,7 @@ namespace holdfast::rendezvous {
 namespace {
 
 Story three_at(int64_t step) {
-  Story story(1, 3);
-  story.ready({"w1", "w2", "w3"});
-  story.passes(10000);
-  story.all_active(0);
-  story.progress(step);
-  story.told();
+  Story story = running({"w1", "w2", "w3"}, step);
   story.passes(50);
   return story;
 }

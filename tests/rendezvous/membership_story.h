@@ -146,4 +146,14 @@ struct Story {
 
 using Lines = std::vector<std::string>;
 
+// Workers that train at this step; what led to it has been told.
+inline Story running(const std::vector<std::string>& workers, int64_t step, int64_t min_nodes = 1) {
+  Story story(min_nodes);
+  story.ready(workers);
+  story.all_active(0);
+  if (step > 0) story.progress(step);
+  story.told();
+  return story;
+}
+
 }  // namespace holdfast::rendezvous
