@@ -9,9 +9,11 @@ import testbed
 
 TITLE = "Two workers train, one is lost: seconds to the next committed step; steps done again"
 NOTE = ("Ours: a GPT-2 of 120,000 parameters whose steps take 50 ms, two workers on this machine. Peer: torchrun with c10d "
-        "rendezvous, a loop of 50 ms steps with a checkpoint every 20 (torchrun_elastic.py). Floor: one step. A killed process is "
-        "seen by its broken connections; a frozen one when its lease of 3 s ends.")
+        "rendezvous, a loop of 50 ms steps with a checkpoint every 20 (torchrun_elastic.py). Floor: one step; where the service is "
+        "killed and back after 20 s, the longest step of the same job before. A killed process is seen by its broken connections, "
+        "and its address tells that nobody is there; a frozen one by its silence, when the service asks whether it lives.")
 STEP_MS = 50
+AWAY_S = 20
 
 
 def time_to_next_step(lose, rejoin=False):
@@ -55,11 +57,36 @@ def freeze(cluster):
     os.kill(cluster.training_pid("w2"), signal.SIGSTOP)
 
 
+def longest_steps_around_an_absence(seconds):
+    """Of a job whose service is killed and back after so long: (the longest step before, the longest from then on)."""
+    with testbed.Testbed() as cluster:
+        trace = os.path.join(cluster.folder, "trace")
+        cluster.start_workers("w1", "w2", slow_ms=STEP_MS, environment={"HOLDFAST_FAULT": f"note@confirmed:file={trace}"})
+        job = cluster.submit(**{**harness.small_spec(cluster.folder), "total_steps": 100000, "nodes": 2, "hash_every": 0,
+                                "checkpoint_every": 0})
+        cluster.wait_step(job, 100)
+        killed_at = time.time()
+        cluster.service.kill()
+        time.sleep(seconds)
+        cluster.start_service()
+        step = cluster.wait_step(job, cluster.job(job)["step"] + 20)["step"]
+        first = {}
+        with open(trace, encoding="utf-8") as file:
+            for moment, _, number, _ in map(str.split, file):
+                first[int(number)] = min(float(moment), first.get(int(number), float("inf")))
+    if set(range(1, step)) - set(first):
+        raise SystemExit("steps are missing in the trace of the workers")
+    moments = [first[number] for number in range(20, step)]
+    gaps = [(b, b - a) for a, b in zip(moments, moments[1:])]
+    return max(gap for at, gap in gaps if at <= killed_at), max(gap for at, gap in gaps if at > killed_at)
+
+
 def measure(options):
-    killed, frozen, peer = [], [], []
+    killed, frozen, away, peer = [], [], [], []
     for _ in range(options.repeat):  # in turn, so that a busy minute falls on both sides
         killed.append(time_to_next_step(lambda cluster: cluster.kill_worker("w2"), rejoin=True))
         frozen.append(time_to_next_step(freeze))
+        away.append(longest_steps_around_an_absence(AWAY_S))
         if options.peers:
             peer.append(torchrun(options.peers))
     of_peer = {key: [run[key] for run in peer if run[key] is not None] for key in ("killed_s", "joined_s", "again")}
@@ -72,5 +99,7 @@ def measure(options):
             testbed.row("SIGSTOP to the next step", "s", testbed.median([f[0] for f in frozen]), None, floor, note=note),
             testbed.row("process started to a step with it", "s", testbed.median([k[1] for k in killed]),
                         testbed.median(of_peer["joined_s"]), floor, note=note),
+            testbed.row(f"service away for {AWAY_S} s: longest step", "s", testbed.median([a[1] for a in away]), None,
+                        testbed.median([a[0] for a in away]), note=note),
             testbed.row("steps done again after kill -9", "steps", float(max(k[2] for k in killed)),
                         max(of_peer["again"], default=None), 0.0, note=note)]

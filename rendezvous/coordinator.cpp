@@ -134,6 +134,7 @@ Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& re
   job->submitted_ms = wall_ms();
   JobMembership& m = job->membership;
   m.job = job->id;
+  m.born = job->submitted_ms;
   m.spec = spec;
   m.min_nodes = spec.min_nodes;
   m.nodes = spec.nodes;
@@ -213,10 +214,16 @@ Outcome<Job*> Coordinator::need_present(const std::string& id, const std::string
 }
 
 void Coordinator::add_steps(Job& job, const Progress& progress) {
-  const Generation& current = job.membership.current;
+  const JobMembership& m = job.membership;
+  // A state in memory may be a step ahead of what the rank 0 of its generation lived to report: it is of the last generation
+  // that began below it.
+  const auto applied_in = [&m](int64_t step) {
+    const auto began = std::find_if(m.began_at.rbegin(), m.began_at.rend(), [&](const auto& e) { return e.second < step; });
+    return began == m.began_at.rend() ? m.current.number
+                                      : std::max(began->first, step <= m.current.source.step ? m.outrun_to : 0);
+  };
   for (const StepPoint& point : progress.points) {
-    // A state in memory may be a step ahead of what the rank 0 of its generation lived to report.
-    const int64_t by = point.step <= current.source.step ? current.number - 1 : current.number;
+    const int64_t by = applied_in(point.step);
     write().add_step({0, wall_ms(), job.id, by, point});
     if (point.validation_loss) job.validation_loss = point.validation_loss;
     if (point.refused && point.step > job.membership.committed_step) ++job.refused_steps;
@@ -252,12 +259,13 @@ Outcome<void> Coordinator::progress(const std::string& id, const Progress& progr
 // The next generation can have formed from the members' statuses before all reports were in: what they saw is told still, and
 // changes nothing.
 void Coordinator::note_late_fault(const std::string& id, const FaultReport& report) {
-  const Job* job = find_job(id);
+  Job* job = job_of(id);
   if (job == nullptr || is_ended(job->membership.state) || report.kind == "silent") return;
   if (report.generation != job->membership.current.number - 1 || !need_worker(report.worker, report.incarnation)) return;
   event(id, "fault_reported",
         fmt::format("more on the end of generation {}: {} says: {}", report.generation, report.worker, report.detail),
         report.worker, report.generation);
+  if (report.kind == "handshake_failed") on_unreached(job->membership, job->membership.last_members, report);
 }
 
 Outcome<void> Coordinator::fault(const std::string& id, const FaultReport& report) {

@@ -105,6 +105,8 @@ class Coordinator {
   std::string next_job_id() const;  // of the job that is submitted next
   // Checkpoints of a job that is not known are there: no other is called so.
   void note_stray_folder(const std::string& job, const std::string& folder, bool empty);
+  // Manifests on disk that the database does not know; those of a generation that it does not know either are taken into it.
+  void note_found_checkpoints(const std::string& job, const std::vector<CheckpointRecord>& found);
   const std::map<std::string, Worker>& workers() const { return workers_; }
   // Of one that is alive; nothing before it has said what it does: it may know more than the database.
   std::optional<Directive> directive_for_poll(const std::string& worker) const;

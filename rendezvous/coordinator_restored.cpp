@@ -39,16 +39,32 @@ void Coordinator::note_stray_folder(const std::string& job, const std::string& f
                   folder, job, folder));
 }
 
+void Coordinator::note_found_checkpoints(const std::string& id, const std::vector<CheckpointRecord>& found) {
+  Job& job = *job_of(id);
+  const JobMembership& m = job.membership;
+  CheckpointsFound input;
+  for (const CheckpointRecord& record : found) input.generation = std::max(input.generation, record.generation);
+  // The writer of one that is of the present will still say so.
+  if (is_ended(m.state) || input.generation <= m.current.number || input.generation > kNumberMax) return;
+  for (const CheckpointRecord& record : found) {
+    if (stale_state(m, record)) continue;
+    input.checkpoints.push_back({record.step, record.store, record.state_hash, false});
+    job.checkpoints[record.step] = record;
+    write().save_checkpoint({id, record, false});
+  }
+  apply(job, input);
+}
+
 void Coordinator::note_unknown_job(const Worker& worker) {
   const WorkerStatus& status = worker.status;
   reserve_number_of(status.job);
-  if (!unknown_jobs_.insert(status.job).second) return;
+  if (!unknown_jobs_.insert(fmt::format("{} {}", status.job, status.job_born)).second) return;
   event("", "database_older",
         fmt::format(
-            "{} works for job {} (generation {}{}), which this database does not know: it was restored from an older copy. "
+            "{} works for {} {} (generation {}{}), which this database does not know: it was restored from an older copy. "
             "The worker is told to drop the job; checkpoints of it stay where they are, and a new job can go on from "
             "them with --resume_from FOLDER",
-            worker.registration.name, status.job, status.generation,
+            worker.registration.name, job_of(status.job) == nullptr ? "job" : "another job", status.job, status.generation,
             status.step < 0 ? "" : fmt::format(", step {}", status.step)),
         worker.registration.name);
 }
@@ -58,7 +74,7 @@ void Coordinator::notice_newer(Worker& worker) {
   const WorkerStatus& status = worker.status;
   if (status.job.empty() || status.generation > kNumberMax) return;
   Job* job = job_of(status.job);
-  if (job == nullptr) return note_unknown_job(worker);
+  if (job == nullptr || !speaks_of(job->membership, status)) return note_unknown_job(worker);
   if (status.generation > job->membership.current.number) apply(*job, NewerSeen{worker.registration.name, status});
   const JobMembership& m = job->membership;
   const bool adopted = is_outrun(m) && !is_ended(m.state) && m.state != JobState::kPaused && worker.job != job->id &&

@@ -96,6 +96,7 @@ void Coordinator::restore_job(const JobRow& row) {
   job->saved = row;
   JobMembership& m = job->membership;
   m.job = row.id;
+  m.born = row.submitted_ms;
   m.spec = job_spec_from_json(Json::parse(row.spec));
   m.min_nodes = row.min_nodes;
   m.nodes = row.nodes;
@@ -153,6 +154,7 @@ void Coordinator::load() {
     JobMembership& m = job_of(row.job)->membership;
     for (const Member& member : row.generation.members) m.lineage_of[member.incarnation] = row.generation.lineage;
     if (!row.generation.members.empty()) m.began_at[row.generation.number] = row.generation.source.step;
+    if (row.generation.members.empty()) m.outrun_to = std::max(m.outrun_to, row.generation.number);
     if (row.generation.number > m.current.number) m.current = row.generation;
   }
   for (const auto& [number, job] : jobs_) {

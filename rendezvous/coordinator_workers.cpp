@@ -333,8 +333,8 @@ bool Coordinator::reschedule() {
     const JobMembership& m = job->membership;
     job->waiting.clear();
     if (is_ended(m.state) || m.state == JobState::kPaused || m.intent != Intent::kRun) continue;
-    SchedulableJob& s =
-        jobs.emplace_back(SchedulableJob{job->id, number, m.spec.priority, m.min_nodes, m.nodes, m.max_nodes, {}, {}, {}, {}});
+    SchedulableJob& s = jobs.emplace_back(
+        SchedulableJob{job->id, number, m.spec.priority, m.min_nodes, m.nodes, m.max_nodes, {}, {}, {}, {}, {}});
     s.training = m.state == JobState::kRunning;
     for (const auto& [id, p] : m.participants) {
       if (p.wanted && !p.status.leaving) s.workers.push_back(id);
@@ -346,6 +346,11 @@ bool Coordinator::reschedule() {
     };
     std::ranges::sort(
         s.workers, [&](const auto& a, const auto& b) { return rank(a) != rank(b) ? rank(a) < rank(b) : natural_less(a, b); });
+    s.in_the_way = in_the_way(m, now());
+    for (const auto& [id, worker] : workers_) {
+      if (!m.rifts.empty() && worker.job != job->id && is_kept_away(m, id, worker.registration.incarnation, now()))
+        s.refused[id] = "others of the job did not reach it; it is tried again later";
+    }
     for (const auto& [id, refusal] : job->refusals) {
       if (refusal_of(*job, id) != nullptr) s.refused[id] = refusal.reason;
     }

@@ -65,7 +65,7 @@ void on_reported(Turn& turn, const WorkerReported& input) {
   const bool unheard = std::exchange(p.unheard, false);
   const bool was_active = unheard || (p.status.phase == Phase::kActive && p.status.generation == job.current.number);
   const bool leaving = p.status.leaving || input.status.leaving;
-  p.status = input.status.job == job.job ? input.status : WorkerStatus{};
+  p.status = speaks_of(job, input.status) ? input.status : WorkerStatus{};
   p.status.leaving = leaving;  // a process that was told to end does not change its mind
   if (p.status.phase == Phase::kRefused) {
     const std::string reason = p.status.reason;
@@ -108,6 +108,7 @@ struct Dispatch {
   void operator()(const WorkerReported& input) { on_reported(turn, input); }
   void operator()(const WorkerGone& input) { on_gone(turn, input.worker, input.reason); }
   void operator()(const NewerSeen& input) { on_newer_seen(turn, input); }
+  void operator()(const CheckpointsFound& input) { on_checkpoints_found(turn, input); }
   void operator()(const FaultReported& input) { on_fault_report(turn, input.report); }
   void operator()(const ProgressMade& input) { on_progress(turn, input.progress); }
   void operator()(const CheckpointTaken& input) { on_checkpoint(turn, input.record); }
@@ -153,6 +154,11 @@ int rank_in(const Generation& generation, const std::string& worker, const std::
     if (member.worker == worker && member.incarnation == incarnation) return static_cast<int>(rank);
   }
   return -1;
+}
+
+bool speaks_of(const JobMembership& job, const WorkerStatus& status) {
+  const bool same_birth = status.job_born == job.born || status.job_born == 0 || job.born == 0;
+  return status.job == job.job && same_birth;
 }
 
 bool is_member(const JobMembership& job, const Participant& p) {

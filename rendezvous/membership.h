@@ -40,6 +40,8 @@ std::optional<Staleness> stale_state(const JobMembership& job, const CheckpointR
 // Rank of `worker` (in this incarnation) in the current generation, or -1.
 int rank_in(const Generation& generation, const std::string& worker, const std::string& incarnation);
 bool is_member(const JobMembership& job, const Participant& participant);
+// Whether what the status says is of this job, and not of another that had its id before the database was restored.
+bool speaks_of(const JobMembership& job, const WorkerStatus& status);
 // Whether the participant does nothing of the current generation any more, nor of an older one.
 bool is_prepared(const JobMembership& job, const Participant& participant);
 // Whether the participant holds a state that the next generation could start from.
@@ -49,6 +51,13 @@ const KnownCheckpoint* newest_checkpoint(const JobMembership& job);
 // than the workers. Until the next generation forms, the state that counts is that of the newest generation spoken of.
 bool is_outrun(const JobMembership& job);
 int64_t newest_state_generation(const JobMembership& job);  // that a participant holds a state of; 0: nobody does
+
+// Workers of the job in whose place another one would do better: others do not reach them (membership_rifts.cpp).
+std::vector<std::string> in_the_way(const JobMembership& job, Millis now);
+// Whether a worker that is not of the job had better stay away for now: others of the job did not reach it.
+bool is_kept_away(const JobMembership& job, const std::string& worker, const std::string& incarnation, Millis now);
+// A neighbour in a ring of `members` reports that it does not reach another, though that one may live.
+void on_unreached(JobMembership& job, const std::vector<Member>& members, const FaultReport& report);
 
 // "w1, w2 and w3"
 std::string in_words(const std::vector<std::string>& names);

@@ -79,6 +79,7 @@ Directive directive_for(const JobMembership& job, const std::string& worker) {
     directive = to_prepare(job);
   }
   directive.job = job.job;
+  directive.job_born = job.born;
   directive.question = p.question;
   return directive;
 }

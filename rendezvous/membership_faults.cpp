@@ -176,6 +176,7 @@ void on_fault_report(Turn& turn, const FaultReport& report) {
     return;
   }
   if (report.kind == "state_diverged") return on_diverged(turn, report);
+  if (report.kind == "handshake_failed") on_unreached(job, job.current.members, report);
   suspect(turn, report);
 }
 

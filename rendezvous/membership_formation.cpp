@@ -17,10 +17,6 @@ bool memory_allowed(const JobMembership& job) {
   return !(job.spec.recovery == "checkpoint" && job.cause == Cause::kFault);
 }
 
-int64_t memory_of(const JobMembership& job, const Participant& p) {
-  return memory_allowed(job) && is_prepared(job, p) && holds_state(job, p) ? p.status.step : -1;
-}
-
 int64_t newest_step(const JobMembership& job) {
   const KnownCheckpoint* newest = newest_checkpoint(job);
   return newest != nullptr ? newest->step : -1;
@@ -113,10 +109,6 @@ std::string settle_history(Turn& turn, const StateSource& source) {
     job.committed_step = source.step;
     return "";
   }
-  if (is_outrun(job) && source.step > job.committed_step) {
-    note_missing_records(turn, job.committed_step + 1, source.step);
-    job.committed_step = source.step;
-  }
   commit_up_to(turn, source.step);  // applied by all, when rank 0 died before it could say so
   if (source.step == job.committed_step) return ", nothing is lost";
   const int64_t from = source.step + 1, to = job.committed_step;
@@ -163,6 +155,7 @@ void form(Turn& turn, const std::vector<std::string>& names) {
   std::string why;
   for (const std::string& reason : job.why) why += (why.empty() ? "" : "; ") + reason;
   job.began_at[next.number] = next.source.step;
+  job.last_members = std::move(job.current.members);
   job.current = std::move(next);
   job.stage = Stage::kRunning;
   job.state = JobState::kRunning;
@@ -237,10 +230,16 @@ Millis backoff(const JobMembership& job) {
   return std::min<Millis>(kBackoffMaxMs, Millis{1000} << std::min<int64_t>(job.fruitless - kFruitlessFree - 1, 5));
 }
 
-bool must_wait(Turn& turn, const std::vector<std::string>& ready) {
+// Whether those who do not reach each other have other neighbours than in the last ring: that may well be the end of the fault.
+bool is_rearranged(const JobMembership& job, const std::vector<std::string>& ring) {
+  const auto is_same = [](const std::string& name, const Member& member) { return name == member.worker; };
+  return !job.rifts.empty() && !std::ranges::equal(ring, job.current.members, is_same);
+}
+
+bool must_wait(Turn& turn, const std::vector<std::string>& ready, const Seating& seating) {
   JobMembership& job = turn.job;
   if (is_outrun(job)) return false;
-  if (turn.now < job.forming_since_ms + backoff(job)) return true;
+  if (!is_rearranged(job, seating.ring) && turn.now < job.forming_since_ms + backoff(job)) return true;
   const bool survivors =
       std::ranges::any_of(ready, [&](const std::string& w) { return is_member(job, job.participants.at(w)); });
   if (survivors) return false;
@@ -259,6 +258,10 @@ void free_leavers(Turn& turn) {
       gone.emplace_back(worker, p.unwanted_reason.empty() ? "it was told to end" : p.unwanted_reason);
   }
   for (const auto& [worker, reason] : gone) turn.free(worker, reason);
+}
+
+int64_t memory_of(const JobMembership& job, const Participant& p) {
+  return memory_allowed(job) && is_prepared(job, p) && holds_state(job, p) ? p.status.step : -1;
 }
 
 int64_t best_memory(const JobMembership& job, bool leaving_too) {
@@ -282,9 +285,15 @@ void advance_forming(Turn& turn) {
   if (job.intent == Intent::kPause && (!enough || best_memory(job, true) <= kept)) return finish_pause(turn);
   if (!enough) return wait_for_more(turn, ready.size());
   if (job.first_ready_ms < 0) job.first_ready_ms = turn.now;
-  if (must_wait(turn, ready)) return;
-  if (!references_hold(job) && !settle_references(turn, ready)) return;
-  form(turn, choose_members(job, std::move(ready)));
+  count_rifts(turn);
+  Seating seating = seat(job, choose_members(job, ready), turn.now);
+  if (must_wait(turn, ready, seating)) return;
+  if (!references_hold(job)) {
+    if (!settle_references(turn, ready)) return;
+    seating = seat(job, choose_members(job, std::move(ready)), turn.now);
+  }
+  form(turn, seating.ring);
+  note_waiting(turn, seating);
   free_leavers(turn);
 }
 

@@ -24,6 +24,17 @@ std::vector<std::string> leavers(const JobMembership& job) {
   return names;
 }
 
+// Whether a generation of the members and this worker would leave one of them out.
+bool would_wait(const JobMembership& job, const std::string& worker, Millis now) {
+  std::vector<std::string> names;
+  for (const Member& member : job.current.members) {
+    const auto found = job.participants.find(member.worker);
+    if (found != job.participants.end() && is_member(job, found->second)) names.push_back(member.worker);
+  }
+  names.push_back(worker);
+  return !seat(job, names, now).waiting.empty();
+}
+
 // Prepared workers that the running generation has room for; none while others are about to be ready.
 std::vector<std::string> joiners(const JobMembership& job, Millis now, int64_t room) {
   std::vector<std::string> names;
@@ -39,6 +50,7 @@ std::vector<std::string> joiners(const JobMembership& job, Millis now, int64_t r
   if (others_preparing && now < first_ms + kGatherMs) return {};
   std::ranges::sort(names, natural_less);
   names.resize(std::min<size_t>(names.size(), std::max<int64_t>(0, room)));
+  if (!job.rifts.empty()) std::erase_if(names, [&](const std::string& name) { return would_wait(job, name, now); });
   return names;
 }
 

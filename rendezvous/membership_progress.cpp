@@ -39,6 +39,7 @@ void note_progress(Turn& turn, const Progress& progress) {
   }
   commit_up_to(turn, progress.step);
   job.fruitless = 0;
+  forget_bridged_rifts(job);
   if (!progress.points.empty()) job.step_s = progress.points.back().step_s;
   if (!job.resumed_noted) note_resumed(turn, progress.step);
   job.last_commit_ms = turn.now;
@@ -56,6 +57,11 @@ std::string where_to_resume(const JobMembership& job) {
 void commit_up_to(Turn& turn, int64_t step) {
   JobMembership& job = turn.job;
   if (step <= job.committed_step) return;
+  if (is_outrun(job)) {  // by whom is not known
+    note_missing_records(turn, job.committed_step + 1, step);
+    job.committed_step = step;
+    return;
+  }
   turn.effects.emplace_back(StepsCommitted{job.current.number, job.committed_step + 1, step});
   job.committed_step = step;
 }

@@ -64,6 +64,19 @@ struct Participant {
   Millis prepared_ms = -1;  // since when it could join
 };
 
+using RiftKey = std::pair<std::string, std::string>;  // two workers, in natural order
+// Two members that live and could not form a ring as neighbours. membership_rifts.cpp
+struct Rift {
+  Member first, second;
+  int64_t strikes = 0;   // generations that failed for it
+  Millis again_ms = -1;  // nobody waits for it from then on, and it is tried again
+};
+struct Barred {  // waits, for several others do not reach it
+  Member member;
+  int64_t times = 0;
+  Millis again_ms = -1;
+};
+
 struct KnownCheckpoint {
   int64_t step = 0;
   std::string store, state_hash;
@@ -73,6 +86,7 @@ struct KnownCheckpoint {
 
 struct JobMembership {
   std::string job;
+  int64_t born = 0;  // see Directive::job_born; durable
   JobSpec spec;
   int64_t min_nodes = 1, nodes = 1, max_nodes = 1;  // durable; start as the spec's, `scale` changes them
 
@@ -99,10 +113,16 @@ struct JobMembership {
 
   // forming
   Millis forming_since_ms = 0;
+  Millis listen_until_ms = 0;  // outrun: workers may know more
   Millis first_ready_ms = -1;
   std::vector<std::string> why;  // what ended the last generation, in words
   bool counted = false;          // `restarts` has this fault already
   int64_t fruitless = 0;         // generations since a step was last committed
+  std::set<RiftKey> unreached;   // neighbours in the last generation of whom one reported that it does not reach the other
+  std::map<RiftKey, Rift> rifts;
+  std::map<std::string, Barred> barred;  // by worker
+  std::vector<Member> last_members;      // of the generation before the current one
+  int64_t outrun_to = 0;                 // the newest generation that the database knows by its number alone
   // running
   Millis all_active_ms = -1, formed_ms = 0;
   Millis last_commit_ms = -1;  // when a step was last committed
@@ -138,6 +158,10 @@ struct NewerSeen {  // a worker, of this job or not, speaks of a generation that
   std::string worker;
   WorkerStatus status;
 };
+struct CheckpointsFound {  // on disk, of a generation that the database does not know
+  int64_t generation = 0;  // the newest that wrote one
+  std::vector<KnownCheckpoint> checkpoints;
+};
 struct FaultReported {
   FaultReport report;
 };
@@ -156,8 +180,8 @@ struct Tick {
   bool judges = true;
   Millis listening_since_ms = 0;  // the service heard nobody before: it was just started, or stood still
 };
-using Input = std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, FaultReported, ProgressMade,
-                           CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, Tick>;
+using Input = std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, CheckpointsFound,
+                           FaultReported, ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, Tick>;
 
 // --- effects, to be made durable in this order before anybody is answered
 

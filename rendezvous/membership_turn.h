@@ -34,6 +34,22 @@ void advance_forming(Turn& turn);
 void free_leavers(Turn& turn);
 int64_t best_memory(const JobMembership& job, bool leaving_too);
 
+// The step of a state that the next generation could start from, or -1.
+int64_t memory_of(const JobMembership& job, const Participant& participant);
+
+// membership_rifts.cpp
+struct Seating {
+  std::vector<std::string> ring, waiting;  // in rank order; left out of it
+};
+// A ring of `names` in which those that do not reach each other are no neighbours; as near to their order as can be. Where too
+// few would be left, or nobody can be spared, it is all of them as they are: then only another try may help.
+Seating seat(const JobMembership& job, const std::vector<std::string>& names, Millis now);
+// Before a generation forms: what was reported of the last one counts where both have answered since.
+void count_rifts(Turn& turn);
+void note_waiting(Turn& turn, const Seating& seating);
+// The neighbours of the current generation have made a step together.
+void forget_bridged_rifts(JobMembership& job);
+
 // membership_progress.cpp
 // The first generation after `generation` that began below `step`, or 0. `generation` <= 0: not known, 0.
 int64_t went_back_below(const JobMembership& job, int64_t step, int64_t generation);
@@ -64,6 +80,7 @@ void judge_silence(Turn& turn);
 
 // membership_restored.cpp
 void on_newer_seen(Turn& turn, const NewerSeen& seen);
+void on_checkpoints_found(Turn& turn, const CheckpointsFound& found);
 // How long a job that was outrun waits for workers to speak up, from forming_since_ms on.
 bool is_listening(const JobMembership& job, Millis now);
 // Steps first to last, both included, were applied, and the database lacks who computed them.

@@ -8,9 +8,19 @@
 #include <filesystem>
 #include <system_error>
 
+#include "rendezvous/views.h"
+#include "storage/checkpoint.h"
+#include "storage/open_store.h"
+
 namespace holdfast::rendezvous {
 
 using storage::MissingFolder;
+
+namespace {
+
+constexpr int64_t kClocksDifferMs = 3600'000;
+
+}  // namespace
 
 std::string objects_folder(const std::string& data_dir, const std::string& job) {
   return data_dir + "/checkpoints/" + job;
@@ -49,6 +59,32 @@ std::vector<StrayFolder> stray_folders(const std::string& data_dir, const std::v
     found.push_back({job, empty});
   }
   std::ranges::sort(found, {}, &StrayFolder::job);
+  return found;
+}
+
+std::vector<CheckpointRecord> unknown_checkpoints(const std::string& data_dir, const std::string& job, const JobSpec& spec,
+                                                  int64_t born, const std::vector<int64_t>& known) {
+  const std::string& store = spec.checkpoint_store;
+  const auto oldest = time_text(std::max<int64_t>(0, born - kClocksDifferMs)).get<std::string>();
+  const auto folder = store.empty() ? open_objects_folder(data_dir, job)
+                                    : storage::open_store(store, job, "", "", {.missing = MissingFolder::kFail});
+  if (!folder) return {};
+  const auto steps = storage::list_checkpoints(**folder);
+  std::vector<CheckpointRecord> found;
+  for (const int64_t step : steps.value_or(std::vector<int64_t>{})) {
+    if (std::ranges::find(known, step) != known.end()) continue;
+    const auto manifest = storage::read_manifest(**folder, step);
+    if (!manifest || manifest->job != job || manifest->spec != to_json(spec) || manifest->created_at < oldest) continue;
+    CheckpointRecord& record = found.emplace_back();
+    record.generation = record.state_generation = manifest->generation;
+    record.step = step;
+    record.store = store;
+    record.state_hash = manifest->state_hash;
+    record.created_at = manifest->created_at;
+    record.raw_bytes = manifest->raw_bytes();
+    record.stored_bytes = manifest->stored_bytes();
+    record.shards = static_cast<int64_t>(manifest->shards.size());
+  }
   return found;
 }
 

@@ -39,6 +39,7 @@ class Planner {
       if (have(job) >= job.min_nodes) give(job, job.max_nodes);
     }
     for (SchedulableJob& job : jobs_) give(job, job.max_nodes);
+    for (SchedulableJob& job : jobs_) replace(job);
     for (const SchedulableJob& job : jobs_) explain(job);
     return std::move(plan_);
   }
@@ -75,6 +76,16 @@ class Planner {
     while (have(job) > job.max_nodes) take_last(job, fmt::format("the job was scaled to {}", job.max_nodes));
   }
 
+  // A free worker for one that is of no use to a full job.
+  void replace(SchedulableJob& job) {
+    for (const std::string& worker : job.in_the_way) {
+      if (have(job) < job.max_nodes || fitting(job) == 0) return;
+      if (std::erase(job.workers, worker) == 0) continue;
+      plan_.taken_back.push_back({worker, job.id, "others of the job do not reach it, and another worker is free"});
+      give(job, job.max_nodes);
+    }
+  }
+
   // How many of its last workers `job` could do without.
   static int64_t spare(const SchedulableJob& job) {
     if (have(job) >= job.min_nodes || job.training) return std::max<int64_t>(0, have(job) - std::max(job.nodes, job.min_nodes));
@@ -82,10 +93,14 @@ class Planner {
                                  [&](const std::string& w) { return std::ranges::find(job.holders, w) == job.holders.end(); });
   }
 
-  // The last resort, and only where it is enough.
-  void release_held_back(const SchedulableJob& job, int64_t wanted) {
+  // The last resort, and only where it is enough, alone or with the `others` that will come.
+  void release_held_back(const SchedulableJob& job, int64_t wanted, int64_t others) {
     const auto fit = [&](const SchedulableWorker& worker) { return fits(worker, job); };
-    if (std::ranges::count_if(held_back_, fit) < wanted) return;
+    const int64_t held = std::ranges::count_if(held_back_, fit);
+    if (held < wanted) {
+      if (others >= wanted || held + others < wanted) return;
+      wanted -= others;
+    }
     for (auto it = held_back_.begin(); it != held_back_.end() && wanted > 0;) {
       if (!fit(*it)) {
         ++it;
@@ -101,12 +116,12 @@ class Planner {
   void reach_minimum(SchedulableJob& job) {
     const int64_t missing = job.min_nodes - have(job);
     if (missing <= 0) return;
-    release_held_back(job, missing - fitting(job));
+    int64_t takeable = 0;
+    for (const SchedulableJob& other : jobs_) takeable += &other == &job || outranks(other, job) ? 0 : spare(other);
+    release_held_back(job, missing - fitting(job), coming_ + takeable);
     const int64_t at_hand = fitting(job);
     if (at_hand >= missing) return give(job, job.min_nodes);
     int64_t to_take = missing - at_hand - coming_;
-    int64_t takeable = 0;
-    for (const SchedulableJob& other : jobs_) takeable += &other == &job || outranks(other, job) ? 0 : spare(other);
     if (to_take > takeable) return;
     give(job, job.min_nodes);
     coming_ -= std::min(coming_, missing - at_hand);

@@ -23,6 +23,7 @@ struct SchedulableJob {
   std::vector<std::string> workers;            // that it has and keeps: those to be taken last come first
   std::vector<std::string> holders;            // of these, the ones whose memory is worth keeping
   std::map<std::string, std::string> refused;  // worker -> reason
+  std::vector<std::string> in_the_way;         // of its workers, those that others of them do not reach
 };
 
 struct SchedulableWorker {

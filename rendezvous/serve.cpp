@@ -17,12 +17,11 @@
 #include <filesystem>
 #include <iostream>
 #include <system_error>
-#include <thread>
 
 #include "rendezvous/commit_faults.h"
 #include "rendezvous/http_server.h"
 #include "rendezvous/secrets.h"
-#include "rendezvous/service.h"
+#include "rendezvous/service_lives.h"
 #include "rendezvous/sqlite_store.h"
 
 namespace holdfast::rendezvous {
@@ -98,13 +97,16 @@ void greet(const std::string& url, const std::string& data_dir) {
             << std::flush;
 }
 
-// Blocks until a signal to end comes, or the service fails.
-void wait_for_the_end(const sigset_t& signals, const Service& service) {
-  while (!service.failed()) {
+// Blocks until a signal to end comes, or the service fails in a way that another try does not mend. The exit status.
+int tend_until_the_end(const sigset_t& signals, ServiceLives& lives) {
+  while (lives.tend()) {
     const timespec patience{0, 200'000'000};
     const int signal = sigtimedwait(&signals, nullptr, &patience);
-    if (signal > 0) return spdlog::info("{} received: stopping", signal == SIGINT ? "SIGINT" : "SIGTERM");
+    if (signal <= 0) continue;
+    spdlog::info("{} received: stopping", signal == SIGINT ? "SIGINT" : "SIGTERM");
+    return 0;
   }
+  return 1;
 }
 
 // With a drill asked for, one that dies as it says.
@@ -113,48 +115,53 @@ class DrilledStore {
   DrilledStore(std::unique_ptr<JobStore> store, std::vector<CommitFault> faults) : store_(std::move(store)) {
     if (!faults.empty()) drill_ = std::make_unique<WatchedStore>(*store_, die_at(std::move(faults)));
   }
-  JobStore& operator*() const { return drill_ ? *drill_ : *store_; }
+  JobStore& get() const { return drill_ ? *drill_ : *store_; }
 
  private:
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<WatchedStore> drill_;
 };
 
-tl::expected<DrilledStore, std::string> open_store(const std::string& path) {
+tl::expected<std::vector<CommitFault>, std::string> asked_for_drills() {
   const char* drill = std::getenv("HOLDFAST_FAULT");  // NOLINT(concurrency-mt-unsafe): before any thread
-  std::vector<CommitFault> faults;
-  if (drill != nullptr && *drill != '\0') {
-    auto parsed = parse_commit_faults(drill);
-    if (!parsed) return Failure(parsed.error());
-    faults = std::move(*parsed);
-  }
-  return DrilledStore(open_sqlite_store(path), std::move(faults));
+  if (drill == nullptr || *drill == '\0') return std::vector<CommitFault>{};
+  return parse_commit_faults(drill);
 }
+
+// A database and the service over it.
+struct Life {
+  DrilledStore store;
+  Service service;
+};
 
 tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& signals) {
   DirectoryLock lock;
   const auto tokens = prepare_directory(options.data_dir, lock);
   if (!tokens) return Failure(tokens.error());
   const SystemClock clock;
-  const auto store = open_store(options.data_dir + "/holdfast.sqlite");
-  if (!store) return Failure(store.error());
-  Service service({options.data_dir, random_hex(8), tokens->admin, tokens->worker, {}, 2}, clock, **store,
-                  [] { return random_hex(32); });
+  const auto drills = asked_for_drills();
+  if (!drills) return Failure(drills.error());
+  ServiceLives lives([&] {
+    DrilledStore store(open_sqlite_store(options.data_dir + "/holdfast.sqlite"), *drills);
+    JobStore& jobs = store.get();
+    const auto life = std::shared_ptr<Life>(
+        new Life{std::move(store), Service({options.data_dir, random_hex(8), tokens->admin, tokens->worker, {}, 2}, clock, jobs,
+                                           [] { return random_hex(32); })});
+    return std::shared_ptr<Service>(life, &life->service);
+  });
   HttpServerOptions http;
   http.listen = options.listen;
-  http.admit = [&service](const HttpRequest& request) { return service.refusal(request); };
+  http.admit = [&lives](const HttpRequest& request) { return lives.refusal(request); };
   auto server = HttpServer::start(
-      http, [&service](HttpRequest request, Reply reply) { service.handle(std::move(request), std::move(reply)); });
+      http, [&lives](HttpRequest request, Reply reply) { lives.handle(std::move(request), std::move(reply)); });
   if (!server) return Failure(server.error());
   std::string host = options.listen.substr(0, options.listen.rfind(':'));
   if (host.empty() || host == "0.0.0.0" || host == "*" || host == "[::]") host = "127.0.0.1";
-  std::thread owner([&service] { service.run(); });
   greet(fmt::format("http://{}:{}", host, (*server)->port()), options.data_dir);
-  wait_for_the_end(signals, service);
-  service.stop();
-  owner.join();
+  const int status = tend_until_the_end(signals, lives);
+  lives.end();
   server->reset();
-  return service.failed() ? 1 : 0;
+  return status;
 }
 
 }  // namespace

@@ -75,6 +75,24 @@ std::optional<Problem> forbidden(const HttpRequest& request, Access access, cons
           : "this token is not one of this service's; see its DATA_DIR/admin.token and worker.token");
 }
 
+// Answers 503 where nobody else has answered.
+class LastWord {
+ public:
+  explicit LastWord(Reply reply) : reply_(std::move(reply)) {}
+  LastWord(const LastWord&) = delete;
+  ~LastWord() {
+    if (!said_) reply_(problem_answer(problem(503, "unavailable", "the service stopped before it could answer: try again")));
+  }
+  void say(HttpResponse response) {
+    said_ = true;
+    reply_(std::move(response));
+  }
+
+ private:
+  Reply reply_;
+  bool said_ = false;
+};
+
 }  // namespace
 
 Service::Impl::Impl(ServiceOptions options, const Clock& clock, JobStore& store, std::function<std::string()> new_secret)
@@ -149,6 +167,9 @@ Service::Impl::Target Service::Impl::find_target(const HttpRequest& request) con
 void Service::Impl::handle(HttpRequest request, Reply reply) {
   Target target = find_target(request);
   if (target.refusal) return reply(std::move(*target.refusal));
+  // A service that fails drops what it was about to do.
+  auto last_word = std::make_shared<LastWord>(std::move(reply));
+  reply = [last_word](HttpResponse response) { last_word->say(std::move(response)); };
   auto call = std::make_shared<Call>(Call{std::move(request), std::move(target.arguments), std::move(reply)});
   const bool taken = enqueue([this, call, handler = target.route->handler] { (this->*handler)(*call); });
   if (!taken)
@@ -180,7 +201,7 @@ void Service::Impl::run_commands() {
 }
 
 void Service::Impl::turn() {
-  if (failed_) return;
+  if (stopped_by_itself_) return;
   try {
     run_commands();
     if (ticked_ms_ < 0 || clock_.steady_ms() >= ticked_ms_ + kTickMs) {
@@ -192,8 +213,10 @@ void Service::Impl::turn() {
     state_.commit();
     flush();
     feed_followers();
+  } catch (const StoreError& error) {
+    give_up(error.what(), true);
   } catch (const std::exception& error) {
-    give_up(error.what());
+    give_up(error.what(), false);
   }
 }
 
@@ -203,13 +226,18 @@ void Service::Impl::flush() {
 }
 
 // What is in memory may be ahead of what is on disk, so nothing more may be said. A restart begins from the last commit.
-void Service::Impl::give_up(const std::string& why) {
-  spdlog::critical("the service stops: {}. Nothing that was answered is lost; start it again when the cause is gone", why);
-  failed_ = true;
+void Service::Impl::give_up(const std::string& why, bool of_store) {
+  spdlog::critical("the service stops: {}. Nothing that was answered is lost{}", why,
+                   of_store
+                       ? ": it goes on from its last commit when the database can be written, which is tried every few seconds"
+                       : "; start it again");
+  stopped_by_itself_ = true;
   for (auto& [reply, response] : outbox_)
     reply(problem_answer(problem(503, "unavailable", "the service could not keep this: " + why)));
   outbox_.clear();
   close();
+  const std::lock_guard lock(mutex_);
+  failure_ = ServiceFailure{why, of_store};
 }
 
 void Service::Impl::close() {
@@ -234,6 +262,14 @@ Service::Service(ServiceOptions options, const Clock& clock, JobStore& store, st
   tidy_objects(impl_->options_.data_dir, jobs);
   for (const StrayFolder& folder : stray_folders(impl_->options_.data_dir, jobs))
     impl_->state_.note_stray_folder(folder.job, objects_folder(impl_->options_.data_dir, folder.job), folder.empty);
+  for (const auto& [number, job] : impl_->state_.jobs()) {
+    if (is_ended(job->membership.state)) continue;
+    std::vector<int64_t> known;
+    for (const auto& [step, record] : job->checkpoints) known.push_back(step);
+    const JobMembership& m = job->membership;
+    impl_->state_.note_found_checkpoints(job->id,
+                                         unknown_checkpoints(impl_->options_.data_dir, job->id, m.spec, m.born, known));
+  }
   impl_->state_.event("", "service_started",
                       fmt::format("the service (holdfast {}) began with {} job{} and {} worker{} in its database",
                                   kHoldfastVersion, jobs.size(), jobs.size() == 1 ? "" : "s", impl_->state_.workers().size(),
@@ -270,8 +306,9 @@ void Service::stop() {
   impl_->changed_.notify_all();
 }
 
-bool Service::failed() const {
-  return impl_->failed_;
+std::optional<ServiceFailure> Service::failure() const {
+  const std::lock_guard lock(impl_->mutex_);
+  return impl_->failure_;
 }
 
 }  // namespace holdfast::rendezvous

@@ -4,8 +4,8 @@
 // Long-polls are answered in the turn in which their directive changes. Every error is a problem (RFC 9457). Checkpoint
 // objects are read and written on threads of their own.
 // Refuses: requests without a valid token, but for /healthz and /readyz. When the database cannot be written it answers
-// 503 and stops, because what it knows is then ahead of what it could promise.
-// Thread: handle(), refusal(), stop() and failed() from any; run() or turn() from one, the owner.
+// 503 and stops, because what it knows is then ahead of what it could promise: service_lives.h begins the next.
+// Thread: handle(), refusal(), stop() and failure() from any; run() or turn() from one, the owner.
 #pragma once
 
 #include <functional>
@@ -28,6 +28,11 @@ struct ServiceOptions {
   int object_threads = 2;
 };
 
+struct ServiceFailure {
+  std::string why;
+  bool of_store = false;  // its database could not be read or written; false: something is wrong with the service itself
+};
+
 class Service {
  public:
   // Loads what the store has, and removes objects that were left unfinished: not to be reachable before. `clock` and `store`
@@ -44,7 +49,7 @@ class Service {
   void stop();  // every open request is answered 503
   // One turn: all commands that wait, then time's own doing, then one commit, then the answers. For run(), and for tests.
   void turn();
-  bool failed() const;
+  std::optional<ServiceFailure> failure() const;  // it has stopped by itself
 
  private:
   struct Impl;

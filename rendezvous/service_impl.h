@@ -6,6 +6,7 @@
 #include <deque>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -49,7 +50,7 @@ struct Service::Impl {
   void turn();
   void run_commands();
   void flush();
-  void give_up(const std::string& why);
+  void give_up(const std::string& why, bool of_store);
   void close();  // answers everybody; nothing is taken after it
   void wait_for_commands(Millis at_most);
   void answer(const Call& call, HttpResponse response) { outbox_.emplace_back(call.reply, std::move(response)); }
@@ -136,9 +137,11 @@ struct Service::Impl {
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
   bool closed_ = false;
-  std::atomic<bool> failed_ = false, stopping_ = false;
+  std::optional<ServiceFailure> failure_;  // with mutex_
+  std::atomic<bool> stopping_ = false;
 
   // of the owner thread
+  bool stopped_by_itself_ = false;
   std::vector<std::pair<Reply, HttpResponse>> outbox_;
   std::vector<Poll> polls_;
   std::vector<Follower> followers_;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <exception>
 #include <stop_token>
 #include <utility>
@@ -196,6 +197,8 @@ RunResult<std::unique_ptr<Communicator>> JobRunner::form_ring(const Directive& j
   ring.rank = join.rank;
   ring.secret = join.secret;
   ring.timeout = collective_timeout(session_->spec, options_.collective_timeout);
+  // A rank whose neighbours are there waits for the others in its first collective: it must not be the first to complain.
+  ring.form_timeout = std::min(ring.form_timeout, ring.timeout * 3 / 4);
   for (const rendezvous::Member& member : join.members) ring.addresses.push_back(member.address);
   std::stop_source stop;
   ring.stop = stop.get_token();

@@ -15,8 +15,14 @@ std::string why(const Directive& directive) {
   return directive.reason.empty() ? text : text + ": " + directive.reason;
 }
 
+// Whether what is wanted is of the job that is held.
+bool is_mine(const Lifecycle& state) {
+  return state.wanted.job == state.job && state.wanted.job_born == state.job_born;
+}
+
 void forget_job(Lifecycle& state) {
   state.job.clear();
+  state.job_born = 0;
   state.prepared = false;
   state.refusal.clear();
   state.fenced = 0;
@@ -54,7 +60,7 @@ void ask_yield(Lifecycle& state, bool checkpoint, bool leaving, std::vector<Comm
 
 void reconcile_running(Lifecycle& state, std::vector<Command>& commands) {
   const Directive& wanted = state.wanted;
-  const bool mine = wanted.job == state.job;
+  const bool mine = is_mine(state);
   switch (wanted.kind) {
     case DirectiveKind::kIdle:
     case DirectiveKind::kPrepare:
@@ -76,8 +82,7 @@ void reconcile_running(Lifecycle& state, std::vector<Command>& commands) {
 
 void reconcile_preparing(Lifecycle& state, std::vector<Command>& commands) {
   const Directive& wanted = state.wanted;
-  const bool still_wanted =
-      wanted.job == state.job && wanted.kind != DirectiveKind::kIdle && wanted.kind != DirectiveKind::kExit;
+  const bool still_wanted = is_mine(state) && wanted.kind != DirectiveKind::kIdle && wanted.kind != DirectiveKind::kExit;
   if (!still_wanted || state.leaving) interrupt(state, state.leaving ? "leaving" : why(wanted), commands);
 }
 
@@ -85,6 +90,7 @@ void start_prepare(Lifecycle& state, std::vector<Command>& commands) {
   if (state.leaving || !state.wanted.spec.has_value()) return;
   forget_job(state);
   state.job = state.wanted.job;
+  state.job_born = state.wanted.job_born;
   begin(state, Activity::kPreparing);
   commands.emplace_back(StartPrepare{state.job, *state.wanted.spec});
 }
@@ -97,7 +103,7 @@ void start_release(Lifecycle& state, std::vector<Command>& commands) {
 
 void reconcile_at_rest(Lifecycle& state, std::vector<Command>& commands) {
   const Directive& wanted = state.wanted;
-  const bool held = !state.job.empty() && wanted.job == state.job;
+  const bool held = !state.job.empty() && is_mine(state);
   switch (wanted.kind) {
     case DirectiveKind::kExit:
       leave(state, why(wanted), commands);
@@ -198,6 +204,7 @@ rendezvous::WorkerStatus status_of(const Lifecycle& state, const std::string& in
   status.incarnation = incarnation;
   status.phase = phase_of(state);
   status.job = state.job;
+  status.job_born = state.job_born;
   status.generation = state.joined ? state.running : state.fenced;
   status.step = state.step;
   status.state_generation = state.step >= 0 ? state.state_generation : 0;

@@ -78,6 +78,7 @@ struct Lifecycle {
 
   // What is held. `job` is "" for nothing; then the rest is meaningless. Held and not `prepared`: being prepared, or refused.
   std::string job;
+  int64_t job_born = 0;
   bool prepared = false;
   std::string refusal;
   int64_t fenced = 0;  // nothing is done any more in generations of `job` up to this one

@@ -73,6 +73,7 @@ RunResult<std::vector<Offer>> gather_offers(Communicator& ring, const Offer& min
 }
 
 // Every step at or below the donor's that anybody has not seen confirmed, once: points of a step are the same on all ranks.
+// What one rank has not seen confirmed, none has: another may have had the confirmation of steps that were taken back since.
 void merge_history(const std::vector<Offer>& offers, int64_t step, StepHistory& history) {
   std::map<int64_t, rendezvous::StepPoint> merged;
   for (const Offer& offer : offers) {
@@ -80,7 +81,8 @@ void merge_history(const std::vector<Offer>& offers, int64_t step, StepHistory& 
       if (point.step <= step) merged.try_emplace(point.step, point);
     }
   }
-  const int64_t acknowledged = std::min(history.acknowledged(), step);
+  const int64_t before = merged.empty() ? step : merged.begin()->first - 1;
+  const int64_t acknowledged = std::min({history.acknowledged(), step, before});
   history.clear();
   history.acknowledge(acknowledged);
   for (auto& [_, point] : merged) history.add(point);

@@ -62,6 +62,11 @@ bool trains(const Json& worker, const std::string& job) {
   return text_at(worker, "job") == job && text_at(worker, "state") == "alive";
 }
 
+// Holds a state of the job: one that only gets ready could not go on alone.
+bool is_healthy(const Json& worker) {
+  return integer_at(worker, "step", -1) >= 0;
+}
+
 std::string where_else(const PlannedFault& fault, const Json& workers, const std::string& job) {
   for (const Json& worker : workers) {
     if (text_at(worker, "id") != fault.worker) continue;
@@ -246,16 +251,17 @@ tl::expected<Target, std::string> choose_target(const PlannedFault& fault, const
   for (const Json& worker : workers) {
     const std::string id = text_at(worker, "id");
     if (!trains(worker, settings.job) || faults.is_held(id)) continue;
-    ++healthy;
+    healthy += is_healthy(worker) ? 1 : 0;
     if (text_at(worker, "node") != this_node() || (needs_consent(fault.kind) && !faults.consents(id))) continue;
     if (fault.worker.empty() || fault.worker == id) candidates.push_back(&worker);
   }
   if (candidates.empty()) return no_candidate(fault, workers, settings, faults);
   std::ranges::sort(candidates, {}, [](const Json* worker) { return text_at(*worker, "id"); });
   const Json& chosen = *candidates[fault.draw % candidates.size()];
-  if (healthy == 1 && fault.kind == FaultKind::kCorrupt)
+  const bool last = healthy == 1 && is_healthy(chosen);
+  if (last && fault.kind == FaultKind::kCorrupt)
     return tl::unexpected(fmt::format("{} trains alone and sends nothing that could be corrupted", text_at(chosen, "id")));
-  if (healthy == 1 && fault.kind != FaultKind::kSlow && !settings.spare_none) {
+  if (last && fault.kind != FaultKind::kSlow && !settings.spare_none) {
     return tl::unexpected(fmt::format("{} is the only healthy worker of {}: --spare_none lets it be hit, too",
                                       text_at(chosen, "id"), settings.job));
   }

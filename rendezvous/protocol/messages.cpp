@@ -108,6 +108,7 @@ void describe(Io& io, Of<Io, WorkerStatus>& m) {
   io("job", m.job);
   io("generation", m.generation);
   io("step", m.step);
+  io.maybe("job_born", m.job_born);
   io.maybe("state_generation", m.state_generation);
   io("data_digest", m.data_digest);
   io("data_tokens", m.data_tokens);
@@ -144,6 +145,7 @@ void describe(Io& io, Of<Io, Directive>& m) {
   io("secret", m.secret);
   io("source", m.source);
   io("checkpoint", m.checkpoint);
+  io.maybe("job_born", m.job_born);
   io.maybe("question", m.question);
 }
 template <typename Io>

@@ -67,6 +67,7 @@ struct WorkerStatus {
   std::string incarnation;
   Phase phase = Phase::kIdle;
   std::string job;         // "" when idle
+  int64_t job_born = 0;    // of the directive that the job was taken up with
   int64_t generation = 0;  // active: the one taken part in; prepared: the highest fenced off; 0: none yet
   int64_t step = -1;       // steps applied to the state held; -1: holds none
   // The newest generation in which all members agreed on the state that this one was computed from; 0: holds none.
@@ -110,6 +111,9 @@ const char* directive_name(DirectiveKind kind);
 struct Directive {
   DirectiveKind kind = DirectiveKind::kIdle;
   std::string job;
+  // When it was submitted, ms since 1970; 0: not said. A database that was restored from an older copy can give a job's id
+  // again: what a worker holds of another job of that id is of no use.
+  int64_t job_born = 0;
   int64_t generation = 0;
   std::string reason;  // for people
   // prepare, join

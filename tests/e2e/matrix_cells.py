@@ -11,10 +11,10 @@ FAULTS = {
     "cut": "nothing reaches the worker and nothing leaves it; its link stays up, and no reset or ICMP tells of it",
     "one_way": "what the worker sends to anybody vanishes, what is sent to it arrives",
     "one_way_ring": "what the worker sends to its successor in the ring vanishes, all else arrives",
+    "rift": "as the one before, and it is never mended",
     "slow_link": "the worker's link falls to 10 Mbit/s, both ways",
     "corrupt": "one byte of what the worker sends next is altered on the way, with a TCP checksum that fits",
-    "full_disk": "the disk of the service is full, and with it that of the checkpoints, which it keeps; where it ends of that, it "
-                 "is started again afterwards",
+    "full_disk": "the disk of the service is full, and with it that of the checkpoints, which it keeps",
     "full_store": "the disk of the checkpoint folder that the workers share is full",
     "service": "kill -9 of the service, which is started again afterwards",
 }
@@ -65,6 +65,8 @@ def why_not(cell):
         return "nothing but heartbeats is on the wire"
     if cell.fault == "corrupt" and cell.moment == "checkpoint_write" and cell.role != "rank0":
         return "only rank 0 sends a checkpoint's bytes; what another sends then is a step's, as in compute"
+    if cell.fault == "rift" and (cell.moment, cell.role) not in (("compute", "rank0"), ("compute", "neighbour"), ("rendezvous", "joiner")):
+        return "where a ring cannot be formed it does not matter when it broke; see compute, and rendezvous for a new worker"
     if cell.fault == "full_store" and cell.moment != "checkpoint_write":
         return "nothing is written to that folder but checkpoints"
     if cell.fault in ("full_disk", "full_store", "service") and cell.role != "rank0":

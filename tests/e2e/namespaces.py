@@ -109,9 +109,9 @@ class Node:
         for address in addresses:
             self.inside("ip", "neighbour", "del", address, "dev", "eth0")
 
-    def limit(self, rate):
-        """Both directions; e.g. 10mbit."""
-        shape = ("root", "tbf", "rate", rate, "burst", "16kb", "latency", "100ms")
+    def limit(self, rate, burst="16kb"):
+        """Both directions; e.g. 10mbit. A fast link needs a burst of what it carries between two ticks of the kernel's clock."""
+        shape = ("root", "tbf", "rate", rate, "burst", burst, "latency", "100ms")
         run("tc", "qdisc", "replace", "dev", self.link, *shape)
         self.inside("tc", "qdisc", "replace", "dev", "eth0", *shape)
 

@@ -18,7 +18,7 @@ using nlohmann::json;
 using ::testing::HasSubstr;
 
 json worker(const std::string& id, const std::string& node = this_node(), const std::string& job = "j1", int64_t pid = -1) {
-  return {{"id", id}, {"node", node}, {"job", job}, {"state", "alive"}, {"pid", pid}, {"incarnation", "i-" + id}};
+  return {{"id", id}, {"node", node}, {"job", job}, {"state", "alive"}, {"pid", pid}, {"incarnation", "i-" + id}, {"step", 7}};
 }
 
 std::string refusal(const PlannedFault& fault, const json& workers, const Faults& faults, bool spare_none = false) {
@@ -67,6 +67,15 @@ TEST_F(ChaosTargets, TheOnlyHealthyWorkerIsSparedUnlessAskedForOtherwise) {
   const json workers = {worker("w1")};
   EXPECT_THAT(refusal({0, FaultKind::kKill, "", 0, 0}, workers, faults), HasSubstr("w1 is the only healthy worker of j1"));
   EXPECT_EQ(refusal({0, FaultKind::kKill, "", 0, 0}, workers, faults, true), "chosen: w1");
+}
+
+TEST_F(ChaosTargets, AreNotHealthyBeforeTheyHoldAState) {
+  const Faults faults("", -1, 1);
+  json preparing = worker("w2");
+  preparing["step"] = nullptr;
+  const json workers = {worker("w1"), preparing};
+  EXPECT_THAT(refusal({0, FaultKind::kKill, "w1", 0, 0}, workers, faults), HasSubstr("w1 is the only healthy worker of j1"));
+  EXPECT_EQ(refusal({0, FaultKind::kKill, "w2", 0, 0}, workers, faults), "chosen: w2");
 }
 
 TEST_F(ChaosTargets, OfACutHaveConsented) {

@@ -59,7 +59,7 @@ TEST(Flapping, AClockThatWasSetBackHoldsNobody) {
 }
 
 SchedulableJob job(int64_t min, std::vector<std::string> workers) {
-  return {"j1", 1, 0, min, 2, 2, !workers.empty(), std::move(workers), {}, {}};
+  return {"j1", 1, 0, min, 2, 2, !workers.empty(), std::move(workers), {}, {}, {}};
 }
 const SchedulableWorker kFlapping{"w3", SchedulableWorker::Availability::kFree, "j1", true};
 

@@ -102,7 +102,7 @@ class ObedientWorkersTest : public ServiceTest {
         status.incarnation = hand.incarnation();
         return;
       case DirectiveKind::kPrepare:
-        if (status.phase != Phase::kPrepared) take_up(status, told.job);
+        if (status.phase != Phase::kPrepared || status.job_born != told.job_born) take_up(status, told);
         return;
       case DirectiveKind::kFence:
       case DirectiveKind::kYield:
@@ -113,9 +113,13 @@ class ObedientWorkersTest : public ServiceTest {
         return join(status, told);
     }
   }
-  static void take_up(WorkerStatus& status, const std::string& job) {
+  static void take_up(WorkerStatus& status, const Directive& told) {
+    WorkerStatus fresh;
+    fresh.incarnation = status.incarnation;
+    status = fresh;
     status.phase = Phase::kPrepared;
-    status.job = job;
+    status.job = told.job;
+    status.job_born = told.job_born;
     status.data_digest = "d1";
   }
   void join(WorkerStatus& status, const Directive& told) {
@@ -123,7 +127,7 @@ class ObedientWorkersTest : public ServiceTest {
     EXPECT_EQ(formed_.try_emplace(told.generation, ring).first->second, ring) << "generation " << told.generation;
     EXPECT_GE(told.generation, newest_) << "generations never go back";
     newest_ = std::max(newest_, told.generation);
-    if (status.job.empty()) take_up(status, told.job);
+    if (status.job.empty()) take_up(status, told);
     if (status.phase == Phase::kActive || told.generation <= status.generation) return;
     status.phase = Phase::kActive;
     status.generation = status.state_generation = told.generation;

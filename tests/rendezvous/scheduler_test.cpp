@@ -15,7 +15,7 @@ std::vector<SchedulableWorker> idle(const std::vector<std::string>& names) {
 }
 
 SchedulableJob job(int64_t number, int64_t min, int64_t nodes, int64_t max, std::vector<std::string> workers = {}) {
-  SchedulableJob job{"j" + std::to_string(number), number, 0, min, nodes, max, false, std::move(workers), {}, {}};
+  SchedulableJob job{"j" + std::to_string(number), number, 0, min, nodes, max, false, std::move(workers), {}, {}, {}};
   job.training = static_cast<int64_t>(job.workers.size()) >= min && !job.workers.empty();
   return job;
 }
@@ -51,6 +51,30 @@ TEST(Scheduler, WhatNobodyElseNeedsGetsReadyWithTheJobThatWaits) {
   const Plan plan = schedule({job(1, 3, 3, 3)}, idle({"w1", "w2"}));
   EXPECT_EQ(text(plan), (Lines{"w1 to j1", "w2 to j1"}));
   EXPECT_EQ(plan.waiting.at("j1"), "waiting for 1 more worker: 3 needed, 2 there");
+}
+
+TEST(Scheduler, OneThatOthersDoNotReachIsReplacedInAFullJob) {
+  SchedulableJob full = job(1, 2, 2, 2, {"w1", "w2"});
+  full.in_the_way = {"w2"};
+  EXPECT_EQ(text(schedule({full}, idle({"w3"}))), (Lines{"w3 to j1", "w2 back from j1"}));
+  EXPECT_EQ(text(schedule({full}, {})), Lines{});
+  full.max_nodes = 3;
+  EXPECT_EQ(text(schedule({full}, idle({"w3"}))), Lines{"w3 to j1"});
+}
+
+TEST(Scheduler, AHeldBackWorkerAndAnExtraAreEnoughTogether) {
+  auto workers = idle({"w3"});
+  workers[0].held_back = true;
+  const Plan plan = schedule({job(1, 1, 1, 2, {"w1", "w2"}), job(2, 2, 2, 2)}, workers);
+  EXPECT_EQ(text(plan), (Lines{"w3 to j2", "w2 back from j1"}));
+}
+
+TEST(Scheduler, AHeldBackWorkerIsLeftAloneWhereExtrasAreEnoughOrNothingIs) {
+  auto workers = idle({"w4"});
+  workers[0].held_back = true;
+  EXPECT_EQ(text(schedule({job(1, 1, 1, 3, {"w1", "w2", "w3"}), job(2, 2, 2, 2)}, workers)),
+            (Lines{"w3 back from j1", "w2 back from j1"}));
+  EXPECT_EQ(text(schedule({job(1, 1, 1, 1, {"w1"}), job(2, 2, 2, 2)}, workers)), Lines{});
 }
 
 TEST(Scheduler, IdleWorkersBecomeExtrasUpToTheMaximum) {

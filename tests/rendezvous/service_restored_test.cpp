@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "storage/checkpoint.h"
 #include "tests/rendezvous/obedient_workers.h"
 
 namespace holdfast::rendezvous {
@@ -39,6 +40,19 @@ class RestoredTest : public ObedientWorkersTest {
     Json spec = this->spec();
     spec["total_steps"] = 1000;
     return spec;
+  }
+  void write_checkpoint(int64_t step, int64_t generation, const std::string& folder) {
+    const auto store = storage::open_directory_store(folder, storage::MissingFolder::kMake);
+    ASSERT_TRUE(store);
+    storage::Manifest manifest;
+    manifest.job = "j1";
+    manifest.step = step;
+    manifest.generation = generation;
+    manifest.spec = show()["spec"];
+    manifest.created_at = show()["submitted_at"];
+    const std::vector<std::byte> bytes(64);
+    const storage::ConstTensor tensor{"wte", "float32", {16}, bytes};
+    ASSERT_TRUE(storage::write_checkpoint(**store, manifest, {&tensor, 1}));
   }
   std::string events_of(const std::string& kind) {
     std::string text;
@@ -104,6 +118,41 @@ TEST_F(RestoredTest, ARestartInTheMiddleOfItChangesNothing) {
   EXPECT_GT(acknowledged_, step);
 }
 
+TEST_F(RestoredTest, CheckpointsThatTheCopyDoesNotKnowAreFoundOnDisk) {
+  begin_anew();
+  comes("w1");
+  ask("POST", "/v1/jobs", long_spec());
+  rounds(6);
+  copy_database();
+  dies("w1");
+  comes("w1", 2);
+  rounds(15);
+  const int64_t step = acknowledged_, generation = newest_;
+  write_checkpoint(step, generation, folder_ + "/checkpoints/j1");
+  // Nobody lives who could speak of it.
+  dies("w1");
+  put_the_copy_back();
+  EXPECT_NE(events_of("checkpoint_found").find(fmt::format("checkpoints of step {} are on disk", step)), std::string::npos);
+  comes("w1", 3);
+  rounds(60);  // 10 s are waited for workers that may know more
+  EXPECT_GT(newest_, generation);
+  EXPECT_GT(acknowledged_, step);
+  EXPECT_NE(events_of("generation_formed").find(fmt::format("from the checkpoint of step {}", step)), std::string::npos);
+  EXPECT_NE(events_of("records_missing"), "");
+}
+
+TEST_F(RestoredTest, ACheckpointThatIsNotRegisteredYetIsNoSignOfAnOlderCopy) {
+  begin_anew();
+  comes("w1");
+  ask("POST", "/v1/jobs", long_spec());
+  rounds(7);
+  write_checkpoint(acknowledged_, newest_, folder_ + "/checkpoints/j1");
+  restart();
+  EXPECT_EQ(events_of("checkpoint_found"), "");
+  rounds(6);
+  EXPECT_EQ(newest_, 1);
+}
+
 TEST_F(RestoredTest, AJobThatTheCopyDoesNotKnowIsSaidAndItsNumberIsNotUsedAgain) {
   begin_anew();
   comes("w1");
@@ -119,6 +168,42 @@ TEST_F(RestoredTest, AJobThatTheCopyDoesNotKnowIsSaidAndItsNumberIsNotUsedAgain)
   EXPECT_NE(events_of("database_older").find("holds checkpoints of job j1"), std::string::npos);
   EXPECT_TRUE(std::filesystem::exists(folder_ + "/checkpoints/j1/x/manifest.json"));
   EXPECT_EQ(ask("POST", "/v1/jobs", long_spec()).json()["id"], "j2");
+}
+
+TEST_F(RestoredTest, AnIdThatIsGivenAgainIsAnotherJob) {
+  begin_anew();
+  comes("w1");
+  copy_database();
+  ask("POST", "/v1/jobs", long_spec());
+  rounds(12);
+  const int64_t step = hands_.at("w1").status.step;
+  ASSERT_GT(step, 2);
+  // On another machine: nothing tells of the job but the worker, which has not found the service yet.
+  std::filesystem::remove_all(folder_ + "/checkpoints");
+  put_the_copy_back();
+  ASSERT_EQ(ask("POST", "/v1/jobs", long_spec()).json()["id"], "j1");
+  formed_.clear();
+  acknowledged_ = newest_ = 0;
+  for (int i = 0; i < 40 && newest_ == 0; ++i) rounds(1);
+  EXPECT_EQ(newest_, 1) << "nothing is known of the old job's generations";
+  EXPECT_NE(events_of("generation_formed").find("generation 1 forms of w1, from the beginning"), std::string::npos);
+  EXPECT_NE(events_of("database_older").find("w1 works for another job j1"), std::string::npos) << events_of("database_older");
+}
+
+TEST_F(RestoredTest, AJobThatIsStoppedBeforeItsNextGenerationNamesItsGap) {
+  begin_anew();
+  comes("w1");
+  ask("POST", "/v1/jobs", long_spec());
+  rounds(6);
+  copy_database();
+  dies("w1");
+  comes("w1", 2);
+  rounds(15);
+  put_the_copy_back();
+  rounds(3);
+  ASSERT_EQ(events_of("records_missing"), "");
+  ask("POST", "/v1/jobs/j1/stop");
+  EXPECT_NE(events_of("records_missing").find("steps "), std::string::npos);
 }
 
 TEST_F(RestoredTest, AMemberThatHasNothingOfItsGenerationAnyMoreIsNoMember) {

@@ -12,7 +12,7 @@ const std::vector<World::Kind>& World::kinds() {
       {5, &World::kill_process},   {2, &World::kill_node},   {4, &World::freeze},        {3, &World::cut_from_service},
       {3, &World::cut_from_peers}, {2, &World::told_to_end}, {2, &World::drain},         {4, &World::kill_service},
       {2, &World::freeze_service}, {3, &World::break_disk},  {3, &World::spoil_weather}, {2, &World::pause_and_resume},
-      {2, &World::scale},
+      {2, &World::scale},          {3, &World::part_two},
   };
   return kKinds;
 }
@@ -62,6 +62,21 @@ void World::cut_from_peers() {
   Host& host = any_host();
   host.set_cut_from_peers(true);
   time_.after(chance_.between(50, 9000), [&host] { host.set_cut_from_peers(false); });
+}
+
+// Some firewalls are never mended.
+void World::part_two() {
+  const std::string a = any_host().name(), b = any_host().name();
+  if (a == b) return;
+  const bool heals = chance_.percent(50);
+  story_.tell("network", "nothing passes between {} and {} {}", a, b, heals ? "for a while" : "from now on");
+  rings_.set_apart(a, b, true);
+  if (!heals) return;
+  time_.after(chance_.between(50, 60'000), [this, a, b] {
+    story_.tell("network", "{} and {} reach each other again", a, b);
+    rings_.set_apart(a, b, false);
+    rings_.poke();
+  });
 }
 
 void World::told_to_end() {

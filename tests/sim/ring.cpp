@@ -8,13 +8,15 @@
 namespace holdfast::sim {
 namespace {
 
-constexpr int64_t kBreakMs = 6;  // until a neighbour sees a closed connection
-constexpr int64_t kPassMs = 12;  // until a rank has all of a collective
+constexpr int64_t kBreakMs = 6;        // until a neighbour sees a closed connection
+constexpr int64_t kPassMs = 12;        // until a rank has all of a collective
+constexpr int64_t kFormMs = 1400;      // for handshakes; RingOptions::form_timeout, kept short
+constexpr int64_t kPatienceMs = 9000;  // of every collective, those that wait for a checkpoint or a copy too
 
 }  // namespace
 
-Ring::Ring(Timeline& time, Chance& chance, const rendezvous::Directive& join)
-    : time_(time), chance_(chance), members_(join.members), seats_(join.members.size()) {}
+Ring::Ring(Timeline& time, Chance& chance, const Apart& apart, const rendezvous::Directive& join)
+    : time_(time), chance_(chance), apart_(apart), members_(join.members), seats_(join.members.size()) {}
 
 void Ring::gather(int rank, Process& process, Piece piece, int64_t timeout_ms, std::function<void(const Gathered&)> done) {
   Seat& seat = seats_[static_cast<size_t>(rank)];
@@ -29,6 +31,7 @@ void Ring::gather(int rank, Process& process, Piece piece, int64_t timeout_ms, s
   const int before = (rank + size() - 1) % size();
   if (timeout_ms >= 0 && size() > 1)
     process.later(timeout_ms, [this, rank, round, before] { fail(rank, round, {"timeout", before}); });
+  if (round == 1) fail_to_form(rank, process);
   if (++gathering.entered < size()) {
     // A neighbour that has gone for good does not answer; the service knows before the patience ends, mostly.
     for (int other = 0; round == 1 && other < size(); ++other) {
@@ -44,7 +47,12 @@ void Ring::gather(int rank, Process& process, Piece piece, int64_t timeout_ms, s
 void Ring::deliver(int rank, int64_t round) {
   Seat& seat = seats_[static_cast<size_t>(rank)];
   if (seat.round != round || !seat.waiting) return;
-  if (hindered() && !chance_.percent(30)) {
+  const bool torn_apart = torn();
+  if (torn_apart) {
+    const int before = (rank + size() - 1) % size();
+    seat.process->later(kPatienceMs, [this, rank, round, before] { fail(rank, round, {"timeout", before}); });
+  }
+  if (torn_apart || (hindered() && !chance_.percent(30))) {
     seat.stuck = true;
     return;
   }
@@ -104,6 +112,30 @@ bool Ring::hindered() const {
          });
 }
 
+bool Ring::are_apart(int rank, int neighbour) const {
+  const std::string &a = members_[static_cast<size_t>(rank)].worker, &b = members_[static_cast<size_t>(neighbour)].worker;
+  return apart_.contains(std::minmax(a, b));
+}
+
+int Ring::apart_from(int rank) const {
+  const int next = (rank + 1) % size(), before = (rank + size() - 1) % size();
+  return are_apart(rank, next) ? next : are_apart(rank, before) ? before : -1;
+}
+
+bool Ring::torn() const {
+  for (int rank = 0; rank < size(); ++rank) {
+    if (apart_from(rank) >= 0) return true;
+  }
+  return false;
+}
+
+void Ring::fail_to_form(int rank, Process& process) {
+  if (apart_from(rank) < 0) return;
+  process.later(kFormMs, [this, rank] {
+    if (const int other = apart_from(rank); other >= 0) fail(rank, 1, {"handshake_failed", other});
+  });
+}
+
 void Ring::poke() {
   for (int rank = 0; rank < size(); ++rank) {
     Seat& seat = seats_[static_cast<size_t>(rank)];
@@ -114,8 +146,16 @@ void Ring::poke() {
 
 Ring& Rings::of(const rendezvous::Directive& join) {
   auto& ring = rings_[{join.job, join.generation, join.secret}];
-  if (!ring) ring = std::make_unique<Ring>(time_, chance_, join);
+  if (!ring) ring = std::make_unique<Ring>(time_, chance_, apart_, join);
   return *ring;
+}
+
+void Rings::set_apart(const std::string& a, const std::string& b, bool apart) {
+  if (apart) {
+    apart_.insert(std::minmax(a, b));
+  } else {
+    apart_.erase(std::minmax(a, b));
+  }
 }
 
 void Rings::poke() {

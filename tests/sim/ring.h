@@ -9,9 +9,11 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <tl/expected.hpp>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/protocol/messages.h"
@@ -43,9 +45,12 @@ struct RingError {
 using Pieces = std::shared_ptr<const std::vector<Piece>>;
 using Gathered = tl::expected<Pieces, RingError>;
 
+// Pairs of workers between which nothing passes, though both are well and reach everybody else.
+using Apart = std::set<std::pair<std::string, std::string>>;
+
 class Ring {
  public:
-  Ring(Timeline& time, Chance& chance, const rendezvous::Directive& join);
+  Ring(Timeline& time, Chance& chance, const Apart& apart, const rendezvous::Directive& join);
 
   // Rank's next collective. The first one forms the ring. timeout_ms < 0: none, signs of life pass meanwhile.
   void gather(int rank, Process& process, Piece piece, int64_t timeout_ms, std::function<void(const Gathered&)> done);
@@ -78,9 +83,14 @@ class Ring {
   void fail(int rank, int64_t round, const RingError& error);
   void break_seat(int rank, int by, int64_t by_finished, bool abrupt);
   bool hindered() const;
+  bool are_apart(int rank, int neighbour) const;
+  int apart_from(int rank) const;  // its neighbour that it does not reach, or -1
+  bool torn() const;               // somewhere on the ring
+  void fail_to_form(int rank, Process& process);
 
   Timeline& time_;
   Chance& chance_;
+  const Apart& apart_;
   std::vector<rendezvous::Member> members_;
   std::vector<Seat> seats_;
   std::map<int64_t, Round> rounds_;
@@ -92,10 +102,12 @@ class Rings {
 
   Ring& of(const rendezvous::Directive& join);
   void poke();
+  void set_apart(const std::string& a, const std::string& b, bool apart);
 
  private:
   Timeline& time_;
   Chance& chance_;
+  Apart apart_;
   std::map<std::tuple<std::string, int64_t, std::string>, std::unique_ptr<Ring>> rings_;
 };
 

@@ -9,6 +9,12 @@ namespace holdfast::sim {
 
 using rendezvous::StateSource;
 
+namespace {
+
+constexpr int64_t kQuietMs = 600;
+
+}  // namespace
+
 void TrainThread::begin_task() {
   if (busy_) throw Violation(process_.name() + "'s train thread is given a task while it is at another");
   busy_ = true;
@@ -25,8 +31,15 @@ void TrainThread::after(int64_t ms, void (TrainThread::*next)()) {
 
 void TrainThread::gather(Piece piece, int64_t timeout_ms, void (TrainThread::*next)(const std::vector<Piece>&)) {
   if (interrupted_) return stop_interrupted();
+  ++waits_;
+  waiting_ = true;
+  if (timeout_ms >= 0 && ring_->size() > 1)
+    process_.later(kQuietMs, [this, task = task_, wait = waits_] {
+      if (task == task_ && wait == waits_ && waiting_) ask_about_predecessor();
+    });
   ring_->gather(join_.rank, process_, std::move(piece), timeout_ms, [this, next, task = task_](const Gathered& gathered) {
     if (task != task_) return;
+    waiting_ = false;
     if (interrupted_) return stop_interrupted();
     if (!gathered)
       return stop(
@@ -34,6 +47,16 @@ void TrainThread::gather(Piece piece, int64_t timeout_ms, void (TrainThread::*ne
     const Pieces pieces = *gathered;
     (this->*next)(*pieces);
   });
+}
+
+// Nothing comes from it: the service is to ask whether it lives.
+void TrainThread::ask_about_predecessor() {
+  rendezvous::FaultReport report;
+  report.generation = join_.generation;
+  report.suspect_rank = (join_.rank + ring_->size() - 1) % ring_->size();
+  report.kind = "silent";
+  report.detail = fmt::format("no bytes moved for {} ms", kQuietMs);
+  process_.client().report_fault(join_.job, report);
 }
 
 void TrainThread::start(const worker::StartPrepare& task) {

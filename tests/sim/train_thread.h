@@ -46,6 +46,7 @@ class TrainThread {
   void begin_task();
   void after(int64_t ms, void (TrainThread::*next)());
   void gather(Piece piece, int64_t timeout_ms, void (TrainThread::*next)(const std::vector<Piece>&));
+  void ask_about_predecessor();
   void stop(const Stop& stop);
   void stop_interrupted() { stop({.reason = interrupt_, .fault = {}}); }
 
@@ -75,6 +76,8 @@ class TrainThread {
   Process& process_;
   int64_t task_ = 0;  // counts tasks: what was planned for an older one does nothing
   bool busy_ = false;
+  int64_t waits_ = 0;     // counts collectives
+  bool waiting_ = false;  // in the last of them
   bool interrupted_ = false;
   std::string interrupt_;
   bool yield_ = false, checkpoint_ = false, leaving_ = false;

@@ -98,7 +98,8 @@ void TrainThread::agreed_on_state() {
     }
   }
   worker::StepHistory history;
-  history.acknowledge(std::min(process_.reports().acknowledged(), join_.source.step));
+  const int64_t before = merged.empty() ? join_.source.step : merged.begin()->first - 1;
+  history.acknowledge(std::min({process_.reports().acknowledged(), join_.source.step, before}));
   for (auto& [_, point] : merged) history.add(point);
   if (join_.source.kind != StateSource::Kind::kMemory) kept_ = {};
   process_.reports().replace_history(std::move(history), state_->step);

@@ -64,6 +64,7 @@ class World {
   void spoil_weather();
   void pause_and_resume();
   void scale();
+  void part_two();
   void service_back(int64_t ms);
 
   Timeline time_;

@@ -172,6 +172,22 @@ TEST(Lifecycle, AnotherJobReplacesTheOneThatIsHeld) {
   EXPECT_EQ(m.after(PrepareEnded{PrepareEnded::How::kInterrupted, "prepare", "", 0}), "prepare j3 -> preparing j3/0 step -1");
 }
 
+TEST(Lifecycle, AnotherJobOfTheSameIdReplacesTheOneThatIsHeld) {
+  Machine m;
+  Directive directive;
+  directive.kind = DirectiveKind::kPrepare;
+  directive.job = "j1";
+  directive.job_born = 1000;
+  directive.spec.emplace();
+  m.after(DirectiveReceived{directive});
+  m.prepared();
+  EXPECT_EQ(status_of(m.state, "i1").job_born, 1000);
+  EXPECT_EQ(m.after(DirectiveReceived{directive}), "- -> prepared j1/0 step -1");
+  directive.job_born = 2000;
+  EXPECT_EQ(m.after(DirectiveReceived{directive}), "prepare j1 -> preparing j1/0 step -1");
+  EXPECT_EQ(status_of(m.state, "i1").job_born, 2000);
+}
+
 TEST(Lifecycle, AJoinOfAJobThatIsNotHeldPreparesFirst) {
   Machine m;
   EXPECT_EQ(m.told(DirectiveKind::kJoin, "j1", 5), "prepare j1 -> preparing j1/0 step -1");
