@@ -95,6 +95,7 @@ TEST(Messages, WorkerStatusAndReply) {
     m.generation = 3;
     m.step = 40;
     m.state_generation = 2;
+    m.job_born = 1'700'000'000'123;
     m.data_digest = "123-ab";
     m.data_tokens = 123;
     m.leaving = true;
@@ -103,8 +104,9 @@ TEST(Messages, WorkerStatusAndReply) {
     EXPECT_EQ(back.phase, phase);
     EXPECT_TRUE(back.leaving);
     EXPECT_EQ(back.state_generation, 2);
+    EXPECT_EQ(back.job_born, 1'700'000'000'123);
     EXPECT_EQ(Json(m)["phase"], phase_name(phase));
-    expect_named_when_missing(m, {"state_generation"});
+    expect_named_when_missing(m, {"job_born", "state_generation"});
   }
   EXPECT_EQ(round_trip(StatusReply{"tag"}).directive_tag, "tag");
 }
@@ -123,7 +125,7 @@ TEST(Messages, DirectivesOfEveryKind) {
   }
   Directive idle;
   EXPECT_FALSE(round_trip(idle).spec.has_value());
-  expect_named_when_missing(a_join(), {"spec", "question"});
+  expect_named_when_missing(a_join(), {"spec", "job_born", "question"});
 }
 
 TEST(Messages, ADirectivesTagIsOfItsContent) {
