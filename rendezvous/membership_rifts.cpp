@@ -2,8 +2,8 @@
 //
 // Both answer the service, so neither is lost, and every ring in which they are neighbours fails. Connections of a ring are
 // between neighbours alone, so they are kept apart on the next one. A ring of three or fewer has no room for that: there one
-// of the two waits, and is tried again after a pause that doubles. What this knows is gone when either begins a new life: who
-// has mended the network starts its worker again and is believed at once.
+// of the two waits, and is tried again after a pause that doubles; so does a worker that several others do not reach. What this
+// knows is gone when either begins a new life: who has mended the network starts its worker again and is believed at once.
 #include <fmt/format.h>
 
 #include <algorithm>

@@ -43,6 +43,16 @@ bool fails_between(Story& story, const std::string& a, const std::string& b, int
   return true;
 }
 
+// Two at step 10 that could not form a ring twice.
+Story two_apart() {
+  Story story = running({"w1", "w2"}, 10);
+  story.happens(FaultReported{story.fault("w1", 1, "timeout")});
+  story.stopped({"w1", "w2"}, 10);
+  EXPECT_TRUE(fails_between(story, "w1", "w2", 10));
+  EXPECT_TRUE(fails_between(story, "w1", "w2", 10));
+  return story;
+}
+
 void goes_on(Story& story, int64_t step) {
   story.all_active(story.job.committed_step);
   story.progress(step);
@@ -77,11 +87,7 @@ TEST(Rifts, OfThreeLeaveTheHigherRankWaitingAfterTheSecond) {
 }
 
 TEST(Rifts, OneThatWaitsIsTriedAgainAfterAPauseThatDoubles) {
-  Story story = running({"w1", "w2"}, 10);
-  story.happens(FaultReported{story.fault("w1", 1, "timeout")});
-  story.stopped({"w1", "w2"}, 10);
-  ASSERT_TRUE(fails_between(story, "w1", "w2", 10));
-  ASSERT_TRUE(fails_between(story, "w1", "w2", 10));
+  Story story = two_apart();
   EXPECT_EQ(ring_of(story), "w1");
   for (const Millis pause : {kPauseMs, 2 * kPauseMs, 4 * kPauseMs}) {
     goes_on(story, story.job.committed_step + 1);
@@ -97,11 +103,7 @@ TEST(Rifts, OneThatWaitsIsTriedAgainAfterAPauseThatDoubles) {
 }
 
 TEST(Rifts, ATrialThatSucceedsEndsThem) {
-  Story story = running({"w1", "w2"}, 10);
-  story.happens(FaultReported{story.fault("w1", 1, "timeout")});
-  story.stopped({"w1", "w2"}, 10);
-  ASSERT_TRUE(fails_between(story, "w1", "w2", 10));
-  ASSERT_TRUE(fails_between(story, "w1", "w2", 10));
+  Story story = two_apart();
   goes_on(story, 11);
   story.passes(kPauseMs);
   story.stopped({"w1"}, 11);
@@ -111,11 +113,7 @@ TEST(Rifts, ATrialThatSucceedsEndsThem) {
 }
 
 TEST(Rifts, ANewLifeIsBelievedAtOnce) {
-  Story story = running({"w1", "w2"}, 10);
-  story.happens(FaultReported{story.fault("w1", 1, "timeout")});
-  story.stopped({"w1", "w2"}, 10);
-  ASSERT_TRUE(fails_between(story, "w1", "w2", 10));
-  ASSERT_TRUE(fails_between(story, "w1", "w2", 10));
+  Story story = two_apart();
   goes_on(story, 11);
   story.happens(WorkerGone{"w2", "it was started again"});
   story.assigned("w2", "avx512", 2);

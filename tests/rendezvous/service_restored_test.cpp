@@ -36,6 +36,17 @@ class RestoredTest : public ObedientWorkersTest {
   void rounds(int number) {
     for (int i = 0; i < number; ++i) round("j1");
   }
+  // The copy knows generation 1 and the first life of w1; both are past.
+  void train_past_a_copy() {
+    begin_anew();
+    comes("w1");
+    ask("POST", "/v1/jobs", long_spec());
+    rounds(6);
+    copy_database();
+    dies("w1");
+    comes("w1", 2);
+    rounds(15);
+  }
   Json long_spec() {
     Json spec = this->spec();
     spec["total_steps"] = 1000;
@@ -100,14 +111,7 @@ TEST_F(RestoredTest, WorkersThatTheCopyNeverKnewKeepTheirStateAndNumbersNeverGoB
 }
 
 TEST_F(RestoredTest, ARestartInTheMiddleOfItChangesNothing) {
-  begin_anew();
-  comes("w1");
-  ask("POST", "/v1/jobs", long_spec());
-  rounds(6);
-  copy_database();
-  dies("w1");
-  comes("w1", 2);
-  rounds(15);
+  train_past_a_copy();
   const int64_t step = acknowledged_, generation = newest_;
   put_the_copy_back();
   rounds(2);
@@ -119,14 +123,7 @@ TEST_F(RestoredTest, ARestartInTheMiddleOfItChangesNothing) {
 }
 
 TEST_F(RestoredTest, CheckpointsThatTheCopyDoesNotKnowAreFoundOnDisk) {
-  begin_anew();
-  comes("w1");
-  ask("POST", "/v1/jobs", long_spec());
-  rounds(6);
-  copy_database();
-  dies("w1");
-  comes("w1", 2);
-  rounds(15);
+  train_past_a_copy();
   const int64_t step = acknowledged_, generation = newest_;
   write_checkpoint(step, generation, folder_ + "/checkpoints/j1");
   // Nobody lives who could speak of it.
@@ -191,14 +188,7 @@ TEST_F(RestoredTest, AnIdThatIsGivenAgainIsAnotherJob) {
 }
 
 TEST_F(RestoredTest, AJobThatIsStoppedBeforeItsNextGenerationNamesItsGap) {
-  begin_anew();
-  comes("w1");
-  ask("POST", "/v1/jobs", long_spec());
-  rounds(6);
-  copy_database();
-  dies("w1");
-  comes("w1", 2);
-  rounds(15);
+  train_past_a_copy();
   put_the_copy_back();
   rounds(3);
   ASSERT_EQ(events_of("records_missing"), "");
