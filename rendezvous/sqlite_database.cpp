@@ -98,7 +98,13 @@ int64_t SqliteDatabase::changes() const {
 }
 
 void SqliteDatabase::fail(const std::string& doing) const {
-  throw StoreError(fmt::format("database {}: {} failed: {}", path_, doing, sqlite3_errmsg(handle_)));
+  const int code = sqlite3_errcode(handle_);
+  const bool damaged = code == SQLITE_NOTADB || code == SQLITE_CORRUPT;
+  throw StoreError(fmt::format("database {}: {} failed: {}{}", path_, doing, sqlite3_errmsg(handle_),
+                               damaged
+                                   ? ". The file is damaged: put a copy of it back, with its -wal and -shm removed. Without "
+                                     "one, move it away and submit the jobs anew with --resume_from: checkpoints are not in it"
+                                   : ""));
 }
 
 }  // namespace holdfast::rendezvous

@@ -216,11 +216,17 @@ TEST_F(StoreTest, ADatabaseOfANewerProgramIsRefusedWithBothVersions) {
   }
 }
 
-TEST_F(StoreTest, AFileThatIsNoDatabaseIsNamed) {
+TEST_F(StoreTest, AFileThatIsNoDatabaseIsNamedWithWhatToDo) {
   FILE* file = fopen(path_.c_str(), "w");
   for (int i = 0; i < 100; ++i) fputs("this is no database at all\n", file);
   fclose(file);
-  EXPECT_THROW((void)open_sqlite_store(path_), StoreError);
+  try {
+    (void)open_sqlite_store(path_);
+    FAIL() << "it was opened";
+  } catch (const StoreError& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr(path_));
+    EXPECT_THAT(error.what(), testing::HasSubstr("put a copy of it back"));
+  }
 }
 
 // A child commits in a loop and acknowledges each commit through a pipe; it is killed in the middle. All that it
