@@ -49,8 +49,20 @@ def slowness_cause(commit, is_first, slowed, members, full):
     return FEWER if members.get(commit["generation"], full) < full else OTHER
 
 
-def ledger(commits, events, faults, members, full, usual_step_s, span):
-    """{cause: seconds} of `span` (begin, end). `faults`: [{"at", "kind", "held_s"}]; `members`: workers by generation."""
+def usual(commits, span):
+    """(a step's mean seconds, the mean seconds between two) of a span without faults; their sum is a step's share of the span."""
+    commits = [commit for commit in settled(commits) if span[0] < commit["at"] <= span[1]]
+    if len(commits) < 2:
+        raise ValueError(f"{len(commits)} steps were committed in {span[1] - span[0]:.0f} s without faults: not enough to measure against")
+    each_s = (commits[-1]["at"] - commits[0]["at"]) / (len(commits) - 1)
+    step_s = min(each_s, sum(commit["step_s"] for commit in commits[1:]) / (len(commits) - 1))
+    return step_s, each_s - step_s
+
+
+def ledger(commits, events, faults, members, full, usual_times, span):
+    """{cause: seconds} of `span` (begin, end). `faults`: [{"at", "kind", "held_s"}]; `members`: workers by generation;
+    `usual_times` as of usual()."""
+    usual_step_s, usual_between_s = usual_times
     begin, end = span
     at = [f["at"] for f in faults]
     slowed = [(f["at"], f["at"] + f["held_s"]) for f in faults if f["kind"] == "slow"]
@@ -64,6 +76,7 @@ def ledger(commits, events, faults, members, full, usual_step_s, span):
         gap = gap_causes(before["at"], start, events, at) if is_first else {BETWEEN: start - before["at"]}
         for cause, seconds in gap.items():
             causes[cause] += seconds
+        causes[FIRST_STEP if is_first else BETWEEN] -= usual_between_s
         causes[slowness_cause(commit, is_first, slowed, members, full)] += commit["at"] - start - usual_step_s
     return causes
 

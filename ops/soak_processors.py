@@ -56,7 +56,7 @@ class StartWatch(threading.Thread):
         self.known = {node["incarnation"] for node in cluster.nodes()}
 
     def run(self):
-        while not self.ending.wait(0.1):
+        while not self.ending.wait(0.25):
             for node in (self.cluster.try_get("/v1/nodes") or {"nodes": []})["nodes"]:
                 if node["incarnation"] not in self.known and node["phase"] == "active":
                     self.known.add(node["incarnation"])
