@@ -1,6 +1,7 @@
 """What the benchmark cases share: where things are, rows, medians, one cluster of real processes, the floor of a link."""
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -63,9 +64,11 @@ def torch(code, *arguments, threads=1):
 
 
 class Testbed:
-    """A cluster of the end-to-end harness that is closed at the end; `with Testbed() as cluster:`."""
+    """A cluster of the end-to-end harness that is closed at the end, when told to end, too; `with Testbed() as cluster:`."""
 
     def __enter__(self):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda *_: sys.exit("ended by a signal"))
         self.cluster = harness.Cluster()
         try:
             return self.cluster.start_service()
