@@ -17,12 +17,21 @@ namespace {
 
 constexpr auto kCorrupt = Error::Code::kCorrupt;
 
+// A shard that is not there. Who removes a checkpoint begins with its manifest: so that one is looked for again.
+tl::unexpected<Error> missing(ObjectStore& store, const Manifest& manifest, const std::string& shard) {
+  const auto still_there = store.get(manifest_key(manifest.step));
+  if (!still_there && still_there.error().code == Error::Code::kNotFound) {
+    return fail(Error::Code::kNotFound, "checkpoint at step {} in {} was removed while it was read", manifest.step,
+                store.describe());
+  }
+  return fail(kCorrupt, "{}: is missing, its checkpoint's manifest names it", shard);
+}
+
 // The shard's object, checked against the manifest. What is wrong inside it is looked for, to say where.
-Result<Bytes> fetch(ObjectStore& store, const ShardInfo& shard) {
+Result<Bytes> fetch(ObjectStore& store, const Manifest& manifest, const ShardInfo& shard) {
   auto object = store.get(shard.key);
   const std::string name = object_name(store, shard.key);
-  if (!object && object.error().code == Error::Code::kNotFound)
-    return fail(kCorrupt, "{}: is missing, its checkpoint's manifest names it", name);
+  if (!object && object.error().code == Error::Code::kNotFound) return missing(store, manifest, name);
   if (!object) return object;
   if (static_cast<int64_t>(object->size()) != shard.stored_bytes) {
     return fail(kCorrupt, "{}: has {} bytes, the manifest says {}: it was cut short, added to or replaced", name,
@@ -52,7 +61,7 @@ class Reading {
     std::vector<MutablePiece> pieces;
     for (const TensorRange& range : ranges(index))
       pieces.push_back({target(range), static_cast<size_t>(range.bytes), range.width});
-    const auto object = fetch(store_, shard);
+    const auto object = fetch(store_, manifest_, shard);
     if (!object) return tl::unexpected(object.error());
     const std::string name = object_name(store_, shard.key);
     Result<void> unpacked = unpackers_[static_cast<size_t>(thread)].unpack(*object, name, first_bytes_[index], pieces);

@@ -5,6 +5,7 @@
 #include "storage/checksum.h"
 #include "storage/manifest.h"
 #include "tests/storage/checks.h"
+#include "tests/storage/memory_store.h"
 #include "tests/storage/temporary_folder.h"
 
 namespace holdfast::storage::testing {
@@ -251,6 +252,25 @@ TEST_F(Checkpoints, ThatAreRemovedLeaveNothingBehind) {
   ASSERT_TRUE(ok(remove_checkpoint(*store_, 10)));
   EXPECT_TRUE(holds(*store_, 20, State(2)));
   EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/step-0000000010"));
+}
+
+// A store in which a checkpoint is removed when the first of its shards is asked for.
+class Vanishing : public MemoryStore {
+ public:
+  Result<Bytes> get(const std::string& key) override {
+    const bool shard = key.find("shard") != std::string::npos;
+    EXPECT_TRUE(!shard || ok(remove_checkpoint(*this, 10)));
+    return MemoryStore::get(key);
+  }
+};
+
+TEST(Retention, OfACheckpointThatIsBeingReadIsNoDamage) {
+  Vanishing store;
+  ASSERT_TRUE(ok(write_checkpoint(store, manifest_at(10, 1), State(1).tensors(), {.shard_bytes = 4001, .threads = 1})));
+  const auto verified = verify_checkpoint(store, 10, 1);
+  ASSERT_FALSE(verified);
+  EXPECT_EQ(verified.error().code, Error::Code::kNotFound);
+  EXPECT_NE(verified.error().message.find("was removed while it was read"), std::string::npos) << verified.error().message;
 }
 
 TEST_F(Checkpoints, OrphansAreRemovedExceptOfStepsBeingWritten) {
