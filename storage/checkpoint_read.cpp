@@ -19,8 +19,7 @@ constexpr auto kCorrupt = Error::Code::kCorrupt;
 
 // A shard that is not there. Who removes a checkpoint begins with its manifest: so that one is looked for again.
 tl::unexpected<Error> missing(ObjectStore& store, const Manifest& manifest, const std::string& shard) {
-  const auto still_there = store.get(manifest_key(manifest.step));
-  if (!still_there && still_there.error().code == Error::Code::kNotFound) {
+  if (is_absent(store, manifest_key(manifest.step))) {
     return fail(Error::Code::kNotFound, "checkpoint at step {} in {} was removed while it was read", manifest.step,
                 store.describe());
   }

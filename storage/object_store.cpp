@@ -26,4 +26,9 @@ bool valid_key(std::string_view key) {
   }
 }
 
+bool is_absent(ObjectStore& store, const std::string& key) {
+  const auto found = store.get(key);
+  return !found && found.error().code == Error::Code::kNotFound;
+}
+
 }  // namespace holdfast::storage

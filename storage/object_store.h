@@ -56,6 +56,9 @@ class ObjectStore {
   virtual std::string describe() const = 0;
 };
 
+// Whether the store says that it has no such object; any other trouble is no.
+bool is_absent(ObjectStore& store, const std::string& key);
+
 // What to do about a store's folder that is not there: readers want to be told (kNotFound) and to leave nothing behind.
 enum class MissingFolder : uint8_t { kMake, kFail };
 

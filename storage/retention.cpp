@@ -21,11 +21,6 @@ std::optional<int64_t> step_of(const std::string& key) {
   return step;
 }
 
-bool is_absent(ObjectStore& store, const std::string& key) {
-  const auto found = store.get(key);
-  return !found && found.error().code == Error::Code::kNotFound;
-}
-
 }  // namespace
 
 Result<std::vector<int64_t>> list_checkpoints(ObjectStore& store) {
