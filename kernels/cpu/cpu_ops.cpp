@@ -8,17 +8,17 @@
 namespace holdfast::kernels {
 namespace cpu {
 
-CpuOps::CpuOps(DType activations, int threads, Isa isa, bool native_bfloat16)
+CpuOps::CpuOps(DType activations, int threads, Isa isa)
     : activations_(activations),
       isa_(isa),
-      native_bfloat16_(native_bfloat16 && activations == DType::kBFloat16),
+      native_bfloat16_(isa == Isa::kAmx && activations == DType::kBFloat16),
       element_size_(dtype_size(activations)),
       operand_size_(native_bfloat16_ ? 2 : 4),
       vectors_(isa == Isa::kAvx2 ? avx2::table() : avx512::table()),
       elements_(activations == DType::kBFloat16 ? vectors_.bfloat16 : vectors_.float32),
       operands_(native_bfloat16_ ? vectors_.bfloat16 : vectors_.float32),
       team_(threads),
-      products_(threads),
+      products_(threads, isa == Isa::kAmx),
       per_thread_(static_cast<size_t>(threads)) {}
 
 DeviceInfo CpuOps::info() const {
@@ -117,7 +117,7 @@ std::unique_ptr<DeviceOps> make_cpu_ops(DType activations, int threads) {
   if (threads < 1) throw std::invalid_argument("threads is " + std::to_string(threads) + ": expected at least 1");
   const cpu::Isa isa = cpu::isa_of_environment();
   cpu::limit_onednn(isa);
-  return std::make_unique<cpu::CpuOps>(activations, threads, isa, isa == cpu::Isa::kAmx);
+  return std::make_unique<cpu::CpuOps>(activations, threads, isa);
 }
 
 }  // namespace holdfast::kernels

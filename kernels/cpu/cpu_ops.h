@@ -1,8 +1,8 @@
 // The op set for CPUs: products by oneDNN (products.h), the rest by the vector loops (vector/table.h), threads by
 // team.h. One .cpp per topic, as in kernels/ref.
 //
-// Products take `operands`: bfloat16 as it is where the CPU has matrix units for it, float32 otherwise (a bfloat16 tensor is
-// then widened into scratch, exactly). They give float32, which is finished (bias, GELU, rounding) while still in cache.
+// Products take `operands`: bfloat16 as it is where the CPU has matrix units, float32 otherwise (a bfloat16 tensor is then
+// widened into scratch, exactly). They give float32, which is finished (bias, GELU, rounding) while still in cache.
 #pragma once
 
 #include <list>
@@ -21,8 +21,7 @@ namespace holdfast::kernels::cpu {
 
 class CpuOps final : public HostOps {
  public:
-  // `native_bfloat16`: bfloat16 products without widening. Right with AMX; elsewhere only a test wants it.
-  CpuOps(DType activations, int threads, Isa isa, bool native_bfloat16);
+  CpuOps(DType activations, int threads, Isa isa);
 
   DeviceInfo info() const override;
   DType activation_dtype() const override { return activations_; }
@@ -109,8 +108,8 @@ class CpuOps final : public HostOps {
   const ElementLoops& operands_;  // of the operands' dtype
   Team team_;
   Products products_;
-  std::list<AttentionProducts> attention_products_;    // in the order of their last use, the last one first
-  Scratch in_, out_, weight_, partials_, statistics_;  // what each op keeps where is said there
+  std::list<AttentionProducts> attention_products_;  // in the order of their last use, the last one first
+  Scratch in_, out_, weight_, packed_, packed_more_, partials_, statistics_;  // what each op keeps where is said there
   std::vector<Scratch> per_thread_;
 };
 

@@ -139,12 +139,18 @@ void CpuOps::head_loss_backward(float* losses, Act* dx, float* dwte, const Act* 
                         thread);
     });
     head.join(losses, first, rows);
+    const void* rows_of_x = operand_at(head.x, first * C);  // the right operand of every tile's dwte
+    if (const size_t bytes = dwtes[0]->packed_bytes(); bytes > 0) {
+      void* const packed = packed_.reserve(bytes);
+      dwtes[0]->pack(rows_of_x, packed);
+      rows_of_x = packed;
+    }
     team_.for_each(head.groups.count, [&](int64_t group, int thread) {
       const int64_t begin = head.groups.begin(group);
       for (int64_t tile = begin; tile < begin + head.groups.size(group); ++tile) {
         const bool last = tile + 1 == tiles.count;
         const void* d = head.dlogits(tile, first, rows, thread);
-        dwtes[last]->run(thread, d, operand_at(head.x, first * C), dwte + tiles.begin(tile) * C);
+        dwtes[last]->run_packed(thread, d, rows_of_x, dwte + tiles.begin(tile) * C);
         dxs[last][tile > begin]->run(thread, d, head.weights_of(tile, thread), head.dx_sums + group * kRows * C);
       }
     });

@@ -1,31 +1,26 @@
 // CPU detection and oneDNN's limit.
 #include "kernels/cpu/isa.h"
 
-#include <cpuid.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <dnnl.hpp>
 #include <stdexcept>
 
+#include "kernels/cpu/amx/product.h"
+
 namespace holdfast::kernels::cpu {
 namespace {
-
-bool has_amx_bf16() {
-  unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid_count(7, 0, &a, &b, &c, &d) != 0 && (d >> 22 & 1u) != 0 && (d >> 24 & 1u) != 0;
-}
 
 dnnl::cpu_isa onednn_isa(Isa isa) {
   switch (isa) {
     case Isa::kAvx2:
       return dnnl::cpu_isa::avx2;
     case Isa::kAvx512:
-      return dnnl::cpu_isa::avx512_core;
-    case Isa::kAmx:
+    case Isa::kAmx:  // which does not need it
       break;
   }
-  return dnnl::cpu_isa::avx512_core_amx;
+  return dnnl::cpu_isa::avx512_core;
 }
 
 }  // namespace
@@ -50,7 +45,7 @@ Isa best_isa() {
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
   if (!avx512) return Isa::kAvx2;
-  return has_amx_bf16() ? Isa::kAmx : Isa::kAvx512;
+  return amx::usable() ? Isa::kAmx : Isa::kAvx512;
 }
 
 Isa choose_isa(const char* wanted) {
@@ -84,12 +79,10 @@ void limit_onednn(Isa isa) {
     throw std::runtime_error(std::string("this process already runs the cpu device with ") + isa_name(first) +
                              ": it cannot also run it with " + isa_name(isa) + "; use another process");
   }
-  if (isa == Isa::kAmx && dnnl::get_effective_cpu_isa() != dnnl::cpu_isa::avx512_core_amx) {
-    throw std::runtime_error("this CPU has AMX but the system does not let oneDNN use it; set HOLDFAST_CPU_ISA=avx512");
-  }
 }
 
 std::string numerics_name(Isa isa) {
+  if (isa == Isa::kAmx) return "cpu/amx/products-1";
   const dnnl_version_t* version = dnnl_version();
   const auto kilobytes = [](int name) { return std::to_string(sysconf(name) / 1024) + "k"; };
   return std::string("cpu/") + isa_name(isa) + "/onednn-" + std::to_string(version->major) + "." +

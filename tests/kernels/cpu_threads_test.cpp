@@ -1,4 +1,4 @@
-// The same bits with any number of threads: every op, both dtypes, and the bfloat16 products of AMX machines.
+// The same bits with any number of threads: every op, both dtypes.
 // ctest runs this program once per instruction set, by HOLDFAST_TEST_ISA.
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -44,14 +44,6 @@ TEST(CpuThreads, DoNotChangeFloat32Bits) {
 
 TEST(CpuThreads, DoNotChangeBFloat16Bits) {
   expect_threads_do_not_matter(DType::kBFloat16, [](int threads) { return make_cpu_ops(DType::kBFloat16, threads); });
-}
-
-TEST(CpuThreads, DoNotChangeBitsOfBFloat16ProductsWithoutWidening) {
-  make_cpu_ops(DType::kBFloat16, 1);
-  const cpu::Isa isa = cpu::isa_of_environment();
-  if (isa == cpu::Isa::kAvx2) GTEST_SKIP() << "oneDNN has bfloat16 products from AVX-512 on";
-  expect_threads_do_not_matter(
-      DType::kBFloat16, [isa](int threads) { return std::make_unique<cpu::CpuOps>(DType::kBFloat16, threads, isa, true); });
 }
 
 // oneDNN asks OpenMP for its threads: whatever the process has set, it must get one.

@@ -18,7 +18,7 @@ ProductShape float_shape(int64_t m) {
 
 TEST(Products, ThoseInUseAreKeptWhateverElseIsAskedFor) {
   make_cpu_ops(DType::kFloat32, 1);  // oneDNN is limited before it is used
-  Products products(1);
+  Products products(1, false);
   const auto always = products.prepare(float_shape(1));
   const auto once = products.prepare(float_shape(2));
   const std::weak_ptr<const Product> second = products.prepare(float_shape(3));
