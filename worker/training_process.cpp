@@ -61,7 +61,7 @@ class Shipping {
 class TrainingProcess {
  public:
   // `drills` is null where there are none.
-  TrainingProcess(const WorkerOptions& options, const Identity& identity, Transport& transport,
+  TrainingProcess(const WorkerOptions& options, const Identity& identity, const OpsFactory& make_ops, Transport& transport,
                   std::shared_ptr<LogShipping> sink, const Drills* drills)
       : incarnation_(identity.incarnation),
         link_({.server = options.server,
@@ -72,9 +72,9 @@ class TrainingProcess {
               end_process),
         outbox_(link_),
         shipping_(std::move(sink), outbox_),
-        runner_({options.data_root, ops_factory(options), options.collective_timeout}, link_, outbox_, transport,
+        runner_({options.data_root, make_ops, options.collective_timeout}, link_, outbox_, transport,
                 [this](const Input& input) { feed(input); }),
-        client_(link_, registration(identity, transport, ops_factory(options)(kernels::DType::kFloat32)->info()),
+        client_(link_, registration(identity, transport, make_ops(kernels::DType::kFloat32)->info()),
                 [this](const rendezvous::Directive& directive) { feed(DirectiveReceived{directive}); }) {
     const std::lock_guard lock(mutex_);
     ready_ = true;
@@ -144,7 +144,7 @@ class TrainingProcess {
 
 }  // namespace
 
-ExitCode run_training_process(const WorkerOptions& options, const Identity& identity) {
+ExitCode run_training_process(const WorkerOptions& options, const Identity& identity, const OpsFactory& make_ops) {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);
@@ -168,7 +168,7 @@ ExitCode run_training_process(const WorkerOptions& options, const Identity& iden
   }
   const auto sink = std::make_shared<LogShipping>();
   spdlog::default_logger()->sinks().push_back(sink);
-  TrainingProcess process(options, identity, **transport, sink, drills ? &*drills : nullptr);
+  TrainingProcess process(options, identity, make_ops, **transport, sink, drills ? &*drills : nullptr);
   process.wait_for_exit(signals);
   return ExitCode::kDone;
 }

@@ -1,0 +1,88 @@
+#include "worker/worker_program.h"
+
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdlib>
+#include <exception>
+#include <iostream>
+#include <nlohmann/json.hpp>
+
+#include "rendezvous/protocol/http_client.h"
+#include "worker/drills.h"
+#include "worker/fault_points.h"
+#include "worker/supervisor.h"
+#include "worker/training_process.h"
+
+namespace holdfast::worker {
+namespace {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "worker";
+}
+
+void set_up_logging(const std::string& level, const std::string& who) {
+  auto logger = std::make_shared<spdlog::logger>(who, std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ [%n %P] %v");
+  logger->set_level(spdlog::level::from_str(level));
+  logger->flush_on(spdlog::level::info);
+  spdlog::set_default_logger(std::move(logger));
+}
+
+// Tells the service that a life ended, so that it need not wait for the lease. Two tries: then the lease does it.
+void report_lost(const WorkerOptions& options, const std::string& incarnation, const std::string& reason) {
+  rendezvous::HttpClient client(options.server, options.token);
+  const std::string body = rendezvous::json_text(rendezvous::WorkerLost{incarnation, reason});
+  for (int tries = 0; tries < 2; ++tries) {
+    if (client.request("POST", "/v1/workers/lost", body, "application/json", std::chrono::seconds(2))) return;
+  }
+}
+
+int run_supervisor(const WorkerOptions& options, int argc, char** argv) {
+  set_up_logging(options.log_level, "supervisor");
+  SupervisorOptions supervisor;
+  supervisor.command.assign(argv, argv + argc);
+  supervisor.command[0] = "/proc/self/exe";
+  supervisor.report_lost = [&options](const std::string& incarnation, const std::string& reason) {
+    report_lost(options, incarnation, reason);
+  };
+  return supervise(supervisor);
+}
+
+int train(const WorkerOptions& options, const DeviceChoice& devices, const char* incarnation) {
+  Identity identity;
+  identity.incarnation = incarnation;
+  identity.node = host_name();
+  const char* supervisor = std::getenv(kSupervisorVariable);  // NOLINT(concurrency-mt-unsafe)
+  identity.name =
+      !options.name.empty() ? options.name : fmt::format("{}-{}", identity.node, supervisor == nullptr ? "0" : supervisor);
+  set_up_logging(options.log_level, identity.name);
+  std::vector<FaultRule> rules;
+  if (!options.fault_rules.empty()) rules = *parse_fault_rules(options.fault_rules);
+  if (!options.drills.empty()) rules.push_back(Drills(options.drills, identity.name).slow_rule());
+  arm_fault_points(std::move(rules));
+  return static_cast<int>(run_training_process(options, identity, devices(options)));
+}
+
+}  // namespace
+
+int run_worker_program(int argc, char** argv, const DeviceChoice& devices) {
+  try {
+    const auto options = parse_options(argc, argv);
+    if (!options) {
+      (options.error().status == 0 ? std::cout : std::cerr) << options.error().text;
+      return options.error().status;
+    }
+    const char* incarnation = std::getenv(kIncarnationVariable);  // NOLINT(concurrency-mt-unsafe)
+    return incarnation == nullptr ? run_supervisor(*options, argc, argv) : train(*options, devices, incarnation);
+  } catch (const std::exception& error) {
+    std::cerr << "holdfast-worker: " << error.what() << "\n";
+    return 1;
+  }
+}
+
+}  // namespace holdfast::worker

@@ -1,0 +1,19 @@
+// What a worker program does from its command line to its end: a supervisor and, below it, the training process; the same
+// program twice.
+//
+// Promises: the exit status of the process: 0 drained or left, 1 the training process could not go on, 2 bad flags, a refused
+// token or another version. Nothing is thrown. Thread: the main thread, before there are others.
+#pragma once
+
+#include <functional>
+
+#include "worker/options.h"
+
+namespace holdfast::worker {
+
+// The devices that the parsed options ask for. holdfast-worker has `ops_factory`; a benchmark has one of its own.
+using DeviceChoice = std::function<OpsFactory(const WorkerOptions&)>;
+
+int run_worker_program(int argc, char** argv, const DeviceChoice& devices);
+
+}  // namespace holdfast::worker
