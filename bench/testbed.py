@@ -1,6 +1,7 @@
 """What the benchmark cases share: where things are, rows, medians, one cluster of real processes, the floor of a link."""
 import json
 import os
+import re
 import signal
 import statistics
 import subprocess
@@ -39,6 +40,15 @@ def row(case, unit, ours, peer=None, floor=None, higher_is_better=False, note=""
     """`ratio` above 1 means that Holdfast does better, whichever way the unit counts."""
     ratio = None if not peer or not ours else ours / peer if higher_is_better else peer / ours
     return {"case": case, "unit": unit, "ours": ours, "peer": peer, "ratio": ratio, "floor": floor, "note": note}
+
+
+def plot_path(case):
+    return os.path.join(ROOT, "bench", f"{case}.svg")
+
+
+def spec_fields():
+    """The fields of a job that this build knows."""
+    return set(re.findall(r"--([a-z_0-9]+)", output_of([f"{BIN}/holdfast", "submit", "--help"])))
 
 
 def median(values):

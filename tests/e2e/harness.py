@@ -27,6 +27,7 @@ BIN = os.environ.get("HOLDFAST_BIN", os.path.join(ROOT, "build", "release", "bin
 class Cluster:
     """One service with its data directory, and workers."""
     host, interface = "127.0.0.1", "lo"  # the service's address, and the workers' way to it
+    worker_program = f"{BIN}/holdfast-worker"
 
     def __init__(self):
         self.mark = uuid.uuid4().hex
@@ -78,7 +79,7 @@ class Cluster:
         if slow_ms:
             rules = [r for r in (extra.get("HOLDFAST_FAULT"),) if r]
             extra["HOLDFAST_FAULT"] = ",".join(rules + [f"slow@step:ms={slow_ms}", f"slow@step:ms={CRAWL_MS}:while_file={self.folder}/crawl"])
-        self.workers[name] = self.spawn(name, [f"{BIN}/holdfast-worker", "--server", self.url, "--name", name, "--device", "cpu",
+        self.workers[name] = self.spawn(name, [self.worker_program, "--server", self.url, "--name", name, "--device", "cpu",
                                                "--threads", str(threads), "--interface", self.interface, *arguments], extra)
         return self.workers[name]
 
