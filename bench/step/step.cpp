@@ -1,8 +1,10 @@
-// One training step of GPT-2 Tiny on the cpu op set, without service, network or reduction: what the kernels alone give.
+// One training step of GPT-2 Tiny, without service, network or reduction: what the kernels alone give. On the cpu op set, or
+// with --device ref on the plain loops that it is judged by (one thread, hundreds of times slower).
 // Prints one JSON object per step (the first one sets up scratch and is slower) and one with the memory at the end.
 // With --product instead: the best rate of one 2048 x 2048 x 2048 product, the floor that bench/run step is measured against.
 //
 //   bench_step --threads 2 --batch 4 --dtype bfloat16 --steps 6
+//   bench_step --device ref --batch 1 --dtype float32 --steps 1
 //   bench_step --threads 2 --dtype float32 --product
 #include <sys/resource.h>
 
@@ -34,13 +36,13 @@ constexpr model::OptimizerConfig kOptimizer{.learning_rate = 3e-4,
 struct Options {
   int threads = 1;
   int64_t batch = 4, steps = 6;
-  std::string dtype = "bfloat16";
+  std::string dtype = "bfloat16", device = "cpu";
   bool product = false;
 };
 
 std::unique_ptr<kernels::DeviceOps> make_ops(const Options& options) {
-  return kernels::make_cpu_ops(options.dtype == "float32" ? kernels::DType::kFloat32 : kernels::DType::kBFloat16,
-                               options.threads);
+  const auto dtype = options.dtype == "float32" ? kernels::DType::kFloat32 : kernels::DType::kBFloat16;
+  return options.device == "ref" ? kernels::make_ref_ops(dtype) : kernels::make_cpu_ops(dtype, options.threads);
 }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -112,11 +114,12 @@ void run(const Options& options) {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Times training steps of GPT-2 Tiny on the cpu op set");
+  CLI::App app("Times training steps of GPT-2 Tiny without service or network");
   app.add_option("--threads", options.threads, "threads of the op set")->check(CLI::PositiveNumber);
   app.add_option("--batch", options.batch, "sequences of 512 tokens in a microbatch")->check(CLI::PositiveNumber);
   app.add_option("--steps", options.steps, "steps to run")->check(CLI::PositiveNumber);
   app.add_option("--dtype", options.dtype, "activations")->check(CLI::IsMember({"float32", "bfloat16"}));
+  app.add_option("--device", options.device, "op set")->check(CLI::IsMember({"cpu", "ref"}));
   app.add_flag("--product", options.product, "time a product of 2048 x 2048 matrices instead of steps");
   CLI11_PARSE(app, argc, argv);
   try {
