@@ -1,0 +1,95 @@
+#!/usr/bin/python3
+"""What the cases of bench/run compute from what they measured; and that each of them is there and told of."""
+import importlib
+import importlib.machinery
+import os
+import sys
+import types
+import unittest
+
+BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
+sys.path.insert(0, BENCH)
+import case_checkpoint  # noqa: E402  (needs the path above)
+import case_efficiency  # noqa: E402
+import case_emulated  # noqa: E402
+import efficiency_over_link  # noqa: E402
+import link_runs  # noqa: E402
+import wires  # noqa: E402
+
+
+def program():
+    loader = importlib.machinery.SourceFileLoader("bench_run", os.path.join(BENCH, "run"))
+    module = types.ModuleType("bench_run")
+    module.__file__ = os.path.join(BENCH, "run")
+    loader.exec_module(module)
+    return module
+
+
+class Cases(unittest.TestCase):
+    def test_every_case_has_a_title_and_a_row_in_the_readme(self):
+        with open(os.path.join(BENCH, "README.md"), encoding="utf-8") as file:
+            readme = file.read()
+        for name in program().CASES:
+            with self.subTest(name):
+                case = importlib.import_module(f"case_{name}")
+                self.assertTrue(case.TITLE)
+                self.assertTrue(callable(case.measure))
+                self.assertIn(f"\n| `{name}` |", readme)
+
+    def test_every_case_file_is_a_case(self):
+        files = {name[len("case_"):-len(".py")] for name in os.listdir(BENCH) if name.startswith("case_")}
+        self.assertEqual(files, set(program().CASES))
+
+
+class Wires(unittest.TestCase):
+    def test_two_ranks_send_the_buffer_once(self):
+        self.assertEqual(400, wires.bytes_each_way("int32", 100, 2))
+        self.assertEqual(200, wires.bytes_each_way("bfloat16", 100, 2))
+        self.assertAlmostEqual(100 * (1 + 4 / 512), wires.bytes_each_way("int8", 100, 2))
+
+    def test_four_ranks_send_it_one_and_a_half_times_and_int8_more(self):
+        self.assertEqual(600, wires.bytes_each_way("float32", 100, 4))
+        self.assertAlmostEqual(100 * (1 + 4 / 512) * (1.5 + 0.75), wires.bytes_each_way("int8", 100, 4))
+
+    def test_integers_are_exact(self):
+        self.assertEqual({"exact"}, {wires.reduction_of(wire) for wire in ("int32", "int16")})
+        self.assertEqual({"float"}, {wires.reduction_of(wire) for wire in ("float32", "bfloat16", "float16", "int8")})
+
+
+class Efficiency(unittest.TestCase):
+    def test_the_documents_table_comes_out_of_their_formula(self):
+        for accumulation, share_of_communication in ((1, 67), (2, 50), (4, 33), (8, 20), (16, 11)):
+            self.assertAlmostEqual(100 - share_of_communication, case_efficiency.predicted(accumulation, "int16"), delta=0.5)
+        self.assertAlmostEqual(20, case_efficiency.predicted(1, "int32"), delta=0.5)
+        self.assertIsNone(case_efficiency.predicted(1, "int8"))
+
+    def test_a_second_of_link_beside_a_second_of_compute_is_half(self):
+        alone, together = {"step_s": 1.0}, {"step_s": 2.0}
+        self.assertEqual(50, link_runs.efficiency(alone, together))
+        rate = wires.bytes_each_way("int32", link_runs.testbed.TINY_PARAMETERS, 2)
+        self.assertEqual(50, link_runs.without_hiding(alone, "int32", rate))
+        self.assertAlmostEqual(100 / 1.125, link_runs.without_hiding(alone, "int32", rate, sync_every=8))
+
+    def test_a_step_of_a_cycle_is_the_mean_over_it_and_the_first_cycle_warms_up(self):
+        took = [9, 9, 1, 5, 1, 7, 1, 9, 100]  # the last begins a cycle that is not whole
+        points = [{"step_s": s, "communication_s": s / 2} for s in took]
+        self.assertEqual((4, 2), efficiency_over_link.typical(points, 2))
+
+    def test_settings_that_this_build_does_not_know_are_left_out(self):
+        self.assertEqual([], case_emulated.settings(False, set()))
+        self.assertTrue(all("sync_every" not in each for each in case_emulated.settings(False, {"overlap"})))
+        self.assertTrue(any("sync_every" in each for each in case_emulated.settings(True, {"overlap", "sync_every"})))
+
+
+class SlowDown(unittest.TestCase):
+    def test_steps_within_the_writing_are_set_against_those_after_it(self):
+        points = [{"step": step, "step_s": 1.5 if 11 <= step <= 13 else 1.0} for step in range(1, 21)]
+        self.assertAlmostEqual(50, case_checkpoint.slow_down(points, [{"step": 10, "write_s": 4.6}]))
+
+    def test_without_a_step_in_the_writing_nothing_is_said(self):
+        points = [{"step": step, "step_s": 1.0} for step in range(1, 21)]
+        self.assertIsNone(case_checkpoint.slow_down(points, [{"step": 10, "write_s": 0.4}]))
+
+
+if __name__ == "__main__":
+    unittest.main()
