@@ -47,6 +47,8 @@ void add_audit_command(CLI::App& app, Options& options);
 void add_chaos_command(CLI::App& app, Options& options);
 void add_data_commands(CLI::App& app, Options& options);  // data prepare|info
 void add_sample_command(CLI::App& app, Options& options);
+void add_plan_command(CLI::App& app, Options& options);
+void add_netcheck_command(CLI::App& app, Options& options);
 
 // The whole program but for main's own lines.
 int run(int argc, char** argv);

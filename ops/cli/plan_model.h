@@ -1,0 +1,89 @@
+// What a job's step costs on a link, and what of the devices' time is left for computing: the planner's formulas.
+//
+// Promises: pure; a figure is a function of the inputs, and every formula stands here. Where something is assumed and not
+// derived, assumptions() says it in words.
+// Refuses nothing: the caller checks ranges (all numbers positive, but for update_s and round_trip_s, which may be 0).
+//
+// N nodes (one worker each), a microbatches a rank and step, m seconds a microbatch (forward and backward), u seconds of
+// optimizer a step, H steps between synchronisations; P parameters, L layers of P_l parameters each; e bytes an element on the
+// wire; R bytes a second that the link carries in each direction with both busy; t the round trip.
+//
+//   bytes each way, one sync   B = 2 (N-1)/N P e                     ring (worker/collectives/README.md)
+//                              B = ((N-1)/2 + (N-1)/N) P e           int8, e = 1 + 4/512 (a float32 scale for 512 elements):
+//                              the
+//                                                                    first half is an all-to-all whose blocks go round the ring
+//   time on the link           B / R
+//   latency                    (N-1) t for each collective: two all-gathers (what the ranks tell each other before a step, and
+//                              that it is done) and one all-reduce; with overlap one for each bucket of 4 MB of gradient
+//   hidden behind computing    0 without overlap, and with H > 1. Else the all-reduce of a layer runs while the layers before
+//   it
+//                              are still in the last microbatch's backward pass:
+//                                c = P_l e' / R seconds on the link for a layer (e' = B / P)
+//                                b = 2/3 m (1-h) / L seconds of backward pass for a layer
+//                                hidden = (L-1) min(b, c)
+//                              The first layer's gradient, and the embeddings' (wte, tied to the head, and wpe), are final only
+//                              when the pass is over, so their time shows. h is the share of the head in the work: of the
+//                              multiply-adds of a token, V C of V C + L (12 C^2 + T C); its backward pass comes first.
+//   exposed, one sync          B / R + latency - hidden
+//   step                       a m + u + exposed / H
+//   efficiency                 (a m + u) / step: against one rank alone with as many microbatches a rank
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "model/parameter_table.h"
+
+namespace holdfast::ops {
+
+struct WireType {
+  std::string name;       // as the job spec has it
+  std::string reduction;  // "exact" or "float": the only one it goes with
+  double bytes_per_element;
+  bool all_to_all_first;
+};
+// Widest first, those of exact before those of float.
+const std::vector<WireType>& wire_types();
+// Null when there is none of that name.
+const WireType* find_wire_type(const std::string& name);
+
+struct PlanInputs {
+  model::Gpt2Config model;
+  int64_t nodes = 2, batch_size = 4, accumulation = 1, sync_every = 1;
+  WireType wire = wire_types().front();
+  bool overlap = true;
+  double microbatch_s = 0, update_s = 0;
+  double link_bytes_per_s = 0, round_trip_s = 0;
+};
+
+struct PlanFigures {
+  int64_t parameters, tokens_per_step;
+  double bytes_each_way;                          // one sync
+  double link_s, latency_s, hidden_s, exposed_s;  // one sync
+  double compute_s, communication_s, step_s;      // one step; communication: what of it is exposed
+  double communication_share, efficiency;         // of a step; they add up to 1
+  double tokens_per_s;                            // of all nodes together
+};
+PlanFigures figures_of(const PlanInputs& inputs);
+
+// The settings that reach an efficiency of `target` with the least change to `inputs`. What changes least is tried first:
+// a narrower wire type out of `wires`, then twice the accumulation (which grows the global batch) up to 64 or what the inputs
+// have, then syncs that are further apart, up to every 64th step (which changes what is learned).
+struct Recommendation {
+  double target;
+  bool reached;  // else `inputs` is the best of what was tried
+  PlanInputs inputs;
+  PlanFigures figures;
+};
+Recommendation recommend(const PlanInputs& inputs, const std::vector<WireType>& wires, double target);
+
+// What the figures take for granted, as sentences.
+std::vector<std::string> assumptions(const PlanInputs& inputs);
+
+// The rate that a link of nominal `gbit_s` is taken to carry, in bytes a second; netcheck measures the true one.
+constexpr double kLineRateShare = 0.97;
+double nominal_link_rate(double gbit_s);
+
+}  // namespace holdfast::ops
