@@ -1,0 +1,36 @@
+// What two nodes say to each other to measure the way between them: round trips, one direction, the other, both at once.
+//
+// Promises: zeros are moved and nothing else is told; every phase is bounded in time, whatever the other side does. The one who
+// answers reads no file, allocates no more than a block, and refuses who does not say the first line, with a sentence.
+// Nobody proves who they are: whoever reaches the port can make this node send zeros for so long. So it listens on loopback
+// unless told otherwise, and only while somebody runs the command.
+//
+//   asking                      answering
+//   holdfast-netcheck 1         holdfast-netcheck 1        or: refused: WHY, and the end
+//   ping N                      each of N bytes comes back, one at a time
+//   move out MILLISECONDS       (takes blocks) BYTES_PER_S
+//   move in MILLISECONDS        (sends blocks)
+//   move both MILLISECONDS      (takes and sends blocks) BYTES_PER_S
+// A block is 64 KiB of zeros; the last one of a phase begins with 1. The receiver counts, from a fifth of the time on: before
+// that TCP is still finding its rate.
+#pragma once
+
+#include "ops/cli/netcheck_socket.h"
+
+namespace holdfast::ops {
+
+// Of the one who asks: "there" is what it sends. Bytes and seconds.
+struct NetcheckFigures {
+  double round_trip_s;           // the median
+  double there, back;            // bytes a second, one direction at a time
+  double both_there, both_back;  // with the other direction busy, as in a ring
+};
+
+constexpr double kNetcheckSecondsMin = 0.1, kNetcheckSecondsMax = 30;
+
+// `seconds` for each of the three measurements.
+NetResult<NetcheckFigures> ask_netcheck(const Socket& peer, double seconds);
+// One check, to its end. The error says why it was refused or broke off.
+NetResult<void> answer_netcheck(const Socket& peer);
+
+}  // namespace holdfast::ops
