@@ -19,7 +19,7 @@ const std::vector<std::vector<std::string>> kCommands = {
     {"submit"}, {"ls"},         {"show"},           {"stop"},         {"pause"}, {"resume"},          {"scale"},
     {"logs"},   {"events"},     {"wait"},           {"nodes"},        {"drain"}, {"audit"},           {"checkpoints"},
     {"ckpt"},   {"ckpt", "ls"}, {"ckpt", "verify"}, {"ckpt", "show"}, {"data"},  {"data", "prepare"}, {"data", "info"},
-    {"sample"}};
+    {"sample"}, {"plan"},       {"netcheck"}};
 
 TEST(Usage, EveryCommandsHelpShowsAnExample) {
   for (auto command : kCommands) {
