@@ -49,7 +49,7 @@ def table(headings, rows):
 
 
 def percent(share):
-    return f"{share * 100:.1f} %" if share < 0.0995 else f"{share * 100:.0f} %"
+    return f"{share * 100:.1f} %" if share < 0.0995 or share >= 0.9895 else f"{share * 100:.0f} %"
 
 
 def volume(megabytes_):
@@ -103,9 +103,9 @@ def shares():
                      f"{GPU_MICROBATCH_S} s a microbatch, 1 Gbit/s"), rows) +
             f"""
 With the document's own second of computing a microbatch the shares are a third to two thirds of what it says. But a GPU of
-today needs no second for 16 x 512 tokens of Tiny: {GPU_MICROBATCH_S * 1000:.0f} ms is 50e12 operations a second, a quarter of the peak of a card with
-200e12. Then the same link is far tighter than the document fears: its recommended setting (FP16, accumulation 8) waits {percent(quick['communication_share'])}
-of the time.
+today needs no second for 16 x 512 tokens of Tiny: {GPU_MICROBATCH_S * 1000:.0f} ms is 50e12 operations a second, a quarter of
+the peak of a card with 200e12. Then the same link is far tighter than the document fears: its recommended setting (FP16,
+accumulation 8) waits {percent(quick['communication_share'])} of the time.
 """)
 
 
@@ -124,7 +124,7 @@ def what_helps():
              + ("" if r["reached"] else ", the most there is") for r in advice["recommendations"] for s in (r["settings"],)]
     return (f"## Efficiency of two nodes whose device takes {GPU_MICROBATCH_S} s a microbatch (accumulation 8, overlap on)\n\n"
             + table(("sync_every", "wire type", "1 Gbit/s", "2.5 Gbit/s", "10 Gbit/s"), rows) +
-            "\nWhat `holdfast plan` recommends at 1 Gbit/s with the exact reduction:\n" + "\n".join(lines) + "\n")
+            "\nWhat `holdfast plan` recommends at 1 Gbit/s with the exact reduction:\n\n" + "\n".join(lines) + "\n")
 
 
 def links():
@@ -136,7 +136,8 @@ def links():
         rows.append((f"{gbit_s} Gbit/s", claim, f"{slow['link_s']:.3f} s", percent(slow["communication_share"]),
                      percent(quick["communication_share"])))
     return ("## Other links (FP16, accumulation 8)\n\n"
-            + table(("link", f"《{ANALYSIS}》: time, share", "time", "share at 1 s a microbatch", f"share at {GPU_MICROBATCH_S} s"), rows) +
+            + table(("link", f"《{ANALYSIS}》: time, share", "time", "share at 1 s a microbatch",
+                     f"share at {GPU_MICROBATCH_S} s"), rows) +
             """
 "1Gbps → 10Gbps: efficiency 10 times" in its advice contradicts its own table: the time on the link falls to a tenth, and
 efficiency can only go from 80 to 98 %.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 
 #include "ops/cli/format.h"
 #include "ops/cli/quantities.h"
