@@ -120,10 +120,12 @@ class DeviceOps {
   // Largest magnitude in x; +infinity if any element is not finite; 0 for count 0.
   virtual float abs_max(const float* x, int64_t count) = 0;
   // sums[i] = (first ? 0 : sums[i]) + round_to_nearest_even(x[i] * 2^exponent).
-  // The caller has chosen the exponent such that no sum can leave int32.
+  // The caller has chosen the exponent such that no sum can leave the integer's type.
   virtual void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) = 0;
-  // x[i] = float(sums[i]) * scale, one rounding each. The two may be the same memory.
+  virtual void fixed_accumulate(int16_t* sums, const float* x, int64_t count, int exponent, bool first) = 0;
+  // x[i] = float(sums[i]) * scale, one rounding each. int32 sums may be the same memory as x; int16 sums may not overlap it.
   virtual void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) = 0;
+  virtual void fixed_unpack(float* x, const int16_t* sums, int64_t count, float scale) = 0;
   // For the float reduction: sums[i] = (first ? 0 : sums[i]) + x[i].
   virtual void float_accumulate(float* sums, const float* x, int64_t count, bool first) = 0;
 };

@@ -91,9 +91,20 @@ void CpuOps::fixed_accumulate(int32_t* sums, const float* x, int64_t count, int 
   });
 }
 
+void CpuOps::fixed_accumulate(int16_t* sums, const float* x, int64_t count, int exponent, bool first) {
+  for_each_block(count, [&](int64_t begin, int64_t size) {
+    vectors_.floats.fixed_accumulate_int16(sums + begin, x + begin, size, exponent, first);
+  });
+}
+
 void CpuOps::fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) {
   for_each_block(count,
                  [&](int64_t begin, int64_t size) { vectors_.floats.fixed_unpack(x + begin, sums + begin, size, scale); });
+}
+
+void CpuOps::fixed_unpack(float* x, const int16_t* sums, int64_t count, float scale) {
+  for_each_block(
+      count, [&](int64_t begin, int64_t size) { vectors_.floats.fixed_unpack_int16(x + begin, sums + begin, size, scale); });
 }
 
 void CpuOps::float_accumulate(float* sums, const float* x, int64_t count, bool first) {

@@ -55,7 +55,9 @@ class CpuOps final : public HostOps {
   double sum(const float* x, int64_t count) override;
   float abs_max(const float* x, int64_t count) override;
   void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) override;
+  void fixed_accumulate(int16_t* sums, const float* x, int64_t count, int exponent, bool first) override;
   void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) override;
+  void fixed_unpack(float* x, const int16_t* sums, int64_t count, float scale) override;
   void float_accumulate(float* sums, const float* x, int64_t count, bool first) override;
 
  private:

@@ -17,14 +17,17 @@ inline float abs_max(const float* x, int64_t count) {
 }
 
 // ldexp in double is exact for every float and every exponent in reach, so nearbyint is the only rounding.
-inline void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) {
+// `Integer` is int32_t or int16_t.
+template <typename Integer>
+void fixed_accumulate(Integer* sums, const float* x, int64_t count, int exponent, bool first) {
   for (int64_t i = 0; i < count; ++i) {
     const auto rounded = static_cast<int32_t>(std::nearbyint(std::ldexp(static_cast<double>(x[i]), exponent)));
-    sums[i] = (first ? 0 : sums[i]) + rounded;
+    sums[i] = static_cast<Integer>((first ? 0 : sums[i]) + rounded);
   }
 }
 
-inline void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) {
+template <typename Integer>
+void fixed_unpack(float* x, const Integer* sums, int64_t count, float scale) {
   for (int64_t i = 0; i < count; ++i) x[i] = static_cast<float>(sums[i]) * scale;
 }
 

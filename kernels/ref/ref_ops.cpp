@@ -95,7 +95,13 @@ class RefOps final : public HostOps {
   void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) override {
     ref::fixed_accumulate(sums, x, count, exponent, first);
   }
+  void fixed_accumulate(int16_t* sums, const float* x, int64_t count, int exponent, bool first) override {
+    ref::fixed_accumulate(sums, x, count, exponent, first);
+  }
   void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) override {
+    ref::fixed_unpack(x, sums, count, scale);
+  }
+  void fixed_unpack(float* x, const int16_t* sums, int64_t count, float scale) override {
     ref::fixed_unpack(x, sums, count, scale);
   }
   void float_accumulate(float* sums, const float* x, int64_t count, bool first) override {

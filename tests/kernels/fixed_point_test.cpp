@@ -1,6 +1,7 @@
 // Fixed point to the letter, on ref and cpu: rounding, exponents beyond what a float can hold, and what is not finite.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -11,6 +12,7 @@ namespace {
 
 using Floats = std::vector<float>;
 using Ints = std::vector<int32_t>;
+using Shorts = std::vector<int16_t>;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -21,6 +23,11 @@ class FixedPoint : public ::testing::TestWithParam<const char*> {
 
   Ints rounded(const Floats& x, int exponent) {
     Ints sums(x.size(), 77);
+    ops_->fixed_accumulate(sums.data(), x.data(), static_cast<int64_t>(x.size()), exponent, true);
+    return sums;
+  }
+  Shorts rounded_short(const Floats& x, int exponent) {
+    Shorts sums(x.size(), 77);
     ops_->fixed_accumulate(sums.data(), x.data(), static_cast<int64_t>(x.size()), exponent, true);
     return sums;
   }
@@ -56,6 +63,35 @@ TEST_P(FixedPoint, AddsOnlyWhenItIsNotTheFirst) {
 
 TEST_P(FixedPoint, ReachesTheEndsOfInt32) {
   EXPECT_EQ(rounded({-2147483648.0f, 2147483520.0f}, 0), (Ints{std::numeric_limits<int32_t>::min(), 2147483520}));
+}
+
+TEST_P(FixedPoint, Int16SumsRoundAlikeAndReachTheEndsOfInt16) {
+  EXPECT_EQ(rounded_short({0.5f, 1.5f, 2.5f, -0.5f, -1.5f, -2.5f, 0.49999997f, -0.0f}, 0), (Shorts{0, 2, 2, 0, -2, -2, 0, 0}));
+  EXPECT_EQ(rounded_short({0.375f, 0.625f, -0.375f}, 2), (Shorts{2, 2, -2}));
+  EXPECT_EQ(rounded_short({-32768.0f, 32767.0f, -32767.0f}, 0), (Shorts{-32768, 32767, -32767}));
+}
+
+TEST_P(FixedPoint, Int16SumsAddOnlyWhenItIsNotTheFirst) {
+  const Floats x(37, 3.0f);  // whole vectors and a rest, of any width
+  Shorts sums(39, -32000);
+  ops_->fixed_accumulate(sums.data(), x.data(), 37, 1, false);
+  Shorts expected(37, -31994);
+  expected.resize(39, -32000);
+  EXPECT_EQ(sums, expected) << "and beyond the count nothing is touched";
+  ops_->fixed_accumulate(sums.data(), x.data(), 37, 1, true);
+  std::fill_n(expected.begin(), 37, int16_t{6});
+  EXPECT_EQ(sums, expected);
+}
+
+TEST_P(FixedPoint, Int16SumsUnpackWithOneRoundingEach) {
+  Shorts sums = {32767, -32768, 0, 1};
+  sums.resize(37, -3);
+  Floats x(38, 7.0f);
+  ops_->fixed_unpack(x.data(), sums.data(), 37, 0.1f);
+  Floats expected = {32767.0f * 0.1f, -32768.0f * 0.1f, 0.0f, 0.1f};
+  expected.resize(37, -3.0f * 0.1f);
+  expected.push_back(7.0f);
+  EXPECT_EQ(x, expected);
 }
 
 TEST_P(FixedPoint, UnpacksWithOneRoundingEach) {

@@ -168,8 +168,15 @@ OpCase fixed_point(RandomInputs& random, int64_t count, int exponent) {
             ops.fixed_unpack(unpacked.data(), sums.data(), count, 0.3e-5f);
             ops.float_accumulate(total.data(), x.data(), count, true);
             ops.float_accumulate(total.data(), y.data(), count, false);
+            std::vector<int16_t> short_sums(static_cast<size_t>(count), 12345);
+            auto short_unpacked = poisoned(count);
+            ops.fixed_accumulate(short_sums.data(), x.data(), count, exponent - 10, true);
+            ops.fixed_accumulate(short_sums.data(), y.data(), count, exponent - 10, false);
+            ops.fixed_unpack(short_unpacked.data(), short_sums.data(), count, 0.3e-3f);
             return {{"sums", kExact, {sums.begin(), sums.end()}},
                     {"unpacked", kExact, values(unpacked)},
+                    {"int16 sums", kExact, {short_sums.begin(), short_sums.end()}},
+                    {"int16 unpacked", kExact, values(short_unpacked)},
                     {"float sums", kExact, values(total)},
                     {"largest", kExact, {ops.abs_max(x.data(), count)}}};
           }};

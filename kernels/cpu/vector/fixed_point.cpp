@@ -1,4 +1,5 @@
-// Fixed point; meaning in DeviceOps. Compiled once per instruction set (see fill.h). Bytes: 8 read, 4 written per element.
+// Fixed point; meaning in DeviceOps. Compiled once per instruction set (see fill.h). Bytes per
+// element: 8 read, 4 written for int32 sums; 6 read, 2 written for int16 sums, which are widened to add.
 #include "kernels/cpu/vector/fill.h"
 #include "kernels/cpu/vector/lanes.h"
 
@@ -30,7 +31,9 @@ float power_of_two(int exponent) {
 
 // 2^exponent need not be a float, so it is applied in two halves. Both products are exact, except where the result is so
 // small (below 2^-126) that it rounds to 0 either way. Beyond +-252 nothing changes: there only zeros are in range, or left.
-void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) {
+// `Integer` is int32_t or int16_t.
+template <typename Integer>
+void fixed_accumulate(Integer* sums, const float* x, int64_t count, int exponent, bool first) {
   const int bounded = exponent < -252 ? -252 : exponent > 252 ? 252 : exponent;
   const Floats half = broadcast(power_of_two(bounded / 2)), rest = broadcast(power_of_two(bounded - bounded / 2));
   sweep(count, [&](int64_t i, auto part) {
@@ -39,7 +42,8 @@ void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent
   });
 }
 
-void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) {
+template <typename Integer>
+void fixed_unpack(float* x, const Integer* sums, int64_t count, float scale) {
   sweep(count, [&](int64_t i, auto part) { store(x + i, to_floats(load(sums + i, part)) * broadcast(scale), part); });
 }
 
@@ -47,8 +51,10 @@ void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) {
 
 void fill_fixed_point(VectorTable& table) {
   table.floats.abs_max = abs_max;
-  table.floats.fixed_accumulate = fixed_accumulate;
-  table.floats.fixed_unpack = fixed_unpack;
+  table.floats.fixed_accumulate = fixed_accumulate<int32_t>;
+  table.floats.fixed_accumulate_int16 = fixed_accumulate<int16_t>;
+  table.floats.fixed_unpack = fixed_unpack<int32_t>;
+  table.floats.fixed_unpack_int16 = fixed_unpack<int16_t>;
 }
 
 }  // namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA

@@ -100,6 +100,19 @@ inline void store(int32_t* p, Ints a, Whole) {
 inline void store(int32_t* p, Ints a, Part part) {
   _mm512_mask_storeu_epi32(p, part.mask, a);
 }
+// int16 in memory, int32 in lanes. What is stored fits.
+inline Ints load(const int16_t* p, Whole) {
+  return _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+inline Ints load(const int16_t* p, Part part) {
+  return _mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(part.mask, p));
+}
+inline void store(int16_t* p, Ints a, Whole) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(a));
+}
+inline void store(int16_t* p, Ints a, Part part) {
+  _mm256_mask_storeu_epi16(p, part.mask, _mm512_cvtepi32_epi16(a));
+}
 inline Floats keep(Floats a, Floats, Whole) {
   return a;
 }
@@ -226,6 +239,24 @@ inline void store(int32_t* p, Ints a, Whole) {
 }
 inline void store(int32_t* p, Ints a, Part part) {
   _mm256_maskstore_epi32(p, part.mask, a);
+}
+// int16 in memory, int32 in lanes. What is stored fits.
+inline Ints load(const int16_t* p, Whole) {
+  return _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+inline Ints load(const int16_t* p, Part part) {
+  int16_t lane[8] = {};
+  __builtin_memcpy(lane, p, static_cast<size_t>(part.count) * 2);
+  return load(lane, Whole{});
+}
+inline void store(int16_t* p, Ints a, Whole) {
+  const __m128i halves = _mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), halves);
+}
+inline void store(int16_t* p, Ints a, Part part) {
+  int16_t lane[8];
+  store(lane, a, Whole{});
+  __builtin_memcpy(p, lane, static_cast<size_t>(part.count) * 2);
 }
 inline Floats keep(Floats a, Floats, Whole) {
   return a;

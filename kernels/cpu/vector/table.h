@@ -55,7 +55,9 @@ struct FloatLoops {
   double (*sum)(const float* x, int64_t count);
   float (*abs_max)(const float* x, int64_t count);
   void (*fixed_accumulate)(int32_t* sums, const float* x, int64_t count, int exponent, bool first);
+  void (*fixed_accumulate_int16)(int16_t* sums, const float* x, int64_t count, int exponent, bool first);
   void (*fixed_unpack)(float* x, const int32_t* sums, int64_t count, float scale);
+  void (*fixed_unpack_int16)(float* x, const int16_t* sums, int64_t count, float scale);
 };
 
 struct VectorTable {
