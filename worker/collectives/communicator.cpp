@@ -14,7 +14,8 @@ namespace holdfast::worker {
 
 struct Communicator::Impl {
   RingOptions options;
-  std::unique_ptr<Ring> ring;  // none in a world of one
+  std::unique_ptr<Ring> ring;      // none in a world of one
+  std::vector<std::byte> transit;  // what this rank passes on in an all-to-all
 
   int world_size() const { return static_cast<int>(options.addresses.size()); }
   CollectiveResult<void> all_reduce(std::span<const std::byte> mine, std::span<std::byte> sum, Element element);
@@ -37,6 +38,13 @@ CollectiveResult<void> check(const RingOptions& options) {
     return unusable("the job's id has more than " + std::to_string(kJobBytesMax) + " bytes");
   if (options.chunk_bytes == 0) return unusable("chunk_bytes is 0");
   return {};
+}
+
+template <typename Byte>
+uint64_t total_bytes(std::span<const std::span<Byte>> blocks) {
+  uint64_t total = 0;
+  for (const auto block : blocks) total += block.size();
+  return total;
 }
 
 }  // namespace
@@ -75,15 +83,27 @@ CollectiveResult<void> Communicator::Impl::all_reduce(std::span<const std::byte>
     return {};
   }
   return ring->run({.kind = Operation::Kind::kAllReduce, .element = element, .bytes = sum.size()},
-                   all_reduce_schedule(options.rank, world_size(), mine, sum, options.chunk_bytes));
+                   all_reduce_schedule(options.rank, world_size(), mine, sum, element, options.chunk_bytes));
 }
 
 CollectiveResult<void> Communicator::all_reduce_sum(std::span<const int32_t> mine, std::span<int32_t> sum) {
   return impl_->all_reduce(std::as_bytes(mine), std::as_writable_bytes(sum), Element::kInt32);
 }
 
+CollectiveResult<void> Communicator::all_reduce_sum(std::span<const int16_t> mine, std::span<int16_t> sum) {
+  return impl_->all_reduce(std::as_bytes(mine), std::as_writable_bytes(sum), Element::kInt16);
+}
+
 CollectiveResult<void> Communicator::all_reduce_sum(std::span<const float> mine, std::span<float> sum) {
   return impl_->all_reduce(std::as_bytes(mine), std::as_writable_bytes(sum), Element::kFloat);
+}
+
+CollectiveResult<void> Communicator::all_reduce_sum(std::span<const BFloat16> mine, std::span<BFloat16> sum) {
+  return impl_->all_reduce(std::as_bytes(mine), std::as_writable_bytes(sum), Element::kBFloat16);
+}
+
+CollectiveResult<void> Communicator::all_reduce_sum(std::span<const Float16> mine, std::span<Float16> sum) {
+  return impl_->all_reduce(std::as_bytes(mine), std::as_writable_bytes(sum), Element::kFloat16);
 }
 
 CollectiveResult<std::vector<std::vector<std::byte>>> Communicator::all_gather(std::span<const std::byte> mine) {
@@ -100,20 +120,34 @@ CollectiveResult<std::vector<std::vector<std::byte>>> Communicator::all_gather(s
   }
 
   std::vector<std::vector<std::byte>> gathered(world_size);
-  uint64_t total = 0;
   blocks.clear();
   for (size_t i = 0; i < world_size; ++i) {
     gathered[i].resize(sizes[i]);
-    total += sizes[i];
     blocks.emplace_back(gathered[i]);
   }
   std::ranges::copy(mine, gathered[rank].begin());
-  if (impl_->ring) {
-    const auto told =
-        impl_->ring->run({.kind = Operation::Kind::kAllGather, .bytes = total}, all_gather_schedule(rank, blocks, chunk_bytes));
-    if (!told) return tl::make_unexpected(told.error());
-  }
+  if (const auto told = all_gather_into(blocks); !told) return tl::make_unexpected(told.error());
   return gathered;
+}
+
+CollectiveResult<void> Communicator::all_gather_into(std::span<const std::span<std::byte>> blocks) {
+  if (!impl_->ring) return {};
+  return impl_->ring->run({.kind = Operation::Kind::kAllGather, .bytes = total_bytes(blocks)},
+                          all_gather_schedule(rank(), blocks, impl_->options.chunk_bytes));
+}
+
+CollectiveResult<void> Communicator::all_to_all(std::span<const std::span<const std::byte>> outgoing,
+                                                std::span<const std::span<std::byte>> incoming) {
+  const auto me = static_cast<size_t>(rank());
+  for (const auto block : incoming) {
+    if (block.size() == outgoing[me].size()) continue;
+    throw std::invalid_argument("all_to_all: a block for this rank has " + std::to_string(block.size()) + " bytes, its own " +
+                                std::to_string(outgoing[me].size()) + ": blocks for one rank are equally long");
+  }
+  std::ranges::copy(outgoing[me], incoming[me].begin());
+  if (!impl_->ring) return {};
+  return impl_->ring->run({.kind = Operation::Kind::kAllToAll, .bytes = total_bytes(outgoing)},
+                          all_to_all_schedule(rank(), outgoing, incoming, impl_->transit, impl_->options.chunk_bytes));
 }
 
 CollectiveResult<void> Communicator::broadcast(std::span<std::byte> buffer, int root) {

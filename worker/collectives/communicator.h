@@ -4,7 +4,8 @@
 // cut into N segments; a segment travels in chunks, and a chunk that arrived is added and sent on while the next is
 // still under way. The ring all-reduce (Patarasuk, Yuan 2009) moves 2 (N-1)/N of the buffer each way per rank.
 //
-// Promises: integer sums have the same bits in any order of the ring; float sums are taken in ring order. Every call ends
+// Promises: integer sums have the same bits in any order of the ring; float sums are taken in ring order (16-bit ones are
+// rounded after each addition), and all ranks have the same bits. Every call ends
 // by its deadline: no bytes moved for `timeout`, or abort(). The first failure poisons the communicator: every later call
 // fails with the same error, and its sockets are closed, so that neighbours notice at once. What a failed call leaves where
 // its result belongs is unspecified.
@@ -23,6 +24,7 @@
 #include <tl/expected.hpp>
 #include <vector>
 
+#include "worker/collectives/half_floats.h"
 #include "worker/transport.h"
 
 namespace holdfast::worker {
@@ -65,9 +67,19 @@ class Communicator {
   // The sum over all ranks of `mine`, element by element, into `sum`: equally long, and not the same memory. `mine` is only
   // read: what a rank brought to a sum that failed it still has.
   CollectiveResult<void> all_reduce_sum(std::span<const int32_t> mine, std::span<int32_t> sum);
+  CollectiveResult<void> all_reduce_sum(std::span<const int16_t> mine, std::span<int16_t> sum);
   CollectiveResult<void> all_reduce_sum(std::span<const float> mine, std::span<float> sum);
+  CollectiveResult<void> all_reduce_sum(std::span<const BFloat16> mine, std::span<BFloat16> sum);
+  CollectiveResult<void> all_reduce_sum(std::span<const Float16> mine, std::span<Float16> sum);
   // Every rank's bytes, by rank; sizes may differ.
   CollectiveResult<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine);
+  // The same where every rank knows all lengths: `blocks` is by rank, this rank's filled in.
+  CollectiveResult<void> all_gather_into(std::span<const std::span<std::byte>> blocks);
+  // `outgoing[k]` to rank k, and the block that rank k has for this rank into `incoming[k]`. Blocks for one rank are equally
+  // long, whoever they are from, and every rank knows all lengths. A block goes round the ring, hop by hop: a link carries
+  // N(N-1)/2 of them.
+  CollectiveResult<void> all_to_all(std::span<const std::span<const std::byte>> outgoing,
+                                    std::span<const std::span<std::byte>> incoming);
   // From `root` to all, passed along the ring chunk by chunk.
   CollectiveResult<void> broadcast(std::span<std::byte> buffer, int root);
 

@@ -7,7 +7,6 @@
 namespace holdfast::worker {
 namespace {
 
-constexpr size_t kElementBytes = 4;
 // A buffer is cut into at least so many slices, so that they follow each other closely; but chunks are not made so small
 // that system calls outweigh the bytes.
 constexpr size_t kSlicesMin = 8;
@@ -22,20 +21,20 @@ size_t chunk_count(size_t bytes, size_t chunk_bytes) {
 }
 
 // How many elements a chunk of a buffer has: a pure function, so that all ranks cut alike.
-size_t chunk_elements(size_t buffer_elements, size_t world_size, size_t chunk_bytes) {
-  const size_t most = std::max<size_t>(1, chunk_bytes / kElementBytes);
-  const size_t least = std::min(most, kChunkBytesMin / kElementBytes);
+size_t chunk_elements(size_t buffer_elements, size_t element_size, size_t world_size, size_t chunk_bytes) {
+  const size_t most = std::max<size_t>(1, chunk_bytes / element_size);
+  const size_t least = std::min(most, kChunkBytesMin / element_size);
   return std::clamp(buffer_elements / (kSlicesMin * world_size), least, most);
 }
 
 // Segment `index` of a slice: the segments differ by at most one element, and may be empty.
 template <typename Byte>
-std::span<Byte> segment(std::span<Byte> slice, size_t index, size_t world_size) {
-  const size_t elements = slice.size() / kElementBytes;
+std::span<Byte> segment(std::span<Byte> slice, size_t element_size, size_t index, size_t world_size) {
+  const size_t elements = slice.size() / element_size;
   const size_t base = elements / world_size, longer = elements % world_size;
   const size_t first = index * base + std::min(index, longer);
   const size_t count = base + (index < longer ? 1 : 0);
-  return slice.subspan(first * kElementBytes, count * kElementBytes);
+  return slice.subspan(first * element_size, count * element_size);
 }
 
 template <typename Byte, typename Take>
@@ -46,10 +45,10 @@ void for_each_chunk(std::span<Byte> bytes, size_t chunk_bytes, Take take) {
 }  // namespace
 
 Schedule all_reduce_schedule(int rank, int world_size, std::span<const std::byte> mine, std::span<std::byte> sum,
-                             size_t chunk_bytes) {
+                             Element element, size_t chunk_bytes) {
   Schedule schedule;
-  const size_t ranks = static_cast<size_t>(world_size);
-  const size_t slice_bytes = chunk_elements(sum.size() / kElementBytes, ranks, chunk_bytes) * ranks * kElementBytes;
+  const size_t ranks = static_cast<size_t>(world_size), size_of_one = element_bytes(element);
+  const size_t slice_bytes = chunk_elements(sum.size() / size_of_one, size_of_one, ranks, chunk_bytes) * ranks * size_of_one;
   const size_t slices = chunk_count(sum.size(), slice_bytes);
   if (slices == 0) return schedule;
   const size_t add_steps = ranks - 1, steps = 2 * add_steps;
@@ -63,7 +62,7 @@ Schedule all_reduce_schedule(int rank, int world_size, std::span<const std::byte
       const size_t begin = slice * slice_bytes, size = std::min(slice_bytes, sum.size() - begin);
       const auto part = [&](auto buffer, int back) {
         const int index = modulo(rank - back - static_cast<int>(step), world_size);
-        return segment(buffer.subspan(begin, size), static_cast<size_t>(index), ranks);
+        return segment(buffer.subspan(begin, size), size_of_one, static_cast<size_t>(index), ranks);
       };
       const auto sent = step == 0 ? part(mine, 0) : std::span<const std::byte>(part(sum, 0));
       if (!sent.empty()) schedule.outgoing.push_back({sent, step == 0 ? 0 : arrived[slice], step > add_steps});
@@ -88,6 +87,45 @@ Schedule all_gather_schedule(int rank, std::span<const std::span<std::byte>> blo
     const auto received = blocks[modulo(rank - 1 - step, world_size)];
     for_each_chunk(received, chunk_bytes, [&](std::span<std::byte> bytes) { schedule.incoming.push_back({bytes, nullptr}); });
   }
+  return schedule;
+}
+
+Schedule all_to_all_schedule(int rank, std::span<const std::span<const std::byte>> outgoing,
+                             std::span<const std::span<std::byte>> incoming, std::vector<std::byte>& transit,
+                             size_t chunk_bytes) {
+  Schedule schedule;
+  const int world_size = static_cast<int>(outgoing.size());
+  const auto destination = [&](int step, int distance) {
+    return static_cast<size_t>(modulo(rank - step + distance, world_size));
+  };
+  const auto for_each_received = [&](auto take) {  // in the order in which they come
+    for (int step = 1; step < world_size; ++step) {
+      for (int distance = world_size - 1; distance >= step; --distance) take(step, distance);
+    }
+  };
+  size_t passed_on = 0;
+  for_each_received([&](int step, int distance) {
+    if (distance > step) passed_on += outgoing[destination(step, distance)].size();
+  });
+  transit.resize(passed_on);
+
+  for (int distance = world_size - 1; distance >= 1; --distance) {
+    for_each_chunk(outgoing[destination(0, distance)], chunk_bytes, [&](std::span<const std::byte> bytes) {
+      schedule.outgoing.push_back({bytes, 0, false});
+    });
+  }
+  size_t at = 0;
+  for_each_received([&](int step, int distance) {
+    const bool arrived = distance == step;
+    const size_t size = outgoing[destination(step, distance)].size();
+    const auto block =
+        arrived ? incoming[static_cast<size_t>(modulo(rank - step, world_size))] : std::span(transit).subspan(at, size);
+    if (!arrived) at += size;
+    for_each_chunk(block, chunk_bytes, [&](std::span<std::byte> bytes) {
+      schedule.incoming.push_back({bytes, nullptr});
+      if (!arrived) schedule.outgoing.push_back({bytes, schedule.incoming.size(), true});
+    });
+  });
   return schedule;
 }
 

@@ -13,7 +13,19 @@
 
 namespace holdfast::worker {
 
-enum class Element : uint8_t { kByte = 0, kInt32 = 1, kFloat = 2 };
+enum class Element : uint8_t { kByte = 0, kInt32 = 1, kFloat = 2, kInt16 = 3, kBFloat16 = 4, kFloat16 = 5 };
+
+constexpr size_t element_bytes(Element element) {
+  switch (element) {
+    case Element::kByte:
+      return 1;
+    case Element::kInt32:
+    case Element::kFloat:
+      return 4;
+    default:
+      return 2;
+  }
+}
 
 struct OutgoingChunk {
   std::span<const std::byte> bytes;
@@ -31,17 +43,26 @@ struct Schedule {
   std::vector<IncomingChunk> incoming;
 };
 
-// `mine` and `sum` are equally long, whole elements of 4 bytes, and do not overlap; `mine` is only read. Both are cut into
+// `mine` and `sum` are equally long, whole elements, and do not overlap; `mine` is only read. Both are cut into
 // slices of N chunks, and a slice into N segments, which differ by at most one element and may be empty; only the last slice is
 // shorter. Step s of a slice sends segment (r - s) mod N and receives (r - 1 - s) mod N: N-1 steps that add, then N-1 that
 // store. The slices follow each other by one step, so what was added is sent on while it is still in the cache. Tried first:
 // one slice, as the textbook has it; over loopback that is 1.3 times slower, as each half of the work finds memory cold.
 Schedule all_reduce_schedule(int rank, int world_size, std::span<const std::byte> mine, std::span<std::byte> sum,
-                             size_t chunk_bytes);
+                             Element element, size_t chunk_bytes);
 
 // Step s sends the block of rank (r - s) mod N and receives that of (r - 1 - s) mod N. `blocks` is by rank, this rank's
 // filled in.
 Schedule all_gather_schedule(int rank, std::span<const std::span<std::byte>> blocks, size_t chunk_bytes);
+
+// `outgoing` is by destination, `incoming` by origin, this rank's own left alone; blocks for one rank are equally long,
+// whoever they are from, and every rank knows all lengths. Step s sends the blocks of origin (r + 1 - s) mod N that go s ranks
+// from there or further, the furthest first, and receives those of origin (r - s) mod N; the last of them is for this rank, the
+// others are passed on in step s + 1. They stay in `transit` until then, which is made long enough: (N-1)(N-2)/2 blocks, as no
+// memory is used twice within a schedule. A link carries N(N-1)/2 blocks.
+Schedule all_to_all_schedule(int rank, std::span<const std::span<const std::byte>> outgoing,
+                             std::span<const std::span<std::byte>> incoming, std::vector<std::byte>& transit,
+                             size_t chunk_bytes);
 
 // Pieces for the successor, and those that come from the predecessor. A piece that is in both lists (the same memory) is sent
 // on as it arrives; every other one is there already. Both lists are in the same order as far as they share pieces.

@@ -26,12 +26,28 @@ const char* name(Operation::Kind kind) {
       return "broadcast";
     case Operation::Kind::kRelay:
       return "relay";
+    case Operation::Kind::kAllToAll:
+      return "all-to-all";
   }
   return "unknown operation";
 }
 
 const char* name(Element element) {
-  return element == Element::kFloat ? " of float32" : element == Element::kInt32 ? " of int32" : "";
+  switch (element) {
+    case Element::kByte:
+      return "";
+    case Element::kInt32:
+      return " of int32";
+    case Element::kFloat:
+      return " of float32";
+    case Element::kInt16:
+      return " of int16";
+    case Element::kBFloat16:
+      return " of bfloat16";
+    case Element::kFloat16:
+      return " of float16";
+  }
+  return " of unknown elements";
 }
 
 template <typename T>

@@ -26,13 +26,14 @@
 namespace holdfast::worker {
 
 struct Operation {
-  enum class Kind : uint8_t { kAllReduce = 1, kAllGatherSizes = 2, kAllGather = 3, kBroadcast = 4, kRelay = 5 };
+  enum class Kind : uint8_t { kAllReduce = 1, kAllGatherSizes = 2, kAllGather = 3, kBroadcast = 4, kRelay = 5, kAllToAll = 6 };
   Kind kind;
   Element element = Element::kByte;
   int32_t root = 0;
   bool checksums = true;  // of this connection
   uint64_t number = 0;    // counts the communicator's operations
-  uint64_t bytes = 0;     // the buffer; for all-gather the sum of all blocks; for relay what goes over this connection
+  uint64_t bytes = 0;  // the buffer; for all-gather the sum of all blocks; for all-to-all of those of one rank; for relay what
+                       // goes over this connection
   uint64_t chunk_bytes = 0;
 };
 

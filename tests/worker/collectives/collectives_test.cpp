@@ -1,7 +1,7 @@
 // What the collectives compute, over real connections.
 #include <gtest/gtest.h>
 
-#include <bit>
+#include <algorithm>
 #include <random>
 
 #include "tests/worker/collectives/ring_of_threads.h"
@@ -15,7 +15,7 @@ class Collectives : public testing::TestWithParam<int> {
   RingOfThreads ranks{GetParam()};
 };
 
-INSTANTIATE_TEST_SUITE_P(World, Collectives, testing::Values(1, 2, 3, 4, 7));
+INSTANTIATE_TEST_SUITE_P(World, Collectives, testing::Values(1, 2, 3, 4, 5, 7));
 
 int32_t value_of(int rank, size_t index) {
   return static_cast<int32_t>(0x7fff0000u + index * 2654435761u * static_cast<uint32_t>(rank + 1));
@@ -57,22 +57,58 @@ TEST_P(Collectives, SumInt32OfAnySizeWithAnyChunkSize) {
   }
 }
 
-TEST_P(Collectives, SumFloatsToTheSameBitsOnEveryRank) {
-  std::vector<std::vector<float>> results(static_cast<size_t>(world()));
+TEST_P(Collectives, SumInt16WithWrapAround) {
   ranks.run([&](Communicator& ring) {
-    std::vector<float>& buffer = results[static_cast<size_t>(ring.rank())];
-    std::mt19937 random(static_cast<unsigned>(ring.rank()));
-    std::normal_distribution<float> normal;
-    for (int i = 0; i < 100003; ++i) buffer.push_back(normal(random));
+    for (const size_t size : {0, 1, 2, 3, 5, 70001}) {
+      std::vector<int16_t> buffer(size);
+      for (size_t i = 0; i < size; ++i) buffer[i] = static_cast<int16_t>(value_of(ring.rank(), i));
+      const auto summed = sum_in_place(ring, buffer);
+      ASSERT_TRUE(summed) << summed.error().detail;
+      for (size_t i = 0; i < size; ++i) ASSERT_EQ(buffer[i], static_cast<int16_t>(wrapped_sum(ring.world_size(), i))) << i;
+    }
+  });
+}
+
+float drawn(int rank, size_t index) {
+  std::minstd_rand random(static_cast<unsigned>(index) * 16 + static_cast<unsigned>(rank) + 1);
+  random.discard(3);
+  return static_cast<float>(random() % 20001) / 10000 - 1;
+}
+
+// What is summed as `T` has the same bits on all ranks, and is at most `roundings` of `unit` away from the exact sum.
+template <typename T>
+void expect_equal_and_near(RingOfThreads& ranks, T (*from_float)(float), float (*as_float)(T), double unit) {
+  const size_t size = 30011;
+  const auto world = static_cast<size_t>(ranks.world_size());
+  std::vector<std::vector<T>> results(world);
+  ranks.run([&](Communicator& ring) {
+    std::vector<T>& buffer = results[static_cast<size_t>(ring.rank())];
+    for (size_t i = 0; i < size; ++i) buffer.push_back(from_float(drawn(ring.rank(), i)));
     const auto summed = sum_in_place(ring, buffer);
     ASSERT_TRUE(summed) << summed.error().detail;
   });
-  const auto bits = [](const std::vector<float>& values) {
-    std::vector<uint32_t> words;
-    for (float value : values) words.push_back(std::bit_cast<uint32_t>(value));
-    return words;
-  };
-  for (const auto& result : results) EXPECT_EQ(bits(result), bits(results.front()));
+  for (const auto& result : results)
+    ASSERT_TRUE(std::ranges::equal(std::as_bytes(std::span(result)), std::as_bytes(std::span(results[0]))));
+  for (size_t i = 0; i < size; ++i) {
+    double exact = 0;
+    for (size_t rank = 0; rank < world; ++rank) exact += static_cast<double>(drawn(static_cast<int>(rank), i));
+    // Each rank's number is rounded, and each addition; no partial sum is larger than the number of ranks.
+    const auto bound = static_cast<double>(world) * unit * static_cast<double>(2 * world);
+    ASSERT_NEAR(static_cast<double>(as_float(results[0][i])), exact, bound) << i;
+  }
+}
+
+TEST_P(Collectives, SumFloatsToTheSameBitsOnEveryRank) {
+  const auto itself = [](float value) { return value; };
+  expect_equal_and_near<float>(ranks, itself, itself, 0x1p-24);
+}
+
+TEST_P(Collectives, SumBFloat16ToTheSameBitsOnEveryRank) {
+  expect_equal_and_near<BFloat16>(ranks, to_bfloat16, to_float, 0x1p-9);
+}
+
+TEST_P(Collectives, SumFloat16ToTheSameBitsOnEveryRank) {
+  expect_equal_and_near<Float16>(ranks, to_float16, to_float, 0x1p-12);
 }
 
 TEST_P(Collectives, FollowEachOtherWithoutMixingUp) {
@@ -97,6 +133,39 @@ TEST_P(Collectives, GatherBlocksOfDifferentSizes) {
     ASSERT_EQ(gathered->size(), static_cast<size_t>(world()));
     for (int rank = 0; rank < world(); ++rank)
       EXPECT_EQ((*gathered)[static_cast<size_t>(rank)], block(rank)) << "rank " << rank;
+  });
+}
+
+TEST_P(Collectives, GatherIntoBlocksWhoseSizesAllKnow) {
+  ranks.run([&](Communicator& ring) {
+    std::vector<std::vector<std::byte>> gathered;
+    std::vector<std::span<std::byte>> blocks;
+    for (int rank = 0; rank < world(); ++rank) gathered.emplace_back(static_cast<size_t>(rank * 50000));
+    std::ranges::fill(gathered[static_cast<size_t>(ring.rank())], static_cast<std::byte>(ring.rank()));
+    for (auto& block : gathered) blocks.emplace_back(block);
+    const auto done = ring.all_gather_into(blocks);
+    ASSERT_TRUE(done) << done.error().detail;
+    for (int rank = 0; rank < world(); ++rank) {
+      EXPECT_EQ(gathered[static_cast<size_t>(rank)],
+                std::vector<std::byte>(static_cast<size_t>(rank * 50000), static_cast<std::byte>(rank)));
+    }
+  });
+}
+
+TEST_P(Collectives, BringEveryBlockOfAnAllToAllToItsRank) {
+  const auto block = [](int from, int to) {
+    return std::vector<std::byte>(static_cast<size_t>(to * 60000), static_cast<std::byte>(16 * from + to));
+  };
+  ranks.run([&](Communicator& ring) {
+    for (int trial = 0; trial < 3; ++trial) {
+      std::vector<std::vector<std::byte>> has, gets(static_cast<size_t>(world()), block(99, ring.rank()));
+      for (int to = 0; to < world(); ++to) has.push_back(block(ring.rank(), to));
+      const std::vector<std::span<const std::byte>> outgoing(has.begin(), has.end());
+      const std::vector<std::span<std::byte>> incoming(gets.begin(), gets.end());
+      const auto done = ring.all_to_all(outgoing, incoming);
+      ASSERT_TRUE(done) << done.error().detail;
+      for (int from = 0; from < world(); ++from) EXPECT_EQ(gets[static_cast<size_t>(from)], block(from, ring.rank())) << from;
+    }
   });
 }
 

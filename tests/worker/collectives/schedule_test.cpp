@@ -3,10 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <deque>
+#include <functional>
 #include <numeric>
 #include <random>
 
+#include "worker/collectives/half_floats.h"
 #include "worker/collectives/reduce.h"
 
 namespace holdfast::worker {
@@ -15,7 +18,7 @@ namespace {
 using Chunk = std::vector<std::byte>;
 
 // Moves chunks between the ranks' schedules until nothing can go on; whether all of them were.
-bool replay(const std::vector<Schedule>& ranks, std::mt19937& random) {
+bool replay(const std::vector<Schedule>& ranks, std::mt19937& random, Element element = Element::kInt32) {
   const size_t n = ranks.size();
   std::vector<std::deque<Chunk>> wires(n);  // to rank i
   std::vector<size_t> sent(n), received(n);
@@ -35,8 +38,7 @@ bool replay(const std::vector<Schedule>& ranks, std::mt19937& random) {
           const IncomingChunk& incoming = ranks[i].incoming[received[i]++];
           ASSERT_EQ(chunk.size(), incoming.bytes.size());
           std::copy(chunk.begin(), chunk.end(), incoming.bytes.begin());
-          if (incoming.addend != nullptr)
-            add_elements(incoming.bytes, std::span(incoming.addend, chunk.size()), Element::kInt32);
+          if (incoming.addend != nullptr) add_elements(incoming.bytes, std::span(incoming.addend, chunk.size()), element);
         });
       }
     }
@@ -66,8 +68,8 @@ TEST(AllReduceSchedule, SumsEveryElementOnEveryRankInAnyOrderOfEvents) {
         for (size_t i = 0; i < elements; ++i) mine.push_back(static_cast<int32_t>(random() % 1000));
         for (size_t i = 0; i < elements; ++i) sums[i] += mine[i];
         result.resize(elements);
-        schedules.push_back(
-            all_reduce_schedule(rank, world, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(result)), chunk));
+        schedules.push_back(all_reduce_schedule(rank, world, std::as_bytes(std::span(mine)),
+                                                std::as_writable_bytes(std::span(result)), Element::kInt32, chunk));
       }
       const auto before = inputs;
       ASSERT_TRUE(replay(schedules, random));
@@ -80,18 +82,37 @@ TEST(AllReduceSchedule, SumsEveryElementOnEveryRankInAnyOrderOfEvents) {
 TEST(AllReduceSchedule, SendsTwiceTheBufferTimesNMinusOneOverN) {
   std::vector<int32_t> mine(7 * 10000), sum(mine.size());
   for (int rank = 0; rank < 7; ++rank) {
-    const Schedule schedule =
-        all_reduce_schedule(rank, 7, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(sum)), 4096);
+    const Schedule schedule = all_reduce_schedule(rank, 7, std::as_bytes(std::span(mine)),
+                                                  std::as_writable_bytes(std::span(sum)), Element::kInt32, 4096);
     size_t bytes = 0;
     for (const auto& chunk : schedule.outgoing) bytes += chunk.bytes.size();
     EXPECT_EQ(bytes, 2 * 6 * sum.size() * 4 / 7);
   }
 }
 
+TEST(AllReduceSchedule, CutsElementsOf16BitsOnlyBetweenThem) {
+  std::mt19937 random(3);
+  for (const size_t elements : {1, 2, 3, 7, 1001}) {
+    for (const size_t chunk : {1, 2, 3, 5, 100}) {
+      std::vector<std::vector<int16_t>> inputs(3), results(3, std::vector<int16_t>(elements));
+      std::vector<Schedule> schedules;
+      for (size_t rank = 0; rank < 3; ++rank) {
+        for (size_t i = 0; i < elements; ++i) inputs[rank].push_back(static_cast<int16_t>(200 * rank + i));
+        schedules.push_back(all_reduce_schedule(static_cast<int>(rank), 3, std::as_bytes(std::span(inputs[rank])),
+                                                std::as_writable_bytes(std::span(results[rank])), Element::kInt16, chunk));
+      }
+      ASSERT_TRUE(replay(schedules, random, Element::kInt16));
+      for (const auto& result : results) {
+        for (size_t i = 0; i < elements; ++i) ASSERT_EQ(result[i], static_cast<int16_t>(600 + 3 * i)) << chunk;
+      }
+    }
+  }
+}
+
 TEST(AllReduceSchedule, ForwardsOnlyWhatWasStored) {
   std::vector<int32_t> mine(5000), sum(mine.size());
   const Schedule schedule =
-      all_reduce_schedule(1, 4, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(sum)), 1000);
+      all_reduce_schedule(1, 4, std::as_bytes(std::span(mine)), std::as_writable_bytes(std::span(sum)), Element::kInt32, 1000);
   for (const auto& chunk : schedule.outgoing) {
     if (chunk.after == 0) continue;
     const IncomingChunk& source = schedule.incoming[chunk.after - 1];
@@ -124,6 +145,51 @@ TEST(AllGatherSchedule, BringsEveryBlockToEveryRank) {
   }
 }
 
+// What rank `from` has for rank `to`: blocks for one rank are equally long, and some ranks get nothing.
+Chunk block_for(size_t from, size_t to) {
+  return Chunk(to == 2 ? 0 : 1000 + 700 * to, static_cast<std::byte>(16 * from + to + 1));
+}
+
+TEST(AllToAllSchedule, BringsEveryBlockToItsRank) {
+  const unsigned seed = std::random_device{}();
+  std::mt19937 random(seed);
+  for (size_t world = 1; world <= 5; ++world) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed << ", world " << world);
+    std::vector<std::vector<Chunk>> has(world), gets(world);
+    std::vector<Chunk> transit(world);
+    std::vector<Schedule> schedules;
+    for (size_t rank = 0; rank < world; ++rank) {
+      std::vector<std::span<const std::byte>> outgoing;
+      std::vector<std::span<std::byte>> incoming;
+      for (size_t other = 0; other < world; ++other) has[rank].push_back(block_for(rank, other));
+      gets[rank].assign(world, Chunk(has[rank][rank].size()));
+      for (const auto& block : has[rank]) outgoing.emplace_back(block);
+      for (auto& block : gets[rank]) incoming.emplace_back(block);
+      schedules.push_back(all_to_all_schedule(static_cast<int>(rank), outgoing, incoming, transit[rank], 512));
+    }
+    ASSERT_TRUE(replay(schedules, random));
+    for (size_t rank = 0; rank < world; ++rank) {
+      for (size_t from = 0; from < world; ++from) {
+        if (from == rank) continue;
+        EXPECT_EQ(gets[rank][from], block_for(from, rank)) << from << " to " << rank;
+      }
+    }
+  }
+}
+
+TEST(AllToAllSchedule, SendsHalfOfNTimesNMinusOneBlocks) {
+  const size_t world = 5, size = 1000;
+  const Chunk block(size);
+  Chunk buffer(size), transit;
+  const std::vector<std::span<const std::byte>> outgoing(world, block);
+  const std::vector<std::span<std::byte>> incoming(world, buffer);
+  const Schedule schedule = all_to_all_schedule(3, outgoing, incoming, transit, 300);
+  size_t bytes = 0;
+  for (const auto& chunk : schedule.outgoing) bytes += chunk.bytes.size();
+  EXPECT_EQ(bytes, size * world * (world - 1) / 2);
+  EXPECT_EQ(transit.size(), size * (world - 1) * (world - 2) / 2) << "what is passed on";
+}
+
 TEST(BroadcastSchedule, BringsTheRootsBytesToEveryRank) {
   std::mt19937 random(1);
   const int world = 5;
@@ -143,6 +209,30 @@ TEST(AddElements, WrapsAroundInInt32) {
   std::vector<int32_t> target{INT32_MAX, INT32_MIN, -1}, source{1, -1, 1};
   add_elements(std::as_writable_bytes(std::span(target)), std::as_bytes(std::span(source)), Element::kInt32);
   EXPECT_EQ(target, (std::vector<int32_t>{INT32_MIN, INT32_MAX, 0}));
+}
+
+TEST(AddElements, WrapsAroundInInt16) {
+  std::vector<int16_t> target{INT16_MAX, INT16_MIN, -1}, source{1, -1, 1};
+  add_elements(std::as_writable_bytes(std::span(target)), std::as_bytes(std::span(source)), Element::kInt16);
+  EXPECT_EQ(target, (std::vector<int16_t>{INT16_MIN, INT16_MAX, 0}));
+}
+
+// Both are widened, added, and rounded once: to nearest, ties to even.
+template <typename Half>
+void expect_sum(Half (*to_half)(float), float a, float b, float sum, Element element) {
+  std::vector<Half> target(37, to_half(a)), source(37, to_half(b));
+  add_elements(std::as_writable_bytes(std::span(target)), std::as_bytes(std::span(source)), element);
+  for (const Half value : target) ASSERT_EQ(to_float(value), sum) << a << " + " << b;
+}
+
+TEST(AddElements, RoundsSumsOf16BitFloatsToNearestAndTiesToEven) {
+  expect_sum(to_bfloat16, 256.0F, 1.0F, 256.0F, Element::kBFloat16);
+  expect_sum(to_bfloat16, 258.0F, 1.0F, 260.0F, Element::kBFloat16);
+  expect_sum(to_bfloat16, 256.0F, 1.0078125F, 258.0F, Element::kBFloat16);
+  expect_sum(to_float16, 2048.0F, 1.0F, 2048.0F, Element::kFloat16);
+  expect_sum(to_float16, 2050.0F, 1.0F, 2052.0F, Element::kFloat16);
+  expect_sum(to_float16, 2048.0F, 1.0009765625F, 2050.0F, Element::kFloat16);
+  expect_sum(to_float16, 65504.0F, 16.0F, INFINITY, Element::kFloat16);
 }
 
 }  // namespace
