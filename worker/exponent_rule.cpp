@@ -7,8 +7,8 @@
 
 namespace holdfast::worker {
 
-int64_t fixed_limit(int64_t microbatches) {
-  return INT32_MAX / microbatches;
+int64_t fixed_limit(int64_t microbatches, int bits) {
+  return (bits == 16 ? INT16_MAX : INT32_MAX) / microbatches;
 }
 
 bool overflows(float largest, int32_t exponent, int64_t limit) {
@@ -17,13 +17,13 @@ bool overflows(float largest, int32_t exponent, int64_t limit) {
   return std::ldexp(static_cast<double>(largest), exponent) > static_cast<double>(limit);
 }
 
-int32_t choose_exponent(float largest, int headroom_bits, int64_t limit, int32_t when_zero) {
+int32_t choose_exponent(float largest, int headroom, int64_t limit, int32_t when_zero) {
   if (largest == 0.0F) return when_zero;
   int largest_power = 0;
   int limit_power = 0;
   const double largest_fraction = std::frexp(static_cast<double>(largest), &largest_power);
   const double limit_fraction = std::frexp(static_cast<double>(limit), &limit_power);
-  const int exponent = limit_power - largest_power - headroom_bits - (largest_fraction <= limit_fraction ? 0 : 1);
+  const int exponent = limit_power - largest_power - headroom - (largest_fraction <= limit_fraction ? 0 : 1);
   return std::clamp(exponent, kExponentMin, kExponentMax);
 }
 

@@ -1,7 +1,7 @@
-// Which power of two turns a tensor's gradients into 32-bit integers.
+// Which power of two turns a tensor's gradients into integers of 32 or 16 bits.
 //
 // A step has M microbatches. Each one's gradient x becomes round(x * 2^e), and the M integers are summed. With
-// |x| * 2^e <= limit = floor((2^31 - 1) / M) for every element of every microbatch, no sum can leave int32, whoever
+// |x| * 2^e <= limit = floor((2^(bits - 1) - 1) / M) for every element of every microbatch, no sum can leave them, whoever
 // computed which microbatch and in whatever order the sums are taken (`limit` is an integer: rounding does not pass it).
 //
 // Step s uses exponents that were chosen from the largest magnitudes of step s - 1, with some headroom. A microbatch whose
@@ -16,20 +16,24 @@ namespace holdfast::worker {
 
 // Measured on a small model: gradients rarely grow by more than 2^2 from one step to the next; 2^6 makes a second pass
 // over the microbatches rare at a cost of 6 of 31 bits, which leaves more than a float32's 24 with up to 2 microbatches
-// and as good as that with 64 (the mean over them wins the bits back).
-inline constexpr int kHeadroomBits = 6;
+// and as good as that with 64 (the mean over them wins the bits back). Of 15 bits there are none to spare: 2 bits of headroom
+// train as well as a scale that fits exactly, with a tensor to be packed again in one step of twenty; with 1 bit it was ten
+// times as many.
+constexpr int headroom_bits(int bits) {
+  return bits == 16 ? 2 : 6;
+}
 
 // 2^e and 2^-e / M stay normal floats.
 inline constexpr int32_t kExponentMin = -126, kExponentMax = 100;
 
-// The largest magnitude that one microbatch may add to a sum.
-int64_t fixed_limit(int64_t microbatches);
+// The largest magnitude that one microbatch may add to a sum of integers with so many bits: 32 or 16.
+int64_t fixed_limit(int64_t microbatches, int bits);
 
 // Whether `largest` (finite, at least 0) does not fit under `exponent`; an unset exponent fits nothing.
 bool overflows(float largest, int32_t exponent, int64_t limit);
 
-// The largest e with largest * 2^headroom_bits * 2^e <= limit, within the bounds; `when_zero` for a tensor of zeros.
-int32_t choose_exponent(float largest, int headroom_bits, int64_t limit, int32_t when_zero);
+// The largest e with largest * 2^headroom * 2^e <= limit, within the bounds; `when_zero` for a tensor of zeros.
+int32_t choose_exponent(float largest, int headroom, int64_t limit, int32_t when_zero);
 
 // What a tensor of zeros keeps: the exponent it has, or 0 before the first.
 int32_t exponent_of_zeros(int32_t exponent);

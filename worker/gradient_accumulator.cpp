@@ -2,26 +2,32 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
+#include <string>
 
 #include "worker/exponent_rule.h"
+#include "worker/narrow_sums.h"
 #include "worker/step_exchange.h"
 
 namespace holdfast::worker {
 
 GradientAccumulator::GradientAccumulator(kernels::DeviceOps& ops, model::Gpt2& model, const model::DataOrder& order,
-                                         std::span<const uint16_t> tokens, bool exact)
+                                         std::span<const uint16_t> tokens, WireType wire)
     : ops_(ops),
       model_(model),
       order_(order),
       tokens_(tokens),
-      exact_(exact),
-      limit_(fixed_limit(order.microbatches)),
-      sums_(ops, static_cast<size_t>(model.table().total) * sizeof(int32_t)),
+      wire_(wire),
+      limit_(fixed_limit(order.microbatches, integer_bits(wire))),
+      sums_(ops, static_cast<size_t>(model.table().total) * sum_bytes(wire)),
       inputs_(static_cast<size_t>(order.batch_size * order.block_size)),
-      targets_(inputs_.size()) {}
+      targets_(inputs_.size()) {
+  if (wire == WireType::kInt8) quantized_.emplace(static_cast<size_t>(model.table().total));
+}
 
 double GradientAccumulator::compute(int64_t step, int64_t microbatch) {
   gradient_of_ = -1;
+  overwritten_ = false;
   order_.fill(tokens_, step, microbatch, inputs_, targets_);
   const double loss = model_.train_microbatch(inputs_, targets_);
   gradient_of_ = microbatch;
@@ -35,10 +41,17 @@ void GradientAccumulator::pack_microbatch(std::span<const int32_t> exponents) {
     const float largest = ops_.abs_max(gradient, entries[t].count);
     found_.maxima[t] = std::max(found_.maxima[t], largest);
     found_.finite &= std::isfinite(largest);
-    if (!overflows(largest, exponents[t], limit_)) {
-      ops_.fixed_accumulate(integer_sums().data() + entries[t].offset, gradient, entries[t].count, exponents[t],
-                            microbatches_.empty());
-    }
+    if (!overflows(largest, exponents[t], limit_)) pack(t, exponents[t], microbatches_.empty());
+  }
+}
+
+void GradientAccumulator::pack(size_t t, int32_t exponent, bool first) {
+  const auto& entry = model_.table().entries[t];
+  const float* gradient = model_.gradients() + entry.offset;
+  if (wire_ == WireType::kInt16) {
+    ops_.fixed_accumulate(sums_.data<int16_t>() + entry.offset, gradient, entry.count, exponent, first);
+  } else {
+    ops_.fixed_accumulate(sums_.data<int32_t>() + entry.offset, gradient, entry.count, exponent, first);
   }
 }
 
@@ -51,6 +64,7 @@ std::vector<int64_t> GradientAccumulator::kept(int64_t step, std::span<const int
 
 void GradientAccumulator::forget() {
   step_ = -1;
+  if (quantized_) quantized_->forget();
 }
 
 const LocalStep& GradientAccumulator::accumulate(int64_t step, std::span<const int64_t> microbatches,
@@ -60,17 +74,17 @@ const LocalStep& GradientAccumulator::accumulate(int64_t step, std::span<const i
     exponents_.assign(exponents.begin(), exponents.end());
     microbatches_.clear();
     found_ = {};
-    if (exact_) found_.maxima.assign(model_.table().entries.size(), 0.0F);
+    if (exact()) found_.maxima.assign(model_.table().entries.size(), 0.0F);
   }
   for (const int64_t microbatch : microbatches) {
     const double loss = compute(step, microbatch);
     found_.finite &= std::isfinite(loss);
     if (std::isfinite(loss)) found_.loss += loss_to_fixed(loss);
     found_.data_digest += model::microbatch_digest(step, microbatch, inputs_, targets_);
-    if (exact_) {
+    if (exact()) {
       pack_microbatch(exponents);
     } else {
-      ops_.float_accumulate(float_sums().data(), model_.gradients(), model_.table().total, microbatches_.empty());
+      ops_.float_accumulate(sums_.data<float>(), model_.gradients(), model_.table().total, microbatches_.empty());
     }
     microbatches_.push_back(microbatch);
   }
@@ -91,14 +105,11 @@ std::vector<int32_t> GradientAccumulator::repack_exponents(std::span<const int32
 }
 
 void GradientAccumulator::repack(std::span<const int32_t> after) {
-  const auto& entries = model_.table().entries;
-  const bool still_there = microbatches_.size() == 1 && gradient_of_ == microbatches_.front();
+  const bool still_there = microbatches_.size() == 1 && gradient_of_ == microbatches_.front() && !overwritten_;
   for (size_t i = 0; i < microbatches_.size(); ++i) {
     if (!still_there) compute(step_, microbatches_[i]);
-    for (size_t t = 0; t < entries.size(); ++t) {
-      if (exponents_[t] == after[t]) continue;
-      ops_.fixed_accumulate(integer_sums().data() + entries[t].offset, model_.gradients() + entries[t].offset, entries[t].count,
-                            after[t], i == 0);
+    for (size_t t = 0; t < after.size(); ++t) {
+      if (exponents_[t] != after[t]) pack(t, after[t], i == 0);
     }
   }
   exponents_.assign(after.begin(), after.end());
@@ -108,44 +119,77 @@ std::vector<int32_t> GradientAccumulator::next_exponents(std::span<const int32_t
                                                          std::span<const float> maxima) const {
   std::vector<int32_t> next(exponents.begin(), exponents.end());
   for (size_t t = 0; t < maxima.size(); ++t) {
-    next[t] = choose_exponent(maxima[t], kHeadroomBits, limit_, exponent_of_zeros(exponents[t]));
+    next[t] = choose_exponent(maxima[t], headroom_bits(integer_bits(wire_)), limit_, exponent_of_zeros(exponents[t]));
   }
   return next;
 }
 
-std::span<int32_t> GradientAccumulator::integer_sums() {
-  return {sums_.data<int32_t>(), static_cast<size_t>(model_.table().total)};
+CollectiveResult<void> GradientAccumulator::reduce(Communicator& ring) {
+  return reduce(ring, {0, model_.table().total});
 }
 
-std::span<float> GradientAccumulator::float_sums() {
-  return {sums_.data<float>(), static_cast<size_t>(model_.table().total)};
-}
-
-std::span<int32_t> GradientAccumulator::integer_result() {
-  gradient_of_ = -1;
-  return {reinterpret_cast<int32_t*>(model_.gradients()), static_cast<size_t>(model_.table().total)};
-}
-
-std::span<float> GradientAccumulator::float_result() {
-  gradient_of_ = -1;
-  return {model_.gradients(), static_cast<size_t>(model_.table().total)};
+CollectiveResult<void> GradientAccumulator::reduce(Communicator& ring, Elements range) {
+  overwritten_ = true;
+  const auto first = static_cast<size_t>(range.first), count = static_cast<size_t>(range.count);
+  const std::span<float> result(model_.gradients() + first, count);
+  const auto sums = [&]<typename T>(T) { return std::span<const T>(sums_.data<T>() + first, count); };
+  switch (wire_) {
+    case WireType::kInt32:
+      return ring.all_reduce_sum(sums(int32_t{}), {reinterpret_cast<int32_t*>(result.data()), count});
+    case WireType::kInt16:
+      return sum_int16(ring, sums(int16_t{}), std::as_writable_bytes(result));
+    case WireType::kFloat32:
+      return ring.all_reduce_sum(sums(float{}), result);
+    case WireType::kBFloat16:
+      return sum_as_bfloat16(ring, sums(float{}), std::as_writable_bytes(result));
+    case WireType::kFloat16:
+      return sum_as_float16(ring, sums(float{}), std::as_writable_bytes(result));
+    case WireType::kInt8:
+      return quantized_->reduce(ring, first, sums(float{}), result);
+  }
+  throw std::invalid_argument("wire type " + std::to_string(static_cast<int>(wire_)) + " is none that is known");
 }
 
 void GradientAccumulator::unpack(std::span<const int32_t> exponents, bool alone) {
-  gradient_of_ = -1;
-  const auto microbatches = static_cast<double>(order_.microbatches);
-  if (!exact_) {
-    float* mean = model_.gradients();
-    const auto scale = static_cast<float>(1.0 / microbatches);
-    for (const float sum : alone ? float_sums() : float_result()) *mean++ = sum * scale;
-    return;
+  overwritten_ = true;
+  if (exact()) {
+    unpack_integers(exponents, alone);
+  } else {
+    unpack_floats(alone);
   }
-  const int32_t* sums = alone ? integer_sums().data() : integer_result().data();
+}
+
+void GradientAccumulator::unpack_integers(std::span<const int32_t> exponents, bool alone) {
   const auto& entries = model_.table().entries;
   for (size_t t = 0; t < entries.size(); ++t) {
-    const auto scale = static_cast<float>(std::ldexp(1.0, -exponents[t]) / microbatches);
-    ops_.fixed_unpack(model_.gradients() + entries[t].offset, sums + entries[t].offset, entries[t].count, scale);
+    const auto scale = static_cast<float>(std::ldexp(1.0, -exponents[t]) / static_cast<double>(order_.microbatches));
+    const int64_t offset = entries[t].offset;
+    float* gradient = model_.gradients() + offset;
+    if (alone && wire_ == WireType::kInt16) {
+      ops_.fixed_unpack(gradient, sums_.data<int16_t>() + offset, entries[t].count, scale);
+    } else {
+      const int32_t* sums = alone ? sums_.data<int32_t>() + offset : reinterpret_cast<const int32_t*>(gradient);
+      ops_.fixed_unpack(gradient, sums, entries[t].count, scale);
+    }
   }
+}
+
+void GradientAccumulator::unpack_floats(bool alone) {
+  const auto scale = static_cast<float>(1.0 / static_cast<double>(order_.microbatches));
+  const std::span<float> mean(model_.gradients(), static_cast<size_t>(model_.table().total));
+  const float* sums = alone ? sums_.data<float>() : mean.data();
+  for (size_t i = 0; i < mean.size(); ++i) mean[i] = sums[i] * scale;
+  if (!quantized_) return;
+  if (alone) {
+    quantized_->forget();  // nothing is rounded, and errors of long ago belong to no step
+  } else {
+    quantized_->commit();
+  }
+}
+
+std::span<float> GradientAccumulator::overwrite_gradient() {
+  overwritten_ = true;
+  return {model_.gradients(), static_cast<size_t>(model_.table().total)};
 }
 
 }  // namespace holdfast::worker

@@ -1,14 +1,16 @@
 // The gradients of this rank's microbatches of one step, as one flat buffer that the ring can sum.
 //
-// exact: fixed-point integers under the state's exponents (exponent_rule.h), so the sum over all ranks has the same bits
-// however the microbatches were dealt. float: plain sums in microbatch order.
+// Exact wire types: fixed-point integers under the state's exponents (exponent_rule.h), so the sum over all ranks has the
+// same bits however the microbatches were dealt. The others: plain float sums in microbatch order, rounded for the wire.
 // Promises: no allocation of the size of the model after the constructor; the model's gradient buffer holds the mean over
-// all M microbatches after `unpack`. A microbatch that was finished stays in the sums, whatever becomes of the step: the next
-// try at it, by other members, goes on from there (`kept`), until `forget` or another step. Throws model::Interrupted out of
-// passes. Thread: one.
+// all M microbatches after `unpack`. What a rank brought to a reduction that failed it still has. A microbatch that was
+// finished stays in the sums, whatever becomes of the step: the next try at it, by other members, goes on from there (`kept`),
+// until `forget` or another step. Throws model::Interrupted out of passes. Thread: one, but for `reduce`.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -16,6 +18,9 @@
 #include "model/data/data_order.h"
 #include "model/device_buffer.h"
 #include "model/gpt2.h"
+#include "worker/collectives/communicator.h"
+#include "worker/collectives/quantized_reduce.h"
+#include "worker/wire_type.h"
 
 namespace holdfast::worker {
 
@@ -27,17 +32,23 @@ struct LocalStep {
   std::vector<float> maxima;  // per tensor; empty for the float reduction
 };
 
+// A range of the flat vector of all parameters (model::ParameterTable).
+struct Elements {
+  int64_t first, count;
+};
+
 class GradientAccumulator {
  public:
   // `ops`, `model` and the memory of `tokens` outlive it.
   GradientAccumulator(kernels::DeviceOps& ops, model::Gpt2& model, const model::DataOrder& order,
-                      std::span<const uint16_t> tokens, bool exact);
+                      std::span<const uint16_t> tokens, WireType wire);
 
-  bool exact() const { return exact_; }
+  bool exact() const { return is_exact(wire_); }
 
   // Microbatches of the step that follows state `step` that are in the sums already, ascending.
   std::vector<int64_t> kept(int64_t step, std::span<const int32_t> exponents) const;
-  // Nothing is kept: the state is another one than the sums were computed from, or somebody else has done the same.
+  // Nothing is kept: the state is another one than the sums were computed from, or somebody else has done the same. The
+  // rounding errors of int8 sums are dropped, too (QuantizedReduction::forget).
   void forget();
 
   // Computes microbatches of the step that follows state `step`, and packs them under `exponents`, beside those kept. Tensors
@@ -53,27 +64,36 @@ class GradientAccumulator {
   // What step + 1 uses.
   std::vector<int32_t> next_exponents(std::span<const int32_t> exponents, std::span<const float> maxima) const;
 
-  // For the all-reduce: this rank's sums, and where those of all ranks belong (the model's gradient buffer); host-readable
-  // for the cpu and ref ops. A step of one rank alone has its sums of all ranks in the first.
-  std::span<int32_t> integer_sums();
-  std::span<float> float_sums();
-  std::span<int32_t> integer_result();
-  std::span<float> float_result();
+  // Sums a range over all ranks, which all call it with the same ranges in the same order, into the range's own part of the
+  // model's gradient buffer: as float, or as int32 where the wire type is exact. This rank's sums are only read. It may be
+  // called from another thread, one at a time, once the range's own sums are final, while others are still computed: nothing
+  // outside of the range is touched. Only for ops whose memory is the host's (cpu and ref).
+  CollectiveResult<void> reduce(Communicator& ring, Elements range);
+  CollectiveResult<void> reduce(Communicator& ring);  // all of it
 
-  // Writes the mean over all microbatches into the model's gradients, from the result or (`alone`) from this rank's sums.
+  // Writes the mean over all microbatches into the model's gradients: from what `reduce` left there for every range, or
+  // (`alone`: a step of one rank, which has nothing to reduce) from this rank's sums.
   void unpack(std::span<const int32_t> exponents, bool alone);
+
+  // The model's gradient buffer, to be written by others: what it held does not count any more.
+  std::span<float> overwrite_gradient();
 
  private:
   double compute(int64_t step, int64_t microbatch);  // the microbatch's mean loss; gradients are in the model
   void pack_microbatch(std::span<const int32_t> exponents);
+  // Tensor `t` of the gradient in the model's buffer.
+  void pack(size_t t, int32_t exponent, bool first);
+  void unpack_integers(std::span<const int32_t> exponents, bool alone);
+  void unpack_floats(bool alone);
 
   kernels::DeviceOps& ops_;
   model::Gpt2& model_;
   model::DataOrder order_;
   std::span<const uint16_t> tokens_;
-  bool exact_;
-  int64_t limit_;
-  model::DeviceBuffer sums_;  // int32 or float, one per parameter
+  WireType wire_;
+  int64_t limit_;                                // of an exact type
+  model::DeviceBuffer sums_;                     // int32, int16 or float, one per parameter
+  std::optional<QuantizedReduction> quantized_;  // of int8
   std::vector<int32_t> inputs_, targets_;
 
   // What the sums hold.
@@ -81,7 +101,8 @@ class GradientAccumulator {
   std::vector<int32_t> exponents_;
   std::vector<int64_t> microbatches_;  // in the order in which they were computed
   LocalStep found_;
-  int64_t gradient_of_ = -1;  // the microbatch whose gradient the model's buffer holds; -1: none
+  int64_t gradient_of_ = -1;               // the microbatch whose gradient was last in the model's buffer; -1: none
+  std::atomic<bool> overwritten_ = false;  // and a part of it is a result by now
 };
 
 }  // namespace holdfast::worker

@@ -18,10 +18,9 @@ std::optional<kernels::DType> dtype_of(const std::string& name) {
 std::string unsupported(const JobSpec& spec) {
   if (!dtype_of(spec.dtype))
     return "dtype " + spec.dtype + " is not one that this worker computes in: choose float32 or bfloat16";
-  const std::string wire = spec.reduction == "exact" ? "int32" : "float32";
-  if (!spec.wire_dtype.empty() && spec.wire_dtype != wire) {
-    return "wire_dtype " + spec.wire_dtype + " is not one that this worker sends: --reduction " + spec.reduction + " goes as " +
-           wire;
+  if (!wire_type_of(spec.reduction, spec.wire_dtype)) {
+    return "wire_dtype " + spec.wire_dtype + " is not one that this worker sends with --reduction " + spec.reduction +
+           ": exact goes as int32 or int16, float as float32, bfloat16, float16 or int8";
   }
   return {};
 }
@@ -44,8 +43,9 @@ void build_model(Session& session, const OpsFactory& make_ops) {
                                  .block_size = spec.block_size};
   session.model = std::make_unique<model::Gpt2>(config, *session.ops, spec.batch_size);
   session.state = std::make_unique<model::TrainState>(*session.model, *session.ops);
-  session.gradients = std::make_unique<GradientAccumulator>(*session.ops, *session.model, session.order,
-                                                            session.data.train->tokens(), spec.reduction == "exact");
+  session.gradients =
+      std::make_unique<GradientAccumulator>(*session.ops, *session.model, session.order, session.data.train->tokens(),
+                                            *wire_type_of(spec.reduction, spec.wire_dtype));
 }
 
 }  // namespace

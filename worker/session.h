@@ -1,8 +1,9 @@
 // Everything a worker holds for one job: its data, model, state and buffers.
 //
 // Memory of a prepared worker, in units of the parameters as float32 (P = 120.6 MB for Tiny): parameters, gradients, both
-// AdamW moments and the sums of the reduction: 5 P; in bfloat16 half a P more for the cast parameters. On top come the
-// activations of one microbatch and the ops' scratch. The rank that writes checkpoints holds another 3 P while it writes.
+// AdamW moments and the sums of the reduction: 5 P (with int16 on the wire 4.5 P; with int8 7 P, for its rounding errors); in
+// bfloat16 half a P more for the cast parameters. On top come the activations of one microbatch and the ops' scratch. The rank
+// that writes checkpoints holds another 3 P while it writes.
 // Promises: what `prepare_session` returns can train. Refuses: with one sentence for the user.
 // Thread: one.
 #pragma once
@@ -34,6 +35,7 @@ struct Session {
   std::unique_ptr<GradientAccumulator> gradients;
   Patience patience{std::chrono::seconds(30)};
   bool has_state = false;      // `state` is one that the job was in
+  int64_t repacked_steps = 0;  // of this job on this rank: steps whose gradients outgrew their fixed-point scale
   int64_t refused_in_row = 0;  // steps directly before `state` that changed nothing, for their gradient was not finite
   int64_t applied_step = -1;   // the step whose mean gradient the model's buffer still has, once it was applied; -1: none
 

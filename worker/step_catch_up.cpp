@@ -29,7 +29,7 @@ RunResult<int64_t> catch_up(Communicator& ring, Session& session, const std::vec
   if (behind[me]) session.applied_step = -1;  // the buffer is written over from here on
   // Those ahead: the exponents in the state are those of the next step already.
   std::vector<int32_t> next(session.state->exponents().begin(), session.state->exponents().end());
-  const std::span<std::byte> gradient = std::as_writable_bytes(session.gradients->float_result());
+  const std::span<std::byte> gradient = std::as_writable_bytes(session.gradients->overwrite_gradient());
   const std::span<std::byte> exponents = std::as_writable_bytes(std::span(next));
   std::vector<std::span<const std::byte>> outgoing;
   std::vector<std::span<std::byte>> incoming;

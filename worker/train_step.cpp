@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <functional>
 #include <limits>
@@ -119,16 +120,10 @@ RunResult<void> TrainStep::repack_overflows(const StepAgreement& agreed) {
   GradientAccumulator& gradients = *loop_.session.gradients;
   const auto chosen = gradients.repack_exponents(exponents_, agreed.maxima);
   if (chosen.empty()) return {};
-  const int64_t step = loop_.session.state->step;
   const auto first = std::count(exponents_.begin(), exponents_.end(), model::TrainState::kUnsetExponent);
   const auto changed = std::inner_product(chosen.begin(), chosen.end(), exponents_.begin(), int64_t{0}, std::plus<>(),
                                           [](int32_t a, int32_t b) { return a == b ? 0 : 1; });
-  if (first == 0 && loop_.ring.rank() == 0) {
-    const auto text = fmt::format("step {}: the gradients of {} tensors outgrew their fixed-point scale and were packed again",
-                                  step + 1, changed);
-    spdlog::info("{}", text);
-    loop_.outbox.event(loop_.session.job, "gradients_repacked", text);
-  }
+  if (first == 0) tell_repacked(changed);
   try {
     gradients.repack(chosen);
   } catch (const model::Interrupted&) {
@@ -136,6 +131,18 @@ RunResult<void> TrainStep::repack_overflows(const StepAgreement& agreed) {
   }
   exponents_ = chosen;
   return {};
+}
+
+// Often so in 16 bits: people see each doubling of how often.
+void TrainStep::tell_repacked(int64_t tensors) {
+  const auto text = fmt::format("step {}: the gradients of {} tensors outgrew their fixed-point scale and were packed again",
+                                loop_.session.state->step + 1, tensors);
+  spdlog::debug("{}", text);
+  const auto steps = static_cast<uint64_t>(++loop_.session.repacked_steps);
+  if (loop_.ring.rank() != 0 || !std::has_single_bit(steps)) return;
+  const auto so_far = fmt::format("{}; so far {} {} like this", text, steps, steps == 1 ? "step was" : "steps were");
+  spdlog::info("{}", so_far);
+  loop_.outbox.event(loop_.session.job, "gradients_repacked", so_far);
 }
 
 RunResult<void> TrainStep::reduce(const StepAgreement& agreed) {
@@ -146,10 +153,7 @@ RunResult<void> TrainStep::reduce(const StepAgreement& agreed) {
   fault_point("allreduce", loop_.session.state->step, loop_.ring.rank());
   const bool alone = loop_.ring.world_size() == 1;
   if (!alone) {
-    const auto summed = clock_.communicating([&] {
-      return gradients.exact() ? loop_.ring.all_reduce_sum(gradients.integer_sums(), gradients.integer_result())
-                               : loop_.ring.all_reduce_sum(gradients.float_sums(), gradients.float_result());
-    });
+    const auto summed = clock_.communicating([&] { return gradients.reduce(loop_.ring); });
     if (!summed) return tl::unexpected(ring_stop(summed.error()));
   }
   gradients.unpack(exponents_, alone);

@@ -54,6 +54,7 @@ class TrainStep {
 
  private:
   RunResult<void> repack_overflows(const StepAgreement& agreed);
+  void tell_repacked(int64_t tensors);
   // Packs again what overflowed, sums over the ring, leaves the mean gradient in the model.
   RunResult<void> reduce(const StepAgreement& agreed);
   RunResult<void> refuse(const StepAgreement& agreed);

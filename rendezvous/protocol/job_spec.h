@@ -38,7 +38,7 @@ struct JobSpec {
   int64_t seed = 0;
 
   std::string reduction = "exact";  // exact|float
-  std::string wire_dtype;           // "" : int32 for exact, float32 for float
+  std::string wire_dtype;           // exact: int32|int16, float: float32|bfloat16|float16|int8; "": the first of them
   int64_t checkpoint_every = 100;   // steps; 0: only at the end, on pause and on stop
   int64_t keep_last = 3;            // checkpoints; 0 keeps all
   std::string checkpoint_store;     // "" : kept by the service; else a folder ("file:///…" or a path) all workers share

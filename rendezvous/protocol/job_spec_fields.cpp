@@ -70,9 +70,9 @@ std::vector<FieldRow> rows_of_the_machinery() {
   return {
       {"reduction", TextField{&JobSpec::reduction, kWordBytes, {"exact", "float"}},
        "exact: the same bits at any number of workers, through failures"},
-      {"wire_dtype",
-       TextField{&JobSpec::wire_dtype, kWordBytes, {"int32", "float32"}, {"int16", "bfloat16", "float16", "int8"}},
-       "Type of gradients on the wire", "int32 for exact, float32 for float"},
+      {"wire_dtype", TextField{&JobSpec::wire_dtype, kWordBytes, {"int32", "int16", "float32", "bfloat16", "float16", "int8"}},
+       "Type of gradients on the wire: int32 or int16 for exact; float32, bfloat16, float16 or int8 for float",
+       "int32 for exact, float32 for float"},
       {"checkpoint_every", IntegerField{&JobSpec::checkpoint_every, 0, kStepsMax},
        "Steps between checkpoints; 0: only on pause, on stop and at the end"},
       {"keep_last", IntegerField{&JobSpec::keep_last, 0, 1'000'000}, "Checkpoints to keep; 0 keeps all"},

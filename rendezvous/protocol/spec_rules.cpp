@@ -99,11 +99,21 @@ void check_data(const JobSpec& spec, Errors& errors) {
 }
 
 void check_reduction(const JobSpec& spec, Errors& errors) {
-  const std::string wanted = spec.reduction == "exact" ? "int32" : "float32";
-  if (!spec.wire_dtype.empty() && spec.wire_dtype != wanted) {
-    errors.push_back({"wire_dtype", fmt::format("{} does not go with reduction {}: choose {}, or leave it out", spec.wire_dtype,
-                                                spec.reduction, wanted)});
-  }
+  const bool exact = spec.reduction == "exact", integer = spec.wire_dtype == "int32" || spec.wire_dtype == "int16";
+  if (spec.wire_dtype.empty() || exact == integer) return;
+  errors.push_back(
+      {"wire_dtype", fmt::format("{} does not go with reduction {}: choose {}, or leave it out", spec.wire_dtype,
+                                 spec.reduction, exact ? "int32 or int16" : "float32, bfloat16, float16 or int8")});
+}
+
+// The microbatches of a step share the range of the sum, 32767: from so many on, each has less than 5 bits of it.
+constexpr int64_t kInt16MicrobatchesMax = 1024;
+
+void check_int16_range(const JobSpec& spec, Errors& errors) {
+  if (spec.wire_dtype != "int16" || spec.microbatches() <= kInt16MicrobatchesMax) return;
+  errors.push_back({"wire_dtype", fmt::format("int16 sums at most {} microbatches, with 5 bits and a sign for each, and a step "
+                                              "has {}: choose int32, a larger batch_size or a smaller global batch",
+                                              kInt16MicrobatchesMax, spec.microbatches())});
 }
 
 void check_store(const JobSpec& spec, Errors& errors) {
@@ -152,6 +162,7 @@ const std::vector<Rule>& rules() {
       {{"min_lr", "learning_rate"}, check_min_lr},
       {{"eval_every", "valid_data_path"}, check_evaluation},
       {{"reduction", "wire_dtype"}, check_reduction},
+      {{"wire_dtype", "batch_size", "gradient_accumulation_steps", "global_batch_size", "nodes"}, check_int16_range},
       {{"checkpoint_store"}, check_store},
   };
   return all;

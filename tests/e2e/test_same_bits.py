@@ -3,14 +3,16 @@
 
 One reference run with one worker that has one thread; each test does the same job another way and compares the hashes of
 parameters and optimizer state at every step at which both were seen, the last one always.
-usage: test_same_bits.py float32|bfloat16 [unittest arguments]"""
+usage: test_same_bits.py float32|bfloat16|int16 [unittest arguments]; int16 is float32 with 16 bits on the wire"""
 import sys
 import unittest
 
 import harness
 import ledger
 
-DTYPE = "float32"
+VARIANTS = {"float32": {"dtype": "float32"}, "bfloat16": {"dtype": "bfloat16"},
+            "int16": {"dtype": "float32", "wire_dtype": "int16"}}
+VARIANT = VARIANTS["float32"]
 SLOW_MS = 40  # a step: long enough that what happens in the middle of the run does not come too late
 STEPS = 60
 
@@ -20,7 +22,7 @@ class SameBits(harness.ClusterTest):
 
     def setUp(self):
         super().setUp()
-        self.spec = harness.small_spec(self.cluster.folder, dtype=DTYPE)
+        self.spec = harness.small_spec(self.cluster.folder, **VARIANT)
         if SameBits.reference is None:
             SameBits.reference = self.undisturbed()
 
@@ -131,6 +133,6 @@ class SameBits(harness.ClusterTest):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1 and sys.argv[1] in ("float32", "bfloat16"):
-        DTYPE = sys.argv.pop(1)
+    if len(sys.argv) > 1 and sys.argv[1] in VARIANTS:
+        VARIANT = VARIANTS[sys.argv.pop(1)]
     harness.main()

@@ -19,7 +19,7 @@ TEST(ExponentRule, ChoosesTheLargestExponentThatFits) {
   std::mt19937 random(7);
   for (int i = 0; i < 20000; ++i) {
     const float largest = random_magnitude(random);
-    const int64_t limit = fixed_limit(std::uniform_int_distribution<int64_t>(1, 5000)(random));
+    const int64_t limit = fixed_limit(std::uniform_int_distribution<int64_t>(1, 5000)(random), 32);
     const int headroom = std::uniform_int_distribution<int>(0, 8)(random);
     const int32_t e = choose_exponent(largest, headroom, limit, 0);
     EXPECT_LE(std::ldexp(static_cast<double>(largest), e + headroom), static_cast<double>(limit)) << largest << " seed 7";
@@ -29,26 +29,35 @@ TEST(ExponentRule, ChoosesTheLargestExponentThatFits) {
   }
 }
 
-TEST(ExponentRule, WhatIsChosenNeverOverflowsAndNoSumLeavesInt32) {
+class Sums : public testing::TestWithParam<int> {};
+INSTANTIATE_TEST_SUITE_P(Bits, Sums, testing::Values(32, 16));
+
+TEST_P(Sums, OfWhatWasChosenNeverLeaveTheirIntegers) {
   std::mt19937 random(11);
   for (int i = 0; i < 2000; ++i) {
-    const int64_t microbatches = std::uniform_int_distribution<int64_t>(1, 300)(random);
-    const int64_t limit = fixed_limit(microbatches);
+    const int64_t microbatches = std::uniform_int_distribution<int64_t>(1, 1024)(random);
+    const int64_t limit = fixed_limit(microbatches, GetParam());
     const float largest = random_magnitude(random);
     const int32_t e = choose_exponent(largest, 0, limit, 0);
     ASSERT_FALSE(overflows(largest, e, limit));
     // The worst case: every microbatch has the largest magnitude there.
     const int64_t sum = microbatches * std::llrint(std::ldexp(static_cast<double>(largest), e));
-    EXPECT_LE(sum, INT32_MAX) << largest << " x " << microbatches << ", seed 11";
+    EXPECT_LE(sum, GetParam() == 16 ? INT16_MAX : INT32_MAX) << largest << " x " << microbatches << ", seed 11";
     EXPECT_TRUE(overflows(largest, e + 2, limit) || e + 2 > kExponentMax);
   }
 }
 
-TEST(ExponentRule, HeadroomIsWhatTheNextStepMayGrowBy) {
-  const int64_t limit = fixed_limit(8);
-  const int32_t e = choose_exponent(0.37F, kHeadroomBits, limit, 0);
-  EXPECT_FALSE(overflows(0.37F * 64, e, limit));
-  EXPECT_TRUE(overflows(0.37F * 129, e, limit));
+TEST_P(Sums, HaveTheHeadroomThatTheNextStepMayGrowBy) {
+  const int64_t limit = fixed_limit(8, GetParam());
+  const int32_t e = choose_exponent(0.37F, headroom_bits(GetParam()), limit, 0);
+  const float growth = GetParam() == 16 ? 4 : 64;
+  EXPECT_FALSE(overflows(0.37F * growth, e, limit));
+  EXPECT_TRUE(overflows(0.37F * (2 * growth + 1), e, limit));
+}
+
+TEST(ExponentRule, LeavesEachOf1024MicrobatchesFiveBitsOfInt16) {
+  EXPECT_EQ(fixed_limit(1, 16), 32767);
+  EXPECT_EQ(fixed_limit(1024, 16), 31);
 }
 
 TEST(ExponentRule, AnUnsetExponentFitsNothing) {
@@ -58,14 +67,14 @@ TEST(ExponentRule, AnUnsetExponentFitsNothing) {
 TEST(ExponentRule, ZerosKeepADefinedExponent) {
   EXPECT_EQ(exponent_of_zeros(model::TrainState::kUnsetExponent), 0);
   EXPECT_EQ(exponent_of_zeros(17), 17);
-  EXPECT_EQ(choose_exponent(0.0F, 6, fixed_limit(3), 17), 17);
+  EXPECT_EQ(choose_exponent(0.0F, 6, fixed_limit(3, 32), 17), 17);
 }
 
 TEST(ExponentRule, TinyAndHugeMagnitudesStayWithinTheBounds) {
-  EXPECT_EQ(choose_exponent(std::numeric_limits<float>::denorm_min(), 0, fixed_limit(1), 0), kExponentMax);
-  const int32_t e = choose_exponent(std::numeric_limits<float>::max(), kHeadroomBits, fixed_limit(4096), 0);
+  EXPECT_EQ(choose_exponent(std::numeric_limits<float>::denorm_min(), 0, fixed_limit(1, 32), 0), kExponentMax);
+  const int32_t e = choose_exponent(std::numeric_limits<float>::max(), headroom_bits(32), fixed_limit(4096, 32), 0);
   EXPECT_GE(e, kExponentMin);
-  EXPECT_FALSE(overflows(std::numeric_limits<float>::max(), e, fixed_limit(4096)));
+  EXPECT_FALSE(overflows(std::numeric_limits<float>::max(), e, fixed_limit(4096, 32)));
 }
 
 }  // namespace

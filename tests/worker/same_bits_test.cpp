@@ -31,6 +31,35 @@ TEST_F(SameBits, WhenGradientsOverflowTheirScale) {
     EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
 }
 
+TEST_F(SameBits, With16BitIntegersOnTheWireToo) {
+  auto spec = tiny_spec(data);
+  const std::string in_32_bits = undisturbed(spec, 2);
+  spec.wire_dtype = "int16";
+  for (const bool overflowing : {false, true}) {
+    if (overflowing) tamper = make_it_overflow;
+    const std::string one = undisturbed(spec, 1);
+    EXPECT_NE(one, in_32_bits) << "it is another rounding";
+    for (int world_size = 2; world_size <= 4; ++world_size)
+      EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks, overflowing " << overflowing;
+  }
+}
+
+TEST_F(SameBits, With16BitIntegersWhenARankIsCutOffInTheMiddleOfAStep) {
+  auto spec = tiny_spec(data);
+  spec.wire_dtype = "int16";
+  const std::string undisturbed_hash = undisturbed(spec, 1);
+  Ranks ranks(spec, service);
+  for (int i = 0; i < 3; ++i) ranks.add();
+  ranks.on_commit = [](TestRank& rank, size_t number, int64_t step) {
+    if (number == 1 && step == 7) rank.interrupt.raise("as if it were killed");
+  };
+  ranks.run(Ranks::initial());
+  ranks.remove(1);
+  ranks.on_commit = tamper;
+  run_to_end(ranks, Ranks::memory(std::max(ranks[0].session->state->step, ranks[1].session->state->step)));
+  EXPECT_EQ(ranks.hash(), undisturbed_hash);
+}
+
 TEST_F(SameBits, WithAsManyRanksAsMicrobatches) {
   auto spec = tiny_spec(data);
   spec.global_batch_size = 6;
@@ -179,7 +208,11 @@ TEST_F(SameBits, ValidationLossToo) {
 TEST_F(SameBits, TheFloatReductionTrainsToo) {
   auto spec = tiny_spec(data);
   spec.reduction = "float";
-  EXPECT_FALSE(undisturbed(spec, 3).empty()) << "all ranks have the same bits, though other than at another world size";
+  for (const char* wire : {"float32", "bfloat16", "float16", "int8"}) {
+    SCOPED_TRACE(wire);
+    spec.wire_dtype = wire;
+    EXPECT_FALSE(undisturbed(spec, 3).empty()) << "all ranks have the same bits, though other than at another world size";
+  }
 }
 
 // --- what happens to steps that the service has not confirmed

@@ -171,10 +171,6 @@ TEST(JobSpec, RangesAreTold) {
 
 TEST(JobSpec, WhatComesLaterIsRefusedWithWhatThereIs) {
   EXPECT_EQ(complaint(minimal({{"dtype", "float16"}}), "dtype"), "float16 is not in this version: choose float32, bfloat16");
-  for (const char* wire : {"int16", "bfloat16", "float16", "int8"}) {
-    EXPECT_THAT(complaint(minimal({{"wire_dtype", wire}}), "wire_dtype"),
-                HasSubstr("not in this version: choose int32, float32"));
-  }
   EXPECT_THAT(complaint(minimal({{"checkpoint_store", "s3://bucket"}}), "checkpoint_store"), HasSubstr("not in this version"));
 }
 
@@ -182,6 +178,26 @@ TEST(JobSpec, TheWireGoesWithTheReduction) {
   EXPECT_THAT(complaint(minimal({{"wire_dtype", "float32"}}), "wire_dtype"), HasSubstr("choose int32"));
   EXPECT_THAT(complaint(minimal({{"reduction", "float"}, {"wire_dtype", "int32"}}), "wire_dtype"), HasSubstr("choose float32"));
   EXPECT_EQ(parsed(minimal({{"reduction", "float"}})).wire_dtype, "float32");
+  for (const char* wire : {"int32", "int16"}) EXPECT_EQ(parsed(minimal({{"wire_dtype", wire}})).wire_dtype, wire);
+  for (const char* wire : {"float32", "bfloat16", "float16", "int8"}) {
+    EXPECT_EQ(parsed(minimal({{"reduction", "float"}, {"wire_dtype", wire}})).wire_dtype, wire);
+    EXPECT_THAT(complaint(minimal({{"wire_dtype", wire}}), "wire_dtype"), HasSubstr("choose int32 or int16"));
+  }
+  EXPECT_THAT(complaint(minimal({{"reduction", "float"}, {"wire_dtype", "int16"}}), "wire_dtype"),
+              HasSubstr("choose float32, bfloat16, float16 or int8"));
+  EXPECT_THAT(complaint(minimal({{"wire_dtype", "int4"}}), "wire_dtype"), HasSubstr("is not one of int32, int16"));
+}
+
+TEST(JobSpec, Int16HasRoomFor1024Microbatches) {
+  const auto with = [](int64_t microbatches, const char* wire) {
+    return minimal({{"batch_size", 1}, {"global_batch_size", microbatches}, {"wire_dtype", wire}});
+  };
+  EXPECT_EQ(parsed(with(1024, "int16")).microbatches(), 1024);
+  EXPECT_EQ(
+      complaint(with(1025, "int16"), "wire_dtype"),
+      "int16 sums at most 1024 microbatches, with 5 bits and a sign for each, and a step has 1025: choose int32, a larger "
+      "batch_size or a smaller global batch");
+  EXPECT_EQ(parsed(with(1025, "int32")).wire_dtype, "int32");
 }
 
 TEST(JobSpec, HeadsDivideTheChannels) {
