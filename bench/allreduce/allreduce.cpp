@@ -3,27 +3,39 @@
 //   bench_allreduce --fork 2                                         N ranks on loopback, forked from this process
 //   bench_allreduce --rank 0 --world 2 --listen 10.77.0.1:29600 --addresses 10.77.0.1:29600,10.77.0.2:29600
 //
-// Prints one JSON line per iteration from rank 0, the first (a warm-up) left out: seconds from a barrier to the end, and the
-// bus rate, bytes * 2 (N-1) / N / seconds, which does not depend on N where the links are the limit. Every element of every
-// result is checked; a wrong one ends it with exit code 1.
+// --dtype is what a job's wire_dtype is. Prints one JSON line per iteration from rank 0, the first (a warm-up) left out:
+// seconds from a barrier to the end, and the bus rate: what each rank sends over its link, divided by the seconds. That is
+// bytes * 2 (N-1) / N where they go round the ring, and bytes * ((N-1) / 2 + (N-1) / N) for int8, which has an all-to-all in
+// its first half (worker/collectives/README.md). For 16-bit floats and int8 what a job does beside the ring counts: rounding
+// what is brought, and widening the result. Every element of every result is checked; a wrong one ends it with exit code 1.
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <cstdio>
+#include <iterator>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "worker/collectives/block_quantized.h"
 #include "worker/collectives/communicator.h"
+#include "worker/collectives/half_floats.h"
+#include "worker/collectives/quantized_reduce.h"
 #include "worker/transport.h"
 
 namespace {
 
+using holdfast::worker::BFloat16;
+using holdfast::worker::CollectiveResult;
 using holdfast::worker::Communicator;
+using holdfast::worker::Float16;
+using holdfast::worker::QuantizedReduction;
 using holdfast::worker::RingOptions;
 using holdfast::worker::Transport;
 
@@ -46,42 +58,113 @@ bool barrier(Communicator& ring) {
   return ring.all_reduce_sum(nothing, sum).has_value();
 }
 
-// Small integers: their sums are exact in float32 too.
-template <typename T>
-T input(size_t index, int rank) {
-  return static_cast<T>(static_cast<int>(index % 1000) + rank);
+// Integers so small that their sums, of up to 64 ranks, are exact in bfloat16 too.
+// `pattern` is 0 to 3, of no period that a chunk could have.
+int pattern(size_t index) {
+  return static_cast<int>((static_cast<uint32_t>(index) * 2654435761u) >> 30);
+}
+int input(int pattern_there, int rank) {
+  return (pattern_there + rank) % 4;
 }
 
+// What a job does with a gradient of floats or of integers, from its sums to the sums of all ranks in full width.
 template <typename T>
-bool correct(const std::vector<T>& sums, int world) {
-  const int ranks = world * (world - 1) / 2;
+struct Plain {
+  using Value = T;
+  explicit Plain(size_t) {}
+  CollectiveResult<void> sum(Communicator& ring, std::span<const T> mine, std::span<T> sums) {
+    return ring.all_reduce_sum(mine, sums);
+  }
+  static double wire_bytes(size_t elements, int world) {
+    return static_cast<double>(elements) * sizeof(T) * 2 * (world - 1) / world;
+  }
+  static constexpr float kTolerance = 0;
+};
+
+template <typename Half>
+struct Narrowed {
+  using Value = float;
+  explicit Narrowed(size_t elements) : mine_(elements), sums_(elements) {}
+  CollectiveResult<void> sum(Communicator& ring, std::span<const float> mine, std::span<float> sums) {
+    narrow(mine, mine_);
+    if (auto done = ring.all_reduce_sum(std::span<const Half>(mine_), std::span<Half>(sums_)); !done) return done;
+    widen(std::span<const Half>(sums_), sums);
+    return {};
+  }
+  static double wire_bytes(size_t elements, int world) { return Plain<Half>::wire_bytes(elements, world); }
+  static constexpr float kTolerance = 0;
+
+ private:
+  std::vector<Half> mine_, sums_;
+};
+
+struct Quantized {
+  using Value = float;
+  explicit Quantized(size_t elements) : reduction_(elements) {}
+  CollectiveResult<void> sum(Communicator& ring, std::span<const float> mine, std::span<float> sums) {
+    auto done = reduction_.reduce(ring, 0, mine, sums);
+    if (done) reduction_.commit();
+    return done;
+  }
+  static double wire_bytes(size_t elements, int world) {
+    const auto bytes = static_cast<double>(holdfast::worker::quantized_bytes(elements));
+    return bytes * (world - 1) * (0.5 + 1.0 / world);
+  }
+  static constexpr float kTolerance =
+      3 * 4.5F / 254;  // a rank: half a quantum of 3, its share of the sum's, and both again from before
+
+ private:
+  QuantizedReduction reduction_;
+};
+
+template <typename T>
+bool correct(const std::vector<T>& sums, int world, float tolerance) {
+  int expected[4] = {};  // by pattern
+  for (int i = 0; i < 4; ++i) {
+    for (int rank = 0; rank < world; ++rank) expected[i] += input(i, rank);
+  }
   for (size_t i = 0; i < sums.size(); ++i) {
-    if (sums[i] != static_cast<T>(static_cast<int>(i % 1000) * world + ranks)) return false;
+    const float off = static_cast<float>(sums[i]) - static_cast<float>(expected[pattern(i)]);
+    if (!(std::fabs(off) <= tolerance * static_cast<float>(world))) return false;
   }
   return true;
 }
 
-template <typename T>
+template <typename Wire>
 int measure(Communicator& ring, const Settings& settings) {
-  std::vector<T> mine(settings.elements), sums(settings.elements);
-  for (size_t i = 0; i < mine.size(); ++i) mine[i] = input<T>(i, ring.rank());
+  using Value = typename Wire::Value;
+  Wire wire(settings.elements);
+  std::vector<Value> mine(settings.elements), sums(settings.elements);
+  for (size_t i = 0; i < mine.size(); ++i) mine[i] = static_cast<Value>(input(pattern(i), ring.rank()));
   for (int iteration = 0; iteration < settings.iterations; ++iteration) {
     if (!barrier(ring)) return complain(ring.rank(), "the barrier failed");
     const auto start = std::chrono::steady_clock::now();
-    const auto summed = ring.all_reduce_sum(std::span<const T>(mine), std::span<T>(sums));
+    const auto summed = wire.sum(ring, mine, sums);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
     if (!summed) return complain(ring.rank(), summed.error().detail);
-    if (!correct(sums, ring.world_size())) return complain(ring.rank(), "wrong sums");
+    if (!correct(sums, ring.world_size(), Wire::kTolerance)) return complain(ring.rank(), "wrong sums");
     if (ring.rank() != 0 || iteration == 0) continue;
-    const double bytes = static_cast<double>(settings.elements) * sizeof(T);
-    const double bus = bytes * 2 * (ring.world_size() - 1) / ring.world_size() / seconds / 1e6;
+    const double sent = Wire::wire_bytes(settings.elements, ring.world_size());
     std::printf(
-        "{\"bench\": \"allreduce\", \"world\": %d, \"dtype\": \"%s\", \"megabytes\": %.1f, \"seconds\": %.6f, "
-        "\"bus_megabytes_per_second\": %.1f}\n",
-        ring.world_size(), settings.dtype.c_str(), bytes / 1e6, seconds, bus);
+        "{\"bench\": \"allreduce\", \"world\": %d, \"dtype\": \"%s\", \"elements\": %zu, \"sent_megabytes\": %.1f, "
+        "\"seconds\": %.6f, \"bus_megabytes_per_second\": %.1f}\n",
+        ring.world_size(), settings.dtype.c_str(), settings.elements, sent / 1e6, seconds, sent / seconds / 1e6);
     std::fflush(stdout);
   }
   return 0;
+}
+
+struct WireKind {
+  const char* dtype;
+  int (*measure)(Communicator&, const Settings&);
+};
+constexpr WireKind kWires[] = {{"int32", measure<Plain<int32_t>>},      {"int16", measure<Plain<int16_t>>},
+                               {"float32", measure<Plain<float>>},      {"bfloat16", measure<Narrowed<BFloat16>>},
+                               {"float16", measure<Narrowed<Float16>>}, {"int8", measure<Quantized>}};
+
+const WireKind* wire_of(const std::string& dtype) {
+  const auto* found = std::ranges::find_if(kWires, [&](const WireKind& kind) { return dtype == kind.dtype; });
+  return found == std::end(kWires) ? nullptr : found;
 }
 
 int run_rank(Transport& transport, const Settings& settings) {
@@ -93,7 +176,7 @@ int run_rank(Transport& transport, const Settings& settings) {
   options.chunk_bytes = settings.chunk_bytes;
   auto ring = Communicator::form(transport, options);
   if (!ring) return complain(settings.rank, ring.error().detail);
-  return settings.dtype == "int32" ? measure<int32_t>(**ring, settings) : measure<float>(**ring, settings);
+  return wire_of(settings.dtype)->measure(**ring, settings);
 }
 
 // All listeners are opened here and inherited, so that every rank knows every address.
@@ -134,11 +217,11 @@ int main(int argc, char** argv) {
   app.add_option("--addresses", settings.addresses, "Every rank's host:port, in order")->delimiter(',')->excludes(fork_option);
   app.add_option("--listen", settings.listen, "host:port to listen on; this rank's address unless given")
       ->excludes(fork_option);
-  app.add_option("--elements", settings.elements, "Elements of 4 bytes")->capture_default_str();
+  app.add_option("--elements", settings.elements, "Elements to sum")->capture_default_str();
   app.add_option("--iterations", settings.iterations, "Including the warm-up")->capture_default_str();
-  app.add_option("--dtype", settings.dtype, "float32 or int32")
-      ->check(CLI::IsMember({"float32", "int32"}))
-      ->capture_default_str();
+  std::vector<std::string> dtypes;
+  for (const WireKind& kind : kWires) dtypes.emplace_back(kind.dtype);
+  app.add_option("--dtype", settings.dtype, "What goes over the wire")->check(CLI::IsMember(dtypes))->capture_default_str();
   app.add_option("--chunk_bytes", settings.chunk_bytes, "What a segment is cut into")->capture_default_str();
   CLI11_PARSE(app, argc, argv);
   if (settings.fork > 0) return run_forked(settings);

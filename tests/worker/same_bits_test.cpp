@@ -31,6 +31,17 @@ TEST_F(SameBits, WhenGradientsOverflowTheirScale) {
     EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
 }
 
+TEST_F(SameBits, RepackedStepsAreToldAtEachDoubling) {
+  tamper = [](TestRank& rank, size_t, int64_t) {
+    auto exponents = rank.session->state->exponents();
+    for (int32_t& exponent : exponents) exponent += 12;
+  };
+  undisturbed(tiny_spec(data), 1);  // 20 steps; the first has no scale to outgrow
+  const auto told = events("gradients_repacked", 5);
+  ASSERT_EQ(told.size(), 5U) << "after 1, 2, 4, 8 and 16";
+  EXPECT_NE(told.back().find("so far 16 steps"), std::string::npos) << told.back();
+}
+
 TEST_F(SameBits, With16BitIntegersOnTheWireToo) {
   auto spec = tiny_spec(data);
   const std::string in_32_bits = undisturbed(spec, 2);
