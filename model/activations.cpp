@@ -22,7 +22,7 @@ class Planner {
   size_t used_ = 0;
 };
 
-size_t plan(Activations& at, const Gpt2Config& config, size_t act_bytes, int64_t B, std::byte* memory) {
+size_t plan(Activations& at, const Gpt2Config& config, size_t act_bytes, int64_t B, Recompute recompute, std::byte* memory) {
   using kernels::Act;
   const int64_t C = config.n_embd, N = B * config.block_size;
   Planner planner(memory);
@@ -30,14 +30,18 @@ size_t plan(Activations& at, const Gpt2Config& config, size_t act_bytes, int64_t
   const auto acts = [&planner, act_bytes](int64_t count) { return planner.take<Act>(count, act_bytes); };
   const auto ids = [&planner](int64_t count) { return planner.take<int32_t>(count, sizeof(int32_t)); };
 
+  // What a layer does not keep lies where the first layer's lies.
+  const Activations::Layer& first = at.layers.front();
   for (Activations::Layer& layer : at.layers) {
+    const bool keeps_attention = &layer == &first || recompute == Recompute::kNone;
+    const bool keeps_rest = &layer == &first || recompute != Recompute::kBlock;
     layer.residual_in = floats(N * C);
-    layer.residual_mid = floats(N * C);
-    layer.qkv = acts(N * 3 * C);
-    layer.logsumexp = floats(N * config.n_head);
-    layer.attention = acts(N * C);
-    layer.pre_gelu = acts(N * 4 * C);
-    layer.gelu = acts(N * 4 * C);
+    layer.residual_mid = keeps_rest ? floats(N * C) : first.residual_mid;
+    layer.qkv = keeps_attention ? acts(N * 3 * C) : first.qkv;
+    layer.logsumexp = keeps_attention ? floats(N * config.n_head) : first.logsumexp;
+    layer.attention = keeps_attention ? acts(N * C) : first.attention;
+    layer.pre_gelu = keeps_rest ? acts(N * 4 * C) : first.pre_gelu;
+    layer.gelu = keeps_rest ? acts(N * 4 * C) : first.gelu;
   }
   at.residual_final = floats(N * C);
   at.dresidual = floats(N * C);
@@ -56,11 +60,11 @@ size_t plan(Activations& at, const Gpt2Config& config, size_t act_bytes, int64_t
 
 }  // namespace
 
-Activations::Activations(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size)
+Activations::Activations(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size, Recompute recompute)
     : layers(static_cast<size_t>(config.n_layer)) {
   const size_t act_bytes = kernels::dtype_size(ops.activation_dtype());
-  arena_ = DeviceBuffer(ops, plan(*this, config, act_bytes, batch_size, nullptr));
-  plan(*this, config, act_bytes, batch_size, arena_.data<std::byte>());
+  arena_ = DeviceBuffer(ops, plan(*this, config, act_bytes, batch_size, recompute, nullptr));
+  plan(*this, config, act_bytes, batch_size, recompute, arena_.data<std::byte>());
 }
 
 }  // namespace holdfast::model

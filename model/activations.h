@@ -3,13 +3,15 @@
 // Letters as in kernels/ops.h: B, T, N = B*T, C, NH, L layers; a = bytes of an activation (4 or 2).
 //
 // What the arena is made of, in bytes:
-//   kept for the backward pass, per layer:
+//   kept for the backward pass, per layer (Recompute::kNone):
 //     residual_in, residual_mid   (N, C) float32 each      8 NC
 //     qkv                         (N, 3C)                  3 NC a
 //     attention                   (N, C)                     NC a
 //     pre_gelu, gelu              (N, 4C) each             8 NC a
 //     logsumexp                   (B, NH, T) float32       4 N NH
 //   so 56 NC + 4 N NH a layer in float32, 32 NC + 4 N NH in bfloat16. GPT-2 Tiny at 4 x 512: 44.2 MB and 25.3 MB.
+//   Under Recompute::kAttention qkv, attention and logsumexp lie in one place for all layers, which leaves 40 NC a layer in
+//   float32 and 24 NC in bfloat16; under kBlock all but residual_in does, which leaves 4 NC.
 //   once:
 //     residual_final, dresidual   (N, C) float32 each      8 NC
 //     normed, branch, dbranch     (N, C) each              3 NC a
@@ -28,6 +30,7 @@
 
 #include "model/device_buffer.h"
 #include "model/parameter_table.h"
+#include "model/recompute.h"
 
 namespace holdfast::model {
 
@@ -55,7 +58,7 @@ struct Activations {
   int32_t* targets;       // (B, T)
   float* logits;          // (V), null unless B = 1
 
-  Activations(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size);
+  Activations(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size, Recompute recompute);
   size_t bytes() const { return arena_.bytes(); }
 
  private:

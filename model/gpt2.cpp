@@ -44,15 +44,17 @@ std::vector<float> initial_values(const Parameter& parameter, uint64_t seed, uin
 
 }  // namespace
 
-Gpt2::Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size)
+Gpt2::Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size, Recompute recompute)
     : config_(checked(config)),
       table_(config),
       ops_(ops),
       batch_size_(batch_size),
+      recompute_(recompute),
+      gradient_order_(table_.backward_order()),
       parameters_(ops, static_cast<size_t>(table_.total) * sizeof(float)),
       gradients_(ops, static_cast<size_t>(table_.total) * sizeof(float)),
       views_(std::make_unique<ParameterViews>(table_, ops, parameters(), gradients())),
-      activations_(std::make_unique<Activations>(config, ops, batch_size)) {}
+      activations_(std::make_unique<Activations>(config, ops, batch_size, recompute)) {}
 
 Gpt2::~Gpt2() = default;
 
@@ -89,7 +91,8 @@ void Gpt2::load(std::span<const int32_t> tokens, std::span<const int32_t> target
   ops_.copy_to_device(activations_->targets, targets.data(), targets.size_bytes());
 }
 
-double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets) {
+double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets,
+                              const OnGradients& on_gradients) {
   const int64_t B = batch_size_, T = config_.block_size, N = B * T;
   const Activations& at = *activations_;
   const ParameterViews& p = *views_;
@@ -97,7 +100,7 @@ double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const i
   forward(B, T);
   ops_.head_loss_backward(at.losses, at.dbranch, p.wte.gradient, at.normed, p.wte.act, at.targets, N, config_.n_embd,
                           config_.vocab_size);
-  backward(B, T);
+  backward(B, T, on_gradients);
   return ops_.sum(at.losses, N) / static_cast<double>(N);
 }
 
@@ -153,33 +156,77 @@ void Gpt2::layer_forward(int64_t layer, int64_t B, int64_t T) {
     ops_.layernorm_forward(at.normed, a.residual_in, at.mean, at.rstd, at.layers[layer - 1].residual_mid, at.branch,
                            p.ln_1_weight.value, p.ln_1_bias.value, N, C);
   }
-  ops_.matmul_forward(a.qkv, nullptr, at.normed, p.attn_weight.act, p.attn_bias.value, Epilogue::kNone, N, C, 3 * C);
-  ops_.attention_forward(a.attention, a.logsumexp, a.qkv, B, T, C, config_.n_head);
+  attention_forward(layer, B, T);
   ops_.matmul_forward(at.branch, nullptr, a.attention, p.attn_proj_weight.act, p.attn_proj_bias.value, Epilogue::kNone, N, C,
                       C);
 
   ops_.layernorm_forward(at.normed, a.residual_mid, at.mean, at.rstd, a.residual_in, at.branch, p.ln_2_weight.value,
                          p.ln_2_bias.value, N, C);
-  ops_.matmul_forward(a.gelu, a.pre_gelu, at.normed, p.fc_weight.act, p.fc_bias.value, Epilogue::kGelu, N, C, 4 * C);
+  mlp_forward(layer, N);
   ops_.matmul_forward(at.branch, nullptr, a.gelu, p.mlp_proj_weight.act, p.mlp_proj_bias.value, Epilogue::kNone, N, 4 * C, C);
 }
 
+void Gpt2::attention_forward(int64_t layer, int64_t B, int64_t T) {
+  const int64_t C = config_.n_embd;
+  const Activations::Layer& a = activations_->layers[layer];
+  const ParameterViews::Layer& p = views_->layers[layer];
+  ops_.matmul_forward(a.qkv, nullptr, activations_->normed, p.attn_weight.act, p.attn_bias.value, Epilogue::kNone, B * T, C,
+                      3 * C);
+  ops_.attention_forward(a.attention, a.logsumexp, a.qkv, B, T, C, config_.n_head);
+}
+
+void Gpt2::mlp_forward(int64_t layer, int64_t N) {
+  const int64_t C = config_.n_embd;
+  const Activations::Layer& a = activations_->layers[layer];
+  const ParameterViews::Layer& p = views_->layers[layer];
+  ops_.matmul_forward(a.gelu, a.pre_gelu, activations_->normed, p.fc_weight.act, p.fc_bias.value, Epilogue::kGelu, N, C, 4 * C);
+}
+
+// From residual_in, which every layer keeps: the sum that made it is not taken again. `branch` holds a gradient here, so what
+// attention adds goes through dbranch, which is free between two layers.
+void Gpt2::layer_recompute(int64_t layer, int64_t B, int64_t T) {
+  const bool still_there = layer == config_.n_layer - 1;
+  if (recompute_ == Recompute::kNone || still_there) return;
+  const int64_t C = config_.n_embd, N = B * T;
+  const Activations& at = *activations_;
+  const Activations::Layer& a = at.layers[layer];
+  const ParameterViews::Layer& p = views_->layers[layer];
+  ops_.layernorm_forward(at.normed, nullptr, at.mean, at.rstd, a.residual_in, nullptr, p.ln_1_weight.value, p.ln_1_bias.value,
+                         N, C);
+  attention_forward(layer, B, T);
+  if (recompute_ == Recompute::kAttention) return;
+  ops_.matmul_forward(at.dbranch, nullptr, a.attention, p.attn_proj_weight.act, p.attn_proj_bias.value, Epilogue::kNone, N, C,
+                      C);
+  ops_.layernorm_forward(at.normed, a.residual_mid, at.mean, at.rstd, a.residual_in, at.dbranch, p.ln_2_weight.value,
+                         p.ln_2_bias.value, N, C);
+  mlp_forward(layer, N);
+}
+
 // Enters with the gradient of `normed` in dbranch.
-void Gpt2::backward(int64_t B, int64_t T) {
+void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
   const int64_t C = config_.n_embd, N = B * T;
   const Activations& at = *activations_;
   const ParameterViews& p = *views_;
+  auto range = gradient_order_.begin();
+  const auto tell = [&] {
+    if (on_gradients) on_gradients(range->first, range->count);
+    ++range;
+  };
   throw_if_interrupted();
   ops_.zero(at.dresidual, static_cast<size_t>(N * C) * sizeof(float));
   ops_.layernorm_backward(at.dresidual, at.branch, p.ln_f_weight.gradient, p.ln_f_bias.gradient, at.dbranch, at.residual_final,
                           p.ln_f_weight.value, at.mean, at.rstd, N, C);
+  tell();
   for (int64_t layer = config_.n_layer - 1; layer >= 0; --layer) {
     throw_if_interrupted();
+    layer_recompute(layer, B, T);
     layer_backward(layer, B, T);
+    tell();
   }
   throw_if_interrupted();
   // The head has written its part of wte's gradient; the encoder adds its own.
   ops_.encoder_backward(p.wte.gradient, p.wpe.gradient, at.dresidual, at.tokens, B, T, C, config_.vocab_size);
+  tell();
 }
 
 // Enters with the gradient of this layer's output in dresidual (float32) and branch (the same, cast); leaves with that of

@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -16,6 +17,7 @@
 #include "kernels/ops.h"
 #include "model/device_buffer.h"
 #include "model/parameter_table.h"
+#include "model/recompute.h"
 
 namespace holdfast::model {
 
@@ -26,10 +28,13 @@ struct ParameterViews;
 // parameters are untouched.
 struct Interrupted {};
 
+// Told of a range of the flat gradients that the pass under way will not touch again. On the thread that runs the pass.
+using OnGradients = std::function<void(int64_t first, int64_t count)>;
+
 class Gpt2 {
  public:
   // Microbatches have `batch_size` sequences of config.block_size tokens. `ops` outlives the model.
-  Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size);
+  Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size, Recompute recompute = Recompute::kNone);
 
   ~Gpt2();
   Gpt2(const Gpt2&) = delete;
@@ -51,7 +56,12 @@ class Gpt2 {
 
   // One microbatch forward and backward; overwrites gradients() with d(mean loss)/d(parameters). Returns the mean loss.
   // tokens, targets: host memory, (batch_size, block_size), ids below vocab_size.
-  double train_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets);
+  // `on_gradients` (may be null) is called once for each range of gradient_order(), in that order, as they become final.
+  double train_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets,
+                          const OnGradients& on_gradients = nullptr);
+  // The order in which a backward pass finishes the gradients: ln_f, the layers from the last to the first, then wte and wpe
+  // (the head's part of wte comes first of all, the encoder's last). A partition of the table, the same for every pass.
+  const std::vector<Elements>& gradient_order() const { return gradient_order_; }
 
   // Mean loss without gradients; the gradients are left as they are.
   double evaluate_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets);
@@ -70,9 +80,14 @@ class Gpt2 {
 
  private:
   // The passes over the first `B` x `T` tokens of the arena.
-  void forward(int64_t B, int64_t T);   // encoder, layers, last LayerNorm: leaves `normed`
-  void backward(int64_t B, int64_t T);  // from the gradient of `normed` down to the encoder
+  void forward(int64_t B, int64_t T);  // encoder, layers, last LayerNorm: leaves `normed`
   void layer_forward(int64_t layer, int64_t B, int64_t T);
+  // The two parts of a layer; each enters with the LayerNorm's output in `normed`.
+  void attention_forward(int64_t layer, int64_t B, int64_t T);
+  void mlp_forward(int64_t layer, int64_t N);
+  void layer_recompute(int64_t layer, int64_t B, int64_t T);  // what is not kept of it
+  // From the gradient of `normed` down to the encoder.
+  void backward(int64_t B, int64_t T, const OnGradients& on_gradients);
   void layer_backward(int64_t layer, int64_t B, int64_t T);
   void load(std::span<const int32_t> tokens, std::span<const int32_t> targets);
   void throw_if_interrupted() const;
@@ -81,6 +96,8 @@ class Gpt2 {
   ParameterTable table_;
   kernels::DeviceOps& ops_;
   int64_t batch_size_;
+  Recompute recompute_;
+  std::vector<Elements> gradient_order_;
   DeviceBuffer parameters_, gradients_;
   std::unique_ptr<ParameterViews> views_;
   std::unique_ptr<Activations> activations_;

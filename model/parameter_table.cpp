@@ -79,4 +79,19 @@ const Parameter& ParameterTable::operator[](std::string_view name) const {
   return *found;
 }
 
+std::vector<Elements> ParameterTable::backward_order() const {
+  constexpr size_t kEncoderTensors = 2, kLayerTensors = 12, kFinalTensors = 2;
+  std::vector<Elements> order;
+  size_t end = entries.size();
+  const auto take = [&](size_t tensors) {
+    const Parameter& last = entries[end - 1];
+    end -= tensors;
+    order.push_back({entries[end].offset, last.offset + last.count - entries[end].offset});
+  };
+  take(kFinalTensors);
+  while (end > kEncoderTensors) take(kLayerTensors);
+  take(kEncoderTensors);
+  return order;
+}
+
 }  // namespace holdfast::model

@@ -24,12 +24,20 @@ struct Parameter {
   bool decay = false;             // weight decay applies: matrices only
 };
 
+// A range of the flat buffer.
+struct Elements {
+  int64_t first = 0, count = 0;
+  bool operator==(const Elements&) const = default;
+};
+
 struct ParameterTable {
   std::vector<Parameter> entries;  // offsets ascending, without gaps
   int64_t total = 0;               // elements
 
   explicit ParameterTable(const Gpt2Config& config);
   const Parameter& operator[](std::string_view name) const;  // precondition: the name is there
+  // ln_f; each layer, from the last to the first; wte and wpe: the order in which a backward pass finishes them.
+  std::vector<Elements> backward_order() const;
 };
 
 }  // namespace holdfast::model

@@ -4,7 +4,8 @@
 //   ACTION   kill  SIGKILL to this process      stop  SIGSTOP to this process      slow  sleep (ms=N)
 //            mark  makes file=PATH and waits until somebody removes it, ms=N at most: the moment is theirs
 //            note  adds a line "SECONDS_SINCE_1970 POINT STEP RANK" to file=PATH
-//   POINT    step (a step begins)      allreduce (gradients are about to be reduced)
+//   POINT    step (a step begins)
+//            allreduce (gradients are about to be reduced; with overlap while the last microbatch is computed)
 //            reduce_scatter, all_gather (a chunk of gradients was added up, or taken as it is; the all-reduce goes on)
 //            commit (applied, not yet confirmed)      confirmed (committed)
 //            checkpoint_write (a checkpoint is about to be written)

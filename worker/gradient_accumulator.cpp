@@ -25,23 +25,36 @@ GradientAccumulator::GradientAccumulator(kernels::DeviceOps& ops, model::Gpt2& m
   if (wire == WireType::kInt8) quantized_.emplace(static_cast<size_t>(model.table().total));
 }
 
-double GradientAccumulator::compute(int64_t step, int64_t microbatch) {
+double GradientAccumulator::compute(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients) {
   gradient_of_ = -1;
   overwritten_ = false;
   order_.fill(tokens_, step, microbatch, inputs_, targets_);
-  const double loss = model_.train_microbatch(inputs_, targets_);
+  const double loss = model_.train_microbatch(inputs_, targets_, on_gradients);
   gradient_of_ = microbatch;
   return loss;
 }
 
-void GradientAccumulator::pack_microbatch(std::span<const int32_t> exponents) {
+void GradientAccumulator::pack(Elements range) {
+  if (exact()) return pack_exactly(range);
+  ops_.float_accumulate(sums_.data<float>() + range.first, model_.gradients() + range.first, range.count,
+                        microbatches_.empty());
+}
+
+void GradientAccumulator::pack_exactly(Elements range) {
   const auto& entries = model_.table().entries;
-  for (size_t t = 0; t < entries.size(); ++t) {
-    const float* gradient = model_.gradients() + entries[t].offset;
-    const float largest = ops_.abs_max(gradient, entries[t].count);
+  const auto begin = std::ranges::lower_bound(entries, range.first, {}, &model::Parameter::offset);
+  for (auto entry = begin; entry != entries.end() && entry->offset < range.first + range.count; ++entry) {
+    const auto t = static_cast<size_t>(entry - entries.begin());
+    const float largest = ops_.abs_max(model_.gradients() + entry->offset, entry->count);
     found_.maxima[t] = std::max(found_.maxima[t], largest);
     found_.finite &= std::isfinite(largest);
-    if (!overflows(largest, exponents[t], limit_)) pack(t, exponents[t], microbatches_.empty());
+    if (!overflows(largest, exponents_[t], limit_)) {
+      pack(t, exponents_[t], microbatches_.empty());
+    } else if (microbatches_.empty()) {
+      // Nothing uses these sums, but they may be sent before that is known, and others may be added to them: in bounds.
+      ops_.zero(sums_.data<std::byte>() + static_cast<size_t>(entry->offset) * sum_bytes(wire_),
+                static_cast<size_t>(entry->count) * sum_bytes(wire_));
+    }
   }
 }
 
@@ -55,9 +68,33 @@ void GradientAccumulator::pack(size_t t, int32_t exponent, bool first) {
   }
 }
 
+void GradientAccumulator::add(int64_t microbatch, const OnPacked& on_packed) {
+  const auto& order = model_.gradient_order();
+  size_t passed = 0;
+  const auto next_range = [&] {
+    if (passed == ranges_packed_) {
+      pack(order[passed]);
+      begun_ = microbatch;
+      ++ranges_packed_;
+    }
+    if (on_packed) on_packed(passed);
+    ++passed;
+  };
+  const double loss =
+      on_packed ? compute(step_, microbatch, [&](int64_t, int64_t) { next_range(); }) : compute(step_, microbatch);
+  while (passed < order.size()) next_range();
+  found_.finite &= std::isfinite(loss);
+  if (std::isfinite(loss)) found_.loss += loss_to_fixed(loss);
+  found_.data_digest += model::microbatch_digest(step_, microbatch, inputs_, targets_);
+  microbatches_.push_back(microbatch);
+  begun_ = -1;
+  ranges_packed_ = 0;
+}
+
 std::vector<int64_t> GradientAccumulator::kept(int64_t step, std::span<const int32_t> exponents) const {
   if (step != step_ || !std::ranges::equal(exponents, exponents_)) return {};
   auto microbatches = microbatches_;
+  if (begun_ >= 0) microbatches.push_back(begun_);
   std::ranges::sort(microbatches);
   return microbatches;
 }
@@ -67,28 +104,25 @@ void GradientAccumulator::forget() {
   if (quantized_) quantized_->forget();
 }
 
+void GradientAccumulator::begin_step(int64_t step, std::span<const int32_t> exponents) {
+  step_ = step;
+  exponents_.assign(exponents.begin(), exponents.end());
+  microbatches_.clear();
+  begun_ = -1;
+  ranges_packed_ = 0;
+  found_ = {};
+  if (exact()) found_.maxima.assign(model_.table().entries.size(), 0.0F);
+}
+
 const LocalStep& GradientAccumulator::accumulate(int64_t step, std::span<const int64_t> microbatches,
-                                                 std::span<const int32_t> exponents) {
-  if (step != step_ || !std::ranges::equal(exponents, exponents_)) {
-    step_ = step;
-    exponents_.assign(exponents.begin(), exponents.end());
-    microbatches_.clear();
-    found_ = {};
-    if (exact()) found_.maxima.assign(model_.table().entries.size(), 0.0F);
-  }
-  for (const int64_t microbatch : microbatches) {
-    const double loss = compute(step, microbatch);
-    found_.finite &= std::isfinite(loss);
-    if (std::isfinite(loss)) found_.loss += loss_to_fixed(loss);
-    found_.data_digest += model::microbatch_digest(step, microbatch, inputs_, targets_);
-    if (exact()) {
-      pack_microbatch(exponents);
-    } else {
-      ops_.float_accumulate(sums_.data<float>(), model_.gradients(), model_.table().total, microbatches_.empty());
-    }
-    microbatches_.push_back(microbatch);
-  }
+                                                 std::span<const int32_t> exponents, const OnPacked& on_packed) {
+  if (step != step_ || !std::ranges::equal(exponents, exponents_)) begin_step(step, exponents);
+  std::vector<int64_t> missing;
+  if (begun_ >= 0) missing.push_back(begun_);
+  missing.insert(missing.end(), microbatches.begin(), microbatches.end());
+  for (size_t i = 0; i < missing.size(); ++i) add(missing[i], i + 1 == missing.size() ? on_packed : OnPacked());
   if (microbatches_.empty()) ops_.zero(sums_.data<void>(), sums_.bytes());
+  for (size_t range = 0; missing.empty() && on_packed && range < model_.gradient_order().size(); ++range) on_packed(range);
   return found_;
 }
 

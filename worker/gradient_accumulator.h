@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -32,10 +33,7 @@ struct LocalStep {
   std::vector<float> maxima;  // per tensor; empty for the float reduction
 };
 
-// A range of the flat vector of all parameters (model::ParameterTable).
-struct Elements {
-  int64_t first, count;
-};
+using model::Elements;
 
 class GradientAccumulator {
  public:
@@ -45,7 +43,8 @@ class GradientAccumulator {
 
   bool exact() const { return is_exact(wire_); }
 
-  // Microbatches of the step that follows state `step` that are in the sums already, ascending.
+  // Microbatches of the step that follows state `step` that are in the sums already, ascending. One whose pass was interrupted
+  // when a part of its gradient was in the sums is among them: the next `accumulate` computes it again, and adds the rest.
   std::vector<int64_t> kept(int64_t step, std::span<const int32_t> exponents) const;
   // Nothing is kept: the state is another one than the sums were computed from, or somebody else has done the same. The
   // rounding errors of int8 sums are dropped, too (QuantizedReduction::forget).
@@ -53,7 +52,12 @@ class GradientAccumulator {
 
   // Computes microbatches of the step that follows state `step`, and packs them under `exponents`, beside those kept. Tensors
   // that overflow are left out: `repack` does them. Returns what was found in all of them.
-  const LocalStep& accumulate(int64_t step, std::span<const int64_t> microbatches, std::span<const int32_t> exponents);
+  // With `on_packed` it tells of the sums that are final while the last microbatch's backward pass goes on: once of each range
+  // of the model's gradient_order(), by its place there, in order; of all at once when there is nothing to compute. From then
+  // on nobody but `reduce` touches that range of the sums and of the model's gradients.
+  using OnPacked = std::function<void(size_t range)>;
+  const LocalStep& accumulate(int64_t step, std::span<const int64_t> microbatches, std::span<const int32_t> exponents,
+                              const OnPacked& on_packed = nullptr);
 
   // New exponents for the tensors that overflowed anywhere, from the largest magnitudes over all ranks; the others keep
   // theirs. Empty when nothing overflowed.
@@ -79,8 +83,12 @@ class GradientAccumulator {
   std::span<float> overwrite_gradient();
 
  private:
-  double compute(int64_t step, int64_t microbatch);  // the microbatch's mean loss; gradients are in the model
-  void pack_microbatch(std::span<const int32_t> exponents);
+  // The microbatch's mean loss; gradients are in the model.
+  double compute(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients = nullptr);
+  void begin_step(int64_t step, std::span<const int32_t> exponents);
+  void add(int64_t microbatch, const OnPacked& on_packed);
+  void pack(Elements range);
+  void pack_exactly(Elements range);
   // Tensor `t` of the gradient in the model's buffer.
   void pack(size_t t, int32_t exponent, bool first);
   void unpack_integers(std::span<const int32_t> exponents, bool alone);
@@ -100,6 +108,8 @@ class GradientAccumulator {
   int64_t step_ = -1;
   std::vector<int32_t> exponents_;
   std::vector<int64_t> microbatches_;  // in the order in which they were computed
+  int64_t begun_ = -1;                 // one that is in the first ranges of the backward pass alone; -1: none
+  size_t ranges_packed_ = 0;           // so many of them
   LocalStep found_;
   int64_t gradient_of_ = -1;               // the microbatch whose gradient was last in the model's buffer; -1: none
   std::atomic<bool> overwritten_ = false;  // and a part of it is a result by now

@@ -232,7 +232,7 @@ RunResult<void> JobRunner::agree(const Directive& join, Communicator& ring) {
 void JobRunner::report_stop(const Directive& join, const RunStop& stop) {
   spdlog::info("out of generation {} at step {}{}{}", join.generation, session_->held_step(), stop.reason.empty() ? "" : ": ",
                stop.reason);
-  if (stop.why == RunStop::Why::kFault) report_fault(join, stop);
+  if (stop.why == RunStop::Why::kFault && !stop.told) report_fault(join, stop);
 }
 
 // A process that was killed has nobody listening at its address, which its own kernel says at once; one that broke its

@@ -22,6 +22,7 @@ struct RunStop {
   std::string fault_kind = {};
   int suspect_rank = -1;
   bool suspect_ended = false;  // it, or its kernel, ended or refused the connection: it may be gone
+  bool told = false;           // the service has heard of it already
   int64_t checkpoint_step = -1;
   bool state_is_wrong = false;  // what this rank holds is not to be trusted any more
 };

@@ -22,6 +22,8 @@ std::string unsupported(const JobSpec& spec) {
     return "wire_dtype " + spec.wire_dtype + " is not one that this worker sends with --reduction " + spec.reduction +
            ": exact goes as int32 or int16, float as float32, bfloat16, float16 or int8";
   }
+  if (!model::recompute_of(spec.recompute))
+    return "recompute " + spec.recompute + " is not one that this worker knows: choose none, attention or block";
   return {};
 }
 
@@ -41,11 +43,12 @@ void build_model(Session& session, const OpsFactory& make_ops) {
                                  .n_head = spec.n_head,
                                  .vocab_size = spec.vocab_size,
                                  .block_size = spec.block_size};
-  session.model = std::make_unique<model::Gpt2>(config, *session.ops, spec.batch_size);
+  session.model = std::make_unique<model::Gpt2>(config, *session.ops, spec.batch_size, *model::recompute_of(spec.recompute));
   session.state = std::make_unique<model::TrainState>(*session.model, *session.ops);
   session.gradients =
       std::make_unique<GradientAccumulator>(*session.ops, *session.model, session.order, session.data.train->tokens(),
                                             *wire_type_of(spec.reduction, spec.wire_dtype));
+  session.buckets = gradient_buckets(session.model->table(), session.model->gradient_order());
 }
 
 }  // namespace

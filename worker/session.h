@@ -12,6 +12,7 @@
 #include <memory>
 #include <string>
 #include <tl/expected.hpp>
+#include <vector>
 
 #include "kernels/ops.h"
 #include "model/data/data_order.h"
@@ -20,6 +21,7 @@
 #include "rendezvous/protocol/job_spec.h"
 #include "worker/data_files.h"
 #include "worker/gradient_accumulator.h"
+#include "worker/gradient_buckets.h"
 #include "worker/patience.h"
 
 namespace holdfast::worker {
@@ -33,6 +35,7 @@ struct Session {
   std::unique_ptr<model::Gpt2> model;
   std::unique_ptr<model::TrainState> state;
   std::unique_ptr<GradientAccumulator> gradients;
+  std::vector<GradientBucket> buckets;  // of the gradients, in the order in which they are reduced
   Patience patience{std::chrono::seconds(30)};
   bool has_state = false;      // `state` is one that the job was in
   int64_t repacked_steps = 0;  // of this job on this rank: steps whose gradients outgrew their fixed-point scale

@@ -33,9 +33,10 @@ struct TrainLoop {
   Checkpointing& checkpoints;
   Outbox& outbox;
   std::function<void(int64_t step)> on_commit;
-  // A neighbour went away while this rank computed; from a thread of its own. The service decides what follows.
+  // A neighbour went away, or the ring failed, while this rank computed; from a thread of its own. The service decides what
+  // follows.
   std::function<void(const CollectiveError&)> on_loss;
-  // A neighbour from whom nothing has come for a while; on the train thread, which waits on.
+  // A neighbour from whom nothing has come for a while; on the thread that waits for it, and waits on.
   std::function<void(const CollectiveError&)> on_quiet = {};
   std::vector<std::string> workers = {};  // by rank, for messages
 

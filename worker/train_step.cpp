@@ -73,23 +73,60 @@ RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
 }
 
 TrainStep::TrainStep(TrainLoop& loop, const StepShares& shares)
-    : loop_(loop), shares_(shares), exponents_(exponents_of(loop.session)) {}
+    : loop_(loop), shares_(shares), exponents_(exponents_of(loop.session)), losses_(loop.on_loss) {}
+
+// Before the first step no tensor has a scale: all of them overflow, on every rank.
+bool TrainStep::overlaps() const {
+  const bool scaled = std::ranges::find(exponents_, model::TrainState::kUnsetExponent) == exponents_.end();
+  return loop_.session.spec.overlap == "on" && loop_.ring.world_size() > 1 && scaled;
+}
 
 RunResult<void> TrainStep::accumulate() {
-  const int64_t step = loop_.session.state->step;
-  loop_.session.applied_step = -1;
-  const auto watch = loop_.ring.watch(loop_.on_loss);
-  fault_point("step", step, loop_.ring.rank());
+  Session& session = loop_.session;
+  const int64_t step = session.state->step;
+  const int rank = loop_.ring.rank();
+  session.applied_step = -1;
+  auto watch = loop_.ring.watch([this](const CollectiveError& error) { losses_.tell(error); });
+  fault_point("step", step, rank);
+  GradientAccumulator::OnPacked on_packed;
+  if (overlaps()) {
+    reduction_ = std::make_unique<OverlappedReduction>(
+        loop_.ring, session.buckets.size(), [this](size_t bucket) { return reduce_bucket(bucket); }, losses_);
+    on_packed = [&](size_t range) {
+      if (range == 0) {
+        watch = std::jthread();  // no collective may be called while it lives
+        reduction_->start();
+      }
+      reduction_->ready(buckets_after(session.buckets, range + 1));
+    };
+  }
   try {
-    local_ = loop_.session.gradients->accumulate(step, shares_.to_compute[static_cast<size_t>(loop_.ring.rank())], exponents_);
+    local_ = session.gradients->accumulate(step, shares_.to_compute[static_cast<size_t>(rank)], exponents_, on_packed);
     compute_us_ = static_cast<int64_t>(clock_.step_s() * 1e6);
   } catch (const model::Interrupted&) {
+    reduction_.reset();  // before anything else of the gradients is touched
     return tl::unexpected(interrupted(loop_.interrupt.reason()));
   }
   return {};
 }
 
+CollectiveResult<void> TrainStep::reduce_bucket(size_t bucket) {
+  Session& session = loop_.session;
+  if (bucket == 0) fault_point("allreduce", session.state->step, loop_.ring.rank());
+  return session.gradients->reduce(loop_.ring, session.buckets[bucket].elements);
+}
+
+RunResult<void> TrainStep::finish_reduction() {
+  if (!reduction_) return {};
+  const auto reduced = clock_.communicating([&] { return reduction_->finish(); });
+  if (reduced) return {};
+  RunStop stop = ring_stop(reduced.error());
+  stop.told = true;  // through on_loss, when it happened
+  return tl::unexpected(std::move(stop));
+}
+
 RunResult<StepAgreement> TrainStep::exchange() {
+  if (auto finished = finish_reduction(); !finished) return tl::unexpected(finished.error());
   StepReport mine;
   mine.step = loop_.session.state->step;
   mine.yield = loop_.requests.yield;  // first: whoever asks sets it last
@@ -116,10 +153,10 @@ RunResult<StepAgreement> TrainStep::exchange() {
   return std::move(*agreed);
 }
 
-RunResult<void> TrainStep::repack_overflows(const StepAgreement& agreed) {
+RunResult<bool> TrainStep::repack_overflows(const StepAgreement& agreed) {
   GradientAccumulator& gradients = *loop_.session.gradients;
   const auto chosen = gradients.repack_exponents(exponents_, agreed.maxima);
-  if (chosen.empty()) return {};
+  if (chosen.empty()) return false;
   const auto first = std::count(exponents_.begin(), exponents_.end(), model::TrainState::kUnsetExponent);
   const auto changed = std::inner_product(chosen.begin(), chosen.end(), exponents_.begin(), int64_t{0}, std::plus<>(),
                                           [](int32_t a, int32_t b) { return a == b ? 0 : 1; });
@@ -130,7 +167,7 @@ RunResult<void> TrainStep::repack_overflows(const StepAgreement& agreed) {
     return tl::unexpected(interrupted(loop_.interrupt.reason()));
   }
   exponents_ = chosen;
-  return {};
+  return true;
 }
 
 // Often so in 16 bits: people see each doubling of how often.
@@ -147,16 +184,27 @@ void TrainStep::tell_repacked(int64_t tensors) {
 
 RunResult<void> TrainStep::reduce(const StepAgreement& agreed) {
   GradientAccumulator& gradients = *loop_.session.gradients;
+  bool reduced = reduction_ != nullptr;
   if (gradients.exact()) {
-    if (auto repacked = repack_overflows(agreed); !repacked) return repacked;
+    const auto repacked = repack_overflows(agreed);
+    if (!repacked) return tl::unexpected(repacked.error());
+    reduced = reduced && !*repacked;
   }
-  fault_point("allreduce", loop_.session.state->step, loop_.ring.rank());
   const bool alone = loop_.ring.world_size() == 1;
-  if (!alone) {
-    const auto summed = clock_.communicating([&] { return gradients.reduce(loop_.ring); });
+  if (alone) fault_point("allreduce", loop_.session.state->step, loop_.ring.rank());
+  if (!alone && !reduced) {
+    const auto summed = clock_.communicating([&] { return reduce_all(); });
     if (!summed) return tl::unexpected(ring_stop(summed.error()));
   }
   gradients.unpack(exponents_, alone);
+  return {};
+}
+
+// Bucket by bucket, as with overlap: where a sum of floats is cut into segments decides the order in which it is taken.
+CollectiveResult<void> TrainStep::reduce_all() {
+  for (size_t bucket = 0; bucket < loop_.session.buckets.size(); ++bucket) {
+    if (auto reduced = reduce_bucket(bucket); !reduced) return reduced;
+  }
   return {};
 }
 

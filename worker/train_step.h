@@ -2,15 +2,18 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 
 #include "rendezvous/protocol/messages.h"
+#include "worker/loss_teller.h"
+#include "worker/overlapped_reduction.h"
 #include "worker/step_exchange.h"
 #include "worker/step_shares.h"
 #include "worker/train_loop.h"
 
 namespace holdfast::worker {
 
-// How long a step took, and how much of that went into talking to the other ranks.
+// How long a step took, and for how much of that its thread waited for the other ranks.
 class StepClock {
  public:
   template <typename Call>
@@ -37,13 +40,17 @@ RunResult<std::string> compare_states(TrainLoop& loop);
 // step is dealt by the Dealer.
 RunResult<StepShares> agree_on_shares(TrainLoop& loop);
 
+// With overlap the gradients are summed over the ring while the last of this rank's microbatches is computed, before the ranks
+// tell each other what they found. Where they then find that a tensor overflowed anywhere, everything is packed and reduced
+// again: to pack is to compute the microbatches anew, and that writes over the sums of all ranks, good ones too. The bits are
+// the same with and without overlap.
 class TrainStep {
  public:
   TrainStep(TrainLoop& loop, const StepShares& shares);
 
-  // Forward and backward over this rank's microbatches, packed for the reduction.
+  // Forward and backward over this rank's microbatches, packed for the reduction, which may begin before it returns.
   RunResult<void> accumulate();
-  // What all ranks found, and whether they stop after this step.
+  // Waits for the reduction that goes on. What all ranks found, and whether they stop after this step.
   RunResult<StepAgreement> exchange();
   // Sums the gradients over the ring and applies AdamW. Where a loss or gradient is not finite the step is refused, on all
   // ranks alike: it counts, its data is consumed, and nothing but the step number changes. Too many of them in a row end
@@ -53,7 +60,12 @@ class TrainStep {
   RunResult<void> confirm(rendezvous::StepPoint& point);
 
  private:
-  RunResult<void> repack_overflows(const StepAgreement& agreed);
+  bool overlaps() const;
+  CollectiveResult<void> reduce_bucket(size_t bucket);
+  CollectiveResult<void> reduce_all();
+  RunResult<void> finish_reduction();
+  // Whether anything was packed again.
+  RunResult<bool> repack_overflows(const StepAgreement& agreed);
   void tell_repacked(int64_t tensors);
   // Packs again what overflowed, sums over the ring, leaves the mean gradient in the model.
   RunResult<void> reduce(const StepAgreement& agreed);
@@ -65,6 +77,8 @@ class TrainStep {
   LocalStep local_;
   int64_t compute_us_ = 0;
   std::vector<int32_t> exponents_;  // this step's, one per tensor; empty for the float reduction
+  LossTeller losses_;
+  std::unique_ptr<OverlappedReduction> reduction_;  // none without overlap
 };
 
 }  // namespace holdfast::worker

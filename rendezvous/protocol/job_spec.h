@@ -32,6 +32,7 @@ struct JobSpec {
   int64_t total_steps = 1000;
 
   std::string dtype = "bfloat16";  // float32|bfloat16
+  std::string recompute = "none";  // none|attention|block
   // min_lr left out: learning_rate / 10; warmup_steps left out: at most total_steps / 10.
   double learning_rate = 6e-4, min_lr = 6e-5, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, grad_clip = 1.0;
   int64_t warmup_steps = 100;
@@ -39,6 +40,7 @@ struct JobSpec {
 
   std::string reduction = "exact";  // exact|float
   std::string wire_dtype;           // exact: int32|int16, float: float32|bfloat16|float16|int8; "": the first of them
+  std::string overlap = "on";       // on|off
   int64_t checkpoint_every = 100;   // steps; 0: only at the end, on pause and on stop
   int64_t keep_last = 3;            // checkpoints; 0 keeps all
   std::string checkpoint_store;     // "" : kept by the service; else a folder ("file:///…" or a path) all workers share

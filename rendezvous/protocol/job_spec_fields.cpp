@@ -45,6 +45,8 @@ std::vector<FieldRow> rows_of_the_model() {
       {"block_size", IntegerField{&JobSpec::block_size, 1, 65536}, "Tokens in a sequence", "the model's"},
       {"dtype", TextField{&JobSpec::dtype, kWordBytes, {"float32", "bfloat16"}, {"float16"}},
        "Type of activations and matrix products; master weights are float32"},
+      {"recompute", TextField{&JobSpec::recompute, kWordBytes, {"none", "attention", "block"}},
+       "Activations computed again in the backward pass instead of kept: less memory, more time, the same bits"},
   };
 }
 
@@ -73,6 +75,8 @@ std::vector<FieldRow> rows_of_the_machinery() {
       {"wire_dtype", TextField{&JobSpec::wire_dtype, kWordBytes, {"int32", "int16", "float32", "bfloat16", "float16", "int8"}},
        "Type of gradients on the wire: int32 or int16 for exact; float32, bfloat16, float16 or int8 for float",
        "int32 for exact, float32 for float"},
+      {"overlap", TextField{&JobSpec::overlap, kWordBytes, {"on", "off"}},
+       "on: gradients go over the wire while a step's last microbatch is computed; the same bits"},
       {"checkpoint_every", IntegerField{&JobSpec::checkpoint_every, 0, kStepsMax},
        "Steps between checkpoints; 0: only on pause, on stop and at the end"},
       {"keep_last", IntegerField{&JobSpec::keep_last, 0, 1'000'000}, "Checkpoints to keep; 0 keeps all"},

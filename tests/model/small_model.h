@@ -56,8 +56,8 @@ struct SmallModel {
   Gpt2 gpt2;
 
   explicit SmallModel(std::unique_ptr<kernels::DeviceOps> its_ops, int64_t batch_size = 2,
-                      const Gpt2Config& config = kSmallConfig)
-      : ops(std::move(its_ops)), gpt2(config, *ops, batch_size) {}
+                      const Gpt2Config& config = kSmallConfig, Recompute recompute = Recompute::kNone)
+      : ops(std::move(its_ops)), gpt2(config, *ops, batch_size, recompute) {}
 
   std::vector<float> gradients(const Microbatch& microbatch) {
     gpt2.train_microbatch(microbatch.tokens, microbatch.targets);

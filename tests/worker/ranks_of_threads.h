@@ -114,6 +114,10 @@ class Ranks {
   // Called on each rank's thread after each step.
   std::function<void(TestRank& rank, size_t number, int64_t step)> on_commit = [](TestRank&, size_t, int64_t) {};
 
+  // Called on some thread of the rank's when it loses a neighbour while it computes.
+  std::function<void(TestRank& rank, size_t number, const CollectiveError& error)> on_loss = [](TestRank&, size_t,
+                                                                                                const CollectiveError&) {};
+
   // One generation of all ranks there are, until all have stopped; how each did.
   std::vector<RunStop> run(const rendezvous::StateSource& source) {
     ++generation_;
@@ -192,7 +196,7 @@ class Ranks {
                    *rank.checkpoints,
                    rank.outbox,
                    [&](int64_t step) { on_commit(rank, number, step); },
-                   [](const CollectiveError&) {}};
+                   [&](const CollectiveError& error) { on_loss(rank, number, error); }};
     RunStop stop = loop.run();
     rank.reporter.end();
     return stop;

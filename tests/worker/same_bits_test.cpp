@@ -71,6 +71,21 @@ TEST_F(SameBits, With16BitIntegersWhenARankIsCutOffInTheMiddleOfAStep) {
   EXPECT_EQ(ranks.hash(), undisturbed_hash);
 }
 
+TEST_F(SameBits, WhereActivationsAreComputedAgain) {
+  auto spec = tiny_spec(data);
+  spec.n_layer = 3;
+  spec.total_steps = 6;
+  const std::string kept = undisturbed(spec, 1);
+  const auto activations = [&] { return TestRank(spec, service.url(), "w").session->model->memory_use().activations; };
+  size_t before = activations();
+  for (const char* recompute : {"attention", "block"}) {
+    spec.recompute = recompute;
+    EXPECT_EQ(undisturbed(spec, 2), kept) << recompute;
+    EXPECT_LT(activations(), before) << recompute;
+    before = activations();
+  }
+}
+
 TEST_F(SameBits, WithAsManyRanksAsMicrobatches) {
   auto spec = tiny_spec(data);
   spec.global_batch_size = 6;

@@ -10,7 +10,7 @@
 // fails with the same error, and its sockets are closed, so that neighbours notice at once. What a failed call leaves where
 // its result belongs is unspecified.
 // Refuses: a connection of another job, generation or rank, or without the generation's secret.
-// Thread: one thread calls collectives; abort() may come from any.
+// Thread: one at a time calls collectives; abort() may come from any.
 #pragma once
 
 #include <chrono>

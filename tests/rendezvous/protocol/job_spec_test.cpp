@@ -60,6 +60,8 @@ TEST(JobSpec, FillsInEveryDefault) {
   EXPECT_EQ(spec.max_nodes, 1) << "as many as there are microbatches";
   EXPECT_EQ(spec.global_batch_size, 4);
   EXPECT_EQ(spec.wire_dtype, "int32");
+  EXPECT_EQ(spec.overlap, "on");
+  EXPECT_EQ(spec.recompute, "none");
   EXPECT_EQ(spec.warmup_steps, 100);
   EXPECT_DOUBLE_EQ(spec.min_lr, 6e-5);
 }
@@ -98,12 +100,16 @@ TEST(JobSpec, AResolvedSpecReadsBackAsItself) {
                                        {"learning_rate", 1e-3},
                                        {"labels", {{"team", "nlp"}}},
                                        {"reduction", "float"},
+                                       {"overlap", "off"},
+                                       {"recompute", "block"},
                                        {"seed", INT64_MAX},
                                        {"collective_timeout_s", 2.5},
                                        {"total_steps", 20}}));
   EXPECT_EQ(job_spec_from_json(to_json(spec)), spec);
   EXPECT_EQ(job_spec_from_json(Json::parse(to_json(spec).dump())), spec) << "through text, too";
   EXPECT_EQ(spec.wire_dtype, "float32");
+  EXPECT_EQ(spec.overlap, "off");
+  EXPECT_EQ(spec.recompute, "block");
   EXPECT_EQ(spec.max_nodes, 6);
 }
 
@@ -198,6 +204,12 @@ TEST(JobSpec, Int16HasRoomFor1024Microbatches) {
       "int16 sums at most 1024 microbatches, with 5 bits and a sign for each, and a step has 1025: choose int32, a larger "
       "batch_size or a smaller global batch");
   EXPECT_EQ(parsed(with(1025, "int32")).wire_dtype, "int32");
+}
+
+TEST(JobSpec, OverlapAndRecomputeAreOneOfTheirWords) {
+  EXPECT_THAT(complaint(minimal({{"overlap", "yes"}}), "overlap"), HasSubstr("not one of on, off"));
+  EXPECT_THAT(complaint(minimal({{"recompute", "all"}}), "recompute"), HasSubstr("not one of none, attention, block"));
+  EXPECT_THAT(complaint(minimal({{"overlap", true}}), "overlap"), HasSubstr("must be a string"));
 }
 
 TEST(JobSpec, HeadsDivideTheChannels) {

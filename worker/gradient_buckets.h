@@ -1,0 +1,34 @@
+// Which parts of the gradient are reduced together: what goes over the ring while the backward pass goes on.
+//
+// A bucket is whole tensors, next to each other in the flat vector, and some megabytes of them: large enough that the ring's
+// latency does not count, small enough that little waits for another. It can be reduced when all ranges of the backward pass
+// that it lies in are final. Promises: a partition of the table, in the order in which the buckets are finished; a function of
+// the model alone, so all ranks have the same ones, at any world size. Pure.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "model/parameter_table.h"
+
+namespace holdfast::worker {
+
+struct GradientBucket {
+  model::Elements elements;
+  size_t after = 0;  // so many of the first ranges must be final
+};
+
+inline constexpr int64_t kBucketElements = 1 << 20;  // 4 MB of float32
+
+// A bucket ends where it has `target` elements, and where a range ends if it has half of them. No tensor is cut: the embedding
+// is one bucket, however large, for all of it is final at the same time. `order`: of the backward pass, a partition of the
+// table at tensors' bounds (Gpt2::gradient_order).
+std::vector<GradientBucket> gradient_buckets(const model::ParameterTable& table, std::span<const model::Elements> order,
+                                             int64_t target = kBucketElements);
+
+// How many of the buckets are final once the first `ranges` ranges are.
+size_t buckets_after(std::span<const GradientBucket> buckets, size_t ranges);
+
+}  // namespace holdfast::worker
