@@ -92,8 +92,8 @@ class EmulatedOps final : public kernels::HostOps {
   float abs_max(const float*, int64_t count) override { return count == 0 ? 0.0F : kLargest; }
   void fixed_accumulate(int32_t* sums, const float*, int64_t count, int, bool) override { bring(sums, count); }
   void fixed_unpack(float*, const int32_t*, int64_t, float) override {}
-  void fixed_accumulate(int16_t* sums, const float*, int64_t count, int, bool) { bring(sums, count); }
-  void fixed_unpack(float*, const int16_t*, int64_t, float) {}
+  void fixed_accumulate(int16_t* sums, const float*, int64_t count, int, bool) override { bring(sums, count); }
+  void fixed_unpack(float*, const int16_t*, int64_t, float) override {}
   void float_accumulate(float* sums, const float*, int64_t count, bool) override { bring(sums, count); }
 
  private:

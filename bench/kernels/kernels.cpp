@@ -10,8 +10,8 @@
 //   adamw                 28 (parameter, both moments, gradient read; the first three written)
 //   layernorm_forward      8 + 2e (with the residual addition: stream and branch read, stream and output written)
 //   layernorm_backward    12 + 2e (both gradients and the stream read; the stream's gradient and its cast written)
-//   fixed_accumulate      12 (sum and gradient read, sum written; int32)
-//   fixed_unpack           8     abs_max, sum_of_squares   4     float_accumulate   12
+//   fixed_accumulate      12 (sum and gradient read, sum written; int32), 8 (int16)
+//   fixed_unpack           8 (int32), 6 (int16)     abs_max, sum_of_squares   4     float_accumulate   12
 //   cast                   4 + e     gelu_backward   3e
 // Refuses: float16, which the cpu op set does not have.
 #include <CLI/CLI.hpp>
@@ -35,7 +35,7 @@ using model::DeviceBuffer;
 
 constexpr int64_t kTiny = 30142848;  // the parameters of GPT-2 Tiny
 constexpr int64_t kWidth = 384;      // and its channels
-constexpr int kExponent = 10;
+constexpr int kExponent = 10, kNarrowExponent = 4;
 constexpr kernels::AdamWStep kStep{.learning_rate = 1e-4F,
                                    .beta1 = 0.9F,
                                    .beta2 = 0.95F,
@@ -110,10 +110,14 @@ class Bench {
   std::vector<Case> cases_of_parameters() {
     const std::string shape = std::to_string(kTiny);
     auto* sums = sums_.data<int32_t>();
+    auto* narrow = sums_.data<int16_t>();
     return {
         {"adamw", shape, 28 * kTiny, [=, this] { ops_->adamw(floats(0), floats(1), floats(2), floats(3), kTiny, kStep); }},
         {"fixed_accumulate int32", shape, 12 * kTiny,
          [=, this] { ops_->fixed_accumulate(sums, floats(3), kTiny, kExponent, false); }},
+        {"fixed_accumulate int16", shape, 8 * kTiny,
+         [=, this] { ops_->fixed_accumulate(narrow, floats(3), kTiny, kNarrowExponent, false); }},
+        {"fixed_unpack int16", shape, 6 * kTiny, [=, this] { ops_->fixed_unpack(floats(1), narrow, kTiny, 1e-3F); }},
         {"fixed_unpack int32", shape, 8 * kTiny, [=, this] { ops_->fixed_unpack(floats(1), sums, kTiny, 1e-3F); }},
         {"float_accumulate", shape, 12 * kTiny, [=, this] { ops_->float_accumulate(floats(0), floats(3), kTiny, false); }},
         {"abs_max", shape, 4 * kTiny, [=, this] { ops_->abs_max(floats(3), kTiny); }},
