@@ -63,16 +63,23 @@ struct EffectWriter {
 };
 
 void Coordinator::apply(Job& job, const Input& input) {
+  ++work_.decisions;
   const Generation before = job.membership.current;
-  const Stage stage = job.membership.stage;
+  const JobState state = job.membership.state;
   Decision decision = decide(std::move(job.membership), input, now(), new_secret_);
   job.membership = std::move(decision.state);
   if (is_ended(job.membership.state) && job.finished_ms == 0) job.finished_ms = wall_ms();
   EffectWriter writer{*this, job, before};
   for (const Effect& effect : decision.effects) std::visit(writer, effect);
   save(job);
-  const bool only_time = std::holds_alternative<Tick>(input) && decision.effects.empty() && stage == job.membership.stage;
-  if (!only_time) ++changes_;
+  const auto* assigned = std::get_if<WorkerAssigned>(&input);
+  if (assigned != nullptr && assigned->more_follow) return;
+  for (const std::string& worker : take_changed_standings(job.membership)) touch(worker);
+  // A step, a checkpoint or time leaves the scheduler's wishes as they are, unless the job ends or somebody is freed (who is
+  // touched then); and with every tick it looks at everything.
+  const bool routine = std::holds_alternative<Tick>(input) || std::holds_alternative<ProgressMade>(input) ||
+                       std::holds_alternative<CheckpointTaken>(input);
+  unsettled_ |= !routine || state != job.membership.state;
 }
 
 JobStore& Coordinator::write() {
@@ -150,7 +157,7 @@ Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& re
   event(stored.id, "job_submitted",
         fmt::format("{} steps of {} microbatches, {} to {} workers (nominally {}){}{}", spec.total_steps, spec.microbatches(),
                     m.min_nodes, m.max_nodes, m.nodes, resume_note.empty() ? "" : "; ", resume_note));
-  ++changes_;
+  unsettled_ = true;
   return stored;
 }
 
@@ -193,6 +200,7 @@ Outcome<void> Coordinator::scale(const std::string& id, const Scale& wanted) {
   m.min_nodes = wanted.min_nodes;
   m.nodes = wanted.nodes;
   m.max_nodes = wanted.max_nodes;
+  unsettled_ = true;
   event(id, "job_scaled", fmt::format("wants {} workers now: at least {}, at most {}", m.nodes, m.min_nodes, m.max_nodes), "",
         m.current.number);
   apply(**job, Tick{.judges = false});

@@ -2,7 +2,8 @@
 // they decide, in the order in which they decide it.
 //
 // Promises: after each call the store holds, in the open transaction, everything that the answer promises; nobody is to
-// be answered before commit(). Messages of ended incarnations and of past generations change nothing.
+// be answered before commit(). Messages of ended incarnations and of past generations change nothing. A heartbeat that says
+// nothing new costs the same at any number of workers; what is due by time alone is done in tick().
 // Refuses, with a problem for the sender: what is stale, unknown, or wrong in the job's state.
 // Thread: one, the owner. No HTTP in here.
 #pragma once
@@ -14,11 +15,13 @@
 #include <set>
 #include <string>
 #include <tl/expected.hpp>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/clock.h"
 #include "rendezvous/job_store.h"
 #include "rendezvous/membership.h"
+#include "rendezvous/scheduler.h"
 
 namespace holdfast::rendezvous {
 
@@ -54,13 +57,23 @@ struct Worker {
   int64_t seen_ms = 0;           // wall time
   bool spoke = false;            // reported a status since it registered or the service started: until then it is told nothing
   LossRecord losses;
+  std::string tag;  // of its directive; "": to be made anew
 
   bool leaving() const { return draining || status.leaving; }
+  bool has_no_job() const { return status.phase == Phase::kIdle && status.job.empty(); }  // by its own account
 };
 
 struct LeaseTimes {
   int64_t heartbeat_ms = 1000, lease_ms = 3000;
   int64_t grace_ms = 10000;  // after a start of the service
+};
+
+// What was done so far, by kind: what a request costs beside a look into a few tables.
+struct CoordinatorWork {
+  int64_t decisions = 0;   // of a job, over its participants
+  int64_t directives = 0;  // made, of one worker
+  int64_t plans = 0;       // over all workers and jobs
+  bool operator==(const CoordinatorWork&) const = default;
 };
 
 class Coordinator {
@@ -71,7 +84,8 @@ class Coordinator {
   // --- workers
   Outcome<RegisterReply> register_worker(const RegisterRequest& request, const std::string& service_id);
   Outcome<StatusReply> report_status(const std::string& worker, const WorkerStatus& status);
-  Outcome<Directive> directive(const std::string& worker, const std::string& incarnation);
+  // It begins to wait for news.
+  Outcome<void> polled(const std::string& worker, const std::string& incarnation);
   Outcome<void> worker_lost(const WorkerLost& message);
   Outcome<void> drain(const std::string& worker);
   Outcome<void> logs(const std::string& worker, const LogBatch& batch);
@@ -94,7 +108,7 @@ class Coordinator {
   void checkpoint_removed(const std::string& job, int64_t step);
   Outcome<void> worker_event(const std::string& job, const WorkerEvent& event);
 
-  // Time's own doing: leases, deadlines. And what follows from everything so far: the scheduler's wishes.
+  // Time's own doing: leases, deadlines. And the scheduler's wishes, which follow from what happened since the last settle().
   void tick();
   void settle();
   void commit();
@@ -108,9 +122,11 @@ class Coordinator {
   // Manifests on disk that the database does not know; those of a generation that it does not know either are taken into it.
   void note_found_checkpoints(const std::string& job, const std::vector<CheckpointRecord>& found);
   const std::map<std::string, Worker>& workers() const { return workers_; }
-  // Of one that is alive; nothing before it has said what it does: it may know more than the database.
-  std::optional<Directive> directive_for_poll(const std::string& worker) const;
-  Directive directive_of(const std::string& worker) const;
+  // The workers since the last call whose directive may have changed, or whose life may have ended; nobody else's did.
+  std::set<std::string> take_touched() { return std::exchange(touched_, {}); }
+  // The directive of one that is alive, unless it has it: `have` is its tag. Nothing before it has said what it does: it may
+  // know more than the database.
+  std::optional<Directive> news_for(const std::string& worker, const std::string& have);
   // What an incarnation that is over is to be told; nothing for one that lives, or that nobody knows.
   std::optional<Problem> ended(const std::string& worker, const std::string& incarnation) const;
   // The refusal of the worker by this job that is in force: it was of the worker's present incarnation.
@@ -119,8 +135,8 @@ class Coordinator {
   JobStore& write();  // begins the transaction when none is open
   void event(const std::string& job, const std::string& kind, const std::string& message, const std::string& worker = "",
              int64_t generation = 0);
-  int64_t changes() const { return changes_; }  // grows with everything that may change a directive
-  int64_t writes() const { return writes_; }    // grows with every transaction
+  int64_t writes() const { return writes_; }  // grows with every transaction
+  const CoordinatorWork& work() const { return work_; }
   Millis now() const { return clock_.steady_ms(); }
   int64_t wall_ms() const { return clock_.wall_ms(); }
 
@@ -150,11 +166,17 @@ class Coordinator {
   void note_unknown_job(const Worker& worker);
   void reserve_number_of(const std::string& job);
   int64_t next_job_number() const;
-  void assign(Worker& worker, Job& job);
+  void touch(const std::string& worker);
+  Directive directive_of(const std::string& worker);
+  const std::string& tag_of(Worker& worker);
+  void assign(Worker& worker, Job& job, bool more_follow = false);
   void free_worker(const std::string& worker, const std::string& job, const std::string& reason);
   void expire_leases();
   void forget_old_workers();
   bool reschedule();
+  std::vector<SchedulableJob> jobs_to_plan();
+  std::vector<SchedulableWorker> workers_to_plan() const;
+  bool carry_out(const Plan& plan);
   void add_steps(Job& job, const Progress& progress);
   void note_late_fault(const std::string& job, const FaultReport& report);
 
@@ -163,7 +185,10 @@ class Coordinator {
   std::function<std::string()> new_secret_;
   LeaseTimes times_;
   bool in_transaction_ = false;
-  int64_t changes_ = 0, writes_ = 0;
+  int64_t writes_ = 0;
+  CoordinatorWork work_;
+  std::set<std::string> touched_;
+  bool unsettled_ = true;  // the plan may be another than the last
   Millis last_tick_ms_ = -1, listening_since_ms_ = 0, forgot_ms_ = 0;
   int64_t reserved_number_ = 0;         // jobs up to this were there once, whatever the database knows: none is called so again
   std::set<std::string> unknown_jobs_;  // that workers spoke of, each told of once

@@ -140,6 +140,7 @@ void Coordinator::restore_worker(const WorkerRow& row) {
   p.member = {row.registration.name, row.registration.incarnation, row.registration.address};
   p.numerics = row.registration.numerics;
   p.after_generation = row.after_generation;
+  p.seat = rank_in(job->membership.current, p.member.worker, p.member.incarnation);
   p.heard_ms = now();
   p.unheard = true;
   p.wanted = !row.draining;

@@ -3,9 +3,9 @@
 
 #include <algorithm>
 #include <cctype>
+#include <utility>
 
 #include "rendezvous/coordinator.h"
-#include "rendezvous/scheduler.h"
 #include "rendezvous/text_bounds.h"
 
 namespace holdfast::rendezvous {
@@ -38,6 +38,7 @@ void Coordinator::heard(Worker& worker, Millis lease_ms) {
 
 void Coordinator::forbid(const std::string& worker, const std::string& incarnation, const std::string& code) {
   ended_incarnations_[incarnation] = code;
+  touch(worker);
   write().end_incarnation(worker, incarnation, code);
 }
 
@@ -113,7 +114,7 @@ Outcome<RegisterReply> Coordinator::register_worker(const RegisterRequest& reque
   }
   heard(worker, times_.lease_ms);
   save(worker);
-  ++changes_;
+  touch(request.name);
   return RegisterReply{request.name, service_id, times_.heartbeat_ms, times_.lease_ms};
 }
 
@@ -128,6 +129,7 @@ Outcome<void> Coordinator::welcome_back(Worker& worker) {
     return tl::unexpected(stale_life(name, worker.registration.incarnation, "stale_incarnation"));
   }
   worker.life = Worker::Life::kAlive;
+  touch(name);
   note_life(worker.losses, wall_ms());
   event(was_in ? job->id : "", "worker_back",
         fmt::format("{} is heard of again after {}", name, seconds(now() - worker.heard_ms)), name);
@@ -148,40 +150,26 @@ Outcome<StatusReply> Coordinator::report_status(const std::string& id, const Wor
   if (auto back = welcome_back(worker); !back) return tl::unexpected(back.error());
   heard(worker, times_.lease_ms);
   const bool leaves_now = status.leaving && !worker.status.leaving;
-  worker.spoke = true;
+  const bool spoke = std::exchange(worker.spoke, true), was_leaving = worker.leaving(), had_none = worker.has_no_job();
   worker.status = status;
   worker.status.leaving |= worker.draining;
+  if (!spoke || was_leaving != worker.leaving() || had_none != worker.has_no_job()) touch(id);
   notice_newer(worker);
   if (leaves_now)
     event(worker.job, "worker_leaving", fmt::format("{} was told to end and leaves after the step under way", id), id);
-  if (Job* job = job_of(worker.job)) apply(*job, WorkerReported{id, worker.status});
-  ++changes_;
-  return StatusReply{directive_of(id).tag()};
+  if (Job* job = job_of(worker.job)) {
+    const WorkerReported report{id, worker.status};
+    if (!take_heartbeat(job->membership, report, now())) apply(*job, report);
+  }
+  return StatusReply{tag_of(worker)};
 }
 
-Outcome<Directive> Coordinator::directive(const std::string& id, const std::string& incarnation) {
+Outcome<void> Coordinator::polled(const std::string& id, const std::string& incarnation) {
   auto found = need_worker(id, incarnation);
   if (!found) return tl::unexpected(found.error());
-  if (auto back = welcome_back(**found); !back) return tl::unexpected(back.error());
+  if (auto back = welcome_back(**found); !back) return back;
   heard(**found, times_.lease_ms);
-  return directive_of(id);
-}
-
-std::optional<Directive> Coordinator::directive_for_poll(const std::string& id) const {
-  const auto worker = workers_.find(id);
-  const bool there = worker != workers_.end() && worker->second.life == Worker::Life::kAlive && worker->second.spoke;
-  return there ? std::optional(directive_of(id)) : std::nullopt;
-}
-
-Directive Coordinator::directive_of(const std::string& id) const {
-  const Worker& worker = workers_.at(id);
-  if (const Job* job = find_job(worker.job)) return directive_for(job->membership, id);
-  Directive directive;
-  if (worker.leaving()) {
-    directive.kind = DirectiveKind::kExit;
-    directive.reason = worker.draining ? "drained" : "its request to end is granted";
-  }
-  return directive;
+  return {};
 }
 
 Outcome<void> Coordinator::worker_lost(const WorkerLost& message) {
@@ -214,7 +202,7 @@ void Coordinator::write_off(Worker& worker, Worker::Life life, const std::string
   if (life == Worker::Life::kLost && note_loss(worker.losses, wall_ms()))
     event(job, "worker_held_back", held_back_in_words(name, worker.losses, wall_ms()), name);
   save(worker);
-  ++changes_;
+  touch(name);
 }
 
 void Coordinator::end_life(Worker& worker, Worker::Life life, const std::string& reason) {
@@ -244,8 +232,8 @@ Outcome<void> Coordinator::drain(const std::string& id) {
   worker.draining = true;
   event(worker.job, "worker_draining", fmt::format("{} is drained: it leaves after the step under way", id), id);
   save(worker);
+  touch(id);
   if (Job* job = job_of(worker.job)) apply(*job, WorkerUnwanted{id, "drained"});
-  ++changes_;
   return {};
 }
 
@@ -261,24 +249,7 @@ Outcome<void> Coordinator::logs(const std::string& id, const LogBatch& batch) {
   return {};
 }
 
-// --- belonging
-
-void Coordinator::assign(Worker& worker, Job& job) {
-  const RegisterRequest& r = worker.registration;
-  worker.job = worker.last_job = job.id;
-  worker.after_generation = job.membership.current.number;
-  save(worker);
-  apply(job, WorkerAssigned{{r.name, r.incarnation, r.address}, r.numerics, worker.after_generation});
-}
-
-void Coordinator::free_worker(const std::string& id, const std::string& job, const std::string& reason) {
-  const auto found = workers_.find(id);
-  if (found == workers_.end() || found->second.job != job) return;
-  found->second.job.clear();
-  save(found->second);
-  if (!is_ended(jobs_by_id_.at(job)->membership.state))
-    event(job, "worker_left", fmt::format("{} left the job: {}", id, reason), id);
-}
+// --- time
 
 void Coordinator::expire_leases() {
   for (auto& [id, worker] : workers_) {
@@ -311,6 +282,7 @@ void Coordinator::tick() {
   }
   if (last_tick_ms_ < 0 || now() - last_tick_ms_ > kStoodStillMs) listening_since_ms_ = now();
   last_tick_ms_ = now();
+  unsettled_ = true;  // pauses end
   expire_leases();
   forget_old_workers();
   for (auto& [number, job] : jobs_) {
@@ -319,61 +291,6 @@ void Coordinator::tick() {
         is_ended(m.state) || m.state == JobState::kPaused || (m.participants.empty() && m.state != JobState::kRunning);
     if (!dormant) apply(*job, Tick{.judges = true, .listening_since_ms = listening_since_ms_});
   }
-}
-
-void Coordinator::settle() {
-  // Each round may free workers that the next one gives away; a plan without changes is the end.
-  for (int round = 0; round < 4 && reschedule(); ++round) {
-  }
-}
-
-bool Coordinator::reschedule() {
-  std::vector<SchedulableJob> jobs;
-  for (const auto& [number, job] : jobs_) {
-    const JobMembership& m = job->membership;
-    job->waiting.clear();
-    if (is_ended(m.state) || m.state == JobState::kPaused || m.intent != Intent::kRun) continue;
-    SchedulableJob& s = jobs.emplace_back(
-        SchedulableJob{job->id, number, m.spec.priority, m.min_nodes, m.nodes, m.max_nodes, {}, {}, {}, {}, {}});
-    s.training = m.state == JobState::kRunning;
-    for (const auto& [id, p] : m.participants) {
-      if (p.wanted && !p.status.leaving) s.workers.push_back(id);
-      if (holds_state(m, p)) s.holders.push_back(id);
-    }
-    const auto rank = [&](const std::string& id) {
-      const int r = rank_in(m.current, id, m.participants.at(id).member.incarnation);
-      return r < 0 ? INT32_MAX : r;
-    };
-    std::ranges::sort(
-        s.workers, [&](const auto& a, const auto& b) { return rank(a) != rank(b) ? rank(a) < rank(b) : natural_less(a, b); });
-    s.in_the_way = in_the_way(m, now());
-    for (const auto& [id, worker] : workers_) {
-      if (!m.rifts.empty() && worker.job != job->id && is_kept_away(m, id, worker.registration.incarnation, now()))
-        s.refused[id] = "others of the job did not reach it; it is tried again later";
-    }
-    for (const auto& [id, refusal] : job->refusals) {
-      if (refusal_of(*job, id) != nullptr) s.refused[id] = refusal.reason;
-    }
-  }
-  std::vector<SchedulableWorker> workers;
-  for (const auto& [id, worker] : workers_) {
-    if (worker.life != Worker::Life::kAlive || worker.leaving()) continue;
-    using Availability = SchedulableWorker::Availability;
-    Availability availability = Availability::kTaken;
-    if (const Job* job = find_job(worker.job)) {
-      const auto p = job->membership.participants.find(id);
-      if (p != job->membership.participants.end() && !p->second.wanted) availability = Availability::kComing;
-    } else {
-      availability =
-          worker.status.phase == Phase::kIdle && worker.status.job.empty() ? Availability::kFree : Availability::kComing;
-    }
-    workers.push_back({id, availability, worker.last_job, held_back_ms(worker.losses, wall_ms()) > 0});
-  }
-  const Plan plan = schedule(std::move(jobs), workers);
-  for (const auto& [id, why] : plan.waiting) job_of(id)->waiting = why;
-  for (const TakenBack& taken : plan.taken_back) apply(*job_of(taken.job), WorkerUnwanted{taken.worker, taken.reason});
-  for (const Assignment& assignment : plan.assignments) assign(workers_.at(assignment.worker), *job_of(assignment.job));
-  return !plan.taken_back.empty() || !plan.assignments.empty();
 }
 
 }  // namespace holdfast::rendezvous

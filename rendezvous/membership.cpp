@@ -34,6 +34,7 @@ void on_assigned(Turn& turn, const WorkerAssigned& input) {
   participant.numerics = input.numerics;
   participant.after_generation = input.after_generation;
   participant.heard_ms = turn.now;
+  participant.seat = rank_in(turn.job.current, input.member.worker, input.member.incarnation);
   turn.job.participants[input.member.worker] = std::move(participant);
 }
 
@@ -144,7 +145,8 @@ Decision decide(JobMembership state, const Input& input, Millis now, const std::
   Decision decision{std::move(state), {}};
   Turn turn{decision.state, now, new_secret, decision.effects};
   std::visit(Dispatch{turn}, input);
-  advance(turn);
+  const auto* assigned = std::get_if<WorkerAssigned>(&input);
+  if (assigned == nullptr || !assigned->more_follow) advance(turn);
   return decision;
 }
 
@@ -156,13 +158,20 @@ int rank_in(const Generation& generation, const std::string& worker, const std::
   return -1;
 }
 
+int rank_of(const JobMembership& job, const Participant& p) {
+  const auto& members = job.current.members;
+  const bool seated = p.seat >= 0 && p.seat < static_cast<int>(members.size()) && members[p.seat].worker == p.member.worker &&
+                      members[p.seat].incarnation == p.member.incarnation;
+  return seated ? p.seat : rank_in(job.current, p.member.worker, p.member.incarnation);
+}
+
 bool speaks_of(const JobMembership& job, const WorkerStatus& status) {
   const bool same_birth = status.job_born == job.born || status.job_born == 0 || job.born == 0;
   return status.job == job.job && same_birth;
 }
 
 bool is_member(const JobMembership& job, const Participant& p) {
-  return p.after_generation < job.current.number && rank_in(job.current, p.member.worker, p.member.incarnation) >= 0;
+  return p.after_generation < job.current.number && rank_of(job, p) >= 0;
 }
 
 bool is_prepared(const JobMembership& job, const Participant& p) {
@@ -216,11 +225,14 @@ std::optional<Staleness> stale(const JobMembership& job, const std::string& work
 }
 
 std::string in_words(const std::vector<std::string>& names) {
+  constexpr size_t kNamesMax = 32;  // nobody reads more, and such a text is part of directives
+  const size_t told = names.size() > kNamesMax + 1 ? kNamesMax : names.size();
   std::string text;
-  for (size_t i = 0; i < names.size(); ++i) {
+  for (size_t i = 0; i < told; ++i) {
     if (i > 0) text += i + 1 == names.size() ? " and " : ", ";
     text += names[i];
   }
+  if (told < names.size()) text += fmt::format(" and {} more", names.size() - told);
   return text;
 }
 

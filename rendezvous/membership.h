@@ -24,8 +24,15 @@ struct Decision {
 // `new_secret` is called once for each generation that forms.
 Decision decide(JobMembership state, const Input& input, Millis now, const std::function<std::string()>& new_secret);
 
+// Takes in a report that says nothing new, whatever the number of participants: that the worker lives, and how far it is. True:
+// it is taken in, and decide() would have made no more of it than of a Tick. False: nothing was changed; decide() has to hear
+// it.
+bool take_heartbeat(JobMembership& job, const WorkerReported& report, Millis now);
+
 // What `worker` is to do, for a participant of the job.
 Directive directive_for(const JobMembership& job, const std::string& worker);
+// The participants whose directive may differ from what it was at the last call; that of every other one does not.
+std::vector<std::string> take_changed_standings(JobMembership& job);
 
 struct Staleness {
   std::string code, detail;  // of the problem to answer with
@@ -39,6 +46,7 @@ std::optional<Staleness> stale_state(const JobMembership& job, const CheckpointR
 
 // Rank of `worker` (in this incarnation) in the current generation, or -1.
 int rank_in(const Generation& generation, const std::string& worker, const std::string& incarnation);
+int rank_of(const JobMembership& job, const Participant& participant);
 bool is_member(const JobMembership& job, const Participant& participant);
 // Whether what the status says is of this job, and not of another that had its id before the database was restored.
 bool speaks_of(const JobMembership& job, const WorkerStatus& status);
@@ -59,7 +67,7 @@ bool is_kept_away(const JobMembership& job, const std::string& worker, const std
 // A neighbour in a ring of `members` reports that it does not reach another, though that one may live.
 void on_unreached(JobMembership& job, const std::vector<Member>& members, const FaultReport& report);
 
-// "w1, w2 and w3"
+// "w1, w2 and w3"; of many the first dozens and how many more.
 std::string in_words(const std::vector<std::string>& names);
 // w2 before w10: digits compare as numbers.
 bool natural_less(const std::string& a, const std::string& b);

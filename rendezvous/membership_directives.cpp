@@ -63,6 +63,28 @@ Directive of_member(const JobMembership& job, const Participant& p, int rank) {
                                                      : job.why[0]));
 }
 
+// The two below name everything that the functions above and directive_for look at.
+JobStanding standing_of(const JobMembership& job) {
+  JobStanding standing{job.stage, job.current.number, is_outrun(job), false, {}};
+  if (job.stage == Stage::kRunning) standing.words = job.reason;
+  if (job.stage == Stage::kForming && !job.why.empty()) standing.words = job.why[0];
+  if (job.stage == Stage::kYielding) {
+    standing.words = job.yield_reason;
+    standing.checkpoint = job.yield_checkpoint;
+  }
+  return standing;
+}
+
+Standing standing_of(const JobMembership& job, const Participant& p) {
+  Standing standing;
+  standing.member = is_member(job, p);
+  standing.active = !standing.member && p.status.phase == Phase::kActive;
+  standing.blank = standing.member && p.status.phase == Phase::kIdle && !p.unheard;
+  standing.left_out = standing.member && p.left_out;
+  standing.question = p.question;
+  return standing;
+}
+
 }  // namespace
 
 Directive directive_for(const JobMembership& job, const std::string& worker) {
@@ -71,7 +93,7 @@ Directive directive_for(const JobMembership& job, const std::string& worker) {
   const Participant& p = found->second;
   Directive directive;
   if (is_member(job, p)) {
-    directive = of_member(job, p, rank_in(job.current, p.member.worker, p.member.incarnation));
+    directive = of_member(job, p, rank_of(job, p));
   } else if (p.status.phase == Phase::kActive) {  // it was left out and has not noticed
     directive = to_fence(job, is_outrun(job) ? "the service's database is older than this generation: another one forms"
                                              : "the job went on without this worker");
@@ -82,6 +104,20 @@ Directive directive_for(const JobMembership& job, const std::string& worker) {
   directive.job_born = job.born;
   directive.question = p.question;
   return directive;
+}
+
+std::vector<std::string> take_changed_standings(JobMembership& job) {
+  const JobStanding of_job = standing_of(job);
+  const bool all = job.standing != of_job;
+  job.standing = of_job;
+  std::vector<std::string> changed;
+  for (auto& [worker, p] : job.participants) {
+    const Standing standing = standing_of(job, p);
+    if (!all && p.standing == standing) continue;
+    p.standing = standing;
+    changed.push_back(worker);
+  }
+  return changed;
 }
 
 }  // namespace holdfast::rendezvous

@@ -40,14 +40,15 @@ std::vector<std::string> ready_workers(const JobMembership& job) {
 
 // Ranks: members of the last generation keep their order, others follow by name.
 void sort_by_rank(const JobMembership& job, std::vector<std::string>& names) {
-  const auto old_rank = [&](const std::string& worker) {
-    const int rank = rank_in(job.current, worker, job.participants.at(worker).member.incarnation);
-    return rank < 0 ? INT32_MAX : rank;
-  };
-  std::ranges::sort(names, [&](const std::string& a, const std::string& b) {
-    const int x = old_rank(a), y = old_rank(b);
-    return x != y ? x < y : natural_less(a, b);
+  std::vector<std::pair<int, std::string>> ranked;
+  for (std::string& worker : names) {
+    const int rank = rank_of(job, job.participants.at(worker));
+    ranked.emplace_back(rank < 0 ? INT32_MAX : rank, std::move(worker));
+  }
+  std::ranges::sort(ranked, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : natural_less(a.second, b.second);
   });
+  std::ranges::transform(ranked, names.begin(), [](auto& entry) { return std::move(entry.second); });
 }
 
 // The members of the next generation, in rank order. When there are too many: the newest state first, whoever holds it;
@@ -146,6 +147,7 @@ void form(Turn& turn, const std::vector<std::string>& names) {
   for (const std::string& worker : names) {
     Participant& p = job.participants.at(worker);
     if (job.current.number > 0 && !is_member(job, p)) joined.push_back(worker);
+    p.seat = static_cast<int>(next.members.size());
     next.members.push_back(p.member);
     job.lineage_of[p.member.incarnation] = job.lineage;
     p.suspected_ms = p.prepared_ms = -1;
@@ -253,9 +255,9 @@ void free_leavers(Turn& turn) {
   JobMembership& job = turn.job;
   std::vector<std::pair<std::string, std::string>> gone;
   for (const auto& [worker, p] : job.participants) {
+    if (!is_leaving(p)) continue;
     const bool in_ring = job.stage != Stage::kForming && is_member(job, p);
-    if (is_leaving(p) && !in_ring)
-      gone.emplace_back(worker, p.unwanted_reason.empty() ? "it was told to end" : p.unwanted_reason);
+    if (!in_ring) gone.emplace_back(worker, p.unwanted_reason.empty() ? "it was told to end" : p.unwanted_reason);
   }
   for (const auto& [worker, reason] : gone) turn.free(worker, reason);
 }

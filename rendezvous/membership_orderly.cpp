@@ -18,7 +18,7 @@ std::vector<std::string> leavers(const JobMembership& job) {
   std::vector<std::string> names;
   for (const Member& member : job.current.members) {
     const auto found = job.participants.find(member.worker);
-    if (found != job.participants.end() && is_member(job, found->second) && is_leaving(found->second))
+    if (found != job.participants.end() && is_leaving(found->second) && is_member(job, found->second))
       names.push_back(member.worker);
   }
   return names;
@@ -41,7 +41,7 @@ std::vector<std::string> joiners(const JobMembership& job, Millis now, int64_t r
   Millis first_ms = now;
   bool others_preparing = false;
   for (const auto& [worker, p] : job.participants) {
-    if (is_member(job, p) || is_leaving(p)) continue;
+    if (is_leaving(p) || is_member(job, p)) continue;
     if (p.status.phase == Phase::kPreparing) others_preparing = true;
     if (!is_prepared(job, p)) continue;
     names.push_back(worker);

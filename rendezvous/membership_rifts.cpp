@@ -103,6 +103,11 @@ class Arrangement {
   int64_t tries_ = 0;
 };
 
+std::optional<std::vector<std::string>> arrange(const std::vector<std::string>& names, const std::set<RiftKey>& rifts) {
+  if (rifts.empty()) return names;  // as nearly always, and a table of all pairs is large where there are many names
+  return Arrangement(names, rifts).find();
+}
+
 // `sure`: those alone for which somebody may have to wait; one that had its pause is on trial, and is none of them.
 std::set<RiftKey> rifts_among(const JobMembership& job, const std::vector<std::string>& names, bool sure, Millis now) {
   std::set<RiftKey> found;
@@ -166,11 +171,11 @@ Seating seat_at_least(int64_t least, const JobMembership& job, const std::vector
     const bool waits = barred != job.barred.end() && is_alive(job, barred->second.member) && now < barred->second.again_ms;
     if (waits && can_spare() && !is_irreplaceable(job, seating.ring, name)) send_out(name);
   }
-  if (auto ring = Arrangement(seating.ring, rifts_among(job, seating.ring, false, now)).find())
+  if (auto ring = arrange(seating.ring, rifts_among(job, seating.ring, false, now)))
     return {std::move(*ring), std::move(seating.waiting)};
   while (true) {
     const std::set<RiftKey> rifts = rifts_among(job, seating.ring, true, now);
-    if (auto ring = Arrangement(seating.ring, rifts).find()) return {std::move(*ring), std::move(seating.waiting)};
+    if (auto ring = arrange(seating.ring, rifts)) return {std::move(*ring), std::move(seating.waiting)};
     const auto out = one_to_wait(job, seating.ring, rifts);
     if (!out || !can_spare()) return {all, {}};
     send_out(*out);

@@ -44,6 +44,24 @@ struct Generation {
   int64_t lineage = 0;  // see JobMembership::lineage
 };
 
+// What a participant's directive is made of, beside what is fixed for the job or the generation. Those of the job and of the
+// participant are the same as before: so is the directive (take_changed_standings).
+struct Standing {
+  bool member = false;    // of the current generation
+  bool active = false;    // in one that went on without it
+  bool blank = false;     // a member that holds nothing of the job
+  bool left_out = false;  // of a member
+  int64_t question = 0;
+  bool operator==(const Standing&) const = default;
+};
+struct JobStanding {
+  Stage stage = Stage::kForming;
+  int64_t generation = 0;
+  bool outrun = false, checkpoint = false;
+  std::string words;  // why
+  bool operator==(const JobStanding&) const = default;
+};
+
 // A worker that the scheduler gave to this job and that is neither lost nor refused.
 struct Participant {
   Member member;  // worker, incarnation, address
@@ -55,13 +73,15 @@ struct Participant {
   Millis heard_ms = 0;
   Millis suspected_ms = -1;  // when a peer reported it; -1: nobody did
   std::string suspicion;
-  bool gone = false;        // the reporter found no process at its address
-  Millis asked_ms = -1;     // when it was asked whether it lives; -1: it was not, or has answered
-  int64_t question = 0;     // how often it was
-  std::string silence;      // why it was asked
-  bool left_out = false;    // did not answer in time; counts again once it is prepared
-  bool unheard = false;     // from the database, and has not spoken since the service started
-  Millis prepared_ms = -1;  // since when it could join
+  bool gone = false;                 // the reporter found no process at its address
+  Millis asked_ms = -1;              // when it was asked whether it lives; -1: it was not, or has answered
+  int64_t question = 0;              // how often it was
+  std::string silence;               // why it was asked
+  bool left_out = false;             // did not answer in time; counts again once it is prepared
+  bool unheard = false;              // from the database, and has not spoken since the service started
+  Millis prepared_ms = -1;           // since when it could join
+  int seat = -1;                     // its rank in the current generation, if it is a member: looked at first (rank_of)
+  std::optional<Standing> standing;  // at the last call of take_changed_standings
 };
 
 using RiftKey = std::pair<std::string, std::string>;  // two workers, in natural order
@@ -109,6 +129,7 @@ struct JobMembership {
   std::vector<StateSource> resume;                 // durable; newest first. More than one: falling back is allowed
 
   std::map<std::string, Participant> participants;        // by worker
+  std::optional<JobStanding> standing;                    // at the last call of take_changed_standings
   std::set<std::pair<std::string, int64_t>> diverged_in;  // worker, generation: its state was found to differ from the others'
 
   // forming
@@ -143,6 +164,7 @@ struct WorkerAssigned {
   Member member;
   std::string numerics;
   int64_t after_generation = 0;  // the current one; an older one for a worker that is back before the job went on
+  bool more_follow = false;      // others are assigned right after it: what follows is decided with the last one
 };
 struct WorkerUnwanted {  // the scheduler's or an administrator's wish; orderly
   std::string worker, reason;

@@ -53,17 +53,19 @@ class Planner {
 
   // Free workers, those that were here before first, until the job has `target`.
   void give(SchedulableJob& job, int64_t target) {
-    std::ranges::stable_sort(free_,
-                             [&](const auto& a, const auto& b) { return (a.last_job == job.id) > (b.last_job == job.id); });
-    for (auto it = free_.begin(); it != free_.end() && have(job) < target;) {
-      if (!fits(*it, job)) {
-        ++it;
+    const auto was_here = [&](const SchedulableWorker& worker) { return worker.last_job == job.id; };
+    if (std::ranges::any_of(free_, was_here)) std::ranges::stable_partition(free_, was_here);
+    if (have(job) >= target) return;
+    std::vector<SchedulableWorker> rest;
+    for (SchedulableWorker& worker : free_) {
+      if (have(job) >= target || !fits(worker, job)) {
+        rest.push_back(std::move(worker));
         continue;
       }
-      plan_.assignments.push_back({it->id, job.id});
-      job.workers.push_back(it->id);
-      it = free_.erase(it);
+      plan_.assignments.push_back({worker.id, job.id});
+      job.workers.push_back(worker.id);
     }
+    free_ = std::move(rest);
   }
 
   void take_last(SchedulableJob& job, const std::string& reason) {

@@ -14,7 +14,6 @@
 namespace holdfast::rendezvous {
 namespace {
 
-constexpr Millis kTickMs = 50;
 constexpr size_t kQueueMax = 10000;
 constexpr size_t kObjectsWaitingMax = 256;
 
@@ -249,8 +248,10 @@ void Service::Impl::close() {
   }
   changed_.notify_all();
   const HttpResponse goodbye = problem_answer(problem(503, "unavailable", "the service is stopping: try again"));
-  for (Poll& poll : polls_) poll.reply(goodbye);
-  polls_.clear();
+  polls_.close([&](const LongPolls::Poll& poll) {
+    poll.reply(goodbye);
+    return true;
+  });
   for (Follower& follower : followers_) follower.stream->close();
   followers_.clear();
 }
@@ -304,6 +305,10 @@ void Service::run() {
 void Service::stop() {
   impl_->stopping_ = true;
   impl_->changed_.notify_all();
+}
+
+const CoordinatorWork& Service::work() const {
+  return impl_->state_.work();
 }
 
 std::optional<ServiceFailure> Service::failure() const {

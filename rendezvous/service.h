@@ -1,11 +1,11 @@
 // The service: HTTP requests in, replies out; one thread owns all state.
 //
 // Promises: what an answer says is committed before the answer leaves (all commands of one turn share one transaction).
-// Long-polls are answered in the turn in which their directive changes. Every error is a problem (RFC 9457). Checkpoint
-// objects are read and written on threads of their own.
-// Refuses: requests without a valid token, but for /healthz and /readyz. When the database cannot be written it answers
-// 503 and stops, because what it knows is then ahead of what it could promise: service_lives.h begins the next.
-// Thread: handle(), refusal(), stop() and failure() from any; run() or turn() from one, the owner.
+// Long-polls are answered in the turn in which their directive changes; those of other workers are not looked at. Every error
+// is a problem (RFC 9457). Checkpoint objects are read and written on threads of their own. Refuses: requests without a valid
+// token, but for /healthz and /readyz. When the database cannot be written it answers 503 and stops, because what it knows is
+// then ahead of what it could promise: service_lives.h begins the next. Thread: handle(), refusal(), stop() and failure() from
+// any; run() or turn() from one, the owner.
 #pragma once
 
 #include <functional>
@@ -50,6 +50,7 @@ class Service {
   // One turn: all commands that wait, then time's own doing, then one commit, then the answers. For run(), and for tests.
   void turn();
   std::optional<ServiceFailure> failure() const;  // it has stopped by itself
+  const CoordinatorWork& work() const;            // of the owner's thread
 
  private:
   struct Impl;

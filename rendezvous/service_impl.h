@@ -12,11 +12,14 @@
 #include <vector>
 
 #include "rendezvous/answers.h"
+#include "rendezvous/long_polls.h"
 #include "rendezvous/service.h"
 #include "rendezvous/work_pool.h"
 #include "storage/object_store.h"
 
 namespace holdfast::rendezvous {
+
+constexpr Millis kTickMs = 50;
 
 struct Call {
   HttpRequest request;
@@ -115,11 +118,6 @@ struct Service::Impl {
   void get_healthz(Call& call);
   void get_readyz(Call& call);
 
-  struct Poll {
-    Reply reply;
-    std::string worker, incarnation, have;
-    Millis deadline_ms;
-  };
   struct Follower {
     std::shared_ptr<EventStream> stream;
     Feed feed;
@@ -143,10 +141,11 @@ struct Service::Impl {
   // of the owner thread
   bool stopped_by_itself_ = false;
   std::vector<std::pair<Reply, HttpResponse>> outbox_;
-  std::vector<Poll> polls_;
+  LongPolls polls_;
   std::vector<Follower> followers_;
-  int64_t polled_changes_ = -1, fed_writes_ = -1;
-  Millis ticked_ms_ = -1;
+  int64_t fed_writes_ = -1;
+  bool follower_behind_ = false;
+  Millis ticked_ms_ = -1, fed_ms_ = -1;
 
   WorkPool pool_;  // last: its work may use all of the above
 };

@@ -93,6 +93,7 @@ void Service::Impl::follow(const Call& call, Feed feed, int64_t after) {
   response.on_stream = [this, feed, job, after](std::shared_ptr<EventStream> stream) {
     const bool taken = enqueue([this, feed, job, after, stream] {
       followers_.push_back({stream, feed, job, after, clock_.steady_ms(), -1, true});
+      follower_behind_ = true;
     });
     if (!taken) stream->close();
   };
@@ -101,7 +102,9 @@ void Service::Impl::follow(const Call& call, Feed feed, int64_t after) {
 
 void Service::Impl::feed_followers() {
   const bool news = state_.writes() != fed_writes_;
+  if (!news && !follower_behind_ && fed_ms_ >= 0 && clock_.steady_ms() < fed_ms_ + kTickMs) return;
   fed_writes_ = state_.writes();
+  fed_ms_ = clock_.steady_ms();
   std::erase_if(followers_, [&](Follower& f) {
     std::string text;
     if (news || f.behind) {
@@ -130,6 +133,7 @@ void Service::Impl::feed_followers() {
     f.stream->close();
     return true;
   });
+  follower_behind_ = std::ranges::any_of(followers_, &Follower::behind);
 }
 
 void Service::Impl::get_checkpoints(Call& call) {

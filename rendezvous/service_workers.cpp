@@ -36,36 +36,26 @@ void Service::Impl::get_directive(Call& call) {
   const auto wait_ms = integer_query(call.request, "wait_ms", 0, INT64_MAX, 0);
   if (!wait_ms) return answer(call, wait_ms.error());
   const std::string worker = call.arguments[0], incarnation = text_query(call.request, "incarnation");
-  const auto directive = state_.directive(worker, incarnation);
-  if (!directive) return answer(call, directive.error());
-  for (Poll& poll : polls_) {  // a worker holds one at a time: the older one was given up
-    if (poll.worker == worker) poll.deadline_ms = clock_.steady_ms();
-  }
-  const std::string have = text_query(call.request, "have");
-  const Millis deadline_ms = clock_.steady_ms() + std::min(*wait_ms, kWaitMaxMs);
-  polls_.push_back({call.reply, worker, incarnation, have, deadline_ms});
-  polled_changes_ = -1;  // looked at in this turn, when all commands have had their say
+  if (const auto polled = state_.polled(worker, incarnation); !polled) return answer(call, polled.error());
+  const Millis now = clock_.steady_ms();
+  // Looked at in this turn, when all commands have had their say.
+  polls_.add({call.reply, worker, incarnation, text_query(call.request, "have"), now + std::min(*wait_ms, kWaitMaxMs)}, now);
 }
 
 // One whose lease ended is told nothing while its old poll is still open: its job may yet take it back with what it holds,
 // once it speaks again.
 void Service::Impl::release_polls() {
-  const bool changed = state_.changes() != polled_changes_;
-  polled_changes_ = state_.changes();
-  std::erase_if(polls_, [&](Poll& poll) {
-    if (changed) {
-      if (const auto over = state_.ended(poll.worker, poll.incarnation)) {
-        outbox_.emplace_back(poll.reply, problem_answer(*over));
-        return true;
-      }
-      const auto directive = state_.directive_for_poll(poll.worker);
-      if (directive && directive->tag() != poll.have) {
-        outbox_.emplace_back(poll.reply, json_answer(200, nlohmann::json(*directive)));
-        return true;
-      }
+  const Millis now = clock_.steady_ms();
+  polls_.look(state_.take_touched(), now, [&](const LongPolls::Poll& poll) {
+    if (const auto over = state_.ended(poll.worker, poll.incarnation)) {
+      outbox_.emplace_back(poll.reply, problem_answer(*over));
+    } else if (const auto directive = state_.news_for(poll.worker, poll.have)) {
+      outbox_.emplace_back(poll.reply, json_answer(200, nlohmann::json(*directive)));
+    } else if (now >= poll.deadline_ms) {
+      outbox_.emplace_back(poll.reply, empty_answer());
+    } else {
+      return false;
     }
-    if (clock_.steady_ms() < poll.deadline_ms) return false;
-    outbox_.emplace_back(poll.reply, empty_answer());
     return true;
   });
 }

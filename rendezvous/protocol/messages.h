@@ -76,6 +76,7 @@ struct WorkerStatus {
   int64_t data_tokens = 0;
   bool leaving = false;  // SIGTERM was received: wants out after this step
   std::string reason;    // for refused, and for prepared after a fault
+  bool operator==(const WorkerStatus&) const = default;
 };
 struct StatusReply {
   std::string directive_tag;  // of the directive in force: a worker that has another one polls at once

@@ -169,8 +169,8 @@ bool Stage::speak(Actor& actor) {
 
 bool Stage::listen(Actor& actor) {
   if (actor.life != Actor::Life::kWell) return false;
-  const auto directive = coordinator_->directive_for_poll(actor.name);
-  if (!directive || (actor.was_told && directive->tag() == actor.told.tag())) return false;
+  const auto directive = coordinator_->news_for(actor.name, actor.was_told ? actor.told.tag() : "");
+  if (!directive) return false;
   const bool first = !actor.was_told && directive->kind == DirectiveKind::kIdle && actor.status.job.empty();
   actor.was_told = true;
   actor.told = *directive;

@@ -27,7 +27,7 @@ void ServiceProcess::start() {
   ++life_;
   frozen_ = turn_planned_ = false;
   death_.reset();
-  polled_changes_ = ticked_ms_ = -1;
+  ticked_ms_ = -1;
   story_.tell("service", "starts");
   tick_on(life_);
 }
@@ -41,6 +41,7 @@ void ServiceProcess::kill(const std::string& how) {
   auto queue = std::exchange(queue_, {});
   auto answers = std::exchange(answers_, {});
   auto polls = std::exchange(polls_, {});
+  fresh_.clear();
   commands_.clear();
   for (auto& [_, reply] : queue) reply(Response::lost());
   for (auto& [reply, _] : answers) reply(Response::lost());
@@ -134,14 +135,14 @@ Response ServiceProcess::answer(const Request& request, const OnResponse& reply,
     settle(outcome);
     if (outcome) response.tag = outcome->directive_tag;
   } else if (const auto* poll = std::get_if<Poll>(&request)) {
-    const auto outcome = coordinator_->directive(poll->worker, poll->incarnation);
+    const auto outcome = coordinator_->polled(poll->worker, poll->incarnation);
     settle(outcome);
     if (!outcome) return response;
     for (OpenPoll& other : polls_) {
       if (other.poll.worker == poll->worker) other.deadline_ms = time_.now();
     }
     polls_.push_back({*poll, reply, time_.now() + poll->wait_ms});
-    polled_changes_ = -1;
+    fresh_.insert(poll->worker);
     later = true;
   } else if (const auto* lost = std::get_if<WorkerLost>(&request)) {
     settle(coordinator_->worker_lost(*lost));
@@ -166,14 +167,13 @@ Response ServiceProcess::answer_job(const JobMessage& message) {
 }
 
 void ServiceProcess::release_polls() {
-  const bool changed = coordinator_->changes() != polled_changes_;
-  polled_changes_ = coordinator_->changes();
+  std::set<std::string> looked_at = coordinator_->take_touched();
+  looked_at.merge(std::exchange(fresh_, {}));
   std::erase_if(polls_, [&](OpenPoll& open) {
     Response response;
-    if (changed) {
+    if (looked_at.contains(open.poll.worker)) {
       response.problem = coordinator_->ended(open.poll.worker, open.poll.incarnation);
-      auto directive = coordinator_->directive_for_poll(open.poll.worker);
-      if (!response.problem && directive && directive->tag() != open.poll.have) response.change = std::move(directive);
+      if (!response.problem) response.change = coordinator_->news_for(open.poll.worker, open.poll.have);
     }
     if (!response.problem && !response.change && time_.now() < open.deadline_ms) return false;
     answers_.emplace_back(open.reply, std::move(response));

@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -93,7 +94,8 @@ class ServiceProcess {
   std::deque<std::function<void(rendezvous::Coordinator&)>> commands_;
   std::vector<std::pair<OnResponse, Response>> answers_;
   std::vector<OpenPoll> polls_;
-  int64_t polled_changes_ = -1, ticked_ms_ = -1, secrets_ = 0;
+  std::set<std::string> fresh_;  // workers whose poll came in this turn
+  int64_t ticked_ms_ = -1, secrets_ = 0;
 };
 
 }  // namespace holdfast::sim

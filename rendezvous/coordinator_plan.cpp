@@ -1,0 +1,119 @@
+// Which worker belongs to which job: the scheduler is shown all that it looks at, and what it wishes is done.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "rendezvous/coordinator.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+// Members in rank order, then the others by name: who is to be taken last comes first.
+std::vector<std::string> in_order_of_rank(const JobMembership& m) {
+  std::vector<std::pair<int, std::string>> ranked;
+  for (const auto& [id, p] : m.participants) {
+    if (!p.wanted || p.status.leaving) continue;
+    const int rank = rank_of(m, p);
+    ranked.emplace_back(rank < 0 ? INT32_MAX : rank, id);
+  }
+  std::ranges::sort(ranked, [](const auto& a, const auto& b) {
+    return a.first != b.first ? a.first < b.first : natural_less(a.second, b.second);
+  });
+  std::vector<std::string> names;
+  for (auto& [rank, id] : ranked) names.push_back(std::move(id));
+  return names;
+}
+
+}  // namespace
+
+void Coordinator::assign(Worker& worker, Job& job, bool more_follow) {
+  const RegisterRequest& r = worker.registration;
+  worker.job = worker.last_job = job.id;
+  worker.after_generation = job.membership.current.number;
+  save(worker);
+  touch(r.name);
+  apply(job, WorkerAssigned{{r.name, r.incarnation, r.address}, r.numerics, worker.after_generation, more_follow});
+}
+
+void Coordinator::free_worker(const std::string& id, const std::string& job, const std::string& reason) {
+  const auto found = workers_.find(id);
+  if (found == workers_.end() || found->second.job != job) return;
+  found->second.job.clear();
+  save(found->second);
+  touch(id);
+  if (!is_ended(jobs_by_id_.at(job)->membership.state))
+    event(job, "worker_left", fmt::format("{} left the job: {}", id, reason), id);
+}
+
+void Coordinator::settle() {
+  // Each round may free workers that the next one gives away; a plan without changes is the end.
+  for (int round = 0; round < 4 && unsettled_; ++round) unsettled_ = reschedule();
+}
+
+std::vector<SchedulableJob> Coordinator::jobs_to_plan() {
+  std::vector<SchedulableJob> jobs;
+  for (const auto& [number, job] : jobs_) {
+    const JobMembership& m = job->membership;
+    job->waiting.clear();
+    if (is_ended(m.state) || m.state == JobState::kPaused || m.intent != Intent::kRun) continue;
+    SchedulableJob& s = jobs.emplace_back(
+        SchedulableJob{job->id, number, m.spec.priority, m.min_nodes, m.nodes, m.max_nodes, {}, {}, {}, {}, {}});
+    s.training = m.state == JobState::kRunning;
+    s.workers = in_order_of_rank(m);
+    for (const auto& [id, p] : m.participants) {
+      if (holds_state(m, p)) s.holders.push_back(id);
+    }
+    s.in_the_way = in_the_way(m, now());
+    if (!m.rifts.empty()) {
+      for (const auto& [id, worker] : workers_) {
+        if (worker.job != job->id && is_kept_away(m, id, worker.registration.incarnation, now()))
+          s.refused[id] = "others of the job did not reach it; it is tried again later";
+      }
+    }
+    for (const auto& [id, refusal] : job->refusals) {
+      if (refusal_of(*job, id) != nullptr) s.refused[id] = refusal.reason;
+    }
+  }
+  return jobs;
+}
+
+std::vector<SchedulableWorker> Coordinator::workers_to_plan() const {
+  using Availability = SchedulableWorker::Availability;
+  std::vector<SchedulableWorker> workers;
+  for (const auto& [id, worker] : workers_) {
+    if (worker.life != Worker::Life::kAlive || worker.leaving()) continue;
+    Availability availability = Availability::kTaken;
+    if (const Job* job = find_job(worker.job)) {
+      const auto p = job->membership.participants.find(id);
+      if (p != job->membership.participants.end() && !p->second.wanted) availability = Availability::kComing;
+    } else {
+      availability = worker.has_no_job() ? Availability::kFree : Availability::kComing;
+    }
+    workers.push_back({id, availability, worker.last_job, held_back_ms(worker.losses, wall_ms()) > 0});
+  }
+  return workers;
+}
+
+bool Coordinator::carry_out(const Plan& plan) {
+  for (const auto& [id, why] : plan.waiting) job_of(id)->waiting = why;
+  for (const TakenBack& taken : plan.taken_back) apply(*job_of(taken.job), WorkerUnwanted{taken.worker, taken.reason});
+  // Many may come to a job at once: what follows from it is decided once.
+  std::map<std::string, size_t> last;
+  for (size_t i = 0; i < plan.assignments.size(); ++i) last[plan.assignments[i].job] = i;
+  for (size_t i = 0; i < plan.assignments.size(); ++i) {
+    const Assignment& assignment = plan.assignments[i];
+    assign(workers_.at(assignment.worker), *job_of(assignment.job), i != last.at(assignment.job));
+  }
+  return !plan.taken_back.empty() || !plan.assignments.empty();
+}
+
+bool Coordinator::reschedule() {
+  std::vector<SchedulableJob> jobs = jobs_to_plan();
+  if (jobs.empty()) return false;
+  ++work_.plans;
+  return carry_out(schedule(std::move(jobs), workers_to_plan()));
+}
+
+}  // namespace holdfast::rendezvous
