@@ -59,7 +59,7 @@ struct Shared {
   Handler handler;
   std::mutex mutex;
   bool stopping = false;
-  std::set<std::weak_ptr<Exchange>, std::owner_less<>> unanswered;
+  std::map<const Exchange*, std::weak_ptr<Exchange>> unanswered;  // each leaves when it is answered
   std::set<std::weak_ptr<BufferedEventStream>, std::owner_less<>> streams;
   size_t body_bytes = 0;  // announced by requests with a body that are not answered yet
   // Answers that were given to the library and are not written yet.
@@ -73,8 +73,9 @@ struct Shared {
     return sends;
   }
   void end_send(uint64_t send) {
+    decltype(sending)::node_type done;  // let go of without the lock
     const std::lock_guard lock(mutex);
-    sending.erase(send);
+    done = sending.extract(send);
     sent.notify_all();
   }
   // Sees every answer out, whether its request's body has come or not: the library crashes when it stops between an
@@ -89,11 +90,15 @@ struct Shared {
   }
 
   // False when the server is stopping.
-  template <typename T>
-  bool enter(std::set<std::weak_ptr<T>, std::owner_less<>>& open, const std::shared_ptr<T>& entry) {
+  bool enter(const std::shared_ptr<Exchange>& exchange) {
     const std::lock_guard lock(mutex);
-    std::erase_if(open, [](const auto& known) { return known.expired(); });
-    if (!stopping) open.insert(entry);
+    if (!stopping) unanswered.emplace(exchange.get(), exchange);
+    return !stopping;
+  }
+  bool enter(const std::shared_ptr<BufferedEventStream>& stream) {
+    const std::lock_guard lock(mutex);
+    std::erase_if(streams, [](const auto& known) { return known.expired(); });
+    if (!stopping) streams.insert(stream);
     return !stopping;
   }
   [[nodiscard]] bool reserve(size_t bytes) {
@@ -102,8 +107,10 @@ struct Shared {
     body_bytes += bytes;
     return true;
   }
-  void give_back(size_t bytes) {
+  // It is answered; `bytes` were reserved for its body.
+  void leave(const Exchange* exchange, size_t bytes) {
     const std::lock_guard lock(mutex);
+    unanswered.erase(exchange);
     body_bytes -= bytes;
   }
 };
@@ -158,7 +165,7 @@ void Exchange::send(http::http_response& response, const std::shared_ptr<Buffere
 
 void Exchange::answer(HttpResponse response) {
   if (answered_.exchange(true)) return;
-  shared_->give_back(reserved_);
+  shared_->leave(this, reserved_);
   http::http_response out(static_cast<http::status_code>(response.status));
   for (const auto& [name, value] : response.headers) out.headers()[name] = value;
   const bool head = request_.method() == http::methods::HEAD;
@@ -170,7 +177,7 @@ void Exchange::answer(HttpResponse response) {
   const auto stream = std::make_shared<BufferedEventStream>(shared_->options.max_stream_buffer_bytes);
   out.headers()["Cache-Control"] = "no-cache";
   out.set_body(stream->reader(), response.content_type);
-  if (!shared_->enter(shared_->streams, stream)) stream->cut();
+  if (!shared_->enter(stream)) stream->cut();
   send(out, stream);
   response.on_stream(stream);
 }
@@ -231,8 +238,7 @@ std::map<std::string, std::string> lower_case_headers(const http::http_headers& 
 
 void on_request(const SharedPtr& shared, const http::http_request& cpprest_request) {
   const auto exchange = std::make_shared<Exchange>(cpprest_request, shared);
-  if (!shared->enter(shared->unanswered, exchange))
-    return exchange->refuse(refusal(503, "stopping", "the service is stopping"));
+  if (!shared->enter(exchange)) return exchange->refuse(refusal(503, "stopping", "the service is stopping"));
   const auto& uri = cpprest_request.request_uri();
   auto request =
       check_request(cpprest_request.method(), uri.path(), uri.query(), lower_case_headers(cpprest_request.headers()));
@@ -269,8 +275,9 @@ class CpprestHttpServer : public HttpServer {
   }
 
   ~CpprestHttpServer() override {
-    for (const auto& exchange : end(shared_->unanswered)) exchange->answer(refusal(503, "stopping", "the service is stopping"));
-    for (const auto& stream : end(shared_->streams)) stream->cut();
+    const auto [exchanges, streams] = end();
+    for (const auto& exchange : exchanges) exchange->answer(refusal(503, "stopping", "the service is stopping"));
+    for (const auto& stream : streams) stream->cut();
     shared_->finish_sending();
     // The library waits until its last connection is gone. One that was accepted in this very moment is not cut by it, so
     // the wait has an end, and what belongs to the listener is left behind rather than pulled from under a late callback.
@@ -288,16 +295,22 @@ class CpprestHttpServer : public HttpServer {
   int port() const override { return port_; }
 
  private:
+  struct Open {
+    std::vector<ExchangePtr> exchanges;
+    std::vector<std::shared_ptr<BufferedEventStream>> streams;
+  };
   // Marks the server as stopping; what was open then.
-  template <typename T>
-  std::vector<std::shared_ptr<T>> end(std::set<std::weak_ptr<T>, std::owner_less<>>& open) {
+  Open end() {
     const std::lock_guard lock(shared_->mutex);
     shared_->stopping = true;
-    std::vector<std::shared_ptr<T>> alive;
-    for (const auto& entry : open) {
-      if (auto one = entry.lock()) alive.push_back(std::move(one));
+    Open open;
+    for (const auto& [address, exchange] : shared_->unanswered) {
+      if (auto alive = exchange.lock()) open.exchanges.push_back(std::move(alive));
     }
-    return alive;
+    for (const auto& stream : shared_->streams) {
+      if (auto alive = stream.lock()) open.streams.push_back(std::move(alive));
+    }
+    return open;
   }
   // A connection's last callback may still touch the server after stop() has returned; it is a few hundred bytes.
   static void keep_for_good(const std::shared_ptr<CpprestServer>& server) {

@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -20,6 +21,7 @@
 
 #include "rendezvous/commit_faults.h"
 #include "rendezvous/http_server.h"
+#include "rendezvous/open_files.h"
 #include "rendezvous/secrets.h"
 #include "rendezvous/service_lives.h"
 #include "rendezvous/sqlite_store.h"
@@ -134,6 +136,18 @@ struct Life {
   Service service;
 };
 
+// Said where the limit is lower than a large cluster needs; a small one never gets there.
+void prepare_open_files() {
+  constexpr int64_t kWorkers = 1000;
+  const OpenFiles files = raise_open_files();
+  if (files.limit >= open_files_for(kWorkers)) return;
+  spdlog::warn(
+      "this process may have {} files open, enough for some {} workers{}{}; for more raise the hard limit (ulimit -Hn, "
+      "LimitNOFILE= of a systemd unit): {} workers need {}",
+      files.limit, std::max<int64_t>(0, files.limit - kOpenFilesBeside) / kConnectionsPerWorker,
+      files.problem.empty() ? "" : ": ", files.problem, kWorkers, open_files_for(kWorkers));
+}
+
 tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& signals) {
   DirectoryLock lock;
   const auto tokens = prepare_directory(options.data_dir, lock);
@@ -176,6 +190,7 @@ int serve(const ServeOptions& options) {
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread, so that all inherit it
   signal(SIGPIPE, SIG_IGN);
+  prepare_open_files();
   std::string failure;
   try {
     auto code = run(options, signals);

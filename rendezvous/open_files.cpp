@@ -1,0 +1,33 @@
+#include "rendezvous/open_files.h"
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+namespace holdfast::rendezvous {
+namespace {
+
+// "unlimited" is the largest number of its type, which does not fit ours.
+int64_t number_of(rlim_t limit) {
+  return static_cast<int64_t>(std::min<rlim_t>(limit, INT64_MAX));
+}
+
+std::string why() {
+  return std::error_code(errno, std::system_category()).message();
+}
+
+}  // namespace
+
+OpenFiles raise_open_files() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return {0, "the limit cannot be read: " + why()};
+  const int64_t before = number_of(limit.rlim_cur);
+  if (limit.rlim_cur == limit.rlim_max) return {before, ""};
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return {before, "the limit cannot be raised: " + why()};
+  return {number_of(limit.rlim_cur), ""};
+}
+
+}  // namespace holdfast::rendezvous
