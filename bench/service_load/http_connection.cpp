@@ -113,15 +113,15 @@ bool HttpConnection::answer_is_whole(HttpAnswer& answer) const {
   const size_t end = in_.find("\r\n\r\n");
   if (end == std::string::npos) return false;
   const std::string_view head = std::string_view(in_).substr(0, end);
-  const auto status = head.starts_with("HTTP/1.1 ") ? number(head.substr(9)) : std::nullopt;
+  const size_t status = head.starts_with("HTTP/1.1 ") ? number(head.substr(9)).value_or(0) : 0;
   auto length = length_in(head);
-  if (status == 204U) length = 0;
-  if (!status || !length) {
+  if (status == 204) length = 0;
+  if (status == 0 || !length) {
     answer.body = "an answer that is not understood: " + std::string(head.substr(0, 200));
     return true;
   }
   if (in_.size() < end + 4 + *length) return false;
-  answer.status = static_cast<int>(*status);
+  answer.status = static_cast<int>(status);
   answer.body = in_.substr(end + 4, *length);
   return true;
 }
