@@ -90,7 +90,7 @@ class ServiceDeaths(harness.ClusterTest):
         self.addCleanup(kept.stop)
         names = [f"{key}-w1", f"{key}-w2"]  # new ones in each run: one that dies in run after run would be held back
         for name in names:
-            self.cluster.start_worker(name, slow_ms=20)
+            self.cluster.start_worker(name, slow_ms=100)  # the job must not end while the service is away
         harness.wait_until(lambda: set(names) <= {n["id"] for n in (self.cluster.try_get("/v1/nodes") or {"nodes": ()})["nodes"]},
                            20, "two workers")
         spec = {**self.spec, "nodes": 2, "min_nodes": 1}
