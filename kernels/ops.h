@@ -111,6 +111,11 @@ class DeviceOps {
 
   // --- optimizer. AdamW (Loshchilov, Hutter 2019, algorithm 2) on `count` elements; m and v are the moments.
   virtual void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) = 0;
+  // SGD with Nesterov momentum (Sutskever et al. 2013, in the form of torch.optim.SGD) on `count` elements: momentum =
+  // step.momentum * momentum + gradient;  parameters -= step.learning_rate * (gradient + step.momentum * momentum).
+  virtual void nesterov(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step) = 0;
+  // out[i] = a[i] - b[i]. out may be a or b.
+  virtual void subtract(float* out, const float* a, const float* b, int64_t count) = 0;
   // Sum of squares in double, in fixed pieces. Not finite if any element is not.
   virtual double sum_of_squares(const float* x, int64_t count) = 0;
   // Sum of `count` floats in double, in fixed pieces (losses).

@@ -4,41 +4,8 @@
 #include <cmath>
 
 #include "model/digest.h"
-#include "model/portable_math.h"
 
 namespace holdfast::model {
-
-namespace {
-
-// What the optimizer multiplies gradients with so that their norm is at most `clip` (torch.nn.utils.clip_grad_norm_).
-float clip_factor(double clip, double norm) {
-  if (clip <= 0) return 1.0F;
-  return static_cast<float>(std::min(1.0, clip / (norm + 1e-6)));
-}
-
-kernels::AdamWStep adamw_step(const OptimizerConfig& config, int64_t step, double norm) {
-  kernels::AdamWStep settings{};
-  settings.learning_rate = static_cast<float>(learning_rate_at(config, step));
-  settings.beta1 = static_cast<float>(config.beta1);
-  settings.beta2 = static_cast<float>(config.beta2);
-  settings.epsilon = static_cast<float>(config.epsilon);
-  settings.beta1_correction = static_cast<float>(1 - portable_power(config.beta1, step + 1));
-  settings.beta2_correction = static_cast<float>(1 - portable_power(config.beta2, step + 1));
-  settings.gradient_scale = clip_factor(config.grad_clip, norm);
-  return settings;
-}
-
-}  // namespace
-
-double learning_rate_at(const OptimizerConfig& config, int64_t step) {
-  if (step < config.warmup_steps) {
-    return config.learning_rate * static_cast<double>(step + 1) / static_cast<double>(config.warmup_steps);
-  }
-  if (step >= config.total_steps) return config.min_lr;
-  const double done =
-      static_cast<double>(step - config.warmup_steps) / static_cast<double>(config.total_steps - config.warmup_steps);
-  return config.min_lr + 0.5 * (config.learning_rate - config.min_lr) * (1 + portable_cos_half_turns(done));
-}
 
 TrainState::TrainState(Gpt2& model, kernels::DeviceOps& ops)
     : model_(model),
@@ -55,15 +22,20 @@ std::span<int32_t> TrainState::exponents() {
 }
 
 double TrainState::apply(const OptimizerConfig& config, const float* gradients) {
-  const double norm = std::sqrt(ops_.sum_of_squares(gradients, model_.table().total));
+  const AdamWTensors tensors{model_.parameters(), m_.data<float>(), v_.data<float>(), gradients};
+  return applied(apply_adamw(ops_, model_.table(), config, tensors, step, step));
+}
+
+double TrainState::apply_outer(const kernels::NesterovStep& settings, const float* difference) {
+  const int64_t total = model_.table().total;
+  const double norm = std::sqrt(ops_.sum_of_squares(difference, total));
+  if (std::isfinite(norm)) ops_.nesterov(model_.parameters(), m_.data<float>(), difference, total, settings);
+  return applied(norm);
+}
+
+// Counts the step, unless its gradient has changed nothing.
+double TrainState::applied(double norm) {
   if (!std::isfinite(norm)) return norm;
-  kernels::AdamWStep settings = adamw_step(config, step, norm);
-  for (const Parameter& parameter : model_.table().entries) {
-    settings.weight_decay = parameter.decay ? static_cast<float>(config.weight_decay) : 0.0F;
-    const int64_t at = parameter.offset;
-    ops_.adamw(model_.parameters() + at, m_.data<float>() + at, v_.data<float>() + at, gradients + at, parameter.count,
-               settings);
-  }
   model_.parameters_changed();
   step += 1;
   return norm;

@@ -10,19 +10,9 @@
 #include <vector>
 
 #include "model/gpt2.h"
+#include "model/optimizer.h"
 
 namespace holdfast::model {
-
-// AdamW and schedule settings, as in the job spec.
-struct OptimizerConfig {
-  double learning_rate = 0, min_lr = 0;
-  int64_t warmup_steps = 0, total_steps = 0;
-  double weight_decay = 0, beta1 = 0, beta2 = 0, epsilon = 1e-8, grad_clip = 0;  // grad_clip 0: no clipping
-};
-
-// Linear warm-up over warmup_steps, then a cosine down to min_lr at total_steps (Loshchilov, Hutter 2017, eq. 5).
-// `step` counts from 0: the rate used by the step that leads from state `step` to state `step + 1`.
-double learning_rate_at(const OptimizerConfig& config, int64_t step);
 
 // A tensor of the state as bytes, in device memory unless `on_host`.
 struct StateTensor {
@@ -49,6 +39,10 @@ class TrainState {
   // device), and step += 1. Returns the global gradient norm before clipping. A norm that is not finite changes nothing.
   double apply(const OptimizerConfig& config, const float* gradients);
 
+  // Applies one outer step (SGD with Nesterov momentum, which takes exp_avg's place; exp_avg_sq stays 0) with the mean over
+  // replicas of how far their local steps led, before - after. Otherwise as `apply`; the norm is that of the mean.
+  double apply_outer(const kernels::NesterovStep& settings, const float* difference);
+
   // Parameters, then exp_avg, then exp_avg_sq, each in table order, then the exponents. Host-readable for cpu and ref.
   std::vector<StateTensor> tensors();
   // After bytes of tensors() were written from outside.
@@ -58,6 +52,8 @@ class TrainState {
   std::string hash();
 
  private:
+  double applied(double norm);
+
   Gpt2& model_;
   kernels::DeviceOps& ops_;
   DeviceBuffer m_, v_;

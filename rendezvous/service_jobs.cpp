@@ -32,7 +32,7 @@ std::string idempotency_key(const HttpRequest& request) {
 // The number asked for is what the job gets, also when more workers are idle, unless max_nodes is given too; a minimum
 // that nobody mentioned gives way to it.
 tl::expected<Coordinator::Scale, std::vector<FieldError>> read_scale(const Json& body, const JobMembership& m) {
-  const int64_t most = m.spec.microbatches();
+  const int64_t most = m.spec.units();
   std::vector<FieldError> errors;
   Coordinator::Scale wanted{m.min_nodes, m.nodes, m.max_nodes};
   if (!body.is_object() || body.empty()) {

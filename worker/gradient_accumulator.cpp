@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <stdexcept>
 #include <string>
 
@@ -12,26 +13,37 @@
 namespace holdfast::worker {
 
 GradientAccumulator::GradientAccumulator(kernels::DeviceOps& ops, model::Gpt2& model, const model::DataOrder& order,
-                                         std::span<const uint16_t> tokens, WireType wire)
+                                         std::span<const uint16_t> tokens, WireType wire,
+                                         std::unique_ptr<LocalSteps> local_steps, int64_t replicas)
     : ops_(ops),
       model_(model),
       order_(order),
       tokens_(tokens),
       wire_(wire),
-      limit_(fixed_limit(order.microbatches, integer_bits(wire))),
+      local_steps_(std::move(local_steps)),
+      microbatches_of_step_(local_steps_ ? replicas : order.microbatches),
+      limit_(fixed_limit(microbatches_of_step_, integer_bits(wire))),
       sums_(ops, static_cast<size_t>(model.table().total) * sum_bytes(wire)),
       inputs_(static_cast<size_t>(order.batch_size * order.block_size)),
       targets_(inputs_.size()) {
   if (wire == WireType::kInt8) quantized_.emplace(static_cast<size_t>(model.table().total));
 }
 
-double GradientAccumulator::compute(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients) {
+GradientAccumulator::Computed GradientAccumulator::compute(int64_t step, int64_t microbatch,
+                                                           const model::OnGradients& on_gradients) {
   gradient_of_ = -1;
   overwritten_ = false;
-  order_.fill(tokens_, step, microbatch, inputs_, targets_);
-  const double loss = model_.train_microbatch(inputs_, targets_, on_gradients);
+  Computed computed{};
+  if (local_steps_) {
+    const auto outcome = local_steps_->run(step, microbatch);
+    computed = {outcome.finite ? outcome.loss : std::numeric_limits<double>::quiet_NaN(), outcome.digest};
+  } else {
+    order_.fill(tokens_, step, microbatch, inputs_, targets_);
+    computed = {model_.train_microbatch(inputs_, targets_, on_gradients),
+                model::microbatch_digest(step, microbatch, inputs_, targets_)};
+  }
   gradient_of_ = microbatch;
-  return loss;
+  return computed;
 }
 
 void GradientAccumulator::pack(Elements range) {
@@ -80,12 +92,12 @@ void GradientAccumulator::add(int64_t microbatch, const OnPacked& on_packed) {
     if (on_packed) on_packed(passed);
     ++passed;
   };
-  const double loss =
+  const auto [loss, digest] =
       on_packed ? compute(step_, microbatch, [&](int64_t, int64_t) { next_range(); }) : compute(step_, microbatch);
   while (passed < order.size()) next_range();
   found_.finite &= std::isfinite(loss);
   if (std::isfinite(loss)) found_.loss += loss_to_fixed(loss);
-  found_.data_digest += model::microbatch_digest(step_, microbatch, inputs_, targets_);
+  found_.data_digest += digest;
   microbatches_.push_back(microbatch);
   begun_ = -1;
   ranges_packed_ = 0;
@@ -196,7 +208,7 @@ void GradientAccumulator::unpack(std::span<const int32_t> exponents, bool alone)
 void GradientAccumulator::unpack_integers(std::span<const int32_t> exponents, bool alone) {
   const auto& entries = model_.table().entries;
   for (size_t t = 0; t < entries.size(); ++t) {
-    const auto scale = static_cast<float>(std::ldexp(1.0, -exponents[t]) / static_cast<double>(order_.microbatches));
+    const auto scale = static_cast<float>(std::ldexp(1.0, -exponents[t]) / static_cast<double>(microbatches_of_step_));
     const int64_t offset = entries[t].offset;
     float* gradient = model_.gradients() + offset;
     if (alone && wire_ == WireType::kInt16) {
@@ -209,7 +221,7 @@ void GradientAccumulator::unpack_integers(std::span<const int32_t> exponents, bo
 }
 
 void GradientAccumulator::unpack_floats(bool alone) {
-  const auto scale = static_cast<float>(1.0 / static_cast<double>(order_.microbatches));
+  const auto scale = static_cast<float>(1.0 / static_cast<double>(microbatches_of_step_));
   const std::span<float> mean(model_.gradients(), static_cast<size_t>(model_.table().total));
   const float* sums = alone ? sums_.data<float>() : mean.data();
   for (size_t i = 0; i < mean.size(); ++i) mean[i] = sums[i] * scale;

@@ -1,4 +1,5 @@
-// The gradients of this rank's microbatches of one step, as one flat buffer that the ring can sum.
+// The gradients of this rank's microbatches of one step, as one flat buffer that the ring can sum. With local steps
+// (local_steps.h) read "replica" for microbatch, and "how far its steps led" for gradient, here and in all that deals them.
 //
 // Exact wire types: fixed-point integers under the state's exponents (exponent_rule.h), so the sum over all ranks has the
 // same bits however the microbatches were dealt. The others: plain float sums in microbatch order, rounded for the wire.
@@ -11,6 +12,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -21,6 +23,7 @@
 #include "model/gpt2.h"
 #include "worker/collectives/communicator.h"
 #include "worker/collectives/quantized_reduce.h"
+#include "worker/local_steps.h"
 #include "worker/wire_type.h"
 
 namespace holdfast::worker {
@@ -39,7 +42,8 @@ class GradientAccumulator {
  public:
   // `ops`, `model` and the memory of `tokens` outlive it.
   GradientAccumulator(kernels::DeviceOps& ops, model::Gpt2& model, const model::DataOrder& order,
-                      std::span<const uint16_t> tokens, WireType wire);
+                      std::span<const uint16_t> tokens, WireType wire, std::unique_ptr<LocalSteps> local_steps = nullptr,
+                      int64_t replicas = 0);
 
   bool exact() const { return is_exact(wire_); }
 
@@ -83,8 +87,12 @@ class GradientAccumulator {
   std::span<float> overwrite_gradient();
 
  private:
-  // The microbatch's mean loss; gradients are in the model.
-  double compute(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients = nullptr);
+  // Gradients are in the model then. A loss that is not finite says so of the gradient, too.
+  struct Computed {
+    double loss;  // mean
+    uint64_t digest;
+  };
+  Computed compute(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients = nullptr);
   void begin_step(int64_t step, std::span<const int32_t> exponents);
   void add(int64_t microbatch, const OnPacked& on_packed);
   void pack(Elements range);
@@ -99,6 +107,8 @@ class GradientAccumulator {
   model::DataOrder order_;
   std::span<const uint16_t> tokens_;
   WireType wire_;
+  std::unique_ptr<LocalSteps> local_steps_;      // none where gradients are summed
+  int64_t microbatches_of_step_;                 // or replicas
   int64_t limit_;                                // of an exact type
   model::DeviceBuffer sums_;                     // int32, int16 or float, one per parameter
   std::optional<QuantizedReduction> quantized_;  // of int8

@@ -45,9 +45,15 @@ void build_model(Session& session, const OpsFactory& make_ops) {
                                  .block_size = spec.block_size};
   session.model = std::make_unique<model::Gpt2>(config, *session.ops, spec.batch_size, *model::recompute_of(spec.recompute));
   session.state = std::make_unique<model::TrainState>(*session.model, *session.ops);
-  session.gradients =
-      std::make_unique<GradientAccumulator>(*session.ops, *session.model, session.order, session.data.train->tokens(),
-                                            *wire_type_of(spec.reduction, spec.wire_dtype));
+  const auto tokens = session.data.train->tokens();
+  std::unique_ptr<LocalSteps> local_steps;
+  if (spec.sync_every > 1) {
+    const LocalStepsConfig local{optimizer_config(spec), spec.sync_every, spec.microbatches_of_unit() / spec.sync_every};
+    local_steps = std::make_unique<LocalSteps>(*session.ops, *session.model, session.order, tokens, local);
+  }
+  session.gradients = std::make_unique<GradientAccumulator>(*session.ops, *session.model, session.order, tokens,
+                                                            *wire_type_of(spec.reduction, spec.wire_dtype),
+                                                            std::move(local_steps), spec.units());
   session.buckets = gradient_buckets(session.model->table(), session.model->gradient_order());
 }
 
@@ -56,8 +62,8 @@ void build_model(Session& session, const OpsFactory& make_ops) {
 model::OptimizerConfig optimizer_config(const JobSpec& spec) {
   return {.learning_rate = spec.learning_rate,
           .min_lr = spec.min_lr,
-          .warmup_steps = spec.warmup_steps,
-          .total_steps = spec.total_steps,
+          .warmup_steps = spec.warmup_steps * spec.sync_every,
+          .total_steps = spec.total_steps * spec.sync_every,
           .weight_decay = spec.weight_decay,
           .beta1 = spec.beta1,
           .beta2 = spec.beta2,

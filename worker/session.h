@@ -53,6 +53,7 @@ struct Session {
 
 using OpsFactory = std::function<std::unique_ptr<kernels::DeviceOps>(kernels::DType)>;
 
+// AdamW's; the schedule counts optimizer steps, of which a step of the job has sync_every.
 model::OptimizerConfig optimizer_config(const rendezvous::JobSpec& spec);
 
 tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::string& job, const rendezvous::JobSpec& spec,

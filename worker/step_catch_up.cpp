@@ -6,7 +6,11 @@
 namespace holdfast::worker {
 
 double apply_gradient(Session& session, std::span<const int32_t> next_exponents) {
-  const double norm = session.state->apply(optimizer_config(session.spec), session.model->gradients());
+  const rendezvous::JobSpec& spec = session.spec;
+  const float* gradient = session.model->gradients();
+  const kernels::NesterovStep outer{static_cast<float>(spec.outer_learning_rate), static_cast<float>(spec.outer_momentum)};
+  const double norm = spec.sync_every > 1 ? session.state->apply_outer(outer, gradient)
+                                          : session.state->apply(optimizer_config(spec), gradient);
   if (!std::isfinite(norm)) return norm;
   std::ranges::copy(next_exponents, session.state->exponents().begin());
   session.refused_in_row = 0;

@@ -75,22 +75,27 @@ StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept
   return shares;
 }
 
-std::vector<rendezvous::DealtShare> for_ledger(const StepShares& shares) {
+std::vector<rendezvous::DealtShare> for_ledger(const StepShares& shares, int64_t microbatches) {
   std::vector<rendezvous::DealtShare> dealt;
-  int64_t microbatches = 0;
-  for (const Microbatches& own : shares.own) microbatches += static_cast<int64_t>(own.size());
-  if (shares.own == deal_counts(even_counts(microbatches, shares.own.size())).own) return dealt;
-  for (size_t rank = 0; rank < shares.own.size(); ++rank) {
+  const auto world_size = static_cast<int>(shares.own.size());
+  int64_t all = 0;
+  for (const Microbatches& own : shares.own) all += static_cast<int64_t>(own.size()) * microbatches;
+  bool as_usual = true;
+  for (int rank = 0; rank < world_size; ++rank) {
     const size_t first_of_rank = dealt.size();
-    for (const int64_t m : shares.own[rank]) {
-      if (dealt.size() > first_of_rank && dealt.back().last == m) {
-        ++dealt.back().last;
+    for (const int64_t unit : shares.own[static_cast<size_t>(rank)]) {
+      if (dealt.size() > first_of_rank && dealt.back().last == unit * microbatches) {
+        dealt.back().last += microbatches;
       } else {
-        dealt.push_back({static_cast<int>(rank), m, m + 1});
+        dealt.push_back({rank, unit * microbatches, (unit + 1) * microbatches});
       }
     }
+    const auto usual = rendezvous::deal(all, world_size, rank);
+    const bool nothing = dealt.size() == first_of_rank, one = dealt.size() == first_of_rank + 1;
+    as_usual = as_usual && ((nothing && usual.first == usual.last) ||
+                            (one && dealt.back().first == usual.first && dealt.back().last == usual.last));
   }
-  return dealt;
+  return as_usual ? std::vector<rendezvous::DealtShare>() : dealt;
 }
 
 std::vector<std::byte> encode_kept(std::span<const int64_t> kept) {

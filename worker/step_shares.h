@@ -32,8 +32,9 @@ StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept
 // Contiguous shares in rank order, so many for each rank; nothing kept.
 StepShares deal_counts(std::span<const int64_t> counts);
 
-// For the ledger: whose microbatches are whose, in runs; empty where it is as rendezvous::deal says.
-std::vector<rendezvous::DealtShare> for_ledger(const StepShares& shares);
+// For the ledger: whose microbatches are whose, in runs; empty where it is as rendezvous::deal says. Each of what was dealt
+// stands for so many `microbatches`, in order: 1, or a replica's.
+std::vector<rendezvous::DealtShare> for_ledger(const StepShares& shares, int64_t microbatches = 1);
 
 // Layout, little-endian: magic "HFK1" (u32), number (u32), microbatches (i64 each).
 std::vector<std::byte> encode_kept(std::span<const int64_t> kept);

@@ -112,7 +112,7 @@ void deal_next(TrainLoop& loop, Dealer& dealer, StepShares& shares, const StepAg
 RunStop run_steps(TrainLoop& loop) {
   int64_t compared = -1;
   be_patient(loop);  // the first step may be dealt very unevenly, and everything is cold
-  Dealer dealer(loop.session.spec.microbatches(), loop.ring.world_size());
+  Dealer dealer(loop.session.spec.units(), loop.ring.world_size());
   auto shares = agree_on_shares(loop);
   if (!shares) return shares.error();
   while (loop.session.state->step < loop.session.spec.total_steps) {

@@ -50,7 +50,7 @@ RunResult<std::string> compare_states(TrainLoop& loop) {
 
 RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
   Session& session = loop.session;
-  const int64_t microbatches = session.spec.microbatches();
+  const int64_t microbatches = session.spec.units();
   const auto mine = session.gradients->kept(session.state->step, exponents_of(session));
   const auto gathered = loop.ring.all_gather(encode_kept(mine));
   if (!gathered) return tl::unexpected(ring_stop(gathered.error()));
@@ -63,9 +63,9 @@ RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
   StepShares shares = deal_rest(microbatches, kept);
   if (!shares.keeps[static_cast<size_t>(loop.ring.rank())]) session.gradients->forget();
   if (shares.kept > 0 && loop.ring.rank() == 0) {
-    const auto text =
-        fmt::format("step {}: {} of {} microbatches are kept, {} {} computed", session.state->step + 1, shares.kept,
-                    microbatches, microbatches - shares.kept, microbatches - shares.kept == 1 ? "is" : "are");
+    const auto text = fmt::format("step {}: {} of {} {} are kept, {} {} computed", session.state->step + 1, shares.kept,
+                                  microbatches, session.spec.sync_every > 1 ? "replicas' local steps" : "microbatches",
+                                  microbatches - shares.kept, microbatches - shares.kept == 1 ? "is" : "are");
     spdlog::info("{}", text);
     loop.outbox.event(session.job, "microbatches_kept", text);
   }
@@ -75,10 +75,12 @@ RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
 TrainStep::TrainStep(TrainLoop& loop, const StepShares& shares)
     : loop_(loop), shares_(shares), exponents_(exponents_of(loop.session)), losses_(loop.on_loss) {}
 
-// Before the first step no tensor has a scale: all of them overflow, on every rank.
+// Before the first step no tensor has a scale: all of them overflow, on every rank. Local steps end all at once, and their
+// gradient buffer is needed if a tensor overflows: to compute them again takes sync_every steps.
 bool TrainStep::overlaps() const {
   const bool scaled = std::ranges::find(exponents_, model::TrainState::kUnsetExponent) == exponents_.end();
-  return loop_.session.spec.overlap == "on" && loop_.ring.world_size() > 1 && scaled;
+  const rendezvous::JobSpec& spec = loop_.session.spec;
+  return spec.overlap == "on" && spec.sync_every == 1 && loop_.ring.world_size() > 1 && scaled;
 }
 
 RunResult<void> TrainStep::accumulate() {
@@ -235,14 +237,14 @@ RunResult<StepPoint> TrainStep::update(const StepAgreement& agreed) {
   Session& session = loop_.session;
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   StepPoint point;
-  point.learning_rate = model::learning_rate_at(optimizer_config(session.spec), session.state->step);
+  point.learning_rate = model::learning_rate_at(optimizer_config(session.spec), session.state->step * session.spec.sync_every);
   point.gradient_norm = point.loss = kNone;
   if (agreed.finite) {
     if (auto reduced = reduce(agreed); !reduced) return tl::unexpected(reduced.error());
     GradientAccumulator& gradients = *session.gradients;
     point.gradient_norm = apply_gradient(
         session, gradients.exact() ? gradients.next_exponents(exponents_, agreed.maxima) : std::vector<int32_t>());
-    point.loss = loss_from_fixed(agreed.loss, session.spec.microbatches());
+    point.loss = loss_from_fixed(agreed.loss, session.spec.units());
   }
   point.refused = !std::isfinite(point.gradient_norm);
   if (point.refused) {
@@ -251,7 +253,7 @@ RunResult<StepPoint> TrainStep::update(const StepAgreement& agreed) {
   point.step = session.state->step;
   point.tokens = session.spec.tokens_per_step();
   point.data_digest = fmt::format("{:016x}", agreed.data_digest);
-  point.shares = for_ledger(shares_);
+  point.shares = for_ledger(shares_, session.spec.microbatches_of_unit());
   fault_point("commit", point.step, loop_.ring.rank());
   return point;
 }

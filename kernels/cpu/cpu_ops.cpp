@@ -58,6 +58,17 @@ void CpuOps::adamw(float* parameters, float* m, float* v, const float* gradient,
   });
 }
 
+void CpuOps::nesterov(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step) {
+  for_each_block(count, [&](int64_t begin, int64_t size) {
+    vectors_.floats.nesterov(parameters + begin, momentum + begin, gradient + begin, size, step);
+  });
+}
+
+void CpuOps::subtract(float* out, const float* a, const float* b, int64_t count) {
+  for_each_block(count,
+                 [&](int64_t begin, int64_t size) { vectors_.floats.subtract(out + begin, a + begin, b + begin, size); });
+}
+
 double CpuOps::sum_of_squares(const float* x, int64_t count) {
   const Cut blocks = Cut::of(kBlock, count);
   auto* partials = static_cast<double*>(statistics_.reserve(static_cast<size_t>(blocks.count) * sizeof(double)));

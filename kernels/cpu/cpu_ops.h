@@ -51,6 +51,8 @@ class CpuOps final : public HostOps {
   void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override;
 
   void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) override;
+  void nesterov(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step) override;
+  void subtract(float* out, const float* a, const float* b, int64_t count) override;
   double sum_of_squares(const float* x, int64_t count) override;
   double sum(const float* x, int64_t count) override;
   float abs_max(const float* x, int64_t count) override;

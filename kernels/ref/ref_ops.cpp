@@ -88,6 +88,10 @@ class RefOps final : public HostOps {
   void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) override {
     ref::adamw(parameters, m, v, gradient, count, step);
   }
+  void nesterov(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step) override {
+    ref::nesterov(parameters, momentum, gradient, count, step);
+  }
+  void subtract(float* out, const float* a, const float* b, int64_t count) override { ref::subtract(out, a, b, count); }
   double sum_of_squares(const float* x, int64_t count) override { return ref::sum_of_squares(x, count); }
   double sum(const float* x, int64_t count) override { return ref::sum(x, count); }
 

@@ -134,15 +134,19 @@ void follow_other_fields(const Json& json, JobSpec& spec) {
 }
 
 void resolve(JobSpec& spec) {
-  spec.global_batch_size = spec.microbatches() * spec.batch_size;
-  if (spec.max_nodes == 0) spec.max_nodes = spec.microbatches();
+  spec.global_batch_size = spec.microbatches() / spec.sync_every * spec.batch_size;
+  if (spec.max_nodes == 0) spec.max_nodes = spec.units();
   if (spec.wire_dtype.empty()) spec.wire_dtype = spec.reduction == "exact" ? "int32" : "float32";
 }
 
 }  // namespace
 
 int64_t JobSpec::microbatches() const {
-  return global_batch_size > 0 ? global_batch_size / batch_size : gradient_accumulation_steps * nodes;
+  return (global_batch_size > 0 ? global_batch_size / batch_size : gradient_accumulation_steps * nodes) * sync_every;
+}
+
+int64_t JobSpec::units() const {
+  return sync_every > 1 ? nodes : microbatches();
 }
 
 int64_t JobSpec::tokens_per_step() const {

@@ -41,20 +41,27 @@ struct JobSpec {
   std::string reduction = "exact";  // exact|float
   std::string wire_dtype;           // exact: int32|int16, float: float32|bfloat16|float16|int8; "": the first of them
   std::string overlap = "on";       // on|off
-  int64_t checkpoint_every = 100;   // steps; 0: only at the end, on pause and on stop
-  int64_t keep_last = 3;            // checkpoints; 0 keeps all
-  std::string checkpoint_store;     // "" : kept by the service; else a folder ("file:///…" or a path) all workers share
-  int64_t eval_every = 0;           // steps; 0: never
-  int64_t eval_microbatches = 8;    // per evaluation
-  int64_t hash_every = 0;           // steps; 0: every checkpoint_every, and at the end
-  int64_t max_refused_steps = 10;   // in a row: so many steps whose loss or gradient is not finite end the job
+  // Above 1: a step is one outer step (Nesterov, with the two numbers below) over the mean of what `nodes` replicas did in so
+  // many local AdamW steps each. total_steps, warmup_steps and all that counts steps count outer ones.
+  int64_t sync_every = 1;
+  double outer_learning_rate = 0.7, outer_momentum = 0.9;
+  int64_t checkpoint_every = 100;  // steps; 0: only at the end, on pause and on stop
+  int64_t keep_last = 3;           // checkpoints; 0 keeps all
+  std::string checkpoint_store;    // "" : kept by the service; else a folder ("file:///…" or a path) all workers share
+  int64_t eval_every = 0;          // steps; 0: never
+  int64_t eval_microbatches = 8;   // per evaluation
+  int64_t hash_every = 0;          // steps; 0: every checkpoint_every, and at the end
+  int64_t max_refused_steps = 10;  // in a row: so many steps whose loss or gradient is not finite end the job
   double collective_timeout_s = 30;
   std::string recovery = "memory";  // memory|checkpoint
   int64_t priority = 0;             // higher runs first
   std::string resume_from;          // "" | latest | STEP | job:ID[@STEP] | path
 
-  // M: microbatches in a global batch. The unit that is dealt to ranks.
+  // M: microbatches in a step of the job; with sync_every above 1, of all its local steps.
   int64_t microbatches() const;
+  // What is dealt to ranks and summed: microbatches, or with sync_every above 1 replicas, `nodes` of them.
+  int64_t units() const;
+  int64_t microbatches_of_unit() const { return microbatches() / units(); }
   int64_t tokens_per_step() const;
   bool operator==(const JobSpec&) const = default;
 };

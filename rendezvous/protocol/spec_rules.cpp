@@ -49,12 +49,13 @@ void check_batch(const JobSpec& spec, Errors& errors) {
                                                        spec.global_batch_size, spec.batch_size, choice)});
     return;
   }
-  if (spec.microbatches() > 65536) {
+  if (spec.units() > 65536) {
     errors.push_back({"global_batch_size", fmt::format("makes {} microbatches in a step, and at most 65536 are summed exactly: "
                                                        "choose a larger batch_size or a smaller global batch",
-                                                       spec.microbatches())});
+                                                       spec.units())});
     return;
   }
+  if (spec.sync_every > 1) return;  // check_sync
   for (const auto& [name, value] :
        {std::pair{"nodes", spec.nodes}, {"min_nodes", spec.min_nodes}, {"max_nodes", spec.max_nodes}}) {
     if (value <= spec.microbatches()) continue;
@@ -62,6 +63,23 @@ void check_batch(const JobSpec& spec, Errors& errors) {
         {name, fmt::format("{} is more than the {} microbatch(es) in a step, and a worker needs at least one: raise "
                            "gradient_accumulation_steps or global_batch_size, or lower {}",
                            value, spec.microbatches(), name)});
+  }
+}
+
+// With local steps each of the nominal nodes is a replica, with as many microbatches as the others.
+void check_sync(const JobSpec& spec, Errors& errors) {
+  if (spec.sync_every == 1) return;
+  const int64_t microbatches = spec.microbatches() / spec.sync_every;
+  if (microbatches % spec.nodes != 0) {
+    errors.push_back(
+        {"nodes", fmt::format("{} replicas (nodes) do not divide the {} microbatches of a local step, and with "
+                              "sync_every above 1 each needs as many: choose global_batch_size {}",
+                              spec.nodes, microbatches, (microbatches / spec.nodes + 1) * spec.nodes * spec.batch_size)});
+  }
+  if (spec.max_nodes > spec.nodes) {
+    errors.push_back({"max_nodes", fmt::format("{} is more than the {} replicas (nodes), which are what is shared out with "
+                                               "sync_every above 1: raise nodes, or lower max_nodes",
+                                               spec.max_nodes, spec.nodes)});
   }
 }
 
@@ -110,10 +128,10 @@ void check_reduction(const JobSpec& spec, Errors& errors) {
 constexpr int64_t kInt16MicrobatchesMax = 1024;
 
 void check_int16_range(const JobSpec& spec, Errors& errors) {
-  if (spec.wire_dtype != "int16" || spec.microbatches() <= kInt16MicrobatchesMax) return;
+  if (spec.wire_dtype != "int16" || spec.units() <= kInt16MicrobatchesMax) return;
   errors.push_back({"wire_dtype", fmt::format("int16 sums at most {} microbatches, with 5 bits and a sign for each, and a step "
                                               "has {}: choose int32, a larger batch_size or a smaller global batch",
-                                              kInt16MicrobatchesMax, spec.microbatches())});
+                                              kInt16MicrobatchesMax, spec.units())});
 }
 
 void check_store(const JobSpec& spec, Errors& errors) {
@@ -157,6 +175,7 @@ const std::vector<Rule>& rules() {
       {{"resume_from"}, check_resume},
       {{"model", "n_embd", "n_head"}, check_model},
       {{"batch_size", "gradient_accumulation_steps", "global_batch_size", "nodes", "min_nodes", "max_nodes"}, check_batch},
+      {{"nodes", "max_nodes", "batch_size", "gradient_accumulation_steps", "global_batch_size", "sync_every"}, check_sync},
       {{"nodes", "min_nodes", "max_nodes"}, check_membership},
       {{"warmup_steps", "total_steps"}, check_warmup},
       {{"min_lr", "learning_rate"}, check_min_lr},

@@ -147,11 +147,16 @@ OpCase optimizer(RandomInputs& random, int64_t count) {
   for (float& x : v) x = x * x;
   const AdamWStep step{3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f, 0.37f};
   return {shape("optimizer", count), [=](DeviceOps& ops) -> std::vector<Output> {
-            auto parameters = p, first = m, second = v;
+            auto parameters = p, first = m, second = v, averaged = p, momentum = m, difference = poisoned(count);
+            ops.nesterov(averaged.data(), momentum.data(), g.data(), count, {0.7f, 0.9f});
+            ops.subtract(difference.data(), p.data(), g.data(), count);
             ops.adamw(parameters.data(), first.data(), second.data(), g.data(), count, step);
             return {{"parameters", kExact, values(parameters)},
                     {"m", kExact, values(first)},
                     {"v", kExact, values(second)},
+                    {"parameters after a Nesterov step", kExact, values(averaged)},
+                    {"momentum", kExact, values(momentum)},
+                    {"difference", kExact, values(difference)},
                     {"sum of squares", {1e-12, 0}, {ops.sum_of_squares(g.data(), count)}},
                     {"sum", {0, 1e-9 * static_cast<double>(count)}, {ops.sum(g.data(), count)}}};
           }};

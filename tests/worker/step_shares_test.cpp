@@ -68,6 +68,11 @@ TEST(StepShares, AlwaysHaveEachMicrobatchOnceAndFollowFromTheListsAlone) {
 
 TEST(StepShares, GoToTheLedgerInRuns) {
   EXPECT_TRUE(for_ledger(deal_rest(6, Lists(2))).empty()) << "as in every other step";
+  EXPECT_TRUE(for_ledger(deal_rest(4, Lists(2)), 5).empty()) << "two replicas of 5 microbatches each are 10 of 20";
+  const auto replicas = for_ledger(deal_rest(3, Lists(2)), 5);
+  ASSERT_EQ(replicas.size(), 2U) << "15 microbatches would be 8 and 7";
+  EXPECT_EQ(replicas[0], (rendezvous::DealtShare{0, 0, 10}));
+  EXPECT_EQ(replicas[1], (rendezvous::DealtShare{1, 10, 15}));
   const auto dealt = for_ledger(deal_rest(6, {{0, 1}, {2, 3}}));
   EXPECT_EQ(dealt, (std::vector<rendezvous::DealtShare>{{0, 0, 2}, {0, 4, 5}, {1, 2, 4}, {1, 5, 6}}));
 }

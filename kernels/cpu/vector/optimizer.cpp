@@ -1,6 +1,7 @@
 // AdamW and the sums training steers by; formula in kernels/ref/optimizer.h. Compiled once per instruction set (see fill.h).
-// AdamW has no fma and no reduction, only operations that IEEE 754 rounds correctly: its bits are those of the reference.
-// Bytes: AdamW 16 read and 12 written per element, so it runs at the speed of memory; the sums read 4.
+// The steps have no fma and no reduction, only operations that IEEE 754 rounds correctly: their bits are those of the
+// reference. Bytes per element: AdamW 16 read and 12 written, Nesterov 12 and 8, so they run at the speed of memory; the sums
+// read 4.
 #include "kernels/cpu/vector/fill.h"
 #include "kernels/cpu/vector/lanes.h"
 
@@ -25,6 +26,20 @@ void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t
   });
 }
 
+void nesterov(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step) {
+  const Floats rate = broadcast(step.learning_rate), keep_momentum = broadcast(step.momentum);
+  sweep(count, [&](int64_t i, auto part) {
+    const Floats g = load(gradient + i, part);
+    const Floats b = keep_momentum * load(momentum + i, part) + g;
+    store(momentum + i, b, part);
+    store(parameters + i, load(parameters + i, part) - rate * (g + keep_momentum * b), part);
+  });
+}
+
+void subtract(float* out, const float* a, const float* b, int64_t count) {
+  sweep(count, [&](int64_t i, auto part) { store(out + i, load(a + i, part) - load(b + i, part), part); });
+}
+
 double sum_of_squares(const float* x, int64_t count) {
   Doubles total = zero_doubles();
   sweep(count, [&](int64_t i, auto part) {
@@ -44,6 +59,8 @@ double sum(const float* x, int64_t count) {
 
 void fill_optimizer(VectorTable& table) {
   table.floats.adamw = adamw;
+  table.floats.nesterov = nesterov;
+  table.floats.subtract = subtract;
   table.floats.sum_of_squares = sum_of_squares;
   table.floats.sum = sum;
 }

@@ -210,6 +210,12 @@ TEST(JobSpec, OverlapAndRecomputeAreOneOfTheirWords) {
   EXPECT_THAT(complaint(minimal({{"overlap", "yes"}}), "overlap"), HasSubstr("not one of on, off"));
   EXPECT_THAT(complaint(minimal({{"recompute", "all"}}), "recompute"), HasSubstr("not one of none, attention, block"));
   EXPECT_THAT(complaint(minimal({{"overlap", true}}), "overlap"), HasSubstr("must be a string"));
+  const auto few_syncs = [](Json more) {
+    more.update({{"sync_every", 8}, {"batch_size", 4}, {"nodes", 2}});
+    return minimal(std::move(more));
+  };
+  EXPECT_THAT(complaint(few_syncs({{"global_batch_size", 12}}), "nodes"), HasSubstr("choose global_batch_size 16"));
+  EXPECT_THAT(complaint(few_syncs({{"max_nodes", 3}}), "max_nodes"), HasSubstr("more than the 2 replicas"));
 }
 
 TEST(JobSpec, HeadsDivideTheChannels) {
