@@ -2,13 +2,21 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "model/train_state.h"
 
 namespace holdfast::worker {
 
 int64_t fixed_limit(int64_t microbatches, int bits) {
-  return (bits == 16 ? INT16_MAX : INT32_MAX) / microbatches;
+  return (bits == 16 ? INT16_MAX : INT32_MAX) / microbatches - 1;
+}
+
+float sum_at_least(float a, float b) {
+  const float sum = a + b;
+  // What of the smaller one is in the sum: the difference is exact (Dekker 1971).
+  const bool rounded_down = sum - std::max(a, b) < std::min(a, b);
+  return rounded_down ? std::nextafter(sum, std::numeric_limits<float>::infinity()) : sum;
 }
 
 bool overflows(float largest, int32_t exponent, int64_t limit) {

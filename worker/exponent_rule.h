@@ -1,8 +1,15 @@
 // Which power of two turns a tensor's gradients into integers of 32 or 16 bits.
 //
-// A step has M microbatches. Each one's gradient x becomes round(x * 2^e), and the M integers are summed. With
-// |x| * 2^e <= limit = floor((2^(bits - 1) - 1) / M) for every element of every microbatch, no sum can leave them, whoever
-// computed which microbatch and in whatever order the sums are taken (`limit` is an integer: rounding does not pass it).
+// A step has M microbatches. Each one's gradient x becomes round(x * 2^e), and the M integers are summed. While none of them is
+// above floor((2^(bits - 1) - 1) / M) no sum can leave the integers, whoever computed which microbatch and in whatever order
+// the sums are taken. The tied embedding brings two: of the head's part and of the encoder's, which are rounded apart.
+//
+// So |x| * 2^e <= limit is asked of every element of every microbatch, or of the sum of both parts' largest magnitudes, with
+//   limit = floor((2^(bits - 1) - 1) / M) - 1
+// Then both together are at most limit + 1. For let h + e <= limit, both at least 0, h = a + f and e = b + g with whole a, b
+// and 0 <= f, g < 1. Rounding takes h to a or a + 1 and e to b or b + 1, upwards only from 1/2 on. If it takes both upwards,
+// then f + g >= 1, so a + b + 1 <= h + e <= limit, and a + b + 2 <= limit + 1. If only one, h: from f >= 1/2, so a + b < limit
+// and a + b + 1 <= limit. (One part alone: the same with e = 0.)
 //
 // Step s uses exponents that were chosen from the largest magnitudes of step s - 1, with some headroom. A microbatch whose
 // largest magnitude does not fit overflows: a property of the microbatch and the state alone. Then the tensor's exponent
@@ -26,8 +33,12 @@ constexpr int headroom_bits(int bits) {
 // 2^e and 2^-e / M stay normal floats.
 inline constexpr int32_t kExponentMin = -126, kExponentMax = 100;
 
-// The largest magnitude that one microbatch may add to a sum of integers with so many bits: 32 or 16.
+// The largest magnitude, in units of 2^-e, that one microbatch's parts may have together; of integers with so many bits: 32 or
+// 16. At least 1 with up to 16383 microbatches in 16 bits.
 int64_t fixed_limit(int64_t microbatches, int bits);
+
+// At least a + b; both are at least 0. A sum between two floats is rounded up.
+float sum_at_least(float a, float b);
 
 // Whether `largest` (finite, at least 0) does not fit under `exponent`; an unset exponent fits nothing.
 bool overflows(float largest, int32_t exponent, int64_t limit);
