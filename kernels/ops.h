@@ -66,9 +66,11 @@ class DeviceOps {
   // --- encoder. out (N, C) = wte[tokens] + wpe[position]; tokens (N) are ids below V.
   virtual void encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
                                int64_t C) = 0;
-  // dwte (V, C) += rows of dout (N, C) by token, in row order; dwpe (T, C) = sum of dout over B.
-  virtual void encoder_backward(float* dwte, float* dwpe, const float* dout, const int32_t* tokens, int64_t B, int64_t T,
-                                int64_t C, int64_t V) = 0;
+  // Its backward pass, in two ops. dwpe (T, C) = sum of dout (N, C) over B.
+  virtual void encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) = 0;
+  // dwte[rows[n]] += dout[n], each of C, in the order of n. `rows` (N): the tokens, for dwte (V, C); or each token's place
+  // among the distinct ones, for those alone.
+  virtual void encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) = 0;
 
   // --- LayerNorm (Ba, Kiros, Hinton 2016, eq. 4), epsilon 1e-5, with the residual addition before it:
   // residual_out (N, C) = residual_in + x;   out (N, C) = norm(residual_out) * weight + bias.
@@ -133,6 +135,11 @@ class DeviceOps {
   virtual void fixed_unpack(float* x, const int16_t* sums, int64_t count, float scale) = 0;
   // For the float reduction: sums[i] = (first ? 0 : sums[i]) + x[i].
   virtual void float_accumulate(float* sums, const float* x, int64_t count, bool first) = 0;
+  // Some rows of sums that have many: sums[ids[r]] += rows[r], each of C; `ids` (R) are distinct. rows (R, C) are packed
+  // already, and integers fit, as above.
+  virtual void add_rows(int32_t* sums, const int32_t* rows, const int32_t* ids, int64_t R, int64_t C) = 0;
+  virtual void add_rows(int16_t* sums, const int16_t* rows, const int32_t* ids, int64_t R, int64_t C) = 0;
+  virtual void add_rows(float* sums, const float* rows, const int32_t* ids, int64_t R, int64_t C) = 0;
 };
 
 // The judge: plain loops in the order of the formulas, float32 inside, activations rounded to `activations` where stored.

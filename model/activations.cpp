@@ -49,10 +49,12 @@ size_t plan(Activations& at, const Gpt2Config& config, size_t act_bytes, int64_t
   at.branch = acts(N * C);
   at.dbranch = acts(N * C);
   at.wide = acts(N * 4 * C);
+  at.token_gradient = reinterpret_cast<float*>(at.wide);  // an activation has 2 bytes at least
   at.mean = floats(N);
   at.rstd = floats(N);
   at.losses = floats(N);
   at.tokens = ids(N);
+  at.token_places = ids(N);
   at.targets = ids(N);
   at.logits = B == 1 ? floats(config.vocab_size) : nullptr;
   return planner.used();

@@ -17,7 +17,7 @@
 //     normed, branch, dbranch     (N, C) each              3 NC a
 //     wide                        (N, 4C)                  4 NC a
 //     mean, rstd, losses          (N) float32 each        12 N
-//     tokens, targets             (N) int32 each           8 N
+//     tokens, token_places, targets   (N) int32 each      12 N
 //     logits                      (V) float32              4 V    only for batch size 1, for sampling
 //
 // Not kept: the LayerNorms' outputs. They are computed again in the backward pass (reads 4 NC bytes, writes NC a: next
@@ -51,10 +51,12 @@ struct Activations {
   kernels::Act* branch;   // (N, C) forward: what a branch adds to the residual stream. Backward: dresidual, cast
   kernels::Act* dbranch;  // (N, C) backward: the gradient on its way through a branch
   kernels::Act* wide;     // (N, 4C) backward: gradient of pre_gelu; then its first (N, 3C), of qkv
+  float* token_gradient;  // (R, C) of the R distinct tokens, when the layers are done: at most N, in the memory of `wide`
   float* mean;            // (N) of the LayerNorm at hand
   float* rstd;            // (N)
   float* losses;          // (N)
   int32_t* tokens;        // (B, T)
+  int32_t* token_places;  // (B, T) where each is among the distinct ones
   int32_t* targets;       // (B, T)
   float* logits;          // (V), null unless B = 1
 

@@ -54,7 +54,8 @@ Gpt2::Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size
       parameters_(ops, static_cast<size_t>(table_.total) * sizeof(float)),
       gradients_(ops, static_cast<size_t>(table_.total) * sizeof(float)),
       views_(std::make_unique<ParameterViews>(table_, ops, parameters(), gradients())),
-      activations_(std::make_unique<Activations>(config, ops, batch_size, recompute)) {}
+      activations_(std::make_unique<Activations>(config, ops, batch_size, recompute)),
+      distinct_(static_cast<size_t>(batch_size * config.block_size)) {}
 
 Gpt2::~Gpt2() = default;
 
@@ -97,11 +98,17 @@ double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const i
   const Activations& at = *activations_;
   const ParameterViews& p = *views_;
   load(tokens, targets);
+  distinct_.find(on_gradients ? tokens : tokens.first(0));
+  ops_.copy_to_device(at.token_places, distinct_.places().data(), distinct_.places().size_bytes());
   forward(B, T);
   ops_.head_loss_backward(at.losses, at.dbranch, p.wte.gradient, at.normed, p.wte.act, at.targets, N, config_.n_embd,
                           config_.vocab_size);
   backward(B, T, on_gradients);
   return ops_.sum(at.losses, N) / static_cast<double>(N);
+}
+
+TokenGradient Gpt2::token_gradient() const {
+  return {distinct_.ids(), activations_->token_gradient};
 }
 
 double Gpt2::evaluate_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets) {
@@ -213,6 +220,7 @@ void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
     ++range;
   };
   throw_if_interrupted();
+  tell();  // of wte, what the head has written
   ops_.zero(at.dresidual, static_cast<size_t>(N * C) * sizeof(float));
   ops_.layernorm_backward(at.dresidual, at.branch, p.ln_f_weight.gradient, p.ln_f_bias.gradient, at.dbranch, at.residual_final,
                           p.ln_f_weight.value, at.mean, at.rstd, N, C);
@@ -224,9 +232,18 @@ void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
     tell();
   }
   throw_if_interrupted();
-  // The head has written its part of wte's gradient; the encoder adds its own.
-  ops_.encoder_backward(p.wte.gradient, p.wpe.gradient, at.dresidual, at.tokens, B, T, C, config_.vocab_size);
+  ops_.encoder_backward_positions(p.wpe.gradient, at.dresidual, B, T, C);
   tell();
+  token_backward(N, on_gradients != nullptr);
+}
+
+// The encoder's part of wte's gradient: to the head's, or apart from it, where whoever listens may have written over that.
+void Gpt2::token_backward(int64_t N, bool apart) {
+  const int64_t C = config_.n_embd;
+  const Activations& at = *activations_;
+  if (!apart) return ops_.encoder_backward_tokens(views_->wte.gradient, at.dresidual, at.tokens, N, C);
+  ops_.zero(at.token_gradient, distinct_.ids().size() * static_cast<size_t>(C) * sizeof(float));
+  ops_.encoder_backward_tokens(at.token_gradient, at.dresidual, at.token_places, N, C);
 }
 
 // Enters with the gradient of this layer's output in dresidual (float32) and branch (the same, cast); leaves with that of

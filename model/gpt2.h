@@ -16,6 +16,7 @@
 
 #include "kernels/ops.h"
 #include "model/device_buffer.h"
+#include "model/distinct_tokens.h"
 #include "model/parameter_table.h"
 #include "model/recompute.h"
 
@@ -30,6 +31,12 @@ struct Interrupted {};
 
 // Told of a range of the flat gradients that the pass under way will not touch again. On the thread that runs the pass.
 using OnGradients = std::function<void(int64_t first, int64_t count)>;
+
+// The encoder's part of the tied embedding's gradient: rows of some tokens, the others are zero.
+struct TokenGradient {
+  std::span<const int32_t> ids;  // (R) ascending; host memory
+  const float* rows;             // (R, C) device memory
+};
 
 class Gpt2 {
  public:
@@ -56,12 +63,17 @@ class Gpt2 {
 
   // One microbatch forward and backward; overwrites gradients() with d(mean loss)/d(parameters). Returns the mean loss.
   // tokens, targets: host memory, (batch_size, block_size), ids below vocab_size.
-  // `on_gradients` (may be null) is called once for each range of gradient_order(), in that order, as they become final.
+  // `on_gradients` (may be null) is called once for each range of gradient_order(), in that order, as they become final. With
+  // it, wte's range gets the head's part alone, which is there long before the encoder's; that is then in token_gradient().
   double train_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets,
                           const OnGradients& on_gradients = nullptr);
-  // The order in which a backward pass finishes the gradients: ln_f, the layers from the last to the first, then wte and wpe
-  // (the head's part of wte comes first of all, the encoder's last). A partition of the table, the same for every pass.
+  // The order in which a backward pass finishes the gradients: wte (as far as the head goes), ln_f, the layers from the last
+  // to the first, then wpe. A partition of the table, the same for every pass.
   const std::vector<Elements>& gradient_order() const { return gradient_order_; }
+
+  // Of the last microbatch that was trained on, until the next pass: what wte's full gradient has beside what is in
+  // gradients(). Without `on_gradients` there are no rows.
+  TokenGradient token_gradient() const;
 
   // Mean loss without gradients; the gradients are left as they are.
   double evaluate_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets);
@@ -89,6 +101,7 @@ class Gpt2 {
   // From the gradient of `normed` down to the encoder.
   void backward(int64_t B, int64_t T, const OnGradients& on_gradients);
   void layer_backward(int64_t layer, int64_t B, int64_t T);
+  void token_backward(int64_t N, bool apart);
   void load(std::span<const int32_t> tokens, std::span<const int32_t> targets);
   void throw_if_interrupted() const;
 
@@ -101,6 +114,7 @@ class Gpt2 {
   DeviceBuffer parameters_, gradients_;
   std::unique_ptr<ParameterViews> views_;
   std::unique_ptr<Activations> activations_;
+  DistinctTokens distinct_;
   const std::atomic<bool>* interrupt_ = nullptr;
 };
 

@@ -81,7 +81,8 @@ const Parameter& ParameterTable::operator[](std::string_view name) const {
 
 std::vector<Elements> ParameterTable::backward_order() const {
   constexpr size_t kEncoderTensors = 2, kLayerTensors = 12, kFinalTensors = 2;
-  std::vector<Elements> order;
+  const Parameter &tied = entries[0], &positions = entries[1];
+  std::vector<Elements> order = {{tied.offset, tied.count}};
   size_t end = entries.size();
   const auto take = [&](size_t tensors) {
     const Parameter& last = entries[end - 1];
@@ -90,7 +91,7 @@ std::vector<Elements> ParameterTable::backward_order() const {
   };
   take(kFinalTensors);
   while (end > kEncoderTensors) take(kLayerTensors);
-  take(kEncoderTensors);
+  order.push_back({positions.offset, positions.count});
   return order;
 }
 

@@ -36,7 +36,8 @@ struct ParameterTable {
 
   explicit ParameterTable(const Gpt2Config& config);
   const Parameter& operator[](std::string_view name) const;  // precondition: the name is there
-  // ln_f; each layer, from the last to the first; wte and wpe: the order in which a backward pass finishes them.
+  // wte, as far as the head goes; ln_f; each layer, from the last to the first; wpe: the order in which a backward pass
+  // finishes them.
   std::vector<Elements> backward_order() const;
 };
 

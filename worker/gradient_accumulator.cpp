@@ -11,6 +11,14 @@
 #include "worker/step_exchange.h"
 
 namespace holdfast::worker {
+namespace {
+
+constexpr size_t kTied = 0;  // wte is the table's first tensor
+
+// Nothing is sent while the pass goes on, but the two parts of the tied embedding's gradient are to stay apart.
+void keep_parts_apart(int64_t, int64_t) {}
+
+}  // namespace
 
 GradientAccumulator::GradientAccumulator(kernels::DeviceOps& ops, model::Gpt2& model, const model::DataOrder& order,
                                          std::span<const uint16_t> tokens, WireType wire,
@@ -24,6 +32,7 @@ GradientAccumulator::GradientAccumulator(kernels::DeviceOps& ops, model::Gpt2& m
       microbatches_of_step_(local_steps_ ? replicas : order.microbatches),
       limit_(fixed_limit(microbatches_of_step_, integer_bits(wire))),
       sums_(ops, static_cast<size_t>(model.table().total) * sum_bytes(wire)),
+      rows_(ops, wire, order.batch_size * order.block_size, model.config().vocab_size, model.config().n_embd),
       inputs_(static_cast<size_t>(order.batch_size * order.block_size)),
       targets_(inputs_.size()) {
   if (wire == WireType::kInt8) quantized_.emplace(static_cast<size_t>(model.table().total));
@@ -58,6 +67,7 @@ void GradientAccumulator::pack_exactly(Elements range) {
   for (auto entry = begin; entry != entries.end() && entry->offset < range.first + range.count; ++entry) {
     const auto t = static_cast<size_t>(entry - entries.begin());
     const float largest = ops_.abs_max(model_.gradients() + entry->offset, entry->count);
+    if (t == kTied) head_largest_ = largest;
     found_.maxima[t] = std::max(found_.maxima[t], largest);
     found_.finite &= std::isfinite(largest);
     if (!overflows(largest, exponents_[t], limit_)) {
@@ -68,6 +78,22 @@ void GradientAccumulator::pack_exactly(Elements range) {
                 static_cast<size_t>(entry->count) * sum_bytes(wire_));
     }
   }
+}
+
+// A microbatch whose two parts of the tied embedding's gradient do not fit together overflows, though the head's alone, which
+// is in the sums by then, may fit: the rest is left out, as of any tensor that overflows.
+void GradientAccumulator::pack_rows() {
+  const model::TokenGradient gradient = model_.token_gradient();
+  if (!exact()) return rows_.pack(gradient, 0);
+  const float own = ops_.abs_max(gradient.rows, static_cast<int64_t>(gradient.ids.size()) * model_.config().n_embd);
+  const float largest = sum_at_least(head_largest_, own);
+  found_.maxima[kTied] = std::max(found_.maxima[kTied], largest);
+  found_.finite &= std::isfinite(largest);
+  if (!overflows(largest, exponents_[kTied], limit_)) rows_.pack(gradient, exponents_[kTied]);
+}
+
+void GradientAccumulator::move_rows_to_sums() {
+  rows_.move_to(sums_.data<std::byte>() + static_cast<size_t>(model_.table().entries[kTied].offset) * sum_bytes(wire_));
 }
 
 void GradientAccumulator::pack(size_t t, int32_t exponent, bool first) {
@@ -81,20 +107,22 @@ void GradientAccumulator::pack(size_t t, int32_t exponent, bool first) {
 }
 
 void GradientAccumulator::add(int64_t microbatch, const OnPacked& on_packed) {
+  move_rows_to_sums();  // of the one before
   const auto& order = model_.gradient_order();
   size_t passed = 0;
   const auto next_range = [&] {
     if (passed == ranges_packed_) {
-      pack(order[passed]);
+      passed < order.size() ? pack(order[passed]) : pack_rows();
       begun_ = microbatch;
       ++ranges_packed_;
     }
     if (on_packed) on_packed(passed);
     ++passed;
   };
-  const auto [loss, digest] =
-      on_packed ? compute(step_, microbatch, [&](int64_t, int64_t) { next_range(); }) : compute(step_, microbatch);
-  while (passed < order.size()) next_range();
+  const auto [loss, digest] = compute(step_, microbatch, [&](int64_t, int64_t) {
+    if (on_packed) next_range();
+  });
+  while (passed <= order.size()) next_range();
   found_.finite &= std::isfinite(loss);
   if (std::isfinite(loss)) found_.loss += loss_to_fixed(loss);
   found_.data_digest += digest;
@@ -122,6 +150,7 @@ void GradientAccumulator::begin_step(int64_t step, std::span<const int32_t> expo
   microbatches_.clear();
   begun_ = -1;
   ranges_packed_ = 0;
+  rows_.clear();
   found_ = {};
   if (exact()) found_.maxima.assign(model_.table().entries.size(), 0.0F);
 }
@@ -134,7 +163,7 @@ const LocalStep& GradientAccumulator::accumulate(int64_t step, std::span<const i
   missing.insert(missing.end(), microbatches.begin(), microbatches.end());
   for (size_t i = 0; i < missing.size(); ++i) add(missing[i], i + 1 == missing.size() ? on_packed : OnPacked());
   if (microbatches_.empty()) ops_.zero(sums_.data<void>(), sums_.bytes());
-  for (size_t range = 0; missing.empty() && on_packed && range < model_.gradient_order().size(); ++range) on_packed(range);
+  for (size_t range = 0; missing.empty() && on_packed && range <= model_.gradient_order().size(); ++range) on_packed(range);
   return found_;
 }
 
@@ -153,9 +182,13 @@ std::vector<int32_t> GradientAccumulator::repack_exponents(std::span<const int32
 void GradientAccumulator::repack(std::span<const int32_t> after) {
   const bool still_there = microbatches_.size() == 1 && gradient_of_ == microbatches_.front() && !overwritten_;
   for (size_t i = 0; i < microbatches_.size(); ++i) {
-    if (!still_there) compute(step_, microbatches_[i]);
+    if (!still_there) compute(step_, microbatches_[i], keep_parts_apart);
     for (size_t t = 0; t < after.size(); ++t) {
       if (exponents_[t] != after[t]) pack(t, after[t], i == 0);
+    }
+    if (exponents_[kTied] != after[kTied]) {
+      rows_.pack(model_.token_gradient(), after[kTied]);
+      move_rows_to_sums();
     }
   }
   exponents_.assign(after.begin(), after.end());
@@ -171,7 +204,12 @@ std::vector<int32_t> GradientAccumulator::next_exponents(std::span<const int32_t
 }
 
 CollectiveResult<void> GradientAccumulator::reduce(Communicator& ring) {
-  return reduce(ring, {0, model_.table().total});
+  if (auto done = reduce(ring, {0, model_.table().total}); !done) return done;
+  return reduce_rows(ring);
+}
+
+CollectiveResult<void> GradientAccumulator::reduce_rows(Communicator& ring) {
+  return rows_.sum_over(ring, model_.gradients() + model_.table().entries[kTied].offset);
 }
 
 CollectiveResult<void> GradientAccumulator::reduce(Communicator& ring, Elements range) {
@@ -198,6 +236,7 @@ CollectiveResult<void> GradientAccumulator::reduce(Communicator& ring, Elements 
 
 void GradientAccumulator::unpack(std::span<const int32_t> exponents, bool alone) {
   overwritten_ = true;
+  if (alone) move_rows_to_sums();
   if (exact()) {
     unpack_integers(exponents, alone);
   } else {

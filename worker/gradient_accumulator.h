@@ -3,6 +3,8 @@
 //
 // Exact wire types: fixed-point integers under the state's exponents (exponent_rule.h), so the sum over all ranks has the
 // same bits however the microbatches were dealt. The others: plain float sums in microbatch order, rounded for the wire.
+// Of the tied embedding's gradient the head's part and the encoder's are packed one by one; the encoder's part of the last
+// microbatch stays apart (sparse_rows.h) until the next microbatch comes, or is reduced so.
 // Promises: no allocation of the size of the model after the constructor; the model's gradient buffer holds the mean over
 // all M microbatches after `unpack`. What a rank brought to a reduction that failed it still has. A microbatch that was
 // finished stays in the sums, whatever becomes of the step: the next try at it, by other members, goes on from there (`kept`),
@@ -24,6 +26,7 @@
 #include "worker/collectives/communicator.h"
 #include "worker/collectives/quantized_reduce.h"
 #include "worker/local_steps.h"
+#include "worker/sparse_rows.h"
 #include "worker/wire_type.h"
 
 namespace holdfast::worker {
@@ -57,8 +60,9 @@ class GradientAccumulator {
   // Computes microbatches of the step that follows state `step`, and packs them under `exponents`, beside those kept. Tensors
   // that overflow are left out: `repack` does them. Returns what was found in all of them.
   // With `on_packed` it tells of the sums that are final while the last microbatch's backward pass goes on: once of each range
-  // of the model's gradient_order(), by its place there, in order; of all at once when there is nothing to compute. From then
-  // on nobody but `reduce` touches that range of the sums and of the model's gradients.
+  // of the model's gradient_order(), by its place there, in order, and last of the rows that stay apart, as the one after them;
+  // of all at once when there is nothing to compute. From then on nobody but `reduce` touches that range of the sums and of
+  // the model's gradients, or the rows.
   using OnPacked = std::function<void(size_t range)>;
   const LocalStep& accumulate(int64_t step, std::span<const int64_t> microbatches, std::span<const int32_t> exponents,
                               const OnPacked& on_packed = nullptr);
@@ -77,9 +81,11 @@ class GradientAccumulator {
   // called from another thread, one at a time, once the range's own sums are final, while others are still computed: nothing
   // outside of the range is touched. Only for ops whose memory is the host's (cpu and ref).
   CollectiveResult<void> reduce(Communicator& ring, Elements range);
+  // After all ranges: adds the rows that the ranks kept apart. Else as above.
+  CollectiveResult<void> reduce_rows(Communicator& ring);
   CollectiveResult<void> reduce(Communicator& ring);  // all of it
 
-  // Writes the mean over all microbatches into the model's gradients: from what `reduce` left there for every range, or
+  // Writes the mean over all microbatches into the model's gradients: from what was reduced there, every range and the rows, or
   // (`alone`: a step of one rank, which has nothing to reduce) from this rank's sums.
   void unpack(std::span<const int32_t> exponents, bool alone);
 
@@ -96,6 +102,8 @@ class GradientAccumulator {
   void begin_step(int64_t step, std::span<const int32_t> exponents);
   void add(int64_t microbatch, const OnPacked& on_packed);
   void pack(Elements range);
+  void pack_rows();
+  void move_rows_to_sums();
   void pack_exactly(Elements range);
   // Tensor `t` of the gradient in the model's buffer.
   void pack(size_t t, int32_t exponent, bool first);
@@ -112,6 +120,7 @@ class GradientAccumulator {
   int64_t limit_;                                // of an exact type
   model::DeviceBuffer sums_;                     // int32, int16 or float, one per parameter
   std::optional<QuantizedReduction> quantized_;  // of int8
+  SparseRows rows_;                              // of the microbatch that was last finished; not in the sums yet
   std::vector<int32_t> inputs_, targets_;
 
   // What the sums hold.
@@ -120,6 +129,7 @@ class GradientAccumulator {
   std::vector<int64_t> microbatches_;  // in the order in which they were computed
   int64_t begun_ = -1;                 // one that is in the first ranges of the backward pass alone; -1: none
   size_t ranges_packed_ = 0;           // so many of them
+  float head_largest_ = 0;             // of the head's part of the tied embedding's gradient, in the microbatch last begun
   LocalStep found_;
   int64_t gradient_of_ = -1;               // the microbatch whose gradient was last in the model's buffer; -1: none
   std::atomic<bool> overwritten_ = false;  // and a part of it is a result by now

@@ -9,15 +9,30 @@ namespace {
 
 using model::Elements;
 
-// Puts tensors into the bucket at hand; they come from the end of the vector to its begin, as the backward pass goes.
+// Whole rows of a matrix, as many pieces as there are targets in it; any other tensor is one piece. From its end to its begin.
+std::vector<Elements> pieces_of(const model::Parameter& tensor, int64_t target) {
+  const bool matrix = tensor.shape.size() == 2;
+  const int64_t rows = matrix ? tensor.shape[0] : 1, width = tensor.count / rows;
+  const int64_t wanted = std::clamp<int64_t>(tensor.count / target, 1, rows);
+  const int64_t piece_rows = (rows + wanted - 1) / wanted;
+  std::vector<Elements> pieces;
+  for (int64_t end = rows; end > 0;) {
+    const int64_t begin = std::max<int64_t>(end - piece_rows, 0);
+    pieces.push_back({tensor.offset + begin * width, (end - begin) * width});
+    end = begin;
+  }
+  return pieces;
+}
+
+// Puts pieces into the bucket at hand; they come from the end of a range to its begin, as the backward pass goes.
 class BucketBuilder {
  public:
   explicit BucketBuilder(int64_t target) : target_(target) {}
 
-  void add(const model::Parameter& tensor, size_t range) {
-    const bool adjoins = tensor.offset + tensor.count == open_.first;
+  void add(const Elements& piece, size_t range) {
+    const bool adjoins = piece.first + piece.count == open_.first;
     if (open_.count > 0 && !adjoins) close();
-    open_ = {tensor.offset, open_.count + tensor.count};
+    open_ = {piece.first, open_.count + piece.count};
     after_ = range + 1;
     if (open_.count >= target_) close();
   }
@@ -48,7 +63,9 @@ std::vector<GradientBucket> gradient_buckets(const model::ParameterTable& table,
   for (size_t range = 0; range < order.size(); ++range) {
     const auto [first, count] = order[range];
     auto tensor = std::ranges::lower_bound(table.entries, first + count, {}, &model::Parameter::offset);
-    while (tensor != table.entries.begin() && std::prev(tensor)->offset >= first) builder.add(*--tensor, range);
+    while (tensor != table.entries.begin() && std::prev(tensor)->offset >= first) {
+      for (const Elements& piece : pieces_of(*--tensor, target)) builder.add(piece, range);
+    }
     builder.end_range();
   }
   return builder.take();

@@ -1,9 +1,9 @@
 // Which parts of the gradient are reduced together: what goes over the ring while the backward pass goes on.
 //
-// A bucket is whole tensors, next to each other in the flat vector, and some megabytes of them: large enough that the ring's
-// latency does not count, small enough that little waits for another. It can be reduced when all ranges of the backward pass
-// that it lies in are final. Promises: a partition of the table, in the order in which the buckets are finished; a function of
-// the model alone, so all ranks have the same ones, at any world size. Pure.
+// A bucket is whole tensors, next to each other in the flat vector, or whole rows of a large matrix, and some megabytes of
+// them: large enough that the ring's latency does not count, small enough that little waits for another. It can be reduced when
+// all ranges of the backward pass that it lies in are final. Promises: a partition of the table, in the order in which the
+// buckets are finished; a function of the model alone, so all ranks have the same ones, at any world size. Pure.
 #pragma once
 
 #include <cstddef>
@@ -22,9 +22,10 @@ struct GradientBucket {
 
 inline constexpr int64_t kBucketElements = 1 << 20;  // 4 MB of float32
 
-// A bucket ends where it has `target` elements, and where a range ends if it has half of them. No tensor is cut: the embedding
-// is one bucket, however large, for all of it is final at the same time. `order`: of the backward pass, a partition of the
-// table at tensors' bounds (Gpt2::gradient_order).
+// A bucket ends where it has `target` elements, and where a range ends if it has half of them. A matrix of twice as many or
+// more, such as the embedding, is cut between rows, evenly: it is final all at once, and yet its first megabytes are added up
+// while the next ones are on their way. `order`: of the backward pass, a partition of the table at tensors' bounds
+// (Gpt2::gradient_order).
 std::vector<GradientBucket> gradient_buckets(const model::ParameterTable& table, std::span<const model::Elements> order,
                                              int64_t target = kBucketElements);
 

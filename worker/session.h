@@ -2,8 +2,9 @@
 //
 // Memory of a prepared worker, in units of the parameters as float32 (P = 120.6 MB for Tiny): parameters, gradients, both
 // AdamW moments and the sums of the reduction: 5 P (with int16 on the wire 4.5 P; with int8 7 P, for its rounding errors); in
-// bfloat16 half a P more for the cast parameters. On top come the activations of one microbatch and the ops' scratch. The rank
-// that writes checkpoints holds another 3 P while it writes.
+// bfloat16 half a P more for the cast parameters. On top come the activations of one microbatch, one row of the embedding for
+// each of its tokens (sparse_rows.h; as many from each rank while they are gathered), and the ops' scratch. The rank that
+// writes checkpoints holds another 3 P while it writes.
 // Promises: what `prepare_session` returns can train. Refuses: with one sentence for the user.
 // Thread: one.
 #pragma once

@@ -93,13 +93,14 @@ RunResult<void> TrainStep::accumulate() {
   GradientAccumulator::OnPacked on_packed;
   if (overlaps()) {
     reduction_ = std::make_unique<OverlappedReduction>(
-        loop_.ring, session.buckets.size(), [this](size_t bucket) { return reduce_bucket(bucket); }, losses_);
+        loop_.ring, parts(), [this](size_t part) { return reduce_part(part); }, losses_);
     on_packed = [&](size_t range) {
       if (range == 0) {
         watch = std::jthread();  // no collective may be called while it lives
         reduction_->start();
       }
-      reduction_->ready(buckets_after(session.buckets, range + 1));
+      const bool all = range == session.model->gradient_order().size();
+      reduction_->ready(all ? parts() : buckets_after(session.buckets, range + 1));
     };
   }
   try {
@@ -112,10 +113,11 @@ RunResult<void> TrainStep::accumulate() {
   return {};
 }
 
-CollectiveResult<void> TrainStep::reduce_bucket(size_t bucket) {
+CollectiveResult<void> TrainStep::reduce_part(size_t part) {
   Session& session = loop_.session;
-  if (bucket == 0) fault_point("allreduce", session.state->step, loop_.ring.rank());
-  return session.gradients->reduce(loop_.ring, session.buckets[bucket].elements);
+  if (part == 0) fault_point("allreduce", session.state->step, loop_.ring.rank());
+  if (part == session.buckets.size()) return session.gradients->reduce_rows(loop_.ring);
+  return session.gradients->reduce(loop_.ring, session.buckets[part].elements);
 }
 
 RunResult<void> TrainStep::finish_reduction() {
@@ -204,8 +206,8 @@ RunResult<void> TrainStep::reduce(const StepAgreement& agreed) {
 
 // Bucket by bucket, as with overlap: where a sum of floats is cut into segments decides the order in which it is taken.
 CollectiveResult<void> TrainStep::reduce_all() {
-  for (size_t bucket = 0; bucket < loop_.session.buckets.size(); ++bucket) {
-    if (auto reduced = reduce_bucket(bucket); !reduced) return reduced;
+  for (size_t part = 0; part < parts(); ++part) {
+    if (auto reduced = reduce_part(part); !reduced) return reduced;
   }
   return {};
 }

@@ -61,7 +61,9 @@ class TrainStep {
 
  private:
   bool overlaps() const;
-  CollectiveResult<void> reduce_bucket(size_t bucket);
+  // What is reduced one after the other: the buckets, then the rows of the embedding that were kept apart.
+  size_t parts() const { return loop_.session.buckets.size() + 1; }
+  CollectiveResult<void> reduce_part(size_t part);
   CollectiveResult<void> reduce_all();
   RunResult<void> finish_reduction();
   // Whether anything was packed again.

@@ -57,7 +57,8 @@ class EmulatedOps final : public kernels::HostOps {
     operations_ = 0;
     seconds_per_operation_ = 0;
   }
-  void encoder_backward(float*, float*, const float*, const int32_t*, int64_t, int64_t, int64_t, int64_t) override {}
+  void encoder_backward_positions(float*, const float*, int64_t, int64_t, int64_t) override {}
+  void encoder_backward_tokens(float*, const float*, const int32_t*, int64_t, int64_t) override {}
   void layernorm_forward(Act*, float*, float*, float*, const float*, const Act*, const float*, const float*, int64_t,
                          int64_t) override {}
   void layernorm_backward(float*, Act*, float*, float*, const Act*, const float*, const float*, const float*, const float*,
@@ -98,6 +99,9 @@ class EmulatedOps final : public kernels::HostOps {
   void fixed_accumulate(int16_t* sums, const float*, int64_t count, int, bool) override { bring(sums, count); }
   void fixed_unpack(float*, const int16_t*, int64_t, float) override {}
   void float_accumulate(float* sums, const float*, int64_t count, bool) override { bring(sums, count); }
+  void add_rows(int32_t*, const int32_t*, const int32_t*, int64_t, int64_t) override {}
+  void add_rows(int16_t*, const int16_t*, const int32_t*, int64_t, int64_t) override {}
+  void add_rows(float*, const float*, const int32_t*, int64_t, int64_t) override {}
 
  private:
   using Clock = std::chrono::steady_clock;

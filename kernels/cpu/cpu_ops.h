@@ -31,8 +31,8 @@ class CpuOps final : public HostOps {
 
   void encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
                        int64_t C) override;
-  void encoder_backward(float* dwte, float* dwpe, const float* dout, const int32_t* tokens, int64_t B, int64_t T, int64_t C,
-                        int64_t V) override;
+  void encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) override;
+  void encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) override;
   void layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in, const Act* x,
                          const float* weight, const float* bias, int64_t N, int64_t C) override;
   void layernorm_backward(float* dresidual, Act* dx, float* dweight, float* dbias, const Act* dout, const float* residual,
@@ -61,6 +61,9 @@ class CpuOps final : public HostOps {
   void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) override;
   void fixed_unpack(float* x, const int16_t* sums, int64_t count, float scale) override;
   void float_accumulate(float* sums, const float* x, int64_t count, bool first) override;
+  void add_rows(int32_t* sums, const int32_t* rows, const int32_t* ids, int64_t R, int64_t C) override;
+  void add_rows(int16_t* sums, const int16_t* rows, const int32_t* ids, int64_t R, int64_t C) override;
+  void add_rows(float* sums, const float* rows, const int32_t* ids, int64_t R, int64_t C) override;
 
  private:
   struct Head;

@@ -1,4 +1,4 @@
-// Encoder and LayerNorm: work by rows, sums over rows in fixed pieces.
+// Encoder, LayerNorm, and sums of some rows: work by rows, sums over rows in fixed pieces.
 #include "kernels/cpu/cpu_ops.h"
 
 #include <cstring>
@@ -9,6 +9,19 @@ namespace {
 constexpr int64_t kRows = 32;      // rows per task
 constexpr int64_t kColumns = 64;   // columns per task where rows must be taken in order
 constexpr int64_t kSumRows = 128;  // rows whose sum is one partial
+
+// Integers: there is no order to keep, and the compiler's vectors are as good as any. `ids` are distinct, so each row of the
+// sums is one task's.
+template <typename Integer>
+void add_integer_rows(Team& team, Integer* sums, const Integer* rows, const int32_t* ids, int64_t R, int64_t C) {
+  const Cut pieces = Cut::of(kRows, R);
+  team.for_each(pieces.count, [&](int64_t i, int) {
+    for (int64_t r = pieces.begin(i); r < pieces.begin(i) + pieces.size(i); ++r) {
+      Integer* sum = sums + ids[r] * C;
+      for (int64_t c = 0; c < C; ++c) sum[c] = static_cast<Integer>(sum[c] + rows[r * C + c]);
+    }
+  });
+}
 
 }  // namespace
 
@@ -22,15 +35,21 @@ void CpuOps::encoder_forward(float* out, const int32_t* tokens, const float* wte
   });
 }
 
-void CpuOps::encoder_backward(float* dwte, float* dwpe, const float* dout, const int32_t* tokens, int64_t B, int64_t T,
-                              int64_t C, int64_t /*V*/) {
+void CpuOps::encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) {
   const Cut columns = Cut::of(kColumns, C);
   team_.for_each(columns.count, [&](int64_t i, int) {
     const int64_t c = columns.begin(i), width = columns.size(i);
-    for (int64_t n = 0; n < B * T; ++n) {
-      float* token_row = dwte + tokens[n] * C + c;
+    for (int64_t n = 0; n < N; ++n) {
+      float* token_row = dwte + rows[n] * C + c;
       vectors_.floats.add(token_row, token_row, dout + n * C + c, width);
     }
+  });
+}
+
+void CpuOps::encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) {
+  const Cut columns = Cut::of(kColumns, C);
+  team_.for_each(columns.count, [&](int64_t i, int) {
+    const int64_t c = columns.begin(i), width = columns.size(i);
     for (int64_t t = 0; t < T; ++t) {
       float* position_row = dwpe + t * C + c;
       std::memcpy(position_row, dout + t * C + c, static_cast<size_t>(width) * sizeof(float));
@@ -66,6 +85,24 @@ void CpuOps::layernorm_backward(float* dresidual, Act* dx, float* dweight, float
     vectors_.floats.add(dweight, dweight, partials + i * 2 * C, C);
     vectors_.floats.add(dbias, dbias, partials + i * 2 * C + C, C);
   }
+}
+
+void CpuOps::add_rows(int32_t* sums, const int32_t* rows, const int32_t* ids, int64_t R, int64_t C) {
+  add_integer_rows(team_, sums, rows, ids, R, C);
+}
+
+void CpuOps::add_rows(int16_t* sums, const int16_t* rows, const int32_t* ids, int64_t R, int64_t C) {
+  add_integer_rows(team_, sums, rows, ids, R, C);
+}
+
+void CpuOps::add_rows(float* sums, const float* rows, const int32_t* ids, int64_t R, int64_t C) {
+  const Cut pieces = Cut::of(kRows, R);
+  team_.for_each(pieces.count, [&](int64_t i, int) {
+    for (int64_t r = pieces.begin(i); r < pieces.begin(i) + pieces.size(i); ++r) {
+      float* sum = sums + ids[r] * C;
+      vectors_.floats.add(sum, sum, rows + r * C, C);
+    }
+  });
 }
 
 }  // namespace holdfast::kernels::cpu

@@ -15,12 +15,17 @@ void encoder_forward(Real* out, const int32_t* tokens, const Real* wte, const Re
   }
 }
 
-// dwte[tokens[n], c] += dout[n, c];   dwpe[t, c] = sum over b of dout[b, t, c]
+// dwte[rows[n], c] += dout[n, c]
 template <typename Real>
-void encoder_backward(Real* dwte, Real* dwpe, const Real* dout, const int32_t* tokens, int64_t B, int64_t T, int64_t C) {
-  for (int64_t n = 0; n < B * T; ++n) {
-    for (int64_t c = 0; c < C; ++c) dwte[tokens[n] * C + c] += dout[n * C + c];
+void encoder_backward_tokens(Real* dwte, const Real* dout, const int32_t* rows, int64_t N, int64_t C) {
+  for (int64_t n = 0; n < N; ++n) {
+    for (int64_t c = 0; c < C; ++c) dwte[rows[n] * C + c] += dout[n * C + c];
   }
+}
+
+// dwpe[t, c] = sum over b of dout[b, t, c]
+template <typename Real>
+void encoder_backward_positions(Real* dwpe, const Real* dout, int64_t B, int64_t T, int64_t C) {
   for (int64_t t = 0; t < T; ++t) {
     for (int64_t c = 0; c < C; ++c) {
       Real sum = 0;

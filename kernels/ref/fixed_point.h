@@ -35,4 +35,12 @@ inline void float_accumulate(float* sums, const float* x, int64_t count, bool fi
   for (int64_t i = 0; i < count; ++i) sums[i] = first ? x[i] : sums[i] + x[i];
 }
 
+// sums[ids[r], c] += rows[r, c]
+template <typename Number>
+void add_rows(Number* sums, const Number* rows, const int32_t* ids, int64_t R, int64_t C) {
+  for (int64_t r = 0; r < R; ++r) {
+    for (int64_t c = 0; c < C; ++c) sums[ids[r] * C + c] = static_cast<Number>(sums[ids[r] * C + c] + rows[r * C + c]);
+  }
+}
+
 }  // namespace holdfast::kernels::ref

@@ -39,9 +39,11 @@ class RefOps final : public HostOps {
                        int64_t C) override {
     ref::encoder_forward(out, tokens, wte, wpe, B, T, C);
   }
-  void encoder_backward(float* dwte, float* dwpe, const float* dout, const int32_t* tokens, int64_t B, int64_t T, int64_t C,
-                        int64_t /*V*/) override {
-    ref::encoder_backward(dwte, dwpe, dout, tokens, B, T, C);
+  void encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) override {
+    ref::encoder_backward_positions(dwpe, dout, B, T, C);
+  }
+  void encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) override {
+    ref::encoder_backward_tokens(dwte, dout, rows, N, C);
   }
 
   void layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in, const Act* x,
@@ -110,6 +112,15 @@ class RefOps final : public HostOps {
   }
   void float_accumulate(float* sums, const float* x, int64_t count, bool first) override {
     ref::float_accumulate(sums, x, count, first);
+  }
+  void add_rows(int32_t* sums, const int32_t* rows, const int32_t* ids, int64_t R, int64_t C) override {
+    ref::add_rows(sums, rows, ids, R, C);
+  }
+  void add_rows(int16_t* sums, const int16_t* rows, const int32_t* ids, int64_t R, int64_t C) override {
+    ref::add_rows(sums, rows, ids, R, C);
+  }
+  void add_rows(float* sums, const float* rows, const int32_t* ids, int64_t R, int64_t C) override {
+    ref::add_rows(sums, rows, ids, R, C);
   }
 
  private:

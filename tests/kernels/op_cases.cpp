@@ -45,7 +45,8 @@ OpCase encoder(RandomInputs& random, int64_t B, int64_t T, int64_t C, int64_t V)
   return {shape("encoder B,T,C,V", B, T, C, V), [=](DeviceOps& ops) -> std::vector<Output> {
             auto out = poisoned(B * T * C), dwte = before, dwpe = poisoned(T * C);
             ops.encoder_forward(out.data(), tokens.data(), wte.data(), wpe.data(), B, T, C);
-            ops.encoder_backward(dwte.data(), dwpe.data(), dout.data(), tokens.data(), B, T, C, V);
+            ops.encoder_backward_tokens(dwte.data(), dout.data(), tokens.data(), B * T, C);
+            ops.encoder_backward_positions(dwpe.data(), dout.data(), B, T, C);
             return {{"out", kExact, values(out)}, {"dwte", kExact, values(dwte)}, {"dwpe", kExact, values(dwpe)}};
           }};
 }
@@ -187,6 +188,26 @@ OpCase fixed_point(RandomInputs& random, int64_t count, int exponent) {
           }};
 }
 
+// R of V rows, as the encoder's gradient has them: ascending and distinct.
+OpCase add_rows(RandomInputs& random, int64_t V, int64_t R, int64_t C) {
+  std::vector<int32_t> ids;
+  for (int64_t r = 0; r < R; ++r) ids.push_back(static_cast<int32_t>(r * V / R));
+  const auto sums = random.normal(V * C, 1000.0f), rows = random.normal(R * C, 1000.0f);
+  return {shape("add_rows V,R,C", V, R, C), [=](DeviceOps& ops) -> std::vector<Output> {
+            auto floats = sums;
+            std::vector<int32_t> integers(sums.begin(), sums.end());
+            std::vector<int16_t> shorts(sums.begin(), sums.end());
+            const std::vector<int32_t> integer_rows(rows.begin(), rows.end());
+            const std::vector<int16_t> short_rows(rows.begin(), rows.end());
+            ops.add_rows(floats.data(), rows.data(), ids.data(), R, C);
+            ops.add_rows(integers.data(), integer_rows.data(), ids.data(), R, C);
+            ops.add_rows(shorts.data(), short_rows.data(), ids.data(), R, C);
+            return {{"floats", kExact, values(floats)},
+                    {"int32", kExact, {integers.begin(), integers.end()}},
+                    {"int16", kExact, {shorts.begin(), shorts.end()}}};
+          }};
+}
+
 OpCase cast(DType dtype, RandomInputs& random, int64_t count) {
   auto x = random.normal(count, 1e3f);
   x[0] = INFINITY;
@@ -222,6 +243,9 @@ std::vector<OpCase> small_cases(DType dtype, RandomInputs& random) {
     cases.push_back(optimizer(random, count));
     cases.push_back(cast(dtype, random, count));
   }
+  for (const auto& [V, R, C] : {std::tuple{5, 0, 8}, {1, 1, 1}, {51, 7, 24}, {40, 40, 100}, {300, 97, 33}}) {
+    cases.push_back(add_rows(random, V, R, C));
+  }
   for (int exponent : {-60, -3, 0, 9, 31, 100}) cases.push_back(fixed_point(random, 70001, exponent));
   return cases;
 }
@@ -236,6 +260,7 @@ std::vector<OpCase> large_cases(DType dtype, RandomInputs& random) {
           attention(dtype, random, 3, 300, 96, 3),
           head(dtype, random, 600, 48, 9001),
           optimizer(random, 300001),
+          add_rows(random, 900, 400, 200),
           fixed_point(random, 200001, 5),
           cast(dtype, random, 200001)};
 }

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <span>
 
 #include "tests/model/small_model.h"
 
@@ -23,16 +25,36 @@ TEST(GradientOrder, IsAPartitionOfTheTable) {
   EXPECT_EQ(end, model.gpt2.table().total);
 }
 
-TEST(GradientOrder, GoesFromTheLastLayerToTheFirstAndEndsWithTheEmbeddings) {
+// The encoder's part of the embedding's gradient, (V, C).
+std::vector<float> of_the_encoder(SmallModel& model) {
+  const TokenGradient rows = model.gpt2.token_gradient();
+  const auto C = static_cast<size_t>(kConfig.n_embd);
+  const auto values = read_floats(*model.ops, rows.rows, static_cast<int64_t>(rows.ids.size() * C));
+  std::vector<float> all(static_cast<size_t>(kConfig.vocab_size) * C);
+  for (size_t r = 0; r < rows.ids.size(); ++r)
+    std::copy_n(values.data() + r * C, C, all.data() + static_cast<size_t>(rows.ids[r]) * C);
+  return all;
+}
+
+// `head` (V, C) and the encoder's part are `whole`, which took the same terms in another order.
+void expect_parts_of(const std::vector<float>& whole, std::span<const float> head, const std::vector<float>& encoder) {
+  for (size_t i = 0; i < head.size(); ++i) {
+    const float terms = std::fabs(head[i]) + std::fabs(encoder[i]);
+    ASSERT_NEAR(head[i] + encoder[i], whole[i], 1e-6 * terms) << i;
+  }
+}
+
+TEST(GradientOrder, GoesFromTheHeadToTheLastLayerToTheFirstAndEndsWithThePositions) {
   SmallModel model(ref_float32(), 2, kConfig);
   const ParameterTable& table = model.gpt2.table();
   const auto& order = model.gpt2.gradient_order();
-  ASSERT_EQ(order.size(), 5U);
-  EXPECT_EQ(order[0].first, table["ln_f.weight"].offset);
-  EXPECT_EQ(order[1].first, table["h.2.ln_1.weight"].offset);
-  EXPECT_EQ(order[2].first, table["h.1.ln_1.weight"].offset);
-  EXPECT_EQ(order[3].first, table["h.0.ln_1.weight"].offset);
-  EXPECT_EQ(order[4], (Elements{0, table["h.0.ln_1.weight"].offset}));
+  ASSERT_EQ(order.size(), 6U);
+  EXPECT_EQ(order[0], (Elements{0, table["wpe.weight"].offset}));
+  EXPECT_EQ(order[1].first, table["ln_f.weight"].offset);
+  EXPECT_EQ(order[2].first, table["h.2.ln_1.weight"].offset);
+  EXPECT_EQ(order[3].first, table["h.1.ln_1.weight"].offset);
+  EXPECT_EQ(order[4].first, table["h.0.ln_1.weight"].offset);
+  EXPECT_EQ(order[5], (Elements{table["wpe.weight"].offset, table["wpe.weight"].count}));
 }
 
 TEST(GradientOrder, EachRangeHasItsFinalBitsWhenItIsTold) {
@@ -51,8 +73,11 @@ TEST(GradientOrder, EachRangeHasItsFinalBitsWhenItIsTold) {
       std::ranges::copy(values, as_told.begin() + first);
     };
     model.gpt2.train_microbatch(microbatch.tokens, microbatch.targets, keep);
-    EXPECT_EQ(as_told, whole);
     EXPECT_EQ(told, model.gpt2.gradient_order());
+    EXPECT_EQ(read_floats(*model.ops, model.gpt2.gradients(), model.gpt2.table().total), as_told) << "nothing came after";
+    const auto tied = static_cast<size_t>(told[0].count);
+    EXPECT_TRUE(std::equal(as_told.begin() + told[0].count, as_told.end(), whole.begin() + told[0].count));
+    expect_parts_of(whole, std::span(as_told).first(tied), of_the_encoder(model));
   }
 }
 
@@ -68,7 +93,30 @@ TEST(GradientOrder, ToldRangesMayBeWrittenOver) {
     std::fill_n(gradients, count, 1e30F);
   };
   model.gpt2.train_microbatch(microbatch.tokens, microbatch.targets, spoil);
-  EXPECT_EQ(as_told, whole) << "the pass reads no gradient that it has told of";
+  const int64_t tied = model.gpt2.gradient_order()[0].count;
+  EXPECT_TRUE(std::equal(as_told.begin() + tied, as_told.end(), whole.begin() + tied))
+      << "the pass reads no gradient that it has told of";
+  expect_parts_of(whole, std::span(as_told).first(static_cast<size_t>(tied)), of_the_encoder(model));
+}
+
+TEST(GradientOrder, TheEncodersPartHasEachTokenOnceInOrderAndIsThePassesOwn) {
+  SmallModel model(ref_float32(), 2, kConfig);
+  perturbed_parameters(model.gpt2, *model.ops, 5);
+  const Microbatch microbatch = random_microbatch(kConfig, 2, 3), other = random_microbatch(kConfig, 2, 4);
+  const auto part_of = [&](const Microbatch& trained) {
+    model.gpt2.train_microbatch(trained.tokens, trained.targets, [](int64_t, int64_t) {});
+    return of_the_encoder(model);
+  };
+  const auto part = part_of(microbatch);
+  auto expected = microbatch.tokens;
+  std::ranges::sort(expected);
+  expected.erase(std::ranges::unique(expected).begin(), expected.end());
+  EXPECT_TRUE(std::ranges::equal(model.gpt2.token_gradient().ids, expected));
+  EXPECT_LT(expected.size(), microbatch.tokens.size()) << "some come more than once";
+  EXPECT_NE(part_of(other), part);
+  EXPECT_EQ(part_of(microbatch), part);
+  model.gradients(microbatch);
+  EXPECT_TRUE(model.gpt2.token_gradient().ids.empty()) << "without a listener the buffer has it all";
 }
 
 }  // namespace

@@ -149,6 +149,8 @@ class Reduction : public Sums {
         const auto done = gradients.reduce(ring, range);
         ASSERT_TRUE(done) << done.error().detail;
       }
+      const auto done = gradients.reduce_rows(ring);
+      ASSERT_TRUE(done) << done.error().detail;
       gradients.unpack(exponents, false);
     });
     for (const auto& one : all) EXPECT_EQ(one->buffer(), all[0]->buffer()) << "all ranks have the same bits";

@@ -21,13 +21,21 @@ std::vector<GradientBucket> buckets_of(const Gpt2Config& config, int64_t target 
   return gradient_buckets(table, table.backward_order(), target);
 }
 
-bool within(const Elements& range, const Elements& part) {
-  return part.first >= range.first && part.first + part.count <= range.first + range.count;
+bool meet(const Elements& a, const Elements& b) {
+  return a.first < b.first + b.count && b.first < a.first + a.count;
 }
 
 class GradientBucketsOf : public ::testing::TestWithParam<Gpt2Config> {};
 
-TEST_P(GradientBucketsOf, AreAPartitionAtTensorsBounds) {
+// Whether no row of a matrix lies on both sides.
+bool between_rows(const ParameterTable& table, int64_t at) {
+  return std::ranges::any_of(table.entries, [&](const model::Parameter& tensor) {
+    const int64_t width = tensor.shape.size() == 2 ? tensor.shape[1] : tensor.count;
+    return at >= tensor.offset && at < tensor.offset + tensor.count && (at - tensor.offset) % width == 0;
+  });
+}
+
+TEST_P(GradientBucketsOf, AreAPartitionBetweenRows) {
   const ParameterTable table(GetParam());
   for (const int64_t target : {int64_t{1}, int64_t{3000}, kBucketElements, table.total * 2}) {
     auto buckets = buckets_of(GetParam(), target);
@@ -36,7 +44,7 @@ TEST_P(GradientBucketsOf, AreAPartitionAtTensorsBounds) {
     for (const GradientBucket& bucket : buckets) {
       EXPECT_EQ(bucket.elements.first, end);
       EXPECT_GT(bucket.elements.count, 0);
-      EXPECT_NE(std::ranges::find(table.entries, end, &model::Parameter::offset), table.entries.end()) << end;
+      EXPECT_TRUE(between_rows(table, end)) << end;
       end += bucket.elements.count;
     }
     EXPECT_EQ(end, table.total);
@@ -51,12 +59,9 @@ TEST_P(GradientBucketsOf, LieInTheRangesThatTheyWaitFor) {
     ASSERT_GE(bucket.after, std::max<size_t>(before, 1)) << "they are finished in this order";
     ASSERT_LE(bucket.after, order.size());
     before = bucket.after;
-    for (const model::Parameter& tensor : table.entries) {
-      if (!within(bucket.elements, {tensor.offset, tensor.count})) continue;
-      const auto range = std::ranges::find_if(order, [&](const Elements& r) {
-        return within(r, {tensor.offset, tensor.count});
-      });
-      EXPECT_LT(static_cast<size_t>(range - order.begin()), bucket.after) << tensor.name;
+    for (size_t range = 0; range < order.size(); ++range) {
+      if (!meet(bucket.elements, order[range])) continue;
+      EXPECT_LT(range, bucket.after) << bucket.elements.first;
     }
   }
 }
@@ -69,13 +74,23 @@ TEST(GradientBucketsOfTiny, WaitForNoMoreThanTheirOwnLayer) {
   const auto buckets = buckets_of(kTiny);
   for (size_t layer = 0; layer < 6; ++layer) {
     // The last layer goes with ln_f: 1.77 million elements a layer make two buckets.
-    const Elements range = table.backward_order()[1 + layer];
-    const auto in_layer = std::ranges::count_if(buckets, [&](const GradientBucket& b) { return b.after == layer + 2; });
+    const Elements range = table.backward_order()[2 + layer];
+    const auto in_layer = std::ranges::count_if(buckets, [&](const GradientBucket& b) { return b.after == layer + 3; });
     EXPECT_EQ(in_layer, 2) << "layer " << 5 - layer;
     EXPECT_EQ(range.count, 12 * 384 * 384 + 13 * 384);
   }
-  EXPECT_EQ(buckets.size(), 13U);
-  EXPECT_GE(buckets.back().elements.count, int64_t{50257} * 384) << "the embedding is not cut";
+  EXPECT_EQ(buckets.size(), 18U + 12 + 1) << "the embedding's, the layers', and that of the positions";
+  EXPECT_EQ(buckets.back().elements.first, table["wpe.weight"].offset);
+}
+
+TEST(GradientBucketsOfTiny, OfTheEmbeddingAreFirstAndAboutEquallyLarge) {
+  const ParameterTable table(kTiny);
+  const auto buckets = buckets_of(kTiny);
+  for (size_t bucket = 0; bucket < 18; ++bucket) {
+    EXPECT_EQ(buckets[bucket].after, 1U);
+    EXPECT_LE(buckets[bucket].elements.first + buckets[bucket].elements.count, table["wpe.weight"].offset);
+    EXPECT_NEAR(static_cast<double>(buckets[bucket].elements.count) / kBucketElements, 1.0, 0.1);
+  }
 }
 
 TEST(GradientBuckets, AreReadyWithTheirRanges) {
@@ -87,8 +102,8 @@ TEST(GradientBuckets, AreReadyWithTheirRanges) {
   EXPECT_EQ(buckets_after(buckets, 4), 4U);
 }
 
-TEST(GradientBuckets, OfASmallModelAreOne) {
-  EXPECT_EQ(buckets_of(kMinute).size(), 1U);
+TEST(GradientBuckets, OfASmallModelAreTheEmbeddingsAndTheRest) {
+  EXPECT_EQ(buckets_of(kMinute).size(), 2U);
 }
 
 }  // namespace

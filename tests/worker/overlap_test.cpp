@@ -20,14 +20,15 @@ class Overlap : public SameBits {
   }
   ~Overlap() override { arm_fault_points({}); }
 
-  // Ranks whose buckets are so small that there are several for each layer.
+  // Ranks whose buckets are so small that there are several for each layer, and for the embedding.
   std::unique_ptr<Ranks> ranks_of(int world_size) {
     auto ranks = std::make_unique<Ranks>(spec, service);
     for (int i = 0; i < world_size; ++i) ranks->add();
     for (size_t i = 0; i < ranks->size(); ++i) {
       Session& session = *(*ranks)[i].session;
-      session.buckets = gradient_buckets(session.model->table(), session.model->gradient_order(), 1000);
-      EXPECT_GT(session.buckets.size(), 6U);
+      session.buckets = gradient_buckets(session.model->table(), session.model->gradient_order(), 300);
+      EXPECT_GT(session.buckets.size(), 8U);
+      EXPECT_EQ(buckets_after(session.buckets, 1), 2U) << "of the embedding";
     }
     ranks->on_commit = tamper;
     return ranks;
@@ -69,18 +70,35 @@ class Overlap : public SameBits {
 };
 
 TEST_F(Overlap, ChangesNoBitOfTheExactReduction) {
-  const std::string alone = hash_at(1, "off");
-  for (int world_size = 1; world_size <= 3; ++world_size) {
-    EXPECT_EQ(hash_at(world_size, "on"), alone) << world_size << " ranks";
-    EXPECT_EQ(hash_at(world_size, "off"), alone) << world_size << " ranks";
+  for (const char* wire : {"int32", "int16"}) {
+    spec.wire_dtype = wire;
+    const std::string alone = hash_at(1, "off");
+    for (int world_size = 1; world_size <= 4; ++world_size) {
+      EXPECT_EQ(hash_at(world_size, "on"), alone) << world_size << " ranks, " << wire;
+      EXPECT_EQ(hash_at(world_size, "off"), alone) << world_size << " ranks, " << wire;
+    }
   }
 }
 
 TEST_F(Overlap, ChangesNoBitOfTheFloatReduction) {
   spec.reduction = "float";
   spec.total_steps = Dealer::kWindow - 1;  // before a slow rank could be dealt fewer microbatches, which changes float bits
-  for (int world_size = 1; world_size <= 3; ++world_size)
-    EXPECT_EQ(hash_at(world_size, "on"), hash_at(world_size, "off")) << world_size << " ranks";
+  for (const char* wire : {"float32", "bfloat16", "float16", "int8"}) {
+    spec.wire_dtype = wire;
+    for (int world_size = 2; world_size <= 4; ++world_size)
+      EXPECT_EQ(hash_at(world_size, "on"), hash_at(world_size, "off")) << world_size << " ranks, " << wire;
+  }
+}
+
+// One of them has no microbatch left, and so no rows of the embedding either.
+TEST_F(Overlap, ChangesNoBitWhereARankHasNothingToCompute) {
+  spec.global_batch_size = 4;  // 2 microbatches
+  for (const char* wire : {"int32", "int16"}) {
+    spec.wire_dtype = wire;
+    const std::string alone = hash_at(1, "off");
+    EXPECT_EQ(hash_at(3, "on"), alone) << wire;
+    EXPECT_EQ(hash_at(3, "off"), alone) << wire;
+  }
 }
 
 TEST_F(Overlap, ReducesAgainWhatOverflowedAnywhere) {

@@ -1,0 +1,54 @@
+// The rows that one microbatch's tokens give to the tied embedding's gradient, packed as the sums are and kept beside them.
+//
+// The head's part of that gradient, two thirds of a small model's bytes, is final when the backward pass begins, and is on its
+// way to the other ranks while the pass goes on. The encoder's part is final when the pass ends. It has no more rows than the
+// microbatch has tokens, so each rank's last microbatch brings it apart: all ranks gather the rows of all, and add them to
+// the sums in rank order.
+// Promises: packed integers are what fixed_accumulate makes of the rows, so adding them to a rank's own sums and gathering them
+// come to the same. `sum_over` only reads: what a rank brought to a call that failed it still has.
+// Refuses: rows of another rank that are no rows of the embedding.
+// Thread: one, but for `sum_over`, which may be called on another while nothing else is.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/ops.h"
+#include "model/device_buffer.h"
+#include "model/gpt2.h"
+#include "worker/collectives/communicator.h"
+#include "worker/wire_type.h"
+
+namespace holdfast::worker {
+
+class SparseRows {
+ public:
+  // Of a microbatch of `tokens` tokens, of an embedding (V, C). `ops` outlives it.
+  SparseRows(kernels::DeviceOps& ops, WireType wire, int64_t tokens, int64_t V, int64_t C);
+
+  // In place of what was there. `exponent` means something for exact types alone: the caller knows that all sums fit.
+  void pack(const model::TokenGradient& gradient, int32_t exponent);
+  void clear() { ids_.clear(); }
+  // To this rank's sums (V, C) of the embedding; then there is nothing here any more.
+  void move_to(std::byte* sums);
+  // Those of all ranks to the embedding's part of a reduced gradient (V, C): float, or int32 where the type is exact. All ranks
+  // call it. Only for ops whose memory is the host's.
+  CollectiveResult<void> sum_over(Communicator& ring, float* result) const;
+
+ private:
+  std::vector<std::byte> encode() const;
+  // What is wrong with another rank's; nothing: empty.
+  std::string refusal(const std::vector<std::byte>& block) const;
+  void add(const std::vector<std::byte>& block, float* result) const;
+
+  kernels::DeviceOps& ops_;
+  WireType wire_;
+  int64_t V_, C_;
+  std::vector<int32_t> ids_;  // (R) ascending
+  model::DeviceBuffer device_ids_;
+  model::DeviceBuffer rows_;  // (R, C) as the sums: int16, int32 or float
+};
+
+}  // namespace holdfast::worker
