@@ -102,7 +102,7 @@ def shares():
             + table(("wire type", "accumulation", f"《{ANALYSIS}》", f"1 s a microbatch, {SEED_MB_S} MB/s",
                      f"{GPU_MICROBATCH_S} s a microbatch, 1 Gbit/s"), rows) +
             f"""
-With the document's own second of computing a microbatch the shares are a third to two thirds of what it says. But a GPU of
+With the document's own second of computing a microbatch the shares are 40 to 70 % of what it says. But a GPU of
 today needs no second for 16 x 512 tokens of Tiny: {GPU_MICROBATCH_S * 1000:.0f} ms is 50e12 operations a second, a quarter of
 the peak of a card with 200e12. Then the same link is far tighter than the document fears: its recommended setting (FP16,
 accumulation 8) waits {percent(quick['communication_share'])} of the time.

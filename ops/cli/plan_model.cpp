@@ -23,9 +23,21 @@ bool overlaps(const PlanInputs& inputs) {
   return inputs.overlap && inputs.sync_every == 1;
 }
 
+bool gathers_rows(const PlanInputs& inputs) {
+  return inputs.sync_every == 1;
+}
+
+double row_bytes_each_way(const PlanInputs& inputs) {
+  if (!gathers_rows(inputs)) return 0;
+  const int64_t rows = std::min(inputs.batch_size * inputs.model.block_size, inputs.model.vocab_size);
+  const int64_t row_bytes = inputs.model.n_embd * (inputs.wire.name == "int16" ? 2 : 4) + 4;
+  return static_cast<double>((inputs.nodes - 1) * rows * row_bytes);
+}
+
 double latency(const PlanInputs& inputs, int64_t parameters) {
   const double buckets = overlaps(inputs) ? std::ceil(4 * static_cast<double>(parameters) / kBucketBytes) : 1;
-  return static_cast<double>(inputs.nodes - 1) * inputs.round_trip_s * (2 + buckets);
+  const double gathers = gathers_rows(inputs) ? 3 : 2;
+  return static_cast<double>(inputs.nodes - 1) * inputs.round_trip_s * (gathers + buckets);
 }
 
 // The share of the head in the multiply-adds of a token; attention is causal, so half of its T positions on average, twice.
@@ -46,9 +58,11 @@ int64_t parameters_of_a_layer(const model::ParameterTable& table) {
 double hidden(const PlanInputs& inputs, const model::ParameterTable& table, double link_s) {
   if (!overlaps(inputs)) return 0;
   const auto L = static_cast<double>(inputs.model.n_layer);
-  const double on_link = link_s * static_cast<double>(parameters_of_a_layer(table)) / static_cast<double>(table.total);
+  const double element_s = link_s / static_cast<double>(table.total);
+  const double layer_s = element_s * static_cast<double>(parameters_of_a_layer(table));
+  const double embedding_s = element_s * static_cast<double>(table["wte.weight"].count);
   const double backward = kBackwardShare * inputs.microbatch_s * (1 - head_share(inputs.model)) / L;
-  return (L - 1) * std::min(on_link, backward);
+  return std::min(L * backward, embedding_s + (L - 1) * std::min(backward, layer_s));
 }
 
 }  // namespace
@@ -72,10 +86,12 @@ PlanFigures figures_of(const PlanInputs& inputs) {
   f.parameters = table.total;
   f.tokens_per_step = inputs.nodes * inputs.accumulation * inputs.batch_size * inputs.model.block_size;
   f.bytes_each_way = bytes_each_way(inputs, table.total);
+  f.row_bytes_each_way = row_bytes_each_way(inputs);
   f.link_s = f.bytes_each_way / inputs.link_bytes_per_s;
+  f.row_s = f.row_bytes_each_way / inputs.link_bytes_per_s;
   f.latency_s = latency(inputs, table.total);
   f.hidden_s = hidden(inputs, table, f.link_s);
-  f.exposed_s = f.link_s + f.latency_s - f.hidden_s;
+  f.exposed_s = f.link_s + f.row_s + f.latency_s - f.hidden_s;
   f.compute_s = static_cast<double>(inputs.accumulation) * inputs.microbatch_s + inputs.update_s;
   f.communication_s = f.exposed_s / static_cast<double>(inputs.sync_every);
   f.step_s = f.compute_s + f.communication_s;
@@ -117,7 +133,11 @@ std::vector<std::string> assumptions(const PlanInputs& inputs) {
   if (overlaps(inputs)) {
     all.emplace_back(
         "the backward pass is two thirds of a microbatch's time, and only the last microbatch's can hide anything: of the "
-        "layers but the first, not of the embeddings");
+        "embedding and of the layers but the first, from where the pass enters the last layer on");
+  }
+  if (gathers_rows(inputs)) {
+    all.emplace_back(
+        "every token of a microbatch is another one, so each gives the embedding a row: text repeats many, and has fewer rows");
   }
   if (inputs.sync_every > 1) all.emplace_back("nothing is hidden where a sync comes every sync_every steps");
   if (inputs.wire.name == "int16")

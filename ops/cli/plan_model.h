@@ -6,25 +6,30 @@
 //
 // N nodes (one worker each), a microbatches a rank and step, m seconds a microbatch (forward and backward), u seconds of
 // optimizer a step, H steps between synchronisations; P parameters, L layers of P_l parameters each; e bytes an element on the
-// wire; R bytes a second that the link carries in each direction with both busy; t the round trip.
+// wire; b sequences of T tokens in a microbatch, C channels, a vocabulary of V; R bytes a second that the link carries in each
+// direction with both busy; t the round trip.
 //
 //   bytes each way, one sync   B = 2 (N-1)/N P e                     ring (worker/collectives/README.md)
 //                              B = ((N-1)/2 + (N-1)/N) P e           int8, e = 1 + 4/512 (a float32 scale for 512 elements):
-//                              the
-//                                                                    first half is an all-to-all whose blocks go round the ring
-//   time on the link           B / R
+//                                                                    the first half is an all-to-all whose blocks go round
+//   rows of the embedding      E = (N-1) min(b T, V) (C e_r + 4)     with H = 1: each rank gathers what the tokens (b T) of the
+//                              others' last microbatches give the embedding's gradient (worker/sparse_rows.h), a row for each
+//                              distinct one, so at most that; e_r = 2 with int16, 4 with every other type
+//   time on the link           B / R, and E / R
 //   latency                    (N-1) t for each collective: two all-gathers (what the ranks tell each other before a step, and
-//                              that it is done) and one all-reduce; with overlap one for each bucket of 4 MB of gradient
-//   hidden behind computing    0 without overlap, and with H > 1. Else the all-reduce of a layer runs while the layers before
-//   it
-//                              are still in the last microbatch's backward pass:
-//                                c = P_l e' / R seconds on the link for a layer (e' = B / P)
-//                                b = 2/3 m (1-h) / L seconds of backward pass for a layer
-//                                hidden = (L-1) min(b, c)
-//                              The first layer's gradient, and the embeddings' (wte, tied to the head, and wpe), are final only
-//                              when the pass is over, so their time shows. h is the share of the head in the work: of the
-//                              multiply-adds of a token, V C of V C + L (12 C^2 + T C); its backward pass comes first.
-//   exposed, one sync          B / R + latency - hidden
+//                              that it is done), with H = 1 one of the rows, and one all-reduce; with overlap one for each
+//                              bucket of 4 MB of gradient
+//   hidden behind computing    0 without overlap, and with H > 1. Else it is sent beside the last microbatch's backward pass:
+//                              the head's part of the embedding's gradient (wte, tied to the head) while the pass goes through
+//                              the layers, and the gradient of a layer once the pass has left it:
+//                                c = P_l e' / R, w = V C e' / R     seconds on the link for a layer and for wte (e' = B / P)
+//                                d = 2/3 m (1-h) / L                seconds of backward pass for a layer
+//                                hidden = min(L d, w + (L-1) min(c, d))
+//                              for the k-th layer of the pass is ready at k d, so the link has done with the last one at
+//                              max(w + L c, d + L c, L d + c). The last one's c is never hidden; wpe, and the rows, are final
+//                              only when the pass is over. h is the share of the head in the work: of the multiply-adds of a
+//                              token, V C of V C + L (12 C^2 + T C); its backward pass comes first.
+//   exposed, one sync          (B + E) / R + latency - hidden
 //   step                       a m + u + exposed / H
 //   efficiency                 (a m + u) / step: against one rank alone with as many microbatches a rank
 #pragma once
@@ -60,11 +65,11 @@ struct PlanInputs {
 
 struct PlanFigures {
   int64_t parameters, tokens_per_step;
-  double bytes_each_way;                          // one sync
-  double link_s, latency_s, hidden_s, exposed_s;  // one sync
-  double compute_s, communication_s, step_s;      // one step; communication: what of it is exposed
-  double communication_share, efficiency;         // of a step; they add up to 1
-  double tokens_per_s;                            // of all nodes together
+  double bytes_each_way, row_bytes_each_way;             // one sync: of the gradient; of the embedding's rows, at most
+  double link_s, row_s, latency_s, hidden_s, exposed_s;  // one sync
+  double compute_s, communication_s, step_s;             // one step; communication: what of it is exposed
+  double communication_share, efficiency;                // of a step; they add up to 1
+  double tokens_per_s;                                   // of all nodes together
 };
 PlanFigures figures_of(const PlanInputs& inputs);
 

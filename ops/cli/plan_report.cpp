@@ -27,7 +27,9 @@ Json settings_json(const PlanInputs& inputs) {
 
 Json figures_json(const PlanFigures& f) {
   return {{"bytes_each_way", f.bytes_each_way},
+          {"row_bytes_each_way", f.row_bytes_each_way},
           {"link_s", f.link_s},
+          {"row_s", f.row_s},
           {"latency_s", f.latency_s},
           {"hidden_s", f.hidden_s},
           {"exposed_s", f.exposed_s},
@@ -85,6 +87,9 @@ std::string sync_text(const PlanInputs& in, const PlanFigures& f) {
   const std::string every = in.sync_every == 1 ? "every step" : fmt::format("every {} steps", in.sync_every);
   std::string text = fmt::format("{}, {}: {} each way, {} on the link", in.wire.name, every, bytes_text(f.bytes_each_way),
                                  seconds_text(f.link_s));
+  if (f.row_s > 0) {
+    text += fmt::format(", {} and {} for rows of the embedding", bytes_text(f.row_bytes_each_way), seconds_text(f.row_s));
+  }
   if (f.latency_s > 0) text += fmt::format(", {} of round trips", seconds_text(f.latency_s));
   if (f.hidden_s > 0) text += fmt::format(", {} of it beside computing", seconds_text(f.hidden_s));
   return text;
