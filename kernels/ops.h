@@ -105,9 +105,10 @@ class DeviceOps {
   // losses (N) = -log softmax(x (N, C) * wte (V, C)^T)[target]. targets (N) are ids below V.
   virtual void head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C,
                          int64_t V) = 0;
-  // The same, and its gradient for the mean over N: dx (N, C), dwte (V, C) written.
+  // The same, and `scale` (a power of two) times its gradient for the mean over N: dx (N, C), dwte (V, C) written. With a
+  // scale above 1 what float16 stores of gradients does not vanish; what overflows becomes infinite.
   virtual void head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets,
-                                  int64_t N, int64_t C, int64_t V) = 0;
+                                  int64_t N, int64_t C, int64_t V, float scale) = 0;
   // logits (rows, V) = x (rows, C) * wte^T, for sampling.
   virtual void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) = 0;
 
@@ -146,8 +147,8 @@ class DeviceOps {
 std::unique_ptr<DeviceOps> make_ref_ops(DType activations);
 
 // oneDNN products and vector code picked at run time. `threads` at least 1. HOLDFAST_CPU_ISA=avx2|avx512|amx forces one, the
-// same for the whole process. Throws std::runtime_error for float16, for a CPU below AVX2 and for a HOLDFAST_CPU_ISA that
-// this CPU does not have.
+// same for the whole process. Throws std::runtime_error for a CPU below AVX2 and for a HOLDFAST_CPU_ISA that this CPU
+// does not have.
 std::unique_ptr<DeviceOps> make_cpu_ops(DType activations, int threads);
 
 }  // namespace holdfast::kernels

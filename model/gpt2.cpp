@@ -102,7 +102,7 @@ double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const i
   ops_.copy_to_device(at.token_places, distinct_.places().data(), distinct_.places().size_bytes());
   forward(B, T);
   ops_.head_loss_backward(at.losses, at.dbranch, p.wte.gradient, at.normed, p.wte.act, at.targets, N, config_.n_embd,
-                          config_.vocab_size);
+                          config_.vocab_size, std::ldexp(1.0F, loss_scale_log2_));
   backward(B, T, on_gradients);
   return ops_.sum(at.losses, N) / static_cast<double>(N);
 }

@@ -61,7 +61,13 @@ class Gpt2 {
   // Call after parameters were changed from outside (optimizer, load, copy).
   void parameters_changed();
 
-  // One microbatch forward and backward; overwrites gradients() with d(mean loss)/d(parameters). Returns the mean loss.
+  // Passes take their gradients times 2^log2 from the loss on, exactly, so that those that float16 stores do not vanish
+  // (loss_scale.h); parameters and losses are not scaled. 0, which scales nothing, until somebody says otherwise.
+  void set_loss_scale(int log2) { loss_scale_log2_ = log2; }
+  int loss_scale_log2() const { return loss_scale_log2_; }
+
+  // One microbatch forward and backward; overwrites gradients() with d(mean loss)/d(parameters), times the loss scale. Returns
+  // the mean loss.
   // tokens, targets: host memory, (batch_size, block_size), ids below vocab_size.
   // `on_gradients` (may be null) is called once for each range of gradient_order(), in that order, as they become final. With
   // it, wte's range gets the head's part alone, which is there long before the encoder's; that is then in token_gradient().
@@ -115,6 +121,7 @@ class Gpt2 {
   std::unique_ptr<ParameterViews> views_;
   std::unique_ptr<Activations> activations_;
   DistinctTokens distinct_;
+  int loss_scale_log2_ = 0;
   const std::atomic<bool>* interrupt_ = nullptr;
 };
 

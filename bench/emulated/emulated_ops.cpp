@@ -80,8 +80,8 @@ class EmulatedOps final : public kernels::HostOps {
   void head_loss(float* losses, const Act*, const Act*, const int32_t*, int64_t N, int64_t C, int64_t V) override {
     finish_head(losses, N, C, V, 1);
   }
-  void head_loss_backward(float* losses, Act*, float*, const Act*, const Act*, const int32_t*, int64_t N, int64_t C,
-                          int64_t V) override {
+  void head_loss_backward(float* losses, Act*, float*, const Act*, const Act*, const int32_t*, int64_t N, int64_t C, int64_t V,
+                          float) override {
     finish_head(losses, N, C, V, 3);
   }
   void head_logits(float* logits, const Act*, const Act*, int64_t rows, int64_t, int64_t V) override {

@@ -7,6 +7,21 @@
 
 namespace holdfast::kernels {
 namespace cpu {
+namespace {
+
+const ElementLoops& loops_of(const VectorTable& vectors, DType dtype) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return vectors.float32;
+    case DType::kBFloat16:
+      return vectors.bfloat16;
+    case DType::kFloat16:
+      break;
+  }
+  return vectors.float16;
+}
+
+}  // namespace
 
 CpuOps::CpuOps(DType activations, int threads, Isa isa)
     : activations_(activations),
@@ -15,7 +30,7 @@ CpuOps::CpuOps(DType activations, int threads, Isa isa)
       element_size_(dtype_size(activations)),
       operand_size_(native_bfloat16_ ? 2 : 4),
       vectors_(isa == Isa::kAvx2 ? avx2::table() : avx512::table()),
-      elements_(activations == DType::kBFloat16 ? vectors_.bfloat16 : vectors_.float32),
+      elements_(loops_of(vectors_, activations)),
       operands_(native_bfloat16_ ? vectors_.bfloat16 : vectors_.float32),
       team_(threads),
       products_(threads, isa == Isa::kAmx),
@@ -131,11 +146,6 @@ void CpuOps::float_accumulate(float* sums, const float* x, int64_t count, bool f
 }  // namespace cpu
 
 std::unique_ptr<DeviceOps> make_cpu_ops(DType activations, int threads) {
-  if (activations == DType::kFloat16) {
-    throw std::runtime_error(
-        "dtype float16 is not for the cpu device: its gradients would vanish without loss scaling; "
-        "use bfloat16 or float32");
-  }
   if (threads < 1) throw std::invalid_argument("threads is " + std::to_string(threads) + ": expected at least 1");
   const cpu::Isa isa = cpu::isa_of_environment();
   cpu::limit_onednn(isa);

@@ -1,7 +1,7 @@
 // The op set for CPUs: products by oneDNN (products.h), the rest by the vector loops (vector/table.h), threads by
 // team.h. One .cpp per topic, as in kernels/ref.
 //
-// Products take `operands`: bfloat16 as it is where the CPU has matrix units, float32 otherwise (a bfloat16 tensor is then
+// Products take `operands`: bfloat16 as it is where the CPU has matrix units, float32 otherwise (a 16-bit tensor is then
 // widened into scratch, exactly). They give float32, which is finished (bias, GELU, rounding) while still in cache.
 #pragma once
 
@@ -47,7 +47,7 @@ class CpuOps final : public HostOps {
                           int64_t T, int64_t C, int64_t NH) override;
   void head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C, int64_t V) override;
   void head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets, int64_t N,
-                          int64_t C, int64_t V) override;
+                          int64_t C, int64_t V, float scale) override;
   void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override;
 
   void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) override;
@@ -97,7 +97,7 @@ class CpuOps final : public HostOps {
 
   // `x` as operands of products: itself, or widened into `scratch`.
   const void* operands(const Act* x, int64_t count, Scratch& scratch);
-  bool widens() const { return activations_ == DType::kBFloat16 && !native_bfloat16_; }
+  bool widens() const { return activations_ != DType::kFloat32 && !native_bfloat16_; }
   std::shared_ptr<const Product> product(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width,
                                          bool add = false);
   // Those for the shapes of `attention`, and no longer those of lengths that were in use longest ago when there are too many.

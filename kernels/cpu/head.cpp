@@ -2,7 +2,7 @@
 //
 // Rows are taken in chunks of kRows, the vocabulary in tiles of kColumns. For a chunk:
 //   1. per tile: logits, and while they are in cache e^(logit - largest of the tile's row) and its sum;
-//   2. per row: the tiles' sums are joined into the loss and one factor per tile that turns 1 into softmax / N;
+//   2. per row: the tiles' sums are joined into the loss and one factor per tile that turns 1 into softmax * scale / N;
 //   3. per group of tiles, in order: dlogits, dwte of the tile (added over chunks), and dx, summed over the group;
 //   4. per row: dx is the sum over groups, in order.
 // So nothing is computed twice, the inner dimension V is cut at fixed places, and memory is kRows * V floats.
@@ -25,6 +25,7 @@ struct CpuOps::Head {
   const Act* wte;
   const int32_t* targets;
   int64_t N, C, V;
+  float scale;                // of the gradient
   Cut chunks, tiles, groups;  // groups are of tiles
   const void* x;              // (N, C) operands
   float* exponentials;        // (tiles, kRows, kColumns); (threads, kRows, kColumns) when only losses are wanted
@@ -33,13 +34,14 @@ struct CpuOps::Head {
   float* dx_sums;             // (groups, kRows, C)
 
   Head(CpuOps& owner, const Act* input, const Act* weights, const int32_t* target_ids, int64_t n, int64_t c, int64_t v,
-       bool gradient)
+       bool gradient, float gradient_scale = 1.0f)
       : ops(owner),
         wte(weights),
         targets(target_ids),
         N(n),
         C(c),
         V(v),
+        scale(gradient_scale),
         chunks(Cut::of(kRows, n)),
         tiles(Cut::of(kColumns, v)),
         groups(Cut::even(tiles.count, (tiles.count + kGroups - 1) / kGroups, 1)),
@@ -82,12 +84,12 @@ struct CpuOps::Head {
     ops.team_.for_each(parts.count, [&](int64_t part, int) {
       for (int64_t r = parts.begin(part); r < parts.begin(part) + parts.size(part); ++r) {
         losses[first + r] = ops.vectors_.floats.join_pieces(largest + r * tiles.count, sums + r * tiles.count, tiles.count,
-                                                            target_logits[r], static_cast<float>(N));
+                                                            target_logits[r], static_cast<float>(N) / scale);
       }
     });
   }
 
-  // softmax / N - onehot / N for one tile, as operands (rows, kColumns): in place if they are float32.
+  // (softmax - onehot) * scale / N for one tile, as operands (rows, kColumns): in place if they are float32.
   const void* dlogits(int64_t tile, int64_t first, int64_t rows, int thread) const {
     float* e = exponentials + tile * kRows * kColumns;
     void* d = ops.native_bfloat16_ ? ops.per_thread_[static_cast<size_t>(thread)].floats(0) : e;
@@ -96,7 +98,7 @@ struct CpuOps::Head {
       const float factor = largest[r * tiles.count + tile];
       const int64_t target = targets[first + r] - tiles.begin(tile);
       const bool here = target >= 0 && target < tiles.size(tile);
-      const float at_target = here ? row[target] * factor - 1.0f / static_cast<float>(N) : 0.0f;
+      const float at_target = here ? row[target] * factor - scale / static_cast<float>(N) : 0.0f;
       void* to = static_cast<char*>(d) + static_cast<size_t>(r * kColumns) * ops.operand_size_;
       ops.operands_.scaled_from_float(to, row, factor, tiles.size(tile));
       if (here)
@@ -122,8 +124,8 @@ void CpuOps::head_loss(float* losses, const Act* x, const Act* wte, const int32_
 }
 
 void CpuOps::head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets,
-                                int64_t N, int64_t C, int64_t V) {
-  const Head head(*this, x, wte, targets, N, C, V, true);
+                                int64_t N, int64_t C, int64_t V, float scale) {
+  const Head head(*this, x, wte, targets, N, C, V, true, scale);
   const Cut& tiles = head.tiles;
   for (int64_t chunk = 0; chunk < head.chunks.count; ++chunk) {
     const int64_t first = head.chunks.begin(chunk), rows = head.chunks.size(chunk);

@@ -39,8 +39,8 @@ const char* isa_name(Isa isa) {
 
 Isa best_isa() {
   __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) {
-    throw std::runtime_error("the cpu device needs AVX2 and FMA, and this CPU lacks them");
+  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma") || !__builtin_cpu_supports("f16c")) {
+    throw std::runtime_error("the cpu device needs AVX2, FMA and F16C, and this CPU lacks one of them");
   }
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");

@@ -1,7 +1,7 @@
 // Which instructions the cpu op set runs on, and the name under which a worker reports them.
 //
 //   avx2    vectors of 8; products in float32
-//   avx512  vectors of 16; products in float32. bfloat16 operands are widened first, which is exact, and on CPUs without
+//   avx512  vectors of 16; products in float32. 16-bit operands are widened first, which is exact, and on CPUs without
 //           AMX faster than their bfloat16 instruction (measured: 150 against 83 GFLOP/s per core)
 //   amx     as avx512, with all products on the matrix units (amx/product.h); where the system lets this process use them
 //

@@ -1,5 +1,5 @@
 // The tied head and its cross-entropy, plain: one row of logits at a time.
-//   logits[v] = x.wte[v];   loss = logsumexp(logits) - logits[target];   dlogits = (softmax(logits) - onehot(target)) / N
+//   logits[v] = x.wte[v];   loss = logsumexp(logits) - logits[target];   dlogits = (softmax(logits) - onehot(target)) scale / N
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,7 @@ void head_loss(Real* losses, const Element* x, const Element* wte, const int32_t
 
 template <typename Real, typename Element>
 void head_loss_backward(Real* losses, Element* dx, Real* dwte, const Element* x, const Element* wte, const int32_t* targets,
-                        std::vector<Real>& scratch, int64_t N, int64_t C, int64_t V) {
+                        std::vector<Real>& scratch, int64_t N, int64_t C, int64_t V, Real scale) {
   scratch.resize(static_cast<size_t>(V));
   std::fill(dwte, dwte + V * C, Real(0));
   for (int64_t n = 0; n < N; ++n) {
@@ -49,7 +49,7 @@ void head_loss_backward(Real* losses, Element* dx, Real* dwte, const Element* x,
     const Real normalizer = log_sum_exp(logits, V);
     losses[n] = normalizer - logits[targets[n]];
     for (int64_t v = 0; v < V; ++v) {
-      const Real d = (std::exp(logits[v] - normalizer) - Real(v == targets[n] ? 1 : 0)) / static_cast<Real>(N);
+      const Real d = (std::exp(logits[v] - normalizer) - Real(v == targets[n] ? 1 : 0)) * scale / static_cast<Real>(N);
       logits[v] = static_cast<Real>(static_cast<Element>(d));  // an activation gradient is stored as an activation
     }
     for (int64_t c = 0; c < C; ++c) {

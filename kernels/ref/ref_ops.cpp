@@ -80,8 +80,8 @@ class RefOps final : public HostOps {
     ref::head_loss(losses, as<E>(x), as<E>(wte), targets, scratch_, N, C, V);
   }
   void head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets, int64_t N,
-                          int64_t C, int64_t V) override {
-    ref::head_loss_backward(losses, as<E>(dx), dwte, as<E>(x), as<E>(wte), targets, scratch_, N, C, V);
+                          int64_t C, int64_t V, float scale) override {
+    ref::head_loss_backward(losses, as<E>(dx), dwte, as<E>(x), as<E>(wte), targets, scratch_, N, C, V, scale);
   }
   void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override {
     ref::head_logits(logits, as<E>(x), as<E>(wte), rows, C, V);

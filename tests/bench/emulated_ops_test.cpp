@@ -52,7 +52,7 @@ TEST(EmulatedDevice, SharesTheTimeByOperationsWithTheHeadFirst) {
   ops->encoder_forward(nullptr, nullptr, nullptr, nullptr, 1, 4, 8);
   for (int product = 0; product < 50; ++product)
     ops->matmul_forward(nullptr, nullptr, nullptr, nullptr, nullptr, kernels::Epilogue::kNone, 4, 8, 8);
-  ops->head_loss_backward(losses.data(), nullptr, nullptr, nullptr, nullptr, nullptr, 4, 8, 64);
+  ops->head_loss_backward(losses.data(), nullptr, nullptr, nullptr, nullptr, nullptr, 4, 8, 64, 1.0F);
   // Of 3 x 58 products' time: 50 forward, and the head, as large as 8 of them, forward and backward.
   EXPECT_GE(steady_clock::now() - begin, kAllOfIt * (50.0 + 3 * 8) / (3 * 58.0));
   for (int product = 0; product < 50; ++product)

@@ -47,6 +47,10 @@ TEST(CpuAgainstRef, BFloat16) {
   expect_cases_near_ref(*make_cpu_ops(DType::kBFloat16, 2));
 }
 
+TEST(CpuAgainstRef, Float16) {
+  expect_cases_near_ref(*make_cpu_ops(DType::kFloat16, 2));
+}
+
 TEST(CpuAgainstRef, ReportsWhatChangesBits) {
   const DeviceInfo info = make_cpu_ops(DType::kFloat32, 3)->info();
   EXPECT_EQ(info.kind, "cpu");

@@ -1,4 +1,4 @@
-// The same bits with any number of threads: every op, both dtypes.
+// The same bits with any number of threads: every op, every dtype.
 // ctest runs this program once per instruction set, by HOLDFAST_TEST_ISA.
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -44,6 +44,10 @@ TEST(CpuThreads, DoNotChangeFloat32Bits) {
 
 TEST(CpuThreads, DoNotChangeBFloat16Bits) {
   expect_threads_do_not_matter(DType::kBFloat16, [](int threads) { return make_cpu_ops(DType::kBFloat16, threads); });
+}
+
+TEST(CpuThreads, DoNotChangeFloat16Bits) {
+  expect_threads_do_not_matter(DType::kFloat16, [](int threads) { return make_cpu_ops(DType::kFloat16, threads); });
 }
 
 // oneDNN asks OpenMP for its threads: whatever the process has set, it must get one.

@@ -40,9 +40,11 @@ TEST(Devices, MemoryThatIsNotThereIsRefusedByItsSize) {
   }
 }
 
-TEST(Devices, Float16IsRefusedOnTheCpuWithTheWayOut) {
-  EXPECT_THAT([] { make_cpu_ops(DType::kFloat16, 1); },
-              ThrowsMessage<std::runtime_error>(HasSubstr("use bfloat16 or float32")));
+TEST(Devices, EveryDtypeIsThereOnTheCpuAsOnRef) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    EXPECT_EQ(make_cpu_ops(dtype, 1)->activation_dtype(), dtype);
+    EXPECT_EQ(make_ref_ops(dtype)->activation_dtype(), dtype);
+  }
 }
 
 TEST(Devices, NoThreadsAreRefused) {

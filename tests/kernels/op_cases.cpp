@@ -17,6 +17,8 @@ constexpr Bound kFloatSum{0, 2e-5};
 constexpr Bound kRounded{1.0 / 128, 2e-5};
 // GELU of a value that may be the neighbour, rounded again; where gelu is near 0 its argument is not.
 constexpr Bound kRoundedTwice{3.0 / 128, 5e-4};
+// The same for float16, which has three bits more.
+constexpr Bound kRoundedToHalf{1.0 / 1024, 2e-5}, kRoundedToHalfTwice{3.0 / 1024, 7e-5};
 constexpr Bound kExact{};
 
 std::vector<float> poisoned(int64_t count) {
@@ -28,7 +30,10 @@ std::vector<double> values(const std::vector<float>& x) {
 
 // A bound for a tensor of activations.
 Bound stored(DType dtype) {
-  return dtype == DType::kFloat32 ? kFloatSum : kRounded;
+  return dtype == DType::kFloat32 ? kFloatSum : dtype == DType::kBFloat16 ? kRounded : kRoundedToHalf;
+}
+Bound stored_twice(DType dtype) {
+  return dtype == DType::kFloat32 ? kFloatSum : dtype == DType::kBFloat16 ? kRoundedTwice : kRoundedToHalfTwice;
 }
 
 template <typename... Sizes>
@@ -84,7 +89,7 @@ OpCase matmul(DType dtype, RandomInputs& random, int64_t N, int64_t IC, int64_t 
             ops.matmul_forward(out.act(), gelu ? pre_gelu.act() : nullptr, in.act(), weight.act(), bias.data(), epilogue, N, IC,
                                OC);
             ops.matmul_backward(din.act(), dweight.data(), dbias.data(), dout.act(), in.act(), weight.act(), N, IC, OC);
-            const Bound out_bound = gelu && dtype != DType::kFloat32 ? kRoundedTwice : stored(dtype);
+            const Bound out_bound = gelu ? stored_twice(dtype) : stored(dtype);
             std::vector<Output> all = {{"out", out_bound, out.values()},
                                        {"din", stored(dtype), din.values()},
                                        {"dweight", kFloatSum, values(dweight)},
@@ -122,17 +127,18 @@ OpCase attention(DType dtype, RandomInputs& random, int64_t B, int64_t T, int64_
           }};
 }
 
-OpCase head(DType dtype, RandomInputs& random, int64_t N, int64_t C, int64_t V) {
+OpCase head(DType dtype, RandomInputs& random, int64_t N, int64_t C, int64_t V, float loss_scale) {
   const ActTensor x(dtype, random.normal(N * C)), wte(dtype, random.normal(V * C, 0.5f));
   const auto targets = random.below(static_cast<int32_t>(V), N);
   // ref rounds dlogits to the activation dtype; an op set may keep them in float32.
-  const double scale = 1.0 / static_cast<double>(N);
+  const double scale = static_cast<double>(loss_scale) / static_cast<double>(N);
   const Bound gradient = dtype == DType::kFloat32 ? Bound{0, 2e-5, scale} : Bound{1.0 / 128, 4e-3, scale};
-  return {shape("head N,C,V", N, C, V), [=](DeviceOps& ops) -> std::vector<Output> {
+  return {shape("head N,C,V,scale", N, C, V, static_cast<int>(loss_scale)), [=](DeviceOps& ops) -> std::vector<Output> {
             auto losses = poisoned(N), losses_again = poisoned(N), logits = poisoned(N * V), dwte = poisoned(V * C);
             ActTensor dx(dtype, N * C);
             ops.head_loss(losses.data(), x.act(), wte.act(), targets.data(), N, C, V);
-            ops.head_loss_backward(losses_again.data(), dx.act(), dwte.data(), x.act(), wte.act(), targets.data(), N, C, V);
+            ops.head_loss_backward(losses_again.data(), dx.act(), dwte.data(), x.act(), wte.act(), targets.data(), N, C, V,
+                                   loss_scale);
             ops.head_logits(logits.data(), x.act(), wte.act(), N, C, V);
             return {{"losses", kFloatSum, values(losses)},
                     {"losses of backward", kFloatSum, values(losses_again)},
@@ -236,7 +242,7 @@ std::vector<OpCase> small_cases(DType dtype, RandomInputs& random) {
     cases.push_back(attention(dtype, random, B, T, C, NH));
   }
   for (const auto& [N, C, V] : {std::tuple{1, 8, 5}, {1, 1, 1}, {7, 24, 51}, {33, 40, 513}, {530, 16, 1100}}) {
-    cases.push_back(head(dtype, random, N, C, V));
+    for (const float loss_scale : {1.0f, 256.0f}) cases.push_back(head(dtype, random, N, C, V, loss_scale));
   }
   for (int count : {1, 7, 16, 1000, 70001}) {
     cases.push_back(gelu_backward(dtype, random, count));
@@ -258,7 +264,7 @@ std::vector<OpCase> large_cases(DType dtype, RandomInputs& random) {
           matmul(dtype, random, 2048, 100, 33, Epilogue::kNone),
           gelu_backward(dtype, random, 200001),
           attention(dtype, random, 3, 300, 96, 3),
-          head(dtype, random, 600, 48, 9001),
+          head(dtype, random, 600, 48, 9001, 4096.0f),
           optimizer(random, 300001),
           add_rows(random, 900, 400, 200),
           fixed_point(random, 200001, 5),

@@ -112,15 +112,15 @@ TEST_F(RefGradients, Attention) {
   expect_gradient(dqkv, qkv, loss, "dqkv");
 }
 
-TEST_F(RefGradients, HeadForTheMeanLoss) {
+TEST_F(RefGradients, HeadForTheMeanLossTimesAScale) {
   constexpr int64_t N = 3, C = 4, V = 7;
   auto x = random_.normal_doubles(N * C), wte = random_.normal_doubles(V * C);
   const auto targets = random_.below(V, N);
   Doubles losses(N), dx(N * C), dwte(V * C), scratch;
-  ref::head_loss_backward(losses.data(), dx.data(), dwte.data(), x.data(), wte.data(), targets.data(), scratch, N, C, V);
+  ref::head_loss_backward(losses.data(), dx.data(), dwte.data(), x.data(), wte.data(), targets.data(), scratch, N, C, V, 4.0);
   const auto loss = [&] {
     ref::head_loss(losses.data(), x.data(), wte.data(), targets.data(), scratch, N, C, V);
-    return weighted(Doubles(N, 1.0 / N), losses);
+    return weighted(Doubles(N, 4.0 / N), losses);
   };
   expect_gradient(dx, x, loss, "dx");
   expect_gradient(dwte, wte, loss, "dwte");

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <limits>
 
@@ -98,6 +99,37 @@ TEST_P(VectorLoops, RoundingToBfloat16IsThatOfTheElementType) {
   std::vector<BFloat16> y(1003);
   table_->bfloat16.from_float(y.data(), x.data(), 1003);
   for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i].bits, BFloat16(x[i]).bits) << x[i];
+}
+
+TEST_P(VectorLoops, RoundingToFloat16IsThatOfTheElementType) {
+  testing::RandomInputs random;
+  SCOPED_TRACE(random.how_to_repeat());
+  Floats x = random.normal(1003, 100.0f);
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  const Floats ends = {std::numeric_limits<float>::quiet_NaN(), -kInfinity, 65504.0f, 65519.0f, 65520.0f, -1e30f};
+  const Floats halfway = {0x1.002p0f, 0x1.006p0f, 0x1p-25f, 0x1.8p-24f, 0x1.01p-25f};  // to even; the last one is beyond it
+  const Floats small = {0x1p-14f, 0x1.ffcp-15f, 0x1p-24f, 1e-41f, -0.0f};              // from the least normal number down
+  auto next = x.begin();
+  for (const Floats* special : {&ends, &halfway, &small}) next = std::copy(special->begin(), special->end(), next);
+  for (size_t i = 500; i < x.size(); ++i) x[i] *= 1e-7f;
+  std::vector<Float16> y(1003);
+  table_->float16.from_float(y.data(), x.data(), 1003);
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(y[i].bits, Float16(x[i]).bits) << x[i];
+}
+
+TEST_P(VectorLoops, EveryFloat16IsWidenedExactly) {
+  std::vector<Float16> x(1 << 16);
+  for (size_t i = 0; i < x.size(); ++i) x[i].bits = static_cast<uint16_t>(i);
+  Floats y(x.size() - 3);  // the last vector is an incomplete one
+  table_->float16.to_float(y.data(), x.data(), static_cast<int64_t>(y.size()));
+  for (size_t i = 0; i < y.size(); ++i) {
+    const float exact = x[i];
+    if (std::isnan(exact)) {
+      EXPECT_TRUE(std::isnan(y[i])) << i;
+    } else {
+      EXPECT_EQ(std::bit_cast<uint32_t>(y[i]), std::bit_cast<uint32_t>(exact)) << i;
+    }
+  }
 }
 
 }  // namespace

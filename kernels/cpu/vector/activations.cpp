@@ -54,6 +54,8 @@ void fill_activations(VectorTable& table) {
   table.float32.gelu_backward = gelu_backward<float>;
   table.bfloat16.finish_row = finish_row<Bf16>;
   table.bfloat16.gelu_backward = gelu_backward<Bf16>;
+  table.float16.finish_row = finish_row<Fp16>;
+  table.float16.gelu_backward = gelu_backward<Fp16>;
 }
 
 }  // namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA

@@ -64,6 +64,7 @@ void fill(ElementLoops& loops) {
 void fill_conversions(VectorTable& table) {
   fill<float>(table.float32);
   fill<Bf16>(table.bfloat16);
+  fill<Fp16>(table.float16);
   table.floats.add = add;
 }
 

@@ -21,6 +21,10 @@ namespace {
 struct Bf16 {  // an element in memory; arithmetic is in float
   uint16_t bits;
 };
+struct Fp16 {  // the same; beyond 65504 it is infinite
+  uint16_t bits;
+};
+constexpr int kToNearestEven = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
 
 #if defined(__AVX512F__)
 
@@ -142,6 +146,18 @@ inline void store(Bf16* p, Floats a, Whole) {
 }
 inline void store(Bf16* p, Floats a, Part part) {
   _mm256_mask_storeu_epi16(p, part.mask, narrow(a));
+}
+inline Floats load(const Fp16* p, Whole) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+inline Floats load(const Fp16* p, Part part) {
+  return _mm512_cvtph_ps(_mm256_maskz_loadu_epi16(part.mask, p));
+}
+inline void store(Fp16* p, Floats a, Whole) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtps_ph(a, kToNearestEven));
+}
+inline void store(Fp16* p, Floats a, Part part) {
+  _mm256_mask_storeu_epi16(p, part.mask, _mm512_cvtps_ph(a, kToNearestEven));
 }
 
 struct Doubles {  // as many doubles as Floats has floats
@@ -291,6 +307,22 @@ inline void store(Bf16* p, Floats a, Whole) {
 inline void store(Bf16* p, Floats a, Part part) {
   uint16_t lane[8];
   _mm_storeu_si128(reinterpret_cast<__m128i*>(lane), narrow(a));
+  __builtin_memcpy(p, lane, static_cast<size_t>(part.count) * 2);
+}
+inline Floats load(const Fp16* p, Whole) {
+  return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+inline Floats load(const Fp16* p, Part part) {
+  Fp16 lane[8] = {};
+  __builtin_memcpy(lane, p, static_cast<size_t>(part.count) * 2);
+  return load(lane, Whole{});
+}
+inline void store(Fp16* p, Floats a, Whole) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(a, kToNearestEven));
+}
+inline void store(Fp16* p, Floats a, Part part) {
+  Fp16 lane[8];
+  store(lane, a, Whole{});
   __builtin_memcpy(p, lane, static_cast<size_t>(part.count) * 2);
 }
 

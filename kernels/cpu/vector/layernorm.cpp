@@ -92,6 +92,8 @@ void fill_layernorm(VectorTable& table) {
   table.float32.layernorm_backward = layernorm_backward<float>;
   table.bfloat16.layernorm_forward = layernorm_forward<Bf16>;
   table.bfloat16.layernorm_backward = layernorm_backward<Bf16>;
+  table.float16.layernorm_forward = layernorm_forward<Fp16>;
+  table.float16.layernorm_backward = layernorm_backward<Fp16>;
 }
 
 }  // namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA

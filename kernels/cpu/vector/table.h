@@ -2,7 +2,7 @@
 //
 // Promises: the result for a range depends on nothing but the arguments and the instruction set. Ranges may be odd;
 // pointers need only the alignment of their element. Reductions run in an order fixed by the range's length.
-// `E` is the activation element: float or bfloat16.
+// `E` is the activation element: float, bfloat16 or float16.
 #pragma once
 
 #include <cstdint>
@@ -63,7 +63,7 @@ struct FloatLoops {
 };
 
 struct VectorTable {
-  ElementLoops float32, bfloat16;
+  ElementLoops float32, bfloat16, float16;
   FloatLoops floats;
 };
 
