@@ -15,6 +15,8 @@ TrainState::TrainState(Gpt2& model, kernels::DeviceOps& ops)
       exponents_(model.table().entries.size(), kUnsetExponent) {
   ops_.zero(m_.data<void>(), m_.bytes());
   ops_.zero(v_.data<void>(), v_.bytes());
+  if (ops.activation_dtype() == kernels::DType::kFloat16) loss_scale_.emplace();
+  model_.set_loss_scale(loss_scale_log2());
 }
 
 std::span<int32_t> TrainState::exponents() {
@@ -38,7 +40,15 @@ double TrainState::applied(double norm) {
   if (!std::isfinite(norm)) return norm;
   model_.parameters_changed();
   step += 1;
+  if (loss_scale_) loss_scale_->step_applied();
+  model_.set_loss_scale(loss_scale_log2());
   return norm;
+}
+
+void TrainState::leave_out() {
+  step += 1;
+  if (loss_scale_) loss_scale_->step_left_out();
+  model_.set_loss_scale(loss_scale_log2());
 }
 
 std::vector<StateTensor> TrainState::tensors() {
@@ -59,11 +69,15 @@ std::vector<StateTensor> TrainState::tensors() {
                  exponent_bytes.data(),
                  exponent_bytes.size(),
                  true});
+  if (loss_scale_) {
+    all.push_back({"loss_scale", "int32", {2}, reinterpret_cast<std::byte*>(&*loss_scale_), sizeof(LossScale), true});
+  }
   return all;
 }
 
 void TrainState::bytes_changed() {
   model_.parameters_changed();
+  model_.set_loss_scale(loss_scale_log2());
 }
 
 std::string TrainState::hash() {
