@@ -66,7 +66,7 @@ void GradientAccumulator::pack_exactly(Elements range) {
   const auto begin = std::ranges::lower_bound(entries, range.first, {}, &model::Parameter::offset);
   for (auto entry = begin; entry != entries.end() && entry->offset < range.first + range.count; ++entry) {
     const auto t = static_cast<size_t>(entry - entries.begin());
-    const float largest = ops_.abs_max(model_.gradients() + entry->offset, entry->count);
+    const float largest = std::ldexp(ops_.abs_max(model_.gradients() + entry->offset, entry->count), -loss_scale_log2_);
     if (t == kTied) head_largest_ = largest;
     found_.maxima[t] = std::max(found_.maxima[t], largest);
     found_.finite &= std::isfinite(largest);
@@ -99,6 +99,7 @@ void GradientAccumulator::move_rows_to_sums() {
 void GradientAccumulator::pack(size_t t, int32_t exponent, bool first) {
   const auto& entry = model_.table().entries[t];
   const float* gradient = model_.gradients() + entry.offset;
+  exponent -= loss_scale_log2_;
   if (wire_ == WireType::kInt16) {
     ops_.fixed_accumulate(sums_.data<int16_t>() + entry.offset, gradient, entry.count, exponent, first);
   } else {
@@ -147,6 +148,8 @@ void GradientAccumulator::forget() {
 void GradientAccumulator::begin_step(int64_t step, std::span<const int32_t> exponents) {
   step_ = step;
   exponents_.assign(exponents.begin(), exponents.end());
+  if (quantized_ && loss_scale_log2_ != model_.loss_scale_log2()) quantized_->forget();  // errors of sums of another scale
+  loss_scale_log2_ = model_.loss_scale_log2();
   microbatches_.clear();
   begun_ = -1;
   ranges_packed_ = 0;
@@ -260,7 +263,7 @@ void GradientAccumulator::unpack_integers(std::span<const int32_t> exponents, bo
 }
 
 void GradientAccumulator::unpack_floats(bool alone) {
-  const auto scale = static_cast<float>(1.0 / static_cast<double>(microbatches_of_step_));
+  const auto scale = static_cast<float>(std::ldexp(1.0 / static_cast<double>(microbatches_of_step_), -loss_scale_log2_));
   const std::span<float> mean(model_.gradients(), static_cast<size_t>(model_.table().total));
   const float* sums = alone ? sums_.data<float>() : mean.data();
   for (size_t i = 0; i < mean.size(); ++i) mean[i] = sums[i] * scale;

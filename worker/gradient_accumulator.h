@@ -5,6 +5,7 @@
 // same bits however the microbatches were dealt. The others: plain float sums in microbatch order, rounded for the wire.
 // Of the tied embedding's gradient the head's part and the encoder's are packed one by one; the encoder's part of the last
 // microbatch stays apart (sparse_rows.h) until the next microbatch comes, or is reduced so.
+// The model's gradients are times its loss scale, a power of two; maxima, exponents, integers and the mean are without it.
 // Promises: no allocation of the size of the model after the constructor; the model's gradient buffer holds the mean over
 // all M microbatches after `unpack`. What a rank brought to a reduction that failed it still has. A microbatch that was
 // finished stays in the sums, whatever becomes of the step: the next try at it, by other members, goes on from there (`kept`),
@@ -126,6 +127,7 @@ class GradientAccumulator {
   // What the sums hold.
   int64_t step_ = -1;
   std::vector<int32_t> exponents_;
+  int loss_scale_log2_ = 0;            // the float sums are still times it
   std::vector<int64_t> microbatches_;  // in the order in which they were computed
   int64_t begun_ = -1;                 // one that is in the first ranges of the backward pass alone; -1: none
   size_t ranges_packed_ = 0;           // so many of them

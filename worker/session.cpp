@@ -9,7 +9,7 @@ namespace {
 using rendezvous::JobSpec;
 
 std::optional<kernels::DType> dtype_of(const std::string& name) {
-  for (const auto dtype : {kernels::DType::kFloat32, kernels::DType::kBFloat16}) {
+  for (const auto dtype : {kernels::DType::kFloat32, kernels::DType::kBFloat16, kernels::DType::kFloat16}) {
     if (name == kernels::dtype_name(dtype)) return dtype;
   }
   return std::nullopt;
@@ -17,7 +17,7 @@ std::optional<kernels::DType> dtype_of(const std::string& name) {
 
 std::string unsupported(const JobSpec& spec) {
   if (!dtype_of(spec.dtype))
-    return "dtype " + spec.dtype + " is not one that this worker computes in: choose float32 or bfloat16";
+    return "dtype " + spec.dtype + " is not one that this worker computes in: choose float32, bfloat16 or float16";
   if (!wire_type_of(spec.reduction, spec.wire_dtype)) {
     return "wire_dtype " + spec.wire_dtype + " is not one that this worker sends with --reduction " + spec.reduction +
            ": exact goes as int32 or int16, float as float32, bfloat16, float16 or int8";

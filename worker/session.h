@@ -2,8 +2,8 @@
 //
 // Memory of a prepared worker, in units of the parameters as float32 (P = 120.6 MB for Tiny): parameters, gradients, both
 // AdamW moments and the sums of the reduction: 5 P (with int16 on the wire 4.5 P; with int8 7 P, for its rounding errors); in
-// bfloat16 half a P more for the cast parameters. On top come the activations of one microbatch, one row of the embedding for
-// each of its tokens (sparse_rows.h; as many from each rank while they are gathered), and the ops' scratch. The rank that
+// 16-bit dtypes half a P more for the cast parameters. On top come the activations of one microbatch, one row of the embedding
+// for each of its tokens (sparse_rows.h; as many from each rank while they are gathered), and the ops' scratch. The rank that
 // writes checkpoints holds another 3 P while it writes.
 // Promises: what `prepare_session` returns can train. Refuses: with one sentence for the user.
 // Thread: one.
@@ -40,8 +40,10 @@ struct Session {
   Patience patience{std::chrono::seconds(30)};
   bool has_state = false;      // `state` is one that the job was in
   int64_t repacked_steps = 0;  // of this job on this rank: steps whose gradients outgrew their fixed-point scale
-  int64_t refused_in_row = 0;  // steps directly before `state` that changed nothing, for their gradient was not finite
-  int64_t applied_step = -1;   // the step whose mean gradient the model's buffer still has, once it was applied; -1: none
+  // Steps directly before `state` that changed nothing, for their gradient was not finite, though the loss scale was 1.
+  int64_t refused_in_row = 0;
+  bool refused_last = false;  // the last step before `state` changed nothing, whatever the loss scale was
+  int64_t applied_step = -1;  // the step whose mean gradient the model's buffer still has, once it was applied; -1: none
 
   // Nothing of what is held counts any more.
   void distrust() {

@@ -16,14 +16,15 @@
 namespace holdfast::worker {
 namespace {
 
-// Layout, little-endian: magic "HFS2" (u32), step (i64), -1 for none; hash (text); step whose gradient is still there (i64);
-// steps refused in a row (i64); unconfirmed steps (text: encode_points).
-constexpr uint32_t kMagic = 0x32534648;
+// Layout, little-endian: magic "HFS3" (u32), step (i64), -1 for none; hash (text); step whose gradient is still there (i64);
+// steps refused in a row (i64); whether the last one was refused (u32, 0 or 1); unconfirmed steps (text: encode_points).
+constexpr uint32_t kMagic = 0x33534648;
 
 struct Offer {
   int64_t step = -1;
   std::string hash;
   int64_t applied_step = -1, refused_in_row = 0;
+  bool refused_last = false;
   std::vector<rendezvous::StepPoint> unconfirmed;
 };
 
@@ -35,6 +36,7 @@ std::vector<std::byte> encode(const Offer& offer) {
   out.put_text(offer.hash);
   out.put_i64(offer.applied_step);
   out.put_i64(offer.refused_in_row);
+  out.put(uint32_t{offer.refused_last});
   out.put_text(std::string(reinterpret_cast<const char*>(points.data()), points.size()));
   return out.take();
 }
@@ -47,6 +49,7 @@ tl::expected<Offer, std::string> decode(std::span<const std::byte> bytes) {
   offer.hash = in.get_text();
   offer.applied_step = in.get_i64();
   offer.refused_in_row = in.get_i64();
+  offer.refused_last = in.get<uint32_t>() != 0;
   const std::string points = in.get_text();
   if (magic != kMagic || !in.done()) return tl::unexpected<std::string>("it is not of this version of Holdfast");
   auto decoded = decode_points(std::as_bytes(std::span(points)));
@@ -153,9 +156,9 @@ RunResult<std::vector<bool>> hand_over_gradient(Communicator& ring, Session& ses
   copy.how = StateCopy::How::kGradient;
   std::vector<bool> behind = held;
   behind.flip();
-  copy.refused = donor.refused_in_row > 0;
+  copy.refused = donor.refused_last;
   copy.bytes = copy.refused ? 0 : session.model->table().total * static_cast<int64_t>(sizeof(float));
-  const auto done = catch_up(ring, session, behind, donor.refused_in_row);
+  const auto done = catch_up(ring, session, behind, copy.refused ? std::optional(donor.refused_in_row) : std::nullopt);
   if (!done) return tl::unexpected(done.error());
   if (copy.received) {
     session.has_state = false;
@@ -182,6 +185,7 @@ RunResult<void> hand_over_pieces(Communicator& ring, Session& session, const Off
   session.state->step = donor.step;
   session.applied_step = -1;
   session.refused_in_row = donor.refused_in_row;
+  session.refused_last = donor.refused_last;
   return take_state(session, donor, copy.donor);
 }
 
@@ -208,6 +212,7 @@ RunResult<StateCopy> agree_on_state(Communicator& ring, Session& session, const 
              .hash = {},
              .applied_step = session.applied_step,
              .refused_in_row = session.refused_in_row,
+             .refused_last = session.refused_last,
              .unconfirmed = {history.points().begin(), history.points().end()}};
   if (session.has_state) mine.hash = session.state->hash();
   const auto offers = gather_offers(ring, mine);

@@ -114,6 +114,7 @@ RunResult<int64_t> acquire_state(const StateSource& source, Communicator& ring, 
   if (source.kind == StateSource::Kind::kMemory) return source.step;
   session.applied_step = -1;
   session.refused_in_row = 0;
+  session.refused_last = false;
   if (source.kind == StateSource::Kind::kInitial) {
     reset_to_initial(session);
     return 0;

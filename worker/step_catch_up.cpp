@@ -14,20 +14,23 @@ double apply_gradient(Session& session, std::span<const int32_t> next_exponents)
   if (!std::isfinite(norm)) return norm;
   std::ranges::copy(next_exponents, session.state->exponents().begin());
   session.refused_in_row = 0;
+  session.refused_last = false;
   session.applied_step = session.state->step;
   return norm;
 }
 
 void apply_nothing(Session& session, int64_t refused_in_row) {
-  session.state->step += 1;
+  session.state->leave_out();
   session.refused_in_row = refused_in_row;
+  session.refused_last = true;
   session.applied_step = session.state->step;
 }
 
-RunResult<int64_t> catch_up(Communicator& ring, Session& session, const std::vector<bool>& behind, int64_t refused_in_row) {
+RunResult<int64_t> catch_up(Communicator& ring, Session& session, const std::vector<bool>& behind,
+                            std::optional<int64_t> refused_in_row) {
   const auto me = static_cast<size_t>(ring.rank());
-  if (refused_in_row > 0) {
-    if (behind[me]) apply_nothing(session, refused_in_row);
+  if (refused_in_row) {
+    if (behind[me]) apply_nothing(session, *refused_in_row);
     return 0;
   }
   if (behind[me]) session.applied_step = -1;  // the buffer is written over from here on

@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "worker/run_stop.h"
@@ -18,11 +20,12 @@ namespace holdfast::worker {
 // The optimizer's part of a step, of the mean gradient in the model and the exponents of the step after it (empty: the float
 // reduction). The norm of the gradient; one that is not finite has changed nothing.
 double apply_gradient(Session& session, std::span<const int32_t> next_exponents);
-// The step changes nothing but the step number.
+// The step changes nothing but the step number, and in float16 the loss scale. `refused_in_row`: as of now.
 void apply_nothing(Session& session, int64_t refused_in_row);
 
 // `behind` by rank: whether it takes the step; the others have applied it, and still have its gradient. `refused_in_row`: of
-// the ranks that are ahead, above 0 when the step was refused. Returns the bytes that this rank received.
-RunResult<int64_t> catch_up(Communicator& ring, Session& session, const std::vector<bool>& behind, int64_t refused_in_row);
+// the ranks that are ahead, where they have refused the step. Returns the bytes that this rank received.
+RunResult<int64_t> catch_up(Communicator& ring, Session& session, const std::vector<bool>& behind,
+                            std::optional<int64_t> refused_in_row);
 
 }  // namespace holdfast::worker

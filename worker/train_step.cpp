@@ -212,8 +212,26 @@ CollectiveResult<void> TrainStep::reduce_all() {
   return {};
 }
 
+// A gradient that is not finite may be the scale's doing, as long as that is above 1: then it is no fault, and counts as none.
+void TrainStep::lower_loss_scale(const StepAgreement& agreed) {
+  Session& session = loop_.session;
+  const int64_t scale = int64_t{1} << session.state->loss_scale_log2();
+  apply_nothing(session, agreed.refused_in_row);
+  if (loop_.ring.rank() != 0) return;
+  const auto text = fmt::format(
+      "step {} is left out: its loss or gradient is not finite. The loss scale {} was too large for float16 and is now {}; "
+      "parameters stay as they are on all ranks",
+      session.state->step, scale, scale / 2);
+  spdlog::info("{}", text);
+  loop_.outbox.event(session.job, "loss_scale_lowered", text);
+}
+
 RunResult<void> TrainStep::refuse(const StepAgreement& agreed) {
   Session& session = loop_.session;
+  if (session.state->loss_scale_log2() > 0) {
+    lower_loss_scale(agreed);
+    return {};
+  }
   const int64_t in_row = agreed.refused_in_row + 1, step = session.state->step + 1;
   if (in_row >= session.spec.max_refused_steps) {
     return tl::unexpected(job_failed(

@@ -53,8 +53,8 @@ class TrainStep {
   // Waits for the reduction that goes on. What all ranks found, and whether they stop after this step.
   RunResult<StepAgreement> exchange();
   // Sums the gradients over the ring and applies AdamW. Where a loss or gradient is not finite the step is refused, on all
-  // ranks alike: it counts, its data is consumed, and nothing but the step number changes. Too many of them in a row end
-  // the job. Returns the point to report once it is confirmed.
+  // ranks alike: it counts, its data is consumed, and nothing but the step number and float16's loss scale changes. Too many
+  // of them in a row, at a loss scale that cannot be smaller, end the job. Returns the point to report once it is confirmed.
   RunResult<rendezvous::StepPoint> update(const StepAgreement& agreed);
   // Every rank has applied it. If that cannot be learnt, the point is kept: the next generation may start from here.
   RunResult<void> confirm(rendezvous::StepPoint& point);
@@ -72,6 +72,7 @@ class TrainStep {
   // Packs again what overflowed, sums over the ring, leaves the mean gradient in the model.
   RunResult<void> reduce(const StepAgreement& agreed);
   RunResult<void> refuse(const StepAgreement& agreed);
+  void lower_loss_scale(const StepAgreement& agreed);
 
   TrainLoop& loop_;
   const StepShares& shares_;

@@ -51,7 +51,9 @@ std::vector<int32_t> random_ids(const rendezvous::JobSpec& spec, std::minstd_ran
 
 DeviceSpeed measured_here(const rendezvous::JobSpec& spec, int threads, double seconds) {
   using Clock = std::chrono::steady_clock;
-  const auto dtype = spec.dtype == "float32" ? kernels::DType::kFloat32 : kernels::DType::kBFloat16;
+  const auto dtype = spec.dtype == "float32"   ? kernels::DType::kFloat32
+                     : spec.dtype == "float16" ? kernels::DType::kFloat16
+                                               : kernels::DType::kBFloat16;
   const auto ops = kernels::make_cpu_ops(dtype, threads);
   const model::Gpt2Config config{spec.n_layer, spec.n_embd, spec.n_head, spec.vocab_size, spec.block_size};
   model::Gpt2 net(config, *ops, spec.batch_size);

@@ -42,7 +42,6 @@ Complaint read(const TextField& field, const FieldRow& row, const Json& value, J
   const auto& text = value.get_ref<const std::string&>();
   if (text.size() > field.max_bytes) return fmt::format("has {} bytes, at most {} are taken", text.size(), field.max_bytes);
   if (has_control_characters(text)) return "has control characters in it";
-  if (contains(field.reserved, text)) return fmt::format("{} is not in this version: choose {}", text, range_text(row));
   // An empty word stands for the default only where the default is empty: wire_dtype in a spec that was resolved halfway.
   const bool left_out = text.empty() && (JobSpec{}.*field.member).empty();
   if (!field.choices.empty() && !left_out && !contains(field.choices, text)) {

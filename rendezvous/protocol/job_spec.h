@@ -31,7 +31,7 @@ struct JobSpec {
   int64_t max_nodes = 0;  // 0: as many as there are microbatches
   int64_t total_steps = 1000;
 
-  std::string dtype = "bfloat16";  // float32|bfloat16
+  std::string dtype = "bfloat16";  // float32|bfloat16|float16
   std::string recompute = "none";  // none|attention|block
   // min_lr left out: learning_rate / 10; warmup_steps left out: at most total_steps / 10.
   double learning_rate = 6e-4, min_lr = 6e-5, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, grad_clip = 1.0;

@@ -43,8 +43,8 @@ std::vector<FieldRow> rows_of_the_model() {
       {"n_head", IntegerField{&JobSpec::n_head, 1, 1024}, "Attention heads; divides n_embd", "the model's"},
       {"vocab_size", IntegerField{&JobSpec::vocab_size, 2, 65536}, "Tokens there are; ids are 16-bit", "the model's"},
       {"block_size", IntegerField{&JobSpec::block_size, 1, 65536}, "Tokens in a sequence", "the model's"},
-      {"dtype", TextField{&JobSpec::dtype, kWordBytes, {"float32", "bfloat16"}, {"float16"}},
-       "Type of activations and matrix products; master weights are float32"},
+      {"dtype", TextField{&JobSpec::dtype, kWordBytes, {"float32", "bfloat16", "float16"}},
+       "Type of activations and matrix products; master weights are float32, and float16 finds its loss scale by itself"},
       {"recompute", TextField{&JobSpec::recompute, kWordBytes, {"none", "attention", "block"}},
        "Activations computed again in the backward pass instead of kept: less memory, more time, the same bits"},
   };

@@ -15,8 +15,7 @@ namespace holdfast::rendezvous {
 struct TextField {
   std::string JobSpec::*member;
   size_t max_bytes;
-  std::vector<std::string> choices = {};   // empty: any text
-  std::vector<std::string> reserved = {};  // words of the contract that this version does not run yet
+  std::vector<std::string> choices = {};  // empty: any text
 };
 struct IntegerField {
   int64_t JobSpec::*member;
