@@ -45,7 +45,7 @@ TEST_P(RecomputeOver, CpuOpsChangesNoBit) {
   EXPECT_EQ(passes(kernels::make_cpu_ops(GetParam(), 2), Recompute::kBlock), kept);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, RecomputeOver, ::testing::Values(DType::kFloat32, DType::kBFloat16),
+INSTANTIATE_TEST_SUITE_P(Dtypes, RecomputeOver, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),
                          [](const auto& tested) { return std::string(kernels::dtype_name(tested.param)); });
 
 TEST(Recompute, NeedsTheMemoryThatItsFormulaSays) {

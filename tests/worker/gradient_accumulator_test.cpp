@@ -79,6 +79,17 @@ TEST_P(Sums, AreTheSameInOneTurnAndInSeveral) {
   }
 }
 
+// A loss scale is a power of two: taken out of the sums it leaves no trace, in maxima and exponents either.
+TEST_P(Sums, AreWithoutTheLossScale) {
+  Computing one(spec, service.url(), "w1");
+  const auto unscaled = mean_of(one, {{0, 1, 2}});
+  const LocalStep all = one.found;
+  one.rank.session->model->set_loss_scale(13);
+  EXPECT_EQ(mean_of(one, {{0, 1, 2}}), unscaled);
+  EXPECT_EQ(one.found.maxima, all.maxima);
+  EXPECT_EQ(one.found.loss, all.loss);
+}
+
 TEST_P(Sums, SurviveAReductionThatFailed) {
   Computing one(spec, service.url(), "w1");
   const auto undisturbed = mean_of(one, {{0, 2}});
