@@ -85,11 +85,12 @@ void GradientAccumulator::pack_exactly(Elements range) {
 void GradientAccumulator::pack_rows() {
   const model::TokenGradient gradient = model_.token_gradient();
   if (!exact()) return rows_.pack(gradient, 0);
-  const float own = ops_.abs_max(gradient.rows, static_cast<int64_t>(gradient.ids.size()) * model_.config().n_embd);
+  const int64_t count = static_cast<int64_t>(gradient.ids.size()) * model_.config().n_embd;
+  const float own = std::ldexp(ops_.abs_max(gradient.rows, count), -loss_scale_log2_);
   const float largest = sum_at_least(head_largest_, own);
   found_.maxima[kTied] = std::max(found_.maxima[kTied], largest);
   found_.finite &= std::isfinite(largest);
-  if (!overflows(largest, exponents_[kTied], limit_)) rows_.pack(gradient, exponents_[kTied]);
+  if (!overflows(largest, exponents_[kTied], limit_)) rows_.pack(gradient, exponents_[kTied] - loss_scale_log2_);
 }
 
 void GradientAccumulator::move_rows_to_sums() {
@@ -190,7 +191,7 @@ void GradientAccumulator::repack(std::span<const int32_t> after) {
       if (exponents_[t] != after[t]) pack(t, after[t], i == 0);
     }
     if (exponents_[kTied] != after[kTied]) {
-      rows_.pack(model_.token_gradient(), after[kTied]);
+      rows_.pack(model_.token_gradient(), after[kTied] - loss_scale_log2_);
       move_rows_to_sums();
     }
   }

@@ -69,6 +69,11 @@ void check_batch(const JobSpec& spec, Errors& errors) {
 // With local steps each of the nominal nodes is a replica, with as many microbatches as the others.
 void check_sync(const JobSpec& spec, Errors& errors) {
   if (spec.sync_every == 1) return;
+  if (spec.dtype == "float16") {
+    errors.push_back({"dtype",
+                      "float16 finds its loss scale from step to step, which local steps (sync_every above 1) do not "
+                      "share: choose bfloat16 or float32"});
+  }
   const int64_t microbatches = spec.microbatches() / spec.sync_every;
   if (microbatches % spec.nodes != 0) {
     errors.push_back(
@@ -175,7 +180,8 @@ const std::vector<Rule>& rules() {
       {{"resume_from"}, check_resume},
       {{"model", "n_embd", "n_head"}, check_model},
       {{"batch_size", "gradient_accumulation_steps", "global_batch_size", "nodes", "min_nodes", "max_nodes"}, check_batch},
-      {{"nodes", "max_nodes", "batch_size", "gradient_accumulation_steps", "global_batch_size", "sync_every"}, check_sync},
+      {{"nodes", "max_nodes", "batch_size", "gradient_accumulation_steps", "global_batch_size", "sync_every", "dtype"},
+       check_sync},
       {{"nodes", "min_nodes", "max_nodes"}, check_membership},
       {{"warmup_steps", "total_steps"}, check_warmup},
       {{"min_lr", "learning_rate"}, check_min_lr},

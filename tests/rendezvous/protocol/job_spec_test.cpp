@@ -215,6 +215,7 @@ TEST(JobSpec, OverlapAndRecomputeAreOneOfTheirWords) {
   };
   EXPECT_THAT(complaint(few_syncs({{"global_batch_size", 12}}), "nodes"), HasSubstr("choose global_batch_size 16"));
   EXPECT_THAT(complaint(few_syncs({{"max_nodes", 3}}), "max_nodes"), HasSubstr("more than the 2 replicas"));
+  EXPECT_THAT(complaint(few_syncs({{"dtype", "float16"}}), "dtype"), HasSubstr("choose bfloat16 or float32"));
 }
 
 TEST(JobSpec, HeadsDivideTheChannels) {
