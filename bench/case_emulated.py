@@ -19,7 +19,8 @@ def settings(quick, fields):
     all_of_them = [{"accumulation": count, "wire": wire, "overlap": overlap}
                    for count in (8, 1) for wire in (("int16",) if quick else WIRES) for overlap in ("on", "off")]
     for count in (8,) if quick else (8, 1):
-        all_of_them += [{"accumulation": count, "wire": "int16", "sync_every": every} for every in ((8,) if quick else (8, 16, 32))]
+        all_of_them += [{"accumulation": count, "wire": wire, "sync_every": every} for every in ((8,) if quick else (8, 16, 32))
+                        for wire in (("int16",) if quick else ("int16", "int8"))]
     return [each for each in all_of_them if set(each) & {"overlap", "sync_every"} <= fields]
 
 
@@ -29,7 +30,7 @@ def name_of(setting):
 
 
 def run(**setting):
-    return link_runs.run(worker=WORKER, microbatch_ms=MICROBATCH_MS, batch=BATCH, steps=8, **setting)
+    return link_runs.run(worker=WORKER, microbatch_ms=MICROBATCH_MS, batch=BATCH, steps=max(8, 2 * setting.get("sync_every", 1)), **setting)
 
 
 def plot(rows_of):

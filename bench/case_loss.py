@@ -33,7 +33,8 @@ def own_text():
     return text
 
 
-def spec_of(folder, steps, wanted):
+def spec_of(folder, optimizer_steps, wanted):
+    steps = -(-optimizer_steps // wanted.get("sync_every", 1))
     train, valid = os.path.join(folder, "train.bin"), os.path.join(folder, "val.bin")
     text = own_text()
     unseen = len(text) // 20
@@ -41,30 +42,33 @@ def spec_of(folder, steps, wanted):
     harness.write_tokens(valid, text[-unseen:])
     return {"train_data_path": train, "valid_data_path": valid, "n_layer": 3, "n_embd": 128, "n_head": 4, "vocab_size": 256,
             "block_size": 128, "batch_size": 8, "global_batch_size": 64, "nodes": 2, "min_nodes": 2, "max_nodes": 2,
-            "total_steps": steps, "warmup_steps": steps // 20, "learning_rate": 1e-3, "min_lr": 1e-4, "dtype": "float32", "seed": 1,
-            "checkpoint_every": 0, "eval_every": min(EVAL_EVERY, steps // 2), "eval_microbatches": 16,
+            "total_steps": steps, "warmup_steps": -(-steps // 20), "learning_rate": 1e-3, "min_lr": 1e-4, "dtype": "float32", "seed": 1,
+            "checkpoint_every": 0, "eval_every": steps if "sync_every" in wanted else min(EVAL_EVERY, steps // 2), "eval_microbatches": 16,
             "reduction": wires.reduction_of(wanted["wire_dtype"]), **wanted}
 
 
 def losses(steps, wanted):
-    """The points of a run: [{step, loss, validation_loss}]."""
+    """The points of a run: [{step, loss, validation_loss}]; `step` counts optimizer steps."""
+    every = wanted.get("sync_every", 1)
     with testbed.Testbed() as cluster:
         cluster.start_workers("w1", "w2")
         job = cluster.submit(**spec_of(cluster.folder, steps, wanted))
         cluster.wait_state(job, "succeeded", timeout_s=1800)
-        return cluster.get(f"/v1/jobs/{job}/metrics?limit=1000")["metrics"]
+        points = cluster.get(f"/v1/jobs/{job}/metrics?limit=1000")["metrics"]
+        return [{**point, "step": point["step"] * every, "steps": every} for point in points]
 
 
 def at_the_end(points):
     """(mean training loss of the last steps, the last validation loss)."""
-    last = [point["loss"] for point in points[-TAIL:]]
+    last = [point["loss"] for point in points[-max(1, TAIL // points[-1]["steps"]):]]
     return sum(last) / len(last), [point["validation_loss"] for point in points if point["validation_loss"] is not None][-1]
 
 
 def smoothed(points):
     """Means of as many steps as are averaged at the end, so that the curves can be told apart."""
-    groups = [points[i:i + TAIL] for i in range(0, len(points) - TAIL + 1, TAIL)]
-    return [(group[-1]["step"], sum(point["loss"] for point in group) / TAIL) for group in groups]
+    size = max(1, TAIL // points[-1]["steps"])
+    groups = [points[i:i + size] for i in range(0, len(points) - size + 1, size)]
+    return [(group[-1]["step"], sum(point["loss"] for point in group) / size) for group in groups]
 
 
 def measure(options):

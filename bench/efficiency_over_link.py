@@ -6,7 +6,8 @@ usage: bench/efficiency_over_link.py [--workers 2] [--alone] [--worker PROGRAM] 
 
 Each program is on a node of its own, in network namespaces of this machine (root, or unprivileged namespaces). With --alone every
 worker has a job of its own, all at the same time: what they cost each other by sharing this machine is then in both numbers, and
-only what they cost each other by talking is in one. A step that waits for a sync every N steps is the mean over N steps."""
+only what they cost each other by talking is in one. With --sync_every N a step of the job is N optimizer steps; what is printed
+is of one of them."""
 import argparse
 import json
 import os
@@ -37,11 +38,9 @@ def spec_of(options, folder, nodes):
     return testbed.tiny_spec(folder, **wanted)
 
 
-def typical(points, cycle):
-    """The median over cycles of the mean within one, of (step_s, communication_s); the first cycle is a warm-up."""
-    rounds = [points[i:i + cycle] for i in range(cycle, len(points) - cycle + 1, cycle)]
-    return tuple(statistics.median(statistics.mean(point[key] for point in each) for each in rounds)
-                 for key in ("step_s", "communication_s"))
+def typical(points, optimizer_steps):
+    """The median of (step_s, communication_s) of an optimizer step; the job's first step is a warm-up."""
+    return tuple(statistics.median(point[key] for point in points[1:]) / optimizer_steps for key in ("step_s", "communication_s"))
 
 
 def measure(cluster, options):
@@ -57,15 +56,14 @@ def measure(cluster, options):
     cluster.start_workers(*names, environment=environment)
     jobs = [cluster.submit(**spec_of(options, cluster.folder, 1 if options.alone else options.workers))
             for _ in range(options.workers if options.alone else 1)]
-    cycle = options.sync_every
-    last = cycle + -(-options.steps // cycle) * cycle
+    last = 1 + -(-options.steps // options.sync_every)
     for job in jobs:
         cluster.wait_step(job, last, timeout_s=STEP_TIMEOUT_S)
     points = [cluster.get(f"/v1/jobs/{job}/metrics?limit={last}")["metrics"] for job in jobs]
     generations = len({(job, point["generation"]) for job, of_job in zip(jobs, points) for point in of_job})
-    step_s, communication_s = (statistics.mean(values) for values in zip(*(typical(of_job, cycle) for of_job in points)))
+    step_s, communication_s = (statistics.mean(values) for values in zip(*(typical(of_job, options.sync_every) for of_job in points)))
     return {"workers": options.workers, "alone": options.alone, "accumulation": options.accumulation, "wire": options.wire,
-            "overlap": options.overlap, "sync_every": cycle, "step_s": step_s, "communication_s": communication_s,
+            "overlap": options.overlap, "sync_every": options.sync_every, "step_s": step_s, "communication_s": communication_s,
             "tokens_per_step": points[0][-1]["tokens"], "jobs": len(jobs), "generations": generations, "plain_bytes_per_s": plain}
 
 
@@ -83,7 +81,7 @@ def parse():
     parser.add_argument("--batch", type=int, default=4)
     parser.add_argument("--block", type=int, default=512)
     parser.add_argument("--dtype", default="bfloat16", choices=("float32", "bfloat16"))
-    parser.add_argument("--steps", type=int, default=4, help="measured, after a warm-up; made whole cycles of sync_every")
+    parser.add_argument("--steps", type=int, default=4, help="optimizer steps that are measured, after the job's first; made whole steps of the job")
     parser.add_argument("--rate", default="1gbit", help="of each node's link, as tc writes it")
     parser.add_argument("--plain_tcp", action="store_true", help="also the rate of one bare TCP stream between two nodes")
     options = parser.parse_args()

@@ -70,9 +70,8 @@ class Efficiency(unittest.TestCase):
         self.assertEqual(50, link_runs.without_hiding(alone, "int32", rate))
         self.assertAlmostEqual(100 / 1.125, link_runs.without_hiding(alone, "int32", rate, sync_every=8))
 
-    def test_a_step_of_a_cycle_is_the_mean_over_it_and_the_first_cycle_warms_up(self):
-        took = [9, 9, 1, 5, 1, 7, 1, 9, 100]  # the last begins a cycle that is not whole
-        points = [{"step_s": s, "communication_s": s / 2} for s in took]
+    def test_a_step_of_a_job_is_as_many_optimizer_steps_as_lie_between_syncs_and_the_first_warms_up(self):
+        points = [{"step_s": s, "communication_s": s / 2} for s in (100, 8, 6, 10)]
         self.assertEqual((4, 2), efficiency_over_link.typical(points, 2))
 
     def test_settings_that_this_build_does_not_know_are_left_out(self):
