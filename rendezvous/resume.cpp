@@ -146,6 +146,23 @@ std::string different_model(const nlohmann::json& theirs, const JobSpec& spec) {
   return text;
 }
 
+// What else decides what the state means: the same tensors are moments of AdamW, or of the outer step; and float16 has one
+// more.
+std::string different_training(const nlohmann::json& theirs, const JobSpec& spec) {
+  const bool theirs_local = theirs.value("sync_every", int64_t{1}) > 1, mine_local = spec.sync_every > 1;
+  if (theirs_local != mine_local) {
+    return fmt::format(
+        "it was trained {} local steps (sync_every {}), and this job is {}: their optimizer states differ in kind",
+        theirs_local ? "with" : "without", theirs.value("sync_every", int64_t{1}), spec.sync_every);
+  }
+  const std::string dtype = theirs.value("dtype", spec.dtype);
+  if ((dtype == "float16") != (spec.dtype == "float16")) {
+    return fmt::format("its dtype is {}, and this job's {}: the loss scale of float16 is part of its state alone", dtype,
+                       spec.dtype);
+  }
+  return {};
+}
+
 // Fills in what the manifest knows; the error says why the checkpoint cannot be had. Nothing when the folder is out of sight.
 tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec, const std::string& data_dir) {
   const std::string own = objects_folder(data_dir, source.job);
@@ -169,6 +186,9 @@ tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec,
   source.state_hash = manifest->state_hash;
   if (const std::string difference = different_model(manifest->spec, spec); !difference.empty()) {
     return tl::unexpected("it is of another model: " + difference);
+  }
+  if (std::string difference = different_training(manifest->spec, spec); !difference.empty()) {
+    return tl::unexpected(std::move(difference));
   }
   return {};
 }

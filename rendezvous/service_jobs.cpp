@@ -48,8 +48,8 @@ tl::expected<Coordinator::Scale, std::vector<FieldError>> read_scale(const Json&
       errors.push_back(FieldError{field.substr(0, 64), "no such field; there are nodes, min_nodes and max_nodes"});
     } else if (!item.value().is_number_integer() || item.value() < 1 || item.value() > most) {
       errors.push_back(FieldError{
-          field, fmt::format("must be a whole number from 1 to {} (each worker needs a microbatch of the {}), not {}", most,
-                             most, item.value().dump().substr(0, 40))});
+          field, fmt::format("must be a whole number from 1 to {} (each worker needs one of the {} {} in a step), not {}", most,
+                             most, m.spec.sync_every > 1 ? "replicas" : "microbatches", item.value().dump().substr(0, 40))});
     } else {
       *target = item.value();
     }

@@ -268,12 +268,11 @@ void GradientAccumulator::unpack_floats(bool alone) {
   const std::span<float> mean(model_.gradients(), static_cast<size_t>(model_.table().total));
   const float* sums = alone ? sums_.data<float>() : mean.data();
   for (size_t i = 0; i < mean.size(); ++i) mean[i] = sums[i] * scale;
-  if (!quantized_) return;
-  if (alone) {
-    quantized_->forget();  // nothing is rounded, and errors of long ago belong to no step
-  } else {
-    quantized_->commit();
-  }
+  if (quantized_ && alone) quantized_->forget();  // nothing is rounded, and errors of long ago belong to no step
+}
+
+void GradientAccumulator::step_applied() {
+  if (quantized_) quantized_->commit();
 }
 
 std::span<float> GradientAccumulator::overwrite_gradient() {

@@ -90,6 +90,13 @@ class GradientAccumulator {
   // (`alone`: a step of one rank, which has nothing to reduce) from this rank's sums.
   void unpack(std::span<const int32_t> exponents, bool alone);
 
+  // The mean was applied: what int8 rounded away of it counts from now on.
+  void step_applied();
+
+  // Before a reduction that nothing hides: the rows that the last microbatch brought apart join the sums, so that they are
+  // not sent twice. Exact types only, whose bits do not depend on it.
+  void move_rows_to_sums();
+
   // The model's gradient buffer, to be written by others: what it held does not count any more.
   std::span<float> overwrite_gradient();
 
@@ -104,7 +111,6 @@ class GradientAccumulator {
   void add(int64_t microbatch, const OnPacked& on_packed);
   void pack(Elements range);
   void pack_rows();
-  void move_rows_to_sums();
   void pack_exactly(Elements range);
   // Tensor `t` of the gradient in the model's buffer.
   void pack(size_t t, int32_t exponent, bool first);

@@ -19,9 +19,11 @@ namespace {
 using rendezvous::Directive;
 using std::chrono::milliseconds;
 
+// A rank that has one replica less than another waits while that one goes sync_every steps.
 milliseconds collective_timeout(const rendezvous::JobSpec& spec, const std::optional<milliseconds>& fallback) {
-  if (fallback && spec.collective_timeout_s == rendezvous::JobSpec{}.collective_timeout_s) return *fallback;
-  return milliseconds(static_cast<int64_t>(spec.collective_timeout_s * 1000));
+  const bool unset = spec.collective_timeout_s == rendezvous::JobSpec{}.collective_timeout_s;
+  const milliseconds of_spec(static_cast<int64_t>(spec.collective_timeout_s * 1000));
+  return (fallback && unset ? *fallback : of_spec) * spec.sync_every;
 }
 
 // What all members must have alike: the training tokens, and those of the evaluation where there is one.

@@ -1,10 +1,11 @@
-// Tells of a neighbour that went away, and of each neighbour once, whichever thread notices it first.
+// Tells of a neighbour that went away, and of each neighbour once, whichever thread notices it first; once more when a later
+// sign says that it ended, which the first did not: the service then need not wait for its answer.
 // Thread: any.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <mutex>
-#include <set>
 #include <utility>
 
 #include "worker/collectives/communicator.h"
@@ -19,7 +20,9 @@ class LossTeller {
   void tell(const CollectiveError& error) {
     {
       const std::lock_guard lock(mutex_);
-      if (!told_.insert(error.suspect_rank).second) return;
+      const auto [told, first] = told_.try_emplace(error.suspect_rank, error.ended);
+      if (!first && (told->second || !error.ended)) return;
+      told->second = error.ended;
     }
     on_loss_(error);
   }
@@ -27,7 +30,7 @@ class LossTeller {
  private:
   OnLoss on_loss_;
   std::mutex mutex_;
-  std::set<int> told_;
+  std::map<int, bool> told_;  // by suspect: whether it was said to have ended
 };
 
 }  // namespace holdfast::worker

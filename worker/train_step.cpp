@@ -197,6 +197,7 @@ RunResult<void> TrainStep::reduce(const StepAgreement& agreed) {
   const bool alone = loop_.ring.world_size() == 1;
   if (alone) fault_point("allreduce", loop_.session.state->step, loop_.ring.rank());
   if (!alone && !reduced) {
+    if (gradients.exact()) gradients.move_rows_to_sums();
     const auto summed = clock_.communicating([&] { return reduce_all(); });
     if (!summed) return tl::unexpected(ring_stop(summed.error()));
   }
@@ -264,6 +265,7 @@ RunResult<StepPoint> TrainStep::update(const StepAgreement& agreed) {
     GradientAccumulator& gradients = *session.gradients;
     point.gradient_norm = apply_gradient(
         session, gradients.exact() ? gradients.next_exponents(exponents_, agreed.maxima) : std::vector<int32_t>());
+    if (std::isfinite(point.gradient_norm)) gradients.step_applied();
     point.loss = loss_from_fixed(agreed.loss, session.spec.units());
   }
   point.refused = !std::isfinite(point.gradient_norm);

@@ -49,10 +49,10 @@ void check_batch(const JobSpec& spec, Errors& errors) {
                                                        spec.global_batch_size, spec.batch_size, choice)});
     return;
   }
-  if (spec.units() > 65536) {
+  if (const int64_t microbatches = spec.microbatches() / spec.sync_every; microbatches > 65536) {
     errors.push_back({"global_batch_size", fmt::format("makes {} microbatches in a step, and at most 65536 are summed exactly: "
                                                        "choose a larger batch_size or a smaller global batch",
-                                                       spec.units())});
+                                                       microbatches)});
     return;
   }
   if (spec.sync_every > 1) return;  // check_sync
@@ -74,6 +74,7 @@ void check_sync(const JobSpec& spec, Errors& errors) {
                       "float16 finds its loss scale from step to step, which local steps (sync_every above 1) do not "
                       "share: choose bfloat16 or float32"});
   }
+  if (spec.global_batch_size % spec.batch_size != 0) return;  // check_batch
   const int64_t microbatches = spec.microbatches() / spec.sync_every;
   if (microbatches % spec.nodes != 0) {
     errors.push_back(
@@ -179,7 +180,8 @@ const std::vector<Rule>& rules() {
       {{"train_data_path"}, check_data},
       {{"resume_from"}, check_resume},
       {{"model", "n_embd", "n_head"}, check_model},
-      {{"batch_size", "gradient_accumulation_steps", "global_batch_size", "nodes", "min_nodes", "max_nodes"}, check_batch},
+      {{"batch_size", "gradient_accumulation_steps", "global_batch_size", "nodes", "min_nodes", "max_nodes", "sync_every"},
+       check_batch},
       {{"nodes", "max_nodes", "batch_size", "gradient_accumulation_steps", "global_batch_size", "sync_every", "dtype"},
        check_sync},
       {{"nodes", "min_nodes", "max_nodes"}, check_membership},

@@ -50,6 +50,7 @@ TEST_F(LocalStepsOfAJob, SurviveARankThatIsLostInTheMiddle) {
   ranks.on_commit = tamper;
   run_to_end(ranks, Ranks::memory(std::max(ranks[0].session->state->step, ranks[1].session->state->step)));
   EXPECT_EQ(ranks.hash(), expected);
+  EXPECT_NE(events("microbatches_kept").front().find("2 of 3 replicas' local steps are kept"), std::string::npos);
 }
 
 TEST_F(LocalStepsOfAJob, LearnAboutAsMuchAsSoManyPlainSteps) {

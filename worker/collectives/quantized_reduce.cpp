@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "worker/collectives/block_quantized.h"
 
@@ -44,12 +45,13 @@ QuantizedReduction::QuantizedReduction(size_t elements) : errors_(elements), nex
 
 void QuantizedReduction::commit() {
   for (const auto& [first, count] : reduced_) std::copy_n(next_errors_.data() + first, count, errors_.data() + first);
+  any_ = any_ || !reduced_.empty();
   reduced_.clear();
 }
 
 void QuantizedReduction::forget() {
-  std::ranges::fill(errors_, 0.0F);
   reduced_.clear();
+  if (std::exchange(any_, false)) std::ranges::fill(errors_, 0.0F);
 }
 
 CollectiveResult<void> QuantizedReduction::reduce(Communicator& ring, size_t first, std::span<const float> mine,

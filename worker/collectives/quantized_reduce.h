@@ -40,6 +40,7 @@ class QuantizedReduction {
                                       std::span<float> error, std::span<float> sum);
 
   std::vector<float> errors_, next_errors_;  // the second: as they are once what was reduced is applied
+  bool any_ = false;                         // whether there are errors at all
   std::map<size_t, size_t> reduced_;         // since the last commit: where a range begins, and how long it is
   std::vector<std::byte> brought_, received_, gathered_;
 };
