@@ -136,14 +136,14 @@ struct Life {
   Service service;
 };
 
-// Said where the limit is lower than a large cluster needs; a small one never gets there.
+// Said where the limit is lower than some hundred workers need; the clusters that this is for never get there.
 void prepare_open_files() {
-  constexpr int64_t kWorkers = 1000;
+  constexpr int64_t kWorkers = 300;
   const OpenFiles files = raise_open_files();
   if (files.limit >= open_files_for(kWorkers)) return;
   spdlog::warn(
-      "this process may have {} files open, enough for some {} workers{}{}; for more raise the hard limit (ulimit -Hn, "
-      "LimitNOFILE= of a systemd unit): {} workers need {}",
+      "this process may have {} files open, enough for some {} workers{}{}; if more are to come, raise the hard limit (ulimit "
+      "-Hn, LimitNOFILE= of a systemd unit): {} workers need {}",
       files.limit, std::max<int64_t>(0, files.limit - kOpenFilesBeside) / kConnectionsPerWorker,
       files.problem.empty() ? "" : ": ", files.problem, kWorkers, open_files_for(kWorkers));
 }
