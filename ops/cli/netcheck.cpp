@@ -2,8 +2,10 @@
 #include "ops/cli/netcheck_exchange.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 
 #include "ops/cli/api.h"
@@ -35,16 +37,22 @@ bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address.starts_with("[::1]");
 }
 
+std::string host_name() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "THIS_NODE";
+}
+
 void say_where(const Options& options, const std::string& address) {
   if (options.json) {
     fmt::print("{}\n", Json{{"listening", address}}.dump());
   } else {
     fmt::print("Listening on {} for `holdfast netcheck {}`; ends with Ctrl-C, or after {} minutes without a check.\n", address,
-               address, kIdle.count());
+               address_from_elsewhere(address, host_name()), kIdle.count());
     if (is_loopback(address)) {
       fmt::print(
           "Only this machine reaches that. For another node: holdfast netcheck --listen 0.0.0.0:7071 (anybody who reaches "
-          "the port can then ask this node for zeros), and there: holdfast netcheck THIS_NODE:7071\n");
+          "the port can then ask this node for zeros), and there: holdfast netcheck {}:7071\n",
+          host_name());
     }
   }
   std::fflush(stdout);
@@ -56,6 +64,7 @@ void listen(const Options& options, const std::string& address) {
   say_where(options, own_address(*listener));
   for (auto deadline = NetClock::now() + kIdle; NetClock::now() < deadline;) {
     const auto peer = accept_from(*listener, deadline);
+    if (!peer && NetClock::now() < deadline) throw Failure{kUnreachable, peer.error()};
     if (!peer) break;
     const std::string from = peers_address(*peer);
     const auto answered = answer_netcheck(*peer);

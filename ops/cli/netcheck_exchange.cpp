@@ -20,7 +20,8 @@ using std::chrono::milliseconds;
 constexpr std::string_view kName = "holdfast-netcheck ", kVersion = "1", kRefused = "refused: ";
 constexpr size_t kBlock = 64 * 1024;
 constexpr size_t kLineMax = 200;
-constexpr int kPings = 200, kPingsMax = 10'000, kCommandsMax = 16;
+constexpr int64_t kPingsAtFirst = 5, kPingsWanted = 200, kPingsMax = 10'000;
+constexpr int kCommandsMax = 16;
 constexpr milliseconds kGreeting{5'000};   // for the first line
 constexpr milliseconds kPatience{10'000};  // for what follows, and on top of a phase's own time: buffers must drain
 constexpr double kRampShare = 0.2;
@@ -132,12 +133,13 @@ NetResult<double> move_blocks(const Socket& peer, bool sends, bool receives, mil
 
 // --- the one who asks
 
-NetResult<double> measure_round_trip(const Socket& peer) {
-  if (auto asked = write_all(peer, fmt::format("ping {}\n", kPings), in(kPatience)); !asked)
+// The median of so many round trips.
+NetResult<double> ping(const Socket& peer, int64_t count) {
+  if (auto asked = write_all(peer, fmt::format("ping {}\n", count), in(kPatience)); !asked)
     return tl::unexpected(asked.error());
   std::vector<double> trips;
   const auto deadline = in(kPatience);
-  for (int i = 0; i < kPings; ++i) {
+  for (int64_t i = 0; i < count; ++i) {
     const auto begin = NetClock::now();
     if (auto sent = write_all(peer, "\n", deadline); !sent) return tl::unexpected(sent.error());
     if (auto back = read_line(peer, 0, deadline); !back) return tl::unexpected(back.error());
@@ -145,6 +147,13 @@ NetResult<double> measure_round_trip(const Socket& peer) {
   }
   std::ranges::sort(trips);
   return trips[trips.size() / 2];
+}
+
+// A few tell how many a second has room for: the other side gives all of a command's pings one deadline.
+NetResult<double> measure_round_trip(const Socket& peer) {
+  const auto roughly = ping(peer, kPingsAtFirst);
+  if (!roughly) return roughly;
+  return ping(peer, pings_for(*roughly));
 }
 
 NetResult<double> reported_rate(const Socket& peer) {
@@ -242,6 +251,10 @@ Command parse_command(std::string_view line) {
 }
 
 }  // namespace
+
+int64_t pings_for(double trip_s) {
+  return static_cast<int64_t>(std::clamp(1 / trip_s, static_cast<double>(kPingsAtFirst), static_cast<double>(kPingsWanted)));
+}
 
 NetResult<NetcheckFigures> ask_netcheck(const Socket& peer, double seconds) {
   const milliseconds time(std::llround(seconds * 1000));

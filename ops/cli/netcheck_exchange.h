@@ -15,6 +15,8 @@
 // that TCP is still finding its rate.
 #pragma once
 
+#include <cstdint>
+
 #include "ops/cli/netcheck_socket.h"
 
 namespace holdfast::ops {
@@ -28,6 +30,8 @@ struct NetcheckFigures {
 
 constexpr double kNetcheckSecondsMin = 0.1, kNetcheckSecondsMax = 30;
 
+// So many round trips as take about a second, when one takes `trip_s`: from 5, which a slow way still does in time, to 200.
+int64_t pings_for(double trip_s);
 // `seconds` for each of the three measurements.
 NetResult<NetcheckFigures> ask_netcheck(const Socket& peer, double seconds);
 // One check, to its end. The error says why it was refused or broke off.

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <memory>
 #include <system_error>
 
@@ -97,16 +98,28 @@ NetResult<Socket> listen_on(const HostPort& where) {
   return socket;
 }
 
+NetClock::time_point turn_ends(NetClock::time_point now, NetClock::time_point deadline, int64_t addresses_left) {
+  return now + (deadline - now) / addresses_left;
+}
+
 NetResult<Socket> connect_to(const HostPort& where, NetClock::time_point deadline) {
   const auto list = resolve(where, 0);
   if (!list) return tl::unexpected(list.error());
   std::string first_error;
-  for (const addrinfo* address = list->get(); address != nullptr; address = address->ai_next) {
-    auto socket = connect_one(*address, deadline);
+  int64_t left = 0;
+  for (const addrinfo* address = list->get(); address != nullptr; address = address->ai_next) ++left;
+  for (const addrinfo* address = list->get(); address != nullptr; address = address->ai_next, --left) {
+    auto socket = connect_one(*address, turn_ends(NetClock::now(), deadline, left));
     if (socket) return socket;
     if (first_error.empty()) first_error = socket.error();
   }
   return tl::unexpected(fmt::format("{}: {}", text_of(where), first_error));
+}
+
+bool is_of_one_connection(int accept_error) {
+  static constexpr int kErrors[] = {EAGAIN,    ECONNABORTED, EINTR,        ENETDOWN,   EPROTO,     ENOPROTOOPT,
+                                    EHOSTDOWN, ENONET,       EHOSTUNREACH, EOPNOTSUPP, ENETUNREACH};
+  return std::ranges::find(kErrors, accept_error) != std::end(kErrors);
 }
 
 NetResult<Socket> accept_from(const Socket& listener, NetClock::time_point deadline) {
@@ -117,9 +130,13 @@ NetResult<Socket> accept_from(const Socket& listener, NetClock::time_point deadl
       set_option(socket.fd(), IPPROTO_TCP, TCP_NODELAY);
       return socket;
     }
-    // Who gave up before being accepted is no error of ours.
-    if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR) return tl::unexpected(failure_text("cannot accept", errno));
+    if (!is_of_one_connection(errno)) return tl::unexpected(failure_text("cannot accept", errno));
   }
+}
+
+std::string address_from_elsewhere(const std::string& own, const std::string& host) {
+  const bool any = own.starts_with("0.0.0.0:") || own.starts_with("[::]:");
+  return any ? host + own.substr(own.rfind(':')) : own;
 }
 
 std::string own_address(const Socket& socket) {

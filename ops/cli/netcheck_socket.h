@@ -5,6 +5,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
@@ -38,11 +39,20 @@ struct HostPort {
 NetResult<HostPort> parse_host_port(const std::string& text);  // "10.0.0.2:7071", "[fd00::2]:7071", "node2:7071"
 
 NetResult<Socket> listen_on(const HostPort& where);  // port 0 picks a free one
-// Names are resolved before the deadline counts: the resolver has its own.
+// Names are resolved before the deadline counts: the resolver has its own. A name's addresses are tried in turn.
 NetResult<Socket> connect_to(const HostPort& where, NetClock::time_point deadline);
-// The next one who connects; an error says that the deadline passed.
+// Until when the next of so many addresses is tried: its share of the time left, so that one which swallows everything leaves
+// some to the others.
+NetClock::time_point turn_ends(NetClock::time_point now, NetClock::time_point deadline, int64_t addresses_left);
+// The next one who connects. An error before the deadline is this machine's; at the deadline it says that nobody came.
 NetResult<Socket> accept_from(const Socket& listener, NetClock::time_point deadline);
 
+// Errors of accept(2) that are of one connection, or of its network, and not of the listener: the next one may come.
+bool is_of_one_connection(int accept_error);
+
+// What to ask for from another node when this one, of name `host`, listens on `own`: that, but for an address that stands for
+// all of them ("0.0.0.0:7071": "node2:7071").
+std::string address_from_elsewhere(const std::string& own, const std::string& host);
 std::string own_address(const Socket& socket);    // "127.0.0.1:7071"
 std::string peers_address(const Socket& socket);  // "" when it is gone
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -13,6 +14,7 @@ namespace holdfast::ops {
 namespace {
 
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 using Json = nlohmann::json;
 
 NetClock::time_point soon() {
@@ -65,6 +67,35 @@ TEST(Netcheck, TellsPeopleHowToGoOn) {
   const Said said = holdfast({"netcheck", other.address(), "--seconds", "0.1"});
   EXPECT_EQ(said.exit_code, 0) << said.err;
   for (const char* part : {"round trip", "both at once", "holdfast plan --link_mb_s "}) EXPECT_THAT(said.out, HasSubstr(part));
+}
+
+// What comes with "ping N" is answered; the N of two of them.
+TEST(Netcheck, AFewPingsTellHowManyASecondHasRoomFor) {
+  std::vector<int64_t> counts;
+  {
+    const Listening other([&](const Socket& peer) {
+      EXPECT_TRUE(read_line(peer, 100, soon()).has_value());
+      EXPECT_TRUE(write_all(peer, "holdfast-netcheck 1\n", soon()).has_value());
+      for (int command = 0; command < 2; ++command) {
+        const std::string line = read_line(peer, 100, soon()).value_or("");
+        ASSERT_THAT(line, StartsWith("ping "));
+        counts.push_back(std::stoll(line.substr(5)));
+        for (int64_t i = 0; i < counts.back(); ++i) {
+          EXPECT_TRUE(read_line(peer, 0, soon()).has_value());
+          EXPECT_TRUE(write_all(peer, "\n", soon()).has_value());
+        }
+      }
+    });
+    const Socket peer = other.connect();
+    EXPECT_FALSE(ask_netcheck(peer, 0.1).has_value()) << "nothing is moved";
+  }
+  ASSERT_EQ(counts.size(), 2U);
+  EXPECT_EQ(counts[0], 5);
+  EXPECT_GE(counts[1], 5);
+  EXPECT_LE(counts[1], 200);
+  EXPECT_EQ(pings_for(0.0002), 200);
+  EXPECT_EQ(pings_for(0.02), 50);
+  EXPECT_EQ(pings_for(1.5), 5) << "seven and a half seconds: within the ten that they have";
 }
 
 // What the answering side says to these first bytes.
@@ -145,6 +176,37 @@ TEST(Netcheck, MistakesAreNamedAndExit2) {
     EXPECT_EQ(said.exit_code, 2) << says;
     EXPECT_THAT(said.err, HasSubstr(says));
   }
+}
+
+TEST(Netcheck, AnAddressThatSwallowsEverythingLeavesTimeForTheOthers) {
+  const NetClock::time_point now{};
+  const auto deadline = now + std::chrono::seconds(10);
+  EXPECT_EQ(turn_ends(now, deadline, 4), now + std::chrono::milliseconds(2500));
+  EXPECT_EQ(turn_ends(now + std::chrono::seconds(4), deadline, 3), now + std::chrono::seconds(6));
+  EXPECT_EQ(turn_ends(now + std::chrono::seconds(6), deadline, 1), deadline);
+}
+
+TEST(Netcheck, WhatIsWrongWithOneConnectionIsNotTheListeners) {
+  for (const int error : {EAGAIN, ECONNABORTED, EPROTO, EHOSTUNREACH, ENETDOWN}) EXPECT_TRUE(is_of_one_connection(error));
+  for (const int error : {EMFILE, ENFILE, ENOMEM, EINVAL}) EXPECT_FALSE(is_of_one_connection(error));
+}
+
+TEST(Netcheck, ASocketThatCannotAcceptSaysSoAndDoesNotWait) {
+  const auto listening = listen_on({"127.0.0.1", "0"});
+  const auto connected = connect_to(*parse_host_port(own_address(*listening)), soon());
+  const auto no_listener = accept_from(*listening, soon());
+  ASSERT_TRUE(connected.has_value() && no_listener.has_value());
+  ASSERT_TRUE(write_all(*connected, "x", soon()).has_value()) << "so that there is something to be woken by";
+  const auto accepted = accept_from(*no_listener, soon());
+  ASSERT_FALSE(accepted.has_value());
+  EXPECT_THAT(accepted.error(), StartsWith("cannot accept: "));
+}
+
+TEST(Netcheck, NamesAnAddressThatAnotherNodeReaches) {
+  EXPECT_EQ(address_from_elsewhere("0.0.0.0:7071", "node2"), "node2:7071");
+  EXPECT_EQ(address_from_elsewhere("[::]:40001", "node2"), "node2:40001");
+  EXPECT_EQ(address_from_elsewhere("10.0.0.2:7071", "node2"), "10.0.0.2:7071");
+  EXPECT_EQ(address_from_elsewhere("[fd00::2]:7071", "node2"), "[fd00::2]:7071");
 }
 
 TEST(Netcheck, AddressesMayBeOfBothFamilies) {
