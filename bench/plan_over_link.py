@@ -99,8 +99,8 @@ def measure(cluster, options):
             for accumulation in map(int, options.accumulation.split(",")):
                 figures = predicted(pair.link, microbatch_s, update_s, accumulation, wire, overlap)
                 print(json.dumps({"accumulation": accumulation, "wire": wire, "overlap": overlap,
-                                  "measured_s": pair.together(accumulation, wire, overlap), "predicted_s": figures["step_s"],
-                                  "compute_s": figures["compute_s"]}), flush=True)
+                                  "measured_s": pair.together(accumulation, wire, overlap), "predicted_s": figures["optimizer_step_s"],
+                                  "compute_s": figures["optimizer_step_compute_s"]}), flush=True)
 
 
 def main():

@@ -19,16 +19,14 @@ namespace {
 
 constexpr const char* kExample =
     "holdfast plan --model tiny --nodes 2 --batch_size 16 --gradient_accumulation_steps 8 --microbatch_s 0.03 --link_gbit_s 1";
-constexpr const char* kJobFields[] = {"model",      "n_layer",    "n_embd",     "n_head",
-                                      "vocab_size", "block_size", "batch_size", "gradient_accumulation_steps",
-                                      "nodes",      "dtype",      "reduction"};
+constexpr const char* kJobFields[] = {
+    "model", "n_layer", "n_embd",    "n_head",    "vocab_size", "block_size", "batch_size", "gradient_accumulation_steps",
+    "nodes", "dtype",   "recompute", "reduction", "wire_dtype", "overlap",    "sync_every"};
 constexpr double kMeasureSeconds = 5;
 constexpr double kLargest = 1e9;  // of any quantity: beyond it is a slip of the keyboard
 
 struct PlanArguments {
-  Json job = Json::object();  // fields of the spec, as typed
-  std::string wire_dtype, overlap = "on";
-  int64_t sync_every = 1;
+  Json job = Json::object({{"train_data_path", "not read"}});  // fields of the spec, as typed
   std::optional<double> microbatch_s, device_tokens_per_s, link_gbit_s, link_mb_s;
   double update_s = 0, rtt_ms = 0.2;
   bool measure = false;
@@ -36,24 +34,20 @@ struct PlanArguments {
 };
 
 rendezvous::JobSpec spec_of(const PlanArguments& arguments) {
-  Json json = arguments.job;
-  json["train_data_path"] = "not read";
-  const auto spec = rendezvous::parse_job_spec(json);
+  const auto spec = rendezvous::parse_job_spec(arguments.job);
   if (spec) return *spec;
   std::string all;
   for (const auto& error : spec.error()) all += fmt::format("{}{}: {}", all.empty() ? "" : "; ", error.field, error.message);
   throw Failure{kBadInput, all};
 }
 
-WireType wire_of(const PlanArguments& arguments, const rendezvous::JobSpec& spec) {
-  std::vector<std::string> fitting;
-  for (const WireType& wire : wire_types()) {
-    if (wire.reduction == spec.reduction) fitting.push_back(wire.name);
-  }
-  const WireType* wire = find_wire_type(arguments.wire_dtype.empty() ? fitting.front() : arguments.wire_dtype);
-  if (wire != nullptr && wire->reduction == spec.reduction) return *wire;
-  throw Failure{kBadInput, fmt::format("wire_dtype: {} does not go with reduction {}: choose one of {}", arguments.wire_dtype,
-                                       spec.reduction, fmt::join(fitting, ", "))};
+// Whether the spec's rules take the job with these settings in place of its own.
+bool may_be_submitted(Json job, const PlanInputs& settings) {
+  job["gradient_accumulation_steps"] = settings.accumulation;
+  job["reduction"] = settings.wire.reduction;
+  job["wire_dtype"] = settings.wire.name;
+  job["sync_every"] = settings.sync_every;
+  return rendezvous::parse_job_spec(job).has_value();
 }
 
 double in_range(const char* flag, double value, bool zero_too = false) {
@@ -87,8 +81,7 @@ Link link_of(const PlanArguments& arguments) {
   const double gbit_s = in_range("--link_gbit_s", arguments.link_gbit_s.value_or(1));
   return {
       nominal_link_rate(gbit_s),
-      fmt::format("{:.4g} Gbit/s, of which {} is assumed to be carried; TCP in frames of 1,500 bytes gets 0.95 at most, jumbo "
-                  "frames 0.99; `holdfast netcheck` measures it",
+      fmt::format("{:.4g} Gbit/s, of which TCP in frames of 1,500 bytes carries {} at most; `holdfast netcheck` measures it",
                   gbit_s, kLineRateShare)};
 }
 
@@ -99,16 +92,17 @@ void plan(const Options& options, const PlanArguments& arguments) {
   inputs.nodes = spec.nodes;
   inputs.batch_size = spec.batch_size;
   inputs.accumulation = spec.gradient_accumulation_steps;
-  inputs.sync_every = arguments.sync_every;
-  inputs.wire = wire_of(arguments, spec);
-  inputs.overlap = arguments.overlap == "on";
+  inputs.sync_every = spec.sync_every;
+  inputs.wire = *find_wire_type(spec.wire_dtype);  // a test holds that there is none missing
+  inputs.overlap = spec.overlap == "on";
   inputs.update_s = in_range("--update_s", arguments.update_s, true);
   inputs.round_trip_s = in_range("--rtt_ms", arguments.rtt_ms, true) / 1000;
   const Link link = link_of(arguments);
   inputs.link_bytes_per_s = link.bytes_per_s;
   const DeviceSpeed speed = speed_of(options, arguments, spec);
   inputs.microbatch_s = speed.microbatch_s;
-  const PlanReport report = plan_report(inputs, speed.source, link.source);
+  const PlanReport report = plan_report(inputs, speed.source, link.source,
+                                        [&](const PlanInputs& settings) { return may_be_submitted(arguments.job, settings); });
   if (options.json) return print_json(json_of(report));
   fmt::print("{}", text_of(report));
 }
@@ -131,19 +125,6 @@ void add_job_flags(CLI::App& command, PlanArguments& arguments) {
           ->group("Job");
     }
   }
-  command
-      .add_option("--wire_dtype", arguments.wire_dtype,
-                  "Type of gradients on the wire [int32 for exact, float32 for float; int32, int16, float32, bfloat16, "
-                  "float16, int8]")
-      ->group("Job");
-  command.add_option("--overlap", arguments.overlap, "Send gradients while the last backward pass is under way")
-      ->check(CLI::IsMember({"on", "off"}))
-      ->capture_default_str()
-      ->group("Job");
-  command.add_option("--sync_every", arguments.sync_every, "Steps between synchronisations (DiLoCo, above 1)")
-      ->check(CLI::Range(int64_t{1}, int64_t{1'000'000}))
-      ->capture_default_str()
-      ->group("Job");
 }
 
 void add_device_flags(CLI::App& command, PlanArguments& arguments) {
@@ -161,7 +142,7 @@ void add_device_flags(CLI::App& command, PlanArguments& arguments) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str()
       ->group(seconds->get_group());
-  command.add_option("--update_s", arguments.update_s, "Seconds a step takes beside its microbatches (optimizer)")
+  command.add_option("--update_s", arguments.update_s, "Seconds an optimizer step takes beside its microbatches")
       ->capture_default_str()
       ->group(seconds->get_group());
 }

@@ -8,7 +8,8 @@
 namespace holdfast::ops {
 namespace {
 
-constexpr double kBucketBytes = 4e6;  // of float32 gradient that an overlapped reduction sends at a time
+constexpr double kBucketBytes = 4e6;  // of float32 gradient that are reduced at a time
+constexpr double kGathers = 3;
 constexpr double kBackwardShare = 2.0 / 3;
 constexpr int64_t kAccumulationMax = 64;
 constexpr std::array<int64_t, 5> kSyncEvery = {1, 8, 16, 32, 64};
@@ -23,21 +24,20 @@ bool overlaps(const PlanInputs& inputs) {
   return inputs.overlap && inputs.sync_every == 1;
 }
 
-bool gathers_rows(const PlanInputs& inputs) {
+bool has_rows(const PlanInputs& inputs) {
   return inputs.sync_every == 1;
 }
 
 double row_bytes_each_way(const PlanInputs& inputs) {
-  if (!gathers_rows(inputs)) return 0;
+  if (!has_rows(inputs)) return 0;
   const int64_t rows = std::min(inputs.batch_size * inputs.model.block_size, inputs.model.vocab_size);
   const int64_t row_bytes = inputs.model.n_embd * (inputs.wire.name == "int16" ? 2 : 4) + 4;
   return static_cast<double>((inputs.nodes - 1) * rows * row_bytes);
 }
 
 double latency(const PlanInputs& inputs, int64_t parameters) {
-  const double buckets = overlaps(inputs) ? std::ceil(4 * static_cast<double>(parameters) / kBucketBytes) : 1;
-  const double gathers = gathers_rows(inputs) ? 3 : 2;
-  return static_cast<double>(inputs.nodes - 1) * inputs.round_trip_s * (gathers + buckets);
+  const double buckets = std::ceil(4 * static_cast<double>(parameters) / kBucketBytes);
+  return static_cast<double>(inputs.nodes - 1) * inputs.round_trip_s * (kGathers + buckets);
 }
 
 // The share of the head in the multiply-adds of a token; attention is causal, so half of its T positions on average, twice.
@@ -84,7 +84,8 @@ PlanFigures figures_of(const PlanInputs& inputs) {
   const model::ParameterTable table(inputs.model);
   PlanFigures f{};
   f.parameters = table.total;
-  f.tokens_per_step = inputs.nodes * inputs.accumulation * inputs.batch_size * inputs.model.block_size;
+  f.tokens_per_optimizer_step = inputs.nodes * inputs.accumulation * inputs.batch_size * inputs.model.block_size;
+  f.tokens_per_step = f.tokens_per_optimizer_step * inputs.sync_every;
   f.bytes_each_way = bytes_each_way(inputs, table.total);
   f.row_bytes_each_way = row_bytes_each_way(inputs);
   f.link_s = f.bytes_each_way / inputs.link_bytes_per_s;
@@ -92,16 +93,16 @@ PlanFigures figures_of(const PlanInputs& inputs) {
   f.latency_s = latency(inputs, table.total);
   f.hidden_s = hidden(inputs, table, f.link_s);
   f.exposed_s = f.link_s + f.row_s + f.latency_s - f.hidden_s;
-  f.compute_s = static_cast<double>(inputs.accumulation) * inputs.microbatch_s + inputs.update_s;
-  f.communication_s = f.exposed_s / static_cast<double>(inputs.sync_every);
-  f.step_s = f.compute_s + f.communication_s;
-  f.communication_share = f.communication_s / f.step_s;
-  f.efficiency = f.compute_s / f.step_s;
-  f.tokens_per_s = static_cast<double>(f.tokens_per_step) / f.step_s;
+  f.optimizer_step_compute_s = static_cast<double>(inputs.accumulation) * inputs.microbatch_s + inputs.update_s;
+  f.optimizer_step_communication_s = f.exposed_s / static_cast<double>(inputs.sync_every);
+  f.optimizer_step_s = f.optimizer_step_compute_s + f.optimizer_step_communication_s;
+  f.communication_share = f.optimizer_step_communication_s / f.optimizer_step_s;
+  f.efficiency = f.optimizer_step_compute_s / f.optimizer_step_s;
+  f.tokens_per_s = static_cast<double>(f.tokens_per_optimizer_step) / f.optimizer_step_s;
   return f;
 }
 
-Recommendation recommend(const PlanInputs& inputs, const std::vector<WireType>& wires, double target) {
+Recommendation recommend(const PlanInputs& inputs, const std::vector<WireType>& wires, double target, const Allowed& allowed) {
   Recommendation best{target, false, inputs, figures_of(inputs)};
   if (best.figures.efficiency >= target) {
     best.reached = true;
@@ -116,6 +117,7 @@ Recommendation recommend(const PlanInputs& inputs, const std::vector<WireType>& 
     for (tried.accumulation = inputs.accumulation; tried.accumulation <= accumulation_max; tried.accumulation *= 2) {
       for (const WireType& wire : wires) {
         tried.wire = wire;
+        if (!allowed(tried)) continue;
         const PlanFigures figures = figures_of(tried);
         if (figures.efficiency > best.figures.efficiency) best = {target, figures.efficiency >= target, tried, figures};
         if (best.reached) return best;
@@ -135,11 +137,11 @@ std::vector<std::string> assumptions(const PlanInputs& inputs) {
         "the backward pass is two thirds of a microbatch's time, and only the last microbatch's can hide anything: of the "
         "embedding and of the layers but the first, from where the pass enters the last layer on");
   }
-  if (gathers_rows(inputs)) {
+  if (has_rows(inputs)) {
     all.emplace_back(
         "every token of a microbatch is another one, so each gives the embedding a row: text repeats many, and has fewer rows");
   }
-  if (inputs.sync_every > 1) all.emplace_back("nothing is hidden where a sync comes every sync_every steps");
+  if (inputs.sync_every > 1) all.emplace_back("nothing is hidden where a sync comes every sync_every optimizer steps");
   if (inputs.wire.name == "int16")
     all.emplace_back("no step is packed again: with int16 a few in a hundred are, which costs their computing a second time");
   return all;

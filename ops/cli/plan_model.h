@@ -4,6 +4,9 @@
 // derived, assumptions() says it in words.
 // Refuses nothing: the caller checks ranges (all numbers positive, but for update_s and round_trip_s, which may be 0).
 //
+// A step here is an optimizer step. With sync_every H above 1 a step of the job, as `show` counts them, is H of these on each
+// node, and one synchronisation.
+//
 // N nodes (one worker each), a microbatches a rank and step, m seconds a microbatch (forward and backward), u seconds of
 // optimizer a step, H steps between synchronisations; P parameters, L layers of P_l parameters each; e bytes an element on the
 // wire; b sequences of T tokens in a microbatch, C channels, a vocabulary of V; R bytes a second that the link carries in each
@@ -16,9 +19,9 @@
 //                              others' last microbatches give the embedding's gradient (worker/sparse_rows.h), a row for each
 //                              distinct one, so at most that; e_r = 2 with int16, 4 with every other type
 //   time on the link           B / R, and E / R
-//   latency                    (N-1) t for each collective: two all-gathers (what the ranks tell each other before a step, and
-//                              that it is done), with H = 1 one of the rows, and one all-reduce; with overlap one for each
-//                              bucket of 4 MB of gradient
+//   latency                    (N-1) t for each collective of a sync: three all-gathers (what the ranks tell each other before
+//                              it, the rows, which with H > 1 are none, and that it is done), and ceil(4 P / 4e6) all-reduces:
+//                              one for each bucket of 4 MB of gradient, with overlap and without
 //   hidden behind computing    0 without overlap, and with H > 1. Else it is sent beside the last microbatch's backward pass:
 //                              the head's part of the embedding's gradient (wte, tied to the head) while the pass goes through
 //                              the layers, and the gradient of a layer once the pass has left it:
@@ -35,7 +38,7 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -64,31 +67,39 @@ struct PlanInputs {
 };
 
 struct PlanFigures {
-  int64_t parameters, tokens_per_step;
-  double bytes_each_way, row_bytes_each_way;             // one sync: of the gradient; of the embedding's rows, at most
-  double link_s, row_s, latency_s, hidden_s, exposed_s;  // one sync
-  double compute_s, communication_s, step_s;             // one step; communication: what of it is exposed
-  double communication_share, efficiency;                // of a step; they add up to 1
-  double tokens_per_s;                                   // of all nodes together
+  int64_t parameters;
+  int64_t tokens_per_optimizer_step, tokens_per_step;  // of all nodes together; tokens_per_step: in a step of the job
+  // Of one sync: bytes of the gradient, and of the embedding's rows at most; seconds.
+  double bytes_each_way, row_bytes_each_way;
+  double link_s, row_s, latency_s, hidden_s, exposed_s;
+  // Of one optimizer step; communication is what of it is exposed. The shares add up to 1.
+  double optimizer_step_s, optimizer_step_compute_s, optimizer_step_communication_s;
+  double communication_share, efficiency;
+  double tokens_per_s;  // of all nodes together
 };
 PlanFigures figures_of(const PlanInputs& inputs);
 
-// The settings that reach an efficiency of `target` with the least change to `inputs`. What changes least is tried first:
-// a narrower wire type out of `wires`, then twice the accumulation (which grows the global batch) up to 64 or what the inputs
-// have, then syncs that are further apart, up to every 64th step (which changes what is learned).
+// Which settings there may be at all: the caller asks the job spec's rules.
+using Allowed = std::function<bool(const PlanInputs&)>;
+
+// The settings that reach an efficiency of `target` with the least change to `inputs`, out of those that are `allowed`, as
+// `inputs` are. What changes least is tried first: a narrower wire type out of `wires`, then twice the accumulation (which
+// grows the global batch) up to 64 or what the inputs have, then syncs that are further apart, up to every 64th optimizer step
+// (which changes what is learned).
 struct Recommendation {
   double target;
   bool reached;  // else `inputs` is the best of what was tried
   PlanInputs inputs;
   PlanFigures figures;
 };
-Recommendation recommend(const PlanInputs& inputs, const std::vector<WireType>& wires, double target);
+Recommendation recommend(const PlanInputs& inputs, const std::vector<WireType>& wires, double target, const Allowed& allowed);
 
 // What the figures take for granted, as sentences.
 std::vector<std::string> assumptions(const PlanInputs& inputs);
 
-// The rate that a link of nominal `gbit_s` is taken to carry, in bytes a second; netcheck measures the true one.
-constexpr double kLineRateShare = 0.97;
+// The rate that a link of nominal `gbit_s` is taken to carry, in bytes a second; netcheck measures the true one. Of the 1,538
+// bytes that a frame of 1,500 takes on the wire, 1,448 are TCP's to fill.
+constexpr double kLineRateShare = 0.94;
 double nominal_link_rate(double gbit_s);
 
 }  // namespace holdfast::ops

@@ -33,11 +33,12 @@ Json figures_json(const PlanFigures& f) {
           {"latency_s", f.latency_s},
           {"hidden_s", f.hidden_s},
           {"exposed_s", f.exposed_s},
-          {"compute_s", f.compute_s},
-          {"communication_s", f.communication_s},
-          {"step_s", f.step_s},
+          {"optimizer_step_compute_s", f.optimizer_step_compute_s},
+          {"optimizer_step_communication_s", f.optimizer_step_communication_s},
+          {"optimizer_step_s", f.optimizer_step_s},
           {"communication_share", f.communication_share},
           {"efficiency", f.efficiency},
+          {"tokens_per_optimizer_step", f.tokens_per_optimizer_step},
           {"tokens_per_step", f.tokens_per_step},
           {"tokens_per_s", f.tokens_per_s}};
 }
@@ -67,15 +68,24 @@ std::string line(const char* name, const std::string& text) {
   return fmt::format("{:<14}{}\n", name, text);
 }
 
+// "2,048 tokens an optimizer step", and how many of a job's step where that is more.
+std::string tokens_text(const PlanInputs& in, const PlanFigures& f) {
+  std::string text = fmt::format("{} tokens an optimizer step", count_text(f.tokens_per_optimizer_step));
+  if (in.sync_every > 1) {
+    text += fmt::format("; a step of the job is {} of them: {} tokens", in.sync_every, count_text(f.tokens_per_step));
+  }
+  return text;
+}
+
 std::string settings_text(const PlanReport& report) {
   const PlanInputs& in = report.inputs;
   const PlanFigures& f = report.figures;
   const double tokens = static_cast<double>(in.batch_size * in.model.block_size);
   return line("model", fmt::format("{} layers, {} channels, vocabulary {}, block {}: {} parameters", in.model.n_layer,
                                    in.model.n_embd, in.model.vocab_size, in.model.block_size, count_text(f.parameters))) +
-         line("batch", fmt::format("{} node{} x {} microbatch{} of {} x {}: {} tokens a step", in.nodes,
-                                   in.nodes == 1 ? "" : "s", in.accumulation, in.accumulation == 1 ? "" : "es", in.batch_size,
-                                   in.model.block_size, count_text(f.tokens_per_step))) +
+         line("batch",
+              fmt::format("{} node{} x {} microbatch{} of {} x {}: {}", in.nodes, in.nodes == 1 ? "" : "s", in.accumulation,
+                          in.accumulation == 1 ? "" : "es", in.batch_size, in.model.block_size, tokens_text(in, f))) +
          line("device", fmt::format("{} a microbatch, {} ({})", seconds_text(in.microbatch_s),
                                     rate_text(tokens / in.microbatch_s), report.speed_source)) +
          line("link", fmt::format("{} each way, round trip {} ({})", link_rate_text(in.link_bytes_per_s),
@@ -84,7 +94,7 @@ std::string settings_text(const PlanReport& report) {
 
 std::string sync_text(const PlanInputs& in, const PlanFigures& f) {
   if (in.nodes == 1) return "one node: none";
-  const std::string every = in.sync_every == 1 ? "every step" : fmt::format("every {} steps", in.sync_every);
+  const std::string every = in.sync_every == 1 ? "every step" : fmt::format("every {} optimizer steps", in.sync_every);
   std::string text = fmt::format("{}, {}: {} each way, {} on the link", in.wire.name, every, bytes_text(f.bytes_each_way),
                                  seconds_text(f.link_s));
   if (f.row_s > 0) {
@@ -99,10 +109,10 @@ std::string figures_text(const PlanReport& report) {
   const PlanInputs& in = report.inputs;
   const PlanFigures& f = report.figures;
   return line("sync", sync_text(in, f)) +
-         line("step",
-              fmt::format("{}: {} of computing, {} of waiting for the link ({})", seconds_text(f.step_s),
-                          seconds_text(f.compute_s), seconds_text(f.communication_s), percent_text(f.communication_share))) +
-         line("efficiency", fmt::format("{} of what each node does alone with {} microbatch{} a step; together {}",
+         line("step", fmt::format("{} an optimizer step: {} of computing, {} of waiting for the link ({})",
+                                  seconds_text(f.optimizer_step_s), seconds_text(f.optimizer_step_compute_s),
+                                  seconds_text(f.optimizer_step_communication_s), percent_text(f.communication_share))) +
+         line("efficiency", fmt::format("{} of what each node does alone with {} microbatch{} an optimizer step; together {}",
                                         percent_text(f.efficiency), in.accumulation, in.accumulation == 1 ? "" : "es",
                                         rate_text(f.tokens_per_s)));
 }
@@ -130,14 +140,13 @@ std::string recommendation_text(const Recommendation& r, const PlanInputs& asked
   const std::string flags =
       fmt::format("--gradient_accumulation_steps {} --reduction {} --wire_dtype {} --sync_every {}", r.inputs.accumulation,
                   r.inputs.wire.reduction, r.inputs.wire.name, r.inputs.sync_every);
-  return line(("for " + target).c_str(),
-              fmt::format("{}{}: {}, {} tokens a step", r.reached ? "" : "not reached; the most is ", flags,
-                          percent_text(r.figures.efficiency), count_text(r.figures.tokens_per_step)));
+  return line(("for " + target).c_str(), fmt::format("{}{}: {}, {}", r.reached ? "" : "not reached; the most is ", flags,
+                                                     percent_text(r.figures.efficiency), tokens_text(r.inputs, r.figures)));
 }
 
 }  // namespace
 
-PlanReport plan_report(const PlanInputs& inputs, std::string speed_source, std::string link_source) {
+PlanReport plan_report(const PlanInputs& inputs, std::string speed_source, std::string link_source, const Allowed& allowed) {
   PlanReport report{inputs, std::move(speed_source), std::move(link_source), figures_of(inputs), {}, {}};
   for (const WireType& wire : wire_types()) {
     PlanInputs cell = inputs;
@@ -150,7 +159,7 @@ PlanReport plan_report(const PlanInputs& inputs, std::string speed_source, std::
     report.table.push_back(std::move(row));
   }
   for (const double target : {0.90, 0.97})
-    report.recommendations.push_back(recommend(inputs, wires_of(inputs.wire.reduction), target));
+    report.recommendations.push_back(recommend(inputs, wires_of(inputs.wire.reduction), target, allowed));
   return report;
 }
 

@@ -1,5 +1,6 @@
 // What `holdfast plan` says: the figures of the settings asked for, a table over accumulation and wire types, and settings that
-// reach an efficiency of 90 and 97 %. As text for people and as JSON; both from the same numbers.
+// reach an efficiency of 90 and 97 %. As text for people and as JSON; both from the same numbers. What is not of a whole sync
+// is of an optimizer step and says so, for with sync_every above 1 a step of the job is several of them.
 #pragma once
 
 #include <string>
@@ -20,7 +21,8 @@ struct PlanReport {
 
 constexpr int64_t kTableAccumulation[] = {1, 2, 4, 8, 16};
 
-PlanReport plan_report(const PlanInputs& inputs, std::string speed_source, std::string link_source);
+// `allowed`: what may be recommended.
+PlanReport plan_report(const PlanInputs& inputs, std::string speed_source, std::string link_source, const Allowed& allowed);
 Json json_of(const PlanReport& report);
 std::string text_of(const PlanReport& report);
 

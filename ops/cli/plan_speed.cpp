@@ -17,7 +17,7 @@ constexpr int kPointsLookedAt = 1000;  // the first of a job, in one page
 constexpr size_t kPassesMax = 50;
 // The first steps of a job pack weights, fault in memory and choose scales: they are slower than the rest.
 constexpr int64_t kWarmUpSteps = 3;
-constexpr const char* kModelFields[] = {"n_layer", "n_embd", "n_head", "vocab_size", "block_size", "dtype"};
+constexpr const char* kModelFields[] = {"n_layer", "n_embd", "n_head", "vocab_size", "block_size", "dtype", "recompute"};
 
 double median(std::vector<double> values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
@@ -56,7 +56,7 @@ DeviceSpeed measured_here(const rendezvous::JobSpec& spec, int threads, double s
                                                : kernels::DType::kBFloat16;
   const auto ops = kernels::make_cpu_ops(dtype, threads);
   const model::Gpt2Config config{spec.n_layer, spec.n_embd, spec.n_head, spec.vocab_size, spec.block_size};
-  model::Gpt2 net(config, *ops, spec.batch_size);
+  model::Gpt2 net(config, *ops, spec.batch_size, *model::recompute_of(spec.recompute));
   net.initialize(1);
   std::minstd_rand random(1);
   const auto tokens = random_ids(spec, random), targets = random_ids(spec, random);
@@ -108,8 +108,9 @@ tl::expected<DeviceSpeed, std::string> speed_of_jobs(const Options& options, con
   } catch (const Failure& failure) {
     return tl::unexpected(failure.message);
   }
-  return tl::unexpected(fmt::format("none of the newest {} jobs of {} has trained this model with this block_size and dtype",
-                                    kJobsLookedAt, server_of(options)));
+  return tl::unexpected(
+      fmt::format("none of the newest {} jobs of {} has trained this model with this block_size, dtype and recompute",
+                  kJobsLookedAt, server_of(options)));
 }
 
 }  // namespace holdfast::ops

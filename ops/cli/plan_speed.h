@@ -1,7 +1,7 @@
 // How long a microbatch takes on one device: measured here, or taken from the metrics of a job that the service knows.
 //
 // Promises: the seconds come with the words that say where they are from.
-// Refuses to guess: without a job of the same model and type there is no answer, only what to give.
+// Refuses to guess: without a job of the same model, type and recomputing there is no answer, only what to give.
 #pragma once
 
 #include <string>
@@ -20,9 +20,9 @@ struct DeviceSpeed {
 // Trains on microbatches of made-up tokens for about `seconds` with the cpu ops; the median pass. No optimizer, no packing.
 DeviceSpeed measured_here(const rendezvous::JobSpec& spec, int threads, double seconds);
 
-// Of the newest job of this model, block size and type of activations whose metrics say it: rank 0's time for a step without
-// its waiting for the ring, over the microbatches it computed (so the optimizer is in it), scaled to this batch size. The error
-// says why there is none.
+// Of the newest job of this model, block size, type of activations and `recompute` whose metrics say it: rank 0's time for a
+// step without its waiting for the ring, over the microbatches it computed (so the optimizer is in it), scaled to this batch
+// size. The error says why there is none.
 tl::expected<DeviceSpeed, std::string> speed_of_jobs(const Options& options, const rendezvous::JobSpec& spec);
 
 // The pure part of it: `points` and `ledger` as /v1/jobs/{id}/metrics and /ledger give them; 0 when they do not say it.
