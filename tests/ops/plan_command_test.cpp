@@ -56,7 +56,8 @@ TEST(PlanCommand, GivesTheFiguresOfItsFlags) {
 std::vector<Json> settings_recommended(std::vector<std::string> flags) {
   for (const char* flag : {"--nodes", "64", "--microbatch_s", "0.00001"}) flags.emplace_back(flag);
   std::vector<Json> settings;
-  for (const Json& recommendation : planned(std::move(flags))["recommendations"]) {
+  const auto recommendations = planned(std::move(flags))["recommendations"];
+  for (const Json& recommendation : recommendations) {
     settings.push_back(recommendation["settings"]);
   }
   return settings;
