@@ -40,16 +40,7 @@ TEST_F(LocalStepsOfAJob, DependOnHowManyReplicasThereAre) {
 
 TEST_F(LocalStepsOfAJob, SurviveARankThatIsLostInTheMiddle) {
   const std::string expected = undisturbed(spec, 1);
-  Ranks ranks(spec, service);
-  for (int i = 0; i < 3; ++i) ranks.add();
-  ranks.on_commit = [](TestRank& rank, size_t number, int64_t step) {
-    if (number == 1 && step == 3) rank.interrupt.raise("as if it were killed");
-  };
-  ranks.run(Ranks::initial());
-  ranks.remove(1);
-  ranks.on_commit = tamper;
-  run_to_end(ranks, Ranks::memory(std::max(ranks[0].session->state->step, ranks[1].session->state->step)));
-  EXPECT_EQ(ranks.hash(), expected);
+  EXPECT_EQ(with_a_rank_lost(spec, 3), expected);
   EXPECT_NE(events("microbatches_kept").front().find("2 of 3 replicas' local steps are kept"), std::string::npos);
 }
 

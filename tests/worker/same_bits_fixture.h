@@ -26,6 +26,19 @@ class SameBits : public ::testing::Test {
     EXPECT_EQ(ranks[0].session->state->step, spec.total_steps);
     return ranks.hash();
   }
+  // Of three ranks one is cut off after this step, while the others compute on; they go on without it.
+  std::string with_a_rank_lost(const rendezvous::JobSpec& spec, int64_t after) {
+    Ranks ranks(spec, service);
+    for (int i = 0; i < 3; ++i) ranks.add();
+    ranks.on_commit = [after](TestRank& rank, size_t number, int64_t step) {
+      if (number == 1 && step == after) rank.interrupt.raise("as if it were killed");
+    };
+    ranks.run(Ranks::initial());
+    ranks.remove(1);
+    ranks.on_commit = tamper;
+    run_to_end(ranks, Ranks::memory(std::max(ranks[0].session->state->step, ranks[1].session->state->step)));
+    return ranks.hash();
+  }
   size_t finished() { return count_finished(service.received("/progress")); }
   static size_t count_finished(const FakeService::Received& all) {
     return static_cast<size_t>(std::count_if(all.begin(), all.end(), [](const auto& p) { return p["finished"] == true; }));

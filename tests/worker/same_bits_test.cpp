@@ -59,16 +59,7 @@ TEST_F(SameBits, With16BitIntegersWhenARankIsCutOffInTheMiddleOfAStep) {
   auto spec = tiny_spec(data);
   spec.wire_dtype = "int16";
   const std::string undisturbed_hash = undisturbed(spec, 1);
-  Ranks ranks(spec, service);
-  for (int i = 0; i < 3; ++i) ranks.add();
-  ranks.on_commit = [](TestRank& rank, size_t number, int64_t step) {
-    if (number == 1 && step == 7) rank.interrupt.raise("as if it were killed");
-  };
-  ranks.run(Ranks::initial());
-  ranks.remove(1);
-  ranks.on_commit = tamper;
-  run_to_end(ranks, Ranks::memory(std::max(ranks[0].session->state->step, ranks[1].session->state->step)));
-  EXPECT_EQ(ranks.hash(), undisturbed_hash);
+  EXPECT_EQ(with_a_rank_lost(spec, 7), undisturbed_hash);
 }
 
 TEST_F(SameBits, WhereActivationsAreComputedAgain) {
