@@ -8,8 +8,8 @@ TITLE = "Training step of GPT-2 Tiny (30,142,848 parameters), sequences of 512 t
 NOTE = ("Ours: a real worker in a real job with the exact reduction, so gradient, fixed-point sums, optimizer and the service's "
         "bookkeeping are all in. Peer: PyTorch (torch_step.py). Floor: the matrix products of the step at the best rate of a "
         "2048 x 2048 product in this type, measured in this run by our own op set (bench_step --product) and by PyTorch, whichever "
-        "is faster: they may use different libraries for it, and neither of them is known to do them faster than that here. "
-        "Plain loops: the peer of that row is our own reference op set, one loop a formula as in llm.c's CPU code without OpenMP, and both sides are "
+        "is faster. "
+        "Plain loops: the peer of that row is our own reference op set, one loop a formula as in llm.c's CPU code, and both sides are "
         "bench_step, without service or reduction; a single step of theirs, for it takes minutes.")
 LAYERS, WIDTH, VOCABULARY, BLOCK = 6, 384, 50257, 512
 # 2 operations a weight and token, forward once and backward twice; attention's two products see half of each square.

@@ -33,7 +33,7 @@ size_t dtype_size(DType dtype);       // bytes of one element
 struct DeviceInfo {
   std::string kind;      // "cpu", "ref", "hip"
   std::string model;     // "Intel(R) Xeon(R) Processor", as the machine names it
-  std::string numerics;  // all that changes bits: kind, instruction set, library version. "cpu/avx512/onednn-2.6.3/…"
+  std::string numerics;  // all that changes bits: kind, instruction set, version of the loops. "cpu/avx512/products-2"
   int64_t memory_bytes;  // what the device has in all
   int threads;           // 0 where the word has no meaning
 };
@@ -146,9 +146,9 @@ class DeviceOps {
 // The judge: plain loops in the order of the formulas, float32 inside, activations rounded to `activations` where stored.
 std::unique_ptr<DeviceOps> make_ref_ops(DType activations);
 
-// oneDNN products and vector code picked at run time. `threads` at least 1. HOLDFAST_CPU_ISA=avx2|avx512|amx forces one, the
-// same for the whole process. Throws std::runtime_error for a CPU below AVX2 and for a HOLDFAST_CPU_ISA that this CPU
-// does not have.
+// Products and vector code of the instruction set that is picked at run time. `threads` at least 1.
+// HOLDFAST_CPU_ISA=avx2|avx512|avx512_bf16|amx forces one. Throws std::runtime_error for a CPU below AVX2 and for a
+// HOLDFAST_CPU_ISA that this CPU does not have.
 std::unique_ptr<DeviceOps> make_cpu_ops(DType activations, int threads);
 
 }  // namespace holdfast::kernels

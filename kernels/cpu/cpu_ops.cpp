@@ -26,14 +26,14 @@ const ElementLoops& loops_of(const VectorTable& vectors, DType dtype) {
 CpuOps::CpuOps(DType activations, int threads, Isa isa)
     : activations_(activations),
       isa_(isa),
-      native_bfloat16_(isa == Isa::kAmx && activations == DType::kBFloat16),
+      native_bfloat16_(multiplies_bfloat16(isa) && activations == DType::kBFloat16),
       element_size_(dtype_size(activations)),
       operand_size_(native_bfloat16_ ? 2 : 4),
       vectors_(isa == Isa::kAvx2 ? avx2::table() : avx512::table()),
       elements_(loops_of(vectors_, activations)),
       operands_(native_bfloat16_ ? vectors_.bfloat16 : vectors_.float32),
       team_(threads),
-      products_(threads, isa == Isa::kAmx),
+      products_(threads, isa),
       per_thread_(static_cast<size_t>(threads)) {}
 
 DeviceInfo CpuOps::info() const {
@@ -47,7 +47,7 @@ const void* CpuOps::operands(const Act* x, int64_t count, Scratch& scratch) {
   return wide;
 }
 
-std::shared_ptr<const Product> CpuOps::product(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width, bool add) {
+Product CpuOps::product(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width, bool add) {
   return products_.prepare({m, k, n, a, b, c_width, add, native_bfloat16_});
 }
 
@@ -147,9 +147,7 @@ void CpuOps::float_accumulate(float* sums, const float* x, int64_t count, bool f
 
 std::unique_ptr<DeviceOps> make_cpu_ops(DType activations, int threads) {
   if (threads < 1) throw std::invalid_argument("threads is " + std::to_string(threads) + ": expected at least 1");
-  const cpu::Isa isa = cpu::isa_of_environment();
-  cpu::limit_onednn(isa);
-  return std::make_unique<cpu::CpuOps>(activations, threads, isa);
+  return std::make_unique<cpu::CpuOps>(activations, threads, cpu::isa_of_environment());
 }
 
 }  // namespace holdfast::kernels

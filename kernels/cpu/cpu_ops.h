@@ -1,11 +1,10 @@
-// The op set for CPUs: products by oneDNN (products.h), the rest by the vector loops (vector/table.h), threads by
+// The op set for CPUs: products by products.h, the rest by the vector loops (vector/table.h), threads by
 // team.h. One .cpp per topic, as in kernels/ref.
 //
-// Products take `operands`: bfloat16 as it is where the CPU has matrix units, float32 otherwise (a 16-bit tensor is then
+// Products take `operands`: bfloat16 as it is where the CPU multiplies that, float32 otherwise (a 16-bit tensor is then
 // widened into scratch, exactly). They give float32, which is finished (bias, GELU, rounding) while still in cache.
 #pragma once
 
-#include <list>
 #include <vector>
 
 #include "kernels/cpu/cut.h"
@@ -68,15 +67,6 @@ class CpuOps final : public HostOps {
  private:
   struct Head;
   struct Attention;
-  // The products of attention over T tokens in heads of width HS, one of each per block of queries, which sees another
-  // number of keys than the next.
-  struct AttentionProducts {
-    int64_t T, HS;
-    std::vector<std::shared_ptr<const Product>> scores;   // and dp
-    std::vector<std::shared_ptr<const Product>> outputs;  // and dq
-    std::vector<std::shared_ptr<const Product>> dkvs;     // dk and dv; from the first backward pass on
-    size_t count() const { return scores.size() + outputs.size() + dkvs.size(); }
-  };
 
   // Element `index` of an activation tensor, as bytes.
   const void* at(const Act* x, int64_t index) const {
@@ -98,10 +88,7 @@ class CpuOps final : public HostOps {
   // `x` as operands of products: itself, or widened into `scratch`.
   const void* operands(const Act* x, int64_t count, Scratch& scratch);
   bool widens() const { return activations_ != DType::kFloat32 && !native_bfloat16_; }
-  std::shared_ptr<const Product> product(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width,
-                                         bool add = false);
-  // Those for the shapes of `attention`, and no longer those of lengths that were in use longest ago when there are too many.
-  const AttentionProducts& attention_products(const Attention& attention, bool backward);
+  Product product(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width, bool add = false);
 
   static constexpr int64_t kBlock = 1 << 15;  // elements of a flat array per task
 
@@ -115,7 +102,6 @@ class CpuOps final : public HostOps {
   const ElementLoops& operands_;  // of the operands' dtype
   Team team_;
   Products products_;
-  std::list<AttentionProducts> attention_products_;  // in the order of their last use, the last one first
   Scratch in_, out_, weight_, packed_, packed_more_, partials_, statistics_;  // what each op keeps where is said there
   std::vector<Scratch> per_thread_;
 };

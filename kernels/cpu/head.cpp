@@ -63,7 +63,7 @@ struct CpuOps::Head {
     return wide;
   }
 
-  std::shared_ptr<const Product> logits_product(int64_t rows, int64_t columns) const {
+  Product logits_product(int64_t rows, int64_t columns) const {
     return ops.product(rows, C, columns, by_rows(C), transposed(C), kColumns);
   }
 
@@ -115,12 +115,11 @@ void CpuOps::head_loss(float* losses, const Act* x, const Act* wte, const int32_
     const auto whole = head.logits_product(rows, head.tiles.size(0));
     const auto last = head.logits_product(rows, head.tiles.size(head.tiles.count - 1));
     team_.for_each(head.tiles.count, [&](int64_t tile, int thread) {
-      head.exponentiate(tile + 1 == head.tiles.count ? *last : *whole, head.exponentials + thread * kRows * kColumns, tile,
-                        first, rows, thread);
+      head.exponentiate(tile + 1 == head.tiles.count ? last : whole, head.exponentials + thread * kRows * kColumns, tile, first,
+                        rows, thread);
     });
     head.join(losses, first, rows);
   }
-  products_.check();
 }
 
 void CpuOps::head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets,
@@ -129,7 +128,7 @@ void CpuOps::head_loss_backward(float* losses, Act* dx, float* dwte, const Act* 
   const Cut& tiles = head.tiles;
   for (int64_t chunk = 0; chunk < head.chunks.count; ++chunk) {
     const int64_t first = head.chunks.begin(chunk), rows = head.chunks.size(chunk);
-    std::shared_ptr<const Product> logits[2], dwtes[2], dxs[2][2];  // [last tile], and for dx [adds to the group's sum]
+    Product logits[2], dwtes[2], dxs[2][2];  // [last tile], and for dx [adds to the group's sum]
     for (const bool last : {false, true}) {
       const int64_t columns = tiles.size(last ? tiles.count - 1 : 0);
       logits[last] = head.logits_product(rows, columns);
@@ -137,23 +136,19 @@ void CpuOps::head_loss_backward(float* losses, Act* dx, float* dwte, const Act* 
       for (const bool add : {false, true}) dxs[last][add] = product(rows, columns, C, by_rows(kColumns), by_rows(C), C, add);
     }
     team_.for_each(tiles.count, [&](int64_t tile, int thread) {
-      head.exponentiate(*logits[tile + 1 == tiles.count], head.exponentials + tile * kRows * kColumns, tile, first, rows,
+      head.exponentiate(logits[tile + 1 == tiles.count], head.exponentials + tile * kRows * kColumns, tile, first, rows,
                         thread);
     });
     head.join(losses, first, rows);
-    const void* rows_of_x = operand_at(head.x, first * C);  // the right operand of every tile's dwte
-    if (const size_t bytes = dwtes[0]->packed_bytes(); bytes > 0) {
-      void* const packed = packed_.reserve(bytes);
-      dwtes[0]->pack(rows_of_x, packed);
-      rows_of_x = packed;
-    }
+    void* const rows_of_x = packed_.reserve(dwtes[0].packed_bytes());  // the right operand of every tile's dwte
+    dwtes[0].pack(operand_at(head.x, first * C), rows_of_x);
     team_.for_each(head.groups.count, [&](int64_t group, int thread) {
       const int64_t begin = head.groups.begin(group);
       for (int64_t tile = begin; tile < begin + head.groups.size(group); ++tile) {
         const bool last = tile + 1 == tiles.count;
         const void* d = head.dlogits(tile, first, rows, thread);
-        dwtes[last]->run_packed(thread, d, rows_of_x, dwte + tiles.begin(tile) * C);
-        dxs[last][tile > begin]->run(thread, d, head.weights_of(tile, thread), head.dx_sums + group * kRows * C);
+        dwtes[last].run_packed(thread, d, rows_of_x, dwte + tiles.begin(tile) * C);
+        dxs[last][tile > begin].run(thread, d, head.weights_of(tile, thread), head.dx_sums + group * kRows * C);
       }
     });
     const Cut parts = Cut::of(kJoinRows, rows);
@@ -165,7 +160,6 @@ void CpuOps::head_loss_backward(float* losses, Act* dx, float* dwte, const Act* 
       elements_.from_float(at(dx, first * C + offset), head.dx_sums + offset, count);
     });
   }
-  products_.check();
 }
 
 void CpuOps::head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) {
@@ -181,9 +175,8 @@ void CpuOps::head_logits(float* logits, const Act* x, const Act* wte, int64_t ro
       elements_.to_float(wide, weights, tiles.size(tile) * C);
       weights = wide;
     }
-    (tile + 1 == tiles.count ? last : whole)->run(thread, in, weights, logits + tiles.begin(tile));
+    (tile + 1 == tiles.count ? last : whole).run(thread, in, weights, logits + tiles.begin(tile));
   });
-  products_.check();
 }
 
 }  // namespace holdfast::kernels::cpu

@@ -40,11 +40,11 @@ class TileProducts {
       }
     }
   }
-  const Product& of(const Tiles::Tile& tile) const { return *products_[tile.last_row][tile.last_column]; }
-  const Product& of_column(bool last) const { return *products_[false][last]; }
+  const Product& of(const Tiles::Tile& tile) const { return products_[tile.last_row][tile.last_column]; }
+  const Product& of_column(bool last) const { return products_[false][last]; }
 
  private:
-  std::shared_ptr<const Product> products_[2][2];
+  Product products_[2][2];
 };
 
 // The right operand of all tiles, packed once: each column of tiles has one, however high its tiles are.
@@ -55,14 +55,10 @@ class PackedColumns {
   PackedColumns(Team& team, Scratch& scratch, const Tiles& tiles, const TileProducts& products, const Operand& operand)
       : columns_(tiles.columns), bytes_(products.of_column(columns_.count == 1).packed_bytes()) {
     packed_ = static_cast<char*>(scratch.reserve(bytes_ * static_cast<size_t>(columns_.count)));
-    if (bytes_ == 0) return;
     team.for_each(columns_.count,
                   [&](int64_t i, int) { products.of_column(i + 1 == columns_.count).pack(operand(columns_.begin(i)), at(i)); });
   }
-  // What run_packed takes for this tile; `plain` where nothing was packed.
-  const void* of(const Tiles::Tile& tile, const void* plain) const {
-    return bytes_ == 0 ? plain : at(tile.column / columns_.piece);
-  }
+  const void* of(const Tiles::Tile& tile) const { return at(tile.column / columns_.piece); }
 
  private:
   char* at(int64_t column) const { return packed_ + bytes_ * static_cast<size_t>(column); }
@@ -82,20 +78,18 @@ void CpuOps::matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* w
   const int64_t width = tiles.columns.piece;
   const TileProducts products(
       tiles, [&](int64_t rows, int64_t columns) { return product(rows, IC, columns, by_rows(IC), transposed(IC), width); });
-  const auto weights_at = [&](int64_t column) { return operand_at(w, column * IC); };
-  const PackedColumns packed(team_, packed_, tiles, products, weights_at);
+  const PackedColumns packed(team_, packed_, tiles, products, [&](int64_t column) { return operand_at(w, column * IC); });
   for (Scratch& scratch : per_thread_) scratch.floats(tiles.rows.piece * width);
   team_.for_each(tiles.count(), [&](int64_t i, int thread) {
     const auto tile = tiles[i];
     float* y = per_thread_[static_cast<size_t>(thread)].floats(0);  // (tile rows, width)
-    products.of(tile).run_packed(thread, operand_at(x, tile.row * IC), packed.of(tile, weights_at(tile.column)), y);
+    products.of(tile).run_packed(thread, operand_at(x, tile.row * IC), packed.of(tile), y);
     for (int64_t r = 0; r < tile.rows; ++r) {
       const int64_t target = (tile.row + r) * OC + tile.column;
       elements_.finish_row(at(out, target), epilogue == Epilogue::kGelu ? at(pre_gelu, target) : nullptr, y + r * width,
                            bias + tile.column, tile.columns);
     }
   });
-  products_.check();
 }
 
 void CpuOps::matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight,
@@ -119,14 +113,14 @@ void CpuOps::matmul_backward(Act* din, float* dweight, float* dbias, const Act* 
   const auto din_task = [&](int64_t i, int thread) {
     const auto tile = din_tiles[i];
     float* y = per_thread_[static_cast<size_t>(thread)].floats(0);
-    din_products.of(tile).run_packed(thread, operand_at(dy, tile.row * OC), packed_w.of(tile, operand_at(w, tile.column)), y);
+    din_products.of(tile).run_packed(thread, operand_at(dy, tile.row * OC), packed_w.of(tile), y);
     for (int64_t r = 0; r < tile.rows; ++r) {
       elements_.from_float(at(din, (tile.row + r) * IC + tile.column), y + r * width, tile.columns);
     }
   };
   const auto dweight_task = [&](int64_t i, int thread) {
     const auto tile = dweight_tiles[i];
-    dweight_products.of(tile).run_packed(thread, operand_at(dy, tile.row), packed_x.of(tile, operand_at(x, tile.column)),
+    dweight_products.of(tile).run_packed(thread, operand_at(dy, tile.row), packed_x.of(tile),
                                          dweight + tile.row * IC + tile.column);
   };
   const auto sum_task = [&](int64_t i) {
@@ -145,7 +139,6 @@ void CpuOps::matmul_backward(Act* din, float* dweight, float* dbias, const Act* 
       sum_task(i - dweights - dins);
     }
   });
-  products_.check();
   std::memcpy(dbias, partials, static_cast<size_t>(OC) * sizeof(float));
   for (int64_t i = 1; i < sums.count; ++i) vectors_.floats.add(dbias, dbias, partials + i * OC, OC);
 }

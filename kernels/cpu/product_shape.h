@@ -1,7 +1,9 @@
-// What a matrix product is asked for: c (m, n) = a (m, k) * b (k, n), or c += with `add`. Plain data: sources that are compiled
-// for one instruction set only may include it (vector/lanes.h says why that matters).
+// What a matrix product is asked for: c (m, n) = a (m, k) * b (k, n), or c += with `add`; and what each implementation of it
+// gives. Plain data: sources that are compiled for one instruction set only may include it (vector/lanes.h says why that
+// matters).
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 namespace holdfast::kernels::cpu {
@@ -23,6 +25,18 @@ struct ProductShape {
   int64_t c_width;  // c is float32, by rows of this width
   bool add;
   bool bfloat16;  // a and b are bfloat16, else float32
+};
+
+// Matrix products in one thread. Sums are float32; the bits of c depend on the shape and the inputs alone: not on caches,
+// threads or libraries. An operand that is not finite makes the elements of c that it enters not finite, too.
+// Refuses nothing. Bytes: a is read once per call; b is packed once, for as many calls as there are.
+struct ProductLoops {
+  // b as `run` wants it. `packed` has packed_bytes(shape), 64-byte aligned.
+  size_t (*packed_bytes)(const ProductShape& shape);
+  void (*pack)(const ProductShape& shape, const void* b, void* packed);
+  // `scratch` has scratch_bytes(shape), 64-byte aligned, one per thread.
+  size_t (*scratch_bytes)(const ProductShape& shape);
+  void (*run)(const ProductShape& shape, const void* a, const void* packed_b, float* c, void* scratch);
 };
 
 }  // namespace holdfast::kernels::cpu

@@ -1,82 +1,60 @@
-// Matrix products, each run in one thread: c (m, n) = a (m, k) * b (k, n), or c += with `add`. On CPUs with matrix units by our
-// own loops (amx/product.h), elsewhere by oneDNN.
+// Matrix products as an op set runs them, each in one thread: which loops do them on this instruction set, and the memory
+// that they need. c (m, n) = a (m, k) * b (k, n), or c += with `add`; product_shape.h has the promises.
 //
-// Promises: the bits of c depend on the shape, the inputs and the instruction set. oneDNN divides a product among the threads
-// it sees when it is set up and when it runs; here it sees one. Operands are float32; with matrix units bfloat16, too.
-// Why not oneDNN with matrix units, which it can use: measured with 2.6.3 on one core, 226 GFLOP/s where ours do 800 to 2000
-// (bfloat16), and 86 where ours do 200 and more (float32), as it reads operands that lie as ours do slowly.
-// Setting up a oneDNN product is slow, so `prepare` keeps the kMost that were asked for last. A model asks for fewer than a
-// hundred (four per linear layer and direction, and the head's), so they always fit. No allocation by us in `run`, nor in
-// `prepare` of a product that is kept. Thread: `prepare` and `make` from the owner's thread, outside parallel regions; `run`
-// from any thread of its team, each with its own number.
+// The loops are ours on every instruction set. oneDNN, which they replaced, cuts a product by the sizes of the caches and the
+// threads it sees, so its bits depend on them; and measured beside it (bench/NOTES.md), ours are faster for our shapes.
 #pragma once
 
-#include <array>
 #include <cstdint>
-#include <dnnl.hpp>
-#include <map>
-#include <memory>
 #include <vector>
 
+#include "kernels/cpu/isa.h"
 #include "kernels/cpu/product_shape.h"
 #include "kernels/cpu/scratch.h"
 
 namespace holdfast::kernels::cpu {
 
+// The loops for a shape with `bfloat16`, and for float32. bfloat16 only where multiplies_bfloat16(isa). To be run only on a
+// machine that has the instructions.
+const ProductLoops& product_loops(Isa isa, bool bfloat16);
+
 class Products;
 
+// A value: cheap to make and to copy; lives as long as its Products. Thread: any of the team, each with its own number.
 class Product {
  public:
+  Product() = default;
   void run(int thread, const void* a, const void* b, float* c) const;
 
   // For a b that many runs share: `pack` once into packed_bytes() of memory (64-byte aligned), then run_packed as often as
-  // there are a's. Where packed_bytes() is 0 nothing is packed, and run_packed takes b itself.
-  size_t packed_bytes() const;
-  void pack(const void* b, void* packed) const;
-  void run_packed(int thread, const void* a, const void* b, float* c) const;
+  // there are a's.
+  size_t packed_bytes() const { return loops_->packed_bytes(shape_); }
+  void pack(const void* b, void* packed) const { loops_->pack(shape_, b, packed); }
+  void run_packed(int thread, const void* a, const void* packed_b, float* c) const;
 
  private:
   friend class Products;
-  struct Arguments {
-    dnnl::memory a, b, c, scratchpad;
-  };
-  void run_onednn(size_t thread, const void* a, const void* b, float* c) const;
+  Product(Products& owner, const ProductLoops& loops, const ProductShape& shape)
+      : owner_(&owner), loops_(&loops), shape_(shape) {}
 
   Products* owner_ = nullptr;
+  const ProductLoops* loops_ = nullptr;
   ProductShape shape_{};
-  dnnl::primitive primitive_;         // where oneDNN does it, as are
-  std::vector<Arguments> arguments_;  // these, one per thread
 };
 
 class Products {
  public:
-  static constexpr size_t kMost = 1024;
+  Products(int threads, Isa isa);
 
-  // `matrix_units`: amx::usable(), and they are to be used.
-  Products(int threads, bool matrix_units);
-  // The product for this shape. A product that is no longer kept lives for as long as someone holds it.
-  std::shared_ptr<const Product> prepare(const ProductShape& shape);
-  // One that is not kept here: the caller does.
-  std::shared_ptr<const Product> make(const ProductShape& shape);
-  // Throws if oneDNN refused any run since the last call. Products are run where nothing may be thrown.
-  void check();
+  // The product for this shape, with memory for every thread to run it. From the owner's thread, outside parallel regions.
+  Product prepare(const ProductShape& shape);
+  // The same where a product of this very shape was prepared. Any thread.
+  Product prepared(const ProductShape& shape);
 
  private:
   friend class Product;
-  using Key = std::array<int64_t, 10>;
-  static Key key(const ProductShape& shape);
-  void set_up_onednn(Product& product);
-  struct Kept {
-    std::shared_ptr<const Product> product;
-    uint64_t last_use;
-  };
-  bool matrix_units_;
-  dnnl::engine engine_;
-  std::vector<dnnl::stream> streams_;    // one per thread
-  std::vector<Scratch> scratchpads_;     // one per thread, as large as any product needs
-  std::vector<dnnl_status_t> statuses_;  // one per thread: the last failure
-  std::map<Key, Kept> kept_;
-  uint64_t uses_ = 0;
+  const ProductLoops &float32_, &bfloat16_;
+  std::vector<Scratch> scratch_;  // one per thread, as large as any product needs: its own, then room for a packed b
 };
 
 }  // namespace holdfast::kernels::cpu

@@ -1,8 +1,6 @@
 // The team of team.h.
 #include "kernels/cpu/team.h"
 
-#include <omp.h>
-
 #include <stdexcept>
 #include <string>
 
@@ -13,13 +11,6 @@ constexpr uint64_t kJob = uint64_t{1} << 32;
 constexpr uint64_t kTask = kJob - 1;  // mask of the lower half
 
 }  // namespace
-
-OneOpenMpThread::OneOpenMpThread() : before_(omp_get_max_threads()) {
-  omp_set_num_threads(1);
-}
-OneOpenMpThread::~OneOpenMpThread() {
-  omp_set_num_threads(before_);
-}
 
 Team::Team(int threads) {
   try {
@@ -47,7 +38,6 @@ void Team::dismiss() {
 }
 
 void Team::run(int64_t tasks, Call call, const void* body) {
-  const OneOpenMpThread one_thread;
   if (helpers_.empty() || tasks <= 1) {
     for (int64_t task = 0; task < tasks; ++task) call(body, task, 0);
     return;
@@ -65,7 +55,6 @@ void Team::run(int64_t tasks, Call call, const void* body) {
 }
 
 void Team::help(int thread) {
-  const OneOpenMpThread one_thread;
   for (;;) {
     // stop_ is looked at after claim_: the destructor sets it first, so whoever saw its claim sees it too and does not wait.
     const uint64_t seen = take_tasks(thread);

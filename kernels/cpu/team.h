@@ -4,7 +4,6 @@
 // Promises: for_each returns when every task is done, and what tasks wrote is visible. It waits for tasks, not for threads:
 // a helper that the system has not woken yet holds nobody up, which matters where workers share cores. Threads that wait
 // sleep. (OpenMP's own teams do neither: measured with a busy machine, they burnt as much time in barriers as in work.)
-// oneDNN called from a task stays in that task's thread: it asks OpenMP how many threads it may use, and is told one.
 // Refuses: tasks that throw (std::terminate), and calls from two threads at once or from within a task (a precondition).
 #pragma once
 
@@ -14,18 +13,6 @@
 #include <vector>
 
 namespace holdfast::kernels::cpu {
-
-// While it lives, OpenMP grants one thread to whoever asks from this thread.
-class OneOpenMpThread {
- public:
-  OneOpenMpThread();
-  OneOpenMpThread(const OneOpenMpThread&) = delete;
-  OneOpenMpThread& operator=(const OneOpenMpThread&) = delete;
-  ~OneOpenMpThread();
-
- private:
-  int before_;
-};
 
 class Team {
  public:

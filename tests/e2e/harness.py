@@ -43,7 +43,7 @@ class Cluster:
 
     def environment(self, extra=None):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("HOLDFAST_", "NCCL_"))}
-        kept.update(HOLDFAST_E2E_MARK=self.mark, HOME=self.folder, HOLDFAST_DATA_DIR=self.data_dir, OMP_WAIT_POLICY="passive")
+        kept.update(HOLDFAST_E2E_MARK=self.mark, HOME=self.folder, HOLDFAST_DATA_DIR=self.data_dir)
         kept.update(extra or {})
         return kept
 

@@ -1,7 +1,6 @@
 // The same bits with any number of threads: every op, every dtype.
 // ctest runs this program once per instruction set, by HOLDFAST_TEST_ISA.
 #include <gtest/gtest.h>
-#include <omp.h>
 
 #include <cstring>
 #include <initializer_list>
@@ -48,22 +47,6 @@ TEST(CpuThreads, DoNotChangeBFloat16Bits) {
 
 TEST(CpuThreads, DoNotChangeFloat16Bits) {
   expect_threads_do_not_matter(DType::kFloat16, [](int threads) { return make_cpu_ops(DType::kFloat16, threads); });
-}
-
-// oneDNN asks OpenMP for its threads: whatever the process has set, it must get one.
-TEST(CpuThreads, OpenMpSettingOfTheProcessDoesNotMatter) {
-  RandomInputs random;
-  SCOPED_TRACE(random.how_to_repeat());
-  for (DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    for (const auto& one : testing::large_cases(dtype, random)) {
-      SCOPED_TRACE(one.name);
-      omp_set_num_threads(1);
-      const auto expected = one.run(*make_cpu_ops(dtype, 1));
-      omp_set_num_threads(4);
-      expect_same_bits(expected, one.run(*make_cpu_ops(dtype, 1)));
-      EXPECT_EQ(omp_get_max_threads(), 4) << "and it is left as it was";
-    }
-  }
 }
 
 }  // namespace

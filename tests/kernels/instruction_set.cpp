@@ -1,5 +1,5 @@
-// For programs that ctest runs once per instruction set: HOLDFAST_TEST_ISA=avx2|avx512 has this run take that set, or skip all
-// tests where the machine lacks it, or takes it by itself, so that the plain run has tested it already.
+// For programs that ctest runs once per instruction set: HOLDFAST_TEST_ISA=avx2|avx512|avx512_bf16 has this run take that set,
+// or skip all tests where the machine lacks it, or takes it by itself, so that the plain run has tested it already.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

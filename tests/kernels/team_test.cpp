@@ -1,8 +1,7 @@
-// The team: every task once, whatever the number of threads, jobs in quick succession, and oneDNN kept to one thread.
+// The team: every task once, whatever the number of threads, and jobs in quick succession.
 #include "kernels/cpu/team.h"
 
 #include <gtest/gtest.h>
-#include <omp.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -46,15 +45,6 @@ TEST(Team, NumbersItsThreadsAndGivesEachOneTaskAtATime) {
     EXPECT_EQ(busy[static_cast<size_t>(thread)].fetch_add(1), 0);
     busy[static_cast<size_t>(thread)].fetch_sub(1);
   });
-}
-
-TEST(Team, OpenMpGrantsOneThreadInsideTasksAndWhatItDidBeforeOutside) {
-  omp_set_num_threads(4);
-  for (int threads : {1, 3}) {
-    Team team(threads);
-    team.for_each(50, [](int64_t, int) { EXPECT_EQ(omp_get_max_threads(), 1); });
-    EXPECT_EQ(omp_get_max_threads(), 4);
-  }
 }
 
 // Room for a few more stacks only: the threads that could be started end, and the user is told how many there were.

@@ -65,8 +65,6 @@ LIBRARIES = {  # include prefix -> the path prefixes that may know the library
     "pplx/": ("rendezvous/http_",),
     "sqlite3.h": ("rendezvous/sqlite",),
     "curl/": ("rendezvous/protocol/http_client",),
-    "dnnl": ("kernels/cpu/",),
-    "oneapi/dnnl": ("kernels/cpu/",),
     "sentencepiece": ("model/data/",),
     "zstd.h": ("storage/",),
     "CLI/": ("ops/cli/", "worker/"),

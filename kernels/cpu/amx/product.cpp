@@ -99,30 +99,33 @@ void block(float* out, int64_t stride, const char* a, const char* b, int64_t til
 
 // The part of a block that c has, stored or added.
 void finish(float* c, int64_t c_width, const float* from, int64_t rows, int64_t columns, bool add) {
-  const __mmask16 masks[2] = {first_lanes(columns), first_lanes(columns - kTileSide)};
+  const Part parts[2] = {lanes_of(columns), lanes_of(columns - kTileSide)};
   for (int64_t r = 0; r < rows; ++r) {
     for (int half = 0; half < 2; ++half) {
       float* to = c + r * c_width + half * kTileSide;
-      __m512 x = _mm512_load_ps(from + r * kSide + half * kTileSide);
-      if (add) x = _mm512_add_ps(_mm512_maskz_loadu_ps(masks[half], to), x);
-      _mm512_mask_storeu_ps(to, masks[half], x);
+      const Floats x = load(from + r * kSide + half * kTileSide, Whole{});
+      store(to, add ? load(to, parts[half]) + x : x, parts[half]);
     }
   }
 }
 
-template <typename Element, int kParts>
-void pack_blocks(const ProductShape& shape, const Element* b, char* packed) {
+template <typename Cells>
+void pack_blocks(const ProductShape& shape, const void* memory, char* packed) {
+  const auto* b = static_cast<const typename Cells::Element*>(memory);
   for (int64_t k = 0; k < shape.k; k += block_depth(shape), packed += block_bytes(shape, shape.n)) {
-    pack_lines<Element, kParts>(packed, b + k * shape.b.row, shape.b.column, shape.b.row, shape.n, depth_from(shape, k), true);
+    pack_lines<Cells>(packed, b + k * shape.b.row, shape.b.column, shape.b.row, shape.n, padded(shape.n), depth_from(shape, k),
+                      true);
   }
 }
 
-template <typename Element, int kParts>
-void multiply_blocks(const ProductShape& shape, const Element* a, const char* packed_b, float* c, char* packed_a) {
+template <typename Cells>
+void multiply_blocks(const ProductShape& shape, const void* memory, const char* packed_b, float* c, char* packed_a) {
+  constexpr int kParts = Cells::kParts;
+  const auto* a = static_cast<const typename Cells::Element*>(memory);
   alignas(64) float finished[kSide * kSide];
   for (int64_t k = 0; k < shape.k; k += block_depth(shape), packed_b += block_bytes(shape, shape.n)) {
     const int64_t here = depth_from(shape, k), tiles = (here + kTileDepth - 1) / kTileDepth;
-    pack_lines<Element, kParts>(packed_a, a + k * shape.a.column, shape.a.row, shape.a.column, shape.m, here, false);
+    pack_lines<Cells>(packed_a, a + k * shape.a.column, shape.a.row, shape.a.column, shape.m, padded(shape.m), here, false);
     const bool add = shape.add || k > 0;
     const size_t pair_bytes = static_cast<size_t>(2 * tiles) * kParts * kTileBytes;
     for (int64_t j = 0; j < shape.n; j += kSide) {
@@ -152,23 +155,12 @@ bool ask_for_tiles() {
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
 }
 
-}  // namespace
-
-bool usable() {
-  static const bool answer = has_units() && ask_for_tiles();
-  return answer;
-}
-
 size_t packed_bytes(const ProductShape& shape) {
   return static_cast<size_t>(blocks_of_depth(shape)) * block_bytes(shape, shape.n);
 }
 
 void pack(const ProductShape& shape, const void* b, void* packed) {
-  if (shape.bfloat16) {
-    pack_blocks<uint16_t, 1>(shape, static_cast<const uint16_t*>(b), static_cast<char*>(packed));
-  } else {
-    pack_blocks<float, 3>(shape, static_cast<const float*>(b), static_cast<char*>(packed));
-  }
+  (shape.bfloat16 ? pack_blocks<BFloat16Cells> : pack_blocks<ThreePartCells>)(shape, b, static_cast<char*>(packed));
 }
 
 size_t scratch_bytes(const ProductShape& shape) {
@@ -178,14 +170,22 @@ size_t scratch_bytes(const ProductShape& shape) {
 void run(const ProductShape& shape, const void* a, const void* packed_b, float* c, void* scratch) {
   const TileConfiguration configuration;
   _tile_loadconfig(&configuration);
-  const auto* b = static_cast<const char*>(packed_b);
-  auto* memory = static_cast<char*>(scratch);
-  if (shape.bfloat16) {
-    multiply_blocks<uint16_t, 1>(shape, static_cast<const uint16_t*>(a), b, c, memory);
-  } else {
-    multiply_blocks<float, 3>(shape, static_cast<const float*>(a), b, c, memory);
-  }
+  (shape.bfloat16 ? multiply_blocks<BFloat16Cells> : multiply_blocks<ThreePartCells>)(shape, a,
+                                                                                      static_cast<const char*>(packed_b), c,
+                                                                                      static_cast<char*>(scratch));
   _tile_release();
+}
+
+}  // namespace
+
+bool usable() {
+  static const bool answer = has_units() && ask_for_tiles();
+  return answer;
+}
+
+const ProductLoops& product_loops() {
+  static constexpr ProductLoops loops = {packed_bytes, pack, scratch_bytes, run};
+  return loops;
 }
 
 }  // namespace holdfast::kernels::cpu::amx

@@ -12,5 +12,6 @@ void fill_activations(VectorTable& table);
 void fill_softmax(VectorTable& table);
 void fill_optimizer(VectorTable& table);
 void fill_fixed_point(VectorTable& table);
+void fill_product(VectorTable& table);
 
 }  // namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA

@@ -4,7 +4,7 @@
 // code of one set into the other, everything here and there has internal linkage and nothing includes templates of the
 // standard library (an inline function compiled for AVX-512 could otherwise be the copy that an AVX2 machine runs).
 // Rounding: -ffp-contract=off holds, so a * b + c is two roundings and fma(a, b, c) is one, as written.
-// Subnormal numbers are neither flushed nor special: no code of ours or of oneDNN changes the control register.
+// Subnormal numbers are neither flushed nor special: no code of ours changes the control register.
 #pragma once
 
 #include <immintrin.h>

@@ -14,6 +14,7 @@ VectorTable filled() {
   fill_softmax(loops);
   fill_optimizer(loops);
   fill_fixed_point(loops);
+  fill_product(loops);
   return loops;
 }
 

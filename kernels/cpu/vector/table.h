@@ -8,6 +8,7 @@
 #include <cstdint>
 
 #include "kernels/adamw_step.h"
+#include "kernels/cpu/product_shape.h"
 
 namespace holdfast::kernels::cpu {
 
@@ -65,6 +66,7 @@ struct FloatLoops {
 struct VectorTable {
   ElementLoops float32, bfloat16, float16;
   FloatLoops floats;
+  ProductLoops product;  // of float32 operands
 };
 
 // To be called only on a machine that has the instructions.

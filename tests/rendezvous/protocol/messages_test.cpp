@@ -50,7 +50,7 @@ RegisterRequest a_registration() {
   m.address = "10.0.0.2:41234";
   m.device = "cpu";
   m.device_model = "Some CPU";
-  m.numerics = "cpu/avx512/onednn-2.6.3";
+  m.numerics = "cpu/avx512/products-2";
   m.memory_bytes = int64_t{1} << 40;
   m.threads = 2;
   return m;
@@ -73,7 +73,7 @@ Directive a_join() {
 TEST(Messages, RegisterRequestAndReply) {
   const auto back = round_trip(a_registration());
   EXPECT_EQ(back.memory_bytes, int64_t{1} << 40);
-  EXPECT_EQ(back.numerics, "cpu/avx512/onednn-2.6.3");
+  EXPECT_EQ(back.numerics, "cpu/avx512/products-2");
   EXPECT_EQ(back.protocol_version, kProtocolVersion);
   const auto reply = round_trip(RegisterReply{"w1", "s1", 500, 1500});
   EXPECT_EQ(reply.lease_ms, 1500);

@@ -1,0 +1,148 @@
+// Products by fused multiply-adds (Goto, van de Geijn 2008, "Anatomy of High-Performance Matrix Multiplication"): blocks of
+// kRows x kColumns of c stay in registers, where cells of a are broadcast and vectors of b beside them are read. k is taken in
+// blocks whose panel of b stays in the first-level cache while a streams by from the second; every block of k starts from
+// zero and is added to c once. Internal linkage, no templates of the standard library: see lanes.h.
+//
+// b is packed as squares (squares.h). a is read where it is, but where its rows are the contiguous index, or a cell would reach
+// beyond its end, its panels of kRows rows are copied first.
+//
+// Arithmetic: what sources give that include this: `Cells`, and
+//   static Floats multiply_add(Ints a, Ints b, Floats sum);  // cell by cell
+#pragma once
+
+#include "kernels/cpu/product_shape.h"
+#include "kernels/cpu/vector/squares.h"
+
+namespace holdfast::kernels::cpu {
+namespace {
+
+// 24 of the 32 registers of AVX-512 are sums, and 12 of the 16 of AVX2.
+constexpr int64_t kRows = 6, kVectors = kWidth == 16 ? 4 : 2;
+constexpr int64_t kColumns = kVectors * kWidth;
+constexpr int64_t kMostCells = 128;  // of k in a block
+constexpr int64_t kCellBytes = 4;
+
+inline int64_t up_to(int64_t unit, int64_t extent) {
+  return (extent + unit - 1) / unit * unit;
+}
+
+template <typename Arithmetic>
+struct Blocked {
+  using Cells = typename Arithmetic::Cells;
+  using Element = typename Cells::Element;
+  static constexpr int64_t kPerCell = Cells::kPerCell;
+
+  static int64_t block_depth(const ProductShape& shape) {
+    const int64_t most = kMostCells * kPerCell;
+    const int64_t blocks = (shape.k + most - 1) / most;
+    return up_to(kWidth * kPerCell, (shape.k + blocks - 1) / blocks);
+  }
+  static int64_t depth_from(const ProductShape& shape, int64_t k) {
+    const int64_t depth = block_depth(shape);
+    return shape.k - k < depth ? shape.k - k : depth;
+  }
+  // Of a block of k of an operand with so many lines.
+  static size_t block_bytes(const ProductShape& shape, int64_t lines) {
+    return static_cast<size_t>(lines * (block_depth(shape) / kPerCell) * kCellBytes);
+  }
+
+  static size_t packed_bytes(const ProductShape& shape) {
+    const int64_t blocks = (shape.k + block_depth(shape) - 1) / block_depth(shape);
+    return static_cast<size_t>(blocks) * block_bytes(shape, up_to(kColumns, shape.n));
+  }
+  static void pack(const ProductShape& shape, const void* b, void* packed) {
+    const auto* from = static_cast<const Element*>(b);
+    auto* to = static_cast<char*>(packed);
+    for (int64_t k = 0; k < shape.k; k += block_depth(shape)) {
+      to = pack_lines<Cells>(to, from + k * shape.b.row, shape.b.column, shape.b.row, shape.n, up_to(kColumns, shape.n),
+                             depth_from(shape, k), true);
+    }
+  }
+
+  static size_t scratch_bytes(const ProductShape& shape) { return block_bytes(shape, up_to(kRows, shape.m) + kWidth); }
+
+  // Panels of kRows rows of a, [panel][cell][row]. A whole vector is stored for each cell, over the next ones' places.
+  static void copy_panels(char* to, const Element* a, const Layout& layout, int64_t rows, int64_t depth) {
+    for (int64_t i = 0; i < rows; i += kRows) {
+      const int64_t here = rows - i < kRows ? rows - i : kRows;
+      for (int64_t k = 0; k < depth; k += kPerCell, to += kRows * kCellBytes) {
+        store(to, Cells::cells_of_rows(a + i * layout.row + k * layout.column, layout, here, depth - k));
+      }
+    }
+  }
+
+  // One block of c: `rows` of `columns`, stored or added. a: the first cell of row 0; b: the first vector of kVectors rows of
+  // squares, `line_bytes` apart.
+  static void block(float* c, int64_t c_width, int64_t rows, int64_t columns, bool add, const char* a, int64_t row_bytes,
+                    int64_t step_bytes, const char* b, int64_t line_bytes, int64_t cells) {
+    const char* row[kRows];
+    for (int64_t r = 0; r < kRows; ++r) row[r] = a + (r < rows ? r : rows - 1) * row_bytes;
+    Floats sum[kRows][kVectors];
+#pragma GCC unroll 6
+    for (int64_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 4
+      for (int64_t v = 0; v < kVectors; ++v) sum[r][v] = broadcast(0.0f);
+    }
+    for (int64_t at = 0, i = 0; i < cells; ++i, at += step_bytes, b += sizeof(Ints)) {
+      Ints beside[kVectors];
+#pragma GCC unroll 4
+      for (int64_t v = 0; v < kVectors; ++v) {
+        beside[v] = load(reinterpret_cast<const int32_t*>(b + v * line_bytes), Whole{});
+      }
+#pragma GCC unroll 6
+      for (int64_t r = 0; r < kRows; ++r) {
+        int32_t cell;
+        __builtin_memcpy(&cell, row[r] + at, sizeof cell);
+        const Ints everywhere = broadcast_int(cell);
+#pragma GCC unroll 4
+        for (int64_t v = 0; v < kVectors; ++v) sum[r][v] = Arithmetic::multiply_add(everywhere, beside[v], sum[r][v]);
+      }
+    }
+#pragma GCC unroll 6
+    for (int64_t r = 0; r < kRows; ++r) {
+      if (r >= rows) break;
+#pragma GCC unroll 4
+      for (int64_t v = 0; v < kVectors; ++v) {
+        float* to = c + r * c_width + v * kWidth;
+        if (columns == kColumns) {
+          store(to, add ? load(to, Whole{}) + sum[r][v] : sum[r][v], Whole{});
+        } else {
+          const Part part = lanes_of(columns - v * kWidth);
+          store(to, add ? load(to, part) + sum[r][v] : sum[r][v], part);
+        }
+      }
+    }
+  }
+
+  static void run(const ProductShape& shape, const void* a_memory, const void* packed_b, float* c, void* scratch) {
+    const auto* a = static_cast<const Element*>(a_memory);
+    const auto* b = static_cast<const char*>(packed_b);
+    for (int64_t k = 0; k < shape.k; k += block_depth(shape)) {
+      const int64_t depth = depth_from(shape, k), cells = (depth + kPerCell - 1) / kPerCell;
+      const int64_t line_bytes = up_to(kWidth, cells) * static_cast<int64_t>(sizeof(Ints));
+      const bool in_place = shape.a.column == 1 && depth % kPerCell == 0;
+      const Element* from = a + k * shape.a.column;
+      if (!in_place) copy_panels(static_cast<char*>(scratch), from, shape.a, shape.m, depth);
+      const int64_t row_bytes = in_place ? shape.a.row * static_cast<int64_t>(sizeof(Element)) : kCellBytes;
+      const int64_t step_bytes = in_place ? kCellBytes : kRows * kCellBytes;
+      for (int64_t j = 0; j < shape.n; j += kColumns) {
+        const char* panel = static_cast<const char*>(in_place ? static_cast<const void*>(from) : scratch);
+        const int64_t columns = shape.n - j < kColumns ? shape.n - j : kColumns;
+        for (int64_t i = 0; i < shape.m; i += kRows) {
+          const int64_t rows = shape.m - i < kRows ? shape.m - i : kRows;
+          block(c + i * shape.c_width + j, shape.c_width, rows, columns, shape.add || k > 0, panel, row_bytes, step_bytes, b,
+                line_bytes, cells);
+          panel += in_place ? kRows * row_bytes : cells * step_bytes;
+        }
+        b += kVectors * line_bytes;
+      }
+    }
+  }
+
+  static constexpr ProductLoops loops() {
+    return {packed_bytes, pack, scratch_bytes, run};
+  }
+};
+
+}  // namespace
+}  // namespace holdfast::kernels::cpu

@@ -1,0 +1,174 @@
+// Operands of products as squares of `cells`: kWidth vectors of kWidth dwords. A cell is what one lane multiplies at a time: a
+// float, or two bfloat16 that are neighbours in k. Internal linkage, no templates of the standard library: see lanes.h.
+//
+// For an operand with lines (rows of a, columns of b) and k along the other index, a square either has a line in each vector,
+// cells of k in its lanes, or a cell of k in each vector, lines in its lanes: one is the transpose of the other. Whichever
+// index is contiguous in memory decides how the vectors are read: along k, or across it; and then whether they are transposed.
+// Beyond the operand's edges there are zeros.
+#pragma once
+
+#include "kernels/cpu/product_shape.h"
+#include "kernels/cpu/vector/lanes.h"
+
+namespace holdfast::kernels::cpu {
+namespace {
+
+struct Square {
+  Ints vector[kWidth];
+};
+constexpr size_t kSquareBytes = sizeof(Square);
+
+inline void store(char* to, Ints a) {
+  store(reinterpret_cast<int32_t*>(to), a, Whole{});
+}
+
+// A Part of the lanes that are there when `count` are left, which may be more than a vector has, or none.
+inline Part lanes_of(int64_t count) {
+  return Part(count >= kWidth ? kWidth : count <= 0 ? 0 : count);
+}
+
+#if defined(__AVX512F__)
+
+inline void transpose(Square& square) {
+  __m512i* r = square.vector;
+  __m512i s[16];
+  for (int i = 0; i < 16; i += 2) {
+    s[i] = _mm512_unpacklo_epi32(r[i], r[i + 1]);
+    s[i + 1] = _mm512_unpackhi_epi32(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 16; i += 4) {
+    r[i] = _mm512_unpacklo_epi64(s[i], s[i + 2]);
+    r[i + 1] = _mm512_unpackhi_epi64(s[i], s[i + 2]);
+    r[i + 2] = _mm512_unpacklo_epi64(s[i + 1], s[i + 3]);
+    r[i + 3] = _mm512_unpackhi_epi64(s[i + 1], s[i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    s[i] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0x88);
+    s[i + 4] = _mm512_shuffle_i32x4(r[i], r[i + 4], 0xdd);
+    s[i + 8] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0x88);
+    s[i + 12] = _mm512_shuffle_i32x4(r[i + 8], r[i + 12], 0xdd);
+  }
+  for (int i = 0; i < 4; ++i) {
+    r[i] = _mm512_shuffle_i32x4(s[i], s[i + 8], 0x88);
+    r[i + 4] = _mm512_shuffle_i32x4(s[i + 4], s[i + 12], 0x88);
+    r[i + 8] = _mm512_shuffle_i32x4(s[i], s[i + 8], 0xdd);
+    r[i + 12] = _mm512_shuffle_i32x4(s[i + 4], s[i + 12], 0xdd);
+  }
+}
+
+#else
+
+inline void transpose(Square& square) {
+  __m256i* r = square.vector;
+  __m256i s[8];
+  for (int i = 0; i < 8; i += 2) {
+    s[i] = _mm256_unpacklo_epi32(r[i], r[i + 1]);
+    s[i + 1] = _mm256_unpackhi_epi32(r[i], r[i + 1]);
+  }
+  for (int i = 0; i < 8; i += 4) {
+    r[i] = _mm256_unpacklo_epi64(s[i], s[i + 2]);
+    r[i + 1] = _mm256_unpackhi_epi64(s[i], s[i + 2]);
+    r[i + 2] = _mm256_unpacklo_epi64(s[i + 1], s[i + 3]);
+    r[i + 3] = _mm256_unpackhi_epi64(s[i + 1], s[i + 3]);
+  }
+  for (int i = 0; i < 4; ++i) {
+    s[i] = _mm256_permute2x128_si256(r[i], r[i + 4], 0x20);
+    s[i + 4] = _mm256_permute2x128_si256(r[i], r[i + 4], 0x31);
+  }
+  for (int i = 0; i < 8; ++i) r[i] = s[i];
+}
+
+#endif
+
+// Readers: how a kind of element becomes cells. `lines`: how many of the kWidth are there; `depth`: how much of k is there;
+// `stride`: between neighbours of the index that is not contiguous. One square per part (an element may be cut into several).
+// cells_of_rows: the first cell of each of so many rows of a, as lanes.
+
+struct FloatCells {
+  using Element = float;
+  static constexpr int64_t kPerCell = 1;
+  static constexpr int kParts = 1;
+
+  static Ints cells_of_rows(const float* x, const Layout&, int64_t rows, int64_t) { return bits_of(load(x, lanes_of(rows))); }
+
+  // k is contiguous; vector i is line i.
+  static void read_along(Square* to, const float* x, int64_t stride, int64_t lines, int64_t depth) {
+    const Part there = lanes_of(depth);
+    for (int64_t i = 0; i < kWidth; ++i) {
+      to->vector[i] = i < lines ? bits_of(load(x + i * stride, there)) : broadcast_int(0);
+    }
+  }
+  // The lines are contiguous; vector k is k of all of them.
+  static void read_across(Square* to, const float* x, int64_t stride, int64_t lines, int64_t depth) {
+    const Part there = lanes_of(lines);
+    for (int64_t k = 0; k < kWidth; ++k) {
+      to->vector[k] = k < depth ? bits_of(load(x + k * stride, there)) : broadcast_int(0);
+    }
+  }
+};
+
+#if defined(__AVX512BW__)
+
+struct BFloat16Cells {
+  using Element = uint16_t;
+  static constexpr int64_t kPerCell = 2;
+  static constexpr int kParts = 1;
+
+  static Ints cells_of_rows(const uint16_t* x, const Layout& layout, int64_t rows, int64_t depth) {
+    if (layout.row == 1) return pairs(x, layout.column, lanes_of(rows), depth);
+    uint32_t lane[kWidth] = {};  // an odd end of k, of rows that are contiguous along it
+    for (int64_t r = 0; r < rows; ++r) {
+      const uint16_t* row = x + r * layout.row;
+      lane[r] = depth > 1 ? row[0] | static_cast<uint32_t>(row[layout.column]) << 16 : row[0];
+    }
+    return load(reinterpret_cast<const int32_t*>(lane), Whole{});
+  }
+  static void read_along(Square* to, const uint16_t* x, int64_t stride, int64_t lines, int64_t depth) {
+    const auto there = depth >= 32 ? 0xffffffffu : (1u << depth) - 1u;
+    for (int64_t i = 0; i < 16; ++i) {
+      to->vector[i] = i < lines ? _mm512_maskz_loadu_epi16(there, x + i * stride) : _mm512_setzero_si512();
+    }
+  }
+  static void read_across(Square* to, const uint16_t* x, int64_t stride, int64_t lines, int64_t depth) {
+    for (int64_t p = 0; p < 16; ++p) to->vector[p] = pairs(x + 2 * p * stride, stride, lanes_of(lines), depth - 2 * p);
+  }
+
+ private:
+  // Of two neighbours in k, of lines that are contiguous.
+  static Ints pairs(const uint16_t* x, int64_t stride, Part lines, int64_t depth) {
+    const auto row = [&](int64_t k) {
+      return k < depth ? _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(lines.mask, x + k * stride)) : _mm512_setzero_si512();
+    };
+    return _mm512_or_si512(row(0), _mm512_slli_epi32(row(1), 16));
+  }
+};
+
+#endif
+
+// `depth` of k and the lines as squares in the order [line / kWidth][cell / kWidth][part]. Element (line, k) is at
+// line * line_stride + k * k_stride; from `lines` to `padded` (a multiple of kWidth) there are zeros. `cells_are_vectors`: a
+// vector has a cell of k of all lines, else the cells of one line. Returns the end of what it wrote.
+template <typename Cells>
+char* pack_lines(char* to, const typename Cells::Element* x, int64_t line_stride, int64_t k_stride, int64_t lines,
+                 int64_t padded, int64_t depth, bool cells_are_vectors) {
+  const bool along = k_stride == 1;
+  Square parts[Cells::kParts];
+  for (int64_t line = 0; line < padded; line += kWidth) {
+    for (int64_t k = 0; k < depth; k += kWidth * Cells::kPerCell) {
+      const auto* from = x + line * line_stride + k * k_stride;
+      if (along) {
+        Cells::read_along(parts, from, line_stride, lines - line, depth - k);
+      } else {
+        Cells::read_across(parts, from, k_stride, lines - line, depth - k);
+      }
+      for (int part = 0; part < Cells::kParts; ++part) {
+        if (along == cells_are_vectors) transpose(parts[part]);
+        for (int64_t i = 0; i < kWidth; ++i, to += sizeof(Ints)) store(to, parts[part].vector[i]);
+      }
+    }
+  }
+  return to;
+}
+
+}  // namespace
+}  // namespace holdfast::kernels::cpu

@@ -1,0 +1,160 @@
+// The products of every instruction set that this CPU has, against sums in double: every layout, odd sizes, the operand types
+// that it multiplies. AMX's loops are run without its units, too.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/cpu/products.h"
+#include "kernels/dtype.h"
+#include "tests/kernels/emulated_tiles.h"
+#include "tests/kernels/random_inputs.h"
+
+namespace holdfast::kernels::cpu {
+namespace {
+
+using testing::RandomInputs;
+
+struct Subject {
+  const char* name;
+  Isa needs;  // of the CPU
+  bool bfloat16;
+  // Of float32, in an element's sum: plain sums of these lengths are off by up to six. The matrix units round less often.
+  int roundings;
+  const ProductLoops& (*loops)(bool bfloat16);
+};
+template <Isa isa>
+constexpr Subject real(int roundings) {
+  return {"", isa, isa == Isa::kAvx512Bf16 || isa == Isa::kAmx, roundings,
+          [](bool bfloat16) -> const ProductLoops& { return product_loops(isa, bfloat16); }};
+}
+const Subject kEmulated{"amx_emulated", Isa::kAvx512, true, 6,
+                        [](bool) -> const ProductLoops& { return testing::emulated_tile_loops(); }};
+
+std::string name_of(const Subject& subject) {
+  return *subject.name == '\0' ? isa_name(subject.needs) : subject.name;
+}
+
+ProductShape shape_of(int64_t m, int64_t k, int64_t n, bool a_transposed, bool b_transposed, bool add, bool bfloat16) {
+  return {m, k, n, a_transposed ? transposed(m) : by_rows(k), b_transposed ? transposed(k) : by_rows(n), n, add, bfloat16};
+}
+
+class ProductLoopsOf : public ::testing::TestWithParam<Subject> {
+ protected:
+  void SetUp() override {
+    if (!has(GetParam().needs)) GTEST_SKIP() << "not run here: this machine lacks " << isa_name(GetParam().needs);
+  }
+  static void multiply(const ProductShape& shape, const void* a, const void* b, float* c) {
+    const ProductLoops& loops = GetParam().loops(shape.bfloat16);
+    Scratch packed, scratch;
+    loops.pack(shape, b, packed.reserve(loops.packed_bytes(shape)));
+    loops.run(shape, a, packed.reserve(0), c, scratch.reserve(loops.scratch_bytes(shape)));
+  }
+  static void expect_close(const ProductShape& shape, RandomInputs& random);
+};
+
+// The error of each element, in units of the sum of the magnitudes of its products: what float32 sums are judged by.
+void ProductLoopsOf::expect_close(const ProductShape& shape, RandomInputs& random) {
+  std::vector<float> a = random.normal(shape.m * shape.k), b = random.normal(shape.k * shape.n);
+  std::vector<uint16_t> narrow_a(a.size()), narrow_b(b.size());
+  if (shape.bfloat16) {
+    const auto narrow = [](std::vector<float>& x, std::vector<uint16_t>& bits) {
+      for (size_t i = 0; i < x.size(); ++i) {
+        bits[i] = BFloat16(x[i]).bits;
+        x[i] = BFloat16(x[i]);
+      }
+    };
+    narrow(a, narrow_a);
+    narrow(b, narrow_b);
+  }
+  std::vector<float> c(static_cast<size_t>(shape.m * shape.n), 0.5F);
+  multiply(shape, shape.bfloat16 ? static_cast<const void*>(narrow_a.data()) : a.data(),
+           shape.bfloat16 ? static_cast<const void*>(narrow_b.data()) : b.data(), c.data());
+  for (int64_t i = 0; i < shape.m; ++i) {
+    for (int64_t j = 0; j < shape.n; ++j) {
+      double expected = shape.add ? 0.5 : 0.0, magnitude = expected;
+      for (int64_t k = 0; k < shape.k; ++k) {
+        const double product = static_cast<double>(a[static_cast<size_t>(i * shape.a.row + k * shape.a.column)]) *
+                               static_cast<double>(b[static_cast<size_t>(k * shape.b.row + j * shape.b.column)]);
+        expected += product;
+        magnitude += std::fabs(product);
+      }
+      ASSERT_NEAR(c[static_cast<size_t>(i * shape.n + j)], expected, GetParam().roundings * 0x1p-24 * magnitude)
+          << "element " << i << ", " << j << " of " << shape.m << " x " << shape.k << " x " << shape.n << ", layouts "
+          << shape.a.row << " " << shape.b.row << (shape.bfloat16 ? ", bfloat16" : ", float32");
+    }
+  }
+}
+
+TEST_P(ProductLoopsOf, AreAsExactAsFloat32SumsInEveryLayoutAndAtEverySize) {
+  RandomInputs random;
+  SCOPED_TRACE(random.how_to_repeat());
+  for (const auto& [m, k, n] :
+       {std::array<int64_t, 3>{1, 1, 1}, {5, 7, 3}, {40, 70, 50}, {33, 129, 17}, {64, 600, 40}, {32, 1100, 33}}) {
+    for (int choice = 0; choice < (GetParam().bfloat16 ? 16 : 8); ++choice) {
+      expect_close(shape_of(m, k, n, (choice & 1) != 0, (choice & 2) != 0, (choice & 4) != 0, (choice & 8) != 0), random);
+    }
+  }
+}
+
+TEST_P(ProductLoopsOf, WriteNothingBesideTheirColumns) {
+  ProductShape shape = shape_of(3, 40, 5, false, false, false, false);
+  shape.c_width = 8;
+  const std::vector<float> a(3 * 40, 1.0F), b(40 * 5, 1.0F);
+  std::vector<float> c(3 * 8, -1.0F);
+  multiply(shape, a.data(), b.data(), c.data());
+  for (size_t i = 0; i < c.size(); ++i) EXPECT_EQ(c[i], i % 8 < 5 ? 40.0F : -1.0F) << i;
+}
+
+TEST_P(ProductLoopsOf, KeepWhatIsNotFinite) {
+  const ProductShape shape = shape_of(2, 3, 2, false, false, false, false);
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    const float a[] = {1, bad, 1, 1, 1, 1}, b[] = {1, 1, 1, 1, 1, 1};
+    float c[4] = {};
+    multiply(shape, a, b, c);
+    EXPECT_FALSE(std::isfinite(c[0]) || std::isfinite(c[1])) << bad;
+    EXPECT_EQ(c[2], 3.0F) << "the other row does not see it";
+  }
+}
+
+TEST_P(ProductLoopsOf, UseAllBitsOfAFloat32Operand) {
+  RandomInputs random;
+  SCOPED_TRACE(random.how_to_repeat());
+  const std::vector<float> a = random.normal(64), one{1.0F};
+  std::vector<float> c(64);
+  multiply(shape_of(64, 1, 1, false, false, false, false), a.data(), one.data(), c.data());
+  EXPECT_EQ(c, a);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, ProductLoopsOf,
+                         ::testing::Values(real<Isa::kAvx2>(6), real<Isa::kAvx512>(6), real<Isa::kAvx512Bf16>(6),
+                                           real<Isa::kAmx>(2), kEmulated),
+                         [](const auto& of) { return name_of(of.param); });
+
+// However large a product was before or comes after it, and whichever runs share its packed operand.
+TEST(Products, HaveTheSameBitsWithAPackedOperandAndAmongOtherProducts) {
+  RandomInputs random;
+  SCOPED_TRACE(random.how_to_repeat());
+  const ProductShape shape = shape_of(40, 200, 70, true, false, false, false);
+  const std::vector<float> a = random.normal(40 * 200), b = random.normal(200 * 70);
+  std::vector<float> alone(40 * 70), packed_once(alone.size()), again(alone.size());
+  Products products(2, best_isa());
+  const Product product = products.prepare(shape);
+  product.run(0, a.data(), b.data(), alone.data());
+
+  Scratch packed;
+  product.pack(b.data(), packed.reserve(product.packed_bytes()));
+  product.run_packed(1, a.data(), packed.reserve(0), packed_once.data());
+  EXPECT_EQ(packed_once, alone);
+
+  const ProductShape larger = shape_of(80, 300, 100, false, true, false, false);
+  std::vector<float> c(80 * 100);
+  products.prepare(larger).run(0, random.normal(80 * 300).data(), random.normal(300 * 100).data(), c.data());
+  product.run(0, a.data(), b.data(), again.data());
+  EXPECT_EQ(again, alone);
+}
+
+}  // namespace
+}  // namespace holdfast::kernels::cpu
