@@ -48,7 +48,7 @@ class Products {
 
   // The product for this shape, with memory for every thread to run it. From the owner's thread, outside parallel regions.
   Product prepare(const ProductShape& shape);
-  // The same where a product of this very shape was prepared. Any thread.
+  // The same where a product of these extents was prepared, whatever its layouts. Any thread.
   Product prepared(const ProductShape& shape);
 
  private:

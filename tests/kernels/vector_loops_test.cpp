@@ -55,7 +55,7 @@ TEST_P(VectorLoops, LogarithmOfASumIsGoodToTheLastPlaces) {
   for (int64_t count : {1, 2, 3, 10, 31, 513, 4097, 100003}) {
     Floats x(static_cast<size_t>(count), 0.25f);
     float sum = 0;
-    const float logsumexp = table_->floats.softmax_row(x.data(), &sum, count, count);
+    const float logsumexp = table_->floats.softmax_row(x.data(), &sum, 1.0f, count, count);
     EXPECT_NEAR(logsumexp, 0.25 + std::log(static_cast<double>(count)), 1.5e-6) << count;
   }
 }
@@ -63,12 +63,12 @@ TEST_P(VectorLoops, LogarithmOfASumIsGoodToTheLastPlaces) {
 TEST_P(VectorLoops, WhatIsNotVisibleIsZeroInForwardAndBackward) {
   Floats scores(40, 1.0f), dp(40, 2.0f);
   float sum = 0;
-  table_->floats.softmax_row(scores.data(), &sum, 19, 33);
+  table_->floats.softmax_row(scores.data(), &sum, 1.0f, 19, 33);
   EXPECT_EQ(sum, 19.0f);
   EXPECT_TRUE(std::all_of(scores.begin() + 19, scores.begin() + 33, [](float p) { return p == 0.0f; }));
   EXPECT_EQ(scores[33], 1.0f) << "beyond the row nothing is touched";
   Floats p(40, 1.0f);
-  table_->floats.softmax_backward_row(p.data(), dp.data(), 1.0f, 0.5f, 19, 33);
+  table_->floats.softmax_backward_row(p.data(), dp.data(), 1.0f, 1.0f, 0.5f, 19, 33);
   EXPECT_EQ(dp[18], 1.5f);
   EXPECT_TRUE(std::all_of(dp.begin() + 19, dp.begin() + 33, [](float d) { return d == 0.0f; }));
   EXPECT_EQ(dp[33], 2.0f);

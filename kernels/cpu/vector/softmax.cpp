@@ -13,11 +13,11 @@ float largest_of(const float* x, int64_t count) {
   return largest_lane(most);
 }
 
-// x = e^(x - largest); returns the sum. A NaN anywhere makes the sum NaN, whatever largest_of made of it.
-float exponentiate(float* x, float largest, int64_t count) {
+// x = e^((x - largest) * scale); returns the sum. A NaN anywhere makes the sum NaN, whatever largest_of made of it.
+float exponentiate(float* x, float largest, float scale, int64_t count) {
   Floats sum = broadcast(0.0f);
   sweep(count, [&](int64_t i, auto part) {
-    const Floats e = exponential(load(x + i, part) - broadcast(largest));
+    const Floats e = exponential((load(x + i, part) - broadcast(largest)) * broadcast(scale));
     store(x + i, e, part);
     sum = sum + keep(e, broadcast(0.0f), part);
   });
@@ -28,16 +28,16 @@ void zero_from(float* x, int64_t count) {
   sweep(count, [&](int64_t i, auto part) { store(x + i, broadcast(0.0f), part); });
 }
 
-float softmax_row(float* scores, float* sum, int64_t visible, int64_t width) {
+float softmax_row(float* scores, float* sum, float scale, int64_t visible, int64_t width) {
   const float largest = largest_of(scores, visible);
-  *sum = exponentiate(scores, largest, visible);
+  *sum = exponentiate(scores, largest, scale, visible);
   zero_from(scores + visible, width - visible);
-  return largest + natural_log(*sum);
+  return largest * scale + natural_log(*sum);
 }
 
-void softmax_backward_row(float* p, float* dp, float logsumexp, float D, int64_t visible, int64_t width) {
+void softmax_backward_row(float* p, float* dp, float scale, float logsumexp, float D, int64_t visible, int64_t width) {
   sweep(visible, [&](int64_t i, auto part) {
-    const Floats e = exponential(load(p + i, part) - broadcast(logsumexp));
+    const Floats e = exponential(load(p + i, part) * broadcast(scale) - broadcast(logsumexp));
     store(p + i, e, part);
     store(dp + i, e * (load(dp + i, part) - broadcast(D)), part);
   });
@@ -47,7 +47,7 @@ void softmax_backward_row(float* p, float* dp, float logsumexp, float D, int64_t
 
 float exponentiate_row(float* logits, float* sum, int64_t count) {
   const float largest = largest_of(logits, count);
-  *sum = exponentiate(logits, largest, count);
+  *sum = exponentiate(logits, largest, 1.0f, count);
   return largest;
 }
 

@@ -39,11 +39,11 @@ struct ElementLoops {
 struct FloatLoops {
   void (*add)(float* out, const float* a, const float* b, int64_t count);
 
-  // A row of `width` scores of which the first `visible` count: scores = e^(score - largest), 0 where not visible.
-  // *sum is their sum; returns log(sum of e^score).
-  float (*softmax_row)(float* scores, float* sum, int64_t visible, int64_t width);
-  // p = e^(score - logsumexp), dp = p * (dp - D); both 0 where not visible.
-  void (*softmax_backward_row)(float* p, float* dp, float logsumexp, float D, int64_t visible, int64_t width);
+  // A row of `width` numbers of which the first `visible` count; a number times `scale` (above 0) is a score:
+  // scores = e^(score - largest score), 0 where not visible. *sum is their sum; returns log(sum of e^score).
+  float (*softmax_row)(float* scores, float* sum, float scale, int64_t visible, int64_t width);
+  // p = e^(p * scale - logsumexp), dp = p * (dp - D); both 0 where not visible.
+  void (*softmax_backward_row)(float* p, float* dp, float scale, float logsumexp, float D, int64_t visible, int64_t width);
 
   // A row of logits: logits = e^(logit - largest); returns largest, *sum is their sum.
   float (*exponentiate_row)(float* logits, float* sum, int64_t count);
