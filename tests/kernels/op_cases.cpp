@@ -123,9 +123,7 @@ OpCase attention(DType dtype, RandomInputs& random, int64_t B, int64_t T, int64_
             auto normalizers = poisoned(B * NH * T);
             ops.attention_forward(y.act(), normalizers.data(), qkv.act(), B, T, C, NH);
             ops.attention_backward(dqkv.act(), dout.act(), qkv.act(), out.act(), logsumexp.data(), B, T, C, NH);
-            return {{"out", bound, y.values()},
-                    {"logsumexp", kFloatSum, values(normalizers)},
-                    {"dqkv", bound, dqkv.values()}};
+            return {{"out", bound, y.values()}, {"logsumexp", kFloatSum, values(normalizers)}, {"dqkv", bound, dqkv.values()}};
           }};
 }
 

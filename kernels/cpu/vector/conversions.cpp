@@ -40,9 +40,7 @@ template <typename E>
 float dot(const void* a, const void* b, int64_t count) {
   const E* x = static_cast<const E*>(a);
   const E* y = static_cast<const E*>(b);
-  Floats sum = broadcast(0.0f);
-  sweep(count, [&](int64_t i, auto part) { sum = fma(load(x + i, part), load(y + i, part), sum); });
-  return sum_of_lanes(sum);
+  return sum_of_terms(count, [&](int64_t i, auto part) { return load(x + i, part) * load(y + i, part); });
 }
 
 void add(float* out, const float* a, const float* b, int64_t count) {

@@ -8,11 +8,12 @@ namespace {
 
 // The bits of a magnitude, read as an integer, are in the order of the magnitudes, with infinity and NaN on top.
 float abs_max(const float* x, int64_t count) {
-  Ints most = broadcast_int(0);
-  sweep(count,
-        [&](int64_t i, auto part) { most = larger_int(most, and_int(bits_of(load(x + i, part)), broadcast_int(0x7fffffff))); });
+  Ints most[4] = {broadcast_int(0), broadcast_int(0), broadcast_int(0), broadcast_int(0)};
+  sweep_four(count, [&](int64_t which, int64_t i, auto part) {
+    most[which] = larger_int(most[which], and_int(bits_of(load(x + i, part)), broadcast_int(0x7fffffff)));
+  });
   int32_t lane[kWidth];
-  store(lane, most, Whole{});
+  store(lane, larger_int(larger_int(most[0], most[1]), larger_int(most[2], most[3])), Whole{});
   int32_t largest = 0;
   for (int32_t bits : lane) largest = bits > largest ? bits : largest;
   if (largest >= 0x7f800000) return __builtin_inff();

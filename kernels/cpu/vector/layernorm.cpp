@@ -1,5 +1,5 @@
 // LayerNorm rows, formulas and names as in kernels/ref/layernorm.h. Compiled once per instruction set (see fill.h).
-// A row is read from memory once and stays in the first-level cache for its later passes.
+// Rows are read from memory once and stay in the first-level cache for their later passes.
 // Bytes: forward (4 + e) C read, (4 + e) C written per row; backward (8 + e) C read, (4 + e) C written; e = element size.
 #include "kernels/cpu/vector/fill.h"
 #include "kernels/cpu/vector/lanes.h"
@@ -7,28 +7,28 @@
 namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA {
 namespace {
 
+constexpr int64_t kRowsAtOnce = 4;
+
 // residual_out = residual_in + x; the average of the row that is to be normalised.
 template <typename E>
 float add_and_average(float* residual_out, const float* residual_in, const E* x, int64_t C) {
-  Floats sum = broadcast(0.0f);
-  sweep(C, [&](int64_t c, auto part) {
+  const float sum = sum_of_terms(C, [&](int64_t c, auto part) {
     Floats r = load(residual_in + c, part);
     if (x != nullptr) {
       r = r + load(x + c, part);
       store(residual_out + c, r, part);
     }
-    sum = sum + r;
+    return r;
   });
-  return sum_of_lanes(sum) / static_cast<float>(C);
+  return sum / static_cast<float>(C);
 }
 
 float reciprocal_deviation(const float* row, float mean, int64_t C) {
-  Floats squares = broadcast(0.0f);
-  sweep(C, [&](int64_t c, auto part) {
+  const float squares = sum_of_terms(C, [&](int64_t c, auto part) {
     const Floats d = keep(load(row + c, part) - broadcast(mean), broadcast(0.0f), part);
-    squares = fma(d, d, squares);
+    return d * d;
   });
-  return 1.0f / __builtin_sqrtf(sum_of_lanes(squares) / static_cast<float>(C) + 1e-5f);
+  return 1.0f / __builtin_sqrtf(squares / static_cast<float>(C) + 1e-5f);
 }
 
 template <typename E>
@@ -36,18 +36,22 @@ void layernorm_forward(void* out, float* residual_out, float* mean, float* rstd,
                        const float* weight, const float* bias, int64_t rows, int64_t C) {
   E* y = static_cast<E*>(out);
   const E* addend = static_cast<const E*>(x);
-  for (int64_t n = 0; n < rows; ++n) {
-    const float* row = residual_in + n * C;
-    const float m =
-        add_and_average(x == nullptr ? nullptr : residual_out + n * C, row, x == nullptr ? nullptr : addend + n * C, C);
-    if (x != nullptr) row = residual_out + n * C;
-    const float s = reciprocal_deviation(row, m, C);
-    sweep(C, [&](int64_t c, auto part) {
-      const Floats h = (load(row + c, part) - broadcast(m)) * broadcast(s);
-      store(y + n * C + c, fma(h, load(weight + c, part), load(bias + c, part)), part);
-    });
-    mean[n] = m;
-    rstd[n] = s;
+  const float* normalised = x == nullptr ? residual_in : residual_out;
+  // Each pass over several rows before the next: a row's passes wait for each other, those of different rows do not.
+  for (int64_t first = 0; first < rows; first += kRowsAtOnce) {
+    const int64_t end = first + kRowsAtOnce < rows ? first + kRowsAtOnce : rows;
+    for (int64_t n = first; n < end; ++n) {
+      mean[n] = x == nullptr ? add_and_average<E>(nullptr, residual_in + n * C, nullptr, C)
+                             : add_and_average(residual_out + n * C, residual_in + n * C, addend + n * C, C);
+    }
+    for (int64_t n = first; n < end; ++n) rstd[n] = reciprocal_deviation(normalised + n * C, mean[n], C);
+    for (int64_t n = first; n < end; ++n) {
+      const Floats m = broadcast(mean[n]), s = broadcast(rstd[n]);
+      sweep(C, [&](int64_t c, auto part) {
+        const Floats h = (load(normalised + n * C + c, part) - m) * s;
+        store(y + n * C + c, fma(h, load(weight + c, part), load(bias + c, part)), part);
+      });
+    }
   }
 }
 

@@ -40,19 +40,22 @@ void subtract(float* out, const float* a, const float* b, int64_t count) {
   sweep(count, [&](int64_t i, auto part) { store(out + i, load(a + i, part) - load(b + i, part), part); });
 }
 
+template <typename Term>
+double sum_of_doubles(int64_t count, Term term) {
+  Doubles sum[4] = {zero_doubles(), zero_doubles(), zero_doubles(), zero_doubles()};
+  sweep_four(count, [&](int64_t which, int64_t i, auto part) { sum[which] = sum[which] + term(i, part); });
+  return sum_of_lanes((sum[0] + sum[1]) + (sum[2] + sum[3]));
+}
+
 double sum_of_squares(const float* x, int64_t count) {
-  Doubles total = zero_doubles();
-  sweep(count, [&](int64_t i, auto part) {
+  return sum_of_doubles(count, [&](int64_t i, auto part) {
     const Doubles wide = to_doubles(load(x + i, part));
-    total = total + wide * wide;
+    return wide * wide;
   });
-  return sum_of_lanes(total);
 }
 
 double sum(const float* x, int64_t count) {
-  Doubles total = zero_doubles();
-  sweep(count, [&](int64_t i, auto part) { total = total + to_doubles(load(x + i, part)); });
-  return sum_of_lanes(total);
+  return sum_of_doubles(count, [&](int64_t i, auto part) { return to_doubles(load(x + i, part)); });
 }
 
 }  // namespace

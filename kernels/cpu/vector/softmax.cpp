@@ -8,20 +8,21 @@ namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA {
 namespace {
 
 float largest_of(const float* x, int64_t count) {
-  Floats most = broadcast(-__builtin_inff());
-  sweep(count, [&](int64_t i, auto part) { most = larger(keep(load(x + i, part), most, part), most); });
-  return largest_lane(most);
+  const Floats least = broadcast(-__builtin_inff());
+  Floats most[4] = {least, least, least, least};
+  sweep_four(count, [&](int64_t which, int64_t i, auto part) {
+    most[which] = larger(keep(load(x + i, part), least, part), most[which]);
+  });
+  return largest_lane(larger(larger(most[0], most[1]), larger(most[2], most[3])));
 }
 
 // x = e^((x - largest) * scale); returns the sum. A NaN anywhere makes the sum NaN, whatever largest_of made of it.
 float exponentiate(float* x, float largest, float scale, int64_t count) {
-  Floats sum = broadcast(0.0f);
-  sweep(count, [&](int64_t i, auto part) {
+  return sum_of_terms(count, [&](int64_t i, auto part) {
     const Floats e = exponential((load(x + i, part) - broadcast(largest)) * broadcast(scale));
     store(x + i, e, part);
-    sum = sum + keep(e, broadcast(0.0f), part);
+    return keep(e, broadcast(0.0f), part);
   });
-  return sum_of_lanes(sum);
 }
 
 void zero_from(float* x, int64_t count) {
