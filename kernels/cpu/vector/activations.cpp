@@ -4,7 +4,7 @@
 // which keeps the relative precision of gelu where tanh is near -1.
 #include "kernels/cpu/vector/exponential.h"
 #include "kernels/cpu/vector/fill.h"
-#include "kernels/cpu/vector/lanes.h"
+#include "kernels/cpu/vector/sweeps.h"
 
 namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA {
 namespace {

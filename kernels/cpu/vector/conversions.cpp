@@ -1,7 +1,7 @@
 // Element conversions and the plainest sums. Compiled once per instruction set (see fill.h).
 // Bytes moved: each input once, each output once.
 #include "kernels/cpu/vector/fill.h"
-#include "kernels/cpu/vector/lanes.h"
+#include "kernels/cpu/vector/sweeps.h"
 
 namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA {
 namespace {

@@ -1,7 +1,7 @@
 // Fixed point; meaning in DeviceOps. Compiled once per instruction set (see fill.h). Bytes per
 // element: 8 read, 4 written for int32 sums; 6 read, 2 written for int16 sums, which are widened to add.
 #include "kernels/cpu/vector/fill.h"
-#include "kernels/cpu/vector/lanes.h"
+#include "kernels/cpu/vector/sweeps.h"
 
 namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA {
 namespace {

@@ -2,7 +2,7 @@
 // Rows are read from memory once and stay in the first-level cache for their later passes.
 // Bytes: forward (4 + e) C read, (4 + e) C written per row; backward (8 + e) C read, (4 + e) C written; e = element size.
 #include "kernels/cpu/vector/fill.h"
-#include "kernels/cpu/vector/lanes.h"
+#include "kernels/cpu/vector/sweeps.h"
 
 namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA {
 namespace {

@@ -3,7 +3,7 @@
 // reference. Bytes per element: AdamW 16 read and 12 written, Nesterov 12 and 8, so they run at the speed of memory; the sums
 // read 4.
 #include "kernels/cpu/vector/fill.h"
-#include "kernels/cpu/vector/lanes.h"
+#include "kernels/cpu/vector/sweeps.h"
 
 namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA {
 namespace {

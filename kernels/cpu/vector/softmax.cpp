@@ -2,7 +2,7 @@
 // All loops run over rows that the caller has just written, so they are in a cache.
 #include "kernels/cpu/vector/exponential.h"
 #include "kernels/cpu/vector/fill.h"
-#include "kernels/cpu/vector/lanes.h"
+#include "kernels/cpu/vector/sweeps.h"
 
 namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA {
 namespace {
