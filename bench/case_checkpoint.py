@@ -9,7 +9,7 @@ NOTE = ("Peer: torch.save of the same tensors with fsync, all of it a stall, and
         "in memory, by as many threads. Write floor: the stored bytes written in one go with fsync. Ours runs while the worker trains on, to a folder "
         "and to the service over HTTP; restore is reading every byte of one, checking it and unpacking. Steps slowed down: those of 512 tokens "
         "that lay wholly within the writing of one, beside the others of the same job; it writes on the cores that train.")
-EVERY = 10  # steps; writing one takes a few
+EVERY = 40  # steps; writing one takes some of them
 THREADS = min(4, os.cpu_count())  # of the worker, of what verifies, and of PyTorch; the worker takes at most 4 for a checkpoint
 
 TORCH_SAVE = """

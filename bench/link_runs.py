@@ -16,6 +16,11 @@ def run(**settings):
     return testbed.json_lines(testbed.output_of([SCRIPT, *arguments], timeout_s=1800))[-1]
 
 
+def between(before, after):
+    """What a run would have been in the middle of these two of the same settings."""
+    return {**before, "step_s": (before["step_s"] + after["step_s"]) / 2}
+
+
 def efficiency(alone, together):
     """In percent: what a worker gets done beside what it does alone with as many microbatches a step."""
     return 100 * alone["step_s"] / together["step_s"]

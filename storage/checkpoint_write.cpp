@@ -60,23 +60,29 @@ Result<void> check_not_superseded(ObjectStore& store, const Manifest& manifest) 
 class Writing {
  public:
   Writing(ObjectStore& store, Manifest& manifest, std::span<const ConstTensor> tensors, const WriteOptions& options)
-      : store_(store), manifest_(manifest), tensors_(tensors), threads_(std::max(options.threads, 1)) {
+      : store_(store),
+        manifest_(manifest),
+        tensors_(tensors),
+        threads_(std::max(options.threads, 1)),
+        in_background_(options.in_background) {
     int64_t first = 0;
     for (const int64_t size : shard_sizes(manifest.tensors, options.shard_bytes)) {
       manifest_.shards.push_back({"", size, 0, ""});
       first_bytes_.push_back(first);
       first += size;
     }
-    for (int i = 0; i < threads_; ++i) packers_.emplace_back(options.zstd_level);
+    for (int i = 0; i <= threads_; ++i) packers_.emplace_back(options.zstd_level);
   }
 
   Result<void> run() {
     // The hash is one more piece of work, and the longest that cannot be split: first.
-    Result<void> done = in_parallel(1 + manifest_.shards.size(), threads_, [&](size_t index, int thread) -> Result<void> {
+    const auto piece = [&](size_t index, int thread) -> Result<void> {
       if (index > 0) return write_shard(index - 1, packers_[static_cast<size_t>(thread)]);
       manifest_.state_hash = state_hash(tensors_);
       return {};
-    });
+    };
+    const size_t pieces = 1 + manifest_.shards.size();
+    Result<void> done = in_background_ ? in_background(pieces, threads_, piece) : in_parallel(pieces, threads_, piece);
     if (done) done = check_not_superseded(store_, manifest_);
     if (!done) return done;
     const auto text = format_manifest(manifest_);
@@ -104,8 +110,9 @@ class Writing {
   Manifest& manifest_;
   std::span<const ConstTensor> tensors_;
   int threads_;
+  bool in_background_;
   std::vector<int64_t> first_bytes_;
-  std::vector<ShardPacker> packers_;
+  std::vector<ShardPacker> packers_;  // of each thread
 };
 
 }  // namespace

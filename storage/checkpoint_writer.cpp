@@ -1,8 +1,5 @@
 #include "storage/checkpoint_writer.h"
 
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
@@ -58,7 +55,7 @@ struct CheckpointWriter::State {
   };
 
   ObjectStore& store;
-  const WriteOptions options;
+  WriteOptions options;
   const std::function<void(const WriteOutcome&)> on_done;
   Copy copy;
 
@@ -71,7 +68,9 @@ struct CheckpointWriter::State {
   std::thread thread;
 
   State(ObjectStore& s, WriteOptions o, std::function<void(const WriteOutcome&)> done)
-      : store(s), options(o), on_done(std::move(done)) {}
+      : store(s), options(o), on_done(std::move(done)) {
+    options.in_background = true;
+  }
 
   Result<void> take_copy(std::span<const ConstTensor> tensors);
   void run();
@@ -103,8 +102,6 @@ Result<void> CheckpointWriter::State::take_copy(std::span<const ConstTensor> ten
 }
 
 void CheckpointWriter::State::run() {
-  // On Linux this is the thread's own, and its children's. Refused or not, checkpoints are written.
-  static_cast<void>(::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), 10));
   std::unique_lock lock(mutex);
   while (true) {
     changed.wait(lock, [&] { return ready || closing; });

@@ -1,7 +1,7 @@
 // Writes checkpoints in the background while training goes on.
 //
-// The stall is the copy into the writer's own buffer (`submit`); packing and writing happen on its thread, which asks the
-// scheduler for less of the processors than training has (nice 10; the threads it packs with inherit that). One write at a
+// The stall is the copy into the writer's own buffer (`submit`); packing and writing happen on its threads, when
+// the processors have nothing else to do and now and then where they always have (in_background of parallel.h). One write at a
 // time: a submit while one is under way replaces nothing and waits for nothing, it is refused with the step under way,
 // and the caller says so in an event. A failed write is reported, never thrown, and the copy is kept for `retry`.
 // Any thread may call anything: of a submit and a retry at the same time (the thread that trains, the one that tends), one

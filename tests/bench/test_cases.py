@@ -64,7 +64,7 @@ class Efficiency(unittest.TestCase):
         self.assertIsNone(case_efficiency.predicted(1, "int8"))
 
     def test_a_second_of_link_beside_a_second_of_compute_is_half(self):
-        alone, together = {"step_s": 1.0}, {"step_s": 2.0}
+        alone, together = link_runs.between({"step_s": 0.5, "jobs": 2}, {"step_s": 1.5}), {"step_s": 2.0}
         self.assertEqual(50, link_runs.efficiency(alone, together))
         rate = wires.bytes_each_way("int32", link_runs.testbed.TINY_PARAMETERS, 2)
         self.assertEqual(50, link_runs.without_hiding(alone, "int32", rate))

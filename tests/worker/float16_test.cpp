@@ -107,28 +107,15 @@ TEST_F(InFloat16, WhatNoScaleHelpsEndsTheJob) {
 TEST_F(InFloat16, AResumedJobGoesOnWithTheScaleItHad) {
   const std::string undisturbed_hash = undisturbed(spec, 1);
   LossScale written;
+  rendezvous::StateSource source;
   {
     Ranks first(spec, service);
-    first.add();
-    first.on_commit = [this](TestRank& rank, size_t number, int64_t step) {
-      tamper(rank, number, step);
-      if (step == 11) rank.requests.yield = rank.requests.checkpoint = true;
-    };
-    first.run(Ranks::initial());
+    source = checkpoint_after(12, spec, first);
     written = loss_scale(first[0]);
   }
-  const auto records = service.received("/checkpoints");
-  ASSERT_FALSE(records.empty());
-  ASSERT_EQ(records.back()["step"], 12);
   EXPECT_NE(written.log2, LossScale::kFirstLog2) << "or this would show nothing";
   Ranks ranks(spec, service);
   for (int i = 0; i < 3; ++i) ranks.add();
-  rendezvous::StateSource source;
-  source.kind = rendezvous::StateSource::Kind::kCheckpoint;
-  source.step = 12;
-  source.job = "j1";
-  source.store = spec.checkpoint_store;
-  source.state_hash = records.back()["state_hash"];
   run_to_end(ranks, source);
   EXPECT_EQ(ranks.hash(), undisturbed_hash);
 }

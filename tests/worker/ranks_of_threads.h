@@ -144,6 +144,16 @@ class Ranks {
     source.step = step;
     return source;
   }
+  // Where the job's own checkpoints go.
+  static rendezvous::StateSource checkpoint(const rendezvous::JobSpec& spec, int64_t step, const std::string& state_hash = "") {
+    rendezvous::StateSource source;
+    source.kind = rendezvous::StateSource::Kind::kCheckpoint;
+    source.step = step;
+    source.job = "j1";
+    source.store = spec.checkpoint_store;
+    source.state_hash = state_hash;
+    return source;
+  }
 
   // The hash that all ranks have; "" and a failure when they differ.
   std::string hash() {

@@ -39,6 +39,21 @@ class SameBits : public ::testing::Test {
     run_to_end(ranks, Ranks::memory(std::max(ranks[0].session->state->step, ranks[1].session->state->step)));
     return ranks.hash();
   }
+  // The state that `one`, a rank alone, has written when it has done so many steps.
+  rendezvous::StateSource checkpoint_after(int64_t steps, const rendezvous::JobSpec& spec, Ranks& one) {
+    one.add();
+    one.on_commit = [this, steps](TestRank& rank, size_t number, int64_t step) {
+      if (tamper) tamper(rank, number, step);
+      if (step + 1 == steps) rank.requests.yield = rank.requests.checkpoint = true;
+    };
+    one.run(Ranks::initial());
+    const auto records = service.received("/checkpoints");
+    if (records.empty() || records.back()["step"] != steps) {
+      ADD_FAILURE() << "no checkpoint of " << steps << " steps was recorded";
+      return Ranks::initial();
+    }
+    return Ranks::checkpoint(spec, steps, records.back()["state_hash"]);
+  }
   size_t finished() { return count_finished(service.received("/progress")); }
   static size_t count_finished(const FakeService::Received& all) {
     return static_cast<size_t>(std::count_if(all.begin(), all.end(), [](const auto& p) { return p["finished"] == true; }));

@@ -141,25 +141,13 @@ TEST_F(SameBits, FromACheckpointAtAnotherWorldSize) {
   auto spec = tiny_spec(data);
   const std::string undisturbed_hash = undisturbed(spec, 1);
   spec.checkpoint_every = 6;
+  rendezvous::StateSource source;
   {
     Ranks first(spec, service);
-    first.add();
-    first.on_commit = [](TestRank& rank, size_t, int64_t step) {
-      if (step == 9) rank.requests.yield = rank.requests.checkpoint = true;
-    };
-    first.run(Ranks::initial());
+    source = checkpoint_after(10, spec, first);
   }
-  const auto records = service.received("/checkpoints");
-  ASSERT_FALSE(records.empty());
-  EXPECT_EQ(records.back()["step"], 10);
   Ranks ranks(spec, service);
   for (int i = 0; i < 3; ++i) ranks.add();
-  rendezvous::StateSource source;
-  source.kind = rendezvous::StateSource::Kind::kCheckpoint;
-  source.step = 10;
-  source.job = "j1";
-  source.store = spec.checkpoint_store;
-  source.state_hash = records.back()["state_hash"];
   run_to_end(ranks, source);
   EXPECT_EQ(ranks.hash(), undisturbed_hash);
 }
@@ -169,12 +157,7 @@ TEST_F(SameBits, ACheckpointThatDoesNotVerifyIsNamedByRank0AndLoadedByNobody) {
   Ranks ranks(spec, service);
   ranks.add();
   ranks.add();
-  rendezvous::StateSource source;
-  source.kind = rendezvous::StateSource::Kind::kCheckpoint;
-  source.step = 12;
-  source.job = "j1";
-  source.store = spec.checkpoint_store;
-  const auto stops = ranks.run(source);
+  const auto stops = ranks.run(Ranks::checkpoint(spec, 12));
   EXPECT_EQ(stops[0].fault_kind, "checkpoint_unreadable");
   EXPECT_EQ(stops[0].checkpoint_step, 12);
   EXPECT_EQ(stops[1].why, RunStop::Why::kInterrupted);
