@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "model/train_state.h"
 #include "worker/exponent_rule.h"
 #include "worker/narrow_sums.h"
 #include "worker/step_exchange.h"
@@ -61,12 +62,21 @@ void GradientAccumulator::pack(Elements range) {
                         microbatches_.empty());
 }
 
+float GradientAccumulator::largest_of(const model::Parameter& tensor) const {
+  return std::ldexp(ops_.abs_max(model_.gradients() + tensor.offset, tensor.count), -model_.loss_scale_log2());
+}
+
+float GradientAccumulator::largest_of_rows(const model::TokenGradient& gradient) const {
+  const int64_t count = static_cast<int64_t>(gradient.ids.size()) * model_.config().n_embd;
+  return std::ldexp(ops_.abs_max(gradient.rows, count), -model_.loss_scale_log2());
+}
+
 void GradientAccumulator::pack_exactly(Elements range) {
   const auto& entries = model_.table().entries;
   const auto begin = std::ranges::lower_bound(entries, range.first, {}, &model::Parameter::offset);
   for (auto entry = begin; entry != entries.end() && entry->offset < range.first + range.count; ++entry) {
     const auto t = static_cast<size_t>(entry - entries.begin());
-    const float largest = std::ldexp(ops_.abs_max(model_.gradients() + entry->offset, entry->count), -loss_scale_log2_);
+    const float largest = largest_of(*entry);
     if (t == kTied) head_largest_ = largest;
     found_.maxima[t] = std::max(found_.maxima[t], largest);
     found_.finite &= std::isfinite(largest);
@@ -85,9 +95,7 @@ void GradientAccumulator::pack_exactly(Elements range) {
 void GradientAccumulator::pack_rows() {
   const model::TokenGradient gradient = model_.token_gradient();
   if (!exact()) return rows_.pack(gradient, 0);
-  const int64_t count = static_cast<int64_t>(gradient.ids.size()) * model_.config().n_embd;
-  const float own = std::ldexp(ops_.abs_max(gradient.rows, count), -loss_scale_log2_);
-  const float largest = sum_at_least(head_largest_, own);
+  const float largest = sum_at_least(head_largest_, largest_of_rows(gradient));
   found_.maxima[kTied] = std::max(found_.maxima[kTied], largest);
   found_.finite &= std::isfinite(largest);
   if (!overflows(largest, exponents_[kTied], limit_)) rows_.pack(gradient, exponents_[kTied] - loss_scale_log2_);
@@ -196,6 +204,17 @@ void GradientAccumulator::repack(std::span<const int32_t> after) {
     }
   }
   exponents_.assign(after.begin(), after.end());
+}
+
+std::vector<int32_t> GradientAccumulator::first_exponents(int64_t step) {
+  compute(step, 0, keep_parts_apart);
+  const auto& entries = model_.table().entries;
+  std::vector<float> maxima;
+  for (const auto& entry : entries) maxima.push_back(largest_of(entry));
+  maxima[kTied] = sum_at_least(maxima[kTied], largest_of_rows(model_.token_gradient()));
+  const std::vector<int32_t> unset(entries.size(), model::TrainState::kUnsetExponent);
+  const bool finite = std::ranges::all_of(maxima, [](float largest) { return std::isfinite(largest); });
+  return finite ? next_exponents(unset, maxima) : unset;
 }
 
 std::vector<int32_t> GradientAccumulator::next_exponents(std::span<const int32_t> exponents,

@@ -74,6 +74,9 @@ class GradientAccumulator {
   // Packs again the tensors whose exponent differs from `after`. Computes the microbatches again, unless there is only one
   // and its gradient is still there.
   void repack(std::span<const int32_t> after);
+  // What the step that follows state `step` uses where the state has no exponents yet: chosen, with headroom, from the gradient
+  // of its first microbatch alone. Every rank computes it; what the sums hold stays. Unset where it is not finite. Exact types.
+  std::vector<int32_t> first_exponents(int64_t step);
   // What step + 1 uses.
   std::vector<int32_t> next_exponents(std::span<const int32_t> exponents, std::span<const float> maxima) const;
 
@@ -112,6 +115,9 @@ class GradientAccumulator {
   void pack(Elements range);
   void pack_rows();
   void pack_exactly(Elements range);
+  // The largest magnitude of a tensor in the model's gradients, and of all of the tied embedding's rows.
+  float largest_of(const model::Parameter& tensor) const;
+  float largest_of_rows(const model::TokenGradient& gradient) const;
   // Tensor `t` of the gradient in the model's buffer.
   void pack(size_t t, int32_t exponent, bool first);
   void unpack_integers(std::span<const int32_t> exponents, bool alone);

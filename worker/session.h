@@ -43,11 +43,15 @@ struct Session {
   // Steps directly before `state` that changed nothing, for their gradient was not finite, though the loss scale was 1.
   int64_t refused_in_row = 0;
   bool refused_last = false;  // the last step before `state` changed nothing, whatever the loss scale was
+  // Of a step whose state has no exponents yet, as a job's first has none; -1: of no step.
+  int64_t first_exponents_of = -1;
+  std::vector<int32_t> first_exponents;
   int64_t applied_step = -1;  // the step whose mean gradient the model's buffer still has, once it was applied; -1: none
 
   // Nothing of what is held counts any more.
   void distrust() {
     has_state = false;
+    first_exponents_of = -1;
     gradients->forget();
   }
 

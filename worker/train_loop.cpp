@@ -113,9 +113,11 @@ RunStop run_steps(TrainLoop& loop) {
   int64_t compared = -1;
   be_patient(loop);  // the first step may be dealt very unevenly, and everything is cold
   Dealer dealer(loop.session.spec.units(), loop.ring.world_size());
+  if (auto done = choose_first_exponents(loop); !done) return done.error();
   auto shares = agree_on_shares(loop);
   if (!shares) return shares.error();
   while (loop.session.state->step < loop.session.spec.total_steps) {
+    if (auto done = choose_first_exponents(loop); !done) return done.error();
     TrainStep step(loop, *shares);
     if (auto done = step.accumulate(); !done) return done.error();
     const auto agreed = step.exchange();

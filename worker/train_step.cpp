@@ -19,10 +19,15 @@ using rendezvous::StepPoint;
 
 namespace {
 
+bool all_set(std::span<const int32_t> exponents) {
+  return std::ranges::find(exponents, model::TrainState::kUnsetExponent) == exponents.end();
+}
+
 // This step's, one per tensor; empty for the float reduction.
 std::vector<int32_t> exponents_of(Session& session) {
   if (!session.gradients->exact()) return {};
   const auto exponents = session.state->exponents();
+  if (!all_set(exponents) && session.first_exponents_of == session.state->step) return session.first_exponents;
   return {exponents.begin(), exponents.end()};
 }
 
@@ -46,6 +51,23 @@ RunResult<std::string> compare_states(TrainLoop& loop) {
   if (const auto found = compare_hashes(loop.session.state->step, hashes))
     return tl::unexpected(differing_states(*found, loop.ring.rank()));
   return mine;
+}
+
+RunResult<void> choose_first_exponents(TrainLoop& loop) {
+  Session& session = loop.session;
+  const int64_t step = session.state->step;
+  if (!session.gradients->exact() || session.spec.sync_every > 1 || all_set(session.state->exponents())) return {};
+  if (session.first_exponents_of == step) return {};
+  session.applied_step = -1;
+  LossTeller losses(loop.on_loss);
+  const auto watch = loop.ring.watch([&](const CollectiveError& error) { losses.tell(error); });
+  try {
+    session.first_exponents = session.gradients->first_exponents(step);
+    session.first_exponents_of = step;
+  } catch (const model::Interrupted&) {
+    return tl::unexpected(interrupted(loop.interrupt.reason()));
+  }
+  return {};
 }
 
 RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
@@ -75,12 +97,11 @@ RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
 TrainStep::TrainStep(TrainLoop& loop, const StepShares& shares)
     : loop_(loop), shares_(shares), exponents_(exponents_of(loop.session)), losses_(loop.on_loss) {}
 
-// Before the first step no tensor has a scale: all of them overflow, on every rank. Local steps end all at once, and their
-// gradient buffer is needed if a tensor overflows: to compute them again takes sync_every steps.
+// Where a tensor has no scale yet it overflows, on every rank. Local steps end all at once, and their gradient buffer is needed
+// if a tensor overflows: to compute them again takes sync_every steps.
 bool TrainStep::overlaps() const {
-  const bool scaled = std::ranges::find(exponents_, model::TrainState::kUnsetExponent) == exponents_.end();
   const rendezvous::JobSpec& spec = loop_.session.spec;
-  return spec.overlap == "on" && spec.sync_every == 1 && loop_.ring.world_size() > 1 && scaled;
+  return spec.overlap == "on" && spec.sync_every == 1 && loop_.ring.world_size() > 1 && all_set(exponents_);
 }
 
 RunResult<void> TrainStep::accumulate() {
@@ -161,10 +182,11 @@ RunResult<bool> TrainStep::repack_overflows(const StepAgreement& agreed) {
   GradientAccumulator& gradients = *loop_.session.gradients;
   const auto chosen = gradients.repack_exponents(exponents_, agreed.maxima);
   if (chosen.empty()) return false;
-  const auto first = std::count(exponents_.begin(), exponents_.end(), model::TrainState::kUnsetExponent);
-  const auto changed = std::inner_product(chosen.begin(), chosen.end(), exponents_.begin(), int64_t{0}, std::plus<>(),
-                                          [](int32_t a, int32_t b) { return a == b ? 0 : 1; });
-  if (first == 0) tell_repacked(changed);
+  std::vector<size_t> outgrown;  // at a job's first step there was nothing to outgrow
+  for (size_t t = 0; t < chosen.size(); ++t) {
+    if (chosen[t] != exponents_[t] && exponents_[t] != model::TrainState::kUnsetExponent) outgrown.push_back(t);
+  }
+  if (!outgrown.empty()) tell_repacked(outgrown);
   try {
     gradients.repack(chosen);
   } catch (const model::Interrupted&) {
@@ -175,9 +197,16 @@ RunResult<bool> TrainStep::repack_overflows(const StepAgreement& agreed) {
 }
 
 // Often so in 16 bits: people see each doubling of how often.
-void TrainStep::tell_repacked(int64_t tensors) {
-  const auto text = fmt::format("step {}: the gradients of {} tensors outgrew their fixed-point scale and were packed again",
-                                loop_.session.state->step + 1, tensors);
+void TrainStep::tell_repacked(std::span<const size_t> tensors) {
+  constexpr size_t kNamed = 3;
+  std::string names;
+  for (const size_t t : tensors.first(std::min(kNamed, tensors.size()))) {
+    names += (names.empty() ? "" : ", ") + loop_.session.model->table().entries[t].name;
+  }
+  const auto text =
+      fmt::format("step {}: the gradients of {} tensor{} ({}{}) outgrew their fixed-point scale and were packed again",
+                  loop_.session.state->step + 1, tensors.size(), tensors.size() == 1 ? "" : "s", names,
+                  tensors.size() > kNamed ? ", ..." : "");
   spdlog::debug("{}", text);
   const auto steps = static_cast<uint64_t>(++loop_.session.repacked_steps);
   if (loop_.ring.rank() != 0 || !std::has_single_bit(steps)) return;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <span>
 
 #include "rendezvous/protocol/messages.h"
 #include "worker/loss_teller.h"
@@ -36,6 +37,10 @@ class StepClock {
 // whose is right, and the others drop theirs. One small all-gather.
 RunResult<std::string> compare_states(TrainLoop& loop);
 
+// Before a step whose state has no exponents yet, as a job's first: every rank computes one microbatch, and they are chosen from
+// that. Not for local steps, which are too long for it: there all of the first overflows, and is packed again.
+RunResult<void> choose_first_exponents(TrainLoop& loop);
+
 // The shares of the first step of a generation: what its members have kept of it counts. One small all-gather. Every other
 // step is dealt by the Dealer.
 RunResult<StepShares> agree_on_shares(TrainLoop& loop);
@@ -68,7 +73,7 @@ class TrainStep {
   RunResult<void> finish_reduction();
   // Whether anything was packed again.
   RunResult<bool> repack_overflows(const StepAgreement& agreed);
-  void tell_repacked(int64_t tensors);
+  void tell_repacked(std::span<const size_t> tensors);  // by their places in the table
   // Packs again what overflowed, sums over the ring, leaves the mean gradient in the model.
   RunResult<void> reduce(const StepAgreement& agreed);
   RunResult<void> refuse(const StepAgreement& agreed);

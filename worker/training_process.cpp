@@ -6,6 +6,8 @@
 
 #include <chrono>
 #include <ctime>
+#include <stdexcept>
+#include <tl/expected.hpp>
 
 #include "worker/drills.h"
 #include "worker/job_runner.h"
@@ -45,6 +47,15 @@ rendezvous::RegisterRequest registration(const Identity& identity, const Transpo
   return request;
 }
 
+// What is wrong with the device does not mend itself by starting again.
+tl::expected<kernels::DeviceInfo, std::string> device_of(const OpsFactory& make_ops) {
+  try {
+    return make_ops(kernels::DType::kFloat32)->info();
+  } catch (const std::runtime_error& error) {
+    return tl::unexpected<std::string>(error.what());
+  }
+}
+
 // Ships log lines for as long as there is an outbox.
 class Shipping {
  public:
@@ -60,9 +71,10 @@ class Shipping {
 
 class TrainingProcess {
  public:
-  // `drills` is null where there are none.
-  TrainingProcess(const WorkerOptions& options, const Identity& identity, const OpsFactory& make_ops, Transport& transport,
-                  std::shared_ptr<LogShipping> sink, const Drills* drills)
+  // `device` is what `make_ops` makes; `drills` is null where there are none.
+  TrainingProcess(const WorkerOptions& options, const Identity& identity, const OpsFactory& make_ops,
+                  const kernels::DeviceInfo& device, Transport& transport, std::shared_ptr<LogShipping> sink,
+                  const Drills* drills)
       : incarnation_(identity.incarnation),
         link_({.server = options.server,
                .token = options.token,
@@ -74,7 +86,7 @@ class TrainingProcess {
         shipping_(std::move(sink), outbox_),
         runner_({options.data_root, make_ops, options.collective_timeout}, link_, outbox_, transport,
                 [this](const Input& input) { feed(input); }),
-        client_(link_, registration(identity, transport, make_ops(kernels::DType::kFloat32)->info()),
+        client_(link_, registration(identity, transport, device),
                 [this](const rendezvous::Directive& directive) { feed(DirectiveReceived{directive}); }) {
     const std::lock_guard lock(mutex_);
     ready_ = true;
@@ -166,9 +178,14 @@ ExitCode run_training_process(const WorkerOptions& options, const Identity& iden
     spdlog::warn("drills: this worker obeys the files {}.* in {}", identity.name, options.drills);
     *transport = make_drill_transport(std::move(*transport), *drills);
   }
+  const auto device = device_of(make_ops);
+  if (!device) {
+    spdlog::error("{}", device.error());
+    return ExitCode::kConfiguration;
+  }
   const auto sink = std::make_shared<LogShipping>();
   spdlog::default_logger()->sinks().push_back(sink);
-  TrainingProcess process(options, identity, make_ops, **transport, sink, drills ? &*drills : nullptr);
+  TrainingProcess process(options, identity, make_ops, *device, **transport, sink, drills ? &*drills : nullptr);
   process.wait_for_exit(signals);
   return ExitCode::kDone;
 }

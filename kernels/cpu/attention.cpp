@@ -66,9 +66,9 @@ struct CpuOps::Attention {
     }
   }
 
-  // A row of p or dp, rounded to operands at row r of `to`.
+  // A row of p or dp, rounded to operands at row r of `to`, which is where it lies already if operands are float32.
   void round(void* to, int64_t r, const float* row, int64_t width) const {
-    if (to != row - r * T)
+    if (ops.native_bfloat16_)
       ops.operands_.from_float(static_cast<char*>(to) + static_cast<size_t>(r * T) * ops.operand_size_, row, width);
   }
 

@@ -170,6 +170,11 @@ class BadInput(harness.ClusterTest):
             self.assertNotEqual(0, worker.wait_exit(), "trying again would not help")
             server.shutdown()
 
+    def test_an_instruction_set_that_is_none_ends_the_worker_for_good(self):
+        worker = self.cluster.start_worker("w1", environment={"HOLDFAST_CPU_ISA": "sse9"})
+        self.assertEqual(2, worker.wait_exit(), "trying again would not help")
+        self.says(worker.log(), "HOLDFAST_CPU_ISA=sse9", "avx2")
+
     def test_help_has_an_example_for_each_command(self):
         for command in ("serve", "submit", "ls", "show", "logs", "events", "stop", "pause", "resume", "wait", "scale", "nodes",
                         "drain", "checkpoints", "ckpt", "data", "sample", "audit"):

@@ -90,6 +90,23 @@ TEST_P(Sums, AreWithoutTheLossScale) {
   EXPECT_EQ(one.found.loss, all.loss);
 }
 
+TEST_P(Sums, GetTheirFirstScaleFromOneMicrobatchWhichLeavesThemAsTheyAre) {
+  Computing one(spec, service.url(), "w1");
+  if (!one.gradients().exact()) GTEST_SKIP() << "floats have no scale";
+  const auto unset = one.exponents;
+  const auto first = one.gradients().accumulate(0, std::vector<int64_t>{0}, unset);
+  const auto expected = one.gradients().next_exponents(unset, first.maxima);
+  one.gradients().forget();
+  one.exponents = one.gradients().first_exponents(0);
+  EXPECT_EQ(one.exponents, expected);
+  const auto undisturbed = mean_of(one, {{0, 1, 2}});
+  one.gradients().forget();
+  one.gradients().accumulate(0, std::vector<int64_t>{1, 2}, one.exponents);
+  EXPECT_EQ(one.gradients().first_exponents(0), expected);
+  one.found = one.gradients().accumulate(0, std::vector<int64_t>{0}, one.exponents);
+  EXPECT_EQ(mean_of_kept(one), undisturbed);
+}
+
 TEST_P(Sums, SurviveAReductionThatFailed) {
   Computing one(spec, service.url(), "w1");
   const auto undisturbed = mean_of(one, {{0, 2}});
