@@ -37,8 +37,8 @@ class StepClock {
 // whose is right, and the others drop theirs. One small all-gather.
 RunResult<std::string> compare_states(TrainLoop& loop);
 
-// Before a step whose state has no exponents yet, as a job's first: every rank computes one microbatch, and they are chosen from
-// that. Not for local steps, which are too long for it: there all of the first overflows, and is packed again.
+// Before a step whose state has no exponents yet, as a job's first: every rank computes one microbatch, and they are chosen
+// from that. Not for local steps, which are too long for it: there all of the first overflows, and is packed again.
 RunResult<void> choose_first_exponents(TrainLoop& loop);
 
 // The shares of the first step of a generation: what its members have kept of it counts. One small all-gather. Every other
