@@ -1,4 +1,5 @@
 """What a smaller wire type costs in learning: the loss after as many steps of the same small run, two workers."""
+import functools
 import os
 
 import curve_plot
@@ -20,6 +21,7 @@ RUNS = {"float32": {"wire_dtype": "float32"}, "int32 (exact)": {"wire_dtype": "i
 PEER = "float32"
 
 
+@functools.cache  # every run learns from the same text, though somebody writes on it meanwhile
 def own_text():
     """Every source and document of this repository, in the order of their paths."""
     found = []
