@@ -5,8 +5,8 @@ Refuses: a plot without a point (ValueError)."""
 import math
 from xml.sax.saxutils import escape
 
-WIDTH, HEIGHT = 720, 420
-LEFT, RIGHT, TOP, BOTTOM = 64, 176, 40, 52  # margins; the legend is in the right one
+WIDTH, HEIGHT = 800, 420
+LEFT, RIGHT, TOP, BOTTOM = 64, 256, 40, 52  # margins; the legend is in the right one
 COLOURS = ("#1b6ca8", "#d1495b", "#2e8b57", "#8e5ea2", "#e08e1b", "#555555", "#17a2b8", "#a0522d")
 STYLE = "<style>text{font:13px sans-serif;fill:#222}.title{font-weight:bold;font-size:15px}.grid{stroke:#ddd}.axis{stroke:#222}</style>"
 
