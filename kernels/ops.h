@@ -151,4 +151,9 @@ std::unique_ptr<DeviceOps> make_ref_ops(DType activations);
 // HOLDFAST_CPU_ISA that this CPU does not have.
 std::unique_ptr<DeviceOps> make_cpu_ops(DType activations, int threads);
 
+// A GPU, by the runtime's number. Only in builds for one (HOLDFAST_HIP). Throws std::runtime_error where there is none, and
+// when the runtime fails: "hip: WHAT: its words". After that the device is not to be trusted.
+int hip_device_count();
+std::unique_ptr<DeviceOps> make_hip_ops(DType activations, int device);
+
 }  // namespace holdfast::kernels

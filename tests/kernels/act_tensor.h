@@ -33,6 +33,9 @@ class ActTensor {
   const Act* act() const {
     return std::visit([](const auto& x) { return reinterpret_cast<const Act*>(x.data()); }, data_);
   }
+  size_t bytes() const {
+    return std::visit([](const auto& x) { return x.size() * sizeof x[0]; }, data_);
+  }
   std::vector<double> values() const {
     return std::visit([](const auto& x) { return std::vector<double>(x.begin(), x.end()); }, data_);
   }

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tests/kernels/act_tensor.h"
+#include "tests/kernels/on_device.h"
 
 namespace holdfast::kernels::testing {
 namespace {
@@ -48,10 +49,12 @@ OpCase encoder(RandomInputs& random, int64_t B, int64_t T, int64_t C, int64_t V)
   const auto wte = random.normal(V * C), wpe = random.normal(T * C), dout = random.normal(B * T * C),
              before = random.normal(V * C);
   return {shape("encoder B,T,C,V", B, T, C, V), [=](DeviceOps& ops) -> std::vector<Output> {
+            OnDevice on(ops);
             auto out = poisoned(B * T * C), dwte = before, dwpe = poisoned(T * C);
-            ops.encoder_forward(out.data(), tokens.data(), wte.data(), wpe.data(), B, T, C);
-            ops.encoder_backward_tokens(dwte.data(), dout.data(), tokens.data(), B * T, C);
-            ops.encoder_backward_positions(dwpe.data(), dout.data(), B, T, C);
+            ops.encoder_forward(on.of(out), on.of(tokens), on.of(wte), on.of(wpe), B, T, C);
+            ops.encoder_backward_tokens(on.of(dwte), on.of(dout), on.of(tokens), B * T, C);
+            ops.encoder_backward_positions(on.of(dwpe), on.of(dout), B, T, C);
+            on.fetch();
             return {{"out", kExact, values(out)}, {"dwte", kExact, values(dwte)}, {"dwpe", kExact, values(dwpe)}};
           }};
 }
@@ -61,14 +64,16 @@ OpCase layernorm(DType dtype, RandomInputs& random, int64_t N, int64_t C, bool w
   const auto dresidual_before = random.normal(N * C);
   const ActTensor x(dtype, random.normal(N * C)), dout(dtype, random.normal(N * C));
   return {shape("layernorm N,C,x", N, C, with_addend), [=](DeviceOps& ops) -> std::vector<Output> {
+            OnDevice on(ops);
             ActTensor out(dtype, N * C), dx(dtype, N * C);
             auto sum = poisoned(N * C), mean = poisoned(N), rstd = poisoned(N), dweight = poisoned(C), dbias = poisoned(C);
             auto dresidual = dresidual_before;
-            ops.layernorm_forward(out.act(), with_addend ? sum.data() : nullptr, mean.data(), rstd.data(), residual.data(),
-                                  with_addend ? x.act() : nullptr, weight.data(), bias.data(), N, C);
+            ops.layernorm_forward(on.of(out), with_addend ? on.of(sum) : nullptr, on.of(mean), on.of(rstd), on.of(residual),
+                                  with_addend ? on.of(x) : nullptr, on.of(weight), on.of(bias), N, C);
             if (!with_addend) sum = residual;
-            ops.layernorm_backward(dresidual.data(), with_addend ? dx.act() : nullptr, dweight.data(), dbias.data(), dout.act(),
-                                   sum.data(), weight.data(), mean.data(), rstd.data(), N, C);
+            ops.layernorm_backward(on.of(dresidual), with_addend ? on.of(dx) : nullptr, on.of(dweight), on.of(dbias),
+                                   on.of(dout), on.of(sum), on.of(weight), on.of(mean), on.of(rstd), N, C);
+            on.fetch();
             std::vector<Output> all = {{"out", stored(dtype), out.values()},       {"residual", kExact, values(sum)},
                                        {"mean", kFloatSum, values(mean)},          {"rstd", kFloatSum, values(rstd)},
                                        {"dweight", kFloatSum, values(dweight)},    {"dbias", kFloatSum, values(dbias)},
@@ -84,11 +89,13 @@ OpCase matmul(DType dtype, RandomInputs& random, int64_t N, int64_t IC, int64_t 
   const auto bias = random.normal(OC);
   const bool gelu = epilogue == Epilogue::kGelu;
   return {shape("matmul N,IC,OC,gelu", N, IC, OC, gelu), [=](DeviceOps& ops) -> std::vector<Output> {
+            OnDevice on(ops);
             ActTensor out(dtype, N * OC), pre_gelu(dtype, N * OC), din(dtype, N * IC);
             auto dweight = poisoned(OC * IC), dbias = poisoned(OC);
-            ops.matmul_forward(out.act(), gelu ? pre_gelu.act() : nullptr, in.act(), weight.act(), bias.data(), epilogue, N, IC,
-                               OC);
-            ops.matmul_backward(din.act(), dweight.data(), dbias.data(), dout.act(), in.act(), weight.act(), N, IC, OC);
+            ops.matmul_forward(on.of(out), gelu ? on.of(pre_gelu) : nullptr, on.of(in), on.of(weight), on.of(bias), epilogue, N,
+                               IC, OC);
+            ops.matmul_backward(on.of(din), on.of(dweight), on.of(dbias), on.of(dout), on.of(in), on.of(weight), N, IC, OC);
+            on.fetch();
             const Bound out_bound = gelu ? stored_twice(dtype) : stored(dtype);
             std::vector<Output> all = {{"out", out_bound, out.values()},
                                        {"din", stored(dtype), din.values()},
@@ -102,9 +109,11 @@ OpCase matmul(DType dtype, RandomInputs& random, int64_t N, int64_t IC, int64_t 
 OpCase gelu_backward(DType dtype, RandomInputs& random, int64_t count) {
   const ActTensor x(dtype, random.normal(count, 4.0f)), dy(dtype, random.normal(count));
   return {shape("gelu_backward", count), [=](DeviceOps& ops) -> std::vector<Output> {
+            OnDevice on(ops);
             ActTensor dx(dtype, count), in_place = dy;
-            ops.gelu_backward(dx.act(), x.act(), dy.act(), count);
-            ops.gelu_backward(in_place.act(), x.act(), in_place.act(), count);
+            ops.gelu_backward(on.of(dx), on.of(x), on.of(dy), count);
+            ops.gelu_backward(on.of(in_place), on.of(x), on.of(in_place), count);
+            on.fetch();
             return {{"dx", stored(dtype), dx.values()}, {"in place", stored(dtype), in_place.values()}};
           }};
 }
@@ -119,10 +128,12 @@ OpCase attention(DType dtype, RandomInputs& random, int64_t B, int64_t T, int64_
   // ref keeps probabilities and their gradients in float32; an op set may round them to the activation dtype.
   const Bound bound = dtype == DType::kFloat32 ? stored(dtype) : Bound{1.0 / 128, 4e-3};
   return {shape("attention B,T,C,NH", B, T, C, NH), [=](DeviceOps& ops) -> std::vector<Output> {
+            OnDevice on(ops);
             ActTensor y(dtype, B * T * C), dqkv(dtype, B * T * 3 * C);
             auto normalizers = poisoned(B * NH * T);
-            ops.attention_forward(y.act(), normalizers.data(), qkv.act(), B, T, C, NH);
-            ops.attention_backward(dqkv.act(), dout.act(), qkv.act(), out.act(), logsumexp.data(), B, T, C, NH);
+            ops.attention_forward(on.of(y), on.of(normalizers), on.of(qkv), B, T, C, NH);
+            ops.attention_backward(on.of(dqkv), on.of(dout), on.of(qkv), on.of(out), on.of(logsumexp), B, T, C, NH);
+            on.fetch();
             return {{"out", bound, y.values()}, {"logsumexp", kFloatSum, values(normalizers)}, {"dqkv", bound, dqkv.values()}};
           }};
 }
@@ -134,12 +145,14 @@ OpCase head(DType dtype, RandomInputs& random, int64_t N, int64_t C, int64_t V, 
   const double scale = static_cast<double>(loss_scale) / static_cast<double>(N);
   const Bound gradient = dtype == DType::kFloat32 ? Bound{0, 2e-5, scale} : Bound{1.0 / 128, 4e-3, scale};
   return {shape("head N,C,V,scale", N, C, V, static_cast<int>(loss_scale)), [=](DeviceOps& ops) -> std::vector<Output> {
+            OnDevice on(ops);
             auto losses = poisoned(N), losses_again = poisoned(N), logits = poisoned(N * V), dwte = poisoned(V * C);
             ActTensor dx(dtype, N * C);
-            ops.head_loss(losses.data(), x.act(), wte.act(), targets.data(), N, C, V);
-            ops.head_loss_backward(losses_again.data(), dx.act(), dwte.data(), x.act(), wte.act(), targets.data(), N, C, V,
+            ops.head_loss(on.of(losses), on.of(x), on.of(wte), on.of(targets), N, C, V);
+            ops.head_loss_backward(on.of(losses_again), on.of(dx), on.of(dwte), on.of(x), on.of(wte), on.of(targets), N, C, V,
                                    loss_scale);
-            ops.head_logits(logits.data(), x.act(), wte.act(), N, C, V);
+            ops.head_logits(on.of(logits), on.of(x), on.of(wte), N, C, V);
+            on.fetch();
             return {{"losses", kFloatSum, values(losses)},
                     {"losses of backward", kFloatSum, values(losses_again)},
                     {"logits", kFloatSum, values(logits)},
@@ -154,18 +167,20 @@ OpCase optimizer(RandomInputs& random, int64_t count) {
   for (float& x : v) x = x * x;
   const AdamWStep step{3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f, 0.37f};
   return {shape("optimizer", count), [=](DeviceOps& ops) -> std::vector<Output> {
+            OnDevice on(ops);
             auto parameters = p, first = m, second = v, averaged = p, momentum = m, difference = poisoned(count);
-            ops.nesterov(averaged.data(), momentum.data(), g.data(), count, {0.7f, 0.9f});
-            ops.subtract(difference.data(), p.data(), g.data(), count);
-            ops.adamw(parameters.data(), first.data(), second.data(), g.data(), count, step);
+            ops.nesterov(on.of(averaged), on.of(momentum), on.of(g), count, {0.7f, 0.9f});
+            ops.subtract(on.of(difference), on.of(p), on.of(g), count);
+            ops.adamw(on.of(parameters), on.of(first), on.of(second), on.of(g), count, step);
+            on.fetch();
             return {{"parameters", kExact, values(parameters)},
                     {"m", kExact, values(first)},
                     {"v", kExact, values(second)},
                     {"parameters after a Nesterov step", kExact, values(averaged)},
                     {"momentum", kExact, values(momentum)},
                     {"difference", kExact, values(difference)},
-                    {"sum of squares", {1e-12, 0}, {ops.sum_of_squares(g.data(), count)}},
-                    {"sum", {0, 1e-9 * static_cast<double>(count)}, {ops.sum(g.data(), count)}}};
+                    {"sum of squares", {1e-12, 0}, {ops.sum_of_squares(on.of(g), count)}},
+                    {"sum", {0, 1e-9 * static_cast<double>(count)}, {ops.sum(on.of(g), count)}}};
           }};
 }
 
@@ -173,24 +188,26 @@ OpCase fixed_point(RandomInputs& random, int64_t count, int exponent) {
   const auto x = random.normal(count, std::ldexp(1.0f, 20 - exponent)),
              y = random.normal(count, std::ldexp(1.0f, 20 - exponent));
   return {shape("fixed point count,exponent", count, exponent), [=](DeviceOps& ops) -> std::vector<Output> {
+            OnDevice on(ops);
             std::vector<int32_t> sums(static_cast<size_t>(count), 123456789);
             auto unpacked = poisoned(count), total = poisoned(count);
-            ops.fixed_accumulate(sums.data(), x.data(), count, exponent, true);
-            ops.fixed_accumulate(sums.data(), y.data(), count, exponent, false);
-            ops.fixed_unpack(unpacked.data(), sums.data(), count, 0.3e-5f);
-            ops.float_accumulate(total.data(), x.data(), count, true);
-            ops.float_accumulate(total.data(), y.data(), count, false);
+            ops.fixed_accumulate(on.of(sums), on.of(x), count, exponent, true);
+            ops.fixed_accumulate(on.of(sums), on.of(y), count, exponent, false);
+            ops.fixed_unpack(on.of(unpacked), on.of(sums), count, 0.3e-5f);
+            ops.float_accumulate(on.of(total), on.of(x), count, true);
+            ops.float_accumulate(on.of(total), on.of(y), count, false);
             std::vector<int16_t> short_sums(static_cast<size_t>(count), 12345);
             auto short_unpacked = poisoned(count);
-            ops.fixed_accumulate(short_sums.data(), x.data(), count, exponent - 10, true);
-            ops.fixed_accumulate(short_sums.data(), y.data(), count, exponent - 10, false);
-            ops.fixed_unpack(short_unpacked.data(), short_sums.data(), count, 0.3e-3f);
+            ops.fixed_accumulate(on.of(short_sums), on.of(x), count, exponent - 10, true);
+            ops.fixed_accumulate(on.of(short_sums), on.of(y), count, exponent - 10, false);
+            ops.fixed_unpack(on.of(short_unpacked), on.of(short_sums), count, 0.3e-3f);
+            on.fetch();
             return {{"sums", kExact, {sums.begin(), sums.end()}},
                     {"unpacked", kExact, values(unpacked)},
                     {"int16 sums", kExact, {short_sums.begin(), short_sums.end()}},
                     {"int16 unpacked", kExact, values(short_unpacked)},
                     {"float sums", kExact, values(total)},
-                    {"largest", kExact, {ops.abs_max(x.data(), count)}}};
+                    {"largest", kExact, {ops.abs_max(on.of(x), count)}}};
           }};
 }
 
@@ -200,14 +217,16 @@ OpCase add_rows(RandomInputs& random, int64_t V, int64_t R, int64_t C) {
   for (int64_t r = 0; r < R; ++r) ids.push_back(static_cast<int32_t>(r * V / R));
   const auto sums = random.normal(V * C, 1000.0f), rows = random.normal(R * C, 1000.0f);
   return {shape("add_rows V,R,C", V, R, C), [=](DeviceOps& ops) -> std::vector<Output> {
+            OnDevice on(ops);
             auto floats = sums;
             std::vector<int32_t> integers(sums.begin(), sums.end());
             std::vector<int16_t> shorts(sums.begin(), sums.end());
             const std::vector<int32_t> integer_rows(rows.begin(), rows.end());
             const std::vector<int16_t> short_rows(rows.begin(), rows.end());
-            ops.add_rows(floats.data(), rows.data(), ids.data(), R, C);
-            ops.add_rows(integers.data(), integer_rows.data(), ids.data(), R, C);
-            ops.add_rows(shorts.data(), short_rows.data(), ids.data(), R, C);
+            ops.add_rows(on.of(floats), on.of(rows), on.of(ids), R, C);
+            ops.add_rows(on.of(integers), on.of(integer_rows), on.of(ids), R, C);
+            ops.add_rows(on.of(shorts), on.of(short_rows), on.of(ids), R, C);
+            on.fetch();
             return {{"floats", kExact, values(floats)},
                     {"int32", kExact, {integers.begin(), integers.end()}},
                     {"int16", kExact, {shorts.begin(), shorts.end()}}};
@@ -219,8 +238,10 @@ OpCase cast(DType dtype, RandomInputs& random, int64_t count) {
   x[0] = INFINITY;
   x[static_cast<size_t>(count / 2)] = 1e-40f;  // subnormal
   return {shape("cast", count), [=](DeviceOps& ops) -> std::vector<Output> {
+            OnDevice on(ops);
             ActTensor out(dtype, count);
-            ops.cast(out.act(), x.data(), count);
+            ops.cast(on.of(out), on.of(x), count);
+            on.fetch();
             return {{"out", kExact, out.values()}};
           }};
 }

@@ -1,0 +1,298 @@
+// Causal self-attention by tiles of queries and keys (Dao et al. 2022, algorithms 1 and 4): no (T, T) matrix in memory. The
+// formulas are those of kernels/ref/attention.h, where layouts are, too.
+//
+// A block has one tile of one head: of queries in the forward pass and for dq, of keys for dk and dv, and goes over the tiles
+// of the others in their order. No sums are shared between blocks, so there is nothing to be atomic. Limits: HS up to Width,
+// which is 32, 64 or 128.
+#pragma once
+
+#include "kernels/hip/matrix_tile.h"
+#include "kernels/hip/runtime.h"
+
+namespace holdfast::kernels::hip {
+
+inline constexpr int kAttentionThreads = 128;
+inline constexpr int kAttentionPadding = 8;
+
+struct AttentionShape {
+  int64_t T, C, NH;
+  int HS;
+  float scale;
+  __device__ int64_t tiles(int rows) const { return (T + rows - 1) / rows; }
+  // Rows of a head: in qkv (B, T, 3C) part 0, 1, 2 is q, k, v; in out (B, T, C).
+  __device__ int64_t qkv(int64_t head, int64_t t, int part) const {
+    return (head / NH * T + t) * 3 * C + part * C + head % NH * HS;
+  }
+  __device__ int64_t out(int64_t head, int64_t t) const { return (head / NH * T + t) * C + head % NH * HS; }
+};
+
+// The tile of this block: heads times tiles.
+struct TilePlace {
+  int64_t head, first;
+};
+__device__ inline TilePlace place_of_block(const AttentionShape& shape, int rows) {
+  const int64_t tiles = shape.tiles(rows);
+  return {static_cast<int64_t>(blockIdx.x) / tiles, static_cast<int64_t>(blockIdx.x) % tiles * rows};
+}
+
+template <typename Element, int Wave, int Width, int Rows>
+struct AttentionTiles {
+  using Tile = MatrixTile<Element, Wave>;
+  static constexpr int kStride = Width + kAttentionPadding;      // of a tile of rows of a head, in elements
+  static constexpr int kScoreStride = Rows + kAttentionPadding;  // of a tile of scores
+  static constexpr int kWaves = kAttentionThreads / Wave;
+  using HeadRows = Element[Rows * kStride];
+  using Scores = float[Rows * kScoreStride];
+  using Weights = Element[Rows * kScoreStride];
+
+  // Rows first .. first + Rows of x, whose row t begins at `row_of(t)`; zeros beyond T and HS.
+  template <typename RowOf>
+  __device__ static void load(Element* to, const Element* x, const AttentionShape& shape, int64_t first, RowOf row_of) {
+    for (int i = static_cast<int>(threadIdx.x); i < Rows * Width; i += kAttentionThreads) {
+      const int row = i / Width, column = i % Width;
+      const bool is_there = first + row < shape.T && column < shape.HS;
+      to[row * kStride + column] = is_there ? x[row_of(first + row) + column] : Element{};
+    }
+  }
+
+  // The 16 x 16 tiles of a product (Rows, Columns) that this wave has: every kWaves-th.
+  template <int Columns>
+  static constexpr int tiles_of_wave = (Rows / kTile * (Columns / kTile) + kWaves - 1) / kWaves;
+  __device__ static int wave() { return static_cast<int>(threadIdx.x) / Wave; }
+
+  // scores (Rows, Rows) = a (Rows, Width) * b (Rows, Width)^T
+  __device__ static void scores(float* to, const Element* a, const Element* b) {
+    constexpr int kAcross = Rows / kTile;
+    for (int tile = wave(); tile < kAcross * kAcross; tile += kWaves) {
+      const int row = tile / kAcross * kTile, column = tile % kAcross * kTile;
+      typename Tile::Sums sums = {};
+      HOLDFAST_UNROLL
+      for (int k = 0; k < Width; k += kTile) {
+        reconverge();
+        Tile::multiply(sums, Tile::load_a(a + row * kStride + k, kStride), Tile::load_b(b + column * kStride + k, kStride));
+      }
+      const int lane = wave_lane<Wave>();
+      HOLDFAST_UNROLL
+      for (int e = 0; e < Tile::kSums; ++e)
+        to[(row + Tile::row(lane, e)) * kScoreStride + column + Tile::column(lane, e)] = sums.c[e];
+    }
+  }
+
+  // Sums (Rows, Width) += weights (Rows, Rows) * x (Rows, Width); with `Transposed` weights^T. In registers.
+  struct Accumulated {
+    typename Tile::Sums sums[tiles_of_wave<Width>] = {};
+
+    __device__ static int row(int i) { return (wave() + i * kWaves) / (Width / kTile) * kTile; }
+    __device__ static int column(int i) { return (wave() + i * kWaves) % (Width / kTile) * kTile; }
+
+    template <bool Transposed>
+    __device__ void add(const Element* weights, const Element* x) {
+      HOLDFAST_UNROLL
+      for (int i = 0; i < tiles_of_wave<Width>; ++i) {
+        if (row(i) >= Rows) break;
+        for (int k = 0; k < Rows; k += kTile) {
+          const auto a = Transposed ? Tile::template load_a<true>(weights + k * kScoreStride + row(i), kScoreStride)
+                                    : Tile::template load_a<false>(weights + row(i) * kScoreStride + k, kScoreStride);
+          Tile::multiply(sums[i], a, Tile::template load_b<true>(x + k * kStride + column(i), kStride));
+        }
+      }
+    }
+    // Calls what(row, column, sum) for each of this lane's.
+    template <typename What>
+    __device__ void each(What what) {
+      const int lane = wave_lane<Wave>();
+      HOLDFAST_UNROLL
+      for (int i = 0; i < tiles_of_wave<Width>; ++i) {
+        if (row(i) >= Rows) break;
+        HOLDFAST_UNROLL
+        for (int e = 0; e < Tile::kSums; ++e)
+          what(row(i) + Tile::row(lane, e), column(i) + Tile::column(lane, e), sums[i].c[e]);
+      }
+    }
+  };
+};
+
+// out and logsumexp (B, NH, T). Blocks: heads times tiles of queries.
+template <typename Element, int Wave, int Width, int Rows>
+__global__ void __launch_bounds__(kAttentionThreads)
+    attention_forward(Element* out, float* logsumexp, const Element* qkv, AttentionShape shape) {
+  if constexpr (is_wave_of_device<Wave>) {
+    using Tiles = AttentionTiles<Element, Wave, Width, Rows>;
+    HOLDFAST_SHARED(typename Tiles::HeadRows, q);
+    HOLDFAST_SHARED(typename Tiles::HeadRows, kv);  // keys, then values
+    HOLDFAST_SHARED(typename Tiles::Scores, s);
+    HOLDFAST_SHARED(typename Tiles::Weights, p);
+    HOLDFAST_SHARED(float[Rows], rescale);  // what the sums so far are to be multiplied by; in the end 1 / sum
+    constexpr int kGroups = kAttentionThreads / kLanes, kRowsOfGroup = Rows / kGroups;
+    const TilePlace place = place_of_block(shape, Rows);
+    const int64_t head = place.head, first = place.first;
+    const int group = static_cast<int>(threadIdx.x) / kLanes;
+    float largest[kRowsOfGroup], total[kRowsOfGroup];
+    for (int i = 0; i < kRowsOfGroup; ++i) {
+      largest[i] = -INFINITY;
+      total[i] = 0;
+    }
+    typename Tiles::Accumulated sums;
+    Tiles::load(q, qkv, shape, first, [&](int64_t t) { return shape.qkv(head, t, 0); });
+    for (int64_t key = 0; key <= first; key += Rows) {
+      barrier();
+      Tiles::load(kv, qkv, shape, key, [&](int64_t t) { return shape.qkv(head, t, 1); });
+      barrier();
+      Tiles::scores(s, q, kv);
+      barrier();
+      Tiles::load(kv, qkv, shape, key, [&](int64_t t) { return shape.qkv(head, t, 2); });
+      HOLDFAST_UNROLL
+      for (int i = 0; i < kRowsOfGroup; ++i) {
+        const int row = group * kRowsOfGroup + i;
+        const float* own = s + row * Tiles::kScoreStride;
+        const int64_t keys = first + row - key + 1;  // of this tile that the query sees
+        float tile_largest = -INFINITY;
+        for (int u = lane(); u < Rows && u < keys; u += kLanes) tile_largest = fmaxf(tile_largest, own[u] * shape.scale);
+        const float now = fmaxf(largest[i], largest_of_lanes(tile_largest));
+        float tile_sum = 0;
+        for (int u = lane(); u < Rows; u += kLanes) {
+          const float weight = u < keys ? expf(own[u] * shape.scale - now) : 0.0F;
+          tile_sum += weight;
+          p[row * Tiles::kScoreStride + u] = narrow<Element>(weight);
+        }
+        const float factor = expf(largest[i] - now);
+        total[i] = total[i] * factor + sum_of_lanes(tile_sum);
+        largest[i] = now;
+        if (lane() == 0) rescale[row] = factor;
+      }
+      barrier();
+      sums.each([&](int row, int, float& sum) { sum *= rescale[row]; });
+      sums.template add<false>(p, kv);
+    }
+    barrier();
+    for (int i = 0; i < kRowsOfGroup; ++i) {
+      const int row = group * kRowsOfGroup + i;
+      if (lane() != 0) continue;
+      rescale[row] = 1.0F / total[i];
+      if (first + row < shape.T) logsumexp[head * shape.T + first + row] = largest[i] + logf(total[i]);
+    }
+    barrier();
+    sums.each([&](int row, int column, float& sum) {
+      if (first + row < shape.T && column < shape.HS)
+        out[shape.out(head, first + row) + column] = narrow<Element>(sum * rescale[row]);
+    });
+  } else {
+    wrong_wave();
+  }
+}
+
+// D[head, t] = dout . out, a group of lanes a row. Blocks: rows by kThreads / kLanes.
+template <typename Element>
+__global__ void attention_dot(float* D, const Element* dout, const Element* out, int64_t rows, AttentionShape shape) {
+  const int64_t r = static_cast<int64_t>(blockIdx.x) * (blockDim.x / kLanes) + static_cast<int64_t>(threadIdx.x) / kLanes;
+  if (r >= rows) return;  // whole groups
+  const int64_t at = shape.out(r / shape.T, r % shape.T);
+  float sum = 0;
+  for (int i = lane(); i < shape.HS; i += kLanes) sum += widen(dout[at + i]) * widen(out[at + i]);
+  sum = sum_of_lanes(sum);
+  if (lane() == 0) D[r] = sum;
+}
+
+// p and ds = p (dp - D) scale of a tile, as elements, from s = q k^T and dp = dout v^T. Zero where the key is of the future,
+// and for queries beyond T.
+template <typename Tiles, int Rows, typename Element>
+__device__ void weights_of_tile(Element* p, Element* ds, const float* s, const float* dp, const float* logsumexp,
+                                const float* D, const AttentionShape& shape, int64_t head, int64_t query, int64_t key) {
+  for (int i = static_cast<int>(threadIdx.x); i < Rows * Rows; i += kAttentionThreads) {
+    const int row = i / Rows, column = i % Rows, at = row * Tiles::kScoreStride + column;
+    const bool counts = query + row < shape.T && key + column <= query + row;
+    const int64_t r = head * shape.T + query + row;
+    const float weight = counts ? expf(s[at] * shape.scale - logsumexp[r]) : 0.0F;
+    if (p != nullptr) p[at] = narrow<Element>(weight);
+    ds[at] = narrow<Element>(counts ? weight * (dp[at] - D[r]) * shape.scale : 0.0F);
+  }
+}
+
+// dq. Blocks: heads times tiles of queries.
+template <typename Element, int Wave, int Width, int Rows>
+__global__ void __launch_bounds__(kAttentionThreads)
+    attention_backward_queries(Element* dqkv, const Element* dout, const Element* qkv, const float* logsumexp, const float* D,
+                               AttentionShape shape) {
+  if constexpr (is_wave_of_device<Wave>) {
+    using Tiles = AttentionTiles<Element, Wave, Width, Rows>;
+    HOLDFAST_SHARED(typename Tiles::HeadRows, q);
+    HOLDFAST_SHARED(typename Tiles::HeadRows, dy);
+    HOLDFAST_SHARED(typename Tiles::HeadRows, kv);  // values, then keys
+    HOLDFAST_SHARED(typename Tiles::Scores, s);
+    HOLDFAST_SHARED(typename Tiles::Scores, dp);
+    HOLDFAST_SHARED(typename Tiles::Weights, ds);
+    const TilePlace place = place_of_block(shape, Rows);
+    const int64_t head = place.head, first = place.first;
+    typename Tiles::Accumulated dq;
+    Tiles::load(q, qkv, shape, first, [&](int64_t t) { return shape.qkv(head, t, 0); });
+    Tiles::load(dy, dout, shape, first, [&](int64_t t) { return shape.out(head, t); });
+    for (int64_t key = 0; key <= first; key += Rows) {
+      barrier();
+      Tiles::load(kv, qkv, shape, key, [&](int64_t t) { return shape.qkv(head, t, 2); });
+      barrier();
+      Tiles::scores(dp, dy, kv);
+      barrier();
+      Tiles::load(kv, qkv, shape, key, [&](int64_t t) { return shape.qkv(head, t, 1); });
+      barrier();
+      Tiles::scores(s, q, kv);
+      barrier();
+      weights_of_tile<Tiles, Rows>(static_cast<Element*>(nullptr), ds, s, dp, logsumexp, D, shape, head, first, key);
+      barrier();
+      dq.template add<false>(ds, kv);
+    }
+    dq.each([&](int row, int column, float& sum) {
+      if (first + row < shape.T && column < shape.HS) dqkv[shape.qkv(head, first + row, 0) + column] = narrow<Element>(sum);
+    });
+  } else {
+    wrong_wave();
+  }
+}
+
+// dk and dv. Blocks: heads times tiles of keys.
+template <typename Element, int Wave, int Width, int Rows>
+__global__ void __launch_bounds__(kAttentionThreads)
+    attention_backward_keys(Element* dqkv, const Element* dout, const Element* qkv, const float* logsumexp, const float* D,
+                            AttentionShape shape) {
+  if constexpr (is_wave_of_device<Wave>) {
+    using Tiles = AttentionTiles<Element, Wave, Width, Rows>;
+    HOLDFAST_SHARED(typename Tiles::HeadRows, kv);    // values, then keys
+    HOLDFAST_SHARED(typename Tiles::HeadRows, rows);  // of dout, then of q
+    HOLDFAST_SHARED(typename Tiles::Scores, s);
+    HOLDFAST_SHARED(typename Tiles::Scores, dp);
+    HOLDFAST_SHARED(typename Tiles::Weights, p);
+    HOLDFAST_SHARED(typename Tiles::Weights, ds);
+    const TilePlace place = place_of_block(shape, Rows);
+    const int64_t head = place.head, first = place.first;
+    typename Tiles::Accumulated dk, dv;
+    for (int64_t query = first; query < shape.T; query += Rows) {
+      barrier();
+      Tiles::load(kv, qkv, shape, first, [&](int64_t t) { return shape.qkv(head, t, 2); });
+      Tiles::load(rows, dout, shape, query, [&](int64_t t) { return shape.out(head, t); });
+      barrier();
+      Tiles::scores(dp, rows, kv);
+      barrier();
+      Tiles::load(kv, qkv, shape, first, [&](int64_t t) { return shape.qkv(head, t, 1); });
+      Tiles::load(rows, qkv, shape, query, [&](int64_t t) { return shape.qkv(head, t, 0); });
+      barrier();
+      Tiles::scores(s, rows, kv);
+      barrier();
+      weights_of_tile<Tiles, Rows>(p, ds, s, dp, logsumexp, D, shape, head, query, first);
+      barrier();
+      dk.template add<true>(ds, rows);
+      barrier();
+      Tiles::load(rows, dout, shape, query, [&](int64_t t) { return shape.out(head, t); });
+      barrier();
+      dv.template add<true>(p, rows);
+    }
+    dk.each([&](int row, int column, float& sum) {
+      if (first + row < shape.T && column < shape.HS) dqkv[shape.qkv(head, first + row, 1) + column] = narrow<Element>(sum);
+    });
+    dv.each([&](int row, int column, float& sum) {
+      if (first + row < shape.T && column < shape.HS) dqkv[shape.qkv(head, first + row, 2) + column] = narrow<Element>(sum);
+    });
+  } else {
+    wrong_wave();
+  }
+}
+
+}  // namespace holdfast::kernels::hip

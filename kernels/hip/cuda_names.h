@@ -1,0 +1,76 @@
+// HIP's names for what CUDA's runtime has, as far as we use them. ROCm's own headers for NVIDIA do not compile with CUDA 13.
+#pragma once
+
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+using hipError_t = cudaError_t;
+using hipStream_t = cudaStream_t;
+using hipEvent_t = cudaEvent_t;
+using hipDeviceProp_t = cudaDeviceProp;
+inline constexpr hipError_t hipSuccess = cudaSuccess, hipErrorOutOfMemory = cudaErrorMemoryAllocation;
+inline constexpr unsigned hipStreamNonBlocking = cudaStreamNonBlocking, hipEventDisableTiming = cudaEventDisableTiming,
+                          hipHostMallocDefault = cudaHostAllocDefault;
+inline constexpr cudaMemcpyKind hipMemcpyHostToDevice = cudaMemcpyHostToDevice, hipMemcpyDeviceToHost = cudaMemcpyDeviceToHost,
+                                hipMemcpyDeviceToDevice = cudaMemcpyDeviceToDevice;
+
+inline const char* hipGetErrorString(hipError_t error) {
+  return cudaGetErrorString(error);
+}
+inline hipError_t hipGetLastError() {
+  return cudaGetLastError();
+}
+inline hipError_t hipGetDeviceCount(int* count) {
+  return cudaGetDeviceCount(count);
+}
+inline hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int device) {
+  return cudaGetDeviceProperties(properties, device);
+}
+inline hipError_t hipSetDevice(int device) {
+  return cudaSetDevice(device);
+}
+inline hipError_t hipMemGetInfo(size_t* free, size_t* total) {
+  return cudaMemGetInfo(free, total);
+}
+inline hipError_t hipMalloc(void** memory, size_t bytes) {
+  return cudaMalloc(memory, bytes);
+}
+inline hipError_t hipFree(void* memory) {
+  return cudaFree(memory);
+}
+inline hipError_t hipHostMalloc(void** memory, size_t bytes, unsigned flags) {
+  return cudaHostAlloc(memory, bytes, flags);
+}
+inline hipError_t hipHostFree(void* memory) {
+  return cudaFreeHost(memory);
+}
+inline hipError_t hipMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, hipStream_t stream) {
+  return cudaMemcpyAsync(to, from, bytes, kind, stream);
+}
+inline hipError_t hipMemsetAsync(void* memory, int value, size_t bytes, hipStream_t stream) {
+  return cudaMemsetAsync(memory, value, bytes, stream);
+}
+inline hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned flags) {
+  return cudaStreamCreateWithFlags(stream, flags);
+}
+inline hipError_t hipStreamDestroy(hipStream_t stream) {
+  return cudaStreamDestroy(stream);
+}
+inline hipError_t hipStreamSynchronize(hipStream_t stream) {
+  return cudaStreamSynchronize(stream);
+}
+inline hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags) {
+  return cudaStreamWaitEvent(stream, event, flags);
+}
+inline hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned flags) {
+  return cudaEventCreateWithFlags(event, flags);
+}
+inline hipError_t hipEventDestroy(hipEvent_t event) {
+  return cudaEventDestroy(event);
+}
+inline hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
+  return cudaEventRecord(event, stream);
+}
+inline hipError_t hipEventSynchronize(hipEvent_t event) {
+  return cudaEventSynchronize(event);
+}

@@ -1,0 +1,126 @@
+// The hip op set: one GPU, one stream. The host only queues; it waits where an op returns a number, in copies to and from the
+// device, and where scratch grows, with the first call of a shape.
+//
+// Products are our own (product.h), on matrix units for 16-bit activations.
+// Refuses: what DeviceOps refuses; heads wider than 128 (std::invalid_argument). Throws DeviceError (runtime.h).
+#pragma once
+
+#include <memory>
+
+#include "kernels/hip/runtime.h"
+#include "kernels/ops.h"
+
+namespace holdfast::kernels::hip {
+
+inline constexpr int64_t kWidestHead = 128;
+// Rows of logits that exist at once, as floats: few enough to stay in a large cache. Rows of their gradients, as activations:
+// the more, the less often the embedding's gradient is gone through.
+#if defined(HOLDFAST_HIP_ON_CPU)
+inline constexpr int64_t kLogitRows = 64, kLogitGradientRows = 256;  // so that small tests have several of each
+#else
+inline constexpr int64_t kLogitRows = 128, kLogitGradientRows = 2048;
+#endif
+
+// Memory of the device that keeps its place while it is large enough.
+class DeviceScratch {
+ public:
+  explicit DeviceScratch(const Stream& stream) : stream_(stream) {}
+  ~DeviceScratch();
+  DeviceScratch(const DeviceScratch&) = delete;
+  DeviceScratch& operator=(const DeviceScratch&) = delete;
+  // Contents are unspecified. What was got before does not count any more.
+  template <typename T>
+  T* get(int64_t count) {
+    return static_cast<T*>(at_least(static_cast<size_t>(count) * sizeof(T)));
+  }
+
+ private:
+  void* at_least(size_t bytes);
+  const Stream& stream_;
+  void* memory_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// `Element` is what activations are stored as: float, BFloat16 or Float16.
+template <typename Element>
+class HipOps final : public DeviceOps {
+ public:
+  explicit HipOps(int device);
+
+  DeviceInfo info() const override;
+  DType activation_dtype() const override;
+
+  void* allocate(size_t bytes) override;
+  void release(void* memory) noexcept override;
+  void copy_to_device(void* to, const void* host_from, size_t bytes) override;
+  void copy_to_host(void* host_to, const void* from, size_t bytes) override;
+  void zero(void* memory, size_t bytes) override;
+  void synchronize() override;
+
+  void cast(Act* out, const float* in, int64_t count) override;
+  void parameters_changed() override {}
+
+  void encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
+                       int64_t C) override;
+  void encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) override;
+  void encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) override;
+
+  void layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in, const Act* x,
+                         const float* weight, const float* bias, int64_t N, int64_t C) override;
+  void layernorm_backward(float* dresidual, Act* dx, float* dweight, float* dbias, const Act* dout, const float* residual,
+                          const float* weight, const float* mean, const float* rstd, int64_t N, int64_t C) override;
+
+  void matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* weight, const float* bias, Epilogue epilogue,
+                      int64_t N, int64_t IC, int64_t OC) override;
+  void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight, int64_t N,
+                       int64_t IC, int64_t OC) override;
+  void gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) override;
+
+  void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) override;
+  void attention_backward(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,
+                          int64_t T, int64_t C, int64_t NH) override;
+
+  void head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C, int64_t V) override;
+  void head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets, int64_t N,
+                          int64_t C, int64_t V, float scale) override;
+  void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override;
+
+  void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) override;
+  void nesterov(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step) override;
+  void subtract(float* out, const float* a, const float* b, int64_t count) override;
+  double sum_of_squares(const float* x, int64_t count) override;
+  double sum(const float* x, int64_t count) override;
+
+  float abs_max(const float* x, int64_t count) override;
+  void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) override;
+  void fixed_accumulate(int16_t* sums, const float* x, int64_t count, int exponent, bool first) override;
+  void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) override;
+  void fixed_unpack(float* x, const int16_t* sums, int64_t count, float scale) override;
+  void float_accumulate(float* sums, const float* x, int64_t count, bool first) override;
+  void add_rows(int32_t* sums, const int32_t* rows, const int32_t* ids, int64_t R, int64_t C) override;
+  void add_rows(int16_t* sums, const int16_t* rows, const int32_t* ids, int64_t R, int64_t C) override;
+  void add_rows(float* sums, const float* rows, const int32_t* ids, int64_t R, int64_t C) override;
+
+ private:
+  // The element kernels have a thread an element, up to so many blocks.
+  template <typename... Parameters, typename... Arguments>
+  void over_elements(const char* name, void (*kernel)(Parameters...), int64_t count, Arguments... arguments);
+  template <bool Squares>
+  double sum_of(const float* x, int64_t count);
+  template <typename T>
+  T fetch(const T* from);  // waits
+  void sum_columns(float* out, const Element* x, int64_t N, int64_t C);
+  // out (M, N) as floats, added to what is there or not: in parts of K where there are few pieces.
+  template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
+  void product_of_floats(float* out, A a, B b, int64_t K, bool add);
+  // losses (rows), and unless it is null dlogits (rows, V padded), of `rows` rows.
+  void cross_entropy_of(float* losses, Element* dlogits, float* logits, const Element* x, const Element* wte,
+                        const int32_t* targets, int64_t rows, int64_t C, int64_t V, float scale);
+
+  DeviceProperties properties_;
+  Stream stream_;
+  DeviceScratch scratch_, logits_, parts_;
+  PinnedMemory result_;
+};
+
+}  // namespace holdfast::kernels::hip

@@ -1,0 +1,259 @@
+// Memory, elements, rows and sums of the hip op set; products.hip and attention.hip have the rest.
+#include "kernels/hip/hip_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+
+#include "kernels/hip/elements.h"
+#include "kernels/hip/rows.h"
+#include "kernels/hip/sums.h"
+
+namespace holdfast::kernels::hip {
+namespace {
+
+constexpr int64_t kMostBlocks = 1 << 16;
+
+float power_of_two(int exponent) {
+  return static_cast<float>(std::ldexp(1.0, exponent));
+}
+
+template <typename Element>
+Element* as(Act* x) {
+  return reinterpret_cast<Element*>(x);
+}
+template <typename Element>
+const Element* as(const Act* x) {
+  return reinterpret_cast<const Element*>(x);
+}
+
+}  // namespace
+
+DeviceScratch::~DeviceScratch() {
+  if (memory_ != nullptr) release_on_device(memory_);
+}
+
+void* DeviceScratch::at_least(size_t bytes) {
+  if (bytes <= bytes_) return memory_;
+  stream_.wait();  // what is queued may still use it; and this thread is of the device from here on
+  if (memory_ != nullptr) release_on_device(memory_);
+  memory_ = nullptr;
+  bytes_ = 0;
+  memory_ = allocate_on_device(bytes);
+  bytes_ = bytes;
+  return memory_;
+}
+
+template <typename Element>
+HipOps<Element>::HipOps(int device)
+    : properties_(properties_of(device)),
+      stream_(device),
+      scratch_(stream_),
+      logits_(stream_),
+      parts_(stream_),
+      result_(sizeof(double)) {}
+
+template <typename Element>
+DeviceInfo HipOps<Element>::info() const {
+  return {"hip", properties_.name, "hip/" + properties_.architecture + "/products-1", properties_.memory_bytes, 0};
+}
+
+template <typename Element>
+DType HipOps<Element>::activation_dtype() const {
+  if constexpr (std::is_same_v<Element, float>) return DType::kFloat32;
+  return std::is_same_v<Element, BFloat16> ? DType::kBFloat16 : DType::kFloat16;
+}
+
+// --- memory
+
+template <typename Element>
+void* HipOps<Element>::allocate(size_t bytes) {
+  stream_.use();
+  return allocate_on_device(bytes);
+}
+template <typename Element>
+void HipOps<Element>::release(void* memory) noexcept {
+  release_on_device(memory);
+}
+template <typename Element>
+void HipOps<Element>::copy_to_device(void* to, const void* host_from, size_t bytes) {
+  stream_.copy_to_device(to, host_from, bytes);
+  stream_.wait();  // the caller may change what it gave
+}
+template <typename Element>
+void HipOps<Element>::copy_to_host(void* host_to, const void* from, size_t bytes) {
+  stream_.copy_to_host(host_to, from, bytes);
+  stream_.wait();
+}
+template <typename Element>
+void HipOps<Element>::zero(void* memory, size_t bytes) {
+  stream_.zero(memory, bytes);
+}
+template <typename Element>
+void HipOps<Element>::synchronize() {
+  stream_.wait();
+}
+
+template <typename Element>
+template <typename T>
+T HipOps<Element>::fetch(const T* from) {
+  stream_.copy_to_host(result_.data<T>(), from, sizeof(T));
+  stream_.wait();
+  return *result_.data<T>();
+}
+
+// --- elements
+
+template <typename Element>
+template <typename... Parameters, typename... Arguments>
+void HipOps<Element>::over_elements(const char* name, void (*kernel)(Parameters...), int64_t count, Arguments... arguments) {
+  launch(stream_, name, kernel, std::min(blocks_for(count, kThreads), kMostBlocks), kThreads, arguments...);
+}
+
+template <typename Element>
+void HipOps<Element>::cast(Act* out, const float* in, int64_t count) {
+  over_elements("cast", cast_elements<Element>, count, as<Element>(out), in, count);
+}
+template <typename Element>
+void HipOps<Element>::gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) {
+  over_elements("gelu_backward", hip::gelu_backward<Element>, count, as<Element>(dx), as<Element>(x), as<Element>(dy), count);
+}
+template <typename Element>
+void HipOps<Element>::adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) {
+  over_elements("adamw", hip::adamw<float>, count, parameters, m, v, gradient, count, step);
+}
+template <typename Element>
+void HipOps<Element>::nesterov(float* parameters, float* momentum, const float* gradient, int64_t count,
+                               const NesterovStep& step) {
+  over_elements("nesterov", hip::nesterov<float>, count, parameters, momentum, gradient, count, step);
+}
+template <typename Element>
+void HipOps<Element>::subtract(float* out, const float* a, const float* b, int64_t count) {
+  over_elements("subtract", hip::subtract<float>, count, out, a, b, count);
+}
+template <typename Element>
+void HipOps<Element>::fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) {
+  over_elements("fixed_accumulate", hip::fixed_accumulate<int32_t>, count, sums, x, count, power_of_two(exponent), first);
+}
+template <typename Element>
+void HipOps<Element>::fixed_accumulate(int16_t* sums, const float* x, int64_t count, int exponent, bool first) {
+  over_elements("fixed_accumulate", hip::fixed_accumulate<int16_t>, count, sums, x, count, power_of_two(exponent), first);
+}
+template <typename Element>
+void HipOps<Element>::fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) {
+  over_elements("fixed_unpack", hip::fixed_unpack<int32_t>, count, x, sums, count, scale);
+}
+template <typename Element>
+void HipOps<Element>::fixed_unpack(float* x, const int16_t* sums, int64_t count, float scale) {
+  over_elements("fixed_unpack", hip::fixed_unpack<int16_t>, count, x, sums, count, scale);
+}
+template <typename Element>
+void HipOps<Element>::float_accumulate(float* sums, const float* x, int64_t count, bool first) {
+  over_elements("float_accumulate", hip::float_accumulate<float>, count, sums, x, count, first);
+}
+template <typename Element>
+void HipOps<Element>::add_rows(int32_t* sums, const int32_t* rows, const int32_t* ids, int64_t R, int64_t C) {
+  over_elements("add_rows", hip::add_rows<int32_t>, R * C, sums, rows, ids, R * C, C);
+}
+template <typename Element>
+void HipOps<Element>::add_rows(int16_t* sums, const int16_t* rows, const int32_t* ids, int64_t R, int64_t C) {
+  over_elements("add_rows", hip::add_rows<int16_t>, R * C, sums, rows, ids, R * C, C);
+}
+template <typename Element>
+void HipOps<Element>::add_rows(float* sums, const float* rows, const int32_t* ids, int64_t R, int64_t C) {
+  over_elements("add_rows", hip::add_rows<float>, R * C, sums, rows, ids, R * C, C);
+}
+
+// --- sums
+
+template <typename Element>
+template <bool Squares>
+double HipOps<Element>::sum_of(const float* x, int64_t count) {
+  if (count == 0) return 0;
+  const int64_t pieces = blocks_for(count, kPiece);
+  auto* const sums = scratch_.get<double>(pieces + 1);
+  launch(stream_, "sum", sum_pieces<Squares>, pieces, kSumThreads, sums, x, count);
+  launch(stream_, "sum", sum_of_pieces<double>, 1, kSumThreads, sums + pieces, sums, pieces);
+  return fetch(sums + pieces);
+}
+template <typename Element>
+double HipOps<Element>::sum_of_squares(const float* x, int64_t count) {
+  return sum_of<true>(x, count);
+}
+template <typename Element>
+double HipOps<Element>::sum(const float* x, int64_t count) {
+  return sum_of<false>(x, count);
+}
+
+template <typename Element>
+float HipOps<Element>::abs_max(const float* x, int64_t count) {
+  if (count == 0) return 0;
+  const int64_t pieces = blocks_for(count, kPiece);
+  auto* const largest = scratch_.get<uint32_t>(pieces + 1);
+  launch(stream_, "abs_max", largest_pieces<float>, pieces, kSumThreads, largest, x, count);
+  launch(stream_, "abs_max", largest_of_pieces<float>, 1, kSumThreads, reinterpret_cast<float*>(largest + pieces), largest, pieces);
+  return fetch(reinterpret_cast<const float*>(largest + pieces));
+}
+
+// --- rows
+
+template <typename Element>
+void HipOps<Element>::encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
+                                      int64_t C) {
+  over_elements("encoder_forward", hip::encoder_forward<float>, B * T * C, out, tokens, wte, wpe, B * T * C, T, C);
+}
+template <typename Element>
+void HipOps<Element>::encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) {
+  over_elements("encoder_backward_positions", hip::encoder_backward_positions<float>, T * C, dwpe, dout, B, T * C);
+}
+template <typename Element>
+void HipOps<Element>::encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) {
+  launch(stream_, "encoder_backward_tokens", hip::encoder_backward_tokens<float>, N * blocks_for(C, kRowThreads), kRowThreads, dwte, dout,
+         rows, N, C);
+}
+
+template <typename Element>
+void HipOps<Element>::layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in,
+                                        const Act* x, const float* weight, const float* bias, int64_t N, int64_t C) {
+  launch(stream_, "layernorm_forward", hip::layernorm_forward<Element>, blocks_for(N, kRowsOfBlock), kRowThreads,
+         as<Element>(out), residual_out, mean, rstd, residual_in, as<Element>(x), weight, bias, N, C);
+}
+template <typename Element>
+void HipOps<Element>::layernorm_backward(float* dresidual, Act* dx, float* dweight, float* dbias, const Act* dout,
+                                         const float* residual, const float* weight, const float* mean, const float* rstd,
+                                         int64_t N, int64_t C) {
+  const int64_t chunks = blocks_for(N, kChunkRows), column_blocks = blocks_for(C, kSumThreads);
+  auto* const weights = scratch_.get<float>(2 * chunks * C);
+  float* const biases = weights + chunks * C;
+  launch(stream_, "layernorm_backward", layernorm_backward_chunks<Element>, chunks * column_blocks, kSumThreads, weights, biases,
+         as<Element>(dout), residual, mean, rstd, N, C);
+  launch(stream_, "layernorm_backward", sum_of_chunks<float>, column_blocks, kSumThreads, dweight, weights, chunks, C);
+  launch(stream_, "layernorm_backward", sum_of_chunks<float>, column_blocks, kSumThreads, dbias, biases, chunks, C);
+  launch(stream_, "layernorm_backward", layernorm_backward_rows<Element>, blocks_for(N, kRowsOfBlock), kRowThreads, dresidual,
+         as<Element>(dx), as<Element>(dout), residual, weight, mean, rstd, N, C);
+}
+
+template class HipOps<float>;
+template class HipOps<BFloat16>;
+template class HipOps<Float16>;
+
+}  // namespace holdfast::kernels::hip
+
+namespace holdfast::kernels {
+
+int hip_device_count() {
+  return hip::device_count();
+}
+
+std::unique_ptr<DeviceOps> make_hip_ops(DType activations, int device) {
+  switch (activations) {
+    case DType::kFloat32:
+      return std::make_unique<hip::HipOps<float>>(device);
+    case DType::kBFloat16:
+      return std::make_unique<hip::HipOps<hip::BFloat16>>(device);
+    default:
+      return std::make_unique<hip::HipOps<hip::Float16>>(device);
+  }
+}
+
+}  // namespace holdfast::kernels

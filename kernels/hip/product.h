@@ -1,0 +1,246 @@
+// The matrix product: C (M, N) = A (M, K) * B (N, K)^T, each operand with either of its dimensions contiguous.
+//
+// A block computes a piece of C, 64 or 128 rows and columns, from strips of 32 along K that it brings into shared memory; the
+// next strip is on its way into registers meanwhile. Where there are few pieces K is cut in parts, for blocks of their own.
+// What becomes of an element of C is the epilogue's affair. Promises: each element's terms are added in the order of K, in
+// steps of 16, within a part, whatever the size of the piece. Operands begin where they like: without 16-byte alignment of rows
+// their elements are read one by one.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/hip/elements.h"
+#include "kernels/hip/matrix_tile.h"
+
+namespace holdfast::kernels::hip {
+
+inline constexpr int kStrip = 32;        // of K
+inline constexpr int kStripPadding = 8;  // elements: neighbouring rows lie in different banks
+
+// An operand: (rows, K). Element (row, k) is at data[row * stride + k], or at data[k * stride + row] where rows are contiguous.
+template <typename Element>
+struct Operand {
+  const Element* data;
+  int64_t rows, stride;
+};
+
+// One operand's strips: from memory into registers, and from there into shared memory, where they lie by rows of k, or
+// (ByColumns, for rows that are contiguous in memory) by columns.
+template <typename Element, int Rows, bool RowsContiguous, bool ByColumns, int Threads>
+class StripLoader {
+ public:
+  static constexpr int kVector = 16 / static_cast<int>(sizeof(Element));
+  static constexpr int kVectors = Rows * kStrip / kVector / Threads;  // of a thread
+  static constexpr int kStride = (ByColumns ? Rows : kStrip) + kStripPadding;
+  static constexpr int kElements = (ByColumns ? kStrip : Rows) * kStride;
+  static_assert(Rows * kStrip % (kVector * Threads) == 0 && (RowsContiguous || !ByColumns));
+
+  __device__ StripLoader(Operand<Element> from, int64_t first_row, int64_t K) : from_(from), first_(first_row), K_(K) {
+    const bool aligned = reinterpret_cast<uintptr_t>(from.data) % 16 == 0 && from.stride % kVector == 0;
+    whole_ = aligned && first_row + Rows <= from.rows;
+  }
+  // Into registers; zeros beyond the matrix.
+  __device__ void fetch(int64_t k) {
+    if (whole_ && k + kStrip <= K_) {
+      HOLDFAST_UNROLL
+      for (int i = 0; i < kVectors; ++i) {
+        const Place at = place(i);
+        const Element* source = from_.data + (RowsContiguous ? (k + at.k) * from_.stride + first_ + at.row
+                                                             : (first_ + at.row) * from_.stride + k + at.k);
+        held_[i] = *reinterpret_cast<const Words*>(source);
+      }
+    } else {
+      HOLDFAST_UNROLL
+      for (int i = 0; i < kVectors; ++i) held_[i] = one_by_one(place(i), k);
+    }
+    reconverge();
+  }
+  __device__ void store(Element* shared) const {
+    HOLDFAST_UNROLL
+    for (int i = 0; i < kVectors; ++i) {
+      const Place at = place(i);
+      if constexpr (RowsContiguous && !ByColumns) {
+        Element elements[kVector];
+        __builtin_memcpy(elements, &held_[i], sizeof elements);
+        HOLDFAST_UNROLL
+        for (int e = 0; e < kVector; ++e) shared[(at.row + e) * kStride + at.k] = elements[e];
+      } else {
+        *reinterpret_cast<Words*>(shared + (ByColumns ? at.k * kStride + at.row : at.row * kStride + at.k)) = held_[i];
+      }
+    }
+  }
+
+ private:
+  struct [[gnu::may_alias]] alignas(16) Words {
+    uint32_t x[4];
+  };
+  struct Place {
+    int row, k;
+  };
+  // The first element of this thread's i-th vector within the strip. Neighbouring threads have neighbours in memory, but where
+  // vectors are taken apart on their way to shared memory: there they have neighbours in k, and no two the same bank.
+  __device__ static Place place(int i) {
+    const int number = static_cast<int>(threadIdx.x) + i * Threads;
+    if constexpr (ByColumns) return {number % (Rows / kVector) * kVector, number / (Rows / kVector)};
+    if constexpr (RowsContiguous) return {number / kStrip * kVector, number % kStrip};
+    return {number / (kStrip / kVector), number % (kStrip / kVector) * kVector};
+  }
+  __device__ Words one_by_one(Place at, int64_t strip) const {
+    Element elements[kVector];
+    for (int e = 0; e < kVector; ++e) {
+      const int64_t row = first_ + at.row + (RowsContiguous ? e : 0), k = strip + at.k + (RowsContiguous ? 0 : e);
+      const bool is_there = row < from_.rows && k < K_;
+      elements[e] = is_there ? from_.data[RowsContiguous ? k * from_.stride + row : row * from_.stride + k] : Element{};
+    }
+    Words words;
+    __builtin_memcpy(&words, elements, sizeof words);
+    return words;
+  }
+
+  Operand<Element> from_;
+  int64_t first_, K_;
+  bool whole_;  // rows can be read 16 bytes at a time
+  Words held_[kVectors];
+};
+
+// A block's piece of C, and its threads.
+template <int RowsOfPiece, int ColumnsOfPiece, int ThreadsOfBlock>
+struct Cut {
+  static constexpr int kRows = RowsOfPiece, kColumns = ColumnsOfPiece, kThreads = ThreadsOfBlock;
+};
+using SmallCut = Cut<64, 64, 128>;
+using LargeCut = Cut<128, 128, 256>;
+
+// What a block computes: C's piece that begins at (row, column), over K from `begin` to `end`.
+template <typename Element, int Wave, typename By, bool ARowsContiguous, bool BRowsContiguous, typename Epilogue>
+__device__ void multiply_piece(Operand<Element> A, Operand<Element> B, int64_t row, int64_t column, int64_t K_begin,
+                               int64_t K_end, const Epilogue& epilogue) {
+  using Tile = MatrixTile<Element, Wave>;
+  constexpr int kWaves = By::kThreads / Wave, kWaveRows = kWaves >= 4 ? kWaves / 2 : kWaves, kWaveColumns = kWaves / kWaveRows;
+  constexpr int kTileRows = By::kRows / kWaveRows / kTile, kTileColumns = By::kColumns / kWaveColumns / kTile;
+  constexpr bool kAByColumns = ARowsContiguous && Tile::kLikesColumns, kBByColumns = BRowsContiguous && Tile::kLikesColumns;
+  using ALoader = StripLoader<Element, By::kRows, ARowsContiguous, kAByColumns, By::kThreads>;
+  using BLoader = StripLoader<Element, By::kColumns, BRowsContiguous, kBByColumns, By::kThreads>;
+  HOLDFAST_SHARED(Element[ALoader::kElements], a_strip);
+  HOLDFAST_SHARED(Element[BLoader::kElements], b_strip);
+  const int wave = static_cast<int>(threadIdx.x) / Wave;
+  const int first_row = wave / kWaveColumns * kTileRows * kTile, first_column = wave % kWaveColumns * kTileColumns * kTile;
+  typename Tile::Sums sums[kTileRows][kTileColumns] = {};
+  ALoader a_loader(A, row, K_end);
+  BLoader b_loader(B, column, K_end);
+  // Where in a strip an operand's tile of 16 rows and 16 of k begins.
+  const auto tile_at = [](bool by_columns, int stride, int first, int k) {
+    return by_columns ? k * stride + first : first * stride + k;
+  };
+  a_loader.fetch(K_begin);
+  b_loader.fetch(K_begin);
+  for (int64_t k = K_begin; k < K_end; k += kStrip) {
+    barrier();
+    a_loader.store(a_strip);
+    b_loader.store(b_strip);
+    barrier();
+    if (k + kStrip < K_end) {
+      a_loader.fetch(k + kStrip);
+      b_loader.fetch(k + kStrip);
+    }
+    HOLDFAST_UNROLL
+    for (int step = 0; step < kStrip; step += kTile) {
+      typename Tile::Operand a[kTileRows];
+      HOLDFAST_UNROLL
+      for (int i = 0; i < kTileRows; ++i) {
+        const int at = tile_at(kAByColumns, ALoader::kStride, first_row + i * kTile, step);
+        a[i] = Tile::template load_a<kAByColumns>(a_strip + at, ALoader::kStride);
+      }
+      HOLDFAST_UNROLL
+      for (int j = 0; j < kTileColumns; ++j) {
+        const int at = tile_at(kBByColumns, BLoader::kStride, first_column + j * kTile, step);
+        const auto b = Tile::template load_b<kBByColumns>(b_strip + at, BLoader::kStride);
+        HOLDFAST_UNROLL
+        for (int i = 0; i < kTileRows; ++i) Tile::multiply(sums[i][j], a[i], b);
+      }
+    }
+  }
+  const int lane = wave_lane<Wave>();
+  HOLDFAST_UNROLL
+  for (int i = 0; i < kTileRows; ++i) {
+    HOLDFAST_UNROLL
+    for (int j = 0; j < kTileColumns; ++j) {
+      HOLDFAST_UNROLL
+      for (int e = 0; e < Tile::kSums; ++e) {
+        const int64_t m = row + first_row + i * kTile + Tile::row(lane, e);
+        const int64_t n = column + first_column + j * kTile + Tile::column(lane, e);
+        if (m < A.rows && n < B.rows) epilogue(m, n, sums[i][j].c[e]);
+      }
+    }
+  }
+}
+
+// Blocks: pieces of C, times parts of K of `K_part` each; the epilogue is told of the part. Pieces of one column of C follow
+// each other, so that its operand stays in the cache.
+template <typename Element, int Wave, typename By, bool ARowsContiguous, bool BRowsContiguous, typename Epilogue>
+__global__ void __launch_bounds__(By::kThreads)
+    product(Operand<Element> A, Operand<Element> B, int64_t K, int64_t K_part, Epilogue epilogue) {
+  if constexpr (is_wave_of_device<Wave>) {
+    const int64_t rows = (A.rows + By::kRows - 1) / By::kRows, columns = (B.rows + By::kColumns - 1) / By::kColumns;
+    const auto block = static_cast<int64_t>(blockIdx.x);
+    const int64_t part = block / (rows * columns), piece = block % (rows * columns);
+    const int64_t begin = part * K_part, end = begin + K_part < K ? begin + K_part : K;
+    multiply_piece<Element, Wave, By, ARowsContiguous, BRowsContiguous>(
+        A, B, piece % rows * By::kRows, piece / rows * By::kColumns, begin, end, epilogue.of_part(part));
+  } else {
+    wrong_wave();
+  }
+}
+
+// --- epilogues
+
+// out (M, N) as activations, with a bias (N) if there is one.
+template <typename Element>
+struct StoreActivations {
+  Element* out;
+  const float* bias;  // may be null
+  int64_t N;
+  __device__ const StoreActivations& of_part(int64_t) const { return *this; }
+  __device__ void operator()(int64_t m, int64_t n, float sum) const {
+    out[m * N + n] = narrow<Element>(bias == nullptr ? sum : sum + bias[n]);
+  }
+};
+
+// The value before GELU as it is stored, and GELU of that, as the backward pass sees it.
+template <typename Element>
+struct StoreGelu {
+  Element *out, *pre_gelu;
+  const float* bias;
+  int64_t N;
+  __device__ const StoreGelu& of_part(int64_t) const { return *this; }
+  __device__ void operator()(int64_t m, int64_t n, float sum) const {
+    const auto before = narrow<Element>(sum + bias[n]);
+    pre_gelu[m * N + n] = before;
+    out[m * N + n] = narrow<Element>(gelu(widen(before)));
+  }
+};
+
+// out (parts, M, N), or added to out (M, N) where there is one part.
+struct StoreFloats {
+  float* out;
+  int64_t N, elements;  // M * N
+  bool add;
+  __device__ StoreFloats of_part(int64_t part) const { return {out + part * elements, N, elements, add}; }
+  __device__ void operator()(int64_t m, int64_t n, float sum) const {
+    float& to = out[m * N + n];
+    to = add ? to + sum : sum;
+  }
+};
+
+// out[i] = (add ? out[i] : 0) + the sum of its `parts` parts, in their order.
+template <typename Real>
+__global__ void sum_of_parts(Real* out, const Real* parts_of, int64_t count, int64_t parts, bool add) {
+  const auto [first, step] = own_elements();
+  for (int64_t i = first; i < count; i += step) {
+    Real sum = parts_of[i];
+    for (int64_t part = 1; part < parts; ++part) sum += parts_of[part * count + i];
+    out[i] = add ? out[i] + sum : sum;
+  }
+}
+
+}  // namespace holdfast::kernels::hip

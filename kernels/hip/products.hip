@@ -1,0 +1,162 @@
+// The hip op set's matrix products, and the head, which is three of them.
+#include <algorithm>
+
+#include "kernels/hip/head.h"
+#include "kernels/hip/hip_ops.h"
+#include "kernels/hip/product.h"
+
+namespace holdfast::kernels::hip {
+namespace {
+
+constexpr int64_t kManyPieces = 1024;     // some for each of a large GPU's processors
+constexpr int64_t kShortestPart = 256;    // of K
+constexpr int64_t kLogitsAlignment = 32;  // a row of logits begins at a multiple of so many
+
+int64_t round_up(int64_t x, int64_t to) {
+  return (x + to - 1) / to * to;
+}
+
+// Decided by the shape alone, so that the bits do not depend on how large the GPU is.
+struct ProductPlan {
+  bool large;
+  int64_t pieces, parts, K_part;
+};
+ProductPlan plan_of(int64_t M, int64_t N, int64_t K, bool in_parts) {
+  const auto pieces_of = [&](int64_t side) { return blocks_for(M, side) * blocks_for(N, side); };
+  ProductPlan plan{pieces_of(128) >= kManyPieces / 4, 0, 1, 0};
+  plan.pieces = pieces_of(plan.large ? 128 : 64);
+  while (in_parts && plan.pieces * plan.parts < kManyPieces && K / (2 * plan.parts) >= kShortestPart) plan.parts *= 2;
+  plan.K_part = round_up(blocks_for(K, plan.parts), kStrip);
+  plan.parts = blocks_for(K, plan.K_part);
+  return plan;
+}
+
+template <bool ARows, bool BRows, int Wave, typename By, typename Element, typename Epilogue>
+void launch_product(const Stream& stream, const ProductPlan& plan, Operand<Element> A, Operand<Element> B, int64_t K,
+                    Epilogue epilogue) {
+  launch(stream, "a matrix product", product<Element, Wave, By, ARows, BRows, Epilogue>, plan.pieces * plan.parts, By::kThreads, A,
+         B, K, plan.K_part, epilogue);
+}
+
+template <bool ARows, bool BRows, typename Element, typename Epilogue>
+void multiply(const Stream& stream, int wave, const ProductPlan& plan, Operand<Element> A, Operand<Element> B, int64_t K,
+              Epilogue epilogue) {
+  if (wave == 64) {
+    plan.large ? launch_product<ARows, BRows, 64, LargeCut>(stream, plan, A, B, K, epilogue)
+               : launch_product<ARows, BRows, 64, SmallCut>(stream, plan, A, B, K, epilogue);
+  } else {
+    plan.large ? launch_product<ARows, BRows, 32, LargeCut>(stream, plan, A, B, K, epilogue)
+               : launch_product<ARows, BRows, 32, SmallCut>(stream, plan, A, B, K, epilogue);
+  }
+}
+
+template <typename Element>
+const Element* as(const Act* x) {
+  return reinterpret_cast<const Element*>(x);
+}
+template <typename Element>
+Element* as(Act* x) {
+  return reinterpret_cast<Element*>(x);
+}
+
+}  // namespace
+
+template <typename Element>
+template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
+void HipOps<Element>::product_of_floats(float* out, A a, B b, int64_t K, bool add) {
+  const int64_t M = a.rows, N = b.rows;
+  const ProductPlan plan = plan_of(M, N, K, true);
+  if (plan.parts == 1) {
+    multiply<ARowsContiguous, BRowsContiguous>(stream_, properties_.wave, plan, a, b, K, StoreFloats{out, N, M * N, add});
+    return;
+  }
+  auto* const parts = parts_.get<float>(plan.parts * M * N);
+  multiply<ARowsContiguous, BRowsContiguous>(stream_, properties_.wave, plan, a, b, K, StoreFloats{parts, N, M * N, false});
+  launch(stream_, "a matrix product's parts", sum_of_parts<float>, blocks_for(M * N, kThreads), kThreads, out, parts, M * N,
+         plan.parts, add);
+}
+
+template <typename Element>
+void HipOps<Element>::matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* weight, const float* bias,
+                                     Epilogue epilogue, int64_t N, int64_t IC, int64_t OC) {
+  const Operand<Element> A{as<Element>(in), N, IC}, B{as<Element>(weight), OC, IC};
+  const ProductPlan plan = plan_of(N, OC, IC, false);
+  if (epilogue == Epilogue::kGelu) {
+    multiply<false, false>(stream_, properties_.wave, plan, A, B, IC,
+                           StoreGelu<Element>{as<Element>(out), as<Element>(pre_gelu), bias, OC});
+  } else {
+    multiply<false, false>(stream_, properties_.wave, plan, A, B, IC, StoreActivations<Element>{as<Element>(out), bias, OC});
+  }
+}
+
+template <typename Element>
+void HipOps<Element>::sum_columns(float* out, const Element* x, int64_t N, int64_t C) {
+  const int64_t chunks = blocks_for(N, kChunkRows), column_blocks = blocks_for(C, kSumThreads);
+  auto* const sums = scratch_.get<float>(chunks * C);
+  launch(stream_, "sums of columns", column_chunks<Element>, chunks * column_blocks, kSumThreads, sums, x, N, C);
+  launch(stream_, "sums of columns", sum_of_chunks<float>, column_blocks, kSumThreads, out, sums, chunks, C);
+}
+
+template <typename Element>
+void HipOps<Element>::matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight,
+                                      int64_t N, int64_t IC, int64_t OC) {
+  multiply<false, true>(stream_, properties_.wave, plan_of(N, IC, OC, false), Operand<Element>{as<Element>(dout), N, OC},
+                        Operand<Element>{as<Element>(weight), IC, IC}, OC, StoreActivations<Element>{as<Element>(din), nullptr, IC});
+  product_of_floats<true, true>(dweight, Operand<Element>{as<Element>(dout), OC, OC}, Operand<Element>{as<Element>(in), IC, IC}, N,
+                                false);
+  sum_columns(dbias, as<Element>(dout), N, OC);
+}
+
+template <typename Element>
+void HipOps<Element>::cross_entropy_of(float* losses, Element* dlogits, float* logits, const Element* x, const Element* wte,
+                                       const int32_t* targets, int64_t rows, int64_t C, int64_t V, float scale) {
+  const int64_t stride = round_up(V, kLogitsAlignment);
+  for (int64_t first = 0; first < rows; first += kLogitRows) {
+    const int64_t count = std::min(kLogitRows, rows - first);
+    multiply<false, false>(stream_, properties_.wave, plan_of(count, V, C, false), Operand<Element>{x + first * C, count, C},
+                           Operand<Element>{wte, V, C}, C, StoreFloats{logits, stride, count * stride, false});
+    launch(stream_, "cross_entropy", cross_entropy<Element>, count, kHeadThreads, losses + first,
+           dlogits == nullptr ? dlogits : dlogits + first * stride, logits, targets + first, V, stride, scale);
+  }
+}
+
+template <typename Element>
+void HipOps<Element>::head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C,
+                                int64_t V) {
+  auto* const logits = logits_.get<float>(kLogitRows * round_up(V, kLogitsAlignment));
+  cross_entropy_of(losses, nullptr, logits, as<Element>(x), as<Element>(wte), targets, N, C, V, 1.0F);
+}
+
+template <typename Element>
+void HipOps<Element>::head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte,
+                                         const int32_t* targets, int64_t N, int64_t C, int64_t V, float scale) {
+  const int64_t stride = round_up(V, kLogitsAlignment), chunk = std::min(kLogitGradientRows, N);
+  const auto logit_bytes = static_cast<int64_t>(sizeof(float)), gradient_bytes = static_cast<int64_t>(sizeof(Element));
+  auto* const logits = reinterpret_cast<float*>(logits_.get<char>((kLogitRows * logit_bytes + chunk * gradient_bytes) * stride));
+  auto* const dlogits = reinterpret_cast<Element*>(logits + kLogitRows * stride);
+  for (int64_t first = 0; first < N; first += chunk) {
+    const int64_t rows = std::min(chunk, N - first);
+    const Element* inputs = as<Element>(x) + first * C;
+    cross_entropy_of(losses + first, dlogits, logits, inputs, as<Element>(wte), targets + first, rows, C, V,
+                     scale / static_cast<float>(N));
+    // dx = dlogits * wte, by way of floats: V is long, and its parts are added before they are rounded.
+    auto* const floats = scratch_.get<float>(chunk * C);
+    product_of_floats<false, true>(floats, Operand<Element>{dlogits, rows, stride}, Operand<Element>{as<Element>(wte), C, C}, V,
+                                   false);
+    launch(stream_, "head_loss_backward", cast_elements<Element>, blocks_for(rows * C, kThreads), kThreads,
+           as<Element>(dx) + first * C, floats, rows * C);
+    product_of_floats<true, true>(dwte, Operand<Element>{dlogits, V, stride}, Operand<Element>{inputs, C, C}, rows, first > 0);
+  }
+}
+
+template <typename Element>
+void HipOps<Element>::head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) {
+  multiply<false, false>(stream_, properties_.wave, plan_of(rows, V, C, false), Operand<Element>{as<Element>(x), rows, C},
+                         Operand<Element>{as<Element>(wte), V, C}, C, StoreFloats{logits, V, rows * V, false});
+}
+
+template class HipOps<float>;
+template class HipOps<BFloat16>;
+template class HipOps<Float16>;
+
+}  // namespace holdfast::kernels::hip

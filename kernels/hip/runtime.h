@@ -1,0 +1,109 @@
+// The device's runtime with C++'s manners: errors are exceptions that name what was tried, what was made is given back.
+//
+// Promises: every call's error is looked at; work that was put into a stream is done in its order; nothing but what says so
+// waits; whichever thread uses an object, it is of the object's device. Throws DeviceError; after one from anything but an
+// allocation the device is not to be trusted, and the process ends.
+// Thread: any, one at a time.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+
+#include "kernels/hip/portable.h"
+
+namespace holdfast::kernels::hip {
+
+class DeviceError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Throws DeviceError "hip: WHAT: the runtime's words" unless `error` is hipSuccess.
+void check(hipError_t error, const std::string& what);
+
+struct DeviceProperties {
+  std::string name, architecture;  // "AMD Radeon AI PRO R9700", "gfx1201"
+  int64_t memory_bytes;
+  int wave;
+  int processors;
+};
+
+// Of this thread's calls from now on.
+void use_device(int device);
+
+int device_count();  // 0 where there is no runtime or no driver, too
+DeviceProperties properties_of(int device);
+
+// A queue of work. In it, one after the other.
+class Stream {
+ public:
+  explicit Stream(int device);
+  ~Stream();
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+
+  hipStream_t get() const { return stream_; }
+  void use() const { use_device(device_); }
+  void wait() const;  // until all of it is done
+  void copy_to_device(void* to, const void* host_from, size_t bytes) const;
+  void copy_to_host(void* host_to, const void* from, size_t bytes) const;
+  void zero(void* memory, size_t bytes) const;
+
+ private:
+  int device_;
+  hipStream_t stream_ = nullptr;
+};
+
+// Host memory that the device reads and writes by itself.
+class PinnedMemory {
+ public:
+  PinnedMemory() = default;
+  explicit PinnedMemory(size_t bytes);
+  ~PinnedMemory();
+  PinnedMemory(PinnedMemory&& other) noexcept;
+  PinnedMemory& operator=(PinnedMemory&& other) noexcept;
+
+  template <typename T>
+  T* data() const {
+    return static_cast<T*>(memory_);
+  }
+  size_t bytes() const { return bytes_; }
+
+ private:
+  void* memory_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// On the device in use. "hip: out of memory: asked 512 MiB, 310 free: lower batch_size or set recompute"
+void* allocate_on_device(size_t bytes);
+void release_on_device(void* memory) noexcept;
+
+inline constexpr int kThreads = 256;  // of a block, unless a kernel says otherwise
+
+inline int64_t blocks_for(int64_t count, int64_t per_block) {
+  return (count + per_block - 1) / per_block;
+}
+
+// Puts a kernel into a stream. No blocks: nothing to do.
+template <typename... Parameters, typename... Arguments>
+void launch(const Stream& stream, const char* name, void (*kernel)(Parameters...), int64_t blocks, int threads,
+            Arguments... arguments) {
+  if (blocks == 0) return;
+  stream.use();
+  const auto count = static_cast<unsigned>(blocks);
+#if defined(HOLDFAST_HIP_ON_CPU)
+  check(
+      shim::launch(count, static_cast<unsigned>(threads), stream.get(), [=] { kernel(static_cast<Parameters>(arguments)...); }),
+      name);
+#else
+  // The brackets are not known to the formatter.
+  // clang-format off
+  kernel<<<dim3(count), dim3(static_cast<unsigned>(threads)), 0, stream.get()>>>(static_cast<Parameters>(arguments)...);
+  // clang-format on
+  check(hipGetLastError(), name);
+#endif
+}
+
+}  // namespace holdfast::kernels::hip

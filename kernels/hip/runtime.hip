@@ -1,0 +1,104 @@
+// Calls of the runtime, and what becomes of their errors.
+#include "kernels/hip/runtime.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace holdfast::kernels::hip {
+namespace {
+
+std::string mebibytes(size_t bytes) {
+  return std::to_string((bytes + (1U << 20) - 1) >> 20) + " MiB";
+}
+
+}  // namespace
+
+void check(hipError_t error, const std::string& what) {
+  if (error == hipSuccess) return;
+  (void)hipGetLastError();  // it is kept otherwise, and taken for that of the next kernel
+  throw DeviceError("hip: " + what + ": " + hipGetErrorString(error));
+}
+
+void use_device(int device) {
+  thread_local int used = -1;
+  if (used == device) return;
+  check(hipSetDevice(device), "device " + std::to_string(device));
+  used = device;
+}
+
+int device_count() {
+  int count = 0;
+  if (hipGetDeviceCount(&count) == hipSuccess) return count;
+  (void)hipGetLastError();
+  return 0;
+}
+
+DeviceProperties properties_of(int device) {
+  hipDeviceProp_t found;
+  check(hipGetDeviceProperties(&found, device), "properties of device " + std::to_string(device));
+#if defined(__CUDACC__)
+  const std::string architecture = "sm_" + std::to_string(found.major) + std::to_string(found.minor);
+#else
+  std::string architecture = found.gcnArchName;
+  architecture.resize(std::min(architecture.size(), architecture.find(':')));  // "gfx90a:sramecc+:xnack-"
+#endif
+  return {found.name, architecture, static_cast<int64_t>(found.totalGlobalMem), found.warpSize, found.multiProcessorCount};
+}
+
+Stream::Stream(int device) : device_(device) {
+  use();
+  check(hipStreamCreateWithFlags(&stream_, hipStreamNonBlocking), "a stream");
+}
+Stream::~Stream() {
+  (void)hipStreamDestroy(stream_);
+}
+void Stream::wait() const {
+  use();
+  check(hipStreamSynchronize(stream_), "waiting for the device");
+}
+void Stream::copy_to_device(void* to, const void* host_from, size_t bytes) const {
+  use();
+  check(hipMemcpyAsync(to, host_from, bytes, hipMemcpyHostToDevice, stream_), "a copy to the device of " + std::to_string(bytes) + " bytes");
+}
+void Stream::copy_to_host(void* host_to, const void* from, size_t bytes) const {
+  use();
+  check(hipMemcpyAsync(host_to, from, bytes, hipMemcpyDeviceToHost, stream_), "a copy from the device of " + std::to_string(bytes) + " bytes");
+}
+void Stream::zero(void* memory, size_t bytes) const {
+  use();
+  check(hipMemsetAsync(memory, 0, bytes, stream_), "zeroing " + std::to_string(bytes) + " bytes");
+}
+
+PinnedMemory::PinnedMemory(size_t bytes) : bytes_(bytes) {
+  check(hipHostMalloc(&memory_, bytes, hipHostMallocDefault), "host memory of " + mebibytes(bytes) + " for copies");
+}
+PinnedMemory::~PinnedMemory() {
+  if (memory_ != nullptr) (void)hipHostFree(memory_);
+}
+PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
+    : memory_(std::exchange(other.memory_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+void* allocate_on_device(size_t bytes) {
+  void* memory = nullptr;
+  const hipError_t error = hipMalloc(&memory, bytes);
+  if (error == hipErrorOutOfMemory) {
+    (void)hipGetLastError();  // it is told below
+    size_t free = 0, total = 0;
+    check(hipMemGetInfo(&free, &total), "the device's free memory");
+    throw DeviceError("hip: out of memory: asked " + mebibytes(bytes) + ", " + std::to_string(free >> 20) +
+                      " free: lower batch_size or set recompute");
+  }
+  check(error, "memory of " + mebibytes(bytes));
+  return memory;
+}
+
+void release_on_device(void* memory) noexcept {
+  if (hipFree(memory) != hipSuccess) (void)hipGetLastError();
+}
+
+}  // namespace holdfast::kernels::hip

@@ -1,0 +1,114 @@
+// Sums and largest magnitudes over many elements: a block reduces a piece of fixed size, and pieces are added in their order,
+// so the bits depend on neither the grid nor the wave.
+#pragma once
+
+#include "kernels/hip/elements.h"
+#include "kernels/hip/portable.h"
+
+namespace holdfast::kernels::hip {
+
+inline constexpr int kSumThreads = 256;
+inline constexpr int64_t kPiece = 64 * kSumThreads;  // elements of a block
+
+// Of all threads' values, in double and in a fixed order; thread 0 has the result.
+__device__ inline double sum_of_block(double value) {
+  HOLDFAST_SHARED(double[kSumThreads], values);
+  const int thread = static_cast<int>(threadIdx.x);
+  values[thread] = value;
+  for (int half = kSumThreads / 2; half > 0; half /= 2) {
+    barrier();
+    if (thread < half) values[thread] += values[thread + half];
+  }
+  return values[0];
+}
+
+// pieces[b] = sum of squares (or of x) over piece b.
+template <bool Squares>
+__global__ void sum_pieces(double* pieces, const float* x, int64_t count) {
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kPiece, end = begin + kPiece < count ? begin + kPiece : count;
+  double sum = 0;
+  for (int64_t i = begin + static_cast<int64_t>(threadIdx.x); i < end; i += kSumThreads) {
+    const auto value = static_cast<double>(x[i]);
+    sum += Squares ? value * value : value;
+  }
+  sum = sum_of_block(sum);
+  if (threadIdx.x == 0) pieces[blockIdx.x] = sum;
+}
+
+// One block: total = sum of `count` pieces.
+template <typename Real>
+__global__ void sum_of_pieces(Real* total, const Real* pieces, int64_t count) {
+  Real sum = 0;
+  for (int64_t i = static_cast<int64_t>(threadIdx.x); i < count; i += kSumThreads) sum += pieces[i];
+  sum = sum_of_block(sum);
+  if (threadIdx.x == 0) *total = sum;
+}
+
+// A magnitude that orders NaN and infinity above everything: the bits of |x| as an integer.
+__device__ inline uint32_t magnitude(float x) {
+  return bits_as<uint32_t>(x) & 0x7fffffffU;
+}
+
+__device__ inline uint32_t largest_of_block(uint32_t value) {
+  HOLDFAST_SHARED(uint32_t[kSumThreads], values);
+  const int thread = static_cast<int>(threadIdx.x);
+  values[thread] = value;
+  for (int half = kSumThreads / 2; half > 0; half /= 2) {
+    barrier();
+    if (thread < half && values[thread + half] > values[thread]) values[thread] = values[thread + half];
+  }
+  return values[0];
+}
+
+template <typename Real>
+__global__ void largest_pieces(uint32_t* pieces, const Real* x, int64_t count) {
+  const int64_t begin = static_cast<int64_t>(blockIdx.x) * kPiece, end = begin + kPiece < count ? begin + kPiece : count;
+  uint32_t largest = 0;
+  for (int64_t i = begin + static_cast<int64_t>(threadIdx.x); i < end; i += kSumThreads) {
+    const uint32_t own = magnitude(x[i]);
+    if (own > largest) largest = own;
+  }
+  largest = largest_of_block(largest);
+  if (threadIdx.x == 0) pieces[blockIdx.x] = largest;
+}
+
+// One block. +infinity for anything that is not finite.
+template <typename Real>
+__global__ void largest_of_pieces(Real* out, const uint32_t* pieces, int64_t count) {
+  uint32_t largest = 0;
+  for (int64_t i = static_cast<int64_t>(threadIdx.x); i < count; i += kSumThreads) {
+    if (pieces[i] > largest) largest = pieces[i];
+  }
+  largest = largest_of_block(largest);
+  constexpr uint32_t kInfinity = 0x7f800000U;
+  if (threadIdx.x == 0) *out = bits_as<Real>(largest > kInfinity ? kInfinity : largest);
+}
+
+// --- sums of columns: of rows in chunks, then of the chunks in their order.
+
+inline constexpr int64_t kChunkRows = 64;
+
+// chunks (ceil(N / kChunkRows), C): sums of x (N, C) over the rows of each chunk. Blocks: chunks times columns by kSumThreads.
+template <typename Element>
+__global__ void column_chunks(float* chunks, const Element* x, int64_t N, int64_t C) {
+  const int64_t column_blocks = (C + kSumThreads - 1) / kSumThreads;
+  const int64_t chunk = static_cast<int64_t>(blockIdx.x) / column_blocks;
+  const int64_t c = static_cast<int64_t>(blockIdx.x) % column_blocks * kSumThreads + static_cast<int64_t>(threadIdx.x);
+  if (c >= C) return;
+  const int64_t begin = chunk * kChunkRows, end = begin + kChunkRows < N ? begin + kChunkRows : N;
+  float sum = 0;
+  for (int64_t n = begin; n < end; ++n) sum += widen(x[n * C + c]);
+  chunks[chunk * C + c] = sum;
+}
+
+// out (C) = sum of `count` chunks.
+template <typename Real>
+__global__ void sum_of_chunks(Real* out, const Real* chunks, int64_t count, int64_t C) {
+  const int64_t c = static_cast<int64_t>(blockIdx.x) * kSumThreads + static_cast<int64_t>(threadIdx.x);
+  if (c >= C) return;
+  Real sum = 0;
+  for (int64_t chunk = 0; chunk < count; ++chunk) sum += chunks[chunk * C + c];
+  out[c] = sum;
+}
+
+}  // namespace holdfast::kernels::hip

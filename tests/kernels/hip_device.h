@@ -1,0 +1,51 @@
+// What tests of the hip op set run on: a GPU in builds for one (rung 5 of the ladder, and 6), else the CPU as a GPU with waves
+// of 32 and of 64 lanes, whose blocks and lanes run in an order that a seed decides (rung 3).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kernels/ops.h"
+
+#if defined(HOLDFAST_HIP_SHIM)
+#include <hip/hip_runtime.h>
+#endif
+
+namespace holdfast::kernels::testing {
+
+// For GTEST_SKIP; empty: there is a device.
+inline const char* reason_not_to_run() {
+  return hip_device_count() > 0 ? "" : "this machine has no GPU that the runtime knows";
+}
+
+// Widths of waves to test with; 0: the device's own.
+inline std::vector<int> waves() {
+#if defined(HOLDFAST_HIP_SHIM)
+  return {32, 64};
+#else
+  return {0};
+#endif
+}
+
+inline void use_wave([[maybe_unused]] int wave) {
+#if defined(HOLDFAST_HIP_SHIM)
+  shim::set_wave(wave);
+#endif
+}
+
+inline void shuffle_with([[maybe_unused]] uint64_t seed) {
+#if defined(HOLDFAST_HIP_SHIM)
+  shim::shuffle_with(seed);
+#endif
+}
+
+// For INSTANTIATE_TEST_SUITE_P of tuples (dtype, wave): "bfloat16_wave64".
+template <typename Chosen>
+std::string name_of(const Chosen& chosen) {
+  const auto [dtype, wave] = chosen.param;
+  return std::string(dtype_name(dtype)) + (wave == 0 ? "" : "_wave" + std::to_string(wave));
+}
+
+}  // namespace holdfast::kernels::testing

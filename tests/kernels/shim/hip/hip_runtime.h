@@ -1,0 +1,125 @@
+// Stands in for ROCm's header of this name where kernels run on the CPU: rung 3 of the ladder. Proves logic, not hardware.
+//
+// A thread of a block is a fiber (Boost.Context). Blocks run one after the other in a shuffled order, lanes too, so that nobody
+// leans on an order that no GPU promises. A barrier or an exchange to which not all come ends the test with a message. Memory,
+// the device's and a block's, is from the heap, of the size that was asked for, and filled with noise: sanitizers see who
+// leaves it. Streams are queues: what was put into one is done when the host waits for it, and not before, so a copy that
+// nobody waited for has not happened. Thread: one.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#define HOLDFAST_HIP_ON_CPU 1
+#define __global__
+#define __device__
+#define __host__
+#define __launch_bounds__(...)
+template <typename Type>
+using ShimPlain = Type;
+#define HOLDFAST_SHARED(Type, name) \
+  ShimPlain<Type>& name = *static_cast<ShimPlain<Type>*>(shim::shared(__FILE__, __LINE__, sizeof(ShimPlain<Type>)))
+
+namespace shim {
+
+struct Index {
+  unsigned x;
+};
+struct Thread {
+  Index thread, block, threads, blocks;
+};
+const Thread& current();  // of the fiber that runs
+
+// As from_lane and __syncthreads, of 32 lanes and of the whole block.
+float from_lane(float value, int source);
+void barrier();
+void* shared(const char* file, int line, size_t bytes);
+
+float widen_half(uint16_t bits);
+uint16_t narrow_half(float value);
+
+// What each lane of a wave of 32 or 64 passes, by lane; every one calls it, and then waits before it changes what it passed.
+std::vector<const void*> registers_of_wave(const void* own, int wave);
+void wait_for_wave(int wave);
+
+// The matrix units' instructions (kernels/hip/matrix_units.h), each lane's registers; every lane of the wave calls them.
+void wmma12(bool is_bfloat16, const void* a, const void* b, void* c);
+void wmma11(bool is_bfloat16, const void* a, const void* b, void* c);
+void mfma(bool is_bfloat16, const void* a, const void* b, void* c);
+void mma16816(bool is_bfloat16, const void* a, const void* b, void* c);
+void ldmatrix(bool transposed, const void* own_row, void* x);
+
+[[noreturn]] void give_up(const std::string& what);
+
+// Runs `body` in every thread of every block.
+void run_blocks(unsigned blocks, unsigned threads, const std::function<void()>& body);
+
+// --- what tests set
+
+void set_wave(int lanes);  // of hipDeviceProp_t::warpSize, 32 or 64
+void shuffle_with(uint64_t seed);
+// The n-th call from now on of a function that returns an error does nothing and returns this one. 0: none.
+void fail_call(int64_t n, int error);
+int64_t calls_so_far();
+size_t bytes_on_device();
+
+}  // namespace shim
+
+#define threadIdx (shim::current().thread)
+#define blockIdx (shim::current().block)
+#define blockDim (shim::current().threads)
+#define gridDim (shim::current().blocks)
+#define __syncthreads shim::barrier
+
+enum hipError_t : int {
+  hipSuccess = 0,
+  hipErrorInvalidValue = 1,
+  hipErrorOutOfMemory = 2,
+  hipErrorNoDevice = 100,
+  hipErrorIllegalAddress = 700,
+  hipErrorLaunchFailure = 719,
+};
+enum hipMemcpyKind { hipMemcpyHostToDevice = 1, hipMemcpyDeviceToHost = 2, hipMemcpyDeviceToDevice = 3 };
+struct ShimStream;
+struct ShimEvent;
+using hipStream_t = ShimStream*;
+using hipEvent_t = ShimEvent*;
+inline constexpr unsigned hipStreamNonBlocking = 1, hipEventDisableTiming = 2, hipHostMallocDefault = 0;
+
+struct hipDeviceProp_t {
+  char name[256];
+  size_t totalGlobalMem;
+  int warpSize;
+  int multiProcessorCount;
+  char gcnArchName[256];
+};
+
+const char* hipGetErrorString(hipError_t error);
+hipError_t hipGetLastError();
+hipError_t hipGetDeviceCount(int* count);
+hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int device);
+hipError_t hipSetDevice(int device);
+hipError_t hipMemGetInfo(size_t* free, size_t* total);
+hipError_t hipMalloc(void** memory, size_t bytes);
+hipError_t hipFree(void* memory);
+hipError_t hipHostMalloc(void** memory, size_t bytes, unsigned flags);
+hipError_t hipHostFree(void* memory);
+hipError_t hipMemcpyAsync(void* to, const void* from, size_t bytes, hipMemcpyKind kind, hipStream_t stream);
+hipError_t hipMemsetAsync(void* memory, int value, size_t bytes, hipStream_t stream);
+hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned flags);
+hipError_t hipStreamDestroy(hipStream_t stream);
+hipError_t hipStreamSynchronize(hipStream_t stream);
+hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags);
+hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned flags);
+hipError_t hipEventDestroy(hipEvent_t event);
+hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream);
+hipError_t hipEventSynchronize(hipEvent_t event);
+
+namespace shim {
+// A kernel's launch: put into the stream's queue.
+hipError_t launch(unsigned blocks, unsigned threads, hipStream_t stream, std::function<void()> body);
+}  // namespace shim
