@@ -148,7 +148,7 @@ hipError_t hipHostFree(void* memory) {
 }
 hipError_t hipMemcpyAsync(void* to, const void* from, size_t bytes, hipMemcpyKind, hipStream_t stream) {
   if (!begins()) return device.last;
-  stream->push([=] { std::memcpy(to, from, bytes); });
+  if (bytes > 0) stream->push([=] { std::memcpy(to, from, bytes); });
   return hipSuccess;
 }
 hipError_t hipMemsetAsync(void* memory, int value, size_t bytes, hipStream_t stream) {
