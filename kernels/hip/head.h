@@ -8,25 +8,16 @@ namespace holdfast::kernels::hip {
 inline constexpr int kHeadThreads = 256;
 
 // Over a block's values, in a fixed order; every thread has the result.
-__device__ inline float sum_of_row(float value) {
+template <typename Combine>
+__device__ inline float over_row(float value, Combine combine) {
   HOLDFAST_SHARED(float[kHeadThreads / kLanes], groups);
-  value = sum_of_lanes(value);
-  barrier();
+  value = over_lanes(value, combine);
+  barrier();  // the last call's are read
   if (lane() == 0) groups[threadIdx.x / kLanes] = value;
   barrier();
-  float sum = 0;
-  for (const float group : groups) sum += group;
-  return sum;
-}
-__device__ inline float largest_of_row(float value) {
-  HOLDFAST_SHARED(float[kHeadThreads / kLanes], groups);
-  value = largest_of_lanes(value);
-  barrier();
-  if (lane() == 0) groups[threadIdx.x / kLanes] = value;
-  barrier();
-  float largest = groups[0];
-  for (const float group : groups) largest = fmaxf(largest, group);
-  return largest;
+  float all = groups[0];
+  for (int group = 1; group < kHeadThreads / kLanes; ++group) all = combine(all, groups[group]);
+  return all;
 }
 
 // losses[r] = logsumexp(logits[r]) - logits[r, targets[r]]; and, unless dlogits is null, their gradient times `scale`.
@@ -44,8 +35,8 @@ __global__ void cross_entropy(float* losses, Element* dlogits, const float* logi
     own_largest = fmaxf(before, row[v]);
     own_sum = own_sum * expf(before - own_largest) + expf(row[v] - own_largest);
   }
-  const float largest = largest_of_row(own_largest);
-  const float normalizer = largest + logf(sum_of_row(own_sum * expf(own_largest - largest)));
+  const float largest = over_row(own_largest, Largest());
+  const float normalizer = largest + logf(over_row(own_sum * expf(own_largest - largest), Sum()));
   const int64_t target = targets[r];
   if (thread == 0) losses[r] = normalizer - row[target];
   if (dlogits == nullptr) return;

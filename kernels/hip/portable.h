@@ -110,13 +110,26 @@ __device__ inline float from_lane(float value, int source) {
 }
 
 // Over the group, in the same order on every platform; each lane has the result.
-__device__ inline float sum_of_lanes(float value) {
-  for (int distance = kLanes / 2; distance > 0; distance /= 2) value += from_lane(value, lane() ^ distance);
+template <typename Combine>
+__device__ inline float over_lanes(float value, Combine combine) {
+  for (int distance = kLanes / 2; distance > 0; distance /= 2) value = combine(value, from_lane(value, lane() ^ distance));
   return value;
 }
+struct Sum {
+  template <typename Number>
+  __device__ Number operator()(Number a, Number b) const {
+    return a + b;
+  }
+};
+struct Largest {
+  __device__ float operator()(float a, float b) const { return fmaxf(a, b); }
+  __device__ uint32_t operator()(uint32_t a, uint32_t b) const { return a > b ? a : b; }
+};
+__device__ inline float sum_of_lanes(float value) {
+  return over_lanes(value, Sum());
+}
 __device__ inline float largest_of_lanes(float value) {
-  for (int distance = kLanes / 2; distance > 0; distance /= 2) value = fmaxf(value, from_lane(value, lane() ^ distance));
-  return value;
+  return over_lanes(value, Largest());
 }
 
 // --- numbers. The same bits as kernels/dtype.h: to nearest, ties to even.

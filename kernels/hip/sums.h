@@ -10,14 +10,15 @@ namespace holdfast::kernels::hip {
 inline constexpr int kSumThreads = 256;
 inline constexpr int64_t kPiece = 64 * kSumThreads;  // elements of a block
 
-// Of all threads' values, in double and in a fixed order; thread 0 has the result.
-__device__ inline double sum_of_block(double value) {
-  HOLDFAST_SHARED(double[kSumThreads], values);
+// Of all threads' values, in a fixed order; thread 0 has the result. Once a kernel.
+template <typename Number, typename Combine>
+__device__ inline Number over_block(Number value, Combine combine) {
+  HOLDFAST_SHARED(Number[kSumThreads], values);
   const int thread = static_cast<int>(threadIdx.x);
   values[thread] = value;
   for (int half = kSumThreads / 2; half > 0; half /= 2) {
     barrier();
-    if (thread < half) values[thread] += values[thread + half];
+    if (thread < half) values[thread] = combine(values[thread], values[thread + half]);
   }
   return values[0];
 }
@@ -31,7 +32,7 @@ __global__ void sum_pieces(double* pieces, const float* x, int64_t count) {
     const auto value = static_cast<double>(x[i]);
     sum += Squares ? value * value : value;
   }
-  sum = sum_of_block(sum);
+  sum = over_block(sum, Sum());
   if (threadIdx.x == 0) pieces[blockIdx.x] = sum;
 }
 
@@ -40,24 +41,13 @@ template <typename Real>
 __global__ void sum_of_pieces(Real* total, const Real* pieces, int64_t count) {
   Real sum = 0;
   for (int64_t i = static_cast<int64_t>(threadIdx.x); i < count; i += kSumThreads) sum += pieces[i];
-  sum = sum_of_block(sum);
+  sum = over_block(sum, Sum());
   if (threadIdx.x == 0) *total = sum;
 }
 
 // A magnitude that orders NaN and infinity above everything: the bits of |x| as an integer.
 __device__ inline uint32_t magnitude(float x) {
   return bits_as<uint32_t>(x) & 0x7fffffffU;
-}
-
-__device__ inline uint32_t largest_of_block(uint32_t value) {
-  HOLDFAST_SHARED(uint32_t[kSumThreads], values);
-  const int thread = static_cast<int>(threadIdx.x);
-  values[thread] = value;
-  for (int half = kSumThreads / 2; half > 0; half /= 2) {
-    barrier();
-    if (thread < half && values[thread + half] > values[thread]) values[thread] = values[thread + half];
-  }
-  return values[0];
 }
 
 template <typename Real>
@@ -68,7 +58,7 @@ __global__ void largest_pieces(uint32_t* pieces, const Real* x, int64_t count) {
     const uint32_t own = magnitude(x[i]);
     if (own > largest) largest = own;
   }
-  largest = largest_of_block(largest);
+  largest = over_block(largest, Largest());
   if (threadIdx.x == 0) pieces[blockIdx.x] = largest;
 }
 
@@ -79,7 +69,7 @@ __global__ void largest_of_pieces(Real* out, const uint32_t* pieces, int64_t cou
   for (int64_t i = static_cast<int64_t>(threadIdx.x); i < count; i += kSumThreads) {
     if (pieces[i] > largest) largest = pieces[i];
   }
-  largest = largest_of_block(largest);
+  largest = over_block(largest, Largest());
   constexpr uint32_t kInfinity = 0x7f800000U;
   if (threadIdx.x == 0) *out = bits_as<Real>(largest > kInfinity ? kInfinity : largest);
 }
