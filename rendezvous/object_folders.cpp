@@ -10,6 +10,7 @@
 
 #include "rendezvous/views.h"
 #include "storage/checkpoint.h"
+#include "storage/file_system.h"
 #include "storage/open_store.h"
 
 namespace holdfast::rendezvous {
@@ -35,7 +36,8 @@ storage::Result<void> make_objects_folder(const std::string& data_dir, const std
 storage::Result<std::unique_ptr<storage::ObjectStore>> open_objects_folder(const std::string& data_dir,
                                                                            const std::string& job) {
   const std::string folder = objects_folder(data_dir, job);
-  auto store = storage::open_directory_store(folder, MissingFolder::kFail);
+  auto store =
+      storage::open_directory_store(folder, MissingFolder::kFail, storage::posix_file_system(storage::Writing::kInBackground));
   if (!store && store.error().code == storage::Error::Code::kNotFound) {
     return tl::unexpected(storage::Error{
         storage::Error::Code::kUnavailable,

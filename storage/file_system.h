@@ -47,7 +47,11 @@ class FileSystem {
   virtual IoResult<int64_t> free_bytes(const std::string& path) = 0;  // to this user
 };
 
-std::shared_ptr<FileSystem> posix_file_system();
+// When bytes are written: at once, or when the processors have nothing else to do and now and then where they always have
+// (in_background of parallel.h), for who shares a machine with training.
+enum class Writing : uint8_t { kAtOnce, kInBackground };
+
+std::shared_ptr<FileSystem> posix_file_system(Writing writing = Writing::kAtOnce);
 
 // open_directory_store over a given file system.
 Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory, MissingFolder missing,

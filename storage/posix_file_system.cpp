@@ -5,10 +5,13 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 
 #include "storage/file_system.h"
+#include "storage/parallel.h"
 
 namespace holdfast::storage {
 namespace {
@@ -47,6 +50,8 @@ IoResult<void> done(int result) {
 
 class PosixFileSystem : public FileSystem {
  public:
+  explicit PosixFileSystem(Writing writing) : writing_(writing) {}
+
   IoResult<int> create(const std::string& path) override {
     const int fd = uninterrupted([&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
     if (fd < 0) return failed();
@@ -54,10 +59,7 @@ class PosixFileSystem : public FileSystem {
   }
 
   IoResult<size_t> write(int file, std::span<const std::byte> bytes) override {
-    const ssize_t written = uninterrupted([&] { return ::write(file, bytes.data(), bytes.size()); });
-    if (written < 0) return failed();
-    if (written == 0 && !bytes.empty()) return tl::unexpected(EIO);
-    return static_cast<size_t>(written);
+    return writing_ == Writing::kInBackground ? write_in_background(file, bytes) : write_now(file, bytes);
   }
 
   IoResult<void> sync(int file) override {
@@ -138,12 +140,36 @@ class PosixFileSystem : public FileSystem {
     if (::statvfs(path.c_str(), &status) < 0) return failed();
     return static_cast<int64_t>(status.f_bavail) * static_cast<int64_t>(status.f_frsize);
   }
+
+ private:
+  static IoResult<size_t> write_now(int file, std::span<const std::byte> bytes) {
+    const ssize_t written = uninterrupted([&] { return ::write(file, bytes.data(), bytes.size()); });
+    if (written < 0) return failed();
+    if (written == 0 && !bytes.empty()) return tl::unexpected(EIO);
+    return static_cast<size_t>(written);
+  }
+  // So little at once that a thread which the processors hardly let run has done it within a second or so.
+  static IoResult<size_t> write_in_background(int file, std::span<const std::byte> bytes) {
+    constexpr size_t kBytes = 1 << 20;
+    constexpr std::chrono::milliseconds kPatience{50};
+    IoResult<size_t> written = tl::unexpected(ENOMEM);  // of a thread; replaced by what the write says
+    static_cast<void>(in_background(
+        1, 1,
+        [&](size_t, int) -> Result<void> {
+          written = write_now(file, bytes.first(std::min(kBytes, bytes.size())));
+          return {};
+        },
+        kPatience));
+    return written;
+  }
+
+  const Writing writing_;
 };
 
 }  // namespace
 
-std::shared_ptr<FileSystem> posix_file_system() {
-  return std::make_shared<PosixFileSystem>();
+std::shared_ptr<FileSystem> posix_file_system(Writing writing) {
+  return std::make_shared<PosixFileSystem>(writing);
 }
 
 }  // namespace holdfast::storage

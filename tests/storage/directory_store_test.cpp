@@ -51,6 +51,17 @@ TEST_F(DirectoryStoreTest, HoldsWhatWasPut) {
   EXPECT_EQ(store_->describe(), folder_.path() + "/a/b");
 }
 
+TEST_F(DirectoryStoreTest, HoldsWhatWasPutInTheBackground) {
+  const auto background = std::move(
+      *open_directory_store(folder_.path() + "/a/b", MissingFolder::kFail, posix_file_system(Writing::kInBackground)));
+  Bytes large((5 << 20) / 2);  // several writes, the last one smaller
+  for (size_t i = 0; i < large.size(); ++i) large[i] = static_cast<std::byte>(i * i >> 7);
+  ASSERT_TRUE(ok(background->put("x/large", large)));
+  ASSERT_TRUE(ok(background->put("x/empty", {})));
+  EXPECT_EQ(store_->get("x/large").value(), large);
+  EXPECT_TRUE(store_->get("x/empty")->empty());
+}
+
 TEST_F(DirectoryStoreTest, RefusesNamesThatAreNotKeys) {
   for (const char* key : {"../outside", "/etc/passwd", "", ".tmp-a"}) {
     EXPECT_EQ(store_->put(key, {}).error().code, Error::Code::kRefused);
@@ -224,6 +235,15 @@ TEST_F(DirectoryStoreTest, AWriteThatTheSystemCutsShortLeavesTheOldCheckpointAnd
   EXPECT_TRUE(store_->remove_unfinished({})->empty());
   ASSERT_TRUE(ok(write_checkpoint(*store_, manifest_at(20), State(2).tensors(), options)));
   EXPECT_TRUE(holds(*store_, 20, State(2)));
+}
+
+TEST_F(DirectoryStoreTest, AWriteInTheBackgroundThatTheSystemCutsShortIsSaid) {
+  const auto background = std::move(
+      *open_directory_store(folder_.path() + "/a/b", MissingFolder::kFail, posix_file_system(Writing::kInBackground)));
+  const FileSizeLimit limit(2000);
+  const auto written = background->put("x", Bytes(4000));
+  ASSERT_FALSE(written);
+  EXPECT_NE(written.error().message.find("File too large"), std::string::npos) << written.error().message;
 }
 
 TEST_F(DirectoryStoreTest, AFullVolumeIsSaidAndTheOldCheckpointIsKept) {
