@@ -22,6 +22,23 @@ class HostOps : public DeviceOps {
   void copy_to_host(void* host_to, const void* from, size_t bytes) override;
   void zero(void* memory, size_t bytes) override;
   void synchronize() override {}
+
+  void abs_maxima(float* host_largest, const Floats* of, size_t how_many) override {
+    for (size_t i = 0; i < how_many; ++i) host_largest[i] = abs_max(of[i].x, of[i].count);
+  }
+
+  bool memory_is_host() const override { return true; }
+  void* allocate_staging(size_t bytes) override { return allocate(bytes); }
+  void release_staging(void* memory) noexcept override { release(memory); }
+  Copy begin_copy_to_host(void* staging_to, const void* from, size_t bytes) override {
+    copy_to_host(staging_to, from, bytes);
+    return 0;
+  }
+  void finish_copy(Copy) override {}
+  void begin_copy_to_device(void* to, const void* staging_from, size_t bytes) override {
+    copy_to_device(to, staging_from, bytes);
+  }
+  void await_copies() override {}
 };
 
 }  // namespace holdfast::kernels

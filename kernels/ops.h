@@ -19,6 +19,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <string>
 
 #include "kernels/adamw_step.h"
@@ -36,6 +37,12 @@ struct DeviceInfo {
   std::string numerics;  // all that changes bits: kind, instruction set, version of the loops. "cpu/avx512/products-2"
   int64_t memory_bytes;  // what the device has in all
   int threads;           // 0 where the word has no meaning
+};
+
+// The device itself failed, not what was asked of it: the process that uses it is to end, and another one to begin.
+class DeviceFailure : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
 };
 
 enum class Epilogue : uint8_t { kNone, kGelu };
@@ -57,6 +64,22 @@ class DeviceOps {
   virtual void copy_to_host(void* host_to, const void* from, size_t bytes) = 0;
   virtual void zero(void* memory, size_t bytes) = 0;
   virtual void synchronize() = 0;  // returns when all work queued before it is done
+
+  // --- copies beside the queue, for the ring. Staging memory is the host's, and copies to and from it go on by themselves.
+  // Whether memory of `allocate` is the host's, too: then nobody needs any of this, and copies are done at once.
+  virtual bool memory_is_host() const = 0;
+  virtual void* allocate_staging(size_t bytes) = 0;         // 64-byte aligned, contents unspecified
+  virtual void release_staging(void* memory) noexcept = 0;  // waits for copies that nobody waited for
+  using Copy = uint64_t;
+  // Begins when all work is done that is queued now; what is queued later does not wait for it, and leaves `from` alone until
+  // then.
+  virtual Copy begin_copy_to_host(void* staging_to, const void* from, size_t bytes) = 0;
+  // These two may be called by one other thread beside all else. The first returns when the copy is done; once for each. The
+  // second does not wait for work that is queued: of that, nothing may use `to`.
+  virtual void finish_copy(Copy copy) = 0;
+  virtual void begin_copy_to_device(void* to, const void* staging_from, size_t bytes) = 0;
+  // Work that is queued from now on comes after all copies to the device that have begun.
+  virtual void await_copies() = 0;
 
   // --- parameters: float32 masters are cast to the activation dtype once per step.
   virtual void cast(Act* out, const float* in, int64_t count) = 0;
@@ -119,6 +142,8 @@ class DeviceOps {
   virtual void nesterov(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step) = 0;
   // out[i] = a[i] - b[i]. out may be a or b.
   virtual void subtract(float* out, const float* a, const float* b, int64_t count) = 0;
+  // out[i] = x[i] * factor. out may be x.
+  virtual void scale(float* out, const float* x, int64_t count, float factor) = 0;
   // Sum of squares in double, in fixed pieces. Not finite if any element is not.
   virtual double sum_of_squares(const float* x, int64_t count) = 0;
   // Sum of `count` floats in double, in fixed pieces (losses).
@@ -127,6 +152,12 @@ class DeviceOps {
   // --- fixed point: what makes a reduction independent of its order.
   // Largest magnitude in x; +infinity if any element is not finite; 0 for count 0.
   virtual float abs_max(const float* x, int64_t count) = 0;
+  // The same of each of several, which are waited for once: host_largest[i] of those of `of[i]`.
+  struct Floats {
+    const float* x;
+    int64_t count;
+  };
+  virtual void abs_maxima(float* host_largest, const Floats* of, size_t how_many) = 0;
   // sums[i] = (first ? 0 : sums[i]) + round_to_nearest_even(x[i] * 2^exponent).
   // The caller has chosen the exponent such that no sum can leave the integer's type.
   virtual void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) = 0;
@@ -151,8 +182,8 @@ std::unique_ptr<DeviceOps> make_ref_ops(DType activations);
 // HOLDFAST_CPU_ISA that this CPU does not have.
 std::unique_ptr<DeviceOps> make_cpu_ops(DType activations, int threads);
 
-// A GPU, by the runtime's number. Only in builds for one (HOLDFAST_HIP). Throws std::runtime_error where there is none, and
-// when the runtime fails: "hip: WHAT: its words". After that the device is not to be trusted.
+// A GPU, by the runtime's number. Only in builds for one (HOLDFAST_HIP). Both, and every op, throw DeviceFailure where the
+// runtime fails: "hip: WHAT: its words". Without a driver or a device there are 0.
 int hip_device_count();
 std::unique_ptr<DeviceOps> make_hip_ops(DType activations, int device);
 

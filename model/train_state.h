@@ -53,7 +53,7 @@ class TrainState {
   int loss_scale_log2() const { return loss_scale_ ? loss_scale_->log2 : 0; }
 
   // Parameters, then exp_avg, then exp_avg_sq, each in table order, then the exponents; in float16 then the loss scale: its
-  // power of two, and the number of steps since it changed. Host-readable for cpu and ref.
+  // power of two, and the number of steps since it changed. For the host: host_state.h.
   std::vector<StateTensor> tensors();
   // After bytes of tensors() were written from outside.
   void bytes_changed();

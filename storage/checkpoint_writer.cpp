@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
+#include <exception>
 #include <mutex>
 #include <new>
 #include <thread>
@@ -72,12 +73,12 @@ struct CheckpointWriter::State {
     options.in_background = true;
   }
 
-  Result<void> take_copy(std::span<const ConstTensor> tensors);
+  Result<void> take_copy(std::span<const ConstTensor> tensors, const CopyBytes& copy_bytes);
   void run();
   WriteOutcome write();
 };
 
-Result<void> CheckpointWriter::State::take_copy(std::span<const ConstTensor> tensors) {
+Result<void> CheckpointWriter::State::take_copy(std::span<const ConstTensor> tensors, const CopyBytes& copy_bytes) {
   size_t bytes = 0;
   for (const ConstTensor& tensor : tensors) bytes += tensor.bytes.size();
   std::byte* to = nullptr;
@@ -89,10 +90,15 @@ Result<void> CheckpointWriter::State::take_copy(std::span<const ConstTensor> ten
                 bytes);
   }
   const std::vector<Part> parts = parts_of(tensors, to);
-  Result<void> copied = in_parallel(parts.size(), options.threads, [&](size_t i, int) -> Result<void> {
-    std::memcpy(parts[i].to, parts[i].from.data(), parts[i].from.size());
-    return {};
-  });
+  Result<void> copied;
+  if (copy_bytes) {
+    for (const Part& part : parts) copy_bytes(part.to, part.from);
+  } else {
+    copied = in_parallel(parts.size(), options.threads, [&](size_t i, int) -> Result<void> {
+      std::memcpy(parts[i].to, parts[i].from.data(), parts[i].from.size());
+      return {};
+    });
+  }
   copy.tensors.assign(tensors.begin(), tensors.end());
   for (ConstTensor& tensor : copy.tensors) {
     tensor.bytes = {to, tensor.bytes.size()};
@@ -147,7 +153,7 @@ CheckpointWriter::~CheckpointWriter() {
   state_->thread.join();
 }
 
-bool CheckpointWriter::submit(Manifest manifest, std::span<const ConstTensor> tensors) {
+bool CheckpointWriter::submit(Manifest manifest, std::span<const ConstTensor> tensors, const CopyBytes& copy_bytes) {
   {
     const std::scoped_lock lock(state_->mutex);
     if (state_->claimed) return false;
@@ -157,10 +163,12 @@ bool CheckpointWriter::submit(Manifest manifest, std::span<const ConstTensor> te
   const Clock::time_point start = Clock::now();
   State::Copy& copy = state_->copy;
   copy.manifest = std::move(manifest);
+  std::exception_ptr of_copy_bytes;
   try {
-    copy.made = state_->take_copy(tensors);
+    copy.made = state_->take_copy(tensors, copy_bytes);
   } catch (const std::exception& e) {  // a claim is always ended, and by the thread: it reports this
     copy.made = fail(Error::Code::kUnavailable, "no copy of the state was made, so no checkpoint is written: {}", e.what());
+    if (copy_bytes) of_copy_bytes = std::current_exception();
   }
   copy.stall_s = seconds_since(start);
   {
@@ -168,6 +176,7 @@ bool CheckpointWriter::submit(Manifest manifest, std::span<const ConstTensor> te
     state_->ready = true;
   }
   state_->changed.notify_all();
+  if (of_copy_bytes) std::rethrow_exception(of_copy_bytes);
   return true;
 }
 

@@ -31,8 +31,10 @@ class CheckpointWriter {
   ~CheckpointWriter();  // waits for the write under way
 
   // Copies the tensors, with as many threads as the options say, and returns; false when a write is under way (nothing is
-  // copied then). A write is under way from the moment that this begins to copy.
-  bool submit(Manifest manifest, std::span<const ConstTensor> tensors);
+  // copied then). A write is under way from the moment that this begins to copy. Where their bytes are not the host's, `copy`
+  // does it, a part after the other; what it throws is the failure of this write, and comes out here.
+  using CopyBytes = std::function<void(std::byte* to, std::span<const std::byte> from)>;
+  bool submit(Manifest manifest, std::span<const ConstTensor> tensors, const CopyBytes& copy = nullptr);
   // Writes the copy of the last failed write again; false when there is none or one is under way. A submit drops it.
   bool retry();
   // The step being copied or written now.

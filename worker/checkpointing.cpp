@@ -4,7 +4,9 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <cstring>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <utility>
 
 #include "worker/fault_points.h"
@@ -27,6 +29,22 @@ std::vector<storage::ConstTensor> const_tensors(model::TrainState& state) {
     tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {tensor.data, tensor.bytes}});
   }
   return tensors;
+}
+
+// Null where the state's memory is the host's.
+storage::CheckpointWriter::CopyBytes copy_from(Session& session) {
+  if (session.ops->memory_is_host()) return nullptr;
+  std::set<const std::byte*> on_host;
+  for (const model::StateTensor& tensor : session.state->tensors()) {
+    if (tensor.on_host) on_host.insert(tensor.data);
+  }
+  return [&ops = *session.ops, on_host](std::byte* to, std::span<const std::byte> from) {
+    if (on_host.contains(from.data())) {
+      std::memcpy(to, from.data(), from.size());
+    } else {
+      ops.copy_to_host(to, from.data(), from.size());
+    }
+  };
 }
 
 nlohmann::json data_of(const Session& session) {
@@ -62,7 +80,7 @@ Checkpointing::Checkpointing(ServiceLink& link, Outbox& outbox, ProgressReporter
       spec_(to_json(session.spec)),
       data_(data_of(session)),
       keep_last_(session.spec.keep_last),
-      threads_(std::clamp(session.ops->info().threads, 1, 4)),
+      threads_(host_threads(*session.ops, 4)),
       store_(std::move(store)),
       client_(link.make_client()) {
   tender_ = std::thread([this] { tend(); });
@@ -124,7 +142,7 @@ bool Checkpointing::submit(Session& session) {
     const std::lock_guard lock(mutex_);
     retry_at_.reset();  // now, and not afterwards: the outcome of this write may come before submit returns
   }
-  if (!writer_->submit(std::move(manifest), const_tensors(*session.state))) return false;
+  if (!writer_->submit(std::move(manifest), const_tensors(*session.state), copy_from(session))) return false;
   const std::lock_guard lock(mutex_);
   submitted_ = step;
   return true;

@@ -16,6 +16,10 @@ namespace {
 
 constexpr size_t kTied = 0;  // wte is the table's first tensor
 
+Elements tied_elements(const model::ParameterTable& table) {
+  return {table.entries[kTied].offset, table.entries[kTied].count};
+}
+
 // Nothing is sent while the pass goes on, but the two parts of the tied embedding's gradient are to stay apart.
 void keep_parts_apart(int64_t, int64_t) {}
 
@@ -33,6 +37,8 @@ GradientAccumulator::GradientAccumulator(kernels::DeviceOps& ops, model::Gpt2& m
       microbatches_of_step_(local_steps_ ? replicas : order.microbatches),
       limit_(fixed_limit(microbatches_of_step_, integer_bits(wire))),
       sums_(ops, static_cast<size_t>(model.table().total) * sum_bytes(wire)),
+      sums_on_host_(ops, sums_.data<void>(), sums_.bytes()),
+      gradient_on_host_(ops, model.gradients(), static_cast<size_t>(model.table().total) * sizeof(float)),
       rows_(ops, wire, order.batch_size * order.block_size, model.config().vocab_size, model.config().n_embd),
       inputs_(static_cast<size_t>(order.batch_size * order.block_size)),
       targets_(inputs_.size()) {
@@ -42,6 +48,7 @@ GradientAccumulator::GradientAccumulator(kernels::DeviceOps& ops, model::Gpt2& m
 GradientAccumulator::Computed GradientAccumulator::compute(int64_t step, int64_t microbatch,
                                                            const model::OnGradients& on_gradients) {
   gradient_of_ = -1;
+  if (overwritten_) gradient_on_host_.await_puts();  // of a reduction that may have failed
   overwritten_ = false;
   Computed computed{};
   if (local_steps_) {
@@ -62,8 +69,13 @@ void GradientAccumulator::pack(Elements range) {
                         microbatches_.empty());
 }
 
-float GradientAccumulator::largest_of(const model::Parameter& tensor) const {
-  return std::ldexp(ops_.abs_max(model_.gradients() + tensor.offset, tensor.count), -model_.loss_scale_log2());
+std::vector<float> GradientAccumulator::largest_of(std::span<const model::Parameter> tensors) const {
+  std::vector<kernels::DeviceOps::Floats> of;
+  for (const auto& tensor : tensors) of.push_back({model_.gradients() + tensor.offset, tensor.count});
+  std::vector<float> largest(of.size());
+  ops_.abs_maxima(largest.data(), of.data(), of.size());
+  for (float& x : largest) x = std::ldexp(x, -model_.loss_scale_log2());
+  return largest;
 }
 
 float GradientAccumulator::largest_of_rows(const model::TokenGradient& gradient) const {
@@ -74,9 +86,11 @@ float GradientAccumulator::largest_of_rows(const model::TokenGradient& gradient)
 void GradientAccumulator::pack_exactly(Elements range) {
   const auto& entries = model_.table().entries;
   const auto begin = std::ranges::lower_bound(entries, range.first, {}, &model::Parameter::offset);
-  for (auto entry = begin; entry != entries.end() && entry->offset < range.first + range.count; ++entry) {
+  const auto end = std::ranges::lower_bound(begin, entries.end(), range.first + range.count, {}, &model::Parameter::offset);
+  const std::vector<float> maxima = largest_of({begin, end});
+  for (auto entry = begin; entry != end; ++entry) {
     const auto t = static_cast<size_t>(entry - entries.begin());
-    const float largest = largest_of(*entry);
+    const float largest = maxima[static_cast<size_t>(entry - begin)];
     if (t == kTied) head_largest_ = largest;
     found_.maxima[t] = std::max(found_.maxima[t], largest);
     found_.finite &= std::isfinite(largest);
@@ -116,6 +130,18 @@ void GradientAccumulator::pack(size_t t, int32_t exponent, bool first) {
   }
 }
 
+void GradientAccumulator::tell(size_t range, const OnPacked& on_packed) {
+  if (!on_packed) return;
+  const auto& order = model_.gradient_order();
+  if (range < order.size()) {
+    sums_on_host_.begin_fetch(static_cast<size_t>(order[range].first) * sum_bytes(wire_),
+                              static_cast<size_t>(order[range].count) * sum_bytes(wire_));
+  } else {
+    rows_.begin_fetch();
+  }
+  on_packed(range);
+}
+
 void GradientAccumulator::add(int64_t microbatch, const OnPacked& on_packed) {
   move_rows_to_sums();  // of the one before
   const auto& order = model_.gradient_order();
@@ -126,7 +152,7 @@ void GradientAccumulator::add(int64_t microbatch, const OnPacked& on_packed) {
       begun_ = microbatch;
       ++ranges_packed_;
     }
-    if (on_packed) on_packed(passed);
+    tell(passed, on_packed);
     ++passed;
   };
   const auto [loss, digest] = compute(step_, microbatch, [&](int64_t, int64_t) {
@@ -170,12 +196,15 @@ void GradientAccumulator::begin_step(int64_t step, std::span<const int32_t> expo
 const LocalStep& GradientAccumulator::accumulate(int64_t step, std::span<const int64_t> microbatches,
                                                  std::span<const int32_t> exponents, const OnPacked& on_packed) {
   if (step != step_ || !std::ranges::equal(exponents, exponents_)) begin_step(step, exponents);
+  fetched_ahead_ = on_packed != nullptr;
+  if (fetched_ahead_) gradient_on_host_.prepare();   // for the thread that reduces
+  if (overwritten_) gradient_on_host_.await_puts();  // of a reduction that may have failed
   std::vector<int64_t> missing;
   if (begun_ >= 0) missing.push_back(begun_);
   missing.insert(missing.end(), microbatches.begin(), microbatches.end());
   for (size_t i = 0; i < missing.size(); ++i) add(missing[i], i + 1 == missing.size() ? on_packed : OnPacked());
   if (microbatches_.empty()) ops_.zero(sums_.data<void>(), sums_.bytes());
-  for (size_t range = 0; missing.empty() && on_packed && range <= model_.gradient_order().size(); ++range) on_packed(range);
+  for (size_t range = 0; missing.empty() && range <= model_.gradient_order().size(); ++range) tell(range, on_packed);
   return found_;
 }
 
@@ -192,6 +221,7 @@ std::vector<int32_t> GradientAccumulator::repack_exponents(std::span<const int32
 }
 
 void GradientAccumulator::repack(std::span<const int32_t> after) {
+  fetched_ahead_ = false;
   const bool still_there = microbatches_.size() == 1 && gradient_of_ == microbatches_.front() && !overwritten_;
   for (size_t i = 0; i < microbatches_.size(); ++i) {
     if (!still_there) compute(step_, microbatches_[i], keep_parts_apart);
@@ -209,8 +239,7 @@ void GradientAccumulator::repack(std::span<const int32_t> after) {
 std::vector<int32_t> GradientAccumulator::first_exponents(int64_t step) {
   compute(step, 0, keep_parts_apart);
   const auto& entries = model_.table().entries;
-  std::vector<float> maxima;
-  for (const auto& entry : entries) maxima.push_back(largest_of(entry));
+  std::vector<float> maxima = largest_of(entries);
   maxima[kTied] = sum_at_least(maxima[kTied], largest_of_rows(model_.token_gradient()));
   const std::vector<int32_t> unset(entries.size(), model::TrainState::kUnsetExponent);
   const bool finite = std::ranges::all_of(maxima, [](float largest) { return std::isfinite(largest); });
@@ -232,14 +261,35 @@ CollectiveResult<void> GradientAccumulator::reduce(Communicator& ring) {
 }
 
 CollectiveResult<void> GradientAccumulator::reduce_rows(Communicator& ring) {
-  return rows_.sum_over(ring, model_.gradients() + model_.table().entries[kTied].offset);
+  if (!fetched_ahead_) rows_.begin_fetch();
+  const Elements tied = tied_elements(model_.table());
+  const size_t first = static_cast<size_t>(tied.first) * sizeof(float);
+  auto done = rows_.sum_over(ring, reinterpret_cast<float*>(gradient_on_host_.data() + first));
+  if (done) gradient_on_host_.put(first, static_cast<size_t>(tied.count) * sizeof(float));
+  return done;
 }
 
+// The tied embedding's part stays with the host until the rows are in it.
 CollectiveResult<void> GradientAccumulator::reduce(Communicator& ring, Elements range) {
   overwritten_ = true;
   const auto first = static_cast<size_t>(range.first), count = static_cast<size_t>(range.count);
-  const std::span<float> result(model_.gradients() + first, count);
-  const auto sums = [&]<typename T>(T) { return std::span<const T>(sums_.data<T>() + first, count); };
+  if (!fetched_ahead_) {
+    gradient_on_host_.prepare();
+    sums_on_host_.begin_fetch(first * sum_bytes(wire_), count * sum_bytes(wire_));
+  }
+  sums_on_host_.finish_fetch(first * sum_bytes(wire_), count * sum_bytes(wire_));
+  const auto done = reduce_on_host(ring, first, count);
+  const Elements tied = tied_elements(model_.table());
+  const size_t untied = std::clamp(static_cast<size_t>(tied.first + tied.count), first, first + count);
+  if (done) gradient_on_host_.put(untied * sizeof(float), (first + count - untied) * sizeof(float));
+  return done;
+}
+
+CollectiveResult<void> GradientAccumulator::reduce_on_host(Communicator& ring, size_t first, size_t count) {
+  const std::span<float> result(reinterpret_cast<float*>(gradient_on_host_.data()) + first, count);
+  const auto sums = [&]<typename T>(T) {
+    return std::span<const T>(reinterpret_cast<const T*>(sums_on_host_.data()) + first, count);
+  };
   switch (wire_) {
     case WireType::kInt32:
       return ring.all_reduce_sum(sums(int32_t{}), {reinterpret_cast<int32_t*>(result.data()), count});
@@ -259,6 +309,7 @@ CollectiveResult<void> GradientAccumulator::reduce(Communicator& ring, Elements 
 
 void GradientAccumulator::unpack(std::span<const int32_t> exponents, bool alone) {
   overwritten_ = true;
+  gradient_on_host_.await_puts();
   if (alone) move_rows_to_sums();
   if (exact()) {
     unpack_integers(exponents, alone);
@@ -284,9 +335,8 @@ void GradientAccumulator::unpack_integers(std::span<const int32_t> exponents, bo
 
 void GradientAccumulator::unpack_floats(bool alone) {
   const auto scale = static_cast<float>(std::ldexp(1.0 / static_cast<double>(microbatches_of_step_), -loss_scale_log2_));
-  const std::span<float> mean(model_.gradients(), static_cast<size_t>(model_.table().total));
-  const float* sums = alone ? sums_.data<float>() : mean.data();
-  for (size_t i = 0; i < mean.size(); ++i) mean[i] = sums[i] * scale;
+  float* const mean = model_.gradients();
+  ops_.scale(mean, alone ? sums_.data<float>() : mean, model_.table().total, scale);
   if (quantized_ && alone) quantized_->forget();  // nothing is rounded, and errors of long ago belong to no step
 }
 
@@ -294,9 +344,22 @@ void GradientAccumulator::step_applied() {
   if (quantized_) quantized_->commit();
 }
 
+std::span<const float> GradientAccumulator::gradient_to_send() {
+  const auto total = static_cast<size_t>(model_.table().total);
+  gradient_on_host_.fetch(0, total * sizeof(float));
+  return {reinterpret_cast<const float*>(gradient_on_host_.data()), total};
+}
+
 std::span<float> GradientAccumulator::overwrite_gradient() {
   overwritten_ = true;
-  return {model_.gradients(), static_cast<size_t>(model_.table().total)};
+  gradient_on_host_.prepare();
+  ops_.synchronize();  // copies of a reduction that failed may be under way from there, and work given up on to the gradient
+  return {reinterpret_cast<float*>(gradient_on_host_.data()), static_cast<size_t>(model_.table().total)};
+}
+
+void GradientAccumulator::gradient_received() {
+  gradient_on_host_.put(0, static_cast<size_t>(model_.table().total) * sizeof(float));
+  gradient_on_host_.await_puts();
 }
 
 }  // namespace holdfast::worker

@@ -24,6 +24,7 @@
 #include "model/data/data_order.h"
 #include "model/device_buffer.h"
 #include "model/gpt2.h"
+#include "model/host_mirror.h"
 #include "worker/collectives/communicator.h"
 #include "worker/collectives/quantized_reduce.h"
 #include "worker/local_steps.h"
@@ -81,9 +82,10 @@ class GradientAccumulator {
   std::vector<int32_t> next_exponents(std::span<const int32_t> exponents, std::span<const float> maxima) const;
 
   // Sums a range over all ranks, which all call it with the same ranges in the same order, into the range's own part of the
-  // model's gradient buffer: as float, or as int32 where the wire type is exact. This rank's sums are only read. It may be
-  // called from another thread, one at a time, once the range's own sums are final, while others are still computed: nothing
-  // outside of the range is touched. Only for ops whose memory is the host's (cpu and ref).
+  // model's gradient buffer, where `unpack` finds it: as float, or as int32 where the wire type is exact. This rank's sums are
+  // only read. It may be called from another thread, one at a time, once the range's own sums are final, while others are still
+  // computed: nothing outside of the range is touched. The ring works on host memory: ranges that `on_packed` told of are on
+  // their way there.
   CollectiveResult<void> reduce(Communicator& ring, Elements range);
   // After all ranges: adds the rows that the ranks kept apart. Else as above.
   CollectiveResult<void> reduce_rows(Communicator& ring);
@@ -100,8 +102,11 @@ class GradientAccumulator {
   // not sent twice. Exact types only, whose bits do not depend on it.
   void move_rows_to_sums();
 
-  // The model's gradient buffer, to be written by others: what it held does not count any more.
+  // The mean gradient for another rank, in host memory.
+  std::span<const float> gradient_to_send();
+  // Where another rank's is to be written, in host memory: what was there does not count any more. Then `gradient_received`.
   std::span<float> overwrite_gradient();
+  void gradient_received();
 
  private:
   // Gradients are in the model then. A loss that is not finite says so of the gradient, too.
@@ -110,16 +115,20 @@ class GradientAccumulator {
     uint64_t digest;
   };
   Computed compute(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients = nullptr);
+  // The sums are final in this place of the gradient_order, or the rows are.
+  void tell(size_t range, const OnPacked& on_packed);
   void begin_step(int64_t step, std::span<const int32_t> exponents);
   void add(int64_t microbatch, const OnPacked& on_packed);
   void pack(Elements range);
   void pack_rows();
   void pack_exactly(Elements range);
-  // The largest magnitude of a tensor in the model's gradients, and of all of the tied embedding's rows.
-  float largest_of(const model::Parameter& tensor) const;
+  // The largest magnitude of each of these tensors of the table in the model's gradients, and of all of the tied embedding's
+  // rows.
+  std::vector<float> largest_of(std::span<const model::Parameter> tensors) const;
   float largest_of_rows(const model::TokenGradient& gradient) const;
   // Tensor `t` of the gradient in the model's buffer.
   void pack(size_t t, int32_t exponent, bool first);
+  CollectiveResult<void> reduce_on_host(Communicator& ring, size_t first, size_t count);
   void unpack_integers(std::span<const int32_t> exponents, bool alone);
   void unpack_floats(bool alone);
 
@@ -128,10 +137,12 @@ class GradientAccumulator {
   model::DataOrder order_;
   std::span<const uint16_t> tokens_;
   WireType wire_;
-  std::unique_ptr<LocalSteps> local_steps_;      // none where gradients are summed
-  int64_t microbatches_of_step_;                 // or replicas
-  int64_t limit_;                                // of an exact type
-  model::DeviceBuffer sums_;                     // int32, int16 or float, one per parameter
+  std::unique_ptr<LocalSteps> local_steps_;  // none where gradients are summed
+  int64_t microbatches_of_step_;             // or replicas
+  int64_t limit_;                            // of an exact type
+  model::DeviceBuffer sums_;                 // int32, int16 or float, one per parameter
+  model::HostMirror sums_on_host_, gradient_on_host_;
+  bool fetched_ahead_ = false;                   // of the sums what `on_packed` told of is there, or on its way
   std::optional<QuantizedReduction> quantized_;  // of int8
   SparseRows rows_;                              // of the microbatch that was last finished; not in the sums yet
   std::vector<int32_t> inputs_, targets_;

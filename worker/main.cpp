@@ -1,6 +1,15 @@
-// holdfast-worker: trains for a service on this machine's CPU (worker/worker_program.h).
+// holdfast-worker: trains for a service on this machine's GPU or CPU (worker/worker_program.h).
+#include "worker/devices.h"
 #include "worker/worker_program.h"
 
 int main(int argc, char** argv) {
-  return holdfast::worker::run_worker_program(argc, argv, holdfast::worker::ops_factory);
+#if defined(HOLDFAST_WITH_GPUS)
+  static constexpr holdfast::worker::GpuOps kLinked{holdfast::kernels::hip_device_count, holdfast::kernels::make_hip_ops};
+  const holdfast::worker::GpuOps* const gpus = &kLinked;
+#else
+  const holdfast::worker::GpuOps* const gpus = nullptr;
+#endif
+  return holdfast::worker::run_worker_program(argc, argv, [gpus](const holdfast::worker::WorkerOptions& options) {
+    return holdfast::worker::choose_device(options.device, options.threads, gpus);
+  });
 }

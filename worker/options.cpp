@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "rendezvous/protocol/http_client.h"
+#include "worker/devices.h"
 #include "worker/fault_points.h"
 
 namespace holdfast::worker {
@@ -74,7 +75,9 @@ void add_flags(CLI::App& app, RawOptions& raw) {
   WorkerOptions& options = raw.options;
   app.add_option("--server", options.server, "URL of the service [HOLDFAST_SERVER, http://127.0.0.1:7070]");
   app.add_option("--token", options.token, "worker token [HOLDFAST_TOKEN, else the service's own file on this machine]");
-  app.add_option("--device", options.device, "auto, cpu or ref (plain loops, slow, for comparison)")->capture_default_str();
+  app.add_option("--device", options.device,
+                 "auto (a GPU if there is one), cpu, hip, hip:N (the GPU's number) or ref (plain loops, slow, for comparison)")
+      ->capture_default_str();
   app.add_option("--name", options.name, "this worker's name, one of a kind [<hostname>-<pid>]");
   app.add_option("--interface", options.interface,
                  "network interface that other workers reach [the one that routes to the server]");
@@ -108,9 +111,8 @@ tl::expected<void, EarlyEnd> settle_network(WorkerOptions& options) {
 
 tl::expected<void, EarlyEnd> settle_device(RawOptions& raw) {
   WorkerOptions& options = raw.options;
-  if (options.device == "hip") return wrong("--device hip: this build has no HIP; use --device cpu");
-  if (options.device != "auto" && options.device != "cpu" && options.device != "ref") {
-    return wrong("--device: \"" + options.device + "\" is not auto, cpu or ref");
+  if (!is_device_name(options.device)) {
+    return wrong("--device: \"" + options.device + "\" is not auto, cpu, hip, hip:N (the GPU's number, from 0) or ref");
   }
   if (raw.threads.empty()) raw.threads = environment("HOLDFAST_THREADS");
   int64_t threads = available_cores();
@@ -167,11 +169,6 @@ tl::expected<WorkerOptions, EarlyEnd> parse_options(int argc, const char* const*
   if (auto done = settle_device(raw); !done) return tl::unexpected(done.error());
   if (auto done = settle_rest(raw.options); !done) return tl::unexpected(done.error());
   return std::move(raw.options);
-}
-
-OpsFactory ops_factory(const WorkerOptions& options) {
-  if (options.device == "ref") return [](kernels::DType dtype) { return kernels::make_ref_ops(dtype); };
-  return [threads = options.threads](kernels::DType dtype) { return kernels::make_cpu_ops(dtype, threads); };
 }
 
 }  // namespace holdfast::worker

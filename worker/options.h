@@ -12,13 +12,11 @@
 #include <string>
 #include <tl/expected.hpp>
 
-#include "worker/session.h"
-
 namespace holdfast::worker {
 
 struct WorkerOptions {
   std::string server, token, server_host;
-  std::string device = "auto";  // auto | cpu | ref
+  std::string device = "auto";  // as devices.h has it
   std::string name;             // "": <hostname>-<supervisor's pid>
   std::string interface;        // "": the one that routes to the server
   int threads = 0;              // at least 1 once parsed
@@ -35,7 +33,5 @@ struct EarlyEnd {
   int status;
 };
 tl::expected<WorkerOptions, EarlyEnd> parse_options(int argc, const char* const* argv);
-
-OpsFactory ops_factory(const WorkerOptions& options);
 
 }  // namespace holdfast::worker

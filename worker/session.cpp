@@ -1,7 +1,9 @@
 #include "worker/session.h"
 
+#include <algorithm>
 #include <exception>
 #include <optional>
+#include <thread>
 
 namespace holdfast::worker {
 namespace {
@@ -83,10 +85,17 @@ tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::s
   if (session->data.validation) session->validation_order = data_order(spec, *session->data.validation);
   try {
     build_model(*session, make_ops);
+  } catch (const kernels::DeviceFailure&) {
+    throw;                                 // no fault of the job's
   } catch (const std::exception& error) {  // not enough memory, a model that cannot be built
     return tl::unexpected(std::string(error.what()));
   }
   return session;
+}
+
+int host_threads(const kernels::DeviceOps& ops, int most) {
+  const int own = ops.info().threads;
+  return std::clamp(own > 0 ? own : static_cast<int>(std::thread::hardware_concurrency()), 1, most);
 }
 
 void reset_to_initial(Session& session) {

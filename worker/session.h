@@ -4,9 +4,9 @@
 // AdamW moments and the sums of the reduction: 5 P (with int16 on the wire 4.5 P; with int8 7 P, for its rounding errors); in
 // 16-bit dtypes half a P more for the cast parameters. On top come the activations of one microbatch, one row of the embedding
 // for each of its tokens (sparse_rows.h; as many from each rank while they are gathered), and the ops' scratch. The rank that
-// writes checkpoints holds another 3 P while it writes.
-// Promises: what `prepare_session` returns can train. Refuses: with one sentence for the user.
-// Thread: one.
+// writes checkpoints holds another 3 P while it writes. On a GPU all this is its memory, but for checkpoints; of the host's a
+// worker that has neighbours takes 2 P (with int16 on the wire 1.5 P) as staging memory, and 3 P while a state is handed over
+// or read. Promises: what `prepare_session` returns can train. Refuses: with one sentence for the user. Thread: one.
 #pragma once
 
 #include <functional>
@@ -57,6 +57,9 @@ struct Session {
 
   int64_t held_step() const { return has_state ? state->step : -1; }
 };
+
+// Threads for what the host does with states: the device's own, or as many as the machine has where the device has none.
+int host_threads(const kernels::DeviceOps& ops, int most);
 
 using OpsFactory = std::function<std::unique_ptr<kernels::DeviceOps>(kernels::DType)>;
 

@@ -41,7 +41,8 @@ SparseRows::SparseRows(kernels::DeviceOps& ops, WireType wire, int64_t tokens, i
       V_(V),
       C_(C),
       device_ids_(ops, static_cast<size_t>(tokens) * sizeof(int32_t)),
-      rows_(ops, static_cast<size_t>(tokens * C) * sum_bytes(wire)) {
+      rows_(ops, static_cast<size_t>(tokens * C) * sum_bytes(wire)),
+      rows_on_host_(ops, rows_.data<void>(), rows_.bytes()) {
   ids_.reserve(static_cast<size_t>(tokens));
 }
 
@@ -73,7 +74,11 @@ void SparseRows::move_to(std::byte* sums) {
   ids_.clear();
 }
 
-CollectiveResult<void> SparseRows::sum_over(Communicator& ring, float* result) const {
+void SparseRows::begin_fetch() {
+  rows_on_host_.begin_fetch(0, packed_bytes());
+}
+
+CollectiveResult<void> SparseRows::sum_over(Communicator& ring, float* result) {
   const auto gathered = ring.all_gather(encode());
   if (!gathered) return tl::make_unexpected(gathered.error());
   for (size_t rank = 0; rank < gathered->size(); ++rank) {
@@ -86,14 +91,15 @@ CollectiveResult<void> SparseRows::sum_over(Communicator& ring, float* result) c
   return {};
 }
 
-std::vector<std::byte> SparseRows::encode() const {
+std::vector<std::byte> SparseRows::encode() {
   const auto rows = static_cast<uint32_t>(ids_.size());
-  const size_t ids_bytes = rows * sizeof(int32_t), rows_bytes = rows * static_cast<size_t>(C_) * sum_bytes(wire_);
+  const size_t ids_bytes = rows * sizeof(int32_t), rows_bytes = packed_bytes();
   std::vector<std::byte> block(kHeaderBytes + ids_bytes + rows_bytes);
   std::memcpy(block.data(), &rows, kHeaderBytes);
   if (rows == 0) return block;
   std::memcpy(block.data() + kHeaderBytes, ids_.data(), ids_bytes);
-  std::memcpy(block.data() + kHeaderBytes + ids_bytes, rows_.data<std::byte>(), rows_bytes);
+  rows_on_host_.finish_fetch(0, rows_bytes);
+  std::memcpy(block.data() + kHeaderBytes + ids_bytes, rows_on_host_.data(), rows_bytes);
   return block;
 }
 

@@ -18,6 +18,7 @@
 #include "kernels/ops.h"
 #include "model/device_buffer.h"
 #include "model/gpt2.h"
+#include "model/host_mirror.h"
 #include "worker/collectives/communicator.h"
 #include "worker/wire_type.h"
 
@@ -31,14 +32,17 @@ class SparseRows {
   // In place of what was there. `exponent` means something for exact types alone: the caller knows that all sums fit.
   void pack(const model::TokenGradient& gradient, int32_t exponent);
   void clear() { ids_.clear(); }
+  // Before `sum_over`: what was packed is on its way to the host.
+  void begin_fetch();
   // To this rank's sums (V, C) of the embedding; then there is nothing here any more.
   void move_to(std::byte* sums);
-  // Those of all ranks to the embedding's part of a reduced gradient (V, C): float, or int32 where the type is exact. All ranks
-  // call it. Only for ops whose memory is the host's.
-  CollectiveResult<void> sum_over(Communicator& ring, float* result) const;
+  // Those of all ranks to the embedding's part of a reduced gradient (V, C) in host memory: float, or int32 where the type is
+  // exact. All ranks call it.
+  CollectiveResult<void> sum_over(Communicator& ring, float* result);
 
  private:
-  std::vector<std::byte> encode() const;
+  size_t packed_bytes() const { return ids_.size() * static_cast<size_t>(C_) * sum_bytes(wire_); }
+  std::vector<std::byte> encode();
   // What is wrong with another rank's; nothing: empty.
   std::string refusal(const std::vector<std::byte>& block) const;
   void add(const std::vector<std::byte>& block, float* result) const;
@@ -49,6 +53,7 @@ class SparseRows {
   std::vector<int32_t> ids_;  // (R) ascending
   model::DeviceBuffer device_ids_;
   model::DeviceBuffer rows_;  // (R, C) as the sums: int16, int32 or float
+  model::HostMirror rows_on_host_;
 };
 
 }  // namespace holdfast::worker

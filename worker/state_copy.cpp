@@ -177,7 +177,10 @@ RunResult<void> hand_over_pieces(Communicator& ring, Session& session, const Off
   copy.how = StateCopy::How::kPieces;
   const bool takes = !held[static_cast<size_t>(ring.rank())];
   if (takes) session.has_state = false;
-  auto done = copy_pieces(ring, cut_into_pieces(*session.state), held);
+  model::HostState state(*session.state, *session.ops);
+  state.fetch();
+  auto done = copy_pieces(ring, cut_into_pieces(state), held);
+  if (takes) state.put();  // what came of a copy that broke off, too: the next one goes on from there
   if (!done) return tl::unexpected(done.error());
   copy.bytes = done->bytes_most;
   copy.fetched_again = std::move(done->fetched_again);

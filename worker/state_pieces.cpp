@@ -191,7 +191,7 @@ class Copying {
 
 }  // namespace
 
-std::vector<std::span<std::byte>> cut_into_pieces(model::TrainState& state) {
+std::vector<std::span<std::byte>> cut_into_pieces(const model::HostState& state) {
   std::vector<std::span<std::byte>> pieces;
   for (const model::StateTensor& tensor : state.tensors()) {
     for (size_t at = 0; at < tensor.bytes; at += kPieceBytes) {

@@ -14,15 +14,15 @@
 #include <span>
 #include <vector>
 
-#include "model/train_state.h"
+#include "model/host_state.h"
 #include "worker/run_stop.h"
 
 namespace holdfast::worker {
 
 inline constexpr size_t kPieceBytes = 4 << 20;
 
-// In tensor order, none across two tensors. Valid as long as the state.
-std::vector<std::span<std::byte>> cut_into_pieces(model::TrainState& state);
+// In tensor order, none across two tensors. Valid as long as `state`.
+std::vector<std::span<std::byte>> cut_into_pieces(const model::HostState& state);
 
 struct PieceCopy {
   int64_t bytes = 0;                  // that this rank received

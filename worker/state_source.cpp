@@ -9,6 +9,7 @@
 #include <optional>
 #include <thread>
 
+#include "model/host_state.h"
 #include "worker/back_off.h"
 
 namespace holdfast::worker {
@@ -21,7 +22,8 @@ constexpr milliseconds kSignOfLife{100};
 enum class Reading : uint8_t { kReading, kDone, kFailed };
 
 // One try: "" or, for what no second try would change, why not. nullopt: the store is away.
-std::optional<std::string> read_once(const StateSource& source, Session& session, const StoreOpener& open_store) {
+std::optional<std::string> read_once(const StateSource& source, const model::HostState& state, int threads,
+                                     const StoreOpener& open_store) {
   const auto verdict = [](const storage::Error& error) -> std::optional<std::string> {
     if (error.code != storage::Error::Code::kUnavailable) return error.message;
     spdlog::warn("the checkpoint cannot be read now, it is tried again: {}", error.message);
@@ -30,29 +32,27 @@ std::optional<std::string> read_once(const StateSource& source, Session& session
   auto store = open_store(source.store, source.job);
   if (!store) return verdict(store.error());
   std::vector<storage::MutableTensor> tensors;
-  for (const model::StateTensor& tensor : session.state->tensors()) {
+  for (const model::StateTensor& tensor : state.tensors()) {
     tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {tensor.data, tensor.bytes}});
   }
-  const int threads = std::clamp(session.ops->info().threads, 1, 8);
   const auto manifest = storage::read_checkpoint(**store, source.step, tensors, threads);
   if (!manifest) return verdict(manifest.error());
   if (!source.state_hash.empty() && manifest->state_hash != source.state_hash) {
     return fmt::format("{}: the checkpoint of step {} has the hash {}, the catalogue says {}", (*store)->describe(),
                        source.step, manifest->state_hash, source.state_hash);
   }
-  session.state->step = manifest->step;
-  session.state->bytes_changed();
   return "";
 }
 
 class CheckpointReader {
  public:
-  CheckpointReader(const StateSource& source, Session& session, const StoreOpener& open_store, Interrupt& interrupt)
-      : thread_([&, this](const std::stop_token& stop) {
+  CheckpointReader(const StateSource& source, const model::HostState& state, int threads, const StoreOpener& open_store,
+                   Interrupt& interrupt)
+      : thread_([&, this, threads](const std::stop_token& stop) {
           BackOff back_off(milliseconds(500), milliseconds(5000));
           std::optional<std::string> result;
           while (!result && !stop.stop_requested() && !interrupt.raised()) {
-            result = read_once(source, session, open_store);
+            result = read_once(source, state, threads, open_store);
             if (!result) interrupt.wait_for(back_off.next());
           }
           failure_ = result.value_or("");
@@ -82,7 +82,8 @@ RunResult<Reading> tell(Communicator& ring, Reading mine) {
 
 RunResult<void> read_as_rank0(const StateSource& source, Communicator& ring, Session& session, const StoreOpener& open_store,
                               Interrupt& interrupt) {
-  const CheckpointReader reader(source, session, open_store, interrupt);
+  model::HostState state(*session.state, *session.ops);
+  const CheckpointReader reader(source, state, host_threads(*session.ops, 8), open_store, interrupt);
   while (true) {
     const Reading now = reader.state();
     if (auto told = tell(ring, now); !told) return tl::unexpected(told.error());
@@ -94,6 +95,9 @@ RunResult<void> read_as_rank0(const StateSource& source, Communicator& ring, Ses
     }
     if (interrupt.wait_for(kSignOfLife)) return tl::unexpected(interrupted(interrupt.reason()));
   }
+  state.put();
+  session.state->bytes_changed();
+  session.state->step = source.step;
   session.has_state = true;
   return {};
 }

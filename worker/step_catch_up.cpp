@@ -36,17 +36,22 @@ RunResult<int64_t> catch_up(Communicator& ring, Session& session, const std::vec
   if (behind[me]) session.applied_step = -1;  // the buffer is written over from here on
   // Those ahead: the exponents in the state are those of the next step already.
   std::vector<int32_t> next(session.state->exponents().begin(), session.state->exponents().end());
-  const std::span<std::byte> gradient = std::as_writable_bytes(session.gradients->overwrite_gradient());
+  const bool is_behind = behind[me], next_is_behind = behind[(me + 1) % behind.size()];
   const std::span<std::byte> exponents = std::as_writable_bytes(std::span(next));
   std::vector<std::span<const std::byte>> outgoing;
   std::vector<std::span<std::byte>> incoming;
-  if (behind[(me + 1) % behind.size()]) outgoing = {exponents, gradient};
-  if (behind[me]) incoming = {exponents, gradient};
+  if (is_behind) incoming = {exponents, std::as_writable_bytes(session.gradients->overwrite_gradient())};
+  if (next_is_behind && is_behind) {
+    outgoing.assign(incoming.begin(), incoming.end());  // it is passed on
+  } else if (next_is_behind) {
+    outgoing = {exponents, std::as_bytes(session.gradients->gradient_to_send())};
+  }
   if (auto passed = ring.relay(outgoing, incoming); !passed) return tl::unexpected(ring_stop(passed.error()));
-  if (!behind[me]) return 0;
+  if (!is_behind) return 0;
+  session.gradients->gradient_received();
   session.gradients->forget();
   apply_gradient(session, next);
-  return static_cast<int64_t>(gradient.size() + exponents.size());
+  return static_cast<int64_t>(incoming[0].size() + incoming[1].size());
 }
 
 }  // namespace holdfast::worker

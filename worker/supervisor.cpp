@@ -16,6 +16,7 @@
 #include <stdexcept>
 
 #include "worker/exit_codes.h"
+#include "worker/last_words.h"
 
 // The supervisor has one thread, so that it may fork: functions that are not thread-safe are safe here.
 // NOLINTBEGIN(concurrency-mt-unsafe)
@@ -46,8 +47,10 @@ void die_with(pid_t supervisor) {
   if (getppid() != supervisor) _exit(1);  // it died before the line above
 }
 
-[[noreturn]] void become(const SupervisorOptions& options, const std::string& incarnation, pid_t supervisor) {
+[[noreturn]] void become(const SupervisorOptions& options, const std::string& incarnation, const LastWords& words,
+                         pid_t supervisor) {
   die_with(supervisor);
+  words.hand_over();
   unblock_signals();
   setenv(kIncarnationVariable, incarnation.c_str(), 1);
   setenv(kSupervisorVariable, std::to_string(supervisor).c_str(), 1);
@@ -58,10 +61,11 @@ void die_with(pid_t supervisor) {
   _exit(kCannotStart);
 }
 
-pid_t start_child(const SupervisorOptions& options, const std::string& incarnation) {
+pid_t start_child(const SupervisorOptions& options, const std::string& incarnation, LastWords& words) {
   const pid_t supervisor = getpid();
   const pid_t child = fork();
-  if (child == 0) become(options, incarnation, supervisor);
+  if (child == 0) become(options, incarnation, words, supervisor);
+  words.born();
   return child;
 }
 
@@ -102,7 +106,8 @@ class Supervisor {
   std::optional<int> live_once() {
     incarnation_ = new_incarnation();
     born_ = steady_clock::now();
-    child_ = start_child(options_, incarnation_);
+    words_.emplace();
+    child_ = start_child(options_, incarnation_, *words_);
     if (child_ < 0) {
       spdlog::error("cannot start the training process, it is tried again: fork: {}", strerror(errno));
       return std::nullopt;
@@ -133,7 +138,7 @@ class Supervisor {
     if (code == static_cast<int>(ExitCode::kDone) || code == static_cast<int>(ExitCode::kConfiguration)) return code;
     const bool ended_as_told = told_to_end_ && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
     if (ended_as_told) return static_cast<int>(ExitCode::kDone);  // it had not yet begun to listen
-    const std::string end = describe_end(status);
+    const std::string end = describe_end(status) + words_->heard();
     const bool known = code == static_cast<int>(ExitCode::kNameTaken) || code == static_cast<int>(ExitCode::kFenced);
     const pid_t reporter = known ? -1 : report_from_a_process(options_, incarnation_, end);
     if (told_to_end_ || code == static_cast<int>(ExitCode::kNameTaken) || code == kCannotStart) {
@@ -167,6 +172,7 @@ class Supervisor {
   const SupervisorOptions& options_;
   RestartPolicy policy_;
   std::string incarnation_;
+  std::optional<LastWords> words_;
   pid_t child_ = -1;
   steady_clock::time_point born_;
   bool told_to_end_ = false;

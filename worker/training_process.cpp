@@ -11,6 +11,7 @@
 
 #include "worker/drills.h"
 #include "worker/job_runner.h"
+#include "worker/last_words.h"
 #include "worker/log_shipping.h"
 #include "worker/outbox.h"
 #include "worker/rendezvous_client.h"
@@ -28,6 +29,7 @@ constexpr std::chrono::seconds kGrace{5};
 [[noreturn]] void end_process(ExitCode code, const std::string& reason) {
   spdlog::error("{}", reason);
   spdlog::default_logger()->flush();
+  if (code == ExitCode::kFailed) say_last_words(reason);
   _exit(static_cast<int>(code));
 }
 
@@ -47,10 +49,12 @@ rendezvous::RegisterRequest registration(const Identity& identity, const Transpo
   return request;
 }
 
-// What is wrong with the device does not mend itself by starting again.
+// What is wrong with the choice of a device does not mend itself by starting again; a device that fails may.
 tl::expected<kernels::DeviceInfo, std::string> device_of(const OpsFactory& make_ops) {
   try {
     return make_ops(kernels::DType::kFloat32)->info();
+  } catch (const kernels::DeviceFailure&) {
+    throw;
   } catch (const std::runtime_error& error) {
     return tl::unexpected<std::string>(error.what());
   }

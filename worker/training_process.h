@@ -13,6 +13,7 @@
 #include "worker/exit_codes.h"
 #include "worker/lifecycle.h"
 #include "worker/options.h"
+#include "worker/session.h"
 
 namespace holdfast::worker {
 

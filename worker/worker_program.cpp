@@ -14,6 +14,7 @@
 #include "rendezvous/protocol/http_client.h"
 #include "worker/drills.h"
 #include "worker/fault_points.h"
+#include "worker/last_words.h"
 #include "worker/supervisor.h"
 #include "worker/training_process.h"
 
@@ -65,7 +66,12 @@ int train(const WorkerOptions& options, const DeviceChoice& devices, const char*
   if (!options.fault_rules.empty()) rules = *parse_fault_rules(options.fault_rules);
   if (!options.drills.empty()) rules.push_back(Drills(options.drills, identity.name).slow_rule());
   arm_fault_points(std::move(rules));
-  return static_cast<int>(run_training_process(options, identity, devices(options)));
+  const auto make_ops = devices(options);
+  if (!make_ops) {
+    spdlog::error("{}", make_ops.error());
+    return static_cast<int>(ExitCode::kConfiguration);
+  }
+  return static_cast<int>(run_training_process(options, identity, *make_ops));
 }
 
 }  // namespace
@@ -81,6 +87,7 @@ int run_worker_program(int argc, char** argv, const DeviceChoice& devices) {
     return incarnation == nullptr ? run_supervisor(*options, argc, argv) : train(*options, devices, incarnation);
   } catch (const std::exception& error) {
     std::cerr << "holdfast-worker: " << error.what() << "\n";
+    say_last_words(error.what());
     return 1;
   }
 }

@@ -8,11 +8,13 @@
 #include <functional>
 
 #include "worker/options.h"
+#include "worker/session.h"
 
 namespace holdfast::worker {
 
-// The devices that the parsed options ask for. holdfast-worker has `ops_factory`; a benchmark has one of its own.
-using DeviceChoice = std::function<OpsFactory(const WorkerOptions&)>;
+// The device that the parsed options ask for, or why it cannot be had. Asked in the training process, never in its supervisor:
+// a GPU's runtime takes memory. holdfast-worker has choose_device (devices.h); a benchmark has one of its own.
+using DeviceChoice = std::function<tl::expected<OpsFactory, std::string>(const WorkerOptions&)>;
 
 int run_worker_program(int argc, char** argv, const DeviceChoice& devices);
 

@@ -91,6 +91,7 @@ class EmulatedOps final : public kernels::HostOps {
   void adamw(float*, float*, float*, const float*, int64_t, const AdamWStep&) override {}
   void nesterov(float*, float*, const float*, int64_t, const NesterovStep&) override {}
   void subtract(float* out, const float*, const float*, int64_t count) override { bring(out, count); }
+  void scale(float*, const float*, int64_t, float) override {}
   double sum_of_squares(const float*, int64_t count) override { return static_cast<double>(count) * kLargest * kLargest; }
   double sum(const float* x, int64_t count) override { return std::accumulate(x, x + count, 0.0); }
   float abs_max(const float*, int64_t count) override { return count == 0 ? 0.0F : kLargest; }

@@ -2,10 +2,12 @@
 // with --device ref on the plain loops that it is judged by (one thread, hundreds of times slower).
 // Prints one JSON object per step (the first one sets up scratch and is slower) and one with the memory at the end.
 // With --product instead: the best rate of one 2048 x 2048 x 2048 product, the floor that bench/run step is measured against.
+// With --copies: how quickly bytes come from the device to host memory, and get there.
 //
 //   bench_step --threads 2 --batch 4 --dtype bfloat16 --steps 6
 //   bench_step --device ref --batch 1 --dtype float32 --steps 1
 //   bench_step --threads 2 --dtype float32 --product
+//   bench_step --device hip --batch 16 --dtype bfloat16 --steps 20      in builds for GPUs
 #include <sys/resource.h>
 
 #include <CLI/CLI.hpp>
@@ -18,6 +20,7 @@
 #include "model/device_buffer.h"
 #include "model/gpt2.h"
 #include "model/train_state.h"
+#include "worker/devices.h"
 
 namespace {
 
@@ -37,12 +40,25 @@ struct Options {
   int threads = 1;
   int64_t batch = 4, steps = 6;
   std::string dtype = "bfloat16", device = "cpu";
-  bool product = false;
+  bool product = false, copies = false;
 };
 
+kernels::DType dtype_of(const std::string& name) {
+  if (name == "float32") return kernels::DType::kFloat32;
+  return name == "float16" ? kernels::DType::kFloat16 : kernels::DType::kBFloat16;
+}
+
+#if defined(HOLDFAST_WITH_GPUS)
+constexpr worker::GpuOps kLinked{kernels::hip_device_count, kernels::make_hip_ops};
+constexpr const worker::GpuOps* kGpus = &kLinked;
+#else
+constexpr const worker::GpuOps* kGpus = nullptr;
+#endif
+
 std::unique_ptr<kernels::DeviceOps> make_ops(const Options& options) {
-  const auto dtype = options.dtype == "float32" ? kernels::DType::kFloat32 : kernels::DType::kBFloat16;
-  return options.device == "ref" ? kernels::make_ref_ops(dtype) : kernels::make_cpu_ops(dtype, options.threads);
+  const auto make = worker::choose_device(options.device, options.threads, kGpus);
+  if (!make) throw std::runtime_error(make.error());
+  return (*make)(dtype_of(options.dtype));
 }
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -76,6 +92,30 @@ void run_product(const Options& options) {
     best_s = std::min(best_s, seconds_since(begin));
   }
   std::printf("{\"rate\": %.0f, \"numerics\": \"%s\"}\n", 2.0 * kSide * kSide * kSide / best_s, ops->info().numerics.c_str());
+}
+
+// Bytes a second between the device and staging memory, each way, the best of a few times.
+void run_copies(const Options& options) {
+  constexpr size_t kBytes = size_t{256} << 20;
+  constexpr int kRuns = 6;
+  const auto ops = make_ops(options);
+  model::DeviceBuffer on_device(*ops, kBytes);
+  ops->zero(on_device.data<void>(), kBytes);
+  void* const staging = ops->allocate_staging(kBytes);
+  double to_host_s = 1e9, to_device_s = 1e9;
+  for (int i = 0; i < kRuns; ++i) {
+    ops->synchronize();
+    auto begin = std::chrono::steady_clock::now();
+    ops->finish_copy(ops->begin_copy_to_host(staging, on_device.data<void>(), kBytes));
+    to_host_s = std::min(to_host_s, seconds_since(begin));
+    begin = std::chrono::steady_clock::now();
+    ops->begin_copy_to_device(on_device.data<void>(), staging, kBytes);
+    ops->synchronize();
+    to_device_s = std::min(to_device_s, seconds_since(begin));
+  }
+  ops->release_staging(staging);
+  std::printf("{\"to_host_bytes_per_second\": %.0f, \"to_device_bytes_per_second\": %.0f}\n", kBytes / to_host_s,
+              kBytes / to_device_s);
 }
 
 void run(const Options& options) {
@@ -118,12 +158,23 @@ int main(int argc, char** argv) {
   app.add_option("--threads", options.threads, "threads of the op set")->check(CLI::PositiveNumber);
   app.add_option("--batch", options.batch, "sequences of 512 tokens in a microbatch")->check(CLI::PositiveNumber);
   app.add_option("--steps", options.steps, "steps to run")->check(CLI::PositiveNumber);
-  app.add_option("--dtype", options.dtype, "activations")->check(CLI::IsMember({"float32", "bfloat16"}));
-  app.add_option("--device", options.device, "op set")->check(CLI::IsMember({"cpu", "ref"}));
+  app.add_option("--dtype", options.dtype, "activations")->check(CLI::IsMember({"float32", "bfloat16", "float16"}));
+  app.add_option("--device", options.device, "op set: cpu, ref, hip, hip:N");
   app.add_flag("--product", options.product, "time a product of 2048 x 2048 matrices instead of steps");
+  app.add_flag("--copies", options.copies, "time copies between the device and the host instead of steps");
   CLI11_PARSE(app, argc, argv);
+  if (!worker::is_device_name(options.device)) {
+    std::fprintf(stderr, "bench_step: --device is \"%s\": expected cpu, ref, hip or hip:N\n", options.device.c_str());
+    return 2;
+  }
   try {
-    options.product ? run_product(options) : run(options);
+    if (options.product) {
+      run_product(options);
+    } else if (options.copies) {
+      run_copies(options);
+    } else {
+      run(options);
+    }
   } catch (const std::exception& error) {
     std::fprintf(stderr, "bench_step: %s\n", error.what());
     return 1;

@@ -84,6 +84,10 @@ void CpuOps::subtract(float* out, const float* a, const float* b, int64_t count)
                  [&](int64_t begin, int64_t size) { vectors_.floats.subtract(out + begin, a + begin, b + begin, size); });
 }
 
+void CpuOps::scale(float* out, const float* x, int64_t count, float factor) {
+  for_each_block(count, [&](int64_t begin, int64_t size) { vectors_.floats.scale(out + begin, x + begin, size, factor); });
+}
+
 double CpuOps::sum_of_squares(const float* x, int64_t count) {
   const Cut blocks = Cut::of(kBlock, count);
   auto* partials = static_cast<double*>(statistics_.reserve(static_cast<size_t>(blocks.count) * sizeof(double)));

@@ -52,6 +52,7 @@ class CpuOps final : public HostOps {
   void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) override;
   void nesterov(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step) override;
   void subtract(float* out, const float* a, const float* b, int64_t count) override;
+  void scale(float* out, const float* x, int64_t count, float factor) override;
   double sum_of_squares(const float* x, int64_t count) override;
   double sum(const float* x, int64_t count) override;
   float abs_max(const float* x, int64_t count) override;

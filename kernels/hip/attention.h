@@ -123,14 +123,15 @@ __global__ void __launch_bounds__(kAttentionThreads)
     HOLDFAST_SHARED(typename Tiles::Scores, s);
     HOLDFAST_SHARED(typename Tiles::Weights, p);
     HOLDFAST_SHARED(float[Rows], rescale);  // what the sums so far are to be multiplied by; in the end 1 / sum
+    HOLDFAST_SHARED(float[Rows], largest);  // and these of the keys so far: in registers they would be too many
+    HOLDFAST_SHARED(float[Rows], total);
     constexpr int kGroups = kAttentionThreads / kLanes, kRowsOfGroup = Rows / kGroups;
     const TilePlace place = place_of_block(shape, Rows);
     const int64_t head = place.head, first = place.first;
     const int group = static_cast<int>(threadIdx.x) / kLanes;
-    float largest[kRowsOfGroup], total[kRowsOfGroup];
-    for (int i = 0; i < kRowsOfGroup; ++i) {
-      largest[i] = -INFINITY;
-      total[i] = 0;
+    for (int row = static_cast<int>(threadIdx.x); row < Rows; row += kAttentionThreads) {
+      largest[row] = -INFINITY;
+      total[row] = 0;
     }
     typename Tiles::Accumulated sums;
     Tiles::load(q, qkv, shape, first, [&](int64_t t) { return shape.qkv(head, t, 0); });
@@ -141,35 +142,34 @@ __global__ void __launch_bounds__(kAttentionThreads)
       Tiles::scores(s, q, kv);
       barrier();
       Tiles::load(kv, qkv, shape, key, [&](int64_t t) { return shape.qkv(head, t, 2); });
-      HOLDFAST_UNROLL
-      for (int i = 0; i < kRowsOfGroup; ++i) {
-        const int row = group * kRowsOfGroup + i;
+      HOLDFAST_KEEP_LOOP
+      for (int row = group * kRowsOfGroup; row < (group + 1) * kRowsOfGroup; ++row) {
         const float* own = s + row * Tiles::kScoreStride;
         const int64_t keys = first + row - key + 1;  // of this tile that the query sees
         float tile_largest = -INFINITY;
         for (int u = lane(); u < Rows && u < keys; u += kLanes) tile_largest = fmaxf(tile_largest, own[u] * shape.scale);
-        const float now = fmaxf(largest[i], largest_of_lanes(tile_largest));
+        const float before = largest[row], now = fmaxf(before, largest_of_lanes(tile_largest));
         float tile_sum = 0;
         for (int u = lane(); u < Rows; u += kLanes) {
           const float weight = u < keys ? expf(own[u] * shape.scale - now) : 0.0F;
           tile_sum += weight;
           p[row * Tiles::kScoreStride + u] = narrow<Element>(weight);
         }
-        const float factor = expf(largest[i] - now);
-        total[i] = total[i] * factor + sum_of_lanes(tile_sum);
-        largest[i] = now;
-        if (lane() == 0) rescale[row] = factor;
+        tile_sum = sum_of_lanes(tile_sum);
+        if (lane() == 0) {
+          rescale[row] = expf(before - now);
+          total[row] = total[row] * rescale[row] + tile_sum;
+          largest[row] = now;
+        }
       }
       barrier();
       sums.each([&](int row, int, float& sum) { sum *= rescale[row]; });
       sums.template add<false>(p, kv);
     }
     barrier();
-    for (int i = 0; i < kRowsOfGroup; ++i) {
-      const int row = group * kRowsOfGroup + i;
-      if (lane() != 0) continue;
-      rescale[row] = 1.0F / total[i];
-      if (first + row < shape.T) logsumexp[head * shape.T + first + row] = largest[i] + logf(total[i]);
+    for (int row = static_cast<int>(threadIdx.x); row < Rows; row += kAttentionThreads) {
+      rescale[row] = 1.0F / total[row];
+      if (first + row < shape.T) logsumexp[head * shape.T + first + row] = largest[row] + logf(total[row]);
     }
     barrier();
     sums.each([&](int row, int column, float& sum) {

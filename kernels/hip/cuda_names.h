@@ -8,7 +8,8 @@ using hipError_t = cudaError_t;
 using hipStream_t = cudaStream_t;
 using hipEvent_t = cudaEvent_t;
 using hipDeviceProp_t = cudaDeviceProp;
-inline constexpr hipError_t hipSuccess = cudaSuccess, hipErrorOutOfMemory = cudaErrorMemoryAllocation;
+inline constexpr hipError_t hipSuccess = cudaSuccess, hipErrorOutOfMemory = cudaErrorMemoryAllocation,
+                            hipErrorNoDevice = cudaErrorNoDevice, hipErrorInsufficientDriver = cudaErrorInsufficientDriver;
 inline constexpr unsigned hipStreamNonBlocking = cudaStreamNonBlocking, hipEventDisableTiming = cudaEventDisableTiming,
                           hipHostMallocDefault = cudaHostAllocDefault;
 inline constexpr cudaMemcpyKind hipMemcpyHostToDevice = cudaMemcpyHostToDevice, hipMemcpyDeviceToHost = cudaMemcpyDeviceToHost,

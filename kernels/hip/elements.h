@@ -71,6 +71,12 @@ __global__ void subtract(Real* out, const Real* a, const Real* b, int64_t count)
   for (int64_t i = first; i < count; i += step) out[i] = a[i] - b[i];
 }
 
+template <typename Real>
+__global__ void scale_elements(Real* out, const Real* x, int64_t count, Real factor) {
+  const auto [first, step] = own_elements();
+  for (int64_t i = first; i < count; i += step) out[i] = x[i] * factor;
+}
+
 // `scale` is a power of two, and results are below 2^31: the product is exact or far below 1/2, so rintf is the only rounding.
 template <typename Integer>
 __global__ void fixed_accumulate(Integer* sums, const float* x, int64_t count, float scale, bool is_first) {

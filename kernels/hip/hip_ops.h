@@ -1,11 +1,13 @@
-// The hip op set: one GPU, one stream. The host only queues; it waits where an op returns a number, in copies to and from the
-// device, and where scratch grows, with the first call of a shape.
+// The hip op set: one GPU, one stream for the work and one each way for copies beside it. The host only queues; it waits where
+// an op returns a number, in copies to and from the device, and where scratch grows, with the first call of a shape.
 //
 // Products are our own (product.h), on matrix units for 16-bit activations.
 // Refuses: what DeviceOps refuses; heads wider than 128 (std::invalid_argument). Throws DeviceError (runtime.h).
 #pragma once
 
+#include <map>
 #include <memory>
+#include <mutex>
 
 #include "kernels/hip/runtime.h"
 #include "kernels/ops.h"
@@ -57,6 +59,14 @@ class HipOps final : public DeviceOps {
   void zero(void* memory, size_t bytes) override;
   void synchronize() override;
 
+  bool memory_is_host() const override { return false; }
+  void* allocate_staging(size_t bytes) override;
+  void release_staging(void* memory) noexcept override;
+  Copy begin_copy_to_host(void* staging_to, const void* from, size_t bytes) override;
+  void finish_copy(Copy copy) override;
+  void begin_copy_to_device(void* to, const void* staging_from, size_t bytes) override;
+  void await_copies() override;
+
   void cast(Act* out, const float* in, int64_t count) override;
   void parameters_changed() override {}
 
@@ -88,10 +98,12 @@ class HipOps final : public DeviceOps {
   void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) override;
   void nesterov(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step) override;
   void subtract(float* out, const float* a, const float* b, int64_t count) override;
+  void scale(float* out, const float* x, int64_t count, float factor) override;
   double sum_of_squares(const float* x, int64_t count) override;
   double sum(const float* x, int64_t count) override;
 
   float abs_max(const float* x, int64_t count) override;
+  void abs_maxima(float* host_largest, const Floats* of, size_t how_many) override;
   void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) override;
   void fixed_accumulate(int16_t* sums, const float* x, int64_t count, int exponent, bool first) override;
   void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) override;
@@ -102,6 +114,7 @@ class HipOps final : public DeviceOps {
   void add_rows(float* sums, const float* rows, const int32_t* ids, int64_t R, int64_t C) override;
 
  private:
+  void finish_what_is_queued() noexcept;
   // The element kernels have a thread an element, up to so many blocks.
   template <typename... Parameters, typename... Arguments>
   void over_elements(const char* name, void (*kernel)(Parameters...), int64_t count, Arguments... arguments);
@@ -118,7 +131,10 @@ class HipOps final : public DeviceOps {
                         const int32_t* targets, int64_t rows, int64_t C, int64_t V, float scale);
 
   DeviceProperties properties_;
-  Stream stream_;
+  Stream stream_, to_host_, to_device_;
+  std::mutex copies_mutex_;
+  std::map<Copy, Event> copies_;  // to the host, that nobody waited for yet
+  Copy last_copy_ = 0;
   DeviceScratch scratch_, logits_, parts_;
   PinnedMemory result_;
 };

@@ -13,6 +13,7 @@ namespace holdfast::kernels::hip {
 namespace {
 
 constexpr int64_t kMostBlocks = 1 << 16;
+constexpr size_t kResultBytes = 4096;  // of numbers that an op returns
 
 float power_of_two(int exponent) {
   return static_cast<float>(std::ldexp(1.0, exponent));
@@ -48,10 +49,12 @@ template <typename Element>
 HipOps<Element>::HipOps(int device)
     : properties_(properties_of(device)),
       stream_(device),
+      to_host_(device),
+      to_device_(device),
       scratch_(stream_),
       logits_(stream_),
       parts_(stream_),
-      result_(sizeof(double)) {}
+      result_(kResultBytes) {}
 
 template <typename Element>
 DeviceInfo HipOps<Element>::info() const {
@@ -73,6 +76,7 @@ void* HipOps<Element>::allocate(size_t bytes) {
 }
 template <typename Element>
 void HipOps<Element>::release(void* memory) noexcept {
+  finish_what_is_queued();
   release_on_device(memory);
 }
 template <typename Element>
@@ -91,7 +95,55 @@ void HipOps<Element>::zero(void* memory, size_t bytes) {
 }
 template <typename Element>
 void HipOps<Element>::synchronize() {
-  stream_.wait();
+  for (const Stream* stream : {&stream_, &to_host_, &to_device_}) stream->wait();
+}
+
+// Before memory is given back that it may use.
+template <typename Element>
+void HipOps<Element>::finish_what_is_queued() noexcept {
+  for (const Stream* stream : {&stream_, &to_host_, &to_device_}) {
+    try {
+      stream->wait();
+    } catch (...) {  // of a device that failed there is no more to be had
+    }
+  }
+}
+
+template <typename Element>
+void* HipOps<Element>::allocate_staging(size_t bytes) {
+  stream_.use();
+  return allocate_pinned(bytes);
+}
+template <typename Element>
+void HipOps<Element>::release_staging(void* memory) noexcept {
+  finish_what_is_queued();
+  release_pinned(memory);
+}
+template <typename Element>
+auto HipOps<Element>::begin_copy_to_host(void* staging_to, const void* from, size_t bytes) -> Copy {
+  Event(stream_).hold_up(to_host_);
+  to_host_.copy_to_host(staging_to, from, bytes);
+  Event done(to_host_);
+  const std::lock_guard lock(copies_mutex_);
+  copies_.emplace(++last_copy_, std::move(done));
+  return last_copy_;
+}
+template <typename Element>
+void HipOps<Element>::finish_copy(Copy copy) {
+  typename decltype(copies_)::node_type found;
+  {
+    const std::lock_guard lock(copies_mutex_);
+    found = copies_.extract(copy);
+  }
+  if (!found.empty()) found.mapped().wait();
+}
+template <typename Element>
+void HipOps<Element>::begin_copy_to_device(void* to, const void* staging_from, size_t bytes) {
+  to_device_.copy_to_device(to, staging_from, bytes);
+}
+template <typename Element>
+void HipOps<Element>::await_copies() {
+  Event(to_device_).hold_up(stream_);
 }
 
 template <typename Element>
@@ -130,6 +182,10 @@ void HipOps<Element>::nesterov(float* parameters, float* momentum, const float* 
 template <typename Element>
 void HipOps<Element>::subtract(float* out, const float* a, const float* b, int64_t count) {
   over_elements("subtract", hip::subtract<float>, count, out, a, b, count);
+}
+template <typename Element>
+void HipOps<Element>::scale(float* out, const float* x, int64_t count, float factor) {
+  over_elements("scale", scale_elements<float>, count, out, x, count, factor);
 }
 template <typename Element>
 void HipOps<Element>::fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) {
@@ -187,12 +243,38 @@ double HipOps<Element>::sum(const float* x, int64_t count) {
 
 template <typename Element>
 float HipOps<Element>::abs_max(const float* x, int64_t count) {
-  if (count == 0) return 0;
-  const int64_t pieces = blocks_for(count, kPiece);
-  auto* const largest = scratch_.get<uint32_t>(pieces + 1);
-  launch(stream_, "abs_max", largest_pieces<float>, pieces, kSumThreads, largest, x, count);
-  launch(stream_, "abs_max", largest_of_pieces<float>, 1, kSumThreads, reinterpret_cast<float*>(largest + pieces), largest, pieces);
-  return fetch(reinterpret_cast<const float*>(largest + pieces));
+  float largest = 0;
+  const Floats of{x, count};
+  abs_maxima(&largest, &of, 1);
+  return largest;
+}
+
+template <typename Element>
+void HipOps<Element>::abs_maxima(float* host_largest, const Floats* of, size_t how_many) {
+  constexpr size_t kMost = kResultBytes / sizeof(float);
+  if (how_many > kMost) {
+    abs_maxima(host_largest, of, kMost);
+    return abs_maxima(host_largest + kMost, of + kMost, how_many - kMost);
+  }
+  int64_t pieces = 0;
+  for (size_t i = 0; i < how_many; ++i) pieces += blocks_for(of[i].count, kPiece);
+  if (pieces == 0) {
+    std::fill_n(host_largest, how_many, 0.0F);
+    return;
+  }
+  auto* const results = scratch_.get<float>(static_cast<int64_t>(how_many) + pieces);
+  auto* next = reinterpret_cast<uint32_t*>(results + how_many);
+  stream_.zero(results, how_many * sizeof(float));
+  for (size_t i = 0; i < how_many; ++i) {
+    const int64_t own = blocks_for(of[i].count, kPiece);
+    if (own == 0) continue;
+    launch(stream_, "abs_max", largest_pieces<float>, own, kSumThreads, next, of[i].x, of[i].count);
+    launch(stream_, "abs_max", largest_of_pieces<float>, 1, kSumThreads, results + i, next, own);
+    next += own;
+  }
+  stream_.copy_to_host(result_.data<float>(), results, how_many * sizeof(float));
+  stream_.wait();
+  std::copy_n(result_.data<float>(), how_many, host_largest);
 }
 
 // --- rows

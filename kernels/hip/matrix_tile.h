@@ -42,7 +42,8 @@ struct PlainTile {
   }
   __device__ static void multiply(Sums& sums, const Operand& a, const Operand& b) {
     const int lane = wave_lane<Wave>();
-    for (int k = 0; k < kTile; ++k) {
+    HOLDFAST_KEEP_LOOP  // tiles are many, and their operands would all be in registers at once
+        for (int k = 0; k < kTile; ++k) {
       const float y = widen(b.at[column(lane, 0) * b.row_stride + k * b.k_stride]);
       HOLDFAST_UNROLL
       for (int i = 0; i < kSums; ++i) sums.c[i] = fmaf(widen(a.at[row(lane, i) * a.row_stride + k * a.k_stride]), y, sums.c[i]);

@@ -23,11 +23,13 @@
 #define HOLDFAST_SHARED(Type, name) __attribute__((aligned(16))) __shared__ holdfast::kernels::hip::Plain<Type> name
 #endif
 
-// Before a loop whose arrays are to be registers.
+// Before a loop whose arrays are to be registers, and before one whose passes side by side would need too many of them.
 #if defined(HOLDFAST_HIP_ON_CPU)
 #define HOLDFAST_UNROLL
+#define HOLDFAST_KEEP_LOOP
 #else
 #define HOLDFAST_UNROLL _Pragma("unroll")
+#define HOLDFAST_KEEP_LOOP _Pragma("unroll 1")
 #endif
 
 namespace holdfast::kernels::hip {

@@ -86,11 +86,18 @@ class StripLoader {
     return {number / (kStrip / kVector), number % (kStrip / kVector) * kVector};
   }
   __device__ Words one_by_one(Place at, int64_t strip) const {
-    Element elements[kVector];
-    for (int e = 0; e < kVector; ++e) {
-      const int64_t row = first_ + at.row + (RowsContiguous ? e : 0), k = strip + at.k + (RowsContiguous ? 0 : e);
-      const bool is_there = row < from_.rows && k < K_;
-      elements[e] = is_there ? from_.data[RowsContiguous ? k * from_.stride + row : row * from_.stride + k] : Element{};
+    const int64_t row = first_ + at.row, k = strip + at.k;
+    const Element* source = from_.data + (RowsContiguous ? k * from_.stride + row : row * from_.stride + k);
+    const int64_t left = RowsContiguous ? from_.rows - row : K_ - k;  // elements of the matrix from here on
+    const bool is_there = RowsContiguous ? k < K_ : row < from_.rows;
+    const int count = is_there ? static_cast<int>(left < kVector ? left : kVector) : 0;
+    Element elements[kVector] = {};
+    if (count > 0) {  // one branch for all: a mask for each element would take more scalar registers than there are
+      HOLDFAST_UNROLL
+      for (int e = 0; e < kVector; ++e) {
+        const Element element = source[e < count ? e : 0];
+        elements[e] = e < count ? element : Element{};
+      }
     }
     Words words;
     __builtin_memcpy(&words, elements, sizeof words);

@@ -1,9 +1,9 @@
 // The device's runtime with C++'s manners: errors are exceptions that name what was tried, what was made is given back.
 //
 // Promises: every call's error is looked at; work that was put into a stream is done in its order; nothing but what says so
-// waits; whichever thread uses an object, it is of the object's device. Throws DeviceError; after one from anything but an
-// allocation the device is not to be trusted, and the process ends.
-// Thread: any, one at a time.
+// waits; whichever thread uses an object, it is of the object's device. Throws DeviceError, after which the device is not to be
+// trusted and the process ends; where there is not enough memory, std::runtime_error.
+// Thread: any; a stream may be used by several at once.
 #pragma once
 
 #include <cstddef>
@@ -12,12 +12,13 @@
 #include <string>
 
 #include "kernels/hip/portable.h"
+#include "kernels/ops.h"
 
 namespace holdfast::kernels::hip {
 
-class DeviceError : public std::runtime_error {
+class DeviceError : public DeviceFailure {
  public:
-  using std::runtime_error::runtime_error;
+  using DeviceFailure::DeviceFailure;
 };
 
 // Throws DeviceError "hip: WHAT: the runtime's words" unless `error` is hipSuccess.
@@ -33,7 +34,7 @@ struct DeviceProperties {
 // Of this thread's calls from now on.
 void use_device(int device);
 
-int device_count();  // 0 where there is no runtime or no driver, too
+int device_count();  // 0 where there is no driver, too
 DeviceProperties properties_of(int device);
 
 // A queue of work. In it, one after the other.
@@ -45,6 +46,7 @@ class Stream {
   Stream& operator=(const Stream&) = delete;
 
   hipStream_t get() const { return stream_; }
+  int device() const { return device_; }
   void use() const { use_device(device_); }
   void wait() const;  // until all of it is done
   void copy_to_device(void* to, const void* host_from, size_t bytes) const;
@@ -56,7 +58,26 @@ class Stream {
   hipStream_t stream_ = nullptr;
 };
 
-// Host memory that the device reads and writes by itself.
+// A moment in a stream: when all is done that was in it when the moment was taken.
+class Event {
+ public:
+  explicit Event(const Stream& stream);  // takes it
+  ~Event();
+  Event(Event&& other) noexcept;
+  Event& operator=(Event&& other) noexcept;
+
+  void wait() const;                         // this thread
+  void hold_up(const Stream& stream) const;  // what is put into that stream from now on
+
+ private:
+  int device_;
+  hipEvent_t event_ = nullptr;
+};
+
+// Host memory that the device reads and writes by itself. On the device in use.
+void* allocate_pinned(size_t bytes);
+void release_pinned(void* memory) noexcept;
+
 class PinnedMemory {
  public:
   PinnedMemory() = default;

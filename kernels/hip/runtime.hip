@@ -28,9 +28,13 @@ void use_device(int device) {
 
 int device_count() {
   int count = 0;
-  if (hipGetDeviceCount(&count) == hipSuccess) return count;
-  (void)hipGetLastError();
-  return 0;
+  const hipError_t error = hipGetDeviceCount(&count);
+  if (error == hipErrorNoDevice || error == hipErrorInsufficientDriver) {
+    (void)hipGetLastError();
+    return 0;
+  }
+  check(error, "the number of devices");
+  return count;
 }
 
 DeviceProperties properties_of(int device) {
@@ -69,11 +73,44 @@ void Stream::zero(void* memory, size_t bytes) const {
   check(hipMemsetAsync(memory, 0, bytes, stream_), "zeroing " + std::to_string(bytes) + " bytes");
 }
 
-PinnedMemory::PinnedMemory(size_t bytes) : bytes_(bytes) {
-  check(hipHostMalloc(&memory_, bytes, hipHostMallocDefault), "host memory of " + mebibytes(bytes) + " for copies");
+Event::Event(const Stream& stream) : device_(stream.device()) {
+  stream.use();
+  check(hipEventCreateWithFlags(&event_, hipEventDisableTiming), "an event");
+  const hipError_t recorded = hipEventRecord(event_, stream.get());
+  if (recorded == hipSuccess) return;
+  (void)hipEventDestroy(event_);
+  check(recorded, "an event in a stream");
 }
+Event::~Event() {
+  if (event_ != nullptr) (void)hipEventDestroy(event_);
+}
+Event::Event(Event&& other) noexcept : device_(other.device_), event_(std::exchange(other.event_, nullptr)) {}
+Event& Event::operator=(Event&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(event_, other.event_);
+  return *this;
+}
+void Event::wait() const {
+  use_device(device_);
+  check(hipEventSynchronize(event_), "waiting for the device");
+}
+void Event::hold_up(const Stream& stream) const {
+  stream.use();
+  check(hipStreamWaitEvent(stream.get(), event_, 0), "a stream's wait for another");
+}
+
+void* allocate_pinned(size_t bytes) {
+  void* memory = nullptr;
+  check(hipHostMalloc(&memory, bytes, hipHostMallocDefault), "host memory of " + mebibytes(bytes) + " for copies");
+  return memory;
+}
+void release_pinned(void* memory) noexcept {
+  if (hipHostFree(memory) != hipSuccess) (void)hipGetLastError();
+}
+
+PinnedMemory::PinnedMemory(size_t bytes) : memory_(allocate_pinned(bytes)), bytes_(bytes) {}
 PinnedMemory::~PinnedMemory() {
-  if (memory_ != nullptr) (void)hipHostFree(memory_);
+  if (memory_ != nullptr) release_pinned(memory_);
 }
 PinnedMemory::PinnedMemory(PinnedMemory&& other) noexcept
     : memory_(std::exchange(other.memory_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
@@ -90,7 +127,7 @@ void* allocate_on_device(size_t bytes) {
     (void)hipGetLastError();  // it is told below
     size_t free = 0, total = 0;
     check(hipMemGetInfo(&free, &total), "the device's free memory");
-    throw DeviceError("hip: out of memory: asked " + mebibytes(bytes) + ", " + std::to_string(free >> 20) +
+    throw std::runtime_error("hip: out of memory: asked " + mebibytes(bytes) + ", " + std::to_string(free >> 20) +
                       " free: lower batch_size or set recompute");
   }
   check(error, "memory of " + mebibytes(bytes));

@@ -35,6 +35,10 @@ inline void subtract(float* out, const float* a, const float* b, int64_t count) 
   for (int64_t i = 0; i < count; ++i) out[i] = a[i] - b[i];
 }
 
+inline void scale(float* out, const float* x, int64_t count, float factor) {
+  for (int64_t i = 0; i < count; ++i) out[i] = x[i] * factor;
+}
+
 inline double sum_of_squares(const float* x, int64_t count) {
   double sum = 0;
   for (int64_t i = 0; i < count; ++i) sum += static_cast<double>(x[i]) * static_cast<double>(x[i]);

@@ -94,6 +94,7 @@ class RefOps final : public HostOps {
     ref::nesterov(parameters, momentum, gradient, count, step);
   }
   void subtract(float* out, const float* a, const float* b, int64_t count) override { ref::subtract(out, a, b, count); }
+  void scale(float* out, const float* x, int64_t count, float factor) override { ref::scale(out, x, count, factor); }
   double sum_of_squares(const float* x, int64_t count) override { return ref::sum_of_squares(x, count); }
   double sum(const float* x, int64_t count) override { return ref::sum(x, count); }
 

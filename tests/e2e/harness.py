@@ -73,13 +73,13 @@ class Cluster:
         wait_until(ready, 20, "the service to be ready")
         return self
 
-    def start_worker(self, name, threads=1, slow_ms=0, environment=None, arguments=()):
+    def start_worker(self, name, threads=1, slow_ms=0, environment=None, arguments=(), device="cpu"):
         """slow_ms is added to each step, and crawl() slows such workers further; `environment` may hold more HOLDFAST_FAULT rules."""
         extra = dict(environment or {})
         if slow_ms:
             rules = [r for r in (extra.get("HOLDFAST_FAULT"),) if r]
             extra["HOLDFAST_FAULT"] = ",".join(rules + [f"slow@step:ms={slow_ms}", f"slow@step:ms={CRAWL_MS}:while_file={self.folder}/crawl"])
-        self.workers[name] = self.spawn(name, [self.worker_program, "--server", self.url, "--name", name, "--device", "cpu",
+        self.workers[name] = self.spawn(name, [self.worker_program, "--server", self.url, "--name", name, "--device", device,
                                                "--threads", str(threads), "--interface", self.interface, *arguments], extra)
         return self.workers[name]
 

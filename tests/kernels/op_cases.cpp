@@ -161,6 +161,12 @@ OpCase head(DType dtype, RandomInputs& random, int64_t N, int64_t C, int64_t V, 
           }};
 }
 
+std::vector<double> maxima_of(DeviceOps& ops, const std::vector<DeviceOps::Floats>& of) {
+  std::vector<float> largest(of.size(), -1.0F);
+  ops.abs_maxima(largest.data(), of.data(), of.size());
+  return {largest.begin(), largest.end()};
+}
+
 OpCase optimizer(RandomInputs& random, int64_t count) {
   const auto p = random.normal(count), g = random.normal(count), m = random.normal(count);
   auto v = random.normal(count);
@@ -168,9 +174,11 @@ OpCase optimizer(RandomInputs& random, int64_t count) {
   const AdamWStep step{3e-3f, 0.9f, 0.95f, 1e-8f, 0.1f, 0.271f, 0.142625f, 0.37f};
   return {shape("optimizer", count), [=](DeviceOps& ops) -> std::vector<Output> {
             OnDevice on(ops);
-            auto parameters = p, first = m, second = v, averaged = p, momentum = m, difference = poisoned(count);
+            auto parameters = p, first = m, second = v, averaged = p, momentum = m, difference = poisoned(count),
+                 scaled = poisoned(count);
             ops.nesterov(on.of(averaged), on.of(momentum), on.of(g), count, {0.7f, 0.9f});
             ops.subtract(on.of(difference), on.of(p), on.of(g), count);
+            ops.scale(on.of(scaled), on.of(p), count, 0.3F);
             ops.adamw(on.of(parameters), on.of(first), on.of(second), on.of(g), count, step);
             on.fetch();
             return {{"parameters", kExact, values(parameters)},
@@ -179,7 +187,9 @@ OpCase optimizer(RandomInputs& random, int64_t count) {
                     {"parameters after a Nesterov step", kExact, values(averaged)},
                     {"momentum", kExact, values(momentum)},
                     {"difference", kExact, values(difference)},
+                    {"scaled", kExact, values(scaled)},
                     {"sum of squares", {1e-12, 0}, {ops.sum_of_squares(on.of(g), count)}},
+                    {"largest", kExact, maxima_of(ops, {{on.of(g), count}, {on.of(p), count / 2}, {on.of(g), 0}})},
                     {"sum", {0, 1e-9 * static_cast<double>(count)}, {ops.sum(on.of(g), count)}}};
           }};
 }

@@ -185,32 +185,10 @@ TEST_F(Divergence, WhereANewGenerationBeginsMostDecideToo) {
   EXPECT_EQ(ranks.hash(), undisturbed_hash);
 }
 
-// A generation that broke between a step's reduction and its confirmation: `ahead` of three ranks have applied step 8.
+// Of three ranks `ahead` have applied step 8.
 class OneStepBehind : public SameBits {
  protected:
-  void run(Ranks& ranks, const std::vector<size_t>& ahead) {
-    for (int i = 0; i < 3; ++i) ranks.add();
-    ranks.on_commit = [](TestRank& rank, size_t, int64_t step) {
-      if (step == 7) rank.requests.yield = true;
-    };
-    ranks.run(Ranks::initial());
-    ASSERT_EQ(ranks[0].session->state->step, 8);
-    for (size_t number = 0; number < 3; ++number) {
-      if (std::ranges::find(ahead, number) == ahead.end()) take_back(ranks[number]);
-    }
-  }
-  // The state as it was before step 8.
-  void take_back(TestRank& rank) {
-    Ranks alone(tiny_spec(data), service);
-    alone.add();
-    alone.on_commit = [](TestRank& other, size_t, int64_t step) {
-      if (step == 6) other.requests.yield = true;
-    };
-    alone.run(Ranks::initial());
-    ASSERT_EQ(alone[0].session->state->step, 7);
-    std::swap(rank.session, alone[0].session);
-    rank.session->model->set_interrupt(rank.interrupt.flag());
-  }
+  void run(Ranks& ranks, const std::vector<size_t>& ahead) { run_apart(ranks, tiny_spec(data), 8, ahead); }
 };
 
 TEST_F(OneStepBehind, TakesTheReducedGradientAndAppliesIt) {

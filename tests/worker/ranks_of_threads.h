@@ -73,6 +73,15 @@ inline rendezvous::JobSpec tiny_spec(const TestData& data) {
   return spec;
 }
 
+// Plain loops; in programs that are linked with the GPU's kernels on the CPU (tests/kernels/shim) those.
+inline std::unique_ptr<kernels::DeviceOps> test_ops(kernels::DType dtype) {
+#if defined(HOLDFAST_HIP_SHIM)
+  return kernels::make_hip_ops(dtype, 0);
+#else
+  return kernels::make_ref_ops(dtype);
+#endif
+}
+
 // One rank: what a training process has, without the process.
 struct TestRank {
   TestRank(const rendezvous::JobSpec& spec, const std::string& url, const std::string& name)
@@ -83,7 +92,7 @@ struct TestRank {
     auto bound = make_tcp_transport_at("127.0.0.1:0");
     if (!bound) throw std::runtime_error(bound.error().detail);
     transport = std::move(*bound);
-    auto prepared = prepare_session("j1", spec, "", [](kernels::DType dtype) { return kernels::make_ref_ops(dtype); });
+    auto prepared = prepare_session("j1", spec, "", test_ops);
     if (!prepared) throw std::runtime_error(prepared.error());
     session = std::move(*prepared);
     session->model->set_interrupt(interrupt.flag());

@@ -39,6 +39,27 @@ class SameBits : public ::testing::Test {
     run_to_end(ranks, Ranks::memory(std::max(ranks[0].session->state->step, ranks[1].session->state->step)));
     return ranks.hash();
   }
+  // Three ranks whose generation broke between a step's reduction and its confirmation: `ahead` of them have applied it.
+  void run_apart(Ranks& ranks, const rendezvous::JobSpec& spec, int64_t step, const std::vector<size_t>& ahead) {
+    for (int i = 0; i < 3; ++i) ranks.add();
+    run_to_step(ranks, step);
+    ASSERT_EQ(ranks[0].session->state->step, step);
+    for (size_t number = 0; number < 3; ++number) {
+      if (std::ranges::find(ahead, number) != ahead.end()) continue;
+      Ranks alone(spec, service);  // who has the state before it
+      alone.add();
+      run_to_step(alone, step - 1);
+      ASSERT_EQ(alone[0].session->state->step, step - 1);
+      std::swap(ranks[number].session, alone[0].session);
+      ranks[number].session->model->set_interrupt(ranks[number].interrupt.flag());
+    }
+  }
+  static void run_to_step(Ranks& ranks, int64_t step) {
+    ranks.on_commit = [step](TestRank& rank, size_t, int64_t committed) {
+      if (committed + 1 == step) rank.requests.yield = true;
+    };
+    ranks.run(Ranks::initial());
+  }
   // The state that `one`, a rank alone, has written when it has done so many steps.
   rendezvous::StateSource checkpoint_after(int64_t steps, const rendezvous::JobSpec& spec, Ranks& one) {
     one.add();

@@ -30,10 +30,11 @@ class Rows : public ::testing::TestWithParam<WireType> {
   // What a sum holds for such a value.
   static float packed(float value) { return exact() ? value * static_cast<float>(1 << kExponent) : value; }
 
-  SparseRows rows_of(size_t rank) {
+  std::unique_ptr<SparseRows> rows_of(size_t rank) {
     const auto values = values_of(rank);
-    SparseRows rows(*ops, GetParam(), kTokens, V, C);
-    rows.pack({.ids = kIds[rank], .rows = values.data()}, kExponent);
+    auto rows = std::make_unique<SparseRows>(*ops, GetParam(), kTokens, V, C);
+    rows->pack({.ids = kIds[rank], .rows = values.data()}, kExponent);
+    rows->begin_fetch();
     return rows;
   }
   // A reduced gradient before the rows come, as the memory that it has in the model's buffer.
@@ -68,10 +69,10 @@ INSTANTIATE_TEST_SUITE_P(Wire, Rows, testing::Values(WireType::kInt32, WireType:
 
 TEST_P(Rows, OfAllRanksAreAddedToWhatWasReduced) {
   RingOfThreads ranks(static_cast<int>(kIds.size()));
-  std::vector<SparseRows> all;
+  std::vector<std::unique_ptr<SparseRows>> all;
   for (size_t rank = 0; rank < kIds.size(); ++rank) all.push_back(rows_of(rank));
   ranks.run([&](Communicator& ring) {
-    const SparseRows& rows = all[static_cast<size_t>(ring.rank())];
+    SparseRows& rows = *all[static_cast<size_t>(ring.rank())];
     for (int call = 0; call < 2; ++call) {
       auto result = reduced();
       ASSERT_TRUE(rows.sum_over(ring, result.data()));
@@ -81,7 +82,8 @@ TEST_P(Rows, OfAllRanksAreAddedToWhatWasReduced) {
 }
 
 TEST_P(Rows, AreMovedToTheSumsOnce) {
-  SparseRows rows = rows_of(2);
+  const auto owned = rows_of(2);
+  SparseRows& rows = *owned;
   std::vector<std::byte> sums(static_cast<size_t>(V * C) * sum_bytes(GetParam()));
   rows.move_to(sums.data());
   const auto once = sums;
@@ -98,7 +100,8 @@ TEST_P(Rows, AreMovedToTheSumsOnce) {
 
 TEST_P(Rows, AreStillThereAfterACallThatFailed) {
   RingOfThreads ranks(2);
-  SparseRows rows = rows_of(0);
+  const auto owned = rows_of(0);
+  SparseRows& rows = *owned;
   ranks.run([&](Communicator& ring) {
     auto result = reduced();
     if (ring.rank() == 1) {
@@ -110,7 +113,7 @@ TEST_P(Rows, AreStillThereAfterACallThatFailed) {
   });
   std::vector<std::byte> sums(static_cast<size_t>(V * C) * sum_bytes(GetParam())), expected_sums = sums;
   rows.move_to(sums.data());
-  rows_of(0).move_to(expected_sums.data());
+  rows_of(0)->move_to(expected_sums.data());
   EXPECT_EQ(sums, expected_sums);
 }
 
@@ -128,7 +131,8 @@ TEST_P(Rows, ThatAreNoneOfTheEmbeddingsAreRefused) {
       {block({1, 7}, 4 + row_bytes), "ids below 7"},
       {block({1, 0xFFFFFFFF}, 4 + row_bytes), "token -1"},
   };
-  const SparseRows rows = rows_of(0);
+  const auto owned = rows_of(0);
+  SparseRows& rows = *owned;
   for (const auto& each : wrong) {
     const std::string& reason = each.second;
     RingOfThreads ranks(2);

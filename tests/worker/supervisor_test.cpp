@@ -132,6 +132,15 @@ TEST_F(Supervised, ReportsWhyALifeEnded) {
   end_of(supervisor);
 }
 
+TEST_F(Supervised, ReportsWhatALifeSaidAtLast) {
+  const pid_t supervisor = start(
+      "if test -e once; then exec sleep 1000; fi; touch once; "
+      "printf 'hip: out of memory' > /proc/self/fd/$HOLDFAST_INTERNAL_LAST_WORDS; exit 1");
+  EXPECT_EQ(reports(1), std::vector<std::string>{"exited with status 1: hip: out of memory"});
+  kill(supervisor, SIGKILL);
+  end_of(supervisor);
+}
+
 TEST_F(Supervised, AFencedChildIsFollowedByANewOneWithoutAReport) {
   // The second life is long enough for a report of the first one to be written.
   EXPECT_EQ(end_of(start("echo life >> lives; test $(wc -l < lives) = 2 || exit 75; sleep 0.3")), 0);

@@ -40,6 +40,11 @@ void subtract(float* out, const float* a, const float* b, int64_t count) {
   sweep(count, [&](int64_t i, auto part) { store(out + i, load(a + i, part) - load(b + i, part), part); });
 }
 
+void scale(float* out, const float* x, int64_t count, float factor) {
+  const Floats by = broadcast(factor);
+  sweep(count, [&](int64_t i, auto part) { store(out + i, load(x + i, part) * by, part); });
+}
+
 template <typename Term>
 double sum_of_doubles(int64_t count, Term term) {
   Doubles sum[4] = {zero_doubles(), zero_doubles(), zero_doubles(), zero_doubles()};
@@ -64,6 +69,7 @@ void fill_optimizer(VectorTable& table) {
   table.floats.adamw = adamw;
   table.floats.nesterov = nesterov;
   table.floats.subtract = subtract;
+  table.floats.scale = scale;
   table.floats.sum_of_squares = sum_of_squares;
   table.floats.sum = sum;
 }

@@ -54,6 +54,7 @@ struct FloatLoops {
   void (*adamw)(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step);
   void (*nesterov)(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step);
   void (*subtract)(float* out, const float* a, const float* b, int64_t count);
+  void (*scale)(float* out, const float* x, int64_t count, float factor);
   double (*sum_of_squares)(const float* x, int64_t count);
   double (*sum)(const float* x, int64_t count);
   float (*abs_max)(const float* x, int64_t count);

@@ -1,38 +1,65 @@
 // The runtime's functions: memory from the heap, streams as queues of what is still to be done.
+#include <fcntl.h>
 #include <hip/hip_runtime.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <utility>
+
+#include "tests/kernels/shim/fenced_memory.h"
 
 namespace {
 
 constexpr unsigned char kNoise = 0xcb;
 constexpr size_t kAlignment = 256, kDeviceBytes = size_t{1} << 30;
 
-struct Device {
-  int wave = 32;
-  int64_t calls = 0, fails_at = 0;
-  hipError_t failure = hipSuccess, last = hipSuccess;
-  std::map<void*, size_t> memory;
-} device;
-
-// Whether the call is to do what it is for; else `device.last` says why not.
-bool begins() {
-  ++device.calls;
-  if (device.fails_at == 0 || device.calls != device.fails_at) return true;
-  device.last = device.failure;
-  return false;
+// Of what a process is told from outside: HOLDFAST_SHIM_FAIL_CALL, once for all processes that share HOLDFAST_SHIM_FAIL_ONCE,
+// which is a file's name.
+int64_t call_that_fails() {
+  const char *call = std::getenv("HOLDFAST_SHIM_FAIL_CALL"), *once = std::getenv("HOLDFAST_SHIM_FAIL_ONCE");
+  return call == nullptr || once == nullptr || ::access(once, F_OK) == 0 ? 0 : std::atoll(call);
 }
 
+struct Device {
+  std::recursive_mutex mutex;  // held in every call, and so while kernels run
+  int wave = 32;
+  int64_t calls = 0, fails_at = call_that_fails();
+  hipError_t failure = hipErrorLaunchFailure;
+  std::map<void*, size_t> memory;
+} device;
+thread_local hipError_t last = hipSuccess;
+
+// One call of the runtime's. `fails`: it is not to do what it is for; `last` says why.
+struct Call {
+  Call() : lock(device.mutex) {
+    ++device.calls;
+    if (device.fails_at == 0 || device.calls != device.fails_at) return;
+    if (const char* once = std::getenv("HOLDFAST_SHIM_FAIL_ONCE")) ::close(::open(once, O_CREAT | O_WRONLY, 0666));
+    fails = true;
+    last = device.failure;
+  }
+  std::lock_guard<std::recursive_mutex> lock;
+  bool fails = false;
+};
+
 hipError_t allocate(void** memory, size_t bytes, bool on_device) {
-  if (!begins()) return device.last;
-  if (on_device && shim::bytes_on_device() + bytes > kDeviceBytes) return device.last = hipErrorOutOfMemory;
-  const size_t whole = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  *memory = std::aligned_alloc(kAlignment, whole == 0 ? kAlignment : whole);
-  std::memset(*memory, kNoise, whole);
+  const Call call;
+  if (call.fails) return last;
+  if (on_device && shim::bytes_on_device() + bytes > kDeviceBytes) return last = hipErrorOutOfMemory;
+  const size_t whole = bytes == 0 ? kAlignment : (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  if (on_device && shim::FencedMemory::is_wanted()) {
+    const shim::FencedMemory::Opened opened;
+    *memory = shim::FencedMemory::allocate(whole);
+    std::memset(*memory, kNoise, whole);
+  } else {
+    *memory = std::aligned_alloc(kAlignment, whole);
+    std::memset(*memory, kNoise, whole);
+  }
   if (on_device) device.memory[*memory] = bytes;
   return hipSuccess;
 }
@@ -40,6 +67,7 @@ hipError_t allocate(void** memory, size_t bytes, bool on_device) {
 }  // namespace
 
 struct ShimStream {
+  std::shared_ptr<ShimStream> self{this};  // until it is destroyed; others that wait for it hold it, too
   std::deque<std::function<void()>> waiting;
   uint64_t done = 0, queued = 0;
 
@@ -48,6 +76,7 @@ struct ShimStream {
     ++queued;
   }
   void run_until(uint64_t number) {
+    const shim::FencedMemory::Opened opened;
     while (done < number) {
       auto next = std::move(waiting.front());
       waiting.pop_front();
@@ -58,7 +87,7 @@ struct ShimStream {
 };
 
 struct ShimEvent {
-  ShimStream* stream = nullptr;
+  std::shared_ptr<ShimStream> stream;
   uint64_t after = 0;
 };
 
@@ -68,6 +97,7 @@ void set_wave(int lanes) {
   device.wave = lanes;
 }
 void fail_call(int64_t n, int error) {
+  const std::lock_guard lock(device.mutex);
   device.fails_at = n == 0 ? 0 : device.calls + n;
   device.failure = static_cast<hipError_t>(error);
 }
@@ -81,8 +111,9 @@ size_t bytes_on_device() {
 }
 
 hipError_t launch(unsigned blocks, unsigned threads, hipStream_t stream, std::function<void()> body) {
-  if (!begins()) return device.last;
-  if (blocks == 0) return device.last = hipErrorInvalidValue;
+  const Call call;
+  if (call.fails) return last;
+  if (blocks == 0) return last = hipErrorInvalidValue;
   stream->push([blocks, threads, body = std::move(body)] { run_blocks(blocks, threads, body); });
   return hipSuccess;
 }
@@ -107,24 +138,28 @@ const char* hipGetErrorString(hipError_t error) {
 }
 
 hipError_t hipGetLastError() {
-  return std::exchange(device.last, hipSuccess);
+  return std::exchange(last, hipSuccess);
 }
 hipError_t hipGetDeviceCount(int* count) {
-  if (!begins()) return device.last;
+  const Call call;
+  if (call.fails) return last;
   *count = 1;
   return hipSuccess;
 }
 hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int) {
-  if (!begins()) return device.last;
+  const Call call;
+  if (call.fails) return last;
   *properties = {"this CPU, as if it were a GPU", kDeviceBytes, device.wave, 1, "cpu"};
   return hipSuccess;
 }
 hipError_t hipSetDevice(int number) {
-  if (!begins()) return device.last;
-  return device.last = number == 0 ? hipSuccess : hipErrorInvalidValue;
+  const Call call;
+  if (call.fails) return last;
+  return last = number == 0 ? hipSuccess : hipErrorInvalidValue;
 }
 hipError_t hipMemGetInfo(size_t* free, size_t* total) {
-  if (!begins()) return device.last;
+  const Call call;
+  if (call.fails) return last;
   *total = kDeviceBytes;
   *free = kDeviceBytes - shim::bytes_on_device();
   return hipSuccess;
@@ -133,68 +168,87 @@ hipError_t hipMalloc(void** memory, size_t bytes) {
   return allocate(memory, bytes, true);
 }
 hipError_t hipFree(void* memory) {
-  if (!begins()) return device.last;
-  device.memory.erase(memory);
-  std::free(memory);
+  const Call call;
+  if (call.fails) return last;
+  const auto found = device.memory.find(memory);
+  if (found == device.memory.end()) return last = hipErrorInvalidValue;
+  if (shim::FencedMemory::is_wanted()) {
+    shim::FencedMemory::release(memory,
+                                found->second == 0 ? kAlignment : (found->second + kAlignment - 1) / kAlignment * kAlignment);
+  } else {
+    std::free(memory);
+  }
+  device.memory.erase(found);
   return hipSuccess;
 }
 hipError_t hipHostMalloc(void** memory, size_t bytes, unsigned) {
   return allocate(memory, bytes, false);
 }
 hipError_t hipHostFree(void* memory) {
-  if (!begins()) return device.last;
+  const Call call;
+  if (call.fails) return last;
   std::free(memory);
   return hipSuccess;
 }
 hipError_t hipMemcpyAsync(void* to, const void* from, size_t bytes, hipMemcpyKind, hipStream_t stream) {
-  if (!begins()) return device.last;
+  const Call call;
+  if (call.fails) return last;
   if (bytes > 0) stream->push([=] { std::memcpy(to, from, bytes); });
   return hipSuccess;
 }
 hipError_t hipMemsetAsync(void* memory, int value, size_t bytes, hipStream_t stream) {
-  if (!begins()) return device.last;
+  const Call call;
+  if (call.fails) return last;
   stream->push([=] { std::memset(memory, value, bytes); });
   return hipSuccess;
 }
 hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned) {
-  if (!begins()) return device.last;
+  const Call call;
+  if (call.fails) return last;
   *stream = new ShimStream;
   return hipSuccess;
 }
 hipError_t hipStreamDestroy(hipStream_t stream) {
-  if (!begins()) return device.last;
+  const Call call;
+  if (call.fails) return last;
   stream->run_until(stream->queued);
-  delete stream;
+  stream->self.reset();
   return hipSuccess;
 }
 hipError_t hipStreamSynchronize(hipStream_t stream) {
-  if (!begins()) return device.last;
+  const Call call;
+  if (call.fails) return last;
   stream->run_until(stream->queued);
   return hipSuccess;
 }
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned) {
-  if (!begins()) return device.last;
+  const Call call;
+  if (call.fails) return last;
   if (event->stream != nullptr) stream->push([other = event->stream, after = event->after] { other->run_until(after); });
   return hipSuccess;
 }
 hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned) {
-  if (!begins()) return device.last;
+  const Call call;
+  if (call.fails) return last;
   *event = new ShimEvent;
   return hipSuccess;
 }
 hipError_t hipEventDestroy(hipEvent_t event) {
-  if (!begins()) return device.last;
+  const Call call;
+  if (call.fails) return last;
   delete event;
   return hipSuccess;
 }
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
-  if (!begins()) return device.last;
-  event->stream = stream;
+  const Call call;
+  if (call.fails) return last;
+  event->stream = stream->self;
   event->after = stream->queued;
   return hipSuccess;
 }
 hipError_t hipEventSynchronize(hipEvent_t event) {
-  if (!begins()) return device.last;
+  const Call call;
+  if (call.fails) return last;
   if (event->stream != nullptr) event->stream->run_until(event->after);
   return hipSuccess;
 }

@@ -4,7 +4,7 @@
 // leans on an order that no GPU promises. A barrier or an exchange to which not all come ends the test with a message. Memory,
 // the device's and a block's, is from the heap, of the size that was asked for, and filled with noise: sanitizers see who
 // leaves it. Streams are queues: what was put into one is done when the host waits for it, and not before, so a copy that
-// nobody waited for has not happened. Thread: one.
+// nobody waited for has not happened. Thread: any; kernels run one at a time.
 #pragma once
 
 #include <cmath>
@@ -79,6 +79,7 @@ enum hipError_t : int {
   hipSuccess = 0,
   hipErrorInvalidValue = 1,
   hipErrorOutOfMemory = 2,
+  hipErrorInsufficientDriver = 35,
   hipErrorNoDevice = 100,
   hipErrorIllegalAddress = 700,
   hipErrorLaunchFailure = 719,

@@ -1,0 +1,101 @@
+#!/usr/bin/python3
+"""Workers with a GPU, as processes: the hip op set run by the CPU (tests/kernels/shim), device memory behind a fence that the
+host cannot reach through. Who may train with whom, a device that fails in the middle, and the same bits through all of it."""
+import os
+import unittest
+
+import harness
+
+STEPS = 12
+FENCED = {"HOLDFAST_SHIM_FENCE": "1"}
+
+
+class GpuWorkers(harness.ClusterTest):
+    def setUp(self):
+        super().setUp()
+        self.cpu_program = self.cluster.worker_program
+        self.spec = harness.small_spec(self.cluster.folder, n_layer=1, n_embd=32, n_head=2, block_size=16, batch_size=2,
+                                       global_batch_size=6, total_steps=STEPS, warmup_steps=2, hash_every=2, checkpoint_every=6)
+
+    def start_gpu_worker(self, name, environment=None, device="hip", **options):
+        self.cluster.worker_program = f"{harness.BIN}/worker_on_gpu_shim"
+        worker = self.cluster.start_worker(name, environment={**FENCED, **(environment or {})}, device=device, **options)
+        self.cluster.worker_program = self.cpu_program
+        return worker
+
+    def start_gpu_workers(self, *names, **options):
+        for name in names:
+            self.start_gpu_worker(name, **options)
+        self.cluster.wait_workers(*names)
+
+    def hash_of(self, job):
+        shown = self.cluster.wait_state(job, "succeeded", timeout_s=180)
+        self.assertEqual(STEPS, shown["state_hash_step"])
+        return shown["state_hash"]
+
+    def undisturbed(self):
+        self.start_gpu_workers("alone")
+        value = self.hash_of(self.cluster.submit(**self.spec))
+        self.cluster.stop_workers()
+        return value
+
+    def test_nodes_show_the_device_and_its_memory(self):
+        self.start_gpu_workers("w1")
+        node = self.cluster.nodes()[0]
+        self.assertEqual(("hip", "this CPU, as if it were a GPU", 1 << 30), (node["device"], node["device_model"], node["memory_bytes"]))
+        self.assertTrue(node["numerics"].startswith("hip/cpu/"), node["numerics"])
+        shown = self.cluster.cli("nodes")
+        self.assertIn("hip this CPU, as if it were a GPU", shown)
+        self.assertIn("1.1 GB", shown)
+
+    def test_auto_takes_the_gpu(self):
+        self.start_gpu_worker("w1", device="auto")
+        self.cluster.wait_workers("w1")
+        self.assertEqual("hip", self.cluster.nodes()[0]["device"])
+
+    def test_a_gpu_that_is_not_there_ends_the_worker_with_what_there_is(self):
+        worker = self.start_gpu_worker("w1", device="hip:3")
+        self.assertEqual(2, worker.wait_exit())
+        self.assertIn("--device hip:3: there is 1 GPU here, hip:0", worker.log())
+
+    def test_an_exact_job_takes_gpus_or_cpus_and_a_float_job_both(self):
+        self.start_gpu_workers("gpu")
+        self.cluster.start_workers("cpu")
+        exact = self.cluster.submit(**self.spec, nodes=2)
+        refusal = self.cluster.wait_event(exact, "worker_refused", containing="it computes other bits")
+        for word in ("hip/cpu/", "cpu/", "use like workers", "reduction float"):
+            self.assertIn(word, refusal["message"])
+        self.cluster.wait_state(exact, "succeeded", timeout_s=180)
+        mixed = self.cluster.submit(**{**self.spec, "reduction": "float"}, nodes=2, min_nodes=2)
+        self.cluster.wait_state(mixed, "succeeded", timeout_s=180)
+        self.assertIn("of cpu and gpu", self.cluster.wait_event(mixed, "generation_formed")["message"])
+
+    def test_the_same_bits_with_one_of_two_killed(self):
+        expected = self.undisturbed()
+        self.start_gpu_workers("w1", "w2", slow_ms=100)
+        job = self.cluster.submit(**self.spec, nodes=2, min_nodes=1)
+        self.cluster.wait_step(job, 4)
+        self.assertEqual(2, self.cluster.job(job)["world_size"])
+        self.cluster.kill_worker("w2")
+        self.assertEqual(expected, self.hash_of(job))
+
+    def test_a_device_that_fails_in_a_call_ends_in_an_event_and_a_rejoin(self):
+        expected = self.undisturbed()
+        for call in (60, 700, 1300):  # while the model is built, and in steps
+            with self.subTest(call=call):
+                once = os.path.join(self.cluster.folder, f"failed-{call}")
+                self.start_gpu_workers("w1")
+                self.start_gpu_worker("w2", environment={"HOLDFAST_SHIM_FAIL_CALL": str(call), "HOLDFAST_SHIM_FAIL_ONCE": once})
+                self.cluster.wait_workers("w2")
+                job = self.cluster.submit(**self.spec, nodes=2, min_nodes=2)
+                self.assertEqual(expected, self.hash_of(job))
+                self.assertTrue(os.path.exists(once), "the call was made")
+                self.assertIn("unspecified launch failure", self.cluster.workers["w2"].log())
+                told = [e["message"] for e in self.cluster.events(job) if "hip: " in e["message"]]
+                self.assertTrue(told, self.cluster.events(job))
+                self.cluster.wait_workers("w2")
+                self.cluster.stop_workers()
+
+
+if __name__ == "__main__":
+    unittest.main()

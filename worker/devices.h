@@ -1,0 +1,27 @@
+// What a worker computes on: the meaning of --device.
+//
+// "cpu" and "ref" are in every build, GPUs in those for them (HOLDFAST_HIP of kernels/hip/CMakeLists.txt). One worker has one
+// GPU: "hip" is the first, "hip:1" the second. "auto" is the first GPU where there is one, else the CPU.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <tl/expected.hpp>
+
+#include "worker/session.h"
+
+namespace holdfast::worker {
+
+// The op set for GPUs, as it was linked (kernels/ops.h).
+struct GpuOps {
+  int (*count)();
+  std::unique_ptr<kernels::DeviceOps> (*make)(kernels::DType activations, int device);
+};
+
+// Whether it is the name of some device, there or not.
+bool is_device_name(const std::string& device);
+
+// `device` is a device's name; `gpus` is null in a build without. Refuses: a GPU that is not there, with what to do.
+tl::expected<OpsFactory, std::string> choose_device(const std::string& device, int threads, const GpuOps* gpus);
+
+}  // namespace holdfast::worker
