@@ -1,5 +1,6 @@
 // The hip op set: one GPU, one stream for the work and one each way for copies beside it. The host only queues; it waits where
-// an op returns a number, in copies to and from the device, and where scratch grows, with the first call of a shape.
+// an op returns a number, in copies to and from the device that are not beside the queue, before memory is given back, and
+// where scratch grows, with the first call of a shape.
 //
 // Products are our own (product.h), on matrix units for 16-bit activations.
 // Refuses: what DeviceOps refuses; heads wider than 128 (std::invalid_argument). Throws DeviceError (runtime.h).
