@@ -56,8 +56,11 @@ def median(values):
 
 
 def output_of(arguments, environment=None, timeout_s=900, cwd=None):
-    done = subprocess.run([str(a) for a in arguments], capture_output=True, text=True, check=False, timeout=timeout_s, cwd=cwd,
-                          env={**os.environ, **(environment or {})})
+    try:
+        done = subprocess.run([str(a) for a in arguments], capture_output=True, text=True, check=False, timeout=timeout_s, cwd=cwd,
+                              env={**os.environ, **(environment or {})})
+    except FileNotFoundError as missing:
+        raise SystemExit(f"bench/run: there is no {missing.filename}: run ops/build") from None
     if done.returncode != 0:
         raise SystemExit(f"{' '.join(map(str, arguments))} failed:\n{done.stdout[-2000:]}{done.stderr[-2000:]}")
     return done.stdout

@@ -107,7 +107,8 @@ class DeviceOps {
                                   const float* residual, const float* weight, const float* mean, const float* rstd, int64_t N,
                                   int64_t C) = 0;
 
-  // --- matrix product. out (N, OC) = epilogue(in (N, IC) * weight (OC, IC)^T + bias (OC)).
+  // --- matrix product. out (N, OC) = epilogue(in (N, IC) * weight (OC, IC)^T + bias (OC)). An op set may round the bias to the
+  // activations' type first, as weights were.
   // With Epilogue::kGelu, pre_gelu (N, OC) receives the value before it, for the backward pass.
   virtual void matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* weight, const float* bias, Epilogue epilogue,
                               int64_t N, int64_t IC, int64_t OC) = 0;

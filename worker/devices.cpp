@@ -27,10 +27,10 @@ bool is_device_name(const std::string& device) {
   return device == "auto" || device == "cpu" || device == "ref" || gpu_number(device).has_value();
 }
 
-tl::expected<OpsFactory, std::string> choose_device(const std::string& device, int threads, const GpuOps* gpus) {
-  if (device == "ref") return [](kernels::DType dtype) { return kernels::make_ref_ops(dtype); };
+tl::expected<ChosenDevice, std::string> choose_device(const std::string& device, int threads, const GpuOps* gpus) {
+  if (device == "ref") return ChosenDevice{[](kernels::DType dtype) { return kernels::make_ref_ops(dtype); }, ""};
   const auto number = gpu_number(device);
-  const OpsFactory cpu = [threads](kernels::DType dtype) { return kernels::make_cpu_ops(dtype, threads); };
+  const ChosenDevice cpu{[threads](kernels::DType dtype) { return kernels::make_cpu_ops(dtype, threads); }, ""};
   if (gpus == nullptr) {
     if (!number) return cpu;
     return tl::unexpected("--device " + device + ": this build has no HIP; use --device cpu, or build with cmake --preset hip");
@@ -38,8 +38,10 @@ tl::expected<OpsFactory, std::string> choose_device(const std::string& device, i
   if (device == "cpu") return cpu;
   const int count = gpus->count();
   if (device == "auto" && count == 0) return cpu;
-  if (number.value_or(0) < count)
-    return [make = gpus->make, gpu = number.value_or(0)](kernels::DType dtype) { return make(dtype, gpu); };
+  if (const int gpu = number.value_or(0); gpu < count) {
+    return ChosenDevice{[make = gpus->make, gpu](kernels::DType dtype) { return make(dtype, gpu); },
+                        fmt::format("hip:{}", gpu)};
+  }
   if (count > 0) {
     return tl::unexpected(fmt::format("--device {}: there {} here, hip:0{}", device,
                                       count == 1 ? "is 1 GPU" : fmt::format("are {} GPUs", count),

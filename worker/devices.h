@@ -1,7 +1,8 @@
 // What a worker computes on: the meaning of --device.
 //
 // "cpu" and "ref" are in every build, GPUs in those for them (HOLDFAST_HIP of kernels/hip/CMakeLists.txt). One worker has one
-// GPU: "hip" is the first, "hip:1" the second. "auto" is the first GPU where there is one, else the CPU.
+// GPU: "hip" is the first, "hip:1" the second. "auto" is the first GPU where there is one, else the CPU; a worker that had one
+// waits for it when its driver shows none for a while, and does not go on with the CPU (worker_program.cpp).
 #pragma once
 
 #include <memory>
@@ -9,6 +10,7 @@
 #include <tl/expected.hpp>
 
 #include "worker/session.h"
+#include "worker/worker_program.h"
 
 namespace holdfast::worker {
 
@@ -22,6 +24,6 @@ struct GpuOps {
 bool is_device_name(const std::string& device);
 
 // `device` is a device's name; `gpus` is null in a build without. Refuses: a GPU that is not there, with what to do.
-tl::expected<OpsFactory, std::string> choose_device(const std::string& device, int threads, const GpuOps* gpus);
+tl::expected<ChosenDevice, std::string> choose_device(const std::string& device, int threads, const GpuOps* gpus);
 
 }  // namespace holdfast::worker

@@ -4,6 +4,7 @@
 #include <exception>
 #include <optional>
 #include <thread>
+#include <vector>
 
 namespace holdfast::worker {
 namespace {
@@ -37,6 +38,13 @@ model::DataOrder data_order(const JobSpec& spec, const model::TokenFile& file) {
           .microbatches = spec.microbatches()};
 }
 
+// A GPU gets scratch, and its library chooses, with the first call of a shape: now, when memory that is not there refuses the
+// job, instead of in its first step. What is computed is of no use: the parameters have no values yet.
+void rehearse(Session& session) {
+  const std::vector<int32_t> tokens(static_cast<size_t>(session.spec.batch_size * session.spec.block_size));
+  session.model->train_microbatch(tokens, tokens);
+}
+
 void build_model(Session& session, const OpsFactory& make_ops) {
   const JobSpec& spec = session.spec;
   session.ops = make_ops(*dtype_of(spec.dtype));
@@ -57,6 +65,7 @@ void build_model(Session& session, const OpsFactory& make_ops) {
                                                             *wire_type_of(spec.reduction, spec.wire_dtype),
                                                             std::move(local_steps), spec.units());
   session.buckets = gradient_buckets(session.model->table(), session.model->gradient_order());
+  if (!session.ops->memory_is_host()) rehearse(session);
 }
 
 }  // namespace

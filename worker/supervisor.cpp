@@ -16,7 +16,7 @@
 #include <stdexcept>
 
 #include "worker/exit_codes.h"
-#include "worker/last_words.h"
+#include "worker/life_report.h"
 
 // The supervisor has one thread, so that it may fork: functions that are not thread-safe are safe here.
 // NOLINTBEGIN(concurrency-mt-unsafe)
@@ -47,10 +47,10 @@ void die_with(pid_t supervisor) {
   if (getppid() != supervisor) _exit(1);  // it died before the line above
 }
 
-[[noreturn]] void become(const SupervisorOptions& options, const std::string& incarnation, const LastWords& words,
+[[noreturn]] void become(const SupervisorOptions& options, const std::string& incarnation, const LifeReport& report,
                          pid_t supervisor) {
   die_with(supervisor);
-  words.hand_over();
+  report.hand_over();
   unblock_signals();
   setenv(kIncarnationVariable, incarnation.c_str(), 1);
   setenv(kSupervisorVariable, std::to_string(supervisor).c_str(), 1);
@@ -61,11 +61,11 @@ void die_with(pid_t supervisor) {
   _exit(kCannotStart);
 }
 
-pid_t start_child(const SupervisorOptions& options, const std::string& incarnation, LastWords& words) {
+pid_t start_child(const SupervisorOptions& options, const std::string& incarnation, LifeReport& report) {
   const pid_t supervisor = getpid();
   const pid_t child = fork();
-  if (child == 0) become(options, incarnation, words, supervisor);
-  words.born();
+  if (child == 0) become(options, incarnation, report, supervisor);
+  report.born();
   return child;
 }
 
@@ -106,8 +106,8 @@ class Supervisor {
   std::optional<int> live_once() {
     incarnation_ = new_incarnation();
     born_ = steady_clock::now();
-    words_.emplace();
-    child_ = start_child(options_, incarnation_, *words_);
+    report_.emplace();
+    child_ = start_child(options_, incarnation_, *report_);
     if (child_ < 0) {
       spdlog::error("cannot start the training process, it is tried again: fork: {}", strerror(errno));
       return std::nullopt;
@@ -138,7 +138,9 @@ class Supervisor {
     if (code == static_cast<int>(ExitCode::kDone) || code == static_cast<int>(ExitCode::kConfiguration)) return code;
     const bool ended_as_told = told_to_end_ && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
     if (ended_as_told) return static_cast<int>(ExitCode::kDone);  // it had not yet begun to listen
-    const std::string end = describe_end(status) + words_->heard();
+    const Told told = report_->read();
+    if (!told.gpu.empty()) setenv(kGpuVariable, told.gpu.c_str(), 1);  // for the lives to come
+    const std::string end = describe_end(status) + (told.reason.empty() ? "" : ": " + told.reason);
     const bool known = code == static_cast<int>(ExitCode::kNameTaken) || code == static_cast<int>(ExitCode::kFenced);
     const pid_t reporter = known ? -1 : report_from_a_process(options_, incarnation_, end);
     if (told_to_end_ || code == static_cast<int>(ExitCode::kNameTaken) || code == kCannotStart) {
@@ -172,7 +174,7 @@ class Supervisor {
   const SupervisorOptions& options_;
   RestartPolicy policy_;
   std::string incarnation_;
-  std::optional<LastWords> words_;
+  std::optional<LifeReport> report_;
   pid_t child_ = -1;
   steady_clock::time_point born_;
   bool told_to_end_ = false;

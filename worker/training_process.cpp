@@ -11,7 +11,7 @@
 
 #include "worker/drills.h"
 #include "worker/job_runner.h"
-#include "worker/last_words.h"
+#include "worker/life_report.h"
 #include "worker/log_shipping.h"
 #include "worker/outbox.h"
 #include "worker/rendezvous_client.h"
@@ -29,7 +29,7 @@ constexpr std::chrono::seconds kGrace{5};
 [[noreturn]] void end_process(ExitCode code, const std::string& reason) {
   spdlog::error("{}", reason);
   spdlog::default_logger()->flush();
-  if (code == ExitCode::kFailed) say_last_words(reason);
+  if (code == ExitCode::kFailed) tell_reason(reason);
   _exit(static_cast<int>(code));
 }
 

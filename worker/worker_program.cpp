@@ -14,7 +14,7 @@
 #include "rendezvous/protocol/http_client.h"
 #include "worker/drills.h"
 #include "worker/fault_points.h"
-#include "worker/last_words.h"
+#include "worker/life_report.h"
 #include "worker/supervisor.h"
 #include "worker/training_process.h"
 
@@ -66,12 +66,20 @@ int train(const WorkerOptions& options, const DeviceChoice& devices, const char*
   if (!options.fault_rules.empty()) rules = *parse_fault_rules(options.fault_rules);
   if (!options.drills.empty()) rules.push_back(Drills(options.drills, identity.name).slow_rule());
   arm_fault_points(std::move(rules));
-  const auto make_ops = devices(options);
-  if (!make_ops) {
-    spdlog::error("{}", make_ops.error());
-    return static_cast<int>(ExitCode::kConfiguration);
+  // A GPU that an earlier life had comes back, or is waited for by one life after the other: the CPU would be a different
+  // worker.
+  WorkerOptions wanted = options;
+  const char* const had = std::getenv(kGpuVariable);  // NOLINT(concurrency-mt-unsafe)
+  if (had != nullptr) wanted.device = had;
+  const auto chosen = devices(wanted);
+  if (!chosen) {
+    spdlog::error("{}", chosen.error());
+    if (had == nullptr) return static_cast<int>(ExitCode::kConfiguration);
+    tell_reason(chosen.error());
+    return static_cast<int>(ExitCode::kFailed);
   }
-  return static_cast<int>(run_training_process(options, identity, *make_ops));
+  if (!chosen->gpu.empty()) tell_gpu(chosen->gpu);
+  return static_cast<int>(run_training_process(options, identity, chosen->make_ops));
 }
 
 }  // namespace
@@ -87,7 +95,7 @@ int run_worker_program(int argc, char** argv, const DeviceChoice& devices) {
     return incarnation == nullptr ? run_supervisor(*options, argc, argv) : train(*options, devices, incarnation);
   } catch (const std::exception& error) {
     std::cerr << "holdfast-worker: " << error.what() << "\n";
-    say_last_words(error.what());
+    tell_reason(error.what());
     return 1;
   }
 }

@@ -6,15 +6,21 @@
 #pragma once
 
 #include <functional>
+#include <string>
+#include <tl/expected.hpp>
 
 #include "worker/options.h"
 #include "worker/session.h"
 
 namespace holdfast::worker {
 
+struct ChosenDevice {
+  OpsFactory make_ops;
+  std::string gpu;  // its --device name: what later lives of this worker ask for; "" where it is none
+};
 // The device that the parsed options ask for, or why it cannot be had. Asked in the training process, never in its supervisor:
 // a GPU's runtime takes memory. holdfast-worker has choose_device (devices.h); a benchmark has one of its own.
-using DeviceChoice = std::function<tl::expected<OpsFactory, std::string>(const WorkerOptions&)>;
+using DeviceChoice = std::function<tl::expected<ChosenDevice, std::string>(const WorkerOptions&)>;
 
 int run_worker_program(int argc, char** argv, const DeviceChoice& devices);
 

@@ -2,14 +2,16 @@
 // an op returns a number, in copies to and from the device that are not beside the queue, before memory is given back, and
 // where scratch grows, with the first call of a shape.
 //
-// Products are our own (product.h), on matrix units for 16-bit activations.
-// Refuses: what DeviceOps refuses; heads wider than 128 (std::invalid_argument). Throws DeviceError (runtime.h).
+// Products are the vendor's library's where the build has one (library_products.h) and it can do them, else our own
+// (product.h), on matrix units for 16-bit activations. Refuses: what DeviceOps refuses; heads wider than 128
+// (std::invalid_argument). Throws DeviceError (runtime.h).
 #pragma once
 
 #include <map>
 #include <memory>
 #include <mutex>
 
+#include "kernels/hip/library_products.h"
 #include "kernels/hip/runtime.h"
 #include "kernels/ops.h"
 
@@ -124,9 +126,15 @@ class HipOps final : public DeviceOps {
   template <typename T>
   T fetch(const T* from);  // waits
   void sum_columns(float* out, const Element* x, int64_t N, int64_t C);
+  // result = A (M, K) * B (N, K)^T where the build's library can do it: whether it has.
+  template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
+  bool by_library(const LibraryProducts::Result& result, const A& a, const B& b, int64_t K);
+  const void* bias_of_activations(const float* bias, int64_t count);  // as the library wants it
   // out (M, N) as floats, added to what is there or not: in parts of K where there are few pieces.
   template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
   void product_of_floats(float* out, A a, B b, int64_t K, bool add);
+  // logits (rows, V), of whose rows each begins `stride` after the one before.
+  void logits_of(float* logits, int64_t stride, const Element* x, const Element* wte, int64_t rows, int64_t C, int64_t V);
   // losses (rows), and unless it is null dlogits (rows, V padded), of `rows` rows.
   void cross_entropy_of(float* losses, Element* dlogits, float* logits, const Element* x, const Element* wte,
                         const int32_t* targets, int64_t rows, int64_t C, int64_t V, float scale);
@@ -137,6 +145,7 @@ class HipOps final : public DeviceOps {
   std::map<Copy, Event> copies_;  // to the host, that nobody waited for yet
   Copy last_copy_ = 0;
   DeviceScratch scratch_, logits_, parts_;
+  std::unique_ptr<LibraryProducts> library_;
   PinnedMemory result_;
 };
 

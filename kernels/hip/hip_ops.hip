@@ -15,6 +15,17 @@ namespace {
 constexpr int64_t kMostBlocks = 1 << 16;
 constexpr size_t kResultBytes = 4096;  // of numbers that an op returns
 
+// Of the kernels: their transcendental functions and the order of their sums are its work.
+std::string compiler() {
+#if defined(__CUDACC__)
+  return "nvcc-" + std::to_string(__CUDACC_VER_MAJOR__) + "." + std::to_string(__CUDACC_VER_MINOR__);
+#elif defined(HOLDFAST_HIP_ON_CPU)
+  return "on-cpu";
+#else
+  return "clang-" + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__);
+#endif
+}
+
 float power_of_two(int exponent) {
   return static_cast<float>(std::ldexp(1.0, exponent));
 }
@@ -54,11 +65,13 @@ HipOps<Element>::HipOps(int device)
       scratch_(stream_),
       logits_(stream_),
       parts_(stream_),
+      library_(make_library_products(stream_)),
       result_(kResultBytes) {}
 
 template <typename Element>
 DeviceInfo HipOps<Element>::info() const {
-  return {"hip", properties_.name, "hip/" + properties_.architecture + "/products-1", properties_.memory_bytes, 0};
+  const std::string products = library_ == nullptr ? "products-1" : library_->name();
+  return {"hip", properties_.name, "hip/" + properties_.architecture + "/" + compiler() + "/" + products, properties_.memory_bytes, 0};
 }
 
 template <typename Element>

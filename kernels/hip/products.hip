@@ -63,8 +63,25 @@ Element* as(Act* x) {
 
 template <typename Element>
 template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
+bool HipOps<Element>::by_library(const LibraryProducts::Result& result, const A& a, const B& b, int64_t K) {
+  const DType dtype = activation_dtype();
+  return library_ != nullptr && library_->multiply(result, {a.data, dtype, a.stride, ARowsContiguous},
+                                                   {b.data, dtype, b.stride, BRowsContiguous}, a.rows, b.rows, K);
+}
+
+template <typename Element>
+const void* HipOps<Element>::bias_of_activations(const float* bias, int64_t count) {
+  if constexpr (std::is_same_v<Element, float>) return bias;
+  auto* const cast_bias = scratch_.get<Element>(count);
+  launch(stream_, "a bias", cast_elements<Element>, blocks_for(count, kThreads), kThreads, cast_bias, bias, count);
+  return cast_bias;
+}
+
+template <typename Element>
+template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
 void HipOps<Element>::product_of_floats(float* out, A a, B b, int64_t K, bool add) {
   const int64_t M = a.rows, N = b.rows;
+  if (by_library<ARowsContiguous, BRowsContiguous>({out, DType::kFloat32, N, add}, a, b, K)) return;
   const ProductPlan plan = plan_of(M, N, K, true);
   if (plan.parts == 1) {
     multiply<ARowsContiguous, BRowsContiguous>(stream_, properties_.wave, plan, a, b, K, StoreFloats{out, N, M * N, add});
@@ -80,8 +97,13 @@ template <typename Element>
 void HipOps<Element>::matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* weight, const float* bias,
                                      Epilogue epilogue, int64_t N, int64_t IC, int64_t OC) {
   const Operand<Element> A{as<Element>(in), N, IC}, B{as<Element>(weight), OC, IC};
+  const bool is_gelu = epilogue == Epilogue::kGelu;
+  if (library_ != nullptr && by_library<false, false>({out, activation_dtype(), OC, false, bias_of_activations(bias, OC),
+                                                       is_gelu ? pre_gelu : nullptr}, A, B, IC)) {
+    return;
+  }
   const ProductPlan plan = plan_of(N, OC, IC, false);
-  if (epilogue == Epilogue::kGelu) {
+  if (is_gelu) {
     multiply<false, false>(stream_, properties_.wave, plan, A, B, IC,
                            StoreGelu<Element>{as<Element>(out), as<Element>(pre_gelu), bias, OC});
   } else {
@@ -100,11 +122,23 @@ void HipOps<Element>::sum_columns(float* out, const Element* x, int64_t N, int64
 template <typename Element>
 void HipOps<Element>::matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight,
                                       int64_t N, int64_t IC, int64_t OC) {
-  multiply<false, true>(stream_, properties_.wave, plan_of(N, IC, OC, false), Operand<Element>{as<Element>(dout), N, OC},
-                        Operand<Element>{as<Element>(weight), IC, IC}, OC, StoreActivations<Element>{as<Element>(din), nullptr, IC});
+  const Operand<Element> A{as<Element>(dout), N, OC}, B{as<Element>(weight), IC, IC};
+  if (!by_library<false, true>({din, activation_dtype(), IC}, A, B, OC)) {
+    multiply<false, true>(stream_, properties_.wave, plan_of(N, IC, OC, false), A, B, OC,
+                          StoreActivations<Element>{as<Element>(din), nullptr, IC});
+  }
   product_of_floats<true, true>(dweight, Operand<Element>{as<Element>(dout), OC, OC}, Operand<Element>{as<Element>(in), IC, IC}, N,
                                 false);
   sum_columns(dbias, as<Element>(dout), N, OC);
+}
+
+template <typename Element>
+void HipOps<Element>::logits_of(float* logits, int64_t stride, const Element* x, const Element* wte, int64_t rows, int64_t C,
+                                int64_t V) {
+  const Operand<Element> A{x, rows, C}, B{wte, V, C};
+  if (by_library<false, false>({logits, DType::kFloat32, stride}, A, B, C)) return;
+  multiply<false, false>(stream_, properties_.wave, plan_of(rows, V, C, false), A, B, C,
+                         StoreFloats{logits, stride, rows * stride, false});
 }
 
 template <typename Element>
@@ -113,8 +147,7 @@ void HipOps<Element>::cross_entropy_of(float* losses, Element* dlogits, float* l
   const int64_t stride = round_up(V, kLogitsAlignment);
   for (int64_t first = 0; first < rows; first += kLogitRows) {
     const int64_t count = std::min(kLogitRows, rows - first);
-    multiply<false, false>(stream_, properties_.wave, plan_of(count, V, C, false), Operand<Element>{x + first * C, count, C},
-                           Operand<Element>{wte, V, C}, C, StoreFloats{logits, stride, count * stride, false});
+    logits_of(logits, stride, x + first * C, wte, count, C, V);
     launch(stream_, "cross_entropy", cross_entropy<Element>, count, kHeadThreads, losses + first,
            dlogits == nullptr ? dlogits : dlogits + first * stride, logits, targets + first, V, stride, scale);
   }
@@ -139,20 +172,21 @@ void HipOps<Element>::head_loss_backward(float* losses, Act* dx, float* dwte, co
     const Element* inputs = as<Element>(x) + first * C;
     cross_entropy_of(losses + first, dlogits, logits, inputs, as<Element>(wte), targets + first, rows, C, V,
                      scale / static_cast<float>(N));
-    // dx = dlogits * wte, by way of floats: V is long, and its parts are added before they are rounded.
-    auto* const floats = scratch_.get<float>(chunk * C);
-    product_of_floats<false, true>(floats, Operand<Element>{dlogits, rows, stride}, Operand<Element>{as<Element>(wte), C, C}, V,
-                                   false);
-    launch(stream_, "head_loss_backward", cast_elements<Element>, blocks_for(rows * C, kThreads), kThreads,
-           as<Element>(dx) + first * C, floats, rows * C);
+    Element* const dinputs = as<Element>(dx) + first * C;
+    const Operand<Element> A{dlogits, rows, stride}, B{as<Element>(wte), C, C};
+    if (!by_library<false, true>({dinputs, activation_dtype(), C}, A, B, V)) {
+      // By way of floats: V is long, and its parts are added before they are rounded.
+      auto* const floats = scratch_.get<float>(chunk * C);
+      product_of_floats<false, true>(floats, A, B, V, false);
+      launch(stream_, "head_loss_backward", cast_elements<Element>, blocks_for(rows * C, kThreads), kThreads, dinputs, floats, rows * C);
+    }
     product_of_floats<true, true>(dwte, Operand<Element>{dlogits, V, stride}, Operand<Element>{inputs, C, C}, rows, first > 0);
   }
 }
 
 template <typename Element>
 void HipOps<Element>::head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) {
-  multiply<false, false>(stream_, properties_.wave, plan_of(rows, V, C, false), Operand<Element>{as<Element>(x), rows, C},
-                         Operand<Element>{as<Element>(wte), V, C}, C, StoreFloats{logits, V, rows * V, false});
+  logits_of(logits, V, as<Element>(x), as<Element>(wte), rows, C, V);
 }
 
 template class HipOps<float>;

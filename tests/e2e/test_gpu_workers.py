@@ -2,6 +2,7 @@
 """Workers with a GPU, as processes: the hip op set run by the CPU (tests/kernels/shim), device memory behind a fence that the
 host cannot reach through. Who may train with whom, a device that fails in the middle, and the same bits through all of it."""
 import os
+import signal
 import unittest
 
 import harness
@@ -53,6 +54,19 @@ class GpuWorkers(harness.ClusterTest):
         self.cluster.wait_workers("w1")
         self.assertEqual("hip", self.cluster.nodes()[0]["device"])
 
+    def test_a_gpu_that_its_driver_shows_no_more_is_waited_for(self):
+        absent = os.path.join(self.cluster.folder, "absent")
+        worker = self.start_gpu_worker("w1", device="auto", environment={"HOLDFAST_SHIM_ABSENT": absent})
+        self.cluster.wait_workers("w1")
+        with open(absent, "w", encoding="utf-8"):
+            pass
+        first = self.cluster.training_pid("w1")
+        os.kill(first, signal.SIGKILL)
+        harness.wait_until(lambda: "exited with status 1: --device hip:0: the runtime finds no GPU" in worker.log(), 20, "the reason")
+        os.unlink(absent)
+        harness.wait_until(lambda: [(n["device"], n["pid"] != first) for n in self.cluster.nodes() if n["state"] == "alive"] == [("hip", True)],
+                           30, "the GPU again")
+
     def test_a_gpu_that_is_not_there_ends_the_worker_with_what_there_is(self):
         worker = self.start_gpu_worker("w1", device="hip:3")
         self.assertEqual(2, worker.wait_exit())
@@ -78,6 +92,13 @@ class GpuWorkers(harness.ClusterTest):
         self.assertEqual(2, self.cluster.job(job)["world_size"])
         self.cluster.kill_worker("w2")
         self.assertEqual(expected, self.hash_of(job))
+
+    def test_a_job_too_large_for_the_device_is_refused_before_it_begins(self):
+        self.start_gpu_workers("w1")
+        job = self.cluster.submit(**{**self.spec, "n_layer": 4, "n_embd": 1024, "batch_size": 16, "global_batch_size": 96})
+        refusal = self.cluster.wait_event(job, "worker_refused", containing="hip: out of memory: asked ")
+        self.assertIn("lower batch_size or set recompute", refusal["message"])
+        self.assertEqual(["w1"], [n["id"] for n in self.cluster.nodes() if n["state"] == "alive"])
 
     def test_a_device_that_fails_in_a_call_ends_in_an_event_and_a_rejoin(self):
         expected = self.undisturbed()

@@ -83,10 +83,16 @@ OpCase layernorm(DType dtype, RandomInputs& random, int64_t N, int64_t C, bool w
           }};
 }
 
-OpCase matmul(DType dtype, RandomInputs& random, int64_t N, int64_t IC, int64_t OC, Epilogue epilogue) {
+// Where the op set rounds biases they are rounded here, which both sides then see.
+OpCase matmul(DType dtype, RandomInputs& random, int64_t N, int64_t IC, int64_t OC, Epilogue epilogue,
+              Bias rounding = Bias::kFloat) {
   const ActTensor in(dtype, random.normal(N * IC)), dout(dtype, random.normal(N * OC));
   const ActTensor weight(dtype, random.normal(OC * IC, 1.0f / std::sqrt(static_cast<float>(IC))));
-  const auto bias = random.normal(OC);
+  auto bias = random.normal(OC);
+  if (rounding == Bias::kRounded) {
+    const auto rounded = ActTensor(dtype, bias).values();
+    bias.assign(rounded.begin(), rounded.end());
+  }
   const bool gelu = epilogue == Epilogue::kGelu;
   return {shape("matmul N,IC,OC,gelu", N, IC, OC, gelu), [=](DeviceOps& ops) -> std::vector<Output> {
             OnDevice on(ops);
@@ -258,15 +264,15 @@ OpCase cast(DType dtype, RandomInputs& random, int64_t count) {
 
 }  // namespace
 
-std::vector<OpCase> small_cases(DType dtype, RandomInputs& random) {
+std::vector<OpCase> small_cases(DType dtype, RandomInputs& random, Bias bias) {
   std::vector<OpCase> cases = {encoder(random, 1, 1, 8, 5), encoder(random, 2, 7, 24, 51), encoder(random, 3, 33, 100, 40)};
   for (const auto& [N, C] : {std::pair{1, 2}, {1, 8}, {7, 24}, {130, 100}, {33, 384}}) {
     cases.push_back(layernorm(dtype, random, N, C, true));
     cases.push_back(layernorm(dtype, random, N, C, false));
   }
   for (const auto& [N, IC, OC] : {std::tuple{1, 1, 1}, {1, 8, 3}, {7, 24, 17}, {33, 100, 50}, {300, 72, 600}}) {
-    cases.push_back(matmul(dtype, random, N, IC, OC, Epilogue::kNone));
-    cases.push_back(matmul(dtype, random, N, IC, OC, Epilogue::kGelu));
+    cases.push_back(matmul(dtype, random, N, IC, OC, Epilogue::kNone, bias));
+    cases.push_back(matmul(dtype, random, N, IC, OC, Epilogue::kGelu, bias));
   }
   for (const auto& [B, T, C, NH] :
        {std::tuple{1, 1, 8, 1}, {2, 7, 24, 3}, {1, 130, 32, 2}, {1, 129, 64, 1}, {2, 33, 40, 1}, {1, 300, 48, 2}}) {

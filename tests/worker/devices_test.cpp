@@ -16,10 +16,10 @@ constexpr GpuOps kNone{[] { return 0; }, make_gpu}, kOne{[] { return 1; }, make_
 
 // "gpu 1", "cpu", "ref", or the error.
 std::string chosen(const std::string& device, const GpuOps* gpus) {
-  const auto make = choose_device(device, 1, gpus);
-  if (!make) return make.error();
+  const auto found = choose_device(device, 1, gpus);
+  if (!found) return found.error();
   asked_for = -1;
-  const auto ops = (*make)(kernels::DType::kFloat32);
+  const auto ops = found->make_ops(kernels::DType::kFloat32);
   return asked_for >= 0 ? "gpu " + std::to_string(asked_for) : ops->info().kind;
 }
 
@@ -37,6 +37,13 @@ TEST(Devices, AreTheGpuWhereThereIsOne) {
   EXPECT_EQ(chosen("ref", &kTwo), "ref");
   EXPECT_EQ(chosen("auto", &kNone), "cpu");
   EXPECT_EQ(chosen("auto", nullptr), "cpu");
+}
+
+TEST(Devices, TellWhichGpuToAskForAgain) {
+  EXPECT_EQ(choose_device("auto", 1, &kTwo)->gpu, "hip:0");
+  EXPECT_EQ(choose_device("hip:1", 1, &kTwo)->gpu, "hip:1");
+  EXPECT_EQ(choose_device("auto", 1, &kNone)->gpu, "");
+  EXPECT_EQ(choose_device("cpu", 1, &kTwo)->gpu, "");
 }
 
 TEST(Devices, ThatAreNotThereAreRefusedWithWhatToDo) {

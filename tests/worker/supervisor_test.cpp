@@ -132,13 +132,22 @@ TEST_F(Supervised, ReportsWhyALifeEnded) {
   end_of(supervisor);
 }
 
-TEST_F(Supervised, ReportsWhatALifeSaidAtLast) {
+TEST_F(Supervised, ReportsTheReasonThatALifeGave) {
   const pid_t supervisor = start(
       "if test -e once; then exec sleep 1000; fi; touch once; "
-      "printf 'hip: out of memory' > /proc/self/fd/$HOLDFAST_INTERNAL_LAST_WORDS; exit 1");
+      "printf 'gpu hip:0\\nreason hip: out of memory\\n' > /proc/self/fd/$HOLDFAST_INTERNAL_LIFE_REPORT; exit 1");
   EXPECT_EQ(reports(1), std::vector<std::string>{"exited with status 1: hip: out of memory"});
   kill(supervisor, SIGKILL);
   end_of(supervisor);
+}
+
+TEST_F(Supervised, TellsLaterLivesWhichGpuAnEarlierOneHad) {
+  EXPECT_EQ(
+      end_of(start(
+          "echo ${HOLDFAST_INTERNAL_GPU-none} >> gpus; case $(wc -l < gpus) in "
+          "1) printf 'gpu hip:1\\n' > /proc/self/fd/$HOLDFAST_INTERNAL_LIFE_REPORT; exit 1;; 2) exit 1;; *) exit 0;; esac")),
+      0);
+  EXPECT_EQ(content("gpus"), "none\nhip:1\nhip:1\n");
 }
 
 TEST_F(Supervised, AFencedChildIsFollowedByANewOneWithoutAReport) {

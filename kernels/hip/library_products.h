@@ -1,0 +1,49 @@
+// The seam to the vendor's library of matrix products: hipBLASLt on AMD's GPUs, cuBLASLt on NVIDIA's. A build has
+// library_products.hip, or where CMake found no library (HOLDFAST_HIP_PRODUCTS) no_library_products.hip.
+//
+// Promises: a product's bits depend on its operands, its shape and layout, the GPU's kind and the library's version (name())
+// and on nothing else: an algorithm is asked of the library once a shape, and never chosen by measuring. cuBLASLt is told to
+// add parts of K in an order; hipBLASLt cannot be told, which is why ops/check_gpu compares the bits of runs (and
+// HOLDFAST_HIP_PRODUCTS=own does without a library). Accumulates in float32. Waits only where scratch is allocated, once.
+// Ownership: operands are the caller's, on the device. Thread: the one that uses the stream's op set.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "kernels/dtype.h"
+#include "kernels/hip/runtime.h"
+
+namespace holdfast::kernels::hip {
+
+class LibraryProducts {
+ public:
+  // An operand (rows, K): element (row, k) is at data[row * stride + k], or at data[k * stride + row] where rows are
+  // contiguous.
+  struct Operand {
+    const void* data;
+    DType dtype;
+    int64_t stride;
+    bool rows_contiguous;
+  };
+  // out (M, N): element (m, n) is at out[m * stride + n].
+  struct Result {
+    void* out;
+    DType dtype;
+    int64_t stride;
+    bool add = false;            // to what is there; then there is no bias
+    const void* bias = nullptr;  // (N), of `dtype`
+    void* pre_gelu = nullptr;    // (M, N) without gaps, of `dtype`: the sums and the bias; out is GELU of it. Needs a bias
+  };
+
+  virtual ~LibraryProducts() = default;
+  virtual std::string name() const = 0;  // "hipblaslt-1000", and what else the choice of an algorithm depends on
+  // result = A (M, K) * B (N, K)^T. False: the library cannot do that; nothing was done. Throws DeviceError.
+  virtual bool multiply(const Result& result, const Operand& A, const Operand& B, int64_t M, int64_t N, int64_t K) = 0;
+};
+
+// Null: this build has no library.
+std::unique_ptr<LibraryProducts> make_library_products(const Stream& stream);
+
+}  // namespace holdfast::kernels::hip
