@@ -65,8 +65,8 @@ template <typename Element>
 template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
 bool HipOps<Element>::by_library(const LibraryProducts::Result& result, const A& a, const B& b, int64_t K) {
   const DType dtype = activation_dtype();
-  return library_ != nullptr && library_->multiply(result, {a.data, dtype, a.stride, ARowsContiguous},
-                                                   {b.data, dtype, b.stride, BRowsContiguous}, a.rows, b.rows, K);
+  const LibraryProducts::Operand first{a.data, dtype, a.stride, ARowsContiguous}, second{b.data, dtype, b.stride, BRowsContiguous};
+  return library_ != nullptr && library_->multiply(result, first, second, a.rows, b.rows, K);
 }
 
 template <typename Element>
