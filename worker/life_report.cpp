@@ -62,7 +62,8 @@ Told LifeReport::read() {
   Told told;
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with(kGpu)) told.gpu = line.substr(kGpu.size());
-    if (line.starts_with(kReason)) told.reason = line.substr(kReason.size());
+    // The first one: what another thread says after it is a consequence.
+    if (told.reason.empty() && line.starts_with(kReason)) told.reason = line.substr(kReason.size());
   }
   return told;
 }

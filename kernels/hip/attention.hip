@@ -43,7 +43,8 @@ void with_sizes(int wave, int HS, What what) {
 }  // namespace
 
 template <typename Element>
-void HipOps<Element>::attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) {
+void HipOps<Element>::attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C,
+                                        int64_t NH) {
   const AttentionShape shape = shape_of(T, C, NH);
   with_sizes(properties_.wave, shape.HS, [&]<int Wave, int Width>() {
     constexpr int kRows = rows_forward<Element, Width>;
@@ -65,10 +66,10 @@ void HipOps<Element>::attention_backward(Act* dqkv, const Act* dout, const Act* 
   with_sizes(properties_.wave, shape.HS, [&]<int Wave, int Width>() {
     constexpr int kRows = rows_backward<Element, Width>;
     const int64_t blocks = B * NH * blocks_for(T, kRows);
-    launch(stream_, "attention_backward", attention_backward_queries<Element, Wave, Width, kRows>, blocks, kAttentionThreads, to, dy,
-           from, logsumexp, D, shape);
-    launch(stream_, "attention_backward", attention_backward_keys<Element, Wave, Width, kRows>, blocks, kAttentionThreads, to, dy,
-           from, logsumexp, D, shape);
+    launch(stream_, "attention_backward", attention_backward_queries<Element, Wave, Width, kRows>, blocks, kAttentionThreads,
+           to, dy, from, logsumexp, D, shape);
+    launch(stream_, "attention_backward", attention_backward_keys<Element, Wave, Width, kRows>, blocks, kAttentionThreads, to,
+           dy, from, logsumexp, D, shape);
   });
 }
 

@@ -14,7 +14,7 @@ using hipblasLtMatmulPreference_t = cublasLtMatmulPreference_t;
 using hipblasLtMatmulAlgo_t = cublasLtMatmulAlgo_t;
 using hipblasLtMatmulHeuristicResult_t = cublasLtMatmulHeuristicResult_t;
 inline constexpr hipblasStatus_t HIPBLAS_STATUS_SUCCESS = CUBLAS_STATUS_SUCCESS,
-                                 HIPBLAS_STATUS_NOT_SUPPORTED = CUBLAS_STATUS_NOT_SUPPORTED;
+                                 HIPBLAS_STATUS_ALLOC_FAILED = CUBLAS_STATUS_ALLOC_FAILED;
 inline constexpr hipDataType HIP_R_32F = CUDA_R_32F, HIP_R_16F = CUDA_R_16F, HIP_R_16BF = CUDA_R_16BF;
 inline constexpr cublasComputeType_t HIPBLAS_COMPUTE_32F = CUBLAS_COMPUTE_32F;
 inline constexpr cublasOperation_t HIPBLAS_OP_N = CUBLAS_OP_N, HIPBLAS_OP_T = CUBLAS_OP_T;
@@ -26,17 +26,13 @@ inline constexpr cublasLtMatmulDescAttributes_t HIPBLASLT_MATMUL_DESC_TRANSA = C
                                                 HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER =
                                                     CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
                                                 HIPBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD;
-inline constexpr cublasLtEpilogue_t HIPBLASLT_EPILOGUE_DEFAULT = CUBLASLT_EPILOGUE_DEFAULT,
-                                    HIPBLASLT_EPILOGUE_BIAS = CUBLASLT_EPILOGUE_BIAS,
+inline constexpr cublasLtEpilogue_t HIPBLASLT_EPILOGUE_BIAS = CUBLASLT_EPILOGUE_BIAS,
                                     HIPBLASLT_EPILOGUE_GELU_AUX_BIAS = CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
 inline constexpr cublasLtMatmulPreferenceAttributes_t HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES =
     CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
 
 inline hipblasStatus_t hipblasLtCreate(hipblasLtHandle_t* handle) {
   return cublasLtCreate(handle);
-}
-inline hipblasStatus_t hipblasLtDestroy(hipblasLtHandle_t handle) {
-  return cublasLtDestroy(handle);
 }
 inline hipblasStatus_t hipblasLtGetVersion(hipblasLtHandle_t, int* version) {
   *version = static_cast<int>(cublasLtGetVersion());

@@ -70,8 +70,9 @@ HipOps<Element>::HipOps(int device)
 
 template <typename Element>
 DeviceInfo HipOps<Element>::info() const {
-  const std::string products = library_ == nullptr ? "products-1" : library_->name();
-  return {"hip", properties_.name, "hip/" + properties_.architecture + "/" + compiler() + "/" + products, properties_.memory_bytes, 0};
+  std::string numerics = "hip/" + properties_.architecture + "/" + compiler() + "/products-1";
+  if (library_ != nullptr) numerics.append("+").append(library_->name());
+  return {"hip", properties_.name, numerics, properties_.memory_bytes, 0};
 }
 
 template <typename Element>
@@ -184,7 +185,8 @@ void HipOps<Element>::gelu_backward(Act* dx, const Act* x, const Act* dy, int64_
   over_elements("gelu_backward", hip::gelu_backward<Element>, count, as<Element>(dx), as<Element>(x), as<Element>(dy), count);
 }
 template <typename Element>
-void HipOps<Element>::adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) {
+void HipOps<Element>::adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count,
+                            const AdamWStep& step) {
   over_elements("adamw", hip::adamw<float>, count, parameters, m, v, gradient, count, step);
 }
 template <typename Element>
@@ -293,8 +295,8 @@ void HipOps<Element>::abs_maxima(float* host_largest, const Floats* of, size_t h
 // --- rows
 
 template <typename Element>
-void HipOps<Element>::encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
-                                      int64_t C) {
+void HipOps<Element>::encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B,
+                                      int64_t T, int64_t C) {
   over_elements("encoder_forward", hip::encoder_forward<float>, B * T * C, out, tokens, wte, wpe, B * T * C, T, C);
 }
 template <typename Element>
@@ -303,8 +305,8 @@ void HipOps<Element>::encoder_backward_positions(float* dwpe, const float* dout,
 }
 template <typename Element>
 void HipOps<Element>::encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) {
-  launch(stream_, "encoder_backward_tokens", hip::encoder_backward_tokens<float>, N * blocks_for(C, kRowThreads), kRowThreads, dwte, dout,
-         rows, N, C);
+  launch(stream_, "encoder_backward_tokens", hip::encoder_backward_tokens<float>, N * blocks_for(C, kRowThreads), kRowThreads,
+         dwte, dout, rows, N, C);
 }
 
 template <typename Element>
@@ -320,8 +322,8 @@ void HipOps<Element>::layernorm_backward(float* dresidual, Act* dx, float* dweig
   const int64_t chunks = blocks_for(N, kChunkRows), column_blocks = blocks_for(C, kSumThreads);
   auto* const weights = scratch_.get<float>(2 * chunks * C);
   float* const biases = weights + chunks * C;
-  launch(stream_, "layernorm_backward", layernorm_backward_chunks<Element>, chunks * column_blocks, kSumThreads, weights, biases,
-         as<Element>(dout), residual, mean, rstd, N, C);
+  launch(stream_, "layernorm_backward", layernorm_backward_chunks<Element>, chunks * column_blocks, kSumThreads, weights,
+         biases, as<Element>(dout), residual, mean, rstd, N, C);
   launch(stream_, "layernorm_backward", sum_of_chunks<float>, column_blocks, kSumThreads, dweight, weights, chunks, C);
   launch(stream_, "layernorm_backward", sum_of_chunks<float>, column_blocks, kSumThreads, dbias, biases, chunks, C);
   launch(stream_, "layernorm_backward", layernorm_backward_rows<Element>, blocks_for(N, kRowsOfBlock), kRowThreads, dresidual,

@@ -1,6 +1,7 @@
 // Products by hipBLASLt, or by cuBLASLt under its names (library_products.h).
 //
-// The library's matrices have contiguous columns, ours contiguous rows: it is asked for the transposed product, (N, M) = B (N, K)
+// The library's matrices have contiguous columns, ours contiguous rows: it is asked for the transposed product, (N, M) = B (N,
+// K)
 // * A (M, K)^T, so that its first operand is our second one, and a bias runs along its rows.
 #include "kernels/hip/library_products.h"
 
@@ -10,11 +11,11 @@
 #include <hipblaslt/hipblaslt.h>
 #endif
 
-#include <algorithm>
+#include <cstdlib>
 #include <map>
+#include <mutex>
 #include <string>
 #include <tuple>
-#include <utility>
 
 #include "kernels/hip/hip_ops.h"
 
@@ -22,10 +23,20 @@ namespace holdfast::kernels::hip {
 namespace {
 
 constexpr size_t kWorkspaceBytes = size_t{32} << 20;
+constexpr uintptr_t kAlignment = 16;  // beyond it no algorithm is better off, and where memory lies is not to matter
+// A file of hipBLASLt's users that has it choose otherwise.
+constexpr const char* kOverride = "HIPBLASLT_TUNING_OVERRIDE_FILE";
 
-void check_blas(hipblasStatus_t status, const char* what) {
+// After each call: what the library tried in vain on its way is no error of the kernel that is launched next.
+void check_blas(hipblasStatus_t status, const std::string& what) {
+  (void)hipGetLastError();
   if (status == HIPBLAS_STATUS_SUCCESS) return;
-  throw DeviceError("hip: " + std::string(what) + ": the library of products says status " + std::to_string(static_cast<int>(status)));
+  if (status == HIPBLAS_STATUS_ALLOC_FAILED) {
+    throw std::runtime_error("hip: out of memory in the library of matrix products, for " + what +
+                             ": lower batch_size or set recompute");
+  }
+  throw DeviceError("hip: " + what + ": the library of matrix products failed with status " +
+                    std::to_string(static_cast<int>(status)) + " (a build with -DHOLDFAST_HIP_PRODUCTS=own does without it)");
 }
 
 hipDataType type_of(DType dtype) {
@@ -45,8 +56,8 @@ class Owned {
   Owned& operator=(const Owned&) = delete;
 
   template <typename Create, typename... Arguments>
-  void make(const char* what, Create create, Arguments... arguments) {
-    check_blas(create(&handle_, arguments...), what);
+  void make(Create create, Arguments... arguments) {
+    check_blas(create(&handle_, arguments...), "a product's description");
     made_ = true;
   }
   Handle get() const { return handle_; }
@@ -60,20 +71,20 @@ class Owned {
 class Layout : public Owned<hipblasLtMatrixLayout_t, hipblasLtMatrixLayoutDestroy> {
  public:
   Layout(DType dtype, int64_t rows, int64_t columns, int64_t stride) {
-    make("a matrix's layout", hipblasLtMatrixLayoutCreate, type_of(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns),
-         stride);
+    make(hipblasLtMatrixLayoutCreate, type_of(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), stride);
   }
 };
 Layout layout_of(const LibraryProducts::Operand& operand, int64_t rows, int64_t K) {
-  return operand.rows_contiguous ? Layout(operand.dtype, rows, K, operand.stride) : Layout(operand.dtype, K, rows, operand.stride);
+  return operand.rows_contiguous ? Layout(operand.dtype, rows, K, operand.stride)
+                                 : Layout(operand.dtype, K, rows, operand.stride);
 }
 
 // What is asked of the library once: everything but where the operands are.
 struct Product {
-  Product(const LibraryProducts::Result& result, const LibraryProducts::Operand& A, const LibraryProducts::Operand& B, int64_t M,
-          int64_t N, int64_t K)
+  Product(const LibraryProducts::Result& result, const LibraryProducts::Operand& A, const LibraryProducts::Operand& B,
+          int64_t M, int64_t N, int64_t K)
       : first(layout_of(B, N, K)), second(layout_of(A, M, K)), out(result.dtype, N, M, result.stride) {
-    description.make("a product's description", hipblasLtMatmulDescCreate, HIPBLAS_COMPUTE_32F, HIP_R_32F);
+    description.make(hipblasLtMatmulDescCreate, HIPBLAS_COMPUTE_32F, HIP_R_32F);
     set(HIPBLASLT_MATMUL_DESC_TRANSA, static_cast<int32_t>(B.rows_contiguous ? HIPBLAS_OP_N : HIPBLAS_OP_T));
     set(HIPBLASLT_MATMUL_DESC_TRANSB, static_cast<int32_t>(A.rows_contiguous ? HIPBLAS_OP_T : HIPBLAS_OP_N));
     if (result.bias != nullptr) {
@@ -99,66 +110,85 @@ struct Product {
   hipblasLtMatmulAlgo_t algorithm{};
 };
 
+// One for each device in use, to the end of the process: the library keeps some memory of the device when it is given back.
+hipblasLtHandle_t handle_of(const Stream& stream) {
+  static std::mutex mutex;
+  static std::map<int, hipblasLtHandle_t> handles;
+  const std::lock_guard lock(mutex);
+  const auto known = handles.find(stream.device());
+  if (known != handles.end()) return known->second;
+  stream.use();
+  hipblasLtHandle_t made{};
+  check_blas(hipblasLtCreate(&made), "its start");
+  return handles[stream.device()] = made;
+}
+
 class Library final : public LibraryProducts {
  public:
-  explicit Library(const Stream& stream) : stream_(stream), workspace_(stream), processors_(properties_of(stream.device()).processors) {
-    stream.use();
-    handle_.make("its start", hipblasLtCreate);
-  }
+  explicit Library(const Stream& stream)
+      : stream_(stream),
+        workspace_(stream),
+        processors_(properties_of(stream.device()).processors),
+        handle_(handle_of(stream)) {}
 
-  // How work is cut may depend on how many processors there are.
+  // How work is cut may depend on how many processors there are; asked-1: on what is asked for here, and in which words.
   std::string name() const override {
     int version = 0;
-    check_blas(hipblasLtGetVersion(handle_.get(), &version), "its version");
+    check_blas(hipblasLtGetVersion(handle_, &version), "its version");
 #if defined(__CUDACC__)
     const char* const library = "cublaslt-";
 #else
     const char* const library = "hipblaslt-";
 #endif
-    return library + std::to_string(version) + "-" + std::to_string(processors_) + "cu";
+    const char* const override_file = std::getenv(kOverride);  // NOLINT(concurrency-mt-unsafe): nobody sets it
+    return library + std::to_string(version) + "-" + std::to_string(processors_) + "cu-asked-1" +
+           (override_file == nullptr ? "" : std::string("-") + kOverride + "=" + override_file);
   }
 
   bool multiply(const Result& result, const Operand& A, const Operand& B, int64_t M, int64_t N, int64_t K) override {
-    if (M == 0 || N == 0 || K == 0) return false;
+    if (M == 0 || N == 0 || K == 0 || (result.pre_gelu != nullptr && N % 8 != 0)) return false;
     stream_.use();
     void* const workspace = workspace_.get<char>(kWorkspaceBytes);
     const Product& product = product_for(result, A, B, M, N, K);
     if (!product.is_possible) return false;
     product.place(result);
     const float one = 1, beta = result.add ? 1.0F : 0.0F;
-    check_blas(hipblasLtMatmul(handle_.get(), product.description.get(), &one, B.data, product.first.get(), A.data, product.second.get(),
-                               &beta, result.out, product.out.get(), result.out, product.out.get(), &product.algorithm, workspace,
-                               kWorkspaceBytes, stream_.get()),
-               "a matrix product");
+    const hipblasStatus_t status = hipblasLtMatmul(
+        handle_, product.description.get(), &one, B.data, product.first.get(), A.data, product.second.get(), &beta, result.out,
+        product.out.get(), result.out, product.out.get(), &product.algorithm, workspace, kWorkspaceBytes, stream_.get());
+    check_blas(status, "a matrix product of " + std::to_string(M) + " x " + std::to_string(N) + " x " + std::to_string(K));
     return true;
   }
 
  private:
   using Key = std::tuple<int64_t, int64_t, int64_t, int64_t, int64_t, int64_t, DType, DType, int, uintptr_t>;
 
-  // The largest power of two, up to 256, that every operand's place is a multiple of: some algorithms need 16.
+  // The largest power of two, up to kAlignment, that every operand's place is a multiple of.
   static uintptr_t alignment_of(const Result& result, const Operand& A, const Operand& B) {
-    uintptr_t bits = 256;
-    for (const void* place : {static_cast<const void*>(result.out), A.data, B.data, result.bias, static_cast<const void*>(result.pre_gelu)}) {
-      bits |= reinterpret_cast<uintptr_t>(place);
-    }
+    uintptr_t bits = kAlignment;
+    const void *const out = result.out, *const pre_gelu = result.pre_gelu;
+    for (const void* place : {out, A.data, B.data, result.bias, pre_gelu}) bits |= reinterpret_cast<uintptr_t>(place);
     return bits & (~bits + 1);
   }
 
   const Product& product_for(const Result& result, const Operand& A, const Operand& B, int64_t M, int64_t N, int64_t K) {
-    const int kind = (A.rows_contiguous ? 1 : 0) + (B.rows_contiguous ? 2 : 0) + (result.add ? 4 : 0) + (result.bias != nullptr ? 8 : 0) +
-                     (result.pre_gelu != nullptr ? 16 : 0);
+    const int kind = (A.rows_contiguous ? 1 : 0) + (B.rows_contiguous ? 2 : 0) + (result.add ? 4 : 0) +
+                     (result.bias != nullptr ? 8 : 0) + (result.pre_gelu != nullptr ? 16 : 0);
     const uintptr_t alignment = alignment_of(result, A, B);
     const Key key{M, N, K, A.stride, B.stride, result.stride, A.dtype, result.dtype, kind, alignment};
     if (const auto known = products_.find(key); known != products_.end()) return known->second;
-    Product& made = products_.try_emplace(key, result, A, B, M, N, K).first->second;
+    // An algorithm is chosen for places that are no more aligned than those that share it.
+    Result somewhere = result;
+    if (result.bias != nullptr) somewhere.bias = reinterpret_cast<const void*>(alignment);
+    if (result.pre_gelu != nullptr) somewhere.pre_gelu = reinterpret_cast<void*>(alignment);
+    Product& made = products_.try_emplace(key, somewhere, A, B, M, N, K).first->second;
     choose(made, alignment);
     return made;
   }
 
   void choose(Product& product, uintptr_t alignment) const {
     Owned<hipblasLtMatmulPreference_t, hipblasLtMatmulPreferenceDestroy> preference;
-    preference.make("preferences", hipblasLtMatmulPreferenceCreate);
+    preference.make(hipblasLtMatmulPreferenceCreate);
     const auto prefer = [&](auto attribute, auto value) {
       check_blas(hipblasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value), "preferences");
     };
@@ -174,19 +204,20 @@ class Library final : public LibraryProducts {
 #endif
     hipblasLtMatmulHeuristicResult_t found{};
     int count = 0;
+    // Whatever it says when it knows no algorithm (NOT_SUPPORTED, INVALID_VALUE where it has no code for the GPU): our own
+    // kernel does it then, and a device that has failed fails there.
     const hipblasStatus_t status =
-        hipblasLtMatmulAlgoGetHeuristic(handle_.get(), product.description.get(), product.first.get(), product.second.get(),
+        hipblasLtMatmulAlgoGetHeuristic(handle_, product.description.get(), product.first.get(), product.second.get(),
                                         product.out.get(), product.out.get(), preference.get(), 1, &found, &count);
-    if (status == HIPBLAS_STATUS_NOT_SUPPORTED || (status == HIPBLAS_STATUS_SUCCESS && count == 0)) return;
-    check_blas(status, "the choice of an algorithm");
-    product.is_possible = found.state == HIPBLAS_STATUS_SUCCESS;
+    (void)hipGetLastError();
+    product.is_possible = status == HIPBLAS_STATUS_SUCCESS && count > 0 && found.state == HIPBLAS_STATUS_SUCCESS;
     product.algorithm = found.algo;
   }
 
   const Stream& stream_;
   DeviceScratch workspace_;
   int processors_;
-  Owned<hipblasLtHandle_t, hipblasLtDestroy> handle_;
+  hipblasLtHandle_t handle_;
   std::map<Key, Product> products_;
 };
 

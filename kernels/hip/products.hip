@@ -34,8 +34,8 @@ ProductPlan plan_of(int64_t M, int64_t N, int64_t K, bool in_parts) {
 template <bool ARows, bool BRows, int Wave, typename By, typename Element, typename Epilogue>
 void launch_product(const Stream& stream, const ProductPlan& plan, Operand<Element> A, Operand<Element> B, int64_t K,
                     Epilogue epilogue) {
-  launch(stream, "a matrix product", product<Element, Wave, By, ARows, BRows, Epilogue>, plan.pieces * plan.parts, By::kThreads, A,
-         B, K, plan.K_part, epilogue);
+  launch(stream, "a matrix product", product<Element, Wave, By, ARows, BRows, Epilogue>, plan.pieces * plan.parts, By::kThreads,
+         A, B, K, plan.K_part, epilogue);
 }
 
 template <bool ARows, bool BRows, typename Element, typename Epilogue>
@@ -65,7 +65,8 @@ template <typename Element>
 template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
 bool HipOps<Element>::by_library(const LibraryProducts::Result& result, const A& a, const B& b, int64_t K) {
   const DType dtype = activation_dtype();
-  const LibraryProducts::Operand first{a.data, dtype, a.stride, ARowsContiguous}, second{b.data, dtype, b.stride, BRowsContiguous};
+  const LibraryProducts::Operand first{a.data, dtype, a.stride, ARowsContiguous},
+      second{b.data, dtype, b.stride, BRowsContiguous};
   return library_ != nullptr && library_->multiply(result, first, second, a.rows, b.rows, K);
 }
 
@@ -98,8 +99,9 @@ void HipOps<Element>::matmul_forward(Act* out, Act* pre_gelu, const Act* in, con
                                      Epilogue epilogue, int64_t N, int64_t IC, int64_t OC) {
   const Operand<Element> A{as<Element>(in), N, IC}, B{as<Element>(weight), OC, IC};
   const bool is_gelu = epilogue == Epilogue::kGelu;
-  if (library_ != nullptr && by_library<false, false>({out, activation_dtype(), OC, false, bias_of_activations(bias, OC),
-                                                       is_gelu ? pre_gelu : nullptr}, A, B, IC)) {
+  if (library_ != nullptr &&
+      by_library<false, false>(
+          {out, activation_dtype(), OC, false, bias_of_activations(bias, OC), is_gelu ? pre_gelu : nullptr}, A, B, IC)) {
     return;
   }
   const ProductPlan plan = plan_of(N, OC, IC, false);
@@ -127,8 +129,8 @@ void HipOps<Element>::matmul_backward(Act* din, float* dweight, float* dbias, co
     multiply<false, true>(stream_, properties_.wave, plan_of(N, IC, OC, false), A, B, OC,
                           StoreActivations<Element>{as<Element>(din), nullptr, IC});
   }
-  product_of_floats<true, true>(dweight, Operand<Element>{as<Element>(dout), OC, OC}, Operand<Element>{as<Element>(in), IC, IC}, N,
-                                false);
+  product_of_floats<true, true>(dweight, Operand<Element>{as<Element>(dout), OC, OC}, Operand<Element>{as<Element>(in), IC, IC},
+                                N, false);
   sum_columns(dbias, as<Element>(dout), N, OC);
 }
 
@@ -165,7 +167,8 @@ void HipOps<Element>::head_loss_backward(float* losses, Act* dx, float* dwte, co
                                          const int32_t* targets, int64_t N, int64_t C, int64_t V, float scale) {
   const int64_t stride = round_up(V, kLogitsAlignment), chunk = std::min(kLogitGradientRows, N);
   const auto logit_bytes = static_cast<int64_t>(sizeof(float)), gradient_bytes = static_cast<int64_t>(sizeof(Element));
-  auto* const logits = reinterpret_cast<float*>(logits_.get<char>((kLogitRows * logit_bytes + chunk * gradient_bytes) * stride));
+  auto* const logits =
+      reinterpret_cast<float*>(logits_.get<char>((kLogitRows * logit_bytes + chunk * gradient_bytes) * stride));
   auto* const dlogits = reinterpret_cast<Element*>(logits + kLogitRows * stride);
   for (int64_t first = 0; first < N; first += chunk) {
     const int64_t rows = std::min(chunk, N - first);
@@ -178,7 +181,8 @@ void HipOps<Element>::head_loss_backward(float* losses, Act* dx, float* dwte, co
       // By way of floats: V is long, and its parts are added before they are rounded.
       auto* const floats = scratch_.get<float>(chunk * C);
       product_of_floats<false, true>(floats, A, B, V, false);
-      launch(stream_, "head_loss_backward", cast_elements<Element>, blocks_for(rows * C, kThreads), kThreads, dinputs, floats, rows * C);
+      launch(stream_, "head_loss_backward", cast_elements<Element>, blocks_for(rows * C, kThreads), kThreads, dinputs, floats,
+             rows * C);
     }
     product_of_floats<true, true>(dwte, Operand<Element>{dlogits, V, stride}, Operand<Element>{inputs, C, C}, rows, first > 0);
   }

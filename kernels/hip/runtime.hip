@@ -16,6 +16,9 @@ std::string mebibytes(size_t bytes) {
 void check(hipError_t error, const std::string& what) {
   if (error == hipSuccess) return;
   (void)hipGetLastError();  // it is kept otherwise, and taken for that of the next kernel
+  if (error == hipErrorOutOfMemory) {
+    throw std::runtime_error("hip: out of memory, for " + what + ": lower batch_size or set recompute");
+  }
   throw DeviceError("hip: " + what + ": " + hipGetErrorString(error));
 }
 
@@ -62,11 +65,13 @@ void Stream::wait() const {
 }
 void Stream::copy_to_device(void* to, const void* host_from, size_t bytes) const {
   use();
-  check(hipMemcpyAsync(to, host_from, bytes, hipMemcpyHostToDevice, stream_), "a copy to the device of " + std::to_string(bytes) + " bytes");
+  check(hipMemcpyAsync(to, host_from, bytes, hipMemcpyHostToDevice, stream_),
+        "a copy to the device of " + std::to_string(bytes) + " bytes");
 }
 void Stream::copy_to_host(void* host_to, const void* from, size_t bytes) const {
   use();
-  check(hipMemcpyAsync(host_to, from, bytes, hipMemcpyDeviceToHost, stream_), "a copy from the device of " + std::to_string(bytes) + " bytes");
+  check(hipMemcpyAsync(host_to, from, bytes, hipMemcpyDeviceToHost, stream_),
+        "a copy from the device of " + std::to_string(bytes) + " bytes");
 }
 void Stream::zero(void* memory, size_t bytes) const {
   use();
@@ -128,7 +133,7 @@ void* allocate_on_device(size_t bytes) {
     size_t free = 0, total = 0;
     check(hipMemGetInfo(&free, &total), "the device's free memory");
     throw std::runtime_error("hip: out of memory: asked " + mebibytes(bytes) + ", " + std::to_string(free >> 20) +
-                      " free: lower batch_size or set recompute");
+                             " free: lower batch_size or set recompute");
   }
   check(error, "memory of " + mebibytes(bytes));
   return memory;

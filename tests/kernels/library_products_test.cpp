@@ -1,73 +1,128 @@
-// That the vendor's library is asked at all, what it is asked for twice, and what its failures become.
+// That the vendor's library is asked at all, for every shape, and again; and what its failures become.
 #include <gtest/gtest.h>
 #include <hip/hip_runtime.h>
 #include <hipblaslt/hipblaslt.h>
 
+#include <memory>
+#include <stdexcept>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include "tests/kernels/hip_device.h"
+#include "tests/kernels/near_ref.h"
 #include "tests/kernels/on_device.h"
 
 namespace holdfast::kernels {
 namespace {
 
-// The products of a layer, forward and backward: how often the library was asked, and out, din and dweight.
-struct Asked {
-  int64_t products;
-  std::vector<float> values;
-};
-Asked ask(DeviceOps& ops, int64_t N, int64_t IC, int64_t OC) {
-  const int64_t before = shim::products_by_library();
-  const auto counting = [](int64_t count, float step) {
+// A layer's tensors on the device, and its products forward and backward.
+class Layer {
+ public:
+  Layer(DeviceOps& ops, int64_t N, int64_t IC, int64_t OC, float first = 0.2F)
+      : ops_(ops),
+        N_(N),
+        IC_(IC),
+        OC_(OC),
+        in_(DType::kFloat32, counting(N * IC, 0.1F, first)),
+        weight_(DType::kFloat32, counting(OC * IC, 0.05F, first)),
+        out_(DType::kFloat32, N * OC),
+        pre_gelu_(DType::kFloat32, N * OC),
+        din_(DType::kFloat32, N * IC),
+        bias_(counting(OC, 0.3F, first)),
+        dweight_(static_cast<size_t>(OC * IC)),
+        dbias_(static_cast<size_t>(OC)),
+        on_(ops) {}
+
+  // How often the library was asked.
+  int64_t multiply(Epilogue epilogue = Epilogue::kNone) {
+    const int64_t before = shim::products_by_library();
+    Act* const pre_gelu = epilogue == Epilogue::kGelu ? on_.of(pre_gelu_) : nullptr;
+    ops_.matmul_forward(on_.of(out_), pre_gelu, on_.of(in_), on_.of(weight_), on_.of(bias_), epilogue, N_, IC_, OC_);
+    ops_.matmul_backward(on_.of(din_), on_.of(dweight_), on_.of(dbias_), on_.of(out_), on_.of(in_), on_.of(weight_), N_, IC_,
+                         OC_);
+    return shim::products_by_library() - before;
+  }
+  std::vector<double> results() {
+    on_.fetch();
+    std::vector<double> all(dweight_.begin(), dweight_.end());
+    for (const auto& more : {out_.values(), din_.values()}) all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+ private:
+  static std::vector<float> counting(int64_t count, float step, float first) {
     std::vector<float> x(static_cast<size_t>(count));
-    for (size_t i = 0; i < x.size(); ++i) x[i] = step * static_cast<float>(i % 7) - 0.2F;
+    for (size_t i = 0; i < x.size(); ++i) x[i] = step * static_cast<float>(i % 7) - first;
     return x;
-  };
-  const auto in = counting(N * IC, 0.1F), weight = counting(OC * IC, 0.05F), bias = counting(OC, 0.3F);
-  auto out = counting(N * OC, 0), din = counting(N * IC, 0), dweight = counting(OC * IC, 0), dbias = counting(OC, 0);
-  testing::OnDevice on(ops);
-  const auto act = [&](auto& x) {
-    auto* const there = on.of(x);
-    return reinterpret_cast<std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(there)>>, const Act*, Act*>>(
-        there);
-  };
-  ops.matmul_forward(act(out), nullptr, act(in), act(weight), on.of(bias), Epilogue::kNone, N, IC, OC);
-  ops.matmul_backward(act(din), on.of(dweight), on.of(dbias), act(out), act(in), act(weight), N, IC, OC);
-  on.fetch();
-  Asked asked{shim::products_by_library() - before, out};
-  for (const auto& more : {din, dweight}) asked.values.insert(asked.values.end(), more.begin(), more.end());
-  return asked;
+  }
+
+  DeviceOps& ops_;
+  int64_t N_, IC_, OC_;
+  testing::ActTensor in_, weight_, out_, pre_gelu_, din_;
+  std::vector<float> bias_, dweight_, dbias_;
+  testing::OnDevice on_;
+};
+
+std::unique_ptr<DeviceOps> ops_of(DType dtype) {
+  testing::use_wave(32);
+  return make_hip_ops(dtype, 0);
 }
 
 TEST(LibraryProducts, AreAskedForWhatTheyCanDoAndNothingElse) {
-  testing::use_wave(32);
-  const auto ops = make_hip_ops(DType::kFloat32, 0);
-  EXPECT_EQ(ask(*ops, 24, 16, 32).products, 3);
-  EXPECT_EQ(ask(*ops, 24, 16, 33).products, 0) << "rows of 33 floats do not begin at multiples of 16 bytes";
-  EXPECT_NE(ops->info().numerics.find("hipblaslt-1"), std::string::npos) << ops->info().numerics;
+  const auto ops = ops_of(DType::kFloat32);
+  EXPECT_EQ(Layer(*ops, 24, 16, 32).multiply(), 3);
+  EXPECT_EQ(Layer(*ops, 24, 16, 33).multiply(), 0) << "rows of 33 floats do not begin at multiples of 16 bytes";
+  EXPECT_NE(ops->info().numerics.find("products-1+hipblaslt-1-1cu"), std::string::npos) << ops->info().numerics;
 }
 
-TEST(LibraryProducts, HaveTheSameBitsAgain) {
-  testing::use_wave(32);
-  const auto ops = make_hip_ops(DType::kFloat32, 0);
-  const auto first = ask(*ops, 24, 16, 32).values;
-  (void)ask(*ops, 8, 64, 16);
-  EXPECT_EQ(ask(*ops, 24, 16, 32).values, first);
+TEST(LibraryProducts, EveryShapeIsNearTheJudges) {
+  shim::refuse_odd_shapes(false);
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) testing::expect_cases_near_ref(*ops_of(dtype));
+  shim::refuse_odd_shapes(true);
+}
+
+TEST(LibraryProducts, HaveTheirOwnOperandsWhenAShapeIsAskedForAgain) {
+  const auto ops = ops_of(DType::kFloat32);
+  std::vector<double> alone;
+  {
+    Layer one(*ops, 24, 16, 32);
+    one.multiply(Epilogue::kGelu);
+    alone = one.results();
+  }
+  Layer one(*ops, 24, 16, 32), other(*ops, 24, 16, 32, 0.7F);  // at once, so that nothing lies where the other's is
+  one.multiply(Epilogue::kGelu);
+  EXPECT_EQ(other.multiply(Epilogue::kGelu), 3);
+  EXPECT_EQ(one.results(), alone);
+  EXPECT_NE(other.results(), alone);
+  Layer again(*ops, 24, 16, 32);
+  again.multiply(Epilogue::kGelu);
+  EXPECT_EQ(again.results(), alone);
+}
+
+TEST(LibraryProducts, NoMemoryInsideTheLibraryIsNoFailureOfTheDevice) {
+  const auto ops = ops_of(DType::kFloat32);
+  shim::answer_next_product(HIPBLAS_STATUS_ALLOC_FAILED);
+  try {
+    Layer(*ops, 24, 16, 32).multiply();
+    FAIL() << "it was said that there is no memory";
+  } catch (const DeviceFailure& failure) {
+    FAIL() << "a worker would be started again, for ever: " << failure.what();
+  } catch (const std::runtime_error& refused) {
+    EXPECT_NE(std::string(refused.what()).find("lower batch_size or set recompute"), std::string::npos) << refused.what();
+  }
 }
 
 TEST(LibraryProducts, AFailureIsADevices) {
-  testing::use_wave(32);
-  const auto ops = make_hip_ops(DType::kFloat32, 0);
-  (void)ask(*ops, 24, 16, 32);  // scratch is there
+  const auto ops = ops_of(DType::kFloat32);
+  Layer layer(*ops, 24, 16, 32);
+  layer.multiply();  // scratch is there
   int failures = 0;
   for (int call = 1; call < 60; ++call) {
     shim::fail_call(call, hipErrorLaunchFailure);
     try {
-      (void)ask(*ops, 24, 16, 32);
+      layer.multiply();
     } catch (const DeviceFailure& failure) {
-      failures += std::string(failure.what()).find("library of products") != std::string::npos ? 1 : 0;
+      failures += std::string(failure.what()).find("library of matrix products") != std::string::npos ? 1 : 0;
     }
     shim::fail_call(0, 0);
   }

@@ -2,6 +2,7 @@
 // fence. What it does with the numbers is same_bits_test's affair; here every way that bytes take between device, ring and disk
 // is gone.
 #include <gtest/gtest.h>
+#include <hip/hip_runtime.h>
 
 #include "tests/worker/same_bits_fixture.h"
 
@@ -41,6 +42,17 @@ TEST_F(GpuRanks, HaveTheSameBitsAtAnyWorldSizeAndBesideTheBackwardPass) {
       EXPECT_EQ(at(world_size, "on"), one) << world_size << " ranks, " << wire;
       EXPECT_EQ(at(world_size, "off"), one) << world_size << " ranks, " << wire;
     }
+  }
+}
+
+TEST_F(GpuRanks, AskForNoMoreMemoryThanWhenTheyWerePrepared) {
+  for (const char* overlap : {"off", "on"}) {
+    spec.overlap = overlap;
+    Ranks ranks(spec, service);
+    for (int i = 0; i < 2; ++i) ranks.add();
+    const size_t prepared = shim::bytes_on_device();
+    run_to_end(ranks, Ranks::initial());
+    EXPECT_EQ(shim::bytes_on_device(), prepared) << "what does not fit is to refuse the job, not to end its first step";
   }
 }
 

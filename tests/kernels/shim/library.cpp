@@ -29,6 +29,8 @@ namespace kernels = holdfast::kernels;
 constexpr unsigned char kNoise = 0x7e;
 constexpr size_t kNoisyBytes = size_t{64} << 10;  // of a workspace: all of it takes too long
 std::atomic<int64_t> products{0};
+std::atomic<bool> refuses_odd{true};
+std::atomic<hipblasStatus_t> next_answer{HIPBLAS_STATUS_SUCCESS};
 
 int64_t bytes_of(hipDataType type) {
   return type == HIP_R_32F ? 4 : 2;
@@ -115,14 +117,16 @@ namespace shim {
 int64_t products_by_library() {
   return products;
 }
+void refuse_odd_shapes(bool on) {
+  refuses_odd = on;
+}
+void answer_next_product(hipblasStatus_t with) {
+  next_answer = with;
+}
 }  // namespace shim
 
 hipblasStatus_t hipblasLtCreate(hipblasLtHandle_t* handle) {
   *handle = new char;
-  return HIPBLAS_STATUS_SUCCESS;
-}
-hipblasStatus_t hipblasLtDestroy(hipblasLtHandle_t handle) {
-  delete static_cast<char*>(handle);
   return HIPBLAS_STATUS_SUCCESS;
 }
 hipblasStatus_t hipblasLtGetVersion(hipblasLtHandle_t, int* version) {
@@ -181,7 +185,9 @@ hipblasStatus_t hipblasLtMatmulAlgoGetHeuristic(hipblasLtHandle_t, hipblasLtMatm
                                                 hipblasLtMatmulHeuristicResult_t* results, int* count) {
   *count = 0;
   if (most < 1 || !fits(*product, *a, *b, *d)) return HIPBLAS_STATUS_INVALID_VALUE;
-  if (!is_aligned(*a) || !is_aligned(*b) || !is_aligned(*d)) return HIPBLAS_STATUS_NOT_SUPPORTED;
+  // The real ones say the one and the other where they have no algorithm.
+  if (refuses_odd && !is_aligned(*a)) return HIPBLAS_STATUS_NOT_SUPPORTED;
+  if (refuses_odd && (!is_aligned(*b) || !is_aligned(*d))) return HIPBLAS_STATUS_INVALID_VALUE;
   *count = 1;
   results[0] = {{{}, preference->workspace}, preference->workspace, HIPBLAS_STATUS_SUCCESS, 1.0F, {}};
   return HIPBLAS_STATUS_SUCCESS;
@@ -196,6 +202,7 @@ hipblasStatus_t hipblasLtMatmul(hipblasLtHandle_t, hipblasLtMatmulDesc_t product
     return HIPBLAS_STATUS_INVALID_VALUE;
   }
   ++products;
+  if (const auto answer = next_answer.exchange(HIPBLAS_STATUS_SUCCESS); answer != HIPBLAS_STATUS_SUCCESS) return answer;
   // By value, as the library takes all of it when it is called.
   const auto one_thread = [=, what = *product, a_is = *a_layout, b_is = *b_layout, d_is = *d_layout,
                            by = static_cast<double>(*static_cast<const float*>(alpha)),

@@ -1,8 +1,8 @@
 // Stands in for hipBLASLt's header of this name where the library is played on the CPU: its functions as far as
 // kernels/hip/library_products.hip calls them. Proves how it is asked (layouts, transposes, epilogues), not the library.
 //
-// Matrices are as BLAS has them, columns contiguous. What is not there for the real one either is refused: rows or columns that
-// do not begin at multiples of 16 bytes. A workspace is filled with noise. Thread: any.
+// Matrices are as BLAS has them, columns contiguous. Shapes whose columns do not begin at multiples of 16 bytes are refused, as
+// the real one may refuse any, until a test says otherwise. A workspace is filled with noise. Thread: any.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -11,6 +11,7 @@
 
 enum hipblasStatus_t : int {
   HIPBLAS_STATUS_SUCCESS = 0,
+  HIPBLAS_STATUS_ALLOC_FAILED = 2,
   HIPBLAS_STATUS_INVALID_VALUE = 3,
   HIPBLAS_STATUS_EXECUTION_FAILED = 6,
   HIPBLAS_STATUS_NOT_SUPPORTED = 7
@@ -54,7 +55,6 @@ struct hipblasLtMatmulHeuristicResult_t {
 };
 
 hipblasStatus_t hipblasLtCreate(hipblasLtHandle_t* handle);
-hipblasStatus_t hipblasLtDestroy(hipblasLtHandle_t handle);
 hipblasStatus_t hipblasLtGetVersion(hipblasLtHandle_t handle, int* version);
 hipblasStatus_t hipblasLtMatmulDescCreate(hipblasLtMatmulDesc_t* made, hipblasComputeType_t compute, hipDataType scale);
 hipblasStatus_t hipblasLtMatmulDescDestroy(hipblasLtMatmulDesc_t made);
@@ -79,5 +79,7 @@ hipblasStatus_t hipblasLtMatmul(hipblasLtHandle_t handle, hipblasLtMatmulDesc_t 
                                 size_t workspace_bytes, hipStream_t stream);
 
 namespace shim {
-int64_t products_by_library();  // so far: a test that the library was asked at all
-}
+int64_t products_by_library();                   // so far
+void refuse_odd_shapes(bool on);                 // it does, at first
+void answer_next_product(hipblasStatus_t with);  // instead of computing it
+}  // namespace shim
