@@ -9,9 +9,11 @@
 namespace holdfast::worker {
 namespace {
 
-// "hip" is 0, "hip:2" is 2; nullopt: no GPU's name.
+constexpr int kDefault = -1;
+
+// "hip:2" is 2, "hip" kDefault; nullopt: no GPU's name.
 std::optional<int> gpu_number(std::string_view device) {
-  if (device == "hip") return 0;
+  if (device == "hip") return kDefault;
   constexpr std::string_view kPrefix = "hip:";
   if (!device.starts_with(kPrefix)) return std::nullopt;
   device.remove_prefix(kPrefix.size());
@@ -38,7 +40,8 @@ tl::expected<ChosenDevice, std::string> choose_device(const std::string& device,
   if (device == "cpu") return cpu;
   const int count = gpus->count();
   if (device == "auto" && count == 0) return cpu;
-  if (const int gpu = number.value_or(0); gpu < count) {
+  if (count > 0 && number.value_or(kDefault) < count) {
+    const int gpu = number.value_or(kDefault) == kDefault ? gpus->default_device() : *number;
     return ChosenDevice{[make = gpus->make, gpu](kernels::DType dtype) { return make(dtype, gpu); },
                         fmt::format("hip:{}", gpu)};
   }

@@ -1,8 +1,9 @@
 // What a worker computes on: the meaning of --device.
 //
 // "cpu" and "ref" are in every build, GPUs in those for them (HOLDFAST_HIP of kernels/hip/CMakeLists.txt). One worker has one
-// GPU: "hip" is the first, "hip:1" the second. "auto" is the first GPU where there is one, else the CPU; a worker that had one
-// waits for it when its driver shows none for a while, and does not go on with the CPU (worker_program.cpp).
+// GPU: "hip:1" is the second, "hip" the first that is not integrated into the CPU. "auto" is "hip" where there is a GPU, else
+// the CPU; a worker that had one waits for it when its driver shows none for a while, and does not go on with the CPU
+// (worker_program.cpp).
 #pragma once
 
 #include <memory>
@@ -17,6 +18,7 @@ namespace holdfast::worker {
 // The op set for GPUs, as it was linked (kernels/ops.h).
 struct GpuOps {
   int (*count)();
+  int (*default_device)();
   std::unique_ptr<kernels::DeviceOps> (*make)(kernels::DType activations, int device);
 };
 

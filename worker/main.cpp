@@ -4,7 +4,8 @@
 
 int main(int argc, char** argv) {
 #if defined(HOLDFAST_WITH_GPUS)
-  static constexpr holdfast::worker::GpuOps kLinked{holdfast::kernels::hip_device_count, holdfast::kernels::make_hip_ops};
+  static constexpr holdfast::worker::GpuOps kLinked{holdfast::kernels::hip_device_count, holdfast::kernels::hip_default_device,
+                                                    holdfast::kernels::make_hip_ops};
   const holdfast::worker::GpuOps* const gpus = &kLinked;
 #else
   const holdfast::worker::GpuOps* const gpus = nullptr;

@@ -50,7 +50,7 @@ kernels::DType dtype_of(const std::string& name) {
 }
 
 #if defined(HOLDFAST_WITH_GPUS)
-constexpr worker::GpuOps kLinked{kernels::hip_device_count, kernels::make_hip_ops};
+constexpr worker::GpuOps kLinked{kernels::hip_device_count, kernels::hip_default_device, kernels::make_hip_ops};
 constexpr const worker::GpuOps* kGpus = &kLinked;
 #else
 constexpr const worker::GpuOps* kGpus = nullptr;

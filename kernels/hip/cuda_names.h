@@ -9,7 +9,9 @@ using hipStream_t = cudaStream_t;
 using hipEvent_t = cudaEvent_t;
 using hipDeviceProp_t = cudaDeviceProp;
 inline constexpr hipError_t hipSuccess = cudaSuccess, hipErrorOutOfMemory = cudaErrorMemoryAllocation,
-                            hipErrorNoDevice = cudaErrorNoDevice, hipErrorInsufficientDriver = cudaErrorInsufficientDriver;
+                            hipErrorNoDevice = cudaErrorNoDevice, hipErrorInsufficientDriver = cudaErrorInsufficientDriver,
+                            hipErrorInvalidDevice = cudaErrorInvalidDevice,
+                            hipErrorNotInitialized = cudaErrorInitializationError;
 inline constexpr unsigned hipStreamNonBlocking = cudaStreamNonBlocking, hipEventDisableTiming = cudaEventDisableTiming,
                           hipHostMallocDefault = cudaHostAllocDefault;
 inline constexpr cudaMemcpyKind hipMemcpyHostToDevice = cudaMemcpyHostToDevice, hipMemcpyDeviceToHost = cudaMemcpyDeviceToHost,

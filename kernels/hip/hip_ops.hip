@@ -22,7 +22,8 @@ std::string compiler() {
 #elif defined(HOLDFAST_HIP_ON_CPU)
   return "on-cpu";
 #else
-  return "clang-" + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__);
+  return "clang-" + std::to_string(__clang_major__) + "." + std::to_string(__clang_minor__) + "+hip-" +
+         std::to_string(HIP_VERSION);
 #endif
 }
 
@@ -340,6 +341,14 @@ namespace holdfast::kernels {
 
 int hip_device_count() {
   return hip::device_count();
+}
+
+int hip_default_device() {
+  const int count = hip::device_count();
+  for (int device = 0; device < count; ++device) {
+    if (!hip::properties_of(device).is_integrated) return device;
+  }
+  return 0;
 }
 
 std::unique_ptr<DeviceOps> make_hip_ops(DType activations, int device) {

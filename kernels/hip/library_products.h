@@ -43,7 +43,15 @@ class LibraryProducts {
   virtual bool multiply(const Result& result, const Operand& A, const Operand& B, int64_t M, int64_t N, int64_t K) = 0;
 };
 
-// Null: this build has no library.
+// Null: this build has no library, or one that is known to be wrong there (and was not asked for by
+// HOLDFAST_HIP_PRODUCTS=library).
 std::unique_ptr<LibraryProducts> make_library_products(const Stream& stream);
+
+// Whether hipBLASLt of this version (100000 * major + 100 * minor + patch) is right on a GPU. Before 1.1 some of its kernels
+// wrote outputs with gaps between rows wrongly (its changelog of ROCm 7.1), and before 1.5 those for gfx12 could read past
+// operands (rocm-libraries issue 7992), which ends the process.
+inline bool is_sound_hipblaslt(const std::string& architecture, int version) {
+  return version >= (architecture.starts_with("gfx12") ? 100500 : 100100);
+}
 
 }  // namespace holdfast::kernels::hip

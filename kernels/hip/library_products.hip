@@ -113,14 +113,15 @@ struct Product {
 // One for each device in use, to the end of the process: the library keeps some memory of the device when it is given back.
 hipblasLtHandle_t handle_of(const Stream& stream) {
   static std::mutex mutex;
-  static std::map<int, hipblasLtHandle_t> handles;
+  static auto* const handles =
+      new std::map<int, hipblasLtHandle_t>;  // never taken down: other static objects may still compute
   const std::lock_guard lock(mutex);
-  const auto known = handles.find(stream.device());
-  if (known != handles.end()) return known->second;
+  const auto known = handles->find(stream.device());
+  if (known != handles->end()) return known->second;
   stream.use();
   hipblasLtHandle_t made{};
   check_blas(hipblasLtCreate(&made), "its start");
-  return handles[stream.device()] = made;
+  return (*handles)[stream.device()] = made;
 }
 
 class Library final : public LibraryProducts {
@@ -133,16 +134,20 @@ class Library final : public LibraryProducts {
 
   // How work is cut may depend on how many processors there are; asked-1: on what is asked for here, and in which words.
   std::string name() const override {
-    int version = 0;
-    check_blas(hipblasLtGetVersion(handle_, &version), "its version");
 #if defined(__CUDACC__)
     const char* const library = "cublaslt-";
 #else
     const char* const library = "hipblaslt-";
 #endif
     const char* const override_file = std::getenv(kOverride);  // NOLINT(concurrency-mt-unsafe): nobody sets it
-    return library + std::to_string(version) + "-" + std::to_string(processors_) + "cu-asked-1" +
+    return library + std::to_string(version()) + "-" + std::to_string(processors_) + "cu-asked-1" +
            (override_file == nullptr ? "" : std::string("-") + kOverride + "=" + override_file);
+  }
+
+  int version() const {
+    int version = 0;
+    check_blas(hipblasLtGetVersion(handle_, &version), "its version");
+    return version;
   }
 
   bool multiply(const Result& result, const Operand& A, const Operand& B, int64_t M, int64_t N, int64_t K) override {
@@ -224,7 +229,11 @@ class Library final : public LibraryProducts {
 }  // namespace
 
 std::unique_ptr<LibraryProducts> make_library_products(const Stream& stream) {
-  return std::make_unique<Library>(stream);
+  auto library = std::make_unique<Library>(stream);
+#if !defined(__CUDACC__) && !defined(HOLDFAST_HIP_TRUST_LIBRARY)
+  if (!is_sound_hipblaslt(properties_of(stream.device()).architecture, library->version())) return nullptr;
+#endif
+  return library;
 }
 
 }  // namespace holdfast::kernels::hip

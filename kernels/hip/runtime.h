@@ -29,6 +29,7 @@ struct DeviceProperties {
   int64_t memory_bytes;
   int wave;
   int processors;
+  bool is_integrated;  // into the CPU, whose memory it uses
 };
 
 // Of this thread's calls from now on.

@@ -32,7 +32,9 @@ void use_device(int device) {
 int device_count() {
   int count = 0;
   const hipError_t error = hipGetDeviceCount(&count);
-  if (error == hipErrorNoDevice || error == hipErrorInsufficientDriver) {
+  // The last two: what AMD's runtime says where it could not begin, its driver not being there.
+  if (error == hipErrorNoDevice || error == hipErrorInsufficientDriver || error == hipErrorInvalidDevice ||
+      error == hipErrorNotInitialized) {
     (void)hipGetLastError();
     return 0;
   }
@@ -49,7 +51,9 @@ DeviceProperties properties_of(int device) {
   std::string architecture = found.gcnArchName;
   architecture.resize(std::min(architecture.size(), architecture.find(':')));  // "gfx90a:sramecc+:xnack-"
 #endif
-  return {found.name, architecture, static_cast<int64_t>(found.totalGlobalMem), found.warpSize, found.multiProcessorCount};
+  return {
+      found.name,           architecture, static_cast<int64_t>(found.totalGlobalMem), found.warpSize, found.multiProcessorCount,
+      found.integrated != 0};
 }
 
 Stream::Stream(int device) : device_(device) {

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/hip/library_products.h"
 #include "tests/kernels/hip_device.h"
 #include "tests/kernels/near_ref.h"
 #include "tests/kernels/on_device.h"
@@ -72,7 +73,14 @@ TEST(LibraryProducts, AreAskedForWhatTheyCanDoAndNothingElse) {
   const auto ops = ops_of(DType::kFloat32);
   EXPECT_EQ(Layer(*ops, 24, 16, 32).multiply(), 3);
   EXPECT_EQ(Layer(*ops, 24, 16, 33).multiply(), 0) << "rows of 33 floats do not begin at multiples of 16 bytes";
-  EXPECT_NE(ops->info().numerics.find("products-1+hipblaslt-1-1cu"), std::string::npos) << ops->info().numerics;
+  EXPECT_NE(ops->info().numerics.find("products-1+hipblaslt-100100-1cu"), std::string::npos) << ops->info().numerics;
+}
+
+TEST(LibraryProducts, OfVersionsThatAreKnownToBeWrongAreNotUsed) {
+  EXPECT_FALSE(hip::is_sound_hipblaslt("gfx942", 100000));
+  EXPECT_TRUE(hip::is_sound_hipblaslt("gfx942", 100100));
+  EXPECT_FALSE(hip::is_sound_hipblaslt("gfx1201", 100403));
+  EXPECT_TRUE(hip::is_sound_hipblaslt("gfx1201", 100500));
 }
 
 TEST(LibraryProducts, EveryShapeIsNearTheJudges) {

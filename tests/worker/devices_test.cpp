@@ -12,7 +12,12 @@ std::unique_ptr<kernels::DeviceOps> make_gpu(kernels::DType dtype, int device) {
   asked_for = device;
   return kernels::make_ref_ops(dtype);
 }
-constexpr GpuOps kNone{[] { return 0; }, make_gpu}, kOne{[] { return 1; }, make_gpu}, kTwo{[] { return 2; }, make_gpu};
+int first() {
+  return 0;
+}
+constexpr GpuOps kNone{[] { return 0; }, first, make_gpu}, kOne{[] { return 1; }, first, make_gpu},
+    kTwo{[] { return 2; }, first, make_gpu};
+constexpr GpuOps kSecondIsBetter{[] { return 2; }, [] { return 1; }, make_gpu};
 
 // "gpu 1", "cpu", "ref", or the error.
 std::string chosen(const std::string& device, const GpuOps* gpus) {
@@ -37,6 +42,9 @@ TEST(Devices, AreTheGpuWhereThereIsOne) {
   EXPECT_EQ(chosen("ref", &kTwo), "ref");
   EXPECT_EQ(chosen("auto", &kNone), "cpu");
   EXPECT_EQ(chosen("auto", nullptr), "cpu");
+  EXPECT_EQ(chosen("auto", &kSecondIsBetter), "gpu 1");
+  EXPECT_EQ(chosen("hip", &kSecondIsBetter), "gpu 1");
+  EXPECT_EQ(chosen("hip:0", &kSecondIsBetter), "gpu 0");
 }
 
 TEST(Devices, TellWhichGpuToAskForAgain) {

@@ -130,7 +130,7 @@ hipblasStatus_t hipblasLtCreate(hipblasLtHandle_t* handle) {
   return HIPBLAS_STATUS_SUCCESS;
 }
 hipblasStatus_t hipblasLtGetVersion(hipblasLtHandle_t, int* version) {
-  *version = 1;
+  *version = 100100;
   return HIPBLAS_STATUS_SUCCESS;
 }
 hipblasStatus_t hipblasLtMatmulDescCreate(hipblasLtMatmulDesc_t* made, hipblasComputeType_t, hipDataType scale) {

@@ -79,8 +79,10 @@ enum hipError_t : int {
   hipSuccess = 0,
   hipErrorInvalidValue = 1,
   hipErrorOutOfMemory = 2,
+  hipErrorNotInitialized = 3,
   hipErrorInsufficientDriver = 35,
   hipErrorNoDevice = 100,
+  hipErrorInvalidDevice = 101,
   hipErrorIllegalAddress = 700,
   hipErrorLaunchFailure = 719,
 };
@@ -96,6 +98,7 @@ struct hipDeviceProp_t {
   size_t totalGlobalMem;
   int warpSize;
   int multiProcessorCount;
+  int integrated;
   char gcnArchName[256];
 };
 
