@@ -12,11 +12,16 @@
 #include "rendezvous/text_bounds.h"
 
 namespace holdfast::rendezvous {
+namespace {
+
+constexpr size_t kEventKindsMax = 1000;  // that are counted
+
+}  // namespace
 
 Problem problem(int status, const std::string& code, const std::string& detail) {
   static const std::map<int, std::string> kTitles = {
       {400, "Bad request"},        {401, "No valid token"}, {403, "Not allowed"}, {404, "Not found"},
-      {405, "Method not allowed"}, {409, "Conflict"},       {422, "Damaged"},     {429, "Too many"},
+      {405, "Method not allowed"}, {409, "Conflict"},       {412, "Changed meanwhile"}, {422, "Damaged"},     {429, "Too many"},
       {500, "Internal error"},     {503, "Not available"},  {507, "No space"}};
   const auto title = kTitles.find(status);
   return {status, title == kTitles.end() ? "Error" : title->second, detail, code, {}};
@@ -69,6 +74,8 @@ void Coordinator::apply(Job& job, const Input& input) {
   Decision decision = decide(std::move(job.membership), input, now(), new_secret_);
   job.membership = std::move(decision.state);
   if (is_ended(job.membership.state) && job.finished_ms == 0) job.finished_ms = wall_ms();
+  if (state != job.membership.state)
+    state_changes_.push_back({job.id, state, job.membership.state, job.membership.reason, wall_ms()});
   EffectWriter writer{*this, job, before};
   for (const Effect& effect : decision.effects) std::visit(writer, effect);
   save(job);
@@ -98,9 +105,10 @@ void Coordinator::commit() {
 
 void Coordinator::event(const std::string& job, const std::string& kind, const std::string& message, const std::string& worker,
                         int64_t generation) {
-  spdlog::info("{}{}{}: {}", job, job.empty() ? "" : " ", kind, message);
+  spdlog::info("{}{}{}: {}{}", job, job.empty() ? "" : " ", kind, message, actor_.empty() ? "" : " (asked for by " + actor_ + ")");
+  if (event_counts_.size() < kEventKindsMax || event_counts_.contains(kind)) ++event_counts_[kind];  // workers name kinds, too
   write().add_event(
-      {0, wall_ms(), job, worker, generation, shortened(kind, kWordBytesMax), shortened(message, kEventTextBytesMax)});
+      {0, wall_ms(), job, worker, generation, shortened(kind, kWordBytesMax), shortened(message, kEventTextBytesMax), actor_});
 }
 
 const Job* Coordinator::find_job(const std::string& id) const {
@@ -235,7 +243,11 @@ void Coordinator::add_steps(Job& job, const Progress& progress) {
     write().add_step({0, wall_ms(), job.id, by, point});
     if (point.validation_loss) job.validation_loss = point.validation_loss;
     if (point.refused && point.step > job.membership.committed_step) ++job.refused_steps;
-    if (point.step_s > 0) job.step_s = job.step_s == 0 ? point.step_s : 0.8 * job.step_s + 0.2 * point.step_s;
+    if (point.step_s > 0) {
+      const bool first = job.step_s == 0;
+      job.step_s = first ? point.step_s : 0.8 * job.step_s + 0.2 * point.step_s;
+      job.communication_s = first ? point.communication_s : 0.8 * job.communication_s + 0.2 * point.communication_s;
+    }
   }
   if (!progress.points.empty()) job.loss = progress.points.back().loss;
   if (!progress.state_hash.empty() && progress.state_hash_step >= job.state_hash_step) {

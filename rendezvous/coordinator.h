@@ -38,6 +38,7 @@ struct Job {
   int64_t state_hash_step = -1;
   int64_t refused_steps = 0;                        // in all its life, those that were voided since included
   double step_s = 0;                                // of the last steps, smoothed; 0: not known
+  double communication_s = 0;                       // of it, waiting for others; smoothed
   std::map<int64_t, CheckpointRecord> checkpoints;  // by step
   std::map<std::string, RefusalRow> refusals;       // by worker
   std::string waiting;                              // the scheduler's reason
@@ -74,6 +75,13 @@ struct CoordinatorWork {
   int64_t directives = 0;  // made, of one worker
   int64_t plans = 0;       // over all workers and jobs
   bool operator==(const CoordinatorWork&) const = default;
+};
+
+struct StateChange {
+  std::string job;
+  JobState from, to;
+  std::string reason;
+  int64_t time_ms = 0;
 };
 
 class Coordinator {
@@ -135,6 +143,11 @@ class Coordinator {
   JobStore& write();  // begins the transaction when none is open
   void event(const std::string& job, const std::string& kind, const std::string& message, const std::string& worker = "",
              int64_t generation = 0);
+  // The name of the token in whose name the next calls are made: events tell it. "": nobody's.
+  void set_actor(const std::string& actor) { actor_ = actor; }
+  // Of jobs, since the last call, in the order in which they came about.
+  std::vector<StateChange> take_state_changes() { return std::exchange(state_changes_, {}); }
+  const std::map<std::string, int64_t>& event_counts() const { return event_counts_; }  // by kind, since this object began
   int64_t writes() const { return writes_; }  // grows with every transaction
   const CoordinatorWork& work() const { return work_; }
   Millis now() const { return clock_.steady_ms(); }
@@ -187,6 +200,9 @@ class Coordinator {
   bool in_transaction_ = false;
   int64_t writes_ = 0;
   CoordinatorWork work_;
+  std::string actor_;
+  std::map<std::string, int64_t> event_counts_;
+  std::vector<StateChange> state_changes_;
   std::set<std::string> touched_;
   bool unsettled_ = true;  // the plan may be another than the last
   Millis last_tick_ms_ = -1, listening_since_ms_ = 0, forgot_ms_ = 0;

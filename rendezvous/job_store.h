@@ -15,6 +15,8 @@
 
 #include "rendezvous/flapping.h"
 #include "rendezvous/membership_state.h"
+#include "rendezvous/tokens.h"
+#include "rendezvous/webhooks.h"
 
 namespace holdfast::rendezvous {
 
@@ -68,6 +70,7 @@ struct EventRow {
   std::string job, worker;
   int64_t generation = 0;
   std::string kind, message;
+  std::string actor;  // the name of the token that asked for it; "": nobody did
 };
 struct LogRow {
   int64_t id = 0;
@@ -112,6 +115,11 @@ struct StoreContents {
   std::map<std::string, std::string> ended_incarnations;  // incarnation -> the code its messages are refused with
 };
 
+struct StoredTokens {
+  std::vector<TokenRow> rows;  // but those of files
+  int64_t last_number = 0;     // of the newest that was ever made
+};
+
 class JobStore {
  public:
   virtual ~JobStore() = default;
@@ -130,6 +138,14 @@ class JobStore {
   virtual void save_refusal(const RefusalRow& row) = 0;
   virtual void save_idempotency(const IdempotencyRow& row) = 0;
   virtual std::optional<IdempotencyRow> find_idempotency(const std::string& key) = 0;
+  virtual StoredTokens load_tokens() = 0;
+  virtual void save_token(const TokenRow& row) = 0;
+  virtual void remove_token(const std::string& id) = 0;  // its number is not used again
+  virtual StoredWebhooks load_webhooks() = 0;
+  virtual void save_webhook(const WebhookRow& row) = 0;
+  virtual void remove_webhook(const std::string& id) = 0;  // and what was to be sent to it
+  virtual void save_delivery(const DeliveryRow& row) = 0;
+  virtual void remove_delivery(int64_t id) = 0;
 
   virtual void add_event(const EventRow& row) = 0;
   virtual void add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) = 0;

@@ -164,9 +164,13 @@ std::string different_training(const nlohmann::json& theirs, const JobSpec& spec
 }
 
 // Fills in what the manifest knows; the error says why the checkpoint cannot be had. Nothing when the folder is out of sight.
-tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec, const std::string& data_dir) {
+tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec, const std::string& data_dir,
+                                       const std::vector<std::string>& roots) {
   const std::string own = objects_folder(data_dir, source.job);
   const std::string folder = source.store.empty() ? own : without_scheme(source.store);
+  // Before anything is looked at: whoever may not read there is not told what is there either.
+  if (const auto allowed = storage::check_roots(folder, source.store.empty() ? std::vector<std::string>{} : roots); !allowed)
+    return tl::unexpected(allowed.error().message);
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) {
     if (!source.store.empty() && !source.job.empty()) return {};
@@ -203,11 +207,12 @@ Outcome<ResumePlan> plan_resume(const Coordinator& state, const JobSpec& spec) {
   return by_path(choice);
 }
 
-Outcome<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spec, const std::string& data_dir) {
+Outcome<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spec, const std::string& data_dir,
+                                    const std::vector<std::string>& checkpoint_roots) {
   std::string passed_over;
   for (size_t i = 0; i < plan.candidates.size(); ++i) {
     StateSource source = plan.candidates[i];
-    if (const auto good = verify(source, spec, data_dir); !good) {
+    if (const auto good = verify(source, spec, data_dir, checkpoint_roots); !good) {
       passed_over += fmt::format("{}{}: {}", passed_over.empty() ? "" : "; ", described(source), good.error());
       continue;
     }

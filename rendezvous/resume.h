@@ -30,6 +30,8 @@ struct ResumeChoice {
   std::string note;                  // for the event: what was chosen, and what was passed over and why
 };
 // Reads and verifies; blocks, any thread. `data_dir`: where this service keeps objects.
-Outcome<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spec, const std::string& data_dir);
+// `checkpoint_roots`: where folders may be (storage::OpenOptions::roots).
+Outcome<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spec, const std::string& data_dir,
+                                    const std::vector<std::string>& checkpoint_roots = {});
 
 }  // namespace holdfast::rendezvous

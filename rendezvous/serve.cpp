@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <chrono>
 #include <cstdlib>
@@ -20,6 +21,7 @@
 #include <system_error>
 
 #include "rendezvous/commit_faults.h"
+#include "rendezvous/http_listen_address.h"
 #include "rendezvous/http_server.h"
 #include "rendezvous/open_files.h"
 #include "rendezvous/secrets.h"
@@ -148,30 +150,54 @@ void prepare_open_files() {
       files.problem.empty() ? "" : ": ", files.problem, kWorkers, open_files_for(kWorkers));
 }
 
+// Whether what is asked for may be listened on at all.
+tl::expected<void, std::string> check_encryption(const ServeOptions& options) {
+  if (options.tls_cert.empty() != options.tls_key.empty()) {
+    return Failure(fmt::format("--tls_{} is missing: a certificate and its key are given together",
+                               options.tls_cert.empty() ? "cert" : "key"));
+  }
+  if (!options.tls_cert.empty() || options.allow_insecure) return {};
+  const auto loopback = is_loopback_address(options.listen);
+  if (!loopback) return Failure(loopback.error());
+  if (*loopback) return {};
+  return Failure(
+      fmt::format("--listen {} would be reached by other machines, and without encryption: whoever is on the way could read the "
+                  "tokens. Give a certificate (--tls_cert FILE --tls_key FILE), or say --allow_insecure where the network is trusted",
+                  options.listen));
+}
+
 tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& signals) {
+  if (const auto checked = check_encryption(options); !checked) return Failure(checked.error());
   DirectoryLock lock;
   const auto tokens = prepare_directory(options.data_dir, lock);
   if (!tokens) return Failure(tokens.error());
   const SystemClock clock;
   const auto drills = asked_for_drills();
   if (!drills) return Failure(drills.error());
+  std::atomic<const HttpServer*> serving = nullptr;
+  const auto http_counts = [&serving] {
+    const HttpServer* running = serving;
+    return running == nullptr ? HttpServerCounts{} : running->counts();
+  };
   ServiceLives lives([&] {
     DrilledStore store(open_sqlite_store(options.data_dir + "/holdfast.sqlite"), *drills);
     JobStore& jobs = store.get();
     const auto life = std::shared_ptr<Life>(
-        new Life{std::move(store), Service({options.data_dir, random_hex(8), tokens->admin, tokens->worker, {}, 2}, clock, jobs,
-                                           [] { return random_hex(32); })});
+        new Life{std::move(store), Service({options.data_dir, random_hex(8), tokens->admin, tokens->worker, {}, 2, http_counts, options.checkpoint_roots, options.requests_per_s},
+                                           clock, jobs, [] { return random_hex(32); })});
     return std::shared_ptr<Service>(life, &life->service);
   });
   HttpServerOptions http;
   http.listen = options.listen;
+  http.tls = {options.tls_cert, options.tls_key};
   http.admit = [&lives](const HttpRequest& request) { return lives.refusal(request); };
   auto server = HttpServer::start(
       http, [&lives](HttpRequest request, Reply reply) { lives.handle(std::move(request), std::move(reply)); });
   if (!server) return Failure(server.error());
+  serving = server->get();
   std::string host = options.listen.substr(0, options.listen.rfind(':'));
   if (host.empty() || host == "0.0.0.0" || host == "*" || host == "[::]") host = "127.0.0.1";
-  greet(fmt::format("http://{}:{}", host, (*server)->port()), options.data_dir);
+  greet(fmt::format("{}://{}:{}", options.tls_cert.empty() ? "http" : "https", host, (*server)->port()), options.data_dir);
   const int status = tend_until_the_end(signals, lives);
   lives.end();
   server->reset();

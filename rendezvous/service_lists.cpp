@@ -90,9 +90,10 @@ void Service::Impl::follow(const Call& call, Feed feed, int64_t after) {
   response.content_type = "text/event-stream";
   response.headers["Cache-Control"] = "no-store";
   const std::string job = call.arguments.empty() ? "" : call.arguments[0];
-  response.on_stream = [this, feed, job, after](std::shared_ptr<EventStream> stream) {
-    const bool taken = enqueue([this, feed, job, after, stream] {
-      followers_.push_back({stream, feed, job, after, clock_.steady_ms(), -1, true});
+  const std::string token = call.who ? call.who->id : "";
+  response.on_stream = [this, feed, job, after, token](std::shared_ptr<EventStream> stream) {
+    const bool taken = enqueue([this, feed, job, after, token, stream] {
+      followers_.push_back({stream, token, feed, job, after, clock_.steady_ms(), -1, true});
       follower_behind_ = true;
     });
     if (!taken) stream->close();

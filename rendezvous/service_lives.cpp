@@ -61,7 +61,7 @@ void ServiceLives::handle(HttpRequest request, Reply reply) {
   reply(absence());
 }
 
-std::optional<HttpResponse> ServiceLives::refusal(const HttpRequest& request) const {
+std::optional<HttpResponse> ServiceLives::refusal(const HttpRequest& request) {
   if (const auto service = present()) return service->refusal(request);
   return absence();
 }

@@ -29,7 +29,7 @@ class ServiceLives {
   ServiceLives(const ServiceLives&) = delete;
 
   void handle(HttpRequest request, Reply reply);
-  std::optional<HttpResponse> refusal(const HttpRequest& request) const;
+  std::optional<HttpResponse> refusal(const HttpRequest& request);
 
   // To be called now and then: begins the next service where the last one failed. False: it failed for another reason than
   // its database, and there is none.

@@ -87,6 +87,21 @@ ALTER TABLE workers ADD COLUMN held_until_ms INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN refused_steps INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX ledger_live ON ledger(job, last_step) WHERE voided_by = 0;
 )sql",
+    // 5: tokens with roles, who asked for what, and whom to tell of it
+    R"sql(
+CREATE TABLE tokens (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, name TEXT NOT NULL, role TEXT NOT NULL, digest TEXT NOT NULL UNIQUE,
+  created_ms INTEGER NOT NULL, expires_ms INTEGER NOT NULL, used_ms INTEGER NOT NULL
+) STRICT;
+ALTER TABLE events ADD COLUMN actor TEXT NOT NULL DEFAULT '';
+CREATE TABLE webhooks (
+  number INTEGER PRIMARY KEY AUTOINCREMENT, url TEXT NOT NULL, states TEXT NOT NULL, secret TEXT NOT NULL, created_ms INTEGER NOT NULL
+) STRICT;
+CREATE TABLE webhook_deliveries (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, webhook INTEGER NOT NULL REFERENCES webhooks(number), body TEXT NOT NULL,
+  made_ms INTEGER NOT NULL, due_ms INTEGER NOT NULL, tries INTEGER NOT NULL
+) STRICT;
+)sql",
 };
 
 }  // namespace

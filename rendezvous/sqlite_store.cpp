@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "rendezvous/sqlite_access.h"
 #include "rendezvous/sqlite_ledger.h"
 #include "rendezvous/sqlite_schema.h"
 #include "rendezvous/stored_json.h"
@@ -40,6 +41,14 @@ class SqliteStore : public JobStore {
   void save_refusal(const RefusalRow& row) override;
   void save_idempotency(const IdempotencyRow& row) override;
   std::optional<IdempotencyRow> find_idempotency(const std::string& key) override;
+  StoredTokens load_tokens() override { return access_.load_tokens(); }
+  void save_token(const TokenRow& row) override { access_.save(row); }
+  void remove_token(const std::string& id) override { access_.remove_token(id); }
+  StoredWebhooks load_webhooks() override { return access_.load_webhooks(); }
+  void save_webhook(const WebhookRow& row) override { access_.save(row); }
+  void remove_webhook(const std::string& id) override { access_.remove_webhook(id); }
+  void save_delivery(const DeliveryRow& row) override { access_.save(row); }
+  void remove_delivery(int64_t id) override { access_.remove_delivery(id); }
   void add_event(const EventRow& row) override;
   void add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) override;
   void add_step(const StepRow& row) override;
@@ -66,6 +75,7 @@ class SqliteStore : public JobStore {
 
   SqliteDatabase db_;
   SqliteLedger ledger_{db_};
+  SqliteAccess access_{db_};
   int64_t log_batches_ = 0;
 };
 
@@ -230,8 +240,8 @@ std::optional<IdempotencyRow> SqliteStore::find_idempotency(const std::string& k
 }
 
 void SqliteStore::add_event(const EventRow& row) {
-  db_.prepare("INSERT INTO events (time_ms, job, worker, generation, kind, message) VALUES (?,?,?,?,?,?)")
-      .with(row.time_ms, row.job, row.worker, row.generation, row.kind, row.message)
+  db_.prepare("INSERT INTO events (time_ms, job, worker, generation, kind, message, actor) VALUES (?,?,?,?,?,?,?)")
+      .with(row.time_ms, row.job, row.worker, row.generation, row.kind, row.message, row.actor)
       .run();
 }
 
@@ -270,12 +280,12 @@ void SqliteStore::void_steps(const std::string& job, int64_t first, int64_t by_g
 
 std::vector<EventRow> SqliteStore::events(const std::string& job, int64_t after, int64_t limit) {
   std::vector<EventRow> rows;
-  auto q = db_.prepare(job.empty() ? "SELECT id, time_ms, job, worker, generation, kind, message FROM events "
+  auto q = db_.prepare(job.empty() ? "SELECT id, time_ms, job, worker, generation, kind, message, actor FROM events "
                                      "WHERE ? = '' AND id > ? ORDER BY id LIMIT ?"
-                                   : "SELECT id, time_ms, job, worker, generation, kind, message FROM events "
+                                   : "SELECT id, time_ms, job, worker, generation, kind, message, actor FROM events "
                                      "WHERE job = ? AND id > ? ORDER BY id LIMIT ?");
   q.with(job, after, limit);
-  while (q.step()) rows.push_back({q.integer(0), q.integer(1), q.text(2), q.text(3), q.integer(4), q.text(5), q.text(6)});
+  while (q.step()) rows.push_back({q.integer(0), q.integer(1), q.text(2), q.text(3), q.integer(4), q.text(5), q.text(6), q.text(7)});
   return rows;
 }
 

@@ -7,6 +7,8 @@
 #include <ctime>
 #include <nlohmann/json.hpp>
 
+#include "rendezvous/protocol/job_spec_fields.h"
+
 namespace holdfast::rendezvous {
 namespace {
 
@@ -50,6 +52,11 @@ Json workers_of(const Coordinator& state, const Job& job) {
     if (!trains || !is_member(m, p)) add(id, nullptr);
   }
   return list;
+}
+
+// What its owners want of it, whatever it is now.
+const char* intent_name(Intent intent) {
+  return intent == Intent::kPause ? "pause" : intent == Intent::kStop ? "stop" : "run";
 }
 
 int64_t world_size(const Job& job) {
@@ -109,7 +116,9 @@ Json summarize_job(const Coordinator& state, const Job& job) {
                {"refused_steps", job.refused_steps},
                {"state_hash", job.state_hash.empty() ? Json(nullptr) : Json(job.state_hash)},
                {"state_hash_step", job.state_hash_step < 0 ? Json(nullptr) : Json(job.state_hash_step)},
-               {"priority", m.spec.priority}};
+               {"priority", m.spec.priority},
+               {"nodes", m.nodes},
+               {"labels", m.spec.labels}};
   json["loss"] = or_null(job.loss);
   json["validation_loss"] = or_null(job.validation_loss);
   json["tokens_per_second"] = running ? Json(static_cast<double>(m.spec.tokens_per_step()) / job.step_s) : Json(nullptr);
@@ -127,6 +136,7 @@ Json show_job(const Coordinator& state, const Job& job) {
   json["workers"] = workers_of(state, job);
   json["spec"] = to_json(m.spec);
   json["stage"] = stage_name(m.stage);
+  json["intent"] = intent_name(m.intent);
   json["wanted"] = {{"min_nodes", m.min_nodes}, {"nodes", m.nodes}, {"max_nodes", m.max_nodes}};
   Json refused = Json::array();
   for (const auto& [worker, row] : job.refusals) {
@@ -181,6 +191,27 @@ Json show_checkpoint(const Job& job, const CheckpointRecord& record) {
   return json;
 }
 
+Json show_field(const FieldRow& field) {
+  Json json = {{"name", field.name}, {"help", field.help}, {"range", range_text(field)}};
+  for (const SpecField& words : job_spec_fields()) {
+    if (words.name == field.name) json["type"] = words.type, json["default"] = words.default_value;
+  }
+  json["default_is_a_value"] = field.default_text == nullptr;
+  if (const auto* text = std::get_if<TextField>(&field.kind)) {
+    json["max_bytes"] = text->max_bytes;
+    if (!text->choices.empty()) json["choices"] = text->choices;
+  } else if (const auto* integer = std::get_if<IntegerField>(&field.kind)) {
+    json["min"] = integer->min;
+    json["max"] = integer->max;
+  } else if (const auto* number = std::get_if<NumberField>(&field.kind)) {
+    json["min"] = number->min;
+    json["max"] = number->max;
+    json["above_min"] = number->above_min;
+    json["below_max"] = number->below_max;
+  }
+  return json;
+}
+
 Json show_event(const EventRow& row) {
   return {{"id", row.id},
           {"time", time_text(row.time_ms)},
@@ -188,7 +219,8 @@ Json show_event(const EventRow& row) {
           {"worker", row.worker.empty() ? Json(nullptr) : Json(row.worker)},
           {"generation", row.generation == 0 ? Json(nullptr) : Json(row.generation)},
           {"kind", row.kind},
-          {"message", row.message}};
+          {"message", row.message},
+          {"actor", row.actor.empty() ? Json(nullptr) : Json(row.actor)}};
 }
 
 Json show_log(const LogRow& row) {

@@ -9,10 +9,13 @@
 
 namespace holdfast::rendezvous {
 
+struct FieldRow;
+
 nlohmann::json show_job(const Coordinator& state, const Job& job);       // everything
 nlohmann::json summarize_job(const Coordinator& state, const Job& job);  // a row of a list: without spec and workers
 nlohmann::json show_worker(const Coordinator& state, const Worker& worker);
 nlohmann::json show_checkpoint(const Job& job, const CheckpointRecord& record);
+nlohmann::json show_field(const FieldRow& field);  // of the job spec, for forms
 nlohmann::json show_event(const EventRow& row);
 nlohmann::json show_log(const LogRow& row);
 nlohmann::json show_step(const StepRow& row);

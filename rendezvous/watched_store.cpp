@@ -47,6 +47,30 @@ void WatchedStore::remove_checkpoint(const std::string& job, int64_t step) {
 void WatchedStore::save_refusal(const RefusalRow& row) {
   writing("refusal").save_refusal(row);
 }
+StoredTokens WatchedStore::load_tokens() {
+  return inner_.load_tokens();
+}
+void WatchedStore::save_token(const TokenRow& row) {
+  writing("token").save_token(row);
+}
+void WatchedStore::remove_token(const std::string& id) {
+  writing("token").remove_token(id);
+}
+StoredWebhooks WatchedStore::load_webhooks() {
+  return inner_.load_webhooks();
+}
+void WatchedStore::save_webhook(const WebhookRow& row) {
+  writing("webhook").save_webhook(row);
+}
+void WatchedStore::remove_webhook(const std::string& id) {
+  writing("webhook").remove_webhook(id);
+}
+void WatchedStore::save_delivery(const DeliveryRow& row) {
+  writing("delivery").save_delivery(row);
+}
+void WatchedStore::remove_delivery(int64_t id) {
+  writing("delivery").remove_delivery(id);
+}
 void WatchedStore::save_idempotency(const IdempotencyRow& row) {
   writing("idempotency").save_idempotency(row);
 }

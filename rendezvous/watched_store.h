@@ -37,6 +37,14 @@ class WatchedStore : public JobStore {
   void save_refusal(const RefusalRow& row) override;
   void save_idempotency(const IdempotencyRow& row) override;
   std::optional<IdempotencyRow> find_idempotency(const std::string& key) override;
+  StoredTokens load_tokens() override;
+  void save_token(const TokenRow& row) override;
+  void remove_token(const std::string& id) override;
+  StoredWebhooks load_webhooks() override;
+  void save_webhook(const WebhookRow& row) override;
+  void remove_webhook(const std::string& id) override;
+  void save_delivery(const DeliveryRow& row) override;
+  void remove_delivery(int64_t id) override;
   void add_event(const EventRow& row) override;
   void add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) override;
   void add_step(const StepRow& row) override;

@@ -139,7 +139,9 @@ storage::Result<std::unique_ptr<storage::ObjectStore>> JobRunner::open_store(con
                                                                              storage::MissingFolder missing) const {
   const LinkOptions& link = link_.options();
   return storage::open_store(store, job, link.server, link.token,
-                             {.missing = missing, .identity = storage::WorkerIdentity{link.worker, link.incarnation}});
+                             {.missing = missing,
+                              .identity = storage::WorkerIdentity{link.worker, link.incarnation},
+                              .roots = options_.checkpoint_roots});
 }
 
 Input JobRunner::release() {

@@ -27,6 +27,7 @@ namespace holdfast::worker {
 
 struct RunnerOptions {
   std::string data_root;
+  std::vector<std::string> checkpoint_roots;
   OpsFactory make_ops;
   // Where the job's spec leaves the collective timeout at its default: NCCL_TIMEOUT.
   std::optional<std::chrono::milliseconds> collective_timeout;

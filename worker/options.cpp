@@ -27,7 +27,7 @@ constexpr const char* kExamples = R"(Examples:
   holdfast-worker --name gpu-box-1 --threads 8
 
 SIGTERM (or Ctrl-C) leaves after the step under way; nothing is lost by it. A second one ends at once.
-Environment: HOLDFAST_SERVER, HOLDFAST_TOKEN, HOLDFAST_INTERFACE, HOLDFAST_THREADS, HOLDFAST_LOG_LEVEL, HOLDFAST_DRILLS; and
+Environment: HOLDFAST_SERVER, HOLDFAST_TOKEN, HOLDFAST_CACERT, HOLDFAST_INTERFACE, HOLDFAST_THREADS, HOLDFAST_LOG_LEVEL, HOLDFAST_DRILLS; and
 where these are unset NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO, NCCL_TIMEOUT (seconds; for jobs that leave collective_timeout_s at its default).)";
 constexpr std::array kLogLevels{"trace", "debug", "info", "warning", "error"};
 constexpr int kThreadsMax = 1024;
@@ -75,6 +75,8 @@ void add_flags(CLI::App& app, RawOptions& raw) {
   WorkerOptions& options = raw.options;
   app.add_option("--server", options.server, "URL of the service [HOLDFAST_SERVER, http://127.0.0.1:7070]");
   app.add_option("--token", options.token, "worker token [HOLDFAST_TOKEN, else the service's own file on this machine]");
+  app.add_option_function<std::string>("--cacert", rendezvous::set_certificate_authority,
+                                       "PEM file of who signed the service's certificate [HOLDFAST_CACERT, else whom this machine trusts]");
   app.add_option("--device", options.device,
                  "auto (a GPU if there is one), cpu, hip, hip:N (the GPU's number) or ref (plain loops, slow, for comparison)")
       ->capture_default_str();
@@ -83,6 +85,10 @@ void add_flags(CLI::App& app, RawOptions& raw) {
                  "network interface that other workers reach [the one that routes to the server]");
   app.add_option("--threads", raw.threads, "threads for computing [all cores of this process]");
   app.add_option("--data_root,--data-root", options.data_root, "folder that paths of jobs are below, and may not leave");
+  app.add_option("--checkpoint_root,--checkpoint-root", options.checkpoint_roots,
+                 "folder that jobs may keep checkpoints in and read them from, and nowhere else; may be given several times [anywhere]")
+      ->type_size(1)
+      ->allow_extra_args(false);
   app.add_option("--drills", options.drills,
                  "obey files in this folder that slow this worker down, cut it off or corrupt what it sends: for `holdfast "
                  "chaos`; on all workers of a node or none (worker/drills.h) [HOLDFAST_DRILLS, else none]");
@@ -129,6 +135,9 @@ tl::expected<void, EarlyEnd> settle_rest(WorkerOptions& options) {
   }
   if (!options.data_root.empty() && !std::filesystem::is_directory(options.data_root)) {
     return wrong("--data_root: " + options.data_root + " is not a folder on this machine");
+  }
+  for (const std::string& root : options.checkpoint_roots) {
+    if (!std::filesystem::is_directory(root)) return wrong("--checkpoint_root: " + root + " is not a folder on this machine");
   }
   if (options.log_level.empty()) options.log_level = environment("HOLDFAST_LOG_LEVEL");
   if (options.log_level.empty() && !environment("NCCL_DEBUG").empty()) {

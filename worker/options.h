@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 #include <tl/expected.hpp>
+#include <vector>
 
 namespace holdfast::worker {
 
@@ -21,6 +22,7 @@ struct WorkerOptions {
   std::string interface;        // "": the one that routes to the server
   int threads = 0;              // at least 1 once parsed
   std::string data_root;
+  std::vector<std::string> checkpoint_roots;  // none: anywhere
   std::string log_level = "info";
   std::optional<std::chrono::milliseconds> collective_timeout;
   std::string fault_rules;  // HOLDFAST_FAULT, parsed well

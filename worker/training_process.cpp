@@ -88,7 +88,7 @@ class TrainingProcess {
               end_process),
         outbox_(link_),
         shipping_(std::move(sink), outbox_),
-        runner_({options.data_root, make_ops, options.collective_timeout}, link_, outbox_, transport,
+        runner_({options.data_root, options.checkpoint_roots, make_ops, options.collective_timeout}, link_, outbox_, transport,
                 [this](const Input& input) { feed(input); }),
         client_(link_, registration(identity, transport, device),
                 [this](const rendezvous::Directive& directive) { feed(DirectiveReceived{directive}); }) {

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 
+#include "rendezvous/protocol/http_client.h"
 #include "rendezvous/protocol/messages.h"
 #include "rendezvous/protocol/nearest_name.h"
 
@@ -72,6 +73,11 @@ void add_service_options(CLI::App& command, Options& options) {
   command.add_option("--token", options.token, "Bearer token [HOLDFAST_TOKEN, else admin.token in the data directory]")
       ->group("Service")
       ->type_name("TOKEN");
+  command
+      .add_option_function<std::string>("--cacert", rendezvous::set_certificate_authority,
+                                        "PEM file of who signed the service's certificate [HOLDFAST_CACERT]")
+      ->group("Service")
+      ->type_name("FILE");
   command.add_flag("--json", options.json, "Print JSON")->group("Service");
 }
 

@@ -126,6 +126,13 @@ std::string cause_of(CURLcode code, CURL* easy, const char* error_text, millisec
       return fmt::format("no answer within {:g} s", timeout.count() / 1000.0);
     case CURLE_GOT_NOTHING:
       return "the connection was closed before an answer came";
+    case CURLE_PEER_FAILED_VERIFICATION:
+      return fmt::format("its certificate was not accepted ({}): name the file of who signed it with --cacert or HOLDFAST_CACERT",
+                         error_text);
+    case CURLE_SSL_CACERT_BADFILE:
+      return fmt::format("{}: expected a certificate in PEM (--cacert, HOLDFAST_CACERT)", error_text);
+    case CURLE_SSL_CONNECT_ERROR:
+      return fmt::format("no TLS connection ({}): does it serve plain http?", error_text);
     default:
       return error_text[0] != '\0' ? error_text : curl_easy_strerror(code);
   }
@@ -136,6 +143,7 @@ std::string cause_of(CURLcode code, CURL* easy, const char* error_text, millisec
 struct HttpClient::Impl {
   std::string base_url, token;
   bool loopback = false;
+  const std::string authority = certificate_authority();
   std::map<std::string, std::string> headers;
   CURLM* multi = nullptr;
   CURL* easy = nullptr;
@@ -189,6 +197,7 @@ struct HttpClient::Impl {
     set(CURLOPT_TCP_KEEPINTVL, 5L);
     set(CURLOPT_USERAGENT, fmt::format("holdfast/{}", kHoldfastVersion).c_str());
     if (loopback) set(CURLOPT_NOPROXY, "*");
+    if (!authority.empty()) set(CURLOPT_CAINFO, authority.c_str());
     set(CURLOPT_HTTPHEADER, list);
     set(CURLOPT_HEADERFUNCTION, &take_header);
     set(CURLOPT_HEADERDATA, &exchange);

@@ -57,6 +57,10 @@ class HttpClient {
   std::unique_ptr<Impl> impl_;
 };
 
+// HOLDFAST_CACERT: the file (PEM) of who signed the service's certificate; "": whom this machine trusts. Read when a client is
+// made; `--cacert` of the programs sets it.
+std::string certificate_authority();
+void set_certificate_authority(const std::string& file);  // before there are threads
 // HOLDFAST_TOKEN, else the token file `file` ("admin.token" | "worker.token") in the data directory; "" when there is none.
 std::string find_token(const std::string& file);
 // HOLDFAST_DATA_DIR, else $XDG_DATA_HOME/holdfast, else ~/.local/share/holdfast. What `serve` uses without --data_dir.

@@ -36,6 +36,7 @@ class CollectingStream : public EventStream {
     return !slow;
   }
   void close() override { closed = true; }
+  size_t unread() const override { return 0; }
   std::string text;
   bool slow = false, closed = false;
 };

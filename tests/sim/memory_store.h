@@ -58,6 +58,14 @@ class MemoryStore : public rendezvous::JobStore {
   void remove_checkpoint(const std::string& job, int64_t step) override;
   void save_refusal(const rendezvous::RefusalRow& row) override;
   void save_idempotency(const rendezvous::IdempotencyRow& row) override;
+  rendezvous::StoredTokens load_tokens() override { return {}; }
+  void save_token(const rendezvous::TokenRow& row) override;
+  void remove_token(const std::string& id) override;
+  rendezvous::StoredWebhooks load_webhooks() override { return {}; }
+  void save_webhook(const rendezvous::WebhookRow& row) override;
+  void remove_webhook(const std::string& id) override;
+  void save_delivery(const rendezvous::DeliveryRow& row) override;
+  void remove_delivery(int64_t id) override;
   std::optional<rendezvous::IdempotencyRow> find_idempotency(const std::string& key) override;
   void add_event(const rendezvous::EventRow& row) override;
   void add_logs(const std::string& job, const std::string& worker, const std::vector<rendezvous::LogLine>& lines) override;

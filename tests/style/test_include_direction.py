@@ -61,8 +61,7 @@ IMPURE_HEADERS = {"atomic", "condition_variable", "ctime", "filesystem", "fstrea
                   "thread", "unistd.h", "time.h"}
 CLOCK = re.compile(r"(?:system|steady|high_resolution)_clock::now|\brand\s*\(|random_device")
 LIBRARIES = {  # include prefix -> the path prefixes that may know the library
-    "cpprest/": ("rendezvous/http_",),
-    "pplx/": ("rendezvous/http_",),
+    "boost/": ("rendezvous/http_",),
     "sqlite3.h": ("rendezvous/sqlite",),
     "curl/": ("rendezvous/protocol/http_client",),
     "sentencepiece": ("model/data/",),
@@ -154,7 +153,7 @@ class TheTestItself(unittest.TestCase):
         self.refuses("ops/cli/main.cpp", '#include "worker/train_loop.h"')
 
     def test_it_refuses_libraries_outside_their_file(self):
-        self.refuses("rendezvous/service.cpp", "#include <cpprest/http_listener.h>")
+        self.refuses("rendezvous/service.cpp", "#include <boost/asio/io_context.hpp>")
         self.refuses("worker/client.cpp", "#include <curl/curl.h>")
 
     def test_it_refuses_clocks_and_threads_in_the_pure_parts(self):
