@@ -104,6 +104,8 @@ const std::vector<Service::Impl::Route>& Service::Impl::routes() {
   using I = Impl;
   constexpr Access none = Access::kNone, worker = Access::kWorker, admin = Access::kAdmin;
   static const std::vector<Route> kRoutes = {
+      {"GET", {""}, none, &I::get_page},
+      {"GET", {"page", "{}"}, none, &I::get_page},
       {"GET", {"healthz"}, none, &I::get_healthz},
       {"GET", {"readyz"}, none, &I::get_readyz},
       {"POST", {"v1", "workers"}, worker, &I::post_worker},
