@@ -127,7 +127,7 @@ Service::Impl::Target Service::Impl::find_target(const HttpRequest& request) {
 std::vector<Service::RouteSummary> Service::routes() {
   std::vector<RouteSummary> summaries;
   for (const Impl::Route& route : Impl::routes()) {
-    RouteSummary& summary = summaries.emplace_back(RouteSummary{route.method, route.path.empty() ? "/" : "", {}});
+    RouteSummary& summary = summaries.emplace_back(RouteSummary{route.method, "", {}});
     for (const std::string& part : route.path) summary.path += fmt::format("/{}", part == "*" ? "{}" : part);
     for (const Role role : roles_of(route.access)) summary.roles.push_back(role_name(role));
   }

@@ -154,6 +154,9 @@ struct Service::Impl {
   void follow(const Call& call, Feed feed, int64_t after);
   void feed_followers();
 
+  // --- service_page.cpp
+  void get_page(Call& call);
+
   // --- service_objects.cpp
   void on_objects(Call& call, std::function<HttpResponse(storage::ObjectStore&)> work);
   bool refuse_ended_writer(const Call& call);  // answers 409 itself

@@ -8,6 +8,8 @@ const std::vector<Service::Impl::Route>& Service::Impl::routes() {
   constexpr Access none = Access::kNone, any = Access::kAny, worker = Access::kWorker, read = Access::kRead,
                    submit = Access::kSubmit, admin = Access::kAdmin;
   static const std::vector<Route> kRoutes = {
+      {"GET", {""}, none, &I::get_page},
+      {"GET", {"page", "{}"}, none, &I::get_page},
       {"GET", {"healthz"}, none, &I::get_healthz},
       {"GET", {"readyz"}, none, &I::get_readyz},
       {"GET", {"metrics"}, read, &I::get_prometheus},

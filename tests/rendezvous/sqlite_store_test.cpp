@@ -249,7 +249,7 @@ TEST_F(StoreTest, WhatWasAcknowledgedSurvivesKill9) {
         row.committed_step = step;
         store->save_job(row);
         store->extend_ledger("j1", generation(1, 2), 8, step, step);
-        store->add_event({0, step, "j1", "", 1, "step", std::to_string(step)});
+        store->add_event({0, step, "j1", "", 1, "step", std::to_string(step), ""});
         store->commit();
         if (write(acknowledged[1], "x", 1) != 1) _exit(1);
       }
