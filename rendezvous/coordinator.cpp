@@ -20,9 +20,9 @@ constexpr size_t kEventKindsMax = 1000;  // that are counted
 
 Problem problem(int status, const std::string& code, const std::string& detail) {
   static const std::map<int, std::string> kTitles = {
-      {400, "Bad request"},        {401, "No valid token"}, {403, "Not allowed"}, {404, "Not found"},
-      {405, "Method not allowed"}, {409, "Conflict"},       {412, "Changed meanwhile"}, {422, "Damaged"},     {429, "Too many"},
-      {500, "Internal error"},     {503, "Not available"},  {507, "No space"}};
+      {400, "Bad request"},        {401, "No valid token"}, {403, "Not allowed"},       {404, "Not found"},
+      {405, "Method not allowed"}, {409, "Conflict"},       {412, "Changed meanwhile"}, {422, "Damaged"},
+      {429, "Too many"},           {500, "Internal error"}, {503, "Not available"},     {507, "No space"}};
   const auto title = kTitles.find(status);
   return {status, title == kTitles.end() ? "Error" : title->second, detail, code, {}};
 }
@@ -105,7 +105,8 @@ void Coordinator::commit() {
 
 void Coordinator::event(const std::string& job, const std::string& kind, const std::string& message, const std::string& worker,
                         int64_t generation) {
-  spdlog::info("{}{}{}: {}{}", job, job.empty() ? "" : " ", kind, message, actor_.empty() ? "" : " (asked for by " + actor_ + ")");
+  spdlog::info("{}{}{}: {}{}", job, job.empty() ? "" : " ", kind, message,
+               actor_.empty() ? "" : " (asked for by " + actor_ + ")");
   if (event_counts_.size() < kEventKindsMax || event_counts_.contains(kind)) ++event_counts_[kind];  // workers name kinds, too
   write().add_event(
       {0, wall_ms(), job, worker, generation, shortened(kind, kWordBytesMax), shortened(message, kEventTextBytesMax), actor_});

@@ -148,7 +148,7 @@ class Coordinator {
   // Of jobs, since the last call, in the order in which they came about.
   std::vector<StateChange> take_state_changes() { return std::exchange(state_changes_, {}); }
   const std::map<std::string, int64_t>& event_counts() const { return event_counts_; }  // by kind, since this object began
-  int64_t writes() const { return writes_; }  // grows with every transaction
+  int64_t writes() const { return writes_; }                                            // grows with every transaction
   const CoordinatorWork& work() const { return work_; }
   Millis now() const { return clock_.steady_ms(); }
   int64_t wall_ms() const { return clock_.wall_ms(); }

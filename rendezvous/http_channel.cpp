@@ -37,7 +37,9 @@ class PlainChannel : public Channel {
   void handshake(Then then) override {
     asio::post(socket_.get_executor(), [then = std::move(then)] { then({}, 0); });
   }
-  void read_some(char* to, size_t room, Then then) override { socket_.async_read_some(asio::buffer(to, room), std::move(then)); }
+  void read_some(char* to, size_t room, Then then) override {
+    socket_.async_read_some(asio::buffer(to, room), std::move(then));
+  }
   void write(std::string_view first, std::string_view second, Then then) override {
     write_both(socket_, first, second, std::move(then));
   }
@@ -65,7 +67,9 @@ class TlsChannel : public Channel {
       then(error, 0);
     });
   }
-  void read_some(char* to, size_t room, Then then) override { stream_.async_read_some(asio::buffer(to, room), std::move(then)); }
+  void read_some(char* to, size_t room, Then then) override {
+    stream_.async_read_some(asio::buffer(to, room), std::move(then));
+  }
   void write(std::string_view first, std::string_view second, Then then) override {
     write_both(stream_, first, second, std::move(then));
   }

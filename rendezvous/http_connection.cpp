@@ -97,7 +97,10 @@ HttpServerCounts ServerCore::counts() const {
 // --- its life
 
 Connection::Connection(std::shared_ptr<ServerCore> core, std::unique_ptr<Channel> channel, std::string peer)
-    : core_(std::move(core)), channel_(std::move(channel)), peer_(std::move(peer)), deadline_(channel_->socket().get_executor()) {}
+    : core_(std::move(core)),
+      channel_(std::move(channel)),
+      peer_(std::move(peer)),
+      deadline_(channel_->socket().get_executor()) {}
 
 Connection::~Connection() {
   if (stream_) stream_->cut();

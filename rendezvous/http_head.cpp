@@ -22,8 +22,9 @@ constexpr size_t kHeadBytesMax = kTargetBytesMax + kHeaderBytesMax + (8 << 10);
 
 HttpResponse head_refusal(const error_code& error) {
   if (error == http::error::header_limit) {
-    return refusal(431, "headers_too_large",
-                   fmt::format("the request's line and headers have more than {} bytes, which is all that is taken", kHeadBytesMax));
+    return refusal(
+        431, "headers_too_large",
+        fmt::format("the request's line and headers have more than {} bytes, which is all that is taken", kHeadBytesMax));
   }
   return refusal(400, "bad_request", fmt::format("this is no HTTP/1.1 request: {}", error.message()));
 }
@@ -65,8 +66,8 @@ std::optional<RequestHead> HeadParser::parse(std::string& bytes) {
   head.keep_alive = message.keep_alive();
   head.old_version = message.version() < 11;
   std::map<std::string, std::string> headers;
-  for (const auto& field : message) headers[lower(std::string_view(field.name_string().data(), field.name_string().size()))] =
-      std::string(field.value());
+  for (const auto& field : message)
+    headers[lower(std::string_view(field.name_string().data(), field.name_string().size()))] = std::string(field.value());
   const std::string target(message.target());
   const size_t question = std::min(target.find('?'), target.size());
   const std::string query = question < target.size() ? target.substr(question + 1) : "";
@@ -90,8 +91,9 @@ std::optional<RequestHead> HeadParser::parse(std::string& bytes) {
 
 std::string response_head(const HttpResponse& response, std::optional<size_t> length, bool keep_alive, bool old_version) {
   const auto reason = http::obsolete_reason(http::int_to_status(static_cast<unsigned>(response.status)));
-  std::string text = fmt::format("HTTP/1.1 {} {}\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\nX-Content-Type-Options: nosniff\r\n",
-                                 response.status, std::string_view(reason.data(), reason.size()), fmt::gmtime(std::time(nullptr)));
+  std::string text =
+      fmt::format("HTTP/1.1 {} {}\r\nDate: {:%a, %d %b %Y %H:%M:%S} GMT\r\nX-Content-Type-Options: nosniff\r\n",
+                  response.status, std::string_view(reason.data(), reason.size()), fmt::gmtime(std::time(nullptr)));
   if (!response.headers.contains("Cache-Control")) text += "Cache-Control: no-store\r\n";
   for (const auto& [name, value] : response.headers) {
     if (is_one_line(value)) text += fmt::format("{}: {}\r\n", name, value);

@@ -95,7 +95,8 @@ tl::expected<HttpRequest, HttpResponse> check_request(const std::string& method,
   HttpRequest request;
   const auto is_plain = [](char c) { return c > 0x20 && c < 0x7f; };
   if (!std::ranges::all_of(raw_path, is_plain) || !std::ranges::all_of(raw_query, is_plain)) {
-    return tl::unexpected(refusal(400, "bad_request", "the path or query has bytes that are no printable ASCII: percent-encode them"));
+    return tl::unexpected(
+        refusal(400, "bad_request", "the path or query has bytes that are no printable ASCII: percent-encode them"));
   }
   const auto path = percent_decoded(raw_path);
   if (!path || !read_query(raw_query, request.query)) {

@@ -1,7 +1,7 @@
 // Accepts connections, and runs them on a few threads; http_connection.h has what is done with one.
 //
-// Boost.Asio and Boost.Beast's parser rather than cpprestsdk's listener: that one reads header lines without any bound and waits
-// for them without a deadline, and neither can be had from outside it.
+// Boost.Asio and Boost.Beast's parser rather than cpprestsdk's listener: that one reads header lines without any bound and
+// waits for them without a deadline, and neither can be had from outside it.
 #include "rendezvous/http_server.h"
 
 #include <fmt/format.h>
@@ -125,7 +125,8 @@ tl::expected<std::unique_ptr<HttpServer>, std::string> HttpServer::start(const H
   }
   const auto listening = listen_on(options.listen);
   if (!listening) return tl::unexpected(listening.error());
-  return std::make_unique<AsioHttpServer>(*listening, std::make_shared<ServerCore>(options, std::move(handler)), std::move(tls));
+  return std::make_unique<AsioHttpServer>(*listening, std::make_shared<ServerCore>(options, std::move(handler)),
+                                          std::move(tls));
 }
 
 }  // namespace holdfast::rendezvous

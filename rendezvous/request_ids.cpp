@@ -14,9 +14,8 @@ namespace {
 constexpr size_t kBytesMax = 64;
 
 bool is_word(const std::string& text) {
-  return !text.empty() && text.size() <= kBytesMax && std::ranges::all_of(text, [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
-  });
+  return !text.empty() && text.size() <= kBytesMax &&
+         std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; });
 }
 
 }  // namespace

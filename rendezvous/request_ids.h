@@ -1,5 +1,5 @@
-// A request's id: what the client gave, or one of ours; it stands in the answer's X-Request-Id and in problems, so that a person
-// who was refused and the one who looks into the log can speak of the same request.
+// A request's id: what the client gave, or one of ours; it stands in the answer's X-Request-Id and in problems, so that a
+// person who was refused and the one who looks into the log can speak of the same request.
 #pragma once
 
 #include <string>

@@ -160,10 +160,10 @@ tl::expected<void, std::string> check_encryption(const ServeOptions& options) {
   const auto loopback = is_loopback_address(options.listen);
   if (!loopback) return Failure(loopback.error());
   if (*loopback) return {};
-  return Failure(
-      fmt::format("--listen {} would be reached by other machines, and without encryption: whoever is on the way could read the "
-                  "tokens. Give a certificate (--tls_cert FILE --tls_key FILE), or say --allow_insecure where the network is trusted",
-                  options.listen));
+  return Failure(fmt::format(
+      "--listen {} would be reached by other machines, and without encryption: whoever is on the way could read the "
+      "tokens. Give a certificate (--tls_cert FILE --tls_key FILE), or say --allow_insecure where the network is trusted",
+      options.listen));
 }
 
 tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& signals) {
@@ -182,9 +182,16 @@ tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& 
   ServiceLives lives([&] {
     DrilledStore store(open_sqlite_store(options.data_dir + "/holdfast.sqlite"), *drills);
     JobStore& jobs = store.get();
-    const auto life = std::shared_ptr<Life>(
-        new Life{std::move(store), Service({options.data_dir, random_hex(8), tokens->admin, tokens->worker, {}, 2, http_counts, options.checkpoint_roots, options.requests_per_s},
-                                           clock, jobs, [] { return random_hex(32); })});
+    const auto life = std::shared_ptr<Life>(new Life{std::move(store), Service({options.data_dir,
+                                                                                random_hex(8),
+                                                                                tokens->admin,
+                                                                                tokens->worker,
+                                                                                {},
+                                                                                2,
+                                                                                http_counts,
+                                                                                options.checkpoint_roots,
+                                                                                options.requests_per_s},
+                                                                               clock, jobs, [] { return random_hex(32); })});
     return std::shared_ptr<Service>(life, &life->service);
   });
   HttpServerOptions http;

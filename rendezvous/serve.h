@@ -7,11 +7,11 @@
 namespace holdfast::rendezvous {
 
 struct ServeOptions {
-  std::string listen = "127.0.0.1:7070";  // port 0 picks a free one
-  std::string tls_cert, tls_key;          // PEM files, both or neither
-  bool allow_insecure = false;            // listen beyond this machine without TLS
+  std::string listen = "127.0.0.1:7070";      // port 0 picks a free one
+  std::string tls_cert, tls_key;              // PEM files, both or neither
+  bool allow_insecure = false;                // listen beyond this machine without TLS
   std::vector<std::string> checkpoint_roots;  // where `resume_from PATH` may lead; none: anywhere
-  double requests_per_s = 500;            // of each token; 0: no limit
+  double requests_per_s = 500;                // of each token; 0: no limit
   std::string data_dir;
   std::string log_level = "info";
 };

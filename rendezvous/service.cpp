@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kQueueMax = 10000;
 constexpr size_t kObjectsWaitingMax = 256;
-constexpr int kSenders = 2;  // of webhooks
+constexpr int kSenders = 2;                                     // of webhooks
 constexpr double kFailuresPerSecond = 1, kFailuresAtOnce = 50;  // of requests without a valid token, from one address
 
 // Answers 503 where nobody else has answered.
@@ -54,14 +54,16 @@ void Service::Impl::handle(HttpRequest request, Reply reply) {
   Target target = find_target(request);
   if (target.refusal) return reply(std::move(*target.refusal));
   if (asks_too_often(target)) {
-    return reply(problem_answer(problem(
-        429, "too_many_requests",
-        fmt::format("the token {} asks more than {:.0f} times a second: wait, or follow instead", target.who->name, options_.requests_per_s))));
+    return reply(
+        problem_answer(problem(429, "too_many_requests",
+                               fmt::format("the token {} asks more than {:.0f} times a second: wait, or follow instead",
+                                           target.who->name, options_.requests_per_s))));
   }
   // A service that fails drops what it was about to do.
   auto last_word = std::make_shared<LastWord>(std::move(reply));
   reply = [last_word](HttpResponse response) { last_word->say(std::move(response)); };
-  auto call = std::make_shared<Call>(Call{std::move(request), std::move(target.arguments), std::move(reply), std::move(target.who)});
+  auto call =
+      std::make_shared<Call>(Call{std::move(request), std::move(target.arguments), std::move(reply), std::move(target.who)});
   const bool taken = enqueue([this, call, handler = target.route->handler] {
     const ActingFor acting(state_, *call);
     (this->*handler)(*call);

@@ -3,9 +3,9 @@
 // Promises: what an answer says is committed before the answer leaves (all commands of one turn share one transaction).
 // Long-polls are answered in the turn in which their directive changes; those of other workers are not looked at. Every error
 // is a problem (RFC 9457). Checkpoint objects are read and written on threads of their own. Refuses: requests without a valid
-// token whose role allows it, but for /healthz, /readyz and the page's files. When the database cannot be written it answers 503 and stops, because what it knows is
-// then ahead of what it could promise: service_lives.h begins the next. Thread: handle(), refusal(), stop() and failure() from
-// any; run() or turn() from one, the owner.
+// token whose role allows it, but for /healthz, /readyz and the page's files. When the database cannot be written it answers
+// 503 and stops, because what it knows is then ahead of what it could promise: service_lives.h begins the next. Thread:
+// handle(), refusal(), stop() and failure() from any; run() or turn() from one, the owner.
 #pragma once
 
 #include <functional>
@@ -28,8 +28,8 @@ struct ServiceOptions {
   LeaseTimes times;
   int object_threads = 2;
   std::function<HttpServerCounts()> http_counts = {};  // for /metrics; may be empty
-  std::vector<std::string> checkpoint_roots = {};  // where `resume_from PATH` may lead; none: anywhere
-  double requests_per_s = 500;  // of each token, on average; workers' have no such limit. 0: none
+  std::vector<std::string> checkpoint_roots = {};      // where `resume_from PATH` may lead; none: anywhere
+  double requests_per_s = 500;                         // of each token, on average; workers' have no such limit. 0: none
 };
 
 struct ServiceFailure {

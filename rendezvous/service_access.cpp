@@ -86,8 +86,8 @@ Problem wrong_role(const HttpRequest& request, const std::vector<Role>& roles, c
   std::string wanted;
   for (const Role role : roles) wanted += fmt::format("{}{}", wanted.empty() ? "" : " or ", role_name(role));
   return problem(403, "not_allowed",
-                 fmt::format("{} {} needs a token of role {}; this one ({}) has the role {}", request.method, request.path, wanted,
-                             who.name, role_name(who.role)));
+                 fmt::format("{} {} needs a token of role {}; this one ({}) has the role {}", request.method, request.path,
+                             wanted, who.name, role_name(who.role)));
 }
 
 }  // namespace
@@ -123,7 +123,6 @@ Service::Impl::Target Service::Impl::find_target(const HttpRequest& request) {
   return target;
 }
 
-
 std::vector<Service::RouteSummary> Service::routes() {
   std::vector<RouteSummary> summaries;
   for (const Impl::Route& route : Impl::routes()) {
@@ -150,8 +149,9 @@ std::optional<HttpResponse> Service::Impl::refusal(const HttpRequest& request) {
   Target target = find_target(request);
   if (!target.refusal) return std::nullopt;
   if (target.refusal->status == 401 && !request.peer.empty() && !failures_.take(request.peer, clock_.steady_ms())) {
-    return problem_answer(problem(
-        429, "too_many_failures", fmt::format("too many requests without a valid token came from {}: wait a second", request.peer)));
+    return problem_answer(
+        problem(429, "too_many_failures",
+                fmt::format("too many requests without a valid token came from {}: wait a second", request.peer)));
   }
   return std::move(target.refusal);
 }

@@ -71,8 +71,8 @@ struct Service::Impl {
   void load_tokens();
 
   // --- service.cpp
-  void handle(HttpRequest request, Reply reply);         // any thread
-  bool enqueue(std::function<void()> command);           // any thread; false: stopping
+  void handle(HttpRequest request, Reply reply);  // any thread
+  bool enqueue(std::function<void()> command);    // any thread; false: stopping
   void turn();
   void run_commands();
   void flush();

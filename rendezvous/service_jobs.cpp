@@ -43,7 +43,8 @@ std::vector<std::string> warnings_of(const JobSpec& spec, int64_t workers) {
   std::vector<std::string> warnings;
   if (workers == 0) warnings.push_back("no worker is there: the job waits until holdfast-worker runs somewhere");
   if (workers > 0 && workers < spec.min_nodes)
-    warnings.push_back(fmt::format("min_nodes is {}, and {} worker{} there", spec.min_nodes, workers, workers == 1 ? " is" : "s are"));
+    warnings.push_back(
+        fmt::format("min_nodes is {}, and {} worker{} there", spec.min_nodes, workers, workers == 1 ? " is" : "s are"));
   if (spec.checkpoint_every == 0) warnings.push_back("checkpoint_every is 0: until the end there is nothing to go back to");
   return warnings;
 }

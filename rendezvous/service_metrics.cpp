@@ -72,7 +72,8 @@ void write_jobs(PrometheusText& text, const Coordinator& state) {
   for (const JobFamily& family : job_families()) {
     text.family(family.name, family.type, family.help);
     for (const auto& [job, shown] : active) {
-      if (const auto value = family.value(*job, shown)) text.sample({{"job", job->id}, {"name", job->membership.spec.name}}, *value);
+      if (const auto value = family.value(*job, shown))
+        text.sample({{"job", job->id}, {"name", job->membership.spec.name}}, *value);
     }
   }
 }
@@ -106,7 +107,9 @@ double resident_bytes() {
 double cpu_seconds() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
-  const auto seconds = [](const timeval& time) { return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6; };
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -141,7 +144,8 @@ void Service::Impl::get_prometheus(Call& call) {
     const HttpServerCounts counts = options_.http_counts();
     text.family("holdfast_http_connections", "gauge", "Connections that are open.");
     text.sample(static_cast<double>(counts.connections));
-    text.family("holdfast_http_refused_connections_total", "counter", "Connections that were refused, for there were too many.");
+    text.family("holdfast_http_refused_connections_total", "counter",
+                "Connections that were refused, for there were too many.");
     text.sample(static_cast<double>(counts.refused_connections));
   }
   HttpResponse response;

@@ -35,7 +35,8 @@ Outcome<TokenRow> read_request(const Json& body, int64_t wall_ms) {
     bad.errors.push_back({field, message});
     bad.detail += fmt::format("{}{}: {}", bad.detail.empty() ? "" : "; ", field, message);
   };
-  if (!body.is_object()) return tl::unexpected(bad_field("", "expected an object such as {\"name\": \"ada\", \"role\": \"read\"}"));
+  if (!body.is_object())
+    return tl::unexpected(bad_field("", "expected an object such as {\"name\": \"ada\", \"role\": \"read\"}"));
   for (const auto& item : body.items()) {
     const std::string& field = item.key();
     const Json& value = item.value();
@@ -53,7 +54,8 @@ Outcome<TokenRow> read_request(const Json& body, int64_t wall_ms) {
       }
     } else if (field == "expires_in_s") {
       if (!value.is_number_integer() || value < 1 || value > kExpiryMaxS) {
-        wrong(field, fmt::format("must be a whole number of seconds from 1 to {}, not {}", kExpiryMaxS, value.dump().substr(0, 40)));
+        wrong(field,
+              fmt::format("must be a whole number of seconds from 1 to {}, not {}", kExpiryMaxS, value.dump().substr(0, 40)));
       } else {
         row.expires_ms = wall_ms + value.get<int64_t>() * 1000;
       }
@@ -75,7 +77,8 @@ void Service::Impl::post_token(Call& call) {
   auto row = read_request(*body, clock_.wall_ms());
   if (!row) return answer(call, row.error());
   if (tokens_.list().size() >= kTokensMax)
-    return answer(call, problem(409, "too_many", fmt::format("there are {} tokens already: revoke those that nobody uses", kTokensMax)));
+    return answer(
+        call, problem(409, "too_many", fmt::format("there are {} tokens already: revoke those that nobody uses", kTokensMax)));
   const std::string secret = "hf_" + random_hex(kSecretBytes);
   row->id = fmt::format("t{}", ++last_token_);
   row->digest = secret_digest(secret);
@@ -100,12 +103,14 @@ void Service::Impl::delete_token(Call& call) {
   const std::vector<TokenRow> known = tokens_.list();
   const auto found = std::ranges::find(known, id, &TokenRow::id);
   if (found == known.end())
-    return answer(call, problem(404, "not_found", fmt::format("there is no token {}; GET /v1/tokens lists them", shortened(id, kWordBytesMax))));
+    return answer(call, problem(404, "not_found",
+                                fmt::format("there is no token {}; GET /v1/tokens lists them", shortened(id, kWordBytesMax))));
   if (found->of_file) {
-    return answer(call, problem(409, "wrong_state",
-                                fmt::format("{0} is a file in the service's data directory: stop the service, remove the file and "
-                                            "start it again, and a new one is made",
-                                            id)));
+    return answer(call,
+                  problem(409, "wrong_state",
+                          fmt::format("{0} is a file in the service's data directory: stop the service, remove the file and "
+                                      "start it again, and a new one is made",
+                                      id)));
   }
   tokens_.remove(id);
   state_.write().remove_token(id);

@@ -22,7 +22,8 @@ bool is_url(const std::string& text) {
 }
 
 Outcome<WebhookRow> read_webhook(const Json& body, int64_t wall_ms) {
-  if (!body.is_object()) return tl::unexpected(bad_field("", "expected an object such as {\"url\": \"https://example.org/holdfast\"}"));
+  if (!body.is_object())
+    return tl::unexpected(bad_field("", "expected an object such as {\"url\": \"https://example.org/holdfast\"}"));
   WebhookRow row;
   row.created_ms = wall_ms;
   for (const auto& item : body.items()) {
@@ -31,13 +32,16 @@ Outcome<WebhookRow> read_webhook(const Json& body, int64_t wall_ms) {
     if (field == "url") {
       if (value.is_string()) row.url = value;
       if (row.url.size() > kUrlBytesMax || !is_url(row.url)) {
-        return tl::unexpected(bad_field("url", fmt::format("must be an http or https address of at most {} bytes, without a name and "
-                                                           "password in it", kUrlBytesMax)));
+        return tl::unexpected(
+            bad_field("url", fmt::format("must be an http or https address of at most {} bytes, without a name and "
+                                         "password in it",
+                                         kUrlBytesMax)));
       }
     } else if (field == "secret") {
       if (value.is_string()) row.secret = value;
       if (row.secret.size() < kSecretBytesMin || row.secret.size() > kSecretBytesMax)
-        return tl::unexpected(bad_field("secret", fmt::format("must be a text of {} to {} bytes", kSecretBytesMin, kSecretBytesMax)));
+        return tl::unexpected(
+            bad_field("secret", fmt::format("must be a text of {} to {} bytes", kSecretBytesMin, kSecretBytesMax)));
     } else if (field == "states") {
       if (!value.is_array() || value.size() > 20) return tl::unexpected(bad_field("states", "must be a list of states"));
       for (const Json& state : value) {
@@ -82,7 +86,8 @@ void Service::Impl::post_webhook(Call& call) {
   auto wanted = read_webhook(*body, clock_.wall_ms());
   if (!wanted) return answer(call, wanted.error());
   if (webhooks_.all().size() >= kWebhooksMax)
-    return answer(call, problem(409, "too_many", fmt::format("there are {} webhooks already: remove those that nobody needs", kWebhooksMax)));
+    return answer(call, problem(409, "too_many",
+                                fmt::format("there are {} webhooks already: remove those that nobody needs", kWebhooksMax)));
   const WebhookRow& row = webhooks_.add(*std::move(wanted));
   state_.write().save_webhook(row);
   state_.event("", "webhook_created", fmt::format("{}: changes of jobs are sent to {}", row.id, row.url));
@@ -103,8 +108,9 @@ void Service::Impl::delete_webhook(Call& call) {
   const std::string& id = call.arguments[0];
   const auto found = webhooks_.all().find(id);
   if (found == webhooks_.all().end()) {
-    return answer(call, problem(404, "not_found",
-                                fmt::format("there is no webhook {}; GET /v1/webhooks lists them", shortened(id, kWordBytesMax))));
+    return answer(call,
+                  problem(404, "not_found",
+                          fmt::format("there is no webhook {}; GET /v1/webhooks lists them", shortened(id, kWordBytesMax))));
   }
   state_.event("", "webhook_removed", fmt::format("{}: nothing more is sent to {}", id, found->second.url));
   state_.write().remove_webhook(id);
@@ -153,11 +159,12 @@ void Service::Impl::settle_delivery(int64_t id, const DeliveryOutcome& outcome) 
     state_.write().save_delivery(settled.row);
   }
   if (settled.given_up) {
-    state_.event("", "webhook_given_up", fmt::format("{}: delivery {} was tried {} times and is dropped: {}", settled.row.webhook, id,
-                                                     settled.row.tries, outcome.error));
+    state_.event("", "webhook_given_up",
+                 fmt::format("{}: delivery {} was tried {} times and is dropped: {}", settled.row.webhook, id,
+                             settled.row.tries, outcome.error));
   } else if (!settled.done && settled.row.tries == 1) {
-    state_.event("", "webhook_failing", fmt::format("{}: delivery {} was not taken and is tried again: {}", settled.row.webhook, id,
-                                                    outcome.error));
+    state_.event("", "webhook_failing",
+                 fmt::format("{}: delivery {} was not taken and is tried again: {}", settled.row.webhook, id, outcome.error));
   }
 }
 

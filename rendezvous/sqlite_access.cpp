@@ -55,7 +55,8 @@ StoredWebhooks SqliteAccess::load_webhooks() {
   auto hooks = db_.prepare("SELECT number, url, states, secret, created_ms FROM webhooks ORDER BY number");
   while (hooks.step()) {
     stored.rows.push_back({fmt::format("w{}", hooks.integer(0)), hooks.text(1),
-                           nlohmann::json::parse(hooks.text(2)).get<std::vector<std::string>>(), hooks.text(3), hooks.integer(4)});
+                           nlohmann::json::parse(hooks.text(2)).get<std::vector<std::string>>(), hooks.text(3),
+                           hooks.integer(4)});
   }
   auto sent = db_.prepare("SELECT id, webhook, body, made_ms, due_ms, tries FROM webhook_deliveries ORDER BY id");
   while (sent.step()) {

@@ -285,7 +285,8 @@ std::vector<EventRow> SqliteStore::events(const std::string& job, int64_t after,
                                    : "SELECT id, time_ms, job, worker, generation, kind, message, actor FROM events "
                                      "WHERE job = ? AND id > ? ORDER BY id LIMIT ?");
   q.with(job, after, limit);
-  while (q.step()) rows.push_back({q.integer(0), q.integer(1), q.text(2), q.text(3), q.integer(4), q.text(5), q.text(6), q.text(7)});
+  while (q.step())
+    rows.push_back({q.integer(0), q.integer(1), q.text(2), q.text(3), q.integer(4), q.text(5), q.text(6), q.text(7)});
   return rows;
 }
 

@@ -1,4 +1,5 @@
-// Who may do what: bearer tokens, each with a role. The secret itself is told once, when it is made; what is kept is its digest.
+// Who may do what: bearer tokens, each with a role. The secret itself is told once, when it is made; what is kept is its
+// digest.
 //
 // Thread: any. What is asked for is found by the digest, so no comparison tells how much of a secret was right.
 #pragma once
@@ -25,9 +26,9 @@ struct TokenRow {
   std::string id;  // "t3"
   std::string name;
   Role role = Role::kRead;
-  std::string digest;                                    // SHA-256 of the secret, hex
+  std::string digest;                                   // SHA-256 of the secret, hex
   int64_t created_ms = 0, expires_ms = 0, used_ms = 0;  // wall time; 0: never
-  bool of_file = false;                                  // admin.token or worker.token of the data directory
+  bool of_file = false;                                 // admin.token or worker.token of the data directory
 };
 
 // SHA-256 in hex.

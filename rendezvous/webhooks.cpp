@@ -129,7 +129,9 @@ DeliveryOutcome deliver(const WebhookRow& hook, const DeliveryRow& delivery, int
   const auto reply = client.request("POST", path, delivery.body, "application/json", kTimeout);
   clients.leave(client);
   if (reply && reply->status < 300) return {wall_ms, reply->status, ""};
-  if (reply) return {wall_ms, reply->status, fmt::format("it answered {}, which leads elsewhere: give the address itself", reply->status)};
+  if (reply)
+    return {wall_ms, reply->status,
+            fmt::format("it answered {}, which leads elsewhere: give the address itself", reply->status)};
   if (reply.error().unreachable) return {wall_ms, 0, reply.error().cause.substr(0, kErrorBytesMax)};
   return {wall_ms, reply.error().problem.status, fmt::format("it answered {}", reply.error().problem.status)};
 }

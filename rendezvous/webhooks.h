@@ -1,7 +1,7 @@
 // Who is to be told over HTTP when a job's state changes, and what is still to be told.
 //
-// Promises: a change and the word of it are committed together, so none is lost with the service. Each is sent until it is taken
-// (a 2xx answer), with growing pauses, for a day; the receiver may see one twice, and knows it by its id. Signed as
+// Promises: a change and the word of it are committed together, so none is lost with the service. Each is sent until it is
+// taken (a 2xx answer), with growing pauses, for a day; the receiver may see one twice, and knows it by its id. Signed as
 //   Holdfast-Signature: t=SECONDS,v1=HEX      HMAC-SHA256 of "SECONDS.BODY" under the webhook's secret
 // Redirects are not followed. Thread: one, the owner; it sends nothing itself.
 #pragma once
@@ -57,9 +57,9 @@ class Webhooks {
   // The next to be sent, none of a webhook that one is being sent to; it is under way until settle().
   std::optional<DeliveryRow> take_due(int64_t wall_ms);
   struct Settled {
-    bool done = false;     // taken, or given up: it is to be forgotten
+    bool done = false;  // taken, or given up: it is to be forgotten
     bool given_up = false;
-    DeliveryRow row;       // with its next time, where it is not done
+    DeliveryRow row;  // with its next time, where it is not done
   };
   Settled settle(int64_t delivery, const DeliveryOutcome& outcome);
 

@@ -30,8 +30,8 @@ Result<void> check_roots(const std::string& folder, const std::vector<std::strin
     if (!error && is_below(full, canonical)) return {};
     allowed += (allowed.empty() ? "" : ", ") + root;
   }
-  return fail(kRefused, "{} leads to {}, which is outside of what --checkpoint_root allows here ({}): give a folder below it", folder,
-              full.string(), allowed);
+  return fail(kRefused, "{} leads to {}, which is outside of what --checkpoint_root allows here ({}): give a folder below it",
+              folder, full.string(), allowed);
 }
 
 Result<std::unique_ptr<ObjectStore>> open_store(const std::string& url_or_path, const std::string& job,

@@ -75,8 +75,9 @@ void add_flags(CLI::App& app, RawOptions& raw) {
   WorkerOptions& options = raw.options;
   app.add_option("--server", options.server, "URL of the service [HOLDFAST_SERVER, http://127.0.0.1:7070]");
   app.add_option("--token", options.token, "worker token [HOLDFAST_TOKEN, else the service's own file on this machine]");
-  app.add_option_function<std::string>("--cacert", rendezvous::set_certificate_authority,
-                                       "PEM file of who signed the service's certificate [HOLDFAST_CACERT, else whom this machine trusts]");
+  app.add_option_function<std::string>(
+      "--cacert", rendezvous::set_certificate_authority,
+      "PEM file of who signed the service's certificate [HOLDFAST_CACERT, else whom this machine trusts]");
   app.add_option("--device", options.device,
                  "auto (a GPU if there is one), cpu, hip, hip:N (the GPU's number) or ref (plain loops, slow, for comparison)")
       ->capture_default_str();
@@ -85,8 +86,9 @@ void add_flags(CLI::App& app, RawOptions& raw) {
                  "network interface that other workers reach [the one that routes to the server]");
   app.add_option("--threads", raw.threads, "threads for computing [all cores of this process]");
   app.add_option("--data_root,--data-root", options.data_root, "folder that paths of jobs are below, and may not leave");
-  app.add_option("--checkpoint_root,--checkpoint-root", options.checkpoint_roots,
-                 "folder that jobs may keep checkpoints in and read them from, and nowhere else; may be given several times [anywhere]")
+  app.add_option(
+         "--checkpoint_root,--checkpoint-root", options.checkpoint_roots,
+         "folder that jobs may keep checkpoints in and read them from, and nowhere else; may be given several times [anywhere]")
       ->type_size(1)
       ->allow_extra_args(false);
   app.add_option("--drills", options.drills,

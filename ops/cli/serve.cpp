@@ -8,28 +8,33 @@ namespace holdfast::ops {
 
 void add_serve_command(CLI::App& app, Options&) {
   const auto arguments = std::make_shared<rendezvous::ServeOptions>();
-  CLI::App* command = add_group(app, "serve", "Run the service that workers and this program talk to",
-                                "holdfast serve --listen 0.0.0.0:7070 --tls_cert cert.pem --tls_key key.pem --data_dir /var/lib/holdfast");
+  CLI::App* command =
+      add_group(app, "serve", "Run the service that workers and this program talk to",
+                "holdfast serve --listen 0.0.0.0:7070 --tls_cert cert.pem --tls_key key.pem --data_dir /var/lib/holdfast");
   command->require_subcommand(0);
   arguments->data_dir = rendezvous::default_data_directory();
   command->add_option("--listen", arguments->listen, "Address to listen on")->capture_default_str()->type_name("HOST:PORT");
   command->add_option("--data_dir", arguments->data_dir, "Folder for the database, tokens and checkpoints")
       ->capture_default_str()
       ->type_name("DIR");
-  command->add_option("--tls_cert", arguments->tls_cert, "Certificate (a chain in PEM): serve https; read again when it changes")
+  command
+      ->add_option("--tls_cert", arguments->tls_cert, "Certificate (a chain in PEM): serve https; read again when it changes")
       ->type_name("FILE");
   command->add_option("--tls_key", arguments->tls_key, "The certificate's key (PEM)")->type_name("FILE");
-  command->add_flag("--allow_insecure", arguments->allow_insecure,
-                    "Listen beyond this machine without TLS, on a network that is trusted")
+  command
+      ->add_flag("--allow_insecure", arguments->allow_insecure,
+                 "Listen beyond this machine without TLS, on a network that is trusted")
       ->envname("HOLDFAST_ALLOW_INSECURE");
-  command->add_option("--checkpoint_root", arguments->checkpoint_roots,
-                      "Folder that resume_from may lead to, and nowhere else; may be given several times [anywhere]")
+  command
+      ->add_option("--checkpoint_root", arguments->checkpoint_roots,
+                   "Folder that resume_from may lead to, and nowhere else; may be given several times [anywhere]")
       ->type_size(1)
       ->allow_extra_args(false)
       ->check(CLI::ExistingDirectory)
       ->type_name("DIR");
-  command->add_option("--requests_per_s", arguments->requests_per_s,
-                      "So often may each token ask, on average (workers' are not counted); 0: no limit")
+  command
+      ->add_option("--requests_per_s", arguments->requests_per_s,
+                   "So often may each token ask, on average (workers' are not counted); 0: no limit")
       ->capture_default_str()
       ->check(CLI::Range(0.0, 1e9));
   command->add_option("--log_level", arguments->log_level, "trace, debug, info, warn or error")

@@ -127,8 +127,8 @@ std::string cause_of(CURLcode code, CURL* easy, const char* error_text, millisec
     case CURLE_GOT_NOTHING:
       return "the connection was closed before an answer came";
     case CURLE_PEER_FAILED_VERIFICATION:
-      return fmt::format("its certificate was not accepted ({}): name the file of who signed it with --cacert or HOLDFAST_CACERT",
-                         error_text);
+      return fmt::format(
+          "its certificate was not accepted ({}): name the file of who signed it with --cacert or HOLDFAST_CACERT", error_text);
     case CURLE_SSL_CACERT_BADFILE:
       return fmt::format("{}: expected a certificate in PEM (--cacert, HOLDFAST_CACERT)", error_text);
     case CURLE_SSL_CONNECT_ERROR:

@@ -20,7 +20,8 @@ const char* remedy(int status) {
       return "Set HOLDFAST_TOKEN or give --token: the token is in admin.token (worker.token for workers) in the data directory "
              "of the service.";
     case 403:
-      return "The token in admin.token in the data directory of the service may do everything; `holdfast whoami` says what this one is.";
+      return "The token in admin.token in the data directory of the service may do everything; `holdfast whoami` says what "
+             "this one is.";
     default:
       return "";
   }

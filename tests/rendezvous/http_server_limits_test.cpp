@@ -97,7 +97,9 @@ TEST(HttpServerLimits, MoreConnectionsThanAllowedAreTurnedAwayAndThoseThereGoOn)
 TEST(HttpServerLimits, RequestsOfOneConnectionAreAnsweredInOrder) {
   const auto server = start(echo);
   RawClient client(server->port());
-  client.write("GET /1 HTTP/1.1\r\nHost: x\r\n\r\nPOST /2 HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbodyGET /3 HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  client.write(
+      "GET /1 HTTP/1.1\r\nHost: x\r\n\r\nPOST /2 HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbodyGET /3 HTTP/1.1\r\nHost: "
+      "x\r\nConnection: close\r\n\r\n");
   const std::string all = client.read_all();
   const size_t one = all.find("GET /1"), two = all.find("POST /2 body"), three = all.find("GET /3");
   EXPECT_TRUE(one < two && two < three && three != std::string::npos) << all;

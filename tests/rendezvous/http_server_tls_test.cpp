@@ -36,7 +36,8 @@ void write_certificate(const std::string& certificate_file, const std::string& k
   X509V3_CTX context;
   X509V3_set_ctx_nodb(&context);
   X509V3_set_ctx(&context, x, x, nullptr, nullptr, 0);
-  for (const auto& [id, value] : {std::pair{NID_subject_alt_name, "IP:127.0.0.1"}, std::pair{NID_basic_constraints, "CA:TRUE"}}) {
+  for (const auto& [id, value] :
+       {std::pair{NID_subject_alt_name, "IP:127.0.0.1"}, std::pair{NID_basic_constraints, "CA:TRUE"}}) {
     X509_EXTENSION* extension = X509V3_EXT_conf_nid(nullptr, &context, id, value);
     X509_add_ext(x, extension, -1);
     X509_EXTENSION_free(extension);
@@ -85,7 +86,8 @@ TEST_F(TlsTest, AClientThatKnowsTheCertificateIsServed) {
   HttpClient client(https(*server), "tok");
   EXPECT_EQ(client.request("POST", "/a", "body")->body, "POST /a body");
   std::string large(5 << 20, 'x');
-  EXPECT_EQ(client.request("PUT", "/v1/jobs/j1/objects/k", large, "", std::chrono::seconds(60))->body.size(), large.size() + 26);
+  EXPECT_EQ(client.request("PUT", "/v1/jobs/j1/objects/k", large, "", std::chrono::seconds(60))->body.size(),
+            large.size() + 26);
 }
 
 TEST_F(TlsTest, AClientThatDoesNotKnowItIsToldWhatToDo) {

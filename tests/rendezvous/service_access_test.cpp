@@ -27,28 +27,31 @@ class AccessTest : public ServiceTest {
     EXPECT_EQ(made.status(), 201) << made.response->body;
     return made.status() == 201 ? made.json()["token"].get<std::string>() : "";
   }
-  int status(const std::string& method, const std::string& target, const std::string& token, const Json& body = Json::object()) {
+  int status(const std::string& method, const std::string& target, const std::string& token,
+             const Json& body = Json::object()) {
     return ask(method, target, body, {}, token).status();
   }
-  std::vector<Json> events() {
-    return ask("GET", "/v1/events?limit=1000").json()["events"].get<std::vector<Json>>();
-  }
+  std::vector<Json> events() { return ask("GET", "/v1/events?limit=1000").json()["events"].get<std::vector<Json>>(); }
 };
 
 TEST_F(AccessTest, EachRoleMayDoWhatItIsForAndNoMore) {
   arrives("w1");
-  const std::string read = token_of("read"), submit = token_of("submit"), admin = token_of("admin"), worker = token_of("worker");
+  const std::string read = token_of("read"), submit = token_of("submit"), admin = token_of("admin"),
+                    worker = token_of("worker");
   ASSERT_EQ(status("POST", "/v1/jobs", submit, spec()), 201);
   struct Case {
     const char *method, *target;
     std::vector<std::string> may;
   };
-  const std::vector<Case> cases = {
-      {"GET", "/v1/jobs", {read, submit, admin}},     {"GET", "/v1/jobs/j1/logs", {read, submit, admin}},
-      {"GET", "/metrics", {read, submit, admin}},     {"POST", "/v1/jobs/j1/pause", {submit, admin}},
-      {"POST", "/v1/nodes/w1/drain", {admin}},        {"GET", "/v1/tokens", {admin}},
-      {"GET", "/v1/webhooks", {admin}},               {"POST", "/v1/workers/lost", {worker, admin}},
-      {"GET", "/v1/whoami", {read, submit, admin, worker}}};
+  const std::vector<Case> cases = {{"GET", "/v1/jobs", {read, submit, admin}},
+                                   {"GET", "/v1/jobs/j1/logs", {read, submit, admin}},
+                                   {"GET", "/metrics", {read, submit, admin}},
+                                   {"POST", "/v1/jobs/j1/pause", {submit, admin}},
+                                   {"POST", "/v1/nodes/w1/drain", {admin}},
+                                   {"GET", "/v1/tokens", {admin}},
+                                   {"GET", "/v1/webhooks", {admin}},
+                                   {"POST", "/v1/workers/lost", {worker, admin}},
+                                   {"GET", "/v1/whoami", {read, submit, admin, worker}}};
   for (const auto& [method, target, may] : cases) {
     for (const std::string& token : {read, submit, admin, worker}) {
       const bool allowed = std::ranges::find(may, token) != may.end();

@@ -115,9 +115,10 @@ TEST_F(ServiceTest, PrometheusIsToldOfJobsWorkersAndTheService) {
   EXPECT_THAT(answer.response->content_type, testing::StartsWith("text/plain; version=0.0.4"));
   const std::string& text = answer.response->body;
   for (const char* line :
-       {"holdfast_jobs{state=\"running\"} 1", "holdfast_workers{state=\"alive\"} 2", "holdfast_job_step{job=\"j1\",name=\"run\"} 3",
-        "holdfast_job_loss{job=\"j1\",name=\"run\"} 3", "holdfast_job_world_size{job=\"j1\",name=\"run\"} 2",
-        "holdfast_events_total{kind=\"generation_formed\"} 1", "# TYPE holdfast_job_restarts_total counter"}) {
+       {"holdfast_jobs{state=\"running\"} 1", "holdfast_workers{state=\"alive\"} 2",
+        "holdfast_job_step{job=\"j1\",name=\"run\"} 3", "holdfast_job_loss{job=\"j1\",name=\"run\"} 3",
+        "holdfast_job_world_size{job=\"j1\",name=\"run\"} 2", "holdfast_events_total{kind=\"generation_formed\"} 1",
+        "# TYPE holdfast_job_restarts_total counter"}) {
     EXPECT_THAT(text, HasSubstr(std::string(line) + "\n"));
   }
   EXPECT_THAT(text, testing::Not(HasSubstr("secret")));
