@@ -86,9 +86,11 @@ std::string text_query(const HttpRequest& request, const std::string& name) {
   return found == request.query.end() ? "" : found->second;
 }
 
-bool flag_query(const HttpRequest& request, const std::string& name) {
+Outcome<bool> flag_query(const HttpRequest& request, const std::string& name) {
   const auto found = request.query.find(name);
-  return found != request.query.end() && found->second != "0" && found->second != "false";
+  if (found == request.query.end() || found->second == "0" || found->second == "false") return false;
+  if (found->second == "1" || found->second == "true") return true;
+  return tl::unexpected(bad_field(name, fmt::format("must be 1 or 0, not \"{}\"", found->second.substr(0, 40))));
 }
 
 Outcome<Page> page_of(const HttpRequest& request, int64_t limit_otherwise) {

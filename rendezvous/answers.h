@@ -22,7 +22,8 @@ Problem storage_problem(const storage::Error& error);
 // A query parameter as an integer within [min, max]; `otherwise` when it is not there.
 Outcome<int64_t> integer_query(const HttpRequest& request, const std::string& name, int64_t min, int64_t max,
                                int64_t otherwise);
-bool flag_query(const HttpRequest& request, const std::string& name);
+// 1 or true, 0 or false; false when it is not there.
+Outcome<bool> flag_query(const HttpRequest& request, const std::string& name);
 std::string text_query(const HttpRequest& request, const std::string& name);
 
 // A list is cut into pages: `limit` rows after a position. The token for the next page is opaque to callers.

@@ -120,7 +120,9 @@ bool Service::Impl::answer_repeated(const Call& call, const Json& request) {
 void Service::Impl::post_job(Call& call) {
   const auto request = read_json(call.request);
   if (!request) return answer(call, request.error());
-  if (!flag_query(call.request, "dry_run") && answer_repeated(call, *request)) return;
+  const auto dry_run = flag_query(call.request, "dry_run");
+  if (!dry_run) return answer(call, dry_run.error());
+  if (!*dry_run && answer_repeated(call, *request)) return;
   auto spec = parse_job_spec(*request);
   if (!spec) return answer(call, invalid_spec(std::move(spec.error())));
   if (spec->resume_from.empty()) return create_job(call, *spec, *request, {}, "");
@@ -158,7 +160,7 @@ void Service::Impl::answer_dry_run(const Call& call, const JobSpec& spec, const 
 
 void Service::Impl::create_job(const Call& call, const JobSpec& spec, const Json& request,
                                const std::vector<StateSource>& resume, const std::string& note) {
-  if (flag_query(call.request, "dry_run")) return answer_dry_run(call, spec, note);
+  if (flag_query(call.request, "dry_run").value_or(false)) return answer_dry_run(call, spec, note);
   if (answer_repeated(call, request)) return;  // a twin came first while this one's checkpoint was verified
   // First, so that no job is there without it; a folder without a job, after a crash in between, is the next job's.
   if (const auto made = make_objects_folder(options_.data_dir, state_.next_job_id()); !made)

@@ -50,7 +50,9 @@ void Service::Impl::list_or_follow(Call& call, Feed feed) {
   auto page = page_of(call.request);
   if (!page) return answer(call, page.error());
   const std::string job = call.arguments.empty() ? "" : call.arguments[0];
-  if (flag_query(call.request, "follow")) {
+  const auto follows = flag_query(call.request, "follow");
+  if (!follows) return answer(call, follows.error());
+  if (*follows) {
     if (const auto last = call.request.headers.find("last-event-id");
         last != call.request.headers.end() && !last->second.empty()) {
       const std::string& text = last->second;
