@@ -108,9 +108,10 @@ export function jobCurves(id, current) {
   const generations = el("span", { class: "legend-generation" });
   const kept = el("span", { class: "legend-checkpoint" });
   const whole = el("button", { type: "button", class: "small", hidden: true, onclick: () => zoom(null) }, "Whole run");
+  // Where the first generation began, nothing changed.
   const shared = {
     sync: `job-${id}`,
-    marks: () => ({ generations: points.marks, checkpoints }),
+    marks: () => ({ generations: points.marks.slice(1), checkpoints }),
     onZoom: (range) => zoom(range),
   };
   const charts = CURVES.map((curve) => new Chart(curve, shared));
@@ -154,10 +155,13 @@ export function jobCurves(id, current) {
   };
   const drawIfStale = () => stale && plan();
 
-  const sight = new IntersectionObserver(([entry]) => {
-    seen = entry.isIntersecting;
-    drawIfStale();
-  });
+  const sight = new IntersectionObserver(
+    ([entry]) => {
+      seen = entry.isIntersecting;
+      drawIfStale();
+    },
+    { rootMargin: "300px" },
+  );
   sight.observe(grid);
   const sizes = new ResizeObserver(() => requestAnimationFrame(() => charts.forEach((chart) => chart.resize())));
   sizes.observe(grid);
