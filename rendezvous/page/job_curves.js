@@ -138,9 +138,17 @@ export function jobCurves(id, current) {
     for (const chart of charts) chart.zoom(range);
   }
 
+  // One curve a frame, so that no task is long.
+  function drawFrom(number) {
+    if (stop.signal.aborted) return;
+    const { curve } = charts[number];
+    charts[number].show(points.columns(curve.series.map(({ name }) => name)));
+    if (number + 1 < charts.length) requestAnimationFrame(() => drawFrom(number + 1));
+    else planned = 0;
+  }
   function draw() {
-    planned = 0;
     if (!seen || document.hidden) {
+      planned = 0;
       stale = true;
       return;
     }
@@ -148,7 +156,7 @@ export function jobCurves(id, current) {
     drawn = performance.now();
     setText(generations, plural(points.marks.length, "generation"));
     setText(kept, plural(checkpoints.length, "checkpoint"));
-    for (const chart of charts) chart.show(points.columns(chart.curve.series.map(({ name }) => name)));
+    drawFrom(0);
   }
   const plan = () => {
     planned ||= setTimeout(() => requestAnimationFrame(draw), Math.max(0, drawn + DRAW_MS - performance.now()));
