@@ -66,7 +66,11 @@ export function duration(seconds) {
 export function age(seconds) {
   if (!known(seconds)) return UNKNOWN;
   if (seconds < 5) return "just now";
-  for (const [unit, letter] of [[86400, "d"], [3600, "h"], [60, "m"]]) {
+  for (const [unit, letter] of [
+    [86400, "d"],
+    [3600, "h"],
+    [60, "m"],
+  ]) {
     if (seconds >= 2 * unit) return `${Math.floor(seconds / unit)}${letter} ago`;
   }
   return `${Math.floor(seconds)}s ago`;

@@ -128,7 +128,10 @@ test("a job is followed from the list to its end", async (t) => {
     };
     await cluster.waitFor(same, "the log to be whole", 20).catch(() => assert.deepEqual(shown, kept));
     const { events } = await cluster.get(`jobs/${job}/events?limit=1000`);
-    await cluster.waitFor(async () => (await page.locator(".timeline li").count()) === events.length, `${events.length} events`);
+    await cluster.waitFor(
+      async () => (await page.locator(".timeline li").count()) === events.length,
+      `${events.length} events`,
+    );
     await page.getByRole("link", { name: "Submit again" }).waitFor();
     assert.equal(await page.getByRole("button", { name: "Stop" }).count(), 0);
   });
