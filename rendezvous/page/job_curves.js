@@ -83,11 +83,11 @@ function wholeAxis(value) {
 }
 
 // The run so far, and the id after which its stream goes on.
-async function loadRun(job, points, signal) {
+async function loadRun(job, take, signal) {
   let reply = await get(`jobs/${job}/metrics`, { points: POINTS }, signal);
   let last = reply.last_id ?? 0;
   for (;;) {
-    for (const row of reply.metrics) points.append(row);
+    reply.metrics.forEach(take);
     last = Math.max(last, reply.metrics.at(-1)?.id ?? 0);
     // A service that does not thin sends the first page, and the rest is asked for.
     if (!reply.next_page_token) return last;
@@ -177,15 +177,21 @@ export function jobCurves(id, current) {
   document.addEventListener("themechange", repaint);
   document.addEventListener("visibilitychange", drawIfStale);
 
+  // Where the points of the service do not tell the world size, the job does, of its generation.
+  function take(row) {
+    const job = current();
+    points.append(row.generation === job.generation ? { world_size: job.world_size || null, ...row } : row);
+  }
+
   async function start() {
-    const after = await loadRun(id, points, stop.signal);
+    const after = await loadRun(id, take, stop.signal);
     plan();
     if (stop.signal.aborted) return;
     stream = follow(`jobs/${id}/metrics`, {
       after,
       isOver: () => isEnded(current()),
       onRows(rows) {
-        for (const row of rows) points.append(row);
+        rows.forEach(take);
         plan();
       },
     });

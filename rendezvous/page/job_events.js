@@ -27,7 +27,7 @@ const BAD = [
   "database_older",
 ];
 const GOOD = ["checkpoint_", "job_succeeded", "progress_resumed", "state_copied"];
-const MEMBERSHIP = ["generation_", "worker_", "job_scaled", "straggler_", "microbatches_"];
+const MEMBERSHIP = ["generation_", "worker_", "job_scaled", "straggler", "microbatches_"];
 const begins = (kind, words) => words.some((word) => kind.startsWith(word));
 
 export function toneOf(kind) {
@@ -46,7 +46,7 @@ const FILTERS = [
 ];
 
 function eventItem(row) {
-  const actor = row.actor && row.actor !== "service" ? ` · by ${row.actor}` : "";
+  const actor = row.actor && row.actor !== "service" ? `by ${row.actor}` : "";
   return el(
     "li",
     { dataset: { tone: toneOf(row.kind), kind: row.kind } },

@@ -55,7 +55,7 @@ test("a job is followed from the list to its end", async (t) => {
     await cluster.waitFor(async () => stepOf(await progressLine(page).innerText()) > before, "the step to move");
     await waitText(page.locator(".eta"), /ETA .* done about/);
     for (const name of ["a", "b"]) await page.locator(".members").getByText(name, { exact: true }).waitFor();
-    for (const title of ["Loss", "Tokens per second", "Gradient norm", "Learning rate", "Step time"]) {
+    for (const title of ["Loss", "Tokens per second", "Gradient norm", "Learning rate", "Step time", "World size"]) {
       const chart = page.locator(".chart").filter({ has: page.getByRole("heading", { name: title }) });
       await chart.locator("canvas").waitFor();
       await waitText(chart.locator(".chart-reading"), /\d/);

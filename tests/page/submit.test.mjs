@@ -107,5 +107,5 @@ test("at phone width the form is whole", async (t) => {
   page.expected.push(DRY_RUN);
   await page.locator("#field-nodes").fill("0");
   await waitText(error(page, "nodes"), /out of range/);
-  await screenshot(page, "submit-phone");
+  await screenshot(page, "submit-phone-errors");
 });
