@@ -76,7 +76,7 @@ export class Chart {
       el("div", { class: "chart-frame" }, this.place, this.none),
     );
     this.place.addEventListener("keydown", (event) => this.#onKey(event));
-    this.place.addEventListener("blur", () => this.plot?.setCursor({ left: -10, top: -10 }));
+    this.place.addEventListener("blur", () => this.plot?.setCursor({ left: -10, top: -10 }, true, true));
   }
 
   #toggleScale(button) {

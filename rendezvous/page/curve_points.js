@@ -54,6 +54,8 @@ export class CurvePoints {
   append(row) {
     const point = pointOf(row);
     this.#voidFrom(point.step);
+    // A service need not say it again with each step.
+    if (point.world_size === null && this.last?.generation === point.generation) point.world_size = this.last.world_size;
     if (point.generation !== null && point.generation !== this.marks.at(-1)?.generation) {
       this.marks.push({ step: point.step, generation: point.generation, world_size: point.world_size });
       if (this.marks.length > MARKS_MAX) this.marks.shift();

@@ -10,6 +10,7 @@ import { forgetToken } from "./session.js";
 
 const SILENCE_MS_MAX = 45000; // the service sends a comment every 15 s
 const HIDDEN_MS = 5000;
+const LATE_MS = 4000;
 const PAUSE_MS = [300, 1000, 2000, 5000, 10000];
 
 function pageVisible() {
@@ -47,6 +48,7 @@ export function follow(path, { after, onRows, isOver = () => false }) {
   let last = after;
   let stop = new AbortController();
   let failures = 0;
+  let askedLate = false;
   let hiding = 0;
 
   const onVisibility = () => {
@@ -56,6 +58,7 @@ export function follow(path, { after, onRows, isOver = () => false }) {
   document.addEventListener("visibilitychange", onVisibility);
 
   const take = (events) => {
+    if (closed) return; // whoever goes on from here has them from another stream
     failures = 0;
     last = Number(events.at(-1).id);
     onRows(events.map((event) => JSON.parse(event.data)));
@@ -75,7 +78,10 @@ export function follow(path, { after, onRows, isOver = () => false }) {
       if (!reply.ok) throw new Error(`status ${reply.status}`);
       serviceAnswered();
       await readStream(reply, stop, take);
-      return isOver() ? null : PAUSE_MS[1];
+      if (!isOver()) return PAUSE_MS[1];
+      if (askedLate) return null;
+      askedLate = true; // a worker's last lines may come after the end
+      return LATE_MS;
     } catch {
       if (closed || document.hidden) return 0;
       // A connection may break by itself; a second that breaks at once means that nobody is there.

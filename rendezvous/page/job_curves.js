@@ -83,11 +83,11 @@ function wholeAxis(value) {
 }
 
 // The run so far, and the id after which its stream goes on.
-async function loadRun(job, points, signal) {
+async function loadRun(job, take, signal) {
   let reply = await get(`jobs/${job}/metrics`, { points: POINTS }, signal);
   let last = reply.last_id ?? 0;
   for (;;) {
-    for (const row of reply.metrics) points.append(row);
+    reply.metrics.forEach(take);
     last = Math.max(last, reply.metrics.at(-1)?.id ?? 0);
     // A service that does not thin sends the first page, and the rest is asked for.
     if (!reply.next_page_token) return last;
@@ -108,9 +108,10 @@ export function jobCurves(id, current) {
   const generations = el("span", { class: "legend-generation" });
   const kept = el("span", { class: "legend-checkpoint" });
   const whole = el("button", { type: "button", class: "small", hidden: true, onclick: () => zoom(null) }, "Whole run");
+  // Where the first generation began, nothing changed.
   const shared = {
     sync: `job-${id}`,
-    marks: () => ({ generations: points.marks, checkpoints }),
+    marks: () => ({ generations: points.marks.slice(1), checkpoints }),
     onZoom: (range) => zoom(range),
   };
   const charts = CURVES.map((curve) => new Chart(curve, shared));
@@ -137,9 +138,17 @@ export function jobCurves(id, current) {
     for (const chart of charts) chart.zoom(range);
   }
 
+  // One curve a frame, so that no task is long.
+  function drawFrom(number) {
+    if (stop.signal.aborted) return;
+    const { curve } = charts[number];
+    charts[number].show(points.columns(curve.series.map(({ name }) => name)));
+    if (number + 1 < charts.length) requestAnimationFrame(() => drawFrom(number + 1));
+    else planned = 0;
+  }
   function draw() {
-    planned = 0;
     if (!seen || document.hidden) {
+      planned = 0;
       stale = true;
       return;
     }
@@ -147,17 +156,20 @@ export function jobCurves(id, current) {
     drawn = performance.now();
     setText(generations, plural(points.marks.length, "generation"));
     setText(kept, plural(checkpoints.length, "checkpoint"));
-    for (const chart of charts) chart.show(points.columns(chart.curve.series.map(({ name }) => name)));
+    drawFrom(0);
   }
   const plan = () => {
     planned ||= setTimeout(() => requestAnimationFrame(draw), Math.max(0, drawn + DRAW_MS - performance.now()));
   };
   const drawIfStale = () => stale && plan();
 
-  const sight = new IntersectionObserver(([entry]) => {
-    seen = entry.isIntersecting;
-    drawIfStale();
-  });
+  const sight = new IntersectionObserver(
+    ([entry]) => {
+      seen = entry.isIntersecting;
+      drawIfStale();
+    },
+    { rootMargin: "300px" },
+  );
   sight.observe(grid);
   const sizes = new ResizeObserver(() => requestAnimationFrame(() => charts.forEach((chart) => chart.resize())));
   sizes.observe(grid);
@@ -165,15 +177,21 @@ export function jobCurves(id, current) {
   document.addEventListener("themechange", repaint);
   document.addEventListener("visibilitychange", drawIfStale);
 
+  // Where the points of the service do not tell the world size, the job does, of its generation.
+  function take(row) {
+    const job = current();
+    points.append(row.generation === job.generation ? { world_size: job.world_size || null, ...row } : row);
+  }
+
   async function start() {
-    const after = await loadRun(id, points, stop.signal);
+    const after = await loadRun(id, take, stop.signal);
     plan();
     if (stop.signal.aborted) return;
     stream = follow(`jobs/${id}/metrics`, {
       after,
       isOver: () => isEnded(current()),
       onRows(rows) {
-        for (const row of rows) points.append(row);
+        rows.forEach(take);
         plan();
       },
     });

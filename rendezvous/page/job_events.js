@@ -10,11 +10,24 @@ const ROWS_MAX = 500;
 
 // What kinds of events mean to a reader, which is their colour. The first that fits holds.
 const BAD = [
-  "fault_", "worker_lost", "worker_left_out", "worker_refused", "worker_held_back", "job_failed", "state_diverged", "step_refused",
-  "steps_voided", "checkpoint_failed", "retention_failed", "pause_failed", "memory_distrusted", "records_missing", "database_older",
+  "fault_",
+  "worker_lost",
+  "worker_left_out",
+  "worker_refused",
+  "worker_held_back",
+  "job_failed",
+  "state_diverged",
+  "step_refused",
+  "steps_voided",
+  "checkpoint_failed",
+  "retention_failed",
+  "pause_failed",
+  "memory_distrusted",
+  "records_missing",
+  "database_older",
 ];
 const GOOD = ["checkpoint_", "job_succeeded", "progress_resumed", "state_copied"];
-const MEMBERSHIP = ["generation_", "worker_", "job_scaled", "straggler_", "microbatches_"];
+const MEMBERSHIP = ["generation_", "worker_", "job_scaled", "straggler", "microbatches_"];
 const begins = (kind, words) => words.some((word) => kind.startsWith(word));
 
 export function toneOf(kind) {
@@ -33,7 +46,7 @@ const FILTERS = [
 ];
 
 function eventItem(row) {
-  const actor = row.actor && row.actor !== "service" ? ` · by ${row.actor}` : "";
+  const actor = row.actor && row.actor !== "service" ? `by ${row.actor}` : "";
   return el(
     "li",
     { dataset: { tone: toneOf(row.kind), kind: row.kind } },

@@ -1,5 +1,6 @@
 // The workers' log lines of a job. The box follows the newest line until the reader scrolls up, and says so.
 import { complaintOf, lastRows } from "./api.js";
+import { isAway, onConnectionChange } from "./connection.js";
 import { el, icon, setText } from "./dom.js";
 import { follow } from "./follow.js";
 import { isEnded } from "./job_words.js";
@@ -34,6 +35,7 @@ export function jobLogs(id, current) {
   let stream = null;
   let loaded = null; // the id after which the stream goes on, once it is known
   let loading = false;
+  let visible = false;
 
   const nearEnd = () => box.scrollHeight - box.scrollTop - box.clientHeight < NEAR_END_PX;
   const showState = () => {
@@ -75,7 +77,7 @@ export function jobLogs(id, current) {
   });
 
   async function open() {
-    if (stream || loading) return;
+    if (!visible || stream || loading) return;
     if (loaded === null) {
       loading = true;
       try {
@@ -89,7 +91,7 @@ export function jobLogs(id, current) {
         loading = false;
       }
     }
-    if (stop.signal.aborted) return;
+    if (stop.signal.aborted || !visible) return;
     stream = follow(`jobs/${id}/logs`, {
       after: loaded,
       isOver: () => isEnded(current()),
@@ -102,7 +104,8 @@ export function jobLogs(id, current) {
   // The stream is open only while the box can be seen: a browser has few connections to one host.
   const sight = new IntersectionObserver(
     ([entry]) => {
-      if (entry.isIntersecting) {
+      visible = entry.isIntersecting;
+      if (visible) {
         open();
       } else {
         stream?.close();
@@ -112,6 +115,7 @@ export function jobLogs(id, current) {
     { rootMargin: "200px" },
   );
   sight.observe(box);
+  const forget = onConnectionChange(() => !isAway() && open()); // where it could not be loaded
 
   return {
     element: el(
@@ -124,6 +128,7 @@ export function jobLogs(id, current) {
       stop.abort();
       stream?.close();
       sight.disconnect();
+      forget();
       cancelAnimationFrame(frame);
     },
   };

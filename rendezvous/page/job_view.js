@@ -18,7 +18,7 @@ const POLL_MS = 1000;
 const POLL_ENDED_MS = 10000;
 const SECTIONS = ["curves", "members", "events", "logs", "checkpoints", "spec"];
 
-function missing(main, id, status, text) {
+function missing(main, id, status, text, focusHeading) {
   main.replaceChildren(
     el(
       "section",
@@ -28,7 +28,7 @@ function missing(main, id, status, text) {
       el("a", { class: "button", href: "#/jobs" }, "All jobs"),
     ),
   );
-  main.querySelector("h1").focus({ preventScroll: true });
+  focusHeading();
 }
 
 function sectionLinks(id, reveal) {
@@ -61,10 +61,10 @@ function startEach(parts) {
   return onConnectionChange(() => !isAway() && all());
 }
 
-export function jobView(main, route) {
+export function jobView(main, route, focusHeading) {
   const id = route.parts[1];
   if (!/^\w+$/.test(id)) {
-    missing(main, id, 404, "A job's id is a letter and a number, such as j1.");
+    missing(main, id, 404, "A job's id is a letter and a number, such as j1.", focusHeading);
     return { title: id };
   }
   let job = null;
@@ -133,11 +133,11 @@ export function jobView(main, route) {
         if (!first) return;
         page.hidden = false;
         if (route.parts[2]) reveal(route.parts[2], false);
-        else main.querySelector("h1").focus({ preventScroll: true });
+        else focusHeading();
         forget = startEach([curves.start, events.start, checkpoints.load]);
       } catch (problem) {
         const complaint = complaintOf(problem);
-        if (job === null && complaint && !closed) missing(main, id, problem.status, complaint);
+        if (job === null && complaint && !closed) missing(main, id, problem.status, complaint, focusHeading);
       }
     },
     () => (job && isEnded(job) ? POLL_ENDED_MS : POLL_MS),

@@ -19,6 +19,7 @@ const VIEWS = { jobs: jobsView, nodes: nodesView, submit: submitView };
 
 let view = null; // {key, title, update?(route), close()}
 let message = ""; // for the sign-in view
+let moved = false; // the reader went somewhere, and did not only load the page
 
 function close() {
   view?.close?.();
@@ -89,13 +90,19 @@ function show(route) {
   close();
   main.replaceChildren();
   scrollTo(0, 0);
-  view = { key, ...make(main, route) };
+  view = { key, ...make(main, route, focusHeading) };
   document.title = `${view.title} · Holdfast`;
-  main.querySelector("h1")?.focus({ preventScroll: true });
+  focusHeading();
+}
+
+// Whoever has just loaded the page begins at its top, with the bar above the view.
+function focusHeading() {
+  if (moved) main.querySelector("h1")?.focus({ preventScroll: true });
 }
 
 function showSignIn() {
   close();
+  moved = true;
   document.title = "Sign in · Holdfast";
   signInView(main, { message, done: begin });
   message = "";
@@ -139,5 +146,8 @@ onSessionChange((why) => {
 });
 showTheme();
 startBanner(document.getElementById("banner"));
+addEventListener("hashchange", () => {
+  moved = true;
+});
 startRouter(show);
 start();

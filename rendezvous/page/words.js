@@ -49,9 +49,10 @@ export function gibibytes(value) {
   return known(value) && value > 0 ? `${(value / 2 ** 30).toFixed(value < 100 * 2 ** 30 ? 1 : 0)} GiB` : UNKNOWN;
 }
 
-// 0.42 s, 12 s, 3m 20s, 5h 02m, 2d 04h: two units at most.
+// 42 ms, 0.42 s, 12 s, 3m 20s, 5h 02m, 2d 04h: two units at most.
 export function duration(seconds) {
   if (!known(seconds)) return UNKNOWN;
+  if (seconds !== 0 && seconds < 0.1) return `${(1000 * seconds).toFixed(seconds < 0.01 ? 1 : 0)} ms`;
   if (seconds < 10) return `${seconds.toFixed(seconds < 1 ? 2 : 1)} s`;
   const whole = Math.round(seconds);
   const two = (number) => String(number).padStart(2, "0");
@@ -65,7 +66,11 @@ export function duration(seconds) {
 export function age(seconds) {
   if (!known(seconds)) return UNKNOWN;
   if (seconds < 5) return "just now";
-  for (const [unit, letter] of [[86400, "d"], [3600, "h"], [60, "m"]]) {
+  for (const [unit, letter] of [
+    [86400, "d"],
+    [3600, "h"],
+    [60, "m"],
+  ]) {
     if (seconds >= 2 * unit) return `${Math.floor(seconds / unit)}${letter} ago`;
   }
   return `${Math.floor(seconds)}s ago`;

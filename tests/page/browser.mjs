@@ -75,8 +75,10 @@ export async function openPage(
   return page;
 }
 
-export const screenshot = (page, name, options = {}) =>
-  page.screenshot({ path: path.join(ARTIFACTS, `${name}.png`), ...options });
+export async function screenshot(page, name, options = {}) {
+  if (options.fullPage) await page.evaluate(() => scrollTo(0, 0)); // what sticks to the screen belongs at its top
+  await page.screenshot({ path: path.join(ARTIFACTS, `${name}.png`), ...options });
+}
 
 // The text of an element, once it is as wanted.
 export async function waitText(locator, pattern, seconds = 15) {

@@ -35,6 +35,7 @@ for (const width of [360, 768]) {
     ]) {
       const page = await openPage(t, hash, { width, height: 740 });
       page.expected.push(/dry_run=1/);
+      if (name === "job") await page.locator(".charts").scrollIntoViewIfNeeded(); // they are drawn when they can be seen
       await page.locator(there).first().waitFor();
       await waitText(page.locator("main"), /\w/);
       const wide = await page.evaluate(() => ({
@@ -119,7 +120,7 @@ test("the colours follow the system until the reader chooses", async (t) => {
   assert.equal(await theme(), "dark");
   const dark = await ground();
   await page.emulateMedia({ colorScheme: "light" });
-  assert.equal(await theme(), "light");
+  await cluster.waitFor(async () => (await theme()) === "light", "the page to follow the system");
   assert.notEqual(await ground(), dark);
   const button = page.locator("#theme");
   await button.click(); // from the system's to light
@@ -136,7 +137,6 @@ test("the colours follow the system until the reader chooses", async (t) => {
 test("the keys alone lead from the top of the list to a job's buttons", async (t) => {
   const page = await openPage(t, "#/jobs");
   await page.locator("tbody tr").first().waitFor();
-  await page.evaluate(() => document.activeElement.blur());
   await page.keyboard.press("Tab");
   assert.match(await focused(page), /skip/i);
   await page.keyboard.press("Enter");

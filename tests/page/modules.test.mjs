@@ -138,7 +138,7 @@ test("what is typed becomes the JSON of a spec", async (t) => {
 
 test("numbers and times in words", async (t) => {
   const said = await inPage(t, "words.js", (words) => ({
-    durations: [0.42, 12, 200, 18120, 187200, null].map(words.duration),
+    durations: [0.042, 0.42, 12, 200, 18120, 187200, null].map(words.duration),
     counts: [1234567, null].map(words.count),
     compact: [950, 18412, 1.25e6, 2.5].map(words.compact),
     measures: [2.31234, 0, 1e-7, 12.3456].map(words.measure),
@@ -152,7 +152,7 @@ test("numbers and times in words", async (t) => {
     bytes: [999, 18.5e6, 3e9].map(words.bytes),
   }));
   assert.deepEqual(said, {
-    durations: ["0.42 s", "12 s", "3m 20s", "5h 02m", "2d 04h", "–"],
+    durations: ["42 ms", "0.42 s", "12 s", "3m 20s", "5h 02m", "2d 04h", "–"],
     counts: ["1,234,567", "–"],
     compact: ["950", "18.4k", "1.25M", "2.5"],
     measures: ["2.3123", "0.0000", "1.00e-7", "12.346"],

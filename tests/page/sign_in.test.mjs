@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "node:test";
 import { focused, openPage, screenshot, waitText, withBrowser } from "./browser.mjs";
-import { adminToken, workerToken } from "./cluster.mjs";
+import { adminToken, url, workerToken } from "./cluster.mjs";
 
 withBrowser();
 
@@ -96,4 +96,17 @@ test("the page's files come with a strict policy, a tag, and nothing from elsewh
     requests.filter((address) => !address.startsWith(origin) && !address.startsWith("data:")),
     [],
   );
+});
+
+test("a file that the browser has is not sent again, and one that is not the page's is not there", async () => {
+  const first = await fetch(`${url}/page/style.css`);
+  assert.match(first.headers.get("content-type"), /^text\/css/);
+  const again = await fetch(`${url}/page/style.css`, { headers: { "If-None-Match": first.headers.get("etag") } });
+  assert.equal(again.status, 304);
+  assert.equal(await again.text(), "");
+  const other = await fetch(`${url}/page/style.css`, { headers: { "If-None-Match": '"another"' } });
+  assert.equal(await other.text(), await first.text());
+  for (const name of ["nothing.js", "..%2Fmain.js", "CMakeLists.txt"]) {
+    assert.equal((await fetch(`${url}/page/${name}`)).status, 404, name);
+  }
 });
