@@ -3,12 +3,15 @@
 
 #include <string>
 
+#include "rendezvous/retention.h"
+
 namespace holdfast::rendezvous {
 
 struct ServeOptions {
   std::string listen = "127.0.0.1:7070";  // port 0 picks a free one
   std::string data_dir;
   std::string log_level = "info";
+  Retention retention;
 };
 
 // Runs until SIGINT or SIGTERM. Returns the exit code: 0 ended as asked, 1 failed while running, 2 could not start (says why).

@@ -192,12 +192,14 @@ Json show_event(const EventRow& row) {
 }
 
 Json show_log(const LogRow& row) {
-  return {{"id", row.id},
-          {"time", time_text(row.line.time_ms)},
-          {"job", row.job},
-          {"worker", row.worker},
-          {"level", row.line.level},
-          {"text", row.line.text}};
+  Json json = {{"id", row.id},
+               {"time", time_text(row.line.time_ms)},
+               {"job", row.job},
+               {"worker", row.worker},
+               {"level", row.line.level},
+               {"text", row.line.text}};
+  if (row.dropped > 0) json["dropped"] = row.dropped;
+  return json;
 }
 
 Json show_step(const StepRow& row) {
@@ -206,6 +208,7 @@ Json show_step(const StepRow& row) {
                {"time", time_text(row.time_ms)},
                {"step", p.step},
                {"generation", row.generation},
+               {"world_size", row.world_size > 0 ? Json(row.world_size) : Json(nullptr)},
                {"loss", number_json(p.loss)},
                {"gradient_norm", number_json(p.gradient_norm)},
                {"learning_rate", number_json(p.learning_rate)},
@@ -216,6 +219,27 @@ Json show_step(const StepRow& row) {
                {"data_digest", p.data_digest}};
   json["validation_loss"] = or_null(p.validation_loss);
   json["refused"] = p.refused;
+  return json;
+}
+
+Json show_curve_point(const CurvePoint& p) {
+  const auto steps = static_cast<double>(p.steps);
+  Json json = {{"step", p.last_step},
+               {"first_step", p.first_step},
+               {"steps", p.steps},
+               {"time", time_text(p.time_ms)},
+               {"generation", p.generation},
+               {"world_size", p.world_size > 0 ? Json(p.world_size) : Json(nullptr)},
+               {"loss", number_json(p.loss)},
+               {"loss_min", number_json(p.loss_min)},
+               {"loss_max", number_json(p.loss_max)},
+               {"not_finite", p.steps - p.loss_steps},
+               {"gradient_norm", number_json(p.gradient_norm)},
+               {"learning_rate", number_json(p.learning_rate)},
+               {"tokens_per_second", p.step_s > 0 ? Json(static_cast<double>(p.tokens) / p.step_s) : Json(nullptr)},
+               {"step_s", p.step_s / steps},
+               {"communication_s", p.communication_s / steps}};
+  json["validation_loss"] = or_null(p.validation_loss);
   return json;
 }
 

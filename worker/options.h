@@ -25,6 +25,7 @@ struct WorkerOptions {
   std::optional<std::chrono::milliseconds> collective_timeout;
   std::string fault_rules;  // HOLDFAST_FAULT, parsed well
   std::string drills;       // "": none; else the folder of worker/drills.h
+  std::string tensorboard_dir;  // "": no event files; else each job's are in a folder of its own below this one
 };
 
 // The program ends here: what to print, and the exit status (0 for --help).
