@@ -25,8 +25,8 @@ Outcome<std::string> levels_from(std::string level) {
   if (level == "warn") level = "warning";
   const auto found = std::ranges::find(kLevels, level);
   if (found == std::end(kLevels)) {
-    return tl::unexpected(bad_field("level", fmt::format("must be trace, debug, info, warning, error or critical, not \"{}\"",
-                                                         level.substr(0, 40))));
+    return tl::unexpected(bad_field(
+        "level", fmt::format("must be trace, debug, info, warning, error or critical, not \"{}\"", level.substr(0, 40))));
   }
   std::string levels = " ";
   for (auto each = found; each != std::end(kLevels); ++each) levels += std::string(*each) + " ";
@@ -83,8 +83,8 @@ void Service::Impl::list_or_follow(Call& call, Feed feed) {
     const std::string& text = last->second;
     const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), after);
     if (error != std::errc() || end != text.data() + text.size() || after < 0) {
-      return answer(call, bad_field("Last-Event-ID",
-                                    fmt::format("must be an id that this stream sent, not \"{}\"", text.substr(0, 40))));
+      return answer(
+          call, bad_field("Last-Event-ID", fmt::format("must be an id that this stream sent, not \"{}\"", text.substr(0, 40))));
     }
   }
   const auto place = place_of(call, feed, after);

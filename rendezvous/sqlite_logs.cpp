@@ -79,8 +79,7 @@ LogPage SqliteLogs::page(const LogQuery& query, int64_t limit) {
       "ORDER BY number LIMIT ?6",
       kPasses));
   q.with(query.job, after, query.worker, query.levels, to, limit);
-  while (q.step())
-    page.rows.push_back({q.integer(0), query.job, q.text(1), {q.integer(2), q.text(3), q.text(4)}, 0});
+  while (q.step()) page.rows.push_back({q.integer(0), query.job, q.text(1), {q.integer(2), q.text(3), q.text(4)}, 0});
   page.read_to = static_cast<int64_t>(page.rows.size()) == limit ? page.rows.back().id : to;
   page.more = page.read_to < all.last;
   if (dropped > 0) {

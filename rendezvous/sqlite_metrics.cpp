@@ -305,7 +305,8 @@ bool SqliteMetrics::drop_old(const std::string& job, int64_t newest) {
     auto q = db_.prepare("SELECT min(step) FROM steps WHERE job = ?");
     if (q.with(job).step()) oldest = q.integer(0);
   }
-  const int64_t due = whole(newest - kRowsKept, kDigestsPerRow), to = std::min(due, whole(oldest + kRowsDroppedAtMost, kDigestsPerRow));
+  const int64_t due = whole(newest - kRowsKept, kDigestsPerRow),
+                to = std::min(due, whole(oldest + kRowsDroppedAtMost, kDigestsPerRow));
   if (to < oldest) return false;
   pack_digests(job, to);
   db_.prepare("DELETE FROM steps WHERE job = ? AND step <= ?").with(job, to).run();

@@ -27,7 +27,8 @@ bool SqliteRetention::forget(int64_t now_ms) {
     if (forget_of_job(job.id, job.ended_long_ago)) return true;
     looked_at_ = job.number;
   }
-  if (static_cast<int64_t>(jobs.size()) == kJobsAtOnce || cut_events("", retention_.events_per_job) || keep_total()) return true;
+  if (static_cast<int64_t>(jobs.size()) == kJobsAtOnce || cut_events("", retention_.events_per_job) || keep_total())
+    return true;
   looked_at_ = 0;
   return false;
 }

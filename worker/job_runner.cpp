@@ -51,10 +51,11 @@ JobRunner::JobRunner(RunnerOptions options, ServiceLink& link, Outbox& outbox, T
       }),
       reporter_(link) {
   if (!options_.tensorboard_dir.empty()) {
-    tensorboard_ = std::make_unique<TensorBoard>(options_.tensorboard_dir, [this](const std::string& job, const std::string& what) {
-      spdlog::warn("{}", what);
-      outbox_.event(job, "tensorboard_failed", what);
-    });
+    tensorboard_ =
+        std::make_unique<TensorBoard>(options_.tensorboard_dir, [this](const std::string& job, const std::string& what) {
+          spdlog::warn("{}", what);
+          outbox_.event(job, "tensorboard_failed", what);
+        });
   }
   thread_ = std::thread([this] { work(); });
 }
@@ -184,7 +185,8 @@ RunStop JobRunner::take_part(const Directive& join) {
   reporter_.begin(join.job, join.generation, join.rank == 0);
   TensorBoard* const tensorboard = join.rank == 0 ? tensorboard_.get() : nullptr;
   if (tensorboard != nullptr)
-    tensorboard->begin(join.job, session_->state->step, static_cast<int64_t>(join.members.size()), reporter_.history().points());
+    tensorboard->begin(join.job, session_->state->step, static_cast<int64_t>(join.members.size()),
+                       reporter_.history().points());
   on_input_(Joined{session_->state->step});
   TrainLoop loop{
       *session_,

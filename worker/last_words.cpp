@@ -11,8 +11,8 @@
 namespace holdfast::worker {
 namespace {
 
-constexpr int kPipeBytes = 1 << 20;      // as much as anybody may ask for
-constexpr size_t kLineBytesMax = 4096;   // of a line that is kept
+constexpr int kPipeBytes = 1 << 20;         // as much as anybody may ask for
+constexpr size_t kLineBytesMax = 4096;      // of a line that is kept
 constexpr size_t kBegunBytesMax = 1 << 16;  // of a line that does not end
 
 void close_once(int& fd) {

@@ -21,11 +21,11 @@ class LastWords {
   LastWords(const LastWords&) = delete;
   LastWords& operator=(const LastWords&) = delete;
 
-  void hand_over() const;           // in the child, between fork and exec: its stderr goes here
-  void born();                      // in the parent, once the child has its end
+  void hand_over() const;             // in the child, between fork and exec: its stderr goes here
+  void born();                        // in the parent, once the child has its end
   int ears() const { return ears_; }  // to be waited for; -1: there is none
-  void pass_on();                   // what has come
-  std::vector<std::string> lines();  // when the process has ended: passes the rest on, and tells the last lines
+  void pass_on();                     // what has come
+  std::vector<std::string> lines();   // when the process has ended: passes the rest on, and tells the last lines
 
  private:
   void take(const std::string& line);

@@ -86,9 +86,10 @@ void add_flags(CLI::App& app, RawOptions& raw) {
   app.add_option("--drills", options.drills,
                  "obey files in this folder that slow this worker down, cut it off or corrupt what it sends: for `holdfast "
                  "chaos`; on all workers of a node or none (worker/drills.h) [HOLDFAST_DRILLS, else none]");
-  app.add_option("--tensorboard_dir,--tensorboard-dir", options.tensorboard_dir,
-                 "write curves for TensorBoard to a folder of each job's name below this one, while this worker is rank 0; on all "
-                 "nodes the same, shared folder, or each has the part that it wrote [HOLDFAST_TENSORBOARD_DIR, else none]");
+  app.add_option(
+      "--tensorboard_dir,--tensorboard-dir", options.tensorboard_dir,
+      "write curves for TensorBoard to a folder of each job's name below this one, while this worker is rank 0; on all "
+      "nodes the same, shared folder, or each has the part that it wrote [HOLDFAST_TENSORBOARD_DIR, else none]");
   app.add_option("--log_level,--log-level", options.log_level, "trace, debug, info, warning or error [info]");
 }
 

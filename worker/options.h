@@ -23,8 +23,8 @@ struct WorkerOptions {
   std::string data_root;
   std::string log_level = "info";
   std::optional<std::chrono::milliseconds> collective_timeout;
-  std::string fault_rules;  // HOLDFAST_FAULT, parsed well
-  std::string drills;       // "": none; else the folder of worker/drills.h
+  std::string fault_rules;      // HOLDFAST_FAULT, parsed well
+  std::string drills;           // "": none; else the folder of worker/drills.h
   std::string tensorboard_dir;  // "": no event files; else each job's are in a folder of its own below this one
 };
 

@@ -1,9 +1,9 @@
 // The small process above the training process: starts it, says why it died, and starts it again.
 //
 // Promises: the child dies with the supervisor; each life has an incarnation of its own; a life that ended badly is
-// reported at once, with the last lines that it wrote, from a short-lived process of its own, so that neither the report holds up
-// the restart nor a thread of an HTTP library lives in here. SIGTERM and SIGINT are passed on once as SIGTERM; the second kills.
-// Thread: single-threaded, and must be: it forks.
+// reported at once, with the last lines that it wrote, from a short-lived process of its own, so that neither the report holds
+// up the restart nor a thread of an HTTP library lives in here. SIGTERM and SIGINT are passed on once as SIGTERM; the second
+// kills. Thread: single-threaded, and must be: it forks.
 #pragma once
 
 #include <chrono>

@@ -136,8 +136,7 @@ std::string TensorBoard::open_file(const Entry& entry) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return fmt::format("cannot make {}: {}", folder.string(), error.message());
-  const std::string path =
-      (folder / fmt::format("{}{:010}.{}.{}", kPrefix, next_time(folder), host_name(), getpid())).string();
+  const std::string path = (folder / fmt::format("{}{:010}.{}.{}", kPrefix, next_time(folder), host_name(), getpid())).string();
   file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
   if (file_ < 0) return fmt::format("cannot make {}: {}", path, why());
   std::string wrong = append(version_event(entry.wall_s));

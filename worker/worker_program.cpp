@@ -29,8 +29,9 @@ std::string host_name() {
 
 void set_up_logging(const std::string& level, const std::string& who) {
   const bool terminal = std::getenv(kTerminalVariable) != nullptr;  // NOLINT(concurrency-mt-unsafe)
-  auto logger = std::make_shared<spdlog::logger>(who, std::make_shared<spdlog::sinks::stderr_color_sink_mt>(
-                                                          terminal ? spdlog::color_mode::always : spdlog::color_mode::automatic));
+  auto logger =
+      std::make_shared<spdlog::logger>(who, std::make_shared<spdlog::sinks::stderr_color_sink_mt>(
+                                                terminal ? spdlog::color_mode::always : spdlog::color_mode::automatic));
   logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ [%n %P] %v");
   logger->set_level(spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::info);

@@ -2,9 +2,9 @@
 //
 //   bench_records_fill --database DATA_DIR/holdfast.sqlite --jobs 10000 --points 1000000
 //
-// Half of the points are those of the last job, a long run; the others have the same number each. Every job has a generation, two
-// checkpoints, ten events and twenty log lines; the last twenty are queued, all others have succeeded. Prints one JSON line: what
-// was written, and how many bytes the database has. Refuses a database that is there.
+// Half of the points are those of the last job, a long run; the others have the same number each. Every job has a generation,
+// two checkpoints, ten events and twenty log lines; the last twenty are queued, all others have succeeded. Prints one JSON
+// line: what was written, and how many bytes the database has. Refuses a database that is there.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -66,8 +66,10 @@ void add_job(JobStore& store, const Settings& settings, int64_t number, int64_t 
     if (step > 0) store.save_checkpoint({row.id, record, false});
   }
   for (int64_t i = 0; i < kEvents; ++i)
-    store.add_event({0, row.submitted_ms + i, row.id, "a", 1, "checkpoint_committed", "a message as long as they are, more or less"});
-  store.add_logs(row.id, "a", std::vector<LogLine>(kLines, {row.submitted_ms, "info", "a line as long as lines of a log are here"}));
+    store.add_event(
+        {0, row.submitted_ms + i, row.id, "a", 1, "checkpoint_committed", "a message as long as they are, more or less"});
+  store.add_logs(row.id, "a",
+                 std::vector<LogLine>(kLines, {row.submitted_ms, "info", "a line as long as lines of a log are here"}));
 }
 
 void add_points(JobStore& store, const std::string& job, int64_t steps) {

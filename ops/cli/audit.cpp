@@ -46,9 +46,9 @@ class DataCheck {
     file_ = *file;
     const auto tokens = static_cast<int64_t>(file_->tokens().size());
     if (tokens <= integer_at(spec, "block_size")) {
-      throw Failure{kBadInput,
-                    fmt::format("{} has {} tokens, fewer than one sequence of the job: is it the file it was trained on?", path,
-                                tokens)};
+      throw Failure{
+          kBadInput,
+          fmt::format("{} has {} tokens, fewer than one sequence of the job: is it the file it was trained on?", path, tokens)};
     }
     order_ = order_of(spec, tokens, microbatches);
   }

@@ -17,7 +17,8 @@ void add_retention_flags(CLI::App& command, rendezvous::ServeOptions& serve) {
       ->check(CLI::Range(int64_t{1}, kMostLines));
   const auto add_mib = [&command](const char* name, int64_t& bytes, const char* help) {
     command
-        .add_option_function<int64_t>(name, [&bytes](int64_t mib) { bytes = mib << 20; }, help)
+        .add_option_function<int64_t>(
+            name, [&bytes](int64_t mib) { bytes = mib << 20; }, help)
         ->default_str(std::to_string(bytes >> 20))
         ->check(CLI::Range(int64_t{1}, kMostMib))
         ->type_name("MIB");

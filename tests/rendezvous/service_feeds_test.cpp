@@ -105,7 +105,8 @@ TEST_F(FeedsTest, FollowersThatAreFarBehindTakeTurnsAndMissNothing) {
   service_->turn();
   EXPECT_LE(watched_->log_reads - before, 5) << "requests wait for no more than that";
   for (int turns = 0; turns < 200; ++turns) service_->turn();
-  for (int i = 0; i < 20; ++i) EXPECT_EQ(count(streams[static_cast<size_t>(i)]->text, "event: log"), 4000u - static_cast<size_t>(i));
+  for (int i = 0; i < 20; ++i)
+    EXPECT_EQ(count(streams[static_cast<size_t>(i)]->text, "event: log"), 4000u - static_cast<size_t>(i));
 }
 
 TEST_F(FeedsTest, TheLastWordsOfAProcessReachItsJobsLog) {
@@ -114,7 +115,8 @@ TEST_F(FeedsTest, TheLastWordsOfAProcessReachItsJobsLog) {
   WorkerLost lost;
   lost.incarnation = "w2-1";
   lost.reason = "killed by signal 6 (SIGABRT)";
-  lost.last_lines = {"2026-11-22 20:00:00.123 info [w2 77] the loss is 3", "terminate called after throwing an instance of 'X'"};
+  lost.last_lines = {"2026-11-22 20:00:00.123 info [w2 77] the loss is 3",
+                     "terminate called after throwing an instance of 'X'"};
   ASSERT_EQ(ask("POST", "/v1/workers/lost", lost, {}, "worker-token").status(), 204);
   EXPECT_THAT(texts(""), ElementsAre("the loss is 3", "terminate called after throwing an instance of 'X'"))
       << "what was shipped is not said twice";

@@ -155,7 +155,8 @@ TEST_F(MetricsTest, WhateverAJobGoesBackOverItsCurveIsOfTheStepsThatCount) {
   int64_t at = 0;
   for (int64_t generation = 1; generation <= 25; ++generation) {
     const int64_t to = at + up_to(3000);
-    add(at + 1, to, generation, [&](int64_t s) { return falling(s) + static_cast<double>(generation); }, up_to(300));
+    add(
+        at + 1, to, generation, [&](int64_t s) { return falling(s) + static_cast<double>(generation); }, up_to(300));
     for (const int64_t points : {int64_t{2}, up_to(50) + 2, up_to(2000) + 2}) {
       expect_true(store_->curve("j1", points), points);
       if (HasFatalFailure()) return;
@@ -170,8 +171,10 @@ TEST_F(MetricsTest, WhateverAJobGoesBackOverItsCurveIsOfTheStepsThatCount) {
 }
 
 TEST_F(MetricsTest, AJobThatGoesBackBeyondItsRowsKeepsTheCurveBeforeTheCut) {
-  add(1, 10'001, 1, [](int64_t) { return 1.0; }, 400);
-  add(10'002, 55'000, 1, [](int64_t) { return 1000.0; }, 400);
+  add(
+      1, 10'001, 1, [](int64_t) { return 1.0; }, 400);
+  add(
+      10'002, 55'000, 1, [](int64_t) { return 1000.0; }, 400);
   void_from(10'002, 2);
   EXPECT_TRUE(store_->steps("j1", 0, 10).empty());
   expect_digests();

@@ -175,8 +175,9 @@ TEST_F(Supervised, WhatALifeWritesGoesOnToItsOwnStderr) {
 }
 
 TEST_F(Supervised, ALifeDoesNotWaitForASupervisorThatIsStopped) {
-  const pid_t supervisor = start("touch ready; while ! test -e go; do sleep 0.01; done; "
-                                 "head -c 3000000 /dev/zero | tr '\\0' 'x' >&2; touch through; exit 0");
+  const pid_t supervisor = start(
+      "touch ready; while ! test -e go; do sleep 0.01; done; "
+      "head -c 3000000 /dev/zero | tr '\\0' 'x' >&2; touch through; exit 0");
   wait_for("ready");
   kill(supervisor, SIGSTOP);
   std::ofstream(folder_ / "go") << "";

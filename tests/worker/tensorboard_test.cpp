@@ -29,8 +29,7 @@ TEST(TensorBoardFile, AnEventHasTheFieldsOfEventProto) {
   EXPECT_EQ(version_event(0), "\x09\0\0\0\0\0\0\0\0\x1A\x0D"s + "brain.Event:2");
   EXPECT_EQ(session_start_event(1, 300), "\x09\0\0\0\0\0\0\xF0\x3F\x10\xAC\x02\x3A\x02\x08\x01"s);
   const Scalar loss{"loss", 1.0};
-  EXPECT_EQ(scalars_event(1, 2, {&loss, 1}),
-            "\x09\0\0\0\0\0\0\xF0\x3F\x10\x02\x2A\x0D\x0A\x0B\x0A\x04loss\x15\0\0\x80\x3F"s);
+  EXPECT_EQ(scalars_event(1, 2, {&loss, 1}), "\x09\0\0\0\0\0\0\xF0\x3F\x10\x02\x2A\x0D\x0A\x0B\x0A\x04loss\x15\0\0\x80\x3F"s);
 }
 
 class TensorBoardTest : public testing::Test {
@@ -43,9 +42,8 @@ class TensorBoardTest : public testing::Test {
 
   // One generation after the other, each of one step.
   void write(const std::string& job, int generations) {
-    TensorBoard board(root_.string(), [this](const std::string& of, const std::string& what) {
-      failures_.push_back(of + ": " + what);
-    });
+    TensorBoard board(root_.string(),
+                      [this](const std::string& of, const std::string& what) { failures_.push_back(of + ": " + what); });
     for (int64_t step = 0; step < generations; ++step) {
       board.begin(job, step, 2);
       rendezvous::StepPoint point;
