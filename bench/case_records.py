@@ -10,11 +10,11 @@ import case_service
 import testbed
 
 TITLE = "10,000 jobs and 1,000,000 steps in one database, 200 events/s written: what is asked for meanwhile"
-NOTE = ("Ours: bench_records_fill writes the database (half of the steps are one long run's, the rest are spread evenly), a service is "
-        "started on it, 200 events a second are posted one by one by two workers that are played, and two clients ask one thing after "
-        "the other: 100 jobs of the list from anywhere in it, a job, its curve in 500 points, the long run's curve in 2,000. Times are "
-        "from before a request is sent to its last byte, in Python, on the same machine. Memory and CPU are of the service's process "
-        "meanwhile; the database with its write-ahead log. Floor: a request to /healthz, which looks nothing up.")
+NOTE = ("Ours: bench_records_fill writes the database (half of the steps are one long run's, the rest are spread evenly), a "
+        "service is started on it, 200 events a second are posted one by one by two workers that are played, and two clients ask "
+        "one thing after the other: 100 jobs of the list from anywhere in it, a job, its curve in 500 points, the long run's curve "
+        "in 2,000. Times are from before a request is sent to its last byte, in Python, on the same machine. Memory and CPU are of "
+        "the service's process meanwhile; the database with its write-ahead log. Floor: a request to /healthz.")
 REPEAT = 1
 JOBS, POINTS, EVENTS_PER_S, SECONDS, CLIENTS, WRITERS = 10_000, 1_000_000, 200, 30, 2, 2
 
@@ -47,7 +47,8 @@ def write_events(cluster, number, times, until):
     start, rng = time.monotonic(), random.Random(number)
     for count in range(int((until - start) * EVENTS_PER_S / WRITERS)):
         time.sleep(max(0, start + count * WRITERS / EVENTS_PER_S - time.monotonic()))
-        event = {"worker": name, "incarnation": f"{name}-1", "kind": "checkpoint_committed", "message": f"event {count} of a worker that is played"}
+        event = {"worker": name, "incarnation": f"{name}-1", "kind": "checkpoint_committed",
+                 "message": f"event {count} of a worker that is played"}
         times.append(client.ask("POST", f"/v1/jobs/j{rng.randint(1, JOBS)}/events", event, 204)[0])
 
 
@@ -55,8 +56,10 @@ def ask_on(cluster, number, times, until):
     client, rng = Client(cluster), random.Random(100 + number)
     while time.monotonic() < until:
         job = f"j{rng.randint(1, JOBS - 1)}"
-        for what, path in (("list", f"/v1/jobs?limit=100&page_token=p{rng.randint(200, JOBS):x}"), ("show", f"/v1/jobs/{job}"),
-                           ("curve", f"/v1/jobs/{job}/metrics?points=500"), ("long curve", f"/v1/jobs/j{JOBS}/metrics?points=2000"),
+        for what, path in (("list", f"/v1/jobs?limit=100&page_token=p{rng.randint(200, JOBS):x}"),
+                           ("show", f"/v1/jobs/{job}"),
+                           ("curve", f"/v1/jobs/{job}/metrics?points=500"),
+                           ("long curve", f"/v1/jobs/j{JOBS}/metrics?points=2000"),
                            ("nothing", "/healthz")):
             times[what].append(client.ask("GET", path)[0])
 
@@ -75,14 +78,17 @@ def measure(_options):
         cluster.service.wait_exit()
         database = os.path.join(cluster.data_dir, "holdfast.sqlite")
         os.unlink(database)
-        filled = testbed.json_lines(testbed.output_of([f"{testbed.BIN}/bench_records_fill", "--database", database, "--jobs", JOBS, "--points", POINTS]))[-1]
+        filled = testbed.json_lines(testbed.output_of(
+            [f"{testbed.BIN}/bench_records_fill", "--database", database, "--jobs", JOBS, "--points", POINTS]))[-1]
         start = time.perf_counter()
         cluster.start_service()
         start_s = time.perf_counter() - start
         pid = cluster.service.pid
         times, writes = {what: [] for what in ("list", "show", "curve", "long curve", "nothing")}, []
         before, began = case_service.usage(pid), time.monotonic()
-        for thread in in_threads(write_events, WRITERS, cluster, writes, SECONDS) + in_threads(ask_on, CLIENTS, cluster, times, SECONDS):
+        threads = in_threads(write_events, WRITERS, cluster, writes, SECONDS)
+        threads += in_threads(ask_on, CLIENTS, cluster, times, SECONDS)
+        for thread in threads:
             thread.join()
         after, wall = case_service.usage(pid), time.monotonic() - began
         size = sum(os.path.getsize(database + suffix) for suffix in ("", "-wal") if os.path.exists(database + suffix))
@@ -93,7 +99,8 @@ def measure(_options):
     for what, label in (("list", "100 jobs of the list"), ("show", "a job"), ("curve", "a curve in 500 points"),
                         ("long curve", f"the curve of {filled['long_run']:,} steps in 2,000 points")):
         for percent in (50, 99):
-            rows.append(testbed.row(f"{label}, p{percent}", "ms", percentile(times[what], percent), None, floor if percent == 99 else None, note=NOTE))
+            value, beside = percentile(times[what], percent), floor if percent == 99 else None
+            rows.append(testbed.row(f"{label}, p{percent}", "ms", value, None, beside, note=NOTE))
     rows.append(testbed.row("an event written, p50", "ms", percentile(writes, 50), note=NOTE))
     rows.append(testbed.row("an event written, p99", "ms", percentile(writes, 99), note=NOTE))
     rows.append(testbed.row("events written", "1/s", len(writes) / SECONDS, note=NOTE))

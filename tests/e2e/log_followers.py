@@ -1,8 +1,8 @@
 """Many followers of one log, some of them slow, while lines come: what each saw, and what the service needed.
 
-A fake worker registers and ships lines, at a steady rate. Every follower checks that line numbers come without a gap and in
-order, and that each text is the one that was sent; a slow one reads so little at a time that the service cuts it off, comes back
-with Last-Event-ID, and has missed nothing at the end. Beside them somebody asks for the job and for its list, and times it."""
+A worker that is played registers and ships lines, at a steady rate. Every follower checks that line numbers come without a gap
+and in order, and that each text is the one that was sent; a slow one reads so little at a time that the service cuts it off,
+comes back with Last-Event-ID, and has missed nothing at the end. Beside them somebody asks for the job, and times it."""
 import asyncio
 import json
 import time
@@ -78,7 +78,8 @@ class Follower:
 class Load:
     def __init__(self, url, token, job, worker, pid):
         address = urllib.parse.urlparse(url)
-        self.host, self.port, self.token, self.job, self.worker, self.pid = address.hostname, address.port, token, job, worker, pid
+        self.host, self.port, self.token = address.hostname, address.port, token
+        self.job, self.worker, self.pid = job, worker, pid
         self.sent, self.done, self.sent_at, self.first = 0, False, {}, 1
         self.asked_s, self.memory = [], []
 
@@ -86,8 +87,8 @@ class Load:
         """(status, decoded body), by a connection of its own."""
         data = json.dumps(body).encode() if body is not None else b""
         reader, writer = await asyncio.open_connection(self.host, self.port)
-        writer.write(f"{method} {path} HTTP/1.1\r\nHost: {self.host}\r\nAuthorization: Bearer {self.token}\r\nConnection: close\r\n"
-                     f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
+        writer.write(f"{method} {path} HTTP/1.1\r\nHost: {self.host}\r\nAuthorization: Bearer {self.token}\r\n"
+                     f"Connection: close\r\nContent-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data)
         answer = await reader.read()
         writer.close()
         head, _, text = answer.partition(b"\r\n\r\n")
@@ -101,10 +102,12 @@ class Load:
         for batch in range(int(seconds * 10)):
             await asyncio.sleep(max(0, start + batch / 10 - time.monotonic()))
             number = self.first + self.sent
-            lines = [{"time_ms": int(time.time() * 1000), "level": "info", "text": text_of(number + i)} for i in range(lines_per_s // 10)]
+            lines = [{"time_ms": int(time.time() * 1000), "level": "info", "text": text_of(number + i)}
+                     for i in range(lines_per_s // 10)]
             for i in range(len(lines)):
                 self.sent_at[number + i] = time.time()
-            status, answer = await self.ask("POST", f"/v1/workers/{self.worker}/logs", {"incarnation": f"{self.worker}-1", "job": self.job, "lines": lines})
+            batch_of_lines = {"incarnation": f"{self.worker}-1", "job": self.job, "lines": lines}
+            status, answer = await self.ask("POST", f"/v1/workers/{self.worker}/logs", batch_of_lines)
             if status != 204:
                 raise AssertionError(f"lines were answered {status} {answer}")
             self.sent += len(lines)
@@ -127,19 +130,22 @@ def percentile(values, percent):
 
 
 def register(cluster, worker):
-    status, answer = cluster.request("POST", "/v1/workers", {"protocol_version": 2, "name": worker, "incarnation": f"{worker}-1"})
+    request = {"protocol_version": 2, "name": worker, "incarnation": f"{worker}-1"}
+    status, answer = cluster.request("POST", "/v1/workers", request)
     if status != 200:
         raise AssertionError(f"the worker was answered {status} {answer}")
 
 
 async def run_load(load, followers, slow, lines_per_s, seconds):
     readers = [Follower(load, slow=i < slow) for i in range(followers)]
-    await asyncio.wait_for(asyncio.gather(load.ship(lines_per_s, seconds), load.look(), *(r.run() for r in readers)), seconds * 2 + 120)
+    everybody = asyncio.gather(load.ship(lines_per_s, seconds), load.look(), *(r.run() for r in readers))
+    await asyncio.wait_for(everybody, seconds * 2 + 120)
     late = [s for r in readers for s in r.late_s]
     third = max(1, len(load.memory) // 3)
     return {"followers": followers, "slow": slow, "seconds": seconds, "lines": load.sent,
             "last_line_seen_by_all": all(r.seen == load.first + load.sent - 1 for r in readers),
-            "slow_were_cut_off": sum(r.cuts for r in readers if r.slow), "others_were_cut_off": sum(r.cuts for r in readers if not r.slow),
+            "slow_were_cut_off": sum(r.cuts for r in readers if r.slow),
+            "others_were_cut_off": sum(r.cuts for r in readers if not r.slow),
             "line_p50_ms": percentile(late, 50) * 1e3, "line_p99_ms": percentile(late, 99) * 1e3,
             "ask_p50_ms": percentile(load.asked_s, 50) * 1e3, "ask_p99_ms": percentile(load.asked_s, 99) * 1e3,
             "memory_first_third_mb": max(load.memory[:third]), "memory_last_third_mb": max(load.memory[-third:])}

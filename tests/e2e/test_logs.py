@@ -11,7 +11,8 @@ class Logs(harness.ClusterTest):
         return [line["text"] for line in self.cluster.get(f"/v1/jobs/{job}/logs?{query}")["logs"]]
 
     def wait_text(self, job, part, query="limit=1000"):
-        return harness.wait_until(lambda: next((t for t in self.texts(job, query) if part in t), None), 20, f"'{part}' in {job}'s log")
+        return harness.wait_until(lambda: next((t for t in self.texts(job, query) if part in t), None), 20,
+                                  f"'{part}' in {job}'s log")
 
     def test_what_was_logged_before_the_job_is_in_its_log(self):
         cluster = self.cluster
@@ -46,8 +47,12 @@ class Logs(harness.ClusterTest):
         cluster.start_workers("w1", "w2")
         job = cluster.submit(**harness.small_spec(cluster.folder, nodes=2, total_steps=10))
         cluster.wait_state(job, "succeeded")
-        everything = cluster.get(f"/v1/jobs/{job}/logs?limit=1000")["logs"]
-        harness.wait_until(lambda: {"w1", "w2"} <= {l["worker"] for l in cluster.get(f"/v1/jobs/{job}/logs?limit=1000")["logs"]}, 20, "both")
+
+        def lines():
+            return cluster.get(f"/v1/jobs/{job}/logs?limit=1000")["logs"]
+
+        harness.wait_until(lambda: {"w1", "w2"} <= {line["worker"] for line in lines()}, 20, "lines of both")
+        everything = lines()
         newest = cluster.get(f"/v1/jobs/{job}/logs?tail=3")["logs"]
         self.assertEqual(3, len(newest))
         self.assertGreaterEqual(newest[0]["id"], everything[-3]["id"])

@@ -1,12 +1,13 @@
 #!/usr/bin/python3
-"""Event files for TensorBoard: what is in them is the run's curve, through kills, new generations and steps that were taken back."""
+"""Event files for TensorBoard: what is in them is the run's curve, through kills, new generations and steps taken back."""
 import math
 import os
 
 import harness
 import tensorboard_reader
 
-TAGS = {"loss", "validation_loss", "learning_rate", "gradient_norm", "tokens_per_second", "step_s", "communication_s", "world_size"}
+TAGS = {"loss", "validation_loss", "learning_rate", "gradient_norm", "tokens_per_second", "step_s", "communication_s",
+        "world_size"}
 
 
 class TensorBoard(harness.ClusterTest):

@@ -24,7 +24,8 @@ def maker():
 
 make = maker()
 # What a job shows while its service looks for its workers, and what has an age.
-OF_THE_MOMENT = ("latest_checkpoint", "reason", "state", "stage", "workers", "world_size", "tokens_per_second", "eta_s", "restarts")
+OF_THE_MOMENT = ("latest_checkpoint", "reason", "state", "stage", "workers", "world_size", "tokens_per_second", "eta_s",
+                 "restarts")
 
 
 def without(rows, *fields):
