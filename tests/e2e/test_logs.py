@@ -17,7 +17,7 @@ class Logs(harness.ClusterTest):
     def test_what_was_logged_before_the_job_is_in_its_log(self):
         cluster = self.cluster
         cluster.start_workers("w1")
-        job = cluster.submit(**harness.small_spec(cluster.folder, nodes=1, total_steps=5))
+        job = cluster.submit(**harness.small_spec(cluster.folder, nodes=1, total_steps=12))
         cluster.wait_state(job, "succeeded")
         self.wait_text(job, "registered with")
         self.wait_text(job, "joining generation 1")
@@ -45,7 +45,7 @@ class Logs(harness.ClusterTest):
     def test_the_newest_lines_and_one_workers(self):
         cluster = self.cluster
         cluster.start_workers("w1", "w2")
-        job = cluster.submit(**harness.small_spec(cluster.folder, nodes=2, total_steps=10))
+        job = cluster.submit(**harness.small_spec(cluster.folder, nodes=2, total_steps=12))
         cluster.wait_state(job, "succeeded")
 
         def lines():

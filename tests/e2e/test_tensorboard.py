@@ -8,6 +8,7 @@ import tensorboard_reader
 
 TAGS = {"loss", "validation_loss", "learning_rate", "gradient_norm", "tokens_per_second", "step_s", "communication_s",
         "world_size"}
+OF_A_CLOCK = {"tokens_per_second", "step_s", "communication_s"}
 
 
 class TensorBoard(harness.ClusterTest):
@@ -30,9 +31,9 @@ class TensorBoard(harness.ClusterTest):
             # Whoever takes over from a rank 0 that died does not know of how many its last steps were.
             steps_of_tag = set(found[tag]) if tag == "world_size" else set(points)
             self.assertEqual(steps_of_tag, set(found[tag]), tag)
-            for step in steps_of_tag:
-                told, written = points[step][tag], found[tag][step]
-                self.assertTrue(math.isclose(told, written, rel_tol=1e-6), f"{tag} of step {step}: {told}, {written}")
+            differs = [step for step in steps_of_tag if not math.isclose(points[step][tag], found[tag][step], rel_tol=1e-6)]
+            # A successor has its last steps by its own clock.
+            self.assertLessEqual(len(differs), steps * 0.2 if tag in OF_A_CLOCK else 0, f"{tag} of steps {differs}")
         self.assertGreater(len(found["world_size"]), steps * 0.8)
         validated = {step: p["validation_loss"] for step, p in points.items() if p["validation_loss"] is not None}
         self.assertEqual(set(validated), set(found["validation_loss"]))
@@ -70,7 +71,7 @@ class TensorBoard(harness.ClusterTest):
         self.start("w1")
         with open(os.path.join(self.root, "j1"), "wb"):
             pass  # where the job's folder should be
-        job = cluster.submit(**harness.small_spec(cluster.folder, nodes=1, total_steps=10))
+        job = cluster.submit(**harness.small_spec(cluster.folder, nodes=1, total_steps=12))
         cluster.wait_event(job, "tensorboard_failed", containing="Training goes on")
         cluster.wait_state(job, "succeeded")
         self.assertEqual(1, cluster.event_kinds(job).count("tensorboard_failed"))
