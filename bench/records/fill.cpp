@@ -36,6 +36,7 @@ void add_job(JobStore& store, const Settings& settings, int64_t number, int64_t 
   spec.name = fmt::format("run-{}", number);
   spec.train_data_path = "/data/train.bin";
   spec.total_steps = steps;
+  spec.warmup_steps = 1;
   JobRow row;
   row.id = fmt::format("j{}", number);
   row.number = number;

@@ -48,6 +48,7 @@ class Supervised : public ::testing::Test {
     const std::string folder = folder_.string();
     const pid_t process = fork();
     if (process != 0) return process;
+    if (freopen((folder + "/stderr").c_str(), "a", stderr) == nullptr) _exit(99);
     SupervisorOptions options;
     options.command = {"/bin/sh", "-c", "cd " + folder + "; " + script};
     options.limits = {milliseconds(1), milliseconds(4), milliseconds(60000)};
@@ -164,7 +165,7 @@ TEST_F(Supervised, WhatALifeWritesGoesOnToItsOwnStderr) {
   const std::string errors = (folder_ / "stderr").string();
   const pid_t process = fork();
   if (process == 0) {
-    freopen(errors.c_str(), "w", stderr);
+    if (freopen(errors.c_str(), "a", stderr) == nullptr) _exit(99);
     SupervisorOptions options;
     options.command = {"/bin/sh", "-c", "echo one >&2; sleep 0.05; echo two >&2; exit 0"};
     options.report_lost = [](const std::string&, const std::string&, const std::vector<std::string>&) {};

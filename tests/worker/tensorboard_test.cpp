@@ -40,15 +40,18 @@ class TensorBoardTest : public testing::Test {
   }
   ~TensorBoardTest() override { std::filesystem::remove_all(root_); }
 
+  static rendezvous::StepPoint point(int64_t step) {
+    rendezvous::StepPoint point;
+    point.step = step;
+    return point;
+  }
   // One generation after the other, each of one step.
   void write(const std::string& job, int generations) {
     TensorBoard board(root_.string(),
                       [this](const std::string& of, const std::string& what) { failures_.push_back(of + ": " + what); });
     for (int64_t step = 0; step < generations; ++step) {
       board.begin(job, step, 2);
-      rendezvous::StepPoint point;
-      point.step = step + 1;
-      board.add(point);
+      board.add(point(step + 1));
     }
   }
   std::set<std::string> files(const std::string& job) const {
@@ -89,9 +92,9 @@ TEST_F(TensorBoardTest, WhatCannotBeWrittenIsToldOnceInAGeneration) {
   {
     TensorBoard board(root_.string(), [this](const std::string&, const std::string& what) { failures_.push_back(what); });
     board.begin("j1", 0, 1);
-    for (int64_t step = 1; step <= 5; ++step) board.add({.step = step});
+    for (int64_t step = 1; step <= 5; ++step) board.add(point(step));
     board.begin("j1", 5, 1);
-    board.add({.step = 6});
+    board.add(point(6));
   }
   ASSERT_EQ(failures_.size(), 2u);
   EXPECT_THAT(failures_[0], HasSubstr("Training goes on"));
