@@ -79,15 +79,19 @@ class Upgrade(harness.ClusterTest):
             self.assertEqual(len(then["metrics"]), sum(point["steps"] for point in curve["metrics"]))
 
     def finish(self, archive):
-        self.open(archive)
+        """The job that was broken off, and a new, exact one from the last checkpoint of the one that had ended."""
+        before = self.open(archive)
         cluster = self.cluster
-        make.spec_of(cluster.folder)  # the training file, as it was
+        spec = make.spec_of(cluster.folder)  # the training file is there, too, as it was
         for name in ("w1", "w2"):
             cluster.start_worker(name, arguments=("--data_root", cluster.folder))
         shown = cluster.wait_state("j2", "succeeded")
         self.assertEqual(40, shown["step"])
-        self.assertIn("from the checkpoint of step 20", " ".join(e["message"] for e in cluster.events("j2")))
-        for job in ("j1", "j2"):
+        newest = max(checkpoint["step"] for checkpoint in before["j2"]["checkpoints"])
+        self.assertIn(f"step {newest}", " ".join(e["message"] for e in cluster.events("j2") if e["kind"] == "generation_formed"))
+        after = cluster.submit(**{**spec, "name": "after", "total_steps": 20, "resume_from": "job:j1@12"})
+        self.assertEqual(20, cluster.wait_state(after, "succeeded")["step"])
+        for job in ("j1", "j2", after):
             self.assertIn("ok", cluster.cli("audit", job, "--data", os.path.join(cluster.folder, "train.bin")))
             cluster.cli("ckpt", "verify", job)
 
