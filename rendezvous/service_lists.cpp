@@ -105,13 +105,9 @@ void Service::Impl::list_or_follow(Call& call, Feed feed) {
 void Service::Impl::show_curve(Call& call) {
   const auto points = integer_query(call.request, "points", kCurvePointsMin, kCurvePointsMax, kCurvePointsMin);
   if (!points) return answer(call, points.error());
-  Json list = Json::array();
-  bool is_thinned = false;
-  for (const CurvePoint& point : state_.store().curve(call.arguments[0], *points)) {
-    is_thinned |= point.steps > 1;
-    list.push_back(show_curve_point(point));
-  }
-  answer(call, json_answer(200, {{"metrics", std::move(list)}, {"thinned", is_thinned}}));
+  HttpResponse response;
+  response.body = curve_text(state_.store().curve(call.arguments[0], *points));
+  answer(call, std::move(response));
 }
 
 void Service::Impl::get_events(Call& call) {

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 namespace holdfast::rendezvous {
@@ -222,25 +224,28 @@ Json show_step(const StepRow& row) {
   return json;
 }
 
-Json show_curve_point(const CurvePoint& p) {
-  const auto steps = static_cast<double>(p.steps);
-  Json json = {{"step", p.last_step},
-               {"first_step", p.first_step},
-               {"steps", p.steps},
-               {"time", time_text(p.time_ms)},
-               {"generation", p.generation},
-               {"world_size", p.world_size > 0 ? Json(p.world_size) : Json(nullptr)},
-               {"loss", number_json(p.loss)},
-               {"loss_min", number_json(p.loss_min)},
-               {"loss_max", number_json(p.loss_max)},
-               {"not_finite", p.steps - p.loss_steps},
-               {"gradient_norm", number_json(p.gradient_norm)},
-               {"learning_rate", number_json(p.learning_rate)},
-               {"tokens_per_second", p.step_s > 0 ? Json(static_cast<double>(p.tokens) / p.step_s) : Json(nullptr)},
-               {"step_s", p.step_s / steps},
-               {"communication_s", p.communication_s / steps}};
-  json["validation_loss"] = or_null(p.validation_loss);
-  return json;
+std::string curve_text(const std::vector<CurvePoint>& points) {
+  const auto number = [](double value) {  // as precise as a curve can be seen
+    return std::isfinite(value) ? fmt::format("{:.9g}", value) : number_json(value).dump();
+  };
+  std::string text = R"({"metrics":[)";
+  bool thinned = false;
+  for (const CurvePoint& p : points) {
+    thinned |= p.steps > 1;
+    const auto steps = static_cast<double>(p.steps);
+    fmt::format_to(std::back_inserter(text), R"({}{{"step":{},"first_step":{},"steps":{},"time":{},"generation":{},)",
+                   &p == points.data() ? "" : ",", p.last_step, p.first_step, p.steps, time_text(p.time_ms).dump(),
+                   p.generation);
+    fmt::format_to(std::back_inserter(text), R"("world_size":{},"loss":{},"loss_min":{},"loss_max":{},"not_finite":{},)",
+                   p.world_size > 0 ? std::to_string(p.world_size) : "null", number(p.loss), number(p.loss_min),
+                   number(p.loss_max), p.steps - p.loss_steps);
+    fmt::format_to(std::back_inserter(text), R"("validation_loss":{},"gradient_norm":{},"learning_rate":{},)",
+                   p.validation_loss ? number(*p.validation_loss) : "null", number(p.gradient_norm), number(p.learning_rate));
+    fmt::format_to(std::back_inserter(text), R"("tokens_per_second":{},"step_s":{},"communication_s":{}}})",
+                   p.step_s > 0 ? number(static_cast<double>(p.tokens) / p.step_s) : "null", number(p.step_s / steps),
+                   number(p.communication_s / steps));
+  }
+  return text + fmt::format(R"(],"thinned":{}}})", thinned);
 }
 
 Json show_ledger(const Job& job, const std::vector<LedgerRow>& rows, const std::vector<StepDigest>& steps) {
