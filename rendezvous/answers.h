@@ -27,12 +27,13 @@ Outcome<bool> flag_query(const HttpRequest& request, const std::string& name);
 std::string text_query(const HttpRequest& request, const std::string& name);
 
 // A list is cut into pages: `limit` rows after a position. The token for the next page is opaque to callers.
+constexpr int64_t kPageRows = 100;  // where no limit is said
 struct Page {
-  int64_t limit = 100;
+  int64_t limit = kPageRows;
   int64_t after = 0;  // 0: from the start
 };
 constexpr int64_t kPageRowsMax = 1000;
-Outcome<Page> page_of(const HttpRequest& request, int64_t limit_otherwise = 100);
+Outcome<Page> page_of(const HttpRequest& request, int64_t limit_otherwise = kPageRows);
 nlohmann::json next_page_token(int64_t after);  // null for 0: there is no next page
 
 // The body as one message. Malformed JSON and fields that do not fit are 400s that say where.

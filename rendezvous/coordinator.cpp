@@ -161,6 +161,7 @@ Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& re
   if (!resume.empty()) m.committed_step = resume.front().step;
   Job& stored = *job;
   jobs_by_id_[job->id] = job.get();
+  live_[job->number] = job.get();
   jobs_[job->number] = std::move(job);
   save(stored);
   event(stored.id, "job_submitted",
@@ -239,9 +240,11 @@ void Coordinator::add_steps(Job& job, const Progress& progress) {
     return began == m.began_at.rend() ? m.current.number
                                       : std::max(began->first, step <= m.current.source.step ? m.outrun_to : 0);
   };
+  std::vector<StepRow> rows;
   for (const StepPoint& point : progress.points) {
     const int64_t by = applied_in(point.step);
-    write().add_step({0, wall_ms(), job.id, by, point});
+    const auto world_size = static_cast<int64_t>(by == m.current.number ? m.current.members.size() : 0);
+    rows.push_back({0, wall_ms(), job.id, by, world_size, point});
     if (point.validation_loss) job.validation_loss = point.validation_loss;
     if (point.refused && point.step > job.membership.committed_step) ++job.refused_steps;
     if (point.step_s > 0) {
@@ -250,6 +253,7 @@ void Coordinator::add_steps(Job& job, const Progress& progress) {
       job.communication_s = first ? point.communication_s : 0.8 * job.communication_s + 0.2 * point.communication_s;
     }
   }
+  if (!rows.empty()) write().add_steps(job.id, rows);
   if (!progress.points.empty()) job.loss = progress.points.back().loss;
   if (!progress.state_hash.empty() && progress.state_hash_step >= job.state_hash_step) {
     job.state_hash = progress.state_hash;

@@ -169,6 +169,7 @@ class Coordinator {
   Outcome<Job*> need_present(const std::string& id, const std::string& worker, const std::string& incarnation,
                              int64_t generation, bool rank0);
   void heard(Worker& worker, Millis lease_ms);
+  void take_last_words(const Worker& worker, const std::vector<std::string>& lines);
   void begin_life(Worker& worker, const RegisterRequest& request);
   void end_life(Worker& worker, Worker::Life life, const std::string& reason);
   void write_off(Worker& worker, Worker::Life life, const std::string& reason, int64_t generation);
@@ -186,6 +187,7 @@ class Coordinator {
   void free_worker(const std::string& worker, const std::string& job, const std::string& reason);
   void expire_leases();
   void forget_old_workers();
+  void forget_old_records();
   bool reschedule();
   std::vector<SchedulableJob> jobs_to_plan();
   std::vector<SchedulableWorker> workers_to_plan() const;
@@ -206,10 +208,13 @@ class Coordinator {
   std::set<std::string> touched_;
   bool unsettled_ = true;  // the plan may be another than the last
   Millis last_tick_ms_ = -1, listening_since_ms_ = 0, forgot_ms_ = 0;
+  Millis forgot_records_ms_ = 0;
+  bool old_records_left_ = false;
   int64_t reserved_number_ = 0;         // jobs up to this were there once, whatever the database knows: none is called so again
   std::set<std::string> unknown_jobs_;  // that workers spoke of, each told of once
   std::map<int64_t, std::unique_ptr<Job>> jobs_;  // by number
   std::map<std::string, Job*> jobs_by_id_;
+  std::map<int64_t, Job*> live_;  // by number: those that have not ended, and some that ended since the last tick
   std::map<std::string, Worker> workers_;
   std::map<std::string, std::string> ended_incarnations_;
 };

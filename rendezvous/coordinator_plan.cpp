@@ -54,7 +54,7 @@ void Coordinator::settle() {
 
 std::vector<SchedulableJob> Coordinator::jobs_to_plan() {
   std::vector<SchedulableJob> jobs;
-  for (const auto& [number, job] : jobs_) {
+  for (const auto& [number, job] : live_) {
     const JobMembership& m = job->membership;
     job->waiting.clear();
     if (is_ended(m.state) || m.state == JobState::kPaused || m.intent != Intent::kRun) continue;

@@ -115,6 +115,7 @@ void Coordinator::restore_job(const JobRow& row) {
   m.forming_since_ms = m.formed_ms = now();
   m.counted = true;
   jobs_by_id_[job->id] = job.get();
+  if (!is_ended(m.state)) live_[job->number] = job.get();
   jobs_[job->number] = std::move(job);
 }
 

@@ -11,6 +11,7 @@
 namespace holdfast::rendezvous {
 namespace {
 
+constexpr int64_t kShippedLinesCompared = 100;
 constexpr Millis kStoodStillMs = 200;  // ticks come every 50 ms, unless a commit or the whole process hung
 
 std::string seconds(int64_t ms) {
@@ -172,11 +173,32 @@ Outcome<void> Coordinator::polled(const std::string& id, const std::string& inca
   return {};
 }
 
+// The last lines on the stderr of a process that died go to the log of the job that it died in, but for those that are there:
+// its own log lines, which end with what was shipped.
+void Coordinator::take_last_words(const Worker& worker, const std::vector<std::string>& lines) {
+  const std::string& name = worker.registration.name;
+  const std::string& job = worker.job.empty() && worker.life == Worker::Life::kLost ? worker.last_job : worker.job;
+  if (lines.empty() || find_job(job) == nullptr) return;
+  const LogQuery of_worker{job, 0, name, ""};
+  LogQuery newest = of_worker;
+  newest.after = store_.before_newest_logs(of_worker, kShippedLinesCompared);
+  const LogPage shipped = store_.logs(newest, kShippedLinesCompared);
+  std::vector<LogLine> words;
+  for (const std::string& line : lines) {
+    const bool known = std::ranges::any_of(shipped.rows, [&](const LogRow& row) {
+      return row.dropped == 0 && !row.line.text.empty() && line.ends_with("] " + row.line.text);
+    });
+    if (!known) words.push_back({wall_ms(), kLastWordsLevel, shortened(line, kLogTextBytesMax)});
+  }
+  if (!words.empty()) write().add_logs(job, name, words);
+}
+
 Outcome<void> Coordinator::worker_lost(const WorkerLost& message) {
   const auto found = std::ranges::find_if(
       workers_, [&](const auto& entry) { return entry.second.registration.incarnation == message.incarnation; });
   if (found == workers_.end()) return {};  // replaced already, or never registered: nothing to lose
   Worker& worker = found->second;
+  take_last_words(worker, message.last_lines);
   if (worker.life == Worker::Life::kAlive)
     end_life(worker, worker.leaving() && worker.job.empty() ? Worker::Life::kLeft : Worker::Life::kLost, message.reason);
   forbid(worker.registration.name, message.incarnation, "stale_incarnation");
@@ -275,6 +297,14 @@ void Coordinator::forget_old_workers() {
   });
 }
 
+// What there is too much of goes a little at a time.
+void Coordinator::forget_old_records() {
+  constexpr int64_t kEveryMs = 60 * 1000;
+  if (!old_records_left_ && now() < forgot_records_ms_ + kEveryMs) return;
+  forgot_records_ms_ = now();
+  old_records_left_ = write().forget_old(wall_ms());
+}
+
 void Coordinator::tick() {
   // A service that was itself stopped for a while has not listened: nobody is judged by that time.
   if (last_tick_ms_ >= 0 && now() - last_tick_ms_ > times_.lease_ms / 2) {
@@ -285,7 +315,9 @@ void Coordinator::tick() {
   unsettled_ = true;  // pauses end
   expire_leases();
   forget_old_workers();
-  for (auto& [number, job] : jobs_) {
+  forget_old_records();
+  std::erase_if(live_, [](const auto& entry) { return is_ended(entry.second->membership.state); });
+  for (const auto& [number, job] : live_) {
     const JobMembership& m = job->membership;
     const bool dormant =
         is_ended(m.state) || m.state == JobState::kPaused || (m.participants.empty() && m.state != JobState::kRunning);

@@ -2,16 +2,23 @@
 #include "rendezvous/http_event_stream.h"
 
 namespace holdfast::rendezvous {
+namespace {
+
+// The connection waits its patience for each piece to be taken: a slow reader takes a small one in that time.
+constexpr size_t kPieceBytes = 16 << 10;
+constexpr size_t kBegunMax = 256 << 10;  // what was taken is forgotten in strides: each moves the rest
+
+}  // namespace
 
 bool BufferedEventStream::write(const std::string& chunk) {
   {
     const std::lock_guard lock(mutex_);
     if (!open_) return false;
     if (chunk.empty()) return true;
-    if (waiting_.size() + taken_ + chunk.size() > unread_bytes_max_) {
+    if (waiting_.size() - begun_ + taken_ + chunk.size() > unread_bytes_max_) {
       open_ = false;
       cut_ = true;
-      waiting_.clear();
+      forget_waiting();
     } else {
       waiting_ += chunk;
     }
@@ -32,14 +39,19 @@ void BufferedEventStream::close() {
 
 size_t BufferedEventStream::unread() const {
   const std::lock_guard lock(mutex_);
-  return waiting_.size() + taken_;
+  return waiting_.size() - begun_ + taken_;
 }
 
 BufferedEventStream::Taken BufferedEventStream::take() {
   const std::lock_guard lock(mutex_);
-  Taken taken{std::exchange(waiting_, {}), !open_, cut_};
-  taken_ += taken.bytes.size();
+  Taken taken{waiting_.substr(begun_, kPieceBytes), !open_, cut_};
   taken.ended = taken.ended && taken.bytes.empty();
+  taken_ += taken.bytes.size();
+  begun_ += taken.bytes.size();
+  if (begun_ == waiting_.size() || begun_ >= kBegunMax) {
+    waiting_.erase(0, begun_);
+    begun_ = 0;
+  }
   return taken;
 }
 
@@ -52,7 +64,12 @@ void BufferedEventStream::cut() {
   const std::lock_guard lock(mutex_);
   open_ = false;
   cut_ = true;
+  forget_waiting();
+}
+
+void BufferedEventStream::forget_waiting() {
   waiting_.clear();
+  begun_ = 0;
 }
 
 }  // namespace holdfast::rendezvous

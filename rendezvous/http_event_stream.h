@@ -22,7 +22,7 @@ class BufferedEventStream : public EventStream {
   size_t unread() const override;
 
   struct Taken {
-    std::string bytes;  // to be sent now; empty: nothing is there yet, unless one of the next two is true
+    std::string bytes;  // a piece, to be sent now; empty: nothing is there yet, unless one of the next two is true
     bool ended = false, cut = false;
   };
   Taken take();
@@ -30,10 +30,13 @@ class BufferedEventStream : public EventStream {
   void cut();               // the reader is gone: nothing more is kept
 
  private:
+  void forget_waiting();
+
   const size_t unread_bytes_max_;
   const std::function<void()> wake_;
   mutable std::mutex mutex_;
   std::string waiting_;
+  size_t begun_ = 0;  // so much of what waits was taken
   size_t taken_ = 0;  // and not sent yet
   bool open_ = true, cut_ = false;
 };

@@ -180,7 +180,7 @@ tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& 
     return running == nullptr ? HttpServerCounts{} : running->counts();
   };
   ServiceLives lives([&] {
-    DrilledStore store(open_sqlite_store(options.data_dir + "/holdfast.sqlite"), *drills);
+    DrilledStore store(open_sqlite_store(options.data_dir + "/holdfast.sqlite", options.retention), *drills);
     JobStore& jobs = store.get();
     const auto life = std::shared_ptr<Life>(new Life{std::move(store), Service({options.data_dir,
                                                                                 random_hex(8),

@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/retention.h"
+
 namespace holdfast::rendezvous {
 
 struct ServeOptions {
@@ -14,6 +16,7 @@ struct ServeOptions {
   double requests_per_s = 500;                // of each token; 0: no limit
   std::string data_dir;
   std::string log_level = "info";
+  Retention retention;
 };
 
 // Runs until SIGINT or SIGTERM. Returns the exit code: 0 ended as asked, 1 failed while running, 2 could not start (says why).

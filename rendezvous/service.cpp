@@ -198,7 +198,7 @@ void Service::turn() {
 
 void Service::run() {
   while (!impl_->stopping_) {
-    impl_->wait_for_commands(kTickMs);
+    impl_->wait_for_commands(impl_->follower_behind_ ? 0 : kTickMs);
     impl_->turn();
   }
   impl_->turn();  // what came before the stop

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <compare>
 #include <condition_variable>
 #include <deque>
 #include <memory>
@@ -145,14 +146,45 @@ struct Service::Impl {
   void get_checkpoints(Call& call);
   void get_ledger(Call& call);
   enum class Feed { kEvents, kLogs, kMetrics };
-  void list_or_follow(Call& call, Feed feed);
+  struct FeedPlace {  // where somebody reads on
+    Feed feed;
+    std::string job;  // "": of all
+    int64_t after = 0;
+    std::string worker = {}, levels = {};  // of logs: as in LogQuery
+    auto operator<=>(const FeedPlace&) const = default;
+  };
   struct FeedRow {
     int64_t id;
     nlohmann::json json;
   };
-  std::vector<FeedRow> read_feed(Feed feed, const std::string& job, int64_t after, int64_t limit);
-  void follow(const Call& call, Feed feed, int64_t after);
+  struct FeedRows {
+    std::vector<FeedRow> rows;
+    int64_t read_to = 0;
+    bool more = false;
+  };
+  void list_or_follow(Call& call, Feed feed);
+  Outcome<FeedPlace> place_of(const Call& call, Feed feed, int64_t after);
+  FeedRows read_feed(const FeedPlace& place, int64_t limit);
+  void show_curve(Call& call);
+
+  // --- service_followers.cpp
+  struct Follower {
+    std::shared_ptr<EventStream> stream;
+    std::string token;  // id
+    FeedPlace place;
+    Millis written_ms = 0, ended_ms = -1;
+    bool behind = true;
+    bool full = false;  // it has not read what it was sent: it is sent more when it has
+  };
+  struct FeedChunk {  // what whoever is at one place is sent next
+    std::string text;
+    int64_t read_to = 0;
+    bool more = false;
+  };
+  void follow(const Call& call, FeedPlace place);
   void feed_followers();
+  FeedChunk make_chunk(const FeedPlace& place, int64_t& rows_left);
+  bool go_on(Follower& follower);
 
   // --- service_page.cpp
   void get_page(Call& call);
@@ -171,16 +203,6 @@ struct Service::Impl {
   void get_openapi(Call& call);
   void get_healthz(Call& call);
   void get_readyz(Call& call);
-
-  struct Follower {
-    std::shared_ptr<EventStream> stream;
-    std::string token;  // id
-    Feed feed;
-    std::string job;
-    int64_t after = 0;
-    Millis written_ms = 0, ended_ms = -1;
-    bool behind = true;
-  };
 
   ServiceOptions options_;
   const Clock& clock_;

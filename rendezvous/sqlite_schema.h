@@ -7,7 +7,8 @@
 namespace holdfast::rendezvous {
 
 int schema_version_known();
-// Brings the database to schema_version_known(). Throws StoreError for a database of a newer version, naming both.
-void migrate(SqliteDatabase& database);
+// Brings the database to schema_version_known(); the version that it had, 0 for a new one. Throws StoreError for a database of
+// a newer version, naming both.
+int migrate(SqliteDatabase& database);
 
 }  // namespace holdfast::rendezvous

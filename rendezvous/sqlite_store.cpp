@@ -1,14 +1,14 @@
 // Rows to SQL and back. Nested values (a registration, members, a source) are JSON in one column: nobody queries inside.
 #include "rendezvous/sqlite_store.h"
 
-#include <fmt/format.h>
-
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "rendezvous/sqlite_access.h"
 #include "rendezvous/sqlite_ledger.h"
+#include "rendezvous/sqlite_logs.h"
+#include "rendezvous/sqlite_metrics.h"
+#include "rendezvous/sqlite_retention.h"
 #include "rendezvous/sqlite_schema.h"
 #include "rendezvous/stored_json.h"
 
@@ -17,14 +17,13 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kLogLinesKept = 200000;  // of each job, the newest
-constexpr int64_t kLogBatchesBetweenCuts = 256;
+constexpr int kUnfoldedVersion = 4;  // databases up to this one have every step as a row
 
 class SqliteStore : public JobStore {
  public:
-  explicit SqliteStore(const std::string& path) : db_(path) {
+  SqliteStore(const std::string& path, const Retention& retention) : db_(path), retention_(retention) {
     db_.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON");
-    migrate(db_);
+    if (migrate(db_) <= kUnfoldedVersion) metrics_.fold_all();
   }
 
   void begin() override { db_.execute("BEGIN IMMEDIATE"); }
@@ -50,8 +49,10 @@ class SqliteStore : public JobStore {
   void save_delivery(const DeliveryRow& row) override { access_.save(row); }
   void remove_delivery(int64_t id) override { access_.remove_delivery(id); }
   void add_event(const EventRow& row) override;
-  void add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) override;
-  void add_step(const StepRow& row) override;
+  void add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) override {
+    logs_.add(job, worker, lines);
+  }
+  void add_steps(const std::string& job, const std::vector<StepRow>& rows) override { metrics_.add(job, rows); }
   void extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,
                      int64_t last) override {
     ledger_.extend(job, generation, microbatches, first, last);
@@ -59,13 +60,24 @@ class SqliteStore : public JobStore {
   void deal_anew(const std::string& job, int64_t step, const std::vector<DealtShare>& shares) override {
     ledger_.deal_anew(job, step, shares);
   }
-  void void_steps(const std::string& job, int64_t first, int64_t by_generation) override;
+  void void_steps(const std::string& job, int64_t first, int64_t by_generation) override {
+    ledger_.void_steps(job, first, by_generation);
+    metrics_.void_steps(job, first);
+  }
+  bool forget_old(int64_t now_ms) override { return old_.forget(now_ms); }
   std::vector<EventRow> events(const std::string& job, int64_t after, int64_t limit) override;
-  std::vector<LogRow> logs(const std::string& job, int64_t after, int64_t limit) override;
-  std::vector<StepRow> steps(const std::string& job, int64_t after, int64_t limit) override;
+  std::vector<StepRow> steps(const std::string& job, int64_t after, int64_t limit) override {
+    return metrics_.rows(job, after, limit);
+  }
+  int64_t folded_to(const std::string& job) override { return metrics_.folded_to(job); }
+  std::vector<CurvePoint> curve(const std::string& job, int64_t at_most) override { return metrics_.curve(job, at_most); }
+  LogPage logs(const LogQuery& query, int64_t limit) override { return logs_.page(query, limit); }
+  int64_t before_newest_logs(const LogQuery& query, int64_t count) override { return logs_.before_newest(query, count); }
   StepRange ledger_range(const std::string& job) override { return ledger_.range(job); }
   std::vector<LedgerRow> ledger(const std::string& job, const StepRange& range) override { return ledger_.rows(job, range); }
-  std::vector<StepDigest> digests(const std::string& job, const StepRange& range) override;
+  std::vector<StepDigest> digests(const std::string& job, const StepRange& range) override {
+    return metrics_.digests(job, range);
+  }
 
  private:
   std::vector<JobRow> load_jobs();
@@ -74,9 +86,12 @@ class SqliteStore : public JobStore {
   std::vector<CheckpointRow> load_checkpoints();
 
   SqliteDatabase db_;
+  const Retention retention_;
   SqliteLedger ledger_{db_};
   SqliteAccess access_{db_};
-  int64_t log_batches_ = 0;
+  SqliteMetrics metrics_{db_};
+  SqliteLogs logs_{db_, retention_};
+  SqliteRetention old_{db_, retention_, logs_};
 };
 
 // --- what the service starts from
@@ -245,37 +260,6 @@ void SqliteStore::add_event(const EventRow& row) {
       .run();
 }
 
-void SqliteStore::add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) {
-  for (const LogLine& line : lines) {
-    db_.prepare("INSERT INTO logs (job, worker, time_ms, level, text) VALUES (?,?,?,?,?)")
-        .with(job, worker, line.time_ms, line.level, line.text)
-        .run();
-  }
-  if (++log_batches_ % kLogBatchesBetweenCuts != 0) return;
-  db_.prepare("DELETE FROM logs WHERE job = ? AND id <= (SELECT id FROM logs WHERE job = ? ORDER BY id DESC LIMIT 1 OFFSET ?)")
-      .with(job, job, kLogLinesKept)
-      .run();
-}
-
-void SqliteStore::add_step(const StepRow& row) {
-  const StepPoint& p = row.point;
-  db_.prepare(
-         "INSERT OR IGNORE INTO steps (job, step, generation, time_ms, loss, gradient_norm, learning_rate, step_s, "
-         "communication_s, "
-         "tokens, data_digest, validation_loss) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)")
-      .with(row.job, p.step, row.generation, row.time_ms, stored_number(p.loss), stored_number(p.gradient_norm))
-      .with(stored_number(p.learning_rate), stored_number(p.step_s), stored_number(p.communication_s), p.tokens, p.data_digest)
-      .with(p.validation_loss ? std::optional(stored_number(*p.validation_loss)) : std::nullopt)
-      .run();
-}
-
-void SqliteStore::void_steps(const std::string& job, int64_t first, int64_t by_generation) {
-  ledger_.void_steps(job, first, by_generation);
-  db_.prepare("UPDATE steps SET voided_by = ? WHERE job = ? AND voided_by = 0 AND step >= ?")
-      .with(by_generation, job, first)
-      .run();
-}
-
 // --- reads
 
 std::vector<EventRow> SqliteStore::events(const std::string& job, int64_t after, int64_t limit) {
@@ -290,52 +274,10 @@ std::vector<EventRow> SqliteStore::events(const std::string& job, int64_t after,
   return rows;
 }
 
-std::vector<LogRow> SqliteStore::logs(const std::string& job, int64_t after, int64_t limit) {
-  std::vector<LogRow> rows;
-  auto q = db_.prepare("SELECT id, job, worker, time_ms, level, text FROM logs WHERE job = ? AND id > ? ORDER BY id LIMIT ?");
-  q.with(job, after, limit);
-  while (q.step()) rows.push_back({q.integer(0), q.text(1), q.text(2), {q.integer(3), q.text(4), q.text(5)}});
-  return rows;
-}
-
-std::vector<StepRow> SqliteStore::steps(const std::string& job, int64_t after, int64_t limit) {
-  std::vector<StepRow> rows;
-  auto q = db_.prepare(
-      "SELECT id, time_ms, generation, step, loss, gradient_norm, learning_rate, step_s, communication_s, tokens, data_digest, "
-      "validation_loss FROM steps WHERE job = ? AND id > ? AND voided_by = 0 ORDER BY id LIMIT ?");
-  q.with(job, after, limit);
-  const auto number = [&](int column) { return number_from_stored(q.real(column)); };
-  while (q.step()) {
-    StepRow& row = rows.emplace_back();
-    row = {q.integer(0), q.integer(1), job, q.integer(2), {}};
-    StepPoint& p = row.point;
-    p.step = q.integer(3);
-    p.loss = number(4);
-    p.gradient_norm = number(5);
-    p.learning_rate = number(6);
-    p.step_s = number(7);
-    p.communication_s = number(8);
-    p.tokens = q.integer(9);
-    p.data_digest = q.text(10);
-    p.refused = !std::isfinite(p.gradient_norm);
-    if (const auto validation_loss = q.maybe_real(11)) p.validation_loss = number_from_stored(*validation_loss);
-  }
-  return rows;
-}
-
-std::vector<StepDigest> SqliteStore::digests(const std::string& job, const StepRange& range) {
-  std::vector<StepDigest> rows;
-  auto q = db_.prepare(
-      "SELECT step, generation, data_digest FROM steps WHERE job = ? AND voided_by = 0 AND step BETWEEN ? AND ? ORDER BY step");
-  q.with(job, range.first, range.last);
-  while (q.step()) rows.push_back({q.integer(0), q.integer(1), q.text(2)});
-  return rows;
-}
-
 }  // namespace
 
-std::unique_ptr<JobStore> open_sqlite_store(const std::string& path) {
-  return std::make_unique<SqliteStore>(path);
+std::unique_ptr<JobStore> open_sqlite_store(const std::string& path, const Retention& retention) {
+  return std::make_unique<SqliteStore>(path, retention);
 }
 
 }  // namespace holdfast::rendezvous

@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
+#include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "rendezvous/protocol/job_spec_fields.h"
@@ -224,12 +226,14 @@ Json show_event(const EventRow& row) {
 }
 
 Json show_log(const LogRow& row) {
-  return {{"id", row.id},
-          {"time", time_text(row.line.time_ms)},
-          {"job", row.job},
-          {"worker", row.worker},
-          {"level", row.line.level},
-          {"text", row.line.text}};
+  Json json = {{"id", row.id},
+               {"time", time_text(row.line.time_ms)},
+               {"job", row.job},
+               {"worker", row.worker},
+               {"level", row.line.level},
+               {"text", row.line.text}};
+  if (row.dropped > 0) json["dropped"] = row.dropped;
+  return json;
 }
 
 Json show_step(const StepRow& row) {
@@ -238,6 +242,7 @@ Json show_step(const StepRow& row) {
                {"time", time_text(row.time_ms)},
                {"step", p.step},
                {"generation", row.generation},
+               {"world_size", row.world_size > 0 ? Json(row.world_size) : Json(nullptr)},
                {"loss", number_json(p.loss)},
                {"gradient_norm", number_json(p.gradient_norm)},
                {"learning_rate", number_json(p.learning_rate)},
@@ -249,6 +254,30 @@ Json show_step(const StepRow& row) {
   json["validation_loss"] = or_null(p.validation_loss);
   json["refused"] = p.refused;
   return json;
+}
+
+std::string curve_text(const std::vector<CurvePoint>& points) {
+  const auto number = [](double value) {  // as precise as a curve can be seen
+    return std::isfinite(value) ? fmt::format("{:.9g}", value) : number_json(value).dump();
+  };
+  std::string text = R"({"metrics":[)";
+  bool thinned = false;
+  for (const CurvePoint& p : points) {
+    thinned |= p.steps > 1;
+    const auto steps = static_cast<double>(p.steps);
+    fmt::format_to(std::back_inserter(text), R"({}{{"step":{},"first_step":{},"steps":{},"time":{},"generation":{},)",
+                   &p == points.data() ? "" : ",", p.last_step, p.first_step, p.steps, time_text(p.time_ms).dump(),
+                   p.generation);
+    fmt::format_to(std::back_inserter(text), R"("world_size":{},"loss":{},"loss_min":{},"loss_max":{},"not_finite":{},)",
+                   p.world_size > 0 ? std::to_string(p.world_size) : "null", number(p.loss), number(p.loss_min),
+                   number(p.loss_max), p.steps - p.loss_steps);
+    fmt::format_to(std::back_inserter(text), R"("validation_loss":{},"gradient_norm":{},"learning_rate":{},)",
+                   p.validation_loss ? number(*p.validation_loss) : "null", number(p.gradient_norm), number(p.learning_rate));
+    fmt::format_to(std::back_inserter(text), R"("tokens_per_second":{},"step_s":{},"communication_s":{}}})",
+                   p.step_s > 0 ? number(static_cast<double>(p.tokens) / p.step_s) : "null", number(p.step_s / steps),
+                   number(p.communication_s / steps));
+  }
+  return text + fmt::format(R"(],"thinned":{}}})", thinned);
 }
 
 Json show_ledger(const Job& job, const std::vector<LedgerRow>& rows, const std::vector<StepDigest>& steps) {

@@ -47,14 +47,18 @@ class WatchedStore : public JobStore {
   void remove_delivery(int64_t id) override;
   void add_event(const EventRow& row) override;
   void add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) override;
-  void add_step(const StepRow& row) override;
+  void add_steps(const std::string& job, const std::vector<StepRow>& rows) override;
   void extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,
                      int64_t last) override;
   void deal_anew(const std::string& job, int64_t step, const std::vector<DealtShare>& shares) override;
   void void_steps(const std::string& job, int64_t first, int64_t by_generation) override;
+  bool forget_old(int64_t now_ms) override;
   std::vector<EventRow> events(const std::string& job, int64_t after, int64_t limit) override;
-  std::vector<LogRow> logs(const std::string& job, int64_t after, int64_t limit) override;
   std::vector<StepRow> steps(const std::string& job, int64_t after, int64_t limit) override;
+  int64_t folded_to(const std::string& job) override;
+  std::vector<CurvePoint> curve(const std::string& job, int64_t at_most) override;
+  LogPage logs(const LogQuery& query, int64_t limit) override;
+  int64_t before_newest_logs(const LogQuery& query, int64_t count) override;
   StepRange ledger_range(const std::string& job) override;
   std::vector<LedgerRow> ledger(const std::string& job, const StepRange& range) override;
   std::vector<StepDigest> digests(const std::string& job, const StepRange& range) override;

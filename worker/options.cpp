@@ -27,8 +27,8 @@ constexpr const char* kExamples = R"(Examples:
   holdfast-worker --name gpu-box-1 --threads 8
 
 SIGTERM (or Ctrl-C) leaves after the step under way; nothing is lost by it. A second one ends at once.
-Environment: HOLDFAST_SERVER, HOLDFAST_TOKEN, HOLDFAST_CACERT, HOLDFAST_INTERFACE, HOLDFAST_THREADS, HOLDFAST_LOG_LEVEL, HOLDFAST_DRILLS; and
-where these are unset NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO, NCCL_TIMEOUT (seconds; for jobs that leave collective_timeout_s at its default).)";
+Environment: HOLDFAST_SERVER, HOLDFAST_TOKEN, HOLDFAST_CACERT, HOLDFAST_INTERFACE, HOLDFAST_THREADS, HOLDFAST_LOG_LEVEL, HOLDFAST_DRILLS,
+HOLDFAST_TENSORBOARD_DIR; and where these are unset NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO, NCCL_TIMEOUT (seconds; for jobs that leave collective_timeout_s at its default).)";
 constexpr std::array kLogLevels{"trace", "debug", "info", "warning", "error"};
 constexpr int kThreadsMax = 1024;
 
@@ -94,6 +94,10 @@ void add_flags(CLI::App& app, RawOptions& raw) {
   app.add_option("--drills", options.drills,
                  "obey files in this folder that slow this worker down, cut it off or corrupt what it sends: for `holdfast "
                  "chaos`; on all workers of a node or none (worker/drills.h) [HOLDFAST_DRILLS, else none]");
+  app.add_option(
+      "--tensorboard_dir,--tensorboard-dir", options.tensorboard_dir,
+      "write curves for TensorBoard to a folder of each job's name below this one, while this worker is rank 0; on all "
+      "nodes the same, shared folder, or each has the part that it wrote [HOLDFAST_TENSORBOARD_DIR, else none]");
   app.add_option("--log_level,--log-level", options.log_level, "trace, debug, info, warning or error [info]");
 }
 
@@ -154,6 +158,11 @@ tl::expected<void, EarlyEnd> settle_rest(WorkerOptions& options) {
   if (options.drills.empty()) options.drills = environment("HOLDFAST_DRILLS");
   if (!options.drills.empty() && !std::filesystem::is_directory(options.drills)) {
     return wrong("--drills: " + options.drills + " is not a folder on this machine");
+  }
+  if (options.tensorboard_dir.empty()) options.tensorboard_dir = environment("HOLDFAST_TENSORBOARD_DIR");
+  std::error_code unknown;
+  if (std::filesystem::exists(options.tensorboard_dir, unknown) && !std::filesystem::is_directory(options.tensorboard_dir)) {
+    return wrong("--tensorboard_dir: " + options.tensorboard_dir + " is there and is no folder");
   }
   options.fault_rules = environment("HOLDFAST_FAULT");
   if (options.fault_rules.empty()) return {};

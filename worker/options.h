@@ -25,8 +25,9 @@ struct WorkerOptions {
   std::vector<std::string> checkpoint_roots;  // none: anywhere
   std::string log_level = "info";
   std::optional<std::chrono::milliseconds> collective_timeout;
-  std::string fault_rules;  // HOLDFAST_FAULT, parsed well
-  std::string drills;       // "": none; else the folder of worker/drills.h
+  std::string fault_rules;      // HOLDFAST_FAULT, parsed well
+  std::string drills;           // "": none; else the folder of worker/drills.h
+  std::string tensorboard_dir;  // "": no event files; else each job's are in a folder of its own below this one
 };
 
 // The program ends here: what to print, and the exit status (0 for --help).

@@ -88,7 +88,8 @@ class TrainingProcess {
               end_process),
         outbox_(link_),
         shipping_(std::move(sink), outbox_),
-        runner_({options.data_root, options.checkpoint_roots, make_ops, options.collective_timeout}, link_, outbox_, transport,
+        runner_({options.data_root, options.checkpoint_roots, make_ops, options.collective_timeout, options.tensorboard_dir}, link_, outbox_,
+                transport,
                 [this](const Input& input) { feed(input); }),
         client_(link_, registration(identity, transport, device),
                 [this](const rendezvous::Directive& directive) { feed(DirectiveReceived{directive}); }) {
@@ -167,6 +168,8 @@ ExitCode run_training_process(const WorkerOptions& options, const Identity& iden
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  const auto sink = std::make_shared<LogShipping>();
+  spdlog::default_logger()->sinks().push_back(sink);
   std::optional<Drills> drills;  // before the transport that looks at them
   auto transport = make_tcp_transport(options.interface, options.server_host);
   if (!transport) {
@@ -187,8 +190,6 @@ ExitCode run_training_process(const WorkerOptions& options, const Identity& iden
     spdlog::error("{}", device.error());
     return ExitCode::kConfiguration;
   }
-  const auto sink = std::make_shared<LogShipping>();
-  spdlog::default_logger()->sinks().push_back(sink);
   TrainingProcess process(options, identity, make_ops, *device, **transport, sink, drills ? &*drills : nullptr);
   process.wait_for_exit(signals);
   return ExitCode::kDone;

@@ -152,6 +152,7 @@ template <typename Io>
 void describe(Io& io, Of<Io, WorkerLost>& m) {
   io("incarnation", m.incarnation);
   io("reason", m.reason);
+  io.maybe("last_lines", m.last_lines);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, DealtShare>& m) {

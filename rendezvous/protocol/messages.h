@@ -133,8 +133,11 @@ struct Directive {
 
 struct WorkerLost {
   std::string incarnation;
-  std::string reason;  // "killed by signal 9 (SIGKILL)"
+  std::string reason;                   // "killed by signal 9 (SIGKILL)"
+  std::vector<std::string> last_lines;  // that the process wrote to stderr; at most kLastLinesMax
 };
+inline constexpr size_t kLastLinesMax = 50;
+inline constexpr const char* kLastWordsLevel = "stderr";  // of these lines in the job's log, as bad as an error
 
 struct DealtShare {  // microbatches [first, last) of one step, and whose they are
   int rank = 0;

@@ -64,6 +64,17 @@ class Pending {
   Answer answer_;
 };
 
+// Counts what is read for followers.
+class CountingStore : public WatchedStore {
+ public:
+  using WatchedStore::WatchedStore;
+  LogPage logs(const LogQuery& query, int64_t limit) override {
+    ++log_reads;
+    return WatchedStore::logs(query, limit);
+  }
+  int64_t log_reads = 0;
+};
+
 class ServiceTest : public testing::Test {
  protected:
   ServiceTest() : folder_(testing::TempDir() + "holdfast-service-" + std::to_string(getpid()) + "-" + unique_name()) {
@@ -82,7 +93,7 @@ class ServiceTest : public testing::Test {
 
   void start() {
     store_ = open_sqlite_store(folder_ + "/holdfast.sqlite");
-    watched_ = std::make_unique<WatchedStore>(*store_, [this](const StoreMoment& moment) {
+    watched_ = std::make_unique<CountingStore>(*store_, [this](const StoreMoment& moment) {
       if (on_moment_) on_moment_(moment);
     });
     ServiceOptions options{folder_, "s1", "admin-token", "worker-token", {}, 1};
@@ -216,7 +227,7 @@ class ServiceTest : public testing::Test {
   int secrets_ = 0;
   WatchedStore::OnMoment on_moment_;  // what it throws is the service's death
   std::unique_ptr<JobStore> store_;
-  std::unique_ptr<WatchedStore> watched_;
+  std::unique_ptr<CountingStore> watched_;
   std::unique_ptr<Service> service_;
 };
 

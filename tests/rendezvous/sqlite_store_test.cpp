@@ -188,14 +188,14 @@ TEST_F(StoreTest, AStepIsKeptOnceUnlessItWasVoided) {
   row.job = "j1";
   row.point.step = 5;
   row.point.loss = 1;
-  store->add_step(row);
+  store->add_steps("j1", {row});
   row.point.loss = 2;
-  store->add_step(row);
+  store->add_steps("j1", {row});
   ASSERT_EQ(store->steps("j1", 0, 10).size(), 1u);
   EXPECT_EQ(store->steps("j1", 0, 10)[0].point.loss, 1);
   const int64_t id = store->steps("j1", 0, 10)[0].id;
   store->void_steps("j1", 5, 2);
-  store->add_step(row);
+  store->add_steps("j1", {row});
   ASSERT_EQ(store->steps("j1", 0, 10).size(), 1u);
   EXPECT_EQ(store->steps("j1", 0, 10)[0].point.loss, 2);
   EXPECT_GT(store->steps("j1", 0, 10)[0].id, id) << "followers see it as new";

@@ -116,8 +116,10 @@ void MemoryStore::add_logs(const std::string&, const std::string&, const std::ve
   write([](Tables&) {});
 }
 
-void MemoryStore::add_step(const StepRow& row) {
-  write([row](Tables& tables) { tables.steps[row.job].try_emplace(row.point.step, row); });
+void MemoryStore::add_steps(const std::string& job, const std::vector<StepRow>& rows) {
+  write([job, rows](Tables& tables) {
+    for (const StepRow& row : rows) tables.steps[job].try_emplace(row.point.step, row);
+  });
 }
 
 void MemoryStore::extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,

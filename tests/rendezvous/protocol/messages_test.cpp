@@ -190,7 +190,9 @@ TEST(Messages, FaultsCheckpointsEventsLogsAndLosses) {
       {"state_generation"});
   expect_named_when_missing(round_trip(WorkerEvent{"w1", "i1", "checkpoint_failed", "disk full"}), {});
   expect_named_when_missing(round_trip(LogBatch{"i1", "j1", {{1, "info", "one"}, {2, "error", "two"}}}), {});
-  expect_named_when_missing(round_trip(WorkerLost{"i1", "killed by signal 9 (SIGKILL)"}), {});
+  const WorkerLost lost = round_trip(WorkerLost{"i1", "killed by signal 9 (SIGKILL)", {"its last", "lines"}});
+  EXPECT_EQ(lost.last_lines, (std::vector<std::string>{"its last", "lines"}));
+  expect_named_when_missing(lost, {"last_lines"});
 }
 
 TEST(Messages, ProblemsMayComeFromOthers) {
@@ -235,7 +237,7 @@ TEST(Messages, NumbersThatDoNotFitAreRefused) {
 }
 
 TEST(Messages, FieldsNobodyKnowsArePassedOver) {
-  Json json(WorkerLost{"i1", "gone"});
+  Json json(WorkerLost{"i1", "gone", {}});
   json["new_field"] = {1, 2, 3};
   EXPECT_EQ(json.get<WorkerLost>().reason, "gone");
 }
