@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <limits>
 #include <random>
 #include <thread>
 
 namespace holdfast::ops {
 namespace {
 
-constexpr int kPageSize = 1000;
+constexpr size_t kPageSize = 1000;
 constexpr int kAttempts = 3;
 // The service reads and verifies every byte of the checkpoint that a job resumes from before it answers.
 constexpr std::chrono::minutes kLongAnswer{15};
@@ -82,16 +83,28 @@ Json Api::post_once(const std::string& path, const Json& body) {
   }
 }
 
-Json Api::list(const std::string& path, const std::string& key) {
-  Json all = Json::array();
+Json Api::remove(const std::string& path) {
+  return decoded(client_.request("DELETE", path));
+}
+
+Json Api::list(const std::string& path, const std::string& key, const Query& query) {
+  return list_some(path, key, query, std::numeric_limits<size_t>::max()).items;
+}
+
+Listing Api::list_some(const std::string& path, const std::string& key, Query query, size_t limit) {
+  Listing listing;
   std::string token;
   do {
-    const Json page =
-        get(fmt::format("{}?limit={}{}", path, kPageSize, token.empty() ? "" : "&page_token=" + percent_encoded(token)));
-    if (page.contains(key)) all.insert(all.end(), page[key].begin(), page[key].end());
+    Query page_query = query;
+    page_query.emplace_back("limit", fmt::format("{}", std::min(limit - listing.items.size(), kPageSize)));
+    if (!token.empty()) page_query.emplace_back("page_token", token);
+    const Json page = get(path_with(path, page_query));
+    if (page.contains(key)) listing.items.insert(listing.items.end(), page[key].begin(), page[key].end());
     token = text_at(page, "next_page_token");
-  } while (!token.empty());
-  return all;
+    std::erase_if(query, [](const auto& one) { return one.first == "page_token"; });  // that one was of the first page
+  } while (!token.empty() && listing.items.size() < limit);
+  if (!token.empty()) listing.next_page_token = token;
+  return listing;
 }
 
 std::string Api::job_id(const std::string& id_or_name) {
@@ -121,6 +134,13 @@ std::string percent_encoded(const std::string& text) {
     }
   }
   return encoded;
+}
+
+std::string path_with(const std::string& path, const Query& query) {
+  std::string text = path;
+  for (const auto& [name, value] : query)
+    text += fmt::format("{}{}={}", text.size() == path.size() ? "?" : "&", name, percent_encoded(value));
+  return text;
 }
 
 bool has(const Json& json, const char* name) {

@@ -145,7 +145,7 @@ void add_audit_command(CLI::App& app, Options& options) {
   CLI::App* command =
       add_command(app, options, "audit", "Check that every microbatch of every step was done once; exit code 1 if not",
                   "holdfast audit j1 --data data/train.bin");
-  command->add_option("job", arguments->job, "Job id or name")->required();
+  add_job_argument(*command, arguments->job);
   command->add_option("--data", arguments->data, "The training file: check the tokens of each step, too")->type_name("FILE");
   command->callback([&options, arguments] { audit(options, *arguments); });
 }

@@ -80,6 +80,8 @@ JobSpec job_spec_from_json(const nlohmann::json& json);
 // For the command line and the documentation: every field, its type, default, range and one line of help.
 struct SpecField {
   std::string name, type, default_value, range, help;
+  std::string group;                 // "Run", "Model", "Optimizer", "Machinery": fields that people read together
+  std::vector<std::string> choices;  // the only words it takes; empty: any
 };
 const std::vector<SpecField>& job_spec_fields();
 

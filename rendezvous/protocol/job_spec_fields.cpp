@@ -102,6 +102,14 @@ std::vector<FieldRow> rows_of_the_machinery() {
   };
 }
 
+constexpr struct {
+  const char* name;
+  std::vector<FieldRow> (*rows)();
+} kGroups[] = {{"Run", rows_of_the_run},
+               {"Model", rows_of_the_model},
+               {"Optimizer", rows_of_the_optimizer},
+               {"Machinery", rows_of_the_machinery}};
+
 std::string joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
@@ -115,6 +123,11 @@ std::string default_of(const FieldRow& row) {
   return "";
 }
 
+std::vector<std::string> choices_of(const FieldRow& row) {
+  const auto* text = std::get_if<TextField>(&row.kind);
+  return text == nullptr ? std::vector<std::string>() : text->choices;
+}
+
 const char* type_of(const FieldRow& row) {
   static constexpr const char* kNames[] = {"string", "integer", "number", "map"};
   return kNames[row.kind.index()];
@@ -125,8 +138,8 @@ const char* type_of(const FieldRow& row) {
 const std::vector<FieldRow>& job_spec_table() {
   static const std::vector<FieldRow> table = [] {
     std::vector<FieldRow> all;
-    for (auto* rows : {rows_of_the_run, rows_of_the_model, rows_of_the_optimizer, rows_of_the_machinery}) {
-      for (FieldRow& row : rows()) all.push_back(std::move(row));
+    for (const auto& group : kGroups) {
+      for (FieldRow& row : group.rows()) all.push_back(std::move(row));
     }
     return all;
   }();
@@ -151,8 +164,10 @@ std::string range_text(const FieldRow& row) {
 const std::vector<SpecField>& job_spec_fields() {
   static const std::vector<SpecField> fields = [] {
     std::vector<SpecField> all;
-    for (const FieldRow& row : job_spec_table()) {
-      all.push_back({row.name, type_of(row), default_of(row), range_text(row), row.help});
+    for (const auto& group : kGroups) {
+      for (const FieldRow& row : group.rows()) {
+        all.push_back({row.name, type_of(row), default_of(row), range_text(row), row.help, group.name, choices_of(row)});
+      }
     }
     return all;
   }();
