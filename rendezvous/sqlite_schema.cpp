@@ -87,6 +87,10 @@ ALTER TABLE workers ADD COLUMN held_until_ms INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE jobs ADD COLUMN refused_steps INTEGER NOT NULL DEFAULT 0;
 CREATE INDEX ledger_live ON ledger(job, last_step) WHERE voided_by = 0;
 )sql",
+    // 5: what the queue knows of a job: what it comes after, preemptions, retries, how long it ran
+    R"sql(
+ALTER TABLE jobs ADD COLUMN queueing TEXT NOT NULL DEFAULT '{}';
+)sql",
 };
 
 }  // namespace

@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <tl/expected.hpp>
@@ -21,6 +22,7 @@ struct WorkerOptions {
   std::string interface;        // "": the one that routes to the server
   int threads = 0;              // at least 1 once parsed
   std::string data_root;
+  std::map<std::string, std::string> labels;
   std::string log_level = "info";
   std::optional<std::chrono::milliseconds> collective_timeout;
   std::string fault_rules;  // HOLDFAST_FAULT, parsed well

@@ -8,6 +8,14 @@
 namespace holdfast::ops {
 namespace {
 
+std::string labels_text(const Json& node) {
+  std::string text;
+  if (!has(node, "labels")) return text;
+  for (const auto& [key, value] : node["labels"].items())
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value.is_string() ? value.get<std::string>() : value.dump());
+  return text;
+}
+
 void list_nodes(const Options& options) {
   Api api(options);
   const Json nodes = api.list("/v1/nodes", "nodes");
@@ -26,8 +34,8 @@ void list_nodes(const Options& options) {
                text_at(node, "phase"), text_at(node, "job").empty() ? "-" : text_at(node, "job"),
                step < 0 ? "-" : fmt::format("{}", step), duration_text(number_at(node, "last_seen_s")),
                bytes_text(number_at(node, "memory_bytes")),
-               fmt::format("{}{} {}", text_at(node, "device"), threads > 0 ? fmt::format(" x{}", threads) : "",
-                           text_at(node, "device_model"))});
+               fmt::format("{}{} {}{}{}", text_at(node, "device"), threads > 0 ? fmt::format(" x{}", threads) : "",
+                           text_at(node, "device_model"), labels_text(node).empty() ? "" : "  ", labels_text(node))});
   }
   table.print();
   for (const Json& node : nodes) {

@@ -19,8 +19,8 @@ namespace fs = std::filesystem;
 struct SubmitArguments {
   std::string config;
   bool watch = false;
-  std::map<std::string, std::string> flags;  // as typed
-  std::vector<std::string> labels;
+  std::map<std::string, std::string> flags;              // as typed
+  std::map<std::string, std::vector<std::string>> maps;  // labels, requires: KEY=VALUE as typed
 };
 
 Json read_config(const std::string& path) {
@@ -47,15 +47,17 @@ Json typed(const rendezvous::SpecField& field, const std::string& text) {
   return parsed.is_number() ? parsed : Json(text);
 }
 
-Json labels_of(const std::vector<std::string>& pairs) {
-  Json labels = Json::object();
+Json map_of(const std::string& field, const std::vector<std::string>& pairs) {
+  Json map = Json::object();
   for (const std::string& pair : pairs) {
     const size_t equals = pair.find('=');
-    if (equals == std::string::npos)
-      throw Failure{kBadInput, fmt::format("--labels {}: expected KEY=VALUE, such as team=nlp", pair)};
-    labels[pair.substr(0, equals)] = pair.substr(equals + 1);
+    if (equals == std::string::npos) {
+      throw Failure{kBadInput, fmt::format("--{} {}: expected KEY=VALUE, such as {}", field, pair,
+                                           field == "requires" ? "device=hip" : "team=nlp")};
+    }
+    map[pair.substr(0, equals)] = pair.substr(equals + 1);
   }
-  return labels;
+  return map;
 }
 
 // A relative path means the file here when there is one here; else it is left to mean one below the workers' --data_root.
@@ -73,7 +75,9 @@ Json spec_of(const SubmitArguments& arguments) {
     const auto flag = arguments.flags.find(field.name);
     if (flag != arguments.flags.end()) spec[field.name] = typed(field, flag->second);
   }
-  if (!arguments.labels.empty()) spec["labels"] = labels_of(arguments.labels);
+  for (const auto& [field, pairs] : arguments.maps) {
+    if (!pairs.empty()) spec[field] = map_of(field, pairs);
+  }
   make_absolute(spec, "train_data_path", false);
   make_absolute(spec, "valid_data_path", false);
   make_absolute(spec, "checkpoint_store", true);
@@ -104,7 +108,7 @@ void add_job_flags(CLI::App& command, SubmitArguments& arguments) {
     const std::string help = fmt::format("{} [{}{}]", field.help, has_default ? field.default_value + "; " : "", field.range);
     const std::string flag = "--" + field.name;
     if (field.type == "map") {
-      command.add_option(flag, arguments.labels, help)->type_name("KEY=VALUE")->allow_extra_args(false)->group("Job");
+      command.add_option(flag, arguments.maps[field.name], help)->type_name("KEY=VALUE")->allow_extra_args(false)->group("Job");
       continue;
     }
     command
