@@ -40,6 +40,7 @@ struct EffectWriter {
   void operator()(const Note& note) { service.event(job.id, note.kind, note.message, note.worker, note.generation); }
   void operator()(const Formed& formed) {
     if (job.started_ms == 0) job.started_ms = service.wall_ms();
+    job.runtime.away_ms = 0;  // nobody trained then
     service.write().add_generation({job.id, formed.generation, service.wall_ms()});
   }
   void operator()(const Outrun& outrun) { service.write().add_generation({job.id, outrun.generation, service.wall_ms()}); }
@@ -65,6 +66,7 @@ struct EffectWriter {
     const auto found = job.checkpoints.find(checkpoint.step);
     if (found != job.checkpoints.end()) service.write().save_checkpoint({job.id, found->second, true});
   }
+  void operator()(const RetryPlanned& retry) { job.retry_at_ms = service.wall_ms() + retry.delay_ms; }
 };
 
 void Coordinator::apply(Job& job, const Input& input) {
@@ -78,6 +80,7 @@ void Coordinator::apply(Job& job, const Input& input) {
     state_changes_.push_back({job.id, state, job.membership.state, job.membership.reason, wall_ms()});
   EffectWriter writer{*this, job, before};
   for (const Effect& effect : decision.effects) std::visit(writer, effect);
+  if (job.membership.state != state) count_runtime(job);
   save(job);
   const auto* assigned = std::get_if<WorkerAssigned>(&input);
   if (assigned != nullptr && assigned->more_follow) return;
@@ -143,11 +146,13 @@ std::string Coordinator::next_job_id() const {
   return fmt::format("j{}", next_job_number());
 }
 
-Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& resume, const std::string& resume_note) {
+Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& resume, const std::string& resume_note,
+                         const std::string& after) {
   auto job = std::make_unique<Job>();
   job->number = next_job_number();
   job->id = next_job_id();
   job->submitted_ms = wall_ms();
+  job->after = after;
   JobMembership& m = job->membership;
   m.job = job->id;
   m.born = job->submitted_ms;
@@ -165,8 +170,9 @@ Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& re
   jobs_[job->number] = std::move(job);
   save(stored);
   event(stored.id, "job_submitted",
-        fmt::format("{} steps of {} microbatches, {} to {} workers (nominally {}){}{}", spec.total_steps, spec.microbatches(),
-                    m.min_nodes, m.max_nodes, m.nodes, resume_note.empty() ? "" : "; ", resume_note));
+        fmt::format("{} steps of {} microbatches, {} to {} workers (nominally {}){}{}{}{}", spec.total_steps,
+                    spec.microbatches(), m.min_nodes, m.max_nodes, m.nodes, resume_note.empty() ? "" : "; ", resume_note,
+                    after.empty() ? "" : "; after ", after));
   unsettled_ = true;
   return stored;
 }
@@ -265,7 +271,7 @@ Outcome<void> Coordinator::progress(const std::string& id, const Progress& progr
   auto job = need_present(id, progress.worker, progress.incarnation, progress.generation, true);
   if (!job) return tl::unexpected(job.error());
   const JobMembership& m = (*job)->membership;
-  if (is_ended(m.state) || m.state == JobState::kPaused) {
+  if (is_dormant(m)) {
     // What is committed may be told late. Steps of one who was not there when all were freed, and went on, do not count.
     if (progress.step > m.committed_step) {
       return tl::unexpected(problem(409, "wrong_state",
@@ -273,6 +279,7 @@ Outcome<void> Coordinator::progress(const std::string& id, const Progress& progr
                                                 job_state_name(m.state), m.committed_step, progress.worker)));
     }
   }
+  count_time_away(**job, progress);
   add_steps(**job, progress);
   apply(**job, ProgressMade{progress});
   for (const StepPoint& point : progress.points) {

@@ -28,6 +28,16 @@ namespace holdfast::rendezvous {
 template <typename T>
 using Outcome = tl::expected<T, Problem>;
 
+// How long a job was in state running, over restarts of the service too.
+struct Runtime {
+  int64_t ran_ms = 0;
+  Millis counted_ms = -1;  // up to when, while it runs
+  // As last written down: what a service that is killed knows again. The time that it is away counts once the generation that
+  // ran then has made a further step.
+  int64_t saved_ran_ms = 0, saved_at_ms = 0;  // wall time
+  int64_t away_ms = 0;                        // such time, not counted yet
+};
+
 struct Job {
   std::string id;
   int64_t number = 0;
@@ -41,8 +51,12 @@ struct Job {
   double communication_s = 0;                       // of it, waiting for others; smoothed
   std::map<int64_t, CheckpointRecord> checkpoints;  // by step
   std::map<std::string, RefusalRow> refusals;       // by worker
-  std::string waiting;                              // the scheduler's reason
-  JobRow saved;                                     // what the store has
+  std::optional<Shortage> shortage;                 // of workers, by the last plan
+  std::string after;                                // the job that must have succeeded before this one begins, and
+  bool after_done = false;                          // whether it has
+  int64_t retry_at_ms = 0;                          // wall time; begins again then
+  Runtime runtime;
+  JobRow saved;  // what the store has
 };
 
 struct Worker {
@@ -99,7 +113,9 @@ class Coordinator {
   Outcome<void> logs(const std::string& worker, const LogBatch& batch);
 
   // --- jobs
-  Job& submit(const JobSpec& spec, const std::vector<StateSource>& resume, const std::string& resume_note);
+  // `after`: the id of a job that must have succeeded first.
+  Job& submit(const JobSpec& spec, const std::vector<StateSource>& resume, const std::string& resume_note,
+              const std::string& after = "");
   Outcome<void> stop(const std::string& job);
   Outcome<void> pause(const std::string& job);
   Outcome<void> resume(const std::string& job);
@@ -150,6 +166,10 @@ class Coordinator {
   const std::map<std::string, int64_t>& event_counts() const { return event_counts_; }  // by kind, since this object began
   int64_t writes() const { return writes_; }                                            // grows with every transaction
   const CoordinatorWork& work() const { return work_; }
+  // Of a job that failed and waits for its next try: for how long; 0: not at all.
+  int64_t retry_in_ms(const Job& job) const;
+  // It waits for the job that it is to come after.
+  static bool is_held_by_another(const Job& job) { return !job.after.empty() && !job.after_done; }
   Millis now() const { return clock_.steady_ms(); }
   int64_t wall_ms() const { return clock_.wall_ms(); }
 
@@ -189,6 +209,16 @@ class Coordinator {
   void forget_old_workers();
   void forget_old_records();
   bool reschedule();
+  // coordinator_queue.cpp
+  std::string queueing_text(const Job& job) const;
+  void restore_queueing(Job& job, const std::string& text);
+  void count_runtime(Job& job);
+  void count_time_away(Job& job, const Progress& progress);
+  void end_overlong(Job& job);
+  void follow_predecessors();
+  void begin_after(Job& job, const Job& first);
+  bool may_begin(const Job& job) const;
+  void show_to_planner(const Job& job, SchedulableJob& planned) const;
   std::vector<SchedulableJob> jobs_to_plan();
   std::vector<SchedulableWorker> workers_to_plan() const;
   bool carry_out(const Plan& plan);
@@ -218,6 +248,9 @@ class Coordinator {
   std::map<std::string, Worker> workers_;
   std::map<std::string, std::string> ended_incarnations_;
 };
+
+// Whether resume_from is the job that `spec` comes after, whose id is `predecessor`, and leaves the step open.
+bool resumes_from(const JobSpec& spec, const std::string& predecessor);
 
 // Problems in this service's words.
 Problem problem(int status, const std::string& code, const std::string& detail);

@@ -56,15 +56,16 @@ std::vector<SchedulableJob> Coordinator::jobs_to_plan() {
   std::vector<SchedulableJob> jobs;
   for (const auto& [number, job] : live_) {
     const JobMembership& m = job->membership;
-    job->waiting.clear();
-    if (is_ended(m.state) || m.state == JobState::kPaused || m.intent != Intent::kRun) continue;
-    SchedulableJob& s = jobs.emplace_back(
-        SchedulableJob{job->id, number, m.spec.priority, m.min_nodes, m.nodes, m.max_nodes, {}, {}, {}, {}, {}});
+    const std::optional<Shortage> before = std::exchange(job->shortage, std::nullopt);
+    if (is_ended(m.state) || m.state == JobState::kPaused || m.intent != Intent::kRun || !may_begin(*job)) continue;
+    SchedulableJob& s = jobs.emplace_back(SchedulableJob{job->id, number, m.spec.priority, m.min_nodes, m.nodes, m.max_nodes});
     s.training = m.state == JobState::kRunning;
     s.workers = in_order_of_rank(m);
     for (const auto& [id, p] : m.participants) {
-      if (holds_state(m, p)) s.holders.push_back(id);
+      if (holds_state(m, p) && p.status.step > kept_step(m)) s.holders.push_back(id);
     }
+    s.waits_since_ms = before ? before->since_ms : -1;
+    show_to_planner(*job, s);
     s.in_the_way = in_the_way(m, now());
     if (!m.rifts.empty()) {
       for (const auto& [id, worker] : workers_) {
@@ -73,7 +74,11 @@ std::vector<SchedulableJob> Coordinator::jobs_to_plan() {
       }
     }
     for (const auto& [id, refusal] : job->refusals) {
-      if (refusal_of(*job, id) != nullptr) s.refused[id] = refusal.reason;
+      if (refusal_of(*job, id) != nullptr) {
+        s.refused[id] = refusal.reason;
+      } else {
+        s.doubtful.insert(id);
+      }
     }
   }
   return jobs;
@@ -87,17 +92,21 @@ std::vector<SchedulableWorker> Coordinator::workers_to_plan() const {
     Availability availability = Availability::kTaken;
     if (const Job* job = find_job(worker.job)) {
       const auto p = job->membership.participants.find(id);
-      if (p != job->membership.participants.end() && !p->second.wanted) availability = Availability::kComing;
+      const bool given_up = job->membership.intent != Intent::kRun;
+      if (p != job->membership.participants.end() && (given_up || !p->second.wanted)) availability = Availability::kComing;
     } else {
       availability = worker.has_no_job() ? Availability::kFree : Availability::kComing;
     }
-    workers.push_back({id, availability, worker.last_job, held_back_ms(worker.losses, wall_ms()) > 0});
+    workers.push_back(
+        {id, availability, worker.last_job, held_back_ms(worker.losses, wall_ms()) > 0, worker.registration.numerics});
   }
   return workers;
 }
 
 bool Coordinator::carry_out(const Plan& plan) {
-  for (const auto& [id, why] : plan.waiting) job_of(id)->waiting = why;
+  for (const auto& [id, shortage] : plan.waiting) job_of(id)->shortage = shortage;
+  for (const Preemption& preemption : plan.preemptions)
+    apply(*job_of(preemption.job), PreemptAsked{preemption.by, preemption.priority});
   for (const TakenBack& taken : plan.taken_back) apply(*job_of(taken.job), WorkerUnwanted{taken.worker, taken.reason});
   // Many may come to a job at once: what follows from it is decided once.
   std::map<std::string, size_t> last;
@@ -106,14 +115,15 @@ bool Coordinator::carry_out(const Plan& plan) {
     const Assignment& assignment = plan.assignments[i];
     assign(workers_.at(assignment.worker), *job_of(assignment.job), i != last.at(assignment.job));
   }
-  return !plan.taken_back.empty() || !plan.assignments.empty();
+  return !plan.taken_back.empty() || !plan.assignments.empty() || !plan.preemptions.empty();
 }
 
 bool Coordinator::reschedule() {
+  follow_predecessors();
   std::vector<SchedulableJob> jobs = jobs_to_plan();
   if (jobs.empty()) return false;
   ++work_.plans;
-  return carry_out(schedule(std::move(jobs), workers_to_plan()));
+  return carry_out(schedule(std::move(jobs), workers_to_plan(), now()));
 }
 
 }  // namespace holdfast::rendezvous

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kCauses[] = {"start", "fault", "orderly"};
-constexpr const char* kIntents[] = {"run", "pause", "stop"};
+constexpr const char* kIntents[] = {"run", "pause", "stop", "preempt"};
 constexpr const char* kLives[] = {"alive", "lost", "left"};
 
 template <typename Enum, size_t N>
@@ -66,7 +66,12 @@ JobRow row_of(const Job& job) {
 
 void Coordinator::save(Job& job) {
   JobRow row = row_of(job);
+  row.queueing = queueing_text(job);
   if (row == job.saved) return;
+  // Time alone is not worth a write.
+  job.runtime.saved_ran_ms = job.runtime.ran_ms;
+  job.runtime.saved_at_ms = wall_ms();
+  row.queueing = queueing_text(job);
   write().save_job(row);
   job.saved = std::move(row);
 }
@@ -114,6 +119,7 @@ void Coordinator::restore_job(const JobRow& row) {
   for (const Json& source : Json::parse(row.resume)) m.resume.push_back(source_from_json(source));
   m.forming_since_ms = m.formed_ms = now();
   m.counted = true;
+  restore_queueing(*job, row.queueing);
   jobs_by_id_[job->id] = job.get();
   if (!is_ended(m.state)) live_[job->number] = job.get();
   jobs_[job->number] = std::move(job);

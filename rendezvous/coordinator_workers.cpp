@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "rendezvous/coordinator.h"
+#include "rendezvous/protocol/labels.h"
 #include "rendezvous/text_bounds.h"
 
 namespace holdfast::rendezvous {
@@ -79,8 +80,9 @@ void Coordinator::begin_life(Worker& worker, const RegisterRequest& request) {
   worker.losses = losses;
   note_life(worker.losses, wall_ms());
   event("", "worker_registered",
-        fmt::format("{} came from node {} ({}, {} thread{}), other workers reach it at {}", request.name, request.node,
-                    request.device_model, request.threads, request.threads == 1 ? "" : "s", request.address),
+        fmt::format("{} came from node {} ({}, {} thread{}{}{}), other workers reach it at {}", request.name, request.node,
+                    request.device_model, request.threads, request.threads == 1 ? "" : "s", request.labels.empty() ? "" : "; ",
+                    labels_in_words(request.labels), request.address),
         request.name);
 }
 
@@ -99,6 +101,8 @@ Outcome<RegisterReply> Coordinator::register_worker(const RegisterRequest& reque
                             "and \"{}\"",
                             request.name.substr(0, 128), request.incarnation.substr(0, 128))));
   }
+  if (const std::string complaint = worker_labels_complaint(request.labels); !complaint.empty())
+    return tl::unexpected(problem(400, "bad_labels", complaint));
   if (auto over = ended(request.name, request.incarnation)) return tl::unexpected(*std::move(over));
   Worker& worker = workers_[request.name];
   const std::string known = worker.registration.incarnation;
@@ -134,8 +138,7 @@ Outcome<void> Coordinator::welcome_back(Worker& worker) {
   note_life(worker.losses, wall_ms());
   event(was_in ? job->id : "", "worker_back",
         fmt::format("{} is heard of again after {}", name, seconds(now() - worker.heard_ms)), name);
-  if (was_in && !is_ended(job->membership.state) && job->membership.state != JobState::kPaused &&
-      refusal_of(*job, name) == nullptr) {
+  if (was_in && !is_dormant(job->membership) && !is_set_aside(job->membership) && refusal_of(*job, name) == nullptr) {
     worker.job = job->id;
     const RegisterRequest& r = worker.registration;
     apply(*job, WorkerAssigned{{r.name, r.incarnation, r.address}, r.numerics, worker.after_generation});
@@ -319,6 +322,8 @@ void Coordinator::tick() {
   std::erase_if(live_, [](const auto& entry) { return is_ended(entry.second->membership.state); });
   for (const auto& [number, job] : live_) {
     const JobMembership& m = job->membership;
+    if (is_ended(m.state)) continue;
+    if (m.state == JobState::kRunning) end_overlong(*job);
     const bool dormant =
         is_ended(m.state) || m.state == JobState::kPaused || (m.participants.empty() && m.state != JobState::kRunning);
     if (!dormant) apply(*job, Tick{.judges = true, .listening_since_ms = listening_since_ms_});

@@ -34,7 +34,8 @@ Stage stage_from(const std::string& name);
 // Why the job is forming, which decides whether the survivors' memory may be used under recovery=checkpoint.
 enum class Cause { kStart, kFault, kOrderly };
 
-enum class Intent { kRun, kPause, kStop };
+// preempt: to give up all workers for a job of higher priority, and to come back by itself
+enum class Intent { kRun, kPause, kStop, kPreempt };
 
 struct Generation {
   int64_t number = 0;           // 0: none yet
@@ -156,6 +157,16 @@ struct JobMembership {
   bool yield_checkpoint = false;
   std::string yield_reason;
   bool handover_failed = false;  // a yield was to write a checkpoint, and there is none
+  // what the queue did to it
+  std::string stop_reason;         // durable; of a stop that nobody asked for: the job fails with it
+  std::string preempted_by;        // durable; the job of higher priority, until the next generation forms; else ""
+  int64_t preemptor_priority = 0;  // durable; of that job
+  int64_t preemptions = 0;         // durable; so far
+  Millis preemptible_ms = 0;       // not before then
+  int64_t retries = 0;             // durable; how often it began again after a failure
+  bool retry_pending = false;      // durable; until the next generation forms
+  std::string failure;             // durable; the last one, and
+  int64_t failed_step = -1;        // durable; where it came
 };
 
 // --- inputs
@@ -194,16 +205,26 @@ struct CheckpointTaken {
   CheckpointRecord record;
 };
 struct PauseAsked {};
-struct StopAsked {};
+struct StopAsked {
+  std::string reason = {};  // "": a person asked for it, and the job is cancelled; else it fails with that
+};
 struct ResumeAsked {};
+struct PreemptAsked {  // the scheduler's wish: all of its workers are for another job
+  std::string by;
+  int64_t priority = 0;
+};
+struct FailAsked {  // it cannot begin any more
+  std::string reason;
+};
 // Time passes. Silence is judged by ticks alone, and only by those before which every message that had come was taken in:
 // else an answer could wait behind the sentence.
 struct Tick {
   bool judges = true;
   Millis listening_since_ms = 0;  // the service heard nobody before: it was just started, or stood still
 };
-using Input = std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, CheckpointsFound,
-                           FaultReported, ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, Tick>;
+using Input =
+    std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, CheckpointsFound, FaultReported,
+                 ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, PreemptAsked, FailAsked, Tick>;
 
 // --- effects, to be made durable in this order before anybody is answered
 
@@ -235,6 +256,10 @@ struct Outlived {  // silent since it was suspected, and the job went on without
 struct CheckpointUnreadable {
   int64_t step = 0;
 };
-using Effect = std::variant<Note, Formed, Outrun, StepsCommitted, StepsVoided, Refused, Freed, Outlived, CheckpointUnreadable>;
+struct RetryPlanned {  // it is to begin again, and not before that
+  int64_t delay_ms = 0;
+};
+using Effect = std::variant<Note, Formed, Outrun, StepsCommitted, StepsVoided, Refused, Freed, Outlived, CheckpointUnreadable,
+                            RetryPlanned>;
 
 }  // namespace holdfast::rendezvous

@@ -91,12 +91,25 @@ void advance_running(Turn& turn);
 void advance_yielding(Turn& turn);
 void begin_yield(Turn& turn, const std::string& reason, bool checkpoint);
 void on_pause(Turn& turn);
-void on_stop(Turn& turn);
+void on_stop(Turn& turn, const std::string& reason);
 void on_resume(Turn& turn);
 void finish_pause(Turn& turn);
 void stop_now(Turn& turn);
+void free_all(Turn& turn, const std::string& reason);
+// Without workers, for as long as it takes; then from the newest checkpoint.
+void begin_anew(Turn& turn, const std::string& why);
 // Whether the participant wants out or is taken back.
 bool is_leaving(const Participant& participant);
+
+// membership_preemption.cpp
+void on_preempt(Turn& turn, const PreemptAsked& input);
+void finish_preemption(Turn& turn);
+void call_off_preemption(Turn& turn, const std::string& why);
+
+// membership_retries.cpp
+// The job cannot go on as it is: it begins again later, where that may help, or has failed. `computed`: the failure came out of
+// the numbers, which come out the same again in an exact job.
+void fail(Turn& turn, const std::string& reason, bool computed);
 
 // membership_progress.cpp
 // The steps up to `step` were applied in the current generation, whoever lived to say so.
@@ -105,5 +118,7 @@ void on_progress(Turn& turn, const Progress& progress);
 void on_checkpoint(Turn& turn, const CheckpointRecord& record);
 // succeeded, failed, cancelled: everybody is free.
 void end_job(Turn& turn, JobState state, const std::string& reason);
+// How a failed job's owner goes on from its last good checkpoint, as the end of a sentence.
+std::string where_to_resume(const JobMembership& job);
 
 }  // namespace holdfast::rendezvous

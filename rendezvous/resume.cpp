@@ -188,16 +188,16 @@ tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec,
   const auto manifest = storage::verify_checkpoint(**store, source.step);
   if (!manifest) return tl::unexpected(manifest.error().message);
   source.state_hash = manifest->state_hash;
-  if (const std::string difference = different_model(manifest->spec, spec); !difference.empty()) {
-    return tl::unexpected("it is of another model: " + difference);
-  }
-  if (std::string difference = different_training(manifest->spec, spec); !difference.empty()) {
-    return tl::unexpected(std::move(difference));
-  }
+  if (std::string why = cannot_go_on(manifest->spec, spec); !why.empty()) return tl::unexpected(std::move(why));
   return {};
 }
 
 }  // namespace
+
+std::string cannot_go_on(const nlohmann::json& theirs, const JobSpec& spec) {
+  const std::string difference = different_model(theirs, spec);
+  return difference.empty() ? different_training(theirs, spec) : "it is of another model: " + difference;
+}
 
 Outcome<ResumePlan> plan_resume(const Coordinator& state, const JobSpec& spec) {
   const std::string& choice = spec.resume_from;

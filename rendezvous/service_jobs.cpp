@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "rendezvous/dependency.h"
 #include "rendezvous/etags.h"
 #include "rendezvous/object_folders.h"
 #include "rendezvous/protocol/job_spec_fields.h"
@@ -125,7 +126,9 @@ void Service::Impl::post_job(Call& call) {
   if (!*dry_run && answer_repeated(call, *request)) return;
   auto spec = parse_job_spec(*request);
   if (!spec) return answer(call, invalid_spec(std::move(spec.error())));
-  if (spec->resume_from.empty()) return create_job(call, *spec, *request, {}, "");
+  const auto dependency = find_dependency(state_, *spec);
+  if (!dependency) return answer(call, dependency.error());
+  if (spec->resume_from.empty() || dependency->resumes_later) return create_job(call, *spec, *request, {}, "");
   auto plan = plan_resume(state_, *spec);
   if (!plan) return answer(call, plan.error());
   // Verifying reads every byte of the checkpoint: not on this thread.
@@ -160,12 +163,14 @@ void Service::Impl::answer_dry_run(const Call& call, const JobSpec& spec, const 
 
 void Service::Impl::create_job(const Call& call, const JobSpec& spec, const Json& request,
                                const std::vector<StateSource>& resume, const std::string& note) {
+  const auto dependency = find_dependency(state_, spec);  // again: the other job may have ended since
+  if (!dependency) return answer(call, dependency.error());
   if (flag_query(call.request, "dry_run").value_or(false)) return answer_dry_run(call, spec, note);
   if (answer_repeated(call, request)) return;  // a twin came first while this one's checkpoint was verified
   // First, so that no job is there without it; a folder without a job, after a crash in between, is the next job's.
   if (const auto made = make_objects_folder(options_.data_dir, state_.next_job_id()); !made)
     return answer(call, storage_problem(made.error()));
-  const Job& job = state_.submit(spec, resume, note);
+  const Job& job = state_.submit(spec, resume, note, dependency->job);
   if (const std::string key = idempotency_key(call.request); !key.empty())
     state_.write().save_idempotency({key, request.dump(), job.id});
   state_.settle();

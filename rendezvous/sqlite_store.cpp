@@ -102,7 +102,7 @@ std::vector<JobRow> SqliteStore::load_jobs() {
       "SELECT id, number, name, spec, state, reason, stage, cause, intent, min_nodes, nodes, max_nodes, committed_step, "
       "restarts, "
       "lineage, data_digest, numerics, resume, submitted_ms, started_ms, finished_ms, loss, validation_loss, state_hash, "
-      "state_hash_step, refused_steps FROM jobs ORDER BY number");
+      "state_hash_step, refused_steps, queueing FROM jobs ORDER BY number");
   while (q.step()) {
     JobRow& row = rows.emplace_back();
     int column = 0;
@@ -119,7 +119,8 @@ std::vector<JobRow> SqliteStore::load_jobs() {
     row.validation_loss = q.maybe_real(column++);
     row.state_hash = q.text(column++);
     row.state_hash_step = q.integer(column++);
-    row.refused_steps = q.integer(column);
+    row.refused_steps = q.integer(column++);
+    row.queueing = q.text(column);
   }
   return rows;
 }
@@ -184,19 +185,19 @@ void SqliteStore::save_job(const JobRow& r) {
   db_.prepare(
          "INSERT INTO jobs (id, number, name, spec, state, reason, stage, cause, intent, min_nodes, nodes, max_nodes, "
          "committed_step, restarts, lineage, data_digest, numerics, resume, submitted_ms, started_ms, finished_ms, loss, "
-         "validation_loss, state_hash, state_hash_step, refused_steps) "
-         "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
+         "validation_loss, state_hash, state_hash_step, refused_steps, queueing) "
+         "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
          "ON CONFLICT(id) DO UPDATE SET state=excluded.state, reason=excluded.reason, stage=excluded.stage, "
          "cause=excluded.cause, intent=excluded.intent, min_nodes=excluded.min_nodes, nodes=excluded.nodes, "
          "max_nodes=excluded.max_nodes, committed_step=excluded.committed_step, restarts=excluded.restarts, "
          "lineage=excluded.lineage, data_digest=excluded.data_digest, numerics=excluded.numerics, resume=excluded.resume, "
          "started_ms=excluded.started_ms, finished_ms=excluded.finished_ms, loss=excluded.loss, "
          "validation_loss=excluded.validation_loss, state_hash=excluded.state_hash, "
-         "state_hash_step=excluded.state_hash_step, refused_steps=excluded.refused_steps")
+         "state_hash_step=excluded.state_hash_step, refused_steps=excluded.refused_steps, queueing=excluded.queueing")
       .with(r.id, r.number, r.name, r.spec, r.state, r.reason, r.stage, r.cause, r.intent, r.min_nodes, r.nodes, r.max_nodes)
       .with(r.committed_step, r.restarts, r.lineage, r.data_digest, r.numerics, r.resume, r.submitted_ms, r.started_ms,
             r.finished_ms)
-      .with(r.loss, r.validation_loss, r.state_hash, r.state_hash_step, r.refused_steps)
+      .with(r.loss, r.validation_loss, r.state_hash, r.state_hash_step, r.refused_steps, r.queueing)
       .run();
 }
 

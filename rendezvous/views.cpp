@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "rendezvous/protocol/job_spec_fields.h"
+#include "rendezvous/waits_for.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -22,12 +23,6 @@ Json or_null(const std::optional<double>& value) {
 
 double seconds(int64_t ms) {
   return static_cast<double>(ms) / 1000;
-}
-
-std::string reason_of(const Job& job) {
-  const JobState state = job.membership.state;
-  const bool waits = state == JobState::kQueued || state == JobState::kWaiting;
-  return waits && !job.waiting.empty() ? job.waiting : job.membership.reason;
 }
 
 // The members of the generation in rank order, then those that are getting ready (rank null).
@@ -109,7 +104,7 @@ Json summarize_job(const Coordinator& state, const Job& job) {
   Json json = {{"id", job.id},
                {"name", m.spec.name},
                {"state", job_state_name(m.state)},
-               {"reason", reason_of(job)},
+               {"reason", reason_of(state, job)},
                {"step", m.committed_step},
                {"total_steps", m.spec.total_steps},
                {"generation", m.current.number},
@@ -145,6 +140,11 @@ Json show_job(const Coordinator& state, const Job& job) {
     if (state.refusal_of(job, worker) != nullptr) refused.push_back({{"worker", worker}, {"reason", row.reason}});
   }
   json["refused"] = std::move(refused);
+  json["waits_for"] = waits_for(state, job);
+  json["after"] = job.after.empty() ? Json(nullptr) : Json(job.after);
+  json["running_s"] = seconds(job.runtime.ran_ms);
+  json["retries_done"] = m.retries;
+  json["preemptions"] = m.preemptions;
   return json;
 }
 
@@ -162,6 +162,7 @@ Json show_worker(const Coordinator& state, const Worker& worker) {
                {"threads", r.threads},
                {"memory_bytes", r.memory_bytes},
                {"version", r.version},
+               {"labels", r.labels},
                {"incarnation", r.incarnation},
                {"state", life_name(worker)},
                {"last_seen_s", std::max(0.0, seconds(state.wall_ms() - worker.seen_ms))}};

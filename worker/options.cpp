@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "rendezvous/protocol/http_client.h"
+#include "rendezvous/protocol/labels.h"
 #include "worker/devices.h"
 #include "worker/fault_points.h"
 
@@ -24,7 +25,7 @@ constexpr const char* kDescription =
 constexpr const char* kExamples = R"(Examples:
   holdfast-worker                                            for a service on this machine
   holdfast-worker --server http://10.0.0.1:7070 --interface eth0 --data_root /data
-  holdfast-worker --name gpu-box-1 --threads 8
+  holdfast-worker --name gpu-box-1 --threads 8 --labels zone=a,rack=3
 
 SIGTERM (or Ctrl-C) leaves after the step under way; nothing is lost by it. A second one ends at once.
 Environment: HOLDFAST_SERVER, HOLDFAST_TOKEN, HOLDFAST_CACERT, HOLDFAST_INTERFACE, HOLDFAST_THREADS, HOLDFAST_LOG_LEVEL, HOLDFAST_DRILLS,
@@ -69,6 +70,7 @@ bool valid_name(const std::string& name) {
 struct RawOptions {
   WorkerOptions options;
   std::string threads;
+  std::vector<std::string> labels;
 };
 
 void add_flags(CLI::App& app, RawOptions& raw) {
@@ -90,6 +92,10 @@ void add_flags(CLI::App& app, RawOptions& raw) {
          "--checkpoint_root,--checkpoint-root", options.checkpoint_roots,
          "folder that jobs may keep checkpoints in and read them from, and nowhere else; may be given several times [anywhere]")
       ->type_size(1)
+      ->allow_extra_args(false);
+  app.add_option("--labels", raw.labels, "what jobs may require of a worker, such as zone=a,rack=3")
+      ->type_name("KEY=VALUE,...")
+      ->delimiter(',')
       ->allow_extra_args(false);
   app.add_option("--drills", options.drills,
                  "obey files in this folder that slow this worker down, cut it off or corrupt what it sends: for `holdfast "
@@ -133,6 +139,18 @@ tl::expected<void, EarlyEnd> settle_device(RawOptions& raw) {
   }
   options.threads = static_cast<int>(threads);
   return {};
+}
+
+tl::expected<void, EarlyEnd> settle_labels(RawOptions& raw) {
+  auto& labels = raw.options.labels;
+  for (const std::string& pair : raw.labels) {
+    const size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0) return wrong("--labels: \"" + pair + "\" is not KEY=VALUE, such as zone=a");
+    if (!labels.emplace(pair.substr(0, equals), pair.substr(equals + 1)).second)
+      return wrong("--labels: " + pair.substr(0, equals) + " is given twice");
+  }
+  const std::string complaint = rendezvous::worker_labels_complaint(labels);
+  return complaint.empty() ? tl::expected<void, EarlyEnd>{} : wrong("--labels: " + complaint);
 }
 
 tl::expected<void, EarlyEnd> settle_rest(WorkerOptions& options) {
@@ -187,6 +205,7 @@ tl::expected<WorkerOptions, EarlyEnd> parse_options(int argc, const char* const*
   }
   if (auto done = settle_network(raw.options); !done) return tl::unexpected(done.error());
   if (auto done = settle_device(raw); !done) return tl::unexpected(done.error());
+  if (auto done = settle_labels(raw); !done) return tl::unexpected(done.error());
   if (auto done = settle_rest(raw.options); !done) return tl::unexpected(done.error());
   return std::move(raw.options);
 }

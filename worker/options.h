@@ -8,6 +8,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <tl/expected.hpp>
@@ -23,6 +24,7 @@ struct WorkerOptions {
   int threads = 0;              // at least 1 once parsed
   std::string data_root;
   std::vector<std::string> checkpoint_roots;  // none: anywhere
+  std::map<std::string, std::string> labels;
   std::string log_level = "info";
   std::optional<std::chrono::milliseconds> collective_timeout;
   std::string fault_rules;      // HOLDFAST_FAULT, parsed well

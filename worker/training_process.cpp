@@ -33,7 +33,7 @@ constexpr std::chrono::seconds kGrace{5};
   _exit(static_cast<int>(code));
 }
 
-rendezvous::RegisterRequest registration(const Identity& identity, const Transport& transport,
+rendezvous::RegisterRequest registration(const WorkerOptions& options, const Identity& identity, const Transport& transport,
                                          const kernels::DeviceInfo& device) {
   rendezvous::RegisterRequest request;
   request.name = identity.name;
@@ -46,6 +46,7 @@ rendezvous::RegisterRequest registration(const Identity& identity, const Transpo
   request.numerics = device.numerics;
   request.memory_bytes = device.memory_bytes;
   request.threads = device.threads;
+  request.labels = options.labels;
   return request;
 }
 
@@ -91,7 +92,7 @@ class TrainingProcess {
         runner_({options.data_root, options.checkpoint_roots, make_ops, options.collective_timeout, options.tensorboard_dir}, link_, outbox_,
                 transport,
                 [this](const Input& input) { feed(input); }),
-        client_(link_, registration(identity, transport, device),
+        client_(link_, registration(options, identity, transport, device),
                 [this](const rendezvous::Directive& directive) { feed(DirectiveReceived{directive}); }) {
     const std::lock_guard lock(mutex_);
     ready_ = true;

@@ -61,7 +61,7 @@ Json map_of(const std::string& flag, const std::vector<std::string>& pairs) {
     const size_t equals = pair.find('=');
     if (equals == std::string::npos)
       throw Failure{kBadInput, fmt::format("--{} {}: expected KEY=VALUE, such as {}", flag, pair,
-                                           flag == "labels" ? "team=nlp" : "device=cpu")};
+                                           flag == "requires" ? "device=hip" : "team=nlp")};
     map[pair.substr(0, equals)] = pair.substr(equals + 1);
   }
   return map;

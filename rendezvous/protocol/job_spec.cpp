@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "rendezvous/protocol/job_spec_fields.h"
+#include "rendezvous/protocol/labels.h"
 #include "rendezvous/protocol/nearest_name.h"
 
 namespace holdfast::rendezvous {
@@ -21,8 +22,6 @@ namespace {
 using Json = nlohmann::json;
 using Errors = std::vector<FieldError>;
 using Complaint = std::string;  // "" when there is none
-
-constexpr size_t kLabelsMax = 32, kLabelKeyBytes = 63, kLabelValueBytes = 255;
 
 std::string shown(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
@@ -78,25 +77,20 @@ Complaint read(const NumberField& field, const FieldRow& row, const Json& value,
   return "";
 }
 
-bool is_label_key(const std::string& key) {
-  return !key.empty() && key.size() <= kLabelKeyBytes && std::ranges::all_of(key, [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '/' || c == '-';
-  });
-}
-
 Complaint read(const LabelsField& field, const FieldRow&, const Json& value, JobSpec& spec) {
   if (!value.is_object()) return fmt::format("must be an object such as {{\"team\": \"nlp\"}}, not {}", shown(value));
   if (value.size() > kLabelsMax) return fmt::format("has {} labels, at most {} are taken", value.size(), kLabelsMax);
-  std::map<std::string, std::string> labels;
+  Labels labels;
   for (const auto& [key, text] : value.items()) {
     if (!is_label_key(key)) {
       return fmt::format("key {} must be 1 to {} letters, digits and ._/-", shown(Json(key)), kLabelKeyBytes);
     }
-    if (!text.is_string()) return fmt::format("value of {} must be a string, not {}", key, shown(text));
-    if (text.get_ref<const std::string&>().size() > kLabelValueBytes) {
+    const bool as_number = field.numbers && text.is_number();
+    if (!text.is_string() && !as_number) return fmt::format("value of {} must be a string, not {}", key, shown(text));
+    labels[key] = as_number ? text.dump() : text.get<std::string>();
+    if (labels[key].size() > kLabelValueBytes) {
       return fmt::format("value of {} has more than {} bytes", key, kLabelValueBytes);
     }
-    labels[key] = text.get<std::string>();
   }
   spec.*field.member = std::move(labels);
   return "";
@@ -175,6 +169,14 @@ Json to_json(const JobSpec& spec) {
   Json json = Json::object();
   for (const FieldRow& row : job_spec_table()) {
     std::visit([&](const auto& kind) { json[row.name] = spec.*kind.member; }, row.kind);
+  }
+  return json;
+}
+
+Json to_json_for_workers(const JobSpec& spec) {
+  Json json = to_json(spec);
+  for (const FieldRow& row : job_spec_table()) {
+    if (row.of_service) json.erase(row.name);
   }
   return json;
 }

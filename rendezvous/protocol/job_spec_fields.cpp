@@ -13,6 +13,7 @@ constexpr size_t kWordBytes = 64;
 constexpr int64_t kMicrobatchesMax = 65536;  // the fixed-point sum keeps log2 of this many bits free
 constexpr int64_t kStepsMax = 1'000'000'000;
 constexpr int64_t kNodesMax = 1024;
+constexpr int64_t kSecondsMax = 1'000'000'000;
 
 std::vector<FieldRow> rows_of_the_run() {
   return {
@@ -25,13 +26,32 @@ std::vector<FieldRow> rows_of_the_run() {
       {"min_nodes", IntegerField{&JobSpec::min_nodes, 1, kNodesMax}, "With fewer workers than this the job waits"},
       {"max_nodes", IntegerField{&JobSpec::max_nodes, 0, kMicrobatchesMax}, "Take no more workers than this",
        "as many as there are microbatches, or with sync_every above 1 replicas"},
-      {"priority", IntegerField{&JobSpec::priority, -1000, 1000}, "Higher runs first"},
+      {"priority", IntegerField{&JobSpec::priority, -1000, 1000},
+       "Higher runs first, and preempts lower ones that have the workers it needs to begin"},
       {"total_steps", IntegerField{&JobSpec::total_steps, 1, kStepsMax},
        "Steps to train for; with sync_every above 1 each is so many optimizer steps"},
       {"seed", IntegerField{&JobSpec::seed, 0, std::numeric_limits<int64_t>::max()},
        "Decides the initial weights and the data order"},
       {"resume_from", TextField{&JobSpec::resume_from, kPathBytes},
        "Checkpoint to start from: latest, STEP, job:ID[@STEP] or a folder", "a fresh start"},
+  };
+}
+
+std::vector<FieldRow> rows_of_the_queue() {
+  constexpr bool of_service = true;
+  return {
+      {"requires", LabelsField{&JobSpec::requirements, true},
+       "What its workers must be or have, as key=value: device=cpu|hip|cuda, memory_gib=N (at least), or a worker's label",
+       nullptr, of_service},
+      {"after", TextField{&JobSpec::after, 100},
+       "Job (id or name) that must have succeeded before this one begins; should it fail or be cancelled, this one fails",
+       nullptr, of_service},
+      {"max_runtime", IntegerField{&JobSpec::max_runtime, 0, kSecondsMax},
+       "Seconds of running after which the job stops with a checkpoint and has failed; 0: no bound", nullptr, of_service},
+      {"retries", IntegerField{&JobSpec::retries, 0, 1000},
+       "How often a job that failed begins again, from its newest checkpoint", nullptr, of_service},
+      {"retry_delay", NumberField{&JobSpec::retry_delay, 0, 86400}, "Seconds before the first retry; doubled each time",
+       nullptr, of_service},
   };
 }
 
@@ -106,6 +126,7 @@ constexpr struct {
   const char* name;
   std::vector<FieldRow> (*rows)();
 } kGroups[] = {{"Run", rows_of_the_run},
+               {"Queue", rows_of_the_queue},
                {"Model", rows_of_the_model},
                {"Optimizer", rows_of_the_optimizer},
                {"Machinery", rows_of_the_machinery}};

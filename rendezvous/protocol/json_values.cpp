@@ -38,4 +38,9 @@ void read(const std::string& field, const nlohmann::json& json, double& out) {
   if (!number) refuse(field, "a number, \"nan\", \"inf\" or \"-inf\"", json);
   out = *number;
 }
+void read(const std::string& field, const nlohmann::json& json, std::map<std::string, std::string>& out) {
+  if (!json.is_object()) refuse(field, "an object of strings", json);
+  out.clear();
+  for (const auto& [key, value] : json.items()) read(field + "." + key, value, out[key]);
+}
 }  // namespace holdfast::rendezvous

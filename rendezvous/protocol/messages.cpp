@@ -69,7 +69,10 @@ requires std::is_enum_v<T> Json written(const T& value) {
   return word(value);
 }
 Json written(const JobSpec& spec) {
-  return to_json(spec);
+  return to_json_for_workers(spec);
+}
+Json written(const std::map<std::string, std::string>& labels) {
+  return labels;
 }
 
 class Writer;
@@ -93,6 +96,7 @@ void describe(Io& io, Of<Io, RegisterRequest>& m) {
   io.maybe("numerics", m.numerics);
   io.maybe("memory_bytes", m.memory_bytes);
   io.maybe("threads", m.threads);
+  io.maybe("labels", m.labels);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, RegisterReply>& m) {

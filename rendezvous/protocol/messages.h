@@ -23,6 +23,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -46,6 +47,7 @@ struct RegisterRequest {
   std::string device, device_model, numerics;  // kernels::DeviceInfo
   int64_t memory_bytes = 0;
   int threads = 0;
+  std::map<std::string, std::string> labels;  // for a job's `requires`; none from a worker of an older release
 };
 struct RegisterReply {
   std::string worker_id;

@@ -84,6 +84,7 @@ TEST(Usage, MistakesAreNamedAndExit2) {
       {{"sample", "--from", "job:j1", "--temperature", "-1"}, "--temperature"},
       {{"wait", "j1", "--timeout", "soon"}, "--timeout"},
       {{"submit", "--labels", "team"}, "expected KEY=VALUE"},
+      {{"submit", "--requires", "hip"}, "--requires hip: expected KEY=VALUE, such as device=hip"},
       {{"submit", "--config", "/no/such/file"}, "/no/such/file: No such file"},
       {{"scale", "j1"}, "holdfast scale j1 3"},
       {{"data", "info", "/no/such/file.bin"}, "/no/such/file.bin"},

@@ -21,7 +21,8 @@ using ::testing::Not;
 TEST_F(Jobs, SubmitSendsTheFlagsAsTheirTypesAndPrintsTheIdAlone) {
   service_.answer("POST /v1/jobs", a_job("queued"), 201);
   const Said said = run({"submit", "--train_data_path", "/d/t.bin", "--batch-size", "2", "--learning-rate=1e-3", "--name", "5",
-                         "--labels", "team=nlp", "--labels", "a=b=c", "--resume_from", "60", "--seed", "9223372036854775807"});
+                         "--labels", "team=nlp", "--labels", "a=b=c", "--requires", "device=cpu", "--resume_from", "60",
+                         "--seed", "9223372036854775807"});
   EXPECT_EQ(said.exit_code, 0) << said.err;
   EXPECT_EQ(said.out, "j1\n");
   EXPECT_EQ(service_.body_of("POST /v1/jobs"), (Json{{"train_data_path", "/d/t.bin"},
@@ -29,6 +30,7 @@ TEST_F(Jobs, SubmitSendsTheFlagsAsTheirTypesAndPrintsTheIdAlone) {
                                                      {"learning_rate", 1e-3},
                                                      {"name", "5"},
                                                      {"labels", {{"team", "nlp"}, {"a", "b=c"}}},
+                                                     {"requires", {{"device", "cpu"}}},
                                                      {"resume_from", "60"},
                                                      {"seed", INT64_MAX}}));
   EXPECT_EQ(service_.requests("POST /v1/jobs")[0].headers.at("idempotency-key").size(), 32U);

@@ -69,6 +69,7 @@ using Lines = std::vector<std::string>;
 TEST_F(StoreTest, EverythingComesBackAsItWasWritten) {
   JobRow row = job("j1", 1);
   row.loss = 2.5;
+  row.queueing = R"({"retries":2})";
   row.name = "a 'quoted' name \xF0\x9F\x9A\x80";
   WorkerRow worker;
   worker.registration.name = "w1";

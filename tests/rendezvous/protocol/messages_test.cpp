@@ -53,6 +53,7 @@ RegisterRequest a_registration() {
   m.numerics = "cpu/avx512/products-2";
   m.memory_bytes = int64_t{1} << 40;
   m.threads = 2;
+  m.labels = {{"zone", "a"}};
   return m;
 }
 
@@ -75,6 +76,11 @@ TEST(Messages, RegisterRequestAndReply) {
   EXPECT_EQ(back.memory_bytes, int64_t{1} << 40);
   EXPECT_EQ(back.numerics, "cpu/avx512/products-2");
   EXPECT_EQ(back.protocol_version, kProtocolVersion);
+  EXPECT_EQ(back.labels, a_registration().labels);
+  EXPECT_TRUE(Json::parse(R"({"protocol_version": 2, "name": "w", "incarnation": "i"})").get<RegisterRequest>().labels.empty())
+      << "as a worker of an older release says it";
+  EXPECT_THROW((Json{{"protocol_version", 2}, {"name", "w"}, {"incarnation", "i"}, {"labels", {1}}}.get<RegisterRequest>()),
+               std::invalid_argument);
   const auto reply = round_trip(RegisterReply{"w1", "s1", 500, 1500});
   EXPECT_EQ(reply.lease_ms, 1500);
   expect_named_when_missing(reply, {});

@@ -1,0 +1,61 @@
+// Preemption: a job gives up all its workers for one of higher priority, and comes back by itself.
+//
+// Promises: no committed step is lost by it. The job stops after the step under way and writes a checkpoint first, as for a
+// pause; where that cannot be had it keeps its workers. Then it waits in the queue like any other job.
+#include <fmt/format.h>
+
+#include "rendezvous/membership_turn.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr Millis kUndisturbedMs = 5 * 60'000;  // after a preemption that failed
+
+}  // namespace
+
+bool is_preemptible(const JobMembership& job, Millis now) {
+  if (is_ended(job.state) || job.state == JobState::kPaused || job.intent != Intent::kRun) return false;
+  if (is_outrun(job) || now < job.preemptible_ms || job.participants.empty()) return false;
+  return job.state == JobState::kRunning || best_memory(job, true) <= kept_step(job);
+}
+
+std::string preemption_in_words(const JobMembership& job) {
+  return fmt::format("preempted by {} (priority {})", job.preempted_by, job.preemptor_priority);
+}
+
+void on_preempt(Turn& turn, const PreemptAsked& input) {
+  JobMembership& job = turn.job;
+  if (!is_preemptible(job, turn.now)) return;
+  job.intent = Intent::kPreempt;
+  job.preempted_by = input.by;
+  job.preemptor_priority = input.priority;
+  turn.note("preemption_asked", fmt::format("job {} (priority {}) needs the workers of this one (priority {}) to begin",
+                                            input.by, input.priority, job.spec.priority));
+}
+
+void finish_preemption(Turn& turn) {
+  JobMembership& job = turn.job;
+  commit_up_to(turn, best_memory(job, true));
+  const std::string words = preemption_in_words(job);
+  begin_anew(turn, "the job was " + words);
+  job.intent = Intent::kRun;
+  job.state = job.current.number > 0 ? JobState::kWaiting : JobState::kQueued;
+  job.reason = words;
+  job.handover_failed = false;
+  ++job.preemptions;
+  turn.note("job_preempted",
+            fmt::format("{} at step {}: it goes on by itself when there are workers for it", words, job.committed_step));
+  free_all(turn, fmt::format("job {} is {}", job.job, words));
+}
+
+void call_off_preemption(Turn& turn, const std::string& why) {
+  JobMembership& job = turn.job;
+  job.intent = Intent::kRun;
+  job.preemptible_ms = turn.now + kUndisturbedMs;
+  turn.note("preemption_failed", fmt::format("the job keeps its workers: {}. It is asked again in {} minutes, if job {} still "
+                                             "needs them",
+                                             why, kUndisturbedMs / 60'000, job.preempted_by));
+  job.preempted_by.clear();
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,96 @@
+// The planner: one plan in the making. Private to scheduler*.cpp.
+#pragma once
+
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "rendezvous/scheduler.h"
+
+namespace holdfast::rendezvous {
+
+class Planner {
+ public:
+  Planner(std::vector<SchedulableJob> jobs, const std::vector<SchedulableWorker>& workers, int64_t now_ms);
+  Plan plan();
+
+ private:
+  struct Spare {  // a worker that its job can do without
+    size_t job;   // in jobs_
+    std::string worker;
+  };
+
+  // --- scheduler.cpp: free workers, and what each job gets of them
+  static int64_t have(const SchedulableJob& job) { return static_cast<int64_t>(job.workers.size()); }
+  bool can_train(const SchedulableJob& job) const { return have(job) >= job.min_nodes && !out_.contains(job.id); }
+  static bool fits(const std::string& worker, const SchedulableJob& job) {
+    return !job.refused.contains(worker) && !job.unfit.contains(worker);
+  }
+  static int64_t fitting(const std::vector<std::string>& workers, const SchedulableJob& job);
+  void give(SchedulableJob& job, int64_t target);
+  void take(SchedulableJob& job, const std::string& worker, const std::string& reason);
+  void shrink(SchedulableJob& job);
+  void deal_extras();
+  void replace(SchedulableJob& job);
+  void explain(const SchedulableJob& job);
+
+  // --- scheduler_minimum.cpp: bringing a job to its minimum
+  void reach_minimum(SchedulableJob& job);
+  void begin_with(SchedulableJob& job, const std::vector<Spare>& spare);
+  void claim_coming(SchedulableJob& job);
+  void release_held_back(const SchedulableJob& job, int64_t wanted, int64_t others);
+  std::vector<Spare> spare_for(const SchedulableJob& job) const;
+  std::vector<std::string> spare_of(const SchedulableJob& other, const SchedulableJob& job) const;
+  int64_t obtainable_at_most(int64_t priority);
+  bool is_impatient(const SchedulableJob& job) const;
+  bool is_assured(const SchedulableJob& job) const;
+  bool could_begin(const SchedulableJob& job) const;
+  bool outranks(const SchedulableJob& other, const SchedulableJob& job) const;
+
+  // --- scheduler_preemption.cpp
+  struct Candidate {                      // for preemption
+    size_t job;                           // in jobs_
+    std::vector<std::string> all, spare;  // its workers that are of use; of these, what it gives without being preempted
+  };
+  struct Pool {  // whom a job could have
+    std::vector<Candidate> candidates;
+    std::vector<std::string> at_hand;  // without disturbing one of them
+  };
+  std::vector<size_t> victims_for(const SchedulableJob& job, const std::vector<Spare>& spare) const;
+  Pool pool_for(const SchedulableJob& job, const std::vector<Spare>& spare) const;
+  void keep_one_kind(Pool& pool) const;
+  static int64_t sum_of(const Pool& pool, const std::vector<size_t>& chosen);
+  bool may_preempt(const SchedulableJob& job, const SchedulableJob& other) const;
+  bool is_useful(const std::string& worker, const SchedulableJob& job) const;
+  const std::string& kind_of(const std::string& worker) const;
+  void preempt(size_t victim, const SchedulableJob& by);
+
+  // --- scheduler_extras.cpp: extras that had better be elsewhere
+  struct Move {
+    size_t from, to;
+    std::string worker;
+  };
+  void move_extras();
+  bool find_move(Move& move) const;
+  bool should_move(const SchedulableJob& from, const SchedulableJob& to) const;
+  int64_t extras(const SchedulableJob& job) const;
+  int64_t expected(const SchedulableJob& job) const;
+
+  std::vector<SchedulableJob> jobs_;             // highest priority first, then the oldest
+  std::set<size_t> staffed_;                     // of jobs_, those that have workers
+  std::map<std::string, std::string> last_;      // worker -> its last job
+  std::map<std::string, std::string> numerics_;  // of every worker that is present
+  std::vector<std::string> free_, held_back_;
+  std::vector<std::string> coming_;          // and not claimed yet
+  std::map<std::string, int64_t> claimed_;   // job -> how many workers are being freed for it
+  std::map<std::string, int64_t> promised_;  // job -> extras that are being taken from others for it
+  std::set<std::string> given_;              // jobs that get workers by this plan
+  std::set<std::string> out_;                // jobs that are preempted in this plan
+  std::map<int64_t, int64_t> bounds_;        // by priority: obtainable_at_most, until anything changes
+  bool moving_ = false;                      // somebody is on the way, or will be by this plan
+  int64_t now_ms_;
+  Plan plan_;
+};
+
+}  // namespace holdfast::rendezvous
