@@ -116,9 +116,9 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(34);
   add_service_options(app, options);
-  for (auto* add : {add_serve_command, add_submit_command, add_job_commands, add_follow_commands, add_wait_command,
-                    add_node_commands, add_checkpoint_commands, add_audit_command, add_chaos_command, add_data_commands,
-                    add_sample_command, add_plan_command, add_netcheck_command}) {
+  for (auto* add : {add_serve_command, add_backup_commands, add_submit_command, add_job_commands, add_follow_commands,
+                    add_wait_command, add_node_commands, add_checkpoint_commands, add_audit_command, add_chaos_command,
+                    add_data_commands, add_sample_command, add_plan_command, add_netcheck_command, add_doctor_command}) {
     add(app, options);
   }
   try {

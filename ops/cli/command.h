@@ -37,6 +37,7 @@ CLI::App* add_group(CLI::App& parent, const std::string& name, const std::string
 
 // One function per group of commands. `options` outlives `app`.
 void add_serve_command(CLI::App& app, Options& options);
+void add_backup_commands(CLI::App& app, Options& options);  // backup restore
 void add_submit_command(CLI::App& app, Options& options);
 void add_job_commands(CLI::App& app, Options& options);     // ls show stop pause resume scale
 void add_follow_commands(CLI::App& app, Options& options);  // logs events
@@ -49,6 +50,7 @@ void add_data_commands(CLI::App& app, Options& options);  // data prepare|info
 void add_sample_command(CLI::App& app, Options& options);
 void add_plan_command(CLI::App& app, Options& options);
 void add_netcheck_command(CLI::App& app, Options& options);
+void add_doctor_command(CLI::App& app, Options& options);
 
 // The whole program but for main's own lines.
 int run(int argc, char** argv);
