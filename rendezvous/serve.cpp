@@ -1,26 +1,22 @@
 // Start-up and end of the process: the data directory and its lock, tokens, database, HTTP, signals.
 #include "rendezvous/serve.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <system_error>
 
 #include "rendezvous/commit_faults.h"
+#include "rendezvous/directory_lock.h"
 #include "rendezvous/http_listen_address.h"
 #include "rendezvous/http_server.h"
 #include "rendezvous/open_files.h"
@@ -45,37 +41,6 @@ class SystemClock : public Clock {
   }
 };
 
-std::string why() {
-  return std::error_code(errno, std::system_category()).message();
-}
-
-// Held for the life of the process: two services on one directory would both believe that they decide.
-class DirectoryLock {
- public:
-  ~DirectoryLock() {
-    if (file_ >= 0) close(file_);
-  }
-  tl::expected<void, std::string> take(const std::string& data_dir) {
-    const std::string path = data_dir + "/service.lock";
-    file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file_ < 0) return Failure(fmt::format("cannot open {}: {}; choose a --data_dir that can be written", path, why()));
-    if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
-      char holder[32] = {};
-      if (pread(file_, holder, sizeof holder - 1, 0) <= 0) holder[0] = '?';
-      return Failure(
-          fmt::format("another service (pid {}) runs on the data directory {}: stop it, or give this one another --data_dir",
-                      std::string(holder, strcspn(holder, "\n")), data_dir));
-    }
-    const std::string pid = fmt::format("{}\n", getpid());
-    if (ftruncate(file_, 0) != 0 || pwrite(file_, pid.data(), pid.size(), 0) < 0)
-      return Failure(fmt::format("cannot write {}: {}", path, why()));
-    return {};
-  }
-
- private:
-  int file_ = -1;
-};
-
 struct Tokens {
   std::string admin, worker;
 };
@@ -86,7 +51,7 @@ tl::expected<Tokens, std::string> prepare_directory(const std::string& data_dir,
   std::filesystem::create_directories(data_dir, error);
   if (error) return Failure(fmt::format("cannot make the data directory {}: {}", data_dir, error.message()));
   if (!existed) chmod(data_dir.c_str(), 0700);
-  if (auto taken = lock.take(data_dir); !taken) return Failure(taken.error());
+  if (auto taken = lock.take(data_dir, "stop it, or give this one another --data_dir"); !taken) return Failure(taken.error());
   auto admin = load_or_make_token(data_dir + "/admin.token");
   if (!admin) return Failure(admin.error());
   auto worker = load_or_make_token(data_dir + "/worker.token");

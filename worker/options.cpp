@@ -14,6 +14,7 @@
 
 #include "rendezvous/protocol/http_client.h"
 #include "rendezvous/protocol/labels.h"
+#include "rendezvous/protocol/ring_address.h"
 #include "worker/devices.h"
 #include "worker/fault_points.h"
 
@@ -51,15 +52,6 @@ tl::unexpected<EarlyEnd> wrong(const std::string& text) {
 bool parse_whole(std::string_view text, int64_t& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() && end == text.data() + text.size();
-}
-
-// "http://10.0.0.1:7070" -> "10.0.0.1"; "" when it is not such a thing.
-std::string host_of(const std::string& url) {
-  const size_t scheme = url.starts_with("http://") ? 7 : url.starts_with("https://") ? 8 : 0;
-  if (scheme == 0) return "";
-  const std::string authority = url.substr(scheme, url.find('/', scheme) - scheme);
-  if (authority.starts_with('[')) return authority.substr(1, authority.find(']') - 1);
-  return authority.substr(0, authority.find(':'));
 }
 
 bool valid_name(const std::string& name) {
@@ -110,13 +102,12 @@ void add_flags(CLI::App& app, RawOptions& raw) {
 tl::expected<void, EarlyEnd> settle_network(WorkerOptions& options) {
   if (options.server.empty()) options.server = rendezvous::default_server();
   while (options.server.ends_with('/')) options.server.pop_back();
-  options.server_host = host_of(options.server);
+  options.server_host = rendezvous::host_of_url(options.server);
   if (options.server_host.empty()) {
     return wrong("--server: \"" + options.server + "\" is not a URL such as http://10.0.0.1:7070");
   }
   if (options.token.empty()) options.token = rendezvous::find_token("worker.token");
-  if (options.interface.empty()) options.interface = environment("HOLDFAST_INTERFACE");
-  if (options.interface.empty()) options.interface = environment("NCCL_SOCKET_IFNAME");
+  if (options.interface.empty()) options.interface = rendezvous::interface_of_environment();
   if (const auto seconds = environment("NCCL_TIMEOUT"); !seconds.empty()) {
     int64_t value = 0;
     if (!parse_whole(seconds, value) || value < 1) {

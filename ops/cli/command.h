@@ -56,6 +56,7 @@ std::vector<const CLI::App*> commands_below(const CLI::App& command);
 
 // One function per group of commands. `options` outlives `app`.
 void add_serve_command(CLI::App& app, Options& options);
+void add_backup_commands(CLI::App& app, Options& options);  // backup restore
 void add_submit_command(CLI::App& app, Options& options);
 void add_list_command(CLI::App& app, Options& options);  // ls
 void add_show_command(CLI::App& app, Options& options);
@@ -71,6 +72,7 @@ void add_data_commands(CLI::App& app, Options& options);  // data prepare|info
 void add_sample_command(CLI::App& app, Options& options);
 void add_plan_command(CLI::App& app, Options& options);
 void add_netcheck_command(CLI::App& app, Options& options);
+void add_doctor_command(CLI::App& app, Options& options);
 void add_token_commands(CLI::App& app, Options& options);    // whoami, tokens create|ls|revoke
 void add_webhook_commands(CLI::App& app, Options& options);  // webhooks create|ls|rm
 void add_completion_commands(CLI::App& app, Options& options);

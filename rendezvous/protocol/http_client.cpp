@@ -78,6 +78,7 @@ size_t take_header(char* data, size_t, size_t size, void* pointer) {
   value.erase(value.find_last_not_of(" \t\r\n") + 1);
   if (name == "location") exchange.reply.location = value;
   if (name == "content-type") exchange.reply.content_type = value;
+  if (name == "date") exchange.reply.date = value;
   return size;
 }
 

@@ -20,7 +20,7 @@ namespace holdfast::rendezvous {
 struct HttpReply {
   int status = 0;
   std::string body;
-  std::string location, content_type;
+  std::string location, content_type, date;  // headers; "" where absent
 };
 struct HttpFailure {
   bool unreachable = false;  // no answer, or not a whole one: may be tried again

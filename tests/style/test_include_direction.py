@@ -19,6 +19,7 @@ PARTS = {  # path prefix -> part
     "rendezvous/scheduler": "scheduler",
     "rendezvous/flapping": "scheduler",
     "rendezvous/serve": "serve",
+    "rendezvous/backup": "serve",
     "rendezvous/": "service",
     "worker/transport.h": "transport",
     "worker/tcp": "tcp",
@@ -28,6 +29,7 @@ PARTS = {  # path prefix -> part
     "worker/": "worker",
     "ops/cli/main": "cli_serve",
     "ops/cli/serve": "cli_serve",
+    "ops/cli/backup": "cli_serve",
     "ops/cli/": "cli",
     "tests/": "tests",
     "bench/": "bench",
@@ -44,7 +46,7 @@ MAY_INCLUDE = {  # part -> the parts whose headers it may include, beside its ow
     "serve": {"service", "http_server", "membership", "scheduler", "protocol", "storage"},
     "service": {"http_server", "membership", "scheduler", "serve", "protocol", "storage"},
     "transport": set(),
-    "tcp": {"transport"},
+    "tcp": {"transport", "protocol"},
     "fault_points": set(),
     "collectives": {"transport", "fault_points"},
     "lifecycle": {"protocol"},
@@ -55,6 +57,7 @@ MAY_INCLUDE = {  # part -> the parts whose headers it may include, beside its ow
 MAY_INCLUDE["membership"].add("scheduler")  # the two decide together; neither may know anything else
 NARROW = {  # (part, part it includes) -> the only headers it may take from there
     ("storage", "protocol"): {"rendezvous/protocol/http_client.h"},
+    ("tcp", "protocol"): {"rendezvous/protocol/ring_address.h"},
 }
 PURE = {"membership", "scheduler", "lifecycle"}  # (state, event, now) -> state': no clock, no I/O, no threads
 IMPURE_HEADERS = {"atomic", "condition_variable", "ctime", "filesystem", "fstream", "future", "iostream", "mutex", "random",

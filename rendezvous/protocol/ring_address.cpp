@@ -1,5 +1,5 @@
-// See tcp_address.h: numeric text only, and no packet is sent to choose an address.
-#include "worker/tcp_address.h"
+// Numeric text only, and no packet is sent to choose an address.
+#include "rendezvous/protocol/ring_address.h"
 
 #include <arpa/inet.h>
 #include <ifaddrs.h>
@@ -9,12 +9,13 @@
 
 #include <cerrno>
 #include <charconv>
+#include <cstdlib>
 #include <cstring>
 #include <memory>
 #include <set>
 #include <system_error>
 
-namespace holdfast::worker {
+namespace holdfast::rendezvous {
 namespace {
 
 SocketAddress from_sockaddr(const sockaddr* address) {
@@ -133,7 +134,14 @@ AddressResult<SocketAddress> address_of_interface(const std::string& interface) 
   return result;
 }
 
-AddressResult<SocketAddress> address_routing_to(const std::string& host) {
+namespace {
+
+struct Route {
+  SocketAddress from, to;
+};
+
+// The way that packets to `host` go; nothing is sent.
+AddressResult<Route> route_to(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;
   addrinfo* found = nullptr;
@@ -147,18 +155,72 @@ AddressResult<SocketAddress> address_routing_to(const std::string& host) {
     if (a->ai_family != AF_INET && a->ai_family != AF_INET6) continue;
     const int fd = socket(a->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
     if (fd < 0) continue;
-    SocketAddress local;
-    local.length = sizeof local.storage;
+    Route route;
+    route.from.length = sizeof route.from.storage;
+    route.to = from_sockaddr(a->ai_addr);
     // Connecting a datagram socket only looks up the route.
-    const bool ok = ::connect(fd, a->ai_addr, a->ai_addrlen) == 0 && getsockname(fd, local.get(), &local.length) == 0;
+    const bool ok = ::connect(fd, a->ai_addr, a->ai_addrlen) == 0 && getsockname(fd, route.from.get(), &route.from.length) == 0;
     if (!ok) why = describe_errno(errno);
     close(fd);
     if (ok) {
-      local.set_port(0);
-      return local;
+      route.from.set_port(0);
+      route.to.set_port(0);
+      return route;
     }
   }
   return tl::make_unexpected("no route to \"" + host + "\" (" + why + "); name a network interface instead");
 }
 
-}  // namespace holdfast::worker
+}  // namespace
+
+AddressResult<SocketAddress> address_routing_to(const std::string& host) {
+  const auto route = route_to(host);
+  if (!route) return tl::make_unexpected(route.error());
+  return route->from;
+}
+
+bool is_loopback(const SocketAddress& address) {
+  if (address.family() == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(&address.storage)->sin6_addr);
+  return ntohl(reinterpret_cast<const sockaddr_in*>(&address.storage)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+bool is_this_machine(const std::string& host) {
+  const auto route = route_to(host);
+  return route && (is_loopback(route->to) || route->from.text() == route->to.text());
+}
+
+AddressResult<SocketAddress> ring_address(const std::string& interface, const std::string& service_host) {
+  return interface.empty() ? address_routing_to(service_host) : address_of_interface(interface);
+}
+
+std::string interface_of_environment() {
+  for (const char* name : {"HOLDFAST_INTERFACE", "NCCL_SOCKET_IFNAME"}) {
+    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before there are threads
+    if (value != nullptr && *value != '\0') return value;
+  }
+  return "";
+}
+
+std::string interface_with(const SocketAddress& address) {
+  SocketAddress wanted = address;
+  wanted.set_port(0);
+  const InterfaceList list;
+  for (const ifaddrs* i = list.first; i; i = i->ifa_next) {
+    if (!i->ifa_addr || i->ifa_addr->sa_family != address.family()) continue;
+    SocketAddress own = from_sockaddr(i->ifa_addr);
+    own.set_port(0);
+    if (own.text() == wanted.text()) return i->ifa_name;
+  }
+  return "";
+}
+
+std::string host_of_url(const std::string& url) {
+  const size_t scheme = url.starts_with("http://") ? 7 : url.starts_with("https://") ? 8 : 0;
+  if (scheme == 0) return "";
+  const std::string authority = url.substr(scheme, url.find('/', scheme) - scheme);
+  if (authority.starts_with('[')) return authority.substr(1, authority.find(']') - 1);
+  return authority.substr(0, authority.find(':'));
+}
+
+}  // namespace holdfast::rendezvous
