@@ -40,6 +40,7 @@ std::string_view steering_part(std::string_view etag) {
 std::string job_etag(const Json& shown) {
   const Json steering = {shown.at("state"), shown.at("wanted"), shown.at("intent")};
   Json rest = shown;
+  rest.erase("running_s");
   if (Json& checkpoint = rest["latest_checkpoint"]; checkpoint.is_object()) checkpoint.erase("age_s");
   return fmt::format("\"{}.{}\"", digest(steering), digest(rest));
 }

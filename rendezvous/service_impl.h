@@ -132,7 +132,7 @@ struct Service::Impl {
   void steer(Call& call, Outcome<void> (Coordinator::*verb)(const std::string&));
   void create_job(const Call& call, const JobSpec& spec, const nlohmann::json& request, const std::vector<StateSource>& resume,
                   const std::string& note);
-  void answer_dry_run(const Call& call, const JobSpec& spec, const std::string& resume_note);
+  void answer_dry_run(const Call& call, const JobSpec& spec, const std::string& after, const std::string& resume_note);
   bool refuse_unseen(const Call& call, const Job& job);
   void answer_steered(const Call& call, const Job& job);
   bool answer_repeated(const Call& call, const nlohmann::json& request);

@@ -8,6 +8,7 @@
 #include "rendezvous/object_folders.h"
 #include "rendezvous/protocol/job_spec_fields.h"
 #include "rendezvous/resume.h"
+#include "rendezvous/scheduler_requirements.h"
 #include "rendezvous/service_impl.h"
 #include "rendezvous/views.h"
 
@@ -147,26 +148,32 @@ void Service::Impl::post_job(Call& call) {
 }
 
 // What a submission would do, and nothing is done.
-void Service::Impl::answer_dry_run(const Call& call, const JobSpec& spec, const std::string& resume_note) {
-  int64_t alive = 0, free = 0;
+void Service::Impl::answer_dry_run(const Call& call, const JobSpec& spec, const std::string& after,
+                                   const std::string& resume_note) {
+  int64_t alive = 0, free = 0;  // of those that it could have
   for (const auto& [id, worker] : state_.workers()) {
     if (worker.life != Worker::Life::kAlive || worker.leaving()) continue;
+    if (!satisfies(worker.registration, spec.requirements)) continue;
     ++alive;
     if (worker.job.empty()) ++free;
   }
-  std::string would = free >= spec.min_nodes ? fmt::format("begin at once: {} of {} workers are free", free, alive)
-                                             : fmt::format("wait: it needs {} worker{}, and {} of {} are free", spec.min_nodes,
-                                                           spec.min_nodes == 1 ? "" : "s", free, alive);
+  const char* fit = spec.requirements.empty() ? "" : " that satisfy what it requires";
+  std::string would = !after.empty() ? fmt::format("wait until {} has succeeded", after)
+                      : free >= spec.min_nodes
+                          ? fmt::format("begin at once: {} of {} workers{} are free", free, alive, fit)
+                          : fmt::format("wait: it needs {} worker{}, and {} of {}{} are free", spec.min_nodes,
+                                        spec.min_nodes == 1 ? "" : "s", free, alive, fit);
   if (!resume_note.empty()) would += "; " + resume_note;
   answer(call, json_answer(200, {{"spec", to_json(spec)}, {"warnings", warnings_of(spec, alive)}, {"would", would}}));
 }
 
 void Service::Impl::create_job(const Call& call, const JobSpec& spec, const Json& request,
                                const std::vector<StateSource>& resume, const std::string& note) {
-  const auto dependency = find_dependency(state_, spec);  // again: the other job may have ended since
+  const bool dry_run = flag_query(call.request, "dry_run").value_or(false);
+  if (!dry_run && answer_repeated(call, request)) return;  // a twin came first while this one's checkpoint was verified
+  const auto dependency = find_dependency(state_, spec);   // again: the other job may have ended since
   if (!dependency) return answer(call, dependency.error());
-  if (flag_query(call.request, "dry_run").value_or(false)) return answer_dry_run(call, spec, note);
-  if (answer_repeated(call, request)) return;  // a twin came first while this one's checkpoint was verified
+  if (dry_run) return answer_dry_run(call, spec, dependency->job, note);
   // First, so that no job is there without it; a folder without a job, after a crash in between, is the next job's.
   if (const auto made = make_objects_folder(options_.data_dir, state_.next_job_id()); !made)
     return answer(call, storage_problem(made.error()));

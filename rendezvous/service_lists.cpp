@@ -107,7 +107,8 @@ void Service::Impl::show_curve(Call& call) {
   const auto points = integer_query(call.request, "points", kCurvePointsMin, kCurvePointsMax, kCurvePointsMin);
   if (!points) return answer(call, points.error());
   HttpResponse response;
-  response.body = curve_text(state_.store().curve(call.arguments[0], *points));
+  JobStore& store = state_.store();
+  response.body = curve_text(store.curve(call.arguments[0], *points), store.newest_step_id(call.arguments[0]));
   answer(call, std::move(response));
 }
 

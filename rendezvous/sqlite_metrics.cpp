@@ -271,6 +271,11 @@ int64_t SqliteMetrics::folded_to(const std::string& job) {
   return q.with(job).step() ? q.integer(0) + q.integer(1) / kDigestBytes - 1 : 0;
 }
 
+int64_t SqliteMetrics::newest_id(const std::string& job) {
+  auto q = db_.prepare("SELECT id FROM steps WHERE job = ? ORDER BY id DESC LIMIT 1");
+  return q.with(job).step() ? q.integer(0) : 0;
+}
+
 void SqliteMetrics::pack_digests(const std::string& job, int64_t to) {
   std::vector<DigestRow> rows;
   {

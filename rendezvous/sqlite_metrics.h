@@ -31,6 +31,7 @@ class SqliteMetrics {
   void void_steps(const std::string& job, int64_t first);
   std::vector<StepRow> rows(const std::string& job, int64_t after, int64_t limit);
   int64_t folded_to(const std::string& job);
+  int64_t newest_id(const std::string& job);
   std::vector<CurvePoint> curve(const std::string& job, int64_t at_most);
   std::vector<StepDigest> digests(const std::string& job, const StepRange& range);
 

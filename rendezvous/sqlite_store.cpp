@@ -70,6 +70,7 @@ class SqliteStore : public JobStore {
     return metrics_.rows(job, after, limit);
   }
   int64_t folded_to(const std::string& job) override { return metrics_.folded_to(job); }
+  int64_t newest_step_id(const std::string& job) override { return metrics_.newest_id(job); }
   std::vector<CurvePoint> curve(const std::string& job, int64_t at_most) override { return metrics_.curve(job, at_most); }
   LogPage logs(const LogQuery& query, int64_t limit) override { return logs_.page(query, limit); }
   int64_t before_newest_logs(const LogQuery& query, int64_t count) override { return logs_.before_newest(query, count); }

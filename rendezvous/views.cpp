@@ -257,7 +257,7 @@ Json show_step(const StepRow& row) {
   return json;
 }
 
-std::string curve_text(const std::vector<CurvePoint>& points) {
+std::string curve_text(const std::vector<CurvePoint>& points, int64_t last_id) {
   const auto number = [](double value) {  // as precise as a curve can be seen
     return std::isfinite(value) ? fmt::format("{:.9g}", value) : number_json(value).dump();
   };
@@ -278,7 +278,7 @@ std::string curve_text(const std::vector<CurvePoint>& points) {
                    p.step_s > 0 ? number(static_cast<double>(p.tokens) / p.step_s) : "null", number(p.step_s / steps),
                    number(p.communication_s / steps));
   }
-  return text + fmt::format(R"(],"thinned":{}}})", thinned);
+  return text + fmt::format(R"(],"thinned":{},"last_id":{}}})", thinned, last_id);
 }
 
 Json show_ledger(const Job& job, const std::vector<LedgerRow>& rows, const std::vector<StepDigest>& steps) {

@@ -20,7 +20,7 @@ nlohmann::json show_event(const EventRow& row);
 nlohmann::json show_log(const LogRow& row);
 nlohmann::json show_step(const StepRow& row);
 // The whole answer, as text: of some thousand points, for which a tree of JSON values takes longer than all the rest.
-std::string curve_text(const std::vector<CurvePoint>& points);
+std::string curve_text(const std::vector<CurvePoint>& points, int64_t last_id);
 nlohmann::json show_ledger(const Job& job, const std::vector<LedgerRow>& rows, const std::vector<StepDigest>& steps);
 
 // "2026-03-01T12:00:00.123Z"; null for 0. And back, to the second; 0 for what is no such text.

@@ -11,7 +11,6 @@ import { isEnded } from "./job_words.js";
 import { axisNumber, compact, count, duration, measure, plural } from "./words.js";
 
 const POINTS = 1200;
-const PAGE_ROWS = 1000;
 const DRAW_MS = 250;
 
 const rate = (value) => (value === 0 ? "0" : value.toExponential(2));
@@ -84,15 +83,9 @@ function wholeAxis(value) {
 
 // The run so far, and the id after which its stream goes on.
 async function loadRun(job, take, signal) {
-  let reply = await get(`jobs/${job}/metrics`, { points: POINTS }, signal);
-  let last = reply.last_id ?? 0;
-  for (;;) {
-    reply.metrics.forEach(take);
-    last = Math.max(last, reply.metrics.at(-1)?.id ?? 0);
-    // A service that does not thin sends the first page, and the rest is asked for.
-    if (!reply.next_page_token) return last;
-    reply = await get(`jobs/${job}/metrics`, { limit: PAGE_ROWS, page_token: reply.next_page_token }, signal);
-  }
+  const reply = await get(`jobs/${job}/metrics`, { points: POINTS }, signal);
+  reply.metrics.forEach(take);
+  return reply.last_id;
 }
 
 export function jobCurves(id, current) {

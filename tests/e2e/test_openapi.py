@@ -75,6 +75,8 @@ class Api(harness.ClusterTest):
             self.call(name, 200)
         for name in PAGES_OF_JOBS:
             self.call(name, 200, {"job": job})
+        self.call("listJobMetrics", 200, {"job": job}, query="?points=3")
+        self.call("listJobLogs", 200, {"job": job}, query="?tail=2&level=info&worker=w1")
         self.steering(job)
         self.files_and_objects(job)
         self.tokens_and_webhooks()

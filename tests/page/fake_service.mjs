@@ -184,6 +184,7 @@ export function fakeService({ jobs = 12, points = 1200, live = 10 } = {}) {
       return {
         metrics: Array.from({ length: Math.floor(now / each) }, (_, i) => point((i + 1) * each, each)),
         thinned: each > 1,
+        last_id: now,
       };
     },
     checkpoints: ({ id }) => ({
