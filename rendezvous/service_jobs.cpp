@@ -158,11 +158,10 @@ void Service::Impl::answer_dry_run(const Call& call, const JobSpec& spec, const 
     if (worker.job.empty()) ++free;
   }
   const char* fit = spec.requirements.empty() ? "" : " that satisfy what it requires";
-  std::string would = !after.empty() ? fmt::format("wait until {} has succeeded", after)
-                      : free >= spec.min_nodes
-                          ? fmt::format("begin at once: {} of {} workers{} are free", free, alive, fit)
-                          : fmt::format("wait: it needs {} worker{}, and {} of {}{} are free", spec.min_nodes,
-                                        spec.min_nodes == 1 ? "" : "s", free, alive, fit);
+  std::string would = !after.empty()           ? fmt::format("wait until {} has succeeded", after)
+                      : free >= spec.min_nodes ? fmt::format("begin at once: {} of {} workers{} are free", free, alive, fit)
+                                               : fmt::format("wait: it needs {} worker{}, and {} of {}{} are free",
+                                                             spec.min_nodes, spec.min_nodes == 1 ? "" : "s", free, alive, fit);
   if (!resume_note.empty()) would += "; " + resume_note;
   answer(call, json_answer(200, {{"spec", to_json(spec)}, {"warnings", warnings_of(spec, alive)}, {"would", would}}));
 }

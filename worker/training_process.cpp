@@ -89,9 +89,8 @@ class TrainingProcess {
               end_process),
         outbox_(link_),
         shipping_(std::move(sink), outbox_),
-        runner_({options.data_root, options.checkpoint_roots, make_ops, options.collective_timeout, options.tensorboard_dir}, link_, outbox_,
-                transport,
-                [this](const Input& input) { feed(input); }),
+        runner_({options.data_root, options.checkpoint_roots, make_ops, options.collective_timeout, options.tensorboard_dir},
+                link_, outbox_, transport, [this](const Input& input) { feed(input); }),
         client_(link_, registration(options, identity, transport, device),
                 [this](const rendezvous::Directive& directive) { feed(DirectiveReceived{directive}); }) {
     const std::lock_guard lock(mutex_);

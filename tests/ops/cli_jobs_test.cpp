@@ -94,8 +94,7 @@ TEST_F(Jobs, CheckpointsAreATableOrTheApisObject) {
 
 TEST_F(Jobs, LsHandsFiltersToTheServiceAndStopsAtItsLimit) {
   service_.answer("GET /v1/jobs", a_page("jobs", {a_job("running"), a_job("running", {{"id", "j0"}})}, "p2"));
-  const Said said =
-      run({"ls", "--state", "running", "--name", "a b", "--label", "team=nlp", "--limit", "2", "--json"});
+  const Said said = run({"ls", "--state", "running", "--name", "a b", "--label", "team=nlp", "--limit", "2", "--json"});
   EXPECT_EQ(said.exit_code, 0) << said.err;
   const Json list = Json::parse(said.out);
   EXPECT_EQ(list["jobs"].size(), 2U);
