@@ -122,7 +122,12 @@ class Fuzzer:
         body = self.body(name, operation) if method in ("POST", "PUT") else None
         connection.request(method, path, body, headers)
         reply = connection.getresponse()
-        text = reply.read().decode(errors="replace")
+        if reply.headers.get("Content-Type") == "text/event-stream":  # it may never end: left at once, as people do
+            text = ""
+            reply.close()
+            connection.close()
+        else:
+            text = reply.read().decode(errors="replace")
         self.look_at(name, method, path, body, reply, text)
 
     def look_at(self, name, method, path, body, reply, text):
