@@ -39,7 +39,7 @@ std::string plain(const std::string& text) {
 }
 
 // An argument of a macro: in quotation marks, so that it is one.
-std::string quoted(const std::string& text) {
+std::string in_quotes(const std::string& text) {
   std::string roff;
   for (const char c : plain(text)) roff += c == '"' ? "\\(dq" : std::string(1, c);
   return "\"" + roff + "\"";
@@ -52,8 +52,8 @@ std::string in_capitals(std::string text) {
 }
 
 std::string entry(const std::string& bold, const std::string& italic, const std::string& text) {
-  const std::string term =
-      italic.empty() ? fmt::format(".B {}\n", quoted(bold)) : fmt::format(".BI {} {}\n", quoted(bold + " "), quoted(italic));
+  const std::string term = italic.empty() ? fmt::format(".B {}\n", in_quotes(bold))
+                                          : fmt::format(".BI {} {}\n", in_quotes(bold + " "), in_quotes(italic));
   return ".TP\n" + term + plain(text) + "\n";
 }
 
@@ -74,18 +74,18 @@ std::string options_text(const CLI::App& command) {
 }
 
 std::string usage(const CLI::App& command) {
-  std::string roff = ".PP\n.B " + quoted(full_name(&command)) + "\n";
+  std::string roff = ".PP\n.B " + in_quotes(full_name(&command)) + "\n";
   std::string rest = "[OPTIONS]";
   for (const CLI::Option* argument : arguments_of(command)) {
     const std::string name = argument->get_name(true) + (may_repeat(*argument) ? "..." : "");
     rest += argument->get_required() ? " " + name : " [" + name + "]";
   }
-  return roff + ".I " + quoted(rest) + "\n";
+  return roff + ".I " + in_quotes(rest) + "\n";
 }
 
 std::string command_text(const CLI::App& command) {
-  std::string roff =
-      fmt::format(".SS {}\n{}.PP\n{}\n", quoted(full_name(&command)), usage(command), plain(command.get_description() + "."));
+  std::string roff = fmt::format(".SS {}\n{}.PP\n{}\n", in_quotes(full_name(&command)), usage(command),
+                                 plain(command.get_description() + "."));
   roff += options_text(command);
   const std::vector<std::string> examples = examples_of(command);
   if (!examples.empty()) {
@@ -105,13 +105,13 @@ std::string commands_text(const CLI::App& command) {
 }
 
 std::string topic_text(const HelpTopic& topic) {
-  std::string roff = fmt::format(".SH {}\n", quoted(in_capitals(topic.title)));
+  std::string roff = fmt::format(".SH {}\n", in_quotes(in_capitals(topic.title)));
   for (const HelpSection& section : topic.sections) {
-    if (!section.heading.empty()) roff += fmt::format(".SS {}\n", quoted(section.heading));
+    if (!section.heading.empty()) roff += fmt::format(".SS {}\n", in_quotes(section.heading));
     if (!section.text.empty()) roff += plain(section.text) + "\n";
     for (const HelpEntry& one : section.entries) {
       const std::string facts = one.facts.empty() ? "" : plain(one.facts) + "\n.br\n";
-      roff += fmt::format(".TP\n.B {}\n{}{}\n", quoted(one.term), facts, plain(one.text));
+      roff += fmt::format(".TP\n.B {}\n{}{}\n", in_quotes(one.term), facts, plain(one.text));
     }
   }
   return roff;
@@ -120,8 +120,9 @@ std::string topic_text(const HelpTopic& topic) {
 }  // namespace
 
 std::string manual_page(const CLI::App& app) {
-  std::string roff = fmt::format(".TH HOLDFAST 1 {} {} {}\n", quoted(""),
-                                 quoted(fmt::format("Holdfast {}", rendezvous::kHoldfastVersion)), quoted("User Commands"));
+  std::string roff =
+      fmt::format(".TH HOLDFAST 1 {} {} {}\n", in_quotes(""),
+                  in_quotes(fmt::format("Holdfast {}", rendezvous::kHoldfastVersion)), in_quotes("User Commands"));
   roff += ".SH NAME\nholdfast \\- train GPT models on whatever machines are there\n";
   roff += ".SH SYNOPSIS\n.B holdfast\n.I COMMAND\n[\\fIOPTIONS\\fR]\n";
   roff +=
