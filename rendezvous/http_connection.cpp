@@ -64,14 +64,16 @@ void ServerCore::leave(const Connection* connection) {
 
 bool ServerCore::reserve(size_t body_bytes) {
   const std::lock_guard lock(mutex_);
-  if (body_bytes_ + body_bytes > options_.max_bodies_bytes) return false;
-  body_bytes_ += body_bytes;
+  const bool object = body_bytes > options_.max_body_bytes;
+  size_t& held = object ? object_bytes_ : body_bytes_;
+  if (held + body_bytes > (object ? options_.max_objects_bytes : options_.max_bodies_bytes)) return false;
+  held += body_bytes;
   return true;
 }
 
 void ServerCore::release(size_t body_bytes) {
   const std::lock_guard lock(mutex_);
-  body_bytes_ -= body_bytes;
+  (body_bytes > options_.max_body_bytes ? object_bytes_ : body_bytes_) -= body_bytes;
 }
 
 void ServerCore::unless_stopping(const std::function<void()>& work) {
@@ -142,7 +144,12 @@ void Connection::set_deadline(milliseconds patience) {
     if (cancelled || !self || self->deadline_.expiry() > std::chrono::steady_clock::now()) return;
     self->late_ = true;
     error_code ignored;
-    self->channel_->socket().cancel(ignored);  // what is under way ends, and sees late_
+    // What reads a request ends, and says so: it looks at late_, for a read that is done already is not cancelled. Anything
+    // else has no more to say.
+    if (self->reading_)
+      self->channel_->socket().cancel(ignored);
+    else
+      self->channel_->socket().close(ignored);
   });
 }
 
@@ -157,6 +164,7 @@ void Connection::expect_request() {
   parser_.emplace();
   head_ = {};
   body_read_ = 0;
+  reading_ = true;
   read_head();
 }
 
@@ -165,7 +173,7 @@ void Connection::read_head() {
     if (auto head = parser_->parse(bytes_)) return on_head(std::move(*head));
   }
   channel_->read_some(piece_.data(), piece_.size(), [self = shared_from_this()](error_code error, size_t got) {
-    if (error && self->late_ && !self->bytes_.empty()) {
+    if (self->late_ && !self->bytes_.empty()) {
       return self->refuse(refusal(408, "head_timeout", "the request's line and headers did not arrive in time"));
     }
     if (error) return self->end();  // the client left, or had nothing to say
@@ -209,7 +217,7 @@ void Connection::receive_body() {
   set_deadline(core_->options().body_patience + seconds(head_.body_bytes >> 20));
   if (!head_.wants_continue || body_read_ > 0) return read_body();
   channel_->write("HTTP/1.1 100 Continue\r\n\r\n", {}, [self = shared_from_this()](error_code error, size_t) {
-    if (error) return self->end();
+    if (error || self->late_) return self->end();
     self->read_body();
   });
 }
@@ -218,7 +226,7 @@ void Connection::read_body() {
   if (body_read_ == head_.body_bytes) return hand_over();
   channel_->read_some(head_.request.body.data() + body_read_, head_.body_bytes - body_read_,
                       [self = shared_from_this()](error_code error, size_t got) {
-                        if (error && self->late_) {
+                        if (self->late_) {
                           return self->refuse(refusal(408, "body_timeout", "the body did not arrive in time"));
                         }
                         if (error) return self->end();  // the client left inside its body
@@ -228,6 +236,7 @@ void Connection::read_body() {
 }
 
 void Connection::hand_over() {
+  reading_ = false;
   clear_deadline();
   const auto exchange = std::make_shared<Exchange>(shared_from_this(), std::exchange(reserved_, 0));
   try {
@@ -253,6 +262,7 @@ void Connection::refuse(HttpResponse response) {
 }
 
 void Connection::respond(HttpResponse response) {
+  reading_ = false;
   core_->release(std::exchange(reserved_, 0));
   response_ = std::move(response);
   if (response_.on_stream && !head_.is_head) return begin_stream();

@@ -50,7 +50,7 @@ class ServerCore {
   mutable std::mutex mutex_;
   bool stopping_ = false;
   std::unordered_map<const Connection*, std::weak_ptr<Connection>> open_;
-  size_t body_bytes_ = 0;  // announced by requests with a body that are not answered yet
+  size_t body_bytes_ = 0, object_bytes_ = 0;  // announced by requests with a body that are not answered yet
   int64_t refused_ = 0;
   std::atomic<int64_t> streams_ = 0;
 };
@@ -94,7 +94,8 @@ class Connection : public std::enable_shared_from_this<Connection> {
   std::unique_ptr<Channel> channel_;
   const std::string peer_;
   boost::asio::steady_timer deadline_;
-  bool late_ = false;  // the deadline passed
+  bool late_ = false;     // the deadline passed
+  bool reading_ = false;  // a request, which is answered when it comes too late
 
   std::array<char, 16 << 10> piece_;
   std::string bytes_;  // read and not used yet

@@ -50,10 +50,11 @@ HeadParser::HeadParser() {
 
 std::optional<RequestHead> HeadParser::parse(std::string& bytes) {
   error_code error;
-  const size_t used = parser_.put(boost::asio::buffer(bytes.data(), std::min(bytes.size(), kHeadBytesMax)), error);
+  const size_t used = parser_.put(boost::asio::buffer(bytes.data(), std::min(bytes.size(), kHeadBytesMax - taken_)), error);
   bytes.erase(0, used);
-  if (error == http::error::need_more) {
-    if (bytes.size() < kHeadBytesMax) return std::nullopt;
+  taken_ += used;
+  if (error == http::error::need_more || (!error && !parser_.is_header_done())) {
+    if (taken_ + bytes.size() < kHeadBytesMax) return std::nullopt;
     error = http::error::header_limit;
   }
   RequestHead head;
@@ -61,13 +62,19 @@ std::optional<RequestHead> HeadParser::parse(std::string& bytes) {
     head.refused = head_refusal(error);
     return head;
   }
-  if (!parser_.is_header_done()) return std::nullopt;
   const auto& message = parser_.get();
   head.keep_alive = message.keep_alive();
   head.old_version = message.version() < 11;
   std::map<std::string, std::string> headers;
-  for (const auto& field : message)
+  size_t fields = 0;  // with those of the same name
+  for (const auto& field : message) {
+    ++fields;
     headers[lower(std::string_view(field.name_string().data(), field.name_string().size()))] = std::string(field.value());
+  }
+  if (fields > kHeadersMax) {
+    head.refused = too_many_headers(fields);
+    return head;
+  }
   const std::string target(message.target());
   const size_t question = std::min(target.find('?'), target.size());
   const std::string query = question < target.size() ? target.substr(question + 1) : "";

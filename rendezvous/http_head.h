@@ -28,6 +28,8 @@ class HeadParser {
   std::optional<RequestHead> parse(std::string& bytes);
 
  private:
+  // Fields that are whole are taken out of `bytes` one by one, and the parser's own limit is for what one call brings.
+  size_t taken_ = 0;
   boost::beast::http::request_parser<boost::beast::http::empty_body> parser_;
 };
 

@@ -61,8 +61,11 @@ struct HttpServerOptions {
   TlsFiles tls;
   size_t max_connections = 8192;
   size_t max_body_bytes = 1 << 20;
-  size_t max_object_bytes = 256 << 20;        // for PUT below /v1/jobs/*/objects/
-  size_t max_bodies_bytes = size_t{1} << 30;  // all that are held, together: of requests that are not answered yet
+  size_t max_object_bytes = 256 << 20;  // for PUT below /v1/jobs/*/objects/
+  // All that are held, together: of requests that are not answered yet. Those of objects apart, so that a few that are slow to
+  // come do not keep heartbeats out.
+  size_t max_bodies_bytes = 256 << 20;
+  size_t max_objects_bytes = size_t{1} << 30;
   size_t max_stream_buffer_bytes = 1 << 20;
   std::chrono::milliseconds head_patience = std::chrono::seconds(15);   // for request line and headers, and for a TLS handshake
   std::chrono::milliseconds idle_patience = std::chrono::seconds(120);  // between two requests

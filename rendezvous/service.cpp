@@ -103,7 +103,7 @@ void Service::Impl::turn() {
     if (ticked_ms_ < 0 || clock_.steady_ms() >= ticked_ms_ + kTickMs) {
       ticked_ms_ = clock_.steady_ms();
       state_.tick();
-      save_used_tokens();
+      keep_tokens();
     }
     state_.settle();
     release_polls();

@@ -95,7 +95,8 @@ struct Service::Impl {
   void get_tokens(Call& call);
   void delete_token(Call& call);
   void get_whoami(Call& call);
-  void save_used_tokens();
+  void end_streams_without_token();
+  void keep_tokens();
 
   // --- service_webhooks.cpp
   void post_webhook(Call& call);
@@ -226,7 +227,7 @@ struct Service::Impl {
   std::vector<Follower> followers_;
   int64_t fed_writes_ = -1;
   bool follower_behind_ = false;
-  Millis ticked_ms_ = -1, fed_ms_ = -1, used_saved_ms_ = 0;
+  Millis ticked_ms_ = -1, fed_ms_ = -1, used_saved_ms_ = 0, streams_checked_ms_ = 0;
   int64_t last_token_ = 0;
 
   WorkPool pool_;  // last: their work may use all of the above

@@ -15,7 +15,8 @@ using Json = nlohmann::json;
 
 constexpr int64_t kExpiryMaxS = int64_t{3650} * 24 * 3600;
 constexpr size_t kNameBytesMax = 100, kTokensMax = 1000, kSecretBytes = 32;
-constexpr Millis kUsedSavedEveryMs = 60'000;
+constexpr Millis kUsedSavedEveryMs = 60'000, kStreamsCheckedEveryMs = 1000;
+constexpr int64_t kExpiredKeptMs = int64_t{24} * 3600 * 1000;  // so that people see why one is no longer good
 
 Json show_token(const TokenRow& row) {
   return {{"id", row.id},
@@ -76,7 +77,7 @@ void Service::Impl::post_token(Call& call) {
   if (!body) return answer(call, body.error());
   auto row = read_request(*body, clock_.wall_ms());
   if (!row) return answer(call, row.error());
-  if (tokens_.list().size() >= kTokensMax)
+  if (tokens_.valid_ids(clock_.wall_ms()).size() >= kTokensMax)
     return answer(
         call, problem(409, "too_many", fmt::format("there are {} tokens already: revoke those that nobody uses", kTokensMax)));
   const std::string secret = "hf_" + random_hex(kSecretBytes);
@@ -115,10 +116,7 @@ void Service::Impl::delete_token(Call& call) {
   tokens_.remove(id);
   state_.write().remove_token(id);
   state_.event("", "token_revoked", fmt::format("{} of {}", id, found->name));
-  std::erase_if(followers_, [&](const Follower& follower) {
-    if (follower.token == id) follower.stream->close();
-    return follower.token == id;
-  });
+  end_streams_without_token();
   answer(call, empty_answer());
 }
 
@@ -128,10 +126,30 @@ void Service::Impl::get_whoami(Call& call) {
                                  {"version", kHoldfastVersion}}));
 }
 
-void Service::Impl::save_used_tokens() {
-  if (clock_.steady_ms() < used_saved_ms_ + kUsedSavedEveryMs) return;
-  used_saved_ms_ = clock_.steady_ms();
+// Streams end with the token that they were opened with: revoked, or expired since.
+void Service::Impl::end_streams_without_token() {
+  if (followers_.empty()) return;
+  const std::set<std::string> valid = tokens_.valid_ids(clock_.wall_ms());
+  std::erase_if(followers_, [&](const Follower& follower) {
+    if (valid.contains(follower.token)) return false;
+    follower.stream->close();
+    return true;
+  });
+}
+
+void Service::Impl::keep_tokens() {
+  const Millis now = clock_.steady_ms();
+  if (now >= streams_checked_ms_ + kStreamsCheckedEveryMs) {
+    streams_checked_ms_ = now;
+    end_streams_without_token();
+  }
+  if (now < used_saved_ms_ + kUsedSavedEveryMs) return;
+  used_saved_ms_ = now;
   for (const TokenRow& row : tokens_.take_used()) state_.write().save_token(row);
+  for (const TokenRow& row : tokens_.list()) {
+    if (row.expires_ms == 0 || row.expires_ms + kExpiredKeptMs > clock_.wall_ms()) continue;
+    if (tokens_.remove(row.id)) state_.write().remove_token(row.id);
+  }
 }
 
 }  // namespace holdfast::rendezvous

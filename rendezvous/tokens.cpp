@@ -68,6 +68,15 @@ std::vector<TokenRow> TokenBook::list() const {
   return rows;
 }
 
+std::set<std::string> TokenBook::valid_ids(int64_t wall_ms) const {
+  const std::lock_guard lock(mutex_);
+  std::set<std::string> ids;
+  for (const auto& [digest, row] : by_digest_) {
+    if (row.expires_ms == 0 || row.expires_ms > wall_ms) ids.insert(row.id);
+  }
+  return ids;
+}
+
 std::vector<TokenRow> TokenBook::take_used() {
   const std::lock_guard lock(mutex_);
   std::vector<TokenRow> rows;

@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -42,6 +43,7 @@ class TokenBook {
   // The token with this secret, unless it has expired. Notes that it was used.
   std::optional<TokenRow> find(std::string_view secret, int64_t wall_ms);
   std::vector<TokenRow> list() const;  // by id
+  std::set<std::string> valid_ids(int64_t wall_ms) const;
   // Those that were used since the last call: when they were last is kept, but not each time.
   std::vector<TokenRow> take_used();
 

@@ -103,8 +103,8 @@ TEST_F(Backup, IsAsAfterACommitWhileTheServiceWrites) {
   std::thread writer([&] {
     for (int64_t n = 1; !stop; ++n) {
       store->begin();
-      store->save_job(job("a" + std::to_string(n), 2 * n, "running"));
-      store->save_job(job("b" + std::to_string(n), 2 * n + 1, "running"));
+      store->save_job(job(fmt::format("a{}", n), 2 * n, "running"));
+      store->save_job(job(fmt::format("b{}", n), 2 * n + 1, "running"));
       store->commit();
       pairs = n;
     }

@@ -39,6 +39,54 @@ TEST(HttpServerLimits, EndlessHeadersAreRefusedAfterSomeKilobytes) {
   EXPECT_TRUE(HttpClient(url_of(*server), "").request("GET", "/"));
 }
 
+TEST(HttpServerLimits, EndlessHeadersAreRefusedInWhateverPiecesTheyCome) {
+  const auto server = start(echo);
+  RawClient client(server->port());
+  client.write("GET / HTTP/1.1\r\nHost: x\r\nX");
+  // Each piece ends one byte into the next header, so that whatever is whole is taken at once and next to nothing waits.
+  for (int i = 0; i < 200; ++i) {
+    client.write("-A: " + std::string(1000, 'a') + "\r\nX");
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_THAT(client.read_all(), StartsWith("HTTP/1.1 431 "));
+}
+
+TEST(HttpServerLimits, HeadersOfOneNameAreCountedToo) {
+  const auto server = start(echo);
+  RawClient client(server->port());
+  std::string text = "GET / HTTP/1.1\r\nHost: x\r\n";
+  for (int i = 0; i < 100; ++i) text += "X-A: a\r\n";
+  client.write(text + "\r\n");
+  EXPECT_THAT(client.read_all(), StartsWith("HTTP/1.1 431 "));
+}
+
+TEST(HttpServerLimits, WhatHasNoUseForABodyMayNotAnnounceOne) {
+  const auto server = start(echo);
+  RawClient client(server->port());
+  client.write("GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n");
+  EXPECT_THAT(client.read_all(), StartsWith("HTTP/1.1 413 "));
+}
+
+TEST(HttpServerLimits, ObjectsThatAreSlowToComeKeepNobodyElseOut) {
+  HttpServerOptions options;
+  options.max_body_bytes = 1000;
+  options.max_objects_bytes = 4000;
+  const auto server = start(echo, options);
+  RawClient object(server->port());
+  object.write("PUT /v1/jobs/j1/objects/k HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: 3000\r\n\r\nx");
+  HttpClient client(url_of(*server), "");
+  const auto put_another = [&] { return client.request("PUT", "/v1/jobs/j1/objects/k", std::string(2000, 'x')); };
+  auto refused = put_another();
+  for (const auto deadline = steady_clock::now() + seconds(20); refused && steady_clock::now() < deadline;)
+    refused = put_another();
+  ASSERT_FALSE(refused) << "the first one's bytes were never counted";
+  EXPECT_EQ(refused.error().problem.code, "busy");
+  EXPECT_TRUE(client.request("POST", "/beat", std::string(900, 'x')));
+  object.write(std::string(2999, 'x'));
+  EXPECT_THAT(object.read_all(), StartsWith("HTTP/1.1 200 "));
+  EXPECT_TRUE(put_another());
+}
+
 TEST(HttpServerLimits, ARequestThatDoesNotComeToItsEndIsAnsweredAndClosed) {
   HttpServerOptions options;
   options.head_patience = milliseconds(150);

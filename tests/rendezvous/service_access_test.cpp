@@ -110,6 +110,47 @@ TEST_F(AccessTest, ARevokedTokenFollowsNothingAnyMore) {
   EXPECT_TRUE(stream->closed);
 }
 
+TEST_F(AccessTest, AStreamEndsWithItsTokenHoweverThatEnds) {
+  ask("POST", "/v1/jobs", spec());
+  const Json made = ask("POST", "/v1/tokens", {{"name", "brief"}, {"role", "read"}, {"expires_in_s", 60}}).json();
+  const std::string secret = made["token"];
+  const auto follow = [&](const std::string& token) {
+    const Answer followed = ask("GET", "/v1/jobs/j1/events?follow=1", nullptr, {}, token);
+    const auto stream = std::make_shared<CollectingStream>();
+    followed.response->on_stream(stream);
+    return stream;
+  };
+  const auto brief = follow(secret), lasting = follow("admin-token");
+  service_->turn();
+  clock_.ms += 59'000;
+  service_->turn();
+  EXPECT_FALSE(brief->closed);
+  clock_.ms += 2000;
+  service_->turn();
+  EXPECT_TRUE(brief->closed) << "it has expired";
+  EXPECT_FALSE(lasting->closed);
+  const std::string another = token_of("read");
+  const auto begun_late = follow(another);  // its place among the followers is not taken before the next turn
+  ask("DELETE", "/v1/tokens/t2");
+  clock_.ms += 2000;
+  service_->turn();
+  EXPECT_TRUE(begun_late->closed);
+}
+
+TEST_F(AccessTest, TokensThatExpiredADayAgoAreForgotten) {
+  ask("POST", "/v1/tokens", {{"name", "brief"}, {"role", "read"}, {"expires_in_s", 60}});
+  const auto listed = [&] {
+    const Json answer = ask("GET", "/v1/tokens").json();
+    return std::ranges::count_if(answer["tokens"], [](const Json& token) { return token["name"] == "brief"; });
+  };
+  clock_.ms += 3600'000;
+  service_->turn();
+  EXPECT_EQ(listed(), 1) << "people may look up why it is no longer good";
+  clock_.ms += 24 * 3600'000;
+  service_->turn();
+  EXPECT_EQ(listed(), 0);
+}
+
 TEST_F(AccessTest, ABadRequestForATokenNamesEachField) {
   const Answer bad = ask("POST", "/v1/tokens", {{"name", ""}, {"role", "king"}, {"expires_in_s", 0}, {"x", 1}});
   EXPECT_EQ(bad.status(), 400);

@@ -153,7 +153,7 @@ TEST_F(LogsTest, LogsOfJobsThatEndedLongAgoGoAndTheirEventsButForTheNewest) {
   job("j3", 3, 0);
   for (const char* id : {"j1", "j2", "j3"}) {
     log_many(1, 7000, id);
-    for (int i = 1; i <= 300; ++i) store_->add_event({0, i, id, "", 1, "kind", std::to_string(i)});
+    for (int i = 1; i <= 300; ++i) store_->add_event({0, i, id, "", 1, "kind", std::to_string(i), ""});
   }
   forget(now);
   const LogPage gone = store_->logs({"j1", 0, "", ""}, 10);
@@ -172,7 +172,7 @@ TEST_F(LogsTest, EventsOfALiveJobAndOfTheServiceAreBoundedByFarMore) {
   open({.events_per_job = 1000});
   job("j1", 1, 0);
   for (const char* id : {"j1", ""}) {
-    for (int i = 1; i <= 5000; ++i) store_->add_event({0, i, id, "", 1, "kind", std::to_string(i)});
+    for (int i = 1; i <= 5000; ++i) store_->add_event({0, i, id, "", 1, "kind", std::to_string(i), ""});
   }
   forget(1);
   EXPECT_EQ(events("j1"), 1000u);

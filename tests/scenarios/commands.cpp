@@ -160,7 +160,9 @@ void Stage::submit(const Words& words) {
   const auto spec = parse_job_spec(json);
   if (!spec) throw std::invalid_argument(spec.error()[0].field + ": " + spec.error()[0].message);
   job_ = coordinator_->submit(*spec, {}, "").id;
-  runs_[job_] = Run{job_, spec->total_steps};
+  Run& run = runs_[job_] = {};
+  run.job = job_;
+  run.total_steps = spec->total_steps;
 }
 
 void Stage::scale(int64_t nodes) {
@@ -201,7 +203,7 @@ void Stage::kill(Actor& dead, bool reported) {
     Actor& other = actors_.at(member.worker);
     if (other.incarnation() == member.incarnation && run->second.has(other)) break_connection(other, dead, "connection_lost");
   }
-  losses_.push_back({incarnation, "killed by signal 9 (SIGKILL)"});
+  losses_.push_back({incarnation, "killed by signal 9 (SIGKILL)", {}});
 }
 
 void Stage::kill_everything() {
