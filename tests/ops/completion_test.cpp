@@ -120,7 +120,9 @@ TEST_F(Completion, OffersEverythingThatThereIs) {
       EXPECT_THAT(words(typed), Contains(flag)) << full_name(&command);
       typed.emplace_back();
       const std::vector<std::string> choices = choices_of(*option);
-      if (!choices.empty()) EXPECT_THAT(words(typed), IsSupersetOf(choices)) << full_name(&command) << " " << flag;
+      if (!choices.empty()) {
+        EXPECT_THAT(words(typed), IsSupersetOf(choices)) << full_name(&command) << " " << flag;
+      }
     }
   };
   Options options;

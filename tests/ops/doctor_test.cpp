@@ -275,7 +275,9 @@ TEST_F(Examination, MeasuresTheLinkToANodeThatListens) {
   const auto listener = listen_on({"127.0.0.1", "0"});
   std::thread peer([&] {
     const auto asking = accept_from(*listener, NetClock::now() + std::chrono::seconds(20));
-    if (asking) EXPECT_TRUE(answer_netcheck(*asking).has_value());
+    if (asking) {
+      EXPECT_TRUE(answer_netcheck(*asking).has_value());
+    }
   });
   const Said said = doctor({"--peer", own_address(*listener), "--seconds", "0.1", "--json"});
   peer.join();

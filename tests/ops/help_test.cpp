@@ -91,7 +91,9 @@ TEST(ManualPage, HasEveryCommandFlagAndTopic) {
     for (const CLI::Option* option : options_of(command)) {
       std::string flag = names_of(*option).back();
       for (size_t at = 0; (at = flag.find('-', at)) != std::string::npos; at += 2) flag.replace(at, 1, "\\-");
-      if (flag != "\\-\\-help") EXPECT_THAT(page, HasSubstr(flag)) << full_name(&command);
+      if (flag != "\\-\\-help") {
+        EXPECT_THAT(page, HasSubstr(flag)) << full_name(&command);
+      }
     }
   };
   walk(*app);
@@ -108,7 +110,9 @@ TEST(ManualPage, NoLineOfTextIsTakenForARequest) {
                                         ".I",  ".RS", ".RE", ".nf", ".fi", ".br"};
   for (std::string line; std::getline(lines, line);) {
     EXPECT_FALSE(line.empty()) << "an empty line is a gap in the page";
-    if (line.starts_with('.')) EXPECT_TRUE(macros.contains(line.substr(0, line.find(' ')))) << line;
+    if (line.starts_with('.')) {
+      EXPECT_TRUE(macros.contains(line.substr(0, line.find(' ')))) << line;
+    }
     EXPECT_FALSE(line.starts_with('\'')) << line;
     for (const unsigned char c : line) EXPECT_LT(c, 0x80) << line;
   }
