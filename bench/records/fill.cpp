@@ -68,7 +68,7 @@ void add_job(JobStore& store, const Settings& settings, int64_t number, int64_t 
   }
   for (int64_t i = 0; i < kEvents; ++i)
     store.add_event(
-        {0, row.submitted_ms + i, row.id, "a", 1, "checkpoint_committed", "a message as long as they are, more or less"});
+        {0, row.submitted_ms + i, row.id, "a", 1, "checkpoint_committed", "a message as long as they are, more or less", ""});
   store.add_logs(row.id, "a",
                  std::vector<LogLine>(kLines, {row.submitted_ms, "info", "a line as long as lines of a log are here"}));
 }
