@@ -1,6 +1,7 @@
 // Backups of a store that is written to meanwhile, and what a restore refuses, keeps and brings back.
 #include "rendezvous/backup.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
