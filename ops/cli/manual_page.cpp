@@ -90,7 +90,7 @@ std::string command_text(const CLI::App& command) {
   const std::vector<std::string> examples = examples_of(command);
   if (!examples.empty()) {
     roff += ".PP\nExample:\n.PP\n.RS 4\n.nf\n";
-    for (const std::string& line : examples) roff += plain(line) + "\n";
+    for (const std::string& line : examples) roff += (line.empty() ? ".PP" : plain(line)) + "\n";
     roff += ".fi\n.RE\n";
   }
   return roff;

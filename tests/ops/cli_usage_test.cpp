@@ -75,7 +75,7 @@ TEST(Usage, MistakesAreNamedAndExit2) {
       {{"submit", "--learning-rat=1"}, "--learning_rat=1: no such option; did you mean --learning_rate?"},
       {{"ls", "--state", "runing"}, "; did you mean running?"},
       {{"logs", "j1", "--tail", "-1"}, "--tail"},
-      {{"show", "j1", "--spec", "--watch"}, "--watch excludes --spec"},
+      {{"show", "j1", "--spec", "--watch"}, "--spec excludes --watch"},
       {{"jobs", "dif", "j1", "j2"}, "dif: no such command; did you mean diff?"},
       {{"ckpt"}, "Name a command"},
       {{"ckpt", "verfy", "x"}, "verfy: no such command; did you mean verify?"},

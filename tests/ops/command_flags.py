@@ -24,8 +24,8 @@ class Help:
 
     def __init__(self, text):
         self.flags = {flag for group in HELP_FLAG.findall(text) for flag in group.split(",")}
-        below = text.partition("Subcommands:")[2]
-        self.commands = set(re.findall(r"^  (\w[\w-]*)", below, re.MULTILINE))
+        lists = text.partition("\nExample")[0].partition("Positionals:")[0] if re.search(r"^Usage:.* SUBCOMMAND", text, re.MULTILINE) else ""
+        self.commands = set(re.findall(r"^  (\w[\w-]*)  ", lists, re.MULTILINE))
 
 
 @functools.lru_cache(maxsize=None)

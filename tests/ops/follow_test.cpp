@@ -55,7 +55,8 @@ class Logs : public Jobs {
   std::vector<int64_t> ids(const Said& said) {
     EXPECT_EQ(said.exit_code, 0) << said.err;
     std::vector<int64_t> found;
-    for (const Json& log : Json::parse(said.out)["logs"]) found.push_back(log["id"]);
+    const Json all = Json::parse(said.out);
+    for (const Json& log : all["logs"]) found.push_back(log["id"]);
     return found;
   }
   const std::vector<Json> lines_{line(1, "w1", "info"), line(2, "w2", "warning"), line(3, "w1", "error"),
