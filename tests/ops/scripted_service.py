@@ -57,6 +57,7 @@ class ScriptedService:
     def change(self, job, **values):
         with self.changed:
             next(j for j in self.jobs if j["id"] == job).update(values)
+            self.changed.notify_all()
 
     def add(self, path, **row):
         with self.changed:
@@ -110,7 +111,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
         while True:
             with self.scripted.changed:
                 self.scripted.changed.wait_for(
-                    lambda: not self.server.going or len(self.scripted.rows.get(path, [])) > after, timeout=60)
+                    lambda: not self.server.going or len(self.scripted.rows.get(path, [])) > after or self.has_ended(path), timeout=60)
                 rows = self.scripted.rows.get(path, [])[after:] if self.server.going else []
             if not rows:
                 return  # the connection ends with it: this server speaks HTTP/1.0
@@ -118,6 +119,9 @@ class Answers(http.server.BaseHTTPRequestHandler):
                 self.wfile.write(f"id: {row['id']}\ndata: {json.dumps(row)}\n\n".encode())
             self.wfile.flush()
             after = rows[-1]["id"]
+
+    def has_ended(self, path):
+        return any(job["id"] == path.split("/")[0] and job["state"] in ("succeeded", "failed", "cancelled") for job in self.scripted.jobs)
 
     def log_message(self, *_):
         pass
