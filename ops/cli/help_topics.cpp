@@ -77,6 +77,7 @@ HelpTopic environment_topic() {
             {{"HOLDFAST_INTERFACE", "", "Network interface that other workers reach; --interface wins."},
              {"HOLDFAST_THREADS", "default: all cores", "Threads for computing; --threads wins."},
              {"HOLDFAST_LOG_LEVEL", "default: info", "trace, debug, info, warning or error; --log_level wins."},
+             {"HOLDFAST_TENSORBOARD_DIR", "default: none", "Folder for TensorBoard's event files; --tensorboard_dir wins."},
              {"HOLDFAST_DRILLS", "", "Folder of files that `holdfast chaos` steers this worker with; --drills wins."},
              {"HOLDFAST_CPU_ISA", "default: the best there is",
               "Instruction set for training on processors, such as avx2 or avx512. Workers of an exact job need the same one."},

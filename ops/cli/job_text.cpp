@@ -86,7 +86,7 @@ std::vector<std::string> progress_lines(const Json& job, size_t width, bool colo
   const bool running = state == "running";
   const int64_t step = integer_at(job, "step"), total = integer_at(job, "total_steps");
   const double share = total > 0 ? std::clamp(static_cast<double>(step) / static_cast<double>(total), 0.0, 1.0) : 0;
-  const std::string before = running ? "" : state + "  ";
+  const std::string before = running ? "" : cut_to(state + "  ", width);
   const std::string after = joined_within({{fmt::format("{:3.0f}%", std::floor(100 * share)), 2},
                                            {fmt::format("step {}/{}", step, total), 3},
                                            {running ? "ETA " + duration_text(number_at(job, "eta_s")) : "", 1}},
