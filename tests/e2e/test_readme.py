@@ -161,7 +161,7 @@ class Readme(unittest.TestCase):
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
 
     def changing_a_run(self):
-        self.run_line("holdfast scale j1 2", says="2")
+        self.run_line("holdfast scale j1 2", says="j1: scaled")
         self.run_line("holdfast drain b", says="b")
         wait_until(lambda: next(n["state"] for n in self.cluster.nodes() if n["id"] == "b") in ("left", "lost"), 60, "b to have left")
         self.run_line("holdfast pause j1 ; holdfast resume j1")
@@ -204,7 +204,7 @@ class Readme(unittest.TestCase):
             name = "--name first " if "priority" in command else ""
             self.run_line(command, ("…", f"{name}{SMALL} --total_steps 40"), *changes, says=r"^j\d+$")
         waits = next(j for j in self.cluster.get("/v1/jobs")["jobs"] if j["state"] == "queued" and "device=hip" in j["reason"])
-        self.assertIn("satisfies what the job requires", waits["reason"])
+        self.assertIn("device=hip (1 has cpu)", waits["reason"])
         self.cluster.post(waits["id"], "stop")
 
     def tokens(self):
@@ -220,8 +220,8 @@ class Readme(unittest.TestCase):
                       says="sync_every")
 
     def curves(self):
-        worker = self.start("with-curves", "holdfast-worker --tensorboard_dir /shared/curves", ("/shared/curves", "$PWD/curves --name c --threads 1"))
-        job = self.submit()
+        worker = self.start("with-curves", "holdfast-worker --tensorboard_dir /shared/curves", ("/shared/curves", "$PWD/curves --name c --threads 1 --labels curves=yes"))
+        job = self.submit(flags="--requires curves=yes")
         self.cluster.wait_state(job, "succeeded")
         wait_until(lambda: os.path.isdir(f"{self.folder}/curves") and os.listdir(f"{self.folder}/curves") or self.ended_early(worker), 30,
                    "event files")
