@@ -162,7 +162,7 @@ std::vector<std::string> missing_checkpoints(const BackupOptions& options, const
   if (!shared.empty())
     sentences.push_back(fmt::format("not in it: the checkpoints of {}, in folders of their own", list_of(shared)));
   if (!ended.empty()) {
-    sentences.push_back(fmt::format("not in it: checkpoints of ended jobs {}: copy their folders in {}/checkpoints to keep them",
+    sentences.push_back(fmt::format("not in it: checkpoints of ended jobs {}; copy their folders in {}/checkpoints by hand",
                                     list_of(ended), options.data_dir));
   }
   return sentences;

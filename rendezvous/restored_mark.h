@@ -1,5 +1,6 @@
-// Says to a service that the database of its data directory was put back from a copy, which may be older than what lies beside
-// it: DATA_DIR/holdfast.restored, made by a restore before the database has its name, removed by the first start that has looked.
+// Says to a service that the database of its data directory was put back from a copy, which may be older than what lies
+// beside it: DATA_DIR/holdfast.restored, made by a restore before the database has its name, removed by the first start that
+// has looked.
 #pragma once
 
 #include <string>
