@@ -24,6 +24,10 @@ class StoreError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+class StoreFull : public StoreError {  // no space for it now
+ public:
+  using StoreError::StoreError;
+};
 
 struct JobRow {
   std::string id;
