@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <ctime>
 #include <filesystem>
@@ -13,8 +14,10 @@
 
 #include "rendezvous/backup_checkpoints.h"
 #include "rendezvous/directory_lock.h"
+#include "rendezvous/file_owner.h"
 #include "rendezvous/job_store.h"
 #include "rendezvous/object_folders.h"
+#include "rendezvous/restored_mark.h"
 #include "storage/file_system.h"
 
 namespace holdfast::rendezvous {
@@ -23,6 +26,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kDatabase = "holdfast.sqlite";
+constexpr size_t kNamedMost = 10;  // jobs in one sentence
 
 [[noreturn]] void fail(const std::string& doing, int error) {
   throw StoreError(fmt::format("{}: {}", doing, std::generic_category().message(error)));
@@ -113,19 +117,67 @@ bool kept_by_service(const OpenJob& job) {
   return job.checkpoint_store.empty();
 }
 
-std::string kinds_of_checkpoints(const BackupOptions& options, const std::vector<OpenJob>& jobs) {
-  std::string kept, shared;
-  for (const OpenJob& job : jobs) {
-    std::string& list = kept_by_service(job) ? kept : shared;
-    list += (list.empty() ? "" : ", ") + job.id;
-  }
+std::string list_of(const std::vector<std::string>& ids) {
+  const size_t named = std::min(ids.size(), kNamedMost);
   std::string text;
-  if (!kept.empty() && !options.with_checkpoints) {
-    text += fmt::format("the checkpoints of {}, which lie in {}/checkpoints: --with_checkpoints takes them along", kept,
-                        options.data_dir);
+  for (size_t i = 0; i < named; ++i) text += (i == 0 ? "" : ", ") + ids[i];
+  return ids.size() > named ? fmt::format("{} and {} more", text, ids.size() - named) : text;
+}
+
+// Whether anything lies in the job's folder here.
+bool has_objects(const std::string& data_dir, const std::string& job) {
+  std::error_code ignored;
+  const std::string folder = objects_folder(data_dir, job);
+  return fs::is_directory(folder, ignored) && !fs::is_empty(folder, ignored);
+}
+
+// The jobs whose checkpoints a backup with checkpoints takes along. An open one's folder must be there, an ended one's was
+// perhaps removed by hand.
+std::vector<std::string> jobs_to_copy(const std::string& data_dir, const DatabaseContents& contents) {
+  std::vector<std::string> jobs;
+  for (const EndedJob& job : contents.ended_jobs) {
+    if (job.gone_on_from && has_objects(data_dir, job.id)) jobs.push_back(job.id);
   }
-  if (!shared.empty()) text += fmt::format("{}those of {}, in folders of their own", text.empty() ? "" : "; ", shared);
-  return text;
+  for (const OpenJob& job : contents.open_jobs) {
+    if (kept_by_service(job)) jobs.push_back(job.id);
+  }
+  return jobs;
+}
+
+// What is not in the copy, in sentences.
+std::vector<std::string> missing_checkpoints(const BackupOptions& options, const DatabaseContents& contents) {
+  const std::vector<std::string> kept = jobs_to_copy(options.data_dir, contents);
+  std::vector<std::string> shared, ended, sentences;
+  for (const OpenJob& job : contents.open_jobs) {
+    if (!kept_by_service(job)) shared.push_back(job.id);
+  }
+  for (const EndedJob& job : contents.ended_jobs) {
+    if (!job.gone_on_from && has_objects(options.data_dir, job.id)) ended.push_back(job.id);
+  }
+  if (!kept.empty() && !options.with_checkpoints) {
+    sentences.push_back(
+        fmt::format("not in it: the checkpoints of {}, which lie in {}/checkpoints: --with_checkpoints takes them along",
+                    list_of(kept), options.data_dir));
+  }
+  if (!shared.empty())
+    sentences.push_back(fmt::format("not in it: the checkpoints of {}, in folders of their own", list_of(shared)));
+  if (!ended.empty()) {
+    sentences.push_back(fmt::format("not in it: checkpoints of ended jobs {}; copy their folders in {}/checkpoints by hand",
+                                    list_of(ended), options.data_dir));
+  }
+  return sentences;
+}
+
+void copy_all_checkpoints(const BackupOptions& options, const std::string& to, BackupReport& report) {
+  for (const std::string& job : jobs_to_copy(options.data_dir, report.contents)) {
+    const auto copies = copy_checkpoints(options.data_dir, to, job);
+    if (!copies) throw StoreError(copies.error());
+    report.checkpoints.insert(report.checkpoints.end(), copies->copied.begin(), copies->copied.end());
+    for (const DamagedCheckpoint& one : copies->damaged) {
+      report.damaged.push_back(
+          fmt::format("the checkpoint of {} at step {} is damaged and not in it: {}", one.job, one.step, one.why));
+    }
+  }
 }
 
 BackupReport make_backup(const BackupOptions& options) {
@@ -134,23 +186,20 @@ BackupReport make_backup(const BackupOptions& options) {
   BackupReport report;
   if (!options.with_checkpoints) {
     report.contents = copy_and_check(options.data_dir, scratch.path());
+    give_to_owner_of(options.data_dir, scratch.path());
     give_name(scratch, options.output, options.force);
   } else {
     if (mkdir(scratch.path().c_str(), 0700) != 0) fail("cannot make the folder " + scratch.path(), errno);
     report.contents = copy_and_check(options.data_dir, fmt::format("{}/{}", scratch.path(), kDatabase));
-    for (const OpenJob& job : report.contents.open_jobs) {
-      if (!kept_by_service(job)) continue;
-      const auto copied = copy_checkpoints(options.data_dir, scratch.path(), job.id, report.notes);
-      report.checkpoints.insert(report.checkpoints.end(), copied.begin(), copied.end());
-    }
+    copy_all_checkpoints(options, scratch.path(), report);
+    give_to_owner_of(options.data_dir, scratch.path());
     sync_folder(scratch.path());
     // Onto an empty folder it would succeed; onto anything else it fails.
     if (rename(scratch.path().c_str(), options.output.c_str()) != 0) fail("cannot name the copy " + options.output, errno);
     scratch.keep();
     sync_folder(parent_of(options.output));
   }
-  if (const auto checkpoints = kinds_of_checkpoints(options, report.contents.open_jobs); !checkpoints.empty())
-    report.notes.push_back("not in it: " + checkpoints);
+  report.notes = missing_checkpoints(options, report.contents);
   report.notes.push_back(fmt::format("not in it: {0}/admin.token and {0}/worker.token", options.data_dir));
   return report;
 }
@@ -176,8 +225,8 @@ void make_data_dir(const std::string& data_dir) {
 
 // A raw copy of a stopped service's files may have a write-ahead log.
 DatabaseContents take_in(const std::string& from, const std::string& to) {
+  insist_on_file(from);
   std::error_code error;
-  if (!fs::is_regular_file(from, error)) throw StoreError(fmt::format("{}: there is no such file", from));
   fs::copy_file(from, to, error);
   if (!error && fs::exists(from + "-wal")) fs::copy_file(from + "-wal", to + "-wal", error);
   if (error) throw StoreError(fmt::format("cannot copy {} to {}: {}", from, to, error.message()));
@@ -226,17 +275,31 @@ void swap_in(Scratch& fresh, const std::string& database) {
   sync_folder(parent_of(database));
 }
 
+void bring_back_checkpoints(const std::string& from, const std::string& data_dir, const std::string& job,
+                            RestoreReport& report) {
+  const auto copies = copy_checkpoints(from, data_dir, job);
+  if (!copies) throw StoreError(fmt::format("{}; the database is as it was", copies.error()));
+  report.checkpoints.insert(report.checkpoints.end(), copies->copied.begin(), copies->copied.end());
+  for (const DamagedCheckpoint& one : copies->damaged) {
+    report.damaged.push_back(fmt::format("the checkpoint of {} at step {} is damaged in {} and was not brought back: {}",
+                                         one.job, one.step, from, one.why));
+  }
+}
+
 // `from`: a backup with checkpoints, or "". A job's folder is made when it is submitted and never by a running service, for
 // which one that is missing is a volume that has gone.
 void bring_back_folders(const std::string& from, const std::string& data_dir, RestoreReport& report) {
+  const auto lies_in = [](const std::string& place, const std::string& job) {
+    std::error_code ignored;
+    return !place.empty() && fs::is_directory(objects_folder(place, job), ignored);
+  };
+  for (const EndedJob& job : report.contents.ended_jobs) {
+    if (lies_in(from, job.id)) bring_back_checkpoints(from, data_dir, job.id, report);
+  }
   for (const OpenJob& job : report.contents.open_jobs) {
     if (!kept_by_service(job)) continue;
-    std::error_code ignored;
-    if (!from.empty() && fs::is_directory(objects_folder(from, job.id), ignored)) {
-      const auto copied = copy_checkpoints(from, data_dir, job.id, report.notes);
-      report.checkpoints.insert(report.checkpoints.end(), copied.begin(), copied.end());
-    }
-    if (fs::is_directory(objects_folder(data_dir, job.id), ignored)) continue;
+    if (lies_in(from, job.id)) bring_back_checkpoints(from, data_dir, job.id, report);
+    if (lies_in(data_dir, job.id)) continue;
     const auto made = make_objects_folder(data_dir, job.id);
     if (!made) throw StoreError(made.error().message);
     report.notes.push_back(
@@ -244,20 +307,26 @@ void bring_back_folders(const std::string& from, const std::string& data_dir, Re
                     "beginning; copy its folder to {} if there is one",
                     job.id, objects_folder(data_dir, job.id)));
   }
+  give_to_owner_of(data_dir, data_dir + "/checkpoints");
 }
 
 RestoreReport make_restore(const std::string& from, const std::string& data_dir) {
   make_data_dir(data_dir);
   DirectoryLock lock;
   if (const auto taken = lock.take(data_dir, "stop it, restore, and start it again"); !taken) throw StoreError(taken.error());
-  const bool folder = fs::is_directory(from);
+  give_to_owner_of(data_dir, data_dir + "/service.lock");
+  std::error_code unreadable;
+  const bool folder = fs::is_directory(from, unreadable);
   const std::string database = fmt::format("{}/{}", data_dir, kDatabase);
   if (folder && fs::equivalent(from, data_dir))
     throw StoreError(fmt::format("{} is the data directory itself: name a backup", from));
   Scratch fresh(database + ".restoring");
   RestoreReport report;
   report.contents = take_in(folder ? fmt::format("{}/{}", from, kDatabase) : from, fresh.path());
+  give_to_owner_of(data_dir, fresh.path());
   bring_back_folders(folder ? from : "", data_dir, report);
+  set_restored_mark(data_dir);
+  give_to_owner_of(data_dir, restored_mark(data_dir));
   report.replaced = keep_old(database);
   swap_in(fresh, database);
   return report;

@@ -143,8 +143,9 @@ class Coordinator {
   std::string next_job_id() const;  // of the job that is submitted next
   // Checkpoints of a job that is not known are there: no other is called so.
   void note_stray_folder(const std::string& job, const std::string& folder, bool empty);
-  // Manifests on disk that the database does not know; those of a generation that it does not know either are taken into it.
-  void note_found_checkpoints(const std::string& job, const std::vector<CheckpointRecord>& found);
+  // Manifests on disk that the database does not know; those of a generation that it does not know either are taken into it,
+  // and where it was `restored` from a copy those of any.
+  void note_found_checkpoints(const std::string& job, const std::vector<CheckpointRecord>& found, bool restored);
   const std::map<std::string, Worker>& workers() const { return workers_; }
   // The workers since the last call whose directive may have changed, or whose life may have ended; nobody else's did.
   std::set<std::string> take_touched() { return std::exchange(touched_, {}); }

@@ -24,6 +24,10 @@ class StoreError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
+class StoreFull : public StoreError {  // no space for it now
+ public:
+  using StoreError::StoreError;
+};
 
 struct JobRow {
   std::string id;
@@ -196,6 +200,8 @@ class JobStore {
   virtual std::vector<StepRow> steps(const std::string& job, int64_t after, int64_t limit) = 0;
   // Steps up to this one are no rows of their own any more; 0: all are.
   virtual int64_t folded_to(const std::string& job) = 0;
+  // The id of the newest event, of a job or of all; 0: there is none.
+  virtual int64_t newest_event_id(const std::string& job) = 0;
   // The id of a job's newest step, to read on after; 0: there is none.
   virtual int64_t newest_step_id(const std::string& job) = 0;
   // All of a job's life in at most so many points, kCurvePointsMax or fewer.

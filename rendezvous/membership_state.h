@@ -191,7 +191,9 @@ struct NewerSeen {  // a worker, of this job or not, speaks of a generation that
   std::string worker;
   WorkerStatus status;
 };
-struct CheckpointsFound {  // on disk, of a generation that the database does not know
+// On disk and not in the database, which is an older copy: of a generation that it does not know, or of a known one where it
+// was said to be restored.
+struct CheckpointsFound {
   int64_t generation = 0;  // the newest that wrote one
   std::vector<KnownCheckpoint> checkpoints;
 };

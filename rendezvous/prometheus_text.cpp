@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "rendezvous/protocol/messages.h"
+
 namespace holdfast::rendezvous {
 namespace {
 
@@ -38,6 +40,13 @@ void PrometheusText::sample(const Labels& labels, double value) {
   for (size_t i = 0; i < labels.size(); ++i)
     text_ += fmt::format("{}{}=\"{}\"", i == 0 ? "{" : ",", labels[i].first, escaped(labels[i].second));
   text_ += fmt::format("{} {}\n", labels.empty() ? "" : "}", number(value));
+}
+
+void write_build_info(PrometheusText& text, bool store_writable) {
+  text.family("holdfast_build_info", "gauge", "1, with the version as a label.");
+  text.sample({{"version", kHoldfastVersion}}, 1);
+  text.family("holdfast_store_writable", "gauge", "1 where the database takes writes; 0 where the service waits for it.");
+  text.sample(store_writable ? 1 : 0);
 }
 
 }  // namespace holdfast::rendezvous

@@ -23,4 +23,9 @@ class PrometheusText {
   std::string text_, name_;
 };
 
+inline constexpr const char* kPrometheusType = "text/plain; version=0.0.4; charset=utf-8";
+
+// What every answer begins with: the version, and whether the service can keep anything.
+void write_build_info(PrometheusText& text, bool store_writable);
+
 }  // namespace holdfast::rendezvous

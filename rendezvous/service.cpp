@@ -6,6 +6,7 @@
 
 #include "rendezvous/object_folders.h"
 #include "rendezvous/request_ids.h"
+#include "rendezvous/restored_mark.h"
 #include "rendezvous/service_impl.h"
 
 namespace holdfast::rendezvous {
@@ -165,19 +166,21 @@ Service::Service(ServiceOptions options, const Clock& clock, JobStore& store, st
   tidy_objects(impl_->options_.data_dir, jobs);
   for (const StrayFolder& folder : stray_folders(impl_->options_.data_dir, jobs))
     impl_->state_.note_stray_folder(folder.job, objects_folder(impl_->options_.data_dir, folder.job), folder.empty);
+  const bool restored = has_restored_mark(impl_->options_.data_dir);
   for (const auto& [number, job] : impl_->state_.jobs()) {
     if (is_ended(job->membership.state)) continue;
     std::vector<int64_t> known;
     for (const auto& [step, record] : job->checkpoints) known.push_back(step);
     const JobMembership& m = job->membership;
-    impl_->state_.note_found_checkpoints(job->id,
-                                         unknown_checkpoints(impl_->options_.data_dir, job->id, m.spec, m.born, known));
+    impl_->state_.note_found_checkpoints(
+        job->id, unknown_checkpoints(impl_->options_.data_dir, job->id, m.spec, m.born, known), restored);
   }
   impl_->state_.event("", "service_started",
                       fmt::format("the service (holdfast {}) began with {} job{} and {} worker{} in its database",
                                   kHoldfastVersion, jobs.size(), jobs.size() == 1 ? "" : "s", impl_->state_.workers().size(),
                                   impl_->state_.workers().size() == 1 ? "" : "s"));
   impl_->state_.commit();
+  if (restored) remove_restored_mark(impl_->options_.data_dir);
 }
 
 Service::~Service() = default;

@@ -7,6 +7,7 @@
 #include "rendezvous/etags.h"
 #include "rendezvous/object_folders.h"
 #include "rendezvous/protocol/job_spec_fields.h"
+#include "rendezvous/protocol/plain_text.h"
 #include "rendezvous/resume.h"
 #include "rendezvous/scheduler_requirements.h"
 #include "rendezvous/service_impl.h"
@@ -26,6 +27,17 @@ Problem invalid_spec(std::vector<FieldError> errors) {
   Problem bad = problem(400, "invalid_spec", detail);
   bad.errors = std::move(errors);
   return bad;
+}
+
+// What others would see of it on their terminals. Not a rule of specs: stored ones must be read whatever they hold.
+std::vector<FieldError> unfit_words(const JobSpec& spec) {
+  std::vector<FieldError> errors;
+  if (has_control_characters(spec.name)) errors.push_back({"name", "has control characters in it"});
+  for (const auto& [key, value] : spec.labels) {
+    if (has_control_characters(key) || has_control_characters(value))
+      errors.push_back({"labels", "one has control characters in it"});
+  }
+  return errors;
 }
 
 std::string idempotency_key(const HttpRequest& request) {
@@ -127,6 +139,7 @@ void Service::Impl::post_job(Call& call) {
   if (!*dry_run && answer_repeated(call, *request)) return;
   auto spec = parse_job_spec(*request);
   if (!spec) return answer(call, invalid_spec(std::move(spec.error())));
+  if (auto unfit = unfit_words(*spec); !unfit.empty()) return answer(call, invalid_spec(std::move(unfit)));
   const auto dependency = find_dependency(state_, *spec);
   if (!dependency) return answer(call, dependency.error());
   if (spec->resume_from.empty() || dependency->resumes_later) return create_job(call, *spec, *request, {}, "");

@@ -60,7 +60,14 @@ Service::Impl::FeedRows Service::Impl::read_feed(const FeedPlace& place, int64_t
 // Where the request asks to begin: after what it has seen, or with the newest lines.
 Outcome<Service::Impl::FeedPlace> Service::Impl::place_of(const Call& call, Feed feed, int64_t after) {
   FeedPlace place{feed, call.arguments.empty() ? "" : call.arguments[0], after};
-  if (feed != Feed::kLogs) return place;
+  if (feed != Feed::kLogs) {
+    // An id beyond the newest is of a database that knew more: this one was restored from an older copy, and its next ids are
+    // below what the reader has seen. The store does the same for logs.
+    JobStore& store = state_.store();
+    const bool events = feed == Feed::kEvents;
+    if (after > 0) place.after = std::min(after, events ? store.newest_event_id(place.job) : store.newest_step_id(place.job));
+    return place;
+  }
   const auto levels = levels_from(text_query(call.request, "level"));
   if (!levels) return tl::unexpected(levels.error());
   place.levels = *levels;

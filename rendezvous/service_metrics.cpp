@@ -16,6 +16,9 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kStates[] = {"queued", "running", "waiting", "paused", "succeeded", "failed", "cancelled"};
+// Kinds of events that people watch: they are there from the start, for a counter that begins at 1 has not increased.
+constexpr const char* kWatchedKinds[] = {"checkpoint_failed", "database_older", "fault_reported", "job_failed", "job_waiting",
+                                         "state_diverged",    "step_refused",   "steps_voided",   "straggler",  "worker_lost"};
 constexpr const char* kLives[] = {"alive", "draining", "lost", "left"};
 
 // A field of a job that may be missing, null, or a text such as "nan".
@@ -122,8 +125,7 @@ double bytes_of(const std::string& path) {
 
 void Service::Impl::get_prometheus(Call& call) {
   PrometheusText text;
-  text.family("holdfast_build_info", "gauge", "1, with the version as a label.");
-  text.sample({{"version", kHoldfastVersion}}, 1);
+  write_build_info(text, true);
   write_jobs(text, state_);
   write_workers(text, state_);
   text.family("holdfast_http_requests_total", "counter", "Requests that were answered by a handler, by method and status.");
@@ -132,7 +134,9 @@ void Service::Impl::get_prometheus(Call& call) {
   text.family("holdfast_http_streams", "gauge", "Followers of events, logs and metrics.");
   text.sample(static_cast<double>(followers_.size()));
   text.family("holdfast_events_total", "counter", "Events since the service began, by kind.");
-  for (const auto& [kind, count] : state_.event_counts()) text.sample({{"kind", kind}}, static_cast<double>(count));
+  auto event_counts = state_.event_counts();
+  for (const char* kind : kWatchedKinds) event_counts.try_emplace(kind, 0);
+  for (const auto& [kind, count] : event_counts) text.sample({{"kind", kind}}, static_cast<double>(count));
   text.family("holdfast_database_bytes", "gauge", "The database's file and its write-ahead log.");
   const std::string database = options_.data_dir + "/holdfast.sqlite";
   text.sample(bytes_of(database) + bytes_of(database + "-wal"));
@@ -149,7 +153,7 @@ void Service::Impl::get_prometheus(Call& call) {
     text.sample(static_cast<double>(counts.refused_connections));
   }
   HttpResponse response;
-  response.content_type = "text/plain; version=0.0.4; charset=utf-8";
+  response.content_type = kPrometheusType;
   response.body = text.text();
   answer(call, std::move(response));
 }

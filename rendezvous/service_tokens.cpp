@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "rendezvous/protocol/plain_text.h"
 #include "rendezvous/secrets.h"
 #include "rendezvous/service_impl.h"
 #include "rendezvous/text_bounds.h"
@@ -43,8 +44,7 @@ Outcome<TokenRow> read_request(const Json& body, int64_t wall_ms) {
     const Json& value = item.value();
     if (field == "name") {
       if (value.is_string()) row.name = value;
-      const bool printable = std::ranges::none_of(row.name, [](char c) { return static_cast<unsigned char>(c) < 0x20; });
-      if (row.name.empty() || row.name.size() > kNameBytesMax || !printable)
+      if (row.name.empty() || row.name.size() > kNameBytesMax || has_control_characters(row.name))
         wrong(field, fmt::format("must be a text of 1 to {} bytes without control characters", kNameBytesMax));
     } else if (field == "role") {
       const auto role = value.is_string() ? role_from(value.get<std::string>()) : std::nullopt;

@@ -3,8 +3,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "rendezvous/job_store.h"
 #include "rendezvous/sqlite_database.h"
@@ -14,11 +17,12 @@ namespace holdfast::rendezvous {
 namespace {
 
 namespace fs = std::filesystem;
+using Json = nlohmann::json;
 
 // SQLite makes a database where there is none.
 void insist_on(const std::string& path) {
+  insist_on_file(path);
   std::error_code error;
-  if (!fs::is_regular_file(path, error)) throw StoreError(fmt::format("{}: there is no such file", path));
   if (fs::file_size(path, error) == 0) throw StoreError(fmt::format("{}: is empty, a database is not", path));
 }
 
@@ -51,19 +55,43 @@ int64_t checked_version(SqliteDatabase& database) {
   return version;
 }
 
-std::vector<OpenJob> open_jobs(SqliteDatabase& database) {
-  std::vector<OpenJob> jobs;
-  auto rows = database.prepare("SELECT id, name, state, spec, committed_step FROM jobs ORDER BY number");
-  while (rows.step()) {
-    if (is_ended(job_state_from(rows.text(2)))) continue;
-    const auto spec = nlohmann::json::parse(rows.text(3), nullptr, false);
-    jobs.push_back({rows.text(0), rows.text(1), rows.text(2),
-                    spec.is_object() ? spec.value("checkpoint_store", std::string()) : std::string(), rows.integer(4)});
+// The jobs that the sources name, and the one that the job comes after, by id or by name.
+void add_needed(std::set<std::string>& needed, const Json& spec, const Json& sources) {
+  for (const Json& source : sources) {
+    if (source.is_object()) needed.insert(source.value("job", std::string()));
   }
-  return jobs;
+  if (spec.is_object()) needed.insert(spec.value("after", std::string()));
+}
+
+void list_jobs(SqliteDatabase& database, DatabaseContents& contents) {
+  std::set<std::string> needed;  // ids and names
+  std::vector<std::pair<std::string, std::string>> ended;
+  auto rows = database.prepare("SELECT id, name, state, spec, committed_step, resume FROM jobs ORDER BY number");
+  while (rows.step()) {
+    const Json spec = Json::parse(rows.text(3), nullptr, false);
+    const std::string store = spec.is_object() ? spec.value("checkpoint_store", std::string()) : std::string();
+    if (is_ended(job_state_from(rows.text(2)))) {
+      if (store.empty()) ended.emplace_back(rows.text(0), rows.text(1));
+      continue;
+    }
+    contents.open_jobs.push_back({rows.text(0), rows.text(1), rows.text(2), store, rows.integer(4)});
+    add_needed(needed, spec, Json::parse(rows.text(5), nullptr, false));
+  }
+  needed.erase("");
+  for (auto job = ended.rbegin(); job != ended.rend(); ++job)  // a name means the newest that has it
+    contents.ended_jobs.push_back({job->first, needed.erase(job->first) + needed.erase(job->second) > 0});
+  std::ranges::reverse(contents.ended_jobs);
 }
 
 }  // namespace
+
+void insist_on_file(const std::string& path) {
+  std::error_code error;
+  const auto status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) throw StoreError(fmt::format("{}: there is no such file", path));
+  if (error) throw StoreError(fmt::format("{}: cannot be looked at: {}", path, error.message()));
+  if (!fs::is_regular_file(status)) throw StoreError(fmt::format("{}: is no regular file", path));
+}
 
 void copy_database(const std::string& from, const std::string& to) {
   insist_on(from);
@@ -88,7 +116,7 @@ DatabaseContents inspect_database(const std::string& path) {
   contents.checkpoints = number(database, "SELECT count(*) FROM checkpoints");
   contents.events = number(database, "SELECT count(*) FROM events");
   contents.steps = number(database, "SELECT count(*) FROM steps");
-  contents.open_jobs = open_jobs(database);
+  list_jobs(database, contents);
   contents.bytes = static_cast<int64_t>(fs::file_size(path));
   return contents;
 }

@@ -15,12 +15,19 @@ struct OpenJob {  // one that has not ended
   std::string id, name, state, checkpoint_store;
   int64_t committed_step = 0;
 };
+struct EndedJob {  // one whose checkpoints the service keeps
+  std::string id;
+  bool gone_on_from = false;  // a job that has not ended begins with its state
+};
 struct DatabaseContents {
   int64_t schema_version = 0, bytes = 0;
   int64_t jobs = 0, workers = 0, checkpoints = 0, events = 0, steps = 0;
   std::vector<OpenJob> open_jobs;
+  std::vector<EndedJob> ended_jobs;
 };
 
+// Says why the file cannot be read, where it can not: not there, no permission, no file. Throws StoreError.
+void insist_on_file(const std::string& path);
 // `to` must not exist. It is not durable yet.
 void copy_database(const std::string& from, const std::string& to);
 // Takes what is in a write-ahead log beside the file into it; there is none after it. Alone with the database.

@@ -105,6 +105,8 @@ int64_t SqliteDatabase::changes() const {
 
 void SqliteDatabase::fail(const std::string& doing) const {
   const int code = sqlite3_errcode(handle_);
+  if ((code & 0xff) == SQLITE_FULL)
+    throw StoreFull(fmt::format("database {}: {} failed: {}", path_, doing, sqlite3_errmsg(handle_)));
   const bool damaged = code == SQLITE_NOTADB || code == SQLITE_CORRUPT;
   throw StoreError(fmt::format("database {}: {} failed: {}{}", path_, doing, sqlite3_errmsg(handle_),
                                damaged

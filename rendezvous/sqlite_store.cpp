@@ -70,6 +70,7 @@ class SqliteStore : public JobStore {
     return metrics_.rows(job, after, limit);
   }
   int64_t folded_to(const std::string& job) override { return metrics_.folded_to(job); }
+  int64_t newest_event_id(const std::string& job) override;
   int64_t newest_step_id(const std::string& job) override { return metrics_.newest_id(job); }
   std::vector<CurvePoint> curve(const std::string& job, int64_t at_most) override { return metrics_.curve(job, at_most); }
   LogPage logs(const LogQuery& query, int64_t limit) override { return logs_.page(query, limit); }
@@ -274,6 +275,12 @@ std::vector<EventRow> SqliteStore::events(const std::string& job, int64_t after,
   while (q.step())
     rows.push_back({q.integer(0), q.integer(1), q.text(2), q.text(3), q.integer(4), q.text(5), q.text(6), q.text(7)});
   return rows;
+}
+
+int64_t SqliteStore::newest_event_id(const std::string& job) {
+  auto q = db_.prepare(job.empty() ? "SELECT id FROM events WHERE ? = '' ORDER BY id DESC LIMIT 1"
+                                   : "SELECT id FROM events WHERE job = ? ORDER BY id DESC LIMIT 1");
+  return q.with(job).step() ? q.integer(0) : 0;
 }
 
 }  // namespace

@@ -111,6 +111,9 @@ std::vector<EventRow> WatchedStore::events(const std::string& job, int64_t after
 int64_t WatchedStore::folded_to(const std::string& job) {
   return inner_.folded_to(job);
 }
+int64_t WatchedStore::newest_event_id(const std::string& job) {
+  return inner_.newest_event_id(job);
+}
 int64_t WatchedStore::newest_step_id(const std::string& job) {
   return inner_.newest_step_id(job);
 }

@@ -56,6 +56,7 @@ class WatchedStore : public JobStore {
   std::vector<EventRow> events(const std::string& job, int64_t after, int64_t limit) override;
   std::vector<StepRow> steps(const std::string& job, int64_t after, int64_t limit) override;
   int64_t folded_to(const std::string& job) override;
+  int64_t newest_event_id(const std::string& job) override;
   int64_t newest_step_id(const std::string& job) override;
   std::vector<CurvePoint> curve(const std::string& job, int64_t at_most) override;
   LogPage logs(const LogQuery& query, int64_t limit) override;

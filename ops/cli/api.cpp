@@ -10,6 +10,8 @@
 #include <random>
 #include <thread>
 
+#include "ops/cli/text_width.h"
+
 namespace holdfast::ops {
 namespace {
 
@@ -31,7 +33,7 @@ std::string new_key() {
 [[noreturn]] void ambiguous(const std::string& name, const std::vector<const Json*>& jobs) {
   std::string ids;
   for (const Json* job : jobs)
-    ids += fmt::format("{}{} ({})", ids.empty() ? "" : ", ", text_at(*job, "id"), text_at(*job, "name"));
+    ids += fmt::format("{}{} ({})", ids.empty() ? "" : ", ", text_at(*job, "id"), printable(text_at(*job, "name")));
   throw Failure{kBadInput, fmt::format("{} could be any of {}: give the id", name, ids)};
 }
 
@@ -49,7 +51,7 @@ Failure failure_of(const rendezvous::HttpFailure& failure) {
   const int exit_code = failure.unreachable || status >= 500 ? kUnreachable
                         : status == 401 || status == 403     ? kNotAllowed
                                                              : kBadInput;
-  return {exit_code, failure.message()};
+  return {exit_code, failure.message(), status == 429};
 }
 
 Api::Api(const Options& options) : client_(server_of(options), token_of(options)) {}

@@ -1,8 +1,10 @@
 // The service's API as the command line uses it: JSON in, JSON out, and a Failure with the right exit code otherwise.
 #pragma once
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -25,6 +27,18 @@ struct Listing {
 
 // What a failed request is outside.
 Failure failure_of(const rendezvous::HttpFailure& failure);
+
+// Asks until the service has time for it; any other failure goes on.
+template <typename Ask>
+auto patiently(const Ask& ask) -> decltype(ask()) {
+  for (;; std::this_thread::sleep_for(std::chrono::milliseconds(500))) {
+    try {
+      return ask();
+    } catch (const Failure& failure) {
+      if (!failure.busy) throw;
+    }
+  }
+}
 
 class Api {
  public:

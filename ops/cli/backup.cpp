@@ -35,12 +35,21 @@ void print_checkpoints(const std::vector<CopiedCheckpoint>& checkpoints) {
   }
 }
 
-Json contents_json(const DatabaseContents& contents, const std::vector<CopiedCheckpoint>& checkpoints,
-                   const std::vector<std::string>& notes) {
+// Everything else is done, but a script must not take it for whole.
+void complain_of(const std::vector<std::string>& damaged) {
+  if (damaged.empty()) return;
+  std::string text;
+  for (const std::string& one : damaged) text += (text.empty() ? "" : "\nholdfast: ") + one;
+  throw Failure{kJobFailed, text};
+}
+
+template <typename Report>
+Json report_json(const Report& report) {
+  const DatabaseContents& contents = report.contents;
   Json open = Json::array(), copied = Json::array();
   for (const auto& job : contents.open_jobs)
     open.push_back({{"id", job.id}, {"name", job.name}, {"state", job.state}, {"step", job.committed_step}});
-  for (const CopiedCheckpoint& one : checkpoints)
+  for (const CopiedCheckpoint& one : report.checkpoints)
     copied.push_back({{"job", one.job}, {"step", one.step}, {"stored_bytes", one.bytes}});
   return {{"schema_version", contents.schema_version},
           {"database_bytes", contents.bytes},
@@ -51,7 +60,8 @@ Json contents_json(const DatabaseContents& contents, const std::vector<CopiedChe
           {"steps", contents.steps},
           {"events", contents.events},
           {"copied_checkpoints", copied},
-          {"notes", notes}};
+          {"damaged_checkpoints", report.damaged},
+          {"notes", report.notes}};
 }
 
 void back_up(const Options& options, const BackupOptions& arguments) {
@@ -59,13 +69,15 @@ void back_up(const Options& options, const BackupOptions& arguments) {
   const auto report = rendezvous::back_up(arguments);
   if (!report) throw Failure{kBadInput, report.error()};
   if (options.json) {
-    Json json = contents_json(report->contents, report->checkpoints, report->notes);
+    Json json = report_json(*report);
     json["output"] = arguments.output;
-    return print_json(json);
+    print_json(json);
+    return complain_of(report->damaged);
   }
   fmt::print("{}: {}\n", arguments.output, contents_text(report->contents));
   print_checkpoints(report->checkpoints);
   for (const std::string& note : report->notes) fmt::print("{}\n", note);
+  complain_of(report->damaged);
 }
 
 void restore(const Options& options, const std::string& from, const std::string& data_dir) {
@@ -73,16 +85,18 @@ void restore(const Options& options, const std::string& from, const std::string&
   const auto report = rendezvous::restore(from, data_dir);
   if (!report) throw Failure{kBadInput, report.error()};
   if (options.json) {
-    Json json = contents_json(report->contents, report->checkpoints, report->notes);
+    Json json = report_json(*report);
     json["data_dir"] = data_dir;
     json["replaced"] = report->replaced.empty() ? Json(nullptr) : Json(report->replaced);
-    return print_json(json);
+    print_json(json);
+    return complain_of(report->damaged);
   }
   fmt::print("{}/holdfast.sqlite is {} now: {}\n", data_dir, from, contents_text(report->contents));
   print_checkpoints(report->checkpoints);
   if (!report->replaced.empty()) fmt::print("What was there is kept as {}: remove it when all is well.\n", report->replaced);
   for (const std::string& note : report->notes) fmt::print("{}\n", note);
   fmt::print("Next: holdfast serve --data_dir {}\n", data_dir);
+  complain_of(report->damaged);
 }
 
 }  // namespace
@@ -97,7 +111,7 @@ void add_backup_commands(CLI::App& app, Options& options) {
       ->required()
       ->type_name("FILE");
   backup->add_flag("--with_checkpoints", arguments->with_checkpoints,
-                   "Take along the checkpoints that the service keeps of jobs that have not ended");
+                   "Take along the checkpoints that the service keeps of jobs that have not ended, and what these go on from");
   backup->add_flag("--force", arguments->force, "Replace the file if it is there");
   backup->callback([&options, arguments] { back_up(options, *arguments); });
 

@@ -2,12 +2,15 @@
 #include "ops/cli/command.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <sstream>
 
 #include "ops/cli/completion.h"
+#include "ops/cli/terminal.h"
+#include "ops/cli/text_width.h"
 #include "rendezvous/protocol/http_client.h"
 #include "rendezvous/protocol/messages.h"
 #include "rendezvous/protocol/nearest_name.h"
@@ -58,6 +61,15 @@ std::string suggestion_among_choices(const std::string& said) {
   for (std::string word; std::getline(words, word, ',');) choices.push_back(word);
   const std::string nearest = rendezvous::nearest_name(said.substr(begin + 2, not_in - begin - 2), choices);
   return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
+}
+
+// What a service says may be anybody's text: on a terminal it must not act as a command to it. Line by line.
+std::string fit_for_stderr(const std::string& message) {
+  if (terminal_width(STDERR_FILENO) == 0) return message;
+  std::string clean;
+  std::istringstream lines(message);
+  for (std::string line; std::getline(lines, line);) clean += (clean.empty() ? "" : "\n") + printable(line);
+  return clean;
 }
 
 int complain_of_usage(CLI::App& app, const CLI::ParseError& error) {
@@ -208,7 +220,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     return complain_of_usage(*app, error);
   } catch (const Failure& failure) {
-    if (!failure.message.empty()) fmt::print(stderr, "holdfast: {}\n", failure.message);
+    if (!failure.message.empty()) fmt::print(stderr, "holdfast: {}\n", fit_for_stderr(failure.message));
     return failure.exit_code;
   } catch (const nlohmann::json::exception& error) {
     fmt::print(stderr, "holdfast: the service's answer is not as expected ({}): is it of version {}?\n", error.what(),

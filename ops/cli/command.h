@@ -22,6 +22,7 @@ enum ExitCode {
 struct Failure {
   int exit_code;
   std::string message;
+  bool busy = false;  // the service has too much to do just now (429): the same may be asked again
 };
 
 struct Options {

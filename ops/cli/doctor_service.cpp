@@ -147,7 +147,8 @@ std::vector<Check> check_service(const Options& options, ServiceSeen& seen) {
   const auto probes = probe(client, seen);
   if (!probes) {
     return {{"service", Verdict::kFail, probes.error().message(),
-             seen.here
+             probes.error().problem.status == 503 ? "it is up but cannot work: its log says why"
+             : seen.here
                  ? "look at its log: journalctl -u holdfast, or what it printed; then start it"
                  : "try `holdfast doctor` on its machine; then look for a firewall on the way, and for --listen 127.0.0.1"}};
   }

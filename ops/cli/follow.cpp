@@ -1,7 +1,8 @@
 // Events and logs, past and as they come (-f).
 //
 // Promises: with -f every line is printed once and in order, also when the service is restarted meanwhile: the stream is opened
-// again from the last id.
+// again from the last id. Where the service was restored from an older copy its ids are below that one: this is said, and what
+// it has is printed in its order.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -95,13 +96,13 @@ class Follower {
   }
 
   void follow() {
-    if (job_has_ended()) {
-      for (const Json& item : wanted_past()) print(item);
-      return;
+    const bool ended = patiently([&] { return job_has_ended(); });
+    if (ended || arguments_.tail) {
+      for (const Json& item : patiently([&] { return wanted_past(); })) print(item);
     }
-    if (arguments_.tail) {
-      for (const Json& item : wanted_past()) print(item);
-    }
+    if (ended) return;
+    // Nothing was asked yet: a service that is not there ends it here, one that goes away later is waited for.
+    if (job_.empty() && !arguments_.tail) patiently([&] { return api_.get(path_with(path_, {{"limit", "1"}})); });
     while (!stream_until_it_ends()) std::this_thread::sleep_for(kBeforeAgain);
   }
 
@@ -130,6 +131,7 @@ class Follower {
 
   // One stream from the last id on. Whether there is nothing more to come.
   bool stream_until_it_ends() {
+    opening_ = true;
     const auto streamed = api_.client().stream(path_ + "?follow=1", fmt::format("{}", last_id_),
                                                [this](const std::string& id, const std::string&, const std::string& data) {
                                                  Json item = Json::parse(data, nullptr, false);
@@ -144,10 +146,14 @@ class Follower {
     }
     try {
       if (job_.empty() || !job_has_ended()) return false;
-      for (const Json& item : api_.list(path_, kind_.name, {{"after", fmt::format("{}", last_id_)}})) take(item);
+      const Json rest = api_.list(path_, kind_.name, {{"after", fmt::format("{}", last_id_)}});
+      opening_ = false;
+      for (const Json& item : rest) {
+        if (integer_at(item, "id") > last_id_) take(item);
+      }
       return true;
     } catch (const Failure& failure) {
-      if (failure.exit_code != kUnreachable) throw;
+      if (failure.exit_code != kUnreachable && !failure.busy) throw;
       note_away();
       return false;
     }
@@ -160,10 +166,19 @@ class Follower {
   // Whether the stream shall go on after this item.
   bool take(const Json& item) {
     away_ = false;
-    if (integer_at(item, "id") <= last_id_) return true;
-    last_id_ = integer_at(item, "id");
+    const int64_t id = integer_at(item, "id");
+    if (opening_ && id <= last_id_) note_older_database(id, last_id_);
+    opening_ = false;
+    last_id_ = id;
     if (is_wanted(item)) print(item);
     return !kind_.may_be_last(item);
+  }
+
+  static void note_older_database(int64_t id, int64_t last) {
+    fmt::print(stderr,
+               "The service goes on with id {} after {}: its database was restored from an older copy. What follows is what it "
+               "has now.\n",
+               id, last);
   }
 
   void note_away() {
@@ -191,7 +206,7 @@ class Follower {
   Api api_;
   const bool terminal_, colour_;
   int64_t last_id_ = 0;
-  bool away_ = false;
+  bool away_ = false, opening_ = false;  // a stream, of which nothing has come yet
 };
 
 void run(const Options& options, const FollowArguments& arguments, const Kind& kind) {

@@ -115,7 +115,8 @@ HelpTopic files_topic() {
               "The token that may do everything, made at the service's first start; readable by its user alone."},
              {"worker.token", "", "The token for holdfast-worker."},
              {"holdfast.sqlite", "",
-              "Jobs, events, logs, metrics. Back it up with sqlite3's .backup, not by copying the file."}}}}};
+              "Jobs, events, logs, metrics. Back it up with `holdfast backup`, while the service runs, not by copying the "
+              "file."}}}}};
 }
 
 std::string entry_text(const HelpEntry& entry, size_t indent, size_t width, bool colour) {

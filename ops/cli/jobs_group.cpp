@@ -49,7 +49,7 @@ void diff(const Options& options, const DiffArguments& arguments) {
   const JobDiff found = diff_of(a, b);
   if (options.json) return print_json(json_of(found, a, b));
   const auto title = [](const Json& job) {
-    return text_at(job, "id") + (text_at(job, "name").empty() ? "" : fmt::format(" ({})", text_at(job, "name")));
+    return text_at(job, "id") + (text_at(job, "name").empty() ? "" : fmt::format(" ({})", printable(text_at(job, "name"))));
   };
   fmt::print("{} and {}{}\n", title(a), title(b),
              found.spec.empty() ? ": the same spec"

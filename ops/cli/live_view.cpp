@@ -27,20 +27,32 @@ constexpr const char* kAway = "The service is away. Waiting for it to come back;
 class LiveScreen {
  public:
   explicit LiveScreen(const Options& options) : json_(options.json), wide_(options.wide) {}
+  ~LiveScreen() { give_back(); }
+  LiveScreen(const LiveScreen&) = delete;
 
   void show(const View& view, bool away) {
     const std::lock_guard lock(mutex_);
     view_ = view;
     away_ = away;
     if (redraws_) {
-      draw();
+      if (!stopped_) draw();
     } else {
       print_if_new();
     }
   }
+  // Also when it goes on after a stop.
   void resized() {
     const std::lock_guard lock(mutex_);
-    if (redraws_ && drawn_) draw();
+    if (redraws_ && (drawn_ || stopped_)) draw();
+    stopped_ = false;
+  }
+  // Before the process is stopped: the terminal is the shell's meanwhile.
+  void stops() {
+    const std::lock_guard lock(mutex_);
+    stopped_ = drawn_;
+    if (drawn_) fmt::print("{}", kLeave);
+    std::fflush(stdout);
+    drawn_ = false;
   }
   void leave() {
     const std::lock_guard lock(mutex_);
@@ -51,6 +63,13 @@ class LiveScreen {
   }
 
  private:
+  // Whatever ends the program, the terminal is as it was. Throws nothing.
+  void give_back() {
+    if (!drawn_) return;
+    std::fputs(kLeave, stdout);
+    std::fflush(stdout);
+  }
+
   void draw() {
     const size_t width = terminal_width(STDOUT_FILENO), height = terminal_height(STDOUT_FILENO);
     std::istringstream lines((away_ ? kAway : "") + view_.text(width, colour_));
@@ -81,7 +100,7 @@ class LiveScreen {
   const bool redraws_ = !json_ && can_redraw(STDOUT_FILENO), colour_ = colour_wanted(STDOUT_FILENO);
   std::mutex mutex_;
   View view_;
-  bool away_ = false, drawn_ = false;
+  bool away_ = false, drawn_ = false, stopped_ = false;
   std::string printed_;
 };
 
@@ -93,21 +112,21 @@ void show_once(const Options& options, const View& view) {
 }
 
 void show_live(const Options& options, const std::function<View()>& look) {
-  View view = look();
+  View view = patiently(look);
   LiveScreen screen(options);
   const SignalWatch signals(
       [&](int) {
         screen.leave();
         return static_cast<int>(kDone);
       },
-      [&] { screen.resized(); });
+      [&] { screen.resized(); }, [&] { screen.stops(); });
   for (bool away = false;; std::this_thread::sleep_for(kEvery)) {
     screen.show(view, away);
     try {
       view = look();
       away = false;
     } catch (const Failure& failure) {
-      if (failure.exit_code != kUnreachable) {
+      if (failure.exit_code != kUnreachable && !failure.busy) {
         screen.leave();
         throw;
       }

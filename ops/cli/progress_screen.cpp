@@ -35,10 +35,15 @@ ProgressScreen::~ProgressScreen() {
   if (!drawn_.empty()) fmt::print(stream_, "\n");
 }
 
+// A job's text may be anybody's: on a terminal it must not act as a command to it.
+std::string ProgressScreen::fit_for_stream(const std::string& line) const {
+  return terminal_width(fd_) > 0 ? printable(line) : line;
+}
+
 void ProgressScreen::event(const std::string& line) {
   const std::lock_guard lock(mutex_);
   clear();
-  fmt::print(stream_, "{}\n", terminal_width(fd_) > 0 ? printable(line) : line);
+  fmt::print(stream_, "{}\n", fit_for_stream(line));
   draw();
 }
 
@@ -49,7 +54,7 @@ void ProgressScreen::progress(const Json& job) {
     clear();
     return draw();
   }
-  const std::string line = progress_line(job);
+  const std::string line = fit_for_stream(progress_line(job));
   const auto now = std::chrono::steady_clock::now();
   if (line == printed_ || (!printed_.empty() && now - printed_at_ < kLineEvery)) return;
   printed_ = line;
@@ -69,7 +74,7 @@ void ProgressScreen::leave(const std::string& line) {
   const std::lock_guard lock(mutex_);
   clear();
   job_ = Json();
-  if (line != printed_) fmt::print(stream_, "{}\n", line);
+  if (fit_for_stream(line) != printed_) fmt::print(stream_, "{}\n", fit_for_stream(line));
   std::fflush(stream_);
 }
 

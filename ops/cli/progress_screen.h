@@ -26,6 +26,7 @@ class ProgressScreen {
   void leave(const std::string& line);
 
  private:
+  std::string fit_for_stream(const std::string& line) const;
   void clear();
   void draw();
   std::FILE* const stream_;

@@ -6,6 +6,7 @@
 #include "ops/cli/command.h"
 #include "ops/cli/format.h"
 #include "ops/cli/table.h"
+#include "ops/cli/text_width.h"
 
 namespace holdfast::ops {
 namespace {
@@ -18,7 +19,7 @@ void say_who(const Options& options) {
   const Json answer = Api(options).get("/v1/whoami");
   if (options.json) return print_json(answer);
   const Json& token = answer.at("token");
-  fmt::print("{} (token {}), which may {}, at {}\n", text_at(token, "name"), text_at(token, "id"),
+  fmt::print("{} (token {}), which may {}, at {}\n", printable(text_at(token, "name")), text_at(token, "id"),
              text_at(token, "role") == "admin"    ? "do everything"
              : text_at(token, "role") == "submit" ? "look, submit and steer jobs"
              : text_at(token, "role") == "worker" ? "be a worker"

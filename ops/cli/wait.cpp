@@ -1,5 +1,6 @@
 // `holdfast wait`: for the end of a job or of several, or for an earlier moment, with an exit code for scripts.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
@@ -8,6 +9,8 @@
 #include "ops/cli/command.h"
 #include "ops/cli/format.h"
 #include "ops/cli/signal_watch.h"
+#include "ops/cli/terminal.h"
+#include "ops/cli/text_width.h"
 #include "ops/cli/watch.h"
 
 namespace holdfast::ops {
@@ -25,7 +28,7 @@ struct WaitArguments {
 };
 
 void say(const char* line) {
-  fmt::print(stderr, "{}\n", line);
+  fmt::print(stderr, "{}\n", terminal_width(STDERR_FILENO) > 0 ? printable(line) : line);
   std::fflush(stderr);
 }
 
@@ -85,7 +88,7 @@ WatchOutcome wait_for_several(const Options& options, const std::vector<std::str
 void refuse_steps_that_never_come(Api& api, const std::vector<std::string>& ids, const Goal& goal) {
   if (goal.kind != Goal::Kind::kStep) return;
   for (const std::string& id : ids) {
-    const int64_t total = integer_at(api.get("/v1/jobs/" + id), "total_steps");
+    const int64_t total = integer_at(patiently([&] { return api.get("/v1/jobs/" + id); }), "total_steps");
     if (goal.step > total)
       throw Failure{kBadInput, fmt::format("--for step={}: {} has {} steps and never comes there", goal.step, id, total)};
   }
@@ -98,7 +101,7 @@ void wait(const Options& options, const WaitArguments& arguments) {
   Api api(options);
   std::vector<std::string> ids;
   for (const std::string& job : arguments.jobs) {
-    const std::string id = api.job_id(job);
+    const std::string id = patiently([&] { return api.job_id(job); });
     if (std::ranges::find(ids, id) == ids.end()) ids.push_back(id);
   }
   refuse_steps_that_never_come(api, ids, watch.goal);

@@ -80,8 +80,12 @@ std::optional<Json> PatientJob::get(const std::function<void(const char*)>& on_a
     away_ = false;
     return job;
   } catch (const Failure& failure) {
-    if (!seen_ || failure.exit_code != kUnreachable || steady_clock::now() - *seen_ > kPatience) throw;
-    if (!away_) on_away("The service is away; the workers go on without it. Waiting for it to come back.");
+    const bool waited_for = seen_ && failure.exit_code == kUnreachable && steady_clock::now() - *seen_ <= kPatience;
+    if (!failure.busy && !waited_for) throw;
+    if (!away_) {
+      on_away(failure.busy ? "The service has too much to do. Asking again."
+                           : "The service is away; the workers go on without it. Waiting for it to come back.");
+    }
     away_ = true;
     return std::nullopt;
   }

@@ -1,6 +1,8 @@
 // `holdfast webhooks`: URLs that the service tells when a job's state changes.
 #include <fmt/format.h>
 
+#include <iostream>
+
 #include "ops/cli/api.h"
 #include "ops/cli/command.h"
 #include "ops/cli/format.h"
@@ -16,10 +18,19 @@ struct CreateArguments {
   std::vector<std::string> states;
 };
 
+// Its first line.
+std::string secret_from_input() {
+  std::string secret;
+  std::getline(std::cin, secret);
+  if (secret.ends_with('\r')) secret.pop_back();
+  if (secret.empty()) throw Failure{kBadInput, "--secret -: there is no line on the input that holds one"};
+  return secret;
+}
+
 void create(const Options& options, const CreateArguments& arguments) {
   Json body = {{"url", arguments.url}};
   if (!arguments.states.empty()) body["states"] = arguments.states;
-  if (!arguments.secret.empty()) body["secret"] = arguments.secret;
+  if (!arguments.secret.empty()) body["secret"] = arguments.secret == "-" ? secret_from_input() : arguments.secret;
   const Json made = Api(options).post("/v1/webhooks", body);
   if (options.json) return print_json(made);
   fmt::print("{}\n", text_at(made, "secret"));
@@ -81,7 +92,9 @@ void add_webhook_commands(CLI::App& app, Options& options) {
       ->allow_extra_args(false)
       ->check(CLI::IsMember(kStates))
       ->type_name("LIST");
-  make->add_option("--secret", arguments->secret, "Sign with this [one that the service makes]")->type_name("TEXT");
+  make->add_option("--secret", arguments->secret,
+                   "Sign with this [one that the service makes]; - reads it from the input: arguments are seen by all users")
+      ->type_name("TEXT");
   make->callback([&options, arguments] { create(options, *arguments); });
 
   CLI::App* list = add_command(*webhooks, options, "ls", "List the webhooks, and how the last message of each fared",

@@ -37,7 +37,7 @@ async function probe() {
   const stop = new AbortController();
   const late = setTimeout(() => stop.abort(), PATIENCE_MS);
   try {
-    const reply = await fetch("healthz", { cache: "no-store", signal: stop.signal });
+    const reply = await fetch("readyz", { cache: "no-store", signal: stop.signal });
     if (reply.ok) return serviceAnswered();
   } catch {
     // still away

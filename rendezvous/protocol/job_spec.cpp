@@ -28,7 +28,8 @@ std::string shown(const Json& value) {
   return text.size() > 60 ? text.substr(0, 60) + "…" : text;
 }
 
-bool has_control_characters(const std::string& text) {
+// Specs that are stored were read by this: what it refuses never was.
+bool has_low_controls(const std::string& text) {
   return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
@@ -40,7 +41,7 @@ Complaint read(const TextField& field, const FieldRow& row, const Json& value, J
   if (!value.is_string()) return fmt::format("must be a string, not {}", shown(value));
   const auto& text = value.get_ref<const std::string&>();
   if (text.size() > field.max_bytes) return fmt::format("has {} bytes, at most {} are taken", text.size(), field.max_bytes);
-  if (has_control_characters(text)) return "has control characters in it";
+  if (has_low_controls(text)) return "has control characters in it";
   // An empty word stands for the default only where the default is empty: wire_dtype in a spec that was resolved halfway.
   const bool left_out = text.empty() && (JobSpec{}.*field.member).empty();
   if (!field.choices.empty() && !left_out && !contains(field.choices, text)) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "rendezvous/protocol/plain_text.h"
+
 namespace holdfast::rendezvous {
 
 bool is_label_key(const std::string& key) {
@@ -22,8 +24,7 @@ std::string worker_labels_complaint(const Labels& labels) {
       return fmt::format("label {}: every worker has its {} by itself; choose another key", key, key);
     if (value.size() > kLabelValueBytes)
       return fmt::format("label {}: its value has more than {} bytes", key, kLabelValueBytes);
-    if (std::ranges::any_of(value, [](unsigned char c) { return c < 0x20 || c == 0x7f; }))
-      return fmt::format("label {}: its value has control characters in it", key);
+    if (has_control_characters(value)) return fmt::format("label {}: its value has control characters in it", key);
   }
   return "";
 }

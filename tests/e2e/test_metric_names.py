@@ -56,6 +56,11 @@ class MetricNames(harness.ClusterTest):
             for metric, selectors in SELECTOR.findall(expression):
                 for label in re.findall(r"(\w+)\s*[=!]", selectors):
                     self.assertIn(label, found[metric], expression)
+        kinds = {kind for expression in asked() for kind in re.findall(r'holdfast_events_total\{kind="(\w+)"', expression)}
+        self.assertGreater(len(kinds), 0)
+        text = cluster.request("GET", "/metrics")[1]
+        for kind in kinds:  # from the start, or the first one is no increase
+            self.assertIn(f'holdfast_events_total{{kind="{kind}"}}', text)
         self.assertLessEqual({"job", "name"}, found["holdfast_job_step"])
         self.assertIn("state", found["holdfast_workers"])
 

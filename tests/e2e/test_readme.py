@@ -193,7 +193,8 @@ class Readme(unittest.TestCase):
         self.cluster.post("j2", "stop")
         self.run_line("holdfast wait j1 j2 --timeout 3600 && echo both are done", ("j1 j2", "j1 --for step=1"), says="both are done")
         self.run_line("holdfast help job_spec", says="batch_size")
-        self.run_line("source <(holdfast completion bash)")
+        # `source` has status 0 also where the program fails.
+        self.run_line("source <(holdfast completion bash)", ("bash)", "bash) && complete -p holdfast"), says="-F _holdfast holdfast")
 
     def several_jobs(self):
         for command, *changes in (

@@ -10,14 +10,16 @@ from processes import free_port
 
 SCRIPT = os.path.join(harness.ROOT, "ops", "deploy", "slurm", "holdfast.sbatch")
 
-# As srun does: the command once on each node, in its environment; SIGTERM goes to all of them.
+# As srun does: the command once for each task, in its environment, tasks in blocks on their nodes; SIGTERM goes to all of them.
 SRUN = """#!/usr/bin/python3
 import os, signal, subprocess, sys
 words = sys.argv[1:]
 while words[0].startswith("--"):
     words.pop(0)
-tasks = [subprocess.Popen(words, env={**os.environ, "SLURMD_NODENAME": f"node{i}", "SLURM_LOCALID": "0"})
-         for i in range(int(os.environ["SLURM_JOB_NUM_NODES"]))]
+nodes, count = int(os.environ["SLURM_JOB_NUM_NODES"]), int(os.environ["SLURM_NTASKS"])
+each = count // nodes
+tasks = [subprocess.Popen(words, env={**os.environ, "SLURMD_NODENAME": f"node{i // each}", "SLURM_LOCALID": str(i % each)})
+         for i in range(count)]
 signal.signal(signal.SIGTERM, lambda *_: [task.send_signal(signal.SIGTERM) for task in tasks])
 sys.exit(max(task.wait() for task in tasks))
 """
@@ -45,8 +47,8 @@ class SlurmScript(harness.ClusterTest):
 
     def run_script(self, *arguments, **environment):
         """Slurm gives the script to the first node with its own variables; what it starts is found by the mark."""
-        extra = {"PATH": f"{self.tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "42", "SLURM_JOB_NUM_NODES": "2", "HOLDFAST_BIN": harness.BIN,
-                 "HOLDFAST_STATE": self.cluster.data_dir, "HOLDFAST_PORT": str(self.cluster.port), "HOLDFAST_ADDRESS": "127.0.0.1",
+        extra = {"PATH": f"{self.tools}:{os.environ['PATH']}", "SLURM_JOB_ID": "42", "SLURM_JOB_NUM_NODES": "2", "SLURM_NTASKS": "2",
+                 "HOLDFAST_BIN": harness.BIN, "HOLDFAST_STATE": self.cluster.data_dir, "HOLDFAST_PORT": str(self.cluster.port), "HOLDFAST_ADDRESS": "127.0.0.1",
                  "HOLDFAST_THREADS": "1", "SCONTROL_SAID": self.said}
         return self.cluster.spawn("sbatch", ["bash", SCRIPT, *arguments], {**extra, **environment})
 
@@ -62,6 +64,15 @@ class SlurmScript(harness.ClusterTest):
         job = self.job_named("slurm-42")
         self.assertEqual("succeeded", job["state"])
         self.assertEqual({"node0-0", "node1-0"}, {node["id"] for node in self.cluster.nodes()})
+
+    def test_several_tasks_a_node_are_as_many_workers(self):
+        flags = [flag for flag in self.flags if not flag.startswith(("--nodes=", "--min_nodes=", "--max_nodes="))]
+        script = self.run_script(*flags, SLURM_JOB_NUM_NODES="1", SLURM_NTASKS="2")
+        self.assertEqual(0, script.wait_exit(90), script.log()[-3000:])
+        self.cluster.start_service()
+        job = self.job_named("slurm-42")
+        self.assertEqual(2, self.cluster.job(job["id"])["spec"]["nodes"])
+        self.assertEqual({"node0-0", "node0-1"}, {node["id"] for node in self.cluster.nodes()})
 
     def test_before_the_time_is_up_it_pauses_and_after_the_requeue_it_goes_on(self):
         flags = [*self.flags, "--total_steps=2000"]

@@ -217,6 +217,15 @@ TEST_F(Examination, AServiceThatIsNotReadySaysWhy) {
   EXPECT_THAT(check_of(said, "service")["seen"].get<std::string>(), HasSubstr("the disk is full"));
 }
 
+TEST_F(Examination, AServiceThatAnswers503IsThereAndIsNotToBeStarted) {
+  FakeService full;
+  full.problem("GET /healthz", 503, "database or disk is full");
+  const Said said = holdfast({"doctor", "--server", full.url(), "--token", "secret", "--json"});
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_THAT(check_of(said, "service").dump(), HasSubstr("it is up but cannot work"));
+  EXPECT_THAT(check_of(said, "service").dump(), Not(HasSubstr("start it")));
+}
+
 TEST_F(Examination, SomebodyElseOnThePortIsTold) {
   FakeService other;
   other.answer_text("GET /healthz", "<html>It works!</html>");

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+
 #include "tests/ops/fake_jobs.h"
 
 namespace holdfast::ops {
@@ -104,6 +106,28 @@ TEST_F(Logs, AFollowerWaitsForAServiceThatIsBusyOrStopping) {
   EXPECT_EQ(said.exit_code, 0);
   EXPECT_THAT(said.out, HasSubstr("line 4"));
   EXPECT_EQ(said.err, "The service is away. Waiting for it to come back.\n") << "once";
+}
+
+// The tail was of a database that knew more than the one that the stream comes from.
+TEST_F(Logs, AFollowerOfARestoredServiceTakesItsLowerIds) {
+  service_.answer("GET /v1/jobs/j1", a_job("running"));
+  service_.answer("GET /v1/jobs/j1", a_job("succeeded"));
+  service_.answer("GET /v1/jobs/j1/logs", a_page("logs", {line(3, "w1", "info")}));
+  service_.answer("GET /v1/jobs/j1/logs", a_page("logs", {line(2, "w1", "info"), line(3, "w1", "info")}));
+  const Json never = line(9, "w1", "info");
+  service_.stream("GET /v1/jobs/j1/logs", {never, never, never, line(1, "w1", "info"), line(2, "w1", "info")});
+  const Said said = run({"logs", "j1", "-f", "--tail", "1"});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_THAT(said.err, HasSubstr("The service goes on with id 1 after 3: its database was restored from an older copy"));
+  std::vector<std::string> texts;
+  std::istringstream lines(said.out);
+  for (std::string text; std::getline(lines, text);) texts.push_back(text.substr(text.find("line ")));
+  EXPECT_THAT(texts, ::testing::ElementsAre("line 3", "line 1", "line 2", "line 3"));
+}
+
+TEST_F(Jobs, EventsOfAllAreNotWaitedForWhereNoServiceIs) {
+  const Said said = holdfast({"events", "-f", "--server", "http://127.0.0.1:1"});
+  EXPECT_EQ(said.exit_code, 3) << said.err;
 }
 
 TEST_F(Logs, AFollowerGivesUpWhenItIsRefused) {

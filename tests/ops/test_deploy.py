@@ -4,6 +4,7 @@ import http.server
 import json
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -122,6 +123,28 @@ class Systemd(unittest.TestCase):
         self.assertEqual(f"Bearer {token}", service.authorization, done.stderr)
         self.assertEqual(2, done.returncode, "a token that is refused is nothing to be tried again: RestartPreventExitStatus")
         self.assertEqual(["2"], self.setting("holdfast-worker@.service", "RestartPreventExitStatus"))
+
+    def test_the_prune_takes_the_timers_own_copies_and_what_they_left(self):
+        with tempfile.TemporaryDirectory() as folder:
+            ours = [f"202601{day:02}T033000Z.sqlite" for day in range(1, 18)]
+            others = ["before.sqlite", "before-upgrade.sqlite", "20260101T033000Z.sqlite.txt"]
+            stale = ["20260102T033000Z.sqlite.partial-77"]
+            for name in ours + others + stale:
+                with open(os.path.join(folder, name), "w", encoding="utf-8"):
+                    pass
+            os.utime(os.path.join(folder, stale[0]), (0, 0))
+            for line in self.setting("holdfast-backup.service", "ExecStartPost"):
+                done = run(*shlex.split(line.replace("/var/backups/holdfast", folder)))
+                self.assertEqual(0, done.returncode, done.stderr)
+            self.assertEqual(sorted(ours[-14:] + others), sorted(os.listdir(folder)))
+
+    def test_what_the_user_of_the_units_reads_is_in_a_folder_that_it_may_enter(self):
+        for unit in ("holdfast.service", "holdfast-worker@.service"):
+            text = read("systemd", unit)
+            self.assertNotRegex(text, r"-m 700 /etc/holdfast", unit)
+            self.assertRegex(text, r"install -d -m 755 /etc/holdfast", unit)
+        self.assertIn("LoadCredential=tls.crt:", read("systemd", "holdfast.service"))
+        self.assertIn("EnvironmentFile=-/etc/holdfast/worker-%i.env", read("systemd", "holdfast-worker@.service"))
 
     def test_the_timer_starts_what_is_there(self):
         self.assertIn("holdfast-backup.service", self.units())
@@ -293,6 +316,28 @@ class Kubernetes(unittest.TestCase):
             named = {c["name"] for c in template["spec"]["containers"]}
             for container in content["spec"]["template"]["spec"]["containers"]:
                 self.assertIn(container["name"], named)
+
+    def test_the_image_for_gpus_is_the_workers_whatever_the_base_calls_its_own(self):
+        overlay = yaml.safe_load(read("kubernetes", "gpu", "kustomization.yaml"))
+        self.assertNotIn("images", overlay, "they would be looked for under the name that base/ gives")
+        patched = yaml.safe_load(overlay["patches"][0]["patch"])["spec"]["template"]["spec"]["containers"][0]["image"]
+        self.assertRegex(patched, r":.+$")
+        if not shutil.which("kubectl"):
+            self.skipTest("there is no kubectl on this machine")
+        with tempfile.TemporaryDirectory() as folder:
+            shutil.copytree(path("kubernetes"), folder, dirs_exist_ok=True)
+            base = os.path.join(folder, "base", "kustomization.yaml")
+            with open(base, encoding="utf-8") as file:
+                text = file.read()
+            self.assertIn("newName: holdfast\n", text)
+            with open(base, "w", encoding="utf-8") as file:
+                file.write(text.replace("newName: holdfast\n", "newName: registry.example/holdfast\n"))
+            done = run("kubectl", "kustomize", os.path.join(folder, "gpu"))
+            self.assertEqual(0, done.returncode, done.stderr)
+            images = {thing["metadata"]["name"]: thing["spec"]["template"]["spec"]["containers"][0]["image"]
+                      for thing in yaml.safe_load_all(done.stdout) if thing["kind"] == "StatefulSet"}
+        self.assertEqual(patched, images["holdfast-worker"])
+        self.assertTrue(images["holdfast"].startswith("registry.example/holdfast:"), images)
 
     def test_kubectl_puts_them_together(self):
         if not shutil.which("kubectl"):

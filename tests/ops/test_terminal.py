@@ -2,6 +2,7 @@
 """The command line on a real terminal (a pseudo-terminal, read by a terminal emulator): progress that is drawn in place, lists
 that fit, colours, Ctrl-C, and what is left of all this where there is no terminal."""
 import os
+import signal
 import subprocess
 import threading
 import time
@@ -96,6 +97,19 @@ class Watching(OnATerminal):
         self.assertEqual(0, session.wait_exit())
         self.assertIn("j1 succeeded after step 60/60", session.text())
 
+    def test_under_nohup_a_terminal_that_closes_does_not_end_it(self):
+        command = ["nohup", HOLDFAST, "wait", "j1"]
+        with subprocess.Popen(command, env={"PATH": os.environ["PATH"], **self.environment()}, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+            self.addCleanup(process.kill)
+            while "step 40/60" not in (line := process.stderr.readline()):
+                self.assertTrue(line, "it ended")
+            process.send_signal(signal.SIGHUP)
+            self.service.change("j1", state="succeeded", step=60)
+            said = process.stderr.read()
+            self.assertEqual(0, process.wait(DEADLINE_S), said)
+        self.assertIn("j1 succeeded after step 60/60", said)
+
     def test_on_a_dumb_terminal_progress_comes_line_by_line(self):
         session = self.session("show", "j1", "--watch", environment={"TERM": "dumb"})
         session.wait_for("step 40/60 (66%)")
@@ -146,6 +160,16 @@ class Lists(OnATerminal):
         self.assertEqual(0, session.wait_exit())
         self.assertIn(b"\x1b[?1049l", session.sent, "the screen is given back")
         self.assertIn("59/60", session.text(), "the last view stays")
+
+    def test_what_ends_or_stops_it_gives_the_screen_back(self):
+        session = self.session("ls", "--watch", columns=100, lines=20)
+        session.wait_for("40/60", "baseline")
+        session.type("\x1a")  # nobody could continue it here, so the system does not stop it: it draws again
+        session.wait_until(lambda: session.sent.count(b"\x1b[?1049h") == 2, "the list again after Ctrl-Z")
+        self.assertEqual(1, session.sent.count(b"\x1b[?1049l"), "given back meanwhile")
+        session.type("\x1c")
+        session.wait_exit()
+        self.assertEqual(2, session.sent.count(b"\x1b[?1049l"), "given back after Ctrl-\\")
 
     def test_ls_watch_elsewhere_prints_when_something_has_changed(self):
         with subprocess.Popen([HOLDFAST, "ls", "--watch", "--json"], env={"PATH": os.environ["PATH"], **self.environment()},

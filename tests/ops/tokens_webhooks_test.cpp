@@ -2,6 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <iostream>
+#include <sstream>
+
 #include "tests/ops/fake_jobs.h"
 
 namespace holdfast::ops {
@@ -25,6 +28,16 @@ TEST_F(Tokens, WhoamiSaysWhatTheTokenMayDo) {
   service_.answer("GET /v1/whoami", {{"token", {{"id", "t1"}, {"name", "ci"}, {"role", "submit"}}}});
   EXPECT_EQ(run({"whoami"}).out, "ci (token t1), which may look, submit and steer jobs, at " + service_.url() + "\n");
   EXPECT_EQ(Json::parse(run({"whoami", "--json"}).out)["token"]["role"], "submit");
+}
+
+TEST_F(Tokens, AWebhooksSecretCanComeFromTheInput) {
+  service_.answer("POST /v1/webhooks", {{"id", "h1"}, {"url", "https://e.org/h"}, {"secret", "quiet"}}, 201);
+  std::istringstream input("quiet\nmore\n");
+  std::streambuf* const before = std::cin.rdbuf(input.rdbuf());
+  const Said said = run({"webhooks", "create", "https://e.org/h", "--secret", "-"});
+  std::cin.rdbuf(before);
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(service_.body_of("POST /v1/webhooks")["secret"], "quiet");
 }
 
 TEST_F(Tokens, CreatePrintsTheTokenAloneOnStdout) {

@@ -42,6 +42,34 @@ TEST_F(Jobs, SubmitAndWatchTellsAllEventsAndPrintsTheIdFirst) {
   EXPECT_THAT(said.err, HasSubstr("from the start"));
 }
 
+TEST_F(Jobs, WaitAsksAgainWhereTheServiceHasTooMuchToDo) {
+  service_.problem("GET /v1/jobs/j1", 429, "slower");
+  service_.answer("GET /v1/jobs/j1", a_job("running"));
+  service_.problem("GET /v1/jobs/j1", 429, "slower");
+  service_.answer("GET /v1/jobs/j1", a_job("succeeded"));
+  service_.problem("GET /v1/jobs/j1/events", 429, "slower");
+  service_.answer("GET /v1/jobs/j1/events", a_page("events", {}));
+  const Said said = run({"wait", "j1"});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_THAT(said.err, HasSubstr("The service has too much to do. Asking again."));
+}
+
+TEST_F(Jobs, AWatcherOfARestoredServiceTakesItsLowerIds) {
+  service_.answer("GET /v1/jobs/j1", a_job("running"));
+  service_.answer("GET /v1/jobs/j1", a_job("running"));
+  service_.answer("GET /v1/jobs/j1", a_job("running"));
+  service_.answer("GET /v1/jobs/j1", a_job("running"));
+  service_.answer("GET /v1/jobs/j1", a_job("succeeded"));
+  service_.answer("GET /v1/jobs/j1/events", a_page("events", {an_event(2, "job_submitted", "before")}));
+  service_.answer("GET /v1/jobs/j1/events", a_page("events", {an_event(1, "generation_formed", "the new first")}));
+  const Json never = an_event(9, "never", "shown");
+  service_.stream("GET /v1/jobs/j1/events", {never, never, an_event(1, "generation_formed", "the new first")});
+  const Said said = run({"wait", "j1"});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_THAT(said.err, HasSubstr("the service goes on with event 1 after 2"));
+  EXPECT_THAT(said.err, HasSubstr("the new first"));
+}
+
 TEST_F(Jobs, WaitGivesUpAtItsTimeout) {
   service_.answer("GET /v1/jobs/j1", a_job("waiting", {{"reason", "1 of 2 workers"}}));
   service_.answer("GET /v1/jobs/j1/events", a_page("events", {}));

@@ -283,7 +283,7 @@ export function fakeService({ jobs = 12, points = 1200, live = 10 } = {}) {
     const { pathname, searchParams: query } = new URL(request.url, "http://fake");
     if (pathname === "/") return page("index.html", reply);
     if (pathname.startsWith("/page/")) return page(pathname, reply);
-    if (pathname === "/healthz") return say(reply, 200, {});
+    if (pathname === "/healthz" || pathname === "/readyz") return say(reply, 200, {});
     const token = request.headers.authorization?.replace("Bearer ", "") ?? "";
     if (token === "" || token === "wrong")
       return say(reply, 401, { status: 401, title: "no token", detail: "this token is not one of this service's" });

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <filesystem>
@@ -27,6 +28,7 @@ using storage::testing::holds;
 using storage::testing::manifest_at;
 using storage::testing::State;
 using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
 JobRow job(const std::string& id, int64_t number, const std::string& state, const std::string& spec = "{}") {
@@ -90,7 +92,7 @@ TEST_F(Backup, SaysWhatIsInTheCopyAndWhatIsNot) {
   EXPECT_EQ(report->contents.open_jobs[1].checkpoint_store, "/shared");
   EXPECT_EQ(report->contents.schema_version, schema_version_known());
   EXPECT_THAT(report->notes, Contains(HasSubstr("the checkpoints of j2, which lie in " + data_dir_ + "/checkpoints")));
-  EXPECT_THAT(report->notes, Contains(HasSubstr("those of j3, in folders of their own")));
+  EXPECT_THAT(report->notes, Contains(HasSubstr("the checkpoints of j3, in folders of their own")));
   EXPECT_THAT(report->notes, Contains(HasSubstr("admin.token")));
   EXPECT_EQ(names().size(), 2U) << "the copy and the service's folder: nothing is left beside them";
   EXPECT_EQ(jobs_in(copy()), (std::vector<std::string>{"j1", "j2", "j3"}));
@@ -177,19 +179,113 @@ TEST_F(Backup, TakesTheCheckpointsOfOpenJobsAlongAndRestoreBringsThemBack) {
   EXPECT_EQ(info.st_mode & 0777, 0700U);
 }
 
-TEST_F(Backup, ADamagedCheckpointIsNamedAndNotTaken) {
+TEST_F(Backup, ADamagedCheckpointIsNamedAndEverythingElseIsTaken) {
   save({job("j1", 1, "running")});
   const auto store = objects(data_dir_, "j1");
   const State state(1);
-  ASSERT_TRUE(storage::testing::ok(storage::write_checkpoint(*store, manifest_at(20), state.tensors())));
+  for (const int64_t step : {20, 40})
+    ASSERT_TRUE(storage::testing::ok(storage::write_checkpoint(*store, manifest_at(step), state.tensors())));
   for (const auto& file : fs::recursive_directory_iterator(data_dir_ + "/checkpoints/j1")) {
-    if (file.path().filename().string().starts_with("shard")) std::ofstream(file.path(), std::ios::app) << "x";
+    if (file.path().string().find("step-0000000020/shard") != std::string::npos)
+      std::ofstream(file.path(), std::ios::app) << "x";
   }
   const auto report = back_up({.data_dir = data_dir_, .output = copy("all"), .with_checkpoints = true});
   ASSERT_TRUE(report) << report.error();
-  EXPECT_TRUE(report->checkpoints.empty());
-  EXPECT_THAT(report->notes, Contains(HasSubstr("the checkpoint of j1 at step 20 is not in it")));
+  ASSERT_EQ(report->checkpoints.size(), 1U) << "everything else is copied";
+  EXPECT_EQ(report->checkpoints[0].step, 40);
+  EXPECT_THAT(report->damaged, ElementsAre(HasSubstr("the checkpoint of j1 at step 20 is damaged and not in it")));
   EXPECT_FALSE(storage::testing::is_listed(*objects(copy("all"), "j1"), 20));
+}
+
+// A folder that cannot be opened is a volume that has gone: the copy would pass for one with checkpoints.
+TEST_F(Backup, FailsWhereCheckpointsCannotBeRead) {
+  save({job("j1", 1, "running")});
+  EXPECT_THAT(error_of({.data_dir = data_dir_, .output = copy("all"), .with_checkpoints = true}),
+              HasSubstr("cannot copy the checkpoints of j1"));
+  EXPECT_EQ(names(), std::vector<std::string>{"service"}) << "neither a copy nor a part of one";
+}
+
+TEST_F(Backup, ARestoreThatCannotWriteTheCheckpointsLeavesTheDatabase) {
+  save({job("j1", 1, "running")});
+  const State state(1);
+  ASSERT_TRUE(storage::testing::ok(
+      storage::write_checkpoint(*objects(data_dir_, "j1"), manifest_at(20), state.tensors())));
+  ASSERT_EQ(error_of({.data_dir = data_dir_, .output = copy("all"), .with_checkpoints = true}), "");
+  save({job("j2", 2, "running")});
+  fs::remove_all(data_dir_ + "/checkpoints/j1");
+  fs::create_directories(data_dir_ + "/checkpoints/j1");
+  std::ofstream(data_dir_ + "/checkpoints/j1/step-0000000020") << "in the way";
+  const std::string error = error_of_restore(copy("all"));
+  EXPECT_THAT(error, HasSubstr("cannot copy the checkpoints of j1"));
+  EXPECT_THAT(error, HasSubstr("the database is as it was"));
+  EXPECT_EQ(jobs_in(database()), (std::vector<std::string>{"j1", "j2"}));
+}
+
+TEST_F(Backup, ARestoreNamesWhatIsDamagedInTheBackup) {
+  save({job("j1", 1, "running")});
+  const State state(1);
+  ASSERT_TRUE(storage::testing::ok(
+      storage::write_checkpoint(*objects(data_dir_, "j1"), manifest_at(20), state.tensors())));
+  ASSERT_EQ(error_of({.data_dir = data_dir_, .output = copy("all"), .with_checkpoints = true}), "");
+  for (const auto& file : fs::recursive_directory_iterator(copy("all") + "/checkpoints/j1")) {
+    if (file.path().filename().string().starts_with("shard")) std::ofstream(file.path(), std::ios::app) << "x";
+  }
+  const auto report = restore(copy("all"), folder_.path() + "/moved");
+  ASSERT_TRUE(report) << report.error();
+  EXPECT_THAT(report->damaged, ElementsAre(HasSubstr("is damaged in " + copy("all") + " and was not brought back")));
+}
+
+// j1 and j2 are what open jobs begin with; nobody needs the others.
+TEST_F(Backup, TakesAlongWhatOpenJobsGoOnFromAndNamesTheEndedOnesThatAreLeftOut) {
+  JobRow resumed = job("j20", 20, "queued");
+  resumed.resume = R"([{"kind":2,"step":20,"job":"j1","store":"","state_hash":""}])";
+  JobRow named = job("j2", 2, "succeeded");
+  named.name = "first";
+  std::vector<JobRow> rows{job("j1", 1, "succeeded"), named, resumed, job("j21", 21, "queued", R"({"after":"first"})")};
+  for (int64_t number = 3; number < 15; ++number) rows.push_back(job("j" + std::to_string(number), number, "failed"));
+  save(rows);
+  const State state(1);
+  for (const JobRow& row : rows) {
+    auto manifest = manifest_at(20);
+    manifest.job = row.id;
+    ASSERT_TRUE(
+        storage::testing::ok(storage::write_checkpoint(*objects(data_dir_, row.id), manifest, state.tensors())));
+  }
+  const auto report = back_up({.data_dir = data_dir_, .output = copy("all"), .with_checkpoints = true});
+  ASSERT_TRUE(report) << report.error();
+  std::vector<std::string> copied;
+  for (const CopiedCheckpoint& one : report->checkpoints) copied.push_back(one.job);
+  EXPECT_THAT(copied, ElementsAre("j1", "j2", "j20", "j21"));
+  EXPECT_THAT(report->notes,
+              Contains(HasSubstr("checkpoints of ended jobs j3, j4, j5, j6, j7, j8, j9, j10, j11, j12 and 2 more")));
+  const auto restored = restore(copy("all"), folder_.path() + "/moved");
+  ASSERT_TRUE(restored) << restored.error();
+  EXPECT_TRUE(holds(*objects(folder_.path() + "/moved", "j1"), 20, state));
+}
+
+TEST_F(Backup, WhatRootMakesBelongsToTheOwnerOfTheDataDirectory) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root gives files away";
+  save({job("j1", 1, "running")});
+  const State state(1);
+  ASSERT_TRUE(storage::testing::ok(
+      storage::write_checkpoint(*objects(data_dir_, "j1"), manifest_at(20), state.tensors())));
+  constexpr uid_t kOwner = 12345;
+  const std::string moved = folder_.path() + "/moved";
+  fs::create_directory(moved);
+  for (const std::string& folder : {data_dir_, moved}) ASSERT_EQ(chown(folder.c_str(), kOwner, kOwner), 0);
+  ASSERT_EQ(error_of({.data_dir = data_dir_, .output = copy("all"), .with_checkpoints = true}), "");
+  ASSERT_TRUE(restore(copy("all"), moved));
+  for (const std::string& folder : {copy("all"), moved}) {
+    int64_t looked_at = 0;
+    for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+      struct stat info {};
+      ASSERT_EQ(lstat(entry.path().c_str(), &info), 0);
+      EXPECT_EQ(info.st_uid, kOwner) << entry.path();
+      EXPECT_EQ(info.st_gid, kOwner) << entry.path();
+      ++looked_at;
+    }
+    EXPECT_GT(looked_at, 3);
+  }
 }
 
 TEST_F(Backup, RestoreKeepsWhatWasThereWithItsLog) {

@@ -116,6 +116,8 @@ TEST_F(ServiceTest, PrometheusIsToldOfJobsWorkersAndTheService) {
   begin_training();
   ask("POST", "/v1/jobs/j1/progress", progress_to(3), {}, "worker-token");
   const Answer answer = ask("GET", "/metrics");
+  // From the start: a counter that appears with 1 has not increased.
+  EXPECT_THAT(answer.response->body, HasSubstr("holdfast_events_total{kind=\"checkpoint_failed\"} 0\n"));
   ASSERT_EQ(answer.status(), 200);
   EXPECT_THAT(answer.response->content_type, testing::StartsWith("text/plain; version=0.0.4"));
   const std::string& text = answer.response->body;

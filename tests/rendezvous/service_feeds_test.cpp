@@ -76,6 +76,20 @@ TEST_F(FeedsTest, LinesAreFilteredByWorkerAndByLevel) {
   EXPECT_THAT(stream->text, HasSubstr("\"text\":\"e\""));
 }
 
+// As after a restore: the reader has ids that this database never gave, and what comes next is below them.
+TEST_F(FeedsTest, AReaderWithIdsBeyondTheNewestGetsWhatComesNext) {
+  begin_training();
+  ASSERT_EQ(ask("POST", "/v1/jobs/j1/progress", progress_to(2), {}, "worker-token").status(), 204);
+  const std::map<std::string, std::string> beyond{{"last-event-id", "100000"}};
+  const auto of_job = follow("/v1/jobs/j1/events?follow=1", beyond), of_all = follow("/v1/events?follow=1", beyond),
+             metrics = follow("/v1/jobs/j1/metrics?follow=1", beyond);
+  for (const auto& stream : {of_job, of_all, metrics}) EXPECT_EQ(count(stream->text, "event: "), 0u) << stream->text;
+  ASSERT_EQ(ask("POST", "/v1/jobs/j1/progress", progress_to(4, 3), {}, "worker-token").status(), 204);
+  ASSERT_EQ(ask("POST", "/v1/jobs/j1/checkpoints", record_of(4), {}, "worker-token").status(), 201);
+  EXPECT_EQ(count(metrics->text, "event: metric"), 2u);
+  for (const auto& stream : {of_job, of_all}) EXPECT_THAT(stream->text, HasSubstr("checkpoint_committed"));
+}
+
 TEST_F(FeedsTest, ManyFollowersOfOneLogCostOneRead) {
   begin_training();
   logs_of("w1", {"first"});

@@ -52,6 +52,22 @@ TEST_F(ServiceTest, ASubmissionIsShownWhereItsLocationSays) {
   }
 }
 
+TEST_F(ServiceTest, NamesAndLabelsThatWouldCommandATerminalAreRefused) {
+  const std::string command = "a\xc2\x9b" "2Jb";  // U+009B is what ESC [ is
+  Json named = spec(), labelled = spec();
+  named["name"] = command;
+  labelled["labels"] = {{"team", command}};
+  for (const auto& [bad, field] : {std::pair{named, "name"}, std::pair{labelled, "labels"}}) {
+    const Answer answer = ask("POST", "/v1/jobs", bad);
+    EXPECT_EQ(answer.status(), 400) << field;
+    EXPECT_EQ(answer.json()["errors"][0]["field"], field);
+  }
+  EXPECT_EQ(ask("POST", "/v1/tokens", {{"name", command}, {"role", "read"}}).status(), 400);
+  Json fine = spec();
+  fine["name"] = "\xc2\xa0\xe6\xb6\x88\xe8\x9e\x8d";  // a no-break space and two Chinese characters
+  EXPECT_EQ(ask("POST", "/v1/jobs", fine).status(), 201);
+}
+
 TEST_F(ServiceTest, ABadSpecIsRefusedWithEveryFieldNamed) {
   Json bad = spec();
   bad["total_steps"] = -1;

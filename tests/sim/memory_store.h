@@ -80,6 +80,7 @@ class MemoryStore : public rendezvous::JobStore {
   std::vector<rendezvous::EventRow> events(const std::string&, int64_t, int64_t) override { return {}; }
   std::vector<rendezvous::StepRow> steps(const std::string&, int64_t, int64_t) override { return {}; }
   int64_t folded_to(const std::string&) override { return 0; }
+  int64_t newest_event_id(const std::string&) override { return 0; }
   int64_t newest_step_id(const std::string&) override { return 0; }
   std::vector<rendezvous::CurvePoint> curve(const std::string&, int64_t) override { return {}; }
   rendezvous::LogPage logs(const rendezvous::LogQuery&, int64_t) override { return {}; }
