@@ -84,7 +84,7 @@ bool Service::Impl::enqueue(std::function<void()> command) {
 
 void Service::Impl::wait_for_commands(Millis at_most) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::milliseconds(at_most), [this] { return !queue_.empty() || stopping_; });
+  changed_.wait_for(lock, std::chrono::milliseconds(at_most), [this] { return !queue_.empty() || !delivered_.empty() || stopping_; });
 }
 
 void Service::Impl::run_commands() {
@@ -100,6 +100,7 @@ void Service::Impl::turn() {
   if (stopped_by_itself_) return;
   try {
     run_commands();
+    settle_deliveries();
     if (ticked_ms_ < 0 || clock_.steady_ms() >= ticked_ms_ + kTickMs) {
       ticked_ms_ = clock_.steady_ms();
       state_.tick();

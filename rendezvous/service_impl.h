@@ -104,6 +104,7 @@ struct Service::Impl {
   nlohmann::json show_webhook(const WebhookRow& row) const;
   void note_changes();
   void send_webhooks();
+  void settle_deliveries();
   void settle_delivery(int64_t id, const DeliveryOutcome& outcome);
 
   // --- service_workers.cpp
@@ -213,6 +214,7 @@ struct Service::Impl {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
+  std::vector<std::pair<int64_t, DeliveryOutcome>> delivered_;  // not in the queue: a full one would lose them
   bool closed_ = false;
   std::optional<ServiceFailure> failure_;  // with mutex_
   std::atomic<bool> stopping_ = false;
