@@ -148,6 +148,7 @@ void Service::Impl::close() {
     late.swap(queue_);  // dropped: their replies answer for themselves
   }
   changed_.notify_all();
+  entrance_->close();
   const HttpResponse goodbye = problem_answer(problem(503, "unavailable", "the service is stopping: try again"));
   polls_.close([&](const LongPolls::Poll& poll) {
     poll.reply(goodbye);
@@ -181,7 +182,9 @@ Service::Service(ServiceOptions options, const Clock& clock, JobStore& store, st
   impl_->state_.commit();
 }
 
-Service::~Service() = default;
+Service::~Service() {
+  impl_->entrance_->close();
+}
 
 std::optional<HttpResponse> Service::refusal(const HttpRequest& request) {
   auto refused = impl_->refusal(request);
