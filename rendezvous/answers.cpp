@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kDepthMax = 64;  // of JSON in a request
-
 std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -112,24 +110,18 @@ Json next_page_token(int64_t after) {
 }
 
 Outcome<Json> read_json(const HttpRequest& request) {
-  // What goes through a value later (dump, comparisons) does so by recursion: depth is bounded here, while it is read.
-  bool too_deep = false;
-  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep |= depth > kDepthMax;
-    return depth <= kDepthMax;
-  };
-  Json json = Json::parse(request.body, shallow, false);
-  if (too_deep) {
+  ParsedJson parsed = parse_json(request.body);
+  if (parsed.too_deep) {
     return tl::unexpected(problem(400, "invalid_json",
                                   fmt::format("the body of {} {} is nested deeper than {} levels, which nothing here needs",
-                                              request.method, request.path, kDepthMax)));
+                                              request.method, request.path, kJsonDepthMax)));
   }
-  if (json.is_discarded()) {
+  if (parsed.json.is_discarded()) {
     return tl::unexpected(
         problem(400, "invalid_json",
                 fmt::format("the body of {} {} is not JSON ({} bytes)", request.method, request.path, request.body.size())));
   }
-  return json;
+  return std::move(parsed.json);
 }
 
 }  // namespace holdfast::rendezvous

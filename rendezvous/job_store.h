@@ -92,8 +92,9 @@ struct LogQuery {
 };
 struct LogPage {
   std::vector<LogRow> rows;
-  int64_t read_to = 0;  // every line up to this one was looked at
-  bool more = false;    // there are lines after it
+  int64_t read_to = 0;    // every line up to this one was looked at
+  bool more = false;      // there are lines after it, also where a filter left nothing of the page
+  int64_t looked_at = 0;  // lines: what the page cost
 };
 struct StepRow {
   int64_t id = 0, time_ms = 0;

@@ -85,7 +85,7 @@ bool Service::Impl::enqueue(std::function<void()> command) {
 
 void Service::Impl::wait_for_commands(Millis at_most) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::milliseconds(at_most), [this] { return !queue_.empty() || stopping_; });
+  changed_.wait_for(lock, std::chrono::milliseconds(at_most), [this] { return !queue_.empty() || !delivered_.empty() || stopping_; });
 }
 
 void Service::Impl::run_commands() {
@@ -101,6 +101,7 @@ void Service::Impl::turn() {
   if (stopped_by_itself_) return;
   try {
     run_commands();
+    settle_deliveries();
     if (ticked_ms_ < 0 || clock_.steady_ms() >= ticked_ms_ + kTickMs) {
       ticked_ms_ = clock_.steady_ms();
       state_.tick();
@@ -148,6 +149,7 @@ void Service::Impl::close() {
     late.swap(queue_);  // dropped: their replies answer for themselves
   }
   changed_.notify_all();
+  entrance_->close();
   const HttpResponse goodbye = problem_answer(problem(503, "unavailable", "the service is stopping: try again"));
   polls_.close([&](const LongPolls::Poll& poll) {
     poll.reply(goodbye);
@@ -183,7 +185,9 @@ Service::Service(ServiceOptions options, const Clock& clock, JobStore& store, st
   if (restored) remove_restored_mark(impl_->options_.data_dir);
 }
 
-Service::~Service() = default;
+Service::~Service() {
+  impl_->entrance_->close();
+}
 
 std::optional<HttpResponse> Service::refusal(const HttpRequest& request) {
   auto refused = impl_->refusal(request);

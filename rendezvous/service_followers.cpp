@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 constexpr int64_t kRowsPerChunk = 500;
 constexpr size_t kBytesPerChunk = 256 << 10;
 constexpr size_t kUnreadMax = 256 << 10;
-// What is read for all in one turn, so that requests do not wait; who is behind then has its turn in the next one.
+// Rows that are looked at for all in one turn, so that requests do not wait; who is behind then has its turn in the next one.
 constexpr int64_t kRowsPerTurn = 4 * kRowsPerChunk;
 constexpr Millis kKeepAliveMs = 15000;
 constexpr Millis kLingerMs = 2000;  // after the job's end: last log lines may be on their way
@@ -34,8 +34,9 @@ void Service::Impl::follow(const Call& call, FeedPlace place) {
   response.content_type = "text/event-stream";
   response.headers["Cache-Control"] = "no-store";
   const std::string token = call.who ? call.who->id : "";
-  response.on_stream = [this, token, place = std::move(place)](std::shared_ptr<EventStream> stream) {
-    const bool taken = enqueue([this, token, place, stream] {
+  response.on_stream = [this, entrance = entrance_, token,
+                        place = std::move(place)](const std::shared_ptr<EventStream>& stream) {
+    const bool taken = entrance->enqueue([this, token, place, stream] {  // it is there where this is called
       followers_.push_back({stream, token, place, clock_.steady_ms()});
       follower_behind_ = true;
     });
@@ -46,7 +47,7 @@ void Service::Impl::follow(const Call& call, FeedPlace place) {
 
 Service::Impl::FeedChunk Service::Impl::make_chunk(const FeedPlace& place, int64_t& rows_left) {
   const FeedRows found = read_feed(place, kRowsPerChunk);
-  rows_left -= static_cast<int64_t>(found.rows.size()) + 1;
+  rows_left -= found.looked_at + 1;
   FeedChunk chunk{"", found.read_to, found.more};
   for (const FeedRow& row : found.rows) {
     chunk.text += fmt::format("id: {}\nevent: {}\ndata: {}\n\n", row.id, kEventNames[static_cast<size_t>(place.feed)],

@@ -105,6 +105,7 @@ struct Service::Impl {
   nlohmann::json show_webhook(const WebhookRow& row) const;
   void note_changes();
   void send_webhooks();
+  void settle_deliveries();
   void settle_delivery(int64_t id, const DeliveryOutcome& outcome);
 
   // --- service_workers.cpp
@@ -162,6 +163,7 @@ struct Service::Impl {
     std::vector<FeedRow> rows;
     int64_t read_to = 0;
     bool more = false;
+    int64_t looked_at = 0;  // rows, for these ones
   };
   void list_or_follow(Call& call, Feed feed);
   Outcome<FeedPlace> place_of(const Call& call, Feed feed, int64_t after);
@@ -169,6 +171,23 @@ struct Service::Impl {
   void show_curve(Call& call);
 
   // --- service_followers.cpp
+  // The queue, for who may come when the service is gone: a stream begins when its answer was sent. Thread: any.
+  class Entrance {
+   public:
+    explicit Entrance(Impl& service) : service_(&service) {}
+    bool enqueue(std::function<void()> command) {
+      const std::lock_guard lock(mutex_);
+      return service_ != nullptr && service_->enqueue(std::move(command));
+    }
+    void close() {
+      const std::lock_guard lock(mutex_);
+      service_ = nullptr;
+    }
+
+   private:
+    std::mutex mutex_;
+    Impl* service_;
+  };
   struct Follower {
     std::shared_ptr<EventStream> stream;
     std::string token;  // id
@@ -214,9 +233,11 @@ struct Service::Impl {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> queue_;
+  std::vector<std::pair<int64_t, DeliveryOutcome>> delivered_;  // not in the queue: a full one would lose them
   bool closed_ = false;
   std::optional<ServiceFailure> failure_;  // with mutex_
   std::atomic<bool> stopping_ = false;
+  const std::shared_ptr<Entrance> entrance_ = std::make_shared<Entrance>(*this);
 
   // of the owner thread
   bool stopped_by_itself_ = false;

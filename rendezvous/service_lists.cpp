@@ -44,6 +44,7 @@ Service::Impl::FeedRows Service::Impl::read_feed(const FeedPlace& place, int64_t
     for (const LogRow& row : page.rows) found.rows.push_back({row.id, show_log(row)});
     found.read_to = page.read_to;
     found.more = page.more;
+    found.looked_at = page.looked_at;
     return found;
   }
   if (place.feed == Feed::kEvents) {
@@ -54,6 +55,7 @@ Service::Impl::FeedRows Service::Impl::read_feed(const FeedPlace& place, int64_t
   found.more = static_cast<int64_t>(found.rows.size()) > limit;
   if (found.more) found.rows.pop_back();
   if (!found.rows.empty()) found.read_to = found.rows.back().id;
+  found.looked_at = static_cast<int64_t>(found.rows.size());
   return found;
 }
 

@@ -90,7 +90,7 @@ void Service::Impl::post_webhook(Call& call) {
                                 fmt::format("there are {} webhooks already: remove those that nobody needs", kWebhooksMax)));
   const WebhookRow& row = webhooks_.add(*std::move(wanted));
   state_.write().save_webhook(row);
-  state_.event("", "webhook_created", fmt::format("{}: changes of jobs are sent to {}", row.id, row.url));
+  state_.event("", "webhook_created", fmt::format("{}: changes of jobs are sent to {}", row.id, webhook_host(row.url)));
   Json shown = show_webhook(row);
   shown["secret"] = row.secret;
   HttpResponse response = json_answer(201, shown);
@@ -112,7 +112,7 @@ void Service::Impl::delete_webhook(Call& call) {
                   problem(404, "not_found",
                           fmt::format("there is no webhook {}; GET /v1/webhooks lists them", shortened(id, kWordBytesMax))));
   }
-  state_.event("", "webhook_removed", fmt::format("{}: nothing more is sent to {}", id, found->second.url));
+  state_.event("", "webhook_removed", fmt::format("{}: nothing more is sent to {}", id, webhook_host(found->second.url)));
   state_.write().remove_webhook(id);
   webhooks_.remove(id);
   answer(call, empty_answer());
@@ -132,39 +132,69 @@ void Service::Impl::note_changes() {
                                         {"from", job_state_name(change.from)},
                                         {"to", job_state_name(change.to)},
                                         {"job", std::move(shown)}});
-    for (const DeliveryRow& row : webhooks_.note_change(job_state_name(change.to), body, change.time_ms))
-      state_.write().save_delivery(row);
+    const Webhooks::Noted noted = webhooks_.note_change(job_state_name(change.to), body, change.time_ms);
+    for (const DeliveryRow& row : noted.made) state_.write().save_delivery(row);
+    for (const int64_t id : noted.dropped) state_.write().remove_delivery(id);
+    for (const std::string& id : noted.begun_to_lose) {
+      state_.event("", "webhook_given_up",
+                   fmt::format("{}: more than {} deliveries wait for it: the oldest are dropped from now on, until it takes one",
+                               id, Webhooks::kWaitingMax));
+    }
   }
 }
 
 void Service::Impl::send_webhooks() {
   while (const auto row = webhooks_.take_due(clock_.wall_ms())) {
-    const auto sending = [this, delivery = *row, hook = webhooks_.all().at(row->webhook)] {
-      const DeliveryOutcome outcome = deliver(hook, delivery, clock_.wall_ms(), sending_);
-      enqueue([this, id = delivery.id, outcome] { settle_delivery(id, outcome); });
+    const auto tell = [this, id = row->id](const DeliveryOutcome& outcome) {
+      {
+        const std::lock_guard lock(mutex_);
+        delivered_.emplace_back(id, outcome);
+      }
+      changed_.notify_one();
     };
-    const bool posted = senders_.post(sending, [this, id = row->id](const std::string& why) {
-      enqueue([this, id, why] { settle_delivery(id, {clock_.wall_ms(), 0, why}); });
-    });
+    const auto sending = [this, tell, delivery = *row, hook = webhooks_.all().at(row->webhook)] {
+      tell(deliver(hook, delivery, clock_.wall_ms(), sending_));
+    };
+    const bool posted =
+        senders_.post(sending, [this, tell](const std::string& why) { tell({clock_.wall_ms(), 0, why}); });
     if (!posted) return settle_delivery(row->id, {clock_.wall_ms(), 0, "too many are being sent"});
   }
 }
 
+void Service::Impl::settle_deliveries() {
+  std::vector<std::pair<int64_t, DeliveryOutcome>> delivered;
+  {
+    const std::lock_guard lock(mutex_);
+    delivered.swap(delivered_);
+  }
+  for (const auto& [id, outcome] : delivered) settle_delivery(id, outcome);
+}
+
 void Service::Impl::settle_delivery(int64_t id, const DeliveryOutcome& outcome) {
   const Webhooks::Settled settled = webhooks_.settle(id, outcome);
-  if (settled.row.id == 0) return;
-  if (settled.done) {
+  const DeliveryRow& row = settled.row;
+  if (row.id == 0) return;
+  for (const int64_t dropped : settled.dropped) state_.write().remove_delivery(dropped);
+  if (settled.taken) {
     state_.write().remove_delivery(id);
-  } else {
-    state_.write().save_delivery(settled.row);
+  } else if (settled.dropped.empty()) {
+    state_.write().save_delivery(row);
   }
-  if (settled.given_up) {
-    state_.event("", "webhook_given_up",
-                 fmt::format("{}: delivery {} was tried {} times and is dropped: {}", settled.row.webhook, id,
-                             settled.row.tries, outcome.error));
-  } else if (!settled.done && settled.row.tries == 1) {
+  if (settled.begins_to_fail && settled.dropped.empty()) {
     state_.event("", "webhook_failing",
-                 fmt::format("{}: delivery {} was not taken and is tried again: {}", settled.row.webhook, id, outcome.error));
+                 fmt::format("{}: delivery {} was not taken and is tried again: {}", row.webhook, id, outcome.error));
+  }
+  if (settled.begins_to_lose) {
+    const size_t others = settled.dropped.size() - 1;
+    state_.event("", "webhook_given_up",
+                 fmt::format("{}: delivery {} was tried {} times and is dropped{}: {}. The next event of it is when it takes one",
+                             row.webhook, id, row.tries,
+                             others == 0 ? "" : fmt::format(", with {} that waited behind it", others), outcome.error));
+  }
+  if (settled.lost > 0) {
+    state_.event("", "webhook_recovered",
+                 fmt::format("{}: delivery {} was taken; {} before it {} dropped", row.webhook, id, settled.lost,
+                             settled.lost == 1 ? "was" : "were"));
   }
 }
 

@@ -7,8 +7,9 @@
 namespace holdfast::rendezvous {
 namespace {
 
-// So many lines are looked at for one page, or for the newest ones: a filter that few pass makes pages short, and nobody wait.
-constexpr int64_t kLookedAtMost = 50'000;
+// So many lines are looked at for one page: a filter that few pass makes pages short, and nobody wait. And for the newest ones,
+// which nobody asks for again and again.
+constexpr int64_t kLookedAtMost = 5'000, kNewestLookedAtMost = 20'000;
 constexpr int64_t kLinesDroppedAtOnce = 1'000, kBytesDroppedAtOnce = 1 << 20;
 
 constexpr const char* kPasses = "AND (?3 = '' OR worker = ?3) AND (?4 = '' OR instr(?4, ' ' || level || ' ') > 0) ";
@@ -81,6 +82,7 @@ LogPage SqliteLogs::page(const LogQuery& query, int64_t limit) {
   q.with(query.job, after, query.worker, query.levels, to, limit);
   while (q.step()) page.rows.push_back({q.integer(0), query.job, q.text(1), {q.integer(2), q.text(3), q.text(4)}, 0});
   page.read_to = static_cast<int64_t>(page.rows.size()) == limit ? page.rows.back().id : to;
+  page.looked_at = std::max<int64_t>(page.read_to - after, 0);
   page.more = page.read_to < all.last;
   if (dropped > 0) {
     LogRow word{all.first - 1, query.job, "", {page.rows.empty() ? 0 : page.rows[0].line.time_ms, "warning", ""}, dropped};
@@ -93,7 +95,7 @@ LogPage SqliteLogs::page(const LogQuery& query, int64_t limit) {
 
 int64_t SqliteLogs::before_newest(const LogQuery& query, int64_t count) {
   const Extent all = extent(query.job);
-  const int64_t oldest = std::max(all.first - 1, all.last - kLookedAtMost);
+  const int64_t oldest = std::max(all.first - 1, all.last - kNewestLookedAtMost);
   if (query.worker.empty() && query.levels.empty()) return std::max(oldest, all.last - count);
   auto q = db_.prepare(fmt::format(
       "SELECT number FROM log_lines WHERE job = ?1 AND number > ?2 {}ORDER BY number DESC LIMIT 1 OFFSET ?5", kPasses));

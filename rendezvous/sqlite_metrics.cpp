@@ -168,20 +168,27 @@ void SqliteMetrics::save_point(const std::string& job, int level, const CurvePoi
       .run();
 }
 
-// True: not all in one go.
-bool SqliteMetrics::fold_level(const std::string& job, int level, int64_t newest) {
-  int64_t done = 0;
-  {
-    auto q = db_.prepare("SELECT last_step FROM curves WHERE job = ? AND level = ? ORDER BY first_step DESC LIMIT 1");
-    if (q.with(job, level).step()) done = q.integer(0);
-  }
-  if (done == 0) {  // the job's first: where what it is made of begins
-    auto q = db_.prepare(level == 1 ? "SELECT min(step) FROM steps WHERE job = ? AND ? = 0"
-                                    : "SELECT min(first_step) FROM curves WHERE job = ? AND level = ?");
-    if (q.with(job, level - 1).step()) done = std::max<int64_t>(q.integer(0) - 1, 0);
-  }
-  const int64_t all = whole(newest, width(level)), to = std::min(all, whole(done, width(level)) + kFoldedAtMost * width(level));
-  if (to <= done) return false;
+// The last step that points of a level stand for; 0: there are none.
+int64_t SqliteMetrics::level_end(const std::string& job, int level) {
+  auto q = db_.prepare("SELECT last_step FROM curves WHERE job = ? AND level = ? ORDER BY first_step DESC LIMIT 1");
+  return q.with(job, level).step() ? q.integer(0) : 0;
+}
+
+// Where the points of a level (level 0: rows) go on after a step; 0: there are none after it.
+int64_t SqliteMetrics::next_in_level(const std::string& job, int level, int64_t after) {
+  auto q = db_.prepare(level == 0 ? "SELECT min(step) FROM steps WHERE job = ? AND ? = 0 AND step > ?"
+                                  : "SELECT min(first_step) FROM curves WHERE job = ? AND level = ? AND first_step > ?");
+  return q.with(job, level, after).step() ? q.integer(0) : 0;
+}
+
+// Of the level below all is there up to `newest`. How far this level has all then: less than it could where that is too much
+// for one go.
+int64_t SqliteMetrics::fold_level(const std::string& job, int level, int64_t newest) {
+  // What it is made of may go on far beyond where it ended: a job may have steps that the service was never told of.
+  const int64_t done = level_end(job, level), next = next_in_level(job, level - 1, done);
+  const int64_t all = whole(newest, width(level));
+  if (next == 0 || next > all) return all;
+  const int64_t to = std::min(all, whole(next - 1, width(level)) + kFoldedAtMost * width(level));
   std::vector<CurvePoint> made;
   int64_t stretch = -1;
   for (const CurvePoint& part : points(job, level - 1, done, to)) {
@@ -194,12 +201,17 @@ bool SqliteMetrics::fold_level(const std::string& job, int level, int64_t newest
     stretch = here;
   }
   for (const CurvePoint& point : made) save_point(job, level, point);
-  return to < all && !made.empty();
+  return to;
 }
 
+// True: not all in one go.
 bool SqliteMetrics::fold(const std::string& job, int64_t newest) {
   bool more = false;
-  for (int level = 1; level <= kLevels && width(level) <= newest; ++level) more |= fold_level(job, level, newest);
+  for (int level = 1; level <= kLevels && width(level) <= newest; ++level) {
+    const int64_t complete = fold_level(job, level, newest);
+    more |= complete < whole(newest, width(level));
+    newest = complete;
+  }
   return more;
 }
 
@@ -238,21 +250,15 @@ void SqliteMetrics::unfold(const std::string& job, int64_t first) {
 }
 
 std::vector<CurvePoint> SqliteMetrics::curve(const std::string& job, int64_t at_most) {
-  int64_t first = INT64_MAX, last = newest_row(job);
-  {
-    auto q = db_.prepare("SELECT step FROM steps WHERE job = ? ORDER BY step LIMIT 1");
-    if (q.with(job).step()) first = q.integer(0);
-  }
+  int64_t first = next_in_level(job, 0, 0), last = newest_row(job);
+  if (first == 0) first = INT64_MAX;
   for (int level = kLevels; level > 0; --level) {
     auto q = db_.prepare("SELECT first_step FROM curves WHERE job = ? AND level = ? ORDER BY first_step LIMIT 1");
     if (!q.with(job, level).step()) continue;
     first = std::min(first, q.integer(0));
     break;  // of the highest level nothing was dropped
   }
-  for (int level = 1; level <= kLevels && last == 0; ++level) {  // without rows: the job went back far
-    auto q = db_.prepare("SELECT last_step FROM curves WHERE job = ? AND level = ? ORDER BY first_step DESC LIMIT 1");
-    if (q.with(job, level).step()) last = q.integer(0);
-  }
+  for (int level = 1; level <= kLevels && last == 0; ++level) last = level_end(job, level);  // no rows: it went back far
   if (last == 0) return {};
   int level = 0;
   while (level < kLevels && (last - first + 1) / width(level) > 2 * at_most) ++level;
@@ -298,21 +304,16 @@ void SqliteMetrics::pack_digests(const std::string& job, int64_t to) {
   }
 }
 
-// True: there is more to drop.
+// Of rows only those that points stand for. True: there is more to drop.
 bool SqliteMetrics::drop_old(const std::string& job, int64_t newest) {
   for (int level = 1; level <= kLevels && width(level) * kPointsKept < newest; ++level) {
     db_.prepare("DELETE FROM curves WHERE job = ? AND level = ? AND first_step <= ?")
         .with(job, level, newest - kPointsKept * width(level))
         .run();
   }
-  int64_t oldest = 0;
-  {
-    auto q = db_.prepare("SELECT min(step) FROM steps WHERE job = ?");
-    if (q.with(job).step()) oldest = q.integer(0);
-  }
-  const int64_t due = whole(newest - kRowsKept, kDigestsPerRow),
-                to = std::min(due, whole(oldest + kRowsDroppedAtMost, kDigestsPerRow));
-  if (to < oldest) return false;
+  const int64_t oldest = next_in_level(job, 0, 0), due = whole(newest - kRowsKept, kDigestsPerRow);
+  const int64_t to = std::min({due, whole(oldest + kRowsDroppedAtMost, kDigestsPerRow), level_end(job, 1)});
+  if (oldest == 0 || to < oldest) return false;
   pack_digests(job, to);
   db_.prepare("DELETE FROM steps WHERE job = ? AND step <= ?").with(job, to).run();
   return to < due;
@@ -340,17 +341,25 @@ std::vector<StepDigest> SqliteMetrics::digests(const std::string& job, const Ste
   return found;
 }
 
+// Whether add() would have left fewer rows, or more points.
+bool SqliteMetrics::is_behind(const std::string& job) {
+  const int64_t newest = newest_row(job), oldest = next_in_level(job, 0, 0);
+  const int64_t unfolded = next_in_level(job, 0, level_end(job, 1));
+  return (oldest > 0 && oldest < newest - kRowsKept - kFoldedAtOnce) ||
+         (unfolded > 0 && unfolded <= whole(newest, kFoldedAtOnce));
+}
+
 void SqliteMetrics::fold_all() {
   std::vector<std::string> jobs;
   {
-    auto q = db_.prepare("SELECT DISTINCT job FROM steps");
+    auto q = db_.prepare("SELECT id FROM jobs ORDER BY number");
     while (q.step()) jobs.push_back(q.text(0));
   }
   for (const std::string& job : jobs) {
-    for (bool more = true; more;) {
+    for (bool more = is_behind(job); more;) {
       db_.execute("BEGIN IMMEDIATE");
       const int64_t newest = newest_row(job);
-      more = newest >= kFoldedAtOnce && (fold(job, newest) || drop_old(job, newest));
+      more = fold(job, newest) || drop_old(job, newest);
       db_.execute("COMMIT");
     }
   }

@@ -35,15 +35,19 @@ class SqliteMetrics {
   std::vector<CurvePoint> curve(const std::string& job, int64_t at_most);
   std::vector<StepDigest> digests(const std::string& job, const StepRange& range);
 
-  // Folds what a database of an older version has; a transaction for each part of it.
+  // Folds what is there as rows and should not be: a database of an older version has every step as one. A transaction for
+  // each part, outside the caller's; what tells is what is there, so one that was broken off goes on at the next start.
   void fold_all();
 
  private:
   int64_t newest_row(const std::string& job);
   bool insert(const std::string& job, const StepRow& row);
   bool fold(const std::string& job, int64_t newest);
-  bool fold_level(const std::string& job, int level, int64_t newest);
+  int64_t level_end(const std::string& job, int level);
+  int64_t next_in_level(const std::string& job, int level, int64_t after);
+  int64_t fold_level(const std::string& job, int level, int64_t newest);
   bool drop_old(const std::string& job, int64_t newest);
+  bool is_behind(const std::string& job);
   void unfold(const std::string& job, int64_t first);
   bool has_parts(const std::string& job, int level, int64_t first_step);
   std::vector<CurvePoint> points(const std::string& job, int level, int64_t after, int64_t to);

@@ -155,7 +155,7 @@ int schema_version_known() {
   return static_cast<int>(std::size(kMigrations));
 }
 
-int migrate(SqliteDatabase& database) {
+void migrate(SqliteDatabase& database, int to) {
   database.execute("CREATE TABLE IF NOT EXISTS schema_version (version INTEGER NOT NULL) STRICT");
   int64_t version = 0;
   if (auto row = database.prepare("SELECT max(version) FROM schema_version"); row.step()) version = row.integer(0);
@@ -166,13 +166,12 @@ int migrate(SqliteDatabase& database) {
                     "that one, or choose another --data_dir",
                     database.path(), version, known));
   }
-  for (int next = static_cast<int>(version) + 1; next <= known; ++next) {
+  for (int next = static_cast<int>(version) + 1; next <= to; ++next) {
     database.execute("BEGIN IMMEDIATE");
     database.execute(kMigrations[next - 1]);
     database.prepare("INSERT INTO schema_version (version) VALUES (?)").with(next).run();
     database.execute("COMMIT");
   }
-  return static_cast<int>(version);
 }
 
 }  // namespace holdfast::rendezvous

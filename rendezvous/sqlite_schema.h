@@ -7,8 +7,8 @@
 namespace holdfast::rendezvous {
 
 int schema_version_known();
-// Brings the database to schema_version_known(); the version that it had, 0 for a new one. Throws StoreError for a database of
-// a newer version, naming both.
-int migrate(SqliteDatabase& database);
+// Brings the database to that version, or leaves it where it is further. Throws StoreError for a database of a version that is
+// not known, naming both.
+void migrate(SqliteDatabase& database, int to = schema_version_known());
 
 }  // namespace holdfast::rendezvous

@@ -17,13 +17,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kUnfoldedVersion = 4;  // databases up to this one have every step as a row
-
 class SqliteStore : public JobStore {
  public:
   SqliteStore(const std::string& path, const Retention& retention) : db_(path), retention_(retention) {
     db_.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON");
-    if (migrate(db_) <= kUnfoldedVersion) metrics_.fold_all();
+    migrate(db_);
+    metrics_.fold_all();
   }
 
   void begin() override { db_.execute("BEGIN IMMEDIATE"); }

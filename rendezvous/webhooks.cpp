@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <utility>
 
 #include "rendezvous/protocol/http_client.h"
 
@@ -15,80 +16,117 @@ namespace {
 
 constexpr int64_t kFirstPauseMs = 5'000, kPauseMaxMs = 3'600'000, kGiveUpMs = 24 * 3'600'000;
 constexpr auto kTimeout = std::chrono::seconds(10);
-constexpr size_t kErrorBytesMax = 300;
+constexpr size_t kErrorBytesMax = 300, kAnswerBytesMax = 64 << 10;
 
 int64_t pause_after(int64_t tries) {
   return std::min(kPauseMaxMs, kFirstPauseMs << std::min<int64_t>(tries - 1, 20));
 }
 
+// Asking again does not help, unlike after a time-out or too many requests.
+bool refuses_for_good(int status) {
+  return status >= 400 && status < 500 && status != 408 && status != 429;
+}
+
 // "https://host:1/a/b?c" -> ("https://host:1", "/a/b?c").
 std::pair<std::string, std::string> split_url(const std::string& url) {
   const size_t host = url.find("://");
-  const size_t path = url.find_first_of("/?", host == std::string::npos ? 0 : host + 3);
+  const size_t path = url.find_first_of("/?#", host == std::string::npos ? 0 : host + 3);
   if (path == std::string::npos) return {url, "/"};
-  return {url.substr(0, path), fmt::format("{}{}", url[path] == '?' ? "/" : "", url.substr(path))};
+  return {url.substr(0, path), fmt::format("{}{}", url[path] == '/' ? "" : "/", url.substr(path))};
 }
 
 }  // namespace
 
+std::string webhook_host(const std::string& url) {
+  return split_url(url).first;
+}
+
 Webhooks::Webhooks(StoredWebhooks stored) : last_number_(stored.last_number), last_delivery_(stored.last_delivery) {
-  for (WebhookRow& row : stored.rows) hooks_[row.id] = std::move(row);
-  for (DeliveryRow& row : stored.deliveries) deliveries_[row.id] = std::move(row);
+  for (WebhookRow& row : stored.rows) {
+    queues_[row.id];
+    hooks_[row.id] = std::move(row);
+  }
+  for (DeliveryRow& row : stored.deliveries) {
+    if (const auto found = queues_.find(row.webhook); found != queues_.end()) found->second.waiting.push_back(std::move(row));
+  }
 }
 
 const DeliveryOutcome* Webhooks::last_outcome(const std::string& id) const {
-  const auto found = outcomes_.find(id);
-  return found == outcomes_.end() ? nullptr : &found->second;
+  const auto found = queues_.find(id);
+  return found == queues_.end() || !found->second.last ? nullptr : &*found->second.last;
 }
 
 int64_t Webhooks::waiting(const std::string& id) const {
-  return std::ranges::count_if(deliveries_, [&](const auto& entry) { return entry.second.webhook == id; });
+  const auto found = queues_.find(id);
+  return found == queues_.end() ? 0 : static_cast<int64_t>(found->second.waiting.size());
 }
 
 WebhookRow& Webhooks::add(WebhookRow row) {
   row.id = fmt::format("w{}", ++last_number_);
+  queues_[row.id];
   return hooks_[row.id] = std::move(row);
 }
 
 void Webhooks::remove(const std::string& id) {
   hooks_.erase(id);
-  outcomes_.erase(id);
-  std::erase_if(deliveries_, [&](const auto& entry) { return entry.second.webhook == id; });
+  queues_.erase(id);
 }
 
-std::vector<DeliveryRow> Webhooks::note_change(const std::string& state, const std::string& body, int64_t wall_ms) {
-  std::vector<DeliveryRow> made;
+Webhooks::Noted Webhooks::note_change(const std::string& state, const std::string& body, int64_t wall_ms) {
+  Noted noted;
   for (const auto& [id, hook] : hooks_) {
     if (!hook.states.empty() && std::ranges::find(hook.states, state) == hook.states.end()) continue;
-    DeliveryRow row{++last_delivery_, id, body, wall_ms, wall_ms, 0};
-    deliveries_[row.id] = row;
-    made.push_back(std::move(row));
+    Queue& queue = queues_[id];
+    while (queue.waiting.size() >= kWaitingMax) {
+      const auto oldest = queue.waiting.begin() + (queue.under_way ? 1 : 0);
+      noted.dropped.push_back(oldest->id);
+      if (queue.lost++ == 0) noted.begun_to_lose.push_back(id);
+      queue.waiting.erase(oldest);
+    }
+    noted.made.push_back(queue.waiting.emplace_back(DeliveryRow{++last_delivery_, id, body, wall_ms, wall_ms, 0}));
   }
-  return made;
+  return noted;
 }
 
 std::optional<DeliveryRow> Webhooks::take_due(int64_t wall_ms) {
-  std::map<std::string, bool> seen;  // the oldest of each webhook goes first: its receiver sees changes in their order
-  for (const auto& [id, row] : deliveries_) {
-    if (!seen.emplace(row.webhook, true).second || under_way_.contains(row.webhook) || row.due_ms > wall_ms) continue;
-    under_way_[row.webhook] = id;
-    return row;
+  for (auto& [id, queue] : queues_) {
+    if (queue.under_way || queue.waiting.empty() || queue.waiting.front().due_ms > wall_ms) continue;
+    queue.under_way = true;
+    return queue.waiting.front();
   }
   return std::nullopt;
 }
 
 Webhooks::Settled Webhooks::settle(int64_t delivery, const DeliveryOutcome& outcome) {
-  std::erase_if(under_way_, [&](const auto& entry) { return entry.second == delivery; });
-  const auto found = deliveries_.find(delivery);
-  if (found == deliveries_.end()) return {true, false, {}};  // its webhook was removed meanwhile
-  DeliveryRow& row = found->second;
-  outcomes_[row.webhook] = outcome;
+  const auto found = std::ranges::find_if(queues_, [&](const auto& entry) {
+    return entry.second.under_way && entry.second.waiting.front().id == delivery;
+  });
+  if (found == queues_.end()) return {};
+  Queue& queue = found->second;
+  queue.under_way = false;
+  Settled settled;
+  settled.taken = outcome.error.empty();
+  settled.begins_to_fail = !settled.taken && (!queue.last || queue.last->error.empty());
+  queue.last = outcome;
+  DeliveryRow& row = queue.waiting.front();
   ++row.tries;
   row.due_ms = outcome.time_ms + pause_after(row.tries);
-  Settled settled{outcome.error.empty(), false, row};
-  settled.given_up = !settled.done && row.due_ms > row.made_ms + kGiveUpMs;
-  settled.done |= settled.given_up;
-  if (settled.done) deliveries_.erase(found);
+  settled.row = row;
+  if (settled.taken) {
+    settled.lost = std::exchange(queue.lost, 0);
+    queue.waiting.pop_front();
+    return settled;
+  }
+  const int64_t next_ms = settled.row.due_ms;
+  bool drop = refuses_for_good(outcome.status) && row.tries >= kRefusedTriesMax;
+  // Who took nothing for a day is not tried with each of what waited as long.
+  while (!queue.waiting.empty() && (drop || next_ms > queue.waiting.front().made_ms + kGiveUpMs)) {
+    settled.dropped.push_back(queue.waiting.front().id);
+    queue.waiting.pop_front();
+    drop = false;
+  }
+  settled.begins_to_lose = !settled.dropped.empty() && queue.lost == 0;
+  queue.lost += static_cast<int64_t>(settled.dropped.size());
   return settled;
 }
 
@@ -123,11 +161,16 @@ void ClientsAtWork::cancel() {
 DeliveryOutcome deliver(const WebhookRow& hook, const DeliveryRow& delivery, int64_t wall_ms, ClientsAtWork& clients) {
   const auto [base, path] = split_url(hook.url);
   HttpClient client(base, "");
+  client.ignore_bodies(kAnswerBytesMax);
   client.set_header("Holdfast-Signature", webhook_signature(hook.secret, delivery.body, wall_ms / 1000));
   client.set_header("Holdfast-Delivery", std::to_string(delivery.id));
   if (!clients.enter(client)) return {wall_ms, 0, "the service is stopping"};
+  const struct Leaving {
+    ClientsAtWork& clients;
+    HttpClient& client;
+    ~Leaving() { clients.leave(client); }
+  } leaving{clients, client};
   const auto reply = client.request("POST", path, delivery.body, "application/json", kTimeout);
-  clients.leave(client);
   if (reply && reply->status < 300) return {wall_ms, reply->status, ""};
   if (reply)
     return {wall_ms, reply->status,

@@ -3,10 +3,17 @@
 // Promises: a change and the word of it are committed together, so none is lost with the service. Each is sent until it is
 // taken (a 2xx answer), with growing pauses, for a day; the receiver may see one twice, and knows it by its id. Signed as
 //   Holdfast-Signature: t=SECONDS,v1=HEX      HMAC-SHA256 of "SECONDS.BODY" under the webhook's secret
-// Redirects are not followed. Thread: one, the owner; it sends nothing itself.
+// Redirects are not followed. Of an answer only its status is looked at.
+//
+// What is dropped: one that the receiver refuses for good (4xx, but for 408 and 429), after kRefusedTriesMax tries, so that it
+// does not hold back the others; when one was tried for a day, it and all that waited behind it as long; the oldest, where more
+// than kWaitingMax wait. Of a receiver that goes on losing some the caller is told at the first, and how many when it takes
+// something again.
+// Thread: one, the owner; it sends nothing itself.
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -41,8 +48,14 @@ struct DeliveryOutcome {
   std::string error;  // "" where it was taken
 };
 
+// "https://host:1" of "https://host:1/a?b": what everybody may see. Paths and queries hold secrets often.
+std::string webhook_host(const std::string& url);
+
 class Webhooks {
  public:
+  static constexpr size_t kWaitingMax = 1'000;  // of one webhook
+  static constexpr int64_t kRefusedTriesMax = 5;
+
   explicit Webhooks(StoredWebhooks stored);
 
   const std::map<std::string, WebhookRow>& all() const { return hooks_; }
@@ -51,23 +64,36 @@ class Webhooks {
 
   WebhookRow& add(WebhookRow row);  // gives it its id
   void remove(const std::string& id);
-  // What is to be sent because a job is in `state` now; to be kept by the caller.
-  std::vector<DeliveryRow> note_change(const std::string& state, const std::string& body, int64_t wall_ms);
+  // What is to be sent because a job is in `state` now.
+  struct Noted {
+    std::vector<DeliveryRow> made;           // to be kept by the caller
+    std::vector<int64_t> dropped;            // to be forgotten: too many wait behind them
+    std::vector<std::string> begun_to_lose;  // webhooks of these that had lost none since they took one
+  };
+  Noted note_change(const std::string& state, const std::string& body, int64_t wall_ms);
 
   // The next to be sent, none of a webhook that one is being sent to; it is under way until settle().
   std::optional<DeliveryRow> take_due(int64_t wall_ms);
   struct Settled {
-    bool done = false;  // taken, or given up: it is to be forgotten
-    bool given_up = false;
-    DeliveryRow row;  // with its next time, where it is not done
+    DeliveryRow row;  // with its next time, where it is kept; its id is 0 where its webhook was removed meanwhile
+    bool taken = false;
+    std::vector<int64_t> dropped;  // given up, it and others: they are to be forgotten
+    bool begins_to_fail = false;   // the one before was taken, or there was none
+    bool begins_to_lose = false;   // it is the first that is dropped since one was taken
+    int64_t lost = 0;              // of one that was taken: how many were dropped before it
   };
   Settled settle(int64_t delivery, const DeliveryOutcome& outcome);
 
  private:
+  struct Queue {  // of one webhook
+    std::deque<DeliveryRow> waiting;  // the oldest first; the receiver sees changes in their order
+    bool under_way = false;           // the first one is
+    std::optional<DeliveryOutcome> last;
+    int64_t lost = 0;  // since one was taken
+  };
+
   std::map<std::string, WebhookRow> hooks_;
-  std::map<int64_t, DeliveryRow> deliveries_;
-  std::map<std::string, int64_t> under_way_;  // webhook -> delivery
-  std::map<std::string, DeliveryOutcome> outcomes_;
+  std::map<std::string, Queue> queues_;  // those of hooks_
   int64_t last_number_, last_delivery_;
 };
 

@@ -24,6 +24,7 @@ using std::chrono::milliseconds;
 
 constexpr long kConnectTimeoutMs = 3000;
 constexpr size_t kReplyBytesMax = size_t{257} << 20;  // the largest object the service takes, and some
+constexpr size_t kProblemBytesMax = 1 << 20;
 constexpr size_t kHeaderBytesMax = 64 << 10;
 
 std::string normalized(std::string url) {
@@ -51,13 +52,15 @@ std::string one_line(std::string text) {
   return text;
 }
 
-// The answer of a request under way. Either gathers the body or hands it to `on_bytes` while the status is below 400.
+// The answer of a request under way. Either gathers the body or hands it to `on_bytes` while the status is below 400; or, with
+// `ignored_max`, reads so much of it at most and keeps nothing.
 struct Exchange {
   CURL* easy = nullptr;
   HttpReply reply;
+  size_t ignored_max = 0, ignored = 0;
   size_t header_bytes = 0;
   std::function<bool(std::string_view)> on_bytes;
-  bool stopped_by_reader = false;
+  bool stopped_by_reader = false;  // what was read is all that is wanted
   std::string refusal;  // why this side ended it
 };
 
@@ -84,11 +87,20 @@ size_t take_header(char* data, size_t, size_t size, void* pointer) {
 
 size_t take_body(char* data, size_t, size_t size, void* pointer) {
   auto& exchange = *static_cast<Exchange*>(pointer);
+  if (exchange.ignored_max > 0) {
+    exchange.ignored += size;
+    exchange.stopped_by_reader = exchange.ignored > exchange.ignored_max;
+    return exchange.stopped_by_reader ? 0 : size;
+  }
   long status = 0;
   curl_easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
   if (exchange.on_bytes && status < 400) {
     exchange.stopped_by_reader = !exchange.on_bytes({data, size});
     return exchange.stopped_by_reader ? 0 : size;
+  }
+  if (status >= 400 && exchange.reply.body.size() + size > kProblemBytesMax) {
+    exchange.stopped_by_reader = true;  // the status says enough
+    return 0;
   }
   if (exchange.reply.body.size() + size > kReplyBytesMax) {
     exchange.refusal = fmt::format("the answer is longer than {} MiB", kReplyBytesMax >> 20);
@@ -100,7 +112,7 @@ size_t take_body(char* data, size_t, size_t size, void* pointer) {
 
 Problem problem_of(const HttpReply& reply) {
   Problem problem;
-  const auto json = nlohmann::json::parse(reply.body, nullptr, false);
+  const nlohmann::json json = parse_json(reply.body).json;
   try {
     if (json.is_object()) problem = json.get<Problem>();
   } catch (const std::invalid_argument&) {
@@ -148,6 +160,7 @@ struct HttpClient::Impl {
   std::map<std::string, std::string> headers;
   CURLM* multi = nullptr;
   CURL* easy = nullptr;
+  size_t ignored_max = 0;
   std::atomic<bool> cancelled = false;
 
   Impl(std::string url, std::string bearer) : base_url(normalized(std::move(url))), token(one_line(std::move(bearer))) {
@@ -263,6 +276,10 @@ const std::string& HttpClient::base_url() const {
   return impl_->base_url;
 }
 
+void HttpClient::ignore_bodies(size_t bytes_max) {
+  impl_->ignored_max = bytes_max;
+}
+
 void HttpClient::set_header(const std::string& name, const std::string& value) {
   impl_->headers[one_line(name)] = one_line(value);
 }
@@ -271,6 +288,7 @@ tl::expected<HttpReply, HttpFailure> HttpClient::request(std::string_view method
                                                          std::string_view body, std::string_view content_type,
                                                          milliseconds timeout) {
   Exchange exchange;
+  exchange.ignored_max = impl_->ignored_max;
   return impl_->run(exchange, method, path, body, content_type, "", timeout);
 }
 

@@ -40,6 +40,8 @@ class HttpClient {
   const std::string& base_url() const;
   // Sent with every request from now on.
   void set_header(const std::string& name, const std::string& value);
+  // From now on only the status of an answer counts: its body is not kept, and no more of it than that is read.
+  void ignore_bodies(size_t bytes_max);
   // `path` begins with '/'. Answers of 400 and above are failures.
   tl::expected<HttpReply, HttpFailure> request(std::string_view method, const std::string& path, std::string_view body = {},
                                                std::string_view content_type = "application/json",

@@ -9,7 +9,7 @@
 namespace holdfast::rendezvous {
 
 void refuse(const std::string& field, const char* expected, const nlohmann::json& found) {
-  std::string text = json_text(found);
+  std::string text = found.is_structured() ? fmt::format("an {}", found.type_name()) : json_text(found);
   if (text.size() > 60) text = text.substr(0, 60) + "…";
   throw std::invalid_argument(fmt::format("{}: expected {}, got {}", field, expected, text));
 }

@@ -27,6 +27,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rendezvous/protocol/job_spec.h"
@@ -210,6 +211,15 @@ struct Problem {
   std::string code;  // stable, for programs: "invalid_spec", "stale_generation", "not_found", ...
   std::vector<FieldError> errors;
 };
+
+// JSON that came from elsewhere; json.is_discarded() where it is none. What goes through a value later (text, comparisons) does
+// so by recursion, so what is nested deeper than kJsonDepthMax is none either.
+inline constexpr int kJsonDepthMax = 64;
+struct ParsedJson {
+  nlohmann::json json;
+  bool too_deep = false;
+};
+ParsedJson parse_json(std::string_view text);
 
 // Compact JSON text. Never throws: bytes that are no UTF-8 (a log line may hold any) become U+FFFD.
 std::string json_text(const nlohmann::json& json);

@@ -123,6 +123,46 @@ TEST_F(FeedsTest, FollowersThatAreFarBehindTakeTurnsAndMissNothing) {
     EXPECT_EQ(count(streams[static_cast<size_t>(i)]->text, "event: log"), 4000u - static_cast<size_t>(i));
 }
 
+TEST_F(FeedsTest, WhatIsLookedAtForAFilterThatNothingPassesCountsToo) {
+  begin_training();
+  for (int i = 0; i < 24; ++i) logs_of("w1", std::vector<std::string>(500, "x"));
+  std::vector<std::shared_ptr<CollectingStream>> streams;
+  for (int i = 0; i < 20; ++i) {  // at places of their own
+    auto stream = std::make_shared<CollectingStream>();
+    const auto answer = send("GET", fmt::format("/v1/jobs/j1/logs?follow=1&level=error&after={}", i));
+    service_->turn();
+    answer->answer().response->on_stream(stream);
+    streams.push_back(stream);
+  }
+  for (int turns = 0; turns < 5; ++turns) {
+    const int64_t before = watched_->log_reads;
+    service_->turn();
+    EXPECT_LE(watched_->log_reads - before, 1) << "requests wait for no more than that";
+  }
+  logs_of("w1", {"at last"}, "error");
+  for (int turns = 0; turns < 200; ++turns) service_->turn();
+  for (const auto& stream : streams) EXPECT_EQ(count(stream->text, "event: log"), 1u);
+  std::vector<std::string> found;
+  for (std::string token = "page_token="; token != "page_token=null";) {
+    const Json page = ask("GET", "/v1/jobs/j1/logs?level=error" + (token == "page_token=" ? "" : "&" + token)).json();
+    for (const Json& line : page["logs"]) found.push_back(line["text"]);
+    token = "page_token=" + (page["next_page_token"].is_null() ? "null" : page["next_page_token"].get<std::string>());
+  }
+  EXPECT_THAT(found, ElementsAre("at last"));
+}
+
+// As after a turn that failed: the answer is out, and its stream begins when nobody is there any more.
+TEST_F(FeedsTest, AStreamThatBeginsAfterTheServiceEndedIsClosed) {
+  begin_training();
+  const auto answer = send("GET", "/v1/jobs/j1/logs?follow=1");
+  service_->turn();
+  const auto on_stream = answer->answer().response->on_stream;
+  service_.reset();
+  const auto stream = std::make_shared<CollectingStream>();
+  on_stream(stream);
+  EXPECT_TRUE(stream->closed);
+}
+
 TEST_F(FeedsTest, TheLastWordsOfAProcessReachItsJobsLog) {
   begin_training();
   logs_of("w2", {"the loss is 3"});

@@ -25,7 +25,7 @@ class HandClock : public Clock {
  public:
   int64_t steady_ms() const override { return ms; }
   int64_t wall_ms() const override { return 1'700'000'000'000 + ms; }
-  int64_t ms = 1000;
+  std::atomic<int64_t> ms = 1000;  // other threads read it, too
 };
 
 // A reader of a stream; `slow` ones refuse.

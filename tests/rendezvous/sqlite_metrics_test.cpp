@@ -131,6 +131,31 @@ TEST_F(MetricsTest, AJobThatBeganAtALaterStepHasACurveFromThere) {
   expect_digests();
 }
 
+TEST_F(MetricsTest, AJobWithAGapOfManyStepsHasACurveOfAllThereAre) {
+  add(1, 1000, 1, falling);
+  add(100'001, 160'000, 1, falling);
+  EXPECT_GT(store_->folded_to("j1"), 138'000) << "the oldest rows went";
+  EXPECT_LE(store_->steps("j1", 0, 200'000).size(), 21'000u);
+  for (const int64_t points : {2, 100, 999, 5000}) {
+    expect_true(store_->curve("j1", points), points);
+    if (HasFatalFailure()) return;
+  }
+  expect_digests();
+}
+
+// Rows go only when points stand for them.
+TEST_F(MetricsTest, AfterAGapNothingGoesThatIsInNoPoint) {
+  add(1, 1000, 1, falling);
+  for (const int64_t begin : {200'001, 3'000'001}) {
+    for (int64_t first = begin; first < begin + 3000; first += 100) {
+      add(first, first + 99, 1, falling);
+      expect_true(store_->curve("j1", 300), 300);
+      if (HasFatalFailure()) return;
+    }
+  }
+  expect_digests();
+}
+
 TEST_F(MetricsTest, StepsOfWhichTheServiceWasToldLateAreInTheCurve) {
   add(1, 300, 1, falling);
   add(401, 1500, 1, falling);

@@ -202,6 +202,52 @@ TEST_F(StoreTest, AStepIsKeptOnceUnlessItWasVoided) {
   EXPECT_GT(store->steps("j1", 0, 10)[0].id, id) << "followers see it as new";
 }
 
+// So a database is found whose migration was committed and whose steps were not folded after it: the service was killed then.
+TEST_F(StoreTest, StepsThatAreAllRowsAreFoldedAtEveryStart) {
+  constexpr int64_t kSteps = 50'000;
+  for (const int version : {4, 5, schema_version_known()}) {
+    SCOPED_TRACE(version);
+    remove();
+    {
+      SqliteDatabase database(path_);
+      migrate(database, version);
+      const bool old = version < 6;
+      database.execute("BEGIN");
+      database.execute(
+          "INSERT INTO jobs (id, number, name, spec, state, reason, stage, cause, intent, min_nodes, nodes, max_nodes, "
+          "committed_step, restarts, lineage, data_digest, numerics, resume, submitted_ms, started_ms, finished_ms, state_hash, "
+          "state_hash_step) VALUES ('j1', 1, 'j1', '{}', 'running', '', 'running', 'start', 'run', 1, 1, 1, 50000, 0, 1, '', '', "
+          "'[]', 1, 1, 0, '', -1)");
+      database
+          .prepare(std::string("WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < ?) "
+                               "INSERT INTO steps (job, step, generation, time_ms, loss, gradient_norm, learning_rate, step_s, "
+                               "communication_s, tokens, data_digest, ") +
+                   (old ? "voided_by" : "world_size") + ") SELECT 'j1', n, 1, n, n, 1, 1, 1, 0, 10, printf('%016x', n), 0 FROM s")
+          .with(kSteps)
+          .run();
+      database.execute("COMMIT");
+    }
+    const auto store = open_sqlite_store(path_);
+    EXPECT_GE(store->folded_to("j1"), kSteps - 21'000);
+    const auto rows = store->steps("j1", 0, 2 * kSteps);
+    ASSERT_FALSE(rows.empty());
+    EXPECT_LE(rows.size(), 21'000u);
+    EXPECT_EQ(rows.front().point.step, store->folded_to("j1") + 1);
+    int64_t next = 1;
+    for (const CurvePoint& point : store->curve("j1", 100)) {
+      ASSERT_EQ(point.first_step, next);
+      EXPECT_EQ(point.steps, point.last_step - point.first_step + 1);
+      EXPECT_NEAR(point.loss, static_cast<double>(point.first_step + point.last_step) / 2, 1e-6);
+      next = point.last_step + 1;
+    }
+    EXPECT_EQ(next, kSteps + 1);
+    const auto digests = store->digests("j1", {1, kSteps});
+    ASSERT_EQ(digests.size(), static_cast<size_t>(kSteps));
+    EXPECT_EQ(digests[999].data_digest, "00000000000003e8");
+    EXPECT_EQ(digests.back().step, kSteps);
+  }
+}
+
 TEST_F(StoreTest, ADatabaseOfANewerProgramIsRefusedWithBothVersions) {
   (void)open_sqlite_store(path_);
   {

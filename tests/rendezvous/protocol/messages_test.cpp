@@ -209,6 +209,38 @@ TEST(Messages, ProblemsMayComeFromOthers) {
   expect_named_when_missing(m, {"status", "title", "detail", "code", "errors"});
 }
 
+TEST(Messages, AValueWithOthersInItIsRefusedByItsType) {
+  Json deep = Json::array();
+  for (int i = 0; i < 300'000; ++i) {
+    Json outer = Json::array();
+    outer.push_back(std::move(deep));
+    deep = std::move(outer);
+  }
+  Json json(WorkerEvent{"w1", "i1", "checkpoint_failed", "disk full"});
+  json["kind"] = std::move(deep);
+  try {
+    json.get<WorkerEvent>();
+    ADD_FAILURE();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "kind: expected a string, got an array");
+  }
+}
+
+TEST(Messages, WhatIsNestedTooDeepIsNoJson) {
+  const auto nested = [](int depth) {
+    return std::string(static_cast<size_t>(depth), '[') + std::string(static_cast<size_t>(depth), ']');
+  };
+  EXPECT_TRUE(parse_json(nested(kJsonDepthMax)).json.is_array());
+  EXPECT_FALSE(parse_json(nested(kJsonDepthMax)).too_deep);
+  for (const int depth : {kJsonDepthMax + 2, 300'000}) {
+    const ParsedJson parsed = parse_json(nested(depth));
+    EXPECT_TRUE(parsed.too_deep);
+    EXPECT_TRUE(parsed.json.is_discarded());
+  }
+  EXPECT_TRUE(parse_json("{").json.is_discarded());
+  EXPECT_FALSE(parse_json("{").too_deep);
+}
+
 TEST(Messages, AnErrorNamesTheFieldWhereverItIs) {
   Json json(a_join());
   json["members"][1]["address"] = 5;
