@@ -162,7 +162,9 @@ struct JobMembership {
   std::string preempted_by;        // durable; the job of higher priority, until the next generation forms; else ""
   int64_t preemptor_priority = 0;  // durable; of that job
   int64_t preemptions = 0;         // durable; so far
-  Millis preemptible_ms = 0;       // not before then
+  Millis preempt_since_ms = -1;    // intent preempt: since when; -1: not known
+  Millis preemptible_ms = 0;       // durable, as wall time: not before then
+  int64_t preemptions_failed = 0;  // durable; since one succeeded
   int64_t retries = 0;             // durable; how often it began again after a failure
   bool retry_pending = false;      // durable; until the next generation forms
   std::string failure;             // durable; the last one, and
