@@ -14,6 +14,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int64_t kWholeMaxMs = 5 * 60'000;  // a job that ran for too long is waited for until it trains
+
 // The text is written anew at each step, so it holds only what is not as at the beginning.
 template <typename T>
 void put(Json& json, const char* name, const T& value, const T& otherwise) {
@@ -79,8 +81,10 @@ void Coordinator::count_time_away(Job& job, const Progress& progress) {
 void Coordinator::end_overlong(Job& job) {
   count_runtime(job);
   const JobMembership& m = job.membership;
-  const int64_t limit_s = m.spec.max_runtime;
-  if (limit_s == 0 || job.runtime.ran_ms < limit_s * 1000 || m.intent == Intent::kStop) return;
+  const int64_t limit_s = m.spec.max_runtime, over_ms = job.runtime.ran_ms - limit_s * 1000;
+  if (limit_s == 0 || over_ms < 0 || m.intent == Intent::kStop) return;
+  // While a generation ends or forms nobody could write the last checkpoint.
+  if (!is_whole(m) && over_ms < kWholeMaxMs) return;
   apply(job, StopAsked{fmt::format("max_runtime of {} s is over", limit_s)});
 }
 

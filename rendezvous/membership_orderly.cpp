@@ -96,6 +96,10 @@ void give_up_yield(Turn& turn, const std::string& late) {
 
 }  // namespace
 
+bool is_whole(const JobMembership& job) {
+  return job.stage == Stage::kRunning && all_active(job);
+}
+
 bool is_leaving(const Participant& p) {
   return !p.wanted || p.status.leaving;
 }

@@ -285,6 +285,41 @@ TEST_F(QueueTest, RunningTimeIsCountedOverRestartsAndEndsTheJob) {
   EXPECT_NEAR(show()["running_s"].get<double>(), 101, 2);
 }
 
+TEST_F(QueueTest, MaxRuntimeThatEndsInAYieldWaitsForTheNextGeneration) {
+  arrives("w1");
+  submit({{"nodes", 1}, {"max_nodes", 2}, {"max_runtime", 100}});
+  trains("w1", "j1");
+  ask("POST", "/v1/jobs/j1/progress", said_by("w1", 1));
+  const auto lives_on_for = [&](int64_t ms) {
+    for (int64_t past = 0; past < ms; past += 1000) {
+      passes(1000);
+      reports("w1", Phase::kActive, 1, 1);
+    }
+  };
+  lives_on_for(95'000);
+  arrives("w2");
+  reports("w2", Phase::kPrepared, 0, -1);
+  passes(100);
+  ASSERT_EQ(directive("w1"), "yield 1") << "w2 joins";
+  for (int past = 0; past < 10; ++past) {
+    passes(1000);
+    reports("w1", Phase::kActive, 1, 1);
+    reports("w2", Phase::kPrepared, 0, -1);
+  }
+  reports("w1", Phase::kPrepared, 1, 2);
+  EXPECT_EQ(state("j1"), "running") << "it is not ended where nobody writes a checkpoint";
+  ASSERT_EQ(directive("w1"), "join 2");
+  passes(100);
+  EXPECT_EQ(directive("w1"), "join 2");
+  for (const char* worker : {"w1", "w2"}) reports(worker, Phase::kActive, 2, 2);
+  passes(100);
+  EXPECT_EQ(directive("w1"), "yield 2");
+  ask("POST", "/v1/jobs/j1/checkpoints", record_by("w1", 3, 2));
+  for (const char* worker : {"w1", "w2"}) reports(worker, Phase::kPrepared, 2, 3);
+  EXPECT_EQ(state("j1"), "failed");
+  EXPECT_THAT(reason("j1"), HasSubstr("max_runtime of 100 s is over: stopped at step 3, which is kept as a checkpoint"));
+}
+
 TEST_F(QueueTest, TimeInWhichNobodyTrainedIsNotRunningTime) {
   arrives("w1");
   submit({{"nodes", 1}, {"max_runtime", 100}});
