@@ -45,6 +45,15 @@ void on_preempt(Turn& turn, const PreemptAsked& input) {
                                             input.by, input.priority, job.spec.priority));
 }
 
+// A yield under way ends as it began.
+void on_preempt_withdrawn(Turn& turn) {
+  JobMembership& job = turn.job;
+  if (job.intent != Intent::kPreempt || job.stage == Stage::kYielding || is_ended(job.state)) return;
+  job.intent = Intent::kRun;
+  turn.note("preemption_withdrawn", fmt::format("the job keeps its workers: job {} does not need them any more", job.preempted_by));
+  job.preempted_by.clear();
+}
+
 void finish_preemption(Turn& turn) {
   JobMembership& job = turn.job;
   commit_up_to(turn, best_memory(job, true));

@@ -215,6 +215,7 @@ struct PreemptAsked {  // the scheduler's wish: all of its workers are for anoth
   std::string by;
   int64_t priority = 0;
 };
+struct PreemptWithdrawn {};  // that other job has what it needs, or has ended
 struct FailAsked {  // it cannot begin any more
   std::string reason;
 };
@@ -226,7 +227,7 @@ struct Tick {
 };
 using Input =
     std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, CheckpointsFound, FaultReported,
-                 ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, PreemptAsked, FailAsked, Tick>;
+                 ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, PreemptAsked, PreemptWithdrawn, FailAsked, Tick>;
 
 // --- effects, to be made durable in this order before anybody is answered
 

@@ -103,6 +103,7 @@ bool is_leaving(const Participant& participant);
 
 // membership_preemption.cpp
 void on_preempt(Turn& turn, const PreemptAsked& input);
+void on_preempt_withdrawn(Turn& turn);
 void finish_preemption(Turn& turn);
 void call_off_preemption(Turn& turn, const std::string& why);
 // Calls off one that has waited for too long for a generation that could yield.
