@@ -50,7 +50,8 @@ void on_preempt_withdrawn(Turn& turn) {
   JobMembership& job = turn.job;
   if (job.intent != Intent::kPreempt || job.stage == Stage::kYielding || is_ended(job.state)) return;
   job.intent = Intent::kRun;
-  turn.note("preemption_withdrawn", fmt::format("the job keeps its workers: job {} does not need them any more", job.preempted_by));
+  turn.note("preemption_withdrawn",
+            fmt::format("the job keeps its workers: job {} does not need them any more", job.preempted_by));
   job.preempted_by.clear();
 }
 

@@ -225,9 +225,9 @@ struct Tick {
   bool judges = true;
   Millis listening_since_ms = 0;  // the service heard nobody before: it was just started, or stood still
 };
-using Input =
-    std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, CheckpointsFound, FaultReported,
-                 ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, PreemptAsked, PreemptWithdrawn, FailAsked, Tick>;
+using Input = std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, CheckpointsFound,
+                           FaultReported, ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, PreemptAsked,
+                           PreemptWithdrawn, FailAsked, Tick>;
 
 // --- effects, to be made durable in this order before anybody is answered
 

@@ -159,6 +159,70 @@ TEST_F(QueueTest, AHigherPriorityPreemptsAndTheOtherComesBackByItself) {
   EXPECT_EQ(show(low)["restarts"], 0);
 }
 
+TEST_F(QueueTest, APreemptionThatIsNotNeededAnyMoreIsWithdrawn) {
+  arrives("w1");
+  const std::string low = submit({{"nodes", 1}, {"max_nodes", 1}});
+  reports("w1", Phase::kPrepared, 0, -1, 1, low);  // its generation has formed, and it has not joined
+  const std::string high = submit({{"nodes", 1}, {"max_nodes", 1}, {"priority", 5}});
+  EXPECT_THAT(event_kinds(low), Contains("preemption_asked"));
+  arrives("w2");
+  EXPECT_EQ(directive("w2"), "prepare 0") << "for " << high;
+  EXPECT_THAT(event_kinds(low), Contains("preemption_withdrawn"));
+  reports("w1", Phase::kActive, 1, 0, 1, low);
+  EXPECT_EQ(directive("w1"), "join 1");
+  EXPECT_EQ(show(low)["preemptions"], 0);
+}
+
+TEST_F(QueueTest, NorDoesOneOutliveTheJobThatNeededIt) {
+  arrives("w1");
+  const std::string low = submit({{"nodes", 1}, {"max_nodes", 1}});
+  reports("w1", Phase::kPrepared, 0, -1, 1, low);
+  const std::string high = submit({{"nodes", 1}, {"priority", 5}});
+  ask("POST", "/v1/jobs/" + high + "/stop");
+  EXPECT_THAT(event_kinds(low), Contains("preemption_withdrawn"));
+  reports("w1", Phase::kActive, 1, 0, 1, low);
+  EXPECT_EQ(directive("w1"), "join 1");
+}
+
+TEST_F(QueueTest, ThePauseAfterAPreemptionThatFailedOutlivesTheService) {
+  arrives("w1");
+  const std::string low = submit({{"nodes", 1}, {"max_nodes", 1}});
+  trains("w1", low);
+  ask("POST", "/v1/jobs/j1/progress", said_by("w1", 1));
+  submit({{"nodes", 1}, {"priority", 5}});
+  ASSERT_EQ(directive("w1"), "yield 1");
+  reports("w1", Phase::kPrepared, 1, 2);  // and no checkpoint was written
+  ASSERT_EQ(directive("w1"), "join 2");
+  reports("w1", Phase::kActive, 2, 2);
+  restart();
+  registers("w1");
+  reports("w1", Phase::kActive, 2, 2);
+  EXPECT_EQ(directive("w1"), "join 2");
+  passes(280'000);
+  reports("w1", Phase::kActive, 2, 2);
+  EXPECT_EQ(directive("w1"), "join 2");
+  passes(21'000);
+  reports("w1", Phase::kActive, 2, 2);
+  EXPECT_EQ(directive("w1"), "yield 2");
+}
+
+TEST_F(QueueTest, HowLongAJobHasWaitedOutlivesTheService) {
+  arrives("w1");
+  submit({{"nodes", 1}, {"max_nodes", 1}});
+  trains("w1", "j1");
+  const std::string patient = submit({{"nodes", 2}, {"min_nodes", 2}});
+  passes(400'000);
+  reports("w1", Phase::kActive, 1, 0);
+  restart();
+  registers("w1");
+  reports("w1", Phase::kActive, 1, 0);
+  passes(201'000);
+  reports("w1", Phase::kActive, 1, 0);
+  submit({{"nodes", 1}, {"max_nodes", 1}});
+  arrives("w2");
+  EXPECT_EQ(ask("GET", "/v1/nodes").json()["nodes"][1]["job"], patient) << "the younger one does not overtake it";
+}
+
 TEST_F(QueueTest, AJobComesAfterAnotherHasSucceeded) {
   arrives("w1");
   const std::string first = submit({{"name", "first"}, {"nodes", 1}});
@@ -250,6 +314,22 @@ TEST_F(QueueTest, AFailedJobWaitsForItsRetryThroughARestart) {
   reports("w1", Phase::kIdle);
   EXPECT_EQ(directive("w1"), "prepare 1");
   EXPECT_EQ(waiting_kind("j1"), "workers");
+}
+
+TEST_F(QueueTest, AClockThatIsSetBackKeepsNoRetryWaiting) {
+  passes(10'000'000);
+  arrives("w1");
+  submit({{"nodes", 1}, {"retries", 1}, {"retry_delay", 60}});
+  trains("w1", "j1");
+  Progress failed = said_by("w1", 1);
+  failed.failure = "10 steps in a row were refused";
+  ask("POST", "/v1/jobs/j1/progress", failed);
+  ASSERT_EQ(waiting_kind("j1"), "retry");
+  clock_.ms -= 5'000'000;
+  restart();
+  registers("w1");
+  reports("w1", Phase::kIdle);
+  EXPECT_EQ(directive("w1"), "prepare 1");
 }
 
 TEST_F(QueueTest, RunningTimeIsCountedOverRestartsAndEndsTheJob) {
