@@ -11,6 +11,7 @@
 #include "rendezvous/scheduler_requirements.h"
 #include "rendezvous/service_impl.h"
 #include "rendezvous/views.h"
+#include "rendezvous/waits_for.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -129,6 +130,7 @@ void Service::Impl::post_job(Call& call) {
   if (!spec) return answer(call, invalid_spec(std::move(spec.error())));
   const auto dependency = find_dependency(state_, *spec);
   if (!dependency) return answer(call, dependency.error());
+  if (!dependency->resume_from.empty()) spec->resume_from = dependency->resume_from;
   if (spec->resume_from.empty() || dependency->resumes_later) return create_job(call, *spec, *request, {}, "");
   auto plan = plan_resume(state_, *spec);
   if (!plan) return answer(call, plan.error());
@@ -195,6 +197,7 @@ void Service::Impl::get_jobs(Call& call) {
   } catch (const std::invalid_argument& error) {
     return answer(call, bad_field("state", error.what()));
   }
+  const WaitingRoom room(state_);
   Json list = Json::array();
   int64_t next = 0;
   for (auto it = state_.jobs().rbegin(); it != state_.jobs().rend(); ++it) {  // newest first
@@ -207,7 +210,7 @@ void Service::Impl::get_jobs(Call& call) {
       next = job.number + 1;
       break;
     }
-    list.push_back(summarize_job(state_, job));
+    list.push_back(summarize_job(room, job));
   }
   answer(call, json_answer(200, {{"jobs", std::move(list)}, {"next_page_token", next_page_token(next)}}));
 }
