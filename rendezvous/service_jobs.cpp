@@ -52,6 +52,21 @@ std::vector<std::string> warnings_of(const JobSpec& spec, int64_t workers) {
   return warnings;
 }
 
+// What a job of this id takes from others to begin, by the plan; "" for nothing.
+std::string taken_in_words(const Plan& plan, const std::string& id) {
+  std::map<std::string, int> from;
+  for (const TakenBack& taken : plan.taken_back) {
+    if (taken.by == id) ++from[taken.job];
+  }
+  std::vector<std::string> parts;
+  for (const auto& [job, count] : from)
+    parts.push_back(fmt::format("takes {} worker{} from {}", count, count == 1 ? "" : "s", job));
+  for (const Preemption& preemption : plan.preemptions) {
+    if (preemption.by == id) parts.push_back(fmt::format("preempts {}", preemption.job));
+  }
+  return in_words(parts);
+}
+
 // The number asked for is what the job gets, also when more workers are idle, unless max_nodes is given too; a minimum
 // that nobody mentioned gives way to it.
 tl::expected<Coordinator::Scale, std::vector<FieldError>> read_scale(const Json& body, const JobMembership& m) {
@@ -160,10 +175,16 @@ void Service::Impl::answer_dry_run(const Call& call, const JobSpec& spec, const 
     if (worker.job.empty()) ++free;
   }
   const char* fit = spec.requirements.empty() ? "" : " that satisfy what it requires";
-  std::string would = !after.empty()           ? fmt::format("wait until {} has succeeded", after)
-                      : free >= spec.min_nodes ? fmt::format("begin at once: {} of {} workers{} are free", free, alive, fit)
-                                               : fmt::format("wait: it needs {} worker{}, and {} of {}{} are free",
-                                                             spec.min_nodes, spec.min_nodes == 1 ? "" : "s", free, alive, fit);
+  std::string would = fmt::format("wait until {} has succeeded", after);
+  if (after.empty()) {
+    const std::string id = state_.next_job_id();
+    const Plan plan = state_.plan_with(spec);
+    const std::string taken = taken_in_words(plan, id);
+    would = !plan.waiting.contains(id) ? fmt::format("begin at once: {} of {} workers{} are free", free, alive, fit)
+            : !taken.empty()           ? fmt::format("begin when others have made room: it {}", taken)
+                                       : fmt::format("wait: it needs {} worker{}, and {} of {}{} are free", spec.min_nodes,
+                                                     spec.min_nodes == 1 ? "" : "s", free, alive, fit);
+  }
   if (!resume_note.empty()) would += "; " + resume_note;
   answer(call, json_answer(200, {{"spec", to_json(spec)}, {"warnings", warnings_of(spec, alive)}, {"would", would}}));
 }

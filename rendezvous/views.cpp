@@ -132,6 +132,10 @@ Json summarize_job(const WaitingRoom& room, const Job& job) {
   return json;
 }
 
+Json summarize_job(const Coordinator& state, const Job& job) {
+  return summarize_job(WaitingRoom(state), job);
+}
+
 Json show_job(const Coordinator& state, const Job& job) {
   Json json = figures_of_job(state, job);
   const JobMembership& m = job.membership;

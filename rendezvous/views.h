@@ -14,6 +14,7 @@ class WaitingRoom;
 
 nlohmann::json show_job(const Coordinator& state, const Job& job);      // everything
 nlohmann::json summarize_job(const WaitingRoom& room, const Job& job);  // a row of a list: without spec and workers
+nlohmann::json summarize_job(const Coordinator& state, const Job& job);
 // The same without the reason, which may be a look at all workers.
 nlohmann::json figures_of_job(const Coordinator& state, const Job& job);
 nlohmann::json show_worker(const Coordinator& state, const Worker& worker);
