@@ -41,6 +41,7 @@ struct EffectWriter {
   void operator()(const Formed& formed) {
     if (job.started_ms == 0) job.started_ms = service.wall_ms();
     job.runtime.away_ms = 0;  // nobody trained then
+    service.forget_shortage(job);
     service.write().add_generation({job.id, formed.generation, service.wall_ms()});
   }
   void operator()(const Outrun& outrun) { service.write().add_generation({job.id, outrun.generation, service.wall_ms()}); }
@@ -66,13 +67,35 @@ struct EffectWriter {
     const auto found = job.checkpoints.find(checkpoint.step);
     if (found != job.checkpoints.end()) service.write().save_checkpoint({job.id, found->second, true});
   }
-  void operator()(const RetryPlanned& retry) { job.retry_at_ms = service.wall_ms() + retry.delay_ms; }
+  void operator()(const RetryPlanned& retry) {
+    job.retry_at_ms = service.wall_ms() + retry.delay_ms;
+    job.retry_delay_ms = retry.delay_ms;
+  }
 };
+
+namespace {
+
+// What the scheduler looks at and a step, a checkpoint or time may change. Who is freed is touched.
+struct Planned {
+  JobState state;
+  Intent intent;
+  Stage stage;
+  int64_t generation;
+  Millis preemptible_ms;
+  bool operator==(const Planned&) const = default;
+};
+
+Planned planned_of(const JobMembership& m) {
+  return {m.state, m.intent, m.stage, m.current.number, m.preemptible_ms};
+}
+
+}  // namespace
 
 void Coordinator::apply(Job& job, const Input& input) {
   ++work_.decisions;
   const Generation before = job.membership.current;
   const JobState state = job.membership.state;
+  const Planned planned = planned_of(job.membership);
   Decision decision = decide(std::move(job.membership), input, now(), new_secret_);
   job.membership = std::move(decision.state);
   if (is_ended(job.membership.state) && job.finished_ms == 0) job.finished_ms = wall_ms();
@@ -80,16 +103,17 @@ void Coordinator::apply(Job& job, const Input& input) {
     state_changes_.push_back({job.id, state, job.membership.state, job.membership.reason, wall_ms()});
   EffectWriter writer{*this, job, before};
   for (const Effect& effect : decision.effects) std::visit(writer, effect);
+  if (job.membership.preemptible_ms != planned.preemptible_ms)
+    job.preemptible_at_ms = wall_ms() + job.membership.preemptible_ms - now();
   if (job.membership.state != state) count_runtime(job);
   save(job);
   const auto* assigned = std::get_if<WorkerAssigned>(&input);
   if (assigned != nullptr && assigned->more_follow) return;
   for (const std::string& worker : take_changed_standings(job.membership)) touch(worker);
-  // A step, a checkpoint or time leaves the scheduler's wishes as they are, unless the job ends or somebody is freed (who is
-  // touched then); and with every tick it looks at everything.
+  // A checkpoint of a job that waits frees those whose memory it lived from.
   const bool routine = std::holds_alternative<Tick>(input) || std::holds_alternative<ProgressMade>(input) ||
-                       std::holds_alternative<CheckpointTaken>(input);
-  unsettled_ |= !routine || state != job.membership.state;
+                       (std::holds_alternative<CheckpointTaken>(input) && state == JobState::kRunning);
+  unsettled_ |= !routine || planned != planned_of(job.membership);
 }
 
 JobStore& Coordinator::write() {

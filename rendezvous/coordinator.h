@@ -21,6 +21,7 @@
 #include "rendezvous/clock.h"
 #include "rendezvous/job_store.h"
 #include "rendezvous/membership.h"
+#include "rendezvous/protocol/labels.h"
 #include "rendezvous/scheduler.h"
 
 namespace holdfast::rendezvous {
@@ -52,9 +53,12 @@ struct Job {
   std::map<int64_t, CheckpointRecord> checkpoints;  // by step
   std::map<std::string, RefusalRow> refusals;       // by worker
   std::optional<Shortage> shortage;                 // of workers, by the last plan
+  std::optional<Millis> lacks_since_ms;             // workers, and has not trained since
+  int64_t lacks_since_wall_ms = 0;                  // the same as wall time; 0: it does not
+  int64_t preemptible_at_ms = 0;                    // wall time of JobMembership::preemptible_ms
   std::string after;                                // the job that must have succeeded before this one begins, and
   bool after_done = false;                          // whether it has
-  int64_t retry_at_ms = 0;                          // wall time; begins again then
+  int64_t retry_at_ms = 0, retry_delay_ms = 0;      // wall time, begins again then; how long that was planned to be
   Runtime runtime;
   JobRow saved;  // what the store has
 };
@@ -123,6 +127,9 @@ class Coordinator {
     int64_t min_nodes, nodes, max_nodes;
   };
   Outcome<void> scale(const std::string& job, const Scale& wanted);
+
+  // The plan if such a job were submitted now, as next_job_id(); nothing of it is done.
+  Plan plan_with(const JobSpec& spec);
 
   // --- what members of a job report
   Outcome<void> progress(const std::string& job, const Progress& progress);
@@ -219,10 +226,17 @@ class Coordinator {
   void follow_predecessors();
   void begin_after(Job& job, const Job& first);
   bool may_begin(const Job& job) const;
-  void show_to_planner(const Job& job, SchedulableJob& planned) const;
+  void show_to_planner(const Job& job, SchedulableJob& planned);
+  WorkerSet who_do_not_satisfy(const Labels& requirements);
+  WorkerSet who_compute_otherwise(const std::string& numerics);
+  // coordinator_plan.cpp
   std::vector<SchedulableJob> jobs_to_plan();
   std::vector<SchedulableWorker> workers_to_plan() const;
   bool carry_out(const Plan& plan);
+  void note_shortage(Job& job, const Plan& plan);
+  static void forget_shortage(Job& job);
+  bool withdraw_preemptions();
+  Millis next_change_ms() const;
   void add_steps(Job& job, const Progress& progress);
   void note_late_fault(const std::string& job, const FaultReport& report);
 
@@ -238,6 +252,9 @@ class Coordinator {
   std::vector<StateChange> state_changes_;
   std::set<std::string> touched_;
   bool unsettled_ = true;  // the plan may be another than the last
+  Millis next_plan_ms_ = 0;  // by then, if nothing changes before
+  std::map<Labels, WorkerSet> unfit_;        // by what is required: those that do not satisfy it
+  std::map<std::string, WorkerSet> unlike_;  // by numerics: those that have others
   Millis last_tick_ms_ = -1, listening_since_ms_ = 0, forgot_ms_ = 0;
   Millis forgot_records_ms_ = 0;
   bool old_records_left_ = false;

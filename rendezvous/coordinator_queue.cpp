@@ -14,6 +14,9 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int64_t kUndisturbedMaxMs = 24 * 3600 * 1000;  // after a preemption that failed, whatever the clock says
+constexpr int64_t kWholeMaxMs = 5 * 60'000;  // a job that ran for too long is waited for until it trains
+
 // The text is written anew at each step, so it holds only what is not as at the beginning.
 template <typename T>
 void put(Json& json, const char* name, const T& value, const T& otherwise) {
@@ -34,12 +37,16 @@ void walk(OfJob& job, const Each& each) {
   each("after", job.after, fresh.after);
   each("after_done", job.after_done, fresh.after_done);
   each("retry_at_ms", job.retry_at_ms, fresh.retry_at_ms);
+  each("retry_delay_ms", job.retry_delay_ms, fresh.retry_delay_ms);
+  each("lacks_since_ms", job.lacks_since_wall_ms, fresh.lacks_since_wall_ms);
+  each("preemptible_at_ms", job.preemptible_at_ms, fresh.preemptible_at_ms);
   each("ran_ms", job.runtime.saved_ran_ms, fresh.runtime.saved_ran_ms);
   each("saved_at_ms", job.runtime.saved_at_ms, fresh.runtime.saved_at_ms);
   each("stop_reason", m.stop_reason, f.stop_reason);
   each("preempted_by", m.preempted_by, f.preempted_by);
   each("preemptor_priority", m.preemptor_priority, f.preemptor_priority);
   each("preemptions", m.preemptions, f.preemptions);
+  each("preemptions_failed", m.preemptions_failed, f.preemptions_failed);
   each("retries", m.retries, f.retries);
   each("retry_pending", m.retry_pending, f.retry_pending);
   each("failure", m.failure, f.failure);
@@ -61,6 +68,9 @@ void Coordinator::restore_queueing(Job& job, const std::string& text) {
   runtime.ran_ms = runtime.saved_ran_ms;
   if (job.membership.state == JobState::kRunning && runtime.saved_at_ms > 0)
     runtime.away_ms = std::max<int64_t>(0, wall_ms() - runtime.saved_at_ms);
+  if (job.lacks_since_wall_ms > 0) job.lacks_since_ms = now() - std::max<int64_t>(0, wall_ms() - job.lacks_since_wall_ms);
+  const int64_t undisturbed_ms = job.preemptible_at_ms - wall_ms();
+  if (undisturbed_ms > 0) job.membership.preemptible_ms = now() + std::min(undisturbed_ms, kUndisturbedMaxMs);
 }
 
 // --- how long it ran
@@ -79,8 +89,10 @@ void Coordinator::count_time_away(Job& job, const Progress& progress) {
 void Coordinator::end_overlong(Job& job) {
   count_runtime(job);
   const JobMembership& m = job.membership;
-  const int64_t limit_s = m.spec.max_runtime;
-  if (limit_s == 0 || job.runtime.ran_ms < limit_s * 1000 || m.intent == Intent::kStop) return;
+  const int64_t limit_s = m.spec.max_runtime, over_ms = job.runtime.ran_ms - limit_s * 1000;
+  if (limit_s == 0 || over_ms < 0 || m.intent == Intent::kStop) return;
+  // While a generation ends or forms nobody could write the last checkpoint.
+  if (!is_whole(m) && over_ms < kWholeMaxMs) return;
   apply(job, StopAsked{fmt::format("max_runtime of {} s is over", limit_s)});
 }
 
@@ -94,8 +106,7 @@ bool resumes_from(const JobSpec& spec, const std::string& predecessor) {
 int64_t Coordinator::retry_in_ms(const Job& job) const {
   if (!job.membership.retry_pending) return 0;
   const int64_t left_ms = job.retry_at_ms - wall_ms();
-  constexpr int64_t kDayMs = 24 * 3600 * 1000;
-  return left_ms > kDayMs ? 0 : std::max<int64_t>(0, left_ms);  // a clock that was set back keeps nobody waiting
+  return left_ms > job.retry_delay_ms ? 0 : std::max<int64_t>(0, left_ms);  // a clock that was set back keeps nobody waiting
 }
 
 bool Coordinator::may_begin(const Job& job) const {
@@ -119,7 +130,7 @@ void Coordinator::begin_after(Job& job, const Job& first) {
 }
 
 void Coordinator::follow_predecessors() {
-  for (const auto& [number, job] : jobs_) {
+  for (const auto& [number, job] : live_) {
     if (!is_held_by_another(*job) || is_ended(job->membership.state)) continue;
     const Job* first = find_job(job->after);
     if (first == nullptr) {
@@ -136,7 +147,7 @@ void Coordinator::follow_predecessors() {
 
 // --- what the scheduler is shown
 
-void Coordinator::show_to_planner(const Job& job, SchedulableJob& planned) const {
+void Coordinator::show_to_planner(const Job& job, SchedulableJob& planned) {
   const JobMembership& m = job.membership;
   const bool exact = m.spec.reduction == "exact", has_numerics = !m.began_at.empty() && !m.numerics.empty();
   planned.preemptible = is_preemptible(m, now());
@@ -144,11 +155,35 @@ void Coordinator::show_to_planner(const Job& job, SchedulableJob& planned) const
                        return entry.second.wanted && !is_member(m, entry.second);
                      });
   planned.alike = exact && !has_numerics;
-  if (m.spec.requirements.empty() && !(exact && has_numerics)) return;
-  for (const auto& [id, worker] : workers_) {
-    if (!satisfies(worker.registration, m.spec.requirements)) planned.unfit.insert(id);
-    if (exact && has_numerics && worker.registration.numerics != m.numerics) planned.doubtful.insert(id);
+  if (!m.spec.requirements.empty()) planned.unfit = who_do_not_satisfy(m.spec.requirements);
+  if (exact && has_numerics) planned.unlike = who_compute_otherwise(m.numerics);
+}
+
+// Made once for all jobs that require the same, and anew when a worker has registered.
+WorkerSet Coordinator::who_do_not_satisfy(const Labels& requirements) {
+  if (unfit_.size() > live_.size() + 1) unfit_.clear();  // of jobs that have ended
+  WorkerSet& known = unfit_[requirements];
+  if (known == nullptr) {
+    std::set<std::string> found;
+    for (const auto& [id, worker] : workers_) {
+      if (!satisfies(worker.registration, requirements)) found.insert(id);
+    }
+    known = std::make_shared<const std::set<std::string>>(std::move(found));
   }
+  return known;
+}
+
+WorkerSet Coordinator::who_compute_otherwise(const std::string& numerics) {
+  if (unlike_.size() > live_.size() + 1) unlike_.clear();
+  WorkerSet& known = unlike_[numerics];
+  if (known == nullptr) {
+    std::set<std::string> found;
+    for (const auto& [id, worker] : workers_) {
+      if (worker.registration.numerics != numerics) found.insert(id);
+    }
+    known = std::make_shared<const std::set<std::string>>(std::move(found));
+  }
+  return known;
 }
 
 }  // namespace holdfast::rendezvous

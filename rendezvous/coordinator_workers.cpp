@@ -104,6 +104,8 @@ Outcome<RegisterReply> Coordinator::register_worker(const RegisterRequest& reque
   if (const std::string complaint = worker_labels_complaint(request.labels); !complaint.empty())
     return tl::unexpected(problem(400, "bad_labels", complaint));
   if (auto over = ended(request.name, request.incarnation)) return tl::unexpected(*std::move(over));
+  unfit_.clear();
+  unlike_.clear();
   Worker& worker = workers_[request.name];
   const std::string known = worker.registration.incarnation;
   if (known != request.incarnation) {
@@ -315,7 +317,7 @@ void Coordinator::tick() {
   }
   if (last_tick_ms_ < 0 || now() - last_tick_ms_ > kStoodStillMs) listening_since_ms_ = now();
   last_tick_ms_ = now();
-  unsettled_ = true;  // pauses end
+  unsettled_ |= now() >= next_plan_ms_;
   expire_leases();
   forget_old_workers();
   forget_old_records();

@@ -30,20 +30,21 @@ Outcome<Dependency> find_dependency(const Coordinator& state, const JobSpec& spe
     return refuse("after", fmt::format("there is no job \"{}\": give the id or the name of one, as `holdfast ls` shows them",
                                        spec.after));
   const JobMembership& m = first->membership;
-  if (m.state == JobState::kSucceeded) return Dependency{};
+  if (m.state == JobState::kSucceeded)
+    return Dependency{"", false, resumes_from(spec, first->id) ? "job:" + first->id : std::string()};
   if (is_ended(m.state)) {
     return refuse("after", fmt::format("job {} is {} already, so this one could never begin: leave `after` out, or submit that "
                                        "one again first",
                                        first->id, job_state_name(m.state)));
   }
-  if (!resumes_from(spec, first->id)) return Dependency{first->id, false};
+  if (!resumes_from(spec, first->id)) return Dependency{first->id, false, {}};
   if (const std::string why = cannot_go_on(to_json(m.spec), spec); !why.empty())
     return refuse("resume_from", fmt::format("job {} cannot be gone on from: {}", first->id, why));
   if (m.spec.total_steps > spec.total_steps) {
     return refuse("resume_from", fmt::format("job {} ends at step {}, which is beyond total_steps {}", first->id,
                                              m.spec.total_steps, spec.total_steps));
   }
-  return Dependency{first->id, true};
+  return Dependency{first->id, true, {}};
 }
 
 }  // namespace holdfast::rendezvous

@@ -14,6 +14,7 @@ namespace holdfast::rendezvous {
 struct Dependency {
   std::string job;             // its id; "" for none, or when it has succeeded already
   bool resumes_later = false;  // resume_from means the newest checkpoint that it will have
+  std::string resume_from;     // it has succeeded, and resume_from names it: the same by its id; else ""
 };
 
 // Refuses, naming the field: one that is not known, and one that has failed or was cancelled already.

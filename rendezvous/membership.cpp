@@ -117,6 +117,7 @@ struct Dispatch {
   void operator()(const StopAsked& input) { on_stop(turn, input.reason); }
   void operator()(const ResumeAsked&) { on_resume(turn); }
   void operator()(const PreemptAsked& input) { on_preempt(turn, input); }
+  void operator()(const PreemptWithdrawn&) { on_preempt_withdrawn(turn); }
   void operator()(const FailAsked& input) {
     if (!is_ended(turn.job.state)) end_job(turn, JobState::kFailed, input.reason);
   }

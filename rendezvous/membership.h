@@ -54,6 +54,8 @@ bool speaks_of(const JobMembership& job, const WorkerStatus& status);
 bool is_prepared(const JobMembership& job, const Participant& participant);
 // Whether the participant holds a state that the next generation could start from.
 bool holds_state(const JobMembership& job, const Participant& participant);
+// Whether the current generation trains, and all of its members say so: asked to stop now, it ends with a checkpoint.
+bool is_whole(const JobMembership& job);
 const KnownCheckpoint* newest_checkpoint(const JobMembership& job);
 // Whether the last generation is one that the database knows by its number alone: it was restored from a copy that is older
 // than the workers. Until the next generation forms, the state that counts is that of the newest generation spoken of.

@@ -289,12 +289,13 @@ void advance_forming(Turn& turn) {
   std::vector<std::string> ready = ready_workers(job);
   const bool enough = static_cast<int64_t>(ready.size()) >= job.min_nodes;
   const bool written_down = best_memory(job, true) <= kept_step(job);
+  bound_preemption(turn);
   // A pause needs another generation only to write down what so far is in memory alone; so does a preemption, which can wait.
   if (job.intent == Intent::kPause && (!enough || written_down)) return finish_pause(turn);
-  if (job.intent == Intent::kPreempt && written_down) return finish_preemption(turn);
+  if (job.intent == Intent::kPreempt && is_written_down(job)) return finish_preemption(turn);
   if (job.intent == Intent::kPreempt && !enough)
     call_off_preemption(turn,
-                        "its newest steps are in the memory of its workers alone, and too few are left to write them down");
+                        "its newest steps are in the memory of its workers alone, and too few are there to write them down");
   if (!enough) return wait_for_more(turn, ready.size());
   if (job.first_ready_ms < 0) job.first_ready_ms = turn.now;
   count_rifts(turn);

@@ -86,7 +86,19 @@ void check_handover(Turn& turn) {
                         memory));
 }
 
+// What another job wanted is no fault of this one: it goes on from memory, and is not asked again at once.
+void give_up_yield(Turn& turn, const std::string& late) {
+  const std::string text = fmt::format("{} did not stop in time ({})", late, turn.job.yield_reason);
+  if (turn.job.intent != Intent::kPreempt) return begin_fault(turn, text);
+  call_off_preemption(turn, fmt::format("{} did not stop and write a checkpoint in time", late));
+  begin_anew(turn, text);
+}
+
 }  // namespace
+
+bool is_whole(const JobMembership& job) {
+  return job.stage == Stage::kRunning && all_active(job);
+}
 
 bool is_leaving(const Participant& p) {
   return !p.wanted || p.status.leaving;
@@ -106,6 +118,7 @@ void begin_yield(Turn& turn, const std::string& reason, bool checkpoint) {
 void advance_running(Turn& turn) {
   JobMembership& job = turn.job;
   free_leavers(turn);  // that had not joined yet
+  bound_preemption(turn);
   if (!all_active(job)) {
     if (job.intent == Intent::kStop && turn.now >= job.formed_ms + kSettleMs) stop_now(turn);
     return;  // a yield is understood only by those that have joined
@@ -133,8 +146,7 @@ void advance_yielding(Turn& turn) {
     if (is_awaited(job, p)) late.push_back(worker);
   }
   if (!late.empty()) {
-    if (turn.now >= job.yield_deadline_ms)
-      begin_fault(turn, fmt::format("{} did not stop in time ({})", in_words(late), job.yield_reason));
+    if (turn.now >= job.yield_deadline_ms) give_up_yield(turn, in_words(late));
     return;
   }
   if (job.intent == Intent::kStop) return stop_now(turn);

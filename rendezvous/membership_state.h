@@ -162,7 +162,9 @@ struct JobMembership {
   std::string preempted_by;        // durable; the job of higher priority, until the next generation forms; else ""
   int64_t preemptor_priority = 0;  // durable; of that job
   int64_t preemptions = 0;         // durable; so far
-  Millis preemptible_ms = 0;       // not before then
+  Millis preempt_since_ms = -1;    // intent preempt: since when; -1: not known
+  Millis preemptible_ms = 0;       // durable, as wall time: not before then
+  int64_t preemptions_failed = 0;  // durable; since one succeeded
   int64_t retries = 0;             // durable; how often it began again after a failure
   bool retry_pending = false;      // durable; until the next generation forms
   std::string failure;             // durable; the last one, and
@@ -215,6 +217,7 @@ struct PreemptAsked {  // the scheduler's wish: all of its workers are for anoth
   std::string by;
   int64_t priority = 0;
 };
+struct PreemptWithdrawn {};  // that other job has what it needs, or has ended
 struct FailAsked {  // it cannot begin any more
   std::string reason;
 };
@@ -224,9 +227,9 @@ struct Tick {
   bool judges = true;
   Millis listening_since_ms = 0;  // the service heard nobody before: it was just started, or stood still
 };
-using Input =
-    std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, CheckpointsFound, FaultReported,
-                 ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, PreemptAsked, FailAsked, Tick>;
+using Input = std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, CheckpointsFound,
+                           FaultReported, ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, PreemptAsked,
+                           PreemptWithdrawn, FailAsked, Tick>;
 
 // --- effects, to be made durable in this order before anybody is answered
 

@@ -96,15 +96,20 @@ void on_resume(Turn& turn);
 void finish_pause(Turn& turn);
 void stop_now(Turn& turn);
 void free_all(Turn& turn, const std::string& reason);
-// Without workers, for as long as it takes; then from the newest checkpoint.
+// No generation is alive, and that is no fault: the next forms when there are workers, from the newest state there is.
 void begin_anew(Turn& turn, const std::string& why);
 // Whether the participant wants out or is taken back.
 bool is_leaving(const Participant& participant);
 
 // membership_preemption.cpp
 void on_preempt(Turn& turn, const PreemptAsked& input);
+void on_preempt_withdrawn(Turn& turn);
 void finish_preemption(Turn& turn);
 void call_off_preemption(Turn& turn, const std::string& why);
+// Calls off one that has waited for too long for a generation that could yield.
+void bound_preemption(Turn& turn);
+// Whether every step that counts is in a checkpoint: nothing is lost when all workers go.
+bool is_written_down(const JobMembership& job);
 
 // membership_retries.cpp
 // The job cannot go on as it is: it begins again later, where that may help, or has failed. `computed`: the failure came out of

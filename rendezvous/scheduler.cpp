@@ -36,17 +36,14 @@ Plan Planner::plan() {
     if (can_train(job)) give(job, job.nodes);
   }
   deal_extras();
-  for (SchedulableJob& job : jobs_) {
-    if (free_.empty()) break;
-    if (!can_train(job)) give(job, job.max_nodes);
-  }
+  deal_the_rest();
   if (!moving_) move_extras();
   for (SchedulableJob& job : jobs_) replace(job);
   for (const SchedulableJob& job : jobs_) explain(job);
   return std::move(plan_);
 }
 
-int64_t Planner::fitting(const std::vector<std::string>& workers, const SchedulableJob& job) {
+int64_t Planner::fitting(const std::vector<std::string>& workers, const SchedulableJob& job) const {
   return std::ranges::count_if(workers, [&](const std::string& worker) { return fits(worker, job); });
 }
 
@@ -69,8 +66,8 @@ void Planner::give(SchedulableJob& job, int64_t target) {
   }
 }
 
-void Planner::take(SchedulableJob& job, const std::string& worker, const std::string& reason) {
-  plan_.taken_back.push_back({worker, job.id, reason});
+void Planner::take(SchedulableJob& job, const std::string& worker, const std::string& reason, const std::string& by) {
+  plan_.taken_back.push_back({worker, job.id, reason, by});
   std::erase(job.workers, worker);
   bounds_.clear();
   moving_ = true;
@@ -103,6 +100,21 @@ void Planner::deal_extras() {
   }
 }
 
+// To jobs that wait. In a long queue most are like one before, which nobody of those left fitted either.
+void Planner::deal_the_rest() {
+  std::set<const void*> in_vain;  // sets of those that do not fit
+  for (SchedulableJob& job : jobs_) {
+    if (free_.empty()) return;
+    if (can_train(job) || out_.contains(job.id) || in_vain.contains(job.unfit.get())) continue;
+    if (std::ranges::none_of(free_, [&](const std::string& worker) { return satisfies(worker, job); })) {
+      in_vain.insert(job.unfit.get());
+      continue;
+    }
+    if (job.alike && !kinds_.contains(job.id)) choose_kind(job);
+    give(job, job.max_nodes);
+  }
+}
+
 // A free worker for one that is of no use to a full job.
 void Planner::replace(SchedulableJob& job) {
   for (const std::string& worker : job.in_the_way) {
@@ -116,8 +128,14 @@ void Planner::replace(SchedulableJob& job) {
 void Planner::explain(const SchedulableJob& job) {
   if (have(job) >= job.min_nodes || out_.contains(job.id)) return;
   const auto claimed = claimed_.find(job.id);
-  plan_.waiting[job.id] = {job.min_nodes, have(job), claimed == claimed_.end() ? 0 : claimed->second,
-                           job.waits_since_ms < 0 ? now_ms_ : job.waits_since_ms, job.refused};
+  plan_.waiting[job.id] = {job.min_nodes, have(job), claimed == claimed_.end() ? 0 : claimed->second, job.refused};
+  if (!job.alike || job.workers.empty()) return;
+  for (const std::string& worker : free_) {
+    if (is_of_its_kind(worker, job) || !satisfies(worker, job)) continue;
+    plan_.waiting[job.id].refused.emplace(
+        worker, fmt::format("its numerics are \"{}\", those of the job's other workers \"{}\": an exact job takes like workers",
+                            kind_of(worker), kinds_.at(job.id)));
+  }
 }
 
 Plan schedule(std::vector<SchedulableJob> jobs, const std::vector<SchedulableWorker>& workers, int64_t now_ms) {

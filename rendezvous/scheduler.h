@@ -12,14 +12,20 @@
 // What a job can spare: to one of higher priority what it has above min_nodes, to others what it has above its nominal number;
 // while it waits itself, every worker but those whose memory is worth keeping, unless it comes first.
 // Nobody is preempted by a job of the same or of a lower priority, nor by one that could not begin with all that it would get.
+// One that trained and lost workers asks for that only when they are not back after kBackMs: most are.
 // Nobody starves among equals: a job that has waited for kPatienceMs is not overtaken any more. Workers that come free and fit
-// it are kept for it, and no younger job of its priority or a lower one begins with them. (A job can wait for as long as jobs
-// of higher priority keep coming: that is what priority means.)
+// it are kept for it, and no younger job of its priority or a lower one begins with them; but those of higher priority that
+// train have their nominal number first. (A job can wait for as long as jobs of higher priority keep coming: that is what
+// priority means.)
+// A job whose workers must be alike gets those of one kind alone: of that with which it can begin with the least disturbance,
+// and of several such the one of which there are most.
 // A worker that is held back (flapping.h) goes to nobody but a job that reaches its minimum with it and not without it.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -27,6 +33,9 @@
 namespace holdfast::rendezvous {
 
 inline constexpr int64_t kPatienceMs = 10 * 60'000;
+inline constexpr int64_t kBackMs = 15'000;
+
+using WorkerSet = std::shared_ptr<const std::set<std::string>>;  // shared by many jobs; null: nobody
 
 struct SchedulableJob {
   std::string id;
@@ -34,16 +43,18 @@ struct SchedulableJob {
   int64_t priority = 0;
   int64_t min_nodes = 1, nodes = 1, max_nodes = 1;
   bool training = false;                            // has a generation that runs or is about to again
+  bool begun = false;                               // has had one
   std::vector<std::string> workers = {};            // that it has and keeps: those to be taken last come first
   std::vector<std::string> holders = {};            // of these, the ones whose memory is worth keeping
   std::map<std::string, std::string> refused = {};  // worker -> reason
   std::vector<std::string> in_the_way = {};         // of its workers, those that others of them do not reach
-  std::set<std::string> unfit = {};                 // workers that do not satisfy what it requires
   std::set<std::string> doubtful = {};              // refused in an earlier life: nobody is disturbed to get one of these
+  WorkerSet unfit = {};                             // workers that do not satisfy what it requires
+  WorkerSet unlike = {};                            // workers whose numerics are not its own: doubtful, too
   bool preemptible = false;                         // can give up all its workers and come back from a checkpoint
   bool changing = false;                            // some of its workers do not take part yet: its extras stay for now
   bool alike = false;                               // trains only with workers of the same numerics, whichever
-  int64_t waits_since_ms = -1;                      // since when it lacks workers to begin; -1: not known, or it does not
+  std::optional<int64_t> waits_since_ms = {};       // since when it lacks workers to begin
 };
 
 struct SchedulableWorker {
@@ -60,15 +71,15 @@ struct Assignment {
 };
 struct TakenBack {
   std::string worker, job, reason;
+  std::string by = {};  // the job that needs it to begin, if that is why
 };
 struct Preemption {
   std::string job, by;
   int64_t priority = 0;  // of `by`
 };
-// Of a job that cannot begin: how many workers it needs and has, and how many are being freed for it; and since when.
+// Of a job that cannot begin: how many workers it needs and has, and how many are being freed for it.
 struct Shortage {
   int64_t needed = 0, there = 0, on_the_way = 0;
-  int64_t since_ms = 0;
   std::map<std::string, std::string> refused = {};  // workers that it cannot have, and why
 };
 struct Plan {

@@ -39,7 +39,7 @@ bool Planner::find_move(Move& move) const {
         const bool better = !found || (giver.priority == jobs_[move.from].priority && extras(giver) > extras(jobs_[move.from]));
         if (!better) continue;
         for (auto worker = giver.workers.rbegin(); worker != giver.workers.rend(); ++worker) {
-          if (!fits(*worker, jobs_[to]) || jobs_[to].doubtful.contains(*worker)) continue;
+          if (!fits(*worker, jobs_[to]) || is_doubtful(*worker, jobs_[to])) continue;
           move = {*from, to, *worker};
           found = true;
           break;

@@ -10,37 +10,69 @@ namespace holdfast::rendezvous {
 
 // All or nothing: a job that cannot reach its minimum does not keep workers from others, until it has waited for long.
 void Planner::reach_minimum(SchedulableJob& job) {
+  if (out_.contains(job.id)) return;
+  if (job.alike && !job.workers.empty()) return_other_kinds(job);
   const int64_t missing = job.min_nodes - have(job);
-  if (missing <= 0 || out_.contains(job.id)) return;
-  if (obtainable_at_most(job.priority) < missing && !is_impatient(job)) return;
+  if (missing <= 0) return;
+  const bool may_begin = obtainable_at_most(job) >= missing;
+  const bool may_hoard = is_impatient(job) && !(free_.empty() && coming_.empty());
+  if (!may_begin && !may_hoard) return;
+  if (job.alike && !kinds_.contains(job.id)) choose_kind(job);
+  if (may_begin && begin(job)) return;
+  if (may_hoard) hoard(job);
+}
+
+// Whether it has its minimum then, or will when those on the way have come.
+bool Planner::begin(SchedulableJob& job) {
+  const int64_t missing = job.min_nodes - have(job);
   const std::vector<Spare> spare = spare_for(job);
   const auto at_hand = [&] { return fitting(free_, job); };
   const int64_t others = fitting(coming_, job) + static_cast<int64_t>(spare.size());
   release_held_back(job, missing - at_hand(), others);
-  if (at_hand() + others >= missing) return begin_with(job, spare);
-  if (const std::vector<size_t> victims = victims_for(job, spare); !victims.empty()) {
-    for (const size_t victim : victims) preempt(victim, job);
-    return begin_with(job, spare);
+  if (at_hand() + others >= missing) {
+    begin_with(job, spare);
+    return true;
   }
-  if (!is_impatient(job) || !could_begin(job)) return;
+  if (job.begun && !has_waited(job, kBackMs)) return false;
+  const std::vector<size_t> victims = victims_for(job, spare);
+  if (victims.empty()) return false;
+  for (const size_t victim : victims) preempt(victim, job);
+  begin_with(job, spare);
+  return true;
+}
+
+// What is there and comes is kept for it: not against those of higher priority that train with less than they should have.
+void Planner::hoard(SchedulableJob& job) {
+  if (!could_begin(job)) return;
+  for (const size_t i : staffed_) {
+    if (jobs_[i].priority <= job.priority) break;
+    if (can_train(jobs_[i])) give(jobs_[i], jobs_[i].nodes);
+  }
+  if (!could_begin(job)) return;
   give(job, job.min_nodes);
   claim_coming(job);
 }
 
-// Workers that a job of this priority could get, if they all fitted it: seldom enough for thousands of jobs in a long queue,
-// which then cost next to nothing.
-int64_t Planner::obtainable_at_most(int64_t priority) {
-  const auto known = bounds_.find(priority);
+// Workers that a job of this priority and these requirements could get, if nothing else were in the way: seldom enough for
+// thousands of jobs in a long queue, which then cost next to nothing.
+int64_t Planner::obtainable_at_most(const SchedulableJob& job) {
+  const std::pair<int64_t, const void*> key{job.priority, job.unfit.get()};
+  const auto known = bounds_.find(key);
   if (known != bounds_.end()) return known->second;
-  auto count = static_cast<int64_t>(free_.size() + held_back_.size() + coming_.size());
+  const auto count_of = [&](const std::vector<std::string>& workers) -> int64_t {
+    if (job.unfit == nullptr) return static_cast<int64_t>(workers.size());
+    return std::ranges::count_if(workers, [&](const std::string& worker) { return satisfies(worker, job); });
+  };
+  int64_t count = count_of(free_) + count_of(held_back_) + count_of(coming_);
   for (const size_t i : staffed_) {
     const SchedulableJob& other = jobs_[i];
     const bool keeps_a_number = can_train(other) || other.training || is_assured(other);
-    const bool all = !keeps_a_number || (other.priority < priority && other.preemptible);
-    const int64_t kept = other.priority < priority ? other.min_nodes : std::max(other.nodes, other.min_nodes);
-    count += all ? have(other) : std::max<int64_t>(0, have(other) - kept);
+    const bool all = !keeps_a_number || (other.priority < job.priority && other.preemptible);
+    const int64_t kept = other.priority < job.priority ? other.min_nodes : std::max(other.nodes, other.min_nodes);
+    const int64_t spare = all ? have(other) : std::max<int64_t>(0, have(other) - kept);
+    if (spare > 0) count += std::min(spare, count_of(other.workers));
   }
-  return bounds_[priority] = count;
+  return bounds_[key] = count;
 }
 
 // What is there is enough, with those on the way and some of `spare`.
@@ -51,7 +83,7 @@ void Planner::begin_with(SchedulableJob& job, const std::vector<Spare>& spare) {
   for (auto it = spare.begin(); it != spare.end() && lacking > 0; ++it) {
     SchedulableJob& other = jobs_[it->job];
     if (out_.contains(other.id)) continue;
-    take(other, it->worker, fmt::format("job {} needs it to begin", job.id));
+    take(other, it->worker, fmt::format("job {} needs it to begin", job.id), job.id);
     ++claimed_[job.id];
     --lacking;
   }
@@ -59,12 +91,13 @@ void Planner::begin_with(SchedulableJob& job, const std::vector<Spare>& spare) {
 
 void Planner::claim_coming(SchedulableJob& job) {
   int64_t& claimed = claimed_[job.id];
-  bounds_.clear();
+  const size_t all = coming_.size();
   std::erase_if(coming_, [&](const std::string& worker) {
     const bool wanted = have(job) + claimed < job.min_nodes && fits(worker, job);
     claimed += wanted ? 1 : 0;
     return wanted;
   });
+  if (coming_.size() != all) bounds_.clear();
 }
 
 // Only where it is enough, alone or with the `others` that will come.
@@ -100,7 +133,7 @@ std::vector<std::string> Planner::spare_of(const SchedulableJob& other, const Sc
   const int64_t kept = keeps_a_number ? number : 0;
   for (auto worker = other.workers.rbegin(); worker != other.workers.rend(); ++worker) {
     if (have(other) - static_cast<int64_t>(spare.size()) <= kept) break;
-    if (!fits(*worker, job) || job.doubtful.contains(*worker)) continue;
+    if (!fits(*worker, job) || is_doubtful(*worker, job)) continue;
     if (!keeps_a_number && std::ranges::find(other.holders, *worker) != other.holders.end()) continue;
     spare.push_back(*worker);
   }
@@ -109,19 +142,24 @@ std::vector<std::string> Planner::spare_of(const SchedulableJob& other, const Sc
 
 // --- who comes first
 
-bool Planner::is_impatient(const SchedulableJob& job) const {
-  return job.waits_since_ms >= 0 && now_ms_ - job.waits_since_ms >= kPatienceMs;
-}
-
 // It has its minimum, with those that are on their way to it.
 bool Planner::is_assured(const SchedulableJob& job) const {
   const auto claimed = claimed_.find(job.id);
   return claimed != claimed_.end() && have(job) + claimed->second >= job.min_nodes;
 }
 
-// If all workers that are present were its own.
+// If all workers that are present were its own, but for those that jobs of higher priority have by right.
 bool Planner::could_begin(const SchedulableJob& job) const {
-  return std::ranges::count_if(numerics_, [&](const auto& entry) { return fits(entry.first, job); }) >= job.min_nodes;
+  int64_t count = std::ranges::count_if(numerics_, [&](const auto& entry) { return fits(entry.first, job); });
+  for (const size_t i : staffed_) {
+    const SchedulableJob& other = jobs_[i];
+    if (other.priority <= job.priority) break;
+    if (!can_train(other) && !other.training && !is_assured(other) && !is_impatient(other)) continue;
+    const int64_t useful = fitting(other.workers, job);
+    const int64_t above = std::max<int64_t>(0, have(other) - std::max(other.nodes, other.min_nodes));
+    count -= useful - std::min(useful, above);
+  }
+  return count >= job.min_nodes;
 }
 
 // A job that waits keeps what it has against younger ones of no higher priority that need as much, and against all of these

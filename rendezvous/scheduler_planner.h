@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/scheduler.h"
@@ -24,12 +25,16 @@ class Planner {
   // --- scheduler.cpp: free workers, and what each job gets of them
   static int64_t have(const SchedulableJob& job) { return static_cast<int64_t>(job.workers.size()); }
   bool can_train(const SchedulableJob& job) const { return have(job) >= job.min_nodes && !out_.contains(job.id); }
-  static bool fits(const std::string& worker, const SchedulableJob& job) {
-    return !job.refused.contains(worker) && !job.unfit.contains(worker);
+  bool fits(const std::string& worker, const SchedulableJob& job) const {
+    return !job.refused.contains(worker) && satisfies(worker, job) && (!job.alike || is_of_its_kind(worker, job));
   }
-  static int64_t fitting(const std::vector<std::string>& workers, const SchedulableJob& job);
+  static bool satisfies(const std::string& worker, const SchedulableJob& job) {
+    return job.unfit == nullptr || !job.unfit->contains(worker);
+  }
+  int64_t fitting(const std::vector<std::string>& workers, const SchedulableJob& job) const;
+  void deal_the_rest();
   void give(SchedulableJob& job, int64_t target);
-  void take(SchedulableJob& job, const std::string& worker, const std::string& reason);
+  void take(SchedulableJob& job, const std::string& worker, const std::string& reason, const std::string& by = {});
   void shrink(SchedulableJob& job);
   void deal_extras();
   void replace(SchedulableJob& job);
@@ -37,16 +42,36 @@ class Planner {
 
   // --- scheduler_minimum.cpp: bringing a job to its minimum
   void reach_minimum(SchedulableJob& job);
+  bool begin(SchedulableJob& job);
+  void hoard(SchedulableJob& job);
   void begin_with(SchedulableJob& job, const std::vector<Spare>& spare);
   void claim_coming(SchedulableJob& job);
   void release_held_back(const SchedulableJob& job, int64_t wanted, int64_t others);
   std::vector<Spare> spare_for(const SchedulableJob& job) const;
   std::vector<std::string> spare_of(const SchedulableJob& other, const SchedulableJob& job) const;
-  int64_t obtainable_at_most(int64_t priority);
-  bool is_impatient(const SchedulableJob& job) const;
+  int64_t obtainable_at_most(const SchedulableJob& job);
+  bool has_waited(const SchedulableJob& job, int64_t ms) const {
+    return job.waits_since_ms && now_ms_ - *job.waits_since_ms >= ms;
+  }
+  bool is_impatient(const SchedulableJob& job) const { return has_waited(job, kPatienceMs); }
   bool is_assured(const SchedulableJob& job) const;
   bool could_begin(const SchedulableJob& job) const;
   bool outranks(const SchedulableJob& other, const SchedulableJob& job) const;
+
+  // --- scheduler_kinds.cpp: of a job whose workers must be alike, which of them it takes
+  struct Prospect {         // with the workers of one kind; the greater the better
+    bool present = false;   // enough of them are there, whoever has them
+    int ease = 0;           // 3: enough are at hand; 2: with what others spare; 1: with preemption; 0: too few
+    bool has_them = false;  // enough are its own
+    int64_t workers = 0;    // that it could get, where that is enough
+    int64_t own = 0, at_hand = 0;
+    auto operator<=>(const Prospect&) const = default;
+  };
+  void choose_kind(const SchedulableJob& job);
+  Prospect prospect_of(const SchedulableJob& job) const;
+  void return_other_kinds(SchedulableJob& job);
+  const std::string& kind_of(const std::string& worker) const;
+  bool is_of_its_kind(const std::string& worker, const SchedulableJob& job) const;
 
   // --- scheduler_preemption.cpp
   struct Candidate {                      // for preemption
@@ -59,11 +84,9 @@ class Planner {
   };
   std::vector<size_t> victims_for(const SchedulableJob& job, const std::vector<Spare>& spare) const;
   Pool pool_for(const SchedulableJob& job, const std::vector<Spare>& spare) const;
-  void keep_one_kind(Pool& pool) const;
   static int64_t sum_of(const Pool& pool, const std::vector<size_t>& chosen);
   bool may_preempt(const SchedulableJob& job, const SchedulableJob& other) const;
-  bool is_useful(const std::string& worker, const SchedulableJob& job) const;
-  const std::string& kind_of(const std::string& worker) const;
+  static bool is_doubtful(const std::string& worker, const SchedulableJob& job);
   void preempt(size_t victim, const SchedulableJob& by);
 
   // --- scheduler_extras.cpp: extras that had better be elsewhere
@@ -87,7 +110,9 @@ class Planner {
   std::map<std::string, int64_t> promised_;  // job -> extras that are being taken from others for it
   std::set<std::string> given_;              // jobs that get workers by this plan
   std::set<std::string> out_;                // jobs that are preempted in this plan
-  std::map<int64_t, int64_t> bounds_;        // by priority: obtainable_at_most, until anything changes
+  std::map<std::string, std::string> kinds_;  // job whose workers must be alike -> the numerics that are chosen
+  // By priority and who does not fit: obtainable_at_most, until anything changes.
+  std::map<std::pair<int64_t, const void*>, int64_t> bounds_;
   bool moving_ = false;                      // somebody is on the way, or will be by this plan
   int64_t now_ms_;
   Plan plan_;

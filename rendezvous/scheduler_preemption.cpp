@@ -1,7 +1,6 @@
 // Whom to preempt so that a job can begin.
 //
-// Counted are the workers that fit the job and were never refused by it, and for one whose workers must be alike those of the
-// kind of which there would be most: nobody is preempted for a job that then could not begin.
+// Counted are the workers that fit the job and were never refused by it: nobody is preempted for one that then could not begin.
 #include <algorithm>
 #include <iterator>
 
@@ -13,49 +12,27 @@ bool Planner::may_preempt(const SchedulableJob& job, const SchedulableJob& other
   return other.preemptible && other.priority < job.priority && !out_.contains(other.id);
 }
 
-bool Planner::is_useful(const std::string& worker, const SchedulableJob& job) const {
-  return fits(worker, job) && !job.doubtful.contains(worker);
-}
-
-const std::string& Planner::kind_of(const std::string& worker) const {
-  static const std::string kUnknown;
-  const auto found = numerics_.find(worker);
-  return found == numerics_.end() ? kUnknown : found->second;
+bool Planner::is_doubtful(const std::string& worker, const SchedulableJob& job) {
+  return job.doubtful.contains(worker) || (job.unlike != nullptr && job.unlike->contains(worker));
 }
 
 Planner::Pool Planner::pool_for(const SchedulableJob& job, const std::vector<Spare>& spare) const {
   Pool pool;
+  const auto is_useful = [&](const std::string& worker) { return fits(worker, job) && !is_doubtful(worker, job); };
   for (auto it = staffed_.rbegin(); it != staffed_.rend(); ++it) {
     const SchedulableJob& other = jobs_[*it];
     if (!may_preempt(job, other)) continue;
     Candidate& candidate = pool.candidates.emplace_back(Candidate{*it, {}, {}});
-    std::ranges::copy_if(other.workers, std::back_inserter(candidate.all), [&](const auto& w) { return is_useful(w, job); });
+    std::ranges::copy_if(other.workers, std::back_inserter(candidate.all), is_useful);
   }
-  pool.at_hand = job.workers;
-  for (const auto* list : {&free_, &coming_})
-    std::ranges::copy_if(*list, std::back_inserter(pool.at_hand), [&](const auto& w) { return is_useful(w, job); });
+  const auto is_own = [&](const std::string& worker) { return fits(worker, job); };
+  std::ranges::copy_if(job.workers, std::back_inserter(pool.at_hand), is_own);
+  for (const auto* list : {&free_, &coming_}) std::ranges::copy_if(*list, std::back_inserter(pool.at_hand), is_useful);
   for (const Spare& one : spare) {
     const auto candidate = std::ranges::find(pool.candidates, one.job, &Candidate::job);
     (candidate == pool.candidates.end() ? pool.at_hand : candidate->spare).push_back(one.worker);
   }
-  if (job.alike) keep_one_kind(pool);
   return pool;
-}
-
-void Planner::keep_one_kind(Pool& pool) const {
-  std::map<std::string, int64_t> of_kind;
-  for (const std::string& worker : pool.at_hand) ++of_kind[kind_of(worker)];
-  for (const Candidate& candidate : pool.candidates) {
-    for (const std::string& worker : candidate.all) ++of_kind[kind_of(worker)];
-  }
-  if (of_kind.empty()) return;
-  const std::string kind = std::ranges::max_element(of_kind, {}, [](const auto& entry) { return entry.second; })->first;
-  const auto differs = [&](const std::string& worker) { return kind_of(worker) != kind; };
-  std::erase_if(pool.at_hand, differs);
-  for (Candidate& candidate : pool.candidates) {
-    std::erase_if(candidate.all, differs);
-    std::erase_if(candidate.spare, differs);
-  }
 }
 
 // What there is when those `chosen` are preempted and the other candidates give what they can spare.

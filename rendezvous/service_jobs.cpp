@@ -12,6 +12,7 @@
 #include "rendezvous/scheduler_requirements.h"
 #include "rendezvous/service_impl.h"
 #include "rendezvous/views.h"
+#include "rendezvous/waits_for.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -61,6 +62,21 @@ std::vector<std::string> warnings_of(const JobSpec& spec, int64_t workers) {
         fmt::format("min_nodes is {}, and {} worker{} there", spec.min_nodes, workers, workers == 1 ? " is" : "s are"));
   if (spec.checkpoint_every == 0) warnings.push_back("checkpoint_every is 0: until the end there is nothing to go back to");
   return warnings;
+}
+
+// What a job of this id takes from others to begin, by the plan; "" for nothing.
+std::string taken_in_words(const Plan& plan, const std::string& id) {
+  std::map<std::string, int> from;
+  for (const TakenBack& taken : plan.taken_back) {
+    if (taken.by == id) ++from[taken.job];
+  }
+  std::vector<std::string> parts;
+  for (const auto& [job, count] : from)
+    parts.push_back(fmt::format("takes {} worker{} from {}", count, count == 1 ? "" : "s", job));
+  for (const Preemption& preemption : plan.preemptions) {
+    if (preemption.by == id) parts.push_back(fmt::format("preempts {}", preemption.job));
+  }
+  return in_words(parts);
 }
 
 // The number asked for is what the job gets, also when more workers are idle, unless max_nodes is given too; a minimum
@@ -142,6 +158,7 @@ void Service::Impl::post_job(Call& call) {
   if (auto unfit = unfit_words(*spec); !unfit.empty()) return answer(call, invalid_spec(std::move(unfit)));
   const auto dependency = find_dependency(state_, *spec);
   if (!dependency) return answer(call, dependency.error());
+  if (!dependency->resume_from.empty()) spec->resume_from = dependency->resume_from;
   if (spec->resume_from.empty() || dependency->resumes_later) return create_job(call, *spec, *request, {}, "");
   auto plan = plan_resume(state_, *spec);
   if (!plan) return answer(call, plan.error());
@@ -171,10 +188,16 @@ void Service::Impl::answer_dry_run(const Call& call, const JobSpec& spec, const 
     if (worker.job.empty()) ++free;
   }
   const char* fit = spec.requirements.empty() ? "" : " that satisfy what it requires";
-  std::string would = !after.empty()           ? fmt::format("wait until {} has succeeded", after)
-                      : free >= spec.min_nodes ? fmt::format("begin at once: {} of {} workers{} are free", free, alive, fit)
-                                               : fmt::format("wait: it needs {} worker{}, and {} of {}{} are free",
-                                                             spec.min_nodes, spec.min_nodes == 1 ? "" : "s", free, alive, fit);
+  std::string would = fmt::format("wait until {} has succeeded", after);
+  if (after.empty()) {
+    const std::string id = state_.next_job_id();
+    const Plan plan = state_.plan_with(spec);
+    const std::string taken = taken_in_words(plan, id);
+    would = !plan.waiting.contains(id) ? fmt::format("begin at once: {} of {} workers{} are free", free, alive, fit)
+            : !taken.empty()           ? fmt::format("begin when others have made room: it {}", taken)
+                                       : fmt::format("wait: it needs {} worker{}, and {} of {}{} are free", spec.min_nodes,
+                                                     spec.min_nodes == 1 ? "" : "s", free, alive, fit);
+  }
   if (!resume_note.empty()) would += "; " + resume_note;
   answer(call, json_answer(200, {{"spec", to_json(spec)}, {"warnings", warnings_of(spec, alive)}, {"would", would}}));
 }
@@ -208,6 +231,7 @@ void Service::Impl::get_jobs(Call& call) {
   } catch (const std::invalid_argument& error) {
     return answer(call, bad_field("state", error.what()));
   }
+  const WaitingRoom room(state_);
   Json list = Json::array();
   int64_t next = 0;
   for (auto it = state_.jobs().rbegin(); it != state_.jobs().rend(); ++it) {  // newest first
@@ -220,7 +244,7 @@ void Service::Impl::get_jobs(Call& call) {
       next = job.number + 1;
       break;
     }
-    list.push_back(summarize_job(state_, job));
+    list.push_back(summarize_job(room, job));
   }
   answer(call, json_answer(200, {{"jobs", std::move(list)}, {"next_page_token", next_page_token(next)}}));
 }

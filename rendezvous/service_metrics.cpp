@@ -68,7 +68,7 @@ void write_jobs(PrometheusText& text, const Coordinator& state) {
   std::vector<std::pair<const Job*, Json>> active;
   for (const auto& [number, job] : state.jobs()) {
     ++count[job_state_name(job->membership.state)];
-    if (!is_ended(job->membership.state)) active.emplace_back(job.get(), summarize_job(state, *job));
+    if (!is_ended(job->membership.state)) active.emplace_back(job.get(), figures_of_job(state, *job));
   }
   text.family("holdfast_jobs", "gauge", "Jobs by state.");
   for (const char* name : kStates) text.sample({{"state", name}}, static_cast<double>(count[name]));

@@ -98,13 +98,12 @@ int64_t parse_time(const std::string& text) {
   return rest == nullptr ? 0 : static_cast<int64_t>(timegm(&parts)) * 1000;
 }
 
-Json summarize_job(const Coordinator& state, const Job& job) {
+Json figures_of_job(const Coordinator& state, const Job& job) {
   const JobMembership& m = job.membership;
   const bool running = m.state == JobState::kRunning && job.step_s > 0;
   Json json = {{"id", job.id},
                {"name", m.spec.name},
                {"state", job_state_name(m.state)},
-               {"reason", reason_of(state, job)},
                {"step", m.committed_step},
                {"total_steps", m.spec.total_steps},
                {"generation", m.current.number},
@@ -127,9 +126,22 @@ Json summarize_job(const Coordinator& state, const Job& job) {
   return json;
 }
 
+Json summarize_job(const WaitingRoom& room, const Job& job) {
+  Json json = figures_of_job(room.state(), job);
+  json["reason"] = reason_of(room, job);
+  return json;
+}
+
+Json summarize_job(const Coordinator& state, const Job& job) {
+  return summarize_job(WaitingRoom(state), job);
+}
+
 Json show_job(const Coordinator& state, const Job& job) {
-  Json json = summarize_job(state, job);
+  Json json = figures_of_job(state, job);
   const JobMembership& m = job.membership;
+  Json waits = waits_for(WaitingRoom(state), job);
+  json["reason"] = waits.is_null() ? Json(m.reason) : waits["text"];
+  json["waits_for"] = std::move(waits);
   json["workers"] = workers_of(state, job);
   json["spec"] = to_json(m.spec);
   json["stage"] = stage_name(m.stage);
@@ -140,7 +152,6 @@ Json show_job(const Coordinator& state, const Job& job) {
     if (state.refusal_of(job, worker) != nullptr) refused.push_back({{"worker", worker}, {"reason", row.reason}});
   }
   json["refused"] = std::move(refused);
-  json["waits_for"] = waits_for(state, job);
   json["after"] = job.after.empty() ? Json(nullptr) : Json(job.after);
   json["running_s"] = seconds(job.runtime.ran_ms);
   json["retries_done"] = m.retries;

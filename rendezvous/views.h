@@ -10,9 +10,13 @@
 namespace holdfast::rendezvous {
 
 struct FieldRow;
+class WaitingRoom;
 
-nlohmann::json show_job(const Coordinator& state, const Job& job);       // everything
-nlohmann::json summarize_job(const Coordinator& state, const Job& job);  // a row of a list: without spec and workers
+nlohmann::json show_job(const Coordinator& state, const Job& job);      // everything
+nlohmann::json summarize_job(const WaitingRoom& room, const Job& job);  // a row of a list: without spec and workers
+nlohmann::json summarize_job(const Coordinator& state, const Job& job);
+// The same without the reason, which may be a look at all workers.
+nlohmann::json figures_of_job(const Coordinator& state, const Job& job);
 nlohmann::json show_worker(const Coordinator& state, const Worker& worker);
 nlohmann::json show_checkpoint(const Job& job, const CheckpointRecord& record);
 nlohmann::json show_field(const FieldRow& field);  // of the job spec, for forms

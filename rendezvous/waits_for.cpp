@@ -15,44 +15,68 @@ using Json = nlohmann::json;
 
 constexpr size_t kNamedMax = 8;  // workers and jobs that a sentence names; the lists have all
 
-struct Busy {
-  int64_t priority = 0, workers = 0;
-};
+using Busy = WaitingRoom::Busy;
 
-std::vector<const RegisterRequest*> present(const Coordinator& state) {
-  std::vector<const RegisterRequest*> all;
-  for (const auto& [id, worker] : state.workers()) {
-    if (worker.life == Worker::Life::kAlive && !worker.leaving()) all.push_back(&worker.registration);
+// Workers that this job could use and others have. `each` is called with (job, what it has).
+template <typename Each>
+void each_busy(const WaitingRoom& room, const Job& job, const Each& each) {
+  std::map<std::string, int64_t> refused;  // by job: of its workers those that this one refused
+  for (const auto& [id, row] : job.refusals) {
+    const auto worker = room.state().workers().find(id);
+    if (room.state().refusal_of(job, id) == nullptr || worker->second.life != Worker::Life::kAlive) continue;
+    if (satisfies(worker->second.registration, job.membership.spec.requirements)) ++refused[worker->second.job];
   }
-  return all;
+  for (const auto& [id, all] : room.sight_of(job.membership.spec.requirements).busy) {
+    if (id == job.id) continue;
+    const auto found = refused.find(id);
+    const Busy useful{all.priority, all.workers - (found == refused.end() ? 0 : found->second)};
+    if (useful.workers > 0) each(id, useful);
+  }
 }
 
-// Workers that this job could use and others have.
-std::map<std::string, Busy> busy_with_others(const Coordinator& state, const Job& job) {
-  std::map<std::string, Busy> busy;
-  for (const auto& [id, worker] : state.workers()) {
-    const Job* other = state.find_job(worker.job);
-    if (worker.life != Worker::Life::kAlive || other == nullptr || other == &job) continue;
-    if (state.refusal_of(job, id) != nullptr || !satisfies(worker.registration, job.membership.spec.requirements)) continue;
-    Busy& one = busy[other->id];
-    one.priority = other->membership.spec.priority;
-    ++one.workers;
-  }
-  return busy;
-}
-
-std::string busy_in_words(const std::map<std::string, Busy>& busy) {
+std::string busy_in_words(const WaitingRoom& room, const Job& job) {
   int64_t all = 0;
+  size_t count = 0;
   std::vector<std::string> jobs;
-  for (const auto& [id, one] : busy) {
+  each_busy(room, job, [&](const std::string& id, const Busy& one) {
     all += one.workers;
-    if (jobs.size() < kNamedMax) jobs.push_back(fmt::format("{} has {}", id, one.workers));
-  }
-  if (busy.size() > jobs.size()) jobs.push_back(fmt::format("{} more jobs have the rest", busy.size() - jobs.size()));
+    if (++count <= kNamedMax) jobs.push_back(fmt::format("{} has {}", id, one.workers));
+  });
+  if (all == 0) return "";
+  if (count > jobs.size()) jobs.push_back(fmt::format("{} more jobs have the rest", count - jobs.size()));
   return fmt::format("; {} {} busy: {}", all, all == 1 ? "is" : "are", fmt::join(jobs, ", "));
 }
 
-Json for_workers(const Coordinator& state, const Job& job) {
+// Why it has no workers, where others decided that.
+std::string set_aside_now(const WaitingRoom& room, const JobMembership& m) {
+  std::string text = set_aside_in_words(m);
+  if (m.preempted_by.empty()) return text;
+  const Job* by = room.state().find_job(m.preempted_by);
+  return by == nullptr || is_ended(by->membership.state) ? text + ", which has ended since" : text;
+}
+
+std::string text_for_workers(const WaitingRoom& room, const Job& job) {
+  const JobMembership& m = job.membership;
+  const std::string before = is_set_aside(m) ? set_aside_in_words(m) : "";
+  const std::string now = before.empty() ? "" : set_aside_now(room, m);
+  if (!job.shortage) {  // it has enough, and they are getting ready
+    const bool says_so = !before.empty() && m.reason.starts_with(before);
+    return says_so ? now + m.reason.substr(before.size()) : m.reason;
+  }
+  std::string text = now.empty() ? "" : now + ": ";
+  text += in_words(*job.shortage);
+  const std::string& unsatisfied = room.sight_of(m.spec.requirements).unsatisfied;
+  if (!unsatisfied.empty()) text += "; " + unsatisfied;
+  text += busy_in_words(room, job);
+  size_t told = 0;
+  for (const auto& [worker, why] : job.shortage->refused) {
+    if (++told <= kNamedMax) text += fmt::format("; {} is refused: {}", worker, why);
+  }
+  if (told > kNamedMax) text += fmt::format("; {} more are refused", told - kNamedMax);
+  return text;
+}
+
+Json for_workers(const WaitingRoom& room, const Job& job) {
   const JobMembership& m = job.membership;
   const bool preempted = !m.preempted_by.empty();
   const auto ready = static_cast<int64_t>(m.participants.size());
@@ -64,66 +88,94 @@ Json for_workers(const Coordinator& state, const Job& job) {
                {"on_the_way", shortage.on_the_way},
                {"refused", Json::array()},
                {"unsatisfied", nullptr},
-               {"busy", Json::array()}};
-  std::string text = is_set_aside(m) ? set_aside_in_words(m) + ": " : "";
+               {"busy", Json::array()},
+               {"text", text_for_workers(room, job)}};
   if (preempted) {
     json["job"] = m.preempted_by;
     json["priority"] = m.preemptor_priority;
   }
-  if (!job.shortage) {  // it has enough, and they are getting ready
-    json["text"] = m.reason;
-    return json;
-  }
-  text += in_words(shortage);
-  if (const std::string unsatisfied = unsatisfied_in_words(m.spec.requirements, present(state)); !unsatisfied.empty()) {
-    json["unsatisfied"] = unsatisfied;
-    text += "; " + unsatisfied;
-  }
-  const auto busy = busy_with_others(state, job);
-  for (const auto& [id, one] : busy)
+  if (!job.shortage) return json;
+  const std::string& unsatisfied = room.sight_of(m.spec.requirements).unsatisfied;
+  if (!unsatisfied.empty()) json["unsatisfied"] = unsatisfied;
+  each_busy(room, job, [&](const std::string& id, const Busy& one) {
     json["busy"].push_back({{"job", id}, {"priority", one.priority}, {"workers", one.workers}});
-  if (!busy.empty()) text += busy_in_words(busy);
-  for (const auto& [worker, why] : shortage.refused) {
-    json["refused"].push_back({{"worker", worker}, {"reason", why}});
-    if (json["refused"].size() <= kNamedMax) text += fmt::format("; {} is refused: {}", worker, why);
-  }
-  if (json["refused"].size() > kNamedMax) text += fmt::format("; {} more are refused", json["refused"].size() - kNamedMax);
-  json["text"] = text;
+  });
+  for (const auto& [worker, why] : shortage.refused) json["refused"].push_back({{"worker", worker}, {"reason", why}});
   return json;
 }
 
-Json for_predecessor(const Coordinator& state, const Job& job) {
-  const Job* first = state.find_job(job.after);
+std::string text_for_predecessor(const WaitingRoom& room, const Job& job) {
+  const Job* first = room.state().find_job(job.after);
   std::string text = fmt::format("waiting for job {} to succeed", job.after);
-  if (first != nullptr) {
-    const JobMembership& m = first->membership;
-    text += fmt::format(", which is {} at step {} of {}", job_state_name(m.state), m.committed_step, m.spec.total_steps);
-  }
-  return {{"kind", "job"}, {"job", job.after}, {"text", text}};
+  if (first == nullptr) return text;
+  const JobMembership& m = first->membership;
+  return text + fmt::format(", which is {} at step {} of {}", job_state_name(m.state), m.committed_step, m.spec.total_steps);
 }
 
-Json for_retry(const Job& job) {
-  const JobMembership& m = job.membership;
-  return {{"kind", "retry"},
-          {"retry", m.retries},
-          {"retries", m.spec.retries},
-          {"at", time_text(job.retry_at_ms)},
-          {"text", fmt::format("{} begins at {}", set_aside_in_words(m), time_text(job.retry_at_ms).get<std::string>())}};
+std::string text_for_retry(const Job& job) {
+  return fmt::format("{} begins at {}", set_aside_in_words(job.membership), time_text(job.retry_at_ms).get<std::string>());
+}
+
+enum class Wait { kNone, kJob, kRetry, kWorkers };
+
+Wait wait_of(const WaitingRoom& room, const Job& job) {
+  const JobState now = job.membership.state;
+  if (now != JobState::kQueued && now != JobState::kWaiting) return Wait::kNone;
+  if (Coordinator::is_held_by_another(job)) return Wait::kJob;
+  return room.state().retry_in_ms(job) > 0 ? Wait::kRetry : Wait::kWorkers;
 }
 
 }  // namespace
 
-Json waits_for(const Coordinator& state, const Job& job) {
-  const JobState now = job.membership.state;
-  if (now != JobState::kQueued && now != JobState::kWaiting) return nullptr;
-  if (Coordinator::is_held_by_another(job)) return for_predecessor(state, job);
-  if (state.retry_in_ms(job) > 0) return for_retry(job);
-  return for_workers(state, job);
+const WaitingRoom::Sight& WaitingRoom::sight_of(const Labels& requirements) const {
+  const auto known = sights_.find(requirements);
+  if (known != sights_.end()) return known->second;
+  Sight& sight = sights_[requirements];
+  std::vector<const RegisterRequest*> present;
+  for (const auto& [id, worker] : state_.workers()) {
+    if (worker.life != Worker::Life::kAlive) continue;
+    if (!worker.leaving()) present.push_back(&worker.registration);
+    const Job* job = worker.job.empty() ? nullptr : state_.find_job(worker.job);
+    if (job == nullptr || !satisfies(worker.registration, requirements)) continue;
+    Busy& busy = sight.busy[job->id];
+    busy.priority = job->membership.spec.priority;
+    ++busy.workers;
+  }
+  sight.unsatisfied = unsatisfied_in_words(requirements, present);
+  return sight;
 }
 
-std::string reason_of(const Coordinator& state, const Job& job) {
-  const Json waits = waits_for(state, job);
-  return waits.is_null() ? job.membership.reason : waits["text"].get<std::string>();
+Json waits_for(const WaitingRoom& room, const Job& job) {
+  const JobMembership& m = job.membership;
+  switch (wait_of(room, job)) {
+    case Wait::kNone:
+      break;
+    case Wait::kJob:
+      return {{"kind", "job"}, {"job", job.after}, {"text", text_for_predecessor(room, job)}};
+    case Wait::kRetry:
+      return {{"kind", "retry"},
+              {"retry", m.retries},
+              {"retries", m.spec.retries},
+              {"at", time_text(job.retry_at_ms)},
+              {"text", text_for_retry(job)}};
+    case Wait::kWorkers:
+      return for_workers(room, job);
+  }
+  return nullptr;
+}
+
+std::string reason_of(const WaitingRoom& room, const Job& job) {
+  switch (wait_of(room, job)) {
+    case Wait::kNone:
+      break;
+    case Wait::kJob:
+      return text_for_predecessor(room, job);
+    case Wait::kRetry:
+      return text_for_retry(job);
+    case Wait::kWorkers:
+      return text_for_workers(room, job);
+  }
+  return job.membership.reason;
 }
 
 }  // namespace holdfast::rendezvous

@@ -76,6 +76,68 @@ TEST(Preemption, OfAJobWithTooFewLeftForAGenerationIsCalledOff) {
   EXPECT_FALSE(is_preemptible(story.job, story.now + 10 * 60'000)) << "its newest steps are in memory alone";
 }
 
+TEST(Preemption, WhoseCheckpointTakesTooLongIsCalledOffAndTheJobTrainsOn) {
+  Story story = running({"w1", "w2"}, 20);
+  story.job.spec.recovery = "checkpoint";
+  story.happens(PreemptAsked{"j7", 5});
+  story.stopped({"w2"}, 21);  // w1 is rank 0, and the store is full
+  story.passes(149'000);
+  EXPECT_EQ(story.job.intent, Intent::kPreempt);
+  EXPECT_EQ(story.told_to("w1"), "yield 1 with checkpoint");
+  story.told();
+  story.passes(1000);
+  EXPECT_EQ(story.job.intent, Intent::kRun);
+  EXPECT_THAT(story.told(), testing::Contains(HasSubstr("preemption_failed: the job keeps its workers: w1 did not stop")));
+  story.stopped({"w1"}, 21);
+  EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w1 and w2 memory 21"}) << "no fault, so memory counts";
+  EXPECT_EQ(story.job.restarts, 0);
+  story.all_active(21);
+  EXPECT_EQ(story.told_to("w1"), "join 2");
+  EXPECT_FALSE(is_preemptible(story.job, story.now + 4 * 60'000));
+  EXPECT_TRUE(is_preemptible(story.job, story.now + 5 * 60'000));
+}
+
+TEST(Preemption, ThePauseAfterOneThatFailedDoubles) {
+  Story story = running({"w1"}, 20);
+  story.happens(PreemptAsked{"j7", 5});
+  story.stopped({"w1"}, 21);
+  story.all_active(21);
+  story.now += 5 * 60'000;
+  story.happens(PreemptAsked{"j7", 5});
+  story.stopped({"w1"}, 22);
+  EXPECT_EQ(story.job.intent, Intent::kRun);
+  EXPECT_FALSE(is_preemptible(story.job, story.now + 9 * 60'000));
+  EXPECT_TRUE(is_preemptible(story.job, story.now + 10 * 60'000));
+}
+
+TEST(Preemption, WhatASilentWorkerMayStillHoldIsNotGivenUp) {
+  Story story = running({"w1"}, 20);
+  story.happens(PreemptAsked{"j7", 5});
+  story.happens(WorkerGone{"w1", "nothing was heard of it for 4 s"});
+  EXPECT_EQ(story.job.intent, Intent::kRun);
+  EXPECT_EQ(story.job.preemptions, 0);
+  EXPECT_FALSE(is_set_aside(story.job));
+  EXPECT_FALSE(is_preemptible(story.job, story.now + 10 * 60'000));
+  story.told();
+  story.happens(WorkerAssigned{{"w1", "w1-1", "w1:1"}, "avx512", 0});
+  story.stopped({"w1"}, 23);
+  EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w1 memory 23"});
+}
+
+TEST(Preemption, EndsWhenNoGenerationBecomesActive) {
+  Story story = running({"w1", "w2"}, 20);
+  story.happens(WorkerGone{"w2", "killed"});
+  story.stopped({"w1"}, 21);
+  EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w1 memory 21"});
+  story.happens(PreemptAsked{"j7", 5});  // and w1 never takes part in generation 2
+  story.passes(299'000);
+  EXPECT_EQ(story.job.intent, Intent::kPreempt);
+  story.passes(1000);
+  EXPECT_EQ(story.job.intent, Intent::kRun);
+  EXPECT_EQ(story.told_of("preemption_failed").size(), 1u);
+  EXPECT_FALSE(is_preemptible(story.job, story.now));
+}
+
 TEST(Preemption, OneThatHasNotBegunGivesUpItsWorkersAtOnce) {
   Story story(2);
   story.ready({"w1"});

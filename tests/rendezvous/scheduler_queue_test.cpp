@@ -19,6 +19,10 @@ SchedulableJob job(int64_t number, int64_t priority, int64_t min, int64_t nodes,
   return job;
 }
 
+WorkerSet these(const std::set<std::string>& workers) {
+  return std::make_shared<const std::set<std::string>>(workers);
+}
+
 // Those of the jobs are taken, the others free.
 std::vector<SchedulableWorker> workers(const std::vector<SchedulableJob>& jobs, const std::vector<std::string>& free = {}) {
   std::vector<SchedulableWorker> all;
@@ -62,11 +66,14 @@ TEST(Queue, NobodyIsPreemptedWhenAllOfThemAreNotEnough) {
   picky.refused["w2"] = "its data file differs";
   EXPECT_EQ(plan({job(1, 0, 2, 2, 2, {"w1", "w2"}), picky}), Lines{});
   picky.refused.clear();
-  picky.unfit = {"w1"};
+  picky.unfit = these({"w1"});
   EXPECT_EQ(plan({job(1, 0, 2, 2, 2, {"w1", "w2"}), picky}), Lines{});
-  picky.unfit.clear();
+  picky.unfit = nullptr;
   picky.doubtful = {"w1"};
   EXPECT_EQ(plan({job(1, 0, 2, 2, 2, {"w1", "w2"}), picky}), Lines{}) << "it was refused before: nobody is disturbed for it";
+  picky.doubtful.clear();
+  picky.unlike = these({"w1"});
+  EXPECT_EQ(plan({job(1, 0, 2, 2, 2, {"w1", "w2"}), picky}), Lines{}) << "it will be refused";
 }
 
 TEST(Queue, NorForWorkersThatDoNotFitEachOther) {
@@ -78,6 +85,57 @@ TEST(Queue, NorForWorkersThatDoNotFitEachOther) {
   unlike[1].numerics = "avx2";
   EXPECT_EQ(plan_with({low, exact}, unlike), Lines{});
   EXPECT_EQ(plan_with({low, exact}, alike), Lines{"j1 preempted by j2"});
+}
+
+// Free workers w1, w2 … of these numerics.
+std::vector<SchedulableWorker> of_kinds(const std::vector<std::string>& kinds) {
+  std::vector<SchedulableWorker> all;
+  for (const std::string& kind : kinds) {
+    all.push_back({"w" + std::to_string(all.size() + 1), Availability::kFree, ""});
+    all.back().numerics = kind;
+  }
+  return all;
+}
+
+TEST(Queue, AJobWhoseWorkersMustBeAlikeGetsThoseOfOneKind) {
+  SchedulableJob exact = job(1, 0, 2, 3, 4);
+  exact.alike = true;
+  EXPECT_EQ(plan_with({exact}, of_kinds({"avx2", "avx512", "avx2", "avx512", "avx512"})),
+            (Lines{"w2 to j1", "w4 to j1", "w5 to j1"}));
+  const Plan apart = schedule({exact}, of_kinds({"avx2", "avx512"}), 0);
+  EXPECT_EQ(apart.assignments.size(), 1u) << "two that do not fit each other are not enough";
+  EXPECT_EQ(apart.waiting.at("j1").there, 1);
+  EXPECT_EQ(apart.waiting.at("j1").refused.size(), 1u) << "and it is said why the other is not taken";
+}
+
+TEST(Queue, AndReturnsThoseOfAnotherKind) {
+  SchedulableJob exact = job(1, 0, 2, 2, 2, {"w1"});
+  exact.alike = true;
+  auto all = of_kinds({"avx2", "avx512", "avx512"});
+  all[0].availability = Availability::kTaken;
+  EXPECT_EQ(plan_with({exact}, all), (Lines{"w2 to j1", "w3 to j1", "w1 back from j1"}));
+  all.pop_back();
+  EXPECT_EQ(plan_with({exact}, all), Lines{}) << "no kind is enough: it keeps what it has";
+}
+
+TEST(Queue, AKindOfWhichThereAreNeverEnoughIsNotChosen) {
+  SchedulableJob exact = job(2, 0, 2, 2, 2);
+  exact.alike = true;
+  exact.waits_since_ms = 0;
+  const auto other = job(1, 0, 1, 1, 1, {"w3"});
+  auto all = of_kinds({"avx2", "avx512", "avx512"});
+  all[2].availability = Availability::kTaken;
+  EXPECT_EQ(plan_with({other, exact}, all, kPatienceMs), Lines{"w2 to j2"});
+}
+
+TEST(Queue, OneThatLostWorkersPreemptsNobodyUntilTheyStayAway) {
+  const auto low = job(1, 0, 1, 1, 1, {"w1"});
+  SchedulableJob high = job(2, 5, 2, 2, 2, {"w2"});
+  high.begun = true;
+  EXPECT_EQ(plan_with({low, high}, workers({low, high})), Lines{});
+  high.waits_since_ms = 0;
+  EXPECT_EQ(plan_with({low, high}, workers({low, high}), kBackMs - 1), Lines{});
+  EXPECT_EQ(plan_with({low, high}, workers({low, high}), kBackMs), Lines{"j1 preempted by j2"});
 }
 
 TEST(Queue, EqualPrioritiesNeverPreemptAndOneThatCannotComeBackIsLeftAlone) {
@@ -138,6 +196,22 @@ TEST(Queue, AJobThatWaitedLongIsNotOvertakenAnyMore) {
   EXPECT_EQ(plan_with({patient, young, running}, workers({patient, running}), kPatienceMs + 2), Lines{});
   const auto urgent = job(4, 1, 1, 1, 1);
   EXPECT_EQ(plan_with({patient, urgent, running}, workers({patient, running}), kPatienceMs + 2), Lines{"w3 back from j1"});
+}
+
+TEST(Queue, WhatIsKeptForItIsNotKeptFromHigherPrioritiesBelowTheirNominalNumber) {
+  SchedulableJob patient = job(1, 0, 2, 2, 2);
+  patient.waits_since_ms = 0;
+  auto high = job(2, 5, 1, 2, 2, {"w1"});
+  const auto other = job(3, 0, 1, 1, 1, {"w2"});
+  const auto fourth = job(4, 0, 1, 1, 1, {"w4"});
+  const std::vector<SchedulableJob> all{patient, high, other, fourth};
+  EXPECT_EQ(plan_with(all, workers(all, {"w3"}), kPatienceMs), Lines{"w3 to j2"});
+  high = job(2, 5, 1, 1, 1, {"w1"});
+  EXPECT_EQ(plan_with({patient, high, other}, workers({high, other}, {"w3"}), kPatienceMs), Lines{"w3 to j1"});
+  const auto urgent = job(5, 5, 1, 3, 3, {"w2", "w4"});
+  const auto young = job(6, 0, 1, 1, 1);
+  EXPECT_EQ(plan_with({patient, high, urgent, young}, workers({high, urgent}, {"w3"}), kPatienceMs), Lines{"w3 to j6"})
+      << "w1, w2 and w4 are others' by right, so nothing is kept for one that needs two";
 }
 
 TEST(Queue, OneThatCouldNotBeginWithAllWorkersKeepsNobodyWaiting) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <random>
+#include <utility>
 
 #include "rendezvous/scheduler.h"
 
@@ -18,7 +19,11 @@ class Cluster {
  public:
   explicit Cluster(unsigned seed) : random_(seed) {
     const int count = 1 + pick(8);
-    for (int i = 1; i <= count; ++i) workers_.push_back({fmt::format("w{}", i), Availability::kFree, ""});
+    const bool unlike = pick(2) == 0;
+    for (int i = 1; i <= count; ++i) {
+      workers_.push_back({fmt::format("w{}", i), Availability::kFree, ""});
+      workers_.back().numerics = unlike && pick(2) == 0 ? "avx2" : "avx512";
+    }
   }
 
   int pick(int below) { return static_cast<int>(random_() % static_cast<unsigned>(below)); }
@@ -39,10 +44,26 @@ class Cluster {
   void submit_any() {
     const int64_t min = 1 + pick(4), nodes = min + pick(3);
     SchedulableJob& job = submit(pick(3), min, nodes, nodes + pick(4));
+    std::set<std::string> unfit, unlike;
     for (const SchedulableWorker& worker : workers_) {
-      const int chance = pick(12);
+      const int chance = pick(16);
       if (chance == 0) job.refused[worker.id] = "its data differs";
-      if (chance == 1) job.unfit.insert(worker.id);
+      if (chance == 1) unfit.insert(worker.id);
+      if (chance == 2) unlike.insert(worker.id);
+      if (chance == 3) job.doubtful.insert(worker.id);
+    }
+    job.unfit = std::make_shared<const std::set<std::string>>(std::move(unfit));
+    job.unlike = std::make_shared<const std::set<std::string>>(std::move(unlike));
+    job.alike = pick(4) == 0;
+  }
+  // Workers that came and went too often, and ones whose memory a job that waits lives from.
+  void change_any() {
+    for (SchedulableWorker& worker : workers_) worker.held_back = pick(8) == 0;
+    for (SchedulableJob& job : jobs_) {
+      job.holders.clear();
+      for (const std::string& worker : job.workers) {
+        if (!runs(job) && pick(4) == 0) job.holders.push_back(worker);
+      }
     }
   }
   void end_any() {
@@ -64,10 +85,12 @@ class Cluster {
     for (const Preemption& p : plan.preemptions) preempt(p);
     for (const TakenBack& t : plan.taken_back) take_back(t);
     for (const Assignment& a : plan.assignments) assign(a);
+    for (const Assignment& a : plan.assignments) check_nominal(a, plan);
     for (SchedulableJob& job : jobs_) {
-      const auto waits = plan.waiting.find(job.id);
-      job.waits_since_ms = waits == plan.waiting.end() ? -1 : waits->second.since_ms;
+      if (!plan.waiting.contains(job.id)) job.waits_since_ms.reset();
+      if (plan.waiting.contains(job.id) && !job.waits_since_ms) job.waits_since_ms = now_ms_;
       job.training = job.preemptible = runs(job);
+      if (runs(job)) begin(job);
     }
     return changed || !plan.preemptions.empty() || !plan.taken_back.empty() || !plan.assignments.empty();
   }
@@ -82,7 +105,10 @@ class Cluster {
   void check() {
     for (const SchedulableJob& job : jobs_) {
       ASSERT_LE(static_cast<int64_t>(job.workers.size()), job.max_nodes) << text();
-      for (const std::string& worker : job.workers) ASSERT_TRUE(fits(worker, job)) << worker << text();
+      for (const std::string& worker : job.workers) {
+        ASSERT_TRUE(fits(worker, job)) << worker << text();
+        ASSERT_TRUE(!job.alike || of(worker).numerics == of(job.workers[0]).numerics) << job.id << " has unlike ones" << text();
+      }
     }
     for (const SchedulableJob& a : jobs_) {
       for (const SchedulableJob& b : jobs_) check_pair(a, b);
@@ -104,9 +130,33 @@ class Cluster {
  private:
   SchedulableWorker& of(const std::string& worker) { return *std::ranges::find(workers_, worker, &SchedulableWorker::id); }
   static bool fits(const std::string& worker, const SchedulableJob& job) {
-    return !job.refused.contains(worker) && !job.unfit.contains(worker);
+    return !job.refused.contains(worker) && (job.unfit == nullptr || !job.unfit->contains(worker));
+  }
+  static bool is_doubtful(const std::string& worker, const SchedulableJob& job) {
+    return job.doubtful.contains(worker) || (job.unlike != nullptr && job.unlike->contains(worker));
   }
   static int64_t extras(const SchedulableJob& job) { return static_cast<int64_t>(job.workers.size()) - job.nodes; }
+  // It is of the kind of its workers from then on.
+  void begin(SchedulableJob& job) {
+    job.begun = true;
+    if (!std::exchange(job.alike, false)) return;
+    const std::string kind = of(job.workers[0]).numerics;
+    for (const std::string& worker : job.workers) ASSERT_EQ(of(worker).numerics, kind) << job.id << " begins" << text();
+    for (const SchedulableWorker& worker : workers_) {
+      if (worker.numerics != kind) job.refused[worker.id] = "it computes other bits";
+    }
+  }
+  // Who cannot begin yet gets nothing that one of higher priority lacks for its nominal number.
+  void check_nominal(const Assignment& given, const Plan& plan) {
+    const auto waits = plan.waiting.find(given.job);
+    if (waits == plan.waiting.end() || waits->second.there + waits->second.on_the_way >= waits->second.needed) return;
+    for (const SchedulableJob& other : jobs_) {
+      const bool lacks = runs(other) && static_cast<int64_t>(other.workers.size()) < other.nodes;
+      const bool alike = !other.alike || of(given.worker).numerics == of(other.workers[0]).numerics;
+      ASSERT_FALSE(lacks && alike && other.priority > job(given.job).priority && fits(given.worker, other))
+          << given.worker << " is kept for " << given.job << ", and " << other.id << " lacks it" << text();
+    }
+  }
   bool began(const std::string& id) {
     const auto found = std::ranges::find(jobs_, id, &SchedulableJob::id);
     return found == jobs_.end() || runs(*found);
@@ -147,26 +197,41 @@ class Cluster {
   void check_pair(const SchedulableJob& rich, const SchedulableJob& poor) const {
     if (!runs(rich) || !runs(poor) || rich.priority != poor.priority || extras(rich) < 1) return;
     const bool room = static_cast<int64_t>(poor.workers.size()) < poor.max_nodes;
-    const bool of_use = std::ranges::any_of(rich.workers, [&](const std::string& worker) { return fits(worker, poor); });
+    const bool of_use = std::ranges::any_of(
+        rich.workers, [&](const std::string& worker) { return fits(worker, poor) && !is_doubtful(worker, poor); });
     ASSERT_FALSE(room && of_use && extras(rich) - extras(poor) >= 2)
         << rich.id << " has more than its share beside " << poor.id << text();
   }
   // One that waits could not begin with all that it may have.
   void check_beginning(const SchedulableJob& job) {
     if (runs(job)) return;
-    int64_t obtainable = 0;
+    for (const std::string kind : {"avx2", "avx512"}) {
+      const int64_t undisturbed = obtainable(job, kind, false), all = obtainable(job, kind, true);
+      ASSERT_LT(undisturbed, job.min_nodes) << job.id << " could begin" << text();
+      const bool may_preempt = !job.begun || (job.waits_since_ms && now_ms_ - *job.waits_since_ms >= kBackMs);
+      ASSERT_FALSE(may_preempt && all >= job.min_nodes) << job.id << " could begin by preemption" << text();
+    }
+  }
+  // One that is held back only where nobody is preempted; one that is doubtful only where it is free and nobody is.
+  int64_t obtainable(const SchedulableJob& job, const std::string& kind, bool preempting) {
+    int64_t count = 0;
+    const auto is_of_use = [&](const std::string& worker) {
+      return fits(worker, job) && (!job.alike || of(worker).numerics == kind);
+    };
     for (const SchedulableWorker& worker : workers_) {
-      const bool free =
-          worker.availability == Availability::kFree || std::ranges::find(job.workers, worker.id) != job.workers.end();
-      obtainable += free && fits(worker.id, job) ? 1 : 0;
+      const bool own = std::ranges::find(job.workers, worker.id) != job.workers.end();
+      const bool avoided = preempting && (worker.held_back || is_doubtful(worker.id, job));
+      const bool free = worker.availability == Availability::kFree && !avoided;
+      count += (own || free) && is_of_use(worker.id) ? 1 : 0;
     }
     for (const SchedulableJob& other : jobs_) {
       if (&other == &job || !runs(other)) continue;
-      const auto useful = std::ranges::count_if(other.workers, [&](const std::string& worker) { return fits(worker, job); });
-      const int64_t kept = other.priority < job.priority ? 0 : other.nodes;
-      obtainable += std::min<int64_t>(useful, std::max<int64_t>(0, static_cast<int64_t>(other.workers.size()) - kept));
+      const auto useful = std::ranges::count_if(
+          other.workers, [&](const std::string& worker) { return is_of_use(worker) && !is_doubtful(worker, job); });
+      const int64_t kept = other.priority >= job.priority ? other.nodes : preempting ? 0 : other.min_nodes;
+      count += std::min<int64_t>(useful, std::max<int64_t>(0, static_cast<int64_t>(other.workers.size()) - kept));
     }
-    ASSERT_LT(obtainable, job.min_nodes) << job.id << " could begin" << text();
+    return count;
   }
 
   std::mt19937 random_;
@@ -193,7 +258,14 @@ TEST(RandomQueues, ComeToRestWhereTheRuleSaysAndPreemptNobodyInVain) {
     Cluster cluster(seed);
     for (int i = 0; i < 30 && !testing::Test::HasFatalFailure(); ++i) {
       cluster.pick(3) == 0 ? cluster.end_any() : cluster.submit_any();
-      cluster.settle();
+      cluster.change_any();
+      cluster.pass(cluster.pick(4) == 0 ? kPatienceMs : 0);
+      // One that was preempted may in its turn preempt, after a while.
+      for (int priority = 0; priority < 3 && !testing::Test::HasFatalFailure(); ++priority) {
+        cluster.settle();
+        cluster.pass(kBackMs);
+      }
+      if (!testing::Test::HasFatalFailure()) cluster.settle();
       if (!testing::Test::HasFatalFailure()) cluster.check();
     }
     preemptions += cluster.preemptions();

@@ -1,69 +1,14 @@
-// The queue as people see it: what jobs wait for, preemption, `after`, retries, max_runtime; and what a restart remembers.
+// The queue as people see it: what jobs wait for, `after`, retries, max_runtime; and what a restart remembers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "rendezvous/protocol/labels.h"
-#include "tests/rendezvous/service_harness.h"
+#include "tests/rendezvous/service_queue_harness.h"
 
 namespace holdfast::rendezvous {
 namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
-using Json = nlohmann::json;
-
-class QueueTest : public ServiceTest {
- protected:
-  std::string submit(Json changes = Json::object()) {
-    Json body = spec();
-    body.update(changes);
-    const Answer answer = ask("POST", "/v1/jobs", body);
-    EXPECT_EQ(answer.status(), 201) << (answer.response ? answer.response->body : "");
-    return answer.status() == 201 ? answer.json()["id"].get<std::string>() : "";
-  }
-  Answer submitted(Json changes) {
-    Json body = spec();
-    body.update(changes);
-    return ask("POST", "/v1/jobs", body);
-  }
-  void arrives_with(const std::string& worker, const Labels& labels, const std::string& device = "cpu") {
-    RegisterRequest request;
-    request.name = worker;
-    request.incarnation = worker + "-1";
-    request.address = worker + ":1";
-    request.numerics = "avx512";
-    request.device = device;
-    request.labels = labels;
-    EXPECT_EQ(ask("POST", "/v1/workers", request, {}, "worker-token").status(), 200);
-    reports(worker, Phase::kIdle);
-  }
-  std::string state(const std::string& job) { return show(job)["state"]; }
-  std::string reason(const std::string& job) { return show(job)["reason"]; }
-  Json waits_for(const std::string& job) { return show(job)["waits_for"]; }
-  std::string waiting_kind(const std::string& job) {
-    const Json waits = waits_for(job);
-    return waits.is_null() ? "nothing" : waits["kind"].get<std::string>();
-  }
-  // The job begins on this worker alone.
-  void trains(const std::string& worker, const std::string& job, int64_t generation = 1, int64_t step = 0) {
-    reports(worker, Phase::kPrepared, generation - 1, -1, 1, job);
-    reports(worker, Phase::kActive, generation, step, 1, job);
-  }
-  Progress said_by(const std::string& worker, int64_t step, int64_t generation = 1) const {
-    Progress progress = progress_to(step, step);
-    progress.worker = worker;
-    progress.incarnation = worker + "-1";
-    progress.generation = generation;
-    return progress;
-  }
-  CheckpointRecord record_by(const std::string& worker, int64_t step, int64_t generation = 1) const {
-    CheckpointRecord record = record_of(step);
-    record.worker = worker;
-    record.incarnation = worker + "-1";
-    record.generation = generation;
-    return record;
-  }
-};
 
 TEST_F(QueueTest, AJobSaysWhoIsMissingWhoIsRefusedAndWhoHasTheOthers) {
   arrives("w1");
@@ -123,40 +68,6 @@ TEST_F(QueueTest, WorkersAreNotToldWhatOnlyTheServiceLooksAt) {
   for (const char* field : {"retries", "retry_delay", "max_runtime", "requires", "after"})
     EXPECT_FALSE(told.contains(field)) << field;
   EXPECT_EQ(show()["spec"]["retries"], 3);
-}
-
-TEST_F(QueueTest, AHigherPriorityPreemptsAndTheOtherComesBackByItself) {
-  arrives("w1");
-  const std::string low = submit({{"nodes", 1}});
-  trains("w1", low);
-  ask("POST", "/v1/jobs/j1/progress", said_by("w1", 1));
-  const std::string high = submit({{"nodes", 1}, {"priority", 5}});
-  EXPECT_EQ(directive("w1"), "yield 1");
-  EXPECT_THAT(reason(high), HasSubstr("1 is being freed for it"));
-  ask("POST", "/v1/jobs/j1/checkpoints", record_by("w1", 2));
-  reports("w1", Phase::kPrepared, 1, 2);
-  EXPECT_EQ(state(low), "waiting");
-  EXPECT_THAT(reason(low), HasSubstr("preempted by j2 (priority 5): waiting for 1 more worker: 1 needed, 0 there"));
-  EXPECT_EQ(waits_for(low)["kind"], "preemption");
-  EXPECT_EQ(waits_for(low)["job"], high);
-  EXPECT_EQ(show(low)["preemptions"], 1);
-  EXPECT_EQ(directive("w1"), "idle 0");
-  restart();
-  registers("w1");
-  EXPECT_THAT(reason(low), HasSubstr("preempted by j2 (priority 5)")) << "a restart remembers it";
-  reports("w1", Phase::kIdle);
-  EXPECT_EQ(directive("w1"), "prepare 0");
-  trains("w1", high);
-  EXPECT_EQ(state(high), "running");
-  ask("POST", "/v1/jobs/j2/stop");
-  ask("POST", "/v1/jobs/j2/checkpoints", record_by("w1", 1));
-  reports("w1", Phase::kPrepared, 1, 1, 1, high);
-  EXPECT_EQ(state(high), "cancelled");
-  reports("w1", Phase::kIdle);
-  reports("w1", Phase::kPrepared, 0, -1, 1, low);
-  EXPECT_EQ(directive("w1"), "join 2");
-  EXPECT_EQ(show(low)["step"], 2);
-  EXPECT_EQ(show(low)["restarts"], 0);
 }
 
 TEST_F(QueueTest, AJobComesAfterAnotherHasSucceeded) {
@@ -223,6 +134,18 @@ TEST_F(QueueTest, AChainGoesOnFromTheCheckpointThatTheFirstWillHave) {
   EXPECT_EQ(show(second)["step"], 100);
 }
 
+TEST_F(QueueTest, AChainByNameIsUnderstoodWhenTheFirstHasSucceeded) {
+  arrives("w1");
+  submit({{"nodes", 1}, {"name", "first"}});
+  trains("w1", "j1");
+  Progress done = said_by("w1", 100);
+  done.finished = true;
+  ask("POST", "/v1/jobs/j1/progress", done);
+  ASSERT_EQ(state("j1"), "succeeded");
+  EXPECT_THAT(submitted({{"after", "first"}, {"resume_from", "job:first"}}).json()["detail"].get<std::string>(),
+              HasSubstr("job j1 has no checkpoint"));
+}
+
 TEST_F(QueueTest, AFailedJobWaitsForItsRetryThroughARestart) {
   arrives("w1");
   submit({{"nodes", 1}, {"retries", 1}, {"retry_delay", 60}});
@@ -250,6 +173,22 @@ TEST_F(QueueTest, AFailedJobWaitsForItsRetryThroughARestart) {
   reports("w1", Phase::kIdle);
   EXPECT_EQ(directive("w1"), "prepare 1");
   EXPECT_EQ(waiting_kind("j1"), "workers");
+}
+
+TEST_F(QueueTest, AClockThatIsSetBackKeepsNoRetryWaiting) {
+  passes(10'000'000);
+  arrives("w1");
+  submit({{"nodes", 1}, {"retries", 1}, {"retry_delay", 60}});
+  trains("w1", "j1");
+  Progress failed = said_by("w1", 1);
+  failed.failure = "10 steps in a row were refused";
+  ask("POST", "/v1/jobs/j1/progress", failed);
+  ASSERT_EQ(waiting_kind("j1"), "retry");
+  clock_.ms -= 5'000'000;
+  restart();
+  registers("w1");
+  reports("w1", Phase::kIdle);
+  EXPECT_EQ(directive("w1"), "prepare 1");
 }
 
 TEST_F(QueueTest, RunningTimeIsCountedOverRestartsAndEndsTheJob) {
@@ -283,6 +222,41 @@ TEST_F(QueueTest, RunningTimeIsCountedOverRestartsAndEndsTheJob) {
   EXPECT_EQ(state("j1"), "failed");
   EXPECT_THAT(reason("j1"), HasSubstr("max_runtime of 100 s is over: stopped at step 5, which is kept as a checkpoint"));
   EXPECT_NEAR(show()["running_s"].get<double>(), 101, 2);
+}
+
+TEST_F(QueueTest, MaxRuntimeThatEndsInAYieldWaitsForTheNextGeneration) {
+  arrives("w1");
+  submit({{"nodes", 1}, {"max_nodes", 2}, {"max_runtime", 100}});
+  trains("w1", "j1");
+  ask("POST", "/v1/jobs/j1/progress", said_by("w1", 1));
+  const auto lives_on_for = [&](int64_t ms) {
+    for (int64_t past = 0; past < ms; past += 1000) {
+      passes(1000);
+      reports("w1", Phase::kActive, 1, 1);
+    }
+  };
+  lives_on_for(95'000);
+  arrives("w2");
+  reports("w2", Phase::kPrepared, 0, -1);
+  passes(100);
+  ASSERT_EQ(directive("w1"), "yield 1") << "w2 joins";
+  for (int past = 0; past < 10; ++past) {
+    passes(1000);
+    reports("w1", Phase::kActive, 1, 1);
+    reports("w2", Phase::kPrepared, 0, -1);
+  }
+  reports("w1", Phase::kPrepared, 1, 2);
+  EXPECT_EQ(state("j1"), "running") << "it is not ended where nobody writes a checkpoint";
+  ASSERT_EQ(directive("w1"), "join 2");
+  passes(100);
+  EXPECT_EQ(directive("w1"), "join 2");
+  for (const char* worker : {"w1", "w2"}) reports(worker, Phase::kActive, 2, 2);
+  passes(100);
+  EXPECT_EQ(directive("w1"), "yield 2");
+  ask("POST", "/v1/jobs/j1/checkpoints", record_by("w1", 3, 2));
+  for (const char* worker : {"w1", "w2"}) reports(worker, Phase::kPrepared, 2, 3);
+  EXPECT_EQ(state("j1"), "failed");
+  EXPECT_THAT(reason("j1"), HasSubstr("max_runtime of 100 s is over: stopped at step 3, which is kept as a checkpoint"));
 }
 
 TEST_F(QueueTest, TimeInWhichNobodyTrainedIsNotRunningTime) {

@@ -70,7 +70,7 @@ bool Stage::about_time(const Words& words) {
   } else if (are(words, {"training", "fails"})) {
     fail(run_of(job_));
   } else if (are(words, {"why", "*", "waits"})) {
-    say(reason_of(*coordinator_, *coordinator_->find_job(words[1])));
+    say(reason_of(WaitingRoom(*coordinator_), *coordinator_->find_job(words[1])));
   } else {
     return false;
   }
