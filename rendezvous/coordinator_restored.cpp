@@ -39,8 +39,7 @@ void Coordinator::note_stray_folder(const std::string& job, const std::string& f
                   folder, job, folder));
 }
 
-void Coordinator::note_found_checkpoints(const std::string& id, const std::vector<CheckpointRecord>& found,
-                                         bool restored) {
+void Coordinator::note_found_checkpoints(const std::string& id, const std::vector<CheckpointRecord>& found, bool restored) {
   Job& job = *job_of(id);
   const JobMembership& m = job.membership;
   CheckpointsFound input;

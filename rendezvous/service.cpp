@@ -85,7 +85,8 @@ bool Service::Impl::enqueue(std::function<void()> command) {
 
 void Service::Impl::wait_for_commands(Millis at_most) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::milliseconds(at_most), [this] { return !queue_.empty() || !delivered_.empty() || stopping_; });
+  changed_.wait_for(lock, std::chrono::milliseconds(at_most),
+                    [this] { return !queue_.empty() || !delivered_.empty() || stopping_; });
 }
 
 void Service::Impl::run_commands() {
@@ -174,8 +175,8 @@ Service::Service(ServiceOptions options, const Clock& clock, JobStore& store, st
     std::vector<int64_t> known;
     for (const auto& [step, record] : job->checkpoints) known.push_back(step);
     const JobMembership& m = job->membership;
-    impl_->state_.note_found_checkpoints(
-        job->id, unknown_checkpoints(impl_->options_.data_dir, job->id, m.spec, m.born, known), restored);
+    impl_->state_.note_found_checkpoints(job->id, unknown_checkpoints(impl_->options_.data_dir, job->id, m.spec, m.born, known),
+                                         restored);
   }
   impl_->state_.event("", "service_started",
                       fmt::format("the service (holdfast {}) began with {} job{} and {} worker{} in its database",

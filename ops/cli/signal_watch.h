@@ -16,7 +16,8 @@ namespace holdfast::ops {
 
 class SignalWatch {
  public:
-  SignalWatch(std::function<int(int signal)> on_end, std::function<void()> on_resize, std::function<void()> on_stop = [] {});
+  SignalWatch(
+      std::function<int(int signal)> on_end, std::function<void()> on_resize, std::function<void()> on_stop = [] {});
   ~SignalWatch();
   SignalWatch(const SignalWatch&) = delete;
 

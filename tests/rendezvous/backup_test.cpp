@@ -208,8 +208,7 @@ TEST_F(Backup, FailsWhereCheckpointsCannotBeRead) {
 TEST_F(Backup, ARestoreThatCannotWriteTheCheckpointsLeavesTheDatabase) {
   save({job("j1", 1, "running")});
   const State state(1);
-  ASSERT_TRUE(storage::testing::ok(
-      storage::write_checkpoint(*objects(data_dir_, "j1"), manifest_at(20), state.tensors())));
+  ASSERT_TRUE(storage::testing::ok(storage::write_checkpoint(*objects(data_dir_, "j1"), manifest_at(20), state.tensors())));
   ASSERT_EQ(error_of({.data_dir = data_dir_, .output = copy("all"), .with_checkpoints = true}), "");
   save({job("j2", 2, "running")});
   fs::remove_all(data_dir_ + "/checkpoints/j1");
@@ -224,8 +223,7 @@ TEST_F(Backup, ARestoreThatCannotWriteTheCheckpointsLeavesTheDatabase) {
 TEST_F(Backup, ARestoreNamesWhatIsDamagedInTheBackup) {
   save({job("j1", 1, "running")});
   const State state(1);
-  ASSERT_TRUE(storage::testing::ok(
-      storage::write_checkpoint(*objects(data_dir_, "j1"), manifest_at(20), state.tensors())));
+  ASSERT_TRUE(storage::testing::ok(storage::write_checkpoint(*objects(data_dir_, "j1"), manifest_at(20), state.tensors())));
   ASSERT_EQ(error_of({.data_dir = data_dir_, .output = copy("all"), .with_checkpoints = true}), "");
   for (const auto& file : fs::recursive_directory_iterator(copy("all") + "/checkpoints/j1")) {
     if (file.path().filename().string().starts_with("shard")) std::ofstream(file.path(), std::ios::app) << "x";
@@ -248,8 +246,7 @@ TEST_F(Backup, TakesAlongWhatOpenJobsGoOnFromAndNamesTheEndedOnesThatAreLeftOut)
   for (const JobRow& row : rows) {
     auto manifest = manifest_at(20);
     manifest.job = row.id;
-    ASSERT_TRUE(
-        storage::testing::ok(storage::write_checkpoint(*objects(data_dir_, row.id), manifest, state.tensors())));
+    ASSERT_TRUE(storage::testing::ok(storage::write_checkpoint(*objects(data_dir_, row.id), manifest, state.tensors())));
   }
   const auto report = back_up({.data_dir = data_dir_, .output = copy("all"), .with_checkpoints = true});
   ASSERT_TRUE(report) << report.error();
@@ -267,8 +264,7 @@ TEST_F(Backup, WhatRootMakesBelongsToTheOwnerOfTheDataDirectory) {
   if (geteuid() != 0) GTEST_SKIP() << "only root gives files away";
   save({job("j1", 1, "running")});
   const State state(1);
-  ASSERT_TRUE(storage::testing::ok(
-      storage::write_checkpoint(*objects(data_dir_, "j1"), manifest_at(20), state.tensors())));
+  ASSERT_TRUE(storage::testing::ok(storage::write_checkpoint(*objects(data_dir_, "j1"), manifest_at(20), state.tensors())));
   constexpr uid_t kOwner = 12345;
   const std::string moved = folder_.path() + "/moved";
   fs::create_directory(moved);

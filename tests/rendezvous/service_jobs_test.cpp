@@ -53,7 +53,9 @@ TEST_F(ServiceTest, ASubmissionIsShownWhereItsLocationSays) {
 }
 
 TEST_F(ServiceTest, NamesAndLabelsThatWouldCommandATerminalAreRefused) {
-  const std::string command = "a\xc2\x9b" "2Jb";  // U+009B is what ESC [ is
+  const std::string command =
+      "a\xc2\x9b"
+      "2Jb";  // U+009B is what ESC [ is
   Json named = spec(), labelled = spec();
   named["name"] = command;
   labelled["labels"] = {{"team", command}};
