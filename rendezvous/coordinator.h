@@ -72,6 +72,7 @@ struct Worker {
   int64_t seen_ms = 0;           // wall time
   bool spoke = false;            // reported a status since it registered or the service started: until then it is told nothing
   LossRecord losses;
+  int64_t log_batch = 0;  // the newest that was taken of this incarnation
   std::string tag;  // of its directive; "": to be made anew
 
   bool leaving() const { return draining || status.leaving; }

@@ -78,6 +78,7 @@ TEST_F(StoreTest, EverythingComesBackAsItWasWritten) {
   worker.life = "alive";
   worker.job = "j1";
   worker.after_generation = 6;
+  worker.log_batch = 12;
   CheckpointRecord record;
   record.step = 60;
   record.state_hash = "hash";
@@ -103,6 +104,7 @@ TEST_F(StoreTest, EverythingComesBackAsItWasWritten) {
   EXPECT_EQ(contents.generations[0].generation.secret, "secret");
   EXPECT_EQ(contents.workers[0].registration.numerics, "avx512");
   EXPECT_EQ(contents.workers[0].after_generation, 6);
+  EXPECT_EQ(contents.workers[0].log_batch, 12);
   EXPECT_TRUE(contents.checkpoints[0].unreadable);
   EXPECT_EQ(contents.checkpoints[0].record.state_hash, "hash");
   EXPECT_EQ(contents.refusals[0].reason, "its data differs");
