@@ -73,7 +73,7 @@ struct Worker {
   bool spoke = false;            // reported a status since it registered or the service started: until then it is told nothing
   LossRecord losses;
   int64_t log_batch = 0;  // the newest that was taken of this incarnation
-  std::string tag;  // of its directive; "": to be made anew
+  std::string tag;        // of its directive; "": to be made anew
 
   bool leaving() const { return draining || status.leaving; }
   bool has_no_job() const { return status.phase == Phase::kIdle && status.job.empty(); }  // by its own account

@@ -84,7 +84,8 @@ bool Service::Impl::enqueue(std::function<void()> command) {
 
 void Service::Impl::wait_for_commands(Millis at_most) {
   std::unique_lock lock(mutex_);
-  changed_.wait_for(lock, std::chrono::milliseconds(at_most), [this] { return !queue_.empty() || !delivered_.empty() || stopping_; });
+  changed_.wait_for(lock, std::chrono::milliseconds(at_most),
+                    [this] { return !queue_.empty() || !delivered_.empty() || stopping_; });
 }
 
 void Service::Impl::run_commands() {

@@ -137,8 +137,8 @@ void Service::Impl::note_changes() {
     for (const int64_t id : noted.dropped) state_.write().remove_delivery(id);
     for (const std::string& id : noted.begun_to_lose) {
       state_.event("", "webhook_given_up",
-                   fmt::format("{}: more than {} deliveries wait for it: the oldest are dropped from now on, until it takes one",
-                               id, Webhooks::kWaitingMax));
+                   fmt::format("{}: more than {} deliveries wait for it: the oldest are dropped until it takes one", id,
+                               Webhooks::kWaitingMax));
     }
   }
 }
@@ -155,8 +155,7 @@ void Service::Impl::send_webhooks() {
     const auto sending = [this, tell, delivery = *row, hook = webhooks_.all().at(row->webhook)] {
       tell(deliver(hook, delivery, clock_.wall_ms(), sending_));
     };
-    const bool posted =
-        senders_.post(sending, [this, tell](const std::string& why) { tell({clock_.wall_ms(), 0, why}); });
+    const bool posted = senders_.post(sending, [this, tell](const std::string& why) { tell({clock_.wall_ms(), 0, why}); });
     if (!posted) return settle_delivery(row->id, {clock_.wall_ms(), 0, "too many are being sent"});
   }
 }
@@ -186,10 +185,12 @@ void Service::Impl::settle_delivery(int64_t id, const DeliveryOutcome& outcome) 
   }
   if (settled.begins_to_lose) {
     const size_t others = settled.dropped.size() - 1;
-    state_.event("", "webhook_given_up",
-                 fmt::format("{}: delivery {} was tried {} times and is dropped{}: {}. The next event of it is when it takes one",
-                             row.webhook, id, row.tries,
-                             others == 0 ? "" : fmt::format(", with {} that waited behind it", others), outcome.error));
+    state_.event(
+        "", "webhook_given_up",
+        fmt::format("{}: delivery {} was tried {} times and is dropped{}: {}. What it loses from here on is told when "
+                    "it takes one",
+                    row.webhook, id, row.tries,
+                    others == 0 ? std::string() : fmt::format(", with {} that waited behind it", others), outcome.error));
   }
   if (settled.lost > 0) {
     state_.event("", "webhook_recovered",

@@ -98,9 +98,8 @@ std::optional<DeliveryRow> Webhooks::take_due(int64_t wall_ms) {
 }
 
 Webhooks::Settled Webhooks::settle(int64_t delivery, const DeliveryOutcome& outcome) {
-  const auto found = std::ranges::find_if(queues_, [&](const auto& entry) {
-    return entry.second.under_way && entry.second.waiting.front().id == delivery;
-  });
+  const auto found = std::ranges::find_if(
+      queues_, [&](const auto& entry) { return entry.second.under_way && entry.second.waiting.front().id == delivery; });
   if (found == queues_.end()) return {};
   Queue& queue = found->second;
   queue.under_way = false;

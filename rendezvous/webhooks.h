@@ -85,7 +85,7 @@ class Webhooks {
   Settled settle(int64_t delivery, const DeliveryOutcome& outcome);
 
  private:
-  struct Queue {  // of one webhook
+  struct Queue {                      // of one webhook
     std::deque<DeliveryRow> waiting;  // the oldest first; the receiver sees changes in their order
     bool under_way = false;           // the first one is
     std::optional<DeliveryOutcome> last;

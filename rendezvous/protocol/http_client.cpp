@@ -61,7 +61,7 @@ struct Exchange {
   size_t header_bytes = 0;
   std::function<bool(std::string_view)> on_bytes;
   bool stopped_by_reader = false;  // what was read is all that is wanted
-  std::string refusal;  // why this side ended it
+  std::string refusal;             // why this side ended it
 };
 
 size_t take_header(char* data, size_t, size_t size, void* pointer) {

@@ -217,14 +217,15 @@ TEST_F(StoreTest, StepsThatAreAllRowsAreFoldedAtEveryStart) {
       database.execute("BEGIN");
       database.execute(
           "INSERT INTO jobs (id, number, name, spec, state, reason, stage, cause, intent, min_nodes, nodes, max_nodes, "
-          "committed_step, restarts, lineage, data_digest, numerics, resume, submitted_ms, started_ms, finished_ms, state_hash, "
-          "state_hash_step) VALUES ('j1', 1, 'j1', '{}', 'running', '', 'running', 'start', 'run', 1, 1, 1, 50000, 0, 1, '', '', "
-          "'[]', 1, 1, 0, '', -1)");
+          "committed_step, restarts, lineage, data_digest, numerics, resume, submitted_ms, started_ms, finished_ms, "
+          "state_hash, state_hash_step) VALUES ('j1', 1, 'j1', '{}', 'running', '', 'running', 'start', 'run', 1, 1, 1, "
+          "50000, 0, 1, '', '', '[]', 1, 1, 0, '', -1)");
       database
           .prepare(std::string("WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < ?) "
                                "INSERT INTO steps (job, step, generation, time_ms, loss, gradient_norm, learning_rate, step_s, "
                                "communication_s, tokens, data_digest, ") +
-                   (old ? "voided_by" : "world_size") + ") SELECT 'j1', n, 1, n, n, 1, 1, 1, 0, 10, printf('%016x', n), 0 FROM s")
+                   (old ? "voided_by" : "world_size") +
+                   ") SELECT 'j1', n, 1, n, n, 1, 1, 1, 0, 10, printf('%016x', n), 0 FROM s")
           .with(kSteps)
           .run();
       database.execute("COMMIT");
