@@ -76,7 +76,8 @@ struct Worker {
   int64_t seen_ms = 0;           // wall time
   bool spoke = false;            // reported a status since it registered or the service started: until then it is told nothing
   LossRecord losses;
-  std::string tag;  // of its directive; "": to be made anew
+  int64_t log_batch = 0;  // the newest that was taken of this incarnation
+  std::string tag;        // of its directive; "": to be made anew
 
   bool leaving() const { return draining || status.leaving; }
   bool has_no_job() const { return status.phase == Phase::kIdle && status.job.empty(); }  // by its own account

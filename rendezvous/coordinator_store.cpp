@@ -78,7 +78,8 @@ void Coordinator::save(Job& job) {
 
 void Coordinator::save(Worker& worker) {
   write().save_worker({worker.registration, kLives[static_cast<size_t>(worker.life)], worker.draining, worker.job,
-                       worker.last_job, worker.after_generation, worker.lost_generation, worker.seen_ms, worker.losses});
+                       worker.last_job, worker.after_generation, worker.lost_generation, worker.seen_ms, worker.losses,
+                       worker.log_batch});
 }
 
 Coordinator::Coordinator(JobStore& store, const Clock& clock, std::function<std::string()> new_secret, LeaseTimes times)
@@ -135,6 +136,7 @@ void Coordinator::restore_worker(const WorkerRow& row) {
   worker.after_generation = row.after_generation;
   worker.lost_generation = row.lost_generation;
   worker.losses = row.losses;
+  worker.log_batch = row.log_batch;
   // Rows are not written at each heartbeat: of one that lives the row says only when it last changed.
   worker.seen_ms = worker.life == Worker::Life::kAlive ? wall_ms() : row.seen_ms;
   worker.heard_ms = now();

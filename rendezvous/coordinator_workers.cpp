@@ -265,7 +265,9 @@ Outcome<void> Coordinator::drain(const std::string& id) {
 }
 
 Outcome<void> Coordinator::logs(const std::string& id, const LogBatch& batch) {
-  if (auto worker = need_worker(id, batch.incarnation); !worker) return tl::unexpected(worker.error());
+  const auto worker = need_worker(id, batch.incarnation);
+  if (!worker) return tl::unexpected(worker.error());
+  if (batch.number > 0 && batch.number <= (*worker)->log_batch) return {};  // the answer to it was lost
   if (!batch.job.empty() && find_job(batch.job) == nullptr) return tl::unexpected(no_such_job(batch.job));
   std::vector<LogLine> lines = batch.lines;
   for (LogLine& line : lines) {
@@ -273,6 +275,10 @@ Outcome<void> Coordinator::logs(const std::string& id, const LogBatch& batch) {
     line.text = shortened(std::move(line.text), kLogTextBytesMax);
   }
   write().add_logs(batch.job, id, lines);
+  if (batch.number > 0) {
+    (*worker)->log_batch = batch.number;
+    save(**worker);
+  }
   return {};
 }
 

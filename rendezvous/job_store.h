@@ -56,6 +56,7 @@ struct WorkerRow {
   int64_t lost_generation = 0;   // of `last_job` when the worker was lost
   int64_t seen_ms = 0;           // wall time of the last change of this row
   LossRecord losses;
+  int64_t log_batch = 0;  // the newest whose lines were added
 };
 
 struct GenerationRow {

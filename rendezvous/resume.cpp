@@ -169,15 +169,15 @@ tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec,
   const std::string own = objects_folder(data_dir, source.job);
   const std::string folder = source.store.empty() ? own : without_scheme(source.store);
   // Before anything is looked at: whoever may not read there is not told what is there either.
-  if (const auto allowed = storage::check_roots(folder, source.store.empty() ? std::vector<std::string>{} : roots); !allowed)
-    return tl::unexpected(allowed.error().message);
+  const std::vector<std::string> within = source.store.empty() ? std::vector<std::string>{} : roots;
+  if (const auto allowed = storage::check_roots(folder, within); !allowed) return tl::unexpected(allowed.error().message);
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) {
     if (!source.store.empty() && !source.job.empty()) return {};
     return tl::unexpected(fmt::format("there is no folder {} on the service's machine", folder));
   }
-  auto store =
-      storage::open_store(folder, source.store.empty() ? "" : source.job, "", "", {.missing = storage::MissingFolder::kFail});
+  auto store = storage::open_store(folder, source.store.empty() ? "" : source.job, "", "",
+                                   {.missing = storage::MissingFolder::kFail, .roots = within});
   if (!store) return tl::unexpected(store.error().message);
   if (source.step < 0) {
     const auto steps = storage::list_checkpoints(**store);

@@ -136,10 +136,9 @@ void Service::Impl::note_changes() {
     for (const DeliveryRow& row : noted.made) state_.write().save_delivery(row);
     for (const int64_t id : noted.dropped) state_.write().remove_delivery(id);
     for (const std::string& id : noted.begun_to_lose) {
-      state_.event(
-          "", "webhook_given_up",
-          fmt::format("{}: more than {} deliveries wait for it: the oldest are dropped from now on, until it takes one", id,
-                      Webhooks::kWaitingMax));
+      state_.event("", "webhook_given_up",
+                   fmt::format("{}: more than {} deliveries wait for it: the oldest are dropped until it takes one", id,
+                               Webhooks::kWaitingMax));
     }
   }
 }
@@ -188,9 +187,10 @@ void Service::Impl::settle_delivery(int64_t id, const DeliveryOutcome& outcome) 
     const size_t others = settled.dropped.size() - 1;
     state_.event(
         "", "webhook_given_up",
-        fmt::format("{}: delivery {} was tried {} times and is dropped{}: {}. The next event of it is when it takes one",
-                    row.webhook, id, row.tries, others == 0 ? "" : fmt::format(", with {} that waited behind it", others),
-                    outcome.error));
+        fmt::format("{}: delivery {} was tried {} times and is dropped{}: {}. What it loses from here on is told when "
+                    "it takes one",
+                    row.webhook, id, row.tries,
+                    others == 0 ? std::string() : fmt::format(", with {} that waited behind it", others), outcome.error));
   }
   if (settled.lost > 0) {
     state_.event("", "webhook_recovered",

@@ -143,9 +143,11 @@ INSERT INTO log_lines SELECT job, row_number() OVER (PARTITION BY job ORDER BY i
 INSERT INTO log_extents SELECT job, 1, count(*), sum(length(CAST(text AS BLOB))) FROM logs GROUP BY job;
 DROP TABLE logs;
 )sql",
-    // 7: what the queue knows of a job: what it comes after, preemptions, retries, how long it ran
+    // 7: what the queue knows of a job: what it comes after, preemptions, retries, how long it ran; and the newest batch of
+    // log lines that was taken of a worker
     R"sql(
 ALTER TABLE jobs ADD COLUMN queueing TEXT NOT NULL DEFAULT '{}';
+ALTER TABLE workers ADD COLUMN log_batch INTEGER NOT NULL DEFAULT 0;
 )sql",
 };
 

@@ -130,7 +130,7 @@ std::vector<WorkerRow> SqliteStore::load_workers() {
   std::vector<WorkerRow> rows;
   auto q = db_.prepare(
       "SELECT registration, life, draining, job, last_job, after_generation, lost_generation, seen_ms, began_ms, "
-      "short_lives, held_until_ms FROM workers ORDER BY id");
+      "short_lives, held_until_ms, log_batch FROM workers ORDER BY id");
   while (q.step()) {
     WorkerRow& row = rows.emplace_back();
     row.registration = Json::parse(q.text(0)).get<RegisterRequest>();
@@ -142,6 +142,7 @@ std::vector<WorkerRow> SqliteStore::load_workers() {
     row.lost_generation = q.integer(6);
     row.seen_ms = q.integer(7);
     row.losses = {q.integer(8), q.integer(9), q.integer(10)};
+    row.log_batch = q.integer(11);
   }
   return rows;
 }
@@ -205,10 +206,10 @@ void SqliteStore::save_job(const JobRow& r) {
 void SqliteStore::save_worker(const WorkerRow& r) {
   db_.prepare(
          "INSERT OR REPLACE INTO workers (id, incarnation, registration, life, draining, job, last_job, after_generation, "
-         "lost_generation, seen_ms, began_ms, short_lives, held_until_ms) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)")
+         "lost_generation, seen_ms, began_ms, short_lives, held_until_ms, log_batch) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
       .with(r.registration.name, r.registration.incarnation, Json(r.registration).dump(), r.life, r.draining, r.job, r.last_job)
       .with(r.after_generation, r.lost_generation, r.seen_ms)
-      .with(r.losses.began_ms, r.losses.short_lives, r.losses.held_until_ms)
+      .with(r.losses.began_ms, r.losses.short_lives, r.losses.held_until_ms, r.log_batch)
       .run();
 }
 

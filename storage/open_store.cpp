@@ -53,8 +53,10 @@ Result<std::unique_ptr<ObjectStore>> open_store(const std::string& url_or_path, 
         "file:///shared/checkpoints), or nothing to have the service keep checkpoints",
         url_or_path);
   }
-  if (auto checked = check_roots(path, options.roots); !checked) return tl::unexpected(checked.error());
-  return open_directory_store(job.empty() ? path : path + "/" + job, options.missing);
+  // The job's own folder: whoever may write in the shared one may have made a link of it.
+  const std::string folder = job.empty() ? path : fmt::format("{}/{}", path, job);
+  if (auto checked = check_roots(folder, options.roots); !checked) return tl::unexpected(checked.error());
+  return open_directory_store(folder, options.missing);
 }
 
 }  // namespace holdfast::storage

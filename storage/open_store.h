@@ -16,7 +16,8 @@ namespace holdfast::storage {
 struct OpenOptions {
   MissingFolder missing = MissingFolder::kMake;  // of a folder; readers say kFail
   std::optional<WorkerIdentity> identity{};      // of the worker that opens it, for the service
-  // Folders that a store's must be one of, or below, through ".." or symbolic links either; none: it may be anywhere.
+  // Folders that a store's (with a job: that job's) must be one of, or below, through ".." or symbolic links either; none: it
+  // may be anywhere.
   std::vector<std::string> roots{};
 };
 

@@ -236,6 +236,7 @@ void describe(Io& io, Of<Io, LogBatch>& m) {
   io("incarnation", m.incarnation);
   io("job", m.job);
   io("lines", m.lines);
+  io.maybe("number", m.number);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, FieldError>& m) {

@@ -202,6 +202,7 @@ struct LogLine {
 struct LogBatch {
   std::string incarnation, job;
   std::vector<LogLine> lines;
+  int64_t number = 0;  // 1, 2, 3 … of its incarnation: one that comes again is not taken again; 0: older workers do not say
 };
 
 // RFC 9457. `errors` names fields.

@@ -5,6 +5,7 @@
 #include <span>
 #include <thread>
 
+#include "rendezvous/resume.h"
 #include "storage/checkpoint.h"
 #include "tests/rendezvous/service_harness.h"
 
@@ -206,6 +207,19 @@ TEST_F(ResumeTest, WhatCannotBeHadIsRefusedWithWhatThereIs) {
   EXPECT_THAT(resumes_from("latest", {{"name", ""}}).json()["detail"], HasSubstr("job:ID"));
   EXPECT_THAT(resumes_from("20", {{"n_layer", 3}}).json()["detail"], HasSubstr("n_layer is 6 there and 3 here"));
   EXPECT_THAT(resumes_from("20", {{"total_steps", 15}}).json()["detail"], HasSubstr("beyond total_steps 15"));
+}
+
+TEST_F(ResumeTest, AJobsFolderThatIsALinkLeadsNowhereElse) {
+  with_checkpoints();
+  const std::string shared = folder_ + "/shared";
+  std::filesystem::create_directories(shared);
+  std::filesystem::create_directory_symlink(folder_ + "/checkpoints/j1", shared + "/j1");
+  const ResumePlan plan{{{StateSource::Kind::kCheckpoint, 20, "j1", shared, ""}}, false};
+  const JobSpec wanted = job_spec_from_json(spec());
+  EXPECT_TRUE(verify_resume(plan, wanted, folder_)) << "where folders may be anywhere";
+  const auto resumed = verify_resume(plan, wanted, folder_, {shared});
+  ASSERT_FALSE(resumed);
+  EXPECT_THAT(resumed.error().detail, HasSubstr("--checkpoint_root"));
 }
 
 TEST_F(ResumeTest, OnlyLatestFallsBackAndSaysSo) {

@@ -78,6 +78,7 @@ TEST_F(StoreTest, EverythingComesBackAsItWasWritten) {
   worker.life = "alive";
   worker.job = "j1";
   worker.after_generation = 6;
+  worker.log_batch = 12;
   CheckpointRecord record;
   record.step = 60;
   record.state_hash = "hash";
@@ -103,6 +104,7 @@ TEST_F(StoreTest, EverythingComesBackAsItWasWritten) {
   EXPECT_EQ(contents.generations[0].generation.secret, "secret");
   EXPECT_EQ(contents.workers[0].registration.numerics, "avx512");
   EXPECT_EQ(contents.workers[0].after_generation, 6);
+  EXPECT_EQ(contents.workers[0].log_batch, 12);
   EXPECT_TRUE(contents.checkpoints[0].unreadable);
   EXPECT_EQ(contents.checkpoints[0].record.state_hash, "hash");
   EXPECT_EQ(contents.refusals[0].reason, "its data differs");
@@ -216,10 +218,8 @@ TEST_F(StoreTest, StepsThatAreAllRowsAreFoldedAtEveryStart) {
       database.execute(
           "INSERT INTO jobs (id, number, name, spec, state, reason, stage, cause, intent, min_nodes, nodes, max_nodes, "
           "committed_step, restarts, lineage, data_digest, numerics, resume, submitted_ms, started_ms, finished_ms, "
-          "state_hash, "
-          "state_hash_step) VALUES ('j1', 1, 'j1', '{}', 'running', '', 'running', 'start', 'run', 1, 1, 1, 50000, 0, 1, '', "
-          "'', "
-          "'[]', 1, 1, 0, '', -1)");
+          "state_hash, state_hash_step) VALUES ('j1', 1, 'j1', '{}', 'running', '', 'running', 'start', 'run', 1, 1, 1, "
+          "50000, 0, 1, '', '', '[]', 1, 1, 0, '', -1)");
       database
           .prepare(std::string("WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < ?) "
                                "INSERT INTO steps (job, step, generation, time_ms, loss, gradient_norm, learning_rate, step_s, "

@@ -212,6 +212,12 @@ TEST(OpenStore, StaysBelowItsRoots) {
     EXPECT_EQ(opened.error().code, Error::Code::kRefused);
     EXPECT_NE(opened.error().message.find("--checkpoint_root"), std::string::npos) << opened.error().message;
   }
+  fs::create_directory_symlink(other.path(), allowed.path() + "/j9");
+  fs::create_directory_symlink(allowed.path() + "/deeper", allowed.path() + "/j8");
+  const auto linked = open_store(allowed.path(), "j9", "", "", options);
+  ASSERT_FALSE(linked) << "the job's own folder is a link";
+  EXPECT_EQ(linked.error().code, Error::Code::kRefused);
+  EXPECT_TRUE(open_store(allowed.path(), "j8", "", "", options)) << "a link that stays within";
   EXPECT_TRUE(fs::is_empty(other.path())) << "nothing was made there";
 }
 
