@@ -82,11 +82,12 @@ struct Planned {
   Stage stage;
   int64_t generation;
   Millis preemptible_ms;
+  size_t rifts, barred;
   bool operator==(const Planned&) const = default;
 };
 
 Planned planned_of(const JobMembership& m) {
-  return {m.state, m.intent, m.stage, m.current.number, m.preemptible_ms};
+  return {m.state, m.intent, m.stage, m.current.number, m.preemptible_ms, m.rifts.size(), m.barred.size()};
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ Outcome<Dependency> find_dependency(const Coordinator& state, const JobSpec& spe
                                        spec.after));
   const JobMembership& m = first->membership;
   if (m.state == JobState::kSucceeded)
-    return Dependency{"", false, resumes_from(spec, first->id) ? "job:" + first->id : std::string()};
+    return Dependency{"", false, resumes_from(spec, first->id) ? fmt::format("job:{}", first->id) : std::string()};
   if (is_ended(m.state)) {
     return refuse("after", fmt::format("job {} is {} already, so this one could never begin: leave `after` out, or submit that "
                                        "one again first",

@@ -21,6 +21,7 @@ Planner::Planner(std::vector<SchedulableJob> jobs, const std::vector<Schedulable
   for (const SchedulableWorker& worker : workers) {
     last_[worker.id] = worker.last_job;
     numerics_[worker.id] = worker.numerics;
+    all_kinds_.insert(worker.numerics);
     if (worker.availability == SchedulableWorker::Availability::kFree)
       (worker.held_back ? held_back_ : free_).push_back(worker.id);
     if (worker.availability == SchedulableWorker::Availability::kComing) coming_.push_back(worker.id);
@@ -58,7 +59,7 @@ void Planner::give(SchedulableJob& job, int64_t target) {
       }
       plan_.assignments.push_back({*it, job.id});
       given_.insert(job.id);
-      bounds_.clear();
+      anything_changed();
       job.workers.push_back(*it);
       staffed_.insert(static_cast<size_t>(&job - jobs_.data()));
       it = free_.erase(it);
@@ -69,7 +70,7 @@ void Planner::give(SchedulableJob& job, int64_t target) {
 void Planner::take(SchedulableJob& job, const std::string& worker, const std::string& reason, const std::string& by) {
   plan_.taken_back.push_back({worker, job.id, reason, by});
   std::erase(job.workers, worker);
-  bounds_.clear();
+  anything_changed();
   moving_ = true;
 }
 

@@ -40,24 +40,40 @@ Planner::Prospect Planner::prospect_of(const SchedulableJob& job) const {
   return prospect;
 }
 
-void Planner::choose_kind(const SchedulableJob& job) {
-  std::set<std::string> all;
-  for (const auto& [worker, kind] : numerics_) all.insert(kind);
+// Whether some kind may be enough. Of jobs that are alike in all that counts here the older one's failure holds for the
+// younger.
+bool Planner::choose_kind(const SchedulableJob& job) {
+  if (all_kinds_.size() < 2) {
+    kinds_[job.id] = all_kinds_.empty() ? std::string() : *all_kinds_.begin();
+    return true;
+  }
+  const bool plain = job.workers.empty() && job.refused.empty() && job.doubtful.empty();
+  const Class of_jobs{job.priority, job.min_nodes, job.unfit.get()};
+  if (const auto known = in_vain_.find(of_jobs); plain && known != in_vain_.end()) {
+    kinds_[job.id] = known->second;
+    return false;
+  }
   std::string best;
-  Prospect best_prospect;
-  bool first = true;
-  for (const std::string& kind : all) {
+  std::optional<Prospect> best_prospect;
+  for (const std::string& kind : all_kinds_) {
     kinds_[job.id] = kind;
     const Prospect prospect = prospect_of(job);
-    if (!first && !(best_prospect < prospect)) continue;
-    first = false;
+    if (best_prospect && !(*best_prospect < prospect)) continue;
     best_prospect = prospect;
     best = kind;
   }
   kinds_[job.id] = best;
+  if (plain && best_prospect->ease == 0) in_vain_[of_jobs] = best;
+  return best_prospect->ease > 0;
 }
 
 void Planner::return_other_kinds(SchedulableJob& job) {
+  const std::string first = kind_of(job.workers.front());
+  const bool of_one = std::ranges::all_of(job.workers, [&](const std::string& worker) { return kind_of(worker) == first; });
+  if (of_one && have(job) >= job.min_nodes) {
+    kinds_[job.id] = first;
+    return;
+  }
   choose_kind(job);
   const std::vector<std::string> before = job.workers;
   for (const std::string& worker : before) {

@@ -17,8 +17,9 @@ void Planner::reach_minimum(SchedulableJob& job) {
   const bool may_begin = obtainable_at_most(job) >= missing;
   const bool may_hoard = is_impatient(job) && !(free_.empty() && coming_.empty());
   if (!may_begin && !may_hoard) return;
-  if (job.alike && !kinds_.contains(job.id)) choose_kind(job);
-  if (may_begin && begin(job)) return;
+  const bool choose = job.alike && !kinds_.contains(job.id);
+  const bool some_kind_may_do = !choose || choose_kind(job);
+  if (may_begin && some_kind_may_do && begin(job)) return;
   if (may_hoard) hoard(job);
 }
 
@@ -97,7 +98,7 @@ void Planner::claim_coming(SchedulableJob& job) {
     claimed += wanted ? 1 : 0;
     return wanted;
   });
-  if (coming_.size() != all) bounds_.clear();
+  if (coming_.size() != all) anything_changed();
 }
 
 // Only where it is enough, alone or with the `others` that will come.

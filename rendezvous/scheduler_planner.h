@@ -2,8 +2,10 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -35,6 +37,7 @@ class Planner {
   void deal_the_rest();
   void give(SchedulableJob& job, int64_t target);
   void take(SchedulableJob& job, const std::string& worker, const std::string& reason, const std::string& by = {});
+  void anything_changed() { bounds_.clear(), in_vain_.clear(); }
   void shrink(SchedulableJob& job);
   void deal_extras();
   void replace(SchedulableJob& job);
@@ -67,7 +70,8 @@ class Planner {
     int64_t own = 0, at_hand = 0;
     auto operator<=>(const Prospect&) const = default;
   };
-  void choose_kind(const SchedulableJob& job);
+  using Class = std::tuple<int64_t, int64_t, const void*>;  // priority, min_nodes, who does not fit
+  bool choose_kind(const SchedulableJob& job);
   Prospect prospect_of(const SchedulableJob& job) const;
   void return_other_kinds(SchedulableJob& job);
   const std::string& kind_of(const std::string& worker) const;
@@ -110,7 +114,9 @@ class Planner {
   std::map<std::string, int64_t> promised_;   // job -> extras that are being taken from others for it
   std::set<std::string> given_;               // jobs that get workers by this plan
   std::set<std::string> out_;                 // jobs that are preempted in this plan
+  std::set<std::string> all_kinds_;           // numerics of those present
   std::map<std::string, std::string> kinds_;  // job whose workers must be alike -> the numerics that are chosen
+  std::map<Class, std::string> in_vain_;      // jobs for which no kind is enough -> the best one, until anything changes
   // By priority and who does not fit: obtainable_at_most, until anything changes.
   std::map<std::pair<int64_t, const void*>, int64_t> bounds_;
   bool moving_ = false;  // somebody is on the way, or will be by this plan

@@ -70,7 +70,7 @@ void Planner::preempt(size_t victim, const SchedulableJob& by) {
   job.workers.clear();
   staffed_.erase(victim);
   out_.insert(job.id);
-  bounds_.clear();
+  anything_changed();
   moving_ = true;
 }
 

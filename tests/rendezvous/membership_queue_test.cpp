@@ -138,6 +138,22 @@ TEST(Preemption, EndsWhenNoGenerationBecomesActive) {
   EXPECT_FALSE(is_preemptible(story.job, story.now));
 }
 
+TEST(Preemption, IsWithdrawnOnlyBeforeTheYield) {
+  Story yields = running({"w1"}, 20);
+  yields.happens(PreemptAsked{"j7", 5});
+  yields.happens(PreemptWithdrawn{});
+  EXPECT_EQ(yields.job.intent, Intent::kPreempt);
+  Story forms(1);
+  forms.ready({"w1"});
+  forms.happens(PreemptAsked{"j7", 5});  // w1 has not joined yet
+  EXPECT_EQ(forms.job.intent, Intent::kPreempt);
+  forms.happens(PreemptWithdrawn{});
+  EXPECT_EQ(forms.job.intent, Intent::kRun);
+  forms.all_active(0);
+  EXPECT_EQ(forms.told_to("w1"), "join 1");
+  EXPECT_TRUE(is_preemptible(forms.job, forms.now)) << "it is no failure";
+}
+
 TEST(Preemption, OneThatHasNotBegunGivesUpItsWorkersAtOnce) {
   Story story(2);
   story.ready({"w1"});

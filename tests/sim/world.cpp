@@ -129,6 +129,7 @@ Tally World::run() {
   submit_jobs();
   choose_kinds();
   faults_until(chance_.between(0, 25'000));
+  if (chance_.percent(4)) fill_disk();
   make_peace();
   const int64_t deadline = time_.now() + kPeaceMs;
   while (!settled()) {

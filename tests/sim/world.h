@@ -61,6 +61,7 @@ class World {
   void kill_service();
   void freeze_service();
   void break_disk();
+  void fill_disk();
   void spoil_weather();
   void pause_and_resume();
   void scale();
