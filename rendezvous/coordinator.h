@@ -250,8 +250,8 @@ class Coordinator {
   std::map<std::string, int64_t> event_counts_;
   std::vector<StateChange> state_changes_;
   std::set<std::string> touched_;
-  bool unsettled_ = true;  // the plan may be another than the last
-  Millis next_plan_ms_ = 0;  // by then, if nothing changes before
+  bool unsettled_ = true;                    // the plan may be another than the last
+  Millis next_plan_ms_ = 0;                  // by then, if nothing changes before
   std::map<Labels, WorkerSet> unfit_;        // by what is required: those that do not satisfy it
   std::map<std::string, WorkerSet> unlike_;  // by numerics: those that have others
   Millis last_tick_ms_ = -1, listening_since_ms_ = 0, forgot_ms_ = 0;

@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kUndisturbedMaxMs = 24 * 3600 * 1000;  // after a preemption that failed, whatever the clock says
-constexpr int64_t kWholeMaxMs = 5 * 60'000;  // a job that ran for too long is waited for until it trains
+constexpr int64_t kWholeMaxMs = 5 * 60'000;              // a job that ran for too long is waited for until it trains
 
 // The text is written anew at each step, so it holds only what is not as at the beginning.
 template <typename T>

@@ -216,7 +216,7 @@ struct PreemptAsked {  // the scheduler's wish: all of its workers are for anoth
   int64_t priority = 0;
 };
 struct PreemptWithdrawn {};  // that other job has what it needs, or has ended
-struct FailAsked {  // it cannot begin any more
+struct FailAsked {           // it cannot begin any more
   std::string reason;
 };
 // Time passes. Silence is judged by ticks alone, and only by those before which every message that had come was taken in:

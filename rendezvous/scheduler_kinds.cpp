@@ -40,7 +40,8 @@ Planner::Prospect Planner::prospect_of(const SchedulableJob& job) const {
   return prospect;
 }
 
-// Whether some kind may be enough. Of jobs that are alike in all that counts here the older one's failure holds for the younger.
+// Whether some kind may be enough. Of jobs that are alike in all that counts here the older one's failure holds for the
+// younger.
 bool Planner::choose_kind(const SchedulableJob& job) {
   if (all_kinds_.size() < 2) {
     kinds_[job.id] = all_kinds_.empty() ? std::string() : *all_kinds_.begin();

@@ -109,17 +109,17 @@ class Planner {
   std::map<std::string, std::string> last_;      // worker -> its last job
   std::map<std::string, std::string> numerics_;  // of every worker that is present
   std::vector<std::string> free_, held_back_;
-  std::vector<std::string> coming_;          // and not claimed yet
-  std::map<std::string, int64_t> claimed_;   // job -> how many workers are being freed for it
-  std::map<std::string, int64_t> promised_;  // job -> extras that are being taken from others for it
-  std::set<std::string> given_;              // jobs that get workers by this plan
-  std::set<std::string> out_;                // jobs that are preempted in this plan
+  std::vector<std::string> coming_;           // and not claimed yet
+  std::map<std::string, int64_t> claimed_;    // job -> how many workers are being freed for it
+  std::map<std::string, int64_t> promised_;   // job -> extras that are being taken from others for it
+  std::set<std::string> given_;               // jobs that get workers by this plan
+  std::set<std::string> out_;                 // jobs that are preempted in this plan
   std::set<std::string> all_kinds_;           // numerics of those present
   std::map<std::string, std::string> kinds_;  // job whose workers must be alike -> the numerics that are chosen
   std::map<Class, std::string> in_vain_;      // jobs for which no kind is enough -> the best one, until anything changes
   // By priority and who does not fit: obtainable_at_most, until anything changes.
   std::map<std::pair<int64_t, const void*>, int64_t> bounds_;
-  bool moving_ = false;                      // somebody is on the way, or will be by this plan
+  bool moving_ = false;  // somebody is on the way, or will be by this plan
   int64_t now_ms_;
   Plan plan_;
 };

@@ -183,7 +183,7 @@ void Service::Impl::answer_dry_run(const Call& call, const JobSpec& spec, const 
     would = !plan.waiting.contains(id) ? fmt::format("begin at once: {} of {} workers{} are free", free, alive, fit)
             : !taken.empty()           ? fmt::format("begin when others have made room: it {}", taken)
                                        : fmt::format("wait: it needs {} worker{}, and {} of {}{} are free", spec.min_nodes,
-                                                     spec.min_nodes == 1 ? "" : "s", free, alive, fit);
+                                           spec.min_nodes == 1 ? "" : "s", free, alive, fit);
   }
   if (!resume_note.empty()) would += "; " + resume_note;
   answer(call, json_answer(200, {{"spec", to_json(spec)}, {"warnings", warnings_of(spec, alive)}, {"would", would}}));
