@@ -43,7 +43,6 @@ struct SchedulableJob {
   int64_t priority = 0;
   int64_t min_nodes = 1, nodes = 1, max_nodes = 1;
   bool training = false;                            // has a generation that runs or is about to again
-  bool begun = false;                               // has had one
   std::vector<std::string> workers = {};            // that it has and keeps: those to be taken last come first
   std::vector<std::string> holders = {};            // of these, the ones whose memory is worth keeping
   std::map<std::string, std::string> refused = {};  // worker -> reason
@@ -54,6 +53,7 @@ struct SchedulableJob {
   bool preemptible = false;                         // can give up all its workers and come back from a checkpoint
   bool changing = false;                            // some of its workers do not take part yet: its extras stay for now
   bool alike = false;                               // trains only with workers of the same numerics, whichever
+  bool begun = false;                               // has had a generation
   std::optional<int64_t> waits_since_ms = {};       // since when it lacks workers to begin
 };
 
