@@ -1,4 +1,5 @@
 // Priorities, preemption, what jobs require, extras among equals, and who may be overtaken for how long.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@ using Lines = std::vector<std::string>;
 
 SchedulableJob job(int64_t number, int64_t priority, int64_t min, int64_t nodes, int64_t max,
                    std::vector<std::string> workers = {}) {
-  SchedulableJob job{"j" + std::to_string(number), number, priority, min, nodes, max};
+  SchedulableJob job{fmt::format("j{}", number), number, priority, min, nodes, max};
   job.training = job.preemptible = static_cast<int64_t>(workers.size()) >= min;
   job.workers = std::move(workers);
   return job;
@@ -91,7 +92,7 @@ TEST(Queue, NorForWorkersThatDoNotFitEachOther) {
 std::vector<SchedulableWorker> of_kinds(const std::vector<std::string>& kinds) {
   std::vector<SchedulableWorker> all;
   for (const std::string& kind : kinds) {
-    all.push_back({"w" + std::to_string(all.size() + 1), Availability::kFree, ""});
+    all.push_back({fmt::format("w{}", all.size() + 1), Availability::kFree, ""});
     all.back().numerics = kind;
   }
   return all;
