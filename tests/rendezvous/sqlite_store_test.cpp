@@ -1,6 +1,7 @@
 // The store: what was committed is there after kill -9, and databases of newer programs are refused.
 #include "rendezvous/sqlite_store.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -42,7 +43,7 @@ class StoreTest : public testing::Test {
     Generation generation;
     generation.number = number;
     for (int64_t i = 1; i <= members; ++i) {
-      const std::string worker = "w" + std::to_string(i);
+      const std::string worker = fmt::format("w{}", i);
       generation.members.push_back({worker, worker + "-1", worker + ":1"});
     }
     generation.secret = "secret";
