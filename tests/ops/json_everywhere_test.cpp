@@ -31,8 +31,6 @@ const std::map<std::string, std::string> kRunElsewhere = {
     {"holdfast netcheck", "netcheck_test"},
     {"holdfast audit", "audit_test"},
     {"holdfast doctor", "doctor_test"},
-    {"holdfast backup", "tests/e2e/test_backup.py"},
-    {"holdfast restore", "tests/e2e/test_backup.py"},
 };
 const std::map<std::string, std::vector<std::string>> kRuns = {
     {"holdfast submit", {"--train_data_path", "/d"}},

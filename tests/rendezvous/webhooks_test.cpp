@@ -261,7 +261,7 @@ TEST_F(WebhookTest, AReceiverThatRefusesIsTwoEventsAndAThirdWhenItRecovers) {
   receiver_.answer_with(404);
   ask("POST", "/v1/webhooks", {{"url", receiver_.url()}});
   for (const char* job : {"j1", "j2"}) {
-    ask("POST", "/v1/jobs", spec(job));
+    ASSERT_EQ(ask("POST", "/v1/jobs", spec()).status(), 201);
     ask("POST", fmt::format("/v1/jobs/{}/stop", job));
   }
   ASSERT_EQ(waiting(), 2);
@@ -275,7 +275,7 @@ TEST_F(WebhookTest, AReceiverThatRefusesIsTwoEventsAndAThirdWhenItRecovers) {
   });
   EXPECT_EQ(tries, 2 * static_cast<size_t>(Webhooks::kRefusedTriesMax));
   receiver_.answer_with(204);
-  ask("POST", "/v1/jobs", spec("j3"));
+  ask("POST", "/v1/jobs", spec());
   ask("POST", "/v1/jobs/j3/stop");
   turns_until([&] { return waiting() == 0; });
   std::vector<std::string> kinds;
