@@ -152,7 +152,7 @@ class Cluster {
     if (waits == plan.waiting.end() || waits->second.there + waits->second.on_the_way >= waits->second.needed) return;
     for (const SchedulableJob& other : jobs_) {
       const bool lacks = runs(other) && static_cast<int64_t>(other.workers.size()) < other.nodes;
-      const bool alike = !other.alike || of(given.worker).numerics == of(other.workers[0]).numerics;
+      const bool alike = !other.alike || (!other.workers.empty() && of(given.worker).numerics == of(other.workers[0]).numerics);
       ASSERT_FALSE(lacks && alike && other.priority > job(given.job).priority && fits(given.worker, other))
           << given.worker << " is kept for " << given.job << ", and " << other.id << " lacks it" << text();
     }
