@@ -16,10 +16,11 @@ void Planner::reach_minimum(SchedulableJob& job) {
   if (missing <= 0) return;
   const bool may_begin = obtainable_at_most(job) >= missing;
   const bool may_hoard = is_impatient(job) && !(free_.empty() && coming_.empty());
-  if (!may_begin && !may_hoard) return;
+  if (!may_begin && !may_hoard) return note_hoarder(job);
   const bool choose = job.alike && !kinds_.contains(job.id);
   const bool some_kind_may_do = !choose || choose_kind(job);
   if (may_begin && some_kind_may_do && begin(job)) return;
+  note_hoarder(job);
   if (may_hoard) hoard(job);
 }
 
@@ -52,6 +53,22 @@ void Planner::hoard(SchedulableJob& job) {
   if (!could_begin(job)) return;
   give(job, job.min_nodes);
   claim_coming(job);
+}
+
+// More than these are not worth the time: they fit what there is, one or the other.
+constexpr size_t kHoardersMax = 64;
+
+void Planner::note_hoarder(const SchedulableJob& job) {
+  if (!is_impatient(job) || hoarders_.size() >= kHoardersMax) return;
+  const bool plain = job.workers.empty() && job.refused.empty() && job.doubtful.empty();
+  if (plain && !known_hoarders_.insert({{job.priority, job.min_nodes, job.unfit.get()}, job.alike}).second) return;
+  if (could_begin(job)) hoarders_.push_back(&job);
+}
+
+// Were it taken from its job for one that comes later, a job that has waited for long would have it in the end, and somebody
+// would have been disturbed in vain.
+bool Planner::is_kept(const std::string& worker) const {
+  return std::ranges::any_of(hoarders_, [&](const SchedulableJob* job) { return fits(worker, *job); });
 }
 
 // Workers that a job of this priority and these requirements could get, if nothing else were in the way: seldom enough for
@@ -134,7 +151,7 @@ std::vector<std::string> Planner::spare_of(const SchedulableJob& other, const Sc
   const int64_t kept = keeps_a_number ? number : 0;
   for (auto worker = other.workers.rbegin(); worker != other.workers.rend(); ++worker) {
     if (have(other) - static_cast<int64_t>(spare.size()) <= kept) break;
-    if (!fits(*worker, job) || is_doubtful(*worker, job)) continue;
+    if (!fits(*worker, job) || is_doubtful(*worker, job) || is_kept(*worker)) continue;
     if (!keeps_a_number && std::ranges::find(other.holders, *worker) != other.holders.end()) continue;
     spare.push_back(*worker);
   }

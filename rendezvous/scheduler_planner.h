@@ -60,6 +60,8 @@ class Planner {
   bool is_assured(const SchedulableJob& job) const;
   bool could_begin(const SchedulableJob& job) const;
   bool outranks(const SchedulableJob& other, const SchedulableJob& job) const;
+  void note_hoarder(const SchedulableJob& job);
+  bool is_kept(const std::string& worker) const;
 
   // --- scheduler_kinds.cpp: of a job whose workers must be alike, which of them it takes
   struct Prospect {         // with the workers of one kind; the greater the better
@@ -117,6 +119,9 @@ class Planner {
   std::set<std::string> all_kinds_;           // numerics of those present
   std::map<std::string, std::string> kinds_;  // job whose workers must be alike -> the numerics that are chosen
   std::map<Class, std::string> in_vain_;      // jobs for which no kind is enough -> the best one, until anything changes
+  // Those that come before the ones that are looked at now, and keep what becomes free; of jobs that are alike one.
+  std::vector<const SchedulableJob*> hoarders_;
+  std::set<std::pair<Class, bool>> known_hoarders_;
   // By priority and who does not fit: obtainable_at_most, until anything changes.
   std::map<std::pair<int64_t, const void*>, int64_t> bounds_;
   bool moving_ = false;  // somebody is on the way, or will be by this plan

@@ -23,7 +23,8 @@ Planner::Pool Planner::pool_for(const SchedulableJob& job, const std::vector<Spa
     const SchedulableJob& other = jobs_[*it];
     if (!may_preempt(job, other)) continue;
     Candidate& candidate = pool.candidates.emplace_back(Candidate{*it, {}, {}});
-    std::ranges::copy_if(other.workers, std::back_inserter(candidate.all), is_useful);
+    std::ranges::copy_if(other.workers, std::back_inserter(candidate.all),
+                         [&](const std::string& worker) { return is_useful(worker) && !is_kept(worker); });
   }
   const auto is_own = [&](const std::string& worker) { return fits(worker, job); };
   std::ranges::copy_if(job.workers, std::back_inserter(pool.at_hand), is_own);

@@ -114,7 +114,10 @@ class Cluster {
       for (const SchedulableJob& b : jobs_) check_pair(a, b);
       check_beginning(a);
     }
-    for (const auto& [victim, by] : preempted_) ASSERT_TRUE(began(by)) << victim << " was preempted for " << by << text();
+    for (const auto& [victim, by] : preempted_) {
+      ASSERT_TRUE(std::ranges::any_of(by, [&](const std::string& id) { return began(id); }))
+          << victim << " was preempted for " << by[0] << text();
+    }
     preempted_.clear();
   }
 
@@ -134,6 +137,16 @@ class Cluster {
   }
   static bool is_doubtful(const std::string& worker, const SchedulableJob& job) {
     return job.doubtful.contains(worker) || (job.unlike != nullptr && job.unlike->contains(worker));
+  }
+  static bool comes_before(const SchedulableJob& a, const SchedulableJob& b) {
+    return a.priority > b.priority || (a.priority == b.priority && a.number < b.number);
+  }
+  // Nobody is disturbed for `job` to have this worker: one that comes first and has waited for long would get it.
+  bool is_kept_from(const SchedulableJob& job, const std::string& worker) const {
+    return std::ranges::any_of(jobs_, [&](const SchedulableJob& other) {
+      const bool waits_long = other.waits_since_ms && now_ms_ - *other.waits_since_ms >= kPatienceMs;
+      return waits_long && !runs(other) && comes_before(other, job) && fits(worker, other);
+    });
   }
   static int64_t extras(const SchedulableJob& job) { return static_cast<int64_t>(job.workers.size()) - job.nodes; }
   // It is of the kind of its workers from then on.
@@ -190,7 +203,12 @@ class Cluster {
     ASSERT_TRUE(victim.preemptible);
     for (const std::string& worker : victim.workers) of(worker).availability = Availability::kComing;
     victim.workers.clear();
-    preempted_[p.job] = p.by;
+    // One that comes first may get them instead: it was to wait for its own workers a little longer before it preempts, or
+    // takes doubtful ones only when they are free.
+    std::vector<std::string>& by = preempted_[p.job] = {p.by};
+    for (const SchedulableJob& other : jobs_) {
+      if (comes_before(other, job(p.by)) && !runs(other)) by.push_back(other.id);
+    }
     ++preemptions_;
   }
 
@@ -226,8 +244,9 @@ class Cluster {
     }
     for (const SchedulableJob& other : jobs_) {
       if (&other == &job || !runs(other)) continue;
-      const auto useful = std::ranges::count_if(
-          other.workers, [&](const std::string& worker) { return is_of_use(worker) && !is_doubtful(worker, job); });
+      const auto useful = std::ranges::count_if(other.workers, [&](const std::string& worker) {
+        return is_of_use(worker) && !is_doubtful(worker, job) && !is_kept_from(job, worker);
+      });
       const int64_t kept = other.priority >= job.priority ? other.nodes : preempting ? 0 : other.min_nodes;
       count += std::min<int64_t>(useful, std::max<int64_t>(0, static_cast<int64_t>(other.workers.size()) - kept));
     }
@@ -238,7 +257,7 @@ class Cluster {
   std::vector<SchedulableWorker> workers_;
   std::vector<SchedulableJob> jobs_;
   int64_t submitted_ = 0, preemptions_ = 0, now_ms_ = 0;
-  std::map<std::string, std::string> preempted_;
+  std::map<std::string, std::vector<std::string>> preempted_;  // and for whom
 };
 
 template <typename Each>
