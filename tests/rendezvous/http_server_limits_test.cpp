@@ -182,13 +182,7 @@ TEST(HttpServerLimits, AWriterThatWaitsWhileThereIsSomethingUnreadLosesNoReader)
   HttpServerOptions options;
   options.max_stream_buffer_bytes = 64 << 10;
   std::promise<std::shared_ptr<EventStream>> opened;
-  const auto server = start(
-      [&](const HttpRequest&, const Reply& reply) {
-        HttpResponse response;
-        response.on_stream = [&](std::shared_ptr<EventStream> stream) { opened.set_value(std::move(stream)); };
-        reply(response);
-      },
-      options);
+  const auto server = start(stream_to(opened), options);
   RawClient reader(server->port());
   reader.write("GET /events HTTP/1.1\r\nHost: x\r\n\r\n");
   const auto stream = opened.get_future().get();
@@ -209,11 +203,7 @@ TEST(HttpServerLimits, AWriterThatWaitsWhileThereIsSomethingUnreadLosesNoReader)
 
 TEST(HttpServerLimits, AReaderThatLeavesIsNoticedWithoutAWrite) {
   std::promise<std::shared_ptr<EventStream>> opened;
-  const auto server = start([&](const HttpRequest&, const Reply& reply) {
-    HttpResponse response;
-    response.on_stream = [&](std::shared_ptr<EventStream> stream) { opened.set_value(std::move(stream)); };
-    reply(response);
-  });
+  const auto server = start(stream_to(opened));
   auto reader = std::make_unique<RawClient>(server->port());
   reader->write("GET /events HTTP/1.1\r\nHost: x\r\n\r\n");
   const auto stream = opened.get_future().get();
