@@ -106,7 +106,8 @@ std::string response_head(const HttpResponse& response, std::optional<size_t> le
     if (is_one_line(value)) text += fmt::format("{}: {}\r\n", name, value);
   }
   const bool without_body = response.status == 204 || response.status == 304;
-  if (!without_body && (!length || *length > 0)) text += fmt::format("Content-Type: {}\r\n", response.content_type);
+  const bool has_a_type = !length || *length > 0 || response.status == 200;  // an object may be empty
+  if (!without_body && has_a_type) text += fmt::format("Content-Type: {}\r\n", response.content_type);
   if (length && !without_body) text += fmt::format("Content-Length: {}\r\n", *length);
   if (!length && !old_version) text += "Transfer-Encoding: chunked\r\n";
   text += keep_alive ? "Connection: keep-alive\r\n\r\n" : "Connection: close\r\n\r\n";
