@@ -155,7 +155,8 @@ class Readme(unittest.TestCase):
         """newcomer.test.mjs signs in with admin.token and sees the job's curve grow."""
         environment = dict(os.environ, HOLDFAST_PAGE_URL=self.cluster.url, HOLDFAST_PAGE_TOKEN=self.cluster.token(),
                            HOLDFAST_PAGE_WORKER_TOKEN=self.cluster.token("worker"), HOLDFAST_PAGE_CHROMIUM="/usr/bin/chromium",
-                           HOLDFAST_PAGE_CONTROL="http://127.0.0.1:9", HOME=self.folder)
+                           HOLDFAST_PAGE_CONTROL="http://127.0.0.1:9", HOME=self.folder,
+                           HOLDFAST_PAGE_ARTIFACTS=os.path.join(os.path.dirname(harness.BIN), "page-screenshots"))
         done = subprocess.run(["node", "--test-reporter=spec", f"{PAGE}/newcomer.test.mjs"], env=environment, cwd=PAGE, capture_output=True,
                               text=True, check=False, timeout=200)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
