@@ -11,6 +11,9 @@ export const colour = (name) => STYLES.getPropertyValue(name).trim();
 
 const FONT = '11px ui-sans-serif, system-ui, "Segoe UI", Roboto, sans-serif';
 
+// Between two ticks of the axis of steps: there is no half a step.
+const WHOLE_STEPS = Array.from({ length: 10 }, (_, power) => [1, 2, 5].map((digit) => digit * 10 ** power)).flat();
+
 function axis(values, size) {
   return {
     stroke: () => colour("--muted"),
@@ -100,7 +103,7 @@ export class Chart {
         bind: { dblclick: () => () => shared.onZoom(null) },
       },
       scales: { x: { time: false }, y: { range: curve.zero ? fromZero : undefined, distr: this.logarithmic ? 3 : 1 } },
-      axes: [axis(axisNumber, 26), axis(curve.axis ?? axisNumber, 48)],
+      axes: [{ ...axis(axisNumber, 26), incrs: WHOLE_STEPS }, axis(curve.axis ?? axisNumber, 48)],
       series: [{}, ...curve.series.map(seriesOf)],
       bands: curve.band ? [{ series: curve.band, fill: () => colour("--band") }] : [],
       hooks: {
