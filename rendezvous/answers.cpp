@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kDepthMax = 64;  // of JSON in a request
-
 std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -86,9 +84,11 @@ std::string text_query(const HttpRequest& request, const std::string& name) {
   return found == request.query.end() ? "" : found->second;
 }
 
-bool flag_query(const HttpRequest& request, const std::string& name) {
+Outcome<bool> flag_query(const HttpRequest& request, const std::string& name) {
   const auto found = request.query.find(name);
-  return found != request.query.end() && found->second != "0" && found->second != "false";
+  if (found == request.query.end() || found->second == "0" || found->second == "false") return false;
+  if (found->second == "1" || found->second == "true") return true;
+  return tl::unexpected(bad_field(name, fmt::format("must be 1 or 0, not \"{}\"", found->second.substr(0, 40))));
 }
 
 Outcome<Page> page_of(const HttpRequest& request, int64_t limit_otherwise) {
@@ -110,24 +110,18 @@ Json next_page_token(int64_t after) {
 }
 
 Outcome<Json> read_json(const HttpRequest& request) {
-  // What goes through a value later (dump, comparisons) does so by recursion: depth is bounded here, while it is read.
-  bool too_deep = false;
-  const auto shallow = [&](int depth, Json::parse_event_t, Json&) {
-    too_deep |= depth > kDepthMax;
-    return depth <= kDepthMax;
-  };
-  Json json = Json::parse(request.body, shallow, false);
-  if (too_deep) {
+  ParsedJson parsed = parse_json(request.body);
+  if (parsed.too_deep) {
     return tl::unexpected(problem(400, "invalid_json",
                                   fmt::format("the body of {} {} is nested deeper than {} levels, which nothing here needs",
-                                              request.method, request.path, kDepthMax)));
+                                              request.method, request.path, kJsonDepthMax)));
   }
-  if (json.is_discarded()) {
+  if (parsed.json.is_discarded()) {
     return tl::unexpected(
         problem(400, "invalid_json",
                 fmt::format("the body of {} {} is not JSON ({} bytes)", request.method, request.path, request.body.size())));
   }
-  return json;
+  return std::move(parsed.json);
 }
 
 }  // namespace holdfast::rendezvous

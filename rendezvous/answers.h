@@ -22,16 +22,18 @@ Problem storage_problem(const storage::Error& error);
 // A query parameter as an integer within [min, max]; `otherwise` when it is not there.
 Outcome<int64_t> integer_query(const HttpRequest& request, const std::string& name, int64_t min, int64_t max,
                                int64_t otherwise);
-bool flag_query(const HttpRequest& request, const std::string& name);
+// 1 or true, 0 or false; false when it is not there.
+Outcome<bool> flag_query(const HttpRequest& request, const std::string& name);
 std::string text_query(const HttpRequest& request, const std::string& name);
 
 // A list is cut into pages: `limit` rows after a position. The token for the next page is opaque to callers.
+constexpr int64_t kPageRows = 100;  // where no limit is said
 struct Page {
-  int64_t limit = 100;
+  int64_t limit = kPageRows;
   int64_t after = 0;  // 0: from the start
 };
 constexpr int64_t kPageRowsMax = 1000;
-Outcome<Page> page_of(const HttpRequest& request, int64_t limit_otherwise = 100);
+Outcome<Page> page_of(const HttpRequest& request, int64_t limit_otherwise = kPageRows);
 nlohmann::json next_page_token(int64_t after);  // null for 0: there is no next page
 
 // The body as one message. Malformed JSON and fields that do not fit are 400s that say where.

@@ -12,12 +12,17 @@
 #include "rendezvous/text_bounds.h"
 
 namespace holdfast::rendezvous {
+namespace {
+
+constexpr size_t kEventKindsMax = 1000;  // that are counted
+
+}  // namespace
 
 Problem problem(int status, const std::string& code, const std::string& detail) {
   static const std::map<int, std::string> kTitles = {
-      {400, "Bad request"},        {401, "No valid token"}, {403, "Not allowed"}, {404, "Not found"},
-      {405, "Method not allowed"}, {409, "Conflict"},       {422, "Damaged"},     {429, "Too many"},
-      {500, "Internal error"},     {503, "Not available"},  {507, "No space"}};
+      {400, "Bad request"},        {401, "No valid token"}, {403, "Not allowed"},       {404, "Not found"},
+      {405, "Method not allowed"}, {409, "Conflict"},       {412, "Changed meanwhile"}, {422, "Damaged"},
+      {429, "Too many"},           {500, "Internal error"}, {503, "Not available"},     {507, "No space"}};
   const auto title = kTitles.find(status);
   return {status, title == kTitles.end() ? "Error" : title->second, detail, code, {}};
 }
@@ -35,6 +40,8 @@ struct EffectWriter {
   void operator()(const Note& note) { service.event(job.id, note.kind, note.message, note.worker, note.generation); }
   void operator()(const Formed& formed) {
     if (job.started_ms == 0) job.started_ms = service.wall_ms();
+    job.runtime.away_ms = 0;  // nobody trained then
+    service.forget_shortage(job);
     service.write().add_generation({job.id, formed.generation, service.wall_ms()});
   }
   void operator()(const Outrun& outrun) { service.write().add_generation({job.id, outrun.generation, service.wall_ms()}); }
@@ -60,26 +67,54 @@ struct EffectWriter {
     const auto found = job.checkpoints.find(checkpoint.step);
     if (found != job.checkpoints.end()) service.write().save_checkpoint({job.id, found->second, true});
   }
+  void operator()(const RetryPlanned& retry) {
+    job.retry_at_ms = service.wall_ms() + retry.delay_ms;
+    job.retry_delay_ms = retry.delay_ms;
+  }
 };
+
+namespace {
+
+// What the scheduler looks at and a step, a checkpoint or time may change. Who is freed is touched.
+struct Planned {
+  JobState state;
+  Intent intent;
+  Stage stage;
+  int64_t generation;
+  Millis preemptible_ms;
+  size_t rifts, barred;
+  bool operator==(const Planned&) const = default;
+};
+
+Planned planned_of(const JobMembership& m) {
+  return {m.state, m.intent, m.stage, m.current.number, m.preemptible_ms, m.rifts.size(), m.barred.size()};
+}
+
+}  // namespace
 
 void Coordinator::apply(Job& job, const Input& input) {
   ++work_.decisions;
   const Generation before = job.membership.current;
   const JobState state = job.membership.state;
+  const Planned planned = planned_of(job.membership);
   Decision decision = decide(std::move(job.membership), input, now(), new_secret_);
   job.membership = std::move(decision.state);
   if (is_ended(job.membership.state) && job.finished_ms == 0) job.finished_ms = wall_ms();
+  if (state != job.membership.state)
+    state_changes_.push_back({job.id, state, job.membership.state, job.membership.reason, wall_ms()});
   EffectWriter writer{*this, job, before};
   for (const Effect& effect : decision.effects) std::visit(writer, effect);
+  if (job.membership.preemptible_ms != planned.preemptible_ms)
+    job.preemptible_at_ms = wall_ms() + job.membership.preemptible_ms - now();
+  if (job.membership.state != state) count_runtime(job);
   save(job);
   const auto* assigned = std::get_if<WorkerAssigned>(&input);
   if (assigned != nullptr && assigned->more_follow) return;
   for (const std::string& worker : take_changed_standings(job.membership)) touch(worker);
-  // A step, a checkpoint or time leaves the scheduler's wishes as they are, unless the job ends or somebody is freed (who is
-  // touched then); and with every tick it looks at everything.
+  // A checkpoint of a job that waits frees those whose memory it lived from.
   const bool routine = std::holds_alternative<Tick>(input) || std::holds_alternative<ProgressMade>(input) ||
-                       std::holds_alternative<CheckpointTaken>(input);
-  unsettled_ |= !routine || state != job.membership.state;
+                       (std::holds_alternative<CheckpointTaken>(input) && state == JobState::kRunning);
+  unsettled_ |= !routine || planned != planned_of(job.membership);
 }
 
 JobStore& Coordinator::write() {
@@ -98,9 +133,11 @@ void Coordinator::commit() {
 
 void Coordinator::event(const std::string& job, const std::string& kind, const std::string& message, const std::string& worker,
                         int64_t generation) {
-  spdlog::info("{}{}{}: {}", job, job.empty() ? "" : " ", kind, message);
+  spdlog::info("{}{}{}: {}{}", job, job.empty() ? "" : " ", kind, message,
+               actor_.empty() ? "" : " (asked for by " + actor_ + ")");
+  if (event_counts_.size() < kEventKindsMax || event_counts_.contains(kind)) ++event_counts_[kind];  // workers name kinds, too
   write().add_event(
-      {0, wall_ms(), job, worker, generation, shortened(kind, kWordBytesMax), shortened(message, kEventTextBytesMax)});
+      {0, wall_ms(), job, worker, generation, shortened(kind, kWordBytesMax), shortened(message, kEventTextBytesMax), actor_});
 }
 
 const Job* Coordinator::find_job(const std::string& id) const {
@@ -134,11 +171,13 @@ std::string Coordinator::next_job_id() const {
   return fmt::format("j{}", next_job_number());
 }
 
-Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& resume, const std::string& resume_note) {
+Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& resume, const std::string& resume_note,
+                         const std::string& after) {
   auto job = std::make_unique<Job>();
   job->number = next_job_number();
   job->id = next_job_id();
   job->submitted_ms = wall_ms();
+  job->after = after;
   JobMembership& m = job->membership;
   m.job = job->id;
   m.born = job->submitted_ms;
@@ -152,11 +191,13 @@ Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& re
   if (!resume.empty()) m.committed_step = resume.front().step;
   Job& stored = *job;
   jobs_by_id_[job->id] = job.get();
+  live_[job->number] = job.get();
   jobs_[job->number] = std::move(job);
   save(stored);
   event(stored.id, "job_submitted",
-        fmt::format("{} steps of {} microbatches, {} to {} workers (nominally {}){}{}", spec.total_steps, spec.microbatches(),
-                    m.min_nodes, m.max_nodes, m.nodes, resume_note.empty() ? "" : "; ", resume_note));
+        fmt::format("{} steps of {} microbatches, {} to {} workers (nominally {}){}{}{}{}", spec.total_steps,
+                    spec.microbatches(), m.min_nodes, m.max_nodes, m.nodes, resume_note.empty() ? "" : "; ", resume_note,
+                    after.empty() ? "" : "; after ", after));
   unsettled_ = true;
   return stored;
 }
@@ -230,13 +271,20 @@ void Coordinator::add_steps(Job& job, const Progress& progress) {
     return began == m.began_at.rend() ? m.current.number
                                       : std::max(began->first, step <= m.current.source.step ? m.outrun_to : 0);
   };
+  std::vector<StepRow> rows;
   for (const StepPoint& point : progress.points) {
     const int64_t by = applied_in(point.step);
-    write().add_step({0, wall_ms(), job.id, by, point});
+    const auto world_size = static_cast<int64_t>(by == m.current.number ? m.current.members.size() : 0);
+    rows.push_back({0, wall_ms(), job.id, by, world_size, point});
     if (point.validation_loss) job.validation_loss = point.validation_loss;
     if (point.refused && point.step > job.membership.committed_step) ++job.refused_steps;
-    if (point.step_s > 0) job.step_s = job.step_s == 0 ? point.step_s : 0.8 * job.step_s + 0.2 * point.step_s;
+    if (point.step_s > 0) {
+      const bool first = job.step_s == 0;
+      job.step_s = first ? point.step_s : 0.8 * job.step_s + 0.2 * point.step_s;
+      job.communication_s = first ? point.communication_s : 0.8 * job.communication_s + 0.2 * point.communication_s;
+    }
   }
+  if (!rows.empty()) write().add_steps(job.id, rows);
   if (!progress.points.empty()) job.loss = progress.points.back().loss;
   if (!progress.state_hash.empty() && progress.state_hash_step >= job.state_hash_step) {
     job.state_hash = progress.state_hash;
@@ -248,7 +296,7 @@ Outcome<void> Coordinator::progress(const std::string& id, const Progress& progr
   auto job = need_present(id, progress.worker, progress.incarnation, progress.generation, true);
   if (!job) return tl::unexpected(job.error());
   const JobMembership& m = (*job)->membership;
-  if (is_ended(m.state) || m.state == JobState::kPaused) {
+  if (is_dormant(m)) {
     // What is committed may be told late. Steps of one who was not there when all were freed, and went on, do not count.
     if (progress.step > m.committed_step) {
       return tl::unexpected(problem(409, "wrong_state",
@@ -256,6 +304,7 @@ Outcome<void> Coordinator::progress(const std::string& id, const Progress& progr
                                                 job_state_name(m.state), m.committed_step, progress.worker)));
     }
   }
+  count_time_away(**job, progress);
   add_steps(**job, progress);
   apply(**job, ProgressMade{progress});
   for (const StepPoint& point : progress.points) {

@@ -39,20 +39,21 @@ void Coordinator::note_stray_folder(const std::string& job, const std::string& f
                   folder, job, folder));
 }
 
-void Coordinator::note_found_checkpoints(const std::string& id, const std::vector<CheckpointRecord>& found) {
+void Coordinator::note_found_checkpoints(const std::string& id, const std::vector<CheckpointRecord>& found, bool restored) {
   Job& job = *job_of(id);
   const JobMembership& m = job.membership;
   CheckpointsFound input;
   for (const CheckpointRecord& record : found) input.generation = std::max(input.generation, record.generation);
-  // The writer of one that is of the present will still say so.
-  if (is_ended(m.state) || input.generation <= m.current.number || input.generation > kNumberMax) return;
+  // The writer of one that is of the present will still say so, unless the database it told was replaced.
+  const bool newer = input.generation > m.current.number;
+  if (is_ended(m.state) || (!newer && !restored) || input.generation > kNumberMax) return;
   for (const CheckpointRecord& record : found) {
     if (stale_state(m, record)) continue;
     input.checkpoints.push_back({record.step, record.store, record.state_hash, false});
     job.checkpoints[record.step] = record;
     write().save_checkpoint({id, record, false});
   }
-  apply(job, input);
+  if (!input.checkpoints.empty()) apply(job, input);
 }
 
 void Coordinator::note_unknown_job(const Worker& worker) {

@@ -13,7 +13,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kCauses[] = {"start", "fault", "orderly"};
-constexpr const char* kIntents[] = {"run", "pause", "stop"};
+constexpr const char* kIntents[] = {"run", "pause", "stop", "preempt"};
 constexpr const char* kLives[] = {"alive", "lost", "left"};
 
 template <typename Enum, size_t N>
@@ -66,14 +66,20 @@ JobRow row_of(const Job& job) {
 
 void Coordinator::save(Job& job) {
   JobRow row = row_of(job);
+  row.queueing = queueing_text(job);
   if (row == job.saved) return;
+  // Time alone is not worth a write.
+  job.runtime.saved_ran_ms = job.runtime.ran_ms;
+  job.runtime.saved_at_ms = wall_ms();
+  row.queueing = queueing_text(job);
   write().save_job(row);
   job.saved = std::move(row);
 }
 
 void Coordinator::save(Worker& worker) {
   write().save_worker({worker.registration, kLives[static_cast<size_t>(worker.life)], worker.draining, worker.job,
-                       worker.last_job, worker.after_generation, worker.lost_generation, worker.seen_ms, worker.losses});
+                       worker.last_job, worker.after_generation, worker.lost_generation, worker.seen_ms, worker.losses,
+                       worker.log_batch});
 }
 
 Coordinator::Coordinator(JobStore& store, const Clock& clock, std::function<std::string()> new_secret, LeaseTimes times)
@@ -114,7 +120,9 @@ void Coordinator::restore_job(const JobRow& row) {
   for (const Json& source : Json::parse(row.resume)) m.resume.push_back(source_from_json(source));
   m.forming_since_ms = m.formed_ms = now();
   m.counted = true;
+  restore_queueing(*job, row.queueing);
   jobs_by_id_[job->id] = job.get();
+  if (!is_ended(m.state)) live_[job->number] = job.get();
   jobs_[job->number] = std::move(job);
 }
 
@@ -128,6 +136,7 @@ void Coordinator::restore_worker(const WorkerRow& row) {
   worker.after_generation = row.after_generation;
   worker.lost_generation = row.lost_generation;
   worker.losses = row.losses;
+  worker.log_batch = row.log_batch;
   // Rows are not written at each heartbeat: of one that lives the row says only when it last changed.
   worker.seen_ms = worker.life == Worker::Life::kAlive ? wall_ms() : row.seen_ms;
   worker.heard_ms = now();

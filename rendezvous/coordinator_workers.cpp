@@ -6,11 +6,13 @@
 #include <utility>
 
 #include "rendezvous/coordinator.h"
+#include "rendezvous/protocol/labels.h"
 #include "rendezvous/text_bounds.h"
 
 namespace holdfast::rendezvous {
 namespace {
 
+constexpr int64_t kShippedLinesCompared = 100;
 constexpr Millis kStoodStillMs = 200;  // ticks come every 50 ms, unless a commit or the whole process hung
 
 std::string seconds(int64_t ms) {
@@ -78,8 +80,9 @@ void Coordinator::begin_life(Worker& worker, const RegisterRequest& request) {
   worker.losses = losses;
   note_life(worker.losses, wall_ms());
   event("", "worker_registered",
-        fmt::format("{} came from node {} ({}, {} thread{}), other workers reach it at {}", request.name, request.node,
-                    request.device_model, request.threads, request.threads == 1 ? "" : "s", request.address),
+        fmt::format("{} came from node {} ({}, {} thread{}{}{}), other workers reach it at {}", request.name, request.node,
+                    request.device_model, request.threads, request.threads == 1 ? "" : "s", request.labels.empty() ? "" : "; ",
+                    labels_in_words(request.labels), request.address),
         request.name);
 }
 
@@ -98,7 +101,11 @@ Outcome<RegisterReply> Coordinator::register_worker(const RegisterRequest& reque
                             "and \"{}\"",
                             request.name.substr(0, 128), request.incarnation.substr(0, 128))));
   }
+  if (const std::string complaint = worker_labels_complaint(request.labels); !complaint.empty())
+    return tl::unexpected(problem(400, "bad_labels", complaint));
   if (auto over = ended(request.name, request.incarnation)) return tl::unexpected(*std::move(over));
+  unfit_.clear();
+  unlike_.clear();
   Worker& worker = workers_[request.name];
   const std::string known = worker.registration.incarnation;
   if (known != request.incarnation) {
@@ -133,8 +140,7 @@ Outcome<void> Coordinator::welcome_back(Worker& worker) {
   note_life(worker.losses, wall_ms());
   event(was_in ? job->id : "", "worker_back",
         fmt::format("{} is heard of again after {}", name, seconds(now() - worker.heard_ms)), name);
-  if (was_in && !is_ended(job->membership.state) && job->membership.state != JobState::kPaused &&
-      refusal_of(*job, name) == nullptr) {
+  if (was_in && !is_dormant(job->membership) && !is_set_aside(job->membership) && refusal_of(*job, name) == nullptr) {
     worker.job = job->id;
     const RegisterRequest& r = worker.registration;
     apply(*job, WorkerAssigned{{r.name, r.incarnation, r.address}, r.numerics, worker.after_generation});
@@ -172,11 +178,32 @@ Outcome<void> Coordinator::polled(const std::string& id, const std::string& inca
   return {};
 }
 
+// The last lines on the stderr of a process that died go to the log of the job that it died in, but for those that are there:
+// its own log lines, which end with what was shipped.
+void Coordinator::take_last_words(const Worker& worker, const std::vector<std::string>& lines) {
+  const std::string& name = worker.registration.name;
+  const std::string& job = worker.job.empty() && worker.life == Worker::Life::kLost ? worker.last_job : worker.job;
+  if (lines.empty() || find_job(job) == nullptr) return;
+  const LogQuery of_worker{job, 0, name, ""};
+  LogQuery newest = of_worker;
+  newest.after = store_.before_newest_logs(of_worker, kShippedLinesCompared);
+  const LogPage shipped = store_.logs(newest, kShippedLinesCompared);
+  std::vector<LogLine> words;
+  for (const std::string& line : lines) {
+    const bool known = std::ranges::any_of(shipped.rows, [&](const LogRow& row) {
+      return row.dropped == 0 && !row.line.text.empty() && line.ends_with("] " + row.line.text);
+    });
+    if (!known) words.push_back({wall_ms(), kLastWordsLevel, shortened(line, kLogTextBytesMax)});
+  }
+  if (!words.empty()) write().add_logs(job, name, words);
+}
+
 Outcome<void> Coordinator::worker_lost(const WorkerLost& message) {
   const auto found = std::ranges::find_if(
       workers_, [&](const auto& entry) { return entry.second.registration.incarnation == message.incarnation; });
   if (found == workers_.end()) return {};  // replaced already, or never registered: nothing to lose
   Worker& worker = found->second;
+  take_last_words(worker, message.last_lines);
   if (worker.life == Worker::Life::kAlive)
     end_life(worker, worker.leaving() && worker.job.empty() ? Worker::Life::kLeft : Worker::Life::kLost, message.reason);
   forbid(worker.registration.name, message.incarnation, "stale_incarnation");
@@ -238,7 +265,9 @@ Outcome<void> Coordinator::drain(const std::string& id) {
 }
 
 Outcome<void> Coordinator::logs(const std::string& id, const LogBatch& batch) {
-  if (auto worker = need_worker(id, batch.incarnation); !worker) return tl::unexpected(worker.error());
+  const auto worker = need_worker(id, batch.incarnation);
+  if (!worker) return tl::unexpected(worker.error());
+  if (batch.number > 0 && batch.number <= (*worker)->log_batch) return {};  // the answer to it was lost
   if (!batch.job.empty() && find_job(batch.job) == nullptr) return tl::unexpected(no_such_job(batch.job));
   std::vector<LogLine> lines = batch.lines;
   for (LogLine& line : lines) {
@@ -246,6 +275,10 @@ Outcome<void> Coordinator::logs(const std::string& id, const LogBatch& batch) {
     line.text = shortened(std::move(line.text), kLogTextBytesMax);
   }
   write().add_logs(batch.job, id, lines);
+  if (batch.number > 0) {
+    (*worker)->log_batch = batch.number;
+    save(**worker);
+  }
   return {};
 }
 
@@ -275,6 +308,14 @@ void Coordinator::forget_old_workers() {
   });
 }
 
+// What there is too much of goes a little at a time.
+void Coordinator::forget_old_records() {
+  constexpr int64_t kEveryMs = 60 * 1000;
+  if (!old_records_left_ && now() < forgot_records_ms_ + kEveryMs) return;
+  forgot_records_ms_ = now();
+  old_records_left_ = write().forget_old(wall_ms());
+}
+
 void Coordinator::tick() {
   // A service that was itself stopped for a while has not listened: nobody is judged by that time.
   if (last_tick_ms_ >= 0 && now() - last_tick_ms_ > times_.lease_ms / 2) {
@@ -282,11 +323,15 @@ void Coordinator::tick() {
   }
   if (last_tick_ms_ < 0 || now() - last_tick_ms_ > kStoodStillMs) listening_since_ms_ = now();
   last_tick_ms_ = now();
-  unsettled_ = true;  // pauses end
+  unsettled_ |= now() >= next_plan_ms_;
   expire_leases();
   forget_old_workers();
-  for (auto& [number, job] : jobs_) {
+  forget_old_records();
+  std::erase_if(live_, [](const auto& entry) { return is_ended(entry.second->membership.state); });
+  for (const auto& [number, job] : live_) {
     const JobMembership& m = job->membership;
+    if (is_ended(m.state)) continue;
+    if (m.state == JobState::kRunning) end_overlong(*job);
     const bool dormant =
         is_ended(m.state) || m.state == JobState::kPaused || (m.participants.empty() && m.state != JobState::kRunning);
     if (!dormant) apply(*job, Tick{.judges = true, .listening_since_ms = listening_since_ms_});

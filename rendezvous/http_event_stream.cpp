@@ -1,35 +1,75 @@
-// A streamed reply. The buffer copies what is written at once, so no call here waits.
+// A streamed reply: what is written is copied at once, so no call here waits.
 #include "rendezvous/http_event_stream.h"
 
 namespace holdfast::rendezvous {
+namespace {
+
+// The connection waits its patience for each piece to be taken: a slow reader takes a small one in that time.
+constexpr size_t kPieceBytes = 16 << 10;
+constexpr size_t kBegunMax = 256 << 10;  // what was taken is forgotten in strides: each moves the rest
+
+}  // namespace
 
 bool BufferedEventStream::write(const std::string& chunk) {
-  const std::lock_guard lock(mutex_);
-  if (!open_) return false;
-  if (chunk.empty()) return true;  // an empty piece would end the reply
-  if (buffer_.in_avail() + chunk.size() > unread_bytes_max_) {
-    open_ = false;
-    const auto slow = std::make_exception_ptr(std::runtime_error("the reader is too slow"));
-    buffer_.close(std::ios_base::out, slow);
-    buffer_.close(std::ios_base::in, slow);
-    return false;
+  {
+    const std::lock_guard lock(mutex_);
+    if (!open_) return false;
+    if (chunk.empty()) return true;
+    if (waiting_.size() - begun_ + taken_ + chunk.size() > unread_bytes_max_) {
+      open_ = false;
+      cut_ = true;
+      forget_waiting();
+    } else {
+      waiting_ += chunk;
+    }
   }
-  buffer_.putn_nocopy(reinterpret_cast<const uint8_t*>(chunk.data()), chunk.size());
-  buffer_.sync();  // hands over a piece that is smaller than what the reader asked for
-  return true;
+  wake_();
+  const std::lock_guard lock(mutex_);
+  return !cut_;
 }
 
 void BufferedEventStream::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    if (!open_) return;
+    open_ = false;
+  }
+  wake_();
+}
+
+size_t BufferedEventStream::unread() const {
   const std::lock_guard lock(mutex_);
-  if (open_) buffer_.close(std::ios_base::out);
-  open_ = false;
+  return waiting_.size() - begun_ + taken_;
+}
+
+BufferedEventStream::Taken BufferedEventStream::take() {
+  const std::lock_guard lock(mutex_);
+  Taken taken{waiting_.substr(begun_, kPieceBytes), !open_, cut_};
+  taken.ended = taken.ended && taken.bytes.empty();
+  taken_ += taken.bytes.size();
+  begun_ += taken.bytes.size();
+  if (begun_ == waiting_.size() || begun_ >= kBegunMax) {
+    waiting_.erase(0, begun_);
+    begun_ = 0;
+  }
+  return taken;
+}
+
+void BufferedEventStream::sent(size_t bytes) {
+  const std::lock_guard lock(mutex_);
+  taken_ -= bytes;
 }
 
 void BufferedEventStream::cut() {
   const std::lock_guard lock(mutex_);
-  buffer_.close(std::ios_base::out);
-  buffer_.close(std::ios_base::in);
   open_ = false;
+  cut_ = true;
+  forget_waiting();
+}
+
+void BufferedEventStream::forget_waiting() {
+  waiting_.clear();
+  begun_ = 0;
 }
 
 }  // namespace holdfast::rendezvous

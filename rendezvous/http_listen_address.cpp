@@ -1,18 +1,20 @@
-// The probe is bound and listening for an instant, with SO_REUSEADDR as the server has it.
+// Names are resolved, and errors put into words.
 #include "rendezvous/http_listen_address.h"
 
 #include <fmt/format.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
 #include <memory>
 #include <system_error>
 
 namespace holdfast::rendezvous {
 namespace {
+
+constexpr int kBacklog = 1024;
 
 std::string bind_failure(const std::string& listen, int error) {
   std::string text = fmt::format("cannot listen on {}: {}.", listen, std::system_category().message(error));
@@ -37,45 +39,66 @@ const addrinfo* preferred(const addrinfo* first) {
   return first;
 }
 
-// 0, or errno; `bound` is the address it got.
-int try_to_listen(const addrinfo& address, sockaddr_storage& bound, socklen_t& size) {
-  const int fd = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+// The socket, or the negative errno.
+int try_to_listen(const addrinfo& address) {
+  const int file = socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
   const int yes = 1;
-  int error = 0;
-  if (fd < 0 || setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) != 0 ||
-      bind(fd, address.ai_addr, address.ai_addrlen) != 0 || listen(fd, 1) != 0 ||
-      getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) != 0) {
-    error = errno;
+  if (file >= 0 && setsockopt(file, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+      bind(file, address.ai_addr, address.ai_addrlen) == 0 && listen(file, kBacklog) == 0) {
+    return file;
   }
-  if (fd >= 0) close(fd);
-  return error;
+  const int error = errno;
+  if (file >= 0) close(file);
+  return -error;
 }
 
-}  // namespace
+using Addresses = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-tl::expected<ListenAddress, std::string> find_listen_address(const std::string& listen) {
+tl::expected<Addresses, std::string> resolve(const std::string& listen) {
   const size_t colon = listen.rfind(':');
   if (colon == std::string::npos || colon + 1 == listen.size()) {
     return tl::unexpected(fmt::format("cannot listen on {}: expected HOST:PORT, such as 127.0.0.1:7070", listen));
   }
   std::string host = listen.substr(0, colon);
   if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
+  if (host == "*") host.clear();
   addrinfo hints{}, *found = nullptr;
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  if (const int error = getaddrinfo(host.c_str(), listen.c_str() + colon + 1, &hints, &found); error != 0) {
+  const char* name = host.empty() ? nullptr : host.c_str();
+  if (const int error = getaddrinfo(name, listen.c_str() + colon + 1, &hints, &found); error != 0) {
     return tl::unexpected(
         fmt::format("cannot listen on {}: {}. Expected HOST:PORT, such as 127.0.0.1:7070", listen, gai_strerror(error)));
   }
-  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> list(found, &freeaddrinfo);
+  return Addresses(found, &freeaddrinfo);
+}
+
+int port_of(int file) {
   sockaddr_storage bound{};
   socklen_t size = sizeof bound;
-  if (const int error = try_to_listen(*preferred(found), bound, size); error != 0)
-    return tl::unexpected(bind_failure(listen, error));
-  char text_host[NI_MAXHOST], text_port[NI_MAXSERV];
-  getnameinfo(reinterpret_cast<sockaddr*>(&bound), size, text_host, sizeof text_host, text_port, sizeof text_port,
-              NI_NUMERICHOST | NI_NUMERICSERV);
-  return ListenAddress{bound.ss_family == AF_INET6 ? fmt::format("[{}]", text_host) : text_host, std::atoi(text_port)};
+  getsockname(file, reinterpret_cast<sockaddr*>(&bound), &size);
+  return ntohs(bound.ss_family == AF_INET6 ? reinterpret_cast<const sockaddr_in6&>(bound).sin6_port
+                                           : reinterpret_cast<const sockaddr_in&>(bound).sin_port);
+}
+
+}  // namespace
+
+tl::expected<bool, std::string> is_loopback_address(const std::string& listen) {
+  const auto found = resolve(listen);
+  if (!found) return tl::unexpected(found.error());
+  const addrinfo& address = *preferred(found->get());
+  if (address.ai_family == AF_INET6)
+    return IN6_IS_ADDR_LOOPBACK(&reinterpret_cast<const sockaddr_in6*>(address.ai_addr)->sin6_addr) != 0;
+  return ntohl(reinterpret_cast<const sockaddr_in*>(address.ai_addr)->sin_addr.s_addr) >> 24 == IN_LOOPBACKNET;
+}
+
+tl::expected<ListeningSocket, std::string> listen_on(const std::string& listen) {
+  const auto found = resolve(listen);
+  if (!found) return tl::unexpected(found.error());
+  const addrinfo& address = *preferred(found->get());
+  const int file = try_to_listen(address);
+  if (file < 0) return tl::unexpected(bind_failure(listen, -file));
+  return ListeningSocket{file, address.ai_family == AF_INET6, port_of(file)};
 }
 
 }  // namespace holdfast::rendezvous

@@ -1,4 +1,4 @@
-// From "127.0.0.1:7070" to an address that can be listened on, or a sentence that says why not and what to do.
+// From "127.0.0.1:7070" to a socket that listens there, or a sentence that says why not and what to do.
 #pragma once
 
 #include <string>
@@ -6,13 +6,16 @@
 
 namespace holdfast::rendezvous {
 
-struct ListenAddress {
-  std::string host;  // numeric, as a URL has it: IPv6 in brackets
+struct ListeningSocket {
+  int file = -1;  // the caller's from now on
+  bool ipv6 = false;
   int port = 0;
 };
 
-// Tries the address with a socket that is closed again: the HTTP library can neither say which port it got nor tell
-// errors apart. Port 0 picks a free one.
-tl::expected<ListenAddress, std::string> find_listen_address(const std::string& listen);
+// Whether only this machine reaches it.
+tl::expected<bool, std::string> is_loopback_address(const std::string& listen);
+
+// Port 0 picks a free one.
+tl::expected<ListeningSocket, std::string> listen_on(const std::string& listen);
 
 }  // namespace holdfast::rendezvous

@@ -17,10 +17,9 @@ constexpr std::array kMethods = {"GET", "POST", "PUT", "DELETE", "HEAD"};
 std::optional<HttpResponse> headers_refused(const std::map<std::string, std::string>& headers) {
   size_t bytes = 0;
   for (const auto& [name, value] : headers) bytes += name.size() + value.size();
-  if (headers.size() <= kHeadersMax && bytes <= kHeaderBytesMax) return std::nullopt;
+  if (bytes <= kHeaderBytesMax) return std::nullopt;
   return refusal(431, "headers_too_large",
-                 fmt::format("{} headers of {} bytes in all; at most {} of {} bytes are taken", headers.size(), bytes,
-                             kHeadersMax, kHeaderBytesMax));
+                 fmt::format("the headers have {} bytes in all; at most {} are taken", bytes, kHeaderBytesMax));
 }
 
 std::optional<HttpResponse> method_refused(const std::string& method) {
@@ -93,6 +92,11 @@ tl::expected<HttpRequest, HttpResponse> check_request(const std::string& method,
   if (auto refused = headers_refused(headers)) return tl::unexpected(*refused);
   if (auto refused = method_refused(method)) return tl::unexpected(*refused);
   HttpRequest request;
+  const auto is_plain = [](char c) { return c > 0x20 && c < 0x7f; };
+  if (!std::ranges::all_of(raw_path, is_plain) || !std::ranges::all_of(raw_query, is_plain)) {
+    return tl::unexpected(
+        refusal(400, "bad_request", "the path or query has bytes that are no printable ASCII: percent-encode them"));
+  }
   const auto path = percent_decoded(raw_path);
   if (!path || !read_query(raw_query, request.query)) {
     return tl::unexpected(refusal(400, "bad_request", "the path or query is not percent-encoded rightly: write % as %25"));
@@ -119,9 +123,14 @@ tl::expected<size_t, HttpResponse> announced_body(const HttpRequest& request) {
 }
 
 size_t body_bound(const HttpRequest& request, const HttpServerOptions& options) {
+  if (request.method != "POST" && request.method != "PUT") return 0;  // nobody has any use for one
   const bool object =
       request.method == "PUT" && request.path.starts_with("/v1/jobs/") && request.path.find("/objects/") != std::string::npos;
   return object ? options.max_object_bytes : options.max_body_bytes;
+}
+
+HttpResponse too_many_headers(size_t count) {
+  return refusal(431, "headers_too_large", fmt::format("there are {} headers; at most {} are taken", count, kHeadersMax));
 }
 
 HttpResponse too_large(size_t announced, size_t bound) {

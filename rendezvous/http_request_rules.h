@@ -32,6 +32,7 @@ tl::expected<HttpRequest, HttpResponse> check_request(const std::string& method,
 // Bytes of body that `request` says will follow, or why they will not be read. Over the bound is no refusal here.
 tl::expected<size_t, HttpResponse> announced_body(const HttpRequest& request);
 size_t body_bound(const HttpRequest& request, const HttpServerOptions& options);
+HttpResponse too_many_headers(size_t count);
 HttpResponse too_large(size_t announced, size_t bound);
 
 }  // namespace holdfast::rendezvous

@@ -114,8 +114,13 @@ struct Dispatch {
   void operator()(const ProgressMade& input) { on_progress(turn, input.progress); }
   void operator()(const CheckpointTaken& input) { on_checkpoint(turn, input.record); }
   void operator()(const PauseAsked&) { on_pause(turn); }
-  void operator()(const StopAsked&) { on_stop(turn); }
+  void operator()(const StopAsked& input) { on_stop(turn, input.reason); }
   void operator()(const ResumeAsked&) { on_resume(turn); }
+  void operator()(const PreemptAsked& input) { on_preempt(turn, input); }
+  void operator()(const PreemptWithdrawn&) { on_preempt_withdrawn(turn); }
+  void operator()(const FailAsked& input) {
+    if (!is_ended(turn.job.state)) end_job(turn, JobState::kFailed, input.reason);
+  }
   void operator()(const Tick& input) {
     turn.judges = input.judges;
     turn.listening_since_ms = input.listening_since_ms;
@@ -188,6 +193,25 @@ bool holds_state(const JobMembership& job, const Participant& p) {
   return p.status.step >= 0 && was_member && went_back_below(job, p.status.step, p.status.state_generation) == 0;
 }
 
+bool is_set_aside(const JobMembership& job) {
+  return job.intent == Intent::kRun && (job.retry_pending || !job.preempted_by.empty());
+}
+
+std::string set_aside_in_words(const JobMembership& job) {
+  if (!job.preempted_by.empty()) return preemption_in_words(job);
+  return fmt::format("retry {} of {} (it failed after step {}: {})", job.retries, job.spec.retries, job.failed_step,
+                     job.failure);
+}
+
+bool is_dormant(const JobMembership& job) {
+  return is_ended(job.state) || job.state == JobState::kPaused || (is_set_aside(job) && job.participants.empty());
+}
+
+int64_t kept_step(const JobMembership& job) {
+  const KnownCheckpoint* newest = newest_checkpoint(job);
+  return std::max(newest != nullptr ? newest->step : -1, job.resume.empty() ? int64_t{0} : job.resume[0].step);
+}
+
 const KnownCheckpoint* newest_checkpoint(const JobMembership& job) {
   for (auto it = job.checkpoints.rbegin(); it != job.checkpoints.rend(); ++it) {
     if (!it->second.unreadable) return &it->second;
@@ -212,7 +236,7 @@ std::optional<Staleness> stale(const JobMembership& job, const std::string& work
   const int rank = rank_in(current, worker, incarnation);
   const auto p = job.participants.find(worker);
   const bool there = p != job.participants.end() && p->second.member.incarnation == incarnation;
-  const bool over = is_ended(job.state) || job.state == JobState::kPaused;  // all were freed: repeating oneself is no fault
+  const bool over = is_dormant(job);  // repeating oneself is no fault
   if (rank < 0 || (!there && !over)) {
     return Staleness{"stale_incarnation", fmt::format("{} (incarnation {}) is not a member of generation {} of job {}", worker,
                                                       incarnation, generation, job.job)};

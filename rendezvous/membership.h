@@ -54,11 +54,25 @@ bool speaks_of(const JobMembership& job, const WorkerStatus& status);
 bool is_prepared(const JobMembership& job, const Participant& participant);
 // Whether the participant holds a state that the next generation could start from.
 bool holds_state(const JobMembership& job, const Participant& participant);
+// Whether the current generation trains, and all of its members say so: asked to stop now, it ends with a checkpoint.
+bool is_whole(const JobMembership& job);
 const KnownCheckpoint* newest_checkpoint(const JobMembership& job);
 // Whether the last generation is one that the database knows by its number alone: it was restored from a copy that is older
 // than the workers. Until the next generation forms, the state that counts is that of the newest generation spoken of.
 bool is_outrun(const JobMembership& job);
 int64_t newest_state_generation(const JobMembership& job);  // that a participant holds a state of; 0: nobody does
+
+// Whether all of its workers could be asked of it for another job: it comes back from what it writes down first.
+bool is_preemptible(const JobMembership& job, Millis now);
+// "preempted by j7 (priority 5)"; only where preempted_by says so.
+std::string preemption_in_words(const JobMembership& job);
+// Whether it gave up its workers in order, preempted or to be tried again, and has not begun since; and why, for people.
+bool is_set_aside(const JobMembership& job);
+std::string set_aside_in_words(const JobMembership& job);
+// Whether everybody was freed in order: nobody trains, and what a former member says can only be what was said before.
+bool is_dormant(const JobMembership& job);
+// The step of the newest state that is written down: what a job without workers would begin from.
+int64_t kept_step(const JobMembership& job);
 
 // Workers of the job in whose place another one would do better: others do not reach them (membership_rifts.cpp).
 std::vector<std::string> in_the_way(const JobMembership& job, Millis now);

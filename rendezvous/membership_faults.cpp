@@ -83,8 +83,9 @@ void on_unreadable(Turn& turn, const FaultReport& report) {
   }
   if (job.resume.empty() || job.resume.front() != source) return;
   if (job.resume.size() == 1) {
-    end_job(turn, JobState::kFailed,
-            fmt::format("the checkpoint to resume from (job {}, step {}) cannot be read: {}", source.job, step, report.detail));
+    const std::string whose = source.job.empty() ? source.store : "job " + source.job;
+    fail(turn, fmt::format("the checkpoint to resume from ({}, step {}) cannot be read: {}", whose, step, report.detail),
+         false);
     return;
   }
   job.resume.erase(job.resume.begin());
@@ -155,7 +156,7 @@ void begin_fault(Turn& turn, const std::string& reason, const std::string& detai
 
 void on_fault_report(Turn& turn, const FaultReport& report) {
   JobMembership& job = turn.job;
-  if (is_ended(job.state) || job.state == JobState::kPaused) return;
+  if (is_dormant(job)) return;
   if (stale(job, report.worker, report.incarnation, report.generation, false)) return;
   if (report.kind == "silent") return on_silence(turn, report);
   if (report.kind == "state_diverged" && was_told_diverged(job, report)) return;

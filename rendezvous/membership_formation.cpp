@@ -115,8 +115,11 @@ std::string settle_history(Turn& turn, const StateSource& source) {
   const int64_t from = source.step + 1, to = job.committed_step;
   turn.effects.emplace_back(StepsVoided{from, job.current.number + 1});
   const std::string lost = from == to ? fmt::format("step {} is", to) : fmt::format("steps {} to {} are", from, to);
-  turn.note("steps_voided",
-            fmt::format("{} computed again: no worker that answered holds a newer state than step {}", lost, source.step));
+  turn.note(
+      "steps_voided",
+      job.retry_pending
+          ? fmt::format("{} computed again: the job begins again from step {} after it failed", lost, source.step)
+          : fmt::format("{} computed again: no worker that answered holds a newer state than step {}", lost, source.step));
   job.committed_step = source.step;
   ++job.lineage;
   return fmt::format(", {} computed again", lost);
@@ -167,6 +170,8 @@ void form(Turn& turn, const std::vector<std::string>& names) {
   ++job.fruitless;
   job.why.clear();
   job.halted_why = why;
+  job.retry_pending = false;
+  if (job.intent != Intent::kPreempt) job.preempted_by.clear();
   job.reason = fmt::format("generation {} {}", job.current.number, text);
   turn.effects.emplace_back(Formed{job.current});
   turn.note("generation_formed",
@@ -187,7 +192,8 @@ std::vector<std::string> preparing_workers(const JobMembership& job) {
 void wait_for_more(Turn& turn, size_t ready, const std::string& but = "") {
   JobMembership& job = turn.job;
   const int64_t missing = job.min_nodes - static_cast<int64_t>(ready);
-  std::string text =
+  std::string text = is_set_aside(job) ? set_aside_in_words(job) + ": " : "";
+  text +=
       fmt::format("waiting for {} more worker{}: {} needed, {} ready", missing, missing == 1 ? "" : "s", job.min_nodes, ready);
   if (const auto preparing = preparing_workers(job); !preparing.empty()) {
     text += fmt::format(", {} {} getting ready", in_words(preparing), preparing.size() == 1 ? "is" : "are");
@@ -282,9 +288,14 @@ void advance_forming(Turn& turn) {
   if (std::ranges::any_of(job.participants, [&](const auto& entry) { return is_awaited(job, entry.second); })) return;
   std::vector<std::string> ready = ready_workers(job);
   const bool enough = static_cast<int64_t>(ready.size()) >= job.min_nodes;
-  const int64_t kept = std::max<int64_t>(newest_step(job), job.resume.empty() ? 0 : job.resume[0].step);
-  // A pause needs another generation only to write down what so far is in memory alone.
-  if (job.intent == Intent::kPause && (!enough || best_memory(job, true) <= kept)) return finish_pause(turn);
+  const bool written_down = best_memory(job, true) <= kept_step(job);
+  bound_preemption(turn);
+  // A pause needs another generation only to write down what so far is in memory alone; so does a preemption, which can wait.
+  if (job.intent == Intent::kPause && (!enough || written_down)) return finish_pause(turn);
+  if (job.intent == Intent::kPreempt && is_written_down(job)) return finish_preemption(turn);
+  if (job.intent == Intent::kPreempt && !enough)
+    call_off_preemption(turn,
+                        "its newest steps are in the memory of its workers alone, and too few are there to write them down");
   if (!enough) return wait_for_more(turn, ready.size());
   if (job.first_ready_ms < 0) job.first_ready_ms = turn.now;
   count_rifts(turn);

@@ -68,13 +68,17 @@ bool all_active(const JobMembership& job) {
   });
 }
 
-// A pause whose checkpoint could not be written would lose steps: it is called off. Leavers are not held back for it.
+// A pause whose checkpoint could not be written would lose steps: it is called off. So is a preemption. Leavers are not held
+// back for it.
 void check_handover(Turn& turn) {
   JobMembership& job = turn.job;
   const KnownCheckpoint* newest = newest_checkpoint(job);
   const int64_t memory = best_memory(job, true);
   job.handover_failed = memory > (newest != nullptr ? newest->step : 0);
-  if (!job.handover_failed || job.intent != Intent::kPause) return;
+  if (!job.handover_failed) return;
+  if (job.intent == Intent::kPreempt)
+    return call_off_preemption(turn, fmt::format("the checkpoint of step {} could not be written", memory));
+  if (job.intent != Intent::kPause) return;
   job.intent = Intent::kRun;
   turn.note("pause_failed",
             fmt::format("the checkpoint of step {} could not be written, so the job goes on; pause it again when the "
@@ -82,7 +86,19 @@ void check_handover(Turn& turn) {
                         memory));
 }
 
+// What another job wanted is no fault of this one: it goes on from memory, and is not asked again at once.
+void give_up_yield(Turn& turn, const std::string& late) {
+  const std::string text = fmt::format("{} did not stop in time ({})", late, turn.job.yield_reason);
+  if (turn.job.intent != Intent::kPreempt) return begin_fault(turn, text);
+  call_off_preemption(turn, fmt::format("{} did not stop and write a checkpoint in time", late));
+  begin_anew(turn, text);
+}
+
 }  // namespace
+
+bool is_whole(const JobMembership& job) {
+  return job.stage == Stage::kRunning && all_active(job);
+}
 
 bool is_leaving(const Participant& p) {
   return !p.wanted || p.status.leaving;
@@ -102,13 +118,16 @@ void begin_yield(Turn& turn, const std::string& reason, bool checkpoint) {
 void advance_running(Turn& turn) {
   JobMembership& job = turn.job;
   free_leavers(turn);  // that had not joined yet
+  bound_preemption(turn);
   if (!all_active(job)) {
     if (job.intent == Intent::kStop && turn.now >= job.formed_ms + kSettleMs) stop_now(turn);
     return;  // a yield is understood only by those that have joined
   }
   if (job.all_active_ms < 0) job.all_active_ms = turn.now;
-  if (job.intent == Intent::kStop) return begin_yield(turn, "the job is stopped", true);
+  if (job.intent == Intent::kStop)
+    return begin_yield(turn, job.stop_reason.empty() ? "the job is stopped" : job.stop_reason, true);
   if (job.intent == Intent::kPause) return begin_yield(turn, "the job is paused", true);
+  if (job.intent == Intent::kPreempt) return begin_yield(turn, "the job is " + preemption_in_words(job), true);
   const std::vector<std::string> out = leavers(job);
   const auto staying = static_cast<int64_t>(job.current.members.size() - out.size());
   const std::vector<std::string> in = joiners(job, turn.now, job.max_nodes - staying);
@@ -127,8 +146,7 @@ void advance_yielding(Turn& turn) {
     if (is_awaited(job, p)) late.push_back(worker);
   }
   if (!late.empty()) {
-    if (turn.now >= job.yield_deadline_ms)
-      begin_fault(turn, fmt::format("{} did not stop in time ({})", in_words(late), job.yield_reason));
+    if (turn.now >= job.yield_deadline_ms) give_up_yield(turn, in_words(late));
     return;
   }
   if (job.intent == Intent::kStop) return stop_now(turn);
@@ -143,17 +161,20 @@ void advance_yielding(Turn& turn) {
 
 void on_pause(Turn& turn) {
   JobMembership& job = turn.job;
-  if (is_ended(job.state) || job.state == JobState::kPaused || job.intent != Intent::kRun) return;
+  const bool asked = job.intent == Intent::kPause || job.intent == Intent::kStop;
+  if (is_ended(job.state) || job.state == JobState::kPaused || asked) return;
   job.intent = Intent::kPause;
+  job.preempted_by.clear();
   turn.note("pause_asked", "the job is to pause after the step under way");
 }
 
-void on_stop(Turn& turn) {
+void on_stop(Turn& turn, const std::string& reason) {
   JobMembership& job = turn.job;
   if (is_ended(job.state) || job.intent == Intent::kStop) return;
   job.intent = Intent::kStop;
+  job.stop_reason = reason;
   if (job.state == JobState::kPaused || job.stage == Stage::kForming) return stop_now(turn);
-  turn.note("stop_asked", "the job is to stop after the step under way");
+  turn.note("stop_asked", fmt::format("the job is to stop after the step under way{}{}", reason.empty() ? "" : ": ", reason));
 }
 
 void on_resume(Turn& turn) {
@@ -164,17 +185,29 @@ void on_resume(Turn& turn) {
     turn.note("job_resumed", "the pause is called off");
     return;
   }
+  begin_anew(turn, "the job was resumed");
   job.state = JobState::kQueued;
-  job.cause = Cause::kOrderly;
-  job.stage = Stage::kForming;
-  job.forming_since_ms = turn.now;
-  job.first_ready_ms = -1;
-  job.why = {"the job was resumed"};
-  job.counted = true;
   job.reason = "waiting for workers";
   const KnownCheckpoint* newest = newest_checkpoint(job);
   turn.note("job_resumed", newest != nullptr ? fmt::format("goes on from the checkpoint of step {}", newest->step)
                                              : "goes on from its beginning");
+}
+
+void begin_anew(Turn& turn, const std::string& why) {
+  JobMembership& job = turn.job;
+  job.cause = Cause::kOrderly;
+  job.stage = Stage::kForming;
+  job.forming_since_ms = turn.now;
+  job.first_ready_ms = -1;
+  job.why = {why};
+  job.counted = true;
+}
+
+void free_all(Turn& turn, const std::string& reason) {
+  while (!turn.job.participants.empty()) {
+    const std::string worker = turn.job.participants.begin()->first;
+    turn.free(worker, reason);
+  }
 }
 
 void stop_now(Turn& turn) {
@@ -182,11 +215,14 @@ void stop_now(Turn& turn) {
   commit_up_to(turn, best_memory(job, true));
   const KnownCheckpoint* newest = newest_checkpoint(job);
   const int64_t kept = newest != nullptr ? newest->step : 0;
-  end_job(turn, JobState::kCancelled,
-          fmt::format("stopped at step {}{}", job.committed_step,
-                      kept == job.committed_step && kept > 0 ? ", which is kept as a checkpoint"
-                      : newest != nullptr                    ? fmt::format("; the newest checkpoint is of step {}", kept)
-                                                             : "; there is no checkpoint"));
+  const std::string text = fmt::format("stopped at step {}{}", job.committed_step,
+                                       kept == job.committed_step && kept > 0 ? ", which is kept as a checkpoint"
+                                       : newest != nullptr ? fmt::format("; the newest checkpoint is of step {}", kept)
+                                                           : "; there is no checkpoint");
+  if (job.stop_reason.empty()) return end_job(turn, JobState::kCancelled, text);
+  end_job(turn, JobState::kFailed,
+          fmt::format("{}: {}{}", job.stop_reason, text,
+                      newest == nullptr ? "" : fmt::format("; go on with --resume_from job:{}@{}", job.job, kept)));
 }
 
 void finish_pause(Turn& turn) {
@@ -202,10 +238,7 @@ void finish_pause(Turn& turn) {
   job.stage = Stage::kForming;
   job.reason = text;
   turn.note("job_paused", text);
-  while (!job.participants.empty()) {
-    const std::string worker = job.participants.begin()->first;
-    turn.free(worker, fmt::format("job {} is paused", job.job));
-  }
+  free_all(turn, fmt::format("job {} is paused", job.job));
 }
 
 }  // namespace holdfast::rendezvous

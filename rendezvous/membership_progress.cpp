@@ -45,14 +45,14 @@ void note_progress(Turn& turn, const Progress& progress) {
   job.last_commit_ms = turn.now;
 }
 
+}  // namespace
+
 std::string where_to_resume(const JobMembership& job) {
   const KnownCheckpoint* newest = newest_checkpoint(job);
   if (newest == nullptr) return "; there is no checkpoint to resume from";
   return fmt::format("; its last good checkpoint is that of step {}: resume with --resume_from job:{}@{}", newest->step,
                      job.job, newest->step);
 }
-
-}  // namespace
 
 void commit_up_to(Turn& turn, int64_t step) {
   JobMembership& job = turn.job;
@@ -68,10 +68,10 @@ void commit_up_to(Turn& turn, int64_t step) {
 
 void on_progress(Turn& turn, const Progress& progress) {
   JobMembership& job = turn.job;
-  if (is_ended(job.state) || job.state == JobState::kPaused) return;
+  if (is_dormant(job)) return;
   if (stale(job, progress.worker, progress.incarnation, progress.generation, true)) return;
   note_progress(turn, progress);
-  if (!progress.failure.empty()) return end_job(turn, JobState::kFailed, progress.failure + where_to_resume(job));
+  if (!progress.failure.empty()) return fail(turn, progress.failure, true);
   if (progress.finished) end_job(turn, JobState::kSucceeded, fmt::format("all {} steps are done", job.spec.total_steps));
 }
 
@@ -115,10 +115,7 @@ void end_job(Turn& turn, JobState state, const std::string& reason) {
   job.reason = reason;
   job.stage = Stage::kForming;
   turn.note(fmt::format("job_{}", job_state_name(state)), reason);
-  while (!job.participants.empty()) {
-    const std::string worker = job.participants.begin()->first;
-    turn.free(worker, fmt::format("job {} {}", job.job, job_state_name(state)));
-  }
+  free_all(turn, fmt::format("job {} {}", job.job, job_state_name(state)));
 }
 
 }  // namespace holdfast::rendezvous

@@ -95,9 +95,11 @@ void on_newer_seen(Turn& turn, const NewerSeen& seen) {
 void on_checkpoints_found(Turn& turn, const CheckpointsFound& found) {
   JobMembership& job = turn.job;
   const int64_t known = job.current.number;
-  if (found.generation <= known || is_ended(job.state)) return;
-  const bool first = jump_to(turn, found.generation);
-  job.listen_until_ms = turn.now + kListenFromStartMs;
+  if (is_ended(job.state)) return;
+  // Those of the present generation disturb nobody: whoever lives holds a newer state, and else the newest of them is taken.
+  const bool newer = found.generation > known;
+  const bool first = newer && jump_to(turn, found.generation);
+  if (newer) job.listen_until_ms = turn.now + kListenFromStartMs;
   std::string steps;
   for (const KnownCheckpoint& checkpoint : found.checkpoints) {
     job.checkpoints[checkpoint.step] = checkpoint;
@@ -108,7 +110,7 @@ void on_checkpoints_found(Turn& turn, const CheckpointsFound& found) {
       fmt::format("checkpoints of step {} are on disk, written in generations up to {}, and the database knows generation {} "
                   "at step {}: it was restored from an older copy. They count from now on",
                   steps, found.generation, known, job.committed_step));
-  form_anew(turn, first);
+  if (newer) form_anew(turn, first);
 }
 
 void note_missing_records(Turn& turn, int64_t first, int64_t last) {

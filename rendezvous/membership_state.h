@@ -34,7 +34,8 @@ Stage stage_from(const std::string& name);
 // Why the job is forming, which decides whether the survivors' memory may be used under recovery=checkpoint.
 enum class Cause { kStart, kFault, kOrderly };
 
-enum class Intent { kRun, kPause, kStop };
+// preempt: to give up all workers for a job of higher priority, and to come back by itself
+enum class Intent { kRun, kPause, kStop, kPreempt };
 
 struct Generation {
   int64_t number = 0;           // 0: none yet
@@ -156,6 +157,18 @@ struct JobMembership {
   bool yield_checkpoint = false;
   std::string yield_reason;
   bool handover_failed = false;  // a yield was to write a checkpoint, and there is none
+  // what the queue did to it
+  std::string stop_reason;         // durable; of a stop that nobody asked for: the job fails with it
+  std::string preempted_by;        // durable; the job of higher priority, until the next generation forms; else ""
+  int64_t preemptor_priority = 0;  // durable; of that job
+  int64_t preemptions = 0;         // durable; so far
+  Millis preempt_since_ms = -1;    // intent preempt: since when; -1: not known
+  Millis preemptible_ms = 0;       // durable, as wall time: not before then
+  int64_t preemptions_failed = 0;  // durable; since one succeeded
+  int64_t retries = 0;             // durable; how often it began again after a failure
+  bool retry_pending = false;      // durable; until the next generation forms
+  std::string failure;             // durable; the last one, and
+  int64_t failed_step = -1;        // durable; where it came
 };
 
 // --- inputs
@@ -180,7 +193,9 @@ struct NewerSeen {  // a worker, of this job or not, speaks of a generation that
   std::string worker;
   WorkerStatus status;
 };
-struct CheckpointsFound {  // on disk, of a generation that the database does not know
+// On disk and not in the database, which is an older copy: of a generation that it does not know, or of a known one where it
+// was said to be restored.
+struct CheckpointsFound {
   int64_t generation = 0;  // the newest that wrote one
   std::vector<KnownCheckpoint> checkpoints;
 };
@@ -194,8 +209,18 @@ struct CheckpointTaken {
   CheckpointRecord record;
 };
 struct PauseAsked {};
-struct StopAsked {};
+struct StopAsked {
+  std::string reason = {};  // "": a person asked for it, and the job is cancelled; else it fails with that
+};
 struct ResumeAsked {};
+struct PreemptAsked {  // the scheduler's wish: all of its workers are for another job
+  std::string by;
+  int64_t priority = 0;
+};
+struct PreemptWithdrawn {};  // that other job has what it needs, or has ended
+struct FailAsked {           // it cannot begin any more
+  std::string reason;
+};
 // Time passes. Silence is judged by ticks alone, and only by those before which every message that had come was taken in:
 // else an answer could wait behind the sentence.
 struct Tick {
@@ -203,7 +228,8 @@ struct Tick {
   Millis listening_since_ms = 0;  // the service heard nobody before: it was just started, or stood still
 };
 using Input = std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, CheckpointsFound,
-                           FaultReported, ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, Tick>;
+                           FaultReported, ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, PreemptAsked,
+                           PreemptWithdrawn, FailAsked, Tick>;
 
 // --- effects, to be made durable in this order before anybody is answered
 
@@ -235,6 +261,10 @@ struct Outlived {  // silent since it was suspected, and the job went on without
 struct CheckpointUnreadable {
   int64_t step = 0;
 };
-using Effect = std::variant<Note, Formed, Outrun, StepsCommitted, StepsVoided, Refused, Freed, Outlived, CheckpointUnreadable>;
+struct RetryPlanned {  // it is to begin again, and not before that
+  int64_t delay_ms = 0;
+};
+using Effect = std::variant<Note, Formed, Outrun, StepsCommitted, StepsVoided, Refused, Freed, Outlived, CheckpointUnreadable,
+                            RetryPlanned>;
 
 }  // namespace holdfast::rendezvous

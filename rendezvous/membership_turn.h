@@ -91,12 +91,30 @@ void advance_running(Turn& turn);
 void advance_yielding(Turn& turn);
 void begin_yield(Turn& turn, const std::string& reason, bool checkpoint);
 void on_pause(Turn& turn);
-void on_stop(Turn& turn);
+void on_stop(Turn& turn, const std::string& reason);
 void on_resume(Turn& turn);
 void finish_pause(Turn& turn);
 void stop_now(Turn& turn);
+void free_all(Turn& turn, const std::string& reason);
+// No generation is alive, and that is no fault: the next forms when there are workers, from the newest state there is.
+void begin_anew(Turn& turn, const std::string& why);
 // Whether the participant wants out or is taken back.
 bool is_leaving(const Participant& participant);
+
+// membership_preemption.cpp
+void on_preempt(Turn& turn, const PreemptAsked& input);
+void on_preempt_withdrawn(Turn& turn);
+void finish_preemption(Turn& turn);
+void call_off_preemption(Turn& turn, const std::string& why);
+// Calls off one that has waited for too long for a generation that could yield.
+void bound_preemption(Turn& turn);
+// Whether every step that counts is in a checkpoint: nothing is lost when all workers go.
+bool is_written_down(const JobMembership& job);
+
+// membership_retries.cpp
+// The job cannot go on as it is: it begins again later, where that may help, or has failed. `computed`: the failure came out of
+// the numbers, which come out the same again in an exact job.
+void fail(Turn& turn, const std::string& reason, bool computed);
 
 // membership_progress.cpp
 // The steps up to `step` were applied in the current generation, whoever lived to say so.
@@ -105,5 +123,7 @@ void on_progress(Turn& turn, const Progress& progress);
 void on_checkpoint(Turn& turn, const CheckpointRecord& record);
 // succeeded, failed, cancelled: everybody is free.
 void end_job(Turn& turn, JobState state, const std::string& reason);
+// How a failed job's owner goes on from its last good checkpoint, as the end of a sentence.
+std::string where_to_resume(const JobMembership& job);
 
 }  // namespace holdfast::rendezvous

@@ -164,16 +164,20 @@ std::string different_training(const nlohmann::json& theirs, const JobSpec& spec
 }
 
 // Fills in what the manifest knows; the error says why the checkpoint cannot be had. Nothing when the folder is out of sight.
-tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec, const std::string& data_dir) {
+tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec, const std::string& data_dir,
+                                       const std::vector<std::string>& roots) {
   const std::string own = objects_folder(data_dir, source.job);
   const std::string folder = source.store.empty() ? own : without_scheme(source.store);
+  // Before anything is looked at: whoever may not read there is not told what is there either.
+  const std::vector<std::string> within = source.store.empty() ? std::vector<std::string>{} : roots;
+  if (const auto allowed = storage::check_roots(folder, within); !allowed) return tl::unexpected(allowed.error().message);
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored)) {
     if (!source.store.empty() && !source.job.empty()) return {};
     return tl::unexpected(fmt::format("there is no folder {} on the service's machine", folder));
   }
-  auto store =
-      storage::open_store(folder, source.store.empty() ? "" : source.job, "", "", {.missing = storage::MissingFolder::kFail});
+  auto store = storage::open_store(folder, source.store.empty() ? "" : source.job, "", "",
+                                   {.missing = storage::MissingFolder::kFail, .roots = within});
   if (!store) return tl::unexpected(store.error().message);
   if (source.step < 0) {
     const auto steps = storage::list_checkpoints(**store);
@@ -184,16 +188,16 @@ tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec,
   const auto manifest = storage::verify_checkpoint(**store, source.step);
   if (!manifest) return tl::unexpected(manifest.error().message);
   source.state_hash = manifest->state_hash;
-  if (const std::string difference = different_model(manifest->spec, spec); !difference.empty()) {
-    return tl::unexpected("it is of another model: " + difference);
-  }
-  if (std::string difference = different_training(manifest->spec, spec); !difference.empty()) {
-    return tl::unexpected(std::move(difference));
-  }
+  if (std::string why = cannot_go_on(manifest->spec, spec); !why.empty()) return tl::unexpected(std::move(why));
   return {};
 }
 
 }  // namespace
+
+std::string cannot_go_on(const nlohmann::json& theirs, const JobSpec& spec) {
+  const std::string difference = different_model(theirs, spec);
+  return difference.empty() ? different_training(theirs, spec) : "it is of another model: " + difference;
+}
 
 Outcome<ResumePlan> plan_resume(const Coordinator& state, const JobSpec& spec) {
   const std::string& choice = spec.resume_from;
@@ -203,11 +207,12 @@ Outcome<ResumePlan> plan_resume(const Coordinator& state, const JobSpec& spec) {
   return by_path(choice);
 }
 
-Outcome<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spec, const std::string& data_dir) {
+Outcome<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spec, const std::string& data_dir,
+                                    const std::vector<std::string>& checkpoint_roots) {
   std::string passed_over;
   for (size_t i = 0; i < plan.candidates.size(); ++i) {
     StateSource source = plan.candidates[i];
-    if (const auto good = verify(source, spec, data_dir); !good) {
+    if (const auto good = verify(source, spec, data_dir, checkpoint_roots); !good) {
       passed_over += fmt::format("{}{}: {}", passed_over.empty() ? "" : "; ", described(source), good.error());
       continue;
     }

@@ -10,6 +10,7 @@
 
 #include <functional>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -30,6 +31,11 @@ struct ResumeChoice {
   std::string note;                  // for the event: what was chosen, and what was passed over and why
 };
 // Reads and verifies; blocks, any thread. `data_dir`: where this service keeps objects.
-Outcome<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spec, const std::string& data_dir);
+// `checkpoint_roots`: where folders may be (storage::OpenOptions::roots).
+Outcome<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spec, const std::string& data_dir,
+                                    const std::vector<std::string>& checkpoint_roots = {});
+
+// Why a state that was trained under the spec `theirs` is of no use to a job of this one; "" when it is.
+std::string cannot_go_on(const nlohmann::json& theirs, const JobSpec& spec);
 
 }  // namespace holdfast::rendezvous

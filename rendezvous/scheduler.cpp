@@ -6,162 +6,149 @@
 #include <algorithm>
 
 #include "rendezvous/membership.h"
+#include "rendezvous/scheduler_planner.h"
 
 namespace holdfast::rendezvous {
-namespace {
 
-int64_t have(const SchedulableJob& job) {
-  return static_cast<int64_t>(job.workers.size());
+Planner::Planner(std::vector<SchedulableJob> jobs, const std::vector<SchedulableWorker>& workers, int64_t now_ms)
+    : jobs_(std::move(jobs)), now_ms_(now_ms) {
+  std::ranges::sort(jobs_, [](const auto& a, const auto& b) {
+    return a.priority != b.priority ? a.priority > b.priority : a.number < b.number;
+  });
+  for (size_t i = 0; i < jobs_.size(); ++i) {
+    if (!jobs_[i].workers.empty()) staffed_.insert(i);
+  }
+  for (const SchedulableWorker& worker : workers) {
+    last_[worker.id] = worker.last_job;
+    numerics_[worker.id] = worker.numerics;
+    all_kinds_.insert(worker.numerics);
+    if (worker.availability == SchedulableWorker::Availability::kFree)
+      (worker.held_back ? held_back_ : free_).push_back(worker.id);
+    if (worker.availability == SchedulableWorker::Availability::kComing) coming_.push_back(worker.id);
+  }
+  for (auto* list : {&free_, &held_back_, &coming_}) std::ranges::sort(*list, natural_less);
+  moving_ = !coming_.empty();
 }
 
-class Planner {
- public:
-  Planner(std::vector<SchedulableJob> jobs, const std::vector<SchedulableWorker>& workers) : jobs_(std::move(jobs)) {
-    std::ranges::sort(jobs_, [](const auto& a, const auto& b) {
-      return a.priority != b.priority ? a.priority > b.priority : a.number < b.number;
-    });
-    for (const SchedulableWorker& worker : workers) {
-      if (worker.availability == SchedulableWorker::Availability::kFree)
-        (worker.held_back ? held_back_ : free_).push_back(worker);
-      if (worker.availability == SchedulableWorker::Availability::kComing) ++coming_;
-    }
-    for (auto* list : {&free_, &held_back_})
-      std::ranges::sort(*list, [](const auto& a, const auto& b) { return natural_less(a.id, b.id); });
+Plan Planner::plan() {
+  for (SchedulableJob& job : jobs_) shrink(job);
+  for (SchedulableJob& job : jobs_) reach_minimum(job);
+  for (SchedulableJob& job : jobs_) {
+    if (can_train(job)) give(job, job.nodes);
   }
+  deal_extras();
+  deal_the_rest();
+  if (!moving_) move_extras();
+  for (SchedulableJob& job : jobs_) replace(job);
+  for (const SchedulableJob& job : jobs_) explain(job);
+  return std::move(plan_);
+}
 
-  Plan plan() {
-    for (SchedulableJob& job : jobs_) shrink(job);
-    for (SchedulableJob& job : jobs_) reach_minimum(job);
-    for (SchedulableJob& job : jobs_) {
-      if (have(job) >= job.min_nodes) give(job, job.nodes);
-    }
-    for (SchedulableJob& job : jobs_) {
-      if (have(job) >= job.min_nodes) give(job, job.max_nodes);
-    }
-    for (SchedulableJob& job : jobs_) give(job, job.max_nodes);
-    for (SchedulableJob& job : jobs_) replace(job);
-    for (const SchedulableJob& job : jobs_) explain(job);
-    return std::move(plan_);
-  }
+int64_t Planner::fitting(const std::vector<std::string>& workers, const SchedulableJob& job) const {
+  return std::ranges::count_if(workers, [&](const std::string& worker) { return fits(worker, job); });
+}
 
- private:
-  bool fits(const SchedulableWorker& worker, const SchedulableJob& job) const { return !job.refused.contains(worker.id); }
-
-  int64_t fitting(const SchedulableJob& job) const {
-    return std::ranges::count_if(free_, [&](const auto& worker) { return fits(worker, job); });
-  }
-
-  // Free workers, those that were here before first, until the job has `target`.
-  void give(SchedulableJob& job, int64_t target) {
-    const auto was_here = [&](const SchedulableWorker& worker) { return worker.last_job == job.id; };
-    if (std::ranges::any_of(free_, was_here)) std::ranges::stable_partition(free_, was_here);
-    if (have(job) >= target) return;
-    std::vector<SchedulableWorker> rest;
-    for (SchedulableWorker& worker : free_) {
-      if (have(job) >= target || !fits(worker, job)) {
-        rest.push_back(std::move(worker));
-        continue;
-      }
-      plan_.assignments.push_back({worker.id, job.id});
-      job.workers.push_back(worker.id);
-    }
-    free_ = std::move(rest);
-  }
-
-  void take_last(SchedulableJob& job, const std::string& reason) {
-    plan_.taken_back.push_back({job.workers.back(), job.id, reason});
-    job.workers.pop_back();
-    ++coming_;
-  }
-
-  void shrink(SchedulableJob& job) {
-    while (have(job) > job.max_nodes) take_last(job, fmt::format("the job was scaled to {}", job.max_nodes));
-  }
-
-  // A free worker for one that is of no use to a full job.
-  void replace(SchedulableJob& job) {
-    for (const std::string& worker : job.in_the_way) {
-      if (have(job) < job.max_nodes || fitting(job) == 0) return;
-      if (std::erase(job.workers, worker) == 0) continue;
-      plan_.taken_back.push_back({worker, job.id, "others of the job do not reach it, and another worker is free"});
-      give(job, job.max_nodes);
-    }
-  }
-
-  // How many of its last workers `job` could do without.
-  static int64_t spare(const SchedulableJob& job) {
-    if (have(job) >= job.min_nodes || job.training) return std::max<int64_t>(0, have(job) - std::max(job.nodes, job.min_nodes));
-    return std::ranges::count_if(job.workers,
-                                 [&](const std::string& w) { return std::ranges::find(job.holders, w) == job.holders.end(); });
-  }
-
-  // The last resort, and only where it is enough, alone or with the `others` that will come.
-  void release_held_back(const SchedulableJob& job, int64_t wanted, int64_t others) {
-    const auto fit = [&](const SchedulableWorker& worker) { return fits(worker, job); };
-    const int64_t held = std::ranges::count_if(held_back_, fit);
-    if (held < wanted) {
-      if (others >= wanted || held + others < wanted) return;
-      wanted -= others;
-    }
-    for (auto it = held_back_.begin(); it != held_back_.end() && wanted > 0;) {
-      if (!fit(*it)) {
+// Free workers, those that were here before first, until the job has `target`.
+void Planner::give(SchedulableJob& job, int64_t target) {
+  for (const bool of_those_that_were_here : {true, false}) {
+    for (auto it = free_.begin(); it != free_.end() && have(job) < target && !out_.contains(job.id);) {
+      const bool wanted = (last_[*it] == job.id || !of_those_that_were_here) && fits(*it, job);
+      if (!wanted) {
         ++it;
         continue;
       }
-      free_.push_back(*it);
-      it = held_back_.erase(it);
-      --wanted;
+      plan_.assignments.push_back({*it, job.id});
+      given_.insert(job.id);
+      anything_changed();
+      job.workers.push_back(*it);
+      staffed_.insert(static_cast<size_t>(&job - jobs_.data()));
+      it = free_.erase(it);
     }
   }
+}
 
-  // All or nothing: a job that cannot reach its minimum does not keep workers from others.
-  void reach_minimum(SchedulableJob& job) {
-    const int64_t missing = job.min_nodes - have(job);
-    if (missing <= 0) return;
-    int64_t takeable = 0;
-    for (const SchedulableJob& other : jobs_) takeable += &other == &job || outranks(other, job) ? 0 : spare(other);
-    release_held_back(job, missing - fitting(job), coming_ + takeable);
-    const int64_t at_hand = fitting(job);
-    if (at_hand >= missing) return give(job, job.min_nodes);
-    int64_t to_take = missing - at_hand - coming_;
-    if (to_take > takeable) return;
-    give(job, job.min_nodes);
-    coming_ -= std::min(coming_, missing - at_hand);
-    for (auto other = jobs_.rbegin(); other != jobs_.rend() && to_take > 0; ++other) {
-      if (&*other == &job || outranks(*other, job)) continue;
-      for (int64_t n = spare(*other); n > 0 && to_take > 0; --n, --to_take) {
-        plan_.taken_back.push_back({other->workers.back(), other->id, fmt::format("job {} needs it to begin", job.id)});
-        other->workers.pop_back();
+void Planner::take(SchedulableJob& job, const std::string& worker, const std::string& reason, const std::string& by) {
+  plan_.taken_back.push_back({worker, job.id, reason, by});
+  std::erase(job.workers, worker);
+  anything_changed();
+  moving_ = true;
+}
+
+void Planner::shrink(SchedulableJob& job) {
+  while (have(job) > job.max_nodes) {
+    coming_.push_back(job.workers.back());
+    take(job, std::string(job.workers.back()), fmt::format("the job was scaled to {}", job.max_nodes));
+  }
+}
+
+// One at a time to the job of its priority that has the fewest.
+void Planner::deal_extras() {
+  for (auto first = staffed_.begin(); first != staffed_.end() && !free_.empty();) {
+    const int64_t priority = jobs_[*first].priority;
+    const auto next = std::find_if(first, staffed_.end(), [&](size_t i) { return jobs_[i].priority != priority; });
+    for (bool dealt = true; dealt && !free_.empty();) {
+      SchedulableJob* poorest = nullptr;
+      for (auto it = first; it != next; ++it) {
+        SchedulableJob& job = jobs_[*it];
+        const bool room = can_train(job) && have(job) < job.max_nodes;
+        if (!room || (poorest != nullptr && extras(job) >= extras(*poorest))) continue;
+        if (std::ranges::any_of(free_, [&](const std::string& worker) { return fits(worker, job); })) poorest = &job;
       }
+      dealt = poorest != nullptr;
+      if (dealt) give(*poorest, have(*poorest) + 1);
     }
+    first = next;
   }
+}
 
-  // A job that waits for workers keeps what it has against younger ones of no higher priority; extras nobody keeps.
-  static bool outranks(const SchedulableJob& other, const SchedulableJob& job) {
-    const bool starved = have(other) < other.min_nodes && !other.training;
-    return starved && (other.priority > job.priority || (other.priority == job.priority && other.number < job.number)) &&
-           job.min_nodes >= other.min_nodes;
+// To jobs that wait. In a long queue most are like one before, which nobody of those left fitted either.
+void Planner::deal_the_rest() {
+  std::set<const void*> in_vain;  // sets of those that do not fit
+  for (SchedulableJob& job : jobs_) {
+    if (free_.empty()) return;
+    if (can_train(job) || out_.contains(job.id) || in_vain.contains(job.unfit.get())) continue;
+    if (std::ranges::none_of(free_, [&](const std::string& worker) { return satisfies(worker, job); })) {
+      in_vain.insert(job.unfit.get());
+      continue;
+    }
+    if (job.alike && !kinds_.contains(job.id)) choose_kind(job);
+    give(job, job.max_nodes);
   }
+}
 
-  void explain(const SchedulableJob& job) {
-    const int64_t missing = job.min_nodes - have(job);
-    if (missing <= 0) return;
-    std::string text = fmt::format("waiting for {} more worker{}: {} needed, {} there", missing, missing == 1 ? "" : "s",
-                                   job.min_nodes, have(job));
-    for (const auto& [worker, reason] : job.refused) text += fmt::format("; {} is refused: {}", worker, reason);
-    plan_.waiting[job.id] = text;
+// A free worker for one that is of no use to a full job.
+void Planner::replace(SchedulableJob& job) {
+  for (const std::string& worker : job.in_the_way) {
+    if (have(job) < job.max_nodes || fitting(free_, job) == 0) return;
+    if (std::ranges::find(job.workers, worker) == job.workers.end()) continue;
+    take(job, worker, "others of the job do not reach it, and another worker is free");
+    give(job, job.max_nodes);
   }
+}
 
-  std::vector<SchedulableJob> jobs_;
-  std::vector<SchedulableWorker> free_, held_back_;
-  int64_t coming_ = 0;
-  Plan plan_;
-};
+void Planner::explain(const SchedulableJob& job) {
+  if (have(job) >= job.min_nodes || out_.contains(job.id)) return;
+  const auto claimed = claimed_.find(job.id);
+  plan_.waiting[job.id] = {job.min_nodes, have(job), claimed == claimed_.end() ? 0 : claimed->second, job.refused};
+  if (!job.alike || job.workers.empty()) return;
+  for (const std::string& worker : free_) {
+    if (is_of_its_kind(worker, job) || !satisfies(worker, job)) continue;
+    plan_.waiting[job.id].refused.emplace(
+        worker, fmt::format("its numerics are \"{}\", those of the job's other workers \"{}\": an exact job takes like workers",
+                            kind_of(worker), kinds_.at(job.id)));
+  }
+}
 
-}  // namespace
+Plan schedule(std::vector<SchedulableJob> jobs, const std::vector<SchedulableWorker>& workers, int64_t now_ms) {
+  return Planner(std::move(jobs), workers, now_ms).plan();
+}
 
-Plan schedule(std::vector<SchedulableJob> jobs, const std::vector<SchedulableWorker>& workers) {
-  return Planner(std::move(jobs), workers).plan();
+std::string in_words(const Shortage& shortage) {
+  const int64_t missing = shortage.needed - shortage.there, coming = shortage.on_the_way;
+  std::string text = fmt::format("waiting for {} more worker{}: {} needed, {} there", missing, missing == 1 ? "" : "s",
+                                 shortage.needed, shortage.there);
+  if (coming > 0) text += fmt::format(", {} {} being freed for it", coming, coming == 1 ? "is" : "are");
+  return text;
 }
 
 }  // namespace holdfast::rendezvous

@@ -1,25 +1,23 @@
 // Start-up and end of the process: the data directory and its lock, tokens, database, HTTP, signals.
 #include "rendezvous/serve.h"
 
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
-#include <sys/file.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <iostream>
 #include <system_error>
 
 #include "rendezvous/commit_faults.h"
+#include "rendezvous/directory_lock.h"
+#include "rendezvous/http_listen_address.h"
 #include "rendezvous/http_server.h"
 #include "rendezvous/open_files.h"
 #include "rendezvous/secrets.h"
@@ -43,37 +41,6 @@ class SystemClock : public Clock {
   }
 };
 
-std::string why() {
-  return std::error_code(errno, std::system_category()).message();
-}
-
-// Held for the life of the process: two services on one directory would both believe that they decide.
-class DirectoryLock {
- public:
-  ~DirectoryLock() {
-    if (file_ >= 0) close(file_);
-  }
-  tl::expected<void, std::string> take(const std::string& data_dir) {
-    const std::string path = data_dir + "/service.lock";
-    file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-    if (file_ < 0) return Failure(fmt::format("cannot open {}: {}; choose a --data_dir that can be written", path, why()));
-    if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
-      char holder[32] = {};
-      if (pread(file_, holder, sizeof holder - 1, 0) <= 0) holder[0] = '?';
-      return Failure(
-          fmt::format("another service (pid {}) runs on the data directory {}: stop it, or give this one another --data_dir",
-                      std::string(holder, strcspn(holder, "\n")), data_dir));
-    }
-    const std::string pid = fmt::format("{}\n", getpid());
-    if (ftruncate(file_, 0) != 0 || pwrite(file_, pid.data(), pid.size(), 0) < 0)
-      return Failure(fmt::format("cannot write {}: {}", path, why()));
-    return {};
-  }
-
- private:
-  int file_ = -1;
-};
-
 struct Tokens {
   std::string admin, worker;
 };
@@ -84,7 +51,7 @@ tl::expected<Tokens, std::string> prepare_directory(const std::string& data_dir,
   std::filesystem::create_directories(data_dir, error);
   if (error) return Failure(fmt::format("cannot make the data directory {}: {}", data_dir, error.message()));
   if (!existed) chmod(data_dir.c_str(), 0700);
-  if (auto taken = lock.take(data_dir); !taken) return Failure(taken.error());
+  if (auto taken = lock.take(data_dir, "stop it, or give this one another --data_dir"); !taken) return Failure(taken.error());
   auto admin = load_or_make_token(data_dir + "/admin.token");
   if (!admin) return Failure(admin.error());
   auto worker = load_or_make_token(data_dir + "/worker.token");
@@ -148,30 +115,61 @@ void prepare_open_files() {
       files.problem.empty() ? "" : ": ", files.problem, kWorkers, open_files_for(kWorkers));
 }
 
+// Whether what is asked for may be listened on at all.
+tl::expected<void, std::string> check_encryption(const ServeOptions& options) {
+  if (options.tls_cert.empty() != options.tls_key.empty()) {
+    return Failure(fmt::format("--tls_{} is missing: a certificate and its key are given together",
+                               options.tls_cert.empty() ? "cert" : "key"));
+  }
+  if (!options.tls_cert.empty() || options.allow_insecure) return {};
+  const auto loopback = is_loopback_address(options.listen);
+  if (!loopback) return Failure(loopback.error());
+  if (*loopback) return {};
+  return Failure(fmt::format(
+      "--listen {} would be reached by other machines, and without encryption: whoever is on the way could read the "
+      "tokens. Give a certificate (--tls_cert FILE --tls_key FILE), or say --allow_insecure where the network is trusted",
+      options.listen));
+}
+
 tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& signals) {
+  if (const auto checked = check_encryption(options); !checked) return Failure(checked.error());
   DirectoryLock lock;
   const auto tokens = prepare_directory(options.data_dir, lock);
   if (!tokens) return Failure(tokens.error());
   const SystemClock clock;
   const auto drills = asked_for_drills();
   if (!drills) return Failure(drills.error());
+  std::atomic<const HttpServer*> serving = nullptr;
+  const auto http_counts = [&serving] {
+    const HttpServer* running = serving;
+    return running == nullptr ? HttpServerCounts{} : running->counts();
+  };
   ServiceLives lives([&] {
-    DrilledStore store(open_sqlite_store(options.data_dir + "/holdfast.sqlite"), *drills);
+    DrilledStore store(open_sqlite_store(options.data_dir + "/holdfast.sqlite", options.retention), *drills);
     JobStore& jobs = store.get();
-    const auto life = std::shared_ptr<Life>(
-        new Life{std::move(store), Service({options.data_dir, random_hex(8), tokens->admin, tokens->worker, {}, 2}, clock, jobs,
-                                           [] { return random_hex(32); })});
+    const auto life = std::shared_ptr<Life>(new Life{std::move(store), Service({options.data_dir,
+                                                                                random_hex(8),
+                                                                                tokens->admin,
+                                                                                tokens->worker,
+                                                                                {},
+                                                                                2,
+                                                                                http_counts,
+                                                                                options.checkpoint_roots,
+                                                                                options.requests_per_s},
+                                                                               clock, jobs, [] { return random_hex(32); })});
     return std::shared_ptr<Service>(life, &life->service);
   });
   HttpServerOptions http;
   http.listen = options.listen;
+  http.tls = {options.tls_cert, options.tls_key};
   http.admit = [&lives](const HttpRequest& request) { return lives.refusal(request); };
   auto server = HttpServer::start(
       http, [&lives](HttpRequest request, Reply reply) { lives.handle(std::move(request), std::move(reply)); });
   if (!server) return Failure(server.error());
+  serving = server->get();
   std::string host = options.listen.substr(0, options.listen.rfind(':'));
   if (host.empty() || host == "0.0.0.0" || host == "*" || host == "[::]") host = "127.0.0.1";
-  greet(fmt::format("http://{}:{}", host, (*server)->port()), options.data_dir);
+  greet(fmt::format("{}://{}:{}", options.tls_cert.empty() ? "http" : "https", host, (*server)->port()), options.data_dir);
   const int status = tend_until_the_end(signals, lives);
   lives.end();
   server->reset();

@@ -3,15 +3,16 @@
 // Promises: what an answer says is committed before the answer leaves (all commands of one turn share one transaction).
 // Long-polls are answered in the turn in which their directive changes; those of other workers are not looked at. Every error
 // is a problem (RFC 9457). Checkpoint objects are read and written on threads of their own. Refuses: requests without a valid
-// token, but for /healthz and /readyz. When the database cannot be written it answers 503 and stops, because what it knows is
-// then ahead of what it could promise: service_lives.h begins the next. Thread: handle(), refusal(), stop() and failure() from
-// any; run() or turn() from one, the owner.
+// token whose role allows it, but for /healthz, /readyz and the page's files. When the database cannot be written it answers
+// 503 and stops, because what it knows is then ahead of what it could promise: service_lives.h begins the next. Thread:
+// handle(), refusal(), stop() and failure() from any; run() or turn() from one, the owner.
 #pragma once
 
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "rendezvous/clock.h"
 #include "rendezvous/coordinator.h"
@@ -26,6 +27,9 @@ struct ServiceOptions {
   std::string admin_token, worker_token;
   LeaseTimes times;
   int object_threads = 2;
+  std::function<HttpServerCounts()> http_counts = {};  // for /metrics; may be empty
+  std::vector<std::string> checkpoint_roots = {};      // where `resume_from PATH` may lead; none: anywhere
+  double requests_per_s = 500;                         // of each token, on average; workers' have no such limit. 0: none
 };
 
 struct ServiceFailure {
@@ -43,7 +47,14 @@ class Service {
 
   void handle(HttpRequest request, Reply reply);
   // The answer to a request that will not be carried out whatever its body says: unknown place, no valid token.
-  std::optional<HttpResponse> refusal(const HttpRequest& request) const;
+  std::optional<HttpResponse> refusal(const HttpRequest& request);
+
+  // What there is, for what describes it: "/v1/jobs/{}".
+  struct RouteSummary {
+    std::string method, path;
+    std::vector<std::string> roles;  // that may go there; none: no token is needed
+  };
+  static std::vector<RouteSummary> routes();
 
   void run();   // turns until stop()
   void stop();  // every open request is answered 503

@@ -1,7 +1,5 @@
-// Lists that grow: events, logs, metrics; read in pages, or followed as server-sent events.
-//
-// The store is the one source for both, so a follower that comes back with Last-Event-ID misses nothing and sees nothing
-// twice. A stream ends when the job has ended and everything was sent; a reader that does not keep up is cut off.
+// Lists that grow: events, logs, metrics; read in pages, or followed (service_followers.cpp). And curves: a job's whole life in
+// one answer.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,61 +13,112 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What a follower gets in one turn, so that none holds up the others, and so that one that reads is never cut off: several
-// such chunks fit in a stream's buffer.
-constexpr int64_t kRowsPerTurn = 500;
-constexpr size_t kBytesPerTurn = 256 << 10;
-constexpr Millis kKeepAliveMs = 15000;
-constexpr Millis kLingerMs = 2000;  // after the job's end: last log lines may be on their way
+constexpr const char* kListNames[] = {"events", "logs", "metrics"};
+constexpr int64_t kCurvePointsMin = 2;
 
-struct FeedNames {
-  const char *list, *event;
-};
-constexpr FeedNames kFeeds[] = {{"events", "event"}, {"logs", "log"}, {"metrics", "metric"}};
+// From the least to the worst. What a worker's process wrote to stderr as it died is as bad as an error.
+constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warning", "error", "critical"};
+
+// Those of a level and worse, as LogQuery has them.
+Outcome<std::string> levels_from(std::string level) {
+  if (level.empty()) return "";
+  if (level == "warn") level = "warning";
+  const auto found = std::ranges::find(kLevels, level);
+  if (found == std::end(kLevels)) {
+    return tl::unexpected(bad_field(
+        "level", fmt::format("must be trace, debug, info, warning, error or critical, not \"{}\"", level.substr(0, 40))));
+  }
+  std::string levels = " ";
+  for (auto each = found; each != std::end(kLevels); ++each) levels += std::string(*each) + " ";
+  return levels + std::string(kLastWordsLevel) + " ";
+}
 
 }  // namespace
 
-std::vector<Service::Impl::FeedRow> Service::Impl::read_feed(Feed feed, const std::string& job, int64_t after, int64_t limit) {
-  std::vector<FeedRow> rows;
+Service::Impl::FeedRows Service::Impl::read_feed(const FeedPlace& place, int64_t limit) {
+  FeedRows found;
+  found.read_to = place.after;
   JobStore& store = state_.store();
-  switch (feed) {
-    case Feed::kEvents:
-      for (const EventRow& row : store.events(job, after, limit)) rows.push_back({row.id, show_event(row)});
-      break;
-    case Feed::kLogs:
-      for (const LogRow& row : store.logs(job, after, limit)) rows.push_back({row.id, show_log(row)});
-      break;
-    case Feed::kMetrics:
-      for (const StepRow& row : store.steps(job, after, limit)) rows.push_back({row.id, show_step(row)});
-      break;
+  if (place.feed == Feed::kLogs) {
+    const LogPage page = store.logs({place.job, place.after, place.worker, place.levels}, limit);
+    for (const LogRow& row : page.rows) found.rows.push_back({row.id, show_log(row)});
+    found.read_to = page.read_to;
+    found.more = page.more;
+    found.looked_at = page.looked_at;
+    return found;
   }
-  return rows;
+  if (place.feed == Feed::kEvents) {
+    for (const EventRow& row : store.events(place.job, place.after, limit + 1)) found.rows.push_back({row.id, show_event(row)});
+  } else {
+    for (const StepRow& row : store.steps(place.job, place.after, limit + 1)) found.rows.push_back({row.id, show_step(row)});
+  }
+  found.more = static_cast<int64_t>(found.rows.size()) > limit;
+  if (found.more) found.rows.pop_back();
+  if (!found.rows.empty()) found.read_to = found.rows.back().id;
+  found.looked_at = static_cast<int64_t>(found.rows.size());
+  return found;
+}
+
+// Where the request asks to begin: after what it has seen, or with the newest lines.
+Outcome<Service::Impl::FeedPlace> Service::Impl::place_of(const Call& call, Feed feed, int64_t after) {
+  FeedPlace place{feed, call.arguments.empty() ? "" : call.arguments[0], after};
+  if (feed != Feed::kLogs) {
+    // An id beyond the newest is of a database that knew more: this one was restored from an older copy, and its next ids are
+    // below what the reader has seen. The store does the same for logs.
+    JobStore& store = state_.store();
+    const bool events = feed == Feed::kEvents;
+    if (after > 0) place.after = std::min(after, events ? store.newest_event_id(place.job) : store.newest_step_id(place.job));
+    return place;
+  }
+  const auto levels = levels_from(text_query(call.request, "level"));
+  if (!levels) return tl::unexpected(levels.error());
+  place.levels = *levels;
+  place.worker = text_query(call.request, "worker");
+  const auto tail = integer_query(call.request, "tail", 1, kPageRowsMax, 0);
+  if (!tail) return tl::unexpected(tail.error());
+  if (*tail > 0 && after == 0)
+    place.after = state_.store().before_newest_logs({place.job, 0, place.worker, place.levels}, *tail);
+  return place;
 }
 
 void Service::Impl::list_or_follow(Call& call, Feed feed) {
-  auto page = page_of(call.request);
+  // Who asks for the newest N lines wants all of them.
+  const auto page = page_of(call.request, call.request.query.contains("tail") ? kPageRowsMax : kPageRows);
   if (!page) return answer(call, page.error());
-  const std::string job = call.arguments.empty() ? "" : call.arguments[0];
-  if (flag_query(call.request, "follow")) {
-    if (const auto last = call.request.headers.find("last-event-id");
-        last != call.request.headers.end() && !last->second.empty()) {
-      const std::string& text = last->second;
-      const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), page->after);
-      if (error != std::errc() || end != text.data() + text.size()) {
-        return answer(call, bad_field("Last-Event-ID",
-                                      fmt::format("must be an id that this stream sent, not \"{}\"", text.substr(0, 40))));
-      }
+  int64_t after = page->after;
+  const auto follows = flag_query(call.request, "follow");
+  if (!follows) return answer(call, follows.error());
+  if (const auto last = call.request.headers.find("last-event-id");
+      *follows && last != call.request.headers.end() && !last->second.empty()) {
+    const std::string& text = last->second;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), after);
+    if (error != std::errc() || end != text.data() + text.size() || after < 0) {
+      return answer(
+          call, bad_field("Last-Event-ID", fmt::format("must be an id that this stream sent, not \"{}\"", text.substr(0, 40))));
     }
-    return follow(call, feed, page->after);
   }
-  std::vector<FeedRow> rows = read_feed(feed, job, page->after, page->limit + 1);
-  const bool more = static_cast<int64_t>(rows.size()) > page->limit;
-  if (more) rows.pop_back();
+  const auto place = place_of(call, feed, after);
+  if (!place) return answer(call, place.error());
+  if (*follows) return follow(call, *place);
+  FeedRows found = read_feed(*place, page->limit);
   Json list = Json::array();
-  const int64_t next = more ? rows.back().id : 0;
-  for (FeedRow& row : rows) list.push_back(std::move(row.json));
-  answer(call, json_answer(200, {{kFeeds[static_cast<size_t>(feed)].list, std::move(list)},
-                                 {"next_page_token", next_page_token(next)}}));
+  for (FeedRow& row : found.rows) list.push_back(std::move(row.json));
+  Json body = {{kListNames[static_cast<size_t>(feed)], std::move(list)},
+               {"next_page_token", next_page_token(found.more ? found.read_to : 0)}};
+  if (feed == Feed::kMetrics) {
+    const int64_t folded = state_.store().folded_to(place->job);
+    body["folded_before_step"] = folded > 0 ? Json(folded + 1) : Json(nullptr);
+  }
+  answer(call, json_answer(200, body));
+}
+
+void Service::Impl::show_curve(Call& call) {
+  const auto points = integer_query(call.request, "points", kCurvePointsMin, kCurvePointsMax, kCurvePointsMin);
+  if (!points) return answer(call, points.error());
+  HttpResponse response;
+  JobStore& store = state_.store();
+  response.body = curve_text(store.curve(call.arguments[0], *points), store.newest_step_id(call.arguments[0]));
+  answer(call, std::move(response));
 }
 
 void Service::Impl::get_events(Call& call) {
@@ -82,58 +131,8 @@ void Service::Impl::get_logs(Call& call) {
   if (need_job(call) != nullptr) list_or_follow(call, Feed::kLogs);
 }
 void Service::Impl::get_metrics(Call& call) {
-  if (need_job(call) != nullptr) list_or_follow(call, Feed::kMetrics);
-}
-
-void Service::Impl::follow(const Call& call, Feed feed, int64_t after) {
-  HttpResponse response;
-  response.content_type = "text/event-stream";
-  response.headers["Cache-Control"] = "no-store";
-  const std::string job = call.arguments.empty() ? "" : call.arguments[0];
-  response.on_stream = [this, feed, job, after](std::shared_ptr<EventStream> stream) {
-    const bool taken = enqueue([this, feed, job, after, stream] {
-      followers_.push_back({stream, feed, job, after, clock_.steady_ms(), -1, true});
-      follower_behind_ = true;
-    });
-    if (!taken) stream->close();
-  };
-  answer(call, std::move(response));
-}
-
-void Service::Impl::feed_followers() {
-  const bool news = state_.writes() != fed_writes_;
-  if (!news && !follower_behind_ && fed_ms_ >= 0 && clock_.steady_ms() < fed_ms_ + kTickMs) return;
-  fed_writes_ = state_.writes();
-  fed_ms_ = clock_.steady_ms();
-  std::erase_if(followers_, [&](Follower& f) {
-    std::string text;
-    if (news || f.behind) {
-      const std::vector<FeedRow> rows = read_feed(f.feed, f.job, f.after, kRowsPerTurn);
-      for (const FeedRow& row : rows) {
-        text += fmt::format("id: {}\nevent: {}\ndata: {}\n\n", row.id, kFeeds[static_cast<size_t>(f.feed)].event,
-                            row.json.dump(-1, ' ', false, Json::error_handler_t::replace));
-        f.after = row.id;
-        if (text.size() >= kBytesPerTurn) break;
-      }
-      f.behind = static_cast<int64_t>(rows.size()) == kRowsPerTurn || (!rows.empty() && f.after < rows.back().id);
-    }
-    const Millis now = clock_.steady_ms();
-    if (text.empty() && now >= f.written_ms + kKeepAliveMs) text = ": keep-alive\n\n";
-    if (!text.empty()) {
-      f.written_ms = now;
-      if (!f.stream->write(text)) return true;
-    }
-    const Job* job = state_.find_job(f.job);
-    const bool ended = job != nullptr && is_ended(job->membership.state);
-    if (!ended || f.behind)
-      f.ended_ms = -1;
-    else if (f.ended_ms < 0)
-      f.ended_ms = now;
-    if (f.ended_ms < 0 || now < f.ended_ms + kLingerMs) return false;
-    f.stream->close();
-    return true;
-  });
-  follower_behind_ = std::ranges::any_of(followers_, &Follower::behind);
+  if (need_job(call) == nullptr) return;
+  call.request.query.contains("points") ? show_curve(call) : list_or_follow(call, Feed::kMetrics);
 }
 
 void Service::Impl::get_checkpoints(Call& call) {

@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "rendezvous/answers.h"
+#include "rendezvous/prometheus_text.h"
+#include "rendezvous/request_ids.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -20,7 +22,13 @@ constexpr const char* kWaits = "the service cannot keep anything now, and tries 
 }  // namespace
 
 ServiceLives::ServiceLives(Begin begin) : begin_(std::move(begin)) {
-  start(begin_());
+  try {
+    start(begin_());
+  } catch (const StoreFull& error) {  // whoever starts a process that ends would only start it again
+    set_reason(std::string(kWaits) + error.what());
+    said_at_ = again_at_ = steady_clock::now();
+    spdlog::error("the service waits for its database: {}", error.what());
+  }
 }
 
 ServiceLives::~ServiceLives() {
@@ -56,12 +64,38 @@ void ServiceLives::set_reason(const std::string& why) {
   why_ = why;
 }
 
+std::optional<HttpResponse> ServiceLives::own_answer(const HttpRequest& request) const {
+  const bool health = request.path == "/healthz", metrics = request.path == "/metrics";
+  if (request.method != "GET" || (!health && !metrics)) return std::nullopt;
+  std::string why;
+  if (const auto service = present()) {
+    const auto failure = service->failure();
+    if (!failure || !failure->of_store) return std::nullopt;
+    why = kWaits + failure->why;
+  } else {
+    const std::lock_guard lock(mutex_);
+    why = why_;
+  }
+  if (health) return json_answer(200, {{"status", "waiting"}, {"version", kHoldfastVersion}, {"reason", why}});
+  PrometheusText text;
+  write_build_info(text, false);
+  HttpResponse response;
+  response.content_type = kPrometheusType;
+  response.body = text.text();
+  return response;
+}
+
 void ServiceLives::handle(HttpRequest request, Reply reply) {
+  if (auto own = own_answer(request)) {
+    name_answer(*own, request_id(request));
+    return reply(std::move(*own));
+  }
   if (const auto service = present()) return service->handle(std::move(request), std::move(reply));
   reply(absence());
 }
 
-std::optional<HttpResponse> ServiceLives::refusal(const HttpRequest& request) const {
+std::optional<HttpResponse> ServiceLives::refusal(const HttpRequest& request) {
+  if (own_answer(request)) return std::nullopt;  // handle() gives it
   if (const auto service = present()) return service->refusal(request);
   return absence();
 }

@@ -2,7 +2,8 @@
 //
 // A service whose database cannot be written ends, because what it knows is then ahead of what it could promise. The next one
 // begins from the last commit as soon as the database takes a write again: when there is space on its disk. Until then every
-// request is answered 503 with the reason, and workers train on, as they do while a service is away.
+// request is answered 503 with the reason, and workers train on, as they do while a service is away. Two are answered all the
+// same: /healthz, for the process is well and a restart mends no disk, and /metrics, which then has holdfast_store_writable 0.
 // Thread: handle() and refusal() from any; the rest from one.
 #pragma once
 
@@ -23,13 +24,14 @@ class ServiceLives {
   // Makes a service over a database that it opens; both live as long as what it returns. Throws StoreError.
   using Begin = std::function<std::shared_ptr<Service>()>;
 
-  // Begins the first one. Throws StoreError: a service that never was does not wait for better times.
+  // Begins the first one. Throws StoreError: a service that never was does not wait for better times, but for space on its
+  // disk.
   explicit ServiceLives(Begin begin);
   ~ServiceLives();  // ends the present one
   ServiceLives(const ServiceLives&) = delete;
 
   void handle(HttpRequest request, Reply reply);
-  std::optional<HttpResponse> refusal(const HttpRequest& request) const;
+  std::optional<HttpResponse> refusal(const HttpRequest& request);
 
   // To be called now and then: begins the next service where the last one failed. False: it failed for another reason than
   // its database, and there is none.
@@ -39,6 +41,8 @@ class ServiceLives {
  private:
   std::shared_ptr<Service> present() const;
   HttpResponse absence() const;
+  // Of requests that are answered without a service that works, while there is none.
+  std::optional<HttpResponse> own_answer(const HttpRequest& request) const;
   void set_reason(const std::string& why);
   void start(std::shared_ptr<Service> service);
   void bury();

@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "rendezvous/object_folders.h"
+#include "rendezvous/openapi.h"
 #include "rendezvous/service_impl.h"
 #include "storage/checksum.h"
 #include "storage/object_store.h"
@@ -130,6 +131,12 @@ void Service::Impl::get_healthz(Call& call) {
 // Answered by the owner thread, so it is ready exactly when this answer comes.
 void Service::Impl::get_readyz(Call& call) {
   answer(call, json_answer(200, {{"status", "ready"}, {"service_id", options_.service_id}}));
+}
+
+void Service::Impl::get_openapi(Call& call) {
+  HttpResponse response;
+  response.body = openapi_document();
+  answer(call, std::move(response));
 }
 
 }  // namespace holdfast::rendezvous

@@ -64,6 +64,10 @@ void Service::Impl::post_lost(Call& call) {
   auto message = read_body<WorkerLost>(call.request);
   if (!message) return answer(call, message.error());
   message->reason = shortened(std::move(message->reason), kReasonBytesMax);
+  if (message->last_lines.size() > kLastLinesMax) {
+    return answer(call, bad_field("last_lines",
+                                  fmt::format("{} lines, at most {} are taken", message->last_lines.size(), kLastLinesMax)));
+  }
   answer_empty(call, state_.worker_lost(*message));
 }
 

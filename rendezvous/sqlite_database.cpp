@@ -38,7 +38,7 @@ std::optional<double> SqliteStatement::maybe_real(int column) const {
 }
 
 std::string SqliteStatement::text(int column) const {
-  const auto* bytes = reinterpret_cast<const char*>(sqlite3_column_text(handle_, column));
+  const auto* bytes = static_cast<const char*>(sqlite3_column_blob(handle_, column));  // of a text its bytes
   return bytes == nullptr ? "" : std::string(bytes, sqlite3_column_bytes(handle_, column));
 }
 
@@ -58,6 +58,12 @@ void SqliteStatement::bind(const std::optional<double>& value) {
 void SqliteStatement::bind(const std::string& value) {
   const int size = static_cast<int>(value.size());
   if (sqlite3_bind_text(handle_, ++bound_, value.data(), size, SQLITE_TRANSIENT) != SQLITE_OK) database_.fail("binding text");
+}
+
+void SqliteStatement::bind(const Blob& value) {
+  const int size = static_cast<int>(value.bytes.size());
+  if (sqlite3_bind_blob(handle_, ++bound_, value.bytes.data(), size, SQLITE_TRANSIENT) != SQLITE_OK)
+    database_.fail("binding bytes");
 }
 
 SqliteDatabase::SqliteDatabase(const std::string& path) : path_(path) {
@@ -99,6 +105,8 @@ int64_t SqliteDatabase::changes() const {
 
 void SqliteDatabase::fail(const std::string& doing) const {
   const int code = sqlite3_errcode(handle_);
+  if ((code & 0xff) == SQLITE_FULL)
+    throw StoreFull(fmt::format("database {}: {} failed: {}", path_, doing, sqlite3_errmsg(handle_)));
   const bool damaged = code == SQLITE_NOTADB || code == SQLITE_CORRUPT;
   throw StoreError(fmt::format("database {}: {} failed: {}{}", path_, doing, sqlite3_errmsg(handle_),
                                damaged

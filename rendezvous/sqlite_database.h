@@ -17,6 +17,10 @@ namespace holdfast::rendezvous {
 
 class SqliteDatabase;
 
+struct Blob {  // bytes that are no text
+  std::string bytes;
+};
+
 // One use of a statement: bind in order, then run() or step through rows. Resets itself at the end of its life.
 class SqliteStatement {
  public:
@@ -36,7 +40,7 @@ class SqliteStatement {
   int64_t integer(int column) const;
   double real(int column) const;
   std::optional<double> maybe_real(int column) const;
-  std::string text(int column) const;
+  std::string text(int column) const;  // of a blob its bytes
 
  private:
   void bind(int64_t value);
@@ -45,6 +49,7 @@ class SqliteStatement {
   void bind(double value);
   void bind(const std::optional<double>& value);
   void bind(const std::string& value);
+  void bind(const Blob& value);
   void bind(const char* value) { bind(std::string(value)); }
 
   SqliteDatabase& database_;

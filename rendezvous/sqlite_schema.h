@@ -7,7 +7,8 @@
 namespace holdfast::rendezvous {
 
 int schema_version_known();
-// Brings the database to schema_version_known(). Throws StoreError for a database of a newer version, naming both.
-void migrate(SqliteDatabase& database);
+// Brings the database to that version, or leaves it where it is further. Throws StoreError for a database of a version that is
+// not known, naming both.
+void migrate(SqliteDatabase& database, int to = schema_version_known());
 
 }  // namespace holdfast::rendezvous

@@ -1,13 +1,14 @@
 // Rows to SQL and back. Nested values (a registration, members, a source) are JSON in one column: nobody queries inside.
 #include "rendezvous/sqlite_store.h"
 
-#include <fmt/format.h>
-
-#include <cmath>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "rendezvous/sqlite_access.h"
 #include "rendezvous/sqlite_ledger.h"
+#include "rendezvous/sqlite_logs.h"
+#include "rendezvous/sqlite_metrics.h"
+#include "rendezvous/sqlite_retention.h"
 #include "rendezvous/sqlite_schema.h"
 #include "rendezvous/stored_json.h"
 
@@ -16,14 +17,12 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kLogLinesKept = 200000;  // of each job, the newest
-constexpr int64_t kLogBatchesBetweenCuts = 256;
-
 class SqliteStore : public JobStore {
  public:
-  explicit SqliteStore(const std::string& path) : db_(path) {
+  SqliteStore(const std::string& path, const Retention& retention) : db_(path), retention_(retention) {
     db_.execute("PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON");
     migrate(db_);
+    metrics_.fold_all();
   }
 
   void begin() override { db_.execute("BEGIN IMMEDIATE"); }
@@ -40,9 +39,19 @@ class SqliteStore : public JobStore {
   void save_refusal(const RefusalRow& row) override;
   void save_idempotency(const IdempotencyRow& row) override;
   std::optional<IdempotencyRow> find_idempotency(const std::string& key) override;
+  StoredTokens load_tokens() override { return access_.load_tokens(); }
+  void save_token(const TokenRow& row) override { access_.save(row); }
+  void remove_token(const std::string& id) override { access_.remove_token(id); }
+  StoredWebhooks load_webhooks() override { return access_.load_webhooks(); }
+  void save_webhook(const WebhookRow& row) override { access_.save(row); }
+  void remove_webhook(const std::string& id) override { access_.remove_webhook(id); }
+  void save_delivery(const DeliveryRow& row) override { access_.save(row); }
+  void remove_delivery(int64_t id) override { access_.remove_delivery(id); }
   void add_event(const EventRow& row) override;
-  void add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) override;
-  void add_step(const StepRow& row) override;
+  void add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) override {
+    logs_.add(job, worker, lines);
+  }
+  void add_steps(const std::string& job, const std::vector<StepRow>& rows) override { metrics_.add(job, rows); }
   void extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,
                      int64_t last) override {
     ledger_.extend(job, generation, microbatches, first, last);
@@ -50,13 +59,26 @@ class SqliteStore : public JobStore {
   void deal_anew(const std::string& job, int64_t step, const std::vector<DealtShare>& shares) override {
     ledger_.deal_anew(job, step, shares);
   }
-  void void_steps(const std::string& job, int64_t first, int64_t by_generation) override;
+  void void_steps(const std::string& job, int64_t first, int64_t by_generation) override {
+    ledger_.void_steps(job, first, by_generation);
+    metrics_.void_steps(job, first);
+  }
+  bool forget_old(int64_t now_ms) override { return old_.forget(now_ms); }
   std::vector<EventRow> events(const std::string& job, int64_t after, int64_t limit) override;
-  std::vector<LogRow> logs(const std::string& job, int64_t after, int64_t limit) override;
-  std::vector<StepRow> steps(const std::string& job, int64_t after, int64_t limit) override;
+  std::vector<StepRow> steps(const std::string& job, int64_t after, int64_t limit) override {
+    return metrics_.rows(job, after, limit);
+  }
+  int64_t folded_to(const std::string& job) override { return metrics_.folded_to(job); }
+  int64_t newest_event_id(const std::string& job) override;
+  int64_t newest_step_id(const std::string& job) override { return metrics_.newest_id(job); }
+  std::vector<CurvePoint> curve(const std::string& job, int64_t at_most) override { return metrics_.curve(job, at_most); }
+  LogPage logs(const LogQuery& query, int64_t limit) override { return logs_.page(query, limit); }
+  int64_t before_newest_logs(const LogQuery& query, int64_t count) override { return logs_.before_newest(query, count); }
   StepRange ledger_range(const std::string& job) override { return ledger_.range(job); }
   std::vector<LedgerRow> ledger(const std::string& job, const StepRange& range) override { return ledger_.rows(job, range); }
-  std::vector<StepDigest> digests(const std::string& job, const StepRange& range) override;
+  std::vector<StepDigest> digests(const std::string& job, const StepRange& range) override {
+    return metrics_.digests(job, range);
+  }
 
  private:
   std::vector<JobRow> load_jobs();
@@ -65,8 +87,12 @@ class SqliteStore : public JobStore {
   std::vector<CheckpointRow> load_checkpoints();
 
   SqliteDatabase db_;
+  const Retention retention_;
   SqliteLedger ledger_{db_};
-  int64_t log_batches_ = 0;
+  SqliteAccess access_{db_};
+  SqliteMetrics metrics_{db_};
+  SqliteLogs logs_{db_, retention_};
+  SqliteRetention old_{db_, retention_, logs_};
 };
 
 // --- what the service starts from
@@ -77,7 +103,7 @@ std::vector<JobRow> SqliteStore::load_jobs() {
       "SELECT id, number, name, spec, state, reason, stage, cause, intent, min_nodes, nodes, max_nodes, committed_step, "
       "restarts, "
       "lineage, data_digest, numerics, resume, submitted_ms, started_ms, finished_ms, loss, validation_loss, state_hash, "
-      "state_hash_step, refused_steps FROM jobs ORDER BY number");
+      "state_hash_step, refused_steps, queueing FROM jobs ORDER BY number");
   while (q.step()) {
     JobRow& row = rows.emplace_back();
     int column = 0;
@@ -94,7 +120,8 @@ std::vector<JobRow> SqliteStore::load_jobs() {
     row.validation_loss = q.maybe_real(column++);
     row.state_hash = q.text(column++);
     row.state_hash_step = q.integer(column++);
-    row.refused_steps = q.integer(column);
+    row.refused_steps = q.integer(column++);
+    row.queueing = q.text(column);
   }
   return rows;
 }
@@ -103,7 +130,7 @@ std::vector<WorkerRow> SqliteStore::load_workers() {
   std::vector<WorkerRow> rows;
   auto q = db_.prepare(
       "SELECT registration, life, draining, job, last_job, after_generation, lost_generation, seen_ms, began_ms, "
-      "short_lives, held_until_ms FROM workers ORDER BY id");
+      "short_lives, held_until_ms, log_batch FROM workers ORDER BY id");
   while (q.step()) {
     WorkerRow& row = rows.emplace_back();
     row.registration = Json::parse(q.text(0)).get<RegisterRequest>();
@@ -115,6 +142,7 @@ std::vector<WorkerRow> SqliteStore::load_workers() {
     row.lost_generation = q.integer(6);
     row.seen_ms = q.integer(7);
     row.losses = {q.integer(8), q.integer(9), q.integer(10)};
+    row.log_batch = q.integer(11);
   }
   return rows;
 }
@@ -159,29 +187,29 @@ void SqliteStore::save_job(const JobRow& r) {
   db_.prepare(
          "INSERT INTO jobs (id, number, name, spec, state, reason, stage, cause, intent, min_nodes, nodes, max_nodes, "
          "committed_step, restarts, lineage, data_digest, numerics, resume, submitted_ms, started_ms, finished_ms, loss, "
-         "validation_loss, state_hash, state_hash_step, refused_steps) "
-         "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
+         "validation_loss, state_hash, state_hash_step, refused_steps, queueing) "
+         "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
          "ON CONFLICT(id) DO UPDATE SET state=excluded.state, reason=excluded.reason, stage=excluded.stage, "
          "cause=excluded.cause, intent=excluded.intent, min_nodes=excluded.min_nodes, nodes=excluded.nodes, "
          "max_nodes=excluded.max_nodes, committed_step=excluded.committed_step, restarts=excluded.restarts, "
          "lineage=excluded.lineage, data_digest=excluded.data_digest, numerics=excluded.numerics, resume=excluded.resume, "
          "started_ms=excluded.started_ms, finished_ms=excluded.finished_ms, loss=excluded.loss, "
          "validation_loss=excluded.validation_loss, state_hash=excluded.state_hash, "
-         "state_hash_step=excluded.state_hash_step, refused_steps=excluded.refused_steps")
+         "state_hash_step=excluded.state_hash_step, refused_steps=excluded.refused_steps, queueing=excluded.queueing")
       .with(r.id, r.number, r.name, r.spec, r.state, r.reason, r.stage, r.cause, r.intent, r.min_nodes, r.nodes, r.max_nodes)
       .with(r.committed_step, r.restarts, r.lineage, r.data_digest, r.numerics, r.resume, r.submitted_ms, r.started_ms,
             r.finished_ms)
-      .with(r.loss, r.validation_loss, r.state_hash, r.state_hash_step, r.refused_steps)
+      .with(r.loss, r.validation_loss, r.state_hash, r.state_hash_step, r.refused_steps, r.queueing)
       .run();
 }
 
 void SqliteStore::save_worker(const WorkerRow& r) {
   db_.prepare(
          "INSERT OR REPLACE INTO workers (id, incarnation, registration, life, draining, job, last_job, after_generation, "
-         "lost_generation, seen_ms, began_ms, short_lives, held_until_ms) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)")
+         "lost_generation, seen_ms, began_ms, short_lives, held_until_ms, log_batch) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?)")
       .with(r.registration.name, r.registration.incarnation, Json(r.registration).dump(), r.life, r.draining, r.job, r.last_job)
       .with(r.after_generation, r.lost_generation, r.seen_ms)
-      .with(r.losses.began_ms, r.losses.short_lives, r.losses.held_until_ms)
+      .with(r.losses.began_ms, r.losses.short_lives, r.losses.held_until_ms, r.log_batch)
       .run();
 }
 
@@ -230,39 +258,8 @@ std::optional<IdempotencyRow> SqliteStore::find_idempotency(const std::string& k
 }
 
 void SqliteStore::add_event(const EventRow& row) {
-  db_.prepare("INSERT INTO events (time_ms, job, worker, generation, kind, message) VALUES (?,?,?,?,?,?)")
-      .with(row.time_ms, row.job, row.worker, row.generation, row.kind, row.message)
-      .run();
-}
-
-void SqliteStore::add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) {
-  for (const LogLine& line : lines) {
-    db_.prepare("INSERT INTO logs (job, worker, time_ms, level, text) VALUES (?,?,?,?,?)")
-        .with(job, worker, line.time_ms, line.level, line.text)
-        .run();
-  }
-  if (++log_batches_ % kLogBatchesBetweenCuts != 0) return;
-  db_.prepare("DELETE FROM logs WHERE job = ? AND id <= (SELECT id FROM logs WHERE job = ? ORDER BY id DESC LIMIT 1 OFFSET ?)")
-      .with(job, job, kLogLinesKept)
-      .run();
-}
-
-void SqliteStore::add_step(const StepRow& row) {
-  const StepPoint& p = row.point;
-  db_.prepare(
-         "INSERT OR IGNORE INTO steps (job, step, generation, time_ms, loss, gradient_norm, learning_rate, step_s, "
-         "communication_s, "
-         "tokens, data_digest, validation_loss) VALUES (?,?,?,?,?,?,?,?,?,?,?,?)")
-      .with(row.job, p.step, row.generation, row.time_ms, stored_number(p.loss), stored_number(p.gradient_norm))
-      .with(stored_number(p.learning_rate), stored_number(p.step_s), stored_number(p.communication_s), p.tokens, p.data_digest)
-      .with(p.validation_loss ? std::optional(stored_number(*p.validation_loss)) : std::nullopt)
-      .run();
-}
-
-void SqliteStore::void_steps(const std::string& job, int64_t first, int64_t by_generation) {
-  ledger_.void_steps(job, first, by_generation);
-  db_.prepare("UPDATE steps SET voided_by = ? WHERE job = ? AND voided_by = 0 AND step >= ?")
-      .with(by_generation, job, first)
+  db_.prepare("INSERT INTO events (time_ms, job, worker, generation, kind, message, actor) VALUES (?,?,?,?,?,?,?)")
+      .with(row.time_ms, row.job, row.worker, row.generation, row.kind, row.message, row.actor)
       .run();
 }
 
@@ -270,61 +267,26 @@ void SqliteStore::void_steps(const std::string& job, int64_t first, int64_t by_g
 
 std::vector<EventRow> SqliteStore::events(const std::string& job, int64_t after, int64_t limit) {
   std::vector<EventRow> rows;
-  auto q = db_.prepare(job.empty() ? "SELECT id, time_ms, job, worker, generation, kind, message FROM events "
+  auto q = db_.prepare(job.empty() ? "SELECT id, time_ms, job, worker, generation, kind, message, actor FROM events "
                                      "WHERE ? = '' AND id > ? ORDER BY id LIMIT ?"
-                                   : "SELECT id, time_ms, job, worker, generation, kind, message FROM events "
+                                   : "SELECT id, time_ms, job, worker, generation, kind, message, actor FROM events "
                                      "WHERE job = ? AND id > ? ORDER BY id LIMIT ?");
   q.with(job, after, limit);
-  while (q.step()) rows.push_back({q.integer(0), q.integer(1), q.text(2), q.text(3), q.integer(4), q.text(5), q.text(6)});
+  while (q.step())
+    rows.push_back({q.integer(0), q.integer(1), q.text(2), q.text(3), q.integer(4), q.text(5), q.text(6), q.text(7)});
   return rows;
 }
 
-std::vector<LogRow> SqliteStore::logs(const std::string& job, int64_t after, int64_t limit) {
-  std::vector<LogRow> rows;
-  auto q = db_.prepare("SELECT id, job, worker, time_ms, level, text FROM logs WHERE job = ? AND id > ? ORDER BY id LIMIT ?");
-  q.with(job, after, limit);
-  while (q.step()) rows.push_back({q.integer(0), q.text(1), q.text(2), {q.integer(3), q.text(4), q.text(5)}});
-  return rows;
-}
-
-std::vector<StepRow> SqliteStore::steps(const std::string& job, int64_t after, int64_t limit) {
-  std::vector<StepRow> rows;
-  auto q = db_.prepare(
-      "SELECT id, time_ms, generation, step, loss, gradient_norm, learning_rate, step_s, communication_s, tokens, data_digest, "
-      "validation_loss FROM steps WHERE job = ? AND id > ? AND voided_by = 0 ORDER BY id LIMIT ?");
-  q.with(job, after, limit);
-  const auto number = [&](int column) { return number_from_stored(q.real(column)); };
-  while (q.step()) {
-    StepRow& row = rows.emplace_back();
-    row = {q.integer(0), q.integer(1), job, q.integer(2), {}};
-    StepPoint& p = row.point;
-    p.step = q.integer(3);
-    p.loss = number(4);
-    p.gradient_norm = number(5);
-    p.learning_rate = number(6);
-    p.step_s = number(7);
-    p.communication_s = number(8);
-    p.tokens = q.integer(9);
-    p.data_digest = q.text(10);
-    p.refused = !std::isfinite(p.gradient_norm);
-    if (const auto validation_loss = q.maybe_real(11)) p.validation_loss = number_from_stored(*validation_loss);
-  }
-  return rows;
-}
-
-std::vector<StepDigest> SqliteStore::digests(const std::string& job, const StepRange& range) {
-  std::vector<StepDigest> rows;
-  auto q = db_.prepare(
-      "SELECT step, generation, data_digest FROM steps WHERE job = ? AND voided_by = 0 AND step BETWEEN ? AND ? ORDER BY step");
-  q.with(job, range.first, range.last);
-  while (q.step()) rows.push_back({q.integer(0), q.integer(1), q.text(2)});
-  return rows;
+int64_t SqliteStore::newest_event_id(const std::string& job) {
+  auto q = db_.prepare(job.empty() ? "SELECT id FROM events WHERE ? = '' ORDER BY id DESC LIMIT 1"
+                                   : "SELECT id FROM events WHERE job = ? ORDER BY id DESC LIMIT 1");
+  return q.with(job).step() ? q.integer(0) : 0;
 }
 
 }  // namespace
 
-std::unique_ptr<JobStore> open_sqlite_store(const std::string& path) {
-  return std::make_unique<SqliteStore>(path);
+std::unique_ptr<JobStore> open_sqlite_store(const std::string& path, const Retention& retention) {
+  return std::make_unique<SqliteStore>(path, retention);
 }
 
 }  // namespace holdfast::rendezvous

@@ -5,10 +5,11 @@
 #include <string>
 
 #include "rendezvous/job_store.h"
+#include "rendezvous/retention.h"
 
 namespace holdfast::rendezvous {
 
 // Throws StoreError: the file cannot be opened, is damaged, or is of a newer version.
-std::unique_ptr<JobStore> open_sqlite_store(const std::string& path);
+std::unique_ptr<JobStore> open_sqlite_store(const std::string& path, const Retention& retention = {});
 
 }  // namespace holdfast::rendezvous

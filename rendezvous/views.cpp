@@ -4,8 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <ctime>
+#include <iterator>
 #include <nlohmann/json.hpp>
+
+#include "rendezvous/protocol/job_spec_fields.h"
+#include "rendezvous/waits_for.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -18,12 +23,6 @@ Json or_null(const std::optional<double>& value) {
 
 double seconds(int64_t ms) {
   return static_cast<double>(ms) / 1000;
-}
-
-std::string reason_of(const Job& job) {
-  const JobState state = job.membership.state;
-  const bool waits = state == JobState::kQueued || state == JobState::kWaiting;
-  return waits && !job.waiting.empty() ? job.waiting : job.membership.reason;
 }
 
 // The members of the generation in rank order, then those that are getting ready (rank null).
@@ -50,6 +49,11 @@ Json workers_of(const Coordinator& state, const Job& job) {
     if (!trains || !is_member(m, p)) add(id, nullptr);
   }
   return list;
+}
+
+// What its owners want of it, whatever it is now.
+const char* intent_name(Intent intent) {
+  return intent == Intent::kPause ? "pause" : intent == Intent::kStop ? "stop" : "run";
 }
 
 int64_t world_size(const Job& job) {
@@ -94,13 +98,12 @@ int64_t parse_time(const std::string& text) {
   return rest == nullptr ? 0 : static_cast<int64_t>(timegm(&parts)) * 1000;
 }
 
-Json summarize_job(const Coordinator& state, const Job& job) {
+Json figures_of_job(const Coordinator& state, const Job& job) {
   const JobMembership& m = job.membership;
   const bool running = m.state == JobState::kRunning && job.step_s > 0;
   Json json = {{"id", job.id},
                {"name", m.spec.name},
                {"state", job_state_name(m.state)},
-               {"reason", reason_of(job)},
                {"step", m.committed_step},
                {"total_steps", m.spec.total_steps},
                {"generation", m.current.number},
@@ -109,7 +112,9 @@ Json summarize_job(const Coordinator& state, const Job& job) {
                {"refused_steps", job.refused_steps},
                {"state_hash", job.state_hash.empty() ? Json(nullptr) : Json(job.state_hash)},
                {"state_hash_step", job.state_hash_step < 0 ? Json(nullptr) : Json(job.state_hash_step)},
-               {"priority", m.spec.priority}};
+               {"priority", m.spec.priority},
+               {"nodes", m.nodes},
+               {"labels", m.spec.labels}};
   json["loss"] = or_null(job.loss);
   json["validation_loss"] = or_null(job.validation_loss);
   json["tokens_per_second"] = running ? Json(static_cast<double>(m.spec.tokens_per_step()) / job.step_s) : Json(nullptr);
@@ -121,18 +126,36 @@ Json summarize_job(const Coordinator& state, const Job& job) {
   return json;
 }
 
+Json summarize_job(const WaitingRoom& room, const Job& job) {
+  Json json = figures_of_job(room.state(), job);
+  json["reason"] = reason_of(room, job);
+  return json;
+}
+
+Json summarize_job(const Coordinator& state, const Job& job) {
+  return summarize_job(WaitingRoom(state), job);
+}
+
 Json show_job(const Coordinator& state, const Job& job) {
-  Json json = summarize_job(state, job);
+  Json json = figures_of_job(state, job);
   const JobMembership& m = job.membership;
+  Json waits = waits_for(WaitingRoom(state), job);
+  json["reason"] = waits.is_null() ? Json(m.reason) : waits["text"];
+  json["waits_for"] = std::move(waits);
   json["workers"] = workers_of(state, job);
   json["spec"] = to_json(m.spec);
   json["stage"] = stage_name(m.stage);
+  json["intent"] = intent_name(m.intent);
   json["wanted"] = {{"min_nodes", m.min_nodes}, {"nodes", m.nodes}, {"max_nodes", m.max_nodes}};
   Json refused = Json::array();
   for (const auto& [worker, row] : job.refusals) {
     if (state.refusal_of(job, worker) != nullptr) refused.push_back({{"worker", worker}, {"reason", row.reason}});
   }
   json["refused"] = std::move(refused);
+  json["after"] = job.after.empty() ? Json(nullptr) : Json(job.after);
+  json["running_s"] = seconds(job.runtime.ran_ms);
+  json["retries_done"] = m.retries;
+  json["preemptions"] = m.preemptions;
   return json;
 }
 
@@ -150,6 +173,7 @@ Json show_worker(const Coordinator& state, const Worker& worker) {
                {"threads", r.threads},
                {"memory_bytes", r.memory_bytes},
                {"version", r.version},
+               {"labels", r.labels},
                {"incarnation", r.incarnation},
                {"state", life_name(worker)},
                {"last_seen_s", std::max(0.0, seconds(state.wall_ms() - worker.seen_ms))}};
@@ -181,6 +205,27 @@ Json show_checkpoint(const Job& job, const CheckpointRecord& record) {
   return json;
 }
 
+Json show_field(const FieldRow& field) {
+  Json json = {{"name", field.name}, {"help", field.help}, {"range", range_text(field)}};
+  for (const SpecField& words : job_spec_fields()) {
+    if (words.name == field.name) json["type"] = words.type, json["default"] = words.default_value;
+  }
+  json["default_is_a_value"] = field.default_text == nullptr;
+  if (const auto* text = std::get_if<TextField>(&field.kind)) {
+    json["max_bytes"] = text->max_bytes;
+    if (!text->choices.empty()) json["choices"] = text->choices;
+  } else if (const auto* integer = std::get_if<IntegerField>(&field.kind)) {
+    json["min"] = integer->min;
+    json["max"] = integer->max;
+  } else if (const auto* number = std::get_if<NumberField>(&field.kind)) {
+    json["min"] = number->min;
+    json["max"] = number->max;
+    json["above_min"] = number->above_min;
+    json["below_max"] = number->below_max;
+  }
+  return json;
+}
+
 Json show_event(const EventRow& row) {
   return {{"id", row.id},
           {"time", time_text(row.time_ms)},
@@ -188,16 +233,19 @@ Json show_event(const EventRow& row) {
           {"worker", row.worker.empty() ? Json(nullptr) : Json(row.worker)},
           {"generation", row.generation == 0 ? Json(nullptr) : Json(row.generation)},
           {"kind", row.kind},
-          {"message", row.message}};
+          {"message", row.message},
+          {"actor", row.actor.empty() ? Json(nullptr) : Json(row.actor)}};
 }
 
 Json show_log(const LogRow& row) {
-  return {{"id", row.id},
-          {"time", time_text(row.line.time_ms)},
-          {"job", row.job},
-          {"worker", row.worker},
-          {"level", row.line.level},
-          {"text", row.line.text}};
+  Json json = {{"id", row.id},
+               {"time", time_text(row.line.time_ms)},
+               {"job", row.job},
+               {"worker", row.worker},
+               {"level", row.line.level},
+               {"text", row.line.text}};
+  if (row.dropped > 0) json["dropped"] = row.dropped;
+  return json;
 }
 
 Json show_step(const StepRow& row) {
@@ -206,6 +254,7 @@ Json show_step(const StepRow& row) {
                {"time", time_text(row.time_ms)},
                {"step", p.step},
                {"generation", row.generation},
+               {"world_size", row.world_size > 0 ? Json(row.world_size) : Json(nullptr)},
                {"loss", number_json(p.loss)},
                {"gradient_norm", number_json(p.gradient_norm)},
                {"learning_rate", number_json(p.learning_rate)},
@@ -217,6 +266,30 @@ Json show_step(const StepRow& row) {
   json["validation_loss"] = or_null(p.validation_loss);
   json["refused"] = p.refused;
   return json;
+}
+
+std::string curve_text(const std::vector<CurvePoint>& points, int64_t last_id) {
+  const auto number = [](double value) {  // as precise as a curve can be seen
+    return std::isfinite(value) ? fmt::format("{:.9g}", value) : number_json(value).dump();
+  };
+  std::string text = R"({"metrics":[)";
+  bool thinned = false;
+  for (const CurvePoint& p : points) {
+    thinned |= p.steps > 1;
+    const auto steps = static_cast<double>(p.steps);
+    fmt::format_to(std::back_inserter(text), R"({}{{"step":{},"first_step":{},"steps":{},"time":{},"generation":{},)",
+                   &p == points.data() ? "" : ",", p.last_step, p.first_step, p.steps, time_text(p.time_ms).dump(),
+                   p.generation);
+    fmt::format_to(std::back_inserter(text), R"("world_size":{},"loss":{},"loss_min":{},"loss_max":{},"not_finite":{},)",
+                   p.world_size > 0 ? std::to_string(p.world_size) : "null", number(p.loss), number(p.loss_min),
+                   number(p.loss_max), p.steps - p.loss_steps);
+    fmt::format_to(std::back_inserter(text), R"("validation_loss":{},"gradient_norm":{},"learning_rate":{},)",
+                   p.validation_loss ? number(*p.validation_loss) : "null", number(p.gradient_norm), number(p.learning_rate));
+    fmt::format_to(std::back_inserter(text), R"("tokens_per_second":{},"step_s":{},"communication_s":{}}})",
+                   p.step_s > 0 ? number(static_cast<double>(p.tokens) / p.step_s) : "null", number(p.step_s / steps),
+                   number(p.communication_s / steps));
+  }
+  return text + fmt::format(R"(],"thinned":{},"last_id":{}}})", thinned, last_id);
 }
 
 Json show_ledger(const Job& job, const std::vector<LedgerRow>& rows, const std::vector<StepDigest>& steps) {

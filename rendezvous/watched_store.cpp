@@ -47,6 +47,30 @@ void WatchedStore::remove_checkpoint(const std::string& job, int64_t step) {
 void WatchedStore::save_refusal(const RefusalRow& row) {
   writing("refusal").save_refusal(row);
 }
+StoredTokens WatchedStore::load_tokens() {
+  return inner_.load_tokens();
+}
+void WatchedStore::save_token(const TokenRow& row) {
+  writing("token").save_token(row);
+}
+void WatchedStore::remove_token(const std::string& id) {
+  writing("token").remove_token(id);
+}
+StoredWebhooks WatchedStore::load_webhooks() {
+  return inner_.load_webhooks();
+}
+void WatchedStore::save_webhook(const WebhookRow& row) {
+  writing("webhook").save_webhook(row);
+}
+void WatchedStore::remove_webhook(const std::string& id) {
+  writing("webhook").remove_webhook(id);
+}
+void WatchedStore::save_delivery(const DeliveryRow& row) {
+  writing("delivery").save_delivery(row);
+}
+void WatchedStore::remove_delivery(int64_t id) {
+  writing("delivery").remove_delivery(id);
+}
 void WatchedStore::save_idempotency(const IdempotencyRow& row) {
   writing("idempotency").save_idempotency(row);
 }
@@ -56,8 +80,8 @@ void WatchedStore::add_event(const EventRow& row) {
 void WatchedStore::add_logs(const std::string& job, const std::string& worker, const std::vector<LogLine>& lines) {
   writing("log").add_logs(job, worker, lines);
 }
-void WatchedStore::add_step(const StepRow& row) {
-  writing("step").add_step(row);
+void WatchedStore::add_steps(const std::string& job, const std::vector<StepRow>& rows) {
+  writing("step").add_steps(job, rows);
 }
 void WatchedStore::extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,
                                  int64_t last) {
@@ -68,6 +92,9 @@ void WatchedStore::deal_anew(const std::string& job, int64_t step, const std::ve
 }
 void WatchedStore::void_steps(const std::string& job, int64_t first, int64_t by_generation) {
   writing("ledger").void_steps(job, first, by_generation);
+}
+bool WatchedStore::forget_old(int64_t now_ms) {
+  return writing("retention").forget_old(now_ms);
 }
 
 // --- reads
@@ -81,8 +108,23 @@ std::optional<IdempotencyRow> WatchedStore::find_idempotency(const std::string& 
 std::vector<EventRow> WatchedStore::events(const std::string& job, int64_t after, int64_t limit) {
   return inner_.events(job, after, limit);
 }
-std::vector<LogRow> WatchedStore::logs(const std::string& job, int64_t after, int64_t limit) {
-  return inner_.logs(job, after, limit);
+int64_t WatchedStore::folded_to(const std::string& job) {
+  return inner_.folded_to(job);
+}
+int64_t WatchedStore::newest_event_id(const std::string& job) {
+  return inner_.newest_event_id(job);
+}
+int64_t WatchedStore::newest_step_id(const std::string& job) {
+  return inner_.newest_step_id(job);
+}
+std::vector<CurvePoint> WatchedStore::curve(const std::string& job, int64_t at_most) {
+  return inner_.curve(job, at_most);
+}
+LogPage WatchedStore::logs(const LogQuery& query, int64_t limit) {
+  return inner_.logs(query, limit);
+}
+int64_t WatchedStore::before_newest_logs(const LogQuery& query, int64_t count) {
+  return inner_.before_newest_logs(query, count);
 }
 std::vector<StepRow> WatchedStore::steps(const std::string& job, int64_t after, int64_t limit) {
   return inner_.steps(job, after, limit);

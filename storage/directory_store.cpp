@@ -239,6 +239,8 @@ Result<Bytes> DirectoryStore::get(const std::string& key) {
                 "{} is larger than anything Holdfast writes ({} bytes): it was altered or is another program's", path,
                 kObjectBytesMax);
   }
+  if (failed == ENXIO)
+    return fail(Error::Code::kCorrupt, "{} is no regular file (a pipe, a socket or a device): it is another program's", path);
   if ((failed == ENOENT && !root_vanished()) || failed == ENOTDIR || failed == EISDIR) {
     return fail(Error::Code::kNotFound, "{}: there is no such file", path);
   }

@@ -40,7 +40,8 @@ class FileSystem {
   virtual IoResult<void> remove_directory(const std::string& path) = 0;
   // The names in the directory are durable after it.
   virtual IoResult<void> sync_directory(const std::string& path) = 0;
-  // EFBIG when it has more than `bytes_max` bytes, before any memory is taken.
+  // EFBIG when it has more than `bytes_max` bytes, before any memory is taken; EISDIR of a folder, ENXIO of what is no regular
+  // file either, without waiting for anybody to write to it.
   virtual IoResult<Bytes> read(const std::string& path, int64_t bytes_max) = 0;
   virtual IoResult<std::vector<DirectoryEntry>> list(const std::string& path) = 0;
   virtual IoResult<bool> is_directory(const std::string& path) = 0;   // false when nothing is there

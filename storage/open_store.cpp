@@ -1,13 +1,38 @@
 #include "storage/open_store.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
 #include "storage/failure.h"
 
 namespace holdfast::storage {
 namespace {
 
+namespace fs = std::filesystem;
+
 constexpr auto kRefused = Error::Code::kRefused;
 
+bool is_below(const fs::path& path, const fs::path& root) {
+  return std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
+}
+
 }  // namespace
+
+Result<void> check_roots(const std::string& folder, const std::vector<std::string>& roots) {
+  if (roots.empty()) return {};
+  std::error_code error;
+  const fs::path full = fs::weakly_canonical(folder, error);
+  if (error) return fail(kRefused, "{}: cannot be resolved: {}", folder, error.message());
+  std::string allowed;
+  for (const std::string& root : roots) {
+    const fs::path canonical = fs::weakly_canonical(root, error);
+    if (!error && is_below(full, canonical)) return {};
+    allowed += (allowed.empty() ? "" : ", ") + root;
+  }
+  return fail(kRefused, "{} leads to {}, which is outside of what --checkpoint_root allows here ({}): give a folder below it",
+              folder, full.string(), allowed);
+}
 
 Result<std::unique_ptr<ObjectStore>> open_store(const std::string& url_or_path, const std::string& job,
                                                 const std::string& server_url, const std::string& token,
@@ -28,7 +53,10 @@ Result<std::unique_ptr<ObjectStore>> open_store(const std::string& url_or_path, 
         "file:///shared/checkpoints), or nothing to have the service keep checkpoints",
         url_or_path);
   }
-  return open_directory_store(job.empty() ? path : path + "/" + job, options.missing);
+  // The job's own folder: whoever may write in the shared one may have made a link of it.
+  const std::string folder = job.empty() ? path : fmt::format("{}/{}", path, job);
+  if (auto checked = check_roots(folder, options.roots); !checked) return tl::unexpected(checked.error());
+  return open_directory_store(folder, options.missing);
 }
 
 }  // namespace holdfast::storage

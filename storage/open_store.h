@@ -7,6 +7,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "storage/object_store.h"
 
@@ -15,7 +16,13 @@ namespace holdfast::storage {
 struct OpenOptions {
   MissingFolder missing = MissingFolder::kMake;  // of a folder; readers say kFail
   std::optional<WorkerIdentity> identity{};      // of the worker that opens it, for the service
+  // Folders that a store's (with a job: that job's) must be one of, or below, through ".." or symbolic links either; none: it
+  // may be anywhere.
+  std::vector<std::string> roots{};
 };
+
+// Whether a folder may be a store under these roots; the error names it and them.
+Result<void> check_roots(const std::string& folder, const std::vector<std::string>& roots);
 
 // `job` may be "" for a folder that is itself a job's (--resume_from PATH, `holdfast ckpt ls PATH`).
 Result<std::unique_ptr<ObjectStore>> open_store(const std::string& url_or_path, const std::string& job,

@@ -89,11 +89,13 @@ class PosixFileSystem : public FileSystem {
   }
 
   IoResult<Bytes> read(const std::string& path, int64_t bytes_max) override {
-    const Descriptor file(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC); }));
+    // A pipe's opening would wait for somebody who writes to it; to a regular file the flag means nothing.
+    const Descriptor file(uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC); }));
     if (file.get() < 0) return failed();
     struct stat status {};
     if (::fstat(file.get(), &status) < 0) return failed();
     if (S_ISDIR(status.st_mode)) return tl::unexpected(EISDIR);
+    if (!S_ISREG(status.st_mode)) return tl::unexpected(ENXIO);
     if (status.st_size > bytes_max) return tl::unexpected(EFBIG);
     Bytes bytes(static_cast<size_t>(status.st_size));
     size_t done = 0;

@@ -50,6 +50,13 @@ JobRunner::JobRunner(RunnerOptions options, ServiceLink& link, Outbox& outbox, T
         return open_store(store, job, storage::MissingFolder::kFail);
       }),
       reporter_(link) {
+  if (!options_.tensorboard_dir.empty()) {
+    tensorboard_ =
+        std::make_unique<TensorBoard>(options_.tensorboard_dir, [this](const std::string& job, const std::string& what) {
+          spdlog::warn("{}", what);
+          outbox_.event(job, "tensorboard_failed", what);
+        });
+  }
   thread_ = std::thread([this] { work(); });
 }
 
@@ -139,7 +146,9 @@ storage::Result<std::unique_ptr<storage::ObjectStore>> JobRunner::open_store(con
                                                                              storage::MissingFolder missing) const {
   const LinkOptions& link = link_.options();
   return storage::open_store(store, job, link.server, link.token,
-                             {.missing = missing, .identity = storage::WorkerIdentity{link.worker, link.incarnation}});
+                             {.missing = missing,
+                              .identity = storage::WorkerIdentity{link.worker, link.incarnation},
+                              .roots = options_.checkpoint_roots});
 }
 
 Input JobRunner::release() {
@@ -176,6 +185,10 @@ RunStop JobRunner::take_part(const Directive& join) {
   (*ring)->set_patience(patience.ceiling(), patience.question(), on_quiet);
   if (auto agreed = agree(join, **ring); !agreed) return agreed.error();
   reporter_.begin(join.job, join.generation, join.rank == 0);
+  TensorBoard* const tensorboard = join.rank == 0 ? tensorboard_.get() : nullptr;
+  if (tensorboard != nullptr)
+    tensorboard->begin(join.job, session_->state->step, static_cast<int64_t>(join.members.size()),
+                       reporter_.history().points());
   on_input_(Joined{session_->state->step});
   TrainLoop loop{
       *session_,
@@ -188,7 +201,8 @@ RunStop JobRunner::take_part(const Directive& join) {
       [this](int64_t step) { on_input_(StepCommitted{step}); },
       [this, &join](const CollectiveError& error) { report_fault(join, ring_stop(error)); },
       [this, &join](const CollectiveError& error) { report_fault(join, fault("silent", error.detail, error.suspect_rank)); },
-      names(join)};
+      names(join),
+      tensorboard};
   return loop.run();
 }
 

@@ -20,6 +20,7 @@
 #include "worker/progress_reporter.h"
 #include "worker/session.h"
 #include "worker/state_source.h"
+#include "worker/tensorboard.h"
 #include "worker/train_loop.h"
 #include "worker/transport.h"
 
@@ -27,9 +28,11 @@ namespace holdfast::worker {
 
 struct RunnerOptions {
   std::string data_root;
+  std::vector<std::string> checkpoint_roots;
   OpsFactory make_ops;
   // Where the job's spec leaves the collective timeout at its default: NCCL_TIMEOUT.
   std::optional<std::chrono::milliseconds> collective_timeout;
+  std::string tensorboard_dir;  // "": none
 };
 
 class JobRunner {
@@ -71,6 +74,7 @@ class JobRunner {
   OnInput on_input_;
   StoreOpener open_store_;  // for reading
   ProgressReporter reporter_;
+  std::unique_ptr<TensorBoard> tensorboard_;  // where it is asked for
   RunRequests requests_;
   Interrupt interrupt_;
   std::unique_ptr<Session> session_;

@@ -13,6 +13,8 @@
 #include <string_view>
 
 #include "rendezvous/protocol/http_client.h"
+#include "rendezvous/protocol/labels.h"
+#include "rendezvous/protocol/ring_address.h"
 #include "worker/devices.h"
 #include "worker/fault_points.h"
 
@@ -24,11 +26,11 @@ constexpr const char* kDescription =
 constexpr const char* kExamples = R"(Examples:
   holdfast-worker                                            for a service on this machine
   holdfast-worker --server http://10.0.0.1:7070 --interface eth0 --data_root /data
-  holdfast-worker --name gpu-box-1 --threads 8
+  holdfast-worker --name gpu-box-1 --threads 8 --labels zone=a,rack=3
 
 SIGTERM (or Ctrl-C) leaves after the step under way; nothing is lost by it. A second one ends at once.
-Environment: HOLDFAST_SERVER, HOLDFAST_TOKEN, HOLDFAST_INTERFACE, HOLDFAST_THREADS, HOLDFAST_LOG_LEVEL, HOLDFAST_DRILLS; and
-where these are unset NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO, NCCL_TIMEOUT (seconds; for jobs that leave collective_timeout_s at its default).)";
+Environment: HOLDFAST_SERVER, HOLDFAST_TOKEN, HOLDFAST_CACERT, HOLDFAST_INTERFACE, HOLDFAST_THREADS, HOLDFAST_LOG_LEVEL, HOLDFAST_DRILLS,
+HOLDFAST_TENSORBOARD_DIR; and where these are unset NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO, NCCL_TIMEOUT (seconds; for jobs that leave collective_timeout_s at its default).)";
 constexpr std::array kLogLevels{"trace", "debug", "info", "warning", "error"};
 constexpr int kThreadsMax = 1024;
 
@@ -52,15 +54,6 @@ bool parse_whole(std::string_view text, int64_t& value) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-// "http://10.0.0.1:7070" -> "10.0.0.1"; "" when it is not such a thing.
-std::string host_of(const std::string& url) {
-  const size_t scheme = url.starts_with("http://") ? 7 : url.starts_with("https://") ? 8 : 0;
-  if (scheme == 0) return "";
-  const std::string authority = url.substr(scheme, url.find('/', scheme) - scheme);
-  if (authority.starts_with('[')) return authority.substr(1, authority.find(']') - 1);
-  return authority.substr(0, authority.find(':'));
-}
-
 bool valid_name(const std::string& name) {
   const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; };
   return name.size() <= 128 && std::all_of(name.begin(), name.end(), plain);
@@ -69,12 +62,16 @@ bool valid_name(const std::string& name) {
 struct RawOptions {
   WorkerOptions options;
   std::string threads;
+  std::vector<std::string> labels;
 };
 
 void add_flags(CLI::App& app, RawOptions& raw) {
   WorkerOptions& options = raw.options;
   app.add_option("--server", options.server, "URL of the service [HOLDFAST_SERVER, http://127.0.0.1:7070]");
   app.add_option("--token", options.token, "worker token [HOLDFAST_TOKEN, else the service's own file on this machine]");
+  app.add_option_function<std::string>(
+      "--cacert", rendezvous::set_certificate_authority,
+      "PEM file of who signed the service's certificate [HOLDFAST_CACERT, else whom this machine trusts]");
   app.add_option("--device", options.device,
                  "auto (a GPU if there is one), cpu, hip, hip:N (the GPU's number) or ref (plain loops, slow, for comparison)")
       ->capture_default_str();
@@ -83,22 +80,34 @@ void add_flags(CLI::App& app, RawOptions& raw) {
                  "network interface that other workers reach [the one that routes to the server]");
   app.add_option("--threads", raw.threads, "threads for computing [all cores of this process]");
   app.add_option("--data_root,--data-root", options.data_root, "folder that paths of jobs are below, and may not leave");
+  app.add_option(
+         "--checkpoint_root,--checkpoint-root", options.checkpoint_roots,
+         "folder that jobs may keep checkpoints in and read them from, and nowhere else; may be given several times [anywhere]")
+      ->type_size(1)
+      ->allow_extra_args(false);
+  app.add_option("--labels", raw.labels, "what jobs may require of a worker, such as zone=a,rack=3")
+      ->type_name("KEY=VALUE,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
   app.add_option("--drills", options.drills,
                  "obey files in this folder that slow this worker down, cut it off or corrupt what it sends: for `holdfast "
                  "chaos`; on all workers of a node or none (worker/drills.h) [HOLDFAST_DRILLS, else none]");
+  app.add_option(
+      "--tensorboard_dir,--tensorboard-dir", options.tensorboard_dir,
+      "write curves for TensorBoard to a folder of each job's name below this one, while this worker is rank 0; on all "
+      "nodes the same, shared folder, or each has the part that it wrote [HOLDFAST_TENSORBOARD_DIR, else none]");
   app.add_option("--log_level,--log-level", options.log_level, "trace, debug, info, warning or error [info]");
 }
 
 tl::expected<void, EarlyEnd> settle_network(WorkerOptions& options) {
   if (options.server.empty()) options.server = rendezvous::default_server();
   while (options.server.ends_with('/')) options.server.pop_back();
-  options.server_host = host_of(options.server);
+  options.server_host = rendezvous::host_of_url(options.server);
   if (options.server_host.empty()) {
     return wrong("--server: \"" + options.server + "\" is not a URL such as http://10.0.0.1:7070");
   }
   if (options.token.empty()) options.token = rendezvous::find_token("worker.token");
-  if (options.interface.empty()) options.interface = environment("HOLDFAST_INTERFACE");
-  if (options.interface.empty()) options.interface = environment("NCCL_SOCKET_IFNAME");
+  if (options.interface.empty()) options.interface = rendezvous::interface_of_environment();
   if (const auto seconds = environment("NCCL_TIMEOUT"); !seconds.empty()) {
     int64_t value = 0;
     if (!parse_whole(seconds, value) || value < 1) {
@@ -123,12 +132,27 @@ tl::expected<void, EarlyEnd> settle_device(RawOptions& raw) {
   return {};
 }
 
+tl::expected<void, EarlyEnd> settle_labels(RawOptions& raw) {
+  auto& labels = raw.options.labels;
+  for (const std::string& pair : raw.labels) {
+    const size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0) return wrong("--labels: \"" + pair + "\" is not KEY=VALUE, such as zone=a");
+    if (!labels.emplace(pair.substr(0, equals), pair.substr(equals + 1)).second)
+      return wrong("--labels: " + pair.substr(0, equals) + " is given twice");
+  }
+  const std::string complaint = rendezvous::worker_labels_complaint(labels);
+  return complaint.empty() ? tl::expected<void, EarlyEnd>{} : wrong("--labels: " + complaint);
+}
+
 tl::expected<void, EarlyEnd> settle_rest(WorkerOptions& options) {
   if (!valid_name(options.name)) {
     return wrong("--name: \"" + options.name + "\" may have letters, digits, '.', '_' and '-', at most 128 of them");
   }
   if (!options.data_root.empty() && !std::filesystem::is_directory(options.data_root)) {
     return wrong("--data_root: " + options.data_root + " is not a folder on this machine");
+  }
+  for (const std::string& root : options.checkpoint_roots) {
+    if (!std::filesystem::is_directory(root)) return wrong("--checkpoint_root: " + root + " is not a folder on this machine");
   }
   if (options.log_level.empty()) options.log_level = environment("HOLDFAST_LOG_LEVEL");
   if (options.log_level.empty() && !environment("NCCL_DEBUG").empty()) {
@@ -143,6 +167,11 @@ tl::expected<void, EarlyEnd> settle_rest(WorkerOptions& options) {
   if (options.drills.empty()) options.drills = environment("HOLDFAST_DRILLS");
   if (!options.drills.empty() && !std::filesystem::is_directory(options.drills)) {
     return wrong("--drills: " + options.drills + " is not a folder on this machine");
+  }
+  if (options.tensorboard_dir.empty()) options.tensorboard_dir = environment("HOLDFAST_TENSORBOARD_DIR");
+  std::error_code unknown;
+  if (std::filesystem::exists(options.tensorboard_dir, unknown) && !std::filesystem::is_directory(options.tensorboard_dir)) {
+    return wrong("--tensorboard_dir: " + options.tensorboard_dir + " is there and is no folder");
   }
   options.fault_rules = environment("HOLDFAST_FAULT");
   if (options.fault_rules.empty()) return {};
@@ -167,6 +196,7 @@ tl::expected<WorkerOptions, EarlyEnd> parse_options(int argc, const char* const*
   }
   if (auto done = settle_network(raw.options); !done) return tl::unexpected(done.error());
   if (auto done = settle_device(raw); !done) return tl::unexpected(done.error());
+  if (auto done = settle_labels(raw); !done) return tl::unexpected(done.error());
   if (auto done = settle_rest(raw.options); !done) return tl::unexpected(done.error());
   return std::move(raw.options);
 }

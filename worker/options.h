@@ -8,9 +8,11 @@
 
 #include <chrono>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <tl/expected.hpp>
+#include <vector>
 
 namespace holdfast::worker {
 
@@ -21,10 +23,13 @@ struct WorkerOptions {
   std::string interface;        // "": the one that routes to the server
   int threads = 0;              // at least 1 once parsed
   std::string data_root;
+  std::vector<std::string> checkpoint_roots;  // none: anywhere
+  std::map<std::string, std::string> labels;
   std::string log_level = "info";
   std::optional<std::chrono::milliseconds> collective_timeout;
-  std::string fault_rules;  // HOLDFAST_FAULT, parsed well
-  std::string drills;       // "": none; else the folder of worker/drills.h
+  std::string fault_rules;      // HOLDFAST_FAULT, parsed well
+  std::string drills;           // "": none; else the folder of worker/drills.h
+  std::string tensorboard_dir;  // "": no event files; else each job's are in a folder of its own below this one
 };
 
 // The program ends here: what to print, and the exit status (0 for --help).

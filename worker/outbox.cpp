@@ -14,8 +14,21 @@ using std::chrono::steady_clock;
 constexpr size_t kLettersMax = 10'000;
 constexpr size_t kLinesMax = 5'000;
 constexpr size_t kLinesPerBatch = 500;
+constexpr size_t kBytesPerBatch = 500'000;  // as JSON; the service takes 1 MiB
+constexpr size_t kLineBytesMax = 64 << 10;  // the service keeps less of it, with a note of what is gone
 constexpr milliseconds kLogInterval{500};
 constexpr milliseconds kFarewell{2000};
+
+// As JSON, at most.
+size_t size_of(const rendezvous::LogLine& line) {
+  constexpr size_t kAround = 80;
+  size_t size = kAround + 6 * line.level.size();
+  for (const char c : line.text) {
+    const auto byte = static_cast<unsigned char>(c);
+    size += byte < 0x20 ? 6 : byte >= 0x7f ? 3 : c == '"' || c == '\\' ? 2 : 1;  // U+FFFD for what is no UTF-8
+  }
+  return size;
+}
 
 }  // namespace
 
@@ -61,6 +74,7 @@ void Outbox::add(Letter letter, bool first) {
 }
 
 void Outbox::log(const std::string& job, rendezvous::LogLine line) {
+  if (line.text.size() > kLineBytesMax) line.text.resize(kLineBytesMax);
   const std::lock_guard lock(mutex_);
   if (job != log_job_) {
     // Lines of a job that is over do not wait for one that begins.
@@ -81,8 +95,10 @@ std::vector<Outbox::Letter> Outbox::take_logs() {
         {lines_.front().time_ms, "warning", std::to_string(std::exchange(dropped_lines_, 0)) + " lines were dropped here"});
   }
   while (!lines_.empty()) {
-    rendezvous::LogBatch batch{link_.options().incarnation, log_job_, {}};
-    while (!lines_.empty() && batch.lines.size() < kLinesPerBatch) {
+    rendezvous::LogBatch batch{link_.options().incarnation, log_job_, {}, ++log_batches_};
+    for (size_t bytes = 0; !lines_.empty() && batch.lines.size() < kLinesPerBatch;) {
+      bytes += size_of(lines_.front());
+      if (bytes > kBytesPerBatch && !batch.lines.empty()) break;
       batch.lines.push_back(std::move(lines_.front()));
       lines_.pop_front();
     }

@@ -2,7 +2,8 @@
 //
 // Promises: in order, one at a time, tried for as long as it takes; faults go first. The caller never waits. Bounded: when
 // the service is away for long, log lines are dropped first (the oldest, with a line that says how many), events beyond
-// their bound are dropped and counted in the log. A message that the service refuses is logged and let go.
+// their bound are dropped and counted in the log. A message that the service refuses is logged and let go. Log lines are in
+// their job's log once, also where an answer is lost and they are sent again.
 // Thread: any for the callers; one of its own.
 #pragma once
 
@@ -43,6 +44,7 @@ class Outbox {
   std::deque<Letter> letters_;
   std::string log_job_;
   std::deque<rendezvous::LogLine> lines_;
+  int64_t log_batches_ = 0;  // made so far
   int64_t dropped_letters_ = 0, dropped_lines_ = 0;
   std::thread sender_;
 };

@@ -1,11 +1,13 @@
 #include "worker/supervisor.h"
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/random.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -16,6 +18,7 @@
 #include <stdexcept>
 
 #include "worker/exit_codes.h"
+#include "worker/last_words.h"
 #include "worker/life_report.h"
 
 // The supervisor has one thread, so that it may fork: functions that are not thread-safe are safe here.
@@ -48,9 +51,10 @@ void die_with(pid_t supervisor) {
 }
 
 [[noreturn]] void become(const SupervisorOptions& options, const std::string& incarnation, const LifeReport& report,
-                         pid_t supervisor) {
+                         const LastWords& words, pid_t supervisor) {
   die_with(supervisor);
   report.hand_over();
+  words.hand_over();
   unblock_signals();
   setenv(kIncarnationVariable, incarnation.c_str(), 1);
   setenv(kSupervisorVariable, std::to_string(supervisor).c_str(), 1);
@@ -61,16 +65,18 @@ void die_with(pid_t supervisor) {
   _exit(kCannotStart);
 }
 
-pid_t start_child(const SupervisorOptions& options, const std::string& incarnation, LifeReport& report) {
+pid_t start_child(const SupervisorOptions& options, const std::string& incarnation, LifeReport& report, LastWords& words) {
   const pid_t supervisor = getpid();
   const pid_t child = fork();
-  if (child == 0) become(options, incarnation, report, supervisor);
+  if (child == 0) become(options, incarnation, report, words, supervisor);
   report.born();
+  words.born();
   return child;
 }
 
 // The process id of the reporter; -1: could not fork, and the lease tells the service, later.
-pid_t report_from_a_process(const SupervisorOptions& options, const std::string& incarnation, const std::string& reason) {
+pid_t report_from_a_process(const SupervisorOptions& options, const std::string& incarnation, const std::string& reason,
+                            const std::vector<std::string>& last_lines) {
   const pid_t supervisor = getpid();
   const pid_t reporter = fork();
   if (reporter != 0) return reporter;
@@ -78,7 +84,7 @@ pid_t report_from_a_process(const SupervisorOptions& options, const std::string&
   unblock_signals();
   signal(SIGALRM, SIG_DFL);
   alarm(static_cast<unsigned>((options.report_time.count() + 999) / 1000));
-  options.report_lost(incarnation, reason);
+  options.report_lost(incarnation, reason, last_lines);
   _exit(0);
 }
 
@@ -88,7 +94,11 @@ class Supervisor {
     signal(SIGCHLD, SIG_DFL);  // whoever started this may have had it ignored, and then no end of a child is told
     const sigset_t set = watched_signals();
     sigprocmask(SIG_BLOCK, &set, nullptr);
+    signals_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signals_ < 0) throw std::runtime_error(fmt::format("the supervisor cannot wait for signals: {}", strerror(errno)));
   }
+  ~Supervisor() { close(signals_); }
+  Supervisor(const Supervisor&) = delete;
 
   int run() {
     while (true) {
@@ -107,21 +117,28 @@ class Supervisor {
     incarnation_ = new_incarnation();
     born_ = steady_clock::now();
     report_.emplace();
-    child_ = start_child(options_, incarnation_, *report_);
+    words_.emplace();
+    child_ = start_child(options_, incarnation_, *report_, *words_);
     if (child_ < 0) {
       spdlog::error("cannot start the training process, it is tried again: fork: {}", strerror(errno));
       return std::nullopt;
     }
     spdlog::debug("training process {} started, incarnation {}", child_, incarnation_);
-    const sigset_t set = watched_signals();
     while (true) {
-      int signal = 0;
-      sigwait(&set, &signal);
-      if (signal == SIGTERM || signal == SIGINT) pass_on();
+      std::array<pollfd, 2> awaited{pollfd{signals_, POLLIN, 0}, pollfd{words_->ears(), POLLIN, 0}};  // -1 is passed over
+      poll(awaited.data(), awaited.size(), -1);
+      words_->pass_on();
+      take_signals();
       int status = 0;
       for (pid_t ended = 0; (ended = waitpid(-1, &status, WNOHANG)) > 0;) {
         if (ended == child_) return status;  // any other was one that reported
       }
+    }
+  }
+
+  void take_signals() {
+    for (signalfd_siginfo info{}; read(signals_, &info, sizeof info) == sizeof info;) {
+      if (info.ssi_signo == SIGTERM || info.ssi_signo == SIGINT) pass_on();
     }
   }
 
@@ -134,6 +151,7 @@ class Supervisor {
 
   // The program's exit status, when this life was the last.
   std::optional<int> judge(int status) {
+    const std::vector<std::string> last_lines = words_->lines();
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
     if (code == static_cast<int>(ExitCode::kDone) || code == static_cast<int>(ExitCode::kConfiguration)) return code;
     const bool ended_as_told = told_to_end_ && WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
@@ -142,7 +160,7 @@ class Supervisor {
     if (!told.gpu.empty()) setenv(kGpuVariable, told.gpu.c_str(), 1);  // for the lives to come
     const std::string end = describe_end(status) + (told.reason.empty() ? "" : ": " + told.reason);
     const bool known = code == static_cast<int>(ExitCode::kNameTaken) || code == static_cast<int>(ExitCode::kFenced);
-    const pid_t reporter = known ? -1 : report_from_a_process(options_, incarnation_, end);
+    const pid_t reporter = known ? -1 : report_from_a_process(options_, incarnation_, end, last_lines);
     if (told_to_end_ || code == static_cast<int>(ExitCode::kNameTaken) || code == kCannotStart) {
       spdlog::error("the training process ended: {}", end);
       if (reporter > 0) waitpid(reporter, nullptr, 0);  // it would die with this process; its time is bounded
@@ -175,6 +193,8 @@ class Supervisor {
   RestartPolicy policy_;
   std::string incarnation_;
   std::optional<LifeReport> report_;
+  std::optional<LastWords> words_;
+  int signals_ = -1;  // a file to read them from, so that they can be waited for beside the child's words
   pid_t child_ = -1;
   steady_clock::time_point born_;
   bool told_to_end_ = false;

@@ -1,9 +1,9 @@
 // The small process above the training process: starts it, says why it died, and starts it again.
 //
 // Promises: the child dies with the supervisor; each life has an incarnation of its own; a life that ended badly is
-// reported at once, from a short-lived process of its own, so that neither the report holds up the restart nor a thread of
-// an HTTP library lives in here. SIGTERM and SIGINT are passed on once as SIGTERM; the second kills.
-// Thread: single-threaded, and must be: it forks.
+// reported at once, with the last lines that it wrote, from a short-lived process of its own, so that neither the report holds
+// up the restart nor a thread of an HTTP library lives in here. SIGTERM and SIGINT are passed on once as SIGTERM; the second
+// kills. Thread: single-threaded, and must be: it forks.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,9 @@ inline constexpr const char* kSupervisorVariable = "HOLDFAST_INTERNAL_SUPERVISOR
 
 struct SupervisorOptions {
   std::vector<std::string> command;  // program and arguments
-  // Runs in a process of its own, bounded to `report_time`.
-  std::function<void(const std::string& incarnation, const std::string& reason)> report_lost;
+  // Runs in a process of its own, bounded to `report_time`. `last_lines`: of its stderr.
+  std::function<void(const std::string& incarnation, const std::string& reason, const std::vector<std::string>& last_lines)>
+      report_lost;
   std::chrono::milliseconds report_time{5000};
   RestartLimits limits;
 };

@@ -21,11 +21,15 @@
 #include <limits>
 #include <utility>
 
-#include "worker/tcp_address.h"
+#include "rendezvous/protocol/ring_address.h"
 #include "worker/transport.h"
 
 namespace holdfast::worker {
 namespace {
+
+using rendezvous::describe_errno;
+using rendezvous::parse_address;
+using rendezvous::SocketAddress;
 
 constexpr int kBacklog = 512;  // peers of the coming generation, and whatever else knocks, wait here
 constexpr int kKeepaliveIdleSeconds = 10;
@@ -284,7 +288,7 @@ TransportResult<std::unique_ptr<Transport>> listen_at(SocketAddress address) {
 }  // namespace
 
 TransportResult<std::unique_ptr<Transport>> make_tcp_transport(const std::string& interface, const std::string& server_host) {
-  const auto address = interface.empty() ? address_routing_to(server_host) : address_of_interface(interface);
+  const auto address = rendezvous::ring_address(interface, server_host);
   if (!address) return failure(Kind::kFailed, address.error());
   return listen_at(*address);
 }

@@ -55,6 +55,7 @@ RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, int64_t
   RunResult<void> result;
   if (evaluation_due(loop.session)) result = evaluate_now(loop, point);
   const int64_t step = point.step;
+  if (loop.tensorboard != nullptr) loop.tensorboard->add(point);
   loop.reporter.committed(std::move(point));
   loop.on_commit(step);
   if (!result) return result;

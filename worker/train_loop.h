@@ -16,6 +16,7 @@
 #include "worker/progress_reporter.h"
 #include "worker/run_stop.h"
 #include "worker/session.h"
+#include "worker/tensorboard.h"
 
 namespace holdfast::worker {
 
@@ -39,6 +40,7 @@ struct TrainLoop {
   // A neighbour from whom nothing has come for a while; on the thread that waits for it, and waits on.
   std::function<void(const CollectiveError&)> on_quiet = {};
   std::vector<std::string> workers = {};  // by rank, for messages
+  TensorBoard* tensorboard = nullptr;     // of rank 0, where it is asked for
 
   RunStop run();
 };

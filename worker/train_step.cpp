@@ -316,6 +316,7 @@ RunResult<void> TrainStep::confirm(StepPoint& point) {
   if (!confirmed) {
     loop_.reporter.end();
     loop_.reporter.committed(point);
+    if (loop_.tensorboard != nullptr) loop_.tensorboard->add(point);
     return tl::unexpected(ring_stop(confirmed.error()));
   }
   Patience& patience = loop_.session.patience;

@@ -33,7 +33,7 @@ constexpr std::chrono::seconds kGrace{5};
   _exit(static_cast<int>(code));
 }
 
-rendezvous::RegisterRequest registration(const Identity& identity, const Transport& transport,
+rendezvous::RegisterRequest registration(const WorkerOptions& options, const Identity& identity, const Transport& transport,
                                          const kernels::DeviceInfo& device) {
   rendezvous::RegisterRequest request;
   request.name = identity.name;
@@ -46,6 +46,7 @@ rendezvous::RegisterRequest registration(const Identity& identity, const Transpo
   request.numerics = device.numerics;
   request.memory_bytes = device.memory_bytes;
   request.threads = device.threads;
+  request.labels = options.labels;
   return request;
 }
 
@@ -88,9 +89,9 @@ class TrainingProcess {
               end_process),
         outbox_(link_),
         shipping_(std::move(sink), outbox_),
-        runner_({options.data_root, make_ops, options.collective_timeout}, link_, outbox_, transport,
-                [this](const Input& input) { feed(input); }),
-        client_(link_, registration(identity, transport, device),
+        runner_({options.data_root, options.checkpoint_roots, make_ops, options.collective_timeout, options.tensorboard_dir},
+                link_, outbox_, transport, [this](const Input& input) { feed(input); }),
+        client_(link_, registration(options, identity, transport, device),
                 [this](const rendezvous::Directive& directive) { feed(DirectiveReceived{directive}); }) {
     const std::lock_guard lock(mutex_);
     ready_ = true;
@@ -167,6 +168,8 @@ ExitCode run_training_process(const WorkerOptions& options, const Identity& iden
   sigaddset(&signals, SIGINT);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   signal(SIGPIPE, SIG_IGN);
+  const auto sink = std::make_shared<LogShipping>();
+  spdlog::default_logger()->sinks().push_back(sink);
   std::optional<Drills> drills;  // before the transport that looks at them
   auto transport = make_tcp_transport(options.interface, options.server_host);
   if (!transport) {
@@ -187,8 +190,6 @@ ExitCode run_training_process(const WorkerOptions& options, const Identity& iden
     spdlog::error("{}", device.error());
     return ExitCode::kConfiguration;
   }
-  const auto sink = std::make_shared<LogShipping>();
-  spdlog::default_logger()->sinks().push_back(sink);
   TrainingProcess process(options, identity, make_ops, *device, **transport, sink, drills ? &*drills : nullptr);
   process.wait_for_exit(signals);
   return ExitCode::kDone;

@@ -14,6 +14,7 @@
 #include "rendezvous/protocol/http_client.h"
 #include "worker/drills.h"
 #include "worker/fault_points.h"
+#include "worker/last_words.h"
 #include "worker/life_report.h"
 #include "worker/supervisor.h"
 #include "worker/training_process.h"
@@ -27,7 +28,10 @@ std::string host_name() {
 }
 
 void set_up_logging(const std::string& level, const std::string& who) {
-  auto logger = std::make_shared<spdlog::logger>(who, std::make_shared<spdlog::sinks::stderr_color_sink_mt>());
+  const bool terminal = std::getenv(kTerminalVariable) != nullptr;  // NOLINT(concurrency-mt-unsafe)
+  auto logger =
+      std::make_shared<spdlog::logger>(who, std::make_shared<spdlog::sinks::stderr_color_sink_mt>(
+                                                terminal ? spdlog::color_mode::always : spdlog::color_mode::automatic));
   logger->set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ [%n %P] %v");
   logger->set_level(spdlog::level::from_str(level));
   logger->flush_on(spdlog::level::info);
@@ -35,9 +39,9 @@ void set_up_logging(const std::string& level, const std::string& who) {
 }
 
 // Tells the service that a life ended, so that it need not wait for the lease. Two tries: then the lease does it.
-void report_lost(const WorkerOptions& options, const std::string& incarnation, const std::string& reason) {
+void report_lost(const WorkerOptions& options, const rendezvous::WorkerLost& lost) {
   rendezvous::HttpClient client(options.server, options.token);
-  const std::string body = rendezvous::json_text(rendezvous::WorkerLost{incarnation, reason});
+  const std::string body = rendezvous::json_text(lost);
   for (int tries = 0; tries < 2; ++tries) {
     if (client.request("POST", "/v1/workers/lost", body, "application/json", std::chrono::seconds(2))) return;
   }
@@ -48,8 +52,9 @@ int run_supervisor(const WorkerOptions& options, int argc, char** argv) {
   SupervisorOptions supervisor;
   supervisor.command.assign(argv, argv + argc);
   supervisor.command[0] = "/proc/self/exe";
-  supervisor.report_lost = [&options](const std::string& incarnation, const std::string& reason) {
-    report_lost(options, incarnation, reason);
+  supervisor.report_lost = [&options](const std::string& incarnation, const std::string& reason,
+                                      const std::vector<std::string>& last_lines) {
+    report_lost(options, {incarnation, reason, last_lines});
   };
   return supervise(supervisor);
 }

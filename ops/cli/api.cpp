@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <cctype>
 #include <chrono>
+#include <limits>
 #include <random>
 #include <thread>
+
+#include "ops/cli/text_width.h"
 
 namespace holdfast::ops {
 namespace {
 
-constexpr int kPageSize = 1000;
+constexpr size_t kPageSize = 1000;
 constexpr int kAttempts = 3;
 // The service reads and verifies every byte of the checkpoint that a job resumes from before it answers.
 constexpr std::chrono::minutes kLongAnswer{15};
@@ -30,7 +33,7 @@ std::string new_key() {
 [[noreturn]] void ambiguous(const std::string& name, const std::vector<const Json*>& jobs) {
   std::string ids;
   for (const Json* job : jobs)
-    ids += fmt::format("{}{} ({})", ids.empty() ? "" : ", ", text_at(*job, "id"), text_at(*job, "name"));
+    ids += fmt::format("{}{} ({})", ids.empty() ? "" : ", ", text_at(*job, "id"), printable(text_at(*job, "name")));
   throw Failure{kBadInput, fmt::format("{} could be any of {}: give the id", name, ids)};
 }
 
@@ -48,7 +51,7 @@ Failure failure_of(const rendezvous::HttpFailure& failure) {
   const int exit_code = failure.unreachable || status >= 500 ? kUnreachable
                         : status == 401 || status == 403     ? kNotAllowed
                                                              : kBadInput;
-  return {exit_code, failure.message()};
+  return {exit_code, failure.message(), status == 429};
 }
 
 Api::Api(const Options& options) : client_(server_of(options), token_of(options)) {}
@@ -82,16 +85,28 @@ Json Api::post_once(const std::string& path, const Json& body) {
   }
 }
 
-Json Api::list(const std::string& path, const std::string& key) {
-  Json all = Json::array();
+Json Api::remove(const std::string& path) {
+  return decoded(client_.request("DELETE", path));
+}
+
+Json Api::list(const std::string& path, const std::string& key, const Query& query) {
+  return list_some(path, key, query, std::numeric_limits<size_t>::max()).items;
+}
+
+Listing Api::list_some(const std::string& path, const std::string& key, Query query, size_t limit) {
+  Listing listing;
   std::string token;
   do {
-    const Json page =
-        get(fmt::format("{}?limit={}{}", path, kPageSize, token.empty() ? "" : "&page_token=" + percent_encoded(token)));
-    if (page.contains(key)) all.insert(all.end(), page[key].begin(), page[key].end());
+    Query page_query = query;
+    page_query.emplace_back("limit", fmt::format("{}", std::min(limit - listing.items.size(), kPageSize)));
+    if (!token.empty()) page_query.emplace_back("page_token", token);
+    const Json page = get(path_with(path, page_query));
+    if (page.contains(key)) listing.items.insert(listing.items.end(), page[key].begin(), page[key].end());
     token = text_at(page, "next_page_token");
-  } while (!token.empty());
-  return all;
+    std::erase_if(query, [](const auto& one) { return one.first == "page_token"; });  // that one was of the first page
+  } while (!token.empty() && listing.items.size() < limit);
+  if (!token.empty()) listing.next_page_token = token;
+  return listing;
 }
 
 std::string Api::job_id(const std::string& id_or_name) {
@@ -121,6 +136,13 @@ std::string percent_encoded(const std::string& text) {
     }
   }
   return encoded;
+}
+
+std::string path_with(const std::string& path, const Query& query) {
+  std::string text = path;
+  for (const auto& [name, value] : query)
+    text += fmt::format("{}{}={}", text.size() == path.size() ? "?" : "&", name, percent_encoded(value));
+  return text;
 }
 
 bool has(const Json& json, const char* name) {

@@ -1,8 +1,12 @@
 // The service's API as the command line uses it: JSON in, JSON out, and a Failure with the right exit code otherwise.
 #pragma once
 
+#include <chrono>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include "ops/cli/command.h"
 #include "rendezvous/protocol/http_client.h"
@@ -14,8 +18,27 @@ using Json = nlohmann::json;
 std::string server_of(const Options& options);
 std::string token_of(const Options& options);
 
+// Names and values behind the ? of a path.
+using Query = std::vector<std::pair<std::string, std::string>>;
+struct Listing {
+  Json items = Json::array();
+  Json next_page_token;  // of what comes after; null at the end
+};
+
 // What a failed request is outside.
 Failure failure_of(const rendezvous::HttpFailure& failure);
+
+// Asks until the service has time for it; any other failure goes on.
+template <typename Ask>
+auto patiently(const Ask& ask) -> decltype(ask()) {
+  for (;; std::this_thread::sleep_for(std::chrono::milliseconds(500))) {
+    try {
+      return ask();
+    } catch (const Failure& failure) {
+      if (!failure.busy) throw;
+    }
+  }
+}
 
 class Api {
  public:
@@ -27,8 +50,11 @@ class Api {
   // For what may take minutes and must happen once: sent under one Idempotency-Key, and once more under it when no answer
   // came, so that a connection that died before the answer makes neither a second thing nor an error.
   Json post_once(const std::string& path, const Json& body);
+  Json remove(const std::string& path);
   // All pages of a list. `path` has no query; `key` names the array in it.
-  Json list(const std::string& path, const std::string& key);
+  Json list(const std::string& path, const std::string& key, const Query& query = {});
+  // The same, of at most `limit` rows.
+  Listing list_some(const std::string& path, const std::string& key, Query query, size_t limit);
 
   // The job's id, for an id, a name, or the unambiguous beginning of a name.
   std::string job_id(const std::string& id_or_name);
@@ -39,6 +65,8 @@ class Api {
 };
 
 std::string percent_encoded(const std::string& text);
+// "/v1/jobs?state=running&limit=3"
+std::string path_with(const std::string& path, const Query& query);
 
 // Fields of an answer that may be missing or null.
 std::string text_at(const Json& json, const char* name, const std::string& otherwise = "");

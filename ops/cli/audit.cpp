@@ -2,8 +2,7 @@
 // each step computed on the tokens that the data order says?
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <map>
+#include <memory>
 #include <optional>
 
 #include "model/data/data_order.h"
@@ -38,45 +37,68 @@ std::string digest_of(const model::DataOrder& order, std::span<const uint16_t> t
   return fmt::format("{:016x}", sum);
 }
 
-Findings check_data(const Json& ledger, const Json& spec, const std::string& path) {
-  const auto file = model::TokenFile::open(path);
-  if (!file) throw Failure{kBadInput, file.error()};
-  const auto tokens = (*file)->tokens();
-  if (static_cast<int64_t>(tokens.size()) <= integer_at(spec, "block_size")) {
-    throw Failure{kBadInput,
-                  fmt::format("{} has {} tokens, fewer than one sequence of the job: is it the file it was trained on?", path,
-                              tokens.size())};
+// Holds each step's noted digest against the training file.
+class DataCheck {
+ public:
+  DataCheck(const Json& spec, int64_t microbatches, const std::string& path) {
+    const auto file = model::TokenFile::open(path);
+    if (!file) throw Failure{kBadInput, file.error()};
+    file_ = *file;
+    const auto tokens = static_cast<int64_t>(file_->tokens().size());
+    if (tokens <= integer_at(spec, "block_size")) {
+      throw Failure{
+          kBadInput,
+          fmt::format("{} has {} tokens, fewer than one sequence of the job: is it the file it was trained on?", path, tokens)};
+    }
+    order_ = order_of(spec, tokens, microbatches);
   }
-  const model::DataOrder order = order_of(spec, static_cast<int64_t>(tokens.size()), integer_at(ledger, "microbatches"));
-  Findings findings;
-  for (const Json& step : ledger["steps"]) {
+
+  void check(const Json& step, Findings& findings) const {
     const int64_t number = integer_at(step, "step");
-    const std::string expected = digest_of(order, tokens, number), found = text_at(step, "data_digest");
+    const std::string expected = digest_of(order_, file_->tokens(), number), found = text_at(step, "data_digest");
     if (expected != found)
       findings.add(fmt::format("step {} was computed on other tokens: the data order gives {}, the job noted {}", number,
                                expected, found));
   }
-  return findings;
-}
 
-// The ledger, page by page; nothing when the job went on in another generation meanwhile, because it may have gone back.
-std::optional<Json> read_ledger(Api& api, const std::string& job) {
+ private:
+  std::shared_ptr<const model::TokenFile> file_;
+  model::DataOrder order_;
+};
+
+// The ledger, page by page; nothing when the job went on in another generation meanwhile, because it may have gone back. Steps
+// are looked at as they come and not kept.
+std::optional<LedgerSummary> audit_once(Api& api, const std::string& job, const Json& spec, const std::string& data) {
   const std::string path = fmt::format("/v1/jobs/{}/ledger?limit=1000", job);
-  Json all = api.get(path);
-  std::string token = text_at(all, "next_page_token");
-  if (token.empty()) return all;
-  while (!token.empty()) {
-    const Json page = api.get(path + "&page_token=" + percent_encoded(token));
-    if (integer_at(page, "generation") != integer_at(all, "generation")) return std::nullopt;
-    for (const char* list : {"rows", "steps"}) all[list].insert(all[list].end(), page[list].begin(), page[list].end());
-    token = text_at(page, "next_page_token");
+  Json page = api.get(path);
+  const int64_t step = integer_at(page, "step"), generation = integer_at(page, "generation");
+  Json all = {{"microbatches", page.at("microbatches")}, {"rows", Json::array()}};
+  all["first_step"] = page.value("first_step", int64_t{1});
+  std::optional<DataCheck> check;
+  if (!data.empty()) check.emplace(spec, integer_at(page, "microbatches"), data);
+  NotedSteps noted(integer_at(all, "first_step"), step);
+  Findings of_steps, of_data;
+  while (true) {
+    all["rows"].insert(all["rows"].end(), page["rows"].begin(), page["rows"].end());
+    for (const Json& row : page["steps"]) {
+      if (noted.take(integer_at(row, "step"), of_steps) && check) check->check(row, of_data);
+    }
+    const std::string token = text_at(page, "next_page_token");
+    if (token.empty()) break;
+    page = api.get(path + "&page_token=" + percent_encoded(token));
+    if (integer_at(page, "generation") != generation) return std::nullopt;
   }
-  return ledger_as_of(std::move(all), integer_at(all, "step"));
+  noted.finish(of_steps);
+  all["rows"] = rows_as_of(std::move(all["rows"]), step);
+  LedgerSummary summary = audit_ledger(all, step);
+  summary.findings.append(of_steps);
+  summary.findings.append(of_data);
+  return summary;
 }
 
-Json whole_ledger(Api& api, const std::string& job) {
+LedgerSummary audit_job(Api& api, const std::string& job, const Json& spec, const std::string& data) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    if (auto ledger = read_ledger(api, job)) return *std::move(ledger);
+    if (auto summary = audit_once(api, job, spec, data)) return *std::move(summary);
   }
   throw Failure{kBadInput, fmt::format("job {} begins new generations faster than its ledger can be read: try again", job)};
 }
@@ -89,10 +111,8 @@ void audit(const Options& options, const AuditArguments& arguments) {
   Api api(options);
   const std::string id = api.job_id(arguments.job);
   const Json job = api.get("/v1/jobs/" + id);
-  const Json ledger = whole_ledger(api, id);
-  const LedgerSummary summary = audit_ledger(ledger, integer_at(ledger, "step"));
-  Findings findings = summary.findings;
-  if (!arguments.data.empty()) findings.append(check_data(ledger, job["spec"], arguments.data));
+  const LedgerSummary summary = audit_job(api, id, job["spec"], arguments.data);
+  const Findings& findings = summary.findings;
   if (options.json) {
     print_json({{"job", id},
                 {"ok", findings.total == 0},
@@ -125,7 +145,7 @@ void add_audit_command(CLI::App& app, Options& options) {
   CLI::App* command =
       add_command(app, options, "audit", "Check that every microbatch of every step was done once; exit code 1 if not",
                   "holdfast audit j1 --data data/train.bin");
-  command->add_option("job", arguments->job, "Job id or name")->required();
+  add_job_argument(*command, arguments->job);
   command->add_option("--data", arguments->data, "The training file: check the tokens of each step, too")->type_name("FILE");
   command->callback([&options, arguments] { audit(options, *arguments); });
 }

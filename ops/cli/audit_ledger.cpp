@@ -44,17 +44,6 @@ void check_stretch(const std::vector<Row>& all, int64_t first, int64_t last, int
   if (!wrong.empty()) findings.add(fmt::format("steps {} to {}: {}", first, last, wrong));
 }
 
-void check_steps_table(const Json& ledger, const LedgerSummary& summary, Findings& findings) {
-  std::set<int64_t> seen;
-  for (const Json& step : ledger.value("steps", Json::array())) {
-    const int64_t number = step.at("step").get<int64_t>();
-    if (!seen.insert(number).second) findings.add(fmt::format("step {} is noted twice", number));
-  }
-  for (int64_t step = summary.first_step; step <= summary.last_step; ++step) {
-    if (!seen.contains(step)) findings.add(fmt::format("step {} is not noted", step));
-  }
-}
-
 }  // namespace
 
 void Findings::add(std::string finding) {
@@ -93,25 +82,37 @@ LedgerSummary audit_ledger(const Json& ledger, int64_t step) {
       check_stretch(rows, first, last, summary.microbatches, summary.findings);
     }
   }
-  check_steps_table(ledger, summary, summary.findings);
   return summary;
 }
 
-Json ledger_as_of(Json ledger, int64_t step) {
-  Json rows = Json::array(), steps = Json::array();
-  for (Json& row : ledger["rows"]) {
+NotedSteps::NotedSteps(int64_t first, int64_t last)
+    : first_(first), seen_(static_cast<size_t>(std::max<int64_t>(last - first + 1, 0))) {}
+
+bool NotedSteps::take(int64_t step, Findings& findings) {
+  if (step < first_ || step - first_ >= static_cast<int64_t>(seen_.size())) return false;
+  auto seen = seen_[static_cast<size_t>(step - first_)];
+  if (seen) findings.add(fmt::format("step {} is noted twice", step));
+  const bool news = !seen;
+  seen = true;
+  return news;
+}
+
+void NotedSteps::finish(Findings& findings) const {
+  for (size_t i = 0; i < seen_.size(); ++i) {
+    if (!seen_[i]) findings.add(fmt::format("step {} is not noted", first_ + static_cast<int64_t>(i)));
+  }
+}
+
+Json rows_as_of(Json rows, int64_t step) {
+  Json kept = Json::array();
+  for (Json& row : rows) {
     if (!is_voided(row)) {
       if (row.at("first_step").get<int64_t>() > step) continue;
       row["last_step"] = std::min(row.at("last_step").get<int64_t>(), step);
     }
-    rows.push_back(std::move(row));
+    kept.push_back(std::move(row));
   }
-  for (Json& noted : ledger["steps"]) {
-    if (noted.at("step").get<int64_t>() <= step) steps.push_back(std::move(noted));
-  }
-  ledger["rows"] = std::move(rows);
-  ledger["steps"] = std::move(steps);
-  return ledger;
+  return kept;
 }
 
 }  // namespace holdfast::ops

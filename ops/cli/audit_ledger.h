@@ -24,11 +24,25 @@ struct LedgerSummary {
 };
 
 // `ledger`: {"microbatches", "first_step" (1, or later where the job began from another's checkpoint), "rows": [{first_step,
-// last_step, first_microbatch, last_microbatch (half-open), voided_by}], "steps": [{step}]}. The rows that are not voided must
-// cover each microbatch of the steps from first_step to `step` once.
+// last_step, first_microbatch, last_microbatch (half-open), voided_by}]}. The rows that are not voided must cover each
+// microbatch of the steps from first_step to `step` once.
 LedgerSummary audit_ledger(const nlohmann::json& ledger, int64_t step);
 
-// Without what was done after `step`: pages of a job that runs are read one after another, and the later ones know more.
-nlohmann::json ledger_as_of(nlohmann::json ledger, int64_t step);
+// Which steps were noted with their digests. They come page by page, and a bit is kept of each: there may be millions.
+class NotedSteps {
+ public:
+  NotedSteps(int64_t first, int64_t last);  // those that there should be
+  // Whether `step` is one of them that was not noted yet. Later ones are none: pages of a job that runs are read one after
+  // another, and the last ones know more.
+  bool take(int64_t step, Findings& findings);
+  void finish(Findings& findings) const;  // all were taken
+
+ private:
+  int64_t first_;
+  std::vector<bool> seen_;
+};
+
+// Rows without what was done after `step`.
+nlohmann::json rows_as_of(nlohmann::json rows, int64_t step);
 
 }  // namespace holdfast::ops

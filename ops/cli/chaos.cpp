@@ -12,7 +12,7 @@
 #include "ops/cli/chaos_drill.h"
 #include "ops/cli/command.h"
 #include "ops/cli/format.h"
-#include "ops/cli/watch.h"
+#include "ops/cli/job_text.h"
 
 namespace holdfast::ops {
 namespace {
@@ -169,7 +169,7 @@ void add_chaos_command(CLI::App& app, Options& options) {
   const auto arguments = std::make_shared<ChaosArguments>();
   CLI::App* command = add_command(app, options, "chaos",
                                   "Bring faults about in a running job, for drills, and report what they cost", kExample);
-  command->add_option("job", arguments->job, "Job id or name")->required();
+  add_job_argument(*command, arguments->job);
   command->add_option("--faults", arguments->faults, "Which faults to draw from")->type_name("LIST");
   command->add_option("--script", arguments->script, "Which faults, when and on whom")->type_name("FILE");
   command->add_option("--seed", arguments->seed, "The same seed draws the same faults [a new one each time]");

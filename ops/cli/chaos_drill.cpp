@@ -13,7 +13,7 @@
 #include <set>
 #include <thread>
 
-#include "ops/cli/watch.h"
+#include "ops/cli/job_text.h"
 
 namespace holdfast::ops {
 namespace {

@@ -17,7 +17,7 @@ constexpr std::array<std::pair<FaultKind, const char*>, 6> kNames{{{FaultKind::k
                                                                    {FaultKind::kSlow, "slow"},
                                                                    {FaultKind::kCorrupt, "corrupt"},
                                                                    {FaultKind::kServiceKill, "service-kill"}}};
-constexpr std::array<std::pair<const char*, double>, 4> kUnits{{{"ms", 0.001}, {"s", 1}, {"m", 60}, {"h", 3600}}};
+constexpr std::array<std::pair<const char*, double>, 5> kUnits{{{"ms", 0.001}, {"s", 1}, {"m", 60}, {"h", 3600}, {"d", 86400}}};
 
 tl::expected<FaultKind, std::string> parse_fault(std::string text) {
   for (char& c : text) c = c == '_' ? '-' : c;
@@ -96,7 +96,7 @@ tl::expected<double, std::string> parse_duration(const std::string& text) {
   for (const auto& [name, seconds] : kUnits) {
     if (error == std::errc() && value >= 0 && unit == name) return value * seconds;
   }
-  return tl::unexpected(fmt::format("\"{}\" is no duration: write 500ms, 15s, 10m or 2h", text));
+  return tl::unexpected(fmt::format("\"{}\" is no duration: write 500ms, 15s, 10m, 2h or 30d", text));
 }
 
 tl::expected<std::vector<PlannedFault>, std::string> parse_script(const std::string& text, double hold_s, uint64_t seed) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/cli/format.h"
+#include "ops/cli/table.h"
 
 namespace holdfast::ops {
 namespace {

@@ -5,6 +5,7 @@
 #include "ops/cli/checkpoint_place.h"
 #include "ops/cli/command.h"
 #include "ops/cli/format.h"
+#include "ops/cli/table.h"
 
 namespace holdfast::ops {
 namespace {
@@ -26,7 +27,9 @@ void list_of_job(const Options& options, const std::string& name) {
     fmt::print("{} has no checkpoint yet.\n", id);
     return;
   }
-  Table table({"STEP", "CREATED", "SIZE", "PACKED", "STALL", "WRITTEN IN", "STATE HASH"});
+  Table table({Column("STEP").right(), Column("CREATED").left_out(4), Column("SIZE").right(),
+               Column("PACKED").right().left_out(3), Column("STALL").right().left_out(2),
+               Column("WRITTEN IN").right().left_out(1), Column("STATE HASH").shrinks(1, 12)});
   for (const Json& checkpoint : checkpoints) {
     const double raw = number_at(checkpoint, "raw_bytes").value_or(0),
                  stored = number_at(checkpoint, "stored_bytes").value_or(0);
@@ -34,7 +37,7 @@ void list_of_job(const Options& options, const std::string& name) {
                ratio_text(raw, stored), duration_text(number_at(checkpoint, "stall_s")),
                duration_text(number_at(checkpoint, "write_s")), text_at(checkpoint, "state_hash")});
   }
-  table.print();
+  table.print(options.wide);
 }
 
 Json manifest_json(const storage::Manifest& manifest) {
@@ -65,7 +68,9 @@ Json manifest_json(const storage::Manifest& manifest) {
 void list_stored(const Options& options, const std::string& named) {
   CheckpointPlace place = find_checkpoints(options, named);
   Json all = Json::array();
-  Table table({"STEP", "CREATED", "SIZE", "PACKED", "SHARDS", "STATE HASH"});
+  Table table({Column("STEP").right(), Column("CREATED").left_out(3), Column("SIZE").right(),
+               Column("PACKED").right().left_out(2), Column("SHARDS").right().left_out(1),
+               Column("STATE HASH").shrinks(1, 12)});
   for (const int64_t step : steps_of(place)) {
     const auto manifest = storage::read_manifest(*place.store, step);
     if (!manifest) {
@@ -84,7 +89,7 @@ void list_stored(const Options& options, const std::string& named) {
                fmt::format("{}", manifest->shards.size()), manifest->state_hash});
   }
   if (options.json) return print_json({{"checkpoints", all}});
-  table.print();
+  table.print(options.wide);
 }
 
 void verify(const Options& options, const std::string& named, int threads) {
@@ -126,12 +131,13 @@ void show_stored(const Options& options, const std::string& named) {
   fmt::print("{:<12}{}\n{:<12}{}, packed {} to {}\n", "state hash", manifest.state_hash, "size", bytes_text(raw),
              ratio_text(raw, stored), bytes_text(stored));
   fmt::print("{:<12}{} tensors in {}\n\n", "contents", manifest.tensors.size(), shards_text(manifest.shards.size()));
-  Table table({"SHARD", "STORED", "RAW", "CHECKSUM (XXH3-128)"});
+  Table table({Column("SHARD").shrinks(2, 12), Column("STORED").right(), Column("RAW").right().left_out(1),
+               Column("CHECKSUM (XXH3-128)").shrinks(1, 8)});
   for (const auto& shard : manifest.shards) {
     table.add({shard.key, bytes_text(static_cast<double>(shard.stored_bytes)), bytes_text(static_cast<double>(shard.raw_bytes)),
                shard.checksum});
   }
-  table.print();
+  table.print(options.wide);
   fmt::print("\nJob spec: {}\n", rendezvous::json_text(manifest.spec));
 }
 
@@ -147,14 +153,16 @@ struct CkptArguments {
 void add_checkpoint_commands(CLI::App& app, Options& options) {
   const auto job = std::make_shared<std::string>();
   CLI::App* checkpoints = add_command(app, options, "checkpoints", "List a job's checkpoints", "holdfast checkpoints j1");
-  checkpoints->add_option("job", *job, "Job id or name")->required();
+  add_job_argument(*checkpoints, *job);
+  add_wide_flag(*checkpoints, options);
   checkpoints->callback([&options, job] { list_of_job(options, *job); });
 
   CLI::App* ckpt = add_group(app, "ckpt", "Look at checkpoints where they lie, and verify them", "holdfast ckpt verify job:j1");
   const auto arguments = std::make_shared<CkptArguments>();
   const auto add = [&](const char* name, const char* help, const char* example, const std::function<void()>& action) {
     CLI::App* command = add_command(*ckpt, options, name, help, example);
-    command->add_option("place", arguments->place, kPlaceHelp)->required();
+    command->add_option("place", arguments->place, kPlaceHelp)->required()->type_name("PLACE");
+    add_wide_flag(*command, options);
     command->callback(action);
     return command;
   };

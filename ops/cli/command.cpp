@@ -2,9 +2,16 @@
 #include "ops/cli/command.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <sstream>
 
+#include "ops/cli/completion.h"
+#include "ops/cli/terminal.h"
+#include "ops/cli/text_width.h"
+#include "rendezvous/protocol/http_client.h"
 #include "rendezvous/protocol/messages.h"
 #include "rendezvous/protocol/nearest_name.h"
 
@@ -31,10 +38,6 @@ CLI::App* command_in_use(CLI::App* app) {
   return app;
 }
 
-std::string full_name(const CLI::App* app) {
-  return app->get_parent() == nullptr ? app->get_name() : full_name(app->get_parent()) + " " + app->get_name();
-}
-
 std::string suggestion(CLI::App* command, const std::string& typed) {
   std::vector<std::string> known;
   const bool flag = typed.starts_with("--");
@@ -49,6 +52,26 @@ std::string suggestion(CLI::App* command, const std::string& typed) {
   return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
 }
 
+// CLI11 says "--state: runing not in {queued,running}": the choice that may have been meant.
+std::string suggestion_among_choices(const std::string& said) {
+  const size_t begin = said.find(": "), not_in = said.find(" not in {"), end = said.rfind('}');
+  if (begin == std::string::npos || not_in == std::string::npos || end < not_in) return "";
+  std::vector<std::string> choices;
+  std::istringstream words(said.substr(not_in + 9, end - not_in - 9));
+  for (std::string word; std::getline(words, word, ',');) choices.push_back(word);
+  const std::string nearest = rendezvous::nearest_name(said.substr(begin + 2, not_in - begin - 2), choices);
+  return nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest);
+}
+
+// What a service says may be anybody's text: on a terminal it must not act as a command to it. Line by line.
+std::string fit_for_stderr(const std::string& message) {
+  if (terminal_width(STDERR_FILENO) == 0) return message;
+  std::string clean;
+  std::istringstream lines(message);
+  for (std::string line; std::getline(lines, line);) clean += (clean.empty() ? "" : "\n") + printable(line);
+  return clean;
+}
+
 int complain_of_usage(CLI::App& app, const CLI::ParseError& error) {
   CLI::App* command = command_in_use(&app);
   std::string said = error.what();
@@ -60,6 +83,8 @@ int complain_of_usage(CLI::App& app, const CLI::ParseError& error) {
     said = fmt::format("{}: {}{}", typed, what, suggestion(command, typed));
   } else if (dynamic_cast<const CLI::RequiredError*>(&error) != nullptr && said == "A subcommand is required") {
     said = "what shall it do? Name a command";
+  } else {
+    said += suggestion_among_choices(said);
   }
   fmt::print(stderr, "holdfast: {}\nRun `{} --help` for what there is, with an example.\n", said, full_name(command));
   return kBadInput;
@@ -72,7 +97,52 @@ void add_service_options(CLI::App& command, Options& options) {
   command.add_option("--token", options.token, "Bearer token [HOLDFAST_TOKEN, else admin.token in the data directory]")
       ->group("Service")
       ->type_name("TOKEN");
+  command
+      .add_option_function<std::string>("--cacert", rendezvous::set_certificate_authority,
+                                        "PEM file of who signed the service's certificate [HOLDFAST_CACERT]")
+      ->group("Service")
+      ->type_name("FILE");
   command.add_flag("--json", options.json, "Print JSON")->group("Service");
+}
+
+// Under which heading a command stands in the program's help; others stand under "Subcommands".
+constexpr std::pair<const char*, const char*> kHeadings[] = {{"submit", "Jobs"},
+                                                             {"ls", "Jobs"},
+                                                             {"show", "Jobs"},
+                                                             {"stop", "Jobs"},
+                                                             {"pause", "Jobs"},
+                                                             {"resume", "Jobs"},
+                                                             {"scale", "Jobs"},
+                                                             {"logs", "Jobs"},
+                                                             {"events", "Jobs"},
+                                                             {"wait", "Jobs"},
+                                                             {"jobs", "Jobs"},
+                                                             {"nodes", "Workers"},
+                                                             {"drain", "Workers"},
+                                                             {"checkpoints", "Checkpoints and data"},
+                                                             {"data", "Checkpoints and data"},
+                                                             {"ckpt", "Checkpoints and data"},
+                                                             {"sample", "Checkpoints and data"},
+                                                             {"audit", "Checks and plans"},
+                                                             {"chaos", "Checks and plans"},
+                                                             {"plan", "Checks and plans"},
+                                                             {"netcheck", "Checks and plans"},
+                                                             {"doctor", "Checks and plans"},
+                                                             {"serve", "The service"},
+                                                             {"backup", "The service"},
+                                                             {"restore", "The service"},
+                                                             {"tokens", "The service"},
+                                                             {"webhooks", "The service"},
+                                                             {"whoami", "The service"},
+                                                             {"help", "This program"},
+                                                             {"completion", "This program"}};
+
+void put_under_headings(CLI::App& app) {
+  for (CLI::App* command : app.get_subcommands([](CLI::App*) { return true; })) {
+    for (const auto& [name, heading] : kHeadings) {
+      if (command->get_name() == name) command->group(heading);
+    }
+  }
 }
 
 }  // namespace
@@ -100,29 +170,57 @@ CLI::App* add_group(CLI::App& parent, const std::string& name, const std::string
   return group;
 }
 
+CLI::Option* add_job_argument(CLI::App& command, std::string& job) {
+  return command.add_option("job", job, "Job id or name")->required()->type_name("JOB");
+}
+
+void add_wide_flag(CLI::App& command, Options& options) {
+  command.add_flag("--wide", options.wide, "Cut nothing to fit the terminal")->group("Service");
+}
+
+std::string full_name(const CLI::App* command) {
+  const CLI::App* parent = command->get_parent();
+  return parent == nullptr ? command->get_name() : full_name(parent) + " " + command->get_name();
+}
+
+std::vector<const CLI::App*> commands_below(const CLI::App& command) {
+  return command.get_subcommands([](const CLI::App* below) { return !below->get_name().empty(); });
+}
+
+std::unique_ptr<CLI::App> make_app(Options& options) {
+  auto app =
+      std::make_unique<CLI::App>("Holdfast trains GPT models on whatever machines are there, and does not let go.", "holdfast");
+  app->set_version_flag("--version", std::string("holdfast ") + rendezvous::kHoldfastVersion);
+  app->footer(
+      "Example:\n  holdfast serve &\n  holdfast-worker &\n  holdfast submit --train_data_path data/train.bin --watch\n\n"
+      "Exit codes: 0 done, 1 the job failed or a check found something, 2 bad input, 3 no service, 4 not allowed.\n"
+      "More: holdfast help job_spec, holdfast help environment, holdfast help exit_codes.");
+  app->require_subcommand(1);
+  app->get_formatter()->column_width(34);
+  add_service_options(*app, options);
+  for (auto* add : {add_serve_command,       add_backup_commands,  add_submit_command, add_list_command,   add_show_command,
+                    add_job_actions,         add_follow_commands,  add_wait_command,   add_jobs_group,     add_node_commands,
+                    add_checkpoint_commands, add_audit_command,    add_chaos_command,  add_data_commands,  add_sample_command,
+                    add_plan_command,        add_netcheck_command, add_doctor_command, add_token_commands, add_webhook_commands,
+                    add_completion_commands, add_help_command}) {
+    add(*app, options);
+  }
+  put_under_headings(*app);
+  return app;
+}
+
 int run(int argc, char** argv) {
   Options options;
-  CLI::App app("Holdfast trains GPT models on whatever machines are there, and does not let go.", "holdfast");
-  app.set_version_flag("--version", std::string("holdfast ") + rendezvous::kHoldfastVersion);
-  app.footer(
-      "Example:\n  holdfast serve &\n  holdfast-worker &\n  holdfast submit --train_data_path data/train.bin --watch\n\n"
-      "Exit codes: 0 done, 1 the job failed or a check found something, 2 bad input, 3 no service, 4 not allowed.");
-  app.require_subcommand(1);
-  app.get_formatter()->column_width(34);
-  add_service_options(app, options);
-  for (auto* add : {add_serve_command, add_submit_command, add_job_commands, add_follow_commands, add_wait_command,
-                    add_node_commands, add_checkpoint_commands, add_audit_command, add_chaos_command, add_data_commands,
-                    add_sample_command, add_plan_command, add_netcheck_command}) {
-    add(app, options);
-  }
+  const std::unique_ptr<CLI::App> app = make_app(options);
+  if (argc > 1 && argv[1] == std::string(kCompleteWord)) return print_completions(*app, options, {argv + 2, argv + argc});
   try {
-    app.parse(normalized_arguments(argc, argv));
+    app->parse(normalized_arguments(argc, argv));
   } catch (const CLI::Success& asked_for_help) {
-    return app.exit(asked_for_help);
+    return app->exit(asked_for_help);
   } catch (const CLI::ParseError& error) {
-    return complain_of_usage(app, error);
+    return complain_of_usage(*app, error);
   } catch (const Failure& failure) {
-    if (!failure.message.empty()) fmt::print(stderr, "holdfast: {}\n", failure.message);
+    if (!failure.message.empty()) fmt::print(stderr, "holdfast: {}\n", fit_for_stderr(failure.message));
     return failure.exit_code;
   } catch (const nlohmann::json::exception& error) {
     fmt::print(stderr, "holdfast: the service's answer is not as expected ({}): is it of version {}?\n", error.what(),

@@ -1,8 +1,11 @@
-// What every command of `holdfast` has in common: the options for reaching the service, help with an example, exit codes.
+// What every command of `holdfast` has in common: the options for reaching the service, help with an example, exit codes; and
+// the command line as a whole.
 #pragma once
 
 #include <CLI/CLI.hpp>
+#include <memory>
 #include <string>
+#include <vector>
 
 namespace holdfast::ops {
 
@@ -19,11 +22,13 @@ enum ExitCode {
 struct Failure {
   int exit_code;
   std::string message;
+  bool busy = false;  // the service has too much to do just now (429): the same may be asked again
 };
 
 struct Options {
   std::string server, token;  // empty: from the environment, else the defaults
   bool json = false;
+  bool wide = false;  // tables are not made to fit the terminal
 };
 
 // A command named `name` below `parent`; `example` is what its help shows. Options of the service are added to it.
@@ -35,10 +40,29 @@ CLI::App* add_local_command(CLI::App& parent, Options& options, const std::strin
 // A command that only has commands below it.
 CLI::App* add_group(CLI::App& parent, const std::string& name, const std::string& help, const std::string& example);
 
+// The positional "job": an id or a name.
+CLI::Option* add_job_argument(CLI::App& command, std::string& job);
+// Of a command that prints a table.
+void add_wide_flag(CLI::App& command, Options& options);
+
+// The type name of an option or argument says what completion offers for its value: JOB, WORKER, FILE, DIR, PLACE (a job's
+// checkpoints or a folder), or the words between the braces of "{a,b,c}", as CLI::IsMember writes them.
+
+// The whole command line, not parsed yet. `options` outlives it.
+std::unique_ptr<CLI::App> make_app(Options& options);
+// "holdfast ckpt verify"
+std::string full_name(const CLI::App* command);
+// The commands below one, in the order in which help lists them.
+std::vector<const CLI::App*> commands_below(const CLI::App& command);
+
 // One function per group of commands. `options` outlives `app`.
 void add_serve_command(CLI::App& app, Options& options);
+void add_backup_commands(CLI::App& app, Options& options);  // backup restore
 void add_submit_command(CLI::App& app, Options& options);
-void add_job_commands(CLI::App& app, Options& options);     // ls show stop pause resume scale
+void add_list_command(CLI::App& app, Options& options);  // ls
+void add_show_command(CLI::App& app, Options& options);
+void add_job_actions(CLI::App& app, Options& options);      // stop pause resume scale
+void add_jobs_group(CLI::App& app, Options& options);       // jobs ls|show|diff
 void add_follow_commands(CLI::App& app, Options& options);  // logs events
 void add_wait_command(CLI::App& app, Options& options);
 void add_node_commands(CLI::App& app, Options& options);        // nodes drain
@@ -49,6 +73,11 @@ void add_data_commands(CLI::App& app, Options& options);  // data prepare|info
 void add_sample_command(CLI::App& app, Options& options);
 void add_plan_command(CLI::App& app, Options& options);
 void add_netcheck_command(CLI::App& app, Options& options);
+void add_doctor_command(CLI::App& app, Options& options);
+void add_token_commands(CLI::App& app, Options& options);    // whoami, tokens create|ls|revoke
+void add_webhook_commands(CLI::App& app, Options& options);  // webhooks create|ls|rm
+void add_completion_commands(CLI::App& app, Options& options);
+void add_help_command(CLI::App& app, Options& options);
 
 // The whole program but for main's own lines.
 int run(int argc, char** argv);

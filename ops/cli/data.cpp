@@ -59,7 +59,9 @@ void add_data_commands(CLI::App& app, Options& options) {
   const auto arguments = std::make_shared<model::PrepareOptions>();
   CLI::App* command = add_local_command(*data, options, "prepare", "Turn UTF-8 text into train.bin, val.bin and a tokenizer",
                                         "holdfast data prepare books/ more.txt --output data --vocab_size 8192");
-  command->add_option("inputs", arguments->inputs, "Text files or folders of them; .gz is read too")->required();
+  command->add_option("inputs", arguments->inputs, "Text files or folders of them; .gz is read too")
+      ->required()
+      ->type_name("FILE");
   command->add_option("--output,-o", arguments->output, "Folder to write to")->required()->type_name("DIR");
   command->add_option("--tokenizer", arguments->tokenizer, "bpe (learned from the text), bytes, or a tokenizer that is there")
       ->capture_default_str();
@@ -72,7 +74,7 @@ void add_data_commands(CLI::App& app, Options& options) {
 
   const auto path = std::make_shared<std::string>();
   CLI::App* describe = add_local_command(*data, options, "info", "Describe a token file", "holdfast data info data/train.bin");
-  describe->add_option("file", *path, "A .bin file of nanoGPT's or llm.c's kind")->required();
+  describe->add_option("file", *path, "A .bin file of nanoGPT's or llm.c's kind")->required()->type_name("FILE");
   describe->callback([&options, path] { info(options, *path); });
 }
 

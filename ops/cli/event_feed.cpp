@@ -6,6 +6,18 @@
 #include <algorithm>
 
 namespace holdfast::ops {
+namespace {
+
+// What the reader is told where ids begin below the last one: the service's database was restored from an older copy.
+Json word_of_older_database(const Json& event, int64_t last) {
+  return {{"id", integer_at(event, "id")},
+          {"time", text_at(event, "time")},
+          {"kind", "database_older"},
+          {"message", fmt::format("the service goes on with event {} after {}: its database was restored from an older copy",
+                                  integer_at(event, "id"), last)}};
+}
+
+}  // namespace
 
 std::vector<Json> events_after(Api& api, const std::string& job_id, int64_t after) {
   std::vector<Json> events;
@@ -19,7 +31,7 @@ std::vector<Json> events_after(Api& api, const std::string& job_id, int64_t afte
 EventFeed::EventFeed(const Options& options, const std::string& job_id, bool from_the_beginning)
     : api_(options), stream_api_(options), job_id_(job_id) {
   if (!from_the_beginning) {
-    const auto past = events_after(api_, job_id, 0);
+    const auto past = patiently([&] { return events_after(api_, job_id, 0); });
     if (!past.empty()) last_id_ = integer_at(past.back(), "id");
   }
   thread_ = std::thread([this] { follow(); });
@@ -53,13 +65,18 @@ void EventFeed::follow() {
       const std::lock_guard lock(mutex_);
       last = std::to_string(last_id_);
     }
+    bool opening = true;
     // Whether it broke or ended, what follows is the same: once more from the last event on.
     (void)stream_api_.client().stream("/v1/jobs/" + job_id_ + "/events?follow=1", last,
-                                      [this](const std::string&, const std::string&, const std::string& data) {
+                                      [&](const std::string&, const std::string&, const std::string& data) {
                                         Json event = Json::parse(data, nullptr, false);
                                         const std::lock_guard lock(mutex_);
-                                        if (event.is_object() && integer_at(event, "id") > last_id_) {
-                                          last_id_ = integer_at(event, "id");
+                                        if (event.is_object()) {
+                                          const int64_t id = integer_at(event, "id");
+                                          if (opening && id <= last_id_)
+                                            events_.push_back(word_of_older_database(event, last_id_));
+                                          opening = false;
+                                          last_id_ = id;
                                           events_.push_back(std::move(event));
                                           changed_.notify_all();
                                         }
@@ -83,7 +100,7 @@ void EventFeed::wait_until(std::chrono::steady_clock::time_point deadline) {
 std::vector<Json> EventFeed::take_rest() {
   stop();
   std::vector<Json> events = take();
-  std::ranges::move(events_after(api_, job_id_, last_id_), std::back_inserter(events));
+  std::ranges::move(patiently([&] { return events_after(api_, job_id_, last_id_); }), std::back_inserter(events));
   return events;
 }
 

@@ -1,6 +1,7 @@
 // A job's events as they happen, gathered by a thread of its own over one stream that is opened again when it breaks.
 //
-// Each event is given once, in order. Thread: one reader.
+// Each event is given once, in the service's order; where its database was restored from an older copy this is told as an event
+// of its own, and ids go on from there. Thread: one reader.
 #pragma once
 
 #include <chrono>

@@ -1,37 +1,16 @@
-// Looking at jobs, and telling them what to do: ls, show, stop, pause, resume, scale.
+// `holdfast show`: one job, for people, as JSON, as a spec to submit again, or as it goes on.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "ops/cli/api.h"
 #include "ops/cli/command.h"
 #include "ops/cli/format.h"
+#include "ops/cli/table.h"
+#include "ops/cli/text_width.h"
 #include "ops/cli/watch.h"
 
 namespace holdfast::ops {
 namespace {
-
-std::string state_text(const Json& job) {
-  const std::string reason = text_at(job, "reason");
-  return reason.empty() ? text_at(job, "state") : fmt::format("{} ({})", text_at(job, "state"), reason);
-}
-
-void list_jobs(const Options& options) {
-  Api api(options);
-  const Json jobs = api.list("/v1/jobs", "jobs");
-  if (options.json) return print_json({{"jobs", jobs}, {"next_page_token", nullptr}});
-  if (jobs.empty()) {
-    fmt::print("No jobs yet. Submit one: holdfast submit --train_data_path data/train.bin\n");
-    return;
-  }
-  Table table({"JOB", "NAME", "STEP", "LOSS", "WORKERS", "ETA", "STATE"});
-  for (const Json& job : jobs) {
-    const bool running = text_at(job, "state") == "running";
-    table.add({text_at(job, "id"), cut_to(text_at(job, "name", "-"), 24),
-               fmt::format("{}/{}", integer_at(job, "step"), integer_at(job, "total_steps")), loss_text(number_at(job, "loss")),
-               fmt::format("{}", integer_at(job, "world_size")), running ? duration_text(number_at(job, "eta_s")) : "-",
-               state_text(job)});
-  }
-  table.print();
-}
 
 std::string size_text(const Json& spec) {
   return fmt::format("{} layers, {} channels, {} heads, vocabulary {}, block {}", text_at(spec, "n_layer"),
@@ -45,8 +24,17 @@ std::string batch_text(const Json& spec) {
                      integer_at(spec, "global_batch_size") / std::max<int64_t>(batch, 1), batch);
 }
 
-void show_row(const char* name, const std::string& value) {
-  if (!value.empty() && value != "-") fmt::print("{:<18}{}\n", name, value);
+std::string labels_text(const Json& job) {
+  std::string text;
+  if (!has(job, "labels") || !job["labels"].is_object()) return text;
+  for (const auto& [key, value] : job["labels"].items())
+    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", key, value.is_string() ? value.get<std::string>() : value.dump());
+  return text;
+}
+
+void show_row(const char* name, const std::string& value, Style style = Style::kPlain) {
+  if (value.empty() || value == "-") return;
+  fmt::print("{:<18}{}\n", name, painted(printable(value), style, colour_wanted(STDOUT_FILENO)));
 }
 
 void show_checkpoint(const Json& job) {
@@ -56,25 +44,26 @@ void show_checkpoint(const Json& job) {
            fmt::format("step {} ({} ago)", integer_at(checkpoint, "step"), duration_text(number_at(checkpoint, "age_s"))));
 }
 
-void show_workers(const Json& job) {
+void show_workers(const Options& options, const Json& job) {
   if (!has(job, "workers") || job["workers"].empty()) return;
   fmt::print("\n");
-  Table table({"RANK", "WORKER", "NODE", "DEVICE"});
+  Table table({Column("RANK").right(), Column("WORKER").shrinks(2, 8), Column("NODE").shrinks(1, 6).left_out(2),
+               Column("DEVICE").left_out(1)});
   for (const Json& worker : job["workers"]) {
-    table.add({text_at(worker, "rank"), text_at(worker, "id"), text_at(worker, "node", "-"), text_at(worker, "device", "-")});
+    table.add(
+        {text_at(worker, "rank", "-"), text_at(worker, "id"), text_at(worker, "node", "-"), text_at(worker, "device", "-")});
   }
-  table.print();
+  table.print(options.wide);
 }
 
-void show_job(const Options& options, const std::string& name) {
-  Api api(options);
-  const Json job = api.get("/v1/jobs/" + api.job_id(name));
-  if (options.json) return print_json(job);
-  const Json spec = has(job, "spec") ? job["spec"] : Json::object();
-  const bool running = text_at(job, "state") == "running";
-  show_row("job", text_at(job, "id") + (text_at(job, "name").empty() ? "" : fmt::format(" ({})", text_at(job, "name"))));
-  show_row("state", state_text(job));
-  show_row("step", fmt::format("{}/{}", integer_at(job, "step"), integer_at(job, "total_steps")));
+void show_progress(const Json& job) {
+  const std::string state = text_at(job, "state");
+  const bool running = state == "running";
+  const int64_t step = integer_at(job, "step"), total = integer_at(job, "total_steps");
+  show_row("state", state_text(job), style_of_state(state));
+  if (has(job, "waits_for") && text_at(job["waits_for"], "text") != text_at(job, "reason"))
+    show_row("waits for", text_at(job["waits_for"], "text"));
+  show_row("step", fmt::format("{}/{}{}", step, total, total > 0 ? fmt::format(" ({}%)", 100 * step / total) : ""));
   show_row("loss", loss_text(number_at(job, "loss")));
   show_row("validation loss", loss_text(number_at(job, "validation_loss")));
   if (running) show_row("speed", rate_text(number_at(job, "tokens_per_second")));
@@ -88,6 +77,14 @@ void show_job(const Options& options, const std::string& name) {
   if (!text_at(job, "state_hash").empty()) {
     show_row("state hash", fmt::format("{} (after step {})", text_at(job, "state_hash"), integer_at(job, "state_hash_step")));
   }
+}
+
+void show_for_people(const Options& options, const Json& job) {
+  const Json spec = has(job, "spec") ? job["spec"] : Json::object();
+  show_row("job", text_at(job, "id") + (text_at(job, "name").empty() ? "" : fmt::format(" ({})", text_at(job, "name"))),
+           Style::kBold);
+  show_progress(job);
+  show_row("labels", labels_text(has(job, "labels") ? job : spec));
   if (!spec.empty()) show_row("model", size_text(spec));
   if (!spec.empty()) show_row("batch", batch_text(spec));
   show_row("data", text_at(spec, "train_data_path"));
@@ -95,68 +92,42 @@ void show_job(const Options& options, const std::string& name) {
   show_row("submitted", time_text(text_at(job, "submitted_at")));
   show_row("started", time_text(text_at(job, "started_at")));
   show_row("finished", time_text(text_at(job, "finished_at")));
-  show_workers(job);
+  show_workers(options, job);
 }
 
-// Answers of actions are the job as it is now.
-void act(const Options& options, const std::string& name, const char* action, const char* said,
-         const Json& body = Json::object()) {
-  Api api(options);
-  const std::string id = api.job_id(name);
-  const Json job = api.post(fmt::format("/v1/jobs/{}/{}", id, action), body);
-  if (options.json) return print_json(job);
-  fmt::print("{}: {}\n", id, said);
-}
-
-void add_action(CLI::App& app, Options& options, const char* name, const char* help, const char* said) {
-  CLI::App* command = add_command(app, options, name, help, fmt::format("holdfast {} j1", name));
-  const auto job = std::make_shared<std::string>();
-  command->add_option("job", *job, "Job id or name")->required();
-  command->callback([=, &options] { act(options, *job, name, said); });
-}
-
-struct ScaleArguments {
+struct ShowArguments {
   std::string job;
-  std::optional<int64_t> nodes, min_nodes, max_nodes;
+  bool spec = false, watch = false;
 };
 
-void scale(const Options& options, const ScaleArguments& arguments) {
-  Json body = Json::object();
-  if (arguments.nodes) body = {{"nodes", *arguments.nodes}, {"max_nodes", *arguments.nodes}};
-  if (arguments.min_nodes) body["min_nodes"] = *arguments.min_nodes;
-  if (arguments.max_nodes) body["max_nodes"] = *arguments.max_nodes;
-  if (body.empty())
-    throw Failure{kBadInput, "scale to what? Give a number of workers, such as `holdfast scale j1 3`, or --max_nodes 3"};
-  act(options, arguments.job, "scale", "scaled; the change takes effect after the step under way", body);
-}
-
-void add_scale_command(CLI::App& app, Options& options) {
-  const auto arguments = std::make_shared<ScaleArguments>();
-  CLI::App* command = add_command(app, options, "scale", "Change how many workers a job may have", "holdfast scale j1 3");
-  command->add_option("job", arguments->job, "Job id or name")->required();
-  command->add_option("workers", arguments->nodes, "So many workers, and not more")->type_name("N");
-  command->add_option("--min_nodes", arguments->min_nodes, "With fewer the job waits")->type_name("N");
-  command->add_option("--max_nodes", arguments->max_nodes, "It takes no more")->type_name("N");
-  command->callback([&options, arguments] { scale(options, *arguments); });
+void show_job(const Options& options, const ShowArguments& arguments) {
+  Api api(options);
+  const std::string id = api.job_id(arguments.job);
+  if (arguments.watch) {
+    const WatchOutcome outcome = watch_job(options, id, {.on_stdout = !options.json});
+    if (options.json) print_json(outcome.job);
+    if (outcome.exit_code != kDone) throw Failure{outcome.exit_code, ""};
+    return;
+  }
+  const Json job = api.get("/v1/jobs/" + id);
+  if (arguments.spec) return print_json(job.at("spec"));
+  if (options.json) return print_json(job);
+  show_for_people(options, job);
 }
 
 }  // namespace
 
-void add_job_commands(CLI::App& app, Options& options) {
-  CLI::App* ls = add_command(app, options, "ls", "List the jobs", "holdfast ls");
-  ls->callback([&options] { list_jobs(options); });
-
-  const auto job = std::make_shared<std::string>();
-  CLI::App* show =
-      add_command(app, options, "show", "Show a job: progress, workers, checkpoint, state hash", "holdfast show j1 --json");
-  show->add_option("job", *job, "Job id or name")->required();
-  show->callback([&options, job] { show_job(options, *job); });
-
-  add_action(app, options, "stop", "End a job after the step under way, with a checkpoint",
-             "stopping after the step under way");
-  add_action(app, options, "pause", "Write a checkpoint and free the job's workers", "pausing after the step under way");
-  add_action(app, options, "resume", "Go on with a paused job", "queued to go on from its checkpoint");
-  add_scale_command(app, options);
+void add_show_command(CLI::App& app, Options& options) {
+  const auto arguments = std::make_shared<ShowArguments>();
+  CLI::App* command =
+      add_command(app, options, "show", "Show a job: progress, workers, checkpoint, state hash",
+                  full_name(&app) + " show j1 --json\n  holdfast show j1 --spec | holdfast submit --config - --seed 2");
+  add_job_argument(*command, arguments->job);
+  CLI::Option* spec = command->add_flag("--spec", arguments->spec, "The job's spec alone, as JSON that submit --config takes");
+  command->add_flag("--watch", arguments->watch, "Stay and show the progress until the job ends; the exit code is the job's")
+      ->excludes(spec);
+  add_wide_flag(*command, options);
+  command->callback([&options, arguments] { show_job(options, *arguments); });
 }
 
 }  // namespace holdfast::ops

@@ -4,35 +4,56 @@
 #include "ops/cli/api.h"
 #include "ops/cli/command.h"
 #include "ops/cli/format.h"
+#include "ops/cli/job_text.h"
+#include "ops/cli/live_view.h"
+#include "ops/cli/table.h"
+#include "ops/cli/text_width.h"
 
 namespace holdfast::ops {
 namespace {
 
-void list_nodes(const Options& options) {
-  Api api(options);
-  const Json nodes = api.list("/v1/nodes", "nodes");
-  if (options.json) return print_json({{"nodes", nodes}, {"next_page_token", nullptr}});
-  if (nodes.empty()) {
-    fmt::print("No workers yet. Start one on each machine: holdfast-worker --server {}\n", server_of(options));
-    return;
-  }
-  Table table({"WORKER", "STATE", "PHASE", "JOB", "STEP", "SEEN", "MEMORY", "DEVICE"});
+std::string labels_text(const Json& node) {
+  std::string text;
+  if (!has(node, "labels")) return text;
+  for (const auto& [key, value] : node["labels"].items())
+    text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value.is_string() ? value.get<std::string>() : value.dump());
+  return text;
+}
+
+std::string table_text(const Json& nodes, size_t width, bool colour) {
+  Table table({Column("WORKER").shrinks(2, 8), "STATE", Column("PHASE").left_out(3), "JOB", Column("STEP").right().left_out(4),
+               Column("SEEN").right().left_out(5), Column("MEMORY").right().left_out(2),
+               Column("DEVICE").shrinks(1, 8).left_out(1)});
   for (const Json& node : nodes) {
-    const int64_t step = integer_at(node, "step", -1);
-    const int64_t threads = integer_at(node, "threads");
+    const int64_t step = integer_at(node, "step", -1), threads = integer_at(node, "threads");
     const double held_back_s = number_at(node, "held_back_s").value_or(0);
-    table.add({text_at(node, "id"),
-               held_back_s > 0 ? fmt::format("held back {}", duration_text(held_back_s)) : text_at(node, "state"),
-               text_at(node, "phase"), text_at(node, "job").empty() ? "-" : text_at(node, "job"),
-               step < 0 ? "-" : fmt::format("{}", step), duration_text(number_at(node, "last_seen_s")),
-               bytes_text(number_at(node, "memory_bytes")),
-               fmt::format("{}{} {}", text_at(node, "device"), threads > 0 ? fmt::format(" x{}", threads) : "",
-                           text_at(node, "device_model"))});
+    const std::string state =
+        held_back_s > 0 ? fmt::format("held back {}", duration_text(held_back_s)) : text_at(node, "state");
+    const std::string labels = labels_text(node);
+    table.add({text_at(node, "id"), Cell(state, state == "alive" ? Style::kGood : style_of_state(state)),
+               text_at(node, "phase"), text_at(node, "job", "-"), step < 0 ? "-" : fmt::format("{}", step),
+               duration_text(number_at(node, "last_seen_s")), bytes_text(number_at(node, "memory_bytes")),
+               fmt::format("{}{} {}{}{}", text_at(node, "device"), threads > 0 ? fmt::format(" x{}", threads) : "",
+                           text_at(node, "device_model"), labels.empty() ? "" : "  ", labels)});
   }
-  table.print();
+  std::string text = table.text(width, colour);
   for (const Json& node : nodes) {
-    if (const std::string why = text_at(node, "held_back_reason"); !why.empty()) fmt::print("{}\n", why);
+    if (const std::string why = text_at(node, "held_back_reason"); !why.empty()) text += printable(why) + "\n";
   }
+  return text;
+}
+
+void list_nodes(const Options& options, bool watch) {
+  const auto api = std::make_shared<Api>(options);
+  const std::string none =
+      fmt::format("No workers yet. Start one on each machine: holdfast-worker --server {}\n", server_of(options));
+  const auto look = [=] {
+    const auto nodes = std::make_shared<Json>(api->list("/v1/nodes", "nodes"));
+    return View{{{"nodes", *nodes}, {"next_page_token", nullptr}},
+                [=](size_t width, bool colour) { return nodes->empty() ? none : table_text(*nodes, width, colour); }};
+  };
+  if (watch) show_live(options, look);
+  show_once(options, look());
 }
 
 void drain(const Options& options, const std::string& worker) {
@@ -45,12 +66,15 @@ void drain(const Options& options, const std::string& worker) {
 }  // namespace
 
 void add_node_commands(CLI::App& app, Options& options) {
-  CLI::App* nodes = add_command(app, options, "nodes", "List the workers", "holdfast nodes");
-  nodes->callback([&options] { list_nodes(options); });
+  CLI::App* nodes = add_command(app, options, "nodes", "List the workers", "holdfast nodes --watch");
+  const auto watch = std::make_shared<bool>(false);
+  nodes->add_flag("--watch", *watch, "Stay and show changes, until Ctrl-C");
+  add_wide_flag(*nodes, options);
+  nodes->callback([&options, watch] { list_nodes(options, *watch); });
 
   const auto worker = std::make_shared<std::string>();
   CLI::App* command = add_command(app, options, "drain", "Let a worker finish its step and leave", "holdfast drain node3-4711");
-  command->add_option("worker", *worker, "Worker id, as `holdfast nodes` shows it")->required();
+  command->add_option("worker", *worker, "Worker id, as `holdfast nodes` shows it")->required()->type_name("WORKER");
   command->callback([&options, worker] { drain(options, *worker); });
 }
 

@@ -12,6 +12,7 @@
 #include "ops/cli/command.h"
 #include "ops/cli/plan_report.h"
 #include "ops/cli/plan_speed.h"
+#include "ops/cli/spec_flags.h"
 #include "rendezvous/protocol/job_spec.h"
 
 namespace holdfast::ops {
@@ -110,19 +111,14 @@ void plan(const Options& options, const PlanArguments& arguments) {
 void add_job_flags(CLI::App& command, PlanArguments& arguments) {
   for (const auto& field : rendezvous::job_spec_fields()) {
     if (std::ranges::find(kJobFields, field.name) == std::end(kJobFields)) continue;
-    const std::string flag = "--" + field.name, help = fmt::format("{} [{}; {}]", field.help, field.default_value, field.range);
+    const std::string flag = "--" + field.name;
+    const auto take = [&](auto add) { add->type_name(value_name_of(field))->group("Job"); };
     if (field.type == "integer") {
-      command
-          .add_option_function<int64_t>(
-              flag, [&arguments, name = field.name](int64_t number) { arguments.job[name] = number; }, help)
-          ->type_name("INT")
-          ->group("Job");
+      take(command.add_option_function<int64_t>(
+          flag, [&arguments, name = field.name](int64_t number) { arguments.job[name] = number; }, flag_help_of(field)));
     } else {
-      command
-          .add_option_function<std::string>(
-              flag, [&arguments, name = field.name](const std::string& text) { arguments.job[name] = text; }, help)
-          ->type_name("TEXT")
-          ->group("Job");
+      take(command.add_option_function<std::string>(
+          flag, [&arguments, name = field.name](const std::string& text) { arguments.job[name] = text; }, flag_help_of(field)));
     }
   }
 }

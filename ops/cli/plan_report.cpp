@@ -7,6 +7,7 @@
 
 #include "ops/cli/format.h"
 #include "ops/cli/quantities.h"
+#include "ops/cli/table.h"
 
 namespace holdfast::ops {
 namespace {
@@ -118,14 +119,13 @@ std::string figures_text(const PlanReport& report) {
 }
 
 std::string table_text(const PlanReport& report) {
-  std::vector<std::string> headings = {"WIRE", "REDUCTION", "EACH WAY"};
-  for (const int64_t accumulation : kTableAccumulation) headings.push_back(fmt::format("x{}", accumulation));
+  std::vector<Column> headings = {"WIRE", "REDUCTION", "EACH WAY"};
+  for (const int64_t accumulation : kTableAccumulation) headings.emplace_back(fmt::format("x{}", accumulation));
   Table table(std::move(headings));
   for (size_t wire = 0; wire < report.table.size(); ++wire) {
     const auto& row = report.table[wire];
-    std::vector<std::string> cells = {wire_types()[wire].name, wire_types()[wire].reduction,
-                                      bytes_text(row.front().bytes_each_way)};
-    for (const PlanFigures& figures : row) cells.push_back(percent_text(figures.efficiency));
+    std::vector<Cell> cells = {wire_types()[wire].name, wire_types()[wire].reduction, bytes_text(row.front().bytes_each_way)};
+    for (const PlanFigures& figures : row) cells.emplace_back(percent_text(figures.efficiency));
     table.add(std::move(cells));
   }
   return "Efficiency by wire type and gradient_accumulation_steps:\n" + table.text(0);

@@ -24,6 +24,7 @@ using std::chrono::milliseconds;
 
 constexpr long kConnectTimeoutMs = 3000;
 constexpr size_t kReplyBytesMax = size_t{257} << 20;  // the largest object the service takes, and some
+constexpr size_t kProblemBytesMax = 1 << 20;
 constexpr size_t kHeaderBytesMax = 64 << 10;
 
 std::string normalized(std::string url) {
@@ -51,14 +52,16 @@ std::string one_line(std::string text) {
   return text;
 }
 
-// The answer of a request under way. Either gathers the body or hands it to `on_bytes` while the status is below 400.
+// The answer of a request under way. Either gathers the body or hands it to `on_bytes` while the status is below 400; or, with
+// `ignored_max`, reads so much of it at most and keeps nothing.
 struct Exchange {
   CURL* easy = nullptr;
   HttpReply reply;
+  size_t ignored_max = 0, ignored = 0;
   size_t header_bytes = 0;
   std::function<bool(std::string_view)> on_bytes;
-  bool stopped_by_reader = false;
-  std::string refusal;  // why this side ended it
+  bool stopped_by_reader = false;  // what was read is all that is wanted
+  std::string refusal;             // why this side ended it
 };
 
 size_t take_header(char* data, size_t, size_t size, void* pointer) {
@@ -78,16 +81,26 @@ size_t take_header(char* data, size_t, size_t size, void* pointer) {
   value.erase(value.find_last_not_of(" \t\r\n") + 1);
   if (name == "location") exchange.reply.location = value;
   if (name == "content-type") exchange.reply.content_type = value;
+  if (name == "date") exchange.reply.date = value;
   return size;
 }
 
 size_t take_body(char* data, size_t, size_t size, void* pointer) {
   auto& exchange = *static_cast<Exchange*>(pointer);
+  if (exchange.ignored_max > 0) {
+    exchange.ignored += size;
+    exchange.stopped_by_reader = exchange.ignored > exchange.ignored_max;
+    return exchange.stopped_by_reader ? 0 : size;
+  }
   long status = 0;
   curl_easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
   if (exchange.on_bytes && status < 400) {
     exchange.stopped_by_reader = !exchange.on_bytes({data, size});
     return exchange.stopped_by_reader ? 0 : size;
+  }
+  if (status >= 400 && exchange.reply.body.size() + size > kProblemBytesMax) {
+    exchange.stopped_by_reader = true;  // the status says enough
+    return 0;
   }
   if (exchange.reply.body.size() + size > kReplyBytesMax) {
     exchange.refusal = fmt::format("the answer is longer than {} MiB", kReplyBytesMax >> 20);
@@ -99,7 +112,7 @@ size_t take_body(char* data, size_t, size_t size, void* pointer) {
 
 Problem problem_of(const HttpReply& reply) {
   Problem problem;
-  const auto json = nlohmann::json::parse(reply.body, nullptr, false);
+  const nlohmann::json json = parse_json(reply.body).json;
   try {
     if (json.is_object()) problem = json.get<Problem>();
   } catch (const std::invalid_argument&) {
@@ -126,6 +139,13 @@ std::string cause_of(CURLcode code, CURL* easy, const char* error_text, millisec
       return fmt::format("no answer within {:g} s", timeout.count() / 1000.0);
     case CURLE_GOT_NOTHING:
       return "the connection was closed before an answer came";
+    case CURLE_PEER_FAILED_VERIFICATION:
+      return fmt::format(
+          "its certificate was not accepted ({}): name the file of who signed it with --cacert or HOLDFAST_CACERT", error_text);
+    case CURLE_SSL_CACERT_BADFILE:
+      return fmt::format("{}: expected a certificate in PEM (--cacert, HOLDFAST_CACERT)", error_text);
+    case CURLE_SSL_CONNECT_ERROR:
+      return fmt::format("no TLS connection ({}): does it serve plain http?", error_text);
     default:
       return error_text[0] != '\0' ? error_text : curl_easy_strerror(code);
   }
@@ -136,9 +156,11 @@ std::string cause_of(CURLcode code, CURL* easy, const char* error_text, millisec
 struct HttpClient::Impl {
   std::string base_url, token;
   bool loopback = false;
+  const std::string authority = certificate_authority();
   std::map<std::string, std::string> headers;
   CURLM* multi = nullptr;
   CURL* easy = nullptr;
+  size_t ignored_max = 0;
   std::atomic<bool> cancelled = false;
 
   Impl(std::string url, std::string bearer) : base_url(normalized(std::move(url))), token(one_line(std::move(bearer))) {
@@ -189,6 +211,7 @@ struct HttpClient::Impl {
     set(CURLOPT_TCP_KEEPINTVL, 5L);
     set(CURLOPT_USERAGENT, fmt::format("holdfast/{}", kHoldfastVersion).c_str());
     if (loopback) set(CURLOPT_NOPROXY, "*");
+    if (!authority.empty()) set(CURLOPT_CAINFO, authority.c_str());
     set(CURLOPT_HTTPHEADER, list);
     set(CURLOPT_HEADERFUNCTION, &take_header);
     set(CURLOPT_HEADERDATA, &exchange);
@@ -253,6 +276,10 @@ const std::string& HttpClient::base_url() const {
   return impl_->base_url;
 }
 
+void HttpClient::ignore_bodies(size_t bytes_max) {
+  impl_->ignored_max = bytes_max;
+}
+
 void HttpClient::set_header(const std::string& name, const std::string& value) {
   impl_->headers[one_line(name)] = one_line(value);
 }
@@ -261,6 +288,7 @@ tl::expected<HttpReply, HttpFailure> HttpClient::request(std::string_view method
                                                          std::string_view body, std::string_view content_type,
                                                          milliseconds timeout) {
   Exchange exchange;
+  exchange.ignored_max = impl_->ignored_max;
   return impl_->run(exchange, method, path, body, content_type, "", timeout);
 }
 

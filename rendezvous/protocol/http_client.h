@@ -20,7 +20,7 @@ namespace holdfast::rendezvous {
 struct HttpReply {
   int status = 0;
   std::string body;
-  std::string location, content_type;
+  std::string location, content_type, date;  // headers; "" where absent
 };
 struct HttpFailure {
   bool unreachable = false;  // no answer, or not a whole one: may be tried again
@@ -40,6 +40,8 @@ class HttpClient {
   const std::string& base_url() const;
   // Sent with every request from now on.
   void set_header(const std::string& name, const std::string& value);
+  // From now on only the status of an answer counts: its body is not kept, and no more of it than that is read.
+  void ignore_bodies(size_t bytes_max);
   // `path` begins with '/'. Answers of 400 and above are failures.
   tl::expected<HttpReply, HttpFailure> request(std::string_view method, const std::string& path, std::string_view body = {},
                                                std::string_view content_type = "application/json",
@@ -57,6 +59,10 @@ class HttpClient {
   std::unique_ptr<Impl> impl_;
 };
 
+// HOLDFAST_CACERT: the file (PEM) of who signed the service's certificate; "": whom this machine trusts. Read when a client is
+// made; `--cacert` of the programs sets it.
+std::string certificate_authority();
+void set_certificate_authority(const std::string& file);  // before there are threads
 // HOLDFAST_TOKEN, else the token file `file` ("admin.token" | "worker.token") in the data directory; "" when there is none.
 std::string find_token(const std::string& file);
 // HOLDFAST_DATA_DIR, else $XDG_DATA_HOME/holdfast, else ~/.local/share/holdfast. What `serve` uses without --data_dir.

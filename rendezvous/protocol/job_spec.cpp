@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "rendezvous/protocol/job_spec_fields.h"
+#include "rendezvous/protocol/labels.h"
 #include "rendezvous/protocol/nearest_name.h"
 
 namespace holdfast::rendezvous {
@@ -22,14 +23,13 @@ using Json = nlohmann::json;
 using Errors = std::vector<FieldError>;
 using Complaint = std::string;  // "" when there is none
 
-constexpr size_t kLabelsMax = 32, kLabelKeyBytes = 63, kLabelValueBytes = 255;
-
 std::string shown(const Json& value) {
   std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   return text.size() > 60 ? text.substr(0, 60) + "…" : text;
 }
 
-bool has_control_characters(const std::string& text) {
+// Specs that are stored were read by this: what it refuses never was.
+bool has_low_controls(const std::string& text) {
   return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
 
@@ -41,7 +41,7 @@ Complaint read(const TextField& field, const FieldRow& row, const Json& value, J
   if (!value.is_string()) return fmt::format("must be a string, not {}", shown(value));
   const auto& text = value.get_ref<const std::string&>();
   if (text.size() > field.max_bytes) return fmt::format("has {} bytes, at most {} are taken", text.size(), field.max_bytes);
-  if (has_control_characters(text)) return "has control characters in it";
+  if (has_low_controls(text)) return "has control characters in it";
   // An empty word stands for the default only where the default is empty: wire_dtype in a spec that was resolved halfway.
   const bool left_out = text.empty() && (JobSpec{}.*field.member).empty();
   if (!field.choices.empty() && !left_out && !contains(field.choices, text)) {
@@ -78,25 +78,20 @@ Complaint read(const NumberField& field, const FieldRow& row, const Json& value,
   return "";
 }
 
-bool is_label_key(const std::string& key) {
-  return !key.empty() && key.size() <= kLabelKeyBytes && std::ranges::all_of(key, [](unsigned char c) {
-    return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '/' || c == '-';
-  });
-}
-
 Complaint read(const LabelsField& field, const FieldRow&, const Json& value, JobSpec& spec) {
   if (!value.is_object()) return fmt::format("must be an object such as {{\"team\": \"nlp\"}}, not {}", shown(value));
   if (value.size() > kLabelsMax) return fmt::format("has {} labels, at most {} are taken", value.size(), kLabelsMax);
-  std::map<std::string, std::string> labels;
+  Labels labels;
   for (const auto& [key, text] : value.items()) {
     if (!is_label_key(key)) {
       return fmt::format("key {} must be 1 to {} letters, digits and ._/-", shown(Json(key)), kLabelKeyBytes);
     }
-    if (!text.is_string()) return fmt::format("value of {} must be a string, not {}", key, shown(text));
-    if (text.get_ref<const std::string&>().size() > kLabelValueBytes) {
+    const bool as_number = field.numbers && text.is_number();
+    if (!text.is_string() && !as_number) return fmt::format("value of {} must be a string, not {}", key, shown(text));
+    labels[key] = as_number ? text.dump() : text.get<std::string>();
+    if (labels[key].size() > kLabelValueBytes) {
       return fmt::format("value of {} has more than {} bytes", key, kLabelValueBytes);
     }
-    labels[key] = text.get<std::string>();
   }
   spec.*field.member = std::move(labels);
   return "";
@@ -175,6 +170,14 @@ Json to_json(const JobSpec& spec) {
   Json json = Json::object();
   for (const FieldRow& row : job_spec_table()) {
     std::visit([&](const auto& kind) { json[row.name] = spec.*kind.member; }, row.kind);
+  }
+  return json;
+}
+
+Json to_json_for_workers(const JobSpec& spec) {
+  Json json = to_json(spec);
+  for (const FieldRow& row : job_spec_table()) {
+    if (row.of_service) json.erase(row.name);
   }
   return json;
 }

@@ -55,7 +55,15 @@ struct JobSpec {
   double collective_timeout_s = 30;
   std::string recovery = "memory";  // memory|checkpoint
   int64_t priority = 0;             // higher runs first
-  std::string resume_from;          // "" | latest | STEP | job:ID[@STEP] | path
+  // Of the service's own concern, not told to workers (to_json_for_workers):
+  std::map<std::string, std::string>
+      requirements;         // "requires" in JSON: what a worker must be or have; scheduler_requirements.h
+  std::string after;        // a job's id or name: begins when that one has succeeded
+  int64_t max_runtime = 0;  // seconds in state running; 0: no bound
+  int64_t retries = 0;      // how often it begins again after a failure
+  double retry_delay = 10;  // seconds before the first retry; doubled each time
+
+  std::string resume_from;  // "" | latest | STEP | job:ID[@STEP] | path
 
   // M: microbatches in a step of the job; with sync_every above 1, of all its local steps.
   int64_t microbatches() const;
@@ -74,12 +82,16 @@ struct FieldError {
 // The spec with all defaults filled in, or every error.
 tl::expected<JobSpec, std::vector<FieldError>> parse_job_spec(const nlohmann::json& json);
 nlohmann::json to_json(const JobSpec& spec);
+// Without what only the service looks at: a worker of an older release knows no such fields.
+nlohmann::json to_json_for_workers(const JobSpec& spec);
 // Of a spec that to_json wrote (the database, a directive): throws on anything amiss.
 JobSpec job_spec_from_json(const nlohmann::json& json);
 
 // For the command line and the documentation: every field, its type, default, range and one line of help.
 struct SpecField {
   std::string name, type, default_value, range, help;
+  std::string group;                 // "Run", "Model", "Optimizer", "Machinery": fields that people read together
+  std::vector<std::string> choices;  // the only words it takes; empty: any
 };
 const std::vector<SpecField>& job_spec_fields();
 

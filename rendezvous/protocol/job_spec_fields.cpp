@@ -13,6 +13,7 @@ constexpr size_t kWordBytes = 64;
 constexpr int64_t kMicrobatchesMax = 65536;  // the fixed-point sum keeps log2 of this many bits free
 constexpr int64_t kStepsMax = 1'000'000'000;
 constexpr int64_t kNodesMax = 1024;
+constexpr int64_t kSecondsMax = 1'000'000'000;
 
 std::vector<FieldRow> rows_of_the_run() {
   return {
@@ -25,13 +26,32 @@ std::vector<FieldRow> rows_of_the_run() {
       {"min_nodes", IntegerField{&JobSpec::min_nodes, 1, kNodesMax}, "With fewer workers than this the job waits"},
       {"max_nodes", IntegerField{&JobSpec::max_nodes, 0, kMicrobatchesMax}, "Take no more workers than this",
        "as many as there are microbatches, or with sync_every above 1 replicas"},
-      {"priority", IntegerField{&JobSpec::priority, -1000, 1000}, "Higher runs first"},
+      {"priority", IntegerField{&JobSpec::priority, -1000, 1000},
+       "Higher runs first, and preempts lower ones that have the workers it needs to begin"},
       {"total_steps", IntegerField{&JobSpec::total_steps, 1, kStepsMax},
        "Steps to train for; with sync_every above 1 each is so many optimizer steps"},
       {"seed", IntegerField{&JobSpec::seed, 0, std::numeric_limits<int64_t>::max()},
        "Decides the initial weights and the data order"},
       {"resume_from", TextField{&JobSpec::resume_from, kPathBytes},
        "Checkpoint to start from: latest, STEP, job:ID[@STEP] or a folder", "a fresh start"},
+  };
+}
+
+std::vector<FieldRow> rows_of_the_queue() {
+  constexpr bool of_service = true;
+  return {
+      {"requires", LabelsField{&JobSpec::requirements, true},
+       "What its workers must be or have, as key=value: device=cpu|hip|cuda, memory_gib=N (at least), or a worker's label",
+       nullptr, of_service},
+      {"after", TextField{&JobSpec::after, 100},
+       "Job (id or name) that must have succeeded before this one begins; should it fail or be cancelled, this one fails",
+       nullptr, of_service},
+      {"max_runtime", IntegerField{&JobSpec::max_runtime, 0, kSecondsMax},
+       "Seconds of running after which the job stops with a checkpoint and has failed; 0: no bound", nullptr, of_service},
+      {"retries", IntegerField{&JobSpec::retries, 0, 1000},
+       "How often a job that failed begins again, from its newest checkpoint", nullptr, of_service},
+      {"retry_delay", NumberField{&JobSpec::retry_delay, 0, 86400}, "Seconds before the first retry; doubled each time",
+       nullptr, of_service},
   };
 }
 
@@ -102,6 +122,15 @@ std::vector<FieldRow> rows_of_the_machinery() {
   };
 }
 
+constexpr struct {
+  const char* name;
+  std::vector<FieldRow> (*rows)();
+} kGroups[] = {{"Run", rows_of_the_run},
+               {"Queue", rows_of_the_queue},
+               {"Model", rows_of_the_model},
+               {"Optimizer", rows_of_the_optimizer},
+               {"Machinery", rows_of_the_machinery}};
+
 std::string joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, ", "));
 }
@@ -115,6 +144,11 @@ std::string default_of(const FieldRow& row) {
   return "";
 }
 
+std::vector<std::string> choices_of(const FieldRow& row) {
+  const auto* text = std::get_if<TextField>(&row.kind);
+  return text == nullptr ? std::vector<std::string>() : text->choices;
+}
+
 const char* type_of(const FieldRow& row) {
   static constexpr const char* kNames[] = {"string", "integer", "number", "map"};
   return kNames[row.kind.index()];
@@ -125,8 +159,8 @@ const char* type_of(const FieldRow& row) {
 const std::vector<FieldRow>& job_spec_table() {
   static const std::vector<FieldRow> table = [] {
     std::vector<FieldRow> all;
-    for (auto* rows : {rows_of_the_run, rows_of_the_model, rows_of_the_optimizer, rows_of_the_machinery}) {
-      for (FieldRow& row : rows()) all.push_back(std::move(row));
+    for (const auto& group : kGroups) {
+      for (FieldRow& row : group.rows()) all.push_back(std::move(row));
     }
     return all;
   }();
@@ -151,8 +185,10 @@ std::string range_text(const FieldRow& row) {
 const std::vector<SpecField>& job_spec_fields() {
   static const std::vector<SpecField> fields = [] {
     std::vector<SpecField> all;
-    for (const FieldRow& row : job_spec_table()) {
-      all.push_back({row.name, type_of(row), default_of(row), range_text(row), row.help});
+    for (const auto& group : kGroups) {
+      for (const FieldRow& row : group.rows()) {
+        all.push_back({row.name, type_of(row), default_of(row), range_text(row), row.help, group.name, choices_of(row)});
+      }
     }
     return all;
   }();

@@ -28,6 +28,7 @@ struct NumberField {
 };
 struct LabelsField {
   std::map<std::string, std::string> JobSpec::*member;
+  bool numbers = false;  // a value may be written as a number, too
 };
 
 struct FieldRow {
@@ -35,6 +36,7 @@ struct FieldRow {
   std::variant<TextField, IntegerField, NumberField, LabelsField> kind;
   const char* help;
   const char* default_text = nullptr;  // where the default is not a constant
+  bool of_service = false;             // not told to workers
 };
 const std::vector<FieldRow>& job_spec_table();
 

@@ -1,4 +1,4 @@
-// What JSON leaves open, as all messages have it: numbers that are not finite, and bytes that are no UTF-8.
+// What JSON leaves open, as all messages have it: depth, numbers that are not finite, and bytes that are no UTF-8.
 #include <cmath>
 #include <limits>
 
@@ -18,6 +18,17 @@ std::optional<double> number_from_json(const nlohmann::json& json) {
   if (json == "inf") return kInfinity;
   if (json == "-inf") return -kInfinity;
   return std::nullopt;
+}
+
+ParsedJson parse_json(std::string_view text) {
+  bool too_deep = false;
+  const auto shallow = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
+    too_deep |= depth > kJsonDepthMax;
+    return depth <= kJsonDepthMax;
+  };
+  nlohmann::json json = nlohmann::json::parse(text, shallow, false);
+  if (too_deep) json = nlohmann::json(nlohmann::json::value_t::discarded);
+  return {std::move(json), too_deep};
 }
 
 std::string json_text(const nlohmann::json& json) {

@@ -9,7 +9,7 @@
 namespace holdfast::rendezvous {
 
 void refuse(const std::string& field, const char* expected, const nlohmann::json& found) {
-  std::string text = json_text(found);
+  std::string text = found.is_structured() ? fmt::format("an {}", found.type_name()) : json_text(found);
   if (text.size() > 60) text = text.substr(0, 60) + "…";
   throw std::invalid_argument(fmt::format("{}: expected {}, got {}", field, expected, text));
 }
@@ -37,5 +37,10 @@ void read(const std::string& field, const nlohmann::json& json, double& out) {
   const std::optional<double> number = number_from_json(json);
   if (!number) refuse(field, "a number, \"nan\", \"inf\" or \"-inf\"", json);
   out = *number;
+}
+void read(const std::string& field, const nlohmann::json& json, std::map<std::string, std::string>& out) {
+  if (!json.is_object()) refuse(field, "an object of strings", json);
+  out.clear();
+  for (const auto& [key, value] : json.items()) read(field + "." + key, value, out[key]);
 }
 }  // namespace holdfast::rendezvous

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -17,5 +18,6 @@ void read(const std::string& field, const nlohmann::json& json, bool& out);
 void read(const std::string& field, const nlohmann::json& json, int64_t& out);
 void read(const std::string& field, const nlohmann::json& json, int& out);
 void read(const std::string& field, const nlohmann::json& json, double& out);  // also "nan", "inf", "-inf"
+void read(const std::string& field, const nlohmann::json& json, std::map<std::string, std::string>& out);
 
 }  // namespace holdfast::rendezvous

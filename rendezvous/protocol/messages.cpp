@@ -69,7 +69,10 @@ requires std::is_enum_v<T> Json written(const T& value) {
   return word(value);
 }
 Json written(const JobSpec& spec) {
-  return to_json(spec);
+  return to_json_for_workers(spec);
+}
+Json written(const std::map<std::string, std::string>& labels) {
+  return labels;
 }
 
 class Writer;
@@ -93,6 +96,7 @@ void describe(Io& io, Of<Io, RegisterRequest>& m) {
   io.maybe("numerics", m.numerics);
   io.maybe("memory_bytes", m.memory_bytes);
   io.maybe("threads", m.threads);
+  io.maybe("labels", m.labels);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, RegisterReply>& m) {
@@ -152,6 +156,7 @@ template <typename Io>
 void describe(Io& io, Of<Io, WorkerLost>& m) {
   io("incarnation", m.incarnation);
   io("reason", m.reason);
+  io.maybe("last_lines", m.last_lines);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, DealtShare>& m) {
@@ -231,6 +236,7 @@ void describe(Io& io, Of<Io, LogBatch>& m) {
   io("incarnation", m.incarnation);
   io("job", m.job);
   io("lines", m.lines);
+  io.maybe("number", m.number);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, FieldError>& m) {

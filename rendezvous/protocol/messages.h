@@ -23,9 +23,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "rendezvous/protocol/job_spec.h"
@@ -46,6 +48,7 @@ struct RegisterRequest {
   std::string device, device_model, numerics;  // kernels::DeviceInfo
   int64_t memory_bytes = 0;
   int threads = 0;
+  std::map<std::string, std::string> labels;  // for a job's `requires`; none from a worker of an older release
 };
 struct RegisterReply {
   std::string worker_id;
@@ -133,8 +136,11 @@ struct Directive {
 
 struct WorkerLost {
   std::string incarnation;
-  std::string reason;  // "killed by signal 9 (SIGKILL)"
+  std::string reason;                   // "killed by signal 9 (SIGKILL)"
+  std::vector<std::string> last_lines;  // that the process wrote to stderr; at most kLastLinesMax
 };
+inline constexpr size_t kLastLinesMax = 50;
+inline constexpr const char* kLastWordsLevel = "stderr";  // of these lines in the job's log, as bad as an error
 
 struct DealtShare {  // microbatches [first, last) of one step, and whose they are
   int rank = 0;
@@ -196,6 +202,7 @@ struct LogLine {
 struct LogBatch {
   std::string incarnation, job;
   std::vector<LogLine> lines;
+  int64_t number = 0;  // 1, 2, 3 … of its incarnation: one that comes again is not taken again; 0: older workers do not say
 };
 
 // RFC 9457. `errors` names fields.
@@ -205,6 +212,15 @@ struct Problem {
   std::string code;  // stable, for programs: "invalid_spec", "stale_generation", "not_found", ...
   std::vector<FieldError> errors;
 };
+
+// JSON that came from elsewhere; json.is_discarded() where it is none. What goes through a value later (text, comparisons) does
+// so by recursion, so what is nested deeper than kJsonDepthMax is none either.
+inline constexpr int kJsonDepthMax = 64;
+struct ParsedJson {
+  nlohmann::json json;
+  bool too_deep = false;
+};
+ParsedJson parse_json(std::string_view text);
 
 // Compact JSON text. Never throws: bytes that are no UTF-8 (a log line may hold any) become U+FFFD.
 std::string json_text(const nlohmann::json& json);

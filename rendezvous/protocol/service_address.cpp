@@ -20,7 +20,8 @@ const char* remedy(int status) {
       return "Set HOLDFAST_TOKEN or give --token: the token is in admin.token (worker.token for workers) in the data directory "
              "of the service.";
     case 403:
-      return "This token does not allow it: use the one in admin.token in the data directory of the service.";
+      return "The token in admin.token in the data directory of the service may do everything; `holdfast whoami` says what "
+             "this one is.";
     default:
       return "";
   }
@@ -40,6 +41,14 @@ std::string HttpFailure::message() const {
   for (const FieldError& error : problem.errors) text += fmt::format("\n  {}: {}", error.field, error.message);
   if (*remedy(problem.status) != '\0') text += fmt::format("\n{}", remedy(problem.status));
   return text;
+}
+
+std::string certificate_authority() {
+  return environment("HOLDFAST_CACERT");
+}
+
+void set_certificate_authority(const std::string& file) {
+  setenv("HOLDFAST_CACERT", file.c_str(), 1);  // NOLINT(concurrency-mt-unsafe): training processes inherit it
 }
 
 std::string default_server() {

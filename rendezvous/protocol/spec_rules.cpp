@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cctype>
+#include <charconv>
+#include <cmath>
 
 #include "rendezvous/protocol/job_spec_fields.h"
 
@@ -169,6 +171,22 @@ void check_resume(const JobSpec& spec, Errors& errors) {
   }
 }
 
+// Labels that workers choose themselves are anything; the two that every worker has are not.
+void check_requirements(const JobSpec& spec, Errors& errors) {
+  const auto complain = [&](const std::string& what) { errors.push_back({"requires", what}); };
+  if (const auto device = spec.requirements.find("device"); device != spec.requirements.end()) {
+    if (const std::string& kind = device->second; kind != "cpu" && kind != "hip" && kind != "cuda")
+      complain(fmt::format("device={} is no kind of device: choose cpu, hip or cuda", kind));
+  }
+  if (const auto memory = spec.requirements.find("memory_gib"); memory != spec.requirements.end()) {
+    double gib = 0;
+    const char* end = memory->second.data() + memory->second.size();
+    const auto [rest, error] = std::from_chars(memory->second.data(), end, gib);
+    if (error != std::errc() || rest != end || !std::isfinite(gib) || gib <= 0)
+      complain(fmt::format("memory_gib={} is no size: give a number of GiB above 0, such as 24", memory->second));
+  }
+}
+
 struct Rule {
   std::vector<const char*> reads;
   void (*check)(const JobSpec&, Errors&);
@@ -191,6 +209,7 @@ const std::vector<Rule>& rules() {
       {{"reduction", "wire_dtype"}, check_reduction},
       {{"wire_dtype", "batch_size", "gradient_accumulation_steps", "global_batch_size", "nodes"}, check_int16_range},
       {{"checkpoint_store"}, check_store},
+      {{"requires"}, check_requirements},
   };
   return all;
 }

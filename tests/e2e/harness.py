@@ -27,6 +27,7 @@ BIN = os.environ.get("HOLDFAST_BIN", os.path.join(ROOT, "build", "release", "bin
 class Cluster:
     """One service with its data directory, and workers."""
     host, interface = "127.0.0.1", "lo"  # the service's address, and the workers' way to it
+    service_flags = ()
     worker_program = f"{BIN}/holdfast-worker"
 
     def __init__(self):
@@ -59,7 +60,7 @@ class Cluster:
 
     def start_service(self, environment=None):
         self.service = self.spawn("service", [f"{BIN}/holdfast", "serve", "--listen", f"{self.host}:{self.port}",
-                                              "--data_dir", self.data_dir], environment)
+                                              "--data_dir", self.data_dir, *self.service_flags], environment)
 
         def ready():
             if not self.service.running():

@@ -17,6 +17,7 @@ class NetworkedCluster(harness.Cluster):
         self.network = namespaces.Network()
         self.nodes_by_name = {"service": self.network.add_node()}
         self.host = self.node("service").address
+        self.service_flags = ("--allow_insecure",)  # the nodes are all on this machine
         super().__init__()
         self.disks = []
         self.mount_disk(self.data_dir)

@@ -109,6 +109,32 @@ class BadInput(harness.ClusterTest):
         self.assertNotEqual(0, second.wait_exit())
         self.says(second.log(), str(self.cluster.port), "--listen")
 
+    def test_listening_beyond_this_machine_in_the_clear_is_refused(self):
+        open_folder = os.path.join(self.cluster.folder, "open")
+        for flags, said in ((("--listen", "0.0.0.0:0"), ("0.0.0.0:0", "--tls_cert", "--allow_insecure")),
+                            (("--listen", "127.0.0.1:0", "--tls_cert", "x.pem"), ("--tls_key",)),
+                            (("--listen", "127.0.0.1:0", "--tls_cert", "x.pem", "--tls_key", "y.pem"), ("x.pem",))):
+            second = self.cluster.spawn("second", [f"{harness.BIN}/holdfast", "serve", "--data_dir", open_folder, *flags])
+            self.assertEqual(2, second.wait_exit())
+            self.says(second.log(), *said)
+        self.assertNotIn("holdfast serves", second.log())
+
+    def test_a_submitter_leads_no_worker_outside_its_folders(self):
+        outside = os.path.join(self.cluster.folder, "outside")
+        inside = os.path.join(self.cluster.folder, "inside")
+        os.mkdir(inside)
+        self.cluster.start_worker("w1", arguments=("--data_root", inside, "--checkpoint_root", inside))
+        self.cluster.wait_workers("w1")
+        job = self.cluster.submit(**self.spec)
+        harness.wait_until(lambda: "--data_root" in self.cluster.job(job)["reason"], 20, "the file to be refused")
+        harness.write_training_files(inside)
+        named = {**self.spec, "train_data_path": "train.bin", "valid_data_path": "val.bin", "checkpoint_store": outside}
+        job = self.cluster.submit(**named)
+        harness.wait_until(lambda: "--checkpoint_root" in self.cluster.job(job)["reason"], 20, "the folder to be refused")
+        self.assertFalse(os.path.exists(outside))
+        done = self.cluster.submit(**{**named, "checkpoint_store": inside + "/checkpoints", "total_steps": 3})
+        self.cluster.wait_state(done, "succeeded")
+
     def test_a_data_directory_in_use_is_named(self):
         second = self.cluster.spawn("second", [f"{harness.BIN}/holdfast", "serve", "--listen", "127.0.0.1:0",
                                                "--data_dir", self.cluster.data_dir])

@@ -26,12 +26,19 @@ Json a_ledger(const std::vector<Json>& rows, int64_t steps, int64_t first_step =
   for (int64_t step = first_step; step <= steps; ++step) ledger["steps"].push_back({{"step", step}, {"data_digest", "0"}});
   return ledger;
 }
+LedgerSummary audited(const Json& ledger, int64_t step) {
+  LedgerSummary summary = audit_ledger(ledger, step);
+  NotedSteps noted(summary.first_step, step);
+  for (const Json& row : ledger["steps"]) noted.take(row["step"], summary.findings);
+  noted.finish(summary.findings);
+  return summary;
+}
 std::vector<std::string> findings(const std::vector<Json>& rows, int64_t step = 20) {
-  return audit_ledger(a_ledger(rows, step), step).findings.listed;
+  return audited(a_ledger(rows, step), step).findings.listed;
 }
 
 TEST(Audit, ARunThroughSeveralWorldsIsWhole) {
-  const auto summary = audit_ledger(
+  const auto summary = audited(
       a_ledger({row(1, 10, 0, 3), row(1, 10, 3, 6), row(11, 11, 0, 6), row(12, 20, 0, 2), row(12, 20, 2, 4), row(12, 20, 4, 6)},
                20),
       20);
@@ -42,7 +49,7 @@ TEST(Audit, ARunThroughSeveralWorldsIsWhole) {
 
 TEST(Audit, VoidedRowsAreCountedAndNotMore) {
   const auto summary =
-      audit_ledger(a_ledger({row(1, 10, 0, 6), row(11, 14, 0, 3, 3), row(11, 14, 3, 6, 3), row(11, 20, 0, 6)}, 20), 20);
+      audited(a_ledger({row(1, 10, 0, 6), row(11, 14, 0, 3, 3), row(11, 14, 3, 6, 3), row(11, 20, 0, 6)}, 20), 20);
   EXPECT_THAT(summary.findings.listed, IsEmpty());
   EXPECT_EQ(summary.voided_steps, 4);
 }
@@ -66,21 +73,21 @@ TEST(Audit, TheStepsTableIsHeldToTheLedger) {
   Json ledger = a_ledger({row(1, 20, 0, 6)}, 20);
   ledger["steps"].erase(4);
   ledger["steps"].push_back({{"step", 9}});
-  EXPECT_THAT(audit_ledger(ledger, 20).findings.listed, ElementsAre("step 9 is noted twice", "step 5 is not noted"));
+  EXPECT_THAT(audited(ledger, 20).findings.listed, ElementsAre("step 9 is noted twice", "step 5 is not noted"));
 }
 
 TEST(Audit, AJobThatBeganFromACheckpointBeginsThere) {
-  EXPECT_THAT(audit_ledger(a_ledger({row(26, 60, 0, 6)}, 60, 26), 60).findings.listed, IsEmpty());
-  EXPECT_THAT(audit_ledger(a_ledger({row(25, 60, 0, 6)}, 60, 26), 60).findings.listed,
+  EXPECT_THAT(audited(a_ledger({row(26, 60, 0, 6)}, 60, 26), 60).findings.listed, IsEmpty());
+  EXPECT_THAT(audited(a_ledger({row(25, 60, 0, 6)}, 60, 26), 60).findings.listed,
               ElementsAre("steps 25 to 25 are accounted for, and the job began with step 26"));
 }
 
 TEST(Audit, AJobWithoutStepsIsFine) {
-  EXPECT_THAT(audit_ledger(a_ledger({}, 0), 0).findings.listed, IsEmpty());
+  EXPECT_THAT(audited(a_ledger({}, 0), 0).findings.listed, IsEmpty());
 }
 
 TEST(Audit, ManyFindingsAreCounted) {
-  const auto summary = audit_ledger({{"microbatches", 6}, {"rows", Json::array()}, {"steps", Json::array()}}, 100);
+  const auto summary = audited({{"microbatches", 6}, {"rows", Json::array()}, {"steps", Json::array()}}, 100);
   EXPECT_EQ(summary.findings.listed.size(), Findings::kListedMax);
   EXPECT_EQ(summary.findings.total, 101U);
 }

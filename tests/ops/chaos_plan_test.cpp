@@ -52,8 +52,9 @@ TEST(ChaosPlan, ReadsDurationsAndFaultLists) {
   EXPECT_EQ(parse_duration("15s"), 15);
   EXPECT_EQ(parse_duration("1.5m"), 90);
   EXPECT_EQ(parse_duration("250ms"), 0.25);
-  for (const char* wrong : {"", "15", "s", "-1s", "15 s", "1d"}) {
-    EXPECT_THAT(parse_duration(wrong).error(), HasSubstr("is no duration: write 500ms, 15s, 10m or 2h")) << wrong;
+  EXPECT_EQ(parse_duration("2d"), 172800);
+  for (const char* wrong : {"", "15", "s", "-1s", "15 s", "1w"}) {
+    EXPECT_THAT(parse_duration(wrong).error(), HasSubstr("is no duration: write 500ms, 15s, 10m, 2h or 30d")) << wrong;
   }
   EXPECT_EQ(parse_faults("kill,service_kill,cut"),
             (std::vector<FaultKind>{FaultKind::kKill, FaultKind::kServiceKill, FaultKind::kCut}));

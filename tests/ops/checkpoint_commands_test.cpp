@@ -79,7 +79,7 @@ class Checkpoints : public ::testing::Test {
 
 TEST_F(Checkpoints, AreListedVerifiedAndShown) {
   const std::string place = folder_ / "ckpt";
-  EXPECT_THAT(holdfast({"ckpt", "ls", place}).out, HasSubstr("\n20 "));
+  EXPECT_THAT(holdfast({"ckpt", "ls", place}).out, HasSubstr("\n  20  "));
   EXPECT_EQ(Json::parse(holdfast({"ckpt", "ls", place, "--json"}).out)["checkpoints"].size(), 2U);
   const Said verified = holdfast({"ckpt", "verify", place});
   EXPECT_EQ(verified.exit_code, 0);

@@ -1,4 +1,4 @@
-// `serve` is left out: its command has the service behind it, which these tests stand in for.
+// `serve`, `backup` and `restore` are left out: they have the service behind them, which these tests stand in for.
 #include "tests/ops/cli_runner.h"
 
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 namespace holdfast::ops {
 
 void add_serve_command(CLI::App&, Options&) {}
+void add_backup_commands(CLI::App&, Options&) {}
 
 Said holdfast(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "holdfast");

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <functional>
 
+#include "ops/cli/command_tree.h"
 #include "rendezvous/protocol/job_spec.h"
 #include "tests/ops/cli_runner.h"
 #include "tests/ops/fake_service.h"
@@ -15,23 +17,43 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using Json = nlohmann::json;
 
-const std::vector<std::vector<std::string>> kCommands = {
-    {"submit"}, {"ls"},         {"show"},           {"stop"},         {"pause"}, {"resume"},          {"scale"},
-    {"logs"},   {"events"},     {"wait"},           {"nodes"},        {"drain"}, {"audit"},           {"checkpoints"},
-    {"ckpt"},   {"ckpt", "ls"}, {"ckpt", "verify"}, {"ckpt", "show"}, {"data"},  {"data", "prepare"}, {"data", "info"},
-    {"sample"}, {"plan"},       {"netcheck"}};
+void walk(const CLI::App& command, std::vector<std::string> words,
+          const std::function<void(const CLI::App&, const std::vector<std::string>&)>& visit) {
+  for (const CLI::App* below : commands_below(command)) {
+    auto longer = words;
+    longer.push_back(below->get_name());
+    visit(*below, longer);
+    walk(*below, longer, visit);
+  }
+}
 
 TEST(Usage, EveryCommandsHelpShowsAnExample) {
-  for (auto command : kCommands) {
-    std::string name = "holdfast";
-    for (const std::string& word : command) name += " " + word;
-    command.emplace_back("--help");
-    const Said said = holdfast(command);
-    EXPECT_EQ(said.exit_code, 0) << name;
-    EXPECT_THAT(said.out, HasSubstr("Example:\n  " + name)) << name;
-  }
+  Options options;
+  const auto app = make_app(options);
+  int seen = 0;
+  walk(*app, {}, [&](const CLI::App& command, std::vector<std::string> words) {
+    ++seen;
+    words.emplace_back("--help");
+    const Said said = holdfast(words);
+    EXPECT_EQ(said.exit_code, 0) << full_name(&command);
+    EXPECT_THAT(said.out, HasSubstr("Example:\n  " + full_name(&command)));
+    EXPECT_NE(command.get_description(), "") << full_name(&command);
+    if (words.size() == 2) {
+      EXPECT_NE(command.get_group(), "Subcommands") << full_name(&command) << " stands under no heading of the program's help";
+    }
+  });
+  EXPECT_GT(seen, 30);
   EXPECT_THAT(holdfast({"--help"}).out, HasSubstr("Example:\n  holdfast serve"));
   EXPECT_EQ(holdfast({"--version"}).out, "holdfast 0.1.0\n");
+}
+
+TEST(Usage, EveryFlagAndArgumentSaysWhatItIs) {
+  Options options;
+  const auto app = make_app(options);
+  walk(*app, {}, [&](const CLI::App& command, const std::vector<std::string>&) {
+    for (const CLI::Option* option : options_of(command)) EXPECT_NE(option->get_description(), "") << full_name(&command);
+    for (const CLI::Option* argument : arguments_of(command)) EXPECT_NE(argument->get_description(), "") << full_name(&command);
+  });
 }
 
 TEST(Usage, SubmitsHelpHasEveryFieldOfTheSpec) {
@@ -51,6 +73,10 @@ TEST(Usage, MistakesAreNamedAndExit2) {
       {{"subnit"}, "subnit: no such command; did you mean submit?"},
       {{"submit", "--learning_rat", "1"}, "--learning_rat: no such option; did you mean --learning_rate?"},
       {{"submit", "--learning-rat=1"}, "--learning_rat=1: no such option; did you mean --learning_rate?"},
+      {{"ls", "--state", "runing"}, "; did you mean running?"},
+      {{"logs", "j1", "--tail", "-1"}, "--tail"},
+      {{"show", "j1", "--spec", "--watch"}, "--spec excludes --watch"},
+      {{"jobs", "dif", "j1", "j2"}, "dif: no such command; did you mean diff?"},
       {{"ckpt"}, "Name a command"},
       {{"ckpt", "verfy", "x"}, "verfy: no such command; did you mean verify?"},
       {{"show"}, "job is required"},
@@ -58,6 +84,7 @@ TEST(Usage, MistakesAreNamedAndExit2) {
       {{"sample", "--from", "job:j1", "--temperature", "-1"}, "--temperature"},
       {{"wait", "j1", "--timeout", "soon"}, "--timeout"},
       {{"submit", "--labels", "team"}, "expected KEY=VALUE"},
+      {{"submit", "--requires", "hip"}, "--requires hip: expected KEY=VALUE, such as device=hip"},
       {{"submit", "--config", "/no/such/file"}, "/no/such/file: No such file"},
       {{"scale", "j1"}, "holdfast scale j1 3"},
       {{"data", "info", "/no/such/file.bin"}, "/no/such/file.bin"},

@@ -1,4 +1,4 @@
-// Numbers and tables as people read them.
+// Numbers as people read them.
 #include "ops/cli/format.h"
 
 #include <gtest/gtest.h>
@@ -34,25 +34,6 @@ TEST(Format, SizesAndCounts) {
   EXPECT_EQ(loss_text(std::nullopt), "-");
   EXPECT_EQ(loss_text(std::numeric_limits<double>::infinity()), "not finite");
   EXPECT_EQ(loss_text(std::nan("")), "not finite");
-}
-
-TEST(Format, WideCharactersTakeTwoColumns) {
-  EXPECT_EQ(columns("abc"), 3U);
-  EXPECT_EQ(columns("训练"), 4U);
-  EXPECT_EQ(columns("é…"), 2U);
-  EXPECT_EQ(columns("\xff\xe4"), 2U) << "broken text has a width, too";
-  EXPECT_EQ(cut_to("abcdef", 4), "abc…");
-  EXPECT_EQ(cut_to("训练任务", 5), "训练…");
-  EXPECT_EQ(cut_to("abc", 3), "abc");
-  EXPECT_EQ(cut_to("abc", 0), "");
-}
-
-TEST(Format, ATableAlignsItsColumnsAndFitsItsWidth) {
-  Table table({"JOB", "NAME", "STATE"});
-  table.add({"j1", "训练", "running"});
-  table.add({"j12", "b", "waiting (1 of 2 workers are here)"});
-  EXPECT_EQ(table.text(0), "JOB  NAME  STATE\nj1   训练  running\nj12  b     waiting (1 of 2 workers are here)\n");
-  EXPECT_EQ(table.text(24), "JOB  NAME  STATE\nj1   训练  running\nj12  b     waiting (1 o…\n");
 }
 
 }  // namespace

@@ -64,19 +64,19 @@ SchedulableJob job(int64_t min, std::vector<std::string> workers) {
 const SchedulableWorker kFlapping{"w3", SchedulableWorker::Availability::kFree, "j1", true};
 
 TEST(Flapping, AJobThatCouldDoWithoutItIsNotGivenAWorkerThatIsHeldBack) {
-  EXPECT_TRUE(schedule({job(1, {"w1"})}, {kFlapping}).assignments.empty());
+  EXPECT_TRUE(schedule({job(1, {"w1"})}, {kFlapping}, 0).assignments.empty());
 }
 
 TEST(Flapping, AJobThatCannotTrainWithoutItGetsItAtOnce) {
-  EXPECT_EQ(schedule({job(2, {"w1"})}, {kFlapping}).assignments.size(), 1u);
+  EXPECT_EQ(schedule({job(2, {"w1"})}, {kFlapping}, 0).assignments.size(), 1u);
   const SchedulableWorker steady{"w4", SchedulableWorker::Availability::kFree, ""};
-  const Plan plan = schedule({job(2, {"w1"})}, {kFlapping, steady});
+  const Plan plan = schedule({job(2, {"w1"})}, {kFlapping, steady}, 0);
   ASSERT_EQ(plan.assignments.size(), 1u) << "not when another one is there";
   EXPECT_EQ(plan.assignments[0].worker, "w4");
 }
 
 TEST(Flapping, AJobThatHasTooFewEvenWithItIsNotGivenIt) {
-  EXPECT_TRUE(schedule({job(2, {})}, {kFlapping}).assignments.empty());
+  EXPECT_TRUE(schedule({job(2, {})}, {kFlapping}, 0).assignments.empty());
 }
 
 }  // namespace

@@ -49,13 +49,7 @@ TEST(HttpServer, ASlowReaderOfAStreamIsCutOff) {
   HttpServerOptions options;
   options.max_stream_buffer_bytes = 64 << 10;
   std::promise<std::shared_ptr<EventStream>> opened;
-  const auto server = start(
-      [&](const HttpRequest&, const Reply& reply) {
-        HttpResponse response;
-        response.on_stream = [&](std::shared_ptr<EventStream> stream) { opened.set_value(std::move(stream)); };
-        reply(response);
-      },
-      options);
+  const auto server = start(stream_to(opened), options);
   RawClient reader(server->port());  // which never reads
   reader.write("GET /events HTTP/1.1\r\nHost: x\r\n\r\n");
   const auto stream = opened.get_future().get();
@@ -70,11 +64,7 @@ TEST(HttpServer, ASlowReaderOfAStreamIsCutOff) {
 
 TEST(HttpServer, AStreamWhoseReaderLeftSaysSo) {
   std::promise<std::shared_ptr<EventStream>> opened;
-  const auto server = start([&](const HttpRequest&, const Reply& reply) {
-    HttpResponse response;
-    response.on_stream = [&](std::shared_ptr<EventStream> stream) { opened.set_value(std::move(stream)); };
-    reply(response);
-  });
+  const auto server = start(stream_to(opened));
   auto reader = std::make_unique<RawClient>(server->port());
   reader->write("GET /events HTTP/1.1\r\nHost: x\r\n\r\n");
   const auto stream = opened.get_future().get();

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -55,6 +56,15 @@ inline std::string url_of(const HttpServer& server) {
 
 inline void echo(const HttpRequest& request, const Reply& reply) {
   reply(text_response(request.method + " " + request.path + " " + request.body));
+}
+
+// Answers with a stream, whose writer's end is `opened`.
+inline Handler stream_to(std::promise<std::shared_ptr<EventStream>>& opened) {
+  return [&](const HttpRequest&, const Reply& reply) {
+    HttpResponse response;
+    response.on_stream = [&](std::shared_ptr<EventStream> stream) { opened.set_value(std::move(stream)); };
+    reply(response);
+  };
 }
 
 }  // namespace holdfast::rendezvous

@@ -54,6 +54,7 @@ TEST(HttpServer, LargeBodiesComeAndGoWhole) {
 TEST(HttpServer, BodiesCountAgainstTheirBoundUntilTheyAreAnswered) {
   HttpServerOptions options;
   options.max_bodies_bytes = 1000;
+  options.max_objects_bytes = 0;
   Held held;
   const auto server = start([&](const HttpRequest&, Reply reply) { held.add(std::move(reply)); }, options);
   const auto put = [&] {

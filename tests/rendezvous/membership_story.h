@@ -142,6 +142,7 @@ struct Story {
   static std::string text(const Outlived& e) { return fmt::format("OUTLIVE {} {}", e.worker, e.incarnation); }
   static std::string text(const Freed& e) { return fmt::format("FREE {}", e.worker); }
   static std::string text(const CheckpointUnreadable& e) { return fmt::format("UNREADABLE {}", e.step); }
+  static std::string text(const RetryPlanned& e) { return fmt::format("RETRY in {} ms", e.delay_ms); }
 };
 
 using Lines = std::vector<std::string>;

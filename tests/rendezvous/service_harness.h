@@ -25,7 +25,7 @@ class HandClock : public Clock {
  public:
   int64_t steady_ms() const override { return ms; }
   int64_t wall_ms() const override { return 1'700'000'000'000 + ms; }
-  int64_t ms = 1000;
+  std::atomic<int64_t> ms = 1000;  // other threads read it, too
 };
 
 // A reader of a stream; `slow` ones refuse.
@@ -36,6 +36,7 @@ class CollectingStream : public EventStream {
     return !slow;
   }
   void close() override { closed = true; }
+  size_t unread() const override { return 0; }
   std::string text;
   bool slow = false, closed = false;
 };
@@ -63,6 +64,17 @@ class Pending {
   Answer answer_;
 };
 
+// Counts what is read for followers.
+class CountingStore : public WatchedStore {
+ public:
+  using WatchedStore::WatchedStore;
+  LogPage logs(const LogQuery& query, int64_t limit) override {
+    ++log_reads;
+    return WatchedStore::logs(query, limit);
+  }
+  int64_t log_reads = 0;
+};
+
 class ServiceTest : public testing::Test {
  protected:
   ServiceTest() : folder_(testing::TempDir() + "holdfast-service-" + std::to_string(getpid()) + "-" + unique_name()) {
@@ -81,7 +93,7 @@ class ServiceTest : public testing::Test {
 
   void start() {
     store_ = open_sqlite_store(folder_ + "/holdfast.sqlite");
-    watched_ = std::make_unique<WatchedStore>(*store_, [this](const StoreMoment& moment) {
+    watched_ = std::make_unique<CountingStore>(*store_, [this](const StoreMoment& moment) {
       if (on_moment_) on_moment_(moment);
     });
     ServiceOptions options{folder_, "s1", "admin-token", "worker-token", {}, 1};
@@ -215,7 +227,7 @@ class ServiceTest : public testing::Test {
   int secrets_ = 0;
   WatchedStore::OnMoment on_moment_;  // what it throws is the service's death
   std::unique_ptr<JobStore> store_;
-  std::unique_ptr<WatchedStore> watched_;
+  std::unique_ptr<CountingStore> watched_;
   std::unique_ptr<Service> service_;
 };
 

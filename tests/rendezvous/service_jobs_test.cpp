@@ -5,6 +5,7 @@
 #include <span>
 #include <thread>
 
+#include "rendezvous/resume.h"
 #include "storage/checkpoint.h"
 #include "tests/rendezvous/service_harness.h"
 
@@ -50,6 +51,24 @@ TEST_F(ServiceTest, ASubmissionIsShownWhereItsLocationSays) {
         "tokens_per_second", "eta_s", "latest_checkpoint", "state_hash", "spec", "submitted_at"}) {
     EXPECT_TRUE(shown.contains(field)) << field;
   }
+}
+
+TEST_F(ServiceTest, NamesAndLabelsThatWouldCommandATerminalAreRefused) {
+  const std::string command =
+      "a\xc2\x9b"
+      "2Jb";  // U+009B is what ESC [ is
+  Json named = spec(), labelled = spec();
+  named["name"] = command;
+  labelled["labels"] = {{"team", command}};
+  for (const auto& [bad, field] : {std::pair{named, "name"}, std::pair{labelled, "labels"}}) {
+    const Answer answer = ask("POST", "/v1/jobs", bad);
+    EXPECT_EQ(answer.status(), 400) << field;
+    EXPECT_EQ(answer.json()["errors"][0]["field"], field);
+  }
+  EXPECT_EQ(ask("POST", "/v1/tokens", {{"name", command}, {"role", "read"}}).status(), 400);
+  Json fine = spec();
+  fine["name"] = "\xc2\xa0\xe6\xb6\x88\xe8\x9e\x8d";  // a no-break space and two Chinese characters
+  EXPECT_EQ(ask("POST", "/v1/jobs", fine).status(), 201);
 }
 
 TEST_F(ServiceTest, ABadSpecIsRefusedWithEveryFieldNamed) {
@@ -188,6 +207,19 @@ TEST_F(ResumeTest, WhatCannotBeHadIsRefusedWithWhatThereIs) {
   EXPECT_THAT(resumes_from("latest", {{"name", ""}}).json()["detail"], HasSubstr("job:ID"));
   EXPECT_THAT(resumes_from("20", {{"n_layer", 3}}).json()["detail"], HasSubstr("n_layer is 6 there and 3 here"));
   EXPECT_THAT(resumes_from("20", {{"total_steps", 15}}).json()["detail"], HasSubstr("beyond total_steps 15"));
+}
+
+TEST_F(ResumeTest, AJobsFolderThatIsALinkLeadsNowhereElse) {
+  with_checkpoints();
+  const std::string shared = folder_ + "/shared";
+  std::filesystem::create_directories(shared);
+  std::filesystem::create_directory_symlink(folder_ + "/checkpoints/j1", shared + "/j1");
+  const ResumePlan plan{{{StateSource::Kind::kCheckpoint, 20, "j1", shared, ""}}, false};
+  const JobSpec wanted = job_spec_from_json(spec());
+  EXPECT_TRUE(verify_resume(plan, wanted, folder_)) << "where folders may be anywhere";
+  const auto resumed = verify_resume(plan, wanted, folder_, {shared});
+  ASSERT_FALSE(resumed);
+  EXPECT_THAT(resumed.error().detail, HasSubstr("--checkpoint_root"));
 }
 
 TEST_F(ResumeTest, OnlyLatestFallsBackAndSaysSo) {

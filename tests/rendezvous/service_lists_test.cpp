@@ -80,6 +80,30 @@ TEST_F(ListsTest, LogsAndEventsOfWorkersAreKept) {
   EXPECT_THAT(event_kinds(), Contains("checkpoint_failed"));
 }
 
+TEST_F(ListsTest, LinesThatAreSentAgainAreTakenOnce) {
+  begin_training();
+  const auto sends = [&](int64_t number, const std::string& text, const std::string& worker = "w1") {
+    LogBatch batch{worker + "-1", "j1", {{1000, "info", text}}, number};
+    ASSERT_EQ(ask("POST", "/v1/workers/" + worker + "/logs", batch, {}, "worker-token").status(), 204);
+  };
+  sends(1, "a");
+  sends(1, "a");
+  sends(1, "of another", "w2");
+  restart();  // it was committed, and the answer was lost
+  sends(1, "a");
+  sends(2, "b");
+  sends(0, "c");
+  sends(0, "c");
+  std::vector<std::string> texts;
+  const Json page = ask("GET", "/v1/jobs/j1/logs").json();
+  for (const Json& line : page["logs"]) texts.push_back(line["text"]);
+  EXPECT_EQ(texts, (std::vector<std::string>{"a", "of another", "b", "c", "c"})) << "an older worker numbers none";
+  arrives("w1", 2);  // a new process counts anew
+  LogBatch batch{"w1-2", "j1", {{1000, "info", "d"}}, 1};
+  ASSERT_EQ(ask("POST", "/v1/workers/w1/logs", batch, {}, "worker-token").status(), 204);
+  EXPECT_EQ(ask("GET", "/v1/jobs/j1/logs").json()["logs"].size(), 6u);
+}
+
 TEST_F(ListsTest, AFollowerThatIsFarBehindIsFedInChunksThatItsBufferHolds) {
   begin_training();
   for (int i = 0; i < 4; ++i) logs_of_w1(std::vector<std::string>(100, std::string(10'000, 'x')));

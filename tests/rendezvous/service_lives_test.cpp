@@ -43,7 +43,7 @@ class ServiceLivesTest : public testing::Test {
   ServiceOptions options() const { return {folder_, "s1", "admin-token", "worker-token", {}, 1}; }
   void judge(const StoreMoment& moment) const {
     if (moment.when != StoreMoment::When::kBeforeCommit) return;
-    if (disk_ == Disk::kFull) throw StoreError("database or disk is full");
+    if (disk_ == Disk::kFull) throw StoreFull("database or disk is full");
     if (disk_ == Disk::kBroken) throw std::logic_error("an invariant is broken");
   }
 
@@ -92,9 +92,23 @@ TEST_F(ServiceLivesTest, AFullDiskIsSaidAndWaitedForAndNothingThatWasNotKeptIsTh
   EXPECT_THAT(refused.body, HasSubstr("database or disk is full"));
   ASSERT_TRUE(tend_until([&] { return ask("GET", "/v1/jobs").body.find("cannot keep anything now") != std::string::npos; }));
   EXPECT_THAT(ask("GET", "/readyz").body, HasSubstr("database or disk is full"));
+  // A restart would mend nothing, so who asks after the process is told that it is there.
+  const HttpResponse health = ask("GET", "/healthz");
+  EXPECT_EQ(health.status, 200);
+  EXPECT_EQ(Json::parse(health.body)["status"], "waiting");
+  EXPECT_EQ(Json::parse(health.body)["version"], kHoldfastVersion);
+  EXPECT_THAT(health.body, HasSubstr("database or disk is full"));
+  EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("\nholdfast_store_writable 0\n"));
+  EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("holdfast_build_info{"));
+  HttpRequest probe;
+  probe.method = "GET";
+  probe.path = "/healthz";
+  EXPECT_FALSE(lives_->refusal(probe)) << "nor is it refused before its body is read";
   disk_ = Disk::kWell;
   ASSERT_TRUE(tend_until([&] { return ask("GET", "/readyz").status == 200; }));
   EXPECT_TRUE(tended_);
+  EXPECT_THAT(ask("GET", "/metrics").body, HasSubstr("\nholdfast_store_writable 1\n"));
+  EXPECT_EQ(Json::parse(ask("GET", "/healthz").body)["status"], "ok");
   EXPECT_EQ(Json::parse(ask("GET", "/v1/jobs").body)["jobs"].size(), 0U);
   EXPECT_EQ(ask("POST", "/v1/jobs", a_job()).status, 201);
 }
@@ -105,6 +119,15 @@ TEST_F(ServiceLivesTest, WhatIsWrongWithTheServiceItselfEndsIt) {
   EXPECT_EQ(ask("POST", "/v1/jobs", a_job()).status, 503);
   EXPECT_TRUE(tend_until([&] { return !tended_; }));
   EXPECT_EQ(ask("GET", "/readyz").status, 503);
+}
+
+TEST_F(ServiceLivesTest, OneThatStartsOnAFullDiskWaitsForSpace) {
+  disk_ = Disk::kFull;
+  lives_ = std::make_unique<ServiceLives>([this] { return begin(); });
+  EXPECT_EQ(ask("GET", "/v1/jobs").status, 503);
+  EXPECT_EQ(ask("GET", "/healthz").status, 200);
+  disk_ = Disk::kWell;
+  EXPECT_TRUE(tend_until([&] { return ask("GET", "/readyz").status == 200; }));
 }
 
 TEST_F(ServiceLivesTest, OneThatNeverWasDoesNotWait) {

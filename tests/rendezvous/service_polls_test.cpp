@@ -63,6 +63,20 @@ TEST_F(ServicePollsTest, AHeartbeatWakesNobodyElseAndHasNothingMadeAnew) {
   EXPECT_EQ(answered(polls), 0);
 }
 
+TEST_F(ServicePollsTest, TimeAloneHasNoPlanMadeBeforeItMatters) {
+  trains("j1", 1);
+  ASSERT_EQ(ask("POST", "/v1/jobs", spec_for(4)).status(), 201);
+  passes(100);
+  const int64_t before = service_->work().plans;
+  for (int i = 0; i < 20; ++i) {
+    passes(100);
+    for (const int worker : {1, 2}) reports(name(worker), Phase::kActive, 1, i);
+  }
+  EXPECT_EQ(service_->work().plans, before);
+  passes(15'000);
+  EXPECT_GT(service_->work().plans, before);
+}
+
 TEST_F(ServicePollsTest, NorDoesTheHeartbeatOfOneThatTrains) {
   trains("j1", 1);
   arrive(3, 30);

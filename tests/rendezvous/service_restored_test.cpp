@@ -3,6 +3,7 @@
 
 #include <fstream>
 
+#include "rendezvous/restored_mark.h"
 #include "storage/checkpoint.h"
 #include "tests/rendezvous/obedient_workers.h"
 
@@ -136,6 +137,49 @@ TEST_F(RestoredTest, CheckpointsThatTheCopyDoesNotKnowAreFoundOnDisk) {
   EXPECT_GT(acknowledged_, step);
   EXPECT_NE(events_of("generation_formed").find(fmt::format("from the checkpoint of step {}", step)), std::string::npos);
   EXPECT_NE(events_of("records_missing"), "");
+}
+
+// What the copy knows of was removed since, and nobody lives: the job goes on from what is there, in the generation that the
+// copy knows.
+TEST_F(RestoredTest, CheckpointsOfAKnownGenerationAreFoundByTheFirstStartAfterARestore) {
+  begin_anew();
+  comes("w1");
+  ask("POST", "/v1/jobs", long_spec());
+  rounds(12);
+  ASSERT_THAT(checkpoints_, Contains(10)) << "the copy knows one, which is not on disk";
+  copy_database();
+  rounds(15);
+  const int64_t step = acknowledged_;
+  ASSERT_EQ(newest_, 1);
+  write_checkpoint(step, 1, folder_ + "/checkpoints/j1");
+  dies("w1");
+  set_restored_mark(folder_);
+  put_the_copy_back();
+  EXPECT_NE(events_of("checkpoint_found").find(fmt::format("checkpoints of step {} are on disk", step)), std::string::npos);
+  EXPECT_FALSE(has_restored_mark(folder_)) << "it has looked";
+  comes("w1", 2);
+  rounds(60);
+  EXPECT_EQ(newest_, 2);
+  EXPECT_GT(acknowledged_, step);
+  EXPECT_NE(events_of("generation_formed").find(fmt::format("from the checkpoint of step {}", step)), std::string::npos)
+      << events_of("generation_formed");
+}
+
+TEST_F(RestoredTest, ThoseOfTheGenerationThatTrainsOnDisturbNobody) {
+  begin_anew();
+  comes("w1");
+  ask("POST", "/v1/jobs", long_spec());
+  rounds(8);
+  copy_database();
+  rounds(8);
+  write_checkpoint(acknowledged_, 1, folder_ + "/checkpoints/j1");
+  const int64_t step = acknowledged_;
+  set_restored_mark(folder_);
+  put_the_copy_back();
+  EXPECT_NE(events_of("checkpoint_found"), "");
+  rounds(12);
+  EXPECT_EQ(newest_, 1);
+  EXPECT_GT(acknowledged_, step);
 }
 
 TEST_F(RestoredTest, ACheckpointThatIsNotRegisteredYetIsNoSignOfAnOlderCopy) {

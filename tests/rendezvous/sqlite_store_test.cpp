@@ -1,6 +1,7 @@
 // The store: what was committed is there after kill -9, and databases of newer programs are refused.
 #include "rendezvous/sqlite_store.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -42,7 +43,7 @@ class StoreTest : public testing::Test {
     Generation generation;
     generation.number = number;
     for (int64_t i = 1; i <= members; ++i) {
-      const std::string worker = "w" + std::to_string(i);
+      const std::string worker = fmt::format("w{}", i);
       generation.members.push_back({worker, worker + "-1", worker + ":1"});
     }
     generation.secret = "secret";
@@ -69,6 +70,7 @@ using Lines = std::vector<std::string>;
 TEST_F(StoreTest, EverythingComesBackAsItWasWritten) {
   JobRow row = job("j1", 1);
   row.loss = 2.5;
+  row.queueing = R"({"retries":2})";
   row.name = "a 'quoted' name \xF0\x9F\x9A\x80";
   WorkerRow worker;
   worker.registration.name = "w1";
@@ -77,6 +79,7 @@ TEST_F(StoreTest, EverythingComesBackAsItWasWritten) {
   worker.life = "alive";
   worker.job = "j1";
   worker.after_generation = 6;
+  worker.log_batch = 12;
   CheckpointRecord record;
   record.step = 60;
   record.state_hash = "hash";
@@ -102,6 +105,7 @@ TEST_F(StoreTest, EverythingComesBackAsItWasWritten) {
   EXPECT_EQ(contents.generations[0].generation.secret, "secret");
   EXPECT_EQ(contents.workers[0].registration.numerics, "avx512");
   EXPECT_EQ(contents.workers[0].after_generation, 6);
+  EXPECT_EQ(contents.workers[0].log_batch, 12);
   EXPECT_TRUE(contents.checkpoints[0].unreadable);
   EXPECT_EQ(contents.checkpoints[0].record.state_hash, "hash");
   EXPECT_EQ(contents.refusals[0].reason, "its data differs");
@@ -188,17 +192,64 @@ TEST_F(StoreTest, AStepIsKeptOnceUnlessItWasVoided) {
   row.job = "j1";
   row.point.step = 5;
   row.point.loss = 1;
-  store->add_step(row);
+  store->add_steps("j1", {row});
   row.point.loss = 2;
-  store->add_step(row);
+  store->add_steps("j1", {row});
   ASSERT_EQ(store->steps("j1", 0, 10).size(), 1u);
   EXPECT_EQ(store->steps("j1", 0, 10)[0].point.loss, 1);
   const int64_t id = store->steps("j1", 0, 10)[0].id;
   store->void_steps("j1", 5, 2);
-  store->add_step(row);
+  store->add_steps("j1", {row});
   ASSERT_EQ(store->steps("j1", 0, 10).size(), 1u);
   EXPECT_EQ(store->steps("j1", 0, 10)[0].point.loss, 2);
   EXPECT_GT(store->steps("j1", 0, 10)[0].id, id) << "followers see it as new";
+}
+
+// So a database is found whose migration was committed and whose steps were not folded after it: the service was killed then.
+TEST_F(StoreTest, StepsThatAreAllRowsAreFoldedAtEveryStart) {
+  constexpr int64_t kSteps = 50'000;
+  for (const int version : {4, 5, schema_version_known()}) {
+    SCOPED_TRACE(version);
+    remove();
+    {
+      SqliteDatabase database(path_);
+      migrate(database, version);
+      const bool old = version < 6;
+      database.execute("BEGIN");
+      database.execute(
+          "INSERT INTO jobs (id, number, name, spec, state, reason, stage, cause, intent, min_nodes, nodes, max_nodes, "
+          "committed_step, restarts, lineage, data_digest, numerics, resume, submitted_ms, started_ms, finished_ms, "
+          "state_hash, state_hash_step) VALUES ('j1', 1, 'j1', '{}', 'running', '', 'running', 'start', 'run', 1, 1, 1, "
+          "50000, 0, 1, '', '', '[]', 1, 1, 0, '', -1)");
+      database
+          .prepare(std::string("WITH RECURSIVE s(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < ?) "
+                               "INSERT INTO steps (job, step, generation, time_ms, loss, gradient_norm, learning_rate, step_s, "
+                               "communication_s, tokens, data_digest, ") +
+                   (old ? "voided_by" : "world_size") +
+                   ") SELECT 'j1', n, 1, n, n, 1, 1, 1, 0, 10, printf('%016x', n), 0 FROM s")
+          .with(kSteps)
+          .run();
+      database.execute("COMMIT");
+    }
+    const auto store = open_sqlite_store(path_);
+    EXPECT_GE(store->folded_to("j1"), kSteps - 21'000);
+    const auto rows = store->steps("j1", 0, 2 * kSteps);
+    ASSERT_FALSE(rows.empty());
+    EXPECT_LE(rows.size(), 21'000u);
+    EXPECT_EQ(rows.front().point.step, store->folded_to("j1") + 1);
+    int64_t next = 1;
+    for (const CurvePoint& point : store->curve("j1", 100)) {
+      ASSERT_EQ(point.first_step, next);
+      EXPECT_EQ(point.steps, point.last_step - point.first_step + 1);
+      EXPECT_NEAR(point.loss, static_cast<double>(point.first_step + point.last_step) / 2, 1e-6);
+      next = point.last_step + 1;
+    }
+    EXPECT_EQ(next, kSteps + 1);
+    const auto digests = store->digests("j1", {1, kSteps});
+    ASSERT_EQ(digests.size(), static_cast<size_t>(kSteps));
+    EXPECT_EQ(digests[999].data_digest, "00000000000003e8");
+    EXPECT_EQ(digests.back().step, kSteps);
+  }
 }
 
 TEST_F(StoreTest, ADatabaseOfANewerProgramIsRefusedWithBothVersions) {
@@ -249,7 +300,7 @@ TEST_F(StoreTest, WhatWasAcknowledgedSurvivesKill9) {
         row.committed_step = step;
         store->save_job(row);
         store->extend_ledger("j1", generation(1, 2), 8, step, step);
-        store->add_event({0, step, "j1", "", 1, "step", std::to_string(step)});
+        store->add_event({0, step, "j1", "", 1, "step", std::to_string(step), ""});
         store->commit();
         if (write(acknowledged[1], "x", 1) != 1) _exit(1);
       }

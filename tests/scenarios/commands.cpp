@@ -7,8 +7,11 @@
 //   NAME restarts              the next life of one that is dead
 //   NAME is told to end        SIGTERM
 //   NAME reports NAME KIND     a fault, of a kind that workers report
-//   submit FIELD=NUMBER…       one job for a story; scale NUMBER, pause, resume, stop, drain NAME steer it
+//   submit FIELD=NUMBER…       scale NUMBER, pause, resume, stop, drain NAME steer the job that was submitted last
 //   train to STEP              the ring makes steps, of 0.1 s each, and rank 0 tells of them; total_steps is the end
+//   train JOB to STEP          that of an older job
+//   training fails             the job cannot go on from here
+//   why JOB waits              what people are told
 //   checkpoint                 rank 0 registers one of the present step
 //   checkpoint STEP is corrupt it will not verify
 //   NUMBER s pass
@@ -23,6 +26,7 @@
 #include <stdexcept>
 
 #include "rendezvous/protocol/job_spec.h"
+#include "rendezvous/waits_for.h"
 #include "tests/scenarios/stage.h"
 
 namespace holdfast::scenarios {
@@ -60,7 +64,13 @@ bool Stage::about_time(const Words& words) {
   if (are(words, {"*", "s", "pass"})) {
     advance(static_cast<int64_t>(std::stod(words[0]) * 1000));
   } else if (are(words, {"train", "to", "*"})) {
-    train_to(std::stoll(words[2]));
+    train_to(run_of(job_), std::stoll(words[2]));
+  } else if (are(words, {"train", "*", "to", "*"})) {
+    train_to(run_of(words[1]), std::stoll(words[3]));
+  } else if (are(words, {"training", "fails"})) {
+    fail(run_of(job_));
+  } else if (are(words, {"why", "*", "waits"})) {
+    say(reason_of(WaitingRoom(*coordinator_), *coordinator_->find_job(words[1])));
   } else {
     return false;
   }
@@ -98,7 +108,7 @@ bool Stage::about_job(const Words& words) {
   } else if (are(words, {"drain", "*"})) {
     must(coordinator_->drain(words[1]));
   } else if (are(words, {"checkpoint"})) {
-    register_checkpoint();
+    register_checkpoint(run_of(job_));
   } else if (are(words, {"checkpoint", "*", "is", "corrupt"})) {
     corrupt_.insert(std::stoll(words[1]));
   } else {
@@ -149,8 +159,10 @@ void Stage::submit(const Words& words) {
   }
   const auto spec = parse_job_spec(json);
   if (!spec) throw std::invalid_argument(spec.error()[0].field + ": " + spec.error()[0].message);
-  total_steps_ = spec->total_steps;
   job_ = coordinator_->submit(*spec, {}, "").id;
+  Run& run = runs_[job_] = {};
+  run.job = job_;
+  run.total_steps = spec->total_steps;
 }
 
 void Stage::scale(int64_t nodes) {
@@ -168,29 +180,30 @@ void Stage::begin_life(Actor& actor) {
 
 // What a live worker sees of a broken one: its run ends, it keeps what it holds, and it says why.
 void Stage::break_connection(Actor& witness, const Actor& broken, const std::string& kind) {
+  const Run& run = run_of(witness.status.job);
   int rank = -1;
-  for (size_t i = 0; i < ring_.size(); ++i) {
-    if (ring_[i].worker == broken.name) rank = static_cast<int>(i);
+  for (size_t i = 0; i < run.ring.size(); ++i) {
+    if (run.ring[i].worker == broken.name) rank = static_cast<int>(i);
   }
   const std::string detail =
       kind == "timeout" ? "no bytes moved for 30.0 s" : fmt::format("rank {} ({}:1) ended its connection", rank, broken.name);
-  faults_.push_back({witness.name, witness.incarnation(), generation_, rank, kind, detail, -1});
+  faults_.push_back({run.job, {witness.name, witness.incarnation(), run.generation, rank, kind, detail, -1}});
   witness.status.phase = Phase::kPrepared;
   witness.status.reason = detail;
   witness.news = true;
 }
 
 void Stage::kill(Actor& dead, bool reported) {
-  const bool was_active = dead.active_in(generation_);
+  const auto run = runs_.find(dead.status.job);
+  const bool was_active = run != runs_.end() && run->second.has(dead);
   const std::string incarnation = dead.incarnation();
   dead.life = Actor::Life::kDead;
   if (!reported) return;
-  for (const Member& member : ring_) {
+  for (const Member& member : was_active ? run->second.ring : std::vector<Member>()) {
     Actor& other = actors_.at(member.worker);
-    if (was_active && other.incarnation() == member.incarnation && other.active_in(generation_))
-      break_connection(other, dead, "connection_lost");
+    if (other.incarnation() == member.incarnation && run->second.has(other)) break_connection(other, dead, "connection_lost");
   }
-  losses_.push_back({incarnation, "killed by signal 9 (SIGKILL)"});
+  losses_.push_back({incarnation, "killed by signal 9 (SIGKILL)", {}});
 }
 
 void Stage::kill_everything() {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <stdexcept>
 
 #include "rendezvous/sqlite_store.h"
 
@@ -94,10 +95,10 @@ void Stage::advance(int64_t ms) {
   }
 }
 
-void Stage::train_to(int64_t step) {
-  while (Actor* first = leader()) {
+void Stage::train_to(Run& run, int64_t step) {
+  while (Actor* first = leader(run)) {
     const int64_t next = first->status.step + 1;
-    for (const Member& member : ring_) actors_.at(member.worker).status.step = next;
+    for (const Member& member : run.ring) actors_.at(member.worker).status.step = next;
     advance(kStepMs);
     if (next >= step) return;
   }
@@ -113,7 +114,7 @@ void Stage::settle() {
     for (auto& [name, actor] : actors_) busy |= finish_preparing(actor);
     for (auto& [name, actor] : actors_) busy |= speak(actor);
     if (!coordinator_) return;
-    tell_progress();
+    for (auto& [job, run] : runs_) tell_progress(run);
     coordinator_->settle();
     coordinator_->commit();
     write_events();
@@ -124,8 +125,9 @@ void Stage::settle() {
 }
 
 void Stage::deliver_letters() {
-  for (const FaultReport& report : std::exchange(faults_, {})) {
-    if (const auto taken = coordinator_->fault(job_, report); !taken) say_refusal(report.worker + "'s report", taken.error());
+  for (const Fault& fault : std::exchange(faults_, {})) {
+    if (const auto taken = coordinator_->fault(fault.job, fault.report); !taken)
+      say_refusal(fault.report.worker + "'s report", taken.error());
     coordinator_->settle();
   }
   for (const WorkerLost& lost : std::exchange(losses_, {})) (void)coordinator_->worker_lost(lost);
@@ -203,7 +205,8 @@ void Stage::obey(Actor& actor, const Directive& directive) {
     case DirectiveKind::kJoin:
       return join(actor, directive);
     case DirectiveKind::kYield:
-      if (directive.checkpoint && actor.active_in(directive.generation) && leader() == &actor) register_checkpoint();
+      if (const Run& run = run_of(directive.job); directive.checkpoint && run.has(actor) && leader(run) == &actor)
+        register_checkpoint(run);
       return stop_at(actor, directive);
     case DirectiveKind::kFence:
       return stop_at(actor, directive);
@@ -225,7 +228,8 @@ void Stage::join(Actor& actor, const Directive& directive) {
     const std::string detail =
         fmt::format("shard 0 of step {} does not have the checksum that its manifest names", directive.source.step);
     faults_.push_back(
-        {actor.name, actor.incarnation(), directive.generation, -1, "checkpoint_unreadable", detail, directive.source.step});
+        {directive.job,
+         {actor.name, actor.incarnation(), directive.generation, -1, "checkpoint_unreadable", detail, directive.source.step}});
     status.generation = directive.generation;
     status.step = -1;
     return;
@@ -234,58 +238,77 @@ void Stage::join(Actor& actor, const Directive& directive) {
   status.generation = status.state_generation = directive.generation;
   status.step = directive.source.step;
   status.reason.clear();
-  generation_ = directive.generation;
-  ring_ = directive.members;
-  reported_ = std::min(reported_, directive.source.step);
+  Run& run = run_of(directive.job);
+  run.generation = directive.generation;
+  run.ring = directive.members;
+  run.reported = std::min(run.reported, directive.source.step);
 }
 
 // --- what rank 0 does
 
-Actor* Stage::leader() {
-  for (const Member& member : ring_) {
-    const auto found = actors_.find(member.worker);
-    if (found == actors_.end() || found->second.incarnation() != member.incarnation) return nullptr;
-    if (!found->second.active_in(generation_)) return nullptr;
-  }
-  return ring_.empty() ? nullptr : &actors_.at(ring_[0].worker);
+Run& Stage::run_of(const std::string& job) {
+  const auto found = runs_.find(job);
+  if (found == runs_.end()) throw std::invalid_argument("there is no job " + job + " in this story yet");
+  return found->second;
 }
 
-void Stage::tell_progress() {
-  const Actor* first = leader();
-  if (first == nullptr || first->status.step <= reported_) return;
+Actor* Stage::leader(const Run& run) {
+  for (const Member& member : run.ring) {
+    const auto found = actors_.find(member.worker);
+    if (found == actors_.end() || found->second.incarnation() != member.incarnation) return nullptr;
+    if (!run.has(found->second)) return nullptr;
+  }
+  return run.ring.empty() ? nullptr : &actors_.at(run.ring[0].worker);
+}
+
+void Stage::tell_progress(Run& run) {
+  const Actor* first = leader(run);
+  if (first == nullptr || first->status.step <= run.reported) return;
   Progress progress;
   progress.worker = first->name;
   progress.incarnation = first->incarnation();
-  progress.generation = generation_;
+  progress.generation = run.generation;
   progress.step = first->status.step;
-  for (int64_t step = reported_ + 1; step <= progress.step; ++step) {
+  for (int64_t step = run.reported + 1; step <= progress.step; ++step) {
     StepPoint& point = progress.points.emplace_back();
     point.step = step;
     point.step_s = 0.1;
   }
-  if (!coordinator_->progress(job_, progress)) return;  // said again later
-  reported_ = progress.step;
-  if (progress.step < total_steps_) return;
-  register_checkpoint();
+  if (!coordinator_->progress(run.job, progress)) return;  // said again later
+  run.reported = progress.step;
+  if (progress.step < run.total_steps) return;
+  register_checkpoint(run);
   progress.points.clear();
   progress.finished = true;
-  (void)coordinator_->progress(job_, progress);
+  (void)coordinator_->progress(run.job, progress);
 }
 
-void Stage::register_checkpoint() {
-  const Actor* first = leader();
+void Stage::fail(Run& run) {
+  const Actor* first = leader(run);
+  if (first == nullptr) return say("nobody trains: nothing can fail");
+  Progress progress;
+  progress.worker = first->name;
+  progress.incarnation = first->incarnation();
+  progress.generation = run.generation;
+  progress.step = first->status.step;
+  progress.failure = "the loss of 10 steps in a row was not finite";
+  (void)coordinator_->progress(run.job, progress);
+}
+
+void Stage::register_checkpoint(const Run& run) {
+  const Actor* first = leader(run);
   if (first == nullptr) return say("nobody trains: there is nothing to write down");
   CheckpointRecord record;
   record.worker = first->name;
   record.incarnation = first->incarnation();
-  record.generation = record.state_generation = generation_;
+  record.generation = record.state_generation = run.generation;
   record.step = first->status.step;
   record.state_hash = fmt::format("hash-{}", record.step);
   record.stored_bytes = 18'500'000;
   record.shards = 1;
   record.write_s = 0.4;
   record.stall_s = 0.013;
-  if (const auto taken = coordinator_->checkpoint(job_, record); !taken) say_refusal("the checkpoint", taken.error());
+  if (const auto taken = coordinator_->checkpoint(run.job, record); !taken) say_refusal("the checkpoint", taken.error());
 }
 
 }  // namespace holdfast::scenarios

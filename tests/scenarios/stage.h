@@ -36,8 +36,18 @@ struct Actor {
   bool was_told = false;       // in this life, by this service or the one before
   int64_t ready_ms = 0;        // preparing: when it will be prepared
   std::string incarnation() const { return name + "-" + std::to_string(life_number); }
-  bool active_in(int64_t generation) const {
-    return life == Life::kWell && status.phase == rendezvous::Phase::kActive && status.generation == generation;
+};
+
+// A job as its workers know it.
+struct Run {
+  std::string job;
+  int64_t total_steps = 0;
+  std::vector<rendezvous::Member> ring;  // of the newest generation that anybody joined
+  int64_t generation = 0;
+  int64_t reported = 0;  // steps that the service confirmed
+  bool has(const Actor& actor) const {
+    return actor.life == Actor::Life::kWell && actor.status.phase == rendezvous::Phase::kActive && actor.status.job == job &&
+           actor.status.generation == generation;
   }
 };
 
@@ -73,7 +83,7 @@ class Stage {
   void open_service();
   void close_service();
   void advance(int64_t ms);
-  void train_to(int64_t step);
+  void train_to(Run& run, int64_t step);
   void settle();
   void deliver_letters();
   bool finish_preparing(Actor& actor);
@@ -83,25 +93,28 @@ class Stage {
   void obey(Actor& actor, const rendezvous::Directive& directive);
   void join(Actor& actor, const rendezvous::Directive& directive);
   void stop_at(Actor& actor, const rendezvous::Directive& directive);
-  void tell_progress();
-  void register_checkpoint();
+  void tell_progress(Run& run);
+  void fail(Run& run);
+  void register_checkpoint(const Run& run);
   void write_events();
   void say(const std::string& text);
   void say_refusal(const std::string& who, const rendezvous::Problem& problem);
-  Actor* leader();  // of the newest ring, when all of it is there
+  Run& run_of(const std::string& job);
+  Actor* leader(const Run& run);  // when all of its ring is there
 
   std::string folder_;
   HandClock clock_;
   std::unique_ptr<rendezvous::JobStore> store_;
   std::unique_ptr<rendezvous::Coordinator> coordinator_;  // nothing while the service is away
   std::map<std::string, Actor> actors_;
-  std::string job_;
-  int64_t total_steps_ = 0;
-  std::set<int64_t> corrupt_;             // checkpoints that do not verify
-  std::vector<rendezvous::Member> ring_;  // of the newest generation that anybody joined
-  int64_t generation_ = 0;
-  int64_t reported_ = 0;  // steps that the service confirmed
-  std::vector<rendezvous::FaultReport> faults_;
+  std::map<std::string, Run> runs_;
+  std::string job_;            // the one submitted last: what a command means that names none
+  std::set<int64_t> corrupt_;  // checkpoints that do not verify
+  struct Fault {
+    std::string job;
+    rendezvous::FaultReport report;
+  };
+  std::vector<Fault> faults_;
   std::vector<rendezvous::WorkerLost> losses_;
   int64_t last_event_ = 0, secrets_ = 0, next_heartbeat_ms_ = 1000;
   std::vector<std::string> lines_;

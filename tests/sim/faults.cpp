@@ -128,6 +128,16 @@ void World::break_disk() {
   time_.after(chance_.between(100, 10'000), [this] { disk_.failing = disk_.slow = false; });
 }
 
+// For longer than any yield is waited for.
+void World::fill_disk() {
+  const int64_t until = time_.now() + chance_.between(200'000, 300'000);
+  story_.tell("disk", "is full for minutes");
+  while (time_.now() < until) {
+    disk_.failing = true;  // the end of an earlier fault changes nothing
+    step_to(std::min(until, time_.now() + 1000));
+  }
+}
+
 void World::spoil_weather() {
   network_.weather.lost_percent = chance_.percent(50) ? chance_.between(1, 30) : 0;
   network_.weather.doubled_percent = chance_.percent(50) ? chance_.between(1, 30) : 0;

@@ -29,7 +29,7 @@ void Host::begin_life() {
 
 void Host::next_life(const std::string& how, bool report) {
   troubled_for(0);
-  if (report) around_.network.tell(*this, rendezvous::WorkerLost{lives_.back()->incarnation(), how});
+  if (report) around_.network.tell(*this, rendezvous::WorkerLost{lives_.back()->incarnation(), how, {}});
   if (told_to_end_) {
     up_ = false;
     return;

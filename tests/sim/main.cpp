@@ -57,6 +57,7 @@ int main(int argc, char** argv) {
       all.generations += one.generations;
       all.voided += one.voided;
       all.simulated_ms += one.simulated_ms;
+      all.preemptions += one.preemptions;
     } catch (const Violation& violation) {
       return tell_end(argv[0], seed, violation.what(), 1);
     } catch (const std::exception& error) {
@@ -64,8 +65,8 @@ int main(int argc, char** argv) {
     }
   }
   fmt::print(
-      "{} runs kept every rule: {} faults, {} generations, {} times back to an older state, {} events in {} simulated "
-      "hours\n",
-      arguments->count, all.faults, all.generations, all.voided, all.events, all.simulated_ms / 3'600'000);
+      "{} runs kept every rule: {} faults, {} generations, {} preemptions, {} times back to an older state, {} events in {} "
+      "simulated hours\n",
+      arguments->count, all.faults, all.generations, all.preemptions, all.voided, all.events, all.simulated_ms / 3'600'000);
   return 0;
 }

@@ -84,6 +84,25 @@ void MemoryStore::remove_checkpoint(const std::string& job, int64_t step) {
 void MemoryStore::save_refusal(const RefusalRow& row) {
   write([row](Tables& tables) { tables.refusals[{row.job, row.worker}] = row; });
 }
+// Nobody here makes tokens or webhooks.
+void MemoryStore::save_token(const TokenRow&) {
+  throw Violation("a token was saved");
+}
+void MemoryStore::remove_token(const std::string&) {
+  throw Violation("a token was removed");
+}
+void MemoryStore::save_webhook(const WebhookRow&) {
+  throw Violation("a webhook was saved");
+}
+void MemoryStore::remove_webhook(const std::string&) {
+  throw Violation("a webhook was removed");
+}
+void MemoryStore::save_delivery(const DeliveryRow&) {
+  throw Violation("a delivery was saved");
+}
+void MemoryStore::remove_delivery(int64_t) {
+  throw Violation("a delivery was removed");
+}
 void MemoryStore::save_idempotency(const IdempotencyRow&) {
   write([](Tables&) {});
 }
@@ -97,8 +116,10 @@ void MemoryStore::add_logs(const std::string&, const std::string&, const std::ve
   write([](Tables&) {});
 }
 
-void MemoryStore::add_step(const StepRow& row) {
-  write([row](Tables& tables) { tables.steps[row.job].try_emplace(row.point.step, row); });
+void MemoryStore::add_steps(const std::string& job, const std::vector<StepRow>& rows) {
+  write([job, rows](Tables& tables) {
+    for (const StepRow& row : rows) tables.steps[job].try_emplace(row.point.step, row);
+  });
 }
 
 void MemoryStore::extend_ledger(const std::string& job, const Generation& generation, int64_t microbatches, int64_t first,

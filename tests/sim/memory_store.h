@@ -58,19 +58,33 @@ class MemoryStore : public rendezvous::JobStore {
   void remove_checkpoint(const std::string& job, int64_t step) override;
   void save_refusal(const rendezvous::RefusalRow& row) override;
   void save_idempotency(const rendezvous::IdempotencyRow& row) override;
+  rendezvous::StoredTokens load_tokens() override { return {}; }
+  void save_token(const rendezvous::TokenRow& row) override;
+  void remove_token(const std::string& id) override;
+  rendezvous::StoredWebhooks load_webhooks() override { return {}; }
+  void save_webhook(const rendezvous::WebhookRow& row) override;
+  void remove_webhook(const std::string& id) override;
+  void save_delivery(const rendezvous::DeliveryRow& row) override;
+  void remove_delivery(int64_t id) override;
   std::optional<rendezvous::IdempotencyRow> find_idempotency(const std::string& key) override;
   void add_event(const rendezvous::EventRow& row) override;
   void add_logs(const std::string& job, const std::string& worker, const std::vector<rendezvous::LogLine>& lines) override;
-  void add_step(const rendezvous::StepRow& row) override;
+  void add_steps(const std::string& job, const std::vector<rendezvous::StepRow>& rows) override;
   void extend_ledger(const std::string& job, const rendezvous::Generation& generation, int64_t microbatches, int64_t first,
                      int64_t last) override;
   void deal_anew(const std::string& job, int64_t step, const std::vector<rendezvous::DealtShare>& shares) override;
   void void_steps(const std::string& job, int64_t first, int64_t by_generation) override;
+  bool forget_old(int64_t) override { return false; }  // keeps everything
 
   // The simulated service shows nothing to anybody.
   std::vector<rendezvous::EventRow> events(const std::string&, int64_t, int64_t) override { return {}; }
-  std::vector<rendezvous::LogRow> logs(const std::string&, int64_t, int64_t) override { return {}; }
   std::vector<rendezvous::StepRow> steps(const std::string&, int64_t, int64_t) override { return {}; }
+  int64_t folded_to(const std::string&) override { return 0; }
+  int64_t newest_event_id(const std::string&) override { return 0; }
+  int64_t newest_step_id(const std::string&) override { return 0; }
+  std::vector<rendezvous::CurvePoint> curve(const std::string&, int64_t) override { return {}; }
+  rendezvous::LogPage logs(const rendezvous::LogQuery&, int64_t) override { return {}; }
+  int64_t before_newest_logs(const rendezvous::LogQuery&, int64_t) override { return 0; }
   rendezvous::StepRange ledger_range(const std::string&) override { return {}; }
   std::vector<rendezvous::LedgerRow> ledger(const std::string&, const rendezvous::StepRange&) override { return {}; }
   std::vector<rendezvous::StepDigest> digests(const std::string&, const rendezvous::StepRange&) override { return {}; }

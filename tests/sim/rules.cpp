@@ -114,6 +114,7 @@ void Rules::committed(const Coordinator& service) {
   for (const Promise& promise : std::exchange(promises_, {})) {
     if (!promise.kept(store_.durable())) broken("it is answered that {}, and the disk does not have it", promise.text);
   }
+  check_preemptions(service);
   for (const auto& [id, row] : store_.durable().jobs) {
     Past& past = past_[id];
     const auto generations = store_.durable().generations.find(id);
@@ -132,6 +133,20 @@ void Rules::committed(const Coordinator& service) {
     check_steps(id);
     past.generation = generation;
     past.committed_step = row.committed_step;
+  }
+}
+
+// Only for a job of higher priority, and after its last step was written down.
+void Rules::check_preemptions(const Coordinator& service) {
+  for (const auto& [number, job] : service.jobs()) {
+    const JobMembership& m = job->membership;
+    const bool again = m.preemptions > std::exchange(preemptions_[job->id], m.preemptions);
+    if (!again) continue;
+    const Job* by = service.find_job(m.preempted_by);
+    if (by == nullptr || by->membership.spec.priority <= m.spec.priority)
+      broken("{} of priority {} was preempted by \"{}\"", job->id, m.spec.priority, m.preempted_by);
+    if (kept_step(m) < m.committed_step)
+      broken("{} was preempted at step {}, and only step {} is written down", job->id, m.committed_step, kept_step(m));
   }
 }
 

@@ -80,6 +80,7 @@ class Rules {
   void judge_worker(const std::string& incarnation, const Response& response);
   void check_ledger(const std::string& job, const rendezvous::JobRow& row) const;
   void check_steps(const std::string& job) const;
+  void check_preemptions(const rendezvous::Coordinator& service);
   void check_attribution(const std::string& job, int64_t step, const ModelState& last) const;
   void went_back(const rendezvous::Coordinator& service, const std::string& job, int64_t from, int64_t to) const;
   bool is_void(const std::string& job, const ModelState& state, int64_t generation) const;
@@ -95,8 +96,9 @@ class Rules {
   std::map<std::string, rendezvous::Generation> current_before_;
   std::vector<Promise> promises_;
   std::map<std::string, Past> past_;
-  std::set<std::string> over_, over_soon_;   // incarnations whose end the service has on disk; those of the turn under way
-  std::map<std::string, int64_t> given_up_;  // by job: up to this step records may be missing
+  std::map<std::string, int64_t> preemptions_;  // by job, as of the last commit
+  std::set<std::string> over_, over_soon_;      // incarnations whose end the service has on disk; those of the turn under way
+  std::map<std::string, int64_t> given_up_;     // by job: up to this step records may be missing
   std::map<std::pair<std::string, int64_t>, Told> told_;
   std::map<std::pair<std::string, std::string>, int64_t> fenced_;   // (incarnation, job) -> the highest fence it told of
   std::set<std::tuple<std::string, std::string, int64_t>> joined_;  // (incarnation, job, generation)

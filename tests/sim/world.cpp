@@ -24,7 +24,7 @@ World::World(uint64_t seed, bool trace)
 
 void World::submit_jobs() {
   const auto workers = static_cast<int64_t>(hosts_.size());
-  const int64_t count = workers > 1 && chance_.percent(20) ? 2 : 1;
+  const int64_t count = workers > 1 && chance_.percent(30) ? chance_.between(2, 3) : 1;
   for (int64_t i = 0; i < count; ++i) {
     JobSpec spec;
     spec.train_data_path = "data";
@@ -41,7 +41,8 @@ void World::submit_jobs() {
     spec.hash_every = chance_.percent(50) ? 3 : 0;
     spec.collective_timeout_s = static_cast<double>(chance_.between(2, 10));
     spec.recovery = chance_.percent(30) ? "checkpoint" : "memory";
-    spec.priority = i > 0 && chance_.percent(50) ? 1 : 0;
+    spec.priority = i > 0 && chance_.percent(60) ? i : 0;
+    if (i > 0 && chance_.percent(20)) spec.after = fmt::format("j{}", i);
     const int64_t at = i == 0 ? 0 : chance_.below(5000);
     const std::string id = fmt::format("j{}", i + 1);
     jobs_.push_back(id);
@@ -55,7 +56,7 @@ void World::submit(const JobSpec& spec, size_t before) {
   if (store_.durable().jobs.size() > before) return;
   if (store_.durable().jobs.size() == before) {
     service_.command([spec, before](Coordinator& service) {
-      if (service.jobs().size() == before) service.submit(spec, {}, "");
+      if (service.jobs().size() == before) service.submit(spec, {}, "", spec.after);
     });
   }
   time_.after(500, [this, spec, before] { submit(spec, before); });
@@ -114,6 +115,7 @@ void World::judge_end() {
     const JobRow& row = store_.durable().jobs.at(job);
     if (row.state != "succeeded") throw Violation(fmt::format("{} is {}: {}", job, row.state, row.reason));
     rules_.succeeded(job, disk_);
+    tally_.preemptions += service_.coordinator()->find_job(job)->membership.preemptions;
     tally_.generations += static_cast<int64_t>(store_.durable().generations.at(job).size());
     tally_.voided += row.lineage;
   }
@@ -127,6 +129,7 @@ Tally World::run() {
   submit_jobs();
   choose_kinds();
   faults_until(chance_.between(0, 25'000));
+  if (chance_.percent(4)) fill_disk();
   make_peace();
   const int64_t deadline = time_.now() + kPeaceMs;
   while (!settled()) {

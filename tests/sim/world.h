@@ -1,4 +1,4 @@
-// One simulated run: a service, some hosts, one or two jobs, a time of faults and a time of peace, all from one seed.
+// One simulated run: a service, some hosts, one to three jobs, a time of faults and a time of peace, all from one seed.
 //
 // Promises: the same seed gives the same run. `run` returns when every job has ended and every worker is idle, and throws a
 // Violation when a rule is broken or that does not come about within kPeaceMs of the last fault.
@@ -20,7 +20,7 @@
 namespace holdfast::sim {
 
 struct Tally {  // of one run or many
-  int64_t events = 0, faults = 0, generations = 0, voided = 0, simulated_ms = 0;
+  int64_t events = 0, faults = 0, generations = 0, voided = 0, simulated_ms = 0, preemptions = 0;
 };
 
 class World {
@@ -61,6 +61,7 @@ class World {
   void kill_service();
   void freeze_service();
   void break_disk();
+  void fill_disk();
   void spoil_weather();
   void pause_and_resume();
   void scale();

@@ -124,6 +124,14 @@ TEST_F(DirectoryStoreTest, DoesNotReadWhatIsTooLargeToBeAnObject) {
   EXPECT_NE(read.error().message.find("larger than anything Holdfast writes"), std::string::npos);
 }
 
+TEST_F(DirectoryStoreTest, DoesNotWaitForWhoeverMayWriteToAPipe) {
+  ASSERT_TRUE(ok(store_->put("x/y", bytes_of("one"))));
+  ASSERT_EQ(::mkfifo((folder_.path() + "/a/b/x/pipe").c_str(), 0600), 0);
+  const auto read = store_->get("x/pipe");
+  EXPECT_EQ(read.error().code, Error::Code::kCorrupt);
+  EXPECT_NE(read.error().message.find("x/pipe is no regular file"), std::string::npos) << read.error().message;
+}
+
 TEST_F(DirectoryStoreTest, OpensOnlyFolders) {
   folder_.write_file("file", "");
   for (const std::string& path : {folder_.path() + "/file", folder_.path() + "/file/below"}) {

@@ -1,6 +1,8 @@
 // The service store over real sockets: checkpoints through HTTP, faults that pass and faults that do not.
 #include "storage/open_store.h"
 
+#include <filesystem>
+
 #include <chrono>
 
 #include "storage/checksum.h"
@@ -194,6 +196,29 @@ TEST(OpenStore, RefusesWhatItDoesNotKnowWithWhatItDoes) {
   EXPECT_FALSE(open_store("", "", "http://10.0.0.1:7070", "t"));
   EXPECT_FALSE(open_store("/x", "../j1", "", ""));
   EXPECT_FALSE(open_store("/x", "a/b", "", ""));
+}
+
+TEST(OpenStore, StaysBelowItsRoots) {
+  namespace fs = std::filesystem;
+  const TemporaryFolder allowed, other;
+  const OpenOptions options{.roots = {other.path() + "/none", allowed.path()}};
+  fs::create_directory_symlink(other.path(), allowed.path() + "/link");
+  EXPECT_TRUE(open_store(allowed.path(), "j1", "", "", options));
+  EXPECT_TRUE(open_store("file://" + allowed.path() + "/deeper/still", "j1", "", "", options));
+  for (const std::string& outside : {other.path(), allowed.path() + "/../" + fs::path(other.path()).filename().string(),
+                                     allowed.path() + "/link", allowed.path() + "x", std::string("/")}) {
+    const auto opened = open_store(outside, "j1", "", "", options);
+    ASSERT_FALSE(opened) << outside;
+    EXPECT_EQ(opened.error().code, Error::Code::kRefused);
+    EXPECT_NE(opened.error().message.find("--checkpoint_root"), std::string::npos) << opened.error().message;
+  }
+  fs::create_directory_symlink(other.path(), allowed.path() + "/j9");
+  fs::create_directory_symlink(allowed.path() + "/deeper", allowed.path() + "/j8");
+  const auto linked = open_store(allowed.path(), "j9", "", "", options);
+  ASSERT_FALSE(linked) << "the job's own folder is a link";
+  EXPECT_EQ(linked.error().code, Error::Code::kRefused);
+  EXPECT_TRUE(open_store(allowed.path(), "j8", "", "", options)) << "a link that stays within";
+  EXPECT_TRUE(fs::is_empty(other.path())) << "nothing was made there";
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ def files():
     else:
         paths = []
         for folder, folders, names in os.walk(ROOT):
-            folders[:] = [f for f in folders if f not in (".git", "build", "__pycache__")]
+            folders[:] = [f for f in folders if f not in (".git", "build", "__pycache__", "node_modules")]
             paths += [os.path.relpath(os.path.join(folder, name), ROOT) for name in names]
     return sorted(p for p in set(paths) if p and os.path.isfile(os.path.join(ROOT, p)))
 

@@ -52,6 +52,19 @@ TEST_F(Options, TakeHyphensForUnderscores) {
   EXPECT_EQ(options->data_root, folder);
 }
 
+TEST_F(Options, TakeLabelsThatJobsCanRequire) {
+  EXPECT_TRUE(parse({})->labels.empty());
+  const std::map<std::string, std::string> labels = {{"rack", "3"}, {"zone", "a=b"}};
+  EXPECT_EQ(parse({"--labels", "zone=a=b,rack=3"})->labels, labels);
+  EXPECT_EQ(parse({"--labels", "zone=a=b", "--labels", "rack=3"})->labels, labels);
+  for (const char* wrong : {"zone", "=a", "a=1,a=2", "device=hip", "a b=c"}) {
+    const auto options = parse({"--labels", wrong});
+    ASSERT_FALSE(options) << wrong;
+    EXPECT_EQ(options.error().status, 2);
+    EXPECT_NE(options.error().text.find("--labels: "), std::string::npos) << options.error().text;
+  }
+}
+
 TEST_F(Options, TakeDrillsOnlyFromAFolderThatIsThere) {
   const std::string folder = std::filesystem::temp_directory_path().string();
   EXPECT_EQ(parse({})->drills, "");

@@ -186,6 +186,34 @@ TEST_F(Client, ARefusedLetterIsLetGoAndTheNextOneGoesOut) {
   EXPECT_TRUE(fatal.empty());
 }
 
+// Long lines, and those that JSON makes longer still, in several messages of which each is taken; numbered, so that what comes
+// again is known.
+TEST_F(Client, LogLinesGoInNumberedBatchesThatTheServiceTakes) {
+  constexpr size_t kLines = 60;
+  service.go_away();  // they wait, and so go together
+  Outbox outbox(link());
+  for (size_t i = 0; i < kLines; ++i)
+    outbox.log("j1", {static_cast<int64_t>(i), "info", std::string(i == 7 ? 2'000'000 : 50'000, i % 2 == 0 ? 'x' : '\x01')});
+  service.come_back();
+  const auto lines_in = [](const FakeService::Received& all) {
+    size_t lines = 0;
+    for (const auto& batch : all) lines += batch["lines"].size();
+    return lines;
+  };
+  ASSERT_TRUE(service.wait_for("/logs", [&](const auto& all) { return lines_in(all) >= kLines; }));
+  const auto batches = service.received("/logs");
+  EXPECT_GT(batches.size(), 10u);
+  int64_t number = 0, line = 0;
+  for (const auto& batch : batches) {
+    EXPECT_LT(batch.dump().size(), size_t{1} << 20);
+    EXPECT_EQ(batch["number"], ++number);
+    for (const auto& one : batch["lines"]) EXPECT_EQ(one["time_ms"], line++);
+  }
+  outbox.log("j2", {1, "info", "of the next job"});
+  ASSERT_TRUE(service.wait_for("/logs", batches.size() + 1));
+  EXPECT_EQ(service.received("/logs").back()["number"], number + 1);
+}
+
 // --- progress
 
 rendezvous::StepPoint point(int64_t step) {

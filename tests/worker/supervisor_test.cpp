@@ -48,10 +48,15 @@ class Supervised : public ::testing::Test {
     const std::string folder = folder_.string();
     const pid_t process = fork();
     if (process != 0) return process;
+    if (freopen((folder + "/stderr").c_str(), "a", stderr) == nullptr) _exit(99);
     SupervisorOptions options;
     options.command = {"/bin/sh", "-c", "cd " + folder + "; " + script};
     options.limits = {milliseconds(1), milliseconds(4), milliseconds(60000)};
-    options.report_lost = [&](const std::string& incarnation, const std::string& reason) {
+    options.report_lost = [&](const std::string& incarnation, const std::string& reason,
+                              const std::vector<std::string>& last_lines) {
+      std::ofstream words(folder + "/words-" + incarnation);
+      for (const std::string& line : last_lines) words << line << "\n";
+      words.close();
       std::ofstream(folder + "/lost-" + incarnation + ".part") << reason;
       std::filesystem::rename(folder + "/lost-" + incarnation + ".part", folder + "/lost-" + incarnation);
     };
@@ -141,6 +146,47 @@ TEST_F(Supervised, ReportsTheReasonThatALifeGave) {
   end_of(supervisor);
 }
 
+TEST_F(Supervised, ReportsTheLastLinesThatALifeWrote) {
+  const pid_t supervisor = start(
+      "if test -e once; then exec sleep 1000; fi; touch once; for i in $(seq 1000); do echo line $i >&2; done; "
+      "printf '\\033[31mred\\033[0m and dead' >&2; kill -9 $$");
+  ASSERT_EQ(reports(1).size(), 1U);
+  std::string words;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    if (const std::string name = entry.path().filename().string(); name.starts_with("words-")) words = content(name);
+  }
+  EXPECT_TRUE(words.starts_with("line 952\nline 953\n")) << words;
+  EXPECT_TRUE(words.ends_with("line 1000\nred and dead\n")) << words;
+  kill(supervisor, SIGKILL);
+  end_of(supervisor);
+}
+
+TEST_F(Supervised, WhatALifeWritesGoesOnToItsOwnStderr) {
+  const std::string errors = (folder_ / "stderr").string();
+  const pid_t process = fork();
+  if (process == 0) {
+    if (freopen(errors.c_str(), "a", stderr) == nullptr) _exit(99);
+    SupervisorOptions options;
+    options.command = {"/bin/sh", "-c", "echo one >&2; sleep 0.05; echo two >&2; exit 0"};
+    options.report_lost = [](const std::string&, const std::string&, const std::vector<std::string>&) {};
+    _exit(supervise(options));
+  }
+  EXPECT_EQ(end_of(process), 0);
+  EXPECT_EQ(content("stderr"), "one\ntwo\n");
+}
+
+TEST_F(Supervised, ALifeDoesNotWaitForASupervisorThatIsStopped) {
+  const pid_t supervisor = start(
+      "touch ready; while ! test -e go; do sleep 0.01; done; "
+      "head -c 3000000 /dev/zero | tr '\\0' 'x' >&2; touch through; exit 0");
+  wait_for("ready");
+  kill(supervisor, SIGSTOP);
+  std::ofstream(folder_ / "go") << "";
+  wait_for("through");
+  kill(supervisor, SIGCONT);
+  EXPECT_EQ(end_of(supervisor), 0);
+}
+
 TEST_F(Supervised, TellsLaterLivesWhichGpuAnEarlierOneHad) {
   EXPECT_EQ(
       end_of(start(
@@ -207,7 +253,7 @@ TEST_F(Supervised, AProgramThatIsNotThereIsAnErrorAndNotALoop) {
   if (process == 0) {
     SupervisorOptions options;
     options.command = {"/nonexistent/program"};
-    options.report_lost = [](const std::string&, const std::string&) {};
+    options.report_lost = [](const std::string&, const std::string&, const std::vector<std::string>&) {};
     _exit(supervise(options));
   }
   EXPECT_EQ(end_of(process), 1);

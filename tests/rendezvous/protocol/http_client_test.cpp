@@ -111,6 +111,58 @@ TEST(HttpClient, AnErrorThatIsNoJsonKeepsItsStatusAndText) {
   EXPECT_THAT(reply.error().message(), HasSubstr("Bad Gateway"));
 }
 
+TEST(HttpClient, AnErrorNestedWithoutEndIsOnlyItsStatus) {
+  const std::string deep = R"({"title":)" + std::string(400'000, '[') + std::string(400'000, ']') + "}";
+  RawServer server([&](RawConnection& connection) {
+    connection.read_request();
+    connection.answer(500, deep);
+  });
+  const auto reply = HttpClient(server.url(), "").request("GET", "/");
+  ASSERT_FALSE(reply);
+  EXPECT_FALSE(reply.error().unreachable);
+  EXPECT_EQ(reply.error().problem.status, 500);
+  EXPECT_EQ(reply.error().problem.title, "");
+}
+
+TEST(HttpClient, AnErrorWithoutEndIsOnlyItsStatus) {
+  std::atomic<size_t> sent = 0;
+  constexpr size_t kWhole = size_t{64} << 20;
+  RawServer server([&](RawConnection& connection) {
+    connection.read_request();
+    connection.write("HTTP/1.1 500 X\r\nContent-Length: " + std::to_string(kWhole) + "\r\n\r\n");
+    const std::string piece(1 << 16, 'x');
+    while (sent < kWhole && connection.write(piece)) sent += piece.size();
+  });
+  const auto reply = HttpClient(server.url(), "").request("GET", "/");
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().problem.status, 500);
+  EXPECT_LT(sent, kWhole);
+}
+
+TEST(HttpClient, WhoWantsOnlyStatusesReadsNoBodies) {
+  RawServer server([](RawConnection& connection) {
+    while (true) {
+      const std::string request = connection.read_request();
+      if (request.empty()) return;
+      if (request.find("/short") != std::string::npos) {
+        connection.answer(400, R"({"title":"no"})");
+      } else {
+        connection.answer(200, std::string(size_t{8} << 20, 'x'));
+      }
+    }
+  });
+  HttpClient client(server.url(), "");
+  client.ignore_bodies(1000);
+  const auto refused = client.request("POST", "/short", "{}");
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().problem.status, 400);
+  EXPECT_EQ(refused.error().problem.title, "");
+  const auto taken = client.request("POST", "/long", "{}");
+  ASSERT_TRUE(taken) << taken.error().message();
+  EXPECT_EQ(taken->status, 200);
+  EXPECT_EQ(taken->body, "");
+}
+
 TEST(HttpClient, AnAnswerWithoutATokenSaysWhereTokensAre) {
   RawServer server([](RawConnection& connection) {
     connection.read_request();

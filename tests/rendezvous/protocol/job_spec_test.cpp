@@ -275,6 +275,31 @@ TEST(JobSpec, PlacesHaveAForm) {
     EXPECT_EQ(complaint(minimal({{"checkpoint_store", good}}), "checkpoint_store"), "");
 }
 
+TEST(JobSpec, RequirementsAreStringsOrNumbersAndTheirOwnAreChecked) {
+  const JobSpec spec = parsed(minimal({{"requires", {{"device", "hip"}, {"memory_gib", 24}, {"rack", 3}, {"zone", "a"}}}}));
+  EXPECT_EQ(spec.requirements.at("memory_gib"), "24");
+  EXPECT_EQ(spec.requirements.at("rack"), "3");
+  EXPECT_EQ(job_spec_from_json(to_json(spec)), spec);
+  EXPECT_EQ(complaint(minimal({{"requires", {{"device", "gpu"}}}}), "requires"),
+            "device=gpu is no kind of device: choose cpu, hip or cuda");
+  for (const char* size : {"-1", "0", "24 GB", "nan", "inf", ""})
+    EXPECT_THAT(complaint(minimal({{"requires", {{"memory_gib", size}}}}), "requires"), HasSubstr("is no size")) << size;
+  EXPECT_THAT(complaint(minimal({{"requires", {{"zone", true}}}}), "requires"), HasSubstr("must be a string"));
+  EXPECT_THAT(complaint(minimal({{"labels", {{"zone", 3}}}}), "labels"), HasSubstr("must be a string"));
+}
+
+TEST(JobSpec, WorkersAreToldAllButWhatTheServiceAloneLooksAt) {
+  JobSpec spec = parsed(minimal({{"retries", 3}, {"after", "j1"}, {"max_runtime", 60}, {"requires", {{"zone", "a"}}}}));
+  const Json told = to_json_for_workers(spec);
+  for (const char* field : {"retries", "retry_delay", "after", "max_runtime", "requires"})
+    EXPECT_FALSE(told.contains(field)) << field;
+  const JobSpec understood = job_spec_from_json(told);
+  spec.retries = spec.max_runtime = 0;
+  spec.after.clear();
+  spec.requirements.clear();
+  EXPECT_EQ(understood, spec);
+}
+
 TEST(JobSpecFields, ListEveryFieldOnceWithHelp) {
   const Json written = to_json(parsed(minimal()));
   std::set<std::string> names;

@@ -53,6 +53,7 @@ RegisterRequest a_registration() {
   m.numerics = "cpu/avx512/products-2";
   m.memory_bytes = int64_t{1} << 40;
   m.threads = 2;
+  m.labels = {{"zone", "a"}};
   return m;
 }
 
@@ -75,6 +76,11 @@ TEST(Messages, RegisterRequestAndReply) {
   EXPECT_EQ(back.memory_bytes, int64_t{1} << 40);
   EXPECT_EQ(back.numerics, "cpu/avx512/products-2");
   EXPECT_EQ(back.protocol_version, kProtocolVersion);
+  EXPECT_EQ(back.labels, a_registration().labels);
+  EXPECT_TRUE(Json::parse(R"({"protocol_version": 2, "name": "w", "incarnation": "i"})").get<RegisterRequest>().labels.empty())
+      << "as a worker of an older release says it";
+  EXPECT_THROW((Json{{"protocol_version", 2}, {"name", "w"}, {"incarnation", "i"}, {"labels", {1}}}.get<RegisterRequest>()),
+               std::invalid_argument);
   const auto reply = round_trip(RegisterReply{"w1", "s1", 500, 1500});
   EXPECT_EQ(reply.lease_ms, 1500);
   expect_named_when_missing(reply, {});
@@ -189,8 +195,10 @@ TEST(Messages, FaultsCheckpointsEventsLogsAndLosses) {
       round_trip(CheckpointRecord{"w1", "i1", 4, 3, 60, "", "hash", "2026-01-01T00:00:00Z", 100, 90, 3, 0.1, 2.5, {20, 40}}),
       {"state_generation"});
   expect_named_when_missing(round_trip(WorkerEvent{"w1", "i1", "checkpoint_failed", "disk full"}), {});
-  expect_named_when_missing(round_trip(LogBatch{"i1", "j1", {{1, "info", "one"}, {2, "error", "two"}}}), {});
-  expect_named_when_missing(round_trip(WorkerLost{"i1", "killed by signal 9 (SIGKILL)"}), {});
+  expect_named_when_missing(round_trip(LogBatch{"i1", "j1", {{1, "info", "one"}, {2, "error", "two"}}, 3}), {"number"});
+  const WorkerLost lost = round_trip(WorkerLost{"i1", "killed by signal 9 (SIGKILL)", {"its last", "lines"}});
+  EXPECT_EQ(lost.last_lines, (std::vector<std::string>{"its last", "lines"}));
+  expect_named_when_missing(lost, {"last_lines"});
 }
 
 TEST(Messages, ProblemsMayComeFromOthers) {
@@ -199,6 +207,38 @@ TEST(Messages, ProblemsMayComeFromOthers) {
   ASSERT_EQ(back.errors.size(), 1U);
   EXPECT_EQ(back.errors[0].field, "n_head");
   expect_named_when_missing(m, {"status", "title", "detail", "code", "errors"});
+}
+
+TEST(Messages, AValueWithOthersInItIsRefusedByItsType) {
+  Json deep = Json::array();
+  for (int i = 0; i < 300'000; ++i) {
+    Json outer = Json::array();
+    outer.push_back(std::move(deep));
+    deep = std::move(outer);
+  }
+  Json json(WorkerEvent{"w1", "i1", "checkpoint_failed", "disk full"});
+  json["kind"] = std::move(deep);
+  try {
+    json.get<WorkerEvent>();
+    ADD_FAILURE();
+  } catch (const std::invalid_argument& error) {
+    EXPECT_STREQ(error.what(), "kind: expected a string, got an array");
+  }
+}
+
+TEST(Messages, WhatIsNestedTooDeepIsNoJson) {
+  const auto nested = [](int depth) {
+    return std::string(static_cast<size_t>(depth), '[') + std::string(static_cast<size_t>(depth), ']');
+  };
+  EXPECT_TRUE(parse_json(nested(kJsonDepthMax)).json.is_array());
+  EXPECT_FALSE(parse_json(nested(kJsonDepthMax)).too_deep);
+  for (const int depth : {kJsonDepthMax + 2, 300'000}) {
+    const ParsedJson parsed = parse_json(nested(depth));
+    EXPECT_TRUE(parsed.too_deep);
+    EXPECT_TRUE(parsed.json.is_discarded());
+  }
+  EXPECT_TRUE(parse_json("{").json.is_discarded());
+  EXPECT_FALSE(parse_json("{").too_deep);
 }
 
 TEST(Messages, AnErrorNamesTheFieldWhereverItIs) {
@@ -235,7 +275,7 @@ TEST(Messages, NumbersThatDoNotFitAreRefused) {
 }
 
 TEST(Messages, FieldsNobodyKnowsArePassedOver) {
-  Json json(WorkerLost{"i1", "gone"});
+  Json json(WorkerLost{"i1", "gone", {}});
   json["new_field"] = {1, 2, 3};
   EXPECT_EQ(json.get<WorkerLost>().reason, "gone");
 }

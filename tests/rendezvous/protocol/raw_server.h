@@ -32,12 +32,14 @@ class RawConnection {
     for (; left > 0 && recv(fd_, &byte, 1, 0) == 1; --left) request += byte;
     return request;
   }
-  void write(std::string_view bytes) const {
+  // False: the other side takes no more.
+  bool write(std::string_view bytes) const {
     while (!bytes.empty()) {
       const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent <= 0) return;
+      if (sent <= 0) return false;
       bytes.remove_prefix(static_cast<size_t>(sent));
     }
+    return true;
   }
   void answer(int status, const std::string& body, const std::string& type = "application/json") const {
     write("HTTP/1.1 " + std::to_string(status) + " X\r\nContent-Type: " + type +

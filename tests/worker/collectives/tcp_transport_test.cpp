@@ -1,10 +1,9 @@
-// The TCP transport by its contract: addresses, waiting and waking, and how connections end.
+// The TCP transport by its contract: waiting and waking, and how connections end.
 #include <gtest/gtest.h>
 
 #include <thread>
 
 #include "tests/worker/collectives/ring_of_threads.h"
-#include "worker/tcp_address.h"
 
 namespace holdfast::worker {
 namespace {
@@ -30,19 +29,6 @@ struct ConnectedPair {
     server = transport->accept_now().value();
   }
 };
-
-TEST(TcpAddress, ReadsWhatItWrites) {
-  for (const char* text : {"10.0.0.3:41234", "[fd00::3]:41234", "0.0.0.0:0"}) EXPECT_EQ(parse_address(text)->text(), text);
-}
-
-TEST(TcpAddress, RefusesNamesAndNonsenseWithTheReason) {
-  for (const char* text :
-       {"", "10.0.0.3", "node3:41234", "10.0.0.3:99999", "10.0.0.3:-1", "fd00::3:41234", "[fd00::3:1", "10.0.0.3:1x"}) {
-    const auto parsed = parse_address(text);
-    ASSERT_FALSE(parsed) << text;
-    EXPECT_NE(parsed.error().find("expected a numeric \"host:port\""), std::string::npos);
-  }
-}
 
 TEST(TcpTransport, ALossIsSeenThoughThereIsStillSomethingToRead) {
   ConnectedPair other, pair;

@@ -1,0 +1,156 @@
+// One job: what it does now, its curves, and everything that is known of it; alive while it is looked at.
+import { Away, complaintOf, get } from "./api.js";
+import { el } from "./dom.js";
+import { jobActions } from "./job_actions.js";
+import { jobCheckpoints } from "./job_checkpoints.js";
+import { jobCurves } from "./job_curves.js";
+import { jobEvents } from "./job_events.js";
+import { jobHead } from "./job_head.js";
+import { jobLogs } from "./job_logs.js";
+import { jobMembers } from "./job_members.js";
+import { jobSpecList } from "./job_spec_list.js";
+import { isEnded, jobTitle } from "./job_words.js";
+import { onConnectionChange, isAway } from "./connection.js";
+import { poll } from "./poll.js";
+import { hashOf } from "./router.js";
+
+const POLL_MS = 1000;
+const POLL_ENDED_MS = 10000;
+const SECTIONS = ["curves", "members", "events", "logs", "checkpoints", "spec"];
+
+function missing(main, id, status, text, focusHeading) {
+  main.replaceChildren(
+    el(
+      "section",
+      { class: "empty card" },
+      el("h1", { tabindex: "-1" }, status === 404 ? `There is no job ${id}` : "This job cannot be shown"),
+      el("p", {}, text),
+      el("a", { class: "button", href: "#/jobs" }, "All jobs"),
+    ),
+  );
+  focusHeading();
+}
+
+function sectionLinks(id, reveal) {
+  const link = (name) => {
+    const href = hashOf(["jobs", id, name]);
+    // The address that is there already makes no event.
+    return el(
+      "a",
+      { href, onclick: () => location.hash === href && reveal(name, true) },
+      name[0].toUpperCase() + name.slice(1),
+    );
+  };
+  return el("nav", { class: "section-links", "aria-label": "Parts of this page" }, SECTIONS.map(link));
+}
+
+// A part that could not be loaded while the service was away is loaded when it is back.
+function startEach(parts) {
+  const waiting = new Set(parts);
+  const start = async (part) => {
+    waiting.delete(part);
+    try {
+      await part();
+    } catch (problem) {
+      if (problem instanceof Away) waiting.add(part);
+      else complaintOf(problem);
+    }
+  };
+  const all = () => [...waiting].forEach(start);
+  all();
+  return onConnectionChange(() => !isAway() && all());
+}
+
+export function jobView(main, route, focusHeading) {
+  const id = route.parts[1];
+  if (!/^\w+$/.test(id)) {
+    missing(main, id, 404, "A job's id is a letter and a number, such as j1.", focusHeading);
+    return { title: id };
+  }
+  let job = null;
+  let shownState = "";
+
+  const head = jobHead(id);
+  const actions = jobActions(
+    head.actions,
+    id,
+    () => job,
+    (answer) => update(answer),
+  );
+  const curves = jobCurves(id, () => job);
+  const members = jobMembers();
+  const checkpoints = jobCheckpoints(id, (all) => curves.markCheckpoints(all));
+  const events = jobEvents(id, () => job, onEvents);
+  const logs = jobLogs(id, () => job);
+  const spec = jobSpecList(id);
+  const page = el(
+    "div",
+    { class: "job-page", hidden: true },
+    head.element,
+    actions.messages,
+    sectionLinks(id, reveal),
+    curves.element,
+    el("div", { class: "side-by-side" }, members.element, events.element),
+    logs.element,
+    checkpoints.element,
+    spec.element,
+  );
+  main.append(page);
+
+  function reveal(section, smooth) {
+    const target = SECTIONS.includes(section) && document.getElementById(`section-${section}`);
+    if (!target) return;
+    target.scrollIntoView({ behavior: smooth && !matchMedia("(prefers-reduced-motion: reduce)").matches ? "smooth" : "auto" });
+    const heading = target.querySelector("h2");
+    heading.tabIndex = -1;
+    heading.focus({ preventScroll: true });
+  }
+
+  function update(now) {
+    job = now;
+    head.update(job);
+    actions.update(job);
+    members.update(job);
+    spec.update(job);
+    if (shownState !== job.state + job.name) document.title = `${jobTitle(job)}: ${job.state} · Holdfast`;
+    shownState = job.state + job.name;
+  }
+
+  function onEvents(rows) {
+    polling.now();
+    if (rows.some((row) => row.kind.startsWith("checkpoint_"))) checkpoints.load().catch(complaintOf);
+  }
+
+  let forget = () => {};
+  let closed = false;
+  const polling = poll(
+    async () => {
+      try {
+        const answer = await get(`jobs/${id}`);
+        if (closed) return;
+        const first = job === null;
+        update(answer);
+        if (!first) return;
+        page.hidden = false;
+        if (route.parts[2]) reveal(route.parts[2], false);
+        else focusHeading();
+        forget = startEach([curves.start, events.start, checkpoints.load]);
+      } catch (problem) {
+        const complaint = complaintOf(problem);
+        if (job === null && complaint && !closed) missing(main, id, problem.status, complaint, focusHeading);
+      }
+    },
+    () => (job && isEnded(job) ? POLL_ENDED_MS : POLL_MS),
+  );
+
+  return {
+    title: id,
+    update: (changed) => reveal(changed.parts[2], true),
+    close() {
+      closed = true;
+      forget();
+      polling.close();
+      for (const part of [curves, checkpoints, events, logs]) part.close();
+    },
+  };
+}

@@ -1,0 +1,190 @@
+// The submit form, made from the service's own table of the job spec. Each field is checked while it is typed, and the whole
+// spec by the service whenever the reader pauses, without making a job.
+import { announce } from "./announce.js";
+import { complaintOf, get } from "./api.js";
+import { el, setText } from "./dom.js";
+import { formField } from "./form_field.js";
+import { jobTitle } from "./job_words.js";
+import { hashOf } from "./router.js";
+import { may, whyNot } from "./session.js";
+import { groupFields } from "./spec_groups.js";
+import { specText, textOf } from "./spec_values.js";
+import { submission } from "./submission.js";
+import { plural } from "./words.js";
+
+const TYPING_MS = 400;
+
+// What `from` names: "j1" for a job like it, "j1@300" for one that goes on from that checkpoint.
+async function template(from) {
+  const [, id, step] = /^(\w+)(?:@(\d+))?$/.exec(from) ?? [];
+  if (!id) return null;
+  const job = await get(`jobs/${id}`);
+  const spec = { ...job.spec, name: step && job.name ? `${job.name}-from-${step}` : job.name };
+  spec.resume_from = step ? `job:${id}@${step}` : (spec.resume_from ?? "");
+  return { spec, text: step ? `As ${jobTitle(job)}, beginning from its checkpoint of step ${step}.` : `As ${jobTitle(job)}.` };
+}
+
+function fieldGroup({ title, open, fields }) {
+  const grid = el(
+    "div",
+    { class: "fields" },
+    fields.map((field) => field.element),
+  );
+  if (open) return el("section", { class: "card group", "aria-label": title }, el("h2", {}, title), grid);
+  const note = el("span", { class: "group-note" });
+  const element = el("details", { class: "card group" }, el("summary", {}, el("h2", {}, title), note), grid);
+  element.noteSet = () => {
+    const set = fields.filter((field) => field.text().trim() !== "").length;
+    setText(note, set > 0 ? `${set} set` : "defaults");
+  };
+  element.noteSet();
+  return element;
+}
+
+export function submitView(main, route) {
+  const form = el("form", { class: "submit-form", novalidate: true, hidden: true });
+  const origin = el("p", { class: "view-note" });
+  const problem = el("div", { class: "error", role: "alert" });
+  main.append(el("div", { class: "view-head" }, el("h1", { tabindex: "-1" }, "Submit a job"), origin), problem, form);
+  const why = whyNot("submit", "submitting jobs");
+  if (why) {
+    setText(problem, why);
+    return { title: "Submit" };
+  }
+
+  const sender = submission();
+  const would = el("p", { class: "would" });
+  const warnings = el("ul", { class: "warnings" });
+  const status = el("p", { class: "submit-status", role: "status" });
+  const button = el("button", { type: "submit", class: "primary" }, "Submit job");
+  let fields = [];
+  let groups = [];
+  let timer = 0;
+  let sending = false;
+  let attempted = false;
+  let closed = false;
+
+  // What is wrong by itself is left out of what the service is asked, so that the rest is judged meanwhile.
+  const entries = () => fields.filter((each) => each.own() === "").map((each) => [each.field, each.text()]);
+  const wrong = () => fields.filter((each) => each.complaint() !== "");
+
+  function showOutcome(answer) {
+    setText(would, answer?.would ?? "");
+    warnings.replaceChildren(
+      ...(answer?.warnings ?? []).map((text) => el("li", {}, typeof text === "string" ? text : text.message)),
+    );
+  }
+  function showErrors(error) {
+    const unknown = [];
+    for (const { field, message } of error.errors ?? []) {
+      const target = fields.find((each) => each.field.name === field);
+      if (target) target.setSaid(message);
+      else unknown.push(field ? `${field}: ${message}` : message);
+    }
+    if ((error.errors ?? []).length === 0) unknown.push(error.message);
+    setText(problem, unknown.join(" "));
+  }
+  const summarize = () => {
+    const number = wrong().length;
+    setText(
+      status,
+      number > 0 && attempted ? `${plural(number, "field")} ${number === 1 ? "needs" : "need"} another value.` : "",
+    );
+  };
+
+  async function check() {
+    setText(problem, "");
+    try {
+      const answer = await sender.wouldDo(specText(entries()));
+      for (const each of fields) each.setSaid("");
+      showOutcome(fields.every((each) => each.own() === "") ? answer : null);
+    } catch (error) {
+      const complaint = complaintOf(error);
+      if (closed || complaint === "") return;
+      showOutcome(null);
+      for (const each of fields) each.setSaid("");
+      showErrors(error);
+    }
+    summarize();
+  }
+
+  const onChange = () => {
+    clearTimeout(timer);
+    timer = setTimeout(check, TYPING_MS);
+    for (const group of groups) group.noteSet?.();
+  };
+
+  function showWrong() {
+    attempted = true;
+    for (const each of fields) each.touch();
+    const first = wrong()[0];
+    summarize();
+    if (!first) return false;
+    const group = first.element.closest("details");
+    if (group) group.open = true;
+    first.input.focus();
+    return true;
+  }
+
+  async function submit(event) {
+    event.preventDefault();
+    if (sending || showWrong()) return;
+    clearTimeout(timer);
+    sending = true;
+    button.setAttribute("aria-disabled", "true");
+    setText(button, "Submitting…");
+    setText(problem, "");
+    try {
+      const job = await sender.submit(specText(entries()));
+      announce(`${jobTitle(job)} is submitted as ${job.id}.`);
+      location.hash = hashOf(["jobs", job.id]);
+    } catch (error) {
+      if (complaintOf(error) === "") setText(problem, error.message);
+      else showErrors(error);
+      showWrong();
+    } finally {
+      sending = false;
+      button.removeAttribute("aria-disabled");
+      setText(button, "Submit job");
+    }
+  }
+
+  async function load() {
+    try {
+      const [table, like] = await Promise.all([get("job_spec"), route.query.from ? template(route.query.from) : null]);
+      if (closed) return;
+      const groupsOf = groupFields(table.fields).map((group) => ({
+        ...group,
+        fields: group.fields.map((field) => formField(field, onChange)),
+      }));
+      fields = groupsOf.flatMap((group) => group.fields);
+      if (like) for (const each of fields) each.setText(textOf(each.field, like.spec[each.field.name]));
+      groups = groupsOf.map(fieldGroup);
+      setText(origin, like?.text ?? "");
+      form.replaceChildren(
+        ...groups,
+        el("div", { class: "submit-bar card" }, el("div", { class: "submit-said" }, would, warnings, status), button),
+      );
+      form.hidden = false;
+      if (like) check();
+    } catch (error) {
+      if (closed) return;
+      setText(
+        problem,
+        error.status === 404 && !route.query.from
+          ? "This service does not describe its job spec. Use the command line: holdfast submit."
+          : error.message,
+      );
+    }
+  }
+  form.addEventListener("submit", submit);
+  if (may("submit")) load();
+  return {
+    title: "Submit",
+    close() {
+      closed = true;
+      clearTimeout(timer);
+      sender.close();
+    },
+  };
+}

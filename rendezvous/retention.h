@@ -1,0 +1,17 @@
+// How long records that only grow are kept. What is dropped is said to whoever reads on from before it.
+#pragma once
+
+#include <cstdint>
+
+namespace holdfast::rendezvous {
+
+struct Retention {
+  int64_t log_lines_per_job = 100'000;  // the newest; of a job that has not ended, too
+  int64_t log_bytes_per_job = int64_t{64} << 20;
+  int64_t log_bytes = int64_t{4} << 30;  // of all jobs; the logs of those that ended first go first
+  int64_t days = 30;                     // after a job's end its log goes, and its events but for the newest
+  int64_t events_per_ended_job = 200;
+  int64_t events_per_job = 50'000;  // of every other job, and of none
+};
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,275 @@
+#!/usr/bin/python3
+"""The README's commands, run: the newcomer's path as it stands there, and every other command of its code blocks.
+
+Each line is run as it is written, in bash, in network and process namespaces of its own (so port 7070 is free and the home folder is
+empty), in an order in which it makes sense; placeholders (…, JOB names of other runs, addresses of other nodes) are replaced as PLAN
+says. A command of the README that is neither in PLAN nor in ELSEWHERE fails the test, and so does one here that the README lost."""
+import glob
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+import unittest
+
+import harness
+import namespaces
+from processes import Process, wait_until
+
+README = os.path.join(harness.ROOT, "README.md")
+PAGE = os.path.join(harness.ROOT, "tests", "page")
+TWO_MINUTES = 120
+SMALL = ("--train_data_path $PWD/data/train.bin --n_layer 1 --n_embd 32 --n_head 2 --vocab_size 8192 --block_size 32 --batch_size 2 "
+         "--checkpoint_every 20")
+
+# What other tests run, or what takes a machine that this one is not.
+ELSEWHERE = {
+    "ops/demo": "takes six minutes; its parts are those of this test and of e2e_faults",
+    "ops/test": "is what runs this test",
+    "ops/setup && ops/build": "ops/test did both before it began",
+    "ops/soak 30": "takes an hour; tests/ops/test_soak_ledger.py has its parts, bench/SOAK.md its report",
+    "ops/run_2nodes 0 192.168.1.100 tiny 5": "test_run_2nodes.py",
+    "ops/run_2nodes 1 192.168.1.100": "test_run_2nodes.py",
+}
+
+
+def code_blocks(text):
+    return re.findall(r"^```[a-z]*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def commands_of(block):
+    """The command lines of one block: those of a transcript begin with $, and the rest of it is what was printed."""
+    lines = re.sub(r" *\\\n\s*", " ", block).splitlines()
+    if any(line.startswith("$ ") for line in lines):
+        lines = [line[2:] for line in lines if line.startswith("$ ")]
+    elif not re.match(r"(export|holdfast|ops/|curl|source)", lines[0].strip()):
+        return []  # a drawing
+    return [bare for bare in (re.sub(r"\s+#.*$", "", line).strip() for line in lines) if bare]
+
+
+def readme_commands():
+    with open(README, encoding="utf-8") as file:
+        return [command for block in code_blocks(file.read()) for command in commands_of(block)]
+
+
+class Readme(unittest.TestCase):
+    def setUp(self):
+        self.cluster = harness.Cluster()  # for its folder and for the end of every process
+        self.addCleanup(lambda: self.cluster.close(not self._outcome.success))
+        self.folder = self.cluster.folder
+        self.cluster.data_dir = os.path.join(self.folder, ".local", "share", "holdfast")
+        self.cluster.url = "http://127.0.0.1:7070"
+        os.makedirs(f"{self.folder}/build")
+        os.symlink(os.path.dirname(harness.BIN), f"{self.folder}/build/release")
+        os.symlink(f"{harness.ROOT}/ops", f"{self.folder}/ops")
+        os.makedirs(f"{self.folder}/books")
+        for number, source in enumerate(glob.glob(f"{harness.ROOT}/*/**/*.cpp", recursive=True)):  # text enough for 8,192 words
+            shutil.copy(source, f"{self.folder}/books/{number}.txt")
+        self.left = readme_commands()
+
+    def taken(self, command):
+        """Crosses the command off the README's list."""
+        self.assertIn(command, self.left, "the README has no such command (any more)")
+        self.left = [other for other in self.left if other != command]
+        return command
+
+    def script(self, command, *changes):
+        for old, new in changes:
+            self.assertIn(old, command)
+            command = command.replace(old, new)
+        return ["bash", "-c", f"export PATH=$PWD/build/release/bin:$PATH\n{command}"]
+
+    def environment(self):
+        kept = self.cluster.environment()
+        del kept["HOLDFAST_DATA_DIR"]  # the newcomer has set nothing
+        return kept
+
+    def run_line(self, command, *changes, status=0, says="", timeout_s=120):
+        """One command of the README, which must end with this exit status and say this (a pattern)."""
+        done = subprocess.run(self.script(self.taken(command), *changes), env=self.environment(), cwd=self.folder, capture_output=True,
+                              text=True, stdin=subprocess.DEVNULL, check=False, timeout=timeout_s)
+        said = done.stdout + done.stderr
+        self.assertEqual(status, done.returncode, f"{command}\n{said[-2000:]}")
+        self.assertRegex(said, re.compile(says, re.MULTILINE), command)
+        return done.stdout
+
+    def start(self, name, command, *changes):
+        """One that goes on by itself."""
+        arguments = ["env", "-C", self.folder, *self.script(f"exec {self.taken(command)}" if "|" not in command else command, *changes)]
+        process = Process(name, arguments, self.environment(), os.path.join(self.folder, f"{name}.log"))
+        self.cluster.everything.append(process)
+        return process
+
+    def follow(self, name, command, *changes, until):
+        """One that is watched until it says this, and then left with Ctrl-C."""
+        process = self.start(name, command, *changes)
+        wait_until(lambda: re.search(until, process.log()) or self.ended_early(process), 60, f"`{command}` to say {until}")
+        process.signal(signal.SIGINT)
+        process.wait_exit()
+
+    def ended_early(self, process):
+        if not process.running():
+            raise AssertionError(f"{process.name} ended with {process.popen.returncode}: {process.log()[-1500:]}")
+
+    def submit(self, total_steps=40, flags=""):
+        done = subprocess.run(self.script(f"holdfast submit {SMALL} --total_steps {total_steps} {flags}"), env=self.environment(), cwd=self.folder, check=True,
+                              capture_output=True, text=True)
+        return done.stdout.strip()
+
+    # --- the order in which a reader meets them
+
+    def test_every_command_works(self):
+        for command in ELSEWHERE:
+            self.taken(command)
+        self.by_hand()
+        self.at_the_prompt()
+        self.changing_a_run()
+        self.several_jobs()
+        self.tokens()
+        self.the_network()
+        self.curves()
+        self.drills()
+        self.operating()
+        self.gpus()
+        self.assertEqual([], self.left, "commands of the README that nobody ran")
+
+    def by_hand(self):
+        self.taken("export PATH=$PWD/build/release/bin:$PATH")
+        self.run_line("holdfast data prepare ~/books --output data", says="train.bin", timeout_s=300)
+        began = time.monotonic()
+        service = self.start("service", "holdfast serve")
+        wait_until(lambda: self.cluster.try_get("/readyz") is not None or self.ended_early(service), 20, "the service to be ready")
+        self.start("a", "holdfast-worker --name a --threads 1")
+        self.start("b", "holdfast-worker --name b --threads 1")
+        watching = self.start("watching", "holdfast submit --model tiny --train_data_path $PWD/data/train.bin --valid_data_path "
+                              "$PWD/data/val.bin --nodes 2 --batch_size 4 --total_steps 1000 --eval_every 100 --watch")
+        self.watch_in_the_browser()
+        took = time.monotonic() - began
+        print(f"from `holdfast serve` to watching the job in the browser: {took:.0f} s")
+        self.assertLess(took, TWO_MINUTES)
+        wait_until(lambda: re.search(r"step \d+/1000 .*2 workers", watching.log()) or self.ended_early(watching), 60, "progress to be printed")
+
+    def watch_in_the_browser(self):
+        """newcomer.test.mjs signs in with admin.token and sees the job's curve grow."""
+        environment = dict(os.environ, HOLDFAST_PAGE_URL=self.cluster.url, HOLDFAST_PAGE_TOKEN=self.cluster.token(),
+                           HOLDFAST_PAGE_WORKER_TOKEN=self.cluster.token("worker"), HOLDFAST_PAGE_CHROMIUM="/usr/bin/chromium",
+                           HOLDFAST_PAGE_CONTROL="http://127.0.0.1:9", HOME=self.folder,
+                           HOLDFAST_PAGE_ARTIFACTS=os.path.join(os.path.dirname(harness.BIN), "page-screenshots"))
+        done = subprocess.run(["node", "--test-reporter=spec", f"{PAGE}/newcomer.test.mjs"], env=environment, cwd=PAGE, capture_output=True,
+                              text=True, check=False, timeout=200)
+        self.assertEqual(0, done.returncode, done.stdout + done.stderr)
+
+    def changing_a_run(self):
+        self.run_line("holdfast scale j1 2", says="j1: scaled")
+        self.run_line("holdfast drain b", says="b")
+        wait_until(lambda: next(n["state"] for n in self.cluster.nodes() if n["id"] == "b") in ("left", "lost"), 60, "b to have left")
+        self.run_line("holdfast pause j1 ; holdfast resume j1")
+        wait_until(lambda: self.cluster.job("j1")["latest_checkpoint"], 60, "the pause's checkpoint")
+        step = self.cluster.job("j1")["latest_checkpoint"]["step"]
+        text = self.run_line("holdfast sample --from job:j1 --tokenizer data --prompt \"The \"", timeout_s=300)
+        self.assertIn("The", text)
+        self.run_line("holdfast submit … --resume_from job:j1@300", ("…", "--model tiny --train_data_path $PWD/data/train.bin --total_steps 1000"),
+                      ("@300", f"@{step}"), says=r"^j\d+$")
+        self.run_line("holdfast stop j1", says="j1")
+        self.cluster.wait_state("j1", "cancelled")
+        for job in self.cluster.get("/v1/jobs")["jobs"]:
+            if job["state"] not in ("succeeded", "failed", "cancelled"):
+                self.cluster.post(job["id"], "stop")
+        text = self.run_line("holdfast submit --train_data_path data/train.bin --valid_data_path data/val.bin --n_layer 4 --n_embd 128 --n_head 4 "
+                             "--vocab_size 8192 --block_size 128 --batch_size 8 --nodes 2 --gradient_accumulation_steps 2 --total_steps 150 "
+                             "--learning_rate 3e-3 --eval_every 50 --checkpoint_every 50 --watch", ("--total_steps 150", "--total_steps 4"),
+                             says="succeeded after step 4/4")
+        job = re.match(r"j\d+", text)[0]
+        self.run_line("holdfast audit j1 --data data/train.bin", ("j1", job), says="ok. Steps 1 to 4")
+
+    def at_the_prompt(self):
+        self.follow("ls", "holdfast ls --state running --watch", until="j1")
+        self.follow("logs", "holdfast logs j1 -f --tail 20 --level warning", ("warning", "info"), until=r"\S")
+        subprocess.run(self.script("holdfast show j1 --spec > job.json"), env=self.environment(), cwd=self.folder, check=True)
+        self.run_line("holdfast submit --config job.json --learning_rate 3e-4 --dry_run", says="3e-04|0.0003|wait|begin")
+        self.run_line("holdfast show j1 --spec | holdfast submit --config - --seed 2", says=r"^j2$")
+        self.run_line("holdfast jobs diff j1 j2", says="seed")
+        self.cluster.post("j2", "stop")
+        self.run_line("holdfast wait j1 j2 --timeout 3600 && echo both are done", ("j1 j2", "j1 --for step=1"), says="both are done")
+        self.run_line("holdfast help job_spec", says="batch_size")
+        # `source` has status 0 also where the program fails.
+        self.run_line("source <(holdfast completion bash)", ("bash)", "bash) && complete -p holdfast"), says="-F _holdfast holdfast")
+
+    def several_jobs(self):
+        for command, *changes in (
+                ("holdfast submit … --priority 5",),
+                ("holdfast submit … --requires device=hip --requires memory_gib=24 --requires zone=a",),
+                ("holdfast submit … --after j1 --resume_from job:j1", ("j1", "first")),
+                ("holdfast submit … --max_runtime 86400 --retries 3",)):
+            name = "--name first " if "priority" in command else ""
+            self.run_line(command, ("…", f"{name}{SMALL} --total_steps 40"), *changes, says=r"^j\d+$")
+        waits = next(j for j in self.cluster.get("/v1/jobs")["jobs"] if j["state"] == "queued" and "device=hip" in j["reason"])
+        self.assertIn("device=hip (1 has cpu)", waits["reason"])
+        self.cluster.post(waits["id"], "stop")
+
+    def tokens(self):
+        self.run_line("holdfast tokens create ci --role submit --expires_in 30d", says=r"^\S{20,}\n")
+        self.run_line("holdfast tokens ls ; holdfast tokens revoke ci", says="(?s)ci.*revoked")
+
+    def the_network(self):
+        listening = self.start("netcheck", "holdfast netcheck --listen 0.0.0.0:7071")
+        wait_until(lambda: "7071" in listening.log() or self.ended_early(listening), 20, "netcheck to listen")
+        self.run_line("holdfast netcheck NODE:7071", ("NODE", "127.0.0.1"), says="round trip")
+        listening.signal(signal.SIGINT)
+        self.run_line("holdfast plan --nodes 2 --batch_size 16 --gradient_accumulation_steps 8 --link_mb_s 118 --device_tokens_per_s 200000",
+                      says="sync_every")
+
+    def curves(self):
+        worker = self.start("with-curves", "holdfast-worker --tensorboard_dir /shared/curves", ("/shared/curves", "$PWD/curves --name c --threads 1 --labels curves=yes"))
+        job = self.submit(flags="--requires curves=yes")
+        self.cluster.wait_state(job, "succeeded")
+        wait_until(lambda: os.path.isdir(f"{self.folder}/curves") and os.listdir(f"{self.folder}/curves") or self.ended_early(worker), 30,
+                   "event files")
+
+    def drills(self):
+        os.makedirs(f"{self.folder}/drills")
+        self.start("drilled", "holdfast-worker --name a --drills /var/lib/drills", ("--name a", "--name d --threads 1"),
+                   ("/var/lib/drills", "$PWD/drills"))
+        with open(f"{self.folder}/monday.txt", "w", encoding="utf-8") as script:
+            script.write("1s kill d\n3s slow d for 1s\n")
+        reference = self.submit(1500, "--seed 3")
+        self.cluster.wait_state(reference, "succeeded")
+        job = self.submit(100000)
+        self.cluster.wait_step(job, 1)
+        self.run_line("holdfast chaos j1 --faults kill,freeze,service-kill --every 15s --for 10m", ("j1", f"{job} --yes"),
+                      (",service-kill", ""), ("15s", "2s"), ("10m", "5s"), says="throughput")
+        self.cluster.post(job, "stop")
+        again = self.submit(1500, "--seed 3")
+        self.run_line("holdfast chaos j1 --script monday.txt --drills /var/lib/drills --reference j0", ("j1", f"{again} --yes"),
+                      ("/var/lib/drills", "$PWD/drills"), ("j0", reference), says="throughput")
+
+    def operating(self):
+        self.run_line("holdfast doctor --server http://node1:7070", ("node1", "127.0.0.1"), says="(?s)ok.*service")
+        self.run_line("holdfast backup --output copy.sqlite", says="copy.sqlite")
+        service = next(p for p in self.cluster.everything if p.name == "service")
+        service.signal(signal.SIGTERM)
+        service.wait_exit()
+        self.run_line("holdfast restore copy.sqlite", says="copy.sqlite")
+
+    def gpus(self):
+        if not os.path.exists("/dev/kfd") and not os.path.exists("/dev/nvidiactl"):
+            self.run_line("ops/check_gpu", status=77, says="shows no GPU")
+        else:
+            self.taken("ops/check_gpu")
+
+
+class TheReading(unittest.TestCase):
+    def test_commands_are_found_in_blocks_and_transcripts(self):
+        self.assertEqual(["holdfast ls --json", "ops/build"], commands_of("holdfast ls \\\n    --json   # lists\nops/build\n"))
+        self.assertEqual(["holdfast ls"], commands_of("$ holdfast ls\nJOB  STATE\nholdfast is prose\n"))
+        self.assertEqual([], commands_of("   you ── holdfast submit\n"))
+
+
+if __name__ == "__main__":
+    if (reason := namespaces.reason_not_to_run()) is not None:
+        print(f"skipped: {reason}")
+        sys.exit(77)
+    namespaces.enter()
+    unittest.main(verbosity=2)

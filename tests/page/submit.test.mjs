@@ -1,0 +1,111 @@
+// The submit form: what it says of each field, by itself and by the service's word, and that one wish makes one job.
+import assert from "node:assert/strict";
+import test from "node:test";
+import { focused, openPage, screenshot, waitText, withBrowser } from "./browser.mjs";
+import * as cluster from "./cluster.mjs";
+
+withBrowser();
+
+const field = (page, name) => page.locator(`[data-field="${name}"]`);
+const error = (page, name) => field(page, name).locator(".field-error");
+const jobs = async () => (await cluster.get("jobs?limit=100")).jobs;
+// Each answer 400 to a dry run is a line on the browser's console.
+const DRY_RUN = /dry_run=1/;
+
+async function fill(page, spec) {
+  const closed = page.locator("details.group:not([open]) > summary");
+  while ((await closed.count()) > 0) await closed.first().click();
+  for (const [name, value] of Object.entries(spec)) {
+    const input = page.locator(`#field-${name}`);
+    if ((await input.evaluate((element) => element.tagName)) === "SELECT") await input.selectOption(String(value));
+    else await input.fill(String(value));
+  }
+}
+
+test("the form has every field of the job spec, with its help", async (t) => {
+  const page = await openPage(t, "#/submit");
+  await page.getByLabel("train_data_path").waitFor();
+  const { fields } = await cluster.get("job_spec");
+  const shown = await page.locator("[data-field]").evaluateAll((all) => all.map((each) => each.dataset.field));
+  assert.deepEqual([...shown].sort(), fields.map(({ name }) => name).sort());
+  const hints = await page.locator("[data-field] .hint").evaluateAll((all) => all.map((each) => each.textContent));
+  assert.ok(
+    hints.every((text) => text.length > 3),
+    hints.join("|"),
+  );
+});
+
+test("what is typed is checked while it is typed", async (t) => {
+  const page = await openPage(t, "#/submit", { height: 1600 });
+  page.expected.push(DRY_RUN);
+  await page.getByLabel("train_data_path").waitFor();
+  assert.equal(await page.locator('[aria-invalid="true"]').count(), 0, "nothing is complained of before it was typed");
+
+  await page.locator("#field-total_steps").fill("ten");
+  await waitText(error(page, "total_steps"), /whole number/);
+  assert.equal(await page.locator("#field-total_steps").getAttribute("aria-invalid"), "true");
+  await page.locator("#field-total_steps").fill("0");
+  await waitText(error(page, "total_steps"), /out of range/);
+  await page.locator("#field-total_steps").fill("20");
+  await waitText(error(page, "total_steps"), /^$/);
+  await page.locator("#field-learning_rate").fill("11");
+  await waitText(error(page, "learning_rate"), /out of range/);
+  await page.locator("#field-learning_rate").fill("");
+
+  await fill(page, { train_data_path: "data/train.bin", n_embd: 100, n_head: 6, min_nodes: 9 });
+  await waitText(error(page, "n_head"), /does not divide n_embd 100/);
+  await waitText(error(page, "min_nodes"), /above nodes|more than/);
+  await screenshot(page, "submit-errors");
+  await page.locator("#field-n_head").fill("5");
+  await waitText(error(page, "n_head"), /^$/);
+  await page.locator("#field-min_nodes").fill("1");
+  await waitText(page.locator(".would"), /\w/);
+  assert.deepEqual(await jobs(), [], "asking what would be done makes no job");
+});
+
+test("a form that is sent with errors goes to the first of them", async (t) => {
+  const page = await openPage(t, "#/submit");
+  page.expected.push(DRY_RUN);
+  await page.getByRole("button", { name: "Submit job" }).click();
+  await waitText(error(page, "train_data_path"), /required/);
+  assert.equal(await focused(page), "field-train_data_path");
+  await waitText(page.locator(".submit-status"), /1 field needs/);
+  assert.deepEqual(await jobs(), []);
+});
+
+test("one wish makes one job: clicked twice, and asked again after the answer was lost", async (t) => {
+  const spec = await cluster.smallSpec({ name: "once", total_steps: 20, seed: "9007199254740995" });
+  const page = await openPage(t, "#/submit");
+  page.expected.push(DRY_RUN, /ERR_FAILED/);
+  await page.getByLabel("train_data_path").waitFor();
+  await fill(page, spec);
+
+  let lost = 0;
+  await page.route("**/v1/jobs", async (route) => {
+    if (route.request().method() !== "POST" || lost > 0) return route.continue();
+    lost += 1;
+    await route.fetch(); // it arrives, and its answer does not
+    await route.abort("failed");
+  });
+  await page.getByRole("button", { name: "Submit job" }).click();
+  await waitText(page.getByRole("alert"), /cannot be reached/);
+  assert.equal((await jobs()).length, 1);
+  await page.getByRole("button", { name: "Submit job" }).dblclick();
+  await page.getByRole("heading", { level: 1, name: "once" }).waitFor();
+  assert.equal((await jobs()).length, 1);
+  const reply = await fetch(`${cluster.url}/v1/jobs/j1`, { headers: { Authorization: `Bearer ${cluster.adminToken}` } });
+  assert.match(await reply.text(), /"seed":9007199254740995/, "all 16 digits of the seed arrive");
+
+  await page.getByRole("link", { name: "Submit one like it" }).click();
+  await waitText(page.locator(".view-note"), /As once/);
+  assert.equal(await page.locator("#field-n_embd").inputValue(), String(spec.n_embd));
+  assert.equal(await page.locator("#field-reduction").inputValue(), "");
+});
+
+test("at phone width the form is whole", async (t) => {
+  const page = await openPage(t, "#/submit", { width: 360, height: 740 });
+  page.expected.push(DRY_RUN);
+  await page.locator("#field-nodes").fill("0");
+  await waitText(error(page, "nodes"), /out of range/);
+  await screenshot(page, "submit-phone-errors");
+});

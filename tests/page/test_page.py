@@ -1,0 +1,105 @@
+#!/usr/bin/python3
+"""The page in a real browser, against a real service with real workers: test_page.py FILE.test.mjs…
+
+Starts a service for each file, lends it to node's test runner, and does what a browser cannot: start and kill workers and the
+service. The tests ask for that over HTTP (cluster.mjs). HOLDFAST_PAGE_ARTIFACTS names the folder where screenshots go."""
+import http.server
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
+import harness
+
+NODE_S_MAX = 280
+CHROMIUM = shutil.which("chromium")
+
+
+class Stage:
+    """What the tests may ask for, by method name; arguments and results are JSON."""
+
+    def __init__(self, cluster):
+        self.cluster = cluster
+
+    def start_workers(self, *names, slow_ms=0):
+        self.cluster.start_workers(*names, slow_ms=slow_ms)
+
+    def kill_worker(self, name):
+        self.cluster.kill_worker(name)
+
+    def stop_workers(self):
+        self.cluster.stop_workers()
+
+    def kill_service(self):
+        self.cluster.service.kill()
+
+    def start_service(self):
+        self.cluster.start_service()
+
+    def small_spec(self, **changes):
+        return harness.small_spec(self.cluster.folder, **changes)
+
+    def crawl(self):
+        self.cluster.crawl()
+
+    def hurry(self):
+        self.cluster.hurry()
+
+
+def serve(stage):
+    """An HTTP server at which POST /METHOD with [[arguments…], {named…}] calls the stage."""
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_POST(self):
+            arguments, named = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            try:
+                status, said = 200, getattr(stage, self.path[1:])(*arguments, **named)
+            except Exception as error:  # pylint: disable=broad-exception-caught  # the test that asked is told, whatever it was
+                status, said = 500, f"{type(error).__name__}: {error}"
+            text = json.dumps(said).encode()
+            self.send_response(status)
+            self.send_header("Content-Length", str(len(text)))
+            self.end_headers()
+            self.wfile.write(text)
+
+        def log_message(self, *_):
+            pass
+
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def run(file):
+    cluster = harness.Cluster()
+    server = None
+    status = 1
+    try:
+        cluster.start_service()
+        server = serve(Stage(cluster))
+        environment = dict(os.environ, HOLDFAST_PAGE_URL=cluster.url, HOLDFAST_PAGE_TOKEN=cluster.token(),
+                           HOLDFAST_PAGE_WORKER_TOKEN=cluster.token("worker"), HOLDFAST_PAGE_CHROMIUM=CHROMIUM,
+                           HOLDFAST_PAGE_CONTROL=f"http://127.0.0.1:{server.server_port}")
+        # By its own name, not through node's --test, so that what it prints is seen while it runs.
+        status = subprocess.run(["node", "--test-reporter=spec", os.path.join(HERE, file)], env=environment, cwd=HERE, check=False,
+                                timeout=NODE_S_MAX * harness.PATIENCE).returncode
+    finally:
+        if server:
+            server.shutdown()
+        cluster.close(status != 0)
+    return status
+
+
+def main():
+    harness.need_programs()
+    if CHROMIUM is None or shutil.which("node") is None or not os.path.isdir(f"{HERE}/node_modules/playwright-core"):
+        sys.exit("the page's tests need node, Debian's chromium and tests/page/node_modules: run ops/setup --page")
+    sys.exit(max([run(file) for file in sys.argv[1:]], default="name the files to run, such as sign_in.test.mjs"))
+
+
+if __name__ == "__main__":
+    main()
