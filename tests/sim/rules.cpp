@@ -166,8 +166,10 @@ void Rules::went_back(const Coordinator& service, const std::string& job, int64_
                         !p->second.wanted || p->second.status.leaving || process->lifecycle().leaving;
     if (leaves) continue;
     const WorkerStatus& said = p->second.status;
+    // Not in the very moment in which the generation formed: who comes then came too late.
+    const bool in_time = p->second.prepared_ms >= 0 && p->second.prepared_ms < m.formed_ms;
     const bool answered =
-        said.phase == Phase::kPrepared && said.step > to && said.step <= state.step && said.generation >= last;
+        in_time && said.phase == Phase::kPrepared && said.step > to && said.step <= state.step && said.generation >= last;
     const bool sound =
         host->well() && host->troubled_until_ms() + kWellMs < time_.now() && service_troubled_ms_ + kWellMs < time_.now();
     if (answered || sound)
