@@ -202,6 +202,9 @@ std::vector<Command> advance(Lifecycle& state, const Input& input) {
 rendezvous::WorkerStatus status_of(const Lifecycle& state, const std::string& incarnation) {
   rendezvous::WorkerStatus status;
   status.incarnation = incarnation;
+  status.leaving = state.leaving;
+  // What is being given up is not there to build on any more, though it may be wanted again meanwhile.
+  if (state.activity == Activity::kReleasing) return status;
   status.phase = phase_of(state);
   status.job = state.job;
   status.job_born = state.job_born;
@@ -210,7 +213,6 @@ rendezvous::WorkerStatus status_of(const Lifecycle& state, const std::string& in
   status.state_generation = state.step >= 0 ? state.state_generation : 0;
   status.data_digest = state.data_digest;
   status.data_tokens = state.data_tokens;
-  status.leaving = state.leaving;
   status.reason = state.prepared ? state.reason : state.refusal;
   return status;
 }

@@ -129,10 +129,23 @@ void Rules::committed(const Coordinator& service) {
                generation);
       went_back(service, id, past.committed_step, row.committed_step);
     }
+    if (generation > past.generation) check_all_stopped(service.find_job(id)->membership);
     check_ledger(id, row);
     check_steps(id);
     past.generation = generation;
     past.committed_step = row.committed_step;
+  }
+}
+
+// When a generation forms, whoever took part in the one before has stopped, was left out or is gone.
+void Rules::check_all_stopped(const JobMembership& job) {
+  const auto is_in = [](const std::vector<Member>& members, const Participant& p) {
+    return std::ranges::find(members, p.member.incarnation, &Member::incarnation) != members.end();
+  };
+  for (const auto& [worker, p] : job.participants) {
+    const bool takes_part = p.status.phase == Phase::kActive && p.status.generation < job.current.number;
+    if (takes_part && !p.left_out && !p.gone && is_in(job.last_members, p) && !is_in(job.current.members, p))
+      broken("generation {} of {} forms while {} still takes part in the one before", job.current.number, job.job, worker);
   }
 }
 
@@ -166,8 +179,10 @@ void Rules::went_back(const Coordinator& service, const std::string& job, int64_
                         !p->second.wanted || p->second.status.leaving || process->lifecycle().leaving;
     if (leaves) continue;
     const WorkerStatus& said = p->second.status;
+    // Not in the very moment in which the generation formed: who comes then came too late.
+    const bool in_time = p->second.prepared_ms >= 0 && p->second.prepared_ms < m.formed_ms;
     const bool answered =
-        said.phase == Phase::kPrepared && said.step > to && said.step <= state.step && said.generation >= last;
+        in_time && said.phase == Phase::kPrepared && said.step > to && said.step <= state.step && said.generation >= last;
     const bool sound =
         host->well() && host->troubled_until_ms() + kWellMs < time_.now() && service_troubled_ms_ + kWellMs < time_.now();
     if (answered || sound)

@@ -80,6 +80,7 @@ class Rules {
   void judge_worker(const std::string& incarnation, const Response& response);
   void check_ledger(const std::string& job, const rendezvous::JobRow& row) const;
   void check_steps(const std::string& job) const;
+  static void check_all_stopped(const rendezvous::JobMembership& job);
   void check_preemptions(const rendezvous::Coordinator& service);
   void check_attribution(const std::string& job, int64_t step, const ModelState& last) const;
   void went_back(const rendezvous::Coordinator& service, const std::string& job, int64_t from, int64_t to) const;
