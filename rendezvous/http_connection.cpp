@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <boost/asio/post.hpp>
-#include <vector>
 
 #include "rendezvous/http_request_rules.h"
 
@@ -24,6 +23,12 @@ constexpr size_t kWritePiece = 256 << 10;  // of an answer: each has a deadline 
 constexpr auto kLinger = seconds(5);
 constexpr size_t kLingerBytesMax = 64 << 20;
 constexpr auto kLastWords = seconds(2);  // for an answer that is on its way when the server ends
+
+HttpResponse busy(const std::string& why) {
+  HttpResponse response = refusal(503, "busy", why);
+  response.headers.emplace("Retry-After", "1");
+  return response;
+}
 
 // A request that the handler has: answered exactly once, by whoever comes first.
 class Exchange {
@@ -44,58 +49,6 @@ class Exchange {
 
 }  // namespace
 
-// --- what connections share
-
-bool ServerCore::enter(const std::shared_ptr<Connection>& connection) {
-  const std::lock_guard lock(mutex_);
-  if (stopping_) return false;
-  if (open_.size() >= options_.max_connections) {
-    ++refused_;
-    return false;
-  }
-  open_.emplace(connection.get(), connection);
-  return true;
-}
-
-void ServerCore::leave(const Connection* connection) {
-  const std::lock_guard lock(mutex_);
-  open_.erase(connection);
-}
-
-bool ServerCore::reserve(size_t body_bytes) {
-  const std::lock_guard lock(mutex_);
-  const bool object = body_bytes > options_.max_body_bytes;
-  size_t& held = object ? object_bytes_ : body_bytes_;
-  if (held + body_bytes > (object ? options_.max_objects_bytes : options_.max_bodies_bytes)) return false;
-  held += body_bytes;
-  return true;
-}
-
-void ServerCore::release(size_t body_bytes) {
-  const std::lock_guard lock(mutex_);
-  (body_bytes > options_.max_body_bytes ? object_bytes_ : body_bytes_) -= body_bytes;
-}
-
-void ServerCore::unless_stopping(const std::function<void()>& work) {
-  const std::lock_guard lock(mutex_);
-  if (!stopping_) work();
-}
-
-void ServerCore::stop() {
-  std::vector<std::shared_ptr<Connection>> open;  // let go of without the lock
-  const std::lock_guard lock(mutex_);
-  stopping_ = true;
-  for (const auto& [address, connection] : open_) {
-    if (auto alive = connection.lock()) open.push_back(std::move(alive));
-  }
-  for (const auto& connection : open) connection->close();
-}
-
-HttpServerCounts ServerCore::counts() const {
-  const std::lock_guard lock(mutex_);
-  return {static_cast<int64_t>(open_.size()), streams_, refused_};
-}
-
 // --- its life
 
 Connection::Connection(std::shared_ptr<ServerCore> core, std::unique_ptr<Channel> channel, std::string peer)
@@ -108,7 +61,8 @@ Connection::~Connection() {
   if (stream_) stream_->cut();
   if (streaming_) core_->count_stream(-1);
   if (reserved_ > 0) core_->release(reserved_);
-  core_->leave(this);
+  if (answer_reserved_ > 0) core_->release_answer(answer_reserved_);
+  core_->leave(this, stranger_);
 }
 
 void Connection::begin() {
@@ -190,7 +144,9 @@ void Connection::on_head(RequestHead head) {
   head_.request.peer = peer_;
   const HttpServerOptions& options = core_->options();
   if (options.admit) {
-    if (auto refused = options.admit(head_.request)) {
+    Admission admission = options.admit(head_.request);
+    if (admission.known && std::exchange(stranger_, false)) core_->know(peer_);
+    if (auto& refused = admission.refusal) {
       // A body that is as good as here is read, and the connection goes on; one that is only announced is not waited for.
       keep_alive_ = keep_alive_ && head_.body_bytes <= bytes_.size();
       bytes_.erase(0, keep_alive_ ? head_.body_bytes : 0);
@@ -200,9 +156,7 @@ void Connection::on_head(RequestHead head) {
   const size_t bound = body_bound(head_.request, options);
   if (head_.body_bytes > bound) return refuse(too_large(head_.body_bytes, bound));
   if (!core_->reserve(head_.body_bytes)) {
-    HttpResponse busy = refusal(503, "busy", "the service holds as many request bodies as it has room for: try again");
-    busy.headers.emplace("Retry-After", "1");
-    return refuse(std::move(busy));
+    return refuse(busy("the service holds as many request bodies as it has room for: try again"));
   }
   reserved_ = head_.body_bytes;
   if (head_.body_bytes == 0) return hand_over();
@@ -265,6 +219,13 @@ void Connection::respond(HttpResponse response) {
   reading_ = false;
   core_->release(std::exchange(reserved_, 0));
   response_ = std::move(response);
+  if (response_.body.size() > core_->options().max_body_bytes && answer_reserved_ == 0) {
+    answer_reserved_ = response_.body.size();
+    if (!core_->reserve_answer(answer_reserved_)) {
+      answer_reserved_ = 0;
+      response_ = busy("the service sends as many large answers as it has room for: try again");
+    }
+  }
   if (response_.on_stream && !head_.is_head) return begin_stream();
   const std::optional<size_t> length = response_.on_stream ? std::nullopt : std::optional(response_.body.size());
   std::string head = response_head(response_, length, keep_alive_, head_.old_version);
@@ -284,6 +245,7 @@ void Connection::write_piece(std::string head, size_t from) {
     if (next < self->response_.body.size()) return self->write_piece({}, next);
     self->writing_ = false;
     self->response_ = {};
+    if (self->answer_reserved_ > 0) self->core_->release_answer(std::exchange(self->answer_reserved_, 0));
     self->after_answer();
   });
 }

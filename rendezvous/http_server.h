@@ -56,24 +56,32 @@ struct TlsFiles {
   std::string key;
 };
 
+// Whether a request may go on, from its head.
+struct Admission {
+  std::optional<HttpResponse> refusal;  // the answer, if not
+  bool known = false;                   // it came with a valid token: its connection is no stranger's any more
+};
+
 struct HttpServerOptions {
   std::string listen = "127.0.0.1:7070";  // host:port; port 0 picks a free one
   TlsFiles tls;
   size_t max_connections = 8192;
+  size_t max_strangers = 1024;  // of them, from one address that have not shown a valid token: nobody takes all of them
   size_t max_body_bytes = 1 << 20;
   size_t max_object_bytes = 256 << 20;  // for PUT below /v1/jobs/*/objects/
   // All that are held, together: of requests that are not answered yet. Those of objects apart, so that a few that are slow to
   // come do not keep heartbeats out.
   size_t max_bodies_bytes = 256 << 20;
   size_t max_objects_bytes = size_t{1} << 30;
+  size_t max_answers_bytes = size_t{1} << 30;  // of answers above max_body_bytes that are being read, however slowly
   size_t max_stream_buffer_bytes = 1 << 20;
   std::chrono::milliseconds head_patience = std::chrono::seconds(15);   // for request line and headers, and for a TLS handshake
   std::chrono::milliseconds idle_patience = std::chrono::seconds(120);  // between two requests
   std::chrono::milliseconds body_patience = std::chrono::seconds(30);   // for a body to arrive, and 1 s more for each MiB
   std::chrono::milliseconds write_patience = std::chrono::seconds(30);  // for the other side to take a piece of an answer
-  // Called with each request before its body is read, as the handler would be: an answer refuses it (a missing token, so
-  // that strangers cannot make the service hold bodies for them). May be empty.
-  std::function<std::optional<HttpResponse>(const HttpRequest&)> admit;
+  // Called with each request before its body is read, as the handler would be: it may refuse it (a missing token, so that
+  // strangers cannot make the service hold bodies for them). May be empty: all are admitted, and known.
+  std::function<Admission(const HttpRequest&)> admit;
 };
 
 struct HttpServerCounts {

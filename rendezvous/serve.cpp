@@ -162,7 +162,7 @@ tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& 
   HttpServerOptions http;
   http.listen = options.listen;
   http.tls = {options.tls_cert, options.tls_key};
-  http.admit = [&lives](const HttpRequest& request) { return lives.refusal(request); };
+  http.admit = [&lives](const HttpRequest& request) { return lives.admit(request); };
   auto server = HttpServer::start(
       http, [&lives](HttpRequest request, Reply reply) { lives.handle(std::move(request), std::move(reply)); });
   if (!server) return Failure(server.error());

@@ -190,10 +190,10 @@ Service::~Service() {
   impl_->entrance_->close();
 }
 
-std::optional<HttpResponse> Service::refusal(const HttpRequest& request) {
-  auto refused = impl_->refusal(request);
-  if (refused) name_answer(*refused, request_id(request));
-  return refused;
+Admission Service::admit(const HttpRequest& request) {
+  Admission admission = impl_->admit(request);
+  if (admission.refusal) name_answer(*admission.refusal, request_id(request));
+  return admission;
 }
 
 void Service::handle(HttpRequest request, Reply reply) {

@@ -5,7 +5,7 @@
 // is a problem (RFC 9457). Checkpoint objects are read and written on threads of their own. Refuses: requests without a valid
 // token whose role allows it, but for /healthz, /readyz and the page's files. When the database cannot be written it answers
 // 503 and stops, because what it knows is then ahead of what it could promise: service_lives.h begins the next. Thread:
-// handle(), refusal(), stop() and failure() from any; run() or turn() from one, the owner.
+// handle(), admit(), stop() and failure() from any; run() or turn() from one, the owner.
 #pragma once
 
 #include <functional>
@@ -46,8 +46,8 @@ class Service {
   Service(const Service&) = delete;
 
   void handle(HttpRequest request, Reply reply);
-  // The answer to a request that will not be carried out whatever its body says: unknown place, no valid token.
-  std::optional<HttpResponse> refusal(const HttpRequest& request);
+  // Refuses a request that will not be carried out whatever its body says: unknown place, no valid token.
+  Admission admit(const HttpRequest& request);
 
   // What there is, for what describes it: "/v1/jobs/{}".
   struct RouteSummary {

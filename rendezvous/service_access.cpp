@@ -145,15 +145,17 @@ void Service::Impl::load_tokens() {
 }
 
 // Looked at before a request's body is read.
-std::optional<HttpResponse> Service::Impl::refusal(const HttpRequest& request) {
+Admission Service::Impl::admit(const HttpRequest& request) {
   Target target = find_target(request);
-  if (!target.refusal) return std::nullopt;
+  const bool known = target.who.has_value();
+  if (!target.refusal) return {std::nullopt, known};
   if (target.refusal->status == 401 && !request.peer.empty() && !failures_.take(request.peer, clock_.steady_ms())) {
-    return problem_answer(
-        problem(429, "too_many_failures",
-                fmt::format("too many requests without a valid token came from {}: wait a second", request.peer)));
+    return {problem_answer(
+                problem(429, "too_many_failures",
+                        fmt::format("too many requests without a valid token came from {}: wait a second", request.peer))),
+            known};
   }
-  return std::move(target.refusal);
+  return {std::move(target.refusal), known};
 }
 
 bool Service::Impl::asks_too_often(const Target& target) {

@@ -67,7 +67,7 @@ struct Service::Impl {
     std::optional<HttpResponse> refusal;
   };
   Target find_target(const HttpRequest& request);
-  std::optional<HttpResponse> refusal(const HttpRequest& request);
+  Admission admit(const HttpRequest& request);
   bool asks_too_often(const Target& target);
   void load_tokens();
 

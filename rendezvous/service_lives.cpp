@@ -94,10 +94,10 @@ void ServiceLives::handle(HttpRequest request, Reply reply) {
   reply(absence());
 }
 
-std::optional<HttpResponse> ServiceLives::refusal(const HttpRequest& request) {
-  if (own_answer(request)) return std::nullopt;  // handle() gives it
-  if (const auto service = present()) return service->refusal(request);
-  return absence();
+Admission ServiceLives::admit(const HttpRequest& request) {
+  if (own_answer(request)) return {};  // handle() gives it
+  if (const auto service = present()) return service->admit(request);
+  return {absence(), false};
 }
 
 bool ServiceLives::tend() {

@@ -4,7 +4,7 @@
 // begins from the last commit as soon as the database takes a write again: when there is space on its disk. Until then every
 // request is answered 503 with the reason, and workers train on, as they do while a service is away. Two are answered all the
 // same: /healthz, for the process is well and a restart mends no disk, and /metrics, which then has holdfast_store_writable 0.
-// Thread: handle() and refusal() from any; the rest from one.
+// Thread: handle() and admit() from any; the rest from one.
 #pragma once
 
 #include <chrono>
@@ -31,7 +31,7 @@ class ServiceLives {
   ServiceLives(const ServiceLives&) = delete;
 
   void handle(HttpRequest request, Reply reply);
-  std::optional<HttpResponse> refusal(const HttpRequest& request);
+  Admission admit(const HttpRequest& request);
 
   // To be called now and then: begins the next service where the last one failed. False: it failed for another reason than
   // its database, and there is none.

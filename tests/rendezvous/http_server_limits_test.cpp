@@ -142,6 +142,50 @@ TEST(HttpServerLimits, MoreConnectionsThanAllowedAreTurnedAwayAndThoseThereGoOn)
   EXPECT_TRUE(HttpClient(url_of(*server), "").request("GET", "/"));
 }
 
+TEST(HttpServerLimits, StrangersOfOneAddressDoNotTakeAllConnections) {
+  HttpServerOptions options;
+  options.max_strangers = 5;
+  options.admit = [](const HttpRequest& request) -> Admission {
+    return {std::nullopt, request.headers.contains("authorization")};
+  };
+  const auto server = start(echo, options);
+  std::vector<std::unique_ptr<HttpClient>> known;
+  for (int i = 0; i < 8; ++i) {
+    known.push_back(std::make_unique<HttpClient>(url_of(*server), "token"));
+    EXPECT_TRUE(known.back()->request("GET", "/"));  // and its connection stays
+  }
+  std::vector<std::unique_ptr<RawClient>> strangers;
+  for (int i = 0; i < 5; ++i) strangers.push_back(std::make_unique<RawClient>(server->port()));
+  wait_for_connections(*server, 13);
+  RawClient late(server->port());
+  EXPECT_THAT(late.read_all(), StartsWith("HTTP/1.1 503 "));
+  EXPECT_TRUE(known[0]->request("GET", "/"));
+  strangers.pop_back();
+  wait_for_connections(*server, 12);
+  EXPECT_TRUE(HttpClient(url_of(*server), "token").request("GET", "/"));
+}
+
+TEST(HttpServerLimits, LargeAnswersThatNobodyReadsAreBounded) {
+  HttpServerOptions options;
+  options.max_body_bytes = 1000;
+  options.max_answers_bytes = size_t{40} << 20;
+  const auto server =
+      start([](const HttpRequest& request,
+               const Reply& reply) { reply(text_response(std::string(request.path == "/small" ? 10 : 32 << 20, 'x'))); },
+            options);
+  RawClient slow(server->port());
+  slow.write("GET /large HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  HttpClient client(url_of(*server), "");
+  auto refused = client.request("GET", "/large");
+  for (const auto deadline = steady_clock::now() + seconds(20); refused && steady_clock::now() < deadline;)
+    refused = client.request("GET", "/large");
+  ASSERT_FALSE(refused) << "the slow reader's was never counted";
+  EXPECT_EQ(refused.error().problem.code, "busy");
+  EXPECT_TRUE(client.request("GET", "/small"));
+  EXPECT_GT(slow.read_all().size(), size_t{32} << 20);
+  EXPECT_TRUE(client.request("GET", "/large"));
+}
+
 TEST(HttpServerLimits, RequestsOfOneConnectionAreAnsweredInOrder) {
   const auto server = start(echo);
   RawClient client(server->port());

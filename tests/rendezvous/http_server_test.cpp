@@ -141,11 +141,11 @@ TEST(HttpServer, AClientThatLeavesInsideItsBodyIsForgotten) {
 
 TEST(HttpServer, WhoIsNotAdmittedSendsNoBody) {
   HttpServerOptions options;
-  options.admit = [](const HttpRequest& request) -> std::optional<HttpResponse> {
-    if (request.headers.contains("authorization")) return std::nullopt;
+  options.admit = [](const HttpRequest& request) -> Admission {
+    if (request.headers.contains("authorization")) return {std::nullopt, true};
     HttpResponse response = text_response("{\"status\":401,\"detail\":\"who are you\"}");
     response.status = 401;
-    return response;
+    return {response, false};
   };
   const auto server = start(echo, options);
   RawClient stranger(server->port());

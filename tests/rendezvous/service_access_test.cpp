@@ -196,11 +196,11 @@ TEST_F(AccessTest, WrongTokensFromOneAddressAreSlowedDown) {
   guess.headers["authorization"] = "Bearer guess";
   guess.peer = "192.0.2.7";
   std::map<int, int> statuses;
-  for (int i = 0; i < 60; ++i) ++statuses[service_->refusal(guess)->status];
+  for (int i = 0; i < 60; ++i) ++statuses[service_->admit(guess).refusal->status];
   EXPECT_EQ(statuses[401], 50);
   EXPECT_EQ(statuses[429], 10);
   guess.headers["authorization"] = "Bearer admin-token";
-  EXPECT_FALSE(service_->refusal(guess)) << "a valid token is not held back by others' failures";
+  EXPECT_FALSE(service_->admit(guess).refusal) << "a valid token is not held back by others' failures";
 }
 
 TEST_F(AccessTest, EachAnswerCarriesTheRequestsId) {

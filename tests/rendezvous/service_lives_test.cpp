@@ -103,7 +103,7 @@ TEST_F(ServiceLivesTest, AFullDiskIsSaidAndWaitedForAndNothingThatWasNotKeptIsTh
   HttpRequest probe;
   probe.method = "GET";
   probe.path = "/healthz";
-  EXPECT_FALSE(lives_->refusal(probe)) << "nor is it refused before its body is read";
+  EXPECT_FALSE(lives_->admit(probe).refusal) << "nor is it refused before its body is read";
   disk_ = Disk::kWell;
   ASSERT_TRUE(tend_until([&] { return ask("GET", "/readyz").status == 200; }));
   EXPECT_TRUE(tended_);

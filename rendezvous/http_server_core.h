@@ -1,0 +1,60 @@
+// What a server has in common with its connections: who is there, and how much is held for all of them. Part of the server, for
+// http_*.cpp alone.
+//
+// Thread: any.
+#pragma once
+
+#include <atomic>
+#include <boost/asio/io_context.hpp>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
+#include "rendezvous/http_server.h"
+
+namespace holdfast::rendezvous {
+
+class Connection;
+
+// Outlives the server for as long as one of its connections is not answered.
+class ServerCore {
+ public:
+  ServerCore(const HttpServerOptions& options, Handler handler) : options_(options), handler_(std::move(handler)) {}
+
+  boost::asio::io_context& io() { return io_; }
+  const HttpServerOptions& options() const { return options_; }
+  const Handler& handler() const { return handler_; }
+
+  // False: there are too many, or the server is stopping.
+  [[nodiscard]] bool enter(const std::shared_ptr<Connection>& connection);
+  void leave(const Connection* connection, bool stranger);
+  void know(const std::string& peer);  // one of its connections is no stranger's any more
+  [[nodiscard]] bool reserve(size_t body_bytes);
+  void release(size_t body_bytes);
+  [[nodiscard]] bool reserve_answer(size_t bytes);
+  void release_answer(size_t bytes);
+  void count_stream(int64_t change) { streams_ += change; }
+  // Does `work`, unless the server is stopping: then nobody is left to do it for.
+  void unless_stopping(const std::function<void()>& work);
+  void stop();  // no connection is taken any more, and those that are open are closed
+  HttpServerCounts counts() const;
+
+ private:
+  void forget_if_none(const std::string& peer);  // with the mutex
+
+  boost::asio::io_context io_;
+  const HttpServerOptions options_;
+  const Handler handler_;
+  mutable std::mutex mutex_;
+  bool stopping_ = false;
+  std::unordered_map<const Connection*, std::weak_ptr<Connection>> open_;
+  size_t body_bytes_ = 0, object_bytes_ = 0;           // announced by requests with a body that are not answered yet
+  size_t answer_bytes_ = 0;                            // of large ones that are being written
+  std::unordered_map<std::string, size_t> strangers_;  // by address: open connections that have shown no valid token
+  int64_t refused_ = 0;
+  std::atomic<int64_t> streams_ = 0;
+};
+
+}  // namespace holdfast::rendezvous
