@@ -15,7 +15,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr int64_t kExpiryMaxS = int64_t{3650} * 24 * 3600;
-constexpr size_t kNameBytesMax = 100, kTokensMax = 1000, kSecretBytes = 32;
+constexpr size_t kNameBytesMax = 100, kTokensMax = 1000, kTokenBytes = 32;
 constexpr Millis kUsedSavedEveryMs = 60'000, kStreamsCheckedEveryMs = 1000;
 constexpr int64_t kExpiredKeptMs = int64_t{24} * 3600 * 1000;  // so that people see why one is no longer good
 
@@ -80,7 +80,7 @@ void Service::Impl::post_token(Call& call) {
   if (tokens_.valid_ids(clock_.wall_ms()).size() >= kTokensMax)
     return answer(
         call, problem(409, "too_many", fmt::format("there are {} tokens already: revoke those that nobody uses", kTokensMax)));
-  const std::string secret = "hf_" + random_hex(kSecretBytes);
+  const std::string secret = "hf_" + random_hex(kTokenBytes);
   row->id = fmt::format("t{}", ++last_token_);
   row->digest = secret_digest(secret);
   state_.write().save_token(*row);

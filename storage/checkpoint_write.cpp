@@ -57,9 +57,9 @@ Result<void> check_not_superseded(ObjectStore& store, const Manifest& manifest) 
   return {};  // none, an older one, or one that no longer reads and is better replaced
 }
 
-class Writing {
+class CheckpointWriting {
  public:
-  Writing(ObjectStore& store, Manifest& manifest, std::span<const ConstTensor> tensors, const WriteOptions& options)
+  CheckpointWriting(ObjectStore& store, Manifest& manifest, std::span<const ConstTensor> tensors, const WriteOptions& options)
       : store_(store),
         manifest_(manifest),
         tensors_(tensors),
@@ -140,7 +140,8 @@ Result<Manifest> write_checkpoint(ObjectStore& store, Manifest manifest, std::sp
   manifest.written_by = this_writer();
   if (manifest.created_at.empty()) manifest.created_at = now_utc();
   if (auto current = check_not_superseded(store, manifest); !current) return tl::unexpected(current.error());
-  if (auto written = Writing(store, manifest, tensors, options).run(); !written) return tl::unexpected(written.error());
+  if (auto written = CheckpointWriting(store, manifest, tensors, options).run(); !written)
+    return tl::unexpected(written.error());
   return manifest;
 }
 

@@ -11,8 +11,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr auto kRefused = Error::Code::kRefused;
-
 bool is_below(const fs::path& path, const fs::path& root) {
   return std::mismatch(root.begin(), root.end(), path.begin(), path.end()).first == root.end();
 }
@@ -23,32 +21,34 @@ Result<void> check_roots(const std::string& folder, const std::vector<std::strin
   if (roots.empty()) return {};
   std::error_code error;
   const fs::path full = fs::weakly_canonical(folder, error);
-  if (error) return fail(kRefused, "{}: cannot be resolved: {}", folder, error.message());
+  if (error) return fail(Error::Code::kRefused, "{}: cannot be resolved: {}", folder, error.message());
   std::string allowed;
   for (const std::string& root : roots) {
     const fs::path canonical = fs::weakly_canonical(root, error);
     if (!error && is_below(full, canonical)) return {};
     allowed += (allowed.empty() ? "" : ", ") + root;
   }
-  return fail(kRefused, "{} leads to {}, which is outside of what --checkpoint_root allows here ({}): give a folder below it",
-              folder, full.string(), allowed);
+  return fail(Error::Code::kRefused,
+              "{} leads to {}, which is outside of what --checkpoint_root allows here ({}): give a folder below it", folder,
+              full.string(), allowed);
 }
 
 Result<std::unique_ptr<ObjectStore>> open_store(const std::string& url_or_path, const std::string& job,
                                                 const std::string& server_url, const std::string& token,
                                                 const OpenOptions& options) {
   if (!job.empty() && (!valid_key(job) || job.find('/') != std::string::npos))
-    return fail(kRefused, "\"{}\" is not a job's id", job);
+    return fail(Error::Code::kRefused, "\"{}\" is not a job's id", job);
   if (url_or_path.empty()) {
     if (job.empty())
-      return fail(kRefused, "objects kept by the service belong to a job, and none is named: give job:ID or a folder");
+      return fail(Error::Code::kRefused,
+                  "objects kept by the service belong to a job, and none is named: give job:ID or a folder");
     return open_service_store(server_url, job, token, {.identity = options.identity});
   }
   constexpr std::string_view kScheme = "file://";
   const std::string path = url_or_path.starts_with(kScheme) ? url_or_path.substr(kScheme.size()) : url_or_path;
   if (!path.starts_with('/')) {
     return fail(
-        kRefused,
+        Error::Code::kRefused,
         "checkpoint store \"{}\" is not supported: give an absolute folder that all workers share (/shared/checkpoints or "
         "file:///shared/checkpoints), or nothing to have the service keep checkpoints",
         url_or_path);

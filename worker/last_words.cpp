@@ -7,6 +7,7 @@
 #include <cstdlib>
 
 #include "rendezvous/protocol/messages.h"
+#include "worker/pipe_end.h"
 
 namespace holdfast::worker {
 namespace {
@@ -14,11 +15,6 @@ namespace {
 constexpr int kPipeBytes = 1 << 20;         // as much as anybody may ask for
 constexpr size_t kLineBytesMax = 4096;      // of a line that is kept
 constexpr size_t kBegunBytesMax = 1 << 16;  // of a line that does not end
-
-void close_once(int& fd) {
-  if (fd >= 0) ::close(fd);
-  fd = -1;
-}
 
 void write_all(const std::string& text) {
   for (size_t done = 0; done < text.size();) {

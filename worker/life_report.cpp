@@ -9,17 +9,14 @@
 #include <sstream>
 #include <string_view>
 
+#include "worker/pipe_end.h"
+
 // NOLINTBEGIN(concurrency-mt-unsafe): between fork and exec, and at the end of a process
 
 namespace holdfast::worker {
 namespace {
 
 constexpr std::string_view kGpu = "gpu ", kReason = "reason ";
-
-void close_once(int& fd) {
-  if (fd >= 0) ::close(fd);
-  fd = -1;
-}
 
 // One write, so that lines of two threads stay whole.
 void tell(std::string_view what, const std::string& words) {

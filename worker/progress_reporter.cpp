@@ -14,7 +14,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kInterval{100};
 constexpr milliseconds kAfterRefusal{1000};
-constexpr milliseconds kFarewell{2000};
+constexpr milliseconds kWaitForLastReport{2000};
 constexpr size_t kPointsPerReport = 500;  // about 150 kB of JSON; the service takes 1 MB
 
 }  // namespace
@@ -28,7 +28,7 @@ ProgressReporter::~ProgressReporter() {
     std::unique_lock lock(mutex_);
     stopping_ = true;
     changed_.notify_all();
-    changed_.wait_for(lock, kFarewell, [this] { return !has_news(); });
+    changed_.wait_for(lock, kWaitForLastReport, [this] { return !has_news(); });
   }
   stop_.raise("stopping");
   changed_.notify_all();

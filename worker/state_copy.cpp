@@ -18,7 +18,7 @@ namespace {
 
 // Layout, little-endian: magic "HFS3" (u32), step (i64), -1 for none; hash (text); step whose gradient is still there (i64);
 // steps refused in a row (i64); whether the last one was refused (u32, 0 or 1); unconfirmed steps (text: encode_points).
-constexpr uint32_t kMagic = 0x33534648;
+constexpr uint32_t kStateMagic = 0x33534648;
 
 struct Offer {
   int64_t step = -1;
@@ -31,7 +31,7 @@ struct Offer {
 std::vector<std::byte> encode(const Offer& offer) {
   const auto points = encode_points(offer.unconfirmed);
   WireWriter out;
-  out.put(kMagic);
+  out.put(kStateMagic);
   out.put_i64(offer.step);
   out.put_text(offer.hash);
   out.put_i64(offer.applied_step);
@@ -51,7 +51,7 @@ tl::expected<Offer, std::string> decode(std::span<const std::byte> bytes) {
   offer.refused_in_row = in.get_i64();
   offer.refused_last = in.get<uint32_t>() != 0;
   const std::string points = in.get_text();
-  if (magic != kMagic || !in.done()) return tl::unexpected<std::string>("it is not of this version of Holdfast");
+  if (magic != kStateMagic || !in.done()) return tl::unexpected<std::string>("it is not of this version of Holdfast");
   auto decoded = decode_points(std::as_bytes(std::span(points)));
   if (!decoded) return tl::unexpected(decoded.error());
   offer.unconfirmed = std::move(*decoded);

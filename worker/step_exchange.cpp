@@ -9,7 +9,7 @@
 namespace holdfast::worker {
 namespace {
 
-constexpr uint32_t kMagic = 0x32584648;  // "HFX2"
+constexpr uint32_t kReportMagic = 0x32584648;  // "HFX2"
 constexpr uint32_t kYield = 1, kCheckpoint = 2, kLeaving = 4, kNotFinite = 8, kAllFlags = 15;
 constexpr double kLossUnit = 4294967296.0;  // 2^32
 
@@ -40,7 +40,7 @@ double loss_from_fixed(int64_t sum, int64_t count) {
 
 std::vector<std::byte> encode(const StepReport& report) {
   WireWriter out;
-  out.put(kMagic);
+  out.put(kReportMagic);
   out.put_i64(report.step);
   out.put((report.yield ? kYield : 0U) | (report.checkpoint ? kCheckpoint : 0U) | (report.leaving ? kLeaving : 0U) |
           (report.finite ? 0U : kNotFinite));
@@ -56,7 +56,7 @@ std::vector<std::byte> encode(const StepReport& report) {
 
 tl::expected<StepReport, std::string> decode_step_report(std::span<const std::byte> bytes) {
   WireReader in(bytes);
-  if (in.get<uint32_t>() != kMagic) return tl::unexpected<std::string>("a step report does not begin with HFX2");
+  if (in.get<uint32_t>() != kReportMagic) return tl::unexpected<std::string>("a step report does not begin with HFX2");
   StepReport report;
   report.step = in.get_i64();
   const auto flags = in.get<uint32_t>();

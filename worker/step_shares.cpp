@@ -9,7 +9,7 @@
 namespace holdfast::worker {
 namespace {
 
-constexpr uint32_t kMagic = 0x314b4648;  // "HFK1"
+constexpr uint32_t kKeptMagic = 0x314b4648;  // "HFK1"
 
 std::vector<int64_t> even_counts(int64_t microbatches, size_t world_size) {
   std::vector<int64_t> counts;
@@ -100,7 +100,7 @@ std::vector<rendezvous::DealtShare> for_ledger(const StepShares& shares, int64_t
 
 std::vector<std::byte> encode_kept(std::span<const int64_t> kept) {
   WireWriter out;
-  out.put(kMagic);
+  out.put(kKeptMagic);
   out.put(static_cast<uint32_t>(kept.size()));
   for (const int64_t microbatch : kept) out.put_i64(microbatch);
   return out.take();
@@ -108,7 +108,8 @@ std::vector<std::byte> encode_kept(std::span<const int64_t> kept) {
 
 tl::expected<Microbatches, std::string> decode_kept(std::span<const std::byte> bytes, int64_t microbatches) {
   WireReader in(bytes);
-  if (in.get<uint32_t>() != kMagic) return tl::unexpected<std::string>("a list of kept microbatches does not begin with HFK1");
+  if (in.get<uint32_t>() != kKeptMagic)
+    return tl::unexpected<std::string>("a list of kept microbatches does not begin with HFK1");
   const auto count = in.get<uint32_t>();
   if (!in.has(size_t{count} * sizeof(int64_t)) || count > static_cast<uint64_t>(microbatches))
     return tl::unexpected("a list of " + std::to_string(count) + " kept microbatches in " + std::to_string(bytes.size()) +

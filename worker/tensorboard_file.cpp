@@ -6,7 +6,7 @@
 namespace holdfast::worker {
 namespace {
 
-enum WireType : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
+enum FieldKind : uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 constexpr std::array<uint32_t, 256> crc_table() {
   std::array<uint32_t, 256> table{};
@@ -36,7 +36,7 @@ std::string varint(uint64_t value) {
   return bytes + static_cast<char>(value);
 }
 
-std::string key(int field, WireType type) {
+std::string key(int field, FieldKind type) {
   return varint(static_cast<uint64_t>(field) << 3 | type);
 }
 std::string bytes_field(int field, std::string_view bytes) {

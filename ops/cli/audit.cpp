@@ -14,7 +14,7 @@
 namespace holdfast::ops {
 namespace {
 
-constexpr int kAttempts = 5;
+constexpr int kReadAttempts = 5;
 
 model::DataOrder order_of(const Json& spec, int64_t tokens, int64_t microbatches) {
   model::DataOrder order;
@@ -97,7 +97,7 @@ std::optional<LedgerSummary> audit_once(Api& api, const std::string& job, const 
 }
 
 LedgerSummary audit_job(Api& api, const std::string& job, const Json& spec, const std::string& data) {
-  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+  for (int attempt = 0; attempt < kReadAttempts; ++attempt) {
     if (auto summary = audit_once(api, job, spec, data)) return *std::move(summary);
   }
   throw Failure{kBadInput, fmt::format("job {} begins new generations faster than its ledger can be read: try again", job)};

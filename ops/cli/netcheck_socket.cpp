@@ -88,7 +88,7 @@ NetResult<Socket> listen_on(const HostPort& where) {
   const addrinfo& address = **list;
   Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (socket.fd() >= 0) set_option(socket.fd(), SOL_SOCKET, SO_REUSEADDR);
-  if (socket.fd() < 0 || bind(socket.fd(), address.ai_addr, address.ai_addrlen) != 0 || listen(socket.fd(), 4) != 0) {
+  if (socket.fd() < 0 || bind(socket.fd(), address.ai_addr, address.ai_addrlen) != 0 || ::listen(socket.fd(), 4) != 0) {
     const int error = errno;
     return tl::unexpected(
         fmt::format("cannot listen on {}. Choose a free port of an address of this machine: HOST:PORT, port 0 "

@@ -18,7 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr auto kPoll = milliseconds(400);
+constexpr auto kLookAgain = milliseconds(400);
 constexpr auto kPatience = std::chrono::minutes(5);  // for a service that went away
 
 std::string goes_on_text(const Options& options, const std::string& id) {
@@ -127,7 +127,7 @@ WatchOutcome watch_job(const Options& options, const std::string& id, const Watc
       screen.leave(progress_line(outcome.job));
       give_up(id, outcome.job, watch);
     }
-    feed.wait_until(std::min(deadline, steady_clock::now() + kPoll));
+    feed.wait_until(std::min(deadline, steady_clock::now() + kLookAgain));
   }
   for (const Json& event : feed.take_rest()) screen.event(event_line(event));
   screen.leave(outcome_text(watch.goal, outcome.job));

@@ -13,7 +13,7 @@ namespace {
 
 const std::vector<std::string> kStates = {"queued", "running", "waiting", "paused", "succeeded", "failed", "cancelled"};
 
-struct CreateArguments {
+struct WebhookArguments {
   std::string url, secret;
   std::vector<std::string> states;
 };
@@ -27,7 +27,7 @@ std::string secret_from_input() {
   return secret;
 }
 
-void create(const Options& options, const CreateArguments& arguments) {
+void create_webhook(const Options& options, const WebhookArguments& arguments) {
   Json body = {{"url", arguments.url}};
   if (!arguments.states.empty()) body["states"] = arguments.states;
   if (!arguments.secret.empty()) body["secret"] = arguments.secret == "-" ? secret_from_input() : arguments.secret;
@@ -83,7 +83,7 @@ void remove(const Options& options, const std::string& id) {
 void add_webhook_commands(CLI::App& app, Options& options) {
   CLI::App* webhooks = add_group(app, "webhooks", "URLs that are told when a job's state changes",
                                  "holdfast webhooks create https://example.org/hook --states succeeded,failed");
-  const auto arguments = std::make_shared<CreateArguments>();
+  const auto arguments = std::make_shared<WebhookArguments>();
   CLI::App* make = add_command(*webhooks, options, "create", "Have a URL told; prints the secret that messages are signed with",
                                "holdfast webhooks create https://example.org/hook --states succeeded,failed");
   make->add_option("url", arguments->url, "Where messages are posted to")->required()->type_name("URL");
@@ -95,7 +95,7 @@ void add_webhook_commands(CLI::App& app, Options& options) {
   make->add_option("--secret", arguments->secret,
                    "Sign with this [one that the service makes]; - reads it from the input: arguments are seen by all users")
       ->type_name("TEXT");
-  make->callback([&options, arguments] { create(options, *arguments); });
+  make->callback([&options, arguments] { create_webhook(options, *arguments); });
 
   CLI::App* list = add_command(*webhooks, options, "ls", "List the webhooks, and how the last message of each fared",
                                "holdfast webhooks ls");

@@ -14,14 +14,14 @@
 namespace holdfast::ops {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
-json worker(const std::string& id, const std::string& node = this_node(), const std::string& job = "j1", int64_t pid = -1) {
+Json worker(const std::string& id, const std::string& node = this_node(), const std::string& job = "j1", int64_t pid = -1) {
   return {{"id", id}, {"node", node}, {"job", job}, {"state", "alive"}, {"pid", pid}, {"incarnation", "i-" + id}, {"step", 7}};
 }
 
-std::string refusal(const PlannedFault& fault, const json& workers, const Faults& faults, bool spare_none = false) {
+std::string refusal(const PlannedFault& fault, const Json& workers, const Faults& faults, bool spare_none = false) {
   DrillSettings settings;
   settings.job = "j1";
   settings.spare_none = spare_none;
@@ -46,7 +46,7 @@ class ChaosTargets : public ::testing::Test {
 
 TEST_F(ChaosTargets, AreDrawnFromTheWorkersOfTheJobOnThisNode) {
   const Faults faults("", -1, 1);
-  const json workers = {worker("w2"), worker("w1"), worker("far", "elsewhere"), worker("idle", this_node(), "")};
+  const Json workers = {worker("w2"), worker("w1"), worker("far", "elsewhere"), worker("idle", this_node(), "")};
   EXPECT_EQ(refusal({0, FaultKind::kKill, "", 0, 0}, workers, faults), "chosen: w1");
   EXPECT_EQ(refusal({0, FaultKind::kKill, "", 1, 0}, workers, faults), "chosen: w2");
   EXPECT_EQ(refusal({0, FaultKind::kKill, "", 2, 0}, workers, faults), "chosen: w1");
@@ -55,7 +55,7 @@ TEST_F(ChaosTargets, AreDrawnFromTheWorkersOfTheJobOnThisNode) {
 
 TEST_F(ChaosTargets, OnOtherNodesAreLeftOutAndTheReasonSaysWhatToDo) {
   const Faults faults("", -1, 1);
-  const json workers = {worker("far", "elsewhere"), worker("idle", this_node(), "")};
+  const Json workers = {worker("far", "elsewhere"), worker("idle", this_node(), "")};
   EXPECT_EQ(refusal({0, FaultKind::kKill, "far", 0, 0}, workers, faults), "far is on elsewhere: run chaos there, too");
   EXPECT_EQ(refusal({0, FaultKind::kKill, "idle", 0, 0}, workers, faults), "idle is not part of j1 now");
   EXPECT_EQ(refusal({0, FaultKind::kKill, "w9", 0, 0}, workers, faults), "there is no worker w9");
@@ -64,23 +64,23 @@ TEST_F(ChaosTargets, OnOtherNodesAreLeftOutAndTheReasonSaysWhatToDo) {
 
 TEST_F(ChaosTargets, TheOnlyHealthyWorkerIsSparedUnlessAskedForOtherwise) {
   const Faults faults("", -1, 1);
-  const json workers = {worker("w1")};
+  const Json workers = {worker("w1")};
   EXPECT_THAT(refusal({0, FaultKind::kKill, "", 0, 0}, workers, faults), HasSubstr("w1 is the only healthy worker of j1"));
   EXPECT_EQ(refusal({0, FaultKind::kKill, "", 0, 0}, workers, faults, true), "chosen: w1");
 }
 
 TEST_F(ChaosTargets, AreNotHealthyBeforeTheyHoldAState) {
   const Faults faults("", -1, 1);
-  json preparing = worker("w2");
+  Json preparing = worker("w2");
   preparing["step"] = nullptr;
-  const json workers = {worker("w1"), preparing};
+  const Json workers = {worker("w1"), preparing};
   EXPECT_THAT(refusal({0, FaultKind::kKill, "w1", 0, 0}, workers, faults), HasSubstr("w1 is the only healthy worker of j1"));
   EXPECT_EQ(refusal({0, FaultKind::kKill, "w2", 0, 0}, workers, faults), "chosen: w2");
 }
 
 TEST_F(ChaosTargets, OfACutHaveConsented) {
   const Faults faults(drills(), -1, 1);
-  const json workers = {worker("w1"), worker("w2")};
+  const Json workers = {worker("w1"), worker("w2")};
   EXPECT_THAT(refusal({0, FaultKind::kCut, "", 0, 6}, workers, faults),
               HasSubstr("no worker of this node consents: start them with --drills"));
   consent("w2");
@@ -93,7 +93,7 @@ TEST_F(ChaosTargets, ThatSufferFromAnotherFaultAreNotHitAgain) {
   Faults faults(drills(), -1, 1);
   ASSERT_TRUE(faults.bring_about(FaultKind::kSlow, {"w1", "i-w1", -1}, 60));
   EXPECT_TRUE(std::filesystem::exists(path("w1.slow")));
-  const json workers = {worker("w1"), worker("w2"), worker("w3")};
+  const Json workers = {worker("w1"), worker("w2"), worker("w3")};
   EXPECT_EQ(refusal({0, FaultKind::kKill, "", 0, 0}, workers, faults), "chosen: w2");
   EXPECT_EQ(refusal({0, FaultKind::kKill, "w1", 0, 0}, workers, faults), "w1 still suffers from another fault");
   EXPECT_EQ(faults.let_go_all(), std::vector<std::string>{"w1 is as quick as it was"});
@@ -167,12 +167,12 @@ TEST_F(ChaosCommand, RefusesWhatItCannotDo) {
 TEST_F(ChaosCommand, LeavesOutWhatIsOnOtherNodesAndReportsIt) {
   service.answer("GET /v1/jobs/j1", {{"id", "j1"}, {"state", "running"}, {"generation", 1}});
   service.answer("GET /v1/nodes", {{"nodes", {worker("far", "elsewhere")}}});
-  service.answer("GET /v1/jobs/j1/metrics", {{"metrics", json::array()}});
-  service.answer("GET /v1/jobs/j1/ledger", {{"rows", json::array()}});
+  service.answer("GET /v1/jobs/j1/metrics", {{"metrics", Json::array()}});
+  service.answer("GET /v1/jobs/j1/ledger", {{"rows", Json::array()}});
   const Said said = chaos({"--faults", "kill", "--every", "100ms", "--for", "300ms", "--seed", "5", "--yes", "--json"});
   EXPECT_EQ(said.exit_code, kDone) << said.err;
   EXPECT_THAT(said.err, HasSubstr("left alone, on other nodes: far"));
-  const auto report = json::parse(said.out);
+  const auto report = Json::parse(said.out);
   EXPECT_TRUE(report["faults"].empty());
   ASSERT_FALSE(report["skipped"].empty());
   EXPECT_THAT(report["skipped"][0]["reason"], HasSubstr("no worker of j1 is on this node"));
