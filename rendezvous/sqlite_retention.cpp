@@ -1,11 +1,15 @@
 #include "rendezvous/sqlite_retention.h"
 
+#include <fmt/format.h>
+
+#include <string>
 #include <vector>
 
 namespace holdfast::rendezvous {
 namespace {
 
 constexpr int64_t kJobsAtOnce = 100, kLinesAtOnce = 2'000, kEventsAtOnce = 2'000;
+const std::string kWord = "events_dropped";
 constexpr int64_t kDayMs = 24 * 3600 * 1000;
 
 }  // namespace
@@ -39,17 +43,22 @@ bool SqliteRetention::forget_of_job(const std::string& job, bool ended_long_ago)
   return logs_.drop_oldest(job, kLinesAtOnce) > 0 || cut_events(job, retention_.events_per_ended_job);
 }
 
+// The newest of those that go stays as word of it, so that whoever reads on from before it learns that there was more.
 bool SqliteRetention::cut_events(const std::string& job, int64_t keep) {
   int64_t newest_to_go = 0;
   {
-    auto q = db_.prepare("SELECT id FROM events WHERE job = ? ORDER BY id DESC LIMIT 1 OFFSET ?");
-    if (q.with(job, keep).step()) newest_to_go = q.integer(0);
+    auto q = db_.prepare("SELECT id, kind FROM events WHERE job = ? ORDER BY id DESC LIMIT 1 OFFSET ?");
+    if (q.with(job, keep).step() && q.text(1) != kWord) newest_to_go = q.integer(0);
   }
   if (newest_to_go == 0) return false;
-  db_.prepare("DELETE FROM events WHERE id IN (SELECT id FROM events WHERE job = ? AND id <= ? ORDER BY id LIMIT ?)")
+  db_.prepare("DELETE FROM events WHERE id IN (SELECT id FROM events WHERE job = ? AND id < ? ORDER BY id LIMIT ?)")
       .with(job, newest_to_go, kEventsAtOnce)
       .run();
-  return db_.changes() == kEventsAtOnce;
+  if (db_.changes() == kEventsAtOnce) return true;
+  db_.prepare("UPDATE events SET kind = ?, message = ?, worker = '', generation = 0, actor = '' WHERE id = ?")
+      .with(kWord, fmt::format("what came before is not kept any more: only the newest {} events are", keep), newest_to_go)
+      .run();
+  return false;
 }
 
 // Of all logs together: those of jobs that ended first go first, then the longest.

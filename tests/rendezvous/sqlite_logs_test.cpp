@@ -167,12 +167,23 @@ TEST_F(LogsTest, LogsOfJobsThatEndedLongAgoGoAndTheirEventsButForTheNewest) {
   ASSERT_EQ(gone.rows.size(), 1u);
   EXPECT_EQ(gone.rows[0].dropped, 4000);
   EXPECT_EQ(read({"j2", 0, "", ""}, 10'000).size(), 4000u);
-  EXPECT_EQ(events("j1"), 200u);
-  EXPECT_EQ(store_->events("j1", 0, 1000).back().message, "300");
+  EXPECT_EQ(events("j1"), 1 + 200u);
+  const auto kept = store_->events("j1", 0, 1000);
+  EXPECT_EQ(kept.front().kind, "events_dropped");
+  EXPECT_EQ(kept.front().message, "what came before is not kept any more: only the newest 200 events are");
+  EXPECT_EQ(kept[1].message, "101");
+  EXPECT_EQ(kept.back().message, "300");
   EXPECT_EQ(events("j2"), 300u);
   EXPECT_EQ(events("j3"), 300u);
+  EXPECT_EQ(store_->events("j1", kept.front().id, 1).front().message, "101") << "who reads on from there has lost nothing";
   forget(now);
-  EXPECT_EQ(events("j1"), 200u);
+  EXPECT_EQ(events("j1"), 1 + 200u);
+  store_->add_event({0, 301, "j1", "", 1, "kind", "301", ""});
+  forget(now);
+  const auto later = store_->events("j1", 0, 1000);
+  ASSERT_EQ(later.size(), 1 + 200u) << "one word of it, at the newest that went";
+  EXPECT_EQ(later.front().kind, "events_dropped");
+  EXPECT_EQ(later[1].message, "102");
 }
 
 TEST_F(LogsTest, EventsOfALiveJobAndOfTheServiceAreBoundedByFarMore) {
@@ -182,8 +193,8 @@ TEST_F(LogsTest, EventsOfALiveJobAndOfTheServiceAreBoundedByFarMore) {
     for (int i = 1; i <= 5000; ++i) store_->add_event({0, i, id, "", 1, "kind", std::to_string(i), ""});
   }
   forget(1);
-  EXPECT_EQ(events("j1"), 1000u);
-  EXPECT_EQ(events(""), 2000u) << "all events: those of the job, and those of none";
+  EXPECT_EQ(events("j1"), 1 + 1000u);
+  EXPECT_EQ(events(""), 2 + 2000u) << "all events: those of the job, and those of none";
   EXPECT_EQ(store_->events("j1", 0, 10'000).back().message, "5000");
 }
 
