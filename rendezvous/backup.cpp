@@ -73,7 +73,7 @@ class Scratch {
 };
 
 template <typename Report>
-tl::expected<Report, std::string> in_words(const std::function<Report()>& work) {
+tl::expected<Report, std::string> failures_in_words(const std::function<Report()>& work) {
   try {
     return work();
   } catch (const std::exception& error) {
@@ -335,11 +335,11 @@ RestoreReport make_restore(const std::string& from, const std::string& data_dir)
 }  // namespace
 
 tl::expected<BackupReport, std::string> back_up(const BackupOptions& options) {
-  return in_words<BackupReport>([&] { return make_backup(options); });
+  return failures_in_words<BackupReport>([&] { return make_backup(options); });
 }
 
 tl::expected<RestoreReport, std::string> restore(const std::string& from, const std::string& data_dir) {
-  return in_words<RestoreReport>([&] { return make_restore(from, data_dir); });
+  return failures_in_words<RestoreReport>([&] { return make_restore(from, data_dir); });
 }
 
 }  // namespace holdfast::rendezvous

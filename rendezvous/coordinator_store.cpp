@@ -176,6 +176,8 @@ void Coordinator::load() {
     Job& job = *job_of(row.job);
     job.checkpoints[row.record.step] = row.record;
     job.membership.checkpoints[row.record.step] = {row.record.step, row.record.store, row.record.state_hash, row.unreadable};
+    if (row.record.step == job.checkpoints.rbegin()->first)
+      job.membership.checkpoint_s = row.record.stall_s + row.record.write_s;
   }
   for (const RefusalRow& row : contents.refusals) job_of(row.job)->refusals[row.worker] = row;
   ended_incarnations_ = std::move(contents.ended_incarnations);

@@ -7,17 +7,10 @@
 
 #include <cerrno>
 #include <cstring>
-#include <system_error>
+
+#include "rendezvous/protocol/ring_address.h"
 
 namespace holdfast::rendezvous {
-namespace {
-
-std::string why() {
-  return std::error_code(errno, std::system_category()).message();
-}
-
-}  // namespace
-
 DirectoryLock::~DirectoryLock() {
   if (file_ >= 0) close(file_);
 }
@@ -25,7 +18,9 @@ DirectoryLock::~DirectoryLock() {
 tl::expected<void, std::string> DirectoryLock::take(const std::string& data_dir, const std::string& remedy) {
   const std::string path = data_dir + "/service.lock";
   file_ = open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
-  if (file_ < 0) return tl::unexpected(fmt::format("cannot open {}: {}; choose a --data_dir that can be written", path, why()));
+  if (file_ < 0)
+    return tl::unexpected(
+        fmt::format("cannot open {}: {}; choose a --data_dir that can be written", path, describe_errno(errno)));
   if (flock(file_, LOCK_EX | LOCK_NB) != 0) {
     char holder[32] = {};
     if (pread(file_, holder, sizeof holder - 1, 0) <= 0) holder[0] = '?';
@@ -34,7 +29,7 @@ tl::expected<void, std::string> DirectoryLock::take(const std::string& data_dir,
   }
   const std::string pid = fmt::format("{}\n", getpid());
   if (ftruncate(file_, 0) != 0 || pwrite(file_, pid.data(), pid.size(), 0) < 0)
-    return tl::unexpected(fmt::format("cannot write {}: {}", path, why()));
+    return tl::unexpected(fmt::format("cannot write {}: {}", path, describe_errno(errno)));
   return {};
 }
 

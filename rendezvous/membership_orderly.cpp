@@ -9,8 +9,10 @@
 namespace holdfast::rendezvous {
 namespace {
 
-constexpr Millis kYieldMs = 30000;             // for a yield, or five steps when that is more
-constexpr Millis kYieldCheckpointMs = 120000;  // more when a checkpoint is to be written in it
+constexpr Millis kYieldMs = 30000;  // for a yield, or five steps when that is more
+constexpr Millis kCheckpointMs =
+    120000;  // more when a checkpoint is to be written in it, or three times what the last one took;
+constexpr Millis kFirstCheckpointMs = 600000;  // for one of whose time nothing is known
 constexpr Millis kGatherMs = 2000;             // joiners wait so long for others that are still preparing
 constexpr Millis kSettleMs = 10000;            // a stop does not wait longer for a generation to begin
 
@@ -86,6 +88,12 @@ void check_handover(Turn& turn) {
                         memory));
 }
 
+Millis checkpoint_patience(const JobMembership& job) {
+  if (job.checkpoint_s > 0)
+    return std::max(kCheckpointMs, static_cast<Millis>(std::llround(std::min(3 * job.checkpoint_s, 3600.0) * 1000)));
+  return job.intent == Intent::kPreempt ? kCheckpointMs : kFirstCheckpointMs;  // a preemption that fails costs nothing
+}
+
 // What another job wanted is no fault of this one: it goes on from memory, and is not asked again at once.
 void give_up_yield(Turn& turn, const std::string& late) {
   const std::string text = fmt::format("{} did not stop in time ({})", late, turn.job.yield_reason);
@@ -110,7 +118,7 @@ void begin_yield(Turn& turn, const std::string& reason, bool checkpoint) {
   job.yield_reason = reason;
   job.yield_checkpoint = checkpoint;
   const Millis steps_ms = std::llround(std::min(5 * job.step_s, 3600.0) * 1000);
-  job.yield_deadline_ms = turn.now + std::max(kYieldMs, steps_ms) + (checkpoint ? kYieldCheckpointMs : 0);
+  job.yield_deadline_ms = turn.now + std::max(kYieldMs, steps_ms) + (checkpoint ? checkpoint_patience(job) : 0);
   turn.note("generation_yields", fmt::format("generation {} stops after the step under way{}: {}", job.current.number,
                                              checkpoint ? " and writes a checkpoint" : "", reason));
 }

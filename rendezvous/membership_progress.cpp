@@ -100,6 +100,7 @@ void on_checkpoint(Turn& turn, const CheckpointRecord& record) {
   const auto found = job.checkpoints.find(record.step);
   if (found != job.checkpoints.end() && found->second == checkpoint) return;  // said again
   job.checkpoints[record.step] = checkpoint;
+  job.checkpoint_s = record.stall_s + record.write_s;
   job.handover_failed = false;
   commit_up_to(turn, record.step);
   turn.note("checkpoint_committed",

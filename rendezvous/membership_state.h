@@ -152,6 +152,7 @@ struct JobMembership {
   Millis halted_ms = -1;       // when it was known that there is none; -1: the service was not there
   std::string halted_why;
   double step_s = 0;
+  double checkpoint_s = 0;  // what the newest checkpoint took to write; 0: not known
   // yielding
   Millis yield_deadline_ms = 0;
   bool yield_checkpoint = false;

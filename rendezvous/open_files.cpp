@@ -4,7 +4,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
+
+#include "rendezvous/protocol/ring_address.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -14,19 +15,15 @@ int64_t number_of(rlim_t limit) {
   return static_cast<int64_t>(std::min<rlim_t>(limit, INT64_MAX));
 }
 
-std::string why() {
-  return std::error_code(errno, std::system_category()).message();
-}
-
 }  // namespace
 
 OpenFiles raise_open_files() {
   rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return {0, "the limit cannot be read: " + why()};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return {0, "the limit cannot be read: " + describe_errno(errno)};
   const int64_t before = number_of(limit.rlim_cur);
   if (limit.rlim_cur == limit.rlim_max) return {before, ""};
   limit.rlim_cur = limit.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return {before, "the limit cannot be raised: " + why()};
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) return {before, "the limit cannot be raised: " + describe_errno(errno)};
   return {number_of(limit.rlim_cur), ""};
 }
 

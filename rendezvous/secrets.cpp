@@ -12,12 +12,10 @@
 #include <system_error>
 #include <vector>
 
+#include "rendezvous/protocol/ring_address.h"
+
 namespace holdfast::rendezvous {
 namespace {
-
-std::string why() {
-  return std::error_code(errno, std::system_category()).message();
-}
 
 // The name of a file is durable when its folder is.
 bool sync_folder_of(const std::string& path) {
@@ -74,8 +72,8 @@ tl::expected<std::string, std::string> load_or_make_token(const std::string& pat
   if (stat(path.c_str(), &info) != 0) {
     const std::string token = random_hex(32);
     if (!write_durably(path, fmt::format("{}\n", token))) {
-      return tl::unexpected(
-          fmt::format("cannot write the token file {}: {}; choose a --data_dir that can be written", path, why()));
+      return tl::unexpected(fmt::format("cannot write the token file {}: {}; choose a --data_dir that can be written", path,
+                                        describe_errno(errno)));
     }
     return token;
   }

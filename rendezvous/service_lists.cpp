@@ -17,19 +17,19 @@ constexpr const char* kListNames[] = {"events", "logs", "metrics"};
 constexpr int64_t kCurvePointsMin = 2;
 
 // From the least to the worst. What a worker's process wrote to stderr as it died is as bad as an error.
-constexpr std::string_view kLevels[] = {"trace", "debug", "info", "warning", "error", "critical"};
+constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warning", "error", "critical"};
 
 // Those of a level and worse, as LogQuery has them.
 Outcome<std::string> levels_from(std::string level) {
   if (level.empty()) return "";
   if (level == "warn") level = "warning";
-  const auto found = std::ranges::find(kLevels, level);
-  if (found == std::end(kLevels)) {
+  const auto found = std::ranges::find(kLogLevels, level);
+  if (found == std::end(kLogLevels)) {
     return tl::unexpected(bad_field(
         "level", fmt::format("must be trace, debug, info, warning, error or critical, not \"{}\"", level.substr(0, 40))));
   }
   std::string levels = " ";
-  for (auto each = found; each != std::end(kLevels); ++each) levels += std::string(*each) + " ";
+  for (auto each = found; each != std::end(kLogLevels); ++each) levels += std::string(*each) + " ";
   return levels + std::string(kLastWordsLevel) + " ";
 }
 

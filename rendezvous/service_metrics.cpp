@@ -19,7 +19,7 @@ constexpr const char* kStates[] = {"queued", "running", "waiting", "paused", "su
 // Kinds of events that people watch: they are there from the start, for a counter that begins at 1 has not increased.
 constexpr const char* kWatchedKinds[] = {"checkpoint_failed", "database_older", "fault_reported", "job_failed", "job_waiting",
                                          "state_diverged",    "step_refused",   "steps_voided",   "straggler",  "worker_lost"};
-constexpr const char* kLives[] = {"alive", "draining", "lost", "left"};
+constexpr const char* kShownStates[] = {"alive", "draining", "lost", "left"};
 
 // A field of a job that may be missing, null, or a text such as "nan".
 std::optional<double> number_at(const Json& shown, const char* name) {
@@ -90,7 +90,7 @@ void write_workers(PrometheusText& text, const Coordinator& state) {
     if (worker.life == Worker::Life::kAlive) alive.push_back(std::move(shown));
   }
   text.family("holdfast_workers", "gauge", "Workers by state.");
-  for (const char* name : kLives) text.sample({{"state", name}}, static_cast<double>(count[name]));
+  for (const char* name : kShownStates) text.sample({{"state", name}}, static_cast<double>(count[name]));
   const auto of_each = [&](const char* name, const char* help, const char* field) {
     text.family(name, "gauge", help);
     for (const Json& worker : alive)

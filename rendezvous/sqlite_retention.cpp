@@ -15,19 +15,19 @@ constexpr int64_t kDayMs = 24 * 3600 * 1000;
 }  // namespace
 
 bool SqliteRetention::forget(int64_t now_ms) {
-  struct Job {
+  struct Looked {
     int64_t number;
     std::string id;
     bool ended_long_ago;
   };
-  std::vector<Job> jobs;
+  std::vector<Looked> jobs;
   {
     auto q = db_.prepare("SELECT number, id, finished_ms FROM jobs WHERE number > ? ORDER BY number LIMIT ?");
     q.with(looked_at_, kJobsAtOnce);
     while (q.step())
       jobs.push_back({q.integer(0), q.text(1), q.integer(2) > 0 && q.integer(2) < now_ms - retention_.days * kDayMs});
   }
-  for (const Job& job : jobs) {
+  for (const Looked& job : jobs) {
     if (forget_of_job(job.id, job.ended_long_ago)) return true;
     looked_at_ = job.number;
   }

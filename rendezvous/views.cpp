@@ -21,7 +21,7 @@ Json or_null(const std::optional<double>& value) {
   return value ? number_json(*value) : Json(nullptr);
 }
 
-double seconds(int64_t ms) {
+double in_seconds(int64_t ms) {
   return static_cast<double>(ms) / 1000;
 }
 
@@ -68,7 +68,7 @@ Json latest_checkpoint(const Coordinator& state, const Job& job) {
   Json json = {{"step", newest->step}, {"age_s", nullptr}, {"store", newest->store}, {"state_hash", newest->state_hash}};
   if (record != job.checkpoints.end()) {
     if (const int64_t made_ms = parse_time(record->second.created_at); made_ms > 0) {
-      json["age_s"] = std::max(0.0, seconds(state.wall_ms() - made_ms));
+      json["age_s"] = std::max(0.0, in_seconds(state.wall_ms() - made_ms));
     }
     json["created_at"] = record->second.created_at;
   }
@@ -153,7 +153,7 @@ Json show_job(const Coordinator& state, const Job& job) {
   }
   json["refused"] = std::move(refused);
   json["after"] = job.after.empty() ? Json(nullptr) : Json(job.after);
-  json["running_s"] = seconds(job.runtime.ran_ms);
+  json["running_s"] = in_seconds(job.runtime.ran_ms);
   json["retries_done"] = m.retries;
   json["preemptions"] = m.preemptions;
   return json;
@@ -176,9 +176,9 @@ Json show_worker(const Coordinator& state, const Worker& worker) {
                {"labels", r.labels},
                {"incarnation", r.incarnation},
                {"state", life_name(worker)},
-               {"last_seen_s", std::max(0.0, seconds(state.wall_ms() - worker.seen_ms))}};
+               {"last_seen_s", std::max(0.0, in_seconds(state.wall_ms() - worker.seen_ms))}};
   const int64_t held_ms = alive && worker.job.empty() ? held_back_ms(worker.losses, state.wall_ms()) : 0;
-  json["held_back_s"] = held_ms > 0 ? Json(seconds(held_ms)) : Json(nullptr);
+  json["held_back_s"] = held_ms > 0 ? Json(in_seconds(held_ms)) : Json(nullptr);
   json["held_back_reason"] = held_ms > 0 ? Json(held_back_in_words(r.name, worker.losses, state.wall_ms())) : Json(nullptr);
   json["phase"] = alive ? Json(phase_name(worker.status.phase)) : Json(nullptr);
   json["job"] = job != nullptr ? Json(job->id) : Json(nullptr);

@@ -13,7 +13,6 @@ namespace {
 // As PNG's: a high bit for 7-bit channels, line ends that text conversions alter, and a byte that stops a listing.
 constexpr std::array<uint8_t, 8> kMagic = {0x89, 'H', 'F', 'S', '\r', '\n', 0x1a, '\n'};
 constexpr uint32_t kVersion = 1;
-constexpr auto kCorrupt = Error::Code::kCorrupt;
 constexpr size_t kFixedBytes = 40, kRunBytes = 16, kPlaneBytes = 24, kChecksumBytes = 8;
 
 class Writer {
@@ -40,7 +39,7 @@ class Parser {
   Parser(std::span<const std::byte> object, const std::string& name) : object_(object), name_(name) {}
 
   tl::unexpected<Error> wrong(size_t offset, const std::string& what, uint64_t expected, uint64_t found) const {
-    return fail(kCorrupt, "{}: byte {}: {} is {}, expected {}", name_, offset, what, found, expected);
+    return fail(Error::Code::kCorrupt, "{}: byte {}: {} is {}, expected {}", name_, offset, what, found, expected);
   }
   Result<void> expect_32(size_t offset, const std::string& what, uint32_t expected) const {
     const auto found = get<uint32_t>(&object_[offset]);
@@ -64,11 +63,11 @@ class Parser {
 
 Result<void> Parser::magic_and_version() const {
   if (object_.size() < kFixedBytes) {
-    return fail(kCorrupt, "{}: has {} bytes, a shard has at least {}: it was cut short", name_, object_.size(),
+    return fail(Error::Code::kCorrupt, "{}: has {} bytes, a shard has at least {}: it was cut short", name_, object_.size(),
                 size_t{kFixedBytes});
   }
   if (std::memcmp(object_.data(), kMagic.data(), kMagic.size()) != 0) {
-    return fail(kCorrupt, "{}: byte 0: does not begin as a shard does (89 48 46 53 0d 0a 1a 0a)", name_);
+    return fail(Error::Code::kCorrupt, "{}: byte 0: does not begin as a shard does (89 48 46 53 0d 0a 1a 0a)", name_);
   }
   if (const auto version = get<uint32_t>(&object_[8]); version > kVersion) {
     return fail(Error::Code::kRefused,
@@ -80,11 +79,13 @@ Result<void> Parser::magic_and_version() const {
 
 Result<void> Parser::header_checksum(size_t header_bytes) const {
   if (object_.size() < header_bytes) {
-    return fail(kCorrupt, "{}: has {} bytes, its header alone has {}: it was cut short", name_, object_.size(), header_bytes);
+    return fail(Error::Code::kCorrupt, "{}: has {} bytes, its header alone has {}: it was cut short", name_, object_.size(),
+                header_bytes);
   }
   const size_t at = header_bytes - kChecksumBytes;
   if (get<uint64_t>(&object_[at]) == checksum_64(object_.first(at))) return {};
-  return fail(kCorrupt, "{}: bytes 0 to {}: the header does not match its checksum: it was altered or torn", name_, at);
+  return fail(Error::Code::kCorrupt, "{}: bytes 0 to {}: the header does not match its checksum: it was altered or torn", name_,
+              at);
 }
 
 Result<std::vector<ShardPlane>> Parser::planes(size_t offset, std::span<const ShardRun> runs, size_t header_bytes) const {

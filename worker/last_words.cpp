@@ -13,7 +13,7 @@ namespace holdfast::worker {
 namespace {
 
 constexpr int kPipeBytes = 1 << 20;         // as much as anybody may ask for
-constexpr size_t kLineBytesMax = 4096;      // of a line that is kept
+constexpr size_t kKeptLineBytesMax = 4096;  // of a line that is kept
 constexpr size_t kBegunBytesMax = 1 << 16;  // of a line that does not end
 
 void write_all(const std::string& text) {
@@ -65,7 +65,7 @@ void LastWords::born() {
 }
 
 void LastWords::take(const std::string& line) {
-  last_.push_back(without_colours(line.substr(0, kLineBytesMax)));
+  last_.push_back(without_colours(line.substr(0, kKeptLineBytesMax)));
   if (last_.size() > rendezvous::kLastLinesMax) last_.pop_front();
 }
 

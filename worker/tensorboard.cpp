@@ -6,7 +6,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cctype>
 #include <cerrno>
 #include <charconv>
@@ -16,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "rendezvous/protocol/ring_address.h"
 #include "worker/tensorboard_file.h"
 
 namespace holdfast::worker {
@@ -26,10 +26,6 @@ constexpr const char* kPrefix = "events.out.tfevents.";
 
 double wall_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
-
-std::string why() {
-  return std::error_code(errno, std::system_category()).message();
 }
 
 bool is_plain_name(const std::string& name) {
@@ -49,11 +45,6 @@ int64_t next_time(const std::filesystem::path& folder) {
     time = std::max(time, there + 1);
   }
   return time;
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "worker";
 }
 
 }  // namespace
@@ -136,9 +127,10 @@ std::string TensorBoard::open_file(const Entry& entry) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (error) return fmt::format("cannot make {}: {}", folder.string(), error.message());
-  const std::string path = (folder / fmt::format("{}{:010}.{}.{}", kPrefix, next_time(folder), host_name(), getpid())).string();
+  const std::string path =
+      (folder / fmt::format("{}{:010}.{}.{}", kPrefix, next_time(folder), rendezvous::host_name("worker"), getpid())).string();
   file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0644);
-  if (file_ < 0) return fmt::format("cannot make {}: {}", path, why());
+  if (file_ < 0) return fmt::format("cannot make {}: {}", path, rendezvous::describe_errno(errno));
   std::string wrong = append(version_event(entry.wall_s));
   return wrong.empty() ? append(session_start_event(entry.wall_s, begun_.step + 1)) : wrong;
 }
@@ -148,7 +140,8 @@ std::string TensorBoard::append(const std::string& event) {
   for (size_t done = 0; done < record.size();) {
     const ssize_t count = ::write(file_, record.data() + done, record.size() - done);
     if (count < 0 && errno == EINTR) continue;
-    if (count <= 0) return fmt::format("cannot write to its file in {}/{}: {}", root_, begun_.job, why());
+    if (count <= 0)
+      return fmt::format("cannot write to its file in {}/{}: {}", root_, begun_.job, rendezvous::describe_errno(errno));
     done += static_cast<size_t>(count);
   }
   return "";

@@ -5,13 +5,13 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "rendezvous/protocol/http_client.h"
+#include "rendezvous/protocol/ring_address.h"
 #include "worker/drills.h"
 #include "worker/fault_points.h"
 #include "worker/last_words.h"
@@ -21,11 +21,6 @@
 
 namespace holdfast::worker {
 namespace {
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "worker";
-}
 
 void set_up_logging(const std::string& level, const std::string& who) {
   const bool terminal = std::getenv(kTerminalVariable) != nullptr;  // NOLINT(concurrency-mt-unsafe)
@@ -62,7 +57,7 @@ int run_supervisor(const WorkerOptions& options, int argc, char** argv) {
 int train(const WorkerOptions& options, const DeviceChoice& devices, const char* incarnation) {
   Identity identity;
   identity.incarnation = incarnation;
-  identity.node = host_name();
+  identity.node = rendezvous::host_name("worker");
   const char* supervisor = std::getenv(kSupervisorVariable);  // NOLINT(concurrency-mt-unsafe)
   identity.name =
       !options.name.empty() ? options.name : fmt::format("{}-{}", identity.node, supervisor == nullptr ? "0" : supervisor);

@@ -46,7 +46,7 @@ double seconds_of(const std::string& time) {
 
 // Asks again while the service is away, as long as patience lasts.
 template <typename Ask>
-auto patiently(const Ask& ask, steady_clock::duration patience) -> decltype(ask()) {
+auto ask_while_away(const Ask& ask, steady_clock::duration patience) -> decltype(ask()) {
   const auto until = steady_clock::now() + patience;
   while (true) {
     try {
@@ -116,7 +116,7 @@ class Running {
 
  private:
   Json job() {
-    return patiently([&] { return api_.get("/v1/jobs/" + settings_.job); }, kLongPatience);
+    return ask_while_away([&] { return api_.get("/v1/jobs/" + settings_.job); }, kLongPatience);
   }
 
   void say(const std::string& text) const {
@@ -171,7 +171,7 @@ class Running {
   tl::expected<Target, std::string> target_of(const PlannedFault& fault) {
     if (fault.kind == FaultKind::kServiceKill) return Target{};
     try {
-      const Json workers = patiently([&] { return api_.list("/v1/nodes", "nodes"); }, kPatience);
+      const Json workers = ask_while_away([&] { return api_.list("/v1/nodes", "nodes"); }, kPatience);
       return choose_target(fault, workers, settings_, faults_);
     } catch (const Failure& failure) {
       return tl::unexpected(failure.message);
@@ -184,7 +184,7 @@ class Running {
   }
 
   std::vector<Commit> commits_of(const std::string& id) {
-    const Json points = patiently([&] { return api_.list("/v1/jobs/" + id + "/metrics", "metrics"); }, kLongPatience);
+    const Json points = ask_while_away([&] { return api_.list("/v1/jobs/" + id + "/metrics", "metrics"); }, kLongPatience);
     std::vector<Commit> commits;
     for (const Json& point : points) {
       commits.push_back({seconds_of(text_at(point, "time")), integer_at(point, "step"), number_at(point, "step_s").value_or(0),
@@ -195,7 +195,7 @@ class Running {
 
   // Steps of generations up to the drill's beginning, or of its own, that a later generation took back.
   int64_t steps_lost() {
-    const Json rows = patiently([&] { return api_.list("/v1/jobs/" + settings_.job + "/ledger", "rows"); }, kLongPatience);
+    const Json rows = ask_while_away([&] { return api_.list("/v1/jobs/" + settings_.job + "/ledger", "rows"); }, kLongPatience);
     std::set<std::pair<int64_t, int64_t>> lost;  // step, generation that took it back
     for (const Json& row : rows) {
       const int64_t voided_by = integer_at(row, "voided_by");
@@ -215,7 +215,7 @@ class Running {
     drill_.hash = text_at(shown, "state_hash");
     drill_.expected_hash = settings_.expected_hash;
     if (!settings_.reference.empty()) {
-      const Json reference = patiently([&] { return api_.get("/v1/jobs/" + settings_.reference); }, kLongPatience);
+      const Json reference = ask_while_away([&] { return api_.get("/v1/jobs/" + settings_.reference); }, kLongPatience);
       drill_.reference = commits_of(settings_.reference);
       drill_.expected_hash = text_at(reference, "state_hash");
       if (integer_at(reference, "state_hash_step") != integer_at(shown, "state_hash_step")) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "ops/cli/format.h"
+#include "ops/cli/quantities.h"
 #include "ops/cli/table.h"
 
 namespace holdfast::ops {
@@ -12,12 +13,6 @@ namespace {
 
 constexpr size_t kUndisturbedStepsMin = 10;
 constexpr double kUndisturbedSecondsMax = 60;  // before the drill: what was longer ago may have been another world size
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 // Undisturbed steps: the reference's, else those shortly before the drill.
 std::vector<Commit> undisturbed(const Drill& drill) {

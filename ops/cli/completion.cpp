@@ -13,7 +13,7 @@
 namespace holdfast::ops {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{700};  // of a person who pressed TAB
+constexpr std::chrono::milliseconds kTabPatience{700};  // of a person who pressed TAB
 constexpr size_t kHelpWidth = 60;
 
 // Where the cursor is.
@@ -176,7 +176,7 @@ std::vector<Candidate> workers_of(const Json& page) {
 
 std::vector<Candidate> ask_service(const Options& options, const std::string& kind) {
   rendezvous::HttpClient client(server_of(options), token_of(options));
-  const auto reply = client.request("GET", kind == "JOB" ? "/v1/jobs?limit=200" : "/v1/nodes?limit=200", {}, {}, kPatience);
+  const auto reply = client.request("GET", kind == "JOB" ? "/v1/jobs?limit=200" : "/v1/nodes?limit=200", {}, {}, kTabPatience);
   const Json page = reply ? Json::parse(reply->body, nullptr, false) : Json();
   if (!page.is_object()) return {};
   return kind == "JOB" ? jobs_of(page) : workers_of(page);

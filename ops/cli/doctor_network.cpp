@@ -21,15 +21,8 @@ namespace {
 using rendezvous::SocketAddress;
 
 constexpr std::chrono::seconds kReach{3};
-constexpr std::chrono::seconds kConnect{10};
 constexpr int64_t kWorkersMax = 64;  // each is tried from a thread of its own
-constexpr double kDuplexShare = 0.85;
 constexpr double kSlowLink = 100e6;  // bytes a second: less than 1 Gbit/s gives
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "";
-}
 
 std::string host_of(const SocketAddress& address) {
   const std::string text = address.text();
@@ -103,7 +96,7 @@ std::vector<WorkerSeen> try_workers(const Json& nodes) {
 Check check_link(const DoctorArguments& arguments) {
   const auto where = parse_host_port(arguments.peer);
   if (!where) return {"link", Verdict::kFail, where.error(), ""};
-  const auto peer = connect_to(*where, NetClock::now() + kConnect);
+  const auto peer = connect_to(*where, NetClock::now() + kNetcheckConnect);
   const auto figures = peer ? ask_netcheck(*peer, arguments.seconds) : tl::unexpected(peer.error());
   if (!figures) {
     return {"link", Verdict::kFail, fmt::format("{}: {}", arguments.peer, figures.error()),
@@ -116,7 +109,7 @@ Check check_link(const DoctorArguments& arguments) {
                   link_rate_text(figures->there), link_rate_text(figures->back), link_rate_text(link)),
       fmt::format("for the planner: holdfast plan --link_mb_s {:.4g} --rtt_ms {:.3g}", link / 1e6,
                   figures->round_trip_s * 1000)};
-  if (link < kDuplexShare * std::min(figures->there, figures->back)) {
+  if (slower_both_ways(*figures)) {
     check.verdict = Verdict::kWarn;
     check.remedy =
         "both directions at once are slower than each alone, and a ring uses both: look for a half-duplex port, Wi-Fi, "
@@ -196,7 +189,7 @@ std::vector<Check> check_network(const DoctorArguments& arguments, const Service
   } else {
     checks.push_back({"interface", Verdict::kFail, address.error(), "`ip -br address` lists the interfaces"});
   }
-  if (seen.nodes) checks.push_back(judge_workers(try_workers(*seen.nodes), host_name()));
+  if (seen.nodes) checks.push_back(judge_workers(try_workers(*seen.nodes), rendezvous::host_name("")));
   if (!arguments.peer.empty()) checks.push_back(check_link(arguments));
   return checks;
 }

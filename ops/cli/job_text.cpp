@@ -113,6 +113,15 @@ std::string final_line(const Json& job) {
                      integer_at(job, "total_steps"), reason.empty() || state == "succeeded" ? "" : ": " + reason);
 }
 
+std::string labels_text(const Json& labelled, const char* separator) {
+  std::string text;
+  if (!has(labelled, "labels") || !labelled["labels"].is_object()) return text;
+  for (const auto& [key, value] : labelled["labels"].items())
+    text +=
+        fmt::format("{}{}={}", text.empty() ? "" : separator, key, value.is_string() ? value.get<std::string>() : value.dump());
+  return text;
+}
+
 std::string clock_text(const std::string& rfc3339) {
   return rfc3339.size() >= 19 ? rfc3339.substr(11, 8) : rfc3339;
 }

@@ -25,6 +25,8 @@ std::vector<std::string> progress_lines(const Json& job, size_t width, bool colo
 std::string final_line(const Json& job);
 // "16:55:03  worker_lost  w2 was killed by signal 9"
 std::string event_line(const Json& event);
+// "zone=a, rack=3" of what has labels, a job or a node; "" of what has none.
+std::string labels_text(const Json& labelled, const char* separator);
 // "16:55:03" of an RFC 3339 time.
 std::string clock_text(const std::string& rfc3339);
 

@@ -5,6 +5,7 @@
 #include "ops/cli/api.h"
 #include "ops/cli/command.h"
 #include "ops/cli/format.h"
+#include "ops/cli/job_text.h"
 #include "ops/cli/table.h"
 #include "ops/cli/text_width.h"
 #include "ops/cli/watch.h"
@@ -22,14 +23,6 @@ std::string batch_text(const Json& spec) {
   const int64_t batch = integer_at(spec, "batch_size", 1);
   return fmt::format("{} sequences a step, in {} microbatches of {}", integer_at(spec, "global_batch_size"),
                      integer_at(spec, "global_batch_size") / std::max<int64_t>(batch, 1), batch);
-}
-
-std::string labels_text(const Json& job) {
-  std::string text;
-  if (!has(job, "labels") || !job["labels"].is_object()) return text;
-  for (const auto& [key, value] : job["labels"].items())
-    text += fmt::format("{}{}={}", text.empty() ? "" : ", ", key, value.is_string() ? value.get<std::string>() : value.dump());
-  return text;
 }
 
 void show_row(const char* name, const std::string& value, Style style = Style::kPlain) {
@@ -84,7 +77,7 @@ void show_for_people(const Options& options, const Json& job) {
   show_row("job", text_at(job, "id") + (text_at(job, "name").empty() ? "" : fmt::format(" ({})", text_at(job, "name"))),
            Style::kBold);
   show_progress(job);
-  show_row("labels", labels_text(has(job, "labels") ? job : spec));
+  show_row("labels", labels_text(has(job, "labels") ? job : spec, ", "));
   if (!spec.empty()) show_row("model", size_text(spec));
   if (!spec.empty()) show_row("batch", batch_text(spec));
   show_row("data", text_at(spec, "train_data_path"));

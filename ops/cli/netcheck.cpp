@@ -2,24 +2,20 @@
 #include "ops/cli/netcheck_exchange.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdio>
 
 #include "ops/cli/api.h"
 #include "ops/cli/command.h"
 #include "ops/cli/quantities.h"
+#include "rendezvous/protocol/ring_address.h"
 
 namespace holdfast::ops {
 namespace {
 
 constexpr const char* kDefaultListen = "127.0.0.1:7071";
 constexpr std::chrono::minutes kIdle{10};
-constexpr std::chrono::seconds kConnect{10};
-// Below it one direction takes from the other, which a cable between two ports does not do.
-constexpr double kDuplexShare = 0.85;
 
 struct NetcheckArguments {
   std::string address;
@@ -37,22 +33,17 @@ bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address.starts_with("[::1]");
 }
 
-std::string host_name() {
-  std::array<char, 256> name{};
-  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "THIS_NODE";
-}
-
 void say_where(const Options& options, const std::string& address) {
   if (options.json) {
     fmt::print("{}\n", Json{{"listening", address}}.dump());
   } else {
     fmt::print("Listening on {} for `holdfast netcheck {}`; ends with Ctrl-C, or after {} minutes without a check.\n", address,
-               address_from_elsewhere(address, host_name()), kIdle.count());
+               address_from_elsewhere(address, rendezvous::host_name("THIS_NODE")), kIdle.count());
     if (is_loopback(address)) {
       fmt::print(
           "Only this machine reaches that. For another node: holdfast netcheck --listen 0.0.0.0:7071 (anybody who reaches "
           "the port can then ask this node for zeros), and there: holdfast netcheck {}:7071\n",
-          host_name());
+          rendezvous::host_name("THIS_NODE"));
     }
   }
   std::fflush(stdout);
@@ -88,7 +79,7 @@ Json json_of(const std::string& address, const NetcheckFigures& figures, double 
 
 void ask(const Options& options, const NetcheckArguments& arguments) {
   const HostPort where = host_port_of(arguments.address);
-  const auto peer = connect_to(where, NetClock::now() + kConnect);
+  const auto peer = connect_to(where, NetClock::now() + kNetcheckConnect);
   if (!peer) {
     throw Failure{kUnreachable,
                   fmt::format("{}. On that node run: holdfast netcheck --listen 0.0.0.0:{}", peer.error(), where.port)};
@@ -103,7 +94,7 @@ void ask(const Options& options, const NetcheckArguments& arguments) {
              link_rate_text(figures->there), "back", link_rate_text(figures->back));
   fmt::print("{:<14}{} there, {} back\n", "both at once", link_rate_text(figures->both_there),
              link_rate_text(figures->both_back));
-  if (link < kDuplexShare * std::min(figures->there, figures->back)) {
+  if (slower_both_ways(*figures)) {
     fmt::print(
         "Both directions at once are slower than each alone, and a ring uses both: look for a half-duplex port, Wi-Fi, or "
         "processors that do not keep up.\n");

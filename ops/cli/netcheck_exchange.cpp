@@ -22,8 +22,8 @@ constexpr size_t kBlock = 64 * 1024;
 constexpr size_t kLineMax = 200;
 constexpr int64_t kPingsAtFirst = 5, kPingsWanted = 200, kPingsMax = 10'000;
 constexpr int kCommandsMax = 16;
-constexpr milliseconds kGreeting{5'000};   // for the first line
-constexpr milliseconds kPatience{10'000};  // for what follows, and on top of a phase's own time: buffers must drain
+constexpr milliseconds kGreeting{5'000};           // for the first line
+constexpr milliseconds kExchangePatience{10'000};  // for what follows, and on top of a phase's own time: buffers must drain
 constexpr double kRampShare = 0.2;
 
 using Block = std::array<char, kBlock>;
@@ -112,7 +112,7 @@ class Receiver {
 
 // Sends, receives or both until the last blocks are through; the rate of what came, 0 when nothing was to come.
 NetResult<double> move_blocks(const Socket& peer, bool sends, bool receives, milliseconds time) {
-  const auto deadline = in(time + kPatience);
+  const auto deadline = in(time + kExchangePatience);
   const auto sender = std::make_unique<Sender>(time);
   const auto receiver = std::make_unique<Receiver>(time);
   for (;;) {
@@ -135,10 +135,10 @@ NetResult<double> move_blocks(const Socket& peer, bool sends, bool receives, mil
 
 // The median of so many round trips.
 NetResult<double> ping(const Socket& peer, int64_t count) {
-  if (auto asked = write_all(peer, fmt::format("ping {}\n", count), in(kPatience)); !asked)
+  if (auto asked = write_all(peer, fmt::format("ping {}\n", count), in(kExchangePatience)); !asked)
     return tl::unexpected(asked.error());
   std::vector<double> trips;
-  const auto deadline = in(kPatience);
+  const auto deadline = in(kExchangePatience);
   for (int64_t i = 0; i < count; ++i) {
     const auto begin = NetClock::now();
     if (auto sent = write_all(peer, "\n", deadline); !sent) return tl::unexpected(sent.error());
@@ -157,7 +157,7 @@ NetResult<double> measure_round_trip(const Socket& peer) {
 }
 
 NetResult<double> reported_rate(const Socket& peer) {
-  const auto line = read_line(peer, kLineMax, in(kPatience));
+  const auto line = read_line(peer, kLineMax, in(kExchangePatience));
   if (!line) return tl::unexpected(line.error());
   double rate = 0;
   const auto parsed = std::from_chars(line->data(), line->data() + line->size(), rate);
@@ -171,7 +171,7 @@ struct Rates {
 };
 NetResult<Rates> measure(const Socket& peer, const char* direction, bool sends, bool receives, milliseconds time) {
   const std::string command = fmt::format("move {} {}\n", direction, time.count());
-  if (auto asked = write_all(peer, command, in(kPatience)); !asked) return tl::unexpected(asked.error());
+  if (auto asked = write_all(peer, command, in(kExchangePatience)); !asked) return tl::unexpected(asked.error());
   const auto back = move_blocks(peer, sends, receives, time);
   if (!back) return tl::unexpected(back.error());
   if (!sends) return Rates{0, *back};
@@ -182,8 +182,8 @@ NetResult<Rates> measure(const Socket& peer, const char* direction, bool sends, 
 
 NetResult<void> greet(const Socket& peer) {
   const std::string greeting = fmt::format("{}{}\n", kName, kVersion);
-  if (auto said = write_all(peer, greeting, in(kPatience)); !said) return said;
-  const auto answer = read_line(peer, kLineMax, in(kPatience));
+  if (auto said = write_all(peer, greeting, in(kExchangePatience)); !said) return said;
+  const auto answer = read_line(peer, kLineMax, in(kExchangePatience));
   if (!answer) {
     return tl::unexpected(
         fmt::format("{}: is `holdfast netcheck --listen` running there, and not busy with another check?", answer.error()));
@@ -208,13 +208,13 @@ NetResult<void> check_greeting(const Socket& peer) {
     return refuse(
         fmt::format("this node speaks version {} of netcheck and yours another: run the same holdfast on both", kVersion));
   }
-  return write_all(peer, fmt::format("{}{}\n", kName, kVersion), in(kPatience));
+  return write_all(peer, fmt::format("{}{}\n", kName, kVersion), in(kExchangePatience));
 }
 
 NetResult<void> answer_pings(const Socket& peer, int64_t count) {
   if (count < 1 || count > kPingsMax)
     return tl::unexpected(fmt::format("{} pings are out of range: 1 to {}", count, kPingsMax));
-  const auto deadline = in(kPatience);
+  const auto deadline = in(kExchangePatience);
   for (int64_t i = 0; i < count; ++i) {
     if (auto ping = read_line(peer, 0, deadline); !ping) return tl::unexpected(ping.error());
     if (auto back = write_all(peer, "\n", deadline); !back) return back;
@@ -229,7 +229,7 @@ NetResult<void> answer_move(const Socket& peer, std::string_view direction, int6
   if ((!receives && !sends) || !in_range) return tl::unexpected(fmt::format("asked to move {} for {} ms", direction, time_ms));
   const auto rate = move_blocks(peer, sends, receives, milliseconds(time_ms));
   if (!rate) return tl::unexpected(rate.error());
-  return receives ? write_all(peer, fmt::format("{}\n", *rate), in(kPatience)) : NetResult<void>{};
+  return receives ? write_all(peer, fmt::format("{}\n", *rate), in(kExchangePatience)) : NetResult<void>{};
 }
 
 // "move both 3000": the words, and the number that ends them (-1 when there is none).
@@ -252,6 +252,12 @@ Command parse_command(std::string_view line) {
 
 }  // namespace
 
+bool slower_both_ways(const NetcheckFigures& figures) {
+  // Below it one direction takes from the other, which a cable between two ports does not do.
+  constexpr double kDuplexShare = 0.85;
+  return std::min(figures.both_there, figures.both_back) < kDuplexShare * std::min(figures.there, figures.back);
+}
+
 int64_t pings_for(double trip_s) {
   return static_cast<int64_t>(std::clamp(1 / trip_s, static_cast<double>(kPingsAtFirst), static_cast<double>(kPingsWanted)));
 }
@@ -273,7 +279,7 @@ NetResult<NetcheckFigures> ask_netcheck(const Socket& peer, double seconds) {
 NetResult<void> answer_netcheck(const Socket& peer) {
   if (auto known = check_greeting(peer); !known) return known;
   for (int i = 0; i < kCommandsMax; ++i) {
-    const auto line = read_line(peer, kLineMax, in(kPatience));
+    const auto line = read_line(peer, kLineMax, in(kExchangePatience));
     if (!line) return i > 0 ? NetResult<void>{} : tl::unexpected(line.error());  // whoever has asked enough hangs up
     const Command command = parse_command(*line);
     NetResult<void> done;

@@ -15,6 +15,7 @@
 // that TCP is still finding its rate.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 
 #include "ops/cli/netcheck_socket.h"
@@ -28,7 +29,11 @@ struct NetcheckFigures {
   double both_there, both_back;  // with the other direction busy, as in a ring
 };
 
+// Both directions at once are slower than each alone, as between ports that agreed on half duplex.
+bool slower_both_ways(const NetcheckFigures& figures);
+
 constexpr double kNetcheckSecondsMin = 0.1, kNetcheckSecondsMax = 30;
+constexpr std::chrono::seconds kNetcheckConnect{10};
 
 // So many round trips as take about a second, when one takes `trip_s`: from 5, which a slow way still does in time, to 200.
 int64_t pings_for(double trip_s);

@@ -12,14 +12,6 @@
 namespace holdfast::ops {
 namespace {
 
-std::string labels_text(const Json& node) {
-  std::string text;
-  if (!has(node, "labels")) return text;
-  for (const auto& [key, value] : node["labels"].items())
-    text += fmt::format("{}{}={}", text.empty() ? "" : ",", key, value.is_string() ? value.get<std::string>() : value.dump());
-  return text;
-}
-
 std::string table_text(const Json& nodes, size_t width, bool colour) {
   Table table({Column("WORKER").shrinks(2, 8), "STATE", Column("PHASE").left_out(3), "JOB", Column("STEP").right().left_out(4),
                Column("SEEN").right().left_out(5), Column("MEMORY").right().left_out(2),
@@ -29,7 +21,7 @@ std::string table_text(const Json& nodes, size_t width, bool colour) {
     const double held_back_s = number_at(node, "held_back_s").value_or(0);
     const std::string state =
         held_back_s > 0 ? fmt::format("held back {}", duration_text(held_back_s)) : text_at(node, "state");
-    const std::string labels = labels_text(node);
+    const std::string labels = labels_text(node, ",");
     table.add({text_at(node, "id"), Cell(state, state == "alive" ? Style::kGood : style_of_state(state)),
                text_at(node, "phase"), text_at(node, "job", "-"), step < 0 ? "-" : fmt::format("{}", step),
                duration_text(number_at(node, "last_seen_s")), bytes_text(number_at(node, "memory_bytes")),

@@ -18,7 +18,7 @@
 namespace holdfast::ops {
 namespace {
 
-constexpr const char* kExample =
+constexpr const char* kPlanExample =
     "holdfast plan --model tiny --nodes 2 --batch_size 16 --gradient_accumulation_steps 8 --microbatch_s 0.03 --link_gbit_s 1";
 constexpr const char* kJobFields[] = {
     "model", "n_layer", "n_embd",    "n_head",    "vocab_size", "block_size", "batch_size", "gradient_accumulation_steps",
@@ -159,7 +159,7 @@ void add_link_flags(CLI::App& command, PlanArguments& arguments) {
 void add_plan_command(CLI::App& app, Options& options) {
   const auto arguments = std::make_shared<PlanArguments>();
   CLI::App* command =
-      add_command(app, options, "plan", "What a job would spend on the network, and settings that spend less", kExample);
+      add_command(app, options, "plan", "What a job would spend on the network, and settings that spend less", kPlanExample);
   add_job_flags(*command, *arguments);
   add_device_flags(*command, *arguments);
   add_link_flags(*command, *arguments);

@@ -8,6 +8,7 @@
 
 #include "kernels/ops.h"
 #include "model/gpt2.h"
+#include "ops/cli/quantities.h"
 
 namespace holdfast::ops {
 namespace {
@@ -18,12 +19,6 @@ constexpr size_t kPassesMax = 50;
 // The first steps of a job pack weights, fault in memory and choose scales: they are slower than the rest.
 constexpr int64_t kWarmUpSteps = 3;
 constexpr const char* kModelFields[] = {"n_layer", "n_embd", "n_head", "vocab_size", "block_size", "dtype", "recompute"};
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::ranges::nth_element(values, middle);
-  return *middle;
-}
 
 // Microbatches that rank 0 computed in a step of a generation; 0 when the ledger does not say it.
 int64_t share_of_rank_0(const Json& ledger, int64_t generation, int64_t step) {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace holdfast::ops {
 namespace {
 
@@ -26,6 +28,12 @@ std::string link_rate_text(double bytes_per_second) {
 std::string percent_text(double share) {
   const double percent = share * 100;
   return percent < 9.95 || percent >= 98.95 ? fmt::format("{:.1f} %", percent) : fmt::format("{:.0f} %", percent);
+}
+
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::ranges::nth_element(values, middle);
+  return *middle;
 }
 
 }  // namespace holdfast::ops

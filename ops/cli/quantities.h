@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 namespace holdfast::ops {
 
@@ -11,5 +12,7 @@ std::string seconds_text(double seconds);
 std::string link_rate_text(double bytes_per_second);
 // "96 %"; from 99 and below 10 with a digit after the point, so that near and very near differ: "99.6 %", "1.2 %".
 std::string percent_text(double share);
+// Of at least one value; of an even number the upper one.
+double median(std::vector<double> values);
 
 }  // namespace holdfast::ops

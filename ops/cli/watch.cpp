@@ -19,7 +19,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr auto kLookAgain = milliseconds(400);
-constexpr auto kPatience = std::chrono::minutes(5);  // for a service that went away
+constexpr auto kWatchPatience = std::chrono::minutes(5);  // for a service that went away
 
 std::string goes_on_text(const Options& options, const std::string& id) {
   return fmt::format("{} goes on without this program. To come back: {}; to end the job: {}", id,
@@ -80,7 +80,7 @@ std::optional<Json> PatientJob::get(const std::function<void(const char*)>& on_a
     away_ = false;
     return job;
   } catch (const Failure& failure) {
-    const bool waited_for = seen_ && failure.exit_code == kUnreachable && steady_clock::now() - *seen_ <= kPatience;
+    const bool waited_for = seen_ && failure.exit_code == kUnreachable && steady_clock::now() - *seen_ <= kWatchPatience;
     if (!failure.busy && !waited_for) throw;
     if (!away_) {
       on_away(failure.busy ? "The service has too much to do. Asking again."

@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
@@ -80,6 +81,11 @@ bool SocketAddress::operator==(const SocketAddress& other) const {
 
 std::string describe_errno(int error) {
   return std::generic_category().message(error);
+}
+
+std::string host_name(const std::string& otherwise) {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : otherwise;
 }
 
 AddressResult<SocketAddress> parse_address(const std::string& text) {

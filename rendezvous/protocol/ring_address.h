@@ -31,6 +31,8 @@ using AddressResult = tl::expected<T, std::string>;
 
 // The system's words for an errno.
 std::string describe_errno(int error);
+// This machine's name; `otherwise` where it has none.
+std::string host_name(const std::string& otherwise);
 
 AddressResult<SocketAddress> parse_address(const std::string& text);
 // The interface's IPv4 address, or else its first IPv6 address that is not link-local. An unknown name is an error that

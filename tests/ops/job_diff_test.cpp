@@ -13,7 +13,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Json a_job(const std::string& id, int batch, double loss, const std::string& hash) {
+Json a_finished_job(const std::string& id, int batch, double loss, const std::string& hash) {
   return {
       {"id", id},
       {"name", ""},
@@ -28,7 +28,7 @@ Json a_job(const std::string& id, int batch, double loss, const std::string& has
 }
 
 TEST(JobDiff, NamesFieldsOfTheSpecInTheirOrderThenOnesItDoesNotKnow) {
-  Json a = a_job("j1", 2, 3.5, "aa"), b = a_job("j2", 4, 3.25, "bb");
+  Json a = a_finished_job("j1", 2, 3.5, "aa"), b = a_finished_job("j2", 4, 3.25, "bb");
   b["spec"]["seed"] = 2;
   b["spec"].erase("train_data_path");
   const JobDiff diff = diff_of(a, b);
@@ -43,7 +43,7 @@ TEST(JobDiff, NamesFieldsOfTheSpecInTheirOrderThenOnesItDoesNotKnow) {
 }
 
 TEST(JobDiff, TheTimeIsFromStartToEnd) {
-  Json a = a_job("j1", 2, 1, "aa"), b = a_job("j2", 2, 1, "aa");
+  Json a = a_finished_job("j1", 2, 1, "aa"), b = a_finished_job("j2", 2, 1, "aa");
   b["finished_at"] = nullptr;
   const JobDiff diff = diff_of(a, b);
   ASSERT_EQ(diff.result.size(), 1U);
@@ -53,13 +53,13 @@ TEST(JobDiff, TheTimeIsFromStartToEnd) {
 }
 
 TEST(JobDiff, EqualHashesAfterTheSameStepAreTheSameBits) {
-  const Json a = a_job("j1", 2, 1, "aa");
-  Json b = a_job("j2", 2, 1, "aa");
+  const Json a = a_finished_job("j1", 2, 1, "aa");
+  Json b = a_finished_job("j2", 2, 1, "aa");
   EXPECT_TRUE(diff_of(a, b).same_bits);
   b["state_hash_step"] = 40;
   EXPECT_FALSE(diff_of(a, b).same_bits);
   b["state_hash_step"] = 60;
-  b["state_hash"] = a_job("", 2, 1, "")["state_hash"];
+  b["state_hash"] = a_finished_job("", 2, 1, "")["state_hash"];
   EXPECT_FALSE(diff_of(b, b).same_bits) << "no hash is no proof";
 }
 
@@ -74,8 +74,8 @@ TEST(JobDiff, OnlyWhatDiffersInAValueIsBold) {
 
 TEST(JobDiff, IsShownForPeopleAndAsJson) {
   FakeService service;
-  service.answer("GET /v1/jobs/j1", a_job("j1", 2, 3.5, "aa"));
-  service.answer("GET /v1/jobs/j2", a_job("j2", 4, 3.25, "bb"));
+  service.answer("GET /v1/jobs/j1", a_finished_job("j1", 2, 3.5, "aa"));
+  service.answer("GET /v1/jobs/j2", a_finished_job("j2", 4, 3.25, "bb"));
   const Said said = holdfast({"jobs", "diff", "j1", "j2", "--server", service.url()});
   EXPECT_EQ(said.exit_code, 0) << said.err;
   EXPECT_EQ(said.out,

@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Json a_job() {
+Json a_running_job() {
   return {{"id", "j1"},          {"state", "running"},
           {"reason", ""},        {"step", 640},
           {"total_steps", 2000}, {"loss", 3.41234},
@@ -21,21 +21,22 @@ Json a_job() {
 }
 
 TEST(ProgressLines, AreABarAndFigures) {
-  EXPECT_EQ(progress_lines(a_job(), 100, false),
+  EXPECT_EQ(progress_lines(a_running_job(), 100, false),
             (std::vector<std::string>{"███████░░░░░░░░░░░░░░░░░   32%  step 640/2000  ETA 2m 14s",
                                       "loss 3.4123  10,240 tokens/s  2 workers  checkpoint 600 (14s ago)"}));
 }
 
 TEST(ProgressLines, LeaveOutWhatMattersLeastWhereItIsNarrow) {
-  EXPECT_EQ(progress_lines(a_job(), 50, false), (std::vector<std::string>{"█████░░░░░░░░░░░░   32%  step 640/2000  ETA 2m 14s",
-                                                                          "loss 3.4123  2 workers  checkpoint 600 (14s ago)"}));
-  EXPECT_EQ(progress_lines(a_job(), 24, false), (std::vector<std::string>{" 32%  step 640/2000", "loss 3.4123"}));
+  EXPECT_EQ(progress_lines(a_running_job(), 50, false),
+            (std::vector<std::string>{"█████░░░░░░░░░░░░   32%  step 640/2000  ETA 2m 14s",
+                                      "loss 3.4123  2 workers  checkpoint 600 (14s ago)"}));
+  EXPECT_EQ(progress_lines(a_running_job(), 24, false), (std::vector<std::string>{" 32%  step 640/2000", "loss 3.4123"}));
 }
 
 TEST(ProgressLines, FitAnyWidth) {
-  Json waiting = a_job();
+  Json waiting = a_running_job();
   waiting.update({{"state", "waiting"}, {"reason", "1 of 2 workers are here; 训练 needs two"}});
-  for (const Json& job : {a_job(), waiting}) {
+  for (const Json& job : {a_running_job(), waiting}) {
     for (size_t width = 1; width < 120; ++width) {
       for (const std::string& line : progress_lines(job, width, false)) EXPECT_LE(columns(line), width) << line;
     }
@@ -43,7 +44,7 @@ TEST(ProgressLines, FitAnyWidth) {
 }
 
 TEST(ProgressLines, SayWhyAJobDoesNotRun) {
-  Json job = a_job();
+  Json job = a_running_job();
   job.update({{"state", "waiting"}, {"reason", "1 of 2 workers\033[2J"}});
   const auto lines = progress_lines(job, 100, false);
   EXPECT_THAT(lines.at(0), HasSubstr("waiting  ███"));
@@ -52,7 +53,7 @@ TEST(ProgressLines, SayWhyAJobDoesNotRun) {
 }
 
 TEST(ProgressLines, OfABeginningAndOfAnEnd) {
-  Json job = a_job();
+  Json job = a_running_job();
   job.update({{"step", 0}, {"loss", nullptr}, {"eta_s", nullptr}, {"latest_checkpoint", nullptr}});
   EXPECT_EQ(progress_lines(job, 80, false), (std::vector<std::string>{"░░░░░░░░░░░░░░░░░░░░░░░░    0%  step 0/2000  ETA -",
                                                                       "loss -  10,240 tokens/s  2 workers"}));
@@ -61,7 +62,7 @@ TEST(ProgressLines, OfABeginningAndOfAnEnd) {
 }
 
 TEST(ProgressLine, IsOneLineForLogs) {
-  EXPECT_EQ(progress_line(a_job()),
+  EXPECT_EQ(progress_line(a_running_job()),
             "step 640/2000 (32%)  loss 3.4123  10,240 tokens/s  ETA 2m 14s  2 workers  checkpoint 600 (14s ago)");
 }
 

@@ -202,6 +202,23 @@ TEST(Orderly, TheLastToLeaveWritesACheckpoint) {
   EXPECT_EQ(story.job.committed_step, 21);
 }
 
+TEST(Orderly, APauseIsPatientWithACheckpointAsItsJobsCheckpointsTakeTime) {
+  const auto waits_for = [](double last_write_s) {
+    Story story = running({"w1", "w2"}, 20);
+    if (last_write_s > 0) story.checkpoint(20, 0, last_write_s);
+    story.happens(PauseAsked{});
+    EXPECT_EQ(story.told_to("w1"), "yield 1 with checkpoint");
+    story.stopped({"w2"}, 21);
+    const Millis asked = story.now;
+    while (story.told_to("w1") == "yield 1 with checkpoint" && story.now < asked + 7'200'000) story.passes(10'000);
+    return (story.now - asked) / 1000;
+  };
+  EXPECT_EQ(waits_for(0), 630) << "nothing is known";
+  EXPECT_EQ(waits_for(2), 150);
+  EXPECT_EQ(waits_for(300), 930);
+  EXPECT_EQ(waits_for(10'000), 3630) << "at most an hour";
+}
+
 TEST(Orderly, ALeaverWhoseCheckpointCannotBeWrittenIsNotHeldBackForEver) {
   Story story = running({"w1"}, 20);
   story.leaves("w1", 20);

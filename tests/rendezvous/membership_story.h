@@ -86,7 +86,11 @@ struct Story {
     progress.finished = finished;
     happens(ProgressMade{progress});
   }
-  void checkpoint(int64_t step, int64_t state_generation = 0) { happens(CheckpointTaken{record(step, state_generation)}); }
+  void checkpoint(int64_t step, int64_t state_generation = 0, double write_s = 0) {
+    CheckpointRecord taken = record(step, state_generation);
+    taken.write_s = write_s;
+    happens(CheckpointTaken{taken});
+  }
   CheckpointRecord record(int64_t step, int64_t state_generation) const {
     const Member& first = job.current.members.at(0);
     CheckpointRecord record;

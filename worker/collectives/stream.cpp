@@ -12,7 +12,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the ring's bytes are those of a little-endian machine");
 
-constexpr char kMagic[4] = {'H', 'F', 'o', 'p'};
+constexpr char kHeaderMagic[4] = {'H', 'F', 'o', 'p'};
 
 const char* name(Operation::Kind kind) {
   switch (kind) {
@@ -76,7 +76,7 @@ Operation decode(const Header& header) {
 
 Header encode(const Operation& operation) {
   Header header{};
-  std::memcpy(header.data(), kMagic, sizeof kMagic);
+  std::memcpy(header.data(), kHeaderMagic, sizeof kHeaderMagic);
   put(header, 4, operation.kind);
   put(header, 5, operation.element);
   put(header, 6, static_cast<uint8_t>(operation.checksums));
@@ -95,7 +95,7 @@ std::string describe(const Operation& operation) {
 }
 
 std::string explain_difference(const Operation& expected, const Header& received) {
-  if (std::memcmp(received.data(), kMagic, sizeof kMagic) != 0) return "what came is not the start of an operation";
+  if (std::memcmp(received.data(), kHeaderMagic, sizeof kHeaderMagic) != 0) return "what came is not the start of an operation";
   const Operation theirs = decode(received);
   std::string text = "it is at " + describe(theirs) + ", while this rank is at " + describe(expected);
   if (theirs.chunk_bytes != expected.chunk_bytes) {
