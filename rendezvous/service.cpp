@@ -13,7 +13,7 @@ namespace holdfast::rendezvous {
 namespace {
 
 constexpr size_t kQueueMax = 10000;
-constexpr size_t kObjectsWaitingMax = 256;
+constexpr size_t kObjectsWaitingMax = 256, kVerifyingWaitingMax = 16;
 constexpr int kSenders = 2;                                     // of webhooks
 constexpr double kFailuresPerSecond = 1, kFailuresAtOnce = 50;  // of requests without a valid token, from one address
 
@@ -44,7 +44,8 @@ Service::Impl::Impl(ServiceOptions options, const Clock& clock, JobStore& store,
       requests_(options_.requests_per_s, 2 * options_.requests_per_s),
       failures_(kFailuresPerSecond, kFailuresAtOnce),
       webhooks_(store.load_webhooks()),
-      pool_(options_.object_threads, kObjectsWaitingMax),
+      objects_(options_.object_threads, kObjectsWaitingMax),
+      verifying_(1, kVerifyingWaitingMax),
       senders_(kSenders, kObjectsWaitingMax) {}
 
 void Service::Impl::handle(HttpRequest request, Reply reply) {
@@ -211,7 +212,8 @@ void Service::run() {
   }
   impl_->turn();  // what came before the stop
   impl_->close();
-  impl_->pool_.finish();  // the objects under way are answered while there is a server to answer through
+  impl_->verifying_.finish();
+  impl_->objects_.finish();  // the objects under way are answered while there is a server to answer through
 }
 
 void Service::stop() {

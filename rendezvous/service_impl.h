@@ -251,7 +251,8 @@ struct Service::Impl {
   Millis ticked_ms_ = -1, fed_ms_ = -1, used_saved_ms_ = 0, streams_checked_ms_ = 0;
   int64_t last_token_ = 0;
 
-  WorkPool pool_;  // last: their work may use all of the above
+  WorkPool objects_;    // from here on last: their work may use all of the above
+  WorkPool verifying_;  // apart: a checkpoint to resume from takes minutes, and workers wait for their objects
   ClientsAtWork sending_;
   WorkPool senders_;
 };

@@ -163,7 +163,7 @@ void Service::Impl::post_job(Call& call) {
   auto plan = plan_resume(state_, *spec);
   if (!plan) return answer(call, plan.error());
   // Verifying reads every byte of the checkpoint: not on this thread.
-  const bool posted = pool_.post(
+  const bool posted = verifying_.post(
       [this, call, spec = *spec, request = *request, plan = std::move(*plan)] {
         auto choice = verify_resume(plan, spec, options_.data_dir, options_.checkpoint_roots);
         const bool taken = enqueue([this, call, spec, request, choice = std::move(choice)] {

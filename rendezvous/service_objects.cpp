@@ -57,10 +57,11 @@ void Service::Impl::on_objects(Call& call, Work work) {
         call, bad_field("key", fmt::format("\"{}\" is no object's key: parts of letters, digits and ._- between single slashes",
                                            call.arguments[1].substr(0, 200))));
   }
-  const bool posted =
-      pool_.post([this, job = call.arguments[0], work = std::move(work),
-                  reply = call.reply] { reply(with_store(options_.data_dir, job, work)); },
-                 [reply = call.reply](const std::string& why) { reply(problem_answer(problem(500, "internal_error", why))); });
+  const bool posted = objects_.post(
+      [this, job = call.arguments[0], work = std::move(work), reply = call.reply] {
+        reply(with_store(options_.data_dir, job, work));
+      },
+      [reply = call.reply](const std::string& why) { reply(problem_answer(problem(500, "internal_error", why))); });
   if (!posted) answer(call, problem(503, "unavailable", "too many objects are being read and written: try again"));
 }
 

@@ -38,7 +38,10 @@ std::string HttpFailure::message() const {
   }
   std::string text = problem.detail.empty() ? problem.title : problem.detail;
   if (text.empty()) text = fmt::format("{} answered with status {}", base_url, problem.status);
-  for (const FieldError& error : problem.errors) text += fmt::format("\n  {}: {}", error.field, error.message);
+  for (const FieldError& error : problem.errors) {
+    const std::string line = fmt::format("{}: {}", error.field, error.message);
+    if (line != problem.detail) text += "\n  " + line;
+  }
   if (*remedy(problem.status) != '\0') text += fmt::format("\n{}", remedy(problem.status));
   return text;
 }

@@ -48,6 +48,12 @@ TEST_F(Jobs, SubmitLeavesWhatIsNoNumberToTheServiceWhichNamesIt) {
   EXPECT_EQ(said.out, "");
 }
 
+TEST_F(Jobs, SubmitSaysTheOnlyErrorOnce) {
+  service_.problem("POST /v1/jobs", 422, "after: there is no job \"j9\"",
+                   Json::array({{{"field", "after"}, {"message", "there is no job \"j9\""}}}));
+  EXPECT_EQ(run({"submit", "--train_data_path", "/d/t.bin", "--after", "j9"}).err, "holdfast: after: there is no job \"j9\"\n");
+}
+
 TEST_F(Jobs, SubmitTakesAFileAndFlagsWinOverIt) {
   service_.answer("POST /v1/jobs", a_job("queued"), 201);
   const fs::path file = fs::temp_directory_path() / ("holdfast-config-" + std::to_string(getpid()) + ".json");
