@@ -73,10 +73,10 @@ class AtAPrompt(Shell):
             self.run_line(line)
 
     def run_line(self, line):
-        """Runs a command, and waits until the shell is ready again."""
+        """Runs a command, and waits for the next prompt: what is typed before it the terminal shows itself, and takes TAB for spaces."""
         self.marks += 1
         self.session.type(f"{line}; echo ready-$(({self.marks}+0))-\n")
-        self.session.wait_for(f"ready-{self.marks}-")
+        self.session.wait_until(lambda: self.session.text().endswith(f"ready-{self.marks}-\n>"), f"the prompt after {line}")
 
     def completes(self, typed, expected):
         """The line that is there after TAB is run behind `echo`-like brackets: what stands in the line is what a person has."""
