@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -29,6 +30,12 @@ class RawClient {
     if (!bytes.empty()) (void)send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
   void shut_down_writing() const { shutdown(fd_, SHUT_WR); }
+  // Waits until something comes: that, or "" when nothing will.
+  std::string read_some() const {
+    char piece[4096];
+    const ssize_t got = recv(fd_, piece, sizeof piece, 0);
+    return {piece, static_cast<size_t>(std::max<ssize_t>(got, 0))};
+  }
   // Until the other side closes.
   std::string read_all() const {
     std::string all;
