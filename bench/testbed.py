@@ -79,10 +79,14 @@ def torch(code, *arguments, threads=1):
 class Testbed:
     """A cluster of the end-to-end harness that is closed at the end, when told to end, too; `with Testbed() as cluster:`."""
 
+    def __init__(self, *service_flags):
+        self.service_flags = service_flags
+
     def __enter__(self):
         for number in (signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: sys.exit("ended by a signal"))
         self.cluster = harness.Cluster()
+        self.cluster.service_flags += self.service_flags
         try:
             return self.cluster.start_service()
         except BaseException:
