@@ -11,6 +11,7 @@
 #include "rendezvous/protocol/ring_address.h"
 
 namespace holdfast::rendezvous {
+
 DirectoryLock::~DirectoryLock() {
   if (file_ >= 0) close(file_);
 }

@@ -10,11 +10,11 @@ namespace holdfast::rendezvous {
 namespace {
 
 constexpr Millis kYieldMs = 30000;  // for a yield, or five steps when that is more
-constexpr Millis kCheckpointMs =
-    120000;  // more when a checkpoint is to be written in it, or three times what the last one took;
-constexpr Millis kFirstCheckpointMs = 600000;  // for one of whose time nothing is known
-constexpr Millis kGatherMs = 2000;             // joiners wait so long for others that are still preparing
-constexpr Millis kSettleMs = 10000;            // a stop does not wait longer for a generation to begin
+// More when a checkpoint is to be written in it: three times what the last one took, but at least this; or, of a first one,
+// that.
+constexpr Millis kCheckpointMs = 120000, kFirstCheckpointMs = 600000;
+constexpr Millis kGatherMs = 2000;   // joiners wait so long for others that are still preparing
+constexpr Millis kSettleMs = 10000;  // a stop does not wait longer for a generation to begin
 
 std::vector<std::string> leavers(const JobMembership& job) {
   std::vector<std::string> names;

@@ -8,7 +8,7 @@
 namespace holdfast::rendezvous {
 namespace {
 
-int64_t token_number(const std::string& id) {
+int64_t id_number(const std::string& id) {
   return std::stoll(id.substr(1));
 }
 
@@ -40,12 +40,12 @@ void SqliteAccess::save(const TokenRow& row) {
   db_.prepare(
          "INSERT INTO tokens (number, name, role, digest, created_ms, expires_ms, used_ms) VALUES (?,?,?,?,?,?,?) "
          "ON CONFLICT(number) DO UPDATE SET used_ms=excluded.used_ms")
-      .with(token_number(row.id), row.name, role_name(row.role), row.digest, row.created_ms, row.expires_ms, row.used_ms)
+      .with(id_number(row.id), row.name, role_name(row.role), row.digest, row.created_ms, row.expires_ms, row.used_ms)
       .run();
 }
 
 void SqliteAccess::remove_token(const std::string& id) {
-  db_.prepare("DELETE FROM tokens WHERE number = ?").with(token_number(id)).run();
+  db_.prepare("DELETE FROM tokens WHERE number = ?").with(id_number(id)).run();
 }
 
 StoredWebhooks SqliteAccess::load_webhooks() {
@@ -68,20 +68,20 @@ StoredWebhooks SqliteAccess::load_webhooks() {
 
 void SqliteAccess::save(const WebhookRow& row) {
   db_.prepare("INSERT INTO webhooks (number, url, states, secret, created_ms) VALUES (?,?,?,?,?)")
-      .with(token_number(row.id), row.url, nlohmann::json(row.states).dump(), row.secret, row.created_ms)
+      .with(id_number(row.id), row.url, nlohmann::json(row.states).dump(), row.secret, row.created_ms)
       .run();
 }
 
 void SqliteAccess::remove_webhook(const std::string& id) {
-  db_.prepare("DELETE FROM webhook_deliveries WHERE webhook = ?").with(token_number(id)).run();
-  db_.prepare("DELETE FROM webhooks WHERE number = ?").with(token_number(id)).run();
+  db_.prepare("DELETE FROM webhook_deliveries WHERE webhook = ?").with(id_number(id)).run();
+  db_.prepare("DELETE FROM webhooks WHERE number = ?").with(id_number(id)).run();
 }
 
 void SqliteAccess::save(const DeliveryRow& row) {
   db_.prepare(
          "INSERT INTO webhook_deliveries (id, webhook, body, made_ms, due_ms, tries) VALUES (?,?,?,?,?,?) "
          "ON CONFLICT(id) DO UPDATE SET due_ms=excluded.due_ms, tries=excluded.tries")
-      .with(row.id, token_number(row.webhook), row.body, row.made_ms, row.due_ms, row.tries)
+      .with(row.id, id_number(row.webhook), row.body, row.made_ms, row.due_ms, row.tries)
       .run();
 }
 
