@@ -14,8 +14,8 @@ import sys
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "tests", "e2e")]
-import namespaces  # noqa: E402  (needs the path above)
-import networked_cluster  # noqa: E402
+from network import namespaces  # noqa: E402  (needs the path above)
+from network import networked_cluster  # noqa: E402
 import testbed  # noqa: E402
 
 FIRST = ("w1", "w2")

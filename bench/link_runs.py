@@ -1,4 +1,4 @@
-"""What `efficiency` and `emulated` share: runs of efficiency_over_link.py, and their efficiency beside what a link allows."""
+"""Shared by `efficiency` and `emulated`: runs of efficiency_over_link.py, and their efficiency beside what a link allows."""
 import os
 
 import testbed
@@ -17,7 +17,7 @@ def run(**settings):
 
 
 def between(before, after):
-    """What a run would have been in the middle of these two of the same settings."""
+    """The figures of a run halfway in time between these two of the same settings."""
     return {**before, "step_s": (before["step_s"] + after["step_s"]) / 2}
 
 

@@ -18,12 +18,12 @@ import sys
 sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "tests", "e2e")]
-import namespaces  # noqa: E402  (needs the path above)
-import networked_cluster  # noqa: E402
+from network import namespaces  # noqa: E402  (needs the path above)
+from network import networked_cluster  # noqa: E402
 import testbed  # noqa: E402
+import wires  # noqa: E402
 
 WORKERS = ("w1", "w2")
-REDUCTIONS = {"int32": "exact", "int16": "exact", "float32": "float", "bfloat16": "float", "float16": "float", "int8": "float"}
 BURST = "256kb"
 MODEL = {"model": "tiny", "batch_size": 1, "block_size": 256, "dtype": "float32"}
 STEPS, WARM_UP = 9, 3  # the first steps pack weights, touch memory and choose scales
@@ -41,7 +41,7 @@ class Pair:
         cluster.start_workers(*WORKERS)
 
     def checked_link(self):
-        """What `holdfast netcheck` finds between the two nodes."""
+        """The findings of `holdfast netcheck` between the two nodes."""
         program = f"{testbed.BIN}/holdfast"
         listen = self.cluster.placed("w2", (program, "netcheck", "--listen", f"{self.cluster.node('w2').address}:0", "--json"))
         with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as listener:
@@ -77,7 +77,7 @@ class Pair:
         return microbatch_s, max(0.0, one - microbatch_s)
 
     def together(self, accumulation, wire, overlap):
-        job = self.submit(accumulation, 2, reduction=REDUCTIONS[wire], wire_dtype=wire, overlap=overlap)
+        job = self.submit(accumulation, 2, reduction=wires.reduction_of(wire), wire_dtype=wire, overlap=overlap)
         return statistics.median(self.step_times(job))
 
 
@@ -85,7 +85,7 @@ def predicted(link, microbatch_s, update_s, accumulation, wire, overlap):
     model = [text for name, value in MODEL.items() for text in (f"--{name}", value)]
     return json.loads(testbed.output_of(
         [f"{testbed.BIN}/holdfast", "plan", "--json", "--nodes", 2, *model, "--gradient_accumulation_steps", accumulation,
-         "--reduction", REDUCTIONS[wire], "--wire_dtype", wire, "--overlap", overlap, "--microbatch_s", microbatch_s, "--update_s",
+         "--reduction", wires.reduction_of(wire), "--wire_dtype", wire, "--overlap", overlap, "--microbatch_s", microbatch_s, "--update_s",
          update_s, "--link_mb_s", link["link_mb_s"], "--rtt_ms", link["rtt_ms"]]))["figures"]
 
 
@@ -110,9 +110,9 @@ def main():
     parser.add_argument("--overlap", default="on", help="on, off or both: on,off")
     parser.add_argument("--rate", default="1gbit", help="of each node's link, as tc writes it")
     options = parser.parse_args()
-    unknown = [wire for wire in options.wires.split(",") if wire not in REDUCTIONS]
+    unknown = [wire for wire in options.wires.split(",") if wire not in wires.ELEMENT_BYTES]
     if unknown:
-        parser.error(f"there is no wire type {unknown[0]}: {', '.join(REDUCTIONS)}")
+        parser.error(f"there is no wire type {unknown[0]}: {', '.join(wires.ELEMENT_BYTES)}")
     reason = namespaces.reason_not_to_run()
     if reason:
         raise SystemExit(f"bench/plan_over_link.py: {reason}")

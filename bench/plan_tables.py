@@ -1,11 +1,11 @@
 #!/usr/bin/python3
-"""The network tables of the documents that this project began from, beside what `holdfast plan` computes for the same settings.
+"""The network tables of guides that people come with, beside what `holdfast plan` computes for the same settings.
 
 usage: bench/plan_tables.py [--write]
 
 Prints Markdown; --write puts it into bench/PLAN.md. Every figure of ours is `holdfast plan --json`'s, at the rate and the seconds of
-computing that the document assumes, and again at what a GPU of today needs. The documents' own figures are quoted as they are
-written. Needs the release build (ops/build); nothing is measured here: `bench/run plan` does that."""
+computing that the guide assumes, and again at what a GPU of today needs. The guides are not part of this repository; their figures are
+quoted as they are written, under their titles. Needs the release build (ops/build); nothing is measured here: `bench/run plan` does that."""
 import argparse
 import functools
 import json
@@ -15,24 +15,25 @@ import sys
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import testbed  # noqa: E402  (needs the path above)
+import wires  # noqa: E402
 
 ANALYSIS = "双节点GPT-2 Tiny训练网络带宽分析"
 GUIDE = "双节点GPT训练快速指南（1Gbps网络）"
 COURSE = "多GPU协同训练与推理"
 CHAPTER = "第08章：分布式训练完全指南"
-SEED_MB_S = 100  # what the documents take 1 Gbit/s to carry
+GUIDES_MB_S = 100  # what the guides take 1 Gbit/s to carry
 # Assumed, not measured: a microbatch of 16 x 512 tokens of Tiny is 1.5e12 operations (6 for each of 31.1 million multiply-adds a
-# token), and 0.03 s is 50e12 a second, a quarter of what a card of 200e12 in bfloat16 is sold with. The documents assume 1 s.
+# token), and 0.03 s is 50e12 a second, a quarter of what a card of 200e12 in bfloat16 is sold with. The guides assume 1 s.
 GPU_MICROBATCH_S = 0.03
 
 
 @functools.lru_cache(maxsize=None)
 def plan(**flags):
     """What `holdfast plan --json` says to these flags; Tiny, 2 nodes, 16 x 512, nothing hidden, no round trips, unless they say other."""
-    flags = {"model": "tiny", "nodes": 2, "batch_size": 16, "overlap": "off", "rtt_ms": 0, "microbatch_s": 1, "link_mb_s": SEED_MB_S,
+    flags = {"model": "tiny", "nodes": 2, "batch_size": 16, "overlap": "off", "rtt_ms": 0, "microbatch_s": 1, "link_mb_s": GUIDES_MB_S,
              **flags}
     if "wire_dtype" in flags:
-        flags["reduction"] = "exact" if flags["wire_dtype"] in ("int32", "int16") else "float"
+        flags["reduction"] = wires.reduction_of(flags["wire_dtype"])
     if "link_gbit_s" in flags:
         del flags["link_mb_s"]
     arguments = [text for name, value in flags.items() for text in (f"--{name}", value)]
@@ -61,16 +62,16 @@ def minutes(seconds):
 
 
 def one_sync():
-    wires = (("float32", "402.4 MB, 4.02 s"), ("float16", "201.2 MB, 2.01 s"), ("bfloat16", "-"), ("int8", "-"), ("int32", "-"),
-             ("int16", "-"))
+    claims = (("float32", "402.4 MB, 4.02 s"), ("float16", "201.2 MB, 2.01 s"), ("bfloat16", "-"), ("int8", "-"), ("int32", "-"),
+              ("int16", "-"))
     rows = []
-    for wire, claim in wires:
+    for wire, claim in claims:
         at_100, at_1g = plan(wire_dtype=wire)["figures"], plan(wire_dtype=wire, link_gbit_s=1)["figures"]
         rows.append((wire, claim, f"{at_100['bytes_each_way'] / 1e6:.1f} MB", f"{at_100['link_s']:.2f} s", f"{at_1g['link_s']:.2f} s"))
     return ("## One synchronisation of Tiny between two nodes\n\n"
-            + table(("wire type", f"《{ANALYSIS}》", "each way", f"at {SEED_MB_S} MB/s", "at 1 Gbit/s (0.94 of it)"), rows) +
+            + table(("wire type", f"《{ANALYSIS}》", "each way", f"at {GUIDES_MB_S} MB/s", "at 1 Gbit/s (0.94 of it)"), rows) +
             f"""
-Two things are wrong in the document. It counts 50.3 million parameters, with "about 5M" a layer; a layer of 384 channels has
+Two things are wrong in that guide. It counts 50.3 million parameters, with "about 5M" a layer; a layer of 384 channels has
 12 x 384² and some more, 1.77 million, and the model has {plan()['parameters']:,}. And it takes the ring's 2(N-1)/N for "about 2" with
 N = 2, where it is exactly 1: each node sends one gradient and receives one, and the link does both at once.
 Together that is a factor of {402.4 / megabytes(wire_dtype='float32'):.1f}.
@@ -84,7 +85,7 @@ def whole_runs():
     return ("## Whole runs, by the number of synchronisations\n\n"
             + table(("synchronisations", f"《{ANALYSIS}》, FP32", "float32", f"《{ANALYSIS}》, FP16", "float16"), rows) +
             """
-Bytes that each node sends (and as many that it receives). The document calls a microbatch a step; here a step is an optimizer
+Bytes that each node sends (and as many that it receives). The guide calls a microbatch a step; here a step is an optimizer
 step, with one synchronisation, whatever the accumulation.
 """)
 
@@ -99,12 +100,12 @@ def shares():
                      percent(plan(**settings, microbatch_s=GPU_MICROBATCH_S, link_gbit_s=1)["figures"]["communication_share"])))
     quick = plan(wire_dtype="float16", gradient_accumulation_steps=8, microbatch_s=GPU_MICROBATCH_S, link_gbit_s=1)["figures"]
     return ("## Share of communication in a step, by accumulation\n\n"
-            + table(("wire type", "accumulation", f"《{ANALYSIS}》", f"1 s a microbatch, {SEED_MB_S} MB/s",
+            + table(("wire type", "accumulation", f"《{ANALYSIS}》", f"1 s a microbatch, {GUIDES_MB_S} MB/s",
                      f"{GPU_MICROBATCH_S} s a microbatch, 1 Gbit/s"), rows) +
             f"""
-With the document's own second of computing a microbatch the shares are 40 to 70 % of what it says. But a GPU of
+With the guide's own second of computing a microbatch the shares are 40 to 70 % of what it says. But a GPU of
 today needs no second for 16 x 512 tokens of Tiny: {GPU_MICROBATCH_S * 1000:.0f} ms is 50e12 operations a second, a quarter of
-the peak of a card with 200e12. Then the same link is far tighter than the document fears: its recommended setting (FP16,
+the peak of a card with 200e12. Then the same link is far tighter than the guide fears: its recommended setting (FP16,
 accumulation 8) waits {percent(quick['communication_share'])} of the time.
 """)
 
@@ -150,7 +151,7 @@ def guide():
     link_s, compute_s = steps * figures["link_s"], steps * figures["optimizer_step_compute_s"]
     rows = (("synchronisations", "244", f"{steps:,}"),
             ("on the network, each way", "48.8 GB", volume(steps * figures["bytes_each_way"] / 1e6)),
-            (f"time of that at {SEED_MB_S} MB/s", "8 min", minutes(link_s)),
+            (f"time of that at {GUIDES_MB_S} MB/s", "8 min", minutes(link_s)),
             ("computing, at 1 s a microbatch", "33 min", minutes(compute_s)),
             ("share of communication", "19.5 %", percent(figures["communication_share"])),
             ("two nodes against one", "1.6 x", f"{2 * figures['efficiency']:.2f} x"))
@@ -198,9 +199,13 @@ a second time and takes sequences for tokens. Its 550 ms a step for eight device
 
 def document():
     parts = (one_sync(), whole_runs(), shares(), what_helps(), links(), guide(), course(), chapter())
-    return ("# What the network costs: the source documents' tables, recomputed\n\n"
-            "Made by `bench/plan_tables.py --write` from `holdfast plan --json`; formulas and assumptions are in "
-            "[ops/cli/plan_model.h](../ops/cli/plan_model.h). How near the planner comes to measured steps is `bench/run plan`.\n\n"
+    return ("# What the network costs: guides that people come with, recomputed\n\n"
+            "People who train GPT-2 on two nodes over 1 Gbit/s come with guides that say what the network will cost. Four such guides (in\n"
+            "Chinese; they are not part of this repository) are quoted here under their titles, each beside what `holdfast plan` computes for\n"
+            "the same settings. In short: the two about this very setting count three times the bytes, and a second of computing where a\n"
+            "GPU of today needs some 30 ms (an assumption, explained below). So the link does better than they say, and is still far too slow for it.\n\n"
+            "Made by `bench/plan_tables.py --write` from `holdfast plan --json`; formulas and assumptions are in\n"
+            "[ops/cli/plan/model.h](../ops/cli/plan/model.h). How near the planner comes to measured steps is `bench/run plan`.\n\n"
             + "\n".join(parts))
 
 

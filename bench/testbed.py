@@ -1,4 +1,4 @@
-"""What the benchmark cases share: where things are, rows, medians, one cluster of real processes, the floor of a link."""
+"""Shared by the benchmark cases: where things are, rows, medians, one cluster of real processes, the floor of a link."""
 import json
 import os
 import re
@@ -13,8 +13,11 @@ ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
 import harness  # noqa: E402  (the end-to-end tests' way to start services and workers)
 
+import peer_python  # noqa: E402
+
 BIN = harness.BIN
-PYTHON = "/usr/bin/python3"  # Debian's, which sees Debian's PyTorch
+PYTHON = "/usr/bin/python3"
+PEER = peer_python.PeerPython()  # what PyTorch runs under; bench/run --python replaces it
 TINY_PARAMETERS = 30142848
 
 
@@ -31,8 +34,8 @@ def why_no_peers(folder):
     """'' when the peers can run, else why not and what to do."""
     if not os.path.exists(os.path.join(folder, "torch_step.py")):
         return f"the peers' scripts are not in {folder}: --peers DIR says where they are"
-    if subprocess.run([PYTHON, "-c", "import torch"], capture_output=True, check=False).returncode != 0:
-        return f"{PYTHON} has no PyTorch: run ops/setup --bench"
+    if subprocess.run(PEER.command("-c", "import torch"), capture_output=True, check=False).returncode != 0:
+        return f"{PEER.root or PEER.python} has no PyTorch: run ops/setup --bench" + (" in it" if PEER.root else "")
     return ""
 
 
@@ -73,7 +76,7 @@ def json_lines(text):
 def torch(code, *arguments, threads=1):
     """Runs Python code under PyTorch; it prints one JSON object."""
     prelude = f"import json, os, sys, time, torch\ntorch.set_num_threads({threads})\n"
-    return json_lines(output_of([PYTHON, "-c", prelude + code, *arguments]))[-1]
+    return json_lines(output_of(PEER.command("-c", prelude + code, *arguments)))[-1]
 
 
 class Testbed:

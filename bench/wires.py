@@ -1,4 +1,4 @@
-"""What each wire type means for a job's spec, and how many bytes a reduction sends in it."""
+"""Wire types: their fields in a job's spec, and the bytes that a reduction sends in each."""
 ELEMENT_BYTES = {"int32": 4, "int16": 2, "float32": 4, "bfloat16": 2, "float16": 2, "int8": 1 + 4 / 512}  # int8: a scale per 512
 
 
@@ -7,7 +7,7 @@ def reduction_of(wire):
 
 
 def bytes_each_way(wire, elements, world):
-    """What every rank sends, and receives, to sum `elements` over a ring of `world` ranks.
+    """The bytes that every rank sends, and receives, to sum `elements` over a ring of `world` ranks.
 
     Reduce-scatter and all-gather, (N-1)/N of the buffer each; int8 goes to the owners of its segments hop by hop instead of being
     summed on the way, which is (N-1)/2 of it."""

@@ -1,4 +1,4 @@
-// What one step of an optimizer needs beside its tensors. A header of its own, without includes: vector/table.h takes nothing
+// The scalars of one optimizer step, beside its tensors. A header of its own, without includes: vector/table.h takes nothing
 // else.
 #pragma once
 

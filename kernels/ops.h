@@ -30,12 +30,13 @@ enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16 };
 const char* dtype_name(DType dtype);  // "float32", "bfloat16", "float16": the words of the job spec
 size_t dtype_size(DType dtype);       // bytes of one element
 
-// What a worker tells the service about itself. Two workers whose `numerics` differ cannot be in one exact job.
+// The description of a device that its worker sends to the service. Two workers whose `numerics` differ cannot be in one exact
+// job.
 struct DeviceInfo {
   std::string kind;      // "cpu", "ref", "hip"
   std::string model;     // "Intel(R) Xeon(R) Processor", as the machine names it
   std::string numerics;  // all that changes bits: kind, instruction set, version of the loops. "cpu/avx512/products-2"
-  int64_t memory_bytes;  // what the device has in all
+  int64_t memory_bytes;  // the device's memory in all
   int threads;           // 0 where the word has no meaning
 };
 

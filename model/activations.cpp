@@ -30,7 +30,7 @@ size_t plan(Activations& at, const Gpt2Config& config, size_t act_bytes, int64_t
   const auto acts = [&planner, act_bytes](int64_t count) { return planner.take<Act>(count, act_bytes); };
   const auto ids = [&planner](int64_t count) { return planner.take<int32_t>(count, sizeof(int32_t)); };
 
-  // What a layer does not keep lies where the first layer's lies.
+  // Buffers that a layer does not keep lie where the first layer's lie.
   const Activations::Layer& first = at.layers.front();
   for (Activations::Layer& layer : at.layers) {
     const bool keeps_attention = &layer == &first || recompute == Recompute::kNone;

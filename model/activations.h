@@ -2,7 +2,7 @@
 //
 // Letters as in kernels/ops.h: B, T, N = B*T, C, NH, L layers; a = bytes of an activation (4 or 2).
 //
-// What the arena is made of, in bytes:
+// The parts of the arena, in bytes:
 //   kept for the backward pass, per layer (Recompute::kNone):
 //     residual_in, residual_mid   (N, C) float32 each      8 NC
 //     qkv                         (N, 3C)                  3 NC a

@@ -84,7 +84,7 @@ class Gpt2 {
   // Mean loss without gradients; the gradients are left as they are.
   double evaluate_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets);
 
-  // What the model has allocated on the device, by what for. The ops' own scratch comes on top.
+  // The model's allocations on the device, by purpose. The ops' own scratch comes on top.
   struct MemoryUse {
     size_t parameters, cast_parameters, gradients, activations;  // bytes
   };
@@ -103,7 +103,7 @@ class Gpt2 {
   // The two parts of a layer; each enters with the LayerNorm's output in `normed`.
   void attention_forward(int64_t layer, int64_t B, int64_t T);
   void mlp_forward(int64_t layer, int64_t N);
-  void layer_recompute(int64_t layer, int64_t B, int64_t T);  // what is not kept of it
+  void layer_recompute(int64_t layer, int64_t B, int64_t T);  // the parts that are not kept
   // From the gradient of `normed` down to the encoder.
   void backward(int64_t B, int64_t T, const OnGradients& on_gradients);
   void layer_backward(int64_t layer, int64_t B, int64_t T);

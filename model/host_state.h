@@ -19,7 +19,7 @@ class HostState {
   const std::vector<StateTensor>& tensors() const { return tensors_; }
   void fetch();  // the state's bytes are here
   void
-  put();  // what is here is the state's bytes; then the caller calls TrainState::bytes_changed, and says what step they are of
+  put();  // this memory is the state's bytes; then the caller calls TrainState::bytes_changed, and says what step they are of
 
  private:
   kernels::DeviceOps& ops_;

@@ -8,7 +8,7 @@
 namespace holdfast::model {
 namespace {
 
-// What the optimizer multiplies gradients with so that their norm is at most `clip` (torch.nn.utils.clip_grad_norm_).
+// The factor for gradients that brings their norm to at most `clip` (torch.nn.utils.clip_grad_norm_).
 double clip_factor(double clip, double norm) {
   return clip <= 0 ? 1.0 : std::min(1.0, clip / (norm + 1e-6));
 }

@@ -29,7 +29,7 @@ struct AdamWTensors {
 
 // One step with the learning rate of `step` and moments that have seen `moments_step` steps before. The gradient counts
 // `gradient_scale` times, and is clipped to the configuration's norm. Returns the norm of the gradient, scaled, before
-// clipping. One that is not finite changes nothing.
+// clipping. A norm that is not finite changes nothing.
 double apply_adamw(kernels::DeviceOps& ops, const ParameterTable& table, const OptimizerConfig& config, const AdamWTensors& at,
                    int64_t step, int64_t moments_step, double gradient_scale = 1);
 

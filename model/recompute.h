@@ -1,7 +1,7 @@
-// What a model computes again in the backward pass instead of keeping it: time for memory.
+// Activations that a model computes again in the backward pass instead of keeping them: time for memory.
 //
-// Promises: the same bits with every setting, for the same ops run on the same inputs. What each one keeps, and what it costs
-// in bytes, is in activations.h; in products (of a layer's forward pass, which is a third of a training pass):
+// Promises: the same bits with every setting, for the same ops run on the same inputs. activations.h says what each one keeps,
+// and its cost in bytes; the cost in products (of a layer's forward pass, which is a third of a training pass):
 //   kNone       nothing is computed again but the LayerNorms' outputs
 //   kAttention  the product that makes q, k and v, and attention: a quarter of the layer's products, and all of attention
 //   kBlock      the whole layer but its last product: two thirds of its products, and all of attention

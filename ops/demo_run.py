@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What ops/demo shows once everything is built: a service, two workers, a run, a kill, a join, an end.
+"""The story that ops/demo shows once everything is built: a service, two workers, a run, a kill, a join, an end.
 
 Everything said about the run is taken from the service (its events and `show`); nothing is assumed. Every process is in a
 session of its own and is killed when this script ends, however it ends."""

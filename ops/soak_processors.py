@@ -1,4 +1,4 @@
-"""Who used the processors during a soak: workers that start, and everybody else on the machine."""
+"""Users of the processors during a soak: workers that start, and everybody else on the machine."""
 import os
 import resource
 import threading
@@ -48,7 +48,7 @@ class Share:
 
 
 class StartWatch(threading.Thread):
-    """What each worker that was started again used of the processors before it took part, in seconds."""
+    """The processor seconds that each restarted worker used before it took part."""
 
     def __init__(self, cluster):
         super().__init__(daemon=True)

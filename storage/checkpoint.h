@@ -5,6 +5,7 @@
 // Refuses: spans that do not match the manifest in name, type or shape ("a checkpoint of another model").
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -34,7 +35,7 @@ std::string state_hash(std::span<const ConstTensor> tensors);
 
 struct ShardInfo {
   std::string key;           // object name
-  int64_t raw_bytes = 0;     // what it unpacks to
+  int64_t raw_bytes = 0;     // bytes once unpacked
   int64_t stored_bytes = 0;  // the object's size
   std::string checksum;      // XXH3-128 of the stored object, hex
 };
@@ -55,7 +56,7 @@ struct Manifest {
   std::string state_hash;  // XXH3-128 over all tensors' bytes in order, hex
   std::string created_at;  // UTC, RFC 3339; filled in on writing when it is empty
   nlohmann::json spec;     // the job spec it was trained under, for people, `sample` and `--resume_from`
-  nlohmann::json data;     // what the run read: {"train": digest, "path": …}
+  nlohmann::json data;     // the run's data: {"train": digest, "path": …}
   std::vector<TensorInfo> tensors;
   std::vector<ShardInfo> shards;  // the tensors' bytes, end to end, cut into shards
 
@@ -84,10 +85,14 @@ Result<Manifest> write_checkpoint(ObjectStore& store, Manifest manifest, std::sp
 // Steps with a manifest, ascending. A manifest that cannot be read is still listed: verify names it.
 Result<std::vector<int64_t>> list_checkpoints(ObjectStore& store);
 Result<Manifest> read_manifest(ObjectStore& store, int64_t step);
+// Both: once `stop` is true they end soon, with kUnavailable. The part of a shard that was read is the store's to stop
+// (OpenOptions).
+using Stop = const std::atomic<bool>*;
 // Reads every byte and checks it; loads nothing.
-Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads = 1);
+Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads = 1, Stop stop = nullptr);
 // Verifies, then fills every tensor. On any error the memory's contents are unspecified and must not be used.
-Result<Manifest> read_checkpoint(ObjectStore& store, int64_t step, std::span<const MutableTensor> tensors, int threads = 1);
+Result<Manifest> read_checkpoint(ObjectStore& store, int64_t step, std::span<const MutableTensor> tensors, int threads = 1,
+                                 Stop stop = nullptr);
 // Some tensors of a checkpoint only (for `sample`: the parameters), each shard verified that is touched.
 Result<Manifest> read_tensors(ObjectStore& store, int64_t step, std::span<const MutableTensor> tensors, int threads = 1);
 
@@ -97,7 +102,7 @@ Result<void> remove_checkpoint(ObjectStore& store, int64_t step);
 // everything at or above `newest_verified`; keep_last 0 keeps all.
 std::vector<int64_t> retention_victims(std::span<const int64_t> steps, int64_t keep_last, int64_t newest_verified);
 
-// What became of retention. `removed` is there no more, as checkpoints; `problem`: why not all that may go went, in words,
+// The outcome of retention. `removed`: steps whose checkpoints are gone; `problem`: why not all that may go went, in words,
 // naming the file. It is tried again with the next checkpoint.
 struct Retention {
   std::vector<int64_t> removed;
@@ -105,7 +110,7 @@ struct Retention {
 };
 // Removes what retention_victims() names, oldest first, once the checkpoint at `newest` was read back and verified: when it
 // does not verify, everything stays. Does not stop at a checkpoint that cannot be removed.
-Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest, int threads = 1);
+Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest, int threads = 1, Stop stop = nullptr);
 
 // Removes what no manifest names: shards of checkpoints without a manifest, shards that a later writer of the same step
 // replaced, and unfinished files of crashed writers. Leaves alone the steps being written, which the caller knows (those of

@@ -17,7 +17,7 @@ namespace {
 
 constexpr auto kCorrupt = Error::Code::kCorrupt;
 
-// A shard that is not there. Who removes a checkpoint begins with its manifest: so that one is looked for again.
+// A shard that is not there. Removal of a checkpoint begins with its manifest, so the manifest is looked for again.
 tl::unexpected<Error> missing(ObjectStore& store, const Manifest& manifest, const std::string& shard) {
   if (is_absent(store, manifest_key(manifest.step))) {
     return fail(Error::Code::kNotFound, "checkpoint at step {} in {} was removed while it was read", manifest.step,
@@ -26,7 +26,7 @@ tl::unexpected<Error> missing(ObjectStore& store, const Manifest& manifest, cons
   return fail(kCorrupt, "{}: is missing, its checkpoint's manifest names it", shard);
 }
 
-// The shard's object, checked against the manifest. What is wrong inside it is looked for, to say where.
+// The shard's object, checked against the manifest. A fault inside it is looked for, to say where.
 Result<Bytes> fetch(ObjectStore& store, const Manifest& manifest, const ShardInfo& shard) {
   auto object = store.get(shard.key);
   const std::string name = object_name(store, shard.key);
@@ -41,8 +41,8 @@ Result<Bytes> fetch(ObjectStore& store, const Manifest& manifest, const ShardInf
 
 class Reading {
  public:
-  Reading(ObjectStore& store, const Manifest& manifest, int threads)
-      : store_(store), manifest_(manifest), unpackers_(static_cast<size_t>(std::max(threads, 1))) {
+  Reading(ObjectStore& store, const Manifest& manifest, int threads, Stop stop = nullptr)
+      : store_(store), manifest_(manifest), stop_(stop), unpackers_(static_cast<size_t>(std::max(threads, 1))) {
     int64_t first = 0;
     for (const ShardInfo& shard : manifest.shards) {
       first_bytes_.push_back(first);
@@ -60,8 +60,10 @@ class Reading {
     std::vector<MutablePiece> pieces;
     for (const TensorRange& range : ranges(index))
       pieces.push_back({target(range), static_cast<size_t>(range.bytes), range.width});
+    if (const auto goes_on = check_stop(); !goes_on) return goes_on;
     const auto object = fetch(store_, manifest_, shard);
     if (!object) return tl::unexpected(object.error());
+    if (const auto goes_on = check_stop(); !goes_on) return goes_on;
     const std::string name = object_name(store_, shard.key);
     Result<void> unpacked = unpackers_[static_cast<size_t>(thread)].unpack(*object, name, first_bytes_[index], pieces);
     const std::string found = checksum_hex(*object);
@@ -75,6 +77,12 @@ class Reading {
     return *ranges_of(manifest_.tensors, first_bytes_[index], manifest_.shards[index].raw_bytes);
   }
 
+  Result<void> check_stop() const {
+    if (stop_ == nullptr || !*stop_) return {};
+    return fail(Error::Code::kUnavailable, "reading the checkpoint at step {} in {} was stopped", manifest_.step,
+                store_.describe());
+  }
+
   Result<void> check_hash(const std::string& found) const {
     if (found == manifest_.state_hash) return {};
     return fail(kCorrupt,
@@ -86,6 +94,7 @@ class Reading {
  private:
   ObjectStore& store_;
   const Manifest& manifest_;
+  const Stop stop_;
   std::vector<ShardUnpacker> unpackers_;
   std::vector<int64_t> first_bytes_;
 };
@@ -109,7 +118,7 @@ const TensorInfo* find(const Manifest& manifest, const std::string& name) {
   return found == manifest.tensors.end() ? nullptr : &*found;
 }
 
-// What stands between the checkpoint's tensors and the caller's, in words.
+// The difference between the checkpoint's tensors and the caller's, in words.
 std::vector<std::string> differences(const Manifest& manifest, std::span<const MutableTensor> tensors, bool all) {
   std::vector<std::string> found;
   for (const MutableTensor& tensor : tensors) {
@@ -172,10 +181,10 @@ Result<Manifest> read_manifest(ObjectStore& store, int64_t step) {
 }
 
 // Waves of as many shards as there are threads, so that their bytes can be hashed in order without holding all of them.
-Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads) {
+Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads, Stop stop) {
   auto manifest = read_manifest(store, step);
   if (!manifest) return manifest;
-  Reading reading(store, *manifest, threads);
+  Reading reading(store, *manifest, threads, stop);
   RunningChecksum hash;
   std::vector<Scratch> buffers(static_cast<size_t>(reading.threads()));
   for (size_t first = 0; first < manifest->shards.size(); first += buffers.size()) {
@@ -194,17 +203,21 @@ Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads
   return manifest;
 }
 
-Result<Manifest> read_checkpoint(ObjectStore& store, int64_t step, std::span<const MutableTensor> tensors, int threads) {
+Result<Manifest> read_checkpoint(ObjectStore& store, int64_t step, std::span<const MutableTensor> tensors, int threads,
+                                 Stop stop) {
   auto manifest = read_manifest(store, step);
   if (!manifest) return manifest;
   if (const auto same = check_model(store, *manifest, tensors, true); !same) return tl::unexpected(same.error());
   const auto ordered = by_manifest_order(*manifest, tensors);
-  Reading reading(store, *manifest, threads);
+  Reading reading(store, *manifest, threads, stop);
   const auto done = in_parallel(manifest->shards.size(), reading.threads(),
                                 [&](size_t i, int thread) { return reading.unpack(i, thread, into(ordered)); });
   if (!done) return tl::unexpected(done.error());
   RunningChecksum hash;
-  for (const MutableTensor* tensor : ordered) hash.add(tensor->bytes);
+  for (const MutableTensor* tensor : ordered) {
+    if (const auto goes_on = reading.check_stop(); !goes_on) return tl::unexpected(goes_on.error());
+    hash.add(tensor->bytes);
+  }
   if (const auto same = reading.check_hash(hash.hex()); !same) return tl::unexpected(same.error());
   return manifest;
 }

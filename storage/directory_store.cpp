@@ -20,18 +20,6 @@ namespace {
 constexpr auto kUnavailable = Error::Code::kUnavailable;
 constexpr std::string_view kTemporaryPrefix = ".tmp-";  // not a valid key, so never taken for an object
 
-struct Failure {  // of one call to the file system
-  int error;
-  std::string call;  // "rename to /a/b"
-};
-using Step = tl::expected<void, Failure>;
-
-template <typename T>
-Step step(const IoResult<T>& result, const std::string& call) {
-  if (!result) return tl::unexpected(Failure{result.error(), call});
-  return {};
-}
-
 std::string error_text(int error) {
   return std::generic_category().message(error);
 }
@@ -110,7 +98,6 @@ class DirectoryStore : public ObjectStore {
   std::vector<std::string> folders_of(const std::string& key) const;
 
   Step put_once(const std::string& key, std::span<const std::byte> bytes);
-  Step write_file(const std::string& path, std::span<const std::byte> bytes);
   Step sync_folders(const std::string& key);
   Step remove_name(const std::string& path);
   Step remove_empty_folders(const std::string& key);
@@ -120,8 +107,8 @@ class DirectoryStore : public ObjectStore {
   template <typename Enter, typename Visit>
   Result<void> walk(const Enter& enter, const Visit& visit) const;
 
-  Error put_error(const std::string& key, size_t bytes, const Failure& failure) const;
-  Error error(const std::string& what, const Failure& failure) const;
+  Error put_error(const std::string& key, size_t bytes, const FailedCall& failure) const;
+  Error error(const std::string& what, const FailedCall& failure) const;
 
   std::string root_;
   std::shared_ptr<FileSystem> files_;
@@ -148,7 +135,7 @@ bool DirectoryStore::root_vanished() const {
   return there && !*there;
 }
 
-Error DirectoryStore::error(const std::string& what, const Failure& failure) const {
+Error DirectoryStore::error(const std::string& what, const FailedCall& failure) const {
   if (failure.error == ENOENT && root_vanished()) {
     return {kUnavailable,
             fmt::format("{}: the folder {} has vanished: is its volume still mounted? It is not made again here", what, root_)};
@@ -157,7 +144,7 @@ Error DirectoryStore::error(const std::string& what, const Failure& failure) con
           fmt::format("{}: {}: {}: {}", what, failure.call, error_text(failure.error), advice(failure.error))};
 }
 
-Error DirectoryStore::put_error(const std::string& key, size_t bytes, const Failure& failure) const {
+Error DirectoryStore::put_error(const std::string& key, size_t bytes, const FailedCall& failure) const {
   std::string room;
   if (failure.error == ENOSPC || failure.error == EDQUOT) {
     if (const IoResult<int64_t> free = files_->free_bytes(root_)) room = fmt::format(", {} free", *free);
@@ -190,28 +177,9 @@ Step DirectoryStore::put_once(const std::string& key, std::span<const std::byte>
   }
   const std::string path = path_of(key);
   const std::string temporary = parent_of(path) + "/" + temporary_name();
-  Step result = write_file(temporary, bytes);
-  if (!result && result.error().error == EEXIST) return result;  // another's file: not ours to unlink
-  if (result) result = step(files_->rename(temporary, path), "rename " + temporary);
-  if (!result) {
-    static_cast<void>(files_->unlink(temporary));  // what stays behind is removed by remove_unfinished
-    return result;
-  }
+  // A temporary file that stays behind is removed by remove_unfinished.
+  if (Step written = write_and_rename(*files_, temporary, path, bytes); !written) return written;
   return sync_folders(key);
-}
-
-Step DirectoryStore::write_file(const std::string& path, std::span<const std::byte> bytes) {
-  const IoResult<int> file = files_->create(path);
-  if (!file) return step(file, "make " + path);
-  Step result;
-  while (result && !bytes.empty()) {
-    const IoResult<size_t> written = files_->write(*file, bytes);
-    result = step(written, "write " + path);
-    if (written) bytes = bytes.subspan(*written);
-  }
-  if (result) result = step(files_->sync(*file), "fsync " + path);
-  const Step closed = step(files_->close(*file), "close " + path);
-  return result ? closed : result;
 }
 
 // All of them, each time, made by this call or not: the process that made one may not have synced its parent yet. The same
@@ -295,7 +263,7 @@ Step DirectoryStore::remove_name(const std::string& path) {
   return {};
 }
 
-// From the object's folder outwards, as far as they are empty. What is not empty, or gone, is as it should be.
+// From the object's folder outwards, as far as they are empty. A folder that is not empty, or gone, is left as it is.
 Step DirectoryStore::remove_empty_folders(const std::string& key) {
   const std::vector<std::string> folders = folders_of(key);
   for (auto folder = folders.rbegin(); folder != folders.rend(); ++folder) {

@@ -19,7 +19,7 @@ constexpr std::string_view kHead = "{\"checksum\": \"";
 constexpr std::string_view kHeadEnd = "\",\n";
 constexpr size_t kHeadBytes = kHead.size() + 32 + kHeadEnd.size();
 
-// What is wrong with a field; becomes an Error at the edge of this file.
+// The fault of a field; becomes an Error at the edge of this file.
 struct FieldProblem : std::runtime_error {
   using std::runtime_error::runtime_error;
 };

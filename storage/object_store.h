@@ -59,28 +59,12 @@ class ObjectStore {
 // Whether the store says that it has no such object; any other trouble is no.
 bool is_absent(ObjectStore& store, const std::string& key);
 
-// What to do about a store's folder that is not there: readers want to be told (kNotFound) and to leave nothing behind.
+// The treatment of a store's folder that is not there: readers want to be told (kNotFound) and to leave nothing behind.
 enum class MissingFolder : uint8_t { kMake, kFail };
 
 // A folder. Write to a temporary name, fsync, rename, fsync the folder. A folder that is made here is durable, and so are
 // its parents, before this returns. With kFail, one that the disk does not give back is kCorrupt, as an object would be.
 Result<std::unique_ptr<ObjectStore>> open_directory_store(const std::string& directory,
                                                           MissingFolder missing = MissingFolder::kMake);
-
-// Who asks, for a service that refuses what comes from a life of a worker that is over.
-struct WorkerIdentity {
-  std::string worker, incarnation;
-};
-
-struct ServiceStoreOptions {
-  // A call ends by this, retries included; a put is given another second for each MB.
-  std::chrono::milliseconds deadline = std::chrono::seconds(60);
-  std::chrono::milliseconds first_back_off = std::chrono::milliseconds(100);  // doubles up to 5 s
-  std::optional<WorkerIdentity> identity{};  // sent as Holdfast-Worker and Holdfast-Incarnation
-};
-
-// Objects kept by the service, below /v1/jobs/{job}/objects/. `token` is a bearer token.
-std::unique_ptr<ObjectStore> open_service_store(const std::string& server_url, const std::string& job, const std::string& token,
-                                                const ServiceStoreOptions& options = {});
 
 }  // namespace holdfast::storage

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "storage/failure.h"
+#include "storage/file_system.h"
 
 namespace holdfast::storage {
 namespace {
@@ -34,7 +35,6 @@ Result<void> check_roots(const std::string& folder, const std::vector<std::strin
 }
 
 Result<std::unique_ptr<ObjectStore>> open_store(const std::string& url_or_path, const std::string& job,
-                                                const std::string& server_url, const std::string& token,
                                                 const OpenOptions& options) {
   if (!job.empty() && (!valid_key(job) || job.find('/') != std::string::npos))
     return fail(Error::Code::kRefused, "\"{}\" is not a job's id", job);
@@ -42,7 +42,9 @@ Result<std::unique_ptr<ObjectStore>> open_store(const std::string& url_or_path, 
     if (job.empty())
       return fail(Error::Code::kRefused,
                   "objects kept by the service belong to a job, and none is named: give job:ID or a folder");
-    return open_service_store(server_url, job, token, {.identity = options.identity});
+    if (!options.service)
+      return fail(Error::Code::kRefused, "objects of {} are kept by its service, which was not asked here", job);
+    return options.service(job);
   }
   constexpr std::string_view kScheme = "file://";
   const std::string path = url_or_path.starts_with(kScheme) ? url_or_path.substr(kScheme.size()) : url_or_path;
@@ -56,7 +58,7 @@ Result<std::unique_ptr<ObjectStore>> open_store(const std::string& url_or_path, 
   // The job's own folder: whoever may write in the shared one may have made a link of it.
   const std::string folder = job.empty() ? path : fmt::format("{}/{}", path, job);
   if (auto checked = check_roots(folder, options.roots); !checked) return tl::unexpected(checked.error());
-  return open_directory_store(folder, options.missing);
+  return open_directory_store(folder, options.missing, posix_file_system(Writing::kAtOnce, options.stop));
 }
 
 }  // namespace holdfast::storage

@@ -5,6 +5,8 @@
 // Refuses anything else (s3://…, relative paths, which would be another folder on each worker) with what is supported.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -13,12 +15,18 @@
 
 namespace holdfast::storage {
 
+// Opens the store that the service keeps for a job (rendezvous/client/service_store.h makes one).
+using OpenServiceStore = std::function<std::unique_ptr<ObjectStore>(const std::string& job)>;
+
 struct OpenOptions {
   MissingFolder missing = MissingFolder::kMake;  // of a folder; readers say kFail
-  std::optional<WorkerIdentity> identity{};      // of the worker that opens it, for the service
+  OpenServiceStore service{};                    // for ""; without one that is refused
   // Folders that a store's (with a job: that job's) must be one of, or below, through ".." or symbolic links either; none: it
   // may be anywhere.
   std::vector<std::string> roots{};
+  // Ends what is read of the store soon, with kUnavailable, once it is true; writes go on. Outlives the store. For "" it is the
+  // service's opener that takes it.
+  const std::atomic<bool>* stop = nullptr;
 };
 
 // Whether a folder may be a store under these roots; the error names it and them.
@@ -26,7 +34,6 @@ Result<void> check_roots(const std::string& folder, const std::vector<std::strin
 
 // `job` may be "" for a folder that is itself a job's (--resume_from PATH, `holdfast ckpt ls PATH`).
 Result<std::unique_ptr<ObjectStore>> open_store(const std::string& url_or_path, const std::string& job,
-                                                const std::string& server_url, const std::string& token,
                                                 const OpenOptions& options = {});
 
 }  // namespace holdfast::storage

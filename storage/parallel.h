@@ -67,7 +67,7 @@ std::vector<std::jthread> start_threads(int first, int most, const Body& body) {
   try {
     for (int thread = first; thread < first + most; ++thread) threads.emplace_back(body, thread);
   } catch (const std::system_error&) {
-    // Those there are do the work.
+    // The threads that began do the work.
   }
   return threads;
 }

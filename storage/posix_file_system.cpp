@@ -50,10 +50,11 @@ IoResult<void> done(int result) {
 
 class PosixFileSystem : public FileSystem {
  public:
-  explicit PosixFileSystem(Writing writing) : writing_(writing) {}
+  PosixFileSystem(Writing writing, const std::atomic<bool>* stop) : writing_(writing), stop_(stop) {}
 
-  IoResult<int> create(const std::string& path) override {
-    const int fd = uninterrupted([&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666); });
+  IoResult<int> create(const std::string& path, Readers readers) override {
+    const mode_t mode = readers == Readers::kOwner ? 0600 : 0666;
+    const int fd = uninterrupted([&] { return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode); });
     if (fd < 0) return failed();
     return fd;
   }
@@ -100,7 +101,9 @@ class PosixFileSystem : public FileSystem {
     Bytes bytes(static_cast<size_t>(status.st_size));
     size_t done = 0;
     while (done < bytes.size()) {
-      const ssize_t n = uninterrupted([&] { return ::read(file.get(), bytes.data() + done, bytes.size() - done); });
+      if (stop_ != nullptr && *stop_) return tl::unexpected(ECANCELED);
+      const size_t piece = std::min(kReadAtOnce, bytes.size() - done);
+      const ssize_t n = uninterrupted([&] { return ::read(file.get(), bytes.data() + done, piece); });
       if (n < 0) return failed();
       if (n == 0) break;  // it became shorter: whoever reads checks what it holds
       done += static_cast<size_t>(n);
@@ -165,13 +168,17 @@ class PosixFileSystem : public FileSystem {
     return written;
   }
 
+  // So little that a slow disk or network gives it back well within a second.
+  static constexpr size_t kReadAtOnce = 1 << 20;
+
   const Writing writing_;
+  const std::atomic<bool>* const stop_;
 };
 
 }  // namespace
 
-std::shared_ptr<FileSystem> posix_file_system(Writing writing) {
-  return std::make_shared<PosixFileSystem>(writing);
+std::shared_ptr<FileSystem> posix_file_system(Writing writing, const std::atomic<bool>* stop) {
+  return std::make_shared<PosixFileSystem>(writing, stop);
 }
 
 }  // namespace holdfast::storage

@@ -53,13 +53,13 @@ std::vector<int64_t> retention_victims(std::span<const int64_t> steps, int64_t k
   return victims;
 }
 
-Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest, int threads) {
+Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest, int threads, Stop stop) {
   const auto steps = list_checkpoints(store);
   if (!steps) return {{}, tl::unexpected(steps.error())};
   Retention done;
   const std::vector<int64_t> victims = retention_victims(*steps, keep_last, newest);
   if (victims.empty()) return done;
-  if (const auto verified = verify_checkpoint(store, newest, threads); !verified) {
+  if (const auto verified = verify_checkpoint(store, newest, threads, stop); !verified) {
     return {{}, tl::unexpected(verified.error())};
   }
   for (const int64_t step : victims) {

@@ -51,7 +51,7 @@ void for_each_piece(std::span<const Piece> pieces, const Visit& visit) {
 std::byte* Scratch::at_least(size_t bytes) {
   if (bytes > capacity_) {
     memory_.reset();
-    capacity_ = 0;                        // what follows may throw
+    capacity_ = 0;                        // the next lines may throw
     memory_.reset(new std::byte[bytes]);  // not make_unique, which clears it
     capacity_ = bytes;
   }

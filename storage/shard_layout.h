@@ -24,7 +24,7 @@ struct TensorRange {
   int64_t offset, bytes;  // within the tensor
   int width;
 };
-// What lies in bytes [first_byte, first_byte + bytes): nullopt when that cuts an element or leaves the tensors.
+// The contents of bytes [first_byte, first_byte + bytes): nullopt when that cuts an element or leaves the tensors.
 std::optional<std::vector<TensorRange>> ranges_of(std::span<const TensorInfo> tensors, int64_t first_byte, int64_t bytes);
 
 }  // namespace holdfast::storage

@@ -27,7 +27,7 @@
 #include "worker/collectives/communicator.h"
 #include "worker/collectives/half_floats.h"
 #include "worker/collectives/quantized_reduce.h"
-#include "worker/transport.h"
+#include "worker/transport/transport.h"
 
 namespace {
 
@@ -67,7 +67,7 @@ int input(int pattern_there, int rank) {
   return (pattern_there + rank) % 4;
 }
 
-// What a job does with a gradient of floats or of integers, from its sums to the sums of all ranks in full width.
+// The steps that a job takes with a gradient of floats or of integers, from its sums to the sums of all ranks in full width.
 template <typename T>
 struct Plain {
   using Value = T;

@@ -31,7 +31,7 @@ double attention(int64_t B, int64_t T, int64_t C) {
   return product(B * T, T, C);
 }
 
-// What is there already stays: the sums are written once and then only read.
+// Existing contents stay: the sums are written once and then only read.
 template <typename Number>
 void bring(Number* sums, int64_t count) {
   const auto number = [](int64_t i) { return static_cast<Number>(i % kPeriod + 1); };

@@ -2,14 +2,14 @@
 // machine that has none.
 //
 // A pass takes `microbatch` from the encoder's forward to its backward, by sleeping until a moment and not for a time, so
-// that what a call takes itself is no addition. The time is shared by the operations of the products and of attention (2 a
+// that the call's own time is not added. The time is shared by the operations of the products and of attention (2 a
 // weight and row forward, 4 backward), as on a device at a constant rate: forward and head's forward a third, and in the
 // backward pass the head first, then the layers from the last to the first. The forward's part is waited for at the head,
 // before which nothing is to be seen of it.
 // Emulated as free, as on a device where they take a millisecond: casts, LayerNorm, GELU, the packing of gradients, their
 // sum of squares, AdamW. They leave memory as it is; so parameters stay as they were initialised, and the gradient buffer
-// holds what the ring wrote. What a rank brings to a reduction is not its gradient but small whole numbers, the same on
-// every rank, written where they are not yet. Real is everything else: data, collectives, and what the worker itself does
+// holds what the ring wrote. A rank brings small whole numbers to a reduction instead of its gradient, the same on
+// every rank, written where they are not yet. Everything else is real: data, collectives, and the worker's own work
 // with host memory around them (conversions to and from the wire's type, hashes, checkpoints).
 // Refuses: nothing. Its `kind` is "emulated", so an exact job takes no other device beside it.
 // Thread: one, as every DeviceOps.

@@ -9,7 +9,7 @@
 #include <string_view>
 
 #include "bench/emulated/emulated_ops.h"
-#include "worker/worker_program.h"
+#include "worker/process/program.h"
 
 namespace {
 

@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "rendezvous/sqlite_store.h"
+#include "rendezvous/store/sqlite/store.h"
 
 namespace {
 
@@ -88,7 +88,7 @@ void add_points(JobStore& store, const std::string& job, int64_t steps) {
     row.point.tokens = 16'384;
     row.point.step_s = 0.1;
     row.point.communication_s = 0.02;
-    row.point.data_digest = fmt::format("{:016x}", 0x9E3779B97F4A7C15ULL * static_cast<uint64_t>(step));
+    row.point.tokens_digest = fmt::format("{:016x}", 0x9E3779B97F4A7C15ULL * static_cast<uint64_t>(step));
     if (static_cast<int64_t>(rows.size()) == kBatch || step == steps) store.add_steps(job, std::exchange(rows, {}));
   }
 }

@@ -105,7 +105,7 @@ void HttpConnection::read_some() {
   }
   HttpAnswer answer;
   if (!busy() || !answer_is_whole(answer)) return;
-  if (answer.status == 0) disconnect();  // what else comes would be taken for the next answer
+  if (answer.status == 0) disconnect();  // further bytes would be taken for the next answer
   finish(std::move(answer));
 }
 

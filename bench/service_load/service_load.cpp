@@ -22,7 +22,7 @@
 #include "bench/service_load/event_loop.h"
 #include "bench/service_load/fleet.h"
 #include "bench/service_load/http_connection.h"
-#include "rendezvous/open_files.h"
+#include "rendezvous/process/open_files.h"
 
 namespace {
 

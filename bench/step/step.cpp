@@ -21,7 +21,7 @@
 #include "model/device_buffer.h"
 #include "model/gpt2.h"
 #include "model/train_state.h"
-#include "worker/devices.h"
+#include "worker/process/devices.h"
 
 namespace {
 

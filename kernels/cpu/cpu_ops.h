@@ -103,7 +103,7 @@ class CpuOps final : public HostOps {
   const ElementLoops& operands_;  // of the operands' dtype
   Team team_;
   Products products_;
-  Scratch in_, out_, weight_, packed_, packed_more_, partials_, statistics_;  // what each op keeps where is said there
+  Scratch in_, out_, weight_, packed_, packed_more_, partials_, statistics_;  // that header says what each op keeps where
   std::vector<Scratch> per_thread_;
 };
 

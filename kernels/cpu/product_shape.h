@@ -1,4 +1,4 @@
-// What a matrix product is asked for: c (m, n) = a (m, k) * b (k, n), or c += with `add`; and what each implementation of it
+// The description of a matrix product: c (m, n) = a (m, k) * b (k, n), or c += with `add`; and what each implementation of it
 // gives. Plain data: sources that are compiled for one instruction set only may include it (vector/lanes.h says why that
 // matters).
 #pragma once

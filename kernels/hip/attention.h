@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     HOLDFAST_SHARED(typename Tiles::HeadRows, kv);  // keys, then values
     HOLDFAST_SHARED(typename Tiles::Scores, s);
     HOLDFAST_SHARED(typename Tiles::Weights, p);
-    HOLDFAST_SHARED(float[Rows], rescale);  // what the sums so far are to be multiplied by; in the end 1 / sum
+    HOLDFAST_SHARED(float[Rows], rescale);  // the factor for the sums so far; in the end 1 / sum
     HOLDFAST_SHARED(float[Rows], largest);  // and these of the keys so far: in registers they would be too many
     HOLDFAST_SHARED(float[Rows], total);
     constexpr int kGroups = kAttentionThreads / kLanes, kRowsOfGroup = Rows / kGroups;

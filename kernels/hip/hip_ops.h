@@ -33,7 +33,7 @@ class DeviceScratch {
   ~DeviceScratch();
   DeviceScratch(const DeviceScratch&) = delete;
   DeviceScratch& operator=(const DeviceScratch&) = delete;
-  // Contents are unspecified. What was got before does not count any more.
+  // Contents are unspecified. Pointers from before are not valid any more.
   template <typename T>
   T* get(int64_t count) {
     return static_cast<T*>(at_least(static_cast<size_t>(count) * sizeof(T)));

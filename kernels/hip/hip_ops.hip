@@ -48,7 +48,7 @@ DeviceScratch::~DeviceScratch() {
 
 void* DeviceScratch::at_least(size_t bytes) {
   if (bytes <= bytes_) return memory_;
-  stream_.wait();  // what is queued may still use it; and this thread is of the device from here on
+  stream_.wait();  // queued work may still use it; and this thread is of the device from here on
   if (memory_ != nullptr) release_on_device(memory_);
   memory_ = nullptr;
   bytes_ = 0;

@@ -79,7 +79,7 @@ Layout layout_of(const LibraryProducts::Operand& operand, int64_t rows, int64_t 
                                  : Layout(operand.dtype, K, rows, operand.stride);
 }
 
-// What is asked of the library once: everything but where the operands are.
+// A product as the library is asked for it once: everything but the addresses of the operands.
 struct Product {
   Product(const LibraryProducts::Result& result, const LibraryProducts::Operand& A, const LibraryProducts::Operand& B,
           int64_t M, int64_t N, int64_t K)

@@ -1,4 +1,4 @@
-// What a wave multiplies at once: C (16, 16) += A (16, 16) * B (16, 16)^T, on the matrix units where there are some.
+// The tile that a wave multiplies at once: C (16, 16) += A (16, 16) * B (16, 16)^T, on the matrix units where there are some.
 //
 // Both operands lie in shared memory, A's rows are C's, B's rows are C's columns. Element (row, k) of an operand is at
 // [row * stride + k], or with ByColumns at [k * stride + row]; what is contiguous begins at a multiple of 16 bytes. Sums are
@@ -200,7 +200,7 @@ struct TileOfDevice<BFloat16, kUnitWave> {
   using Type = UnitTile<BFloat16>;
 };
 #if !defined( \
-    __gfx90a__)  // whose units take float16 below 2^-14 for 0 (AMD "MI200" ISA guide, MFMA and denormals): gradients vanish
+    __gfx90a__)  // its units take float16 below 2^-14 for 0 (AMD "MI200" ISA guide, MFMA and denormals): gradients vanish
 template <>
 struct TileOfDevice<Float16, kUnitWave> {
   using Type = UnitTile<Float16>;

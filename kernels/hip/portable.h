@@ -1,5 +1,6 @@
-// What one source needs to run on AMD's GPUs, NVIDIA's, and on the CPU in tests: the runtime's names, a block's barrier and
-// shared memory, lanes, and 16-bit numbers. Kernels use these and nothing else of a platform; matrix_tile.h has the products.
+// The names that one source needs to run on AMD's GPUs, NVIDIA's, and on the CPU in tests: the runtime's names, a block's
+// barrier and shared memory, lanes, and 16-bit numbers. Kernels use these and nothing else of a platform; matrix_tile.h has the
+// products.
 //
 // The names are HIP's. ROCm's <hip/hip_runtime.h> brings them; under nvcc cuda_names.h maps them; in tests a header of the same
 // name runs kernels on the CPU, a fiber a thread (tests/kernels/shim).

@@ -2,7 +2,7 @@
 //
 // A block computes a piece of C, 64 or 128 rows and columns, from strips of 32 along K that it brings into shared memory; the
 // next strip is on its way into registers meanwhile. Where there are few pieces K is cut in parts, for blocks of their own.
-// What becomes of an element of C is the epilogue's affair. Promises: each element's terms are added in the order of K, in
+// The epilogue decides where an element of C goes. Promises: each element's terms are added in the order of K, in
 // steps of 16, within a part, whatever the size of the piece. Operands begin where they like: without 16-byte alignment of rows
 // their elements are read one by one.
 #pragma once
@@ -118,7 +118,7 @@ struct Cut {
 using SmallCut = Cut<64, 64, 128>;
 using LargeCut = Cut<128, 128, 256>;
 
-// What a block computes: C's piece that begins at (row, column), over K from `begin` to `end`.
+// A block's work: C's piece that begins at (row, column), over K from `begin` to `end`.
 template <typename Element, int Wave, typename By, bool ARowsContiguous, bool BRowsContiguous, typename Epilogue>
 __device__ void multiply_piece(Operand<Element> A, Operand<Element> B, int64_t row, int64_t column, int64_t K_begin,
                                int64_t K_end, const Epilogue& epilogue) {

@@ -68,7 +68,7 @@ class Event {
   Event& operator=(Event&& other) noexcept;
 
   void wait() const;                         // this thread
-  void hold_up(const Stream& stream) const;  // what is put into that stream from now on
+  void hold_up(const Stream& stream) const;  // later work in that stream
 
  private:
   int device_;

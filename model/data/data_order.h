@@ -33,8 +33,8 @@ struct DataOrder {
                        std::span<int32_t> targets) const;
 };
 
-// What a worker can prove it trained on: XXH3-64 of (step, microbatch, the inputs and targets). The sum modulo 2^64 over
-// a step's microbatches does not depend on who computed which: the ledger keeps it, `holdfast audit` computes it again.
+// The proof of the data that a worker trained on: XXH3-64 of (step, microbatch, the inputs and targets). The sum modulo 2^64
+// over a step's microbatches does not depend on who computed which: the ledger keeps it, `holdfast audit` computes it again.
 uint64_t microbatch_digest(int64_t step, int64_t microbatch, std::span<const int32_t> inputs, std::span<const int32_t> targets);
 
 }  // namespace holdfast::model

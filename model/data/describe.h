@@ -1,4 +1,4 @@
-// What `holdfast data info FILE` says about a token file.
+// The description of a token file for `holdfast data info FILE`.
 #pragma once
 
 #include <cstdint>

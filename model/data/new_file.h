@@ -21,7 +21,7 @@ class NewFile {
 
   // The first failure since the start is kept, and said by `finish`.
   void write(const void* bytes, size_t count);
-  void rewind();  // what is written next replaces what is at the beginning
+  void rewind();  // the next write replaces the beginning of the file
 
   // Whole and durable under its temporary name, which can be read from now on.
   tl::expected<void, std::string> finish();

@@ -59,8 +59,8 @@ class TrainingSample {
 struct Survey {
   std::vector<std::string> files;
   int64_t bytes = 0, documents = 0;
-  int64_t below_fraction = 0;   // documents
-  double lowest_place = 1;      // what is there is for validation however small the fraction: a small text needs some, too
+  int64_t below_fraction = 0;  // documents
+  double lowest_place = 1;     // the document there is for validation, however small the fraction: a small text needs some, too
   std::string lowest_document;  // its text
   int64_t at_lowest = 0;        // how often it comes
   TrainingSample sample;
@@ -212,8 +212,8 @@ std::string describe_data(const PrepareOptions& options, const Survey& survey, c
 }
 
 // The files of one run, all written under temporary names, take the place of an earlier run's. info.json goes first and comes
-// last: while the folder has files of both, nothing says that they belong together. What the earlier run left and this one
-// does not have must not be taken for this one's.
+// last: while the folder has files of both, nothing says that they belong together. Files of the earlier run that this one
+// does not write must not be taken for this one's.
 Result put_in_place(const fs::path& folder, Split& train, Split* validation, NewFile& tokenizer, NewFile& info) {
   Result done = remove_file(info.path());
   if (done) done = train.publish();

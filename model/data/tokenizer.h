@@ -38,7 +38,7 @@ class Tokenizer {
 class TextStream {
  public:
   explicit TextStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
-  std::string add(int32_t id);  // what can be shown now; often empty, always valid UTF-8
+  std::string add(int32_t id);  // the text that can be shown now; often empty, always valid UTF-8
   std::string finish();         // U+FFFD for a character that never became whole
 
  private:

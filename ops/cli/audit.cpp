@@ -7,9 +7,9 @@
 
 #include "model/data/data_order.h"
 #include "model/data/token_file.h"
-#include "ops/cli/api.h"
 #include "ops/cli/audit_ledger.h"
-#include "ops/cli/command.h"
+#include "ops/cli/command/api.h"
+#include "ops/cli/command/command.h"
 
 namespace holdfast::ops {
 namespace {

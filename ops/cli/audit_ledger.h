@@ -7,7 +7,7 @@
 
 namespace holdfast::ops {
 
-// What was found wrong; the first few in words.
+// Faults of a ledger: how many, and the first few in words.
 struct Findings {
   static constexpr size_t kListedMax = 20;
   std::vector<std::string> listed;
@@ -28,12 +28,12 @@ struct LedgerSummary {
 // microbatch of the steps from first_step to `step` once.
 LedgerSummary audit_ledger(const nlohmann::json& ledger, int64_t step);
 
-// Which steps were noted with their digests. They come page by page, and a bit is kept of each: there may be millions.
+// The steps that have a digest. They come page by page, and one bit is kept for each: there may be millions.
 class NotedSteps {
  public:
-  NotedSteps(int64_t first, int64_t last);  // those that there should be
-  // Whether `step` is one of them that was not noted yet. Later ones are none: pages of a job that runs are read one after
-  // another, and the last ones know more.
+  NotedSteps(int64_t first, int64_t last);  // the steps that should have one
+  // Whether `step` is expected and not noted yet. Steps after the last are not expected: pages of a job that runs are read one
+  // after another, and the last ones know more.
   bool take(int64_t step, Findings& findings);
   void finish(Findings& findings) const;  // all were taken
 

@@ -1,13 +1,14 @@
 // `holdfast backup` and `holdfast restore`: a service's database, and with it the checkpoints that it keeps.
-#include "rendezvous/backup.h"
+#include "rendezvous/process/backup.h"
 
 #include <fmt/format.h>
 #include <sys/stat.h>
 
-#include "ops/cli/api.h"
-#include "ops/cli/command.h"
-#include "ops/cli/format.h"
-#include "rendezvous/protocol/http_client.h"
+#include "ops/cli/command/api.h"
+#include "ops/cli/command/command.h"
+#include "ops/cli/terminal/format.h"
+#include "rendezvous/client/http_client.h"
+#include "rendezvous/text/plural.h"
 
 namespace holdfast::ops {
 namespace {
@@ -17,7 +18,7 @@ using rendezvous::CopiedCheckpoint;
 using rendezvous::DatabaseContents;
 
 std::string counted(int64_t count, const char* what) {
-  return fmt::format("{} {}{}", count_text(count), what, count == 1 ? "" : "s");
+  return fmt::format("{} {}", count_text(count), rendezvous::plural(count, what));
 }
 
 std::string contents_text(const DatabaseContents& contents) {
@@ -35,7 +36,7 @@ void print_checkpoints(const std::vector<CopiedCheckpoint>& checkpoints) {
   }
 }
 
-// Everything else is done, but a script must not take it for whole.
+// The rest is done, but the exit code tells a script that the copy is not whole.
 void complain_of(const std::vector<std::string>& damaged) {
   if (damaged.empty()) return;
   std::string text;

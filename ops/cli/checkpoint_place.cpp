@@ -7,7 +7,8 @@
 #include <charconv>
 #include <filesystem>
 
-#include "ops/cli/api.h"
+#include "ops/cli/command/api.h"
+#include "rendezvous/client/service_store.h"
 #include "storage/open_store.h"
 
 namespace holdfast::ops {
@@ -37,7 +38,7 @@ std::optional<CheckpointPlace> in_folder(const std::string& named) {
   CheckpointPlace place;
   place.step = step_of_folder(path);
   if (place.step) path = path.parent_path();
-  place.store = value_of(storage::open_store(path.string(), "", "", ""));
+  place.store = value_of(storage::open_store(path.string(), ""));
   return place;
 }
 
@@ -53,7 +54,8 @@ CheckpointPlace of_job(const Options& options, const std::string& name) {
     throw Failure{kBadInput, fmt::format("{} keeps its checkpoints in {}, which is not on this machine: run this where it is",
                                          id, folder)};
   }
-  place.store = value_of(storage::open_store(store, id, server_of(options), token_of(options)));
+  place.store =
+      value_of(storage::open_store(store, id, {.service = rendezvous::service_stores(server_of(options), token_of(options))}));
   return place;
 }
 

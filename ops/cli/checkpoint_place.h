@@ -1,11 +1,11 @@
-// Where a checkpoint is that somebody names: "job:j1@60", "j1", "job-name@60", "/shared/ckpt/j1", "/shared/ckpt/j1@60".
+// The place of a checkpoint that a person names: "job:j1@60", "j1", "job-name@60", "/shared/ckpt/j1", "/shared/ckpt/j1@60".
 #pragma once
 
 #include <memory>
 #include <optional>
 #include <string>
 
-#include "ops/cli/command.h"
+#include "ops/cli/command/command.h"
 #include "storage/checkpoint.h"
 
 namespace holdfast::ops {

@@ -1,18 +1,15 @@
 // Checkpoints as the service lists them (`checkpoints`), and as they are where they lie (`ckpt ls|verify|show`).
 #include <fmt/format.h>
 
-#include "ops/cli/api.h"
 #include "ops/cli/checkpoint_place.h"
-#include "ops/cli/command.h"
-#include "ops/cli/format.h"
-#include "ops/cli/table.h"
+#include "ops/cli/command/api.h"
+#include "ops/cli/command/command.h"
+#include "ops/cli/terminal/format.h"
+#include "ops/cli/terminal/table.h"
+#include "rendezvous/text/plural.h"
 
 namespace holdfast::ops {
 namespace {
-
-std::string shards_text(size_t count) {
-  return fmt::format("{} shard{}", count, count == 1 ? "" : "s");
-}
 
 std::string ratio_text(double raw, double stored) {
   return stored > 0 ? fmt::format("{:.2f}x", raw / stored) : "-";
@@ -111,7 +108,7 @@ void verify(const Options& options, const std::string& named, int threads) {
     if (options.json) continue;
     if (manifest) {
       fmt::print("step {}: ok, {} in {}, state hash {}\n", step, bytes_text(static_cast<double>(manifest->stored_bytes())),
-                 shards_text(manifest->shards.size()), manifest->state_hash);
+                 rendezvous::counted(manifest->shards.size(), "shard"), manifest->state_hash);
     } else {
       fmt::print("step {}: BAD: {}\n", step, manifest.error().message);
     }
@@ -130,7 +127,8 @@ void show_stored(const Options& options, const std::string& named) {
              manifest.job, "step", manifest.step, manifest.generation, "created", time_text(manifest.created_at));
   fmt::print("{:<12}{}\n{:<12}{}, packed {} to {}\n", "state hash", manifest.state_hash, "size", bytes_text(raw),
              ratio_text(raw, stored), bytes_text(stored));
-  fmt::print("{:<12}{} tensors in {}\n\n", "contents", manifest.tensors.size(), shards_text(manifest.shards.size()));
+  fmt::print("{:<12}{} tensors in {}\n\n", "contents", manifest.tensors.size(),
+             rendezvous::counted(manifest.shards.size(), "shard"));
   Table table({Column("SHARD").shrinks(2, 12), Column("STORED").right(), Column("RAW").right().left_out(1),
                Column("CHECKSUM (XXH3-128)").shrinks(1, 8)});
   for (const auto& shard : manifest.shards) {

@@ -3,9 +3,10 @@
 
 #include "model/data/describe.h"
 #include "model/data/tokenizer.h"
-#include "ops/cli/api.h"
-#include "ops/cli/command.h"
-#include "ops/cli/format.h"
+#include "ops/cli/command/api.h"
+#include "ops/cli/command/command.h"
+#include "ops/cli/terminal/format.h"
+#include "rendezvous/text/plural.h"
 
 namespace holdfast::ops {
 namespace {
@@ -21,8 +22,8 @@ void prepare(const Options& options, const model::PrepareOptions& arguments) {
                        {"validation_tokens", report->validation_tokens},
                        {"vocab_size", report->vocab_size}});
   }
-  fmt::print("Read {} file{}, {} of text. Wrote {}: {} tokens to train on, {} to validate on, vocabulary {}.\n", report->files,
-             report->files == 1 ? "" : "s", bytes_text(static_cast<double>(report->bytes)), arguments.output,
+  fmt::print("Read {}, {} of text. Wrote {}: {} tokens to train on, {} to validate on, vocabulary {}.\n",
+             rendezvous::counted(report->files, "file"), bytes_text(static_cast<double>(report->bytes)), arguments.output,
              count_text(report->train_tokens), count_text(report->validation_tokens), report->vocab_size);
   fmt::print("Next: holdfast submit --train_data_path {0}/train.bin{1} --vocab_size {2}\n", arguments.output,
              report->validation_tokens > 0 ? fmt::format(" --valid_data_path {}/val.bin", arguments.output) : "",

@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <exception>
 
-#include "ops/cli/command.h"
+#include "ops/cli/program.h"
 
 int main(int argc, char** argv) {
   try {

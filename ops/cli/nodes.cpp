@@ -1,13 +1,13 @@
 // Workers: who is there, and asking one to leave.
 #include <fmt/format.h>
 
-#include "ops/cli/api.h"
-#include "ops/cli/command.h"
-#include "ops/cli/format.h"
-#include "ops/cli/job_text.h"
-#include "ops/cli/live_view.h"
-#include "ops/cli/table.h"
-#include "ops/cli/text_width.h"
+#include "ops/cli/command/api.h"
+#include "ops/cli/command/command.h"
+#include "ops/cli/command/live_view.h"
+#include "ops/cli/jobs/text.h"
+#include "ops/cli/terminal/format.h"
+#include "ops/cli/terminal/table.h"
+#include "ops/cli/terminal/text_width.h"
 
 namespace holdfast::ops {
 namespace {

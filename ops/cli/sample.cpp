@@ -10,9 +10,9 @@
 #include "model/data/tokenizer.h"
 #include "model/gpt2.h"
 #include "model/sample.h"
-#include "ops/cli/api.h"
 #include "ops/cli/checkpoint_place.h"
-#include "ops/cli/command.h"
+#include "ops/cli/command/api.h"
+#include "ops/cli/command/command.h"
 
 namespace holdfast::ops {
 namespace {
@@ -43,7 +43,7 @@ void load_parameters(model::Gpt2& net, storage::ObjectStore& store, int64_t step
   net.parameters_changed();
 }
 
-// What was named, or else what lies beside the training file.
+// The tokenizer that was named, or else the one beside the training file.
 std::unique_ptr<model::Tokenizer> find_tokenizer(const std::string& named, const Json& spec) {
   const std::string path =
       named.empty() ? std::filesystem::path(text_at(spec, "train_data_path")).parent_path().string() : named;

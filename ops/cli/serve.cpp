@@ -1,8 +1,8 @@
 // `holdfast serve`: the service, in this process.
-#include "rendezvous/serve.h"
+#include "rendezvous/process/serve.h"
 
-#include "ops/cli/command.h"
-#include "rendezvous/protocol/http_client.h"
+#include "ops/cli/command/command.h"
+#include "rendezvous/client/http_client.h"
 
 namespace holdfast::ops {
 namespace {

@@ -1,12 +1,12 @@
-// Who may do what: `whoami`, and `tokens create|ls|revoke` for admins.
+// Access by tokens: `whoami`, and `tokens create|ls|revoke` for admins.
 #include <fmt/format.h>
 
-#include "ops/cli/api.h"
-#include "ops/cli/chaos_plan.h"
-#include "ops/cli/command.h"
-#include "ops/cli/format.h"
-#include "ops/cli/table.h"
-#include "ops/cli/text_width.h"
+#include "ops/cli/chaos/plan.h"
+#include "ops/cli/command/api.h"
+#include "ops/cli/command/command.h"
+#include "ops/cli/terminal/format.h"
+#include "ops/cli/terminal/table.h"
+#include "ops/cli/terminal/text_width.h"
 
 namespace holdfast::ops {
 namespace {
@@ -107,7 +107,8 @@ void add_token_commands(CLI::App& app, Options& options) {
 
   const auto id = std::make_shared<std::string>();
   CLI::App* end = add_command(*tokens, options, "revoke", "End a token at once", "holdfast tokens revoke ci");
-  end->add_option("token", *id, "Token id or name")->required()->type_name("TEXT");
+  // Not "token": CLI11 2.4 refuses a positional argument with the name of a flag.
+  end->add_option("id", *id, "Token id or name")->required()->type_name("TEXT");
   end->callback([&options, id] { revoke(options, *id); });
 }
 

@@ -3,10 +3,10 @@
 
 #include <iostream>
 
-#include "ops/cli/api.h"
-#include "ops/cli/command.h"
-#include "ops/cli/format.h"
-#include "ops/cli/table.h"
+#include "ops/cli/command/api.h"
+#include "ops/cli/command/command.h"
+#include "ops/cli/terminal/format.h"
+#include "ops/cli/terminal/table.h"
 
 namespace holdfast::ops {
 namespace {

@@ -1,4 +1,4 @@
-// What a screen reader is told of by itself. Several things in one moment are one announcement.
+// Announcements that a screen reader speaks by itself. Several things in one moment are one announcement.
 
 const PAUSE_MS = 400;
 const waiting = [];

@@ -22,7 +22,7 @@ export class Away extends Error {
   }
 }
 
-// What to show of an error that a request ended with: "" where the banner says it already, or nobody waits for it any more.
+// The text to show for an error that ended a request: "" where the banner says it already, or nobody waits for it any more.
 export function complaintOf(error) {
   if (error instanceof Problem) return error.message;
   if (error instanceof Away || error.name === "AbortError") return "";

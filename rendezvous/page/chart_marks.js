@@ -1,4 +1,4 @@
-// What stands on the curves beside them: where a generation began (a dashed line, numbered on the loss) and where a checkpoint
+// Marks on the curves: where a generation began (a dashed line, numbered on the loss) and where a checkpoint
 // is (a small triangle on the ground line). Where there are too many to tell apart, lines are drawn thinner and names left out.
 
 const CROWD = 40;

@@ -1,4 +1,4 @@
-# Writes OUTPUT, a .cpp that holds the bytes of FILES (names in FOLDER) as the table that rendezvous/page_files.h declares.
+# Writes OUTPUT, a .cpp that holds the bytes of FILES (names in FOLDER) as the table of rendezvous/api/documents/page_files.h.
 #   cmake "-DFILES=a.js;b.css" -DFOLDER=… -DOUTPUT=page_files.cpp -P embed.cmake
 set(type_html "text/html; charset=utf-8")
 set(type_css "text/css; charset=utf-8")
@@ -26,7 +26,7 @@ foreach(name IN LISTS FILES)
 endforeach()
 
 file(WRITE ${OUTPUT} "// Made by embed.cmake from rendezvous/page/.
-#include \"rendezvous/page_files.h\"
+#include \"rendezvous/api/documents/page_files.h\"
 
 namespace holdfast::rendezvous {
 namespace {

@@ -2,7 +2,7 @@
 import { el, setAttribute, setText } from "./dom.js";
 import { complaint } from "./spec_values.js";
 
-// What is taken when nothing is entered.
+// The default, taken when nothing is entered.
 function defaultInWords(field) {
   if (field.default === "required" || field.default === "") return "";
   return field.default_is_a_value ? field.default : `default: ${field.default}`;

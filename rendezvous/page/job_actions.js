@@ -1,4 +1,4 @@
-// What can be done to a job: pause, resume, scale, stop, submit again. Each asks first where it does harm, and says what it
+// The actions on a job: pause, resume, scale, stop, submit again. Each asks first where it does harm, and says what it
 // does.
 import { post } from "./api.js";
 import { announce } from "./announce.js";

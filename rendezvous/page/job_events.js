@@ -1,4 +1,4 @@
-// What happened to a job, newest first, as it happens.
+// A job's events, newest first, as they happen.
 import { announce } from "./announce.js";
 import { lastRows } from "./api.js";
 import { el, setText } from "./dom.js";
@@ -8,7 +8,7 @@ import { clock, fullTime, plural } from "./words.js";
 
 const ROWS_MAX = 500;
 
-// What kinds of events mean to a reader, which is their colour. The first that fits holds.
+// The colour of each kind of event. The first pattern that fits decides.
 const BAD = [
   "fault_",
   "worker_lost",

@@ -1,4 +1,4 @@
-// Who trains a job now: members of the generation by rank, those that are getting ready, and those that were refused.
+// The workers of a job now: members of the generation by rank, those that are getting ready, and those that were refused.
 import { el, setAttribute, setText } from "./dom.js";
 import { isEnded } from "./job_words.js";
 import { Rows } from "./rows.js";

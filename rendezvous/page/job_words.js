@@ -1,4 +1,4 @@
-// What several views say of a job in the same way: its state, its progress, its newest checkpoint.
+// Words for a job that several views share: its state, its progress, its newest checkpoint.
 import { el, setAttribute, setText } from "./dom.js";
 import { age, count, percent, UNKNOWN } from "./words.js";
 

@@ -24,7 +24,7 @@ const COLUMNS = [
   ["Submitted", "submitted number"],
 ];
 
-// What stands in the one search field: an id, a label, or a name.
+// The text of the one search field: an id, a label, or a name.
 export function searchQuery(text) {
   if (/^j\d+$/.test(text)) return { id: text };
   return text.includes("=") ? { label: text } : { name: text };
@@ -61,7 +61,7 @@ function jobRow(job) {
   };
 }
 
-// What is said where there are no rows.
+// The sentence in place of rows where there are none.
 function emptyState(filtered, clear) {
   if (filtered) {
     return [el("p", {}, "No job matches."), el("button", { type: "button", onclick: clear }, "Show all jobs")];

@@ -1,4 +1,4 @@
-// Who is using the page: the token, where it is kept, and what its role may do.
+// The person's session: the token, where it is kept, and what its role may do.
 //
 // The token lives in sessionStorage (until the tab is closed), or in localStorage when the reader ticked "keep me signed in".
 

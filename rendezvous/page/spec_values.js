@@ -1,4 +1,4 @@
-// What is typed into the submit form, as values of a job spec: checked one by one, and written as JSON.
+// The submit form's texts as values of a job spec: checked one by one, and written as JSON.
 //
 // Integers stay text on their way: a seed may have 19 digits, of which a JavaScript number keeps 15.
 
@@ -17,7 +17,7 @@ function outside({ min, max, above_min: aboveMin, below_max: belowMax, range }, 
   return low || high ? `${value} is out of range: ${range}.` : "";
 }
 
-// What is wrong with `text` in `field` by itself; "" where nothing is. Empty text is the default.
+// The fault of `text` in `field` by itself; "" where there is none. Empty text is the default.
 export function complaint(field, text) {
   const value = text.trim();
   if (value === "") return field.default === "required" ? "This is required." : "";

@@ -14,7 +14,7 @@ import { plural } from "./words.js";
 
 const TYPING_MS = 400;
 
-// What `from` names: "j1" for a job like it, "j1@300" for one that goes on from that checkpoint.
+// The meaning of `from`: "j1" for a job like it, "j1@300" for one that goes on from that checkpoint.
 async function template(from) {
   const [, id, step] = /^(\w+)(?:@(\d+))?$/.exec(from) ?? [];
   if (!id) return null;
@@ -64,7 +64,7 @@ export function submitView(main, route) {
   let attempted = false;
   let closed = false;
 
-  // What is wrong by itself is left out of what the service is asked, so that the rest is judged meanwhile.
+  // Fields that are wrong by themselves are left out of the request, so that the service judges the rest meanwhile.
   const entries = () => fields.filter((each) => each.own() === "").map((each) => [each.field, each.text()]);
   const wrong = () => fields.filter((each) => each.complaint() !== "");
 

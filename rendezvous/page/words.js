@@ -106,5 +106,5 @@ export function secondsSince(time, now = Date.now()) {
   return Number.isNaN(then) ? null : Math.max(0, (now - then) / 1000);
 }
 
-// What the service writes for numbers that JSON has not ("nan", "inf") is a gap in a curve.
+// The service's words for numbers that JSON does not have ("nan", "inf") become a gap in a curve.
 export const finite = (value) => (known(value) ? value : null);

@@ -14,7 +14,9 @@
 
 #include "rendezvous/protocol/job_spec_fields.h"
 #include "rendezvous/protocol/labels.h"
-#include "rendezvous/protocol/nearest_name.h"
+#include "rendezvous/protocol/messages.h"
+#include "rendezvous/protocol/wire_types.h"
+#include "rendezvous/text/nearest_name.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -24,7 +26,7 @@ using Errors = std::vector<FieldError>;
 using Complaint = std::string;  // "" when there is none
 
 std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = json_text(value);
   return text.size() > 60 ? text.substr(0, 60) + "…" : text;
 }
 
@@ -129,8 +131,8 @@ void follow_other_fields(const Json& json, JobSpec& spec) {
 
 void resolve(JobSpec& spec) {
   spec.global_batch_size = spec.microbatches() / spec.sync_every * spec.batch_size;
-  if (spec.max_nodes == 0) spec.max_nodes = spec.units();
-  if (spec.wire_dtype.empty()) spec.wire_dtype = spec.reduction == "exact" ? "int32" : "float32";
+  if (spec.max_nodes == 0) spec.max_nodes = spec.dealt_units();
+  if (spec.wire_dtype.empty()) spec.wire_dtype = default_wire_type(spec.reduction)->name;
 }
 
 }  // namespace
@@ -139,7 +141,7 @@ int64_t JobSpec::microbatches() const {
   return (global_batch_size > 0 ? global_batch_size / batch_size : gradient_accumulation_steps * nodes) * sync_every;
 }
 
-int64_t JobSpec::units() const {
+int64_t JobSpec::dealt_units() const {
   return sync_every > 1 ? nodes : microbatches();
 }
 

@@ -39,7 +39,7 @@ struct JobSpec {
   int64_t seed = 0;
 
   std::string reduction = "exact";  // exact|float
-  std::string wire_dtype;           // exact: int32|int16, float: float32|bfloat16|float16|int8; "": the first of them
+  std::string wire_dtype;           // a name in wire_types.h that goes with `reduction`; "": its default
   std::string overlap = "on";       // on|off
   // Above 1: a step is one outer step (Nesterov, with the two numbers below) over the mean of what `nodes` replicas did in so
   // many local AdamW steps each. total_steps, warmup_steps and all that counts steps count outer ones.
@@ -68,8 +68,8 @@ struct JobSpec {
   // M: microbatches in a step of the job; with sync_every above 1, of all its local steps.
   int64_t microbatches() const;
   // What is dealt to ranks and summed: microbatches, or with sync_every above 1 replicas, `nodes` of them.
-  int64_t units() const;
-  int64_t microbatches_of_unit() const { return microbatches() / units(); }
+  int64_t dealt_units() const;
+  int64_t microbatches_per_dealt_unit() const { return microbatches() / dealt_units(); }
   int64_t tokens_per_step() const;
   bool operator==(const JobSpec&) const = default;
 };

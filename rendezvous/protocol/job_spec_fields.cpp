@@ -5,6 +5,8 @@
 
 #include <limits>
 
+#include "rendezvous/protocol/wire_types.h"
+
 namespace holdfast::rendezvous {
 namespace {
 
@@ -90,12 +92,14 @@ std::vector<FieldRow> rows_of_the_optimizer() {
 }
 
 std::vector<FieldRow> rows_of_the_machinery() {
+  static const std::string wire_help = fmt::format("Type of gradients on the wire: {} for exact; {} for float",
+                                                   wire_types_in_words("exact"), wire_types_in_words("float"));
+  static const std::string wire_default =
+      fmt::format("{} for exact, {} for float", default_wire_type("exact")->name, default_wire_type("float")->name);
   return {
       {"reduction", TextField{&JobSpec::reduction, kWordBytes, {"exact", "float"}},
        "exact: the same bits at any number of workers, through failures"},
-      {"wire_dtype", TextField{&JobSpec::wire_dtype, kWordBytes, {"int32", "int16", "float32", "bfloat16", "float16", "int8"}},
-       "Type of gradients on the wire: int32 or int16 for exact; float32, bfloat16, float16 or int8 for float",
-       "int32 for exact, float32 for float"},
+      {"wire_dtype", TextField{&JobSpec::wire_dtype, kWordBytes, wire_type_names()}, wire_help.c_str(), wire_default.c_str()},
       {"overlap", TextField{&JobSpec::overlap, kWordBytes, {"on", "off"}},
        "on: gradients go over the wire while a step's last microbatch is computed; the same bits"},
       {"sync_every", IntegerField{&JobSpec::sync_every, 1, 10'000},

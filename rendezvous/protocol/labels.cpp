@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
-#include "rendezvous/protocol/plain_text.h"
+#include "rendezvous/text/plain_text.h"
 
 namespace holdfast::rendezvous {
 

@@ -173,7 +173,7 @@ void describe(Io& io, Of<Io, StepPoint>& m) {
   io("step_s", m.step_s);
   io("communication_s", m.communication_s);
   io("tokens", m.tokens);
-  io("data_digest", m.data_digest);
+  io("data_digest", m.tokens_digest);
   io("validation_loss", m.validation_loss);
   io.maybe("refused", m.refused);
   io("shares", m.shares);

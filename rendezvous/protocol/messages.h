@@ -152,7 +152,7 @@ struct StepPoint {   // one committed step
   double loss = 0, gradient_norm = 0, learning_rate = 0;
   double step_s = 0, communication_s = 0;
   int64_t tokens = 0;
-  std::string data_digest;  // sum of microbatch_digest over the step, 16 hex digits
+  std::string tokens_digest;  // "data_digest" in JSON: sum of microbatch_digest over the step, 16 hex digits
   std::optional<double> validation_loss;
   bool refused = false;            // its loss or gradient was not finite: it changed nothing but the step number
   std::vector<DealtShare> shares;  // who computed what, where that is not what deal() says; empty: it is

@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "rendezvous/protocol/job_spec_fields.h"
+#include "rendezvous/protocol/wire_types.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -125,21 +126,20 @@ void check_data(const JobSpec& spec, Errors& errors) {
 }
 
 void check_reduction(const JobSpec& spec, Errors& errors) {
-  const bool exact = spec.reduction == "exact", integer = spec.wire_dtype == "int32" || spec.wire_dtype == "int16";
-  if (spec.wire_dtype.empty() || exact == integer) return;
-  errors.push_back(
-      {"wire_dtype", fmt::format("{} does not go with reduction {}: choose {}, or leave it out", spec.wire_dtype,
-                                 spec.reduction, exact ? "int32 or int16" : "float32, bfloat16, float16 or int8")});
+  const WireTypeRow* const row = find_wire_type(spec.wire_dtype);
+  if (row == nullptr || row->reduction == spec.reduction) return;
+  errors.push_back({"wire_dtype", fmt::format("{} does not go with reduction {}: choose {}, or leave it out", spec.wire_dtype,
+                                              spec.reduction, wire_types_in_words(spec.reduction))});
 }
 
 // The microbatches of a step share the range of the sum, 32767: from so many on, each has less than 5 bits of it.
 constexpr int64_t kInt16MicrobatchesMax = 1024;
 
 void check_int16_range(const JobSpec& spec, Errors& errors) {
-  if (spec.wire_dtype != "int16" || spec.units() <= kInt16MicrobatchesMax) return;
+  if (spec.wire_dtype != "int16" || spec.dealt_units() <= kInt16MicrobatchesMax) return;
   errors.push_back({"wire_dtype", fmt::format("int16 sums at most {} microbatches, with 5 bits and a sign for each, and a step "
                                               "has {}: choose int32, a larger batch_size or a smaller global batch",
-                                              kInt16MicrobatchesMax, spec.units())});
+                                              kInt16MicrobatchesMax, spec.dealt_units())});
 }
 
 void check_store(const JobSpec& spec, Errors& errors) {

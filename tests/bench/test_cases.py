@@ -3,15 +3,14 @@
 import importlib
 import importlib.machinery
 import os
+import re
 import sys
 import types
 import unittest
 
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
 sys.path.insert(0, BENCH)
-import case_checkpoint  # noqa: E402  (needs the path above)
-import case_efficiency  # noqa: E402
-import case_emulated  # noqa: E402
+from cases import checkpoint, efficiency, emulated  # noqa: E402  (needs the path above)
 import efficiency_over_link  # noqa: E402
 import link_runs  # noqa: E402
 import wires  # noqa: E402
@@ -31,13 +30,13 @@ class Cases(unittest.TestCase):
             readme = file.read()
         for name in program().CASES:
             with self.subTest(name):
-                case = importlib.import_module(f"case_{name}")
+                case = importlib.import_module(f"cases.{name}")
                 self.assertTrue(case.TITLE)
                 self.assertTrue(callable(case.measure))
                 self.assertIn(f"\n| `{name}` |", readme)
 
     def test_every_case_file_is_a_case(self):
-        files = {name[len("case_"):-len(".py")] for name in os.listdir(BENCH) if name.startswith("case_")}
+        files = {name.removesuffix(".py") for name in os.listdir(os.path.join(BENCH, "cases")) if name.endswith(".py")}
         self.assertEqual(files, set(program().CASES))
 
 
@@ -51,17 +50,21 @@ class Wires(unittest.TestCase):
         self.assertEqual(600, wires.bytes_each_way("float32", 100, 4))
         self.assertAlmostEqual(100 * (1 + 4 / 512) * (1.5 + 0.75), wires.bytes_each_way("int8", 100, 4))
 
-    def test_integers_are_exact(self):
-        self.assertEqual({"exact"}, {wires.reduction_of(wire) for wire in ("int32", "int16")})
-        self.assertEqual({"float"}, {wires.reduction_of(wire) for wire in ("float32", "bfloat16", "float16", "int8")})
+    def test_the_types_and_their_reductions_are_those_of_the_job_spec(self):
+        with open(os.path.join(os.path.dirname(BENCH), "rendezvous", "protocol", "wire_types.h"), encoding="utf-8") as file:
+            rows = re.findall(r'^    \{"(\w+)", "(exact|float)", (\d)\b', file.read(), re.MULTILINE)
+        self.assertEqual([name for name, _, _ in rows], list(wires.ELEMENT_BYTES))
+        for name, reduction, element_bytes in rows:
+            self.assertEqual(reduction, wires.reduction_of(name), name)
+            self.assertEqual(int(element_bytes), int(wires.ELEMENT_BYTES[name]), name)
 
 
 class Efficiency(unittest.TestCase):
-    def test_the_documents_table_comes_out_of_their_formula(self):
+    def test_the_guides_table_comes_out_of_their_formula(self):
         for accumulation, share_of_communication in ((1, 67), (2, 50), (4, 33), (8, 20), (16, 11)):
-            self.assertAlmostEqual(100 - share_of_communication, case_efficiency.predicted(accumulation, "int16"), delta=0.5)
-        self.assertAlmostEqual(20, case_efficiency.predicted(1, "int32"), delta=0.5)
-        self.assertIsNone(case_efficiency.predicted(1, "int8"))
+            self.assertAlmostEqual(100 - share_of_communication, efficiency.predicted(accumulation, "int16"), delta=0.5)
+        self.assertAlmostEqual(20, efficiency.predicted(1, "int32"), delta=0.5)
+        self.assertIsNone(efficiency.predicted(1, "int8"))
 
     def test_a_second_of_link_beside_a_second_of_compute_is_half(self):
         alone, together = link_runs.between({"step_s": 0.5, "jobs": 2}, {"step_s": 1.5}), {"step_s": 2.0}
@@ -75,19 +78,19 @@ class Efficiency(unittest.TestCase):
         self.assertEqual((4, 2), efficiency_over_link.typical(points, 2))
 
     def test_settings_that_this_build_does_not_know_are_left_out(self):
-        self.assertEqual([], case_emulated.settings(False, set()))
-        self.assertTrue(all("sync_every" not in each for each in case_emulated.settings(False, {"overlap"})))
-        self.assertTrue(any("sync_every" in each for each in case_emulated.settings(True, {"overlap", "sync_every"})))
+        self.assertEqual([], emulated.settings(False, set()))
+        self.assertTrue(all("sync_every" not in each for each in emulated.settings(False, {"overlap"})))
+        self.assertTrue(any("sync_every" in each for each in emulated.settings(True, {"overlap", "sync_every"})))
 
 
 class SlowDown(unittest.TestCase):
     def test_steps_within_the_writing_are_set_against_those_after_it(self):
         points = [{"step": step, "step_s": 1.5 if 11 <= step <= 13 else 1.0} for step in range(1, 21)]
-        self.assertAlmostEqual(50, case_checkpoint.slow_down(points, [{"step": 10, "write_s": 4.6}]))
+        self.assertAlmostEqual(50, checkpoint.slow_down(points, [{"step": 10, "write_s": 4.6}]))
 
     def test_without_a_step_in_the_writing_nothing_is_said(self):
         points = [{"step": step, "step_s": 1.0} for step in range(1, 21)]
-        self.assertIsNone(case_checkpoint.slow_down(points, [{"step": 10, "write_s": 0.4}]))
+        self.assertIsNone(checkpoint.slow_down(points, [{"step": 10, "write_s": 0.4}]))
 
 
 if __name__ == "__main__":

@@ -14,10 +14,10 @@ import sys
 import time
 
 import harness
-import matrix_cells
-import matrix_report
-import matrix_run
-import namespaces
+from fault_matrix import cells
+from fault_matrix import report
+from fault_matrix import run
+from network import namespaces
 
 SKIPPED = 77
 SHORT = ("kill:reduce_scatter:rank0", "kill:state_copy:donor", "stop:compute:neighbour", "reset:all_gather:neighbour",
@@ -42,10 +42,10 @@ def arguments():
 
 def chosen(parsed):
     if parsed.only:
-        return list(dict.fromkeys(cell for pattern in parsed.only for cell in matrix_cells.matching(pattern)))
+        return list(dict.fromkeys(cell for pattern in parsed.only for cell in cells.matching(pattern)))
     if parsed.short:
-        return [cell for pattern in SHORT for cell in matrix_cells.matching(pattern)]
-    return matrix_cells.cells_that_run()
+        return [cell for pattern in SHORT for cell in cells.matching(pattern)]
+    return cells.cells_that_run()
 
 
 def main():
@@ -61,13 +61,13 @@ def main():
     namespaces.enter()
     begin, load = time.time(), f"{os.getloadavg()[0]:.1f}"
     command = " ".join(["tests/e2e/matrix.py", *sys.argv[1:]])
-    reference = matrix_run.undisturbed_hash()
+    reference = run.undisturbed_hash()
     outcomes = []
     for number, cell in enumerate(parsed.cells, 1):
-        outcomes.append(matrix_run.run(cell, reference))
-        print(f"{number}/{len(parsed.cells)} {matrix_report.line(outcomes[-1])}", flush=True)
+        outcomes.append(run.run(cell, reference))
+        print(f"{number}/{len(parsed.cells)} {report.line(outcomes[-1])}", flush=True)
         if parsed.write:  # each time: a table that was interrupted is one of fewer cells
-            matrix_report.write(parsed.write, outcomes, len(parsed.cells), command, time.time() - begin, load)
+            report.write(parsed.write, outcomes, len(parsed.cells), command, time.time() - begin, load)
     bad = [outcome for outcome in outcomes if not outcome.good()]
     print(f"{len(outcomes)} cells in {time.time() - begin:.0f} s, {len(bad)} of them broke a promise", flush=True)
     return 1 if bad else 0

@@ -1,10 +1,12 @@
 #!/usr/bin/python3
-"""The README's commands, run: the newcomer's path as it stands there, and every other command of its code blocks.
+"""The commands of README.md and ops/MANUAL.md, run: the newcomer's path as it stands there, and every other command of their code blocks.
 
 Each line is run as it is written, in bash, in network and process namespaces of its own (so port 7070 is free and the home folder is
-empty), in an order in which it makes sense; placeholders (…, JOB names of other runs, addresses of other nodes) are replaced as PLAN
-says. A command of the README that is neither in PLAN nor in ELSEWHERE fails the test, and so does one here that the README lost."""
+empty), in an order in which it makes sense; placeholders (…, JOB names of other runs, addresses of other nodes) are replaced as
+the steps below say. A command of either document that is neither run below nor in ELSEWHERE fails the test, and so does a command
+here that both documents have lost."""
 import glob
+import json
 import os
 import re
 import shutil
@@ -15,10 +17,10 @@ import time
 import unittest
 
 import harness
-import namespaces
+from network import namespaces
 from processes import Process, wait_until
 
-README = os.path.join(harness.ROOT, "README.md")
+DOCUMENTS = ("README.md", "ops/MANUAL.md")
 PAGE = os.path.join(harness.ROOT, "tests", "page")
 TWO_MINUTES = 120
 SMALL = ("--train_data_path $PWD/data/train.bin --n_layer 1 --n_embd 32 --n_head 2 --vocab_size 8192 --block_size 32 --batch_size 2 "
@@ -27,7 +29,10 @@ SMALL = ("--train_data_path $PWD/data/train.bin --n_layer 1 --n_embd 32 --n_head
 # What other tests run, or what takes a machine that this one is not.
 ELSEWHERE = {
     "ops/demo": "takes six minutes; its parts are those of this test and of e2e_faults",
+    "ops/demo --chinese": "as ops/demo, on another text",
     "ops/test": "is what runs this test",
+    "ops/test -R e2e": "is what runs this test",
+    "ops/try_on trixie": "makes a whole system, from the network, for half an hour",
     "ops/setup && ops/build": "ops/test did both before it began",
     "ops/soak 30": "takes an hour; tests/ops/test_soak_ledger.py has its parts, bench/SOAK.md its report",
     "ops/run_2nodes 0 192.168.1.100 tiny 5": "test_run_2nodes.py",
@@ -44,17 +49,20 @@ def commands_of(block):
     lines = re.sub(r" *\\\n\s*", " ", block).splitlines()
     if any(line.startswith("$ ") for line in lines):
         lines = [line[2:] for line in lines if line.startswith("$ ")]
-    elif not re.match(r"(export|holdfast|ops/|curl|source)", lines[0].strip()):
+    elif not re.match(r"(export|holdfast|HOLDFAST_|ops/|curl|source)", lines[0].strip()):
         return []  # a drawing
     return [bare for bare in (re.sub(r"\s+#.*$", "", line).strip() for line in lines) if bare]
 
 
-def readme_commands():
-    with open(README, encoding="utf-8") as file:
-        return [command for block in code_blocks(file.read()) for command in commands_of(block)]
+def documented_commands():
+    found = []
+    for document in DOCUMENTS:
+        with open(os.path.join(harness.ROOT, document), encoding="utf-8") as file:
+            found += [command for block in code_blocks(file.read()) for command in commands_of(block)]
+    return found
 
 
-class Readme(unittest.TestCase):
+class Documents(unittest.TestCase):
     def setUp(self):
         self.cluster = harness.Cluster()  # for its folder and for the end of every process
         self.addCleanup(lambda: self.cluster.close(not self._outcome.success))
@@ -67,11 +75,11 @@ class Readme(unittest.TestCase):
         os.makedirs(f"{self.folder}/books")
         for number, source in enumerate(glob.glob(f"{harness.ROOT}/*/**/*.cpp", recursive=True)):  # text enough for 8,192 words
             shutil.copy(source, f"{self.folder}/books/{number}.txt")
-        self.left = readme_commands()
+        self.left = documented_commands()
 
     def taken(self, command):
-        """Crosses the command off the README's list."""
-        self.assertIn(command, self.left, "the README has no such command (any more)")
+        """Crosses the command off the documents' list."""
+        self.assertIn(command, self.left, f"neither of {DOCUMENTS} has this command (any more)")
         self.left = [other for other in self.left if other != command]
         return command
 
@@ -86,9 +94,12 @@ class Readme(unittest.TestCase):
         del kept["HOLDFAST_DATA_DIR"]  # the newcomer has set nothing
         return kept
 
-    def run_line(self, command, *changes, status=0, says="", timeout_s=120):
-        """One command of the README, which must end with this exit status and say this (a pattern)."""
-        done = subprocess.run(self.script(self.taken(command), *changes), env=self.environment(), cwd=self.folder, capture_output=True,
+    def run_line(self, command, *changes, status=0, says="", timeout_s=120, before=""):
+        """One command of the documents, which must end with this exit status and say this (a pattern). `before`: what a reader's
+        shell has done by then."""
+        arguments = self.script(self.taken(command), *changes)
+        arguments[-1] = f"{before}\n{arguments[-1]}"
+        done = subprocess.run(arguments, env=self.environment(), cwd=self.folder, capture_output=True,
                               text=True, stdin=subprocess.DEVNULL, check=False, timeout=timeout_s)
         said = done.stdout + done.stderr
         self.assertEqual(status, done.returncode, f"{command}\n{said[-2000:]}")
@@ -96,14 +107,15 @@ class Readme(unittest.TestCase):
         return done.stdout
 
     def start(self, name, command, *changes):
-        """One that goes on by itself."""
-        arguments = ["env", "-C", self.folder, *self.script(f"exec {self.taken(command)}" if "|" not in command else command, *changes)]
+        """A command that goes on by itself."""
+        replaced_by = "exec env" if re.match(r"[A-Z_]+=", command) else "exec"
+        arguments = ["env", "-C", self.folder, *self.script(f"{replaced_by} {self.taken(command)}", *changes)]
         process = Process(name, arguments, self.environment(), os.path.join(self.folder, f"{name}.log"))
         self.cluster.everything.append(process)
         return process
 
     def follow(self, name, command, *changes, until):
-        """One that is watched until it says this, and then left with Ctrl-C."""
+        """A command that is watched until it says this, and then left with Ctrl-C."""
         process = self.start(name, command, *changes)
         wait_until(lambda: re.search(until, process.log()) or self.ended_early(process), 60, f"`{command}` to say {until}")
         process.signal(signal.SIGINT)
@@ -125,19 +137,22 @@ class Readme(unittest.TestCase):
             self.taken(command)
         self.by_hand()
         self.at_the_prompt()
+        self.over_http()
         self.changing_a_run()
         self.several_jobs()
         self.tokens()
         self.the_network()
         self.curves()
+        self.several_machines()
         self.drills()
         self.operating()
         self.gpus()
-        self.assertEqual([], self.left, "commands of the README that nobody ran")
+        self.assertEqual([], self.left, "commands of the documents that nobody ran")
 
     def by_hand(self):
         self.taken("export PATH=$PWD/build/release/bin:$PATH")
         self.run_line("holdfast data prepare ~/books --output data", says="train.bin", timeout_s=300)
+        self.run_line("holdfast data info data/train.bin", says="tokens")
         began = time.monotonic()
         service = self.start("service", "holdfast serve")
         wait_until(lambda: self.cluster.try_get("/readyz") is not None or self.ended_early(service), 20, "the service to be ready")
@@ -161,6 +176,26 @@ class Readme(unittest.TestCase):
                               text=True, check=False, timeout=200)
         self.assertEqual(0, done.returncode, done.stdout + done.stderr)
 
+    def over_http(self):
+        token = self.taken("export HOLDFAST_TOKEN=$(cat ~/.local/share/holdfast/admin.token)")
+        bearer = '-H "Authorization: Bearer $HOLDFAST_TOKEN"'
+        json_body = '-H "Content-Type: application/json"'
+        service = "http://127.0.0.1:7070/v1"
+        created = json.loads(self.run_line(
+            f"curl -sS -X POST {service}/jobs {bearer} {json_body} -d '{{\"model\": \"tiny\", \"train_data_path\": "
+            "\"'$PWD'/data/train.bin\", \"nodes\": 2, \"batch_size\": 4, \"total_steps\": 1000}'", before=token))
+        self.assertIn(created["state"], ("queued", "running", "waiting"), created)
+        self.cluster.post(created["id"], "stop")
+        shown = json.loads(self.run_line(f"curl -sS {service}/jobs/j1 {bearer}", before=token))
+        self.assertEqual("j1", shown["id"])
+        found = json.loads(self.run_line(f'curl -sS "{service}/jobs?state=running&limit=10" {bearer}', before=token))
+        self.assertEqual(["j1"], [job["id"] for job in found["jobs"]])
+        curve = json.loads(self.run_line(f'curl -sS "{service}/jobs/j1/metrics?points=1000" {bearer}', before=token))
+        self.assertGreater(len(curve["metrics"]), 0)
+        self.run_line(f"curl -sS -X POST {service}/jobs/j1/scale {bearer} {json_body} -d '{{\"nodes\": 2}}'", before=token, says='"j1"')
+        self.run_line(f'curl -sSN "{service}/jobs/j1/events?follow=1" {bearer}', ("curl -sSN", "timeout 3 curl -sSN"), before=token,
+                      status=124, says="^data: .*job_submitted")
+
     def changing_a_run(self):
         self.run_line("holdfast scale j1 2", says="j1: scaled")
         self.run_line("holdfast drain b", says="b")
@@ -183,6 +218,8 @@ class Readme(unittest.TestCase):
                              says="succeeded after step 4/4")
         job = re.match(r"j\d+", text)[0]
         self.run_line("holdfast audit j1 --data data/train.bin", ("j1", job), says="ok. Steps 1 to 4")
+        self.run_line("holdfast events j1", ("j1", job), says="job_succeeded")
+        self.run_line("holdfast ckpt verify j1", ("j1", job), says="4")
 
     def at_the_prompt(self):
         self.follow("ls", "holdfast ls --state running --watch", until="j1")
@@ -228,6 +265,33 @@ class Readme(unittest.TestCase):
         wait_until(lambda: os.path.isdir(f"{self.folder}/curves") and os.listdir(f"{self.folder}/curves") or self.ended_early(worker), 30,
                    "event files")
 
+    def several_machines(self):
+        """Both ends on this machine, with a certificate made for it; and a service with bounds for logs. Each has a folder of its own."""
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2",
+                        "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost", "-keyout", "key.pem", "-out", "cert.pem"],
+                       cwd=self.folder, check=True, capture_output=True)
+        shutil.copy(f"{self.folder}/cert.pem", f"{self.folder}/ca.pem")
+        second = self.start("encrypted", "holdfast serve --listen 0.0.0.0:7070 --tls_cert cert.pem --tls_key key.pem",
+                            ("7070", "7443 --data_dir $PWD/second"))
+        wait_until(lambda: os.path.exists(f"{self.folder}/second/worker.token") or self.ended_early(second), 20, "the tokens")
+        shutil.copy(f"{self.folder}/second/worker.token", f"{self.folder}/worker.token")
+        worker = self.start("far", "HOLDFAST_TOKEN=$(cat worker.token) holdfast-worker --server https://FIRST:7070 --cacert ca.pem --interface eth0",
+                            ("FIRST:7070", "localhost:7443"), ("eth0", "lo --name far --threads 1"))
+        listing = self.script("HOLDFAST_TOKEN=$(cat second/admin.token) holdfast nodes --server https://localhost:7443 --cacert ca.pem")
+
+        def there():
+            listed = subprocess.run(listing, env=self.environment(), cwd=self.folder, capture_output=True, text=True, check=False)
+            return re.search(r"^far\b.*alive", listed.stdout, re.MULTILINE) or self.ended_early(worker)
+        wait_until(there, 30, "the worker to be listed over https")
+        for process in (worker, second):
+            process.signal(signal.SIGTERM)
+            process.wait_exit()
+        bounded = self.start("bounded", "holdfast serve --log_lines_per_job 100000 --log_mib_per_job 64 --logs_mib 4096 --keep_logs_days 30",
+                             ("serve", "serve --listen 127.0.0.1:7444 --data_dir $PWD/third"))
+        wait_until(lambda: "serves at" in bounded.log() or self.ended_early(bounded), 20, "the service to be ready")
+        bounded.signal(signal.SIGTERM)
+        bounded.wait_exit()
+
     def drills(self):
         os.makedirs(f"{self.folder}/drills")
         self.start("drilled", "holdfast-worker --name a --drills /var/lib/drills", ("--name a", "--name d --threads 1"),
@@ -264,6 +328,7 @@ class TheReading(unittest.TestCase):
     def test_commands_are_found_in_blocks_and_transcripts(self):
         self.assertEqual(["holdfast ls --json", "ops/build"], commands_of("holdfast ls \\\n    --json   # lists\nops/build\n"))
         self.assertEqual(["holdfast ls"], commands_of("$ holdfast ls\nJOB  STATE\nholdfast is prose\n"))
+        self.assertEqual(["HOLDFAST_TOKEN=x holdfast-worker"], commands_of("HOLDFAST_TOKEN=x holdfast-worker\n"))
         self.assertEqual([], commands_of("   you ── holdfast submit\n"))
 
 

@@ -4,7 +4,7 @@ import math
 import os
 
 import harness
-import tensorboard_reader
+from tensorboard import reader
 
 TAGS = {"loss", "validation_loss", "learning_rate", "gradient_norm", "tokens_per_second", "step_s", "communication_s",
         "world_size"}
@@ -15,7 +15,7 @@ class TensorBoard(harness.ClusterTest):
     def setUp(self):
         super().setUp()
         self.root = os.path.join(self.cluster.folder, "curves")
-        self.protos = tensorboard_reader.compiled(self.cluster.folder)
+        self.protos = reader.compiled(self.cluster.folder)
 
     def start(self, *names, **options):
         for name in names:
@@ -23,7 +23,7 @@ class TensorBoard(harness.ClusterTest):
         self.cluster.wait_workers(*names)
 
     def assert_is_the_curve(self, job, steps):
-        found = tensorboard_reader.scalars(self.protos, os.path.join(self.root, job))
+        found = reader.scalars(self.protos, os.path.join(self.root, job))
         self.assertEqual(TAGS, set(found))
         points = {p["step"]: p for p in self.cluster.get(f"/v1/jobs/{job}/metrics?limit=1000")["metrics"]}
         self.assertEqual(set(range(1, steps + 1)), set(points))

@@ -1,5 +1,5 @@
-// What tests of the hip op set run on: a GPU in builds for one (rung 5 of the ladder, and 6), else the CPU as a GPU with waves
-// of 32 and of 64 lanes, whose blocks and lanes run in an order that a seed decides (rung 3).
+// The device that tests of the hip op set run on: a GPU in builds for one (rung 5 of the ladder, and 6), else the CPU as a GPU
+// with waves of 32 and of 64 lanes, whose blocks and lanes run in an order that a seed decides (rung 3).
 #pragma once
 
 #include <cstdint>

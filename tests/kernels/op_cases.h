@@ -29,7 +29,7 @@ struct OpCase {
   std::function<std::vector<Output>(DeviceOps&)> run;
 };
 
-// What a product's bias is before it is added: as it is, or rounded as weights are (kernels/ops.h allows both).
+// The form of a product's bias before it is added: as it is, or rounded as weights are (kernels/ops.h allows both).
 enum class Bias { kFloat, kRounded };
 // Small and odd shapes, for the comparison with ref (which is slow).
 std::vector<OpCase> small_cases(DType activations, RandomInputs& random, Bias bias = Bias::kFloat);

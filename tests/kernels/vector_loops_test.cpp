@@ -1,4 +1,4 @@
-// What the vector loops promise beyond their ops: the error of exp and log, and that nothing not finite is swallowed.
+// Promises of the vector loops beyond their ops: the error of exp and log, and that nothing not finite is swallowed.
 #include <gtest/gtest.h>
 
 #include <algorithm>

@@ -16,7 +16,7 @@ import yaml
 from command_flags import BIN, ROOT, complaint
 
 DEPLOY = os.path.join(ROOT, "ops", "deploy")
-TOKEN_CHARACTERS_MIN = 16  # rendezvous/secrets.cpp
+TOKEN_CHARACTERS_MIN = 16  # rendezvous/data_dir/bearer_token.cpp
 STOP_S_MIN = 60  # for a worker to finish its step
 
 

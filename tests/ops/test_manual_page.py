@@ -47,7 +47,7 @@ class Topics(unittest.TestCase):
                         with open(os.path.join(path, name), encoding="utf-8") as file:
                             missing += [f"{name}: {variable}" for variable in READ_FROM_ENVIRONMENT.findall(file.read())
                                         if variable not in NOT_FOR_PEOPLE and not re.search(rf"\b{variable}\b", told)]
-        self.assertEqual([], missing, "tell of these in ops/cli/help_topics.cpp")
+        self.assertEqual([], missing, "tell of these in ops/cli/help/topics.cpp")
 
     def test_help_is_as_wide_as_a_page_where_there_is_no_terminal(self):
         for topic in ("job_spec", "environment", "exit_codes", "files"):

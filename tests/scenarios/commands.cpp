@@ -26,7 +26,7 @@
 #include <stdexcept>
 
 #include "rendezvous/protocol/job_spec.h"
-#include "rendezvous/waits_for.h"
+#include "rendezvous/queries/waits_for.h"
 #include "tests/scenarios/stage.h"
 
 namespace holdfast::scenarios {
@@ -44,7 +44,7 @@ bool are(const std::vector<std::string>& words, const std::vector<std::string>& 
   return true;
 }
 
-void must(const Outcome<void>& outcome) {
+void must(const OrRefusal<void>& outcome) {
   if (!outcome) throw std::invalid_argument(outcome.error().detail);
 }
 
@@ -222,7 +222,7 @@ void Stage::put_copy_back() {
   for (const char* suffix : {"", "-wal", "-shm"}) std::filesystem::remove(folder_ + "/holdfast.sqlite" + suffix);
   std::filesystem::copy_file(folder_ + "/copy.sqlite", folder_ + "/holdfast.sqlite");
   open_service();
-  const auto events = store_->events("", 0, 100000);
+  const auto events = store_->records().events("", 0, 100000);
   last_event_ = events.empty() ? 0 : events.back().id;
 }
 

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "rendezvous/sqlite_store.h"
+#include "rendezvous/store/sqlite/store.h"
 
 namespace holdfast::scenarios {
 
@@ -70,12 +70,12 @@ void Stage::say(const std::string& text) {
   lines_.push_back(fmt::format("{:6.1f}  {}", static_cast<double>(clock_.ms) / 1000, text));
 }
 
-void Stage::say_refusal(const std::string& who, const Problem& problem) {
-  say(fmt::format("{} is refused: {}: {}", who, problem.code, problem.detail));
+void Stage::say_refusal(const std::string& who, const Refusal& refusal) {
+  say(fmt::format("{} is refused: {}: {}", who, refusal.code, refusal.detail));
 }
 
 void Stage::write_events() {
-  for (const EventRow& event : store_->events("", last_event_, 1000)) {
+  for (const EventRow& event : store_->records().events("", last_event_, 1000)) {
     last_event_ = event.id;
     say(fmt::format("{}: {}", event.kind, event.message));
   }
@@ -115,7 +115,7 @@ void Stage::settle() {
     for (auto& [name, actor] : actors_) busy |= speak(actor);
     if (!coordinator_) return;
     for (auto& [job, run] : runs_) tell_progress(run);
-    coordinator_->settle();
+    coordinator_->replan();
     coordinator_->commit();
     write_events();
     for (auto& [name, actor] : actors_) busy |= listen(actor);
@@ -126,11 +126,11 @@ void Stage::settle() {
 
 void Stage::deliver_letters() {
   for (const Fault& fault : std::exchange(faults_, {})) {
-    if (const auto taken = coordinator_->fault(fault.job, fault.report); !taken)
+    if (const auto taken = coordinator_->report_fault(fault.job, fault.report); !taken)
       say_refusal(fault.report.worker + "'s report", taken.error());
-    coordinator_->settle();
+    coordinator_->replan();
   }
-  for (const WorkerLost& lost : std::exchange(losses_, {})) (void)coordinator_->worker_lost(lost);
+  for (const WorkerLost& lost : std::exchange(losses_, {})) (void)coordinator_->report_lost(lost);
 }
 
 void Stage::enroll(Actor& actor) {
@@ -158,7 +158,7 @@ bool Stage::finish_preparing(Actor& actor) {
 bool Stage::speak(Actor& actor) {
   if (!coordinator_ || actor.life != Actor::Life::kWell || !std::exchange(actor.news, false)) return false;
   auto taken = coordinator_->report_status(actor.name, actor.status);
-  if (!taken && taken.error().status == 404) {
+  if (!taken && taken.error().kind == Refusal::Kind::kNotKnown) {
     enroll(actor);
     taken = coordinator_->report_status(actor.name, actor.status);
   }
@@ -274,13 +274,13 @@ void Stage::tell_progress(Run& run) {
     point.step = step;
     point.step_s = 0.1;
   }
-  if (!coordinator_->progress(run.job, progress)) return;  // said again later
+  if (!coordinator_->record_progress(run.job, progress)) return;  // said again later
   run.reported = progress.step;
   if (progress.step < run.total_steps) return;
   register_checkpoint(run);
   progress.points.clear();
   progress.finished = true;
-  (void)coordinator_->progress(run.job, progress);
+  (void)coordinator_->record_progress(run.job, progress);
 }
 
 void Stage::fail(Run& run) {
@@ -292,7 +292,7 @@ void Stage::fail(Run& run) {
   progress.generation = run.generation;
   progress.step = first->status.step;
   progress.failure = "the loss of 10 steps in a row was not finite";
-  (void)coordinator_->progress(run.job, progress);
+  (void)coordinator_->record_progress(run.job, progress);
 }
 
 void Stage::register_checkpoint(const Run& run) {
@@ -308,7 +308,8 @@ void Stage::register_checkpoint(const Run& run) {
   record.shards = 1;
   record.write_s = 0.4;
   record.stall_s = 0.013;
-  if (const auto taken = coordinator_->checkpoint(run.job, record); !taken) say_refusal("the checkpoint", taken.error());
+  if (const auto taken = coordinator_->register_checkpoint(run.job, record); !taken)
+    say_refusal("the checkpoint", taken.error());
 }
 
 }  // namespace holdfast::scenarios

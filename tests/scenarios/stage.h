@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/coordinator.h"
+#include "rendezvous/coordinator/coordinator.h"
 
 namespace holdfast::scenarios {
 
@@ -98,7 +98,7 @@ class Stage {
   void register_checkpoint(const Run& run);
   void write_events();
   void say(const std::string& text);
-  void say_refusal(const std::string& who, const rendezvous::Problem& problem);
+  void say_refusal(const std::string& who, const rendezvous::Refusal& refusal);
   Run& run_of(const std::string& job);
   Actor* leader(const Run& run);  // when all of its ring is there
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "storage/checkpoint.h"
 #include "tests/sim/process.h"
 #include "tests/sim/rules.h"
 
@@ -90,12 +91,12 @@ void Checkpoints::write() {
       return;
     }
     around_.story.tell(process_.name(), "has the checkpoint of step {} on disk", written.state.step);
-    settle(written);
+    finish_write(written);
   });
 }
 
 // Not before the service knows the steps below it, or not soon.
-void Checkpoints::settle(const Write& written) {
+void Checkpoints::finish_write(const Write& written) {
   const auto deadline = around_.time.now() + kReportPatienceMs;
   auto wait = std::make_shared<std::function<void()>>();
   *wait = [this, life = life_, written, deadline, weak = std::weak_ptr(wait)] {
@@ -127,8 +128,8 @@ void Checkpoints::register_record(const Write& written, std::vector<int64_t> rem
   record.removed_steps = removed;
   const auto heed = [this, life = life_, written, removed, then, sent = generation_](const Response& response) {
     if (life != life_) return;
-    if (!response.unreachable && !response.problem) return then();
-    if (response.problem && response.problem->code == "stale_state") return;
+    if (!response.unreachable && !response.refusal) return then();
+    if (response.refusal && response.refusal->code == "stale_state") return;
     const int64_t pause = ServiceClient::may_pass(response) || generation_ != sent ? 200 : kNextGenerationMs;
     process_.later(pause, [this, life, written, removed, then] {
       if (life == life_) register_record(written, removed, then);
@@ -138,16 +139,8 @@ void Checkpoints::register_record(const Write& written, std::vector<int64_t> rem
 }
 
 std::vector<int64_t> Checkpoints::apply_retention(int64_t newest) {
-  std::vector<int64_t> below;
-  for (const int64_t step : around_.disk.steps(job_)) {
-    if (step <= newest) below.push_back(step);
-  }
-  std::vector<int64_t> removed;
-  while (keep_last_ > 0 && static_cast<int64_t>(below.size()) > keep_last_) {
-    around_.disk.remove(job_, below.front());
-    removed.push_back(below.front());
-    below.erase(below.begin());
-  }
+  const auto removed = storage::retention_victims(around_.disk.steps(job_), keep_last_, newest);
+  for (const int64_t step : removed) around_.disk.remove(job_, step);
   return removed;
 }
 

@@ -1,4 +1,5 @@
-// Checkpoints as rank 0 writes them: worker/checkpointing.cpp without its threads, and the disk that all workers share.
+// Checkpoints as rank 0 writes them: worker/checkpoints/checkpointing.cpp without its threads, and the disk that all workers
+// share.
 //
 // A manifest appears on the disk whole or not at all, when its write ends. Between that and the record's arrival at the
 // service the writer may die, be fenced, or belong to the past. (A real worker does not send a record of which it can tell
@@ -14,8 +15,8 @@
 #include <vector>
 
 #include "rendezvous/protocol/messages.h"
-#include "tests/sim/model_state.h"
 #include "tests/sim/surroundings.h"
+#include "tests/sim/training/model_state.h"
 
 namespace holdfast::sim {
 
@@ -57,7 +58,7 @@ class Checkpoints {
   };
   bool submit(const ModelState& state);
   void write();
-  void settle(const Write& written);
+  void finish_write(const Write& written);
   void register_record(const Write& written, std::vector<int64_t> removed, std::function<void()> then);
   std::vector<int64_t> apply_retention(int64_t newest);
 

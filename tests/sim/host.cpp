@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "tests/sim/network.h"
-#include "tests/sim/ring.h"
 #include "tests/sim/rules.h"
+#include "tests/sim/training/ring.h"
 
 namespace holdfast::sim {
 

@@ -11,8 +11,8 @@
 
 #include "tests/sim/process.h"
 #include "tests/sim/surroundings.h"
-#include "worker/exit_codes.h"
-#include "worker/restart_policy.h"
+#include "worker/link/exit_codes.h"
+#include "worker/process/restart_policy.h"
 
 namespace holdfast::sim {
 

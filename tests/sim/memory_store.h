@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/job_store.h"
+#include "rendezvous/store/job_store.h"
 #include "tests/sim/story.h"
 
 namespace holdfast::sim {
@@ -36,6 +36,22 @@ struct Tables {
   std::map<std::string, std::vector<std::pair<int64_t, LedgerShare>>> voided_ledger;  // of steps that were computed again
 };
 
+// The simulated service shows nothing to anybody.
+class NoRecords : public rendezvous::Records {
+ public:
+  std::vector<rendezvous::EventRow> events(const std::string&, int64_t, int64_t) override { return {}; }
+  std::vector<rendezvous::StepRow> steps(const std::string&, int64_t, int64_t) override { return {}; }
+  int64_t folded_to(const std::string&) override { return 0; }
+  int64_t newest_event_id(const std::string&) override { return 0; }
+  int64_t newest_step_id(const std::string&) override { return 0; }
+  std::vector<rendezvous::CurvePoint> curve(const std::string&, int64_t) override { return {}; }
+  rendezvous::LogPage logs(const rendezvous::LogQuery&, int64_t) override { return {}; }
+  int64_t before_newest_logs(const rendezvous::LogQuery&, int64_t) override { return 0; }
+  rendezvous::StepRange ledger_range(const std::string&) override { return {}; }
+  std::vector<rendezvous::LedgerRow> ledger(const std::string&, const rendezvous::StepRange&) override { return {}; }
+  std::vector<rendezvous::StepDigest> digests(const std::string&, const rendezvous::StepRange&) override { return {}; }
+};
+
 class MemoryStore : public rendezvous::JobStore {
  public:
   explicit MemoryStore(const Story& story) : story_(story) {}
@@ -48,6 +64,8 @@ class MemoryStore : public rendezvous::JobStore {
 
   void begin() override;
   void commit() override;
+  void check_files() override {}
+  void skip_ids(int64_t) override {}
   rendezvous::StoreContents load() override;
   void save_job(const rendezvous::JobRow& row) override;
   void save_worker(const rendezvous::WorkerRow& row) override;
@@ -75,24 +93,13 @@ class MemoryStore : public rendezvous::JobStore {
   void deal_anew(const std::string& job, int64_t step, const std::vector<rendezvous::DealtShare>& shares) override;
   void void_steps(const std::string& job, int64_t first, int64_t by_generation) override;
   bool forget_old(int64_t) override { return false; }  // keeps everything
-
-  // The simulated service shows nothing to anybody.
-  std::vector<rendezvous::EventRow> events(const std::string&, int64_t, int64_t) override { return {}; }
-  std::vector<rendezvous::StepRow> steps(const std::string&, int64_t, int64_t) override { return {}; }
-  int64_t folded_to(const std::string&) override { return 0; }
-  int64_t newest_event_id(const std::string&) override { return 0; }
-  int64_t newest_step_id(const std::string&) override { return 0; }
-  std::vector<rendezvous::CurvePoint> curve(const std::string&, int64_t) override { return {}; }
-  rendezvous::LogPage logs(const rendezvous::LogQuery&, int64_t) override { return {}; }
-  int64_t before_newest_logs(const rendezvous::LogQuery&, int64_t) override { return 0; }
-  rendezvous::StepRange ledger_range(const std::string&) override { return {}; }
-  std::vector<rendezvous::LedgerRow> ledger(const std::string&, const rendezvous::StepRange&) override { return {}; }
-  std::vector<rendezvous::StepDigest> digests(const std::string&, const rendezvous::StepRange&) override { return {}; }
+  rendezvous::Records& records() override { return none_; }
 
  private:
   void write(std::function<void(Tables&)> change);
 
   const Story& story_;
+  NoRecords none_;
   Tables tables_;
   bool open_ = false, fails_ = false;
   std::vector<std::function<void(Tables&)>> changes_;  // of the open transaction, in order

@@ -7,7 +7,7 @@
 namespace holdfast::sim {
 namespace {
 
-constexpr int64_t kGraceMs = 5000;  // worker/training_process.cpp
+constexpr int64_t kGraceMs = 5000;  // worker/process/training_process.cpp
 
 }  // namespace
 

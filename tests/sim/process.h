@@ -10,12 +10,12 @@
 #include <string>
 
 #include "tests/sim/checkpoints.h"
-#include "tests/sim/progress_reports.h"
 #include "tests/sim/service_client.h"
 #include "tests/sim/surroundings.h"
-#include "tests/sim/train_thread.h"
-#include "worker/exit_codes.h"
-#include "worker/lifecycle.h"
+#include "tests/sim/training/progress_reports.h"
+#include "tests/sim/training/train_thread.h"
+#include "worker/link/exit_codes.h"
+#include "worker/process/lifecycle.h"
 
 namespace holdfast::sim {
 

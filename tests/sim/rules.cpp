@@ -52,8 +52,8 @@ void Rules::after_request(const Coordinator& service, const Request& request, co
 }
 
 void Rules::judge_worker(const std::string& incarnation, const Response& response) {
-  const bool refused = response.problem.has_value();
-  if (refused && response.problem->status == 409) over_soon_.insert(incarnation);
+  const bool refused = response.refusal.has_value();
+  if (refused && response.refusal->kind == Refusal::Kind::kStale) over_soon_.insert(incarnation);
   // A life that the service never heard of is asked to register, and only then told that it is over.
   if (!refused && over_.contains(incarnation)) broken("{} is over, and is heard again", incarnation);
 }
@@ -77,7 +77,7 @@ void Rules::judge_message(const Coordinator& service, const JobMessage& message,
       if (number > record->state_generation && later.source.step < record->step) counts = false;
     }
   }
-  const bool taken = !response.unreachable && !response.problem;
+  const bool taken = !response.unreachable && !response.refusal;
   if (taken && !counts)
     broken("a message of {} on generation {} of {} is taken, which is at generation {} of {}", incarnation, generation,
            message.job, current.number, names(current.members));
@@ -215,7 +215,7 @@ void Rules::check_steps(const std::string& job) const {
   for (const auto& [step, row] : found->second) {
     uint64_t digest = 0;
     for (int64_t m = 0; m < all; ++m) digest += tokens_of(step - 1, m);
-    if (row.point.data_digest != fmt::format("{:016x}", digest))
+    if (row.point.tokens_digest != fmt::format("{:016x}", digest))
       broken("step {} of {} consumed other tokens than its own", step, job);
   }
 }

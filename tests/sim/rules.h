@@ -13,11 +13,11 @@
 #include <string>
 #include <vector>
 
-#include "rendezvous/coordinator.h"
+#include "rendezvous/coordinator/coordinator.h"
 #include "tests/sim/memory_store.h"
-#include "tests/sim/model_state.h"
 #include "tests/sim/service_process.h"
-#include "worker/step_shares.h"
+#include "tests/sim/training/model_state.h"
+#include "worker/step/shares.h"
 
 namespace holdfast::sim {
 

@@ -31,10 +31,10 @@ void ServiceClient::start() {
 
 void ServiceClient::ask(Request request, int64_t timeout_ms, const OnResponse& on_response, bool about_worker) {
   around_.network.ask(process_, std::move(request), timeout_ms, [this, on_response, about_worker](const Response& response) {
-    if (response.problem && response.problem->code == "superseded")
-      return process_.end(worker::ExitCode::kNameTaken, response.problem->detail);
-    if (response.problem && about_worker && response.problem->code == "stale_incarnation")
-      return process_.end(worker::ExitCode::kFenced, response.problem->detail);
+    if (response.refusal && response.refusal->code == "superseded")
+      return process_.end(worker::ExitCode::kNameTaken, response.refusal->detail);
+    if (response.refusal && about_worker && response.refusal->code == "stale_incarnation")
+      return process_.end(worker::ExitCode::kFenced, response.refusal->detail);
     on_response(response);
   });
 }
@@ -52,7 +52,7 @@ void ServiceClient::enroll() {
   ask(
       request, kAnswerMs,
       [this](const Response& response) {
-        if (response.unreachable || response.problem) return process_.later(kRetryMs, [this] { enroll(); });
+        if (response.unreachable || response.refusal) return process_.later(kRetryMs, [this] { enroll(); });
         enrolling_ = false;
         registered_ = urgent_ = true;
         post_status();
@@ -79,8 +79,8 @@ void ServiceClient::poll() {
 }
 
 void ServiceClient::heed(const Response& response) {
-  if (response.problem && response.problem->status == 404) return enroll_again();
-  if (response.unreachable || response.problem) {
+  if (response.refusal && response.refusal->kind == Refusal::Kind::kNotKnown) return enroll_again();
+  if (response.unreachable || response.refusal) {
     return process_.later(kRetryMs, [this, number = polls_] {
       if (number == polls_) poll();
     });
@@ -120,8 +120,8 @@ void ServiceClient::post_status() {
       StatusMessage{process_.name(), status_}, kAnswerMs,
       [this](const Response& response) {
         posting_ = false;
-        if (response.problem && response.problem->status == 404) return enroll_again();
-        if (!response.unreachable && !response.problem) note_tag(response.tag);
+        if (response.refusal && response.refusal->kind == Refusal::Kind::kNotKnown) return enroll_again();
+        if (!response.unreachable && !response.refusal) note_tag(response.tag);
         post_status();
       },
       true);

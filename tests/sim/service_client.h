@@ -1,6 +1,6 @@
 // How a process keeps in touch with the service: registration, statuses, one poll for directives, and messages about its job.
 //
-// Stands for worker/rendezvous_client.cpp and worker/service_link.cpp, with the same rules: the newest status every
+// Stands for worker/link/rendezvous_client.cpp and worker/link/service_link.cpp, with the same rules: the newest status every
 // heartbeat and at each change, two tags that know better than the poll end it, a service that does not know this life gets
 // a registration, and an answer that says this life is over ends the process.
 #pragma once
@@ -27,9 +27,7 @@ class ServiceClient {
   // Once. Answers that end the process end it here.
   void ask(Request request, int64_t timeout_ms, const OnResponse& on_response, bool about_worker);
 
-  static bool may_pass(const Response& response) {
-    return response.unreachable || (response.problem && response.problem->status >= 500);
-  }
+  static bool may_pass(const Response& response) { return response.unreachable; }
 
  private:
   void enroll();

@@ -109,7 +109,7 @@ void ServiceProcess::take_turn() {
     ticked_ms_ = time_.now();
     coordinator_->tick();
   }
-  coordinator_->settle();
+  coordinator_->replan();
   release_polls();
   const auto death = store_.open() ? std::exchange(death_, std::nullopt) : std::nullopt;
   if (death == Death::kBeforeCommit) return kill("killed right before a commit");
@@ -125,18 +125,18 @@ void ServiceProcess::take_turn() {
 
 Response ServiceProcess::answer(const Request& request, const OnResponse& reply, bool& later) {
   Response response;
-  const auto settle = [&response](const auto& outcome) {
-    if (!outcome) response.problem = outcome.error();
+  const auto note = [&response](const auto& outcome) {
+    if (!outcome) response.refusal = outcome.error();
   };
   if (const auto* registration = std::get_if<RegisterRequest>(&request)) {
-    settle(coordinator_->register_worker(*registration, fmt::format("service-{}", life_)));
+    note(coordinator_->register_worker(*registration, fmt::format("service-{}", life_)));
   } else if (const auto* message = std::get_if<StatusMessage>(&request)) {
     const auto outcome = coordinator_->report_status(message->worker, message->status);
-    settle(outcome);
+    note(outcome);
     if (outcome) response.tag = outcome->directive_tag;
   } else if (const auto* poll = std::get_if<Poll>(&request)) {
-    const auto outcome = coordinator_->polled(poll->worker, poll->incarnation);
-    settle(outcome);
+    const auto outcome = coordinator_->begin_poll(poll->worker, poll->incarnation);
+    note(outcome);
     if (!outcome) return response;
     for (OpenPoll& other : polls_) {
       if (other.poll.worker == poll->worker) other.deadline_ms = time_.now();
@@ -145,7 +145,7 @@ Response ServiceProcess::answer(const Request& request, const OnResponse& reply,
     fresh_.insert(poll->worker);
     later = true;
   } else if (const auto* lost = std::get_if<WorkerLost>(&request)) {
-    settle(coordinator_->worker_lost(*lost));
+    note(coordinator_->report_lost(*lost));
   } else {
     return answer_job(std::get<JobMessage>(request));
   }
@@ -156,26 +156,26 @@ Response ServiceProcess::answer_job(const JobMessage& message) {
   struct Dispatch {
     Coordinator& service;
     const std::string& job;
-    Outcome<void> operator()(const Progress& m) const { return service.progress(job, m); }
-    Outcome<void> operator()(const FaultReport& m) const { return service.fault(job, m); }
-    Outcome<void> operator()(const CheckpointRecord& m) const { return service.checkpoint(job, m); }
+    OrRefusal<void> operator()(const Progress& m) const { return service.record_progress(job, m); }
+    OrRefusal<void> operator()(const FaultReport& m) const { return service.report_fault(job, m); }
+    OrRefusal<void> operator()(const CheckpointRecord& m) const { return service.register_checkpoint(job, m); }
   };
   Response response;
   const auto outcome = std::visit(Dispatch{*coordinator_, message.job}, message.body);
-  if (!outcome) response.problem = outcome.error();
+  if (!outcome) response.refusal = outcome.error();
   return response;
 }
 
 void ServiceProcess::release_polls() {
-  std::set<std::string> looked_at = coordinator_->take_touched();
+  std::set<std::string> looked_at = coordinator_->take_workers_to_notify();
   looked_at.merge(std::exchange(fresh_, {}));
   std::erase_if(polls_, [&](OpenPoll& open) {
     Response response;
     if (looked_at.contains(open.poll.worker)) {
-      response.problem = coordinator_->ended(open.poll.worker, open.poll.incarnation);
-      if (!response.problem) response.change = coordinator_->news_for(open.poll.worker, open.poll.have);
+      response.refusal = coordinator_->refusal_if_ended(open.poll.worker, open.poll.incarnation);
+      if (!response.refusal) response.change = coordinator_->news_for(open.poll.worker, open.poll.have);
     }
-    if (!response.problem && !response.change && time_.now() < open.deadline_ms) return false;
+    if (!response.refusal && !response.change && time_.now() < open.deadline_ms) return false;
     answers_.emplace_back(open.reply, std::move(response));
     return true;
   });

@@ -1,4 +1,4 @@
-// The service's process: the real coordinator over the store in memory, in turns as rendezvous/service.cpp takes them
+// The service's process: the real coordinator over the store in memory, in turns as rendezvous/api/service.cpp takes them
 // (commands, time, the scheduler, commit, and only then the answers), and all that can happen to a process in between.
 //
 // Killed, it loses its memory and the open transaction; started again, it begins from the store.
@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "rendezvous/coordinator.h"
+#include "rendezvous/coordinator/coordinator.h"
 #include "tests/sim/chance.h"
 #include "tests/sim/memory_store.h"
 
@@ -36,12 +36,12 @@ struct StatusMessage {
 using Request = std::variant<rendezvous::RegisterRequest, StatusMessage, Poll, rendezvous::WorkerLost, JobMessage>;
 
 struct Response {
-  bool unreachable = false;                     // no answer, or one of a service that ends
-  std::optional<rendezvous::Problem> problem;   // a refusal
+  bool unreachable = false;  // no answer, or one of a service that ends
+  std::optional<rendezvous::Refusal> refusal;
   std::string tag;                              // to a status: of the directive in force
   std::optional<rendezvous::Directive> change;  // to a poll: the directive that differs from `have`
 
-  static Response lost() { return {.unreachable = true, .problem = {}, .tag = {}, .change = {}}; }
+  static Response lost() { return {.unreachable = true, .refusal = {}, .tag = {}, .change = {}}; }
 };
 using OnResponse = std::function<void(const Response&)>;
 

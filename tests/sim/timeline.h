@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/clock.h"
+#include "rendezvous/coordinator/clock.h"
 
 namespace holdfast::sim {
 

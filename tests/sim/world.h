@@ -12,10 +12,10 @@
 #include "tests/sim/host.h"
 #include "tests/sim/memory_store.h"
 #include "tests/sim/network.h"
-#include "tests/sim/ring.h"
 #include "tests/sim/rules.h"
 #include "tests/sim/service_process.h"
 #include "tests/sim/surroundings.h"
+#include "tests/sim/training/ring.h"
 
 namespace holdfast::sim {
 

@@ -1,9 +1,11 @@
 // Checkpoints in a folder: round trips, other models, manifests that do not hang together, retention.
+#include <atomic>
 #include <filesystem>
 #include <functional>
 
 #include "storage/checksum.h"
 #include "storage/manifest.h"
+#include "storage/open_store.h"
 #include "tests/storage/checks.h"
 #include "tests/storage/memory_store.h"
 #include "tests/storage/temporary_folder.h"
@@ -271,6 +273,49 @@ TEST(Retention, OfACheckpointThatIsBeingReadIsNoDamage) {
   ASSERT_FALSE(verified);
   EXPECT_EQ(verified.error().code, Error::Code::kNotFound);
   EXPECT_NE(verified.error().message.find("was removed while it was read"), std::string::npos) << verified.error().message;
+}
+
+// A store whose reader is told to stop while it waits for the first shard.
+class Stopping : public MemoryStore {
+ public:
+  Result<Bytes> get(const std::string& key) override {
+    const bool shard = key.find("shard") != std::string::npos;
+    shards += shard ? 1 : 0;
+    stop = stop || shard;
+    return MemoryStore::get(key);
+  }
+  std::atomic<int> shards = 0;
+  std::atomic<bool> stop = false;
+};
+
+TEST(Reading, EndsWhereItIsOnceItIsToStop) {
+  Stopping store;
+  const State state(1);
+  ASSERT_TRUE(ok(write_checkpoint(store, manifest_at(10, 1), state.tensors(), {.shard_bytes = 401, .threads = 1})));
+  ASSERT_GT(read_manifest(store, 10)->shards.size(), 20U);
+  State found = state.blank();
+  const auto writable = found.writable();
+  for (const int threads : {1, 3}) {
+    store.shards = 0;
+    EXPECT_EQ(verify_checkpoint(store, 10, threads, &store.stop).error().code, Error::Code::kUnavailable);
+    EXPECT_LE(store.shards, threads);
+    store.shards = 0;
+    store.stop = false;
+    EXPECT_EQ(read_checkpoint(store, 10, writable, threads, &store.stop).error().code, Error::Code::kUnavailable);
+    EXPECT_LE(store.shards, threads);
+  }
+}
+
+TEST(Reading, OfAFolderEndsWithinAFile) {
+  const TemporaryFolder folder;
+  std::atomic<bool> stop = false;
+  const auto store = open_store(folder.path(), "", {.stop = &stop});
+  ASSERT_TRUE(ok(store));
+  ASSERT_TRUE(ok((*store)->put("a", Bytes(3))));
+  EXPECT_TRUE(ok((*store)->get("a")));
+  stop = true;
+  EXPECT_EQ((*store)->get("a").error().code, Error::Code::kUnavailable);
+  EXPECT_TRUE(ok((*store)->put("b", Bytes(3)))) << "what is written is";
 }
 
 TEST_F(Checkpoints, OrphansAreRemovedExceptOfStepsBeingWritten) {

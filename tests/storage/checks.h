@@ -1,4 +1,4 @@
-// What tests of checkpoints say of a store.
+// Checks of a store that tests of checkpoints share.
 #pragma once
 
 #include <gtest/gtest.h>

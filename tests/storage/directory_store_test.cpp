@@ -178,7 +178,8 @@ TEST(DirectoryStoreFaults, AreNamedWithPathCauseNeedAndRemedy) {
   }
 }
 
-// What a disk cannot give back is as lost as what was altered: a reader falls back to another checkpoint and does not wait.
+// An object that the disk cannot give back is as lost as an altered one: a reader falls back to another checkpoint and does not
+// wait.
 TEST(DirectoryStoreFaults, AFileThatTheDiskDoesNotGiveBackIsCorrupt) {
   const auto files = std::make_shared<FaultyFileSystem>();
   const auto store = std::move(*open_directory_store("/ckpt", MissingFolder::kMake, files));

@@ -101,7 +101,7 @@ IoResult<size_t> FaultyFileSystem::make(const std::string& path, bool directory)
   return inode;
 }
 
-IoResult<int> FaultyFileSystem::create(const std::string& path) {
+IoResult<int> FaultyFileSystem::create(const std::string& path, Readers) {
   return changing([&]() -> IoResult<int> {
     const auto inode = make(path, false);
     if (!inode) return tl::unexpected(inode.error());

@@ -40,7 +40,7 @@ class Disk {
   };
   std::vector<Inode> inodes;  // [0] is "/"
 
-  // What a machine finds after the power was lost: `seed` decides what of the unsynced is there.
+  // The files that a machine finds after the power was lost: `seed` decides what of the unsynced is there.
   void lose_power(uint32_t seed);
 };
 
@@ -57,7 +57,7 @@ class FaultyFileSystem : public FileSystem {
   // Reads of the file or folder at `path` itself fail with `error`, from now until heal().
   void make_unreadable(const std::string& path, int error) { unreadable_[path] = error; }
 
-  IoResult<int> create(const std::string& path) override;
+  IoResult<int> create(const std::string& path, Readers readers) override;
   IoResult<size_t> write(int file, std::span<const std::byte> bytes) override;
   IoResult<void> sync(int file) override;
   IoResult<void> close(int file) override;

@@ -11,7 +11,7 @@
 namespace holdfast::storage::testing {
 namespace {
 
-// What stands between ```language and ``` in the document.
+// The text between ```language and ``` in the document.
 std::string example(const std::string& language) {
   std::ifstream file(HOLDFAST_FORMAT_DOCUMENT);
   std::stringstream text;

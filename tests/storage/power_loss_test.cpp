@@ -131,7 +131,7 @@ TEST(PowerLoss, TheFakeLosesWhatWasNotSynced) {
   FaultyFileSystem files;
   ASSERT_TRUE(files.make_directory("/a"));
   ASSERT_TRUE(files.sync_directory("/"));
-  const auto file = files.create("/a/b");
+  const auto file = files.create("/a/b", Readers::kAll);
   ASSERT_TRUE(files.write(*file, Bytes(10)));
   Disk disk = files.disk();
   disk.lose_power(0);

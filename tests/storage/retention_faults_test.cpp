@@ -40,7 +40,7 @@ Scenario keeping_one_of_three() {
           [](ObjectStore& store) { expect_only_after_retention(store, 30, old_state()); }};
 }
 
-// What a worker does when a checkpoint is due.
+// A worker's calls when a checkpoint is due.
 Result<void> write_and_retain(ObjectStore& store, int64_t step) {
   if (auto written = write_new(store, step); !written) return written;
   return apply_retention(store, 1, step).problem;
@@ -121,8 +121,8 @@ TEST(RetentionFaults, NothingGoesWhenTheNewestDoesNotVerify) {
   EXPECT_EQ(listed(*machine.store), (std::vector<int64_t>{10, 20, 30}));
 }
 
-// What is said to have gone is what the catalogue forgets: neither a checkpoint that is still there nor, after its manifest
-// went and a shard could not, one that is not.
+// The catalogue forgets exactly the checkpoints that are reported as gone: neither a checkpoint that is still there nor, after
+// its manifest went and a shard could not, one that is not.
 TEST(RetentionFaults, WhatItSaysIsGoneIsWhatIsNoLongerListed) {
   const Disk before = disk_with({10, 20, 30});
   Machine counted = boot(before);

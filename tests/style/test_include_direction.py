@@ -1,89 +1,124 @@
 #!/usr/bin/python3
 """Keeps the arrows between the parts: which folder may include which, and which file may know which library.
 
-A part is the longest prefix in PARTS that a path starts with. Tests and benchmarks may include everything; nothing
-includes them. To see it fail, put `#include "worker/transport.h"` into a file of kernels/; the last tests here do that
-with made-up sources."""
+A folder is a part. FLOORS lists them from the one that includes nothing to the ones that include most, each with the parts that it
+may include: they stand before it, so an arrow up cannot be written down. Two parts are smaller than a folder and have their
+reason beside them. Tests and benchmarks may include everything; nothing includes them. ARCHITECTURE.md draws the same floors, and
+test_architecture.py holds the drawing to this list. To see it fail, put `#include "worker/transport/transport.h"` into a file of
+kernels/; the last tests here do that with made-up sources."""
+import os
 import re
 import unittest
 
 import source_tree
 
-PARTS = {  # path prefix -> part
-    "kernels/": "kernels",
-    "model/": "model",
-    "storage/": "storage",
-    "rendezvous/protocol/": "protocol",
-    "rendezvous/http_": "http_server",
-    "rendezvous/membership": "membership",
-    "rendezvous/scheduler": "scheduler",
-    "rendezvous/flapping": "scheduler",
-    "rendezvous/serve": "serve",
-    "rendezvous/backup": "serve",
-    "rendezvous/": "service",
-    "worker/transport.h": "transport",
-    "worker/tcp": "tcp",
-    "worker/fault_points": "fault_points",
-    "worker/collectives/": "collectives",
-    "worker/lifecycle": "lifecycle",
-    "worker/": "worker",
-    "ops/cli/main": "cli_serve",
-    "ops/cli/serve": "cli_serve",
-    "ops/cli/backup": "cli_serve",
-    "ops/cli/": "cli",
-    "tests/": "tests",
-    "bench/": "bench",
+FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it may include, beside its own
+    "kernels": "",
+    "storage": "",
+    "model": "kernels",
+    # --- rendezvous/: the service
+    "rendezvous/text": "",
+    "rendezvous/protocol": "rendezvous/text",
+    "rendezvous/client": "storage rendezvous/text rendezvous/protocol",
+    "rendezvous/membership": "rendezvous/text rendezvous/protocol",
+    "rendezvous/scheduler": "rendezvous/text rendezvous/protocol rendezvous/membership",
+    "rendezvous/store": "rendezvous/text rendezvous/protocol rendezvous/membership",
+    "rendezvous/store/sqlite": "rendezvous/text rendezvous/store",
+    "rendezvous/access": "rendezvous/text rendezvous/store",
+    "rendezvous/webhooks": "rendezvous/text rendezvous/client rendezvous/store",
+    "rendezvous/data_dir": "storage rendezvous/text rendezvous/protocol rendezvous/store",
+    "rendezvous/http": "rendezvous/text rendezvous/protocol",
+    "rendezvous/coordinator": "rendezvous/text rendezvous/protocol rendezvous/membership rendezvous/scheduler "
+                              "rendezvous/store",
+    "rendezvous/queries": "storage rendezvous/text rendezvous/scheduler rendezvous/data_dir rendezvous/coordinator",
+    "rendezvous/page": "",
+    "rendezvous/api/openapi": "",
+    "rendezvous/api/answers": "storage rendezvous/text rendezvous/protocol rendezvous/http rendezvous/coordinator "
+                              "rendezvous/queries",
+    "rendezvous/api/turn": "rendezvous/store rendezvous/http rendezvous/coordinator rendezvous/api/answers",
+    "rendezvous/api/feeds": "rendezvous/store rendezvous/http rendezvous/api/answers rendezvous/api/turn",
+    "rendezvous/api/documents": "rendezvous/api/openapi rendezvous/api/answers rendezvous/api/turn",
+    "rendezvous/api": "storage rendezvous/text rendezvous/protocol rendezvous/membership rendezvous/scheduler "
+                      "rendezvous/store rendezvous/access rendezvous/webhooks rendezvous/data_dir rendezvous/http "
+                      "rendezvous/coordinator rendezvous/queries rendezvous/api/answers rendezvous/api/turn "
+                      "rendezvous/api/feeds rendezvous/api/documents",
+    "rendezvous/process": "storage rendezvous/text rendezvous/client rendezvous/store rendezvous/store/sqlite "
+                          "rendezvous/data_dir rendezvous/http rendezvous/api/answers rendezvous/api",
+    # --- worker/: one training process for each device
+    "worker/invariants": "",
+    "worker/transport": "rendezvous/text rendezvous/client",
+    "worker/drills/fault_points": "rendezvous/text",  # the ring has points, too; the rest of drills/ stands on the ring's transport
+    "worker/collectives": "worker/invariants worker/transport worker/drills/fault_points",
+    "worker/drills": "storage rendezvous/text worker/transport worker/drills/fault_points",
+    "worker/link": "rendezvous/protocol rendezvous/client worker/transport",
+    "worker/gradients": "kernels model rendezvous/protocol worker/collectives",
+    "worker/session": "kernels model rendezvous/protocol worker/collectives worker/gradients",
+    "worker/state": "storage model rendezvous/protocol rendezvous/client worker/transport worker/drills/fault_points "
+                    "worker/collectives worker/link worker/session",
+    "worker/checkpoints": "storage worker/drills/fault_points worker/link worker/session",
+    "worker/tensorboard": "rendezvous/text rendezvous/protocol rendezvous/client",
+    "worker/step": "rendezvous/text rendezvous/protocol worker/invariants worker/transport worker/drills/fault_points "
+                   "worker/link worker/gradients worker/session worker/state worker/checkpoints worker/tensorboard",
+    "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is
+    "worker/process": "storage rendezvous/text rendezvous/protocol rendezvous/client worker/transport "
+                      "worker/drills/fault_points worker/drills worker/link worker/session worker/state "
+                      "worker/checkpoints worker/tensorboard worker/step worker/process/lifecycle",
+    # --- ops/cli/: the program that people type
+    "ops/cli/terminal": "rendezvous/text",
+    "ops/cli/command": "rendezvous/client ops/cli/terminal",
+    "ops/cli/netcheck": "rendezvous/text rendezvous/client ops/cli/terminal ops/cli/command",
+    "ops/cli/jobs": "rendezvous/text rendezvous/protocol ops/cli/terminal ops/cli/command",
+    "ops/cli/chaos": "rendezvous/text ops/cli/terminal ops/cli/command ops/cli/jobs",
+    "ops/cli/doctor": "kernels model rendezvous/text rendezvous/client ops/cli/terminal ops/cli/command "
+                      "ops/cli/netcheck",
+    "ops/cli/plan": "kernels model rendezvous/text rendezvous/protocol ops/cli/terminal ops/cli/command ops/cli/jobs",
+    "ops/cli/help": "rendezvous/text rendezvous/protocol ops/cli/terminal ops/cli/command ops/cli/jobs",
+    "ops/cli": "kernels storage model rendezvous/text rendezvous/protocol rendezvous/client ops/cli/terminal "
+               "ops/cli/command ops/cli/jobs ops/cli/chaos ops/cli/help",
+    # The program's own three: only these have the service behind them.
+    "ops/cli/main": "ops/cli",
+    "ops/cli/serve": "rendezvous/client rendezvous/process ops/cli/command",
+    "ops/cli/backup": "rendezvous/text rendezvous/client rendezvous/process ops/cli/terminal ops/cli/command",
 }
-CLIENT = {"cli", "protocol", "model", "kernels", "storage"}
-MAY_INCLUDE = {  # part -> the parts whose headers it may include, beside its own
-    "kernels": set(),
-    "model": {"kernels"},
-    "protocol": set(),
-    "storage": {"protocol"},
-    "http_server": {"protocol"},
-    "membership": {"protocol"},
-    "scheduler": {"protocol", "membership"},
-    "serve": {"service", "http_server", "membership", "scheduler", "protocol", "storage"},
-    "service": {"http_server", "membership", "scheduler", "serve", "protocol", "storage"},
-    "transport": set(),
-    "tcp": {"transport", "protocol"},
-    "fault_points": set(),
-    "collectives": {"transport", "fault_points"},
-    "lifecycle": {"protocol"},
-    "worker": {"transport", "tcp", "fault_points", "collectives", "lifecycle", "model", "kernels", "storage", "protocol"},
-    "cli": CLIENT,
-    "cli_serve": CLIENT | {"serve"},
-}
-MAY_INCLUDE["membership"].add("scheduler")  # the two decide together; neither may know anything else
+MAY_INCLUDE = {part: set(others.split()) for part, others in FLOORS.items()}
+FREE = ("tests/", "bench/")
 NARROW = {  # (part, part it includes) -> the only headers it may take from there
-    ("storage", "protocol"): {"rendezvous/protocol/http_client.h"},
-    ("tcp", "protocol"): {"rendezvous/protocol/ring_address.h"},
+    ("worker/transport", "rendezvous/client"): {"rendezvous/client/socket_address.h"},
+    ("worker/tensorboard", "rendezvous/client"): {"rendezvous/client/socket_address.h"},
+    ("worker/state", "rendezvous/client"): {"rendezvous/client/retry.h"},
 }
-PURE = {"membership", "scheduler", "lifecycle"}  # (state, event, now) -> state': no clock, no I/O, no threads
+# (state, event, now) -> state': no clock, no I/O, no threads
+PURE = {"rendezvous/membership", "rendezvous/scheduler", "worker/process/lifecycle"}
 IMPURE_HEADERS = {"atomic", "condition_variable", "ctime", "filesystem", "fstream", "future", "iostream", "mutex", "random",
-                  "thread", "unistd.h", "time.h"}
+                  "thread", "unistd.h", "time.h", "rendezvous/text/fault_text.h",
+                  "rendezvous/text/random_hex.h"}
 CLOCK = re.compile(r"(?:system|steady|high_resolution)_clock::now|\brand\s*\(|random_device")
 LIBRARIES = {  # include prefix -> the path prefixes that may know the library
-    "boost/": ("rendezvous/http_",),
-    "sqlite3.h": ("rendezvous/sqlite",),
-    "curl/": ("rendezvous/protocol/http_client",),
+    "boost/": ("rendezvous/http/",),
+    "sqlite3.h": ("rendezvous/store/sqlite/",),
+    "curl/": ("rendezvous/client/http_client", "rendezvous/client/url"),
     "sentencepiece": ("model/data/",),
+    "utf8proc.h": ("rendezvous/text/", "model/data/"),
     "zstd.h": ("storage/",),
-    "CLI/": ("ops/cli/", "worker/"),
+    "CLI/": ("ops/cli/", "worker/process/"),
     "torch/": (),
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^">]+)[>"]', re.MULTILINE)
 
 
 def part_of(path):
-    prefixes = [p for p in PARTS if path.startswith(p)]
-    return PARTS[max(prefixes, key=len)] if prefixes else None
+    """The longest part that the path lies in; FREE for tests and benchmarks; None for a source that belongs nowhere."""
+    if path.startswith(FREE):
+        return FREE
+    stem = os.path.splitext(path)[0]
+    parts = [p for p in FLOORS if stem == p or path.startswith(p + "/")]
+    return max(parts, key=len) if parts else None
 
 
 def complaints(path, text):
     """What is wrong with the includes of one source, as sentences."""
     here = part_of(path)
-    if here in (None, "tests", "bench"):
+    if here in (None, FREE):
         return []
     found = []
     for quote, target in INCLUDE.findall(text):
@@ -112,9 +147,26 @@ class IncludeDirection(unittest.TestCase):
         found = [c for path in sources() for c in complaints(path, source_tree.read(path))]
         self.assertEqual([], found, "\n" + "\n".join(found))
 
+    def test_no_arrow_runs_up(self):
+        order = list(FLOORS)
+        up = [f"{part} -> {other}" for part, others in MAY_INCLUDE.items() for other in others
+              if order.index(other) > order.index(part)]
+        self.assertEqual([], up, "a part may include only parts that stand before it in FLOORS")
+
+    def test_no_arrow_is_allowed_that_nobody_uses(self):
+        used = {(part_of(path), part_of(target)) for path in sources() for quote, target in INCLUDE.findall(source_tree.read(path))
+                if quote == '"'}
+        idle = [f"{part} -> {other}" for part, others in MAY_INCLUDE.items() for other in others if (part, other) not in used]
+        self.assertEqual([], idle, "delete these arrows from FLOORS: nobody includes along them")
+
     def test_every_source_belongs_to_a_part(self):
         lost = [path for path in sources() if part_of(path) is None]
         self.assertEqual([], lost)
+
+    def test_a_target_is_made_of_its_own_folder(self):
+        elsewhere = [f"{path}: {line.strip()}" for path in source_tree.files() if path.endswith("CMakeLists.txt")
+                     for line in source_tree.read(path).splitlines() if re.search(r"(\.\./|SOURCE_DIR}/)\S*\.cpp\b", line)]
+        self.assertEqual([], elsewhere, "a file is compiled by the CMakeLists.txt of the folder it lies in")
 
     def test_own_headers_are_included_by_their_path_from_the_top(self):
         known = set(source_tree.files())
@@ -143,31 +195,34 @@ class TheTestItself(unittest.TestCase):
 
     def test_it_refuses_includes_against_the_arrows(self):
         self.refuses("kernels/cpu/gelu.cpp", '#include "model/gpt2.h"')
-        self.refuses("kernels/ops.h", '  #  include "worker/transport.h"')
+        self.refuses("kernels/ops.h", '  #  include "worker/transport/transport.h"')
         self.refuses("model/gpt2.cpp", '#include "storage/checkpoint.h"')
         self.refuses("storage/codec.cpp", '#include "model/gpt2.h"')
-        self.refuses("storage/service_store.cpp", '#include "rendezvous/protocol/messages.h"')
-        self.refuses("rendezvous/service.cpp", '#include "worker/transport.h"')
-        self.refuses("rendezvous/http_server.cpp", '#include "rendezvous/service.h"')
-        self.refuses("rendezvous/membership.cpp", '#include "rendezvous/job_store.h"')
+        self.refuses("storage/open_store.cpp", '#include "rendezvous/client/http_client.h"')
+        self.refuses("rendezvous/text/time_text.cpp", '#include "rendezvous/protocol/messages.h"')
+        self.refuses("rendezvous/api/jobs.cpp", '#include "worker/transport/transport.h"')
+        self.refuses("rendezvous/http/server.cpp", '#include "rendezvous/api/service.h"')
+        self.refuses("rendezvous/coordinator/planning.cpp", '#include "rendezvous/http/server.h"')
+        self.refuses("rendezvous/membership/decide.cpp", '#include "rendezvous/store/job_store.h"')
         self.refuses("worker/collectives/ring.cpp", '#include "rendezvous/protocol/messages.h"')
-        self.refuses("worker/train_loop.cpp", '#include "rendezvous/service.h"')
-        self.refuses("ops/cli/show.cpp", '#include "rendezvous/serve.h"')
-        self.refuses("ops/cli/main.cpp", '#include "worker/train_loop.h"')
+        self.refuses("worker/collectives/ring.cpp", '#include "worker/drills/drills.h"')
+        self.refuses("worker/step/train_loop.cpp", '#include "rendezvous/api/service.h"')
+        self.refuses("ops/cli/jobs/show.cpp", '#include "rendezvous/process/serve.h"')
+        self.refuses("ops/cli/main.cpp", '#include "worker/step/train_loop.h"')
 
     def test_it_refuses_libraries_outside_their_file(self):
-        self.refuses("rendezvous/service.cpp", "#include <boost/asio/io_context.hpp>")
-        self.refuses("worker/client.cpp", "#include <curl/curl.h>")
+        self.refuses("rendezvous/api/service.cpp", "#include <boost/asio/io_context.hpp>")
+        self.refuses("worker/link/outbox.cpp", "#include <curl/curl.h>")
 
     def test_it_refuses_clocks_and_threads_in_the_pure_parts(self):
-        self.refuses("rendezvous/membership.cpp", "#include <thread>")
-        self.refuses("rendezvous/scheduler.cpp", "auto now = std::chrono::steady_clock::now();")
-        self.refuses("worker/lifecycle.cpp", "#include <mutex>")
+        self.refuses("rendezvous/membership/decide.cpp", "#include <thread>")
+        self.refuses("rendezvous/scheduler/schedule.cpp", "auto now = std::chrono::steady_clock::now();")
+        self.refuses("worker/process/lifecycle.cpp", "#include <mutex>")
 
     def test_it_lets_the_right_ones_through(self):
         for path, line in (("model/gpt2.cpp", '#include "kernels/ops.h"'),
-                           ("ops/cli/main.cpp", '#include "rendezvous/serve.h"'),
-                           ("worker/collectives/ring.cpp", '#include "worker/transport.h"'),
+                           ("ops/cli/serve.cpp", '#include "rendezvous/process/serve.h"'),
+                           ("worker/collectives/ring.cpp", '#include "worker/transport/transport.h"'),
                            ("tests/worker/ring_test.cpp", '#include "worker/collectives/communicator.h"')):
             self.assertEqual([], complaints(path, line))
 

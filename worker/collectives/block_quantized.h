@@ -14,15 +14,15 @@ namespace holdfast::worker {
 
 constexpr size_t kQuantizedBlock = 512;  // elements
 
-// Of so many elements.
+// The number of bytes for so many elements.
 size_t quantized_bytes(size_t elements);
 
-// `bytes` has quantized_bytes(x.size()) in all of these.
+// In all of these `bytes` has quantized_bytes(x.size()).
 void quantize(std::span<const float> x, std::span<std::byte> bytes);
 void dequantize(std::span<const std::byte> bytes, std::span<float> x);
-// x += what was quantized
+// x += the dequantized numbers
 void add_dequantized(std::span<const std::byte> bytes, std::span<float> x);
-// x -= what was quantized: from the numbers that were quantized, the error. 0 in a block that is not finite.
+// x -= the dequantized numbers. If x are the numbers that were quantized, the error is left. 0 in a block that is not finite.
 void subtract_dequantized(std::span<const std::byte> bytes, std::span<float> x);
 
 }  // namespace holdfast::worker

@@ -15,7 +15,7 @@ namespace holdfast::worker {
 struct Communicator::Impl {
   RingOptions options;
   std::unique_ptr<Ring> ring;      // none in a world of one
-  std::vector<std::byte> transit;  // what this rank passes on in an all-to-all
+  std::vector<std::byte> transit;  // bytes that this rank passes on in an all-to-all
 
   int world_size() const { return static_cast<int>(options.addresses.size()); }
   CollectiveResult<void> all_reduce(std::span<const std::byte> mine, std::span<std::byte> sum, Element element);
@@ -165,10 +165,10 @@ CollectiveResult<void> Communicator::relay(std::span<const std::span<const std::
   return impl_->ring->run({.kind = Operation::Kind::kRelay}, relay_schedule(outgoing, incoming, impl_->options.chunk_bytes));
 }
 
-std::jthread Communicator::watch(std::function<void(const CollectiveError&)> on_loss) const {
+std::jthread Communicator::watch(std::function<void(const CollectiveError&)> on_lost_peer) const {
   if (!impl_->ring) return {};
-  return std::jthread([ring = impl_->ring.get(), on_loss = std::move(on_loss)](std::stop_token stop) {
-    if (const auto loss = ring->wait_for_loss(std::move(stop))) on_loss(*loss);
+  return std::jthread([ring = impl_->ring.get(), on_lost_peer = std::move(on_lost_peer)](std::stop_token stop) {
+    if (const auto lost = ring->wait_for_lost_peer(std::move(stop))) on_lost_peer(*lost);
   });
 }
 

@@ -5,12 +5,11 @@
 // still under way. The ring all-reduce (Patarasuk, Yuan 2009) moves 2 (N-1)/N of the buffer each way per rank.
 //
 // Promises: integer sums have the same bits in any order of the ring; float sums are taken in ring order (16-bit ones are
-// rounded after each addition), and all ranks have the same bits. Every call ends
-// by its deadline: no bytes moved for `timeout`, or abort(). The first failure poisons the communicator: every later call
-// fails with the same error, and its sockets are closed, so that neighbours notice at once. What a failed call leaves where
-// its result belongs is unspecified.
+// rounded after each addition), and all ranks have the same bits. Every call ends by its deadline: no bytes moved for
+// `timeout`, or abort(). The first failure poisons the communicator: every later call fails with the same error, and its
+// sockets are closed, so that neighbours notice at once. After a failed call the contents of its result are unspecified.
 // Refuses: a connection of another job, generation or rank, or without the generation's secret.
-// Thread: one at a time calls collectives; abort() may come from any.
+// Thread: one thread at a time calls collectives; abort() may come from any.
 #pragma once
 
 #include <chrono>
@@ -25,13 +24,13 @@
 #include <vector>
 
 #include "worker/collectives/half_floats.h"
-#include "worker/transport.h"
+#include "worker/transport/transport.h"
 
 namespace holdfast::worker {
 
 struct CollectiveError {
-  // kConnectionLost also speaks of a neighbour that sends what was not agreed or what was altered on the way: the stream is
-  // of no use any more.
+  // kConnectionLost also means that a neighbour sent bytes that were not agreed on, or that were altered on the way: the
+  // connection is of no use any more.
   enum class Kind { kConnectionLost, kTimeout, kHandshakeFailed, kAborted };
   Kind kind;
   int suspect_rank = -1;  // the neighbour that this points at
@@ -64,38 +63,39 @@ class Communicator {
   int rank() const;
   int world_size() const;
 
-  // The sum over all ranks of `mine`, element by element, into `sum`: equally long, and not the same memory. `mine` is only
-  // read: what a rank brought to a sum that failed it still has.
+  // Writes the sum over all ranks of `mine`, element by element, into `sum`, which is equally long and other memory. `mine`
+  // is only read: after a call that failed, a rank still has its own numbers.
   CollectiveResult<void> all_reduce_sum(std::span<const int32_t> mine, std::span<int32_t> sum);
   CollectiveResult<void> all_reduce_sum(std::span<const int16_t> mine, std::span<int16_t> sum);
   CollectiveResult<void> all_reduce_sum(std::span<const float> mine, std::span<float> sum);
   CollectiveResult<void> all_reduce_sum(std::span<const BFloat16> mine, std::span<BFloat16> sum);
   CollectiveResult<void> all_reduce_sum(std::span<const Float16> mine, std::span<Float16> sum);
-  // Every rank's bytes, by rank; sizes may differ.
+  // Returns every rank's bytes, by rank; sizes may differ.
   CollectiveResult<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine);
-  // The same where every rank knows all lengths: `blocks` is by rank, this rank's filled in.
+  // The same when every rank knows all lengths: `blocks` is by rank, this rank's filled in.
   CollectiveResult<void> all_gather_into(std::span<const std::span<std::byte>> blocks);
-  // `outgoing[k]` to rank k, and the block that rank k has for this rank into `incoming[k]`. Blocks for one rank are equally
-  // long, whoever they are from, and every rank knows all lengths. A block goes round the ring, hop by hop: a link carries
+  // Sends `outgoing[k]` to rank k, and receives the block that rank k has for this rank into `incoming[k]`. All blocks for
+  // one rank are equally long, and every rank knows all lengths. A block goes round the ring, hop by hop: a link carries
   // N(N-1)/2 of them.
   CollectiveResult<void> all_to_all(std::span<const std::span<const std::byte>> outgoing,
                                     std::span<const std::span<std::byte>> incoming);
-  // From `root` to all, passed along the ring chunk by chunk.
+  // Copies `buffer` from `root` to all ranks, passed along the ring chunk by chunk.
   CollectiveResult<void> broadcast(std::span<std::byte> buffer, int root);
 
-  // `outgoing` to the successor, while `incoming` is filled by the predecessor. A piece that is in both (the same memory) is
-  // sent on as it arrives, so a chain of ranks that want the same pieces has them as soon as one alone. Neighbours must agree
-  // on the pieces between them; where they do not, the call fails.
+  // Sends `outgoing` to the successor, while the predecessor fills `incoming`. A piece that is in both (the same memory) is
+  // sent on as it arrives, so a chain of ranks that want the same pieces has them as soon as one rank alone would. Neighbours
+  // must agree on the pieces between them; if they do not, the call fails.
   CollectiveResult<void> relay(std::span<const std::span<const std::byte>> outgoing,
                                std::span<const std::span<std::byte>> incoming);
 
-  // For the times between collectives, when nobody reads: while the returned thread lives, it watches the neighbours'
-  // connections, and calls `on_loss` (on that thread, once) when one ends. Its destructor ends the watch. No collective may
-  // be called meanwhile. In a world of one there is nothing to watch.
-  std::jthread watch(std::function<void(const CollectiveError&)> on_loss) const;
+  // For the times between collectives, when no call reads: while the returned thread lives, it watches the neighbours'
+  // connections, and calls `on_lost_peer` (on that thread, once) when one ends. Its destructor ends the watch. No collective
+  // may be called meanwhile. In a world of one there is nothing to watch.
+  std::jthread watch(std::function<void(const CollectiveError&)> on_lost_peer) const;
 
-  // Of the operations from now on; RingOptions::timeout until then. When no bytes have moved for `quiet`, `on_quiet` is told
-  // whom this rank waits for, on the calling thread, and the waiting goes on. The thread that calls collectives.
+  // Sets the timeout of the operations from now on; until then it is RingOptions::timeout. When no bytes have moved for
+  // `quiet`, `on_quiet` is told, on the calling thread, for which rank this one waits, and the waiting goes on. Thread: the
+  // one that calls collectives.
   void set_patience(std::chrono::milliseconds timeout, std::chrono::milliseconds quiet,
                     std::function<void(const CollectiveError&)> on_quiet);
 

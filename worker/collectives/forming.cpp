@@ -12,15 +12,15 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// More than these at once are not waited for: the oldest silent one is dropped for the newest.
+// At most so many inbound connections are judged at once: beyond that the oldest silent one is dropped for the newest.
 constexpr size_t kInboundMax = 256;
-// A successor that is not there or not ready is tried again after so long; doubled up to the maximum.
+// The pause before the successor is tried again, while it is not there or not ready; it doubles up to the maximum.
 constexpr milliseconds kRetryMin{10}, kRetryMax{200};
-// A worker listens from before it is known until it ends: where nobody listens it is dead, and need not be waited for. Not
-// the first time, which may have met a node that was just coming back to the network.
+// A worker listens from before the service knows it until it ends. So if nobody listens at its address it is dead, and need
+// not be waited for; except the first time, when its node may just have come back to the network.
 constexpr int kNobodyThereMax = 3;
 
-// Short messages on a non-blocking stream: what is queued goes out first, then bytes are gathered up to a length.
+// Short messages on a non-blocking stream: queued bytes go out first, then bytes are gathered up to a length.
 class Messages {
  public:
   explicit Messages(std::unique_ptr<Connection> connection) : connection_(std::move(connection)) {}
@@ -38,7 +38,7 @@ class Messages {
     }
     return true;
   }
-  // Never takes more than `length`: what follows belongs to somebody else.
+  // Never takes more than `length`: the bytes after it belong to another reader.
   TransportResult<bool> gather(size_t length) {
     while (gathered_.size() < length) {
       const size_t before = gathered_.size();
@@ -63,7 +63,7 @@ class Messages {
   size_t sent_ = 0;
 };
 
-// Somebody who connected: challenge, hello, verdict.
+// An inbound connection: challenge, hello, verdict.
 class Inbound {
  public:
   enum class State { kPending, kAccepted, kDropped };
@@ -120,7 +120,7 @@ class Inbound {
   std::string reason_;
 };
 
-// The connection to the successor, over as many attempts as it takes.
+// The outgoing connection to the successor, over as many attempts as it takes.
 class Outbound {
  public:
   Outbound(Transport& transport, const RingPlace& place, std::string address)
@@ -179,7 +179,7 @@ class Outbound {
     pause_ = std::min(2 * pause_, kRetryMax);
   }
 
-  // Nothing while it is under way.
+  // Returns nothing while the attempt is under way.
   TransportResult<std::optional<Verdict>> advance() {
     if (hello_.empty()) {
       const auto done = messages_->gather(kChallengeBytes);
@@ -208,7 +208,7 @@ class Outbound {
   Bytes hello_;
   std::unique_ptr<Connection> connection_;
   bool refused_ = false, gone_ = false;
-  int nobody_there_ = 0;  // how often
+  int nobody_there_ = 0;  // so often in a row
   std::string trouble_ = "it has not answered yet";
   Deadline retry_at_{};
   milliseconds pause_ = kRetryMin;
@@ -253,7 +253,7 @@ class Forming {
   void pump_inbound() {
     std::erase_if(inbound_, [&](Inbound& inbound) {
       const auto state = inbound.pump();
-      // A predecessor that comes a second time has lost its first connection.
+      // A predecessor that connects a second time has lost its first connection.
       if (state == Inbound::State::kAccepted) predecessor_ = inbound.release();
       if (state == Inbound::State::kDropped) {
         ++dropped_;

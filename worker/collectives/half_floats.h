@@ -1,8 +1,9 @@
 // The two 16-bit floats that gradients travel as, and their conversions.
 //
-// Promises: to 16 bits rounds to nearest, ties to even; what is too large for float16 becomes infinity; a NaN stays a quiet
-// NaN with its sign and upper bits; subnormal numbers are kept. To float is exact. The same bits as the instructions that
-// CPUs have for it (F16C, AVX512-BF16 but for subnormal numbers, which those flush), without needing them.
+// Promises: the conversion to 16 bits rounds to nearest, ties to even. Values too large for float16 become infinity; a NaN
+// stays a quiet NaN with its sign and upper bits; subnormal numbers are kept. The conversion to float is exact. The bits are
+// those of the CPUs' own instructions (F16C, and AVX512-BF16 except for subnormal numbers, which those flush), without
+// needing them.
 // Reference: IEEE 754-2019, sections 4.3.1 (rounding) and 3.6 (binary16); bfloat16 is the upper half of binary32.
 #pragma once
 
@@ -19,9 +20,9 @@ struct Float16 {
   uint16_t bits;
 };
 
-// Without branches, so that loops over them are vectorised. Chosen by masks: where a choice is written as one, GCC 12 moves
-// the floating-point operation into its branch, which may trap elsewhere, and vectorises nothing (measured: sums of float16
-// take twice as long).
+// A choice without a branch, so that loops over the conversions are vectorised. It uses masks, because GCC 12 turns a written
+// choice into a branch that contains the floating-point operation, which may trap elsewhere, and then vectorises nothing
+// (measured: sums of float16 take twice as long).
 inline uint32_t chosen(bool condition, uint32_t yes, uint32_t no) {
   const uint32_t mask = 0u - static_cast<uint32_t>(condition);
   return (yes & mask) | (no & ~mask);

@@ -1,4 +1,4 @@
-// The mutual handshake of a ring connection: its messages, and who refuses whom for what. No sockets here.
+// The mutual handshake of a ring connection: its messages, and who refuses whom for which reason. No sockets here.
 //
 //   acceptor  -> connector   challenge   magic "HFRING01", nonce (32)
 //   connector -> acceptor    hello       magic, version (4), job length (4), generation (8), world size (4), rank (4),
@@ -6,7 +6,7 @@
 //   acceptor  -> connector   verdict     code (1), reserved (1), reason length (2), proof (32), reason
 // The connector's proof is HMAC-SHA256(secret, "connect" | hello without proof | acceptor's nonce), the acceptor's is
 // HMAC-SHA256(secret, "accept" | hello without proof | connector's nonce): each has shown that it knows the generation's
-// secret, for this connection and in this direction. What follows on the connection is not encrypted or signed.
+// secret, for this connection and in this direction. The bytes after it are not encrypted or signed.
 // Refuses, with a sentence: another version, job, generation, world size or rank, and a wrong proof. Staleness is judged
 // before the proof, as every generation has a secret of its own.
 #pragma once
@@ -27,7 +27,7 @@ using Nonce = std::array<std::byte, 32>;
 
 Nonce random_nonce();
 
-// What both ends must agree on.
+// The facts on which both ends must agree.
 struct RingPlace {
   std::string job;  // at most kJobBytesMax
   int64_t generation = 0;
@@ -57,7 +57,7 @@ struct Verdict {
   std::string reason;  // of a refusal
 };
 
-// The length of the whole hello, from its fixed part; or why it is not one that this version can read.
+// The length of the whole hello, from its fixed part; or why this version cannot read it.
 tl::expected<size_t, Verdict> hello_length(std::span<const std::byte> fixed);
 
 // The acceptor's judgement of a whole hello; `challenge` is the nonce that it sent.
@@ -66,7 +66,7 @@ Verdict judge_hello(const RingPlace& place, std::span<const std::byte> hello, co
 // The verdict on `hello` as bytes, with the acceptor's proof when it is kAccepted.
 Bytes encode_verdict(const RingPlace& place, const Verdict& verdict, std::span<const std::byte> hello);
 size_t verdict_length(std::span<const std::byte> fixed);
-// What the connector makes of it: an acceptance without the right proof is a refusal.
+// The connector's reading of the verdict: an acceptance without the right proof is a refusal.
 Verdict judge_verdict(const RingPlace& place, std::span<const std::byte> verdict, std::span<const std::byte> hello);
 
 }  // namespace holdfast::worker

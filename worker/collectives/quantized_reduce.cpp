@@ -10,7 +10,7 @@
 namespace holdfast::worker {
 namespace {
 
-constexpr size_t kPieceElements = 4 << 20;  // some milliseconds at 10 Gbit/s: what each piece waits for is little beside it
+constexpr size_t kPieceElements = 4 << 20;  // some milliseconds at 10 Gbit/s: the latency of each piece is little beside that
 
 struct Segment {  // whole blocks, but for the last one of a piece
   size_t first, count;

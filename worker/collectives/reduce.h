@@ -2,7 +2,7 @@
 //
 // Integers wrap around, by definition and not by accident, so that the sum has the same bits in any order. float is one
 // rounded addition per element, in the order of the ring; the 16-bit floats are widened to float, added, and rounded to
-// nearest, ties to even. The two do not overlap.
+// nearest, ties to even. Source and target do not overlap.
 #pragma once
 
 #include <cstddef>

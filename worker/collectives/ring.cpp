@@ -1,11 +1,12 @@
-// The loop that moves an operation's bytes, and what it says when it cannot.
+// The loop that moves an operation's bytes, and its error messages.
 #include "worker/collectives/ring.h"
 
 #include <array>
 #include <cstdio>
 #include <utility>
 
-#include "worker/fault_points.h"
+#include "worker/drills/fault_points.h"
+#include "worker/invariants/invariant.h"
 
 namespace holdfast::worker {
 namespace {
@@ -52,6 +53,14 @@ struct Ring::Progress {
            amount(incoming.payload_bytes(), total_bytes(schedule.incoming));
   }
 
+  // Every chunk went out once, and came in once.
+  void require_all_moved() const {
+    const size_t to_send = total_bytes(schedule.outgoing), to_receive = total_bytes(schedule.incoming);
+    must_hold(outgoing.payload_bytes() == to_send && incoming.payload_bytes() == to_receive &&
+                  incoming.chunks_done() == schedule.incoming.size(),
+              [&] { return "a collective ended well before all of its bytes moved: " + text(); });
+  }
+
   void pass_fault_point(size_t chunks_before) const {
     if (incoming.chunks_done() == chunks_before || operation.kind != Operation::Kind::kAllReduce) return;
     fault_point_within(schedule.incoming[chunks_before].addend != nullptr ? "reduce_scatter" : "all_gather");
@@ -75,7 +84,7 @@ Ring::Ring(Transport& transport, RingConnections connections, const RingOptions&
   const int world_size = static_cast<int>(options.addresses.size());
   successor_ = (options.rank + 1) % world_size;
   predecessor_ = (options.rank + world_size - 1) % world_size;
-  // Later than ours, which knows more to say.
+  // Later than our own timeout, whose message says more.
   const auto stall_limit = timeout_ + std::chrono::seconds(5);
   connections_.to_successor->set_stall_limit(stall_limit);
   connections_.from_predecessor->set_stall_limit(stall_limit);
@@ -83,10 +92,12 @@ Ring::Ring(Transport& transport, RingConnections connections, const RingOptions&
 
 CollectiveResult<void> Ring::run(Operation operation, const Schedule& schedule) {
   if (poison_) return tl::make_unexpected(*poison_);
+  require_sound(schedule);
   operation.number = ++operations_;
   operation.chunk_bytes = chunk_bytes_;
   Progress progress(*this, operation, schedule);
   auto result = drive(progress);
+  if (result) progress.require_all_moved();
   if (!result) {
     poison_ = result.error();
     connections_ = {};  // the neighbours notice at once
@@ -94,7 +105,7 @@ CollectiveResult<void> Ring::run(Operation operation, const Schedule& schedule) 
   return result;
 }
 
-// The operation as it goes over this connection; both of its ends judge alike.
+// The operation as this connection carries it; both of its ends come to the same answer.
 Operation Ring::over(const Connection& connection, Operation operation) const {
   operation.checksums = checksums_within_node_ || operation.kind != Operation::Kind::kAllReduce || !connection.within_node();
   return operation;
@@ -117,10 +128,10 @@ void Ring::set_patience(std::chrono::milliseconds timeout, std::chrono::millisec
   on_quiet_ = std::move(on_quiet);
 }
 
-std::optional<CollectiveError> Ring::wait_for_loss(std::stop_token stop) const {
+std::optional<CollectiveError> Ring::wait_for_lost_peer(std::stop_token stop) const {
   if (poison_) return std::nullopt;
   const std::array<Connection*, 2> neighbours{connections_.to_successor.get(), connections_.from_predecessor.get()};
-  const auto lost = transport_.wait_for_loss(neighbours, std::move(stop));
+  const auto lost = transport_.wait_for_lost_peer(neighbours, std::move(stop));
   if (!lost) return std::nullopt;
   const int suspect = *lost == 0 ? successor_ : predecessor_;
   return CollectiveError{
@@ -166,8 +177,8 @@ CollectiveResult<void> Ring::wait_for_bytes(Progress& progress) {
     progress.last_moved = steady_clock::now();
     progress.quiet_told = false;
   }
-  // While there is something left to send, the successor must be there; so its end is listened to, though it never speaks.
-  // Afterwards it may rightly be gone: it can have finished its last operation before this rank does.
+  // While this rank has bytes left to send, the successor must be there: its end of the connection is read, though it never
+  // sends anything. Afterwards it may rightly be gone: it can have finished its last operation before this rank does.
   std::array<Transport::Interest, 2> interests;
   size_t count = 0;
   if (!progress.outgoing.complete()) {
@@ -212,8 +223,8 @@ CollectiveError Ring::lost(const Progress& progress, bool outgoing, const Transp
 }
 
 CollectiveError Ring::stalled(const Progress& progress, std::chrono::milliseconds for_so_long) const {
-  // A rank that works always empties its incoming stream, whatever it waits for itself; so one that takes nothing is the
-  // better suspect than one that has nothing to send, who may be waiting for it in turn.
+  // A rank that works always empties its incoming stream, whatever it waits for itself. So a rank that takes nothing is the
+  // better suspect than a rank that has nothing to send, which may be waiting for the first one in turn.
   const bool sending = progress.outgoing.blocked();
   const int suspect = sending ? successor_ : predecessor_;
   const std::string what = sending ? "rank " + std::to_string(suspect) + " takes no more bytes"

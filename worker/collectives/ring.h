@@ -31,7 +31,7 @@ class Ring {
                     std::function<void(const CollectiveError&)> on_quiet);
   void abort(const std::string& reason);  // any thread
   // Blocks until a neighbour ends its connection, between runs, or `stop` is requested. Any thread, while none runs.
-  std::optional<CollectiveError> wait_for_loss(std::stop_token stop) const;
+  std::optional<CollectiveError> wait_for_lost_peer(std::stop_token stop) const;
   uint64_t bytes_moved() const { return bytes_moved_.load(std::memory_order_relaxed); }
 
  private:

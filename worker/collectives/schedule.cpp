@@ -3,6 +3,9 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
+
+#include "worker/invariants/invariant.h"
 
 namespace holdfast::worker {
 namespace {
@@ -43,6 +46,24 @@ void for_each_chunk(std::span<Byte> bytes, size_t chunk_bytes, Take take) {
 }
 
 }  // namespace
+
+void require_sound(const Schedule& schedule) {
+  const auto& incoming = schedule.incoming;
+  for (size_t i = 0; i < schedule.outgoing.size(); ++i) {
+    const OutgoingChunk& chunk = schedule.outgoing[i];
+    must_hold(chunk.after <= incoming.size(), [&] {
+      return "outgoing chunk " + std::to_string(i) + " waits for incoming chunk " + std::to_string(chunk.after) + " of only " +
+             std::to_string(incoming.size());
+    });
+    if (!chunk.forwarded) continue;
+    const bool same = chunk.after > 0 && incoming[chunk.after - 1].bytes.data() == chunk.bytes.data() &&
+                      incoming[chunk.after - 1].bytes.size() == chunk.bytes.size();
+    must_hold(same, [&] {
+      return "outgoing chunk " + std::to_string(i) + " of " + std::to_string(chunk.bytes.size()) +
+             " bytes is not the incoming chunk " + std::to_string(chunk.after) + " that it forwards";
+    });
+  }
+}
 
 Schedule all_reduce_schedule(int rank, int world_size, std::span<const std::byte> mine, std::span<std::byte> sum,
                              Element element, size_t chunk_bytes) {

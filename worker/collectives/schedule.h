@@ -1,9 +1,9 @@
-// What each rank sends and receives in a collective, chunk by chunk, as data: no sockets, no clock.
+// The schedule of a collective: which chunks each rank sends and receives, in which order, as data: no sockets, no clock.
 //
-// The nouns, and the steps and bytes of each operation, are in README.md beside this file. What matters here: a rank's
-// *outgoing stream* is its chunks in a fixed order to its successor, and its *incoming stream* is exactly its predecessor's
-// outgoing stream. An outgoing chunk may leave once `after` incoming chunks are done: that one number is the whole
-// dependency between the two streams, so pipelining is nobody's special case.
+// The nouns, and the steps and bytes of each operation, are in README.md beside this file. A rank's *outgoing stream* is its
+// chunks in a fixed order to its successor, and its *incoming stream* is exactly its predecessor's outgoing stream. An
+// outgoing chunk may leave once `after` incoming chunks are done: that one number is the whole dependency between the two
+// streams, so pipelining is no special case.
 #pragma once
 
 #include <cstddef>
@@ -34,14 +34,18 @@ struct OutgoingChunk {
 };
 
 struct IncomingChunk {
-  std::span<std::byte> bytes;  // where it goes
-  const std::byte* addend;     // what is then added to it, as many bytes; null: nothing
+  std::span<std::byte> bytes;  // where it is stored
+  const std::byte* addend;     // the numbers that are then added to it, as many bytes; null: none
 };
 
 struct Schedule {
   std::vector<OutgoingChunk> outgoing;
   std::vector<IncomingChunk> incoming;
 };
+
+// Ends the process (worker/invariants/invariant.h) unless every outgoing chunk can leave: the incoming chunks that it waits for
+// are in the schedule, and a forwarded one has the very bytes of the chunk that it forwards.
+void require_sound(const Schedule& schedule);
 
 // `mine` and `sum` are equally long, whole elements, and do not overlap; `mine` is only read. Both are cut into
 // slices of N chunks, and a slice into N segments, which differ by at most one element and may be empty; only the last slice is

@@ -95,7 +95,8 @@ std::string describe(const Operation& operation) {
 }
 
 std::string explain_difference(const Operation& expected, const Header& received) {
-  if (std::memcmp(received.data(), kHeaderMagic, sizeof kHeaderMagic) != 0) return "what came is not the start of an operation";
+  if (std::memcmp(received.data(), kHeaderMagic, sizeof kHeaderMagic) != 0)
+    return "the bytes that came are not the start of an operation";
   const Operation theirs = decode(received);
   std::string text = "it is at " + describe(theirs) + ", while this rank is at " + describe(expected);
   if (theirs.chunk_bytes != expected.chunk_bytes) {
@@ -156,7 +157,7 @@ TransportResult<bool> OutgoingStream::send_chunk() {
   return true;
 }
 
-// Sends the rest of `whole`, which comes after `before` other bytes of what is being sent; whether it is all out.
+// Sends the rest of `whole`, which follows `before` bytes that were sent earlier. Returns whether all of it is out.
 TransportResult<bool> OutgoingStream::send_rest(std::span<const std::byte> whole, size_t before, bool more) {
   const auto n = to_.send_some(whole.subspan(sent_ - before), more);
   if (!n) return tl::make_unexpected(n.error());
@@ -185,7 +186,7 @@ TransportResult<size_t> IncomingStream::pump() {
   return moved_;
 }
 
-// Fills `whole`, which comes after `before` other bytes of what is being received; whether it is full.
+// Fills `whole`, which follows `before` bytes that were received earlier. Returns whether it is full.
 TransportResult<bool> IncomingStream::receive_rest(std::span<std::byte> whole, size_t before) {
   const auto n = from_.receive_some(whole.subspan(received_ - before));
   if (!n) return tl::make_unexpected(n.error());

@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "worker/collectives/schedule.h"
-#include "worker/transport.h"
+#include "worker/transport/transport.h"
 
 namespace holdfast::worker {
 
@@ -43,19 +43,19 @@ using Header = std::array<std::byte, kHeaderBytes>;
 
 Header encode(const Operation& operation);
 std::string describe(const Operation& operation);  // "all-reduce no. 17 of 120571392 bytes of float32"
-// Why `received` is not `expected`, for people.
+// The difference between the two headers, in words for people.
 std::string explain_difference(const Operation& expected, const Header& received);
 
 // Receives an operation's header and incoming chunks; checks each, and adds or stores it.
 class IncomingStream {
  public:
   IncomingStream(Connection& from, const Operation& operation, std::span<const IncomingChunk> chunks);
-  // Returns the bytes that came. Also stops after a chunk is done, so that it can be sent on. An unexpected header or a
-  // wrong checksum is kFailed.
+  // Returns the number of bytes that came. Also stops after a chunk is done, so that it can be sent on. An unexpected header
+  // or a wrong checksum is kFailed.
   TransportResult<size_t> pump();
   bool complete() const { return header_done_ && chunks_done_ == chunks_.size(); }
   size_t chunks_done() const { return chunks_done_; }
-  // Of the chunks that are done; nothing in a stream without checksums.
+  // The checksums of the chunks that are done; none in a stream without checksums.
   std::span<const uint64_t> checksums() const { return checksums_; }
   size_t payload_bytes() const { return payload_bytes_; }
 
@@ -82,7 +82,7 @@ class IncomingStream {
 class OutgoingStream {
  public:
   OutgoingStream(Connection& to, const Operation& operation, std::span<const OutgoingChunk> chunks);
-  // Returns the bytes that went. `incoming` is what came on the other connection until now.
+  // Returns the number of bytes that went. `incoming` is the other connection's stream, as far as it came.
   TransportResult<size_t> pump(const IncomingStream& incoming);
   bool complete() const { return next_ == chunks_.size() && !header_pending_ && !chunk_open_; }
   bool blocked() const { return blocked_; }  // the socket took no more; else it waits for an incoming chunk

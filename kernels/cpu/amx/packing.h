@@ -46,7 +46,7 @@ struct ThreePartCells {
   }
 
  private:
-  // The parts of two floats that are neighbours in k, as dwords of three squares' vector `i`. What is left after two roundings
+  // The parts of two floats that are neighbours in k, as dwords of three squares' vector `i`. The rest after two roundings
   // has at most 8 bits, and is a bfloat16 as it is.
   static void take_parts(Square* parts, int64_t i, __m512 even, __m512 odd) {
     for (int part = 0; part < 2; ++part) {

@@ -2,7 +2,7 @@
 //
 // bfloat16 operands are multiplied as they are. float32 operands are cut into three bfloat16 parts each, x = h + m + l, which
 // is exact for |x| above 2^-102 and below the largest bfloat16; of the nine products of parts the six that matter are summed,
-// the small ones first: hl, hm, mm, mh, lh, then hh. What is left out is below 2^-25 of each product, less than float32 rounds
+// the small ones first: hl, hm, mm, mh, lh, then hh. The omitted part is below 2^-25 of each product, less than float32 rounds
 // away (Henry, Tang, Heinecke 2019, "Leveraging the bfloat16 Artificial Intelligence Datatype for Higher-Precision
 // Computations").
 #pragma once

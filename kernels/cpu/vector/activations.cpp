@@ -1,4 +1,4 @@
-// What follows a matrix product: bias and GELU. Compiled once per instruction set (see fill.h).
+// Bias and GELU, which follow a matrix product. Compiled once per instruction set (see fill.h).
 // The tanh form is written with the logistic function: (1 + tanh u) / 2 = logistic(2u), hence
 //   gelu(x) = x s,   gelu'(x) = s + x s (1 - s) 2u',   s = logistic(2u),   u = sqrt(2/pi) (x + 0.044715 x^3)
 // which keeps the relative precision of gelu where tanh is near -1.

@@ -104,7 +104,7 @@ inline void store(int32_t* p, Ints a, Whole) {
 inline void store(int32_t* p, Ints a, Part part) {
   _mm512_mask_storeu_epi32(p, part.mask, a);
 }
-// int16 in memory, int32 in lanes. What is stored fits.
+// int16 in memory, int32 in lanes. The stored values fit.
 inline Ints load(const int16_t* p, Whole) {
   return _mm512_cvtepi16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }
@@ -256,7 +256,7 @@ inline void store(int32_t* p, Ints a, Whole) {
 inline void store(int32_t* p, Ints a, Part part) {
   _mm256_maskstore_epi32(p, part.mask, a);
 }
-// int16 in memory, int32 in lanes. What is stored fits.
+// int16 in memory, int32 in lanes. The stored values fit.
 inline Ints load(const int16_t* p, Whole) {
   return _mm256_cvtepi16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }

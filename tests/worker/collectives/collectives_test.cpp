@@ -1,4 +1,4 @@
-// What the collectives compute, over real connections.
+// The results of the collectives, over real connections.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -75,7 +75,7 @@ float drawn(int rank, size_t index) {
   return static_cast<float>(random() % 20001) / 10000 - 1;
 }
 
-// What is summed as `T` has the same bits on all ranks, and is at most `roundings` of `unit` away from the exact sum.
+// Sums as `T` have the same bits on all ranks, and are at most `roundings` of `unit` away from the exact sum.
 template <typename T>
 void expect_equal_and_near(RingOfThreads& ranks, T (*from_float)(float), float (*as_float)(T), double unit) {
   const size_t size = 30011;

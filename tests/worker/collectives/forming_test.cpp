@@ -1,4 +1,4 @@
-// Who gets into a ring, who is kept out, and that those kept out hold nobody up.
+// Forming a ring: the right ranks get in, strangers are kept out, and those kept out hold no rank up.
 #include <gtest/gtest.h>
 
 #include <future>

@@ -10,12 +10,12 @@ constexpr size_t kGenerationOffset = 16;
 
 class Handshake : public testing::Test {
  protected:
-  // What the acceptor says to the connector's hello.
+  // The acceptor's answer to the connector's hello.
   Verdict verdict() const {
     const Bytes hello = encode_hello(connector, nonce, challenge);
     return judge_hello(acceptor, hello, challenge);
   }
-  // What the connector makes of the acceptor's answer.
+  // The connector's reading of the acceptor's answer.
   Verdict answer() const {
     const Bytes hello = encode_hello(connector, nonce, challenge);
     const Verdict judged = judge_hello(acceptor, hello, challenge);

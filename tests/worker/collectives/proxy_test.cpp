@@ -103,7 +103,7 @@ TEST_F(HarmfulNetwork, ThatAltersABitIsFoundOut) {
   }
 }
 
-// What rank 0 sends takes 20 ticks of 50 ms: longer than the timeout, but it moves all the time.
+// Rank 0's bytes take 20 ticks of 50 ms: longer than the timeout, but they move all the time.
 TEST(SlowNetwork, IsWaitedForWhileBytesMove) {
   RingOfThreads ranks(2);
   ranks.options().timeout = milliseconds(800);

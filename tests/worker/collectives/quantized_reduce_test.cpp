@@ -15,7 +15,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// What a rank brings: alike in no two ranks or elements.
+// A rank's numbers: no two ranks or elements have the same.
 Floats brought(int rank, size_t elements, unsigned seed = 0) {
   std::minstd_rand random(static_cast<unsigned>(rank) + 100 * seed + 1);
   Floats values;

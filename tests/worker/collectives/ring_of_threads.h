@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "worker/collectives/communicator.h"
-#include "worker/transport.h"
+#include "worker/transport/transport.h"
 
 namespace holdfast::worker {
 

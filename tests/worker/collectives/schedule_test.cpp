@@ -145,7 +145,7 @@ TEST(AllGatherSchedule, BringsEveryBlockToEveryRank) {
   }
 }
 
-// What rank `from` has for rank `to`: blocks for one rank are equally long, and some ranks get nothing.
+// The block that rank `from` has for rank `to`: blocks for one rank are equally long, and some ranks get nothing.
 Chunk block_for(size_t from, size_t to) {
   return Chunk(to == 2 ? 0 : 1000 + 700 * to, static_cast<std::byte>(16 * from + to + 1));
 }
@@ -233,6 +233,18 @@ TEST(AddElements, RoundsSumsOf16BitFloatsToNearestAndTiesToEven) {
   expect_sum(to_float16, 2050.0F, 1.0F, 2052.0F, Element::kFloat16);
   expect_sum(to_float16, 2048.0F, 1.0009765625F, 2050.0F, Element::kFloat16);
   expect_sum(to_float16, 65504.0F, 16.0F, INFINITY, Element::kFloat16);
+}
+
+TEST(ScheduleDeathTest, ThatForwardsAChunkWhichNeverComesEndsTheProcess) {
+  std::vector<std::byte> memory(8);
+  Schedule schedule;
+  schedule.incoming.push_back({std::span(memory).first(4), nullptr});
+  schedule.outgoing.push_back({std::span(memory).first(4), 1, true});
+  require_sound(schedule);
+  schedule.outgoing.push_back({std::span(memory).last(4), 2, false});
+  EXPECT_DEATH(require_sound(schedule), "broken invariant: outgoing chunk 1 waits for incoming chunk 2 of only 1");
+  schedule.outgoing.back() = {std::span(memory).last(4), 1, true};
+  EXPECT_DEATH(require_sound(schedule), "outgoing chunk 1 of 4 bytes is not the incoming chunk 1 that it forwards");
 }
 
 }  // namespace

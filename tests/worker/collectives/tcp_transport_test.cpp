@@ -36,7 +36,7 @@ TEST(TcpTransport, ALossIsSeenThoughThereIsStillSomethingToRead) {
   ASSERT_EQ(pair.server->send_some(std::span(&byte, 1), false), 1U);
   Connection* const watched[] = {other.client.get(), pair.client.get()};
   std::jthread closes([&](const std::stop_token&) { pair.server.reset(); });
-  EXPECT_EQ(pair.transport->wait_for_loss(watched, {}), 1U);
+  EXPECT_EQ(pair.transport->wait_for_lost_peer(watched, {}), 1U);
 }
 
 TEST(TcpTransport, TheWatchForALossEndsWhenItIsToldTo) {
@@ -44,7 +44,7 @@ TEST(TcpTransport, TheWatchForALossEndsWhenItIsToldTo) {
   std::stop_source stop;
   Connection* const watched[] = {pair.client.get()};
   std::jthread stops([&](const std::stop_token&) { stop.request_stop(); });
-  EXPECT_EQ(pair.transport->wait_for_loss(watched, stop.get_token()), std::nullopt);
+  EXPECT_EQ(pair.transport->wait_for_lost_peer(watched, stop.get_token()), std::nullopt);
 }
 
 TEST(TcpTransport, ListensOnTheNamedInterface) {

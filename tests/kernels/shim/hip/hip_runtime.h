@@ -42,7 +42,7 @@ void* shared(const char* file, int line, size_t bytes);
 float widen_half(uint16_t bits);
 uint16_t narrow_half(float value);
 
-// What each lane of a wave of 32 or 64 passes, by lane; every one calls it, and then waits before it changes what it passed.
+// The values that the lanes of a wave of 32 or 64 pass, by lane. Every lane calls it, and waits before it changes its value.
 std::vector<const void*> registers_of_wave(const void* own, int wave);
 void wait_for_wave(int wave);
 

@@ -1,0 +1,61 @@
+"""The ring all-reduce of Tiny's gradient in each wire type, beside gloo: over loopback, and between 2 and 4 nodes on shaped links."""
+import os
+import re
+import subprocess
+
+import shaped_links
+import testbed
+import wires
+
+TITLE = "All-reduce of 30,142,848 elements (120.6 MB in four bytes); seconds"
+NOTE = ("Floor: the bytes that the ring must send each way in this wire type (bench/wires.py: 2 (N-1)/N of the buffer, and more for int8 "
+        "from 3 ranks on) at the rate of one bare TCP stream measured between two of the same places in this run. Peer: gloo in PyTorch, "
+        "float32, whatever type ours sends.")
+RATE, RATE_NAME = "1gbit", "1 Gbit/s links"
+WIRES = {2: ("float32", "int32", "int16", "bfloat16", "int8"), 4: ("float32", "int32", "int16")}
+
+
+def ours(where, hosts, wire):
+    addresses = ",".join(f"{host}:{29600 + rank}" for rank, host in enumerate(hosts))
+    text = testbed.run_together([[*place, f"{testbed.BIN}/bench_allreduce", "--rank", rank, "--world", len(where), "--addresses",
+                                  addresses, "--dtype", wire] for rank, place in enumerate(where)])
+    return [line["seconds"] for line in testbed.json_lines(text)]
+
+
+def gloo(where, hosts, interface, peers):
+    text = testbed.run_together([[*place, "env", f"GLOO_SOCKET_IFNAME={interface}", *testbed.PEER.script(peers, "gloo_allreduce.py", rank, len(where), hosts[0])]
+                                 for rank, place in enumerate(where)])
+    return [float(s) for s in re.findall(r"in ([\d.]+) s", text)]
+
+
+def measure_place(name, where, hosts, interface, options):
+    world = len(where)
+    taken, theirs = {wire: [] for wire in WIRES[world]}, []
+    for _ in range(options.repeat):  # in turn, so that a busy minute falls on all
+        for wire, seconds in taken.items():
+            seconds += ours(where, hosts, wire)
+        if options.peers:
+            theirs += gloo(where, hosts, interface, options.peers)
+    rate = testbed.plain_tcp_rate(connect_in=where[1], listen_in=where[0], host=hosts[0])
+    rows = []
+    for wire, seconds in taken.items():
+        exact = " (exact)" if wires.reduction_of(wire) == "exact" else ""
+        rows.append(testbed.row(f"{name}, {world} ranks, {wire}{exact}", "s", testbed.median(seconds), testbed.median(theirs),
+                                wires.bytes_each_way(wire, testbed.TINY_PARAMETERS, world) / rate))
+    return rows
+
+
+def measure(options):
+    rows = measure_place("loopback", [[], []], ["127.0.0.1", "127.0.0.1"], "lo", options)
+    for world in sorted(WIRES):
+        try:
+            with shaped_links.ShapedLinks(RATE, world) as where:
+                hosts = [shaped_links.address(node) for node in range(world)]
+                rows += measure_place(RATE_NAME, where, hosts, "eth0", options)
+        except (subprocess.CalledProcessError, FileNotFoundError) as error:
+            reason = (getattr(error, "stderr", None) or str(error)).strip()
+            rows.append(testbed.row(f"{RATE_NAME}, {world} ranks", f"left out: network namespaces take root ({reason})", None))
+    shares = "; ".join(f"{each['case']} {100 * each['floor'] / each['ours']:.0f} %" for each in rows if each["floor"])
+    for each in rows:
+        each["note"] = f"{NOTE} Of plain TCP's rate ours has: {shares}."
+    return rows

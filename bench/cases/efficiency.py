@@ -1,0 +1,82 @@
+"""Two real workers that train Tiny over a link of 1 Gbit/s: what each gets done beside what it does alone."""
+import sys
+
+import curve_plot
+import link_runs
+import testbed
+
+TITLE = "Tiny, 16 x 512 tokens a microbatch, two workers of a thread each over 1 Gbit/s: efficiency in percent of a worker alone"
+NOTE = ("The batch that guides for two nodes over 1 Gbit/s recommend (bench/PLAN.md). A worker alone does as many microbatches a "
+        "step, while the other one does the same in a job of its own, so what two processes cost each other on one machine is in both numbers; it is measured before and after, as the speed "
+        "of a machine drifts. Peer: no program, but what those guides predict: 50.3 M parameters sent twice "
+        "at 100 MB/s, 1 s of compute a microbatch. Floor: the time alone and each byte at the rate of one bare TCP stream, nothing hidden "
+        "behind compute. Overlap as jobs have it by default. With --repeat the median of as many rounds. Not waiting: the share of the same steps in which "
+        "the train thread did not wait for the other worker; no drift of the machine is in it, nor what the ring's thread costs a core.")
+LABEL = "microbatches a worker and step"
+# wire type -> accumulations. A microbatch takes 4 to 14 s on one core: one of 16 a step takes minutes.
+SETTINGS = {"int32": (1, 2, 4, 8, 16), "int16": (1, 2, 4, 8, 16), "float32": (1,), "bfloat16": (1,), "float16": (1,), "int8": (1,)}
+QUICK = {"int32": (1, 2, 4, 8), "int16": (1, 2, 4, 8)}
+STEPS = {1: 3, 2: 3, 4: 2, 8: 2}  # measured, after one that warms up; elsewhere one
+BATCH = 16
+REPEAT = 1  # rounds, unless told otherwise
+
+
+def predicted(accumulation, wire):
+    """The guides' own formula; they have no 8-bit wire."""
+    element_bytes = {"int32": 4, "int16": 2, "bfloat16": 2}.get(wire)
+    return element_bytes and 100 * accumulation / (accumulation + 2 * 50.3e6 * element_bytes / 100e6)
+
+
+def plot(settings, measured):
+    series = {f"{wire}, measured": [(count, measured[wire, count]) for count in counts] for wire, counts in settings.items()}
+    for wire, name in (("int32", "predicted, 4 bytes"), ("int16", "predicted, 2 bytes")):
+        series[name] = [(count, predicted(count, wire)) for count in settings[wire]]
+    curve_plot.write(testbed.plot_path("efficiency"), "Two workers over 1 Gbit/s: percent of a worker alone", LABEL,
+                     "efficiency, %", series, powers=True, marks=True)
+
+
+def chosen(options):
+    """Wire type -> accumulations that are to be measured."""
+    settings = QUICK if options.quick else SETTINGS
+    if options.accumulation:
+        unknown = set(options.accumulation) - set(SETTINGS["int32"])
+        if unknown:
+            raise SystemExit(f"bench/run: --accumulation {min(unknown)}: efficiency has {', '.join(map(str, SETTINGS['int32']))}")
+        settings = {wire: [count for count in counts if count in options.accumulation] for wire, counts in SETTINGS.items()}
+    return {wire: counts for wire, counts in settings.items() if counts}
+
+
+def measure(options):
+    settings = chosen(options)
+    runs, measured, rows, plain = [], {}, [], None
+    for count in sorted({count for counts in settings.values() for count in counts}):
+        wires = [wire for wire, counts in settings.items() if count in counts]
+
+        def run(**changes):
+            runs.append(link_runs.run(batch=BATCH, accumulation=count, steps=STEPS.get(count, 1), **changes))
+            each = runs[-1]
+            kind = "alone" if each["alone"] else each["wire"]
+            print(f"bench/run: {count} a step, {kind}: {each['step_s']:.2f} s a step", file=sys.stderr, flush=True)  # this case takes long
+            return each
+
+        before = run(alone=True, plain_tcp=plain is None)
+        plain = plain or before["plain_bytes_per_s"]
+        rounds = []  # of (a worker alone beside them, wire type -> the run)
+        for _ in range(options.repeat):
+            together = {wire: run(wire=wire) for wire in wires}
+            after = run(alone=True)
+            rounds.append((link_runs.between(before, after), together))
+            before = after
+        for wire in wires:
+            measured[wire, count] = testbed.median([link_runs.efficiency(beside, together[wire]) for beside, together in rounds])
+            floor = testbed.median([link_runs.without_hiding(beside, wire, plain) for beside, _ in rounds])
+            waited = testbed.median([together[wire]["communication_s"] / together[wire]["step_s"] for _, together in rounds])
+            rows.append(testbed.row(f"{count} a step, {wire}", "%", measured[wire, count], predicted(count, wire), floor,
+                                    higher_is_better=True))
+            rows.append(testbed.row(f"{count} a step, {wire}: not waiting", "%", 100 * (1 - waited), higher_is_better=True))
+    note = NOTE + f" Plain TCP: {plain / 1e6:.0f} MB/s." + link_runs.faults_in(runs)
+    for each in rows:
+        each["note"] = note
+    if options.write_plots:
+        plot(settings, measured)
+    return rows

@@ -1,0 +1,72 @@
+"""Peak memory of one worker that trains Tiny, as the kernel counts it, and what it is made of, beside PyTorch's training step."""
+import os
+
+import testbed
+
+TITLE = "Peak memory of a worker: Tiny, microbatches of 4 and 16 x 512 tokens; MB"
+P_MB = 4 * testbed.TINY_PARAMETERS / 1e6
+PARTS = (("parameters, float32", 1), ("gradients of a microbatch, float32", 1), ("AdamW moments, float32", 2),
+         ("sums of the reduction, int32", 1), ("copy for the checkpoint being written", 3))
+TORCH_NAMES = {"float32": "fp32", "bfloat16": "bf16"}
+
+# Runs a program to its end and says what it held at most; the children of this process are that one.
+PEAK_OF_A_PROGRAM = """
+import json, resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+print(json.dumps({"megabytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6}))
+"""
+
+
+def peak_of_program(*arguments):
+    text = testbed.output_of([testbed.PYTHON, "-c", PEAK_OF_A_PROGRAM, *arguments], timeout_s=1800)
+    return testbed.json_lines(text)[-1]["megabytes"]
+
+
+def peak_of_torch(dtype, batch, peers):
+    """Two steps: from the second on the optimizer's state is there, too."""
+    return peak_of_program(*testbed.PEER.script(peers, "torch_step.py", "--threads", os.cpu_count(), "--batch", batch,
+                                                "--dtype", TORCH_NAMES[dtype], "--steps", 2))
+
+
+def peak_memory_of(pid):
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        fields = dict(line.split(":", 1) for line in file)
+    return int(fields["VmHWM"].split()[0]) * 1024 / 1e6
+
+
+def peak(dtype, batch, checkpoint_every=0):
+    """(before the job, while it trains)."""
+    with testbed.Testbed() as cluster:
+        cluster.start_workers("w1", threads=os.cpu_count())
+        pid = cluster.training_pid("w1")
+        before = peak_memory_of(pid)
+        job = cluster.submit(**testbed.tiny_spec(cluster.folder, dtype=dtype, batch_size=batch, total_steps=1000,
+                                                 checkpoint_every=checkpoint_every))
+        cluster.wait_step(job, 5 if checkpoint_every else 3, timeout_s=600)
+        return before, peak_memory_of(pid)
+
+
+def rows_of(dtype, batch, peers):
+    idle, training = peak(dtype, batch)
+    known = 5 * P_MB + (P_MB / 2 if dtype == "bfloat16" else 0)
+    name = f"{dtype}, batch {batch}"
+    rows = [testbed.row(f"{name}: while training", "MB", training, peak_of_torch(dtype, batch, peers) if peers else None, known),
+            testbed.row(f"{name}: activations and scratch (the rest)", "MB", training - idle - known)]
+    if batch == 4:
+        _, writing = peak(dtype, batch, checkpoint_every=2)
+        rows.insert(0, testbed.row(f"{dtype}: the process without a job", "MB", idle))
+        rows.insert(2, testbed.row(f"{name}: while a checkpoint is written", "MB", writing, None, known + 3 * P_MB))
+    return rows
+
+
+def measure(options):
+    rows = [each for dtype in TORCH_NAMES for batch in (4, 16) for each in rows_of(dtype, batch, options.peers)]
+    made_of = "; ".join(f"{name} {share * P_MB:.0f}" for name, share in PARTS)
+    note = f"Made of (MB): {made_of}; bfloat16 adds the cast parameters, {P_MB / 2:.0f}. Floor: the sum of those held then."
+    if options.peers:
+        bare = peak_of_program(*testbed.PEER.command("-c", "import torch"))
+        note += (" Peer: PyTorch's training step (torch_step.py), two steps, the whole process, as ours is; of that "
+                 f"{bare:.0f} MB are there after `import torch` alone.")
+    for each in rows:
+        each["note"] = note
+    return rows

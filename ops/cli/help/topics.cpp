@@ -1,0 +1,178 @@
+#include "ops/cli/help/topics.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "ops/cli/jobs/spec_flags.h"
+#include "ops/cli/terminal/terminal.h"
+#include "ops/cli/terminal/text_width.h"
+
+namespace holdfast::ops {
+namespace {
+
+std::string facts_of(const rendezvous::SpecField& field) {
+  std::string facts = field.type + "; " + field.range;
+  if (!field.default_value.empty())
+    facts += field.default_value == "required" ? "; required" : "; default: " + field.default_value;
+  return facts;
+}
+
+HelpTopic job_spec_topic() {
+  HelpTopic topic{"job_spec", "Job spec", {}};
+  topic.sections.push_back(
+      {"",
+       "What a job is: fields of a JSON object, for POST /v1/jobs and for `holdfast submit --config FILE`, and flags of the "
+       "same "
+       "names for `holdfast submit`, which win over the file. `holdfast show JOB --spec` prints the spec of a job with every "
+       "default filled in. `holdfast submit --dry_run` has the service check one. Only train_data_path must be given.",
+       {}});
+  for (const auto& field : rendezvous::job_spec_fields()) {
+    if (topic.sections.back().heading != field.group) topic.sections.push_back({field.group, "", {}});
+    topic.sections.back().entries.push_back({field.name, facts_of(field), field.help});
+  }
+  return topic;
+}
+
+HelpTopic field_topic(const rendezvous::SpecField& field) {
+  const std::string value = value_name_of(field);
+  const std::string in_a_file = field.type == "integer" || field.type == "number" ? value
+                                : field.type == "map"                             ? "{\"KEY\": \"VALUE\"}"
+                                                                                  : "\"" + value + "\"";
+  return {field.name,
+          "Job spec, " + field.group + ": " + field.name,
+          {{"",
+            "",
+            {{field.name, facts_of(field), field.help},
+             {"as a flag", "", fmt::format("holdfast submit --{} {}", field.name, value)},
+             {"in a file", "", fmt::format("\"{}\": {}", field.name, in_a_file)}}}}};
+}
+
+HelpTopic environment_topic() {
+  return {"environment",
+          "Environment",
+          {{"", "A flag wins over the environment, and the environment over the default.", {}},
+           {"holdfast and holdfast-worker",
+            "",
+            {{"HOLDFAST_SERVER", "default: http://127.0.0.1:7070", "Where the service is; --server wins."},
+             {"HOLDFAST_TOKEN", "",
+              "The bearer token; --token wins. Without either, admin.token (holdfast) or worker.token (holdfast-worker) in the "
+              "data "
+              "directory is read, which is there on the service's own machine."},
+             {"HOLDFAST_CACERT", "",
+              "PEM file of who signed the service's certificate, where this machine does not trust it anyway; --cacert wins."},
+             {"HOLDFAST_DATA_DIR", "default: $XDG_DATA_HOME/holdfast, else ~/.local/share/holdfast",
+              "The service's data directory: database, tokens, and the checkpoints that it keeps."},
+             {"XDG_DATA_HOME", "", "See HOLDFAST_DATA_DIR."}}},
+           {"holdfast serve",
+            "",
+            {{"HOLDFAST_ALLOW_INSECURE", "", "Set to true: listen beyond this machine without TLS; as --allow_insecure."}}},
+           {"holdfast: how it writes",
+            "",
+            {{"NO_COLOR", "", "Set to anything: no colours (https://no-color.org)."},
+             {"CLICOLOR_FORCE", "", "Set to anything but 0: colours also where no terminal reads. NO_COLOR wins."},
+             {"TERM", "", "Unset or dumb: no colours, and nothing is drawn in place; progress comes line by line."}}},
+           {"holdfast-worker",
+            "",
+            {{"HOLDFAST_INTERFACE", "", "Network interface that other workers reach; --interface wins."},
+             {"HOLDFAST_THREADS", "default: all cores", "Threads for computing; --threads wins."},
+             {"HOLDFAST_LOG_LEVEL", "default: info", "trace, debug, info, warning or error; --log_level wins."},
+             {"HOLDFAST_TENSORBOARD_DIR", "default: none", "Folder for TensorBoard's event files; --tensorboard_dir wins."},
+             {"HOLDFAST_DRILLS", "", "Folder of files that `holdfast chaos` steers this worker with; --drills wins."},
+             {"HOLDFAST_CPU_ISA", "default: the best there is",
+              "Instruction set for training on processors, such as avx2 or avx512. Workers of an exact job need the same one."},
+             {"NCCL_SOCKET_IFNAME", "", "Taken where HOLDFAST_INTERFACE is unset, for those who come from PyTorch."},
+             {"NCCL_TIMEOUT", "",
+              "Seconds after which a collective without progress has failed; collective_timeout_s of the job wins."},
+             {"NCCL_DEBUG", "", "WARN, INFO or TRACE: taken where HOLDFAST_LOG_LEVEL is unset."}}},
+           {"For tests",
+            "",
+            {{"HOLDFAST_FAULT", "", "Faults that the service or a worker brings upon itself. Not for work that matters."}}}}};
+}
+
+HelpTopic exit_codes_topic() {
+  return {
+      "exit_codes",
+      "Exit codes",
+      {{"",
+        "What `holdfast` ends with; scripts may rely on it.",
+        {{"0", "", "Done. Of wait, submit --watch and show --watch: the job succeeded."},
+         {"1", "",
+          "The job failed or was cancelled, the wait took too long, or a check (audit, ckpt verify, chaos) found something."},
+         {"2", "",
+          "Bad input: an unknown command or flag, a wrong value, a job that is not there, or a request the service refused."},
+         {"3", "", "The service cannot be reached, or does not answer as one."},
+         {"4", "", "Not allowed: no token, a wrong one, or one whose role does not permit it."},
+         {"130", "", "Ctrl-C while a job was watched or waited for. The job goes on."}}}}};
+}
+
+HelpTopic files_topic() {
+  return {"files",
+          "Files",
+          {{"",
+            "In the service's data directory (--data_dir, HOLDFAST_DATA_DIR):",
+            {{"admin.token", "",
+              "The token that may do everything, made at the service's first start; readable by its user alone."},
+             {"worker.token", "", "The token for holdfast-worker."},
+             {"holdfast.sqlite", "",
+              "Jobs, events, logs, metrics. Back it up with `holdfast backup`, while the service runs, not by copying the "
+              "file."}}}}};
+}
+
+std::string entry_text(const HelpEntry& entry, size_t indent, size_t width, bool colour) {
+  std::string text = std::string(indent, ' ') + painted(entry.term, Style::kBold, colour);
+  if (!entry.facts.empty()) {
+    const size_t used = indent + columns(entry.term) + 2;
+    const auto lines = wrapped(entry.facts, width > used + 20 ? width - used : width - indent - 4);
+    const bool beside = width > used + 20;
+    for (size_t i = 0; i < lines.size(); ++i) {
+      const std::string before = i == 0 && beside ? "  " : "\n" + std::string(beside ? used : indent + 4, ' ');
+      text += before + painted(lines[i], Style::kFaint, colour);
+    }
+  }
+  for (const std::string& line : wrapped(entry.text, width - indent - 4)) text += "\n" + std::string(indent + 4, ' ') + line;
+  return text + "\n";
+}
+
+}  // namespace
+
+const std::vector<HelpTopic>& help_topics() {
+  static const std::vector<HelpTopic> topics = {job_spec_topic(), environment_topic(), exit_codes_topic(), files_topic()};
+  return topics;
+}
+
+std::optional<HelpTopic> find_help_topic(const std::string& name) {
+  for (const HelpTopic& topic : help_topics()) {
+    if (topic.name == name) return topic;
+  }
+  for (const auto& field : rendezvous::job_spec_fields()) {
+    if (field.name == name) return field_topic(field);
+  }
+  return std::nullopt;
+}
+
+std::string text_of(const HelpTopic& topic, size_t width, bool colour) {
+  constexpr size_t kIndent = 2, kNarrowest = 30;
+  width = std::max(width, kNarrowest);
+  std::string text = painted(topic.title, Style::kBold, colour) + "\n";
+  for (const HelpSection& section : topic.sections) {
+    if (!section.heading.empty()) text += "\n" + painted(section.heading, Style::kBold, colour) + "\n";
+    for (const std::string& line : wrapped(section.text, width)) text += line + "\n";
+    if (!section.text.empty() && !section.entries.empty()) text += "\n";
+    for (const HelpEntry& entry : section.entries) text += entry_text(entry, kIndent, width, colour);
+  }
+  return text;
+}
+
+Json json_of(const HelpTopic& topic) {
+  Json sections = Json::array();
+  for (const HelpSection& section : topic.sections) {
+    Json entries = Json::array();
+    for (const HelpEntry& entry : section.entries)
+      entries.push_back({{"term", entry.term}, {"facts", entry.facts}, {"text", entry.text}});
+    sections.push_back({{"heading", section.heading}, {"text", section.text}, {"entries", entries}});
+  }
+  return {{"topic", topic.name}, {"title", topic.title}, {"sections", sections}};
+}
+
+}  // namespace holdfast::ops

@@ -1,0 +1,127 @@
+// `holdfast show`: one job, for people, as JSON, as a spec to submit again, or as it goes on.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "ops/cli/command/api.h"
+#include "ops/cli/command/command.h"
+#include "ops/cli/jobs/text.h"
+#include "ops/cli/jobs/watch.h"
+#include "ops/cli/terminal/format.h"
+#include "ops/cli/terminal/table.h"
+#include "ops/cli/terminal/text_width.h"
+#include "rendezvous/text/plural.h"
+
+namespace holdfast::ops {
+namespace {
+
+std::string size_text(const Json& spec) {
+  return fmt::format("{} layers, {} channels, {} heads, vocabulary {}, block {}", text_at(spec, "n_layer"),
+                     text_at(spec, "n_embd"), text_at(spec, "n_head"), text_at(spec, "vocab_size"),
+                     text_at(spec, "block_size"));
+}
+
+std::string batch_text(const Json& spec) {
+  const int64_t batch = integer_at(spec, "batch_size", 1);
+  return fmt::format("{} sequences a step, in {} microbatches of {}", integer_at(spec, "global_batch_size"),
+                     integer_at(spec, "global_batch_size") / std::max<int64_t>(batch, 1), batch);
+}
+
+void show_row(const char* name, const std::string& value, Style style = Style::kPlain) {
+  if (value.empty() || value == "-") return;
+  fmt::print("{:<18}{}\n", name, painted(printable(value), style, colour_wanted(STDOUT_FILENO)));
+}
+
+void show_checkpoint(const Json& job) {
+  if (!has(job, "latest_checkpoint")) return show_row("last checkpoint", "none yet");
+  const Json& checkpoint = job["latest_checkpoint"];
+  show_row("last checkpoint",
+           fmt::format("step {} ({} ago)", integer_at(checkpoint, "step"), duration_text(number_at(checkpoint, "age_s"))));
+}
+
+void show_workers(const Options& options, const Json& job) {
+  if (!has(job, "workers") || job["workers"].empty()) return;
+  fmt::print("\n");
+  Table table({Column("RANK").right(), Column("WORKER").shrinks(2, 8), Column("NODE").shrinks(1, 6).left_out(2),
+               Column("DEVICE").left_out(1)});
+  for (const Json& worker : job["workers"]) {
+    table.add(
+        {text_at(worker, "rank", "-"), text_at(worker, "id"), text_at(worker, "node", "-"), text_at(worker, "device", "-")});
+  }
+  table.print(options.wide);
+}
+
+void show_progress(const Json& job) {
+  const std::string state = text_at(job, "state");
+  const bool running = state == "running";
+  const int64_t step = integer_at(job, "step"), total = integer_at(job, "total_steps");
+  show_row("state", state_text(job), style_of_state(state));
+  if (has(job, "waits_for") && text_at(job["waits_for"], "text") != text_at(job, "reason"))
+    show_row("waits for", text_at(job["waits_for"], "text"));
+  show_row("step", fmt::format("{}/{}{}", step, total, total > 0 ? fmt::format(" ({}%)", 100 * step / total) : ""));
+  show_row("loss", loss_text(number_at(job, "loss")));
+  show_row("validation loss", loss_text(number_at(job, "validation_loss")));
+  if (running) show_row("speed", rate_text(number_at(job, "tokens_per_second")));
+  if (running) show_row("ETA", duration_text(number_at(job, "eta_s")));
+  show_row("world size", fmt::format("{}", integer_at(job, "world_size")));
+  show_row("generation",
+           fmt::format("{} ({})", integer_at(job, "generation"), rendezvous::counted(integer_at(job, "restarts"), "fault")));
+  if (const int64_t refused = integer_at(job, "refused_steps"); refused > 0)
+    show_row("left out", fmt::format("{} whose loss or gradient was not finite", rendezvous::counted(refused, "step")));
+  show_checkpoint(job);
+  if (!text_at(job, "state_hash").empty()) {
+    show_row("state hash", fmt::format("{} (after step {})", text_at(job, "state_hash"), integer_at(job, "state_hash_step")));
+  }
+}
+
+void show_for_people(const Options& options, const Json& job) {
+  const Json spec = has(job, "spec") ? job["spec"] : Json::object();
+  show_row("job", text_at(job, "id") + (text_at(job, "name").empty() ? "" : fmt::format(" ({})", text_at(job, "name"))),
+           Style::kBold);
+  show_progress(job);
+  show_row("labels", labels_text(has(job, "labels") ? job : spec, ", "));
+  if (!spec.empty()) show_row("model", size_text(spec));
+  if (!spec.empty()) show_row("batch", batch_text(spec));
+  show_row("data", text_at(spec, "train_data_path"));
+  show_row("resumed from", text_at(spec, "resume_from"));
+  show_row("submitted", time_text(text_at(job, "submitted_at")));
+  show_row("started", time_text(text_at(job, "started_at")));
+  show_row("finished", time_text(text_at(job, "finished_at")));
+  show_workers(options, job);
+}
+
+struct ShowArguments {
+  std::string job;
+  bool spec = false, watch = false;
+};
+
+void show_job(const Options& options, const ShowArguments& arguments) {
+  Api api(options);
+  const std::string id = api.job_id(arguments.job);
+  if (arguments.watch) {
+    const WatchOutcome outcome = watch_job(options, id, {.on_stdout = !options.json});
+    if (options.json) print_json(outcome.job);
+    if (outcome.exit_code != kDone) throw Failure{outcome.exit_code, ""};
+    return;
+  }
+  const Json job = api.get("/v1/jobs/" + id);
+  if (arguments.spec) return print_json(job.at("spec"));
+  if (options.json) return print_json(job);
+  show_for_people(options, job);
+}
+
+}  // namespace
+
+void add_show_command(CLI::App& app, Options& options) {
+  const auto arguments = std::make_shared<ShowArguments>();
+  CLI::App* command =
+      add_command(app, options, "show", "Show a job: progress, workers, checkpoint, state hash",
+                  full_name(&app) + " show j1 --json\n  holdfast show j1 --spec | holdfast submit --config - --seed 2");
+  add_job_argument(*command, arguments->job);
+  CLI::Option* spec = command->add_flag("--spec", arguments->spec, "The job's spec alone, as JSON that submit --config takes");
+  command->add_flag("--watch", arguments->watch, "Stay and show the progress until the job ends; the exit code is the job's")
+      ->excludes(spec);
+  add_wide_flag(*command, options);
+  command->callback([&options, arguments] { show_job(options, *arguments); });
+}
+
+}  // namespace holdfast::ops

@@ -1,0 +1,187 @@
+// `holdfast submit`: flags and files into a job spec. The flags are the fields of the spec's table, one to one.
+//
+// The service judges the spec, not this program: it may be newer, and it names all errors at once.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+
+#include "ops/cli/command/api.h"
+#include "ops/cli/command/command.h"
+#include "ops/cli/jobs/spec_flags.h"
+#include "ops/cli/jobs/watch.h"
+#include "rendezvous/text/errno_text.h"
+#include "rendezvous/text/nearest_name.h"
+
+namespace holdfast::ops {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct SubmitArguments {
+  std::string config;
+  bool watch = false, dry_run = false, print_config = false;
+  std::map<std::string, std::string> flags;               // as typed
+  std::map<std::string, std::vector<std::string>> pairs;  // of flags that take KEY=VALUE again and again
+};
+
+Json read_config(const std::string& path) {
+  Json json;
+  if (path == "-") {
+    json = Json::parse(std::cin, nullptr, false);
+  } else {
+    std::ifstream file(path);
+    if (!file) throw Failure{kBadInput, fmt::format("cannot read {}: {}", path, rendezvous::describe_errno(errno))};
+    json = Json::parse(file, nullptr, false);
+  }
+  const std::string named = path == "-" ? "what stdin brought" : path;
+  if (!json.is_object()) {
+    throw Failure{
+        kBadInput,
+        fmt::format("{} is no job spec: expected a JSON object such as {{\"train_data_path\": \"train.bin\"}}", named)};
+  }
+  if (has(json, "spec") && has(json, "state")) {
+    throw Failure{kBadInput, fmt::format("{} is a job, not a job spec: `holdfast show {} --spec` prints the spec alone", named,
+                                         text_at(json, "id", "JOB"))};
+  }
+  return json;
+}
+
+// A flag's text as the JSON type of its field. A text that is not a number stays text: the service then names the field and the
+// text.
+Json typed(const rendezvous::SpecField& field, const std::string& text) {
+  if (field.type != "integer" && field.type != "number") return text;
+  const Json parsed = Json::parse(text, nullptr, false);
+  return parsed.is_number() ? parsed : Json(text);
+}
+
+Json map_of(const std::string& flag, const std::vector<std::string>& pairs) {
+  Json map = Json::object();
+  for (const std::string& pair : pairs) {
+    const size_t equals = pair.find('=');
+    if (equals == std::string::npos)
+      throw Failure{kBadInput, fmt::format("--{} {}: expected KEY=VALUE, such as {}", flag, pair,
+                                           flag == "requires" ? "device=hip" : "team=nlp")};
+    map[pair.substr(0, equals)] = pair.substr(equals + 1);
+  }
+  return map;
+}
+
+// A relative path means the file here when there is one here; else it is left to mean one below the workers' --data_root.
+void make_absolute(Json& spec, const char* field, bool always) {
+  if (!spec.contains(field) || !spec[field].is_string()) return;
+  const auto path = spec[field].get<std::string>();
+  if (path.empty() || path.front() == '/' || path.find("://") != std::string::npos) return;
+  std::error_code ignored;
+  if (always || fs::exists(path, ignored)) spec[field] = fs::absolute(path).lexically_normal().string();
+}
+
+Json spec_of(const SubmitArguments& arguments) {
+  Json spec = arguments.config.empty() ? Json::object() : read_config(arguments.config);
+  for (const auto& field : rendezvous::job_spec_fields()) {
+    const auto flag = arguments.flags.find(field.name);
+    if (flag != arguments.flags.end()) spec[field.name] = typed(field, flag->second);
+  }
+  for (const auto& [name, pairs] : arguments.pairs) {
+    if (!pairs.empty()) spec[name] = map_of(name, pairs);
+  }
+  make_absolute(spec, "train_data_path", false);
+  make_absolute(spec, "valid_data_path", false);
+  make_absolute(spec, "checkpoint_store", true);
+  if (text_at(spec, "resume_from").find('/') != std::string::npos) make_absolute(spec, "resume_from", false);
+  return spec;
+}
+
+// Unknown names are refused here only when the spec is printed, for then no service is asked.
+void refuse_unknown_fields(const Json& spec) {
+  std::vector<std::string> known;
+  for (const auto& field : rendezvous::job_spec_fields()) known.push_back(field.name);
+  std::string all;
+  for (const auto& [name, value] : spec.items()) {
+    if (std::ranges::find(known, name) != known.end()) continue;
+    const std::string nearest = rendezvous::nearest_name(name, known);
+    all += fmt::format("\n  {}: no such field; {}", name,
+                       nearest.empty() ? "`holdfast help job_spec` lists them all" : fmt::format("did you mean {}?", nearest));
+  }
+  if (!all.empty()) throw Failure{kBadInput, "this is no job spec:" + all};
+}
+
+std::string warning_text(const Json& warning) {
+  if (warning.is_string()) return warning.get<std::string>();
+  const std::string field = text_at(warning, "field");
+  return (field.empty() ? "" : field + ": ") + text_at(warning, "message");
+}
+
+void try_it(const Options& options, Api& api, const Json& spec) {
+  const Json answer = api.post(path_with("/v1/jobs", {{"dry_run", "1"}}), spec);
+  if (has(answer, "id")) {
+    throw Failure{kUnreachable, fmt::format("this service knows no dry runs and made a job of it: `holdfast stop {}` ends it",
+                                            text_at(answer, "id"))};
+  }
+  if (options.json) return print_json(answer);
+  fmt::print("The spec is good; nothing was submitted.\n");
+  if (!text_at(answer, "would").empty()) fmt::print("{}\n", text_at(answer, "would"));
+  for (const Json& warning : answer.value("warnings", Json::array())) fmt::print("warning: {}\n", warning_text(warning));
+}
+
+void submit(const Options& options, const SubmitArguments& arguments) {
+  const Json spec = spec_of(arguments);
+  if (arguments.print_config) {
+    refuse_unknown_fields(spec);
+    return print_json(spec);
+  }
+  Api api(options);
+  if (arguments.dry_run) return try_it(options, api, spec);
+  const Json job = api.post_once("/v1/jobs", spec);
+  const std::string id = text_at(job, "id");
+  if (!options.json) {
+    fmt::print("{}\n", id);
+  } else if (!arguments.watch) {
+    print_json(job);
+  }
+  std::fflush(stdout);
+  if (!arguments.watch) return;
+  const WatchOutcome outcome = watch_job(options, id, {.from_the_beginning = true});
+  if (options.json) print_json(outcome.job);
+  if (outcome.exit_code != kDone) throw Failure{outcome.exit_code, ""};
+}
+
+void add_job_flags(CLI::App& command, SubmitArguments& arguments) {
+  for (const auto& field : rendezvous::job_spec_fields()) {
+    const std::string flag = "--" + field.name;
+    CLI::Option* option =
+        field.type == "map"
+            ? command.add_option(flag, arguments.pairs[field.name], flag_help_of(field))->allow_extra_args(false)
+            : command.add_option_function<std::string>(
+                  flag, [&arguments, name = field.name](const std::string& text) { arguments.flags[name] = text; },
+                  flag_help_of(field));
+    option->type_name(value_name_of(field))->group("Job: " + field.group);
+  }
+}
+
+}  // namespace
+
+void add_submit_command(CLI::App& app, Options& options) {
+  const auto arguments = std::make_shared<SubmitArguments>();
+  CLI::App* command =
+      add_command(app, options, "submit", "Submit a training job; prints its id",
+                  "holdfast submit --train_data_path data/train.bin --model tiny --nodes 2 --total_steps 2000 --watch\n"
+                  "  holdfast submit --config job.json --learning_rate 3e-4\n"
+                  "  holdfast show j1 --spec | holdfast submit --config - --seed 2");
+  command->add_option("--config", arguments->config, "Job spec as a JSON file (- for stdin); flags win over it")
+      ->type_name("FILE");
+  auto* watch = command->add_flag("--watch", arguments->watch, "Stay and show the progress; the exit code is the job's");
+  auto* dry_run = command->add_flag("--dry_run", arguments->dry_run, "Have the service check the spec, and submit nothing");
+  command
+      ->add_flag("--print_config", arguments->print_config,
+                 "Print what would be sent, from --config and flags, as --config takes it; asks no service")
+      ->excludes(watch)
+      ->excludes(dry_run);
+  dry_run->excludes(watch);
+  add_job_flags(*command, *arguments);
+  command->callback([&options, arguments] { submit(options, *arguments); });
+}
+
+}  // namespace holdfast::ops

@@ -1,0 +1,141 @@
+#include "ops/cli/plan/model.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <iterator>
+
+namespace holdfast::ops {
+namespace {
+
+constexpr double kBucketBytes = 4e6;  // of float32 gradient that are reduced at a time
+constexpr double kGathers = 3;
+constexpr double kBackwardShare = 2.0 / 3;
+constexpr int64_t kAccumulationMax = 64;
+constexpr std::array<int64_t, 5> kSyncEvery = {1, 8, 16, 32, 64};
+
+double bytes_each_way(const PlanInputs& inputs, int64_t parameters) {
+  const auto N = static_cast<double>(inputs.nodes);
+  const double rounds = inputs.wire.all_to_all_first ? (N - 1) / 2 + (N - 1) / N : 2 * (N - 1) / N;
+  return rounds * static_cast<double>(parameters) * inputs.wire.bytes_per_element;
+}
+
+bool overlaps(const PlanInputs& inputs) {
+  return inputs.overlap && inputs.sync_every == 1;
+}
+
+bool has_rows(const PlanInputs& inputs) {
+  return inputs.sync_every == 1;
+}
+
+double row_bytes_each_way(const PlanInputs& inputs) {
+  if (!has_rows(inputs)) return 0;
+  const int64_t rows = std::min(inputs.batch_size * inputs.model.block_size, inputs.model.vocab_size);
+  const int64_t row_bytes = inputs.model.n_embd * (inputs.wire.name == "int16" ? 2 : 4) + 4;
+  return static_cast<double>((inputs.nodes - 1) * rows * row_bytes);
+}
+
+double latency(const PlanInputs& inputs, int64_t parameters) {
+  const double buckets = std::ceil(4 * static_cast<double>(parameters) / kBucketBytes);
+  return static_cast<double>(inputs.nodes - 1) * inputs.round_trip_s * (kGathers + buckets);
+}
+
+// The share of the head in the multiply-adds of a token; attention is causal, so half of its T positions on average, twice.
+double head_share(const model::Gpt2Config& model) {
+  const auto L = static_cast<double>(model.n_layer), C = static_cast<double>(model.n_embd);
+  const auto V = static_cast<double>(model.vocab_size), T = static_cast<double>(model.block_size);
+  return V * C / (V * C + L * (12 * C * C + T * C));
+}
+
+int64_t parameters_of_a_layer(const model::ParameterTable& table) {
+  int64_t sum = 0;
+  for (const model::Parameter& parameter : table.entries) {
+    if (parameter.name.starts_with("h.0.")) sum += parameter.count;
+  }
+  return sum;
+}
+
+double hidden(const PlanInputs& inputs, const model::ParameterTable& table, double link_s) {
+  if (!overlaps(inputs)) return 0;
+  const auto L = static_cast<double>(inputs.model.n_layer);
+  const double element_s = link_s / static_cast<double>(table.total);
+  const double layer_s = element_s * static_cast<double>(parameters_of_a_layer(table));
+  const double embedding_s = element_s * static_cast<double>(table["wte.weight"].count);
+  const double backward = kBackwardShare * inputs.microbatch_s * (1 - head_share(inputs.model)) / L;
+  return std::min(L * backward, embedding_s + (L - 1) * std::min(backward, layer_s));
+}
+
+}  // namespace
+
+PlanFigures figures_of(const PlanInputs& inputs) {
+  const model::ParameterTable table(inputs.model);
+  PlanFigures f{};
+  f.parameters = table.total;
+  f.tokens_per_optimizer_step = inputs.nodes * inputs.accumulation * inputs.batch_size * inputs.model.block_size;
+  f.tokens_per_step = f.tokens_per_optimizer_step * inputs.sync_every;
+  f.bytes_each_way = bytes_each_way(inputs, table.total);
+  f.row_bytes_each_way = row_bytes_each_way(inputs);
+  f.link_s = f.bytes_each_way / inputs.link_bytes_per_s;
+  f.row_s = f.row_bytes_each_way / inputs.link_bytes_per_s;
+  f.latency_s = latency(inputs, table.total);
+  f.hidden_s = hidden(inputs, table, f.link_s);
+  f.exposed_s = f.link_s + f.row_s + f.latency_s - f.hidden_s;
+  f.optimizer_step_compute_s = static_cast<double>(inputs.accumulation) * inputs.microbatch_s + inputs.update_s;
+  f.optimizer_step_communication_s = f.exposed_s / static_cast<double>(inputs.sync_every);
+  f.optimizer_step_s = f.optimizer_step_compute_s + f.optimizer_step_communication_s;
+  f.communication_share = f.optimizer_step_communication_s / f.optimizer_step_s;
+  f.efficiency = f.optimizer_step_compute_s / f.optimizer_step_s;
+  f.tokens_per_s = static_cast<double>(f.tokens_per_optimizer_step) / f.optimizer_step_s;
+  return f;
+}
+
+Recommendation recommend(const PlanInputs& inputs, const std::vector<WireType>& wires, double target, const Allowed& allowed) {
+  Recommendation best{target, false, inputs, figures_of(inputs)};
+  if (best.figures.efficiency >= target) {
+    best.reached = true;
+    return best;
+  }
+  PlanInputs tried = inputs;
+  std::vector<int64_t> sync_every = {inputs.sync_every};
+  std::ranges::copy_if(kSyncEvery, std::back_inserter(sync_every), [&](int64_t every) { return every > inputs.sync_every; });
+  const int64_t accumulation_max = std::max(kAccumulationMax, inputs.accumulation);
+  for (const int64_t every : sync_every) {
+    tried.sync_every = every;
+    for (tried.accumulation = inputs.accumulation; tried.accumulation <= accumulation_max; tried.accumulation *= 2) {
+      for (const WireType& wire : wires) {
+        tried.wire = wire;
+        if (!allowed(tried)) continue;
+        const PlanFigures figures = figures_of(tried);
+        if (figures.efficiency > best.figures.efficiency) best = {target, figures.efficiency >= target, tried, figures};
+        if (best.reached) return best;
+      }
+    }
+  }
+  return best;
+}
+
+std::vector<std::string> assumptions(const PlanInputs& inputs) {
+  std::vector<std::string> all = {
+      "all nodes are equally fast, and the link carries the given rate in both directions at once (netcheck measures it)",
+      "a worker's processors have time for the link: on CPUs that compute at the same time it takes some of theirs"};
+  if (inputs.nodes == 1) return {"one node: nothing is on the link"};
+  if (overlaps(inputs)) {
+    all.emplace_back(
+        "the backward pass is two thirds of a microbatch's time, and only the last microbatch's can hide anything: of the "
+        "embedding and of the layers but the first, from where the pass enters the last layer on");
+  }
+  if (has_rows(inputs)) {
+    all.emplace_back(
+        "every token of a microbatch is another one, so each gives the embedding a row: text repeats many, and has fewer rows");
+  }
+  if (inputs.sync_every > 1) all.emplace_back("nothing is hidden where a sync comes every sync_every optimizer steps");
+  if (inputs.wire.name == "int16")
+    all.emplace_back("no step is packed again: with int16 a few in a hundred are, which costs their computing a second time");
+  return all;
+}
+
+double nominal_link_rate(double gbit_s) {
+  return gbit_s * 1e9 / 8 * kLineRateShare;
+}
+
+}  // namespace holdfast::ops

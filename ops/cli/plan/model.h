@@ -1,0 +1,97 @@
+// The planner's formulas: the cost of a job's step on a link, and the share of the devices' time that is left for computing.
+//
+// Promises: pure; a figure is a function of the inputs, and every formula stands here. Where something is assumed and not
+// derived, assumptions() says it in words.
+// Refuses nothing: the caller checks ranges (all numbers positive, but for update_s and round_trip_s, which may be 0).
+//
+// A step here is an optimizer step. With sync_every H above 1 a step of the job, as `show` counts them, is H of these on each
+// node, and one synchronisation.
+//
+// N nodes (one worker each), a microbatches a rank and step, m seconds a microbatch (forward and backward), u seconds of
+// optimizer a step, H steps between synchronisations; P parameters, L layers of P_l parameters each; e bytes an element on the
+// wire; b sequences of T tokens in a microbatch, C channels, a vocabulary of V; R bytes a second that the link carries in each
+// direction with both busy; t the round trip.
+//
+//   bytes each way, one sync   B = 2 (N-1)/N P e                     ring (worker/collectives/README.md)
+//                              B = ((N-1)/2 + (N-1)/N) P e           int8, e = 1 + 4/512 (a float32 scale for 512 elements):
+//                                                                    the first half is an all-to-all whose blocks go round
+//   rows of the embedding      E = (N-1) min(b T, V) (C e_r + 4)     with H = 1: each rank gathers what the tokens (b T) of the
+//                              others' last microbatches give the embedding's gradient (worker/gradients/sparse_rows.h), a row
+//                              for each distinct one, so at most that; e_r = 2 with int16, 4 with every other type
+//   time on the link           B / R, and E / R
+//   latency                    (N-1) t for each collective of a sync: three all-gathers (what the ranks tell each other before
+//                              it, the rows, which with H > 1 are none, and that it is done), and ceil(4 P / 4e6) all-reduces:
+//                              one for each bucket of 4 MB of gradient, with overlap and without
+//   hidden behind computing    0 without overlap, and with H > 1. Else it is sent beside the last microbatch's backward pass:
+//                              the head's part of the embedding's gradient (wte, tied to the head) while the pass goes through
+//                              the layers, and the gradient of a layer once the pass has left it:
+//                                c = P_l e' / R, w = V C e' / R     seconds on the link for a layer and for wte (e' = B / P)
+//                                d = 2/3 m (1-h) / L                seconds of backward pass for a layer
+//                                hidden = min(L d, w + (L-1) min(c, d))
+//                              for the k-th layer of the pass is ready at k d, so the link has done with the last one at
+//                              max(w + L c, d + L c, L d + c). The last one's c is never hidden; wpe, and the rows, are final
+//                              only when the pass is over. h is the share of the head in the work: of the multiply-adds of a
+//                              token, V C of V C + L (12 C^2 + T C); its backward pass comes first.
+//   exposed, one sync          (B + E) / R + latency - hidden
+//   step                       a m + u + exposed / H
+//   efficiency                 (a m + u) / step: against one rank alone with as many microbatches a rank
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "model/parameter_table.h"
+#include "rendezvous/protocol/wire_types.h"
+
+namespace holdfast::ops {
+
+using WireType = rendezvous::WireTypeRow;
+
+struct PlanInputs {
+  model::Gpt2Config model;
+  int64_t nodes = 2, batch_size = 4, accumulation = 1, sync_every = 1;
+  WireType wire = rendezvous::kWireTypes.front();
+  bool overlap = true;
+  double microbatch_s = 0, update_s = 0;
+  double link_bytes_per_s = 0, round_trip_s = 0;
+};
+
+struct PlanFigures {
+  int64_t parameters;
+  int64_t tokens_per_optimizer_step, tokens_per_step;  // of all nodes together; tokens_per_step: in a step of the job
+  // Of one sync: bytes of the gradient, and of the embedding's rows at most; seconds.
+  double bytes_each_way, row_bytes_each_way;
+  double link_s, row_s, latency_s, hidden_s, exposed_s;
+  // Of one optimizer step; communication is what of it is exposed. The shares add up to 1.
+  double optimizer_step_s, optimizer_step_compute_s, optimizer_step_communication_s;
+  double communication_share, efficiency;
+  double tokens_per_s;  // of all nodes together
+};
+PlanFigures figures_of(const PlanInputs& inputs);
+
+// Which settings there may be at all: the caller asks the job spec's rules.
+using Allowed = std::function<bool(const PlanInputs&)>;
+
+// The settings that reach an efficiency of `target` with the least change to `inputs`, out of those that are `allowed`, as
+// `inputs` are. The smallest change is tried first: a narrower wire type out of `wires`, then twice the accumulation (which
+// grows the global batch) up to 64 or what the inputs have, then syncs that are further apart, up to every 64th optimizer step
+// (which changes what is learned).
+struct Recommendation {
+  double target;
+  bool reached;  // else `inputs` is the best of what was tried
+  PlanInputs inputs;
+  PlanFigures figures;
+};
+Recommendation recommend(const PlanInputs& inputs, const std::vector<WireType>& wires, double target, const Allowed& allowed);
+
+// The assumptions behind the figures, as sentences.
+std::vector<std::string> assumptions(const PlanInputs& inputs);
+
+// The rate that a link of nominal `gbit_s` is taken to carry, in bytes a second; netcheck measures the true one. Of the 1,538
+// bytes that a frame of 1,500 takes on the wire, 1,448 are TCP's to fill.
+constexpr double kLineRateShare = 0.94;
+double nominal_link_rate(double gbit_s);
+
+}  // namespace holdfast::ops

@@ -1,0 +1,202 @@
+#include "ops/cli/plan/report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
+
+#include "ops/cli/terminal/format.h"
+#include "ops/cli/terminal/quantities.h"
+#include "ops/cli/terminal/table.h"
+#include "rendezvous/text/plural.h"
+
+namespace holdfast::ops {
+namespace {
+
+std::vector<WireType> wires_of(std::string_view reduction) {
+  std::vector<WireType> wires;
+  std::ranges::copy_if(rendezvous::kWireTypes, std::back_inserter(wires),
+                       [&](const WireType& w) { return w.reduction == reduction; });
+  return wires;
+}
+
+Json settings_json(const PlanInputs& inputs) {
+  return {{"gradient_accumulation_steps", inputs.accumulation},
+          {"reduction", inputs.wire.reduction},
+          {"wire_dtype", inputs.wire.name},
+          {"sync_every", inputs.sync_every},
+          {"overlap", inputs.overlap ? "on" : "off"}};
+}
+
+Json figures_json(const PlanFigures& f) {
+  return {{"bytes_each_way", f.bytes_each_way},
+          {"row_bytes_each_way", f.row_bytes_each_way},
+          {"link_s", f.link_s},
+          {"row_s", f.row_s},
+          {"latency_s", f.latency_s},
+          {"hidden_s", f.hidden_s},
+          {"exposed_s", f.exposed_s},
+          {"optimizer_step_compute_s", f.optimizer_step_compute_s},
+          {"optimizer_step_communication_s", f.optimizer_step_communication_s},
+          {"optimizer_step_s", f.optimizer_step_s},
+          {"communication_share", f.communication_share},
+          {"efficiency", f.efficiency},
+          {"tokens_per_optimizer_step", f.tokens_per_optimizer_step},
+          {"tokens_per_step", f.tokens_per_step},
+          {"tokens_per_s", f.tokens_per_s}};
+}
+
+Json recommendation_json(const Recommendation& r) {
+  return {{"target", r.target},
+          {"reached", r.reached},
+          {"settings", settings_json(r.inputs)},
+          {"figures", figures_json(r.figures)}};
+}
+
+Json table_json(const PlanReport& report) {
+  Json rows = Json::array();
+  for (size_t wire = 0; wire < report.table.size(); ++wire) {
+    for (size_t i = 0; i < std::size(kTableAccumulation); ++i) {
+      Json row = figures_json(report.table[wire][i]);
+      row["wire_dtype"] = rendezvous::kWireTypes[wire].name;
+      row["reduction"] = rendezvous::kWireTypes[wire].reduction;
+      row["gradient_accumulation_steps"] = kTableAccumulation[i];
+      rows.push_back(std::move(row));
+    }
+  }
+  return rows;
+}
+
+std::string line(const char* name, const std::string& text) {
+  return fmt::format("{:<14}{}\n", name, text);
+}
+
+// "2,048 tokens an optimizer step", and how many of a job's step where that is more.
+std::string tokens_text(const PlanInputs& in, const PlanFigures& f) {
+  std::string text = fmt::format("{} tokens an optimizer step", count_text(f.tokens_per_optimizer_step));
+  if (in.sync_every > 1) {
+    text += fmt::format("; a step of the job is {} of them: {} tokens", in.sync_every, count_text(f.tokens_per_step));
+  }
+  return text;
+}
+
+std::string microbatches_text(const PlanInputs& in) {
+  return rendezvous::counted(in.accumulation, "microbatch", "microbatches");
+}
+
+std::string settings_text(const PlanReport& report) {
+  const PlanInputs& in = report.inputs;
+  const PlanFigures& f = report.figures;
+  const double tokens = static_cast<double>(in.batch_size * in.model.block_size);
+  return line("model", fmt::format("{} layers, {} channels, vocabulary {}, block {}: {} parameters", in.model.n_layer,
+                                   in.model.n_embd, in.model.vocab_size, in.model.block_size, count_text(f.parameters))) +
+         line("batch", fmt::format("{} x {} of {} x {}: {}", rendezvous::counted(in.nodes, "node"), microbatches_text(in),
+                                   in.batch_size, in.model.block_size, tokens_text(in, f))) +
+         line("device", fmt::format("{} a microbatch, {} ({})", seconds_text(in.microbatch_s),
+                                    rate_text(tokens / in.microbatch_s), report.speed_source)) +
+         line("link", fmt::format("{} each way, round trip {} ({})", link_rate_text(in.link_bytes_per_s),
+                                  seconds_text(in.round_trip_s), report.link_source));
+}
+
+std::string sync_text(const PlanInputs& in, const PlanFigures& f) {
+  if (in.nodes == 1) return "one node: none";
+  const std::string every = in.sync_every == 1 ? "every step" : fmt::format("every {} optimizer steps", in.sync_every);
+  std::string text = fmt::format("{}, {}: {} each way, {} on the link", in.wire.name, every, bytes_text(f.bytes_each_way),
+                                 seconds_text(f.link_s));
+  if (f.row_s > 0) {
+    text += fmt::format(", {} and {} for rows of the embedding", bytes_text(f.row_bytes_each_way), seconds_text(f.row_s));
+  }
+  if (f.latency_s > 0) text += fmt::format(", {} of round trips", seconds_text(f.latency_s));
+  if (f.hidden_s > 0) text += fmt::format(", {} of it beside computing", seconds_text(f.hidden_s));
+  return text;
+}
+
+std::string figures_text(const PlanReport& report) {
+  const PlanInputs& in = report.inputs;
+  const PlanFigures& f = report.figures;
+  return line("sync", sync_text(in, f)) +
+         line("step", fmt::format("{} an optimizer step: {} of computing, {} of waiting for the link ({})",
+                                  seconds_text(f.optimizer_step_s), seconds_text(f.optimizer_step_compute_s),
+                                  seconds_text(f.optimizer_step_communication_s), percent_text(f.communication_share))) +
+         line("efficiency", fmt::format("{} of what each node does alone with {} an optimizer step; together {}",
+                                        percent_text(f.efficiency), microbatches_text(in), rate_text(f.tokens_per_s)));
+}
+
+std::string table_text(const PlanReport& report) {
+  std::vector<Column> headings = {"WIRE", "REDUCTION", "EACH WAY"};
+  for (const int64_t accumulation : kTableAccumulation) headings.emplace_back(fmt::format("x{}", accumulation));
+  Table table(std::move(headings));
+  for (size_t wire = 0; wire < report.table.size(); ++wire) {
+    const auto& row = report.table[wire];
+    const WireType& type = rendezvous::kWireTypes[wire];
+    std::vector<Cell> cells = {std::string(type.name), std::string(type.reduction), bytes_text(row.front().bytes_each_way)};
+    for (const PlanFigures& figures : row) cells.emplace_back(percent_text(figures.efficiency));
+    table.add(std::move(cells));
+  }
+  return "Efficiency by wire type and gradient_accumulation_steps:\n" + table.text(0);
+}
+
+std::string recommendation_text(const Recommendation& r, const PlanInputs& asked) {
+  const std::string target = percent_text(r.target);
+  if (r.reached && r.figures.efficiency >= r.target && r.inputs.accumulation == asked.accumulation &&
+      r.inputs.sync_every == asked.sync_every && r.inputs.wire.name == asked.wire.name) {
+    return line(("for " + target).c_str(), "reached with the settings asked for");
+  }
+  const std::string flags =
+      fmt::format("--gradient_accumulation_steps {} --reduction {} --wire_dtype {} --sync_every {}", r.inputs.accumulation,
+                  r.inputs.wire.reduction, r.inputs.wire.name, r.inputs.sync_every);
+  return line(("for " + target).c_str(), fmt::format("{}{}: {}, {}", r.reached ? "" : "not reached; the most is ", flags,
+                                                     percent_text(r.figures.efficiency), tokens_text(r.inputs, r.figures)));
+}
+
+}  // namespace
+
+PlanReport plan_report(const PlanInputs& inputs, std::string speed_source, std::string link_source, const Allowed& allowed) {
+  PlanReport report{inputs, std::move(speed_source), std::move(link_source), figures_of(inputs), {}, {}};
+  for (const WireType& wire : rendezvous::kWireTypes) {
+    PlanInputs cell = inputs;
+    cell.wire = wire;
+    std::vector<PlanFigures> row;
+    for (const int64_t accumulation : kTableAccumulation) {
+      cell.accumulation = accumulation;
+      row.push_back(figures_of(cell));
+    }
+    report.table.push_back(std::move(row));
+  }
+  for (const double target : {0.90, 0.97})
+    report.recommendations.push_back(recommend(inputs, wires_of(inputs.wire.reduction), target, allowed));
+  return report;
+}
+
+Json json_of(const PlanReport& report) {
+  const PlanInputs& in = report.inputs;
+  Json json = {{"parameters", report.figures.parameters},
+               {"nodes", in.nodes},
+               {"batch_size", in.batch_size},
+               {"block_size", in.model.block_size},
+               {"microbatch_s", in.microbatch_s},
+               {"update_s", in.update_s},
+               {"device_source", report.speed_source},
+               {"link_bytes_per_s", in.link_bytes_per_s},
+               {"round_trip_s", in.round_trip_s},
+               {"link_source", report.link_source},
+               {"settings", settings_json(in)},
+               {"figures", figures_json(report.figures)},
+               {"table", table_json(report)},
+               {"recommendations", Json::array()},
+               {"assumptions", assumptions(in)}};
+  for (const Recommendation& r : report.recommendations) json["recommendations"].push_back(recommendation_json(r));
+  return json;
+}
+
+std::string text_of(const PlanReport& report) {
+  std::string text = settings_text(report) + figures_text(report) + "\n" + table_text(report) + "\n";
+  if (report.inputs.nodes > 1) {
+    for (const Recommendation& r : report.recommendations) text += recommendation_text(r, report.inputs);
+    text += "\n";
+  }
+  for (const std::string& assumption : assumptions(report.inputs)) text += "Assumed: " + assumption + ".\n";
+  return text;
+}
+
+}  // namespace holdfast::ops

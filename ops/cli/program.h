@@ -1,0 +1,17 @@
+// The command line as a whole: all commands, parsing, the words about a mistake, and the exit code that a failure becomes.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "ops/cli/command/command.h"
+
+namespace holdfast::ops {
+
+// The whole command line, not parsed yet. `options` outlives it.
+std::unique_ptr<CLI::App> make_app(Options& options);
+
+// The whole program but for main's own lines. Returns the exit code.
+int run(int argc, char** argv);
+
+}  // namespace holdfast::ops

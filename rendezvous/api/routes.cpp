@@ -1,0 +1,134 @@
+#include "rendezvous/api/routes.h"
+
+#include <algorithm>
+
+#include "rendezvous/api/documents/page.h"
+#include "rendezvous/api/parts.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+template <auto part, auto verb>
+void by(Parts& parts, Call& call) {
+  ((parts.*part).*verb)(call);
+}
+
+template <void (*verb)(Call&)>
+void by_itself(Parts&, Call& call) {
+  verb(call);
+}
+
+std::vector<std::string> parts_of(const std::string& path) {
+  std::vector<std::string> parts;
+  for (size_t begin = 1; begin <= path.size();) {
+    const size_t end = std::min(path.find('/', begin), path.size());
+    parts.push_back(path.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return parts;
+}
+
+bool matches(const std::vector<std::string>& pattern, const std::vector<std::string>& parts,
+             std::vector<std::string>& arguments) {
+  arguments.clear();
+  for (size_t i = 0; i < pattern.size(); ++i) {
+    if (pattern[i] == "*" && parts.size() > i) {
+      std::string rest = parts[i];
+      for (size_t j = i + 1; j < parts.size(); ++j) rest += "/" + parts[j];
+      arguments.push_back(rest);
+      return true;
+    }
+    if (i >= parts.size()) return false;
+    if (pattern[i] == "{}") {
+      arguments.push_back(parts[i]);
+    } else if (pattern[i] != parts[i]) {
+      return false;
+    }
+  }
+  return pattern.size() == parts.size();
+}
+
+}  // namespace
+
+std::vector<Role> roles_of(Access access) {
+  switch (access) {
+    case Access::kNone:
+      break;
+    case Access::kAny:
+      return {Role::kRead, Role::kSubmit, Role::kAdmin, Role::kWorker};
+    case Access::kWorker:
+      return {Role::kWorker, Role::kAdmin};
+    case Access::kRead:
+      return {Role::kRead, Role::kSubmit, Role::kAdmin};
+    case Access::kSubmit:
+      return {Role::kSubmit, Role::kAdmin};
+    case Access::kAdmin:
+      return {Role::kAdmin};
+  }
+  return {};
+}
+
+const std::vector<Route>& routes() {
+  constexpr Access none = Access::kNone, any = Access::kAny, worker = Access::kWorker, read = Access::kRead,
+                   submit = Access::kSubmit, admin = Access::kAdmin;
+  static const std::vector<Route> kRoutes = {
+      {"GET", {""}, none, by_itself<get_page>},
+      {"GET", {"page", "{}"}, none, by_itself<get_page>},
+      {"GET", {"healthz"}, none, by<&Parts::probes, &Probes::get_healthz>},
+      {"GET", {"readyz"}, none, by<&Parts::probes, &Probes::get_readyz>},
+      {"GET", {"metrics"}, read, by<&Parts::prometheus, &PrometheusMetrics::get_prometheus>},
+      {"GET", {"openapi.json"}, any, by<&Parts::probes, &Probes::get_openapi>},
+      {"POST", {"v1", "workers"}, worker, by<&Parts::workers, &WorkersApi::post_worker>},
+      {"POST", {"v1", "workers", "lost"}, worker, by<&Parts::workers, &WorkersApi::post_lost>},
+      {"POST", {"v1", "workers", "{}", "status"}, worker, by<&Parts::workers, &WorkersApi::post_status>},
+      {"GET", {"v1", "workers", "{}", "directive"}, worker, by<&Parts::workers, &WorkersApi::get_directive>},
+      {"POST", {"v1", "workers", "{}", "logs"}, worker, by<&Parts::workers, &WorkersApi::post_worker_logs>},
+      {"POST", {"v1", "jobs", "{}", "progress"}, worker, by<&Parts::workers, &WorkersApi::post_progress>},
+      {"POST", {"v1", "jobs", "{}", "faults"}, worker, by<&Parts::workers, &WorkersApi::post_fault>},
+      {"POST", {"v1", "jobs", "{}", "checkpoints"}, worker, by<&Parts::workers, &WorkersApi::post_checkpoint>},
+      {"POST", {"v1", "jobs", "{}", "events"}, worker, by<&Parts::workers, &WorkersApi::post_job_event>},
+      {"GET", {"v1", "jobs", "{}", "objects"}, any, by<&Parts::objects, &ObjectsApi::list_objects>},
+      {"GET", {"v1", "jobs", "{}", "objects", "*"}, any, by<&Parts::objects, &ObjectsApi::get_object>},
+      {"PUT", {"v1", "jobs", "{}", "objects", "*"}, worker, by<&Parts::objects, &ObjectsApi::put_object>},
+      {"DELETE", {"v1", "jobs", "{}", "objects", "*"}, worker, by<&Parts::objects, &ObjectsApi::delete_object>},
+      {"POST", {"v1", "jobs"}, submit, by<&Parts::submissions, &Submissions::post_job>},
+      {"GET", {"v1", "jobs"}, read, by<&Parts::jobs, &JobsApi::get_jobs>},
+      {"GET", {"v1", "job_spec"}, read, by<&Parts::jobs, &JobsApi::get_job_spec>},
+      {"GET", {"v1", "jobs", "{}"}, read, by<&Parts::jobs, &JobsApi::get_job>},
+      {"POST", {"v1", "jobs", "{}", "stop"}, submit, by<&Parts::jobs, &JobsApi::post_stop>},
+      {"POST", {"v1", "jobs", "{}", "pause"}, submit, by<&Parts::jobs, &JobsApi::post_pause>},
+      {"POST", {"v1", "jobs", "{}", "resume"}, submit, by<&Parts::jobs, &JobsApi::post_resume>},
+      {"POST", {"v1", "jobs", "{}", "scale"}, submit, by<&Parts::jobs, &JobsApi::post_scale>},
+      {"GET", {"v1", "jobs", "{}", "events"}, read, by<&Parts::lists, &ListsApi::get_events>},
+      {"GET", {"v1", "jobs", "{}", "logs"}, read, by<&Parts::lists, &ListsApi::get_logs>},
+      {"GET", {"v1", "jobs", "{}", "metrics"}, read, by<&Parts::lists, &ListsApi::get_metrics>},
+      {"GET", {"v1", "jobs", "{}", "checkpoints"}, read, by<&Parts::lists, &ListsApi::get_checkpoints>},
+      {"GET", {"v1", "jobs", "{}", "ledger"}, read, by<&Parts::lists, &ListsApi::get_ledger>},
+      {"GET", {"v1", "events"}, read, by<&Parts::lists, &ListsApi::get_all_events>},
+      {"GET", {"v1", "nodes"}, read, by<&Parts::workers, &WorkersApi::get_nodes>},
+      {"POST", {"v1", "nodes", "{}", "drain"}, admin, by<&Parts::workers, &WorkersApi::post_drain>},
+      {"GET", {"v1", "whoami"}, any, by<&Parts::tokens, &TokenDesk::get_whoami>},
+      {"GET", {"v1", "webhooks"}, admin, by<&Parts::webhooks, &WebhooksApi::get_webhooks>},
+      {"POST", {"v1", "webhooks"}, admin, by<&Parts::webhooks, &WebhooksApi::post_webhook>},
+      {"DELETE", {"v1", "webhooks", "{}"}, admin, by<&Parts::webhooks, &WebhooksApi::delete_webhook>},
+      {"GET", {"v1", "tokens"}, admin, by<&Parts::tokens, &TokenDesk::get_tokens>},
+      {"POST", {"v1", "tokens"}, admin, by<&Parts::tokens, &TokenDesk::post_token>},
+      {"DELETE", {"v1", "tokens", "{}"}, admin, by<&Parts::tokens, &TokenDesk::delete_token>},
+  };
+  return kRoutes;
+}
+
+RouteMatch find_route(const std::string& method, const std::string& path) {
+  const std::vector<std::string> parts = parts_of(path);
+  RouteMatch found;
+  for (const Route& candidate : routes()) {
+    if (!matches(candidate.path, parts, found.arguments)) continue;
+    found.methods.insert(candidate.method);
+    if (method != candidate.method) continue;
+    found.route = &candidate;
+    break;
+  }
+  return found;
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,222 @@
+#include "rendezvous/api/service.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <mutex>
+
+#include "rendezvous/api/answers/answers.h"
+#include "rendezvous/api/parts.h"
+#include "rendezvous/data_dir/object_folders.h"
+#include "rendezvous/data_dir/restored_mark.h"
+#include "rendezvous/http/request_ids.h"
+#include "rendezvous/text/plural.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+// A reply that answers 503 when everybody who had it dropped it: a service that fails drops the requests that it has not begun.
+class ReplyGuard {
+ public:
+  explicit ReplyGuard(Reply reply) : reply_(std::move(reply)) {}
+  ReplyGuard(const ReplyGuard&) = delete;
+  ~ReplyGuard() {
+    if (!answered_)
+      reply_(problem_answer(problem(503, "unavailable", "the service stopped before it could answer: try again")));
+  }
+  void answer(HttpResponse response) {
+    answered_ = true;
+    reply_(std::move(response));
+  }
+
+ private:
+  Reply reply_;
+  bool answered_ = false;
+};
+
+// A reader that comes back with the newest id that it saw misses nothing, also where the database was restored from an older
+// copy.
+JobStore& with_new_ids(JobStore& store, const std::string& data_dir, const Clock& clock) {
+  if (!has_restored_mark(data_dir)) return store;
+  store.begin();
+  store.skip_ids(clock.wall_ms());
+  store.commit();
+  return store;
+}
+
+Reply named(Reply reply, const std::string& id) {
+  return [reply = std::move(reply), id](HttpResponse response) {
+    name_answer(response, id);
+    reply(std::move(response));
+  };
+}
+
+Reply guarded(Reply reply) {
+  auto guard = std::make_shared<ReplyGuard>(std::move(reply));
+  return [guard](HttpResponse response) { guard->answer(std::move(response)); };
+}
+
+// Tells the coordinator which folders and checkpoints it finds in the data directory. The database may be older than they are.
+void compare_with_data_dir(Coordinator& state, const std::string& data_dir) {
+  std::vector<std::string> jobs;
+  for (const auto& [number, job] : state.jobs()) jobs.push_back(job->id);
+  tidy_objects(data_dir, jobs);
+  RestoredDatabase& restored_database = state.restored_database();
+  for (const StrayFolder& folder : stray_folders(data_dir, jobs)) {
+    restored_database.reserve_id(folder.job);
+    if (folder.empty) continue;  // the service was killed between making the folder and the job
+    restored_database.report_stray_checkpoints(folder.job, objects_folder(data_dir, folder.job));
+  }
+  const bool restored = has_restored_mark(data_dir);
+  for (const auto& [number, job] : state.jobs()) {
+    if (is_ended(job->membership.state)) continue;
+    std::vector<int64_t> known;
+    for (const auto& [step, record] : job->checkpoints) known.push_back(step);
+    const JobMembership& m = job->membership;
+    restored_database.adopt_checkpoints(
+        job->id, unknown_checkpoints(data_dir, job->id, m.spec, m.born, known),
+        restored ? RestoredDatabase::Adopt::kAll : RestoredDatabase::Adopt::kOfUnknownGenerations);
+  }
+}
+
+}  // namespace
+
+struct Service::Impl {
+  Impl(const ServiceOptions& options, const Clock& clock, JobStore& store, std::function<std::string()> new_secret)
+      : clock_(clock), parts_(options, clock, with_new_ids(store, options.data_dir, clock), std::move(new_secret)) {}
+
+  void enqueue(Target target, HttpRequest request, Reply reply);  // any thread
+  void turn();
+  void run_turn();
+  void give_up(const std::string& why, bool of_store);
+
+  const Clock& clock_;
+  Millis ticked_ms_ = -1;
+  bool stopped_by_itself_ = false;
+  mutable std::mutex mutex_;
+  std::optional<ServiceFailure> failure_;  // with mutex_
+  Parts parts_;
+};
+
+void Service::Impl::enqueue(Target target, HttpRequest request, Reply reply) {
+  reply = named(std::move(reply), request_id(request));
+  if (auto refusal = parts_.access.refuse_excess(target)) return reply(std::move(*refusal));
+  const auto call = std::make_shared<Call>(
+      Call{std::move(request), std::move(target.arguments), guarded(std::move(reply)), std::move(target.who), parts_.replies});
+  const bool taken = parts_.commands->add([this, call, handler = target.route->handler] {
+    const ActingFor acting(parts_.state, *call);
+    handler(parts_, *call);
+  });
+  if (!taken)
+    call->reply(problem_answer(problem(503, "unavailable", "the service is stopping or has too much to do: try again")));
+}
+
+void Service::Impl::turn() {
+  if (stopped_by_itself_) return;
+  try {
+    run_turn();
+  } catch (const StoreError& error) {
+    give_up(error.what(), true);
+  } catch (const std::exception& error) {
+    give_up(error.what(), false);
+  }
+}
+
+void Service::Impl::run_turn() {
+  for (const CommandQueue::Command& command : parts_.commands->take()) command();
+  if (ticked_ms_ < 0 || clock_.steady_ms() >= ticked_ms_ + kTickMs) {
+    ticked_ms_ = clock_.steady_ms();
+    parts_.state.journal().store().check_files();
+    parts_.state.tick();
+    parts_.tokens.tend();
+  }
+  parts_.state.replan();
+  parts_.workers.release_polls();
+  parts_.webhook_sender.note_changes();
+  parts_.state.commit();
+  parts_.replies.send();
+  parts_.webhook_sender.send_due();
+  parts_.followers.feed();
+}
+
+// Memory may be ahead of the disk now, so nothing more may be told. A restart begins from the last commit.
+void Service::Impl::give_up(const std::string& why, bool of_store) {
+  spdlog::critical("the service stops: {}. Nothing that was answered is lost{}", why,
+                   of_store
+                       ? ": it goes on from its last commit when the database can be written, which is tried every few seconds"
+                       : "; start it again");
+  stopped_by_itself_ = true;
+  parts_.replies.send_instead(problem_answer(problem(503, "unavailable", "the service could not keep this: " + why)));
+  parts_.close();
+  const std::lock_guard lock(mutex_);
+  failure_ = ServiceFailure{why, of_store};
+}
+
+Service::Service(ServiceOptions options, const Clock& clock, JobStore& store, std::function<std::string()> new_secret)
+    : impl_(std::make_unique<Impl>(options, clock, store, std::move(new_secret))) {
+  Coordinator& state = impl_->parts_.state;
+  compare_with_data_dir(state, options.data_dir);
+  state.journal().record(
+      {"service_started", fmt::format("the service (holdfast {}) began with {} job{} and {} worker{} in its database",
+                                      kHoldfastVersion, state.jobs().size(), state.jobs().size() == 1 ? "" : "s",
+                                      state.workers().size(), state.workers().size() == 1 ? "" : "s")});
+  state.commit();
+  if (has_restored_mark(options.data_dir)) remove_restored_mark(options.data_dir);
+}
+
+Service::~Service() = default;
+
+Admission Service::admit(const HttpRequest& head) {
+  Target target = impl_->parts_.access.find_target(head);
+  Admission admission;
+  admission.known = target.who.has_value();
+  if (target.refusal) {
+    admission.refusal = std::move(target.refusal);
+    name_answer(*admission.refusal, request_id(head));
+  } else {
+    admission.handler = [impl = impl_.get(), target = std::move(target)](HttpRequest request, Reply reply) mutable {
+      impl->enqueue(std::move(target), std::move(request), std::move(reply));
+    };
+  }
+  return admission;
+}
+
+std::vector<Service::RouteSummary> Service::routes() {
+  std::vector<RouteSummary> summaries;
+  for (const Route& route : rendezvous::routes()) {
+    RouteSummary& summary = summaries.emplace_back(RouteSummary{route.method, "", {}});
+    for (const std::string& part : route.path) summary.path += fmt::format("/{}", part == "*" ? "{}" : part);
+    for (const Role role : roles_of(route.access)) summary.roles.push_back(role_name(role));
+  }
+  return summaries;
+}
+
+void Service::turn() {
+  impl_->turn();
+}
+
+void Service::run() {
+  CommandQueue& commands = *impl_->parts_.commands;
+  while (!commands.stopping()) {
+    commands.wait(impl_->parts_.followers.any_behind() ? 0 : kTickMs);
+    impl_->turn();
+  }
+  impl_->turn();  // the commands that came before the stop
+  impl_->parts_.close();
+  impl_->parts_.finish();  // objects under way are answered while there is a server to answer through
+}
+
+void Service::stop() {
+  impl_->parts_.commands->stop();
+}
+
+CoordinatorWork Service::work() const {
+  return impl_->parts_.state.work();
+}
+
+std::optional<ServiceFailure> Service::failure() const {
+  const std::lock_guard lock(impl_->mutex_);
+  return impl_->failure_;
+}
+
+}  // namespace holdfast::rendezvous

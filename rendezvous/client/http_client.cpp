@@ -1,0 +1,311 @@
+// HTTP over libcurl: one easy handle kept for its connection, driven through a multi handle so that another thread can
+// wake it (curl_multi_wakeup) and a cancel takes effect at once.
+#include "rendezvous/client/http_client.h"
+
+#include <curl/curl.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cctype>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+
+#include "rendezvous/client/event_stream_parser.h"
+#include "rendezvous/client/url.h"
+#include "rendezvous/text/errno_text.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr long kConnectTimeoutMs = 3000;
+constexpr size_t kReplyBytesMax = size_t{257} << 20;  // the largest object the service takes, and some
+constexpr size_t kProblemBytesMax = 1 << 20;
+constexpr size_t kHeaderBytesMax = 64 << 10;
+
+std::string normalized(std::string url) {
+  while (!url.empty() && url.back() == '/') url.pop_back();
+  return url.find("://") == std::string::npos ? "http://" + url : url;
+}
+
+// A line break in a token or name would begin a header of its own.
+std::string one_line(std::string text) {
+  std::erase_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
+  return text;
+}
+
+// The answer of a request under way. Either gathers the body or hands it to `on_bytes` while the status is below 400; or, with
+// `ignored_max`, reads so much of it at most and keeps nothing.
+struct Exchange {
+  CURL* easy = nullptr;
+  HttpReply reply;
+  size_t ignored_max = 0, ignored = 0;
+  size_t header_bytes = 0;
+  std::function<bool(std::string_view)> on_bytes;
+  bool stopped_by_reader = false;  // what was read is all that is wanted
+  std::string refusal;             // why this side ended it
+};
+
+size_t take_header(char* data, size_t, size_t size, void* pointer) {
+  auto& exchange = *static_cast<Exchange*>(pointer);
+  exchange.header_bytes += size;
+  if (exchange.header_bytes > kHeaderBytesMax) {
+    exchange.refusal = "the answer's headers are longer than 64 KiB";
+    return 0;
+  }
+  const std::string_view line(data, size);
+  const size_t colon = line.find(':');
+  if (colon == line.npos) return size;
+  std::string name(line.substr(0, colon));
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  std::string value(line.substr(colon + 1));
+  value.erase(0, value.find_first_not_of(" \t"));
+  value.erase(value.find_last_not_of(" \t\r\n") + 1);
+  if (name == "location") exchange.reply.location = value;
+  if (name == "content-type") exchange.reply.content_type = value;
+  if (name == "date") exchange.reply.date = value;
+  return size;
+}
+
+size_t take_body(char* data, size_t, size_t size, void* pointer) {
+  auto& exchange = *static_cast<Exchange*>(pointer);
+  if (exchange.ignored_max > 0) {
+    exchange.ignored += size;
+    exchange.stopped_by_reader = exchange.ignored > exchange.ignored_max;
+    return exchange.stopped_by_reader ? 0 : size;
+  }
+  long status = 0;
+  curl_easy_getinfo(exchange.easy, CURLINFO_RESPONSE_CODE, &status);
+  if (exchange.on_bytes && status < 400) {
+    exchange.stopped_by_reader = !exchange.on_bytes({data, size});
+    return exchange.stopped_by_reader ? 0 : size;
+  }
+  if (status >= 400 && exchange.reply.body.size() + size > kProblemBytesMax) {
+    exchange.stopped_by_reader = true;  // the status says enough
+    return 0;
+  }
+  if (exchange.reply.body.size() + size > kReplyBytesMax) {
+    exchange.refusal = fmt::format("the answer is longer than {} MiB", kReplyBytesMax >> 20);
+    return 0;
+  }
+  exchange.reply.body.append(data, size);
+  return size;
+}
+
+Problem problem_of(const HttpReply& reply) {
+  Problem problem;
+  const nlohmann::json json = parse_json(reply.body).json;
+  try {
+    if (json.is_object()) problem = json.get<Problem>();
+  } catch (const std::invalid_argument&) {
+    problem = Problem{};  // somebody else's idea of an error: the status says enough
+  }
+  if (problem.title.empty() && problem.detail.empty() && !json.is_object()) problem.detail = reply.body.substr(0, 200);
+  problem.status = reply.status;
+  return problem;
+}
+
+std::string cause_of(CURLcode code, CURL* easy, const char* error_text, milliseconds timeout) {
+  long os_error = 0;
+  curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &os_error);
+  double connected_s = 0;
+  curl_easy_getinfo(easy, CURLINFO_CONNECT_TIME, &connected_s);
+  switch (code) {
+    case CURLE_COULDNT_CONNECT:
+      return os_error != 0 ? describe_errno(static_cast<int>(os_error)) : "cannot connect";
+    case CURLE_COULDNT_RESOLVE_HOST:
+      return "no such host";
+    case CURLE_OPERATION_TIMEDOUT:
+      if (connected_s == 0)
+        return fmt::format("no connection within {:g} s", std::min<double>(kConnectTimeoutMs, timeout.count()) / 1000);
+      return fmt::format("no answer within {:g} s", timeout.count() / 1000.0);
+    case CURLE_GOT_NOTHING:
+      return "the connection was closed before an answer came";
+    case CURLE_PEER_FAILED_VERIFICATION:
+      return fmt::format(
+          "its certificate was not accepted ({}): name the file of who signed it with --cacert or HOLDFAST_CACERT", error_text);
+    case CURLE_SSL_CACERT_BADFILE:
+      return fmt::format("{}: expected a certificate in PEM (--cacert, HOLDFAST_CACERT)", error_text);
+    case CURLE_SSL_CONNECT_ERROR:
+      return fmt::format("no TLS connection ({}): does it serve plain http?", error_text);
+    default:
+      return error_text[0] != '\0' ? error_text : curl_easy_strerror(code);
+  }
+}
+
+}  // namespace
+
+struct HttpClient::Impl {
+  std::string base_url, token;
+  bool loopback = false;
+  const std::string authority = certificate_authority();
+  std::map<std::string, std::string> headers;
+  CURLM* multi = nullptr;
+  CURL* easy = nullptr;
+  size_t ignored_max = 0;
+  std::atomic<bool> cancelled = false;
+  const std::atomic<bool>* stop = nullptr;
+
+  Impl(std::string url, std::string bearer) : base_url(normalized(std::move(url))), token(one_line(std::move(bearer))) {
+    static std::once_flag once;
+    std::call_once(once, [] { curl_global_init(CURL_GLOBAL_ALL); });
+    multi = curl_multi_init();
+    easy = curl_easy_init();
+    if (multi == nullptr || easy == nullptr) throw std::bad_alloc();
+    loopback = is_loopback_host(host_of_url(base_url));
+  }
+  Impl(const Impl&) = delete;
+  ~Impl() {
+    curl_easy_cleanup(easy);
+    curl_multi_cleanup(multi);
+  }
+
+  HttpFailure unreachable(std::string cause, bool by_cancel = false) const {
+    HttpFailure failure;
+    failure.unreachable = true;
+    failure.cancelled = by_cancel;
+    failure.base_url = base_url;
+    failure.cause = std::move(cause);
+    return failure;
+  }
+
+  curl_slist* header_list(std::string_view body, std::string_view content_type, const std::string& accept) const {
+    curl_slist* list = curl_slist_append(nullptr, "Expect:");  // no round trip before a large body
+    const auto add = [&](const std::string& line) { list = curl_slist_append(list, line.c_str()); };
+    if (!token.empty()) add(fmt::format("Authorization: Bearer {}", token));
+    if (!body.empty()) add(fmt::format("Content-Type: {}", content_type));
+    if (!accept.empty()) add(fmt::format("Accept: {}", accept));
+    for (const auto& [name, value] : headers) add(fmt::format("{}: {}", name, value));
+    return list;
+  }
+
+  void prepare(Exchange& exchange, std::string_view method, const std::string& path, std::string_view body, curl_slist* list,
+               milliseconds timeout, char* error_text) {
+    curl_easy_reset(easy);  // keeps the connection
+    const auto set = [&](CURLoption option, auto value) { curl_easy_setopt(easy, option, value); };
+    set(CURLOPT_URL, (base_url + path).c_str());
+    set(CURLOPT_PROTOCOLS_STR, "http,https");
+    set(CURLOPT_NOSIGNAL, 1L);
+    set(CURLOPT_ERRORBUFFER, error_text);
+    set(CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
+    set(CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
+    set(CURLOPT_TCP_KEEPALIVE, 1L);
+    set(CURLOPT_TCP_KEEPIDLE, 15L);
+    set(CURLOPT_TCP_KEEPINTVL, 5L);
+    set(CURLOPT_USERAGENT, fmt::format("holdfast/{}", kHoldfastVersion).c_str());
+    if (loopback) set(CURLOPT_NOPROXY, "*");
+    if (!authority.empty()) set(CURLOPT_CAINFO, authority.c_str());
+    set(CURLOPT_HTTPHEADER, list);
+    set(CURLOPT_HEADERFUNCTION, &take_header);
+    set(CURLOPT_HEADERDATA, &exchange);
+    set(CURLOPT_WRITEFUNCTION, &take_body);
+    set(CURLOPT_WRITEDATA, &exchange);
+    const std::string verb(method);
+    if (verb == "HEAD") set(CURLOPT_NOBODY, 1L);
+    if (verb != "GET" && verb != "HEAD") {
+      set(CURLOPT_POSTFIELDSIZE_LARGE, static_cast<curl_off_t>(body.size()));
+      set(CURLOPT_POSTFIELDS, body.empty() ? "" : body.data());
+      set(CURLOPT_CUSTOMREQUEST, verb.c_str());
+    }
+  }
+
+  // Runs the easy handle to its end. The code, or nothing when it was cancelled.
+  std::optional<CURLcode> drive() {
+    curl_multi_add_handle(multi, easy);
+    std::optional<CURLcode> code;
+    const int patience_ms = stop == nullptr ? 1000 : 200;
+    for (int running = 1; !code && !cancelled.exchange(false) && (stop == nullptr || !*stop);) {
+      curl_multi_perform(multi, &running);
+      int left = 0;
+      while (const CURLMsg* message = curl_multi_info_read(multi, &left)) {
+        if (message->msg == CURLMSG_DONE) code = message->data.result;
+      }
+      if (!code && !cancelled) curl_multi_poll(multi, nullptr, 0, patience_ms, nullptr);
+    }
+    curl_multi_remove_handle(multi, easy);
+    return code;
+  }
+
+  tl::expected<HttpReply, HttpFailure> run(Exchange& exchange, std::string_view method, const std::string& path,
+                                           std::string_view body, std::string_view content_type, const std::string& accept,
+                                           milliseconds timeout) {
+    exchange.easy = easy;
+    char error_text[CURL_ERROR_SIZE] = "";
+    const std::unique_ptr<curl_slist, void (*)(curl_slist*)> list(header_list(body, content_type, accept),
+                                                                  &curl_slist_free_all);
+    prepare(exchange, method, path, body, list.get(), timeout, error_text);
+    const std::optional<CURLcode> code = drive();
+    curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, nullptr);
+    if (!code) return tl::unexpected(unreachable("the request was cancelled", true));
+    if (*code != CURLE_OK && !exchange.stopped_by_reader) {
+      return tl::unexpected(
+          unreachable(exchange.refusal.empty() ? cause_of(*code, easy, error_text, timeout) : exchange.refusal));
+    }
+    long status = 0;
+    curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
+    exchange.reply.status = static_cast<int>(status);
+    if (status < 400) return std::move(exchange.reply);
+    HttpFailure failure;
+    failure.base_url = base_url;
+    failure.problem = problem_of(exchange.reply);
+    return tl::unexpected(std::move(failure));
+  }
+};
+
+HttpClient::HttpClient(std::string base_url, std::string token)
+    : impl_(std::make_unique<Impl>(std::move(base_url), std::move(token))) {}
+HttpClient::~HttpClient() = default;
+
+const std::string& HttpClient::base_url() const {
+  return impl_->base_url;
+}
+
+void HttpClient::ignore_bodies(size_t bytes_max) {
+  impl_->ignored_max = bytes_max;
+}
+
+void HttpClient::set_header(const std::string& name, const std::string& value) {
+  impl_->headers[one_line(name)] = one_line(value);
+}
+
+tl::expected<HttpReply, HttpFailure> HttpClient::request(std::string_view method, const std::string& path,
+                                                         std::string_view body, std::string_view content_type,
+                                                         milliseconds timeout) {
+  Exchange exchange;
+  exchange.ignored_max = impl_->ignored_max;
+  return impl_->run(exchange, method, path, body, content_type, "", timeout);
+}
+
+tl::expected<void, HttpFailure> HttpClient::stream(
+    const std::string& path, const std::string& last_event_id,
+    const std::function<bool(const std::string&, const std::string&, const std::string&)>& on_event) {
+  EventStreamParser parser;
+  Exchange exchange;
+  exchange.on_bytes = [&](std::string_view bytes) {
+    const auto state = parser.feed(bytes, on_event);
+    if (state == EventStreamParser::State::kTooLong) exchange.refusal = "an event is longer than 4 MiB";
+    return state == EventStreamParser::State::kGoing;
+  };
+  if (!last_event_id.empty()) impl_->headers["Last-Event-ID"] = one_line(last_event_id);
+  auto reply = impl_->run(exchange, "GET", path, {}, {}, "text/event-stream", milliseconds(0));
+  impl_->headers.erase("Last-Event-ID");
+  if (!reply) return tl::unexpected(std::move(reply.error()));
+  if (!exchange.refusal.empty()) return tl::unexpected(impl_->unreachable(exchange.refusal));
+  return {};
+}
+
+void HttpClient::set_stop(const std::atomic<bool>* stop) {
+  impl_->stop = stop;
+}
+
+void HttpClient::cancel() {
+  impl_->cancelled = true;
+  curl_multi_wakeup(impl_->multi);
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,53 @@
+// Where a worker's ring listens: socket addresses as text and back, and the choice of one by the way to the service.
+//
+// Text is numeric only ("10.0.0.3:41234", "[fd00::3]:41234"): addresses travel from worker to worker, and a name that two
+// nodes resolve differently, or slowly, has no place there.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <cstdint>
+#include <string>
+#include <tl/expected.hpp>
+
+namespace holdfast::rendezvous {
+
+struct SocketAddress {
+  sockaddr_storage storage{};
+  socklen_t length = 0;
+
+  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&storage); }
+  sockaddr* get() { return reinterpret_cast<sockaddr*>(&storage); }
+  int family() const { return storage.ss_family; }
+  uint16_t port() const;
+  void set_port(uint16_t port);
+  std::string text() const;  // with the port
+  bool operator==(const SocketAddress& other) const;
+};
+
+// The error is a sentence for people.
+template <typename T>
+using AddressResult = tl::expected<T, std::string>;
+
+// This machine's name; `otherwise` where it has none.
+std::string host_name(const std::string& otherwise);
+
+AddressResult<SocketAddress> parse_address(const std::string& text);
+// The interface's IPv4 address, or else its first IPv6 address that is not link-local. An unknown name is an error that
+// lists the interfaces there are. Port 0.
+AddressResult<SocketAddress> address_of_interface(const std::string& interface);
+// The local address that packets to `host` (a name or number) leave from; nothing is sent. Port 0.
+AddressResult<SocketAddress> address_routing_to(const std::string& host);
+
+bool is_loopback(const SocketAddress& address);
+// Whether packets to `host` (a name or number) stay on this machine.
+bool is_this_machine(const std::string& host);
+
+// Where a worker listens: at the interface when one is named, else where packets to the service leave from. Port 0.
+AddressResult<SocketAddress> ring_address(const std::string& interface, const std::string& service_host);
+// HOLDFAST_INTERFACE, else NCCL_SOCKET_IFNAME; "" when neither is set.
+std::string interface_of_environment();
+// The interface that has this address, whatever the port; "" when none has.
+std::string interface_with(const SocketAddress& address);
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,150 @@
+#include "rendezvous/coordinator/coordinator.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "rendezvous/coordinator/persistence.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr auto kWrongState = Refusal::Kind::kWrongState;
+constexpr Millis kStoodStillMs = 200;  // ticks come every 50 ms, unless a commit or the whole process hung
+
+}  // namespace
+
+Coordinator::Coordinator(JobStore& store, const Clock& clock, std::function<std::string()> new_secret, LeaseTimes times)
+    : journal_(store, clock),
+      registry_(journal_, clock),
+      lives_(registry_, journal_),
+      decisions_(registry_, journal_, lives_, std::move(new_secret)),
+      directives_(registry_),
+      queue_(registry_, journal_, decisions_),
+      planning_(registry_, decisions_, queue_),
+      restored_(registry_, journal_, decisions_),
+      workers_({registry_, journal_, lives_, decisions_, planning_, directives_, restored_}, times),
+      reports_({registry_, journal_, lives_, decisions_, workers_}),
+      times_(times) {
+  load(store, registry_, lives_, times.grace_ms);
+}
+
+OrRefusal<Job*> Coordinator::need_active_job(const std::string& id, const char* verb) {
+  Job* job = registry_.find_job(id);
+  if (job == nullptr) return tl::unexpected(no_such_job(id));
+  if (is_ended(job->membership.state)) {
+    return refuse(
+        kWrongState, "wrong_state",
+        fmt::format("job {} is {}: only one that has not ended can be {}", id, job_state_name(job->membership.state), verb));
+  }
+  return job;
+}
+
+Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& resume, const std::string& resume_note,
+                         const std::string& after) {
+  auto job = std::make_unique<Job>();
+  job->number = registry_.next_job_number();
+  job->id = registry_.next_job_id();
+  job->submitted_ms = registry_.wall_ms();
+  job->after = after;
+  JobMembership& m = job->membership;
+  m.job = job->id;
+  m.born = job->submitted_ms;
+  m.spec = spec;
+  m.min_nodes = spec.min_nodes;
+  m.nodes = spec.nodes;
+  m.max_nodes = spec.max_nodes;
+  m.reason = "waiting for workers";
+  m.resume = resume;
+  m.forming_since_ms = registry_.now();
+  if (!resume.empty()) m.committed_step = resume.front().step;
+  Job& stored = registry_.add(std::move(job));
+  registry_.save(stored);
+  journal_.record({"job_submitted",
+                   fmt::format("{} steps of {} microbatches, {} to {} workers (nominally {}){}{}{}{}", spec.total_steps,
+                               spec.microbatches(), m.min_nodes, m.max_nodes, m.nodes, resume_note.empty() ? "" : "; ",
+                               resume_note, after.empty() ? "" : "; after ", after),
+                   stored.id});
+  registry_.ask_for_plan();
+  return stored;
+}
+
+OrRefusal<void> Coordinator::stop(const std::string& id) {
+  auto job = need_active_job(id, "stopped");
+  if (!job) return tl::unexpected(job.error());
+  decisions_.apply(**job, StopAsked{});
+  return {};
+}
+
+OrRefusal<void> Coordinator::pause(const std::string& id) {
+  auto job = need_active_job(id, "paused");
+  if (!job) return tl::unexpected(job.error());
+  const JobMembership& m = (*job)->membership;
+  if (m.state == JobState::kPaused || m.intent == Intent::kStop) {
+    return refuse(
+        kWrongState, "wrong_state",
+        fmt::format("job {} is {}: it cannot be paused", id, m.intent == Intent::kStop ? "being stopped" : "paused already"));
+  }
+  decisions_.apply(**job, PauseAsked{});
+  return {};
+}
+
+OrRefusal<void> Coordinator::resume(const std::string& id) {
+  auto job = need_active_job(id, "resumed");
+  if (!job) return tl::unexpected(job.error());
+  const JobMembership& m = (*job)->membership;
+  if (m.intent != Intent::kPause) {
+    return refuse(kWrongState, "wrong_state",
+                  fmt::format("job {} is {}: only a paused one can be resumed", id, job_state_name(m.state)));
+  }
+  decisions_.apply(**job, ResumeAsked{});
+  return {};
+}
+
+OrRefusal<void> Coordinator::scale(const std::string& id, const Scale& wanted) {
+  auto job = need_active_job(id, "scaled");
+  if (!job) return tl::unexpected(job.error());
+  JobMembership& m = (*job)->membership;
+  m.min_nodes = wanted.min_nodes;
+  m.nodes = wanted.nodes;
+  m.max_nodes = wanted.max_nodes;
+  registry_.ask_for_plan();
+  journal_.record({"job_scaled",
+                   fmt::format("wants {} workers now: at least {}, at most {}", m.nodes, m.min_nodes, m.max_nodes), id, "",
+                   m.current.number});
+  decisions_.apply(**job, Tick{.judges = false});
+  return {};
+}
+
+// --- time
+
+// Old records go a little at a time, so that no turn takes long.
+void Coordinator::forget_old_records() {
+  constexpr int64_t kEveryMs = 60 * 1000;
+  if (!old_records_left_ && registry_.now() < forgot_records_ms_ + kEveryMs) return;
+  forgot_records_ms_ = registry_.now();
+  old_records_left_ = journal_.write().forget_old(registry_.wall_ms());
+}
+
+void Coordinator::tick() {
+  const Millis now = registry_.now();
+  // A service that was itself stopped for a while has not listened: no worker is judged by that time.
+  if (last_tick_ms_ >= 0 && now - last_tick_ms_ > times_.lease_ms / 2) workers_.renew_all_leases();
+  if (last_tick_ms_ < 0 || now - last_tick_ms_ > kStoodStillMs) listening_since_ms_ = now;
+  last_tick_ms_ = now;
+  planning_.ask_if_due();
+  workers_.expire_leases();
+  workers_.forget_long_gone();
+  forget_old_records();
+  registry_.drop_ended_jobs();
+  for (const auto& [number, job] : registry_.live_jobs()) {
+    const JobMembership& m = job->membership;
+    if (is_ended(m.state)) continue;
+    if (m.state == JobState::kRunning) queue_.end_overlong(*job);
+    const bool dormant =
+        is_ended(m.state) || m.state == JobState::kPaused || (m.participants.empty() && m.state != JobState::kRunning);
+    if (!dormant) decisions_.apply(*job, Tick{.judges = true, .listening_since_ms = listening_since_ms_});
+  }
+}
+
+}  // namespace holdfast::rendezvous

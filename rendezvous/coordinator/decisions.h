@@ -1,0 +1,42 @@
+// The one place where decide() is called: its new state is kept, and its effects are made durable in their order.
+//
+// Thread: the owner.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "rendezvous/coordinator/journal.h"
+#include "rendezvous/coordinator/registry.h"
+#include "rendezvous/coordinator/worker_lives.h"
+
+namespace holdfast::rendezvous {
+
+class Decisions {
+ public:
+  // All outlive it. `new_secret` is called once for each generation.
+  Decisions(Registry& registry, Journal& journal, WorkerLives& lives, std::function<std::string()> new_secret)
+      : registry_(registry), journal_(journal), lives_(lives), new_secret_(std::move(new_secret)) {}
+
+  void apply(Job& job, const Input& input);
+  // Gives the worker to the job. kMoreFollow: others are given to the same job right after it, and the job decides with the
+  // last of them.
+  enum class Batch { kLast, kMoreFollow };
+  void assign(Worker& worker, Job& job, Batch batch = Batch::kLast);
+  int64_t made() const { return made_; }  // decisions so far, each over all participants of a job
+
+ private:
+  friend struct EffectWriter;
+  void free_worker(const Freed& freed, const Job& job);
+  void outlive(const Outlived& silent, int64_t last_generation);
+
+  Registry& registry_;
+  Journal& journal_;
+  WorkerLives& lives_;
+  std::function<std::string()> new_secret_;
+  int64_t made_ = 0;
+};
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,29 @@
+#include "rendezvous/coordinator/directives.h"
+
+namespace holdfast::rendezvous {
+
+const std::string& Directives::tag_of(Worker& worker) {
+  if (worker.tag.empty()) worker.tag = make(worker.registration.name).tag();
+  return worker.tag;
+}
+
+std::optional<Directive> Directives::news_for(const std::string& name, const std::string& have) {
+  Worker* worker = registry_.find_worker(name);
+  if (worker == nullptr || worker->life != Worker::Life::kAlive || !worker->spoke || tag_of(*worker) == have)
+    return std::nullopt;
+  return make(name);
+}
+
+Directive Directives::make(const std::string& name) {
+  ++made_;
+  const Worker& worker = *registry_.find_worker(name);
+  if (const Job* job = registry_.find_job(worker.job)) return directive_for(job->membership, name);
+  Directive directive;
+  if (worker.leaving()) {
+    directive.kind = DirectiveKind::kExit;
+    directive.reason = worker.draining ? "drained" : "its request to end is granted";
+  }
+  return directive;
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,136 @@
+#include "rendezvous/coordinator/member_reports.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace holdfast::rendezvous {
+
+MemberReports::MemberReports(const Parts& parts)
+    : registry_(parts.registry),
+      journal_(parts.journal),
+      lives_(parts.lives),
+      decisions_(parts.decisions),
+      workers_(parts.workers) {}
+
+// The job, if the sender of the message belongs to its present generation and may say this.
+template <typename Message>
+OrRefusal<Job*> MemberReports::need_present(const std::string& id, const Message& message, MaySay who) {
+  Job* job = registry_.find_job(id);
+  if (job == nullptr) return tl::unexpected(no_such_job(id));
+  auto worker = lives_.need(message.worker, message.incarnation);
+  if (!worker) return tl::unexpected(worker.error());
+  const JobMembership& m = job->membership;
+  if (const auto staleness = stale(m, message.worker, message.incarnation, message.generation, who == MaySay::kRank0))
+    return refuse(Refusal::Kind::kStale, staleness->code, staleness->detail);
+  workers_.renew_lease(**worker);
+  return job;
+}
+
+void MemberReports::add_steps(Job& job, const Progress& progress) {
+  const JobMembership& m = job.membership;
+  // A state in memory may be a step ahead of the last report of its generation's rank 0. Such a step belongs to the last
+  // generation that began below it.
+  const auto applied_in = [&m](int64_t step) {
+    const auto began = std::find_if(m.began_at.rbegin(), m.began_at.rend(), [&](const auto& e) { return e.second < step; });
+    return began == m.began_at.rend() ? m.current.number
+                                      : std::max(began->first, step <= m.current.source.step ? m.outrun_to : 0);
+  };
+  std::vector<StepRow> rows;
+  for (const StepPoint& point : progress.points) {
+    const int64_t by = applied_in(point.step);
+    const auto world_size = static_cast<int64_t>(by == m.current.number ? m.current.members.size() : 0);
+    rows.push_back({0, registry_.wall_ms(), job.id, by, world_size, point});
+    if (point.validation_loss) job.validation_loss = point.validation_loss;
+    if (point.refused && point.step > job.membership.committed_step) ++job.refused_steps;
+    if (point.step_s > 0) {
+      const bool first = job.step_s == 0;
+      job.step_s = first ? point.step_s : 0.8 * job.step_s + 0.2 * point.step_s;
+      job.communication_s = first ? point.communication_s : 0.8 * job.communication_s + 0.2 * point.communication_s;
+    }
+  }
+  if (!rows.empty()) journal_.write().add_steps(job.id, rows);
+  if (!progress.points.empty()) job.loss = progress.points.back().loss;
+  if (!progress.state_hash.empty() && progress.state_hash_step >= job.state_hash_step) {
+    job.state_hash = progress.state_hash;
+    job.state_hash_step = progress.state_hash_step;
+  }
+}
+
+OrRefusal<void> MemberReports::record_progress(const std::string& id, const Progress& progress) {
+  auto job = need_present(id, progress, MaySay::kRank0);
+  if (!job) return tl::unexpected(job.error());
+  const JobMembership& m = (*job)->membership;
+  if (is_dormant(m)) {
+    // A committed step may be reported late. Steps of a worker that went on after all were freed do not count.
+    if (progress.step > m.committed_step) {
+      return refuse(Refusal::Kind::kWrongState, "wrong_state",
+                    fmt::format("job {} is {} at step {}: what {} computed after that does not count", id,
+                                job_state_name(m.state), m.committed_step, progress.worker));
+    }
+  }
+  // A new step shows that the workers trained on while the service was away.
+  if (progress.step > m.committed_step) (*job)->runtime.count_time_away();
+  add_steps(**job, progress);
+  decisions_.apply(**job, ProgressMade{progress});
+  for (const StepPoint& point : progress.points) {
+    if (!point.shares.empty() && point.step <= m.committed_step) journal_.write().deal_anew(id, point.step, point.shares);
+  }
+  return {};
+}
+
+// The next generation can form from the members' statuses before all reports on the last one are in. A late report is still
+// told to people, and changes nothing.
+void MemberReports::note_late_fault(const std::string& id, const FaultReport& report) {
+  Job* job = registry_.find_job(id);
+  if (job == nullptr || is_ended(job->membership.state) || report.kind == "silent") return;
+  if (report.generation != job->membership.current.number - 1 || !lives_.need(report.worker, report.incarnation)) return;
+  journal_.record(
+      {"fault_reported",
+       fmt::format("more on the end of generation {}: {} says: {}", report.generation, report.worker, report.detail), id,
+       report.worker, report.generation});
+  if (report.kind == "handshake_failed") on_unreached(job->membership, job->membership.last_members, report);
+}
+
+OrRefusal<void> MemberReports::report_fault(const std::string& id, const FaultReport& report) {
+  note_late_fault(id, report);
+  auto job = need_present(id, report, MaySay::kAnyMember);
+  if (!job) return tl::unexpected(job.error());
+  decisions_.apply(**job, FaultReported{report});
+  return {};
+}
+
+OrRefusal<void> MemberReports::register_checkpoint(const std::string& id, const CheckpointRecord& record) {
+  auto job = need_present(id, record, MaySay::kAnyMember);
+  if (!job) return tl::unexpected(job.error());
+  if (const auto staleness = stale_state((*job)->membership, record)) {
+    return refuse(Refusal::Kind::kStale, staleness->code, staleness->detail);
+  }
+  for (const int64_t step : record.removed_steps) checkpoint_removed(id, step);
+  (*job)->checkpoints[record.step] = record;
+  journal_.write().save_checkpoint({id, record, false});
+  if (!record.state_hash.empty() && record.step >= (*job)->state_hash_step) {
+    (*job)->state_hash = record.state_hash;
+    (*job)->state_hash_step = record.step;
+  }
+  decisions_.apply(**job, CheckpointTaken{record});
+  return {};
+}
+
+void MemberReports::checkpoint_removed(const std::string& id, int64_t step) {
+  Job* job = registry_.find_job(id);
+  if (job == nullptr || job->checkpoints.erase(step) == 0) return;
+  job->membership.checkpoints.erase(step);
+  journal_.write().remove_checkpoint(id, step);
+}
+
+OrRefusal<void> MemberReports::record_event(const std::string& id, const WorkerEvent& message) {
+  const Job* job = registry_.find_job(id);
+  if (job == nullptr) return tl::unexpected(no_such_job(id));
+  if (auto worker = lives_.need(message.worker, message.incarnation); !worker) return tl::unexpected(worker.error());
+  journal_.record({message.kind, message.message, id, message.worker, job->membership.current.number});
+  return {};
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,50 @@
+// Reports of a job's members: steps, faults, checkpoints, events.
+//
+// Refused, and without effect: reports of an incarnation or a generation that is over, and of a rank that may not say this.
+// Thread: the owner.
+#pragma once
+
+#include <string>
+
+#include "rendezvous/coordinator/decisions.h"
+#include "rendezvous/coordinator/journal.h"
+#include "rendezvous/coordinator/refusal.h"
+#include "rendezvous/coordinator/registry.h"
+#include "rendezvous/coordinator/worker_lives.h"
+#include "rendezvous/coordinator/workers.h"
+
+namespace holdfast::rendezvous {
+
+class MemberReports {
+ public:
+  struct Parts {  // all outlive it
+    Registry& registry;
+    Journal& journal;
+    WorkerLives& lives;
+    Decisions& decisions;
+    Workers& workers;
+  };
+  explicit MemberReports(const Parts& parts);
+
+  OrRefusal<void> record_progress(const std::string& job, const Progress& progress);
+  OrRefusal<void> report_fault(const std::string& job, const FaultReport& report);
+  OrRefusal<void> register_checkpoint(const std::string& job, const CheckpointRecord& record);
+  // The checkpoint's manifest is no longer in the store.
+  void checkpoint_removed(const std::string& job, int64_t step);
+  OrRefusal<void> record_event(const std::string& job, const WorkerEvent& event);
+
+ private:
+  enum class MaySay { kAnyMember, kRank0 };
+  template <typename Message>
+  OrRefusal<Job*> need_present(const std::string& id, const Message& message, MaySay who);
+  void add_steps(Job& job, const Progress& progress);
+  void note_late_fault(const std::string& job, const FaultReport& report);
+
+  Registry& registry_;
+  Journal& journal_;
+  WorkerLives& lives_;
+  Decisions& decisions_;
+  Workers& workers_;
+};
+
+}  // namespace holdfast::rendezvous

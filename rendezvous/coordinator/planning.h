@@ -1,0 +1,60 @@
+// Which worker belongs to which job: shows the scheduler its inputs, and carries out its plan.
+//
+// A plan is made when one of the scheduler's inputs changed, and when time alone changes it: a pause or a patience ends.
+// Routine messages (heartbeats, steps, ticks) ask for none.
+// Thread: the owner.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "rendezvous/coordinator/decisions.h"
+#include "rendezvous/coordinator/queue.h"
+#include "rendezvous/coordinator/registry.h"
+#include "rendezvous/protocol/labels.h"
+#include "rendezvous/scheduler/schedule.h"
+
+namespace holdfast::rendezvous {
+
+class Planning {
+ public:
+  // All outlive it.
+  Planning(Registry& registry, Decisions& decisions, Queue& queue)
+      : registry_(registry), decisions_(decisions), queue_(queue) {}
+
+  // Makes the plan and carries it out, if one was asked for since the last call.
+  void replan();
+  void ask_if_due();  // asks for a plan when time alone may have changed it
+  // A worker registered: its labels and numerics may have changed.
+  void forget_known_workers() {
+    ineligible_by_requirements_.clear();
+    incompatible_by_numerics_.clear();
+  }
+  // The plan if a job of this spec were submitted now, as Registry::next_job_id(); nothing of it is done.
+  Plan plan_with(const JobSpec& spec);
+  int64_t made() const { return made_; }  // plans so far, each over all workers and jobs
+
+ private:
+  bool plan_once();  // whether anything changed
+  std::vector<SchedulableJob> jobs_to_plan();
+  std::vector<SchedulableWorker> workers_to_plan() const;
+  void show_to_planner(const Job& job, SchedulableJob& planned);
+  WorkerSet workers_ineligible_for(const Labels& requirements);
+  WorkerSet workers_incompatible_with(const std::string& numerics);
+  bool carry_out(const Plan& plan);
+  void note_shortage(Job& job, const Plan& plan);
+  bool withdraw_preemptions();
+  Millis next_change_ms() const;  // how long until time alone may change the plan
+
+  Registry& registry_;
+  Decisions& decisions_;
+  Queue& queue_;
+  Millis next_plan_ms_ = 0;                                    // a plan is due by then, even if nothing changes before
+  std::map<Labels, WorkerSet> ineligible_by_requirements_;     // by the requirements that these workers do not satisfy
+  std::map<std::string, WorkerSet> incompatible_by_numerics_;  // by numerics: the workers whose numerics differ
+  int64_t made_ = 0;
+};
+
+}  // namespace holdfast::rendezvous

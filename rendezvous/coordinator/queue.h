@@ -1,0 +1,47 @@
+// The queue's part of a job: what it comes after, when it may begin, how long it may run.
+//
+// Thread: the owner.
+#pragma once
+
+#include <string>
+
+#include "rendezvous/coordinator/decisions.h"
+#include "rendezvous/coordinator/journal.h"
+#include "rendezvous/coordinator/registry.h"
+
+namespace holdfast::rendezvous {
+
+// Whether resume_from is the job that `spec` comes after, whose id is `predecessor`, and leaves the step open.
+bool resumes_from(const JobSpec& spec, const std::string& predecessor);
+// Whether the job waits for the job that it comes after.
+inline bool is_held_by_another(const Job& job) {
+  return !job.after.empty() && !job.after_done;
+}
+// How long a job that failed waits for its next try; 0: it does not wait.
+int64_t retry_in_ms(const Job& job, int64_t wall_ms);
+
+// The queue's fields of a job as they are kept in the database, and back.
+std::string queueing_text(const Job& job);
+void restore_queueing(Job& job, const std::string& text, Millis now, int64_t wall_ms);
+
+class Queue {
+ public:
+  // All outlive it.
+  Queue(Registry& registry, Journal& journal, Decisions& decisions)
+      : registry_(registry), journal_(journal), decisions_(decisions) {}
+
+  // Releases the jobs whose predecessor has succeeded, and fails those whose predecessor never can.
+  void follow_predecessors();
+  // Stops a running job whose max_runtime is over.
+  void end_overlong(Job& job);
+  bool may_begin(const Job& job) const;
+
+ private:
+  void begin_after(Job& job, const Job& first);
+
+  Registry& registry_;
+  Journal& journal_;
+  Decisions& decisions_;
+};
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,260 @@
+#include "rendezvous/coordinator/workers.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <utility>
+
+#include "rendezvous/protocol/labels.h"
+#include "rendezvous/text/plural.h"
+#include "rendezvous/text/text_bounds.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr int64_t kShippedLinesCompared = 100;
+
+std::string seconds(int64_t ms) {
+  return fmt::format("{:.1f} s", static_cast<double>(ms) / 1000);
+}
+
+bool is_name(const std::string& text) {
+  return !text.empty() && text.size() <= 128 &&
+         std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; });
+}
+
+}  // namespace
+
+Workers::Workers(const Parts& parts, LeaseTimes times)
+    : registry_(parts.registry),
+      journal_(parts.journal),
+      lives_(parts.lives),
+      decisions_(parts.decisions),
+      planning_(parts.planning),
+      directives_(parts.directives),
+      restored_(parts.restored),
+      times_(times) {}
+
+void Workers::renew_lease(Worker& worker) {
+  worker.heard_ms = registry_.now();
+  worker.lease_until_ms = std::max(worker.lease_until_ms, worker.heard_ms + times_.lease_ms);
+  worker.seen_ms = registry_.wall_ms();
+}
+
+void Workers::begin_life(Worker& worker, const RegisterRequest& request) {
+  const std::string last_job = worker.job.empty() ? worker.last_job : worker.job;
+  const LossRecord losses = worker.losses;
+  worker = Worker{};
+  worker.registration = request;
+  worker.last_job = last_job;
+  worker.status.phase = Phase::kPreparing;  // not free before it says so
+  worker.losses = losses;
+  note_life(worker.losses, registry_.wall_ms());
+  journal_.record({"worker_registered",
+                   fmt::format("{} came from node {} ({}, {}{}{}), other workers reach it at {}", request.name, request.node,
+                               request.device_model, counted(request.threads, "thread"), request.labels.empty() ? "" : "; ",
+                               labels_in_words(request.labels), request.address),
+                   "", request.name});
+}
+
+OrRefusal<RegisterReply> Workers::register_worker(const RegisterRequest& request, const std::string& service_id) {
+  using enum Refusal::Kind;
+  if (request.protocol_version != kProtocolVersion) {
+    return refuse(kInvalid, "wrong_version",
+                  fmt::format("{} speaks protocol version {} (holdfast {}), this service {} (holdfast {}): "
+                              "install the same version on both",
+                              request.name, request.protocol_version, request.version, kProtocolVersion, kHoldfastVersion));
+  }
+  if (!is_name(request.name) || !is_name(request.incarnation)) {
+    return refuse(kInvalid, "bad_name",
+                  fmt::format("a worker's name and incarnation are 1 to 128 letters, digits and ._- ; not \"{}\" "
+                              "and \"{}\"",
+                              request.name.substr(0, 128), request.incarnation.substr(0, 128)));
+  }
+  if (const std::string complaint = worker_labels_complaint(request.labels); !complaint.empty())
+    return refuse(kInvalid, "bad_labels", complaint);
+  if (auto over = lives_.refusal_if_ended(request.name, request.incarnation)) return tl::unexpected(*std::move(over));
+  planning_.forget_known_workers();
+  Worker& worker = registry_.workers()[request.name];
+  const std::string known = worker.registration.incarnation;
+  if (known != request.incarnation) {
+    if (!known.empty()) {
+      const bool alive = worker.life == Worker::Life::kAlive;
+      if (alive) end_life(worker, Worker::Life::kLost, "a new process registered under its name");
+      lives_.forbid(request.name, known, alive ? "superseded" : "stale_incarnation");
+    }
+    begin_life(worker, request);
+  } else {
+    worker.registration = request;
+    if (auto back = welcome_back(worker); !back) return tl::unexpected(back.error());
+  }
+  renew_lease(worker);
+  registry_.save(worker);
+  registry_.touch(request.name);
+  return RegisterReply{request.name, service_id, times_.heartbeat_ms, times_.lease_ms};
+}
+
+// A worker whose lease ended speaks again: it is taken back if its job has not gone on without it.
+OrRefusal<void> Workers::welcome_back(Worker& worker) {
+  if (worker.life == Worker::Life::kAlive) return {};
+  const std::string& name = worker.registration.name;
+  Job* job = registry_.find_job(worker.last_job);
+  const bool was_in = job != nullptr && worker.lost_generation > 0;
+  if (was_in && job->membership.current.number != worker.lost_generation) {
+    lives_.forbid(name, worker.registration.incarnation, "stale_incarnation");
+    return tl::unexpected(stale_life(name, worker.registration.incarnation, "stale_incarnation"));
+  }
+  worker.life = Worker::Life::kAlive;
+  registry_.touch(name);
+  note_life(worker.losses, registry_.wall_ms());
+  journal_.record({"worker_back",
+                   fmt::format("{} is heard of again after {}", name, seconds(registry_.now() - worker.heard_ms)),
+                   was_in ? job->id : "", name});
+  if (was_in && !is_dormant(job->membership) && !is_set_aside(job->membership) && registry_.refusal_of(*job, name) == nullptr) {
+    worker.job = job->id;
+    const RegisterRequest& r = worker.registration;
+    decisions_.apply(*job, WorkerAssigned{{r.name, r.incarnation, r.address}, r.numerics, worker.after_generation});
+  }
+  registry_.save(worker);
+  return {};
+}
+
+OrRefusal<StatusReply> Workers::report_status(const std::string& id, const WorkerStatus& status) {
+  auto found = lives_.need(id, status.incarnation);
+  if (!found) return tl::unexpected(found.error());
+  Worker& worker = **found;
+  if (auto back = welcome_back(worker); !back) return tl::unexpected(back.error());
+  renew_lease(worker);
+  const bool leaves_now = status.leaving && !worker.status.leaving;
+  const bool spoke = std::exchange(worker.spoke, true), was_leaving = worker.leaving(), had_none = worker.has_no_job();
+  worker.status = status;
+  worker.status.leaving |= worker.draining;
+  if (!spoke || was_leaving != worker.leaving() || had_none != worker.has_no_job()) registry_.touch(id);
+  restored_.notice_newer(worker);
+  if (leaves_now)
+    journal_.record(
+        {"worker_leaving", fmt::format("{} was told to end and leaves after the step under way", id), worker.job, id});
+  if (Job* job = registry_.find_job(worker.job)) {
+    const WorkerReported report{id, worker.status};
+    if (!take_heartbeat(job->membership, report, registry_.now())) decisions_.apply(*job, report);
+  }
+  return StatusReply{directives_.tag_of(worker)};
+}
+
+OrRefusal<void> Workers::begin_poll(const std::string& id, const std::string& incarnation) {
+  auto found = lives_.need(id, incarnation);
+  if (!found) return tl::unexpected(found.error());
+  if (auto back = welcome_back(**found); !back) return back;
+  renew_lease(**found);
+  return {};
+}
+
+// The last lines that a dead process wrote to stderr go to the log of the job in which it died. Its log lines are on stderr,
+// too: a line that ends with one that was shipped before is skipped.
+void Workers::take_stderr_tail(const Worker& worker, const std::vector<std::string>& lines) {
+  const std::string& name = worker.registration.name;
+  const std::string& job = worker.job.empty() && worker.life == Worker::Life::kLost ? worker.last_job : worker.job;
+  if (lines.empty() || registry_.find_job(job) == nullptr) return;
+  const LogQuery of_worker{job, 0, name, ""};
+  LogQuery newest = of_worker;
+  newest.after = journal_.store().records().before_newest_logs(of_worker, kShippedLinesCompared);
+  const LogPage shipped = journal_.store().records().logs(newest, kShippedLinesCompared);
+  std::vector<LogLine> tail;
+  for (const std::string& line : lines) {
+    const bool known = std::ranges::any_of(shipped.rows, [&](const LogRow& row) {
+      return row.dropped == 0 && !row.line.text.empty() && line.ends_with("] " + row.line.text);
+    });
+    if (!known) tail.push_back({registry_.wall_ms(), kLastWordsLevel, shortened(line, kLogTextBytesMax)});
+  }
+  if (!tail.empty()) journal_.write().add_logs(job, name, tail);
+}
+
+OrRefusal<void> Workers::report_lost(const WorkerLost& message) {
+  const auto found = std::ranges::find_if(
+      registry_.workers(), [&](const auto& entry) { return entry.second.registration.incarnation == message.incarnation; });
+  if (found == registry_.workers().end()) return {};  // replaced already, or never registered: nothing to lose
+  Worker& worker = found->second;
+  take_stderr_tail(worker, message.last_lines);
+  if (worker.life == Worker::Life::kAlive)
+    end_life(worker, worker.leaving() && worker.job.empty() ? Worker::Life::kLeft : Worker::Life::kLost, message.reason);
+  lives_.forbid(worker.registration.name, message.incarnation, "stale_incarnation");
+  return {};
+}
+
+void Workers::end_life(Worker& worker, Worker::Life life, const std::string& reason) {
+  Job* job = registry_.find_job(worker.job);
+  lives_.write_off(worker, life, reason, job != nullptr ? job->membership.current.number : 0);
+  if (job != nullptr) decisions_.apply(*job, WorkerGone{worker.registration.name, reason});
+}
+
+OrRefusal<void> Workers::drain(const std::string& id) {
+  Worker* found = registry_.find_worker(id);
+  if (found == nullptr) {
+    return refuse(Refusal::Kind::kNotKnown, "not_found", fmt::format("there is no worker {}; GET /v1/nodes lists them", id));
+  }
+  Worker& worker = *found;
+  if (worker.life != Worker::Life::kAlive) {
+    return refuse(Refusal::Kind::kWrongState, "wrong_state",
+                  fmt::format("{} is {} already: only a live worker can be drained", id,
+                              worker.life == Worker::Life::kLost ? "lost" : "gone"));
+  }
+  if (worker.draining) return {};
+  worker.draining = true;
+  journal_.record({"worker_draining", fmt::format("{} is drained: it leaves after the step under way", id), worker.job, id});
+  registry_.save(worker);
+  registry_.touch(id);
+  if (Job* job = registry_.find_job(worker.job)) decisions_.apply(*job, WorkerUnwanted{id, "drained"});
+  return {};
+}
+
+OrRefusal<void> Workers::take_logs(const std::string& id, const LogBatch& batch) {
+  const auto worker = lives_.need(id, batch.incarnation);
+  if (!worker) return tl::unexpected(worker.error());
+  if (batch.number > 0 && batch.number <= (*worker)->log_batch) return {};  // sent again: the answer was lost
+  if (!batch.job.empty() && registry_.find_job(batch.job) == nullptr) return tl::unexpected(no_such_job(batch.job));
+  std::vector<LogLine> lines = batch.lines;
+  for (LogLine& line : lines) {
+    line.level = shortened(std::move(line.level), kWordBytesMax);
+    line.text = shortened(std::move(line.text), kLogTextBytesMax);
+  }
+  journal_.write().add_logs(batch.job, id, lines);
+  if (batch.number > 0) {
+    (*worker)->log_batch = batch.number;
+    registry_.save(**worker);
+  }
+  return {};
+}
+
+// --- time
+
+void Workers::expire_leases() {
+  for (auto& [id, worker] : registry_.workers()) {
+    if (worker.life != Worker::Life::kAlive || registry_.now() < worker.lease_until_ms) continue;
+    const std::string silence = fmt::format("nothing was heard of it for {}", seconds(registry_.now() - worker.heard_ms));
+    const bool left = worker.job.empty() && worker.leaving();
+    end_life(worker, left ? Worker::Life::kLeft : Worker::Life::kLost, left ? "it ended, as it was told to" : silence);
+    if (left) lives_.forbid(id, worker.registration.incarnation, "stale_incarnation");
+  }
+}
+
+void Workers::renew_all_leases() {
+  for (auto& [id, worker] : registry_.workers())
+    worker.lease_until_ms = std::max(worker.lease_until_ms, registry_.now() + times_.lease_ms);
+}
+
+// Workers that have been gone for a day leave the lists.
+void Workers::forget_long_gone() {
+  constexpr int64_t kDayMs = 24 * 3600 * 1000, kEveryMs = 60 * 1000;
+  if (registry_.now() < looked_for_gone_ms_ + kEveryMs) return;
+  looked_for_gone_ms_ = registry_.now();
+  std::erase_if(registry_.workers(), [&](const auto& entry) {
+    const Worker& worker = entry.second;
+    if (worker.life == Worker::Life::kAlive || registry_.wall_ms() < worker.seen_ms + kDayMs) return false;
+    lives_.forbid(entry.first, worker.registration.incarnation, "stale_incarnation");
+    journal_.write().remove_worker(entry.first);
+    return true;
+  });
+}
+
+}  // namespace holdfast::rendezvous

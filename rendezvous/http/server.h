@@ -1,0 +1,103 @@
+// HTTP in and out, and nothing else: only the files of this folder know Boost.Asio, Boost.Beast and TLS.
+//
+// Promises: the gate is called once per request, with its head. The handler that the gate names is called once, with the body
+// whole and within bounds. Neither may block: a handler gives the work to another thread and keeps the Reply. A Reply is called
+// once, from any thread, now or much later; a Reply that is dropped uncalled answers 500. Requests that break the bounds are
+// answered here with problem details (400, 405, 408, 411, 413, 414, 431, 503) and reach neither gate nor handler, or the gate
+// alone. HEAD reaches them as GET; the body of the answer is dropped. A connection that does not send its request in time is
+// closed, and the number of connections is bounded, so clients that keep some half open harm nobody.
+// Refuses: chunked request bodies (411), so that a body's room is known before it is read.
+// Thread: gate and handlers are called from any of the server's threads, several at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tl/expected.hpp>
+
+namespace holdfast::rendezvous {
+
+struct HttpRequest {
+  std::string method, path;                           // path decoded, without query
+  std::map<std::string, std::string> query, headers;  // header names in lower case
+  std::string body;
+  std::string peer;  // the other side's address, without its port
+};
+
+// The body of a reply that goes on: server-sent events. The writer keeps it; writes may come from any thread and never block.
+class EventStream {
+ public:
+  virtual ~EventStream() = default;
+  // False when the reader is gone, or so slow that more than the server's bound would be buffered (it is then cut off).
+  virtual bool write(const std::string& chunk) = 0;
+  virtual void close() = 0;
+  // Bytes that were written and that the kernel has not taken yet. A writer that waits until there are none never has a slow
+  // reader cut off.
+  virtual size_t unread() const = 0;
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string body;
+  std::string content_type = "application/json";
+  std::map<std::string, std::string> headers;
+  // When set, the reply has no length: the headers are sent, then this is called once with the stream.
+  std::function<void(std::shared_ptr<EventStream>)> on_stream;
+};
+using Reply = std::function<void(HttpResponse)>;
+using Handler = std::function<void(HttpRequest, Reply)>;
+
+// Files in PEM. The server reads them again when they change, so that a certificate can be renewed while the service runs.
+struct TlsFiles {
+  std::string certificate;  // the chain, the server's own first; "" for plain HTTP
+  std::string key;
+};
+
+// The gate's judgement of a request, from its head: its answer, or its handler.
+struct Admission {
+  std::optional<HttpResponse> refusal;  // the body is not read then, so strangers cannot make the service hold bodies for them
+  bool known = false;                   // the request has a valid token: its connection is no longer counted as a stranger's
+  Handler handler = {};                 // takes the whole request, once; not empty where there is no refusal
+};
+using Gate = std::function<Admission(const HttpRequest& head)>;
+
+struct HttpServerOptions {
+  std::string listen = "127.0.0.1:7070";  // host:port; port 0 picks a free one
+  TlsFiles tls;
+  size_t max_connections = 8192;
+  size_t max_strangers = 1024;  // of them, from one address without a valid token so far: nobody takes all connections
+  size_t max_body_bytes = 1 << 20;
+  size_t max_object_bytes = 256 << 20;  // for PUT below /v1/jobs/*/objects/
+  // Bodies of all requests that are not answered yet, together. Objects are counted apart, so that a few slow ones do not keep
+  // heartbeats out.
+  size_t max_bodies_bytes = 256 << 20;
+  size_t max_objects_bytes = size_t{1} << 30;
+  size_t max_answers_bytes = size_t{1} << 30;  // answers above max_body_bytes that are being sent, together
+  size_t max_stream_buffer_bytes = 1 << 20;
+  std::chrono::milliseconds head_patience = std::chrono::seconds(15);   // for request line and headers, and for a TLS handshake
+  std::chrono::milliseconds idle_patience = std::chrono::seconds(120);  // between two requests
+  std::chrono::milliseconds body_patience = std::chrono::seconds(30);   // for a body to arrive; 1 s more for each MiB
+  std::chrono::milliseconds write_patience = std::chrono::seconds(30);  // for the other side to take a piece of an answer
+};
+
+struct HttpServerCounts {
+  int64_t connections = 0, streams = 0;  // open now
+  int64_t refused_connections = 0;       // because there were too many
+};
+
+class HttpServer {
+ public:
+  // The error is a sentence for the user: a port in use names the port and how to pick another.
+  static tl::expected<std::unique_ptr<HttpServer>, std::string> start(const HttpServerOptions& options, Gate gate);
+  // The same with one handler for all requests; nobody is refused, and every connection stays a stranger's.
+  static tl::expected<std::unique_ptr<HttpServer>, std::string> start(const HttpServerOptions& options, Handler handler);
+  virtual ~HttpServer() = default;  // stops listening and cuts every open request; not to be called in a handler
+  virtual int port() const = 0;
+  virtual HttpServerCounts counts() const = 0;
+};
+
+}  // namespace holdfast::rendezvous

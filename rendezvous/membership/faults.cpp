@@ -1,0 +1,226 @@
+// Faults: what ends a generation, who is suspected, and for how long an answer is waited for.
+//
+// A suspect that has spoken since it was reported is waited for like everybody else: reports about peers are evidence,
+// not verdicts.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "rendezvous/membership/turn.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr Millis kGoneMs = 50;          // so is one whose process is not there; a firewall that says so is found out by it
+constexpr Millis kGraceMs = 10000;      // for one that has not spoken since the service started
+constexpr int kDivergencesMax = 3;      // of one worker in one job
+constexpr Millis kAnswerMaxMs = 10000;  // for a member that nobody suspects
+
+Millis answer_limit(const JobMembership& job) {
+  return std::min<Millis>(kAnswerMaxMs, static_cast<Millis>(job.spec.collective_timeout_s * 1000 / 2));
+}
+
+// What the reporter saw, as the end of a sentence that begins with it. `whom`: "" when it suspects nobody.
+std::string seen_in_words(const FaultReport& report, const std::string& whom) {
+  const auto at = [&](const std::string& preposition, const std::string& otherwise) {
+    return whom.empty() ? otherwise : preposition + whom;
+  };
+  if (report.kind == "connection_lost") return "lost its connection" + at(" to ", "s");
+  if (report.kind == "timeout") return "got no bytes" + at(" from ", "") + " in time";
+  if (report.kind == "handshake_failed") return "could not form the ring" + at(" with ", "");
+  if (report.kind == "state_mismatch") return "found states that differ and must not" + at(": ", "");
+  if (report.kind == "checkpoint_unreadable")
+    return fmt::format("could not read the checkpoint of step {}", report.checkpoint_step);
+  std::string text = report.kind;
+  std::ranges::replace(text, '_', ' ');
+  return fmt::format("reports \"{}\"{}", text, at(" of ", ""));
+}
+
+std::string named(const JobMembership& job, int rank) {
+  return fmt::format("{} (rank {})", job.current.members[rank].worker, rank);
+}
+
+std::string evidence(const JobMembership& job, const FaultReport& report) {
+  const auto& members = job.current.members;
+  const bool suspects = report.suspect_rank >= 0 && report.suspect_rank < static_cast<int>(members.size());
+  const std::string whom = suspects ? named(job, report.suspect_rank) : "";
+  if (report.kind == "state_diverged") return "state diverged" + (whom.empty() ? "" : " at " + whom);  // all of them report it
+  return fmt::format("{} (rank {}) {}", report.worker, rank_in(job.current, report.worker, report.incarnation),
+                     seen_in_words(report, whom));
+}
+
+void suspect(Turn& turn, const FaultReport& report) {
+  const auto& members = turn.job.current.members;
+  if (report.suspect_rank < 0 || report.suspect_rank >= static_cast<int>(members.size())) return;
+  const Member& member = members[report.suspect_rank];
+  const auto found = turn.job.participants.find(member.worker);
+  if (member.worker == report.worker || found == turn.job.participants.end()) return;
+  Participant& p = found->second;
+  if (p.member.incarnation != member.incarnation || is_prepared(turn.job, p)) return;
+  if (p.suspected_ms >= 0 && (p.gone || !report.suspect_gone)) return;
+  p.suspected_ms = turn.now;
+  p.gone = report.suspect_gone;
+  p.suspicion = fmt::format("{} {}{}", report.worker, seen_in_words(report, "it"),
+                            p.gone ? ", whose address refuses connections now" : "");
+}
+
+// The checkpoint that the generation was to start from does not verify: the next newest, where falling back is allowed.
+void on_unreadable(Turn& turn, const FaultReport& report) {
+  JobMembership& job = turn.job;
+  const int64_t step = report.checkpoint_step;
+  const StateSource& source = job.current.source;
+  if (source.kind != StateSource::Kind::kCheckpoint || source.step != step) return;
+  if (source.job == job.job) {
+    const auto found = job.checkpoints.find(step);
+    if (found == job.checkpoints.end() || found->second.unreadable) return;
+    found->second.unreadable = true;
+    turn.effects.emplace_back(CheckpointUnreadable{step});
+    const KnownCheckpoint* next = newest_checkpoint(job);
+    turn.note("checkpoint_unreadable", fmt::format("the checkpoint of step {} cannot be read ({}); {}", step, report.detail,
+                                                   next != nullptr ? fmt::format("falling back to step {}", next->step)
+                                                                   : "there is no other, the job begins where it began"));
+    return;
+  }
+  if (job.resume.empty() || job.resume.front() != source) return;
+  if (job.resume.size() == 1) {
+    const std::string whose = source.job.empty() ? source.store : "job " + source.job;
+    fail(turn, fmt::format("the checkpoint to resume from ({}, step {}) cannot be read: {}", whose, step, report.detail),
+         false);
+    return;
+  }
+  job.resume.erase(job.resume.begin());
+  turn.note("checkpoint_unreadable",
+            fmt::format("the checkpoint of job {}, step {} cannot be read ({}); falling back to job {}, step {}", source.job,
+                        step, report.detail, job.resume[0].job, job.resume[0].step));
+}
+
+bool was_told_diverged(const JobMembership& job, const FaultReport& report) {
+  const auto& members = job.current.members;
+  return report.suspect_rank >= 0 && report.suspect_rank < static_cast<int>(members.size()) &&
+         job.diverged_in.contains({members[report.suspect_rank].worker, job.current.number});
+}
+
+// Most members agree on the state and one does not: it has dropped what it held and takes theirs. One that goes wrong again and
+// again has bad memory, or computes wrong: it is not asked again.
+void on_diverged(Turn& turn, const FaultReport& report) {
+  JobMembership& job = turn.job;
+  const auto& members = job.current.members;
+  if (report.suspect_rank < 0 || report.suspect_rank >= static_cast<int>(members.size())) return;
+  const std::string worker = members[report.suspect_rank].worker;
+  job.diverged_in.insert({worker, job.current.number});
+  const auto times = std::ranges::count_if(job.diverged_in, [&](const auto& entry) { return entry.first == worker; });
+  const bool refused = times >= kDivergencesMax;
+  turn.note("state_diverged",
+            fmt::format(
+                "the state of {} (rank {}) differs from that of the other members, who agree: {}", worker, report.suspect_rank,
+                refused ? fmt::format("that is {} times now, and it is not used for this job any more; test its memory", times)
+                        : "it drops what it holds and takes theirs. Steps since the last common hash may have used "
+                          "gradients that it computed from a wrong state"),
+            worker);
+  const auto found = job.participants.find(worker);
+  if (refused && found != job.participants.end())
+    refuse(turn, found->second, fmt::format("its state went wrong {} times while those of the others agreed", times));
+}
+
+}  // namespace
+
+bool is_awaited(const JobMembership& job, const Participant& p) {
+  // Who the members of an outrun generation are is not known: whoever is active in anything has to stop.
+  const bool taking_part = is_outrun(job) ? p.status.phase == Phase::kActive : is_member(job, p);
+  return taking_part && !p.left_out && !is_prepared(job, p);
+}
+
+std::string stopped_in_words(const std::string& worker) {
+  return worker + " stopped";
+}
+
+void begin_fault(Turn& turn, const std::string& reason, const std::string& detail) {
+  JobMembership& job = turn.job;
+  if (std::ranges::find(job.why, reason) == job.why.end()) job.why.push_back(reason);
+  const std::string in_full = detail.empty() ? reason : reason + ": " + detail;
+  if (job.stage != Stage::kForming) {
+    job.stage = Stage::kForming;
+    job.forming_since_ms = turn.now;
+    job.first_ready_ms = -1;
+    job.counted = false;
+  }
+  job.cause = Cause::kFault;
+  if (job.counted) return;
+  job.counted = true;
+  ++job.restarts;
+  if (job.resumed_noted) job.halted_ms = turn.now;
+  job.resumed_noted = false;
+  job.reason = fmt::format("the next generation is being formed: {}", reason);
+  turn.note("fault_reported", fmt::format("generation {} is over: {}", job.current.number, in_full));
+}
+
+void on_fault_report(Turn& turn, const FaultReport& report) {
+  JobMembership& job = turn.job;
+  if (is_dormant(job)) return;
+  if (stale(job, report.worker, report.incarnation, report.generation, false)) return;
+  if (report.kind == "silent") return on_silence(turn, report);
+  if (report.kind == "state_diverged" && was_told_diverged(job, report)) return;
+  const std::string words = evidence(job, report);
+  // Its status may have come first, with the same words: the report says more, it names the suspect.
+  const bool told = std::erase(job.why, stopped_in_words(report.worker)) > 0;
+  if (job.stage == Stage::kForming) {
+    turn.note("fault_reported",
+              fmt::format("more on the end of generation {}: {}{}{}", job.current.number, words,
+                          told || report.detail.empty() ? "" : ": ", told ? "" : report.detail),
+              report.worker);
+  }
+  begin_fault(turn, words, report.detail);
+  if (report.kind == "checkpoint_unreadable") return on_unreadable(turn, report);
+  if (report.kind == "state_mismatch") {  // states that should be equal are not: none of them is trusted
+    ++job.lineage;
+    turn.note("memory_distrusted", "the members' states differ where they must not: going back to the newest checkpoint");
+    return;
+  }
+  if (report.kind == "state_diverged") return on_diverged(turn, report);
+  if (report.kind == "handshake_failed") on_unreached(job, job.current.members, report);
+  suspect(turn, report);
+}
+
+void on_gone(Turn& turn, const std::string& worker, const std::string& reason) {
+  JobMembership& job = turn.job;
+  const auto found = job.participants.find(worker);
+  if (found == job.participants.end()) return;
+  const Participant p = std::move(found->second);
+  job.participants.erase(found);
+  if (is_ended(job.state) || job.state == JobState::kPaused || !is_member(job, p)) return;
+  const std::string words = fmt::format("{} was lost ({})", worker, reason);
+  if (job.stage == Stage::kForming) {
+    // What its neighbours saw of it was evidence of this.
+    const std::string whom = named(job, rank_in(job.current, worker, p.member.incarnation));
+    std::erase_if(job.why, [&](const std::string& said) { return said.ends_with(whom) || said.ends_with(whom + " in time"); });
+    if (std::ranges::find(job.why, words) == job.why.end()) job.why.push_back(words);
+    return;
+  }
+  // One that had already stopped in the orderly way has handed everything over.
+  if (job.stage == Stage::kYielding && is_prepared(job, p)) return;
+  begin_fault(turn, words);
+}
+
+void give_up_on_silent(Turn& turn) {
+  JobMembership& job = turn.job;
+  for (auto& [worker, p] : job.participants) {
+    if (!is_awaited(job, p)) continue;
+    // A suspect that lives answers its fence well within this.
+    const Millis suspect_ms = p.gone ? kGoneMs : answer_time(p);
+    const bool silent_suspect = p.suspected_ms >= 0 && p.heard_ms <= p.suspected_ms &&
+                                turn.now >= std::max(p.suspected_ms, turn.listening_since_ms) + suspect_ms;
+    const Millis limit_ms = p.unheard ? std::max(answer_limit(job), kGraceMs) : answer_limit(job);
+    const bool too_late = turn.now >= std::max(job.forming_since_ms, turn.listening_since_ms) + limit_ms;
+    if (!silent_suspect && !too_late) continue;
+    p.left_out = true;
+    turn.note(
+        "worker_left_out",
+        silent_suspect
+            ? fmt::format("{} is left out of the next generation: {}, and it has not been heard of since", worker, p.suspicion)
+            : fmt::format("{} is left out of the next generation: it did not stop within {:.1f} s of being told to", worker,
+                          static_cast<double>(limit_ms) / 1000),
+        worker);
+  }
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,203 @@
+// Start-up and end of the process: the data directory and its lock, tokens, database, HTTP, signals.
+#include "rendezvous/process/serve.h"
+
+#include <fmt/format.h>
+#include <signal.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <system_error>
+
+#include "rendezvous/data_dir/bearer_token.h"
+#include "rendezvous/data_dir/directory_lock.h"
+#include "rendezvous/http/listen_address.h"
+#include "rendezvous/http/server.h"
+#include "rendezvous/process/open_files.h"
+#include "rendezvous/process/service_lives.h"
+#include "rendezvous/store/commit_faults.h"
+#include "rendezvous/store/sqlite/store.h"
+#include "rendezvous/text/random_hex.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+using Failure = tl::unexpected<std::string>;
+
+class SystemClock : public Clock {
+ public:
+  int64_t steady_ms() const override { return since_epoch(std::chrono::steady_clock::now()); }
+  int64_t wall_ms() const override { return since_epoch(std::chrono::system_clock::now()); }
+
+ private:
+  template <typename TimePoint>
+  static int64_t since_epoch(TimePoint time) {
+    return std::chrono::duration_cast<std::chrono::milliseconds>(time.time_since_epoch()).count();
+  }
+};
+
+struct Tokens {
+  std::string admin, worker;
+};
+
+tl::expected<Tokens, std::string> prepare_directory(const std::string& data_dir, DirectoryLock& lock) {
+  std::error_code error;
+  const bool existed = std::filesystem::exists(data_dir, error);
+  std::filesystem::create_directories(data_dir, error);
+  if (error) return Failure(fmt::format("cannot make the data directory {}: {}", data_dir, error.message()));
+  if (!existed) chmod(data_dir.c_str(), 0700);
+  if (auto taken = lock.take(data_dir, "stop it, or give this one another --data_dir"); !taken) return Failure(taken.error());
+  auto admin = load_or_make_token(data_dir + "/admin.token");
+  if (!admin) return Failure(admin.error());
+  auto worker = load_or_make_token(data_dir + "/worker.token");
+  if (!worker) return Failure(worker.error());
+  return Tokens{*admin, *worker};
+}
+
+void greet(const std::string& url, const std::string& data_dir) {
+  std::cout << fmt::format("holdfast {} serves at {}\n", kHoldfastVersion, url)
+            << fmt::format("tokens: {0}/admin.token (command line), {0}/worker.token (workers)\n", data_dir)
+            << fmt::format("next:   HOLDFAST_TOKEN=$(cat {}/worker.token) holdfast-worker --server {}\n", data_dir, url)
+            << std::flush;
+}
+
+// Blocks until a signal to end comes, or the service fails in a way that another try does not mend. The exit status.
+int tend_until_the_end(const sigset_t& signals, ServiceLives& lives) {
+  while (lives.tend()) {
+    const timespec patience{0, 200'000'000};
+    const int signal = sigtimedwait(&signals, nullptr, &patience);
+    if (signal <= 0) continue;
+    spdlog::info("{} received: stopping", signal == SIGINT ? "SIGINT" : "SIGTERM");
+    return 0;
+  }
+  return 1;
+}
+
+// With a drill asked for, one that dies as it says.
+class DrilledStore {
+ public:
+  DrilledStore(std::unique_ptr<JobStore> store, std::vector<CommitFault> faults) : store_(std::move(store)) {
+    if (!faults.empty()) drill_ = std::make_unique<WatchedStore>(*store_, die_at(std::move(faults)));
+  }
+  JobStore& get() const { return drill_ ? *drill_ : *store_; }
+
+ private:
+  std::unique_ptr<JobStore> store_;
+  std::unique_ptr<WatchedStore> drill_;
+};
+
+tl::expected<std::vector<CommitFault>, std::string> asked_for_drills() {
+  const char* drill = std::getenv("HOLDFAST_FAULT");  // NOLINT(concurrency-mt-unsafe): before any thread
+  if (drill == nullptr || *drill == '\0') return std::vector<CommitFault>{};
+  return parse_commit_faults(drill);
+}
+
+// A database and the service over it.
+struct Life {
+  DrilledStore store;
+  Service service;
+};
+
+// Said where the limit is lower than some hundred workers need; the clusters that this is for never get there.
+void prepare_open_files() {
+  constexpr int64_t kWorkers = 300;
+  const OpenFiles files = raise_open_files();
+  if (files.limit >= open_files_for(kWorkers)) return;
+  spdlog::warn(
+      "this process may have {} files open, enough for some {} workers{}{}; if more are to come, raise the hard limit (ulimit "
+      "-Hn, LimitNOFILE= of a systemd unit): {} workers need {}",
+      files.limit, std::max<int64_t>(0, files.limit - kOpenFilesBeside) / kConnectionsPerWorker,
+      files.problem.empty() ? "" : ": ", files.problem, kWorkers, open_files_for(kWorkers));
+}
+
+// Whether what is asked for may be listened on at all.
+tl::expected<void, std::string> check_encryption(const ServeOptions& options) {
+  if (options.tls_cert.empty() != options.tls_key.empty()) {
+    return Failure(fmt::format("--tls_{} is missing: a certificate and its key are given together",
+                               options.tls_cert.empty() ? "cert" : "key"));
+  }
+  if (!options.tls_cert.empty() || options.allow_insecure) return {};
+  const auto loopback = listens_on_loopback(options.listen);
+  if (!loopback) return Failure(loopback.error());
+  if (*loopback) return {};
+  return Failure(fmt::format(
+      "--listen {} would be reached by other machines, and without encryption: whoever is on the way could read the "
+      "tokens. Give a certificate (--tls_cert FILE --tls_key FILE), or say --allow_insecure where the network is trusted",
+      options.listen));
+}
+
+tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& signals) {
+  if (const auto checked = check_encryption(options); !checked) return Failure(checked.error());
+  DirectoryLock lock;
+  const auto tokens = prepare_directory(options.data_dir, lock);
+  if (!tokens) return Failure(tokens.error());
+  const SystemClock clock;
+  const auto drills = asked_for_drills();
+  if (!drills) return Failure(drills.error());
+  std::atomic<const HttpServer*> serving = nullptr;
+  const auto http_counts = [&serving] {
+    const HttpServer* running = serving;
+    return running == nullptr ? HttpServerCounts{} : running->counts();
+  };
+  ServiceLives lives([&] {
+    DrilledStore store(open_sqlite_store(options.data_dir + "/holdfast.sqlite", options.retention), *drills);
+    JobStore& jobs = store.get();
+    const auto life = std::shared_ptr<Life>(new Life{std::move(store), Service({options.data_dir,
+                                                                                random_hex(8),
+                                                                                tokens->admin,
+                                                                                tokens->worker,
+                                                                                {},
+                                                                                2,
+                                                                                http_counts,
+                                                                                options.checkpoint_roots,
+                                                                                options.requests_per_s},
+                                                                               clock, jobs, [] { return random_hex(32); })});
+    return std::shared_ptr<Service>(life, &life->service);
+  });
+  HttpServerOptions http;
+  http.listen = options.listen;
+  http.tls = {options.tls_cert, options.tls_key};
+  auto server = HttpServer::start(http, [&lives](const HttpRequest& head) { return lives.gate(head); });
+  if (!server) return Failure(server.error());
+  serving = server->get();
+  std::string host = options.listen.substr(0, options.listen.rfind(':'));
+  if (host.empty() || host == "0.0.0.0" || host == "*" || host == "[::]") host = "127.0.0.1";
+  greet(fmt::format("{}://{}:{}", options.tls_cert.empty() ? "http" : "https", host, (*server)->port()), options.data_dir);
+  const int status = tend_until_the_end(signals, lives);
+  lives.end();
+  server->reset();
+  return status;
+}
+
+}  // namespace
+
+int serve(const ServeOptions& options) {
+  umask(0077);  // the database holds the generations' secrets
+  spdlog::set_default_logger(spdlog::stderr_color_mt("serve"));
+  spdlog::set_level(spdlog::level::from_str(options.log_level));
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);  // before any thread, so that all inherit it
+  signal(SIGPIPE, SIG_IGN);
+  prepare_open_files();
+  std::string failure;
+  try {
+    auto code = run(options, signals);
+    if (code) return *code;
+    failure = code.error();
+  } catch (const std::exception& error) {
+    failure = error.what();
+  }
+  std::cerr << "holdfast serve: " << failure << "\n";
+  return 2;
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,232 @@
+// Resolves and verifies resume_from.
+#include "rendezvous/queries/resume.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <utility>
+
+#include "rendezvous/data_dir/object_folders.h"
+#include "rendezvous/text/list_in_words.h"
+#include "storage/checkpoint.h"
+#include "storage/open_store.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+namespace fs = std::filesystem;
+
+tl::unexpected<Refusal> refuse(const std::string& why) {
+  return refuse_field("resume_from", why);
+}
+
+std::optional<int64_t> whole_number(const std::string& text) {
+  int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (text.empty() || error != std::errc() || end != text.data() + text.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+struct Found {
+  std::string created_at;
+  StateSource source;
+};
+
+void collect(const Job& job, std::vector<Found>& found) {
+  for (const auto& [step, record] : job.checkpoints) {
+    const auto known = job.membership.checkpoints.find(step);
+    if (known != job.membership.checkpoints.end() && known->second.unreadable) continue;
+    found.push_back({record.created_at, {StateSource::Kind::kCheckpoint, step, job.id, record.store, record.state_hash}});
+  }
+}
+
+std::vector<StateSource> newest_first(std::vector<Found> found) {
+  std::ranges::stable_sort(found, [](const Found& a, const Found& b) {
+    return a.created_at != b.created_at ? a.created_at > b.created_at : a.source.step > b.source.step;
+  });
+  std::vector<StateSource> sources;
+  for (Found& one : found) sources.push_back(std::move(one.source));
+  return sources;
+}
+
+std::string steps_in_words(const std::vector<StateSource>& sources) {
+  if (sources.empty()) return "it has no checkpoint";
+  std::vector<std::string> steps;
+  for (const StateSource& source : sources) steps.push_back(std::to_string(source.step));
+  if (steps.size() > 10) steps.resize(10);
+  return "there are checkpoints of steps " + in_words(steps);
+}
+
+OrRefusal<ResumePlan> by_name(const Coordinator& state, const JobSpec& spec, std::optional<int64_t> step) {
+  if (spec.name.empty()) {
+    return refuse(fmt::format("\"{}\" looks among the jobs of the same name: give `name`, or say which job with job:ID",
+                              spec.resume_from));
+  }
+  std::vector<Found> found;
+  for (const auto& [number, job] : state.jobs()) {
+    if (job->membership.spec.name == spec.name) collect(*job, found);
+  }
+  ResumePlan plan{newest_first(std::move(found)), !step.has_value()};
+  if (plan.candidates.empty()) return refuse(fmt::format("no job named \"{}\" has a checkpoint", spec.name));
+  if (!step) return plan;
+  std::vector<StateSource> all = plan.candidates;
+  std::erase_if(plan.candidates, [&](const StateSource& source) { return source.step != *step; });
+  if (plan.candidates.empty())
+    return refuse(fmt::format("no job named \"{}\" has a checkpoint of step {}; {}", spec.name, *step, steps_in_words(all)));
+  plan.candidates.resize(1);
+  return plan;
+}
+
+OrRefusal<ResumePlan> by_job(const Coordinator& state, const std::string& choice) {
+  const size_t at = choice.find('@');
+  const std::string id = choice.substr(4, at == std::string::npos ? at : at - 4);
+  const Job* job = state.find_job(id);
+  if (job == nullptr) return refuse(fmt::format("there is no job {}", id));
+  std::vector<Found> found;
+  collect(*job, found);
+  ResumePlan plan{newest_first(std::move(found)), false};
+  if (plan.candidates.empty()) return refuse(fmt::format("job {} has no checkpoint", id));
+  if (at == std::string::npos) {
+    std::ranges::stable_sort(plan.candidates, std::greater{}, &StateSource::step);
+  } else {
+    const auto step = whole_number(choice.substr(at + 1));
+    if (!step) return refuse(fmt::format("\"{}\" is no step: write job:{}@60, say", choice.substr(at + 1), id));
+    const std::vector<StateSource> all = plan.candidates;
+    std::erase_if(plan.candidates, [&](const StateSource& source) { return source.step != *step; });
+    if (plan.candidates.empty())
+      return refuse(fmt::format("job {} has no checkpoint of step {}; {}", id, *step, steps_in_words(all)));
+  }
+  plan.candidates.resize(1);
+  return plan;
+}
+
+std::string without_scheme(const std::string& path) {
+  return path.starts_with("file://") ? path.substr(7) : path;
+}
+
+OrRefusal<ResumePlan> by_path(const std::string& choice) {
+  const std::string path = without_scheme(choice);
+  if (path.empty() || path[0] != '/') {
+    return refuse(fmt::format("\"{}\" is none of latest, a step, job:ID[@STEP] or an absolute path", choice));
+  }
+  fs::path folder(path);
+  if (!folder.has_filename()) folder = folder.parent_path();
+  int64_t step = -1;
+  if (const std::string name = folder.filename().string(); name.starts_with("step-")) {
+    const auto number = whole_number(name.substr(5));
+    if (!number) return refuse(fmt::format("{} is no checkpoint's folder: step-0000000060, say", path));
+    step = *number;
+    folder = folder.parent_path();
+  }
+  return ResumePlan{{{StateSource::Kind::kCheckpoint, step, "", folder.string(), ""}}, false};
+}
+
+// --- verification
+
+std::string described(const StateSource& source) {
+  return fmt::format("step {} of {}", source.step, source.job.empty() ? source.store : "job " + source.job);
+}
+
+std::string different_model(const nlohmann::json& theirs, const JobSpec& spec) {
+  const std::pair<const char*, int64_t> fields[] = {{"n_layer", spec.n_layer},
+                                                    {"n_embd", spec.n_embd},
+                                                    {"n_head", spec.n_head},
+                                                    {"vocab_size", spec.vocab_size},
+                                                    {"block_size", spec.block_size}};
+  std::string text;
+  for (const auto& [name, mine] : fields) {
+    const auto found = theirs.find(name);
+    if (found == theirs.end() || !found->is_number_integer() || *found == mine) continue;
+    text += fmt::format("{}{} is {} there and {} here", text.empty() ? "" : ", ", name, found->get<int64_t>(), mine);
+  }
+  return text;
+}
+
+// What else decides what the state means: the same tensors are moments of AdamW, or of the outer step; and float16 has one
+// more.
+std::string different_training(const nlohmann::json& theirs, const JobSpec& spec) {
+  const bool theirs_local = theirs.value("sync_every", int64_t{1}) > 1, mine_local = spec.sync_every > 1;
+  if (theirs_local != mine_local) {
+    return fmt::format(
+        "it was trained {} local steps (sync_every {}), and this job is {}: their optimizer states differ in kind",
+        theirs_local ? "with" : "without", theirs.value("sync_every", int64_t{1}), spec.sync_every);
+  }
+  const std::string dtype = theirs.value("dtype", spec.dtype);
+  if ((dtype == "float16") != (spec.dtype == "float16")) {
+    return fmt::format("its dtype is {}, and this job's {}: the loss scale of float16 is part of its state alone", dtype,
+                       spec.dtype);
+  }
+  return {};
+}
+
+// Fills in what the manifest knows; the error says why the checkpoint cannot be had. Nothing when the folder is out of sight.
+tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec, const std::string& data_dir,
+                                       const std::vector<std::string>& roots) {
+  const std::string own = objects_folder(data_dir, source.job);
+  const std::string folder = source.store.empty() ? own : without_scheme(source.store);
+  // Before anything is looked at: whoever may not read there is not told what is there either.
+  const std::vector<std::string> within = source.store.empty() ? std::vector<std::string>{} : roots;
+  if (const auto allowed = storage::check_roots(folder, within); !allowed) return tl::unexpected(allowed.error().message);
+  std::error_code ignored;
+  if (!fs::is_directory(folder, ignored)) {
+    if (!source.store.empty() && !source.job.empty()) return {};
+    return tl::unexpected(fmt::format("there is no folder {} on the service's machine", folder));
+  }
+  auto store = storage::open_store(folder, source.store.empty() ? "" : source.job,
+                                   {.missing = storage::MissingFolder::kFail, .roots = within});
+  if (!store) return tl::unexpected(store.error().message);
+  if (source.step < 0) {
+    const auto steps = storage::list_checkpoints(**store);
+    if (!steps) return tl::unexpected(steps.error().message);
+    if (steps->empty()) return tl::unexpected(fmt::format("{} holds no checkpoint", folder));
+    source.step = steps->back();
+  }
+  const auto manifest = storage::verify_checkpoint(**store, source.step);
+  if (!manifest) return tl::unexpected(manifest.error().message);
+  source.state_hash = manifest->state_hash;
+  if (std::string why = cannot_go_on(manifest->spec, spec); !why.empty()) return tl::unexpected(std::move(why));
+  return {};
+}
+
+}  // namespace
+
+std::string cannot_go_on(const nlohmann::json& theirs, const JobSpec& spec) {
+  const std::string difference = different_model(theirs, spec);
+  return difference.empty() ? different_training(theirs, spec) : "it is of another model: " + difference;
+}
+
+OrRefusal<ResumePlan> plan_resume(const Coordinator& state, const JobSpec& spec) {
+  const std::string& choice = spec.resume_from;
+  if (choice == "latest") return by_name(state, spec, std::nullopt);
+  if (const auto step = whole_number(choice)) return by_name(state, spec, step);
+  if (choice.starts_with("job:")) return by_job(state, choice);
+  return by_path(choice);
+}
+
+OrRefusal<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spec, const std::string& data_dir,
+                                      const std::vector<std::string>& checkpoint_roots) {
+  std::string passed_over;
+  for (size_t i = 0; i < plan.candidates.size(); ++i) {
+    StateSource source = plan.candidates[i];
+    if (const auto good = verify(source, spec, data_dir, checkpoint_roots); !good) {
+      passed_over += fmt::format("{}{}: {}", passed_over.empty() ? "" : "; ", described(source), good.error());
+      continue;
+    }
+    if (source.step > spec.total_steps) {
+      return refuse(fmt::format("{} is beyond total_steps {}", described(source), spec.total_steps));
+    }
+    ResumeChoice choice{{source}, fmt::format("resumes from the checkpoint of {}", described(source))};
+    if (!passed_over.empty()) choice.note += fmt::format(" (falling back: {})", passed_over);
+    if (plan.may_fall_back)
+      choice.sources.insert(choice.sources.end(), plan.candidates.begin() + static_cast<std::ptrdiff_t>(i) + 1,
+                            plan.candidates.end());
+    return choice;
+  }
+  return refuse(fmt::format("{} cannot be taken: {}", spec.resume_from, passed_over));
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,132 @@
+// The planner: one plan in the making. Private to scheduler*.cpp.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/scheduler/schedule.h"
+
+namespace holdfast::rendezvous {
+
+class Planner {
+ public:
+  Planner(std::vector<SchedulableJob> jobs, const std::vector<SchedulableWorker>& workers, int64_t now_ms);
+  Plan plan();
+
+ private:
+  struct Spare {  // a worker that its job can do without
+    size_t job;   // in jobs_
+    std::string worker;
+  };
+
+  // --- scheduler.cpp: free workers, and what each job gets of them
+  static int64_t have(const SchedulableJob& job) { return static_cast<int64_t>(job.workers.size()); }
+  bool can_train(const SchedulableJob& job) const { return have(job) >= job.min_nodes && !out_.contains(job.id); }
+  bool fits(const std::string& worker, const SchedulableJob& job) const {
+    return !job.refused.contains(worker) && satisfies(worker, job) && (!job.alike || is_of_its_kind(worker, job));
+  }
+  static bool satisfies(const std::string& worker, const SchedulableJob& job) {
+    return job.unfit == nullptr || !job.unfit->contains(worker);
+  }
+  int64_t fitting(const std::vector<std::string>& workers, const SchedulableJob& job) const;
+  void deal_the_rest();
+  void give(SchedulableJob& job, int64_t target);
+  void take(SchedulableJob& job, const std::string& worker, const std::string& reason, const std::string& by = {});
+  void anything_changed() { bounds_.clear(), in_vain_.clear(); }
+  void shrink(SchedulableJob& job);
+  void deal_extras();
+  void replace(SchedulableJob& job);
+  void explain(const SchedulableJob& job);
+
+  // --- scheduler_minimum.cpp: bringing a job to its minimum
+  void reach_minimum(SchedulableJob& job);
+  bool begin(SchedulableJob& job);
+  void hoard(SchedulableJob& job);
+  void begin_with(SchedulableJob& job, const std::vector<Spare>& spare);
+  void claim_coming(SchedulableJob& job);
+  void release_held_back(const SchedulableJob& job, int64_t wanted, int64_t others);
+  std::vector<Spare> spare_for(const SchedulableJob& job) const;
+  std::vector<std::string> spare_of(const SchedulableJob& other, const SchedulableJob& job) const;
+  int64_t obtainable_at_most(const SchedulableJob& job);
+  bool has_waited(const SchedulableJob& job, int64_t ms) const {
+    return job.waits_since_ms && now_ms_ - *job.waits_since_ms >= ms;
+  }
+  bool is_impatient(const SchedulableJob& job) const { return has_waited(job, kPatienceMs); }
+  bool is_assured(const SchedulableJob& job) const;
+  bool could_begin(const SchedulableJob& job) const;
+  bool outranks(const SchedulableJob& other, const SchedulableJob& job) const;
+  void note_hoarder(const SchedulableJob& job);
+  bool is_kept(const std::string& worker) const;
+
+  // --- scheduler_kinds.cpp: of a job whose workers must be alike, which of them it takes
+  struct Prospect {         // with the workers of one kind; the greater the better
+    bool present = false;   // enough of them are there, whoever has them
+    int ease = 0;           // 3: enough are at hand; 2: with what others spare; 1: with preemption; 0: too few
+    bool has_them = false;  // enough are its own
+    int64_t workers = 0;    // that it could get, where that is enough
+    int64_t own = 0, at_hand = 0;
+    auto operator<=>(const Prospect&) const = default;
+  };
+  using Class = std::tuple<int64_t, int64_t, const void*>;  // priority, min_nodes, who does not fit
+  bool choose_kind(const SchedulableJob& job);
+  Prospect prospect_of(const SchedulableJob& job) const;
+  void return_other_kinds(SchedulableJob& job);
+  const std::string& kind_of(const std::string& worker) const;
+  bool is_of_its_kind(const std::string& worker, const SchedulableJob& job) const;
+
+  // --- scheduler_preemption.cpp
+  struct Candidate {                      // for preemption
+    size_t job;                           // in jobs_
+    std::vector<std::string> all, spare;  // its workers that are of use; of these, what it gives without being preempted
+  };
+  struct Pool {  // whom a job could have
+    std::vector<Candidate> candidates;
+    std::vector<std::string> at_hand;  // without disturbing one of them
+  };
+  std::vector<size_t> victims_for(const SchedulableJob& job, const std::vector<Spare>& spare) const;
+  Pool pool_for(const SchedulableJob& job, const std::vector<Spare>& spare) const;
+  static int64_t sum_of(const Pool& pool, const std::vector<size_t>& chosen);
+  bool may_preempt(const SchedulableJob& job, const SchedulableJob& other) const;
+  static bool is_doubtful(const std::string& worker, const SchedulableJob& job);
+  void preempt(size_t victim, const SchedulableJob& by);
+
+  // --- scheduler_extras.cpp: extras that had better be elsewhere
+  struct Move {
+    size_t from, to;
+    std::string worker;
+  };
+  void move_extras();
+  bool find_move(Move& move) const;
+  bool should_move(const SchedulableJob& from, const SchedulableJob& to) const;
+  int64_t extras(const SchedulableJob& job) const;
+  int64_t expected(const SchedulableJob& job) const;
+
+  std::vector<SchedulableJob> jobs_;             // highest priority first, then the oldest
+  std::set<size_t> staffed_;                     // of jobs_, those that have workers
+  std::map<std::string, std::string> last_;      // worker -> its last job
+  std::map<std::string, std::string> numerics_;  // of every worker that is present
+  std::vector<std::string> free_, held_back_;
+  std::vector<std::string> coming_;           // and not claimed yet
+  std::map<std::string, int64_t> claimed_;    // job -> how many workers are being freed for it
+  std::map<std::string, int64_t> promised_;   // job -> extras that are being taken from others for it
+  std::set<std::string> given_;               // jobs that get workers by this plan
+  std::set<std::string> out_;                 // jobs that are preempted in this plan
+  std::set<std::string> all_kinds_;           // numerics of those present
+  std::map<std::string, std::string> kinds_;  // job whose workers must be alike -> the numerics that are chosen
+  std::map<Class, std::string> in_vain_;      // jobs for which no kind is enough -> the best one, until anything changes
+  // Those that come before the ones that are looked at now, and keep what becomes free; of jobs that are alike one.
+  std::vector<const SchedulableJob*> hoarders_;
+  std::set<std::pair<Class, bool>> known_hoarders_;
+  // By priority and who does not fit: obtainable_at_most, until anything changes.
+  std::map<std::pair<int64_t, const void*>, int64_t> bounds_;
+  bool moving_ = false;  // somebody is on the way, or will be by this plan
+  int64_t now_ms_;
+  Plan plan_;
+};
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,225 @@
+// `holdfast plan`: its flags, what it prints, and where it takes a device's speed from.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ops/cli/plan/speed.h"
+#include "rendezvous/protocol/job_spec.h"
+#include "tests/ops/cli/cli_runner.h"
+#include "tests/ops/cli/fake_service.h"
+
+namespace holdfast::ops {
+namespace {
+
+using ::testing::HasSubstr;
+
+Json planned(std::vector<std::string> arguments) {
+  arguments.insert(arguments.begin(), "plan");
+  arguments.emplace_back("--json");
+  const Said said = holdfast(arguments);
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  return Json::parse(said.out, nullptr, false);
+}
+
+TEST(PlanCommand, GivesTheFiguresOfItsFlags) {
+  const Json plan = planned({"--model",
+                             "tiny",
+                             "--nodes",
+                             "2",
+                             "--batch_size",
+                             "16",
+                             "--gradient_accumulation_steps",
+                             "8",
+                             "--reduction",
+                             "float",
+                             "--wire-dtype",
+                             "float16",
+                             "--overlap",
+                             "off",
+                             "--step_s",
+                             "1",
+                             "--link_mb_s",
+                             "100",
+                             "--rtt_ms",
+                             "0"});
+  EXPECT_EQ(plan["parameters"], 30142848);
+  EXPECT_DOUBLE_EQ(plan["figures"]["bytes_each_way"], 60285696);
+  EXPECT_DOUBLE_EQ(plan["figures"]["row_bytes_each_way"], 8192 * (4 * 384 + 4));
+  EXPECT_NEAR(plan["figures"]["link_s"].get<double>(), 0.603, 1e-3);
+  EXPECT_NEAR(plan["figures"]["row_s"].get<double>(), 0.126, 1e-3);
+  EXPECT_NEAR(plan["figures"]["communication_share"].get<double>(), 0.729 / 8.729, 1e-4);
+  EXPECT_EQ(plan["settings"]["wire_dtype"], "float16");
+  EXPECT_EQ(plan["table"].size(), 6U * 5) << "every wire type at every accumulation";
+  EXPECT_EQ(plan["recommendations"].size(), 2U);
+}
+
+// Of both recommendations, for a device so fast that everything is tried.
+std::vector<Json> settings_recommended(std::vector<std::string> flags) {
+  for (const char* flag : {"--nodes", "64", "--microbatch_s", "0.00001"}) flags.emplace_back(flag);
+  std::vector<Json> settings;
+  const auto recommendations = planned(std::move(flags))["recommendations"];
+  for (const Json& recommendation : recommendations) {
+    settings.push_back(recommendation["settings"]);
+  }
+  return settings;
+}
+
+TEST(PlanCommand, RecommendsNoJobThatSubmitRefuses) {
+  for (const Json& settings : settings_recommended({"--dtype", "float16"})) {
+    EXPECT_EQ(settings["sync_every"], 1) << "float16 has no local steps";
+    const bool int16_sums_them = settings["gradient_accumulation_steps"].get<int64_t>() * 64 <= 1024;
+    EXPECT_TRUE(settings["wire_dtype"] == "int32" || int16_sums_them) << settings;
+  }
+  for (const Json& settings : settings_recommended({})) {
+    EXPECT_EQ(settings["sync_every"], 64) << settings;
+    EXPECT_EQ(settings["wire_dtype"], "int16") << "one sum of 64 replicas, whatever the accumulation";
+  }
+}
+
+TEST(PlanCommand, SaysWhatAStepIsWhereSyncsAreRarer) {
+  const std::vector<std::string> flags = {"--nodes", "2", "--sync_every", "8", "--microbatch_s", "1"};
+  const Json figures = planned(flags)["figures"];
+  EXPECT_EQ(figures["tokens_per_optimizer_step"], 2 * 4 * 512);
+  EXPECT_EQ(figures["tokens_per_step"], 8 * 2 * 4 * 512);
+  EXPECT_DOUBLE_EQ(figures["optimizer_step_s"].get<double>(),
+                   figures["optimizer_step_compute_s"].get<double>() + figures["optimizer_step_communication_s"].get<double>());
+  std::vector<std::string> arguments = {"plan"};
+  arguments.insert(arguments.end(), flags.begin(), flags.end());
+  EXPECT_THAT(holdfast(arguments).out,
+              HasSubstr("4,096 tokens an optimizer step; a step of the job is 8 of them: 32,768 tokens"));
+}
+
+TEST(PlanCommand, TakesTheRateOfADeviceAndTheNameOfALink) {
+  const Json plan = planned({"--batch_size", "16", "--device_tokens_per_s", "81920", "--link_gbit_s", "10"});
+  EXPECT_DOUBLE_EQ(plan["microbatch_s"], 0.1);
+  EXPECT_DOUBLE_EQ(plan["link_bytes_per_s"], 0.94 * 1.25e9);
+  EXPECT_EQ(plan["settings"]["wire_dtype"], "int32") << "exact is the default";
+  EXPECT_THAT(plan["link_source"].get<std::string>(), HasSubstr("TCP in frames of 1,500 bytes carries 0.94"))
+      << "an assumption is said";
+}
+
+TEST(PlanCommand, TellsPeopleTheSame) {
+  const Said said = holdfast({"plan", "--nodes", "2", "--microbatch_s", "1", "--link_mb_s", "119", "--overlap", "off",
+                              "--gradient_accumulation_steps", "4", "--rtt_ms", "0"});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  for (const char* part :
+       {"30,142,848 parameters", "120.6 MB each way, 1.01 s on the link", "3.2 MB and 26.5 ms for rows of the embedding",
+        "119 MB/s", "int16", "Assumed: ", "for 90 %", "for 97 %", "--wire_dtype int16"}) {
+    EXPECT_THAT(said.out, HasSubstr(part));
+  }
+}
+
+TEST(PlanCommand, MeasuresAMicrobatchHere) {
+  const Json plan = planned({"--n_layer", "1", "--n_embd", "16", "--n_head", "2", "--vocab_size", "64", "--block_size", "8",
+                             "--dtype", "float32", "--measure", "--threads", "1"});
+  EXPECT_GT(plan["microbatch_s"].get<double>(), 0);
+  EXPECT_THAT(plan["device_source"].get<std::string>(), HasSubstr("1 thread,"));
+}
+
+TEST(PlanCommand, NamesMistakesAndExits2) {
+  const struct {
+    std::vector<std::string> arguments;
+    const char* says;
+  } mistakes[] = {
+      {{"--n_head", "5", "--step_s", "1"}, "n_head: 5 does not divide n_embd 384"},
+      {{"--nodes", "0", "--step_s", "1"}, "nodes: 0 is out of range"},
+      {{"--wire_dtype", "int8", "--step_s", "1"}, "int8 does not go with reduction exact: choose int32 or int16"},
+      {{"--wire_dtype", "int4", "--step_s", "1"}, "int4"},
+      {{"--overlap", "maybe", "--step_s", "1"}, "overlap: \"maybe\" is not one of on, off"},
+      {{"--sync_every", "0", "--step_s", "1"}, "sync_every: 0 is out of range"},
+      {{"--sync_every", "8", "--dtype", "float16", "--step_s", "1"}, "dtype: float16 finds its loss scale"},
+      {{"--recompute", "all", "--step_s", "1"}, "recompute: \"all\" is not one of none, attention, block"},
+      {{"--step_s", "0"}, "--microbatch_s: 0 is out of range"},
+      {{"--step_s", "1", "--link_mb_s", "nan"}, "--link_mb_s: nan is out of range"},
+      {{"--step_s", "1", "--rtt_ms", "-1"}, "--rtt_ms: -1 is out of range"},
+      {{"--step_s", "1", "--measure"}, "excludes"},
+      {{"--step_s", "1", "--link_mb_s", "100", "--link_gbit_s", "1"}, "excludes"},
+      {{"--micobatch_s", "1"}, "did you mean --microbatch_s?"},
+  };
+  for (const auto& mistake : mistakes) {
+    std::vector<std::string> arguments = mistake.arguments;
+    arguments.insert(arguments.begin(), "plan");
+    const Said said = holdfast(arguments);
+    EXPECT_EQ(said.exit_code, 2) << mistake.says;
+    EXPECT_THAT(said.err, HasSubstr(mistake.says));
+  }
+}
+
+Json point(int64_t step, double step_s, double communication_s) {
+  return {{"step", step}, {"generation", 1}, {"step_s", step_s}, {"communication_s", communication_s}};
+}
+
+// 3 s to warm up; then rank 0 computes 4 of 8 microbatches in 2 s and waits for 0.5.
+Json some_points() {
+  Json points = Json::array();
+  for (int64_t step = 1; step <= 3; ++step) points.push_back(point(step, 3, 0));
+  for (int64_t step = 4; step <= 9; ++step) points.push_back(point(step, 2.5, 0.5));
+  return points;
+}
+Json some_ledger() {
+  const auto row = [](int rank, int64_t first, int64_t last) {
+    return Json{{"first_step", 1},           {"last_step", 9},         {"generation", 1}, {"rank", rank},
+                {"first_microbatch", first}, {"last_microbatch", last}};
+  };
+  return {{"rows", {row(0, 0, 4), row(1, 4, 8)}}};
+}
+
+TEST(SpeedOfAJob, IsRank0sComputingOverTheMicrobatchesItHad) {
+  EXPECT_DOUBLE_EQ(microbatch_seconds(some_points(), some_ledger()), 0.5);
+  EXPECT_EQ(microbatch_seconds(some_points(), {{"rows", Json::array()}}), 0) << "nothing says what it computed";
+  EXPECT_EQ(microbatch_seconds(Json::array(), some_ledger()), 0);
+}
+
+class SpeedFromTheService : public ::testing::Test {
+ protected:
+  void know_job(const char* id, const Json& spec) {
+    const std::string path = std::string("GET /v1/jobs/") + id;
+    service_.answer(path, {{"id", id}, {"spec", rendezvous::to_json(*rendezvous::parse_job_spec(spec))}});
+    service_.answer(path + "/metrics", {{"metrics", some_points()}, {"next_page_token", nullptr}});
+    service_.answer(path + "/ledger", some_ledger());
+  }
+  FakeService service_;
+};
+
+TEST_F(SpeedFromTheService, IsThatOfTheNewestJobOfThisModel) {
+  service_.answer("GET /v1/jobs",
+                  {{"jobs", {{{"id", "j3"}, {"step", 9}}, {{"id", "j2"}, {"step", 9}}, {{"id", "j1"}, {"step", 9}}}}});
+  know_job("j3", {{"train_data_path", "x"}, {"model", "small"}});
+  know_job("j2", {{"train_data_path", "x"}, {"model", "tiny"}, {"batch_size", 4}});
+  know_job("j1", {{"train_data_path", "x"}, {"model", "tiny"}, {"batch_size", 8}});
+  const Json plan = planned({"--batch_size", "16", "--server", service_.url(), "--token", "t"});
+  EXPECT_DOUBLE_EQ(plan["microbatch_s"], 2.0) << "0.5 s for 4 sequences";
+  EXPECT_THAT(plan["device_source"].get<std::string>(), HasSubstr("job j2"));
+}
+
+TEST_F(SpeedFromTheService, IsThatOfAJobThatRecomputesAsMuch) {
+  service_.answer("GET /v1/jobs", {{"jobs", {{{"id", "j2"}, {"step", 9}}, {{"id", "j1"}, {"step", 9}}}}});
+  know_job("j2", {{"train_data_path", "x"}, {"recompute", "block"}});
+  know_job("j1", {{"train_data_path", "x"}});
+  const auto source = [&](const char* recompute) {
+    return planned({"--recompute", recompute, "--server", service_.url(), "--token", "t"})["device_source"].get<std::string>();
+  };
+  EXPECT_THAT(source("none"), HasSubstr("job j1"));
+  EXPECT_THAT(source("block"), HasSubstr("job j2"));
+}
+
+TEST_F(SpeedFromTheService, IsAskedForWhenNoJobTellsIt) {
+  service_.answer("GET /v1/jobs", {{"jobs", Json::array()}});
+  const Said said = holdfast({"plan", "--server", service_.url(), "--token", "t"});
+  EXPECT_EQ(said.exit_code, 2);
+  EXPECT_THAT(said.err, HasSubstr("none of the newest 20 jobs"));
+  EXPECT_THAT(said.err, HasSubstr("Give --device_tokens_per_s or --microbatch_s, or --measure"));
+}
+
+TEST(PlanCommand, WithoutAServiceSaysWhatToGive) {
+  std::string url;
+  {
+    const FakeService gone;
+    url = gone.url();
+  }
+  const Said said = holdfast({"plan", "--server", url, "--token", "t"});
+  EXPECT_EQ(said.exit_code, 2);
+  EXPECT_THAT(said.err, HasSubstr("Give --device_tokens_per_s"));
+}
+
+}  // namespace
+}  // namespace holdfast::ops

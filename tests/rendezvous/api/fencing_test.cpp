@@ -1,0 +1,37 @@
+// What members of a generation that is over may still say, and what of it counts. Most of these were found by tests/sim.
+#include "tests/rendezvous/api/service_harness.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+TEST_F(ServiceTest, StepsThatAWorkerComputedAfterItsJobWasPausedWithoutItDoNotCount) {
+  begin_training();
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/progress", progress_to(3)).status(), 204);
+  for (int second = 0; second < 4; ++second) passes(1000);  // nobody reaches the service any more
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/pause").status(), 202);
+  ASSERT_EQ(show()["state"], "paused");
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/progress", progress_to(8, 4)).json()["code"], "wrong_state");
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/progress", progress_to(3)).status(), 204) << "its answer was lost";
+  EXPECT_EQ(ask("GET", "/v1/jobs/j1/ledger").json()["steps"].size(), 3u);
+}
+
+TEST_F(ServiceTest, WhatAMemberSawIsToldThoughTheNextGenerationHasFormed) {
+  begin_training();
+  reports("w1", Phase::kPrepared, 1, 5);
+  reports("w2", Phase::kPrepared, 1, 5);
+  ASSERT_EQ(directive("w1"), "join 2");
+  FaultReport late;
+  late.worker = "w2";
+  late.incarnation = "w2-1";
+  late.generation = 1;
+  late.suspect_rank = 0;
+  late.kind = "connection_lost";
+  late.detail = "a wrong checksum from rank 0";
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/faults", late).status(), 409);
+  EXPECT_EQ(directive("w1"), "join 2") << "it changes nothing";
+  const auto events = ask("GET", "/v1/jobs/j1/events").json()["events"];
+  EXPECT_EQ(events.back()["message"], "more on the end of generation 1: w2 says: a wrong checksum from rank 0");
+}
+
+}  // namespace
+}  // namespace holdfast::rendezvous

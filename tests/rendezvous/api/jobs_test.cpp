@@ -1,0 +1,249 @@
+// The API as people and their programs use it: tokens, submissions, lists, steering, problems.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <span>
+#include <thread>
+
+#include "rendezvous/queries/resume.h"
+#include "storage/checkpoint.h"
+#include "tests/rendezvous/api/service_harness.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+TEST_F(ServiceTest, ProbesNeedNoTokenAndAllElseDoes) {
+  for (const char* path : {"/healthz", "/readyz"}) EXPECT_EQ(ask("GET", path, nullptr, {}, "").status(), 200) << path;
+  for (const char* path : {"/v1/jobs", "/v1/nodes", "/v1/jobs/j1/events"}) {
+    const Answer none = ask("GET", path, nullptr, {}, ""), wrong = ask("GET", path, nullptr, {}, "admin-tokex");
+    EXPECT_EQ(none.status(), 401) << path;
+    EXPECT_EQ(none.response->headers.at("WWW-Authenticate"), "Bearer realm=\"holdfast\"");
+    EXPECT_EQ(wrong.status(), 401) << path;
+    EXPECT_EQ(ask("GET", path, nullptr, {}, "worker-token").status(), 403) << path;
+  }
+}
+
+TEST_F(ServiceTest, WhatIsNotThereIsAProblemToo) {
+  const Answer nothing = ask("GET", "/v1/nothing"), no_job = ask("GET", "/v1/jobs/j9"), method = ask("DELETE", "/v1/jobs");
+  EXPECT_EQ(nothing.status(), 404);
+  EXPECT_EQ(nothing.response->content_type, "application/problem+json");
+  EXPECT_EQ(no_job.status(), 404);
+  EXPECT_THAT(no_job.json()["detail"], HasSubstr("j9"));
+  EXPECT_EQ(method.status(), 405);
+  EXPECT_EQ(method.response->headers.at("Allow"), "GET, POST");
+  for (const char* verb : {"stop", "pause", "resume"})
+    EXPECT_EQ(ask("POST", std::string("/v1/jobs/j9/") + verb).status(), 404) << verb;
+}
+
+TEST_F(ServiceTest, ASubmissionIsShownWhereItsLocationSays) {
+  const Answer created = ask("POST", "/v1/jobs", spec());
+  ASSERT_EQ(created.status(), 201);
+  EXPECT_EQ(created.response->headers.at("Location"), "/v1/jobs/j1");
+  const Json shown = show();
+  EXPECT_EQ(shown["state"], "queued");
+  EXPECT_EQ(shown["reason"], "waiting for 1 more worker: 1 needed, 0 there");
+  for (const char* field :
+       {"id", "state", "reason", "step", "total_steps", "loss", "generation", "world_size", "workers", "restarts",
+        "tokens_per_second", "eta_s", "latest_checkpoint", "state_hash", "spec", "submitted_at"}) {
+    EXPECT_TRUE(shown.contains(field)) << field;
+  }
+}
+
+TEST_F(ServiceTest, NamesAndLabelsThatWouldCommandATerminalAreRefused) {
+  const std::string command =
+      "a\xc2\x9b"
+      "2Jb";  // U+009B is what ESC [ is
+  Json named = spec(), labelled = spec();
+  named["name"] = command;
+  labelled["labels"] = {{"team", command}};
+  for (const auto& [bad, field] : {std::pair{named, "name"}, std::pair{labelled, "labels"}}) {
+    const Answer answer = ask("POST", "/v1/jobs", bad);
+    EXPECT_EQ(answer.status(), 400) << field;
+    EXPECT_EQ(answer.json()["errors"][0]["field"], field);
+  }
+  EXPECT_EQ(ask("POST", "/v1/tokens", {{"name", command}, {"role", "read"}}).status(), 400);
+  Json fine = spec();
+  fine["name"] = "\xc2\xa0\xe6\xb6\x88\xe8\x9e\x8d";  // a no-break space and two Chinese characters
+  EXPECT_EQ(ask("POST", "/v1/jobs", fine).status(), 201);
+}
+
+TEST_F(ServiceTest, ABadSpecIsRefusedWithEveryFieldNamed) {
+  Json bad = spec();
+  bad["total_steps"] = -1;
+  bad["n_haed"] = 3;
+  const Answer answer = ask("POST", "/v1/jobs", bad);
+  EXPECT_EQ(answer.status(), 400);
+  EXPECT_EQ(answer.json()["code"], "invalid_spec");
+  std::vector<std::string> fields;
+  const Json problem = answer.json();
+  for (const auto& error : problem["errors"]) fields.push_back(error["field"]);
+  EXPECT_THAT(fields, testing::UnorderedElementsAre("total_steps", "n_haed"));
+  for (const std::string& nonsense : {std::string("{nonsense"), std::string(500'000, '[') + std::string(500'000, ']')}) {
+    const Answer no_json = ask_until_answered("POST", "/v1/jobs", nonsense);
+    EXPECT_EQ(no_json.status(), 400);
+    EXPECT_EQ(no_json.json()["code"], "invalid_json");
+  }
+  EXPECT_EQ(ask("GET", "/v1/jobs").json()["jobs"].size(), 0u);
+}
+
+TEST_F(ServiceTest, TheSameKeyMakesOneJobAlsoAfterARestart) {
+  const std::map<std::string, std::string> key = {{"idempotency-key", "k1"}};
+  EXPECT_EQ(ask("POST", "/v1/jobs", spec(), key).json()["id"], "j1");
+  EXPECT_EQ(ask("POST", "/v1/jobs", spec(), key).json()["id"], "j1");
+  restart();
+  const Answer again = ask("POST", "/v1/jobs", spec(), key);
+  EXPECT_EQ(again.json()["id"], "j1");
+  EXPECT_EQ(again.status(), 201);
+  EXPECT_EQ(ask("POST", "/v1/jobs", spec("other"), key).status(), 409);
+  EXPECT_EQ(ask("GET", "/v1/jobs").json()["jobs"].size(), 1u);
+}
+
+TEST_F(ServiceTest, ListsComeInPagesNewestFirst) {
+  for (int i = 0; i < 5; ++i) ask("POST", "/v1/jobs", spec());
+  std::vector<std::string> ids;
+  std::string token;
+  do {
+    const Json page = ask("GET", "/v1/jobs?limit=2" + (token.empty() ? "" : "&page_token=" + token)).json();
+    for (const auto& job : page["jobs"]) ids.push_back(job["id"]);
+    token = page["next_page_token"].is_null() ? "" : page["next_page_token"].get<std::string>();
+  } while (!token.empty());
+  EXPECT_EQ(ids, (std::vector<std::string>{"j5", "j4", "j3", "j2", "j1"}));
+  for (const char* bad : {"limit=0", "limit=1001", "limit=x", "page_token=zz"}) {
+    const Answer answer = ask("GET", std::string("/v1/jobs?") + bad);
+    EXPECT_EQ(answer.status(), 400) << bad;
+    EXPECT_EQ(answer.json()["errors"][0]["field"], std::string(bad).substr(0, std::string(bad).find('=')));
+  }
+}
+
+TEST_F(ServiceTest, AWrongStateIsNamed) {
+  ask("POST", "/v1/jobs", spec());
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/resume").status(), 409);
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/pause").status(), 202);
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/pause").status(), 409);
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/resume").json()["state"], "queued");
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/stop").json()["state"], "cancelled");
+  const Answer again = ask("POST", "/v1/jobs/j1/stop");
+  EXPECT_EQ(again.status(), 409);
+  EXPECT_THAT(again.json()["detail"], HasSubstr("cancelled"));
+}
+
+TEST_F(ServiceTest, ScaleIsCheckedAndTakesWorkersBackInOrder) {
+  begin_training();
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/scale", {{"nodes", 5}}).status(), 400) << "there are four microbatches";
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/scale", {{"nodse", 1}}).status(), 400);
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/scale", {{"nodes", 1}, {"min_nodes", 2}}).status(), 400);
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/scale", {{"nodes", 1}}).status(), 202);
+  EXPECT_EQ(directive("w1"), "yield 1");
+  for (const char* worker : {"w1", "w2"}) reports(worker, Phase::kPrepared, 1, 3);
+  EXPECT_EQ(directive("w1"), "join 2");
+  EXPECT_EQ(directive("w2"), "idle 0");
+  EXPECT_EQ(show()["restarts"], 0);
+}
+
+class ResumeTest : public ServiceTest {
+ protected:
+  // j1 has verified checkpoints of steps 10 and 20; 20 is the newest.
+  void with_checkpoints() {
+    begin_training();
+    for (const int64_t step : {10, 20}) {
+      auto store = storage::open_directory_store(folder_ + "/checkpoints/j1");
+      std::vector<float> values(16, static_cast<float>(step));
+      storage::Manifest manifest;
+      manifest.job = "j1";
+      manifest.step = step;
+      manifest.spec = show()["spec"];
+      const storage::ConstTensor tensor{"w", "float32", {16}, std::as_bytes(std::span(values))};
+      ASSERT_TRUE(storage::write_checkpoint(**store, manifest, std::span(&tensor, 1)));
+      CheckpointRecord record = record_of(step);
+      record.created_at = "2026-01-01T00:00:" + std::to_string(step) + "Z";
+      ASSERT_EQ(ask("POST", "/v1/jobs/j1/checkpoints", record).status(), 201);
+    }
+  }
+  void damage(int64_t step) {
+    for (const auto& entry :
+         std::filesystem::recursive_directory_iterator(folder_ + "/checkpoints/j1/step-00000000" + std::to_string(step))) {
+      if (entry.path().extension() == ".hfs") std::filesystem::resize_file(entry.path(), entry.file_size() - 1);
+    }
+  }
+  Answer resumes_from(const std::string& choice, Json changed = Json::object()) {
+    Json request = spec();
+    request["resume_from"] = choice;
+    request.update(changed);
+    return ask_until_answered("POST", "/v1/jobs", request.dump());
+  }
+};
+
+TEST_F(ResumeTest, EveryFormIsResolvedAndVerified) {
+  with_checkpoints();
+  const std::pair<std::string, int> forms[] = {{"latest", 20},
+                                               {"10", 10},
+                                               {"job:j1", 20},
+                                               {"job:j1@10", 10},
+                                               {folder_ + "/checkpoints/j1", 20},
+                                               {folder_ + "/checkpoints/j1/step-0000000010", 10}};
+  for (const auto& [form, step] : forms) {
+    const Answer answer = resumes_from(form);
+    ASSERT_EQ(answer.status(), 201) << form << ": " << answer.response->body;
+    EXPECT_EQ(answer.json()["step"], step) << form;
+  }
+}
+
+TEST_F(ResumeTest, TwinsWhoseCheckpointIsVerifiedAtTheSameTimeBecomeOneJob) {
+  with_checkpoints();
+  Json request = spec();
+  request["resume_from"] = "latest";
+  const auto first = send("POST", "/v1/jobs", request.dump(), {{"idempotency-key", "k1"}});
+  const auto second = send("POST", "/v1/jobs", request.dump(), {{"idempotency-key", "k1"}});
+  ASSERT_EQ(wait_for(first).status(), 201);
+  ASSERT_EQ(wait_for(second).status(), 201);
+  EXPECT_EQ(first->json()["id"], second->json()["id"]);
+}
+
+TEST_F(ResumeTest, WhatCannotBeHadIsRefusedWithWhatThereIs) {
+  with_checkpoints();
+  const std::pair<std::string, std::string> forms[] = {{"30", "steps 20 and 10"},        {"job:j7", "no job j7"},
+                                                       {"job:j1@11", "steps 20 and 10"}, {"/nonexistent", "no folder"},
+                                                       {"yesterday", "none of latest"},  {"job:j1@x", "job:ID@STEP"}};
+  for (const auto& [form, says] : forms) {
+    const Answer answer = resumes_from(form);
+    EXPECT_EQ(answer.status(), 400) << form;
+    EXPECT_THAT(answer.json()["detail"], HasSubstr(says)) << form;
+    EXPECT_EQ(answer.json()["errors"][0]["field"], "resume_from");
+  }
+  EXPECT_THAT(resumes_from("latest", {{"name", "unheard-of"}}).json()["detail"], HasSubstr("unheard-of"));
+  EXPECT_THAT(resumes_from("latest", {{"name", ""}}).json()["detail"], HasSubstr("job:ID"));
+  EXPECT_THAT(resumes_from("20", {{"n_layer", 3}}).json()["detail"], HasSubstr("n_layer is 6 there and 3 here"));
+  EXPECT_THAT(resumes_from("20", {{"total_steps", 15}}).json()["detail"], HasSubstr("beyond total_steps 15"));
+}
+
+TEST_F(ResumeTest, AJobsFolderThatIsALinkLeadsNowhereElse) {
+  with_checkpoints();
+  const std::string shared = folder_ + "/shared";
+  std::filesystem::create_directories(shared);
+  std::filesystem::create_directory_symlink(folder_ + "/checkpoints/j1", shared + "/j1");
+  const ResumePlan plan{{{StateSource::Kind::kCheckpoint, 20, "j1", shared, ""}}, false};
+  const JobSpec wanted = job_spec_from_json(spec());
+  EXPECT_TRUE(verify_resume(plan, wanted, folder_)) << "where folders may be anywhere";
+  const auto resumed = verify_resume(plan, wanted, folder_, {shared});
+  ASSERT_FALSE(resumed);
+  EXPECT_THAT(resumed.error().detail, HasSubstr("--checkpoint_root"));
+}
+
+TEST_F(ResumeTest, OnlyLatestFallsBackAndSaysSo) {
+  with_checkpoints();
+  damage(20);
+  EXPECT_EQ(resumes_from("20").status(), 400);
+  EXPECT_EQ(resumes_from("job:j1").status(), 400);
+  const Answer answer = resumes_from("latest");
+  ASSERT_EQ(answer.status(), 201);
+  EXPECT_EQ(answer.json()["step"], 10);
+  const Json events = ask("GET", "/v1/jobs/" + answer.json()["id"].get<std::string>() + "/events").json();
+  EXPECT_THAT(events["events"][0]["message"], HasSubstr("falling back: step 20 of job j1"));
+}
+
+}  // namespace
+}  // namespace holdfast::rendezvous

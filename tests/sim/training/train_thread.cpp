@@ -1,0 +1,163 @@
+#include "tests/sim/training/train_thread.h"
+
+#include <utility>
+
+#include "tests/sim/process.h"
+#include "tests/sim/rules.h"
+
+namespace holdfast::sim {
+
+using rendezvous::StateSource;
+
+namespace {
+
+constexpr int64_t kQuietMs = 600;
+
+}  // namespace
+
+void TrainThread::begin_task() {
+  if (busy_) throw Violation(process_.name() + "'s train thread is given a task while it is at another");
+  busy_ = true;
+  interrupted_ = yield_ = checkpoint_ = leaving_ = false;
+  interrupt_.clear();
+  ++task_;
+}
+
+void TrainThread::after(int64_t ms, void (TrainThread::*next)()) {
+  process_.later(ms, [this, next, task = task_] {
+    if (task == task_) (this->*next)();
+  });
+}
+
+void TrainThread::gather(Piece piece, int64_t timeout_ms, void (TrainThread::*next)(const std::vector<Piece>&)) {
+  if (interrupted_) return stop_interrupted();
+  ++waits_;
+  waiting_ = true;
+  if (timeout_ms >= 0 && ring_->size() > 1)
+    process_.later(kQuietMs, [this, task = task_, wait = waits_] {
+      if (task == task_ && wait == waits_ && waiting_) ask_about_predecessor();
+    });
+  ring_->gather(join_.rank, process_, std::move(piece), timeout_ms, [this, next, task = task_](const Gathered& gathered) {
+    if (task != task_) return;
+    waiting_ = false;
+    if (interrupted_) return stop_interrupted();
+    if (!gathered)
+      return stop(
+          {.reason = gathered.error().kind, .fault = gathered.error().kind, .suspect_rank = gathered.error().suspect_rank});
+    const Pieces pieces = *gathered;
+    (this->*next)(*pieces);
+  });
+}
+
+// Nothing comes from it: the service is to ask whether it lives.
+void TrainThread::ask_about_predecessor() {
+  rendezvous::FaultReport report;
+  report.generation = join_.generation;
+  report.suspect_rank = (join_.rank + ring_->size() - 1) % ring_->size();
+  report.kind = "silent";
+  report.detail = fmt::format("no bytes moved for {} ms", kQuietMs);
+  process_.client().report_fault(join_.job, report);
+}
+
+void TrainThread::start(const worker::StartPrepare& task) {
+  begin_task();
+  process_.checkpoints().drop();
+  process_.reports().forget();
+  state_.reset();
+  kept_ = {};
+  job_ = task.job;
+  spec_ = task.spec;
+  const int64_t ms = around_.chance.percent(10) ? around_.chance.between(1000, 4000) : around_.chance.between(20, 300);
+  process_.later(ms, [this] {
+    using How = worker::PrepareEnded::How;
+    busy_ = false;
+    if (interrupted_) return process_.feed(worker::PrepareEnded{How::kInterrupted, interrupt_, {}, 0});
+    process_.checkpoints().open(job_, spec_.keep_last);
+    process_.feed(worker::PrepareEnded{How::kPrepared, {}, "data", 1000});
+  });
+}
+
+void TrainThread::start(const worker::StartRelease&) {
+  begin_task();
+  process_.later(around_.chance.below(30), [this] {
+    process_.checkpoints().drop();
+    process_.reports().forget();
+    state_.reset();
+    kept_ = {};
+    job_.clear();
+    busy_ = false;
+    process_.feed(worker::Released{});
+  });
+}
+
+void TrainThread::start(const worker::StartRun& task) {
+  begin_task();
+  join_ = task.join;
+  if (join_.spec) spec_ = *join_.spec;
+  told_of_loss_ = unconfirmed_ = false;
+  around_.story.tell(process_.name(), "joins generation {} of {} as rank {} of {}", join_.generation, join_.job, join_.rank,
+                     join_.members.size());
+  around_.rules.joins(process_, join_);
+  ring_ = &around_.rings.of(join_);
+  process_.checkpoints().enter_generation(join_.generation);
+  const int64_t patience = static_cast<int64_t>(spec_.collective_timeout_s * 1000);
+  process_.later(around_.chance.below(5), [this, task = task_, patience] {
+    if (task != task_) return;
+    if (interrupted_) return stop_interrupted();
+    ring_->gather(join_.rank, process_, {}, patience, [this, task](const Gathered& formed) {
+      if (task != task_) return;
+      if (interrupted_) return stop_interrupted();
+      if (!formed)
+        return stop({.reason = formed.error().kind, .fault = formed.error().kind, .suspect_rank = formed.error().suspect_rank});
+      around_.rules.ring_formed(join_);
+      acquire_state();
+    });
+  });
+}
+
+void TrainThread::ask(const worker::AskYield& request) {
+  leaving_ = request.leaving;
+  checkpoint_ = request.checkpoint;
+  yield_ = true;
+}
+
+// Ends the task soon, whatever it waits for.
+void TrainThread::interrupt(const std::string& reason) {
+  interrupted_ = true;
+  interrupt_ = reason;
+  if (ring_ == nullptr) return;
+  after(around_.chance.below(30), &TrainThread::stop_interrupted);
+}
+
+void TrainThread::vanish() {
+  ++task_;
+  if (ring_ != nullptr) std::exchange(ring_, nullptr)->leave(join_.rank, true);
+}
+
+void TrainThread::stop(const Stop& stop) {
+  ++task_;
+  std::exchange(ring_, nullptr)->leave(join_.rank, false);
+  process_.reports().end();
+  // If the ring broke before all had confirmed, the point is kept: the next generation may start from here.
+  if (std::exchange(unconfirmed_, false)) process_.reports().committed(point_of_step());
+  if (!stop.fault.empty()) {
+    rendezvous::FaultReport report;
+    report.generation = join_.generation;
+    report.suspect_rank = stop.suspect_rank;
+    report.kind = stop.fault;
+    report.detail = stop.reason;
+    report.checkpoint_step = stop.checkpoint_step;
+    process_.client().report_fault(join_.job, report);
+  }
+  if (stop.fault == "state_mismatch") {
+    around_.rules.states_differ(join_, stop.reason);
+    state_.reset();
+    kept_ = {};
+  }
+  around_.story.tell(process_.name(), "is out of generation {} at step {}{}{}", join_.generation, held_step(),
+                     stop.reason.empty() ? "" : ": ", stop.reason);
+  busy_ = false;
+  process_.feed(worker::RunEnded{held_step(), stop.reason});
+}
+
+}  // namespace holdfast::sim

@@ -1,0 +1,141 @@
+// One step after the other, and how a generation ends (worker/step/train_step.cpp and worker/step/train_loop.cpp).
+#include <utility>
+
+#include "tests/sim/process.h"
+#include "tests/sim/rules.h"
+#include "tests/sim/training/train_thread.h"
+
+namespace holdfast::sim {
+namespace {
+
+constexpr int64_t kLeaverPatienceMs = 20000;
+
+bool due(int64_t step, int64_t every) {
+  return every > 0 && step % every == 0;
+}
+
+}  // namespace
+
+void TrainThread::begin_step() {
+  if (state_->step >= spec_.total_steps) return finish_job();
+  if (kept_.bits != state_->bits) kept_ = {state_->bits, {}};
+  next_microbatch_ = 0;
+  ring_->watch(join_.rank, [this](const RingError& error) {
+    if (std::exchange(told_of_loss_, true)) return;
+    rendezvous::FaultReport report;
+    report.generation = join_.generation;
+    report.suspect_rank = error.suspect_rank;
+    report.kind = error.kind;
+    process_.client().report_fault(join_.job, report);
+  });
+  after(around_.chance.between(1, 10), &TrainThread::compute_next);
+}
+
+void TrainThread::compute_next() {
+  if (interrupted_) return stop_interrupted();
+  const auto& mine = shares_.to_compute[static_cast<size_t>(join_.rank)];
+  if (next_microbatch_ < mine.size()) {
+    if (next_microbatch_ > 0) kept_.microbatches.push_back(mine[next_microbatch_ - 1]);
+    ++next_microbatch_;
+    return after(around_.chance.between(10, 60), &TrainThread::compute_next);
+  }
+  if (!mine.empty()) kept_.microbatches.push_back(mine.back());
+  Piece piece;
+  piece.report.step = state_->step;
+  piece.report.yield = yield_;
+  piece.report.checkpoint = checkpoint_;
+  piece.report.leaving = leaving_;
+  for (const int64_t m : kept_.microbatches) piece.report.tokens_digest += tokens_of(state_->step, m);
+  piece.report.acknowledged = process_.reports().acknowledged();
+  if (due(state_->step, spec_.hash_every)) piece.hash = state_->hash();
+  gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::exchange);
+}
+
+void TrainThread::exchange(const std::vector<Piece>& pieces) {
+  std::vector<worker::StepReport> reports;
+  std::vector<std::string> hashes;
+  for (const Piece& piece : pieces) {
+    reports.push_back(piece.report);
+    hashes.push_back(piece.hash);
+  }
+  if (const auto differing = worker::compare_hashes(state_->step, hashes))
+    return stop({.reason = differing->text, .fault = "state_mismatch"});
+  auto agreed = worker::agree(reports);
+  if (!agreed) return stop({.reason = agreed.error().text, .fault = "state_mismatch"});
+  agreed_ = std::move(*agreed);
+  process_.reports().acknowledge(agreed_.acknowledged);
+  Piece piece;
+  for (const int64_t m : kept_.microbatches) piece.gradient += gradient_of(*state_, m);
+  if (ring_->size() == 1) return apply(piece.gradient);
+  gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::reduced);
+}
+
+void TrainThread::reduced(const std::vector<Piece>& pieces) {
+  uint64_t gradient = 0;
+  for (const Piece& piece : pieces) gradient += piece.gradient;
+  apply(gradient);
+}
+
+rendezvous::StepPoint TrainThread::point_of_step() const {
+  rendezvous::StepPoint point;
+  point.step = state_->step;
+  point.loss = 1.0;
+  point.step_s = 0.2;
+  point.tokens = spec_.tokens_per_step();
+  point.tokens_digest = fmt::format("{:016x}", agreed_.tokens_digest);
+  point.shares = for_ledger(shares_);
+  return point;
+}
+
+void TrainThread::apply(uint64_t gradient) {
+  apply_step(*state_, gradient, join_.generation);
+  around_.rules.applied(process_, join_, *state_, shares_);
+  unconfirmed_ = true;
+  if (ring_->size() == 1) return confirmed({});
+  gather({}, static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::confirmed);
+}
+
+void TrainThread::confirmed(const std::vector<Piece>&) {
+  unconfirmed_ = false;
+  process_.reports().committed(point_of_step());
+  const int64_t step = state_->step;
+  process_.feed(worker::StepCommitted{step});
+  if (join_.rank == 0 && due(step, spec_.checkpoint_every) && step < spec_.total_steps) process_.checkpoints().start(*state_);
+  if (join_.rank == 0 && due(step, spec_.hash_every)) process_.reports().hashed(step, state_->hash());
+  std::vector<worker::Microbatches> nothing(static_cast<size_t>(ring_->size()));
+  shares_ = worker::deal_rest(spec_.microbatches(), nothing);
+  if (agreed_.yield && step < spec_.total_steps) return yield_now();
+  begin_step();
+}
+
+void TrainThread::yield_now() {
+  const bool writes = join_.rank == 0 && (agreed_.checkpoint || agreed_.all_leaving);
+  if (!writes) return stop({});
+  const int64_t deadline = agreed_.all_leaving ? around_.time.now() + kLeaverPatienceMs : INT64_MAX;
+  process_.checkpoints().write_now(
+      *state_, [this, task = task_, deadline] { return task != task_ || interrupted_ || around_.time.now() > deadline; },
+      [this, task = task_](const std::string&) {
+        if (task == task_) stop({});
+      });
+}
+
+void TrainThread::finish_job() {
+  if (join_.rank != 0) return wait_until_told();
+  process_.checkpoints().write_now(
+      *state_, [this, task = task_] { return task != task_ || interrupted_; },
+      [this, task = task_](const std::string& hash) {
+        if (task != task_) return;
+        if (hash.empty()) return stop_interrupted();
+        process_.reports().finish(state_->step, hash, [this, task] {
+          if (task == task_) wait_until_told();
+        });
+      });
+}
+
+void TrainThread::wait_until_told() {
+  if (interrupted_) return stop_interrupted();
+  if (yield_ || leaving_) return stop({});
+  after(20, &TrainThread::wait_until_told);
+}
+
+}  // namespace holdfast::sim

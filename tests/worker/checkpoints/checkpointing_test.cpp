@@ -1,0 +1,262 @@
+// Checkpoints from the rank that writes them, with a store that can fail and a service that can be away.
+#include "worker/checkpoints/checkpointing.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+
+#include "tests/worker/step/ranks_of_threads.h"
+
+namespace holdfast::worker {
+namespace {
+
+// The faults of a disk.
+struct Ailment {
+  std::atomic<bool> broken = false;       // puts fail
+  std::atomic<bool> unremovable = false;  // removes fail
+  std::atomic<bool> stalled = false;      // puts take as long as this is set
+};
+
+// A folder on such a disk.
+class FlakyStore : public storage::ObjectStore {
+ public:
+  FlakyStore(std::unique_ptr<ObjectStore> inner, std::shared_ptr<Ailment> disk)
+      : inner_(std::move(inner)), disk_(std::move(disk)) {}
+  storage::Result<void> put(const std::string& key, std::span<const std::byte> bytes) override {
+    disk_->stalled.wait(true);
+    if (disk_->broken)
+      return tl::unexpected(storage::Error{storage::Error::Code::kUnavailable, key + ": no space left on device"});
+    return inner_->put(key, bytes);
+  }
+  storage::Result<storage::Bytes> get(const std::string& key) override { return inner_->get(key); }
+  storage::Result<std::vector<std::string>> list(const std::string& prefix) override { return inner_->list(prefix); }
+  storage::Result<void> remove(const std::string& key) override {
+    if (disk_->unremovable)
+      return tl::unexpected(storage::Error{storage::Error::Code::kUnavailable, "cannot remove " + key + ": read-only"});
+    return inner_->remove(key);
+  }
+  storage::Result<std::vector<std::string>> remove_unfinished(std::span<const std::string> spared) override {
+    return inner_->remove_unfinished(spared);
+  }
+  std::string describe() const override { return inner_->describe(); }
+
+ private:
+  std::unique_ptr<ObjectStore> inner_;
+  std::shared_ptr<Ailment> disk_;
+};
+
+class CheckpointsOfARank : public ::testing::Test {
+ protected:
+  void make(int64_t keep_last) {
+    spec = tiny_spec(data);
+    spec.keep_last = keep_last;
+    rank = std::make_unique<TestRank>(spec, service.url(), "w1");
+    reset_to_initial(*rank->session);
+    auto inner = storage::open_directory_store(data.path("flaky"));
+    auto store = std::make_unique<FlakyStore>(std::move(*inner), disk);
+    directory = std::move(*storage::open_directory_store(data.path("flaky")));
+    rank->checkpoints = std::make_unique<Checkpointing>(CheckpointSetup{.link = rank->link,
+                                                                        .outbox = rank->outbox,
+                                                                        .reporter = rank->reporter,
+                                                                        .session = *rank->session,
+                                                                        .store = std::move(store),
+                                                                        .store_name = spec.checkpoint_store});
+    rank->checkpoints->enter_generation(1, 0, 0);
+  }
+  std::string write(int64_t step) {
+    rank->session->state->step = step;
+    const auto hash = rank->checkpoints->write_now(*rank->session, rank->interrupt);
+    EXPECT_TRUE(hash) << hash.error().reason;
+    return hash.value_or("");
+  }
+  std::vector<int64_t> there() { return storage::list_checkpoints(*directory).value(); }
+
+  TestData data;
+  FakeService service;
+  rendezvous::JobSpec spec;
+  std::shared_ptr<Ailment> disk = std::make_shared<Ailment>();
+  std::unique_ptr<storage::ObjectStore> directory;  // the same folder, seen from outside
+  std::unique_ptr<TestRank> rank;
+};
+
+TEST_F(CheckpointsOfARank, AreDurableAndRegisteredWithTheHashOfTheState) {
+  make(0);
+  EXPECT_EQ(write(6), rank->session->state->hash());
+  const auto record = service.received("/checkpoints").back();
+  EXPECT_EQ(record["step"], 6);
+  EXPECT_EQ(record["store"], spec.checkpoint_store);
+  EXPECT_EQ(record["generation"], 1);
+  EXPECT_TRUE(storage::verify_checkpoint(*directory, 6));
+}
+
+TEST_F(CheckpointsOfARank, AreRegisteredOnceTheServiceKnowsTheStepsBefore) {
+  make(0);
+  // The service is still asked while the rank is taken down, after this function.
+  const auto refusals = std::make_shared<std::atomic<int>>(0);
+  const auto registered_early = std::make_shared<std::atomic<bool>>(false);
+  service.answer_with(
+      [refusals, registered_early](const rendezvous::HttpRequest& request) -> std::optional<rendezvous::HttpResponse> {
+        if (request.path.ends_with("/checkpoints") && *refusals < 3) *registered_early = true;
+        if (!request.path.ends_with("/progress") || *refusals == 3) return std::nullopt;
+        ++*refusals;
+        return FakeService::problem(503, "busy");
+      });
+  rendezvous::StepPoint point;
+  point.step = 6;
+  rank->reporter.committed(point);
+  rank->reporter.begin(rank->session->job, 1, true);
+  write(6);
+  EXPECT_EQ(*refusals, 3);
+  EXPECT_FALSE(*registered_early);
+}
+
+TEST_F(CheckpointsOfARank, KeepTheNewestFewAndTellTheServiceWhatWentAway) {
+  make(2);
+  for (const int64_t step : {10, 20, 30, 40}) write(step);
+  ASSERT_TRUE(service.wait_for("/checkpoints", [](const auto& all) {
+    return !all.empty() && all.back()["removed_steps"] == nlohmann::json::array({20});
+  }));
+  EXPECT_EQ(there(), (std::vector<int64_t>{30, 40}));
+}
+
+TEST_F(CheckpointsOfARank, AreRegisteredOnceTheServiceIsBack) {
+  make(0);
+  service.go_away();
+  std::jthread service_thread([&] {
+    while (there().empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    service.come_back();
+  });
+  write(3);
+  EXPECT_EQ(service.received("/checkpoints").back()["step"], 3);
+}
+
+TEST_F(CheckpointsOfARank, AreRegisteredUnderTheGenerationOfTheDay) {
+  make(0);
+  service.answer_with([](const rendezvous::HttpRequest& request) -> std::optional<rendezvous::HttpResponse> {
+    if (request.path.ends_with("/checkpoints") && nlohmann::json::parse(request.body)["generation"] == 1) {
+      return FakeService::problem(409, "stale_generation");
+    }
+    return std::nullopt;
+  });
+  rank->session->state->step = 5;
+  rank->checkpoints->start(*rank->session);
+  ASSERT_TRUE(service.wait_for("/checkpoints", 1));
+  rank->checkpoints->enter_generation(2, 1, 100);
+  EXPECT_TRUE(service.wait_for("/checkpoints", [](const auto& all) { return all.back()["generation"] == 2; }));
+}
+
+TEST_F(CheckpointsOfARank, AreNotRegisteredOnceTheJobWentBackBehindThem) {
+  make(0);
+  service.answer_with([](const rendezvous::HttpRequest& request) -> std::optional<rendezvous::HttpResponse> {
+    if (request.path.ends_with("/checkpoints") && nlohmann::json::parse(request.body)["generation"] == 1)
+      return FakeService::problem(409, "stale_generation");
+    return std::nullopt;
+  });
+  rank->session->state->step = 5;
+  rank->checkpoints->start(*rank->session);
+  ASSERT_TRUE(service.wait_for("/checkpoints", 1));
+  rank->checkpoints->enter_generation(2, 0, 3);  // from the state of step 3: 4 and 5 were voided
+  write(6);
+  for (const auto& record : service.received("/checkpoints")) {
+    if (record["generation"] == 2) {
+      EXPECT_EQ(record["step"], 6);
+    }
+  }
+}
+
+TEST_F(CheckpointsOfARank, AFullDiskIsAnEventAndTheNextCheckpointIsWrittenWhenThereIsRoom) {
+  make(0);
+  disk->broken = true;
+  rank->session->state->step = 5;
+  rank->checkpoints->start(*rank->session);
+  ASSERT_TRUE(service.wait_for("/events", 1));
+  const auto event = service.received("/events").front();
+  EXPECT_EQ(event["kind"], "checkpoint_failed");
+  EXPECT_NE(event["message"].get<std::string>().find("no space left"), std::string::npos) << event;
+  EXPECT_TRUE(service.received("/checkpoints").empty());
+  disk->broken = false;
+  write(6);
+  EXPECT_EQ(there(), (std::vector<int64_t>{6}));
+}
+
+TEST_F(CheckpointsOfARank, ASlowDiskStopsNoTrainingAndTheNextCheckpointIsLeftOutWithAnEvent) {
+  make(0);
+  disk->stalled = true;
+  rank->session->state->step = 5;
+  rank->checkpoints->start(*rank->session);  // returns while nothing can be written
+  rank->session->state->step = 6;
+  rank->checkpoints->start(*rank->session);
+  ASSERT_TRUE(service.wait_for("/events", 1));
+  const auto event = service.received("/events").front();
+  EXPECT_EQ(event["kind"], "checkpoint_skipped");
+  EXPECT_NE(event["message"].get<std::string>().find("no checkpoint at step 6: that of step 5 is still being written"),
+            std::string::npos)
+      << event;
+  disk->stalled = false;
+  disk->stalled.notify_all();
+  write(7);
+  EXPECT_EQ(there(), (std::vector<int64_t>{5, 7}));
+}
+
+TEST_F(CheckpointsOfARank, TheEndOfAJobSaysThatItWaitsForADiskAndDoes) {
+  make(0);
+  disk->broken = true;
+  std::jthread operator_at_the_disk([&] {
+    EXPECT_TRUE(service.wait_for("/events", 1));
+    const auto message = service.received("/events").front()["message"].get<std::string>();
+    EXPECT_NE(message.find("the checkpoint of step 8 could not be written, the job waits for it and it is tried again in 5 s"),
+              std::string::npos)
+        << message;
+    disk->broken = false;
+  });
+  write(8);
+  EXPECT_EQ(there(), (std::vector<int64_t>{8}));
+}
+
+TEST_F(CheckpointsOfARank, OldOnesThatCannotBeRemovedAreAnEventAndGoAfterTheNext) {
+  make(1);
+  write(10);
+  disk->unremovable = true;
+  write(20);
+  ASSERT_TRUE(service.wait_for("/events", 1));
+  const auto event = service.received("/events").front();
+  EXPECT_EQ(event["kind"], "retention_failed");
+  EXPECT_NE(event["message"].get<std::string>().find("cannot remove step-0000000010/manifest.json: read-only"),
+            std::string::npos)
+      << event;
+  EXPECT_EQ(there(), (std::vector<int64_t>{10, 20}));
+  disk->unremovable = false;
+  write(30);
+  ASSERT_TRUE(service.wait_for("/checkpoints", [](const auto& all) {
+    return !all.empty() && all.back()["removed_steps"] == nlohmann::json::array({10, 20});
+  }));
+  EXPECT_EQ(there(), (std::vector<int64_t>{30}));
+}
+
+TEST_F(CheckpointsOfARank, AnInterruptEndsTheWaitForOne) {
+  make(0);
+  disk->broken = true;
+  std::jthread fence([&] {
+    EXPECT_TRUE(service.wait_for("/events", 1));
+    rank->interrupt.raise("fenced");
+  });
+  rank->session->state->step = 5;
+  const auto hash = rank->checkpoints->write_now(*rank->session, rank->interrupt);
+  ASSERT_FALSE(hash);
+  EXPECT_EQ(hash.error().why, RunStop::Why::kInterrupted);
+}
+
+TEST_F(CheckpointsOfARank, LeftoversOfACrashedWriterGoAwayButNotAtOnce) {
+  make(0);
+  const std::byte torn[3] = {};
+  ASSERT_TRUE(directory->put("step-0000000002/shard-0000-00000000000000000000000000000000.hfs", torn));
+  const auto leftovers = [&] { return directory->list("step-0000000002/").value().size(); };
+  write(5);
+  EXPECT_EQ(leftovers(), 1U);
+  write(6);
+  rank->checkpoints.reset();  // waits for what it is doing
+  EXPECT_EQ(leftovers(), 0U);
+}
+
+}  // namespace
+}  // namespace holdfast::worker

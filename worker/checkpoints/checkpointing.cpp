@@ -1,0 +1,315 @@
+#include "worker/checkpoints/checkpointing.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
+
+#include "worker/drills/fault_points.h"
+
+namespace holdfast::worker {
+namespace {
+
+using rendezvous::CheckpointRecord;
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+constexpr milliseconds kFirstRetry{5000}, kLongestRetry{60'000};
+constexpr milliseconds kPoll{20};
+constexpr milliseconds kReportPatience{10'000};  // with the steps' reports; a saved state is worth more than they are
+constexpr size_t kRegisteredKept = 16, kStartsKept = 64;
+
+std::vector<storage::ConstTensor> const_tensors(model::TrainState& state) {
+  std::vector<storage::ConstTensor> tensors;
+  for (const model::StateTensor& tensor : state.tensors()) {
+    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {tensor.data, tensor.bytes}});
+  }
+  return tensors;
+}
+
+// The function that copies bytes of the state to the host; null where the state's memory is the host's.
+storage::CheckpointWriter::CopyBytes copy_from(Session& session) {
+  if (session.ops->memory_is_host()) return nullptr;
+  std::set<const std::byte*> on_host;
+  for (const model::StateTensor& tensor : session.state->tensors()) {
+    if (tensor.on_host) on_host.insert(tensor.data);
+  }
+  return [&ops = *session.ops, on_host](std::byte* to, std::span<const std::byte> from) {
+    if (on_host.contains(from.data())) {
+      std::memcpy(to, from.data(), from.size());
+    } else {
+      ops.copy_to_host(to, from.data(), from.size());
+    }
+  };
+}
+
+nlohmann::json data_of(const Session& session) {
+  nlohmann::json data{{"train", session.data.digest}, {"train_path", session.data.train->path()}};
+  if (session.data.validation) data["validation"] = session.data.validation_digest;
+  return data;
+}
+
+CheckpointRecord record_of(const storage::Manifest& manifest, const storage::WriteOutcome& outcome, const std::string& store) {
+  CheckpointRecord record;
+  record.state_generation = manifest.generation;
+  record.step = manifest.step;
+  record.store = store;
+  record.state_hash = manifest.state_hash;
+  record.created_at = manifest.created_at;
+  record.raw_bytes = manifest.raw_bytes();
+  record.stored_bytes = manifest.stored_bytes();
+  record.shards = static_cast<int64_t>(manifest.shards.size());
+  record.stall_s = outcome.stall_s;
+  record.write_s = outcome.write_s;
+  return record;
+}
+
+}  // namespace
+
+Checkpointing::Checkpointing(CheckpointSetup setup)
+    : link_(setup.link),
+      outbox_(setup.outbox),
+      reporter_(setup.reporter),
+      job_(setup.session.job),
+      store_name_(std::move(setup.store_name)),
+      spec_(to_json(setup.session.spec)),
+      data_(data_of(setup.session)),
+      keep_last_(setup.session.spec.keep_last),
+      threads_(host_threads(*setup.session.ops, 4)),
+      store_(std::move(setup.store)),
+      client_(link_.make_client()) {
+  finisher_ = std::thread([this] { finish_writes(); });
+  writer_ = std::make_unique<storage::CheckpointWriter>(*store_, storage::WriteOptions{.threads = threads_},
+                                                        [this](const storage::WriteOutcome& outcome) {
+                                                          const std::lock_guard lock(mutex_);
+                                                          outcomes_.push_back(outcome);
+                                                          changed_.notify_all();
+                                                        });
+}
+
+Checkpointing::~Checkpointing() {
+  {
+    const std::lock_guard lock(mutex_);
+    stop_.raise("the job is released");
+    changed_.notify_all();
+  }
+  client_->cancel();
+  finisher_.join();
+  writer_.reset();
+}
+
+void Checkpointing::enter_generation(int64_t generation, int rank, int64_t step) {
+  const std::lock_guard lock(mutex_);
+  generation_ = generation;
+  starts_[generation] = step;
+  if (starts_.size() > kStartsKept) starts_.erase(starts_.begin());
+  rank_ = rank;
+  written_in_generation_ = 0;
+  // The job may have gone back: an earlier generation's checkpoint of a step does not count for this generation.
+  submitted_ = -1;
+  registered_.clear();
+  refused_.clear();
+  changed_.notify_all();
+}
+
+// Whether the job went back behind this state after it was taken.
+bool Checkpointing::is_void(const storage::Manifest& manifest) const {
+  return std::any_of(starts_.upper_bound(manifest.generation), starts_.end(),
+                     [&](const auto& start) { return start.second < manifest.step; });
+}
+
+bool Checkpointing::submit(Session& session) {
+  storage::Manifest manifest;
+  manifest.job = job_;
+  manifest.step = session.state->step;
+  manifest.spec = spec_;
+  manifest.data = data_;
+  {
+    const std::lock_guard lock(mutex_);
+    manifest.generation = generation_;
+    if (submitted_ == manifest.step) return true;
+  }
+  const std::unique_lock begins(begin_mutex_, std::try_to_lock);
+  if (!begins) return false;
+  fault_point("checkpoint_write", manifest.step, rank_);
+  const int64_t step = manifest.step;
+  {
+    const std::lock_guard lock(mutex_);
+    retry_at_.reset();  // before submit: the outcome of this write may come before submit returns
+  }
+  if (!writer_->submit(std::move(manifest), const_tensors(*session.state), copy_from(session))) return false;
+  const std::lock_guard lock(mutex_);
+  submitted_ = step;
+  return true;
+}
+
+void Checkpointing::retry() {
+  const std::lock_guard begins(begin_mutex_);
+  if (writer_->retry() || writer_->in_progress()) return;
+  const std::lock_guard lock(mutex_);
+  submitted_ = -1;  // there is no copy to write again (no memory for it): the thread that waits submits anew
+}
+
+void Checkpointing::start(Session& session) {
+  if (submit(session)) return;
+  const auto other = writer_->in_progress();
+  const std::string text = fmt::format("no checkpoint at step {}: {} in {}", session.state->step,
+                                       other ? fmt::format("that of step {} is still being written", *other)
+                                             : "files that crashed writers left are being removed",
+                                       store_->describe());
+  spdlog::warn("{}", text);
+  outbox_.event(job_, "checkpoint_skipped", text);
+}
+
+RunResult<std::string> Checkpointing::write_now(Session& session, Interrupt& interrupt,
+                                                std::optional<std::chrono::seconds> patience) {
+  const int64_t step = session.state->step;
+  const auto deadline = patience ? steady_clock::now() + *patience : steady_clock::time_point::max();
+  awaited_ = step;
+  while (!submit(session)) {
+    if (interrupt.wait_for(kPoll)) return tl::unexpected(interrupted(interrupt.reason()));
+  }
+  while (!interrupt.wait_for(kPoll)) {
+    submit(session);  // does nothing if the first submission still counts
+    const std::lock_guard lock(mutex_);
+    if (const auto found = registered_.find(step); found != registered_.end()) return found->second;
+    if (const auto found = refused_.find(step); found != refused_.end()) return tl::unexpected(job_failed(found->second));
+    if (steady_clock::now() > deadline) {
+      return tl::unexpected(interrupted(fmt::format("the checkpoint of step {} could not be registered in time", step)));
+    }
+  }
+  return tl::unexpected(interrupted(interrupt.reason()));
+}
+
+void Checkpointing::finish_writes() {
+  std::unique_lock lock(mutex_);
+  while (!stop_.raised()) {
+    if (!outcomes_.empty()) {
+      storage::WriteOutcome outcome = std::move(outcomes_.front());
+      outcomes_.pop_front();
+      lock.unlock();
+      finish_write(std::move(outcome));
+      lock.lock();
+    } else if (!retry_at_) {
+      changed_.wait(lock);
+    } else if (changed_.wait_until(lock, *retry_at_) == std::cv_status::timeout && std::exchange(retry_at_, std::nullopt)) {
+      lock.unlock();
+      retry();
+      lock.lock();
+    }
+  }
+}
+
+void Checkpointing::finish_write(storage::WriteOutcome outcome) {
+  if (!outcome.result) return note_failure(outcome);
+  const storage::Manifest& manifest = *outcome.result;
+  {
+    const std::lock_guard lock(mutex_);
+    retry_delay_ = milliseconds(0);
+  }
+  CheckpointRecord record = record_of(manifest, outcome, store_name_);
+  // A job that is resumed from this checkpoint does not report the steps before it any more, so they are reported first.
+  if (!reporter_.drain(manifest.step, stop_, kReportPatience) && !stop_.raised())
+    spdlog::warn("the service does not know every step before the checkpoint of step {}", manifest.step);
+  if (!register_checkpoint(record, manifest)) return;
+  spdlog::info("checkpoint of step {}: {:.1f} MB in {}, stall {:.3f} s, write {:.2f} s", manifest.step,
+               static_cast<double>(record.stored_bytes) / 1e6, store_->describe(), outcome.stall_s, outcome.write_s);
+  reporter_.hashed(manifest.step, manifest.state_hash);
+  {
+    const std::lock_guard lock(mutex_);
+    if (manifest.generation == generation_) registered_[manifest.step] = manifest.state_hash;
+    if (registered_.size() > kRegisteredKept) registered_.erase(registered_.begin());
+  }
+  record.removed_steps = apply_retention(manifest.step);
+  if (!record.removed_steps.empty()) register_checkpoint(record, manifest);
+  tidy_up(manifest);
+}
+
+// Removes the files that crashed writers left. Not before the second checkpoint of a generation: until then a writer of the
+// generation before may still be at work, which was left out and does not know it yet.
+void Checkpointing::tidy_up(const storage::Manifest& manifest) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (rank_ != 0 || manifest.generation != generation_ || ++written_in_generation_ != 2) return;
+  }
+  const std::lock_guard nothing_begins(begin_mutex_);
+  std::vector<int64_t> in_progress;
+  if (const auto step = writer_->in_progress()) in_progress.push_back(*step);
+  const auto removed = storage::remove_orphans(*store_, in_progress);
+  if (removed && !removed->empty())
+    spdlog::info("removed {} files of unfinished checkpoints in {}", removed->size(), store_->describe());
+}
+
+bool Checkpointing::register_checkpoint(const CheckpointRecord& unsigned_record, const storage::Manifest& manifest) {
+  CheckpointRecord record = unsigned_record;
+  record.worker = link_.options().worker;
+  record.incarnation = link_.options().incarnation;
+  std::string refusal;
+  while (!stop_.raised()) {
+    {
+      const std::lock_guard lock(mutex_);
+      record.generation = generation_;
+      if (is_void(manifest)) {
+        spdlog::warn("the checkpoint of step {} is not registered: the job went back to before it", record.step);
+        return false;
+      }
+    }
+    const Delivery delivery =
+        link_.deliver(*client_, "/v1/jobs/" + job_ + "/checkpoints", rendezvous::json_text(record), stop_);
+    if (delivery.how == Delivery::How::kDelivered) return true;
+    if (delivery.how == Delivery::How::kStopped) return false;
+    if (delivery.problem.code == "stale_state") {  // the service knows of generations that this worker was not in
+      spdlog::warn("the checkpoint of step {} is not registered: {}", record.step, delivery.problem.detail);
+      return false;
+    }
+    if (std::exchange(refusal, delivery.problem.detail) != delivery.problem.detail) {
+      spdlog::warn("the checkpoint of step {} is not registered yet: {} {}", record.step, delivery.problem.title, refusal);
+    }
+    // Between two generations this worker belongs to neither: the next generation accepts the registration.
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, std::chrono::seconds(1), [&] { return generation_ != record.generation || stop_.raised(); });
+  }
+  return false;
+}
+
+std::vector<int64_t> Checkpointing::apply_retention(int64_t newest) {
+  storage::Retention done = storage::apply_retention(*store_, keep_last_, newest, threads_);
+  if (!done.problem && !stop_.raised()) {
+    const bool damaged = done.problem.error().code == storage::Error::Code::kCorrupt;
+    const std::string text =
+        damaged ? fmt::format("the checkpoint of step {} does not verify, older ones are kept: {}", newest,
+                              done.problem.error().message)
+                : fmt::format(
+                      "not all checkpoints older than the newest {} could be removed, which is tried again after the next "
+                      "one: {}",
+                      keep_last_, done.problem.error().message);
+    spdlog::error("{}", text);
+    outbox_.event(job_, damaged ? "checkpoint_failed" : "retention_failed", text);
+  }
+  return std::move(done.removed);
+}
+
+void Checkpointing::note_failure(const storage::WriteOutcome& outcome) {
+  const storage::Error& error = outcome.result.error();
+  const bool for_good = error.code == storage::Error::Code::kRefused;
+  const std::lock_guard lock(mutex_);
+  retry_delay_ = std::clamp(retry_delay_ * 2, kFirstRetry, kLongestRetry);
+  if (for_good) {
+    refused_[outcome.step] = error.message;
+  } else {
+    retry_at_ = steady_clock::now() + retry_delay_;
+  }
+  const std::string next =
+      for_good ? "it is not tried again" : fmt::format("it is tried again in {} s", retry_delay_.count() / 1000);
+  const std::string text =
+      fmt::format("the checkpoint of step {} could not be written, {} and {}: {}", outcome.step,
+                  awaited_ == outcome.step ? "the job waits for it" : "training goes on", next, error.message);
+  spdlog::error("{}", text);
+  outbox_.event(job_, "checkpoint_failed", text);
+}
+
+}  // namespace holdfast::worker

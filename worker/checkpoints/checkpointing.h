@@ -1,0 +1,96 @@
+// Checkpoints of a job from the rank that writes them: write, register with the service, keep the newest few.
+//
+// Promises: training waits only while the state is copied. A checkpoint is registered after it is durable and the service
+// knows the steps before it. Older checkpoints are removed after that, and only below one that was read back and verified. A
+// failed write is an event and is tried again with growing pauses until a newer checkpoint takes its place. A failed removal
+// is an event and is tried again after the next checkpoint. A registration is tried again, too: through a restart of the
+// service, and through changes of generation (it is registered under the generation of the day).
+// Refuses: to write two checkpoints at once: the second is left out, and an event says so.
+// Thread: one for the caller; the writer's; and one of its own that registers and removes.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "storage/checkpoint_writer.h"
+#include "worker/link/outbox.h"
+#include "worker/link/progress_reporter.h"
+#include "worker/session/run_stop.h"
+#include "worker/session/session.h"
+
+namespace holdfast::worker {
+
+// The references outlive the object that is made from it; the session is read only while it is made.
+struct CheckpointSetup {
+  ServiceLink& link;
+  Outbox& outbox;
+  ProgressReporter& reporter;
+  const Session& session;
+  std::unique_ptr<storage::ObjectStore> store;
+  std::string store_name;  // for the catalogue: "" for the service's own store, else the folder
+};
+
+class Checkpointing {
+ public:
+  explicit Checkpointing(CheckpointSetup setup);
+  ~Checkpointing();  // waits for the write under way; registrations that are still open are dropped
+
+  // A generation of this worker begins, and goes on from the state of `step`: checkpoints of later states that were written
+  // before belong to a voided history, and are not registered any more.
+  void enter_generation(int64_t generation, int rank, int64_t step);
+
+  // Copies the state and writes it in the background.
+  void start(Session& session);
+  // Returns the state's hash when the state is durable and registered. With `patience` it gives up on the registration after
+  // so long (the checkpoint is there then, under a path from which a job can be resumed).
+  RunResult<std::string> write_now(Session& session, Interrupt& interrupt,
+                                   std::optional<std::chrono::seconds> patience = std::nullopt);
+
+ private:
+  bool submit(Session& session);
+  void retry();
+  bool is_void(const storage::Manifest& manifest) const;  // with the lock held
+  void finish_writes();                                   // the thread: takes outcomes, retries
+  void finish_write(storage::WriteOutcome outcome);
+  bool register_checkpoint(const rendezvous::CheckpointRecord& record, const storage::Manifest& manifest);
+  std::vector<int64_t> apply_retention(int64_t newest);
+  void tidy_up(const storage::Manifest& manifest);
+  void note_failure(const storage::WriteOutcome& outcome);
+
+  ServiceLink& link_;
+  Outbox& outbox_;
+  ProgressReporter& reporter_;
+  std::string job_, store_name_;
+  nlohmann::json spec_, data_;
+  int64_t keep_last_;
+  int threads_;
+  std::unique_ptr<storage::ObjectStore> store_;
+  std::unique_ptr<rendezvous::HttpClient> client_;
+  Interrupt stop_;
+
+  std::mutex begin_mutex_;  // held while a write begins, and while leftovers of others are removed; taken before mutex_.
+                            // The train thread only tries to take it.
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  int64_t generation_ = 0, written_in_generation_ = 0;
+  std::map<int64_t, int64_t> starts_;  // generation -> the step it went on from, the latest few
+  int rank_ = 0;
+  std::atomic<int64_t> awaited_ = -1;  // the step whose checkpoint the train thread waited for last
+  int64_t submitted_ = -1;             // the newest step that the writer was given in this generation
+  std::deque<storage::WriteOutcome> outcomes_;
+  std::optional<std::chrono::steady_clock::time_point> retry_at_;
+  std::chrono::milliseconds retry_delay_{0};
+  std::map<int64_t, std::string> registered_;  // step -> hash, the newest few of this generation
+  std::map<int64_t, std::string> refused_;     // step -> why it can never be written
+  std::thread finisher_;
+  std::unique_ptr<storage::CheckpointWriter> writer_;  // last: its callback uses the rest
+};
+
+}  // namespace holdfast::worker

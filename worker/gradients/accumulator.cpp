@@ -1,0 +1,218 @@
+#include "worker/gradients/accumulator.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "model/train_state.h"
+#include "worker/gradients/loss_sum.h"
+
+namespace holdfast::worker {
+namespace {
+
+// A callback for passes whose gradients are not sent meanwhile: the model keeps the two parts of the tied embedding's
+// gradient apart only when there is a callback.
+void keep_parts_apart(int64_t, int64_t) {}
+
+}  // namespace
+
+GradientAccumulator::GradientAccumulator(GradientSetup setup)
+    : ops_(setup.ops),
+      model_(setup.model),
+      order_(setup.order),
+      tokens_(setup.tokens),
+      wire_(setup.wire),
+      local_steps_(std::move(setup.local_steps)),
+      rule_(setup.dealt_units, integer_bits(wire_)),
+      sums_(ops_, model_, wire_, order_.batch_size * order_.block_size),
+      mean_(ops_, sums_, setup.dealt_units),
+      inputs_(static_cast<size_t>(order_.batch_size * order_.block_size)),
+      targets_(inputs_.size()) {}
+
+GradientAccumulator::Computed GradientAccumulator::compute(int64_t step, int64_t microbatch,
+                                                           const model::OnGradients& on_gradients) {
+  gradient_of_ = -1;
+  mean_.give_buffer_to_model();
+  Computed computed{};
+  if (local_steps_) {
+    const auto outcome = local_steps_->run(step, microbatch);
+    computed = {outcome.finite ? outcome.loss : std::numeric_limits<double>::quiet_NaN(), outcome.digest};
+  } else {
+    order_.fill(tokens_, step, microbatch, inputs_, targets_);
+    computed = {model_.train_microbatch(inputs_, targets_, on_gradients),
+                model::microbatch_digest(step, microbatch, inputs_, targets_)};
+  }
+  gradient_of_ = microbatch;
+  return computed;
+}
+
+void GradientAccumulator::pack(Elements range) {
+  if (exact()) return pack_exactly(range);
+  ops_.float_accumulate(sums_.values.data<float>() + range.first, model_.gradients() + range.first, range.count,
+                        microbatches_.empty());
+}
+
+std::vector<float> GradientAccumulator::largest_of(std::span<const model::Parameter> tensors) const {
+  std::vector<kernels::DeviceOps::Floats> of;
+  for (const auto& tensor : tensors) of.push_back({model_.gradients() + tensor.offset, tensor.count});
+  std::vector<float> largest(of.size());
+  ops_.abs_maxima(largest.data(), of.data(), of.size());
+  for (float& x : largest) x = std::ldexp(x, -model_.loss_scale_log2());
+  return largest;
+}
+
+float GradientAccumulator::largest_of_rows(const model::TokenGradient& gradient) const {
+  const int64_t count = static_cast<int64_t>(gradient.ids.size()) * model_.config().n_embd;
+  return std::ldexp(ops_.abs_max(gradient.rows, count), -model_.loss_scale_log2());
+}
+
+void GradientAccumulator::pack_exactly(Elements range) {
+  const auto& entries = model_.table().entries;
+  const auto begin = std::ranges::lower_bound(entries, range.first, {}, &model::Parameter::offset);
+  const auto end = std::ranges::lower_bound(begin, entries.end(), range.first + range.count, {}, &model::Parameter::offset);
+  const std::vector<float> maxima = largest_of({begin, end});
+  for (auto entry = begin; entry != end; ++entry) {
+    const auto t = static_cast<size_t>(entry - entries.begin());
+    const float largest = maxima[static_cast<size_t>(entry - begin)];
+    if (t == kTiedTensor) head_largest_ = largest;
+    found_.maxima[t] = std::max(found_.maxima[t], largest);
+    found_.finite &= std::isfinite(largest);
+    if (!rule_.overflows(largest, exponents_[t])) {
+      pack(t, exponents_[t], microbatches_.empty());
+    } else if (microbatches_.empty()) {
+      // These sums are not used, but they may be sent before all ranks know that, and other ranks' sums may be added to them:
+      // zeros keep every sum within its integers.
+      ops_.zero(sums_.values.data<std::byte>() + sums_.bytes_of(entry->offset), sums_.bytes_of(entry->count));
+    }
+  }
+}
+
+// The two parts of the tied embedding's gradient overflow when they do not fit together. The head's part alone, which is in
+// the sums by then, may have fitted: the rows are then left out, as every tensor that overflows is.
+void GradientAccumulator::pack_rows() {
+  const model::TokenGradient gradient = model_.token_gradient();
+  if (!exact()) return sums_.rows.pack(gradient, 0);
+  const float largest = sum_at_least(head_largest_, largest_of_rows(gradient));
+  found_.maxima[kTiedTensor] = std::max(found_.maxima[kTiedTensor], largest);
+  found_.finite &= std::isfinite(largest);
+  if (!rule_.overflows(largest, exponents_[kTiedTensor])) sums_.rows.pack(gradient, exponents_[kTiedTensor] - loss_scale_log2_);
+}
+
+void GradientAccumulator::move_rows_to_sums() {
+  sums_.move_rows_to_values();
+}
+
+void GradientAccumulator::pack(size_t t, int32_t exponent, bool first) {
+  const auto& entry = model_.table().entries[t];
+  const float* gradient = model_.gradients() + entry.offset;
+  exponent -= loss_scale_log2_;
+  if (wire_ == WireType::kInt16) {
+    ops_.fixed_accumulate(sums_.values.data<int16_t>() + entry.offset, gradient, entry.count, exponent, first);
+  } else {
+    ops_.fixed_accumulate(sums_.values.data<int32_t>() + entry.offset, gradient, entry.count, exponent, first);
+  }
+}
+
+void GradientAccumulator::tell(size_t range, const OnPacked& on_packed) {
+  if (!on_packed) return;
+  const auto& order = model_.gradient_order();
+  if (range < order.size()) {
+    mean_.begin_fetch(order[range]);
+  } else {
+    mean_.begin_fetch_rows();
+  }
+  on_packed(range);
+}
+
+void GradientAccumulator::add(int64_t microbatch, const OnPacked& on_packed) {
+  move_rows_to_sums();  // the rows of the microbatch before
+  const auto& order = model_.gradient_order();
+  size_t passed = 0;
+  const auto next_range = [&] {
+    if (passed == ranges_packed_) {
+      passed < order.size() ? pack(order[passed]) : pack_rows();
+      begun_ = microbatch;
+      ++ranges_packed_;
+    }
+    tell(passed, on_packed);
+    ++passed;
+  };
+  const auto [loss, digest] = compute(step_, microbatch, [&](int64_t, int64_t) {
+    if (on_packed) next_range();
+  });
+  while (passed <= order.size()) next_range();
+  found_.finite &= std::isfinite(loss);
+  if (std::isfinite(loss)) found_.loss += loss_to_fixed(loss);
+  found_.tokens_digest += digest;
+  microbatches_.push_back(microbatch);
+  begun_ = -1;
+  ranges_packed_ = 0;
+}
+
+std::vector<int64_t> GradientAccumulator::kept(int64_t step, std::span<const int32_t> exponents) const {
+  if (step != step_ || !std::ranges::equal(exponents, exponents_)) return {};
+  auto microbatches = microbatches_;
+  if (begun_ >= 0) microbatches.push_back(begun_);
+  std::ranges::sort(microbatches);
+  return microbatches;
+}
+
+void GradientAccumulator::forget() {
+  step_ = -1;
+  mean_.forget();
+}
+
+void GradientAccumulator::begin_step(int64_t step, std::span<const int32_t> exponents) {
+  step_ = step;
+  exponents_.assign(exponents.begin(), exponents.end());
+  loss_scale_log2_ = model_.loss_scale_log2();
+  mean_.begin_step(loss_scale_log2_);
+  microbatches_.clear();
+  begun_ = -1;
+  ranges_packed_ = 0;
+  sums_.rows.clear();
+  found_ = {};
+  if (exact()) found_.maxima.assign(model_.table().entries.size(), 0.0F);
+}
+
+const LocalStep& GradientAccumulator::accumulate(int64_t step, std::span<const int64_t> microbatches,
+                                                 std::span<const int32_t> exponents, const OnPacked& on_packed) {
+  if (step != step_ || !std::ranges::equal(exponents, exponents_)) begin_step(step, exponents);
+  mean_.expect_fetches(on_packed != nullptr);
+  mean_.await_puts();
+  std::vector<int64_t> missing;
+  if (begun_ >= 0) missing.push_back(begun_);
+  missing.insert(missing.end(), microbatches.begin(), microbatches.end());
+  for (size_t i = 0; i < missing.size(); ++i) add(missing[i], i + 1 == missing.size() ? on_packed : OnPacked());
+  if (microbatches_.empty()) ops_.zero(sums_.values.data<void>(), sums_.values.bytes());
+  for (size_t range = 0; missing.empty() && range <= model_.gradient_order().size(); ++range) tell(range, on_packed);
+  return found_;
+}
+
+void GradientAccumulator::repack(std::span<const int32_t> after) {
+  mean_.expect_fetches(false);
+  const bool still_there = microbatches_.size() == 1 && gradient_of_ == microbatches_.front() && !mean_.overwrote_buffer();
+  for (size_t i = 0; i < microbatches_.size(); ++i) {
+    if (!still_there) compute(step_, microbatches_[i], keep_parts_apart);
+    for (size_t t = 0; t < after.size(); ++t) {
+      if (exponents_[t] != after[t]) pack(t, after[t], i == 0);
+    }
+    if (exponents_[kTiedTensor] != after[kTiedTensor]) {
+      sums_.rows.pack(model_.token_gradient(), after[kTiedTensor] - loss_scale_log2_);
+      move_rows_to_sums();
+    }
+  }
+  exponents_.assign(after.begin(), after.end());
+}
+
+std::vector<int32_t> GradientAccumulator::first_exponents(int64_t step) {
+  compute(step, 0, keep_parts_apart);
+  const auto& entries = model_.table().entries;
+  std::vector<float> maxima = largest_of(entries);
+  maxima[kTiedTensor] = sum_at_least(maxima[kTiedTensor], largest_of_rows(model_.token_gradient()));
+  const std::vector<int32_t> unset(entries.size(), model::TrainState::kUnsetExponent);
+  const bool finite = std::ranges::all_of(maxima, [](float largest) { return std::isfinite(largest); });
+  return finite ? rule_.for_next_step(unset, maxima) : unset;
+}
+
+}  // namespace holdfast::worker

@@ -1,0 +1,73 @@
+#include "worker/gradients/local_steps.h"
+
+#include <cmath>
+
+namespace holdfast::worker {
+
+LocalSteps::LocalSteps(kernels::DeviceOps& ops, model::Gpt2& model, const model::DataOrder& order,
+                       std::span<const uint16_t> tokens, const LocalStepsConfig& config)
+    : ops_(ops),
+      model_(model),
+      order_(order),
+      tokens_(tokens),
+      config_(config),
+      start_(ops, static_cast<size_t>(model.table().total) * sizeof(float)),
+      m_(ops, start_.bytes()),
+      v_(ops, start_.bytes()),
+      inputs_(static_cast<size_t>(order.batch_size * order.block_size)),
+      targets_(inputs_.size()) {
+  if (config.microbatches > 1) sums_ = model::DeviceBuffer(ops, start_.bytes());
+}
+
+LocalSteps::Outcome LocalSteps::run(int64_t step, int64_t replica) {
+  const int64_t total = model_.table().total;
+  ops_.float_accumulate(start_.data<float>(), model_.parameters(), total, true);
+  ops_.zero(m_.data<void>(), m_.bytes());
+  ops_.zero(v_.data<void>(), v_.bytes());
+  Outcome outcome{};
+  try {
+    go(step, replica, outcome);
+  } catch (...) {
+    restore();
+    throw;
+  }
+  ops_.subtract(model_.gradients(), start_.data<float>(), model_.parameters(), total);
+  restore();
+  return outcome;
+}
+
+void LocalSteps::go(int64_t step, int64_t replica, Outcome& outcome) {
+  const int64_t all = config_.steps * config_.microbatches;
+  for (int64_t inner = 0; inner < config_.steps; ++inner) {
+    outcome.finite = inner_step(step, replica * all + inner * config_.microbatches, inner, outcome) && outcome.finite;
+  }
+  outcome.loss /= static_cast<double>(all);
+}
+
+// After a number that is not finite nothing more is computed, for the step will be refused; its data counts as consumed.
+bool LocalSteps::inner_step(int64_t step, int64_t first_microbatch, int64_t inner, Outcome& outcome) {
+  const int64_t total = model_.table().total;
+  const bool several = config_.microbatches > 1;
+  for (int64_t i = 0; i < config_.microbatches; ++i) {
+    const int64_t microbatch = first_microbatch + i;
+    order_.fill(tokens_, step, microbatch, inputs_, targets_);
+    outcome.digest += model::microbatch_digest(step, microbatch, inputs_, targets_);
+    if (!outcome.finite) continue;
+    outcome.loss += model_.train_microbatch(inputs_, targets_);
+    if (several) ops_.float_accumulate(sums_.data<float>(), model_.gradients(), total, i == 0);
+  }
+  if (!outcome.finite || !std::isfinite(outcome.loss)) return false;
+  const double norm = model::apply_adamw(
+      ops_, model_.table(), config_.optimizer,
+      {model_.parameters(), m_.data<float>(), v_.data<float>(), several ? sums_.data<float>() : model_.gradients()},
+      step * config_.steps + inner, inner, 1.0 / static_cast<double>(config_.microbatches));
+  model_.parameters_changed();
+  return std::isfinite(norm);
+}
+
+void LocalSteps::restore() {
+  ops_.float_accumulate(model_.parameters(), start_.data<float>(), model_.table().total, true);
+  model_.parameters_changed();
+}
+
+}  // namespace holdfast::worker

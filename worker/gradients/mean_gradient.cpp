@@ -1,0 +1,163 @@
+#include "worker/gradients/mean_gradient.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+#include <string>
+
+#include "worker/collectives/block_quantized.h"
+#include "worker/gradients/narrow_sums.h"
+
+namespace holdfast::worker {
+
+static_assert(kQuantizedBlock == rendezvous::kInt8BlockElements, "the table of wire types says what a block of int8 is");
+
+MeanGradient::MeanGradient(kernels::DeviceOps& ops, PackedSums& sums, int64_t dealt_units)
+    : ops_(ops),
+      sums_(sums),
+      model_(sums.model),
+      dealt_units_(dealt_units),
+      sums_on_host_(ops, sums.values.data<void>(), sums.values.bytes()),
+      gradient_on_host_(ops, model_.gradients(), static_cast<size_t>(model_.table().total) * sizeof(float)) {
+  if (sums.wire == WireType::kInt8) quantized_.emplace(static_cast<size_t>(model_.table().total));
+}
+
+void MeanGradient::begin_step(int loss_scale_log2) {
+  if (loss_scale_log2_ != loss_scale_log2) forget();
+  loss_scale_log2_ = loss_scale_log2;
+}
+
+void MeanGradient::forget() {
+  if (quantized_) quantized_->forget();
+}
+
+void MeanGradient::expect_fetches(bool one_by_one) {
+  fetched_ahead_ = one_by_one;
+  if (fetched_ahead_) gradient_on_host_.prepare();  // for the thread that reduces
+}
+
+void MeanGradient::begin_fetch(Elements range) {
+  sums_on_host_.begin_fetch(sums_.bytes_of(range.first), sums_.bytes_of(range.count));
+}
+
+void MeanGradient::begin_fetch_rows() {
+  sums_.rows.begin_fetch();
+}
+
+void MeanGradient::await_puts() {
+  if (overwritten_) gradient_on_host_.await_puts();
+}
+
+void MeanGradient::give_buffer_to_model() {
+  await_puts();
+  overwritten_ = false;
+}
+
+CollectiveResult<void> MeanGradient::reduce(Communicator& ring) {
+  if (auto done = reduce(ring, {0, model_.table().total}); !done) return done;
+  return reduce_rows(ring);
+}
+
+CollectiveResult<void> MeanGradient::reduce_rows(Communicator& ring) {
+  if (!fetched_ahead_) sums_.rows.begin_fetch();
+  const Elements tied = tied_elements(model_.table());
+  const size_t first = static_cast<size_t>(tied.first) * sizeof(float);
+  auto done = sums_.rows.sum_over(ring, reinterpret_cast<float*>(gradient_on_host_.data() + first));
+  if (done) gradient_on_host_.put(first, static_cast<size_t>(tied.count) * sizeof(float));
+  return done;
+}
+
+// The tied embedding's part stays with the host until the rows are in it.
+CollectiveResult<void> MeanGradient::reduce(Communicator& ring, Elements range) {
+  overwritten_ = true;
+  const auto first = static_cast<size_t>(range.first), count = static_cast<size_t>(range.count);
+  if (!fetched_ahead_) {
+    gradient_on_host_.prepare();
+    sums_on_host_.begin_fetch(first * sum_bytes(sums_.wire), count * sum_bytes(sums_.wire));
+  }
+  sums_on_host_.finish_fetch(first * sum_bytes(sums_.wire), count * sum_bytes(sums_.wire));
+  const auto done = reduce_on_host(ring, first, count);
+  const Elements tied = tied_elements(model_.table());
+  const size_t untied = std::clamp(static_cast<size_t>(tied.first + tied.count), first, first + count);
+  if (done) gradient_on_host_.put(untied * sizeof(float), (first + count - untied) * sizeof(float));
+  return done;
+}
+
+CollectiveResult<void> MeanGradient::reduce_on_host(Communicator& ring, size_t first, size_t count) {
+  const std::span<float> result(reinterpret_cast<float*>(gradient_on_host_.data()) + first, count);
+  const auto sums = [&]<typename T>(T) {
+    return std::span<const T>(reinterpret_cast<const T*>(sums_on_host_.data()) + first, count);
+  };
+  switch (sums_.wire) {
+    case WireType::kInt32:
+      return ring.all_reduce_sum(sums(int32_t{}), {reinterpret_cast<int32_t*>(result.data()), count});
+    case WireType::kInt16:
+      return sum_int16(ring, sums(int16_t{}), std::as_writable_bytes(result));
+    case WireType::kFloat32:
+      return ring.all_reduce_sum(sums(float{}), result);
+    case WireType::kBFloat16:
+      return sum_as_bfloat16(ring, sums(float{}), std::as_writable_bytes(result));
+    case WireType::kFloat16:
+      return sum_as_float16(ring, sums(float{}), std::as_writable_bytes(result));
+    case WireType::kInt8:
+      return quantized_->reduce(ring, first, sums(float{}), result);
+  }
+  throw std::invalid_argument("wire type " + std::to_string(static_cast<int>(sums_.wire)) + " is not known");
+}
+
+void MeanGradient::unpack(std::span<const int32_t> exponents, bool alone) {
+  overwritten_ = true;
+  gradient_on_host_.await_puts();
+  if (alone) sums_.move_rows_to_values();
+  if (is_exact(sums_.wire)) {
+    unpack_integers(exponents, alone);
+  } else {
+    unpack_floats(alone);
+  }
+}
+
+void MeanGradient::unpack_integers(std::span<const int32_t> exponents, bool alone) {
+  const auto& entries = model_.table().entries;
+  for (size_t t = 0; t < entries.size(); ++t) {
+    const auto scale = static_cast<float>(std::ldexp(1.0, -exponents[t]) / static_cast<double>(dealt_units_));
+    const int64_t offset = entries[t].offset;
+    float* gradient = model_.gradients() + offset;
+    if (alone && sums_.wire == WireType::kInt16) {
+      ops_.fixed_unpack(gradient, sums_.values.data<int16_t>() + offset, entries[t].count, scale);
+    } else {
+      const int32_t* sums = alone ? sums_.values.data<int32_t>() + offset : reinterpret_cast<const int32_t*>(gradient);
+      ops_.fixed_unpack(gradient, sums, entries[t].count, scale);
+    }
+  }
+}
+
+void MeanGradient::unpack_floats(bool alone) {
+  const auto scale = static_cast<float>(std::ldexp(1.0 / static_cast<double>(dealt_units_), -loss_scale_log2_));
+  float* const mean = model_.gradients();
+  ops_.scale(mean, alone ? sums_.values.data<float>() : mean, model_.table().total, scale);
+  if (quantized_ && alone) quantized_->forget();  // nothing is rounded now, and errors of earlier steps belong to none
+}
+
+void MeanGradient::step_applied() {
+  if (quantized_) quantized_->commit();
+}
+
+std::span<const float> MeanGradient::to_send() {
+  const auto total = static_cast<size_t>(model_.table().total);
+  gradient_on_host_.fetch(0, total * sizeof(float));
+  return {reinterpret_cast<const float*>(gradient_on_host_.data()), total};
+}
+
+std::span<float> MeanGradient::overwrite() {
+  overwritten_ = true;
+  gradient_on_host_.prepare();
+  ops_.synchronize();  // a failed reduction may have left copies from there, and abandoned work on the gradient
+  return {reinterpret_cast<float*>(gradient_on_host_.data()), static_cast<size_t>(model_.table().total)};
+}
+
+void MeanGradient::received() {
+  gradient_on_host_.put(0, static_cast<size_t>(model_.table().total) * sizeof(float));
+  gradient_on_host_.await_puts();
+}
+
+}  // namespace holdfast::worker

@@ -1,0 +1,72 @@
+// Committed steps on their way to the service.
+//
+// Promises: a committed step is never lost while one rank of the job lives: every rank keeps it until the service has
+// confirmed it (StepHistory), and only the reporting rank sends; at most ten reports a second. `finish` and `fail` return
+// when the service has answered, however long it is away, or when they are interrupted.
+// Thread: any for the callers (the train thread, the checkpoint thread); its own sends.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+#include "worker/link/service_link.h"
+#include "worker/link/step_history.h"
+
+namespace holdfast::worker {
+
+class ProgressReporter {
+ public:
+  explicit ProgressReporter(ServiceLink& link);
+  ~ProgressReporter();
+
+  // A generation begins; `reports`: this is rank 0.
+  void begin(const std::string& job, int64_t generation, bool reports);
+  // The generation is over: nothing is sent until the next one begins.
+  void end();
+
+  void committed(rendezvous::StepPoint point);
+  // The hash goes with the next report.
+  void hashed(int64_t step, const std::string& hash);
+  // Waits until the service knows every step up to `step`. False: it did not within `patience`, or the interrupt was raised.
+  bool drain(int64_t step, Interrupt& interrupt, std::chrono::milliseconds patience);
+  // Another rank knows that the service has confirmed the steps up to `step`.
+  void acknowledge(int64_t step);
+  int64_t acknowledged() const;
+
+  StepHistory history() const;
+  // The job goes on from `step`; hashes of later steps do not count any more.
+  void replace_history(StepHistory history, int64_t step);
+  void forget();  // the job is released
+
+  // Both first report every step committed so far. False: interrupted.
+  bool finish(int64_t step, const std::string& hash, Interrupt& interrupt);
+  bool fail(int64_t step, const std::string& reason, Interrupt& interrupt);
+
+ private:
+  void send_all();
+  bool has_news() const;  // with the lock held, as the ones below
+  rendezvous::Progress next_report() const;
+  void note_sent(const rendezvous::Progress& sent);
+  bool send_last(rendezvous::Progress last, Interrupt& interrupt);
+
+  ServiceLink& link_;
+  Interrupt stop_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  bool stopping_ = false, reports_ = false;
+  std::string job_;
+  int64_t generation_ = 0;
+  int64_t refused_generation_ = 0;  // the generation for which a refusal was logged
+  StepHistory history_;
+  std::string hash_;
+  int64_t hash_step_ = -1;
+  bool hash_sent_ = true;
+  std::optional<rendezvous::Progress> last_;  // finished or failed
+  bool last_sent_ = false;
+  std::thread sender_;
+};
+
+}  // namespace holdfast::worker

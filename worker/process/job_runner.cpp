@@ -1,0 +1,282 @@
+#include "worker/process/job_runner.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <exception>
+#include <stop_token>
+#include <utility>
+
+#include "rendezvous/client/service_store.h"
+#include "storage/open_store.h"
+#include "worker/drills/fault_points.h"
+#include "worker/drills/fault_store.h"
+#include "worker/state/agreement.h"
+
+namespace holdfast::worker {
+namespace {
+
+using rendezvous::Directive;
+using std::chrono::milliseconds;
+
+// With sync_every above 1, a rank with one replica less than another waits while the other goes sync_every local steps.
+milliseconds collective_timeout(const rendezvous::JobSpec& spec, const std::optional<milliseconds>& fallback) {
+  const bool unset = spec.collective_timeout_s == rendezvous::JobSpec{}.collective_timeout_s;
+  const milliseconds of_spec(static_cast<int64_t>(spec.collective_timeout_s * 1000));
+  return (fallback && unset ? *fallback : of_spec) * spec.sync_every;
+}
+
+// The digest of the data that all members must have alike: the training tokens, and the validation tokens where there is an
+// evaluation.
+std::string data_digest(const Session& session) {
+  const bool evaluates = session.spec.eval_every > 0 && session.data.validation != nullptr;
+  return evaluates ? session.data.digest + "+" + session.data.validation_digest : session.data.digest;
+}
+
+std::vector<std::string> names(const Directive& join) {
+  std::vector<std::string> workers;
+  for (const rendezvous::Member& member : join.members) workers.push_back(member.worker);
+  return workers;
+}
+
+}  // namespace
+
+JobRunner::JobRunner(RunnerOptions options, const RunnerConnections& connections, OnInput on_input)
+    : options_(std::move(options)),
+      link_(connections.link),
+      outbox_(connections.outbox),
+      transport_(connections.transport),
+      on_input_(std::move(on_input)),
+      open_store_([this](const std::string& store, const std::string& job) {
+        return open_store(store, job, storage::MissingFolder::kFail);
+      }),
+      reporter_(connections.link) {
+  if (!options_.tensorboard_dir.empty()) {
+    tensorboard_ =
+        std::make_unique<TensorBoard>(options_.tensorboard_dir, [this](const std::string& job, const std::string& what) {
+          spdlog::warn("{}", what);
+          outbox_.event(job, "tensorboard_failed", what);
+        });
+  }
+  thread_ = std::thread([this] { work(); });
+}
+
+JobRunner::~JobRunner() {
+  {
+    const std::lock_guard lock(mutex_);
+    stopping_ = true;
+    interrupt_.raise("the worker ends");
+    changed_.notify_all();
+  }
+  thread_.join();
+  drop_session();
+}
+
+void JobRunner::start(const StartPrepare& task) {
+  begin([this, task] { return prepare(task); });
+}
+void JobRunner::start(const StartRun& task) {
+  begin([this, task] { return run(task.join); });
+}
+void JobRunner::start(const StartRelease&) {
+  begin([this] { return release(); });
+}
+
+void JobRunner::begin(std::function<Input()> task) {
+  const std::lock_guard lock(mutex_);
+  if (stopping_) return;
+  // Reset here and not on the train thread: an interrupt that comes from now on is meant for this task.
+  interrupt_.reset();
+  requests_.yield = requests_.checkpoint = requests_.leaving = false;
+  task_ = std::move(task);
+  changed_.notify_all();
+}
+
+void JobRunner::ask(const AskYield& request) {
+  requests_.leaving = request.leaving;
+  requests_.checkpoint = request.checkpoint;
+  requests_.yield = true;
+}
+
+void JobRunner::work() {
+  while (true) {
+    std::function<Input()> task;
+    {
+      std::unique_lock lock(mutex_);
+      changed_.wait(lock, [this] { return stopping_ || task_; });
+      if (stopping_) return;
+      task = std::exchange(task_, nullptr);
+    }
+    try {
+      on_input_(task());
+    } catch (const std::exception& error) {
+      // After an exception, such as no memory left, this process cannot be trusted to go on. Its supervisor starts another.
+      link_.fail(ExitCode::kFailed, fmt::format("the train thread failed: {}", error.what()));
+    }
+  }
+}
+
+Input JobRunner::prepare(const StartPrepare& task) {
+  drop_session();
+  reporter_.forget();  // the job before
+  auto session = prepare_session(task.job, task.spec, options_.data_root, options_.make_ops);
+  if (interrupt_.raised()) return PrepareEnded{PrepareEnded::How::kInterrupted, interrupt_.reason(), {}, 0};
+  if (!session) {
+    spdlog::error("job {} is refused: {}", task.job, session.error());
+    return PrepareEnded{PrepareEnded::How::kRefused, session.error(), {}, 0};
+  }
+  auto store = open_store(task.spec.checkpoint_store, task.job, storage::MissingFolder::kMake);
+  if (!store) {
+    const auto reason = "checkpoint_store " + task.spec.checkpoint_store + " cannot be used here: " + store.error().message;
+    spdlog::error("job {} is refused: {}", task.job, reason);
+    return PrepareEnded{PrepareEnded::How::kRefused, reason, {}, 0};
+  }
+  session_ = std::move(*session);
+  session_->patience = Patience(collective_timeout(session_->spec, options_.collective_timeout), link_.lease());
+  session_->model->set_interrupt(interrupt_.flag());
+  checkpoints_ = std::make_unique<Checkpointing>(CheckpointSetup{.link = link_,
+                                                                 .outbox = outbox_,
+                                                                 .reporter = reporter_,
+                                                                 .session = *session_,
+                                                                 .store = with_fault_points(std::move(*store)),
+                                                                 .store_name = task.spec.checkpoint_store});
+  spdlog::info("prepared for job {}: {:.1f} million parameters, {} tokens of {}", task.job,
+               static_cast<double>(session_->model->table().total) / 1e6, session_->data.train->tokens().size(),
+               session_->data.train->path());
+  return PrepareEnded{
+      PrepareEnded::How::kPrepared, {}, data_digest(*session_), static_cast<int64_t>(session_->data.train->tokens().size())};
+}
+
+storage::Result<std::unique_ptr<storage::ObjectStore>> JobRunner::open_store(const std::string& store, const std::string& job,
+                                                                             storage::MissingFolder missing) const {
+  const LinkOptions& link = link_.options();
+  const rendezvous::WorkerIdentity identity{link.worker, link.incarnation};
+  return storage::open_store(store, job,
+                             {.missing = missing,
+                              .service = rendezvous::service_stores(link.server, link.token, identity),
+                              .roots = options_.checkpoint_roots});
+}
+
+Input JobRunner::release() {
+  drop_session();
+  reporter_.forget();
+  return Released{};
+}
+
+void JobRunner::drop_session() {
+  checkpoints_.reset();
+  session_.reset();
+}
+
+Input JobRunner::run(const Directive& join) {
+  if (join.spec) session_->spec = *join.spec;
+  const RunStop stop = take_part(join);
+  reporter_.end();
+  report_stop(join, stop);
+  if (stop.state_is_wrong) session_->distrust();
+  if (stop.fault_kind == "timeout") session_->patience.ran_out();
+  return RunEnded{session_->held_step(), stop.reason};
+}
+
+RunStop JobRunner::take_part(const Directive& join) {
+  spdlog::info("joining generation {} of job {} as rank {} of {}", join.generation, join.job, join.rank, join.members.size());
+  checkpoints_->enter_generation(join.generation, join.rank, join.source.step);
+  auto ring = form_ring(join);
+  if (!ring) return ring.error();
+  const Interrupt::Scope abort(interrupt_, [&ring](const std::string& reason) { (*ring)->abort(reason); });
+  const auto on_quiet = [this, &join](const CollectiveError& error) {
+    report_fault(join, fault("silent", error.detail, error.suspect_rank));
+  };
+  const Patience& patience = session_->patience;
+  (*ring)->set_patience(patience.ceiling(), patience.question(), on_quiet);
+  if (auto agreed = agree(join, **ring); !agreed) return agreed.error();
+  reporter_.begin(join.job, join.generation, join.rank == 0);
+  TensorBoard* const tensorboard = join.rank == 0 ? tensorboard_.get() : nullptr;
+  if (tensorboard != nullptr)
+    tensorboard->begin(join.job, session_->state->step, static_cast<int64_t>(join.members.size()),
+                       reporter_.history().points());
+  on_input_(Joined{session_->state->step});
+  TrainLoop loop{
+      .session = *session_,
+      .ring = **ring,
+      .requests = requests_,
+      .interrupt = interrupt_,
+      .reporter = reporter_,
+      .checkpoints = *checkpoints_,
+      .outbox = outbox_,
+      .on_commit = [this](int64_t step) { on_input_(StepCommitted{step}); },
+      .on_lost_peer = [this, &join](const CollectiveError& error) { report_fault(join, ring_stop(error)); },
+      .on_quiet = on_quiet,
+      .workers = names(join),
+      .tensorboard = tensorboard,
+  };
+  return loop.run();
+}
+
+RunResult<std::unique_ptr<Communicator>> JobRunner::form_ring(const Directive& join) {
+  RingOptions ring;
+  ring.job = join.job;
+  ring.generation = join.generation;
+  ring.rank = join.rank;
+  ring.secret = join.secret;
+  ring.timeout = collective_timeout(session_->spec, options_.collective_timeout);
+  // A rank whose own neighbours are there waits for the other ranks in its first collective: the ranks that still form the
+  // ring must complain before it does.
+  ring.form_timeout = std::min(ring.form_timeout, ring.timeout * 3 / 4);
+  for (const rendezvous::Member& member : join.members) ring.addresses.push_back(member.address);
+  std::stop_source stop;
+  ring.stop = stop.get_token();
+  const Interrupt::Scope cancel(interrupt_, [&stop](const std::string&) { stop.request_stop(); });
+  fault_point("rendezvous", session_->held_step(), join.rank);
+  auto formed = Communicator::form(transport_, ring);
+  fault_point("join", session_->held_step(), join.rank);
+  if (!formed) return tl::unexpected(ring_stop(formed.error()));
+  return std::move(*formed);
+}
+
+RunResult<void> JobRunner::agree(const Directive& join, Communicator& ring) {
+  const auto wanted = acquire_state(join.source, ring, *session_, open_store_, interrupt_);
+  if (!wanted) return tl::unexpected(wanted.error());
+  StepHistory history = reporter_.history();
+  // Steps above the state that the generation starts from were voided.
+  history.truncate(*wanted);
+  const auto agreed = agree_on_state(ring, *session_, join.source, *wanted, history);
+  if (!agreed) return tl::unexpected(agreed.error());
+  // The sums of a step that was begun belong to the state that they were computed from.
+  if (agreed->received || join.source.kind != rendezvous::StateSource::Kind::kMemory) session_->gradients->forget();
+  reporter_.replace_history(std::move(history), agreed->step);
+  if (agreed->receivers > 0 && ring.rank() == agreed->donor) {
+    const bool gradient = agreed->how == StateAgreement::How::kGradient;
+    outbox_.event(join.job, gradient ? "gradient_taken" : "state_copied", in_words(*agreed, ring.world_size()));
+  }
+  spdlog::info("generation {} begins at step {}{}", join.generation, agreed->step, agreed->received ? ", state copied" : "");
+  return {};
+}
+
+void JobRunner::report_stop(const Directive& join, const RunStop& stop) {
+  spdlog::info("out of generation {} at step {}{}{}", join.generation, session_->held_step(), stop.reason.empty() ? "" : ": ",
+               stop.reason);
+  if (stop.why == RunStop::Why::kFault && !stop.told) report_fault(join, stop);
+}
+
+// The kernel of a process that was killed refuses connections to its address at once. A process that closed its connection
+// for a reason of its own still listens.
+bool JobRunner::is_gone(const Directive& join, int suspect_rank) const {
+  if (suspect_rank < 0 || suspect_rank >= static_cast<int>(join.members.size())) return false;
+  std::this_thread::sleep_for(milliseconds(5));  // a dying process closes one socket after the other
+  return transport_.refuses(join.members[static_cast<size_t>(suspect_rank)].address, milliseconds(100));
+}
+
+void JobRunner::report_fault(const Directive& join, const RunStop& stop) {
+  rendezvous::FaultReport report;
+  report.generation = join.generation;
+  report.suspect_rank = stop.suspect_rank;
+  report.kind = stop.fault_kind;
+  report.detail = stop.reason;
+  report.checkpoint_step = stop.checkpoint_step;
+  report.suspect_gone = stop.suspect_ended && is_gone(join, stop.suspect_rank);
+  outbox_.fault(join.job, report);
+}
+
+}  // namespace holdfast::worker

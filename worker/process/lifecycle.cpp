@@ -1,0 +1,221 @@
+#include "worker/process/lifecycle.h"
+
+#include <algorithm>
+
+namespace holdfast::worker {
+namespace {
+
+using rendezvous::Directive;
+using rendezvous::DirectiveKind;
+using rendezvous::Phase;
+using Activity = Lifecycle::Activity;
+
+std::string why(const Directive& directive) {
+  std::string text = directive_name(directive.kind);
+  return directive.reason.empty() ? text : text + ": " + directive.reason;
+}
+
+// Whether the wanted job is the job that is held.
+bool is_mine(const Lifecycle& state) {
+  return state.wanted.job == state.job && state.wanted.job_born == state.job_born;
+}
+
+void forget_job(Lifecycle& state) {
+  state.job.clear();
+  state.job_born = 0;
+  state.prepared = false;
+  state.refusal.clear();
+  state.fenced = 0;
+  state.step = -1;
+  state.state_generation = 0;
+  state.data_digest.clear();
+  state.data_tokens = 0;
+  state.reason.clear();
+}
+
+void begin(Lifecycle& state, Activity activity) {
+  state.activity = activity;
+  state.interrupted = state.yield_asked = state.checkpoint_asked = state.leave_asked = state.joined = false;
+}
+
+void interrupt(Lifecycle& state, const std::string& reason, std::vector<Command>& commands) {
+  if (state.interrupted) return;
+  state.interrupted = true;
+  commands.emplace_back(InterruptTrain{reason});
+}
+
+void leave(Lifecycle& state, const std::string& reason, std::vector<Command>& commands) {
+  state.exiting = true;
+  commands.emplace_back(ExitProcess{reason});
+}
+
+void ask_yield(Lifecycle& state, bool checkpoint, bool leaving, std::vector<Command>& commands) {
+  const bool news = !state.yield_asked || (checkpoint && !state.checkpoint_asked) || (leaving && !state.leave_asked);
+  if (!news || state.interrupted) return;
+  state.yield_asked = true;
+  state.checkpoint_asked |= checkpoint;
+  state.leave_asked |= leaving;
+  commands.emplace_back(AskYield{state.checkpoint_asked, state.leave_asked});
+}
+
+void reconcile_running(Lifecycle& state, std::vector<Command>& commands) {
+  const Directive& wanted = state.wanted;
+  const bool mine = is_mine(state);
+  switch (wanted.kind) {
+    case DirectiveKind::kIdle:
+    case DirectiveKind::kPrepare:
+    case DirectiveKind::kExit:
+      interrupt(state, why(wanted), commands);
+      break;
+    case DirectiveKind::kJoin:
+      if (!mine || wanted.generation != state.running) interrupt(state, why(wanted), commands);
+      break;
+    case DirectiveKind::kFence:
+      if (mine && wanted.generation >= state.running) interrupt(state, why(wanted), commands);
+      break;
+    case DirectiveKind::kYield:
+      if (mine && wanted.generation >= state.running) ask_yield(state, wanted.checkpoint, state.leaving, commands);
+      break;
+  }
+  if (state.leaving) ask_yield(state, false, true, commands);
+}
+
+void reconcile_preparing(Lifecycle& state, std::vector<Command>& commands) {
+  const Directive& wanted = state.wanted;
+  const bool still_wanted = is_mine(state) && wanted.kind != DirectiveKind::kIdle && wanted.kind != DirectiveKind::kExit;
+  if (!still_wanted || state.leaving) interrupt(state, state.leaving ? "leaving" : why(wanted), commands);
+}
+
+void start_prepare(Lifecycle& state, std::vector<Command>& commands) {
+  if (state.leaving || !state.wanted.spec.has_value()) return;
+  forget_job(state);
+  state.job = state.wanted.job;
+  state.job_born = state.wanted.job_born;
+  begin(state, Activity::kPreparing);
+  commands.emplace_back(StartPrepare{state.job, *state.wanted.spec});
+}
+
+void start_release(Lifecycle& state, std::vector<Command>& commands) {
+  if (!state.prepared) return forget_job(state);
+  begin(state, Activity::kReleasing);
+  commands.emplace_back(StartRelease{});
+}
+
+void reconcile_at_rest(Lifecycle& state, std::vector<Command>& commands) {
+  const Directive& wanted = state.wanted;
+  const bool held = !state.job.empty() && is_mine(state);
+  switch (wanted.kind) {
+    case DirectiveKind::kExit:
+      leave(state, why(wanted), commands);
+      break;
+    case DirectiveKind::kIdle:
+      if (!state.job.empty()) start_release(state, commands);
+      break;
+    case DirectiveKind::kPrepare:
+      if (!held) start_prepare(state, commands);
+      break;
+    case DirectiveKind::kJoin:
+      if (!held) return start_prepare(state, commands);
+      if (!state.prepared || wanted.generation <= state.fenced) return;
+      begin(state, Activity::kRunning);
+      state.running = wanted.generation;
+      commands.emplace_back(StartRun{wanted});
+      break;
+    case DirectiveKind::kFence:
+    case DirectiveKind::kYield:
+      if (held) state.fenced = std::max(state.fenced, wanted.generation);
+      break;
+  }
+}
+
+void reconcile(Lifecycle& state, std::vector<Command>& commands) {
+  if (state.exiting) return;
+  switch (state.activity) {
+    case Activity::kRunning:
+      return reconcile_running(state, commands);
+    case Activity::kPreparing:
+      return reconcile_preparing(state, commands);
+    case Activity::kReleasing:
+      return;
+    case Activity::kNone:
+      reconcile_at_rest(state, commands);
+      // A run that begins while this worker wants to leave yields after its first step.
+      if (state.activity == Activity::kRunning) reconcile_running(state, commands);
+  }
+}
+
+struct Apply {
+  Lifecycle& state;
+  std::vector<Command>& commands;
+
+  void operator()(const DirectiveReceived& input) { state.wanted = input.directive; }
+  void operator()(const PrepareEnded& input) {
+    state.activity = Activity::kNone;
+    if (input.how == PrepareEnded::How::kInterrupted) return forget_job(state);
+    state.prepared = input.how == PrepareEnded::How::kPrepared;
+    state.refusal = input.reason;
+    state.data_digest = input.data_digest;
+    state.data_tokens = input.data_tokens;
+  }
+  void operator()(const Joined& input) {
+    state.joined = true;
+    state.step = input.step;
+    state.state_generation = state.running;
+    state.reason.clear();
+  }
+  void operator()(const StepCommitted& input) { state.step = input.step; }
+  void operator()(const RunEnded& input) {
+    state.activity = Activity::kNone;
+    state.joined = false;
+    state.fenced = std::max(state.fenced, state.running);
+    // The run took over another state, and ended before all ranks had agreed on it.
+    if (input.step != state.step) state.state_generation = state.running;
+    state.step = input.step;
+    state.reason = input.reason;
+  }
+  void operator()(const Released&) {
+    state.activity = Activity::kNone;
+    forget_job(state);
+  }
+  void operator()(const TerminationAsked&) { state.leaving = true; }
+  void operator()(const GraceOver&) {
+    if (state.activity != Activity::kNone || state.exiting) return;
+    leave(state, "nobody granted the termination in time", commands);
+  }
+};
+
+Phase phase_of(const Lifecycle& state) {
+  if (state.job.empty()) return Phase::kIdle;
+  if (state.activity == Activity::kPreparing) return Phase::kPreparing;
+  if (state.joined) return Phase::kActive;
+  return state.prepared ? Phase::kPrepared : Phase::kRefused;
+}
+
+}  // namespace
+
+std::vector<Command> advance(Lifecycle& state, const Input& input) {
+  std::vector<Command> commands;
+  std::visit(Apply{state, commands}, input);
+  reconcile(state, commands);
+  return commands;
+}
+
+rendezvous::WorkerStatus status_of(const Lifecycle& state, const std::string& incarnation) {
+  rendezvous::WorkerStatus status;
+  status.incarnation = incarnation;
+  status.leaving = state.leaving;
+  // A state that is being given up cannot be built on any more, though its job may be wanted again meanwhile.
+  if (state.activity == Activity::kReleasing) return status;
+  status.phase = phase_of(state);
+  status.job = state.job;
+  status.job_born = state.job_born;
+  status.generation = state.joined ? state.running : state.fenced;
+  status.step = state.step;
+  status.state_generation = state.step >= 0 ? state.state_generation : 0;
+  status.data_digest = state.data_digest;
+  status.data_tokens = state.data_tokens;
+  status.reason = state.prepared ? state.reason : state.refusal;
+  return status;
+}
+
+}  // namespace holdfast::worker

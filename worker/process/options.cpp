@@ -1,0 +1,205 @@
+#include "worker/process/options.h"
+
+#include <fmt/format.h>
+#include <sched.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <string_view>
+
+#include "rendezvous/client/http_client.h"
+#include "rendezvous/client/socket_address.h"
+#include "rendezvous/client/url.h"
+#include "rendezvous/protocol/labels.h"
+#include "worker/drills/fault_points.h"
+#include "worker/process/devices.h"
+
+namespace holdfast::worker {
+namespace {
+
+constexpr const char* kDescription =
+    "Trains for a Holdfast service: waits for jobs, takes part in them, and rejoins when this machine or another one failed.";
+constexpr const char* kExamples = R"(Examples:
+  holdfast-worker                                            for a service on this machine
+  holdfast-worker --server http://10.0.0.1:7070 --interface eth0 --data_root /data
+  holdfast-worker --name gpu-box-1 --threads 8 --labels zone=a,rack=3
+
+SIGTERM (or Ctrl-C) leaves after the step under way; nothing is lost by it. A second one ends at once.
+Environment: HOLDFAST_SERVER, HOLDFAST_TOKEN, HOLDFAST_CACERT, HOLDFAST_INTERFACE, HOLDFAST_THREADS, HOLDFAST_LOG_LEVEL, HOLDFAST_DRILLS,
+HOLDFAST_TENSORBOARD_DIR; and where these are unset NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO, NCCL_TIMEOUT (seconds; for jobs that leave collective_timeout_s at its default).)";
+constexpr std::array kLogLevels{"trace", "debug", "info", "warning", "error"};
+constexpr int kThreadsMax = 1024;
+
+std::string environment(const char* name) {
+  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before there are threads
+  return value == nullptr ? "" : value;
+}
+
+int available_cores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  return sched_getaffinity(0, sizeof set, &set) == 0 ? std::max(1, CPU_COUNT(&set)) : 1;
+}
+
+tl::unexpected<EarlyEnd> wrong(const std::string& text) {
+  return tl::unexpected(EarlyEnd{text + "\n", 2});
+}
+
+bool parse_whole(std::string_view text, int64_t& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+bool valid_name(const std::string& name) {
+  const auto plain = [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; };
+  return name.size() <= 128 && std::all_of(name.begin(), name.end(), plain);
+}
+
+struct RawOptions {
+  WorkerOptions options;
+  std::string threads;
+  std::vector<std::string> labels;
+};
+
+void add_flags(CLI::App& app, RawOptions& raw) {
+  WorkerOptions& options = raw.options;
+  app.add_option("--server", options.server, "URL of the service [HOLDFAST_SERVER, http://127.0.0.1:7070]");
+  app.add_option("--token", options.token, "worker token [HOLDFAST_TOKEN, else the service's own file on this machine]");
+  app.add_option_function<std::string>(
+      "--cacert", rendezvous::set_certificate_authority,
+      "PEM file of who signed the service's certificate [HOLDFAST_CACERT, else whom this machine trusts]");
+  app.add_option("--device", options.device,
+                 "auto (a GPU if there is one), cpu, hip, hip:N (the GPU's number) or ref (plain loops, slow, for comparison)")
+      ->capture_default_str();
+  app.add_option("--name", options.name, "this worker's name, one of a kind [<hostname>-<pid>]");
+  app.add_option("--interface", options.interface,
+                 "network interface that other workers reach [the one that routes to the server]");
+  app.add_option("--threads", raw.threads, "threads for computing [all cores of this process]");
+  app.add_option("--data_root,--data-root", options.data_root, "folder that paths of jobs are below, and may not leave");
+  app.add_option(
+         "--checkpoint_root,--checkpoint-root", options.checkpoint_roots,
+         "folder that jobs may keep checkpoints in and read them from, and nowhere else; may be given several times [anywhere]")
+      ->type_size(1)
+      ->allow_extra_args(false);
+  app.add_option("--labels", raw.labels, "what jobs may require of a worker, such as zone=a,rack=3")
+      ->type_name("KEY=VALUE,...")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  app.add_option("--drills", options.drills,
+                 "obey files in this folder that slow this worker down, cut it off or corrupt what it sends: for `holdfast "
+                 "chaos`; on all workers of a node or none (worker/drills/drills.h) [HOLDFAST_DRILLS, else none]");
+  app.add_option(
+      "--tensorboard_dir,--tensorboard-dir", options.tensorboard_dir,
+      "write curves for TensorBoard to a folder of each job's name below this one, while this worker is rank 0; on all "
+      "nodes the same, shared folder, or each has the part that it wrote [HOLDFAST_TENSORBOARD_DIR, else none]");
+  app.add_option("--log_level,--log-level", options.log_level, "trace, debug, info, warning or error [info]");
+}
+
+tl::expected<void, EarlyEnd> complete_network(WorkerOptions& options) {
+  if (options.server.empty()) options.server = rendezvous::default_server();
+  while (options.server.ends_with('/')) options.server.pop_back();
+  options.server_host = rendezvous::host_of_url(options.server);
+  if (options.server_host.empty()) {
+    return wrong("--server: \"" + options.server + "\" is not a URL such as http://10.0.0.1:7070");
+  }
+  if (options.token.empty()) options.token = rendezvous::find_token("worker.token");
+  if (options.interface.empty()) options.interface = rendezvous::interface_of_environment();
+  if (const auto seconds = environment("NCCL_TIMEOUT"); !seconds.empty()) {
+    int64_t value = 0;
+    if (!parse_whole(seconds, value) || value < 1) {
+      return wrong("NCCL_TIMEOUT: \"" + seconds + "\" is not a whole number of seconds, at least 1");
+    }
+    options.collective_timeout = std::chrono::seconds(value);
+  }
+  return {};
+}
+
+tl::expected<void, EarlyEnd> complete_device(RawOptions& raw) {
+  WorkerOptions& options = raw.options;
+  if (!is_device_name(options.device)) {
+    return wrong("--device: \"" + options.device + "\" is not auto, cpu, hip, hip:N (the GPU's number, from 0) or ref");
+  }
+  if (raw.threads.empty()) raw.threads = environment("HOLDFAST_THREADS");
+  int64_t threads = available_cores();
+  if (!raw.threads.empty() && (!parse_whole(raw.threads, threads) || threads < 1 || threads > kThreadsMax)) {
+    return wrong(fmt::format("--threads: \"{}\" is not a whole number from 1 to {}", raw.threads, kThreadsMax));
+  }
+  options.threads = static_cast<int>(threads);
+  return {};
+}
+
+tl::expected<void, EarlyEnd> complete_labels(RawOptions& raw) {
+  auto& labels = raw.options.labels;
+  for (const std::string& pair : raw.labels) {
+    const size_t equals = pair.find('=');
+    if (equals == std::string::npos || equals == 0) return wrong("--labels: \"" + pair + "\" is not KEY=VALUE, such as zone=a");
+    if (!labels.emplace(pair.substr(0, equals), pair.substr(equals + 1)).second)
+      return wrong("--labels: " + pair.substr(0, equals) + " is given twice");
+  }
+  const std::string complaint = rendezvous::worker_labels_complaint(labels);
+  return complaint.empty() ? tl::expected<void, EarlyEnd>{} : wrong("--labels: " + complaint);
+}
+
+tl::expected<void, EarlyEnd> complete_rest(WorkerOptions& options) {
+  if (!valid_name(options.name)) {
+    return wrong("--name: \"" + options.name + "\" may have letters, digits, '.', '_' and '-', at most 128 of them");
+  }
+  if (!options.data_root.empty() && !std::filesystem::is_directory(options.data_root)) {
+    return wrong("--data_root: " + options.data_root + " is not a folder on this machine");
+  }
+  for (const std::string& root : options.checkpoint_roots) {
+    if (!std::filesystem::is_directory(root)) return wrong("--checkpoint_root: " + root + " is not a folder on this machine");
+  }
+  if (options.log_level.empty()) options.log_level = environment("HOLDFAST_LOG_LEVEL");
+  if (options.log_level.empty() && !environment("NCCL_DEBUG").empty()) {
+    options.log_level = environment("NCCL_DEBUG") == "TRACE"  ? "trace"
+                        : environment("NCCL_DEBUG") == "WARN" ? "warning"
+                                                              : "info";
+  }
+  if (options.log_level.empty()) options.log_level = "info";
+  if (std::find(kLogLevels.begin(), kLogLevels.end(), options.log_level) == kLogLevels.end()) {
+    return wrong("--log_level: \"" + options.log_level + "\" is not trace, debug, info, warning or error");
+  }
+  if (options.drills.empty()) options.drills = environment("HOLDFAST_DRILLS");
+  if (!options.drills.empty() && !std::filesystem::is_directory(options.drills)) {
+    return wrong("--drills: " + options.drills + " is not a folder on this machine");
+  }
+  if (options.tensorboard_dir.empty()) options.tensorboard_dir = environment("HOLDFAST_TENSORBOARD_DIR");
+  std::error_code unknown;
+  if (std::filesystem::exists(options.tensorboard_dir, unknown) && !std::filesystem::is_directory(options.tensorboard_dir)) {
+    return wrong("--tensorboard_dir: " + options.tensorboard_dir + " is there and is no folder");
+  }
+  options.fault_rules = environment("HOLDFAST_FAULT");
+  if (options.fault_rules.empty()) return {};
+  const auto rules = parse_fault_rules(options.fault_rules);
+  return rules ? tl::expected<void, EarlyEnd>{} : wrong(rules.error());
+}
+
+}  // namespace
+
+tl::expected<WorkerOptions, EarlyEnd> parse_options(int argc, const char* const* argv) {
+  RawOptions raw;
+  raw.options.log_level.clear();
+  CLI::App app(kDescription, "holdfast-worker");
+  app.footer(kExamples);
+  add_flags(app, raw);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    return tl::unexpected(EarlyEnd{app.help(), 0});
+  } catch (const CLI::ParseError& error) {
+    return wrong(std::string(error.what()) + " (holdfast-worker --help lists the flags)");
+  }
+  if (auto done = complete_network(raw.options); !done) return tl::unexpected(done.error());
+  if (auto done = complete_device(raw); !done) return tl::unexpected(done.error());
+  if (auto done = complete_labels(raw); !done) return tl::unexpected(done.error());
+  if (auto done = complete_rest(raw.options); !done) return tl::unexpected(done.error());
+  return std::move(raw.options);
+}
+
+}  // namespace holdfast::worker

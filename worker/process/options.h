@@ -1,0 +1,42 @@
+// The worker's command line and environment.
+//
+// Order: flag over environment over default. For people who come from PyTorch, NCCL_SOCKET_IFNAME, NCCL_TIMEOUT (seconds) and
+// NCCL_DEBUG are honoured where our own settings are unset; NCCL_TIMEOUT only where the job leaves collective_timeout_s at
+// its default, because the job's own setting is the same on every worker.
+// Refuses: bad values. Only the first one is named, with what was expected.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+namespace holdfast::worker {
+
+struct WorkerOptions {
+  std::string server, token, server_host;
+  std::string device = "auto";  // a name as in devices.h
+  std::string name;             // "": <hostname>-<supervisor's pid>
+  std::string interface;        // "": the one that routes to the server
+  int threads = 0;              // at least 1 once parsed
+  std::string data_root;
+  std::vector<std::string> checkpoint_roots;  // empty: anywhere
+  std::map<std::string, std::string> labels;
+  std::string log_level = "info";
+  std::optional<std::chrono::milliseconds> collective_timeout;
+  std::string fault_rules;      // HOLDFAST_FAULT, which parsing has checked
+  std::string drills;           // the folder for worker/drills/drills.h; "": no drills
+  std::string tensorboard_dir;  // each job's event files are in a folder below this one; "": no event files
+};
+
+// The program is to end now: the text to print, and the exit status (0 for --help).
+struct EarlyEnd {
+  std::string text;
+  int status;
+};
+tl::expected<WorkerOptions, EarlyEnd> parse_options(int argc, const char* const* argv);
+
+}  // namespace holdfast::worker

@@ -1,0 +1,126 @@
+#include "worker/session/session.h"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "rendezvous/protocol/wire_types.h"
+
+namespace holdfast::worker {
+namespace {
+
+using rendezvous::JobSpec;
+
+std::optional<kernels::DType> dtype_of(const std::string& name) {
+  for (const auto dtype : {kernels::DType::kFloat32, kernels::DType::kBFloat16, kernels::DType::kFloat16}) {
+    if (name == kernels::dtype_name(dtype)) return dtype;
+  }
+  return std::nullopt;
+}
+
+std::string unsupported(const JobSpec& spec) {
+  if (!dtype_of(spec.dtype))
+    return "dtype " + spec.dtype + " is not one that this worker computes in: choose float32, bfloat16 or float16";
+  if (!wire_type_of(spec.reduction, spec.wire_dtype)) {
+    return "wire_dtype " + spec.wire_dtype + " is not one that this worker sends with --reduction " + spec.reduction +
+           ": exact goes as " + rendezvous::wire_types_in_words("exact") + ", float as " +
+           rendezvous::wire_types_in_words("float");
+  }
+  if (!model::recompute_of(spec.recompute))
+    return "recompute " + spec.recompute + " is not one that this worker knows: choose none, attention or block";
+  return {};
+}
+
+model::DataOrder data_order(const JobSpec& spec, const model::TokenFile& file) {
+  return {.seed = static_cast<uint64_t>(spec.seed),
+          .windows = (static_cast<int64_t>(file.tokens().size()) - 1) / spec.block_size,
+          .batch_size = spec.batch_size,
+          .block_size = spec.block_size,
+          .microbatches = spec.microbatches()};
+}
+
+// The first call of a shape allocates a GPU's scratch memory, and its library chooses kernels then. Doing it now lets missing
+// memory refuse the job, instead of failing its first step. The results are of no use: the parameters have no values yet.
+void rehearse(Session& session) {
+  const std::vector<int32_t> tokens(static_cast<size_t>(session.spec.batch_size * session.spec.block_size));
+  session.model->train_microbatch(tokens, tokens);
+}
+
+void build_model(Session& session, const OpsFactory& make_ops) {
+  const JobSpec& spec = session.spec;
+  session.ops = make_ops(*dtype_of(spec.dtype));
+  const model::Gpt2Config config{.n_layer = spec.n_layer,
+                                 .n_embd = spec.n_embd,
+                                 .n_head = spec.n_head,
+                                 .vocab_size = spec.vocab_size,
+                                 .block_size = spec.block_size};
+  session.model = std::make_unique<model::Gpt2>(config, *session.ops, spec.batch_size, *model::recompute_of(spec.recompute));
+  session.state = std::make_unique<model::TrainState>(*session.model, *session.ops);
+  const auto tokens = session.data.train->tokens();
+  std::unique_ptr<LocalSteps> local_steps;
+  if (spec.sync_every > 1) {
+    const LocalStepsConfig local{optimizer_config(spec), spec.sync_every, spec.microbatches_per_dealt_unit() / spec.sync_every};
+    local_steps = std::make_unique<LocalSteps>(*session.ops, *session.model, session.order, tokens, local);
+  }
+  session.gradients =
+      std::make_unique<GradientAccumulator>(GradientSetup{.ops = *session.ops,
+                                                          .model = *session.model,
+                                                          .order = session.order,
+                                                          .tokens = tokens,
+                                                          .wire = *wire_type_of(spec.reduction, spec.wire_dtype),
+                                                          .local_steps = std::move(local_steps),
+                                                          .dealt_units = spec.dealt_units()});
+  session.buckets = gradient_buckets(session.model->table(), session.model->gradient_order());
+  if (!session.ops->memory_is_host()) rehearse(session);
+}
+
+}  // namespace
+
+model::OptimizerConfig optimizer_config(const JobSpec& spec) {
+  return {.learning_rate = spec.learning_rate,
+          .min_lr = spec.min_lr,
+          .warmup_steps = spec.warmup_steps * spec.sync_every,
+          .total_steps = spec.total_steps * spec.sync_every,
+          .weight_decay = spec.weight_decay,
+          .beta1 = spec.beta1,
+          .beta2 = spec.beta2,
+          .grad_clip = spec.grad_clip};
+}
+
+tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::string& job, const JobSpec& spec,
+                                                                    const std::string& data_root, const OpsFactory& make_ops) {
+  if (auto reason = unsupported(spec); !reason.empty()) return tl::unexpected(std::move(reason));
+  auto data = open_data_files(spec, data_root);
+  if (!data) return tl::unexpected(data.error());
+  auto session = std::make_unique<Session>();
+  session->job = job;
+  session->spec = spec;
+  session->data = std::move(*data);
+  session->order = data_order(spec, *session->data.train);
+  if (session->data.validation) session->validation_order = data_order(spec, *session->data.validation);
+  try {
+    build_model(*session, make_ops);
+  } catch (const kernels::DeviceFailure&) {
+    throw;                                 // the device failed, and not the job
+  } catch (const std::exception& error) {  // not enough memory, a model that cannot be built
+    return tl::unexpected(std::string(error.what()));
+  }
+  return session;
+}
+
+int host_threads(const kernels::DeviceOps& ops, int most) {
+  const int own = ops.info().threads;
+  return std::clamp(own > 0 ? own : static_cast<int>(std::thread::hardware_concurrency()), 1, most);
+}
+
+void reset_to_initial(Session& session) {
+  session.has_state = false;
+  session.state.reset();  // before the new one: both at once would be two more copies of the parameters
+  session.model->initialize(static_cast<uint64_t>(session.spec.seed));
+  session.state = std::make_unique<model::TrainState>(*session.model, *session.ops);
+  session.has_state = true;
+}
+
+}  // namespace holdfast::worker

@@ -1,0 +1,79 @@
+// Everything a worker holds for one job: its data, model, state and buffers.
+//
+// Memory of a prepared worker, in units of the parameters as float32 (P = 120.6 MB for Tiny): parameters, gradients, both
+// AdamW moments and the sums of the reduction take 5 P (4.5 P with int16 on the wire; 7 P with int8, for its rounding
+// errors); 16-bit dtypes take half a P more for the cast parameters. On top come the activations of one microbatch, one row
+// of the embedding for each of its tokens (sparse_rows.h; as many from each rank while they are gathered), and the ops'
+// scratch. The rank that writes checkpoints holds another 3 P while it writes. On a GPU all this is GPU memory, except for
+// checkpoints; a worker that has neighbours then takes 2 P of the host's memory (1.5 P with int16 on the wire) for staging,
+// and 3 P while a state is handed over or read.
+// Promises: a session from `prepare_session` can train. Refuses: with one sentence for the user. Thread: one.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "kernels/ops.h"
+#include "model/data/data_order.h"
+#include "model/gpt2.h"
+#include "model/train_state.h"
+#include "rendezvous/protocol/job_spec.h"
+#include "rendezvous/protocol/messages.h"
+#include "worker/gradients/accumulator.h"
+#include "worker/gradients/buckets.h"
+#include "worker/session/data_files.h"
+#include "worker/session/patience.h"
+
+namespace holdfast::worker {
+
+struct Session {
+  std::string job;
+  rendezvous::JobSpec spec;
+  DataFiles data;
+  model::DataOrder order, validation_order;  // the second is only meaningful with a validation file
+  std::unique_ptr<kernels::DeviceOps> ops;
+  std::unique_ptr<model::Gpt2> model;
+  std::unique_ptr<model::TrainState> state;
+  std::unique_ptr<GradientAccumulator> gradients;
+  std::vector<GradientBucket> buckets;  // in the order in which they are reduced
+  Patience patience{std::chrono::seconds(30), std::chrono::milliseconds(rendezvous::RegisterReply{}.lease_ms)};
+  bool has_state = false;      // `state` is one that the job was in
+  int64_t repacked_steps = 0;  // on this rank: steps whose gradients outgrew their fixed-point scale
+  // The number of steps directly before `state` that changed nothing because their gradient was not finite, though the loss
+  // scale was 1.
+  int64_t refused_in_row = 0;
+  bool refused_last = false;  // the last step before `state` changed nothing, whatever the loss scale was
+  // The exponents chosen for a step whose state has none yet, as a job's first; and that step, -1: none.
+  int64_t first_exponents_of = -1;
+  std::vector<int32_t> first_exponents;
+  int64_t applied_step = -1;  // the step whose mean gradient the model's buffer still has, once it was applied; -1: none
+
+  // The state and the sums that are held do not count any more.
+  void distrust() {
+    has_state = false;
+    first_exponents_of = -1;
+    gradients->forget();
+  }
+
+  int64_t held_step() const { return has_state ? state->step : -1; }
+};
+
+// The number of threads for the host's work on states: as many as the device has, or as the machine has where the device has
+// none; at most `most`.
+int host_threads(const kernels::DeviceOps& ops, int most);
+
+using OpsFactory = std::function<std::unique_ptr<kernels::DeviceOps>(kernels::DType)>;
+
+// AdamW's settings. The schedule counts optimizer steps; a step of the job has sync_every of them.
+model::OptimizerConfig optimizer_config(const rendezvous::JobSpec& spec);
+
+tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::string& job, const rendezvous::JobSpec& spec,
+                                                                    const std::string& data_root, const OpsFactory& make_ops);
+
+// State 0: parameters from the seed, moments 0, exponents unset.
+void reset_to_initial(Session& session);
+
+}  // namespace holdfast::worker

@@ -1,0 +1,27 @@
+// The source of a new generation's state: the seed, a checkpoint, or the members' memory.
+//
+// Rank 0 reads a checkpoint. Meanwhile all ranks keep exchanging a few bytes, so that a long read is not taken for a silent
+// neighbour, and so that a fence ends it on all ranks. A store that is away is tried again until then; bytes that do not
+// verify are a fault that names the checkpoint.
+// Promises: returns the step to which agree_on_state is to bring all ranks. Ranks that must copy hold no state afterwards.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "rendezvous/protocol/messages.h"
+#include "storage/checkpoint.h"
+#include "worker/link/interrupt.h"
+#include "worker/session/run_stop.h"
+#include "worker/session/session.h"
+
+namespace holdfast::worker {
+
+// `store` as in rendezvous::StateSource; `job` "" for a folder that is itself a job's.
+using StoreOpener =
+    std::function<storage::Result<std::unique_ptr<storage::ObjectStore>>(const std::string& store, const std::string& job)>;
+
+RunResult<int64_t> acquire_state(const rendezvous::StateSource& source, Communicator& ring, Session& session,
+                                 const StoreOpener& open_store, Interrupt& interrupt);
+
+}  // namespace holdfast::worker

@@ -1,0 +1,58 @@
+// The number of microbatches that each rank computes in a step, when some ranks are slower than others.
+//
+// Every rank tells how long its own microbatches took; from the same numbers every rank draws the same conclusion. A step
+// lasts as long as its slowest rank: when another dealing would have been clearly quicker over a whole window of steps, it is
+// used from the next step on. The bits do not depend on which rank computes which microbatch, so nothing else changes (the
+// float reduction sums in another order, as after a change of the world size).
+// Promises: pure; integers only, so that no two ranks round differently. Every rank keeps at least one microbatch, else no
+// rank would notice that it got quicker again.
+// Refuses: to deal anew for a gain of less than a seventh of the step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "worker/step/shares.h"
+
+namespace holdfast::worker {
+
+class Dealer {
+ public:
+  static constexpr size_t kWindow = 8;       // steps that are compared by their median
+  static constexpr size_t kWarmUpSteps = 2;  // not counted: buffers are touched and kernels built for the first time
+
+  Dealer(int64_t microbatches, int world_size);
+
+  // The shares of the next step, if no part of it was kept from an earlier try.
+  const StepShares& shares() const { return shares_; }
+
+  struct Slow {
+    int rank;
+    int64_t us, median_us;      // for one microbatch: this rank's, and the median over the ranks
+    int64_t before, now, even;  // microbatches in a step: until now, from now on, and where nobody is slow
+  };
+  struct Change {
+    bool changed = false;
+    std::vector<Slow> slow;  // empty: the dealing is even again
+  };
+  // Takes in a step that was dealt as `computed`: `compute_us`, by rank, is how long its microbatches took.
+  Change observe(const StepShares& computed, std::span<const int64_t> compute_us);
+
+ private:
+  std::vector<int64_t> medians() const;
+  Change deal_anew(const std::vector<int64_t>& us);
+
+  int64_t microbatches_;
+  std::vector<int64_t> even_, counts_;  // microbatches by rank
+  StepShares shares_;
+  size_t warm_up_left_ = kWarmUpSteps;
+  std::vector<std::vector<int64_t>> window_;  // by step, by rank: microseconds for one microbatch
+};
+
+// "w3 (rank 2) takes 2.1 times as long …: it computes 2 microbatches of a step instead of 3". `names` by rank, may be empty;
+// `exact` is the job's reduction.
+std::string in_words(const Dealer::Change& change, std::span<const std::string> names, bool exact);
+
+}  // namespace holdfast::worker

@@ -1,0 +1,61 @@
+#include "worker/step/evaluation.h"
+
+#include <cmath>
+#include <limits>
+
+#include "worker/gradients/loss_sum.h"
+#include "worker/step/exchange.h"
+#include "worker/transport/wire_bytes.h"
+
+namespace holdfast::worker {
+namespace {
+
+struct Part {
+  int64_t loss = 0;  // fixed point
+  bool finite = true;
+};
+
+Part evaluate_share(Session& session, rendezvous::Share share) {
+  const auto tokens = static_cast<size_t>(session.validation_order.batch_size * session.validation_order.block_size);
+  std::vector<int32_t> inputs(tokens);
+  std::vector<int32_t> targets(tokens);
+  Part part;
+  for (int64_t microbatch = share.first; microbatch < share.last; ++microbatch) {
+    session.validation_order.fill_evaluation(session.data.validation->tokens(), microbatch, inputs, targets);
+    const double loss = session.model->evaluate_microbatch(inputs, targets);
+    part.finite &= std::isfinite(loss);
+    if (std::isfinite(loss)) part.loss += loss_to_fixed(loss);
+  }
+  return part;
+}
+
+}  // namespace
+
+bool evaluation_due(const Session& session) {
+  const rendezvous::JobSpec& spec = session.spec;
+  return spec.eval_every > 0 && session.data.validation && session.state->step % spec.eval_every == 0;
+}
+
+RunResult<double> evaluate(Session& session, Communicator& ring) {
+  Part mine;
+  try {
+    mine = evaluate_share(session, rendezvous::deal(session.spec.eval_microbatches, ring.world_size(), ring.rank()));
+  } catch (const model::Interrupted&) {
+    return tl::unexpected(interrupted("interrupted during an evaluation"));
+  }
+  WireWriter out;
+  out.put_i64(mine.loss);
+  out.put(static_cast<uint8_t>(mine.finite ? 1 : 0));
+  const auto gathered = ring.all_gather(out.take());
+  if (!gathered) return tl::unexpected(ring_stop(gathered.error()));
+  int64_t sum = 0;
+  bool finite = true;
+  for (const auto& bytes : *gathered) {
+    WireReader in(bytes);
+    sum += in.get_i64();
+    finite &= in.get<uint8_t>() == 1 && in.done();
+  }
+  return finite ? loss_from_fixed(sum, session.spec.eval_microbatches) : std::numeric_limits<double>::infinity();
+}
+
+}  // namespace holdfast::worker

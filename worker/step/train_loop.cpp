@@ -1,0 +1,145 @@
+#include "worker/step/train_loop.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include "worker/step/dealer.h"
+#include "worker/step/evaluation.h"
+#include "worker/step/train_step.h"
+
+namespace holdfast::worker {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// A worker that leaves does not wait longer than this for a service that is away.
+constexpr seconds kLeaverPatience{20};
+
+bool due(int64_t step, int64_t every) {
+  return every > 0 && step % every == 0;
+}
+
+// Work that is not a step may take longer than a step, and differently long on each rank.
+void be_patient(TrainLoop& loop) {
+  const Patience& patience = loop.session.patience;
+  loop.ring.set_patience(patience.ceiling(), patience.question(), loop.on_quiet);
+}
+
+RunResult<void> evaluate_now(TrainLoop& loop, rendezvous::StepPoint& point) {
+  be_patient(loop);
+  const auto loss = evaluate(loop.session, loop.ring);
+  if (loss) {
+    point.validation_loss = *loss;
+    return {};
+  }
+  const auto text =
+      fmt::format("the evaluation after step {} was broken off and is not made again: {}", point.step, loss.error().reason);
+  loop.outbox.event(loop.session.job, "evaluation_left_out", text);
+  return tl::unexpected(loss.error());
+}
+
+// Compares the ranks' states, before any of them is written down; once for each step. `compared` is the step after which they
+// were compared last.
+RunResult<void> compare_once(TrainLoop& loop, int64_t& compared) {
+  if (compared == loop.session.state->step) return {};
+  const auto hash = compare_states(loop);
+  if (!hash) return tl::unexpected(hash.error());
+  compared = loop.session.state->step;
+  if (loop.ring.rank() == 0) loop.reporter.hashed(compared, *hash);
+  return {};
+}
+
+// The work that follows some of the steps. The step is reported first, unless its report includes a result of that work.
+RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, int64_t& compared) {
+  const rendezvous::JobSpec& spec = loop.session.spec;
+  RunResult<void> result;
+  if (evaluation_due(loop.session)) result = evaluate_now(loop, point);
+  const int64_t step = point.step;
+  if (loop.tensorboard != nullptr) loop.tensorboard->add(point);
+  loop.reporter.committed(std::move(point));
+  loop.on_commit(step);
+  if (!result) return result;
+  const bool writes = due(step, spec.checkpoint_every) && step < spec.total_steps;
+  if (writes || due(step, spec.hash_every)) result = compare_once(loop, compared);
+  if (result && writes && loop.ring.rank() == 0) loop.checkpoints.start(loop.session);
+  return result;
+}
+
+RunStop yield_after_step(TrainLoop& loop, const StepAgreement& agreed, int64_t& compared) {
+  if (!agreed.checkpoint && !agreed.all_leaving) return {.why = RunStop::Why::kYielded};
+  if (auto same = compare_once(loop, compared); !same) return same.error();
+  if (loop.ring.rank() == 0) {
+    const auto patience = agreed.all_leaving ? std::optional(kLeaverPatience) : std::nullopt;
+    const auto written = loop.checkpoints.write_now(loop.session, loop.interrupt, patience);
+    if (!written) spdlog::warn("stopping without a registered checkpoint: {}", written.error().reason);
+  }
+  return {.why = RunStop::Why::kYielded};
+}
+
+// The generation ends when the service says so; until then this worker is part of it.
+RunStop wait_until_told(TrainLoop& loop) {
+  while (!loop.interrupt.wait_for(milliseconds(20))) {
+    if (loop.requests.yield || loop.requests.leaving) return {.why = RunStop::Why::kYielded};
+  }
+  return interrupted(loop.interrupt.reason());
+}
+
+RunStop finish_job(TrainLoop& loop, int64_t& compared) {
+  if (auto same = compare_once(loop, compared); !same) return same.error();
+  if (loop.ring.rank() == 0) {
+    const auto hash = loop.checkpoints.write_now(loop.session, loop.interrupt);
+    if (!hash && hash.error().why == RunStop::Why::kJobFailed) return hash.error();
+    if (!hash || !loop.reporter.finish(loop.session.state->step, *hash, loop.interrupt))
+      return interrupted(loop.interrupt.reason());
+  }
+  return wait_until_told(loop);
+}
+
+RunStop fail_job(TrainLoop& loop, const RunStop& stop) {
+  spdlog::error("the job cannot go on: {}", stop.reason);
+  if (loop.ring.rank() == 0) loop.reporter.fail(loop.session.state->step, stop.reason, loop.interrupt);
+  return wait_until_told(loop);
+}
+
+void deal_next(TrainLoop& loop, Dealer& dealer, StepShares& shares, const StepAgreement& agreed) {
+  const auto change = dealer.observe(shares, agreed.compute_us);
+  shares = dealer.shares();
+  if (!change.changed || loop.ring.rank() != 0) return;
+  const auto text = in_words(change, loop.workers, loop.session.gradients->exact());
+  spdlog::info("{}", text);
+  loop.outbox.event(loop.session.job, change.slow.empty() ? "straggler_recovered" : "straggler", text);
+}
+
+RunStop run_steps(TrainLoop& loop) {
+  int64_t compared = -1;
+  be_patient(loop);  // the first step may be dealt very unevenly, and everything is cold
+  Dealer dealer(loop.session.spec.dealt_units(), loop.ring.world_size());
+  if (auto done = choose_first_exponents(loop); !done) return done.error();
+  auto shares = agree_on_shares(loop);
+  if (!shares) return shares.error();
+  while (loop.session.state->step < loop.session.spec.total_steps) {
+    if (auto done = choose_first_exponents(loop); !done) return done.error();
+    TrainStep step(loop, *shares);
+    if (auto done = step.accumulate(); !done) return done.error();
+    const auto agreed = step.exchange();
+    if (!agreed) return agreed.error();
+    auto point = step.update(*agreed);
+    if (!point) return point.error();
+    if (auto done = step.confirm(*point); !done) return done.error();
+    if (auto done = after_step(loop, *point, compared); !done) return done.error();
+    deal_next(loop, dealer, *shares, *agreed);
+    if (agreed->yield && loop.session.state->step < loop.session.spec.total_steps)
+      return yield_after_step(loop, *agreed, compared);
+  }
+  return finish_job(loop, compared);
+}
+
+}  // namespace
+
+RunStop TrainLoop::run() {
+  RunStop stop = run_steps(*this);
+  return stop.why == RunStop::Why::kJobFailed ? fail_job(*this, stop) : stop;
+}
+
+}  // namespace holdfast::worker

@@ -1,0 +1,48 @@
+// The training loop of one generation: steps until the job is done, the ranks agree to stop, or something breaks.
+//
+// Promises: at every return the state is that after some whole step, the same on every rank or one step further; a rank that
+// holds a step's complete gradient applies it. Throws no exception that the caller must handle.
+// Thread: the train thread.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "worker/checkpoints/checkpointing.h"
+#include "worker/link/interrupt.h"
+#include "worker/link/outbox.h"
+#include "worker/link/progress_reporter.h"
+#include "worker/session/run_stop.h"
+#include "worker/session/session.h"
+#include "worker/tensorboard/event_writer.h"
+
+namespace holdfast::worker {
+
+// Requests from outside while the loop runs.
+struct RunRequests {
+  std::atomic<bool> yield{false}, checkpoint{false}, leaving{false};
+};
+
+struct TrainLoop {
+  Session& session;
+  Communicator& ring;
+  RunRequests& requests;
+  Interrupt& interrupt;
+  ProgressReporter& reporter;
+  Checkpointing& checkpoints;
+  Outbox& outbox;
+  std::function<void(int64_t step)> on_commit;
+  // Called when a neighbour's connection ended, or the ring failed, while this rank computed; on a separate thread. The
+  // service decides what follows.
+  std::function<void(const CollectiveError&)> on_lost_peer;
+  // Called when a neighbour has sent nothing for a while; on the thread that waits for it, and goes on waiting.
+  std::function<void(const CollectiveError&)> on_quiet = {};
+  std::vector<std::string> workers = {};  // by rank, for messages
+  TensorBoard* tensorboard = nullptr;     // only on rank 0, and where it is asked for
+
+  RunStop run();
+};
+
+}  // namespace holdfast::worker

@@ -1,0 +1,363 @@
+#include "worker/step/train_step.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
+#include <numeric>
+
+#include "rendezvous/text/plural.h"
+#include "worker/drills/fault_points.h"
+#include "worker/gradients/loss_sum.h"
+#include "worker/invariants/invariant.h"
+#include "worker/state/catch_up.h"
+
+namespace holdfast::worker {
+
+using rendezvous::StepPoint;
+
+namespace {
+
+bool all_set(std::span<const int32_t> exponents) {
+  return std::ranges::find(exponents, model::TrainState::kUnsetExponent) == exponents.end();
+}
+
+// The exponents of this step, one per tensor; empty for the float reduction.
+std::vector<int32_t> exponents_of(Session& session) {
+  if (!session.gradients->exact()) return {};
+  const auto exponents = session.state->exponents();
+  if (!all_set(exponents) && session.first_exponents_of == session.state->step) return session.first_exponents;
+  return {exponents.begin(), exponents.end()};
+}
+
+// If more than half of the ranks agree, their state is right and the others' is wrong; else no state is trusted.
+RunStop differing_states(const Disagreement& found, int rank) {
+  if (found.odd.empty()) return state_mismatch(found.text);
+  const bool wrong = std::ranges::find(found.odd, rank) != found.odd.end();
+  RunStop stop = fault("state_diverged", found.text, wrong ? rank : found.odd.front());
+  stop.state_is_wrong = wrong;
+  return stop;
+}
+
+// The sums of this rank hold exactly the microbatches that are dealt to it: with require_dealt_once(), which every rank asks of
+// the same shares, each microbatch of the step is in the sums of exactly one rank.
+void require_own_in_sums(const Session& session, const StepShares& shares, int rank, std::span<const int32_t> exponents) {
+  const int64_t step = session.state->step;
+  const Microbatches& own = shares.own[static_cast<size_t>(rank)];
+  const auto summed = session.gradients->kept(step, exponents);
+  must_hold(summed == own, [&] {
+    return fmt::format("step {}: the sums of rank {} hold {} microbatches that are not the {} dealt to it", step + 1, rank,
+                       summed.size(), own.size());
+  });
+}
+
+}  // namespace
+
+RunResult<std::string> compare_states(TrainLoop& loop) {
+  const std::string mine = loop.session.state->hash();
+  const auto gathered = loop.ring.all_gather(std::as_bytes(std::span(mine)));
+  if (!gathered) return tl::unexpected(ring_stop(gathered.error()));
+  std::vector<std::string> hashes;
+  for (const auto& bytes : *gathered) hashes.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  if (const auto found = compare_hashes(loop.session.state->step, hashes))
+    return tl::unexpected(differing_states(*found, loop.ring.rank()));
+  return mine;
+}
+
+RunResult<void> choose_first_exponents(TrainLoop& loop) {
+  Session& session = loop.session;
+  const int64_t step = session.state->step;
+  if (!session.gradients->exact() || session.spec.sync_every > 1 || all_set(session.state->exponents())) return {};
+  if (session.first_exponents_of == step) return {};
+  session.applied_step = -1;
+  LostPeerNotice lost_peers(loop.on_lost_peer);
+  const auto watch = loop.ring.watch([&](const CollectiveError& error) { lost_peers.tell(error); });
+  try {
+    session.first_exponents = session.gradients->first_exponents(step);
+    session.first_exponents_of = step;
+  } catch (const model::Interrupted&) {
+    return tl::unexpected(interrupted(loop.interrupt.reason()));
+  }
+  return {};
+}
+
+RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
+  Session& session = loop.session;
+  const int64_t microbatches = session.spec.dealt_units();
+  const auto mine = session.gradients->kept(session.state->step, exponents_of(session));
+  const auto gathered = loop.ring.all_gather(encode_kept(mine));
+  if (!gathered) return tl::unexpected(ring_stop(gathered.error()));
+  std::vector<Microbatches> kept;
+  for (const auto& bytes : *gathered) {
+    auto list = decode_kept(bytes, microbatches);
+    if (!list) return tl::unexpected(fault("handshake_failed", list.error()));
+    kept.push_back(std::move(*list));
+  }
+  StepShares shares = deal_rest(microbatches, kept);
+  if (!shares.keeps[static_cast<size_t>(loop.ring.rank())]) session.gradients->forget();
+  if (shares.kept > 0 && loop.ring.rank() == 0) {
+    const auto text = fmt::format("step {}: {} of {} {} are kept, {} {} computed", session.state->step + 1, shares.kept,
+                                  microbatches, session.spec.sync_every > 1 ? "replicas' local steps" : "microbatches",
+                                  microbatches - shares.kept, microbatches - shares.kept == 1 ? "is" : "are");
+    spdlog::info("{}", text);
+    loop.outbox.event(session.job, "microbatches_kept", text);
+  }
+  return shares;
+}
+
+TrainStep::TrainStep(TrainLoop& loop, const StepShares& shares)
+    : loop_(loop), shares_(shares), exponents_(exponents_of(loop.session)), lost_peers_(loop.on_lost_peer) {}
+
+// Without a scale a tensor overflows, on every rank. Local steps all end at once, and the gradient buffer is still needed if
+// a tensor overflows, because computing them again takes sync_every steps.
+bool TrainStep::overlaps() const {
+  const rendezvous::JobSpec& spec = loop_.session.spec;
+  return spec.overlap == "on" && spec.sync_every == 1 && loop_.ring.world_size() > 1 && all_set(exponents_);
+}
+
+RunResult<void> TrainStep::accumulate() {
+  Session& session = loop_.session;
+  const int64_t step = session.state->step;
+  const int rank = loop_.ring.rank();
+  session.applied_step = -1;
+  auto watch = loop_.ring.watch([this](const CollectiveError& error) { lost_peers_.tell(error); });
+  fault_point("step", step, rank);
+  GradientAccumulator::OnPacked on_packed;
+  if (overlaps()) {
+    reduction_ = std::make_unique<OverlappedReduction>(
+        loop_.ring, parts(), [this](size_t part) { return reduce_part(part); }, lost_peers_);
+    on_packed = [&](size_t range) {
+      if (range == 0) {
+        watch = std::jthread();  // no collective may be called while it lives
+        reduction_->start();
+      }
+      const bool all = range == session.model->gradient_order().size();
+      reduction_->ready(all ? parts() : buckets_after(session.buckets, range + 1));
+    };
+  }
+  try {
+    local_ = session.gradients->accumulate(step, shares_.to_compute[static_cast<size_t>(rank)], exponents_, on_packed);
+    compute_us_ = static_cast<int64_t>(clock_.step_s() * 1e6);
+    require_own_in_sums(session, shares_, rank, exponents_);
+  } catch (const model::Interrupted&) {
+    reduction_.reset();  // before any other use of the gradients
+    return tl::unexpected(interrupted(loop_.interrupt.reason()));
+  }
+  return {};
+}
+
+CollectiveResult<void> TrainStep::reduce_part(size_t part) {
+  Session& session = loop_.session;
+  if (part == 0) fault_point("allreduce", session.state->step, loop_.ring.rank());
+  if (part == session.buckets.size()) return session.gradients->mean().reduce_rows(loop_.ring);
+  return session.gradients->mean().reduce(loop_.ring, session.buckets[part].elements);
+}
+
+RunResult<void> TrainStep::finish_reduction() {
+  if (!reduction_) return {};
+  const auto reduced = clock_.communicating([&] { return reduction_->finish(); });
+  if (reduced) return {};
+  RunStop stop = ring_stop(reduced.error());
+  stop.told = true;  // through on_lost_peer, when it happened
+  return tl::unexpected(std::move(stop));
+}
+
+RunResult<StepAgreement> TrainStep::exchange() {
+  if (auto finished = finish_reduction(); !finished) return tl::unexpected(finished.error());
+  StepReport mine;
+  mine.step = loop_.session.state->step;
+  mine.yield = loop_.requests.yield;  // first: the thread that asks sets it last
+  mine.checkpoint = loop_.requests.checkpoint;
+  mine.leaving = loop_.requests.leaving;
+  mine.finite = local_.finite;
+  mine.loss = local_.loss;
+  mine.tokens_digest = local_.tokens_digest;
+  mine.acknowledged = loop_.reporter.acknowledged();
+  mine.refused_in_row = loop_.session.refused_in_row;
+  mine.compute_us = compute_us_;
+  mine.maxima = local_.maxima;
+  const auto gathered = clock_.communicating([&] { return loop_.ring.all_gather(encode(mine)); });
+  if (!gathered) return tl::unexpected(ring_stop(gathered.error()));
+  std::vector<StepReport> reports;
+  for (const auto& bytes : *gathered) {
+    auto report = decode_step_report(bytes);
+    if (!report) return tl::unexpected(fault("handshake_failed", report.error()));
+    reports.push_back(std::move(*report));
+  }
+  auto agreed = agree(reports);
+  if (!agreed) return tl::unexpected(differing_states(agreed.error(), loop_.ring.rank()));
+  loop_.reporter.acknowledge(agreed->acknowledged);
+  return std::move(*agreed);
+}
+
+RunResult<bool> TrainStep::repack_overflows(const StepAgreement& agreed) {
+  GradientAccumulator& gradients = *loop_.session.gradients;
+  const auto chosen = gradients.rule().for_repack(exponents_, agreed.maxima);
+  if (chosen.empty()) return false;
+  std::vector<size_t> outgrown;  // at a job's first step there was nothing to outgrow
+  for (size_t t = 0; t < chosen.size(); ++t) {
+    if (chosen[t] != exponents_[t] && exponents_[t] != model::TrainState::kUnsetExponent) outgrown.push_back(t);
+  }
+  if (!outgrown.empty()) tell_repacked(outgrown);
+  try {
+    gradients.repack(chosen);
+  } catch (const model::Interrupted&) {
+    return tl::unexpected(interrupted(loop_.interrupt.reason()));
+  }
+  exponents_ = chosen;
+  return true;
+}
+
+// With 16 bits this happens often: an event is sent each time that the count has doubled.
+void TrainStep::tell_repacked(std::span<const size_t> tensors) {
+  constexpr size_t kNamed = 3;
+  std::string names;
+  for (const size_t t : tensors.first(std::min(kNamed, tensors.size()))) {
+    names += (names.empty() ? "" : ", ") + loop_.session.model->table().entries[t].name;
+  }
+  const auto text = fmt::format("step {}: the gradients of {} ({}{}) outgrew their fixed-point scale and were packed again",
+                                loop_.session.state->step + 1, rendezvous::counted(tensors.size(), "tensor"), names,
+                                tensors.size() > kNamed ? ", ..." : "");
+  spdlog::debug("{}", text);
+  const auto steps = static_cast<uint64_t>(++loop_.session.repacked_steps);
+  if (loop_.ring.rank() != 0 || !std::has_single_bit(steps)) return;
+  const auto so_far =
+      fmt::format("{}; so far {} {} like this", text, rendezvous::counted(steps, "step"), steps == 1 ? "was" : "were");
+  spdlog::info("{}", so_far);
+  loop_.outbox.event(loop_.session.job, "gradients_repacked", so_far);
+}
+
+RunResult<void> TrainStep::reduce(const StepAgreement& agreed) {
+  GradientAccumulator& gradients = *loop_.session.gradients;
+  bool reduced = reduction_ != nullptr;
+  if (gradients.exact()) {
+    const auto repacked = repack_overflows(agreed);
+    if (!repacked) return tl::unexpected(repacked.error());
+    reduced = reduced && !*repacked;
+  }
+  const bool alone = loop_.ring.world_size() == 1;
+  if (alone) fault_point("allreduce", loop_.session.state->step, loop_.ring.rank());
+  if (!alone && !reduced) {
+    if (gradients.exact()) gradients.move_rows_to_sums();
+    const auto summed = clock_.communicating([&] { return reduce_all(); });
+    if (!summed) return tl::unexpected(ring_stop(summed.error()));
+  }
+  gradients.mean().unpack(exponents_, alone);
+  return {};
+}
+
+// Bucket by bucket, as with overlap: the places at which a sum of floats is cut into segments decide the order of its
+// additions.
+CollectiveResult<void> TrainStep::reduce_all() {
+  for (size_t part = 0; part < parts(); ++part) {
+    if (auto reduced = reduce_part(part); !reduced) return reduced;
+  }
+  return {};
+}
+
+// While the loss scale is above 1, it may be the reason for a gradient that is not finite: then that is no fault, and does
+// not count as one.
+void TrainStep::lower_loss_scale(const StepAgreement& agreed) {
+  Session& session = loop_.session;
+  const int64_t scale = int64_t{1} << session.state->loss_scale_log2();
+  apply_nothing(session, agreed.refused_in_row);
+  if (loop_.ring.rank() != 0) return;
+  const auto text = fmt::format(
+      "step {} is left out: its loss or gradient is not finite. The loss scale {} was too large for float16 and is now {}; "
+      "parameters stay as they are on all ranks",
+      session.state->step, scale, scale / 2);
+  spdlog::info("{}", text);
+  loop_.outbox.event(session.job, "loss_scale_lowered", text);
+}
+
+RunResult<void> TrainStep::refuse(const StepAgreement& agreed) {
+  Session& session = loop_.session;
+  if (session.state->loss_scale_log2() > 0) {
+    lower_loss_scale(agreed);
+    return {};
+  }
+  const int64_t in_row = agreed.refused_in_row + 1, step = session.state->step + 1;
+  if (in_row >= session.spec.max_refused_steps) {
+    return tl::unexpected(job_failed(
+        fmt::format("the loss or gradient was not finite in {} (max_refused_steps is {}): lower learning_rate, raise "
+                    "warmup_steps, or look at the data of these steps",
+                    in_row == 1 ? fmt::format("step {}", step)
+                                : fmt::format("{} steps in a row, {} to {}", in_row, step - in_row + 1, step),
+                    session.spec.max_refused_steps)));
+  }
+  apply_nothing(session, in_row);
+  if (loop_.ring.rank() == 0) {
+    const auto text = fmt::format(
+        "step {} is left out: its loss or gradient is not finite. Parameters stay as they are on all "
+        "ranks; {} in a row so far, {} end the job",
+        step, in_row, session.spec.max_refused_steps);
+    spdlog::warn("{}", text);
+    loop_.outbox.event(session.job, "step_refused", text);
+  }
+  return {};
+}
+
+RunResult<StepPoint> TrainStep::update(const StepAgreement& agreed) {
+  Session& session = loop_.session;
+  const int64_t before = session.state->step;
+  require_dealt_once(shares_, session.spec.dealt_units(), before);
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  StepPoint point;
+  point.learning_rate = model::learning_rate_at(optimizer_config(session.spec), session.state->step * session.spec.sync_every);
+  point.gradient_norm = point.loss = kNone;
+  if (agreed.finite) {
+    if (auto reduced = reduce(agreed); !reduced) return tl::unexpected(reduced.error());
+    GradientAccumulator& gradients = *session.gradients;
+    point.gradient_norm = apply_gradient(
+        session, gradients.exact() ? gradients.rule().for_next_step(exponents_, agreed.maxima) : std::vector<int32_t>());
+    if (std::isfinite(point.gradient_norm)) gradients.mean().step_applied();
+    point.loss = loss_from_fixed(agreed.loss, session.spec.dealt_units());
+  }
+  point.refused = !std::isfinite(point.gradient_norm);
+  if (point.refused) {
+    if (auto refused = refuse(agreed); !refused) return tl::unexpected(refused.error());
+  }
+  must_hold(session.state->step == before + 1, [&] {
+    return fmt::format("step {} follows step {}: a step of the job is one step of the state, applied or left out",
+                       session.state->step, before);
+  });
+  point.step = session.state->step;
+  verdict_ = {point.step, agreed.tokens_digest, point.refused};
+  point.tokens = session.spec.tokens_per_step();
+  point.tokens_digest = fmt::format("{:016x}", agreed.tokens_digest);
+  point.shares = for_ledger(shares_, session.spec.microbatches_per_dealt_unit());
+  fault_point("commit", point.step, loop_.ring.rank());
+  return point;
+}
+
+void TrainStep::keep_unconfirmed(const StepPoint& point) {
+  loop_.reporter.end();
+  loop_.reporter.committed(point);
+  if (loop_.tensorboard != nullptr) loop_.tensorboard->add(point);
+}
+
+RunResult<void> TrainStep::confirm(StepPoint& point) {
+  const auto confirmed = clock_.communicating([&] { return loop_.ring.all_gather(encode(verdict_)); });
+  point.step_s = clock_.step_s();
+  point.communication_s = clock_.communication_s();
+  if (!confirmed) {
+    keep_unconfirmed(point);
+    return tl::unexpected(ring_stop(confirmed.error()));
+  }
+  if (const auto found = compare_verdicts(*confirmed)) {
+    RunStop stop = differing_states(*found, loop_.ring.rank());
+    if (!stop.state_is_wrong) keep_unconfirmed(point);
+    return tl::unexpected(std::move(stop));
+  }
+  Patience& patience = loop_.session.patience;
+  patience.step_took(std::chrono::milliseconds(static_cast<int64_t>(point.step_s * 1000)));
+  loop_.ring.set_patience(patience.limit(), patience.question(), loop_.on_quiet);
+  fault_point("confirmed", point.step, loop_.ring.rank());
+  return {};
+}
+
+}  // namespace holdfast::worker

@@ -1,0 +1,303 @@
+// The transport seam over TCP: non-blocking sockets, poll(), and an eventfd for wake().
+//
+// Promises: no call blocks but wait(); no SIGPIPE; every socket is close-on-exec, so that a child keeps no ring alive.
+// Socket options, and why:
+//   TCP_NODELAY           a chunk's last packet leaves at once; where more follows directly, MSG_MORE says so
+//   SO_REUSEADDR          a fixed listen port can be taken again while old connections are in TIME_WAIT
+//   SO_KEEPALIVE          idle 10 s, then a probe every 5 s, 6 of them: an idle connection to a dead node breaks in 40 s
+//   TCP_USER_TIMEOUT      set_stall_limit(): a node that takes nothing for so long breaks the stream. It overrides the
+//                         kernel's own 15 minutes of retransmission, and the count of keepalive probes above
+//   SO_SNDBUF, SO_RCVBUF  left to the kernel's autotuning
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+#include <utility>
+
+#include "rendezvous/client/socket_address.h"
+#include "rendezvous/text/errno_text.h"
+#include "worker/transport/transport.h"
+
+namespace holdfast::worker {
+namespace {
+
+using rendezvous::describe_errno;
+using rendezvous::parse_address;
+using rendezvous::SocketAddress;
+
+constexpr int kBacklog = 512;  // peers of the coming generation, and whatever else knocks, wait here
+constexpr int kKeepaliveIdleSeconds = 10;
+constexpr int kKeepaliveIntervalSeconds = 5;
+constexpr int kKeepaliveProbes = 6;
+
+using Kind = TransportError::Kind;
+
+tl::unexpected<TransportError> failure(Kind kind, const std::string& detail) {
+  return tl::make_unexpected(TransportError{kind, detail});
+}
+
+class Descriptor {
+ public:
+  explicit Descriptor(int fd) : fd_(fd) {}
+  ~Descriptor() {
+    if (fd_ >= 0) close(fd_);
+  }
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+
+ private:
+  int fd_;
+};
+
+void set_option(const Descriptor& fd, int level, int option, int value) {
+  setsockopt(fd.get(), level, option, &value, sizeof value);  // none of them is needed for being correct
+}
+
+void set_stream_options(const Descriptor& fd) {
+  set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
+  set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, kKeepaliveIdleSeconds);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, kKeepaliveIntervalSeconds);
+  set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, kKeepaliveProbes);
+}
+
+// Within a node nothing is congested, and a control that paces what it sends (BBR does, by timers) only costs: 15 % of the
+// processor time of four ranks. Reno is part of every kernel and paces nothing.
+void skip_congestion_control(const Descriptor& fd) {
+  static constexpr char kReno[] = "reno";
+  setsockopt(fd.get(), IPPROTO_TCP, TCP_CONGESTION, kReno, sizeof kReno - 1);
+}
+
+SocketAddress with_port(SocketAddress address, uint16_t port) {
+  address.set_port(port);
+  return address;
+}
+
+class TcpConnection final : public Connection {
+ public:
+  TcpConnection(Descriptor fd, std::string peer, bool connecting)
+      : fd_(std::move(fd)), peer_(std::move(peer)), connecting_(connecting) {
+    set_stream_options(fd_);
+  }
+
+  TransportResult<size_t> send_some(std::span<const std::byte> bytes, bool more) override {
+    const int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
+    ssize_t n = 0;
+    do n = send(fd_.get(), bytes.data(), bytes.size(), flags);
+    while (n < 0 && errno == EINTR);
+    return moved(n, "send to ");
+  }
+
+  TransportResult<size_t> receive_some(std::span<std::byte> bytes) override {
+    if (bytes.empty()) return 0;
+    ssize_t n = 0;
+    do n = recv(fd_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
+    while (n < 0 && errno == EINTR);
+    if (n == 0) return failure(Kind::kClosed, peer_ + " closed the connection");
+    return moved(n, "receive from ");
+  }
+
+  void set_stall_limit(std::chrono::milliseconds limit) override {
+    const auto bounded = std::clamp<int64_t>(limit.count(), 1, std::numeric_limits<int>::max());
+    set_option(fd_, IPPROTO_TCP, TCP_USER_TIMEOUT, static_cast<int>(bounded));
+  }
+
+  bool within_node() const override {
+    SocketAddress mine, theirs;
+    return ends(mine, theirs) && with_port(mine, 0) == with_port(theirs, 0);
+  }
+
+  std::string peer() const override { return peer_; }
+  int descriptor() const { return fd_.get(); }
+
+ private:
+  TransportResult<size_t> moved(ssize_t n, const char* doing) {
+    if (n >= 0) {
+      connecting_ = false;
+      return static_cast<size_t>(n);
+    }
+    const int error = errno;
+    if (error == EAGAIN || error == EWOULDBLOCK) {
+      if (connecting_ && connected_to_itself())
+        return failure(Kind::kRefused, "connect to " + peer_ + ": nobody listens there");
+      return 0;
+    }
+    const bool refused = connecting_ && error == ECONNREFUSED;
+    const bool ended = !connecting_ && (error == ECONNRESET || error == EPIPE);
+    return failure(refused ? Kind::kRefused
+                   : ended ? Kind::kClosed
+                           : Kind::kFailed,
+                   (connecting_ ? "connect to " : doing) + peer_ + ": " + describe_errno(error));
+  }
+
+  // A connect to a free port of this node that happens to get the same port as its own meets itself.
+  bool connected_to_itself() {
+    SocketAddress mine, theirs;
+    if (!ends(mine, theirs)) return false;  // not connected yet
+    connecting_ = false;
+    return mine == theirs;
+  }
+
+  bool ends(SocketAddress& mine, SocketAddress& theirs) const {
+    mine.length = theirs.length = sizeof(sockaddr_storage);
+    return getpeername(fd_.get(), theirs.get(), &theirs.length) == 0 && getsockname(fd_.get(), mine.get(), &mine.length) == 0;
+  }
+
+  Descriptor fd_;
+  std::string peer_;
+  bool connecting_;  // no byte has moved, and it is not known to be connected
+};
+
+class TcpTransport final : public Transport {
+ public:
+  TcpTransport(Descriptor listener, Descriptor wake, std::string address)
+      : listener_(std::move(listener)), wake_(std::move(wake)), address_(std::move(address)) {}
+
+  std::string address() const override { return address_; }
+
+  TransportResult<std::unique_ptr<Connection>> connect(const std::string& address) override {
+    const auto target = parse_address(address);
+    if (!target) return failure(Kind::kFailed, target.error());
+    Descriptor fd(socket(target->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd.valid()) return failure(Kind::kFailed, "socket for " + address + ": " + describe_errno(errno));
+    if (with_port(*target, 0) == with_port(*parse_address(address_), 0)) skip_congestion_control(fd);
+    const int rc = ::connect(fd.get(), target->get(), target->length);
+    if (rc != 0 && errno != EINPROGRESS && errno != EINTR) {
+      return failure(errno == ECONNREFUSED ? Kind::kRefused : Kind::kFailed,
+                     "connect to " + address + ": " + describe_errno(errno));
+    }
+    return std::make_unique<TcpConnection>(std::move(fd), address, true);
+  }
+
+  TransportResult<std::unique_ptr<Connection>> accept_now() override {
+    for (;;) {
+      SocketAddress peer;
+      peer.length = sizeof peer.storage;
+      Descriptor fd(accept4(listener_.get(), peer.get(), &peer.length, SOCK_NONBLOCK | SOCK_CLOEXEC));
+      if (fd.valid()) return std::make_unique<TcpConnection>(std::move(fd), peer.text(), false);
+      const int error = errno;
+      if (error == EAGAIN || error == EWOULDBLOCK) return nullptr;
+      // These speak of one connection that went away before it was accepted, not of the listener (accept(2)).
+      if (error == EINTR || error == ECONNABORTED || error == EPROTO || error == ENETDOWN || error == EHOSTUNREACH ||
+          error == ENETUNREACH || error == EHOSTDOWN || error == ENOPROTOOPT || error == EPERM) {
+        continue;
+      }
+      return failure(Kind::kFailed, "accept on " + address_ + ": " + describe_errno(error));
+    }
+  }
+
+  TransportResult<void> wait(std::span<const Interest> interests, bool accept, Deadline deadline) override {
+    polled_.clear();
+    polled_.push_back({wake_.get(), POLLIN, 0});
+    if (accept) polled_.push_back({listener_.get(), POLLIN, 0});
+    for (const Interest& interest : interests) {
+      const int events = (interest.to_send ? POLLOUT : 0) | (interest.to_receive ? POLLIN : 0);
+      polled_.push_back(
+          {static_cast<const TcpConnection*>(interest.connection)->descriptor(), static_cast<int16_t>(events), 0});
+    }
+    for (;;) {
+      const int ready = poll(polled_.data(), polled_.size(), milliseconds_until(deadline));
+      if (ready < 0 && errno != EINTR) return failure(Kind::kFailed, "poll: " + describe_errno(errno));
+      if (ready > 0) return polled_[0].revents ? take_wake() : TransportResult<void>{};
+      if (std::chrono::steady_clock::now() >= deadline) return failure(Kind::kTimeout, "the deadline passed");
+    }
+  }
+
+  std::optional<size_t> wait_for_lost_peer(std::span<Connection* const> connections, std::stop_token stop) override {
+    const Descriptor stopped(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    const std::stop_callback wake_up(stop, [&stopped] { signal(stopped); });
+    std::vector<pollfd> polled{{stopped.get(), POLLIN, 0}};
+    for (Connection* const connection : connections)
+      polled.push_back({static_cast<const TcpConnection*>(connection)->descriptor(), POLLRDHUP, 0});
+    while (!stop.stop_requested()) {
+      if (poll(polled.data(), polled.size(), -1) < 0) {
+        if (errno == EINTR) continue;
+        return std::nullopt;  // no descriptors or no memory left: the next collective notices the lost peer
+      }
+      for (size_t i = 1; i < polled.size(); ++i) {
+        if (polled[i].revents != 0) return i - 1;
+      }
+    }
+    return std::nullopt;
+  }
+
+  bool refuses(const std::string& address, std::chrono::milliseconds limit) const override {
+    const auto target = parse_address(address);
+    if (!target) return false;
+    const Descriptor fd(socket(target->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    if (!fd.valid()) return false;
+    if (::connect(fd.get(), target->get(), target->length) == 0) return false;
+    if (errno != EINPROGRESS) return errno == ECONNREFUSED;
+    pollfd ready{fd.get(), POLLOUT, 0};
+    if (poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return false;
+    int error = 0;
+    socklen_t size = sizeof error;
+    return getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == ECONNREFUSED;
+  }
+
+  void wake() override { signal(wake_); }
+
+ private:
+  static void signal(const Descriptor& event) {
+    const uint64_t one = 1;
+    [[maybe_unused]] const ssize_t n = write(event.get(), &one, sizeof one);  // fails only when it is already set
+  }
+
+  static int milliseconds_until(Deadline deadline) {
+    using std::chrono::milliseconds;
+    const auto left = std::chrono::ceil<milliseconds>(deadline - std::chrono::steady_clock::now()).count();
+    return static_cast<int>(std::clamp<int64_t>(left, 0, std::numeric_limits<int>::max()));
+  }
+
+  TransportResult<void> take_wake() {
+    uint64_t count = 0;
+    [[maybe_unused]] const ssize_t n = read(wake_.get(), &count, sizeof count);
+    return failure(Kind::kWoken, "woken");
+  }
+
+  Descriptor listener_, wake_;
+  std::string address_;
+  std::vector<pollfd> polled_;  // kept between waits for its memory
+};
+
+TransportResult<std::unique_ptr<Transport>> listen_at(SocketAddress address) {
+  const std::string wanted = address.text();
+  Descriptor listener(socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!listener.valid()) return failure(Kind::kFailed, "socket: " + describe_errno(errno));
+  set_option(listener, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (bind(listener.get(), address.get(), address.length) != 0 || listen(listener.get(), kBacklog) != 0) {
+    return failure(Kind::kFailed, "listen on " + wanted + ": " + describe_errno(errno));
+  }
+  address.length = sizeof address.storage;
+  if (getsockname(listener.get(), address.get(), &address.length) != 0) {
+    return failure(Kind::kFailed, "the port of " + wanted + ": " + describe_errno(errno));
+  }
+  Descriptor wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+  if (!wake.valid()) return failure(Kind::kFailed, "eventfd: " + describe_errno(errno));
+  return std::make_unique<TcpTransport>(std::move(listener), std::move(wake), address.text());
+}
+
+}  // namespace
+
+TransportResult<std::unique_ptr<Transport>> make_tcp_transport(const std::string& interface, const std::string& server_host) {
+  const auto address = rendezvous::ring_address(interface, server_host);
+  if (!address) return failure(Kind::kFailed, address.error());
+  return listen_at(*address);
+}
+
+TransportResult<std::unique_ptr<Transport>> make_tcp_transport_at(const std::string& listen_address) {
+  const auto address = parse_address(listen_address);
+  if (!address) return failure(Kind::kFailed, address.error());
+  return listen_at(*address);
+}
+
+}  // namespace holdfast::worker

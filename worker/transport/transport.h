@@ -1,0 +1,78 @@
+// The transport seam: byte streams between workers.
+//
+// Non-blocking underneath: a caller asks how far a stream can go now, and waits for several at once with one absolute
+// deadline. Errors are values. Thread: all of it belongs to one thread, but wake(), wait_for_lost_peer(), refuses() and
+// address(). A transport outlives the rings that are formed over it: its listener is there from the process's start to its end,
+// so that a neighbour who learns of a generation first finds somebody to connect to.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stop_token>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+namespace holdfast::worker {
+
+using Deadline = std::chrono::steady_clock::time_point;
+
+struct TransportError {
+  // kRefused: the node answers, and nobody listens at that address.
+  enum class Kind { kClosed, kTimeout, kWoken, kRefused, kFailed };
+  Kind kind;
+  std::string detail;  // "connect to 10.0.0.3:41234: Connection refused"
+};
+template <typename T>
+using TransportResult = tl::expected<T, TransportError>;
+
+class Connection {
+ public:
+  virtual ~Connection() = default;  // closes
+  // Bytes taken or given now, 0 when it would block. A closed or broken stream is an error: kClosed when the other side
+  // ended it (closed or reset), kFailed otherwise. With `more`, the caller sends again at once, and the stream may hold a
+  // short packet back until then.
+  virtual TransportResult<size_t> send_some(std::span<const std::byte> bytes, bool more) = 0;
+  virtual TransportResult<size_t> receive_some(std::span<std::byte> bytes) = 0;
+  // The stream may break by itself when the other side takes nothing for so long, and not sooner.
+  virtual void set_stall_limit(std::chrono::milliseconds limit) = 0;
+  virtual bool within_node() const = 0;  // both ends are on one node: its bytes meet no network
+  virtual std::string peer() const = 0;  // address, for messages
+};
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  virtual std::string address() const = 0;  // where others reach this worker, "host:port"
+  // Begins to connect and returns at once: until it is through, send_some and receive_some move 0 bytes; that it failed is
+  // their error. So a ring can be formed in both directions by one thread.
+  virtual TransportResult<std::unique_ptr<Connection>> connect(const std::string& address) = 0;
+  // nullptr when none is waiting now.
+  virtual TransportResult<std::unique_ptr<Connection>> accept_now() = 0;
+
+  struct Interest {
+    Connection* connection;
+    bool to_send, to_receive;
+  };
+  // Returns when one of `interests` may go on, or (with `accept`) somebody connects. kTimeout at the deadline, kWoken
+  // after wake().
+  virtual TransportResult<void> wait(std::span<const Interest> interests, bool accept, Deadline deadline) = 0;
+  // Blocks until the other side of one of `connections` has ended or broken it, and returns its index, whatever is still to
+  // be read; or until `stop` is requested: nullopt. Any thread, while the transport's own does not use them.
+  virtual std::optional<size_t> wait_for_lost_peer(std::span<Connection* const> connections, std::stop_token stop) = 0;
+  // Whether `address` refuses connections, which says that no process listens there any more. False also when that cannot be
+  // told within `limit`. Any thread.
+  virtual bool refuses(const std::string& address, std::chrono::milliseconds limit) const = 0;
+  // Makes the present or the next wait return kWoken; any thread.
+  virtual void wake() = 0;
+};
+
+// Listens on `interface` ("" picks the address that routes to `server_host`), on a free port.
+TransportResult<std::unique_ptr<Transport>> make_tcp_transport(const std::string& interface, const std::string& server_host);
+// Listens on this numeric "host:port" ("[v6]:port"); port 0 takes a free one.
+TransportResult<std::unique_ptr<Transport>> make_tcp_transport_at(const std::string& listen_address);
+
+}  // namespace holdfast::worker
