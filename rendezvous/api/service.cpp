@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <mutex>
+#include <memory>
+#include <optional>
+#include <utility>
 
 #include "rendezvous/api/answers/answers.h"
 #include "rendezvous/api/parts.h"
@@ -14,25 +16,6 @@
 
 namespace holdfast::rendezvous {
 namespace {
-
-// A reply that answers 503 when everybody who had it dropped it: a service that fails drops the requests that it has not begun.
-class ReplyGuard {
- public:
-  explicit ReplyGuard(Reply reply) : reply_(std::move(reply)) {}
-  ReplyGuard(const ReplyGuard&) = delete;
-  ~ReplyGuard() {
-    if (!answered_)
-      reply_(problem_answer(problem(503, "unavailable", "the service stopped before it could answer: try again")));
-  }
-  void answer(HttpResponse response) {
-    answered_ = true;
-    reply_(std::move(response));
-  }
-
- private:
-  Reply reply_;
-  bool answered_ = false;
-};
 
 // A reader that comes back with the newest id that it saw misses nothing, also where the database was restored from an older
 // copy.
@@ -49,11 +32,6 @@ Reply named(Reply reply, const std::string& id) {
     name_answer(response, id);
     reply(std::move(response));
   };
-}
-
-Reply guarded(Reply reply) {
-  auto guard = std::make_shared<ReplyGuard>(std::move(reply));
-  return [guard](HttpResponse response) { guard->answer(std::move(response)); };
 }
 
 // Tells the coordinator which folders and checkpoints it finds in the data directory. The database may be older than they are.
@@ -93,22 +71,20 @@ struct Service::Impl {
   const Clock& clock_;
   Millis ticked_ms_ = -1;
   bool stopped_by_itself_ = false;
-  mutable std::mutex mutex_;
-  std::optional<ServiceFailure> failure_;  // with mutex_
+  const std::shared_ptr<FailureNote> failure_ = std::make_shared<FailureNote>();
   Parts parts_;
 };
 
 void Service::Impl::enqueue(Target target, HttpRequest request, Reply reply) {
   reply = named(std::move(reply), request_id(request));
   if (auto refusal = parts_.access.refuse_excess(target)) return reply(std::move(*refusal));
-  const auto call = std::make_shared<Call>(
-      Call{std::move(request), std::move(target.arguments), guarded(std::move(reply)), std::move(target.who), parts_.replies});
+  const auto call = std::make_shared<Call>(Call{std::move(request), std::move(target.arguments),
+                                                guarded(std::move(reply), failure_), std::move(target.who), parts_.replies});
   const bool taken = parts_.commands->add([this, call, handler = target.route->handler] {
     const ActingFor acting(parts_.state, *call);
     handler(parts_, *call);
   });
-  if (!taken)
-    call->reply(problem_answer(problem(503, "unavailable", "the service is stopping or has too much to do: try again")));
+  if (!taken) call->reply(failure_->answer_instead("the service is stopping or has too much to do: try again"));
 }
 
 void Service::Impl::turn() {
@@ -146,10 +122,9 @@ void Service::Impl::give_up(const std::string& why, bool of_store) {
                        ? ": it goes on from its last commit when the database can be written, which is tried every few seconds"
                        : "; start it again");
   stopped_by_itself_ = true;
-  parts_.replies.send_instead(problem_answer(problem(503, "unavailable", "the service could not keep this: " + why)));
+  failure_->set({why, of_store});  // first: whoever was told of the failure and asks again hears of it again
+  parts_.replies.send_instead(failure_->answer_instead(""));
   parts_.close();
-  const std::lock_guard lock(mutex_);
-  failure_ = ServiceFailure{why, of_store};
 }
 
 Service::Service(ServiceOptions options, const Clock& clock, JobStore& store, std::function<std::string()> new_secret)
@@ -215,8 +190,7 @@ CoordinatorWork Service::work() const {
 }
 
 std::optional<ServiceFailure> Service::failure() const {
-  const std::lock_guard lock(impl_->mutex_);
-  return impl_->failure_;
+  return impl_->failure_->get();
 }
 
 }  // namespace holdfast::rendezvous

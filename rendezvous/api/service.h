@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/api/turn/failure.h"
 #include "rendezvous/coordinator/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/http/server.h"
@@ -31,11 +32,6 @@ struct ServiceOptions {
   std::function<HttpServerCounts()> http_counts = {};  // for /metrics; may be empty
   std::vector<std::string> checkpoint_roots = {};      // where `resume_from PATH` may lead; none: anywhere
   double requests_per_s = 500;                         // of each token, on average; workers' have no such limit. 0: none
-};
-
-struct ServiceFailure {
-  std::string why;
-  bool of_store = false;  // the database could not be read or written; false: the service itself is at fault
 };
 
 class Service {

@@ -88,6 +88,32 @@ class ServiceLivesTest : public testing::Test {
   bool tended_ = true;
 };
 
+TEST_F(ServiceLivesTest, FromTheFirstAnswerOnEverybodyHearsWhyTheServiceStops) {
+  lives_ = std::make_unique<ServiceLives>([this] { return begin(); });
+  HttpRequest request;
+  request.method = "GET";
+  request.path = "/v1/jobs";
+  request.headers["authorization"] = "Bearer admin-token";
+  Admission before = lives_->gate(request);  // its body comes when the service has stopped
+  ASSERT_FALSE(before.refusal);
+  HttpRequest submission = request;
+  submission.method = "POST";
+  submission.body = a_job();
+  Admission failing = lives_->gate(submission);
+  ASSERT_FALSE(failing.refusal);
+  std::promise<HttpResponse> asked_again, late;
+  disk_ = Disk::kFull;
+  failing.handler(submission, [&](const HttpResponse&) {
+    Admission again = lives_->gate(request);
+    asked_again.set_value(again.refusal ? *again.refusal : HttpResponse{});
+  });
+  EXPECT_THAT(asked_again.get_future().get().body, HasSubstr("database or disk is full"));
+  before.handler(request, [&](HttpResponse response) { late.set_value(std::move(response)); });
+  const HttpResponse answer = late.get_future().get();
+  EXPECT_EQ(answer.status, 503);
+  EXPECT_THAT(answer.body, HasSubstr("database or disk is full"));
+}
+
 TEST_F(ServiceLivesTest, AFullDiskIsSaidAndWaitedForAndNothingThatWasNotKeptIsThere) {
   lives_ = std::make_unique<ServiceLives>([this] { return begin(); });
   EXPECT_EQ(ask("GET", "/v1/jobs").status, 200);
