@@ -1,6 +1,6 @@
-// Job spec from JSON and back, by walking the table of fields.
+// The job spec from JSON and back, by a walk over the table of fields.
 //
-// Every field is checked by itself, then the defaults that depend on other fields are filled in, then the rules between
+// First every field is checked by itself, then defaults that depend on other fields are filled in, then the rules between
 // fields are checked.
 #include "rendezvous/protocol/job_spec.h"
 
@@ -23,14 +23,14 @@ namespace {
 
 using Json = nlohmann::json;
 using Errors = std::vector<FieldError>;
-using Complaint = std::string;  // "" when there is none
+using Complaint = std::string;  // "": the value is right
 
 std::string shown(const Json& value) {
   std::string text = json_text(value);
   return text.size() > 60 ? text.substr(0, 60) + "…" : text;
 }
 
-// Specs that are stored were read by this: what it refuses never was.
+// Stored specs are read with this function again, so it must not refuse more than it did when they were submitted.
 bool has_low_controls(const std::string& text) {
   return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
 }
@@ -44,7 +44,7 @@ Complaint read(const TextField& field, const FieldRow& row, const Json& value, J
   const auto& text = value.get_ref<const std::string&>();
   if (text.size() > field.max_bytes) return fmt::format("has {} bytes, at most {} are taken", text.size(), field.max_bytes);
   if (has_low_controls(text)) return "has control characters in it";
-  // An empty word stands for the default only where the default is empty: wire_dtype in a spec that was resolved halfway.
+  // An empty text stands for the default only where the default is empty, as for wire_dtype in a spec that is not resolved.
   const bool left_out = text.empty() && (JobSpec{}.*field.member).empty();
   if (!field.choices.empty() && !left_out && !contains(field.choices, text)) {
     return fmt::format("{} is not one of {}", shown(value), range_text(row));
@@ -60,8 +60,8 @@ Complaint read(const IntegerField& field, const FieldRow& row, const Json& value
   if (value.is_number_integer()) {
     number = value.get<int64_t>();
   } else if (value.is_number_float() && std::nearbyint(value.get<double>()) == value.get<double>()) {
-    if (std::abs(value.get<double>()) > 9.0e15) return out_of_range();  // beyond it a double no longer holds every integer
-    number = static_cast<int64_t>(value.get<double>());                 // 60.0: some JSON writers know no integers
+    if (std::abs(value.get<double>()) > 9.0e15) return out_of_range();  // above, a double does not hold every integer
+    number = static_cast<int64_t>(value.get<double>());                 // 60.0: some JSON writers have no integers
   } else {
     return fmt::format("must be an integer, not {}", shown(value));
   }
@@ -123,7 +123,7 @@ void apply_preset(const Json& json, JobSpec& spec) {
   set("block_size", spec.block_size, preset->block_size);
 }
 
-// Defaults that follow from other fields, such that asking for 20 steps or a small learning rate alone is no error.
+// Fills in defaults that follow from other fields, so that a user may ask for 20 steps or a small learning rate alone.
 void follow_other_fields(const Json& json, JobSpec& spec) {
   if (!json.contains("min_lr") && json.contains("learning_rate")) spec.min_lr = spec.learning_rate / 10;
   if (!json.contains("warmup_steps")) spec.warmup_steps = std::min(spec.warmup_steps, spec.total_steps / 10);

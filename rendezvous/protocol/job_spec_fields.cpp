@@ -1,4 +1,4 @@
-// Names, bounds and one line of help for every field of the job spec. Adding a field to JobSpec means adding its row here.
+// Name, bounds and one line of help for every field of the job spec. A new field of JobSpec needs a row here.
 #include "rendezvous/protocol/job_spec_fields.h"
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@ namespace {
 
 constexpr size_t kPathBytes = 4096;
 constexpr size_t kWordBytes = 64;
-constexpr int64_t kMicrobatchesMax = 65536;  // the fixed-point sum keeps log2 of this many bits free
+constexpr int64_t kMicrobatchesMax = 65536;  // the fixed-point sum keeps log2 of this number of bits free
 constexpr int64_t kStepsMax = 1'000'000'000;
 constexpr int64_t kNodesMax = 1024;
 constexpr int64_t kSecondsMax = 1'000'000'000;

@@ -1,4 +1,5 @@
-// What JSON leaves open, as all messages have it: depth, numbers that are not finite, and bytes that are no UTF-8.
+// Three cases that JSON leaves open, and that all messages treat alike: deep nesting, numbers that are not finite, and bytes
+// that are not UTF-8.
 #include <cmath>
 #include <limits>
 

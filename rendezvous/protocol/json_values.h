@@ -1,6 +1,6 @@
-// Single values out of JSON, by type.
+// Reads single values from JSON, by type.
 //
-// Refuses what is of another type, with std::invalid_argument that names the field, what was expected and what was found.
+// Refuses a value of another type: throws std::invalid_argument that names the field, the expected type and the value found.
 // Private to messages.cpp.
 #pragma once
 

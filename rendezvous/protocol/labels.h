@@ -1,4 +1,4 @@
-// Labels, of jobs and of workers: what may be one.
+// Labels of jobs and of workers, and the rules for them.
 #pragma once
 
 #include <cstddef>
@@ -13,7 +13,8 @@ inline constexpr size_t kLabelsMax = 32, kLabelKeyBytes = 63, kLabelValueBytes =
 
 bool is_label_key(const std::string& key);
 
-// What is wrong with a worker's labels, "" for nothing. Two names are taken: what a job `requires` by them every worker has.
+// Says what is wrong with a worker's labels; "" when nothing is. The names "device" and "memory_gib" are refused: a job may
+// require them, and every worker has them without a label.
 std::string worker_labels_complaint(const Labels& labels);
 
 // "rack=3, zone=a"

@@ -1,7 +1,7 @@
 // The messages as JSON. Each message is one list of its fields (`describe`), walked once to write and once to read.
 //
-// Reading: a field listed with io("name") must be there and of its type; one listed with io.maybe keeps its default where it
-// is missing. Fields nobody knows are passed over, so that a message may grow.
+// Reading: a field listed with io("name") must be there and have its type; a field listed with io.maybe keeps its default
+// where it is missing. Unknown fields are ignored, so that a later version may add fields to a message.
 #include "rendezvous/protocol/messages.h"
 
 #include <fmt/format.h>
@@ -16,10 +16,10 @@ namespace holdfast::rendezvous {
 namespace {
 
 using Json = nlohmann::json;
-using rendezvous::read;  // beside the ones below
+using rendezvous::read;  // these overloads stand beside those below
 
 template <typename T>
-struct Words;  // of an enumeration, in its order
+struct Words;  // the words of an enumeration, in the order of its values
 template <>
 struct Words<Phase> {
   static constexpr const char* all[] = {"idle", "preparing", "prepared", "refused", "active"};
@@ -60,7 +60,7 @@ Json written(const auto& value) requires std::is_arithmetic_v<std::decay_t<declt
     std::is_same_v<std::decay_t<decltype(value)>, std::string> {
   return value;
 }
-// A loss that is not finite must reach the people who look.
+// A loss that is not finite must reach the people who look at the curves.
 Json written(double value) {
   return number_json(value);
 }
@@ -86,7 +86,7 @@ void describe(Io& io, Of<Io, RegisterRequest>& m) {
   io("protocol_version", m.protocol_version);
   io("name", m.name);
   io("incarnation", m.incarnation);
-  // The rest may be missing: a worker of another version shall be told about its version, not about a field.
+  // The other fields may be missing: a worker of another version is to be told about its version, not about a field.
   io.maybe("version", m.version);
   io.maybe("node", m.node);
   io.maybe("pid", m.pid);
@@ -245,7 +245,7 @@ void describe(Io& io, Of<Io, FieldError>& m) {
 }
 template <typename Io>
 void describe(Io& io, Of<Io, Problem>& m) {
-  // All of them may be missing: a proxy on the way may answer with a problem of its own.
+  // All fields may be missing: a proxy on the way may answer with a problem of its own.
   io.maybe("status", m.status);
   io.maybe("title", m.title);
   io.maybe("detail", m.detail);

@@ -1,25 +1,26 @@
-// What the service, the workers and the command line say to each other, as plain structs; messages.cpp has the JSON.
+// The messages between service, workers and command line, as plain structs; messages.cpp has their JSON.
 //
-// The worker protocol is level-triggered both ways: a worker always reports its whole status, the service always answers
-// with the whole directive it wants followed now. Lost, repeated or late messages, and a service that was restarted,
-// change nothing but time. Fencing: every message of a worker carries its incarnation and the generation it speaks of;
-// the service refuses stale ones with 409 and a reason (Problem::code "stale_incarnation" or "stale_generation"). A checkpoint
-// of steps that the job has gone back below is "stale_state": no later generation will take it.
+// The worker protocol is level-triggered both ways: a worker always reports its whole status, and the service always answers
+// with the whole directive that is in force now. Lost, repeated or late messages, and a restart of the service, cost time and
+// change nothing else. Fencing: every message of a worker carries its incarnation and the generation that it is about; the
+// service refuses a stale message with 409 and a reason (Problem::code "stale_incarnation" or "stale_generation"). A
+// checkpoint of a step that the job has gone back below is refused as "stale_state": no later generation will accept it.
+// Thread: any; everything here is a value or a pure function.
 //
 //   POST /v1/workers                      RegisterRequest  -> RegisterReply
 //   POST /v1/workers/{id}/status          WorkerStatus     -> StatusReply        (every second and at each change)
 //   GET  /v1/workers/{id}/directive?incarnation=I&have=TAG&wait_ms=N -> Directive, or 204 when nothing changed in time
-//   POST /v1/workers/lost                 WorkerLost       -> 204                (a supervisor whose child died)
+//   POST /v1/workers/lost                 WorkerLost       -> 204                (from a supervisor whose child died)
 //   POST /v1/workers/{id}/logs            LogBatch         -> 204
-//   POST /v1/jobs/{id}/progress           Progress         -> 204                (rank 0, at most ten a second)
+//   POST /v1/jobs/{id}/progress           Progress         -> 204                (from rank 0, at most ten per second)
 //   POST /v1/jobs/{id}/faults             FaultReport      -> 204
 //   POST /v1/jobs/{id}/checkpoints        CheckpointRecord -> 201                (after the manifest is durable)
 //   POST /v1/jobs/{id}/events             WorkerEvent      -> 204
 //   GET|PUT|DELETE /v1/jobs/{id}/objects/{key}, GET /v1/jobs/{id}/objects?prefix=P -> {"keys": []}
-//     With the headers Holdfast-Worker and Holdfast-Incarnation (both optional) a PUT or DELETE of a life that is over is
-//     refused like a message of it. With Holdfast-Checksum (optional, XXH3-128 of the body in hex) a PUT whose body is
-//     another is refused with 400 "altered_on_the_way", and may be repeated. A full volume is 507 "no_space", a damaged object
-//     422 "corrupt", a volume that is not there 503.
+//     With the headers Holdfast-Worker and Holdfast-Incarnation (both optional) a PUT or DELETE of an ended incarnation is
+//     refused like its messages. With Holdfast-Checksum (optional, XXH3-128 of the body in hex) a PUT whose body has another
+//     checksum is refused with 400 "altered_on_the_way", and may be repeated. A full volume is answered with 507 "no_space", a
+//     damaged object with 422 "corrupt", a missing volume with 503.
 #pragma once
 
 #include <cstdint>
@@ -40,28 +41,28 @@ inline constexpr const char* kHoldfastVersion = "0.1.0";
 struct RegisterRequest {
   int protocol_version = kProtocolVersion;
   std::string version = kHoldfastVersion;
-  std::string name;         // the worker's own; its id from then on. A second live worker of that name replaces the first
-  std::string incarnation;  // made by the supervisor for each life
+  std::string name;         // the worker's name, which becomes its id. A second live worker of that name replaces the first
+  std::string incarnation;  // the supervisor makes a new one for each training process
   std::string node;         // host name
-  int64_t pid = 0;          // of the training process
-  std::string address;      // "10.0.0.2:41234", where the ring listens
-  std::string device, device_model, numerics;  // kernels::DeviceInfo
+  int64_t pid = 0;          // the training process
+  std::string address;      // "10.0.0.2:41234": here the ring listens
+  std::string device, device_model, numerics;  // as in kernels::DeviceInfo
   int64_t memory_bytes = 0;
   int threads = 0;
-  std::map<std::string, std::string> labels;  // for a job's `requires`; none from a worker of an older release
+  std::map<std::string, std::string> labels;  // for a job's `requires`; workers of older releases send none
 };
 struct RegisterReply {
   std::string worker_id;
-  std::string service_id;  // made anew at each start of the service
+  std::string service_id;  // a new one at each start of the service
   int64_t heartbeat_ms = 1000, lease_ms = 3000;
 };
 
-// What a worker is doing.
+// The phase that a worker is in.
 //   idle       has no job
-//   preparing  was told to prepare a job and is checking data and building the model
-//   prepared   can take part in the job's next generation; does nothing of a generation <= `generation` any more.
-//              A survivor of a fault or a yield is `prepared` too, with the step its state is at.
-//   refused    cannot take part: `reason`
+//   preparing  was told to prepare a job: it checks the data and builds the model
+//   prepared   can take part in the job's next generation, and does nothing more in generations <= `generation`.
+//              A worker that survived a fault or has yielded is `prepared`, too; `step` says where its state is.
+//   refused    cannot take part; `reason` says why
 //   active     takes part in `generation`
 enum class Phase { kIdle, kPreparing, kPrepared, kRefused, kActive };
 const char* phase_name(Phase phase);
@@ -70,19 +71,19 @@ struct WorkerStatus {
   std::string incarnation;
   Phase phase = Phase::kIdle;
   std::string job;         // "" when idle
-  int64_t job_born = 0;    // of the directive that the job was taken up with
-  int64_t generation = 0;  // active: the one taken part in; prepared: the highest fenced off; 0: none yet
-  int64_t step = -1;       // steps applied to the state held; -1: holds none
-  // The newest generation in which all members agreed on the state that this one was computed from; 0: holds none.
+  int64_t job_born = 0;    // Directive::job_born of the directive that gave this worker the job
+  int64_t generation = 0;  // active: its generation; prepared: the highest generation that is fenced off; 0: none yet
+  int64_t step = -1;       // steps applied to the worker's state; -1: it has no state
+  // The newest generation in which all members agreed on the state that this state was computed from; 0: no state.
   int64_t state_generation = 0;
   std::string data_digest;  // TokenFile::digest of the training file, once prepared
   int64_t data_tokens = 0;
-  bool leaving = false;  // SIGTERM was received: wants out after this step
-  std::string reason;    // for refused, and for prepared after a fault
+  bool leaving = false;  // SIGTERM was received: the worker wants to leave after this step
+  std::string reason;    // why it refused; or the fault after which it is prepared
   bool operator==(const WorkerStatus&) const = default;
 };
 struct StatusReply {
-  std::string directive_tag;  // of the directive in force: a worker that has another one polls at once
+  std::string directive_tag;  // tag() of the directive in force: a worker that has another directive polls at once
 };
 
 struct Member {
@@ -90,33 +91,33 @@ struct Member {
   bool operator==(const Member&) const = default;
 };
 
-// Where the state of a generation comes from.
+// The source of the state that a generation begins with.
 struct StateSource {
   enum class Kind { kInitial, kMemory, kCheckpoint };
   Kind kind = Kind::kInitial;
   int64_t step = 0;
-  // kCheckpoint: rank 0 reads it and the others copy from rank 0. `store` as in JobSpec::checkpoint_store ("" = kept by
-  // the service under `job`); fall_back: older ones may be taken when this one does not verify (resume_from latest).
+  // kCheckpoint: rank 0 reads the checkpoint, and the other ranks copy the state from rank 0. `store` as in
+  // JobSpec::checkpoint_store; "": the service keeps it, under `job`.
   std::string job, store;
   std::string state_hash;
   bool operator==(const StateSource&) const = default;
 };
 
-// What the service wants of a worker now.
+// The thing that the service wants a worker to do now.
 //   idle     have no job: drop what you hold
-//   prepare  get ready for `job`: open and check the data, build the model; keep state you hold for it
+//   prepare  get ready for `job`: open and check the data, build the model; keep a state that you hold for it
 //   join     take part in `generation` of `job` as rank `rank` of members.size()
 //   yield    finish the step under way with all other ranks, write a checkpoint if told, then be `prepared`
-//   fence    stop now whatever you do in generations <= `generation`, then be `prepared` with the state you hold
-//   exit     leave: the process ends with status 0 (drained, or its SIGTERM was granted)
+//   fence    stop all work in generations <= `generation` now, then be `prepared` with the state that you hold
+//   exit     leave: the process ends with status 0 (it was drained, or its SIGTERM is granted)
 enum class DirectiveKind { kIdle, kPrepare, kJoin, kYield, kFence, kExit };
 const char* directive_name(DirectiveKind kind);
 
 struct Directive {
   DirectiveKind kind = DirectiveKind::kIdle;
   std::string job;
-  // When it was submitted, ms since 1970; 0: not said. A database that was restored from an older copy can give a job's id
-  // again: what a worker holds of another job of that id is of no use.
+  // When the job was submitted, ms since 1970; 0: not said. A database that was restored from an older copy can give the same
+  // id to another job; a worker must not use the state of the earlier job for it.
   int64_t job_born = 0;
   int64_t generation = 0;
   std::string reason;  // for people
@@ -125,24 +126,25 @@ struct Directive {
   // join
   int rank = 0;
   std::vector<Member> members;  // in rank order
-  std::string secret;           // hex; authenticates ring connections of this generation; never logged
+  std::string secret;           // hex; authenticates the ring's connections in this generation; never logged
   StateSource source;
   // yield
   bool checkpoint = false;
-  int64_t question = 0;  // grows when the worker is asked for a sign of life: its status, at once, as after any new directive
+  // Grows when the service asks the worker for a sign of life: it answers with its status at once, as to any new directive.
+  int64_t question = 0;
 
-  std::string tag() const;  // digest of the content: what `have=` carries
+  std::string tag() const;  // digest of the content, which the worker sends back as `have=`
 };
 
 struct WorkerLost {
   std::string incarnation;
   std::string reason;                   // "killed by signal 9 (SIGKILL)"
-  std::vector<std::string> last_lines;  // that the process wrote to stderr; at most kLastLinesMax
+  std::vector<std::string> last_lines;  // the end of the process's stderr; at most kLastLinesMax
 };
 inline constexpr size_t kLastLinesMax = 50;
-inline constexpr const char* kLastWordsLevel = "stderr";  // of these lines in the job's log, as bad as an error
+inline constexpr const char* kLastWordsLevel = "stderr";  // their level in the job's log; counts as an error
 
-struct DealtShare {  // microbatches [first, last) of one step, and whose they are
+struct DealtShare {  // microbatches [first, last) of one step, and the rank that computed them
   int rank = 0;
   int64_t first = 0, last = 0;
   bool operator==(const DealtShare&) const = default;
@@ -154,18 +156,18 @@ struct StepPoint {   // one committed step
   int64_t tokens = 0;
   std::string tokens_digest;  // "data_digest" in JSON: sum of microbatch_digest over the step, 16 hex digits
   std::optional<double> validation_loss;
-  bool refused = false;            // its loss or gradient was not finite: it changed nothing but the step number
-  std::vector<DealtShare> shares;  // who computed what, where that is not what deal() says; empty: it is
+  bool refused = false;            // the loss or gradient was not finite: the step changed nothing but the step number
+  std::vector<DealtShare> shares;  // the ranks' shares, where they differ from deal(); empty: they do not
 };
 struct Progress {
   std::string worker, incarnation;
   int64_t generation = 0;
-  int64_t step = 0;               // newest committed; the points lead up to it without a gap
-  std::vector<StepPoint> points;  // since the last report that was answered
+  int64_t step = 0;               // the newest committed step; the points lead up to it without a gap
+  std::vector<StepPoint> points;  // the steps since the last report that was answered
   std::string state_hash;         // "" when not computed
   int64_t state_hash_step = -1;
-  bool finished = false;  // total_steps reached and the last checkpoint registered
-  std::string failure;    // not empty: the job cannot go on, and why
+  bool finished = false;  // total_steps is reached and the last checkpoint is registered
+  std::string failure;    // why the job cannot go on; "": it can
 };
 
 struct FaultReport {
@@ -176,19 +178,20 @@ struct FaultReport {
                                  // state_mismatch | state_diverged | checkpoint_unreadable
   std::string detail;            // evidence, for people
   int64_t checkpoint_step = -1;  // for checkpoint_unreadable
-  bool suspect_gone = false;     // its node refuses connections to it: no such process is there any more
+  bool suspect_gone = false;     // the suspect's node refuses connections to its address, so the process has ended
 };
 
 struct CheckpointRecord {
   std::string worker, incarnation;
-  int64_t generation = 0;        // the generation the writer belongs to now
-  int64_t state_generation = 0;  // the one in which the state was computed: refused ("stale_state", for good) when the job has
-                                 // gone back below `step` since; 0: not said
+  int64_t generation = 0;  // the generation that the writer belongs to now
+  // The generation in which the state was computed; 0: not said. If the job has gone back below `step` since then, the
+  // checkpoint is refused as "stale_state", and a retry is refused, too.
+  int64_t state_generation = 0;
   int64_t step = 0;
   std::string store, state_hash, created_at;
   int64_t raw_bytes = 0, stored_bytes = 0, shards = 0;
   double stall_s = 0, write_s = 0;
-  std::vector<int64_t> removed_steps;  // what retention removed after it
+  std::vector<int64_t> removed_steps;  // steps of the checkpoints that retention removed after writing this one
 };
 
 struct WorkerEvent {
@@ -202,10 +205,10 @@ struct LogLine {
 struct LogBatch {
   std::string incarnation, job;
   std::vector<LogLine> lines;
-  int64_t number = 0;  // 1, 2, 3 … of its incarnation: one that comes again is not taken again; 0: older workers do not say
+  int64_t number = 0;  // 1, 2, 3 … within the incarnation: a repeated number is ignored; 0: from an older worker, not checked
 };
 
-// RFC 9457. `errors` names fields.
+// An error in the form of RFC 9457. `errors` names the fields at fault.
 struct Problem {
   int status = 500;
   std::string title, detail;
@@ -213,8 +216,8 @@ struct Problem {
   std::vector<FieldError> errors;
 };
 
-// JSON that came from elsewhere; json.is_discarded() where it is none. What goes through a value later (text, comparisons) does
-// so by recursion, so what is nested deeper than kJsonDepthMax is none either.
+// Parses text from outside; json.is_discarded() when it is not JSON. Text that is nested deeper than kJsonDepthMax is refused
+// in the same way, because writing and comparing values recurse.
 inline constexpr int kJsonDepthMax = 64;
 struct ParsedJson {
   nlohmann::json json;
@@ -222,15 +225,15 @@ struct ParsedJson {
 };
 ParsedJson parse_json(std::string_view text);
 
-// Compact JSON text. Never throws: bytes that are no UTF-8 (a log line may hold any) become U+FFFD.
+// Compact JSON text. Never throws: bytes that are not UTF-8 (a log line may have any bytes) become U+FFFD.
 std::string json_text(const nlohmann::json& json);
 
-// A number as JSON, which has none that is not finite: those are the strings "nan", "inf" and "-inf". And back; nothing for
-// any other JSON. (null is read as "nan", too: that is what nlohmann-json writes.)
+// A number as JSON, and back. JSON numbers are finite, so the others become the strings "nan", "inf" and "-inf". null is read
+// as NaN, because nlohmann-json writes NaN as null; any other JSON gives nothing.
 nlohmann::json number_json(double value);
 std::optional<double> number_from_json(const nlohmann::json& json);
 
-// JSON, both ways, for everything above. from_json throws std::invalid_argument that names the field.
+// JSON, both ways, for the messages above. from_json throws std::invalid_argument that names the field.
 // NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
 #define HOLDFAST_MESSAGE(Type)                \
   void to_json(nlohmann::json&, const Type&); \

@@ -1,6 +1,6 @@
-// What must hold between the fields of a job spec, and the model presets.
+// The rules between the fields of a job spec, and the model presets.
 //
-// Each rule names the field to change and what to change it to. Defaults are filled in such that they break none.
+// The complaint of each rule names the field to change and a value that is right. The defaults break no rule.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -58,7 +58,7 @@ void check_batch(const JobSpec& spec, Errors& errors) {
                                                        microbatches)});
     return;
   }
-  if (spec.sync_every > 1) return;  // check_sync
+  if (spec.sync_every > 1) return;  // check_sync has other bounds then
   for (const auto& [name, value] :
        {std::pair{"nodes", spec.nodes}, {"min_nodes", spec.min_nodes}, {"max_nodes", spec.max_nodes}}) {
     if (value <= spec.microbatches()) continue;
@@ -69,7 +69,7 @@ void check_batch(const JobSpec& spec, Errors& errors) {
   }
 }
 
-// With local steps each of the nominal nodes is a replica, with as many microbatches as the others.
+// With local steps every nominal node is a replica, and all replicas have the same number of microbatches.
 void check_sync(const JobSpec& spec, Errors& errors) {
   if (spec.sync_every == 1) return;
   if (spec.dtype == "float16") {
@@ -77,7 +77,7 @@ void check_sync(const JobSpec& spec, Errors& errors) {
                       "float16 finds its loss scale from step to step, which local steps (sync_every above 1) do not "
                       "share: choose bfloat16 or float32"});
   }
-  if (spec.global_batch_size % spec.batch_size != 0) return;  // check_batch
+  if (spec.global_batch_size % spec.batch_size != 0) return;  // check_batch complains
   const int64_t microbatches = spec.microbatches() / spec.sync_every;
   if (microbatches % spec.nodes != 0) {
     errors.push_back(
@@ -132,7 +132,7 @@ void check_reduction(const JobSpec& spec, Errors& errors) {
                                               spec.reduction, wire_types_in_words(spec.reduction))});
 }
 
-// The microbatches of a step share the range of the sum, 32767: from so many on, each has less than 5 bits of it.
+// The microbatches of a step share the range of the sum, 32767. With more microbatches than this, each has less than 5 bits.
 constexpr int64_t kInt16MicrobatchesMax = 1024;
 
 void check_int16_range(const JobSpec& spec, Errors& errors) {
@@ -171,7 +171,7 @@ void check_resume(const JobSpec& spec, Errors& errors) {
   }
 }
 
-// Labels that workers choose themselves are anything; the two that every worker has are not.
+// The values of labels that workers choose may be anything; `device` and `memory_gib`, which every worker has, have rules.
 void check_requirements(const JobSpec& spec, Errors& errors) {
   const auto complain = [&](const std::string& what) { errors.push_back({"requires", what}); };
   if (const auto device = spec.requirements.find("device"); device != spec.requirements.end()) {

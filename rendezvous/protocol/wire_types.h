@@ -21,7 +21,7 @@ struct WireTypeRow {
   bool all_to_all_first;       // blocks go to their owner rank before they are summed, instead of round the ring
 };
 
-inline constexpr size_t kInt8BlockElements = 512;  // of int8: so many elements share one float32 scale
+inline constexpr size_t kInt8BlockElements = 512;  // for int8: this number of elements shares one float32 scale
 
 inline constexpr std::array<WireTypeRow, 6> kWireTypes{{
     {"int32", "exact", 4, false},
