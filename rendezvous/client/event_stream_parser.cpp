@@ -1,4 +1,4 @@
-// Lines end in \n, \r or \r\n, and any of them may be cut by a piece's border.
+// A line ends in \n, \r or \r\n; the border between two pieces may be anywhere, also between \r and \n.
 #include "rendezvous/client/event_stream_parser.h"
 
 namespace holdfast::rendezvous {
@@ -39,7 +39,7 @@ EventStreamParser::State EventStreamParser::end_of_line(const OnEvent& on_event)
     event_ = value;
   } else if (field == "id") {
     id_ = value;
-  }  // comments (no name before the colon) and fields nobody knows are passed over
+  }  // comments (no name before the colon) and unknown fields are ignored
   return State::kGoing;
 }
 

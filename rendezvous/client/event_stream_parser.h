@@ -1,4 +1,6 @@
-// Server-sent events out of a byte stream (WHATWG HTML, section 9.2.6), whatever the pieces it arrives in.
+// Parses server-sent events from a byte stream (WHATWG HTML, section 9.2.6), however the stream is cut into pieces.
+//
+// Refuses an event of more than 4 MiB. Thread: one at a time.
 #pragma once
 
 #include <functional>
@@ -9,12 +11,12 @@ namespace holdfast::rendezvous {
 
 class EventStreamParser {
  public:
-  // id, event name ("message" where none was given), data.
+  // Arguments: id, event name ("message" where the stream gives none), data. Returns false to stop.
   using OnEvent = std::function<bool(const std::string&, const std::string&, const std::string&)>;
   enum class State { kGoing, kStopped, kTooLong };
 
-  // Takes the next bytes and calls `on_event` for each event that ends in them. kStopped: it returned false.
-  // kTooLong: an event passed the bound; nothing more may be fed.
+  // Takes the next bytes and calls `on_event` for each event that ends in them. kStopped: `on_event` returned false.
+  // kTooLong: an event is longer than the bound; do not call feed() again.
   State feed(std::string_view bytes, const OnEvent& on_event);
 
  private:
@@ -23,7 +25,7 @@ class EventStreamParser {
 
   std::string line_, id_, event_, data_;
   bool has_data_ = false;
-  bool after_cr_ = false;  // the line ended in \r: a \n that follows belongs to it
+  bool after_cr_ = false;  // the line ended in \r: a following \n belongs to that line's end
 };
 
 }  // namespace holdfast::rendezvous

@@ -1,5 +1,5 @@
-// HTTP over libcurl: one easy handle kept for its connection, driven through a multi handle so that another thread can
-// wake it (curl_multi_wakeup) and a cancel takes effect at once.
+// HTTP over libcurl: one easy handle, kept because it holds the connection. A multi handle drives it, so that another thread
+// can wake it (curl_multi_wakeup) and a cancel takes effect at once.
 #include "rendezvous/client/http_client.h"
 
 #include <curl/curl.h>
@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr long kConnectTimeoutMs = 3000;
-constexpr size_t kReplyBytesMax = size_t{257} << 20;  // the largest object the service takes, and some
+constexpr size_t kReplyBytesMax = size_t{257} << 20;  // the largest object that the service takes, and 1 MiB
 constexpr size_t kProblemBytesMax = 1 << 20;
 constexpr size_t kHeaderBytesMax = 64 << 10;
 
@@ -33,22 +33,22 @@ std::string normalized(std::string url) {
   return url.find("://") == std::string::npos ? "http://" + url : url;
 }
 
-// A line break in a token or name would begin a header of its own.
+// A line break in a token or name would begin another header.
 std::string one_line(std::string text) {
   std::erase_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; });
   return text;
 }
 
-// The answer of a request under way. Either gathers the body or hands it to `on_bytes` while the status is below 400; or, with
-// `ignored_max`, reads so much of it at most and keeps nothing.
+// The answer to a request under way. It collects the body, or hands it to `on_bytes` while the status is below 400. With
+// `ignored_max` it reads at most that many bytes of the body and keeps none.
 struct Exchange {
   CURL* easy = nullptr;
   HttpReply reply;
   size_t ignored_max = 0, ignored = 0;
   size_t header_bytes = 0;
   std::function<bool(std::string_view)> on_bytes;
-  bool stopped_by_reader = false;  // what was read is all that is wanted
-  std::string refusal;             // why this side ended it
+  bool stopped_by_reader = false;  // enough of the answer was read
+  std::string refusal;             // why this side ended the request
 };
 
 size_t take_header(char* data, size_t, size_t size, void* pointer) {
@@ -103,7 +103,7 @@ Problem problem_of(const HttpReply& reply) {
   try {
     if (json.is_object()) problem = json.get<Problem>();
   } catch (const std::invalid_argument&) {
-    problem = Problem{};  // somebody else's idea of an error: the status says enough
+    problem = Problem{};  // an error in another format, such as a proxy's: the status says enough
   }
   if (problem.title.empty() && problem.detail.empty() && !json.is_object()) problem.detail = reply.body.substr(0, 200);
   problem.status = reply.status;
@@ -214,7 +214,7 @@ struct HttpClient::Impl {
     }
   }
 
-  // Runs the easy handle to its end. The code, or nothing when it was cancelled.
+  // Runs the easy handle to its end. Returns its code, or nothing when the request was cancelled.
   std::optional<CURLcode> drive() {
     curl_multi_add_handle(multi, easy);
     std::optional<CURLcode> code;

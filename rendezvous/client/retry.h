@@ -1,4 +1,4 @@
-// When a request that failed is worth repeating, and after what pause: one rule for whoever talks to a service.
+// The rule for failed requests: which are worth repeating, and after which pause. All clients of the service use it.
 #pragma once
 
 #include <algorithm>
@@ -9,17 +9,17 @@
 
 namespace holdfast::rendezvous {
 
-// Of an answer's status: the other side is busy, slow or broken for now (408, 429, 5xx), so the same request may succeed later.
-// Any other answer stays what it is.
+// By the status of an answer: with 408, 429 and 5xx the other side is busy, slow or broken for now, and the same request may
+// succeed later. With any other status it would get the same answer again.
 bool is_worth_repeating(int status);
 
-// A failure is worth repeating, too, where no whole answer came and where the bytes were altered on their way. 507 (no space
-// left) counts as worth repeating: a worker's reports and a webhook's delivery wait until somebody makes room. A store of
-// objects (service_store.cpp) makes the one exception: whoever writes a checkpoint is told of 507 at once.
+// Adds two cases: no whole answer came, or bytes were altered on their way. 507 (no space left) is worth repeating: a worker's
+// reports and a webhook's delivery wait until somebody makes room. There is one exception, in service_store.cpp: the writer of
+// a checkpoint gets the 507 at once.
 bool is_worth_repeating(const HttpFailure& failure);
 
-// Pauses between tries: doubling up to a maximum, each by chance between half and the whole of that, so that workers do not
-// come back in step.
+// Pauses between tries. A bound doubles from `first` up to `most`; each pause is random between half the bound and the whole
+// bound, so that workers do not come back at the same moment.
 class BackOff {
  public:
   using Milliseconds = std::chrono::milliseconds;

@@ -1,4 +1,5 @@
-// Where a program finds the service and its token (environment, then files, then defaults), and what it says when it does not.
+// The service's address and token, from the environment, then files, then defaults; and the message where the service is not
+// reached or refuses.
 #include <fmt/format.h>
 
 #include <cstdlib>

@@ -26,10 +26,10 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBackOffMax{5000};
-constexpr milliseconds kPiece{100};           // of a pause: how late it notices that it is to stop
-constexpr int64_t kSlowestBytesPerMs = 1000;  // 1 MB/s: a put may take its size at this speed longer
+constexpr milliseconds kPiece{100};           // a pause looks at `stop` this often
+constexpr int64_t kSlowestBytesPerMs = 1000;  // 1 MB/s: at this speed a put's bytes lengthen its deadline
 
-// Whoever writes a checkpoint is told at once that there is no space, and does not wait for somebody to make some.
+// The writer of a checkpoint is told at once that there is no space; it does not wait until somebody makes room.
 bool may_pass(const HttpFailure& failure) {
   return failure.problem.status != 507 && is_worth_repeating(failure);
 }
@@ -48,7 +48,7 @@ Error::Code code_of(const HttpFailure& failure) {
   }
 }
 
-// Connections, one per thread that is in a call; kept when the call is over.
+// Connections: one for each call under way, kept for later calls.
 class ClientPool {
  public:
   ClientPool(std::string url, std::string token, std::optional<WorkerIdentity> identity)
@@ -141,7 +141,7 @@ Result<HttpReply> ServiceStore::call(const std::string& what, std::string_view m
   BackOff back_off(options_.first_back_off, kBackOffMax);
   ClientPool::Lease client = clients_.take();
   client->set_stop(stop);
-  // The service judges by it what arrives: TCP's 16 bits do not find everything.
+  // The service checks by it that the bytes arrived unaltered; TCP's checksum of 16 bits does not find everything.
   client->set_header("Holdfast-Checksum", checksum_hex(std::as_bytes(std::span(body))));
   for (int attempt = 1;; ++attempt) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
@@ -169,7 +169,7 @@ Result<void> ServiceStore::put(const std::string& key, std::span<const std::byte
   const auto reply = call(what, "PUT", objects_path() + "/" + key, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   if (reply) return {};
   Error error = reply.error();
-  if (error.code == Error::Code::kNotFound) error.code = Error::Code::kRefused;  // it is the job that is not there
+  if (error.code == Error::Code::kNotFound) error.code = Error::Code::kRefused;  // the job is missing, not the object
   return tl::unexpected(error);
 }
 
@@ -182,7 +182,7 @@ Result<Bytes> ServiceStore::get(const std::string& key) {
 }
 
 Result<std::vector<std::string>> ServiceStore::list(const std::string& prefix) {
-  // Keys are of characters that stand for themselves in a URL; a prefix of others is of no key.
+  // A key has only characters that need no escape in a URL. No key begins with a prefix that has others.
   const auto in_keys = [](char c) { return c == '/' || valid_key(std::string("x") + c); };
   if (!std::ranges::all_of(prefix, in_keys)) return std::vector<std::string>{};
   const auto reply = call("cannot list", "GET", objects_path() + (prefix.empty() ? "" : "?prefix=" + prefix));

@@ -1,4 +1,4 @@
-// Numeric text only, and no packet is sent to choose an address.
+// Reads only numeric addresses, and sends no packet to choose an address.
 #include "rendezvous/client/socket_address.h"
 
 #include <arpa/inet.h>
@@ -144,7 +144,7 @@ struct Route {
   SocketAddress from, to;
 };
 
-// The way that packets to `host` go; nothing is sent.
+// The two ends of the route that packets to `host` take; nothing is sent.
 AddressResult<Route> route_to(const std::string& host) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_DGRAM;

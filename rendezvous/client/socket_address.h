@@ -1,7 +1,8 @@
-// Where a worker's ring listens: socket addresses as text and back, and the choice of one by the way to the service.
+// Socket addresses as text and back, and the choice of the address at which a worker's ring listens.
 //
-// Text is numeric only ("10.0.0.3:41234", "[fd00::3]:41234"): addresses travel from worker to worker, and a name that two
-// nodes resolve differently, or slowly, has no place there.
+// Text is numeric only ("10.0.0.3:41234", "[fd00::3]:41234"), because addresses travel from worker to worker, and two nodes
+// may resolve a name differently, or slowly.
+// Thread: any.
 #pragma once
 
 #include <sys/socket.h>
@@ -29,7 +30,7 @@ struct SocketAddress {
 template <typename T>
 using AddressResult = tl::expected<T, std::string>;
 
-// This machine's name; `otherwise` where it has none.
+// This machine's host name; `otherwise` where it cannot be read.
 std::string host_name(const std::string& otherwise);
 
 AddressResult<SocketAddress> parse_address(const std::string& text);
@@ -43,11 +44,12 @@ bool is_loopback(const SocketAddress& address);
 // Whether packets to `host` (a name or number) stay on this machine.
 bool is_this_machine(const std::string& host);
 
-// Where a worker listens: at the interface when one is named, else where packets to the service leave from. Port 0.
+// The address at which a worker listens: the interface's when one is named, else the address from which packets to the
+// service leave. Port 0.
 AddressResult<SocketAddress> ring_address(const std::string& interface, const std::string& service_host);
 // HOLDFAST_INTERFACE, else NCCL_SOCKET_IFNAME; "" when neither is set.
 std::string interface_of_environment();
-// The interface that has this address, whatever the port; "" when none has.
+// The interface that has this address, whatever the port; "" when no interface has it.
 std::string interface_with(const SocketAddress& address);
 
 }  // namespace holdfast::rendezvous

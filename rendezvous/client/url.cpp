@@ -9,7 +9,7 @@ namespace {
 
 using ParsedUrl = std::unique_ptr<CURLU, void (*)(CURLU*)>;
 
-// "" where the URL does not have the part.
+// "" if the URL does not have the part.
 std::string part_of(const ParsedUrl& url, CURLUPart part) {
   char* text = nullptr;
   if (curl_url_get(url.get(), part, &text, 0) != CURLUE_OK) return "";
