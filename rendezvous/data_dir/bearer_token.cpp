@@ -1,4 +1,4 @@
-// Token files are written whole before they have their name.
+// A token file is written whole before it gets its name.
 #include "rendezvous/data_dir/bearer_token.h"
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 namespace holdfast::rendezvous {
 namespace {
 
-// The temporary file of a service that was killed is replaced.
+// Replaces the temporary file that a killed service may have left.
 storage::Step write_durably(const std::string& path, const std::string& text) {
   const auto files = storage::posix_file_system();
   const std::string temporary = path + ".new";

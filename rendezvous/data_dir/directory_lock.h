@@ -1,7 +1,7 @@
-// The lock on a data directory: a service holds it for as long as it runs, and so does whoever replaces its database.
+// The lock on a data directory. A service holds it as long as it runs, and a restore holds it while it replaces the database.
 //
-// Two services on one directory would both believe that they decide. Held by flock(2) on DATA_DIR/service.lock, which ends with
-// the process however that ends; the file holds the pid, for people.
+// Without the lock, two services on one directory would both make decisions. The lock is flock(2) on DATA_DIR/service.lock, so
+// it ends with the process, however the process ends. The file contains the holder's pid, for people.
 #pragma once
 
 #include <string>
@@ -16,7 +16,8 @@ class DirectoryLock {
   DirectoryLock(const DirectoryLock&) = delete;
   DirectoryLock& operator=(const DirectoryLock&) = delete;
 
-  // Once. The error names who holds it and ends with `remedy`: what to do then.
+  // Takes the lock; call it once. The destructor gives it back. The error names the process that holds the lock and ends with
+  // `remedy`, which says what to do.
   tl::expected<void, std::string> take(const std::string& data_dir, const std::string& remedy);
 
  private:

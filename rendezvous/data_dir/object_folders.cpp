@@ -1,4 +1,4 @@
-// Folders of objects, over storage's directory store.
+// The folders are directory stores of storage/.
 #include "rendezvous/data_dir/object_folders.h"
 
 #include <fmt/format.h>
@@ -52,7 +52,7 @@ std::vector<StrayFolder> stray_folders(const std::string& data_dir, const std::v
   namespace fs = std::filesystem;
   std::vector<StrayFolder> found;
   std::error_code ignored;
-  const std::set<std::string_view> known(jobs.begin(), jobs.end());  // there may be ten thousand of both
+  const std::set<std::string_view> known(jobs.begin(), jobs.end());  // there may be ten thousand jobs and ten thousand folders
   for (const auto& entry : fs::directory_iterator(data_dir + "/checkpoints", ignored)) {
     const std::string job = entry.path().filename().string();
     if (!entry.is_directory(ignored) || known.contains(job)) continue;
