@@ -52,7 +52,7 @@ void sync_file(const std::string& path) {
   if (!synced) fail("cannot sync " + path, error);
 }
 
-// Removes what was made, unless it was kept.
+// A temporary file or folder that is removed at the end, unless keep() was called. Files of SQLite beside it go with it.
 class Scratch {
  public:
   explicit Scratch(std::string path) : path_(std::move(path)) { clear(); }
@@ -106,7 +106,7 @@ DatabaseContents copy_and_check(const std::string& data_dir, const std::string& 
   return contents;
 }
 
-// Without --force whoever took the name meanwhile keeps it: link(2) does not replace.
+// Without --force a file that has taken the name in the meantime stays: link(2) does not replace.
 void give_name(Scratch& scratch, const std::string& output, bool replace) {
   const bool linked = !replace && link(scratch.path().c_str(), output.c_str()) == 0;
   if (!linked && (!replace || rename(scratch.path().c_str(), output.c_str()) != 0))
@@ -126,15 +126,15 @@ std::string list_of(const std::vector<std::string>& ids) {
   return ids.size() > named ? fmt::format("{} and {} more", text, ids.size() - named) : text;
 }
 
-// Whether anything lies in the job's folder here.
+// Whether the job's folder below `data_dir` has anything in it.
 bool has_objects(const std::string& data_dir, const std::string& job) {
   std::error_code ignored;
   const std::string folder = objects_folder(data_dir, job);
   return fs::is_directory(folder, ignored) && !fs::is_empty(folder, ignored);
 }
 
-// The jobs whose checkpoints a backup with checkpoints takes along. An open one's folder must be there, an ended one's was
-// perhaps removed by hand.
+// The jobs whose checkpoints belong in a backup with checkpoints. The folder of an open job must be there; the folder of an
+// ended job may have been removed by hand.
 std::vector<std::string> jobs_to_copy(const std::string& data_dir, const DatabaseContents& contents) {
   std::vector<std::string> jobs;
   for (const EndedJob& job : contents.ended_jobs) {
@@ -146,7 +146,7 @@ std::vector<std::string> jobs_to_copy(const std::string& data_dir, const Databas
   return jobs;
 }
 
-// What is not in the copy, in sentences.
+// Sentences about checkpoints that are not in the backup.
 std::vector<std::string> missing_checkpoints(const BackupOptions& options, const DatabaseContents& contents) {
   const std::vector<std::string> kept = jobs_to_copy(options.data_dir, contents);
   std::vector<std::string> shared, ended, sentences;
@@ -196,7 +196,7 @@ BackupReport make_backup(const BackupOptions& options) {
     copy_all_checkpoints(options, scratch.path(), report);
     give_to_owner_of(options.data_dir, scratch.path());
     sync_folder(scratch.path());
-    // Onto an empty folder it would succeed; onto anything else it fails.
+    // rename(2) replaces an empty folder and nothing else.
     if (rename(scratch.path().c_str(), options.output.c_str()) != 0) fail("cannot name the copy " + options.output, errno);
     scratch.keep();
     sync_folder(parent_of(options.output));
@@ -225,7 +225,7 @@ void make_data_dir(const std::string& data_dir) {
   if (!existed) chmod(data_dir.c_str(), 0700);
 }
 
-// A raw copy of a stopped service's files may have a write-ahead log.
+// Copies a database to `to` and checks it there. A raw copy of a stopped service's files may have a write-ahead log beside it.
 DatabaseContents take_in(const std::string& from, const std::string& to) {
   insist_on_file(from);
   std::error_code error;
@@ -243,14 +243,14 @@ DatabaseContents take_in(const std::string& from, const std::string& to) {
   }
 }
 
-// The old database under another name, with the write-ahead log that belongs to it, if that could not be folded in (it is
-// damaged). "" when there was none.
+// Gives the old database a second name and returns that name; "" when there is no old database. If its write-ahead log cannot
+// be folded in, because one of them is damaged, the log is kept beside it.
 std::string keep_old(const std::string& database) {
   if (!fs::exists(database)) return "";
   try {
     fold_write_ahead_log(database);
   } catch (const StoreError&) {
-    // kept as it is
+    // damaged: kept as it is
   }
   const std::string stamped = fmt::format("{}.replaced-{}", database, utc_stamp());
   std::string kept = stamped;
@@ -264,7 +264,7 @@ std::string keep_old(const std::string& database) {
   return kept;
 }
 
-// A log beside it belongs to the old one and must be gone before the new one has the name.
+// A write-ahead log at `database` belongs to the old database. It must be gone before the new database gets the name.
 void swap_in(Scratch& fresh, const std::string& database) {
   std::error_code error;
   for (const char* beside : {"-wal", "-shm"}) {
@@ -288,8 +288,8 @@ void bring_back_checkpoints(const std::string& from, const std::string& data_dir
   }
 }
 
-// `from`: a backup with checkpoints, or "". A job's folder is made when it is submitted and never by a running service, for
-// which one that is missing is a volume that has gone.
+// `from`: a backup with checkpoints, or "". Makes the folders that open jobs lack, because a running service takes a missing
+// folder for a volume that is not mounted, and does not make it.
 void bring_back_folders(const std::string& from, const std::string& data_dir, RestoreReport& report) {
   const auto lies_in = [](const std::string& place, const std::string& job) {
     std::error_code ignored;

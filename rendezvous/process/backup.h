@@ -1,15 +1,16 @@
-// Backup of a service's database while it runs, and putting one back.
+// Backup of a service's database while the service runs, and restore of such a backup.
 //
-// A backup is one file, or with the checkpoints a folder: holdfast.sqlite and checkpoints/JOB/… of the jobs whose checkpoints
-// the service keeps and that have not ended, or that one of those goes on from. Tokens' files, checkpoints in shared folders
-// and those of other jobs that have ended are not in it.
+// A backup without checkpoints is one file. A backup with checkpoints is a folder with holdfast.sqlite and checkpoints/JOB/….
+// It has the checkpoints that the service keeps for jobs that have not ended, and for ended jobs from which one of those goes
+// on. It does not have token files, checkpoints in shared folders, or checkpoints of other ended jobs.
 //
-// Promises: a backup has its name only when it was checked and is durable; nothing is overwritten unless told, and a folder
-// never. A restore changes nothing before what it puts in was checked, keeps the database that was there, and can be killed at
-// any instruction: then the old database is there or the new one. What root makes here belongs to the owner of the data
-// directory. After a restore the service's first start also looks for checkpoints that the database does not know.
-// Refuses: to restore below a running service; to pass for done when checkpoints could not be copied, but for those that are
-// damaged where they come from: these are named, in `damaged`, and everything else is done.
+// Promises: a backup gets its name only after it was checked and is durable. A file is replaced only with `force`, a folder
+// never. A restore checks the new database before it changes anything, and keeps the old one. It may be killed at any
+// instruction: then either the old database or the new one is in place. Files that root makes here belong to the owner of the
+// data directory. After a restore the service's first start also looks for checkpoints that the database does not know.
+// Refuses: to restore below a running service; to succeed when a checkpoint could not be copied. One exception: a checkpoint
+// that is damaged at its source is named in `damaged`, and everything else is done.
+// Thread: any; the functions block.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +25,7 @@ namespace holdfast::rendezvous {
 struct BackupOptions {
   std::string data_dir, output;
   bool with_checkpoints = false;
-  bool force = false;  // a file may be replaced
+  bool force = false;  // an existing file may be replaced
 };
 struct CopiedCheckpoint {
   std::string job;
@@ -33,20 +34,21 @@ struct CopiedCheckpoint {
 struct BackupReport {
   DatabaseContents contents;
   std::vector<CopiedCheckpoint> checkpoints;
-  std::vector<std::string> damaged;  // checkpoints, in sentences: they are not in it
-  std::vector<std::string> notes;    // what else is not in it, in sentences
+  std::vector<std::string> damaged;  // sentences about damaged checkpoints, which are not in the backup
+  std::vector<std::string> notes;    // sentences about other things that are not in the backup
 };
 // The error is a sentence for people.
 tl::expected<BackupReport, std::string> back_up(const BackupOptions& options);
 
 struct RestoreReport {
   DatabaseContents contents;
-  std::string replaced;  // where the database is kept that was there; "" when there was none
+  std::string replaced;  // the file in which the old database is kept; "" when there was none
   std::vector<CopiedCheckpoint> checkpoints;
-  std::vector<std::string> damaged;  // in the backup: they were not brought back
+  std::vector<std::string> damaged;  // sentences about checkpoints that are damaged in the backup: they were not restored
   std::vector<std::string> notes;
 };
-// `from`: what back_up made, a file or a folder, or a copy of a stopped service's holdfast.sqlite.
+// `from`: a file or folder that back_up made, or a copy of a stopped service's holdfast.sqlite. The error is a sentence for
+// people.
 tl::expected<RestoreReport, std::string> restore(const std::string& from, const std::string& data_dir);
 
 }  // namespace holdfast::rendezvous

@@ -18,8 +18,8 @@ using storage::Result;
 constexpr int kAttempts = 3;
 constexpr int kThreads = 2;
 
-// kSource: it holds no whole checkpoint. kEither: it does, but what was copied is not whole: it may have been written anew
-// meanwhile.
+// The side that is at fault. kSource: it has no whole checkpoint. kEither: the source is whole and the copy is not, perhaps
+// because the source was written again during the copy.
 enum class Blame : uint8_t { kSource, kEither, kTarget };
 struct CopyFailure {
   Error error;
@@ -45,7 +45,7 @@ Copied<void> copy_object(ObjectStore& from, ObjectStore& to, const std::string& 
   return {};
 }
 
-// The shards first, so that a kill leaves no manifest without them. The bytes that it takes up.
+// Returns the bytes of the copy. Shards are copied before the manifest, so that a kill leaves no manifest without its shards.
 Copied<int64_t> copy_once(ObjectStore& from, ObjectStore& to, int64_t step) {
   const auto manifest = storage::read_manifest(from, step);
   if (!manifest) return cannot_read(manifest.error());
@@ -61,7 +61,7 @@ Copied<int64_t> copy_once(ObjectStore& from, ObjectStore& to, int64_t step) {
   return tl::unexpected(CopyFailure{verified.error(), Blame::kEither});
 }
 
-// Once more when it does not verify: a later generation may have written the same step anew meanwhile.
+// Tries again when the copy does not verify: a later generation may have written the same step again during the copy.
 Copied<int64_t> copy_checkpoint(ObjectStore& from, ObjectStore& to, int64_t step) {
   for (int attempt = 1;; ++attempt) {
     auto copied = copy_once(from, to, step);
@@ -87,13 +87,13 @@ tl::expected<CheckpointCopies, std::string> copy_checkpoints(const std::string& 
   const auto there = to ? storage::list_checkpoints(**to) : tl::unexpected(to.error());
   if (!there) return fail(there.error().message);
   CheckpointCopies copies;
-  for (auto step = steps->rbegin(); step != steps->rend(); ++step) {  // the newest first: retention takes the oldest
+  for (auto step = steps->rbegin(); step != steps->rend(); ++step) {  // the newest first: retention removes the oldest
     if (std::ranges::find(*there, *step) != there->end()) continue;
     const auto bytes = copy_checkpoint(**from, **to, *step);
     if (bytes) {
       copies.copied.push_back({job, *step, *bytes});
     } else if (bytes.error().blame != Blame::kTarget && storage::is_absent(**from, storage::manifest_key(*step))) {
-      continue;  // retention took it
+      continue;  // retention has removed it
     } else if (bytes.error().blame != Blame::kSource) {
       return fail(bytes.error().error.message);
     } else {

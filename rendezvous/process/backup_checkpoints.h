@@ -1,9 +1,9 @@
-// Whole checkpoints from one folder of objects to another.
+// Copies whole checkpoints from one folder of objects to another.
 //
-// Promises: what was copied was verified where it lies now, byte by byte; one that retention removes meanwhile is passed over,
-// for newer ones are there; one that does not verify where it comes from is named, and is not in the copy.
-// Refuses everything else that goes wrong, no space and folders that cannot be read among it: then the copy is not what it
-// would be taken for.
+// Promises: every copy was verified in its new place, byte by byte. A checkpoint that retention removes meanwhile is left out,
+// because newer ones exist. A checkpoint that is damaged at its source is named in `damaged`, and is not in the copy.
+// Refuses: to succeed after any other failure, such as a full disk or an unreadable folder.
+// Thread: any; the function blocks.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ struct CheckpointCopies {
   std::vector<DamagedCheckpoint> damaged;
 };
 
-// Of one job; `from_data_dir` and `to_data_dir` hold checkpoints/JOB. Those that are there already stay as they are. The error
-// is a sentence for people.
+// Copies the checkpoints of one job, from checkpoints/JOB in `from_data_dir` to checkpoints/JOB in `to_data_dir`. Checkpoints
+// that are already there stay as they are. The error is a sentence for people.
 tl::expected<CheckpointCopies, std::string> copy_checkpoints(const std::string& from_data_dir, const std::string& to_data_dir,
                                                              const std::string& job);
 

@@ -11,7 +11,7 @@
 namespace holdfast::rendezvous {
 namespace {
 
-// "unlimited" is the largest number of its type, which does not fit ours.
+// "unlimited" is the largest rlim_t, which int64_t does not hold.
 int64_t number_of(rlim_t limit) {
   return static_cast<int64_t>(std::min<rlim_t>(limit, INT64_MAX));
 }

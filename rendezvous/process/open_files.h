@@ -1,7 +1,7 @@
-// How many files, and so connections, this process may have open.
+// The limit on open files, and so on connections, of this process.
 //
-// A shell's usual soft limit is 1024, and a worker holds up to four connections: some 250 workers would use it up, and the next
-// one's would not be accepted. The hard limit is the administrator's word; up to it a process may help itself.
+// A shell's usual soft limit is 1024, and a worker holds up to four connections. Some 250 workers would use it up, and the
+// service could not accept the next worker. The administrator sets the hard limit; a process may raise its soft limit to it.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 namespace holdfast::rendezvous {
 
 struct OpenFiles {
-  int64_t limit = 0;  // that holds now
-  // Why the soft limit could not be raised to the hard one; "" when it was, or was there.
+  int64_t limit = 0;  // in force now, in files
+  // Why the soft limit could not be raised to the hard limit; "": the two are equal now.
   std::string problem;
 };
-// To be called at the start of the process: what has been opened does not change by it.
+// Raises the soft limit to the hard limit. Call it at the start of the process. Files that are open already are not affected.
 OpenFiles raise_open_files();
 
 inline constexpr int64_t kConnectionsPerWorker = 4;
-inline constexpr int64_t kOpenFilesBeside = 100;  // the database, the log, people
-// What a service for so many workers has open at most.
+inline constexpr int64_t kOpenFilesBeside = 100;  // for the database, the log and people's connections
+// The largest number of files that a service for `workers` workers has open.
 constexpr int64_t open_files_for(int64_t workers) {
   return workers * kConnectionsPerWorker + kOpenFilesBeside;
 }

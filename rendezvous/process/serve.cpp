@@ -1,4 +1,4 @@
-// Start-up and end of the process: the data directory and its lock, tokens, database, HTTP, signals.
+// Start and end of the process: the data directory and its lock, tokens, database, HTTP, signals.
 #include "rendezvous/process/serve.h"
 
 #include <fmt/format.h>
@@ -67,7 +67,7 @@ void greet(const std::string& url, const std::string& data_dir) {
             << std::flush;
 }
 
-// Blocks until a signal to end comes, or the service fails in a way that another try does not mend. The exit status.
+// Blocks until a signal ends the process, or the service fails for a reason other than its database. Returns the exit status.
 int tend_until_the_end(const sigset_t& signals, ServiceLives& lives) {
   while (lives.tend()) {
     const timespec patience{0, 200'000'000};
@@ -79,7 +79,7 @@ int tend_until_the_end(const sigset_t& signals, ServiceLives& lives) {
   return 1;
 }
 
-// With a drill asked for, one that dies as it says.
+// The database; with a drill asked for (HOLDFAST_FAULT), wrapped so that the process dies at the commit that the drill names.
 class DrilledStore {
  public:
   DrilledStore(std::unique_ptr<JobStore> store, std::vector<CommitFault> faults) : store_(std::move(store)) {
@@ -104,7 +104,7 @@ struct Life {
   Service service;
 };
 
-// Said where the limit is lower than some hundred workers need; the clusters that this is for never get there.
+// Raises the limit on open files, and warns if it is still too low for a few hundred workers.
 void prepare_open_files() {
   constexpr int64_t kWorkers = 300;
   const OpenFiles files = raise_open_files();
@@ -116,7 +116,7 @@ void prepare_open_files() {
       files.problem.empty() ? "" : ": ", files.problem, kWorkers, open_files_for(kWorkers));
 }
 
-// Whether what is asked for may be listened on at all.
+// Refuses to listen for other machines without encryption, unless the user allows it.
 tl::expected<void, std::string> check_encryption(const ServeOptions& options) {
   if (options.tls_cert.empty() != options.tls_key.empty()) {
     return Failure(fmt::format("--tls_{} is missing: a certificate and its key are given together",

@@ -24,7 +24,7 @@ constexpr const char* kWaits = "the service cannot keep anything now, and tries 
 ServiceLives::ServiceLives(Begin begin) : begin_(std::move(begin)) {
   try {
     start(begin_());
-  } catch (const StoreFull& error) {  // whoever starts a process that ends would only start it again
+  } catch (const StoreFull& error) {  // an end would not help: a supervisor would only start the process again
     set_reason(std::string(kWaits) + error.what());
     said_at_ = again_at_ = steady_clock::now();
     spdlog::error("the service waits for its database: {}", error.what());
@@ -47,7 +47,7 @@ void ServiceLives::start(std::shared_ptr<Service> service) {
   service_ = std::move(service);
 }
 
-// Requests that have it still may end after this; they are answered 503 by it.
+// A request that still holds the service may end later; the stopped service answers it 503.
 void ServiceLives::bury() {
   if (owner_.joinable()) owner_.join();
   const std::lock_guard lock(mutex_);
@@ -97,7 +97,7 @@ Admission ServiceLives::gate(const HttpRequest& head) {
     admission.refusal = absence();
     return admission;
   }
-  if (const auto failure = service->failure()) {  // stopped by itself, and not buried yet: it would answer nothing of use
+  if (const auto failure = service->failure()) {  // the service has stopped by itself and is not buried yet
     admission.refusal = problem_answer(problem(503, "unavailable", kWaits + failure->why));
     return admission;
   }
