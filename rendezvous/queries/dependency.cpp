@@ -7,7 +7,7 @@
 namespace holdfast::rendezvous {
 namespace {
 
-// By id, or the newest of that name.
+// The job with this id, else the newest job with this name; null when there is neither.
 const Job* find_by_id_or_name(const Coordinator& state, const std::string& word) {
   if (const Job* job = state.find_job(word)) return job;
   for (auto it = state.jobs().rbegin(); it != state.jobs().rend(); ++it) {

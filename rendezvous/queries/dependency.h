@@ -1,8 +1,9 @@
 // `after`: the job that must have succeeded before another begins.
 //
-// With resume_from job:ID of that same job the state that it ends with is where the other begins, so that runs can be chained
-// before the first has ended. Which checkpoint that is shows then; whether the other can go on from it at all is judged at
-// once, from the specs.
+// With resume_from job:ID of the same job, the later job begins with the state at the earlier job's end, so that runs can be
+// chained before the first has ended. The checkpoint is chosen at that end. Whether the later job can go on from it at all is
+// judged at once, from the two specs.
+// Thread: the owner's.
 #pragma once
 
 #include <string>
@@ -13,12 +14,12 @@
 namespace holdfast::rendezvous {
 
 struct Dependency {
-  std::string job;             // its id; "" for none, or when it has succeeded already
-  bool resumes_later = false;  // resume_from means the newest checkpoint that it will have
-  std::string resume_from;     // it has succeeded, and resume_from names it: the same by its id; else ""
+  std::string job;             // the id of the job to wait for; "": there is none, or it has succeeded already
+  bool resumes_later = false;  // resume_from stands for the newest checkpoint that this job will have at its end
+  std::string resume_from;     // "job:ID" if this job has succeeded already and resume_from names it; else ""
 };
 
-// Refuses, naming the field: one that is not known, and one that has failed or was cancelled already.
+// Refuses a job that is unknown, has failed or was cancelled; the refusal names the field.
 OrRefusal<Dependency> find_dependency(const Coordinator& state, const JobSpec& spec);
 
 }  // namespace holdfast::rendezvous

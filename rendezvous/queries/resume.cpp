@@ -146,8 +146,8 @@ std::string different_model(const nlohmann::json& theirs, const JobSpec& spec) {
   return text;
 }
 
-// What else decides what the state means: the same tensors are moments of AdamW, or of the outer step; and float16 has one
-// more.
+// Other fields on which the meaning of the state depends. With local steps the same tensors are moments of the outer step, not
+// of AdamW; and float16 has one tensor more.
 std::string different_training(const nlohmann::json& theirs, const JobSpec& spec) {
   const bool theirs_local = theirs.value("sync_every", int64_t{1}) > 1, mine_local = spec.sync_every > 1;
   if (theirs_local != mine_local) {
@@ -163,12 +163,13 @@ std::string different_training(const nlohmann::json& theirs, const JobSpec& spec
   return {};
 }
 
-// Fills in what the manifest knows; the error says why the checkpoint cannot be had. Nothing when the folder is out of sight.
+// Verifies a checkpoint, and fills in its step and hash from the manifest. The error says why the checkpoint cannot be used. A
+// shared folder of a job that this machine does not see is no error.
 tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec, const std::string& data_dir,
                                        const std::vector<std::string>& roots) {
   const std::string own = objects_folder(data_dir, source.job);
   const std::string folder = source.store.empty() ? own : without_scheme(source.store);
-  // Before anything is looked at: whoever may not read there is not told what is there either.
+  // This check comes first: a user who may not read a folder is not told either what is in it.
   const std::vector<std::string> within = source.store.empty() ? std::vector<std::string>{} : roots;
   if (const auto allowed = storage::check_roots(folder, within); !allowed) return tl::unexpected(allowed.error().message);
   std::error_code ignored;

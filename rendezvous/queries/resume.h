@@ -1,11 +1,12 @@
-// resume_from: from what a user wrote to checkpoints that were verified.
+// The user's resume_from, and the verified checkpoints that it stands for.
 //
-//   latest         the newest checkpoint over all jobs of the same name; may fall back to older ones, and says so
-//   STEP           the newest checkpoint of that step over the same jobs
-//   job:ID[@STEP]  that job's checkpoint of that step, or its newest
-//   PATH           a folder that holds a job's checkpoints (or one of them: …/step-0000000060), absolute or file:///…
-// All but `latest` are explicit: what cannot be had is an error. A job's checkpoint in a shared folder that this machine does
-// not see is taken unverified, and the worker that reads it verifies it; a PATH has to be seen from here.
+//   latest         the newest checkpoint of all jobs with the same name; may fall back to older ones, and says so
+//   STEP           the newest checkpoint of that step, of the same jobs
+//   job:ID[@STEP]  that job's checkpoint of that step, or its newest checkpoint
+//   PATH           a folder of a job's checkpoints, or one checkpoint in it (…/step-0000000060); absolute or file:///…
+// Only `latest` falls back. With the other three, a checkpoint that cannot be read is an error. If a job's checkpoint is in a
+// shared folder that this machine does not see, it is accepted without verification, and the worker that reads it verifies
+// it. A PATH must be visible from this machine.
 #pragma once
 
 #include <functional>
@@ -24,19 +25,19 @@ struct ResumePlan {
   bool may_fall_back = false;
 };
 
-// From the catalogue; on the owner thread, reads nothing from disk.
+// Chooses from the catalogue and reads nothing from disk. Thread: the owner's.
 OrRefusal<ResumePlan> plan_resume(const Coordinator& state, const JobSpec& spec);
 
 struct ResumeChoice {
-  std::vector<StateSource> sources;  // the verified one, then (latest only) the older ones
-  std::string note;                  // for the event: what was chosen, and what was passed over and why
+  std::vector<StateSource> sources;  // the verified checkpoint, then (only for `latest`) the older ones
+  std::string note;                  // for the event: the checkpoint that was chosen, those that were left out, and why
 };
-// Reads and verifies; blocks, any thread. `data_dir`: where this service keeps objects.
-// `checkpoint_roots`: where folders may be (storage::OpenOptions::roots).
+// Reads and verifies the candidates. `data_dir`: this service keeps objects below it. `checkpoint_roots`: folders must be
+// below one of these (storage::OpenOptions::roots); none: anywhere. Thread: any; blocks.
 OrRefusal<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spec, const std::string& data_dir,
                                       const std::vector<std::string>& checkpoint_roots = {});
 
-// Why a state that was trained under the spec `theirs` is of no use to a job of this one; "" when it is.
+// Why a job with this spec cannot go on from a state that was trained under the spec `theirs`; "" when it can.
 std::string cannot_go_on(const nlohmann::json& theirs, const JobSpec& spec);
 
 }  // namespace holdfast::rendezvous

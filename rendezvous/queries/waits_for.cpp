@@ -13,14 +13,14 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kNamedMax = 8;  // workers and jobs that a sentence names; the lists have all
+constexpr size_t kNamedMax = 8;  // most workers or jobs that a sentence names; the lists in the answer have all
 
 using Busy = WaitingRoom::Busy;
 
-// Workers that this job could use and others have. `each` is called with (job, what it has).
+// Calls `each` with (job, Busy) for every other job that has workers which this job could use.
 template <typename Each>
 void each_busy(const WaitingRoom& room, const Job& job, const Each& each) {
-  std::map<std::string, int64_t> refused;  // by job: of its workers those that this one refused
+  std::map<std::string, int64_t> refused;  // by other job: the number of its workers that this job has refused
   for (const auto& [id, row] : job.refusals) {
     const auto worker = room.state().workers().find(id);
     if (room.state().refusal_of(job, id) == nullptr || worker->second.life != Worker::Life::kAlive) continue;
@@ -47,7 +47,7 @@ std::string busy_in_words(const WaitingRoom& room, const Job& job) {
   return fmt::format("; {} {} busy: {}", all, all == 1 ? "is" : "are", fmt::join(jobs, ", "));
 }
 
-// Why it has no workers, where others decided that.
+// Why the job was set aside: it was preempted, or is to be tried again.
 std::string set_aside_now(const WaitingRoom& room, const JobMembership& m) {
   std::string text = set_aside_in_words(m);
   if (m.preempted_by.empty()) return text;
@@ -59,7 +59,7 @@ std::string text_for_workers(const WaitingRoom& room, const Job& job) {
   const JobMembership& m = job.membership;
   const std::string before = is_set_aside(m) ? set_aside_in_words(m) : "";
   const std::string now = before.empty() ? "" : set_aside_now(room, m);
-  if (!job.shortage) {  // it has enough, and they are getting ready
+  if (!job.shortage) {  // it has enough workers, and they are getting ready
     const bool says_so = !before.empty() && m.reason.starts_with(before);
     return says_so ? now + m.reason.substr(before.size()) : m.reason;
   }

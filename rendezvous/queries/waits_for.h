@@ -1,4 +1,6 @@
-// What a job that is queued or waiting waits for, and the reason that is shown of every job.
+// The things that a queued or waiting job waits for, and the reason that is shown for every job.
+//
+// Thread: the owner's.
 #pragma once
 
 #include <map>
@@ -9,8 +11,8 @@
 
 namespace holdfast::rendezvous {
 
-// The workers as waiting jobs see them: which other jobs have the workers that a job could use. Made for one answer, which may
-// tell of many jobs: workers are counted once for all jobs with the same requirements. Valid until the state changes.
+// The workers as waiting jobs see them: which other jobs have workers that a job could use. One is made for each answer, which
+// may be about many jobs: workers are counted once for all jobs with the same requirements. Valid until the state changes.
 class WaitingRoom {
  public:
   struct Busy {
@@ -30,16 +32,16 @@ class WaitingRoom {
   mutable std::map<Labels, Competition> competitions_;
 };
 
-// {kind, text, …}, or null for a job that does not wait. By kind:
-//   job         job: must have succeeded first
-//   retry       retry, retries, at: begins again then
-//   workers     needed, there, missing, on_the_way: workers; refused [{worker, reason}]: are not taken, and why;
-//               unsatisfied: what the job requires that not all workers have, or null; busy [{job, priority, workers}]: with
-//               other jobs
-//   preemption  as workers; job, priority: which took them away
+// {kind, text, …}, or null for a job that does not wait. Further fields by kind:
+//   job         job: the job that must succeed first
+//   retry       retry, retries: the number of this retry, and how many the spec allows; at: when the job begins again
+//   workers     needed, there, missing, on_the_way: numbers of workers; refused [{worker, reason}]: workers that are not
+//               accepted; unsatisfied: requirements that not all workers satisfy, in words, or null; busy [{job, priority,
+//               workers}]: usable workers that other jobs have
+//   preemption  the fields of workers; job, priority: the job that took the workers away
 nlohmann::json waits_for(const WaitingRoom& room, const Job& job);
 
-// The text of it, or what the membership says of a job that does not wait.
+// The `text` of waits_for, or for a job that does not wait the membership's reason.
 std::string reason_of(const WaitingRoom& room, const Job& job);
 
 }  // namespace holdfast::rendezvous
