@@ -1,8 +1,8 @@
-// Writes checkpoints one after the other into a folder until it is killed: what crash_test.cpp kills.
+// The program that crash_test.cpp kills: it writes one checkpoint after the other into a folder until then.
 //
 //   storage_checkpoint_looper FOLDER
-// Goes on after the newest there; the state at step s is State(s). Keeps three, and now and then writes a step again.
-// Writes a byte to its standard output when it begins and after each checkpoint.
+// It goes on after the newest checkpoint in the folder; the state at step s is State(s). It keeps three checkpoints, and
+// sometimes writes a step again. It writes a byte to its standard output when it begins and after each checkpoint.
 #include <unistd.h>
 
 #include <cstdio>
@@ -30,7 +30,7 @@ int main(int argc, char** argv) {
   if (!steps) return fail(steps.error());
   int64_t step = steps->empty() ? 0 : steps->back();
   while (true) {
-    if (::write(STDOUT_FILENO, ".", 1) != 1) return 0;  // nobody is there to kill it any more
+    if (::write(STDOUT_FILENO, ".", 1) != 1) return 0;  // the test has ended
     ++step;
     for (int times = step % 4 == 0 ? 2 : 1; times > 0; --times) {
       const auto written = write_checkpoint(**store, manifest_at(step), State(static_cast<uint32_t>(step)).tensors(),

@@ -1,4 +1,4 @@
-// Checkpoints in a folder: round trips, other models, manifests that do not hang together, retention.
+// Checkpoints in a folder: round trips, other models, inconsistent manifests, retention.
 #include <atomic>
 #include <filesystem>
 #include <functional>
@@ -28,7 +28,7 @@ class Checkpoints : public ::testing::Test {
 TEST_F(Checkpoints, ComeBackAtEveryShardSizeAndNumberOfThreads) {
   const State state(1);
   for (const int64_t shard_bytes : {1, 2, 3, 4, 7, 150, 1001, 4096, 1 << 20}) {
-    if (shard_bytes < 100 && shard_bytes != 7) continue;  // thousands of files say no more than these
+    if (shard_bytes < 100 && shard_bytes != 7) continue;  // more files would test nothing else
     for (const int threads : {1, 3}) {
       SCOPED_TRACE("shards of " + std::to_string(shard_bytes) + " bytes, " + std::to_string(threads) + " threads");
       const State small(1, 5, 7);
@@ -78,7 +78,7 @@ TEST_F(Checkpoints, HaveTheSameShardsForTheSameBytesAtAnyNumberOfThreads) {
   for (size_t i = 0; i < one->shards.size(); ++i) EXPECT_EQ(one->shards[i].key, four->shards[i].key);
 }
 
-TEST_F(Checkpoints, OfNothingAtAllHaveNoShards) {
+TEST_F(Checkpoints, WithoutTensorsHaveNoShards) {
   const auto written = write_checkpoint(*store_, manifest_at(0), {});
   ASSERT_TRUE(ok(written));
   EXPECT_TRUE(written->shards.empty());
@@ -125,7 +125,7 @@ TEST_F(Checkpoints, WithTensorsTooManyOrTooFewAreRefused) {
   EXPECT_EQ(read_tensors(*store_, 60, typed).error().code, Error::Code::kRefused);
 }
 
-TEST_F(Checkpoints, ThatAreNotThereAreNotFound) {
+TEST_F(Checkpoints, AreNotFoundWhereThereAreNone) {
   const auto read = read_manifest(*store_, 7);
   ASSERT_FALSE(read);
   EXPECT_EQ(read.error().code, Error::Code::kNotFound);
@@ -159,7 +159,8 @@ TEST_F(Checkpoints, AreListedByStepAndOnlyWithAManifest) {
   EXPECT_EQ(list_checkpoints(*store_).value(), (std::vector<int64_t>{3, 20, 100}));
 }
 
-// The checksum made to fit, as by someone who edits a manifest: the checks behind it.
+// Edits a manifest, makes its checksum fit again, so that the checks behind the checksum are reached, and parses it. Returns
+// the error; "" for none.
 std::string parse_problem(const std::function<void(nlohmann::json&)>& edit, const std::string& text) {
   nlohmann::json json = nlohmann::json::parse(text);
   json.erase("checksum");
@@ -170,7 +171,7 @@ std::string parse_problem(const std::function<void(nlohmann::json&)>& edit, cons
   return parsed ? "" : parsed.error().message;
 }
 
-TEST_F(Checkpoints, WhoseManifestDoesNotHangTogetherAreNamedWithTheField) {
+TEST_F(Checkpoints, WithAnInconsistentManifestAreRefusedWithTheField) {
   const auto written = write(60, State(1));
   ASSERT_TRUE(ok(written));
   const std::string text = *format_manifest(*written);
@@ -233,7 +234,7 @@ TEST_F(Checkpoints, AreWrittenOverAManifestThatNoLongerReads) {
   EXPECT_TRUE(holds(*store_, 60, State(1)));
 }
 
-TEST(Retention, KeepsTheNewestAndWhateverIsNotBelowAVerifiedOne) {
+TEST(Retention, KeepsTheNewestAndAllThatAreNotBelowAVerifiedOne) {
   const std::vector<int64_t> steps{10, 20, 30, 40, 50};
   using Steps = std::vector<int64_t>;
   EXPECT_EQ(retention_victims(steps, 2, 50), (Steps{10, 20, 30}));
@@ -247,7 +248,7 @@ TEST(Retention, KeepsTheNewestAndWhateverIsNotBelowAVerifiedOne) {
   EXPECT_EQ(retention_victims({}, 2, 50), Steps{});
 }
 
-TEST_F(Checkpoints, ThatAreRemovedLeaveNothingBehind) {
+TEST_F(Checkpoints, LeaveNothingBehindWhenTheyAreRemoved) {
   ASSERT_TRUE(ok(write(10, State(1))));
   ASSERT_TRUE(ok(write(20, State(2))));
   ASSERT_TRUE(ok(remove_checkpoint(*store_, 10)));
@@ -256,7 +257,7 @@ TEST_F(Checkpoints, ThatAreRemovedLeaveNothingBehind) {
   EXPECT_FALSE(std::filesystem::exists(folder_.path() + "/step-0000000010"));
 }
 
-// A store in which a checkpoint is removed when the first of its shards is asked for.
+// A store that removes a checkpoint when a reader asks for its first shard.
 class Vanishing : public MemoryStore {
  public:
   Result<Bytes> get(const std::string& key) override {
@@ -266,7 +267,7 @@ class Vanishing : public MemoryStore {
   }
 };
 
-TEST(Retention, OfACheckpointThatIsBeingReadIsNoDamage) {
+TEST(Retention, OfACheckpointThatIsBeingReadIsNotReportedAsDamage) {
   Vanishing store;
   ASSERT_TRUE(ok(write_checkpoint(store, manifest_at(10, 1), State(1).tensors(), {.shard_bytes = 4001, .threads = 1})));
   const auto verified = verify_checkpoint(store, 10, 1);
@@ -275,7 +276,7 @@ TEST(Retention, OfACheckpointThatIsBeingReadIsNoDamage) {
   EXPECT_NE(verified.error().message.find("was removed while it was read"), std::string::npos) << verified.error().message;
 }
 
-// A store whose reader is told to stop while it waits for the first shard.
+// A store that tells its reader to stop while the reader waits for the first shard.
 class Stopping : public MemoryStore {
  public:
   Result<Bytes> get(const std::string& key) override {
@@ -288,7 +289,7 @@ class Stopping : public MemoryStore {
   std::atomic<bool> stop = false;
 };
 
-TEST(Reading, EndsWhereItIsOnceItIsToStop) {
+TEST(Reading, EndsWithTheShardThatIsBeingReadWhenItIsToldToStop) {
   Stopping store;
   const State state(1);
   ASSERT_TRUE(ok(write_checkpoint(store, manifest_at(10, 1), state.tensors(), {.shard_bytes = 401, .threads = 1})));
@@ -306,7 +307,7 @@ TEST(Reading, EndsWhereItIsOnceItIsToStop) {
   }
 }
 
-TEST(Reading, OfAFolderEndsWithinAFile) {
+TEST(Reading, OfAFileInAFolderEndsWhenItIsToldToStop) {
   const TemporaryFolder folder;
   std::atomic<bool> stop = false;
   const auto store = open_store(folder.path(), "", {.stop = &stop});
@@ -320,7 +321,7 @@ TEST(Reading, OfAFolderEndsWithinAFile) {
 
 TEST_F(Checkpoints, OrphansAreRemovedExceptOfStepsBeingWritten) {
   ASSERT_TRUE(ok(write(10, State(1))));
-  ASSERT_TRUE(ok(write(10, State(2))));  // the first one's shards are orphans now
+  ASSERT_TRUE(ok(write(10, State(2))));  // the shards of the first write are orphans now
   ASSERT_TRUE(ok(store_->put("step-0000000020/shard-0000-a.hfs", Bytes(3))));
   ASSERT_TRUE(ok(store_->put("step-0000000030/shard-0000-a.hfs", Bytes(3))));
   ASSERT_TRUE(ok(store_->put("step-0000000040/manifest.json", Bytes(3))));

@@ -1,5 +1,5 @@
-// The background writer: what is written is the state at the submit, a second submit is refused, a failed write is retried,
-// and threads that submit and retry at once tear nothing.
+// The background writer: it writes the state as it was at the submit, refuses a second submit and retries a failed write.
+// Threads that submit and retry at the same time do not mix their states.
 #include "storage/checkpoint_writer.h"
 
 #include <algorithm>
@@ -68,7 +68,7 @@ TEST_F(Writer, ReportsAFailedWriteAndWritesTheSameCopyAgain) {
     State state(1);
     ASSERT_TRUE(writer.submit(manifest_at(60), state.tensors()));
     writer.wait_idle();
-  }  // the state is gone: the copy is what is tried again
+  }  // the state is gone: the retry writes the writer's copy
   ASSERT_EQ(outcomes_.size(), 1U);
   ASSERT_FALSE(outcomes_[0].result);
   EXPECT_EQ(outcomes_[0].result.error().message, "the disk is full");
@@ -96,9 +96,9 @@ TEST_F(Writer, ANewSubmitTakesThePlaceOfAFailedOne) {
   EXPECT_TRUE(holds(store_, 70, State(2)));
 }
 
-// In each round a write has failed; then some threads submit other states and some retry, all at once. Whoever was told
-// that it began a write finds its own state written, whole.
-TEST_F(Writer, SubmitsAndRetriesAtOnceTearNothing) {
+// In each round a write has failed. Then some threads submit other states and some retry, all at once. A thread whose call
+// began a write finds its own state written, whole.
+TEST_F(Writer, SubmitsAndRetriesAtOnceDoNotMixStates) {
   CheckpointWriter writer(store_, options_, collect());
   constexpr int kRounds = 150, kSubmitters = 3, kRetriers = 2;
   const State states[] = {State(1, 370), State(2, 370), State(3, 370), State(4, 370)};
@@ -110,7 +110,7 @@ TEST_F(Writer, SubmitsAndRetriesAtOnceTearNothing) {
     writer.wait_idle();
     store_.fail_with(std::nullopt);
     std::latch together(kSubmitters + kRetriers);
-    std::array<bool, kSubmitters + 1> begun{};  // [0]: one of the retries
+    std::array<bool, kSubmitters + 1> begun{};  // [0]: a retry; [i]: submitter i
     std::array<bool, kRetriers> retried{};
     std::vector<std::thread> threads;
     for (size_t i = 1; i <= kSubmitters; ++i) {

@@ -1,4 +1,4 @@
-// Checks of a store that tests of checkpoints share.
+// Checks of a store, shared by the tests of checkpoints.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A checkpoint's files on a real disk, altered: each is named with its file, and none loads.
+// Altered files of a checkpoint on a real disk: each error names the file, and nothing is loaded.
 #include <filesystem>
 #include <random>
 
@@ -17,7 +17,7 @@ class Corruption : public ::testing::Test {
     manifest_ = *written;
   }
 
-  // Neither verify nor a read takes the checkpoint, and both name the file.
+  // Checks that verify and read both refuse the checkpoint and name the file.
   void expect_named(const std::string& key, const std::string& what = "", int threads = 1) {
     State found = state_.blank();
     const auto writable = found.writable();
@@ -104,13 +104,13 @@ TEST_F(Corruption, AShardThatIsGoneIsNamed) {
   expect_named(key, "is missing", 3);
 }
 
-// Whole and self-consistent, of the same range, but of another write: only the manifest can tell.
+// The shard is whole, consistent and of the same range, but from another write: only the manifest shows the difference.
 TEST_F(Corruption, AShardOfAnotherWriteIsNamed) {
   TemporaryFolder elsewhere;
   const auto store = std::move(*open_directory_store(elsewhere.path()));
   State other = state_;
   auto& bytes = other.list()[0].bytes;
-  std::swap(bytes[0], bytes[4]);  // of the same sizes when packed
+  std::swap(bytes[0], bytes[4]);  // has the same size when packed
   const auto written = write_checkpoint(*store, manifest_at(60), other.tensors(), {.shard_bytes = 4000});
   ASSERT_TRUE(ok(written));
   ASSERT_NE(written->shards[0].key, manifest_.shards[0].key);

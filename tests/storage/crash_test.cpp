@@ -1,5 +1,5 @@
-// A process that writes checkpoints is killed with SIGKILL at random moments: every checkpoint that is listed afterwards is
-// whole, and the next process goes on from there.
+// A process that writes checkpoints is killed with SIGKILL at random moments. Afterwards every listed checkpoint is whole, and
+// the next process goes on from the newest.
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
@@ -19,7 +19,8 @@ extern char** environ;
 namespace holdfast::storage::testing {
 namespace {
 
-// Runs the looper until it wrote `checkpoints`, and kills it at a random moment of the next; fails when it ended by itself.
+// Runs the looper until it has written `checkpoints` checkpoints, and kills it at a random moment of the next one. Fails if
+// the looper ended by itself.
 void run_and_kill(const std::string& folder, uint32_t checkpoints, std::mt19937& random) {
   int pipe_ends[2];
   ASSERT_EQ(::pipe2(pipe_ends, O_CLOEXEC), 0);
@@ -33,16 +34,16 @@ void run_and_kill(const std::string& folder, uint32_t checkpoints, std::mt19937&
   ::posix_spawn_file_actions_destroy(&actions);
   ::close(pipe_ends[1]);
 
-  // One byte when it begins and one after each checkpoint.
+  // The looper writes a byte when it begins and after each checkpoint.
   char mark = 0;
   auto before = std::chrono::steady_clock::now();
-  std::chrono::microseconds last{5000};  // how long a checkpoint takes, as far as is known
+  std::chrono::microseconds last{5000};  // the duration of the last checkpoint; a guess at first
   for (uint32_t i = 0; i <= checkpoints && ::read(pipe_ends[0], &mark, 1) == 1; ++i) {
     const auto now = std::chrono::steady_clock::now();
     if (i > 0) last = std::chrono::duration_cast<std::chrono::microseconds>(now - before);
     before = now;
   }
-  std::this_thread::sleep_for(last * (random() % 1000) / 1000);  // the moment of the kill is what is random here
+  std::this_thread::sleep_for(last * (random() % 1000) / 1000);  // the moment of the kill is random
   ::kill(child, SIGKILL);
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);

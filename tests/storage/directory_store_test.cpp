@@ -1,5 +1,5 @@
-// The folder store against the real file system: keys, listing, a full disk, folders that vanish, several processes' worth of
-// writers and removers at once.
+// The folder store on the real file system: keys, listing, a full disk, folders that vanish, and many writers and removers at
+// the same time.
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/mount.h>
@@ -124,7 +124,7 @@ TEST_F(DirectoryStoreTest, DoesNotReadWhatIsTooLargeToBeAnObject) {
   EXPECT_NE(read.error().message.find("larger than anything Holdfast writes"), std::string::npos);
 }
 
-TEST_F(DirectoryStoreTest, DoesNotWaitForWhoeverMayWriteToAPipe) {
+TEST_F(DirectoryStoreTest, DoesNotWaitForTheWriterOfAPipe) {
   ASSERT_TRUE(ok(store_->put("x/y", bytes_of("one"))));
   ASSERT_EQ(::mkfifo((folder_.path() + "/a/b/x/pipe").c_str(), 0600), 0);
   const auto read = store_->get("x/pipe");
@@ -142,7 +142,7 @@ TEST_F(DirectoryStoreTest, OpensOnlyFolders) {
   EXPECT_EQ(open_directory_store("").error().code, Error::Code::kRefused);
 }
 
-TEST_F(DirectoryStoreTest, IsNotMadeForThoseWhoOnlyLookForIt) {
+TEST_F(DirectoryStoreTest, IsNotMadeWhenItIsOnlyLookedFor) {
   const auto opened = open_directory_store(folder_.path() + "/not/there", MissingFolder::kFail);
   ASSERT_FALSE(opened);
   EXPECT_EQ(opened.error().code, Error::Code::kNotFound);
@@ -178,9 +178,9 @@ TEST(DirectoryStoreFaults, AreNamedWithPathCauseNeedAndRemedy) {
   }
 }
 
-// An object that the disk cannot give back is as lost as an altered one: a reader falls back to another checkpoint and does not
+// An object that the disk cannot read is as lost as an altered object: a reader falls back to another checkpoint and does not
 // wait.
-TEST(DirectoryStoreFaults, AFileThatTheDiskDoesNotGiveBackIsCorrupt) {
+TEST(DirectoryStoreFaults, AFileThatTheDiskCannotReadIsCorrupt) {
   const auto files = std::make_shared<FaultyFileSystem>();
   const auto store = std::move(*open_directory_store("/ckpt", MissingFolder::kMake, files));
   const State state(1);
@@ -196,7 +196,7 @@ TEST(DirectoryStoreFaults, AFileThatTheDiskDoesNotGiveBackIsCorrupt) {
       EXPECT_NE(read.error().message.find(key), std::string::npos) << read.error().message;
       EXPECT_NE(read.error().message.find(std::generic_category().message(error)), std::string::npos) << read.error().message;
     }
-    for (const int error : {EACCES, EMFILE, ESTALE, ETIMEDOUT}) {  // these may pass
+    for (const int error : {EACCES, EMFILE, ESTALE, ETIMEDOUT}) {  // these errors may pass by themselves
       files->make_unreadable("/ckpt/" + key, error);
       EXPECT_EQ(verify_checkpoint(*store, 10).error().code, Error::Code::kUnavailable);
     }
@@ -208,8 +208,8 @@ TEST(DirectoryStoreFaults, AFileThatTheDiskDoesNotGiveBackIsCorrupt) {
   EXPECT_EQ(open_directory_store("/ckpt", MissingFolder::kMake, files).error().code, Error::Code::kUnavailable);
 }
 
-// Files of this process and its children can have only so many bytes for as long as this lives: a write beyond fails, as on
-// a full volume, whoever runs the test.
+// A limit on the size of files of this process and its children, while the object lives. A longer write fails as on a full
+// volume, also for root.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) {
@@ -281,8 +281,8 @@ TEST_F(DirectoryStoreTest, AFullVolumeIsSaidAndTheOldCheckpointIsKept) {
   EXPECT_EQ(::umount2(volume.c_str(), MNT_DETACH), 0);
 }
 
-// One key is put by two threads, each through a store of its own as two processes would, and removed by a third, so that its
-// folder comes and goes; a fourth reads. Whoever finds it finds it whole.
+// Two threads put one key, each through its own store, as two processes would. A third thread removes it, so that its folder
+// comes and goes, and a fourth reads: it finds the object whole or not at all.
 TEST_F(DirectoryStoreTest, PutsAndRemovesOfOneKeyAtOnceLeaveItWholeOrAbsent) {
   const std::string root = folder_.path() + "/a/b";
   const Bytes values[] = {Bytes(5000, std::byte{1}), Bytes(7000, std::byte{2})};
@@ -314,7 +314,7 @@ TEST_F(DirectoryStoreTest, PutsAndRemovesOfOneKeyAtOnceLeaveItWholeOrAbsent) {
   EXPECT_TRUE(store_->remove_unfinished({})->empty());
 }
 
-// Two ranks that both believe to be the master, writing the same step over and over with different bytes.
+// Two ranks that both believe to be rank 0 write the same step again and again, with different bytes.
 TEST_F(DirectoryStoreTest, TwoWritersOfOneStepLeaveTheCheckpointOfOneOfThemWhole) {
   const std::string root = folder_.path() + "/a/b";
   const State states[] = {State(1), State(2)};

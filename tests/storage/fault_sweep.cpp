@@ -21,7 +21,7 @@ int64_t operations_of(const Scenario& scenario) {
   return machine.files->operations();
 }
 
-// A failure is an error value that names the file and what the system said of it.
+// Checks that a failure is an error value which names the file and the system's error.
 void expect_named(const Error& error, int number) {
   EXPECT_EQ(error.code, number == ENOSPC ? Error::Code::kNoSpace : Error::Code::kUnavailable);
   EXPECT_NE(error.message.find("/checkpoints"), std::string::npos) << error.message;
@@ -45,7 +45,7 @@ void sweep_failures(const Scenario& scenario) {
   ASSERT_GT(operations, 5);
   for (const auto& [kind, how] : kFailures) {
     for (int64_t n = 0; n < operations; ++n) {
-      // A full volume and a worn one take turns over the operations and change places between the ways to fail.
+      // ENOSPC (a full volume) and EIO (a bad one) alternate over the operations, and begin differently for each way to fail.
       const int error = (n + (kind == Fault::Kind::kFromThen ? 1 : 0)) % 2 == 0 ? EIO : ENOSPC;
       SCOPED_TRACE("operation " + std::to_string(n) + " of " + std::to_string(operations) + " fails " + how + ", " +
                    std::generic_category().message(error));

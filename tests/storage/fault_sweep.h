@@ -1,5 +1,5 @@
-// An action on a store over the faulty file system, once with each of its operations failing, in each way, and once with the
-// power going at each of them: what every outcome must be is said in two checks.
+// Runs an action on a store over the faulty file system again and again: each of its operations fails once in each way, and at
+// each of them the power is lost once. Two checks say what must hold after each outcome.
 #pragma once
 
 #include <functional>
@@ -20,10 +20,10 @@ struct Machine {
 Machine boot(const Disk& disk, const Fault& fault = {});
 Disk after_power_loss(const Machine& machine, uint32_t seed);
 
-// The state of the checkpoints that are there before, and of those that an action writes.
+// The state in the checkpoints that exist before an action, and the state in those that it writes.
 const State& old_state();
 const State& new_state();
-// A disk with checkpoints of old_state() at `steps`, all of it durable.
+// A disk with checkpoints of old_state() at `steps`, all of them durable.
 Disk disk_with(std::initializer_list<int64_t> steps);
 Result<void> write_new(ObjectStore& store, int64_t step);
 

@@ -20,7 +20,7 @@ Disk::Disk() {
 
 void Disk::lose_power(uint32_t seed) {
   std::mt19937 random(seed);
-  // Seeds 0 and 1 are the extremes: nothing that was not synced is there, or all of it is.
+  // Seeds 0 and 1 are the extremes: no unsynced change is there, or all of them are.
   const auto kept = [&] { return seed == 0 ? false : seed == 1 ? true : random() % 2 == 0; };
   for (Inode& inode : inodes) {
     for (const Change& change : inode.unsynced) {
@@ -31,7 +31,7 @@ void Disk::lose_power(uint32_t seed) {
     const bool unsynced_bytes = inode.bytes != inode.durable_bytes;
     if (unsynced_bytes && seed == 1 && !inode.sync_failed) inode.durable_bytes = inode.bytes;
     if (unsynced_bytes && seed > 1) {
-      // Lengths may be recorded before contents: the rest is zeros, or what the blocks held before.
+      // A length may be recorded before the contents: then the rest is zeros, or the former contents of the blocks.
       const size_t length = random() % (inode.bytes.size() + 1);
       const size_t there = inode.sync_failed ? std::min(inode.durable_bytes.size(), length) : random() % (length + 1);
       Bytes torn(inode.bytes.begin(), inode.bytes.begin() + static_cast<std::ptrdiff_t>(there));
@@ -111,7 +111,7 @@ IoResult<int> FaultyFileSystem::create(const std::string& path, Readers) {
 }
 
 IoResult<size_t> FaultyFileSystem::write(int file, std::span<const std::byte> bytes) {
-  constexpr size_t kBytesPerCall = 1500;  // short writes are the rule here
+  constexpr size_t kBytesPerCall = 1500;  // nearly every write is short
   const int error = begin();
   const bool torn = error != 0 && fault_.kind != Fault::Kind::kOnceDoneAnyway;
   const size_t taken = std::min<size_t>(bytes.size(), torn ? 100 : kBytesPerCall);
@@ -131,7 +131,7 @@ IoResult<void> FaultyFileSystem::sync(int file) {
   return done;
 }
 
-// The file is closed whatever happens.
+// The file is closed even if the call fails.
 IoResult<void> FaultyFileSystem::close(int file) {
   const int error = begin();
   open_.erase(file);
@@ -145,7 +145,7 @@ IoResult<void> FaultyFileSystem::rename(const std::string& from, const std::stri
     const auto folder = parent(from, &old_name), target = parent(to, &new_name);
     const auto inode = find(from);
     if (!folder || !target || !inode) return tl::unexpected(ENOENT);
-    if (*folder != *target) return tl::unexpected(EXDEV);  // never asked for, so not modelled
+    if (*folder != *target) return tl::unexpected(EXDEV);  // no caller needs it
     change(*folder, {old_name, new_name, *inode});
     return {};
   });

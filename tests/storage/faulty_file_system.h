@@ -1,8 +1,9 @@
-// A file system in memory that keeps what is durable apart from what was only written, and fails where it is told to.
+// A file system in memory that keeps durable contents apart from contents that were only written, and fails on request.
 //
-// Promises the least that POSIX does: fsync of a file makes its bytes durable and not its name; fsync of a directory makes
-// its names durable; after power loss each name change that was not synced is there or not, by itself, and bytes that were
-// not synced are there up to anywhere, followed by anything. A copy is another disk with the same contents.
+// Promises no more than POSIX does: fsync of a file makes its bytes durable but not its name; fsync of a directory makes its
+// names durable. After a loss of power each unsynced change of a name has happened or not, independently of the others.
+// Unsynced bytes are there up to any length, followed by any other bytes. A copy of a Disk is another disk with the same
+// contents.
 #pragma once
 
 #include <map>
@@ -14,33 +15,33 @@ namespace holdfast::storage::testing {
 
 struct Fault {
   enum class Kind {
-    kOnce,            // the operation fails with `error`, having done part of its work if it can
-    kOnceDoneAnyway,  // it does all of its work and fails all the same: a file server whose answer was lost
-    kFromThen,        // it and all after it fail: a disk that died, a volume that is full
-    kPowerOff,        // it is interrupted; nothing works until the disk is booted again
+    kOnce,            // the operation fails with `error`, after a part of its work if it can be done in part
+    kOnceDoneAnyway,  // the operation does all of its work and fails: a file server whose answer was lost
+    kFromThen,        // the operation and all after it fail: a disk that died, a volume that is full
+    kPowerOff,        // the operation is interrupted; nothing works until the disk is booted again
   };
   Kind kind = Kind::kOnce;
-  int64_t at = -1;  // the operation, counted from 0 among those that change something
+  int64_t at = -1;  // the number of the operation, from 0; only operations that change something count
   int error = 0;
 };
 
 class Disk {
  public:
   Disk();
-  struct Change {  // of names in a directory, undone or done as one
+  struct Change {  // a change of names in a directory, which happens whole or not at all
     std::string removed, added;
     size_t inode = 0;
   };
   struct Inode {
     bool is_directory = false;
-    bool sync_failed = false;  // as on Linux: what was not written then is never written, whatever later syncs say
+    bool sync_failed = false;  // as on Linux: bytes that this sync did not write stay unwritten, even if a later sync succeeds
     Bytes bytes, durable_bytes;
     std::map<std::string, size_t> names, durable_names;
     std::vector<Change> unsynced;
   };
   std::vector<Inode> inodes;  // [0] is "/"
 
-  // The files that a machine finds after the power was lost: `seed` decides what of the unsynced is there.
+  // Leaves the files that a machine finds after a loss of power; `seed` decides which unsynced changes are there.
   void lose_power(uint32_t seed);
 };
 
@@ -49,7 +50,7 @@ class FaultyFileSystem : public FileSystem {
   explicit FaultyFileSystem(Disk disk = {}, Fault fault = {}) : disk_(std::move(disk)), fault_(fault) {}
 
   Disk disk() const { return disk_; }
-  int64_t operations() const { return operations_; }  // that change something, so far
+  int64_t operations() const { return operations_; }  // the number so far of operations that change something
   void heal() {
     fault_ = {};
     unreadable_.clear();
@@ -72,9 +73,9 @@ class FaultyFileSystem : public FileSystem {
   IoResult<int64_t> free_bytes(const std::string& path) override;
 
  private:
-  // 0, or the errno with which the operation that begins now fails.
+  // Counts an operation. Returns the errno with which it fails, or 0.
   int begin();
-  // One operation that changes something: `work`, and whatever the fault makes of it.
+  // An operation that changes something: does `work` as far as the fault allows it.
   template <typename Work>
   auto changing(const Work& work) -> decltype(work());
   bool is_off() const { return fault_.kind == Fault::Kind::kPowerOff && fault_.at >= 0 && operations_ > fault_.at; }

@@ -1,4 +1,4 @@
-// storage/FORMAT.md against the code: its worked examples are read, and are what is written.
+// storage/FORMAT.md against the code: the code reads the document's worked examples, and writes the same bytes.
 #include <gmock/gmock.h>
 
 #include <fstream>
@@ -22,7 +22,7 @@ std::string example(const std::string& language) {
   return document.substr(begin + opening.size(), end - begin - opening.size());
 }
 
-// Lines of "offset: bytes in hex  meaning".
+// Reads the bytes of a shard from lines of the form "offset: bytes in hex  meaning".
 Bytes shard_of(const std::string& text) {
   Bytes bytes;
   std::istringstream lines(text);

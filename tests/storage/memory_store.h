@@ -1,4 +1,4 @@
-// An object store in memory whose puts can be held back, refused, or made to throw.
+// An object store in memory. A test can hold its puts back, refuse them or make them throw.
 #pragma once
 
 #include <condition_variable>

@@ -1,4 +1,4 @@
-// Pieces of work over threads: each is done once, whoever is slow, and the first failure is what counts.
+// Pieces of work over threads: each piece is done once, also when a thread is slow, and the failure of the lowest piece counts.
 #include "storage/parallel.h"
 
 #include <gtest/gtest.h>
@@ -23,8 +23,8 @@ TEST(Background, DoesEachPieceOnceWithEveryNumberOfThreads) {
   }
 }
 
-// Two helpers that get no processor have begun a piece each; the rest is not left to them.
-TEST(Background, TheCallerDoesWhatHelpersDoNotComeTo) {
+// Two helpers have each begun a piece and get no processor. The caller does all other pieces.
+TEST(Background, TheCallerDoesThePiecesThatNoHelperTakes) {
   constexpr size_t kPieces = 9;
   std::latch others(kPieces - 2);
   const auto result = in_background(

@@ -1,5 +1,5 @@
-// Every operation of a checkpoint's writing, of its replacement and of its removal fails, or is where the power goes: what is
-// found afterwards is the old or the new checkpoint, whole, and no failure passes for a success.
+// A checkpoint is written, replaced and removed, and each operation of that fails once or is interrupted by a loss of power.
+// Afterwards the old or the new checkpoint is there, whole, and no failure was reported as a success.
 #include <cerrno>
 
 #include "tests/storage/fault_sweep.h"
@@ -41,7 +41,7 @@ Scenario removing_one() {
           }};
 }
 
-// Half a checkpoint, an unfinished file and the shards of a checkpoint that was replaced.
+// Orphans of all kinds: half a checkpoint, an unfinished file and the shards of a checkpoint that was replaced.
 Scenario removing_orphans() {
   Machine machine = boot(disk_with({10}));
   EXPECT_TRUE(ok(write_new(*machine.store, 10)));
@@ -56,7 +56,7 @@ Scenario removing_orphans() {
           [](ObjectStore& store) { EXPECT_TRUE(holds(store, 10, new_state())); },
           [](ObjectStore& store) {
             EXPECT_TRUE(holds(store, 10, new_state()));
-            // An orphan whose removal was not durable may be back: it is removed then.
+            // An orphan may come back if its removal was not durable: the next call removes it.
             EXPECT_TRUE(ok(remove_orphans(store, {})));
             EXPECT_EQ(store.list("")->size(), 1 + read_manifest(store, 10)->shards.size());
           }};
@@ -81,8 +81,8 @@ TEST(PowerLoss, AFolderThatWasMadeForTheStoreIsDurable) {
   EXPECT_TRUE(holds(*boot(after_power_loss(machine, 0)).store, 10, new_state()));
 }
 
-// Whoever makes the store's folders is stopped at each of its operations: by power loss, or killed, so that the next finds
-// folders there whose names may not be durable. What the next writes is durable all the same.
+// The maker of the store's folders is stopped at each of its operations, by a loss of power or by a kill. The next writer may
+// then find folders whose names are not durable. The checkpoint that it writes is durable nevertheless.
 TEST(PowerLoss, StoppedWhileItsFoldersAreMadeTheNextWriterIsStillDurable) {
   constexpr const char* kFolder = "/volume/checkpoints/j1";
   Disk empty;
@@ -97,7 +97,7 @@ TEST(PowerLoss, StoppedWhileItsFoldersAreMadeTheNextWriterIsStillDurable) {
   for (int64_t n = 0; n <= operations; ++n) {
     const Machine stopped = opened(empty, MissingFolder::kMake, {Fault::Kind::kPowerOff, n, 0});
     ASSERT_EQ(stopped.store != nullptr, n == operations);
-    std::vector<Disk> found{stopped.files->disk()};  // killed: all that it did is there, and not all of it is durable
+    std::vector<Disk> found{stopped.files->disk()};  // killed: all changes are there, but not all are durable
     for (uint32_t seed = 0; seed < kPowerLosses; ++seed) found.push_back(after_power_loss(stopped, seed));
     for (size_t i = 0; i < found.size(); ++i) {
       SCOPED_TRACE("stopped at operation " + std::to_string(n) +
@@ -117,7 +117,8 @@ TEST(PowerLoss, StoppedWhileItsFoldersAreMadeTheNextWriterIsStillDurable) {
   }
 }
 
-// A parent that cannot be read is another user's: whoever made the store's folder in it answers for its name.
+// A parent folder that cannot be read belongs to another user. Its durability is the concern of the user who made the store's
+// folder in it.
 TEST(PowerLoss, AParentFolderThatMayNotBeReadStopsNothing) {
   const Disk before = disk_with({});
   Machine counted = boot(before);

@@ -1,5 +1,5 @@
-// Retention, alone and after the checkpoint that makes it due: every operation fails, or is where the power goes. The newest
-// verified checkpoint is never the one that goes, none is ever there in part, and what could not be removed is said.
+// Retention, alone and after the checkpoint that makes it due. Each operation fails once or is interrupted by a loss of power.
+// The newest verified checkpoint always stays, no checkpoint is left in part, and a failed removal is reported.
 #include <cerrno>
 
 #include "tests/storage/fault_sweep.h"
@@ -19,8 +19,8 @@ std::vector<int64_t> listed(ObjectStore& store) {
   return steps.value_or(std::vector<int64_t>{});
 }
 
-// A removal that could not be synced may be taken back by a loss of power: then the checkpoint is whole, and the next
-// retention removes it.
+// Checks that only `step` is left after one more retention. A loss of power may undo a removal that was not synced; the
+// checkpoint is then whole, and the next retention removes it.
 void expect_only_after_retention(ObjectStore& store, int64_t step, const State& state) {
   for (const int64_t other : listed(store)) {
     if (other != step) expect_whole_or_absent(store, other);
@@ -40,7 +40,7 @@ Scenario keeping_one_of_three() {
           [](ObjectStore& store) { expect_only_after_retention(store, 30, old_state()); }};
 }
 
-// A worker's calls when a checkpoint is due.
+// The calls that a worker makes when a checkpoint is due.
 Result<void> write_and_retain(ObjectStore& store, int64_t step) {
   if (auto written = write_new(store, step); !written) return written;
   return apply_retention(store, 1, step).problem;
@@ -60,7 +60,8 @@ Scenario writing_the_next_and_keeping_one() {
           [](ObjectStore& store) { expect_only_after_retention(store, 30, new_state()); }};
 }
 
-// A job that went back writes a step that is there from before: the newest is replaced, then the older ones go.
+// A job that went back writes a step again that it had written before. The newest checkpoint is replaced, then the older ones
+// are removed.
 Scenario writing_the_newest_again_and_keeping_one() {
   return {disk_with({10, 20}), [](ObjectStore& store) { return write_and_retain(store, 20); },
           [](ObjectStore& store) {
@@ -80,7 +81,7 @@ TEST(RetentionFaults, WritingTheNewestAgainAndKeepingOneNeverLeavesNone) {
   sweep(writing_the_newest_again_and_keeping_one());
 }
 
-// The manifest's removal could not be synced, so it may come back; the shards that it names must not be gone by then.
+// The removal of a manifest was not synced, so the manifest may come back. Its shards must then still be there.
 Scenario removing_the_rest_of_one_whose_manifest_may_come_back() {
   Machine machine = boot(disk_with({10, 20}), {Fault::Kind::kOnce, 1, EIO});
   EXPECT_FALSE(remove_checkpoint(*machine.store, 10));
@@ -121,9 +122,9 @@ TEST(RetentionFaults, NothingGoesWhenTheNewestDoesNotVerify) {
   EXPECT_EQ(listed(*machine.store), (std::vector<int64_t>{10, 20, 30}));
 }
 
-// The catalogue forgets exactly the checkpoints that are reported as gone: neither a checkpoint that is still there nor, after
-// its manifest went and a shard could not, one that is not.
-TEST(RetentionFaults, WhatItSaysIsGoneIsWhatIsNoLongerListed) {
+// The catalogue forgets exactly the checkpoints that are reported as removed. So a checkpoint that is still listed must not be
+// reported, and one whose manifest is removed must be, even if a shard could not be removed.
+TEST(RetentionFaults, ReportsAsRemovedExactlyTheCheckpointsThatAreNoLongerListed) {
   const Disk before = disk_with({10, 20, 30});
   Machine counted = boot(before);
   ASSERT_EQ(apply_retention(*counted.store, 1, 30).removed, (std::vector<int64_t>{10, 20}));

@@ -1,4 +1,4 @@
-// Fresh randomness in every run, which can be had again: HOLDFAST_TEST_SEED=n repeats a run whose failure printed n.
+// A new random seed for every run. A failure prints it, and HOLDFAST_TEST_SEED=n repeats the run with seed n.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ inline uint32_t chosen_seed() {
   return given ? static_cast<uint32_t>(std::strtoul(given, nullptr, 10)) : std::random_device{}();
 }
 
-// For a SCOPED_TRACE.
+// The line about the seed, for a SCOPED_TRACE.
 inline std::string how_to_repeat(uint32_t seed) {
   return "repeat with HOLDFAST_TEST_SEED=" + std::to_string(seed);
 }

@@ -1,4 +1,4 @@
-// The shard codec: round trips at odd sizes, and thousands of altered objects of which none loads.
+// The shard codec: round trips at odd sizes, and thousands of altered objects, none of which loads.
 #include "storage/shard_codec.h"
 
 #include <algorithm>
@@ -19,7 +19,7 @@ struct Part {
   int width;
 };
 
-// As floats are: a noisy mantissa below an exponent that hardly changes.
+// Bytes like those of floats: a noisy mantissa and an exponent that hardly changes.
 Bytes float_like(size_t bytes, int width, std::mt19937& random) {
   Bytes result(bytes);
   for (size_t i = 0; i < bytes; ++i) {
@@ -94,7 +94,7 @@ TEST(ShardCodec, ExponentsShrinkAndNoiseIsStoredAsItIs) {
   EXPECT_GT(object.size(), 30000U) << "three planes of noise of 10000 bytes each";
 }
 
-TEST(ShardCodec, APieceThatIsNotWantedIsPassedOver) {
+TEST(ShardCodec, APieceThatIsNotWantedIsSkipped) {
   std::mt19937 random(4);
   const std::vector<Part> parts{
       {float_like(400, 4, random), 4}, {float_like(40, 2, random), 2}, {float_like(80, 4, random), 4}};
@@ -131,7 +131,7 @@ TEST(ShardCodec, TooLargeAShardIsRefusedBeforeMemoryIsTaken) {
   EXPECT_EQ(ShardPacker(1).pack(0, {&piece, 1}).error().code, Error::Code::kRefused);
 }
 
-// One of the ways in which an object can be other than it was.
+// The object, altered in a random way.
 Bytes altered(Bytes object, std::mt19937& random) {
   const auto place = [&] { return random() % object.size(); };
   switch (random() % 7) {
@@ -141,7 +141,7 @@ Bytes altered(Bytes object, std::mt19937& random) {
     case 1:  // cut short
       object.resize(place());
       break;
-    case 2:  // goes on
+    case 2:  // made longer
       object.resize(object.size() + 1 + random() % 20, static_cast<std::byte>(random()));
       break;
     case 3: {  // a field becomes huge, or small
@@ -160,7 +160,7 @@ Bytes altered(Bytes object, std::mt19937& random) {
       for (size_t i = 0; i < 16 && std::max(a, b) + i < object.size(); ++i) std::swap(object[a + i], object[b + i]);
       break;
     }
-    default:  // bytes from somewhere else
+    default:  // some bytes become random
       for (int i = 0; i < 4; ++i) object[place()] = static_cast<std::byte>(random());
   }
   return object;
@@ -231,7 +231,7 @@ TEST(ShardCodec, AForgedZstdFrameIsAnErrorAndNeverMoreThanItsPlane) {
       at += stored;
     }
     forge_header_checksum(other, header_bytes, checksum_64);
-    // Frames that are forged whole may decompress to something: the manifest's checksum is what finds those.
+    // A wholly forged frame may decompress to other bytes; the manifest's checksum finds that.
     const auto found = unpack(other, parts);
     if (!found) {
       ASSERT_EQ(found.error().code, Error::Code::kCorrupt) << "round " << round;

@@ -1,4 +1,5 @@
-// States to be checkpointed in tests: like a training state in kind (floats, moments, integers), small, from a seed.
+// Small states for tests of checkpoints, made from a seed, with the kinds of tensors of a training state: floats, moments and
+// integers.
 #pragma once
 
 #include <cmath>
@@ -20,7 +21,7 @@ struct Tensor {
 
 class State {
  public:
-  // Of the size of `shapes`' floats, plus what Adam has, a bfloat16 tensor, an empty one and some integers.
+  // Makes float tensors, Adam's moments, a bfloat16 tensor, an empty tensor and some integers.
   explicit State(uint32_t seed, int64_t rows = 37, int64_t columns = 53) : random_(seed) {
     floats("wte.weight", {rows, columns}, 0.02F, false);
     floats("h.0.bias", {columns}, 0.01F, false);
@@ -40,7 +41,7 @@ class State {
     for (Tensor& t : tensors_) list.push_back({t.name, t.dtype, t.shape, t.bytes});
     return list;
   }
-  // Of the same shapes, with nothing in it.
+  // A state of the same shapes whose bytes are all 0xee.
   State blank() const {
     State copy = *this;
     for (Tensor& t : copy.tensors_) t.bytes.assign(t.bytes.size(), std::byte{0xee});

@@ -1,4 +1,4 @@
-// A folder of its own for each test, removed at its end.
+// A temporary folder for each test, removed at the test's end.
 #pragma once
 
 #include <cstdlib>

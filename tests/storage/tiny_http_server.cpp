@@ -11,7 +11,7 @@
 namespace holdfast::storage::testing {
 namespace {
 
-// The value of a header in the head of a request, in whatever case its name is.
+// The value of a header in the head of a request; upper and lower case in its name do not matter.
 std::string header(const std::string& head, const std::string& name) {
   for (size_t at = head.find("\r\n"); at != std::string::npos; at = head.find("\r\n", at + 2)) {
     const size_t begin = at + 2;
@@ -22,7 +22,7 @@ std::string header(const std::string& head, const std::string& name) {
   return "";
 }
 
-// Reads until `buffer` has `size` bytes; false when the other side is gone.
+// Reads until `buffer` has `size` bytes; false if the other side closed the connection.
 bool fill(int connection, std::string& buffer, size_t size) {
   char bytes[65536];
   while (buffer.size() < size) {

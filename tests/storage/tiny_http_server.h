@@ -1,5 +1,5 @@
-// As much of an HTTP server as a test of the service store needs: it keeps objects in a map, can be told to answer the next
-// requests badly, and keeps what it was asked.
+// A small HTTP server for tests of the service store. It keeps objects in a map, records every request, and on demand answers
+// the next requests with errors.
 #pragma once
 
 #include <deque>
@@ -20,11 +20,10 @@ class TinyHttpServer {
 
   std::string url() const { return "http://127.0.0.1:" + std::to_string(port_); }
 
-  // The status with which the next request is answered instead, in order. kHangUp: the connection is closed after half of the
-  // answer.
+  // The next requests are answered with these statuses, in order. kHangUp: the connection is closed after half of the answer.
   static constexpr int kHangUp = -1;
   void answer_next_with(std::vector<int> statuses);
-  // "code" of the problems that those answers are.
+  // The "code" in the problems of those answers.
   void name_problems(std::string code);
   void answer_lists_with(std::string body);
 
