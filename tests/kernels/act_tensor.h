@@ -1,4 +1,4 @@
-// A tensor of activations in host memory: made from floats (rounded) or poisoned, and read back as numbers.
+// A tensor of activations in host memory. It is made from floats, which it rounds, or filled with NaN, and is read as numbers.
 #pragma once
 
 #include <limits>

@@ -1,5 +1,5 @@
-// The cpu op set against the judge, op by op, with bounds that op_cases.cpp states. ctest runs this program once per
-// instruction set, by HOLDFAST_TEST_ISA.
+// The cpu op set against the judge, op by op, with the bounds of op_cases.cpp. ctest runs this program once for each
+// instruction set (HOLDFAST_TEST_ISA).
 #include <gtest/gtest.h>
 
 #include "kernels/cpu/cpu_ops.h"

@@ -1,5 +1,5 @@
-// The same bits with any number of threads: every op, every dtype.
-// ctest runs this program once per instruction set, by HOLDFAST_TEST_ISA.
+// The same bits with any number of threads, for every op and every dtype.
+// ctest runs this program once for each instruction set (HOLDFAST_TEST_ISA).
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -21,7 +21,7 @@ void expect_same_bits(const std::vector<testing::Output>& one, const std::vector
   }
 }
 
-template <typename Make>  // make(threads) gives an op set
+template <typename Make>  // make(threads) returns an op set
 void expect_threads_do_not_matter(DType dtype, Make make) {
   RandomInputs random;
   SCOPED_TRACE(random.how_to_repeat());

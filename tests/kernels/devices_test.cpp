@@ -1,4 +1,4 @@
-// Making op sets: memory, and what is refused with which words.
+// Making op sets: their memory, and the refusals with their messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,25 +33,25 @@ TEST(Devices, MemoryIsAlignedAndCopiesArriveWhole) {
   }
 }
 
-TEST(Devices, MemoryThatIsNotThereIsRefusedByItsSize) {
+TEST(Devices, MoreMemoryThanThereIsIsRefusedWithItsSize) {
   for (size_t bytes : {size_t{1} << 50, ~size_t{0}, ~size_t{0} - 100}) {
     EXPECT_THAT([&] { make_ref_ops(DType::kFloat32)->allocate(bytes); },
                 ThrowsMessage<std::runtime_error>(AllOf(HasSubstr(std::to_string(bytes)), HasSubstr("batch_size"))));
   }
 }
 
-TEST(Devices, EveryDtypeIsThereOnTheCpuAsOnRef) {
+TEST(Devices, TheCpuHasEveryDtypeThatRefHas) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     EXPECT_EQ(make_cpu_ops(dtype, 1)->activation_dtype(), dtype);
     EXPECT_EQ(make_ref_ops(dtype)->activation_dtype(), dtype);
   }
 }
 
-TEST(Devices, NoThreadsAreRefused) {
+TEST(Devices, ZeroThreadsAreRefused) {
   EXPECT_THAT([] { make_cpu_ops(DType::kFloat32, 0); }, ThrowsMessage<std::invalid_argument>(HasSubstr("threads is 0")));
 }
 
-TEST(Devices, AnInstructionSetThatIsNoneIsNamed) {
+TEST(Devices, AnUnknownInstructionSetIsNamed) {
   EXPECT_THAT([] { cpu::choose_isa("sse9"); },
               ThrowsMessage<std::runtime_error>(
                   AllOf(HasSubstr("HOLDFAST_CPU_ISA=sse9"), HasSubstr("avx2, avx512, avx512_bf16, amx"))));

@@ -1,4 +1,4 @@
-// Element types: exact both ways, rounding to nearest even.
+// Element types: conversions are exact both ways, and round to the nearest, ties to even.
 #include <gtest/gtest.h>
 
 #include <cmath>

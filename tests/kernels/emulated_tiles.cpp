@@ -1,5 +1,5 @@
-// The loops for AMX with its tile instructions emulated, so that machines without the units test them, too: their packing,
-// edges and layouts. Needs AVX-512.
+// The loops for AMX with emulated tile instructions. So machines without the units test packing, edges and layouts, too. Needs
+// AVX-512.
 #include "tests/kernels/emulated_tiles.h"
 
 #include <immintrin.h>
@@ -57,7 +57,7 @@ void multiply_tiles(int sums, int a, int b) {
 #define _tile_dpbf16ps(sums, a, b) multiply_tiles(sums, a, b)
 #define _tile_loadconfig(configuration) static_cast<void>(configuration)
 #define _tile_release() static_cast<void>(0)
-#define amx amx_emulated                // beside the real one
+#define amx amx_emulated                // another name than the real loops have
 #include "kernels/cpu/amx/product.cpp"  // NOLINT(bugprone-suspicious-include)
 #undef amx
 

@@ -1,4 +1,4 @@
-// Fixed point to the letter, on ref and cpu: rounding, exponents beyond what a float can hold, and what is not finite.
+// Fixed point, exactly, on ref and cpu: rounding, exponents that a float cannot hold, and values that are not finite.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -72,7 +72,7 @@ TEST_P(FixedPoint, Int16SumsRoundAlikeAndReachTheEndsOfInt16) {
 }
 
 TEST_P(FixedPoint, Int16SumsAddOnlyWhenItIsNotTheFirst) {
-  const Floats x(37, 3.0f);  // whole vectors and a rest, of any width
+  const Floats x(37, 3.0f);  // whole vectors of any width, and a rest
   Shorts sums(39, -32000);
   ops_->fixed_accumulate(sums.data(), x.data(), 37, 1, false);
   Shorts expected(37, -31994);

@@ -1,4 +1,4 @@
-// The hip op set against the judge, op by op (hip_device.h: on what).
+// The hip op set against the judge, op by op. hip_device.h says on which device.
 #include <gtest/gtest.h>
 
 #include "tests/kernels/hip_device.h"

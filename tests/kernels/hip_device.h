@@ -1,5 +1,5 @@
-// The device that tests of the hip op set run on: a GPU in builds for one (rung 5 of the ladder, and 6), else the CPU as a GPU
-// with waves of 32 and of 64 lanes, whose blocks and lanes run in an order that a seed decides (rung 3).
+// The device on which tests of the hip op set run. In a build for a GPU it is the GPU (rungs 5 and 6 of the ladder). Else the
+// CPU plays a GPU with waves of 32 and of 64 lanes, whose blocks and lanes run in an order that a seed decides (rung 3).
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@
 
 namespace holdfast::kernels::testing {
 
-// For GTEST_SKIP; empty: there is a device.
+// The reason for a GTEST_SKIP; "": there is a device.
 inline const char* reason_not_to_run() {
   return hip_device_count() > 0 ? "" : "this machine has no GPU that the runtime knows";
 }
 
-// Widths of waves to test with; 0: the device's own.
+// Widths of waves to test, in lanes; 0: the device's own width.
 inline std::vector<int> waves() {
 #if defined(HOLDFAST_HIP_SHIM)
   return {32, 64};

@@ -1,5 +1,5 @@
-// For programs that ctest runs once per instruction set: HOLDFAST_TEST_ISA=avx2|avx512|avx512_bf16 has this run take that set,
-// or skip all tests where the machine lacks it, or takes it by itself, so that the plain run has tested it already.
+// The choice of instruction set for programs that ctest runs once for each set: HOLDFAST_TEST_ISA=avx2|avx512|avx512_bf16. All
+// tests are skipped if the machine lacks the set, or if it is the machine's best set, which the plain run tests already.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

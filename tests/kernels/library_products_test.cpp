@@ -1,4 +1,4 @@
-// That the vendor's library is asked at all, for every shape, and again; and what its failures become.
+// The vendor's library of matrix products: it is asked for every shape, also a second time, and its failures become errors.
 #include <gtest/gtest.h>
 #include <hip/hip_runtime.h>
 #include <hipblaslt/hipblaslt.h>
@@ -34,7 +34,7 @@ class Layer {
         dbias_(static_cast<size_t>(OC)),
         on_(ops) {}
 
-  // How often the library was asked.
+  // Runs the layer's products. Returns the number of products that the library was asked for.
   int64_t multiply(Epilogue epilogue = Epilogue::kNone) {
     const int64_t before = shim::products_by_library();
     Act* const pre_gelu = epilogue == Epilogue::kGelu ? on_.of(pre_gelu_) : nullptr;
@@ -69,14 +69,14 @@ std::unique_ptr<DeviceOps> ops_of(DType dtype) {
   return make_hip_ops(dtype, 0);
 }
 
-TEST(LibraryProducts, AreAskedForWhatTheyCanDoAndNothingElse) {
+TEST(LibraryProducts, AreUsedOnlyForShapesThatTheLibraryTakes) {
   const auto ops = ops_of(DType::kFloat32);
   EXPECT_EQ(Layer(*ops, 24, 16, 32).multiply(), 3);
   EXPECT_EQ(Layer(*ops, 24, 16, 33).multiply(), 0) << "rows of 33 floats do not begin at multiples of 16 bytes";
   EXPECT_NE(ops->info().numerics.find("products-1+hipblaslt-100100-1cu"), std::string::npos) << ops->info().numerics;
 }
 
-TEST(LibraryProducts, OfVersionsThatAreKnownToBeWrongAreNotUsed) {
+TEST(LibraryProducts, OfVersionsWithKnownErrorsAreNotUsed) {
   EXPECT_FALSE(hip::is_sound_hipblaslt("gfx942", 100000));
   EXPECT_TRUE(hip::is_sound_hipblaslt("gfx942", 100100));
   EXPECT_FALSE(hip::is_sound_hipblaslt("gfx1201", 100403));
@@ -97,7 +97,7 @@ TEST(LibraryProducts, HaveTheirOwnOperandsWhenAShapeIsAskedForAgain) {
     one.multiply(Epilogue::kGelu);
     alone = one.results();
   }
-  Layer one(*ops, 24, 16, 32), other(*ops, 24, 16, 32, 0.7F);  // at once, so that nothing lies where the other's is
+  Layer one(*ops, 24, 16, 32), other(*ops, 24, 16, 32, 0.7F);  // both live at once, so that their memory differs
   one.multiply(Epilogue::kGelu);
   EXPECT_EQ(other.multiply(Epilogue::kGelu), 3);
   EXPECT_EQ(one.results(), alone);
@@ -107,7 +107,7 @@ TEST(LibraryProducts, HaveTheirOwnOperandsWhenAShapeIsAskedForAgain) {
   EXPECT_EQ(again.results(), alone);
 }
 
-TEST(LibraryProducts, NoMemoryInsideTheLibraryIsNoFailureOfTheDevice) {
+TEST(LibraryProducts, AFullMemoryInTheLibraryIsNotAFailureOfTheDevice) {
   const auto ops = ops_of(DType::kFloat32);
   shim::answer_next_product(HIPBLAS_STATUS_ALLOC_FAILED);
   try {
@@ -120,10 +120,10 @@ TEST(LibraryProducts, NoMemoryInsideTheLibraryIsNoFailureOfTheDevice) {
   }
 }
 
-TEST(LibraryProducts, AFailureIsADevices) {
+TEST(LibraryProducts, AFailedCallIsAFailureOfTheDevice) {
   const auto ops = ops_of(DType::kFloat32);
   Layer layer(*ops, 24, 16, 32);
-  layer.multiply();  // scratch is there
+  layer.multiply();  // allocates the scratch memory
   int failures = 0;
   for (int call = 1; call < 60; ++call) {
     shim::fail_call(call, hipErrorLaunchFailure);

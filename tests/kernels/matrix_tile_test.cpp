@@ -1,5 +1,5 @@
-// Each kind of matrix tile beside plain sums: what its lanes load, multiply and call theirs. The instructions are emulated from
-// the vendors' guides (shim/units.cpp); numbers are small integers, so sums are exact in any order.
+// Each kind of matrix tile against plain sums: which elements its lanes load, multiply and own. The instructions are emulated
+// from the vendors' guides (shim/units.cpp). All numbers are small integers, so sums are exact in any order.
 #include "kernels/hip/matrix_tile.h"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@
 namespace holdfast::kernels::hip {
 namespace {
 
-constexpr int kStride = 24;  // of rows, or of columns, of 16
+constexpr int kStride = 24;  // elements from one row (or column) of 16 to the next
 constexpr int kThreads = 64;
 
 template <typename Tile, int Wave, typename Element, bool AByColumns, bool BByColumns>

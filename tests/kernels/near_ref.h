@@ -1,4 +1,4 @@
-// Every small case of an op set beside the judge's.
+// Compares every small case of an op set with ref, the judge.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,8 @@ inline void expect_cases_near_ref(DeviceOps& ops) {
   RandomInputs random;
   SCOPED_TRACE(random.how_to_repeat());
   auto ref = make_ref_ops(ops.activation_dtype());
-  const bool by_library = ops.info().numerics.find("blaslt") != std::string::npos;  // they have biases of the activations' type
+  const bool by_library =
+      ops.info().numerics.find("blaslt") != std::string::npos;  // the library takes biases of the activations' type
   for (const auto& one : small_cases(ops.activation_dtype(), random, by_library ? Bias::kRounded : Bias::kFloat)) {
     SCOPED_TRACE(one.name);
     const auto outputs = one.run(ops);

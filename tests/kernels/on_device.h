@@ -1,8 +1,8 @@
-// Tensors of a test in an op set's memory: the first mention of one copies it there, `fetch` copies all that may have been
-// written back.
+// A test's tensors in an op set's memory. of() copies a tensor there when it is first used; fetch() copies all tensors that
+// may have been written back to the host.
 //
-// Promises: the device's copy begins where 16 bytes do and 64 need not. Of the tensors only what is not const is written.
-// Ownership: the tensors outlive it.
+// Promises: a copy begins at a multiple of 16 bytes, and not always of 64. Const tensors are not written.
+// Ownership: the tensors outlive this object.
 #pragma once
 
 #include <map>
@@ -43,7 +43,7 @@ class OnDevice {
   struct Copy {
     void *memory, *data;
     size_t bytes;
-    void* back_to;  // null: only read
+    void* back_to;  // the host's tensor; null: it is only read
   };
   Copy& copy_of(const void* host, size_t bytes) {
     const auto [found, is_new] = copies_.try_emplace(host);

@@ -1,4 +1,4 @@
-// The cases of op_cases.h. What is captured by value is the input; outputs live for one run.
+// The cases of op_cases.h. A case captures its inputs by value; its outputs live for one run.
 #include "tests/kernels/op_cases.h"
 
 #include <cmath>
@@ -12,13 +12,13 @@ namespace holdfast::kernels::testing {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-// float32 sums of up to a few thousand terms, in another order.
+// Bound for float32 sums of up to a few thousand terms in another order.
 constexpr Bound kFloatSum{0, 2e-5};
-// A value rounded to bfloat16 may fall on the neighbour: 2^-8 of it, doubled for what a rounded input does to an output.
+// Bound for a value rounded to bfloat16: the neighbouring value is 2^-8 away, doubled for the effect of rounded inputs.
 constexpr Bound kRounded{1.0 / 128, 2e-5};
-// GELU of a value that may be the neighbour, rounded again; where gelu is near 0 its argument is not.
+// Bound for a value that was rounded, went through GELU and was rounded again; its argument may be large where gelu is near 0.
 constexpr Bound kRoundedTwice{3.0 / 128, 5e-4};
-// The same for float16, which has three bits more.
+// The same two bounds for float16, which has three more bits.
 constexpr Bound kRoundedToHalf{1.0 / 1024, 2e-5}, kRoundedToHalfTwice{3.0 / 1024, 7e-5};
 constexpr Bound kExact{};
 
@@ -29,7 +29,7 @@ std::vector<double> values(const std::vector<float>& x) {
   return {x.begin(), x.end()};
 }
 
-// A bound for a tensor of activations.
+// The bound for a tensor of activations.
 Bound stored(DType dtype) {
   return dtype == DType::kFloat32 ? kFloatSum : dtype == DType::kBFloat16 ? kRounded : kRoundedToHalf;
 }
@@ -83,7 +83,7 @@ OpCase layernorm(DType dtype, RandomInputs& random, int64_t N, int64_t C, bool w
           }};
 }
 
-// Where the op set rounds biases they are rounded here, which both sides then see.
+// If the op set rounds biases, they are rounded here already, for both op sets.
 OpCase matmul(DType dtype, RandomInputs& random, int64_t N, int64_t IC, int64_t OC, Epilogue epilogue,
               Bias rounding = Bias::kFloat) {
   const ActTensor in(dtype, random.normal(N * IC)), dout(dtype, random.normal(N * OC));
@@ -126,7 +126,7 @@ OpCase gelu_backward(DType dtype, RandomInputs& random, int64_t count) {
 
 OpCase attention(DType dtype, RandomInputs& random, int64_t B, int64_t T, int64_t C, int64_t NH) {
   const ActTensor qkv(dtype, random.normal(B * T * 3 * C, 1.5f)), dout(dtype, random.normal(B * T * C));
-  // Backward gets its out and logsumexp from ref, so that it is compared alone.
+  // The backward op gets `out` and `logsumexp` from ref, so that the case compares the backward op alone.
   auto ref = make_ref_ops(dtype);
   ActTensor out(dtype, B * T * C);
   auto logsumexp = poisoned(B * NH * T);
@@ -227,7 +227,7 @@ OpCase fixed_point(RandomInputs& random, int64_t count, int exponent) {
           }};
 }
 
-// R of V rows, as the encoder's gradient has them: ascending and distinct.
+// Adds R of V rows, ascending and distinct, as the encoder's gradient has them.
 OpCase add_rows(RandomInputs& random, int64_t V, int64_t R, int64_t C) {
   std::vector<int32_t> ids;
   for (int64_t r = 0; r < R; ++r) ids.push_back(static_cast<int32_t>(r * V / R));

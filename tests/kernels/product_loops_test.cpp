@@ -1,5 +1,5 @@
-// The products of every instruction set that this CPU has, against sums in double: every layout, odd sizes, the operand types
-// that it multiplies. AMX's loops are run without its units, too.
+// The products of every instruction set that this CPU has, against sums in double: every layout, odd sizes and every type of
+// operands. AMX's loops also run without its units.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -19,9 +19,10 @@ using testing::RandomInputs;
 
 struct Subject {
   const char* name;
-  Isa needs;  // of the CPU
+  Isa needs;  // the instruction set that the CPU must have
   bool bfloat16;
-  // Of float32, in an element's sum: plain sums of these lengths are off by up to six. The matrix units round less often.
+  // The error allowed in an element's sum, in roundings of float32. Plain sums of these lengths have errors of up to six. The
+  // matrix units round less often.
   int roundings;
   const ProductLoops& (*loops)(bool bfloat16);
 };
@@ -55,7 +56,7 @@ class ProductLoopsOf : public ::testing::TestWithParam<Subject> {
   static void expect_close(const ProductShape& shape, RandomInputs& random);
 };
 
-// The error of each element, in units of the sum of the magnitudes of its products: what float32 sums are judged by.
+// Judges the error of each element in units of the sum of the magnitudes of its products, as is usual for float32 sums.
 void ProductLoopsOf::expect_close(const ProductShape& shape, RandomInputs& random) {
   std::vector<float> a = random.normal(shape.m * shape.k), b = random.normal(shape.k * shape.n);
   std::vector<uint16_t> narrow_a(a.size()), narrow_b(b.size());
@@ -108,7 +109,7 @@ TEST_P(ProductLoopsOf, WriteNothingBesideTheirColumns) {
   for (size_t i = 0; i < c.size(); ++i) EXPECT_EQ(c[i], i % 8 < 5 ? 40.0F : -1.0F) << i;
 }
 
-TEST_P(ProductLoopsOf, KeepWhatIsNotFinite) {
+TEST_P(ProductLoopsOf, KeepNumbersThatAreNotFinite) {
   const ProductShape shape = shape_of(2, 3, 2, false, false, false, false);
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     const float a[] = {1, bad, 1, 1, 1, 1}, b[] = {1, 1, 1, 1, 1, 1};
@@ -133,7 +134,7 @@ INSTANTIATE_TEST_SUITE_P(All, ProductLoopsOf,
                                            real<Isa::kAmx>(2), kEmulated),
                          [](const auto& of) { return name_of(of.param); });
 
-// However large a product was before or comes after it, and whichever runs share its packed operand.
+// The bits do not depend on the sizes of products before and after, or on which runs share a packed operand.
 TEST(Products, HaveTheSameBitsWithAPackedOperandAndAmongOtherProducts) {
   RandomInputs random;
   SCOPED_TRACE(random.how_to_repeat());

@@ -1,4 +1,4 @@
-// Seeds and draws of random_inputs.h.
+// Seeds and random numbers of random_inputs.h.
 #include "tests/kernels/random_inputs.h"
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Inputs that are fresh in every run, and can be had again: HOLDFAST_TEST_SEED=n repeats a run whose failure printed n.
+// Random inputs from a new seed in every run. A failure prints the seed, and HOLDFAST_TEST_SEED=n repeats the run with seed n.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// The judge is judged: every backward formula against central differences of its forward, all in double, where the
-// difference quotient (step 1e-5) is good to about 1e-9. The loss is a random weighting of the outputs.
+// The judge's own test: every backward formula against central differences of its forward formula, all in double. The
+// difference quotient (step 1e-5) is right to about 1e-9. The loss is a randomly weighted sum of the outputs.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -24,7 +24,7 @@ double weighted(const Doubles& weights, const Doubles& x) {
   return total;
 }
 
-// `gradient` is that of `loss` with respect to x, at x.
+// Checks that `gradient` is the gradient of `loss` at x.
 void expect_gradient(const Doubles& gradient, Doubles& x, const std::function<double()>& loss, const char* name) {
   constexpr double kStep = 1e-5;
   ASSERT_EQ(gradient.size(), x.size());
@@ -47,7 +47,7 @@ class RefGradients : public ::testing::Test {
 
 TEST_F(RefGradients, Encoder) {
   constexpr int64_t B = 2, T = 3, C = 5, V = 4;
-  const std::vector<int32_t> tokens = {0, 3, 3, 1, 3, 0};  // 2 never, 3 three times
+  const std::vector<int32_t> tokens = {0, 3, 3, 1, 3, 0};  // token 2 never, token 3 three times
   auto wte = random_.normal_doubles(V * C), wpe = random_.normal_doubles(T * C);
   const auto dout = random_.normal_doubles(B * T * C);
   Doubles out(B * T * C), dwte(V * C, 0.0), dwpe(T * C);
@@ -65,7 +65,7 @@ TEST_F(RefGradients, LayerNormAddsToTheGradientOfTheResidual) {
   constexpr int64_t N = 4, C = 7;
   auto residual = random_.normal_doubles(N * C), x = random_.normal_doubles(N * C);
   auto weight = random_.normal_doubles(C), bias = random_.normal_doubles(C);
-  const auto dout = random_.normal_doubles(N * C), dsum = random_.normal_doubles(N * C);  // sum is an output, too
+  const auto dout = random_.normal_doubles(N * C), dsum = random_.normal_doubles(N * C);  // the sum is also an output
   Doubles out(N * C), sum(N * C), mean(N), rstd(N), dweight(C), dbias(C), dx(N * C), dresidual = dsum;
   const auto loss = [&] {
     ref::layernorm_forward(out.data(), sum.data(), mean.data(), rstd.data(), residual.data(), x.data(), weight.data(),

@@ -1,4 +1,4 @@
-// The judge against numbers worked out by hand or in double: what differences cannot see (constants, scales, masks).
+// The judge against numbers computed by hand or in double. They test constants, scales and masks, which differences do not.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -56,13 +56,13 @@ TEST(RefValues, AttentionSeesOnlyThePastAndScalesByTheHeadSize) {
   Floats logsumexp(2);
   ops->attention_forward(out.act(), logsumexp.data(), qkv.act(), 1, 2, 4, 1);
   const auto y = out.values();
-  EXPECT_EQ(y[0], 10);                        // the first token sees itself alone
+  EXPECT_EQ(y[0], 10);                        // the first token sees only itself
   EXPECT_FLOAT_EQ(logsumexp[0], 1);           // 2 / sqrt(4)
   const double p = 1 / (1 + std::exp(-1.0));  // scores 1 and 2
   EXPECT_NEAR(y[4], 10 * (1 - p) + 50 * p, 1e-4);
 }
 
-TEST(RefValues, EqualLogitsLoseTheLogarithmOfTheVocabulary) {
+TEST(RefValues, EqualLogitsHaveTheLogarithmOfTheVocabularyAsLoss) {
   auto ops = make_ref_ops(DType::kBFloat16);
   const ActTensor x(DType::kBFloat16, Floats(3 * 4, 1.0f)), wte(DType::kBFloat16, Floats(50 * 4, 0.5f));
   const std::vector<int32_t> targets = {0, 49, 7};

@@ -1,4 +1,4 @@
-// The team: every task once, whatever the number of threads, and jobs in quick succession.
+// The team does every task once, with any number of threads, also when jobs follow each other quickly.
 #include "kernels/cpu/team.h"
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ TEST(Team, DoesEveryTaskOnceAndSeesWhatTasksWrote) {
   }
 }
 
-// Jobs so short that helpers are late for most of them: none may take a task of a job that is over, or twice.
+// The jobs are so short that helpers are late for most of them. No helper may take a task of a finished job, or a task twice.
 TEST(Team, SurvivesManyShortJobsOfChangingSize) {
   Team team(4);
   std::vector<int> done(7);
@@ -47,8 +47,8 @@ TEST(Team, NumbersItsThreadsAndGivesEachOneTaskAtATime) {
   });
 }
 
-// Room for a few more stacks only: the threads that could be started end, and the user is told how many there were.
-TEST(Team, SaysHowManyThreadsCouldBeHad) {
+// There is memory for only a few more stacks. The threads that were started end, and the message says how many there were.
+TEST(Team, SaysHowManyThreadsCouldBeStarted) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "sanitizers do not run with little memory";
 #endif

@@ -1,4 +1,4 @@
-// Promises of the vector loops beyond their ops: the error of exp and log, and that nothing not finite is swallowed.
+// Promises of the vector loops beyond their ops: small errors of exp and log, and no number that is not finite gets lost.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ INSTANTIATE_TEST_SUITE_P(Isas, VectorLoops, ::testing::Values(Isa::kAvx2, Isa::k
 TEST_P(VectorLoops, ExponentialIsWithinTwoRoundings) {
   double worst = 0;
   for (int block = 0; block < 870; ++block) {
-    Floats x = {0.0f};  // the largest, which is subtracted
+    Floats x = {0.0f};  // the largest element, which is subtracted from all
     for (int i = 0; i < 1000; ++i) x.push_back(-0.1f * static_cast<float>(block) - 1e-4f * static_cast<float>(i));
     const Floats before = x;
     float sum = 0;
@@ -60,7 +60,7 @@ TEST_P(VectorLoops, LogarithmOfASumIsGoodToTheLastPlaces) {
   }
 }
 
-TEST_P(VectorLoops, WhatIsNotVisibleIsZeroInForwardAndBackward) {
+TEST_P(VectorLoops, InvisibleElementsAreZeroInForwardAndBackward) {
   Floats scores(40, 1.0f), dp(40, 2.0f);
   float sum = 0;
   table_->floats.softmax_row(scores.data(), &sum, 1.0f, 19, 33);
@@ -94,7 +94,7 @@ TEST_P(VectorLoops, RoundingToBfloat16IsThatOfTheElementType) {
   x[1] = -std::numeric_limits<float>::infinity();
   x[2] = std::numeric_limits<float>::max();
   x[3] = 1e-41f;
-  x[4] = 0x1.01p0f;  // halfway, to even
+  x[4] = 0x1.01p0f;  // halfway: rounds to even
   x[5] = 0x1.03p0f;
   std::vector<BFloat16> y(1003);
   table_->bfloat16.from_float(y.data(), x.data(), 1003);
@@ -107,8 +107,9 @@ TEST_P(VectorLoops, RoundingToFloat16IsThatOfTheElementType) {
   Floats x = random.normal(1003, 100.0f);
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
   const Floats ends = {std::numeric_limits<float>::quiet_NaN(), -kInfinity, 65504.0f, 65519.0f, 65520.0f, -1e30f};
-  const Floats halfway = {0x1.002p0f, 0x1.006p0f, 0x1p-25f, 0x1.8p-24f, 0x1.01p-25f};  // to even; the last one is beyond it
-  const Floats small = {0x1p-14f, 0x1.ffcp-15f, 0x1p-24f, 1e-41f, -0.0f};              // from the least normal number down
+  const Floats halfway = {0x1.002p0f, 0x1.006p0f, 0x1p-25f, 0x1.8p-24f,
+                          0x1.01p-25f};                                    // halfway: round to even; the last is above halfway
+  const Floats small = {0x1p-14f, 0x1.ffcp-15f, 0x1p-24f, 1e-41f, -0.0f};  // from the smallest normal number down
   auto next = x.begin();
   for (const Floats* special : {&ends, &halfway, &small}) next = std::copy(special->begin(), special->end(), next);
   for (size_t i = 500; i < x.size(); ++i) x[i] *= 1e-7f;
@@ -120,7 +121,7 @@ TEST_P(VectorLoops, RoundingToFloat16IsThatOfTheElementType) {
 TEST_P(VectorLoops, EveryFloat16IsWidenedExactly) {
   std::vector<Float16> x(1 << 16);
   for (size_t i = 0; i < x.size(); ++i) x[i].bits = static_cast<uint16_t>(i);
-  Floats y(x.size() - 3);  // the last vector is an incomplete one
+  Floats y(x.size() - 3);  // the last vector is incomplete
   table_->float16.to_float(y.data(), x.data(), static_cast<int64_t>(y.size()));
   for (size_t i = 0; i < y.size(); ++i) {
     const float exact = x[i];

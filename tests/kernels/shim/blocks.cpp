@@ -1,4 +1,4 @@
-// The threads of a block as fibers: the launch's blocks one after the other, and in each of them lanes in turn.
+// Runs the threads of a block as fibers: the blocks of a launch one after the other, and in each block the lanes in turn.
 #include <hip/hip_runtime.h>
 
 #include <algorithm>
@@ -19,12 +19,12 @@
 namespace shim {
 namespace {
 
-constexpr unsigned kGroup = 32, kPair = 64;  // lanes that exchange; the widest wave
-constexpr unsigned char kNoise = 0xcb;       // as a float -2.7e7: whoever reads what nobody wrote is noticed
+constexpr unsigned kGroup = 32, kPair = 64;  // lanes that exchange values; lanes of the widest wave
+constexpr unsigned char kNoise = 0xcb;       // -2.7e7 as a float: a read of unwritten memory is noticed
 
 enum class Waits : uint8_t { kForNothing, kForGroup, kForPair, kForBlock };
 
-// Stacks are used again: to get one takes longer than most kernels.
+// Fibers that are free. Their stacks are used again, because to allocate a stack takes longer than most kernels.
 class Fibers {
  public:
   Fiber take() {
@@ -39,7 +39,7 @@ class Fibers {
   std::vector<Fiber> free_;
 };
 Fibers& fibers() {
-  static auto* const all = new Fibers;  // to the end of the process
+  static auto* const all = new Fibers;  // lives until the end of the process
   return *all;
 }
 
@@ -52,7 +52,7 @@ struct Lane {
   Fiber fiber;
   Thread index{};
   Waits waits = Waits::kForNothing;
-  std::array<float, 2> given{};  // by the parity of the exchange: a lane is never two ahead of another
+  std::array<float, 2> given{};  // by the parity of the exchange: no lane is two exchanges ahead of another
   unsigned exchanges = 0;
   const void* registers = nullptr;
 };
@@ -113,7 +113,7 @@ class Block {
   }
 
  private:
-  // Until all of its lanes wait for the block, or have ended.
+  // Runs kPair lanes until all of them wait for the block, or have ended.
   void run_pair(unsigned pair) {
     const unsigned first = pair * kPair;
     std::vector<unsigned> order(kPair);
@@ -131,7 +131,7 @@ class Block {
     lane.fiber.resume();
     now_ = before;
   }
-  // Whether lanes waited for each other so, and go on now.
+  // If these lanes wait for each other for this reason, lets them go on and returns true.
   bool release(unsigned first, unsigned count, Waits why) {
     const auto begin = lanes_.begin() + first, end = begin + count;
     const auto waiting = std::count_if(begin, end, [&](const Lane& lane) { return lane.waits == why; });

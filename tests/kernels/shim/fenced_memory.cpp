@@ -12,7 +12,7 @@
 namespace shim {
 namespace {
 
-constexpr size_t kPage = 4096, kReserved = size_t{64} << 30;  // of addresses; memory comes with the first touch
+constexpr size_t kPage = 4096, kReserved = size_t{64} << 30;  // address space; a page gets memory at its first use
 
 struct Arena {
   char *begin = nullptr, *next = nullptr;

@@ -1,8 +1,8 @@
-// Device memory that only kernels and copies can touch: a host that reads or writes it by itself is ended by SIGSEGV, as it
-// would be with a GPU's. For tests of what is around the kernels; where kernels are tested, memory is from the heap, whose
-// bounds sanitizers watch.
+// Device memory that only kernels and copies can touch: if host code reads or writes it, SIGSEGV ends the process, as with a
+// GPU's memory. It is for tests of the code around the kernels. Tests of the kernels take memory from the heap, whose bounds
+// sanitizers watch.
 //
-// Thread: whoever holds the runtime's lock. While one thread's kernels run the fence is open for all.
+// Thread: the holder of the runtime's lock. While one thread's kernels run, the fence is open for all threads.
 #pragma once
 
 #include <cstddef>
@@ -13,9 +13,9 @@ class FencedMemory {
  public:
   static bool is_wanted();  // HOLDFAST_SHIM_FENCE is set
   static void* allocate(size_t bytes);
-  static void release(void* memory, size_t bytes);  // as many as were asked for
+  static void release(void* memory, size_t bytes);  // `bytes` as for allocate
 
-  // The fence is open while there is one.
+  // The fence is open while such an object exists.
   class Opened {
    public:
     Opened();

@@ -14,7 +14,7 @@ namespace {
 
 constexpr size_t kStackBytes = 128 << 10;
 
-// Of the stack that is left, and of the one that is entered.
+// Tells the address sanitizer about the stack that is left and the stack that is entered.
 void before_switch([[maybe_unused]] void** left, [[maybe_unused]] const void* bottom, [[maybe_unused]] size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
   __sanitizer_start_switch_fiber(left, bottom, bytes);
@@ -26,7 +26,7 @@ void after_switch([[maybe_unused]] void* entered, [[maybe_unused]] const void** 
 #endif
 }
 
-// The stack is the fiber's own, and used again.
+// Frees nothing: the stack belongs to the fiber, which uses it again.
 struct NoAllocation {
   void deallocate(boost::context::stack_context&) noexcept {}
 };
@@ -53,7 +53,7 @@ void Fiber::start(const std::function<void()>& body) {
   State* const state = state_.get();
   state->body = &body;
   state->ended = false;
-  if (state->inside) return;  // it waits for the next one
+  if (state->inside) return;  // the fiber exists already and waits for its next function
   boost::context::stack_context stack;
   stack.size = kStackBytes;
   stack.sp = state->stack.get() + kStackBytes;

@@ -1,7 +1,7 @@
-// One thread of a block: a function that can stop in the middle and go on later, on a stack of its own.
+// A fiber: one thread of a block, which is a function that can stop in the middle and go on later, on its own stack.
 //
-// Promises: the address sanitizer is told of every change of stacks. A fiber runs one function after the other, and is not
-// destroyed: its stack is. Thread: all fibers of one thread.
+// Promises: the address sanitizer is told of every change of stacks. A fiber runs one function after the other, all on the
+// same stack. Thread: all fibers run on one thread.
 #pragma once
 
 #include <functional>
@@ -15,10 +15,10 @@ class Fiber {
   ~Fiber();
   Fiber(Fiber&&) noexcept;
 
-  void start(const std::function<void()>& body);  // none may be under way; it outlives the run
-  void resume();                                  // until it suspends or ends
+  void start(const std::function<void()>& body);  // the last one must have ended; `body` outlives the run
+  void resume();                                  // returns when the fiber suspends or ends
   bool ended() const;
-  static void suspend();  // called by what runs in a fiber
+  static void suspend();  // called by the function that runs in a fiber
 
  private:
   struct State;

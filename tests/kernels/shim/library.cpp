@@ -1,4 +1,4 @@
-// hipBLASLt, played: plain loops over columns, in double precision, put into the stream like any kernel.
+// A replacement of hipBLASLt: plain loops over columns, in double precision, which are put into the stream like any kernel.
 #include <hipblaslt/hipblaslt.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ namespace {
 
 namespace kernels = holdfast::kernels;
 constexpr unsigned char kNoise = 0x7e;
-constexpr size_t kNoisyBytes = size_t{64} << 10;  // of a workspace: all of it takes too long
+constexpr size_t kNoisyBytes = size_t{64} << 10;  // bytes of a workspace that are filled; to fill all takes too long
 std::atomic<int64_t> products{0};
 std::atomic<bool> refuses_odd{true};
 std::atomic<hipblasStatus_t> next_answer{HIPBLAS_STATUS_SUCCESS};
@@ -45,7 +45,7 @@ void put(void* data, hipDataType type, int64_t i, double value) {
   if (type == HIP_R_16BF) static_cast<kernels::BFloat16*>(data)[i] = static_cast<float>(value);
   if (type == HIP_R_16F) static_cast<kernels::Float16*>(data)[i] = static_cast<float>(value);
 }
-// The approximation by tanh, as the library documents it.
+// GELU's approximation by tanh, as the library documents it.
 double gelu(double x) {
   return 0.5 * x * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
 }
@@ -54,7 +54,7 @@ bool is_aligned(const ShimLayout& layout) {
   return layout.stride * bytes_of(layout.type) % 16 == 0;
 }
 
-// Rows and columns of op(x).
+// The rows and columns of op(x).
 int64_t rows(const ShimLayout& x, int32_t operation) {
   return operation == HIPBLAS_OP_N ? x.rows : x.columns;
 }
@@ -185,7 +185,7 @@ hipblasStatus_t hipblasLtMatmulAlgoGetHeuristic(hipblasLtHandle_t, hipblasLtMatm
                                                 hipblasLtMatmulHeuristicResult_t* results, int* count) {
   *count = 0;
   if (most < 1 || !fits(*product, *a, *b, *d)) return HIPBLAS_STATUS_INVALID_VALUE;
-  // The real ones say the one and the other where they have no algorithm.
+  // Real versions of the library return one or the other status when they have no algorithm.
   if (refuses_odd && !is_aligned(*a)) return HIPBLAS_STATUS_NOT_SUPPORTED;
   if (refuses_odd && (!is_aligned(*b) || !is_aligned(*d))) return HIPBLAS_STATUS_INVALID_VALUE;
   *count = 1;
@@ -203,7 +203,7 @@ hipblasStatus_t hipblasLtMatmul(hipblasLtHandle_t, hipblasLtMatmulDesc_t product
   }
   ++products;
   if (const auto answer = next_answer.exchange(HIPBLAS_STATUS_SUCCESS); answer != HIPBLAS_STATUS_SUCCESS) return answer;
-  // By value, as the library takes all of it when it is called.
+  // Captures by value, because the library reads all arguments when it is called.
   const auto one_thread = [=, what = *product, a_is = *a_layout, b_is = *b_layout, d_is = *d_layout,
                            by = static_cast<double>(*static_cast<const float*>(alpha)),
                            keep = static_cast<double>(*static_cast<const float*>(beta))] {

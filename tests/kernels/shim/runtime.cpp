@@ -1,4 +1,4 @@
-// The runtime's functions: memory from the heap, streams as queues of what is still to be done.
+// The runtime's functions: memory from the heap, and streams as queues of work that is still to be done.
 #include <fcntl.h>
 #include <hip/hip_runtime.h>
 #include <unistd.h>
@@ -18,15 +18,15 @@ namespace {
 constexpr unsigned char kNoise = 0xcb;
 constexpr size_t kAlignment = 256, kDeviceBytes = size_t{1} << 30;
 
-// Of what a process is told from outside: HOLDFAST_SHIM_FAIL_CALL, once for all processes that share HOLDFAST_SHIM_FAIL_ONCE,
-// which is a file's name.
+// The number of the call that is to fail: HOLDFAST_SHIM_FAIL_CALL, or 0. It fails once in all processes that share the file
+// HOLDFAST_SHIM_FAIL_ONCE.
 int64_t call_that_fails() {
   const char *call = std::getenv("HOLDFAST_SHIM_FAIL_CALL"), *once = std::getenv("HOLDFAST_SHIM_FAIL_ONCE");
   return call == nullptr || once == nullptr || ::access(once, F_OK) == 0 ? 0 : std::atoll(call);
 }
 
 struct Device {
-  std::recursive_mutex mutex;  // held in every call, and so while kernels run
+  std::recursive_mutex mutex;  // held during every call, so also while kernels run
   int wave = 32;
   int64_t calls = 0, fails_at = call_that_fails();
   hipError_t failure = hipErrorLaunchFailure;
@@ -34,7 +34,7 @@ struct Device {
 } device;
 thread_local hipError_t last = hipSuccess;
 
-// One call of the runtime's. `fails`: it is not to do what it is for; `last` says why.
+// One call of the runtime. `fails`: the call is to do nothing and to return the error in `last`.
 struct Call {
   Call() : lock(device.mutex) {
     ++device.calls;
@@ -67,7 +67,7 @@ hipError_t allocate(void** memory, size_t bytes, bool on_device) {
 }  // namespace
 
 struct ShimStream {
-  std::shared_ptr<ShimStream> self{this};  // until it is destroyed; others that wait for it hold it, too
+  std::shared_ptr<ShimStream> self{this};  // until it is destroyed; streams that wait for it hold it, too
   std::deque<std::function<void()>> waiting;
   uint64_t done = 0, queued = 0;
 
@@ -80,7 +80,7 @@ struct ShimStream {
     while (done < number) {
       auto next = std::move(waiting.front());
       waiting.pop_front();
-      ++done;  // before: it may wait for an event of this stream
+      ++done;  // counted before it runs, because it may wait for an event of this stream
       next();
     }
   }
@@ -143,7 +143,7 @@ hipError_t hipGetLastError() {
 hipError_t hipGetDeviceCount(int* count) {
   const Call call;
   if (call.fails) return last;
-  const char* absent = std::getenv("HOLDFAST_SHIM_ABSENT");  // a file's name: while it is there the device is not
+  const char* absent = std::getenv("HOLDFAST_SHIM_ABSENT");  // a file's name: while the file exists, there is no device
   if (absent != nullptr && ::access(absent, F_OK) == 0) return last = hipErrorNoDevice;
   *count = 1;
   return hipSuccess;

@@ -1,4 +1,4 @@
-// The matrix instructions, from the guides' own pictures of what each lane's registers hold. Written apart from
+// The matrix instructions, from the vendors' pictures of each lane's registers. This file was written independently of
 // kernels/hip/matrix_tile.h, so that a layout misread there is not misread here in the same way.
 #include <hip/hip_runtime.h>
 
@@ -24,15 +24,15 @@ int lane_of(int wave) {
   return static_cast<int>(current().thread.x) % wave;
 }
 
-// Every lane's registers, while all lanes of the wave are in `what`.
+// Calls `what` with every lane's registers; they do not change until all lanes of the wave have left `what`.
 template <typename What>
 void with_registers(const void* own, int wave, What what) {
   const auto all = registers_of_wave(own, wave);
   what([&](int lane) { return static_cast<const uint16_t*>(all[static_cast<size_t>(lane)]); }, lane_of(wave));
-  wait_for_wave(wave);  // nobody goes on while others still read
+  wait_for_wave(wave);  // no lane goes on while another still reads
 }
 
-// One operand: element (row, k) is the `at(row, k).half`-th 16 bits of lane `at(row, k).lane`.
+// The place of an operand's element (row, k): 16-bit item `at(row, k).half` of lane `at(row, k).lane`.
 struct Place {
   int lane, half;
 };
@@ -65,8 +65,8 @@ void wmma12(bool is_bfloat16, const void* a, const void* b, void* c) {
   for (int v = 0; v < 8; ++v) d[v] += dot(A, B, lane < 16 ? v : v + 8, lane % 16);
 }
 
-// RDNA3, 7.12.2: every lane holds all 16 of K, lanes 16-31 what lanes 0-15 hold. D: VGPR v of lanes 0-15 is row 2v, of lanes
-// 16-31 row 2v + 1.
+// RDNA3, 7.12.2: every lane holds all 16 of K; lanes 16-31 hold the same as lanes 0-15. D: VGPR v of lanes 0-15 is row 2v, of
+// lanes 16-31 row 2v + 1.
 void wmma11(bool is_bfloat16, const void* a, const void* b, void* c) {
   const auto low = [](int row, int k) { return Place{row, k}; };
   const auto high = [](int row, int k) { return Place{row + 16, k}; };
@@ -102,8 +102,8 @@ void mma16816(bool is_bfloat16, const void* a, const void* b, void* c) {
   for (int i = 0; i < 4; ++i) d[i] += dot(A, B, i < 2 ? group : group + 8, thread * 2 + i % 2);
 }
 
-// PTX: thread l's address is that of row l % 8 of matrix l / 8. Register r of thread l is row l / 4 of matrix r, elements
-// 2 (l % 4) and the next; transposed: of column l / 4, from the rows 2 (l % 4) and the next.
+// PTX: thread l gives the address of row l % 8 of matrix l / 8. Register r of thread l holds two elements of matrix r: row
+// l / 4, columns 2 (l % 4) and the next; transposed: column l / 4, rows 2 (l % 4) and the next.
 void ldmatrix(bool transposed, const void* own_row, void* x) {
   if (reinterpret_cast<uintptr_t>(own_row) % 16 != 0)
     give_up("ldmatrix of a row that does not begin at a multiple of 16 bytes");

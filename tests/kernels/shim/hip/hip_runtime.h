@@ -1,10 +1,10 @@
 // Stands in for ROCm's header of this name where kernels run on the CPU: rung 3 of the ladder. Proves logic, not hardware.
 //
-// A thread of a block is a fiber (Boost.Context). Blocks run one after the other in a shuffled order, lanes too, so that nobody
-// leans on an order that no GPU promises. A barrier or an exchange to which not all come ends the test with a message. Memory,
-// the device's and a block's, is from the heap, of the size that was asked for, and filled with noise: sanitizers see who
-// leaves it. Streams are queues: what was put into one is done when the host waits for it, and not before, so a copy that
-// nobody waited for has not happened. Thread: any; kernels run one at a time.
+// A thread of a block is a fiber (Boost.Context). Blocks run one after the other in a shuffled order, and so do lanes, so that
+// no kernel relies on an order that GPUs do not promise. If not all threads come to a barrier or an exchange, the test ends
+// with a message. The memory of the device and of a block is from the heap, has exactly the size that was asked for, and is
+// filled with noise: sanitizers notice an access beyond it. Streams are queues: their work is done when the host waits for it,
+// and not before, so a copy for which nobody waited has not happened. Thread: any; kernels run one at a time.
 #pragma once
 
 #include <cmath>
@@ -32,9 +32,9 @@ struct Index {
 struct Thread {
   Index thread, block, threads, blocks;
 };
-const Thread& current();  // of the fiber that runs
+const Thread& current();  // the thread whose fiber runs
 
-// As from_lane and __syncthreads, of 32 lanes and of the whole block.
+// Like the kernels' from_lane among 32 lanes, and like __syncthreads for the whole block.
 float from_lane(float value, int source);
 void barrier();
 void* shared(const char* file, int line, size_t bytes);
@@ -42,11 +42,12 @@ void* shared(const char* file, int line, size_t bytes);
 float widen_half(uint16_t bits);
 uint16_t narrow_half(float value);
 
-// The values that the lanes of a wave of 32 or 64 pass, by lane. Every lane calls it, and waits before it changes its value.
+// The values that the lanes of a wave of 32 or 64 pass, by lane. Every lane calls it, and then calls wait_for_wave before it
+// changes its value.
 std::vector<const void*> registers_of_wave(const void* own, int wave);
 void wait_for_wave(int wave);
 
-// The matrix units' instructions (kernels/hip/matrix_units.h), each lane's registers; every lane of the wave calls them.
+// The matrix units' instructions (kernels/hip/matrix_units.h). Arguments are a lane's registers; every lane of the wave calls.
 void wmma12(bool is_bfloat16, const void* a, const void* b, void* c);
 void wmma11(bool is_bfloat16, const void* a, const void* b, void* c);
 void mfma(bool is_bfloat16, const void* a, const void* b, void* c);
@@ -58,11 +59,11 @@ void ldmatrix(bool transposed, const void* own_row, void* x);
 // Runs `body` in every thread of every block.
 void run_blocks(unsigned blocks, unsigned threads, const std::function<void()>& body);
 
-// --- what tests set
+// --- settings of tests
 
-void set_wave(int lanes);  // of hipDeviceProp_t::warpSize, 32 or 64
+void set_wave(int lanes);  // hipDeviceProp_t::warpSize: 32 or 64
 void shuffle_with(uint64_t seed);
-// The n-th call from now on of a function that returns an error does nothing and returns this one. 0: none.
+// The n-th call from now on of a function that returns an error does nothing and returns this error. 0: no call.
 void fail_call(int64_t n, int error);
 int64_t calls_so_far();
 size_t bytes_on_device();

@@ -1,8 +1,8 @@
-// Stands in for hipBLASLt's header of this name where the library is played on the CPU: its functions as far as
-// kernels/hip/library_products.hip calls them. Proves how it is asked (layouts, transposes, epilogues), not the library.
+// Stands in for hipBLASLt's header of this name where the CPU plays the library: the functions that
+// kernels/hip/library_products.hip calls. It tests the calls (layouts, transposes, epilogues), not the library.
 //
-// Matrices are as BLAS has them, columns contiguous. Shapes whose columns do not begin at multiples of 16 bytes are refused, as
-// the real one may refuse any, until a test says otherwise. A workspace is filled with noise. Thread: any.
+// Matrices are as in BLAS, with contiguous columns. The real library may refuse any shape; this one refuses shapes whose
+// columns do not begin at multiples of 16 bytes, until a test says otherwise. A workspace is filled with noise. Thread: any.
 #pragma once
 
 #include <hip/hip_runtime.h>
@@ -79,7 +79,7 @@ hipblasStatus_t hipblasLtMatmul(hipblasLtHandle_t handle, hipblasLtMatmulDesc_t 
                                 size_t workspace_bytes, hipStream_t stream);
 
 namespace shim {
-int64_t products_by_library();                   // so far
-void refuse_odd_shapes(bool on);                 // it does, at first
+int64_t products_by_library();                   // the number so far
+void refuse_odd_shapes(bool on);                 // at first: on
 void answer_next_product(hipblasStatus_t with);  // instead of computing it
 }  // namespace shim
