@@ -1,4 +1,4 @@
-// The data order is a bijection of each pass, a function of its arguments, and the same for ever.
+// The data order: in each pass every window comes once, and the order depends on its arguments alone, in every release.
 #include "model/data/data_order.h"
 
 #include <gtest/gtest.h>
@@ -47,8 +47,8 @@ TEST(DataOrder, PassesAndSeedsGiveDifferentOrders) {
 }
 
 TEST(DataOrder, LooksLikeAShuffle) {
-  // In a random permutation of n, the number of places that keep their window is Poisson(1) and the mean distance between
-  // a window and its place is n/3, with a standard deviation below 0.3 sqrt(n).
+  // In a random permutation of n windows the number of windows that keep their place is Poisson(1). The mean distance between a
+  // window's place before and after is n/3, with a standard deviation below 0.3 sqrt(n).
   const int64_t n = 10'000;
   const std::vector<int64_t> windows = windows_of_pass({7, n, 1, 1, 1}, 0);
   int64_t kept = 0, distance = 0;
@@ -61,7 +61,7 @@ TEST(DataOrder, LooksLikeAShuffle) {
 }
 
 TEST(DataOrder, MicrobatchesOfAPassShareNoWindowAndCoverAll) {
-  const DataOrder order{3, 60, 2, 4, 5};  // 10 sequences a step: 6 steps a pass
+  const DataOrder order{3, 60, 2, 4, 5};  // 10 sequences in a step, 6 steps in a pass
   std::set<int64_t> seen;
   for (int64_t step = 0; step < 6; ++step) {
     for (int64_t microbatch = 0; microbatch < 5; ++microbatch) {
@@ -77,7 +77,7 @@ TEST(DataOrder, MicrobatchesOfAPassShareNoWindowAndCoverAll) {
 
 TEST(DataOrder, AGlobalBatchMayStraddleTwoPasses) {
   const DataOrder order{3, 7, 2, 4, 3};  // 6 sequences a step over 7 windows
-  EXPECT_EQ(order.pass_of(1, 0, 0), 0);  // sequence 6, the pass's last
+  EXPECT_EQ(order.pass_of(1, 0, 0), 0);  // sequence 6, the last of the pass
   EXPECT_EQ(order.pass_of(1, 0, 1), 1);  // sequence 7
   EXPECT_EQ(order.window_of(1, 0, 0), order.window_at(0, 6));
   EXPECT_EQ(order.window_of(1, 0, 1), order.window_at(1, 0));
@@ -88,7 +88,7 @@ TEST(DataOrder, AGlobalBatchMayStraddleTwoPasses) {
 }
 
 TEST(DataOrder, TargetsAreInputsShiftedByOneAndRowsAreTheirWindows) {
-  std::vector<uint16_t> tokens(41);  // 10 windows of 4, and a last target
+  std::vector<uint16_t> tokens(41);  // 10 windows of 4, and the last target
   std::iota(tokens.begin(), tokens.end(), uint16_t{100});
   const DataOrder order{9, 10, 2, 4, 3};
   std::vector<int32_t> inputs(8), targets(8);
@@ -115,7 +115,7 @@ TEST(DataOrder, EvaluationWalksTheWindowsInOrderAndWraps) {
 TEST(DataOrder, IsAFunctionOfItsArguments) {
   const std::vector<int64_t> first = windows_of_pass({11, 257, 1, 1, 1}, 3);
   EXPECT_EQ(windows_of_pass({11, 257, 1, 1, 1}, 3), first);
-  // Written down once: a change here would consume different data after a resume.
+  // These constants were written down once: with other values a resumed job would train on different data.
   const DataOrder order{11, 257, 1, 1, 1};
   std::vector<int64_t> head;
   for (int64_t place = 0; place < 5; ++place) head.push_back(order.window_at(3, place));

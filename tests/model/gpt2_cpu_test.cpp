@@ -1,4 +1,4 @@
-// The model over the cpu ops: against the reference ops, and against itself with other numbers of threads.
+// The model over the cpu ops, compared with the reference ops, and with itself at other numbers of threads.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,9 +11,9 @@ namespace {
 
 using kernels::DType;
 
-// Sizes that are no multiples of a vector or a block; N = 2 * 33 rows.
+// Sizes that are not multiples of a vector or a block; N = 2 * 33 rows.
 constexpr Gpt2Config kOddConfig = {.n_layer = 2, .n_embd = 60, .n_head = 3, .vocab_size = 101, .block_size = 33};
-// Large enough that every op has work for three threads, and products a long inner dimension (N = 4 * 128).
+// Sizes so large that every op has work for three threads, and products have a long inner dimension (N = 4 * 128).
 constexpr Gpt2Config kWideConfig = {.n_layer = 2, .n_embd = 128, .n_head = 2, .vocab_size = 1000, .block_size = 128};
 
 const OptimizerConfig kOptimizer = {.learning_rate = 3e-3,
@@ -38,8 +38,9 @@ double distance(std::span<const float> one, std::span<const float> other) {
   return std::sqrt(sum);
 }
 
-// Every tensor's gradient of `one` is within `bound` of its own length from `other`'s, or within bound / 100 of the whole
-// gradient's: the keys' bias has a gradient of zero (it moves every score of a row alike), so only rounding is there.
+// Checks every tensor's gradient: its distance from that in `other` is at most `bound` times its own length, or bound / 100
+// times the whole gradient's length. The second bound is for the keys' bias, whose gradient is zero but for rounding, because
+// it moves all scores of a row equally.
 void expect_gradients_near(const ParameterTable& table, const std::vector<float>& one, const std::vector<float>& other,
                            double bound) {
   for (const Parameter& parameter : table.entries) {
@@ -54,7 +55,7 @@ struct Gradients {
   std::vector<float> values;
 };
 
-// Computed under a loss scale of 2^scale_log2, and given without it.
+// The gradients, computed under a loss scale of 2^scale_log2, which is then divided out.
 Gradients gradients_of(std::unique_ptr<kernels::DeviceOps> ops, const Gpt2Config& config, int64_t batch_size,
                        int scale_log2 = 0) {
   SmallModel model(std::move(ops), batch_size, config);
@@ -67,17 +68,17 @@ Gradients gradients_of(std::unique_ptr<kernels::DeviceOps> ops, const Gpt2Config
   return gradients;
 }
 
-TEST(Gpt2OverCpuOps, GradientsInFloat32AreTheReferencesButForRounding) {
-  // Sums of at most a few hundred terms in float32: some 1e-6 of their length in either order.
+TEST(Gpt2OverCpuOps, GradientsInFloat32DifferFromTheReferenceOnlyByRounding) {
+  // Float32 sums of a few hundred terms at most: their error is about 1e-6 of their length in either order.
   const Gradients ref = gradients_of(kernels::make_ref_ops(DType::kFloat32), kOddConfig, 2);
   const Gradients cpu = gradients_of(kernels::make_cpu_ops(DType::kFloat32, 2), kOddConfig, 2);
   EXPECT_NEAR(cpu.loss / ref.loss, 1.0, 1e-6);
   expect_gradients_near(ParameterTable(kOddConfig), cpu.values, ref.values, 1e-5);
 }
 
-TEST(Gpt2OverCpuOps, GradientsInBFloat16AreAsFarFromExactAsTheReferences) {
-  // One rounding to bfloat16 is 2^-9 = 0.2%, and a gradient passes some 20 of them: 1% if they are independent. Rounded
-  // in other places than the reference, ours may differ from float32 as much as the reference's does, not more.
+TEST(Gpt2OverCpuOps, GradientsInBFloat16AreAsExactAsTheReference) {
+  // One rounding to bfloat16 is 2^-9 = 0.2%, and a gradient goes through some 20 of them: together 1% if they are independent.
+  // The cpu ops round in other places than the reference. Their distance from float32 may be as large as the reference's.
   const ParameterTable table(kOddConfig);
   const Gradients exact = gradients_of(kernels::make_ref_ops(DType::kFloat32), kOddConfig, 2);
   const Gradients ref = gradients_of(kernels::make_ref_ops(DType::kBFloat16), kOddConfig, 2);
@@ -87,8 +88,8 @@ TEST(Gpt2OverCpuOps, GradientsInBFloat16AreAsFarFromExactAsTheReferences) {
   EXPECT_LE(distance(cpu.values, exact.values), 1.5 * distance(ref.values, exact.values));
 }
 
-TEST(Gpt2OverCpuOps, GradientsInFloat16AreAsFarFromExactAsTheReferences) {
-  // As above, with three bits more; under a loss scale without which the smallest of them would be subnormal.
+TEST(Gpt2OverCpuOps, GradientsInFloat16AreAsExactAsTheReference) {
+  // As above, with three more bits. Without the loss scale the smallest gradients would be subnormal.
   const ParameterTable table(kOddConfig);
   const Gradients exact = gradients_of(kernels::make_ref_ops(DType::kFloat32), kOddConfig, 2);
   const Gradients ref = gradients_of(kernels::make_ref_ops(DType::kFloat16), kOddConfig, 2, 10);

@@ -1,8 +1,8 @@
 // The whole model's gradient against central finite differences of its loss, with the reference ops in float32.
 //
-// The difference quotient (L(p + h) - L(p - h)) / 2h has two errors: L is rounded (each row's loss of about 4 to 2^-22,
-// and the float32 forward pass moves it by some 1e-6), which gives 1e-6 / 2h, and the cubic term, about h^2 / 6 of the
-// third derivative. h = 2e-2 balances them for single elements: both are below 1e-4 here.
+// The difference quotient (L(p + h) - L(p - h)) / 2h has two errors. The first is the rounding of L: each row's loss of about 4
+// is rounded to 2^-22, and the float32 forward pass changes it by some 1e-6, so the error is 1e-6 / 2h. The second is the cubic
+// term, about h^2 / 6 times the third derivative. h = 2e-2 balances them for single elements: both are below 1e-4.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -20,7 +20,7 @@ class Gpt2GradientTest : public ::testing::Test {
     write_parameters(model_.gpt2, *model_.ops, parameters);
     return model_.gpt2.evaluate_microbatch(microbatch_.tokens, microbatch_.targets);
   }
-  // Slope of the loss along `direction` (of `count` elements from `offset` on), at distance h to either side.
+  // The slope of the loss along `direction`, which begins at element `offset`, from the losses at distance h on both sides.
   double slope(int64_t offset, const std::vector<double>& direction, double h) {
     double losses[2];
     for (const int side : {0, 1}) {
@@ -51,9 +51,9 @@ TEST_F(Gpt2GradientTest, AgreesWithDifferencesInElementsOfEveryTensor) {
   }
 }
 
-TEST_F(Gpt2GradientTest, ItsLengthIsTheSlopeAlongItInEveryTensor) {
-  // Along the tensor's own gradient the slope is the gradient's norm: every element counts, and the norm is far above
-  // the rounding, so the bound can be close.
+TEST_F(Gpt2GradientTest, ItsNormIsTheSlopeAlongItInEveryTensor) {
+  // Along the tensor's own gradient the slope is the gradient's norm. Every element counts, and the norm is much larger than
+  // the rounding, so the bound can be tight.
   for (const Parameter& parameter : model_.gpt2.table().entries) {
     std::vector<double> direction(gradient_.begin() + parameter.offset, gradient_.begin() + parameter.offset + parameter.count);
     double norm = 0;
@@ -65,8 +65,8 @@ TEST_F(Gpt2GradientTest, ItsLengthIsTheSlopeAlongItInEveryTensor) {
   }
 }
 
-TEST_F(Gpt2GradientTest, OfTheTiedMatrixIsThatOfTheHeadAndThatOfTheEncoder) {
-  // Row 5 is read by the encoder alone (never a target, but in every softmax), row 6 is a target alone, row 7 neither.
+TEST_F(Gpt2GradientTest, OfTheTiedMatrixIsTheSumOfTheHeadsAndTheEncodersGradients) {
+  // Row 5 is an input and never a target, row 6 is a target and never an input, row 7 is neither. All are in every softmax.
   microbatch_.tokens.assign(microbatch_.tokens.size(), 5);
   microbatch_.targets.assign(microbatch_.targets.size(), 6);
   gradient_ = (write_parameters(model_.gpt2, *model_.ops, parameters_), model_.gradients(microbatch_));

@@ -1,5 +1,5 @@
-// The model as its users see it: configuration, parameter table, passes, interruption, memory. Its gradients have a file
-// of their own (gpt2_gradient_test.cpp).
+// The model as its users see it: configuration, parameter table, passes, interruption, memory. gpt2_gradient_test.cpp tests its
+// gradients.
 #include "model/gpt2.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ TEST(Gpt2Config, NamesEverythingThatIsWrong) {
                           AllOf(HasSubstr("n_head: 3"), HasSubstr("does not divide n_embd 10"))));
 }
 
-TEST(Gpt2Config, ThatIsWrongIsNotBuilt) {
+TEST(Gpt2Config, WithErrorsIsNotBuilt) {
   const auto ops = ref_float32();
   EXPECT_THROW(Gpt2(Gpt2Config{}, *ops, 1), std::invalid_argument);
 }
@@ -49,7 +49,7 @@ TEST(ParameterTable, HasNoGapsAndDecaysMatricesOnly) {
   EXPECT_EQ(table["h.1.mlp.c_proj.weight"].shape, (std::vector<int64_t>{16, 64}));
 }
 
-TEST(Gpt2, ANewModelIsAsUnsureAsItsVocabularyIsLarge) {
+TEST(Gpt2, ANewModelHasTheLogarithmOfItsVocabularyAsLoss) {
   SmallModel model(ref_float32());
   model.gpt2.initialize(1);
   const Microbatch microbatch = random_microbatch(kSmallConfig, 2, 3);
@@ -91,7 +91,7 @@ TEST(Gpt2, ABatchIsTheMeanOfItsSequences) {
 }
 
 TEST(Gpt2, LogitsOfEveryPrefixGiveTheLossOfTheWhole) {
-  // So attention is causal, a shorter context is no different from the start of a longer one, and the head agrees.
+  // This shows that attention is causal, that a shorter context equals the start of a longer one, and that the head agrees.
   SmallModel model(ref_float32(), 1);
   perturbed_parameters(model.gpt2, *model.ops, 8);
   const Microbatch microbatch = random_microbatch(kSmallConfig, 1, 3);
@@ -133,7 +133,7 @@ TEST(Gpt2, SaysWhatMemoryItUses) {
   EXPECT_EQ(use.parameters, parameter_bytes);
   EXPECT_EQ(use.gradients, parameter_bytes);
   EXPECT_EQ(use.cast_parameters, 0U);
-  // The formula of model/activations.h; these sizes are multiples of the alignment but for the logits and statistics.
+  // The formula of model/activations.h. These sizes are multiples of the alignment, except for the logits and statistics.
   const size_t N = 16, C = 16, L = 2, NH = 2;
   EXPECT_EQ(use.activations, L * (56 * N * C + 4 * N * NH) + (8 + 7 * 4) * N * C + 12 * N + 12 * N);
 }

@@ -1,4 +1,5 @@
-// When a gradient is finished: whoever sends it while the pass goes on must find its last bits.
+// The times at which the parts of a gradient are finished: a listener that sends a part while the pass goes on must find its
+// final bits.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +37,7 @@ std::vector<float> of_the_encoder(SmallModel& model) {
   return all;
 }
 
-// `head` (V, C) and the encoder's part are `whole`, which took the same terms in another order.
+// Checks that `head` (V, C) and the encoder's part (V, C) sum to `whole`, which has the same terms in another order.
 void expect_parts_of(const std::vector<float>& whole, std::span<const float> head, const std::vector<float>& encoder) {
   for (size_t i = 0; i < head.size(); ++i) {
     const float terms = std::fabs(head[i]) + std::fabs(encoder[i]);
@@ -57,7 +58,7 @@ TEST(GradientOrder, GoesFromTheHeadToTheLastLayerToTheFirstAndEndsWithThePositio
   EXPECT_EQ(order[5], (Elements{table["wpe.weight"].offset, table["wpe.weight"].count}));
 }
 
-TEST(GradientOrder, EachRangeHasItsFinalBitsWhenItIsTold) {
+TEST(GradientOrder, EachRangeHasItsFinalBitsWhenItIsReported) {
   for (const Recompute recompute : {Recompute::kNone, Recompute::kBlock}) {
     SmallModel model(ref_float32(), 2, kConfig, recompute);
     perturbed_parameters(model.gpt2, *model.ops, 5);
@@ -81,7 +82,7 @@ TEST(GradientOrder, EachRangeHasItsFinalBitsWhenItIsTold) {
   }
 }
 
-TEST(GradientOrder, ToldRangesMayBeWrittenOver) {
+TEST(GradientOrder, ReportedRangesMayBeOverwritten) {
   SmallModel model(ref_float32(), 2, kConfig);
   perturbed_parameters(model.gpt2, *model.ops, 5);
   const Microbatch microbatch = random_microbatch(kConfig, 2, 3);
@@ -99,7 +100,7 @@ TEST(GradientOrder, ToldRangesMayBeWrittenOver) {
   expect_parts_of(whole, std::span(as_told).first(static_cast<size_t>(tied)), of_the_encoder(model));
 }
 
-TEST(GradientOrder, TheEncodersPartHasEachTokenOnceInOrderAndIsThePassesOwn) {
+TEST(GradientOrder, TheEncodersPartHasEachTokenOfThePassOnceAndInOrder) {
   SmallModel model(ref_float32(), 2, kConfig);
   perturbed_parameters(model.gpt2, *model.ops, 5);
   const Microbatch microbatch = random_microbatch(kConfig, 2, 3), other = random_microbatch(kConfig, 2, 4);

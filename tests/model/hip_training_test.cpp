@@ -1,5 +1,5 @@
-// A whole model trains on the hip op set: its loss follows that of the cpu op set, and its bits depend neither on the order in
-// which blocks and lanes run nor, in any other way, on the run.
+// A whole model trains on the hip op set. Its loss follows the cpu op set's loss. Its bits are the same in every run, in
+// whatever order blocks and lanes run.
 #include <gtest/gtest.h>
 
 #include "model/optimizer.h"
@@ -14,7 +14,7 @@ using kernels::DType;
 
 constexpr int kSteps = 20;
 constexpr int64_t kBatch = 2;
-// Heads of 16 channels; more tokens than a tile of the attention has, and a vocabulary that is no multiple of anything.
+// Heads of 16 channels, more tokens than a tile of the attention has, and a vocabulary that is a prime number.
 constexpr Gpt2Config kConfig = {.n_layer = 2, .n_embd = 32, .n_head = 2, .vocab_size = 131, .block_size = 40};
 constexpr OptimizerConfig kOptimizer = {.learning_rate = 1e-2,
                                         .min_lr = 1e-3,
@@ -31,7 +31,7 @@ struct Trained {
   std::string hash;
 };
 
-// Few different microbatches, so that there is something to learn.
+// Trains on a few microbatches again and again, so that there is something to learn.
 Trained train(kernels::DeviceOps& ops) {
   Gpt2 model(kConfig, ops, kBatch);
   model.initialize(3);

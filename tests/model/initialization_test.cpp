@@ -1,4 +1,4 @@
-// Random numbers and initial parameters: the right distribution, and the same bits on every machine.
+// Random numbers and initial parameters have the right distribution, and the same bits on every machine.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -13,8 +13,8 @@
 namespace holdfast::model {
 namespace {
 
-TEST(Philox, GivesTheAnswersOfItsAuthors) {
-  // Random123's kat_vectors: philox4x32, 10 rounds.
+TEST(Philox, GivesTheKnownAnswersOfItsAuthors) {
+  // From Random123's kat_vectors: philox4x32, 10 rounds.
   EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
   const uint32_t ones = 0xFFFFFFFF;
   EXPECT_EQ(philox4x32({ones, ones, ones, ones}, {ones, ones}),
@@ -75,7 +75,7 @@ TEST(Initialization, DrawsTheDistributionOfGpt2) {
       EXPECT_EQ(found.deviation, 0.0) << parameter.name;
       continue;
     }
-    // Five standard errors of the mean, the deviation and the kurtosis of n normal numbers.
+    // The bounds are five standard errors of the mean, the deviation and the kurtosis of n normal numbers.
     const double n = static_cast<double>(parameter.count);
     const double expected = parameter.name.ends_with("c_proj.weight") ? 0.02 / 4 : 0.02;  // sqrt(2 * 8 layers) = 4
     EXPECT_NEAR(found.mean, 0, 5 * expected / std::sqrt(n)) << parameter.name;
@@ -94,7 +94,7 @@ TEST(Initialization, IsAFunctionOfTheSeed) {
   EXPECT_NE(values_of(2), first);
   EXPECT_NE(values_of(uint64_t{1} << 40 | 1), first);
   EXPECT_EQ(values_of(1), first);
-  // The same bits on every machine, so they can be written down.
+  // The bits are the same on every machine, so the test can have their digest as a constant.
   Digest128 digest;
   digest.update(std::as_bytes(std::span(first)));
   EXPECT_EQ(digest.hex(), "77154cb23a55d07cc887b49631f9ebe7");

@@ -1,13 +1,13 @@
-// It learns: a byte-level model trained on real text predicts text it has not seen better than counting can.
+// Training works: a byte-level model trained on real text predicts unseen text better than counting does.
 //
-// The bound is computed here from the same text. Two models are made by counting over the training part, and their
-// cross-entropy is taken over the validation part, as the model's loss is:
-//   unigram  how often each byte comes at all;
-//   bigram   how often it follows the byte before it, mixed with the unigram, in the proportion (one for all bytes) that
-//            suits the validation part best: an advantage that the model does not get.
-// A model that ignores its context cannot go below the first, and one that sees only the last byte hardly below the
-// second. So a validation loss below the bigram's is attention at work. The small model trains long enough to be 0.4 below
-// (0.2 is asked for); Tiny sees each byte about once, and is 0.08 below.
+// The bound is computed here from the same text. Two models are made by counting in the training part. Their cross-entropy is
+// computed over the validation part, like the trained model's loss:
+//   unigram  the frequency of each byte;
+//   bigram   its frequency after the byte before it, mixed with the unigram. The proportion of the mixture (one for all bytes)
+//            is the best for the validation part, an advantage that the trained model does not have.
+// A model that ignores its context cannot go below the unigram's loss, and a model that sees only the last byte can hardly go
+// below the bigram's. So a validation loss below the bigram's shows that attention works. The small model trains long enough
+// to be 0.4 below (the test asks for 0.2). Tiny sees each byte about once, and is 0.08 below.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ struct Counts {
       if (i > 0) bigram[text[i - 1]][text[i]] += 1, before[text[i - 1]] += 1;
     }
   }
-  // Mean of -log p over `text`; `weight` is the bigram's share.
+  // The mean of -log p over `text`; `weight` is the bigram's share.
   double cross_entropy(const Ids& text, double weight) const {
     double sum = 0;
     for (size_t i = 1; i < text.size(); ++i) {
@@ -56,8 +56,8 @@ struct Counts {
   }
 };
 
-// A quarter of a megabyte of English that every Debian has: the licences, one after another, links left out. Versions of a
-// licence share paragraphs, so some of the validation part has been seen; that serves the counts as it serves the model.
+// A quarter of a megabyte of English text that every Debian has: all licences, one after another, without links. Versions of a
+// licence share paragraphs, so the training part has some of the validation part; that helps the counts as much as the model.
 constexpr const char* kLicences = "/usr/share/common-licenses";
 
 Ids licences() {
@@ -141,11 +141,11 @@ void goes_below_what_counting_can_do(const Run& run, double margin) {
   EXPECT_LT(after, bigram - margin);
 }
 
-TEST(Learning, ASmallModelGoesBelowWhatCountingPairsOfBytesCanDo) {
+TEST(Learning, ASmallModelGoesBelowTheLossOfCountedPairsOfBytes) {
   goes_below_what_counting_can_do(kSmall, 0.2);
 }
 
-TEST(Learning, TinyGoesBelowWhatCountingPairsOfBytesCanDo) {
+TEST(Learning, TinyGoesBelowTheLossOfCountedPairsOfBytes) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the same code as the small model's, and many times the arithmetic";
 #endif

@@ -1,4 +1,4 @@
-// The loss scale of float16: how it is found, that it is part of the state, and that training does not notice it.
+// The loss scale of float16: how it is found, that it is part of the state, and that training is the same with and without it.
 #include "model/loss_scale.h"
 
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 
 using kernels::DType;
 
-TEST(LossScale, IsHalvedWithEveryStepThatIsLeftOutAndNeverBelowOne) {
+TEST(LossScale, IsHalvedByEveryRefusedStepAndNeverBelowOne) {
   LossScale scale;
   EXPECT_EQ(scale.log2, 16);
   for (int32_t expected : {15, 14, 13}) {
@@ -26,7 +26,7 @@ TEST(LossScale, IsHalvedWithEveryStepThatIsLeftOutAndNeverBelowOne) {
   EXPECT_EQ(scale.log2, 0);
 }
 
-TEST(LossScale, IsDoubledAfterAThousandStepsInARowWithoutThat) {
+TEST(LossScale, IsDoubledAfterAThousandStepsInARowWithoutARefusedOne) {
   LossScale scale;
   for (int step = 0; step < 999; ++step) scale.step_applied();
   EXPECT_EQ(scale.log2, 16);
@@ -47,7 +47,7 @@ TEST(LossScale, EndsAt24Doublings) {
 
 // --- in the model
 
-// Powers of two change no mantissa: but for the scale every bit of a float32 gradient is the same.
+// A power of two changes no mantissa: apart from the scale, every bit of a float32 gradient is the same.
 TEST(LossScale, ScalesEveryGradientExactly) {
   for (const bool cpu : {false, true}) {
     SmallModel model(cpu ? kernels::make_cpu_ops(DType::kFloat32, 2) : ref_float32());
@@ -141,7 +141,7 @@ const OptimizerConfig kConstantRate = {.learning_rate = 1e-2,
                                        .epsilon = 1e-8,
                                        .grad_clip = 1.0};
 
-// One step with what a worker does to the gradient: the scale is taken out. Whether it was applied.
+// One step. Divides the scale out of the gradient, as a worker does. Returns whether the step was applied.
 bool step(Scaled& trained, const Microbatch& microbatch, double& loss) {
   loss = trained.model.gpt2.train_microbatch(microbatch.tokens, microbatch.targets);
   const std::span<float> gradients(trained.model.gpt2.gradients(), static_cast<size_t>(trained.model.gpt2.table().total));
@@ -151,7 +151,7 @@ bool step(Scaled& trained, const Microbatch& microbatch, double& loss) {
   return false;
 }
 
-// The loss when one microbatch was learnt by heart for 80 steps, those aside that only found the scale.
+// The loss after 80 steps on one and the same microbatch, not counting the steps that only found the scale.
 double learnt(std::unique_ptr<kernels::DeviceOps> ops) {
   Scaled trained(std::move(ops));
   const Microbatch microbatch = random_microbatch(kSmallConfig, 2, 3);
@@ -173,7 +173,7 @@ TEST(Float16, LearnsAsFloat32DoesOnEveryDevice) {
   EXPECT_NEAR(learnt(kernels::make_cpu_ops(DType::kFloat16, 2)), expected, 0.1);
 }
 
-// A scale that is far too large is found in so many steps, and none of them changes a parameter.
+// Begins with a scale that is far too large. The steps that find the right one change no parameter.
 TEST(Float16, FindsAScaleThatFits) {
   Scaled half(DType::kFloat16);
   const Microbatch microbatch = random_microbatch(kSmallConfig, 2, 3);

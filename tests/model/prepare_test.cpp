@@ -1,4 +1,4 @@
-// Text to token files: nothing lost, the same files every time, and what is refused with which words.
+// From text to token files: nothing is lost, the files are the same every time, and refusals have useful messages.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -28,7 +28,7 @@ std::vector<int32_t> ids_of(const std::string& path) {
   return {(*file)->tokens().begin(), (*file)->tokens().end()};
 }
 
-// Of a file that was prepared with the tokenizer "bytes".
+// The text in a file that was prepared with the tokenizer "bytes".
 std::string text_of(const std::string& path) {
   const std::vector<int32_t> ids = ids_of(path);
   return {ids.begin(), ids.end()};
@@ -157,7 +157,7 @@ TEST_F(PrepareTest, AddingAFileMovesNoOther) {
   EXPECT_TRUE(out_.read("after/val.bin").starts_with(out_.read("before/val.bin")));
 }
 
-TEST_F(PrepareTest, TakesATokenizerThatIsThere) {
+TEST_F(PrepareTest, UsesAnExistingTokenizer) {
   write_texts();
   ASSERT_TRUE(prepare(options("first", "bpe")));
   const auto report = prepare(options("second", out_.path("first")));
@@ -167,7 +167,7 @@ TEST_F(PrepareTest, TakesATokenizerThatIsThere) {
   EXPECT_EQ(out_.read("second/train.bin"), out_.read("first/train.bin"));
 }
 
-TEST_F(PrepareTest, LeavesNothingOfAnEarlierRunThatItDidNotWrite) {
+TEST_F(PrepareTest, RemovesFilesOfAnEarlierRunThatItDoesNotWriteAgain) {
   write_texts();
   ASSERT_TRUE(prepare(options("data", "bpe")));
   PrepareOptions chosen = options("data", "bytes");
@@ -188,8 +188,8 @@ std::map<std::string, std::string> contents(const std::string& folder) {
   return found;
 }
 
-// Each of the second run's files in turn cannot be written: its temporary name is taken by a folder.
-TEST_F(PrepareTest, ARunThatFailsLeavesTheDataSetThatWasThereWhole) {
+// The files of the second run cannot be written, one after the other, because a folder has the file's temporary name.
+TEST_F(PrepareTest, AFailedRunLeavesTheEarlierDataSetWhole) {
   write_texts();
   ASSERT_TRUE(prepare(options("data", "bpe")));
   text_.write("c.txt", english_text() + "and more of it\n");
@@ -206,7 +206,7 @@ TEST_F(PrepareTest, ARunThatFailsLeavesTheDataSetThatWasThereWhole) {
   EXPECT_EQ(contents(out_.path("data")), contents(out_.path("fresh"))) << "it succeeds once nothing is in the way";
 }
 
-TEST_F(PrepareTest, SaysWhatOfAnEarlierRunItCannotRemove) {
+TEST_F(PrepareTest, NamesAFileOfAnEarlierRunThatItCannotRemove) {
   write_texts();
   ASSERT_TRUE(prepare(options("data", "bytes")));
   std::filesystem::create_directories(out_.path("data/tokenizer.model/in the way"));
@@ -214,7 +214,8 @@ TEST_F(PrepareTest, SaysWhatOfAnEarlierRunItCannotRemove) {
   EXPECT_FALSE(std::filesystem::exists(out_.path("data/info.json"))) << "nothing says that what is there belongs together";
 }
 
-// The fraction is so small that no document falls to validation: the one that is held out all the same is not learnt from.
+// The fraction is so small that by it no document is for validation. One is held out nevertheless, and the tokenizer is not
+// trained on it.
 TEST_F(PrepareTest, TheTokenizerNeverSawTheHeldOutDocument) {
   text_.write("a.txt", english_text());
   const std::string text = english_text();
@@ -229,7 +230,7 @@ TEST_F(PrepareTest, TheTokenizerNeverSawTheHeldOutDocument) {
   EXPECT_EQ(info["tokenizer_training_bytes"], text.size() - lowest->size());
 }
 
-TEST_F(PrepareTest, AnAddedFileMovesOnlyTheDocumentThatWasHeldOutForWantOfAnother) {
+TEST_F(PrepareTest, AnAddedFileMovesOnlyTheDocumentThatWasHeldOutBecauseNoOtherWas) {
   text_.write("a.txt", english_text());
   PrepareOptions chosen = options("before");
   chosen.validation_fraction = 1e-9;
@@ -245,7 +246,7 @@ TEST_F(PrepareTest, AnAddedFileMovesOnlyTheDocumentThatWasHeldOutForWantOfAnothe
   EXPECT_EQ(text_of(out_.path("after/train.bin")), english_text());
 }
 
-TEST_F(PrepareTest, RefusesWhatIsNotUtf8AndSaysWhereAndWhatToDo) {
+TEST_F(PrepareTest, RefusesBytesThatAreNotUtf8AndSaysWhereAndWhatToDo) {
   text_.write("good.txt", english_text());
   text_.write("latin.txt", "caf\xE9 au lait");
   EXPECT_THAT(refusal_of(options("data")), AllOf(HasSubstr("latin.txt: byte 3 (0xe9) is not UTF-8"), HasSubstr("iconv")));
@@ -266,7 +267,7 @@ TEST_F(PrepareTest, RefusesATruncatedArchive) {
   EXPECT_THAT(refusal_of(options("data")), AllOf(HasSubstr("a.gz"), HasSubstr("truncated")));
 }
 
-TEST_F(PrepareTest, RefusesInputsThatAreNotThere) {
+TEST_F(PrepareTest, RefusesMissingInputs) {
   PrepareOptions chosen = options("data");
   chosen.inputs = {text_.path("absent")};
   EXPECT_THAT(refusal_of(chosen), AllOf(HasSubstr("absent"), HasSubstr("no such file or folder")));

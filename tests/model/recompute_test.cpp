@@ -1,4 +1,4 @@
-// Computing activations again in the backward pass: the same bits, in less memory.
+// Activations that are computed again in the backward pass: the same bits, with less memory.
 #include "model/recompute.h"
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@ namespace {
 
 using kernels::DType;
 
-// Three layers, so that one is neither first nor last; 66 rows, so that no vector or block divides them.
+// Three layers, so that one is neither the first nor the last; 66 rows, which are not a multiple of a vector or a block.
 constexpr Gpt2Config kConfig = {.n_layer = 3, .n_embd = 60, .n_head = 3, .vocab_size = 101, .block_size = 33};
 
 struct Pass {
@@ -23,7 +23,7 @@ Pass passes(std::unique_ptr<kernels::DeviceOps> ops, Recompute recompute) {
   SmallModel model(std::move(ops), 2, kConfig, recompute);
   perturbed_parameters(model.gpt2, *model.ops, 11);
   const Microbatch microbatch = random_microbatch(kConfig, 2, 12), other = random_microbatch(kConfig, 2, 13);
-  model.gpt2.train_microbatch(other.tokens, other.targets);  // what it leaves behind must not matter
+  model.gpt2.train_microbatch(other.tokens, other.targets);  // its leftovers in memory must not matter
   Pass pass;
   pass.loss = model.gpt2.train_microbatch(microbatch.tokens, microbatch.targets);
   pass.gradients = read_floats(*model.ops, model.gpt2.gradients(), model.gpt2.table().total);
@@ -49,11 +49,11 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, RecomputeOver, ::testing::Values(DType::kFloat3
                          [](const auto& tested) { return std::string(kernels::dtype_name(tested.param)); });
 
 TEST(Recompute, NeedsTheMemoryThatItsFormulaSays) {
-  // Sizes that are multiples of the arena's alignment: the formula of model/activations.h to the byte.
+  // These sizes are multiples of the arena's alignment, so the formula of model/activations.h is exact to the byte.
   constexpr Gpt2Config kAligned = {.n_layer = 4, .n_embd = 16, .n_head = 2, .vocab_size = 23, .block_size = 8};
   const auto ops = ref_float32();
   const auto activations = [&](Recompute recompute) { return Gpt2(kAligned, *ops, 2, recompute).memory_use().activations; };
-  const size_t N = 16, C = 16, NH = 2, others = 3;  // layers but the first
+  const size_t N = 16, C = 16, NH = 2, others = 3;  // layers without the first
   const size_t all = activations(Recompute::kNone);
   EXPECT_EQ(all - activations(Recompute::kAttention), others * (16 * N * C + 4 * N * NH));
   EXPECT_EQ(all - activations(Recompute::kBlock), others * (52 * N * C + 4 * N * NH));

@@ -1,4 +1,4 @@
-// Sampling: a function of the seed, the right distribution, and where a text ends.
+// Sampling: the same seed gives the same text. It has the right distribution, and ends the text in the right place.
 #include "model/sample.h"
 
 #include <gtest/gtest.h>
@@ -16,7 +16,8 @@ class SampleTest : public ::testing::Test {
  protected:
   SampleTest() {
     std::vector<float> parameters = perturbed_parameters(model_.gpt2, *model_.ops, 4);
-    for (float& parameter : parameters) parameter *= 2;  // sharper: the likeliest id is far from certain, and far from uniform
+    for (float& parameter : parameters)
+      parameter *= 2;  // sharper logits: the likeliest id is neither certain nor as likely as the others
     write_parameters(model_.gpt2, *model_.ops, parameters);
   }
   std::vector<int32_t> ids(const SampleOptions& options) { return sample(model_.gpt2, context_, options); }
@@ -48,7 +49,7 @@ TEST_F(SampleTest, TemperatureZeroTakesTheLikeliestWhateverTheSeed) {
   EXPECT_EQ(greedy[0], std::ranges::max_element(logits) - logits.begin());
 }
 
-TEST_F(SampleTest, OfALongContextTheLastBlockCounts) {
+TEST_F(SampleTest, OnlyTheLastBlockOfALongContextCounts) {
   const std::vector<int32_t> tail = {9, 8, 7, 6, 5, 4, 3, 2};
   std::vector<int32_t> longer = {1, 1, 1};
   longer.insert(longer.end(), tail.begin(), tail.end());
@@ -72,7 +73,7 @@ TEST_F(SampleTest, EndsAtTheStopIdAndKeepsToTheVocabularyLimit) {
   for (const int32_t id : ids({.max_tokens = 30, .seed = 5, .vocabulary_limit = 4})) EXPECT_LT(id, 4);
 }
 
-TEST_F(SampleTest, RefusesOptionsThatMeanNothing) {
+TEST_F(SampleTest, RefusesOptionsWithoutMeaning) {
   EXPECT_THROW(ids({.temperature = -1}), std::invalid_argument);
   EXPECT_THROW(ids({.temperature = NAN}), std::invalid_argument);
   EXPECT_THROW(ids({.top_k = -1}), std::invalid_argument);

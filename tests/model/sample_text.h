@@ -1,5 +1,5 @@
-// Real text for tests: the repository's licence in English, and a few paragraphs in Chinese. HOLDFAST_SOURCE_DIR is the
-// repository's root.
+// Real text for tests: the repository's licence in English, and a few paragraphs in Chinese. The macro HOLDFAST_SOURCE_DIR is
+// the repository's root.
 #pragma once
 
 #include <fstream>

@@ -1,4 +1,4 @@
-// A model small enough for plain loops, with parameters that no symmetry hides: LayerNorm weights off 1, biases off 0.
+// A model that is small enough for plain loops. No symmetry hides a wrong parameter: LayerNorm weights are not 1, biases not 0.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ inline void write_parameters(Gpt2& model, kernels::DeviceOps& ops, const std::ve
   model.parameters_changed();
 }
 
-// The initial parameters of `seed`, each moved by Normal(0, 0.1).
+// Sets the initial parameters of `seed`, each changed by Normal(0, 0.1), and returns them.
 inline std::vector<float> perturbed_parameters(Gpt2& model, kernels::DeviceOps& ops, uint64_t seed) {
   model.initialize(seed);
   std::vector<float> values = read_floats(ops, model.parameters(), model.table().total);
@@ -50,7 +50,7 @@ inline Microbatch random_microbatch(const Gpt2Config& config, int64_t batch_size
   return microbatch;
 }
 
-// A model with everything that it stands on.
+// A model and the op set on which it runs.
 struct SmallModel {
   std::unique_ptr<kernels::DeviceOps> ops;
   Gpt2 gpt2;

@@ -1,4 +1,4 @@
-// A folder of a test's own, gone with it.
+// A temporary folder for one test, removed at the test's end.
 #pragma once
 
 #include <gtest/gtest.h>

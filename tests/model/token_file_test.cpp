@@ -1,4 +1,4 @@
-// Token files: both formats, and each refusal with the file, the byte and what to do.
+// Token files: both formats, and refusals that name the file, the byte and what to do.
 #include "model/data/token_file.h"
 
 #include <gmock/gmock.h>
@@ -59,7 +59,7 @@ TEST_F(TokenFileTest, ReadsAHeaderAndIdsAsLlmcWritesThem) {
   EXPECT_EQ(std::vector<uint16_t>((*file)->tokens().begin(), (*file)->tokens().end()), ids);
 }
 
-TEST_F(TokenFileTest, TheDigestIsOfTheIdsWhateverTheFormat) {
+TEST_F(TokenFileTest, TheDigestIsOfTheIdsInBothFormats) {
   const auto ids = counting_ids(1000);
   const auto one = TokenFile::open(folder_.write("a.bin", raw(ids)));
   const auto other = TokenFile::open(folder_.write("b.bin", llmc(ids, 1, 1000)));
@@ -72,7 +72,7 @@ TEST_F(TokenFileTest, TheDigestIsOfTheIdsWhateverTheFormat) {
   EXPECT_NE((*TokenFile::open(folder_.write("c.bin", raw(changed))))->digest(), (*one)->digest());
 }
 
-TEST_F(TokenFileTest, RefusesWhatIsMissing) {
+TEST_F(TokenFileTest, RefusesAMissingFile) {
   const auto file = TokenFile::open(folder_.path("absent.bin"));
   ASSERT_FALSE(file);
   EXPECT_THAT(file.error(), AllOf(HasSubstr("absent.bin"), HasSubstr("No such file"), HasSubstr("holdfast data prepare")));
@@ -135,7 +135,7 @@ TEST_F(TokenFileTest, TheLargestIdFitsAVocabularyOf65536Only) {
   EXPECT_TRUE((*file)->check_ids(65536));
 }
 
-TEST_F(TokenFileTest, IsDescribedWithWhatLiesBesideIt) {
+TEST_F(TokenFileTest, IsDescribedWithTheFilesBesideIt) {
   const std::string path = folder_.write("train.bin", raw({3, 9, 3, 700}));
   const std::string digest = (*TokenFile::open(path))->digest();
   auto described = describe_data_file(path);

@@ -1,4 +1,4 @@
-// Tokenizers: text goes through byte for byte in any language, and training says which vocabularies are possible.
+// Tokenizers: text in any language comes back byte for byte, and training says which vocabularies are possible.
 #include "model/data/tokenizer.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ const std::vector<std::string> kTexts = {
     "The quick brown fox.\n",
     "  leading, trailing  and   runs of spaces  ",
     "tabs\tand\ttabs\n\n\nthree new lines\r\nand a carriage return",
-    "\xE4\xBD\xA0\xE5\xA5\xBD\xEF\xBC\x8C\xE4\xB8\x96\xE7\x95\x8C\xEF\xBC\x81 \xE9\xBE\x98",    // Chinese, and a rare one
+    "\xE4\xBD\xA0\xE5\xA5\xBD\xEF\xBC\x8C\xE4\xB8\x96\xE7\x95\x8C\xEF\xBC\x81 \xE9\xBE\x98",    // Chinese, and a rare character
     "\xF0\x9F\x99\x82\xF0\x9F\x9A\x80 \xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x92\xBB e\xCC\x81",  // emoji, joined, combining
     "the library's own marks: \xE2\x96\x81 \xE2\x96\x85 \xE2\x81\x87 <unk> <s> <0x0A> <|endoftext|>",
     "\xEF\xBF\xBD \x01\x02\x7F control characters",
@@ -40,7 +40,7 @@ std::vector<std::unique_ptr<Tokenizer>> both_kinds() {
   return all;
 }
 
-TEST(Tokenizer, TextGoesThroughByteForByte) {
+TEST(Tokenizer, TextComesBackByteForByte) {
   for (const auto& tokenizer : both_kinds()) {
     for (const std::string& text : kTexts) EXPECT_EQ(tokenizer->decode(tokenizer->encode(text)), text) << tokenizer->kind();
     EXPECT_EQ(tokenizer->decode(tokenizer->encode(english_text())), english_text());
@@ -69,7 +69,7 @@ TEST(Tokenizer, TextCannotForgeTheEndOfADocument) {
   EXPECT_EQ(tokenizer->decode({tokenizer->end_of_document()}), "");
 }
 
-TEST(Tokenizer, DecodesIdsThatAreNoTokenAndBytesThatAreNoCharacter) {
+TEST(Tokenizer, DecodesIdsThatAreNotTokensAndBytesThatAreNotCharacters) {
   for (const auto& tokenizer : both_kinds()) {
     const int32_t beyond = static_cast<int32_t>(tokenizer->vocab_size());
     EXPECT_EQ(tokenizer->decode({beyond, -1}), "\xEF\xBF\xBD\xEF\xBF\xBD") << tokenizer->kind();
@@ -95,7 +95,7 @@ TEST(Tokenizer, AStreamShowsCharactersOnceTheyAreWhole) {
   EXPECT_EQ(stream.finish(), "");
 }
 
-TEST(Tokenizer, AStreamGivesWhatDecodeGives) {
+TEST(Tokenizer, AStreamGivesTheSameTextAsDecode) {
   for (const auto& tokenizer : both_kinds()) {
     TextStream stream(*tokenizer);
     std::string text;
@@ -113,7 +113,7 @@ TEST(Tokenizer, IsLoadedFromAFolderOrAFile) {
     EXPECT_STREQ((*Tokenizer::load(folder.path(path)))->kind(), "bytes");
 }
 
-TEST(Tokenizer, RefusesWhatIsNone) {
+TEST(Tokenizer, RefusesFilesThatAreNotATokenizer) {
   const TemporaryFolder folder;
   EXPECT_THAT(Tokenizer::load(folder.path("absent")).error(), AllOf(HasSubstr("absent"), HasSubstr("no such file")));
   EXPECT_THAT(Tokenizer::load(folder.path()).error(), HasSubstr("neither tokenizer.model nor tokenizer.json"));

@@ -1,5 +1,5 @@
-// Trains a small GPT-2 from known weights on known batches and writes down all that another implementation needs to do the
-// same: torch_loss_test.py does, and compares the losses.
+// Trains a small GPT-2 from known weights on known batches, and writes everything that another implementation needs to do the
+// same. torch_loss_test.py does so with PyTorch and compares the losses.
 //
 //   torch_loss_dump FOLDER OPS N_LAYER N_EMBD N_HEAD VOCAB_SIZE BLOCK_SIZE BATCH_SIZE STEPS      OPS: ref | cpu
 //
@@ -29,7 +29,7 @@ std::unique_ptr<kernels::DeviceOps> make_ops(const std::string& name) {
   throw std::invalid_argument("OPS: \"" + name + "\", expected ref or cpu");
 }
 
-// Something to learn: each token is most often a fixed function of the two before it, and sometimes any.
+// Tokens from which a model can learn: each is mostly a fixed function of the two before it, and sometimes random.
 std::vector<uint16_t> learnable_tokens(int64_t count, int64_t vocab_size) {
   std::vector<uint16_t> tokens = {1, 2};
   while (static_cast<int64_t>(tokens.size()) < count) {

@@ -1,14 +1,14 @@
-"""Our training beside PyTorch's: the same weights, batches and optimizer settings must give the same losses.
+"""Compares our training with PyTorch's: equal weights, batches and optimizer settings must give equal losses.
 
-torch_loss_test.py DUMP_PROGRAM [CASE...]      exits 77 (skipped) where PyTorch cannot be imported
+torch_loss_test.py DUMP_PROGRAM [CASE...]      exits 77 (skipped) if PyTorch cannot be imported
 
-The bounds. A loss in float32 is rounded at every operation, and training carries a difference on: how far two correct
-float32 runs drift apart depends on the model and the number of steps, so it is measured here rather than guessed.
-PyTorch runs twice, in float32 and in float64; the float64 run is taken as exact, and the largest relative distance
-of PyTorch's own float32 losses from it is the drift that rounding explains. Ours may be at most 8 times that far
-from the float64 run (another order of the same roundings, so the same size up to a small factor; the factor leaves
-room for other processors), or 1e-6, a few units in the last place of a loss. Besides that, every loss must be within
-1e-4 of PyTorch's float32 loss, relatively, at every step. (Seen: 1.4e-7 over 50 steps and 3.2e-7 over 300.)
+The bounds. A loss in float32 is rounded at every operation, and training carries differences on. How far two correct
+float32 runs drift apart depends on the model and the number of steps, so this test measures it. PyTorch runs twice, in
+float32 and in float64, and the float64 run is taken as exact. The largest relative distance of PyTorch's float32 losses
+from it is the drift that rounding explains. The distance of our losses from the float64 run may be 8 times that drift,
+because the same roundings come in another order and other processors need room; or it may be 1e-6, a few units in the
+last place of a loss. In addition, every loss must be within a relative 1e-4 of PyTorch's float32 loss, at every step.
+(Measured: 1.4e-7 over 50 steps and 3.2e-7 over 300.)
 """
 import array
 import json
@@ -30,7 +30,7 @@ DRIFT_FACTOR = 8
 DRIFT_FLOOR = 1e-6
 
 LOSS_BOUND = 1e-4
-NORM_BOUND = 1e-4  # of the first steps' gradient norms: the losses alone would forgive a wrong gradient's size under Adam
+NORM_BOUND = 1e-4  # for the gradient norms of the first steps: under Adam a gradient of wrong size hardly changes the losses
 
 # name: (n_layer, n_embd, n_head, vocab_size, block_size, batch_size, steps)
 CASES = {

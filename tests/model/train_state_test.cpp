@@ -49,7 +49,7 @@ TEST(LearningRate, NeedsNoWarmUp) {
   EXPECT_DOUBLE_EQ(learning_rate_at(config, 0), 1e-3);
 }
 
-// A model with its state, and gradients from outside as the reduction would give them.
+// A model with its state; a test gives it gradients as the reduction would.
 struct Trained {
   SmallModel model;
   TrainState state;
@@ -84,7 +84,7 @@ TEST(TrainState, ReturnsTheGradientNormBeforeClipping) {
 }
 
 TEST(TrainState, ClipsTheGlobalNormAsTorchDoes) {
-  // Gradients of norm 10 under clip 1 must do what gradients scaled by 1 / (10 + 1e-6) do without a clip.
+  // Gradients of norm 10 under clip 1 must have the effect of gradients scaled by 1 / (10 + 1e-6) without a clip.
   Trained clipped, scaled;
   std::vector<float> gradients = clipped.random_gradients(1);
   const double norm = norm_of(gradients);
@@ -111,7 +111,7 @@ TEST(TrainState, LeavesShortGradientsUnclipped) {
   EXPECT_EQ(with.parameters(), without.parameters());
 }
 
-TEST(TrainState, DecaysMatricesAndNothingElse) {
+TEST(TrainState, DecaysOnlyMatrices) {
   Trained trained;
   const std::vector<float> before = trained.parameters();
   trained.apply(usual(), std::vector<float>(before.size(), 0.0F));
