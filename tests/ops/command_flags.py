@@ -1,7 +1,7 @@
-"""Finds the commands of ours that a text tells people to run, and asks the programs' --help whether there are such.
+"""Finds our commands in a text, and asks the programs' --help whether each command and its flags exist.
 
-A command is looked for where a shell would look: at the start of a line or after ; | && ( and the like, behind assignments, sudo and
-exec; in code blocks and `code spans` of Markdown, and in comments of scripts and units too. HOLDFAST_BIN names the programs' folder."""
+A command is found where a shell finds one: at the start of a line, or after ; | && ( and the like, behind assignments, sudo and exec.
+Markdown is searched in code blocks and `code spans`, scripts and units also in comments. HOLDFAST_BIN is the programs' folder."""
 import functools
 import os
 import re
@@ -20,7 +20,7 @@ HELP_FLAG = re.compile(r"^\s+(-[\w-]+(?:,-[\w-]+)*)", re.MULTILINE)
 
 
 class Help:
-    """What one command of a program takes."""
+    """The flags and subcommands of one command of a program, from its help text."""
 
     def __init__(self, text):
         self.flags = {flag for group in HELP_FLAG.findall(text) for flag in group.split(",")}
@@ -38,7 +38,7 @@ def help_of(program, *path):
 
 
 def every_flag():
-    """Of all commands of both programs."""
+    """All flags of all commands of both programs."""
     found, paths = set(help_of("holdfast-worker").flags), [()]
     while paths:
         path = paths.pop()
@@ -53,13 +53,13 @@ def words_of(line):
     lexer.whitespace_split, lexer.commenters = True, ""
     try:
         words = list(lexer)
-    except ValueError:  # a quote that is not closed: prose
+    except ValueError:  # an open quote: the line is prose
         words = line.split()
     return words
 
 
 def commands_in(line):
-    """The commands of ours in one line of shell: lists of words, the program first."""
+    """Our commands in one line of shell, each as a list of words that begins with the program."""
     found, current = [], []
     for word in [*words_of(line), ";"]:
         if not OPERATOR.match(word) and not word.startswith("#"):
@@ -67,7 +67,7 @@ def commands_in(line):
             continue
         found += ours(current)
         current = []
-        if word.startswith("#"):  # what follows it is prose
+        if word.startswith("#"):  # the rest is prose
             break
     return found
 
@@ -85,7 +85,7 @@ def ours(words):
 
 
 def complaint(command):
-    """What is wrong with a command, or None."""
+    """A sentence about the error in a command, or None."""
     program, path, said = command[0], [], " ".join(command)
     descending = program == "holdfast"
     for word in command[1:]:
@@ -108,7 +108,7 @@ def complaint(command):
 
 
 def joined(lines):
-    """Lines whose last sign is a backslash, with those that go on from them."""
+    """The lines; a line that ends in a backslash is joined with the next line."""
     whole = ""
     for line in lines:
         whole += line.rstrip()
@@ -132,7 +132,7 @@ def shell_lines_of_markdown(text):
 
 
 def shell_lines_of_script(text):
-    """Code and comments alike, of scripts, units and manifests."""
+    """The lines of a script, unit or manifest, with the comments."""
     bare = [re.sub(r"^\s*#+ ?", "", line) for line in text.splitlines()]
     return [*joined(bare), *spans(" ".join(bare))]
 

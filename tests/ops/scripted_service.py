@@ -1,7 +1,7 @@
-"""A service of canned answers that can be stopped and started again on its port, for tests that run the program itself.
+"""A service with prepared answers, for tests that run the program itself. It can be stopped, and started again on its port.
 
-Promises: lists, one job, and followed events and logs answer as the real service does, ids and Last-Event-ID included; a
-follower gets what is added while it listens. Everything ends with stop()."""
+Promises: lists, one job, and followed events and logs are answered as by the real service, with ids and Last-Event-ID. A
+follower gets rows that are added while it listens. Everything ends with stop()."""
 import http.server
 import json
 import threading
@@ -46,7 +46,7 @@ class ScriptedService:
         self.thread.start()
 
     def stop(self):
-        """No more answers: followers are cut off, new connections refused."""
+        """Ends all answers: followers are cut off, and new connections are refused."""
         with self.changed:
             self.server.going = False
             self.changed.notify_all()
@@ -114,7 +114,7 @@ class Answers(http.server.BaseHTTPRequestHandler):
                     lambda: not self.server.going or len(self.scripted.rows.get(path, [])) > after or self.has_ended(path), timeout=60)
                 rows = self.scripted.rows.get(path, [])[after:] if self.server.going else []
             if not rows:
-                return  # the connection ends with it: this server speaks HTTP/1.0
+                return  # the connection ends, too, because this server speaks HTTP/1.0
             for row in rows:
                 self.wfile.write(f"id: {row['id']}\ndata: {json.dumps(row)}\n\n".encode())
             self.wfile.flush()

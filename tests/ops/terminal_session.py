@@ -1,6 +1,6 @@
-"""A program on a terminal of its own: what it draws is kept as a screen, as a person sees it, and as the bytes that it sent.
+"""A program on its own terminal. The session keeps the screen, as a person sees it, and the bytes that the program sent.
 
-Every wait has one deadline, and says what was on the screen when it passed."""
+Every wait has one deadline, and its error shows the screen at the deadline."""
 import fcntl
 import os
 import pty
@@ -51,7 +51,7 @@ class TerminalSession:
         return "\n".join(self.rows()).rstrip()
 
     def read(self, timeout_s=0.05):
-        """Takes what has come. False when the program has closed its side."""
+        """Reads the bytes that have come. False when the program has closed its side."""
         ready, _, _ = select.select([self.terminal], [], [], timeout_s)
         if not ready:
             return True

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Completion in real shells: a person types at a prompt and presses TAB. Shells that are not installed are skipped."""
+"""Completion in real shells: the test types at a prompt and presses TAB. Shells that are not installed are skipped."""
 import os
 import shutil
 import subprocess
@@ -14,7 +14,7 @@ HOLDFAST = os.path.join(BIN, "holdfast")
 
 
 class Shell:
-    """What every shell must do; below it, how each is started and asked."""
+    """The tests for every shell. The classes below say how each shell is started and asked."""
 
     def setUp(self):
         if not shutil.which(self.shell):
@@ -60,7 +60,7 @@ class Shell:
 
 
 class AtAPrompt(Shell):
-    """A shell on a terminal: TAB is pressed, and the line is read off the screen once the shell has answered."""
+    """A shell on a terminal: TAB is pressed, and the line is read from the screen after the shell has answered."""
 
     def setUp(self):
         super().setUp()
@@ -73,22 +73,22 @@ class AtAPrompt(Shell):
             self.run_line(line)
 
     def run_line(self, line):
-        """Runs a command, and waits for the next prompt: what is typed before it the terminal shows itself, and takes TAB for spaces."""
+        """Runs a command and waits for the next prompt. Before the prompt the terminal itself would echo input, and TAB as spaces."""
         self.marks += 1
         self.session.type(f"{line}; echo ready-$(({self.marks}+0))-\n")
         self.session.wait_until(lambda: self.session.text().endswith(f"ready-{self.marks}-\n>"), f"the prompt after {line}")
 
     def completes(self, typed, expected):
-        """The line that is there after TAB is run behind `echo`-like brackets: what stands in the line is what a person has."""
+        """Types `typed` and TAB, and expects `expected` as the line on the screen, which is the line that a person then has."""
         self.marks += 1
         self.run_line("clear")
         self.session.type(typed + "\t")
-        # Whatever TAB did, the mark is typed behind it: it stands right behind what the shell made of the line.
+        # The mark is typed after TAB, so it stands directly behind the line that the shell has made.
         mark = f"#{self.marks}#"
         self.session.type(mark)
         self.session.wait_until(lambda: mark in self.session.text().replace("\n", ""), f"{mark} behind {typed}")
         line = next(row for row in reversed(self.session.rows()) if mark in row)
-        self.session.type("\x15")  # takes the line away
+        self.session.type("\x15")  # removes the line
         self.assertEqual(expected, line[line.index("holdfast"):line.index(mark)])
 
 
@@ -120,7 +120,7 @@ class Zsh(AtAPrompt, unittest.TestCase):
 
 
 class Fish(Shell, unittest.TestCase):
-    """Fish says itself what it would offer."""
+    """Fish itself can list the words that it would offer."""
     shell = "fish"
 
     def offered(self, typed):

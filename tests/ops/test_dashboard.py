@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""The dashboard, the scrape configuration and the alerts are well-formed, and fit each other and the runbook.
+"""The dashboard, the scrape configuration and the alerts are well-formed, and agree with each other and the runbook.
 
-Whether each metric that they name is one that the service gives is for tests/e2e/test_metric_names.py, which asks one."""
+tests/e2e/test_metric_names.py asks a real service whether it has each metric that they name."""
 import json
 import os
 import re

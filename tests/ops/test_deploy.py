@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The files of ops/deploy against each other, the programs, and the tools that read them, where those are on this machine."""
+"""The files of ops/deploy agree with each other and with the programs; tools that read them accept them, if installed here."""
 import http.server
 import json
 import os
@@ -38,7 +38,7 @@ def every_file():
 
 
 class Listener:
-    """A service that refuses everybody and keeps who they said they are."""
+    """A service that refuses every request and keeps its Authorization header."""
 
     def __enter__(self):
         listener = self
@@ -115,7 +115,7 @@ class Systemd(unittest.TestCase):
         self.assertIn("HOLDFAST_DATA_DIR=%d", self.setting("holdfast-worker@.service", "Environment"))
         token = "a" * 64
         with tempfile.TemporaryDirectory() as folder, Listener() as service:
-            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:  # as systemd lays it out
+            with open(os.path.join(folder, name), "w", encoding="utf-8") as file:  # as systemd does
                 file.write(token + "\n")
             environment = {k: v for k, v in os.environ.items() if not k.startswith("HOLDFAST_")}
             done = run(os.path.join(BIN, "holdfast-worker"), "--server", service.url, "--device", "cpu", "--threads", "1",
@@ -304,7 +304,7 @@ class Kubernetes(unittest.TestCase):
         for name, spec, container in self.containers():
             self.assertEqual((True, user), (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["runAsUser"]), name)
             self.assertFalse(container["securityContext"]["allowPrivilegeEscalation"])
-            # Else a Service named holdfast gives each pod HOLDFAST_PORT and the like.
+            # With service links, a Service named holdfast would set HOLDFAST_PORT and the like in each pod.
             self.assertIs(False, spec["enableServiceLinks"])
             self.assertIn("resources", container)
         self.assertGreaterEqual(self.templates()["holdfast-worker"]["spec"]["terminationGracePeriodSeconds"], STOP_S_MIN)

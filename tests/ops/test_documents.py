@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""What the documents and the files for deployment tell people to type is there: commands, flags, events, files."""
+"""Everything that the documents and the files for deployment name exists: commands, flags, events, files."""
 import os
 import re
 import unittest
@@ -8,7 +8,7 @@ import command_flags
 from command_flags import ROOT, commands_in, commands_of, complaint, shell_lines_of_markdown, spans
 
 RUNBOOK, MANUAL = "ops/RUNBOOK.md", "ops/MANUAL.md"
-README_LINES_MAX = 180  # what is more goes to the manual
+README_LINES_MAX = 180  # more text belongs in the manual
 
 
 def read(path):
@@ -42,7 +42,7 @@ def sources():
 
 
 def anchors(text):
-    """As GitHub makes them of headings."""
+    """The anchors of a document's headings, as GitHub makes them."""
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in re.findall(r"^#+ (.*)$", text, re.MULTILINE)}
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The manual page as man programs read it, and the help topics against the sources that they speak of."""
+"""The manual page as man programs read it, and the help topics compared with the sources that they describe."""
 import os
 import re
 import shutil

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""The soak's ledger of lost time, on jobs made up for it."""
+"""The soak's ledger of lost time, on invented jobs."""
 import os
 import sys
 import unittest
@@ -18,7 +18,7 @@ def train(commits, until, generation, step_s=STEP_S):
 
 
 def one_freeze():
-    """Steps up to 100.0; a freeze in the middle of the next; noticed at 103.2; formed at 103.4; steps again from 103.6."""
+    """A job with steps until 100.0 and a freeze in the next step; noticed at 103.2, new generation at 103.4, steps from 103.6."""
     commits = [{"at": 90.0, "step": 1, "step_s": STEP_S, "generation": 1}]
     train(commits, 100.0, 1)
     commits.append({"at": 103.8, "step": commits[-1]["step"] + 1, "step_s": 0.2, "generation": 2})
@@ -84,7 +84,7 @@ class SoakLedger(unittest.TestCase):
 
 
 def measured():
-    """What a soak of twice ten seconds, with one kill, might have measured: two steps a second alone, 19 in 10 s disturbed."""
+    """Measurements of an invented soak of twice ten seconds with one kill: two steps per second alone, 19 in 10 s disturbed."""
     def at(second):
         return f"2026-11-20T10:00:{second:06.3f}Z"
 

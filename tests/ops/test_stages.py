@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-""".ci/run and .ci/nightly: stages one after the other, their times, and where it stops."""
+"""Stages of .ci/run and .ci/nightly: they run one after the other, report their times, and stop at the first failure."""
 import os
 import re
 import subprocess

@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 """The command line on a real terminal (a pseudo-terminal, read by a terminal emulator): progress that is drawn in place, lists
-that fit, colours, Ctrl-C, and what is left of all this where there is no terminal."""
+that fit, colours, Ctrl-C; and the plain output without a terminal."""
 import os
 import signal
 import subprocess
@@ -164,7 +164,7 @@ class Lists(OnATerminal):
     def test_what_ends_or_stops_it_gives_the_screen_back(self):
         session = self.session("ls", "--watch", columns=100, lines=20)
         session.wait_for("40/60", "baseline")
-        session.type("\x1a")  # nobody could continue it here, so the system does not stop it: it draws again
+        session.type("\x1a")  # no shell could continue it here, so the system does not stop it: it draws again
         session.wait_until(lambda: session.sent.count(b"\x1b[?1049h") == 2, "the list again after Ctrl-Z")
         self.assertEqual(1, session.sent.count(b"\x1b[?1049l"), "given back meanwhile")
         session.type("\x1c")

@@ -1,4 +1,5 @@
-// The audit of a ledger: what is missing, double or too much is named with its steps; and the command over canned answers.
+// The audit of a ledger: microbatches that are missing, double or too many are named with their steps; and the command over
+// prepared answers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -47,14 +48,14 @@ TEST(Audit, ARunThroughSeveralWorldsIsWhole) {
   EXPECT_EQ(summary.voided_steps, 0);
 }
 
-TEST(Audit, VoidedRowsAreCountedAndNotMore) {
+TEST(Audit, VoidedRowsAreOnlyCounted) {
   const auto summary =
       audited(a_ledger({row(1, 10, 0, 6), row(11, 14, 0, 3, 3), row(11, 14, 3, 6, 3), row(11, 20, 0, 6)}, 20), 20);
   EXPECT_THAT(summary.findings.listed, IsEmpty());
   EXPECT_EQ(summary.voided_steps, 4);
 }
 
-TEST(Audit, WhatIsWrongIsNamed) {
+TEST(Audit, ErrorsInTheLedgerAreNamed) {
   EXPECT_THAT(findings({row(1, 20, 0, 2), row(1, 20, 3, 6)}),
               ElementsAre("steps 1 to 20: microbatches 2 to 2 are accounted to nobody"));
   EXPECT_THAT(findings({row(1, 20, 0, 4), row(1, 20, 3, 6)}),
@@ -69,7 +70,7 @@ TEST(Audit, WhatIsWrongIsNamed) {
   EXPECT_THAT(findings({row(1, 20, 0, 6, 2)}), ElementsAre("steps 1 to 20: microbatches 0 to 5 are accounted to nobody"));
 }
 
-TEST(Audit, TheStepsTableIsHeldToTheLedger) {
+TEST(Audit, TheTableOfStepsIsComparedWithTheLedger) {
   Json ledger = a_ledger({row(1, 20, 0, 6)}, 20);
   ledger["steps"].erase(4);
   ledger["steps"].push_back({{"step", 9}});
@@ -99,12 +100,12 @@ Json page(Json ledger, int64_t step, int64_t generation = 1, const Json& next = 
   return ledger;
 }
 
-TEST(Audit, AllPagesOfARunningJobAreReadAsOfTheFirst) {
+TEST(Audit, AllPagesOfARunningJobAreReadAtTheFirstPagesStep) {
   FakeService service;
   const std::string call = "GET /v1/jobs/j1/ledger";
   service.answer("GET /v1/jobs/j1", {{"id", "j1"}, {"step", 3}, {"spec", Json::object()}});
   service.answer(call, page(a_ledger({row(1, 20, 0, 6)}, 10), 20, 1, "pa"));
-  service.answer(call, page(a_ledger({row(21, 25, 0, 6)}, 25, 11), 25, 2));  // another generation: it is read anew
+  service.answer(call, page(a_ledger({row(21, 25, 0, 6)}, 25, 11), 25, 2));  // another generation: all pages are read again
   service.answer(call, page(a_ledger({row(1, 20, 0, 6)}, 10), 26, 2, "pa"));
   service.answer(call, page(a_ledger({row(21, 28, 0, 3), row(21, 28, 3, 6)}, 28, 11), 28, 2));
   const Said said = holdfast({"audit", "j1", "--server", service.url()});
@@ -116,7 +117,7 @@ TEST(Audit, AllPagesOfARunningJobAreReadAsOfTheFirst) {
 
 TEST(Audit, TheCommandExits1WhenSomethingIsWrong) {
   FakeService service;
-  service.answer("GET /v1/jobs/j1", {{"id", "j1"}, {"step", 19}, {"spec", Json::object()}});  // it went on since
+  service.answer("GET /v1/jobs/j1", {{"id", "j1"}, {"step", 19}, {"spec", Json::object()}});  // the job has gone on since
   service.answer("GET /v1/jobs/j1/ledger", page(a_ledger({row(1, 20, 0, 6)}, 20), 20));
   service.answer("GET /v1/jobs/j1/ledger", page(a_ledger({row(1, 20, 0, 5)}, 20), 20));
   const Said good = holdfast({"audit", "j1", "--server", service.url()});

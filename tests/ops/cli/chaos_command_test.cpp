@@ -1,4 +1,4 @@
-// `holdfast chaos` as people call it: what it refuses, whom it leaves alone, and what it does to a process that it may harm.
+// `holdfast chaos` as people call it: its refusals, the workers that it spares, and the faults that it brings about.
 #include <gmock/gmock.h>
 #include <signal.h>
 #include <sys/wait.h>
@@ -89,7 +89,7 @@ TEST_F(ChaosTargets, OfACutHaveConsented) {
               HasSubstr("w1 does not consent: start it with --drills"));
 }
 
-TEST_F(ChaosTargets, ThatSufferFromAnotherFaultAreNotHitAgain) {
+TEST_F(ChaosTargets, AreNotHitAgainWhileTheySufferFromAnotherFault) {
   Faults faults(drills(), -1, 1);
   ASSERT_TRUE(faults.bring_about(FaultKind::kSlow, {"w1", "i-w1", -1}, 60));
   EXPECT_TRUE(std::filesystem::exists(path("w1.slow")));
@@ -100,7 +100,7 @@ TEST_F(ChaosTargets, ThatSufferFromAnotherFaultAreNotHitAgain) {
   EXPECT_FALSE(std::filesystem::exists(path("w1.slow")));
 }
 
-TEST_F(ChaosTargets, AFileThatNoWorkerTookIsSaidToHaveDoneNothing) {
+TEST_F(ChaosTargets, AFileThatNoWorkerTookIsReportedAsWithoutEffect) {
   Faults faults(drills(), -1, 1);
   ASSERT_TRUE(faults.bring_about(FaultKind::kCorrupt, {"w1", "i-w1", -1}, 0));
   EXPECT_TRUE(faults.let_go_due().empty()) << "it may take a while until something is sent";
@@ -112,7 +112,7 @@ TEST_F(ChaosTargets, AFileThatNoWorkerTookIsSaidToHaveDoneNothing) {
   EXPECT_FALSE(faults.is_held("w1")) << "it is sent";
 }
 
-// A process of this test's that is no worker: the pid may have been taken by anything since the service heard of it.
+// The process is this test's child and not a worker: since the service heard of a pid, another process may have got it.
 TEST_F(ChaosTargets, AProcessThatIsNotTheWorkerIsLeftAlone) {
   const pid_t child = fork();
   if (child == 0) {
@@ -150,7 +150,7 @@ TEST_F(ChaosCommand, AsksBeforeItHarms) {
   EXPECT_THAT(said.err, HasSubstr("chaos harms running processes: give --yes, or run it at a terminal and answer"));
 }
 
-TEST_F(ChaosCommand, RefusesWhatItCannotDo) {
+TEST_F(ChaosCommand, RefusesRequestsThatItCannotCarryOut) {
   service.answer("GET /v1/jobs/j1", {{"id", "j1"}, {"state", "succeeded"}});
   EXPECT_THAT(chaos({"--faults", "kill", "--yes"}).err, HasSubstr("j1 is succeeded: a drill needs a job that runs"));
   EXPECT_THAT(chaos({"--yes"}).err, HasSubstr("say which faults: --faults kill,freeze or --script FILE"));
@@ -164,7 +164,7 @@ TEST_F(ChaosCommand, RefusesWhatItCannotDo) {
   EXPECT_THAT(chaos({"--yes", "--faults", "kill", "--drills", "/no/such/folder"}).err, HasSubstr("--drills: /no/such/folder"));
 }
 
-TEST_F(ChaosCommand, LeavesOutWhatIsOnOtherNodesAndReportsIt) {
+TEST_F(ChaosCommand, LeavesOutWorkersOnOtherNodesAndReportsThem) {
   service.answer("GET /v1/jobs/j1", {{"id", "j1"}, {"state", "running"}, {"generation", 1}});
   service.answer("GET /v1/nodes", {{"nodes", {worker("far", "elsewhere")}}});
   service.answer("GET /v1/jobs/j1/metrics", {{"metrics", Json::array()}});

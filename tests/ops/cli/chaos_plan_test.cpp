@@ -20,7 +20,7 @@ TEST(ChaosPlan, OfOneSeedIsAlwaysTheSame) {
   EXPECT_NE(draw_plan(settings_of(7)), draw_plan(settings_of(8)));
 }
 
-// These numbers are a promise: a drill that found something is repeated by its seed, on another machine too.
+// These numbers are a promise: with its seed a drill that found an error can be repeated, also on another machine.
 TEST(ChaosPlan, OfSeedOneBeginsLikeThis) {
   const auto plan = draw_plan(settings_of(1));
   ASSERT_GT(plan.size(), 2U);
@@ -31,7 +31,7 @@ TEST(ChaosPlan, OfSeedOneBeginsLikeThis) {
   EXPECT_EQ(plan[0].draw, engine());
 }
 
-TEST(ChaosPlan, HasAFaultAboutAsOftenAsAskedForAndOfAllKinds) {
+TEST(ChaosPlan, HasFaultsOfAllKindsAboutAsOftenAsAskedFor) {
   const auto plan = draw_plan(settings_of(3));
   EXPECT_GE(plan.size(), 30U);
   EXPECT_LE(plan.size(), 55U);

@@ -11,13 +11,13 @@ using ::testing::HasSubstr;
 constexpr double kStepSeconds = 0.5;
 constexpr int64_t kTokens = 100;
 
-// Steps one after another, each as long as all others, up to `until_s`.
+// Adds steps of equal length, one after another, until `until_s`.
 void train(std::vector<Commit>& commits, double until_s, double step_s = kStepSeconds) {
   while (commits.back().at_s + step_s <= until_s + 1e-9)
     commits.push_back({commits.back().at_s + step_s, commits.back().step + 1, step_s, kTokens});
 }
 
-// A job that was undisturbed for 20 s, lost 2 s after a kill at 1023, and was half as quick for 4 s after that.
+// A job that was undisturbed for 20 s, lost 2 s after a kill at 1023, and then had half its speed for 4 s.
 Drill one_kill() {
   Drill drill;
   drill.job = "j1";
@@ -34,7 +34,7 @@ Drill one_kill() {
   return drill;
 }
 
-TEST(ChaosReport, CountsTheTimeInWhichNoStepWasUnderWayAndHowMuchLongerStepsTook) {
+TEST(ChaosReport, CountsTimeWithoutAStepAndTimeOfSlowerSteps) {
   const DrillReport report = judge(one_kill());
   ASSERT_EQ(report.costs.size(), 1U);
   EXPECT_NEAR(report.costs[0].without_progress_s, 2, 1e-6);
@@ -44,9 +44,9 @@ TEST(ChaosReport, CountsTheTimeInWhichNoStepWasUnderWayAndHowMuchLongerStepsTook
   EXPECT_NEAR(*report.usual_tokens_per_s, 200, 1e-6);
 }
 
-TEST(ChaosReport, ThroughputKeptIsWhatWasCommittedOverWhatWouldHaveBeen) {
+TEST(ChaosReport, ThroughputKeptIsRelativeToAnUndisturbedJob) {
   const DrillReport report = judge(one_kill());
-  // 20 s of which 2 without progress and 5 at half the rate.
+  // Of 20 s, 2 were without progress and 5 at half the rate.
   EXPECT_NEAR(*report.throughput_kept, (20 - 2 - 2.5) / 20, 1e-6);
   EXPECT_EQ(report.steps, 31);
 }
@@ -60,8 +60,8 @@ TEST(ChaosReport, TimeWithoutProgressBelongsToTheLastFaultBeforeTheNextStepBegin
   EXPECT_NEAR(report.costs[2].without_progress_s, 0, 1e-6);
 }
 
-// The service was away from 1023 to 1027 and then heard of eight steps at once: the workers had not stopped.
-TEST(ChaosReport, StepsThatWereHeardOfTogetherAreNoTimeWithoutProgress) {
+// The service was away from 1023 to 1027 and then heard of eight steps at once. The workers had not stopped.
+TEST(ChaosReport, StepsThatWereReportedTogetherAreNoTimeWithoutProgress) {
   Drill drill = one_kill();
   drill.faults[0].kind = FaultKind::kServiceKill;
   drill.commits = {{1000, 1, kStepSeconds, kTokens}};
@@ -74,7 +74,7 @@ TEST(ChaosReport, StepsThatWereHeardOfTogetherAreNoTimeWithoutProgress) {
   EXPECT_NEAR(*report.throughput_kept, 1, 1e-6);
 }
 
-TEST(ChaosReport, StepsThatWereDoneAgainKeepTheirTimes) {
+TEST(ChaosReport, RepeatedStepsKeepTheirTimes) {
   const std::vector<Commit> commits = settle_commit_times({{10, 1, 1, 1}, {11, 2, 1, 1}, {20, 2, 1, 1}, {21, 3, 1, 1}});
   EXPECT_EQ(commits[1].at_s, 11);
   EXPECT_EQ(commits[2].at_s, 20);
@@ -89,7 +89,7 @@ TEST(ChaosReport, AReferenceJobSaysWhatIsUsual) {
   EXPECT_NEAR(*report.throughput_kept, (20 - 2 - 2.5) / 40, 1e-6);
 }
 
-TEST(ChaosReport, SaysThatTooLittleWasSeenToCompareWith) {
+TEST(ChaosReport, SaysThatThereAreTooFewStepsToCompareWith) {
   Drill drill = one_kill();
   std::erase_if(drill.commits, [&](const Commit& commit) { return commit.at_s < drill.begin_s; });
   const DrillReport report = judge(drill);

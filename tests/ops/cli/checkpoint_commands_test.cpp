@@ -1,4 +1,4 @@
-// ckpt ls, verify, show and sample on a real folder of checkpoints.
+// The commands ckpt ls, verify, show and sample on a real folder of checkpoints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -20,7 +20,7 @@ using Json = nlohmann::json;
 
 const model::Gpt2Config kConfig{.n_layer = 1, .n_embd = 16, .n_head = 2, .vocab_size = 256, .block_size = 16};
 
-// A folder with the checkpoints of steps 20 and 40 of a very small model, and a tokenizer beside.
+// A folder with checkpoints of steps 20 and 40 of a very small model, and a tokenizer beside them.
 class Checkpoints : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -107,7 +107,7 @@ TEST_F(Checkpoints, AnAlteredOneIsNamedAndExits1) {
   EXPECT_EQ(holdfast({"sample", "--from", place, "--tokenizer", tokenizer()}).exit_code, 1) << "and is not sampled from";
 }
 
-TEST_F(Checkpoints, OnesThatAreNotThereAreBadInput) {
+TEST_F(Checkpoints, MissingOnesAreBadInput) {
   const Said wrong_step = holdfast({"ckpt", "verify", folder_.string() + "/ckpt@33"});
   EXPECT_EQ(wrong_step.exit_code, 2);
   EXPECT_THAT(wrong_step.err, HasSubstr("no checkpoint of step 33: it has 20, 40"));

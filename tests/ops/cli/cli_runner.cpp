@@ -1,4 +1,4 @@
-// `serve`, `backup` and `restore` are left out: they have the service behind them, which these tests stand in for.
+// Without `serve`, `backup` and `restore`: they need the real service, and these tests have a fake one.
 #include "tests/ops/cli/cli_runner.h"
 
 #include <gtest/gtest.h>

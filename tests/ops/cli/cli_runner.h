@@ -1,4 +1,4 @@
-// Runs the command line in this process and keeps what it says.
+// Runs the command line in this process, and keeps its output and exit code.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The words that TAB offers, read from the command line itself; the shells' side is tests/ops/test_completion.py.
+// The words that TAB offers, from the command line itself. tests/ops/test_completion.py tests the shells' side.
 #include "ops/cli/help/completion.h"
 
 #include <gmock/gmock.h>
@@ -97,14 +97,14 @@ TEST_F(Completion, OfHelpTopics) {
   EXPECT_THAT(words({"help", "subm"}), ElementsAre("submit"));
 }
 
-TEST_F(Completion, TheServiceThatIsNamedOnTheLineIsTheOneThatIsAsked) {
+TEST_F(Completion, AsksTheServiceThatTheLineNames) {
   all({"show", "--server", "http://elsewhere:1", "--token=secret", ""});
   EXPECT_EQ(options_.server, "http://elsewhere:1");
   EXPECT_EQ(options_.token, "secret");
 }
 
-// Whatever the commands are: each of them and each of their flags is offered, and each flag's choices.
-TEST_F(Completion, OffersEverythingThatThereIs) {
+// The test reads the list of commands, so it covers new ones: every command, every flag and every flag's choices.
+TEST_F(Completion, OffersEveryCommandFlagAndChoice) {
   const std::function<void(const CLI::App&, std::vector<std::string>)> walk = [&](const CLI::App& command,
                                                                                   std::vector<std::string> path) {
     for (const CLI::App* below : commands_below(command)) {
@@ -143,7 +143,7 @@ TEST(CompletionWords, ComeFromTheServiceWithTheirHelp) {
   EXPECT_EQ(holdfast({"__complete", "data", "info", ""}).out, ":files\n");
 }
 
-TEST(CompletionWords, AreNoneAndNothingIsSaidWhenThereIsNoService) {
+TEST(CompletionWords, AreNoneAndWithoutAMessageWhenThereIsNoService) {
   std::string gone;
   {
     const FakeService service;
@@ -163,7 +163,7 @@ TEST(CompletionWords, AreNoneAndNothingIsSaidWhenThereIsNoService) {
   EXPECT_EQ(holdfast({"__complete", "serve", "--nonsense=", "--", "x", ""}).err, "");
 }
 
-TEST(CompletionScripts, AreThere) {
+TEST(CompletionScripts, ExistForEveryShell) {
   for (const char* shell : {"bash", "zsh", "fish"}) {
     const Said said = holdfast({"completion", shell});
     EXPECT_EQ(said.exit_code, 0);

@@ -1,4 +1,4 @@
-// The doctor's verdicts, and the whole examination against services that are well and not.
+// The doctor's verdicts, and the whole examination with healthy and sick services.
 #include "ops/cli/doctor/doctor.h"
 
 #include <gmock/gmock.h>
@@ -77,7 +77,7 @@ TEST(Doctor, KnowsTheBridgesOfContainers) {
     EXPECT_FALSE(is_of_containers(name)) << name;
 }
 
-TEST(Doctor, WorkersThatAreNotReachedAreAFaultOnlyOnANodeOfTheRing) {
+TEST(Doctor, UnreachableWorkersAreAFaultOnlyOnANodeOfTheRing) {
   const std::vector<WorkerSeen> some{{"a", "n1", "10.0.0.1:4000", ""}, {"b", "n2", "10.0.0.2:4000", "cannot connect: refused"}};
   EXPECT_EQ(judge_workers(some, "n1").verdict, Verdict::kFail);
   EXPECT_EQ(judge_workers(some, "laptop").verdict, Verdict::kWarn);
@@ -124,7 +124,7 @@ TEST(Doctor, AFolderIsWrittenToAndLeftAsItWas) {
   EXPECT_THAT(check_folder(FolderUse::kData, folder).remedy, HasSubstr("mounted"));
 }
 
-TEST(Doctor, WorkersThatComputeOtherwiseAreNamed) {
+TEST(Doctor, WorkersWithOtherNumericsAreNamed) {
   const Json nodes = {node("same", {{"numerics", "cpu/amx/products-2"}}), node("other"),
                       node("gpu", {{"device", "hip"}, {"numerics", "hip/x"}})};
   const Check check = judge_processor("A CPU", "cpu/amx/products-2", 8, nodes);
@@ -157,7 +157,7 @@ class Examination : public ::testing::Test {
     arguments.insert(arguments.end(), more.begin(), more.end());
     return holdfast(arguments);
   }
-  // The check of this name, of --json.
+  // The check `name` in the output of --json.
   static Json check_of(const Said& said, const std::string& name) {
     const Json all = Json::parse(said.out)["checks"];
     for (const Json& check : all) {
@@ -171,7 +171,7 @@ class Examination : public ::testing::Test {
   fs::path folder_;
 };
 
-TEST_F(Examination, SaysWhatItLookedAtLineByLine) {
+TEST_F(Examination, HasALineForEveryCheck) {
   const Said said = doctor();
   EXPECT_EQ(said.exit_code, 0) << said.out << said.err;
   for (const char* part :
@@ -181,7 +181,7 @@ TEST_F(Examination, SaysWhatItLookedAtLineByLine) {
     EXPECT_THAT(said.out, HasSubstr(part));
 }
 
-TEST_F(Examination, AServiceThatIsNotThereFailsAndTheMachineIsLookedAtStill) {
+TEST_F(Examination, WithoutAServiceFailsAndStillChecksTheMachine) {
   std::string nowhere;
   {
     const rendezvous::RawServer server([](rendezvous::RawConnection&) {});
@@ -196,7 +196,7 @@ TEST_F(Examination, AServiceThatIsNotThereFailsAndTheMachineIsLookedAtStill) {
   check_of(said, "memory");
 }
 
-TEST_F(Examination, ATokenThatIsNotItsOwnFails) {
+TEST_F(Examination, ATokenOfAnotherServiceFails) {
   FakeService strict;
   strict.answer("GET /healthz", {{"version", rendezvous::kHoldfastVersion}});
   strict.answer("GET /readyz", {{"status", "ready"}});
@@ -217,7 +217,7 @@ TEST_F(Examination, AServiceThatIsNotReadySaysWhy) {
   EXPECT_THAT(check_of(said, "service")["seen"].get<std::string>(), HasSubstr("the disk is full"));
 }
 
-TEST_F(Examination, AServiceThatAnswers503IsThereAndIsNotToBeStarted) {
+TEST_F(Examination, AServiceThatAnswers503IsNotToldToStart) {
   FakeService full;
   full.problem("GET /healthz", 503, "database or disk is full");
   const Said said = holdfast({"doctor", "--server", full.url(), "--token", "secret", "--json"});
@@ -226,7 +226,7 @@ TEST_F(Examination, AServiceThatAnswers503IsThereAndIsNotToBeStarted) {
   EXPECT_THAT(check_of(said, "service").dump(), Not(HasSubstr("start it")));
 }
 
-TEST_F(Examination, SomebodyElseOnThePortIsTold) {
+TEST_F(Examination, AnotherServerOnThePortIsReported) {
   FakeService other;
   other.answer_text("GET /healthz", "<html>It works!</html>");
   const Said said = holdfast({"doctor", "--server", other.url(), "--token", "secret", "--json"});
@@ -313,7 +313,7 @@ TEST_F(Examination, ReadsTheTrainingFileAndFolders) {
   EXPECT_EQ(check_of(without, "training file")["verdict"], "FAIL");
 }
 
-TEST_F(Examination, AnInterfaceThatIsNotThereFails) {
+TEST_F(Examination, AMissingInterfaceFails) {
   const Said said = doctor({"--interface", "nosuch0", "--json"});
   EXPECT_EQ(said.exit_code, 1);
   EXPECT_THAT(check_of(said, "interface")["seen"].get<std::string>(), HasSubstr("nosuch0"));

@@ -1,4 +1,4 @@
-// Jobs, events and logs as the service shows them, and a fixture that runs commands over a service of such answers.
+// Jobs, events and logs as the service shows them, and a fixture that runs commands over a fake service with such answers.
 #pragma once
 
 #include <gtest/gtest.h>

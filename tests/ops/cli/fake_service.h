@@ -1,4 +1,4 @@
-// A service of canned answers: what the command line asks is kept, what it gets is said beforehand.
+// A service with prepared answers, which keeps the requests of the command line.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class FakeService {
 
   std::string url() const { return "http://127.0.0.1:" + std::to_string(server_->port()); }
 
-  // What "METHOD /path" is answered with. Several answers come one after another; the last one stays.
+  // Adds an answer to "METHOD /path". Several answers are given one after another; the last is given from then on.
   void answer(const std::string& call, const nlohmann::json& body, int status = 200) {
     const std::lock_guard lock(mutex_);
     answers_[call].push_back({status, body.dump(), "application/json"});
@@ -39,7 +39,7 @@ class FakeService {
     const std::lock_guard lock(mutex_);
     answers_[call].push_back({200, body, "text/html"});
   }
-  // Server-sent events with ids from 1, for a follow; they end with the stream.
+  // Adds a stream of server-sent events with ids from 1, for followers; the stream ends after them.
   void stream(const std::string& call, const std::vector<nlohmann::json>& events) {
     const std::lock_guard lock(mutex_);
     streams_[call] = events;
@@ -49,7 +49,7 @@ class FakeService {
     const std::lock_guard lock(mutex_);
     return requests_[call];
   }
-  // The body of the only request of its kind.
+  // The body of the only request for `call`.
   nlohmann::json body_of(const std::string& call) {
     const auto all = requests(call);
     EXPECT_EQ(all.size(), 1U) << call;

@@ -1,4 +1,4 @@
-// `holdfast logs` and `holdfast events`: past, followed, filtered.
+// `holdfast logs` and `holdfast events`: past rows, followed rows, filtered rows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,7 +71,7 @@ TEST_F(Logs, ATailIsAskedOfTheServiceUnlessLinesAreFiltered) {
   EXPECT_EQ(service_.requests("GET /v1/jobs/j1/logs").at(0).query.at("tail"), "2");
 }
 
-TEST_F(Logs, AreFilteredByWorkerAndLevelAndTheTailIsOfWhatIsLeft) {
+TEST_F(Logs, AreFilteredByWorkerAndLevelBeforeTheTailIsCut) {
   service_.answer("GET /v1/jobs/j1/logs", a_page("logs", lines_));
   EXPECT_EQ(ids(run({"logs", "j1", "--worker", "w1", "--json"})), (std::vector<int64_t>{1, 3}));
   EXPECT_EQ(ids(run({"logs", "j1", "--level", "warning", "--json"})), (std::vector<int64_t>{2, 3}));
@@ -108,7 +108,7 @@ TEST_F(Logs, AFollowerWaitsForAServiceThatIsBusyOrStopping) {
   EXPECT_EQ(said.err, "The service is away. Waiting for it to come back.\n") << "once";
 }
 
-// The tail was of a database that knew more than the one that the stream comes from.
+// The tail was read before the restore, from a database with more rows than the one of the stream.
 TEST_F(Logs, AFollowerOfARestoredServiceTakesItsLowerIds) {
   service_.answer("GET /v1/jobs/j1", a_job("running"));
   service_.answer("GET /v1/jobs/j1", a_job("succeeded"));
@@ -125,7 +125,7 @@ TEST_F(Logs, AFollowerOfARestoredServiceTakesItsLowerIds) {
   EXPECT_THAT(texts, ::testing::ElementsAre("line 3", "line 1", "line 2", "line 3"));
 }
 
-TEST_F(Jobs, EventsOfAllAreNotWaitedForWhereNoServiceIs) {
+TEST_F(Jobs, EventsOfAllJobsFailAtOnceWithoutAService) {
   const Said said = holdfast({"events", "-f", "--server", "http://127.0.0.1:1"});
   EXPECT_EQ(said.exit_code, 3) << said.err;
 }
@@ -136,7 +136,7 @@ TEST_F(Logs, AFollowerGivesUpWhenItIsRefused) {
   EXPECT_EQ(run({"logs", "j1", "-f"}).exit_code, 4);
 }
 
-TEST_F(Jobs, EventsWithoutAJobAreThoseOfAll) {
+TEST_F(Jobs, EventsWithoutAJobAreTheEventsOfAllJobs) {
   Json of_no_job = an_event(2, "service_started", "hello");
   of_no_job["job"] = nullptr;
   service_.answer("GET /v1/events", a_page("events", {an_event(1, "worker_lost", "w2"), of_no_job}));

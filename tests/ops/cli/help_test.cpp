@@ -1,4 +1,4 @@
-// Help topics, fields of the job spec, and the manual page; what groff says of it is in tests/ops/test_manual_page.py.
+// Help topics, fields of the job spec, and the manual page. tests/ops/test_manual_page.py tests the page with groff.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -48,7 +48,7 @@ TEST(Help, OfAFieldSaysHowToGiveIt) {
   EXPECT_THAT(holdfast({"help", "train-data-path"}).out, HasSubstr("required"));
 }
 
-TEST(Help, OfACommandIsItsHelpAndOfANameThatIsBothIsBoth) {
+TEST(Help, OfACommandIsItsHelpAndACommonNameHasBothHelps) {
   EXPECT_EQ(holdfast({"help", "ckpt", "verify"}).out, holdfast({"ckpt", "verify", "--help"}).out);
   const std::string nodes = holdfast({"help", "nodes"}).out;
   EXPECT_THAT(nodes, HasSubstr("Usage: holdfast nodes"));
@@ -61,14 +61,14 @@ TEST(Help, AloneListsCommandsAndTopics) {
     EXPECT_THAT(text, HasSubstr(part));
 }
 
-TEST(Help, OfWhatIsNotThereNamesWhatIsNear) {
+TEST(Help, OfAnUnknownTopicNamesSimilarOnes) {
   const Said said = holdfast({"help", "exit_cods"});
   EXPECT_EQ(said.exit_code, 2);
   EXPECT_THAT(said.err, HasSubstr("exit_cods"));
   EXPECT_THAT(said.err, HasSubstr("did you mean exit_codes?"));
 }
 
-TEST(Help, IsJsonToo) {
+TEST(Help, IsAlsoJson) {
   const Json all = Json::parse(holdfast({"help", "--json"}).out);
   EXPECT_EQ(all["topics"].size(), help_topics().size());
   const Json submit = Json::parse(holdfast({"help", "submit", "--json"}).out)["command"];
@@ -103,7 +103,7 @@ TEST(ManualPage, HasEveryCommandFlagAndTopic) {
   EXPECT_EQ(Json::parse(holdfast({"help", "--man", "--json"}).out)["text"], page);
 }
 
-TEST(ManualPage, NoLineOfTextIsTakenForARequest) {
+TEST(ManualPage, NoLineOfTextLooksLikeARoffRequest) {
   Options options;
   std::istringstream lines(manual_page(*make_app(options)));
   const std::set<std::string> macros = {".TH", ".SH", ".SS", ".PP", ".TP", ".B", ".BI",

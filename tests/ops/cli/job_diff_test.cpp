@@ -1,4 +1,4 @@
-// `holdfast jobs diff`: what differs, in the order in which people read it, and where.
+// `holdfast jobs diff`: the differences, in the order in which people read them, and the part of a value that differs.
 #include "ops/cli/jobs/diff.h"
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ Json a_finished_job(const std::string& id, int batch, double loss, const std::st
       {"spec", {{"train_data_path", "/data/train.bin"}, {"seed", 1}, {"batch_size", batch}, {"from_the_future", batch > 2}}}};
 }
 
-TEST(JobDiff, NamesFieldsOfTheSpecInTheirOrderThenOnesItDoesNotKnow) {
+TEST(JobDiff, NamesFieldsOfTheSpecInTheirOrderThenUnknownFields) {
   Json a = a_finished_job("j1", 2, 3.5, "aa"), b = a_finished_job("j2", 4, 3.25, "bb");
   b["spec"]["seed"] = 2;
   b["spec"].erase("train_data_path");
@@ -63,7 +63,7 @@ TEST(JobDiff, EqualHashesAfterTheSameStepAreTheSameBits) {
   EXPECT_FALSE(diff_of(b, b).same_bits) << "no hash is no proof";
 }
 
-TEST(JobDiff, OnlyWhatDiffersInAValueIsBold) {
+TEST(JobDiff, OnlyTheDifferentPartOfAValueIsBold) {
   const auto bold = [](const std::string& text) { return "\033[1m" + text + "\033[0m"; };
   EXPECT_EQ(with_differing_part_bold("/data/a/train.bin", "/data/bc/train.bin"),
             std::pair("/data/" + bold("a") + "/train.bin", "/data/" + bold("bc") + "/train.bin"));

@@ -26,7 +26,7 @@ TEST(ProgressLines, AreABarAndFigures) {
                                       "loss 3.4123  10,240 tokens/s  2 workers  checkpoint 600 (14s ago)"}));
 }
 
-TEST(ProgressLines, LeaveOutWhatMattersLeastWhereItIsNarrow) {
+TEST(ProgressLines, LeaveOutTheLeastImportantFiguresOnANarrowTerminal) {
   EXPECT_EQ(progress_lines(a_running_job(), 50, false),
             (std::vector<std::string>{"█████░░░░░░░░░░░░   32%  step 640/2000  ETA 2m 14s",
                                       "loss 3.4123  2 workers  checkpoint 600 (14s ago)"}));

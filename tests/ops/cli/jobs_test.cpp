@@ -1,4 +1,4 @@
-// Commands about jobs and workers, over canned answers: what is asked of the service, and what is said to people.
+// Commands about jobs and workers, over prepared answers: their requests to the service, and their output for people.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -22,7 +22,7 @@ TEST_F(Jobs, LsIsATableOrTheApisObjectOverAllPages) {
   EXPECT_THAT(table.out, HasSubstr("queued (waits for 2 workers)"));
 }
 
-TEST_F(Jobs, LsOfNothingSaysHowToSubmit) {
+TEST_F(Jobs, LsWithoutJobsSaysHowToSubmit) {
   service_.answer("GET /v1/jobs", a_page("jobs", {}));
   EXPECT_THAT(run({"ls"}).out, HasSubstr("holdfast submit"));
 }
@@ -111,7 +111,7 @@ TEST_F(Jobs, LsHandsFiltersToTheServiceAndStopsAtItsLimit) {
   EXPECT_THAT(run({"ls", "--state", "runing"}).err, HasSubstr("runing"));
 }
 
-TEST_F(Jobs, LsOfNothingThatIsLikeThatSaysSo) {
+TEST_F(Jobs, LsWithFiltersThatMatchNothingSaysSo) {
   service_.answer("GET /v1/jobs", a_page("jobs", {}));
   EXPECT_THAT(run({"ls", "--state", "failed"}).out, HasSubstr("No job is like that"));
 }
@@ -123,7 +123,7 @@ TEST_F(Jobs, JobsLsAndShowAreLsAndShow) {
   EXPECT_EQ(run({"jobs", "show", "j1"}).out, run({"show", "j1"}).out);
 }
 
-TEST_F(Jobs, ShowsSpecIsWhatSubmitTakes) {
+TEST_F(Jobs, SubmitTakesTheSpecThatShowPrints) {
   service_.answer("GET /v1/jobs/j1", a_job("running"));
   EXPECT_EQ(Json::parse(run({"show", "j1", "--spec"}).out), a_job("running")["spec"]);
 }

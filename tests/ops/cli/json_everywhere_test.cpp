@@ -1,5 +1,5 @@
-// Every command has --json, and what it prints with it is JSON. Commands that are not run here say who runs them; those that
-// have no JSON say why.
+// Every command has --json, and prints JSON with it. For commands that do not run here the test names the test that runs them;
+// for commands without JSON it gives the reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,12 +17,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Why a command prints no JSON.
+// Commands that print no JSON, and why.
 const std::map<std::string, std::string> kWithoutJson = {
     {"holdfast serve", "it runs until it is ended; /healthz says how it is"},
     {"holdfast completion", "it prints a script for a shell"},
 };
-// Commands that need more than canned answers, and the test that runs them with --json.
+// Commands that need more than prepared answers, and the test that runs them with --json.
 const std::map<std::string, std::string> kRunElsewhere = {
     {"holdfast ckpt ls", "checkpoint_commands_test"},
     {"holdfast ckpt verify", "checkpoint_commands_test"},
@@ -98,7 +98,7 @@ class JsonEverywhere : public Jobs {
   }
 };
 
-TEST_F(JsonEverywhere, EveryCommandHasItAndMeansIt) {
+TEST_F(JsonEverywhere, EveryCommandHasTheFlagAndPrintsJson) {
   Options options;
   const auto app = make_app(options);
   std::set<std::string> seen;
@@ -118,7 +118,7 @@ TEST_F(JsonEverywhere, EveryCommandHasItAndMeansIt) {
   for (const auto& [name, test] : kRunElsewhere) EXPECT_TRUE(seen.contains(name)) << name << " is no command any more";
 }
 
-TEST_F(JsonEverywhere, ForDataToo) {
+TEST_F(JsonEverywhere, CommandsForDataPrintJson) {
   const fs::path folder = fs::temp_directory_path() / ("holdfast-json-" + std::to_string(getpid()));
   fs::create_directories(folder);
   {

@@ -1,4 +1,4 @@
-// Two ends on loopback; strangers; those who stop in the middle. No speed is asserted, only that one was measured.
+// Two ends on loopback, strangers, and peers that stop in the middle. The tests check that a speed is measured, not which.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ NetClock::time_point soon() {
   return NetClock::now() + std::chrono::seconds(20);
 }
 
-// Somebody who listens on loopback and does `serve` with the first who connects.
+// A peer that listens on loopback, and calls `serve` with the first connection.
 class Listening {
  public:
   explicit Listening(std::function<void(const Socket&)> serve)
@@ -51,7 +51,7 @@ TEST(Netcheck, MeasuresBothWaysAloneAndTogether) {
   EXPECT_TRUE(answered.has_value()) << answered.error();
 }
 
-TEST(Netcheck, TheCommandGivesWhatThePlannerTakes) {
+TEST(Netcheck, TheCommandPrintsALinkThatThePlannerTakes) {
   const Listening other([](const Socket& peer) { EXPECT_TRUE(answer_netcheck(peer).has_value()); });
   const Said said = holdfast({"netcheck", other.address(), "--seconds", "0.1", "--json"});
   ASSERT_EQ(said.exit_code, 0) << said.err;
@@ -69,8 +69,8 @@ TEST(Netcheck, TellsPeopleHowToGoOn) {
   for (const char* part : {"round trip", "both at once", "holdfast plan --link_mb_s "}) EXPECT_THAT(said.out, HasSubstr(part));
 }
 
-// Two pings, each answered with its N.
-TEST(Netcheck, AFewPingsTellHowManyASecondHasRoomFor) {
+// The peer answers two ping commands, each with its number.
+TEST(Netcheck, AFewPingsTellHowManyFitInASecond) {
   std::vector<int64_t> counts;
   {
     const Listening other([&](const Socket& peer) {
@@ -112,7 +112,7 @@ TEST(Netcheck, AStrangerIsRefusedWithASentence) {
   EXPECT_THAT(answer_to(std::string(5000, 'x')), HasSubstr("a line of more than 200 bytes"));
 }
 
-TEST(Netcheck, WhatIsAskedForIsBounded) {
+TEST(Netcheck, RequestsHaveBounds) {
   const auto error_of = [](const std::string& command) {
     std::string error;
     {
@@ -134,14 +134,14 @@ TEST(Netcheck, WhatIsAskedForIsBounded) {
   EXPECT_THAT(error_of("read /etc/passwd"), HasSubstr("asked for what there is not"));
 }
 
-TEST(Netcheck, WhoeverIsNoNetcheckIsNamed) {
+TEST(Netcheck, APeerThatIsNotNetcheckIsNamed) {
   const Listening other([](const Socket& peer) { EXPECT_TRUE(write_all(peer, "SSH-2.0-OpenSSH\n", soon()).has_value()); });
   const Said said = holdfast({"netcheck", other.address(), "--seconds", "0.1"});
   EXPECT_EQ(said.exit_code, 3);
   EXPECT_THAT(said.err, HasSubstr("is no `holdfast netcheck --listen`"));
 }
 
-TEST(Netcheck, AnEndInTheMiddleIsAnErrorAndNoFigure) {
+TEST(Netcheck, APeerThatHangsUpInTheMiddleIsAnError) {
   const Listening other([](const Socket& peer) {
     EXPECT_TRUE(read_line(peer, 100, soon()).has_value());
     EXPECT_TRUE(write_all(peer, "holdfast-netcheck 1\n", soon()).has_value());
@@ -151,7 +151,7 @@ TEST(Netcheck, AnEndInTheMiddleIsAnErrorAndNoFigure) {
   EXPECT_FALSE(ask_netcheck(peer, 0.1).has_value());
 }
 
-TEST(Netcheck, NobodyThereExits3AndSaysWhatToRun) {
+TEST(Netcheck, WithoutAPeerExits3AndSaysWhatToRun) {
   std::string address;
   {
     const auto gone = listen_on({"127.0.0.1", "0"});
@@ -178,7 +178,7 @@ TEST(Netcheck, MistakesAreNamedAndExit2) {
   }
 }
 
-TEST(Netcheck, AnAddressThatSwallowsEverythingLeavesTimeForTheOthers) {
+TEST(Netcheck, AnAddressThatNeverAnswersLeavesTimeForTheOthers) {
   const NetClock::time_point now{};
   const auto deadline = now + std::chrono::seconds(10);
   EXPECT_EQ(turn_ends(now, deadline, 4), now + std::chrono::milliseconds(2500));
@@ -186,7 +186,7 @@ TEST(Netcheck, AnAddressThatSwallowsEverythingLeavesTimeForTheOthers) {
   EXPECT_EQ(turn_ends(now + std::chrono::seconds(6), deadline, 1), deadline);
 }
 
-TEST(Netcheck, WhatIsWrongWithOneConnectionIsNotTheListeners) {
+TEST(Netcheck, AnErrorOfOneConnectionIsNotAnErrorOfTheListener) {
   for (const int error : {EAGAIN, ECONNABORTED, EPROTO, EHOSTUNREACH, ENETDOWN}) EXPECT_TRUE(is_of_one_connection(error));
   for (const int error : {EMFILE, ENFILE, ENOMEM, EINVAL}) EXPECT_FALSE(is_of_one_connection(error));
 }

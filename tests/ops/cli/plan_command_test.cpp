@@ -1,4 +1,4 @@
-// `holdfast plan`: its flags, what it prints, and where it takes a device's speed from.
+// `holdfast plan`: its flags, its output, and the sources of a device's speed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ TEST(PlanCommand, GivesTheFiguresOfItsFlags) {
   EXPECT_EQ(plan["recommendations"].size(), 2U);
 }
 
-// Of both recommendations, for a device so fast that everything is tried.
+// The settings of both recommendations, for a device so fast that the planner tries everything.
 std::vector<Json> settings_recommended(std::vector<std::string> flags) {
   for (const char* flag : {"--nodes", "64", "--microbatch_s", "0.00001"}) flags.emplace_back(flag);
   std::vector<Json> settings;
@@ -75,7 +75,7 @@ TEST(PlanCommand, RecommendsNoJobThatSubmitRefuses) {
   }
 }
 
-TEST(PlanCommand, SaysWhatAStepIsWhereSyncsAreRarer) {
+TEST(PlanCommand, ExplainsAStepWhenNotEveryStepSyncs) {
   const std::vector<std::string> flags = {"--nodes", "2", "--sync_every", "8", "--microbatch_s", "1"};
   const Json figures = planned(flags)["figures"];
   EXPECT_EQ(figures["tokens_per_optimizer_step"], 2 * 4 * 512);
@@ -97,7 +97,7 @@ TEST(PlanCommand, TakesTheRateOfADeviceAndTheNameOfALink) {
       << "an assumption is said";
 }
 
-TEST(PlanCommand, TellsPeopleTheSame) {
+TEST(PlanCommand, ShowsPeopleTheSameFigures) {
   const Said said = holdfast({"plan", "--nodes", "2", "--microbatch_s", "1", "--link_mb_s", "119", "--overlap", "off",
                               "--gradient_accumulation_steps", "4", "--rtt_ms", "0"});
   EXPECT_EQ(said.exit_code, 0) << said.err;
@@ -148,7 +148,7 @@ Json point(int64_t step, double step_s, double communication_s) {
   return {{"step", step}, {"generation", 1}, {"step_s", step_s}, {"communication_s", communication_s}};
 }
 
-// 3 s to warm up; then rank 0 computes 4 of 8 microbatches in 2 s and waits for 0.5.
+// Points of a job: 3 s of warm-up, then rank 0 computes 4 of 8 microbatches in 2 s and waits for 0.5 s.
 Json some_points() {
   Json points = Json::array();
   for (int64_t step = 1; step <= 3; ++step) points.push_back(point(step, 3, 0));
@@ -163,7 +163,7 @@ Json some_ledger() {
   return {{"rows", {row(0, 0, 4), row(1, 4, 8)}}};
 }
 
-TEST(SpeedOfAJob, IsRank0sComputingOverTheMicrobatchesItHad) {
+TEST(SpeedOfAJob, IsTheComputingTimeOfRank0DividedByItsMicrobatches) {
   EXPECT_DOUBLE_EQ(microbatch_seconds(some_points(), some_ledger()), 0.5);
   EXPECT_EQ(microbatch_seconds(some_points(), {{"rows", Json::array()}}), 0) << "nothing says what it computed";
   EXPECT_EQ(microbatch_seconds(Json::array(), some_ledger()), 0);
@@ -180,7 +180,7 @@ class SpeedFromTheService : public ::testing::Test {
   FakeService service_;
 };
 
-TEST_F(SpeedFromTheService, IsThatOfTheNewestJobOfThisModel) {
+TEST_F(SpeedFromTheService, IsTheSpeedOfTheNewestJobOfThisModel) {
   service_.answer("GET /v1/jobs",
                   {{"jobs", {{{"id", "j3"}, {"step", 9}}, {{"id", "j2"}, {"step", 9}}, {{"id", "j1"}, {"step", 9}}}}});
   know_job("j3", {{"train_data_path", "x"}, {"model", "small"}});
@@ -191,7 +191,7 @@ TEST_F(SpeedFromTheService, IsThatOfTheNewestJobOfThisModel) {
   EXPECT_THAT(plan["device_source"].get<std::string>(), HasSubstr("job j2"));
 }
 
-TEST_F(SpeedFromTheService, IsThatOfAJobThatRecomputesAsMuch) {
+TEST_F(SpeedFromTheService, IsTheSpeedOfAJobWithTheSameRecompute) {
   service_.answer("GET /v1/jobs", {{"jobs", {{{"id", "j2"}, {"step", 9}}, {{"id", "j1"}, {"step", 9}}}}});
   know_job("j2", {{"train_data_path", "x"}, {"recompute", "block"}});
   know_job("j1", {{"train_data_path", "x"}});

@@ -1,4 +1,4 @@
-// The planner's figures against arithmetic by hand; the command around them is plan_command_test.cpp's.
+// The planner's figures against arithmetic by hand. plan_command_test.cpp tests the command.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -13,7 +13,7 @@ namespace {
 constexpr model::Gpt2Config kTiny = {.n_layer = 6, .n_embd = 384, .n_head = 6, .vocab_size = 50257, .block_size = 512};
 constexpr double kTinyParameters = 30142848;
 
-// Two nodes, float32, every step, 119 MB/s, no latency, one second a microbatch, nothing hidden.
+// Two nodes, float32, sync at every step, 119 MB/s, no latency, one second per microbatch, no overlap.
 PlanInputs plain_inputs() {
   PlanInputs inputs;
   inputs.model = kTiny;
@@ -78,13 +78,13 @@ TEST(Plan, RowsOfTheEmbeddingAreAsManyAsTokensOrAsTheVocabularyHas) {
 TEST(Plan, Int8SendsItsFirstHalfAsAnAllToAllRoundTheRing) {
   PlanInputs inputs = plain_inputs();
   inputs.wire = *rendezvous::find_wire_type("int8");
-  // 30,142,848 and a float32 for each 512 of them: 30,378,339 bytes.
+  // 30,142,848 bytes, and a float32 for each 512 of them: 30,378,339 bytes.
   EXPECT_NEAR(figures_of(inputs).bytes_each_way, 30378339, 1);
   inputs.nodes = 4;
   EXPECT_NEAR(figures_of(inputs).bytes_each_way, (1.5 + 0.75) * 30378339, 3);
 }
 
-TEST(Plan, AccumulationAndTheOptimizerAreComputing) {
+TEST(Plan, AccumulationAndTheOptimizerCountAsComputing) {
   PlanInputs inputs = plain_inputs();
   inputs.accumulation = 8;
   inputs.update_s = 0.5;
@@ -96,7 +96,7 @@ TEST(Plan, AccumulationAndTheOptimizerAreComputing) {
 TEST(Plan, SyncingEveryEighthStepDividesTheCommunication) {
   PlanInputs inputs = plain_inputs();
   inputs.sync_every = 8;
-  inputs.overlap = true;  // hides nothing then
+  inputs.overlap = true;  // hides nothing with rarer syncs
   EXPECT_NEAR(figures_of(inputs).optimizer_step_communication_s, 1.0132 / 8, 1e-4);
   EXPECT_EQ(figures_of(inputs).hidden_s, 0);
 }
@@ -122,14 +122,14 @@ TEST(Plan, OverlapHidesTheEmbeddingAndFiveOfSixLayersAsFarAsThePassIsLongEnough)
   // A layer's 1,774,464 parameters take 59.6 ms on the link. The head has 19.3 of 31.1 million multiply-adds, so a layer's
   // backward pass takes 2/3 x 0.379 / 6 of a second: 42.2 ms. The embedding's 19.3 million parameters take 648.7 ms.
   EXPECT_NEAR(figures_of(inputs).hidden_s, 6 * 0.04215, 1e-4) << "the link is never idle, and the pass is over first";
-  inputs.microbatch_s = 4;  // now the embedding is through, and each layer before the next is computed
+  inputs.microbatch_s = 4;  // now the embedding is sent in time, and each layer before the next is computed
   const PlanFigures slow = figures_of(inputs);
   EXPECT_NEAR(slow.hidden_s, 0.6487 + 5 * 0.05965, 1e-4);
   EXPECT_NEAR(slow.exposed_s, 1.0132 + 0.0265 - 0.6487 - 5 * 0.05965, 2e-4);
 }
 
-// The link as a queue: a part is sent when it is final and the one before it is through.
-TEST(Plan, WhatOverlapHidesIsWhatAQueueWouldHide) {
+// The link as a queue: a part is sent when it is final and the part before it is sent.
+TEST(Plan, OverlapHidesAsMuchAsAQueueWould) {
   for (const double microbatch_s : {0.01, 0.5, 1.0, 2.0, 3.0, 5.0, 20.0}) {
     for (const int64_t vocabulary : {int64_t{64}, int64_t{5000}, int64_t{50257}}) {
       PlanInputs inputs = plain_inputs();
@@ -168,7 +168,7 @@ std::vector<WireType> exact_wires() {
   return {*rendezvous::find_wire_type("int32"), *rendezvous::find_wire_type("int16")};
 }
 
-TEST(Recommendation, IsTheSettingsAskedForWhenTheyDo) {
+TEST(Recommendation, IsTheGivenSettingsIfTheyReachTheTarget) {
   PlanInputs inputs = plain_inputs();
   inputs.accumulation = 10;
   const Recommendation found = recommend(inputs, {inputs.wire}, 0.90, anything);
@@ -209,7 +209,7 @@ TEST(Recommendation, SaysWhenTheTargetIsOutOfReach) {
   EXPECT_EQ(found.inputs.accumulation, 64);
 }
 
-TEST(Recommendation, IsNothingThatIsNotAllowed) {
+TEST(Recommendation, HasOnlyAllowedSettings) {
   PlanInputs inputs = plain_inputs();
   inputs.wire = *rendezvous::find_wire_type("int32");
   inputs.microbatch_s = 0.03;

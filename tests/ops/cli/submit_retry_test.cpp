@@ -1,4 +1,4 @@
-// A submit whose answer is lost: there is one job, and the user hears its id.
+// A submit whose answer is lost: one job is made, and the user gets its id.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Ends the first connection without an answer, as a service that dies in between would; answers the second.
+// Ends the first connection without an answer, as a service that dies after making the job; answers the second.
 class DroppingService {
  public:
   DroppingService() : listener_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -40,7 +40,7 @@ class DroppingService {
     close(listener_);
   }
   const std::string& url() const { return url_; }
-  std::vector<std::string> keys;  // of the requests, in order
+  std::vector<std::string> keys;  // the Idempotency-Keys of the requests, in order
 
  private:
   void serve(const std::string& answer) {
@@ -48,7 +48,7 @@ class DroppingService {
     if (connection < 0) return;
     std::string request;
     char piece[4096];
-    while (request.find("train.bin") == std::string::npos) {  // which is in the body
+    while (request.find("train.bin") == std::string::npos) {  // this text is in the body
       const ssize_t got = recv(connection, piece, sizeof piece, 0);
       if (got <= 0) break;
       request.append(piece, static_cast<size_t>(got));

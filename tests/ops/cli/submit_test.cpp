@@ -1,4 +1,4 @@
-// `holdfast submit`: what flags and files become, and what is only tried or printed.
+// `holdfast submit`: the spec that flags and files become, and submits that are only tried or printed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +36,7 @@ TEST_F(Jobs, SubmitSendsTheFlagsAsTheirTypesAndPrintsTheIdAlone) {
   EXPECT_EQ(service_.requests("POST /v1/jobs")[0].headers.at("idempotency-key").size(), 32U);
 }
 
-TEST_F(Jobs, SubmitLeavesWhatIsNoNumberToTheServiceWhichNamesIt) {
+TEST_F(Jobs, SubmitLeavesValuesThatAreNotNumbersToTheServicesCheck) {
   service_.problem("POST /v1/jobs", 422, "the job spec has 2 errors",
                    {{{"field", "batch_size"}, {"message", "must be an integer, not \"four\""}},
                     {{"field", "n_head"}, {"message", "6 does not divide n_embd 400"}}});
@@ -65,7 +65,7 @@ TEST_F(Jobs, SubmitTakesAFileAndFlagsWinOverIt) {
   fs::remove(file);
 }
 
-TEST_F(Jobs, SubmitMakesPathsThatAreHereAbsoluteAndLeavesOthers) {
+TEST_F(Jobs, SubmitMakesExistingPathsAbsoluteAndLeavesOthers) {
   service_.answer("POST /v1/jobs", a_job("queued"), 201);
   const fs::path folder = fs::temp_directory_path() / ("holdfast-paths-" + std::to_string(getpid()));
   fs::create_directories(folder);
@@ -100,14 +100,14 @@ TEST_F(Jobs, SubmitTriesASpecWithoutMakingAJob) {
   EXPECT_EQ(Json::parse(run({"submit", "--dry_run", "--json"}).out)["spec"]["seed"], 1);
 }
 
-TEST_F(Jobs, SubmitOwnsUpWhenAServiceMadeAJobOfADryRun) {
+TEST_F(Jobs, SubmitSaysSoWhenAServiceMadeAJobOfADryRun) {
   service_.answer("POST /v1/jobs", a_job("queued"), 201);
   const Said said = run({"submit", "--dry_run"});
   EXPECT_NE(said.exit_code, 0);
   EXPECT_THAT(said.err, HasSubstr("holdfast stop j1"));
 }
 
-TEST_F(Jobs, SubmitPrintsTheConfigItWouldSendWithoutAskingAnybody) {
+TEST_F(Jobs, SubmitPrintsTheConfigThatItWouldSendWithoutAService) {
   const fs::path file = fs::temp_directory_path() / ("holdfast-print-" + std::to_string(getpid()) + ".json");
   std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "total_steps": 5})";
   const Said said = run({"submit", "--config", file, "--print_config", "--total_steps", "7", "--labels", "a=b"});

@@ -1,4 +1,4 @@
-// Tables: what gives way first when the terminal is narrow, and that nothing does where there is none.
+// Tables: on a narrow terminal columns shrink or are left out in a fixed order; without a terminal all stay.
 #include "ops/cli/terminal/table.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ TEST(Table, AlignsItsColumns) {
             "j12  ablation       40/60    -  waiting (1 of 2 workers are here)\n");
 }
 
-TEST(Table, ShrinksWhatMayShrinkThenLeavesColumnsOut) {
+TEST(Table, ShrinksColumnsThatMayShrinkThenLeavesColumnsOut) {
   EXPECT_EQ(jobs().text(48),
             "JOB  NAME            STEP  ETA  STATE\n"
             "j1   训练一个模型  1/1000   2m  running\n"
@@ -60,7 +60,7 @@ TEST(Table, AColumnThatLeavesMakesRoomForThoseThatStay) {
   EXPECT_EQ(table.text(8), "A\naaaaaa\n");
 }
 
-TEST(Table, AShortRowsLastCellGoesOverTheColumnsThatAreLeft) {
+TEST(Table, TheLastCellOfAShortRowSpansTheOtherColumns) {
   Table table({"STEP", "SIZE", "HASH"});
   table.add({"20", "1 MB", "abc"});
   table.add({"40", "unreadable: verify names what is wrong"});

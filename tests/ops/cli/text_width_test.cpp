@@ -1,4 +1,4 @@
-// Text on a terminal: its width, cut, without what would steer the terminal.
+// Text on a terminal: its width, its cut to a width, and control characters that must not reach the terminal.
 #include "ops/cli/terminal/text_width.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ TEST(TextWidth, WideCharactersTakeTwoColumnsAndMarksNone) {
       << "what follows a broken character is not swallowed";
 }
 
-TEST(TextWidth, WhatIsCutEndsInAnEllipsis) {
+TEST(TextWidth, ACutTextEndsInAnEllipsis) {
   EXPECT_EQ(cut_to("abcdef", 4), "abc…");
   EXPECT_EQ(cut_to("训练任务", 5), "训练…");
   EXPECT_EQ(cut_to("训练任务", 4), "训…") << "half a character is none";

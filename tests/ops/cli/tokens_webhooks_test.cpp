@@ -1,4 +1,4 @@
-// `holdfast whoami`, `tokens` and `webhooks`: what is asked of the service, and that secrets are printed once and alone.
+// `holdfast whoami`, `tokens` and `webhooks`: their requests to the service. A secret is printed once, and alone.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ TEST_F(Tokens, CreatePrintsTheTokenAloneOnStdout) {
   EXPECT_EQ(service_.body_of("POST /v1/tokens"), (Json{{"name", "ci"}, {"role", "submit"}, {"expires_in_s", 2592000}}));
 }
 
-TEST_F(Tokens, CreateNamesWhatIsWrong) {
+TEST_F(Tokens, CreateNamesMistakes) {
   EXPECT_THAT(run({"tokens", "create", "ci", "--role", "root"}).err, HasSubstr("root"));
   EXPECT_THAT(run({"tokens", "create", "ci"}).err, HasSubstr("--role is required"));
   EXPECT_THAT(run({"tokens", "create", "ci", "--role", "read", "--expires_in", "soon"}).err,

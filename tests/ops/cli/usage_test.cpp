@@ -100,7 +100,7 @@ TEST(Usage, MistakesAreNamedAndExit2) {
   }
 }
 
-TEST(Usage, AServiceThatIsNotThereExits3AndSaysWhatToDo) {
+TEST(Usage, WithoutAServiceExits3AndSaysWhatToDo) {
   std::string url;
   {
     const FakeService gone;
@@ -134,7 +134,7 @@ TEST(Usage, ExitCodesFollowTheServicesAnswer) {
   }
 }
 
-TEST(Usage, SomethingElseThanAServiceIsNoticed) {
+TEST(Usage, AnotherServerThanAServiceIsNoticed) {
   FakeService service;
   service.answer_text("GET /v1/jobs", "<html>hello</html>");
   const Said said = holdfast({"ls", "--server", service.url()});

@@ -1,4 +1,4 @@
-// `holdfast wait` and --watch: what is told meanwhile, and what the exit code says.
+// `holdfast wait` and --watch: their output while they wait, and their exit codes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-TEST_F(Jobs, WaitTellsWhatHappensAndExitsAsTheJobDoes) {
+TEST_F(Jobs, WaitPrintsEventsAndExitsAsTheJobDoes) {
   for (const auto& [state, exit_code] : std::map<std::string, int>{{"succeeded", 0}, {"failed", 1}, {"cancelled", 1}}) {
     FakeService service;
     service.answer("GET /v1/jobs/j1", a_job("running"));
@@ -31,7 +31,7 @@ TEST_F(Jobs, WaitTellsWhatHappensAndExitsAsTheJobDoes) {
   }
 }
 
-TEST_F(Jobs, SubmitAndWatchTellsAllEventsAndPrintsTheIdFirst) {
+TEST_F(Jobs, SubmitAndWatchPrintsTheIdFirstAndThenAllEvents) {
   service_.answer("POST /v1/jobs", a_job("queued"), 201);
   service_.answer("GET /v1/jobs/j1", a_job("succeeded"));
   service_.answer("GET /v1/jobs/j1/events", a_page("events", {an_event(1, "job_submitted", "from the start")}));
@@ -42,7 +42,7 @@ TEST_F(Jobs, SubmitAndWatchTellsAllEventsAndPrintsTheIdFirst) {
   EXPECT_THAT(said.err, HasSubstr("from the start"));
 }
 
-TEST_F(Jobs, WaitAsksAgainWhereTheServiceHasTooMuchToDo) {
+TEST_F(Jobs, WaitAsksAgainWhenTheServiceIsTooBusy) {
   service_.problem("GET /v1/jobs/j1", 429, "slower");
   service_.answer("GET /v1/jobs/j1", a_job("running"));
   service_.problem("GET /v1/jobs/j1", 429, "slower");
@@ -79,7 +79,7 @@ TEST_F(Jobs, WaitGivesUpAtItsTimeout) {
   EXPECT_THAT(said.err, HasSubstr("j1 is still waiting after 0.1s"));
 }
 
-TEST_F(Jobs, WaitForSeveralEndsWithTheWorstOfThem) {
+TEST_F(Jobs, WaitForSeveralExitsWithTheWorstOutcome) {
   service_.answer("GET /v1/jobs/j1", a_job("running"));
   service_.answer("GET /v1/jobs/j1", a_job("succeeded", {{"step", 60}}));
   service_.answer("GET /v1/jobs/j2", a_job("failed", {{"id", "j2"}, {"reason", "no data"}}));
@@ -91,7 +91,7 @@ TEST_F(Jobs, WaitForSeveralEndsWithTheWorstOfThem) {
   EXPECT_EQ(jobs[0]["state"], "succeeded");
 }
 
-TEST_F(Jobs, WaitForSeveralGivesUpAndNamesThoseThatAreLeft) {
+TEST_F(Jobs, WaitForSeveralGivesUpAndNamesTheUnfinishedJobs) {
   service_.answer("GET /v1/jobs/j1", a_job("succeeded"));
   service_.answer("GET /v1/jobs/j2", a_job("queued", {{"id", "j2"}}));
   const Said said = run({"wait", "j1", "j2", "--timeout", "0.1"});
@@ -116,7 +116,7 @@ TEST_F(Jobs, WaitForAStepOrForTheStart) {
   }
 }
 
-TEST_F(Jobs, WaitForWhatCannotComeAnyMoreFails) {
+TEST_F(Jobs, WaitForAStateThatCannotComeAnyMoreFails) {
   service_.answer("GET /v1/jobs/j1", a_job("cancelled"));
   service_.answer("GET /v1/jobs/j1/events", a_page("events", {}));
   EXPECT_EQ(run({"wait", "j1", "--for", "running"}).exit_code, 1);
