@@ -1,23 +1,23 @@
-// What a story may say. Words in capitals stand for anything; STEP and NUMBER are whole numbers.
+// The commands of stories. Words in capitals stand for any word; STEP and NUMBER are whole numbers.
 //
-//   worker NAME on NODE        comes, for the first time
+//   worker NAME on NODE        a worker comes for the first time
 //   NAME is killed             kill -9: its neighbours' connections break, its supervisor reports it
-//   NAME loses power           nobody hears of it again
+//   NAME loses power           its connections fall silent, and nobody reports it
 //   NAME freezes | wakes       SIGSTOP, SIGCONT
-//   NAME restarts              the next life of one that is dead
+//   NAME restarts              a dead worker's next life begins
 //   NAME is told to end        SIGTERM
-//   NAME reports NAME KIND     a fault, of a kind that workers report
-//   submit FIELD=NUMBER…       scale NUMBER, pause, resume, stop, drain NAME steer the job that was submitted last
-//   train to STEP              the ring makes steps, of 0.1 s each, and rank 0 tells of them; total_steps is the end
-//   train JOB to STEP          that of an older job
-//   training fails             the job cannot go on from here
-//   why JOB waits              what people are told
-//   checkpoint                 rank 0 registers one of the present step
-//   checkpoint STEP is corrupt it will not verify
-//   NUMBER s pass
-//   service dies | returns     kill -9
+//   NAME reports NAME KIND     one worker reports a fault of the other, of a kind that workers report
+//   submit FIELD=NUMBER…       a job is submitted; scale NUMBER, pause, resume, stop, drain NAME apply to the newest job
+//   train to STEP              the newest job's ring makes steps of 0.1 s each, and rank 0 reports them; total_steps is the end
+//   train JOB to STEP          the same for an older job
+//   training fails             the job cannot go on
+//   why JOB waits              the reason that people see
+//   checkpoint                 rank 0 registers a checkpoint of the present step
+//   checkpoint STEP is corrupt this checkpoint will not verify
+//   NUMBER s pass              time goes on
+//   service dies | returns     kill -9, and a new start
 //   everything dies            the service and all workers at once
-//   database is copied         and: copy is put back (the service is away meanwhile)
+//   database is copied         a copy is made; "copy is put back" puts it in place, while the service is away
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -35,7 +35,7 @@ using namespace rendezvous;  // NOLINT(google-build-using-namespace): everything
 
 namespace {
 
-// Whether `words` are those of `pattern`, in which "*" stands for any one.
+// Whether `words` match `pattern`, in which "*" stands for any one word.
 bool are(const std::vector<std::string>& words, const std::vector<std::string>& pattern) {
   if (words.size() != pattern.size()) return false;
   for (size_t i = 0; i < words.size(); ++i) {
@@ -178,7 +178,7 @@ void Stage::begin_life(Actor& actor) {
   actor.was_told = false;
 }
 
-// What a live worker sees of a broken one: its run ends, it keeps what it holds, and it says why.
+// A live worker notices that another one is broken: its run ends, it keeps its state, and it reports the reason.
 void Stage::break_connection(Actor& witness, const Actor& broken, const std::string& kind) {
   const Run& run = run_of(witness.status.job);
   int rank = -1;

@@ -1,10 +1,10 @@
-// Plays the stories of a folder and compares what happens with what they say, line by line.
+// Plays the stories of a folder, and compares the lines that follow with the lines in the stories.
 //
 //   scenarios_test FOLDER [NAME…]             fails with the difference, if there is one
-//   scenarios_test --rewrite FOLDER [NAME…]   writes down what happens now, for a person to read before committing it
+//   scenarios_test --rewrite FOLDER [NAME…]   writes the new lines into the stories, for a person to read before a commit
 //
-// A story is a text: lines that begin with "> " are commands (commands.cpp), indented lines below are what they led to:
-// the time in seconds, then an event, or what a worker is told; all else is for the reader and is kept as it is.
+// A story is a text. Lines that begin with "> " are commands (commands.cpp). The indented lines below are the consequences: the
+// time in seconds, then an event or a worker's new directive. All other lines are for the reader and stay as they are.
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
@@ -30,12 +30,12 @@ Lines read_lines(const std::filesystem::path& path) {
   return lines;
 }
 
-// The story as it goes now.
+// Plays a story. Returns its text with the lines that follow now.
 Lines play(const Lines& script, const std::string& folder) {
   Stage stage(folder);
   Lines played;
   for (const std::string& line : script) {
-    if (line.starts_with("    ")) continue;  // what happened when it was written down
+    if (line.starts_with("    ")) continue;  // consequences when the story was written
     played.push_back(line);
     if (!line.starts_with("> ")) continue;
     stage.perform(line.substr(2));
@@ -44,7 +44,7 @@ Lines play(const Lines& script, const std::string& folder) {
   return played;
 }
 
-// The shortest way from `before` to `after`: the longest common subsequence of lines stays.
+// The smallest difference from `before` to `after`: the longest common subsequence of lines stays.
 Lines difference(const Lines& before, const Lines& after) {
   const size_t n = before.size(), m = after.size();
   std::vector<std::vector<int>> common(n + 1, std::vector<int>(m + 1, 0));

@@ -105,7 +105,7 @@ void Stage::train_to(Run& run, int64_t step) {
   say("nobody trains: the ring is not whole");
 }
 
-// --- what follows from what was done
+// --- consequences of a command
 
 void Stage::settle() {
   for (int round = 0; round < 100; ++round) {
@@ -224,7 +224,7 @@ void Stage::join(Actor& actor, const Directive& directive) {
   WorkerStatus& status = actor.status;
   if (directive.generation <= status.generation || status.phase != Phase::kPrepared) return;
   if (directive.source.kind == StateSource::Kind::kCheckpoint && corrupt_.contains(directive.source.step)) {
-    if (directive.rank != 0) return;  // it waits for rank 0, until it is fenced
+    if (directive.rank != 0) return;  // this rank waits for rank 0 until it is fenced
     const std::string detail =
         fmt::format("shard 0 of step {} does not have the checksum that its manifest names", directive.source.step);
     faults_.push_back(
@@ -244,7 +244,7 @@ void Stage::join(Actor& actor, const Directive& directive) {
   run.reported = std::min(run.reported, directive.source.step);
 }
 
-// --- what rank 0 does
+// --- actions of rank 0
 
 Run& Stage::run_of(const std::string& job) {
   const auto found = runs_.find(job);
@@ -274,7 +274,7 @@ void Stage::tell_progress(Run& run) {
     point.step = step;
     point.step_s = 0.1;
   }
-  if (!coordinator_->record_progress(run.job, progress)) return;  // said again later
+  if (!coordinator_->record_progress(run.job, progress)) return;  // refused: reported again later
   run.reported = progress.step;
   if (progress.step < run.total_steps) return;
   register_checkpoint(run);

@@ -1,8 +1,8 @@
-// The stage of a story: the real coordinator over SQLite and a hand-moved clock, and workers that do as they are told.
+// The stage of a story: the real coordinator over SQLite, a clock that the story moves, and workers that do as they are told.
 //
-// After each command everything that follows at once happens: workers report, are told, obey, and so on until nobody has
-// anything new to say. What is written down is each event of the service, and each new directive of each worker.
-// Promises: the same commands give the same lines. Incarnations are NAME-1, NAME-2 …, secrets are counted.
+// After each command its immediate consequences happen: workers report, get directives, obey, and so on until nobody has
+// anything new to report. Each event of the service and each new directive of a worker becomes a line.
+// Promises: the same commands give the same lines. Incarnations are NAME-1, NAME-2 …; secrets are numbers that count up.
 #pragma once
 
 #include <cstdint>
@@ -31,20 +31,20 @@ struct Actor {
   int life_number = 0;
   Life life = Life::kDead;
   rendezvous::WorkerStatus status;
-  bool news = true;            // has something to report
+  bool news = true;            // the worker has something to report
   rendezvous::Directive told;  // the last directive
-  bool was_told = false;       // in this life, by this service or the one before
-  int64_t ready_ms = 0;        // preparing: when it will be prepared
+  bool was_told = false;       // `told` came in this life, from this service or the one before
+  int64_t ready_ms = 0;        // while preparing: the time at which it will be prepared
   std::string incarnation() const { return name + "-" + std::to_string(life_number); }
 };
 
-// A job as its workers know it.
+// A job as its workers see it.
 struct Run {
   std::string job;
   int64_t total_steps = 0;
-  std::vector<rendezvous::Member> ring;  // of the newest generation that anybody joined
+  std::vector<rendezvous::Member> ring;  // the members of the newest generation that any worker joined
   int64_t generation = 0;
-  int64_t reported = 0;  // steps that the service confirmed
+  int64_t reported = 0;  // the newest step that the service has confirmed
   bool has(const Actor& actor) const {
     return actor.life == Actor::Life::kWell && actor.status.phase == rendezvous::Phase::kActive && actor.status.job == job &&
            actor.status.generation == generation;
@@ -53,12 +53,12 @@ struct Run {
 
 class Stage {
  public:
-  explicit Stage(std::string folder);  // keeps its database there; empties it first
+  explicit Stage(std::string folder);  // empties the folder, then keeps the database in it
   ~Stage();
 
-  // Carries out one line of a story (commands.cpp has the list). Throws std::invalid_argument for what it does not know.
+  // Carries out one command of a story (commands.cpp has the list). Throws std::invalid_argument for an unknown command.
   void perform(const std::string& command);
-  // What it led to, since the last call.
+  // The lines since the last call.
   std::vector<std::string> take_lines() { return std::exchange(lines_, {}); }
 
  private:
@@ -100,15 +100,15 @@ class Stage {
   void say(const std::string& text);
   void say_refusal(const std::string& who, const rendezvous::Refusal& refusal);
   Run& run_of(const std::string& job);
-  Actor* leader(const Run& run);  // when all of its ring is there
+  Actor* leader(const Run& run);  // rank 0 if the whole ring is there, else null
 
   std::string folder_;
   HandClock clock_;
   std::unique_ptr<rendezvous::JobStore> store_;
-  std::unique_ptr<rendezvous::Coordinator> coordinator_;  // nothing while the service is away
+  std::unique_ptr<rendezvous::Coordinator> coordinator_;  // null while the service is away
   std::map<std::string, Actor> actors_;
   std::map<std::string, Run> runs_;
-  std::string job_;            // the one submitted last: what a command means that names none
+  std::string job_;            // the job submitted last, to which commands without a job apply
   std::set<int64_t> corrupt_;  // checkpoints that do not verify
   struct Fault {
     std::string job;
