@@ -1,4 +1,4 @@
-// Tokens with roles, who did what, how often one may ask, and requests that can be named.
+// Tokens with roles, events that name the token, rate limits, and ids of requests.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using Json = nlohmann::json;
 
 class AccessTest : public ServiceTest {
  protected:
-  // The secret of a new token.
+  // Makes a token and returns its secret.
   std::string token_of(const std::string& role, const Json& more = Json::object()) {
     Json body = {{"name", "ada"}, {"role", role}};
     body.update(more);
@@ -34,7 +34,7 @@ class AccessTest : public ServiceTest {
   std::vector<Json> events() { return ask("GET", "/v1/events?limit=1000").json()["events"].get<std::vector<Json>>(); }
 };
 
-TEST_F(AccessTest, EachRoleMayDoWhatItIsForAndNoMore) {
+TEST_F(AccessTest, EachRoleMayUseItsRoutesAndNoOthers) {
   arrives("w1");
   const std::string read = token_of("read"), submit = token_of("submit"), admin = token_of("admin"),
                     worker = token_of("worker");
@@ -130,7 +130,7 @@ TEST_F(AccessTest, AStreamEndsWithItsTokenHoweverThatEnds) {
   EXPECT_TRUE(brief->closed) << "it has expired";
   EXPECT_FALSE(lasting->closed);
   const std::string another = token_of("read");
-  const auto begun_late = follow(another);  // its place among the followers is not taken before the next turn
+  const auto begun_late = follow(another);  // it becomes a follower only in the next turn
   ask("DELETE", "/v1/tokens/t2");
   clock_.ms += 2000;
   service_->turn();
@@ -164,7 +164,7 @@ TEST_F(AccessTest, ABadRequestForATokenNamesEachField) {
   EXPECT_EQ(ask("DELETE", "/v1/tokens/admin.token").status(), 409);
 }
 
-TEST_F(AccessTest, EventsTellInWhoseNameSomethingWasDone) {
+TEST_F(AccessTest, EventsNameTheTokenOfTheRequest) {
   const std::string secret = token_of("submit");
   ask("POST", "/v1/jobs", spec(), {}, secret);
   ask("POST", "/v1/jobs/j1/pause", Json::object(), {}, secret);
@@ -177,7 +177,7 @@ TEST_F(AccessTest, EventsTellInWhoseNameSomethingWasDone) {
   EXPECT_EQ(actor["worker_registered"], nullptr);
 }
 
-TEST_F(AccessTest, WhoAsksTooOftenWaits) {
+TEST_F(AccessTest, TooManyRequestsOfATokenAreRefusedForAWhile) {
   const std::string secret = token_of("read");
   int refused = 0;
   for (int i = 0; i < 1100; ++i) refused += status("GET", "/v1/whoami", secret) == 429 ? 1 : 0;
@@ -203,7 +203,7 @@ TEST_F(AccessTest, WrongTokensFromOneAddressAreSlowedDown) {
   EXPECT_FALSE(service_->admit(guess).refusal) << "a valid token is not held back by others' failures";
 }
 
-TEST_F(AccessTest, ATokenIsLookedUpOnceAndNotAgainWhenTheBodyIsThere) {
+TEST_F(AccessTest, ATokenIsLookedUpOnceAndNotAgainAfterTheBody) {
   HttpRequest request;
   request.method = "POST";
   request.path = "/v1/jobs";
@@ -229,7 +229,7 @@ TEST_F(AccessTest, EachAnswerCarriesTheRequestsId) {
   EXPECT_THAT(two.response->headers.at("X-Request-Id"), testing::Not(HasSubstr("no good")));
 }
 
-TEST(RateLimits, TheOnesThatAskSeldomAreForgottenSoThatMemoryIsBounded) {
+TEST(RateLimits, RareCallersAreForgottenSoThatMemoryIsBounded) {
   RateLimits limits(1, 2);
   for (int i = 0; i < 100'000; ++i) EXPECT_TRUE(limits.take(fmt::format("a{}", i), i));
   EXPECT_TRUE(limits.take("b", 1'000'000));

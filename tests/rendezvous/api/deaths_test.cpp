@@ -1,4 +1,4 @@
-// A service that dies at every write and around every commit of a job's life, and is started again.
+// A service that dies once at every write, and before and after every commit, of a job's life, and is started again.
 #include <gmock/gmock.h>
 
 #include "tests/rendezvous/api/obedient_workers.h"
@@ -12,7 +12,7 @@ class ServiceDeathsTest : public ObedientWorkersTest {
     using std::runtime_error::runtime_error;
   };
 
-  // A job of 20 steps on two workers, one of which dies and comes back. The job's id.
+  // Runs a job of 20 steps on two workers, one of which dies and comes back. Returns the job's id.
   std::string live() {
     comes("w1");
     comes("w2");
@@ -31,7 +31,7 @@ class ServiceDeathsTest : public ObedientWorkersTest {
     return job;
   }
 
-  // A process that is killed at the n-th moment, once; every moment is counted.
+  // Lets the service die once, at the n-th moment; every moment is counted.
   void die_at(int64_t n) {
     moments_ = 0;
     on_moment_ = [this, n](const StoreMoment&) {
@@ -68,7 +68,7 @@ class ServiceDeathsTest : public ObedientWorkersTest {
   int64_t moments_ = 0;
 };
 
-TEST_F(ServiceDeathsTest, NothingThatWasAnsweredIsLostWhereverItDies) {
+TEST_F(ServiceDeathsTest, NoAnsweredRequestIsLostWhereverTheServiceDies) {
   die_at(0);
   begin_anew();
   expect_all_is_known(live());

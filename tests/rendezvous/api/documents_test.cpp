@@ -1,4 +1,4 @@
-// What describes the service and its jobs to programs: ETags, dry runs, labels, the spec's fields, openapi.json, /metrics.
+// Descriptions of the service and its jobs for programs: ETags, dry runs, labels, the spec's fields, openapi.json, /metrics.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -26,7 +26,7 @@ TEST_F(ServiceTest, AJobThatDidNotChangeIsNotSentAgain) {
   EXPECT_EQ(ask("GET", "/v1/jobs/j1", nullptr, {{"if-none-match", etag}}).status(), 200);
 }
 
-TEST_F(ServiceTest, WhoSteersWhatTheyHaveNotSeenIsRefused) {
+TEST_F(ServiceTest, SteeringAJobThatHasChangedSinceItWasSeenIsRefused) {
   begin_training();
   const std::string seen = ask("GET", "/v1/jobs/j1").response->headers.at("ETag");
   ask("POST", "/v1/jobs/j1/progress", progress_to(3), {}, "worker-token");
@@ -50,7 +50,7 @@ TEST(Etags, ListsAndStars) {
   EXPECT_FALSE(match_for_steering("\"b.b\"", "\"a.b\""));
 }
 
-TEST_F(ServiceTest, ADryRunSaysWhatWouldBeAndMakesNothing) {
+TEST_F(ServiceTest, ADryRunDescribesTheJobAndMakesNone) {
   Json wanted = spec();
   wanted["checkpoint_every"] = 0;
   const Answer dry = ask("POST", "/v1/jobs?dry_run=1", wanted, {{"idempotency-key", "k"}});
@@ -79,7 +79,7 @@ TEST_F(ServiceTest, JobsAreFoundByLabel) {
   EXPECT_EQ(ask("GET", "/v1/jobs?label=team").json()["jobs"][0]["labels"]["team"], "red");
 }
 
-TEST_F(ServiceTest, TheSpecsFieldsAreTold) {
+TEST_F(ServiceTest, TheSpecsFieldsAreListed) {
   const Json fields = ask("GET", "/v1/job_spec").json()["fields"];
   std::map<std::string, Json> by_name;
   for (const Json& field : fields) by_name[field["name"]] = field;
@@ -89,7 +89,7 @@ TEST_F(ServiceTest, TheSpecsFieldsAreTold) {
   EXPECT_EQ(by_name["min_lr"]["default_is_a_value"], false);
 }
 
-// Both ways: each route is described, with the roles that may go there, and nothing else is.
+// Compares both ways: each route is described, with the roles that may use it, and nothing else is described.
 TEST_F(ServiceTest, TheDescriptionHasEachRouteAndItsRoles) {
   const Json described = Json::parse(openapi_document());
   std::map<std::string, std::vector<std::string>> from_document, from_routes;
@@ -97,7 +97,7 @@ TEST_F(ServiceTest, TheDescriptionHasEachRouteAndItsRoles) {
     for (const auto& method : path.value().items()) {
       std::string upper = method.key();
       for (char& c : upper) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-      std::string shape;  // without the names of arguments
+      std::string shape;  // the path without the names of arguments
       bool named = false;
       for (const char c : path.key()) {
         named = named && c != '}';
@@ -112,11 +112,11 @@ TEST_F(ServiceTest, TheDescriptionHasEachRouteAndItsRoles) {
   EXPECT_EQ(ask("GET", "/openapi.json", nullptr, {}, "worker-token").json(), described);
 }
 
-TEST_F(ServiceTest, PrometheusIsToldOfJobsWorkersAndTheService) {
+TEST_F(ServiceTest, PrometheusMetricsDescribeJobsWorkersAndTheService) {
   begin_training();
   ask("POST", "/v1/jobs/j1/progress", progress_to(3), {}, "worker-token");
   const Answer answer = ask("GET", "/metrics");
-  // From the start: a counter that appears with 1 has not increased.
+  // The counter is there from the start: for Prometheus a counter that appears with 1 has not increased.
   EXPECT_THAT(answer.response->body, HasSubstr("holdfast_events_total{kind=\"checkpoint_failed\"} 0\n"));
   ASSERT_EQ(answer.status(), 200);
   EXPECT_THAT(answer.response->content_type, testing::StartsWith("text/plain; version=0.0.4"));

@@ -1,5 +1,5 @@
-// Logs and curves through the API: the newest lines, filters, word of what was dropped, many followers of one log, and a job's
-// whole life in so many points.
+// Logs and curves through the API: the newest lines, filters, notes about dropped lines, many followers of one log, and a
+// job's whole run in a given number of points.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -76,8 +76,8 @@ TEST_F(FeedsTest, LinesAreFilteredByWorkerAndByLevel) {
   EXPECT_THAT(stream->text, HasSubstr("\"text\":\"e\""));
 }
 
-// As after a restore: the reader has ids that this database never gave, and what comes next is below them.
-TEST_F(FeedsTest, AReaderWithIdsBeyondTheNewestGetsWhatComesNext) {
+// As after a restore: the reader has ids that this database never gave, and the next ids are lower.
+TEST_F(FeedsTest, AReaderWithIdsBeyondTheNewestGetsTheNextRows) {
   begin_training();
   ASSERT_EQ(ask("POST", "/v1/jobs/j1/progress", progress_to(2), {}, "worker-token").status(), 204);
   const std::map<std::string, std::string> beyond{{"last-event-id", "100000"}};
@@ -108,7 +108,7 @@ TEST_F(FeedsTest, FollowersThatAreFarBehindTakeTurnsAndMissNothing) {
   begin_training();
   for (int i = 0; i < 8; ++i) logs_of("w1", std::vector<std::string>(500, "x"));
   std::vector<std::shared_ptr<CollectingStream>> streams;
-  for (int i = 0; i < 20; ++i) {  // at places of their own
+  for (int i = 0; i < 20; ++i) {  // each at another line
     auto stream = std::make_shared<CollectingStream>();
     const auto answer = send("GET", fmt::format("/v1/jobs/j1/logs?follow=1&after={}", i));
     service_->turn();
@@ -123,11 +123,11 @@ TEST_F(FeedsTest, FollowersThatAreFarBehindTakeTurnsAndMissNothing) {
     EXPECT_EQ(count(streams[static_cast<size_t>(i)]->text, "event: log"), 4000u - static_cast<size_t>(i));
 }
 
-TEST_F(FeedsTest, WhatIsLookedAtForAFilterThatNothingPassesCountsToo) {
+TEST_F(FeedsTest, RowsThatAFilterLeavesOutCountAsReads) {
   begin_training();
   for (int i = 0; i < 24; ++i) logs_of("w1", std::vector<std::string>(500, "x"));
   std::vector<std::shared_ptr<CollectingStream>> streams;
-  for (int i = 0; i < 20; ++i) {  // at places of their own
+  for (int i = 0; i < 20; ++i) {  // each at another line
     auto stream = std::make_shared<CollectingStream>();
     const auto answer = send("GET", fmt::format("/v1/jobs/j1/logs?follow=1&level=error&after={}", i));
     service_->turn();
@@ -151,7 +151,7 @@ TEST_F(FeedsTest, WhatIsLookedAtForAFilterThatNothingPassesCountsToo) {
   EXPECT_THAT(found, ElementsAre("at last"));
 }
 
-// As after a turn that failed: the answer is out, and its stream begins when nobody is there any more.
+// As after a turn that failed: the answer was sent, and its stream begins when the service has ended.
 TEST_F(FeedsTest, AStreamThatBeginsAfterTheServiceEndedIsClosed) {
   begin_training();
   const auto answer = send("GET", "/v1/jobs/j1/logs?follow=1");

@@ -1,4 +1,4 @@
-// What members of a generation that is over may still say, and what of it counts. Most of these were found by tests/sim.
+// Reports of members whose generation has ended: which are refused, and which still count. tests/sim found most of these cases.
 #include "tests/rendezvous/api/service_harness.h"
 
 namespace holdfast::rendezvous {
@@ -7,7 +7,7 @@ namespace {
 TEST_F(ServiceTest, StepsThatAWorkerComputedAfterItsJobWasPausedWithoutItDoNotCount) {
   begin_training();
   EXPECT_EQ(ask("POST", "/v1/jobs/j1/progress", progress_to(3)).status(), 204);
-  for (int second = 0; second < 4; ++second) passes(1000);  // nobody reaches the service any more
+  for (int second = 0; second < 4; ++second) passes(1000);  // no worker reaches the service
   EXPECT_EQ(ask("POST", "/v1/jobs/j1/pause").status(), 202);
   ASSERT_EQ(show()["state"], "paused");
   EXPECT_EQ(ask("POST", "/v1/jobs/j1/progress", progress_to(8, 4)).json()["code"], "wrong_state");
@@ -15,7 +15,7 @@ TEST_F(ServiceTest, StepsThatAWorkerComputedAfterItsJobWasPausedWithoutItDoNotCo
   EXPECT_EQ(ask("GET", "/v1/jobs/j1/ledger").json()["steps"].size(), 3u);
 }
 
-TEST_F(ServiceTest, WhatAMemberSawIsToldThoughTheNextGenerationHasFormed) {
+TEST_F(ServiceTest, ALateFaultReportIsRefusedAndStillBecomesAnEvent) {
   begin_training();
   reports("w1", Phase::kPrepared, 1, 5);
   reports("w2", Phase::kPrepared, 1, 5);

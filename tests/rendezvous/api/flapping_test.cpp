@@ -1,4 +1,4 @@
-// A worker that dies again and again, as people see it: held back, said so, over a restart too.
+// A worker that dies again and again, as people see it: it is held back, an event says so, and a restart changes neither.
 #include <gmock/gmock.h>
 
 #include "tests/rendezvous/api/service_harness.h"

@@ -27,7 +27,7 @@ TEST_F(ServiceTest, ProbesNeedNoTokenAndAllElseDoes) {
   }
 }
 
-TEST_F(ServiceTest, WhatIsNotThereIsAProblemToo) {
+TEST_F(ServiceTest, AnUnknownPlaceIsAProblem) {
   const Answer nothing = ask("GET", "/v1/nothing"), no_job = ask("GET", "/v1/jobs/j9"), method = ask("DELETE", "/v1/jobs");
   EXPECT_EQ(nothing.status(), 404);
   EXPECT_EQ(nothing.response->content_type, "application/problem+json");
@@ -56,7 +56,7 @@ TEST_F(ServiceTest, ASubmissionIsShownWhereItsLocationSays) {
 TEST_F(ServiceTest, NamesAndLabelsThatWouldCommandATerminalAreRefused) {
   const std::string command =
       "a\xc2\x9b"
-      "2Jb";  // U+009B is what ESC [ is
+      "2Jb";  // U+009B means the same as ESC [
   Json named = spec(), labelled = spec();
   named["name"] = command;
   labelled["labels"] = {{"team", command}};
@@ -146,7 +146,7 @@ TEST_F(ServiceTest, ScaleIsCheckedAndTakesWorkersBackInOrder) {
 
 class ResumeTest : public ServiceTest {
  protected:
-  // j1 has verified checkpoints of steps 10 and 20; 20 is the newest.
+  // Gives j1 verified checkpoints of steps 10 and 20.
   void with_checkpoints() {
     begin_training();
     for (const int64_t step : {10, 20}) {
@@ -192,7 +192,7 @@ TEST_F(ResumeTest, EveryFormIsResolvedAndVerified) {
   }
 }
 
-TEST_F(ResumeTest, TwinsWhoseCheckpointIsVerifiedAtTheSameTimeBecomeOneJob) {
+TEST_F(ResumeTest, EqualSubmissionsWhoseCheckpointIsVerifiedAtTheSameTimeBecomeOneJob) {
   with_checkpoints();
   Json request = spec();
   request["resume_from"] = "latest";
@@ -203,7 +203,7 @@ TEST_F(ResumeTest, TwinsWhoseCheckpointIsVerifiedAtTheSameTimeBecomeOneJob) {
   EXPECT_EQ(first->json()["id"], second->json()["id"]);
 }
 
-TEST_F(ResumeTest, WhatCannotBeHadIsRefusedWithWhatThereIs) {
+TEST_F(ResumeTest, AMissingCheckpointIsRefusedWithTheExistingOnes) {
   with_checkpoints();
   const std::pair<std::string, std::string> forms[] = {{"30", "steps 20 and 10"},        {"job:j7", "no job j7"},
                                                        {"job:j1@11", "steps 20 and 10"}, {"/nonexistent", "no folder"},

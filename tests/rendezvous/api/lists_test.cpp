@@ -1,4 +1,4 @@
-// Lists that grow: events, logs, metrics and the ledger, in pages and as streams; and the bounds of what is kept in them.
+// Lists that grow: events, logs, metrics and the ledger, in pages and as streams, and the bounds on their rows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -80,7 +80,7 @@ TEST_F(ListsTest, LogsAndEventsOfWorkersAreKept) {
   EXPECT_THAT(event_kinds(), Contains("checkpoint_failed"));
 }
 
-TEST_F(ListsTest, LinesThatAreSentAgainAreTakenOnce) {
+TEST_F(ListsTest, LinesThatAreSentAgainAreKeptOnce) {
   begin_training();
   const auto sends = [&](int64_t number, const std::string& text, const std::string& worker = "w1") {
     LogBatch batch{worker + "-1", "j1", {{1000, "info", text}}, number};
@@ -89,7 +89,7 @@ TEST_F(ListsTest, LinesThatAreSentAgainAreTakenOnce) {
   sends(1, "a");
   sends(1, "a");
   sends(1, "of another", "w2");
-  restart();  // it was committed, and the answer was lost
+  restart();  // the lines were committed, and the answer was lost
   sends(1, "a");
   sends(2, "b");
   sends(0, "c");
@@ -98,7 +98,7 @@ TEST_F(ListsTest, LinesThatAreSentAgainAreTakenOnce) {
   const Json page = ask("GET", "/v1/jobs/j1/logs").json();
   for (const Json& line : page["logs"]) texts.push_back(line["text"]);
   EXPECT_EQ(texts, (std::vector<std::string>{"a", "of another", "b", "c", "c"})) << "an older worker numbers none";
-  arrives("w1", 2);  // a new process counts anew
+  arrives("w1", 2);  // a new process begins its numbers again
   LogBatch batch{"w1-2", "j1", {{1000, "info", "d"}}, 1};
   ASSERT_EQ(ask("POST", "/v1/workers/w1/logs", batch, {}, "worker-token").status(), 204);
   EXPECT_EQ(ask("GET", "/v1/jobs/j1/logs").json()["logs"].size(), 6u);

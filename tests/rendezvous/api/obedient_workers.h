@@ -1,8 +1,8 @@
-// Workers that follow their directives at once, against a service that may be dead at any request.
+// Workers that follow their directives at once, with a service that may die at any request.
 //
-// A request that was not answered (or with 503, as a dying service does in these tests) is made again after a restart. What
-// must hold at any time is checked on the way: a generation has one set of members and one secret for ever, and the service
-// never names one below what it named before.
+// If a request is not answered, or is answered 503 as a dying service does in these tests, the service is started again and the
+// request is repeated. Two rules are checked all the time: a generation has one set of members and one secret for ever, and the
+// service never names a generation below one that it has named before.
 #pragma once
 
 #include <fmt/format.h>
@@ -40,12 +40,12 @@ class ObedientWorkersTest : public ServiceTest {
   void start_until_alive() {
     try {
       restart();
-    } catch (const std::exception&) {  // it died while it started
+    } catch (const std::exception&) {  // the service died while it started
       restart();
     }
   }
 
-  // Until it is answered, through any number of deaths.
+  // Repeats a request until it is answered, also when the service dies several times.
   Answer insist(const std::string& method, const std::string& target, const Json& body = nullptr,
                 const std::map<std::string, std::string>& headers = {}) {
     for (int tries = 0; tries < 10; ++tries) {
@@ -79,7 +79,7 @@ class ObedientWorkersTest : public ServiceTest {
     EXPECT_EQ(insist("POST", "/v1/workers/lost", lost).status(), 204);
   }
 
-  // Everybody reports, and does what it is told.
+  // All workers report, and follow their directives.
   void round(const std::string& job) {
     for (auto& [name, hand] : hands_) {
       if (insist("POST", "/v1/workers/" + name + "/status", hand.status).status() == 404) {
@@ -136,7 +136,7 @@ class ObedientWorkersTest : public ServiceTest {
     members_ = told.members;
   }
 
-  // Two steps, when all members are in the newest generation; a checkpoint at each tenth.
+  // Makes two steps, if all members are in the newest generation; registers a checkpoint at every tenth step.
   void train(const std::string& job) {
     for (const Member& member : members_) {
       const auto hand = hands_.find(member.worker);
@@ -181,7 +181,7 @@ class ObedientWorkersTest : public ServiceTest {
   std::vector<Member> members_;
   std::string leader_;
   int64_t acknowledged_ = 0, newest_ = 0, total_steps_ = 20;
-  std::set<int64_t> checkpoints_;  // that the service took
+  std::set<int64_t> checkpoints_;  // steps of the checkpoints that the service has registered
 };
 
 }  // namespace holdfast::rendezvous

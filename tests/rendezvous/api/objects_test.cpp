@@ -1,4 +1,4 @@
-// Checkpoint objects that the service keeps: whole, fenced, in folders that are made once.
+// Checkpoint objects that the service keeps: they are whole and fenced, and lie in folders that are made once.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -81,7 +81,7 @@ TEST_F(ServiceTest, AnObjectThatWasAlteredOnTheWayIsNotKept) {
   EXPECT_EQ(ask_until_answered("GET", kShard).response->body, "bytes");
 }
 
-TEST_F(ServiceTest, AVolumeThatVanishedIsSaidAndNotMadeAgain) {
+TEST_F(ServiceTest, AFolderThatVanishedIsReportedAndNotMadeAgain) {
   ask("POST", "/v1/jobs", spec());
   const std::string folder = folder_ + "/checkpoints/j1";
   ASSERT_TRUE(std::filesystem::is_directory(folder)) << "made with the job";
@@ -94,13 +94,13 @@ TEST_F(ServiceTest, AVolumeThatVanishedIsSaidAndNotMadeAgain) {
   EXPECT_FALSE(std::filesystem::exists(folder));
 }
 
-TEST_F(ServiceTest, AJobWhoseFolderCannotBeMadeIsNotThere) {
+TEST_F(ServiceTest, AJobWhoseFolderCannotBeMadeIsNotSubmitted) {
   std::ofstream(folder_ + "/checkpoints") << "a file where the folders should be";
   EXPECT_EQ(ask("POST", "/v1/jobs", spec()).status(), 503);
   EXPECT_EQ(ask("GET", "/v1/jobs").json()["jobs"].size(), 0u);
 }
 
-TEST_F(ServiceTest, WhatAKilledServiceLeftUnfinishedIsRemovedAtItsStart) {
+TEST_F(ServiceTest, UnfinishedObjectsOfAKilledServiceAreRemovedAtItsStart) {
   ask("POST", "/v1/jobs", spec());
   ASSERT_EQ(ask_until_answered("PUT", kShard, "bytes").status(), 204);
   const std::string unfinished = folder_ + "/checkpoints/j1/step-0000000010/.tmp-0123456789abcdef";
@@ -110,7 +110,7 @@ TEST_F(ServiceTest, WhatAKilledServiceLeftUnfinishedIsRemovedAtItsStart) {
   EXPECT_EQ(ask_until_answered("GET", kShard).response->body, "bytes");
 }
 
-TEST(StorageProblems, SayWhetherATryAgainHelps) {
+TEST(StorageProblems, SayWhetherAnotherTryHelps) {
   using Code = storage::Error::Code;
   const std::tuple<Code, int, std::string> cases[] = {{Code::kNotFound, 404, "not_found"},
                                                       {Code::kCorrupt, 422, "corrupt"},
@@ -124,7 +124,7 @@ TEST(StorageProblems, SayWhetherATryAgainHelps) {
   }
 }
 
-TEST(WorkPool, WhatAJobThrowsIsItsOwnAffair) {
+TEST(WorkPool, APieceOfWorkThatThrowsStopsNoOther) {
   std::vector<std::string> said;
   {
     WorkPool pool(1, 8);

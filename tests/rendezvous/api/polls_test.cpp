@@ -1,4 +1,4 @@
-// Many workers that wait for news: what an event costs, counted, and who is told.
+// Many workers that wait for directives: the counted work for one event, and the workers that are answered.
 #include <fmt/format.h>
 #include <sys/resource.h>
 
@@ -20,7 +20,7 @@ class ServicePollsTest : public ServiceTest {
   void arrive(int first, int last) {
     for (int i = first; i <= last; ++i) arrives(name(i));
   }
-  // A poll that waits, of a worker that reports this and has the directive in force.
+  // A poll that waits, of a worker that has the directive in force.
   Poll parks(const std::string& worker, const std::string& tag, int64_t wait_ms = 25000) {
     Poll poll =
         send("GET", fmt::format("/v1/workers/{0}/directive?incarnation={0}-1&wait_ms={1}&have={2}", worker, wait_ms, tag));
@@ -42,7 +42,7 @@ class ServicePollsTest : public ServiceTest {
     json["nodes"] = json["min_nodes"] = json["max_nodes"] = workers;
     return json;
   }
-  // `job` trains on two workers, the first of which is w`first`.
+  // Brings `job` to train on two workers, the first of which is w`first`.
   void trains(const std::string& job, int first) {
     arrive(first, first + 1);
     ASSERT_EQ(ask("POST", "/v1/jobs", spec_for(2)).status(), 201);
@@ -52,7 +52,7 @@ class ServicePollsTest : public ServiceTest {
   }
 };
 
-TEST_F(ServicePollsTest, AHeartbeatWakesNobodyElseAndHasNothingMadeAnew) {
+TEST_F(ServicePollsTest, AHeartbeatWakesNoOtherWorkerAndCausesNoNewPlan) {
   arrive(1, 40);
   const std::vector<Poll> polls = idle_ones_park(1, 40);
   const CoordinatorWork before = service_->work();
@@ -63,7 +63,7 @@ TEST_F(ServicePollsTest, AHeartbeatWakesNobodyElseAndHasNothingMadeAnew) {
   EXPECT_EQ(answered(polls), 0);
 }
 
-TEST_F(ServicePollsTest, TimeAloneHasNoPlanMadeBeforeItMatters) {
+TEST_F(ServicePollsTest, TimeAloneCausesNoNewPlanBeforeADeadline) {
   trains("j1", 1);
   ASSERT_EQ(ask("POST", "/v1/jobs", spec_for(4)).status(), 201);
   passes(100);
@@ -77,7 +77,7 @@ TEST_F(ServicePollsTest, TimeAloneHasNoPlanMadeBeforeItMatters) {
   EXPECT_GT(service_->work().plans, before);
 }
 
-TEST_F(ServicePollsTest, NorDoesTheHeartbeatOfOneThatTrains) {
+TEST_F(ServicePollsTest, AHeartbeatOfATrainingWorkerCausesNoWork) {
   trains("j1", 1);
   arrive(3, 30);
   const std::vector<Poll> polls = idle_ones_park(3, 30);
@@ -116,7 +116,7 @@ TEST_F(ServicePollsTest, AJobReachesAllOfItsWorkersInTheTurnInWhichItComes) {
   for (const Poll& poll : polls) EXPECT_EQ(poll->json()["kind"], "idle");
 }
 
-TEST_F(ServicePollsTest, AnEventOfOneJobIsNoBusinessOfAnothersWorkers) {
+TEST_F(ServicePollsTest, AnEventOfOneJobDoesNotWakeTheWorkersOfAnother) {
   trains("j1", 1);
   trains("j2", 3);
   std::vector<Poll> mine, others;
@@ -172,7 +172,7 @@ TEST_F(ServicePollsTest, AWorkersSecondPollEndsItsFirst) {
   EXPECT_EQ(second->json()["kind"], "exit");
 }
 
-TEST_F(ServicePollsTest, APollOfALifeThatIsOverIsToldSoAtOnce) {
+TEST_F(ServicePollsTest, APollOfAnEndedIncarnationIsRefusedAtOnce) {
   arrive(1, 20);
   const std::vector<Poll> others = idle_ones_park(2, 20);
   const Poll poll = parks("w1", tag_in(reports("w1", Phase::kIdle)));

@@ -1,4 +1,4 @@
-// Preemption and who may be overtaken, as people see it, and over restarts.
+// Preemption and the order of jobs, as people see them, and over restarts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -65,7 +65,7 @@ TEST_F(PreemptionTest, ADryRunSaysWhomTheJobWouldPreemptAndDoesNothing) {
 TEST_F(PreemptionTest, APreemptionThatIsNotNeededAnyMoreIsWithdrawn) {
   arrives("w1");
   const std::string low = submit({{"nodes", 1}, {"max_nodes", 1}});
-  reports("w1", Phase::kPrepared, 0, -1, 1, low);  // its generation has formed, and it has not joined
+  reports("w1", Phase::kPrepared, 0, -1, 1, low);  // its generation has formed, and the worker has not joined
   const std::string high = submit({{"nodes", 1}, {"max_nodes", 1}, {"priority", 5}});
   EXPECT_THAT(event_kinds(low), Contains("preemption_asked"));
   arrives("w2");
@@ -76,7 +76,7 @@ TEST_F(PreemptionTest, APreemptionThatIsNotNeededAnyMoreIsWithdrawn) {
   EXPECT_EQ(show(low)["preemptions"], 0);
 }
 
-TEST_F(PreemptionTest, NorDoesOneOutliveTheJobThatNeededIt) {
+TEST_F(PreemptionTest, APreemptionEndsWithTheJobThatNeededIt) {
   arrives("w1");
   const std::string low = submit({{"nodes", 1}, {"max_nodes", 1}});
   reports("w1", Phase::kPrepared, 0, -1, 1, low);
@@ -94,7 +94,7 @@ TEST_F(PreemptionTest, ThePauseAfterAPreemptionThatFailedOutlivesTheService) {
   ask("POST", "/v1/jobs/j1/progress", said_by("w1", 1));
   submit({{"nodes", 1}, {"priority", 5}});
   ASSERT_EQ(directive("w1"), "yield 1");
-  reports("w1", Phase::kPrepared, 1, 2);  // and no checkpoint was written
+  reports("w1", Phase::kPrepared, 1, 2);  // no checkpoint was written
   ASSERT_EQ(directive("w1"), "join 2");
   reports("w1", Phase::kActive, 2, 2);
   restart();

@@ -1,4 +1,4 @@
-// The queue as people see it: what jobs wait for, `after`, retries, max_runtime; and what a restart remembers.
+// The queue as people see it: the reasons for which jobs wait, `after`, retries and max_runtime, also over restarts.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 
-TEST_F(QueueTest, AJobSaysWhoIsMissingWhoIsRefusedAndWhoHasTheOthers) {
+TEST_F(QueueTest, AJobNamesMissingRefusedAndBusyWorkers) {
   arrives("w1");
   const std::string first = submit({{"nodes", 1}, {"name", "first"}});
   trains("w1", first);
@@ -28,7 +28,7 @@ TEST_F(QueueTest, AJobSaysWhoIsMissingWhoIsRefusedAndWhoHasTheOthers) {
   EXPECT_TRUE(waits_for(first).is_null());
 }
 
-TEST_F(QueueTest, WhatNoWorkerSatisfiesIsNamedWithWhatTheyHave) {
+TEST_F(QueueTest, ARequirementThatNoWorkerSatisfiesIsNamedWithTheValuesThatTheyHave) {
   arrives_with("w1", {{"zone", "a"}});
   arrives_with("w2", {});
   const std::string job = submit({{"requires", {{"zone", "b"}, {"memory_gib", 0.5}}}});
@@ -45,7 +45,7 @@ TEST_F(QueueTest, WhatNoWorkerSatisfiesIsNamedWithWhatTheyHave) {
   EXPECT_EQ(directive("w2"), "idle 0") << fits << " is for zone a alone";
 }
 
-TEST_F(QueueTest, RequirementsThatAreNoneAndLabelsThatMayNotBeAreRefused) {
+TEST_F(QueueTest, InvalidRequirementsAndInvalidLabelsAreRefused) {
   EXPECT_THAT(submitted({{"requires", {{"device", "tpu"}}}}).json()["detail"].get<std::string>(),
               HasSubstr("choose cpu, hip or cuda"));
   EXPECT_THAT(submitted({{"requires", {{"memory_gib", "much"}}}}).json()["detail"].get<std::string>(),
@@ -60,7 +60,7 @@ TEST_F(QueueTest, RequirementsThatAreNoneAndLabelsThatMayNotBeAreRefused) {
   EXPECT_EQ(ask("POST", "/v1/workers", old).status(), 200) << "a worker of an older release says nothing of labels";
 }
 
-TEST_F(QueueTest, WorkersAreNotToldWhatOnlyTheServiceLooksAt) {
+TEST_F(QueueTest, WorkersDoNotGetFieldsThatOnlyTheServiceUses) {
   arrives("w1");
   submit({{"retries", 3}, {"max_runtime", 100}});
   const Json told = ask("GET", "/v1/workers/w1/directive?incarnation=w1-1").json()["spec"];
@@ -93,7 +93,7 @@ TEST_F(QueueTest, AJobComesAfterAnotherHasSucceeded) {
   EXPECT_EQ(directive("w1"), "prepare 0");
 }
 
-TEST_F(QueueTest, AndFailsWithAllThatComeAfterItWhenThatOneDoesNot) {
+TEST_F(QueueTest, AJobFailsWithAllThatComeAfterItWhenTheJobBeforeItFails) {
   const std::string first = submit();
   const std::string second = submit({{"after", first}}), third = submit({{"after", second}});
   ask("POST", "/v1/jobs/j1/stop");
@@ -109,7 +109,7 @@ TEST_F(QueueTest, AndFailsWithAllThatComeAfterItWhenThatOneDoesNot) {
   EXPECT_THAT(late.json()["detail"].get<std::string>(), HasSubstr("cancelled already"));
 }
 
-TEST_F(QueueTest, AChainGoesOnFromTheCheckpointThatTheFirstWillHave) {
+TEST_F(QueueTest, AChainGoesOnFromTheCheckpointThatTheFirstJobWillHave) {
   arrives("w1");
   submit({{"nodes", 1}});
   trains("w1", "j1");
@@ -134,7 +134,7 @@ TEST_F(QueueTest, AChainGoesOnFromTheCheckpointThatTheFirstWillHave) {
   EXPECT_EQ(show(second)["step"], 100);
 }
 
-TEST_F(QueueTest, AChainByNameIsUnderstoodWhenTheFirstHasSucceeded) {
+TEST_F(QueueTest, AChainByNameIsResolvedWhenTheFirstJobHasSucceeded) {
   arrives("w1");
   submit({{"nodes", 1}, {"name", "first"}});
   trains("w1", "j1");
@@ -175,7 +175,7 @@ TEST_F(QueueTest, AFailedJobWaitsForItsRetryThroughARestart) {
   EXPECT_EQ(waiting_kind("j1"), "workers");
 }
 
-TEST_F(QueueTest, AClockThatIsSetBackKeepsNoRetryWaiting) {
+TEST_F(QueueTest, AClockThatIsSetBackDelaysNoRetry) {
   passes(10'000'000);
   arrives("w1");
   submit({{"nodes", 1}, {"retries", 1}, {"retry_delay", 60}});
@@ -194,7 +194,7 @@ TEST_F(QueueTest, AClockThatIsSetBackKeepsNoRetryWaiting) {
 TEST_F(QueueTest, RunningTimeIsCountedOverRestartsAndEndsTheJob) {
   arrives("w1");
   submit({{"nodes", 1}, {"max_runtime", 100}});
-  passes(50'000);  // queued: not counted
+  passes(50'000);  // time in the queue does not count
   reports("w1", Phase::kIdle);
   trains("w1", "j1");
   const auto lives_on = [&](int64_t ms, int64_t step) {
@@ -264,7 +264,7 @@ TEST_F(QueueTest, TimeInWhichNobodyTrainedIsNotRunningTime) {
   submit({{"nodes", 1}, {"max_runtime", 100}});
   trains("w1", "j1");
   ask("POST", "/v1/jobs/j1/progress", said_by("w1", 1));
-  clock_.ms += 3600'000;  // everything was down
+  clock_.ms += 3600'000;  // the service and all workers were down
   restart();
   registers("w1", 2);
   reports("w1", Phase::kIdle, 0, -1, 2);

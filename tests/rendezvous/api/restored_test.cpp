@@ -1,4 +1,4 @@
-// A database put back from a copy while the workers went on: through the requests that workers make.
+// A database put back from a copy while the workers went on, as the requests of workers show it.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
@@ -18,7 +18,7 @@ class RestoredTest : public ObedientWorkersTest {
  protected:
   RestoredTest() { total_steps_ = 1000; }
 
-  // As `sqlite3 .backup` makes it.
+  // Copies the database as `sqlite3 .backup` does.
   void copy_database() {
     stop();
     std::filesystem::copy_file(folder_ + "/holdfast.sqlite", folder_ + "/copy.sqlite");
@@ -38,7 +38,7 @@ class RestoredTest : public ObedientWorkersTest {
   void rounds(int number) {
     for (int i = 0; i < number; ++i) round("j1");
   }
-  // The copy knows generation 1 and the first life of w1; both are past.
+  // Copies the database in generation 1 with the first incarnation of w1, and trains on until both have ended.
   void train_past_a_copy() {
     begin_anew();
     comes("w1");
@@ -85,7 +85,7 @@ TEST_F(RestoredTest, WorkersThatTheCopyNeverKnewKeepTheirStateAndNumbersNeverGoB
   rounds(6);
   copy_database();
   rounds(2);
-  // Both are replaced since: not one incarnation of the copy lives.
+  // Both workers are replaced, so that no incarnation in the copy is alive.
   dies("w2");
   comes("w2", 2);
   rounds(15);
@@ -128,20 +128,20 @@ TEST_F(RestoredTest, CheckpointsThatTheCopyDoesNotKnowAreFoundOnDisk) {
   train_past_a_copy();
   const int64_t step = acknowledged_, generation = newest_;
   write_checkpoint(step, generation, folder_ + "/checkpoints/j1");
-  // Nobody lives who could speak of it.
+  // No live worker could report the checkpoint.
   dies("w1");
   put_the_copy_back();
   EXPECT_NE(events_of("checkpoint_found").find(fmt::format("checkpoints of step {} are on disk", step)), std::string::npos);
   comes("w1", 3);
-  rounds(60);  // 10 s are waited for workers that may know more
+  rounds(60);  // the service waits 10 s for workers that may know more
   EXPECT_GT(newest_, generation);
   EXPECT_GT(acknowledged_, step);
   EXPECT_NE(events_of("generation_formed").find(fmt::format("from the checkpoint of step {}", step)), std::string::npos);
   EXPECT_NE(events_of("records_missing"), "");
 }
 
-// What the copy knows of was removed since, and nobody lives: the job goes on from what is there, in the generation that the
-// copy knows.
+// The checkpoint that the copy knows was removed since, and no worker is alive. The job goes on from the checkpoint on disk,
+// which is of the generation that the copy knows.
 TEST_F(RestoredTest, CheckpointsOfAKnownGenerationAreFoundByTheFirstStartAfterARestore) {
   begin_anew();
   comes("w1");
@@ -220,7 +220,7 @@ TEST_F(RestoredTest, AnIdThatIsGivenAgainIsAnotherJob) {
   rounds(12);
   const int64_t step = hands_.at("w1").status.step;
   ASSERT_GT(step, 2);
-  // On another machine: nothing tells of the job but the worker, which has not found the service yet.
+  // As on another machine: only the worker knows of the job, and it has not found the service yet.
   std::filesystem::remove_all(folder_ + "/checkpoints");
   put_the_copy_back();
   ASSERT_EQ(ask("POST", "/v1/jobs", long_spec()).json()["id"], "j1");
@@ -241,7 +241,7 @@ TEST_F(RestoredTest, AJobThatIsStoppedBeforeItsNextGenerationNamesItsGap) {
   EXPECT_NE(events_of("records_missing").find("steps "), std::string::npos);
 }
 
-// Seen before the restore, come back to long after it: new rows, each once, and none that was there before.
+// A follower that saw rows before the restore comes back long after it: it gets new rows, each once, and no earlier row.
 TEST_F(RestoredTest, FollowersThatSawMoreThanTheCopyKnowsMissNothingAndSeeNothingTwice) {
   begin_anew();
   comes("w1");
@@ -253,7 +253,7 @@ TEST_F(RestoredTest, FollowersThatSawMoreThanTheCopyKnowsMissNothingAndSeeNothin
     const Json rows = ask("GET", "/v1/jobs/j1/" + list + "?limit=1000").json()[list];
     return rows.empty() ? int64_t{0} : rows.back()["id"].get<int64_t>();
   };
-  for (const int restore : {1, 2}) {  // of the same copy
+  for (const int restore : {1, 2}) {  // twice, from the same copy
     const int64_t event = newest("events"), step = newest("metrics");
     ASSERT_GT(step, 0);
     set_restored_mark(folder_);
@@ -283,7 +283,7 @@ TEST_F(RestoredTest, AMemberThatHasNothingOfItsGenerationAnyMoreIsNoMember) {
   ASSERT_EQ(show()["state"], "cancelled");
   ASSERT_EQ(hands_.at("w1").status.phase, Phase::kIdle);
   put_the_copy_back();
-  formed_.clear();  // generation 2 of the lost history, if any, is known to nobody
+  formed_.clear();  // no worker knows a generation 2 of the lost history
   rounds(12);
   EXPECT_GT(show()["generation"], 1) << "a ring of generation 1 is never formed again";
 }

@@ -1,4 +1,4 @@
-// A Service without HTTP and without time of its own: requests go in, turns are taken by hand, answers are looked at.
+// A Service without HTTP and without a real clock: a test puts requests in, takes turns by hand and reads the answers.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -28,7 +28,7 @@ class HandClock : public Clock {
   std::atomic<int64_t> ms = 1000;  // other threads read it, too
 };
 
-// A reader of a stream; `slow` ones refuse.
+// A reader of a stream; it refuses writes when it is `slow`.
 class CollectingStream : public EventStream {
  public:
   bool write(const std::string& chunk) override {
@@ -43,7 +43,7 @@ class CollectingStream : public EventStream {
 
 struct Answer {
   std::optional<HttpResponse> response;
-  int status() const { return response ? response->status : 0; }  // 0: none yet
+  int status() const { return response ? response->status : 0; }  // 0: no answer yet
   nlohmann::json json() const { return nlohmann::json::parse(response->body); }
 };
 
@@ -64,7 +64,7 @@ class Pending {
   Answer answer_;
 };
 
-// A store that counts how often its records are asked for.
+// A store that counts the reads of its records.
 class CountingStore : public WatchedStore {
  public:
   using WatchedStore::WatchedStore;
@@ -99,7 +99,7 @@ class ServiceTest : public testing::Test {
     ServiceOptions options{folder_, "s1", "admin-token", "worker-token", {}, 1};
     service_ = std::make_unique<Service>(options, clock_, *watched_, [this] { return "secret-" + std::to_string(++secrets_); });
   }
-  // As after kill -9: what was not committed is gone. Everybody's steady time begins anew.
+  // Restarts the service as after kill -9: uncommitted rows are gone, and steady times begin anew.
   void restart() {
     service_.reset();
     store_.reset();
@@ -129,7 +129,7 @@ class ServiceTest : public testing::Test {
     }
     return answer;
   }
-  // One request and one turn.
+  // Sends one request and takes one turn.
   Answer ask(const std::string& method, const std::string& target, const nlohmann::json& body = nullptr,
              std::map<std::string, std::string> headers = {}, const std::string& token = "admin-token") {
     const auto answer = send(method, target, body.is_null() ? "" : body.dump(), std::move(headers), token);
@@ -139,7 +139,7 @@ class ServiceTest : public testing::Test {
   Answer ask_until_answered(const std::string& method, const std::string& target, const std::string& body = "") {
     return wait_for(send(method, target, body));
   }
-  // For answers that wait for the service's other threads.
+  // Takes turns until an answer comes that the service's other threads make.
   Answer wait_for(const std::shared_ptr<Pending>& answer) {
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
     while (!answer->there() && std::chrono::steady_clock::now() < deadline) {
@@ -153,7 +153,7 @@ class ServiceTest : public testing::Test {
     service_->turn();
   }
 
-  // --- workers by hand
+  // --- workers, by hand
   Answer registers(const std::string& worker, int life = 1) {
     RegisterRequest request;
     request.name = worker;
@@ -188,7 +188,7 @@ class ServiceTest : public testing::Test {
     return {{"name", name},    {"train_data_path", "train.bin"},   {"nodes", 2},
             {"batch_size", 1}, {"gradient_accumulation_steps", 2}, {"total_steps", 100}};
   }
-  // j1 trains in generation 1 on w1 and w2.
+  // Brings j1 to train in generation 1 on w1 and w2.
   void begin_training() {
     for (const char* worker : {"w1", "w2"}) arrives(worker);
     ASSERT_EQ(ask("POST", "/v1/jobs", spec()).status(), 201);
@@ -233,7 +233,7 @@ class ServiceTest : public testing::Test {
   std::string folder_;
   HandClock clock_;
   int secrets_ = 0;
-  WatchedStore::OnMoment on_moment_;  // what it throws is the service's death
+  WatchedStore::OnMoment on_moment_;  // if it throws, the service dies
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<CountingStore> watched_;
   std::unique_ptr<Service> service_;

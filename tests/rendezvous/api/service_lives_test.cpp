@@ -1,4 +1,4 @@
-// A service whose disk is full for a while, behind one front.
+// One HTTP server, behind which a service's disk is full for a while.
 #include "rendezvous/process/service_lives.h"
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@ using Json = nlohmann::json;
 
 class ServiceLivesTest : public testing::Test {
  protected:
-  enum class Disk : uint8_t { kWell, kFull, kBroken };  // broken: what no database says
+  enum class Disk : uint8_t { kWell, kFull, kBroken };  // kBroken: an error that is not a database's
 
   ServiceLivesTest() : folder_(testing::TempDir() + "holdfast-lives-" + std::to_string(getpid())) {
     spdlog::set_level(spdlog::level::off);
@@ -123,7 +123,7 @@ TEST_F(ServiceLivesTest, AFullDiskIsSaidAndWaitedForAndNothingThatWasNotKeptIsTh
   EXPECT_THAT(refused.body, HasSubstr("database or disk is full"));
   ASSERT_TRUE(tend_until([&] { return ask("GET", "/v1/jobs").body.find("cannot keep anything now") != std::string::npos; }));
   EXPECT_THAT(ask("GET", "/readyz").body, HasSubstr("database or disk is full"));
-  // A restart would mend nothing, so who asks after the process is told that it is there.
+  // A restart would not help, so a probe of the process is answered as healthy.
   const HttpResponse health = ask("GET", "/healthz");
   EXPECT_EQ(health.status, 200);
   EXPECT_EQ(Json::parse(health.body)["status"], "waiting");

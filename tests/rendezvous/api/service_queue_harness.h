@@ -1,4 +1,4 @@
-// The service with jobs that queue: submits them by their fields, and has workers train and report by hand.
+// The service with a queue of jobs: submits jobs by their fields, and lets workers train and report by hand.
 #pragma once
 
 #include <string>
@@ -42,7 +42,7 @@ class QueueTest : public ServiceTest {
     const Json waits = waits_for(job);
     return waits.is_null() ? "nothing" : waits["kind"].get<std::string>();
   }
-  // The job begins on this worker alone.
+  // Lets the job begin on this worker alone.
   void trains(const std::string& worker, const std::string& job, int64_t generation = 1, int64_t step = 0) {
     reports(worker, Phase::kPrepared, generation - 1, -1, 1, job);
     reports(worker, Phase::kActive, generation, step, 1, job);

@@ -1,4 +1,4 @@
-// Webhooks: what is sent, in which order, how often, and that a restart loses none.
+// Webhooks: their contents, order and repetitions; a restart loses none.
 #include "rendezvous/webhooks/webhooks.h"
 
 #include <fmt/format.h>
@@ -14,7 +14,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// A receiver that answers as it is told.
+// A receiver whose answers the test chooses.
 class Receiver {
  public:
   Receiver() {
@@ -58,7 +58,7 @@ class WebhookTest : public ServiceTest {
   Receiver receiver_;
 };
 
-TEST_F(WebhookTest, AChangeOfStateIsToldSigned) {
+TEST_F(WebhookTest, AChangeOfStateIsSentWithASignature) {
   const Answer made = ask("POST", "/v1/webhooks", {{"url", receiver_.url()}, {"secret", "0123456789abcdef"}});
   ASSERT_EQ(made.status(), 201) << made.response->body;
   EXPECT_EQ(made.json()["secret"], "0123456789abcdef");
@@ -80,13 +80,13 @@ TEST_F(WebhookTest, AChangeOfStateIsToldSigned) {
   turns_until([&] { return waiting() == 0; });
 }
 
-// As Python has it: hmac.new(b"0123456789abcdef", b'1700000000.{"event":"job_state_changed"}', "sha256").hexdigest()
-TEST(WebhookSignature, IsWhatAnotherProgramMakesOfIt) {
+// In Python: hmac.new(b"0123456789abcdef", b'1700000000.{"event":"job_state_changed"}', "sha256").hexdigest()
+TEST(WebhookSignature, EqualsTheSignatureOfAnotherProgram) {
   EXPECT_EQ(webhook_signature("0123456789abcdef", R"({"event":"job_state_changed"})", 1'700'000'000),
             "t=1700000000,v1=e146c05fdf8834572cd741a85545772b0937befce6d22565d1d1fb6b078487fe");
 }
 
-TEST_F(WebhookTest, PathsAndQueriesAreNotForEverybody) {
+TEST_F(WebhookTest, PathsAndQueriesOfReceiversAreNotShown) {
   ask("POST", "/v1/webhooks", {{"url", "https://hooks.example.org:8443/services/T0KEN?key=s3cret"}});
   ask("DELETE", "/v1/webhooks/w1");
   const Json page = ask("GET", "/v1/events?limit=1000").json();
@@ -110,7 +110,7 @@ DeliveryOutcome deliver_to(const std::string& url) {
   return deliver(hook, {1, "w1", "{}", 0, 0, 0}, 1000, clients);
 }
 
-TEST(Delivery, WhatAReceiverSaysBesideItsStatusDoesNotMatter) {
+TEST(Delivery, OnlyTheStatusOfAReceiversAnswerMatters) {
   int status = 500;
   std::string body;
   RawServer receiver([&](RawConnection& connection) {
@@ -127,7 +127,7 @@ TEST(Delivery, WhatAReceiverSaysBesideItsStatusDoesNotMatter) {
   EXPECT_EQ(deliver_to(receiver.url()).error, "");
 }
 
-TEST_F(WebhookTest, OnlyTheStatesAskedForAreTold) {
+TEST_F(WebhookTest, OnlyTheStatesAskedForAreSent) {
   ask("POST", "/v1/webhooks", {{"url", receiver_.url()}, {"states", {"cancelled"}}});
   ask("POST", "/v1/jobs", spec());
   ask("POST", "/v1/jobs/j1/stop");
@@ -135,7 +135,7 @@ TEST_F(WebhookTest, OnlyTheStatesAskedForAreTold) {
   EXPECT_EQ(Json::parse(receiver_.requests().at(0).body)["to"], "cancelled");
 }
 
-TEST_F(WebhookTest, WhatIsNotTakenIsTriedAgainAlsoAfterARestart) {
+TEST_F(WebhookTest, AFailedDeliveryIsTriedAgainAlsoAfterARestart) {
   receiver_.answer_with(500);
   ask("POST", "/v1/webhooks", {{"url", receiver_.url()}});
   ask("POST", "/v1/jobs", spec());
@@ -162,7 +162,7 @@ TEST_F(WebhookTest, ARedirectIsNotFollowed) {
   EXPECT_EQ(receiver_.requests().size(), 1U);
 }
 
-TEST_F(WebhookTest, BadOnesAreRefused) {
+TEST_F(WebhookTest, InvalidWebhooksAreRefused) {
   for (const Json& bad : std::vector<Json>{{{"url", "ftp://x/"}},
                                            {{"url", "http://"}},
                                            {{"url", "http://me:secret@x/"}},
@@ -177,7 +177,7 @@ TEST_F(WebhookTest, BadOnesAreRefused) {
   EXPECT_EQ(ask("DELETE", "/v1/webhooks/w1").status(), 404);
 }
 
-TEST(Webhooks, OneAtATimeInOrderAndGivenUpAfterADay) {
+TEST(Webhooks, DeliveriesGoOneAtATimeInOrderAndAreGivenUpAfterADay) {
   Webhooks hooks({});
   const std::string id = hooks.add({}).id;
   hooks.note_change("running", "first", 0);
@@ -212,7 +212,7 @@ TEST(Webhooks, OneAtATimeInOrderAndGivenUpAfterADay) {
   EXPECT_FALSE(hooks.take_due(now));
 }
 
-TEST(Webhooks, OneThatIsRefusedForGoodHoldsBackTheOthersForSomeTriesOnly) {
+TEST(Webhooks, ADeliveryThatIsAlwaysRefusedHoldsBackTheOthersForSomeTriesOnly) {
   for (const int status : {400, 404, 410, 408, 429, 500, 0}) {
     SCOPED_TRACE(status);
     Webhooks hooks({});
@@ -233,7 +233,7 @@ TEST(Webhooks, OneThatIsRefusedForGoodHoldsBackTheOthersForSomeTriesOnly) {
   }
 }
 
-TEST(Webhooks, OfAReceiverThatIsGoneABoundedNumberWaits) {
+TEST(Webhooks, ABoundedNumberOfDeliveriesWaitsForAReceiverThatIsGone) {
   Webhooks hooks({});
   const std::string dead = hooks.add({}).id;
   const auto under_way = [&] {
@@ -257,7 +257,7 @@ TEST(Webhooks, OfAReceiverThatIsGoneABoundedNumberWaits) {
   EXPECT_EQ(hooks.note_change("running", "and one", 0).begun_to_lose.size(), 1u) << "told anew, for it had recovered";
 }
 
-TEST_F(WebhookTest, AReceiverThatRefusesIsTwoEventsAndAThirdWhenItRecovers) {
+TEST_F(WebhookTest, AReceiverThatRefusesCausesTwoEventsAndAThirdWhenItRecovers) {
   receiver_.answer_with(404);
   ask("POST", "/v1/webhooks", {{"url", receiver_.url()}});
   for (const char* job : {"j1", "j2"}) {
@@ -269,7 +269,7 @@ TEST_F(WebhookTest, AReceiverThatRefusesIsTwoEventsAndAThirdWhenItRecovers) {
   turns_until([&] {
     if (const size_t seen = receiver_.requests().size(); seen > tries) {
       tries = seen;
-      clock_.ms += 60'000;  // more than any of its pauses
+      clock_.ms += 60'000;  // longer than any pause between tries
     }
     return waiting() == 0;
   });

@@ -1,4 +1,4 @@
-// Workers and the service: directives by long-poll, leases, fencing, the ledger, and what a restart brings back.
+// Workers and the service: directives by long-poll, leases, fencing, the ledger, and the state after a restart.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -105,7 +105,7 @@ TEST_F(ServiceTest, ASuspectThatStaysSilentIsOverOnceTheJobWentOnWithoutItThough
   report.kind = "timeout";
   ASSERT_EQ(ask("POST", "/v1/jobs/j1/faults", report).status(), 204);
   reports("w1", Phase::kPrepared, 1, 5);
-  for (int ticks = 0; ticks < 8; ++ticks) passes(100);  // not in one go: that would be a service that stood still
+  for (int ticks = 0; ticks < 8; ++ticks) passes(100);  // in small steps: one long step would mean that the service stood still
   EXPECT_EQ(directive("w1"), "join 2");
   const Answer late = reports("w2", Phase::kActive, 1, 5);
   EXPECT_EQ(late.status(), 409);
@@ -232,7 +232,7 @@ TEST_F(ServiceTest, GoingBackToACheckpointVoidsTheLedgerAboveIt) {
   EXPECT_EQ(show()["step"], 4);
   record.generation = 1;
   EXPECT_EQ(ask("POST", "/v1/jobs/j1/checkpoints", record).status(), 409) << "its writer belongs to the past";
-  record = record_of(6);  // a member of the present, with a state of the past
+  record = record_of(6);  // a present member whose state is of the past
   record.incarnation = "w1-2";
   record.generation = 2;
   record.state_generation = 1;

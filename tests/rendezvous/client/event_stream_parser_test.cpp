@@ -1,4 +1,4 @@
-// Server-sent events, cut into pieces at every place there is.
+// Server-sent events, cut into pieces at every possible place.
 #include "rendezvous/client/event_stream_parser.h"
 
 #include <gmock/gmock.h>

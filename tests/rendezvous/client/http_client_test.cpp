@@ -1,4 +1,4 @@
-// The client against servers that behave and servers that do not.
+// The client with servers that behave well and servers that do not.
 #include "rendezvous/client/http_client.h"
 
 #include <gmock/gmock.h>
@@ -22,7 +22,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// A port of this machine where nobody listens.
+// The URL of a port of this machine on which nobody listens.
 std::string nowhere() {
   const RawServer server([](RawConnection&) {});
   return server.url();
@@ -99,7 +99,7 @@ TEST(HttpClient, AProblemIsDecoded) {
   EXPECT_EQ(reply.error().message(), "the spec is wrong\n  n_head: 6 does not divide n_embd 400");
 }
 
-TEST(HttpClient, AnErrorThatIsNoJsonKeepsItsStatusAndText) {
+TEST(HttpClient, AnErrorThatIsNotJsonKeepsItsStatusAndText) {
   RawServer server([](RawConnection& connection) {
     connection.read_request();
     connection.answer(502, "<html>Bad Gateway</html>", "text/html");
@@ -139,7 +139,7 @@ TEST(HttpClient, AnErrorWithoutEndIsOnlyItsStatus) {
   EXPECT_LT(sent, kWhole);
 }
 
-TEST(HttpClient, WhoWantsOnlyStatusesReadsNoBodies) {
+TEST(HttpClient, ReadsNoBodiesWhenOnlyStatusesAreWanted) {
   RawServer server([](RawConnection& connection) {
     while (true) {
       const std::string request = connection.read_request();
@@ -174,7 +174,7 @@ TEST(HttpClient, AnAnswerWithoutATokenSaysWhereTokensAre) {
   EXPECT_THAT(reply.error().message(), Not(HasSubstr("wrong"))) << "tokens are not printed";
 }
 
-TEST(HttpClient, NobodyThereIsUnreachableAndSaysWhatToDo) {
+TEST(HttpClient, WithoutAServerIsUnreachableAndSaysWhatToDo) {
   const std::string url = nowhere();
   const auto reply = HttpClient(url, "").request("GET", "/");
   ASSERT_FALSE(reply);
@@ -214,7 +214,7 @@ TEST(HttpClient, EndlessHeadersAreCutOff) {
   EXPECT_THAT(reply.error().message(), HasSubstr("headers"));
 }
 
-TEST(HttpClient, FailuresAreNotTriedAgainBehindTheCallersBack) {
+TEST(HttpClient, FailuresAreNotTriedAgainByTheClientItself) {
   std::atomic<int> requests = 0;
   RawServer server([&](RawConnection& connection) {
     connection.read_request();
@@ -360,7 +360,7 @@ TEST_F(Environment, NamesTheDataDirectory) {
   EXPECT_EQ(default_data_directory(), "/own");
 }
 
-TEST_F(Environment, ATokenIsFoundInItElseInTheFile) {
+TEST_F(Environment, NamesTheTokenElseTheFileHasIt) {
   const auto folder = std::filesystem::temp_directory_path() / ("holdfast-token-" + std::to_string(getpid()));
   std::filesystem::create_directories(folder);
   setenv("HOLDFAST_DATA_DIR", folder.c_str(), 1);

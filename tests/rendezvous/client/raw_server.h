@@ -1,4 +1,4 @@
-// A server of bare sockets that does what a test tells it, right or wrong: for what a well-behaved server cannot be made to do.
+// A server of bare sockets, for behaviour that a correct server does not show: it sends exactly what the test tells it to.
 #pragma once
 
 #include <arpa/inet.h>
@@ -19,7 +19,7 @@ namespace holdfast::rendezvous {
 class RawConnection {
  public:
   explicit RawConnection(int fd) : fd_(fd) {}
-  // The request up to its empty line, and its body of Content-Length bytes; "" when the other side closed.
+  // Reads a request up to its empty line, and its body of Content-Length bytes; "" when the other side closed.
   std::string read_request() const {
     std::string request;
     char byte = 0;
@@ -32,7 +32,7 @@ class RawConnection {
     for (; left > 0 && recv(fd_, &byte, 1, 0) == 1; --left) request += byte;
     return request;
   }
-  // False: the other side takes no more.
+  // False: the other side does not read any more.
   bool write(std::string_view bytes) const {
     while (!bytes.empty()) {
       const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
@@ -58,7 +58,7 @@ class RawConnection {
 
 class RawServer {
  public:
-  // `serve` is called on a thread of its own for each connection, which closes when it returns.
+  // Calls `serve` for each connection on its own thread; the connection closes when `serve` returns.
   explicit RawServer(std::function<void(RawConnection&)> serve)
       : serve_(std::move(serve)), listener_(socket(AF_INET, SOCK_STREAM, 0)) {
     sockaddr_in address{};

@@ -1,4 +1,4 @@
-// Which failures are worth repeating, and the pauses between tries.
+// The failures that are worth repeating, and the pauses between tries.
 #include "rendezvous/client/retry.h"
 
 #include <gtest/gtest.h>
@@ -15,11 +15,11 @@ HttpFailure answered(int status, const std::string& code = "") {
   return failure;
 }
 
-TEST(WorthRepeating, IsWhatABusyOrBrokenServiceAnswered) {
+TEST(WorthRepeating, IsARequestToABusyOrBrokenService) {
   for (const int status : {408, 429, 500, 502, 503, 507}) EXPECT_TRUE(is_worth_repeating(answered(status))) << status;
 }
 
-TEST(WorthRepeating, IsNotWhatAServiceRefused) {
+TEST(WorthRepeating, IsNotARequestThatTheServiceRefused) {
   for (const int status : {400, 401, 403, 404, 409, 413, 422}) EXPECT_FALSE(is_worth_repeating(answered(status))) << status;
 }
 
@@ -30,7 +30,7 @@ TEST(WorthRepeating, IsARequestThatGotNoAnswerOrWhoseBytesWereAlteredOnTheWay) {
   EXPECT_TRUE(is_worth_repeating(answered(400, "altered_on_the_way")));
 }
 
-TEST(BackOff, PausesDoubleUpToTheirMaximumAndLoseAtMostHalfByChance) {
+TEST(BackOff, PausesDoubleUpToTheirMaximumAndAreAtMostHalvedAtRandom) {
   BackOff back_off(milliseconds(100), milliseconds(250));
   for (const int whole : {100, 200, 250, 250}) {
     const auto pause = back_off.next();

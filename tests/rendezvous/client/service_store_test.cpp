@@ -30,7 +30,7 @@ class ServiceStoreTest : public ::testing::Test {
   const Bytes some_ = Bytes(1000, std::byte{7});
 };
 
-TEST_F(ServiceStoreTest, CheckpointsGoThereAndBackOverSeveralConnections) {
+TEST_F(ServiceStoreTest, CheckpointsAreWrittenAndReadOverSeveralConnections) {
   const State state(1);
   ASSERT_TRUE(ok(write_checkpoint(*store_, manifest_at(60), state.tensors(), {.shard_bytes = 3000, .threads = 3})));
   EXPECT_TRUE(holds(*store_, 60, state));
@@ -42,7 +42,7 @@ TEST_F(ServiceStoreTest, CheckpointsGoThereAndBackOverSeveralConnections) {
   EXPECT_TRUE(ok(remove_orphans(*store_, {})));
 }
 
-TEST_F(ServiceStoreTest, SaysWhoItIsAndWhatItSends) {
+TEST_F(ServiceStoreTest, SendsItsTokenAndTheChecksumOfItsBody) {
   ASSERT_TRUE(ok(store_->put("a/b", some_)));
   const auto asked = server_.asked();
   ASSERT_EQ(asked.size(), 1U);
@@ -54,7 +54,7 @@ TEST_F(ServiceStoreTest, SaysWhoItIsAndWhatItSends) {
   EXPECT_EQ(store_->describe(), server_.url() + " (job j1)");
 }
 
-TEST_F(ServiceStoreTest, SaysOnBehalfOfWhichLifeOfAWorkerItWritesAndRemoves) {
+TEST_F(ServiceStoreTest, SendsTheIncarnationOfTheWorkerThatWritesAndRemoves) {
   const auto opened =
       open_store("", "j1", {.service = service_stores(server_.url(), "secret", WorkerIdentity{"w1", "life-7"})});
   ASSERT_TRUE(ok(opened));
@@ -70,7 +70,7 @@ TEST_F(ServiceStoreTest, SaysOnBehalfOfWhichLifeOfAWorkerItWritesAndRemoves) {
   EXPECT_EQ(asked[2].worker + asked[2].incarnation, "") << "opened by nobody in particular";
 }
 
-TEST_F(ServiceStoreTest, TriesAgainWhatMayPass) {
+TEST_F(ServiceStoreTest, TriesAgainAfterFailuresThatMayPass) {
   for (const int status : {500, 502, 503, 429, 408, TinyHttpServer::kHangUp}) {
     SCOPED_TRACE(status);
     server_.answer_next_with({status, status});
@@ -84,7 +84,7 @@ TEST_F(ServiceStoreTest, TriesAgainWhatMayPass) {
   }
 }
 
-TEST_F(ServiceStoreTest, SendsAgainWhatWasAlteredOnTheWay) {
+TEST_F(ServiceStoreTest, SendsAnObjectAgainThatWasAlteredOnTheWay) {
   server_.name_problems("altered_on_the_way");
   server_.answer_next_with({400, 400});
   ASSERT_TRUE(ok(store_->put("a", some_)));
@@ -101,7 +101,7 @@ TEST_F(ServiceStoreTest, GivesUpAtItsDeadlineAndNamesTheAddress) {
       << put.error().message;
 }
 
-TEST(ServiceStore, ThatIsAwayIsUnavailable) {
+TEST(ServiceStore, IsUnavailableWhileTheServiceIsAway) {
   std::string url;
   {
     const TinyHttpServer gone;
@@ -114,7 +114,7 @@ TEST(ServiceStore, ThatIsAwayIsUnavailable) {
   EXPECT_NE(get.error().message.find(url), std::string::npos) << get.error().message;
 }
 
-TEST_F(ServiceStoreTest, DoesNotTryAgainWhatWillNotPass) {
+TEST_F(ServiceStoreTest, DoesNotTryAgainAfterFailuresThatWillNotPass) {
   const std::pair<int, Error::Code> cases[] = {
       {400, Error::Code::kRefused}, {401, Error::Code::kRefused}, {403, Error::Code::kRefused}, {404, Error::Code::kRefused},
       {409, Error::Code::kRefused}, {413, Error::Code::kRefused}, {507, Error::Code::kNoSpace}};
@@ -130,7 +130,7 @@ TEST_F(ServiceStoreTest, DoesNotTryAgainWhatWillNotPass) {
   }
 }
 
-TEST_F(ServiceStoreTest, WhatTheServicesDiskDoesNotGiveBackIsCorruptAtOnce) {
+TEST_F(ServiceStoreTest, AnObjectThatTheServicesDiskCannotReadIsCorruptAtOnce) {
   server_.name_problems("corrupt");
   server_.answer_next_with({422});
   const auto read = store_->get("a");
@@ -142,7 +142,7 @@ TEST_F(ServiceStoreTest, WhatTheServicesDiskDoesNotGiveBackIsCorruptAtOnce) {
   EXPECT_EQ(store_->get("a").error().code, Error::Code::kRefused);
 }
 
-TEST_F(ServiceStoreTest, WhatIsNotThereIsNotFoundAndRemovedAlready) {
+TEST_F(ServiceStoreTest, AMissingObjectIsNotFoundAndCountsAsRemoved) {
   EXPECT_EQ(store_->get("a").error().code, Error::Code::kNotFound);
   server_.answer_next_with({404});
   EXPECT_TRUE(ok(store_->remove("a")));
@@ -159,7 +159,7 @@ TEST_F(ServiceStoreTest, RefusesKeysBeforeAsking) {
   EXPECT_TRUE(server_.asked().empty());
 }
 
-TEST_F(ServiceStoreTest, TakesNoListThatIsNotOne) {
+TEST_F(ServiceStoreTest, RefusesAnAnswerThatIsNotAList) {
   for (const char* body : {"<html>", "[]", "{}", R"({"keys": 3})", R"({"keys": [3]})", R"({"keys": ["../a"]})"}) {
     server_.answer_lists_with(body);
     const auto list = store_->list("");
@@ -191,7 +191,7 @@ TEST(OpenStore, TellsFoldersAndTheServiceApart) {
             "http://10.0.0.1:7070 (job j1)");
 }
 
-TEST(OpenStore, RefusesWhatItDoesNotKnowWithWhatItDoes) {
+TEST(OpenStore, RefusesUnknownFormsAndNamesTheKnownOnes) {
   for (const char* url : {"s3://bucket/x", "ckpt", "./ckpt", "file://host/x", "http://x/y"}) {
     const auto opened = open_store(url, "j1");
     ASSERT_FALSE(opened) << url;
@@ -228,8 +228,8 @@ TEST(OpenStore, StaysBelowItsRoots) {
   EXPECT_TRUE(fs::is_empty(other.path())) << "nothing was made there";
 }
 
-// A service that took the request and is gone, as far as its client knows.
-TEST(ServiceStore, ReadsThatAreToStopEndThoughNoAnswerComes) {
+// The service took the request and never answers.
+TEST(ServiceStore, ReadsThatAreToldToStopEndWithoutAnAnswer) {
   std::atomic<bool> stop = false;
   rendezvous::RawServer server([&stop](rendezvous::RawConnection& connection) {
     connection.read_request();

@@ -28,7 +28,7 @@ TEST(RingAddress, AServiceOnThisMachineIsReachedByLoopback) {
   EXPECT_EQ(ring_address("lo", "192.0.2.1")->text(), "127.0.0.1:0") << "an interface that is named wins";
 }
 
-TEST(RingAddress, AnInterfaceThatIsNotThereIsNamedWithThoseThatAre) {
+TEST(RingAddress, AMissingInterfaceIsNamedWithTheExistingOnes) {
   const auto address = ring_address("nosuch0", "127.0.0.1");
   ASSERT_FALSE(address);
   EXPECT_NE(address.error().find("\"nosuch0\""), std::string::npos);
@@ -36,7 +36,7 @@ TEST(RingAddress, AnInterfaceThatIsNotThereIsNamedWithThoseThatAre) {
   EXPECT_EQ(interface_with(*parse_address("192.0.2.77:1")), "");
 }
 
-TEST(RingAddress, WhatIsThisMachine) {
+TEST(RingAddress, KnowsTheNamesAndAddressesOfThisMachine) {
   for (const char* here : {"127.0.0.1", "127.0.0.2", "localhost"}) EXPECT_TRUE(is_this_machine(here)) << here;
   for (const char* elsewhere : {"192.0.2.1", "not a host", ""}) EXPECT_FALSE(is_this_machine(elsewhere)) << elsewhere;
   EXPECT_TRUE(is_loopback(*parse_address("127.8.9.1:7")));

@@ -1,4 +1,4 @@
-// URLs taken apart.
+// Parts of URLs.
 #include "rendezvous/client/url.h"
 
 #include <gtest/gtest.h>
@@ -21,13 +21,13 @@ TEST(Url, TheTargetBeginsWithASlashAndHasNoFragment) {
   EXPECT_EQ(parse_url("http://x/%41%2f")->target, "/%41%2f") << "nothing is decoded";
 }
 
-TEST(Url, OfOtherFormsAndSchemesIsNone) {
+TEST(Url, OfAnotherFormOrSchemeIsRefused) {
   for (const char* text : {"", "10.0.0.1:7070", "ftp://x/", "file:///shared", "http://", "http://x:port", "http://x y"}) {
     EXPECT_FALSE(parse_url(text)) << text;
   }
 }
 
-TEST(Url, AHostIsToldWithoutPortAndBrackets) {
+TEST(Url, AHostIsGivenWithoutPortAndBrackets) {
   EXPECT_EQ(host_of_url("http://10.0.0.1:7070"), "10.0.0.1");
   EXPECT_EQ(host_of_url("https://[fd00::1]:7070/x"), "fd00::1");
   EXPECT_EQ(host_of_url("https://trainer.lab/"), "trainer.lab");

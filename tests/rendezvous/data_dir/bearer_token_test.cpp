@@ -1,4 +1,4 @@
-// The files of the service's first tokens.
+// The files with the service's first tokens.
 #include "rendezvous/data_dir/bearer_token.h"
 
 #include <gtest/gtest.h>
@@ -33,14 +33,14 @@ TEST_F(BearerToken, IsMadeOnceForItsOwnerAlone) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1) << "nothing else is left there";
 }
 
-TEST_F(BearerToken, WhatAKilledServiceLeftIsNotInTheWay) {
+TEST_F(BearerToken, ATemporaryFileOfAKilledServiceIsReplaced) {
   std::ofstream(path_ + ".new") << "half";
   const auto made = load_or_make_token(path_);
   ASSERT_TRUE(made) << made.error();
   EXPECT_EQ(made->size(), 64U);
 }
 
-TEST_F(BearerToken, AFileWithoutOneIsRefused) {
+TEST_F(BearerToken, AFileWithoutATokenIsRefused) {
   std::ofstream(path_) << "short\n";
   const auto found = load_or_make_token(path_);
   ASSERT_FALSE(found);

@@ -1,4 +1,4 @@
-// A client of bare bytes, for requests that no HTTP library would send.
+// A client that sends bare bytes, for requests that no HTTP library would send.
 #pragma once
 
 #include <arpa/inet.h>
@@ -30,13 +30,13 @@ class RawClient {
     if (!bytes.empty()) (void)send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
   void shut_down_writing() const { shutdown(fd_, SHUT_WR); }
-  // Waits until something comes: that, or "" when nothing will.
+  // Waits for bytes and returns them; "" when no more will come.
   std::string read_some() const {
     char piece[4096];
     const ssize_t got = recv(fd_, piece, sizeof piece, 0);
     return {piece, static_cast<size_t>(std::max<ssize_t>(got, 0))};
   }
-  // Until the other side closes.
+  // Reads until the other side closes.
   std::string read_all() const {
     std::string all;
     char piece[65536];

@@ -14,7 +14,7 @@ int refused(const tl::expected<HttpRequest, HttpResponse>& checked) {
   return checked ? 0 : checked.error().status;
 }
 
-TEST(PercentDecoding, DecodesAndRefusesWhatIsBroken) {
+TEST(PercentDecoding, DecodesAndRefusesBrokenEscapes) {
   EXPECT_EQ(percent_decoded("a%41%62%25c"), "aAb%c");
   EXPECT_EQ(percent_decoded("%E4%BD%A0"), "你");
   EXPECT_EQ(percent_decoded(""), "");

@@ -1,4 +1,4 @@
-// Streams, and the server's beginning and end while requests are going on.
+// Streams, and the server's start and end while requests are under way.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ TEST(HttpServer, StreamsEventsUntilTheWriterCloses) {
   });
   const auto stream = opened.get_future().get();
   EXPECT_TRUE(stream->write("id: 1\ndata: a\n\n"));
-  first_seen.get_future().wait();  // it is not held back until there is more
+  first_seen.get_future().wait();  // the first event is not held back until there are more
   EXPECT_TRUE(stream->write(""));
   EXPECT_TRUE(stream->write("id: 2\ndata: b\n\n"));
   stream->close();
@@ -50,7 +50,7 @@ TEST(HttpServer, ASlowReaderOfAStreamIsCutOff) {
   options.max_stream_buffer_bytes = 64 << 10;
   std::promise<std::shared_ptr<EventStream>> opened;
   const auto server = start(stream_to(opened), options);
-  RawClient reader(server->port());  // which never reads
+  RawClient reader(server->port());  // never reads
   reader.write("GET /events HTTP/1.1\r\nHost: x\r\n\r\n");
   const auto stream = opened.get_future().get();
   const std::string chunk(16 << 10, 'x');
@@ -101,7 +101,7 @@ TEST(HttpServer, StopsWithLongPollsStreamsBodiesAndIdleConnectionsOpen) {
     while (streams < 6) std::this_thread::yield();
     const auto port = server->port();
     server.reset();
-    for (auto& client : clients) client->read_all();  // each was cut
+    for (auto& client : clients) client->read_all();  // each connection was cut
     for (Reply& reply : late) reply(text_response("too late"));
     for (auto& stream : open_streams) EXPECT_FALSE(stream->write("too late"));
     EXPECT_TRUE(HttpClient("http://127.0.0.1:" + std::to_string(port), "").request("GET", "/").error().unreachable);
@@ -161,7 +161,7 @@ TEST(HttpServer, APortInUseIsNamedWithTheRemedy) {
   EXPECT_TRUE(HttpClient(url_of(*first), "").request("GET", "/")) << "the first is unharmed";
 }
 
-TEST(HttpServer, AnAddressThatIsNoneIsNamed) {
+TEST(HttpServer, AnInvalidAddressIsNamed) {
   for (const char* listen : {"7070", "127.0.0.1:", "no.such.host.invalid:1", "203.0.113.7:0", "127.0.0.1:http"}) {
     HttpServerOptions options;
     options.listen = listen;

@@ -1,4 +1,5 @@
-// What one connection or many may cost: endless headers, requests that never end, too many at once, readers that do not read.
+// Bounds on the cost of one connection or many: endless headers, requests that never end, too many connections, readers that do
+// not read.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +44,7 @@ TEST(HttpServerLimits, EndlessHeadersAreRefusedInWhateverPiecesTheyCome) {
   const auto server = start(echo);
   RawClient client(server->port());
   client.write("GET / HTTP/1.1\r\nHost: x\r\nX");
-  // Each piece ends one byte into the next header, so that whatever is whole is taken at once and next to nothing waits.
+  // Each piece ends one byte into the next header, so that the server can take all whole headers at once.
   for (int i = 0; i < 200; ++i) {
     client.write("-A: " + std::string(1000, 'a') + "\r\nX");
     std::this_thread::sleep_for(milliseconds(1));
@@ -51,7 +52,7 @@ TEST(HttpServerLimits, EndlessHeadersAreRefusedInWhateverPiecesTheyCome) {
   EXPECT_THAT(client.read_all(), StartsWith("HTTP/1.1 431 "));
 }
 
-TEST(HttpServerLimits, HeadersOfOneNameAreCountedToo) {
+TEST(HttpServerLimits, HeadersWithTheSameNameAreCounted) {
   const auto server = start(echo);
   RawClient client(server->port());
   std::string text = "GET / HTTP/1.1\r\nHost: x\r\n";
@@ -60,14 +61,14 @@ TEST(HttpServerLimits, HeadersOfOneNameAreCountedToo) {
   EXPECT_THAT(client.read_all(), StartsWith("HTTP/1.1 431 "));
 }
 
-TEST(HttpServerLimits, WhatHasNoUseForABodyMayNotAnnounceOne) {
+TEST(HttpServerLimits, ARequestWithoutUseForABodyMayNotAnnounceOne) {
   const auto server = start(echo);
   RawClient client(server->port());
   client.write("GET /healthz HTTP/1.1\r\nHost: x\r\nContent-Length: 1048576\r\n\r\n");
   EXPECT_THAT(client.read_all(), StartsWith("HTTP/1.1 413 "));
 }
 
-TEST(HttpServerLimits, ObjectsThatAreSlowToComeKeepNobodyElseOut) {
+TEST(HttpServerLimits, SlowUploadsOfObjectsKeepNobodyElseOut) {
   HttpServerOptions options;
   options.max_body_bytes = 1000;
   options.max_objects_bytes = 4000;
@@ -87,7 +88,7 @@ TEST(HttpServerLimits, ObjectsThatAreSlowToComeKeepNobodyElseOut) {
   EXPECT_TRUE(put_another());
 }
 
-TEST(HttpServerLimits, ARequestThatDoesNotComeToItsEndIsAnsweredAndClosed) {
+TEST(HttpServerLimits, ARequestThatNeverEndsIsAnsweredAndClosed) {
   HttpServerOptions options;
   options.head_patience = milliseconds(150);
   const auto server = start(echo, options);
@@ -116,7 +117,7 @@ TEST(HttpServerLimits, TricklingBytesDoNotProlongIt) {
   trickle.join();
 }
 
-TEST(HttpServerLimits, AConnectionThatHasNothingMoreToSayIsClosed) {
+TEST(HttpServerLimits, AnIdleConnectionIsClosed) {
   HttpServerOptions options;
   options.idle_patience = milliseconds(150);
   const auto server = start(echo, options);
@@ -126,7 +127,7 @@ TEST(HttpServerLimits, AConnectionThatHasNothingMoreToSayIsClosed) {
   wait_for_connections(*server, 0);
 }
 
-TEST(HttpServerLimits, MoreConnectionsThanAllowedAreTurnedAwayAndThoseThereGoOn) {
+TEST(HttpServerLimits, MoreConnectionsThanAllowedAreTurnedAwayAndTheOthersGoOn) {
   HttpServerOptions options;
   options.max_connections = 10;
   const auto server = start(echo, options);
@@ -152,7 +153,7 @@ TEST(HttpServerLimits, StrangersOfOneAddressDoNotTakeAllConnections) {
   std::vector<std::unique_ptr<HttpClient>> known;
   for (int i = 0; i < 8; ++i) {
     known.push_back(std::make_unique<HttpClient>(url_of(*server), "token"));
-    EXPECT_TRUE(known.back()->request("GET", "/"));  // and its connection stays
+    EXPECT_TRUE(known.back()->request("GET", "/"));  // the connection stays open
   }
   std::vector<std::unique_ptr<RawClient>> strangers;
   for (int i = 0; i < 5; ++i) strangers.push_back(std::make_unique<RawClient>(server->port()));
@@ -197,7 +198,7 @@ TEST(HttpServerLimits, RequestsOfOneConnectionAreAnsweredInOrder) {
   EXPECT_TRUE(one < two && two < three && three != std::string::npos) << all;
 }
 
-TEST(HttpServerLimits, WhoAsksWhetherToSendABodyIsTold) {
+TEST(HttpServerLimits, AClientThatAsksWhetherToSendItsBodyIsAnswered) {
   const auto server = start(echo);
   RawClient client(server->port());
   client.write("POST / HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\nConnection: close\r\nContent-Length: 4\r\n\r\n");
@@ -210,7 +211,7 @@ TEST(HttpServerLimits, WhoAsksWhetherToSendABodyIsTold) {
   EXPECT_THAT(too_much.read_all(), StartsWith("HTTP/1.1 413 "));
 }
 
-TEST(HttpServerLimits, OldClientsGetAnAnswerTheyUnderstand) {
+TEST(HttpServerLimits, OldClientsGetAnAnswerThatTheyUnderstand) {
   const auto server = start(echo);
   RawClient client(server->port());
   client.write("GET /old HTTP/1.0\r\n\r\n");
@@ -219,7 +220,7 @@ TEST(HttpServerLimits, OldClientsGetAnAnswerTheyUnderstand) {
   EXPECT_TRUE(all.ends_with("GET /old ")) << all;
 }
 
-TEST(HttpServerLimits, AWriterThatWaitsWhileThereIsSomethingUnreadLosesNoReader) {
+TEST(HttpServerLimits, AWriterThatWaitsForUnreadBytesLosesNoReader) {
   HttpServerOptions options;
   options.max_stream_buffer_bytes = 64 << 10;
   std::promise<std::shared_ptr<EventStream>> opened;
@@ -235,7 +236,7 @@ TEST(HttpServerLimits, AWriterThatWaitsWhileThereIsSomethingUnreadLosesNoReader)
     }
     stream->close();
   });
-  while (stream->unread() == 0) std::this_thread::yield();  // a reader that is slow to begin
+  while (stream->unread() == 0) std::this_thread::yield();  // the reader begins late
   const std::string all = reader.read_all();
   writer.join();
   EXPECT_EQ(static_cast<size_t>(std::ranges::count(all, 'x')), kPieces * kPiece);

@@ -1,4 +1,4 @@
-// A server on a free port, and handlers to give it.
+// A server on a free port, and handlers for it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 
 namespace holdfast::rendezvous {
 
-// Requests that were not answered yet.
+// The requests that are not answered yet.
 class Held {
  public:
   void add(Reply reply) {
@@ -60,7 +60,7 @@ inline void echo(const HttpRequest& request, const Reply& reply) {
   reply(text_response(request.method + " " + request.path + " " + request.body));
 }
 
-// Answers with a stream, whose writer's end is `opened`.
+// A handler that answers with a stream and puts the stream's writer into `opened`.
 inline Handler stream_to(std::promise<std::shared_ptr<EventStream>>& opened) {
   return [&](const HttpRequest&, const Reply& reply) {
     HttpResponse response;

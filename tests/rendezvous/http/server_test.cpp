@@ -1,4 +1,4 @@
-// Requests over real sockets: bounds, long polls, and clients that do not do as they should.
+// Requests over real sockets: bounds, long polls, and clients that misbehave.
 #include "rendezvous/http/server.h"
 
 #include <gmock/gmock.h>
@@ -90,7 +90,7 @@ TEST(HttpServer, BodiesOverTheBoundAreRefusedAndNeverReachTheHandler) {
   for (const size_t size : {(size_t{1} << 20) + 1, size_t{5} << 20, size_t{30} << 20}) {
     const auto reply = HttpClient(url_of(*server), "").request("POST", "/v1/jobs", std::string(size, 'x'), "", seconds(60));
     ASSERT_FALSE(reply) << size;
-    const bool polite = size < size_t{5} << 20;  // read to its end, so that the answer is surely seen
+    const bool polite = size < size_t{5} << 20;  // the server reads it to its end, so the client surely sees the answer
     EXPECT_TRUE(reply.error().problem.status == 413 || !polite) << reply.error().message();
   }
   EXPECT_EQ(handled, 0);
@@ -139,7 +139,7 @@ TEST(HttpServer, AClientThatLeavesInsideItsBodyIsForgotten) {
   EXPECT_EQ(handled, 1);
 }
 
-TEST(HttpServer, WhoIsNotAdmittedSendsNoBody) {
+TEST(HttpServer, AClientThatIsNotAdmittedSendsNoBody) {
   const Gate gate = [](const HttpRequest& head) -> Admission {
     if (head.headers.contains("authorization")) return {std::nullopt, true, echo};
     HttpResponse response = text_response("{\"status\":401,\"detail\":\"who are you\"}");

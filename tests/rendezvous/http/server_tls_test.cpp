@@ -1,4 +1,4 @@
-// The server behind TLS: with certificates that the test makes.
+// The server with TLS, with certificates that the test makes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <openssl/evp.h>
@@ -90,7 +90,7 @@ TEST_F(TlsTest, AClientThatKnowsTheCertificateIsServed) {
             large.size() + 26);
 }
 
-TEST_F(TlsTest, AClientThatDoesNotKnowItIsToldWhatToDo) {
+TEST_F(TlsTest, AClientThatDoesNotKnowTheCertificateIsToldWhatToDo) {
   const auto server = serve();
   const auto reply = HttpClient(https(*server), "tok").request("GET", "/a");
   ASSERT_FALSE(reply);
@@ -98,21 +98,21 @@ TEST_F(TlsTest, AClientThatDoesNotKnowItIsToldWhatToDo) {
   EXPECT_THAT(reply.error().message(), HasSubstr("--cacert"));
 }
 
-TEST_F(TlsTest, PlainHttpOnATlsPortIsToldSo) {
+TEST_F(TlsTest, PlainHttpOnATlsPortIsRefusedWithTheReason) {
   const auto server = serve();
   RawClient client(server->port());
   client.write("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
   EXPECT_THAT(client.read_all(), HasSubstr("https://"));
 }
 
-TEST_F(TlsTest, TlsOnAPlainPortIsToldSo) {
+TEST_F(TlsTest, TlsOnAPlainPortFailsWithTheReason) {
   const auto server = start(echo);
   const auto reply = HttpClient(https(*server), "tok").request("GET", "/a");
   ASSERT_FALSE(reply);
   EXPECT_THAT(reply.error().message(), HasSubstr("plain http"));
 }
 
-TEST_F(TlsTest, WhatCannotBeUsedIsNamed) {
+TEST_F(TlsTest, FilesThatCannotBeUsedAreNamed) {
   write_certificate(folder_ + "/other.pem", key(), 2);
   EXPECT_THAT(start_error(), AllOf(HasSubstr("key values mismatch"), HasSubstr("; expected the key of " + certificate())));
   std::filesystem::remove(key());
@@ -121,7 +121,7 @@ TEST_F(TlsTest, WhatCannotBeUsedIsNamed) {
   EXPECT_THAT(start_error(), HasSubstr("cert.pem"));
 }
 
-TEST_F(TlsTest, ConnectionsThatNeverShakeHandsDoNoHarm) {
+TEST_F(TlsTest, ConnectionsWithoutAHandshakeDoNoHarm) {
   const auto server = serve();
   std::vector<std::unique_ptr<RawClient>> silent;
   for (int i = 0; i < 50; ++i) silent.push_back(std::make_unique<RawClient>(server->port()));

@@ -1,4 +1,5 @@
-// Backups of a store that is written to meanwhile, and what a restore refuses, keeps and brings back.
+// Backups of a store that is being written, and restores: their refusals, the database that they keep, the checkpoints that
+// they bring back.
 #include "rendezvous/process/backup.h"
 
 #include <fmt/format.h>
@@ -82,7 +83,7 @@ class Backup : public ::testing::Test {
   std::string data_dir_ = folder_.path() + "/service";
 };
 
-TEST_F(Backup, SaysWhatIsInTheCopyAndWhatIsNot) {
+TEST_F(Backup, NamesTheContentsOfTheCopyAndWhatIsLeftOut) {
   save({job("j1", 1, "succeeded"), job("j2", 2, "running"), job("j3", 3, "paused", R"({"checkpoint_store":"/shared"})")});
   const auto report = back_up({.data_dir = data_dir_, .output = copy()});
   ASSERT_TRUE(report) << report.error();
@@ -98,8 +99,8 @@ TEST_F(Backup, SaysWhatIsInTheCopyAndWhatIsNot) {
   EXPECT_EQ(jobs_in(copy()), (std::vector<std::string>{"j1", "j2", "j3"}));
 }
 
-// Each commit writes two jobs: a copy that has one without the other is not as after a commit.
-TEST_F(Backup, IsAsAfterACommitWhileTheServiceWrites) {
+// Each commit writes two jobs, so a copy that has only one of them is not the state after a commit.
+TEST_F(Backup, IsTheStateAfterACommitWhileTheServiceWrites) {
   const auto store = open_sqlite_store(database());
   std::atomic<bool> stop = false;
   std::atomic<int64_t> pairs = 0;
@@ -140,7 +141,7 @@ TEST_F(Backup, OverwritesNothingUnlessTold) {
               HasSubstr("a folder is never replaced"));
 }
 
-TEST_F(Backup, OfNothingMakesNothing) {
+TEST_F(Backup, WithoutADatabaseMakesNothing) {
   EXPECT_THAT(error_of({.data_dir = data_dir_, .output = copy()}), HasSubstr(database() + ": there is no such file"));
   EXPECT_FALSE(fs::exists(database())) << "SQLite would make one";
   EXPECT_FALSE(fs::exists(copy()));
@@ -197,7 +198,7 @@ TEST_F(Backup, ADamagedCheckpointIsNamedAndEverythingElseIsTaken) {
   EXPECT_FALSE(storage::testing::is_listed(*objects(copy("all"), "j1"), 20));
 }
 
-// A folder that cannot be opened is a volume that has gone: the copy would pass for one with checkpoints.
+// A folder that cannot be opened is a volume that is not mounted: without a failure the copy would seem to be complete.
 TEST_F(Backup, FailsWhereCheckpointsCannotBeRead) {
   save({job("j1", 1, "running")});
   EXPECT_THAT(error_of({.data_dir = data_dir_, .output = copy("all"), .with_checkpoints = true}),
@@ -220,7 +221,7 @@ TEST_F(Backup, ARestoreThatCannotWriteTheCheckpointsLeavesTheDatabase) {
   EXPECT_EQ(jobs_in(database()), (std::vector<std::string>{"j1", "j2"}));
 }
 
-TEST_F(Backup, ARestoreNamesWhatIsDamagedInTheBackup) {
+TEST_F(Backup, ARestoreNamesDamagedCheckpointsOfTheBackup) {
   save({job("j1", 1, "running")});
   const State state(1);
   ASSERT_TRUE(storage::testing::ok(storage::write_checkpoint(*objects(data_dir_, "j1"), manifest_at(20), state.tensors())));
@@ -233,8 +234,8 @@ TEST_F(Backup, ARestoreNamesWhatIsDamagedInTheBackup) {
   EXPECT_THAT(report->damaged, ElementsAre(HasSubstr("is damaged in " + copy("all") + " and was not brought back")));
 }
 
-// j1 and j2 are what open jobs begin with; nobody needs the others.
-TEST_F(Backup, TakesAlongWhatOpenJobsGoOnFromAndNamesTheEndedOnesThatAreLeftOut) {
+// Open jobs begin with the checkpoints of j1 and j2; no job needs those of the other ended jobs.
+TEST_F(Backup, TakesTheCheckpointsThatOpenJobsGoOnFromAndNamesTheEndedJobsThatAreLeftOut) {
   JobRow resumed = job("j20", 20, "queued");
   resumed.resume = R"([{"kind":2,"step":20,"job":"j1","store":"","state_hash":""}])";
   JobRow named = job("j2", 2, "succeeded");
@@ -260,7 +261,7 @@ TEST_F(Backup, TakesAlongWhatOpenJobsGoOnFromAndNamesTheEndedOnesThatAreLeftOut)
   EXPECT_TRUE(holds(*objects(folder_.path() + "/moved", "j1"), 20, state));
 }
 
-TEST_F(Backup, WhatRootMakesBelongsToTheOwnerOfTheDataDirectory) {
+TEST_F(Backup, FilesThatRootMakesBelongToTheOwnerOfTheDataDirectory) {
   if (geteuid() != 0) GTEST_SKIP() << "only root gives files away";
   save({job("j1", 1, "running")});
   const State state(1);
@@ -284,11 +285,11 @@ TEST_F(Backup, WhatRootMakesBelongsToTheOwnerOfTheDataDirectory) {
   }
 }
 
-TEST_F(Backup, RestoreKeepsWhatWasThereWithItsLog) {
+TEST_F(Backup, RestoreKeepsTheOldDatabaseWithItsLog) {
   save({job("j1", 1, "running")});
   ASSERT_EQ(error_of({.data_dir = data_dir_, .output = copy()}), "");
   {
-    // As after kill -9: the log beside the database has what the file has not.
+    // As after kill -9: the log beside the database has rows that the file does not have.
     const auto store = open_sqlite_store(database());
     store->begin();
     store->save_job(job("j2", 2, "running"));
@@ -305,11 +306,11 @@ TEST_F(Backup, RestoreKeepsWhatWasThereWithItsLog) {
   EXPECT_EQ(jobs_in(report->replaced), (std::vector<std::string>{"j1", "j2"})) << "nothing of it is lost";
 }
 
-TEST_F(Backup, ADatabaseThatWasRemovedBelowItsServiceComesBackFromWhatWasSaved) {
+TEST_F(Backup, ADatabaseThatWasRemovedBelowItsServiceComesBackFromTheSavedCopy) {
   save({job("j1", 1, "running", R"({"checkpoint_store":"/shared"})")});
   auto store = open_sqlite_store(database());
   fs::remove(database());
-  store.reset();  // saves it
+  store.reset();  // saves the copy
   EXPECT_THROW(open_sqlite_store(database()), StoreError);
   std::string rescued;
   for (const auto& entry : fs::directory_iterator(data_dir_))
@@ -355,7 +356,7 @@ TEST_F(Backup, RestoreRefusesARunningService) {
   EXPECT_THAT(error, HasSubstr("stop it, restore"));
 }
 
-TEST_F(Backup, RestoreRefusesWhatIsNoneAndChangesNothing) {
+TEST_F(Backup, RestoreRefusesFilesThatAreNotABackupAndChangesNothing) {
   save({job("j1", 1, "running")});
   folder_.write_file("text",
                      "this is not a database, though it is long enough to be looked at as one: " + std::string(600, 'x'));

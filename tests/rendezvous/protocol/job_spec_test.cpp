@@ -1,4 +1,4 @@
-// What the job spec takes, what it refuses and in which words, and how microbatches are dealt.
+// The job spec: accepted and refused values, the messages of refusals, and how microbatches are dealt.
 #include "rendezvous/protocol/job_spec.h"
 
 #include <gmock/gmock.h>
@@ -31,7 +31,7 @@ JobSpec parsed(const Json& json) {
   return *spec;
 }
 
-// The message about `field`; "" when nothing is said about it.
+// The message about `field`; "" when there is none.
 std::string complaint(const Json& json, const std::string& field) {
   const auto spec = parse_job_spec(json);
   if (spec) return "";
@@ -85,7 +85,7 @@ TEST(JobSpec, PresetsAreGpt2sSizes) {
   }
 }
 
-TEST(JobSpec, WhatIsGivenWinsOverThePreset) {
+TEST(JobSpec, AGivenFieldWinsOverThePreset) {
   const JobSpec spec = parsed(minimal({{"model", "small"}, {"n_layer", 2}, {"vocab_size", 256}}));
   EXPECT_EQ(spec.n_layer, 2);
   EXPECT_EQ(spec.vocab_size, 256);
@@ -113,7 +113,7 @@ TEST(JobSpec, AResolvedSpecReadsBackAsItself) {
   EXPECT_EQ(spec.max_nodes, 6);
 }
 
-TEST(JobSpec, AStoredSpecWithSomethingAmissThrows) {
+TEST(JobSpec, AStoredSpecWithAnErrorThrows) {
   Json json = to_json(parsed(minimal()));
   json["n_head"] = 7;
   EXPECT_THROW(job_spec_from_json(json), std::invalid_argument);
@@ -145,7 +145,7 @@ TEST(JobSpec, JsonTakesNoHyphens) {
   EXPECT_EQ(complaint(minimal({{"learning-rate", 1e-3}}), "learning-rate"), "no such field; did you mean learning_rate?");
 }
 
-TEST(JobSpec, TypesAreTold) {
+TEST(JobSpec, AWrongTypeIsNamed) {
   EXPECT_EQ(complaint(minimal({{"n_layer", "6"}}), "n_layer"), "must be an integer, not \"6\"");
   EXPECT_EQ(complaint(minimal({{"n_layer", 6.5}}), "n_layer"), "must be an integer, not 6.5");
   EXPECT_EQ(complaint(minimal({{"n_layer", true}}), "n_layer"), "must be an integer, not true");
@@ -160,7 +160,7 @@ TEST(JobSpec, AnIntegerMayBeWrittenAsAWholeFloat) {
   EXPECT_EQ(parsed(minimal({{"total_steps", 60.0}})).total_steps, 60);
 }
 
-TEST(JobSpec, RangesAreTold) {
+TEST(JobSpec, AValueOutOfRangeIsNamedWithTheRange) {
   EXPECT_EQ(complaint(minimal({{"vocab_size", 65537}}), "vocab_size"), "65537 is out of range: 2 to 65536");
   EXPECT_EQ(complaint(minimal({{"learning_rate", 0}}), "learning_rate"), "0 is out of range: above 0, at most 10");
   EXPECT_EQ(complaint(minimal({{"beta2", 1}}), "beta2"), "1 is out of range: at least 0, below 1");
@@ -175,7 +175,7 @@ TEST(JobSpec, RangesAreTold) {
   EXPECT_EQ(complaint(minimal({{"model", ""}}), "model"), "\"\" is not one of tiny, small, medium, large, xl");
 }
 
-TEST(JobSpec, WhatComesLaterIsRefusedWithWhatThereIs) {
+TEST(JobSpec, AnUnknownKindOfStoreIsRefusedWithTheKnownOnes) {
   EXPECT_THAT(complaint(minimal({{"checkpoint_store", "s3://bucket"}}), "checkpoint_store"), HasSubstr("not in this version"));
 }
 
@@ -205,7 +205,7 @@ TEST(JobSpec, Int16HasRoomFor1024Microbatches) {
   EXPECT_EQ(parsed(with(1025, "int32")).wire_dtype, "int32");
 }
 
-TEST(JobSpec, OverlapAndRecomputeAreOneOfTheirWords) {
+TEST(JobSpec, OverlapAndRecomputeTakeOnlyTheirWords) {
   EXPECT_THAT(complaint(minimal({{"overlap", "yes"}}), "overlap"), HasSubstr("not one of on, off"));
   EXPECT_THAT(complaint(minimal({{"recompute", "all"}}), "recompute"), HasSubstr("not one of none, attention, block"));
   EXPECT_THAT(complaint(minimal({{"overlap", true}}), "overlap"), HasSubstr("must be a string"));
@@ -265,7 +265,7 @@ TEST(JobSpec, StringsAndLabelsAreBounded) {
   EXPECT_THAT(complaint(minimal({{"labels", many}}), "labels"), HasSubstr("at most 32"));
 }
 
-TEST(JobSpec, PlacesHaveAForm) {
+TEST(JobSpec, CheckpointStoreAndResumeFromHaveAForm) {
   EXPECT_EQ(complaint(minimal({{"resume_from", "job:j1@x"}}), "resume_from"),
             "job:j1@x: expected job:ID or job:ID@STEP, such as job:j1@60");
   for (const char* good : {"latest", "60", "job:j1", "job:j1@60", "/shared/ckpt"})
@@ -275,7 +275,7 @@ TEST(JobSpec, PlacesHaveAForm) {
     EXPECT_EQ(complaint(minimal({{"checkpoint_store", good}}), "checkpoint_store"), "");
 }
 
-TEST(JobSpec, RequirementsAreStringsOrNumbersAndTheirOwnAreChecked) {
+TEST(JobSpec, RequirementsAreStringsOrNumbersAndKnownOnesAreChecked) {
   const JobSpec spec = parsed(minimal({{"requires", {{"device", "hip"}, {"memory_gib", 24}, {"rack", 3}, {"zone", "a"}}}}));
   EXPECT_EQ(spec.requirements.at("memory_gib"), "24");
   EXPECT_EQ(spec.requirements.at("rack"), "3");
@@ -288,7 +288,7 @@ TEST(JobSpec, RequirementsAreStringsOrNumbersAndTheirOwnAreChecked) {
   EXPECT_THAT(complaint(minimal({{"labels", {{"zone", 3}}}}), "labels"), HasSubstr("must be a string"));
 }
 
-TEST(JobSpec, WorkersAreToldAllButWhatTheServiceAloneLooksAt) {
+TEST(JobSpec, WorkersGetAllFieldsExceptTheServicesOwn) {
   JobSpec spec = parsed(minimal({{"retries", 3}, {"after", "j1"}, {"max_runtime", 60}, {"requires", {{"zone", "a"}}}}));
   const Json told = to_json_for_workers(spec);
   for (const char* field : {"retries", "retry_delay", "after", "max_runtime", "requires"})
@@ -331,7 +331,7 @@ TEST(Deal, IsDisjointCompleteAndEven) {
   }
 }
 
-TEST(Deal, GivesWhatIsLeftOverToTheFirstRanks) {
+TEST(Deal, GivesTheRemainderToTheFirstRanks) {
   std::vector<int64_t> sizes;
   for (int rank = 0; rank < 4; ++rank) sizes.push_back(deal(6, 4, rank).last - deal(6, 4, rank).first);
   EXPECT_THAT(sizes, ElementsAre(2, 2, 1, 1));

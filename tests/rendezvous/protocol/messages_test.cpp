@@ -1,4 +1,4 @@
-// Every message goes through text and comes back the same; what does not fit is refused by the name of its field.
+// Every message is written as text and reads back the same; a wrong value is refused with the name of its field.
 #include "rendezvous/protocol/messages.h"
 
 #include <gmock/gmock.h>
@@ -12,7 +12,7 @@ namespace {
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-// Writes, reads back, writes again: equal JSON means that no field was lost on the way.
+// Writes a message, reads it back and writes it again. Equal JSON shows that no field was lost on the way.
 template <typename Message>
 Message round_trip(const Message& message) {
   const std::string text = json_text(Json(message));
@@ -21,7 +21,7 @@ Message round_trip(const Message& message) {
   return back;
 }
 
-// Each field that the JSON of a message has, taken out one at a time: the error names it, or reading goes on without it.
+// Removes each field from a message's JSON, one at a time. Reading must name the missing field, or succeed if it is optional.
 template <typename Message>
 void expect_named_when_missing(const Message& message, const std::vector<std::string>& optional_fields) {
   const Json whole(message);
@@ -86,7 +86,7 @@ TEST(Messages, RegisterRequestAndReply) {
   expect_named_when_missing(reply, {});
 }
 
-TEST(Messages, AWorkerOfAnotherVersionIsReadAsFarAsItsVersion) {
+TEST(Messages, TheVersionOfAWorkerOfAnotherVersionIsRead) {
   const auto read =
       Json{{"protocol_version", 99}, {"name", "w"}, {"incarnation", "i"}, {"something", {"new"}}}.get<RegisterRequest>();
   EXPECT_EQ(read.protocol_version, 99);
@@ -134,7 +134,7 @@ TEST(Messages, DirectivesOfEveryKind) {
   expect_named_when_missing(a_join(), {"spec", "job_born", "question"});
 }
 
-TEST(Messages, ADirectivesTagIsOfItsContent) {
+TEST(Messages, ADirectivesTagDependsOnItsContent) {
   const Directive directive = a_join();
   EXPECT_EQ(directive.tag(), a_join().tag());
   EXPECT_EQ(directive.tag().size(), 32U);
@@ -209,7 +209,7 @@ TEST(Messages, ProblemsMayComeFromOthers) {
   expect_named_when_missing(m, {"status", "title", "detail", "code", "errors"});
 }
 
-TEST(Messages, AValueWithOthersInItIsRefusedByItsType) {
+TEST(Messages, AWrongStructuredValueIsNamedByItsType) {
   Json deep = Json::array();
   for (int i = 0; i < 300'000; ++i) {
     Json outer = Json::array();
@@ -226,7 +226,7 @@ TEST(Messages, AValueWithOthersInItIsRefusedByItsType) {
   }
 }
 
-TEST(Messages, WhatIsNestedTooDeepIsNoJson) {
+TEST(Messages, TextThatIsNestedTooDeepIsNotJson) {
   const auto nested = [](int depth) {
     return std::string(static_cast<size_t>(depth), '[') + std::string(static_cast<size_t>(depth), ']');
   };
@@ -274,13 +274,13 @@ TEST(Messages, NumbersThatDoNotFitAreRefused) {
   }
 }
 
-TEST(Messages, FieldsNobodyKnowsArePassedOver) {
+TEST(Messages, UnknownFieldsAreIgnored) {
   Json json(WorkerLost{"i1", "gone", {}});
   json["new_field"] = {1, 2, 3};
   EXPECT_EQ(json.get<WorkerLost>().reason, "gone");
 }
 
-TEST(Messages, BytesThatAreNoUtf8StopNothing) {
+TEST(Messages, BytesThatAreNotUtf8AreReplaced) {
   const std::string text = json_text(Json(LogBatch{"i1", "j1", {{1, "info", "caf\xe9"}}}));
   EXPECT_THAT(text, HasSubstr("caf\xEF\xBF\xBD"));
 }

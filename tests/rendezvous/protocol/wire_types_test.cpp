@@ -9,7 +9,7 @@
 namespace holdfast::rendezvous {
 namespace {
 
-TEST(WireTypes, AJobMayHaveEveryOneWithItsOwnReductionAndNoOther) {
+TEST(WireTypes, AJobMayHaveEachTypeWithItsOwnReductionOnly) {
   for (const WireTypeRow& row : kWireTypes) {
     for (const char* reduction : {"exact", "float"}) {
       const nlohmann::json spec = {{"train_data_path", "x"}, {"reduction", reduction}, {"wire_dtype", row.name}};

@@ -1,4 +1,4 @@
-// Faults at commits: what is said is what happens.
+// Faults at commits: each happens at the commit that its text names.
 #include "rendezvous/store/commit_faults.h"
 
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ TEST(CommitFaults, TheNthCommitOfAKindIsFoundOnItsSideOfTheCommit) {
   EXPECT_EQ(third[0]->once_file, "/drill");
 }
 
-TEST(CommitFaults, WhatCannotBeUnderstoodIsNamed) {
+TEST(CommitFaults, ATextThatIsNotAFaultIsNamed) {
   const std::pair<std::string, std::string> cases[] = {{"stop@before_commit", "a service takes kill@before_commit"},
                                                        {"kill@step", "a service takes"},
                                                        {"kill@after_commit:n=0", "n must be a whole number from 1 on"},

@@ -1,4 +1,4 @@
-// A database whose file is removed or replaced below the open store: noticed, refused, and saved.
+// A database whose file is removed or replaced below the open store. The store notices, refuses writes, and saves its rows.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -37,7 +37,7 @@ class FilesTest : public testing::Test {
     store_->add_event({0, 1, "", "", 0, "kind", message, ""});
     store_->commit();
   }
-  // The words of the store when it is asked to keep something.
+  // The store's error when it is to keep something; "" for none.
   std::string refusal() {
     return refusal_of([this] { keep("refused"); });
   }
@@ -76,7 +76,7 @@ class FilesTest : public testing::Test {
   std::unique_ptr<JobStore> store_;
 };
 
-TEST_F(FilesTest, OfARemovedDatabaseAllThatWasKeptIsSavedAndNothingMoreIsTaken) {
+TEST_F(FilesTest, ARemovedDatabaseIsSavedAndTakesNoMoreRows) {
   fs::remove(path_);
   const std::string why = refusal();
   ASSERT_EQ(rescued().size(), 1u);
@@ -87,7 +87,7 @@ TEST_F(FilesTest, OfARemovedDatabaseAllThatWasKeptIsSavedAndNothingMoreIsTaken) 
   EXPECT_THAT(messages_in(copy), ElementsAre("first"));
 }
 
-TEST_F(FilesTest, NoStoreIsOpenedThereBeforeSomebodyDecided) {
+TEST_F(FilesTest, NoStoreIsOpenedThereBeforeAPersonHasDecided) {
   fs::remove(path_);
   const std::string why = refusal();
   store_.reset();
@@ -116,7 +116,7 @@ TEST_F(FilesTest, AnotherFileInItsPlaceIsNotTouched) {
   EXPECT_THAT(messages_in(path_), ElementsAre("of another")) << "the log of the other one was not taken for its own";
 }
 
-TEST_F(FilesTest, AMovedDatabaseIsWholeWhereItIs) {
+TEST_F(FilesTest, AMovedDatabaseIsWholeInItsNewPlace) {
   fs::rename(path_, folder_ + "/aside.sqlite");
   EXPECT_NE(refusal(), "");
   store_.reset();
@@ -135,7 +135,7 @@ TEST_F(FilesTest, ARemovedLogCostsNothing) {
   keep("second");
 }
 
-TEST_F(FilesTest, ALogOfAnotherDatabaseIsNotTakenForItsOwn) {
+TEST_F(FilesTest, ALogOfAnotherDatabaseIsNotRead) {
   std::ofstream(folder_ + "/other") << "something";
   fs::rename(folder_ + "/other", path_ + "-wal");
   EXPECT_THAT(refusal(), HasSubstr(path_ + "-wal was replaced by another file"));
@@ -143,21 +143,21 @@ TEST_F(FilesTest, ALogOfAnotherDatabaseIsNotTakenForItsOwn) {
   EXPECT_THAT(messages_in(rescued()[0]), ElementsAre("first"));
 }
 
-TEST_F(FilesTest, AStoreThatIsAskedNoticesWithoutAWrite) {
+TEST_F(FilesTest, AStoreThatIsAskedNoticesEvenWithoutAWrite) {
   EXPECT_EQ(refusal_of([this] { store_->check_files(); }), "");
   fs::remove(path_);
   EXPECT_NE(refusal_of([this] { store_->check_files(); }), "");
   EXPECT_EQ(rescued().size(), 1u);
 }
 
-TEST_F(FilesTest, AStoreThatIsClosedFirstSavesWhatItHeld) {
+TEST_F(FilesTest, AStoreThatIsClosedBeforeItNoticesSavesItsRows) {
   fs::remove(path_);
   store_.reset();
   ASSERT_EQ(rescued().size(), 1u);
   EXPECT_THAT(messages_in(rescued()[0]), ElementsAre("first"));
 }
 
-TEST_F(FilesTest, WhereNothingCanBeSavedItSaysSo) {
+TEST_F(FilesTest, AStoreThatCannotSaveItsRowsSaysSo) {
   fs::remove_all(folder_);
   EXPECT_THAT(refusal(), HasSubstr("could not be saved"));
 }

@@ -1,4 +1,4 @@
-// What workers logged, in the store: numbered, found, and dropped with word of it; and what else goes with time.
+// Log lines of workers in the store: numbers, filters, and a note of dropped lines; and other rows that are dropped with time.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -76,13 +76,13 @@ TEST_F(LogsTest, PagesJoinWithoutAGapOrARepetition) {
   for (LogPage page{{}, 0, true}; page.more; ++pages) {
     page = store_->records().logs({"j1", page.read_to, "", ""}, 10);
     for (const LogRow& row : page.rows) all.push_back(row.line.text);
-    if (pages < 5) log_many(96 + pages, 96 + pages);  // others write meanwhile
+    if (pages < 5) log_many(96 + pages, 96 + pages);  // new lines come between the pages
   }
   ASSERT_EQ(all.size(), 100u);
   for (int i = 0; i < 100; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], std::to_string(i + 1));
 }
 
-// Whoever read line 100 of a log comes back to a copy that ended at line 60, and to another one after that.
+// A reader of line 100 of a log comes back after a restore of a copy that ends at line 60, and again after a second restore.
 TEST_F(LogsTest, AfterARestoreNumbersGoOnAboveThoseThatWereRead) {
   open();
   job("j1", 1, 0);
@@ -110,7 +110,7 @@ TEST_F(LogsTest, AfterARestoreNumbersGoOnAboveThoseThatWereRead) {
   EXPECT_EQ(all.back(), "75");
 }
 
-TEST_F(LogsTest, LinesThatWereNeverThereAreNotCountedAsDropped) {
+TEST_F(LogsTest, LinesThatNeverExistedAreNotCountedAsDropped) {
   open({.log_lines_per_job = 500});
   job("j1", 1, 0);
   log_many(1, 100);
@@ -167,7 +167,7 @@ TEST_F(LogsTest, ALogKeepsItsNewestLinesAndSaysHowManyAreGone) {
   EXPECT_EQ(page.rows.back().line.text, "4000");
   EXPECT_GE(page.rows.size(), 501u);
   EXPECT_LE(page.rows.size(), 1601u);
-  // Who was further on when they went is told of those that it missed.
+  // A reader that had read some of the dropped lines is told the number of the others.
   EXPECT_EQ(store_->records().logs({"j1", gone - 3, "", ""}, 10).rows[0].dropped, 3);
   EXPECT_EQ(store_->records().logs({"j1", gone, "", ""}, 10).rows[0].dropped, 0);
   EXPECT_EQ(
@@ -186,7 +186,7 @@ TEST_F(LogsTest, ALogIsBoundedInBytes) {
   EXPECT_EQ(store_->records().logs({"j1", 0, "", ""}, 10).rows.back().id, 301) << "the last line stays, whatever it has";
 }
 
-TEST_F(LogsTest, AReaderWithANumberFromALongerPastGetsWhatIsNew) {
+TEST_F(LogsTest, AReaderWithANumberBeyondTheNewestGetsTheNewLines) {
   open();
   log_many(1, 5);
   const LogPage page = store_->records().logs({"j1", 1000, "", ""}, 10);
@@ -194,7 +194,7 @@ TEST_F(LogsTest, AReaderWithANumberFromALongerPastGetsWhatIsNew) {
   EXPECT_EQ(page.read_to, 5) << "the database was restored from an older copy";
 }
 
-TEST_F(LogsTest, LogsOfJobsThatEndedLongAgoGoAndTheirEventsButForTheNewest) {
+TEST_F(LogsTest, LogsAndAllButTheNewestEventsOfJobsThatEndedLongAgoAreDropped) {
   open();
   const int64_t now = 100 * kDayMs;
   job("j1", 1, now - 31 * kDayMs);
@@ -229,7 +229,7 @@ TEST_F(LogsTest, LogsOfJobsThatEndedLongAgoGoAndTheirEventsButForTheNewest) {
   EXPECT_EQ(later[1].message, "102");
 }
 
-TEST_F(LogsTest, EventsOfALiveJobAndOfTheServiceAreBoundedByFarMore) {
+TEST_F(LogsTest, EventsOfALiveJobAndOfTheServiceHaveAMuchLargerBound) {
   open({.events_per_job = 1000});
   job("j1", 1, 0);
   for (const char* id : {"j1", ""}) {
@@ -241,7 +241,7 @@ TEST_F(LogsTest, EventsOfALiveJobAndOfTheServiceAreBoundedByFarMore) {
   EXPECT_EQ(store_->records().events("j1", 0, 10'000).back().message, "5000");
 }
 
-TEST_F(LogsTest, BeyondTheBoundOfAllTheLogsOfJobsThatEndedFirstGoFirst) {
+TEST_F(LogsTest, BeyondTheBoundOfAllLogsTheJobsThatEndedFirstLoseTheirs) {
   open({.log_bytes = 2'500'000});
   job("j1", 1, 2000);
   job("j2", 2, 1000);

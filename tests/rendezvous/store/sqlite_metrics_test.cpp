@@ -1,4 +1,4 @@
-// Steps in the store: the newest as rows, all of them as curves and digests, through whatever a job goes back over.
+// Steps in the store: the newest as rows, all of them as curves and digests, also after a job went back.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ class MetricsTest : public testing::Test {
     return row;
   }
 
-  // The store and the reference have it.
+  // Adds steps to the store and to the reference.
   void add(int64_t first, int64_t last, int64_t generation, const std::function<double(int64_t)>& loss, int64_t batch = 50) {
     for (int64_t from = first; from <= last; from += batch) {
       std::vector<StepRow> rows;
@@ -59,7 +59,7 @@ class MetricsTest : public testing::Test {
     truth_.erase(truth_.lower_bound(first), truth_.end());
   }
 
-  // Each point says of its steps what these say themselves; together they are all steps there are.
+  // Checks that each point agrees with its steps, and that the points together have all steps.
   void expect_true(const std::vector<CurvePoint>& curve, int64_t at_most) const {
     ASSERT_LE(static_cast<int64_t>(curve.size()), at_most);
     auto next = truth_.begin();
@@ -131,7 +131,7 @@ TEST_F(MetricsTest, AJobThatBeganAtALaterStepHasACurveFromThere) {
   expect_digests();
 }
 
-TEST_F(MetricsTest, AJobWithAGapOfManyStepsHasACurveOfAllThereAre) {
+TEST_F(MetricsTest, AJobWithAGapOfManyStepsHasACurveOfAllItsSteps) {
   add(1, 1000, 1, falling);
   add(100'001, 160'000, 1, falling);
   EXPECT_GT(store_->records().folded_to("j1"), 138'000) << "the oldest rows went";
@@ -143,8 +143,8 @@ TEST_F(MetricsTest, AJobWithAGapOfManyStepsHasACurveOfAllThereAre) {
   expect_digests();
 }
 
-// Rows go only when points stand for them.
-TEST_F(MetricsTest, AfterAGapNothingGoesThatIsInNoPoint) {
+// A row may be dropped only when a point has it.
+TEST_F(MetricsTest, AfterAGapNoRowIsDroppedThatIsInNoPoint) {
   add(1, 1000, 1, falling);
   for (const int64_t begin : {200'001, 3'000'001}) {
     for (int64_t first = begin; first < begin + 3000; first += 100) {
@@ -156,14 +156,14 @@ TEST_F(MetricsTest, AfterAGapNothingGoesThatIsInNoPoint) {
   expect_digests();
 }
 
-TEST_F(MetricsTest, StepsOfWhichTheServiceWasToldLateAreInTheCurve) {
+TEST_F(MetricsTest, StepsThatWereReportedLateAreInTheCurve) {
   add(1, 300, 1, falling);
   add(401, 1500, 1, falling);
   add(301, 400, 1, falling);
   for (const int64_t points : {2, 100, 2000}) expect_true(store_->records().curve("j1", points), points);
 }
 
-TEST_F(MetricsTest, AStepThatIsSaidAgainChangesNothing) {
+TEST_F(MetricsTest, AStepThatIsReportedAgainChangesNothing) {
   add(1, 24'000, 1, falling, 400);
   const auto before = store_->records().curve("j1", 50);
   store_->add_steps("j1", {step(3, 99), step(10'000, 99), step(23'990, 99)});
@@ -172,7 +172,7 @@ TEST_F(MetricsTest, AStepThatIsSaidAgainChangesNothing) {
   expect_digests();
 }
 
-TEST_F(MetricsTest, WhateverAJobGoesBackOverItsCurveIsOfTheStepsThatCount) {
+TEST_F(MetricsTest, HoweverFarAJobGoesBackItsCurveHasOnlyTheStepsThatCount) {
   const auto seed = std::random_device{}();
   SCOPED_TRACE(fmt::format("seed {}", seed));
   std::mt19937_64 random(seed);

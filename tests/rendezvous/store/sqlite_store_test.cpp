@@ -1,4 +1,4 @@
-// The store: what was committed is there after kill -9, and databases of newer programs are refused.
+// The store: committed rows are there after kill -9, and databases of newer programs are refused.
 #include "rendezvous/store/sqlite/store.h"
 
 #include <fmt/format.h>
@@ -114,7 +114,7 @@ TEST_F(StoreTest, EverythingComesBackAsItWasWritten) {
   EXPECT_EQ(store->find_idempotency("other"), std::nullopt);
 }
 
-TEST_F(StoreTest, WhatWasNotCommittedIsNotThere) {
+TEST_F(StoreTest, UncommittedRowsAreNotThere) {
   {
     const auto store = open_sqlite_store(path_);
     store->begin();
@@ -150,7 +150,7 @@ TEST_F(StoreTest, TheLedgerGrowsByGenerationAndIsCutWhereStepsAreVoided) {
                                    "10-12 g2 w1 [0,8) void by g3"}));
 }
 
-TEST_F(StoreTest, AStepThatWasDealtAnewHasRowsOfItsOwn) {
+TEST_F(StoreTest, AStepThatWasDealtAnewHasItsOwnRows) {
   const auto store = open_sqlite_store(path_);
   store->begin();
   store->save_job(job("j1", 1));
@@ -159,7 +159,7 @@ TEST_F(StoreTest, AStepThatWasDealtAnewHasRowsOfItsOwn) {
   for (int said = 0; said < 2; ++said) store->deal_anew("j1", 3, shares);
   store->deal_anew("j1", 5, {{1, 0, 6}});
   store->extend_ledger("j1", generation(1, 2), 6, 6, 7);
-  store->deal_anew("j1", 9, shares);  // not committed: nothing to deal
+  store->deal_anew("j1", 9, shares);  // a step that is not committed: nothing is dealt
   store->commit();
   EXPECT_EQ(ledger(*store), (Lines{"1-2 g1 w1 [0,3)", "1-2 g1 w2 [3,6)", "3-3 g1 w1 [0,2)", "3-3 g1 w1 [4,5)",
                                    "3-3 g1 w2 [2,4)", "3-3 g1 w2 [5,6)", "4-4 g1 w1 [0,3)", "4-4 g1 w2 [3,6)",
@@ -205,7 +205,7 @@ TEST_F(StoreTest, AStepIsKeptOnceUnlessItWasVoided) {
   EXPECT_GT(store->records().steps("j1", 0, 10)[0].id, id) << "followers see it as new";
 }
 
-// So a database is found whose migration was committed and whose steps were not folded after it: the service was killed then.
+// The service was killed after the commit of a migration and before the steps were folded: all steps are still rows.
 TEST_F(StoreTest, StepsThatAreAllRowsAreFoldedAtEveryStart) {
   constexpr int64_t kSteps = 50'000;
   for (const int version : {4, 5, schema_version_known()}) {
@@ -271,7 +271,7 @@ TEST_F(StoreTest, ADatabaseOfANewerProgramIsRefusedWithBothVersions) {
   }
 }
 
-TEST_F(StoreTest, AFileThatIsNoDatabaseIsNamedWithWhatToDo) {
+TEST_F(StoreTest, AFileThatIsNotADatabaseIsNamedWithWhatToDo) {
   FILE* file = fopen(path_.c_str(), "w");
   for (int i = 0; i < 100; ++i) fputs("this is no database at all\n", file);
   fclose(file);
@@ -284,9 +284,9 @@ TEST_F(StoreTest, AFileThatIsNoDatabaseIsNamedWithWhatToDo) {
   }
 }
 
-// A child commits in a loop and acknowledges each commit through a pipe; it is killed in the middle. All that it
-// acknowledged must be there, and at most the one transaction after it, whole.
-TEST_F(StoreTest, WhatWasAcknowledgedSurvivesKill9) {
+// A child commits in a loop and acknowledges each commit through a pipe; it is killed in the middle. All acknowledged
+// transactions must be there, and at most one more, whole.
+TEST_F(StoreTest, AcknowledgedTransactionsSurviveKill9) {
   for (int round = 0; round < 3; ++round) {
     remove();
     int acknowledged[2];
@@ -314,7 +314,7 @@ TEST_F(StoreTest, WhatWasAcknowledgedSurvivesKill9) {
     int64_t count = 0;
     while (count < 40 + 7 * round && read(acknowledged[0], &byte, 1) == 1) ++count;
     kill(child, SIGKILL);
-    while (read(acknowledged[0], &byte, 1) == 1) ++count;  // it got further before the signal came
+    while (read(acknowledged[0], &byte, 1) == 1) ++count;  // the child went on until the signal came
     close(acknowledged[0]);
     waitpid(child, nullptr, 0);
 

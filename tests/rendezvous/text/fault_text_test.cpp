@@ -1,4 +1,4 @@
-// The grammar that both programs' faults share. Which words it may have is tested beside each.
+// The grammar of faults, which both programs share. Each program's own tests are about its words.
 #include "rendezvous/text/fault_text.h"
 
 #include <gtest/gtest.h>
@@ -25,11 +25,11 @@ TEST(FaultText, IsSplitIntoActionPointAndSettings) {
   EXPECT_TRUE(faults[1].settings.empty());
 }
 
-TEST(FaultText, WithoutActionAtPointThereIsNoPoint) {
+TEST(FaultText, OfAnotherFormHasNoPoint) {
   for (const char* text : {"", "kill", "kill@", "kill@step@join"}) EXPECT_EQ(split_faults(text)[0].point, "") << text;
 }
 
-TEST(FaultText, AnErrorNamesTheFaultAndWhereItIsDescribed) {
+TEST(FaultText, AnErrorNamesTheFaultAndTheFileThatDescribesFaults) {
   EXPECT_EQ(split_faults("kill@step:n")[0].error("n needs a value", "a.h"),
             "HOLDFAST_FAULT: in \"kill@step:n\": n needs a value (see a.h)");
 }

@@ -1,4 +1,4 @@
-// Moments as text and back.
+// Times as text and back.
 #include "rendezvous/text/time_text.h"
 
 #include <gtest/gtest.h>
