@@ -1,6 +1,6 @@
-// The clock seam: the only place where the service learns what time it is. Tests hand in one that they move by hand.
+// The clock seam: the only place from which the service learns the time. Tests give it a clock that they move by hand.
 //
-// Any thread may call.
+// Thread: any.
 #pragma once
 
 #include <cstdint>

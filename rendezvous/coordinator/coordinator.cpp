@@ -118,7 +118,7 @@ OrRefusal<void> Coordinator::scale(const std::string& id, const Scale& wanted) {
 
 // --- time
 
-// Old records go a little at a time, so that no turn takes long.
+// Removes old records, a few at a time, so that no turn takes long.
 void Coordinator::forget_old_records() {
   constexpr int64_t kEveryMs = 60 * 1000;
   if (!old_records_left_ && registry_.now() < forgot_records_ms_ + kEveryMs) return;
@@ -128,7 +128,7 @@ void Coordinator::forget_old_records() {
 
 void Coordinator::tick() {
   const Millis now = registry_.now();
-  // A service that was itself stopped for a while has not listened: no worker is judged by that time.
+  // A service that was itself stopped for a while could not hear anybody: that time counts against no worker.
   if (last_tick_ms_ >= 0 && now - last_tick_ms_ > times_.lease_ms / 2) workers_.renew_all_leases();
   if (last_tick_ms_ < 0 || now - last_tick_ms_ > kStoodStillMs) listening_since_ms_ = now;
   last_tick_ms_ = now;

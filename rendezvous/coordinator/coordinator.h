@@ -1,11 +1,12 @@
-// The service's whole knowledge of jobs and workers, and everything that may be asked of it.
+// The service's whole knowledge of jobs and workers, and all requests about them.
 //
-// It hands each request to the part that it concerns: the parts' headers say more. Their order, from the one that knows
-// least: Journal, Registry, WorkerLives, Decisions; Directives, Queue, Planning, RestoredDatabase; Workers, MemberReports.
+// It hands each request to the part that the request concerns; the parts' headers say more. Their order, from the part that
+// knows least: Journal, Registry, WorkerLives, Decisions; Directives, Queue, Planning, RestoredDatabase; Workers,
+// MemberReports.
 //
-// Promises: after each call the store holds, in the open transaction, everything that the answer promises; nobody is to be
-// answered before commit(). Messages of ended incarnations and of past generations change nothing. Whatever is due by time
-// alone is done in tick().
+// Promises: after each call the open transaction has everything that the answer promises; the caller answers nobody before
+// commit(). Messages of ended incarnations and of past generations change nothing. Work that is due by time alone is done in
+// tick().
 // Refuses, with a Refusal for the sender: requests that are stale, unknown, or wrong in the job's state. Throws StoreError
 // where the store does.
 // Thread: one, the owner. No HTTP in here.
@@ -36,7 +37,7 @@
 
 namespace holdfast::rendezvous {
 
-// Counters of the expensive work, for tests that bound the cost of a request.
+// Counters of expensive work, for tests that bound the cost of a request.
 struct CoordinatorWork {
   int64_t decisions = 0;   // each over all participants of a job
   int64_t directives = 0;  // each for one worker
@@ -75,7 +76,7 @@ class Coordinator {
     int64_t min_nodes, nodes, max_nodes;
   };
   OrRefusal<void> scale(const std::string& job, const Scale& wanted);
-  // The plan if such a job were submitted now, as next_job_id(); nothing of it is done.
+  // The plan that would be made if such a job were submitted now, as next_job_id(). Nothing is changed.
   Plan plan_with(const JobSpec& spec) { return planning_.plan_with(spec); }
 
   // --- reports of a job's members
@@ -85,12 +86,12 @@ class Coordinator {
     return reports_.register_checkpoint(job, record);
   }
   OrRefusal<void> record_event(const std::string& job, const WorkerEvent& m) { return reports_.record_event(job, m); }
-  // The checkpoint's manifest is no longer in the store.
+  // Takes note that the checkpoint's manifest is no longer in the store.
   void checkpoint_removed(const std::string& job, int64_t step) { reports_.checkpoint_removed(job, step); }
 
-  // Does what is due by time alone: leases, deadlines, retention.
+  // Does the work that is due by time alone: leases, deadlines, retention.
   void tick();
-  // Carries out the scheduler's wishes, if something changed since the last call.
+  // Makes a new plan and carries it out, if something changed since the last call.
   void replan() { planning_.replan(); }
   void commit() { journal_.commit(); }
 
@@ -101,14 +102,14 @@ class Coordinator {
   // --- for views
   const std::map<int64_t, std::unique_ptr<Job>>& jobs() const { return registry_.jobs(); }
   const Job* find_job(const std::string& id) const { return registry_.find_job(id); }
-  std::string next_job_id() const { return registry_.next_job_id(); }  // of the job that is submitted next
+  std::string next_job_id() const { return registry_.next_job_id(); }  // the id of the next new job
   const std::map<std::string, Worker>& workers() const { return registry_.workers(); }
-  // The workers since the last call whose directive may have changed, or whose life may have ended. No other's did.
+  // The workers whose directive may have changed, or whose life may have ended, since the last call; no others' did.
   std::set<std::string> take_workers_to_notify() { return registry_.take_touched(); }
   std::optional<Directive> news_for(const std::string& worker, const std::string& have) {
     return directives_.news_for(worker, have);
   }
-  // The refusal for an incarnation that is over; nothing for one that lives or is not known.
+  // The refusal for an incarnation that has ended; nothing for one that is alive or unknown.
   std::optional<Refusal> refusal_if_ended(const std::string& worker, const std::string& incarnation) const {
     return lives_.refusal_if_ended(worker, incarnation);
   }

@@ -56,8 +56,8 @@ struct EffectWriter {
 
 namespace {
 
-// The scheduler's inputs that a step, a checkpoint or time may change: while these are equal, no new plan is needed. Workers
-// that are freed are touched, which asks for a plan by itself.
+// The scheduler's inputs that a step, a checkpoint or time may change. While they are equal, no new plan is needed. A worker
+// that is freed is touched, which asks for a plan.
 struct PlannerInputs {
   JobState state;
   Intent intent;

@@ -16,13 +16,13 @@ namespace holdfast::rendezvous {
 
 class Decisions {
  public:
-  // All outlive it. `new_secret` is called once for each generation.
+  // All arguments outlive this object. `new_secret` is called once for each generation.
   Decisions(Registry& registry, Journal& journal, WorkerLives& lives, std::function<std::string()> new_secret)
       : registry_(registry), journal_(journal), lives_(lives), new_secret_(std::move(new_secret)) {}
 
   void apply(Job& job, const Input& input);
-  // Gives the worker to the job. kMoreFollow: others are given to the same job right after it, and the job decides with the
-  // last of them.
+  // Gives the worker to the job. kMoreFollow: more workers are given to the same job directly after it, and the job decides
+  // with the last of them.
   enum class Batch { kLast, kMoreFollow };
   void assign(Worker& worker, Job& job, Batch batch = Batch::kLast);
   int64_t made() const { return made_; }  // decisions so far, each over all participants of a job

@@ -1,6 +1,6 @@
 // The directive of each worker: derived from its job, never stored.
 //
-// A directive's tag is kept until the worker is touched, so that a heartbeat's answer costs nothing.
+// A directive's tag is kept until the worker is touched, so that the answer to a heartbeat needs no new directive.
 // Thread: the owner.
 #pragma once
 
@@ -14,12 +14,12 @@ namespace holdfast::rendezvous {
 
 class Directives {
  public:
-  explicit Directives(Registry& registry) : registry_(registry) {}  // which outlives it
+  explicit Directives(Registry& registry) : registry_(registry) {}  // `registry` outlives this object
 
-  // The directive of a living worker, unless its tag is `have`: the worker has it already.
+  // The directive of a live worker; nothing if its tag is `have`, because the worker has it already.
   std::optional<Directive> news_for(const std::string& worker, const std::string& have);
   const std::string& tag_of(Worker& worker);
-  int64_t made() const { return made_; }  // directives so far, for tests of what a request costs
+  int64_t made() const { return made_; }  // directives so far, for tests of a request's cost
 
  private:
   Directive make(const std::string& worker);

@@ -7,7 +7,7 @@
 namespace holdfast::rendezvous {
 namespace {
 
-constexpr size_t kEventKindsMax = 1000;  // workers name kinds, too: further ones are not counted
+constexpr size_t kEventKindsMax = 1000;  // workers also choose kinds; more kinds than this are not counted
 
 }  // namespace
 

@@ -1,7 +1,7 @@
 // The coordinator's writes: one transaction at a time, and the events that tell people what happened.
 //
-// Promises: everything written since the last commit() is in one transaction, so it is durable whole or not at all. Nobody is
-// to be answered before commit() has returned. Throws StoreError where the store does.
+// Promises: all writes since the last commit() are in one transaction, so they become durable together or not at all. The
+// caller answers nobody before commit() has returned. Throws StoreError where the store does.
 // Thread: the owner.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace holdfast::rendezvous {
 
 struct NewEvent {
   std::string kind, message;
-  std::string job = {}, worker = {};  // "": of none
+  std::string job = {}, worker = {};  // "": the event is about none
   int64_t generation = 0;
 };
 
@@ -32,16 +32,16 @@ struct StateChange {
 
 class Journal {
  public:
-  // Both outlive it.
+  // Both arguments outlive this object.
   Journal(JobStore& store, const Clock& clock) : store_(store), clock_(clock) {}
 
   JobStore& store() { return store_; }
   JobStore& write();  // begins a transaction if none is open
   void commit();
-  int64_t transactions() const { return transactions_; }  // begun so far
+  int64_t transactions() const { return transactions_; }  // the number begun so far
 
   void record(const NewEvent& event);
-  // The token in whose name the next calls are made; events name it. "": nobody's.
+  // Sets the token whose request causes the next calls; events name it. "": no token.
   void set_actor(const std::string& actor) { actor_ = actor; }
   const std::map<std::string, int64_t>& event_counts() const { return event_counts_; }  // by kind, since this object began
 

@@ -14,7 +14,7 @@ MemberReports::MemberReports(const Parts& parts)
       decisions_(parts.decisions),
       workers_(parts.workers) {}
 
-// The job, if the sender of the message belongs to its present generation and may say this.
+// The job, if the sender of the message belongs to its present generation and may send such a message.
 template <typename Message>
 OrRefusal<Job*> MemberReports::need_present(const std::string& id, const Message& message, MaySay who) {
   Job* job = registry_.find_job(id);

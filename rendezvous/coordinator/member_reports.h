@@ -17,7 +17,7 @@ namespace holdfast::rendezvous {
 
 class MemberReports {
  public:
-  struct Parts {  // all outlive it
+  struct Parts {  // all outlive this object
     Registry& registry;
     Journal& journal;
     WorkerLives& lives;
@@ -29,7 +29,7 @@ class MemberReports {
   OrRefusal<void> record_progress(const std::string& job, const Progress& progress);
   OrRefusal<void> report_fault(const std::string& job, const FaultReport& report);
   OrRefusal<void> register_checkpoint(const std::string& job, const CheckpointRecord& record);
-  // The checkpoint's manifest is no longer in the store.
+  // Takes note that the checkpoint's manifest is no longer in the store.
   void checkpoint_removed(const std::string& job, int64_t step);
   OrRefusal<void> record_event(const std::string& job, const WorkerEvent& event);
 

@@ -12,7 +12,7 @@
 namespace holdfast::rendezvous {
 namespace {
 
-// Members in rank order, then the others by name: the worker that is to be taken away last comes first.
+// Members in rank order, then the other workers by name: the first worker is the last to be taken away.
 std::vector<std::string> in_order_of_rank(const JobMembership& m) {
   std::vector<std::pair<int, std::string>> ranked;
   for (const auto& [id, p] : m.participants) {
@@ -35,7 +35,7 @@ constexpr Millis kPlanMaxMs =
 
 void Planning::replan() {
   if (!registry_.is_plan_asked()) return;
-  // Each round may free workers that the next one gives away; a plan without changes is the end.
+  // Each round may free workers that the next round gives away; a plan without changes ends the loop.
   for (int round = 0; round < 4 && registry_.is_plan_asked(); ++round) {
     const bool changed = plan_once();
     registry_.drop_plan_request();
@@ -139,7 +139,7 @@ bool Planning::carry_out(const Plan& plan) {
   return withdrawn || !plan.taken_back.empty() || !plan.assignments.empty() || !plan.preemptions.empty();
 }
 
-// The time since when a job lacks workers is kept until it trains: having had enough for a moment does not count.
+// The time since when a job lacks workers is kept until it trains: enough workers for a moment do not count.
 void Planning::note_shortage(Job& job, const Plan& plan) {
   const JobMembership& m = job.membership;
   const auto found = plan.waiting.find(job.id);
@@ -203,10 +203,10 @@ void Planning::show_to_planner(const Job& job, SchedulableJob& planned) {
   if (exact && has_numerics) planned.unlike = workers_incompatible_with(m.numerics);
 }
 
-// Made once for all jobs with the same requirements, and anew when a worker has registered.
+// Computed once for all jobs with the same requirements, and again when a worker has registered.
 WorkerSet Planning::workers_ineligible_for(const Labels& requirements) {
   if (ineligible_by_requirements_.size() > registry_.live_jobs().size() + 1)
-    ineligible_by_requirements_.clear();  // some are of jobs that have ended
+    ineligible_by_requirements_.clear();  // some belong to jobs that have ended
   WorkerSet& known = ineligible_by_requirements_[requirements];
   if (known == nullptr) {
     std::set<std::string> found;

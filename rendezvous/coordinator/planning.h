@@ -1,6 +1,7 @@
-// Which worker belongs to which job: shows the scheduler its inputs, and carries out its plan.
+// The assignment of workers to jobs: shows the scheduler its inputs, and carries out its plan.
 //
-// A plan is made when one of the scheduler's inputs changed, and when time alone changes it: a pause or a patience ends.
+// A plan is made when one of the scheduler's inputs has changed, or when time alone may change the plan, as at the end of a
+// pause.
 // Routine messages (heartbeats, steps, ticks) ask for none.
 // Thread: the owner.
 #pragma once
@@ -20,24 +21,24 @@ namespace holdfast::rendezvous {
 
 class Planning {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   Planning(Registry& registry, Decisions& decisions, Queue& queue)
       : registry_(registry), decisions_(decisions), queue_(queue) {}
 
   // Makes the plan and carries it out, if one was asked for since the last call.
   void replan();
   void ask_if_due();  // asks for a plan when time alone may have changed it
-  // A worker registered: its labels and numerics may have changed.
+  // Call it when a worker has registered, because its labels and numerics may have changed.
   void forget_known_workers() {
     ineligible_by_requirements_.clear();
     incompatible_by_numerics_.clear();
   }
-  // The plan if a job of this spec were submitted now, as Registry::next_job_id(); nothing of it is done.
+  // The plan that would be made if a job of this spec were submitted now, as Registry::next_job_id(). Nothing is changed.
   Plan plan_with(const JobSpec& spec);
   int64_t made() const { return made_; }  // plans so far, each over all workers and jobs
 
  private:
-  bool plan_once();  // whether anything changed
+  bool plan_once();  // true: something changed
   std::vector<SchedulableJob> jobs_to_plan();
   std::vector<SchedulableWorker> workers_to_plan() const;
   void show_to_planner(const Job& job, SchedulableJob& planned);

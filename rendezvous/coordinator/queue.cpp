@@ -12,8 +12,8 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kUndisturbedMaxMs = 24 * 3600 * 1000;  // bounds the pause after a failed preemption, whatever the clock says
-constexpr int64_t kWholeMaxMs = 5 * 60'000;              // how long an overlong job that does not train is left alone
+constexpr int64_t kUndisturbedMaxMs = 24 * 3600 * 1000;  // bounds the pause after a failed preemption if the clock is wrong
+constexpr int64_t kWholeMaxMs = 5 * 60'000;  // a job over its max_runtime may go on for so long while it does not train
 
 // The text is written anew at each step, so it holds only the fields that differ from those of a fresh job.
 template <typename T>
@@ -71,7 +71,7 @@ void restore_queueing(Job& job, const std::string& text, Millis now, int64_t wal
   if (undisturbed_ms > 0) job.membership.preemptible_ms = now + std::min(undisturbed_ms, kUndisturbedMaxMs);
 }
 
-// --- how long it ran
+// --- running time
 
 void Queue::end_overlong(Job& job) {
   job.runtime.count(registry_.now(), job.membership.state == JobState::kRunning);
@@ -83,7 +83,7 @@ void Queue::end_overlong(Job& job) {
   decisions_.apply(job, StopAsked{fmt::format("max_runtime of {} s is over", limit_s)});
 }
 
-// --- when it may begin
+// --- the job's beginning
 
 bool resumes_from(const JobSpec& spec, const std::string& predecessor) {
   if (spec.after.empty()) return false;
@@ -93,7 +93,7 @@ bool resumes_from(const JobSpec& spec, const std::string& predecessor) {
 int64_t retry_in_ms(const Job& job, int64_t wall_ms) {
   if (!job.membership.retry_pending) return 0;
   const int64_t left_ms = job.retry_at_ms - wall_ms;
-  return left_ms > job.retry_delay_ms ? 0 : std::max<int64_t>(0, left_ms);  // a clock that was set back makes no job wait
+  return left_ms > job.retry_delay_ms ? 0 : std::max<int64_t>(0, left_ms);  // a clock that was set back delays no job
 }
 
 bool Queue::may_begin(const Job& job) const {

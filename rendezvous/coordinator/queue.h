@@ -1,4 +1,4 @@
-// The queue's part of a job: what it comes after, when it may begin, how long it may run.
+// The queue's part of a job: the job that it comes after, the time at which it may begin, the time that it may run.
 //
 // Thread: the owner.
 #pragma once
@@ -11,13 +11,13 @@
 
 namespace holdfast::rendezvous {
 
-// Whether resume_from is the job that `spec` comes after, whose id is `predecessor`, and leaves the step open.
+// Whether resume_from names the job that `spec` comes after (its id is `predecessor`) and leaves the step open.
 bool resumes_from(const JobSpec& spec, const std::string& predecessor);
 // Whether the job waits for the job that it comes after.
 inline bool is_held_by_another(const Job& job) {
   return !job.after.empty() && !job.after_done;
 }
-// How long a job that failed waits for its next try; 0: it does not wait.
+// The time until the next try of a job that failed, in ms; 0: it does not wait.
 int64_t retry_in_ms(const Job& job, int64_t wall_ms);
 
 // The queue's fields of a job as they are kept in the database, and back.
@@ -26,7 +26,7 @@ void restore_queueing(Job& job, const std::string& text, Millis now, int64_t wal
 
 class Queue {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   Queue(Registry& registry, Journal& journal, Decisions& decisions)
       : registry_(registry), journal_(journal), decisions_(decisions) {}
 

@@ -1,6 +1,7 @@
-// A refusal of the coordinator: what is wrong with a request, whatever carried it.
+// A refusal of the coordinator: it says what is wrong with a request, and knows nothing of HTTP.
 //
-// The API turns it into an HTTP answer (rendezvous/api/answers/problems.h); the simulator and the stories look at it as it is.
+// The API makes an HTTP answer of it (rendezvous/api/answers/problems.h); the simulator and the stories read it directly.
+// Thread: any.
 #pragma once
 
 #include <string>
@@ -16,8 +17,8 @@ struct Refusal {
   enum class Kind {
     kNotKnown,    // there is no such job or worker
     kWrongState,  // the job or worker exists, and its state does not allow the request
-    kStale,       // the sender belongs to an incarnation or a generation that is over
-    kInvalid,     // the request itself is wrong, whatever the state
+    kStale,       // the sender belongs to an incarnation or a generation that has ended
+    kInvalid,     // the request itself is wrong, in any state
   };
   Kind kind = Kind::kInvalid;
   std::string code;    // for programs, and stable: "not_found", "stale_generation", ...

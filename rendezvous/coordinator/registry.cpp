@@ -33,7 +33,7 @@ void Registry::drop_ended_jobs() {
 void Registry::save(Job& job) {
   JobRow row = row_of(job);
   if (row == job.saved) return;
-  // The runtime grows all the time, which alone is not worth a write.
+  // The runtime grows all the time; that alone causes no write, so it is set only now.
   job.runtime.saved_ran_ms = job.runtime.ran_ms;
   job.runtime.saved_at_ms = wall_ms();
   row = row_of(job);

@@ -1,7 +1,7 @@
-// The tables of jobs and workers, and whose directive or plan a change in them may concern.
+// The tables of jobs and workers, and notes of the changes that may need a new directive or a new plan.
 //
-// Every part of the coordinator changes jobs and workers through these tables and saves them here. Whoever changes something
-// that a worker's directive is made of calls touch().
+// Every part of the coordinator changes jobs and workers in these tables, and saves them here. Code that changes an input of a
+// worker's directive calls touch().
 // Thread: the owner.
 #pragma once
 
@@ -19,7 +19,7 @@ namespace holdfast::rendezvous {
 
 class Registry {
  public:
-  // Both outlive it.
+  // Both arguments outlive this object.
   Registry(Journal& journal, const Clock& clock) : journal_(journal), clock_(clock) {}
 
   Millis now() const { return clock_.steady_ms(); }
@@ -43,9 +43,9 @@ class Registry {
   const std::map<std::string, Worker>& workers() const { return workers_; }
   Worker* find_worker(const std::string& name);  // nullptr: there is none
   void save(const Worker& worker);
-  // The job's refusal of the worker, if it is in force: it was of the worker's present incarnation.
+  // The job's refusal of the worker, if it is in force, which it is for the incarnation that was refused; else null.
   const RefusalRow* refusal_of(const Job& job, const std::string& worker) const;
-  // The worker's directive may have changed, or its life may have ended.
+  // Notes that the worker's directive may have changed, or its life may have ended.
   void touch(const std::string& worker);
   std::set<std::string> take_touched() { return std::exchange(touched_, {}); }  // since the last call
 
@@ -60,7 +60,7 @@ class Registry {
   std::map<int64_t, std::unique_ptr<Job>> jobs_;
   std::map<std::string, Job*> jobs_by_id_;
   std::map<int64_t, Job*> live_jobs_;
-  int64_t reserved_number_ = 0;  // jobs up to this number existed once, whatever the database knows
+  int64_t reserved_number_ = 0;  // jobs up to this number have existed, even if the database does not know them
   std::map<std::string, Worker> workers_;
   std::set<std::string> touched_;
   bool plan_asked_ = true;  // the next plan may differ from the last

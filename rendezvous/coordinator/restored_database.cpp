@@ -9,9 +9,9 @@
 namespace holdfast::rendezvous {
 namespace {
 
-constexpr int64_t kNumberMax = int64_t{1} << 40;  // no counter comes this far: a larger number is nonsense
+constexpr int64_t kNumberMax = int64_t{1} << 40;  // no real number is larger
 
-// 12 for "j12"; 0 for a text that is no job's id.
+// The number in a job's id: 12 for "j12"; 0 if the text is not a job's id.
 int64_t number_of(const std::string& job) {
   int64_t number = 0;
   if (job.size() < 2 || job[0] != 'j') return 0;

@@ -1,6 +1,6 @@
-// A database that was restored from an older copy, while workers and checkpoints went on: what they know is taken into it.
+// A database that was restored from an older copy while workers and checkpoints went on. Their knowledge is written into it.
 //
-// membership/restored.cpp says what that means for one job.
+// membership/restored.cpp decides for each job.
 // Thread: the owner.
 #pragma once
 
@@ -16,22 +16,22 @@ namespace holdfast::rendezvous {
 
 class RestoredDatabase {
  public:
-  // All outlive it.
+  // All arguments outlive this object.
   RestoredDatabase(Registry& registry, Journal& journal, Decisions& decisions)
       : registry_(registry), journal_(journal), decisions_(decisions) {}
 
-  // A folder of a job that the database does not know is on disk: no new job may get this id.
+  // Call it when the folder of a job that the database does not know is on disk: no new job gets this id.
   void reserve_id(const std::string& job);
-  // Tells people that the folder holds checkpoints of such a job.
+  // Records an event: the folder has checkpoints of such a job.
   void report_stray_checkpoints(const std::string& job, const std::string& folder);
-  // Takes into the database the checkpoints of a job whose manifests are on disk alone.
+  // Writes checkpoints of a job into the database whose manifests are only on disk.
   enum class Adopt {
     kOfUnknownGenerations,  // only if one was written by a generation that the database does not know
     kAll,                   // the database was restored from a copy
   };
   void adopt_checkpoints(const std::string& job, const std::vector<CheckpointRecord>& found, Adopt which);
-  // A worker's status came: if it speaks of a generation that the database does not know, the job takes it in, and a worker
-  // of it that the database has elsewhere. To be called before anything else is made of the status.
+  // Call it first when a worker's status has come. If the status names a generation that the database does not know, the job
+  // takes in that generation, and the worker, too, if the database has it in another place.
   void notice_newer(Worker& worker);
 
  private:
@@ -40,7 +40,7 @@ class RestoredDatabase {
   Registry& registry_;
   Journal& journal_;
   Decisions& decisions_;
-  std::set<std::string> unknown_jobs_;  // jobs that workers spoke of and people were told of
+  std::set<std::string> unknown_jobs_;  // jobs that workers have named, and for which there is an event already
 };
 
 }  // namespace holdfast::rendezvous

@@ -1,4 +1,4 @@
-// A job and a worker as the coordinator holds them: plain values.
+// A job and a worker as the coordinator keeps them: plain values.
 //
 // Times that end in _ms are of the steady clock where the type is Millis, and wall time since 1970 where it is int64_t.
 #pragma once
@@ -18,11 +18,11 @@
 
 namespace holdfast::rendezvous {
 
-// The time that a job spent in state running, over restarts of the service too.
+// The time that a job has spent in state running, also before restarts of the service.
 struct Runtime {
   int64_t ran_ms = 0;
   Millis counted_ms = -1;  // ran_ms includes the time up to here; -1: the job does not run
-  // The values in the database, from which a service that was killed goes on.
+  // The values in the database, from which the next service goes on after a kill.
   int64_t saved_ran_ms = 0, saved_at_ms = 0;  // the second is wall time
   // The time during which the service was away. It counts once the generation that ran then has made a further step.
   int64_t away_ms = 0;
@@ -74,12 +74,12 @@ struct Worker {
   int64_t after_generation = 0;  // of `job`
   int64_t lost_generation = 0;   // of a lost worker: the generation of `last_job` at that time
   int64_t seen_ms = 0;           // wall time
-  // Whether it reported a status since it registered, or since the service started. A worker that has not is told nothing: it
-  // may know more than the database.
+  // Whether the worker has reported a status since it registered, or since the service started. Before that it gets no
+  // directive, because it may know more than the database.
   bool spoke = false;
   LossRecord losses;
   int64_t log_batch = 0;  // number of the newest batch that was taken from this incarnation
-  std::string tag;        // of its directive; "": to be computed anew
+  std::string tag;        // of its directive; "": not computed yet
 
   bool leaving() const { return draining || status.leaving; }
   bool has_no_job() const { return status.phase == Phase::kIdle && status.job.empty(); }  // by its own account

@@ -1,6 +1,6 @@
-// Which incarnations of workers are over, and the end of a life.
+// The ended incarnations of workers, and the end of a worker's life.
 //
-// Promises: an incarnation that is over is over for good, after a restart of the service too.
+// Promises: an incarnation that has ended never becomes valid again, also after a restart of the service.
 // Thread: the owner.
 #pragma once
 
@@ -17,18 +17,18 @@ namespace holdfast::rendezvous {
 
 class WorkerLives {
  public:
-  // Both outlive it.
+  // Both arguments outlive this object.
   WorkerLives(Registry& registry, Journal& journal) : registry_(registry), journal_(journal) {}
 
-  // From the database: by incarnation, the code of its refusal.
+  // Sets the ended incarnations from the database: by incarnation, the code of its refusal.
   void restore(std::map<std::string, std::string> ended) { ended_ = std::move(ended); }
-  // The refusal for an incarnation that is over; nothing for one that lives or is not known.
+  // The refusal for an incarnation that has ended; nothing for one that is alive or unknown.
   std::optional<Refusal> refusal_if_ended(const std::string& worker, const std::string& incarnation) const;
   // The worker, if this incarnation of it is the present one.
   OrRefusal<Worker*> need(const std::string& worker, const std::string& incarnation);
-  // Ends an incarnation: whatever it says from now on is refused with this code.
+  // Ends an incarnation: its messages are refused with this code from now on.
   void forbid(const std::string& worker, const std::string& incarnation, const std::string& code);
-  // Ends the worker's life in its own row; the caller tells its job. `generation` is the job's at that time, 0: none.
+  // Ends the worker's life in its own row; the caller tells its job. `generation`: the job's generation then; 0: none.
   void write_off(Worker& worker, Worker::Life life, const std::string& reason, int64_t generation);
 
  private:
@@ -37,7 +37,7 @@ class WorkerLives {
   std::map<std::string, std::string> ended_;  // incarnation -> code
 };
 
-// The refusal for an incarnation that is over for the reason that `code` names.
+// The refusal for an incarnation that has ended for the reason that `code` names.
 Refusal stale_life(const std::string& worker, const std::string& incarnation, const std::string& code);
 
 }  // namespace holdfast::rendezvous

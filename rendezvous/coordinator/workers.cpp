@@ -48,7 +48,7 @@ void Workers::begin_life(Worker& worker, const RegisterRequest& request) {
   worker = Worker{};
   worker.registration = request;
   worker.last_job = last_job;
-  worker.status.phase = Phase::kPreparing;  // not free before it says so
+  worker.status.phase = Phase::kPreparing;  // not free before it reports so
   worker.losses = losses;
   note_life(worker.losses, registry_.wall_ms());
   journal_.record({"worker_registered",
@@ -95,7 +95,7 @@ OrRefusal<RegisterReply> Workers::register_worker(const RegisterRequest& request
   return RegisterReply{request.name, service_id, times_.heartbeat_ms, times_.lease_ms};
 }
 
-// A worker whose lease ended speaks again: it is taken back if its job has not gone on without it.
+// A worker whose lease has ended reports again: it is taken back if its job has not gone on without it.
 OrRefusal<void> Workers::welcome_back(Worker& worker) {
   if (worker.life == Worker::Life::kAlive) return {};
   const std::string& name = worker.registration.name;
@@ -150,8 +150,8 @@ OrRefusal<void> Workers::begin_poll(const std::string& id, const std::string& in
   return {};
 }
 
-// The last lines that a dead process wrote to stderr go to the log of the job in which it died. Its log lines are on stderr,
-// too: a line that ends with one that was shipped before is skipped.
+// Appends the last lines that a dead process wrote to stderr to the log of the job in which it died. Its log lines are also on
+// stderr, so a line that ends with an already shipped log line is skipped.
 void Workers::take_stderr_tail(const Worker& worker, const std::vector<std::string>& lines) {
   const std::string& name = worker.registration.name;
   const std::string& job = worker.job.empty() && worker.life == Worker::Life::kLost ? worker.last_job : worker.job;
@@ -173,7 +173,7 @@ void Workers::take_stderr_tail(const Worker& worker, const std::vector<std::stri
 OrRefusal<void> Workers::report_lost(const WorkerLost& message) {
   const auto found = std::ranges::find_if(
       registry_.workers(), [&](const auto& entry) { return entry.second.registration.incarnation == message.incarnation; });
-  if (found == registry_.workers().end()) return {};  // replaced already, or never registered: nothing to lose
+  if (found == registry_.workers().end()) return {};  // replaced already, or never registered
   Worker& worker = found->second;
   take_stderr_tail(worker, message.last_lines);
   if (worker.life == Worker::Life::kAlive)
@@ -243,7 +243,7 @@ void Workers::renew_all_leases() {
     worker.lease_until_ms = std::max(worker.lease_until_ms, registry_.now() + times_.lease_ms);
 }
 
-// Workers that have been gone for a day leave the lists.
+// Removes workers from the lists that have been gone for a day.
 void Workers::forget_long_gone() {
   constexpr int64_t kDayMs = 24 * 3600 * 1000, kEveryMs = 60 * 1000;
   if (registry_.now() < looked_for_gone_ms_ + kEveryMs) return;

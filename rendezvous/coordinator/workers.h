@@ -1,7 +1,7 @@
-// The workers themselves: they register, report, poll, are drained, and end; and the leases that judge their silence.
+// The workers themselves: they register, report, poll, are drained, and end; and the leases, which end when a worker is silent.
 //
-// Messages of incarnations that are over change nothing and are refused. A heartbeat that says nothing new costs the same at
-// any number of workers.
+// Messages of ended incarnations are refused and change nothing. A heartbeat without news costs the same at any number of
+// workers.
 // Thread: the owner.
 #pragma once
 
@@ -21,12 +21,12 @@ namespace holdfast::rendezvous {
 
 struct LeaseTimes {
   int64_t heartbeat_ms = 1000, lease_ms = 3000;
-  int64_t grace_ms = 10000;  // after a start of the service
+  int64_t grace_ms = 10000;  // the first lease after a start of the service
 };
 
 class Workers {
  public:
-  struct Parts {  // all outlive it
+  struct Parts {  // all outlive this object
     Registry& registry;
     Journal& journal;
     WorkerLives& lives;
@@ -43,11 +43,11 @@ class Workers {
   OrRefusal<void> report_lost(const WorkerLost& message);
   OrRefusal<void> drain(const std::string& worker);
   OrRefusal<void> take_logs(const std::string& worker, const LogBatch& batch);
-  // A message of the worker came: its lease begins anew.
+  // Begins the worker's lease again, because a message of it came.
   void renew_lease(Worker& worker);
 
   void expire_leases();
-  // Nobody could be heard for a while: every lease lasts at least a full one from now on.
+  // Lengthens every lease to at least a full one from now on, because the service could not hear anybody for a while.
   void renew_all_leases();
   void forget_long_gone();
 
