@@ -1,5 +1,6 @@
 """Programs with their output in log files, and waiting for what they do: a condition, polled until one deadline."""
 import os
+import random
 import signal
 import socket
 import subprocess
@@ -9,11 +10,23 @@ import time
 PATIENCE = float(os.environ.get("HOLDFAST_E2E_PATIENCE", "1"))
 POLL_S = 0.02
 
+# A shell ignores SIGINT for what it runs in the background, and programs that tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port that nobody has, below those that the system gives to whoever connects: while a service is away, none of its
+    clients and of other tests' gets it by chance."""
+    with open("/proc/sys/net/ipv4/ip_local_port_range", encoding="ascii") as file:
+        first_given = int(file.read().split()[0])
+    while True:
+        port = random.randrange(10_000, max(first_given, 20_000))
+        with socket.socket() as listener:
+            try:
+                listener.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
 
 
 def wait_until(condition, timeout_s, what):

@@ -14,6 +14,9 @@ import pyte
 
 DEADLINE_S = 20
 
+# A shell ignores SIGINT for what it runs in the background, and programs that tests start would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 
 class TerminalSession:
     def __init__(self, arguments, columns=100, lines=30, environment=None):

@@ -8,7 +8,7 @@
 namespace holdfast::worker {
 namespace {
 
-using Kind = TransportError::Kind;
+using ErrorKind = TransportError::Kind;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
@@ -85,17 +85,17 @@ TEST(TcpTransport, RefusesAnAddressThatIsTakenAndNamesIt) {
 
 TEST(TcpTransport, WaitEndsAtItsDeadline) {
   const auto transport = loopback_transport();
-  EXPECT_EQ(transport->wait({}, true, soon()).error().kind, Kind::kTimeout);
+  EXPECT_EQ(transport->wait({}, true, soon()).error().kind, ErrorKind::kTimeout);
 }
 
 TEST(TcpTransport, WakeEndsThePresentOrTheNextWaitAndOnlyThat) {
   const auto transport = loopback_transport();
   transport->wake();
   transport->wake();
-  EXPECT_EQ(transport->wait({}, true, late()).error().kind, Kind::kWoken);
-  EXPECT_EQ(transport->wait({}, true, soon()).error().kind, Kind::kTimeout);
+  EXPECT_EQ(transport->wait({}, true, late()).error().kind, ErrorKind::kWoken);
+  EXPECT_EQ(transport->wait({}, true, soon()).error().kind, ErrorKind::kTimeout);
   std::jthread waker([&] { transport->wake(); });
-  EXPECT_EQ(transport->wait({}, true, late()).error().kind, Kind::kWoken);
+  EXPECT_EQ(transport->wait({}, true, late()).error().kind, ErrorKind::kWoken);
 }
 
 TEST(TcpTransport, HasNobodyToAcceptUntilSomebodyConnects) {
@@ -115,7 +115,7 @@ TEST(TcpTransport, TellsOfARefusedConnectionWithTheFirstBytes) {
   std::array<std::byte, 1> byte;
   const auto result = client->receive_some(byte);
   ASSERT_FALSE(result);
-  EXPECT_EQ(result.error().kind, Kind::kRefused);
+  EXPECT_EQ(result.error().kind, ErrorKind::kRefused);
   EXPECT_EQ(result.error().detail, "connect to " + nobody + ": Connection refused");
 }
 
@@ -141,7 +141,7 @@ TEST(TcpConnection, TellsThatTheOtherSideClosed) {
   Transport::Interest interest{pair.server.get(), false, true};
   ASSERT_TRUE(pair.transport->wait(std::span(&interest, 1), false, late()));
   std::array<std::byte, 1> byte;
-  EXPECT_EQ(pair.server->receive_some(byte).error().kind, Kind::kClosed);
+  EXPECT_EQ(pair.server->receive_some(byte).error().kind, ErrorKind::kClosed);
 }
 
 TEST(TcpConnection, SendingToAClosedOneIsAnErrorAndNoSignal) {
@@ -151,7 +151,7 @@ TEST(TcpConnection, SendingToAClosedOneIsAnErrorAndNoSignal) {
   for (;;) {
     const auto sent = pair.client->send_some(bytes, false);
     if (sent) continue;
-    EXPECT_EQ(sent.error().kind, Kind::kClosed) << sent.error().detail;
+    EXPECT_EQ(sent.error().kind, ErrorKind::kClosed) << sent.error().detail;
     break;
   }
 }
