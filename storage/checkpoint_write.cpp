@@ -71,7 +71,7 @@ class CheckpointWriting {
       first_bytes_.push_back(first);
       first += size;
     }
-    for (int i = 0; i <= threads_; ++i) packers_.emplace_back(options.zstd_level);
+    for (int i = 0; i <= threads_; ++i) packers_.emplace_back();
   }
 
   Result<void> run() {

@@ -66,9 +66,9 @@ struct ShardPacker::State {
   ShardPlane store_plane(std::span<const std::byte> plane, std::byte* at);
 };
 
-ShardPacker::ShardPacker(int zstd_level) : state_(std::make_unique<State>()) {
+ShardPacker::ShardPacker() : state_(std::make_unique<State>()) {
   if (!state_->zstd) throw std::bad_alloc();
-  ZSTD_CCtx_setParameter(state_->zstd.get(), ZSTD_c_compressionLevel, zstd_level);
+  ZSTD_CCtx_setParameter(state_->zstd.get(), ZSTD_c_compressionLevel, kZstdLevel);
 }
 ShardPacker::~ShardPacker() = default;
 ShardPacker::ShardPacker(ShardPacker&&) noexcept = default;

@@ -14,6 +14,8 @@
 
 namespace holdfast::storage {
 
+// Readers take any level (FORMAT.md): it may change without a new version of the format.
+inline constexpr int kZstdLevel = 1;
 inline constexpr int64_t kShardRawBytesMax = int64_t{128} << 20;
 
 // A part of a tensor, whole elements of it. A shard's pieces lie end to end.
@@ -41,7 +43,7 @@ class Scratch {
 // One per thread: holds buffers as large as the largest shard it saw.
 class ShardPacker {
  public:
-  explicit ShardPacker(int zstd_level);
+  ShardPacker();
   ~ShardPacker();
   ShardPacker(ShardPacker&&) noexcept;
 

@@ -12,7 +12,7 @@
 #include "rendezvous/access/token_book.h"
 #include "rendezvous/api/routes.h"
 #include "rendezvous/coordinator/clock.h"
-#include "rendezvous/http/rate_limits.h"
+#include "rendezvous/http/token_buckets.h"
 #include "rendezvous/http/server.h"
 
 namespace holdfast::rendezvous {
@@ -39,8 +39,8 @@ class AccessControl {
   TokenBook& tokens_;
   const Clock& clock_;
   const double requests_per_s_;
-  RateLimits requests_;  // by token
-  RateLimits failures_;  // requests without a valid token, by address
+  TokenBuckets requests_;  // by token
+  TokenBuckets failures_;  // requests without a valid token, by address
 };
 
 }  // namespace holdfast::rendezvous

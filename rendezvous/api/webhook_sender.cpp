@@ -31,13 +31,13 @@ void WebhookSender::note_changes() {
                                         {"from", job_state_name(change.from)},
                                         {"to", job_state_name(change.to)},
                                         {"job", std::move(shown)}});
-    const Webhooks::Noted noted = book_.note_change(job_state_name(change.to), body, change.time_ms);
+    const WebhookBook::Noted noted = book_.note_change(job_state_name(change.to), body, change.time_ms);
     for (const DeliveryRow& row : noted.made) turn_.state.journal().write().save_delivery(row);
     for (const int64_t id : noted.dropped) turn_.state.journal().write().remove_delivery(id);
     for (const std::string& id : noted.begun_to_lose) {
       turn_.state.journal().record(
           {"webhook_given_up", fmt::format("{}: more than {} deliveries wait for it: the oldest are dropped until it takes one",
-                                           id, Webhooks::kWaitingMax)});
+                                           id, WebhookBook::kWaitingMax)});
     }
   }
 }
@@ -56,7 +56,7 @@ void WebhookSender::send_due() {
 }
 
 void WebhookSender::record(int64_t id, const DeliveryOutcome& outcome) {
-  const Webhooks::Recorded recorded = book_.record(id, outcome);
+  const WebhookBook::Recorded recorded = book_.record(id, outcome);
   const DeliveryRow& row = recorded.row;
   if (row.id == 0) return;
   for (const int64_t dropped : recorded.dropped) turn_.state.journal().write().remove_delivery(dropped);

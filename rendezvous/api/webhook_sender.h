@@ -6,7 +6,7 @@
 
 #include "rendezvous/api/turn/turn.h"
 #include "rendezvous/api/turn/work_pool.h"
-#include "rendezvous/webhooks/webhooks.h"
+#include "rendezvous/webhooks/book.h"
 
 namespace holdfast::rendezvous {
 
@@ -14,7 +14,7 @@ class WebhookSender {
  public:
   WebhookSender(Turn& turn, StoredWebhooks stored);
 
-  Webhooks& book() { return book_; }
+  WebhookBook& book() { return book_; }
   void note_changes();                  // before the commit: makes deliveries of the changes of this turn
   void send_due();                      // after the commit
   void cancel() { clients_.cancel(); }  // ends the requests that are under way: the next life of the service makes them again
@@ -23,7 +23,7 @@ class WebhookSender {
   void record(int64_t delivery, const DeliveryOutcome& outcome);
 
   Turn& turn_;
-  Webhooks book_;
+  WebhookBook book_;
   ClientsAtWork clients_;
   WorkPool pool_;  // last: its work uses the others
 };

@@ -7,13 +7,13 @@
 
 #include "rendezvous/api/turn/call.h"
 #include "rendezvous/api/turn/turn.h"
-#include "rendezvous/webhooks/webhooks.h"
+#include "rendezvous/webhooks/book.h"
 
 namespace holdfast::rendezvous {
 
 class WebhooksApi {
  public:
-  WebhooksApi(Turn& turn, Webhooks& book) : turn_(turn), book_(book) {}
+  WebhooksApi(Turn& turn, WebhookBook& book) : turn_(turn), book_(book) {}
 
   void post_webhook(Call& call);
   void get_webhooks(Call& call);
@@ -23,7 +23,7 @@ class WebhooksApi {
   nlohmann::json show_webhook(const WebhookRow& row) const;
 
   Turn& turn_;
-  Webhooks& book_;
+  WebhookBook& book_;
 };
 
 }  // namespace holdfast::rendezvous

@@ -32,7 +32,7 @@ Bytes float_like(size_t bytes, int width, std::mt19937& random) {
 Bytes pack(const std::vector<Part>& parts, int64_t first_byte = 0) {
   std::vector<ConstPiece> pieces;
   for (const Part& part : parts) pieces.push_back({part.bytes.data(), part.bytes.size(), part.width});
-  ShardPacker packer(1);
+  ShardPacker packer;
   const auto object = packer.pack(first_byte, pieces);
   EXPECT_TRUE(ok(object));
   return {object->begin(), object->end()};
@@ -128,7 +128,7 @@ TEST(ShardCodec, ANewerVersionIsRefusedWithBothNumbers) {
 TEST(ShardCodec, TooLargeAShardIsRefusedBeforeMemoryIsTaken) {
   const std::byte nothing{};
   const ConstPiece piece{&nothing, static_cast<size_t>(kShardRawBytesMax) + 4, 4};
-  EXPECT_EQ(ShardPacker(1).pack(0, {&piece, 1}).error().code, Error::Code::kRefused);
+  EXPECT_EQ(ShardPacker().pack(0, {&piece, 1}).error().code, Error::Code::kRefused);
 }
 
 // The object, altered in a random way.

@@ -7,7 +7,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "rendezvous/http/rate_limits.h"
+#include "rendezvous/http/token_buckets.h"
 #include "tests/rendezvous/api/service_harness.h"
 
 namespace holdfast::rendezvous {
@@ -229,8 +229,8 @@ TEST_F(AccessTest, EachAnswerCarriesTheRequestsId) {
   EXPECT_THAT(two.response->headers.at("X-Request-Id"), testing::Not(HasSubstr("no good")));
 }
 
-TEST(RateLimits, RareCallersAreForgottenSoThatMemoryIsBounded) {
-  RateLimits limits(1, 2);
+TEST(TokenBuckets, RareCallersAreForgottenSoThatMemoryIsBounded) {
+  TokenBuckets limits(1, 2);
   for (int i = 0; i < 100'000; ++i) EXPECT_TRUE(limits.take(fmt::format("a{}", i), i));
   EXPECT_TRUE(limits.take("b", 1'000'000));
   EXPECT_TRUE(limits.take("b", 1'000'000));

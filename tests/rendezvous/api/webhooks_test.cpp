@@ -1,5 +1,5 @@
 // Webhooks: their contents, order and repetitions; a restart loses none.
-#include "rendezvous/webhooks/webhooks.h"
+#include "rendezvous/webhooks/book.h"
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -178,12 +178,12 @@ TEST_F(WebhookTest, InvalidWebhooksAreRefused) {
 }
 
 TEST(Webhooks, DeliveriesGoOneAtATimeInOrderAndAreGivenUpAfterADay) {
-  Webhooks hooks({});
+  WebhookBook hooks({});
   const std::string id = hooks.add({}).id;
   hooks.note_change("running", "first", 0);
   hooks.note_change("paused", "as old", 0);
   hooks.note_change("running", "second", 12 * 3'600'000);
-  Webhooks::Recorded last;
+  WebhookBook::Recorded last;
   int64_t now = 0, tries = 0;
   for (bool given_up = false; !given_up && tries < 1000; ++tries) {
     const auto row = hooks.take_due(now);
@@ -215,18 +215,18 @@ TEST(Webhooks, DeliveriesGoOneAtATimeInOrderAndAreGivenUpAfterADay) {
 TEST(Webhooks, ADeliveryThatIsAlwaysRefusedHoldsBackTheOthersForSomeTriesOnly) {
   for (const int status : {400, 404, 410, 408, 429, 500, 0}) {
     SCOPED_TRACE(status);
-    Webhooks hooks({});
+    WebhookBook hooks({});
     hooks.add({});
     hooks.note_change("running", "first", 0);
     hooks.note_change("paused", "second", 0);
     const bool for_good = status == 400 || status == 404 || status == 410;
     int64_t now = 0;
-    for (int64_t tries = 1; tries <= Webhooks::kRefusedTriesMax; ++tries) {
+    for (int64_t tries = 1; tries <= WebhookBook::kRefusedTriesMax; ++tries) {
       const auto row = hooks.take_due(now);
       ASSERT_TRUE(row);
       EXPECT_EQ(row->body, "first");
       const auto recorded = hooks.record(row->id, {now, status, "no"});
-      EXPECT_EQ(recorded.dropped.size(), for_good && tries == Webhooks::kRefusedTriesMax ? 1u : 0u);
+      EXPECT_EQ(recorded.dropped.size(), for_good && tries == WebhookBook::kRefusedTriesMax ? 1u : 0u);
       now = recorded.row.due_ms;
     }
     EXPECT_EQ(hooks.take_due(now)->body, for_good ? "second" : "first");
@@ -234,21 +234,21 @@ TEST(Webhooks, ADeliveryThatIsAlwaysRefusedHoldsBackTheOthersForSomeTriesOnly) {
 }
 
 TEST(Webhooks, ABoundedNumberOfDeliveriesWaitsForAReceiverThatIsGone) {
-  Webhooks hooks({});
+  WebhookBook hooks({});
   const std::string dead = hooks.add({}).id;
   const auto under_way = [&] {
     hooks.note_change("running", "the oldest", 0);
     return hooks.take_due(0);
   }();
   size_t dropped = 0, told = 0;
-  for (size_t i = 0; i < Webhooks::kWaitingMax + 50; ++i) {
+  for (size_t i = 0; i < WebhookBook::kWaitingMax + 50; ++i) {
     const auto noted = hooks.note_change("running", std::to_string(i), 0);
     ASSERT_EQ(noted.made.size(), 1u);
     dropped += noted.dropped.size();
     told += noted.begun_to_lose.size();
     for (const int64_t id : noted.dropped) EXPECT_NE(id, under_way->id);
   }
-  EXPECT_EQ(hooks.waiting(dead), static_cast<int64_t>(Webhooks::kWaitingMax));
+  EXPECT_EQ(hooks.waiting(dead), static_cast<int64_t>(WebhookBook::kWaitingMax));
   EXPECT_EQ(dropped, 51u);
   EXPECT_EQ(told, 1u) << "not for each";
   EXPECT_EQ(hooks.record(under_way->id, {0, 200, ""}).lost, 51);
@@ -273,7 +273,7 @@ TEST_F(WebhookTest, AReceiverThatRefusesCausesTwoEventsAndAThirdWhenItRecovers) 
     }
     return waiting() == 0;
   });
-  EXPECT_EQ(tries, 2 * static_cast<size_t>(Webhooks::kRefusedTriesMax));
+  EXPECT_EQ(tries, 2 * static_cast<size_t>(WebhookBook::kRefusedTriesMax));
   receiver_.answer_with(204);
   ask("POST", "/v1/jobs", spec());
   ask("POST", "/v1/jobs/j3/stop");

@@ -1,26 +1,16 @@
-#include "rendezvous/webhooks/webhooks.h"
+#include "rendezvous/webhooks/book.h"
 
 #include <fmt/format.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <span>
 #include <utility>
 
-#include "rendezvous/client/http_client.h"
 #include "rendezvous/client/retry.h"
-#include "rendezvous/client/url.h"
-#include "rendezvous/text/hex.h"
 
 namespace holdfast::rendezvous {
 namespace {
 
 constexpr int64_t kFirstPauseMs = 5'000, kPauseMaxMs = 3'600'000, kGiveUpMs = 24 * 3'600'000;
-constexpr auto kTimeout = std::chrono::seconds(10);
-constexpr size_t kErrorBytesMax = 300, kAnswerBytesMax = 64 << 10;
 
 int64_t pause_after(int64_t tries) {
   return std::min(kPauseMaxMs, kFirstPauseMs << std::min<int64_t>(tries - 1, 20));
@@ -33,12 +23,7 @@ bool refuses_for_good(int status) {
 
 }  // namespace
 
-std::string webhook_host(const std::string& url) {
-  const auto parsed = parse_url(url);
-  return parsed ? parsed->origin : "a URL that cannot be used";
-}
-
-Webhooks::Webhooks(StoredWebhooks stored) : last_number_(stored.last_number), last_delivery_(stored.last_delivery) {
+WebhookBook::WebhookBook(StoredWebhooks stored) : last_number_(stored.last_number), last_delivery_(stored.last_delivery) {
   for (WebhookRow& row : stored.rows) {
     queues_[row.id];
     hooks_[row.id] = std::move(row);
@@ -48,28 +33,28 @@ Webhooks::Webhooks(StoredWebhooks stored) : last_number_(stored.last_number), la
   }
 }
 
-const DeliveryOutcome* Webhooks::last_outcome(const std::string& id) const {
+const DeliveryOutcome* WebhookBook::last_outcome(const std::string& id) const {
   const auto found = queues_.find(id);
   return found == queues_.end() || !found->second.last ? nullptr : &*found->second.last;
 }
 
-int64_t Webhooks::waiting(const std::string& id) const {
+int64_t WebhookBook::waiting(const std::string& id) const {
   const auto found = queues_.find(id);
   return found == queues_.end() ? 0 : static_cast<int64_t>(found->second.waiting.size());
 }
 
-WebhookRow& Webhooks::add(WebhookRow row) {
+WebhookRow& WebhookBook::add(WebhookRow row) {
   row.id = fmt::format("w{}", ++last_number_);
   queues_[row.id];
   return hooks_[row.id] = std::move(row);
 }
 
-void Webhooks::remove(const std::string& id) {
+void WebhookBook::remove(const std::string& id) {
   hooks_.erase(id);
   queues_.erase(id);
 }
 
-Webhooks::Noted Webhooks::note_change(const std::string& state, const std::string& body, int64_t wall_ms) {
+WebhookBook::Noted WebhookBook::note_change(const std::string& state, const std::string& body, int64_t wall_ms) {
   Noted noted;
   for (const auto& [id, hook] : hooks_) {
     if (!hook.states.empty() && std::ranges::find(hook.states, state) == hook.states.end()) continue;
@@ -85,7 +70,7 @@ Webhooks::Noted Webhooks::note_change(const std::string& state, const std::strin
   return noted;
 }
 
-std::optional<DeliveryRow> Webhooks::take_due(int64_t wall_ms) {
+std::optional<DeliveryRow> WebhookBook::take_due(int64_t wall_ms) {
   for (auto& [id, queue] : queues_) {
     if (queue.under_way || queue.waiting.empty() || queue.waiting.front().due_ms > wall_ms) continue;
     queue.under_way = true;
@@ -94,7 +79,7 @@ std::optional<DeliveryRow> Webhooks::take_due(int64_t wall_ms) {
   return std::nullopt;
 }
 
-Webhooks::Recorded Webhooks::record(int64_t delivery, const DeliveryOutcome& outcome) {
+WebhookBook::Recorded WebhookBook::record(int64_t delivery, const DeliveryOutcome& outcome) {
   const auto found = std::ranges::find_if(
       queues_, [&](const auto& entry) { return entry.second.under_way && entry.second.waiting.front().id == delivery; });
   if (found == queues_.end()) return {};
@@ -124,54 +109,6 @@ Webhooks::Recorded Webhooks::record(int64_t delivery, const DeliveryOutcome& out
   recorded.begins_to_lose = !recorded.dropped.empty() && queue.lost == 0;
   queue.lost += static_cast<int64_t>(recorded.dropped.size());
   return recorded;
-}
-
-std::string webhook_signature(const std::string& secret, const std::string& body, int64_t unix_s) {
-  const std::string text = fmt::format("{}.{}", unix_s, body);
-  std::array<unsigned char, EVP_MAX_MD_SIZE> digest;
-  unsigned size = 0;
-  HMAC(EVP_sha256(), secret.data(), static_cast<int>(secret.size()), reinterpret_cast<const unsigned char*>(text.data()),
-       text.size(), digest.data(), &size);
-  return fmt::format("t={},v1={}", unix_s, hex(std::as_bytes(std::span(digest).first(size))));
-}
-
-bool ClientsAtWork::enter(HttpClient& client) {
-  const std::lock_guard lock(mutex_);
-  if (!cancelled_) clients_.insert(&client);
-  return !cancelled_;
-}
-
-void ClientsAtWork::leave(HttpClient& client) {
-  const std::lock_guard lock(mutex_);
-  clients_.erase(&client);
-}
-
-void ClientsAtWork::cancel() {
-  const std::lock_guard lock(mutex_);
-  cancelled_ = true;
-  for (HttpClient* client : clients_) client->cancel();
-}
-
-DeliveryOutcome deliver(const WebhookRow& hook, const DeliveryRow& delivery, int64_t wall_ms, ClientsAtWork& clients) {
-  const auto url = parse_url(hook.url);
-  if (!url) return {wall_ms, 0, "its URL cannot be used"};
-  HttpClient client(url->origin, "");
-  client.ignore_bodies(kAnswerBytesMax);
-  client.set_header("Holdfast-Signature", webhook_signature(hook.secret, delivery.body, wall_ms / 1000));
-  client.set_header("Holdfast-Delivery", std::to_string(delivery.id));
-  if (!clients.enter(client)) return {wall_ms, 0, "the service is stopping"};
-  const struct Leaving {
-    ClientsAtWork& clients;
-    HttpClient& client;
-    ~Leaving() { clients.leave(client); }
-  } leaving{clients, client};
-  const auto reply = client.request("POST", url->target, delivery.body, "application/json", kTimeout);
-  if (reply && reply->status < 300) return {wall_ms, reply->status, ""};
-  if (reply)
-    return {wall_ms, reply->status,
-            fmt::format("it answered {}, which leads elsewhere: give the address itself", reply->status)};
-  if (reply.error().unreachable) return {wall_ms, 0, reply.error().cause.substr(0, kErrorBytesMax)};
-  return {wall_ms, reply.error().problem.status, fmt::format("it answered {}", reply.error().problem.status)};
 }
 
 }  // namespace holdfast::rendezvous

@@ -1,4 +1,5 @@
-// The rate at which each client may ask: one bucket of tokens per client, filled at a steady rate.
+// Token buckets, one per client: how often each may ask. Each is filled at a steady rate, which the owner of the buckets gives
+// (rendezvous/api/access.cpp for requests).
 //
 // Promises: memory is bounded for any number of clients. Thread: any.
 #pragma once
@@ -11,10 +12,10 @@
 
 namespace holdfast::rendezvous {
 
-class RateLimits {
+class TokenBuckets {
  public:
   // `per_second` on average, `burst` at once. 0 a second: no limit.
-  RateLimits(double per_second, double burst) : per_second_(per_second), burst_(burst) {}
+  TokenBuckets(double per_second, double burst) : per_second_(per_second), burst_(burst) {}
 
   // Takes one from the bucket of `who`; false: it is empty, and nothing was taken.
   bool take(const std::string& who, int64_t now_ms);

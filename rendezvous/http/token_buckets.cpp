@@ -1,5 +1,5 @@
 // A full bucket is as good as none, so full buckets are forgotten when there are many.
-#include "rendezvous/http/rate_limits.h"
+#include "rendezvous/http/token_buckets.h"
 
 #include <algorithm>
 
@@ -10,7 +10,7 @@ constexpr size_t kBucketsMax = 10'000;
 
 }  // namespace
 
-RateLimits::Bucket& RateLimits::filled(const std::string& who, int64_t now_ms) {
+TokenBuckets::Bucket& TokenBuckets::filled(const std::string& who, int64_t now_ms) {
   const auto level_now = [&](const Bucket& bucket) {
     return std::min(burst_, bucket.level + per_second_ * static_cast<double>(now_ms - bucket.at_ms) / 1000);
   };
@@ -23,7 +23,7 @@ RateLimits::Bucket& RateLimits::filled(const std::string& who, int64_t now_ms) {
   return bucket;
 }
 
-bool RateLimits::take(const std::string& who, int64_t now_ms) {
+bool TokenBuckets::take(const std::string& who, int64_t now_ms) {
   if (per_second_ <= 0) return true;
   const std::lock_guard lock(mutex_);
   Bucket& bucket = filled(who, now_ms);

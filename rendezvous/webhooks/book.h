@@ -2,45 +2,33 @@
 //
 // Promises: a change and its deliveries are committed together, so none is lost with the service. Each delivery is tried until
 // it is taken (a 2xx answer), with growing pauses, for a day. The receiver may see a delivery twice, and knows it by its id.
-// Each is signed:
-//   Holdfast-Signature: t=SECONDS,v1=HEX      HMAC-SHA256 of "SECONDS.BODY" under the webhook's secret
-// Redirects are not followed. Only the status of an answer counts.
 //
 // A delivery is dropped in three cases. (1) The receiver refuses it for good (4xx, except 408 and 429) kRefusedTriesMax times:
 // it must not hold back the others. (2) It was tried for a day: all that waited behind it as long are dropped, too. (3) More
 // than kWaitingMax wait: the oldest is dropped. The caller is told when a webhook begins to lose deliveries, and how many were
 // lost when it takes one again.
-// Thread: one, the owner. The book itself sends nothing; deliver() does, on any thread.
+// Thread: one, the owner. The book sends nothing: delivery.h does, and api/webhook_sender.h brings the two together.
 #pragma once
 
 #include <cstdint>
 #include <deque>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "rendezvous/store/rows.h"
+#include "rendezvous/webhooks/delivery.h"
 
 namespace holdfast::rendezvous {
 
-struct DeliveryOutcome {
-  int64_t time_ms = 0;
-  int status = 0;     // 0: no answer
-  std::string error;  // "" when the delivery was taken
-};
-
-// "https://host:1" of "https://host:1/a?b": the part that everybody may see, because paths and queries often hold secrets.
-std::string webhook_host(const std::string& url);
-
-class Webhooks {
+class WebhookBook {
  public:
   static constexpr size_t kWaitingMax = 1'000;  // of one webhook
   static constexpr int64_t kRefusedTriesMax = 5;
 
-  explicit Webhooks(StoredWebhooks stored);
+  explicit WebhookBook(StoredWebhooks stored);
 
   const std::map<std::string, WebhookRow>& all() const { return hooks_; }
   const DeliveryOutcome* last_outcome(const std::string& id) const;
@@ -80,25 +68,5 @@ class Webhooks {
   std::map<std::string, Queue> queues_;  // one for each of hooks_
   int64_t last_number_, last_delivery_;
 };
-
-// The value of Holdfast-Signature.
-std::string webhook_signature(const std::string& secret, const std::string& body, int64_t unix_s);
-
-// The requests that are under way, so that another thread can end them. Thread: any.
-class HttpClient;
-class ClientsAtWork {
- public:
-  bool enter(HttpClient& client);  // false: cancel() was called
-  void leave(HttpClient& client);
-  void cancel();  // ends all requests, and those to come
-
- private:
-  std::mutex mutex_;
-  std::set<HttpClient*> clients_;
-  bool cancelled_ = false;
-};
-
-// Sends one delivery. Blocks for some seconds at most, and returns at once after clients.cancel().
-DeliveryOutcome deliver(const WebhookRow& hook, const DeliveryRow& delivery, int64_t wall_ms, ClientsAtWork& clients);
 
 }  // namespace holdfast::rendezvous
