@@ -73,7 +73,7 @@ std::string manifest_key(int64_t step);
 struct WriteOptions {
   int64_t shard_bytes = 32 << 20;  // raw bytes per shard
   bool in_background = false;      // when the processors have nothing else to do (parallel.h)
-  int threads = 1;  // each packs and puts shards of its own, so puts of some overlap with packing of others
+  int threads = 1;                 // each packs and puts shards of its own, so puts of some overlap with packing of others
 };
 
 // `manifest` comes with job, step, generation, spec and data filled in; the rest is filled in here.

@@ -12,8 +12,8 @@
 #include "rendezvous/access/token_book.h"
 #include "rendezvous/api/routes.h"
 #include "rendezvous/coordinator/clock.h"
-#include "rendezvous/http/token_buckets.h"
 #include "rendezvous/http/server.h"
+#include "rendezvous/http/token_buckets.h"
 
 namespace holdfast::rendezvous {
 
