@@ -74,9 +74,9 @@ bool is_dormant(const JobMembership& job);
 // The step of the newest state that is written down: what a job without workers would begin from.
 int64_t kept_step(const JobMembership& job);
 
-// Workers of the job in whose place another one would do better: others do not reach them (membership_rifts.cpp).
+// Workers of the job in whose place another one would do better: others do not reach them (seating.cpp).
 std::vector<std::string> in_the_way(const JobMembership& job, Millis now);
-// Whether a worker that is not of the job had better stay away for now: others of the job did not reach it.
+// Whether a worker that is not of the job had better stay away for now: others of the job did not reach it (rifts.cpp).
 bool is_kept_away(const JobMembership& job, const std::string& worker, const std::string& incarnation, Millis now);
 // A neighbour in a ring of `members` reports that it does not reach another, though that one may live.
 void on_unreached(JobMembership& job, const std::vector<Member>& members, const FaultReport& report);

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 
+#include "rendezvous/membership/rifts.h"
 #include "rendezvous/membership/turn.h"
 
 namespace holdfast::rendezvous {

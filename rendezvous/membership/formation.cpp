@@ -5,6 +5,8 @@
 #include <bit>
 
 #include "rendezvous/membership/growing_pause.h"
+#include "rendezvous/membership/rifts.h"
+#include "rendezvous/membership/seating.h"
 #include "rendezvous/membership/turn.h"
 #include "rendezvous/text/list_in_words.h"
 #include "rendezvous/text/natural_order.h"
@@ -105,7 +107,7 @@ std::string source_in_words(const JobMembership& job, const StateSource& source,
 }
 
 // What the steps of the past mean for the state that the new generation starts from.
-std::string settle_history(Turn& turn, const StateSource& source) {
+std::string account_for_steps(Turn& turn, const StateSource& source) {
   JobMembership& job = turn.job;
   const StateSource& last = job.current.source;
   const bool only_resumed =
@@ -131,7 +133,7 @@ std::string settle_history(Turn& turn, const StateSource& source) {
 
 // A suspect that is still silent when the job goes on without it is no longer part of it: should it wake, it comes back as
 // a new one, like one whose lease ended. One that is only slow (it speaks) keeps its life.
-void bury_silent(Turn& turn) {
+void end_lives_of_silent(Turn& turn) {
   for (auto it = turn.job.participants.begin(); it != turn.job.participants.end();) {
     const auto& [worker, p] = *it;
     const bool silent = p.left_out && p.suspected_ms >= 0 && p.heard_ms <= p.suspected_ms;
@@ -146,7 +148,7 @@ void form(Turn& turn, const std::vector<std::string>& names) {
   next.source = choose_source(job, names);
   std::string text = fmt::format("of {}", in_words(names));
   std::string from = source_in_words(job, next.source, names);
-  from += settle_history(turn, next.source);
+  from += account_for_steps(turn, next.source);
   next.number = job.current.number + 1;
   next.lineage = job.lineage;
   next.secret = turn.new_secret();
@@ -160,7 +162,7 @@ void form(Turn& turn, const std::vector<std::string>& names) {
     p.suspected_ms = p.prepared_ms = -1;
     p.left_out = false;
   }
-  bury_silent(turn);
+  end_lives_of_silent(turn);
   std::string why;
   for (const std::string& reason : job.why) why += (why.empty() ? "" : "; ") + reason;
   job.began_at[next.number] = next.source.step;
@@ -302,11 +304,11 @@ void advance_forming(Turn& turn) {
   if (!enough) return wait_for_more(turn, ready.size());
   if (job.first_ready_ms < 0) job.first_ready_ms = turn.now;
   count_rifts(turn);
-  Seating seating = seat(job, choose_members(job, ready), turn.now);
+  Seating seating = seat_ring(job, choose_members(job, ready), turn.now);
   if (must_wait(turn, ready, seating)) return;
   if (!references_hold(job)) {
     if (!settle_references(turn, ready)) return;
-    seating = seat(job, choose_members(job, std::move(ready)), turn.now);
+    seating = seat_ring(job, choose_members(job, std::move(ready)), turn.now);
   }
   form(turn, seating.ring);
   note_waiting(turn, seating);

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "rendezvous/membership/seating.h"
 #include "rendezvous/membership/turn.h"
 #include "rendezvous/text/list_in_words.h"
 #include "rendezvous/text/natural_order.h"
@@ -36,7 +37,7 @@ bool would_wait(const JobMembership& job, const std::string& worker, Millis now)
     if (found != job.participants.end() && is_member(job, found->second)) names.push_back(member.worker);
   }
   names.push_back(worker);
-  return !seat(job, names, now).waiting.empty();
+  return !seat_ring(job, names, now).waiting.empty();
 }
 
 // Prepared workers that the running generation has room for; none while others are about to be ready.

@@ -1,6 +1,7 @@
 // What a generation achieves: committed steps, checkpoints, and the end of the job.
 #include <fmt/format.h>
 
+#include "rendezvous/membership/rifts.h"
 #include "rendezvous/membership/turn.h"
 #include "rendezvous/text/plural.h"
 

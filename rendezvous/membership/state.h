@@ -1,6 +1,6 @@
 // What the service knows of one job's membership, as plain values: no clock, no disk, no threads.
 //
-// membership.h has the function that turns (state, input, now) into (state', effects). The parts of the state that must
+// decide.h has the function that turns (state, input, now) into (state', effects). The parts of the state that must
 // outlive the service are marked "durable"; all else comes back by itself from the workers' next statuses.
 #pragma once
 
@@ -86,7 +86,7 @@ struct Participant {
 };
 
 using RiftKey = std::pair<std::string, std::string>;  // two workers, in natural order
-// Two members that live and could not form a ring as neighbours. membership_rifts.cpp
+// Two members that live and could not form a ring as neighbours (rifts.h).
 struct Rift {
   Member first, second;
   int64_t strikes = 0;   // generations that failed for it

@@ -1,6 +1,6 @@
 // One call of decide(), as its parts see it: the state being changed, the time, and the effects so far.
 //
-// Private to membership_*.cpp.
+// Private to the membership.
 #pragma once
 
 #include <functional>
@@ -29,7 +29,7 @@ struct Turn {
   }
 };
 
-// membership_formation.cpp
+// formation.cpp
 void advance_forming(Turn& turn);
 void free_leavers(Turn& turn);
 int64_t best_memory(const JobMembership& job, bool leaving_too);
@@ -37,24 +37,11 @@ int64_t best_memory(const JobMembership& job, bool leaving_too);
 // The step of a state that the next generation could start from, or -1.
 int64_t memory_of(const JobMembership& job, const Participant& participant);
 
-// membership_rifts.cpp
-struct Seating {
-  std::vector<std::string> ring, waiting;  // in rank order; left out of it
-};
-// A ring of `names` in which those that do not reach each other are no neighbours; as near to their order as can be. Where too
-// few would be left, or nobody can be spared, it is all of them as they are: then only another try may help.
-Seating seat(const JobMembership& job, const std::vector<std::string>& names, Millis now);
-// Before a generation forms: what was reported of the last one counts where both have answered since.
-void count_rifts(Turn& turn);
-void note_waiting(Turn& turn, const Seating& seating);
-// The neighbours of the current generation have made a step together.
-void forget_bridged_rifts(JobMembership& job);
-
-// membership_progress.cpp
+// progress.cpp
 // The first generation after `generation` that began below `step`, or 0. `generation` <= 0: not known, 0.
 int64_t went_back_below(const JobMembership& job, int64_t step, int64_t generation);
 
-// membership_references.cpp
+// references.cpp
 void refuse(Turn& turn, const Participant& participant, const std::string& reason);
 // Why a prepared worker does not fit the job's references, or "".
 std::string misfit(const JobMembership& job, const Participant& participant);
@@ -63,7 +50,7 @@ bool references_hold(const JobMembership& job);
 // Before that: sets the references to what most of `ready` (at least one) have; the others are returned.
 std::vector<std::string> agree_on_references(JobMembership& job, std::vector<std::string> ready);
 
-// membership_faults.cpp
+// faults.cpp
 void on_fault_report(Turn& turn, const FaultReport& report);
 void on_gone(Turn& turn, const std::string& worker, const std::string& reason);
 // The current generation is over. Called again while forming it adds to the reasons. `detail`: for the event alone.
@@ -74,11 +61,11 @@ void give_up_on_silent(Turn& turn);
 Millis answer_time(const Participant& participant);
 bool is_awaited(const JobMembership& job, const Participant& participant);
 
-// membership_silence.cpp
+// silence.cpp
 void on_silence(Turn& turn, const FaultReport& report);
 void judge_silence(Turn& turn);
 
-// membership_restored.cpp
+// restored.cpp
 void on_newer_seen(Turn& turn, const NewerSeen& seen);
 void on_checkpoints_found(Turn& turn, const CheckpointsFound& found);
 // How long a job that was outrun waits for workers to speak up, from forming_since_ms on.
@@ -86,7 +73,7 @@ bool is_listening(const JobMembership& job, Millis now);
 // Steps first to last, both included, were applied, and the database lacks who computed them.
 void note_missing_records(Turn& turn, int64_t first, int64_t last);
 
-// membership_orderly.cpp
+// orderly.cpp
 void advance_running(Turn& turn);
 void advance_yielding(Turn& turn);
 void begin_yield(Turn& turn, const std::string& reason, bool checkpoint);
@@ -101,7 +88,7 @@ void begin_anew(Turn& turn, const std::string& why);
 // Whether the participant wants out or is taken back.
 bool is_leaving(const Participant& participant);
 
-// membership_preemption.cpp
+// preemption.cpp
 void on_preempt(Turn& turn, const PreemptAsked& input);
 void on_preempt_withdrawn(Turn& turn);
 void finish_preemption(Turn& turn);
@@ -111,12 +98,12 @@ void bound_preemption(Turn& turn);
 // Whether every step that counts is in a checkpoint: nothing is lost when all workers go.
 bool is_written_down(const JobMembership& job);
 
-// membership_retries.cpp
+// retries.cpp
 // The job cannot go on as it is: it begins again later, where that may help, or has failed. `computed`: the failure came out of
 // the numbers, which come out the same again in an exact job.
 void fail(Turn& turn, const std::string& reason, bool computed);
 
-// membership_progress.cpp
+// progress.cpp
 // The steps up to `step` were applied in the current generation, whoever lived to say so.
 void commit_up_to(Turn& turn, int64_t step);
 void on_progress(Turn& turn, const Progress& progress);

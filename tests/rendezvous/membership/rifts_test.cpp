@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "rendezvous/membership/seating.h"
 #include "rendezvous/membership/turn.h"
 #include "rendezvous/text/natural_order.h"
 #include "tests/rendezvous/membership/story.h"
@@ -240,7 +241,7 @@ TEST(Rifts, SixteenWithManyOfThemAreSeated) {
       job.rifts[natural_less(a, b) ? RiftKey{a, b} : RiftKey{b, a}] = rift;
     }
   }
-  const Seating seating = seat(job, names, 0);
+  const Seating seating = seat_ring(job, names, 0);
   EXPECT_EQ(seating.ring.size(), 16U);
   EXPECT_TRUE(seating.waiting.empty());
   for (size_t i = 0; i < seating.ring.size(); ++i) {
