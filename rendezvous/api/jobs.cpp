@@ -79,9 +79,9 @@ void JobsApi::get_jobs(Call& call) {
   for (auto it = state_.jobs().rbegin(); it != state_.jobs().rend(); ++it) {  // newest first
     const Job& job = *it->second;
     if (page->after > 0 && job.number >= page->after) continue;
-    if (!name.empty() && job.membership.spec.name != name) continue;
-    if (!state.empty() && job_state_name(job.membership.state) != state) continue;
-    if (!label.empty() && !has_label(job.membership.spec, label)) continue;
+    if (!name.empty() && job.membership->spec.name != name) continue;
+    if (!state.empty() && job_state_name(job.membership->state) != state) continue;
+    if (!label.empty() && !has_label(job.membership->spec, label)) continue;
     if (static_cast<int64_t>(list.size()) == page->limit) {
       next = job.number + 1;
       break;
@@ -109,7 +109,7 @@ bool JobsApi::refuse_unseen(const Call& call, const Job& job) {
   if (seen == call.request.headers.end() || match_for_steering(seen->second, job_etag(show_job(state_, job)))) return false;
   call.answer(problem(412, "changed_meanwhile",
                       fmt::format("job {} is not as you saw it (If-Match): it is {} now; look again, then decide", job.id,
-                                  job_state_name(job.membership.state))));
+                                  job_state_name(job.membership->state))));
   return true;
 }
 

@@ -67,8 +67,8 @@ void write_jobs(PrometheusText& text, const Coordinator& state) {
   std::map<std::string, int64_t> count;
   std::vector<std::pair<const Job*, Json>> active;
   for (const auto& [number, job] : state.jobs()) {
-    ++count[job_state_name(job->membership.state)];
-    if (!is_ended(job->membership.state)) active.emplace_back(job.get(), figures_of_job(state, *job));
+    ++count[job_state_name(job->membership->state)];
+    if (!is_ended(job->membership->state)) active.emplace_back(job.get(), figures_of_job(state, *job));
   }
   text.family("holdfast_jobs", "gauge", "Jobs by state.");
   for (const char* name : kStates) text.sample({{"state", name}}, static_cast<double>(count[name]));
@@ -76,7 +76,7 @@ void write_jobs(PrometheusText& text, const Coordinator& state) {
     text.family(family.name, family.type, family.help);
     for (const auto& [job, shown] : active) {
       if (const auto value = family.value(*job, shown))
-        text.sample({{"job", job->id}, {"name", job->membership.spec.name}}, *value);
+        text.sample({{"job", job->id}, {"name", job->membership->spec.name}}, *value);
     }
   }
 }

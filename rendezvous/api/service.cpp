@@ -47,7 +47,7 @@ void compare_with_data_dir(Coordinator& state, const std::string& data_dir) {
   }
   const bool restored = has_restored_mark(data_dir);
   for (const auto& [number, job] : state.jobs()) {
-    if (is_ended(job->membership.state)) continue;
+    if (is_ended(job->membership->state)) continue;
     std::vector<int64_t> known;
     for (const auto& [step, record] : job->checkpoints) known.push_back(step);
     const JobMembership& m = job->membership;

@@ -32,10 +32,10 @@ Coordinator::Coordinator(JobStore& store, const Clock& clock, std::function<std:
 OrRefusal<Job*> Coordinator::need_active_job(const std::string& id, const char* verb) {
   Job* job = registry_.find_job(id);
   if (job == nullptr) return tl::unexpected(no_such_job(id));
-  if (is_ended(job->membership.state)) {
+  if (is_ended(job->membership->state)) {
     return refuse(
         kWrongState, "wrong_state",
-        fmt::format("job {} is {}: only one that has not ended can be {}", id, job_state_name(job->membership.state), verb));
+        fmt::format("job {} is {}: only one that has not ended can be {}", id, job_state_name(job->membership->state), verb));
   }
   return job;
 }
@@ -47,22 +47,12 @@ Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& re
   job->id = registry_.next_job_id();
   job->submitted_ms = registry_.wall_ms();
   job->after = after;
-  JobMembership& m = job->membership;
-  m.job = job->id;
-  m.born = job->submitted_ms;
-  m.spec = spec;
-  m.min_nodes = spec.min_nodes;
-  m.nodes = spec.nodes;
-  m.max_nodes = spec.max_nodes;
-  m.reason = "waiting for workers";
-  m.resume = resume;
-  m.forming_since_ms = registry_.now();
-  if (!resume.empty()) m.committed_step = resume.front().step;
+  job->membership = begin_membership({job->id, job->submitted_ms, spec, resume}, registry_.now());
   Job& stored = registry_.add(std::move(job));
   registry_.save(stored);
   journal_.record({"job_submitted",
                    fmt::format("{} steps of {} microbatches, {} to {} workers (nominally {}){}{}{}{}", spec.total_steps,
-                               spec.microbatches(), m.min_nodes, m.max_nodes, m.nodes, resume_note.empty() ? "" : "; ",
+                               spec.microbatches(), spec.min_nodes, spec.max_nodes, spec.nodes, resume_note.empty() ? "" : "; ",
                                resume_note, after.empty() ? "" : "; after ", after),
                    stored.id});
   registry_.ask_for_plan();
@@ -104,15 +94,7 @@ OrRefusal<void> Coordinator::resume(const std::string& id) {
 OrRefusal<void> Coordinator::scale(const std::string& id, const Scale& wanted) {
   auto job = need_active_job(id, "scaled");
   if (!job) return tl::unexpected(job.error());
-  JobMembership& m = (*job)->membership;
-  m.min_nodes = wanted.min_nodes;
-  m.nodes = wanted.nodes;
-  m.max_nodes = wanted.max_nodes;
-  registry_.ask_for_plan();
-  journal_.record({"job_scaled",
-                   fmt::format("wants {} workers now: at least {}, at most {}", m.nodes, m.min_nodes, m.max_nodes), id, "",
-                   m.current.number});
-  decisions_.apply(**job, Tick{.judges = false});
+  decisions_.apply(**job, ScaleAsked{wanted.min_nodes, wanted.nodes, wanted.max_nodes});
   return {};
 }
 

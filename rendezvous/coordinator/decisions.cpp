@@ -4,6 +4,7 @@
 
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace holdfast::rendezvous {
 
@@ -27,8 +28,8 @@ struct EffectWriter {
   }
   void operator()(const Outrun& outrun) const { write().add_generation({job.id, outrun.generation, wall_ms()}); }
   void operator()(const StepsCommitted& steps) const {
-    const Generation& by = steps.generation == before.number ? before : job.membership.current;
-    write().extend_ledger(job.id, by, job.membership.spec.microbatches(), steps.first, steps.last);
+    const Generation& by = steps.generation == before.number ? before : job.membership->current;
+    write().extend_ledger(job.id, by, job.membership->spec.microbatches(), steps.first, steps.last);
   }
   void operator()(const StepsVoided& steps) const {
     write().void_steps(job.id, steps.first, steps.generation);
@@ -76,26 +77,26 @@ PlannerInputs planner_inputs(const JobMembership& m) {
 
 void Decisions::apply(Job& job, const Input& input) {
   ++made_;
-  const Generation before = job.membership.current;
-  const JobState state = job.membership.state;
+  const Generation before = job.membership->current;
+  const JobState state = job.membership->state;
   const PlannerInputs planned = planner_inputs(job.membership);
   const int64_t wall_ms = registry_.wall_ms();
-  Decision decision = decide(std::move(job.membership), input, registry_.now(), new_secret_);
-  job.membership = std::move(decision.state);
-  const bool changed = job.membership.state != state;
-  if (is_ended(job.membership.state) && job.finished_ms == 0) job.finished_ms = wall_ms;
-  if (changed) journal_.note_state_change({job.id, state, job.membership.state, job.membership.reason, wall_ms});
+  const std::vector<Effect> effects = decide(job.membership, input, registry_.now(), new_secret_);
+  const bool changed = job.membership->state != state;
+  if (is_ended(job.membership->state) && job.finished_ms == 0) job.finished_ms = wall_ms;
+  if (changed) journal_.note_state_change({job.id, state, job.membership->state, job.membership->reason, wall_ms});
   const EffectWriter writer{*this, job, before};
-  for (const Effect& effect : decision.effects) std::visit(writer, effect);
-  if (job.membership.preemptible_ms != planned.preemptible_ms)
-    job.preemptible_at_ms = wall_ms + job.membership.preemptible_ms - registry_.now();
-  if (changed) job.runtime.count(registry_.now(), job.membership.state == JobState::kRunning);
+  for (const Effect& effect : effects) std::visit(writer, effect);
+  if (job.membership->preemptible_ms != planned.preemptible_ms)
+    job.preemptible_at_ms = wall_ms + job.membership->preemptible_ms - registry_.now();
+  if (changed) job.runtime.count(registry_.now(), job.membership->state == JobState::kRunning);
   registry_.save(job);
   const auto* assigned = std::get_if<WorkerAssigned>(&input);
   if (assigned != nullptr && assigned->more_follow) return;
-  for (const std::string& worker : take_changed_standings(job.membership)) registry_.touch(worker);
+  for (const std::string& worker : workers_to_notify(job.membership)) registry_.touch(worker);
   // While a job waits, a checkpoint releases the workers that were kept only for the state in their memory.
   const bool routine = std::holds_alternative<Tick>(input) || std::holds_alternative<ProgressMade>(input) ||
+                       std::holds_alternative<CheckpointRemoved>(input) || std::holds_alternative<LateFaultReported>(input) ||
                        (std::holds_alternative<CheckpointTaken>(input) && state == JobState::kRunning);
   if (!routine || planned != planner_inputs(job.membership)) registry_.ask_for_plan();
 }
@@ -103,7 +104,7 @@ void Decisions::apply(Job& job, const Input& input) {
 void Decisions::assign(Worker& worker, Job& job, Batch batch) {
   const RegisterRequest& r = worker.registration;
   worker.job = worker.last_job = job.id;
-  worker.after_generation = job.membership.current.number;
+  worker.after_generation = job.membership->current.number;
   registry_.save(worker);
   registry_.touch(r.name);
   apply(job,
@@ -116,7 +117,7 @@ void Decisions::free_worker(const Freed& freed, const Job& job) {
   worker->job.clear();
   registry_.save(*worker);
   registry_.touch(freed.worker);
-  if (!is_ended(job.membership.state))
+  if (!is_ended(job.membership->state))
     journal_.record({"worker_left", fmt::format("{} left the job: {}", freed.worker, freed.reason), job.id, freed.worker});
 }
 

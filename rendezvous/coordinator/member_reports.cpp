@@ -43,7 +43,7 @@ void MemberReports::add_steps(Job& job, const Progress& progress) {
     const auto world_size = static_cast<int64_t>(by == m.current.number ? m.current.members.size() : 0);
     rows.push_back({0, registry_.wall_ms(), job.id, by, world_size, point});
     if (point.validation_loss) job.validation_loss = point.validation_loss;
-    if (point.refused && point.step > job.membership.committed_step) ++job.refused_steps;
+    if (point.refused && point.step > job.membership->committed_step) ++job.refused_steps;
     if (point.step_s > 0) {
       const bool first = job.step_s == 0;
       job.step_s = first ? point.step_s : 0.8 * job.step_s + 0.2 * point.step_s;
@@ -80,21 +80,15 @@ OrRefusal<void> MemberReports::record_progress(const std::string& id, const Prog
   return {};
 }
 
-// The next generation can form from the members' statuses before all reports on the last one are in. A late report is still
-// told to people, and changes nothing.
-void MemberReports::note_late_fault(const std::string& id, const FaultReport& report) {
+// Of the generation before the present one: nobody needs to be present any more to say how it ended.
+void MemberReports::take_late_fault(const std::string& id, const FaultReport& report) {
   Job* job = registry_.find_job(id);
-  if (job == nullptr || is_ended(job->membership.state) || report.kind == "silent") return;
-  if (report.generation != job->membership.current.number - 1 || !lives_.need(report.worker, report.incarnation)) return;
-  journal_.record(
-      {"fault_reported",
-       fmt::format("more on the end of generation {}: {} says: {}", report.generation, report.worker, report.detail), id,
-       report.worker, report.generation});
-  if (report.kind == "handshake_failed") on_unreached(job->membership, job->membership.last_members, report);
+  if (job == nullptr || report.generation != job->membership->current.number - 1) return;
+  if (lives_.need(report.worker, report.incarnation)) decisions_.apply(*job, LateFaultReported{report});
 }
 
 OrRefusal<void> MemberReports::report_fault(const std::string& id, const FaultReport& report) {
-  note_late_fault(id, report);
+  take_late_fault(id, report);
   auto job = need_present(id, report, MaySay::kAnyMember);
   if (!job) return tl::unexpected(job.error());
   decisions_.apply(**job, FaultReported{report});
@@ -107,7 +101,7 @@ OrRefusal<void> MemberReports::register_checkpoint(const std::string& id, const 
   if (const auto staleness = stale_state((*job)->membership, record)) {
     return refuse(Refusal::Kind::kStale, staleness->code, staleness->detail);
   }
-  for (const int64_t step : record.removed_steps) checkpoint_removed(id, step);
+  for (const int64_t step : record.removed_steps) forget_checkpoint(**job, step);
   (*job)->checkpoints[record.step] = record;
   journal_.write().save_checkpoint({id, record, false});
   if (!record.state_hash.empty() && record.step >= (*job)->state_hash_step) {
@@ -120,16 +114,21 @@ OrRefusal<void> MemberReports::register_checkpoint(const std::string& id, const 
 
 void MemberReports::checkpoint_removed(const std::string& id, int64_t step) {
   Job* job = registry_.find_job(id);
-  if (job == nullptr || job->checkpoints.erase(step) == 0) return;
-  job->membership.checkpoints.erase(step);
-  journal_.write().remove_checkpoint(id, step);
+  if (job != nullptr && forget_checkpoint(*job, step)) decisions_.apply(*job, CheckpointRemoved{step});
+}
+
+// True: it was in the catalogue.
+bool MemberReports::forget_checkpoint(Job& job, int64_t step) {
+  if (job.checkpoints.erase(step) == 0) return false;
+  journal_.write().remove_checkpoint(job.id, step);
+  return true;
 }
 
 OrRefusal<void> MemberReports::record_event(const std::string& id, const WorkerEvent& message) {
   const Job* job = registry_.find_job(id);
   if (job == nullptr) return tl::unexpected(no_such_job(id));
   if (auto worker = lives_.need(message.worker, message.incarnation); !worker) return tl::unexpected(worker.error());
-  journal_.record({message.kind, message.message, id, message.worker, job->membership.current.number});
+  journal_.record({message.kind, message.message, id, message.worker, job->membership->current.number});
   return {};
 }
 

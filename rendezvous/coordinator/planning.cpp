@@ -109,9 +109,9 @@ std::vector<SchedulableWorker> Planning::workers_to_plan() const {
     if (worker.life != Worker::Life::kAlive || worker.leaving()) continue;
     Availability availability = Availability::kTaken;
     if (const Job* job = registry_.find_job(worker.job)) {
-      const auto p = job->membership.participants.find(id);
-      const bool given_up = job->membership.intent != Intent::kRun;
-      if (p != job->membership.participants.end() && (given_up || !p->second.wanted)) availability = Availability::kComing;
+      const auto p = job->membership->participants.find(id);
+      const bool given_up = job->membership->intent != Intent::kRun;
+      if (p != job->membership->participants.end() && (given_up || !p->second.wanted)) availability = Availability::kComing;
     } else {
       availability = worker.has_no_job() ? Availability::kFree : Availability::kComing;
     }
@@ -163,7 +163,7 @@ bool Planning::withdraw_preemptions() {
     const JobMembership& m = job->membership;
     if (m.intent != Intent::kPreempt || m.stage == Stage::kYielding || is_ended(m.state)) continue;
     const Job* by = registry_.find_job(m.preempted_by);
-    if (by != nullptr && !is_ended(by->membership.state) && by->shortage) continue;
+    if (by != nullptr && !is_ended(by->membership->state) && by->shortage) continue;
     decisions_.apply(*job, PreemptWithdrawn{});
     any = true;
   }
@@ -181,7 +181,7 @@ Plan Planning::plan_with(const JobSpec& spec) {
   Job job;
   job.number = registry_.next_job_number();
   job.id = registry_.next_job_id();
-  job.membership.spec = spec;
+  job.membership = begin_membership({job.id, 0, spec, {}}, registry_.now());
   SchedulableJob planned{job.id, job.number, spec.priority, spec.min_nodes, spec.nodes, spec.max_nodes};
   show_to_planner(job, planned);
   std::vector<SchedulableJob> jobs = jobs_to_plan();

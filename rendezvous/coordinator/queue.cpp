@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "rendezvous/protocol/messages.h"
+#include "rendezvous/store/kept_fields.h"
+
 namespace holdfast::rendezvous {
 namespace {
 
@@ -26,55 +28,47 @@ void fetch(const Json& json, const char* name, T& value) {
   if (const auto found = json.find(name); found != json.end()) value = found->get<T>();
 }
 
-// The fields in the text: one list for writing and reading.
-template <typename Each, typename OfJob>
-void walk(OfJob& job, const Each& each) {
+// The queue's own fields in the text, the membership's in `kept`: one list for writing and reading.
+template <typename Each, typename OfJob, typename Kept>
+void walk(OfJob& job, Kept& kept, const Each& each) {
   static const Job fresh{};
-  auto& m = job.membership;
-  const JobMembership& f = fresh.membership;
+  static const KeptMembership fresh_membership{};
   each("after", job.after, fresh.after);
   each("after_done", job.after_done, fresh.after_done);
   each("retry_at_ms", job.retry_at_ms, fresh.retry_at_ms);
   each("retry_delay_ms", job.retry_delay_ms, fresh.retry_delay_ms);
   each("lacks_since_ms", job.lacks_since_wall_ms, fresh.lacks_since_wall_ms);
-  each("preemptible_at_ms", job.preemptible_at_ms, fresh.preemptible_at_ms);
+  each(kPreemptibleField.name, job.preemptible_at_ms, fresh.preemptible_at_ms);
   each("ran_ms", job.runtime.saved_ran_ms, fresh.runtime.saved_ran_ms);
   each("saved_at_ms", job.runtime.saved_at_ms, fresh.runtime.saved_at_ms);
-  each("stop_reason", m.stop_reason, f.stop_reason);
-  each("preempted_by", m.preempted_by, f.preempted_by);
-  each("preemptor_priority", m.preemptor_priority, f.preemptor_priority);
-  each("preemptions", m.preemptions, f.preemptions);
-  each("preemptions_failed", m.preemptions_failed, f.preemptions_failed);
-  each("retries", m.retries, f.retries);
-  each("retry_pending", m.retry_pending, f.retry_pending);
-  each("failure", m.failure, f.failure);
-  each("failed_step", m.failed_step, f.failed_step);
+  for_each_kept_queueing_field([&](const auto& row) { each(row.name, kept.*row.field, fresh_membership.*row.field); });
 }
 
 }  // namespace
 
 std::string queueing_text(const Job& job) {
   Json json = Json::object();
-  walk(job, [&](const char* name, const auto& value, const auto& otherwise) { put(json, name, value, otherwise); });
+  walk(job, *job.membership,
+       [&](const char* name, const auto& value, const auto& otherwise) { put(json, name, value, otherwise); });
   return json_text(json);
 }
 
-void restore_queueing(Job& job, const std::string& text, Millis now, int64_t wall_ms) {
+void restore_queueing(Job& job, KeptMembership& kept, const std::string& text, Millis now, int64_t wall_ms) {
   const Json json = Json::parse(text);
-  walk(job, [&](const char* name, auto& value, const auto&) { fetch(json, name, value); });
+  walk(job, kept, [&](const char* name, auto& value, const auto&) { fetch(json, name, value); });
   Runtime& runtime = job.runtime;
   runtime.ran_ms = runtime.saved_ran_ms;
-  if (job.membership.state == JobState::kRunning && runtime.saved_at_ms > 0)
+  if (kept.state == JobState::kRunning && runtime.saved_at_ms > 0)
     runtime.away_ms = std::max<int64_t>(0, wall_ms - runtime.saved_at_ms);
   if (job.lacks_since_wall_ms > 0) job.lacks_since_ms = now - std::max<int64_t>(0, wall_ms - job.lacks_since_wall_ms);
   const int64_t undisturbed_ms = job.preemptible_at_ms - wall_ms;
-  if (undisturbed_ms > 0) job.membership.preemptible_ms = now + std::min(undisturbed_ms, kUndisturbedMaxMs);
+  if (undisturbed_ms > 0) kept.preemptible_ms = now + std::min(undisturbed_ms, kUndisturbedMaxMs);
 }
 
 // --- running time
 
 void Queue::end_overlong(Job& job) {
-  job.runtime.count(registry_.now(), job.membership.state == JobState::kRunning);
+  job.runtime.count(registry_.now(), job.membership->state == JobState::kRunning);
   const JobMembership& m = job.membership;
   const int64_t limit_s = m.spec.max_runtime, over_ms = job.runtime.ran_ms - limit_s * 1000;
   if (limit_s == 0 || over_ms < 0 || m.intent == Intent::kStop) return;
@@ -91,7 +85,7 @@ bool resumes_from(const JobSpec& spec, const std::string& predecessor) {
 }
 
 int64_t retry_in_ms(const Job& job, int64_t wall_ms) {
-  if (!job.membership.retry_pending) return 0;
+  if (!job.membership->retry_pending) return 0;
   const int64_t left_ms = job.retry_at_ms - wall_ms;
   return left_ms > job.retry_delay_ms ? 0 : std::max<int64_t>(0, left_ms);  // a clock that was set back delays no job
 }
@@ -101,15 +95,15 @@ bool Queue::may_begin(const Job& job) const {
 }
 
 void Queue::begin_after(Job& job, const Job& first) {
-  JobMembership& m = job.membership;
+  const JobMembership& m = job.membership;
   std::string text = fmt::format("job {} has succeeded", first.id);
   if (resumes_from(m.spec, first.id)) {
     const KnownCheckpoint* newest = newest_checkpoint(first.membership);
     if (newest == nullptr)
       return decisions_.apply(job,
                               FailAsked{fmt::format("job {}, from which this one was to go on, has no checkpoint", first.id)});
-    m.resume = {{StateSource::Kind::kCheckpoint, newest->step, first.id, newest->store, newest->state_hash}};
-    m.committed_step = newest->step;
+    decisions_.apply(job,
+                     SourceGiven{{StateSource::Kind::kCheckpoint, newest->step, first.id, newest->store, newest->state_hash}});
     text += fmt::format(": this one goes on from its checkpoint of step {}", newest->step);
   }
   job.after_done = true;
@@ -119,16 +113,16 @@ void Queue::begin_after(Job& job, const Job& first) {
 
 void Queue::follow_predecessors() {
   for (const auto& [number, job] : registry_.live_jobs()) {
-    if (!is_held_by_another(*job) || is_ended(job->membership.state)) continue;
+    if (!is_held_by_another(*job) || is_ended(job->membership->state)) continue;
     const Job* first = registry_.find_job(job->after);
     if (first == nullptr) {
       decisions_.apply(*job, FailAsked{fmt::format("job {}, which this one comes after, is not in the database", job->after)});
-    } else if (first->membership.state == JobState::kSucceeded) {
+    } else if (first->membership->state == JobState::kSucceeded) {
       begin_after(*job, *first);
-    } else if (is_ended(first->membership.state)) {
-      const char* how = first->membership.state == JobState::kFailed ? "failed" : "was cancelled";
-      decisions_.apply(
-          *job, FailAsked{fmt::format("job {}, which this one comes after, {}: {}", first->id, how, first->membership.reason)});
+    } else if (is_ended(first->membership->state)) {
+      const char* how = first->membership->state == JobState::kFailed ? "failed" : "was cancelled";
+      decisions_.apply(*job, FailAsked{fmt::format("job {}, which this one comes after, {}: {}", first->id, how,
+                                                   first->membership->reason)});
     }
   }
 }

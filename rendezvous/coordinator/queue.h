@@ -20,9 +20,9 @@ inline bool is_held_by_another(const Job& job) {
 // The time until the next try of a job that failed, in ms; 0: it does not wait.
 int64_t retry_in_ms(const Job& job, int64_t wall_ms);
 
-// The queue's fields of a job as they are kept in the database, and back.
+// The queue's fields of a job as they are kept in the database, the membership's among them; and back.
 std::string queueing_text(const Job& job);
-void restore_queueing(Job& job, const std::string& text, Millis now, int64_t wall_ms);
+void restore_queueing(Job& job, KeptMembership& kept, const std::string& text, Millis now, int64_t wall_ms);
 
 class Queue {
  public:

@@ -11,7 +11,7 @@ namespace holdfast::rendezvous {
 Job& Registry::add(std::unique_ptr<Job> job) {
   Job& added = *job;
   jobs_by_id_[added.id] = &added;
-  if (!is_ended(added.membership.state)) live_jobs_[added.number] = &added;
+  if (!is_ended(added.membership->state)) live_jobs_[added.number] = &added;
   jobs_[added.number] = std::move(job);
   return added;
 }
@@ -27,7 +27,7 @@ const Job* Registry::find_job(const std::string& id) const {
 }
 
 void Registry::drop_ended_jobs() {
-  std::erase_if(live_jobs_, [](const auto& entry) { return is_ended(entry.second->membership.state); });
+  std::erase_if(live_jobs_, [](const auto& entry) { return is_ended(entry.second->membership->state); });
 }
 
 void Registry::save(Job& job) {

@@ -72,7 +72,7 @@ void RestoredDatabase::notice_newer(Worker& worker) {
   if (status.job.empty() || status.generation > kNumberMax) return;
   Job* job = registry_.find_job(status.job);
   if (job == nullptr || !speaks_of(job->membership, status)) return note_unknown_job(worker);
-  if (status.generation > job->membership.current.number) decisions_.apply(*job, NewerSeen{worker.registration.name, status});
+  if (status.generation > job->membership->current.number) decisions_.apply(*job, NewerSeen{worker.registration.name, status});
   const JobMembership& m = job->membership;
   const bool adopted = is_outrun(m) && !is_ended(m.state) && m.state != JobState::kPaused && worker.job != job->id &&
                        status.generation > 0 && registry_.refusal_of(*job, worker.registration.name) == nullptr;

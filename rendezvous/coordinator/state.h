@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/membership/decide.h"
+#include "rendezvous/membership/held.h"
 #include "rendezvous/protocol/labels.h"
 #include "rendezvous/scheduler/schedule.h"
 #include "rendezvous/store/job_store.h"
@@ -37,7 +37,7 @@ struct Runtime {
 struct Job {
   std::string id;
   int64_t number = 0;
-  JobMembership membership;
+  HeldMembership membership;
   int64_t submitted_ms = 0, started_ms = 0, finished_ms = 0;  // wall time; 0: not yet
   std::optional<double> loss, validation_loss;
   std::string state_hash;
@@ -50,7 +50,7 @@ struct Job {
   std::optional<Shortage> shortage;                 // of workers, by the last plan
   std::optional<Millis> lacks_since_ms;             // since when it lacks workers and has not trained; none: it does not
   int64_t lacks_since_wall_ms = 0;                  // the same as wall time; 0: it does not
-  int64_t preemptible_at_ms = 0;                    // wall time of JobMembership::preemptible_ms
+  int64_t preemptible_at_ms = 0;                    // wall time of KeptMembership::preemptible_ms
   std::string after;                                // the job that must succeed before this one begins; "": none
   bool after_done = false;                          // whether it has succeeded
   int64_t retry_at_ms = 0, retry_delay_ms = 0;      // wall time of the next try; how long that pause was planned to be

@@ -101,7 +101,7 @@ OrRefusal<void> Workers::welcome_back(Worker& worker) {
   const std::string& name = worker.registration.name;
   Job* job = registry_.find_job(worker.last_job);
   const bool was_in = job != nullptr && worker.lost_generation > 0;
-  if (was_in && job->membership.current.number != worker.lost_generation) {
+  if (was_in && job->membership->current.number != worker.lost_generation) {
     lives_.forbid(name, worker.registration.incarnation, "stale_incarnation");
     return tl::unexpected(stale_life(name, worker.registration.incarnation, "stale_incarnation"));
   }
@@ -184,7 +184,7 @@ OrRefusal<void> Workers::report_lost(const WorkerLost& message) {
 
 void Workers::end_life(Worker& worker, Worker::Life life, const std::string& reason) {
   Job* job = registry_.find_job(worker.job);
-  lives_.write_off(worker, life, reason, job != nullptr ? job->membership.current.number : 0);
+  lives_.write_off(worker, life, reason, job != nullptr ? job->membership->current.number : 0);
   if (job != nullptr) decisions_.apply(*job, WorkerGone{worker.registration.name, reason});
 }
 

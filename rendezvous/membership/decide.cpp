@@ -93,6 +93,30 @@ void on_reported(Turn& turn, const WorkerReported& input) {
   if (is_prepared(job, p) || idle_again) on_member_stopped(turn, p);
 }
 
+void on_scale(Turn& turn, const ScaleAsked& input) {
+  JobMembership& job = turn.job;
+  if (is_ended(job.state)) return;
+  job.min_nodes = input.min_nodes;
+  job.nodes = input.nodes;
+  job.max_nodes = input.max_nodes;
+  turn.note("job_scaled",
+            fmt::format("wants {} workers now: at least {}, at most {}", job.nodes, job.min_nodes, job.max_nodes));
+}
+
+// A job that came after another one has formed no generation before that one ended.
+void on_source_given(JobMembership& job, const StateSource& source) {
+  if (is_ended(job.state) || job.current.number > 0) return;
+  job.resume = {source};
+  job.committed_step = source.step;
+}
+
+// Whether nothing is due after the input but what is due by time alone, which a tick sees to.
+bool stands_alone(const Input& input) {
+  const auto* assigned = std::get_if<WorkerAssigned>(&input);
+  return (assigned != nullptr && assigned->more_follow) || std::holds_alternative<CheckpointRemoved>(input) ||
+         std::holds_alternative<LateFaultReported>(input) || std::holds_alternative<SourceGiven>(input);
+}
+
 void advance(Turn& turn) {
   JobMembership& job = turn.job;
   if (is_ended(job.state) || job.state == JobState::kPaused) return;
@@ -121,6 +145,10 @@ struct Dispatch {
   void operator()(const FailAsked& input) {
     if (!is_ended(turn.job.state)) end_job(turn, JobState::kFailed, input.reason);
   }
+  void operator()(const ScaleAsked& input) { on_scale(turn, input); }
+  void operator()(const CheckpointRemoved& input) { turn.job.checkpoints.erase(input.step); }
+  void operator()(const LateFaultReported& input) { on_late_fault_report(turn, input.report); }
+  void operator()(const SourceGiven& input) { on_source_given(turn.job, input.source); }
   void operator()(const Tick& input) {
     turn.judges = input.judges;
     turn.listening_since_ms = input.listening_since_ms;
@@ -150,8 +178,7 @@ Decision decide(JobMembership state, const Input& input, Millis now, const std::
   Decision decision{std::move(state), {}};
   Turn turn{decision.state, now, new_secret, decision.effects};
   std::visit(Dispatch{turn}, input);
-  const auto* assigned = std::get_if<WorkerAssigned>(&input);
-  if (assigned == nullptr || !assigned->more_follow) advance(turn);
+  if (!stands_alone(input)) advance(turn);
   return decision;
 }
 

@@ -32,7 +32,7 @@ bool take_heartbeat(JobMembership& job, const WorkerReported& report, Millis now
 // What `worker` is to do, for a participant of the job.
 Directive directive_for(const JobMembership& job, const std::string& worker);
 // The participants whose directive may differ from what it was at the last call; that of every other one does not.
-std::vector<std::string> take_changed_standings(JobMembership& job);
+std::vector<std::string> workers_to_notify(JobMembership& job);
 
 struct Staleness {
   std::string code, detail;  // of the problem to answer with
@@ -78,7 +78,5 @@ int64_t kept_step(const JobMembership& job);
 std::vector<std::string> in_the_way(const JobMembership& job, Millis now);
 // Whether a worker that is not of the job had better stay away for now: others of the job did not reach it (rifts.cpp).
 bool is_kept_away(const JobMembership& job, const std::string& worker, const std::string& incarnation, Millis now);
-// A neighbour in a ring of `members` reports that it does not reach another, though that one may live.
-void on_unreached(JobMembership& job, const std::vector<Member>& members, const FaultReport& report);
 
 }  // namespace holdfast::rendezvous

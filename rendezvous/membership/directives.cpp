@@ -106,7 +106,7 @@ Directive directive_for(const JobMembership& job, const std::string& worker) {
   return directive;
 }
 
-std::vector<std::string> take_changed_standings(JobMembership& job) {
+std::vector<std::string> workers_to_notify(JobMembership& job) {
   const JobStanding of_job = standing_of(job);
   const bool all = job.standing != of_job;
   job.standing = of_job;

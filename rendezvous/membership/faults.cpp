@@ -182,6 +182,18 @@ void on_fault_report(Turn& turn, const FaultReport& report) {
   suspect(turn, report);
 }
 
+// The next generation can form from the members' statuses before all reports on the last one are in. People are still told of a
+// late report; it ends nothing.
+void on_late_fault_report(Turn& turn, const FaultReport& report) {
+  JobMembership& job = turn.job;
+  if (is_ended(job.state) || report.kind == "silent" || report.generation != job.current.number - 1) return;
+  turn.effects.emplace_back(
+      Note{"fault_reported",
+           fmt::format("more on the end of generation {}: {} says: {}", report.generation, report.worker, report.detail),
+           report.worker, report.generation});
+  if (report.kind == "handshake_failed") on_unreached(job, job.last_members, report);
+}
+
 void on_gone(Turn& turn, const std::string& worker, const std::string& reason) {
   JobMembership& job = turn.job;
   const auto found = job.participants.find(worker);

@@ -110,9 +110,9 @@ std::string source_in_words(const JobMembership& job, const StateSource& source,
 std::string account_for_steps(Turn& turn, const StateSource& source) {
   JobMembership& job = turn.job;
   const StateSource& last = job.current.source;
-  const bool only_resumed =
-      last.kind == StateSource::Kind::kCheckpoint && last.job != job.job && job.committed_step == last.step;
-  if (job.current.number == 0 || only_resumed) {  // no step is this job's own yet
+  const bool has_own_steps = job.current.number > 0 && !(last.kind == StateSource::Kind::kCheckpoint && last.job != job.job &&
+                                                         job.committed_step == last.step && source.step <= last.step);
+  if (!has_own_steps) {  // those so far are another job's
     job.committed_step = source.step;
     return "";
   }

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "rendezvous/membership/state.h"
 
@@ -23,5 +24,7 @@ bool is_sure(const Rift& rift, Millis now);
 void count_rifts(Turn& turn);
 // The neighbours of the current generation have made a step together.
 void forget_bridged_rifts(JobMembership& job);
+// A neighbour in a ring of `members` reports that it does not reach another, though that one may live.
+void on_unreached(JobMembership& job, const std::vector<Member>& members, const FaultReport& report);
 
 }  // namespace holdfast::rendezvous

@@ -1,7 +1,7 @@
 // What the service knows of one job's membership, as plain values: no clock, no disk, no threads.
 //
-// decide.h has the function that turns (state, input, now) into (state', effects). The parts of the state that must
-// outlive the service are marked "durable"; all else comes back by itself from the workers' next statuses.
+// decide.h has the function that turns (state, input, now) into (state', effects). KeptMembership outlives the service; the
+// rest of JobMembership comes back by itself.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ struct Generation {
 };
 
 // What a participant's directive is made of, beside what is fixed for the job or the generation. Those of the job and of the
-// participant are the same as before: so is the directive (take_changed_standings).
+// participant are the same as before: so is the directive (workers_to_notify).
 struct Standing {
   bool member = false;    // of the current generation
   bool active = false;    // in one that went on without it
@@ -82,7 +82,7 @@ struct Participant {
   bool unheard = false;              // from the database, and has not spoken since the service started
   Millis prepared_ms = -1;           // since when it could join
   int seat = -1;                     // its rank in the current generation, if it is a member: looked at first (rank_of)
-  std::optional<Standing> standing;  // at the last call of take_changed_standings
+  std::optional<Standing> standing;  // at the last call of workers_to_notify
 };
 
 using RiftKey = std::pair<std::string, std::string>;  // two workers, in natural order
@@ -105,32 +105,51 @@ struct KnownCheckpoint {
   bool operator==(const KnownCheckpoint&) const = default;
 };
 
-struct JobMembership {
+// What the database keeps of a job's membership: a service that was started again goes on from this. store/kept_fields.h says
+// where each field is kept; a field that it does not name is one that a test complains of.
+struct KeptMembership {
   std::string job;
-  int64_t born = 0;  // see Directive::job_born; durable
+  int64_t born = 0;  // see Directive::job_born
   JobSpec spec;
-  int64_t min_nodes = 1, nodes = 1, max_nodes = 1;  // durable; start as the spec's, `scale` changes them
+  int64_t min_nodes = 1, nodes = 1, max_nodes = 1;  // start as the spec's, ScaleAsked changes them
 
-  JobState state = JobState::kQueued;  // durable
-  std::string reason;                  // durable; for people
-  Stage stage = Stage::kForming;       // durable (yielding is stored as running: the cause shows itself again)
-  Cause cause = Cause::kStart;         // durable
-  Intent intent = Intent::kRun;        // durable
-  Generation current;                  // durable; the last one formed
-  int64_t committed_step = 0;          // durable
-  int64_t restarts = 0;                // durable; faults so far
-  std::string data_digest, numerics;   // durable; what all members have in common, from the first generation on
+  JobState state = JobState::kQueued;
+  std::string reason;             // for people
+  Stage stage = Stage::kForming;  // yielding is kept as running: the cause shows itself again
+  Cause cause = Cause::kStart;
+  Intent intent = Intent::kRun;
+  Generation current;  // the last one formed
+  int64_t committed_step = 0;
+  int64_t restarts = 0;               // faults so far
+  std::string data_digest, numerics;  // what all members have in common, from the first generation on
   // Counts how often the job went back to an older state. Memory of a worker counts only if the worker was a member of
   // a generation of the same lineage, and its state was computed in none that a later one began below: steps that were
   // voided must not come back.
-  int64_t lineage = 0;                             // durable
-  std::map<std::string, int64_t> lineage_of;       // incarnation -> lineage it was last a member in; from the generations
-  std::map<int64_t, int64_t> began_at;             // generation -> the step that it began from; from the generations
-  std::map<int64_t, KnownCheckpoint> checkpoints;  // durable; by step
-  std::vector<StateSource> resume;                 // durable; newest first. More than one: falling back is allowed
+  int64_t lineage = 0;
+  std::map<std::string, int64_t> lineage_of;       // incarnation -> lineage it was last a member in
+  std::map<int64_t, int64_t> began_at;             // generation -> the step that it began from
+  int64_t outrun_to = 0;                           // the newest generation that the database knows by its number alone
+  std::map<int64_t, KnownCheckpoint> checkpoints;  // by step
+  double checkpoint_s = 0;                         // how long the newest checkpoint took to write; 0: not known
+  std::vector<StateSource> resume;                 // newest first. More than one: falling back is allowed
 
+  // what the queue did to the job
+  std::string stop_reason;         // of a stop that nobody asked for: the job fails with it
+  std::string preempted_by;        // the job of higher priority, until the next generation forms; else ""
+  int64_t preemptor_priority = 0;  // of that job
+  int64_t preemptions = 0;         // so far
+  int64_t preemptions_failed = 0;  // since one succeeded
+  Millis preemptible_ms = 0;       // not before then; kept as wall time
+  int64_t retries = 0;             // how often it began again after a failure
+  bool retry_pending = false;      // until the next generation forms
+  std::string failure;             // the last one
+  int64_t failed_step = -1;        // the step at which that came
+};
+
+// All of a job's membership: what is kept, and what comes back by itself, from the workers' next statuses or with time.
+struct JobMembership : KeptMembership {
   std::map<std::string, Participant> participants;        // by worker
-  std::optional<JobStanding> standing;                    // at the last call of take_changed_standings
+  std::optional<JobStanding> standing;                    // at the last call of workers_to_notify
   std::set<std::pair<std::string, int64_t>> diverged_in;  // worker, generation: its state was found to differ from the others'
 
   // forming
@@ -144,7 +163,6 @@ struct JobMembership {
   std::map<RiftKey, Rift> rifts;
   std::map<std::string, Barred> barred;  // by worker
   std::vector<Member> last_members;      // of the generation before the current one
-  int64_t outrun_to = 0;                 // the newest generation that the database knows by its number alone
   // running
   Millis all_active_ms = -1, formed_ms = 0;
   Millis last_commit_ms = -1;  // when a step was last committed
@@ -152,24 +170,12 @@ struct JobMembership {
   Millis halted_ms = -1;       // when it was known that there is none; -1: the service was not there
   std::string halted_why;
   double step_s = 0;
-  double checkpoint_s = 0;  // what the newest checkpoint took to write; 0: not known
   // yielding
   Millis yield_deadline_ms = 0;
   bool yield_checkpoint = false;
   std::string yield_reason;
   bool handover_failed = false;  // a yield was to write a checkpoint, and there is none
-  // what the queue did to it
-  std::string stop_reason;         // durable; of a stop that nobody asked for: the job fails with it
-  std::string preempted_by;        // durable; the job of higher priority, until the next generation forms; else ""
-  int64_t preemptor_priority = 0;  // durable; of that job
-  int64_t preemptions = 0;         // durable; so far
-  Millis preempt_since_ms = -1;    // intent preempt: since when; -1: not known
-  Millis preemptible_ms = 0;       // durable, as wall time: not before then
-  int64_t preemptions_failed = 0;  // durable; since one succeeded
-  int64_t retries = 0;             // durable; how often it began again after a failure
-  bool retry_pending = false;      // durable; until the next generation forms
-  std::string failure;             // durable; the last one, and
-  int64_t failed_step = -1;        // durable; where it came
+  Millis preempt_since_ms = -1;  // intent preempt: since when; -1: not known
 };
 
 // --- inputs
@@ -222,6 +228,19 @@ struct PreemptWithdrawn {};  // that other job has what it needs, or has ended
 struct FailAsked {           // it cannot begin any more
   std::string reason;
 };
+struct ScaleAsked {
+  int64_t min_nodes = 1, nodes = 1, max_nodes = 1;
+};
+struct CheckpointRemoved {  // it is no longer in the store, by a person's wish
+  int64_t step = 0;
+};
+// Of a member of the generation before the current one, which formed before this report came.
+struct LateFaultReported {
+  FaultReport report;
+};
+struct SourceGiven {  // the checkpoint that a job which came after another one begins from
+  StateSource source;
+};
 // Time passes. Silence is judged by ticks alone, and only by those before which every message that had come was taken in:
 // else an answer could wait behind the sentence.
 struct Tick {
@@ -230,7 +249,7 @@ struct Tick {
 };
 using Input = std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, CheckpointsFound,
                            FaultReported, ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, PreemptAsked,
-                           PreemptWithdrawn, FailAsked, Tick>;
+                           PreemptWithdrawn, FailAsked, ScaleAsked, CheckpointRemoved, LateFaultReported, SourceGiven, Tick>;
 
 // --- effects, to be made durable in this order before anybody is answered
 

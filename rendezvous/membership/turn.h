@@ -23,9 +23,13 @@ struct Turn {
   void note(std::string kind, std::string message, std::string worker = "") const {
     effects.emplace_back(Note{std::move(kind), std::move(message), std::move(worker), job.current.number});
   }
+  // Who is freed drops the state that it holds: a report from before must not make it count later, when the worker is back.
   void free(const std::string& worker, const std::string& reason) const {
     effects.emplace_back(Freed{worker, reason});
-    job.participants.erase(worker);
+    const auto participant = job.participants.find(worker);
+    if (participant == job.participants.end()) return;
+    job.lineage_of.erase(participant->second.member.incarnation);
+    job.participants.erase(participant);
   }
 };
 
@@ -52,6 +56,7 @@ std::vector<std::string> agree_on_references(JobMembership& job, std::vector<std
 
 // faults.cpp
 void on_fault_report(Turn& turn, const FaultReport& report);
+void on_late_fault_report(Turn& turn, const FaultReport& report);
 void on_gone(Turn& turn, const std::string& worker, const std::string& reason);
 // The current generation is over. Called again while forming it adds to the reasons. `detail`: for the event alone.
 void begin_fault(Turn& turn, const std::string& reason, const std::string& detail = "");

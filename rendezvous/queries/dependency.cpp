@@ -11,7 +11,7 @@ namespace {
 const Job* find_by_id_or_name(const Coordinator& state, const std::string& word) {
   if (const Job* job = state.find_job(word)) return job;
   for (auto it = state.jobs().rbegin(); it != state.jobs().rend(); ++it) {
-    if (it->second->membership.spec.name == word) return it->second.get();
+    if (it->second->membership->spec.name == word) return it->second.get();
   }
   return nullptr;
 }

@@ -38,8 +38,8 @@ struct Found {
 
 void collect(const Job& job, std::vector<Found>& found) {
   for (const auto& [step, record] : job.checkpoints) {
-    const auto known = job.membership.checkpoints.find(step);
-    if (known != job.membership.checkpoints.end() && known->second.unreadable) continue;
+    const auto known = job.membership->checkpoints.find(step);
+    if (known != job.membership->checkpoints.end() && known->second.unreadable) continue;
     found.push_back({record.created_at, {StateSource::Kind::kCheckpoint, step, job.id, record.store, record.state_hash}});
   }
 }
@@ -68,7 +68,7 @@ OrRefusal<ResumePlan> by_name(const Coordinator& state, const JobSpec& spec, std
   }
   std::vector<Found> found;
   for (const auto& [number, job] : state.jobs()) {
-    if (job->membership.spec.name == spec.name) collect(*job, found);
+    if (job->membership->spec.name == spec.name) collect(*job, found);
   }
   ResumePlan plan{newest_first(std::move(found)), !step.has_value()};
   if (plan.candidates.empty()) return refuse(fmt::format("no job named \"{}\" has a checkpoint", spec.name));

@@ -24,9 +24,9 @@ void each_busy(const WaitingRoom& room, const Job& job, const Each& each) {
   for (const auto& [id, row] : job.refusals) {
     const auto worker = room.state().workers().find(id);
     if (room.state().refusal_of(job, id) == nullptr || worker->second.life != Worker::Life::kAlive) continue;
-    if (satisfies(worker->second.registration, job.membership.spec.requirements)) ++refused[worker->second.job];
+    if (satisfies(worker->second.registration, job.membership->spec.requirements)) ++refused[worker->second.job];
   }
-  for (const auto& [id, all] : room.competition_for(job.membership.spec.requirements).busy) {
+  for (const auto& [id, all] : room.competition_for(job.membership->spec.requirements).busy) {
     if (id == job.id) continue;
     const auto found = refused.find(id);
     const Busy useful{all.priority, all.workers - (found == refused.end() ? 0 : found->second)};
@@ -52,7 +52,7 @@ std::string set_aside_now(const WaitingRoom& room, const JobMembership& m) {
   std::string text = set_aside_in_words(m);
   if (m.preempted_by.empty()) return text;
   const Job* by = room.state().find_job(m.preempted_by);
-  return by == nullptr || is_ended(by->membership.state) ? text + ", which has ended since" : text;
+  return by == nullptr || is_ended(by->membership->state) ? text + ", which has ended since" : text;
 }
 
 std::string text_for_workers(const WaitingRoom& room, const Job& job) {
@@ -119,7 +119,7 @@ std::string text_for_retry(const Job& job) {
 enum class Wait { kNone, kJob, kRetry, kWorkers };
 
 Wait wait_of(const WaitingRoom& room, const Job& job) {
-  const JobState now = job.membership.state;
+  const JobState now = job.membership->state;
   if (now != JobState::kQueued && now != JobState::kWaiting) return Wait::kNone;
   if (is_held_by_another(job)) return Wait::kJob;
   return retry_in_ms(job, room.state().wall_ms()) > 0 ? Wait::kRetry : Wait::kWorkers;
@@ -138,7 +138,7 @@ const WaitingRoom::Competition& WaitingRoom::competition_for(const Labels& requi
     const Job* job = worker.job.empty() ? nullptr : state_.find_job(worker.job);
     if (job == nullptr || !satisfies(worker.registration, requirements)) continue;
     Busy& busy = found.busy[job->id];
-    busy.priority = job->membership.spec.priority;
+    busy.priority = job->membership->spec.priority;
     ++busy.workers;
   }
   found.unsatisfied = unsatisfied_in_words(requirements, present);
@@ -175,7 +175,7 @@ std::string reason_of(const WaitingRoom& room, const Job& job) {
     case Wait::kWorkers:
       return text_for_workers(room, job);
   }
-  return job.membership.reason;
+  return job.membership->reason;
 }
 
 }  // namespace holdfast::rendezvous

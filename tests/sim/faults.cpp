@@ -9,10 +9,21 @@ using rendezvous::Coordinator;
 
 const std::vector<World::Kind>& World::kinds() {
   static const std::vector<Kind> kKinds = {
-      {5, &World::kill_process},   {2, &World::kill_node},   {4, &World::freeze},        {3, &World::cut_from_service},
-      {3, &World::cut_from_peers}, {2, &World::told_to_end}, {2, &World::drain},         {4, &World::kill_service},
-      {2, &World::freeze_service}, {3, &World::break_disk},  {3, &World::spoil_weather}, {2, &World::pause_and_resume},
-      {2, &World::scale},          {3, &World::part_two},
+      {5, &World::kill_process},
+      {2, &World::kill_node},
+      {4, &World::freeze},
+      {3, &World::cut_from_service},
+      {3, &World::cut_from_peers},
+      {2, &World::told_to_end},
+      {2, &World::drain},
+      {4, &World::kill_service},
+      {2, &World::freeze_service},
+      {3, &World::break_disk},
+      {3, &World::spoil_weather},
+      {2, &World::pause_and_resume},
+      {2, &World::scale},
+      {3, &World::part_two},
+      {2, &World::remove_checkpoint},
   };
   return kKinds;
 }
@@ -160,7 +171,24 @@ void World::scale() {
   const auto workers = static_cast<int64_t>(hosts_.size());
   const int64_t least = chance_.between(1, workers), most = chance_.between(least, workers);
   const int64_t nominal = chance_.between(least, most);
-  service_.command([=](Coordinator& service) { (void)service.scale(job, {least, nominal, most}); });
+  service_.command([=, this](Coordinator& service) { scale_to(service, job, {least, nominal, most}); });
+}
+
+void World::scale_to(Coordinator& service, const std::string& job, const Coordinator::Scale& wanted) {
+  if (service.scale(job, wanted)) rules_.scaled(job, wanted);
+}
+
+// An old one, which nobody begins from.
+void World::remove_checkpoint() {
+  service_.command([this, id = chance_.of(jobs_)](Coordinator& service) {
+    const rendezvous::Job* job = service.find_job(id);
+    if (job == nullptr || job->checkpoints.size() < 2) return;
+    const int64_t oldest = job->checkpoints.begin()->first;
+    if (oldest == job->membership->current.source.step) return;
+    story_.tell("disk", "the checkpoint of step {} of {} is removed", oldest, id);
+    disk_.remove(id, oldest);
+    service.checkpoint_removed(id, oldest);
+  });
 }
 
 }  // namespace holdfast::sim

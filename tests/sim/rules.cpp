@@ -106,6 +106,7 @@ void Rules::judge_message(const Coordinator& service, const JobMessage& message,
 void Rules::turn_lost() {
   promises_.clear();
   over_soon_.clear();
+  scaled_.clear();
 }
 
 void Rules::committed(const Coordinator& service) {
@@ -115,6 +116,7 @@ void Rules::committed(const Coordinator& service) {
     if (!promise.kept(store_.durable())) broken("it is answered that {}, and the disk does not have it", promise.text);
   }
   check_preemptions(service);
+  check_kept(service);
   for (const auto& [id, row] : store_.durable().jobs) {
     Past& past = past_[id];
     const auto generations = store_.durable().generations.find(id);
@@ -130,6 +132,7 @@ void Rules::committed(const Coordinator& service) {
       went_back(service, id, past.committed_step, row.committed_step);
     }
     if (generation > past.generation) check_all_stopped(service.find_job(id)->membership);
+    check_beginning(id);
     check_ledger(id, row);
     check_steps(id);
     past.generation = generation;
@@ -149,6 +152,49 @@ void Rules::check_all_stopped(const JobMembership& job) {
   }
 }
 
+// What was asked for is on disk, and the decisions count on the checkpoints of the catalogue and on no others.
+void Rules::check_kept(const Coordinator& service) {
+  for (const auto& [id, wanted] : std::exchange(scaled_, {})) {
+    const JobRow& row = store_.durable().jobs.at(id);
+    if (row.min_nodes != wanted.min_nodes || row.nodes != wanted.nodes || row.max_nodes != wanted.max_nodes)
+      broken("{} was scaled to {}, {} and {} workers, and has {}, {} and {} on disk", id, wanted.min_nodes, wanted.nodes,
+             wanted.max_nodes, row.min_nodes, row.nodes, row.max_nodes);
+  }
+  for (const auto& [number, job] : service.jobs()) {
+    const auto found = store_.durable().checkpoints.find(job->id);
+    const size_t kept = found == store_.durable().checkpoints.end() ? 0 : found->second.size();
+    if (job->membership->checkpoints.size() != kept)
+      broken("{} counts on {} checkpoints, and {} are in the catalogue", job->id, job->membership->checkpoints.size(), kept);
+    for (const auto& [step, known] : job->membership->checkpoints) {
+      if (!found->second.contains(step)) broken("{} counts on the checkpoint of step {}, which was removed", job->id, step);
+    }
+  }
+}
+
+// The step of another job's checkpoint that the job began with; 0: it began anew.
+int64_t Rules::begins_at(const std::string& job) const {
+  const auto generations = store_.durable().generations.find(job);
+  if (specs_.at(job).resume_from.empty()) return 0;
+  if (generations == store_.durable().generations.end()) return store_.durable().jobs.at(job).committed_step;
+  for (const auto& [number, generation] : generations->second) {
+    const StateSource& source = generation.source;
+    if (source.kind == StateSource::Kind::kCheckpoint && source.job != job) return source.step;
+  }
+  return 0;
+}
+
+// A job that goes on from another one begins with the last state of that one.
+void Rules::check_beginning(const std::string& job) const {
+  const JobSpec& spec = specs_.at(job);
+  const auto generations = store_.durable().generations.find(job);
+  if (spec.resume_from.empty() || generations == store_.durable().generations.end()) return;
+  const Generation& first = generations->second.begin()->second;
+  if (first.members.empty()) return;  // of a database that was restored
+  if (first.source.job != spec.after || first.source.step != specs_.at(spec.after).total_steps)
+    broken("{} is to go on from the end of {}, and begins from step {} of \"{}\"", job, spec.after, first.source.step,
+           first.source.job);
+}
+
 // Only for a job of higher priority, and after its last step was written down.
 void Rules::check_preemptions(const Coordinator& service) {
   for (const auto& [number, job] : service.jobs()) {
@@ -156,7 +202,7 @@ void Rules::check_preemptions(const Coordinator& service) {
     const bool again = m.preemptions > std::exchange(preemptions_[job->id], m.preemptions);
     if (!again) continue;
     const Job* by = service.find_job(m.preempted_by);
-    if (by == nullptr || by->membership.spec.priority <= m.spec.priority)
+    if (by == nullptr || by->membership->spec.priority <= m.spec.priority)
       broken("{} of priority {} was preempted by \"{}\"", job->id, m.spec.priority, m.preempted_by);
     if (kept_step(m) < m.committed_step)
       broken("{} was preempted at step {}, and only step {} is written down", job->id, m.committed_step, kept_step(m));
@@ -194,7 +240,7 @@ void Rules::went_back(const Coordinator& service, const std::string& job, int64_
 void Rules::check_ledger(const std::string& job, const JobRow& row) const {
   const auto found = store_.durable().ledger.find(job);
   const int64_t all = microbatches(job);
-  for (int64_t step = 1; step <= row.committed_step; ++step) {
+  for (int64_t step = begins_at(job) + 1; step <= row.committed_step; ++step) {
     if (found == store_.durable().ledger.end() || !found->second.contains(step))
       broken("step {} of {} is committed, and the ledger does not have it", step, job);
     std::vector<int> count(static_cast<size_t>(all));

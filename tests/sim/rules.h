@@ -40,6 +40,8 @@ class Rules {
   void answered(const Response& response);
   void turn_lost();  // the service died before it answered
 
+  void scaled(const std::string& job, const rendezvous::Coordinator::Scale& wanted) { scaled_.insert_or_assign(job, wanted); }
+
   // --- workers
   void joins(const Process& process, const rendezvous::Directive& join);
   void ring_formed(const rendezvous::Directive& join);
@@ -81,6 +83,9 @@ class Rules {
   void check_ledger(const std::string& job, const rendezvous::JobRow& row) const;
   void check_steps(const std::string& job) const;
   static void check_all_stopped(const rendezvous::JobMembership& job);
+  void check_kept(const rendezvous::Coordinator& service);
+  void check_beginning(const std::string& job) const;
+  int64_t begins_at(const std::string& job) const;
   void check_preemptions(const rendezvous::Coordinator& service);
   void check_attribution(const std::string& job, int64_t step, const ModelState& last) const;
   void went_back(const rendezvous::Coordinator& service, const std::string& job, int64_t from, int64_t to) const;
@@ -97,9 +102,10 @@ class Rules {
   std::map<std::string, rendezvous::Generation> current_before_;
   std::vector<Promise> promises_;
   std::map<std::string, Past> past_;
-  std::map<std::string, int64_t> preemptions_;  // by job, as of the last commit
-  std::set<std::string> over_, over_soon_;      // incarnations whose end the service has on disk; those of the turn under way
-  std::map<std::string, int64_t> given_up_;     // by job: up to this step records may be missing
+  std::map<std::string, rendezvous::Coordinator::Scale> scaled_;  // by job: what was asked for in the turn under way
+  std::map<std::string, int64_t> preemptions_;                    // by job, as of the last commit
+  std::set<std::string> over_, over_soon_;   // incarnations whose end the service has on disk; those of the turn under way
+  std::map<std::string, int64_t> given_up_;  // by job: up to this step records may be missing
   std::map<std::pair<std::string, int64_t>, Told> told_;
   std::map<std::pair<std::string, std::string>, int64_t> fenced_;   // (incarnation, job) -> the highest fence it told of
   std::set<std::tuple<std::string, std::string, int64_t>> joined_;  // (incarnation, job, generation)

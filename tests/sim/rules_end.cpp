@@ -51,7 +51,7 @@ void Rules::succeeded(const std::string& job, const CheckpointDisk& disk) {
   if (!checkpoints.contains(spec.total_steps) || last == nullptr) broken(job + " ended without its last checkpoint");
   if (last->state.bits != right.bits) broken(job + ": the last checkpoint holds other bits than an undisturbed run's");
   check_ledger(job, row);
-  for (int64_t step = 1; step <= spec.total_steps; ++step) {
+  for (int64_t step = begins_at(job) + 1; step <= spec.total_steps; ++step) {
     const bool excused = given_up_.contains(job) && step <= given_up_.at(job);
     if (!excused && !store_.durable().steps.at(job).contains(step))
       broken(fmt::format("{} has no record of step {}", job, step));

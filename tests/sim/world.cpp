@@ -22,9 +22,17 @@ World::World(uint64_t seed, bool trace)
   rules_.watch(hosts_);
 }
 
+// The bits of the two are those of one long job.
+void World::resume_from_predecessor(JobSpec& spec, const JobSpec& first) {
+  spec.resume_from = "job:" + spec.after;
+  spec.global_batch_size = first.global_batch_size;
+  spec.total_steps = first.total_steps + chance_.between(1, 20);
+}
+
 void World::submit_jobs() {
   const auto workers = static_cast<int64_t>(hosts_.size());
   const int64_t count = workers > 1 && chance_.percent(30) ? chance_.between(2, 3) : 1;
+  std::vector<JobSpec> submitted;
   for (int64_t i = 0; i < count; ++i) {
     JobSpec spec;
     spec.train_data_path = "data";
@@ -43,6 +51,8 @@ void World::submit_jobs() {
     spec.recovery = chance_.percent(30) ? "checkpoint" : "memory";
     spec.priority = i > 0 && chance_.percent(60) ? i : 0;
     if (i > 0 && chance_.percent(20)) spec.after = fmt::format("j{}", i);
+    if (!spec.after.empty() && chance_.percent(50)) resume_from_predecessor(spec, submitted.back());
+    submitted.push_back(spec);
     const int64_t at = i == 0 ? 0 : chance_.below(5000);
     const std::string id = fmt::format("j{}", i + 1);
     jobs_.push_back(id);
@@ -99,13 +109,13 @@ void World::operate(bool patient) {
   service_.start();
   for (const auto& host : hosts_) host->start();
   const auto workers = static_cast<int64_t>(hosts_.size());
-  service_.command([workers, patient](Coordinator& service) {
+  service_.command([this, workers, patient](Coordinator& service) {
     for (const auto& [_, job] : service.jobs()) {
       const JobMembership& m = job->membership;
       if (is_ended(m.state)) continue;
       if (m.intent == Intent::kPause) (void)service.resume(job->id);
       // Two jobs may each wait for workers that the other one keeps for the state in their memory: a person decides then.
-      if (patient && m.min_nodes > 1) (void)service.scale(job->id, {1, 1, workers});
+      if (patient && m.min_nodes > 1) scale_to(service, job->id, {1, 1, workers});
     }
   });
 }
@@ -115,7 +125,7 @@ void World::judge_end() {
     const JobRow& row = store_.durable().jobs.at(job);
     if (row.state != "succeeded") throw Violation(fmt::format("{} is {}: {}", job, row.state, row.reason));
     rules_.succeeded(job, disk_);
-    tally_.preemptions += service_.coordinator()->find_job(job)->membership.preemptions;
+    tally_.preemptions += service_.coordinator()->find_job(job)->membership->preemptions;
     tally_.generations += static_cast<int64_t>(store_.durable().generations.at(job).size());
     tally_.voided += row.lineage;
   }

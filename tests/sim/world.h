@@ -33,6 +33,7 @@ class World {
   static constexpr int64_t kPeaceMs = 240'000;  // a bound on everything that waits: back-offs, leases, deadlines
 
   void submit_jobs();
+  void resume_from_predecessor(rendezvous::JobSpec& spec, const rendezvous::JobSpec& first);
   void submit(const rendezvous::JobSpec& spec, size_t before);
   void faults_until(int64_t ms);
   void make_peace();
@@ -65,6 +66,8 @@ class World {
   void spoil_weather();
   void pause_and_resume();
   void scale();
+  void scale_to(rendezvous::Coordinator& service, const std::string& job, const rendezvous::Coordinator::Scale& wanted);
+  void remove_checkpoint();
   void part_two();
   void service_back(int64_t ms);
 

@@ -190,8 +190,8 @@ Json show_checkpoint(const Job& job, const CheckpointRecord& record) {
                {"shards", record.shards},
                {"stall_s", record.stall_s},
                {"write_s", record.write_s}};
-  const auto known = job.membership.checkpoints.find(record.step);
-  json["readable"] = known == job.membership.checkpoints.end() || !known->second.unreadable;
+  const auto known = job.membership->checkpoints.find(record.step);
+  json["readable"] = known == job.membership->checkpoints.end() || !known->second.unreadable;
   return json;
 }
 

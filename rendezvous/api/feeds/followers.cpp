@@ -60,7 +60,7 @@ Followers::Chunk Followers::make_chunk(const FeedPlace& place, int64_t& rows_lef
 bool Followers::go_on(Follower& f) {
   const Millis now = turn_.clock.steady_ms();
   const Job* job = turn_.state.find_job(f.place.job);
-  const bool ended = job != nullptr && is_ended(job->membership.state);
+  const bool ended = job != nullptr && is_ended(job->membership->state);
   if (!ended || f.behind)
     f.ended_ms = -1;
   else if (f.ended_ms < 0)

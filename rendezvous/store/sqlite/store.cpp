@@ -2,11 +2,13 @@
 #include "rendezvous/store/sqlite/store.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <utility>
 
+#include "rendezvous/store/kept_fields.h"
 #include "rendezvous/store/sqlite/access.h"
 #include "rendezvous/store/sqlite/files_in_place.h"
 #include "rendezvous/store/sqlite/ledger.h"
@@ -21,6 +23,52 @@ namespace holdfast::rendezvous {
 namespace {
 
 using Json = nlohmann::json;
+
+// The columns of the table of jobs that are no part of its membership (kept_fields.h has those).
+template <typename Stored>
+struct JobColumn {
+  const char* name;
+  Stored JobRow::*stored;
+  bool changes = true;  // false: written once
+};
+
+// visit(column with name, stored, changes), for each column of the table of jobs.
+template <typename Visit>
+void for_each_job_column(Visit visit) {
+  visit(JobColumn{"number", &JobRow::number, false});
+  visit(JobColumn{"name", &JobRow::name, false});
+  for_each_kept_column([&](const auto& column) { visit(column); });
+  visit(JobColumn{"started_ms", &JobRow::started_ms});
+  visit(JobColumn{"finished_ms", &JobRow::finished_ms});
+  visit(JobColumn{"loss", &JobRow::loss});
+  visit(JobColumn{"validation_loss", &JobRow::validation_loss});
+  visit(JobColumn{"state_hash", &JobRow::state_hash});
+  visit(JobColumn{"state_hash_step", &JobRow::state_hash_step});
+  visit(JobColumn{"refused_steps", &JobRow::refused_steps});
+  visit(JobColumn{"queueing", &JobRow::queueing});
+}
+
+struct JobColumns {
+  std::vector<std::string> names, that_change;
+};
+JobColumns job_columns() {
+  JobColumns columns;
+  for_each_job_column([&](const auto& column) {
+    columns.names.emplace_back(column.name);
+    if (column.changes) columns.that_change.emplace_back(column.name);
+  });
+  return columns;
+}
+
+void read(const SqliteStatement& row, int column, std::string& value) {
+  value = row.text(column);
+}
+void read(const SqliteStatement& row, int column, int64_t& value) {
+  value = row.integer(column);
+}
+void read(const SqliteStatement& row, int column, std::optional<double>& value) {
+  value = row.maybe_real(column);
+}
 
 class SqliteStore : public JobStore, public Records {
  public:
@@ -148,29 +196,11 @@ SqliteStore::~SqliteStore() {
 
 std::vector<JobRow> SqliteStore::load_jobs() {
   std::vector<JobRow> rows;
-  auto q = db_.prepare(
-      "SELECT id, number, name, spec, state, reason, stage, cause, intent, min_nodes, nodes, max_nodes, committed_step, "
-      "restarts, "
-      "lineage, data_digest, numerics, resume, submitted_ms, started_ms, finished_ms, loss, validation_loss, state_hash, "
-      "state_hash_step, refused_steps, queueing FROM jobs ORDER BY number");
+  static const std::string kQuery = fmt::format("SELECT {} FROM jobs ORDER BY number", fmt::join(job_columns().names, ", "));
+  auto q = db_.prepare(kQuery);
   while (q.step()) {
     JobRow& row = rows.emplace_back();
-    int column = 0;
-    row.id = q.text(column++);
-    row.number = q.integer(column++);
-    for (std::string* text : {&row.name, &row.spec, &row.state, &row.reason, &row.stage, &row.cause, &row.intent})
-      *text = q.text(column++);
-    for (int64_t* value : {&row.min_nodes, &row.nodes, &row.max_nodes, &row.committed_step, &row.restarts, &row.lineage}) {
-      *value = q.integer(column++);
-    }
-    for (std::string* text : {&row.data_digest, &row.numerics, &row.resume}) *text = q.text(column++);
-    for (int64_t* value : {&row.submitted_ms, &row.started_ms, &row.finished_ms}) *value = q.integer(column++);
-    row.loss = q.maybe_real(column++);
-    row.validation_loss = q.maybe_real(column++);
-    row.state_hash = q.text(column++);
-    row.state_hash_step = q.integer(column++);
-    row.refused_steps = q.integer(column++);
-    row.queueing = q.text(column);
+    for_each_job_column([&, index = 0](const auto& column) mutable { read(q, index++, row.*column.stored); });
   }
   return rows;
 }
@@ -232,24 +262,17 @@ StoreContents SqliteStore::load() {
 
 // --- writes
 
-void SqliteStore::save_job(const JobRow& r) {
-  db_.prepare(
-         "INSERT INTO jobs (id, number, name, spec, state, reason, stage, cause, intent, min_nodes, nodes, max_nodes, "
-         "committed_step, restarts, lineage, data_digest, numerics, resume, submitted_ms, started_ms, finished_ms, loss, "
-         "validation_loss, state_hash, state_hash_step, refused_steps, queueing) "
-         "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?) "
-         "ON CONFLICT(id) DO UPDATE SET state=excluded.state, reason=excluded.reason, stage=excluded.stage, "
-         "cause=excluded.cause, intent=excluded.intent, min_nodes=excluded.min_nodes, nodes=excluded.nodes, "
-         "max_nodes=excluded.max_nodes, committed_step=excluded.committed_step, restarts=excluded.restarts, "
-         "lineage=excluded.lineage, data_digest=excluded.data_digest, numerics=excluded.numerics, resume=excluded.resume, "
-         "started_ms=excluded.started_ms, finished_ms=excluded.finished_ms, loss=excluded.loss, "
-         "validation_loss=excluded.validation_loss, state_hash=excluded.state_hash, "
-         "state_hash_step=excluded.state_hash_step, refused_steps=excluded.refused_steps, queueing=excluded.queueing")
-      .with(r.id, r.number, r.name, r.spec, r.state, r.reason, r.stage, r.cause, r.intent, r.min_nodes, r.nodes, r.max_nodes)
-      .with(r.committed_step, r.restarts, r.lineage, r.data_digest, r.numerics, r.resume, r.submitted_ms, r.started_ms,
-            r.finished_ms)
-      .with(r.loss, r.validation_loss, r.state_hash, r.state_hash_step, r.refused_steps, r.queueing)
-      .run();
+void SqliteStore::save_job(const JobRow& row) {
+  static const std::string kInsert = [] {
+    const JobColumns columns = job_columns();
+    std::vector<std::string> updates;
+    for (const std::string& name : columns.that_change) updates.push_back(fmt::format("{0}=excluded.{0}", name));
+    return fmt::format("INSERT INTO jobs ({}) VALUES ({}) ON CONFLICT(id) DO UPDATE SET {}", fmt::join(columns.names, ", "),
+                       fmt::join(std::vector<std::string>(columns.names.size(), "?"), ","), fmt::join(updates, ", "));
+  }();
+  auto q = db_.prepare(kInsert);
+  for_each_job_column([&](const auto& column) { q.with(row.*column.stored); });
+  q.run();
 }
 
 void SqliteStore::save_worker(const WorkerRow& r) {

@@ -73,23 +73,23 @@ TEST(Heartbeats, OfAPreparedWorkerAreNewsOnceItDoesNotFitTheJob) {
 
 TEST(Standings, NameThoseWhoseDirectiveAnEventCanHaveChanged) {
   Story story = running({"w1", "w2", "w3"}, 5);
-  EXPECT_THAT(take_changed_standings(story.job), ElementsAre("w1", "w2", "w3")) << "nobody was named before";
+  EXPECT_THAT(workers_to_notify(story.job), ElementsAre("w1", "w2", "w3")) << "nobody was named before";
   story.progress(6);
   story.passes(50);
-  EXPECT_THAT(take_changed_standings(story.job), IsEmpty()) << "a step changes nobody's directive";
+  EXPECT_THAT(workers_to_notify(story.job), IsEmpty()) << "a step changes nobody's directive";
   story.happens(FaultReported{story.fault("w1", 1, "silent")});
-  EXPECT_THAT(take_changed_standings(story.job), ElementsAre("w2")) << "it alone is asked whether it lives";
+  EXPECT_THAT(workers_to_notify(story.job), ElementsAre("w2")) << "it alone is asked whether it lives";
   story.happens(FaultReported{story.fault("w1", 1)});
-  EXPECT_THAT(take_changed_standings(story.job), ElementsAre("w1", "w2", "w3")) << "all are fenced";
+  EXPECT_THAT(workers_to_notify(story.job), ElementsAre("w1", "w2", "w3")) << "all are fenced";
 }
 
 TEST(Standings, OfAWorkerThatComesToARunningJobAreItsOwn) {
   Story story = running({"w1", "w2"}, 5);
-  take_changed_standings(story.job);
+  workers_to_notify(story.job);
   story.assigned("w3");
-  EXPECT_THAT(take_changed_standings(story.job), ElementsAre("w3"));
+  EXPECT_THAT(workers_to_notify(story.job), ElementsAre("w3"));
   story.says("w3", Phase::kPreparing);
-  EXPECT_THAT(take_changed_standings(story.job), IsEmpty());
+  EXPECT_THAT(workers_to_notify(story.job), IsEmpty());
 }
 
 TEST(Assignments, OfManyAreDecidedWithTheLast) {

@@ -77,7 +77,7 @@ class World {
 
   // Nobody's directive changes unless the worker is named; so none has to look for it.
   void check_standings() {
-    const std::vector<std::string> named = take_changed_standings(story_.job);
+    const std::vector<std::string> named = workers_to_notify(story_.job);
     std::map<std::string, std::string> told;
     for (const auto& [worker, p] : story_.job.participants) {
       const Directive d = directive_for(story_.job, worker);

@@ -4,7 +4,6 @@
 #include <algorithm>
 
 #include "rendezvous/membership/seating.h"
-#include "rendezvous/membership/turn.h"
 #include "rendezvous/text/natural_order.h"
 #include "tests/rendezvous/membership/story.h"
 
@@ -147,7 +146,7 @@ TEST(Rifts, AReportThatComesAfterTheNextGenerationCountsAllTheSame) {
     const FaultReport late = story.fault("w1", 1, "handshake_failed");
     story.passes(10000);
     story.stopped({"w1", "w2"}, 10, "forming the ring failed");
-    on_unreached(story.job, story.job.last_members, late);
+    story.happens(LateFaultReported{late});
   }
   for (int second = 0; second < 40 && story.job.stage == Stage::kForming; ++second) story.passes(1000);
   EXPECT_EQ(ring_of(story), "w1");
