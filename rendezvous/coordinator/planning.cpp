@@ -172,9 +172,9 @@ bool Planning::withdraw_preemptions() {
 
 bool Planning::plan_once() {
   queue_.follow_predecessors();
-  std::vector<SchedulableJob> jobs = jobs_to_plan();
+  const std::vector<SchedulableJob> jobs = jobs_to_plan();
   if (!jobs.empty()) ++made_;
-  return carry_out(jobs.empty() ? Plan{} : schedule(std::move(jobs), workers_to_plan(), registry_.now()));
+  return carry_out(jobs.empty() ? Plan{} : schedule(jobs, workers_to_plan(), registry_.now()));
 }
 
 Plan Planning::plan_with(const JobSpec& spec) {
@@ -186,7 +186,7 @@ Plan Planning::plan_with(const JobSpec& spec) {
   show_to_planner(job, planned);
   std::vector<SchedulableJob> jobs = jobs_to_plan();
   jobs.push_back(std::move(planned));
-  return schedule(std::move(jobs), workers_to_plan(), registry_.now());
+  return schedule(jobs, workers_to_plan(), registry_.now());
 }
 
 // --- a job as the scheduler sees it

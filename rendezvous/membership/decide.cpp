@@ -8,6 +8,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "rendezvous/membership/invariants.h"
 #include "rendezvous/membership/turn.h"
 
 namespace holdfast::rendezvous {
@@ -175,10 +176,12 @@ bool is_ended(JobState state) {
 }
 
 Decision decide(JobMembership state, const Input& input, Millis now, const std::function<std::string()>& new_secret) {
+  const Beforehand before(state);
   Decision decision{std::move(state), {}};
   Turn turn{decision.state, now, new_secret, decision.effects};
   std::visit(Dispatch{turn}, input);
   if (!stands_alone(input)) advance(turn);
+  require_sound(before, decision);
   return decision;
 }
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "rendezvous/membership/decide.h"
+#include "rendezvous/scheduler/plan_check.h"
 #include "rendezvous/scheduler/planner.h"
 #include "rendezvous/text/natural_order.h"
 #include "rendezvous/text/plural.h"
@@ -141,8 +142,10 @@ void Planner::explain(const SchedulableJob& job) {
   }
 }
 
-Plan schedule(std::vector<SchedulableJob> jobs, const std::vector<SchedulableWorker>& workers, int64_t now_ms) {
-  return Planner(std::move(jobs), workers, now_ms).plan();
+Plan schedule(const std::vector<SchedulableJob>& jobs, const std::vector<SchedulableWorker>& workers, int64_t now_ms) {
+  Plan plan = Planner(jobs, workers, now_ms).plan();
+  require_sound(jobs, workers, plan);
+  return plan;
 }
 
 std::string in_words(const Shortage& shortage) {

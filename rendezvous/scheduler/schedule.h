@@ -89,7 +89,8 @@ struct Plan {
   std::map<std::string, Shortage> waiting;  // by job
 };
 
-Plan schedule(std::vector<SchedulableJob> jobs, const std::vector<SchedulableWorker>& workers, int64_t now_ms);
+// A plan that breaks one of its promises ends the process (plan_check.h).
+Plan schedule(const std::vector<SchedulableJob>& jobs, const std::vector<SchedulableWorker>& workers, int64_t now_ms);
 
 // "waiting for 2 more workers: 3 needed, 1 there; 1 is on its way"
 std::string in_words(const Shortage& shortage);

@@ -1,9 +1,11 @@
 // Runs the simulator over many seeds: `sim_test [--seed N] [--count N] [--trace]`.
 //
 // Prints one line for all that went well. At the first broken rule: the rule, the seed, and the command that shows how it
-// came about; the exit status is 1. An exception that is no broken rule: the same with status 3.
+// came about; the exit status is 1, and so it is when the service ends by a broken invariant. An exception that is no broken
+// rule: the same with status 3.
 #include <spdlog/spdlog.h>
 
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
@@ -38,6 +40,15 @@ int tell_end(const char* program, uint64_t seed, const std::string& what, int st
   return status;
 }
 
+// The seed under way, for the end by a broken invariant, which is a broken rule, too: its line is on stderr.
+uint64_t seed_under_way = 0;
+const char* program_name = "";
+void on_abort(int) {
+  tell_end(program_name, seed_under_way, "a broken invariant", 1);
+  std::fflush(stdout);
+  std::_Exit(1);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -48,8 +59,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   spdlog::set_level(spdlog::level::off);  // --trace tells what the service says, in the order of all the rest
+  program_name = argv[0];
+  std::signal(SIGABRT, on_abort);
   Tally all;
   for (uint64_t seed = arguments->seed; seed < arguments->seed + arguments->count; ++seed) {
+    seed_under_way = seed;
     try {
       const Tally one = World(seed, arguments->trace).run();
       all.events += one.events;
