@@ -2,18 +2,19 @@
 //
 // Promises: a committed step is never lost while one rank of the job lives: every rank keeps it until the service has
 // confirmed it (StepHistory), and only the reporting rank sends; at most ten reports a second. `finish` and `fail` return
-// when the service has answered, however long it is away, or when they are interrupted.
+// when the service has answered, however long it is away, or when they are interrupted; the end is then said again every
+// second for as long as the generation lasts.
 // Thread: any for the callers (the train thread, the checkpoint thread); its own sends.
 #pragma once
 
 #include <condition_variable>
+#include <functional>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <thread>
 
 #include "worker/link/service_link.h"
-#include "worker/link/step_history.h"
+#include "worker/link/unreported_progress.h"
 
 namespace holdfast::worker {
 
@@ -47,25 +48,16 @@ class ProgressReporter {
 
  private:
   void send_all();
-  bool has_news() const;  // with the lock held, as the ones below
-  rendezvous::Progress next_report() const;
-  void note_sent(const rendezvous::Progress& sent);
-  bool send_last(rendezvous::Progress last, Interrupt& interrupt);
+  bool wait_for_report(std::unique_lock<std::mutex>& lock);
+  bool wait_for_answer(Interrupt& interrupt, const std::function<void()>& say);
 
   ServiceLink& link_;
   Interrupt stop_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  bool stopping_ = false, reports_ = false;
-  std::string job_;
-  int64_t generation_ = 0;
+  bool stopping_ = false;
   int64_t refused_generation_ = 0;  // the generation for which a refusal was logged
-  StepHistory history_;
-  std::string hash_;
-  int64_t hash_step_ = -1;
-  bool hash_sent_ = true;
-  std::optional<rendezvous::Progress> last_;  // finished or failed
-  bool last_sent_ = false;
+  UnreportedProgress progress_;
   std::thread sender_;
 };
 

@@ -287,7 +287,52 @@ TEST_F(Client, TheEndOfAJobComesAfterItsSteps) {
   EXPECT_EQ(steps_in(reports).size(), 700U);
   EXPECT_EQ(reports.back()["finished"], true);
   EXPECT_EQ(reports.back()["state_hash"], "hash");
-  for (size_t i = 0; i + 1 < reports.size(); ++i) EXPECT_EQ(reports[i]["finished"], false);
+  const auto end = std::ranges::find_if(reports, [](const auto& report) { return report["finished"] == true; });
+  EXPECT_EQ(steps_in({reports.begin(), end}).size(), 700U - (*end)["points"].size());
+}
+
+// A database that is put back from an older copy has lost what its service confirmed.
+TEST_F(Client, TheEndOfAJobIsSaidAgainForAsLongAsTheGenerationLasts) {
+  ProgressReporter reporter(link());
+  Interrupt interrupt;
+  reporter.begin("j1", 2, true);
+  reporter.committed(point(1));
+  ASSERT_TRUE(reporter.finish(1, "hash", interrupt));
+  ASSERT_TRUE(service.wait_for("/progress", [](const auto& all) {
+    return std::ranges::count_if(all, [](const auto& report) { return report["finished"] == true; }) >= 2;
+  }));
+  const auto again = service.received("/progress").back();
+  EXPECT_EQ(again["step"], 1);
+  EXPECT_EQ(again["state_hash"], "hash");
+  EXPECT_TRUE(again["points"].empty()) << "they were confirmed";
+}
+
+TEST(UnreportedProgressTest, RepeatsTheEndOfAJobAndNothingElse) {
+  UnreportedProgress progress(10);
+  progress.begin("j1", 2, true);
+  progress.committed(point(1));
+  progress.note_sent("j1", progress.next_report());
+  EXPECT_FALSE(progress.has_news() || progress.may_repeat_end());
+  progress.fail(1, "no loss was finite");
+  ASSERT_TRUE(progress.has_news());
+  progress.note_sent("j1", progress.next_report());
+  EXPECT_FALSE(progress.has_news());
+  ASSERT_TRUE(progress.may_repeat_end());
+  EXPECT_EQ(progress.next_report().failure, "no loss was finite");
+  progress.end();
+  EXPECT_FALSE(progress.may_repeat_end());
+}
+
+TEST(UnreportedProgressTest, ALateAnswerOnAnotherJobConfirmsNothing) {
+  UnreportedProgress progress(10);
+  progress.begin("j1", 1, true);
+  for (int64_t step = 1; step <= 5; ++step) progress.committed(point(step));
+  const auto on_the_way = progress.next_report();
+  progress.forget();
+  progress.begin("j2", 1, true);
+  progress.note_sent("j1", on_the_way);
+  progress.committed(point(1));
+  EXPECT_EQ(progress.next_report().points.size(), 1U);
 }
 
 TEST_F(Client, AnInterruptEndsTheWaitForAServiceThatIsAway) {

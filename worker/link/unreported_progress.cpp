@@ -1,0 +1,91 @@
+#include "worker/link/unreported_progress.h"
+
+#include <utility>
+
+namespace holdfast::worker {
+
+using rendezvous::Progress;
+
+void UnreportedProgress::begin(const std::string& job, int64_t generation, bool reports) {
+  job_ = job;
+  generation_ = generation;
+  reports_ = reports;
+  last_.reset();
+}
+
+void UnreportedProgress::end() {
+  reports_ = false;
+  last_.reset();
+}
+
+void UnreportedProgress::forget() {
+  end();
+  job_.clear();
+  history_.clear();
+  hash_.clear();
+  hash_step_ = -1;
+  hash_sent_ = true;
+}
+
+void UnreportedProgress::hashed(int64_t step, const std::string& hash) {
+  if (step < hash_step_) return;
+  hash_step_ = step;
+  hash_ = hash;
+  hash_sent_ = false;
+}
+
+void UnreportedProgress::replace_history(StepHistory history, int64_t step) {
+  history_ = std::move(history);
+  if (hash_step_ <= step) return;
+  hash_.clear();
+  hash_step_ = -1;
+  hash_sent_ = true;
+}
+
+void UnreportedProgress::finish(int64_t step, const std::string& hash) {
+  Progress last;
+  last.step = step;
+  last.state_hash = hash;
+  last.state_hash_step = step;
+  last.finished = true;
+  set_last(std::move(last));
+}
+
+void UnreportedProgress::fail(int64_t step, const std::string& reason) {
+  Progress last;
+  last.step = step;
+  last.failure = reason;
+  set_last(std::move(last));
+}
+
+void UnreportedProgress::set_last(Progress last) {
+  last_ = std::move(last);
+  last_sent_ = false;
+}
+
+Progress UnreportedProgress::next_report() const {
+  const bool complete = history_.points().size() <= points_per_report_;
+  Progress report = complete && last_ ? *last_ : Progress{};
+  report.generation = generation_;
+  report.points = history_.oldest(points_per_report_);
+  if (!report.points.empty()) {
+    report.step = report.points.back().step;
+  } else if (report.step == 0) {
+    report.step = history_.acknowledged();
+  }
+  if (complete && !hash_sent_ && report.state_hash.empty()) {
+    report.state_hash = hash_;
+    report.state_hash_step = hash_step_;
+  }
+  return report;
+}
+
+void UnreportedProgress::note_sent(const std::string& job, const Progress& sent) {
+  // The answer came late: this is the history of another job or generation.
+  if (job != job_ || sent.generation != generation_) return;
+  if (!sent.points.empty()) history_.acknowledge(sent.points.back().step);
+  if (sent.state_hash_step >= hash_step_) hash_sent_ = true;
+  if (last_ && (sent.finished || !sent.failure.empty())) last_sent_ = true;
+}
+
+}  // namespace holdfast::worker
