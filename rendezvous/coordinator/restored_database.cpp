@@ -6,6 +6,8 @@
 #include <charconv>
 #include <utility>
 
+#include "rendezvous/coordinator/queue.h"
+
 namespace holdfast::rendezvous {
 namespace {
 
@@ -74,8 +76,11 @@ void RestoredDatabase::notice_newer(Worker& worker) {
   if (job == nullptr || !speaks_of(job->membership, status)) return note_unknown_job(worker);
   if (status.generation > job->membership->current.number) decisions_.apply(*job, NewerSeen{worker.registration.name, status});
   const JobMembership& m = job->membership;
+  // Without a state it would begin the job, though the database has it wait for another one.
+  const bool begins_too_early = is_held_by_another(*job) && status.step < 0;
   const bool adopted = is_outrun(m) && !is_ended(m.state) && m.state != JobState::kPaused && worker.job != job->id &&
-                       status.generation > 0 && registry_.refusal_of(*job, worker.registration.name) == nullptr;
+                       status.generation > 0 && !begins_too_early &&
+                       registry_.refusal_of(*job, worker.registration.name) == nullptr;
   if (!adopted) return;
   if (Job* other = registry_.find_job(worker.job)) {
     worker.job.clear();

@@ -271,6 +271,29 @@ TEST_F(RestoredTest, FollowersThatSawMoreThanTheCopyKnowsMissNothingAndSeeNothin
   }
 }
 
+TEST_F(RestoredTest, AWorkerWithoutAStateDoesNotBeginAJobThatWaitsForAnother) {
+  begin_anew();
+  comes("w1");
+  ask("POST", "/v1/jobs", long_spec());
+  Json second = long_spec();
+  second["after"] = "j1";
+  ask("POST", "/v1/jobs", second);
+  comes("w2");
+  WorkerStatus& status = hands_.at("w2").status;
+  status.phase = Phase::kPrepared;
+  status.job = "j2";
+  status.generation = 3;
+  status.data_digest = "d1";
+  const auto told = [&] {
+    ask("POST", "/v1/workers/w2/status", status);
+    return ask("GET", "/v1/workers/w2/directive?incarnation=w2-1").json()["kind"].get<std::string>();
+  };
+  EXPECT_EQ(told(), "idle");
+  status.step = 10;
+  status.state_generation = 3;
+  EXPECT_EQ(told(), "prepare") << "steps that were done are kept";
+}
+
 TEST_F(RestoredTest, AMemberThatHasNothingOfItsGenerationAnyMoreIsNoMember) {
   begin_anew();
   comes("w1");
