@@ -69,6 +69,12 @@ OrRefusal<void> MemberReports::record_progress(const std::string& id, const Prog
                     fmt::format("job {} is {} at step {}: what {} computed after that does not count", id,
                                 job_state_name(m.state), m.committed_step, progress.worker));
     }
+  } else if (progress.finished && !progress.state_hash.empty() && !(*job)->checkpoints.contains(progress.step)) {
+    // It was registered before: with a database that was replaced by an older copy since.
+    return refuse(Refusal::Kind::kWrongState, "checkpoint_unknown",
+                  fmt::format("job {} does not end at step {} before its last checkpoint is registered, and this database has "
+                              "none of that step: register it again",
+                              id, progress.step));
   }
   // A new step shows that the workers trained on while the service was away.
   if (progress.step > m.committed_step) (*job)->runtime.count_time_away();

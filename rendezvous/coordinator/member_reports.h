@@ -1,6 +1,7 @@
 // Reports of a job's members: steps, faults, checkpoints, events.
 //
-// Refused, and without effect: reports of an incarnation or a generation that is over, and of a rank that may not say this.
+// Refused, and without effect: reports of an incarnation or a generation that is over, and of a rank that may not say this;
+// the end of a job whose last checkpoint is not registered ("checkpoint_unknown": rank 0 registers it again).
 // Thread: the owner.
 #pragma once
 

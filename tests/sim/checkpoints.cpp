@@ -52,7 +52,8 @@ void Checkpoints::drop() {
   generation_ = 0;
   submitted_ = -1;
   writing_.reset();
-  at_work_ = false;
+  at_work_ = registering_ = false;
+  newest_registered_.reset();
   registered_.clear();
   refused_.clear();
 }
@@ -97,6 +98,7 @@ void Checkpoints::write() {
 
 // Not before the service knows the steps below it, or not soon.
 void Checkpoints::finish_write(const Write& written) {
+  registering_ = true;
   const auto deadline = around_.time.now() + kReportPatienceMs;
   auto wait = std::make_shared<std::function<void()>>();
   *wait = [this, life = life_, written, deadline, weak = std::weak_ptr(wait)] {
@@ -107,6 +109,8 @@ void Checkpoints::finish_write(const Write& written) {
     if (!process_.reports().knows(written.state.step)) around_.rules.records_given_up(job_, written.state.step);
     register_record(written, {}, [this, life, written] {
       if (life != life_) return;
+      registering_ = false;
+      newest_registered_ = written;
       process_.reports().hashed(written.state.step, written.state.hash());
       if (written.generation == generation_) registered_[written.state.step] = written.state.hash();
       auto removed = apply_retention(written.state.step);
@@ -129,13 +133,20 @@ void Checkpoints::register_record(const Write& written, std::vector<int64_t> rem
   const auto heed = [this, life = life_, written, removed, then, sent = generation_](const Response& response) {
     if (life != life_) return;
     if (!response.unreachable && !response.refusal) return then();
-    if (response.refusal && response.refusal->code == "stale_state") return;
+    if (response.refusal && response.refusal->code == "stale_state") {
+      registering_ = false;
+      return;
+    }
     const int64_t pause = ServiceClient::may_pass(response) || generation_ != sent ? 200 : kNextGenerationMs;
     process_.later(pause, [this, life, written, removed, then] {
       if (life == life_) register_record(written, removed, then);
     });
   };
   process_.client().ask(JobMessage{job_, record}, kTimeoutMs, heed, false);
+}
+
+void Checkpoints::register_again() {
+  if (newest_registered_ && !registering_) finish_write(*newest_registered_);
 }
 
 std::vector<int64_t> Checkpoints::apply_retention(int64_t newest) {

@@ -48,6 +48,7 @@ class Checkpoints {
   void drop();  // the job is released: what is under way comes to nothing
   void enter_generation(int64_t generation);
   void start(const ModelState& state);
+  void register_again();  // the newest that was registered: the service has lost it
   // `done` with the hash once it is registered, or with "" when it cannot be or `given_up` says so; asked every 50 ms.
   void write_now(const ModelState& state, std::function<bool()> given_up, std::function<void(const std::string&)> done);
 
@@ -68,7 +69,8 @@ class Checkpoints {
   int64_t keep_last_ = 0, life_ = 0;
   int64_t generation_ = 0, submitted_ = -1;
   std::optional<Write> writing_;
-  bool at_work_ = false;
+  bool at_work_ = false, registering_ = false;
+  std::optional<Write> newest_registered_;
   std::map<int64_t, std::string> registered_;
   std::map<int64_t, bool> refused_;
 };

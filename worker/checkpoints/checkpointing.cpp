@@ -89,9 +89,11 @@ Checkpointing::Checkpointing(CheckpointSetup setup)
                                                           outcomes_.push_back(outcome);
                                                           changed_.notify_all();
                                                         });
+  reporter_.on_checkpoint_unknown([this] { register_again(); });
 }
 
 Checkpointing::~Checkpointing() {
+  reporter_.on_checkpoint_unknown(nullptr);
   {
     const std::lock_guard lock(mutex_);
     stop_.raise("the job is released");
@@ -177,7 +179,7 @@ RunResult<std::string> Checkpointing::write_now(Session& session, Interrupt& int
     submit(session);  // does nothing if the first submission still counts
     const std::lock_guard lock(mutex_);
     if (const auto found = registered_.find(step); found != registered_.end()) return found->second;
-    if (const auto found = refused_.find(step); found != refused_.end()) return tl::unexpected(job_failed(found->second));
+    if (const auto found = refused_.find(step); found != refused_.end()) return tl::unexpected(found->second);
     if (steady_clock::now() > deadline) {
       return tl::unexpected(interrupted(fmt::format("the checkpoint of step {} could not be registered in time", step)));
     }
@@ -222,11 +224,19 @@ void Checkpointing::finish_write(storage::WriteOutcome outcome) {
   {
     const std::lock_guard lock(mutex_);
     if (manifest.generation == generation_) registered_[manifest.step] = manifest.state_hash;
+    newest_registered_ = outcome;
     if (registered_.size() > kRegisteredKept) registered_.erase(registered_.begin());
   }
   record.removed_steps = apply_retention(manifest.step);
   if (!record.removed_steps.empty()) register_checkpoint(record, manifest);
   tidy_up(manifest);
+}
+
+void Checkpointing::register_again() {
+  const std::lock_guard lock(mutex_);
+  if (!newest_registered_ || !outcomes_.empty()) return;
+  outcomes_.push_back(*newest_registered_);
+  changed_.notify_all();
 }
 
 // Removes the files that crashed writers left. Not before the second checkpoint of a generation: until then a writer of the
@@ -293,18 +303,28 @@ std::vector<int64_t> Checkpointing::apply_retention(int64_t newest) {
   return std::move(done.removed);
 }
 
+// The number of a generation that the service does not know is above all that it gives out: the next one writes over it.
+RunStop Checkpointing::stop_of(const storage::WriteOutcome& refused) {
+  const std::string& why = refused.result.error().message;
+  const auto there = storage::read_manifest(*store_, refused.step);
+  const std::lock_guard lock(mutex_);
+  const bool newer = there && there->job == job_ && there->generation > generation_;
+  return newer ? superseded(there->generation, why) : job_failed(why);
+}
+
 void Checkpointing::note_failure(const storage::WriteOutcome& outcome) {
   const storage::Error& error = outcome.result.error();
   const bool for_good = error.code == storage::Error::Code::kRefused;
+  const RunStop stop = for_good ? stop_of(outcome) : RunStop{};
   const std::lock_guard lock(mutex_);
   retry_delay_ = std::clamp(retry_delay_ * 2, kFirstRetry, kLongestRetry);
   if (for_good) {
-    refused_[outcome.step] = error.message;
+    refused_[outcome.step] = stop;
   } else {
     retry_at_ = steady_clock::now() + retry_delay_;
   }
-  const std::string next =
-      for_good ? "it is not tried again" : fmt::format("it is tried again in {} s", retry_delay_.count() / 1000);
+  const std::string next = for_good ? "it is not tried again in this generation"
+                                    : fmt::format("it is tried again in {} s", retry_delay_.count() / 1000);
   const std::string text =
       fmt::format("the checkpoint of step {} could not be written, {} and {}: {}", outcome.step,
                   awaited_ == outcome.step ? "the job waits for it" : "training goes on", next, error.message);

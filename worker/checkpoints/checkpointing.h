@@ -4,7 +4,8 @@
 // knows the steps before it. Older checkpoints are removed after that, and only below one that was read back and verified. A
 // failed write is an event and is tried again with growing pauses until a newer checkpoint takes its place. A failed removal
 // is an event and is tried again after the next checkpoint. A registration is tried again, too: through a restart of the
-// service, and through changes of generation (it is registered under the generation of the day).
+// service, and through changes of generation (it is registered under the generation of the day). The last checkpoint of a job
+// is registered again when the service has lost it with its database.
 // Refuses: to write two checkpoints at once: the second is left out, and an event says so.
 // Thread: one for the caller; the writer's; and one of its own that registers and removes.
 #pragma once
@@ -59,10 +60,12 @@ class Checkpointing {
   bool is_void(const storage::Manifest& manifest) const;  // with the lock held
   void finish_writes();                                   // the thread: takes outcomes, retries
   void finish_write(storage::WriteOutcome outcome);
+  void register_again();  // the newest that was registered
   bool register_checkpoint(const rendezvous::CheckpointRecord& record, const storage::Manifest& manifest);
   std::vector<int64_t> apply_retention(int64_t newest);
   void tidy_up(const storage::Manifest& manifest);
   void note_failure(const storage::WriteOutcome& outcome);
+  RunStop stop_of(const storage::WriteOutcome& refused);
 
   ServiceLink& link_;
   Outbox& outbox_;
@@ -85,10 +88,11 @@ class Checkpointing {
   std::atomic<int64_t> awaited_ = -1;  // the step whose checkpoint the train thread waited for last
   int64_t submitted_ = -1;             // the newest step that the writer was given in this generation
   std::deque<storage::WriteOutcome> outcomes_;
+  std::optional<storage::WriteOutcome> newest_registered_;
   std::optional<std::chrono::steady_clock::time_point> retry_at_;
   std::chrono::milliseconds retry_delay_{0};
   std::map<int64_t, std::string> registered_;  // step -> hash, the newest few of this generation
-  std::map<int64_t, std::string> refused_;     // step -> why it can never be written
+  std::map<int64_t, RunStop> refused_;         // step -> why this generation can never write it
   std::thread finisher_;
   std::unique_ptr<storage::CheckpointWriter> writer_;  // last: its callback uses the rest
 };

@@ -100,6 +100,11 @@ void ProgressReporter::forget() {
   progress_.forget();
 }
 
+void ProgressReporter::on_checkpoint_unknown(std::function<void()> call) {
+  const std::lock_guard lock(mutex_);
+  on_checkpoint_unknown_ = std::move(call);
+}
+
 bool ProgressReporter::finish(int64_t step, const std::string& hash, Interrupt& interrupt) {
   return wait_for_answer(interrupt, [&] { progress_.finish(step, hash); });
 }
@@ -150,6 +155,7 @@ void ProgressReporter::send_all() {
     const bool refused = !reply && !rendezvous::is_worth_repeating(reply.error());
     lock.lock();
     if (reply) progress_.note_sent(job, report);
+    if (refused && reply.error().problem.code == "checkpoint_unknown" && on_checkpoint_unknown_) on_checkpoint_unknown_();
     changed_.notify_all();
     const bool news = refused && std::exchange(refused_generation_, report.generation) != report.generation;
     lock.unlock();

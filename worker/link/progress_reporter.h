@@ -42,6 +42,11 @@ class ProgressReporter {
   void replace_history(StepHistory history, int64_t step);
   void forget();  // the job is released
 
+  // Called, with nullptr to end that, by the sending thread when the service refuses the end of the job because it does not
+  // know the last checkpoint: its database was put back from an older copy. It must not call this object. The last one that was
+  // set counts.
+  void on_checkpoint_unknown(std::function<void()> call);
+
   // Both first report every step committed so far. False: interrupted.
   bool finish(int64_t step, const std::string& hash, Interrupt& interrupt);
   bool fail(int64_t step, const std::string& reason, Interrupt& interrupt);
@@ -58,6 +63,7 @@ class ProgressReporter {
   bool stopping_ = false;
   int64_t refused_generation_ = 0;  // the generation for which a refusal was logged
   UnreportedProgress progress_;
+  std::function<void()> on_checkpoint_unknown_;
   std::thread sender_;
 };
 

@@ -65,7 +65,7 @@ void UnreportedProgress::set_last(Progress last) {
 
 Progress UnreportedProgress::next_report() const {
   const bool complete = history_.points().size() <= points_per_report_;
-  Progress report = complete && last_ ? *last_ : Progress{};
+  Progress report = history_.empty() && last_ ? *last_ : Progress{};
   report.generation = generation_;
   report.points = history_.oldest(points_per_report_);
   if (!report.points.empty()) {

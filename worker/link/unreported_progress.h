@@ -1,6 +1,7 @@
 // Progress of a job that its service has not confirmed yet, and the report that is due next: pure, without clock and sender.
 //
-// Promises: a report has at most `points_per_report` steps, the oldest first, and the end of the job only after every step.
+// Promises: a report has at most `points_per_report` steps, the oldest first; the end of the job comes when every step is
+// confirmed.
 // The end is said again for as long as the generation lasts: a service whose database was put back from an older copy does
 // not know any more what it has answered.
 #pragma once

@@ -176,7 +176,7 @@ Input JobRunner::run(const Directive& join) {
   report_stop(join, stop);
   if (stop.state_is_wrong) session_->distrust();
   if (stop.fault_kind == "timeout") session_->patience.ran_out();
-  return RunEnded{session_->held_step(), stop.reason};
+  return RunEnded{session_->held_step(), stop.reason, stop.superseded_by};
 }
 
 RunStop JobRunner::take_part(const Directive& join) {

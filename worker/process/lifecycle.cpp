@@ -20,7 +20,19 @@ bool is_mine(const Lifecycle& state) {
   return state.wanted.job == state.job && state.wanted.job_born == state.job_born;
 }
 
+// The generation up to which this worker takes no part in the job, from the last time that it held it.
+int64_t take_given_up(Lifecycle& state, const std::string& job, int64_t born) {
+  const auto found = std::ranges::find_if(
+      state.given_up, [&](const Lifecycle::GivenUp& other) { return other.job == job && other.born == born; });
+  if (found == state.given_up.end()) return 0;
+  const int64_t fenced = found->fenced;
+  state.given_up.erase(found);
+  return fenced;
+}
+
 void forget_job(Lifecycle& state) {
+  if (state.fenced > 0) state.given_up.push_back({state.job, state.job_born, state.fenced});
+  if (state.given_up.size() > Lifecycle::kGivenUpMax) state.given_up.erase(state.given_up.begin());
   state.job.clear();
   state.job_born = 0;
   state.prepared = false;
@@ -91,6 +103,7 @@ void start_prepare(Lifecycle& state, std::vector<Command>& commands) {
   forget_job(state);
   state.job = state.wanted.job;
   state.job_born = state.wanted.job_born;
+  state.fenced = take_given_up(state, state.job, state.job_born);
   begin(state, Activity::kPreparing);
   commands.emplace_back(StartPrepare{state.job, *state.wanted.spec});
 }
@@ -167,7 +180,7 @@ struct Apply {
   void operator()(const RunEnded& input) {
     state.activity = Activity::kNone;
     state.joined = false;
-    state.fenced = std::max(state.fenced, state.running);
+    state.fenced = std::max({state.fenced, state.running, input.superseded_by});
     // The run took over another state, and ended before all ranks had agreed on it.
     if (input.step != state.step) state.state_generation = state.running;
     state.step = input.step;

@@ -4,7 +4,8 @@
 // as the protocol is: only the newest directive counts, and after each input the machine compares the wanted state with what
 // the train thread does. The train thread does one thing at a time: a second Start* command is given only after the end of
 // the first came in as an input.
-// Refuses: to take part in a generation that this worker was fenced off from.
+// Refuses: to take part in a generation that this worker was fenced off from; nor in one that it gave up together with its
+// job, of which a service whose database was put back from an older copy may still speak.
 // Thread: the caller calls it from one thread at a time, and carries out the commands in order before the next input.
 #pragma once
 
@@ -36,6 +37,7 @@ struct StepCommitted {
 struct RunEnded {
   int64_t step;  // the step of the state that is held; -1: none
   std::string reason;
+  int64_t superseded_by = 0;  // a generation beyond this one was found at work; 0: none was
 };
 struct Released {};
 struct TerminationAsked {};  // SIGTERM
@@ -87,6 +89,13 @@ struct Lifecycle {
   std::string data_digest;
   int64_t data_tokens = 0;
   std::string reason;  // how the last generation ended
+
+  struct GivenUp {
+    std::string job;
+    int64_t born = 0, fenced = 0;
+  };
+  static constexpr size_t kGivenUpMax = 100;
+  std::vector<GivenUp> given_up;  // the jobs that were held before, the latest last
 };
 
 std::vector<Command> advance(Lifecycle& state, const Input& input);

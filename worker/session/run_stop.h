@@ -25,6 +25,7 @@ struct RunStop {
   bool told = false;           // the service has heard of it already
   int64_t checkpoint_step = -1;
   bool state_is_wrong = false;  // the state that this rank holds must not be trusted any more
+  int64_t superseded_by = 0;    // a generation that this rank was not in has written where it was to write; 0: none has
 };
 template <typename T>
 using RunResult = tl::expected<T, RunStop>;
@@ -47,6 +48,13 @@ inline RunStop state_mismatch(std::string reason, int suspect_rank = -1) {
 
 inline RunStop job_failed(std::string reason) {
   return {.why = RunStop::Why::kJobFailed, .reason = std::move(reason)};
+}
+
+// The service does not know that generation, or has not fenced this one yet: it hears of it from this rank's status.
+inline RunStop superseded(int64_t by, std::string reason) {
+  RunStop stop = interrupted(std::move(reason));
+  stop.superseded_by = by;
+  return stop;
 }
 
 // The stop for a collective that failed: no fault when it was aborted here.

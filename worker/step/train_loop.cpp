@@ -72,6 +72,7 @@ RunStop yield_after_step(TrainLoop& loop, const StepAgreement& agreed, int64_t& 
   if (loop.ring.rank() == 0) {
     const auto patience = agreed.all_leaving ? std::optional(kLeaverPatience) : std::nullopt;
     const auto written = loop.checkpoints.write_now(loop.session, loop.interrupt, patience);
+    if (!written && written.error().superseded_by > 0) return written.error();
     if (!written) spdlog::warn("stopping without a registered checkpoint: {}", written.error().reason);
   }
   return {.why = RunStop::Why::kYielded};
@@ -89,9 +90,8 @@ RunStop finish_job(TrainLoop& loop, int64_t& compared) {
   if (auto same = compare_once(loop, compared); !same) return same.error();
   if (loop.ring.rank() == 0) {
     const auto hash = loop.checkpoints.write_now(loop.session, loop.interrupt);
-    if (!hash && hash.error().why == RunStop::Why::kJobFailed) return hash.error();
-    if (!hash || !loop.reporter.finish(loop.session.state->step, *hash, loop.interrupt))
-      return interrupted(loop.interrupt.reason());
+    if (!hash) return hash.error();
+    if (!loop.reporter.finish(loop.session.state->step, *hash, loop.interrupt)) return interrupted(loop.interrupt.reason());
   }
   return wait_until_told(loop);
 }

@@ -348,6 +348,9 @@ TEST_F(ServiceTest, AfterTheEndAWorkerIsIdleAndFreeForTheNextJob) {
   end.finished = true;
   end.state_hash = "h";
   end.state_hash_step = 100;
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/progress", end).json()["code"], "checkpoint_unknown")
+      << "the database that knew its last checkpoint was replaced by an older one";
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/checkpoints", record_of(100)).status(), 201);
   EXPECT_EQ(ask("POST", "/v1/jobs/j1/progress", end).status(), 204);
   EXPECT_EQ(ask("POST", "/v1/jobs/j1/progress", end).status(), 204) << "its answer was lost";
   EXPECT_EQ(show()["state"], "succeeded");

@@ -56,6 +56,7 @@ void ProgressReports::report() {
   const auto heed = [this, job = progress_.job(), report](const Response& response) {
     const bool refused = !response.unreachable && response.refusal.has_value();
     if (!response.unreachable && !refused) progress_.note_sent(job, report);
+    if (refused && response.refusal->code == "checkpoint_unknown") process_.checkpoints().register_again();
     if (progress_.end_is_confirmed() && when_finished_) std::exchange(when_finished_, nullptr)();
     process_.later(refused ? kAfterRefusalMs : kIntervalMs, [this] {
       sending_ = false;

@@ -55,6 +55,7 @@ class CheckpointsOfARank : public ::testing::Test {
     auto inner = storage::open_directory_store(data.path("flaky"));
     auto store = std::make_unique<FlakyStore>(std::move(*inner), disk);
     directory = std::move(*storage::open_directory_store(data.path("flaky")));
+    rank->checkpoints.reset();  // one at a time
     rank->checkpoints = std::make_unique<Checkpointing>(CheckpointSetup{.link = rank->link,
                                                                         .outbox = rank->outbox,
                                                                         .reporter = rank->reporter,
@@ -211,6 +212,37 @@ TEST_F(CheckpointsOfARank, TheEndOfAJobSaysThatItWaitsForADiskAndDoes) {
   });
   write(8);
   EXPECT_EQ(there(), (std::vector<int64_t>{8}));
+}
+
+TEST_F(CheckpointsOfARank, TheLastOneIsRegisteredAgainWithAServiceThatHasLostIt) {
+  make(0);
+  rank->reporter.begin(rank->session->job, 1, true);
+  const std::string hash = write(8);
+  // The service's database is put back from an older copy.
+  service.answer_with([seen = std::make_shared<std::atomic<bool>>(false)](
+                          const rendezvous::HttpRequest& request) -> std::optional<rendezvous::HttpResponse> {
+    if (request.path.ends_with("/checkpoints")) *seen = true;
+    if (request.path.ends_with("/progress") && !*seen) return FakeService::problem(409, "checkpoint_unknown");
+    return std::nullopt;
+  });
+  EXPECT_TRUE(rank->reporter.finish(8, hash, rank->interrupt));
+  EXPECT_EQ(service.received("/checkpoints").size(), 2U);
+  EXPECT_EQ(service.received("/checkpoints").back()["step"], 8);
+}
+
+// The service gives out numbers anew that its database, put back from an older copy, does not know any more.
+TEST_F(CheckpointsOfARank, ALaterGenerationsIsNotWrittenOverAndTheWorkerLearnsItsNumber) {
+  make(0);
+  rank->checkpoints->enter_generation(7, 0, 0);
+  write(8);
+  rank->checkpoints->enter_generation(5, 0, 0);
+  rank->session->state->step = 8;
+  const auto hash = rank->checkpoints->write_now(*rank->session, rank->interrupt);
+  ASSERT_FALSE(hash);
+  EXPECT_EQ(hash.error().why, RunStop::Why::kInterrupted) << "a generation above 7 can go on";
+  EXPECT_EQ(hash.error().superseded_by, 7);
+  rank->checkpoints->enter_generation(8, 0, 8);
+  write(8);
 }
 
 TEST_F(CheckpointsOfARank, OldOnesThatCannotBeRemovedAreAnEventAndGoAfterTheNext) {

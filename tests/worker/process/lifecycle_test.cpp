@@ -194,6 +194,26 @@ TEST(Lifecycle, AJoinOfAJobThatIsNotHeldPreparesFirst) {
   EXPECT_EQ(m.prepared(), "run j1/5 -> prepared j1/0 step -1");
 }
 
+TEST(Lifecycle, AJobThatWasGivenUpIsTakenUpAgainAboveTheGenerationsOfThatTime) {
+  Machine m = running(3);
+  m.told(DirectiveKind::kIdle);
+  m.after(RunEnded{9, "idle"});
+  EXPECT_EQ(m.after(Released{}), "- -> idle");
+  // The service's database was put back from a copy of the time of generation 3.
+  EXPECT_EQ(m.told(DirectiveKind::kJoin, "j1", 3), "prepare j1 -> preparing j1/3 step -1");
+  EXPECT_EQ(m.prepared(), "- -> prepared j1/3 step -1") << "it has no part in generation 3 any more, and says so";
+  EXPECT_EQ(m.told(DirectiveKind::kJoin, "j1", 4), "run j1/4 -> prepared j1/3 step -1");
+}
+
+TEST(Lifecycle, AGenerationThatWasFoundAtWorkIsSpokenOf) {
+  Machine m = running(3);
+  m.after(StepCommitted{40});
+  EXPECT_EQ(m.after(RunEnded{40, "generation 7 has written the checkpoint of step 40", 7}),
+            "- -> prepared j1/7 step 40 (generation 7 has written the checkpoint of step 40)");
+  EXPECT_EQ(status_of(m.state, "i1").state_generation, 3);
+  EXPECT_EQ(m.told(DirectiveKind::kJoin, "j1", 8).substr(0, 8), "run j1/8");
+}
+
 TEST(Lifecycle, TerminationHandsOverAfterTheStepAndEndsWhenGranted) {
   Machine m = running(1);
   EXPECT_EQ(m.after(TerminationAsked{}), "yield leaving -> active j1/1 step 0 leaving");
