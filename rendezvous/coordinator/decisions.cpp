@@ -107,8 +107,11 @@ void Decisions::assign(Worker& worker, Job& job, Batch batch) {
   worker.after_generation = job.membership->current.number;
   registry_.save(worker);
   registry_.touch(r.name);
-  apply(job,
-        WorkerAssigned{{r.name, r.incarnation, r.address}, r.numerics, worker.after_generation, batch == Batch::kMoreFollow});
+  apply(job, WorkerAssigned{{r.name, r.incarnation, r.address},
+                            r.numerics,
+                            worker.after_generation,
+                            batch == Batch::kMoreFollow,
+                            worker.has_no_job()});
 }
 
 void Decisions::free_worker(const Freed& freed, const Job& job) {

@@ -34,6 +34,7 @@ void on_assigned(Turn& turn, const WorkerAssigned& input) {
   participant.member = input.member;
   participant.numerics = input.numerics;
   participant.after_generation = input.after_generation;
+  participant.blank_to = input.holds_nothing ? input.after_generation : 0;
   participant.heard_ms = turn.now;
   participant.seat = rank_in(turn.job.current, input.member.worker, input.member.incarnation);
   turn.job.participants[input.member.worker] = std::move(participant);
@@ -215,6 +216,7 @@ bool is_prepared(const JobMembership& job, const Participant& p) {
 }
 
 bool holds_state(const JobMembership& job, const Participant& p) {
+  if (p.status.state_generation > 0 && p.status.state_generation <= p.blank_to) return false;
   if (is_outrun(job)) return p.status.step >= 0 && p.status.state_generation == newest_state_generation(job);
   const auto lineage = job.lineage_of.find(p.member.incarnation);
   const bool was_member = lineage != job.lineage_of.end() && lineage->second == job.lineage;

@@ -68,8 +68,9 @@ struct Participant {
   Member member;  // worker, incarnation, address
   std::string numerics;
   int64_t after_generation = 0;  // the job's generation when it was given to it: takes part only in later ones
-  WorkerStatus status;           // the last that speaks of this job; phase idle until then
-  bool wanted = true;            // false: the scheduler or an administrator takes it back; leaves in an orderly way
+  int64_t blank_to = 0;  // it held nothing when it was given: a state of a generation up to this one is a late message's
+  WorkerStatus status;   // the last that speaks of this job; phase idle until then
+  bool wanted = true;    // false: the scheduler or an administrator takes it back; leaves in an orderly way
   std::string unwanted_reason;
   Millis heard_ms = 0;
   Millis suspected_ms = -1;  // when a peer reported it; -1: nobody did
@@ -185,6 +186,7 @@ struct WorkerAssigned {
   std::string numerics;
   int64_t after_generation = 0;  // the current one; an older one for a worker that is back before the job went on
   bool more_follow = false;      // others are assigned right after it: what follows is decided with the last one
+  bool holds_nothing = false;    // by its own account
 };
 struct WorkerUnwanted {  // the scheduler's or an administrator's wish; orderly
   std::string worker, reason;

@@ -319,5 +319,19 @@ TEST(Faults, StepsThatTheJobWentBackBehindDoNotComeBackWithAWorkerThatWasLeftOut
   }
 }
 
+TEST(Faults, ALateMessageDoesNotBringBackAStateThatWasDropped) {
+  Story story = running({"w1"}, 10);
+  story.checkpoint(10);
+  story.happens(PauseAsked{});
+  story.stopped({"w1"}, 10);
+  ASSERT_EQ(story.job.state, JobState::kPaused);
+  story.happens(ResumeAsked{});
+  story.happens(
+      WorkerAssigned{.member = {"w1", "w1-1", "w1:1"}, .numerics = "avx512", .after_generation = 1, .holds_nothing = true});
+  story.told();
+  story.says("w1", Phase::kPrepared, 1, 10);  // as it was before it was freed: the message was on the way for long
+  EXPECT_THAT(story.told(), testing::Contains("FORM 2 w1 checkpoint 10"));
+}
+
 }  // namespace
 }  // namespace holdfast::rendezvous
