@@ -88,7 +88,7 @@ void Checkpoints::write() {
     }
     const Write written = *std::exchange(writing_, std::nullopt);
     if (!around_.disk.put(job_, {written.state, written.generation})) {
-      refused_[written.state.step] = true;
+      refused_[written.state.step] = around_.disk.find(job_, written.state.step)->generation;
       return;
     }
     around_.story.tell(process_.name(), "has the checkpoint of step {} on disk", written.state.step);

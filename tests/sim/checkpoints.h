@@ -48,6 +48,8 @@ class Checkpoints {
   void drop();  // the job is released: what is under way comes to nothing
   void enter_generation(int64_t generation);
   void start(const ModelState& state);
+  // The later generation that has written the checkpoint of `step`, so that this one cannot; 0: there is none.
+  int64_t superseded_by(int64_t step) const { return refused_.contains(step) ? refused_.at(step) : 0; }
   void register_again();  // the newest that was registered: the service has lost it
   // `done` with the hash once it is registered, or with "" when it cannot be or `given_up` says so; asked every 50 ms.
   void write_now(const ModelState& state, std::function<bool()> given_up, std::function<void(const std::string&)> done);
@@ -72,7 +74,7 @@ class Checkpoints {
   bool at_work_ = false, registering_ = false;
   std::optional<Write> newest_registered_;
   std::map<int64_t, std::string> registered_;
-  std::map<int64_t, bool> refused_;
+  std::map<int64_t, int64_t> refused_;  // step -> the later generation that has written it
 };
 
 }  // namespace holdfast::sim

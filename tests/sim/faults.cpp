@@ -1,5 +1,6 @@
 // What goes wrong. Each run chooses some of the kinds, so that each is seen alone and in company.
 #include <algorithm>
+#include <utility>
 
 #include "tests/sim/world.h"
 
@@ -24,6 +25,7 @@ const std::vector<World::Kind>& World::kinds() {
       {2, &World::scale},
       {3, &World::part_two},
       {2, &World::remove_checkpoint},
+      {2, &World::restore_database},
   };
   return kKinds;
 }
@@ -119,6 +121,23 @@ void World::kill_service() {
   }
   // A death at the next commit comes within a heartbeat.
   service_back(1000 + away);
+}
+
+// Once there is one, it is put back.
+void World::restore_database() {
+  if (!copy_) return copy_database();
+  story_.tell("service", "its database is replaced by the older copy");
+  service_.kill("killed");
+  store_.put_back(*std::exchange(copy_, std::nullopt));
+  rules_.database_restored();
+  service_.database_was_restored(chance_.percent(70));
+  service_back(chance_.between(10, 5000));
+}
+
+void World::copy_database() {
+  if (store_.durable().jobs.size() < jobs_.size()) return;  // a client would submit the missing one again, under another id
+  story_.tell("service", "a copy of its database is made");
+  copy_ = store_.durable();
 }
 
 void World::freeze_service() {

@@ -59,6 +59,8 @@ class MemoryStore : public rendezvous::JobStore {
   const Tables& durable() const { return tables_; }
   bool open() const { return open_; }
   void power_loss();  // the open transaction is gone
+  // The database is replaced by an older copy; between two lives of the service.
+  void put_back(const Tables& copy) { tables_ = copy; }
   // The next commit throws.
   void fail_next_commit() { fails_ = true; }
 

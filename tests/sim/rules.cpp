@@ -39,7 +39,11 @@ void Rules::before_request(const Coordinator& service) {
 }
 
 void Rules::after_request(const Coordinator& service, const Request& request, const Response& response) {
-  if (const auto* status = std::get_if<StatusMessage>(&request)) judge_worker(status->status.incarnation, response);
+  if (const auto* status = std::get_if<StatusMessage>(&request)) {
+    judge_worker(status->status.incarnation, response);
+    int64_t& heard = heard_[status->status.job];
+    if (!response.refusal) heard = std::max(heard, status->status.generation);
+  }
   if (const auto* poll = std::get_if<Poll>(&request)) judge_worker(poll->incarnation, response);
   if (const auto* message = std::get_if<JobMessage>(&request)) judge_message(service, *message, response);
   if (const auto* lost = std::get_if<WorkerLost>(&request)) {
@@ -74,6 +78,7 @@ void Rules::judge_message(const Coordinator& service, const JobMessage& message,
   bool counts = generation == current.number && rank >= 0 && !over_.contains(incarnation) && (progress == nullptr || rank == 0);
   if (record != nullptr && counts) {
     for (const auto& [number, later] : store_.durable().generations.at(message.job)) {
+      if (later.members.empty()) continue;  // known by its number alone
       if (number > record->state_generation && later.source.step < record->step) counts = false;
     }
   }
@@ -109,6 +114,38 @@ void Rules::turn_lost() {
   scaled_.clear();
 }
 
+void Rules::database_restored() {
+  turn_lost();
+  ++database_;
+  over_.clear();
+  for (const auto& [incarnation, code] : store_.durable().ended) over_.insert(incarnation);
+  heard_.clear();
+  before_.clear();
+  current_before_.clear();
+  for (const auto& [key, dealt] : dealt_) {
+    int64_t& unknown = unknown_to_[std::get<0>(key)];
+    unknown = std::max(unknown, std::get<2>(key));
+  }
+  for (auto& [job, past] : past_) {
+    const Generation* newest = newest_generation(job);
+    past.restored = true;
+    past.generation = newest == nullptr ? 0 : newest->number;
+  }
+}
+
+const Generation* Rules::newest_generation(const std::string& job) const {
+  const auto found = store_.durable().generations.find(job);
+  const bool none = found == store_.durable().generations.end() || found->second.empty();
+  return none ? nullptr : &found->second.rbegin()->second;
+}
+
+bool Rules::is_known(const Directive& join) const {
+  const auto of_job = store_.durable().generations.find(join.job);
+  if (of_job == store_.durable().generations.end()) return false;
+  const auto found = of_job->second.find(join.generation);
+  return found != of_job->second.end() && found->second.secret == join.secret;
+}
+
 void Rules::committed(const Coordinator& service) {
   over_.merge(over_soon_);
   over_soon_.clear();
@@ -117,27 +154,48 @@ void Rules::committed(const Coordinator& service) {
   }
   check_preemptions(service);
   check_kept(service);
-  for (const auto& [id, row] : store_.durable().jobs) {
-    Past& past = past_[id];
-    const auto generations = store_.durable().generations.find(id);
-    const int64_t generation = generations == store_.durable().generations.end() || generations->second.empty()
-                                   ? 0
-                                   : generations->second.rbegin()->first;
-    if (past.generation == generation && past.committed_step == row.committed_step) continue;
-    if (generation < past.generation) broken("job {} went back from generation {} to {}", id, past.generation, generation);
-    if (row.committed_step < past.committed_step) {
-      if (generation == past.generation)
-        broken("job {} went back from step {} to {} within generation {}", id, past.committed_step, row.committed_step,
-               generation);
-      went_back(service, id, past.committed_step, row.committed_step);
-    }
-    if (generation > past.generation) check_all_stopped(service.find_job(id)->membership);
-    check_beginning(id);
-    check_ledger(id, row);
-    check_steps(id);
-    past.generation = generation;
-    past.committed_step = row.committed_step;
+  for (const auto& [id, row] : store_.durable().jobs) check_job(service, id, row);
+}
+
+void Rules::check_job(const Coordinator& service, const std::string& id, const JobRow& row) {
+  Past& past = past_[id];
+  const Generation* newest = newest_generation(id);
+  const int64_t generation = newest == nullptr ? 0 : newest->number;
+  if (past.generation == generation && past.committed_step == row.committed_step) return;
+  if (generation < past.generation) broken("job {} went back from generation {} to {}", id, past.generation, generation);
+  const bool formed = generation > past.generation && !newest->members.empty();
+  const bool restored = past.restored;
+  if (formed || row.committed_step >= past.committed_step) past.restored = false;
+  if (row.committed_step < past.committed_step && !past.restored) {
+    if (generation == past.generation)
+      broken("job {} went back from step {} to {} within generation {}", id, past.committed_step, row.committed_step,
+             generation);
+    went_back(service, id, past.committed_step, row.committed_step, restored);
   }
+  if (formed) {
+    check_all_stopped(service.find_job(id)->membership);
+    check_number(id, generation);
+    check_begins_after(id, *newest);
+  }
+  check_beginning(id);
+  check_ledger(id, row);
+  check_steps(id);
+  past.generation = generation;
+  if (!past.restored) past.committed_step = row.committed_step;
+}
+
+// A number that any worker spoke of is never used again, though the database may have forgotten it.
+void Rules::check_number(const std::string& job, int64_t generation) {
+  int64_t& heard = heard_[job];
+  if (generation <= heard)
+    broken("generation {} of {} forms, and a worker had spoken of generation {}", generation, job, heard);
+}
+
+// Unless a worker still holds a state of it, after the database was put back.
+void Rules::check_begins_after(const std::string& job, const Generation& first) const {
+  const std::string& after = specs_.at(job).after;
+  if (after.empty() || first.source.kind != StateSource::Kind::kInitial) return;
+  if (store_.durable().jobs.at(after).state != "succeeded") broken("{} begins before {} has succeeded", job, after);
 }
 
 // When a generation forms, whoever took part in the one before has stopped, was left out or is gone.
@@ -210,7 +268,9 @@ void Rules::check_preemptions(const Coordinator& service) {
 }
 
 // A generation began below a committed step: nobody who holds a newer state of this history may have been there to ask.
-void Rules::went_back(const Coordinator& service, const std::string& job, int64_t from, int64_t to) const {
+// `restored`: the first generation after the database was put back. Then a state counts if it is of the newest generation that
+// anybody holds a state of.
+void Rules::went_back(const Coordinator& service, const std::string& job, int64_t from, int64_t to, bool restored) const {
   constexpr int64_t kWellMs = 15000;
   const JobMembership& m = service.find_job(job)->membership;
   if (m.spec.recovery == "checkpoint") return;
@@ -225,6 +285,7 @@ void Rules::went_back(const Coordinator& service, const std::string& job, int64_
                         !p->second.wanted || p->second.status.leaving || process->lifecycle().leaving;
     if (leaves) continue;
     const WorkerStatus& said = p->second.status;
+    if (restored && said.state_generation < newest_state_generation(m)) continue;
     // Not in the very moment in which the generation formed: who comes then came too late.
     const bool in_time = p->second.prepared_ms >= 0 && p->second.prepared_ms < m.formed_ms;
     const bool answered =
@@ -240,7 +301,10 @@ void Rules::went_back(const Coordinator& service, const std::string& job, int64_
 void Rules::check_ledger(const std::string& job, const JobRow& row) const {
   const auto found = store_.durable().ledger.find(job);
   const int64_t all = microbatches(job);
+  const auto unknown = unknown_to_.find(job);
   for (int64_t step = begins_at(job) + 1; step <= row.committed_step; ++step) {
+    const bool there = found != store_.durable().ledger.end() && found->second.contains(step);
+    if (!there && unknown != unknown_to_.end() && step <= unknown->second) continue;
     if (found == store_.durable().ledger.end() || !found->second.contains(step))
       broken("step {} of {} is committed, and the ledger does not have it", step, job);
     std::vector<int> count(static_cast<size_t>(all));
@@ -273,8 +337,12 @@ void Rules::answered(const Response& response) {
   const bool there = generations.contains(join.job) && generations.at(join.job).contains(join.generation) &&
                      generations.at(join.job).at(join.generation).secret == join.secret;
   if (!there) broken("a worker is told to join generation {} of {}, which is not on disk", join.generation, join.job);
+  Secret& secret = secrets_[{join.job, join.generation}];
+  if (!secret.secret.empty() && secret.secret != join.secret && secret.database == database_)
+    broken("generation {} of {} has two secrets", join.generation, join.job);
+  secret = {join.secret, database_};
   const Told told{join.secret, join.members, join.source};
-  const auto [first, fresh] = told_.try_emplace({join.job, join.generation}, told);
+  const auto [first, fresh] = told_.try_emplace({join.job, join.generation, join.secret}, told);
   if (!fresh && !(first->second == told))
     broken("generation {} of {} is of {} for one, and of {} for another", join.generation, join.job,
            names(first->second.members), names(told.members));
@@ -295,7 +363,7 @@ void Rules::joins(const Process& process, const Directive& join) {
 
 void Rules::ring_formed(const Directive& join) {
   const Told told{join.secret, join.members, join.source};
-  const auto [first, fresh] = told_.try_emplace({join.job, join.generation}, told);
+  const auto [first, fresh] = told_.try_emplace({join.job, join.generation, join.secret}, told);
   if (!fresh && !(first->second == told)) broken("two rings form for generation {} of {}", join.generation, join.job);
 }
 
@@ -304,7 +372,7 @@ void Rules::goes_on_from(const Process& process, const Directive& join, const Mo
     broken("{} goes on from step {} in generation {}, which begins at {}", process.incarnation(), state.step, join.generation,
            join.source.step);
   if (state.bits != right_state(join.job, state.step).bits) broken("{} goes on from a wrong state", process.incarnation());
-  if (is_void(join.job, state, join.generation))
+  if (is_known(join) && is_void(join.job, state, join.generation))
     broken("{} goes on in generation {} from a state of step {} that the job has gone back behind", process.incarnation(),
            join.generation, state.step);
 }
@@ -312,9 +380,10 @@ void Rules::goes_on_from(const Process& process, const Directive& join, const Mo
 void Rules::applied(const Process& process, const Directive& join, const ModelState& state, const worker::StepShares& shares) {
   if (state.bits != right_state(join.job, state.step).bits)
     broken("{} has a wrong state after step {}", process.incarnation(), state.step);
-  if (is_void(join.job, state, join.generation))
+  if (is_known(join) && is_void(join.job, state, join.generation))
     broken("{} trains in generation {} on a history that the job has given up", process.incarnation(), join.generation);
   dealt_.try_emplace({join.job, join.generation, state.step}, Dealt{join.members, shares.own});
+  if (!is_known(join)) unknown_to_[join.job] = std::max(unknown_to_[join.job], state.step);
 }
 
 void Rules::status_sent(const Process& process, const WorkerStatus& status) {
@@ -329,7 +398,9 @@ void Rules::states_differ(const Directive& join, const std::string& reason) {
 
 void Rules::checkpoint_unreadable(const Directive& join, const std::string& reason) {
   // Of a generation that is over, which one that was frozen still tries to join: retention may have been there since.
-  if (store_.durable().generations.at(join.job).rbegin()->first > join.generation) return;
+  const Generation* newest = newest_generation(join.job);
+  if (newest == nullptr || newest->number > join.generation) return;
+  if (database_ > 0) return;  // an older copy may have a checkpoint that is gone
   broken("generation {} of {} is to begin from the checkpoint of step {}, and {}", join.generation, join.job, join.source.step,
          reason);
 }
@@ -340,6 +411,7 @@ bool Rules::is_void(const std::string& job, const ModelState& state, int64_t gen
   if (generations == store_.durable().generations.end()) return false;
   for (const auto& [number, later] : generations->second) {
     const int64_t from = later.source.step;
+    if (later.members.empty()) continue;  // known by its number alone
     if (number > generation || from >= state.step) continue;
     if (state.born[static_cast<size_t>(from)] < number) return true;
   }

@@ -31,6 +31,8 @@ class Rules {
 
   void watch(const std::vector<std::unique_ptr<Host>>& hosts) { hosts_ = &hosts; }
   void knows(const std::string& job, const rendezvous::JobSpec& spec) { specs_[job] = spec; }
+  // The service's database was replaced by an older copy, in between two lives of it.
+  void database_restored();
   void service_troubled() { service_troubled_ms_ = time_.now(); }
 
   // --- the service
@@ -76,6 +78,11 @@ class Rules {
   };
   struct Past {  // of a job, as of the last commit
     int64_t committed_step = 0, generation = 0;
+    bool restored = false;  // the database is older than committed_step
+  };
+  struct Secret {  // of a generation's number
+    std::string secret;
+    int64_t database = 0;
   };
 
   void judge_message(const rendezvous::Coordinator& service, const JobMessage& message, const Response& response);
@@ -88,7 +95,13 @@ class Rules {
   int64_t begins_at(const std::string& job) const;
   void check_preemptions(const rendezvous::Coordinator& service);
   void check_attribution(const std::string& job, int64_t step, const ModelState& last) const;
-  void went_back(const rendezvous::Coordinator& service, const std::string& job, int64_t from, int64_t to) const;
+  void went_back(const rendezvous::Coordinator& service, const std::string& job, int64_t from, int64_t to, bool restored) const;
+  void check_job(const rendezvous::Coordinator& service, const std::string& job, const rendezvous::JobRow& row);
+  void check_begins_after(const std::string& job, const rendezvous::Generation& first) const;
+  void check_number(const std::string& job, int64_t generation);
+  const rendezvous::Generation* newest_generation(const std::string& job) const;
+  // Whether the database has this very generation, and not another one under its number.
+  bool is_known(const rendezvous::Directive& join) const;
   bool is_void(const std::string& job, const ModelState& state, int64_t generation) const;
   const ModelState& right_state(const std::string& job, int64_t step);
   int64_t microbatches(const std::string& job) const { return specs_.at(job).microbatches(); }
@@ -103,10 +116,14 @@ class Rules {
   std::vector<Promise> promises_;
   std::map<std::string, Past> past_;
   std::map<std::string, rendezvous::Coordinator::Scale> scaled_;  // by job: what was asked for in the turn under way
-  std::map<std::string, int64_t> preemptions_;                    // by job, as of the last commit
-  std::set<std::string> over_, over_soon_;   // incarnations whose end the service has on disk; those of the turn under way
-  std::map<std::string, int64_t> given_up_;  // by job: up to this step records may be missing
-  std::map<std::pair<std::string, int64_t>, Told> told_;
+  std::map<std::string, int64_t> preemptions_;  // by job, as of the last commit
+  std::set<std::string> over_, over_soon_;      // incarnations whose end the service has on disk; those of the turn under way
+  std::map<std::string, int64_t> given_up_;     // by job: up to this step records may be missing
+  std::map<std::tuple<std::string, int64_t, std::string>, Told> told_;  // by job, generation, secret
+  std::map<std::pair<std::string, int64_t>, Secret> secrets_;           // by job and generation
+  int64_t database_ = 0;                                                // counts those that were put back
+  std::map<std::string, int64_t> heard_;  // by job: the newest generation that the service heard of since it has its database
+  std::map<std::string, int64_t> unknown_to_;                       // by job: up to this step the database may lack who did it
   std::map<std::pair<std::string, std::string>, int64_t> fenced_;   // (incarnation, job) -> the highest fence it told of
   std::set<std::tuple<std::string, std::string, int64_t>> joined_;  // (incarnation, job, generation)
   std::map<std::string, std::vector<ModelState>> right_;            // by job: what nobody's disturbance may change

@@ -30,7 +30,9 @@ void Rules::check_attribution(const std::string& job, int64_t step, const ModelS
   if (shares.front().generation != born)
     broken(fmt::format("step {} of {} was applied in generation {}, and the ledger says {}", step, job, born,
                        shares.front().generation));
-  const Dealt& dealt = dealt_.at({job, born, step});
+  const auto found = dealt_.find({job, born, step});
+  if (found == dealt_.end()) broken(fmt::format("nobody computed step {} of {} in generation {}", step, job, born));
+  const Dealt& dealt = found->second;
   for (size_t rank = 0; rank < dealt.own.size(); ++rank) {
     if (microbatches_of(shares, static_cast<int>(rank)) != dealt.own[rank])
       broken(fmt::format("step {} of {}: the ledger gives rank {} of generation {} other microbatches than it computed", step,
@@ -46,14 +48,17 @@ void Rules::succeeded(const std::string& job, const CheckpointDisk& disk) {
   if (row.state_hash != right.hash() || row.state_hash_step != spec.total_steps)
     broken(fmt::format("{} ends with the hash {} of step {}; undisturbed it is {}", job, row.state_hash, row.state_hash_step,
                        right.hash()));
-  const auto& checkpoints = store_.durable().checkpoints.at(job);
+  const auto checkpoints = store_.durable().checkpoints.find(job);
+  const bool listed = checkpoints != store_.durable().checkpoints.end() && checkpoints->second.contains(spec.total_steps);
   const auto* last = disk.find(job, spec.total_steps);
-  if (!checkpoints.contains(spec.total_steps) || last == nullptr) broken(job + " ended without its last checkpoint");
+  if (!listed || last == nullptr) broken(job + " ended without its last checkpoint");
   if (last->state.bits != right.bits) broken(job + ": the last checkpoint holds other bits than an undisturbed run's");
   check_ledger(job, row);
   for (int64_t step = begins_at(job) + 1; step <= spec.total_steps; ++step) {
-    const bool excused = given_up_.contains(job) && step <= given_up_.at(job);
-    if (!excused && !store_.durable().steps.at(job).contains(step))
+    const bool excused =
+        (given_up_.contains(job) && step <= given_up_.at(job)) || (unknown_to_.contains(job) && step <= unknown_to_.at(job));
+    const auto steps = store_.durable().steps.find(job);
+    if (!excused && (steps == store_.durable().steps.end() || !steps->second.contains(step)))
       broken(fmt::format("{} has no record of step {}", job, step));
     if (!excused) check_attribution(job, step, last->state);
   }

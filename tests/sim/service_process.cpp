@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "tests/sim/checkpoints.h"
 #include "tests/sim/rules.h"
 
 namespace holdfast::sim {
@@ -15,8 +16,9 @@ constexpr int64_t kTickMs = 100;
 
 }  // namespace
 
-ServiceProcess::ServiceProcess(Timeline& time, Chance& chance, const Story& story, MemoryStore& store, Rules& rules)
-    : time_(time), chance_(chance), story_(story), store_(store), rules_(rules) {}
+ServiceProcess::ServiceProcess(Timeline& time, Chance& chance, const Story& story, MemoryStore& store, Rules& rules,
+                               const CheckpointDisk& disk)
+    : time_(time), chance_(chance), story_(story), store_(store), rules_(rules), disk_(disk) {}
 
 ServiceProcess::~ServiceProcess() = default;
 
@@ -29,7 +31,28 @@ void ServiceProcess::start() {
   death_.reset();
   ticked_ms_ = -1;
   story_.tell("service", "starts");
+  compare_with_disk();
   tick_on(life_);
+}
+
+// As rendezvous/api/service.cpp compares the database with its data directory.
+void ServiceProcess::compare_with_disk() {
+  if (!sees_disk_) return;
+  for (const auto& [number, job] : coordinator_->jobs()) {
+    std::vector<CheckpointRecord> found;
+    for (const int64_t step : disk_.steps(job->id)) {
+      if (job->checkpoints.contains(step)) continue;
+      const CheckpointDisk::Manifest& manifest = *disk_.find(job->id, step);
+      CheckpointRecord& record = found.emplace_back();
+      record.generation = record.state_generation = manifest.generation;
+      record.step = step;
+      record.state_hash = manifest.state.hash();
+      record.shards = 1;
+      rules_.records_given_up(job->id, step);  // its writer may be gone, and with it the reports of the steps before
+    }
+    coordinator_->restored_database().adopt_checkpoints(
+        job->id, found, restored_ ? RestoredDatabase::Adopt::kAll : RestoredDatabase::Adopt::kOfUnknownGenerations);
+  }
 }
 
 void ServiceProcess::kill(const std::string& how) {
@@ -115,6 +138,7 @@ void ServiceProcess::take_turn() {
   if (death == Death::kBeforeCommit) return kill("killed right before a commit");
   if (death == Death::kDiskFull) store_.fail_next_commit();
   coordinator_->commit();
+  restored_ = false;
   rules_.committed(*coordinator_);
   if (death == Death::kAfterCommit) return kill("killed right after a commit, nobody was answered");
   for (auto& [reply, response] : std::exchange(answers_, {})) {

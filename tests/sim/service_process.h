@@ -19,6 +19,7 @@
 
 namespace holdfast::sim {
 
+class CheckpointDisk;
 class Rules;
 
 struct Poll {
@@ -49,13 +50,19 @@ enum class Death { kBeforeCommit, kAfterCommit, kDiskFull };
 
 class ServiceProcess {
  public:
-  ServiceProcess(Timeline& time, Chance& chance, const Story& story, MemoryStore& store, Rules& rules);
+  ServiceProcess(Timeline& time, Chance& chance, const Story& story, MemoryStore& store, Rules& rules,
+                 const CheckpointDisk& disk);
   ~ServiceProcess();
 
   void start();
   void kill(const std::string& how);
   void die_at_next_commit(Death death) { death_ = death; }
   void disarm() { death_.reset(); }
+  // From the next start on: as after `holdfast restore`. `sees_disk`: the folder of the checkpoints is on this machine, too.
+  void database_was_restored(bool sees_disk) {
+    restored_ = true;
+    sees_disk_ = sees_disk;
+  }
   void freeze() { frozen_ = true; }
   void thaw();
   bool up() const { return coordinator_ != nullptr; }
@@ -75,6 +82,7 @@ class ServiceProcess {
   };
   void plan_turn(int64_t in_ms);
   void tick_on(int64_t life);
+  void compare_with_disk();
   void turn();
   void take_turn();
   Response answer(const Request& request, const OnResponse& reply, bool& later);
@@ -86,9 +94,11 @@ class ServiceProcess {
   const Story& story_;
   MemoryStore& store_;
   Rules& rules_;
+  const CheckpointDisk& disk_;
   std::unique_ptr<rendezvous::Coordinator> coordinator_;
   int64_t life_ = 0;
   bool frozen_ = false, turn_planned_ = false;
+  bool restored_ = false, sees_disk_ = true;  // restored_: until the first commit after it
   std::optional<Death> death_;
   std::deque<std::pair<Request, OnResponse>> queue_;
   std::deque<std::function<void(rendezvous::Coordinator&)>> commands_;

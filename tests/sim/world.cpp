@@ -13,7 +13,7 @@ World::World(uint64_t seed, bool trace)
       story_(trace, time_),
       store_(story_),
       rules_(time_, store_),
-      service_(time_, chance_, story_, store_, rules_),
+      service_(time_, chance_, story_, store_, rules_, disk_),
       network_(time_, chance_, service_),
       rings_(time_, chance_),
       around_{time_, chance_, story_, rules_, rings_, network_, disk_} {

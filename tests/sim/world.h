@@ -5,6 +5,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -69,6 +70,8 @@ class World {
   void scale_to(rendezvous::Coordinator& service, const std::string& job, const rendezvous::Coordinator::Scale& wanted);
   void remove_checkpoint();
   void part_two();
+  void copy_database();
+  void restore_database();
   void service_back(int64_t ms);
 
   Timeline time_;
@@ -84,6 +87,7 @@ class World {
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::string> jobs_;
   std::vector<Fault> chosen_;
+  std::optional<Tables> copy_;  // of the service's database
   bool peace_ = false;
   Tally tally_;
 };

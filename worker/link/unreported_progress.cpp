@@ -63,6 +63,10 @@ void UnreportedProgress::set_last(Progress last) {
   last_sent_ = false;
 }
 
+bool UnreportedProgress::may_repeat_end() const {
+  return reports_ && last_ && last_sent_ && !has_news();
+}
+
 Progress UnreportedProgress::next_report() const {
   const bool complete = history_.points().size() <= points_per_report_;
   Progress report = history_.empty() && last_ ? *last_ : Progress{};

@@ -42,7 +42,7 @@ class UnreportedProgress {
 
   bool has_news() const { return reports_ && (!history_.empty() || !hash_sent_ || (last_ && !last_sent_)); }
   // Whether nothing is left to say but what was confirmed once: the end of the job.
-  bool may_repeat_end() const { return reports_ && last_ && last_sent_ && !has_news(); }
+  bool may_repeat_end() const;
   bool end_is_confirmed() const { return last_ && last_sent_; }
   // Without the name and the incarnation of the worker.
   rendezvous::Progress next_report() const;

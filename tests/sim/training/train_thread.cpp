@@ -134,6 +134,15 @@ void TrainThread::vanish() {
   if (ring_ != nullptr) std::exchange(ring_, nullptr)->leave(join_.rank, true);
 }
 
+// The checkpoint of `step` cannot be written by this generation.
+void TrainThread::stop_unwritten(int64_t step) {
+  const int64_t by = process_.checkpoints().superseded_by(step);
+  if (interrupted_ || by == 0) return stop_interrupted();
+  stop({.reason = fmt::format("generation {} has written the checkpoint of step {}", by, step),
+        .fault = {},
+        .superseded_by = by});
+}
+
 void TrainThread::stop(const Stop& stop) {
   ++task_;
   std::exchange(ring_, nullptr)->leave(join_.rank, false);
@@ -157,7 +166,7 @@ void TrainThread::stop(const Stop& stop) {
   around_.story.tell(process_.name(), "is out of generation {} at step {}{}{}", join_.generation, held_step(),
                      stop.reason.empty() ? "" : ": ", stop.reason);
   busy_ = false;
-  process_.feed(worker::RunEnded{held_step(), stop.reason});
+  process_.feed(worker::RunEnded{held_step(), stop.reason, stop.superseded_by});
 }
 
 }  // namespace holdfast::sim

@@ -42,12 +42,14 @@ class TrainThread {
     std::string fault;  // "" for none
     int suspect_rank = -1;
     int64_t checkpoint_step = -1;
+    int64_t superseded_by = 0;
   };
   void begin_task();
   void after(int64_t ms, void (TrainThread::*next)());
   void gather(Piece piece, int64_t timeout_ms, void (TrainThread::*next)(const std::vector<Piece>&));
   void ask_about_predecessor();
   void stop(const Stop& stop);
+  void stop_unwritten(int64_t step);
   void stop_interrupted() { stop({.reason = interrupt_, .fault = {}}); }
 
   // train_thread_join.cpp: from a join to the first step

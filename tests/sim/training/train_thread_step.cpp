@@ -114,8 +114,10 @@ void TrainThread::yield_now() {
   const int64_t deadline = agreed_.all_leaving ? around_.time.now() + kLeaverPatienceMs : INT64_MAX;
   process_.checkpoints().write_now(
       *state_, [this, task = task_, deadline] { return task != task_ || interrupted_ || around_.time.now() > deadline; },
-      [this, task = task_](const std::string&) {
-        if (task == task_) stop({});
+      [this, task = task_](const std::string& hash) {
+        if (task != task_) return;
+        const bool superseded = hash.empty() && process_.checkpoints().superseded_by(state_->step) > 0;
+        superseded ? stop_unwritten(state_->step) : stop({});
       });
 }
 
@@ -125,7 +127,7 @@ void TrainThread::finish_job() {
       *state_, [this, task = task_] { return task != task_ || interrupted_; },
       [this, task = task_](const std::string& hash) {
         if (task != task_) return;
-        if (hash.empty()) return stop_interrupted();
+        if (hash.empty()) return stop_unwritten(state_->step);
         process_.reports().finish(state_->step, hash, [this, task] {
           if (task == task_) wait_until_told();
         });
