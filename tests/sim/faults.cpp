@@ -1,5 +1,6 @@
 // What goes wrong. Each run chooses some of the kinds, so that each is seen alone and in company.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "tests/sim/world.h"
@@ -26,6 +27,8 @@ const std::vector<World::Kind>& World::kinds() {
       {3, &World::part_two},
       {2, &World::remove_checkpoint},
       {2, &World::restore_database},
+      {2, &World::restore_at_an_end},
+      {3, &World::slow_down},
   };
   return kKinds;
 }
@@ -92,6 +95,15 @@ void World::part_two() {
   });
 }
 
+// One at a time: two that are equally slow compute as much as each other.
+void World::slow_down() {
+  constexpr int64_t kTimes = 8;
+  if (std::ranges::any_of(hosts_, [](const auto& host) { return host->slowness() > 1; })) return;
+  Host& host = any_host();
+  host.set_slowness(kTimes);
+  time_.after(chance_.between(2000, 30'000), [&host] { host.set_slowness(1); });
+}
+
 void World::told_to_end() {
   Host& host = any_host();
   host.terminate();
@@ -132,6 +144,32 @@ void World::restore_database() {
   rules_.database_restored();
   service_.database_was_restored(chance_.percent(70));
   service_back(chance_.between(10, 5000));
+}
+
+// A job of the copy has its last checkpoint, or has ended since.
+bool World::is_ending() const {
+  return std::ranges::any_of(copy_->jobs, [this](const auto& entry) {
+    const auto& [id, then] = entry;
+    const int64_t total_steps = nlohmann::json::parse(then.spec)["total_steps"];
+    const auto checkpoints = store_.durable().checkpoints.find(id);
+    return then.state == "running" && checkpoints != store_.durable().checkpoints.end() &&
+           checkpoints->second.contains(total_steps);
+  });
+}
+
+// The moment in which the most is lost: somebody has been told that all is done.
+void World::restore_at_an_end() {
+  if (copy_ || store_.durable().jobs.size() < jobs_.size()) return;
+  copy_database();
+  await_an_end(time_.now() + 20'000);
+}
+
+void World::await_an_end(int64_t until_ms) {
+  if (!copy_ || peace_ || time_.now() > until_ms) return;
+  if (!is_ending()) return time_.after(chance_.between(1, 4), [this, until_ms] { await_an_end(until_ms); });
+  restore_database();
+  if (!chance_.percent(30)) return;
+  for (const auto& host : hosts_) host->kill_process();
 }
 
 void World::copy_database() {

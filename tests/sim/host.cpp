@@ -110,6 +110,11 @@ void Host::set_cut_from_peers(bool cut) {
   if (!cut) around_.rings.poke();
 }
 
+void Host::set_slowness(int64_t times) {
+  if (slowness_ != times) around_.story.tell(name_, "computes {}", times > 1 ? "slowly" : "as fast as the others again");
+  slowness_ = times;
+}
+
 void Host::troubled_for(int64_t ms) {
   troubled_until_ms_ = std::max(troubled_until_ms_, around_.time.now() + ms);
 }

@@ -31,6 +31,9 @@ class Host {
   enum class Link { kSound, kNoSending, kNoReceiving, kNothing };  // to the service
   void set_link(Link link);
   void set_cut_from_peers(bool cut);
+  // Its steps take so many times as long.
+  void set_slowness(int64_t times);
+  int64_t slowness() const { return slowness_; }
   bool sends() const { return link_ == Link::kSound || link_ == Link::kNoReceiving; }
   bool receives() const { return link_ == Link::kSound || link_ == Link::kNoSending; }
   bool cut_from_peers() const { return cut_from_peers_; }
@@ -55,6 +58,7 @@ class Host {
   int64_t supervisor_ = 0;  // counts them: what one planned, the next does not do
   int64_t born_ms_ = 0, troubled_until_ms_ = 0;
   Link link_ = Link::kSound;
+  int64_t slowness_ = 1;
   bool cut_from_peers_ = false;
   worker::RestartPolicy policy_;
   std::vector<std::unique_ptr<Process>> lives_;  // kept: late events find a dead one

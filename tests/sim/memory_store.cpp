@@ -140,8 +140,9 @@ void MemoryStore::extend_ledger(const std::string& job, const Generation& genera
 
 void MemoryStore::deal_anew(const std::string& job, int64_t step, const std::vector<DealtShare>& shares) {
   write([=](Tables& tables) {
-    auto& rows = tables.ledger[job][step];
-    if (rows.empty()) return;
+    const auto there = tables.ledger[job].find(step);
+    if (there == tables.ledger[job].end()) return;
+    auto& rows = there->second;
     std::map<int, std::string> workers;
     for (const LedgerShare& row : rows) workers[row.rank] = row.worker;
     const int64_t generation = rows.front().generation;

@@ -114,38 +114,6 @@ void Rules::turn_lost() {
   scaled_.clear();
 }
 
-void Rules::database_restored() {
-  turn_lost();
-  ++database_;
-  over_.clear();
-  for (const auto& [incarnation, code] : store_.durable().ended) over_.insert(incarnation);
-  heard_.clear();
-  before_.clear();
-  current_before_.clear();
-  for (const auto& [key, dealt] : dealt_) {
-    int64_t& unknown = unknown_to_[std::get<0>(key)];
-    unknown = std::max(unknown, std::get<2>(key));
-  }
-  for (auto& [job, past] : past_) {
-    const Generation* newest = newest_generation(job);
-    past.restored = true;
-    past.generation = newest == nullptr ? 0 : newest->number;
-  }
-}
-
-const Generation* Rules::newest_generation(const std::string& job) const {
-  const auto found = store_.durable().generations.find(job);
-  const bool none = found == store_.durable().generations.end() || found->second.empty();
-  return none ? nullptr : &found->second.rbegin()->second;
-}
-
-bool Rules::is_known(const Directive& join) const {
-  const auto of_job = store_.durable().generations.find(join.job);
-  if (of_job == store_.durable().generations.end()) return false;
-  const auto found = of_job->second.find(join.generation);
-  return found != of_job->second.end() && found->second.secret == join.secret;
-}
-
 void Rules::committed(const Coordinator& service) {
   over_.merge(over_soon_);
   over_soon_.clear();
@@ -182,20 +150,6 @@ void Rules::check_job(const Coordinator& service, const std::string& id, const J
   check_steps(id);
   past.generation = generation;
   if (!past.restored) past.committed_step = row.committed_step;
-}
-
-// A number that any worker spoke of is never used again, though the database may have forgotten it.
-void Rules::check_number(const std::string& job, int64_t generation) {
-  int64_t& heard = heard_[job];
-  if (generation <= heard)
-    broken("generation {} of {} forms, and a worker had spoken of generation {}", generation, job, heard);
-}
-
-// Unless a worker still holds a state of it, after the database was put back.
-void Rules::check_begins_after(const std::string& job, const Generation& first) const {
-  const std::string& after = specs_.at(job).after;
-  if (after.empty() || first.source.kind != StateSource::Kind::kInitial) return;
-  if (store_.durable().jobs.at(after).state != "succeeded") broken("{} begins before {} has succeeded", job, after);
 }
 
 // When a generation forms, whoever took part in the one before has stopped, was left out or is gone.
@@ -288,8 +242,9 @@ void Rules::went_back(const Coordinator& service, const std::string& job, int64_
     if (restored && said.state_generation < newest_state_generation(m)) continue;
     // Not in the very moment in which the generation formed: who comes then came too late.
     const bool in_time = p->second.prepared_ms >= 0 && p->second.prepared_ms < m.formed_ms;
-    const bool answered =
-        in_time && said.phase == Phase::kPrepared && said.step > to && said.step <= state.step && said.generation >= last;
+    const bool member = rank_in(m.current, host->name(), process->incarnation()) >= 0;
+    const bool answered = (in_time || (restored && member)) && said.phase == Phase::kPrepared && said.step > to &&
+                          said.step <= state.step && said.generation >= last;
     const bool sound =
         host->well() && host->troubled_until_ms() + kWellMs < time_.now() && service_troubled_ms_ + kWellMs < time_.now();
     if (answered || sound)
@@ -327,6 +282,8 @@ void Rules::check_steps(const std::string& job) const {
     for (int64_t m = 0; m < all; ++m) digest += tokens_of(step - 1, m);
     if (row.point.tokens_digest != fmt::format("{:016x}", digest))
       broken("step {} of {} consumed other tokens than its own", step, job);
+    if (row.point.refused != not_finite_.at(job).contains(step))
+      broken("step {} of {} is recorded as {}", step, job, row.point.refused ? "left out" : "applied");
   }
 }
 
@@ -386,6 +343,14 @@ void Rules::applied(const Process& process, const Directive& join, const ModelSt
   if (!is_known(join)) unknown_to_[join.job] = std::max(unknown_to_[join.job], state.step);
 }
 
+void Rules::is_slow(const Process& process, const Directive& join, const worker::StepShares& shares) const {
+  const Share even = deal(microbatches(join.job), static_cast<int>(join.members.size()), join.rank);
+  const auto share = static_cast<int64_t>(shares.own[static_cast<size_t>(join.rank)].size());
+  if (join.members.size() > 1 && even.last - even.first > 1 && share >= even.last - even.first)
+    broken("{} is slow for long, and computes {} microbatches of each step of {} as before", process.incarnation(), share,
+           join.job);
+}
+
 void Rules::status_sent(const Process& process, const WorkerStatus& status) {
   if (status.phase != Phase::kPrepared) return;
   int64_t& fenced = fenced_[{process.incarnation(), status.job}];
@@ -426,7 +391,8 @@ const ModelState& Rules::right_state(const std::string& job, int64_t step) {
     ModelState next = states.back();
     uint64_t gradient = 0;
     for (int64_t m = 0; m < all; ++m) gradient += gradient_of(states.back(), m);
-    apply_step(next, gradient, 0);
+    const bool finite = !not_finite_[job].contains(next.step + 1);
+    finite ? apply_step(next, gradient, 0) : leave_out_step(next, 0);
     states.push_back(std::move(next));
   }
   return states[static_cast<size_t>(step)];

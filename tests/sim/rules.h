@@ -30,7 +30,11 @@ class Rules {
   Rules(const Timeline& time, const MemoryStore& store) : time_(time), store_(store) {}
 
   void watch(const std::vector<std::unique_ptr<Host>>& hosts) { hosts_ = &hosts; }
-  void knows(const std::string& job, const rendezvous::JobSpec& spec) { specs_[job] = spec; }
+  // `not_finite`: the steps whose gradient is not.
+  void knows(const std::string& job, const rendezvous::JobSpec& spec, const std::set<int64_t>& not_finite) {
+    specs_[job] = spec;
+    not_finite_[job] = not_finite;
+  }
   // The service's database was replaced by an older copy, in between two lives of it.
   void database_restored();
   void service_troubled() { service_troubled_ms_ = time_.now(); }
@@ -50,6 +54,8 @@ class Rules {
   void goes_on_from(const Process& process, const rendezvous::Directive& join, const ModelState& state);
   void applied(const Process& process, const rendezvous::Directive& join, const ModelState& state,
                const worker::StepShares& shares);
+  // The worker has been slower than the others for long.
+  void is_slow(const Process& process, const rendezvous::Directive& join, const worker::StepShares& shares) const;
   void status_sent(const Process& process, const rendezvous::WorkerStatus& status);
   // A checkpoint is registered although the service may not have the records of the steps up to it: a state is worth more.
   void records_given_up(const std::string& job, int64_t step) { given_up_[job] = std::max(given_up_[job], step); }
@@ -58,6 +64,7 @@ class Rules {
 
   // --- the end of a job that was let alone at last
   void succeeded(const std::string& job, const CheckpointDisk& disk);
+  void failed(const std::string& job) const;
 
  private:
   struct JobView {  // what a message that does not count may not change
@@ -89,6 +96,7 @@ class Rules {
   void judge_worker(const std::string& incarnation, const Response& response);
   void check_ledger(const std::string& job, const rendezvous::JobRow& row) const;
   void check_steps(const std::string& job) const;
+  void check_not_to_fail(const std::string& job) const;
   static void check_all_stopped(const rendezvous::JobMembership& job);
   void check_kept(const rendezvous::Coordinator& service);
   void check_beginning(const std::string& job) const;
@@ -111,6 +119,7 @@ class Rules {
   const std::vector<std::unique_ptr<Host>>* hosts_ = nullptr;
   int64_t service_troubled_ms_ = 0;
   std::map<std::string, rendezvous::JobSpec> specs_;
+  std::map<std::string, std::set<int64_t>> not_finite_;  // by job
   std::map<std::string, JobView> before_;
   std::map<std::string, rendezvous::Generation> current_before_;
   std::vector<Promise> promises_;

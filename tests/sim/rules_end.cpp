@@ -40,6 +40,28 @@ void Rules::check_attribution(const std::string& job, int64_t step, const ModelS
   }
 }
 
+// Only after so many steps that were left out in a row, or with the job that it comes after.
+void Rules::failed(const std::string& job) const {
+  const rendezvous::JobSpec& spec = specs_.at(job);
+  const rendezvous::JobRow& row = store_.durable().jobs.at(job);
+  if (!spec.after.empty() && store_.durable().jobs.at(spec.after).state == "failed") return;
+  const int64_t last = row.committed_step + 1;
+  for (int64_t step = last - spec.max_refused_steps + 1; step <= last; ++step) {
+    if (!not_finite_.at(job).contains(step)) broken(fmt::format("{} failed after step {}: {}", job, last - 1, row.reason));
+  }
+}
+
+// Steps that end the job may be passed only where the count of them was lost with every worker's memory.
+void Rules::check_not_to_fail(const std::string& job) const {
+  const std::set<int64_t>& steps = not_finite_.at(job);
+  if (static_cast<int64_t>(steps.size()) < specs_.at(job).max_refused_steps) return;
+  for (const auto& [number, generation] : store_.durable().generations.at(job)) {
+    const bool from_memory = generation.source.kind == rendezvous::StateSource::Kind::kMemory;
+    if (!from_memory && generation.source.step >= *steps.begin()) return;
+  }
+  if (database_ == 0) broken(job + " succeeded, and was to end for steps that are not finite");
+}
+
 void Rules::succeeded(const std::string& job, const CheckpointDisk& disk) {
   const rendezvous::JobSpec& spec = specs_.at(job);
   const rendezvous::JobRow& row = store_.durable().jobs.at(job);
@@ -53,6 +75,7 @@ void Rules::succeeded(const std::string& job, const CheckpointDisk& disk) {
   const auto* last = disk.find(job, spec.total_steps);
   if (!listed || last == nullptr) broken(job + " ended without its last checkpoint");
   if (last->state.bits != right.bits) broken(job + ": the last checkpoint holds other bits than an undisturbed run's");
+  check_not_to_fail(job);
   check_ledger(job, row);
   for (int64_t step = begins_at(job) + 1; step <= spec.total_steps; ++step) {
     const bool excused =

@@ -1,6 +1,11 @@
 // What every simulated part has at hand. Owned by the world, which outlives them.
 #pragma once
 
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
 #include "tests/sim/chance.h"
 #include "tests/sim/story.h"
 #include "tests/sim/timeline.h"
@@ -12,6 +17,8 @@ class Network;
 class Rings;
 class Rules;
 
+using NotFinite = std::map<std::string, std::set<int64_t>>;  // by job: the steps whose gradient is not finite
+
 struct Surroundings {
   Timeline& time;
   Chance& chance;
@@ -20,6 +27,7 @@ struct Surroundings {
   Rings& rings;
   Network& network;
   CheckpointDisk& disk;
+  const NotFinite& not_finite;
 };
 
 }  // namespace holdfast::sim

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""Breaks the promises one by one, and requires that the simulator notices: each file in mutations/ replaces one piece of the
+"""Breaks the promises one by one, and requires that the simulator notices: each file below mutations/ replaces one piece of the
 real code; the simulator built with it must end with a broken rule, and the one built without must not.
 
     tests/sim/test_mutations.py BUILD_FOLDER [NAME...] [--count N]
@@ -112,7 +112,8 @@ def main():
     parser.add_argument("--count", type=int, default=10000, help="seeds that each is tried with")
     arguments = parser.parse_args()
     folder = os.path.join(HERE, "mutations")
-    mutations = [Mutation(os.path.join(folder, name)) for name in sorted(os.listdir(folder)) if name.endswith(".mutation")]
+    paths = sorted(os.path.join(at, name) for at, _, names in os.walk(folder) for name in names)
+    mutations = [Mutation(path) for path in paths if path.endswith(".mutation")]
     chosen = [m for m in mutations if not arguments.names or m.name in arguments.names]
     if not chosen:
         raise SystemExit(f"there is no such mutation; there are {', '.join(m.name for m in mutations)}")

@@ -16,7 +16,7 @@ World::World(uint64_t seed, bool trace)
       service_(time_, chance_, story_, store_, rules_, disk_),
       network_(time_, chance_, service_),
       rings_(time_, chance_),
-      around_{time_, chance_, story_, rules_, rings_, network_, disk_} {
+      around_{time_, chance_, story_, rules_, rings_, network_, disk_, not_finite_} {
   const int64_t count = chance_.between(1, 4);
   for (int64_t i = 1; i <= count; ++i) hosts_.push_back(std::make_unique<Host>(around_, fmt::format("w{}", i)));
   rules_.watch(hosts_);
@@ -56,9 +56,20 @@ void World::submit_jobs() {
     const int64_t at = i == 0 ? 0 : chance_.below(5000);
     const std::string id = fmt::format("j{}", i + 1);
     jobs_.push_back(id);
-    rules_.knows(id, spec);
+    spoil_steps(id, spec);
+    rules_.knows(id, spec, not_finite_[id]);
     time_.after(at, [this, spec, i] { submit(spec, static_cast<size_t>(i)); });
   }
+}
+
+// Some steps in a row have no finite gradient: too few to end the job or, from one of them on, all.
+void World::spoil_steps(const std::string& job, JobSpec& spec) {
+  spec.max_refused_steps = chance_.between(2, 4);
+  if (!chance_.percent(30)) return;
+  const bool for_good = chance_.percent(20);
+  const int64_t first = chance_.between(1, spec.total_steps);
+  const int64_t last = for_good ? spec.total_steps : first + chance_.below(spec.max_refused_steps - 1);
+  for (int64_t step = first; step <= last; ++step) not_finite_[job].insert(step);
 }
 
 // As a client does it: until it is there. Idempotency keys are the matter of the service's own tests.
@@ -123,6 +134,10 @@ void World::operate(bool patient) {
 void World::judge_end() {
   for (const std::string& job : jobs_) {
     const JobRow& row = store_.durable().jobs.at(job);
+    if (row.state == "failed") {
+      rules_.failed(job);
+      continue;
+    }
     if (row.state != "succeeded") throw Violation(fmt::format("{} is {}: {}", job, row.state, row.reason));
     rules_.succeeded(job, disk_);
     tally_.preemptions += service_.coordinator()->find_job(job)->membership->preemptions;

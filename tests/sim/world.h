@@ -35,6 +35,7 @@ class World {
 
   void submit_jobs();
   void resume_from_predecessor(rendezvous::JobSpec& spec, const rendezvous::JobSpec& first);
+  void spoil_steps(const std::string& job, rendezvous::JobSpec& spec);
   void submit(const rendezvous::JobSpec& spec, size_t before);
   void faults_until(int64_t ms);
   void make_peace();
@@ -70,8 +71,12 @@ class World {
   void scale_to(rendezvous::Coordinator& service, const std::string& job, const rendezvous::Coordinator::Scale& wanted);
   void remove_checkpoint();
   void part_two();
+  void slow_down();
   void copy_database();
   void restore_database();
+  void restore_at_an_end();
+  void await_an_end(int64_t until_ms);
+  bool is_ending() const;
   void service_back(int64_t ms);
 
   Timeline time_;
@@ -83,6 +88,7 @@ class World {
   Network network_;
   Rings rings_;
   CheckpointDisk disk_;
+  NotFinite not_finite_;
   Surroundings around_;
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::string> jobs_;

@@ -46,6 +46,14 @@ inline void apply_step(ModelState& state, uint64_t gradient, int64_t generation)
   state.born.push_back(generation);
 }
 
+// A step whose gradient is not finite: the parameters stay as they are. The mark stands for the number of the step.
+inline void leave_out_step(ModelState& state, int64_t generation) {
+  constexpr uint64_t kLeftOut = 0x1ef7;
+  state.bits = mixed(state.bits, kLeftOut);
+  ++state.step;
+  state.born.push_back(generation);
+}
+
 // The state after `steps` steps that nobody disturbed.
 inline ModelState undisturbed(int64_t steps, int64_t microbatches) {
   ModelState state = initial_state();

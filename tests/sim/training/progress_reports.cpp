@@ -39,6 +39,12 @@ void ProgressReports::finish(int64_t step, const std::string& hash, std::functio
   send();
 }
 
+void ProgressReports::fail(int64_t step, const std::string& reason, std::function<void()> done) {
+  progress_.fail(step, reason);
+  when_finished_ = std::move(done);
+  send();
+}
+
 void ProgressReports::send() {
   if (sending_) return;
   if (progress_.has_news()) return report();

@@ -29,6 +29,7 @@ class ProgressReports {
   void replace_history(worker::StepHistory history, int64_t step) { progress_.replace_history(std::move(history), step); }
   // `done` once the service has this last report.
   void finish(int64_t step, const std::string& hash, std::function<void()> done);
+  void fail(int64_t step, const std::string& reason, std::function<void()> done);
   bool knows(int64_t step) const { return progress_.knows(step); }
 
  private:

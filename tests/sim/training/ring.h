@@ -37,6 +37,7 @@ struct Piece {
   worker::Microbatches kept;
   worker::StepReport report;
   uint64_t gradient = 0;
+  int64_t refused_in_row = 0;
 };
 struct RingError {
   std::string kind;  // connection_lost | timeout | handshake_failed

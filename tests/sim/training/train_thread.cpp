@@ -64,6 +64,7 @@ void TrainThread::start(const worker::StartPrepare& task) {
   process_.checkpoints().drop();
   process_.reports().forget();
   state_.reset();
+  refused_in_row_ = 0;
   kept_ = {};
   job_ = task.job;
   spec_ = task.spec;

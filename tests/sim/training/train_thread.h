@@ -15,6 +15,7 @@
 #include "tests/sim/training/model_state.h"
 #include "tests/sim/training/ring.h"
 #include "worker/process/lifecycle.h"
+#include "worker/step/dealer.h"
 
 namespace holdfast::sim {
 
@@ -64,10 +65,14 @@ class TrainThread {
 
   // train_thread_step.cpp
   void begin_step();
+  void count_slow_step();
   void compute_next();
   void exchange(const std::vector<Piece>& pieces);
   void reduced(const std::vector<Piece>& pieces);
   void apply(uint64_t gradient);
+  void leave_out();
+  void applied();
+  void fail_job(int64_t in_row);
   void confirmed(const std::vector<Piece>& pieces);
   void yield_now();
   void finish_job();
@@ -88,6 +93,7 @@ class TrainThread {
   std::string job_;
   rendezvous::JobSpec spec_;
   std::optional<ModelState> state_;
+  int64_t refused_in_row_ = 0;
   struct Kept {  // GradientAccumulator: finished microbatches of the step that follows the state `bits`
     uint64_t bits = 0;
     worker::Microbatches microbatches;
@@ -97,6 +103,9 @@ class TrainThread {
   rendezvous::Directive join_;
   Ring* ring_ = nullptr;
   worker::StepShares shares_;
+  std::optional<worker::Dealer> dealer_;
+  int64_t step_began_ms_ = 0;
+  int64_t slow_steps_ = 0;  // in a row, that this host's slowness lasts in this generation
   size_t next_microbatch_ = 0;
   bool told_of_loss_ = false;
   bool unconfirmed_ = false;  // a step is applied here, and nobody has said yet that all have it

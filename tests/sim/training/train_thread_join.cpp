@@ -14,6 +14,7 @@ using rendezvous::StateSource;
 
 void TrainThread::acquire_state() {
   if (join_.source.kind == StateSource::Kind::kMemory) return offer_state();
+  refused_in_row_ = 0;
   if (join_.source.kind == StateSource::Kind::kInitial) {
     state_ = initial_state();
     return offer_state();
@@ -47,6 +48,7 @@ void TrainThread::offer_state() {
   history.truncate(join_.source.step);
   Piece mine;
   mine.held_step = held_step();
+  mine.refused_in_row = refused_in_row_;
   if (state_) {
     mine.hash = state_->hash();
     mine.state = std::make_shared<const ModelState>(*state_);
@@ -71,6 +73,7 @@ void TrainThread::choose_donor(const std::vector<Piece>& offers) {
   }
   offers_ = offers;
   const Piece& found = offers[static_cast<size_t>(donor_)];
+  refused_in_row_ = found.refused_in_row;
   const auto differs = [&](const Piece& offer) { return offer.held_step != found.held_step || offer.hash != found.hash; };
   // Equal bits are the donor's state, whoever computed them.
   if (!differs(offers[static_cast<size_t>(join_.rank)])) state_ = *found.state;
@@ -118,6 +121,8 @@ void TrainThread::agree_on_shares(const std::vector<Piece>& pieces) {
   for (const Piece& piece : pieces) kept.push_back(piece.kept);
   shares_ = worker::deal_rest(spec_.microbatches(), kept);
   if (!shares_.keeps[static_cast<size_t>(join_.rank)]) kept_ = {};
+  dealer_.emplace(spec_.microbatches(), ring_->size());
+  slow_steps_ = 0;
   begin_step();
 }
 

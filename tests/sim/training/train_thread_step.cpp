@@ -1,6 +1,8 @@
 // One step after the other, and how a generation ends (worker/step/train_step.cpp and worker/step/train_loop.cpp).
+#include <algorithm>
 #include <utility>
 
+#include "tests/sim/host.h"
 #include "tests/sim/process.h"
 #include "tests/sim/rules.h"
 #include "tests/sim/training/train_thread.h"
@@ -20,6 +22,7 @@ void TrainThread::begin_step() {
   if (state_->step >= spec_.total_steps) return finish_job();
   if (kept_.bits != state_->bits) kept_ = {state_->bits, {}};
   next_microbatch_ = 0;
+  step_began_ms_ = around_.time.now();
   ring_->watch(join_.rank, [this](const RingError& error) {
     if (std::exchange(told_of_loss_, true)) return;
     rendezvous::FaultReport report;
@@ -31,13 +34,20 @@ void TrainThread::begin_step() {
   after(around_.chance.between(1, 10), &TrainThread::compute_next);
 }
 
+// After two windows of the dealer and what it does not count.
+void TrainThread::count_slow_step() {
+  constexpr int64_t kNoticed = 2 * (worker::Dealer::kWindow + worker::Dealer::kWarmUpSteps) + 2;
+  slow_steps_ = process_.host().slowness() > 1 ? slow_steps_ + 1 : 0;
+  if (slow_steps_ > kNoticed) around_.rules.is_slow(process_, join_, shares_);
+}
+
 void TrainThread::compute_next() {
   if (interrupted_) return stop_interrupted();
   const auto& mine = shares_.to_compute[static_cast<size_t>(join_.rank)];
   if (next_microbatch_ < mine.size()) {
     if (next_microbatch_ > 0) kept_.microbatches.push_back(mine[next_microbatch_ - 1]);
     ++next_microbatch_;
-    return after(around_.chance.between(10, 60), &TrainThread::compute_next);
+    return after(around_.chance.between(10, 60) * process_.host().slowness(), &TrainThread::compute_next);
   }
   if (!mine.empty()) kept_.microbatches.push_back(mine.back());
   Piece piece;
@@ -46,7 +56,13 @@ void TrainThread::compute_next() {
   piece.report.checkpoint = checkpoint_;
   piece.report.leaving = leaving_;
   for (const int64_t m : kept_.microbatches) piece.report.tokens_digest += tokens_of(state_->step, m);
+  piece.report.compute_us = (around_.time.now() - step_began_ms_) * 1000;
   piece.report.acknowledged = process_.reports().acknowledged();
+  const auto spoilt = around_.not_finite.find(join_.job);
+  const bool finite = spoilt == around_.not_finite.end() || !spoilt->second.contains(state_->step + 1);
+  piece.report.finite =
+      finite || std::ranges::find(kept_.microbatches, 0) == kept_.microbatches.end();  // it is the first one's
+  piece.report.refused_in_row = refused_in_row_;
   if (due(state_->step, spec_.hash_every)) piece.hash = state_->hash();
   gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::exchange);
 }
@@ -64,6 +80,7 @@ void TrainThread::exchange(const std::vector<Piece>& pieces) {
   if (!agreed) return stop({.reason = agreed.error().text, .fault = "state_mismatch"});
   agreed_ = std::move(*agreed);
   process_.reports().acknowledge(agreed_.acknowledged);
+  if (!agreed_.finite) return leave_out();
   Piece piece;
   for (const int64_t m : kept_.microbatches) piece.gradient += gradient_of(*state_, m);
   if (ring_->size() == 1) return apply(piece.gradient);
@@ -84,11 +101,26 @@ rendezvous::StepPoint TrainThread::point_of_step() const {
   point.tokens = spec_.tokens_per_step();
   point.tokens_digest = fmt::format("{:016x}", agreed_.tokens_digest);
   point.shares = for_ledger(shares_);
+  point.refused = !agreed_.finite;
   return point;
 }
 
 void TrainThread::apply(uint64_t gradient) {
+  count_slow_step();
   apply_step(*state_, gradient, join_.generation);
+  refused_in_row_ = 0;
+  applied();
+}
+
+void TrainThread::leave_out() {
+  const int64_t in_row = agreed_.refused_in_row + 1;
+  if (in_row >= spec_.max_refused_steps) return fail_job(in_row);
+  leave_out_step(*state_, join_.generation);
+  refused_in_row_ = in_row;
+  applied();
+}
+
+void TrainThread::applied() {
   around_.rules.applied(process_, join_, *state_, shares_);
   unconfirmed_ = true;
   if (ring_->size() == 1) return confirmed({});
@@ -102,8 +134,8 @@ void TrainThread::confirmed(const std::vector<Piece>&) {
   process_.feed(worker::StepCommitted{step});
   if (join_.rank == 0 && due(step, spec_.checkpoint_every) && step < spec_.total_steps) process_.checkpoints().start(*state_);
   if (join_.rank == 0 && due(step, spec_.hash_every)) process_.reports().hashed(step, state_->hash());
-  std::vector<worker::Microbatches> nothing(static_cast<size_t>(ring_->size()));
-  shares_ = worker::deal_rest(spec_.microbatches(), nothing);
+  dealer_->observe(shares_, agreed_.compute_us);
+  shares_ = dealer_->shares();
   if (agreed_.yield && step < spec_.total_steps) return yield_now();
   begin_step();
 }
@@ -132,6 +164,14 @@ void TrainThread::finish_job() {
           if (task == task_) wait_until_told();
         });
       });
+}
+
+void TrainThread::fail_job(int64_t in_row) {
+  if (join_.rank != 0) return wait_until_told();
+  const auto reason = fmt::format("{} steps in a row were left out", in_row);
+  process_.reports().fail(state_->step, reason, [this, task = task_] {
+    if (task == task_) wait_until_told();
+  });
 }
 
 void TrainThread::wait_until_told() {
