@@ -52,7 +52,9 @@ void on_member_stopped(Turn& turn, const Participant& p) {
   const WorkerStatus& status = p.status;
   const std::string& worker = p.member.worker;
   const bool in_order = status.phase == Phase::kPrepared && status.reason.empty();
-  if (in_order && status.step >= turn.job.spec.total_steps) return;  // done: rank 0 says so for all when it has saved the end
+  // Done: rank 0 says so for all when it has saved the end, and stops after that alone. If it has stopped and this job goes on,
+  // what it said went with a database that was put back from an older copy.
+  if (in_order && status.step >= turn.job.spec.total_steps && rank_of(turn.job, p) != 0) return;
   if (in_order) return begin_yield(turn, fmt::format("{} {}", worker, status.leaving ? "leaves" : "yielded"), false);
   begin_fault(turn, stopped_in_words(worker), status.reason);
 }

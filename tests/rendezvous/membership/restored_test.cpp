@@ -110,5 +110,15 @@ TEST(RestoredDatabase, StepsOfTheSameGenerationThatItLostAreNamedAndNotMadeUp) {
   EXPECT_THAT(story.told(), ElementsAre(StartsWith("records_missing: steps 11 to 39 were done"), "COMMIT 40-41 in 1"));
 }
 
+TEST(RestoredDatabase, AnEndThatItLostIsSaidAgainByTheNextGeneration) {
+  Story story = from_an_old_copy();
+  story.all_active(1000);
+  story.told();
+  story.stopped({"w2"}, 1000);
+  EXPECT_EQ(story.job.stage, Stage::kRunning) << "rank 0 may still be about to say it";
+  story.stopped({"w1"}, 1000);
+  EXPECT_THAT(story.told(), Contains("FORM 2 w1 and w2 memory 1000"));
+}
+
 }  // namespace
 }  // namespace holdfast::rendezvous
