@@ -185,14 +185,8 @@ void Rules::check_kept(const Coordinator& service) {
 
 // The step of another job's checkpoint that the job began with; 0: it began anew.
 int64_t Rules::begins_at(const std::string& job) const {
-  const auto generations = store_.durable().generations.find(job);
-  if (specs_.at(job).resume_from.empty()) return 0;
-  if (generations == store_.durable().generations.end()) return store_.durable().jobs.at(job).committed_step;
-  for (const auto& [number, generation] : generations->second) {
-    const StateSource& source = generation.source;
-    if (source.kind == StateSource::Kind::kCheckpoint && source.job != job) return source.step;
-  }
-  return 0;
+  const JobSpec& spec = specs_.at(job);
+  return spec.resume_from.empty() ? 0 : specs_.at(spec.after).total_steps;
 }
 
 // A job that goes on from another one begins with the last state of that one.

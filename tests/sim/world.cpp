@@ -51,23 +51,28 @@ void World::submit_jobs() {
     spec.recovery = chance_.percent(30) ? "checkpoint" : "memory";
     spec.priority = i > 0 && chance_.percent(60) ? i : 0;
     if (i > 0 && chance_.percent(20)) spec.after = fmt::format("j{}", i);
-    if (!spec.after.empty() && chance_.percent(50)) resume_from_predecessor(spec, submitted.back());
+    int64_t begins_at = 0;
+    if (!spec.after.empty() && chance_.percent(50)) {
+      resume_from_predecessor(spec, submitted.back());
+      begins_at = submitted.back().total_steps;
+    }
     submitted.push_back(spec);
     const int64_t at = i == 0 ? 0 : chance_.below(5000);
     const std::string id = fmt::format("j{}", i + 1);
     jobs_.push_back(id);
-    spoil_steps(id, spec);
+    if (begins_at > 0) not_finite_[id] = not_finite_[spec.after];  // it has the steps of the other one behind it
+    spoil_steps(id, spec, begins_at);
     rules_.knows(id, spec, not_finite_[id]);
     time_.after(at, [this, spec, i] { submit(spec, static_cast<size_t>(i)); });
   }
 }
 
 // Some steps in a row have no finite gradient: too few to end the job or, from one of them on, all.
-void World::spoil_steps(const std::string& job, JobSpec& spec) {
+void World::spoil_steps(const std::string& job, JobSpec& spec, int64_t begins_at) {
   spec.max_refused_steps = chance_.between(2, 4);
   if (!chance_.percent(30)) return;
   const bool for_good = chance_.percent(20);
-  const int64_t first = chance_.between(1, spec.total_steps);
+  const int64_t first = chance_.between(begins_at + 1, spec.total_steps);
   const int64_t last = for_good ? spec.total_steps : first + chance_.below(spec.max_refused_steps - 1);
   for (int64_t step = first; step <= last; ++step) not_finite_[job].insert(step);
 }

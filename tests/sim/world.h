@@ -35,7 +35,7 @@ class World {
 
   void submit_jobs();
   void resume_from_predecessor(rendezvous::JobSpec& spec, const rendezvous::JobSpec& first);
-  void spoil_steps(const std::string& job, rendezvous::JobSpec& spec);
+  void spoil_steps(const std::string& job, rendezvous::JobSpec& spec, int64_t begins_at);
   void submit(const rendezvous::JobSpec& spec, size_t before);
   void faults_until(int64_t ms);
   void make_peace();
