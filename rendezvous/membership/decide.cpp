@@ -66,7 +66,7 @@ void on_reported(Turn& turn, const WorkerReported& input) {
   Participant& p = found->second;
   p.heard_ms = turn.now;
   p.asked_ms = -1;
-  // One that the database has as a member is one, unless it says itself that it has nothing of the job.
+  // A worker that the database has as a member is one, unless it says itself that it has nothing of the job.
   const bool unheard = std::exchange(p.unheard, false);
   const bool was_active = unheard || (p.status.phase == Phase::kActive && p.status.generation == job.current.number);
   const bool leaving = p.status.leaving || input.status.leaving;

@@ -29,7 +29,7 @@ Decision decide(JobMembership state, const Input& input, Millis now, const std::
 // it.
 bool take_heartbeat(JobMembership& job, const WorkerReported& report, Millis now);
 
-// What `worker` is to do, for a participant of the job.
+// The directive of `worker`, a participant of the job.
 Directive directive_for(const JobMembership& job, const std::string& worker);
 // The participants whose directive may differ from what it was at the last call; that of every other one does not.
 std::vector<std::string> workers_to_notify(JobMembership& job);

@@ -56,7 +56,7 @@ Directive of_member(const JobMembership& job, const Participant& p, int rank) {
   }
   // It dropped the job, which the database did not know: it has to begin anew before there is anything to fence.
   if (p.status.phase == Phase::kIdle && !p.unheard) return to_prepare(job);
-  // One that yielded is prepared already; the fence asks nothing more of it, and fences those that did not get so far.
+  // A member that yielded is prepared already; the fence asks nothing more of it, and fences those that did not get so far.
   return to_fence(job, fmt::format("generation {} is over{}{}", job.current.number, job.why.empty() ? "" : ": ",
                                    p.left_out        ? "it was formed anew without this worker"
                                    : job.why.empty() ? ""

@@ -21,7 +21,7 @@ Millis answer_limit(const JobMembership& job) {
   return std::min<Millis>(kAnswerMaxMs, static_cast<Millis>(job.spec.collective_timeout_s * 1000 / 2));
 }
 
-// What the reporter saw, as the end of a sentence that begins with it. `whom`: "" when it suspects nobody.
+// The reporter's evidence, as the end of a sentence that begins with it. `whom`: "" when it suspects nobody.
 std::string seen_in_words(const FaultReport& report, const std::string& whom) {
   const auto at = [&](const std::string& preposition, const std::string& otherwise) {
     return whom.empty() ? otherwise : preposition + whom;
@@ -101,8 +101,8 @@ bool was_told_diverged(const JobMembership& job, const FaultReport& report) {
          job.diverged_in.contains({members[report.suspect_rank].worker, job.current.number});
 }
 
-// Most members agree on the state and one does not: it has dropped what it held and takes theirs. One that goes wrong again and
-// again has bad memory, or computes wrong: it is not asked again.
+// Most members agree on the state and one does not: it has dropped what it held and takes theirs. A worker that goes wrong
+// again and again has bad memory, or computes wrong: it is not asked again.
 void on_diverged(Turn& turn, const FaultReport& report) {
   JobMembership& job = turn.job;
   const auto& members = job.current.members;
@@ -126,7 +126,7 @@ void on_diverged(Turn& turn, const FaultReport& report) {
 }  // namespace
 
 bool is_awaited(const JobMembership& job, const Participant& p) {
-  // Who the members of an outrun generation are is not known: whoever is active in anything has to stop.
+  // The members of an outrun generation are not known: every worker that is active in anything has to stop.
   const bool taking_part = is_outrun(job) ? p.status.phase == Phase::kActive : is_member(job, p);
   return taking_part && !p.left_out && !is_prepared(job, p);
 }
@@ -203,13 +203,13 @@ void on_gone(Turn& turn, const std::string& worker, const std::string& reason) {
   if (is_ended(job.state) || job.state == JobState::kPaused || !is_member(job, p)) return;
   const std::string words = fmt::format("{} was lost ({})", worker, reason);
   if (job.stage == Stage::kForming) {
-    // What its neighbours saw of it was evidence of this.
+    // Its neighbours' reports were evidence of this.
     const std::string whom = named(job, rank_in(job.current, worker, p.member.incarnation));
     std::erase_if(job.why, [&](const std::string& said) { return said.ends_with(whom) || said.ends_with(whom + " in time"); });
     if (std::ranges::find(job.why, words) == job.why.end()) job.why.push_back(words);
     return;
   }
-  // One that had already stopped in the orderly way has handed everything over.
+  // A member that had already stopped in the orderly way has handed everything over.
   if (job.stage == Stage::kYielding && is_prepared(job, p)) return;
   begin_fault(turn, words);
 }

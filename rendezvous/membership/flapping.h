@@ -22,7 +22,7 @@ struct LossRecord {
 void note_life(LossRecord& record, int64_t now_ms);
 // It ended unasked. True: the worker is held back from now on.
 bool note_loss(LossRecord& record, int64_t now_ms);
-int64_t held_back_ms(const LossRecord& record, int64_t now_ms);  // what is left of it; 0: not held back
+int64_t held_back_ms(const LossRecord& record, int64_t now_ms);  // how much longer; 0: not held back
 std::string held_back_in_words(const std::string& worker, const LossRecord& record, int64_t now_ms);
 
 }  // namespace holdfast::rendezvous

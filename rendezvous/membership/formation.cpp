@@ -28,8 +28,8 @@ int64_t newest_step(const JobMembership& job) {
   return newest != nullptr ? newest->step : -1;
 }
 
-// Those that could be members now. One that leaves is among them only while it alone holds the newest state: until that is
-// in a checkpoint, or, where none can be written, for as long as somebody who stays can copy it.
+// The workers that could be members now. A worker that leaves is among them only while it alone holds the newest state: until
+// that is in a checkpoint, or, where none can be written, for as long as a worker that stays can copy it.
 std::vector<std::string> ready_workers(const JobMembership& job) {
   const int64_t staying = std::max(best_memory(job, false), newest_step(job));
   const bool heir = job.max_nodes > 1 && std::ranges::any_of(job.participants, [&](const auto& entry) {
@@ -106,13 +106,14 @@ std::string source_in_words(const JobMembership& job, const StateSource& source,
   return fmt::format("from the memory of {} at step {}", in_words(holders), source.step);
 }
 
-// What the steps of the past mean for the state that the new generation starts from.
+// Commits or voids the steps of the past, so that the committed step is the one at which the new generation starts. The end of
+// a sentence for people.
 std::string account_for_steps(Turn& turn, const StateSource& source) {
   JobMembership& job = turn.job;
   const StateSource& last = job.current.source;
   const bool has_own_steps = job.current.number > 0 && !(last.kind == StateSource::Kind::kCheckpoint && last.job != job.job &&
                                                          job.committed_step == last.step && source.step <= last.step);
-  if (!has_own_steps) {  // those so far are another job's
+  if (!has_own_steps) {  // all steps so far are another job's
     job.committed_step = source.step;
     return "";
   }
@@ -132,7 +133,7 @@ std::string account_for_steps(Turn& turn, const StateSource& source) {
 }
 
 // A suspect that is still silent when the job goes on without it is no longer part of it: should it wake, it comes back as
-// a new one, like one whose lease ended. One that is only slow (it speaks) keeps its life.
+// a new one, like one whose lease ended. A worker that is only slow (it speaks) keeps its life.
 void end_lives_of_silent(Turn& turn) {
   for (auto it = turn.job.participants.begin(); it != turn.job.participants.end();) {
     const auto& [worker, p] = *it;
@@ -217,8 +218,8 @@ void wait_for_more(Turn& turn, size_t ready, const std::string& but = "") {
   free_leavers(turn);
 }
 
-// Those that do not fit the others are refused and leave `ready`, once there are enough that fit each other; false: there
-// are not. Until then the next to come may show who is wrong.
+// Workers that do not fit the others are refused and leave `ready`, once there are enough that fit each other. False: there
+// are too few. Until then the next worker to come may show which of them is wrong.
 bool settle_references(Turn& turn, std::vector<std::string>& ready) {
   JobMembership& job = turn.job;
   const std::vector<std::string> odd = agree_on_references(job, ready);

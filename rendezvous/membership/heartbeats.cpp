@@ -8,7 +8,7 @@
 namespace holdfast::rendezvous {
 namespace {
 
-// What on_reported keeps of a status.
+// The status as on_reported keeps it.
 WorkerStatus kept_of(const JobMembership& job, const Participant& p, const WorkerStatus& said) {
   WorkerStatus kept = speaks_of(job, said) ? said : WorkerStatus{};
   kept.leaving = p.status.leaving || said.leaving;

@@ -1,4 +1,4 @@
-// What must be true of every decision, checked in every build: a wrong answer here would be silent, and durable.
+// Post-conditions of every decision, checked in every build: a wrong answer here would be silent, and durable.
 //
 // These are the program's own promises, never rules for input from outside: messages of workers and people are judged with
 // replies. When a check fails: one line on stderr, then abort(), before anything of the turn is committed. The service that is

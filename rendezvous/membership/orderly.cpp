@@ -97,7 +97,7 @@ Millis checkpoint_patience(const JobMembership& job) {
   return job.intent == Intent::kPreempt ? kCheckpointMs : kFirstCheckpointMs;  // a preemption that fails costs nothing
 }
 
-// What another job wanted is no fault of this one: it goes on from memory, and is not asked again at once.
+// A wish of another job is no fault of this one: it goes on from memory, and is not asked again at once.
 void give_up_yield(Turn& turn, const std::string& late) {
   const std::string text = fmt::format("{} did not stop in time ({})", late, turn.job.yield_reason);
   if (turn.job.intent != Intent::kPreempt) return begin_fault(turn, text);

@@ -18,7 +18,7 @@ constexpr Millis kPreemptMaxMs = 5 * 60'000;   // until the job yields for it
 
 }  // namespace
 
-// What is committed counts, too: a worker that is silent now may come back with it in its memory.
+// The committed step counts, too: a worker that is silent now may come back with it in its memory.
 bool is_written_down(const JobMembership& job) {
   const int64_t committed = job.retry_pending ? -1 : job.committed_step;  // a retry begins from what is written down
   return std::max(best_memory(job, true), committed) <= kept_step(job);

@@ -1,4 +1,4 @@
-// What a generation achieves: committed steps, checkpoints, and the end of the job.
+// The achievements of a generation: committed steps, checkpoints, and the end of the job.
 #include <fmt/format.h>
 
 #include "rendezvous/membership/rifts.h"
@@ -12,7 +12,7 @@ double seconds(Millis from, Millis to) {
   return static_cast<double>(to - from) / 1000;
 }
 
-// What the pause was made of, by cause.
+// Tells people how long the job stood still, and how much of that each cause took.
 void note_resumed(Turn& turn, int64_t step) {
   JobMembership& job = turn.job;
   std::string text = fmt::format("generation {} goes on at step {}", job.current.number, step);

@@ -1,4 +1,4 @@
-// What all members of a job must have in common: the training data and, where bits count, the numerics.
+// References: what all members of a job must have in common, the training data and, where bits count, the numerics.
 //
 // The references are those that most of the ready workers have when the first generation forms (a tie goes to those who
 // were ready first), so that one worker with a wrong file cannot keep the others out. From then on they are fixed.

@@ -1,10 +1,10 @@
 // A database that was restored from an older copy, while the workers went on.
 //
-// Promises: a generation that any worker speaks of is never formed again: the job's number jumps to it, durably, and the
-// next is above it. Steps are kept: whoever holds a state of the newest generation spoken of holds the job's state, however
-// little the database knows of it. What the database lacks is said in an event and never made up: the ledger has no rows
-// for steps whose members it does not know.
-// Cannot know: generations and jobs of which nobody alive speaks, and no checkpoint on the service's disk either. Their rings
+// Promises: the number of a generation that any worker speaks of is never used again: the job's number jumps to it, durably,
+// and the next generation is above it. Steps are kept: a worker with a state of the newest generation spoken of holds the job's
+// state, however little the database knows of it. An event says which records the database lacks, and none are made up: the
+// ledger has no rows for steps whose members it does not know.
+// Cannot know: generations and jobs of which no living worker speaks and no checkpoint is on the service's disk. Their rings
 // and messages are refused all the same, by their secrets and incarnations.
 #include <fmt/format.h>
 
@@ -30,7 +30,7 @@ bool jump_to(Turn& turn, int64_t generation) {
   const bool first = !is_outrun(job);
   job.current = Generation{};
   job.current.number = job.outrun_to = generation;
-  // What the database says of who holds what is of the past.
+  // The database's knowledge of who holds which state is of the past.
   if (first) ++job.lineage;
   job.current.lineage = job.lineage;
   turn.effects.emplace_back(Outrun{job.current});
@@ -96,7 +96,7 @@ void on_checkpoints_found(Turn& turn, const CheckpointsFound& found) {
   JobMembership& job = turn.job;
   const int64_t known = job.current.number;
   if (is_ended(job.state)) return;
-  // Those of the present generation disturb nobody: whoever lives holds a newer state, and else the newest of them is taken.
+  // Checkpoints of the present generation disturb nobody: living workers hold a newer state, and else the newest one is taken.
   const bool newer = found.generation > known;
   const bool first = newer && jump_to(turn, found.generation);
   if (newer) job.listen_until_ms = turn.now + kListenFromStartMs;

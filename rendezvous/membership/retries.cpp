@@ -47,7 +47,7 @@ void fail(Turn& turn, const std::string& reason, bool computed) {
   const int64_t delay = delay_ms(job.spec, job.retries);
   const std::string retry = fmt::format("retry {} of {}", job.retries, job.spec.retries);
   begin_anew(turn, retry);
-  // What the workers hold may be what is wrong: nothing but a checkpoint counts from here on.
+  // The workers' states may be the cause: nothing but a checkpoint counts from here on.
   ++job.lineage;
   job.retry_pending = true;
   job.state = JobState::kQueued;

@@ -22,7 +22,7 @@ constexpr int64_t kSureStrikes = 2;  // of a pair, before anybody is left out fo
 constexpr int64_t kPeersToBar = 2;   // that do not reach a worker, while they have no such trouble with others
 constexpr Millis kPauseMs = 60000, kPauseMaxMs = 30 * 60000;
 
-// It began a new life. One that is not of the job now may come back as it was.
+// The worker began a new life. A worker that is not of the job now may come back in the same one.
 bool is_over(const JobMembership& job, const Member& member) {
   return job.participants.contains(member.worker) && !is_same_life(job, member);
 }
@@ -35,7 +35,7 @@ int64_t rifts_of(const JobMembership& job, const std::string& worker) {
   return std::ranges::count_if(job.rifts, [&](const auto& entry) { return concerns(entry.first, worker); });
 }
 
-// Several others do not reach it, and those have no such trouble among themselves: it is the worker's, not the pair's.
+// Several others do not reach the worker, and have no such trouble among themselves: the fault is the worker's, not the pair's.
 bool is_unreached(const JobMembership& job, const std::string& worker) {
   if (rifts_of(job, worker) < kPeersToBar) return false;
   return std::ranges::all_of(job.rifts, [&](const auto& entry) {
@@ -99,7 +99,7 @@ void count_rifts(Turn& turn) {
   for (const RiftKey& key : std::exchange(job.unreached, {})) {
     const auto a = job.participants.find(key.first), b = job.participants.find(key.second);
     if (a == job.participants.end() || b == job.participants.end()) continue;
-    // One that did not stop when it was told to may have been asleep, or dead: that is no rift.
+    // A member that did not stop when it was told to may have been asleep, or dead: that is no rift.
     if (!is_member(job, a->second) || !is_member(job, b->second)) continue;
     if (!is_prepared(job, a->second) || !is_prepared(job, b->second)) continue;
     Rift& rift = job.rifts[key];

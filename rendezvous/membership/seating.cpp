@@ -89,7 +89,7 @@ std::set<RiftKey> rifts_among(const JobMembership& job, const std::vector<std::s
 
 // Without it committed steps would be lost: nobody else among the names has them, nor a checkpoint.
 bool is_irreplaceable(const JobMembership& job, const std::vector<std::string>& names, const std::string& worker) {
-  if (job.stage != Stage::kForming) return false;  // whoever trains has them
+  if (job.stage != Stage::kForming) return false;  // the workers that train have them
   const auto memory = [&](const std::string& name) { return memory_of(job, job.participants.at(name)); };
   const KnownCheckpoint* newest = newest_checkpoint(job);
   int64_t others = newest != nullptr ? newest->step : 0;
@@ -97,8 +97,8 @@ bool is_irreplaceable(const JobMembership& job, const std::vector<std::string>& 
   return others < (is_outrun(job) ? memory(worker) : std::min(memory(worker), job.committed_step));
 }
 
-// Who waits, of those that have a rift: rather one with more of them, rather one that is to join than a member, rather a higher
-// rank; nobody who is irreplaceable.
+// The worker that waits, of those that have a rift: rather one with more rifts, rather a joiner than a member, rather a higher
+// rank; never an irreplaceable one.
 std::optional<std::string> one_to_wait(const JobMembership& job, const std::vector<std::string>& names,
                                        const std::set<RiftKey>& rifts) {
   std::optional<std::string> chosen;

@@ -13,7 +13,7 @@ namespace holdfast::rendezvous {
 namespace {
 
 constexpr Millis kAnswerMs = 500;    // for a message there and back; a process that runs answers within a few
-constexpr Millis kUnheardMs = 3000;  // one that has not spoken since the service started may not have found it yet
+constexpr Millis kUnheardMs = 3000;  // a worker that has not spoken since the service started may not have found it yet
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// What the service knows of one job's membership, as plain values: no clock, no disk, no threads.
+// One job's membership, as the service knows it: plain values, no clock, no disk, no threads.
 //
 // decide.h has the function that turns (state, input, now) into (state', effects). KeptMembership outlives the service; the
 // rest of JobMembership comes back by itself.
@@ -45,8 +45,8 @@ struct Generation {
   int64_t lineage = 0;  // see JobMembership::lineage
 };
 
-// What a participant's directive is made of, beside what is fixed for the job or the generation. Those of the job and of the
-// participant are the same as before: so is the directive (workers_to_notify).
+// Standings: the values of which a participant's directive is made, beside those that are fixed for the job or the generation.
+// A directive is the same as before while both standings are, the job's and the participant's (workers_to_notify).
 struct Standing {
   bool member = false;    // of the current generation
   bool active = false;    // in one that went on without it
@@ -106,8 +106,8 @@ struct KnownCheckpoint {
   bool operator==(const KnownCheckpoint&) const = default;
 };
 
-// What the database keeps of a job's membership: a service that was started again goes on from this. store/kept_fields.h says
-// where each field is kept; a field that it does not name is one that a test complains of.
+// The part of a job's membership that the database keeps: a service that was started again goes on from this.
+// store/kept_fields.h says where each field is kept, and does not compile without a row for each.
 struct KeptMembership {
   std::string job;
   int64_t born = 0;  // see Directive::job_born
@@ -122,7 +122,7 @@ struct KeptMembership {
   Generation current;  // the last one formed
   int64_t committed_step = 0;
   int64_t restarts = 0;               // faults so far
-  std::string data_digest, numerics;  // what all members have in common, from the first generation on
+  std::string data_digest, numerics;  // the same for all members, from the first generation on
   // Counts how often the job went back to an older state. Memory of a worker counts only if the worker was a member of
   // a generation of the same lineage, and its state was computed in none that a later one began below: steps that were
   // voided must not come back.
@@ -134,7 +134,7 @@ struct KeptMembership {
   double checkpoint_s = 0;                         // how long the newest checkpoint took to write; 0: not known
   std::vector<StateSource> resume;                 // newest first. More than one: falling back is allowed
 
-  // what the queue did to the job
+  // the queue's part
   std::string stop_reason;         // of a stop that nobody asked for: the job fails with it
   std::string preempted_by;        // the job of higher priority, until the next generation forms; else ""
   int64_t preemptor_priority = 0;  // of that job
@@ -157,7 +157,7 @@ struct JobMembership : KeptMembership {
   Millis forming_since_ms = 0;
   Millis listen_until_ms = 0;  // outrun: workers may know more
   Millis first_ready_ms = -1;
-  std::vector<std::string> why;  // what ended the last generation, in words
+  std::vector<std::string> why;  // the reasons for which the last generation ended, in words
   bool counted = false;          // `restarts` has this fault already
   int64_t fruitless = 0;         // generations since a step was last committed
   std::set<RiftKey> unreached;   // neighbours in the last generation of whom one reported that it does not reach the other

@@ -1,8 +1,8 @@
 // Extras, which a job has above its nominal number: whether some had better be elsewhere.
 //
-// One that is moved is first taken back, which costs its job a yield, and dealt again when it is free. So a plan takes all that
-// should move at once, and the next looks again only when everybody has arrived. It ends: a move leads from a job to one that
-// is below its nominal number, of a higher priority, or at least two extras poorer.
+// An extra that is moved is first taken back, which costs its job a yield, and dealt again when it is free. So a plan takes all
+// that should move at once, and the next looks again only when everybody has arrived. It ends: a move leads from a job to one
+// that is below its nominal number, of a higher priority, or at least two extras poorer.
 #include <fmt/format.h>
 
 #include <algorithm>

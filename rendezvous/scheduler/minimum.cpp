@@ -1,5 +1,5 @@
 // How a job reaches its minimum: free workers, those held back, what others can spare, and at last preemption
-// (scheduler_preemption.cpp).
+// (preemption.cpp).
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -43,7 +43,8 @@ bool Planner::begin(SchedulableJob& job) {
   return true;
 }
 
-// What is there and comes is kept for it: not against those of higher priority that train with less than they should have.
+// Keeps for the job the workers that are free or come free; but jobs of higher priority that train have their nominal number
+// first.
 void Planner::hoard(SchedulableJob& job) {
   if (!could_begin(job)) return;
   for (const size_t i : staffed_) {
@@ -93,7 +94,7 @@ int64_t Planner::obtainable_at_most(const SchedulableJob& job) {
   return bounds_[key] = count;
 }
 
-// What is there is enough, with those on the way and some of `spare`.
+// Gives the job what it needs, which is there: free workers, those on the way, and some of `spare`.
 void Planner::begin_with(SchedulableJob& job, const std::vector<Spare>& spare) {
   give(job, job.min_nodes);
   claim_coming(job);

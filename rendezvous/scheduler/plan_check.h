@@ -1,4 +1,4 @@
-// What must be true of every plan, checked in every build: a worker that is dealt twice would be in two jobs.
+// Post-conditions of every plan, checked in every build: a worker that is dealt twice would be in two jobs.
 //
 // Ends the process (membership/invariants.h) unless
 //   - every worker that is dealt is known, free, dealt once, and to a job that neither refuses it nor finds it unfit;

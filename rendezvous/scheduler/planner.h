@@ -1,4 +1,4 @@
-// The planner: one plan in the making. Private to scheduler*.cpp.
+// The planner: one plan in the making. Private to the scheduler.
 #pragma once
 
 #include <map>
@@ -24,7 +24,7 @@ class Planner {
     std::string worker;
   };
 
-  // --- scheduler.cpp: free workers, and what each job gets of them
+  // --- schedule.cpp: free workers, and how many of them each job gets
   static int64_t have(const SchedulableJob& job) { return static_cast<int64_t>(job.workers.size()); }
   bool can_train(const SchedulableJob& job) const { return have(job) >= job.min_nodes && !out_.contains(job.id); }
   bool fits(const std::string& worker, const SchedulableJob& job) const {
@@ -43,7 +43,7 @@ class Planner {
   void replace(SchedulableJob& job);
   void explain(const SchedulableJob& job);
 
-  // --- scheduler_minimum.cpp: bringing a job to its minimum
+  // --- minimum.cpp: bringing a job to its minimum
   void reach_minimum(SchedulableJob& job);
   bool begin(SchedulableJob& job);
   void hoard(SchedulableJob& job);
@@ -63,7 +63,7 @@ class Planner {
   void note_hoarder(const SchedulableJob& job);
   bool is_kept(const std::string& worker) const;
 
-  // --- scheduler_kinds.cpp: of a job whose workers must be alike, which of them it takes
+  // --- kinds.cpp: the kind of worker that a job takes whose workers must be alike
   struct Prospect {         // with the workers of one kind; the greater the better
     bool present = false;   // enough of them are there, whoever has them
     int ease = 0;           // 3: enough are at hand; 2: with what others spare; 1: with preemption; 0: too few
@@ -79,12 +79,12 @@ class Planner {
   const std::string& kind_of(const std::string& worker) const;
   bool is_of_its_kind(const std::string& worker, const SchedulableJob& job) const;
 
-  // --- scheduler_preemption.cpp
+  // --- preemption.cpp: which jobs give up their workers for another one
   struct Candidate {                      // for preemption
     size_t job;                           // in jobs_
     std::vector<std::string> all, spare;  // its workers that are of use; of these, what it gives without being preempted
   };
-  struct Pool {  // whom a job could have
+  struct Pool {  // the workers that a job could have
     std::vector<Candidate> candidates;
     std::vector<std::string> at_hand;  // without disturbing one of them
   };
@@ -95,7 +95,7 @@ class Planner {
   static bool is_doubtful(const std::string& worker, const SchedulableJob& job);
   void preempt(size_t victim, const SchedulableJob& by);
 
-  // --- scheduler_extras.cpp: extras that had better be elsewhere
+  // --- extras.cpp: extras that had better be elsewhere
   struct Move {
     size_t from, to;
     std::string worker;
@@ -119,7 +119,7 @@ class Planner {
   std::set<std::string> all_kinds_;           // numerics of those present
   std::map<std::string, std::string> kinds_;  // job whose workers must be alike -> the numerics that are chosen
   std::map<Class, std::string> in_vain_;      // jobs for which no kind is enough -> the best one, until anything changes
-  // Those that come before the ones that are looked at now, and keep what becomes free; of jobs that are alike one.
+  // Impatient jobs, which come before the one that is looked at now and keep workers that become free; of like jobs one.
   std::vector<const SchedulableJob*> hoarders_;
   std::set<std::pair<Class, bool>> known_hoarders_;
   // By priority and who does not fit: obtainable_at_most, until anything changes.

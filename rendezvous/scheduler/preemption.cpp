@@ -1,4 +1,4 @@
-// Whom to preempt so that a job can begin.
+// Preemption: which jobs give up their workers so that another one can begin.
 //
 // Counted are the workers that fit the job and were never refused by it: nobody is preempted for one that then could not begin.
 #include <algorithm>
@@ -36,7 +36,7 @@ Planner::Pool Planner::pool_for(const SchedulableJob& job, const std::vector<Spa
   return pool;
 }
 
-// What there is when those `chosen` are preempted and the other candidates give what they can spare.
+// The number of workers when the `chosen` candidates are preempted and the others give what they can spare.
 int64_t Planner::sum_of(const Pool& pool, const std::vector<size_t>& chosen) {
   auto sum = static_cast<int64_t>(pool.at_hand.size());
   for (const Candidate& candidate : pool.candidates) {

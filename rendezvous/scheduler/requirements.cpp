@@ -22,7 +22,7 @@ double number_of(const std::string& text) {
   return number;
 }
 
-// What the worker has where a requirement has `key`; "none" for a label that it lacks.
+// The worker's value where a requirement has `key`; "none" for a label that it lacks.
 std::string value_of(const RegisterRequest& worker, const std::string& key) {
   if (key == "device") return device_kind(worker);
   if (key == "memory_gib") return fmt::format("{:.4g}", memory_gib(worker));

@@ -1,4 +1,4 @@
-// What a job requires of its workers: whether one satisfies it, and which requirement keeps a job waiting.
+// A job's requirements of its workers: whether one satisfies it, and which requirement keeps a job waiting.
 //
 //   device=cpu|hip|cuda   the kind of device; hip is AMD's GPUs, cuda NVIDIA's
 //   memory_gib=N          its memory is at least so large, as `holdfast nodes` shows it

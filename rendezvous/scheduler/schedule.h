@@ -1,25 +1,26 @@
-// Which worker should belong to which job, and what a job lacks that waits.
+// The scheduler: which worker should belong to which job, and how many workers a waiting job lacks.
 //
 // Promises: pure; the same question has the same answer. The order of jobs is by priority, then age. In that order
 //   1. each job is brought to its min_nodes, all or nothing: from free workers; then from what other jobs can spare; then, for
 //      want of these, by preempting jobs of lower priority, the lowest and youngest first, and none that would not help;
 //   2. free workers bring each job that can train to its nominal number;
-//   3. what is left is dealt as extras: to the highest priority that has room, and among jobs of one priority each to the job
+//   3. workers that are left are dealt as extras: to the highest priority that has room, and among jobs of one priority each to
+//   the job
 //      with the fewest extras, the older of two alike;
-//   4. what is left then waits with jobs that lack workers, so that it is prepared when the last one comes;
+//   4. workers that are left then wait with jobs that lack workers, so that they are prepared when the last one comes;
 //   5. when nobody is on the way, extras are moved to where a deal from nothing would put them: to jobs below their nominal
 //      number, to higher priorities, and among one priority from a job to one that has at least two fewer.
-// What a job can spare: to one of higher priority what it has above min_nodes, to others what it has above its nominal number;
-// while it waits itself, every worker but those whose memory is worth keeping, unless it comes first.
+// A job can spare its workers above min_nodes to a job of higher priority, and those above its nominal number to others. While
+// it waits itself, it can spare every worker but those whose memory is worth keeping, unless it comes first.
 // Nobody is preempted by a job of the same or of a lower priority, nor by one that could not begin with all that it would get.
-// One that trained and lost workers asks for that only when they are not back after kBackMs: most are.
+// A job that trained and lost workers asks for that only when they are not back after kBackMs: most are.
 // Nobody starves among equals: a job that has waited for kPatienceMs is not overtaken any more. Workers that come free and fit
 // it are kept for it, and no younger job of its priority or a lower one begins with them; but those of higher priority that
 // train have their nominal number first. (A job can wait for as long as jobs of higher priority keep coming: that is what
 // priority means.)
-// A job whose workers must be alike gets those of one kind alone: of that with which it can begin with the least disturbance,
-// and of several such the one of which there are most.
-// A worker that is held back (flapping.h) goes to nobody but a job that reaches its minimum with it and not without it.
+// A job whose workers must be alike gets workers of one kind alone: the kind with which it can begin with the least
+// disturbance, and of several such kinds the one with the most workers. A worker that is held back (flapping.h) goes to nobody
+// but a job that reaches its minimum with it and not without it.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,7 @@
 namespace holdfast::rendezvous {
 namespace {
 
-// The mean of both, each weighted by the steps that it is of; one that is of none says nothing.
+// The mean of both, each weighted by its number of steps; a mean of no steps says nothing.
 double mean(double a, int64_t steps_a, double b, int64_t steps_b) {
   if (steps_b == 0) return a;
   if (steps_a == 0) return b;

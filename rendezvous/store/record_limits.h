@@ -1,4 +1,4 @@
-// How long records that only grow are kept. What is dropped is said to whoever reads on from before it.
+// How long records that only grow are kept. A reader that goes on from before a dropped record is told of the gap.
 #pragma once
 
 #include <cstdint>

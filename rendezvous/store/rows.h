@@ -64,7 +64,7 @@ struct JobRow {
   std::string state_hash;
   int64_t state_hash_step = -1;
   int64_t refused_steps = 0;
-  std::string queueing = "{}";  // what the queue knows of it, as JSON
+  std::string queueing = "{}";  // the queue's knowledge of it, as JSON
   bool operator==(const JobRow&) const = default;
 };
 

@@ -14,7 +14,8 @@ namespace holdfast::rendezvous {
 
 struct StoreMoment {
   enum class When : uint8_t { kWrite, kBeforeCommit, kAfterCommit } when;
-  // What the transaction holds so far: "job", "worker", "generation", "checkpoint", "step" … and the kind of each event.
+  // The kinds of rows that the transaction holds so far: "job", "worker", "generation", "checkpoint", "step" … and the kind of
+  // each event.
   const std::set<std::string>& written;
 };
 

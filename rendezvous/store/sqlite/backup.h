@@ -1,7 +1,7 @@
 // A copy of the service's database in one file, made while the service writes, and what such a file holds.
 //
 // Promises: the copy is the database as after one of its commits, compact, without a write-ahead log beside it; the service
-// is not held up (a reader of a write-ahead log blocks no writer). What is described was checked by integrity_check.
+// is not held up (a reader of a write-ahead log blocks no writer). The description was checked by integrity_check.
 // Refuses, as StoreError that names the file: what is no database of Holdfast's, is damaged, or is of a newer version.
 #pragma once
 
@@ -11,11 +11,11 @@
 
 namespace holdfast::rendezvous {
 
-struct OpenJob {  // one that has not ended
+struct OpenJob {  // a job that has not ended
   std::string id, name, state, checkpoint_store;
   int64_t committed_step = 0;
 };
-struct EndedJob {  // one whose checkpoints the service keeps
+struct EndedJob {  // a job whose checkpoints the service keeps
   std::string id;
   bool gone_on_from = false;  // a job that has not ended begins with its state
 };

@@ -82,7 +82,7 @@ std::vector<DealtShare> SqliteLedger::dealt_before(const std::string& job, int64
 }
 
 void SqliteLedger::void_steps(const std::string& job, int64_t first, int64_t by_generation) {
-  cut(job, first);  // what is below still counts
+  cut(job, first);  // the steps below still count
   db_.prepare("UPDATE ledger SET voided_by = ? WHERE job = ? AND voided_by = 0 AND first_step >= ?")
       .with(by_generation, job, first)
       .run();

@@ -179,7 +179,7 @@ int64_t SqliteMetrics::next_in_level(const std::string& job, int level, int64_t 
 // Of the level below all is there up to `newest`. How far this level has all then: less than it could where that is too much
 // for one go.
 int64_t SqliteMetrics::fold_level(const std::string& job, int level, int64_t newest) {
-  // What it is made of may go on far beyond where it ended: a job may have steps that the service was never told of.
+  // Its sources may go on far beyond where it ended: a job may have steps that the service was never told of.
   const int64_t done = level_end(job, level), next = next_in_level(job, level - 1, done);
   const int64_t all = whole(newest, width(level));
   if (next == 0 || next > all) return all;
@@ -258,7 +258,7 @@ std::vector<CurvePoint> SqliteMetrics::curve(const std::string& job, int64_t at_
   int level = 0;
   while (level < kLevels && (last - first + 1) / width(level) > 2 * at_most) ++level;
   std::vector<CurvePoint> all;
-  for (; level >= 0; --level) {  // what is too young for a level is in those below
+  for (; level >= 0; --level) {  // steps too young for a level are in the levels below
     const auto younger = points(job, level, all.empty() ? 0 : all.back().last_step, INT64_MAX);
     all.insert(all.end(), younger.begin(), younger.end());
   }

@@ -1,4 +1,5 @@
-// What goes with time: logs of jobs that ended long ago, events beyond what is kept of a job, and logs beyond the bound of all.
+// Records that go with time: logs of jobs that ended long ago, events beyond what is kept of a job, and logs beyond the bound
+// of all.
 //
 // Goes round all jobs, a few at each call, and rests after each round. Promises: a call takes some milliseconds at most; the
 // newest events of every job stay.

@@ -1,4 +1,4 @@
-// What the service makes of a member whose state is not that of the others, and of a job that cannot go on.
+// Members whose state differs from that of the others, and jobs that cannot go on.
 #include <gtest/gtest.h>
 
 #include <algorithm>

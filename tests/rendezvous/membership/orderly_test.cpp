@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(All, Refusals,
                                          Odd{"d1", "avx2", "exact", "its numerics are \"avx2\", the job's are \"avx512\""},
                                          Odd{"d1", "avx2", "float", ""}, Odd{"d1", "avx512", "exact", ""}));
 
-// What a worker has: (name, digest, numerics).
+// A worker: (name, digest, numerics).
 void prepared_with(Story& story, const std::string& worker, const std::string& digest, const std::string& numerics = "avx512") {
   story.assigned(worker, numerics);
   story.says(worker, Phase::kPreparing);

@@ -1,4 +1,4 @@
-// What the queue does to one job: preemption, retries, an end by max_runtime.
+// The queue's effects on one job: preemption, retries, an end by max_runtime.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

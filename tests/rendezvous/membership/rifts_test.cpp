@@ -39,7 +39,7 @@ bool fails_between(Story& story, const std::string& a, const std::string& b, int
   story.passes(10000);
   story.happens(FaultReported{story.fault(a, static_cast<int>(j), "handshake_failed")});
   for (const auto& name : names) story.says(name, Phase::kPrepared, story.job.current.number, held);
-  // What the fault asks for may have to wait: generations in a row without a step are put off.
+  // The next generation may have to wait: generations in a row without a step are put off.
   for (int second = 0; second < 40 && story.job.stage == Stage::kForming; ++second) story.passes(1000);
   return true;
 }

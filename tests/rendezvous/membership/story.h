@@ -71,7 +71,7 @@ struct Story {
     for (const Member& member : std::vector<Member>(job.current.members))
       says(member.worker, Phase::kActive, job.current.number, step);
   }
-  // Those named answer what they are told now, with a state of `step`.
+  // The workers named answer what they are told now, with a state of `step`.
   void stopped(const std::vector<std::string>& workers, int64_t step, const std::string& reason = "") {
     for (const auto& worker : workers) says(worker, Phase::kPrepared, job.current.number, step, reason);
   }

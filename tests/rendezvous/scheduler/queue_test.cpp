@@ -24,7 +24,7 @@ WorkerSet these(const std::set<std::string>& workers) {
   return std::make_shared<const std::set<std::string>>(workers);
 }
 
-// Those of the jobs are taken, the others free.
+// The workers of the jobs are taken, the others free.
 std::vector<SchedulableWorker> workers(const std::vector<SchedulableJob>& jobs, const std::vector<std::string>& free = {}) {
   std::vector<SchedulableWorker> all;
   for (const SchedulableJob& job : jobs) {

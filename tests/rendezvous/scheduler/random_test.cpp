@@ -159,7 +159,7 @@ class Cluster {
       if (worker.numerics != kind) job.refused[worker.id] = "it computes other bits";
     }
   }
-  // Who cannot begin yet gets nothing that one of higher priority lacks for its nominal number.
+  // A job that cannot begin yet gets nothing that one of higher priority lacks for its nominal number.
   void check_nominal(const Assignment& given, const Plan& plan) {
     const auto waits = plan.waiting.find(given.job);
     if (waits == plan.waiting.end() || waits->second.there + waits->second.on_the_way >= waits->second.needed) return;
@@ -203,7 +203,7 @@ class Cluster {
     ASSERT_TRUE(victim.preemptible);
     for (const std::string& worker : victim.workers) of(worker).availability = Availability::kComing;
     victim.workers.clear();
-    // One that comes first may get them instead: it was to wait for its own workers a little longer before it preempts, or
+    // A job that comes first may get them instead: it was to wait for its own workers a little longer before it preempts, or
     // takes doubtful ones only when they are free.
     std::vector<std::string>& by = preempted_[p.job] = {p.by};
     for (const SchedulableJob& other : jobs_) {
@@ -220,7 +220,7 @@ class Cluster {
     ASSERT_FALSE(room && of_use && extras(rich) - extras(poor) >= 2)
         << rich.id << " has more than its share beside " << poor.id << text();
   }
-  // One that waits could not begin with all that it may have.
+  // A job that waits could not begin with all that it may have.
   void check_beginning(const SchedulableJob& job) {
     if (runs(job)) return;
     for (const std::string kind : {"avx2", "avx512"}) {
@@ -230,7 +230,7 @@ class Cluster {
       ASSERT_FALSE(may_preempt && all >= job.min_nodes) << job.id << " could begin by preemption" << text();
     }
   }
-  // One that is held back only where nobody is preempted; one that is doubtful only where it is free and nobody is.
+  // A worker that is held back goes there only where nobody is preempted; a doubtful one only where it is free and nobody is.
   int64_t obtainable(const SchedulableJob& job, const std::string& kind, bool preempting) {
     int64_t count = 0;
     const auto is_of_use = [&](const std::string& worker) {
@@ -279,7 +279,7 @@ TEST(RandomQueues, ComeToRestWhereTheRuleSaysAndPreemptNobodyInVain) {
       cluster.pick(3) == 0 ? cluster.end_any() : cluster.submit_any();
       cluster.change_any();
       cluster.pass(cluster.pick(4) == 0 ? kPatienceMs : 0);
-      // One that was preempted may in its turn preempt, after a while.
+      // A job that was preempted may in its turn preempt, after a while.
       for (int priority = 0; priority < 3 && !testing::Test::HasFatalFailure(); ++priority) {
         cluster.settle();
         cluster.pass(kBackMs);
