@@ -8,6 +8,11 @@ namespace holdfast::sim {
 
 using namespace rendezvous;  // NOLINT(google-build-using-namespace): rows, every line
 
+const Generation* Tables::newest_generation(const std::string& job) const {
+  const auto found = generations.find(job);
+  return found == generations.end() || found->second.empty() ? nullptr : &found->second.rbegin()->second;
+}
+
 void MemoryStore::write(std::function<void(Tables&)> change) {
   if (!open_) throw Violation("the store is written to outside a transaction");
   changes_.push_back(std::move(change));

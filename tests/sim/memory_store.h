@@ -34,6 +34,8 @@ struct Tables {
   std::map<std::string, std::map<int64_t, rendezvous::StepRow>> steps;                // that count, by job and step
   std::map<std::string, std::map<int64_t, std::vector<LedgerShare>>> ledger;          // that count, by job and step
   std::map<std::string, std::vector<std::pair<int64_t, LedgerShare>>> voided_ledger;  // of steps that were computed again
+
+  const rendezvous::Generation* newest_generation(const std::string& job) const;  // null: there is none yet
 };
 
 // The simulated service shows nothing to anybody.

@@ -14,15 +14,22 @@ using namespace rendezvous;  // NOLINT(google-build-using-namespace): messages, 
 
 namespace {
 
-template <typename... Args>
-[[noreturn]] void broken(fmt::format_string<Args...> text, Args&&... args) {
-  throw Violation(fmt::format(text, std::forward<Args>(args)...));
-}
-
 std::string names(const std::vector<Member>& members) {
   std::string text;
   for (const Member& member : members) text += (text.empty() ? "" : ", ") + member.incarnation;
   return text;
+}
+
+// When a generation forms, whoever took part in the one before has stopped, was left out or is gone.
+void check_all_stopped(const JobMembership& job) {
+  const auto is_in = [](const std::vector<Member>& members, const Participant& p) {
+    return std::ranges::find(members, p.member.incarnation, &Member::incarnation) != members.end();
+  };
+  for (const auto& [worker, p] : job.participants) {
+    const bool takes_part = p.status.phase == Phase::kActive && p.status.generation < job.current.number;
+    if (takes_part && !p.left_out && !p.gone && is_in(job.last_members, p) && !is_in(job.current.members, p))
+      broken("generation {} of {} forms while {} still takes part in the one before", job.current.number, job.job, worker);
+  }
 }
 
 }  // namespace
@@ -127,7 +134,7 @@ void Rules::committed(const Coordinator& service) {
 
 void Rules::check_job(const Coordinator& service, const std::string& id, const JobRow& row) {
   Past& past = past_[id];
-  const Generation* newest = newest_generation(id);
+  const Generation* newest = store_.durable().newest_generation(id);
   const int64_t generation = newest == nullptr ? 0 : newest->number;
   if (past.generation == generation && past.committed_step == row.committed_step) return;
   if (generation < past.generation) broken("job {} went back from generation {} to {}", id, past.generation, generation);
@@ -150,18 +157,6 @@ void Rules::check_job(const Coordinator& service, const std::string& id, const J
   check_steps(id);
   past.generation = generation;
   if (!past.restored) past.committed_step = row.committed_step;
-}
-
-// When a generation forms, whoever took part in the one before has stopped, was left out or is gone.
-void Rules::check_all_stopped(const JobMembership& job) {
-  const auto is_in = [](const std::vector<Member>& members, const Participant& p) {
-    return std::ranges::find(members, p.member.incarnation, &Member::incarnation) != members.end();
-  };
-  for (const auto& [worker, p] : job.participants) {
-    const bool takes_part = p.status.phase == Phase::kActive && p.status.generation < job.current.number;
-    if (takes_part && !p.left_out && !p.gone && is_in(job.last_members, p) && !is_in(job.current.members, p))
-      broken("generation {} of {} forms while {} still takes part in the one before", job.current.number, job.job, worker);
-  }
 }
 
 // What was asked for is on disk, and the decisions count on the checkpoints of the catalogue and on no others.
@@ -323,9 +318,13 @@ void Rules::goes_on_from(const Process& process, const Directive& join, const Mo
     broken("{} goes on from step {} in generation {}, which begins at {}", process.incarnation(), state.step, join.generation,
            join.source.step);
   if (state.bits != right_state(join.job, state.step).bits) broken("{} goes on from a wrong state", process.incarnation());
-  if (is_known(join) && is_void(join.job, state, join.generation))
-    broken("{} goes on in generation {} from a state of step {} that the job has gone back behind", process.incarnation(),
-           join.generation, state.step);
+  if (is_known(join) && is_void(join.job, state, join.generation)) {
+    const auto unknown = unknown_to_.find(join.job);
+    if (unknown == unknown_to_.end() || state.step > unknown->second)
+      broken("{} goes on in generation {} from a state of step {} that the job has gone back behind", process.incarnation(),
+             join.generation, state.step);
+    lost_history_to_[join.job] = join.generation;
+  }
 }
 
 void Rules::applied(const Process& process, const Directive& join, const ModelState& state, const worker::StepShares& shares) {
@@ -357,7 +356,7 @@ void Rules::states_differ(const Directive& join, const std::string& reason) {
 
 void Rules::checkpoint_unreadable(const Directive& join, const std::string& reason) {
   // Of a generation that is over, which one that was frozen still tries to join: retention may have been there since.
-  const Generation* newest = newest_generation(join.job);
+  const Generation* newest = store_.durable().newest_generation(join.job);
   if (newest == nullptr || newest->number > join.generation) return;
   if (database_ > 0) return;  // an older copy may have a checkpoint that is gone
   broken("generation {} of {} is to begin from the checkpoint of step {}, and {}", join.generation, join.job, join.source.step,
@@ -368,8 +367,10 @@ void Rules::checkpoint_unreadable(const Directive& join, const std::string& reas
 bool Rules::is_void(const std::string& job, const ModelState& state, int64_t generation) const {
   const auto generations = store_.durable().generations.find(job);
   if (generations == store_.durable().generations.end()) return false;
+  const auto lost = lost_history_to_.find(job);
   for (const auto& [number, later] : generations->second) {
     const int64_t from = later.source.step;
+    if (lost != lost_history_to_.end() && number <= lost->second) continue;
     if (later.members.empty()) continue;  // known by its number alone
     if (number > generation || from >= state.step) continue;
     if (state.born[static_cast<size_t>(from)] < number) return true;

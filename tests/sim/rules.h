@@ -4,6 +4,8 @@
 // what the service has on disk; they take nobody's word. README.md lists them.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -24,6 +26,12 @@ namespace holdfast::sim {
 class CheckpointDisk;
 class Host;
 class Process;
+
+// Ends the run: a rule is broken.
+template <typename... Args>
+[[noreturn]] void broken(fmt::format_string<Args...> text, Args&&... args) {
+  throw Violation(fmt::format(text, std::forward<Args>(args)...));
+}
 
 class Rules {
  public:
@@ -97,7 +105,6 @@ class Rules {
   void check_ledger(const std::string& job, const rendezvous::JobRow& row) const;
   void check_steps(const std::string& job) const;
   void check_not_to_fail(const std::string& job) const;
-  static void check_all_stopped(const rendezvous::JobMembership& job);
   void check_kept(const rendezvous::Coordinator& service);
   void check_beginning(const std::string& job) const;
   int64_t begins_at(const std::string& job) const;
@@ -107,7 +114,6 @@ class Rules {
   void check_job(const rendezvous::Coordinator& service, const std::string& job, const rendezvous::JobRow& row);
   void check_begins_after(const std::string& job, const rendezvous::Generation& first) const;
   void check_number(const std::string& job, int64_t generation);
-  const rendezvous::Generation* newest_generation(const std::string& job) const;
   // Whether the database has this very generation, and not another one under its number.
   bool is_known(const rendezvous::Directive& join) const;
   bool is_void(const std::string& job, const ModelState& state, int64_t generation) const;
@@ -125,14 +131,15 @@ class Rules {
   std::vector<Promise> promises_;
   std::map<std::string, Past> past_;
   std::map<std::string, rendezvous::Coordinator::Scale> scaled_;  // by job: what was asked for in the turn under way
-  std::map<std::string, int64_t> preemptions_;  // by job, as of the last commit
-  std::set<std::string> over_, over_soon_;      // incarnations whose end the service has on disk; those of the turn under way
-  std::map<std::string, int64_t> given_up_;     // by job: up to this step records may be missing
+  std::map<std::string, int64_t> preemptions_;                    // by job, as of the last commit
+  std::set<std::string> over_, over_soon_;   // incarnations whose end the service has on disk; those of the turn under way
+  std::map<std::string, int64_t> given_up_;  // by job: up to this step records may be missing
   std::map<std::tuple<std::string, int64_t, std::string>, Told> told_;  // by job, generation, secret
   std::map<std::pair<std::string, int64_t>, Secret> secrets_;           // by job and generation
   int64_t database_ = 0;                                                // counts those that were put back
   std::map<std::string, int64_t> heard_;  // by job: the newest generation that the service heard of since it has its database
-  std::map<std::string, int64_t> unknown_to_;                       // by job: up to this step the database may lack who did it
+  std::map<std::string, int64_t> lost_history_to_;  // by job: a state that the database forgot was taken up in this generation
+  std::map<std::string, int64_t> unknown_to_;       // by job: up to this step the database may lack who did it
   std::map<std::pair<std::string, std::string>, int64_t> fenced_;   // (incarnation, job) -> the highest fence it told of
   std::set<std::tuple<std::string, std::string, int64_t>> joined_;  // (incarnation, job, generation)
   std::map<std::string, std::vector<ModelState>> right_;            // by job: what nobody's disturbance may change

@@ -18,25 +18,20 @@ Microbatches microbatches_of(const std::vector<LedgerShare>& shares, int rank) {
   return all;
 }
 
-[[noreturn]] void broken(const std::string& text) {
-  throw Violation(text);
-}
-
 }  // namespace
 
 void Rules::check_attribution(const std::string& job, int64_t step, const ModelState& last) const {
   const auto& shares = store_.durable().ledger.at(job).at(step);
   const int64_t born = last.born[static_cast<size_t>(step - 1)];
   if (shares.front().generation != born)
-    broken(fmt::format("step {} of {} was applied in generation {}, and the ledger says {}", step, job, born,
-                       shares.front().generation));
+    broken("step {} of {} was applied in generation {}, and the ledger says {}", step, job, born, shares.front().generation);
   const auto found = dealt_.find({job, born, step});
-  if (found == dealt_.end()) broken(fmt::format("nobody computed step {} of {} in generation {}", step, job, born));
+  if (found == dealt_.end()) broken("nobody computed step {} of {} in generation {}", step, job, born);
   const Dealt& dealt = found->second;
   for (size_t rank = 0; rank < dealt.own.size(); ++rank) {
     if (microbatches_of(shares, static_cast<int>(rank)) != dealt.own[rank])
-      broken(fmt::format("step {} of {}: the ledger gives rank {} of generation {} other microbatches than it computed", step,
-                         job, rank, born));
+      broken("step {} of {}: the ledger gives rank {} of generation {} other microbatches than it computed", step, job, rank,
+             born);
   }
 }
 
@@ -47,7 +42,7 @@ void Rules::failed(const std::string& job) const {
   if (!spec.after.empty() && store_.durable().jobs.at(spec.after).state == "failed") return;
   const int64_t last = row.committed_step + 1;
   for (int64_t step = last - spec.max_refused_steps + 1; step <= last; ++step) {
-    if (!not_finite_.at(job).contains(step)) broken(fmt::format("{} failed after step {}: {}", job, last - 1, row.reason));
+    if (!not_finite_.at(job).contains(step)) broken("{} failed after step {}: {}", job, last - 1, row.reason);
   }
 }
 
@@ -59,22 +54,21 @@ void Rules::check_not_to_fail(const std::string& job) const {
     const bool from_memory = generation.source.kind == rendezvous::StateSource::Kind::kMemory;
     if (!from_memory && generation.source.step >= *steps.begin()) return;
   }
-  if (database_ == 0) broken(job + " succeeded, and was to end for steps that are not finite");
+  if (database_ == 0) broken("{} succeeded, and was to end for steps that are not finite", job);
 }
 
 void Rules::succeeded(const std::string& job, const CheckpointDisk& disk) {
   const rendezvous::JobSpec& spec = specs_.at(job);
   const rendezvous::JobRow& row = store_.durable().jobs.at(job);
   const ModelState& right = right_state(job, spec.total_steps);
-  if (row.committed_step != spec.total_steps) broken(fmt::format("{} ended at step {}", job, row.committed_step));
+  if (row.committed_step != spec.total_steps) broken("{} ended at step {}", job, row.committed_step);
   if (row.state_hash != right.hash() || row.state_hash_step != spec.total_steps)
-    broken(fmt::format("{} ends with the hash {} of step {}; undisturbed it is {}", job, row.state_hash, row.state_hash_step,
-                       right.hash()));
+    broken("{} ends with the hash {} of step {}; undisturbed it is {}", job, row.state_hash, row.state_hash_step, right.hash());
   const auto checkpoints = store_.durable().checkpoints.find(job);
   const bool listed = checkpoints != store_.durable().checkpoints.end() && checkpoints->second.contains(spec.total_steps);
   const auto* last = disk.find(job, spec.total_steps);
-  if (!listed || last == nullptr) broken(job + " ended without its last checkpoint");
-  if (last->state.bits != right.bits) broken(job + ": the last checkpoint holds other bits than an undisturbed run's");
+  if (!listed || last == nullptr) broken("{} ended without its last checkpoint", job);
+  if (last->state.bits != right.bits) broken("{}: the last checkpoint holds other bits than an undisturbed run's", job);
   check_not_to_fail(job);
   check_ledger(job, row);
   for (int64_t step = begins_at(job) + 1; step <= spec.total_steps; ++step) {
@@ -82,7 +76,7 @@ void Rules::succeeded(const std::string& job, const CheckpointDisk& disk) {
         (given_up_.contains(job) && step <= given_up_.at(job)) || (unknown_to_.contains(job) && step <= unknown_to_.at(job));
     const auto steps = store_.durable().steps.find(job);
     if (!excused && (steps == store_.durable().steps.end() || !steps->second.contains(step)))
-      broken(fmt::format("{} has no record of step {}", job, step));
+      broken("{} has no record of step {}", job, step);
     if (!excused) check_attribution(job, step, last->state);
   }
 }

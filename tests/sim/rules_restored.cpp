@@ -8,15 +8,6 @@ namespace holdfast::sim {
 
 using namespace rendezvous;  // NOLINT(google-build-using-namespace): messages, every line
 
-namespace {
-
-template <typename... Args>
-[[noreturn]] void broken(fmt::format_string<Args...> text, Args&&... args) {
-  throw Violation(fmt::format(text, std::forward<Args>(args)...));
-}
-
-}  // namespace
-
 void Rules::database_restored() {
   turn_lost();
   ++database_;
@@ -30,16 +21,10 @@ void Rules::database_restored() {
     unknown = std::max(unknown, std::get<2>(key));
   }
   for (auto& [job, past] : past_) {
-    const Generation* newest = newest_generation(job);
+    const Generation* newest = store_.durable().newest_generation(job);
     past.restored = true;
     past.generation = newest == nullptr ? 0 : newest->number;
   }
-}
-
-const Generation* Rules::newest_generation(const std::string& job) const {
-  const auto found = store_.durable().generations.find(job);
-  const bool none = found == store_.durable().generations.end() || found->second.empty();
-  return none ? nullptr : &found->second.rbegin()->second;
 }
 
 bool Rules::is_known(const Directive& join) const {

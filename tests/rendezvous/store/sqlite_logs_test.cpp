@@ -1,4 +1,4 @@
-// Workers' logs in the store: numbered, found, and dropped with word of it; and what else goes with time.
+// Log lines of workers in the store: numbers, filters, and a note of dropped lines; and other rows that are dropped with time.
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -82,7 +82,7 @@ TEST_F(LogsTest, PagesJoinWithoutAGapOrARepetition) {
   for (int i = 0; i < 100; ++i) EXPECT_EQ(all[static_cast<size_t>(i)], std::to_string(i + 1));
 }
 
-// A reader of line 100 of a log comes back to a copy that ended at line 60, and to another one after that.
+// A reader of line 100 of a log comes back after a restore of a copy that ends at line 60, and again after a second restore.
 TEST_F(LogsTest, AfterARestoreNumbersGoOnAboveThoseThatWereRead) {
   open();
   job("j1", 1, 0);
@@ -167,7 +167,7 @@ TEST_F(LogsTest, ALogKeepsItsNewestLinesAndSaysHowManyAreGone) {
   EXPECT_EQ(page.rows.back().line.text, "4000");
   EXPECT_GE(page.rows.size(), 501u);
   EXPECT_LE(page.rows.size(), 1601u);
-  // A reader that was further on when they went is told of those that it missed.
+  // A reader that had read some of the dropped lines is told the number of the others.
   EXPECT_EQ(store_->records().logs({"j1", gone - 3, "", ""}, 10).rows[0].dropped, 3);
   EXPECT_EQ(store_->records().logs({"j1", gone, "", ""}, 10).rows[0].dropped, 0);
   EXPECT_EQ(
