@@ -23,13 +23,9 @@ struct Turn {
   void note(std::string kind, std::string message, std::string worker = "") const {
     effects.emplace_back(Note{std::move(kind), std::move(message), std::move(worker), job.current.number});
   }
-  // A freed worker drops the state that it holds: a report from before must not make that count when the worker is back.
   void free(const std::string& worker, const std::string& reason) const {
     effects.emplace_back(Freed{worker, reason});
-    const auto participant = job.participants.find(worker);
-    if (participant == job.participants.end()) return;
-    job.lineage_of.erase(participant->second.member.incarnation);
-    job.participants.erase(participant);
+    job.participants.erase(worker);
   }
 };
 

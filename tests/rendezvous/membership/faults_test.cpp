@@ -232,20 +232,6 @@ TEST(Faults, TheFirstOwnStepOfAJobThatGoesOnFromAnotherIsAccountedFor) {
   EXPECT_THAT(story.told(), testing::Contains("COMMIT 61-61 in 1"));
 }
 
-TEST(Faults, AWorkerThatWasFreedHoldsNothingWhateverALateReportSays) {
-  Story story = running({"w1", "w2"}, 41, 2);
-  story.happens(WorkerGone{"w1", "killed"});
-  story.stopped({"w2"}, 41);
-  story.happens(PauseAsked{});
-  EXPECT_EQ(story.job.state, JobState::kPaused);
-  story.happens(ResumeAsked{});
-  story.assigned("w2");
-  story.stopped({"w2"}, 41);  // sent before it was freed
-  story.told();
-  story.ready({"w3"});
-  EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w2 and w3 initial 0"});
-}
-
 TEST(Faults, TheNewestStateIsNotCutOffByTheMaximum) {
   Story story = running({"w1", "w2", "w3"}, 41);
   story.job.max_nodes = 2;
