@@ -4,6 +4,9 @@
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include <filesystem>
+#include <system_error>
+
 #include "rendezvous/store/job_store.h"
 
 namespace holdfast::rendezvous {
@@ -69,8 +72,10 @@ void SqliteStatement::bind(const Blob& value) {
 SqliteDatabase::SqliteDatabase(const std::string& path) : path_(path) {
   const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_NOMUTEX;
   if (sqlite3_open_v2(path.c_str(), &handle_, flags, nullptr) != SQLITE_OK) {
-    const std::string why = handle_ != nullptr ? sqlite3_errmsg(handle_) : "out of memory";
+    std::string why = handle_ != nullptr ? sqlite3_errmsg(handle_) : "out of memory";
     sqlite3_close(handle_);
+    std::error_code ignored;
+    if (std::filesystem::is_directory(path, ignored)) why = "a folder has its name: move it away, or name another data directory";
     throw StoreError(fmt::format("cannot open the database {}: {}", path, why));
   }
   sqlite3_busy_timeout(handle_, 5000);

@@ -157,6 +157,13 @@ TEST_F(FilesTest, AStoreThatIsClosedBeforeItNoticesSavesItsRows) {
   EXPECT_THAT(messages_in(rescued()[0]), ElementsAre("first"));
 }
 
+TEST_F(FilesTest, AFolderInItsPlaceIsNamedWithWhatToDo) {
+  const std::string path = folder_ + "/folder.sqlite";
+  fs::create_directory(path);
+  EXPECT_EQ(refusal_of([&] { open_sqlite_store(path); }),
+            "cannot open the database " + path + ": a folder has its name: move it away, or name another data directory");
+}
+
 TEST_F(FilesTest, AStoreThatCannotSaveItsRowsSaysSo) {
   fs::remove_all(folder_);
   EXPECT_THAT(refusal(), HasSubstr("could not be saved"));
