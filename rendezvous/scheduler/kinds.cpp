@@ -10,18 +10,6 @@
 
 namespace holdfast::rendezvous {
 
-const std::string& Planner::kind_of(const std::string& worker) const {
-  static const std::string kUnknown;
-  const auto found = numerics_.find(worker);
-  return found == numerics_.end() ? kUnknown : found->second;
-}
-
-// Before a kind is chosen all are.
-bool Planner::is_of_its_kind(const std::string& worker, const SchedulableJob& job) const {
-  const auto chosen = kinds_.find(job.id);
-  return chosen == kinds_.end() || kind_of(worker) == chosen->second;
-}
-
 Planner::Prospect Planner::prospect_of(const SchedulableJob& job) const {
   const std::vector<Spare> spare = spare_for(job);
   const Pool pool = pool_for(job, spare);
@@ -31,7 +19,7 @@ Planner::Prospect Planner::prospect_of(const SchedulableJob& job) const {
   prospect.own = fitting(job.workers, job);
   prospect.at_hand = prospect.own + fitting(free_, job) + fitting(coming_, job);
   const int64_t undisturbed = prospect.at_hand + fitting(held_back_, job) + static_cast<int64_t>(spare.size());
-  const int64_t all = sum_of(pool, everybody);
+  const int64_t all = pool.workers_with(everybody);
   const int64_t needed = job.min_nodes;
   prospect.ease = prospect.at_hand >= needed ? 3 : undisturbed >= needed ? 2 : all >= needed ? 1 : 0;
   prospect.present = prospect.ease > 0 || could_begin(job);
@@ -43,45 +31,45 @@ Planner::Prospect Planner::prospect_of(const SchedulableJob& job) const {
 // Whether some kind may be enough. Of jobs that are alike in all that counts here the older one's failure holds for the
 // younger.
 bool Planner::choose_kind(const SchedulableJob& job) {
-  if (all_kinds_.size() < 2) {
-    kinds_[job.id] = all_kinds_.empty() ? std::string() : *all_kinds_.begin();
+  if (kinds_.all().size() < 2) {
+    kinds_.choose(job, kinds_.all().empty() ? "" : *kinds_.all().begin());
     return true;
   }
   const bool plain = job.workers.empty() && job.refused.empty() && job.doubtful.empty();
   const Class of_jobs{job.priority, job.min_nodes, job.unfit.get()};
   if (const auto known = in_vain_.find(of_jobs); plain && known != in_vain_.end()) {
-    kinds_[job.id] = known->second;
+    kinds_.choose(job, known->second);
     return false;
   }
   std::string best;
   std::optional<Prospect> best_prospect;
-  for (const std::string& kind : all_kinds_) {
-    kinds_[job.id] = kind;
+  for (const std::string& kind : kinds_.all()) {
+    kinds_.choose(job, kind);
     const Prospect prospect = prospect_of(job);
     if (best_prospect && !(*best_prospect < prospect)) continue;
     best_prospect = prospect;
     best = kind;
   }
-  kinds_[job.id] = best;
+  kinds_.choose(job, best);
   if (plain && best_prospect->ease == 0) in_vain_[of_jobs] = best;
   return best_prospect->ease > 0;
 }
 
 void Planner::return_other_kinds(SchedulableJob& job) {
-  const std::string first = kind_of(job.workers.front());
-  const bool of_one = std::ranges::all_of(job.workers, [&](const std::string& worker) { return kind_of(worker) == first; });
+  const std::string first = kinds_.of(job.workers.front());
+  const bool of_one = std::ranges::all_of(job.workers, [&](const std::string& worker) { return kinds_.of(worker) == first; });
   if (of_one && have(job) >= job.min_nodes) {
-    kinds_[job.id] = first;
+    kinds_.choose(job, first);
     return;
   }
   choose_kind(job);
   const std::vector<std::string> before = job.workers;
   for (const std::string& worker : before) {
-    if (is_of_its_kind(worker, job)) continue;
+    if (kinds_.fits(worker, job)) continue;
     coming_.push_back(worker);
     take(job, worker,
          fmt::format("its numerics are \"{}\", and the job, which is exact and needs like workers, begins with \"{}\"",
-                     kind_of(worker), kinds_.at(job.id)));
+                     kinds_.of(worker), kinds_.chosen(job)));
   }
 }
 

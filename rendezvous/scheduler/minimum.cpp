@@ -15,9 +15,9 @@ void Planner::reach_minimum(SchedulableJob& job) {
   const int64_t missing = job.min_nodes - have(job);
   if (missing <= 0) return;
   const bool may_begin = obtainable_at_most(job) >= missing;
-  const bool may_hoard = is_impatient(job) && !(free_.empty() && coming_.empty());
+  const bool may_hoard = has_waited(job) && !(free_.empty() && coming_.empty());
   if (!may_begin && !may_hoard) return note_hoarder(job);
-  const bool choose = job.alike && !kinds_.contains(job.id);
+  const bool choose = job.alike && !kinds_.is_chosen(job);
   const bool some_kind_may_do = !choose || choose_kind(job);
   if (may_begin && some_kind_may_do && begin(job)) return;
   note_hoarder(job);
@@ -60,7 +60,7 @@ void Planner::hoard(SchedulableJob& job) {
 constexpr size_t kHoardersMax = 64;
 
 void Planner::note_hoarder(const SchedulableJob& job) {
-  if (!is_impatient(job) || hoarders_.size() >= kHoardersMax) return;
+  if (!has_waited(job) || hoarders_.size() >= kHoardersMax) return;
   const bool plain = job.workers.empty() && job.refused.empty() && job.doubtful.empty();
   if (plain && !known_hoarders_.insert({{job.priority, job.min_nodes, job.unfit.get()}, job.alike}).second) return;
   if (could_begin(job)) hoarders_.push_back(&job);
@@ -169,11 +169,11 @@ bool Planner::is_assured(const SchedulableJob& job) const {
 
 // If all workers that are present were its own, but for those that jobs of higher priority have by right.
 bool Planner::could_begin(const SchedulableJob& job) const {
-  int64_t count = std::ranges::count_if(numerics_, [&](const auto& entry) { return fits(entry.first, job); });
+  int64_t count = std::ranges::count_if(kinds_.by_worker(), [&](const auto& entry) { return fits(entry.first, job); });
   for (const size_t i : staffed_) {
     const SchedulableJob& other = jobs_[i];
     if (other.priority <= job.priority) break;
-    if (!can_train(other) && !other.training && !is_assured(other) && !is_impatient(other)) continue;
+    if (!can_train(other) && !other.training && !is_assured(other) && !has_waited(other)) continue;
     const int64_t useful = fitting(other.workers, job);
     const int64_t above = std::max<int64_t>(0, have(other) - std::max(other.nodes, other.min_nodes));
     count -= useful - std::min(useful, above);
@@ -185,7 +185,7 @@ bool Planner::could_begin(const SchedulableJob& job) const {
 // once it has waited for long.
 bool Planner::outranks(const SchedulableJob& other, const SchedulableJob& job) const {
   const bool first = other.priority > job.priority || (other.priority == job.priority && other.number < job.number);
-  return first && could_begin(other) && (job.min_nodes >= other.min_nodes || is_impatient(other));
+  return first && could_begin(other) && (job.min_nodes >= other.min_nodes || has_waited(other));
 }
 
 }  // namespace holdfast::rendezvous

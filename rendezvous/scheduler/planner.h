@@ -10,8 +10,20 @@
 #include <vector>
 
 #include "rendezvous/scheduler/schedule.h"
+#include "rendezvous/scheduler/worker_kinds.h"
 
 namespace holdfast::rendezvous {
+
+inline int64_t have(const SchedulableJob& job) {
+  return static_cast<int64_t>(job.workers.size());
+}
+inline bool satisfies(const std::string& worker, const SchedulableJob& job) {
+  return job.unfit == nullptr || !job.unfit->contains(worker);
+}
+// Whether the job might find it unfit only when it is there.
+inline bool is_doubtful(const std::string& worker, const SchedulableJob& job) {
+  return job.doubtful.contains(worker) || (job.unlike != nullptr && job.unlike->contains(worker));
+}
 
 class Planner {
  public:
@@ -25,13 +37,9 @@ class Planner {
   };
 
   // --- schedule.cpp: free workers, and how many of them each job gets
-  static int64_t have(const SchedulableJob& job) { return static_cast<int64_t>(job.workers.size()); }
   bool can_train(const SchedulableJob& job) const { return have(job) >= job.min_nodes && !out_.contains(job.id); }
   bool fits(const std::string& worker, const SchedulableJob& job) const {
-    return !job.refused.contains(worker) && satisfies(worker, job) && (!job.alike || is_of_its_kind(worker, job));
-  }
-  static bool satisfies(const std::string& worker, const SchedulableJob& job) {
-    return job.unfit == nullptr || !job.unfit->contains(worker);
+    return !job.refused.contains(worker) && satisfies(worker, job) && (!job.alike || kinds_.fits(worker, job));
   }
   int64_t fitting(const std::vector<std::string>& workers, const SchedulableJob& job) const;
   void deal_the_rest();
@@ -53,10 +61,9 @@ class Planner {
   std::vector<Spare> spare_for(const SchedulableJob& job) const;
   std::vector<std::string> spare_of(const SchedulableJob& other, const SchedulableJob& job) const;
   int64_t obtainable_at_most(const SchedulableJob& job);
-  bool has_waited(const SchedulableJob& job, int64_t ms) const {
+  bool has_waited(const SchedulableJob& job, int64_t ms = kPatienceMs) const {
     return job.waits_since_ms && now_ms_ - *job.waits_since_ms >= ms;
   }
-  bool is_impatient(const SchedulableJob& job) const { return has_waited(job, kPatienceMs); }
   bool is_assured(const SchedulableJob& job) const;
   bool could_begin(const SchedulableJob& job) const;
   bool outranks(const SchedulableJob& other, const SchedulableJob& job) const;
@@ -76,8 +83,6 @@ class Planner {
   bool choose_kind(const SchedulableJob& job);
   Prospect prospect_of(const SchedulableJob& job) const;
   void return_other_kinds(SchedulableJob& job);
-  const std::string& kind_of(const std::string& worker) const;
-  bool is_of_its_kind(const std::string& worker, const SchedulableJob& job) const;
 
   // --- preemption.cpp: which jobs give up their workers for another one
   struct Candidate {                      // for preemption
@@ -87,12 +92,12 @@ class Planner {
   struct Pool {  // the workers that a job could have
     std::vector<Candidate> candidates;
     std::vector<std::string> at_hand;  // without disturbing one of them
+
+    int64_t workers_with(const std::vector<size_t>& preempted) const;  // when these jobs are preempted
   };
   std::vector<size_t> victims_for(const SchedulableJob& job, const std::vector<Spare>& spare) const;
   Pool pool_for(const SchedulableJob& job, const std::vector<Spare>& spare) const;
-  static int64_t sum_of(const Pool& pool, const std::vector<size_t>& chosen);
   bool may_preempt(const SchedulableJob& job, const SchedulableJob& other) const;
-  static bool is_doubtful(const std::string& worker, const SchedulableJob& job);
   void preempt(size_t victim, const SchedulableJob& by);
 
   // --- extras.cpp: extras that had better be elsewhere
@@ -106,19 +111,17 @@ class Planner {
   int64_t extras(const SchedulableJob& job) const;
   int64_t expected(const SchedulableJob& job) const;
 
-  std::vector<SchedulableJob> jobs_;             // highest priority first, then the oldest
-  std::set<size_t> staffed_;                     // of jobs_, those that have workers
-  std::map<std::string, std::string> last_;      // worker -> its last job
-  std::map<std::string, std::string> numerics_;  // of every worker that is present
+  std::vector<SchedulableJob> jobs_;         // highest priority first, then the oldest
+  std::set<size_t> staffed_;                 // of jobs_, those that have workers
+  std::map<std::string, std::string> last_;  // worker -> its last job
   std::vector<std::string> free_, held_back_;
-  std::vector<std::string> coming_;           // and not claimed yet
-  std::map<std::string, int64_t> claimed_;    // job -> how many workers are being freed for it
-  std::map<std::string, int64_t> promised_;   // job -> extras that are being taken from others for it
-  std::set<std::string> given_;               // jobs that get workers by this plan
-  std::set<std::string> out_;                 // jobs that are preempted in this plan
-  std::set<std::string> all_kinds_;           // numerics of those present
-  std::map<std::string, std::string> kinds_;  // job whose workers must be alike -> the numerics that are chosen
-  std::map<Class, std::string> in_vain_;      // jobs for which no kind is enough -> the best one, until anything changes
+  std::vector<std::string> coming_;          // and not claimed yet
+  std::map<std::string, int64_t> claimed_;   // job -> how many workers are being freed for it
+  std::map<std::string, int64_t> promised_;  // job -> extras that are being taken from others for it
+  std::set<std::string> given_;              // jobs that get workers by this plan
+  std::set<std::string> out_;                // jobs that are preempted in this plan
+  WorkerKinds kinds_;
+  std::map<Class, std::string> in_vain_;  // jobs for which no kind is enough -> the best one, until anything changes
   // Impatient jobs, which come before the one that is looked at now and keep workers that become free; of like jobs one.
   std::vector<const SchedulableJob*> hoarders_;
   std::set<std::pair<Class, bool>> known_hoarders_;

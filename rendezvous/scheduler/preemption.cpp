@@ -12,10 +12,6 @@ bool Planner::may_preempt(const SchedulableJob& job, const SchedulableJob& other
   return other.preemptible && other.priority < job.priority && !out_.contains(other.id);
 }
 
-bool Planner::is_doubtful(const std::string& worker, const SchedulableJob& job) {
-  return job.doubtful.contains(worker) || (job.unlike != nullptr && job.unlike->contains(worker));
-}
-
 Planner::Pool Planner::pool_for(const SchedulableJob& job, const std::vector<Spare>& spare) const {
   Pool pool;
   const auto is_useful = [&](const std::string& worker) { return fits(worker, job) && !is_doubtful(worker, job); };
@@ -37,11 +33,11 @@ Planner::Pool Planner::pool_for(const SchedulableJob& job, const std::vector<Spa
 }
 
 // The number of workers when the `chosen` candidates are preempted and the others give what they can spare.
-int64_t Planner::sum_of(const Pool& pool, const std::vector<size_t>& chosen) {
-  auto sum = static_cast<int64_t>(pool.at_hand.size());
-  for (const Candidate& candidate : pool.candidates) {
-    const bool preempted = std::ranges::find(chosen, candidate.job) != chosen.end();
-    sum += static_cast<int64_t>(preempted ? candidate.all.size() : candidate.spare.size());
+int64_t Planner::Pool::workers_with(const std::vector<size_t>& preempted) const {
+  auto sum = static_cast<int64_t>(at_hand.size());
+  for (const Candidate& candidate : candidates) {
+    const bool all = std::ranges::find(preempted, candidate.job) != preempted.end();
+    sum += static_cast<int64_t>(all ? candidate.all.size() : candidate.spare.size());
   }
   return sum;
 }
@@ -51,15 +47,15 @@ std::vector<size_t> Planner::victims_for(const SchedulableJob& job, const std::v
   const Pool pool = pool_for(job, spare);
   std::vector<size_t> chosen;
   for (const Candidate& candidate : pool.candidates) {
-    if (sum_of(pool, chosen) >= job.min_nodes) break;
+    if (pool.workers_with(chosen) >= job.min_nodes) break;
     chosen.push_back(candidate.job);
   }
-  if (sum_of(pool, chosen) < job.min_nodes) return {};
+  if (pool.workers_with(chosen) < job.min_nodes) return {};
   // A small one is left alone where the larger one after it is enough.
   for (size_t i = chosen.size(); i-- > 0;) {
     std::vector<size_t> without = chosen;
     without.erase(without.begin() + static_cast<std::ptrdiff_t>(i));
-    if (sum_of(pool, without) >= job.min_nodes) chosen = std::move(without);
+    if (pool.workers_with(without) >= job.min_nodes) chosen = std::move(without);
   }
   return chosen;
 }

@@ -23,8 +23,7 @@ Planner::Planner(std::vector<SchedulableJob> jobs, const std::vector<Schedulable
   }
   for (const SchedulableWorker& worker : workers) {
     last_[worker.id] = worker.last_job;
-    numerics_[worker.id] = worker.numerics;
-    all_kinds_.insert(worker.numerics);
+    kinds_.add(worker);
     if (worker.availability == SchedulableWorker::Availability::kFree)
       (worker.held_back ? held_back_ : free_).push_back(worker.id);
     if (worker.availability == SchedulableWorker::Availability::kComing) coming_.push_back(worker.id);
@@ -114,7 +113,7 @@ void Planner::deal_the_rest() {
       in_vain.insert(job.unfit.get());
       continue;
     }
-    if (job.alike && !kinds_.contains(job.id)) choose_kind(job);
+    if (job.alike && !kinds_.is_chosen(job)) choose_kind(job);
     give(job, job.max_nodes);
   }
 }
@@ -135,10 +134,10 @@ void Planner::explain(const SchedulableJob& job) {
   plan_.waiting[job.id] = {job.min_nodes, have(job), claimed == claimed_.end() ? 0 : claimed->second, job.refused};
   if (!job.alike || job.workers.empty()) return;
   for (const std::string& worker : free_) {
-    if (is_of_its_kind(worker, job) || !satisfies(worker, job)) continue;
+    if (kinds_.fits(worker, job) || !satisfies(worker, job)) continue;
     plan_.waiting[job.id].refused.emplace(
         worker, fmt::format("its numerics are \"{}\", those of the job's other workers \"{}\": an exact job takes like workers",
-                            kind_of(worker), kinds_.at(job.id)));
+                            kinds_.of(worker), kinds_.chosen(job)));
   }
 }
 

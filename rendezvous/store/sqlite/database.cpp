@@ -75,7 +75,8 @@ SqliteDatabase::SqliteDatabase(const std::string& path) : path_(path) {
     std::string why = handle_ != nullptr ? sqlite3_errmsg(handle_) : "out of memory";
     sqlite3_close(handle_);
     std::error_code ignored;
-    if (std::filesystem::is_directory(path, ignored)) why = "a folder has its name: move it away, or name another data directory";
+    if (std::filesystem::is_directory(path, ignored))
+      why = "a folder has its name: move it away, or name another data directory";
     throw StoreError(fmt::format("cannot open the database {}: {}", path, why));
   }
   sqlite3_busy_timeout(handle_, 5000);

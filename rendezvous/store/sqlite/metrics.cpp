@@ -19,7 +19,7 @@ constexpr int64_t kParts = 4;                   // of a point, in the level belo
 constexpr int64_t kFoldedAtMost = 4096;         // points of a level, in one go
 constexpr int64_t kRowsDroppedAtMost = 16'384;  // in one go
 constexpr int64_t kDigestBytes = 8, kDigestsPerRow = 256;
-static_assert(kRowsKept > 2 * kCurvePointsMax && kPointsKept > 2 * kCurvePointsMax && kFoldedAtOnce % kDigestsPerRow == 0);
+static_assert(kStepRowsKept > 2 * kCurvePointsMax && kPointsKept > 2 * kCurvePointsMax && kFoldedAtOnce % kDigestsPerRow == 0);
 
 int64_t width(int level) {
   return int64_t{1} << (2 * level);
@@ -306,7 +306,7 @@ bool SqliteMetrics::drop_old(const std::string& job, int64_t newest) {
         .with(job, level, newest - kPointsKept * width(level))
         .run();
   }
-  const int64_t oldest = next_in_level(job, 0, 0), due = whole(newest - kRowsKept, kDigestsPerRow);
+  const int64_t oldest = next_in_level(job, 0, 0), due = whole(newest - kStepRowsKept, kDigestsPerRow);
   const int64_t to = std::min({due, whole(oldest + kRowsDroppedAtMost, kDigestsPerRow), level_end(job, 1)});
   if (oldest == 0 || to < oldest) return false;
   pack_digests(job, to);
@@ -341,7 +341,7 @@ std::vector<StepDigest> SqliteMetrics::digests(const std::string& job, const Ste
 bool SqliteMetrics::is_behind(const std::string& job) {
   const int64_t newest = newest_row(job), oldest = next_in_level(job, 0, 0);
   const int64_t unfolded = next_in_level(job, 0, level_end(job, 1));
-  return (oldest > 0 && oldest < newest - kRowsKept - kFoldedAtOnce) ||
+  return (oldest > 0 && oldest < newest - kStepRowsKept - kFoldedAtOnce) ||
          (unfolded > 0 && unfolded <= whole(newest, kFoldedAtOnce));
 }
 

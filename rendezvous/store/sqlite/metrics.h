@@ -2,12 +2,12 @@
 //
 // A curve has levels: a point of level n stands for the whole steps of one stretch of 4^n numbers, and is made of the points
 // of the level below (of level 1: of rows) when its stretch is over, for kFoldedAtOnce steps together. Of each level the
-// newest kPointsKept are kept, of rows kRowsKept, so that a job of any length has at most some 100,000 rows and points, and a
-// curve of N points is read from at most 2 N of them. Digests, which `holdfast audit` needs for all of a job's life, are packed
-// when their rows go: 8 bytes a step, and some 40 more for each 256 (its row's key).
+// newest kPointsKept are kept, of rows kStepRowsKept, so that a job of any length has at most some 100,000 rows and points, and
+// a curve of N points is read from at most 2 N of them. Digests, which `holdfast audit` needs for all of a job's life, are
+// packed when their rows go: 8 bytes a step, and some 40 more for each 256 (its row's key).
 //
 // Steps that are voided go from all tables. A point that the cut goes through is taken apart and made again from what it was
-// made of; where that is not kept any more (the job went back over more than kRowsKept steps), it goes on to stand for the
+// made of; where that is not kept any more (the job went back over more than kStepRowsKept steps), it goes on to stand for the
 // steps before the cut, with the values of all.
 // Thread and transactions: the caller's.
 #pragma once
@@ -16,11 +16,12 @@
 #include <vector>
 
 #include "rendezvous/store/job_store.h"
+#include "rendezvous/store/record_limits.h"
 #include "rendezvous/store/sqlite/database.h"
 
 namespace holdfast::rendezvous {
 
-inline constexpr int64_t kRowsKept = 20'000, kPointsKept = 12'000, kFoldedAtOnce = 256;
+inline constexpr int64_t kPointsKept = 12'000, kFoldedAtOnce = 256;
 
 // Each function as in JobStore.
 class SqliteMetrics {
