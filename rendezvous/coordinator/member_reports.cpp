@@ -44,11 +44,7 @@ void MemberReports::add_steps(Job& job, const Progress& progress) {
     rows.push_back({0, registry_.wall_ms(), job.id, by, world_size, point});
     if (point.validation_loss) job.validation_loss = point.validation_loss;
     if (point.refused && point.step > job.membership->committed_step) ++job.refused_steps;
-    if (point.step_s > 0) {
-      const bool first = job.step_s == 0;
-      job.step_s = first ? point.step_s : 0.8 * job.step_s + 0.2 * point.step_s;
-      job.communication_s = first ? point.communication_s : 0.8 * job.communication_s + 0.2 * point.communication_s;
-    }
+    job.step_time.add(point);
   }
   if (!rows.empty()) journal_.write().add_steps(job.id, rows);
   if (!progress.points.empty()) job.loss = progress.points.back().loss;

@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "rendezvous/coordinator/mean_step_time.h"
 #include "rendezvous/membership/held.h"
 #include "rendezvous/protocol/labels.h"
 #include "rendezvous/scheduler/schedule.h"
@@ -43,8 +44,7 @@ struct Job {
   std::string state_hash;
   int64_t state_hash_step = -1;
   int64_t refused_steps = 0;                        // over the whole life, voided steps included
-  double step_s = 0;                                // of the last steps, smoothed; 0: not known
-  double communication_s = 0;                       // the part of step_s spent waiting for others, smoothed
+  MeanStepTime step_time;
   std::map<int64_t, CheckpointRecord> checkpoints;  // by step
   std::map<std::string, RefusalRow> refusals;       // by worker
   std::optional<Shortage> shortage;                 // of workers, by the last plan

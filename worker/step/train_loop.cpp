@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include "worker/step/dealer.h"
+#include "worker/step/load_balancer.h"
 #include "worker/step/evaluation.h"
 #include "worker/step/train_step.h"
 
@@ -102,9 +102,9 @@ RunStop fail_job(TrainLoop& loop, const RunStop& stop) {
   return wait_until_told(loop);
 }
 
-void deal_next(TrainLoop& loop, Dealer& dealer, StepShares& shares, const StepAgreement& agreed) {
-  const auto change = dealer.observe(shares, agreed.compute_us);
-  shares = dealer.shares();
+void deal_next(TrainLoop& loop, LoadBalancer& balancer, StepShares& shares, const StepAgreement& agreed) {
+  const auto change = balancer.observe(shares, agreed.compute_us);
+  shares = balancer.shares();
   if (!change.changed || loop.ring.rank() != 0) return;
   const auto text = in_words(change, loop.workers, loop.session.gradients->exact());
   spdlog::info("{}", text);
@@ -114,7 +114,7 @@ void deal_next(TrainLoop& loop, Dealer& dealer, StepShares& shares, const StepAg
 RunStop run_steps(TrainLoop& loop) {
   int64_t compared = -1;
   be_patient(loop);  // the first step may be dealt very unevenly, and everything is cold
-  Dealer dealer(loop.session.spec.dealt_units(), loop.ring.world_size());
+  LoadBalancer balancer(loop.session.spec.dealt_units(), loop.ring.world_size());
   if (auto done = choose_first_exponents(loop); !done) return done.error();
   auto shares = agree_on_shares(loop);
   if (!shares) return shares.error();
@@ -128,7 +128,7 @@ RunStop run_steps(TrainLoop& loop) {
     if (!point) return point.error();
     if (auto done = step.confirm(*point); !done) return done.error();
     if (auto done = after_step(loop, *point, compared); !done) return done.error();
-    deal_next(loop, dealer, *shares, *agreed);
+    deal_next(loop, balancer, *shares, *agreed);
     if (agreed->yield && loop.session.state->step < loop.session.spec.total_steps)
       return yield_after_step(loop, *agreed, compared);
   }

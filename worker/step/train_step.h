@@ -42,7 +42,7 @@ RunResult<std::string> compare_states(TrainLoop& loop);
 // the first step overflows, and is packed again.
 RunResult<void> choose_first_exponents(TrainLoop& loop);
 
-// The shares of a generation's first step: microbatches that its members kept count. One small all-gather. The Dealer deals
+// The shares of a generation's first step: microbatches that its members kept count. One small all-gather. The LoadBalancer deals
 // every other step.
 RunResult<StepShares> agree_on_shares(TrainLoop& loop);
 

@@ -15,7 +15,7 @@
 #include "tests/sim/training/model_state.h"
 #include "tests/sim/training/ring.h"
 #include "worker/process/lifecycle.h"
-#include "worker/step/dealer.h"
+#include "worker/step/load_balancer.h"
 
 namespace holdfast::sim {
 
@@ -103,7 +103,7 @@ class TrainThread {
   rendezvous::Directive join_;
   Ring* ring_ = nullptr;
   worker::StepShares shares_;
-  std::optional<worker::Dealer> dealer_;
+  std::optional<worker::LoadBalancer> balancer_;
   int64_t step_began_ms_ = 0;
   int64_t slow_steps_ = 0;  // in a row, that this host's slowness lasts in this generation
   size_t next_microbatch_ = 0;

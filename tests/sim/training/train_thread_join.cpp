@@ -121,7 +121,7 @@ void TrainThread::agree_on_shares(const std::vector<Piece>& pieces) {
   for (const Piece& piece : pieces) kept.push_back(piece.kept);
   shares_ = worker::deal_rest(spec_.microbatches(), kept);
   if (!shares_.keeps[static_cast<size_t>(join_.rank)]) kept_ = {};
-  dealer_.emplace(spec_.microbatches(), ring_->size());
+  balancer_.emplace(spec_.microbatches(), ring_->size());
   slow_steps_ = 0;
   begin_step();
 }

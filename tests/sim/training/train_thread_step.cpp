@@ -34,9 +34,9 @@ void TrainThread::begin_step() {
   after(around_.chance.between(1, 10), &TrainThread::compute_next);
 }
 
-// After two windows of the dealer and what it does not count.
+// After two windows of the balancer and what it does not count.
 void TrainThread::count_slow_step() {
-  constexpr int64_t kNoticed = 2 * (worker::Dealer::kWindow + worker::Dealer::kWarmUpSteps) + 2;
+  constexpr int64_t kNoticed = 2 * (worker::LoadBalancer::kWindow + worker::LoadBalancer::kWarmUpSteps) + 2;
   slow_steps_ = process_.host().slowness() > 1 ? slow_steps_ + 1 : 0;
   if (slow_steps_ > kNoticed) around_.rules.is_slow(process_, join_, shares_);
 }
@@ -134,8 +134,8 @@ void TrainThread::confirmed(const std::vector<Piece>&) {
   process_.feed(worker::StepCommitted{step});
   if (join_.rank == 0 && due(step, spec_.checkpoint_every) && step < spec_.total_steps) process_.checkpoints().start(*state_);
   if (join_.rank == 0 && due(step, spec_.hash_every)) process_.reports().hashed(step, state_->hash());
-  dealer_->observe(shares_, agreed_.compute_us);
-  shares_ = dealer_->shares();
+  balancer_->observe(shares_, agreed_.compute_us);
+  shares_ = balancer_->shares();
   if (agreed_.yield && step < spec_.total_steps) return yield_now();
   begin_step();
 }

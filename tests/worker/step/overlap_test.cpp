@@ -7,7 +7,7 @@
 
 #include "tests/worker/step/same_bits_fixture.h"
 #include "worker/drills/fault_points.h"
-#include "worker/step/dealer.h"
+#include "worker/step/load_balancer.h"
 
 namespace holdfast::worker {
 namespace {
@@ -82,7 +82,7 @@ TEST_F(Overlap, ChangesNoBitOfTheExactReduction) {
 
 TEST_F(Overlap, ChangesNoBitOfTheFloatReduction) {
   spec.reduction = "float";
-  spec.total_steps = Dealer::kWindow - 1;  // before a slow rank could be dealt fewer microbatches, which changes float bits
+  spec.total_steps = LoadBalancer::kWindow - 1;  // before a slow rank could be dealt fewer microbatches, which changes float bits
   for (const char* wire : {"float32", "bfloat16", "float16", "int8"}) {
     spec.wire_dtype = wire;
     for (int world_size = 2; world_size <= 4; ++world_size)

@@ -1,4 +1,4 @@
-#include "worker/step/dealer.h"
+#include "worker/step/load_balancer.h"
 
 #include <fmt/format.h>
 
@@ -43,7 +43,7 @@ std::string duration(int64_t us) {
 
 }  // namespace
 
-Dealer::Dealer(int64_t microbatches, int world_size) : microbatches_(microbatches) {
+LoadBalancer::LoadBalancer(int64_t microbatches, int world_size) : microbatches_(microbatches) {
   for (int rank = 0; rank < world_size; ++rank) {
     const auto share = rendezvous::deal(microbatches, world_size, rank);
     even_.push_back(share.last - share.first);
@@ -52,7 +52,7 @@ Dealer::Dealer(int64_t microbatches, int world_size) : microbatches_(microbatche
   shares_ = deal_counts(counts_);
 }
 
-std::vector<int64_t> Dealer::medians() const {
+std::vector<int64_t> LoadBalancer::medians() const {
   std::vector<int64_t> us;
   for (size_t rank = 0; rank < counts_.size(); ++rank) {
     std::vector<int64_t> of_rank;
@@ -62,7 +62,7 @@ std::vector<int64_t> Dealer::medians() const {
   return us;
 }
 
-Dealer::Change Dealer::observe(const StepShares& computed, std::span<const int64_t> compute_us) {
+LoadBalancer::Change LoadBalancer::observe(const StepShares& computed, std::span<const int64_t> compute_us) {
   if (counts_.size() < 2 || microbatches_ < static_cast<int64_t>(counts_.size())) return {};
   // If a part of the step was kept from an earlier try, its times say little.
   if (computed.to_compute != shares_.to_compute || compute_us.size() != counts_.size()) return {};
@@ -79,12 +79,12 @@ Dealer::Change Dealer::observe(const StepShares& computed, std::span<const int64
   return deal_anew(us);
 }
 
-Dealer::Change Dealer::deal_anew(const std::vector<int64_t>& us) {
+LoadBalancer::Change LoadBalancer::deal_anew(const std::vector<int64_t>& us) {
   auto best = best_counts(microbatches_, us);
-  if (makespan(even_, us) * 100 <= makespan(best, us) * 105) best = even_;
+  if (makespan(even_, us) * 100 <= makespan(best, us) * kEvenEnough) best = even_;
   // The even dealing is taken again as soon as it costs nothing, another dealing only for a clear gain.
   const bool even_again = best == even_ && counts_ != even_;
-  if (!even_again && makespan(best, us) * 100 >= makespan(counts_, us) * 85) return {};
+  if (!even_again && makespan(best, us) * 100 >= makespan(counts_, us) * kClearGain) return {};
   Change change{.changed = true, .slow = {}};
   const int64_t typical = median(us);
   for (size_t rank = 0; rank < us.size(); ++rank) {
@@ -97,16 +97,16 @@ Dealer::Change Dealer::deal_anew(const std::vector<int64_t>& us) {
   return change;
 }
 
-std::string in_words(const Dealer::Change& change, std::span<const std::string> names, bool exact) {
+std::string in_words(const LoadBalancer::Change& change, std::span<const std::string> names, bool exact) {
   if (change.slow.empty()) return "no worker is slower than the others any more: microbatches are dealt evenly again";
   std::string text;
-  for (const Dealer::Slow& slow : change.slow) {
+  for (const LoadBalancer::Slow& slow : change.slow) {
     const auto rank = static_cast<size_t>(slow.rank);
     const std::string who = rank < names.size() ? fmt::format("{} (rank {})", names[rank], rank) : fmt::format("rank {}", rank);
     text += fmt::format(
         "{}{} takes {} for a microbatch, the others about {} (median of {} steps): it computes {} of a "
         "step's microbatches, where {} would be its even share",
-        text.empty() ? "" : "; ", who, duration(slow.us), duration(slow.median_us), Dealer::kWindow, slow.now, slow.even);
+        text.empty() ? "" : "; ", who, duration(slow.us), duration(slow.median_us), LoadBalancer::kWindow, slow.now, slow.even);
   }
   return text + "; the others do the rest, " +
          (exact ? "and the bits do not change" : "and the float sums are taken in another order from here on");

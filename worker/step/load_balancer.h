@@ -6,7 +6,7 @@
 // float reduction sums in another order, as after a change of the world size).
 // Promises: pure; integers only, so that no two ranks round differently. Every rank keeps at least one microbatch, else no
 // rank would notice that it got quicker again.
-// Refuses: to deal anew for a gain of less than a seventh of the step.
+// Refuses: to deal anew without a clear gain (LoadBalancer::kClearGain).
 #pragma once
 
 #include <cstdint>
@@ -18,12 +18,15 @@
 
 namespace holdfast::worker {
 
-class Dealer {
+class LoadBalancer {
  public:
   static constexpr size_t kWindow = 8;       // steps that are compared by their median
   static constexpr size_t kWarmUpSteps = 2;  // not counted: buffers are touched and kernels built for the first time
+  // Another dealing is used where a step then takes less than this part of what it takes, in percent; an uneven one not at all
+  // where the even one takes at most kEvenEnough percent of its time.
+  static constexpr int64_t kClearGain = 85, kEvenEnough = 105;
 
-  Dealer(int64_t microbatches, int world_size);
+  LoadBalancer(int64_t microbatches, int world_size);
 
   // The shares of the next step, if no part of it was kept from an earlier try.
   const StepShares& shares() const { return shares_; }
@@ -53,6 +56,6 @@ class Dealer {
 
 // "w3 (rank 2) takes 2.1 times as long …: it computes 2 microbatches of a step instead of 3". `names` by rank, may be empty;
 // `exact` is the job's reduction.
-std::string in_words(const Dealer::Change& change, std::span<const std::string> names, bool exact);
+std::string in_words(const LoadBalancer::Change& change, std::span<const std::string> names, bool exact);
 
 }  // namespace holdfast::worker
