@@ -52,9 +52,13 @@ const std::vector<JobFamily>& job_families() {
        shown("refused_steps")},
       {"holdfast_job_eta_seconds", "gauge", "Seconds to its end at the present speed.", shown("eta_s")},
       {"holdfast_job_step_seconds", "gauge", "Seconds a step takes, smoothed.",
-       [](const Job& job, const Json&) { return job.step_time.step_s > 0 ? std::optional(job.step_time.step_s) : std::nullopt; }},
+       [](const Job& job, const Json&) {
+         return job.step_time.step_s > 0 ? std::optional(job.step_time.step_s) : std::nullopt;
+       }},
       {"holdfast_job_communication_seconds", "gauge", "Seconds of it in which the training thread waited for others, smoothed.",
-       [](const Job& job, const Json&) { return job.step_time.step_s > 0 ? std::optional(job.step_time.communication_s) : std::nullopt; }},
+       [](const Job& job, const Json&) {
+         return job.step_time.step_s > 0 ? std::optional(job.step_time.communication_s) : std::nullopt;
+       }},
       {"holdfast_job_checkpoint_step", "gauge", "Step of the newest committed checkpoint.",
        [](const Job&, const Json& json) { return of_checkpoint(json, "step"); }},
       {"holdfast_job_checkpoint_age_seconds", "gauge", "Seconds since the newest checkpoint was committed.",

@@ -43,7 +43,7 @@ struct Job {
   std::optional<double> loss, validation_loss;
   std::string state_hash;
   int64_t state_hash_step = -1;
-  int64_t refused_steps = 0;                        // over the whole life, voided steps included
+  int64_t refused_steps = 0;  // over the whole life, voided steps included
   MeanStepTime step_time;
   std::map<int64_t, CheckpointRecord> checkpoints;  // by step
   std::map<std::string, RefusalRow> refusals;       // by worker

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include "worker/step/load_balancer.h"
 #include "worker/step/evaluation.h"
+#include "worker/step/load_balancer.h"
 #include "worker/step/train_step.h"
 
 namespace holdfast::worker {

@@ -42,8 +42,8 @@ RunResult<std::string> compare_states(TrainLoop& loop);
 // the first step overflows, and is packed again.
 RunResult<void> choose_first_exponents(TrainLoop& loop);
 
-// The shares of a generation's first step: microbatches that its members kept count. One small all-gather. The LoadBalancer deals
-// every other step.
+// The shares of a generation's first step: microbatches that its members kept count. One small all-gather. The LoadBalancer
+// deals every other step.
 RunResult<StepShares> agree_on_shares(TrainLoop& loop);
 
 // One step. With overlap the gradients are summed over the ring while this rank's last microbatch is computed, before the

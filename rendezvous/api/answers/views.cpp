@@ -107,8 +107,10 @@ Json figures_of_job(const Coordinator& state, const Job& job) {
                {"labels", m.spec.labels}};
   json["loss"] = or_null(job.loss);
   json["validation_loss"] = or_null(job.validation_loss);
-  json["tokens_per_second"] = running ? Json(static_cast<double>(m.spec.tokens_per_step()) / job.step_time.step_s) : Json(nullptr);
-  json["eta_s"] = running ? Json(static_cast<double>(m.spec.total_steps - m.committed_step) * job.step_time.step_s) : Json(nullptr);
+  json["tokens_per_second"] =
+      running ? Json(static_cast<double>(m.spec.tokens_per_step()) / job.step_time.step_s) : Json(nullptr);
+  json["eta_s"] =
+      running ? Json(static_cast<double>(m.spec.total_steps - m.committed_step) * job.step_time.step_s) : Json(nullptr);
   json["latest_checkpoint"] = latest_checkpoint(state, job);
   json["submitted_at"] = time_json(job.submitted_ms);
   json["started_at"] = time_json(job.started_ms);

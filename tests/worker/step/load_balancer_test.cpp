@@ -18,7 +18,8 @@ Numbers counts(const LoadBalancer& balancer) {
 }
 
 // Steps in which a microbatch takes each rank so many microseconds; the last change.
-LoadBalancer::Change run(LoadBalancer& balancer, const Numbers& us, size_t steps = LoadBalancer::kWindow + LoadBalancer::kWarmUpSteps) {
+LoadBalancer::Change run(LoadBalancer& balancer, const Numbers& us,
+                         size_t steps = LoadBalancer::kWindow + LoadBalancer::kWarmUpSteps) {
   LoadBalancer::Change last;
   for (size_t i = 0; i < steps; ++i) {
     Numbers took;

@@ -82,7 +82,8 @@ TEST_F(Overlap, ChangesNoBitOfTheExactReduction) {
 
 TEST_F(Overlap, ChangesNoBitOfTheFloatReduction) {
   spec.reduction = "float";
-  spec.total_steps = LoadBalancer::kWindow - 1;  // before a slow rank could be dealt fewer microbatches, which changes float bits
+  spec.total_steps =
+      LoadBalancer::kWindow - 1;  // before a slow rank could be dealt fewer microbatches, which changes float bits
   for (const char* wire : {"float32", "bfloat16", "float16", "int8"}) {
     spec.wire_dtype = wire;
     for (int world_size = 2; world_size <= 4; ++world_size)
