@@ -13,8 +13,8 @@ using namespace rendezvous;  // NOLINT(google-build-using-namespace): messages, 
 
 namespace {
 
-constexpr int64_t kHeartbeatMs = 1000, kAnswerMs = 5000, kPollMs = 25000, kLetterMs = 10000;
-constexpr int64_t kRetryMs = 200;
+constexpr int64_t kHeartbeatMs = 1000, kAnswerMs = 5000, kLongPollMs = 25000, kLetterMs = 10000;
+constexpr int64_t kAskAgainMs = 200;
 
 bool is_news(const WorkerStatus& a, const WorkerStatus& b) {
   return a.phase != b.phase || a.job != b.job || a.state_generation != b.state_generation || a.generation != b.generation ||
@@ -52,7 +52,7 @@ void ServiceClient::enroll() {
   ask(
       request, kAnswerMs,
       [this](const Response& response) {
-        if (response.unreachable || response.refusal) return process_.later(kRetryMs, [this] { enroll(); });
+        if (response.unreachable || response.refusal) return process_.later(kAskAgainMs, [this] { enroll(); });
         enrolling_ = false;
         registered_ = urgent_ = true;
         post_status();
@@ -71,7 +71,7 @@ void ServiceClient::enroll_again() {
 void ServiceClient::poll() {
   const int64_t number = ++polls_;
   ask(
-      Poll{process_.name(), process_.incarnation(), tag_, kPollMs}, kPollMs + kAnswerMs,
+      Poll{process_.name(), process_.incarnation(), tag_, kLongPollMs}, kLongPollMs + kAnswerMs,
       [this, number](const Response& response) {
         if (number == polls_) heed(response);
       },
@@ -81,7 +81,7 @@ void ServiceClient::poll() {
 void ServiceClient::heed(const Response& response) {
   if (response.refusal && response.refusal->kind == Refusal::Kind::kNotKnown) return enroll_again();
   if (response.unreachable || response.refusal) {
-    return process_.later(kRetryMs, [this, number = polls_] {
+    return process_.later(kAskAgainMs, [this, number = polls_] {
       if (number == polls_) poll();
     });
   }
@@ -150,7 +150,7 @@ void ServiceClient::send_letters() {
       letters_.front(), kLetterMs,
       [this](const Response& response) {
         sending_ = false;
-        if (may_pass(response)) return process_.later(kRetryMs, [this] { send_letters(); });
+        if (may_pass(response)) return process_.later(kAskAgainMs, [this] { send_letters(); });
         letters_.pop_front();
         send_letters();
       },

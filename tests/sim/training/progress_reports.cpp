@@ -10,7 +10,7 @@ using rendezvous::Progress;
 
 namespace {
 
-constexpr int64_t kIntervalMs = 100, kAfterRefusalMs = 1000, kRepeatEndMs = 1000, kTimeoutMs = 10000;
+constexpr int64_t kIntervalMs = 100, kAfterRefusalMs = 1000, kRepeatEndMs = 1000, kReportTimeoutMs = 10000;
 constexpr size_t kPointsPerReport = 8;  // few, so that reports in pieces happen
 
 }  // namespace
@@ -69,7 +69,7 @@ void ProgressReports::report() {
       send();
     });
   };
-  process_.client().ask(JobMessage{progress_.job(), report}, kTimeoutMs, heed, false);
+  process_.client().ask(JobMessage{progress_.job(), report}, kReportTimeoutMs, heed, false);
 }
 
 }  // namespace holdfast::sim
