@@ -29,6 +29,7 @@ const std::vector<World::Kind>& World::kinds() {
       {2, &World::restore_database},
       {2, &World::restore_at_an_end},
       {3, &World::slow_down},
+      {3, &World::spoil_memory},
   };
   return kKinds;
 }
@@ -102,6 +103,10 @@ void World::slow_down() {
   Host& host = any_host();
   host.set_slowness(kTimes);
   time_.after(chance_.between(2000, 30'000), [&host] { host.set_slowness(1); });
+}
+
+void World::spoil_memory() {
+  any_host().let_memory_go_bad();
 }
 
 void World::told_to_end() {

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "tests/sim/process.h"
@@ -34,6 +35,10 @@ class Host {
   // Its steps take so many times as long.
   void set_slowness(int64_t times);
   int64_t slowness() const { return slowness_; }
+  // What it holds of a state is altered, the next time that ranks are about to compare theirs; twice in a run at most, for
+  // after the third time a job refuses the worker.
+  void let_memory_go_bad() { memory_goes_bad_ = ++times_bad_ <= 2; }
+  bool memory_goes_bad() { return std::exchange(memory_goes_bad_, false); }
   bool sends() const { return link_ == Link::kSound || link_ == Link::kNoReceiving; }
   bool receives() const { return link_ == Link::kSound || link_ == Link::kNoSending; }
   bool cut_from_peers() const { return cut_from_peers_; }
@@ -59,6 +64,8 @@ class Host {
   int64_t born_ms_ = 0, troubled_until_ms_ = 0;
   Link link_ = Link::kSound;
   int64_t slowness_ = 1;
+  bool memory_goes_bad_ = false;
+  int64_t times_bad_ = 0;
   bool cut_from_peers_ = false;
   worker::RestartPolicy policy_;
   std::vector<std::unique_ptr<Process>> lives_;  // kept: late events find a dead one

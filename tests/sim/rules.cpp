@@ -48,7 +48,7 @@ void Rules::before_request(const Coordinator& service) {
 void Rules::after_request(const Coordinator& service, const Request& request, const Response& response) {
   if (const auto* status = std::get_if<StatusMessage>(&request)) {
     judge_worker(status->status.incarnation, response);
-    int64_t& heard = heard_[status->status.job];
+    int64_t& heard = heard_soon_[status->status.job];
     if (!response.refusal) heard = std::max(heard, status->status.generation);
   }
   if (const auto* poll = std::get_if<Poll>(&request)) judge_worker(poll->incarnation, response);
@@ -118,12 +118,14 @@ void Rules::judge_message(const Coordinator& service, const JobMessage& message,
 void Rules::turn_lost() {
   promises_.clear();
   over_soon_.clear();
+  heard_soon_.clear();
   scaled_.clear();
 }
 
 void Rules::committed(const Coordinator& service) {
   over_.merge(over_soon_);
   over_soon_.clear();
+  for (const auto& [job, generation] : std::exchange(heard_soon_, {})) heard_[job] = std::max(heard_[job], generation);
   for (const Promise& promise : std::exchange(promises_, {})) {
     if (!promise.kept(store_.durable())) broken("it is answered that {}, and the disk does not have it", promise.text);
   }
@@ -218,6 +220,8 @@ void Rules::went_back(const Coordinator& service, const std::string& job, int64_
   const JobMembership& m = service.find_job(job)->membership;
   if (m.spec.recovery == "checkpoint") return;
   const int64_t last = m.current.number - 1;
+  const auto distrusted = distrusted_in_.find(job);
+  if (distrusted != distrusted_in_.end() && distrusted->second == last) return;
   for (const auto& host : *hosts_) {
     const Process* process = host->process();
     if (process == nullptr || !process->holds(job)) continue;
@@ -350,8 +354,10 @@ void Rules::status_sent(const Process& process, const WorkerStatus& status) {
   fenced = std::max(fenced, status.generation);
 }
 
-void Rules::states_differ(const Directive& join, const std::string& reason) {
-  broken("generation {} of {} cannot agree on a state: {}", join.generation, join.job, reason);
+void Rules::states_differ(const Directive& join, const worker::Disagreement& found) {
+  if (!bad_memory_in_.contains({join.job, join.generation, join.secret}))
+    broken("generation {} of {} cannot agree on a state: {}", join.generation, join.job, found.text);
+  if (found.odd.empty()) distrusted_in_[join.job] = std::max(distrusted_in_[join.job], join.generation);
 }
 
 void Rules::checkpoint_unreadable(const Directive& join, const std::string& reason) {

@@ -19,6 +19,7 @@
 #include "tests/sim/memory_store.h"
 #include "tests/sim/service_process.h"
 #include "tests/sim/training/model_state.h"
+#include "worker/step/exchange.h"
 #include "worker/step/shares.h"
 
 namespace holdfast::sim {
@@ -67,7 +68,9 @@ class Rules {
   void status_sent(const Process& process, const rendezvous::WorkerStatus& status);
   // A checkpoint is registered although the service may not have the records of the steps up to it: a state is worth more.
   void records_given_up(const std::string& job, int64_t step) { given_up_[job] = std::max(given_up_[job], step); }
-  void states_differ(const rendezvous::Directive& join, const std::string& reason);
+  void memory_went_bad(const rendezvous::Directive& join) { bad_memory_in_.insert({join.job, join.generation, join.secret}); }
+  // `found.odd` empty: no state of this generation is trusted.
+  void states_differ(const rendezvous::Directive& join, const worker::Disagreement& found);
   void checkpoint_unreadable(const rendezvous::Directive& join, const std::string& reason);
 
   // --- the end of a job that was let alone at last
@@ -137,9 +140,13 @@ class Rules {
   std::map<std::tuple<std::string, int64_t, std::string>, Told> told_;  // by job, generation, secret
   std::map<std::pair<std::string, int64_t>, Secret> secrets_;           // by job and generation
   int64_t database_ = 0;                                                // counts those that were put back
-  std::map<std::string, int64_t> heard_;  // by job: the newest generation that the service heard of since it has its database
+  // By job: the newest generation that the service heard of since it has its database; in the turn under way.
+  std::map<std::string, int64_t> heard_, heard_soon_;
   std::map<std::string, int64_t> lost_history_to_;  // by job: a state that the database forgot was taken up in this generation
-  std::map<std::string, int64_t> unknown_to_;       // by job: up to this step the database may lack who did it
+  std::set<std::tuple<std::string, int64_t, std::string>>
+      bad_memory_in_;                             // job, generation, secret: a member's state was altered
+  std::map<std::string, int64_t> distrusted_in_;  // by job: the newest generation in which no state was trusted
+  std::map<std::string, int64_t> unknown_to_;     // by job: up to this step the database may lack who did it
   std::map<std::pair<std::string, std::string>, int64_t> fenced_;   // (incarnation, job) -> the highest fence it told of
   std::set<std::tuple<std::string, std::string, int64_t>> joined_;  // (incarnation, job, generation)
   std::map<std::string, std::vector<ModelState>> right_;            // by job: what nobody's disturbance may change

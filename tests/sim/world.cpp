@@ -46,7 +46,7 @@ void World::submit_jobs() {
     spec.warmup_steps = 1;
     spec.checkpoint_every = chance_.percent(70) ? chance_.between(2, 10) : 0;
     spec.keep_last = chance_.between(1, 3);
-    spec.hash_every = chance_.percent(50) ? 3 : 0;
+    spec.hash_every = chance_.percent(50) ? chance_.of(std::vector<int64_t>{1, 3}) : 0;
     spec.collective_timeout_s = static_cast<double>(chance_.between(2, 10));
     spec.recovery = chance_.percent(30) ? "checkpoint" : "memory";
     spec.priority = i > 0 && chance_.percent(60) ? i : 0;

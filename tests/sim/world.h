@@ -72,6 +72,7 @@ class World {
   void remove_checkpoint();
   void part_two();
   void slow_down();
+  void spoil_memory();
   void copy_database();
   void restore_database();
   void restore_at_an_end();

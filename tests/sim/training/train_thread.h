@@ -44,6 +44,7 @@ class TrainThread {
     int suspect_rank = -1;
     int64_t checkpoint_step = -1;
     int64_t superseded_by = 0;
+    bool state_is_wrong = false;  // the others' states agree, and this one does not
   };
   void begin_task();
   void after(int64_t ms, void (TrainThread::*next)());
@@ -58,6 +59,7 @@ class TrainThread {
   void read_checkpoint();
   void rank0_has_read(const std::vector<Piece>& pieces);
   void offer_state();
+  void no_common_state(const std::string& reason);
   void choose_donor(const std::vector<Piece>& pieces);
   void take_state(const std::vector<Piece>& pieces);
   void agreed_on_state();
@@ -74,8 +76,14 @@ class TrainThread {
   void applied();
   void fail_job(int64_t in_row);
   void confirmed(const std::vector<Piece>& pieces);
+  void compare_once(void (TrainThread::*next)());
+  void compared(const std::vector<Piece>& pieces);
+  void go_on_after_step();
+  bool writes_after_step() const;
   void yield_now();
+  void yield_after_checkpoint();
   void finish_job();
+  void write_last_checkpoint();
   void wait_until_told();
   rendezvous::StepPoint point_of_step() const;
 
@@ -108,7 +116,10 @@ class TrainThread {
   int64_t slow_steps_ = 0;  // in a row, that this host's slowness lasts in this generation
   size_t next_microbatch_ = 0;
   bool told_of_loss_ = false;
-  bool unconfirmed_ = false;  // a step is applied here, and nobody has said yet that all have it
+  int64_t compared_ = -1;  // the step after which the ranks' states were compared last
+  void (TrainThread::*after_comparison_)() = nullptr;
+  bool memory_went_bad_ = false;  // the state was altered, and no comparison has found it yet
+  bool unconfirmed_ = false;      // a step is applied here, and nobody has said yet that all have it
   worker::StepAgreement agreed_;
   int donor_ = 0;
   std::vector<Piece> offers_;

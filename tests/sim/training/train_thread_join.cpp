@@ -57,6 +57,11 @@ void TrainThread::offer_state() {
   gather(std::move(mine), patience, &TrainThread::choose_donor);
 }
 
+void TrainThread::no_common_state(const std::string& reason) {
+  around_.rules.states_differ(join_, {reason, {}});
+  stop({.reason = reason, .fault = "state_mismatch"});
+}
+
 void TrainThread::choose_donor(const std::vector<Piece>& offers) {
   const StateSource& source = join_.source;
   donor_ = -1;
@@ -65,12 +70,9 @@ void TrainThread::choose_donor(const std::vector<Piece>& offers) {
     if (offer.held_step != source.step || (!source.state_hash.empty() && offer.hash != source.state_hash)) continue;
     if (donor_ < 0) donor_ = rank;
     if (source.kind == StateSource::Kind::kMemory && offer.hash != offers[static_cast<size_t>(donor_)].hash)
-      return stop({.reason = fmt::format("after step {} ranks {} and {} hold different states", source.step, donor_, rank),
-                   .fault = "state_mismatch"});
+      return no_common_state(fmt::format("after step {} ranks {} and {} hold different states", source.step, donor_, rank));
   }
-  if (donor_ < 0) {
-    return stop({.reason = fmt::format("no rank holds the state of step {}", source.step), .fault = "state_mismatch"});
-  }
+  if (donor_ < 0) return no_common_state(fmt::format("no rank holds the state of step {}", source.step));
   offers_ = offers;
   const Piece& found = offers[static_cast<size_t>(donor_)];
   refused_in_row_ = found.refused_in_row;

@@ -63,19 +63,12 @@ void TrainThread::compute_next() {
   piece.report.finite =
       finite || std::ranges::find(kept_.microbatches, 0) == kept_.microbatches.end();  // it is the first one's
   piece.report.refused_in_row = refused_in_row_;
-  if (due(state_->step, spec_.hash_every)) piece.hash = state_->hash();
   gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::exchange);
 }
 
 void TrainThread::exchange(const std::vector<Piece>& pieces) {
   std::vector<worker::StepReport> reports;
-  std::vector<std::string> hashes;
-  for (const Piece& piece : pieces) {
-    reports.push_back(piece.report);
-    hashes.push_back(piece.hash);
-  }
-  if (const auto differing = worker::compare_hashes(state_->step, hashes))
-    return stop({.reason = differing->text, .fault = "state_mismatch"});
+  for (const Piece& piece : pieces) reports.push_back(piece.report);
   auto agreed = worker::agree(reports);
   if (!agreed) return stop({.reason = agreed.error().text, .fault = "state_mismatch"});
   agreed_ = std::move(*agreed);
@@ -130,19 +123,64 @@ void TrainThread::applied() {
 void TrainThread::confirmed(const std::vector<Piece>&) {
   unconfirmed_ = false;
   process_.reports().committed(point_of_step());
-  const int64_t step = state_->step;
-  process_.feed(worker::StepCommitted{step});
-  if (join_.rank == 0 && due(step, spec_.checkpoint_every) && step < spec_.total_steps) process_.checkpoints().start(*state_);
-  if (join_.rank == 0 && due(step, spec_.hash_every)) process_.reports().hashed(step, state_->hash());
+  process_.feed(worker::StepCommitted{state_->step});
+  if (writes_after_step() || due(state_->step, spec_.hash_every)) return compare_once(&TrainThread::go_on_after_step);
+  go_on_after_step();
+}
+
+bool TrainThread::writes_after_step() const {
+  return due(state_->step, spec_.checkpoint_every) && state_->step < spec_.total_steps;
+}
+
+// The ranks compare their states, before any of them is written down; once for each step. This is the moment in which memory
+// goes bad here: of a state that was altered earlier, gradients would have been used.
+void TrainThread::compare_once(void (TrainThread::*next)()) {
+  if (compared_ == state_->step) return (this->*next)();
+  if (ring_->size() > 1 && process_.host().memory_goes_bad()) {
+    around_.story.tell(process_.name(), "its memory is altered after step {}", state_->step);
+    around_.rules.memory_went_bad(join_);
+    state_->bits = mixed(state_->bits, static_cast<uint64_t>(join_.rank));  // each rank in its own way
+    memory_went_bad_ = true;
+  }
+  after_comparison_ = next;
+  Piece piece;
+  piece.hash = state_->hash();
+  gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::compared);
+}
+
+void TrainThread::compared(const std::vector<Piece>& pieces) {
+  std::vector<std::string> hashes;
+  for (const Piece& piece : pieces) hashes.push_back(piece.hash);
+  if (const auto found = worker::compare_hashes(state_->step, hashes)) {
+    around_.rules.states_differ(join_, *found);
+    memory_went_bad_ = false;  // it is known: what happens to the state is the verdict's affair
+    if (found->odd.empty()) return stop({.reason = found->text, .fault = "state_mismatch"});
+    const bool wrong = std::ranges::find(found->odd, join_.rank) != found->odd.end();
+    return stop({.reason = found->text,
+                 .fault = "state_diverged",
+                 .suspect_rank = wrong ? join_.rank : found->odd.front(),
+                 .state_is_wrong = wrong});
+  }
+  compared_ = state_->step;
+  if (join_.rank == 0) process_.reports().hashed(state_->step, state_->hash());
+  (this->*after_comparison_)();
+}
+
+void TrainThread::go_on_after_step() {
+  if (join_.rank == 0 && writes_after_step()) process_.checkpoints().start(*state_);
   balancer_->observe(shares_, agreed_.compute_us);
   shares_ = balancer_->shares();
-  if (agreed_.yield && step < spec_.total_steps) return yield_now();
+  if (agreed_.yield && state_->step < spec_.total_steps) return yield_now();
   begin_step();
 }
 
 void TrainThread::yield_now() {
-  const bool writes = join_.rank == 0 && (agreed_.checkpoint || agreed_.all_leaving);
-  if (!writes) return stop({});
+  if (!agreed_.checkpoint && !agreed_.all_leaving) return stop({});
+  compare_once(&TrainThread::yield_after_checkpoint);
+}
+
+void TrainThread::yield_after_checkpoint() {
+  if (join_.rank != 0) return stop({});
   const int64_t deadline = agreed_.all_leaving ? around_.time.now() + kLeaverPatienceMs : INT64_MAX;
   process_.checkpoints().write_now(
       *state_, [this, task = task_, deadline] { return task != task_ || interrupted_ || around_.time.now() > deadline; },
@@ -154,6 +192,10 @@ void TrainThread::yield_now() {
 }
 
 void TrainThread::finish_job() {
+  compare_once(&TrainThread::write_last_checkpoint);
+}
+
+void TrainThread::write_last_checkpoint() {
   if (join_.rank != 0) return wait_until_told();
   process_.checkpoints().write_now(
       *state_, [this, task = task_] { return task != task_ || interrupted_; },
