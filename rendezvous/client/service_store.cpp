@@ -196,8 +196,8 @@ Result<std::vector<std::string>> ServiceStore::list(const std::string& prefix) {
   }
   if (!fine) {
     return fail(Error::Code::kUnavailable,
-                "cannot list in {}: the answer is not {{\"keys\": [names]}}, it begins with \"{}\": is it a Holdfast service "
-                "of this version?",
+                "cannot list in {}: the answer is not {{\"keys\": [names]}}, it begins with \"{}\": is it a Holdfast service, "
+                "and of the version of this program?",
                 describe(), reply->body.substr(0, 60));
   }
   std::ranges::sort(keys);

@@ -176,7 +176,7 @@ void check_requirements(const JobSpec& spec, Errors& errors) {
   const auto complain = [&](const std::string& what) { errors.push_back({"requires", what}); };
   if (const auto device = spec.requirements.find("device"); device != spec.requirements.end()) {
     if (const std::string& kind = device->second; kind != "cpu" && kind != "hip" && kind != "cuda")
-      complain(fmt::format("device={} is no kind of device: choose cpu, hip or cuda", kind));
+      complain(fmt::format("device={}: there is no such kind of device: choose cpu, hip or cuda", kind));
   }
   if (const auto memory = spec.requirements.find("memory_gib"); memory != spec.requirements.end()) {
     double gib = 0;

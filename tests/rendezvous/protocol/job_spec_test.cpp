@@ -281,7 +281,7 @@ TEST(JobSpec, RequirementsAreStringsOrNumbersAndKnownOnesAreChecked) {
   EXPECT_EQ(spec.requirements.at("rack"), "3");
   EXPECT_EQ(job_spec_from_json(to_json(spec)), spec);
   EXPECT_EQ(complaint(minimal({{"requires", {{"device", "gpu"}}}}), "requires"),
-            "device=gpu is no kind of device: choose cpu, hip or cuda");
+            "device=gpu: there is no such kind of device: choose cpu, hip or cuda");
   for (const char* size : {"-1", "0", "24 GB", "nan", "inf", ""})
     EXPECT_THAT(complaint(minimal({{"requires", {{"memory_gib", size}}}}), "requires"), HasSubstr("is no size")) << size;
   EXPECT_THAT(complaint(minimal({{"requires", {{"zone", true}}}}), "requires"), HasSubstr("must be a string"));
