@@ -1,4 +1,4 @@
-// What goes wrong. Each run chooses some of the kinds, so that each is seen alone and in company.
+// The kinds of faults. Each run chooses some of the kinds, so that each is seen alone and in company.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -44,13 +44,10 @@ void World::faults_until(int64_t ms) {
   const int64_t pace = chance_.of(std::vector<int64_t>{300, 1000, 3000});
   while (time_.now() < ms) {
     step_to(std::min(ms, time_.now() + chance_.between(10, pace)));
-    if (!chosen_.empty()) one_fault();
+    if (chosen_.empty()) continue;
+    ++tally_.faults;
+    (this->*chance_.of(chosen_))();
   }
-}
-
-void World::one_fault() {
-  ++tally_.faults;
-  (this->*chance_.of(chosen_))();
 }
 
 void World::kill_process() {

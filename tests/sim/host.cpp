@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "tests/sim/network.h"
-#include "tests/sim/rules.h"
+#include "tests/sim/rules/rules.h"
 #include "tests/sim/training/ring.h"
 
 namespace holdfast::sim {

@@ -35,7 +35,7 @@ class Host {
   // Its steps take so many times as long.
   void set_slowness(int64_t times);
   int64_t slowness() const { return slowness_; }
-  // What it holds of a state is altered, the next time that ranks are about to compare theirs; twice in a run at most, for
+  // The state in its memory is altered, the next time that ranks are about to compare theirs; twice in a run at most, for
   // after the third time a job refuses the worker.
   void let_memory_go_bad() { memory_goes_bad_ = ++times_bad_ <= 2; }
   bool memory_goes_bad() { return std::exchange(memory_goes_bad_, false); }

@@ -11,6 +11,7 @@
 #include <optional>
 #include <string>
 
+#include "tests/sim/violation.h"
 #include "tests/sim/world.h"
 
 namespace {

@@ -1,4 +1,5 @@
 #include "tests/sim/memory_store.h"
+#include "tests/sim/violation.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 #include "tests/sim/host.h"
 #include "tests/sim/network.h"
 #include "tests/sim/process.h"
-#include "tests/sim/rules.h"
+#include "tests/sim/rules/rules.h"
 
 namespace holdfast::sim {
 

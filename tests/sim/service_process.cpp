@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "tests/sim/checkpoints.h"
-#include "tests/sim/rules.h"
+#include "tests/sim/rules/rules.h"
 
 namespace holdfast::sim {
 

@@ -26,7 +26,7 @@ struct Poll {
   std::string worker, incarnation, have;
   int64_t wait_ms = 0;
 };
-struct JobMessage {  // what a member reports about its job
+struct JobMessage {  // a member's report about its job
   std::string job;
   std::variant<rendezvous::Progress, rendezvous::FaultReport, rendezvous::CheckpointRecord> body;
 };

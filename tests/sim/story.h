@@ -1,21 +1,14 @@
-// What happened, for people: printed line by line with --trace, and free of cost without.
+// The story of a run, for people: printed line by line with --trace, and free of cost without.
 #pragma once
 
 #include <fmt/format.h>
 
-#include <stdexcept>
 #include <string>
 #include <utility>
 
 #include "tests/sim/timeline.h"
 
 namespace holdfast::sim {
-
-// A promise was broken. Ends the run of this seed.
-class Violation : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
 
 class Story {
  public:

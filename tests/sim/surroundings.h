@@ -1,4 +1,4 @@
-// What every simulated part has at hand. Owned by the world, which outlives them.
+// The surroundings of every simulated part. Owned by the world, which outlives the parts.
 #pragma once
 
 #include <cstdint>

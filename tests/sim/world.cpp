@@ -1,4 +1,5 @@
 #include "tests/sim/world.h"
+#include "tests/sim/violation.h"
 
 #include <algorithm>
 
@@ -119,7 +120,7 @@ void World::make_peace() {
   rings_.poke();
 }
 
-// What an operator does in peace: starts what is down, resumes what is paused, and after a while asks for less.
+// The operator in peace: starts what is down, resumes what is paused, and after a while asks for less.
 void World::operate(bool patient) {
   service_.disarm();
   service_.start();

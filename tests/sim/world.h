@@ -13,7 +13,7 @@
 #include "tests/sim/host.h"
 #include "tests/sim/memory_store.h"
 #include "tests/sim/network.h"
-#include "tests/sim/rules.h"
+#include "tests/sim/rules/rules.h"
 #include "tests/sim/service_process.h"
 #include "tests/sim/surroundings.h"
 #include "tests/sim/training/ring.h"
@@ -52,7 +52,6 @@ class World {
   };
   static const std::vector<Kind>& kinds();
   void choose_kinds();
-  void one_fault();
   Host& any_host() { return *chance_.of(hosts_); }
   void kill_process();
   void kill_node();

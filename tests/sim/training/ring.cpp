@@ -100,7 +100,7 @@ void Ring::break_seat(int rank, int by, int64_t by_finished, bool abrupt) {
     if (here.left || here.broken) return;
     here.broken = std::make_unique<RingError>(RingError{"connection_lost", by});
     if (here.watching) std::exchange(here.watching, nullptr)(*here.broken);
-    // Whoever has completed a collective has sent all that the others need for it; a kill may lose what the kernel holds.
+    // A rank that has completed a collective has sent all that the others need for it; a kill may lose the kernel's buffers.
     const bool on_the_way = by_finished >= here.round && !(abrupt && chance_.percent(50));
     if (here.waiting && !on_the_way) fail(rank, here.round, *here.broken);
   });

@@ -27,7 +27,7 @@ namespace holdfast::sim {
 class Process;
 class Timeline;
 
-// What a rank gives into a collective; each kind of collective uses its own part.
+// A rank's part of a collective; each kind of collective uses its own part.
 struct Piece {
   int64_t held_step = -1;
   std::string hash;

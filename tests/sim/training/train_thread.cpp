@@ -3,7 +3,8 @@
 #include <utility>
 
 #include "tests/sim/process.h"
-#include "tests/sim/rules.h"
+#include "tests/sim/rules/rules.h"
+#include "tests/sim/violation.h"
 
 namespace holdfast::sim {
 

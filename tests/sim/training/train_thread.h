@@ -59,7 +59,6 @@ class TrainThread {
   void read_checkpoint();
   void rank0_has_read(const std::vector<Piece>& pieces);
   void offer_state();
-  void no_common_state(const std::string& reason);
   void choose_donor(const std::vector<Piece>& pieces);
   void take_state(const std::vector<Piece>& pieces);
   void agreed_on_state();
@@ -67,23 +66,17 @@ class TrainThread {
 
   // train_thread_step.cpp
   void begin_step();
-  void count_slow_step();
   void compute_next();
   void exchange(const std::vector<Piece>& pieces);
-  void reduced(const std::vector<Piece>& pieces);
-  void apply(uint64_t gradient);
+  void apply(const std::vector<Piece>& pieces);
   void leave_out();
   void applied();
   void fail_job(int64_t in_row);
   void confirmed(const std::vector<Piece>& pieces);
-  void compare_once(void (TrainThread::*next)());
+  void compare_once(std::function<void()> next);
   void compared(const std::vector<Piece>& pieces);
-  void go_on_after_step();
-  bool writes_after_step() const;
   void yield_now();
-  void yield_after_checkpoint();
   void finish_job();
-  void write_last_checkpoint();
   void wait_until_told();
   rendezvous::StepPoint point_of_step() const;
 
@@ -117,7 +110,7 @@ class TrainThread {
   size_t next_microbatch_ = 0;
   bool told_of_loss_ = false;
   int64_t compared_ = -1;  // the step after which the ranks' states were compared last
-  void (TrainThread::*after_comparison_)() = nullptr;
+  std::function<void()> after_comparison_;
   bool memory_went_bad_ = false;  // the state was altered, and no comparison has found it yet
   bool unconfirmed_ = false;      // a step is applied here, and nobody has said yet that all have it
   worker::StepAgreement agreed_;

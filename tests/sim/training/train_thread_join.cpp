@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "tests/sim/process.h"
-#include "tests/sim/rules.h"
+#include "tests/sim/rules/rules.h"
 #include "tests/sim/training/train_thread.h"
 
 namespace holdfast::sim {
@@ -57,12 +57,11 @@ void TrainThread::offer_state() {
   gather(std::move(mine), patience, &TrainThread::choose_donor);
 }
 
-void TrainThread::no_common_state(const std::string& reason) {
-  around_.rules.states_differ(join_, {reason, {}});
-  stop({.reason = reason, .fault = "state_mismatch"});
-}
-
 void TrainThread::choose_donor(const std::vector<Piece>& offers) {
+  const auto no_common_state = [this](const std::string& reason) {
+    around_.rules.bad_memory.states_differ(join_, {reason, {}});
+    stop({.reason = reason, .fault = "state_mismatch"});
+  };
   const StateSource& source = join_.source;
   donor_ = -1;
   for (int rank = 0; rank < ring_->size(); ++rank) {

@@ -4,7 +4,7 @@
 
 #include "tests/sim/host.h"
 #include "tests/sim/process.h"
-#include "tests/sim/rules.h"
+#include "tests/sim/rules/rules.h"
 #include "tests/sim/training/train_thread.h"
 
 namespace holdfast::sim {
@@ -12,8 +12,15 @@ namespace {
 
 constexpr int64_t kLeaverPatienceMs = 20000;
 
+// Since when a slow worker is to compute less: after two windows of the balancer, and what it does not count.
+constexpr int64_t kSlowStepsMax = 2 * (worker::LoadBalancer::kWindow + worker::LoadBalancer::kWarmUpSteps) + 2;
+
 bool due(int64_t step, int64_t every) {
   return every > 0 && step % every == 0;
+}
+
+bool writes_after(int64_t step, const rendezvous::JobSpec& spec) {
+  return due(step, spec.checkpoint_every) && step < spec.total_steps;
 }
 
 }  // namespace
@@ -32,13 +39,6 @@ void TrainThread::begin_step() {
     process_.client().report_fault(join_.job, report);
   });
   after(around_.chance.between(1, 10), &TrainThread::compute_next);
-}
-
-// After two windows of the balancer and what it does not count.
-void TrainThread::count_slow_step() {
-  constexpr int64_t kNoticed = 2 * (worker::LoadBalancer::kWindow + worker::LoadBalancer::kWarmUpSteps) + 2;
-  slow_steps_ = process_.host().slowness() > 1 ? slow_steps_ + 1 : 0;
-  if (slow_steps_ > kNoticed) around_.rules.is_slow(process_, join_, shares_);
 }
 
 void TrainThread::compute_next() {
@@ -76,14 +76,8 @@ void TrainThread::exchange(const std::vector<Piece>& pieces) {
   if (!agreed_.finite) return leave_out();
   Piece piece;
   for (const int64_t m : kept_.microbatches) piece.gradient += gradient_of(*state_, m);
-  if (ring_->size() == 1) return apply(piece.gradient);
-  gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::reduced);
-}
-
-void TrainThread::reduced(const std::vector<Piece>& pieces) {
-  uint64_t gradient = 0;
-  for (const Piece& piece : pieces) gradient += piece.gradient;
-  apply(gradient);
+  if (ring_->size() == 1) return apply({piece});
+  gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::apply);
 }
 
 rendezvous::StepPoint TrainThread::point_of_step() const {
@@ -98,8 +92,11 @@ rendezvous::StepPoint TrainThread::point_of_step() const {
   return point;
 }
 
-void TrainThread::apply(uint64_t gradient) {
-  count_slow_step();
+void TrainThread::apply(const std::vector<Piece>& pieces) {
+  slow_steps_ = process_.host().slowness() > 1 ? slow_steps_ + 1 : 0;
+  if (slow_steps_ > kSlowStepsMax) around_.rules.is_slow(process_, join_, shares_);
+  uint64_t gradient = 0;
+  for (const Piece& piece : pieces) gradient += piece.gradient;
   apply_step(*state_, gradient, join_.generation);
   refused_in_row_ = 0;
   applied();
@@ -124,25 +121,27 @@ void TrainThread::confirmed(const std::vector<Piece>&) {
   unconfirmed_ = false;
   process_.reports().committed(point_of_step());
   process_.feed(worker::StepCommitted{state_->step});
-  if (writes_after_step() || due(state_->step, spec_.hash_every)) return compare_once(&TrainThread::go_on_after_step);
-  go_on_after_step();
-}
-
-bool TrainThread::writes_after_step() const {
-  return due(state_->step, spec_.checkpoint_every) && state_->step < spec_.total_steps;
+  const auto go_on = [this] {
+    if (join_.rank == 0 && writes_after(state_->step, spec_)) process_.checkpoints().start(*state_);
+    balancer_->observe(shares_, agreed_.compute_us);
+    shares_ = balancer_->shares();
+    agreed_.yield && state_->step < spec_.total_steps ? yield_now() : begin_step();
+  };
+  if (writes_after(state_->step, spec_) || due(state_->step, spec_.hash_every)) return compare_once(go_on);
+  go_on();
 }
 
 // The ranks compare their states, before any of them is written down; once for each step. This is the moment in which memory
 // goes bad here: of a state that was altered earlier, gradients would have been used.
-void TrainThread::compare_once(void (TrainThread::*next)()) {
-  if (compared_ == state_->step) return (this->*next)();
+void TrainThread::compare_once(std::function<void()> next) {
+  if (compared_ == state_->step) return next();
   if (ring_->size() > 1 && process_.host().memory_goes_bad()) {
     around_.story.tell(process_.name(), "its memory is altered after step {}", state_->step);
-    around_.rules.memory_went_bad(join_);
+    around_.rules.bad_memory.altered(join_);
     state_->bits = mixed(state_->bits, static_cast<uint64_t>(join_.rank));  // each rank in its own way
     memory_went_bad_ = true;
   }
-  after_comparison_ = next;
+  after_comparison_ = std::move(next);
   Piece piece;
   piece.hash = state_->hash();
   gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::compared);
@@ -152,7 +151,7 @@ void TrainThread::compared(const std::vector<Piece>& pieces) {
   std::vector<std::string> hashes;
   for (const Piece& piece : pieces) hashes.push_back(piece.hash);
   if (const auto found = worker::compare_hashes(state_->step, hashes)) {
-    around_.rules.states_differ(join_, *found);
+    around_.rules.bad_memory.states_differ(join_, *found);
     memory_went_bad_ = false;  // it is known: what happens to the state is the verdict's affair
     if (found->odd.empty()) return stop({.reason = found->text, .fault = "state_mismatch"});
     const bool wrong = std::ranges::find(found->odd, join_.rank) != found->odd.end();
@@ -163,49 +162,37 @@ void TrainThread::compared(const std::vector<Piece>& pieces) {
   }
   compared_ = state_->step;
   if (join_.rank == 0) process_.reports().hashed(state_->step, state_->hash());
-  (this->*after_comparison_)();
-}
-
-void TrainThread::go_on_after_step() {
-  if (join_.rank == 0 && writes_after_step()) process_.checkpoints().start(*state_);
-  balancer_->observe(shares_, agreed_.compute_us);
-  shares_ = balancer_->shares();
-  if (agreed_.yield && state_->step < spec_.total_steps) return yield_now();
-  begin_step();
+  std::exchange(after_comparison_, nullptr)();
 }
 
 void TrainThread::yield_now() {
   if (!agreed_.checkpoint && !agreed_.all_leaving) return stop({});
-  compare_once(&TrainThread::yield_after_checkpoint);
-}
-
-void TrainThread::yield_after_checkpoint() {
-  if (join_.rank != 0) return stop({});
-  const int64_t deadline = agreed_.all_leaving ? around_.time.now() + kLeaverPatienceMs : INT64_MAX;
-  process_.checkpoints().write_now(
-      *state_, [this, task = task_, deadline] { return task != task_ || interrupted_ || around_.time.now() > deadline; },
-      [this, task = task_](const std::string& hash) {
-        if (task != task_) return;
-        const bool superseded = hash.empty() && process_.checkpoints().superseded_by(state_->step) > 0;
-        superseded ? stop_unwritten(state_->step) : stop({});
-      });
+  compare_once([this] {
+    if (join_.rank != 0) return stop({});
+    const int64_t deadline = agreed_.all_leaving ? around_.time.now() + kLeaverPatienceMs : INT64_MAX;
+    process_.checkpoints().write_now(
+        *state_, [this, task = task_, deadline] { return task != task_ || interrupted_ || around_.time.now() > deadline; },
+        [this, task = task_](const std::string& hash) {
+          if (task != task_) return;
+          const bool superseded = hash.empty() && process_.checkpoints().superseded_by(state_->step) > 0;
+          superseded ? stop_unwritten(state_->step) : stop({});
+        });
+  });
 }
 
 void TrainThread::finish_job() {
-  compare_once(&TrainThread::write_last_checkpoint);
-}
-
-void TrainThread::write_last_checkpoint() {
-  if (join_.rank != 0) return wait_until_told();
-  process_.checkpoints().write_now(
-      *state_, [this, task = task_] { return task != task_ || interrupted_; },
-      [this, task = task_](const std::string& hash) {
-        if (task != task_) return;
-        if (hash.empty()) return stop_unwritten(state_->step);
-        process_.reports().finish(state_->step, hash, [this, task] {
-          if (task == task_) wait_until_told();
+  compare_once([this] {
+    if (join_.rank != 0) return wait_until_told();
+    process_.checkpoints().write_now(
+        *state_, [this, task = task_] { return task != task_ || interrupted_; },
+        [this, task = task_](const std::string& hash) {
+          if (task != task_) return;
+          if (hash.empty()) return stop_unwritten(state_->step);
+          process_.reports().finish(state_->step, hash, [this, task] {
+            if (task == task_) wait_until_told();
+          });
         });
-      });
+  });
 }
 
 void TrainThread::fail_job(int64_t in_row) {

@@ -1,10 +1,9 @@
-// What must hold, whatever happens: asked after each thing that the service or a worker does. A broken rule is a Violation.
+// The rules that must hold, whatever happens: asked after each thing that the service or a worker does. A broken one is a
+// Violation.
 //
 // The rules keep books of their own (who was told what, who applied which step, which lives are over) and compare them with
 // what the service has on disk; they take nobody's word. README.md lists them.
 #pragma once
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <cstdint>
@@ -17,9 +16,10 @@
 
 #include "rendezvous/coordinator/coordinator.h"
 #include "tests/sim/memory_store.h"
+#include "tests/sim/rules/bad_memory.h"
 #include "tests/sim/service_process.h"
 #include "tests/sim/training/model_state.h"
-#include "worker/step/exchange.h"
+#include "tests/sim/violation.h"
 #include "worker/step/shares.h"
 
 namespace holdfast::sim {
@@ -28,14 +28,10 @@ class CheckpointDisk;
 class Host;
 class Process;
 
-// Ends the run: a rule is broken.
-template <typename... Args>
-[[noreturn]] void broken(fmt::format_string<Args...> text, Args&&... args) {
-  throw Violation(fmt::format(text, std::forward<Args>(args)...));
-}
-
 class Rules {
  public:
+  BadMemory bad_memory;
+
   Rules(const Timeline& time, const MemoryStore& store) : time_(time), store_(store) {}
 
   void watch(const std::vector<std::unique_ptr<Host>>& hosts) { hosts_ = &hosts; }
@@ -68,9 +64,6 @@ class Rules {
   void status_sent(const Process& process, const rendezvous::WorkerStatus& status);
   // A checkpoint is registered although the service may not have the records of the steps up to it: a state is worth more.
   void records_given_up(const std::string& job, int64_t step) { given_up_[job] = std::max(given_up_[job], step); }
-  void memory_went_bad(const rendezvous::Directive& join) { bad_memory_in_.insert({join.job, join.generation, join.secret}); }
-  // `found.odd` empty: no state of this generation is trusted.
-  void states_differ(const rendezvous::Directive& join, const worker::Disagreement& found);
   void checkpoint_unreadable(const rendezvous::Directive& join, const std::string& reason);
 
   // --- the end of a job that was let alone at last
@@ -78,7 +71,7 @@ class Rules {
   void failed(const std::string& job) const;
 
  private:
-  struct JobView {  // what a message that does not count may not change
+  struct JobView {  // the part of a job that a message which does not count may not change
     int64_t committed_step, generation, checkpoints, lineage;
     rendezvous::JobState state;
     rendezvous::Stage stage;
@@ -90,7 +83,7 @@ class Rules {
     rendezvous::StateSource source;
     bool operator==(const Told&) const = default;
   };
-  struct Promise {  // what an answer says, to be found on disk before it leaves
+  struct Promise {  // an answer's words, to be found on disk before it leaves
     std::string text;
     std::function<bool(const Tables&)> kept;
   };
@@ -143,10 +136,7 @@ class Rules {
   // By job: the newest generation that the service heard of since it has its database; in the turn under way.
   std::map<std::string, int64_t> heard_, heard_soon_;
   std::map<std::string, int64_t> lost_history_to_;  // by job: a state that the database forgot was taken up in this generation
-  std::set<std::tuple<std::string, int64_t, std::string>>
-      bad_memory_in_;                             // job, generation, secret: a member's state was altered
-  std::map<std::string, int64_t> distrusted_in_;  // by job: the newest generation in which no state was trusted
-  std::map<std::string, int64_t> unknown_to_;     // by job: up to this step the database may lack who did it
+  std::map<std::string, int64_t> unknown_to_;       // by job: up to this step the database may lack who did it
   std::map<std::pair<std::string, std::string>, int64_t> fenced_;   // (incarnation, job) -> the highest fence it told of
   std::set<std::tuple<std::string, std::string, int64_t>> joined_;  // (incarnation, job, generation)
   std::map<std::string, std::vector<ModelState>> right_;            // by job: what nobody's disturbance may change

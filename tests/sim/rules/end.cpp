@@ -1,8 +1,8 @@
-// What must hold at the end of a job: every step once, by those whom the ledger names, and the bits of an undisturbed run.
+// The rules at the end of a job: every step once, by those whom the ledger names, and the bits of an undisturbed run.
 #include <algorithm>
 
 #include "tests/sim/checkpoints.h"
-#include "tests/sim/rules.h"
+#include "tests/sim/rules/rules.h"
 
 namespace holdfast::sim {
 namespace {

@@ -1,4 +1,4 @@
-#include "tests/sim/rules.h"
+#include "tests/sim/rules/rules.h"
 
 #include <algorithm>
 #include <utility>
@@ -161,7 +161,8 @@ void Rules::check_job(const Coordinator& service, const std::string& id, const J
   if (!past.restored) past.committed_step = row.committed_step;
 }
 
-// What was asked for is on disk, and the decisions count on the checkpoints of the catalogue and on no others.
+// The numbers that a person asked for are on disk, and the decisions count on the checkpoints of the catalogue and on no
+// others.
 void Rules::check_kept(const Coordinator& service) {
   for (const auto& [id, wanted] : std::exchange(scaled_, {})) {
     const JobRow& row = store_.durable().jobs.at(id);
@@ -220,8 +221,7 @@ void Rules::went_back(const Coordinator& service, const std::string& job, int64_
   const JobMembership& m = service.find_job(job)->membership;
   if (m.spec.recovery == "checkpoint") return;
   const int64_t last = m.current.number - 1;
-  const auto distrusted = distrusted_in_.find(job);
-  if (distrusted != distrusted_in_.end() && distrusted->second == last) return;
+  if (bad_memory.distrusted(job, last)) return;
   for (const auto& host : *hosts_) {
     const Process* process = host->process();
     if (process == nullptr || !process->holds(job)) continue;
@@ -352,12 +352,6 @@ void Rules::status_sent(const Process& process, const WorkerStatus& status) {
   if (status.phase != Phase::kPrepared) return;
   int64_t& fenced = fenced_[{process.incarnation(), status.job}];
   fenced = std::max(fenced, status.generation);
-}
-
-void Rules::states_differ(const Directive& join, const worker::Disagreement& found) {
-  if (!bad_memory_in_.contains({join.job, join.generation, join.secret}))
-    broken("generation {} of {} cannot agree on a state: {}", join.generation, join.job, found.text);
-  if (found.odd.empty()) distrusted_in_[join.job] = std::max(distrusted_in_[join.job], join.generation);
 }
 
 void Rules::checkpoint_unreadable(const Directive& join, const std::string& reason) {

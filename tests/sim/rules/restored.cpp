@@ -1,8 +1,8 @@
-// What must hold when the service's database was replaced by an older copy while the workers went on.
+// The rules after the service's database was replaced by an older copy while the workers went on.
 #include <algorithm>
 #include <utility>
 
-#include "tests/sim/rules.h"
+#include "tests/sim/rules/rules.h"
 
 namespace holdfast::sim {
 
