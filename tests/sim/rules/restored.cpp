@@ -13,7 +13,7 @@ void Rules::database_restored() {
   ++database_;
   over_.clear();
   for (const auto& [incarnation, code] : store_.durable().ended) over_.insert(incarnation);
-  heard_.clear();
+  heard_.database_restored();
   before_.clear();
   current_before_.clear();
   for (const auto& [key, dealt] : dealt_) {
@@ -36,7 +36,7 @@ bool Rules::is_known(const Directive& join) const {
 
 // A number that any worker spoke of is never used again, though the database may have forgotten it.
 void Rules::check_number(const std::string& job, int64_t generation) {
-  int64_t& heard = heard_[job];
+  const int64_t heard = heard_.newest(job);
   if (generation <= heard)
     broken("generation {} of {} forms, and a worker had spoken of generation {}", generation, job, heard);
 }

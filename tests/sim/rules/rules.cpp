@@ -48,8 +48,9 @@ void Rules::before_request(const Coordinator& service) {
 void Rules::after_request(const Coordinator& service, const Request& request, const Response& response) {
   if (const auto* status = std::get_if<StatusMessage>(&request)) {
     judge_worker(status->status.incarnation, response);
-    int64_t& heard = heard_soon_[status->status.job];
-    if (!response.refusal) heard = std::max(heard, status->status.generation);
+    const std::string& job = status->status.job;
+    const bool late = before_[job].generation > past_[job].generation;
+    if (!response.refusal) heard_.said(job, status->status.generation, late);
   }
   if (const auto* poll = std::get_if<Poll>(&request)) judge_worker(poll->incarnation, response);
   if (const auto* message = std::get_if<JobMessage>(&request)) judge_message(service, *message, response);
@@ -118,20 +119,21 @@ void Rules::judge_message(const Coordinator& service, const JobMessage& message,
 void Rules::turn_lost() {
   promises_.clear();
   over_soon_.clear();
-  heard_soon_.clear();
+  heard_.turn_lost();
   scaled_.clear();
 }
 
 void Rules::committed(const Coordinator& service) {
   over_.merge(over_soon_);
   over_soon_.clear();
-  for (const auto& [job, generation] : std::exchange(heard_soon_, {})) heard_[job] = std::max(heard_[job], generation);
+  heard_.before_judging();
   for (const Promise& promise : std::exchange(promises_, {})) {
     if (!promise.kept(store_.durable())) broken("it is answered that {}, and the disk does not have it", promise.text);
   }
   check_preemptions(service);
   check_kept(service);
   for (const auto& [id, row] : store_.durable().jobs) check_job(service, id, row);
+  heard_.after_judging();
 }
 
 void Rules::check_job(const Coordinator& service, const std::string& id, const JobRow& row) {
@@ -161,8 +163,7 @@ void Rules::check_job(const Coordinator& service, const std::string& id, const J
   if (!past.restored) past.committed_step = row.committed_step;
 }
 
-// The numbers that a person asked for are on disk, and the decisions count on the checkpoints of the catalogue and on no
-// others.
+// A person's numbers are on disk, and the decisions count on the checkpoints of the catalogue and on no others.
 void Rules::check_kept(const Coordinator& service) {
   for (const auto& [id, wanted] : std::exchange(scaled_, {})) {
     const JobRow& row = store_.durable().jobs.at(id);

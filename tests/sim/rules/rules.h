@@ -17,6 +17,7 @@
 #include "rendezvous/coordinator/coordinator.h"
 #include "tests/sim/memory_store.h"
 #include "tests/sim/rules/bad_memory.h"
+#include "tests/sim/rules/heard.h"
 #include "tests/sim/service_process.h"
 #include "tests/sim/training/model_state.h"
 #include "tests/sim/violation.h"
@@ -133,8 +134,7 @@ class Rules {
   std::map<std::tuple<std::string, int64_t, std::string>, Told> told_;  // by job, generation, secret
   std::map<std::pair<std::string, int64_t>, Secret> secrets_;           // by job and generation
   int64_t database_ = 0;                                                // counts those that were put back
-  // By job: the newest generation that the service heard of since it has its database; in the turn under way.
-  std::map<std::string, int64_t> heard_, heard_soon_;
+  HeardGenerations heard_;
   std::map<std::string, int64_t> lost_history_to_;  // by job: a state that the database forgot was taken up in this generation
   std::map<std::string, int64_t> unknown_to_;       // by job: up to this step the database may lack who did it
   std::map<std::pair<std::string, std::string>, int64_t> fenced_;   // (incarnation, job) -> the highest fence it told of
