@@ -1,8 +1,20 @@
-"""The Python that the peers run under: Debian's own, another one by its path, or that of a system in a folder (ops/try_on makes one)."""
+"""PyTorch, the peer, in its two set-ups: as Debian installs it, and at its best.
+
+At its best is what PyTorch's own tuning guide asks for: one thread pool (OpenBLAS built on OpenMP, for its own threads fight
+PyTorch's over the cores) and an allocator that keeps large blocks (tcmalloc; glibc gives each step's tensors back to the kernel
+and faults them in again). A ratio that anybody is told is the one to the peer at its best."""
+import functools
+import glob
 import os
 import shutil
+import subprocess
 
 DEBIANS = "/usr/bin/python3"  # sees Debian's PyTorch
+SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers")
+
+AS_INSTALLED, AT_BEST = SETUPS = ("as installed", "at its best")
+BLAS = "/usr/lib/*/openblas-openmp/libblas.so.3"
+ALLOCATOR = "/usr/lib/*/libtcmalloc_minimal.so.4"
 
 
 class PeerPython:
@@ -19,13 +31,44 @@ class PeerPython:
         if not self.root and not os.access(where, os.X_OK):
             raise SystemExit(f"bench/run: --python {where}: that is neither a program nor the root folder of a system")
 
-    def command(self, *arguments):
-        return [*(["chroot", self.root] if self.root else []), self.python, *map(str, arguments)]
+    @functools.cached_property
+    def version(self):
+        """PyTorch's, and '' where there is none."""
+        done = subprocess.run(self.command("-c", "import torch; print(torch.__version__)"), capture_output=True, text=True, check=False)
+        return done.stdout.strip() if done.returncode == 0 else ""
 
-    def script(self, folder, name, *arguments):
-        """Runs `name` of the peers' folder; a system in a folder gets a copy of that folder first."""
+    @functools.cached_property
+    def missing(self):
+        """'' when both set-ups can run, else why not and what to do."""
+        where = " in it" if self.root else ""
+        if not self.version:
+            return f"{self.root or self.python} has no PyTorch: run ops/setup --bench{where}"
+        for pattern in (BLAS, ALLOCATOR):
+            if not self.find(pattern):
+                return f"the peer cannot be set up at its best, {self.root or ''}{pattern} is missing: run ops/setup --bench{where}"
+        return ""
+
+    @property
+    def setups(self):
+        """Those that can run: none without PyTorch, both when nothing is missing."""
+        return SETUPS if not self.missing else (AS_INSTALLED,) if self.version else ()
+
+    def find(self, pattern):
+        """The first file that matches, as the Python sees it; '' when there is none."""
+        found = sorted(glob.glob((self.root or "") + pattern))
+        return found[0][len(self.root or ""):] if found else ""
+
+    def command(self, *arguments, setup=AS_INSTALLED, threads=1):
+        environment = []
+        if setup == AT_BEST:
+            environment = ["env", f"OMP_NUM_THREADS={threads}", f"LD_PRELOAD={self.find(ALLOCATOR)}",
+                           f"LD_LIBRARY_PATH={os.path.dirname(self.find(BLAS))}"]
+        return [*(["chroot", self.root] if self.root else []), *environment, self.python, "-B", *map(str, arguments)]
+
+    def script(self, name, *arguments, setup=AS_INSTALLED, threads=1):
+        """Runs `name` of bench/peers; a system in a folder gets a copy of those first."""
+        folder = SCRIPTS
         if self.root:
-            inside = "/root/peers"
-            shutil.copytree(folder, self.root + inside, dirs_exist_ok=True)
-            folder = inside
-        return self.command(os.path.join(folder, name), *arguments)
+            folder = "/root/peers"
+            shutil.copytree(SCRIPTS, self.root + folder, dirs_exist_ok=True)
+        return self.command(os.path.join(folder, name), *arguments, setup=setup, threads=threads)

@@ -30,19 +30,23 @@ def machine():
     return f"{os.cpu_count()} cores of {model} ({' '.join(isa)})"
 
 
-def why_no_peers(folder):
-    """'' when the peers can run, else why not and what to do."""
-    if not os.path.exists(os.path.join(folder, "torch_step.py")):
-        return f"the peers' scripts are not in {folder}: --peers DIR says where they are"
-    if subprocess.run(PEER.command("-c", "import torch"), capture_output=True, check=False).returncode != 0:
-        return f"{PEER.root or PEER.python} has no PyTorch: run ops/setup --bench" + (" in it" if PEER.root else "")
-    return ""
+def row(case, unit, ours, peer=None, reference=None, floor=None, higher_is_better=False, note=""):
+    """A row of a table. `peer`: a program's figures by set-up (peer_python.SETUPS); `reference`: what a row without such a program is
+    set beside. `ratio` above 1 means that Holdfast does better, whichever way the unit counts. It is the ratio to the better of
+    both set-ups, and there is none unless the peer ran at its best."""
+    peer = peer or {}
+    installed, best = (peer.get(setup) for setup in peer_python.SETUPS)
+    if best is not None and installed is not None:
+        best = max(best, installed) if higher_is_better else min(best, installed)
+    beside = reference if best is None else best
+    ratio = None if not beside or not ours else ours / beside if higher_is_better else beside / ours
+    return {"case": case, "unit": unit, "ours": ours, "peer": installed, "best": best, "reference": reference, "ratio": ratio,
+            "floor": floor, "note": note}
 
 
-def row(case, unit, ours, peer=None, floor=None, higher_is_better=False, note=""):
-    """`ratio` above 1 means that Holdfast does better, whichever way the unit counts."""
-    ratio = None if not peer or not ours else ours / peer if higher_is_better else peer / ours
-    return {"case": case, "unit": unit, "ours": ours, "peer": peer, "ratio": ratio, "floor": floor, "note": note}
+def by_setup(measured):
+    """The median of each set-up's figures, {set-up: [number]}."""
+    return {setup: median(values) for setup, values in measured.items()}
 
 
 def plot_path(case):
@@ -73,10 +77,15 @@ def json_lines(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
-def torch(code, *arguments, threads=1):
+def torch(code, *arguments, setup, threads=1):
     """Runs Python code under PyTorch; it prints one JSON object."""
     prelude = f"import json, os, sys, time, torch\ntorch.set_num_threads({threads})\n"
-    return json_lines(output_of(PEER.command("-c", prelude + code, *arguments)))[-1]
+    return json_lines(output_of(PEER.command("-c", prelude + code, *arguments, setup=setup, threads=threads)))[-1]
+
+
+def peer_script(name, *arguments, setup, threads=1):
+    """Runs a script of bench/peers to its end; its JSON objects."""
+    return json_lines(output_of(PEER.script(name, *arguments, setup=setup, threads=threads)))
 
 
 class Testbed:

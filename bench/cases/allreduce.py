@@ -1,8 +1,8 @@
 """The ring all-reduce of Tiny's gradient in each wire type, beside gloo: over loopback, and between 2 and 4 nodes on shaped links."""
 import os
-import re
 import subprocess
 
+import peer_python
 import shaped_links
 import testbed
 import wires
@@ -10,7 +10,8 @@ import wires
 TITLE = "All-reduce of 30,142,848 elements (120.6 MB in four bytes); seconds"
 NOTE = ("Floor: the bytes that the ring must send each way in this wire type (bench/wires.py: 2 (N-1)/N of the buffer, and more for int8 "
         "from 3 ranks on) at the rate of one bare TCP stream measured between two of the same places in this run. Peer: gloo in PyTorch, "
-        "float32, whatever type ours sends.")
+        "float32, whatever type ours sends; at its best in pieces of 25 MB that are under way together, as DDP's buckets are.")
+PIECE = 25 * 2**20 // 4  # elements in a bucket of DDP
 RATE, RATE_NAME = "1gbit", "1 Gbit/s links"
 WIRES = {2: ("float32", "int32", "int16", "bfloat16", "int8"), 4: ("float32", "int32", "int16")}
 
@@ -22,26 +23,28 @@ def ours(where, hosts, wire):
     return [line["seconds"] for line in testbed.json_lines(text)]
 
 
-def gloo(where, hosts, interface, peers):
-    text = testbed.run_together([[*place, "env", f"GLOO_SOCKET_IFNAME={interface}", *testbed.PEER.script(peers, "gloo_allreduce.py", rank, len(where), hosts[0])]
-                                 for rank, place in enumerate(where)])
-    return [float(s) for s in re.findall(r"in ([\d.]+) s", text)]
+def gloo(where, hosts, interface, setup):
+    pieces = ["--piece", PIECE] if setup == peer_python.AT_BEST else []
+    text = testbed.run_together([[*place, "env", f"GLOO_SOCKET_IFNAME={interface}",
+                                  *testbed.PEER.script("all_reduce.py", "--rank", rank, "--world", len(where), "--master", f"{hosts[0]}:29511",
+                                                       *pieces, setup=setup)] for rank, place in enumerate(where)])
+    return [line["seconds"] for line in testbed.json_lines(text)]
 
 
 def measure_place(name, where, hosts, interface, options):
     world = len(where)
-    taken, theirs = {wire: [] for wire in WIRES[world]}, []
+    taken, theirs = {wire: [] for wire in WIRES[world]}, {setup: [] for setup in testbed.PEER.setups}
     for _ in range(options.repeat):  # in turn, so that a busy minute falls on all
         for wire, seconds in taken.items():
             seconds += ours(where, hosts, wire)
-        if options.peers:
-            theirs += gloo(where, hosts, interface, options.peers)
+        for setup, seconds in theirs.items():
+            seconds += gloo(where, hosts, interface, setup)
     rate = testbed.plain_tcp_rate(connect_in=where[1], listen_in=where[0], host=hosts[0])
     rows = []
     for wire, seconds in taken.items():
         exact = " (exact)" if wires.reduction_of(wire) == "exact" else ""
-        rows.append(testbed.row(f"{name}, {world} ranks, {wire}{exact}", "s", testbed.median(seconds), testbed.median(theirs),
-                                wires.bytes_each_way(wire, testbed.TINY_PARAMETERS, world) / rate))
+        rows.append(testbed.row(f"{name}, {world} ranks, {wire}{exact}", "s", testbed.median(seconds), testbed.by_setup(theirs),
+                                floor=wires.bytes_each_way(wire, testbed.TINY_PARAMETERS, world) / rate))
     return rows
 
 

@@ -51,8 +51,8 @@ def measure(options):
         count, every = setting["accumulation"], setting.get("sync_every", 1)
         runs.append(run(**setting))
         measured.append((setting, link_runs.efficiency(alone[count], runs[-1])))
-        rows.append(testbed.row(name_of(setting), "%", measured[-1][1], None,
-                                link_runs.without_hiding(alone[count], setting["wire"], plain, every), higher_is_better=True))
+        rows.append(testbed.row(name_of(setting), "%", measured[-1][1],
+                                floor=link_runs.without_hiding(alone[count], setting["wire"], plain, every), higher_is_better=True))
     note = NOTE + f" Plain TCP: {plain / 1e6:.0f} MB/s." + link_runs.faults_in([*alone.values(), *runs])
     for each in rows:
         each["note"] = note

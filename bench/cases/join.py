@@ -16,6 +16,6 @@ def measure(options):
         runs = [testbed.json_lines(testbed.output_of([os.path.join(testbed.ROOT, "bench", "join_over_link.py"), "--joiners", joiners]))[-1]
                 for _ in range(options.repeat)]
         note = NOTE if all(run["generations"] == 2 for run in runs) else NOTE + f" Generations seen: {[r['generations'] for r in runs]}."
-        rows.append(testbed.row(f"{joiners} joining", "s", testbed.median([run["pause_s"] for run in runs]), None,
-                                testbed.median([STATE_BYTES / run["plain_bytes_per_s"] for run in runs]), note=note))
+        rows.append(testbed.row(f"{joiners} joining", "s", testbed.median([run["pause_s"] for run in runs]),
+                                floor=testbed.median([STATE_BYTES / run["plain_bytes_per_s"] for run in runs]), note=note))
     return rows

@@ -20,8 +20,8 @@ def measure(options):
     for (dtype, threads, op, shape), lines in seen.items():
         where = f" of {shape}" if " x " in shape else ""
         case = f"{dtype}, {threads} thread{'s' if threads > 1 else ''}: {op}{where}"
-        each = testbed.row(case, "GB/s", testbed.median([line["gigabytes_per_s"] for line in lines]), None,
-                           testbed.median([line["copy_gigabytes_per_s"] for line in lines]), higher_is_better=True, note=NOTE)
+        each = testbed.row(case, "GB/s", testbed.median([line["gigabytes_per_s"] for line in lines]),
+                           floor=testbed.median([line["copy_gigabytes_per_s"] for line in lines]), higher_is_better=True, note=NOTE)
         each["ratio"] = testbed.median([line["share_of_copy"] for line in lines])
         rows.append(each)
     return rows

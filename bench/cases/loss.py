@@ -10,15 +10,15 @@ import wires
 TITLE = "Loss of a small model after the same steps with each wire type, two workers; nats a token"
 NOTE = ("3 layers, 128 channels, blocks of 128 bytes of this repository's own text, 8 microbatches of 8 a step, float32, {steps} steps; the mean "
         "of the last {tail}, and the loss on text that it never saw. Same seed and data everywhere, so rows differ by rounding alone, and "
-        "by {tail} steps' noise of the curves. Peer: the float32 wire, which is what PyTorch's DDP sums in.")
+        "by {tail} steps' noise of the curves. Beside: the float32 wire, which is what PyTorch's DDP sums in.")
 STEPS, TAIL, EVAL_EVERY = 500, 20, 100
 QUICK_STEPS = 100
 TEXT = (".cpp", ".h", ".md", ".py")
-# Name of a row -> what it asks for. The peer comes first.
+# Name of a row -> what it asks for. What they are set beside comes first.
 RUNS = {"float32": {"wire_dtype": "float32"}, "int32 (exact)": {"wire_dtype": "int32"}, "int16 (exact)": {"wire_dtype": "int16"},
         "bfloat16": {"wire_dtype": "bfloat16"}, "int8": {"wire_dtype": "int8"},
         **{f"int32 (exact), sync every {steps}": {"wire_dtype": "int32", "sync_every": steps} for steps in (8, 16, 32)}}
-PEER = "float32"
+FLOAT_WIRE = "float32"
 
 
 @functools.cache  # every run learns from the same text, though somebody writes on it meanwhile
@@ -79,7 +79,7 @@ def measure(options):
     curves = {name: losses(steps, wanted) for name, wanted in RUNS.items() if set(wanted) <= known}
     ends = {name: at_the_end(points) for name, points in curves.items()}
     note = NOTE.format(steps=steps, tail=TAIL)
-    rows = [testbed.row(f"{name}, {kind}", "nats", ends[name][which], None if name == PEER else ends[PEER][which], note=note)
+    rows = [testbed.row(f"{name}, {kind}", "nats", ends[name][which], reference=None if name == FLOAT_WIRE else ends[FLOAT_WIRE][which], note=note)
             for which, kind in enumerate(("training", "validation")) for name in ends]
     if options.write_plots:
         # The first steps are alike and would flatten the rest.

@@ -7,7 +7,7 @@ TITLE = "Peak memory of a worker: Tiny, microbatches of 4 and 16 x 512 tokens; M
 P_MB = 4 * testbed.TINY_PARAMETERS / 1e6
 PARTS = (("parameters, float32", 1), ("gradients of a microbatch, float32", 1), ("AdamW moments, float32", 2),
          ("sums of the reduction, int32", 1), ("copy for the checkpoint being written", 3))
-TORCH_NAMES = {"float32": "fp32", "bfloat16": "bf16"}
+DTYPES = ("float32", "bfloat16")
 
 # Runs a program to its end and says what it held at most; the children of this process are that one.
 PEAK_OF_A_PROGRAM = """
@@ -22,10 +22,11 @@ def peak_of_program(*arguments):
     return testbed.json_lines(text)[-1]["megabytes"]
 
 
-def peak_of_torch(dtype, batch, peers):
+def peak_of_torch(dtype, batch, setup):
     """Two steps: from the second on the optimizer's state is there, too."""
-    return peak_of_program(*testbed.PEER.script(peers, "torch_step.py", "--threads", os.cpu_count(), "--batch", batch,
-                                                "--dtype", TORCH_NAMES[dtype], "--steps", 2))
+    threads = os.cpu_count()
+    return peak_of_program(*testbed.PEER.script("train.py", "--threads", threads, "--batch", batch, "--dtype", dtype, "--steps", 2,
+                                                setup=setup, threads=threads))
 
 
 def peak_memory_of(pid):
@@ -46,26 +47,27 @@ def peak(dtype, batch, checkpoint_every=0):
         return before, peak_memory_of(pid)
 
 
-def rows_of(dtype, batch, peers):
+def rows_of(dtype, batch):
     idle, training = peak(dtype, batch)
     known = 5 * P_MB + (P_MB / 2 if dtype == "bfloat16" else 0)
     name = f"{dtype}, batch {batch}"
-    rows = [testbed.row(f"{name}: while training", "MB", training, peak_of_torch(dtype, batch, peers) if peers else None, known),
+    rows = [testbed.row(f"{name}: while training", "MB", training,
+                        {setup: peak_of_torch(dtype, batch, setup) for setup in testbed.PEER.setups}, floor=known),
             testbed.row(f"{name}: activations and scratch (the rest)", "MB", training - idle - known)]
     if batch == 4:
         _, writing = peak(dtype, batch, checkpoint_every=2)
         rows.insert(0, testbed.row(f"{dtype}: the process without a job", "MB", idle))
-        rows.insert(2, testbed.row(f"{name}: while a checkpoint is written", "MB", writing, None, known + 3 * P_MB))
+        rows.insert(2, testbed.row(f"{name}: while a checkpoint is written", "MB", writing, floor=known + 3 * P_MB))
     return rows
 
 
-def measure(options):
-    rows = [each for dtype in TORCH_NAMES for batch in (4, 16) for each in rows_of(dtype, batch, options.peers)]
+def measure(_options):
+    rows = [each for dtype in DTYPES for batch in (4, 16) for each in rows_of(dtype, batch)]
     made_of = "; ".join(f"{name} {share * P_MB:.0f}" for name, share in PARTS)
     note = f"Made of (MB): {made_of}; bfloat16 adds the cast parameters, {P_MB / 2:.0f}. Floor: the sum of those held then."
-    if options.peers:
+    if testbed.PEER.setups:
         bare = peak_of_program(*testbed.PEER.command("-c", "import torch"))
-        note += (" Peer: PyTorch's training step (torch_step.py), two steps, the whole process, as ours is; of that "
+        note += (" Peer: PyTorch's training step (bench/peers/train.py), two steps, the whole process, as ours is; of that "
                  f"{bare:.0f} MB are there after `import torch` alone.")
     for each in rows:
         each["note"] = note

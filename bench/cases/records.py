@@ -100,7 +100,7 @@ def measure(_options):
                         ("long curve", f"the curve of {filled['long_run']:,} steps in 2,000 points")):
         for percent in (50, 99):
             value, beside = percentile(times[what], percent), floor if percent == 99 else None
-            rows.append(testbed.row(f"{label}, p{percent}", "ms", value, None, beside, note=NOTE))
+            rows.append(testbed.row(f"{label}, p{percent}", "ms", value, floor=beside, note=NOTE))
     rows.append(testbed.row("an event written, p50", "ms", percentile(writes, 50), note=NOTE))
     rows.append(testbed.row("an event written, p99", "ms", percentile(writes, 99), note=NOTE))
     rows.append(testbed.row("events written", "1/s", len(writes) / SECONDS, note=NOTE))

@@ -1,15 +1,15 @@
 """From kill -9 of a worker to the next step that the job commits, beside torchrun's restart."""
 import os
-import re
 import signal
 import time
 
 import harness
+import peer_python
 import testbed
 
 TITLE = "Two workers train, one is lost: seconds to the next committed step; steps done again"
 NOTE = ("Ours: a GPT-2 of 120,000 parameters whose steps take 50 ms, two workers on this machine. Peer: torchrun with c10d "
-        "rendezvous, a loop of 50 ms steps with a checkpoint every 20 (torchrun_elastic.py). Floor: one step; where the service is "
+        "rendezvous, a loop of 50 ms steps with a checkpoint every 20 (bench/peers/torchrun.py); at its best its last call waits 1 s. Floor: one step; where the service is "
         "killed and back after 20 s, the longest step of the same job before. A killed process is seen by its broken connections, "
         "and its address tells that nobody is there; a frozen one by its silence, when the service asks whether it lives.")
 STEP_MS = 50
@@ -43,14 +43,9 @@ def next_step_of_a_later_generation(cluster, job, generation):
     return harness.wait_until(lambda: (s := cluster.job(job))["generation"] > generation and s["step"] > step and s, 60, "a step")
 
 
-def torchrun(peers):
-    """The figures of one run by the peer's script: seconds after a kill and after a join, steps done again; None for what it does not say."""
-    text = testbed.output_of(testbed.PEER.script(peers, "torchrun_elastic.py"), timeout_s=600)
-    killed = re.search(r"first step after ([\d.]+) s, went from step (\d+) back to (\d+)", text)
-    joined = re.search(r"first common step after ([\d.]+) s", text)
-    return {"killed_s": float(killed[1]) if killed else None, "joined_s": float(joined[1]) if joined else None,
-            "again": float(max(0, int(killed[2]) - int(killed[3]) + 1)) if killed else None,
-            "said": "" if killed and joined else text.strip()}
+def torchrun(setup):
+    """Seconds after a kill and after a join, steps done again; None for what did not come."""
+    return testbed.peer_script("torchrun.py", *(["--at_best"] if setup == peer_python.AT_BEST else []), setup=setup)[-1]
 
 
 def freeze(cluster):
@@ -82,24 +77,24 @@ def longest_steps_around_an_absence(seconds):
 
 
 def measure(options):
-    killed, frozen, away, peer = [], [], [], []
+    killed, frozen, away, peer = [], [], [], {setup: [] for setup in testbed.PEER.setups}
     for _ in range(options.repeat):  # in turn, so that a busy minute falls on both sides
         killed.append(time_to_next_step(lambda cluster: cluster.kill_worker("w2"), rejoin=True))
         frozen.append(time_to_next_step(freeze))
         away.append(longest_steps_around_an_absence(AWAY_S))
-        if options.peers:
-            peer.append(torchrun(options.peers))
-    of_peer = {key: [run[key] for run in peer if run[key] is not None] for key in ("killed_s", "joined_s", "again")}
-    silent = [run["said"] for run in peer if run["said"]]
-    note = NOTE + (f" {len(silent)} of {len(peer)} runs of the peer did not recover and are not in its numbers; one said: {silent[0]}."
-                   if silent else "")
+        for setup, runs in peer.items():
+            runs.append(torchrun(setup))
+
+    def theirs(key, typical=testbed.median):
+        return {setup: typical([run[key] for run in runs if run[key] is not None]) for setup, runs in peer.items()}
+
+    lost = sum(None in run.values() for runs in peer.values() for run in runs)
+    note = NOTE + (f" {lost} of {sum(map(len, peer.values()))} runs of the peer did not recover and are not in its numbers." if lost else "")
     floor = STEP_MS / 1000
-    return [testbed.row("kill -9 to the next step", "s", testbed.median([k[0] for k in killed]), testbed.median(of_peer["killed_s"]),
-                        floor, note=note),
-            testbed.row("SIGSTOP to the next step", "s", testbed.median([f[0] for f in frozen]), None, floor, note=note),
-            testbed.row("process started to a step with it", "s", testbed.median([k[1] for k in killed]),
-                        testbed.median(of_peer["joined_s"]), floor, note=note),
-            testbed.row(f"service away for {AWAY_S} s: longest step", "s", testbed.median([a[1] for a in away]), None,
-                        testbed.median([a[0] for a in away]), note=note),
+    return [testbed.row("kill -9 to the next step", "s", testbed.median([k[0] for k in killed]), theirs("killed_s"), floor=floor, note=note),
+            testbed.row("SIGSTOP to the next step", "s", testbed.median([f[0] for f in frozen]), floor=floor, note=note),
+            testbed.row("process started to a step with it", "s", testbed.median([k[1] for k in killed]), theirs("joined_s"), floor=floor, note=note),
+            testbed.row(f"service away for {AWAY_S} s: longest step", "s", testbed.median([a[1] for a in away]),
+                        floor=testbed.median([a[0] for a in away]), note=note),
             testbed.row("steps done again after kill -9", "steps", float(max(k[2] for k in killed)),
-                        max(of_peer["again"], default=None), 0.0, note=note)]
+                        theirs("again", lambda values: float(max(values)) if values else None), floor=0.0, note=note)]

@@ -70,7 +70,7 @@ def measure(options):
     for workers, of_count in runs.items():
         def row(what, unit, key, floor=None):
             value = testbed.median([run[key] for run in of_count])
-            rows.append(testbed.row(f"{workers} workers: {what}", unit, value, None, floor, note=NOTE))
+            rows.append(testbed.row(f"{workers} workers: {what}", unit, value, floor=floor, note=NOTE))
 
         floor = testbed.median(floors)
         row("heartbeat, quiet, p50", "ms", "heartbeat_p50_ms")

@@ -1,14 +1,12 @@
 """One training step of GPT-2 Tiny, as a worker does it in a job, beside PyTorch and beside plain loops."""
-import re
-
 import testbed
 
 TITLE = "Training step of GPT-2 Tiny (30,142,848 parameters), sequences of 512 tokens, one process; tokens/s"
 NOTE = ("Ours: a real worker in a real job with the exact reduction, so gradient, fixed-point sums, optimizer and the service's "
-        "bookkeeping are all in. Peer: PyTorch (torch_step.py). Floor: the matrix products of the step at the best rate of a "
+        "bookkeeping are all in. Peer: PyTorch (bench/peers/train.py). Floor: the matrix products of the step at the best rate of a "
         "2048 x 2048 product in this type, measured in this run by our own op set (bench_step --product) and by PyTorch, whichever "
         "is faster. "
-        "Plain loops: the peer of that row is our own reference op set, one loop a formula as in llm.c's CPU code, and both sides are "
+        "Plain loops: that row is beside our own reference op set, one loop a formula as in llm.c's CPU code, and both sides are "
         "bench_step, without service or reduction; a single step of theirs, for it takes minutes.")
 LAYERS, WIDTH, VOCABULARY, BLOCK = 6, 384, 50257, 512
 # 2 operations a weight and token, forward once and backward twice; attention's two products see half of each square.
@@ -38,10 +36,10 @@ def our_product_rate(dtype, threads):
     return testbed.json_lines(testbed.output_of([f"{testbed.BIN}/bench_step", "--product", "--threads", threads, "--dtype", dtype]))[-1]["rate"]
 
 
-def theirs(dtype, threads, batch, peers):
-    text = testbed.output_of(testbed.PEER.script(peers, "torch_step.py", "--threads", threads, "--batch", batch, "--steps", STEPS[batch] - 1,
-                                                 "--dtype", {"float32": "fp32", "bfloat16": "bf16"}[dtype]))
-    return [float(rate) for rate in re.findall(r"(\d+) tokens/s", text)][2:]
+def theirs(dtype, threads, batch, setup):
+    steps = testbed.peer_script("train.py", "--threads", threads, "--batch", batch, "--steps", STEPS[batch] - 1, "--dtype", dtype,
+                                setup=setup, threads=threads)
+    return [step["tokens_per_s"] for step in steps[2:]]
 
 
 def bench_step_rate(*arguments):
@@ -51,16 +49,16 @@ def bench_step_rate(*arguments):
     return [line["tokens_per_second"] for line in lines if "tokens_per_second" in line][-1]
 
 
-def beside_pytorch(dtype, threads, batch, repeat, peers):
-    mine, peer, products = [], [], []
+def beside_pytorch(dtype, threads, batch, repeat):
+    mine, peer, products = [], {setup: [] for setup in testbed.PEER.setups}, []
     for _ in range(repeat):
         mine += ours(dtype, threads, batch)
         products.append(our_product_rate(dtype, threads))
-        if peers:
-            peer += theirs(dtype, threads, batch, peers)
-            products.append(testbed.torch(PRODUCT_RATE, dtype, threads=threads)["rate"])
+        for setup, rates in peer.items():
+            rates += theirs(dtype, threads, batch, setup)
+            products.append(testbed.torch(PRODUCT_RATE, dtype, setup=setup, threads=threads)["rate"])
     name = f"{dtype}, {threads} thread{'s' if threads > 1 else ''}, batch {batch}"
-    return testbed.row(name, "tokens/s", testbed.median(mine), testbed.median(peer), max(products) / OPERATIONS_PER_TOKEN,
+    return testbed.row(name, "tokens/s", testbed.median(mine), testbed.by_setup(peer), floor=max(products) / OPERATIONS_PER_TOKEN,
                        higher_is_better=True, note=NOTE)
 
 
@@ -68,8 +66,8 @@ def measure(options):
     settings = [(dtype, threads, 4, options.repeat) for dtype in ("float32", "bfloat16") for threads in (1, 2)]
     if not options.quick:  # a step of 16 sequences takes PyTorch half a minute here
         settings += [(dtype, 2, 16, 1) for dtype in ("float32", "bfloat16")]
-    rows = [beside_pytorch(dtype, threads, batch, repeat, options.peers) for dtype, threads, batch, repeat in settings]
+    rows = [beside_pytorch(dtype, threads, batch, repeat) for dtype, threads, batch, repeat in settings]
     if not options.quick:
         rows.append(testbed.row("float32, 1 thread, batch 1, beside plain loops", "tokens/s", bench_step_rate("--steps", 3),
-                                bench_step_rate("--device", "ref", "--steps", 1), higher_is_better=True, note=NOTE))
+                                reference=bench_step_rate("--device", "ref", "--steps", 1), higher_is_better=True, note=NOTE))
     return rows

@@ -1,18 +1,24 @@
 #!/usr/bin/python3
 """What the cases of bench/run compute from what they measured; and that each of them is there and told of."""
+import contextlib
 import importlib
 import importlib.machinery
+import io
 import os
 import re
 import sys
+import tempfile
 import types
 import unittest
+from unittest import mock
 
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
 sys.path.insert(0, BENCH)
 from cases import checkpoint, efficiency, emulated  # noqa: E402  (needs the path above)
 import efficiency_over_link  # noqa: E402
 import link_runs  # noqa: E402
+import peer_python  # noqa: E402
+import testbed  # noqa: E402
 import wires  # noqa: E402
 
 
@@ -38,6 +44,59 @@ class Cases(unittest.TestCase):
     def test_every_case_file_is_a_case(self):
         files = {name.removesuffix(".py") for name in os.listdir(os.path.join(BENCH, "cases")) if name.endswith(".py")}
         self.assertEqual(files, set(program().CASES))
+
+
+class Rows(unittest.TestCase):
+    """What a row is set beside."""
+    INSTALLED, BEST = peer_python.SETUPS
+
+    def test_the_ratio_is_the_one_to_the_peer_at_its_best(self):
+        row = testbed.row("rate", "tokens/s", 300, {self.INSTALLED: 100, self.BEST: 150}, higher_is_better=True)
+        self.assertEqual((100, 150, 2), (row["peer"], row["best"], row["ratio"]))
+        self.assertEqual(2, testbed.row("time", "s", 1, {self.INSTALLED: 9, self.BEST: 2})["ratio"])
+
+    def test_a_peer_that_is_better_as_installed_is_at_its_best_as_installed(self):
+        self.assertEqual(3, testbed.row("time", "s", 1, {self.INSTALLED: 3, self.BEST: 5})["best"])
+        self.assertEqual(5, testbed.row("rate", "1/s", 1, {self.INSTALLED: 5, self.BEST: 3}, higher_is_better=True)["best"])
+
+    def test_without_the_peer_at_its_best_there_is_no_ratio(self):
+        self.assertIsNone(testbed.row("time", "s", 1, {self.INSTALLED: 3})["ratio"])
+        self.assertIsNone(testbed.row("time", "s", 1, {self.INSTALLED: 3, self.BEST: None})["ratio"])
+        self.assertIsNone(testbed.row("time", "s", 1)["ratio"])
+
+    def test_a_row_without_a_program_beside_it_has_the_ratio_to_its_reference(self):
+        self.assertEqual(4, testbed.row("time", "s", 1, reference=4)["ratio"])
+
+    def test_columns_that_no_row_fills_are_left_out(self):
+        shown = io.StringIO()
+        with contextlib.redirect_stdout(shown):
+            program().print_table("Title", [testbed.row("time", "s", 1, floor=2)])
+        self.assertIn("| case | Holdfast | floor | unit |", shown.getvalue())
+
+
+class Peer(unittest.TestCase):
+    def test_at_its_best_is_one_thread_pool_and_an_allocator_that_keeps(self):
+        with tempfile.TemporaryDirectory() as folder:
+            blas, allocator = (os.path.join(folder, name) for name in ("libblas.so.3", "libtcmalloc_minimal.so.4"))
+            for path in (blas, allocator):
+                with open(path, "wb"):
+                    pass
+            with mock.patch.multiple(peer_python, BLAS=blas, ALLOCATOR=allocator):
+                command = peer_python.PeerPython(sys.executable).command("x.py", setup=peer_python.AT_BEST, threads=2)
+        self.assertEqual(["env", "OMP_NUM_THREADS=2", f"LD_PRELOAD={allocator}", f"LD_LIBRARY_PATH={folder}", sys.executable, "-B", "x.py"], command)
+
+    def test_what_its_best_takes_is_named_where_it_is_missing(self):
+        with mock.patch.multiple(peer_python, BLAS="/nowhere/libblas.so.3"):
+            peer = peer_python.PeerPython(sys.executable)
+            peer.version = "1.13"
+            self.assertEqual((peer_python.AS_INSTALLED,), peer.setups)
+            self.assertEqual("the peer cannot be set up at its best, /nowhere/libblas.so.3 is missing: run ops/setup --bench", peer.missing)
+
+    def test_without_pytorch_there_is_no_peer(self):
+        peer = peer_python.PeerPython(sys.executable)
+        peer.version = ""
+        self.assertEqual((), peer.setups)
+        self.assertIn("has no PyTorch: run ops/setup --bench", peer.missing)
 
 
 class Wires(unittest.TestCase):

@@ -1,0 +1,53 @@
+"""GPT-2 in plain PyTorch, as a project of one's own would write it: pre-LayerNorm, GELU (tanh), learned positions, tied head."""
+import math
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+# name: (layers, channels, heads, context)
+SIZES = {"tiny": (6, 384, 6, 512), "small": (12, 768, 12, 1024), "medium": (24, 1024, 16, 1024)}
+
+
+class Block(nn.Module):
+    def __init__(self, channels, heads):
+        super().__init__()
+        self.heads = heads
+        self.ln_1, self.ln_2 = nn.LayerNorm(channels), nn.LayerNorm(channels)
+        self.c_attn, self.c_proj = nn.Linear(channels, 3 * channels), nn.Linear(channels, channels)
+        self.c_fc, self.mlp_c_proj = nn.Linear(channels, 4 * channels), nn.Linear(4 * channels, channels)
+
+    def attention(self, x):
+        B, T, C = x.shape
+        q, k, v = (t.view(B, T, self.heads, C // self.heads).transpose(1, 2) for t in self.c_attn(x).split(C, 2))
+        if hasattr(F, "scaled_dot_product_attention"):  # from PyTorch 2.0 on
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        else:
+            later = torch.triu(torch.ones(T, T, dtype=torch.bool, device=x.device), 1)
+            scores = (q @ k.transpose(-2, -1) / math.sqrt(C // self.heads)).masked_fill(later, float("-inf"))
+            y = F.softmax(scores, -1).to(v.dtype) @ v
+        return self.c_proj(y.transpose(1, 2).reshape(B, T, C))
+
+    def forward(self, x):
+        x = x + self.attention(self.ln_1(x))
+        return x + self.mlp_c_proj(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
+
+
+class GPT2(nn.Module):
+    """forward(tokens, targets), both (B, T): the mean loss, in nats a token."""
+
+    def __init__(self, layers, channels, heads, context, vocabulary=50257):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(vocabulary, channels), nn.Embedding(context, channels)
+        self.blocks = nn.ModuleList(Block(channels, heads) for _ in range(layers))
+        self.ln_f = nn.LayerNorm(channels)
+        for p in self.parameters():
+            if p.dim() > 1:
+                nn.init.normal_(p, 0, 0.02)
+
+    def forward(self, tokens, targets):
+        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in self.blocks:
+            x = block(x)
+        logits = self.ln_f(x) @ self.wte.weight.t()
+        return F.cross_entropy(logits.view(-1, logits.size(-1)).float(), targets.view(-1))
