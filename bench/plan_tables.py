@@ -40,8 +40,17 @@ def plan(**flags):
     return json.loads(testbed.output_of([os.path.join(testbed.BIN, "holdfast"), "plan", "--json", *arguments]))
 
 
+def bytes_of(figures):
+    """Of one sync, each way: the gradient, and the embedding's rows where they are sent apart."""
+    return figures["bytes_each_way"] + figures["row_bytes_each_way"]
+
+
+def link_s(figures):
+    return figures["link_s"] + figures["row_s"]
+
+
 def megabytes(**flags):
-    return plan(**flags)["figures"]["bytes_each_way"] / 1e6
+    return bytes_of(plan(**flags)["figures"]) / 1e6
 
 
 def table(headings, rows):
@@ -67,14 +76,18 @@ def one_sync():
     rows = []
     for wire, claim in claims:
         at_100, at_1g = plan(wire_dtype=wire)["figures"], plan(wire_dtype=wire, link_gbit_s=1)["figures"]
-        rows.append((wire, claim, f"{at_100['bytes_each_way'] / 1e6:.1f} MB", f"{at_100['link_s']:.2f} s", f"{at_1g['link_s']:.2f} s"))
+        rows.append((wire, claim, f"{bytes_of(at_100) / 1e6:.1f} MB", f"{link_s(at_100):.2f} s", f"{link_s(at_1g):.2f} s"))
     return ("## One synchronisation of Tiny between two nodes\n\n"
             + table(("wire type", f"《{ANALYSIS}》", "each way", f"at {GUIDES_MB_S} MB/s", "at 1 Gbit/s (0.94 of it)"), rows) +
             f"""
 Two things are wrong in that guide. It counts 50.3 million parameters, with "about 5M" a layer; a layer of 384 channels has
 12 x 384² and some more, 1.77 million, and the model has {plan()['parameters']:,}. And it takes the ring's 2(N-1)/N for "about 2" with
 N = 2, where it is exactly 1: each node sends one gradient and receives one, and the link does both at once.
-Together that is a factor of {402.4 / megabytes(wire_dtype='float32'):.1f}.
+Together that is a factor of {402.4 * 1e6 / plan(wire_dtype='float32')['figures']['bytes_each_way']:.1f}.
+
+Of the float types {plan(wire_dtype='float32')['figures']['row_bytes_each_way'] / 1e6:.1f} MB are rows: what the tokens of a microbatch give the embedding's gradient goes apart
+from the head's part of it, a row for each different token, so at most 8,192 here. An exact sum takes them in before it is
+sent (with overlap on it sends them apart, too). All tables of this page count them.
 """)
 
 
@@ -134,7 +147,7 @@ def links():
     for gbit_s, claim in claims:
         settings = {"wire_dtype": "float16", "gradient_accumulation_steps": 8, "link_gbit_s": gbit_s}
         slow, quick = plan(**settings)["figures"], plan(**settings, microbatch_s=GPU_MICROBATCH_S)["figures"]
-        rows.append((f"{gbit_s} Gbit/s", claim, f"{slow['link_s']:.3f} s", percent(slow["communication_share"]),
+        rows.append((f"{gbit_s} Gbit/s", claim, f"{link_s(slow):.3f} s", percent(slow["communication_share"]),
                      percent(quick["communication_share"])))
     return ("## Other links (FP16, accumulation 8)\n\n"
             + table(("link", f"《{ANALYSIS}》: time, share", "time", "share at 1 s a microbatch",
@@ -148,17 +161,20 @@ efficiency can only go from 80 to 98 %.
 def guide():
     figures = plan(wire_dtype="float16", gradient_accumulation_steps=8)["figures"]
     steps = 1953  # 100,000 samples / 256 x 5 passes, as the guide counts
-    link_s, compute_s = steps * figures["link_s"], steps * figures["optimizer_step_compute_s"]
+    quick = plan(wire_dtype="float16", gradient_accumulation_steps=8, microbatch_s=GPU_MICROBATCH_S, link_gbit_s=1)["figures"]
+    on_link_s, compute_s = steps * link_s(figures), steps * figures["optimizer_step_compute_s"]
     rows = (("synchronisations", "244", f"{steps:,}"),
-            ("on the network, each way", "48.8 GB", volume(steps * figures["bytes_each_way"] / 1e6)),
-            (f"time of that at {GUIDES_MB_S} MB/s", "8 min", minutes(link_s)),
+            ("on the network, each way", "48.8 GB", volume(steps * bytes_of(figures) / 1e6)),
+            (f"time of that at {GUIDES_MB_S} MB/s", "8 min", minutes(on_link_s)),
             ("computing, at 1 s a microbatch", "33 min", minutes(compute_s)),
             ("share of communication", "19.5 %", percent(figures["communication_share"])),
-            ("two nodes against one", "1.6 x", f"{2 * figures['efficiency']:.2f} x"))
+            ("two nodes against one", "1.6 x", f"{figures['of_one_node']:.2f} x"),
+            (f"two nodes against one at {GPU_MICROBATCH_S * 1000:.0f} ms a microbatch, 1 Gbit/s", "-", f"{quick['of_one_node']:.2f} x"))
     return ("## Five passes over 100,000 samples, FP16, accumulation 8\n\n" + table(("", f"《{GUIDE}》", "holdfast plan"), rows) +
             """
 The guide's effective batch of 256 holds the accumulation already (16 x 2 x 8), so 1,953 are optimizer steps: each has one
 synchronisation and eight microbatches of computing. It divides by 8 once more, and counts one microbatch a step.
+At the speed of a GPU of today its settings make two nodes slower than one.
 """)
 
 
@@ -169,8 +185,8 @@ def course():
               ("GPT-2 xl", {"model": "xl"}, "-"))
     for name, flags, claim in models:
         figures = [plan(**flags, nodes=8, wire_dtype="float16", link_mb_s=rate)["figures"] for rate in (300e3, 32e3, 25e3)]
-        rows.append((name, claim, f"{plan(**flags)['parameters']:,}", f"{figures[0]['bytes_each_way'] / 1e9:.2f} GB",
-                     *(f"{f['link_s'] * 1000:.1f} ms" for f in figures)))
+        rows.append((name, claim, f"{plan(**flags)['parameters']:,}", f"{bytes_of(figures[0]) / 1e9:.2f} GB",
+                     *(f"{link_s(f) * 1000:.1f} ms" for f in figures)))
     return ("## Eight cards, FP16\n\n"
             + table(("model", f"《{COURSE}》", "parameters", "each way", "NVLink 3.0, 300 GB/s each way",
                      "PCIe 4.0 x16, 32 GB/s", "InfiniBand HDR, 25 GB/s"), rows) +
@@ -187,8 +203,8 @@ def chapter():
     step = plan(**eight, gradient_accumulation_steps=5)["figures"]
     one, over_1g = plan(**eight)["figures"], plan(**eight, link_gbit_s=1)["figures"]
     rows = (("a step, batch 12 x accumulation 40", '3,840 "tokens"', f"{step['tokens_per_step']:,} tokens"),
-            ("gradient each way, GPT-2 124M, 8 nodes, float32", "-", f"{one['bytes_each_way'] / 1e6:.0f} MB"),
-            ("a link where that takes the 50 ms it allows", "-", f"{one['bytes_each_way'] / 0.05 * 8 / 1e9:.0f} Gbit/s"),
+            ("gradient each way, GPT-2 124M, 8 nodes, float32", "-", f"{bytes_of(one) / 1e6:.0f} MB"),
+            ("a link where that takes the 50 ms it allows", "-", f"{bytes_of(one) / 0.05 * 8 / 1e9:.0f} Gbit/s"),
             ("efficiency at 500 ms a microbatch, 1 Gbit/s", "91 % (no link named)", percent(over_1g["efficiency"])))
     return ("## GPT-2 124M on eight devices\n\n" + table(("", f"《{CHAPTER}》", "holdfast plan"), rows) +
             """
@@ -197,8 +213,33 @@ a second time and takes sequences for tokens. Its 550 ms a step for eight device
 """)
 
 
+def other_figures():
+    rows = (
+        (ANALYSIS, "FP16 training halves the traffic", "not in PyTorch: autocast keeps float32 gradients, and DDP sends those unless fp16_compress_hook is set. Here the wire's type is a flag of its own"),
+        (ANALYSIS, "50.3 M parameters", "its own parts add up to 49.5 M"),
+        (ANALYSIS, "10,000 steps, accumulation 8: 251.5 GB, 42 min, 20 %", f"1,250 synchronisations: {volume(1250 * megabytes(wire_dtype='float16'))} each way, {minutes(1250 * megabytes(wire_dtype='float16') / GUIDES_MB_S)}"),
+        (GUIDE, "Small has 117 M parameters", f"{plan(model='small')['parameters']:,}"),
+        (GUIDE, "one node with a batch of 128 beside two with 256", "other batches and other numbers of steps: not the same training"),
+        (COURSE, "accumulation alone lowers the traffic", "DDP reduces in every backward() outside of no_sync()"),
+        (COURSE, "GPU 2 does B1 and F3 at the same time (the pipeline's picture)", "one device does one thing at a time"),
+        (COURSE, "the bubble's share is (p-1)/m", "that is the bubble beside useful time; of all time it is (p-1)/(m+p-1)"),
+        (COURSE, "12 bytes a parameter for Adam in mixed precision", "16: the float32 copy of the weights is left out"),
+        (COURSE, "ZeRO-3 sends as much as DDP, and, later, more", "1.5 times as much"),
+        (COURSE, "A100: 6 NVLinks, 600 GB/s", "12 of 50 GB/s both ways together"),
+        (COURSE, "8 cards over InfiniBand: 250 ms a step", "shorter than its own all-reduce of 1.82 s; over PCIe likewise (200 ms, 1.42 s)"),
+        (COURSE, "an all-reduce of 26 GB takes 11 ms, or 76 ms", "150 ms at 300 GB/s each way"),
+        (CHAPTER, "two weeks on one GPU, four days on eight", "3.5 times; a table of the same chapter says 7.3"),
+        (CHAPTER, "tokens_per_iter 524,288, growing with the devices", "12 x 40 x 1,024 = 491,520; nanoGPT divides the accumulation by the number of devices, so it does not grow"),
+        (CHAPTER, "178,913 tokens/s", "178,735"),
+        (CHAPTER, "four days at about 200,000 tokens/s", "69 billion tokens; nanoGPT's 600,000 steps are 295 billion"),
+        (CHAPTER, "10 M parameters with 4 layers of 256 channels", "3.2 M; and 6 heads do not divide 256, so its command fails"),
+        (CHAPTER, "ZeRO-1 saves 4 times, ZeRO-2 8 times the memory", "limits for many devices in 16 bits; its own example on 8 saves 1.8, 2.9 and 8 times"),
+    )
+    return ("## Other figures of the guides that do not hold\n\n" + table(("guide", "it says", "right"), [(f"《{title}》", says, right) for title, says, right in rows]))
+
+
 def document():
-    parts = (one_sync(), whole_runs(), shares(), what_helps(), links(), guide(), course(), chapter())
+    parts = (one_sync(), whole_runs(), shares(), what_helps(), links(), guide(), course(), chapter(), other_figures())
     return ("# What the network costs: guides that people come with, recomputed\n\n"
             "People who train GPT-2 on two nodes over 1 Gbit/s come with guides that say what the network will cost. Four such guides (in\n"
             "Chinese; they are not part of this repository) are quoted here under their titles, each beside what `holdfast plan` computes for\n"

@@ -33,11 +33,12 @@ size_t dtype_size(DType dtype);       // bytes of one element
 // The description of a device that its worker sends to the service. Two workers whose `numerics` differ cannot be in one exact
 // job.
 struct DeviceInfo {
-  std::string kind;      // "cpu", "ref", "hip"
-  std::string model;     // "Intel(R) Xeon(R) Processor", as the machine names it
-  std::string numerics;  // all that changes bits: kind, instruction set, version of the loops. "cpu/avx512/products-2"
-  int64_t memory_bytes;  // the device's memory in all
-  int threads;           // 0 where the word has no meaning
+  std::string kind;              // "cpu", "ref", "hip"
+  std::string model;             // "Intel(R) Xeon(R) Processor", as the machine names it
+  std::string numerics;          // all that changes bits: kind, instruction set, version of the loops. "cpu/avx512/products-2"
+  int64_t memory_bytes;          // the device's memory in all
+  int threads;                   // 0 where the word has no meaning
+  std::string pci_address = {};  // of a GPU: "0000:03:00.0"
 };
 
 // The device itself failed, not what was asked of it: the process that uses it is to end, and another one to begin.

@@ -22,7 +22,7 @@ class Planner {
   size_t used_ = 0;
 };
 
-size_t plan(Activations& at, const Gpt2Config& config, size_t act_bytes, int64_t B, Recompute recompute, std::byte* memory) {
+size_t lay_out(Activations& at, const Gpt2Config& config, size_t act_bytes, int64_t B, Recompute recompute, std::byte* memory) {
   using kernels::Act;
   const int64_t C = config.n_embd, N = B * config.block_size;
   Planner planner(memory);
@@ -65,8 +65,13 @@ size_t plan(Activations& at, const Gpt2Config& config, size_t act_bytes, int64_t
 Activations::Activations(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size, Recompute recompute)
     : layers(static_cast<size_t>(config.n_layer)) {
   const size_t act_bytes = kernels::dtype_size(ops.activation_dtype());
-  arena_ = DeviceBuffer(ops, plan(*this, config, act_bytes, batch_size, recompute, nullptr));
-  plan(*this, config, act_bytes, batch_size, recompute, arena_.data<std::byte>());
+  arena_ = DeviceBuffer(ops, lay_out(*this, config, act_bytes, batch_size, recompute, nullptr));
+  lay_out(*this, config, act_bytes, batch_size, recompute, arena_.data<std::byte>());
+}
+
+size_t Activations::bytes_needed(const Gpt2Config& config, size_t act_bytes, int64_t batch_size, Recompute recompute) {
+  Activations nowhere(config);
+  return lay_out(nowhere, config, act_bytes, batch_size, recompute, nullptr);
 }
 
 }  // namespace holdfast::model

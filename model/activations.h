@@ -62,8 +62,12 @@ struct Activations {
 
   Activations(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size, Recompute recompute);
   size_t bytes() const { return arena_.bytes(); }
+  // Size of an arena of these settings, in bytes; `act_bytes` is that of an activation.
+  static size_t bytes_needed(const Gpt2Config& config, size_t act_bytes, int64_t batch_size, Recompute recompute);
 
  private:
+  explicit Activations(const Gpt2Config& config) : layers(static_cast<size_t>(config.n_layer)) {}
+
   DeviceBuffer arena_;
 };
 

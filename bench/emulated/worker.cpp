@@ -39,8 +39,10 @@ int main(int argc, char** argv) {
   }
   const std::chrono::duration<double> microbatch(*milliseconds / 1000);
   const worker::OpsFactory make = [microbatch](kernels::DType dtype) { return bench::make_emulated_ops(dtype, microbatch); };
-  return worker::run_worker_program(argc, argv,
-                                    [make](const worker::WorkerOptions&) -> tl::expected<worker::ChosenDevice, std::string> {
-                                      return worker::ChosenDevice{make, ""};
-                                    });
+  return worker::run_worker_program(
+      argc, argv,
+      [make](const worker::WorkerOptions&) -> tl::expected<worker::ChosenDevice, std::string> {
+        return worker::ChosenDevice{make, ""};
+      },
+      [] { return 0; });
 }

@@ -73,7 +73,7 @@ template <typename Element>
 DeviceInfo HipOps<Element>::info() const {
   std::string numerics = "hip/" + properties_.architecture + "/" + compiler() + "/products-1";
   if (library_ != nullptr) numerics.append("+").append(library_->name());
-  return {"hip", properties_.name, numerics, properties_.memory_bytes, 0};
+  return {"hip", properties_.name, numerics, properties_.memory_bytes, 0, properties_.pci_address};
 }
 
 template <typename Element>

@@ -29,7 +29,8 @@ struct DeviceProperties {
   int64_t memory_bytes;
   int wave;
   int processors;
-  bool is_integrated;  // into the CPU, whose memory it uses
+  bool is_integrated;       // into the CPU, whose memory it uses
+  std::string pci_address;  // "0000:03:00.0"
 };
 
 // Of this thread's calls from now on.

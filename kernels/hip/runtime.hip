@@ -51,9 +51,15 @@ DeviceProperties properties_of(int device) {
   std::string architecture = found.gcnArchName;
   architecture.resize(std::min(architecture.size(), architecture.find(':')));  // "gfx90a:sramecc+:xnack-"
 #endif
-  return {
-      found.name,           architecture, static_cast<int64_t>(found.totalGlobalMem), found.warpSize, found.multiProcessorCount,
-      found.integrated != 0};
+  char pci_address[32];
+  std::snprintf(pci_address, sizeof pci_address, "%04x:%02x:%02x.0", found.pciDomainID, found.pciBusID, found.pciDeviceID);
+  return {found.name,
+          architecture,
+          static_cast<int64_t>(found.totalGlobalMem),
+          found.warpSize,
+          found.multiProcessorCount,
+          found.integrated != 0,
+          pci_address};
 }
 
 Stream::Stream(int device) : device_(device) {

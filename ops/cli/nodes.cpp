@@ -12,9 +12,23 @@
 namespace holdfast::ops {
 namespace {
 
+std::string busy_text(const Json& load) {
+  const auto busy = number_at(load, "busy");
+  return busy ? fmt::format("{:.0f}%", 100 * *busy) : "-";
+}
+
+// "212 W, 61 C"
+std::string power_text(const Json& load) {
+  const auto watts = number_at(load, "watts"), celsius = number_at(load, "celsius");
+  std::string text = watts ? fmt::format("{:.0f} W", *watts) : "";
+  if (celsius) text += fmt::format("{}{:.0f} C", text.empty() ? "" : ", ", *celsius);
+  return text.empty() ? "-" : text;
+}
+
 std::string table_text(const Json& nodes, size_t width, bool colour) {
   Table table({Column("WORKER").shrinks(2, 8), "STATE", Column("PHASE").left_out(3), "JOB", Column("STEP").right().left_out(4),
-               Column("SEEN").right().left_out(5), Column("MEMORY").right().left_out(2),
+               Column("SEEN").right().left_out(5), Column("BUSY").right().left_out(4), Column("USED").right().left_out(4),
+               Column("MEMORY").right().left_out(2), Column("POWER").right().left_out(6),
                Column("DEVICE").shrinks(1, 8).left_out(1)});
   for (const Json& node : nodes) {
     const int64_t step = integer_at(node, "step", -1), threads = integer_at(node, "threads");
@@ -22,9 +36,11 @@ std::string table_text(const Json& nodes, size_t width, bool colour) {
     const std::string state =
         held_back_s > 0 ? fmt::format("held back {}", duration_text(held_back_s)) : text_at(node, "state");
     const std::string labels = labels_text(node, ",");
+    const Json load = node.value("load", Json::object());
     table.add({text_at(node, "id"), Cell(state, state == "alive" ? Style::kGood : style_of_state(state)),
                text_at(node, "phase"), text_at(node, "job", "-"), step < 0 ? "-" : fmt::format("{}", step),
-               duration_text(number_at(node, "last_seen_s")), bytes_text(number_at(node, "memory_bytes")),
+               duration_text(number_at(node, "last_seen_s")), busy_text(load), bytes_text(number_at(load, "memory_used_bytes")),
+               bytes_text(number_at(node, "memory_bytes")), power_text(load),
                fmt::format("{}{} {}{}{}", text_at(node, "device"), threads > 0 ? fmt::format(" x{}", threads) : "",
                            text_at(node, "device_model"), labels.empty() ? "" : "  ", labels)});
   }

@@ -10,6 +10,8 @@
 #include "ops/cli/help/completion.h"
 #include "ops/cli/terminal/terminal.h"
 #include "ops/cli/terminal/text_width.h"
+#include "rendezvous/protocol/commit.h"
+#include "rendezvous/protocol/foreign_names.h"
 #include "rendezvous/protocol/messages.h"
 #include "rendezvous/text/nearest_name.h"
 
@@ -36,7 +38,21 @@ CLI::App* command_in_use(CLI::App* app) {
   return app;
 }
 
+// A flag of another trainer where it is not taken: what stands for it, if this command has that.
+std::string suggestion_for_foreign(CLI::App* command, const std::string& typed) {
+  const auto* name = rendezvous::find_foreign_name(typed.substr(2, typed.find('=') - 2));
+  if (name == nullptr) return "";
+  const std::string field = name->field;
+  if (!field.empty() && command->get_option_no_throw("--" + field) == nullptr) {
+    return fmt::format("; {}, a flag of `holdfast submit`", rendezvous::foreign_name_in_words(*name));
+  }
+  return "; " + rendezvous::foreign_name_in_words(*name);
+}
+
 std::string suggestion(CLI::App* command, const std::string& typed) {
+  if (typed.starts_with("--")) {
+    if (const std::string foreign = suggestion_for_foreign(command, typed); !foreign.empty()) return foreign;
+  }
   std::vector<std::string> known;
   const bool flag = typed.starts_with("--");
   if (flag) {
@@ -134,7 +150,7 @@ void put_under_headings(CLI::App& app) {
 std::unique_ptr<CLI::App> make_app(Options& options) {
   auto app =
       std::make_unique<CLI::App>("Holdfast trains GPT models on whatever machines are there, and does not let go.", "holdfast");
-  app->set_version_flag("--version", std::string("holdfast ") + rendezvous::kHoldfastVersion);
+  app->set_version_flag("--version", "holdfast " + rendezvous::version_and_commit());
   app->footer(
       "Example:\n  holdfast serve &\n  holdfast-worker &\n  holdfast submit --train_data_path data/train.bin --watch\n\n"
       "Exit codes: 0 done, 1 the job failed or a check found something, 2 bad input, 3 no service, 4 not allowed.\n"

@@ -102,6 +102,21 @@ void write_workers(PrometheusText& text, const Coordinator& state) {
   };
   of_each("holdfast_worker_last_seen_seconds", "Seconds since a live worker was heard of.", "last_seen_s");
   of_each("holdfast_worker_memory_bytes", "Memory of its device.", "memory_bytes");
+  const auto of_loads = [&](const char* name, const char* help, const char* field) {
+    text.family(name, "gauge", help);
+    for (const Json& worker : alive) {
+      const std::string job = worker.at("job").is_string() ? worker.at("job").get<std::string>() : "";
+      if (const auto value = number_at(worker.at("load"), field))
+        text.sample(
+            {{"worker", worker.at("id")}, {"node", worker.at("node")}, {"device", worker.at("device")}, {"training", job}},
+            *value);
+    }
+  };
+  of_loads("holdfast_worker_busy_ratio", "How busy its device is, 0 to 1; on the CPU, its threads.", "busy");
+  of_loads("holdfast_worker_memory_used_bytes", "Memory in use on its device; on the CPU, by its process.",
+           "memory_used_bytes");
+  of_loads("holdfast_worker_power_watts", "Power that its device draws.", "watts");
+  of_loads("holdfast_worker_temperature_celsius", "Temperature of its device.", "celsius");
 }
 
 double resident_bytes() {

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "rendezvous/api/answers/answers.h"
@@ -33,14 +35,31 @@ std::vector<FieldError> unfit_words(const JobSpec& spec) {
   return errors;
 }
 
+// People who ask for 16 bits often mean the network's.
+std::string warning_of_wide_wire(const Json& request, const JobSpec& spec) {
+  const bool alone = spec.nodes == 1 && spec.max_nodes == 1;
+  if (!request.contains("dtype") || request.contains("wire_dtype") || spec.dtype == "float32" || alone) return "";
+  const bool exact = spec.reduction == "exact";
+  return fmt::format(
+      "dtype {} is the type of computing; gradients go over the network in {}, 4 bytes each: wire_dtype {} sends {}",
+      spec.dtype, spec.wire_dtype, exact ? "int16" : "bfloat16", exact ? "half as many and is as exact" : "half as many");
+}
+
 // Specs that are right, but perhaps not what the user meant.
-std::vector<std::string> warnings_of(const JobSpec& spec, int64_t workers) {
+std::vector<std::string> warnings_of(const Json& request, const JobSpec& spec) {
+  std::vector<std::string> warnings;
+  if (std::string wide = warning_of_wide_wire(request, spec); !wide.empty()) warnings.push_back(std::move(wide));
+  if (spec.checkpoint_every == 0) warnings.push_back("checkpoint_every is 0: until the end there is nothing to go back to");
+  return warnings;
+}
+
+// The same of what is there just now.
+std::vector<std::string> warnings_of_workers(const JobSpec& spec, int64_t workers) {
   std::vector<std::string> warnings;
   if (workers == 0) warnings.push_back("no worker is there: the job waits until holdfast-worker runs somewhere");
   if (workers > 0 && workers < spec.min_nodes)
     warnings.push_back(
         fmt::format("min_nodes is {}, and {} worker{} there", spec.min_nodes, workers, workers == 1 ? " is" : "s are"));
-  if (spec.checkpoint_every == 0) warnings.push_back("checkpoint_every is 0: until the end there is nothing to go back to");
   return warnings;
 }
 
@@ -78,8 +97,10 @@ Outcome<Submission> read_submission(const HttpRequest& request) {
   return submission;
 }
 
-HttpResponse created(const Coordinator& state, const Job& job) {
-  HttpResponse response = json_answer(201, show_job(state, job));
+HttpResponse created(const Coordinator& state, const Job& job, const Json& request) {
+  Json shown = show_job(state, job);
+  shown["warnings"] = warnings_of(request, job.membership->spec);
+  HttpResponse response = json_answer(201, shown);
   response.headers["Location"] = "/v1/jobs/" + job.id;
   return response;
 }
@@ -116,7 +137,7 @@ bool Submissions::answer_repeated(const Call& call, const Submission& submission
                                     submission.key, known->job)));
     return true;
   }
-  call.answer(created(turn_.state, *turn_.state.find_job(known->job)));
+  call.answer(created(turn_.state, *turn_.state.find_job(known->job), submission.request));
   return true;
 }
 
@@ -174,7 +195,7 @@ void Submissions::carry_out(const Call& call, const Submission& submission) {
   const Job& job = state.submit(submission.spec, submission.resume, submission.resume_note, submission.dependency.job);
   if (!submission.key.empty()) state.journal().write().save_idempotency({submission.key, submission.request.dump(), job.id});
   state.replan();
-  call.answer(created(state, job));
+  call.answer(created(state, job, submission.request));
 }
 
 void Submissions::answer_dry_run(const Call& call, const Submission& submission) {
@@ -200,7 +221,9 @@ void Submissions::answer_dry_run(const Call& call, const Submission& submission)
                                            spec.min_nodes == 1 ? "" : "s", free, alive, fit);
   }
   if (!submission.resume_note.empty()) would += "; " + submission.resume_note;
-  call.answer(json_answer(200, {{"spec", to_json(spec)}, {"warnings", warnings_of(spec, alive)}, {"would", would}}));
+  std::vector<std::string> warnings = warnings_of_workers(spec, alive);
+  std::ranges::move(warnings_of(submission.request, spec), std::back_inserter(warnings));
+  call.answer(json_answer(200, {{"spec", to_json(spec)}, {"warnings", warnings}, {"would", would}}));
 }
 
 }  // namespace holdfast::rendezvous

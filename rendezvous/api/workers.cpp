@@ -27,10 +27,10 @@ void WorkersApi::post_worker(Call& call) {
 }
 
 void WorkersApi::post_status(Call& call) {
-  auto status = read_body<WorkerStatus>(call.request);
-  if (!status) return call.answer(status.error());
-  status->reason = shortened(std::move(status->reason), kReasonBytesMax);
-  const auto reply = turn_.state.report_status(call.arguments[0], *status);
+  auto heartbeat = read_body<Heartbeat>(call.request);
+  if (!heartbeat) return call.answer(heartbeat.error());
+  heartbeat->status.reason = shortened(std::move(heartbeat->status.reason), kReasonBytesMax);
+  const auto reply = turn_.state.report_status(call.arguments[0], heartbeat->status, heartbeat->load);
   if (!reply) return call.answer(reply.error());
   call.answer(json_answer(200, nlohmann::json(*reply)));
 }

@@ -12,6 +12,12 @@ namespace {
 constexpr auto kWrongState = Refusal::Kind::kWrongState;
 constexpr Millis kStoodStillMs = 200;  // ticks come every 50 ms, unless a commit or the whole process hung
 
+// "1000 steps", or "5 epochs of steps".
+std::string length_in_words(const JobSpec& spec) {
+  if (spec.epochs == 0) return fmt::format("{} steps", spec.total_steps);
+  return fmt::format("{} epoch{} of steps", spec.epochs, spec.epochs == 1 ? "" : "s");
+}
+
 }  // namespace
 
 Coordinator::Coordinator(JobStore& store, const Clock& clock, std::function<std::string()> new_secret, LeaseTimes times)
@@ -51,7 +57,7 @@ Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& re
   Job& stored = registry_.add(std::move(job));
   registry_.save(stored);
   journal_.record({"job_submitted",
-                   fmt::format("{} steps of {} microbatches, {} to {} workers (nominally {}){}{}{}{}", spec.total_steps,
+                   fmt::format("{} of {} microbatches, {} to {} workers (nominally {}){}{}{}{}", length_in_words(spec),
                                spec.microbatches(), spec.min_nodes, spec.max_nodes, spec.nodes, resume_note.empty() ? "" : "; ",
                                resume_note, after.empty() ? "" : "; after ", after),
                    stored.id});

@@ -55,8 +55,8 @@ class Coordinator {
   OrRefusal<RegisterReply> register_worker(const RegisterRequest& request, const std::string& service_id) {
     return workers_.register_worker(request, service_id);
   }
-  OrRefusal<StatusReply> report_status(const std::string& worker, const WorkerStatus& status) {
-    return workers_.report_status(worker, status);
+  OrRefusal<StatusReply> report_status(const std::string& worker, const WorkerStatus& status, const DeviceLoad& load = {}) {
+    return workers_.report_status(worker, status, load);
   }
   OrRefusal<void> begin_poll(const std::string& worker, const std::string& incarnation) {
     return workers_.begin_poll(worker, incarnation);

@@ -69,6 +69,7 @@ struct Worker {
   Life life = Life::kAlive;
   bool draining = false;
   WorkerStatus status;
+  DeviceLoad load;  // of the newest status
   Millis heard_ms = 0, lease_until_ms = 0;
   std::string job, last_job;     // "" for none
   int64_t after_generation = 0;  // of `job`

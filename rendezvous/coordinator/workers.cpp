@@ -120,7 +120,7 @@ OrRefusal<void> Workers::welcome_back(Worker& worker) {
   return {};
 }
 
-OrRefusal<StatusReply> Workers::report_status(const std::string& id, const WorkerStatus& status) {
+OrRefusal<StatusReply> Workers::report_status(const std::string& id, const WorkerStatus& status, const DeviceLoad& load) {
   auto found = lives_.need(id, status.incarnation);
   if (!found) return tl::unexpected(found.error());
   Worker& worker = **found;
@@ -129,6 +129,7 @@ OrRefusal<StatusReply> Workers::report_status(const std::string& id, const Worke
   const bool leaves_now = status.leaving && !worker.status.leaving;
   const bool spoke = std::exchange(worker.spoke, true), was_leaving = worker.leaving(), had_none = worker.has_no_job();
   worker.status = status;
+  worker.load = load;
   worker.status.leaving |= worker.draining;
   if (!spoke || was_leaving != worker.leaving() || had_none != worker.has_no_job()) registry_.touch(id);
   restored_.notice_newer(worker);

@@ -38,7 +38,7 @@ class Workers {
   Workers(const Parts& parts, LeaseTimes times);
 
   OrRefusal<RegisterReply> register_worker(const RegisterRequest& request, const std::string& service_id);
-  OrRefusal<StatusReply> report_status(const std::string& worker, const WorkerStatus& status);
+  OrRefusal<StatusReply> report_status(const std::string& worker, const WorkerStatus& status, const DeviceLoad& load);
   OrRefusal<void> begin_poll(const std::string& worker, const std::string& incarnation);
   OrRefusal<void> report_lost(const WorkerLost& message);
   OrRefusal<void> drain(const std::string& worker);

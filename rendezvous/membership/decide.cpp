@@ -54,7 +54,7 @@ void on_member_stopped(Turn& turn, const Participant& p) {
   const bool in_order = status.phase == Phase::kPrepared && status.reason.empty();
   // Done: rank 0 says so for all when it has saved the end, and stops after that alone. If it has stopped and this job goes on,
   // what it said went with a database that was put back from an older copy.
-  if (in_order && status.step >= turn.job.spec.total_steps && rank_of(turn.job, p) != 0) return;
+  if (in_order && is_done_at(turn.job, status.step) && rank_of(turn.job, p) != 0) return;
   if (in_order) return begin_yield(turn, fmt::format("{} {}", worker, status.leaving ? "leaves" : "yielded"), false);
   begin_fault(turn, stopped_in_words(worker), status.reason);
 }
@@ -83,6 +83,7 @@ void on_reported(Turn& turn, const WorkerReported& input) {
       if (is_member(job, p) && job.stage != Stage::kForming) begin_fault(turn, fmt::format("{} is refused", input.worker));
       return refuse(turn, p, reason);
     }
+    job.data_tokens = p.status.data_tokens;  // a database put back from an older copy may not have it
   }
   if (is_prepared(job, p)) {
     p.left_out = false;
@@ -225,6 +226,10 @@ bool holds_state(const JobMembership& job, const Participant& p) {
   // A member may have been fenced before it took the generation's state, and one that was left out may hold steps that the
   // job never heard of and has done again: what counts is where the state itself comes from.
   return p.status.step >= 0 && was_member && went_back_below(job, p.status.step, p.status.state_generation) == 0;
+}
+
+bool is_done_at(const JobMembership& job, int64_t step) {
+  return job.total_steps() > 0 && step >= job.total_steps();
 }
 
 bool is_set_aside(const JobMembership& job) {

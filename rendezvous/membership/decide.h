@@ -68,6 +68,7 @@ bool is_preemptible(const JobMembership& job, Millis now);
 std::string preemption_in_words(const JobMembership& job);
 // Whether it gave up its workers in order, preempted or to be tried again, and has not begun since; and why, for people.
 bool is_set_aside(const JobMembership& job);
+bool is_done_at(const JobMembership& job, int64_t step);
 std::string set_aside_in_words(const JobMembership& job);
 // Whether everybody was freed in order: nobody trains, and what a former member says can only be what was said before.
 bool is_dormant(const JobMembership& job);

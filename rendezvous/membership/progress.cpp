@@ -74,7 +74,7 @@ void on_progress(Turn& turn, const Progress& progress) {
   if (stale(job, progress.worker, progress.incarnation, progress.generation, true)) return;
   note_progress(turn, progress);
   if (!progress.failure.empty()) return fail(turn, progress.failure, true);
-  if (progress.finished) end_job(turn, JobState::kSucceeded, fmt::format("all {} steps are done", job.spec.total_steps));
+  if (progress.finished) end_job(turn, JobState::kSucceeded, fmt::format("all {} steps are done", job.committed_step));
 }
 
 int64_t went_back_below(const JobMembership& job, int64_t step, int64_t generation) {

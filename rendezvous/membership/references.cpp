@@ -62,6 +62,7 @@ std::vector<std::string> agree_on_references(JobMembership& job, std::vector<std
   const auto by_votes = [&](const std::string& worker) { return votes[references_of(job, worker)]; };
   const Participant& first = job.participants.at(*std::ranges::max_element(ready, {}, by_votes));  // the first such
   job.data_digest = first.status.data_digest;
+  job.data_tokens = first.status.data_tokens;
   job.numerics = first.numerics;
   std::erase_if(ready, [&](const std::string& worker) { return misfit(job, job.participants.at(worker)).empty(); });
   return ready;

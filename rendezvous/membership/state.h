@@ -123,6 +123,9 @@ struct KeptMembership {
   int64_t committed_step = 0;
   int64_t restarts = 0;               // faults so far
   std::string data_digest, numerics;  // the same for all members, from the first generation on
+  int64_t data_tokens = 0;            // of that data; 0: not known
+  // The steps that the job is to do; 0: not known, for it is to do epochs over data of which no worker has told the length.
+  int64_t total_steps() const { return spec.steps_over(data_tokens); }
   // Counts how often the job went back to an older state. Memory of a worker counts only if the worker was a member of
   // a generation of the same lineage, and its state was computed in none that a later one began below: steps that were
   // voided must not come back.

@@ -4,7 +4,7 @@ import { post } from "./api.js";
 import { announce } from "./announce.js";
 import { ask } from "./dialog.js";
 import { el, setAttribute } from "./dom.js";
-import { isEnded, jobTitle } from "./job_words.js";
+import { isEnded, jobTitle, stepsOf } from "./job_words.js";
 import { hashOf } from "./router.js";
 import { may, whyNot } from "./session.js";
 import { count } from "./words.js";
@@ -26,7 +26,7 @@ function stopQuestion(job) {
     title: `Stop ${jobTitle(job)}?`,
     content: [
       paragraph(
-        `It has come to step ${count(job.step)} of ${count(job.total_steps)}. It ends for good, as “cancelled”, ` +
+        `It has come to step ${stepsOf(job)}. It ends for good, as “cancelled”, ` +
           "with a checkpoint where it has trained.",
       ),
       paragraph("To go on later, pause it instead, or begin a new job from that checkpoint."),

@@ -1,7 +1,7 @@
 // The top of a job's page: name, state, why it waits, progress with ETA, and the numbers people look for first.
 import { announce } from "./announce.js";
 import { el, setAttribute, setText } from "./dom.js";
-import { checkpointAge, isEnded, jobTitle, progressBar, stateBadge } from "./job_words.js";
+import { checkpointAge, isEnded, jobTitle, progressBar, stateBadge, stepsOf } from "./job_words.js";
 import { clock, compact, count, duration, fullTime, measure, percent, plural, secondsSince, UNKNOWN } from "./words.js";
 
 function tile(title) {
@@ -113,7 +113,7 @@ export function jobHead(id) {
       setAttribute(reason, "data-state", job.state);
       reason.hidden = reason.textContent === "";
       bar.update(job);
-      setText(steps, `Step ${count(job.step)} of ${count(job.total_steps)} · ${percent(job.step, job.total_steps)}`);
+      setText(steps, `Step ${stepsOf(job)} · ${percent(job.step, job.total_steps)}`);
       setText(eta, remaining(job));
       updateFacts(job);
       updateTiles(job);

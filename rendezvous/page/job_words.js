@@ -24,7 +24,7 @@ export function progressBar(label) {
   return {
     element,
     update(job) {
-      setAttribute(element, "aria-valuemax", job.total_steps);
+      setAttribute(element, "aria-valuemax", job.total_steps ?? 0);
       setAttribute(element, "aria-valuenow", job.step);
       setAttribute(element, "aria-valuetext", stepsInWords(job));
       setAttribute(element, "data-state", job.state);
@@ -33,7 +33,10 @@ export function progressBar(label) {
   };
 }
 
-const stepsInWords = (job) => `step ${count(job.step)} of ${count(job.total_steps)}, ${percent(job.step, job.total_steps)}`;
+// "12 of 100 steps"; a job that counts epochs has no number of steps before a worker has seen its data.
+export const stepsOf = (job) => (job.total_steps > 0 ? `${count(job.step)} of ${count(job.total_steps)}` : count(job.step));
+
+const stepsInWords = (job) => `step ${stepsOf(job)}, ${percent(job.step, job.total_steps)}`;
 
 export function checkpointAge(job) {
   return job.latest_checkpoint ? age(job.latest_checkpoint.age_s) : UNKNOWN;

@@ -1,13 +1,13 @@
 // The list of jobs, newest first, one page at a time; its filter and place are in the address.
 import { complaintOf, get } from "./api.js";
 import { el, icon, setAttribute, setText } from "./dom.js";
-import { checkpointAge, jobTitle, progressBar, STATES, stateBadge } from "./job_words.js";
+import { checkpointAge, jobTitle, progressBar, STATES, stateBadge, stepsOf } from "./job_words.js";
 import { poll } from "./poll.js";
 import { hashOf } from "./router.js";
 import { Rows } from "./rows.js";
 import { may } from "./session.js";
 import { table, tableRow } from "./table.js";
-import { age, compact, count, duration, fullTime, measure, percent, secondsSince, UNKNOWN } from "./words.js";
+import { age, compact, duration, fullTime, measure, percent, secondsSince, UNKNOWN } from "./words.js";
 
 const PAGE_ROWS = 50;
 const POLL_MS = 2000;
@@ -49,7 +49,7 @@ function jobRow(job) {
       setAttribute(badge.element, "title", now.reason || null);
       bar.update(now);
       setText(done, `${percent(now.step, now.total_steps)}`);
-      setAttribute(done, "title", `${count(now.step)} of ${count(now.total_steps)} steps`);
+      setAttribute(done, "title", `${stepsOf(now)} steps`);
       setText(cell.eta, duration(now.eta_s));
       setText(cell.loss, measure(now.loss));
       setText(cell.speed, compact(now.tokens_per_second));

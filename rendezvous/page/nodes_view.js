@@ -8,7 +8,7 @@ import { hashOf } from "./router.js";
 import { Rows } from "./rows.js";
 import { may, whyNot } from "./session.js";
 import { table, tableRow } from "./table.js";
-import { age, count, duration, gibibytes, plural, UNKNOWN } from "./words.js";
+import { age, count, duration, gibibytes, plural, share, UNKNOWN } from "./words.js";
 
 const POLL_MS = 1000;
 const ROWS_MAX = 1000;
@@ -17,12 +17,19 @@ const COLUMNS = [
   ["Worker", "worker"],
   ["State", "state"],
   ["Device", "device"],
+  ["Busy", "busy number"],
   ["Memory", "memory number"],
   ["Job", "job"],
   ["Step", "step number"],
   ["Last seen", "seen number"],
   ["", "action"],
 ];
+
+// "212 W · 61 °C"; a worker on the CPU tells neither.
+const powerInWords = (load) =>
+  [load?.watts != null && `${Math.round(load.watts)} W`, load?.celsius != null && `${Math.round(load.celsius)} °C`]
+    .filter(Boolean)
+    .join(" · ");
 
 const isHere = (node) => node.state === "alive" || node.state === "draining";
 
@@ -53,12 +60,18 @@ function nodeRow(first) {
   const held = el("span", { class: "secondary held" });
   const device = el("span");
   const model = el("span", { class: "secondary" });
+  const busy = el("span");
+  const heat = el("span", { class: "secondary" });
+  const memory = el("span");
+  const used = el("span", { class: "secondary" });
   const job = el("a");
   const phase = el("span", { class: "secondary" });
   const button = el("button", { type: "button", class: "small" }, "Drain");
   cell.worker.append(name, where);
   cell.state.append(badge, held);
   cell.device.append(device, model);
+  cell.busy.append(busy, heat);
+  cell.memory.append(memory, used);
   cell.job.append(job, phase);
   cell.action.append(button);
   button.addEventListener("click", () => {
@@ -76,7 +89,10 @@ function nodeRow(first) {
       setText(held, now.held_back_reason ? `for ${duration(now.held_back_s)} more: ${now.held_back_reason}` : "");
       setText(device, `${now.device}${now.device === "cpu" ? ` · ${plural(now.threads, "thread")}` : ""}`);
       setText(model, now.device_model ?? "");
-      setText(cell.memory, gibibytes(now.memory_bytes));
+      setText(busy, isHere(now) ? share(now.load?.busy) : UNKNOWN);
+      setText(heat, isHere(now) ? powerInWords(now.load) : "");
+      setText(used, isHere(now) && now.load?.memory_used_bytes != null ? `${gibibytes(now.load.memory_used_bytes)} used` : "");
+      setText(memory, gibibytes(now.memory_bytes));
       setText(job, now.job ?? UNKNOWN);
       setAttribute(job, "href", now.job ? hashOf(["jobs", now.job]) : null);
       setText(phase, [now.phase, now.generation ? `generation ${now.generation}` : null].filter(Boolean).join(" · "));

@@ -12,6 +12,7 @@ const GROUPS = [
       "model",
       "nodes",
       "total_steps",
+      "epochs",
       "batch_size",
       "gradient_accumulation_steps",
       "learning_rate",
@@ -29,7 +30,7 @@ const GROUPS = [
   },
   {
     title: "Checkpoints and evaluation",
-    fields: ["checkpoint_every", "keep_last", "checkpoint_store", "eval_every", "eval_microbatches", "hash_every", "recovery"],
+    fields: ["checkpoint_every", "keep_last", "checkpoint_store", "eval_every", "eval_microbatches", "log_every", "hash_every", "recovery"],
   },
   { title: "Machinery", fields: [] },
 ];

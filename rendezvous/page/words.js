@@ -83,6 +83,9 @@ export function percent(part, whole) {
   return `${part < whole ? Math.min(99.9, value).toFixed(value < 10 || value > 99 ? 1 : 0) : 100}%`;
 }
 
+// 0.42 is "42%".
+export const share = (value) => (known(value) ? `${Math.round(100 * value)}%` : UNKNOWN);
+
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;
 
 const clockForm = { hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23" };

@@ -12,6 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "rendezvous/protocol/foreign_names.h"
 #include "rendezvous/protocol/job_spec_fields.h"
 #include "rendezvous/protocol/labels.h"
 #include "rendezvous/protocol/messages.h"
@@ -104,6 +105,10 @@ void complain_of_unknown(const Json& json, Errors& errors) {
   for (const FieldRow& row : job_spec_table()) known.emplace_back(row.name);
   for (const auto& [name, value] : json.items()) {
     if (contains(known, name)) continue;
+    if (const ForeignName* foreign = find_foreign_name(name)) {
+      errors.push_back({name, fmt::format("no such field; {}", foreign_name_in_words(*foreign))});
+      continue;
+    }
     const std::string nearest = nearest_name(name, known);
     errors.push_back({name.substr(0, 64), nearest.empty() ? "no such field; `holdfast submit --help` lists them all"
                                                           : fmt::format("no such field; did you mean {}?", nearest)});
@@ -123,10 +128,17 @@ void apply_preset(const Json& json, JobSpec& spec) {
   set("block_size", spec.block_size, preset->block_size);
 }
 
+constexpr int64_t kFollows = -1;  // of warmup_steps
+
+int64_t default_warmup(int64_t total_steps) {
+  return std::min<int64_t>(JobSpec().warmup_steps, total_steps / 10);
+}
+
 // Fills in defaults that follow from other fields, so that a user may ask for 20 steps or a small learning rate alone.
 void follow_other_fields(const Json& json, JobSpec& spec) {
   if (!json.contains("min_lr") && json.contains("learning_rate")) spec.min_lr = spec.learning_rate / 10;
-  if (!json.contains("warmup_steps")) spec.warmup_steps = std::min(spec.warmup_steps, spec.total_steps / 10);
+  if (spec.epochs > 0 && !json.contains("total_steps")) spec.total_steps = 0;
+  if (!json.contains("warmup_steps")) spec.warmup_steps = spec.total_steps > 0 ? default_warmup(spec.total_steps) : kFollows;
 }
 
 void resolve(JobSpec& spec) {
@@ -143,6 +155,20 @@ int64_t JobSpec::microbatches() const {
 
 int64_t JobSpec::dealt_units() const {
   return sync_every > 1 ? nodes : microbatches();
+}
+
+int64_t JobSpec::steps_over(int64_t data_tokens) const {
+  if (epochs == 0 || total_steps > 0 || data_tokens == 0) return total_steps;
+  const int64_t sequences = epochs * ((data_tokens - 1) / block_size), in_a_step = microbatches() * batch_size;
+  return std::max<int64_t>(1, (sequences + in_a_step - 1) / in_a_step);
+}
+
+JobSpec JobSpec::with_steps_over(int64_t data_tokens) const {
+  JobSpec spec = *this;
+  spec.total_steps = steps_over(data_tokens);
+  spec.epochs = 0;
+  spec.warmup_steps = warmup_steps == kFollows ? default_warmup(spec.total_steps) : std::min(warmup_steps, spec.total_steps);
+  return spec;
 }
 
 int64_t JobSpec::tokens_per_step() const {
@@ -173,6 +199,9 @@ Json to_json(const JobSpec& spec) {
   for (const FieldRow& row : job_spec_table()) {
     std::visit([&](const auto& kind) { json[row.name] = spec.*kind.member; }, row.kind);
   }
+  // A number that follows from the data's length is not in the spec.
+  if (spec.total_steps == 0) json.erase("total_steps");
+  if (spec.warmup_steps == kFollows) json.erase("warmup_steps");
   return json;
 }
 

@@ -29,14 +29,15 @@ struct JobSpec {
   int64_t nodes = 1;                        // the nominal world size
   int64_t global_batch_size = 0;            // sequences in a step; 0: batch_size * gradient_accumulation_steps * nodes
   int64_t min_nodes = 1;
-  int64_t max_nodes = 0;  // 0: one for each unit that can be dealt (dealt_units)
-  int64_t total_steps = 1000;
+  int64_t max_nodes = 0;       // 0: one for each unit that can be dealt (dealt_units)
+  int64_t total_steps = 1000;  // 0: `epochs` says it, once the length of the training data is known (steps_over)
+  int64_t epochs = 0;          // passes over the training data; 0: total_steps says how long
 
   std::string dtype = "bfloat16";  // float32|bfloat16|float16
   std::string recompute = "none";  // none|attention|block
   // If min_lr is left out, it is learning_rate / 10. If warmup_steps is left out, it is at most total_steps / 10.
   double learning_rate = 6e-4, min_lr = 6e-5, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, grad_clip = 1.0;
-  int64_t warmup_steps = 100;
+  int64_t warmup_steps = 100;  // -1: as if it were left out, of steps that are not known yet
   int64_t seed = 0;
 
   std::string reduction = "exact";  // exact|float
@@ -52,6 +53,7 @@ struct JobSpec {
   std::string checkpoint_store;      // a folder that all workers share ("file:///…" or a path); "": the service keeps them
   int64_t eval_every = 0;            // steps; 0: never
   int64_t eval_microbatches = 8;     // per evaluation
+  int64_t log_every = 100;           // steps; 0: never
   int64_t hash_every = 0;            // steps; 0: every checkpoint_every, and at the end
   int64_t max_refused_steps = 10;    // the job fails after so many steps in a row whose loss or gradient is not finite
   double collective_timeout_s = 30;  // a collective in which no byte moves for so long has failed
@@ -73,6 +75,11 @@ struct JobSpec {
   int64_t dealt_units() const;
   int64_t microbatches_per_dealt_unit() const { return microbatches() / dealt_units(); }
   int64_t tokens_per_step() const;
+  // The steps of this job with training data of `data_tokens` tokens: total_steps, or those that `epochs` passes over the
+  // data's sequences take, the last one rounded up. 0: not known, for data_tokens is 0.
+  int64_t steps_over(int64_t data_tokens) const;
+  // The same job as one of so many steps, without epochs.
+  JobSpec with_steps_over(int64_t data_tokens) const;
   bool operator==(const JobSpec&) const = default;
 };
 

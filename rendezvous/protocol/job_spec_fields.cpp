@@ -14,6 +14,7 @@ constexpr size_t kPathBytes = 4096;
 constexpr size_t kWordBytes = 64;
 constexpr int64_t kMicrobatchesMax = 65536;  // the fixed-point sum keeps log2 of this number of bits free
 constexpr int64_t kStepsMax = 1'000'000'000;
+constexpr int64_t kEpochsMax = 1'000'000;
 constexpr int64_t kNodesMax = 1024;
 constexpr int64_t kSecondsMax = 1'000'000'000;
 
@@ -32,6 +33,8 @@ std::vector<FieldRow> rows_of_the_run() {
        "Higher runs first, and preempts lower ones that have the workers it needs to begin"},
       {"total_steps", IntegerField{&JobSpec::total_steps, 1, kStepsMax},
        "Steps to train for; with sync_every above 1 a step is that many optimizer steps"},
+      {"epochs", IntegerField{&JobSpec::epochs, 0, kEpochsMax},
+       "Passes over the training data to train for, instead of total_steps; 0: total_steps counts"},
       {"seed", IntegerField{&JobSpec::seed, 0, std::numeric_limits<int64_t>::max()},
        "Decides the initial weights and the data order"},
       {"resume_from", TextField{&JobSpec::resume_from, kPathBytes},
@@ -115,6 +118,8 @@ std::vector<FieldRow> rows_of_the_machinery() {
        "Absolute path of a folder that all workers share, for checkpoints", "kept by the service"},
       {"eval_every", IntegerField{&JobSpec::eval_every, 0, kStepsMax}, "Steps between evaluations; 0: never"},
       {"eval_microbatches", IntegerField{&JobSpec::eval_microbatches, 1, kMicrobatchesMax}, "Microbatches in an evaluation"},
+      {"log_every", IntegerField{&JobSpec::log_every, 0, kStepsMax},
+       "Steps between lines about a step in the job's log; 0: none. Its curves have every step, whatever this is"},
       {"hash_every", IntegerField{&JobSpec::hash_every, 0, kStepsMax},
        "Steps between hashes of the state, compared across ranks; 0: every checkpoint_every, and at the end"},
       {"max_refused_steps", IntegerField{&JobSpec::max_refused_steps, 1, kStepsMax},

@@ -120,6 +120,18 @@ void describe(Io& io, Of<Io, WorkerStatus>& m) {
   io("reason", m.reason);
 }
 template <typename Io>
+void describe(Io& io, Of<Io, DeviceLoad>& m) {
+  io.maybe("busy", m.busy);
+  io.maybe("memory_used_bytes", m.memory_used_bytes);
+  io.maybe("watts", m.watts);
+  io.maybe("celsius", m.celsius);
+}
+template <typename Io>
+void describe(Io& io, Of<Io, Heartbeat>& m) {
+  describe<Io>(io, m.status);
+  io.maybe("load", m.load);
+}
+template <typename Io>
 void describe(Io& io, Of<Io, StatusReply>& m) {
   io("directive_tag", m.directive_tag);
 }
@@ -371,6 +383,8 @@ std::string Directive::tag() const {
 HOLDFAST_MESSAGE(RegisterRequest)
 HOLDFAST_MESSAGE(RegisterReply)
 HOLDFAST_MESSAGE(WorkerStatus)
+HOLDFAST_MESSAGE(DeviceLoad)
+HOLDFAST_MESSAGE(Heartbeat)
 HOLDFAST_MESSAGE(StatusReply)
 HOLDFAST_MESSAGE(Directive)
 HOLDFAST_MESSAGE(WorkerLost)

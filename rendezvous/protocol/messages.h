@@ -8,7 +8,7 @@
 // Thread: any; everything here is a value or a pure function.
 //
 //   POST /v1/workers                      RegisterRequest  -> RegisterReply
-//   POST /v1/workers/{id}/status          WorkerStatus     -> StatusReply        (every second and at each change)
+//   POST /v1/workers/{id}/status          Heartbeat        -> StatusReply        (every second and at each change)
 //   GET  /v1/workers/{id}/directive?incarnation=I&have=TAG&wait_ms=N -> Directive, or 204 when nothing changed in time
 //   POST /v1/workers/lost                 WorkerLost       -> 204                (from a supervisor whose child died)
 //   POST /v1/workers/{id}/logs            LogBatch         -> 204
@@ -81,6 +81,18 @@ struct WorkerStatus {
   bool leaving = false;  // SIGTERM was received: the worker wants to leave after this step
   std::string reason;    // why it refused; or the fault after which it is prepared
   bool operator==(const WorkerStatus&) const = default;
+};
+// Load of a worker's device just now, for people; each figure is missing where the machine does not tell it.
+struct DeviceLoad {
+  std::optional<double> busy;                // of the last second: 0 to 1; of a worker on the CPU, of its threads
+  std::optional<int64_t> memory_used_bytes;  // of a GPU's memory; of a worker on the CPU, what its process has resident
+  std::optional<double> watts, celsius;
+  bool operator==(const DeviceLoad&) const = default;
+};
+// The body of a status: one JSON object with the fields of the status, and `load`, which workers of older releases do not send.
+struct Heartbeat {
+  WorkerStatus status;
+  DeviceLoad load;
 };
 struct StatusReply {
   std::string directive_tag;  // tag() of the directive in force: a worker that has another directive polls at once
@@ -241,6 +253,8 @@ std::optional<double> number_from_json(const nlohmann::json& json);
 HOLDFAST_MESSAGE(RegisterRequest);
 HOLDFAST_MESSAGE(RegisterReply);
 HOLDFAST_MESSAGE(WorkerStatus);
+HOLDFAST_MESSAGE(DeviceLoad);
+HOLDFAST_MESSAGE(Heartbeat);
 HOLDFAST_MESSAGE(StatusReply);
 HOLDFAST_MESSAGE(Directive);
 HOLDFAST_MESSAGE(WorkerLost);

@@ -103,8 +103,15 @@ void check_membership(const JobSpec& spec, Errors& errors) {
   }
 }
 
+void check_length(const JobSpec& spec, Errors& errors) {
+  if (spec.epochs == 0 || spec.total_steps == 0) return;
+  errors.push_back({"epochs", fmt::format("{} is given together with total_steps {}, and both say how long to train: leave one "
+                                          "out",
+                                          spec.epochs, spec.total_steps)});
+}
+
 void check_warmup(const JobSpec& spec, Errors& errors) {
-  if (spec.warmup_steps <= spec.total_steps) return;
+  if (spec.warmup_steps <= spec.total_steps || spec.total_steps == 0) return;
   errors.push_back({"warmup_steps", fmt::format("{} is above total_steps {}: choose at most {}", spec.warmup_steps,
                                                 spec.total_steps, spec.total_steps)});
 }
@@ -203,6 +210,7 @@ const std::vector<Rule>& rules() {
       {{"nodes", "max_nodes", "batch_size", "gradient_accumulation_steps", "global_batch_size", "sync_every", "dtype"},
        check_sync},
       {{"nodes", "min_nodes", "max_nodes"}, check_membership},
+      {{"epochs", "total_steps"}, check_length},
       {{"warmup_steps", "total_steps"}, check_warmup},
       {{"min_lr", "learning_rate"}, check_min_lr},
       {{"eval_every", "valid_data_path"}, check_evaluation},

@@ -37,9 +37,9 @@ OrRefusal<Dependency> find_dependency(const Coordinator& state, const JobSpec& s
   if (!resumes_from(spec, first->id)) return Dependency{first->id, false, {}};
   if (const std::string why = cannot_go_on(to_json(m.spec), spec); !why.empty())
     return refuse_field("resume_from", fmt::format("job {} cannot be gone on from: {}", first->id, why));
-  if (m.spec.total_steps > spec.total_steps) {
+  if (spec.total_steps > 0 && m.total_steps() > spec.total_steps) {
     return refuse_field("resume_from", fmt::format("job {} ends at step {}, which is beyond total_steps {}", first->id,
-                                                   m.spec.total_steps, spec.total_steps));
+                                                   m.total_steps(), spec.total_steps));
   }
   return Dependency{first->id, true, {}};
 }

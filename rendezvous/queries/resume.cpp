@@ -217,7 +217,7 @@ OrRefusal<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spe
       passed_over += fmt::format("{}{}: {}", passed_over.empty() ? "" : "; ", described(source), good.error());
       continue;
     }
-    if (source.step > spec.total_steps) {
+    if (spec.total_steps > 0 && source.step > spec.total_steps) {
       return refuse(fmt::format("{} is beyond total_steps {}", described(source), spec.total_steps));
     }
     ResumeChoice choice{{source}, fmt::format("resumes from the checkpoint of {}", described(source))};

@@ -109,7 +109,8 @@ std::string text_for_predecessor(const WaitingRoom& room, const Job& job) {
   std::string text = fmt::format("waiting for job {} to succeed", job.after);
   if (first == nullptr) return text;
   const JobMembership& m = first->membership;
-  return text + fmt::format(", which is {} at step {} of {}", job_state_name(m.state), m.committed_step, m.spec.total_steps);
+  const std::string of = m.total_steps() > 0 ? fmt::format(" of {}", m.total_steps()) : "";
+  return text + fmt::format(", which is {} at step {}{}", job_state_name(m.state), m.committed_step, of);
 }
 
 std::string text_for_retry(const Job& job) {

@@ -2,6 +2,7 @@
 """What an operator does to running jobs: pause, resume, scale, drain, queue several, look at them."""
 import harness
 import ledger
+from processes import free_port
 
 SLOW_MS = 80  # a step: the run lasts five seconds, so that what is asked of it comes in its middle
 
@@ -114,6 +115,55 @@ class Control(harness.ClusterTest):
         self.cluster.start_worker("w2")
         self.succeed_with_the_same_bits(job)
         self.assertEqual([], ledger.voided_rows(self.cluster, job))
+
+    def test_epochs_are_steps_as_soon_as_a_worker_has_seen_the_data(self):
+        spec = {**self.spec, "epochs": 4}
+        del spec["total_steps"], spec["warmup_steps"]
+        job = self.cluster.cli("submit", *[p for k, v in spec.items() for p in (f"--{k}", str(v))], "--logging_steps", 20).strip()
+        self.assertIsNone(self.cluster.job(job)["total_steps"])
+        self.assertIn("0/?", self.cluster.cli("ls"))
+        self.cluster.start_workers("w1", "w2")
+        counted = self.cluster.wait_state(job, "succeeded")
+        tokens = self.cluster.cli_json("data", "info", spec["train_data_path"])["tokens"]
+        steps = -(-4 * ((tokens - 1) // spec["block_size"]) // spec["global_batch_size"])
+        self.assertEqual((steps, steps), (counted["step"], counted["total_steps"]))
+        told = [line["text"] for line in self.cluster.get(f"/v1/jobs/{job}/logs?limit=1000")["logs"] if f" of {steps}: loss" in line["text"]]
+        self.assertEqual([f"step {20 * i} of {steps}: loss" for i in range(1, steps // 20 + 1)], [line[:line.index("loss") + 4] for line in told])
+        del spec["epochs"]
+        given = self.cluster.submit(**spec, total_steps=steps)
+        self.assertEqual(counted["state_hash"], self.cluster.wait_state(given, "succeeded")["state_hash"], "the same job, counted in steps")
+
+    def test_one_command_starts_a_worker_for_each_device_of_a_machine(self):
+        low = free_port()
+        command = self.cluster.spawn("box", [self.cluster.worker_program, "--server", self.cluster.url, "--name", "box", "--devices", "cpu:2",
+                                             "--threads", "2", "--ring_port", f"{low}-{min(low + 9, 65535)}", "--interface", "lo"], {})
+        self.cluster.wait_workers("box-0", "box-1")
+        ports = {int(node["address"].rpartition(":")[2]) for node in self.cluster.nodes()}
+        self.assertEqual((2, True), (len(ports), all(low <= port <= low + 9 for port in ports)))
+        job = self.cluster.submit(**{**self.spec, "total_steps": 100_000, "checkpoint_every": 0, "hash_every": 0}, nodes=2)
+        self.cluster.wait_step(job, 10)
+        self.assertEqual(2, self.cluster.job(job)["world_size"])
+
+        def loads():
+            nodes = [node["load"] for node in self.cluster.nodes()]
+            return all(load["busy"] for load in nodes) and nodes
+        for load in harness.wait_until(loads, 3, "the two to tell how busy they are"):
+            self.assertTrue(0 < load["busy"] <= 1 and load["memory_used_bytes"] > 1 << 20, load)
+            self.assertEqual((None, None), (load["watts"], load["celsius"]))
+        self.assertRegex(self.cluster.cli("nodes"), r"box-1 .* \d+% ")
+        self.cluster.cli("stop", job)
+        command.signal(15)
+        self.assertEqual(0, command.wait_exit(timeout_s=30))
+        harness.wait_until(lambda: {node["state"] for node in self.cluster.nodes()} == {"left"}, 10, "both to have left")
+
+    def test_sixteen_bits_of_computing_alone_are_warned_of(self):
+        def submitted(**changes):
+            return self.cluster.request("POST", "/v1/jobs", {**self.spec, "dtype": "bfloat16", "nodes": 2, **changes})[1]
+
+        self.assertEqual(["dtype bfloat16 is the type of computing; gradients go over the network in int32, 4 bytes each: wire_dtype int16 sends "
+                          "half as many and is as exact"], submitted()["warnings"])
+        for meant in ({"wire_dtype": "int32"}, {"dtype": "float32"}, {"nodes": 1, "max_nodes": 1}):
+            self.assertEqual([], submitted(**meant)["warnings"], meant)
 
     def test_the_command_line_shows_it_all(self):
         self.cluster.start_workers("w1")

@@ -143,6 +143,7 @@ class Documents(unittest.TestCase):
         self.tokens()
         self.the_network()
         self.curves()
+        self.several_devices()
         self.several_machines()
         self.drills()
         self.operating()
@@ -159,7 +160,7 @@ class Documents(unittest.TestCase):
         self.start("a", "holdfast-worker --name a --threads 1")
         self.start("b", "holdfast-worker --name b --threads 1")
         watching = self.start("watching", "holdfast submit --model tiny --train_data_path $PWD/data/train.bin --valid_data_path "
-                              "$PWD/data/val.bin --nodes 2 --batch_size 4 --total_steps 1000 --eval_every 100 --watch")
+                              "$PWD/data/val.bin --vocab_size 8192 --nodes 2 --batch_size 4 --total_steps 1000 --eval_every 100 --watch")
         self.watch_in_the_browser()
         took = time.monotonic() - began
         print(f"from `holdfast serve` to watching the job in the browser: {took:.0f} s")
@@ -183,7 +184,7 @@ class Documents(unittest.TestCase):
         service = "http://127.0.0.1:7070/v1"
         created = json.loads(self.run_line(
             f"curl -sS -X POST {service}/jobs {bearer} {json_body} -d '{{\"model\": \"tiny\", \"train_data_path\": "
-            "\"'$PWD'/data/train.bin\", \"nodes\": 2, \"batch_size\": 4, \"total_steps\": 1000}'", before=token))
+            "\"'$PWD'/data/train.bin\", \"vocab_size\": 8192, \"nodes\": 2, \"batch_size\": 4, \"total_steps\": 1000}'", before=token))
         self.assertIn(created["state"], ("queued", "running", "waiting"), created)
         self.cluster.post(created["id"], "stop")
         shown = json.loads(self.run_line(f"curl -sS {service}/jobs/j1 {bearer}", before=token))
@@ -205,7 +206,7 @@ class Documents(unittest.TestCase):
         step = self.cluster.job("j1")["latest_checkpoint"]["step"]
         text = self.run_line("holdfast sample --from job:j1 --tokenizer data --prompt \"The \"", timeout_s=300)
         self.assertIn("The", text)
-        self.run_line("holdfast submit … --resume_from job:j1@300", ("…", "--model tiny --train_data_path $PWD/data/train.bin --total_steps 1000"),
+        self.run_line("holdfast submit … --resume_from job:j1@300", ("…", "--model tiny --vocab_size 8192 --train_data_path $PWD/data/train.bin --total_steps 1000"),
                       ("@300", f"@{step}"), says=r"^j\d+$")
         self.run_line("holdfast stop j1", says="j1")
         self.cluster.wait_state("j1", "cancelled")
@@ -231,6 +232,7 @@ class Documents(unittest.TestCase):
         self.cluster.post("j2", "stop")
         self.run_line("holdfast wait j1 j2 --timeout 3600 && echo both are done", ("j1 j2", "j1 --for step=1"), says="both are done")
         self.run_line("holdfast help job_spec", says="batch_size")
+        self.run_line("holdfast help torchrun", says="--max_iters  --total_steps")
         # `source` has status 0 also where the program fails.
         self.run_line("source <(holdfast completion bash)", ("bash)", "bash) && complete -p holdfast"), says="-F _holdfast holdfast")
 
@@ -257,6 +259,13 @@ class Documents(unittest.TestCase):
         listening.signal(signal.SIGINT)
         self.run_line("holdfast plan --nodes 2 --batch_size 16 --gradient_accumulation_steps 8 --link_mb_s 118 --device_tokens_per_s 200000",
                       says="sync_every")
+
+    def several_devices(self):
+        box = self.start("box1", "holdfast-worker --server http://FIRST:7070 --name box1 --devices all", ("FIRST", "127.0.0.1"), ("all", "all --threads 1"))
+        wait_until(lambda: any(n["id"] == "box1-0" and n["state"] == "alive" for n in self.cluster.nodes()) or self.ended_early(box), 30,
+                   "its first worker")
+        box.signal(signal.SIGTERM)
+        self.assertEqual(0, box.wait_exit(timeout_s=60))
 
     def curves(self):
         worker = self.start("with-curves", "holdfast-worker --tensorboard_dir /shared/curves", ("/shared/curves", "$PWD/curves --name c --threads 1 --labels curves=yes"))

@@ -48,16 +48,20 @@ class Run2Nodes(unittest.TestCase):
         self.assertEqual(0, master.wait_exit(timeout_s=240))
         self.assertEqual(0, other.wait_exit(timeout_s=60))
         self.assertIn("1 passes over", master.log())
+        self.assertRegex(master.log(), r"\n2 nodes (do \d|are slower than one)")
+        self.assertRegex(master.log(), r"\n  one node alone .* 1\.00x\n  two nodes as asked .*x\n  two nodes, the same training .*x\n")
+        self.assertIn("page: http://127.0.0.1:", master.log())
+        self.assertTrue(os.listdir(os.path.join(self.state, "tensorboard")), "curves of rank 0, wherever that was")
         self.assertIn("2 of 2 nodes", master.log())
         self.assertIn("succeeded", master.log())
 
     def test_the_same_command_goes_on_after_it_was_stopped(self):
-        master = self.start(0, "tiny", "1")
+        master = self.start(0, "tiny", "1", PLAN="off")
         wait_until(lambda: ", loss " in master.log(), 90, "the first steps")
         master.signal(2)  # Ctrl-C
         self.assertEqual(130, master.wait_exit(timeout_s=90))
         self.assertIn("the same command goes on from here", master.log())
-        again = self.start(0, "tiny", "1")
+        again = self.start(0, "tiny", "1")  # it plans nothing: the settings are the job's
         wait_until(lambda: " goes on" in again.log(), 60, "the job to be found again")
         self.assertEqual(0, again.wait_exit(timeout_s=240))
 
@@ -67,6 +71,12 @@ class Run2Nodes(unittest.TestCase):
             done = self.run_alone(*arguments)
             self.assertEqual(2, done.returncode)
             self.assertIn(expected, done.stderr)
+        for name, value in (("SYNC_EVERY", "0"), ("GPUS_PER_NODE", "two"), ("VOCAB_SIZE", "none")):
+            done = self.run_alone("0", "127.0.0.1", PLAN="off", **{name: value})
+            self.assertEqual(2, done.returncode)
+            self.assertIn(f'{name} is "{value}": give a whole number, at least 1', done.stderr)
+        done = self.run_alone("0", "127.0.0.1", VALID_DATA="/nonexistent/val.bin")
+        self.assertIn("VALID_DATA: there is no file /nonexistent/val.bin", done.stderr)
         done = self.run_alone("0", "127.0.0.1", TRAIN_DATA="/nonexistent/train.bin")
         self.assertEqual(2, done.returncode)
         self.assertIn("there is no file /nonexistent/train.bin", done.stderr)

@@ -154,6 +154,12 @@ export function fakeService({ jobs = 12, points = 1200, live = 10 } = {}) {
         device_model: i ? "EPYC 9654" : "Radeon AI PRO R9700",
         threads: 8,
         memory_bytes: 34e9,
+        load: {
+          busy: i === 3 ? null : 0.9,
+          memory_used_bytes: i === 3 ? null : 12e9,
+          watts: i ? null : 212,
+          celsius: i ? null : 61,
+        },
         state: i === 3 ? "lost" : "alive",
         phase: i === 3 ? null : "active",
         last_seen_s: i === 3 ? 340 : 0.4,

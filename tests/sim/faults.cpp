@@ -152,7 +152,7 @@ void World::restore_database() {
 bool World::is_ending() const {
   return std::ranges::any_of(copy_->jobs, [this](const auto& entry) {
     const auto& [id, then] = entry;
-    const int64_t total_steps = nlohmann::json::parse(then.spec)["total_steps"];
+    const int64_t total_steps = rendezvous::job_spec_from_json(nlohmann::json::parse(then.spec)).steps_over(kDataTokens);
     const auto checkpoints = store_.durable().checkpoints.find(id);
     return then.state == "running" && checkpoints != store_.durable().checkpoints.end() &&
            checkpoints->second.contains(total_steps);

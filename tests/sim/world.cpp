@@ -9,6 +9,18 @@ namespace holdfast::sim {
 
 using namespace rendezvous;  // NOLINT(google-build-using-namespace): jobs, every line
 
+namespace {
+
+// The number of steps is then found out by the workers: 7 to 41 with a global batch of 6 to 1.
+JobSpec one_epoch_of(JobSpec spec) {
+  spec.total_steps = 0;
+  spec.epochs = 1;
+  spec.block_size = 24;
+  return spec;
+}
+
+}  // namespace
+
 World::World(uint64_t seed, bool trace)
     : chance_(seed),
       story_(trace, time_),
@@ -57,6 +69,8 @@ void World::submit_jobs() {
       resume_from_predecessor(spec, submitted.back());
       begins_at = submitted.back().total_steps;
     }
+    const bool in_epochs = begins_at == 0 && chance_.percent(20);
+    if (in_epochs) spec = one_epoch_of(spec).with_steps_over(kDataTokens);
     submitted.push_back(spec);
     const int64_t at = i == 0 ? 0 : chance_.below(5000);
     const std::string id = fmt::format("j{}", i + 1);
@@ -64,7 +78,8 @@ void World::submit_jobs() {
     if (begins_at > 0) not_finite_[id] = not_finite_[spec.after];  // it has the steps of the other one behind it
     spoil_steps(id, spec, begins_at);
     rules_.knows(id, spec, not_finite_[id]);
-    time_.after(at, [this, spec, i] { submit(spec, static_cast<size_t>(i)); });
+    const JobSpec asked = in_epochs ? one_epoch_of(spec) : spec;
+    time_.after(at, [this, asked, i] { submit(asked, static_cast<size_t>(i)); });
   }
 }
 

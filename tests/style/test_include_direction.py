@@ -59,9 +59,10 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "worker/tensorboard": "rendezvous/text rendezvous/protocol rendezvous/client",
     "worker/step": "rendezvous/text rendezvous/protocol worker/invariants worker/transport worker/drills/fault_points "
                    "worker/link worker/gradients worker/session worker/state worker/checkpoints worker/tensorboard",
+    "worker/load": "rendezvous/protocol",
     "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is
     "worker/process": "storage rendezvous/text rendezvous/protocol rendezvous/client worker/transport "
-                      "worker/drills/fault_points worker/drills worker/link worker/session worker/state "
+                      "worker/drills/fault_points worker/drills worker/link worker/load worker/session worker/state "
                       "worker/checkpoints worker/tensorboard worker/step worker/process/lifecycle",
     # --- ops/cli/: the program that people type
     "ops/cli/terminal": "rendezvous/text",

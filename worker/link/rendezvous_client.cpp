@@ -27,10 +27,12 @@ bool is_news(const WorkerStatus& before, WorkerStatus now) {
 
 }  // namespace
 
-RendezvousClient::RendezvousClient(ServiceLink& link, rendezvous::RegisterRequest registration, OnDirective on_directive)
+RendezvousClient::RendezvousClient(ServiceLink& link, rendezvous::RegisterRequest registration, OnDirective on_directive,
+                                   Load load)
     : link_(link),
       registration_(std::move(registration)),
       on_directive_(std::move(on_directive)),
+      load_(std::move(load)),
       path_("/v1/workers/" + link.options().worker),
       poll_client_(link.make_client()) {
   status_.incarnation = link.options().incarnation;
@@ -159,17 +161,19 @@ void RendezvousClient::report_status() {
     }
     if (last && !(registered_ && urgent_)) return;
     urgent_ = false;
-    const WorkerStatus status = status_;
+    rendezvous::Heartbeat heartbeat{status_, {}};
     next_heartbeat = std::chrono::steady_clock::now() + heartbeat_;
     lock.unlock();
-    post_status(*client, status, last ? kLastStatusTime : kAnswerTime);
+    if (load_ && !last) heartbeat.load = load_();
+    post_status(*client, heartbeat, last ? kLastStatusTime : kAnswerTime);
     lock.lock();
     if (last) return;
   }
 }
 
-void RendezvousClient::post_status(rendezvous::HttpClient& client, const WorkerStatus& status, milliseconds timeout) {
-  auto reply = link_.attempt(client, "POST", path_ + "/status", rendezvous::json_text(status), timeout, true);
+void RendezvousClient::post_status(rendezvous::HttpClient& client, const rendezvous::Heartbeat& heartbeat,
+                                   milliseconds timeout) {
+  auto reply = link_.attempt(client, "POST", path_ + "/status", rendezvous::json_text(heartbeat), timeout, true);
   if (reply) {
     try {
       note_tag(nlohmann::json::parse(reply->body).get<rendezvous::StatusReply>().directive_tag);

@@ -20,8 +20,10 @@ namespace holdfast::worker {
 class RendezvousClient {
  public:
   using OnDirective = std::function<void(const rendezvous::Directive&)>;
+  using Load = std::function<rendezvous::DeviceLoad()>;
 
-  RendezvousClient(ServiceLink& link, rendezvous::RegisterRequest registration, OnDirective on_directive);
+  // `load` is asked before each heartbeat, by the thread that sends it; it may be null.
+  RendezvousClient(ServiceLink& link, rendezvous::RegisterRequest registration, OnDirective on_directive, Load load = {});
   ~RendezvousClient();  // tries briefly to post the newest status if that was not posted yet, and stops
 
   void publish(const rendezvous::WorkerStatus& status);
@@ -33,13 +35,14 @@ class RendezvousClient {
   void poll_once();
   void take_directive(const std::string& body);
   void report_status();
-  void post_status(rendezvous::HttpClient& client, const rendezvous::WorkerStatus& status, std::chrono::milliseconds timeout);
+  void post_status(rendezvous::HttpClient& client, const rendezvous::Heartbeat& heartbeat, std::chrono::milliseconds timeout);
   void note_tag(const std::string& tag);
   void ask_to_register();
 
   ServiceLink& link_;
   rendezvous::RegisterRequest registration_;
   OnDirective on_directive_;
+  Load load_;
   std::string path_;  // "/v1/workers/{id}"
   Interrupt stop_;
 

@@ -29,7 +29,8 @@ bool is_device_name(const std::string& device) {
   return device == "auto" || device == "cpu" || device == "ref" || gpu_number(device).has_value();
 }
 
-tl::expected<ChosenDevice, std::string> choose_device(const std::string& device, int threads, const GpuOps* gpus) {
+tl::expected<ChosenDevice, std::string> choose_device(const std::string& device, int threads, const GpuOps* gpus,
+                                                      int64_t local_rank) {
   if (device == "ref") return ChosenDevice{[](kernels::DType dtype) { return kernels::make_ref_ops(dtype); }, ""};
   const auto number = gpu_number(device);
   const ChosenDevice cpu{[threads](kernels::DType dtype) { return kernels::make_cpu_ops(dtype, threads); }, ""};
@@ -41,7 +42,10 @@ tl::expected<ChosenDevice, std::string> choose_device(const std::string& device,
   const int count = gpus->count();
   if (device == "auto" && count == 0) return cpu;
   if (count > 0 && number.value_or(kDefault) < count) {
-    const int gpu = number.value_or(kDefault) == kDefault ? gpus->default_device() : *number;
+    const bool by_rank = device == "auto" && local_rank >= 0 && local_rank < count;
+    const int gpu = by_rank                                 ? static_cast<int>(local_rank)
+                    : number.value_or(kDefault) == kDefault ? gpus->default_device()
+                                                            : *number;
     return ChosenDevice{[make = gpus->make, gpu](kernels::DType dtype) { return make(dtype, gpu); },
                         fmt::format("hip:{}", gpu)};
   }

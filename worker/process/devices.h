@@ -27,6 +27,8 @@ bool is_device_name(const std::string& device);
 
 // `device` is a device's name; `gpus` is null in a build without GPUs. Refuses: a GPU that is not there, with a sentence that
 // says what to do.
-tl::expected<ChosenDevice, std::string> choose_device(const std::string& device, int threads, const GpuOps* gpus);
+// `local_rank` is the GPU that "auto" takes where there are that many; -1: the first that is not integrated into the CPU.
+tl::expected<ChosenDevice, std::string> choose_device(const std::string& device, int threads, const GpuOps* gpus,
+                                                      int64_t local_rank = -1);
 
 }  // namespace holdfast::worker

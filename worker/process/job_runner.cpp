@@ -170,7 +170,7 @@ void JobRunner::drop_session() {
 }
 
 Input JobRunner::run(const Directive& join) {
-  if (join.spec) session_->spec = *join.spec;
+  if (join.spec) session_->take(*join.spec);
   const RunStop stop = take_part(join);
   reporter_.end();
   report_stop(join, stop);

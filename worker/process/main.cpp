@@ -10,7 +10,10 @@ int main(int argc, char** argv) {
 #else
   const holdfast::worker::GpuOps* const gpus = nullptr;
 #endif
-  return holdfast::worker::run_worker_program(argc, argv, [gpus](const holdfast::worker::WorkerOptions& options) {
-    return holdfast::worker::choose_device(options.device, options.threads, gpus);
-  });
+  return holdfast::worker::run_worker_program(
+      argc, argv,
+      [gpus](const holdfast::worker::WorkerOptions& options) {
+        return holdfast::worker::choose_device(options.device, options.threads, gpus, options.local_rank);
+      },
+      [gpus] { return gpus == nullptr ? 0 : gpus->count(); });
 }

@@ -15,9 +15,12 @@
 #include "rendezvous/client/http_client.h"
 #include "rendezvous/client/socket_address.h"
 #include "rendezvous/client/url.h"
+#include "rendezvous/protocol/commit.h"
+#include "rendezvous/protocol/foreign_names.h"
 #include "rendezvous/protocol/labels.h"
 #include "worker/drills/fault_points.h"
 #include "worker/process/devices.h"
+#include "worker/process/fleet.h"
 
 namespace holdfast::worker {
 namespace {
@@ -62,7 +65,7 @@ bool valid_name(const std::string& name) {
 
 struct RawOptions {
   WorkerOptions options;
-  std::string threads;
+  std::string threads, ring_port;
   std::vector<std::string> labels;
 };
 
@@ -76,9 +79,21 @@ void add_flags(CLI::App& app, RawOptions& raw) {
   app.add_option("--device", options.device,
                  "auto (a GPU if there is one), cpu, hip, hip:N (the GPU's number) or ref (plain loops, slow, for comparison)")
       ->capture_default_str();
+  app.add_option("--devices", options.devices,
+                 "a worker for each of several: all (every GPU), 0,1,3 (GPUs by number) or cpu:N (N workers share the cores); "
+                 "they are named NAME-0, NAME-1 and so on");
+  app.add_option("--measure", options.measure,
+                 "try the device with a job's model, given as JSON such as {\"model\": \"tiny\", \"batch_size\": 16}; prints "
+                 "its speed as "
+                 "JSON and ends, without a service")
+      ->type_name("JSON");
   app.add_option("--name", options.name, "this worker's name, one of a kind [<hostname>-<pid>]");
   app.add_option("--interface", options.interface,
                  "network interface that other workers reach [the one that routes to the server]");
+  app.add_option(
+      "--ring_port,--ring-port", raw.ring_port,
+      "port that other workers reach this one at, or a range of which each worker of this machine takes one: 7072-7087 "
+      "[one that the system picks]");
   app.add_option("--threads", raw.threads, "threads for computing [all cores of this process]");
   app.add_option("--data_root,--data-root", options.data_root, "folder that paths of jobs are below, and may not leave");
   app.add_option(
@@ -100,8 +115,29 @@ void add_flags(CLI::App& app, RawOptions& raw) {
   app.add_option("--log_level,--log-level", options.log_level, "trace, debug, info, warning or error [info]");
 }
 
+// Flags of torchrun and of training scripts, each with what to write instead; "" when there are none among `typed`.
+std::string complaint_of_foreign(const std::vector<std::string>& typed) {
+  std::string all;
+  for (const std::string& word : typed) {
+    if (!word.starts_with("--")) continue;
+    const auto* name = rendezvous::find_foreign_name(word.substr(2, word.find('=') - 2));
+    if (name == nullptr) continue;
+    const bool of_job = *name->field != '\0';
+    all += fmt::format("{}{}: {}{}", all.empty() ? "" : "\n", word.substr(0, word.find('=')),
+                       rendezvous::foreign_name_in_words(*name), of_job ? ", a flag of `holdfast submit`" : "");
+  }
+  return all;
+}
+
+// MASTER_ADDR is torchrun's word for the node that has the rendezvous. Its port is another program's.
+std::string server_of_environment() {
+  const std::string master = environment("MASTER_ADDR");
+  if (master.empty() || !environment("HOLDFAST_SERVER").empty()) return rendezvous::default_server();
+  return "http://" + (master.find(':') == std::string::npos ? master : "[" + master + "]") + ":7070";
+}
+
 tl::expected<void, EarlyEnd> complete_network(WorkerOptions& options) {
-  if (options.server.empty()) options.server = rendezvous::default_server();
+  if (options.server.empty()) options.server = server_of_environment();
   while (options.server.ends_with('/')) options.server.pop_back();
   options.server_host = rendezvous::host_of_url(options.server);
   if (options.server_host.empty()) {
@@ -119,6 +155,29 @@ tl::expected<void, EarlyEnd> complete_network(WorkerOptions& options) {
   return {};
 }
 
+tl::expected<void, EarlyEnd> complete_ring_ports(RawOptions& raw) {
+  if (raw.ring_port.empty()) return {};
+  const size_t dash = std::min(raw.ring_port.find('-'), raw.ring_port.size());
+  const std::string_view text = raw.ring_port, first_text = text.substr(0, dash);
+  const std::string_view last_text = dash < text.size() ? text.substr(dash + 1) : first_text;
+  int64_t first = 0, last = 0;
+  if (!parse_whole(first_text, first) || !parse_whole(last_text, last) || first < 1 || last > 65535 || first > last) {
+    return wrong("--ring_port: \"" + raw.ring_port +
+                 "\" is neither a port from 1 to 65535 nor a range of them such as 7072-7087");
+  }
+  raw.options.ring_ports = {static_cast<uint16_t>(first), static_cast<uint16_t>(last)};
+  return {};
+}
+
+tl::expected<void, EarlyEnd> complete_devices(const WorkerOptions& options) {
+  if (options.devices.empty()) return {};
+  if (!is_list_of_devices(options.devices)) {
+    return wrong("--devices: \"" + options.devices + "\" is not all, numbers of GPUs such as 0,1,3, or cpu:N (N from 1 to 64)");
+  }
+  if (options.device != "auto") return wrong("--devices: give it or --device " + options.device + ", not both");
+  return {};
+}
+
 tl::expected<void, EarlyEnd> complete_device(RawOptions& raw) {
   WorkerOptions& options = raw.options;
   if (!is_device_name(options.device)) {
@@ -130,6 +189,9 @@ tl::expected<void, EarlyEnd> complete_device(RawOptions& raw) {
     return wrong(fmt::format("--threads: \"{}\" is not a whole number from 1 to {}", raw.threads, kThreadsMax));
   }
   options.threads = static_cast<int>(threads);
+  const std::string local_rank = environment("LOCAL_RANK");
+  int64_t gpu = 0;
+  if (options.device == "auto" && options.devices.empty() && parse_whole(local_rank, gpu) && gpu >= 0) options.local_rank = gpu;
   return {};
 }
 
@@ -187,16 +249,22 @@ tl::expected<WorkerOptions, EarlyEnd> parse_options(int argc, const char* const*
   raw.options.log_level.clear();
   CLI::App app(kDescription, "holdfast-worker");
   app.footer(kExamples);
+  app.set_version_flag("--version", "holdfast-worker " + rendezvous::version_and_commit());
   add_flags(app, raw);
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
     return tl::unexpected(EarlyEnd{app.help(), 0});
+  } catch (const CLI::CallForVersion& asked) {
+    return tl::unexpected(EarlyEnd{std::string(asked.what()) + "\n", 0});
   } catch (const CLI::ParseError& error) {
+    if (const std::string foreign = complaint_of_foreign(app.remaining()); !foreign.empty()) return wrong(foreign);
     return wrong(std::string(error.what()) + " (holdfast-worker --help lists the flags)");
   }
   if (auto done = complete_network(raw.options); !done) return tl::unexpected(done.error());
+  if (auto done = complete_ring_ports(raw); !done) return tl::unexpected(done.error());
   if (auto done = complete_device(raw); !done) return tl::unexpected(done.error());
+  if (auto done = complete_devices(raw.options); !done) return tl::unexpected(done.error());
   if (auto done = complete_labels(raw); !done) return tl::unexpected(done.error());
   if (auto done = complete_rest(raw.options); !done) return tl::unexpected(done.error());
   return std::move(raw.options);

@@ -14,13 +14,19 @@
 #include <tl/expected.hpp>
 #include <vector>
 
+#include "worker/transport/transport.h"
+
 namespace holdfast::worker {
 
 struct WorkerOptions {
   std::string server, token, server_host;
   std::string device = "auto";  // a name as in devices.h
+  int64_t local_rank = -1;      // torchrun's number of the GPU that "auto" takes; -1: the first discrete one
+  std::string devices;          // a worker for each of these (fleet.h); "": one worker, with `device`
+  std::string measure;          // fields of a job to try the device with (measure.h), and nothing else; "": work
   std::string name;             // "": <hostname>-<supervisor's pid>
   std::string interface;        // "": the one that routes to the server
+  PortRange ring_ports;         // where other workers reach this one
   int threads = 0;              // at least 1 once parsed
   std::string data_root;
   std::vector<std::string> checkpoint_roots;  // empty: anywhere

@@ -5,6 +5,7 @@
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <exception>
 #include <iostream>
@@ -14,10 +15,12 @@
 #include "rendezvous/client/socket_address.h"
 #include "worker/drills/drills.h"
 #include "worker/drills/fault_points.h"
+#include "worker/process/fleet.h"
 #include "worker/process/life_report.h"
 #include "worker/process/stderr_tail.h"
 #include "worker/process/supervisor.h"
 #include "worker/process/training_process.h"
+#include "worker/session/measure.h"
 
 namespace holdfast::worker {
 namespace {
@@ -82,15 +85,42 @@ int train(const WorkerOptions& options, const DeviceChoice& devices, const char*
   return static_cast<int>(run_training_process(options, identity, chosen->make_ops));
 }
 
+int measure(const WorkerOptions& options, const DeviceChoice& devices) {
+  const auto chosen = devices(options);
+  const auto said = chosen ? measure_device(options.measure, chosen->make_ops) : tl::unexpected(chosen.error());
+  (said ? std::cout : std::cerr) << (said ? *said : said.error()) << "\n";
+  return said ? 0 : static_cast<int>(ExitCode::kConfiguration);
+}
+
+int run_workers(const WorkerOptions& options, int argc, char** argv, const std::function<int()>& gpu_count) {
+  const std::string name =
+      !options.name.empty() ? options.name : fmt::format("{}-{}", rendezvous::host_name("worker"), getpid());
+  set_up_logging(options.log_level, name);
+  const auto devices = device_names(options.devices, gpu_count);
+  if (!devices) {
+    std::cerr << devices.error() << "\n";
+    return static_cast<int>(ExitCode::kConfiguration);
+  }
+  const std::vector<std::string> given(argv + 1, argv + argc);
+  const int threads = std::max(1, options.threads / static_cast<int>(devices->size()));
+  std::vector<std::vector<std::string>> workers;
+  for (const std::string& device : *devices) {
+    workers.push_back(arguments_of({fmt::format("{}-{}", name, workers.size()), device, threads}, given));
+  }
+  return run_fleet("/proc/self/exe", workers);
+}
+
 }  // namespace
 
-int run_worker_program(int argc, char** argv, const DeviceChoice& devices) {
+int run_worker_program(int argc, char** argv, const DeviceChoice& devices, const std::function<int()>& gpu_count) {
   try {
     const auto options = parse_options(argc, argv);
     if (!options) {
       (options.error().status == 0 ? std::cout : std::cerr) << options.error().text;
       return options.error().status;
     }
+    if (!options->measure.empty()) return measure(*options, devices);
+    if (!options->devices.empty()) return run_workers(*options, argc, argv, gpu_count);
     const char* incarnation = std::getenv(kIncarnationVariable);  // NOLINT(concurrency-mt-unsafe)
     return incarnation == nullptr ? run_supervisor(*options, argc, argv) : train(*options, devices, incarnation);
   } catch (const std::exception& error) {

@@ -1,5 +1,5 @@
-// A worker program from its command line to its end: a supervisor and, below it, the training process; the same program
-// twice.
+// A worker program from its command line to its end: a supervisor and, below it, the training process, the same program
+// twice; with --devices several of these pairs below one process (fleet.h).
 //
 // Promises: the exit status of the process is 0 when it was drained or left, 1 when the training process could not go on, 2
 // for bad flags, a refused token or another version. No exception leaves it.
@@ -24,6 +24,7 @@ struct ChosenDevice {
 // own function.
 using DeviceChoice = std::function<tl::expected<ChosenDevice, std::string>(const WorkerOptions&)>;
 
-int run_worker_program(int argc, char** argv, const DeviceChoice& devices);
+// `gpu_count`: how many GPUs there are, for --devices; called in a process of its own.
+int run_worker_program(int argc, char** argv, const DeviceChoice& devices, const std::function<int()>& gpu_count);
 
 }  // namespace holdfast::worker

@@ -13,6 +13,7 @@
 #include "worker/link/log_shipping.h"
 #include "worker/link/outbox.h"
 #include "worker/link/rendezvous_client.h"
+#include "worker/load/load_reader.h"
 #include "worker/process/job_runner.h"
 #include "worker/process/life_report.h"
 
@@ -107,8 +108,10 @@ class TrainingProcess {
                  .collective_timeout = around.options.collective_timeout,
                  .tensorboard_dir = around.options.tensorboard_dir},
                 {.link = link_, .outbox = outbox_, .transport = around.transport}, [this](const Input& input) { feed(input); }),
-        client_(link_, registration(around),
-                [this](const rendezvous::Directive& directive) { feed(DirectiveReceived{directive}); }) {
+        load_(make_load_reader(around.device.pci_address, around.options.threads)),
+        client_(
+            link_, registration(around), [this](const rendezvous::Directive& directive) { feed(DirectiveReceived{directive}); },
+            [this] { return load_->read(); }) {
     const std::lock_guard lock(mutex_);
     ready_ = true;
     client_.publish(status_of(state_, incarnation_));
@@ -172,6 +175,7 @@ class TrainingProcess {
   Outbox outbox_;
   Shipping shipping_;
   JobRunner runner_;
+  std::unique_ptr<LoadReader> load_;  // the client's thread reads it
   RendezvousClient client_;
 };
 
@@ -187,7 +191,7 @@ ExitCode run_training_process(const WorkerOptions& options, const Identity& iden
   const auto sink = std::make_shared<LogShipping>();
   spdlog::default_logger()->sinks().push_back(sink);
   std::optional<Drills> drills;  // before the transport that looks at them
-  auto transport = make_tcp_transport(options.interface, options.server_host);
+  auto transport = make_tcp_transport(options.interface, options.server_host, options.ring_ports);
   if (!transport) {
     spdlog::error("{}", transport.error().detail);
     return ExitCode::kConfiguration;

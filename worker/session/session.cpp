@@ -96,8 +96,8 @@ tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::s
   if (!data) return tl::unexpected(data.error());
   auto session = std::make_unique<Session>();
   session->job = job;
-  session->spec = spec;
   session->data = std::move(*data);
+  session->take(spec);
   session->order = data_order(spec, *session->data.train);
   if (session->data.validation) session->validation_order = data_order(spec, *session->data.validation);
   try {
@@ -108,6 +108,10 @@ tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::s
     return tl::unexpected(std::string(error.what()));
   }
   return session;
+}
+
+void Session::take(const JobSpec& given) {
+  spec = given.with_steps_over(static_cast<int64_t>(data.train->tokens().size()));
 }
 
 int host_threads(const kernels::DeviceOps& ops, int most) {

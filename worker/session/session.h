@@ -51,6 +51,9 @@ struct Session {
   std::vector<int32_t> first_exponents;
   int64_t applied_step = -1;  // the step whose mean gradient the model's buffer still has, once it was applied; -1: none
 
+  // Makes `given` the job's spec; the length of the training data, which is open, says how many steps epochs are.
+  void take(const rendezvous::JobSpec& given);
+
   // The state and the sums that are held do not count any more.
   void distrust() {
     has_state = false;

@@ -50,12 +50,22 @@ RunResult<void> compare_once(TrainLoop& loop, int64_t& compared) {
   return {};
 }
 
+// A line in the job's log every so many steps.
+void log_progress(const TrainLoop& loop, const rendezvous::StepPoint& point) {
+  const rendezvous::JobSpec& spec = loop.session.spec;
+  if (loop.ring.rank() != 0 || !due(point.step, spec.log_every)) return;
+  const std::string validation = point.validation_loss ? fmt::format(", validation loss {:.4f}", *point.validation_loss) : "";
+  spdlog::info("step {} of {}: loss {:.4f}{}, {:.3g} s, {:.0f} tokens/s", point.step, spec.total_steps, point.loss, validation,
+               point.step_s, point.step_s > 0 ? static_cast<double>(point.tokens) / point.step_s : 0);
+}
+
 // The work that follows some of the steps. The step is reported first, unless its report includes a result of that work.
 RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, int64_t& compared) {
   const rendezvous::JobSpec& spec = loop.session.spec;
   RunResult<void> result;
   if (evaluation_due(loop.session)) result = evaluate_now(loop, point);
   const int64_t step = point.step;
+  log_progress(loop, point);
   if (loop.tensorboard != nullptr) loop.tensorboard->add(point);
   loop.reporter.committed(std::move(point));
   loop.on_commit(step);

@@ -269,35 +269,54 @@ class TcpTransport final : public Transport {
   std::vector<pollfd> polled_;  // kept between waits for its memory
 };
 
-TransportResult<std::unique_ptr<Transport>> listen_at(SocketAddress address) {
-  const std::string wanted = address.text();
-  Descriptor listener(socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (!listener.valid()) return failure(Kind::kFailed, "socket: " + describe_errno(errno));
-  set_option(listener, SOL_SOCKET, SO_REUSEADDR, 1);
-  if (bind(listener.get(), address.get(), address.length) != 0 || listen(listener.get(), kBacklog) != 0) {
-    return failure(Kind::kFailed, "listen on " + wanted + ": " + describe_errno(errno));
-  }
+TransportResult<std::unique_ptr<Transport>> transport_of(Descriptor listener, SocketAddress address) {
   address.length = sizeof address.storage;
   if (getsockname(listener.get(), address.get(), &address.length) != 0) {
-    return failure(Kind::kFailed, "the port of " + wanted + ": " + describe_errno(errno));
+    return failure(Kind::kFailed, "the port of " + address.text() + ": " + describe_errno(errno));
   }
   Descriptor wake(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!wake.valid()) return failure(Kind::kFailed, "eventfd: " + describe_errno(errno));
   return std::make_unique<TcpTransport>(std::move(listener), std::move(wake), address.text());
 }
 
+// The error is errno's.
+tl::expected<Descriptor, int> listener_at(const SocketAddress& address) {
+  Descriptor listener(socket(address.family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!listener.valid()) return tl::unexpected(errno);
+  set_option(listener, SOL_SOCKET, SO_REUSEADDR, 1);
+  if (bind(listener.get(), address.get(), address.length) != 0 || listen(listener.get(), kBacklog) != 0)
+    return tl::unexpected(errno);
+  return listener;
+}
+
+TransportResult<std::unique_ptr<Transport>> listen_at(SocketAddress address, PortRange ports) {
+  const std::string wanted = ports.first == ports.last ? address.text() : address.text() + " to " + std::to_string(ports.last);
+  for (;;) {
+    auto listener = listener_at(address);
+    if (listener) return transport_of(*std::move(listener), address);
+    if (listener.error() != EADDRINUSE || address.port() >= ports.last) {
+      return failure(Kind::kFailed, "listen on " + wanted + ": " + describe_errno(listener.error()));
+    }
+    address.set_port(static_cast<uint16_t>(address.port() + 1));
+  }
+}
+
 }  // namespace
 
-TransportResult<std::unique_ptr<Transport>> make_tcp_transport(const std::string& interface, const std::string& server_host) {
-  const auto address = rendezvous::ring_address(interface, server_host);
+TransportResult<std::unique_ptr<Transport>> make_tcp_transport(const std::string& interface, const std::string& server_host,
+                                                               PortRange ports) {
+  auto address = rendezvous::ring_address(interface, server_host);
   if (!address) return failure(Kind::kFailed, address.error());
-  return listen_at(*address);
+  address->set_port(ports.first);
+  auto transport = listen_at(*address, ports);
+  if (!transport && ports.last > 0) transport.error().detail += " (--ring_port says where)";
+  return transport;
 }
 
 TransportResult<std::unique_ptr<Transport>> make_tcp_transport_at(const std::string& listen_address) {
   const auto address = parse_address(listen_address);
   if (!address) return failure(Kind::kFailed, address.error());
-  return listen_at(*address);
+  return listen_at(*address, {address->port(), address->port()});
 }
 
 }  // namespace holdfast::worker

@@ -70,8 +70,14 @@ class Transport {
   virtual void wake() = 0;
 };
 
-// Listens on `interface` ("" picks the address that routes to `server_host`), on a free port.
-TransportResult<std::unique_ptr<Transport>> make_tcp_transport(const std::string& interface, const std::string& server_host);
+// The ports to listen on: the first that is free. From 0 to 0: one that the system picks.
+struct PortRange {
+  uint16_t first = 0, last = 0;
+};
+
+// Listens on `interface` ("" picks the address that routes to `server_host`), at the first of `ports` that is free.
+TransportResult<std::unique_ptr<Transport>> make_tcp_transport(const std::string& interface, const std::string& server_host,
+                                                               PortRange ports = {});
 // Listens on this numeric "host:port" ("[v6]:port"); port 0 takes a free one.
 TransportResult<std::unique_ptr<Transport>> make_tcp_transport_at(const std::string& listen_address);
 

@@ -8,6 +8,7 @@
 #include "ops/cli/command/api.h"
 #include "ops/cli/command/command_tree.h"
 #include "ops/cli/help/topics.h"
+#include "ops/cli/jobs/text.h"
 #include "ops/cli/terminal/text_width.h"
 
 namespace holdfast::ops {
@@ -159,8 +160,7 @@ std::vector<Candidate> jobs_of(const Json& page) {
   std::set<std::string> names;
   for (const Json& job : page.value("jobs", Json::array())) {
     const std::string id = text_at(job, "id"), name = text_at(job, "name");
-    const std::string progress =
-        fmt::format("{}, step {}/{}", text_at(job, "state"), integer_at(job, "step"), integer_at(job, "total_steps"));
+    const std::string progress = fmt::format("{}, step {}", text_at(job, "state"), steps_text(job));
     found.push_back({id, name.empty() ? progress : fmt::format("{}, {}", name, progress)});
     if (!name.empty() && names.insert(name).second) found.push_back({name, fmt::format("{}, {}", id, progress)});
   }

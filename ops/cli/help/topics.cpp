@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "ops/cli/jobs/spec_flags.h"
 #include "ops/cli/terminal/terminal.h"
 #include "ops/cli/terminal/text_width.h"
+#include "rendezvous/protocol/foreign_names.h"
 
 namespace holdfast::ops {
 namespace {
@@ -84,10 +86,40 @@ HelpTopic environment_topic() {
              {"NCCL_SOCKET_IFNAME", "", "Taken where HOLDFAST_INTERFACE is unset, for those who come from PyTorch."},
              {"NCCL_TIMEOUT", "",
               "Seconds after which a collective without progress has failed; collective_timeout_s of the job wins."},
-             {"NCCL_DEBUG", "", "WARN, INFO or TRACE: taken where HOLDFAST_LOG_LEVEL is unset."}}},
+             {"NCCL_DEBUG", "", "WARN, INFO or TRACE: taken where HOLDFAST_LOG_LEVEL is unset."},
+             {"MASTER_ADDR", "", "torchrun's: where the service is looked for, at port 7070, when HOLDFAST_SERVER is unset."},
+             {"LOCAL_RANK", "", "torchrun's: the number of the GPU that --device auto takes."},
+             {"MASTER_PORT, RANK, WORLD_SIZE", "",
+              "torchrun's: not read. The service listens where `holdfast serve --listen` says, it deals ranks, and a job's "
+              "--nodes says how many workers it wants."}}},
            {"For tests",
             "",
             {{"HOLDFAST_FAULT", "", "Faults that the service or a worker brings upon itself. Not for work that matters."}}}}};
+}
+
+std::string help_of(const std::string& field) {
+  return std::ranges::find(rendezvous::job_spec_fields(), field, &rendezvous::SpecField::name)->help;
+}
+
+// "torchrun": the flags of other trainers and what they are here.
+HelpTopic foreign_names_topic() {
+  HelpTopic topic{"torchrun", "Coming from torchrun, nanoGPT and training scripts", {}};
+  topic.sections.push_back(
+      {"",
+       "Names that mean the same as a field of the job spec may be typed as they are, `holdfast submit` takes them; of the "
+       "others it says what to do instead. torchrun starts processes on nodes, and they find each other. Here the service is "
+       "started once (`holdfast serve`), a worker on each node (`holdfast-worker --server URL`), and jobs are submitted to the "
+       "service. `ops/run_2nodes` does all of it for two nodes, with a command on each.",
+       {}});
+  std::map<std::string, std::vector<HelpEntry>> by_origin;
+  for (const rendezvous::ForeignName& name : rendezvous::foreign_names()) {
+    const std::string field = name.field, value = name.value, allowed = name.allowed;
+    const std::string facts = field.empty() ? (allowed.empty() ? "" : "only " + allowed)
+                                            : fmt::format("--{}{}", field, value.empty() ? "" : " " + value);
+    by_origin[name.from].push_back({fmt::format("--{}", name.name), facts, field.empty() ? name.instead : help_of(field)});
+  }
+  for (auto& [origin, entries] : by_origin) topic.sections.push_back({fmt::format("Of {}", origin), "", std::move(entries)});
+  return topic;
 }
 
 HelpTopic exit_codes_topic() {
@@ -137,7 +169,8 @@ std::string entry_text(const HelpEntry& entry, size_t indent, size_t width, bool
 }  // namespace
 
 const std::vector<HelpTopic>& help_topics() {
-  static const std::vector<HelpTopic> topics = {job_spec_topic(), environment_topic(), exit_codes_topic(), files_topic()};
+  static const std::vector<HelpTopic> topics = {job_spec_topic(), foreign_names_topic(), environment_topic(),
+                                                exit_codes_topic(), files_topic()};
   return topics;
 }
 

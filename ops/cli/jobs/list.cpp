@@ -45,8 +45,7 @@ std::string table_text(const Listing& jobs, size_t width, bool colour) {
                Column("WORKERS").right().left_out(1), Column("ETA").right().left_out(2), Column("STATE").shrinks(1, 9)});
   for (const Json& job : jobs.items) {
     const std::string state = text_at(job, "state"), name = text_at(job, "name");
-    table.add({text_at(job, "id"), name.empty() ? "-" : name,
-               fmt::format("{}/{}", integer_at(job, "step"), integer_at(job, "total_steps")), loss_text(number_at(job, "loss")),
+    table.add({text_at(job, "id"), name.empty() ? "-" : name, steps_text(job), loss_text(number_at(job, "loss")),
                fmt::format("{}", integer_at(job, "world_size")),
                state == "running" ? duration_text(number_at(job, "eta_s")) : "-",
                Cell(state_text(job), style_of_state(state))});

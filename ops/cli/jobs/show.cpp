@@ -57,7 +57,7 @@ void show_progress(const Json& job) {
   show_row("state", state_text(job), style_of_state(state));
   if (has(job, "waits_for") && text_at(job["waits_for"], "text") != text_at(job, "reason"))
     show_row("waits for", text_at(job["waits_for"], "text"));
-  show_row("step", fmt::format("{}/{}{}", step, total, total > 0 ? fmt::format(" ({}%)", 100 * step / total) : ""));
+  show_row("step", fmt::format("{}{}", steps_text(job), total > 0 ? fmt::format(" ({}%)", 100 * step / total) : ""));
   show_row("loss", loss_text(number_at(job, "loss")));
   show_row("validation loss", loss_text(number_at(job, "validation_loss")));
   if (running) show_row("speed", rate_text(number_at(job, "tokens_per_second")));

@@ -22,6 +22,12 @@ std::string value_name_of(const rendezvous::SpecField& field) {
   return field.type == "integer" ? "INT" : field.type == "number" ? "NUMBER" : field.type == "map" ? "KEY=VALUE" : "TEXT";
 }
 
+Json typed_value(const rendezvous::SpecField& field, const std::string& text) {
+  if (field.type != "integer" && field.type != "number") return text;
+  const Json parsed = Json::parse(text, nullptr, false);
+  return parsed.is_number() ? parsed : Json(text);
+}
+
 std::string flag_help_of(const rendezvous::SpecField& field) {
   std::string facts = field.default_value;
   if (field.choices.empty()) facts += (facts.empty() ? "" : "; ") + field.range;

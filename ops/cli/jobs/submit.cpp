@@ -2,6 +2,7 @@
 //
 // The service judges the spec, not this program: it may be newer, and it names all errors at once.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -10,8 +11,10 @@
 
 #include "ops/cli/command/api.h"
 #include "ops/cli/command/command.h"
+#include "ops/cli/jobs/foreign_flags.h"
 #include "ops/cli/jobs/spec_flags.h"
 #include "ops/cli/jobs/watch.h"
+#include "ops/cli/terminal/terminal.h"
 #include "rendezvous/text/errno_text.h"
 #include "rendezvous/text/nearest_name.h"
 
@@ -23,7 +26,8 @@ namespace fs = std::filesystem;
 struct SubmitArguments {
   std::string config;
   bool watch = false, dry_run = false, print_config = false;
-  std::map<std::string, std::string> flags;               // as typed
+  std::map<std::string, std::string> flags;  // as typed
+  ForeignFlags foreign;
   std::map<std::string, std::vector<std::string>> pairs;  // of flags that take KEY=VALUE again and again
 };
 
@@ -49,14 +53,6 @@ Json read_config(const std::string& path) {
   return json;
 }
 
-// A flag's text as the JSON type of its field. A text that is not a number stays text: the service then names the field and the
-// text.
-Json typed(const rendezvous::SpecField& field, const std::string& text) {
-  if (field.type != "integer" && field.type != "number") return text;
-  const Json parsed = Json::parse(text, nullptr, false);
-  return parsed.is_number() ? parsed : Json(text);
-}
-
 Json map_of(const std::string& flag, const std::vector<std::string>& pairs) {
   Json map = Json::object();
   for (const std::string& pair : pairs) {
@@ -80,10 +76,7 @@ void make_absolute(Json& spec, const char* field, bool always) {
 
 Json spec_of(const SubmitArguments& arguments) {
   Json spec = arguments.config.empty() ? Json::object() : read_config(arguments.config);
-  for (const auto& field : rendezvous::job_spec_fields()) {
-    const auto flag = arguments.flags.find(field.name);
-    if (flag != arguments.flags.end()) spec[field.name] = typed(field, flag->second);
-  }
+  arguments.foreign.apply(spec, arguments.flags);
   for (const auto& [name, pairs] : arguments.pairs) {
     if (!pairs.empty()) spec[name] = map_of(name, pairs);
   }
@@ -126,6 +119,12 @@ void try_it(const Options& options, Api& api, const Json& spec) {
   for (const Json& warning : answer.value("warnings", Json::array())) fmt::print("warning: {}\n", warning_text(warning));
 }
 
+// For people who look: a script may take all that is written for the job's id.
+void warn_of(const Json& job) {
+  for (const Json& warning : job.value("warnings", Json::array()))
+    fmt::print(stderr, "holdfast: warning: {}\n", warning_text(warning));
+}
+
 void submit(const Options& options, const SubmitArguments& arguments) {
   const Json spec = spec_of(arguments);
   if (arguments.print_config) {
@@ -136,6 +135,7 @@ void submit(const Options& options, const SubmitArguments& arguments) {
   if (arguments.dry_run) return try_it(options, api, spec);
   const Json job = api.post_once("/v1/jobs", spec);
   const std::string id = text_at(job, "id");
+  if (terminal_width(STDERR_FILENO) > 0) warn_of(job);
   if (!options.json) {
     fmt::print("{}\n", id);
   } else if (!arguments.watch) {
@@ -181,6 +181,7 @@ void add_submit_command(CLI::App& app, Options& options) {
       ->excludes(dry_run);
   dry_run->excludes(watch);
   add_job_flags(*command, *arguments);
+  arguments->foreign.add_to(*command);
   command->callback([&options, arguments] { submit(options, *arguments); });
 }
 

@@ -60,10 +60,15 @@ std::string state_text(const Json& job) {
   return reason.empty() ? text_at(job, "state") : fmt::format("{} ({})", text_at(job, "state"), reason);
 }
 
+std::string steps_text(const Json& job) {
+  const int64_t total = integer_at(job, "total_steps");
+  return fmt::format("{}/{}", integer_at(job, "step"), total > 0 ? fmt::format("{}", total) : "?");
+}
+
 std::string progress_line(const Json& job) {
   const std::string state = text_at(job, "state");
   const int64_t step = integer_at(job, "step"), total = integer_at(job, "total_steps");
-  std::string line = fmt::format("step {}/{}", step, total);
+  std::string line = "step " + steps_text(job);
   if (total > 0) line += fmt::format(" ({}%)", 100 * step / total);
   if (state != "running") {
     line = fmt::format("{}  {}", state, line);
@@ -85,7 +90,7 @@ std::vector<std::string> progress_lines(const Json& job, size_t width, bool colo
   const double share = total > 0 ? std::clamp(static_cast<double>(step) / static_cast<double>(total), 0.0, 1.0) : 0;
   const std::string before = running ? "" : cut_to(state + "  ", width);
   const std::string after = joined_within({{fmt::format("{:3.0f}%", std::floor(100 * share)), 2},
-                                           {fmt::format("step {}/{}", step, total), 3},
+                                           {"step " + steps_text(job), 3},
                                            {running ? "ETA " + duration_text(number_at(job, "eta_s")) : "", 1}},
                                           width - std::min(width, columns(before)));
   const size_t used = columns(before) + columns(after) + 2, left = width > used ? width - used : 0;
@@ -106,8 +111,8 @@ std::vector<std::string> progress_lines(const Json& job, size_t width, bool colo
 
 std::string final_line(const Json& job) {
   const std::string state = text_at(job, "state"), reason = text_at(job, "reason");
-  return fmt::format("{} {} after step {}/{}{}", text_at(job, "id"), state, integer_at(job, "step"),
-                     integer_at(job, "total_steps"), reason.empty() || state == "succeeded" ? "" : ": " + reason);
+  return fmt::format("{} {} after step {}{}", text_at(job, "id"), state, steps_text(job),
+                     reason.empty() || state == "succeeded" ? "" : ": " + reason);
 }
 
 std::string labels_text(const Json& labelled, const char* separator) {

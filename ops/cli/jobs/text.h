@@ -16,6 +16,8 @@ Style style_of_state(const std::string& state);
 std::string state_text(const Json& job);
 // "step 120/2000 (6%)  loss 3.4123  10,240 tokens/s  ETA 2m 14s  2 workers  checkpoint 100 (14s ago)"
 std::string progress_line(const Json& job);
+// "12/100", or "0/?" while the number of steps is not known.
+std::string steps_text(const Json& job);
 // Two lines of at most `width` columns; where there is no room, the least important parts are left out:
 //   ███████░░░░░░░░░░░░░░░░░   32%  step 640/2000  ETA 2m 14s
 //   loss 3.4123  10,240 tokens/s  2 workers  checkpoint 600 (14s ago)

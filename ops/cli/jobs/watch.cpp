@@ -67,8 +67,7 @@ std::string outcome_text(const Goal& goal, const Json& job) {
     const bool too_early = goal.kind == Goal::Kind::kStep && integer_at(job, "step") < goal.step;
     return final_line(job) + (too_early ? fmt::format(" (step {} was waited for)", goal.step) : "");
   }
-  return fmt::format("{} is {} at step {}/{}", text_at(job, "id"), text_at(job, "state"), integer_at(job, "step"),
-                     integer_at(job, "total_steps"));
+  return fmt::format("{} is {} at step {}", text_at(job, "id"), text_at(job, "state"), steps_text(job));
 }
 
 PatientJob::PatientJob(const Options& options, std::string id) : api_(options), id_(std::move(id)) {}

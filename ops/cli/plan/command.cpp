@@ -24,12 +24,14 @@ constexpr const char* kJobFields[] = {
     "model", "n_layer", "n_embd",    "n_head",    "vocab_size", "block_size", "batch_size", "gradient_accumulation_steps",
     "nodes", "dtype",   "recompute", "reduction", "wire_dtype", "overlap",    "sync_every"};
 constexpr double kMeasureSeconds = 5;
+constexpr double kGib = 1 << 30;
 constexpr double kLargest = 1e9;  // of any quantity: beyond it is a slip of the keyboard
 
 struct PlanArguments {
   Json job = Json::object({{"train_data_path", "not read"}});  // fields of the spec, as typed
   std::optional<double> microbatch_s, device_tokens_per_s, link_gbit_s, link_mb_s;
   double update_s = 0, rtt_ms = 0.2;
+  std::optional<double> device_memory_gib;
   bool measure = false;
   int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U));
 };
@@ -44,6 +46,9 @@ rendezvous::JobSpec spec_of(const PlanArguments& arguments) {
 
 // Whether the spec's rules take the job with these settings in place of its own.
 bool may_be_submitted(Json job, const PlanInputs& settings) {
+  job["batch_size"] = settings.batch_size;
+  job["overlap"] = overlap_word(settings);
+  job["recompute"] = recompute_word(settings.recompute);
   job["gradient_accumulation_steps"] = settings.accumulation;
   job["reduction"] = settings.wire.reduction;
   job["wire_dtype"] = settings.wire.name;
@@ -96,6 +101,9 @@ void plan(const Options& options, const PlanArguments& arguments) {
   inputs.sync_every = spec.sync_every;
   inputs.wire = *rendezvous::find_wire_type(spec.wire_dtype);  // parsing has checked the name
   inputs.overlap = spec.overlap == "on";
+  inputs.recompute = *model::recompute_of(spec.recompute);
+  inputs.activation_bytes = spec.dtype == "float32" ? 4 : 2;
+  if (arguments.device_memory_gib) inputs.device_memory = in_range("--device_memory_gib", *arguments.device_memory_gib) * kGib;
   inputs.update_s = in_range("--update_s", arguments.update_s, true);
   inputs.round_trip_s = in_range("--rtt_ms", arguments.rtt_ms, true) / 1000;
   const Link link = link_of(arguments);
@@ -137,6 +145,11 @@ void add_device_flags(CLI::App& command, PlanArguments& arguments) {
   command.add_option("--threads", arguments.threads, "Threads to measure with")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str()
+      ->group(seconds->get_group());
+  command
+      .add_option("--device_memory_gib", arguments.device_memory_gib,
+                  "Memory of the smallest device: no settings that need more")
+      ->type_name("NUMBER")
       ->group(seconds->get_group());
   command.add_option("--update_s", arguments.update_s, "Seconds an optimizer step takes beside its microbatches")
       ->capture_default_str()

@@ -1,9 +1,9 @@
 #include "ops/cli/plan/model.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <iterator>
+
+#include "ops/cli/plan/memory.h"
 
 namespace holdfast::ops {
 namespace {
@@ -11,8 +11,6 @@ namespace {
 constexpr double kBucketBytes = 4e6;  // of float32 gradient that are reduced at a time
 constexpr double kGathers = 3;
 constexpr double kBackwardShare = 2.0 / 3;
-constexpr int64_t kAccumulationMax = 64;
-constexpr std::array<int64_t, 5> kSyncEvery = {1, 8, 16, 32, 64};
 
 double bytes_each_way(const PlanInputs& inputs, int64_t parameters) {
   const auto N = static_cast<double>(inputs.nodes);
@@ -24,8 +22,9 @@ bool overlaps(const PlanInputs& inputs) {
   return inputs.overlap && inputs.sync_every == 1;
 }
 
+// Without overlap an exact sum takes the rows in before it is sent.
 bool has_rows(const PlanInputs& inputs) {
-  return inputs.sync_every == 1;
+  return inputs.sync_every == 1 && (inputs.overlap || inputs.wire.reduction != "exact");
 }
 
 double row_bytes_each_way(const PlanInputs& inputs) {
@@ -86,32 +85,18 @@ PlanFigures figures_of(const PlanInputs& inputs) {
   f.communication_share = f.optimizer_step_communication_s / f.optimizer_step_s;
   f.efficiency = f.optimizer_step_compute_s / f.optimizer_step_s;
   f.tokens_per_s = static_cast<double>(f.tokens_per_optimizer_step) / f.optimizer_step_s;
+  f.of_one_node = static_cast<double>(inputs.nodes) * f.efficiency;
+  f.memory = device_memory_needed(inputs);
   return f;
 }
 
-Recommendation recommend(const PlanInputs& inputs, const std::vector<WireType>& wires, double target, const Allowed& allowed) {
-  Recommendation best{target, false, inputs, figures_of(inputs)};
-  if (best.figures.efficiency >= target) {
-    best.reached = true;
-    return best;
-  }
-  PlanInputs tried = inputs;
-  std::vector<int64_t> sync_every = {inputs.sync_every};
-  std::ranges::copy_if(kSyncEvery, std::back_inserter(sync_every), [&](int64_t every) { return every > inputs.sync_every; });
-  const int64_t accumulation_max = std::max(kAccumulationMax, inputs.accumulation);
-  for (const int64_t every : sync_every) {
-    tried.sync_every = every;
-    for (tried.accumulation = inputs.accumulation; tried.accumulation <= accumulation_max; tried.accumulation *= 2) {
-      for (const WireType& wire : wires) {
-        tried.wire = wire;
-        if (!allowed(tried)) continue;
-        const PlanFigures figures = figures_of(tried);
-        if (figures.efficiency > best.figures.efficiency) best = {target, figures.efficiency >= target, tried, figures};
-        if (best.reached) return best;
-      }
-    }
-  }
-  return best;
+const char* overlap_word(const PlanInputs& inputs) {
+  return inputs.overlap ? "on" : "off";
+}
+
+const char* recompute_word(model::Recompute recompute) {
+  constexpr const char* kWords[] = {"none", "attention", "block"};
+  return kWords[static_cast<size_t>(recompute)];
 }
 
 std::vector<std::string> assumptions(const PlanInputs& inputs) {

@@ -15,7 +15,9 @@
 //   bytes each way, one sync   B = 2 (N-1)/N P e                     ring (worker/collectives/README.md)
 //                              B = ((N-1)/2 + (N-1)/N) P e           int8, e = 1 + 4/512 (a float32 scale for 512 elements):
 //                                                                    the first half is an all-to-all whose blocks go round
-//   rows of the embedding      E = (N-1) min(b T, V) (C e_r + 4)     with H = 1: each rank gathers what the tokens (b T) of the
+//   rows of the embedding      E = (N-1) min(b T, V) (C e_r + 4)     with overlap and H = 1, and without overlap where the
+//                                                                    reduction is not exact: each rank gathers what the tokens
+//                                                                    (b T) of the
 //                              others' last microbatches give the embedding's gradient (worker/gradients/sparse_rows.h), a row
 //                              for each distinct one, so at most that; e_r = 2 with int16, 4 with every other type
 //   time on the link           B / R, and E / R
@@ -35,14 +37,15 @@
 //   exposed, one sync          (B + E) / R + latency - hidden
 //   step                       a m + u + exposed / H
 //   efficiency                 (a m + u) / step: against one rank alone with as many microbatches a rank
+//   of one node                N times the efficiency: the tokens a second of all nodes, in those of one of them alone
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <string>
 #include <vector>
 
 #include "model/parameter_table.h"
+#include "model/recompute.h"
 #include "rendezvous/protocol/wire_types.h"
 
 namespace holdfast::ops {
@@ -54,8 +57,11 @@ struct PlanInputs {
   int64_t nodes = 2, batch_size = 4, accumulation = 1, sync_every = 1;
   WireType wire = rendezvous::kWireTypes.front();
   bool overlap = true;
+  model::Recompute recompute = model::Recompute::kNone;
+  int64_t activation_bytes = 2;  // of an element
   double microbatch_s = 0, update_s = 0;
   double link_bytes_per_s = 0, round_trip_s = 0;
+  double device_memory = 0;  // bytes of the smallest device; 0: not known
 };
 
 struct PlanFigures {
@@ -68,23 +74,14 @@ struct PlanFigures {
   double optimizer_step_s, optimizer_step_compute_s, optimizer_step_communication_s;
   double communication_share, efficiency;
   double tokens_per_s;  // of all nodes together
+  double of_one_node;   // beside those of one node alone; below 1, several nodes are slower than one
+  double memory;        // bytes that a worker takes of its device's memory (memory.h)
 };
 PlanFigures figures_of(const PlanInputs& inputs);
 
-// Which settings there may be at all: the caller asks the job spec's rules.
-using Allowed = std::function<bool(const PlanInputs&)>;
-
-// The settings that reach an efficiency of `target` with the least change to `inputs`, out of those that are `allowed`, as
-// `inputs` are. The smallest change is tried first: a narrower wire type out of `wires`, then twice the accumulation (which
-// grows the global batch) up to 64 or what the inputs have, then syncs that are further apart, up to every 64th optimizer step
-// (which changes what is learned).
-struct Recommendation {
-  double target;
-  bool reached;  // else `inputs` is the best of what was tried
-  PlanInputs inputs;
-  PlanFigures figures;
-};
-Recommendation recommend(const PlanInputs& inputs, const std::vector<WireType>& wires, double target, const Allowed& allowed);
+// The words of the job spec: "on", "attention".
+const char* overlap_word(const PlanInputs& inputs);
+const char* recompute_word(model::Recompute recompute);
 
 // The assumptions behind the figures, as sentences.
 std::vector<std::string> assumptions(const PlanInputs& inputs);

@@ -21,11 +21,13 @@ std::vector<WireType> wires_of(std::string_view reduction) {
 }
 
 Json settings_json(const PlanInputs& inputs) {
-  return {{"gradient_accumulation_steps", inputs.accumulation},
+  return {{"batch_size", inputs.batch_size},
+          {"gradient_accumulation_steps", inputs.accumulation},
           {"reduction", inputs.wire.reduction},
           {"wire_dtype", inputs.wire.name},
           {"sync_every", inputs.sync_every},
-          {"overlap", inputs.overlap ? "on" : "off"}};
+          {"overlap", overlap_word(inputs)},
+          {"recompute", recompute_word(inputs.recompute)}};
 }
 
 Json figures_json(const PlanFigures& f) {
@@ -43,14 +45,18 @@ Json figures_json(const PlanFigures& f) {
           {"efficiency", f.efficiency},
           {"tokens_per_optimizer_step", f.tokens_per_optimizer_step},
           {"tokens_per_step", f.tokens_per_step},
-          {"tokens_per_s", f.tokens_per_s}};
+          {"tokens_per_s", f.tokens_per_s},
+          {"of_one_node", f.of_one_node},
+          {"memory_bytes", f.memory}};
 }
 
-Json recommendation_json(const Recommendation& r) {
+Json recommendation_json(const Recommendation& r, const PlanInputs& asked) {
   return {{"target", r.target},
           {"reached", r.reached},
           {"settings", settings_json(r.inputs)},
-          {"figures", figures_json(r.figures)}};
+          {"figures", figures_json(r.figures)},
+          {"of_one_node", beside_one_node(r.inputs, asked)},
+          {"flags", changed_flags(r.inputs, asked)}};
 }
 
 Json table_json(const PlanReport& report) {
@@ -111,6 +117,13 @@ std::string sync_text(const PlanInputs& in, const PlanFigures& f) {
   return text;
 }
 
+std::string memory_text(const PlanInputs& in, const PlanFigures& f) {
+  std::string text = fmt::format("{} of each worker's device, and the scratch of its libraries", bytes_text(f.memory));
+  if (in.device_memory <= 0) return text;
+  return text + fmt::format("; the smallest has {}{}", bytes_text(in.device_memory),
+                            f.memory > in.device_memory ? ": too little for these settings" : "");
+}
+
 std::string figures_text(const PlanReport& report) {
   const PlanInputs& in = report.inputs;
   const PlanFigures& f = report.figures;
@@ -119,7 +132,8 @@ std::string figures_text(const PlanReport& report) {
                                   seconds_text(f.optimizer_step_s), seconds_text(f.optimizer_step_compute_s),
                                   seconds_text(f.optimizer_step_communication_s), percent_text(f.communication_share))) +
          line("efficiency", fmt::format("{} of what each node does alone with {} an optimizer step; together {}",
-                                        percent_text(f.efficiency), microbatches_text(in), rate_text(f.tokens_per_s)));
+                                        percent_text(f.efficiency), microbatches_text(in), rate_text(f.tokens_per_s))) +
+         line("memory", memory_text(in, f));
 }
 
 std::string table_text(const PlanReport& report) {
@@ -142,17 +156,24 @@ std::string recommendation_text(const Recommendation& r, const PlanInputs& asked
       r.inputs.sync_every == asked.sync_every && r.inputs.wire.name == asked.wire.name) {
     return line(("for " + target).c_str(), "reached with the settings asked for");
   }
-  const std::string flags =
-      fmt::format("--gradient_accumulation_steps {} --reduction {} --wire_dtype {} --sync_every {}", r.inputs.accumulation,
-                  r.inputs.wire.reduction, r.inputs.wire.name, r.inputs.sync_every);
-  return line(("for " + target).c_str(), fmt::format("{}{}: {}, {}", r.reached ? "" : "not reached; the most is ", flags,
-                                                     percent_text(r.figures.efficiency), tokens_text(r.inputs, r.figures)));
+  return line(("for " + target).c_str(),
+              fmt::format("{}{}: {}, {}", r.reached ? "" : "not reached; the most is ", changed_flags(r.inputs, asked),
+                          percent_text(r.figures.efficiency), tokens_text(r.inputs, r.figures)));
+}
+
+std::string same_training_text(const Recommendation& r, const PlanInputs& asked) {
+  const std::string flags = changed_flags(r.inputs, asked);
+  if (flags.empty()) return line("same training", "nothing is faster than the settings asked for");
+  return line("same training", fmt::format("{}: {}, {:.2f}x of one node", flags, percent_text(r.figures.efficiency),
+                                           beside_one_node(r.inputs, asked)));
 }
 
 }  // namespace
 
 PlanReport plan_report(const PlanInputs& inputs, std::string speed_source, std::string link_source, const Allowed& allowed) {
-  PlanReport report{inputs, std::move(speed_source), std::move(link_source), figures_of(inputs), {}, {}};
+  PlanReport report{
+      inputs, std::move(speed_source), std::move(link_source), figures_of(inputs), {}, recommend_same_training(inputs, allowed),
+      {}};
   for (const WireType& wire : rendezvous::kWireTypes) {
     PlanInputs cell = inputs;
     cell.wire = wire;
@@ -183,15 +204,34 @@ Json json_of(const PlanReport& report) {
                {"settings", settings_json(in)},
                {"figures", figures_json(report.figures)},
                {"table", table_json(report)},
+               {"device_memory_bytes", in.device_memory > 0 ? Json(in.device_memory) : Json(nullptr)},
+               {"verdict", verdict(report)},
+               {"same_training", recommendation_json(report.same_training, in)},
                {"recommendations", Json::array()},
                {"assumptions", assumptions(in)}};
-  for (const Recommendation& r : report.recommendations) json["recommendations"].push_back(recommendation_json(r));
+  for (const Recommendation& r : report.recommendations) json["recommendations"].push_back(recommendation_json(r, in));
   return json;
 }
 
+std::string verdict(const PlanReport& report) {
+  const PlanInputs& asked = report.inputs;
+  if (asked.nodes == 1) return "One node: nothing is on the link.";
+  const std::string nodes = rendezvous::counted(asked.nodes, "node");
+  const double best = beside_one_node(report.same_training.inputs, asked);
+  std::string text = best < 1 ? fmt::format("{} are slower than one: they do {:.2f}x of what one does alone", nodes, best)
+                              : fmt::format("{} do {:.2f}x of what one does alone", nodes, best);
+  if (const std::string flags = changed_flags(report.same_training.inputs, asked); !flags.empty())
+    text += fmt::format(" with {} ({:.2f}x as asked)", flags, report.figures.of_one_node);
+  if (report.same_training.figures.efficiency >= report.recommendations.front().target) return text + ".";
+  const Recommendation& more = report.recommendations.front();
+  return text + fmt::format(". More takes another training: {} would do {:.2f}x.", changed_flags(more.inputs, asked),
+                            beside_one_node(more.inputs, asked));
+}
+
 std::string text_of(const PlanReport& report) {
-  std::string text = settings_text(report) + figures_text(report) + "\n" + table_text(report) + "\n";
+  std::string text = verdict(report) + "\n\n" + settings_text(report) + figures_text(report) + "\n" + table_text(report) + "\n";
   if (report.inputs.nodes > 1) {
+    text += same_training_text(report.same_training, report.inputs);
     for (const Recommendation& r : report.recommendations) text += recommendation_text(r, report.inputs);
     text += "\n";
   }

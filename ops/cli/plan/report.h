@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "ops/cli/command/api.h"
-#include "ops/cli/plan/model.h"
+#include "ops/cli/plan/advice.h"
 
 namespace holdfast::ops {
 
@@ -16,6 +16,7 @@ struct PlanReport {
   std::string speed_source, link_source;        // where microbatch_s and the link's rate are from
   PlanFigures figures;                          // of the inputs
   std::vector<std::vector<PlanFigures>> table;  // [rendezvous::kWireTypes][kTableAccumulation]
+  Recommendation same_training;                 // the fastest settings that train the same
   std::vector<Recommendation> recommendations;  // for 90 and 97 %
 };
 
@@ -24,6 +25,8 @@ constexpr int64_t kTableAccumulation[] = {1, 2, 4, 8, 16};
 // `allowed`: what may be recommended.
 PlanReport plan_report(const PlanInputs& inputs, std::string speed_source, std::string link_source, const Allowed& allowed);
 Json json_of(const PlanReport& report);
+// The first sentence to read: several nodes beside one.
+std::string verdict(const PlanReport& report);
 std::string text_of(const PlanReport& report);
 
 }  // namespace holdfast::ops

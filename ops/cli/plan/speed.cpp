@@ -3,11 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
-#include <random>
 
 #include "kernels/ops.h"
-#include "model/gpt2.h"
+#include "model/microbatch_time.h"
 #include "ops/cli/terminal/quantities.h"
 #include "rendezvous/text/plural.h"
 
@@ -16,7 +14,6 @@ namespace {
 
 constexpr int kJobsLookedAt = 20;      // the newest ones
 constexpr int kPointsLookedAt = 1000;  // the first of a job, in one page
-constexpr size_t kPassesMax = 50;
 // The first steps of a job pack weights, fault in memory and choose scales: they are slower than the rest.
 constexpr int64_t kWarmUpSteps = 3;
 constexpr const char* kModelFields[] = {"n_layer", "n_embd", "n_head", "vocab_size", "block_size", "dtype", "recompute"};
@@ -37,37 +34,18 @@ bool same_model(const Json& wanted, const Json& spec) {
   return std::ranges::all_of(kModelFields, [&](const char* field) { return has(spec, field) && spec[field] == wanted[field]; });
 }
 
-std::vector<int32_t> random_ids(const rendezvous::JobSpec& spec, std::minstd_rand& random) {
-  std::vector<int32_t> ids(static_cast<size_t>(spec.batch_size * spec.block_size));
-  for (int32_t& id : ids) id = static_cast<int32_t>(static_cast<int64_t>(random()) % spec.vocab_size);
-  return ids;
-}
-
 }  // namespace
 
 DeviceSpeed measured_here(const rendezvous::JobSpec& spec, int threads, double seconds) {
-  using Clock = std::chrono::steady_clock;
   const auto dtype = spec.dtype == "float32"   ? kernels::DType::kFloat32
                      : spec.dtype == "float16" ? kernels::DType::kFloat16
                                                : kernels::DType::kBFloat16;
   const auto ops = kernels::make_cpu_ops(dtype, threads);
   const model::Gpt2Config config{spec.n_layer, spec.n_embd, spec.n_head, spec.vocab_size, spec.block_size};
-  model::Gpt2 net(config, *ops, spec.batch_size, *model::recompute_of(spec.recompute));
-  net.initialize(1);
-  std::minstd_rand random(1);
-  const auto tokens = random_ids(spec, random), targets = random_ids(spec, random);
-  net.train_microbatch(tokens, targets);  // primitives are made and memory is touched
-  std::vector<double> passes;
-  for (const auto begin = Clock::now(); passes.size() < kPassesMax;) {
-    const auto start = Clock::now();
-    net.train_microbatch(tokens, targets);
-    passes.push_back(std::chrono::duration<double>(Clock::now() - start).count());
-    if (std::chrono::duration<double>(Clock::now() - begin).count() >= seconds) break;
-  }
-  return {median(passes), fmt::format("measured on this machine's processors, {}, {}; the optimizer is left "
-                                      "out",
-                                      rendezvous::counted(threads, "thread"),
-                                      rendezvous::counted(static_cast<int64_t>(passes.size()), "microbatch", "microbatches"))};
+  const auto time = model::time_microbatches(*ops, config, spec.batch_size, *model::recompute_of(spec.recompute), seconds);
+  return {time.seconds,
+          fmt::format("measured on this machine's processors, {}, {}; the optimizer is left out",
+                      rendezvous::counted(threads, "thread"), rendezvous::counted(time.passes, "microbatch", "microbatches"))};
 }
 
 double microbatch_seconds(const Json& points, const Json& ledger) {

@@ -91,11 +91,12 @@ Json time_json(int64_t wall_ms) {
 Json figures_of_job(const Coordinator& state, const Job& job) {
   const JobMembership& m = job.membership;
   const bool running = m.state == JobState::kRunning && job.step_time.step_s > 0;
+  const int64_t total = m.total_steps();  // 0: not known yet
   Json json = {{"id", job.id},
                {"name", m.spec.name},
                {"state", job_state_name(m.state)},
                {"step", m.committed_step},
-               {"total_steps", m.spec.total_steps},
+               {"total_steps", total > 0 ? Json(total) : Json(nullptr)},
                {"generation", m.current.number},
                {"world_size", world_size(job)},
                {"restarts", m.restarts},
@@ -110,7 +111,7 @@ Json figures_of_job(const Coordinator& state, const Job& job) {
   json["tokens_per_second"] =
       running ? Json(static_cast<double>(m.spec.tokens_per_step()) / job.step_time.step_s) : Json(nullptr);
   json["eta_s"] =
-      running ? Json(static_cast<double>(m.spec.total_steps - m.committed_step) * job.step_time.step_s) : Json(nullptr);
+      running && total > 0 ? Json(static_cast<double>(total - m.committed_step) * job.step_time.step_s) : Json(nullptr);
   json["latest_checkpoint"] = latest_checkpoint(state, job);
   json["submitted_at"] = time_json(job.submitted_ms);
   json["started_at"] = time_json(job.started_ms);
@@ -151,6 +152,13 @@ Json show_job(const Coordinator& state, const Job& job) {
   return json;
 }
 
+Json show_load(const DeviceLoad& load) {
+  return {{"busy", or_null(load.busy)},
+          {"memory_used_bytes", load.memory_used_bytes ? Json(*load.memory_used_bytes) : Json(nullptr)},
+          {"watts", or_null(load.watts)},
+          {"celsius", or_null(load.celsius)}};
+}
+
 Json show_worker(const Coordinator& state, const Worker& worker) {
   const RegisterRequest& r = worker.registration;
   const Job* job = state.find_job(worker.job);
@@ -172,6 +180,7 @@ Json show_worker(const Coordinator& state, const Worker& worker) {
   const int64_t held_ms = alive && worker.job.empty() ? held_back_ms(worker.losses, state.wall_ms()) : 0;
   json["held_back_s"] = held_ms > 0 ? Json(in_seconds(held_ms)) : Json(nullptr);
   json["held_back_reason"] = held_ms > 0 ? Json(held_back_in_words(r.name, worker.losses, state.wall_ms())) : Json(nullptr);
+  json["load"] = show_load(alive ? worker.load : DeviceLoad{});
   json["phase"] = alive ? Json(phase_name(worker.status.phase)) : Json(nullptr);
   json["job"] = job != nullptr ? Json(job->id) : Json(nullptr);
   json["generation"] = job != nullptr && worker.status.generation > 0 ? Json(worker.status.generation) : Json(nullptr);
@@ -289,7 +298,7 @@ Json show_ledger(const Job& job, const std::vector<LedgerRow>& rows, const std::
   Json json = {{"job", job.id},
                {"step", m.committed_step},
                {"generation", m.current.number},
-               {"total_steps", m.spec.total_steps},
+               {"total_steps", m.total_steps()},
                {"microbatches", m.spec.microbatches()}};
   json["first_step"] = m.resume.empty() ? 1 : m.resume.front().step + 1;
   json["rows"] = Json::array();

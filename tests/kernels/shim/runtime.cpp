@@ -151,7 +151,7 @@ hipError_t hipGetDeviceCount(int* count) {
 hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int) {
   const Call call;
   if (call.fails) return last;
-  *properties = {"this CPU, as if it were a GPU", kDeviceBytes, device.wave, 1, 0, "cpu"};
+  *properties = {"this CPU, as if it were a GPU", kDeviceBytes, device.wave, 1, 0, "cpu", 0, 3, 0};
   return hipSuccess;
 }
 hipError_t hipSetDevice(int number) {

@@ -71,13 +71,22 @@ TEST_F(Jobs, ScaleSetsTheNumberOrTheBounds) {
 }
 
 TEST_F(Jobs, NodesAreATableOrTheApisObjectAndDrainIsPosted) {
-  const Json node = {{"id", "w1"},   {"state", "alive"},          {"phase", "active"},    {"job", "j1"},
-                     {"step", 40},   {"last_seen_s", 0.3},        {"memory_bytes", 64e9}, {"device", "cpu"},
-                     {"threads", 2}, {"device_model", "Some CPU"}};
+  const Json node = {{"id", "w1"},
+                     {"state", "alive"},
+                     {"phase", "active"},
+                     {"job", "j1"},
+                     {"step", 40},
+                     {"last_seen_s", 0.3},
+                     {"memory_bytes", 64e9},
+                     {"device", "cpu"},
+                     {"threads", 2},
+                     {"device_model", "Some CPU"},
+                     {"load", {{"busy", 0.973}, {"memory_used_bytes", 1.5e9}, {"watts", 212.4}, {"celsius", 61.0}}}};
   service_.answer("GET /v1/nodes", a_page("nodes", {node}));
   EXPECT_EQ(Json::parse(run({"nodes", "--json"}).out)["nodes"][0], node);
   const std::string table = run({"nodes"}).out;
-  for (const char* part : {"w1", "alive", "0.3s", "64.0 GB", "cpu x2 Some CPU"}) EXPECT_THAT(table, HasSubstr(part));
+  for (const char* part : {"w1", "alive", "0.3s", "64.0 GB", "97%", "1.5 GB", "212 W, 61 C", "cpu x2 Some CPU"})
+    EXPECT_THAT(table, HasSubstr(part));
   service_.answer("POST /v1/nodes/w 1/drain", node, 202);
   EXPECT_EQ(run({"drain", "w 1"}).exit_code, 0) << "the id is percent-encoded";
 }

@@ -354,6 +354,29 @@ TEST(Orderly, WorkersThatReachTheEndWaitForRank0ToSaySo) {
   EXPECT_EQ(story.told(), (Lines{"COMMIT 1000-1000 in 1", "job_succeeded: all 1000 steps are done", "FREE w1", "FREE w2"}));
 }
 
+TEST(Orderly, EpochsAreStepsOnceTheWorkersHaveToldTheLengthOfTheData) {
+  Story story;
+  story.job.spec.total_steps = 0;
+  story.job.spec.epochs = 2;
+  story.job.spec.block_size = 100;
+  EXPECT_EQ(story.job.total_steps(), 0);
+  story.ready({"w1", "w2"});
+  EXPECT_EQ(story.job.total_steps(), 63) << "2 x 1,000 sequences by 32";
+  EXPECT_FALSE(is_done_at(story.job, 62));
+  story.all_active(0);
+  story.progress(63);
+  story.told();
+  story.says("w2", Phase::kPrepared, 1, 63);
+  EXPECT_EQ(story.told(), Lines{}) << "done: it waits for rank 0 to say so";
+}
+
+TEST(Orderly, AnOlderDatabaseLearnsTheLengthOfTheDataFromTheNextReport) {
+  Story story = running({"w1", "w2"}, 20);
+  story.job.data_tokens = 0;
+  story.says("w2", Phase::kPrepared, 1, 20);
+  EXPECT_EQ(story.job.data_tokens, 100'001);
+}
+
 TEST(Orderly, AFailureEndsTheJobWithItsReason) {
   Story story = running({"w1", "w2"}, 20);
   story.progress(20, "the loss is not finite");

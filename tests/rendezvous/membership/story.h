@@ -51,6 +51,7 @@ struct Story {
     status.step = step;
     status.state_generation = step < 0 ? 0 : generation;
     status.data_digest = "d1";
+    status.data_tokens = 100'001;
     status.reason = reason;
     return status;
   }

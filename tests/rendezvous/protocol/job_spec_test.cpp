@@ -138,6 +138,7 @@ TEST(JobSpec, AFieldThatIsWrongByItselfMisleadsNoRule) {
 
 TEST(JobSpec, SuggestsTheFieldThatWasMeant) {
   EXPECT_EQ(complaint(minimal({{"learnig_rate", 1}}), "learnig_rate"), "no such field; did you mean learning_rate?");
+  EXPECT_EQ(complaint(minimal({{"max_iters", 1}}), "max_iters"), "no such field; nanoGPT's max_iters is total_steps here");
   EXPECT_EQ(complaint(minimal({{"steps_total", 1}}), "steps_total"), "no such field; `holdfast submit --help` lists them all");
 }
 
@@ -252,6 +253,36 @@ TEST(JobSpec, DefaultsFollowTheOtherFieldsAndBreakNoRule) {
   EXPECT_EQ(complaint(minimal({{"total_steps", 20}, {"warmup_steps", 21}}), "warmup_steps"),
             "21 is above total_steps 20: choose at most 20");
   EXPECT_THAT(complaint(minimal({{"learning_rate", 1e-5}, {"min_lr", 1e-4}}), "min_lr"), HasSubstr("above learning_rate"));
+}
+
+TEST(JobSpec, EpochsBecomeStepsWhenTheLengthOfTheDataIsKnown) {
+  const JobSpec spec =
+      parsed(minimal({{"epochs", 3}, {"batch_size", 4}, {"gradient_accumulation_steps", 2}, {"nodes", 2}, {"block_size", 10}}));
+  EXPECT_EQ(spec.steps_over(0), 0) << "not known yet";
+  EXPECT_EQ(spec.steps_over(1001), 19) << "100 sequences, 3 times, by 16: 18.75";
+  EXPECT_EQ(spec.steps_over(5), 1) << "never none";
+  const JobSpec known = spec.with_steps_over(1001);
+  EXPECT_EQ(known.total_steps, 19);
+  EXPECT_EQ(known.warmup_steps, 1) << "a tenth, as where total_steps is given";
+  EXPECT_EQ(known.epochs, 0);
+  EXPECT_EQ(parsed(to_json(known)), known) << "a checkpoint's manifest has it";
+  EXPECT_EQ(parsed(minimal({{"epochs", 3}, {"warmup_steps", 7}, {"block_size", 10}})).with_steps_over(1001).warmup_steps, 7);
+  EXPECT_EQ(parsed(minimal()).steps_over(1001), 1000) << "total_steps counts";
+}
+
+TEST(JobSpec, ASpecWithEpochsIsWrittenAndReadWithoutSteps) {
+  const JobSpec spec = parsed(minimal({{"epochs", 2}}));
+  const nlohmann::json json = to_json(spec);
+  EXPECT_FALSE(json.contains("total_steps"));
+  EXPECT_FALSE(json.contains("warmup_steps"));
+  EXPECT_EQ(parsed(json), spec);
+  EXPECT_EQ(job_spec_from_json(to_json_for_workers(spec)).epochs, 2);
+}
+
+TEST(JobSpec, EpochsAndStepsTogetherAreRefused) {
+  EXPECT_EQ(complaint(minimal({{"epochs", 2}, {"total_steps", 100}}), "epochs"),
+            "2 is given together with total_steps 100, and both say how long to train: leave one out");
+  EXPECT_EQ(parsed(minimal({{"epochs", 0}, {"total_steps", 100}})).total_steps, 100);
 }
 
 TEST(JobSpec, StringsAndLabelsAreBounded) {

@@ -92,6 +92,19 @@ TEST(Messages, TheVersionOfAWorkerOfAnotherVersionIsRead) {
   EXPECT_EQ(read.protocol_version, 99);
 }
 
+TEST(Messages, AHeartbeatIsAStatusWithALoadThatMayBeMissing) {
+  Heartbeat m;
+  m.status.incarnation = "i1";
+  m.status.step = 40;
+  m.load = {0.5, 1 << 30, std::nullopt, 61.5};
+  const Json json = m;
+  EXPECT_EQ(json["step"], 40) << "beside the fields of the status";
+  EXPECT_EQ(json["load"], (Json{{"busy", 0.5}, {"memory_used_bytes", 1 << 30}, {"celsius", 61.5}}));
+  EXPECT_EQ(json.get<Heartbeat>().load, m.load);
+  EXPECT_EQ(json.get<WorkerStatus>().step, 40) << "as a service of an older release reads it";
+  EXPECT_EQ(Json(m.status).get<Heartbeat>().load, DeviceLoad{}) << "as a worker of an older release says it";
+}
+
 TEST(Messages, WorkerStatusAndReply) {
   for (const Phase phase : {Phase::kIdle, Phase::kPreparing, Phase::kPrepared, Phase::kRefused, Phase::kActive}) {
     WorkerStatus m;

@@ -68,14 +68,14 @@ void TrainThread::start(const worker::StartPrepare& task) {
   refused_in_row_ = 0;
   kept_ = {};
   job_ = task.job;
-  spec_ = task.spec;
+  spec_ = task.spec.with_steps_over(kDataTokens);
   const int64_t ms = around_.chance.percent(10) ? around_.chance.between(1000, 4000) : around_.chance.between(20, 300);
   process_.later(ms, [this] {
     using How = worker::PrepareEnded::How;
     busy_ = false;
     if (interrupted_) return process_.feed(worker::PrepareEnded{How::kInterrupted, interrupt_, {}, 0});
     process_.checkpoints().open(job_, spec_.keep_last);
-    process_.feed(worker::PrepareEnded{How::kPrepared, {}, "data", 1000});
+    process_.feed(worker::PrepareEnded{How::kPrepared, {}, "data", kDataTokens});
   });
 }
 
@@ -95,7 +95,7 @@ void TrainThread::start(const worker::StartRelease&) {
 void TrainThread::start(const worker::StartRun& task) {
   begin_task();
   join_ = task.join;
-  if (join_.spec) spec_ = *join_.spec;
+  if (join_.spec) spec_ = join_.spec->with_steps_over(kDataTokens);
   told_of_loss_ = unconfirmed_ = memory_went_bad_ = false;
   compared_ = -1;
   around_.story.tell(process_.name(), "joins generation {} of {} as rank {} of {}", join_.generation, join_.job, join_.rank,

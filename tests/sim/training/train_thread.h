@@ -21,6 +21,8 @@ namespace holdfast::sim {
 
 class Process;
 
+constexpr int64_t kDataTokens = 1000;  // of everybody's training data
+
 class TrainThread {
  public:
   TrainThread(Surroundings& around, Process& process) : around_(around), process_(process) {}

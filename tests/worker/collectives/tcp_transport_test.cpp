@@ -53,6 +53,22 @@ TEST(TcpTransport, ListensOnTheNamedInterface) {
   EXPECT_TRUE((*transport)->address().starts_with("127.0.0.1:"));
 }
 
+TEST(TcpTransport, ListensOnTheFirstFreePortOfARange) {
+  const auto some = make_tcp_transport("lo", "unused");
+  ASSERT_TRUE(some);
+  const int port = std::stoi((*some)->address().substr((*some)->address().rfind(':') + 1));
+  if (port > 65000) GTEST_SKIP() << "no room above the port that the system picked, " << port;
+  const PortRange range = {static_cast<uint16_t>(port), static_cast<uint16_t>(port + 50)};
+  const auto next = make_tcp_transport("lo", "unused", range);
+  ASSERT_TRUE(next) << next.error().detail;
+  const int found = std::stoi((*next)->address().substr((*next)->address().rfind(':') + 1));
+  EXPECT_GT(found, port);
+  EXPECT_LE(found, port + 50);
+  const auto taken = make_tcp_transport("lo", "unused", {range.first, range.first});
+  ASSERT_FALSE(taken);
+  EXPECT_NE(taken.error().detail.find("(--ring_port says where)"), std::string::npos) << taken.error().detail;
+}
+
 TEST(TcpTransport, RefusesAnUnknownInterfaceAndListsThoseThereAre) {
   const auto transport = make_tcp_transport("eth99", "127.0.0.1");
   ASSERT_FALSE(transport);

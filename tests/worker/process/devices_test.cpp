@@ -47,6 +47,12 @@ TEST(Devices, AreTheGpuWhereThereIsOne) {
   EXPECT_EQ(chosen("hip:0", &kSecondIsBetter), "gpu 0");
 }
 
+TEST(Devices, OfTorchrunsLocalRankAreTakenByAutoAlone) {
+  EXPECT_EQ(choose_device("auto", 1, &kTwo, 1)->gpu, "hip:1");
+  EXPECT_EQ(choose_device("auto", 1, &kTwo, 2)->gpu, "hip:0") << "there is no third";
+  EXPECT_EQ(choose_device("hip:0", 1, &kTwo, 1)->gpu, "hip:0");
+}
+
 TEST(Devices, TellWhichGpuToAskForAgain) {
   EXPECT_EQ(choose_device("auto", 1, &kTwo)->gpu, "hip:0");
   EXPECT_EQ(choose_device("hip:1", 1, &kTwo)->gpu, "hip:1");

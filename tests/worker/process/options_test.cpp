@@ -23,8 +23,8 @@ class Options : public ::testing::Test {
     return parse_options(static_cast<int>(arguments.size()), arguments.data());
   }
   static constexpr const char* kVariables[] = {
-      "HOLDFAST_SERVER", "HOLDFAST_TOKEN", "HOLDFAST_INTERFACE", "HOLDFAST_THREADS", "NCCL_SOCKET_IFNAME",
-      "NCCL_TIMEOUT",    "NCCL_DEBUG",     "HOLDFAST_LOG_LEVEL", "HOLDFAST_FAULT",   "HOLDFAST_DRILLS"};
+      "HOLDFAST_SERVER", "HOLDFAST_TOKEN", "HOLDFAST_INTERFACE", "HOLDFAST_THREADS",   "NCCL_SOCKET_IFNAME", "NCCL_TIMEOUT",
+      "NCCL_DEBUG",      "MASTER_ADDR",    "LOCAL_RANK",         "HOLDFAST_LOG_LEVEL", "HOLDFAST_FAULT",     "HOLDFAST_DRILLS"};
 };
 
 TEST_F(Options, HaveDefaultsForAServiceOnThisMachine) {
@@ -43,6 +43,52 @@ TEST_F(Options, PreferTheFlagToOurVariableToNccls) {
   setenv("HOLDFAST_INTERFACE", "ours0", 1);
   EXPECT_EQ(parse({})->interface, "ours0");
   EXPECT_EQ(parse({"--interface", "flag0"})->interface, "flag0");
+}
+
+TEST_F(Options, SayWhatTheFlagsOfTorchrunAreHere) {
+  const auto options = parse({"--nproc-per-node", "2", "--max_iters=5"});
+  ASSERT_FALSE(options);
+  EXPECT_EQ(options.error().status, 2);
+  EXPECT_NE(options.error().text.find(
+                "--nproc-per-node: torchrun's nproc_per_node is not taken here: `holdfast-worker --devices all`"),
+            std::string::npos)
+      << options.error().text;
+  EXPECT_NE(options.error().text.find("--max_iters: nanoGPT's max_iters is total_steps here, a flag of `holdfast submit`"),
+            std::string::npos)
+      << options.error().text;
+}
+
+TEST_F(Options, TakeTorchrunsMasterAndRankWhereNothingElseIsSaid) {
+  setenv("MASTER_ADDR", "10.0.0.1", 1);
+  EXPECT_EQ(parse({})->server, "http://10.0.0.1:7070");
+  setenv("MASTER_ADDR", "fd00::1", 1);
+  EXPECT_EQ(parse({})->server, "http://[fd00::1]:7070");
+  setenv("HOLDFAST_SERVER", "http://10.0.0.2:7070", 1);
+  EXPECT_EQ(parse({})->server, "http://10.0.0.2:7070");
+  EXPECT_EQ(parse({"--server", "http://10.0.0.3:7070"})->server, "http://10.0.0.3:7070");
+  setenv("LOCAL_RANK", "3", 1);
+  EXPECT_EQ(parse({})->local_rank, 3);
+  EXPECT_EQ(parse({"--device", "hip:1"})->local_rank, -1);
+}
+
+TEST_F(Options, TakeAPortForTheRingOrARangeOfThem) {
+  EXPECT_EQ(parse({})->ring_ports.last, 0) << "one that the system picks";
+  EXPECT_EQ(parse({"--ring_port", "7072"})->ring_ports.last, 7072);
+  EXPECT_EQ(parse({"--ring_port", "7072-7087"})->ring_ports.first, 7072);
+  EXPECT_EQ(parse({"--ring-port=7072-7087"})->ring_ports.last, 7087);
+  for (const char* wrong : {"0", "70000", "7087-7072", "7072-", "-7072", "a", "7072:7087"}) {
+    const auto options = parse({"--ring_port", wrong});
+    ASSERT_FALSE(options) << wrong;
+    EXPECT_NE(options.error().text.find("is neither a port from 1 to 65535 nor a range"), std::string::npos)
+        << options.error().text;
+  }
+}
+
+TEST_F(Options, TakeAListOfDevicesOrOneDevice) {
+  EXPECT_EQ(parse({"--devices", "cpu:2"})->devices, "cpu:2");
+  EXPECT_NE(parse({"--devices", "two"}).error().text.find("is not all, numbers of GPUs such as 0,1,3, or cpu:N"),
+            std::string::npos);
+  EXPECT_NE(parse({"--devices", "all", "--device", "cpu"}).error().text.find("not both"), std::string::npos);
 }
 
 TEST_F(Options, TakeHyphensForUnderscores) {

@@ -101,6 +101,7 @@ struct hipDeviceProp_t {
   int multiProcessorCount;
   int integrated;
   char gcnArchName[256];
+  int pciDomainID, pciBusID, pciDeviceID;
 };
 
 const char* hipGetErrorString(hipError_t error);

@@ -1,0 +1,164 @@
+#include "rendezvous/protocol/foreign_names.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr ForeignName alias(const char* name, const char* from, const char* field) {
+  return {name, from, field, "", "", ""};
+}
+
+constexpr ForeignName switched(const char* name, const char* from, const char* field, const char* value) {
+  return {name, from, field, value, "", ""};
+}
+
+constexpr ForeignName none(const char* name, const char* from, const char* instead) {
+  return {name, from, "", "", "", instead};
+}
+
+// One value of it asks for what is done anyway.
+constexpr ForeignName fixed(const char* name, const char* from, const char* allowed, const char* instead) {
+  return {name, from, "", "", allowed, instead};
+}
+
+constexpr const char* kGuide = "a training script";
+constexpr const char* kNanoGpt = "nanoGPT";
+constexpr const char* kTorchrun = "torchrun";
+constexpr const char* kHuggingFace = "Hugging Face";
+
+constexpr const char* kRanks =
+    "ranks are dealt by the service whenever workers come or go; start `holdfast-worker --server URL` on each node";
+constexpr const char* kRendezvous =
+    "the service that `holdfast serve` starts is the rendezvous; workers are given its address: `holdfast-worker --server URL`";
+constexpr const char* kWandb =
+    "curves are on the service's page and, with `holdfast-worker --tensorboard_dir DIR`, in files that TensorBoard and "
+    "`wandb sync` read";
+constexpr const char* kFolder =
+    "checkpoints are kept by the service, or in the folder of --checkpoint_store, which all workers share; logs are the "
+    "service's: `holdfast logs JOB`";
+constexpr const char* kBackend = "workers talk over plain TCP, on CPUs and GPUs alike; leave it away";
+constexpr const char* kProcesses =
+    "`holdfast-worker --devices all` (or 0,1,3) starts a worker for each device of a node; a job's --nodes counts all of them";
+constexpr const char* kProgram = "there is no script to start: workers run jobs that `holdfast submit` describes";
+constexpr const char* kOutput = "what a worker says goes to its stderr and to the service: `holdfast logs JOB --follow`";
+constexpr const char* kDeepSpeed =
+    "there is no DeepSpeed in it; a job's fields are flags of their own: `holdfast help job_spec`";
+
+constexpr ForeignName kForeignNames[] = {
+    // Scripts' flags, as guides write them.
+    alias("model_size", kGuide, "model"),
+    alias("max_length", kGuide, "block_size"),
+    alias("world_size", kGuide, "nodes"),
+    alias("num_train_epochs", kHuggingFace, "epochs"),
+    alias("logging_steps", kGuide, "log_every"),
+    alias("save_steps", kHuggingFace, "checkpoint_every"),
+    alias("eval_steps", kHuggingFace, "eval_every"),
+    alias("max_steps", kHuggingFace, "total_steps"),
+    alias("per_device_train_batch_size", kHuggingFace, "batch_size"),
+    alias("max_grad_norm", kHuggingFace, "grad_clip"),
+    alias("adam_beta1", kHuggingFace, "beta1"),
+    alias("adam_beta2", kHuggingFace, "beta2"),
+    alias("save_total_limit", kHuggingFace, "keep_last"),
+    switched("fp16", kGuide, "dtype", "float16"),
+    switched("bf16", kGuide, "dtype", "bfloat16"),
+    none("output_dir", kGuide, kFolder),
+    none("model_save_dir", kGuide,
+         "the last checkpoint is the model: `holdfast checkpoints JOB` lists it, `holdfast sample --from job:JOB` writes with "
+         "it"),
+    none("use_chinese", kGuide,
+         "any text will do: `holdfast data prepare TEXT --output DIR` makes the file for --train_data_path"),
+    fixed("distributed", kGuide, "true", "every job is: --nodes says over how many workers"),
+    none("backend", "PyTorch", kBackend),
+    fixed("use_wandb", kGuide, "false", kWandb),
+    none("num_gpus", "DeepSpeed", kProcesses),
+    none("deepspeed", "DeepSpeed", kDeepSpeed),
+    none("deepspeed_config", "DeepSpeed", kDeepSpeed),
+    none("test_distributed_communication", kGuide,
+         "`holdfast netcheck` measures the network, and `holdfast doctor` looks at the rest"),
+    none("logdir", "TensorBoard", "`holdfast-worker --tensorboard_dir DIR` writes what `tensorboard --logdir DIR` reads"),
+
+    // nanoGPT's train.py.
+    alias("max_iters", kNanoGpt, "total_steps"),
+    alias("warmup_iters", kNanoGpt, "warmup_steps"),
+    alias("log_interval", kNanoGpt, "log_every"),
+    alias("eval_interval", kNanoGpt, "eval_every"),
+    alias("eval_iters", kNanoGpt, "eval_microbatches"),
+    none("out_dir", kNanoGpt, kFolder),
+    none("dataset", kNanoGpt,
+         "--train_data_path and --valid_data_path name the two files: nanoGPT's train.bin and val.bin can be used as they are"),
+    fixed("init_from", kNanoGpt, "scratch", "--resume_from goes on from a checkpoint: latest, STEP, job:ID[@STEP] or a folder"),
+    none("lr_decay_iters", kNanoGpt, "the learning rate falls to min_lr at total_steps; leave it away"),
+    fixed("decay_lr", kNanoGpt, "true", "for a constant rate after the warm-up give --min_lr the value of --learning_rate"),
+    fixed("dropout", kNanoGpt, "0", "there is none; leave it away for a dropout of 0"),
+    fixed("bias", kNanoGpt, "true", "linear layers and LayerNorm have biases, as GPT-2's do"),
+    fixed("compile", kNanoGpt, "false", "there is nothing to compile at the start of a job; leave it away"),
+    none("device", kNanoGpt,
+         "the workers have devices: `holdfast-worker --device auto|cpu|hip:N`; a job may ask for one: --requires device=hip"),
+    fixed("eval_only", kNanoGpt, "false",
+          "`holdfast sample` tries a checkpoint; evaluations are a part of training: --eval_every"),
+    none("always_save_checkpoint", kNanoGpt, "--checkpoint_every N says how often, --keep_last N how many are kept"),
+    fixed("wandb_log", kNanoGpt, "false", kWandb),
+    none("wandb_project", kNanoGpt, kWandb),
+    none("wandb_run_name", kNanoGpt, "--name gives the job a name, which is its curves' name, too"),
+
+    // torchrun, from PyTorch 1.13 to 2.9.
+    alias("nnodes", kTorchrun, "nodes"),
+    none("nproc_per_node", kTorchrun, kProcesses),
+    none("node_rank", kTorchrun, kRanks),
+    none("local_rank", kTorchrun, kRanks),
+    none("master_addr", kTorchrun, kRendezvous),
+    none("master_port", kTorchrun,
+         "`holdfast serve --listen ADDRESS:PORT` says where the service is, 7070 unless told otherwise"),
+    none("rdzv_backend", kTorchrun, kRendezvous),
+    none("rdzv_endpoint", kTorchrun, kRendezvous),
+    none("rdzv_id", kTorchrun, "the service gives each job an id; --name gives it a name besides"),
+    none("rdzv_conf", kTorchrun, "how long a collective may stand still is the job's: --collective_timeout_s"),
+    none("standalone", kTorchrun,
+         "on one machine `holdfast serve`, `holdfast-worker` and `holdfast submit` find each other without a flag"),
+    none("max_restarts", kTorchrun,
+         "a lost worker restarts nobody, and there may be any number; --retries is for a job that failed"),
+    none("monitor_interval", kTorchrun, "a process that ends is seen at once; leave it away"),
+    none("start_method", kTorchrun, kProgram),
+    none("role", kTorchrun,
+         "`holdfast-worker --labels role=NAME` and `holdfast submit --requires role=NAME` keep kinds of workers apart"),
+    none("module", kTorchrun, kProgram),
+    none("no_python", kTorchrun, kProgram),
+    none("run_path", kTorchrun, kProgram),
+    none("log_dir", kTorchrun, kOutput),
+    none("redirects", kTorchrun, kOutput),
+    none("tee", kTorchrun, kOutput),
+    none("local_ranks_filter", kTorchrun, kOutput),
+    none("logs_specs", kTorchrun, kOutput),
+    none("event_log_handler", kTorchrun, "a job's events: `holdfast events JOB --follow`, or a webhook: `holdfast webhooks`"),
+    none("duplicate_stdout_filters", kTorchrun, kOutput),
+    none("duplicate_stderr_filters", kTorchrun, kOutput),
+    none("local_addr", kTorchrun, "`holdfast-worker --interface NAME` says over which network other workers reach this one"),
+    none("use_env", kTorchrun, kRanks),
+    none("numa_binding", kTorchrun, "start the worker under `numactl`; --threads says how many threads it computes with"),
+    none("signals_to_handle", kTorchrun, "SIGTERM and Ctrl-C let a worker finish its step and leave"),
+    none("virtual_local_rank", kTorchrun, kRanks),
+};
+
+}  // namespace
+
+std::span<const ForeignName> foreign_names() {
+  return kForeignNames;
+}
+
+const ForeignName* find_foreign_name(std::string_view name) {
+  const auto same = [](char a, char b) { return a == b || (a == '-' && b == '_'); };
+  const auto found = std::ranges::find_if(
+      kForeignNames, [&](const ForeignName& known) { return std::ranges::equal(name, std::string_view(known.name), same); });
+  return found == std::end(kForeignNames) ? nullptr : &*found;
+}
+
+std::string foreign_name_in_words(const ForeignName& name) {
+  if (*name.field == '\0') return fmt::format("{}'s {} is not taken here: {}", name.from, name.name, name.instead);
+  if (*name.value == '\0') return fmt::format("{}'s {} is {} here", name.from, name.name, name.field);
+  return fmt::format("{}'s {} is {} {} here", name.from, name.name, name.field, name.value);
+}
+
+}  // namespace holdfast::rendezvous
