@@ -32,6 +32,7 @@ ELSEWHERE = {
     "ops/demo --chinese": "as ops/demo, on another text",
     "ops/test": "is what runs this test",
     "ops/test -R e2e": "is what runs this test",
+    "ops/package": "takes a build; `ops/try_on bookworm packages` installs and upgrades them",
     "ops/try_on trixie": "makes a whole system, from the network, for half an hour",
     "ops/setup && ops/build": "ops/test did both before it began",
     "ops/soak 30": "takes an hour; tests/ops/test_soak_ledger.py has its parts, bench/SOAK.md its report",
