@@ -87,7 +87,7 @@ Together that is a factor of {402.4 * 1e6 / plan(wire_dtype='float32')['figures'
 
 Of the float types {plan(wire_dtype='float32')['figures']['row_bytes_each_way'] / 1e6:.1f} MB are rows: what the tokens of a microbatch give the embedding's gradient goes apart
 from the head's part of it, a row for each different token, so at most 8,192 here. An exact sum takes them in before it is
-sent (with overlap on it sends them apart, too). All tables of this page count them.
+sent (with overlap on it sends them apart, too). The tables below count them with these types, in every column.
 """)
 
 
@@ -184,14 +184,14 @@ def course():
               ("GPT-2 small", {"model": "small"}, "125M: 1 ms"), ("GPT-2 large", {"model": "large"}, "1.5B: 12 ms"),
               ("GPT-2 xl", {"model": "xl"}, "-"))
     for name, flags, claim in models:
-        figures = [plan(**flags, nodes=8, wire_dtype="float16", link_mb_s=rate)["figures"] for rate in (300e3, 32e3, 25e3)]
+        figures = [plan(**flags, nodes=8, wire_dtype="int16", link_mb_s=rate)["figures"] for rate in (300e3, 32e3, 25e3)]
         rows.append((name, claim, f"{plan(**flags)['parameters']:,}", f"{bytes_of(figures[0]) / 1e9:.2f} GB",
                      *(f"{link_s(f) * 1000:.1f} ms" for f in figures)))
     return ("## Eight cards, FP16\n\n"
             + table(("model", f"《{COURSE}》", "parameters", "each way", "NVLink 3.0, 300 GB/s each way",
                      "PCIe 4.0 x16, 32 GB/s", "InfiniBand HDR, 25 GB/s"), rows) +
             """
-The ring's formula is right there. But its 600 GB/s of NVLink are the sum of both directions, 300 each way, and the others' rates
+The ring's formula is right there (the figures are those of int16, two bytes an element as FP16 and no rows). But its 600 GB/s of NVLink are the sum of both directions, 300 each way, and the others' rates
 are each way: PCIe is not 18.7 times as slow, but half of that. GPT-2 Large has 774 million parameters; 1.5 billion is XL. Its
 table of a 13B model on one A100 (850 ms for 32 x 2048 tokens) cannot have been measured: that is 5.1e15 operations, 16 s at the
 card's peak, and the optimizer's state alone needs more memory than the card has.
@@ -199,7 +199,7 @@ card's peak, and the optimizer's state alone needs more memory than the card has
 
 
 def chapter():
-    eight = {"model": "small", "nodes": 8, "batch_size": 12, "wire_dtype": "float32", "microbatch_s": 0.5}
+    eight = {"model": "small", "nodes": 8, "batch_size": 12, "wire_dtype": "int32", "microbatch_s": 0.5}
     step = plan(**eight, gradient_accumulation_steps=5)["figures"]
     one, over_1g = plan(**eight)["figures"], plan(**eight, link_gbit_s=1)["figures"]
     rows = (("a step, batch 12 x accumulation 40", '3,840 "tokens"', f"{step['tokens_per_step']:,} tokens"),
