@@ -16,6 +16,9 @@ Directive to_join(const JobMembership& job, int rank) {
   directive.members = job.current.members;
   directive.secret = job.current.secret;
   directive.source = job.current.source;
+  auto began = job.began_at.end();
+  for (size_t count = 0; count < kBeganMax && began != job.began_at.begin(); ++count) --began;
+  for (; began != job.began_at.end(); ++began) directive.began.push_back({began->first, began->second});
   return directive;
 }
 

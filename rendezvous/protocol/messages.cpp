@@ -150,6 +150,11 @@ void describe(Io& io, Of<Io, StateSource>& m) {
   io("state_hash", m.state_hash);
 }
 template <typename Io>
+void describe(Io& io, Of<Io, GenerationBegin>& m) {
+  io("generation", m.generation);
+  io("step", m.step);
+}
+template <typename Io>
 void describe(Io& io, Of<Io, Directive>& m) {
   io("kind", m.kind);
   io("job", m.job);
@@ -161,6 +166,7 @@ void describe(Io& io, Of<Io, Directive>& m) {
   io("secret", m.secret);
   io("source", m.source);
   io("checkpoint", m.checkpoint);
+  io.maybe("began", m.began);
   io.maybe("job_born", m.job_born);
   io.maybe("question", m.question);
 }
@@ -386,6 +392,7 @@ HOLDFAST_MESSAGE(WorkerStatus)
 HOLDFAST_MESSAGE(DeviceLoad)
 HOLDFAST_MESSAGE(Heartbeat)
 HOLDFAST_MESSAGE(StatusReply)
+HOLDFAST_MESSAGE(GenerationBegin)
 HOLDFAST_MESSAGE(Directive)
 HOLDFAST_MESSAGE(WorkerLost)
 HOLDFAST_MESSAGE(Progress)

@@ -115,6 +115,13 @@ struct StateSource {
   bool operator==(const StateSource&) const = default;
 };
 
+// A generation, and the step that it began from: steps above that which earlier generations computed are computed anew.
+struct GenerationBegin {
+  int64_t generation = 0, step = 0;
+  bool operator==(const GenerationBegin&) const = default;
+};
+inline constexpr size_t kBeganMax = 32;  // the newest of a job, in a directive
+
 // The thing that the service wants a worker to do now.
 //   idle     have no job: drop what you hold
 //   prepare  get ready for `job`: open and check the data, build the model; keep a state that you hold for it
@@ -140,6 +147,7 @@ struct Directive {
   std::vector<Member> members;  // in rank order
   std::string secret;           // hex; authenticates the ring's connections in this generation; never logged
   StateSource source;
+  std::vector<GenerationBegin> began;  // ascending, this generation included; at most kBeganMax. Empty: an older service's
   // yield
   bool checkpoint = false;
   // Grows when the service asks the worker for a sign of life: it answers with its status at once, as to any new directive.
@@ -256,6 +264,7 @@ HOLDFAST_MESSAGE(WorkerStatus);
 HOLDFAST_MESSAGE(DeviceLoad);
 HOLDFAST_MESSAGE(Heartbeat);
 HOLDFAST_MESSAGE(StatusReply);
+HOLDFAST_MESSAGE(GenerationBegin);
 HOLDFAST_MESSAGE(Directive);
 HOLDFAST_MESSAGE(WorkerLost);
 HOLDFAST_MESSAGE(Progress);

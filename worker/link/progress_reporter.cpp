@@ -85,6 +85,11 @@ int64_t ProgressReporter::acknowledged() const {
   return progress_.history().acknowledged();
 }
 
+StepHistory ProgressReporter::valid_history(std::span<const rendezvous::GenerationBegin> began) const {
+  const std::lock_guard lock(mutex_);
+  return progress_.valid_history(began);
+}
+
 StepHistory ProgressReporter::history() const {
   const std::lock_guard lock(mutex_);
   return progress_.history();

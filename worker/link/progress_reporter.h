@@ -38,6 +38,7 @@ class ProgressReporter {
   int64_t acknowledged() const;
 
   StepHistory history() const;
+  StepHistory valid_history(std::span<const rendezvous::GenerationBegin> began) const;  // as UnreportedProgress
   // The job goes on from `step`; hashes of later steps do not count any more.
   void replace_history(StepHistory history, int64_t step);
   void forget();  // the job is released

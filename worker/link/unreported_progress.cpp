@@ -42,6 +42,15 @@ void UnreportedProgress::replace_history(StepHistory history, int64_t step) {
   hash_sent_ = true;
 }
 
+StepHistory UnreportedProgress::valid_history(std::span<const rendezvous::GenerationBegin> began) const {
+  StepHistory valid = history_;
+  if (!began.empty() && began.front().generation > generation_ + 1) valid.truncate(0);
+  for (const auto& begin : began) {
+    if (begin.generation > generation_) valid.truncate(begin.step);
+  }
+  return valid;
+}
+
 void UnreportedProgress::finish(int64_t step, const std::string& hash) {
   Progress last;
   last.step = step;

@@ -238,7 +238,7 @@ RunResult<std::unique_ptr<Communicator>> JobRunner::form_ring(const Directive& j
 RunResult<void> JobRunner::agree(const Directive& join, Communicator& ring) {
   const auto wanted = acquire_state(join.source, ring, *session_, open_store_, interrupt_);
   if (!wanted) return tl::unexpected(wanted.error());
-  StepHistory history = reporter_.history();
+  StepHistory history = reporter_.valid_history(join.began);
   // Steps above the state that the generation starts from were voided.
   history.truncate(*wanted);
   const auto agreed = agree_on_state(ring, *session_, join.source, *wanted, history);

@@ -1,4 +1,6 @@
 // The rules at the end of a job: every step once, by those whom the ledger names, and the bits of an undisturbed run.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "tests/sim/checkpoints.h"
@@ -29,9 +31,10 @@ void Rules::check_attribution(const std::string& job, int64_t step, const ModelS
   if (found == dealt_.end()) broken("nobody computed step {} of {} in generation {}", step, job, born);
   const Dealt& dealt = found->second;
   for (size_t rank = 0; rank < dealt.own.size(); ++rank) {
-    if (microbatches_of(shares, static_cast<int>(rank)) != dealt.own[rank])
-      broken("step {} of {}: the ledger gives rank {} of generation {} other microbatches than it computed", step, job, rank,
-             born);
+    const Microbatches in_ledger = microbatches_of(shares, static_cast<int>(rank));
+    if (in_ledger != dealt.own[rank])
+      broken("step {} of {}: rank {} of generation {} computed the microbatches {}, and the ledger gives it {}", step, job, rank,
+             born, fmt::join(dealt.own[rank], " "), fmt::join(in_ledger, " "));
   }
 }
 

@@ -25,7 +25,7 @@ class ProgressReports {
   void hashed(int64_t step, const std::string& hash);
   void acknowledge(int64_t step) { progress_.acknowledge(step); }
   int64_t acknowledged() const { return progress_.history().acknowledged(); }
-  const worker::StepHistory& history() const { return progress_.history(); }
+  worker::StepHistory valid_history(const rendezvous::Directive& join) const { return progress_.valid_history(join.began); }
   void replace_history(worker::StepHistory history, int64_t step) { progress_.replace_history(std::move(history), step); }
   // `done` once the service has this last report.
   void finish(int64_t step, const std::string& hash, std::function<void()> done);

@@ -44,7 +44,7 @@ void TrainThread::rank0_has_read(const std::vector<Piece>& pieces) {
 
 void TrainThread::offer_state() {
   const auto patience = static_cast<int64_t>(spec_.collective_timeout_s * 1000);
-  worker::StepHistory history = process_.reports().history();
+  worker::StepHistory history = process_.reports().valid_history(join_);
   history.truncate(join_.source.step);
   Piece mine;
   mine.held_step = held_step();

@@ -335,6 +335,23 @@ TEST(UnreportedProgressTest, ALateAnswerOnAnotherJobConfirmsNothing) {
   EXPECT_EQ(progress.next_report().points.size(), 1U);
 }
 
+TEST(UnreportedProgressTest, StepsThatGenerationsComputedWithoutThisWorkerAreNotItsToTell) {
+  using Steps = std::vector<int64_t>;
+  UnreportedProgress progress(10);
+  progress.begin("j1", 3, true);
+  for (int64_t step = 1; step <= 5; ++step) progress.committed(point(step));
+  const auto valid = [&](const std::vector<rendezvous::GenerationBegin>& began) {
+    Steps steps;
+    const StepHistory history = progress.valid_history(began);
+    for (const auto& one : history.points()) steps.push_back(one.step);
+    return steps;
+  };
+  EXPECT_EQ(valid({{2, 0}, {3, 0}, {4, 5}}), (Steps{1, 2, 3, 4, 5})) << "it was in generation 3, and 4 goes on from its state";
+  EXPECT_EQ(valid({{2, 0}, {3, 0}, {4, 2}, {5, 4}}), (Steps{1, 2})) << "3 and 4 were computed anew, in generation 4";
+  EXPECT_EQ(valid({{5, 4}, {6, 5}}), Steps{}) << "generation 4 may have begun anywhere";
+  EXPECT_EQ(valid({}), (Steps{1, 2, 3, 4, 5})) << "an older service does not say";
+}
+
 TEST_F(Client, AnInterruptEndsTheWaitForAServiceThatIsAway) {
   service.go_away();
   ProgressReporter reporter(link());
