@@ -83,7 +83,9 @@ HelpTopic environment_topic() {
              {"HOLDFAST_DRILLS", "", "Folder of files that `holdfast chaos` steers this worker with; --drills wins."},
              {"HOLDFAST_CPU_ISA", "default: the best there is",
               "Instruction set for training on processors, such as avx2 or avx512. Workers of an exact job need the same one."},
-             {"NCCL_SOCKET_IFNAME", "", "Taken where HOLDFAST_INTERFACE is unset, for those who come from PyTorch."},
+             {"NCCL_SOCKET_IFNAME", "",
+              "Taken where HOLDFAST_INTERFACE is unset, with NCCL's forms of names: eth (so begins a name), =eth0, ^docker, "
+              "^=docker0."},
              {"NCCL_TIMEOUT", "",
               "Seconds after which a collective without progress has failed; collective_timeout_s of the job wins."},
              {"NCCL_DEBUG", "", "WARN, INFO or TRACE: taken where HOLDFAST_LOG_LEVEL is unset."},
