@@ -93,7 +93,10 @@ HelpTopic environment_topic() {
              {"LOCAL_RANK", "", "torchrun's: the number of the GPU that --device auto takes."},
              {"MASTER_PORT, RANK, WORLD_SIZE", "",
               "torchrun's: not read. The service listens where `holdfast serve --listen` says, it deals ranks, and a job's "
-              "--nodes says how many workers it wants."}}},
+              "--nodes says how many workers it wants."},
+             {"NCCL_IB_DISABLE, NCCL_BUFFSIZE and the like", "",
+              "Not read, and harmless: workers talk over plain TCP. InfiniBand is used as an IP network: --interface ib0."},
+             {"TORCH_DISTRIBUTED_DEBUG", "", "Not read: HOLDFAST_LOG_LEVEL=debug says more."}}},
            {"For tests",
             "",
             {{"HOLDFAST_FAULT", "", "Faults that the service or a worker brings upon itself. Not for work that matters."}}}}};
