@@ -279,7 +279,8 @@ def document():
             "People who train GPT-2 on two nodes over 1 Gbit/s come with guides that say what the network will cost. Five such guides (in\n"
             "Chinese; they are not part of this repository) are quoted here under their titles, each beside what `holdfast plan` computes for\n"
             "the same settings. In short: the two about this very setting count three times the bytes, and a second of computing where a\n"
-            "GPU of today needs some 30 ms (an assumption, explained below). So the link does better than they say, and is still far too slow for it.\n\n"
+            "GPU of today needs some 30 ms (an assumption, explained below). So the link does better than they say, and is still far too slow for it.\n"
+            "All else that they say, and how it is here, is in [GUIDES.md](GUIDES.md).\n\n"
             "Made by `bench/plan_tables.py --write` from `holdfast plan --json`; formulas and assumptions are in\n"
             "[ops/cli/plan/model.h](../ops/cli/plan/model.h). How near the planner comes to measured steps is `bench/run plan`.\n\n"
             + "\n".join(parts))
