@@ -21,6 +21,8 @@ ANALYSIS = "双节点GPT-2 Tiny训练网络带宽分析"
 GUIDE = "双节点GPT训练快速指南（1Gbps网络）"
 COURSE = "多GPU协同训练与推理"
 CHAPTER = "第08章：分布式训练完全指南"
+PROGRAM = "分布式训练使用指南"
+A100_OPERATIONS_S = 312e12  # in 16 bits, as it is sold
 GUIDES_MB_S = 100  # what the guides take 1 Gbit/s to carry
 # Assumed, not measured: a microbatch of 16 x 512 tokens of Tiny is 1.5e12 operations (6 for each of 31.1 million multiply-adds a
 # token), and 0.03 s is 50e12 a second, a quarter of what a card of 200e12 in bfloat16 is sold with. The guides assume 1 s.
@@ -213,38 +215,72 @@ a second time and takes sequences for tokens. Its 550 ms a step for eight device
 """)
 
 
+def efficiencies(**flags):
+    """Of the guides' FP16, with these flags: at their second of computing, and at what a GPU of today takes."""
+    return tuple(percent(plan(wire_dtype="float16", **flags, microbatch_s=seconds)["figures"]["efficiency"]) for seconds in (1, GPU_MICROBATCH_S))
+
+
+def hours_of_a_million_steps(devices):
+    """Of the course's 13B model, 32 x 2048 tokens a step, with cards that do nothing but multiply."""
+    parameters = plan(n_layer=40, n_embd=5120, n_head=40, block_size=2048)["parameters"]
+    return 1e6 * 6 * parameters * 32 * 2048 / (devices * A100_OPERATIONS_S) / 3600
+
+
+def figures_of_guides(rows, heading):
+    cells = [(" and ".join(f"《{title}》" for title in ((titles,) if isinstance(titles, str) else titles)), says, right) for titles, says, right in rows]
+    return table(("guide", "it says", heading), cells)
+
+
 def other_figures():
+    at_8, at_16 = efficiencies(gradient_accumulation_steps=8, link_gbit_s=1), efficiencies(gradient_accumulation_steps=16, link_gbit_s=1)
+    on_10g = efficiencies(gradient_accumulation_steps=8, link_gbit_s=10)
+    quick = f"{GPU_MICROBATCH_S * 1000:.0f} ms"
     rows = (
-        (ANALYSIS, "FP16 training halves the traffic", "not in PyTorch: autocast keeps float32 gradients, and DDP sends those unless fp16_compress_hook is set. Here the wire's type is a flag of its own"),
+        ((ANALYSIS, GUIDE), "FP16 training halves the traffic", "not in PyTorch: autocast keeps float32 gradients, and DDP sends those unless fp16_compress_hook is set. Here the wire's type is a flag of its own"),
         (ANALYSIS, "50.3 M parameters", "its own parts add up to 49.5 M"),
         (ANALYSIS, "10,000 steps, accumulation 8: 251.5 GB, 42 min, 20 %", f"1,250 synchronisations: {volume(1250 * megabytes(wire_dtype='float16'))} each way, {minutes(1250 * megabytes(wire_dtype='float16') / GUIDES_MB_S)}"),
+        (ANALYSIS, "FP16, accumulation 8 to 16, 1 Gbit/s: an efficiency of 75 to 85 %", f"{at_8[0]} to {at_16[0]} at its second a microbatch, {at_8[1]} to {at_16[1]} at {quick}"),
         (GUIDE, "Small has 117 M parameters", f"{plan(model='small')['parameters']:,}"),
         (GUIDE, "one node with a batch of 128 beside two with 256", "other batches and other numbers of steps: not the same training"),
-        (COURSE, "accumulation alone lowers the traffic", "DDP reduces in every backward() outside of no_sync()"),
+        (GUIDE, "10 Gbit/s raise the efficiency from 80 to 98 %", f"from {at_8[0]} to {on_10g[0]} at its second a microbatch, from {at_8[1]} to {on_10g[1]} at {quick}"),
+        ((COURSE, CHAPTER), "accumulation alone lowers the traffic", "DDP reduces in every backward() outside of no_sync(); nanoGPT, which the chapter quotes, has it reduce in the last one alone"),
         (COURSE, "GPU 2 does B1 and F3 at the same time (the pipeline's picture)", "one device does one thing at a time"),
         (COURSE, "the bubble's share is (p-1)/m", "that is the bubble beside useful time; of all time it is (p-1)/(m+p-1)"),
         (COURSE, "12 bytes a parameter for Adam in mixed precision", "16: the float32 copy of the weights is left out"),
         (COURSE, "ZeRO-3 sends as much as DDP, and, later, more", "1.5 times as much"),
         (COURSE, "A100: 6 NVLinks, 600 GB/s", "12 of 50 GB/s both ways together"),
+        (COURSE, "InfiniBand is 24 times as slow as NVLink", f"{300 / 25:.0f} times: 25 GB/s each way beside 300"),
         (COURSE, "8 cards over InfiniBand: 250 ms a step", "shorter than its own all-reduce of 1.82 s; over PCIe likewise (200 ms, 1.42 s)"),
         (COURSE, "an all-reduce of 26 GB takes 11 ms, or 76 ms", "150 ms at 300 GB/s each way"),
+        (COURSE, "a million steps of 13B on 8 cards: 30.6 hours over NVLink, 55.6 over PCIe", f"{hours_of_a_million_steps(8):.0f} hours at the peak of eight cards, whatever joins them: 110 and 200 ms are no steps of 32 x 2048 tokens"),
         (CHAPTER, "two weeks on one GPU, four days on eight", "3.5 times; a table of the same chapter says 7.3"),
         (CHAPTER, "tokens_per_iter 524,288, growing with the devices", "12 x 40 x 1,024 = 491,520; nanoGPT divides the accumulation by the number of devices, so it does not grow"),
         (CHAPTER, "178,913 tokens/s", "178,735"),
         (CHAPTER, "four days at about 200,000 tokens/s", "69 billion tokens; nanoGPT's 600,000 steps are 295 billion"),
         (CHAPTER, "10 M parameters with 4 layers of 256 channels", "3.2 M; and 6 heads do not divide 256, so its command fails"),
         (CHAPTER, "ZeRO-1 saves 4 times, ZeRO-2 8 times the memory", "limits for many devices in 16 bits; its own example on 8 saves 1.8, 2.9 and 8 times"),
+        (CHAPTER, "FP16 saves half of the memory", "of what layers keep 43 % (32 bytes instead of 56, [activations.h](../model/activations.h)), and the weights are there twice: [README.md](README.md) has workers measured, 4 % less with batches of 4, 19 % with 16"),
     )
-    return ("## Other figures of the guides that do not hold\n\n" + table(("guide", "it says", "right"), [(f"《{title}》", says, right) for title, says, right in rows]))
+    return "## Other figures of the guides that do not hold\n\n" + figures_of_guides(rows, "right")
+
+
+def figures_that_hold():
+    rows = (
+        (CHAPTER, "7B in float32 with AdamW: 112 GB a device; on 8 of them 63 GB with ZeRO-1, 38.5 with ZeRO-2, 14 with ZeRO-3", "28 + 28 + 56; 28 + 28 + 7; 28 + 3.5 + 7; 3.5 + 3.5 + 7, and activations on top. Here nothing is divided, and the sums of the reduction are held, too: 140 GB in float32"),
+        (CHAPTER, "activations of every fourth layer alone: 75 % less memory, 20 to 30 % more time", "of what is kept; the four layers that are computed again are in memory besides. Here `--recompute block` keeps 93 % less of each layer (87.5 % in 16 bits), has one whole layer at a time, and multiplies 22 % more: two thirds of the forward pass"),
+        ((CHAPTER, PROGRAM), "16 bits are twice as fast", "1.7 to 1.9 times on processors with AVX512_BF16 ([README.md](README.md)); no GPU was measured"),
+    )
+    return "## Figures that hold\n\n" + figures_of_guides(rows, "beside it")
 
 
 def document():
-    parts = (one_sync(), whole_runs(), shares(), what_helps(), links(), guide(), course(), chapter(), other_figures())
+    parts = (one_sync(), whole_runs(), shares(), what_helps(), links(), guide(), course(), chapter(), other_figures(), figures_that_hold())
     return ("# What the network costs: guides that people come with, recomputed\n\n"
-            "People who train GPT-2 on two nodes over 1 Gbit/s come with guides that say what the network will cost. Four such guides (in\n"
+            "People who train GPT-2 on two nodes over 1 Gbit/s come with guides that say what the network will cost. Five such guides (in\n"
             "Chinese; they are not part of this repository) are quoted here under their titles, each beside what `holdfast plan` computes for\n"
             "the same settings. In short: the two about this very setting count three times the bytes, and a second of computing where a\n"
-            "GPU of today needs some 30 ms (an assumption, explained below). So the link does better than they say, and is still far too slow for it.\n\n"
+            "GPU of today needs some 30 ms (an assumption, explained below). So the link does better than they say, and is still far too slow for it.\n"
+            "All else that they say, and how it is here, is in [GUIDES.md](GUIDES.md).\n\n"
             "Made by `bench/plan_tables.py --write` from `holdfast plan --json`; formulas and assumptions are in\n"
             "[ops/cli/plan/model.h](../ops/cli/plan/model.h). How near the planner comes to measured steps is `bench/run plan`.\n\n"
             + "\n".join(parts))

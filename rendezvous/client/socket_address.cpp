@@ -7,12 +7,14 @@
 #include <netinet/in.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <ranges>
 #include <set>
 #include <system_error>
 
@@ -49,6 +51,17 @@ struct InterfaceList {
     std::string joined;
     for (const auto& name : unique) joined += (joined.empty() ? "" : ", ") + name;
     return joined;
+  }
+
+  // Each once, in the system's order, if it has an address that others reach.
+  std::vector<std::string> names_with_address() const {
+    std::vector<std::string> found;
+    for (const ifaddrs* i = first; i; i = i->ifa_next) {
+      if (!i->ifa_addr || (i->ifa_addr->sa_family != AF_INET && i->ifa_addr->sa_family != AF_INET6)) continue;
+      if (!is_link_local(i->ifa_addr) && std::ranges::find(found, std::string(i->ifa_name)) == found.end())
+        found.emplace_back(i->ifa_name);
+    }
+    return found;
   }
 };
 
@@ -198,12 +211,41 @@ AddressResult<SocketAddress> ring_address(const std::string& interface, const st
   return interface.empty() ? address_routing_to(service_host) : address_of_interface(interface);
 }
 
-std::string interface_of_environment() {
-  for (const char* name : {"HOLDFAST_INTERFACE", "NCCL_SOCKET_IFNAME"}) {
-    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before there are threads
-    if (value != nullptr && *value != '\0') return value;
+std::string interface_by_nccls_rule(std::string_view pattern, const std::vector<std::string>& names,
+                                    const std::string& routed) {
+  const bool inverted = pattern.starts_with('^');
+  if (inverted) pattern.remove_prefix(1);
+  const bool whole = pattern.starts_with('=');
+  if (whole) pattern.remove_prefix(1);
+  std::vector<std::string> wanted;
+  for (const auto& word : std::views::split(pattern, ',')) {
+    if (!word.empty()) wanted.emplace_back(word.begin(), word.end());
   }
-  return "";
+
+  std::string best;
+  int best_rank = 0;  // 0: none yet
+  for (const std::string& name : names) {
+    const bool named = std::ranges::find(wanted, name) != wanted.end();
+    const bool begins = std::ranges::any_of(wanted, [&](const std::string& word) { return name.starts_with(word); });
+    if ((whole ? named : begins) == inverted) continue;
+    const int rank = named ? 4 : name == routed ? 3 : name != "lo" ? 2 : 1;
+    if (rank > best_rank) best = name;
+    best_rank = std::max(rank, best_rank);
+  }
+  return best;
+}
+
+std::string interface_of_environment(const std::string& service_host) {
+  const auto value_of = [](const char* name) -> std::string {
+    const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before there are threads
+    return value == nullptr ? "" : value;
+  };
+  if (std::string own = value_of("HOLDFAST_INTERFACE"); !own.empty()) return own;
+  std::string nccl = value_of("NCCL_SOCKET_IFNAME");
+  if (nccl.empty()) return "";
+  const auto route = address_routing_to(service_host);
+  std::string found = interface_by_nccls_rule(nccl, InterfaceList().names_with_address(), route ? interface_with(*route) : "");
+  return found.empty() ? nccl : found;
 }
 
 std::string interface_with(const SocketAddress& address) {

@@ -9,7 +9,9 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <tl/expected.hpp>
+#include <vector>
 
 namespace holdfast::rendezvous {
 
@@ -47,8 +49,13 @@ bool is_this_machine(const std::string& host);
 // The address at which a worker listens: the interface's when one is named, else the address from which packets to the
 // service leave. Port 0.
 AddressResult<SocketAddress> ring_address(const std::string& interface, const std::string& service_host);
-// HOLDFAST_INTERFACE, else NCCL_SOCKET_IFNAME; "" when neither is set.
-std::string interface_of_environment();
+// HOLDFAST_INTERFACE, else the interface that NCCL_SOCKET_IFNAME chooses here; "" when neither is set. A pattern that chooses
+// none is returned as it is, so that the error of its use names it.
+std::string interface_of_environment(const std::string& service_host);
+// NCCL's rule: "eth,ib" are beginnings of names, "=eth0" is a whole name, and "^docker" or "^=docker0" are those not to take.
+// Of several, the one that is written out wins, then `routed` (which leads to the service), then the first that is not "lo". ""
+// when there is none.
+std::string interface_by_nccls_rule(std::string_view pattern, const std::vector<std::string>& names, const std::string& routed);
 // The interface that has this address, whatever the port; "" when no interface has it.
 std::string interface_with(const SocketAddress& address);
 

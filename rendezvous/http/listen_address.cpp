@@ -21,9 +21,10 @@ std::string bind_failure(const std::string& listen, int error) {
   std::string text = fmt::format("cannot listen on {}: {}.", listen, describe_errno(error));
   const size_t colon = listen.rfind(':');
   if (error == EADDRINUSE) {
-    text +=
-        fmt::format(" Another program has port {}: stop it, or choose another port with --listen {}:PORT (0 picks a free one).",
-                    listen.substr(colon + 1), listen.substr(0, colon));
+    text += fmt::format(
+        " Another program has port {}: stop it (`ss -ltnp` shows which), or choose another port with --listen {}:PORT "
+        "(0 picks a free one).",
+        listen.substr(colon + 1), listen.substr(0, colon));
   } else if (error == EACCES) {
     text += " Ports below 1024 need privileges: choose a higher one with --listen HOST:PORT.";
   } else {

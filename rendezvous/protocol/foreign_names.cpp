@@ -44,6 +44,9 @@ constexpr const char* kProcesses =
     "`holdfast-worker --devices all` (or 0,1,3) starts a worker for each device of a node; a job's --nodes counts all of them";
 constexpr const char* kProgram = "there is no script to start: workers run jobs that `holdfast submit` describes";
 constexpr const char* kOutput = "what a worker says goes to its stderr and to the service: `holdfast logs JOB --follow`";
+constexpr const char* kWholeModel =
+    "the model fits on each worker, for training is data parallel only; `--recompute block` takes less memory";
+constexpr const char* kLoader = "training files are mapped into memory, so nothing has to load them; leave it away";
 constexpr const char* kDeepSpeed =
     "there is no DeepSpeed in it; a job's fields are flags of their own: `holdfast help job_spec`";
 
@@ -73,9 +76,24 @@ constexpr ForeignName kForeignNames[] = {
     fixed("distributed", kGuide, "true", "every job is: --nodes says over how many workers"),
     none("backend", "PyTorch", kBackend),
     fixed("use_wandb", kGuide, "false", kWandb),
+    switched("gradient_checkpointing", kHuggingFace, "recompute", "block"),
+    none("dataloader_num_workers", kHuggingFace, kLoader),
+    none("num_workers", kGuide, kLoader),
+    none("pin_memory", kGuide, kLoader),
     none("num_gpus", "DeepSpeed", kProcesses),
     none("deepspeed", "DeepSpeed", kDeepSpeed),
     none("deepspeed_config", "DeepSpeed", kDeepSpeed),
+    // The words of its file.
+    alias("train_batch_size", "DeepSpeed", "global_batch_size"),
+    alias("train_micro_batch_size_per_gpu", "DeepSpeed", "batch_size"),
+    alias("gradient_clipping", "DeepSpeed", "grad_clip"),
+    none("optimizer", "DeepSpeed",
+         "it is AdamW, with --learning_rate, --beta1, --beta2 and --weight_decay, and an epsilon of 1e-8"),
+    none("zero_optimization", "DeepSpeed", kWholeModel),
+    none("tensor_parallel", "DeepSpeed", kWholeModel),
+    none("tp_size", "DeepSpeed", kWholeModel),
+    none("pipeline", "DeepSpeed", kWholeModel),
+    none("pipeline_parallel_size", "DeepSpeed", kWholeModel),
     none("test_distributed_communication", kGuide,
          "`holdfast netcheck` measures the network, and `holdfast doctor` looks at the rest"),
     none("logdir", "TensorBoard", "`holdfast-worker --tensorboard_dir DIR` writes what `tensorboard --logdir DIR` reads"),

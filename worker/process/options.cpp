@@ -144,7 +144,7 @@ tl::expected<void, EarlyEnd> complete_network(WorkerOptions& options) {
     return wrong("--server: \"" + options.server + "\" is not a URL such as http://10.0.0.1:7070");
   }
   if (options.token.empty()) options.token = rendezvous::find_token("worker.token");
-  if (options.interface.empty()) options.interface = rendezvous::interface_of_environment();
+  if (options.interface.empty()) options.interface = rendezvous::interface_of_environment(options.server_host);
   if (const auto seconds = environment("NCCL_TIMEOUT"); !seconds.empty()) {
     int64_t value = 0;
     if (!parse_whole(seconds, value) || value < 1) {

@@ -32,7 +32,7 @@ std::string host_of(const SocketAddress& address) {
 
 std::string chosen_by(const DoctorArguments& arguments, const ServiceSeen& seen) {
   if (!arguments.interface.empty()) return "--interface names it";
-  if (!rendezvous::interface_of_environment().empty()) return "HOLDFAST_INTERFACE or NCCL_SOCKET_IFNAME names it";
+  if (!rendezvous::interface_of_environment(seen.host).empty()) return "HOLDFAST_INTERFACE or NCCL_SOCKET_IFNAME names it";
   return fmt::format("the way to the service at {} leads through it", seen.host);
 }
 
@@ -183,7 +183,7 @@ Check judge_workers(const std::vector<WorkerSeen>& workers, const std::string& o
 
 std::vector<Check> check_network(const DoctorArguments& arguments, const ServiceSeen& seen) {
   std::vector<Check> checks;
-  const std::string named = arguments.interface.empty() ? rendezvous::interface_of_environment() : arguments.interface;
+  const std::string named = arguments.interface.empty() ? rendezvous::interface_of_environment(seen.host) : arguments.interface;
   if (const auto address = rendezvous::ring_address(named, seen.host); address) {
     checks.push_back(judge_interface(look_at(*address, chosen_by(arguments, seen)), seen.here));
     checks.push_back(check_port(*address));

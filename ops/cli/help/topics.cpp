@@ -83,7 +83,9 @@ HelpTopic environment_topic() {
              {"HOLDFAST_DRILLS", "", "Folder of files that `holdfast chaos` steers this worker with; --drills wins."},
              {"HOLDFAST_CPU_ISA", "default: the best there is",
               "Instruction set for training on processors, such as avx2 or avx512. Workers of an exact job need the same one."},
-             {"NCCL_SOCKET_IFNAME", "", "Taken where HOLDFAST_INTERFACE is unset, for those who come from PyTorch."},
+             {"NCCL_SOCKET_IFNAME", "",
+              "Taken where HOLDFAST_INTERFACE is unset, with NCCL's forms of names: eth (so begins a name), =eth0, ^docker, "
+              "^=docker0."},
              {"NCCL_TIMEOUT", "",
               "Seconds after which a collective without progress has failed; collective_timeout_s of the job wins."},
              {"NCCL_DEBUG", "", "WARN, INFO or TRACE: taken where HOLDFAST_LOG_LEVEL is unset."},
@@ -91,7 +93,10 @@ HelpTopic environment_topic() {
              {"LOCAL_RANK", "", "torchrun's: the number of the GPU that --device auto takes."},
              {"MASTER_PORT, RANK, WORLD_SIZE", "",
               "torchrun's: not read. The service listens where `holdfast serve --listen` says, it deals ranks, and a job's "
-              "--nodes says how many workers it wants."}}},
+              "--nodes says how many workers it wants."},
+             {"NCCL_IB_DISABLE, NCCL_BUFFSIZE and the like", "",
+              "Not read, and harmless: workers talk over plain TCP. InfiniBand is used as an IP network: --interface ib0."},
+             {"TORCH_DISTRIBUTED_DEBUG", "", "Not read: HOLDFAST_LOG_LEVEL=debug says more."}}},
            {"For tests",
             "",
             {{"HOLDFAST_FAULT", "", "Faults that the service or a worker brings upon itself. Not for work that matters."}}}}};

@@ -22,7 +22,9 @@ bool is_empty(const char* text) {
   return *text == '\0';
 }
 
+// DeepSpeed writes {"enabled": true} where others write true.
 std::string text_of(const Json& value) {
+  if (value.is_object() && value.contains("enabled")) return value["enabled"].dump();
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 

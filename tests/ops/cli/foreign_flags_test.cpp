@@ -88,7 +88,15 @@ constexpr const char* kGuides[] = {"nproc_per_node",
                                    "save_steps",
                                    "local_rank",
                                    "deepspeed_config",
-                                   "deepspeed"};
+                                   "deepspeed",
+                                   "gradient_checkpointing",
+                                   "num_workers",
+                                   "pin_memory",
+                                   "optimizer",
+                                   "train_batch_size",
+                                   "zero_optimization",
+                                   "tp_size",
+                                   "pipeline_parallel_size"};
 
 bool is_field(const std::string& name) {
   return std::ranges::find(rendezvous::job_spec_fields(), name, &rendezvous::SpecField::name) !=
@@ -178,6 +186,21 @@ TEST_F(Jobs, NamesOfOthersInAFileAreTakenAndFlagsWinOverThem) {
   const Said said = run({"submit", "--config", file, "--print_config"});
   EXPECT_EQ(said.exit_code, 2);
   EXPECT_THAT(said.err, AllOf(HasSubstr("both are given: 5 and 6"), HasSubstr("dropout")));
+  fs::remove(file);
+}
+
+TEST_F(Jobs, AFileOfDeepSpeedIsTakenWhereItMeansTheSame) {
+  const fs::path file = fs::temp_directory_path() / ("holdfast-deepspeed-" + std::to_string(getpid()) + ".json");
+  std::ofstream(file)
+      << R"({"train_data_path": "/d/t.bin", "train_batch_size": 16, "fp16": {"enabled": true, "loss_scale": 0}})";
+  EXPECT_EQ(Json::parse(run({"submit", "--config", file, "--print_config", "--gradient_checkpointing"}).out),
+            (Json{{"train_data_path", "/d/t.bin"}, {"global_batch_size", 16}, {"dtype", "float16"}, {"recompute", "block"}}));
+  std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "fp16": {"enabled": false}})";
+  EXPECT_EQ(Json::parse(run({"submit", "--config", file, "--print_config"}).out), (Json{{"train_data_path", "/d/t.bin"}}));
+  std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "zero_optimization": {"stage": 3}})";
+  const Said said = run({"submit", "--config", file, "--print_config"});
+  EXPECT_EQ(said.exit_code, 2);
+  EXPECT_THAT(said.err, HasSubstr("DeepSpeed's zero_optimization is not taken here: the model fits on each worker"));
   fs::remove(file);
 }
 

@@ -48,6 +48,13 @@ TEST(Help, OfAFieldSaysHowToGiveIt) {
   EXPECT_THAT(holdfast({"help", "train-data-path"}).out, HasSubstr("required"));
 }
 
+TEST(Help, OfTheEnvironmentNamesWhatGuidesExportWhetherItIsReadOrNot) {
+  const std::string text = holdfast({"help", "environment"}).out;
+  for (const char* variable : {"NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_DEBUG", "NCCL_BUFFSIZE", "NCCL_TIMEOUT",
+                               "TORCH_DISTRIBUTED_DEBUG", "MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE"})
+    EXPECT_THAT(text, HasSubstr(variable));
+}
+
 TEST(Help, OfACommandIsItsHelpAndACommonNameHasBothHelps) {
   EXPECT_EQ(holdfast({"help", "ckpt", "verify"}).out, holdfast({"ckpt", "verify", "--help"}).out);
   const std::string nodes = holdfast({"help", "nodes"}).out;

@@ -48,13 +48,35 @@ TEST(RingAddress, KnowsTheNamesAndAddressesOfThisMachine) {
 TEST(RingAddress, OurVariableComesBeforeNccls) {
   unsetenv("HOLDFAST_INTERFACE");
   unsetenv("NCCL_SOCKET_IFNAME");
-  EXPECT_EQ(interface_of_environment(), "");
+  EXPECT_EQ(interface_of_environment("127.0.0.1"), "");
   setenv("NCCL_SOCKET_IFNAME", "nccl0", 1);
-  EXPECT_EQ(interface_of_environment(), "nccl0");
+  EXPECT_EQ(interface_of_environment("127.0.0.1"), "nccl0");
   setenv("HOLDFAST_INTERFACE", "ours0", 1);
-  EXPECT_EQ(interface_of_environment(), "ours0");
+  EXPECT_EQ(interface_of_environment("127.0.0.1"), "ours0");
+  unsetenv("HOLDFAST_INTERFACE");
+  setenv("NCCL_SOCKET_IFNAME", "=lo", 1);
+  EXPECT_EQ(interface_of_environment("127.0.0.1"), "lo");
   unsetenv("HOLDFAST_INTERFACE");
   unsetenv("NCCL_SOCKET_IFNAME");
+}
+
+TEST(RingAddress, NcclsFormsOfNamesChooseAsNcclDoes) {
+  const std::vector<std::string> names = {"lo", "docker0", "eth0", "eth01", "eth1", "ib0"};
+  const auto chosen = [&](const char* pattern, const char* routed = "eth1") {
+    return interface_by_nccls_rule(pattern, names, routed);
+  };
+  EXPECT_EQ(chosen("ib"), "ib0") << "the beginning of a name";
+  EXPECT_EQ(chosen("eth"), "eth1") << "of several the one that leads to the service";
+  EXPECT_EQ(chosen("eth", "ib0"), "eth0") << "else the first";
+  EXPECT_EQ(chosen("eth0"), "eth0") << "a whole name wins over names that begin so";
+  EXPECT_EQ(chosen("=eth0", "eth01"), "eth0");
+  EXPECT_EQ(chosen("=eth"), "") << "no name is just that";
+  EXPECT_EQ(chosen("wlan,ib"), "ib0");
+  EXPECT_EQ(chosen("^docker,eth"), "ib0") << "loopback only when nothing else is left";
+  EXPECT_EQ(chosen("^=eth0,eth1", "eth1"), "docker0");
+  EXPECT_EQ(chosen("^docker", "lo"), "lo") << "the service is on this machine";
+  EXPECT_EQ(chosen("^docker,eth,ib,lo"), "");
+  EXPECT_EQ(chosen("lo"), "lo");
 }
 
 }  // namespace

@@ -157,6 +157,7 @@ TEST(HttpServer, APortInUseIsNamedWithTheRemedy) {
   const auto second = HttpServer::start(options, echo);
   ASSERT_FALSE(second);
   EXPECT_THAT(second.error(), HasSubstr("port " + std::to_string(first->port())));
+  EXPECT_THAT(second.error(), HasSubstr("ss -ltnp"));
   EXPECT_THAT(second.error(), HasSubstr("--listen"));
   EXPECT_TRUE(HttpClient(url_of(*first), "").request("GET", "/")) << "the first is unharmed";
 }
