@@ -246,7 +246,7 @@ def document():
             "the same settings. In short: the two about this very setting count three times the bytes, and a second of computing where a\n"
             "GPU of today needs some 30 ms (an assumption, explained below). So the link does better than they say, and is still far too slow for it.\n\n"
             "Made by `bench/plan_tables.py --write` from `holdfast plan --json`; formulas and assumptions are in\n"
-            "[ops/cli/plan/model.h](../ops/cli/plan/model.h). How near the planner comes to measured steps is `bench/run plan`.\n\n"
+            "[rendezvous/plan/model.h](../rendezvous/plan/model.h). How near the planner comes to measured steps is `bench/run plan`.\n\n"
             + "\n".join(parts))
 
 
