@@ -76,6 +76,8 @@ KnownSpeed known_speed(Coordinator& state, const JobSpec& spec, double round_tri
     const JobMembership& m = job.membership;
     const bool on_these = devices.empty() || m.numerics.empty() || devices.contains(m.numerics);
     if (m.committed_step == 0 || !on_these || !same_work(m.spec, spec)) continue;
+    PlanInputs inputs = inputs_of(m.spec, nlohmann::json::object());
+    if (known.microbatch_s.value > 0 && overlaps(inputs)) continue;  // it tells nothing of the link
     ++looked_at;
     const std::vector<StepTime> steps = steps_of(state, job);
     if (const double seconds = microbatch_seconds(steps); known.microbatch_s.value <= 0 && seconds > 0) {
@@ -84,7 +86,6 @@ KnownSpeed known_speed(Coordinator& state, const JobSpec& spec, double round_tri
                             source_of(job, fmt::format("rank 0, microbatches of {}, with its share of the optimizer",
                                                        counted(m.spec.batch_size, "sequence")))};
     }
-    PlanInputs inputs = inputs_of(m.spec, nlohmann::json::object());
     inputs.round_trip_s = round_trip_s;
     if (const double rate = link_rate(steps, inputs); known.link_bytes_per_s.value <= 0 && rate > 0)
       known.link_bytes_per_s = {rate, source_of(job, "the bytes of a sync over the time rank 0 waited for it")};

@@ -64,11 +64,10 @@ Json learnt(const Options& options, Api& api, const Json& spec, const Json& requ
 }  // namespace
 
 CLI::Option* AutoFlags::add_to(CLI::App& command) {
-  constexpr const char* kGroup = "Plan: with --auto, what is known better than a trial finds it";
-  auto* automatic =
-      command.add_flag("--auto", this->wanted,
-                       "Plan before submitting, and take the settings that lose least to the network and train the "
-                       "same; runs a short trial where the service knows no speed");
+  constexpr const char* kGroup = "With --auto: what is known better than a trial finds it";
+  auto* automatic = command.add_flag("--auto", this->wanted,
+                                     "Plan first, by a short trial where no speed is known, and take the settings that train "
+                                     "the same and lose least to the network");
   const auto add = [&](const char* flag, std::optional<double>& value, const char* help) {
     command.add_option(flag, value, help)->type_name("NUMBER")->group(kGroup)->needs(automatic);
   };
