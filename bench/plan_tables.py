@@ -282,7 +282,7 @@ def document():
             "GPU of today needs some 30 ms (an assumption, explained below). So the link does better than they say, and is still far too slow for it.\n"
             "All else that they say, and how it is here, is in [GUIDES.md](GUIDES.md).\n\n"
             "Made by `bench/plan_tables.py --write` from `holdfast plan --json`; formulas and assumptions are in\n"
-            "[ops/cli/plan/model.h](../ops/cli/plan/model.h). How near the planner comes to measured steps is `bench/run plan`.\n\n"
+            "[rendezvous/plan/model.h](../rendezvous/plan/model.h). How near the planner comes to measured steps is `bench/run plan`.\n\n"
             + "\n".join(parts))
 
 

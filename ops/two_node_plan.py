@@ -6,7 +6,6 @@ import os
 import subprocess
 import time
 
-SAME_TRAINING = ("batch_size", "gradient_accumulation_steps", "wire_dtype", "overlap", "recompute")
 NODE_1_WAIT_S = 60
 LINK_SECONDS = 1  # for each of three measurements: there, back, both at once
 
@@ -52,39 +51,26 @@ def wait_for_node_1(names_of_workers, own):
     return []
 
 
-def plan(holdfast, spec, speed, link):
-    """`holdfast plan`'s report, or None."""
+def plan(holdfast, spec, speed, link, keep):
+    """`holdfast plan`'s report, or None. What the user gave by name, `keep`, stays as it is."""
     fields = ("model", "vocab_size", "block_size", "batch_size", "gradient_accumulation_steps", "nodes", "dtype", "recompute", "wire_dtype",
               "overlap", "sync_every")
     flags = [text for name in fields if name in spec for text in (f"--{name}", spec[name])]
     flags += ["--microbatch_s", speed["microbatch_s"]]
     if speed["device"] != "cpu":  # a worker on the CPU shares its memory with everything else there
         flags += ["--device_memory_gib", speed["memory_bytes"] / 2**30]
+    if keep:
+        flags += ["--keep", ",".join(keep)]
     if link:
         flags += ["--link_mb_s", link["link_mb_s"], "--rtt_ms", link["rtt_ms"]]
     return json_of([holdfast, "plan", "--json", *flags])
 
 
-def words(settings):
-    return (f"{settings['batch_size']} x {settings['gradient_accumulation_steps']}, {settings['wire_dtype']}, overlap {settings['overlap']}"
-            + (f", recompute {settings['recompute']}" if settings["recompute"] != "none" else "")
-            + (f", sync_every {settings['sync_every']}" if settings["sync_every"] != 1 else ""))
-
-
-def table(report, workers_of_a_node):
-    """One node alone, the settings asked for, the recommended ones: a line each."""
-    asked, same = report["figures"], report["same_training"]
-    one = asked["tokens_per_s"] / asked["of_one_node"] * workers_of_a_node
-    rows = [("one node alone", words(report["settings"]), one), ("two nodes as asked", words(report["settings"]), asked["tokens_per_s"]),
-            ("two nodes, the same training", words(same["settings"]), same["figures"]["tokens_per_s"])]
-    lines = [f"  {'':<30} {'microbatch x accumulation, wire':<44} {'tokens/s':>10} {'of one node':>12}"]
-    lines += [f"  {name:<30} {settings:<44} {rate:>10,.0f} {rate / one:>11.2f}x" for name, settings, rate in rows]
-    return "\n".join(lines)
-
-
-def chosen(report, given):
-    """The recommended settings that train the same; what the user gave by name stays as it is."""
-    settings = report["same_training"]["settings"]
-    if any(name in given for name in ("batch_size", "gradient_accumulation_steps")):  # these two only make sense together
-        given = {*given, "batch_size", "gradient_accumulation_steps"}
-    return {name: settings[name] for name in SAME_TRAINING if name not in given}
+def text(report, workers_of_a_node):
+    """The verdict, and a table: one node alone, the settings asked for, and those that train the same. What else to know."""
+    alone, *both = report["comparison"]
+    rows = [(alone["name"], alone["settings"], alone["tokens_per_s"] * workers_of_a_node)]
+    rows += [(f"two nodes, {row['name']}", row["settings"], row["tokens_per_s"]) for row in both]
+    lines = [report["verdict"], f"  {'':<30} {'microbatch x accumulation, wire':<44} {'tokens/s':>10} {'of one node':>12}"]
+    lines += [f"  {name:<30} {settings:<44} {rate:>10,.0f} {rate / rows[0][2]:>11.2f}x" for name, settings, rate in rows]
+    return "\n".join(lines + [f"note: {note}" for note in report["notes"]])

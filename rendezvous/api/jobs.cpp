@@ -61,6 +61,18 @@ tl::expected<Coordinator::Scale, std::vector<FieldError>> read_scale(const Json&
   return wanted;
 }
 
+// Whether a stop is to write a checkpoint. It does where nothing is said.
+Outcome<bool> read_stop(const HttpRequest& request) {
+  if (request.body.empty()) return true;
+  const auto body = read_json(request);
+  if (!body) return tl::unexpected(body.error());
+  if (body->is_object() && body->empty()) return true;
+  if (body->is_object() && body->size() == 1 && body->contains("checkpoint") && (*body)["checkpoint"].is_boolean())
+    return (*body)["checkpoint"].get<bool>();
+  return tl::unexpected(bad_field(
+      "checkpoint", fmt::format("a stop takes {{\"checkpoint\": false}} or nothing, not {}", json_text(*body).substr(0, 60))));
+}
+
 }  // namespace
 
 void JobsApi::get_jobs(Call& call) {
@@ -120,22 +132,24 @@ void JobsApi::answer_steered(const Call& call, const Job& job) {
   call.answer(std::move(response));
 }
 
-void JobsApi::steer(Call& call, OrRefusal<void> (Coordinator::*verb)(const std::string&)) {
+void JobsApi::steer(Call& call, const std::function<OrRefusal<void>(const std::string& job)>& verb) {
   const Job* job = need_job(state_, call);
   if (job == nullptr || refuse_unseen(call, *job)) return;
-  const auto done = (state_.*verb)(job->id);
+  const auto done = verb(job->id);
   if (!done) return call.answer(done.error());
   answer_steered(call, *job);
 }
 
 void JobsApi::post_stop(Call& call) {
-  steer(call, &Coordinator::stop);
+  const auto checkpoint = read_stop(call.request);
+  if (!checkpoint) return call.answer(checkpoint.error());
+  steer(call, [&](const std::string& job) { return state_.stop(job, *checkpoint); });
 }
 void JobsApi::post_pause(Call& call) {
-  steer(call, &Coordinator::pause);
+  steer(call, [&](const std::string& job) { return state_.pause(job); });
 }
 void JobsApi::post_resume(Call& call) {
-  steer(call, &Coordinator::resume);
+  steer(call, [&](const std::string& job) { return state_.resume(job); });
 }
 
 void JobsApi::post_scale(Call& call) {

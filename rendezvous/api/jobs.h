@@ -3,6 +3,7 @@
 // Thread: the owner's.
 #pragma once
 
+#include <functional>
 #include <string>
 
 #include "rendezvous/api/turn/call.h"
@@ -23,7 +24,7 @@ class JobsApi {
   void post_scale(Call& call);
 
  private:
-  void steer(Call& call, OrRefusal<void> (Coordinator::*verb)(const std::string&));
+  void steer(Call& call, const std::function<OrRefusal<void>(const std::string& job)>& verb);
   bool refuse_unseen(const Call& call, const Job& job);
   void answer_steered(const Call& call, const Job& job);
 

@@ -14,6 +14,7 @@
 #include "rendezvous/api/feeds/lists.h"
 #include "rendezvous/api/jobs.h"
 #include "rendezvous/api/objects.h"
+#include "rendezvous/api/plans.h"
 #include "rendezvous/api/prometheus_metrics.h"
 #include "rendezvous/api/service.h"
 #include "rendezvous/api/submissions.h"
@@ -46,6 +47,7 @@ struct Parts {
   Probes probes;
   PrometheusMetrics prometheus;
   JobsApi jobs;
+  PlansApi plans;
   ListsApi lists;
   WorkersApi workers;
   Submissions submissions;

@@ -94,6 +94,7 @@ const std::vector<Route>& routes() {
       {"POST", {"v1", "jobs"}, submit, by<&Parts::submissions, &Submissions::post_job>},
       {"GET", {"v1", "jobs"}, read, by<&Parts::jobs, &JobsApi::get_jobs>},
       {"GET", {"v1", "job_spec"}, read, by<&Parts::jobs, &JobsApi::get_job_spec>},
+      {"POST", {"v1", "plan"}, read, by<&Parts::plans, &PlansApi::post_plan>},
       {"GET", {"v1", "jobs", "{}"}, read, by<&Parts::jobs, &JobsApi::get_job>},
       {"POST", {"v1", "jobs", "{}", "stop"}, submit, by<&Parts::jobs, &JobsApi::post_stop>},
       {"POST", {"v1", "jobs", "{}", "pause"}, submit, by<&Parts::jobs, &JobsApi::post_pause>},

@@ -223,7 +223,7 @@ void Submissions::answer_dry_run(const Call& call, const Submission& submission)
   if (!submission.resume_note.empty()) would += "; " + submission.resume_note;
   std::vector<std::string> warnings = warnings_of_workers(spec, alive);
   std::ranges::move(warnings_of(submission.request, spec), std::back_inserter(warnings));
-  call.answer(json_answer(200, {{"spec", to_json(spec)}, {"warnings", warnings}, {"would", would}}));
+  call.answer(json_answer(200, {{"spec", to_json(spec)}, {"warnings", warnings}, {"would", would}, {"free_workers", free}}));
 }
 
 }  // namespace holdfast::rendezvous

@@ -65,10 +65,10 @@ Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& re
   return stored;
 }
 
-OrRefusal<void> Coordinator::stop(const std::string& id) {
+OrRefusal<void> Coordinator::stop(const std::string& id, bool checkpoint) {
   auto job = need_active_job(id, "stopped");
   if (!job) return tl::unexpected(job.error());
-  decisions_.apply(**job, StopAsked{});
+  decisions_.apply(**job, StopAsked{.checkpoint = checkpoint});
   return {};
 }
 

@@ -69,7 +69,7 @@ class Coordinator {
   // `after`: the id of a job that must have succeeded first.
   Job& submit(const JobSpec& spec, const std::vector<StateSource>& resume, const std::string& resume_note,
               const std::string& after = "");
-  OrRefusal<void> stop(const std::string& job);
+  OrRefusal<void> stop(const std::string& job, bool checkpoint = true);
   OrRefusal<void> pause(const std::string& job);
   OrRefusal<void> resume(const std::string& job);
   struct Scale {

@@ -143,7 +143,7 @@ struct Dispatch {
   void operator()(const ProgressMade& input) { on_progress(turn, input.progress); }
   void operator()(const CheckpointTaken& input) { on_checkpoint(turn, input.record); }
   void operator()(const PauseAsked&) { on_pause(turn); }
-  void operator()(const StopAsked& input) { on_stop(turn, input.reason); }
+  void operator()(const StopAsked& input) { on_stop(turn, input); }
   void operator()(const ResumeAsked&) { on_resume(turn); }
   void operator()(const PreemptAsked& input) { on_preempt(turn, input); }
   void operator()(const PreemptWithdrawn&) { on_preempt_withdrawn(turn); }

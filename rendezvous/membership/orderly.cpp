@@ -136,7 +136,7 @@ void advance_running(Turn& turn) {
   }
   if (job.all_active_ms < 0) job.all_active_ms = turn.now;
   if (job.intent == Intent::kStop)
-    return begin_yield(turn, job.stop_reason.empty() ? "the job is stopped" : job.stop_reason, true);
+    return begin_yield(turn, job.stop_reason.empty() ? "the job is stopped" : job.stop_reason, job.stop_checkpoint);
   if (job.intent == Intent::kPause) return begin_yield(turn, "the job is paused", true);
   if (job.intent == Intent::kPreempt) return begin_yield(turn, "the job is " + preemption_in_words(job), true);
   const std::vector<std::string> out = leavers(job);
@@ -179,13 +179,16 @@ void on_pause(Turn& turn) {
   turn.note("pause_asked", "the job is to pause after the step under way");
 }
 
-void on_stop(Turn& turn, const std::string& reason) {
+void on_stop(Turn& turn, const StopAsked& asked) {
   JobMembership& job = turn.job;
   if (is_ended(job.state) || job.intent == Intent::kStop) return;
   job.intent = Intent::kStop;
-  job.stop_reason = reason;
+  job.stop_reason = asked.reason;
+  job.stop_checkpoint = asked.checkpoint;
   if (job.state == JobState::kPaused || job.stage == Stage::kForming) return stop_now(turn);
-  turn.note("stop_asked", fmt::format("the job is to stop after the step under way{}{}", reason.empty() ? "" : ": ", reason));
+  turn.note("stop_asked",
+            fmt::format("the job is to stop after the step under way{}{}{}", asked.checkpoint ? "" : ", without a checkpoint",
+                        asked.reason.empty() ? "" : ": ", asked.reason));
 }
 
 void on_resume(Turn& turn) {

@@ -177,6 +177,7 @@ struct JobMembership : KeptMembership {
   // yielding
   Millis yield_deadline_ms = 0;
   bool yield_checkpoint = false;
+  bool stop_checkpoint = true;  // intent stop: of the last step. A service that was started again meanwhile has one written
   std::string yield_reason;
   bool handover_failed = false;  // a yield was to write a checkpoint, and there is none
   Millis preempt_since_ms = -1;  // intent preempt: since when; -1: not known
@@ -223,6 +224,7 @@ struct CheckpointTaken {
 struct PauseAsked {};
 struct StopAsked {
   std::string reason = {};  // "": a person asked for it, and the job is cancelled; else it fails with that
+  bool checkpoint = true;   // of the last step
 };
 struct ResumeAsked {};
 struct PreemptAsked {  // the scheduler's wish: all of its workers are for another job

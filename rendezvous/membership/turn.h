@@ -79,7 +79,7 @@ void advance_running(Turn& turn);
 void advance_yielding(Turn& turn);
 void begin_yield(Turn& turn, const std::string& reason, bool checkpoint);
 void on_pause(Turn& turn);
-void on_stop(Turn& turn, const std::string& reason);
+void on_stop(Turn& turn, const StopAsked& asked);
 void on_resume(Turn& turn);
 void finish_pause(Turn& turn);
 void stop_now(Turn& turn);

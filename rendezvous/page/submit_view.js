@@ -10,6 +10,7 @@ import { may, whyNot } from "./session.js";
 import { groupFields } from "./spec_groups.js";
 import { specText, textOf } from "./spec_values.js";
 import { submission } from "./submission.js";
+import { submitPlan } from "./submit_plan.js";
 import { plural } from "./words.js";
 
 const TYPING_MS = 400;
@@ -112,19 +113,48 @@ export function submitView(main, route) {
     clearTimeout(timer);
     timer = setTimeout(check, TYPING_MS);
     for (const group of groups) group.noteSet?.();
+    planning.outdated();
   };
+
+  function goTo(field) {
+    const group = field.element.closest("details");
+    if (group) group.open = true;
+    field.input.focus();
+  }
 
   function showWrong() {
     attempted = true;
     for (const each of fields) each.touch();
     const first = wrong()[0];
     summarize();
-    if (!first) return false;
-    const group = first.element.closest("details");
-    if (group) group.open = true;
-    first.input.focus();
-    return true;
+    if (first) goTo(first);
+    return first !== undefined;
   }
+
+  const planning = submitPlan({
+    // A plan needs no required field: what is empty is left to its default.
+    specOf() {
+      const bad = fields.filter((each) => each.text().trim() !== "" && each.own() !== "");
+      for (const each of bad) each.touch();
+      if (bad.length > 0) goTo(bad[0]);
+      return bad.length > 0 ? null : specText(entries());
+    },
+    onProblem(error) {
+      showErrors(error);
+      const named = fields.filter((each) => error.errors.some(({ field }) => field === each.field.name));
+      for (const each of named) each.touch();
+      if (named.length > 0) goTo(named[0]);
+    },
+    take(changes) {
+      for (const [name, value] of Object.entries(changes)) {
+        const target = fields.find((each) => each.field.name === name);
+        target.setText(textOf(target.field, value));
+        const group = target.element.closest("details");
+        if (group) group.open = true;
+      }
+      onChange();
+    },
+  });
 
   async function submit(event) {
     event.preventDefault();
@@ -163,6 +193,7 @@ export function submitView(main, route) {
       setText(origin, like?.text ?? "");
       form.replaceChildren(
         ...groups,
+        planning.element,
         el("div", { class: "submit-bar card" }, el("div", { class: "submit-said" }, would, warnings, status), button),
       );
       form.hidden = false;
@@ -185,6 +216,7 @@ export function submitView(main, route) {
       closed = true;
       clearTimeout(timer);
       sender.close();
+      planning.close();
     },
   };
 }

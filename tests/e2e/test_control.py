@@ -156,6 +156,64 @@ class Control(harness.ClusterTest):
         self.assertEqual(0, command.wait_exit(timeout_s=30))
         harness.wait_until(lambda: {node["state"] for node in self.cluster.nodes()} == {"left"}, 10, "both to have left")
 
+    def flags_of(self, spec):
+        return [word for name, value in spec.items() for word in (f"--{name}", str(value))]
+
+    def trials(self):
+        return [job["id"] for job in self.cluster.get("/v1/jobs?label=trial=auto")["jobs"]]
+
+    def test_auto_learns_by_a_trial_and_takes_settings_that_train_the_same(self):
+        self.cluster.start_workers("w1", "w2")
+        said = self.cluster.cli("submit", "--auto", *self.flags_of(self.spec), "--nodes", 2)
+        print(said)
+        trial, = self.trials()
+        self.assertRegex(said, rf"(?s)^j\d+\ntrial {trial}: .*\n2 nodes (do|are slower than one).*\none node alone .* 1\.00x\nas asked .*\nthe same training ")
+        self.assertRegex(said, rf"\ndevice  .* a microbatch: measured by job {trial} .*\nlink    .* each way, .*: measured by job {trial} ")
+        tried = self.cluster.job(trial)
+        self.assertEqual(("cancelled", "trial", None), (tried["state"], tried["name"], tried["latest_checkpoint"]))
+        self.assertGreaterEqual(tried["step"], 8)
+        self.assertEqual([], self.cluster.get(f"/v1/jobs/{trial}/objects")["keys"], "a trial keeps nothing")
+
+        job = said.split()[0]
+        planned = self.cluster.wait_state(job, "succeeded")
+        chosen = {name: planned["spec"][name] for name in ("wire_dtype", "overlap", "recompute", "batch_size", "global_batch_size")}
+        self.assertEqual((2, 12), (chosen["batch_size"], chosen["global_batch_size"]), "these were given by name")
+        by_hand = self.cluster.submit(**{**self.spec, **chosen}, nodes=2)
+        self.assertEqual(planned["state_hash"], self.cluster.wait_state(by_hand, "succeeded")["state_hash"])
+        self.assertEqual(chosen["wire_dtype"] == "int32", planned["state_hash"] == self.reference, "another exact wire type has other bits")
+
+        again = self.cluster.cli_json("submit", "--auto", *self.flags_of(self.spec), "--nodes", 2)
+        self.assertEqual([trial], self.trials(), "what is known needs no second trial")
+        self.assertIn(trial, again["plan"]["link_source"])
+        self.assertRegex(again["plan"]["device_source"], rf"job ({job}|{by_hand}) ")
+
+    def test_auto_says_what_to_do_where_there_is_nothing_to_go_by(self):
+        self.cluster.start_workers("w1")
+        flags = ("submit", "--auto", *self.flags_of({**self.spec, "n_layer": 1}))  # a model that no job here has trained
+        self.assertIn("a trial needs 2 free workers where 1 is. Wait for them, give --microbatch_s", self.cluster.cli(*flags, "--nodes", 2, expect=2))
+        self.assertIn('model: "huge" is not one of tiny', self.cluster.cli(*flags, "--nodes", 2, "--model", "huge", expect=2))
+        gone = {"HOLDFAST_SERVER": f"http://127.0.0.1:{free_port()}"}
+        self.assertIn(gone["HOLDFAST_SERVER"], self.cluster.cli(*flags, "--nodes", 2, environment=gone, expect=3))
+        said = self.cluster.cli(*flags, "--nodes", 2, "--reduction", "float", "--microbatch_s", 0.01, "--link_mb_s", 100, "--dry_run")
+        self.assertIn("note: with reduction float the wire type stays as it is", said)
+        before = len(self.cluster.get("/v1/jobs")["jobs"])
+        one = self.cluster.cli(*flags)
+        self.assertIn("One node: nothing is on the link, and the job stays as it is.", one)
+        self.assertEqual(before + 1, len(self.cluster.get("/v1/jobs")["jobs"]))
+
+    def test_ctrl_c_ends_the_trial_and_submits_nothing(self):
+        self.cluster.start_workers("w1", "w2", slow_ms=SLOW_MS)
+        self.cluster.crawl()
+        submitting = self.cluster.spawn("submitting", [f"{harness.BIN}/holdfast", "submit", "--auto", *self.flags_of(self.spec), "--nodes", "2"],
+                                        {"HOLDFAST_SERVER": self.cluster.url})
+        trial, = harness.wait_until(self.trials, 20, "the trial")
+        self.cluster.wait_step(trial, 1)
+        submitting.signal(2)
+        self.assertEqual(130, submitting.wait_exit())
+        self.assertEqual("cancelled", self.cluster.wait_state(trial, "cancelled")["state"])
+        self.assertIn(f"{trial}, the trial, is stopped; nothing was submitted", submitting.log())
+        self.assertNotIn("queued", [job["state"] for job in self.cluster.get("/v1/jobs")["jobs"]])
+
     def test_sixteen_bits_of_computing_alone_are_warned_of(self):
         def submitted(**changes):
             return self.cluster.request("POST", "/v1/jobs", {**self.spec, "dtype": "bfloat16", "nodes": 2, **changes})[1]

@@ -121,6 +121,8 @@ class Api(harness.ClusterTest):
         self.call("submitJob", 200, body=spec, query="?dry_run=1")
         job = self.call("submitJob", 201, body=spec, headers={"Idempotency-Key": "k"}, token=self.tokens["submit"])[0]["id"]
         self.call("submitJob", 409, body={**spec, "seed": 8}, headers={"Idempotency-Key": "k"})
+        self.call("planJob", 422, body={"spec": spec})
+        self.call("planJob", 200, body={"spec": spec, "microbatch_s": 0.03, "keep": ["batch_size"]}, token=self.tokens["read"])
         self.cluster.wait_event(job, "checkpoint_committed")
         return job
 

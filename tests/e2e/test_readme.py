@@ -260,6 +260,21 @@ class Documents(unittest.TestCase):
         listening.signal(signal.SIGINT)
         self.run_line("holdfast plan --nodes 2 --batch_size 16 --gradient_accumulation_steps 8 --link_mb_s 118 --device_tokens_per_s 200000",
                       says="sync_every")
+        self.planned_jobs()
+
+    def planned_jobs(self):
+        """On two workers, of which worker a is one; the job before has told nothing of this model on two."""
+        other = Process("other", ["env", "-C", self.folder, *self.script("exec holdfast-worker --name other --threads 1")], self.environment(),
+                        os.path.join(self.folder, "other.log"))
+        self.cluster.everything.append(other)
+        wait_until(lambda: sum(node["state"] == "alive" and not node["job"] for node in self.cluster.nodes()) >= 2 or self.ended_early(other), 60,
+                   "two free workers")
+        job = f"{SMALL} --total_steps 40"
+        self.run_line("holdfast submit … --nodes 2 --auto", ("…", job), says=r"(?s)^j\d+\n.*^trial j\d+: .*^2 nodes .*the same training.*^taken ")
+        self.run_line("holdfast submit … --nodes 2 --auto --dry_run --microbatch_s 0.03 --link_mb_s 118", ("…", job),
+                      says="(?s)2 nodes .* of what one does alone.*nothing was submitted")
+        other.signal(signal.SIGTERM)
+        other.wait_exit()
 
     def several_devices(self):
         box = self.start("box1", "holdfast-worker --server http://FIRST:7070 --name box1 --devices all", ("FIRST", "127.0.0.1"), ("all", "all --threads 1"))

@@ -49,7 +49,7 @@ class Run2Nodes(unittest.TestCase):
         self.assertEqual(0, other.wait_exit(timeout_s=60))
         self.assertIn("1 passes over", master.log())
         self.assertRegex(master.log(), r"\n2 nodes (do \d|are slower than one)")
-        self.assertRegex(master.log(), r"\n  one node alone .* 1\.00x\n  two nodes as asked .*x\n  two nodes, the same training .*x\n")
+        self.assertRegex(master.log(), r"\n  one node alone .* 1\.00x\n  two nodes, as asked .*x\n  two nodes, the same training .*x\n")
         self.assertIn("page: http://127.0.0.1:", master.log())
         self.assertTrue(os.listdir(os.path.join(self.state, "tensorboard")), "curves of rank 0, wherever that was")
         self.assertIn("2 of 2 nodes", master.log())

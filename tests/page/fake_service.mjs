@@ -114,6 +114,24 @@ const FIELDS = [
   ...more,
 }));
 
+const PLAN = {
+  nodes: 2,
+  verdict: "2 nodes do 1.31x of what one does alone with --wire_dtype int16 (1.02x as asked).",
+  comparison: [
+    ["one node alone", "16 x 8", 1],
+    ["as asked", "16 x 8, int32, overlap on", 1.02],
+    ["the same training", "16 x 8, int16, overlap on", 1.31],
+  ].map(([name, settings, share]) => ({ name, settings, tokens_per_s: 273000 * share, of_one_node: share })),
+  microbatch_s: 0.03,
+  device_source: "measured by job j3 on 2026-11-20, rank 0, microbatches of 16 sequences",
+  link_bytes_per_s: 117.5e6,
+  link_source: "measured by job j3 on 2026-11-20, the bytes of a sync over the time rank 0 waited for it",
+  device_memory_bytes: 34e9,
+  memory_source: "the device of w1",
+  same_training: { changes: { checkpoint_every: 200 } },
+  notes: ["as many tokens a step and as exact a sum, but other bits"],
+};
+
 export function fakeService({ jobs = 12, points = 1200, live = 10 } = {}) {
   const began = Date.now();
   const stepNow = () => points + Math.floor(((Date.now() - began) / 1000) * live);
@@ -294,6 +312,7 @@ export function fakeService({ jobs = 12, points = 1200, live = 10 } = {}) {
     if (token === "" || token === "wrong")
       return say(reply, 401, { status: 401, title: "no token", detail: "this token is not one of this service's" });
     const [, , list, id, part] = pathname.split("/");
+    if (request.method === "POST" && list === "plan") return say(reply, 200, PLAN);
     if (request.method === "POST")
       return list === "jobs" && !id ? submit(request, query, reply) : say(reply, 202, answers.job({ id: id ?? "j8" }));
     if (query.has("follow")) return stream(part, reply);

@@ -102,6 +102,71 @@ test("one wish makes one job: clicked twice, and asked again after the answer wa
   assert.equal(await page.locator("#field-reduction").inputValue(), "");
 });
 
+const PLAN = /\/v1\/plan/; // an answer 4xx to it is a line on the console
+const plan = (page) => page.getByRole("region", { name: "Plan" });
+
+async function planned(page) {
+  page.expected.push(DRY_RUN);
+  await page.getByLabel("train_data_path").waitFor();
+  await fill(page, { nodes: 2, batch_size: 16, gradient_accumulation_steps: 8 });
+  await page.getByLabel("Seconds a microbatch").fill("0.03");
+  await page.getByLabel("Link, MB/s each way").fill("118");
+  await page.getByRole("button", { name: "Plan", exact: true }).click();
+  await waitText(page.locator(".plan-verdict"), /^2 nodes .* of what one does alone/);
+}
+
+test("the form plans what is typed, and takes the settings that train the same", async (t) => {
+  const page = await openPage(t, "#/submit", { height: 1600 });
+  await planned(page);
+  const rows = await page.locator(".plan-rows tbody tr").allInnerTexts();
+  assert.deepEqual(
+    rows.map((row) => row.split(/\t|\n/)[0]),
+    ["one node alone", "as asked", "the same training"],
+  );
+  await waitText(page.locator(".plan-sources"), /Device\s+30 ms a microbatch: given\s+Link\s+118 MB\/s each way: given/);
+  await screenshot(plan(page), "submit-plan");
+  await page.getByRole("button", { name: "Take these settings" }).click();
+  const taken = await waitText(plan(page).getByRole("status"), /^Taken: /);
+  assert.match(taken, /wire_dtype int16/);
+  assert.equal(await page.locator("#field-wire_dtype").inputValue(), "int16");
+  const batch = Number(await page.locator("#field-batch_size").inputValue());
+  const accumulation = Number((await page.locator("#field-gradient_accumulation_steps").inputValue()) || 1);
+  assert.equal(batch * accumulation, 128, "as many tokens a step");
+  assert.equal(await focused(page), "Plan");
+  assert.equal(await page.locator(".plan-verdict").count(), 0, "the plan was of the form as it was");
+  assert.deepEqual((await jobs()).filter(({ name }) => name !== "once"), [], "planning makes no job");
+});
+
+test("where no job tells the speed the form says what to give", async (t) => {
+  const page = await openPage(t, "#/submit");
+  page.expected.push(DRY_RUN, PLAN);
+  await page.getByLabel("train_data_path").waitFor();
+  await fill(page, { nodes: 2 });
+  await page.getByRole("button", { name: "Plan", exact: true }).click();
+  await waitText(plan(page).getByRole("alert"), /no job here has trained this model.*give microbatch_s/);
+  await page.getByLabel("Seconds a microbatch").fill("fast");
+  await page.getByRole("button", { name: "Plan", exact: true }).click();
+  await waitText(page.locator("#plan-microbatch_s-error"), /Enter a number/);
+  assert.equal(await focused(page), "plan-microbatch_s");
+  await page.getByLabel("Seconds a microbatch").fill("0.03");
+  await fill(page, { min_nodes: 9 });
+  await page.getByRole("button", { name: "Plan", exact: true }).click();
+  await waitText(error(page, "min_nodes"), /above nodes|more than/);
+  assert.equal(await focused(page), "field-min_nodes");
+});
+
+for (const [name, how] of [
+  ["dark", { scheme: "dark", height: 1200 }],
+  ["phone", { width: 360, height: 740 }],
+]) {
+  test(`the plan can be read: ${name}`, async (t) => {
+    const page = await openPage(t, "#/submit", how);
+    await planned(page);
+    assert.ok(await page.evaluate(() => document.scrollingElement.scrollWidth <= innerWidth), "nothing is wider than the screen");
+    await screenshot(plan(page), `submit-plan-${name}`);
+  });
+}
+
 test("at phone width the form is whole", async (t) => {
   const page = await openPage(t, "#/submit", { width: 360, height: 740 });
   page.expected.push(DRY_RUN);

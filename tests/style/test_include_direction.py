@@ -19,6 +19,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     # --- rendezvous/: the service
     "rendezvous/text": "",
     "rendezvous/protocol": "rendezvous/text",
+    "rendezvous/plan": "model rendezvous/text rendezvous/protocol",
     "rendezvous/client": "storage rendezvous/text rendezvous/protocol",
     "rendezvous/membership": "rendezvous/text rendezvous/protocol",
     "rendezvous/scheduler": "rendezvous/text rendezvous/protocol rendezvous/membership",
@@ -30,7 +31,8 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/http": "rendezvous/text rendezvous/protocol",
     "rendezvous/coordinator": "rendezvous/text rendezvous/protocol rendezvous/membership rendezvous/scheduler "
                               "rendezvous/store",
-    "rendezvous/queries": "storage rendezvous/text rendezvous/scheduler rendezvous/data_dir rendezvous/coordinator",
+    "rendezvous/queries": "storage rendezvous/text rendezvous/plan rendezvous/scheduler rendezvous/data_dir "
+                          "rendezvous/coordinator",
     "rendezvous/page": "",
     "rendezvous/api/openapi": "",
     "rendezvous/api/answers": "storage rendezvous/text rendezvous/protocol rendezvous/http rendezvous/coordinator "
@@ -38,9 +40,9 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/api/turn": "rendezvous/store rendezvous/http rendezvous/coordinator rendezvous/api/answers",
     "rendezvous/api/feeds": "rendezvous/store rendezvous/http rendezvous/api/answers rendezvous/api/turn",
     "rendezvous/api/documents": "rendezvous/api/openapi rendezvous/api/answers rendezvous/api/turn",
-    "rendezvous/api": "storage rendezvous/text rendezvous/protocol rendezvous/membership rendezvous/scheduler "
-                      "rendezvous/store rendezvous/access rendezvous/webhooks rendezvous/data_dir rendezvous/http "
-                      "rendezvous/coordinator rendezvous/queries rendezvous/api/answers rendezvous/api/turn "
+    "rendezvous/api": "storage rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/membership "
+                      "rendezvous/scheduler rendezvous/store rendezvous/access rendezvous/webhooks rendezvous/data_dir "
+                      "rendezvous/http rendezvous/coordinator rendezvous/queries rendezvous/api/answers rendezvous/api/turn "
                       "rendezvous/api/feeds rendezvous/api/documents",
     "rendezvous/process": "storage rendezvous/text rendezvous/client rendezvous/store rendezvous/store/sqlite "
                           "rendezvous/data_dir rendezvous/http rendezvous/api/answers rendezvous/api",
@@ -72,7 +74,9 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "ops/cli/chaos": "rendezvous/text ops/cli/terminal ops/cli/command ops/cli/jobs",
     "ops/cli/doctor": "kernels model rendezvous/text rendezvous/client ops/cli/terminal ops/cli/command "
                       "ops/cli/netcheck",
-    "ops/cli/plan": "kernels model rendezvous/text rendezvous/protocol ops/cli/terminal ops/cli/command ops/cli/jobs",
+    "ops/cli/submit": "rendezvous/text rendezvous/protocol ops/cli/terminal ops/cli/command ops/cli/jobs",
+    "ops/cli/plan": "kernels model rendezvous/text rendezvous/protocol rendezvous/plan ops/cli/terminal ops/cli/command "
+                    "ops/cli/jobs",
     "ops/cli/help": "rendezvous/text rendezvous/protocol ops/cli/terminal ops/cli/command ops/cli/jobs",
     "ops/cli": "kernels storage model rendezvous/text rendezvous/protocol rendezvous/client ops/cli/terminal "
                "ops/cli/command ops/cli/jobs ops/cli/chaos ops/cli/help",
@@ -89,7 +93,7 @@ NARROW = {  # (part, part it includes) -> the only headers it may take from ther
     ("worker/state", "rendezvous/client"): {"rendezvous/client/retry.h"},
 }
 # (state, event, now) -> state': no clock, no I/O, no threads
-PURE = {"rendezvous/membership", "rendezvous/scheduler", "worker/process/lifecycle"}
+PURE = {"rendezvous/membership", "rendezvous/scheduler", "rendezvous/plan", "worker/process/lifecycle"}
 IMPURE_HEADERS = {"atomic", "condition_variable", "ctime", "filesystem", "fstream", "future", "iostream", "mutex", "random",
                   "thread", "unistd.h", "time.h", "rendezvous/text/fault_text.h",
                   "rendezvous/text/random_hex.h"}

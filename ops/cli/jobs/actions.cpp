@@ -24,6 +24,23 @@ void add_action(CLI::App& app, Options& options, const char* name, const char* h
   command->callback([=, &options] { act(options, *job, name, said); });
 }
 
+struct StopArguments {
+  std::string job;
+  bool no_checkpoint = false;
+};
+
+void add_stop_command(CLI::App& app, Options& options) {
+  const auto arguments = std::make_shared<StopArguments>();
+  CLI::App* command =
+      add_command(app, options, "stop", "End a job after the step under way, with a checkpoint", "holdfast stop j1");
+  add_job_argument(*command, arguments->job);
+  command->add_flag("--no_checkpoint", arguments->no_checkpoint, "Keep nothing of the steps since its last checkpoint");
+  command->callback([&options, arguments] {
+    const Json body = arguments->no_checkpoint ? Json{{"checkpoint", false}} : Json::object();
+    act(options, arguments->job, "stop", "stopping after the step under way", body);
+  });
+}
+
 struct ScaleArguments {
   std::string job;
   std::optional<int64_t> nodes, min_nodes, max_nodes;
@@ -52,8 +69,7 @@ void add_scale_command(CLI::App& app, Options& options) {
 }  // namespace
 
 void add_job_actions(CLI::App& app, Options& options) {
-  add_action(app, options, "stop", "End a job after the step under way, with a checkpoint",
-             "stopping after the step under way");
+  add_stop_command(app, options);
   add_action(app, options, "pause", "Write a checkpoint and free the job's workers", "pausing after the step under way");
   add_action(app, options, "resume", "Go on with a paused job", "queued to go on from its checkpoint");
   add_scale_command(app, options);

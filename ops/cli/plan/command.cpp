@@ -1,18 +1,20 @@
 // `holdfast plan`: what a job would spend on the network, before it is submitted. Flags into the planner's inputs.
 //
-// The flags of a job are named and checked as `submit` does it. The service is asked only for the speed of a device, and only
-// when none was given.
+// The flags of a job are named and checked as `submit` does it. The service is asked only when no speed of a device was given:
+// for that, and for whatever else is not given and it knows (POST /v1/plan).
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 #include <thread>
+#include <utility>
 
 #include "ops/cli/command/api.h"
 #include "ops/cli/command/command.h"
 #include "ops/cli/jobs/spec_flags.h"
-#include "ops/cli/plan/report.h"
-#include "ops/cli/plan/speed.h"
+#include "ops/cli/plan/measure.h"
+#include "ops/cli/plan/report_text.h"
+#include "rendezvous/plan/settings.h"
 #include "rendezvous/protocol/job_spec.h"
 
 namespace holdfast::ops {
@@ -30,8 +32,9 @@ constexpr double kLargest = 1e9;  // of any quantity: beyond it is a slip of the
 struct PlanArguments {
   Json job = Json::object({{"train_data_path", "not read"}});  // fields of the spec, as typed
   std::optional<double> microbatch_s, device_tokens_per_s, link_gbit_s, link_mb_s;
-  double update_s = 0, rtt_ms = 0.2;
+  double update_s = 0, rtt_ms = rendezvous::kUsualRoundTripS * 1000;
   std::optional<double> device_memory_gib;
+  std::vector<std::string> keep;
   bool measure = false;
   int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U));
 };
@@ -44,75 +47,93 @@ rendezvous::JobSpec spec_of(const PlanArguments& arguments) {
   throw Failure{kBadInput, all};
 }
 
-// Whether the spec's rules take the job with these settings in place of its own.
-bool may_be_submitted(Json job, const PlanInputs& settings) {
-  job["batch_size"] = settings.batch_size;
-  job["overlap"] = overlap_word(settings);
-  job["recompute"] = recompute_word(settings.recompute);
-  job["gradient_accumulation_steps"] = settings.accumulation;
-  job["reduction"] = settings.wire.reduction;
-  job["wire_dtype"] = settings.wire.name;
-  job["sync_every"] = settings.sync_every;
-  return rendezvous::parse_job_spec(job).has_value();
-}
-
 double in_range(const char* flag, double value, bool zero_too = false) {
   if (std::isfinite(value) && value <= kLargest && (value > 0 || (zero_too && value == 0))) return value;
   throw Failure{kBadInput, fmt::format("{}: {} is out of range: expected a number {} 0, at most {:.0e}", flag, value,
                                        zero_too ? "from" : "above", kLargest)};
 }
 
-DeviceSpeed speed_of(const Options& options, const PlanArguments& arguments, const rendezvous::JobSpec& spec) {
-  if (arguments.microbatch_s) return {in_range("--microbatch_s", *arguments.microbatch_s), "given"};
-  if (arguments.device_tokens_per_s) {
-    const double rate = in_range("--device_tokens_per_s", *arguments.device_tokens_per_s);
-    return {static_cast<double>(spec.batch_size * spec.block_size) / rate, "given"};
-  }
-  if (arguments.measure) return measured_here(spec, arguments.threads, kMeasureSeconds);
-  auto found = speed_of_jobs(options, spec);
-  if (found) return *std::move(found);
-  throw Failure{kBadInput,
-                fmt::format("how fast is a device? {}. Give --device_tokens_per_s or --microbatch_s, or --measure to "
-                            "try it on this machine's processors",
-                            found.error())};
-}
-
-struct Link {
-  double bytes_per_s;
-  std::string source;
+// A plan in the making: what is known of it, and where it is from.
+struct Draft {
+  rendezvous::PlanInputs inputs;
+  rendezvous::PlanSources sources;
 };
 
-Link link_of(const PlanArguments& arguments) {
-  if (arguments.link_mb_s) return {in_range("--link_mb_s", *arguments.link_mb_s) * 1e6, "given"};
-  const double gbit_s = in_range("--link_gbit_s", arguments.link_gbit_s.value_or(1));
-  return {
-      nominal_link_rate(gbit_s),
-      fmt::format("{:.4g} Gbit/s, of which TCP in frames of 1,500 bytes carries {} at most; `holdfast netcheck` measures it",
-                  gbit_s, kLineRateShare)};
+void take_link(const PlanArguments& arguments, Draft& draft) {
+  draft.inputs.round_trip_s = in_range("--rtt_ms", arguments.rtt_ms, true) / 1000;
+  draft.sources.link_known = arguments.link_mb_s || arguments.link_gbit_s;
+  if (arguments.link_mb_s) {
+    draft.inputs.link_bytes_per_s = in_range("--link_mb_s", *arguments.link_mb_s) * 1e6;
+    draft.sources.link = "given";
+    return;
+  }
+  const auto named =
+      rendezvous::nominal_link(in_range("--link_gbit_s", arguments.link_gbit_s.value_or(rendezvous::kUsualGbitS)));
+  draft.inputs.link_bytes_per_s = named.bytes_per_s;
+  draft.sources.link = named.source;
+}
+
+// False: nothing was given to go by.
+bool take_speed(const PlanArguments& arguments, const rendezvous::JobSpec& spec, Draft& draft) {
+  DeviceSpeed speed{0, "given"};
+  if (arguments.microbatch_s) {
+    speed.microbatch_s = in_range("--microbatch_s", *arguments.microbatch_s);
+  } else if (arguments.device_tokens_per_s) {
+    const double rate = in_range("--device_tokens_per_s", *arguments.device_tokens_per_s);
+    speed.microbatch_s = static_cast<double>(spec.batch_size * spec.block_size) / rate;
+  } else if (arguments.measure) {
+    speed = measured_here(spec, arguments.threads, kMeasureSeconds);
+  } else {
+    return false;
+  }
+  draft.inputs.microbatch_s = speed.microbatch_s;
+  draft.sources.speed = std::move(speed.source);
+  return true;
+}
+
+Json plan_of_service(const Options& options, const PlanArguments& arguments) {
+  Json body = {{"spec", arguments.job}, {"rtt_ms", arguments.rtt_ms}};
+  body["spec"].erase("train_data_path");
+  if (arguments.device_memory_gib) body["device_memory_gib"] = *arguments.device_memory_gib;
+  try {
+    return Api(options).post("/v1/plan", body);
+  } catch (const Failure& failure) {
+    throw Failure{kBadInput,
+                  fmt::format("how fast is a device? {}. Give --device_tokens_per_s or --microbatch_s, or --measure to "
+                              "try it on this machine's processors",
+                              failure.message)};
+  }
+}
+
+// The speed as the service knows it, and the link and the memory where they were not given.
+void take_from_service(const Options& options, const PlanArguments& arguments, Draft& draft) {
+  const Json known = plan_of_service(options, arguments);
+  draft.inputs.microbatch_s = number_at(known, "microbatch_s").value_or(0);
+  draft.sources.speed = text_at(known, "device_source");
+  if (!draft.sources.link_known && known.value("link_known", false)) {
+    draft.inputs.link_bytes_per_s = number_at(known, "link_bytes_per_s").value_or(draft.inputs.link_bytes_per_s);
+    draft.sources.link = text_at(known, "link_source");
+    draft.sources.link_known = true;
+  }
+  if (arguments.device_memory_gib) return;
+  draft.inputs.device_memory = number_at(known, "device_memory_bytes").value_or(0);
+  draft.sources.memory = text_at(known, "memory_source");
 }
 
 void plan(const Options& options, const PlanArguments& arguments) {
   const rendezvous::JobSpec spec = spec_of(arguments);
-  PlanInputs inputs;
-  inputs.model = {spec.n_layer, spec.n_embd, spec.n_head, spec.vocab_size, spec.block_size};
-  inputs.nodes = spec.nodes;
-  inputs.batch_size = spec.batch_size;
-  inputs.accumulation = spec.gradient_accumulation_steps;
-  inputs.sync_every = spec.sync_every;
-  inputs.wire = *rendezvous::find_wire_type(spec.wire_dtype);  // parsing has checked the name
-  inputs.overlap = spec.overlap == "on";
-  inputs.recompute = *model::recompute_of(spec.recompute);
-  inputs.activation_bytes = spec.dtype == "float32" ? 4 : 2;
-  if (arguments.device_memory_gib) inputs.device_memory = in_range("--device_memory_gib", *arguments.device_memory_gib) * kGib;
-  inputs.update_s = in_range("--update_s", arguments.update_s, true);
-  inputs.round_trip_s = in_range("--rtt_ms", arguments.rtt_ms, true) / 1000;
-  const Link link = link_of(arguments);
-  inputs.link_bytes_per_s = link.bytes_per_s;
-  const DeviceSpeed speed = speed_of(options, arguments, spec);
-  inputs.microbatch_s = speed.microbatch_s;
-  const PlanReport report = plan_report(inputs, speed.source, link.source,
-                                        [&](const PlanInputs& settings) { return may_be_submitted(arguments.job, settings); });
-  if (options.json) return print_json(json_of(report));
+  Draft draft{rendezvous::inputs_of(spec, arguments.job), {}};
+  draft.inputs.update_s = in_range("--update_s", arguments.update_s, true);
+  if (arguments.device_memory_gib) {
+    draft.inputs.device_memory = in_range("--device_memory_gib", *arguments.device_memory_gib) * kGib;
+    draft.sources.memory = "given";
+  }
+  take_link(arguments, draft);
+  if (!take_speed(arguments, spec, draft)) take_from_service(options, arguments, draft);
+  const rendezvous::Allowed allowed = rendezvous::taken_by_rules(spec, arguments.job, draft.inputs);
+  const auto report =
+      rendezvous::plan_report(draft.inputs, draft.sources, allowed, rendezvous::leaving(allowed, arguments.keep, draft.inputs));
+  if (options.json) return print_json(rendezvous::json_of(report));
   fmt::print("{}", text_of(report));
 }
 
@@ -176,6 +197,12 @@ void add_plan_command(CLI::App& app, Options& options) {
   add_job_flags(*command, *arguments);
   add_device_flags(*command, *arguments);
   add_link_flags(*command, *arguments);
+  command
+      ->add_option("--keep", arguments->keep,
+                   "Fields that the same training is to leave as they are, such as batch_size,overlap")
+      ->delimiter(',')
+      ->type_name("FIELD")
+      ->group("Job");
   command->callback([&options, arguments] { plan(options, *arguments); });
 }
 

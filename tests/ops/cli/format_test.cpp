@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "ops/cli/terminal/quantities.h"
+
 namespace holdfast::ops {
 namespace {
 
@@ -34,6 +36,17 @@ TEST(Format, SizesAndCounts) {
   EXPECT_EQ(loss_text(std::nullopt), "-");
   EXPECT_EQ(loss_text(std::numeric_limits<double>::infinity()), "not finite");
   EXPECT_EQ(loss_text(std::nan("")), "not finite");
+}
+
+TEST(Quantities, HaveTheDigitsThatAPlannerNeeds) {
+  EXPECT_EQ(seconds_text(1.0132), "1.01 s");
+  EXPECT_EQ(seconds_text(0.0342), "34.2 ms");
+  EXPECT_EQ(seconds_text(0.00018), "180 us");
+  EXPECT_EQ(seconds_text(0), "0 s");
+  EXPECT_EQ(link_rate_text(119e6), "119 MB/s (0.952 Gbit/s)");
+  EXPECT_EQ(percent_text(0.9), "90 %");
+  EXPECT_EQ(percent_text(0.012), "1.2 %");
+  EXPECT_EQ(percent_text(0.996), "99.6 %");
 }
 
 }  // namespace

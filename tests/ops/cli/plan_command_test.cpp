@@ -1,9 +1,7 @@
-// `holdfast plan`: its flags, its output, and the sources of a device's speed.
+// `holdfast plan`: its flags, its output, and what it asks the service.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "ops/cli/plan/speed.h"
-#include "rendezvous/protocol/job_spec.h"
 #include "tests/ops/cli/cli_runner.h"
 #include "tests/ops/cli/fake_service.h"
 
@@ -171,70 +169,53 @@ TEST(PlanCommand, NamesMistakesAndExits2) {
   }
 }
 
-Json point(int64_t step, double step_s, double communication_s) {
-  return {{"step", step}, {"generation", 1}, {"step_s", step_s}, {"communication_s", communication_s}};
-}
-
-// Points of a job: 3 s of warm-up, then rank 0 computes 4 of 8 microbatches in 2 s and waits for 0.5 s.
-Json some_points() {
-  Json points = Json::array();
-  for (int64_t step = 1; step <= 3; ++step) points.push_back(point(step, 3, 0));
-  for (int64_t step = 4; step <= 9; ++step) points.push_back(point(step, 2.5, 0.5));
-  return points;
-}
-Json some_ledger() {
-  const auto row = [](int rank, int64_t first, int64_t last) {
-    return Json{{"first_step", 1},           {"last_step", 9},         {"generation", 1}, {"rank", rank},
-                {"first_microbatch", first}, {"last_microbatch", last}};
-  };
-  return {{"rows", {row(0, 0, 4), row(1, 4, 8)}}};
-}
-
-TEST(SpeedOfAJob, IsTheComputingTimeOfRank0DividedByItsMicrobatches) {
-  EXPECT_DOUBLE_EQ(microbatch_seconds(some_points(), some_ledger()), 0.5);
-  EXPECT_EQ(microbatch_seconds(some_points(), {{"rows", Json::array()}}), 0) << "nothing says what it computed";
-  EXPECT_EQ(microbatch_seconds(Json::array(), some_ledger()), 0);
-}
-
-class SpeedFromTheService : public ::testing::Test {
+class PlanOfAService : public ::testing::Test {
  protected:
-  void know_job(const char* id, const Json& spec) {
-    const std::string path = std::string("GET /v1/jobs/") + id;
-    service_.answer(path, {{"id", id}, {"spec", rendezvous::to_json(*rendezvous::parse_job_spec(spec))}});
-    service_.answer(path + "/metrics", {{"metrics", some_points()}, {"next_page_token", nullptr}});
-    service_.answer(path + "/ledger", some_ledger());
+  Json planned_there(std::vector<std::string> arguments) {
+    for (const std::string& flag : {std::string("--server"), service_.url(), std::string("--token"), std::string("t")})
+      arguments.push_back(flag);
+    return planned(std::move(arguments));
   }
   FakeService service_;
 };
 
-TEST_F(SpeedFromTheService, IsTheSpeedOfTheNewestJobOfThisModel) {
-  service_.answer("GET /v1/jobs",
-                  {{"jobs", {{{"id", "j3"}, {"step", 9}}, {{"id", "j2"}, {"step", 9}}, {{"id", "j1"}, {"step", 9}}}}});
-  know_job("j3", {{"train_data_path", "x"}, {"model", "small"}});
-  know_job("j2", {{"train_data_path", "x"}, {"model", "tiny"}, {"batch_size", 4}});
-  know_job("j1", {{"train_data_path", "x"}, {"model", "tiny"}, {"batch_size", 8}});
-  const Json plan = planned({"--batch_size", "16", "--server", service_.url(), "--token", "t"});
-  EXPECT_DOUBLE_EQ(plan["microbatch_s"], 2.0) << "0.5 s for 4 sequences";
-  EXPECT_THAT(plan["device_source"].get<std::string>(), HasSubstr("job j2"));
+TEST_F(PlanOfAService, TakesTheSpeedTheLinkAndTheMemoryThatTheServiceKnows) {
+  service_.answer("POST /v1/plan", {{"microbatch_s", 0.5},
+                                    {"device_source", "measured by job j2"},
+                                    {"link_known", true},
+                                    {"link_bytes_per_s", 61e6},
+                                    {"link_source", "measured by job j1"},
+                                    {"device_memory_bytes", 8e9},
+                                    {"memory_source", "the device of w1"}});
+  const Json plan = planned_there({"--nodes", "2", "--batch_size", "16", "--recompute", "block"});
+  EXPECT_EQ(service_.body_of("POST /v1/plan"),
+            (Json{{"spec", {{"nodes", 2}, {"batch_size", 16}, {"recompute", "block"}}}, {"rtt_ms", 0.2}}));
+  EXPECT_EQ(plan["microbatch_s"], 0.5);
+  EXPECT_EQ(plan["device_source"], "measured by job j2");
+  EXPECT_EQ(plan["link_bytes_per_s"], 61e6);
+  EXPECT_EQ(plan["link_known"], true);
+  EXPECT_EQ(plan["device_memory_bytes"], 8e9);
+  const Json given = planned_there({"--nodes", "2", "--link_mb_s", "100", "--device_memory_gib", "1"});
+  EXPECT_EQ(given["link_source"], "given");
+  EXPECT_EQ(given["device_memory_bytes"], 1 << 30);
 }
 
-TEST_F(SpeedFromTheService, IsTheSpeedOfAJobWithTheSameRecompute) {
-  service_.answer("GET /v1/jobs", {{"jobs", {{{"id", "j2"}, {"step", 9}}, {{"id", "j1"}, {"step", 9}}}}});
-  know_job("j2", {{"train_data_path", "x"}, {"recompute", "block"}});
-  know_job("j1", {{"train_data_path", "x"}});
-  const auto source = [&](const char* recompute) {
-    return planned({"--recompute", recompute, "--server", service_.url(), "--token", "t"})["device_source"].get<std::string>();
-  };
-  EXPECT_THAT(source("none"), HasSubstr("job j1"));
-  EXPECT_THAT(source("block"), HasSubstr("job j2"));
-}
-
-TEST_F(SpeedFromTheService, IsAskedForWhenNoJobTellsIt) {
-  service_.answer("GET /v1/jobs", {{"jobs", Json::array()}});
+TEST_F(PlanOfAService, AsksForASpeedWhereTheServiceKnowsNone) {
+  service_.problem("POST /v1/plan", 422, "no job here has trained this model");
   const Said said = holdfast({"plan", "--server", service_.url(), "--token", "t"});
   EXPECT_EQ(said.exit_code, 2);
-  EXPECT_THAT(said.err, HasSubstr("none of the newest 20 jobs"));
+  EXPECT_THAT(said.err, HasSubstr("no job here has trained this model"));
   EXPECT_THAT(said.err, HasSubstr("Give --device_tokens_per_s or --microbatch_s, or --measure"));
+}
+
+TEST(PlanCommand, LeavesTheFieldsThatAreToBeKept) {
+  std::vector<std::string> flags = {"--batch_size",   "16",  "--nodes", "2", "--gradient_accumulation_steps", "8",
+                                    "--microbatch_s", "0.03"};
+  EXPECT_NE(planned(flags)["same_training"]["changes"], Json::object());
+  flags.insert(flags.end(), {"--keep", "batch_size,wire_dtype,overlap"});
+  const Json kept = planned(flags);
+  EXPECT_EQ(kept["same_training"]["changes"], Json::object());
+  EXPECT_THAT(kept["notes"][0].get<std::string>(), HasSubstr("what was given by name stays; left free, --"));
 }
 
 TEST(PlanCommand, WithoutAServiceSaysWhatToGive) {

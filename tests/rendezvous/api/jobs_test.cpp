@@ -245,5 +245,14 @@ TEST_F(ResumeTest, OnlyLatestFallsBackAndSaysSo) {
   EXPECT_THAT(events["events"][0]["message"], HasSubstr("falling back: step 20 of job j1"));
 }
 
+TEST_F(ServiceTest, AStopWithoutACheckpointTellsTheWorkersToWriteNone) {
+  begin_training();
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/stop", {{"checkpoint", 0}}).status(), 400);
+  EXPECT_EQ(ask("POST", "/v1/jobs/j1/stop", {{"checkpoint", false}}).status(), 202);
+  const nlohmann::json told = ask("GET", "/v1/workers/w1/directive?incarnation=w1-1").json();
+  EXPECT_EQ(told["kind"], "yield");
+  EXPECT_EQ(told["checkpoint"], false);
+}
+
 }  // namespace
 }  // namespace holdfast::rendezvous

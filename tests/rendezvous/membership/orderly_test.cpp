@@ -329,6 +329,16 @@ TEST(Orderly, StopWritesACheckpointAndFreesAll) {
   EXPECT_EQ(story.told_of("FREE"), (Lines{"FREE w1", "FREE w2"}));
 }
 
+TEST(Orderly, AStopThatWantsNoCheckpointWritesNone) {
+  Story story = running({"w1", "w2"}, 20);
+  story.happens(StopAsked{.checkpoint = false});
+  EXPECT_EQ(story.told_to("w1"), "yield 1");
+  story.progress(21);
+  story.stopped({"w1", "w2"}, 21);
+  EXPECT_EQ(story.job.state, JobState::kCancelled);
+  EXPECT_EQ(story.job.reason, "stopped at step 21; there is no checkpoint");
+}
+
 TEST(Orderly, AStopIsNotHeldUpByAFault) {
   Story story = running({"w1", "w2"}, 20);
   story.happens(StopAsked{});

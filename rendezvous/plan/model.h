@@ -48,20 +48,21 @@
 #include "model/recompute.h"
 #include "rendezvous/protocol/wire_types.h"
 
-namespace holdfast::ops {
+namespace holdfast::rendezvous {
 
-using WireType = rendezvous::WireTypeRow;
+using WireType = WireTypeRow;
 
 struct PlanInputs {
   model::Gpt2Config model;
   int64_t nodes = 2, batch_size = 4, accumulation = 1, sync_every = 1;
-  WireType wire = rendezvous::kWireTypes.front();
+  WireType wire = kWireTypes.front();
   bool overlap = true;
   model::Recompute recompute = model::Recompute::kNone;
   int64_t activation_bytes = 2;  // of an element
   double microbatch_s = 0, update_s = 0;
   double link_bytes_per_s = 0, round_trip_s = 0;
-  double device_memory = 0;  // bytes of the smallest device; 0: not known
+  double device_memory = 0;      // bytes of the smallest device; 0: not known
+  bool by_global_batch = false;  // the batch is given as global_batch_size: accumulation follows from it
 };
 
 struct PlanFigures {
@@ -79,6 +80,14 @@ struct PlanFigures {
 };
 PlanFigures figures_of(const PlanInputs& inputs);
 
+struct ParameterCounts {
+  int64_t total = 0, layer = 0, embedding = 0;  // of all; of one layer; of wte
+};
+ParameterCounts parameter_counts(const model::Gpt2Config& model);
+
+// Whether gradients are sent beside computing: a sync is measured whole, as the time a rank waits for the ring, where not.
+bool overlaps(const PlanInputs& inputs);
+
 // The words of the job spec: "on", "attention".
 const char* overlap_word(const PlanInputs& inputs);
 const char* recompute_word(model::Recompute recompute);
@@ -91,4 +100,4 @@ std::vector<std::string> assumptions(const PlanInputs& inputs);
 constexpr double kLineRateShare = 0.94;
 double nominal_link_rate(double gbit_s);
 
-}  // namespace holdfast::ops
+}  // namespace holdfast::rendezvous

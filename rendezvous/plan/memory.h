@@ -4,11 +4,11 @@
 // libraries, some hundred megabytes on a GPU, and the copy for a checkpoint, which is in the host's memory there.
 #pragma once
 
-#include "ops/cli/plan/model.h"
+#include "rendezvous/plan/model.h"
 
-namespace holdfast::ops {
+namespace holdfast::rendezvous {
 
 // Bytes.
 double device_memory_needed(const PlanInputs& inputs);
 
-}  // namespace holdfast::ops
+}  // namespace holdfast::rendezvous

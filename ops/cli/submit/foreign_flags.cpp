@@ -1,4 +1,4 @@
-#include "ops/cli/jobs/foreign_flags.h"
+#include "ops/cli/submit/foreign_flags.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "ops/cli/plan/advice.h"
+#include "rendezvous/plan/advice.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <iterator>
 #include <string_view>
 
-namespace holdfast::ops {
+namespace holdfast::rendezvous {
 namespace {
 
 using model::Recompute;
@@ -77,7 +77,7 @@ PlanInputs with_microbatch(const PlanInputs& inputs, int64_t batch_size, Recompu
 Recommendation recommend_same_training(const PlanInputs& inputs, const Allowed& allowed) {
   std::vector<WireType> wires = {inputs.wire};
   if (inputs.wire.reduction == "exact") {  // sums in another float type are other sums
-    std::ranges::copy_if(rendezvous::kWireTypes, std::back_inserter(wires),
+    std::ranges::copy_if(kWireTypes, std::back_inserter(wires),
                          [&](const WireType& wire) { return wire.reduction == "exact" && wire.name != inputs.wire.name; });
   }
   Recommendation best{0, true, inputs, figures_of(inputs)};
@@ -119,18 +119,36 @@ double beside_one_node(const PlanInputs& settings, const PlanInputs& asked) {
   return figures_of(settings).tokens_per_s / figures_of(alone).tokens_per_s;
 }
 
+std::vector<ChangedField> changed_fields(const PlanInputs& settings, const PlanInputs& asked) {
+  std::vector<ChangedField> fields;
+  const auto number = [&](const char* name, int64_t value, int64_t before) {
+    if (value != before) fields.emplace_back(name, value);
+  };
+  const auto word = [&](const char* name, std::string_view value, std::string_view before) {
+    if (value != before) fields.emplace_back(name, std::string(value));
+  };
+  const auto global = [](const PlanInputs& in) { return in.nodes * in.accumulation * in.batch_size; };
+  number("batch_size", settings.batch_size, asked.batch_size);
+  if (asked.by_global_batch) {
+    number("global_batch_size", global(settings), global(asked));
+  } else {
+    number("gradient_accumulation_steps", settings.accumulation, asked.accumulation);
+  }
+  word("wire_dtype", settings.wire.name, asked.wire.name);
+  word("overlap", overlap_word(settings), overlap_word(asked));
+  word("recompute", recompute_word(settings.recompute), recompute_word(asked.recompute));
+  number("sync_every", settings.sync_every, asked.sync_every);
+  return fields;
+}
+
 std::string changed_flags(const PlanInputs& settings, const PlanInputs& asked) {
   std::string flags;
-  const auto add = [&](const char* name, const auto& value, const auto& before) {
-    if (value != before) flags += fmt::format("{}--{} {}", flags.empty() ? "" : " ", name, value);
-  };
-  add("batch_size", settings.batch_size, asked.batch_size);
-  add("gradient_accumulation_steps", settings.accumulation, asked.accumulation);
-  add("wire_dtype", settings.wire.name, asked.wire.name);
-  add("overlap", std::string_view(overlap_word(settings)), std::string_view(overlap_word(asked)));
-  add("recompute", std::string_view(recompute_word(settings.recompute)), std::string_view(recompute_word(asked.recompute)));
-  add("sync_every", settings.sync_every, asked.sync_every);
+  for (const auto& [name, value] : changed_fields(settings, asked)) {
+    const std::string text =
+        std::holds_alternative<int64_t>(value) ? fmt::format("{}", std::get<int64_t>(value)) : std::get<std::string>(value);
+    flags += fmt::format("{}--{} {}", flags.empty() ? "" : " ", name, text);
+  }
   return flags;
 }
 
-}  // namespace holdfast::ops
+}  // namespace holdfast::rendezvous

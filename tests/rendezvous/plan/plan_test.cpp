@@ -1,16 +1,15 @@
-// The planner's figures against arithmetic by hand. plan_command_test.cpp tests the command.
+// The planner's figures against arithmetic by hand. tests/ops/cli/plan_command_test.cpp tests the command.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
 #include "kernels/ops.h"
 #include "model/gpt2.h"
-#include "ops/cli/plan/advice.h"
-#include "ops/cli/plan/memory.h"
-#include "ops/cli/terminal/quantities.h"
+#include "rendezvous/plan/advice.h"
+#include "rendezvous/plan/memory.h"
 #include "rendezvous/protocol/job_spec.h"
 
-namespace holdfast::ops {
+namespace holdfast::rendezvous {
 namespace {
 
 constexpr model::Gpt2Config kTiny = {.n_layer = 6, .n_embd = 384, .n_head = 6, .vocab_size = 50257, .block_size = 512};
@@ -20,7 +19,7 @@ constexpr double kTinyParameters = 30142848;
 PlanInputs plain_inputs() {
   PlanInputs inputs;
   inputs.model = kTiny;
-  inputs.wire = *rendezvous::find_wire_type("float32");
+  inputs.wire = *find_wire_type("float32");
   inputs.overlap = false;
   inputs.microbatch_s = 1;
   inputs.link_bytes_per_s = 119e6;
@@ -52,6 +51,16 @@ TEST(Plan, ARingSendsTwiceTheShareOfTheOthersEachWay) {
   EXPECT_EQ(figures_of(inputs).efficiency, 1);
 }
 
+TEST(Plan, CountsTheParametersOfAnyNumberOfLayers) {
+  for (const int64_t layers : {1, 2, 12}) {
+    model::Gpt2Config config = kTiny;
+    config.n_layer = layers;
+    EXPECT_EQ(parameter_counts(config).total, model::ParameterTable(config).total);
+  }
+  EXPECT_EQ(parameter_counts(kTiny).layer, 1774464);
+  EXPECT_EQ(parameter_counts(kTiny).embedding, 50257 * 384);
+}
+
 TEST(Plan, BytesOfAWireTypeAreItsOwn) {
   PlanInputs inputs = plain_inputs();
   const std::pair<const char*, double> expected[] = {{"int32", 4 * kTinyParameters},
@@ -60,21 +69,21 @@ TEST(Plan, BytesOfAWireTypeAreItsOwn) {
                                                      {"bfloat16", 2 * kTinyParameters},
                                                      {"float16", 2 * kTinyParameters}};
   for (const auto& [name, bytes] : expected) {
-    inputs.wire = *rendezvous::find_wire_type(name);
+    inputs.wire = *find_wire_type(name);
     EXPECT_DOUBLE_EQ(figures_of(inputs).bytes_each_way, bytes) << name;
   }
 }
 
 TEST(Plan, RowsOfTheEmbeddingAreAsManyAsTokensOrAsTheVocabularyHas) {
   PlanInputs inputs = plain_inputs();
-  inputs.wire = *rendezvous::find_wire_type("int16");
+  inputs.wire = *find_wire_type("int16");
   inputs.batch_size = 16;
   EXPECT_EQ(figures_of(inputs).row_bytes_each_way, 0) << "without overlap an exact sum takes them in";
   inputs.overlap = true;
   EXPECT_DOUBLE_EQ(figures_of(inputs).row_bytes_each_way, 8192 * (2 * 384 + 4));
   inputs.batch_size = 1024;
   EXPECT_DOUBLE_EQ(figures_of(inputs).row_bytes_each_way, 50257 * (2 * 384 + 4));
-  inputs.wire = *rendezvous::find_wire_type("int8");
+  inputs.wire = *find_wire_type("int8");
   EXPECT_DOUBLE_EQ(figures_of(inputs).row_bytes_each_way, 50257 * (4 * 384 + 4)) << "as float32";
   inputs.sync_every = 8;
   EXPECT_EQ(figures_of(inputs).row_bytes_each_way, 0);
@@ -82,7 +91,7 @@ TEST(Plan, RowsOfTheEmbeddingAreAsManyAsTokensOrAsTheVocabularyHas) {
 
 TEST(Plan, Int8SendsItsFirstHalfAsAnAllToAllRoundTheRing) {
   PlanInputs inputs = plain_inputs();
-  inputs.wire = *rendezvous::find_wire_type("int8");
+  inputs.wire = *find_wire_type("int8");
   // 30,142,848 bytes, and a float32 for each 512 of them: 30,378,339 bytes.
   EXPECT_NEAR(figures_of(inputs).bytes_each_way, 30378339, 1);
   inputs.nodes = 4;
@@ -111,7 +120,7 @@ TEST(Plan, CountsAStepOfTheJobAsTheJobDoes) {
     PlanInputs inputs = plain_inputs();
     inputs.accumulation = 3;
     inputs.sync_every = sync_every;
-    const auto spec = rendezvous::parse_job_spec(
+    const auto spec = parse_job_spec(
         {{"train_data_path", "x"}, {"nodes", 2}, {"gradient_accumulation_steps", 3}, {"sync_every", sync_every}});
     ASSERT_TRUE(spec.has_value());
     const PlanFigures figures = figures_of(inputs);
@@ -170,7 +179,7 @@ bool anything(const PlanInputs&) {
 }
 
 std::vector<WireType> exact_wires() {
-  return {*rendezvous::find_wire_type("int32"), *rendezvous::find_wire_type("int16")};
+  return {*find_wire_type("int32"), *find_wire_type("int16")};
 }
 
 TEST(Recommendation, IsTheGivenSettingsIfTheyReachTheTarget) {
@@ -184,7 +193,7 @@ TEST(Recommendation, IsTheGivenSettingsIfTheyReachTheTarget) {
 
 TEST(Recommendation, TakesANarrowerWireBeforeMoreTokens) {
   PlanInputs inputs = plain_inputs();
-  inputs.wire = *rendezvous::find_wire_type("int32");
+  inputs.wire = *find_wire_type("int32");
   inputs.accumulation = 4;
   inputs.microbatch_s = 1.3;  // 83.7 % in int32, 88 % with overlap, 91.1 % in int16 without
   const Recommendation found = recommend(inputs, exact_wires(), 0.90, anything);
@@ -195,7 +204,7 @@ TEST(Recommendation, TakesANarrowerWireBeforeMoreTokens) {
 
 TEST(Recommendation, TakesTwiceTheTokensBeforeRarerSyncs) {
   PlanInputs inputs = plain_inputs();
-  inputs.wire = *rendezvous::find_wire_type("int32");
+  inputs.wire = *find_wire_type("int32");
   inputs.microbatch_s = 1.3;
   const Recommendation found = recommend(inputs, exact_wires(), 0.90, anything);
   EXPECT_TRUE(found.reached);
@@ -205,7 +214,7 @@ TEST(Recommendation, TakesTwiceTheTokensBeforeRarerSyncs) {
 
 TEST(Recommendation, SyncsMoreRarelyForAFastDevice) {
   PlanInputs inputs = plain_inputs();
-  inputs.wire = *rendezvous::find_wire_type("int32");
+  inputs.wire = *find_wire_type("int32");
   inputs.microbatch_s = 0.03;  // x64 in int16 is 79 %; every 8th step x32 in int16 is 93.8 %
   const Recommendation found = recommend(inputs, exact_wires(), 0.90, anything);
   EXPECT_TRUE(found.reached);
@@ -225,7 +234,7 @@ TEST(Recommendation, SaysWhenTheTargetIsOutOfReach) {
 
 TEST(Recommendation, HasOnlyAllowedSettings) {
   PlanInputs inputs = plain_inputs();
-  inputs.wire = *rendezvous::find_wire_type("int32");
+  inputs.wire = *find_wire_type("int32");
   inputs.microbatch_s = 0.03;
   const auto narrow_or_rare = [](const PlanInputs& tried) { return tried.wire.name == "int32" && tried.sync_every == 1; };
   const Recommendation found = recommend(inputs, exact_wires(), 0.90, narrow_or_rare);
@@ -238,7 +247,7 @@ TEST(Recommendation, HasOnlyAllowedSettings) {
 // A device of today at the settings of the guides: 30 ms for 16 x 512 tokens, 8 a step.
 PlanInputs guides_inputs() {
   PlanInputs inputs = plain_inputs();
-  inputs.wire = *rendezvous::find_wire_type("int16");
+  inputs.wire = *find_wire_type("int16");
   inputs.overlap = true;
   inputs.batch_size = 16;
   inputs.accumulation = 8;
@@ -258,7 +267,7 @@ TEST(SameTraining, IsFasterWithLargerMicrobatchesOrWithoutOverlap) {
 
 TEST(SameTraining, OfAFloatSumKeepsItsWireType) {
   PlanInputs inputs = guides_inputs();
-  inputs.wire = *rendezvous::find_wire_type("float32");
+  inputs.wire = *find_wire_type("float32");
   EXPECT_EQ(recommend_same_training(inputs, anything).inputs.wire.name, "float32");
 }
 
@@ -291,16 +300,5 @@ TEST(Memory, OfTheModelsOwnBuffersIsWhatTheModelTakes) {
   }
 }
 
-TEST(Quantities, HaveTheDigitsThatAPlannerNeeds) {
-  EXPECT_EQ(seconds_text(1.0132), "1.01 s");
-  EXPECT_EQ(seconds_text(0.0342), "34.2 ms");
-  EXPECT_EQ(seconds_text(0.00018), "180 us");
-  EXPECT_EQ(seconds_text(0), "0 s");
-  EXPECT_EQ(link_rate_text(119e6), "119 MB/s (0.952 Gbit/s)");
-  EXPECT_EQ(percent_text(0.9), "90 %");
-  EXPECT_EQ(percent_text(0.012), "1.2 %");
-  EXPECT_EQ(percent_text(0.996), "99.6 %");
-}
-
 }  // namespace
-}  // namespace holdfast::ops
+}  // namespace holdfast::rendezvous

@@ -11,9 +11,10 @@
 
 #include "ops/cli/command/api.h"
 #include "ops/cli/command/command.h"
-#include "ops/cli/jobs/foreign_flags.h"
 #include "ops/cli/jobs/spec_flags.h"
 #include "ops/cli/jobs/watch.h"
+#include "ops/cli/submit/auto_plan.h"
+#include "ops/cli/submit/foreign_flags.h"
 #include "ops/cli/terminal/terminal.h"
 #include "rendezvous/text/errno_text.h"
 #include "rendezvous/text/nearest_name.h"
@@ -27,6 +28,7 @@ struct SubmitArguments {
   std::string config;
   bool watch = false, dry_run = false, print_config = false;
   std::map<std::string, std::string> flags;  // as typed
+  AutoFlags automatic;
   ForeignFlags foreign;
   std::map<std::string, std::vector<std::string>> pairs;  // of flags that take KEY=VALUE again and again
 };
@@ -107,13 +109,20 @@ std::string warning_text(const Json& warning) {
   return (field.empty() ? "" : field + ": ") + text_at(warning, "message");
 }
 
-void try_it(const Options& options, Api& api, const Json& spec) {
+// The job as JSON, with the plan that it was made by.
+void print_job(Json job, const Json& plan) {
+  if (!plan.is_null()) job["plan"] = plan;
+  print_json(job);
+}
+
+void try_it(const Options& options, Api& api, const Json& spec, const Json& plan) {
   const Json answer = api.post(path_with("/v1/jobs", {{"dry_run", "1"}}), spec);
   if (has(answer, "id")) {
     throw Failure{kUnreachable, fmt::format("this service knows no dry runs and made a job of it: `holdfast stop {}` ends it",
                                             text_at(answer, "id"))};
   }
-  if (options.json) return print_json(answer);
+  if (options.json) return print_job(answer, plan);
+  if (!plan.is_null()) fmt::print("{}", plan_text(plan));
   fmt::print("The spec is good; nothing was submitted.\n");
   if (!text_at(answer, "would").empty()) fmt::print("{}\n", text_at(answer, "would"));
   for (const Json& warning : answer.value("warnings", Json::array())) fmt::print("warning: {}\n", warning_text(warning));
@@ -125,6 +134,26 @@ void warn_of(const Json& job) {
     fmt::print(stderr, "holdfast: warning: {}\n", warning_text(warning));
 }
 
+void watch(const Options& options, const std::string& id, const Json& plan) {
+  const WatchOutcome outcome = watch_job(options, id, {.from_the_beginning = true});
+  if (options.json) print_job(outcome.job, plan);
+  if (outcome.exit_code != kDone) throw Failure{outcome.exit_code, ""};
+}
+
+// `plan`: null without --auto.
+void send(const Options& options, const SubmitArguments& arguments, Api& api, const Json& spec, const Json& plan) {
+  const Json job = api.post_once("/v1/jobs", spec);
+  const std::string id = text_at(job, "id");
+  if (terminal_width(STDERR_FILENO) > 0) warn_of(job);
+  if (!options.json) {
+    fmt::print("{}\n", id);
+  } else if (!arguments.watch) {
+    print_job(job, plan);
+  }
+  std::fflush(stdout);
+  if (arguments.watch) watch(options, id, plan);
+}
+
 void submit(const Options& options, const SubmitArguments& arguments) {
   const Json spec = spec_of(arguments);
   if (arguments.print_config) {
@@ -132,20 +161,11 @@ void submit(const Options& options, const SubmitArguments& arguments) {
     return print_json(spec);
   }
   Api api(options);
-  if (arguments.dry_run) return try_it(options, api, spec);
-  const Json job = api.post_once("/v1/jobs", spec);
-  const std::string id = text_at(job, "id");
-  if (terminal_width(STDERR_FILENO) > 0) warn_of(job);
-  if (!options.json) {
-    fmt::print("{}\n", id);
-  } else if (!arguments.watch) {
-    print_json(job);
-  }
-  std::fflush(stdout);
-  if (!arguments.watch) return;
-  const WatchOutcome outcome = watch_job(options, id, {.from_the_beginning = true});
-  if (options.json) print_json(outcome.job);
-  if (outcome.exit_code != kDone) throw Failure{outcome.exit_code, ""};
+  PlannedJob job{spec, nullptr};
+  if (arguments.automatic.wanted) job = planned(options, api, spec, arguments.automatic, !arguments.dry_run);
+  if (arguments.dry_run) return try_it(options, api, job.spec, job.report);
+  if (!job.report.is_null() && !options.json) fmt::print(stderr, "{}", plan_text(job.report));
+  send(options, arguments, api, job.spec, job.report);
 }
 
 void add_job_flags(CLI::App& command, SubmitArguments& arguments) {
@@ -168,18 +188,21 @@ void add_submit_command(CLI::App& app, Options& options) {
   CLI::App* command =
       add_command(app, options, "submit", "Submit a training job; prints its id",
                   "holdfast submit --train_data_path data/train.bin --model tiny --nodes 2 --total_steps 2000 --watch\n"
+                  "  holdfast submit --train_data_path data/train.bin --nodes 2 --auto\n"
                   "  holdfast submit --config job.json --learning_rate 3e-4\n"
                   "  holdfast show j1 --spec | holdfast submit --config - --seed 2");
   command->add_option("--config", arguments->config, "Job spec as a JSON file (- for stdin); flags win over it")
       ->type_name("FILE");
   auto* watch = command->add_flag("--watch", arguments->watch, "Stay and show the progress; the exit code is the job's");
   auto* dry_run = command->add_flag("--dry_run", arguments->dry_run, "Have the service check the spec, and submit nothing");
-  command
-      ->add_flag("--print_config", arguments->print_config,
-                 "Print what would be sent, from --config and flags, as --config takes it; asks no service")
-      ->excludes(watch)
-      ->excludes(dry_run);
+  auto* print_config =
+      command
+          ->add_flag("--print_config", arguments->print_config,
+                     "Print what would be sent, from --config and flags, as --config takes it; asks no service")
+          ->excludes(watch)
+          ->excludes(dry_run);
   dry_run->excludes(watch);
+  print_config->excludes(arguments->automatic.add_to(*command));
   add_job_flags(*command, *arguments);
   arguments->foreign.add_to(*command);
   command->callback([&options, arguments] { submit(options, *arguments); });

@@ -1,8 +1,8 @@
-#include "ops/cli/plan/memory.h"
+#include "rendezvous/plan/memory.h"
 
 #include "model/activations.h"
 
-namespace holdfast::ops {
+namespace holdfast::rendezvous {
 namespace {
 
 // Bytes of a parameter: itself, its gradient and AdamW's two moments, in float32.
@@ -18,7 +18,7 @@ double reduction_bytes(const WireType& wire) {
 }  // namespace
 
 double device_memory_needed(const PlanInputs& inputs) {
-  const auto parameters = static_cast<double>(model::ParameterTable(inputs.model).total);
+  const auto parameters = static_cast<double>(parameter_counts(inputs.model).total);
   const double cast_bytes = inputs.activation_bytes < 4 ? static_cast<double>(inputs.activation_bytes) : 0;
   const auto activation_bytes = static_cast<size_t>(inputs.activation_bytes);
   const auto activations = static_cast<double>(
@@ -29,4 +29,4 @@ double device_memory_needed(const PlanInputs& inputs) {
   return parameters * (kStateBytes + reduction_bytes(inputs.wire) + cast_bytes) + activations + rows;
 }
 
-}  // namespace holdfast::ops
+}  // namespace holdfast::rendezvous

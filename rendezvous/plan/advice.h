@@ -1,18 +1,21 @@
 // Settings that spend less time on the network than those of a job, found by trying: first those that train the same.
 //
-// The same training: as many tokens in an optimizer step, as exact a sum. Four things may change then: the wire type (an exact
-// sum has the same bits in each of its types), overlap, larger microbatches and fewer of them, and what is computed again to
-// make room for these.
+// The same training: as many tokens in an optimizer step, as exact a sum. Four things may change then: the wire type (among
+// those of an exact sum), overlap, larger microbatches and fewer of them, and what is computed again to make room for these.
+// The bits stay with overlap and recomputing alone: another exact wire type and another microbatch round otherwise, and give a
+// state hash of their own, which is the same at any number of nodes again.
 // Refuses: settings that need more memory than the device has, where that is known.
 #pragma once
 
 #include <functional>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
-#include "ops/cli/plan/model.h"
+#include "rendezvous/plan/model.h"
 
-namespace holdfast::ops {
+namespace holdfast::rendezvous {
 
 // Which settings there may be at all: the caller asks the job spec's rules.
 using Allowed = std::function<bool(const PlanInputs&)>;
@@ -39,7 +42,11 @@ double beside_one_node(const PlanInputs& settings, const PlanInputs& asked);
 // The same device with another microbatch: its time grows with the sequences, and with what is computed again.
 PlanInputs with_microbatch(const PlanInputs& inputs, int64_t batch_size, model::Recompute recompute);
 
-// The flags of these settings, those that differ from `asked` alone; "" when none does.
+// The fields of the job spec that make settings `asked` these settings: those that differ, in the order of a command line. A
+// value is a number or a word.
+using ChangedField = std::pair<const char*, std::variant<int64_t, std::string>>;
+std::vector<ChangedField> changed_fields(const PlanInputs& settings, const PlanInputs& asked);
+// The same as flags; "" when nothing differs.
 std::string changed_flags(const PlanInputs& settings, const PlanInputs& asked);
 
-}  // namespace holdfast::ops
+}  // namespace holdfast::rendezvous

@@ -1,11 +1,11 @@
-#include "ops/cli/plan/model.h"
+#include "rendezvous/plan/model.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "ops/cli/plan/memory.h"
+#include "rendezvous/plan/memory.h"
 
-namespace holdfast::ops {
+namespace holdfast::rendezvous {
 namespace {
 
 constexpr double kBucketBytes = 4e6;  // of float32 gradient that are reduced at a time
@@ -16,10 +16,6 @@ double bytes_each_way(const PlanInputs& inputs, int64_t parameters) {
   const auto N = static_cast<double>(inputs.nodes);
   const double rounds = inputs.wire.all_to_all_first ? (N - 1) / 2 + (N - 1) / N : 2 * (N - 1) / N;
   return rounds * static_cast<double>(parameters) * inputs.wire.bytes_per_element;
-}
-
-bool overlaps(const PlanInputs& inputs) {
-  return inputs.overlap && inputs.sync_every == 1;
 }
 
 // Without overlap an exact sum takes the rows in before it is sent.
@@ -46,38 +42,44 @@ double head_share(const model::Gpt2Config& model) {
   return V * C / (V * C + L * (12 * C * C + T * C));
 }
 
-int64_t parameters_of_a_layer(const model::ParameterTable& table) {
-  int64_t sum = 0;
-  for (const model::Parameter& parameter : table.entries) {
-    if (parameter.name.starts_with("h.0.")) sum += parameter.count;
-  }
-  return sum;
-}
-
-double hidden(const PlanInputs& inputs, const model::ParameterTable& table, double link_s) {
+double hidden(const PlanInputs& inputs, const ParameterCounts& counts, double link_s) {
   if (!overlaps(inputs)) return 0;
   const auto L = static_cast<double>(inputs.model.n_layer);
-  const double element_s = link_s / static_cast<double>(table.total);
-  const double layer_s = element_s * static_cast<double>(parameters_of_a_layer(table));
-  const double embedding_s = element_s * static_cast<double>(table["wte.weight"].count);
+  const double element_s = link_s / static_cast<double>(counts.total);
+  const double layer_s = element_s * static_cast<double>(counts.layer);
+  const double embedding_s = element_s * static_cast<double>(counts.embedding);
   const double backward = kBackwardShare * inputs.microbatch_s * (1 - head_share(inputs.model)) / L;
   return std::min(L * backward, embedding_s + (L - 1) * std::min(backward, layer_s));
 }
 
 }  // namespace
 
+// Of a model of one layer, for thousands of settings are tried, and a table of all layers would be most of the work.
+ParameterCounts parameter_counts(const model::Gpt2Config& model) {
+  model::Gpt2Config one = model;
+  one.n_layer = 1;
+  const model::ParameterTable table(one);
+  ParameterCounts counts;
+  for (const model::Parameter& parameter : table.entries) {
+    if (parameter.name.starts_with("h.0.")) counts.layer += parameter.count;
+  }
+  counts.embedding = table["wte.weight"].count;
+  counts.total = table.total + (model.n_layer - 1) * counts.layer;
+  return counts;
+}
+
 PlanFigures figures_of(const PlanInputs& inputs) {
-  const model::ParameterTable table(inputs.model);
+  const ParameterCounts counts = parameter_counts(inputs.model);
   PlanFigures f{};
-  f.parameters = table.total;
+  f.parameters = counts.total;
   f.tokens_per_optimizer_step = inputs.nodes * inputs.accumulation * inputs.batch_size * inputs.model.block_size;
   f.tokens_per_step = f.tokens_per_optimizer_step * inputs.sync_every;
-  f.bytes_each_way = bytes_each_way(inputs, table.total);
+  f.bytes_each_way = bytes_each_way(inputs, counts.total);
   f.row_bytes_each_way = row_bytes_each_way(inputs);
   f.link_s = f.bytes_each_way / inputs.link_bytes_per_s;
   f.row_s = f.row_bytes_each_way / inputs.link_bytes_per_s;
-  f.latency_s = latency(inputs, table.total);
-  f.hidden_s = hidden(inputs, table, f.link_s);
+  f.latency_s = latency(inputs, counts.total);
+  f.hidden_s = hidden(inputs, counts, f.link_s);
   f.exposed_s = f.link_s + f.row_s + f.latency_s - f.hidden_s;
   f.optimizer_step_compute_s = static_cast<double>(inputs.accumulation) * inputs.microbatch_s + inputs.update_s;
   f.optimizer_step_communication_s = f.exposed_s / static_cast<double>(inputs.sync_every);
@@ -88,6 +90,10 @@ PlanFigures figures_of(const PlanInputs& inputs) {
   f.of_one_node = static_cast<double>(inputs.nodes) * f.efficiency;
   f.memory = device_memory_needed(inputs);
   return f;
+}
+
+bool overlaps(const PlanInputs& inputs) {
+  return inputs.overlap && inputs.sync_every == 1;
 }
 
 const char* overlap_word(const PlanInputs& inputs) {
@@ -123,4 +129,4 @@ double nominal_link_rate(double gbit_s) {
   return gbit_s * 1e9 / 8 * kLineRateShare;
 }
 
-}  // namespace holdfast::ops
+}  // namespace holdfast::rendezvous

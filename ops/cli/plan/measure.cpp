@@ -1,0 +1,23 @@
+#include "ops/cli/plan/measure.h"
+
+#include <fmt/format.h>
+
+#include "kernels/ops.h"
+#include "model/microbatch_time.h"
+#include "rendezvous/text/plural.h"
+
+namespace holdfast::ops {
+
+DeviceSpeed measured_here(const rendezvous::JobSpec& spec, int threads, double seconds) {
+  const auto dtype = spec.dtype == "float32"   ? kernels::DType::kFloat32
+                     : spec.dtype == "float16" ? kernels::DType::kFloat16
+                                               : kernels::DType::kBFloat16;
+  const auto ops = kernels::make_cpu_ops(dtype, threads);
+  const model::Gpt2Config config{spec.n_layer, spec.n_embd, spec.n_head, spec.vocab_size, spec.block_size};
+  const auto time = model::time_microbatches(*ops, config, spec.batch_size, *model::recompute_of(spec.recompute), seconds);
+  return {time.seconds,
+          fmt::format("measured on this machine's processors, {}, {}; the optimizer is left out",
+                      rendezvous::counted(threads, "thread"), rendezvous::counted(time.passes, "microbatch", "microbatches"))};
+}
+
+}  // namespace holdfast::ops
