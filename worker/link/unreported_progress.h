@@ -38,8 +38,8 @@ class UnreportedProgress {
   const std::string& job() const { return job_; }
   int64_t generation() const { return generation_; }
   const StepHistory& history() const { return history_; }
-  // The part of the history that is still the job's, where generations began without this worker (Directive::began): they may have
-  // computed its steps anew, or with other shares. Where it is not known how all of them began, nothing is.
+  // The part of the history that is still the job's, where generations began without this worker (Directive::began): they may
+  // have computed its steps anew, or with other shares. Where it is not known how all of them began, nothing is.
   StepHistory valid_history(std::span<const rendezvous::GenerationBegin> began) const;
   // Whether the service knows every step up to `step`, as far as this worker can tell.
   bool knows(int64_t step) const { return history_.empty() || history_.acknowledged() >= step; }

@@ -319,5 +319,17 @@ TEST(Faults, ALateMessageDoesNotBringBackAStateThatWasDropped) {
   EXPECT_THAT(story.told(), testing::Contains("FORM 2 w1 checkpoint 10"));
 }
 
+TEST(Faults, WhoeverJoinsIsToldFromWhichStepsTheNewestGenerationsBegan) {
+  Story story(1);
+  story.assigned("w1");
+  story.says("w1", Phase::kPrepared);
+  EXPECT_THAT(directive_for(story.job, "w1").began, ::testing::ElementsAre(GenerationBegin{1, 0}));
+  for (int64_t generation = 2; generation <= 40; ++generation) story.job.began_at[generation] = 10 * generation;
+  const auto began = directive_for(story.job, "w1").began;
+  ASSERT_EQ(began.size(), kBeganMax);
+  EXPECT_EQ(began.front(), (GenerationBegin{9, 90}));
+  EXPECT_EQ(began.back(), (GenerationBegin{40, 400}));
+}
+
 }  // namespace
 }  // namespace holdfast::rendezvous

@@ -20,18 +20,6 @@ TEST(Orderly, TheFirstGenerationFormsWhenAllThatAreThereArePrepared) {
   EXPECT_EQ(directive_for(story.job, "w10").rank, 1);
 }
 
-TEST(Orderly, WhoeverJoinsIsToldFromWhichStepsTheNewestGenerationsBegan) {
-  Story story(1);
-  story.assigned("w1");
-  story.says("w1", Phase::kPrepared);
-  EXPECT_THAT(directive_for(story.job, "w1").began, ::testing::ElementsAre(GenerationBegin{1, 0}));
-  for (int64_t generation = 2; generation <= 40; ++generation) story.job.began_at[generation] = 10 * generation;
-  const auto began = directive_for(story.job, "w1").began;
-  ASSERT_EQ(began.size(), kBeganMax);
-  EXPECT_EQ(began.front(), (GenerationBegin{9, 90}));
-  EXPECT_EQ(began.back(), (GenerationBegin{40, 400}));
-}
-
 TEST(Orderly, AWorkerThatIsSlowToPrepareIsNotWaitedForLongerThanTenSeconds) {
   Story story(1);
   for (const char* worker : {"w1", "w2"}) story.assigned(worker);

@@ -33,8 +33,8 @@ void Rules::check_attribution(const std::string& job, int64_t step, const ModelS
   for (size_t rank = 0; rank < dealt.own.size(); ++rank) {
     const Microbatches in_ledger = microbatches_of(shares, static_cast<int>(rank));
     if (in_ledger != dealt.own[rank])
-      broken("step {} of {}: rank {} of generation {} computed the microbatches {}, and the ledger gives it {}", step, job, rank,
-             born, fmt::join(dealt.own[rank], " "), fmt::join(in_ledger, " "));
+      broken("step {} of {}: rank {} of generation {} computed the microbatches {}, and the ledger gives it {}", step, job,
+             rank, born, fmt::join(dealt.own[rank], " "), fmt::join(in_ledger, " "));
   }
 }
 
