@@ -21,6 +21,7 @@ Parts::Parts(const ServiceOptions& options, const Clock& clock, JobStore& store,
       jobs(turn),
       lists(turn, followers),
       workers(turn, options.service_id),
+      profiles(turn),
       submissions(turn, options.data_dir, options.checkpoint_roots),
       objects(turn, options.data_dir, options.object_threads),
       webhook_sender(turn, store.load_webhooks()),
@@ -38,6 +39,7 @@ void Parts::close() {
 }
 
 void Parts::finish() {
+  profiles.finish();
   submissions.finish();
   objects.finish();
 }

@@ -14,6 +14,7 @@
 #include "rendezvous/api/feeds/lists.h"
 #include "rendezvous/api/jobs.h"
 #include "rendezvous/api/objects.h"
+#include "rendezvous/api/profiles/profiles.h"
 #include "rendezvous/api/prometheus_metrics.h"
 #include "rendezvous/api/service.h"
 #include "rendezvous/api/submissions.h"
@@ -48,6 +49,7 @@ struct Parts {
   JobsApi jobs;
   ListsApi lists;
   WorkersApi workers;
+  ProfilesApi profiles;
   Submissions submissions;
   ObjectsApi objects;
   WebhookSender webhook_sender;

@@ -1,5 +1,4 @@
 // The messages as JSON. Each message is one list of its fields (`describe`), walked once to write and once to read.
-//
 // Reading: a field listed with io("name") must be there and have its type; a field listed with io.maybe keeps its default
 // where it is missing. Unknown fields are ignored, so that a later version may add fields to a message.
 #include "rendezvous/protocol/messages.h"
@@ -163,6 +162,7 @@ void describe(Io& io, Of<Io, Directive>& m) {
   io("checkpoint", m.checkpoint);
   io.maybe("job_born", m.job_born);
   io.maybe("question", m.question);
+  io("profile", m.profile);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, WorkerLost>& m) {

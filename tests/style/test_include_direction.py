@@ -19,6 +19,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     # --- rendezvous/: the service
     "rendezvous/text": "",
     "rendezvous/protocol": "rendezvous/text",
+    "rendezvous/profile": "rendezvous/text rendezvous/protocol",
     "rendezvous/client": "storage rendezvous/text rendezvous/protocol",
     "rendezvous/membership": "rendezvous/text rendezvous/protocol",
     "rendezvous/scheduler": "rendezvous/text rendezvous/protocol rendezvous/membership",
@@ -28,8 +29,8 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/webhooks": "rendezvous/text rendezvous/client rendezvous/store",
     "rendezvous/data_dir": "storage rendezvous/text rendezvous/protocol rendezvous/store",
     "rendezvous/http": "rendezvous/text rendezvous/protocol",
-    "rendezvous/coordinator": "rendezvous/text rendezvous/protocol rendezvous/membership rendezvous/scheduler "
-                              "rendezvous/store",
+    "rendezvous/coordinator": "rendezvous/text rendezvous/protocol rendezvous/profile rendezvous/membership "
+                              "rendezvous/scheduler rendezvous/store",
     "rendezvous/queries": "storage rendezvous/text rendezvous/scheduler rendezvous/data_dir rendezvous/coordinator",
     "rendezvous/page": "",
     "rendezvous/api/openapi": "",
@@ -38,10 +39,11 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/api/turn": "rendezvous/store rendezvous/http rendezvous/coordinator rendezvous/api/answers",
     "rendezvous/api/feeds": "rendezvous/store rendezvous/http rendezvous/api/answers rendezvous/api/turn",
     "rendezvous/api/documents": "rendezvous/api/openapi rendezvous/api/answers rendezvous/api/turn",
+    "rendezvous/api/profiles": "rendezvous/text rendezvous/profile rendezvous/api/answers rendezvous/api/turn",
     "rendezvous/api": "storage rendezvous/text rendezvous/protocol rendezvous/membership rendezvous/scheduler "
                       "rendezvous/store rendezvous/access rendezvous/webhooks rendezvous/data_dir rendezvous/http "
                       "rendezvous/coordinator rendezvous/queries rendezvous/api/answers rendezvous/api/turn "
-                      "rendezvous/api/feeds rendezvous/api/documents",
+                      "rendezvous/api/feeds rendezvous/api/documents rendezvous/api/profiles",
     "rendezvous/process": "storage rendezvous/text rendezvous/client rendezvous/store rendezvous/store/sqlite "
                           "rendezvous/data_dir rendezvous/http rendezvous/api/answers rendezvous/api",
     # --- worker/: one training process for each device
@@ -89,7 +91,7 @@ NARROW = {  # (part, part it includes) -> the only headers it may take from ther
     ("worker/state", "rendezvous/client"): {"rendezvous/client/retry.h"},
 }
 # (state, event, now) -> state': no clock, no I/O, no threads
-PURE = {"rendezvous/membership", "rendezvous/scheduler", "worker/process/lifecycle"}
+PURE = {"rendezvous/membership", "rendezvous/scheduler", "rendezvous/profile", "worker/process/lifecycle"}
 IMPURE_HEADERS = {"atomic", "condition_variable", "ctime", "filesystem", "fstream", "future", "iostream", "mutex", "random",
                   "thread", "unistd.h", "time.h", "rendezvous/text/fault_text.h",
                   "rendezvous/text/random_hex.h"}
