@@ -50,22 +50,24 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "worker/invariants": "",
     "worker/transport": "rendezvous/text rendezvous/client",
     "worker/drills/fault_points": "rendezvous/text",  # the ring has points, too; the rest of drills/ stands on the ring's transport
-    "worker/collectives": "worker/invariants worker/transport worker/drills/fault_points",
+    "worker/profile": "kernels storage rendezvous/protocol",
+    "worker/collectives": "worker/invariants worker/transport worker/drills/fault_points worker/profile",
     "worker/drills": "storage rendezvous/text worker/transport worker/drills/fault_points",
     "worker/link": "rendezvous/protocol rendezvous/client worker/transport",
-    "worker/gradients": "kernels model rendezvous/protocol worker/collectives",
-    "worker/session": "kernels model rendezvous/protocol worker/collectives worker/gradients",
+    "worker/gradients": "kernels model rendezvous/protocol worker/profile worker/collectives",
+    "worker/session": "kernels model rendezvous/protocol worker/profile worker/collectives worker/gradients",
     "worker/state": "storage model rendezvous/protocol rendezvous/client worker/transport worker/drills/fault_points "
                     "worker/collectives worker/link worker/session",
-    "worker/checkpoints": "storage worker/drills/fault_points worker/link worker/session",
+    "worker/checkpoints": "storage worker/drills/fault_points worker/profile worker/link worker/session",
     "worker/tensorboard": "rendezvous/text rendezvous/protocol rendezvous/client",
     "worker/step": "rendezvous/text rendezvous/protocol worker/invariants worker/transport worker/drills/fault_points "
-                   "worker/link worker/gradients worker/session worker/state worker/checkpoints worker/tensorboard",
+                   "worker/profile worker/link worker/gradients worker/session worker/state worker/checkpoints "
+                   "worker/tensorboard",
     "worker/load": "rendezvous/protocol",
     "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is
     "worker/process": "storage rendezvous/text rendezvous/protocol rendezvous/client worker/transport "
-                      "worker/drills/fault_points worker/drills worker/link worker/load worker/session worker/state "
-                      "worker/checkpoints worker/tensorboard worker/step worker/process/lifecycle",
+                      "worker/drills/fault_points worker/drills worker/profile worker/link worker/load worker/session "
+                      "worker/state worker/checkpoints worker/tensorboard worker/step worker/process/lifecycle",
     # --- ops/cli/: the program that people type
     "ops/cli/terminal": "rendezvous/text",
     "ops/cli/command": "rendezvous/client ops/cli/terminal",
