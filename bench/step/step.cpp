@@ -4,6 +4,8 @@
 // state, at the end: the same device with the same numerics has the same hash again.
 // With --product instead: the best rate of one 2048 x 2048 x 2048 product, the floor that bench/run step is measured against.
 // With --copies: how quickly bytes come from the device to host memory, and get there.
+// With --spans: how long an empty span takes; then steps of three kinds in turn, with plain ops, with ops that could be
+// recorded, as a worker has them, and while they are recorded; one object a step that says which.
 //
 //   bench_step --threads 2 --batch 4 --dtype bfloat16 --steps 6
 //   bench_step --device ref --batch 1 --dtype float32 --steps 1
@@ -22,6 +24,8 @@
 #include "model/gpt2.h"
 #include "model/train_state.h"
 #include "worker/process/devices.h"
+#include "worker/profile/recorder.h"
+#include "worker/profile/recording_ops.h"
 
 namespace {
 
@@ -41,7 +45,7 @@ struct Options {
   int threads = 1;
   int64_t batch = 4, steps = 6;
   std::string dtype = "bfloat16", device = "cpu";
-  bool product = false, copies = false;
+  bool product = false, copies = false, spans = false;
 };
 
 kernels::DType dtype_of(const std::string& name) {
@@ -119,6 +123,59 @@ void run_copies(const Options& options) {
               kBytes / to_device_s);
 }
 
+// Nanoseconds that an empty span takes.
+double span_ns(int64_t spans) {
+  const auto begin = std::chrono::steady_clock::now();
+  for (int64_t i = 0; i < spans; ++i) const worker::Span span(worker::SpanKind::kOther, "nothing");
+  return seconds_since(begin) * 1e9 / static_cast<double>(spans);
+}
+
+void time_empty_spans() {
+  constexpr int64_t kSpans = 1'000'000, kRuns = 5;
+  double off_ns = 1e9, recorded_ns = 1e9;
+  for (int64_t run = 0; run < kRuns; ++run) {
+    off_ns = std::min(off_ns, span_ns(10 * kSpans));
+    worker::start_recording(kSpans, 1);
+    recorded_ns = std::min(recorded_ns, span_ns(kSpans));
+    worker::stop_recording();
+  }
+  std::printf("{\"empty_span_off_ns\": %.2f, \"empty_span_recorded_ns\": %.1f}\n", off_ns, recorded_ns);
+}
+
+// The two models train side by side on the same tokens, so that what the machine does besides meets both alike.
+void run_spans(const Options& options) {
+  time_empty_spans();
+  constexpr int64_t kSpansMax = 1'000'000;
+  struct Model {
+    explicit Model(std::unique_ptr<kernels::DeviceOps> its, int64_t batch)
+        : ops(std::move(its)), gpt2(kTiny, *ops, batch), state((gpt2.initialize(1), gpt2), *ops) {}
+    std::unique_ptr<kernels::DeviceOps> ops;
+    model::Gpt2 gpt2;
+    model::TrainState state;
+  };
+  Model plain(make_ops(options), options.batch), recorded(worker::with_spans(make_ops(options)), options.batch);
+  const std::vector<int32_t> tokens(static_cast<size_t>(options.batch * kTiny.block_size), 7);
+  for (int64_t step = 0; step < options.steps; ++step) {
+    for (const char* kind : {"plain", "off", "recorded"}) {
+      Model& its = kind == std::string("plain") ? plain : recorded;
+      const bool records = kind == std::string("recorded");
+      if (records) worker::start_recording(kSpansMax, 1);
+      const double cpu_begin = cpu_seconds();
+      const auto begin = std::chrono::steady_clock::now();
+      its.gpt2.train_microbatch(tokens, tokens);
+      its.state.apply(kOptimizer, its.gpt2.gradients());
+      const double wall_s = seconds_since(begin), cpu_s = cpu_seconds() - cpu_begin;
+      size_t spans = 0;
+      if (records) {
+        for (const auto& track : worker::stop_recording().tracks) spans += track.spans.size();
+      }
+      std::printf("{\"step\": %ld, \"spans\": \"%s\", \"step_s\": %.6f, \"cpu_s\": %.6f, \"recorded\": %zu}\n",
+                  static_cast<long>(step), kind, wall_s, cpu_s, spans);
+      std::fflush(stdout);
+    }
+  }
+}
+
 void run(const Options& options) {
   const auto ops = make_ops(options);
   model::Gpt2 gpt2(kTiny, *ops, options.batch);
@@ -163,6 +220,7 @@ int main(int argc, char** argv) {
   app.add_option("--device", options.device, "op set: cpu, ref, hip, hip:N");
   app.add_flag("--product", options.product, "time a product of 2048 x 2048 matrices instead of steps");
   app.add_flag("--copies", options.copies, "time copies between the device and the host instead of steps");
+  app.add_flag("--spans", options.spans, "time steps without spans, with them, and while they are recorded");
   CLI11_PARSE(app, argc, argv);
   if (!worker::is_device_name(options.device)) {
     std::fprintf(stderr, "bench_step: --device is \"%s\": expected cpu, ref, hip or hip:N\n", options.device.c_str());
@@ -173,6 +231,8 @@ int main(int argc, char** argv) {
       run_product(options);
     } else if (options.copies) {
       run_copies(options);
+    } else if (options.spans) {
+      run_spans(options);
     } else {
       run(options);
     }

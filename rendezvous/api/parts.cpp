@@ -22,6 +22,7 @@ Parts::Parts(const ServiceOptions& options, const Clock& clock, JobStore& store,
       plans(turn),
       lists(turn, followers),
       workers(turn, options.service_id),
+      profiles(turn),
       submissions(turn, options.data_dir, options.checkpoint_roots),
       objects(turn, options.data_dir, options.object_threads),
       webhook_sender(turn, store.load_webhooks()),
@@ -39,6 +40,7 @@ void Parts::close() {
 }
 
 void Parts::finish() {
+  profiles.finish();
   submissions.finish();
   objects.finish();
 }

@@ -15,6 +15,7 @@
 #include "rendezvous/api/jobs.h"
 #include "rendezvous/api/objects.h"
 #include "rendezvous/api/plans.h"
+#include "rendezvous/api/profiles/profiles.h"
 #include "rendezvous/api/prometheus_metrics.h"
 #include "rendezvous/api/service.h"
 #include "rendezvous/api/submissions.h"
@@ -50,6 +51,7 @@ struct Parts {
   PlansApi plans;
   ListsApi lists;
   WorkersApi workers;
+  ProfilesApi profiles;
   Submissions submissions;
   ObjectsApi objects;
   WebhookSender webhook_sender;

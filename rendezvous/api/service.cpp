@@ -107,6 +107,7 @@ void Service::Impl::run_turn() {
     parts_.tokens.tend();
   }
   parts_.state.replan();
+  parts_.profiles.merge_complete();
   parts_.workers.release_polls();
   parts_.webhook_sender.note_changes();
   parts_.state.commit();

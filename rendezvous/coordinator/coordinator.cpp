@@ -18,6 +18,27 @@ std::string length_in_words(const JobSpec& spec) {
   return fmt::format("{} epoch{} of steps", spec.epochs, spec.epochs == 1 ? "" : "s");
 }
 
+ProfiledJob as_profiled(const Job& job) {
+  const JobMembership& m = job.membership;
+  const bool running = m.state == JobState::kRunning;
+  return {.id = job.id,
+          .state = running ? "between two generations" : job_state_name(m.state),
+          .trains = running && m.stage == Stage::kRunning,
+          .generation = m.current.number,
+          .members = m.current.members,
+          .committed_step = m.committed_step,
+          .total_steps = m.total_steps(),
+          .step_s = job.step_time.step_s};
+}
+
+Refusal refusal_of_profile(const ProfileRefusal& refusal) {
+  using Kind = ProfileRefusal::Kind;
+  const auto kind = refusal.kind == Kind::kWrongState ? Refusal::Kind::kWrongState
+                    : refusal.kind == Kind::kStale    ? Refusal::Kind::kStale
+                                                      : Refusal::Kind::kInvalid;
+  return {kind, refusal.code, refusal.detail};
+}
+
 }  // namespace
 
 Coordinator::Coordinator(JobStore& store, const Clock& clock, std::function<std::string()> new_secret, LeaseTimes times)
@@ -25,7 +46,7 @@ Coordinator::Coordinator(JobStore& store, const Clock& clock, std::function<std:
       registry_(journal_, clock),
       lives_(registry_, journal_),
       decisions_(registry_, journal_, lives_, std::move(new_secret)),
-      directives_(registry_),
+      directives_(registry_, profiles_),
       queue_(registry_, journal_, decisions_),
       planning_(registry_, decisions_, queue_),
       restored_(registry_, journal_, decisions_),
@@ -104,6 +125,36 @@ OrRefusal<void> Coordinator::scale(const std::string& id, const Scale& wanted) {
   return {};
 }
 
+// --- profiles
+
+OrRefusal<const Profile*> Coordinator::begin_profile(const std::string& id, int64_t steps) {
+  const Job* job = find_job(id);
+  if (job == nullptr) return tl::unexpected(no_such_job(id));
+  const auto profile = profiles_.begin(as_profiled(*job), steps, registry_.wall_ms());
+  if (!profile) return tl::unexpected(refusal_of_profile(profile.error()));
+  for (const Profile::Rank& rank : (*profile)->ranks) registry_.touch(rank.member.worker);
+  return *profile;
+}
+
+OrRefusal<void> Coordinator::take_profile_part(const std::string& id, ProfilePart part) {
+  const Job* job = find_job(id);
+  if (job == nullptr) return tl::unexpected(no_such_job(id));
+  if (auto worker = lives_.need(part.worker, part.incarnation); !worker) return tl::unexpected(worker.error());
+  const auto taken = profiles_.take_part(id, std::move(part));
+  if (!taken) return tl::unexpected(refusal_of_profile(taken.error()));
+  look_at_profile(*job);
+  return {};
+}
+
+void Coordinator::look_at_profile(const Job& job) {
+  const auto lives = [this](const Member& member) {
+    const Worker* worker = registry_.find_worker(member.worker);
+    return worker != nullptr && worker->life == Worker::Life::kAlive && worker->registration.incarnation == member.incarnation;
+  };
+  if (!profiles_.look(as_profiled(job), registry_.now(), lives)) return;
+  for (const Profile::Rank& rank : profiles_.find(job.id)->ranks) registry_.touch(rank.member.worker);
+}
+
 // --- time
 
 // Removes old records, a few at a time, so that no turn takes long.
@@ -125,6 +176,7 @@ void Coordinator::tick() {
   workers_.forget_long_gone();
   forget_old_records();
   registry_.drop_ended_jobs();
+  for (const std::string& job : profiles_.recording()) look_at_profile(*registry_.find_job(job));
   for (const auto& [number, job] : registry_.live_jobs()) {
     const JobMembership& m = job->membership;
     if (is_ended(m.state)) continue;

@@ -33,6 +33,7 @@
 #include "rendezvous/coordinator/state.h"
 #include "rendezvous/coordinator/worker_lives.h"
 #include "rendezvous/coordinator/workers.h"
+#include "rendezvous/profile/book.h"
 #include "rendezvous/store/job_store.h"
 
 namespace holdfast::rendezvous {
@@ -79,6 +80,10 @@ class Coordinator {
   // The plan that would be made if such a job were submitted now, as next_job_id(). Nothing is changed.
   Plan plan_with(const JobSpec& spec) { return planning_.plan_with(spec); }
 
+  // Has the job's members record its next `steps` steps.
+  OrRefusal<const Profile*> begin_profile(const std::string& job, int64_t steps);
+  OrRefusal<void> take_profile_part(const std::string& job, ProfilePart part);
+
   // --- reports of a job's members
   OrRefusal<void> record_progress(const std::string& job, const Progress& m) { return reports_.record_progress(job, m); }
   OrRefusal<void> report_fault(const std::string& job, const FaultReport& m) { return reports_.report_fault(job, m); }
@@ -98,6 +103,7 @@ class Coordinator {
   // --- parts that the service uses by themselves
   Journal& journal() { return journal_; }
   RestoredDatabase& restored_database() { return restored_; }
+  ProfileBook& profiles() { return profiles_; }
 
   // --- for views
   const std::map<int64_t, std::unique_ptr<Job>>& jobs() const { return registry_.jobs(); }
@@ -120,11 +126,13 @@ class Coordinator {
  private:
   OrRefusal<Job*> need_active_job(const std::string& id, const char* verb);
   void forget_old_records();
+  void look_at_profile(const Job& job);
 
   Journal journal_;
   Registry registry_;
   WorkerLives lives_;
   Decisions decisions_;
+  ProfileBook profiles_;
   Directives directives_;
   Queue queue_;
   Planning planning_;

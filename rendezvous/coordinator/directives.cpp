@@ -17,8 +17,12 @@ std::optional<Directive> Directives::news_for(const std::string& name, const std
 Directive Directives::make(const std::string& name) {
   ++made_;
   const Worker& worker = *registry_.find_worker(name);
-  if (const Job* job = registry_.find_job(worker.job)) return directive_for(job->membership, name);
   Directive directive;
+  if (const Job* job = registry_.find_job(worker.job)) {
+    directive = directive_for(job->membership, name);
+    if (directive.kind == DirectiveKind::kJoin) directive.profile = profiles_.order_for(job->id, directive.generation);
+    return directive;
+  }
   if (worker.leaving()) {
     directive.kind = DirectiveKind::kExit;
     directive.reason = worker.draining ? "drained" : "its request to end is granted";

@@ -82,6 +82,19 @@ export async function request(method, path, { query, body, headers, signal } = {
 export const get = async (path, query, signal) => (await request("GET", path, { query, signal })).json;
 export const post = async (path, body = {}) => (await request("POST", path, { body })).json;
 
+// A large answer as it is, to be saved. Throws Problem or Away.
+export async function blobOf(path) {
+  let reply;
+  try {
+    reply = await fetch(address(path), { headers: withToken(), cache: "no-store" });
+  } catch {
+    serviceLost();
+    throw new Away();
+  }
+  if (!reply.ok) throw new Problem(reply.status, await decode(reply));
+  return reply.blob();
+}
+
 const PAGE_ROWS = 1000;
 
 // The last `keep` rows of a list that is kept oldest first. A service that knows no `tail` sends its first page instead, and

@@ -5,12 +5,13 @@ let serial = 0;
 
 // Shows `title` over `content` (nodes or text) with a button called `confirm` that runs `act()`. What act throws is shown, and
 // the question stays. Resolves to what act returned, or to undefined when the reader thought better of it. Escape and Cancel
-// leave; the focus begins on `focus`, else on Cancel for what does harm, and goes back where it was.
-export function ask({ title, content, confirm, harmful = false, focus = null, act }) {
+// leave; the focus begins on `focus`, else on Cancel for what does harm, and goes back where it was. `leave` is another word
+// for Cancel.
+export function ask({ title, content, confirm, leave = "Cancel", harmful = false, focus = null, act }) {
   serial += 1;
   const heading = `dialog-title-${serial}`;
   const error = el("p", { class: "error", role: "alert" });
-  const cancel = el("button", { type: "button" }, "Cancel");
+  const cancel = el("button", { type: "button" }, leave);
   const yes = el("button", { type: "submit", class: harmful ? "harmful" : "primary" }, confirm);
   const form = el(
     "form",

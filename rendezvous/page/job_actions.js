@@ -1,9 +1,10 @@
-// The actions on a job: pause, resume, scale, stop, submit again. Each asks first where it does harm, and says what it
+// The actions on a job: pause, resume, scale, profile, stop, submit again. Each asks first where it does harm, and says what it
 // does.
 import { post } from "./api.js";
 import { announce } from "./announce.js";
 import { ask } from "./dialog.js";
 import { el, setAttribute } from "./dom.js";
+import { profileJob } from "./job_profile.js";
 import { isEnded, jobTitle, stepsOf } from "./job_words.js";
 import { hashOf } from "./router.js";
 import { may, whyNot } from "./session.js";
@@ -100,7 +101,7 @@ function scaleQuestion(job) {
   };
 }
 
-// Resume asks nothing: it takes nothing from anybody.
+// Resume asks nothing: it takes nothing from anybody. `itself`: the action asks and shows everything by itself.
 const ACTIONS = [
   {
     verb: "pause",
@@ -111,6 +112,7 @@ const ACTIONS = [
   },
   { verb: "resume", label: "Resume", question: null, fits: (job) => job.state === "paused", said: "is asked to go on" },
   { verb: "scale", label: "Scale", question: scaleQuestion, fits: (job) => !isEnded(job), said: "is asked to change its size" },
+  { verb: "profile", label: "Profile", itself: profileJob, fits: (job) => job.state === "running" },
   { verb: "stop", label: "Stop", question: stopQuestion, fits: (job) => !isEnded(job), said: "is asked to stop" },
 ];
 
@@ -121,8 +123,9 @@ export function jobActions(place, id, current, changed) {
   const error = el("p", { class: "error", role: "alert" });
   const allowed = may("submit");
 
-  async function run({ verb, question, said }) {
+  async function run({ verb, question, said, itself }) {
     const job = current();
+    if (itself) return itself(job);
     const asked = question?.(job);
     const act = () => post(`jobs/${id}/${verb}`, asked?.body?.() ?? {});
     try {

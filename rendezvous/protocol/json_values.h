@@ -1,7 +1,7 @@
 // Reads single values from JSON, by type.
 //
 // Refuses a value of another type: throws std::invalid_argument that names the field, the expected type and the value found.
-// Private to messages.cpp.
+// Private to messages.cpp and profile.cpp.
 #pragma once
 
 #include <cstdint>

@@ -104,6 +104,7 @@ void describe(Io& io, Of<Io, Directive>& m) {
   io.maybe("began", m.began);
   io.maybe("job_born", m.job_born);
   io.maybe("question", m.question);
+  io("profile", m.profile);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, WorkerLost>& m) {

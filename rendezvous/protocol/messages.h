@@ -32,6 +32,7 @@
 #include <vector>
 
 #include "rendezvous/protocol/job_spec.h"
+#include "rendezvous/protocol/profile.h"
 
 namespace holdfast::rendezvous {
 
@@ -152,6 +153,8 @@ struct Directive {
   bool checkpoint = false;
   // Grows when the service asks the worker for a sign of life: it answers with its status at once, as to any new directive.
   int64_t question = 0;
+  // join: the profile that is to be recorded; workers of older releases do not know it.
+  std::optional<ProfileOrder> profile = {};
 
   std::string tag() const;  // digest of the content, which the worker sends back as `have=`
 };

@@ -28,6 +28,8 @@ def messages(worker, incarnation):
             "reportEvents": {"worker": worker, "incarnation": incarnation, "kind": "k", "message": "m"},
             "commitCheckpoint": {**who, "step": 1, "store": "", "state_hash": "0" * 32, "created_at": "2026-01-01T00:00:00Z", "raw_bytes": 1,
                                  "stored_bytes": 1, "shards": 1, "stall_s": 0.0, "write_s": 0.0, "removed_steps": []},
+            "reportProfile": {"worker": worker, "incarnation": incarnation, "profile": "p", "piece": 0, "pieces": 1, "names": [], "tracks": [], "dropped": 0,
+                              "ended": ""},
             "scaleJob": {"nodes": 1}, "putObject": b"bytes"}
 
 
@@ -77,6 +79,7 @@ class Api(harness.ClusterTest):
             self.call(name, 200, {"job": job})
         self.call("listJobMetrics", 200, {"job": job}, query="?points=3")
         self.call("listJobLogs", 200, {"job": job}, query="?tail=2&level=info&worker=w1")
+        self.profile(job)
         self.steering(job)
         self.files_and_objects(job)
         self.tokens_and_webhooks()
@@ -99,6 +102,11 @@ class Api(harness.ClusterTest):
         self.call("awaitDirective", 204, me, query=f"?incarnation=by-hand-1&wait_ms=0&have={tag}")
         for name in ("reportProgress", "reportFaults", "reportEvents"):
             self.call(name, 204, job, said[name])
+        profile = self.call("beginProfile", 202, job, {"steps": 2})[0]["id"]
+        self.call("beginProfile", 409, job)
+        self.call("getProfileTrace", 409, job)
+        self.call("reportProfile", 204, job, {**said["reportProfile"], "profile": profile})
+        self.call("reportProfile", 409, job, said["reportProfile"])
         self.call("commitCheckpoint", 201, job, said["commitCheckpoint"])
         self.call("sendLogs", 204, me, said["sendLogs"])
         self.call("registerWorker", 200, body={**REGISTRATION, "incarnation": "by-hand-2"})
@@ -152,6 +160,11 @@ class Api(harness.ClusterTest):
                 self.call(name, 400, path, b"{")
             else:
                 self.call(name, 400, path, messages("", "").get(name), query="?wait_ms=-1&limit=0")
+
+    def profile(self, job):
+        self.call("beginProfile", 202, {"job": job}, {"steps": 2}, token=self.tokens["submit"])
+        wait_until(lambda: self.call("getProfile", 200, {"job": job})[0]["state"] == "done", 30, "the profile")
+        self.assertTrue(self.call("getProfileTrace", 200, {"job": job})[0]["traceEvents"])
 
     def steering(self, job):
         for name in ("stopJob", "pauseJob", "resumeJob", "scaleJob"):

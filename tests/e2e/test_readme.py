@@ -284,11 +284,20 @@ class Documents(unittest.TestCase):
         self.assertEqual(0, box.wait_exit(timeout_s=60))
 
     def curves(self):
+        self.profile()
         worker = self.start("with-curves", "holdfast-worker --tensorboard_dir /shared/curves", ("/shared/curves", "$PWD/curves --name c --threads 1 --labels curves=yes"))
         job = self.submit(flags="--requires curves=yes")
         self.cluster.wait_state(job, "succeeded")
         wait_until(lambda: os.path.isdir(f"{self.folder}/curves") and os.listdir(f"{self.folder}/curves") or self.ended_early(worker), 30,
                    "event files")
+
+    def profile(self):
+        job = self.submit(100000)
+        self.cluster.wait_step(job, 1)
+        self.run_line("holdfast profile j1 --steps 20", ("j1", job), says="matmul backward")
+        with open(f"{self.folder}/{job}-profile.json", encoding="utf-8") as file:
+            self.assertIn("traceEvents", json.load(file))
+        self.cluster.post(job, "stop")
 
     def several_machines(self):
         """Both ends on this machine, with a certificate made for it; and a service with bounds for logs. Each has a folder of its own."""

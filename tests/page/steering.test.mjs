@@ -1,5 +1,6 @@
 // The buttons of a job and of a worker: each asks before it harms, does what it says, and is closed to roles that may not.
 import assert from "node:assert/strict";
+import { readFile } from "node:fs/promises";
 import test from "node:test";
 import { focused, openPage, screenshot, waitText, withBrowser } from "./browser.mjs";
 import * as cluster from "./cluster.mjs";
@@ -140,4 +141,32 @@ test("a submitter steers jobs and drains nobody", async (t) => {
   await waitText(page.locator(".why-not"), /takes an admin token/);
   await page.getByRole("link", { name: "Submit", exact: true }).click();
   await page.getByLabel("train_data_path").waitFor();
+});
+
+test("a running job is profiled: its costs are shown, and the trace is saved", async (t) => {
+  await cluster.startWorkers(["p", "q"], { slow_ms: 20 });
+  const job = await cluster.submit(await cluster.smallSpec({ name: "profiled", nodes: 2, total_steps: 5000 }));
+  const page = await openPage(t, `#/jobs/${job}`);
+  await cluster.waitStep(job, 5);
+  await waitText(badge(page), /running/);
+  await button(page, "Profile").click();
+  assert.equal(await focused(page), "profile-steps");
+  await page.getByLabel("Steps", { exact: true }).fill("201");
+  await dialog(page).getByRole("button", { name: "Record" }).click();
+  await waitText(dialog(page).getByRole("alert"), /from 1 to 200/);
+  await page.getByLabel("Steps", { exact: true }).fill("10");
+  const download = page.waitForEvent("download");
+  await dialog(page).getByRole("button", { name: "Record" }).click();
+  await waitText(dialog(page).getByRole("status"), /Recording steps \d+ to \d+/);
+  await screenshot(page, "dialog-profile-recording");
+  const saved = await download;
+  assert.equal(saved.suggestedFilename(), `${job}-profile.json`);
+  const trace = JSON.parse(await readFile(await saved.path(), "utf8"));
+  assert.ok(trace.traceEvents.some((event) => event.name === "matmul backward"));
+  await waitText(page.locator("dialog h2"), /a step takes/);
+  assert.equal(await page.locator(".costs tbody tr").count(), 10);
+  await screenshot(page, "dialog-profile");
+  await dialog(page).getByRole("button", { name: "Close" }).click();
+  assert.equal(await focused(page), "Profile");
+  await cluster.api("POST", `jobs/${job}/stop`, {});
 });

@@ -58,6 +58,7 @@ class Process {
   void carry_out(const worker::StartPrepare& command);
   void carry_out(const worker::StartRun& command);
   void carry_out(const worker::StartRelease& command);
+  void carry_out(const worker::RecordProfile&) {}
   void carry_out(const worker::AskYield& command);
   void carry_out(const worker::InterruptTrain& command);
   void carry_out(const worker::ExitProcess& command);

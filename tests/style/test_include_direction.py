@@ -20,6 +20,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/text": "",
     "rendezvous/protocol": "rendezvous/text",
     "rendezvous/plan": "model rendezvous/text rendezvous/protocol",
+    "rendezvous/profile": "rendezvous/text rendezvous/protocol",
     "rendezvous/client": "storage rendezvous/text rendezvous/protocol",
     "rendezvous/membership": "rendezvous/text rendezvous/protocol",
     "rendezvous/scheduler": "rendezvous/text rendezvous/protocol rendezvous/membership",
@@ -29,8 +30,8 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/webhooks": "rendezvous/text rendezvous/client rendezvous/store",
     "rendezvous/data_dir": "storage rendezvous/text rendezvous/protocol rendezvous/store",
     "rendezvous/http": "rendezvous/text rendezvous/protocol",
-    "rendezvous/coordinator": "rendezvous/text rendezvous/protocol rendezvous/membership rendezvous/scheduler "
-                              "rendezvous/store",
+    "rendezvous/coordinator": "rendezvous/text rendezvous/protocol rendezvous/profile rendezvous/membership "
+                              "rendezvous/scheduler rendezvous/store",
     "rendezvous/queries": "storage rendezvous/text rendezvous/plan rendezvous/scheduler rendezvous/data_dir "
                           "rendezvous/coordinator",
     "rendezvous/page": "",
@@ -40,32 +41,35 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/api/turn": "rendezvous/store rendezvous/http rendezvous/coordinator rendezvous/api/answers",
     "rendezvous/api/feeds": "rendezvous/store rendezvous/http rendezvous/api/answers rendezvous/api/turn",
     "rendezvous/api/documents": "rendezvous/api/openapi rendezvous/api/answers rendezvous/api/turn",
+    "rendezvous/api/profiles": "rendezvous/text rendezvous/profile rendezvous/api/answers rendezvous/api/turn",
     "rendezvous/api": "storage rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/membership "
                       "rendezvous/scheduler rendezvous/store rendezvous/access rendezvous/webhooks rendezvous/data_dir "
                       "rendezvous/http rendezvous/coordinator rendezvous/queries rendezvous/api/answers rendezvous/api/turn "
-                      "rendezvous/api/feeds rendezvous/api/documents",
+                      "rendezvous/api/feeds rendezvous/api/documents rendezvous/api/profiles",
     "rendezvous/process": "storage rendezvous/text rendezvous/client rendezvous/store rendezvous/store/sqlite "
                           "rendezvous/data_dir rendezvous/http rendezvous/api/answers rendezvous/api",
     # --- worker/: one training process for each device
     "worker/invariants": "",
     "worker/transport": "rendezvous/text rendezvous/client",
     "worker/drills/fault_points": "rendezvous/text",  # the ring has points, too; the rest of drills/ stands on the ring's transport
-    "worker/collectives": "worker/invariants worker/transport worker/drills/fault_points",
+    "worker/profile": "kernels storage rendezvous/protocol",
+    "worker/collectives": "worker/invariants worker/transport worker/drills/fault_points worker/profile",
     "worker/drills": "storage rendezvous/text worker/transport worker/drills/fault_points",
     "worker/link": "rendezvous/protocol rendezvous/client worker/transport",
-    "worker/gradients": "kernels model rendezvous/protocol worker/collectives",
-    "worker/session": "kernels model rendezvous/protocol worker/collectives worker/gradients",
+    "worker/gradients": "kernels model rendezvous/protocol worker/profile worker/collectives",
+    "worker/session": "kernels model rendezvous/protocol worker/profile worker/collectives worker/gradients",
     "worker/state": "storage model rendezvous/protocol rendezvous/client worker/transport worker/drills/fault_points "
                     "worker/collectives worker/link worker/session",
-    "worker/checkpoints": "storage worker/drills/fault_points worker/link worker/session",
+    "worker/checkpoints": "storage worker/drills/fault_points worker/profile worker/link worker/session",
     "worker/tensorboard": "rendezvous/text rendezvous/protocol rendezvous/client",
     "worker/step": "rendezvous/text rendezvous/protocol worker/invariants worker/transport worker/drills/fault_points "
-                   "worker/link worker/gradients worker/session worker/state worker/checkpoints worker/tensorboard",
+                   "worker/profile worker/link worker/gradients worker/session worker/state worker/checkpoints "
+                   "worker/tensorboard",
     "worker/load": "rendezvous/protocol",
     "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is
     "worker/process": "storage rendezvous/text rendezvous/protocol rendezvous/client worker/transport "
-                      "worker/drills/fault_points worker/drills worker/link worker/load worker/session worker/state "
-                      "worker/checkpoints worker/tensorboard worker/step worker/process/lifecycle",
+                      "worker/drills/fault_points worker/drills worker/profile worker/link worker/load worker/session "
+                      "worker/state worker/checkpoints worker/tensorboard worker/step worker/process/lifecycle",
     # --- ops/cli/: the program that people type
     "ops/cli/terminal": "rendezvous/text",
     "ops/cli/command": "rendezvous/client ops/cli/terminal",
@@ -93,7 +97,7 @@ NARROW = {  # (part, part it includes) -> the only headers it may take from ther
     ("worker/state", "rendezvous/client"): {"rendezvous/client/retry.h"},
 }
 # (state, event, now) -> state': no clock, no I/O, no threads
-PURE = {"rendezvous/membership", "rendezvous/scheduler", "rendezvous/plan", "worker/process/lifecycle"}
+PURE = {"rendezvous/membership", "rendezvous/scheduler", "rendezvous/plan", "rendezvous/profile", "worker/process/lifecycle"}
 IMPURE_HEADERS = {"atomic", "condition_variable", "ctime", "filesystem", "fstream", "future", "iostream", "mutex", "random",
                   "thread", "unistd.h", "time.h", "rendezvous/text/fault_text.h",
                   "rendezvous/text/random_hex.h"}

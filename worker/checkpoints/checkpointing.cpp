@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "worker/drills/fault_points.h"
+#include "worker/profile/recorder.h"
 
 namespace holdfast::worker {
 namespace {
@@ -83,12 +84,13 @@ Checkpointing::Checkpointing(CheckpointSetup setup)
       store_(std::move(setup.store)),
       client_(link_.make_client()) {
   finisher_ = std::thread([this] { finish_writes(); });
-  writer_ = std::make_unique<storage::CheckpointWriter>(*store_, storage::WriteOptions{.threads = threads_},
-                                                        [this](const storage::WriteOutcome& outcome) {
-                                                          const std::lock_guard lock(mutex_);
-                                                          outcomes_.push_back(outcome);
-                                                          changed_.notify_all();
-                                                        });
+  writer_ = std::make_unique<storage::CheckpointWriter>(
+      *store_, storage::WriteOptions{.threads = threads_}, [this](const storage::WriteOutcome& outcome) {
+        record_span(SpanKind::kCheckpoint, "checkpoint: write", std::chrono::duration<double>(outcome.write_s));
+        const std::lock_guard lock(mutex_);
+        outcomes_.push_back(outcome);
+        changed_.notify_all();
+      });
   reporter_.on_checkpoint_unknown([this] { register_again(); });
 }
 
@@ -143,7 +145,10 @@ bool Checkpointing::submit(Session& session) {
     const std::lock_guard lock(mutex_);
     retry_at_.reset();  // before submit: the outcome of this write may come before submit returns
   }
-  if (!writer_->submit(std::move(manifest), const_tensors(*session.state), copy_from(session))) return false;
+  {
+    const Span stall(SpanKind::kCheckpoint, "checkpoint: copy of the state", step);
+    if (!writer_->submit(std::move(manifest), const_tensors(*session.state), copy_from(session))) return false;
+  }
   const std::lock_guard lock(mutex_);
   submitted_ = step;
   return true;
@@ -188,6 +193,7 @@ RunResult<std::string> Checkpointing::write_now(Session& session, Interrupt& int
 }
 
 void Checkpointing::finish_writes() {
+  name_thread("checkpoint tender");
   std::unique_lock lock(mutex_);
   while (!stop_.raised()) {
     if (!outcomes_.empty()) {
@@ -255,6 +261,7 @@ void Checkpointing::tidy_up(const storage::Manifest& manifest) {
 }
 
 bool Checkpointing::register_checkpoint(const CheckpointRecord& unsigned_record, const storage::Manifest& manifest) {
+  const Span span(SpanKind::kCheckpoint, "checkpoint: register", manifest.step);
   CheckpointRecord record = unsigned_record;
   record.worker = link_.options().worker;
   record.incarnation = link_.options().incarnation;
@@ -287,6 +294,7 @@ bool Checkpointing::register_checkpoint(const CheckpointRecord& unsigned_record,
 }
 
 std::vector<int64_t> Checkpointing::apply_retention(int64_t newest) {
+  const Span span(SpanKind::kCheckpoint, "checkpoint: verify, remove older ones", newest);
   storage::Retention done = storage::apply_retention(*store_, keep_last_, newest, threads_);
   if (!done.problem && !stop_.raised()) {
     const bool damaged = done.problem.error().code == storage::Error::Code::kCorrupt;

@@ -9,6 +9,7 @@
 #include "worker/collectives/handshake.h"
 #include "worker/collectives/ring.h"
 #include "worker/collectives/schedule.h"
+#include "worker/profile/span.h"
 
 namespace holdfast::worker {
 
@@ -16,6 +17,7 @@ struct Communicator::Impl {
   RingOptions options;
   std::unique_ptr<Ring> ring;      // none in a world of one
   std::vector<std::byte> transit;  // bytes that this rank passes on in an all-to-all
+  int64_t gathers = 0;             // all-gathers so far: the same on every rank when it begins one
 
   int world_size() const { return static_cast<int>(options.addresses.size()); }
   CollectiveResult<void> all_reduce(std::span<const std::byte> mine, std::span<std::byte> sum, Element element);
@@ -82,6 +84,7 @@ CollectiveResult<void> Communicator::Impl::all_reduce(std::span<const std::byte>
     std::ranges::copy(mine, sum.begin());
     return {};
   }
+  const Span span(SpanKind::kRing, "all-reduce");
   return ring->run({.kind = Operation::Kind::kAllReduce, .element = element, .bytes = sum.size()},
                    all_reduce_schedule(options.rank, world_size(), mine, sum, element, options.chunk_bytes));
 }
@@ -107,6 +110,7 @@ CollectiveResult<void> Communicator::all_reduce_sum(std::span<const Float16> min
 }
 
 CollectiveResult<std::vector<std::vector<std::byte>>> Communicator::all_gather(std::span<const std::byte> mine) {
+  const Span span(SpanKind::kGather, "all-gather", impl_->gathers++);
   const int rank = impl_->options.rank;
   const size_t world_size = impl_->options.addresses.size(), chunk_bytes = impl_->options.chunk_bytes;
   std::vector<uint64_t> sizes(world_size);
@@ -146,6 +150,7 @@ CollectiveResult<void> Communicator::all_to_all(std::span<const std::span<const 
   }
   std::ranges::copy(outgoing[me], incoming[me].begin());
   if (!impl_->ring) return {};
+  const Span span(SpanKind::kRing, "all-to-all");
   return impl_->ring->run({.kind = Operation::Kind::kAllToAll, .bytes = total_bytes(outgoing)},
                           all_to_all_schedule(rank(), outgoing, incoming, impl_->transit, impl_->options.chunk_bytes));
 }
@@ -155,6 +160,7 @@ CollectiveResult<void> Communicator::broadcast(std::span<std::byte> buffer, int 
     throw std::invalid_argument("broadcast: root " + std::to_string(root) + " in a world of " + std::to_string(world_size()));
   }
   if (!impl_->ring) return {};
+  const Span span(SpanKind::kRing, "broadcast");
   return impl_->ring->run({.kind = Operation::Kind::kBroadcast, .root = root, .bytes = buffer.size()},
                           broadcast_schedule(rank(), world_size(), buffer, root, impl_->options.chunk_bytes));
 }

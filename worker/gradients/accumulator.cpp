@@ -6,6 +6,7 @@
 
 #include "model/train_state.h"
 #include "worker/gradients/loss_sum.h"
+#include "worker/profile/span.h"
 
 namespace holdfast::worker {
 namespace {
@@ -38,7 +39,10 @@ GradientAccumulator::Computed GradientAccumulator::compute(int64_t step, int64_t
     const auto outcome = local_steps_->run(step, microbatch);
     computed = {outcome.finite ? outcome.loss : std::numeric_limits<double>::quiet_NaN(), outcome.digest};
   } else {
-    order_.fill(tokens_, step, microbatch, inputs_, targets_);
+    {
+      const Span span(SpanKind::kOther, "data");
+      order_.fill(tokens_, step, microbatch, inputs_, targets_);
+    }
     computed = {model_.train_microbatch(inputs_, targets_, on_gradients),
                 model::microbatch_digest(step, microbatch, inputs_, targets_)};
   }

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "worker/profile/recorder.h"
+
 namespace holdfast::worker {
 
 OverlappedReduction::OverlappedReduction(Communicator& ring, size_t buckets, Reduce reduce, LostPeerNotice& lost_peers)
@@ -37,6 +39,7 @@ CollectiveResult<void> OverlappedReduction::finish() {
 }
 
 void OverlappedReduction::run() {
+  name_thread("reduction");
   try {
     result_ = reduce_all();
   } catch (...) {
@@ -47,7 +50,10 @@ void OverlappedReduction::run() {
 CollectiveResult<void> OverlappedReduction::reduce_all() {
   for (size_t bucket = 0; bucket < buckets_; ++bucket) {
     if (!wait_until_ready(bucket)) return {};
-    auto reduced = reduce_(bucket);
+    auto reduced = [&] {
+      const Span span(SpanKind::kBucket, "bucket", static_cast<int64_t>(bucket));
+      return reduce_(bucket);
+    }();
     if (reduced) continue;
     if (reduced.error().kind != CollectiveError::Kind::kAborted) lost_peers_.tell(reduced.error());
     return reduced;
@@ -56,6 +62,7 @@ CollectiveResult<void> OverlappedReduction::reduce_all() {
 }
 
 bool OverlappedReduction::wait_until_ready(size_t bucket) {
+  const Span span(SpanKind::kWait, "wait for gradients");
   std::jthread watch;  // ends after the lock is let go: telling of a lost peer may take a while
   std::unique_lock lock(mutex_);
   const auto may_go_on = [&] { return abandoned_ || ready_ > bucket; };

@@ -59,6 +59,10 @@ void Outbox::event(const std::string& job, const std::string& kind, const std::s
   add({"/v1/jobs/" + job + "/events", rendezvous::json_text(event)}, false);
 }
 
+void Outbox::bodies(const std::string& path, WriteBodies write) {
+  add({path, "", std::move(write)}, false);
+}
+
 void Outbox::add(Letter letter, bool first) {
   const std::lock_guard lock(mutex_);
   if (letters_.size() >= kLettersMax) {
@@ -128,7 +132,11 @@ void Outbox::send_all() {
     const int64_t dropped = std::exchange(dropped_letters_, 0);
     lock.unlock();
     if (dropped > 0) spdlog::warn("{} events were dropped: the service was away for too long", dropped);
-    send_letter(*client, letter);
+    if (letter.write) {
+      for (std::string& body : letter.write()) add({letter.path, std::move(body)}, false);
+    } else {
+      send_letter(*client, letter);
+    }
     lock.lock();
   }
 }

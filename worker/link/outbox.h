@@ -9,9 +9,11 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "rendezvous/protocol/messages.h"
 #include "worker/link/service_link.h"
@@ -26,10 +28,14 @@ class Outbox {
   void fault(const std::string& job, rendezvous::FaultReport report);
   void event(const std::string& job, const std::string& kind, const std::string& message);
   void log(const std::string& job, rendezvous::LogLine line);
+  // Several long messages to one place; `write` makes them on the thread that sends.
+  using WriteBodies = std::function<std::vector<std::string>()>;
+  void bodies(const std::string& path, WriteBodies write);
 
  private:
   struct Letter {
     std::string path, body;
+    WriteBodies write = nullptr;  // makes letters of their own
   };
   void send_all();
   void send_letter(rendezvous::HttpClient& client, const Letter& letter);

@@ -12,6 +12,7 @@
 #include "storage/open_store.h"
 #include "worker/drills/fault_points.h"
 #include "worker/drills/fault_store.h"
+#include "worker/profile/recording_store.h"
 #include "worker/state/agreement.h"
 
 namespace holdfast::worker {
@@ -51,7 +52,8 @@ JobRunner::JobRunner(RunnerOptions options, const RunnerConnections& connections
       open_store_([this](const std::string& store, const std::string& job) {
         return open_store(store, job, storage::MissingFolder::kFail);
       }),
-      reporter_(connections.link) {
+      reporter_(connections.link),
+      profiler_([this](RecordedProfile recorded) { send_profile(std::move(recorded)); }) {
   if (!options_.tensorboard_dir.empty()) {
     tensorboard_ =
         std::make_unique<TensorBoard>(options_.tensorboard_dir, [this](const std::string& job, const std::string& what) {
@@ -89,6 +91,7 @@ void JobRunner::begin(std::function<Input()> task) {
   // Reset here and not on the train thread: an interrupt that comes from now on is meant for this task.
   interrupt_.reset();
   requests_.yield = requests_.checkpoint = requests_.leaving = false;
+  profiler_.want(std::nullopt);
   task_ = std::move(task);
   changed_.notify_all();
 }
@@ -100,6 +103,7 @@ void JobRunner::ask(const AskYield& request) {
 }
 
 void JobRunner::work() {
+  name_thread("train");
   while (true) {
     std::function<Input()> task;
     {
@@ -139,7 +143,7 @@ Input JobRunner::prepare(const StartPrepare& task) {
                                                                  .outbox = outbox_,
                                                                  .reporter = reporter_,
                                                                  .session = *session_,
-                                                                 .store = with_fault_points(std::move(*store)),
+                                                                 .store = with_spans(with_fault_points(std::move(*store))),
                                                                  .store_name = task.spec.checkpoint_store});
   spdlog::info("prepared for job {}: {:.1f} million parameters, {} tokens of {}", task.job,
                static_cast<double>(session_->model->table().total) / 1e6, session_->data.train->tokens().size(),
@@ -171,7 +175,9 @@ void JobRunner::drop_session() {
 
 Input JobRunner::run(const Directive& join) {
   if (join.spec) session_->take(*join.spec);
+  job_ = join.job;
   const RunStop stop = take_part(join);
+  profiler_.end(stop.reason);
   reporter_.end();
   report_stop(join, stop);
   if (stop.state_is_wrong) session_->distrust();
@@ -205,6 +211,7 @@ RunStop JobRunner::take_part(const Directive& join) {
       .reporter = reporter_,
       .checkpoints = *checkpoints_,
       .outbox = outbox_,
+      .profiler = profiler_,
       .on_commit = [this](int64_t step) { on_input_(StepCommitted{step}); },
       .on_lost_peer = [this, &join](const CollectiveError& error) { report_fault(join, ring_stop(error)); },
       .on_quiet = on_quiet,
@@ -252,6 +259,16 @@ RunResult<void> JobRunner::agree(const Directive& join, Communicator& ring) {
   }
   spdlog::info("generation {} begins at step {}{}", join.generation, agreed->step, agreed->received ? ", state copied" : "");
   return {};
+}
+
+// The spans become text on the outbox's thread.
+void JobRunner::send_profile(RecordedProfile recorded) {
+  const LinkOptions& link = link_.options();
+  outbox_.bodies("/v1/jobs/" + job_ + "/profile/parts", [recorded = std::move(recorded), &link] {
+    std::vector<std::string> bodies;
+    for (const auto& piece : pieces_of(recorded, link.worker, link.incarnation)) bodies.push_back(rendezvous::json_text(piece));
+    return bodies;
+  });
 }
 
 void JobRunner::report_stop(const Directive& join, const RunStop& stop) {

@@ -18,6 +18,7 @@
 #include "worker/link/outbox.h"
 #include "worker/link/progress_reporter.h"
 #include "worker/process/lifecycle.h"
+#include "worker/profile/profiler.h"
 #include "worker/session/session.h"
 #include "worker/state/source.h"
 #include "worker/step/train_loop.h"
@@ -54,6 +55,7 @@ class JobRunner {
   void start(const StartRun& task);
   void start(const StartRelease& task);
   void ask(const AskYield& request);
+  void ask(const RecordProfile& request) { profiler_.want(request.order); }
   void interrupt(const std::string& reason) { interrupt_.raise(reason); }
 
  private:
@@ -72,6 +74,7 @@ class JobRunner {
   void report_stop(const rendezvous::Directive& join, const RunStop& stop);
   bool is_gone(const rendezvous::Directive& join, int suspect_rank) const;
   void report_fault(const rendezvous::Directive& join, const RunStop& stop);
+  void send_profile(RecordedProfile recorded);
   void drop_session();
 
   RunnerOptions options_;
@@ -81,6 +84,8 @@ class JobRunner {
   OnInput on_input_;
   StoreOpener open_store_;  // for reading
   ProgressReporter reporter_;
+  Profiler profiler_;
+  std::string job_;                           // of the run under way
   std::unique_ptr<TensorBoard> tensorboard_;  // where it is asked for
   RunRequests requests_;
   Interrupt interrupt_;

@@ -48,6 +48,7 @@ void forget_job(Lifecycle& state) {
 void begin(Lifecycle& state, Activity activity) {
   state.activity = activity;
   state.interrupted = state.yield_asked = state.checkpoint_asked = state.leave_asked = state.joined = false;
+  state.profile.reset();
 }
 
 void interrupt(Lifecycle& state, const std::string& reason, std::vector<Command>& commands) {
@@ -70,6 +71,12 @@ void ask_yield(Lifecycle& state, bool checkpoint, bool leaving, std::vector<Comm
   commands.emplace_back(AskYield{state.checkpoint_asked, state.leave_asked});
 }
 
+void pass_profile(Lifecycle& state, std::vector<Command>& commands) {
+  if (state.wanted.profile == state.profile || state.interrupted) return;
+  state.profile = state.wanted.profile;
+  commands.emplace_back(RecordProfile{state.profile});
+}
+
 void reconcile_running(Lifecycle& state, std::vector<Command>& commands) {
   const Directive& wanted = state.wanted;
   const bool mine = is_mine(state);
@@ -81,6 +88,7 @@ void reconcile_running(Lifecycle& state, std::vector<Command>& commands) {
       break;
     case DirectiveKind::kJoin:
       if (!mine || wanted.generation != state.running) interrupt(state, why(wanted), commands);
+      pass_profile(state, commands);
       break;
     case DirectiveKind::kFence:
       if (mine && wanted.generation >= state.running) interrupt(state, why(wanted), commands);

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -54,6 +55,10 @@ struct StartRun {
   rendezvous::Directive join;
 };
 struct StartRelease {};
+// Record this profile from now on, or none; the newest counts.
+struct RecordProfile {
+  std::optional<rendezvous::ProfileOrder> order;
+};
 struct AskYield {  // stop after the step that all ranks agree on
   bool checkpoint = false, leaving = false;
 };
@@ -63,7 +68,7 @@ struct InterruptTrain {  // stop what was started, now
 struct ExitProcess {
   std::string reason;
 };
-using Command = std::variant<StartPrepare, StartRun, StartRelease, AskYield, InterruptTrain, ExitProcess>;
+using Command = std::variant<StartPrepare, StartRun, StartRelease, RecordProfile, AskYield, InterruptTrain, ExitProcess>;
 
 struct Lifecycle {
   enum class Activity : uint8_t { kNone, kPreparing, kRunning, kReleasing };
@@ -76,6 +81,7 @@ struct Lifecycle {
   bool interrupted = false, yield_asked = false, checkpoint_asked = false, leave_asked = false;
   int64_t running = 0;  // the generation joined or being joined, while kRunning
   bool joined = false;
+  std::optional<rendezvous::ProfileOrder> profile;  // the train thread was told of it
 
   // The job that is held. `job` is "" for none; then the other fields have no meaning. Held and not `prepared`: it is being
   // prepared, or it was refused.

@@ -148,6 +148,7 @@ class TrainingProcess {
   void carry_out(const StartPrepare& command) { runner_.start(command); }
   void carry_out(const StartRun& command) { runner_.start(command); }
   void carry_out(const StartRelease& command) { runner_.start(command); }
+  void carry_out(const RecordProfile& command) { runner_.ask(command); }
   void carry_out(const AskYield& command) { runner_.ask(command); }
   void carry_out(const InterruptTrain& command) { runner_.interrupt(command.reason); }
   void carry_out(const ExitProcess& command) { spdlog::info("ends: {}", command.reason); }

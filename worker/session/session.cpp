@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "rendezvous/protocol/wire_types.h"
+#include "worker/profile/recording_ops.h"
 
 namespace holdfast::worker {
 namespace {
@@ -50,7 +51,7 @@ void rehearse(Session& session) {
 
 void build_model(Session& session, const OpsFactory& make_ops) {
   const JobSpec& spec = session.spec;
-  session.ops = make_ops(*dtype_of(spec.dtype));
+  session.ops = with_spans(make_ops(*dtype_of(spec.dtype)));
   const model::Gpt2Config config{.n_layer = spec.n_layer,
                                  .n_embd = spec.n_embd,
                                  .n_head = spec.n_head,

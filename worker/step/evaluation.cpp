@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "worker/gradients/loss_sum.h"
+#include "worker/profile/span.h"
 #include "worker/step/exchange.h"
 #include "worker/transport/wire_bytes.h"
 
@@ -37,6 +38,7 @@ bool evaluation_due(const Session& session) {
 }
 
 RunResult<double> evaluate(Session& session, Communicator& ring) {
+  const Span span(SpanKind::kOther, "evaluation");
   Part mine;
   try {
     mine = evaluate_share(session, rendezvous::deal(session.spec.eval_microbatches, ring.world_size(), ring.rank()));

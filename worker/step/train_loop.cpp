@@ -61,6 +61,7 @@ void log_progress(const TrainLoop& loop, const rendezvous::StepPoint& point) {
 
 // The work that follows some of the steps. The step is reported first, unless its report includes a result of that work.
 RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, int64_t& compared) {
+  const Span phase(SpanKind::kPhase, "after the step");
   const rendezvous::JobSpec& spec = loop.session.spec;
   RunResult<void> result;
   if (evaluation_due(loop.session)) result = evaluate_now(loop, point);
@@ -113,6 +114,7 @@ RunStop fail_job(TrainLoop& loop, const RunStop& stop) {
 }
 
 void deal_next(TrainLoop& loop, LoadBalancer& balancer, StepShares& shares, const StepAgreement& agreed) {
+  const Span phase(SpanKind::kPhase, "deal the next step");
   const auto change = balancer.observe(shares, agreed.compute_us);
   shares = balancer.shares();
   if (!change.changed || loop.ring.rank() != 0) return;
@@ -129,6 +131,7 @@ RunStop run_steps(TrainLoop& loop) {
   auto shares = agree_on_shares(loop);
   if (!shares) return shares.error();
   while (loop.session.state->step < loop.session.spec.total_steps) {
+    ProfiledStep profiled(loop.profiler, loop.session.state->step + 1);
     if (auto done = choose_first_exponents(loop); !done) return done.error();
     TrainStep step(loop, *shares);
     if (auto done = step.accumulate(); !done) return done.error();
@@ -139,6 +142,7 @@ RunStop run_steps(TrainLoop& loop) {
     if (auto done = step.confirm(*point); !done) return done.error();
     if (auto done = after_step(loop, *point, compared); !done) return done.error();
     deal_next(loop, balancer, *shares, *agreed);
+    profiled.completed();
     if (agreed->yield && loop.session.state->step < loop.session.spec.total_steps)
       return yield_after_step(loop, *agreed, compared);
   }

@@ -14,6 +14,7 @@
 #include "worker/link/interrupt.h"
 #include "worker/link/outbox.h"
 #include "worker/link/progress_reporter.h"
+#include "worker/profile/profiler.h"
 #include "worker/session/run_stop.h"
 #include "worker/session/session.h"
 #include "worker/tensorboard/event_writer.h"
@@ -33,6 +34,7 @@ struct TrainLoop {
   ProgressReporter& reporter;
   Checkpointing& checkpoints;
   Outbox& outbox;
+  Profiler& profiler;
   std::function<void(int64_t step)> on_commit;
   // Called when a neighbour's connection ended, or the ring failed, while this rank computed; on a separate thread. The
   // service decides what follows.

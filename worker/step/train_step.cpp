@@ -14,6 +14,7 @@
 #include "worker/drills/fault_points.h"
 #include "worker/gradients/loss_sum.h"
 #include "worker/invariants/invariant.h"
+#include "worker/profile/span.h"
 #include "worker/state/catch_up.h"
 
 namespace holdfast::worker {
@@ -58,6 +59,7 @@ void require_own_in_sums(const Session& session, const StepShares& shares, int r
 }  // namespace
 
 RunResult<std::string> compare_states(TrainLoop& loop) {
+  const Span span(SpanKind::kOther, "compare states");
   const std::string mine = loop.session.state->hash();
   const auto gathered = loop.ring.all_gather(std::as_bytes(std::span(mine)));
   if (!gathered) return tl::unexpected(ring_stop(gathered.error()));
@@ -120,6 +122,7 @@ bool TrainStep::overlaps() const {
 }
 
 RunResult<void> TrainStep::accumulate() {
+  const Span phase(SpanKind::kPhase, "accumulate");
   Session& session = loop_.session;
   const int64_t step = session.state->step;
   const int rank = loop_.ring.rank();
@@ -159,6 +162,7 @@ CollectiveResult<void> TrainStep::reduce_part(size_t part) {
 
 RunResult<void> TrainStep::finish_reduction() {
   if (!reduction_) return {};
+  const Span span(SpanKind::kWait, "wait for the reduction");
   const auto reduced = clock_.communicating([&] { return reduction_->finish(); });
   if (reduced) return {};
   RunStop stop = ring_stop(reduced.error());
@@ -167,6 +171,7 @@ RunResult<void> TrainStep::finish_reduction() {
 }
 
 RunResult<StepAgreement> TrainStep::exchange() {
+  const Span phase(SpanKind::kPhase, "exchange");
   if (auto finished = finish_reduction(); !finished) return tl::unexpected(finished.error());
   StepReport mine;
   mine.step = loop_.session.state->step;
@@ -254,6 +259,7 @@ RunResult<void> TrainStep::reduce(const StepAgreement& agreed) {
 // additions.
 CollectiveResult<void> TrainStep::reduce_all() {
   for (size_t part = 0; part < parts(); ++part) {
+    const Span span(SpanKind::kBucket, "bucket", static_cast<int64_t>(part));
     if (auto reduced = reduce_part(part); !reduced) return reduced;
   }
   return {};
@@ -302,6 +308,7 @@ RunResult<void> TrainStep::refuse(const StepAgreement& agreed) {
 }
 
 RunResult<StepPoint> TrainStep::update(const StepAgreement& agreed) {
+  const Span phase(SpanKind::kPhase, "update");
   Session& session = loop_.session;
   const int64_t before = session.state->step;
   require_dealt_once(shares_, session.spec.dealt_units(), before);
@@ -341,6 +348,7 @@ void TrainStep::keep_unconfirmed(const StepPoint& point) {
 }
 
 RunResult<void> TrainStep::confirm(StepPoint& point) {
+  const Span phase(SpanKind::kPhase, "confirm");
   const auto confirmed = clock_.communicating([&] { return loop_.ring.all_gather(encode(verdict_)); });
   point.step_s = clock_.step_s();
   point.communication_s = clock_.communication_s();

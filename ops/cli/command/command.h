@@ -61,7 +61,8 @@ void add_backup_commands(CLI::App& app, Options& options);  // backup restore
 void add_submit_command(CLI::App& app, Options& options);
 void add_list_command(CLI::App& app, Options& options);  // ls
 void add_show_command(CLI::App& app, Options& options);
-void add_job_actions(CLI::App& app, Options& options);      // stop pause resume scale
+void add_job_actions(CLI::App& app, Options& options);  // stop pause resume scale
+void add_profile_command(CLI::App& app, Options& options);
 void add_jobs_group(CLI::App& app, Options& options);       // jobs ls|show|diff
 void add_follow_commands(CLI::App& app, Options& options);  // logs events
 void add_wait_command(CLI::App& app, Options& options);

@@ -80,6 +80,8 @@ HelpTopic environment_topic() {
              {"HOLDFAST_THREADS", "default: all cores", "Threads for computing; --threads wins."},
              {"HOLDFAST_LOG_LEVEL", "default: info", "trace, debug, info, warning or error; --log_level wins."},
              {"HOLDFAST_TENSORBOARD_DIR", "default: none", "Folder for TensorBoard's event files; --tensorboard_dir wins."},
+             {"HOLDFAST_RANGES", "",
+              "1: on a GPU, what the worker does is shown as ranges of roctx or NVTX, for rocprofv3 or nsys."},
              {"HOLDFAST_DRILLS", "", "Folder of files that `holdfast chaos` steers this worker with; --drills wins."},
              {"HOLDFAST_CPU_ISA", "default: the best there is",
               "Instruction set for training on processors, such as avx2 or avx512. Workers of an exact job need the same one."},

@@ -32,6 +32,7 @@ const std::map<std::string, std::string> kRunElsewhere = {
     {"holdfast netcheck", "netcheck_test"},
     {"holdfast audit", "audit_test"},
     {"holdfast doctor", "doctor_test"},
+    {"holdfast profile", "profile_command_test"},
 };
 const std::map<std::string, std::vector<std::string>> kRuns = {
     {"holdfast submit", {"--train_data_path", "/d"}},

@@ -153,7 +153,7 @@ TEST(Messages, ADirectivesTagDependsOnItsContent) {
   EXPECT_EQ(directive.tag().size(), 32U);
   EXPECT_EQ(Json::parse(json_text(Json(directive))).get<Directive>().tag(), directive.tag())
       << "it survives the way to the worker";
-  std::vector<Directive> changed(7, directive);
+  std::vector<Directive> changed(8, directive);
   changed[0].generation = 8;
   changed[1].rank = 0;
   changed[2].members[1].incarnation = "i10";
@@ -161,6 +161,8 @@ TEST(Messages, ADirectivesTagDependsOnItsContent) {
   changed[4].source.step = 61;
   changed[5].spec->seed = 1;
   changed[6].checkpoint = true;
+  changed[7].profile = ProfileOrder{"p1", 41, 20, 1000};
+  EXPECT_EQ(round_trip(changed[7]).profile, changed[7].profile);
   for (const Directive& other : changed) EXPECT_NE(other.tag(), directive.tag());
 }
 

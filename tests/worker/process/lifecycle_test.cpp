@@ -11,12 +11,14 @@ namespace {
 
 using rendezvous::Directive;
 using rendezvous::DirectiveKind;
+using rendezvous::ProfileOrder;
 
 std::string words(const Command& command) {
   struct Words {
     std::string operator()(const StartPrepare& c) { return "prepare " + c.job; }
     std::string operator()(const StartRun& c) { return fmt::format("run {}/{}", c.join.job, c.join.generation); }
     std::string operator()(const StartRelease&) { return "release"; }
+    std::string operator()(const RecordProfile& c) { return c.order ? "record " + c.order->id : "record nothing"; }
     std::string operator()(const AskYield& c) {
       return std::string("yield") + (c.checkpoint ? " with checkpoint" : "") + (c.leaving ? " leaving" : "");
     }
@@ -109,6 +111,21 @@ TEST(Lifecycle, TheStatusSaysOfWhichGenerationTheStateIs) {
   m.told(DirectiveKind::kIdle);
   m.after(Released{});
   EXPECT_EQ(of(m), 0);
+}
+
+TEST(Lifecycle, AProfileIsRecordedOnceAndForTheGenerationThatRuns) {
+  Machine m = running(3);
+  Directive join = m.state.wanted;
+  join.profile = ProfileOrder{"p1", 10, 20, 1000};
+  EXPECT_EQ(m.after(DirectiveReceived{join}), "record p1 -> active j1/3 step 0");
+  EXPECT_EQ(m.after(DirectiveReceived{join}), "- -> active j1/3 step 0");
+  join.profile.reset();
+  EXPECT_EQ(m.after(DirectiveReceived{join}), "record nothing -> active j1/3 step 0");
+  m.told(DirectiveKind::kFence, "j1", 3);
+  m.after(RunEnded{8, "fence"});
+  join.generation = 4;
+  join.profile = ProfileOrder{"p2", 10, 20, 1000};
+  EXPECT_EQ(m.after(DirectiveReceived{join}), "run j1/4; record p2 -> prepared j1/3 step 8 (fence)");
 }
 
 TEST(Lifecycle, AFenceOfThePastChangesNothing) {

@@ -110,6 +110,7 @@ struct TestRank {
   ServiceLink link;
   Outbox outbox;
   ProgressReporter reporter;
+  Profiler profiler{[](RecordedProfile) {}};
   std::unique_ptr<Transport> transport;
   std::unique_ptr<Session> session;
   std::unique_ptr<Checkpointing> checkpoints;
@@ -220,6 +221,7 @@ class Ranks {
                    .reporter = rank.reporter,
                    .checkpoints = *rank.checkpoints,
                    .outbox = rank.outbox,
+                   .profiler = rank.profiler,
                    .on_commit = [&](int64_t step) { on_commit(rank, number, step); },
                    .on_lost_peer = [&](const CollectiveError& error) { on_lost_peer(rank, number, error); }};
     RunStop stop = loop.run();

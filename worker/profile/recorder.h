@@ -1,0 +1,45 @@
+// The recording of this process: the spans of all its threads between start_recording() and stop_recording().
+//
+// Each thread keeps its spans in a track of its own. A thread that ends leaves its track to the next one of its role, so that
+// threads that live for a step share one. Bounds: kTracksMax tracks, and as many spans as start_recording() says; what is
+// beyond them is counted and dropped. Promises: a span that began before the recording or ends after it is not in it. Thread:
+// any; start and stop come from one at a time.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "worker/profile/span.h"
+
+namespace holdfast::worker {
+
+struct RecordedSpan {
+  const char* name = nullptr;
+  SpanKind kind = SpanKind::kOther;
+  int64_t begin_ns = 0, duration_ns = 0;  // of std::chrono::steady_clock
+  int64_t number = -1;
+};
+struct RecordedTrack {
+  std::string thread;  // its role; the second thread of a role has a 2 behind it
+  std::vector<RecordedSpan> spans;
+};
+struct Recording {
+  std::vector<RecordedTrack> tracks;
+  int64_t dropped = 0;
+};
+
+inline constexpr size_t kTracksMax = 32;
+
+// Drops an earlier recording that was not stopped. Steps and phases have a bound of their own, `outline_max`, so that they are
+// all there when other spans were dropped.
+void start_recording(int64_t spans_max, int64_t outline_max);
+Recording stop_recording();
+
+// Says what the calling thread is for; "thread" without it.
+void name_thread(const char* role);
+// Keeps a span of the calling thread that ends now, if a recording is under way; the part before the recording is cut off.
+void record_span(SpanKind kind, const char* name, std::chrono::duration<double> duration);
+
+}  // namespace holdfast::worker

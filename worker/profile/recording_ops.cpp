@@ -1,0 +1,200 @@
+#include "worker/profile/recording_ops.h"
+
+#include <type_traits>
+#include <utility>
+
+#include "worker/profile/ranges.h"
+#include "worker/profile/span.h"
+
+namespace holdfast::worker {
+namespace {
+
+using kernels::Act;
+using kernels::DeviceOps;
+
+// Memory and copies.
+class RecordingMemory : public DeviceOps {
+ protected:
+  template <typename Call>
+  auto recorded(const char* name, const Call& call, SpanKind kind = SpanKind::kOp) {
+    const Span span(kind, name);
+    if constexpr (std::is_void_v<decltype(call())>) {
+      call();
+      if (queues_ && span.is_recorded()) ops_->synchronize();
+    } else {
+      return call();  // ops that return something wait for the device
+    }
+  }
+
+ public:
+  explicit RecordingMemory(std::unique_ptr<DeviceOps> ops) : ops_(std::move(ops)), queues_(!ops_->memory_is_host()) {}
+
+  kernels::DeviceInfo info() const override { return ops_->info(); }
+  kernels::DType activation_dtype() const override { return ops_->activation_dtype(); }
+
+  void* allocate(size_t bytes) override { return ops_->allocate(bytes); }
+  void release(void* memory) noexcept override { ops_->release(memory); }
+  bool memory_is_host() const override { return ops_->memory_is_host(); }
+  void* allocate_staging(size_t bytes) override { return ops_->allocate_staging(bytes); }
+  void release_staging(void* memory) noexcept override { ops_->release_staging(memory); }
+
+  void copy_to_device(void* to, const void* host_from, size_t bytes) override {
+    recorded(
+        "copy to device", [&] { ops_->copy_to_device(to, host_from, bytes); }, SpanKind::kCopy);
+  }
+  void copy_to_host(void* host_to, const void* from, size_t bytes) override {
+    recorded(
+        "copy to host", [&] { ops_->copy_to_host(host_to, from, bytes); }, SpanKind::kCopy);
+  }
+  void zero(void* memory, size_t bytes) override {
+    recorded("zero", [&] { ops_->zero(memory, bytes); });
+  }
+  void synchronize() override {
+    const Span span(SpanKind::kWait, "wait for the device");
+    ops_->synchronize();
+  }
+  Copy begin_copy_to_host(void* staging_to, const void* from, size_t bytes) override {
+    return ops_->begin_copy_to_host(staging_to, from, bytes);
+  }
+  void finish_copy(Copy copy) override {
+    const Span span(SpanKind::kCopy, "wait for a copy to the host");
+    ops_->finish_copy(copy);
+  }
+  void begin_copy_to_device(void* to, const void* staging_from, size_t bytes) override {
+    ops_->begin_copy_to_device(to, staging_from, bytes);
+  }
+  void await_copies() override { ops_->await_copies(); }
+
+ protected:
+  const std::unique_ptr<DeviceOps> ops_;
+
+ private:
+  const bool queues_;
+};
+
+class RecordingOps final : public RecordingMemory {
+ public:
+  using RecordingMemory::RecordingMemory;
+
+  void cast(Act* out, const float* in, int64_t count) override {
+    recorded("cast", [&] { ops_->cast(out, in, count); });
+  }
+  void parameters_changed() override {
+    recorded("pack weights", [&] { ops_->parameters_changed(); });
+  }
+
+  void encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
+                       int64_t C) override {
+    recorded("encoder forward", [&] { ops_->encoder_forward(out, tokens, wte, wpe, B, T, C); });
+  }
+  void encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) override {
+    recorded("encoder backward, positions", [&] { ops_->encoder_backward_positions(dwpe, dout, B, T, C); });
+  }
+  void encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) override {
+    recorded("encoder backward, tokens", [&] { ops_->encoder_backward_tokens(dwte, dout, rows, N, C); });
+  }
+
+  void layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in, const Act* x,
+                         const float* weight, const float* bias, int64_t N, int64_t C) override {
+    recorded("layernorm forward",
+             [&] { ops_->layernorm_forward(out, residual_out, mean, rstd, residual_in, x, weight, bias, N, C); });
+  }
+  void layernorm_backward(float* dresidual, Act* dx, float* dweight, float* dbias, const Act* dout, const float* residual,
+                          const float* weight, const float* mean, const float* rstd, int64_t N, int64_t C) override {
+    recorded("layernorm backward",
+             [&] { ops_->layernorm_backward(dresidual, dx, dweight, dbias, dout, residual, weight, mean, rstd, N, C); });
+  }
+
+  void matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* weight, const float* bias, kernels::Epilogue epilogue,
+                      int64_t N, int64_t IC, int64_t OC) override {
+    recorded("matmul forward", [&] { ops_->matmul_forward(out, pre_gelu, in, weight, bias, epilogue, N, IC, OC); });
+  }
+  void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight, int64_t N,
+                       int64_t IC, int64_t OC) override {
+    recorded("matmul backward", [&] { ops_->matmul_backward(din, dweight, dbias, dout, in, weight, N, IC, OC); });
+  }
+  void gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) override {
+    recorded("gelu backward", [&] { ops_->gelu_backward(dx, x, dy, count); });
+  }
+
+  void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) override {
+    recorded("attention forward", [&] { ops_->attention_forward(out, logsumexp, qkv, B, T, C, NH); });
+  }
+  void attention_backward(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,
+                          int64_t T, int64_t C, int64_t NH) override {
+    recorded("attention backward", [&] { ops_->attention_backward(dqkv, dout, qkv, out, logsumexp, B, T, C, NH); });
+  }
+
+  void head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C,
+                 int64_t V) override {
+    recorded("head, loss", [&] { ops_->head_loss(losses, x, wte, targets, N, C, V); });
+  }
+  void head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets, int64_t N,
+                          int64_t C, int64_t V, float scale) override {
+    recorded("head, loss and backward", [&] { ops_->head_loss_backward(losses, dx, dwte, x, wte, targets, N, C, V, scale); });
+  }
+  void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override {
+    recorded("head, logits", [&] { ops_->head_logits(logits, x, wte, rows, C, V); });
+  }
+
+  void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count,
+             const kernels::AdamWStep& step) override {
+    recorded("adamw", [&] { ops_->adamw(parameters, m, v, gradient, count, step); });
+  }
+  void nesterov(float* parameters, float* momentum, const float* gradient, int64_t count,
+                const kernels::NesterovStep& step) override {
+    recorded("nesterov", [&] { ops_->nesterov(parameters, momentum, gradient, count, step); });
+  }
+  void subtract(float* out, const float* a, const float* b, int64_t count) override {
+    recorded("subtract", [&] { ops_->subtract(out, a, b, count); });
+  }
+  void scale(float* out, const float* x, int64_t count, float factor) override {
+    recorded("scale", [&] { ops_->scale(out, x, count, factor); });
+  }
+  double sum_of_squares(const float* x, int64_t count) override {
+    return recorded("sum of squares", [&] { return ops_->sum_of_squares(x, count); });
+  }
+  double sum(const float* x, int64_t count) override {
+    return recorded("sum", [&] { return ops_->sum(x, count); });
+  }
+
+  float abs_max(const float* x, int64_t count) override {
+    return recorded("largest magnitude", [&] { return ops_->abs_max(x, count); });
+  }
+  void abs_maxima(float* host_largest, const Floats* of, size_t how_many) override {
+    recorded("largest magnitude", [&] { ops_->abs_maxima(host_largest, of, how_many); });
+  }
+  void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) override {
+    recorded("pack gradients", [&] { ops_->fixed_accumulate(sums, x, count, exponent, first); });
+  }
+  void fixed_accumulate(int16_t* sums, const float* x, int64_t count, int exponent, bool first) override {
+    recorded("pack gradients", [&] { ops_->fixed_accumulate(sums, x, count, exponent, first); });
+  }
+  void fixed_unpack(float* x, const int32_t* sums, int64_t count, float scale) override {
+    recorded("unpack gradients", [&] { ops_->fixed_unpack(x, sums, count, scale); });
+  }
+  void fixed_unpack(float* x, const int16_t* sums, int64_t count, float scale) override {
+    recorded("unpack gradients", [&] { ops_->fixed_unpack(x, sums, count, scale); });
+  }
+  void float_accumulate(float* sums, const float* x, int64_t count, bool first) override {
+    recorded("pack gradients", [&] { ops_->float_accumulate(sums, x, count, first); });
+  }
+  void add_rows(int32_t* sums, const int32_t* rows, const int32_t* ids, int64_t R, int64_t C) override {
+    recorded("add rows", [&] { ops_->add_rows(sums, rows, ids, R, C); });
+  }
+  void add_rows(int16_t* sums, const int16_t* rows, const int32_t* ids, int64_t R, int64_t C) override {
+    recorded("add rows", [&] { ops_->add_rows(sums, rows, ids, R, C); });
+  }
+  void add_rows(float* sums, const float* rows, const int32_t* ids, int64_t R, int64_t C) override {
+    recorded("add rows", [&] { ops_->add_rows(sums, rows, ids, R, C); });
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<kernels::DeviceOps> with_spans(std::unique_ptr<kernels::DeviceOps> ops) {
+  if (!ops->memory_is_host()) show_ranges_of_gpu();
+  return std::make_unique<RecordingOps>(std::move(ops));
+}
+
+}  // namespace holdfast::worker
