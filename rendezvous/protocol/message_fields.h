@@ -85,6 +85,13 @@ void describe(Io& io, Of<Io, StateSource>& m) {
   io("state_hash", m.state_hash);
 }
 template <typename Io>
+void describe(Io& io, Of<Io, ProfileOrder>& m) {
+  io("id", m.id);
+  io("from_step", m.from_step);
+  io("steps", m.steps);
+  io("spans_max", m.spans_max);
+}
+template <typename Io>
 void describe(Io& io, Of<Io, GenerationBegin>& m) {
   io("generation", m.generation);
   io("step", m.step);

@@ -120,24 +120,4 @@ void from_json(const Json& json, ProfilePart& part) {
   }
 }
 
-void to_json(Json& json, const ProfileOrder& order) {
-  json = {{"id", order.id}, {"from_step", order.from_step}, {"steps", order.steps}, {"spans_max", order.spans_max}};
-}
-
-void from_json(const Json& json, ProfileOrder& order) {
-  read_field(json, "id", order.id);
-  read_field(json, "from_step", order.from_step);
-  read_field(json, "steps", order.steps);
-  read_field(json, "spans_max", order.spans_max);
-}
-
-void read(const std::string& field, const Json& json, ProfileOrder& out) {
-  if (!json.is_object()) refuse(field, "an object", json);
-  from_json(json, out);
-}
-
-Json written(const ProfileOrder& order) {
-  return order;
-}
-
 }  // namespace holdfast::rendezvous

@@ -68,11 +68,5 @@ struct ProfilePart {
 // kind, begin (after the begin of the span before), duration, number.
 void to_json(nlohmann::json& json, const ProfilePart& part);
 void from_json(const nlohmann::json& json, ProfilePart& part);
-void to_json(nlohmann::json& json, const ProfileOrder& order);
-void from_json(const nlohmann::json& json, ProfileOrder& order);
-
-// For the walk over a message's fields in messages.cpp.
-void read(const std::string& field, const nlohmann::json& json, ProfileOrder& out);
-nlohmann::json written(const ProfileOrder& order);
 
 }  // namespace holdfast::rendezvous
