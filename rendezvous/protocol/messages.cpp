@@ -177,8 +177,12 @@ const char* directive_name(DirectiveKind kind) {
 }
 
 std::string Directive::tag() const {
+  return tag_of(*this);
+}
+
+std::string Directive::tag_of(const Json& directive) {
   // An object's keys are sorted, so equal content is equal text.
-  const std::string text = json_text(Json(*this));
+  const std::string text = json_text(directive);
   const XXH128_hash_t hash = XXH3_128bits(text.data(), text.size());
   return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
 }

@@ -157,6 +157,8 @@ struct Directive {
   std::optional<ProfileOrder> profile = {};
 
   std::string tag() const;  // digest of the content, which the worker sends back as `have=`
+  // The same of a directive as it came: a worker of an older release does not know all fields, and they count, too.
+  static std::string tag_of(const nlohmann::json& directive);
 };
 
 struct WorkerLost {

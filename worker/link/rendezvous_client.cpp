@@ -127,8 +127,11 @@ void RendezvousClient::poll_once() {
 
 void RendezvousClient::take_directive(const std::string& body) {
   rendezvous::Directive directive;
+  std::string tag;
   try {
-    directive = nlohmann::json::parse(body).get<rendezvous::Directive>();
+    const auto json = nlohmann::json::parse(body);
+    directive = json.get<rendezvous::Directive>();
+    tag = rendezvous::Directive::tag_of(json);
   } catch (const std::exception& error) {
     spdlog::error("a directive cannot be read, it is asked for again: {}", error.what());
     stop_.wait_for(seconds(1));
@@ -136,8 +139,8 @@ void RendezvousClient::take_directive(const std::string& body) {
   }
   {
     const std::lock_guard lock(mutex_);
-    if (directive.tag() == tag_) return;
-    tag_ = directive.tag();
+    if (tag == tag_) return;
+    tag_ = tag;
     other_tags_ = 0;
   }
   on_directive_(directive);

@@ -144,7 +144,7 @@ TEST(Messages, DirectivesOfEveryKind) {
   }
   Directive idle;
   EXPECT_FALSE(round_trip(idle).spec.has_value());
-  expect_named_when_missing(a_join(), {"spec", "job_born", "question"});
+  expect_named_when_missing(a_join(), {"spec", "began", "job_born", "question"});
 }
 
 TEST(Messages, ADirectivesTagDependsOnItsContent) {
@@ -164,6 +164,13 @@ TEST(Messages, ADirectivesTagDependsOnItsContent) {
   changed[7].profile = ProfileOrder{"p1", 41, 20, 1000};
   EXPECT_EQ(round_trip(changed[7]).profile, changed[7].profile);
   for (const Directive& other : changed) EXPECT_NE(other.tag(), directive.tag());
+}
+
+TEST(Messages, ADirectivesTagCountsFieldsOfALaterReleaseToo) {
+  Json json(a_join());
+  EXPECT_EQ(Directive::tag_of(json), a_join().tag());
+  json["field_of_a_later_release"] = 1;
+  EXPECT_NE(Directive::tag_of(json), json.get<Directive>().tag()) << "a worker that says this one would be told again and again";
 }
 
 TEST(Messages, ProgressWithALossThatIsNoNumber) {
