@@ -52,6 +52,15 @@ enum class Epilogue : uint8_t { kNone, kGelu };
 // An element of the activation dtype; only ever used through a pointer.
 struct Act;
 
+// The N tokens of a microbatch by value: run r is of one of the R distinct tokens, and names the places where it stands,
+// ascending. Device memory.
+struct TokenRuns {
+  const int32_t* ids;        // (R) the rows that the runs' gradients go to: the tokens, for all V rows; null: row r, for R rows
+  const int32_t* starts;     // (R + 1) run r is positions starts[r] .. starts[r + 1]
+  const int32_t* positions;  // (N)
+  int64_t R;
+};
+
 class DeviceOps {
  public:
   virtual ~DeviceOps() = default;
@@ -93,9 +102,8 @@ class DeviceOps {
                                int64_t C) = 0;
   // Its backward pass, in two ops. dwpe (T, C) = sum of dout (N, C) over B.
   virtual void encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) = 0;
-  // dwte[rows[n]] += dout[n], each of C, in the order of n. `rows` (N): the tokens, for dwte (V, C); or each token's place
-  // among the distinct ones, for those alone.
-  virtual void encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) = 0;
+  // dwte[row of n's token] += dout[n], each of C, in the order of n.
+  virtual void encoder_backward_tokens(float* dwte, const float* dout, const TokenRuns& runs, int64_t C) = 0;
 
   // --- LayerNorm (Ba, Kiros, Hinton 2016, eq. 4), epsilon 1e-5, with the residual addition before it:
   // residual_out (N, C) = residual_in + x;   out (N, C) = norm(residual_out) * weight + bias.

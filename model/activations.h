@@ -17,7 +17,7 @@
 //     normed, branch, dbranch     (N, C) each              3 NC a
 //     wide                        (N, 4C)                  4 NC a
 //     mean, rstd, losses          (N) float32 each        12 N
-//     tokens, token_places, targets   (N) int32 each      12 N
+//     tokens, targets, token_runs   (N), (N), (3 N + 1) int32    20 N
 //     logits                      (V) float32              4 V    only for batch size 1, for sampling
 //
 // Not kept: the LayerNorms' outputs. They are computed again in the backward pass (reads 4 NC bytes, writes NC a: next
@@ -56,7 +56,7 @@ struct Activations {
   float* rstd;            // (N)
   float* losses;          // (N)
   int32_t* tokens;        // (B, T)
-  int32_t* token_places;  // (B, T) where each is among the distinct ones
+  int32_t* token_runs;    // (3 N + 1) of DistinctTokens: ids, starts, positions
   int32_t* targets;       // (B, T)
   float* logits;          // (V), null unless B = 1
 

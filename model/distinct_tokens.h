@@ -15,11 +15,14 @@ class DistinctTokens {
   explicit DistinctTokens(size_t tokens);
 
   void find(std::span<const int32_t> tokens);
-  std::span<const int32_t> ids() const { return ids_; }        // ascending
-  std::span<const int32_t> places() const { return places_; }  // of each token: where it is in ids()
+  std::span<const int32_t> ids() const { return std::span(runs_).first(distinct_); }  // ascending
+  // The runs of kernels::TokenRuns, for one copy to the device: ids (R), starts (R + 1), positions (N).
+  std::span<const int32_t> runs() const { return runs_; }
 
  private:
-  std::vector<int32_t> ids_, places_;
+  std::vector<uint64_t> sorted_;  // token and position, in one number
+  std::vector<int32_t> runs_;
+  size_t distinct_ = 0;
 };
 
 }  // namespace holdfast::model

@@ -98,9 +98,10 @@ double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const i
   const Activations& at = *activations_;
   const ParameterViews& p = *views_;
   load(tokens, targets);
-  distinct_.find(on_gradients ? tokens : tokens.first(0));
-  ops_.copy_to_device(at.token_places, distinct_.places().data(), distinct_.places().size_bytes());
   forward(B, T);
+  distinct_.find(tokens);  // while a GPU goes through the layers
+  ops_.copy_to_device(at.token_runs, distinct_.runs().data(), distinct_.runs().size_bytes());
+  rows_apart_ = on_gradients != nullptr;
   ops_.head_loss_backward(at.losses, at.dbranch, p.wte.gradient, at.normed, p.wte.act, at.targets, N, config_.n_embd,
                           config_.vocab_size, std::ldexp(1.0F, loss_scale_log2_));
   backward(B, T, on_gradients);
@@ -108,7 +109,7 @@ double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const i
 }
 
 TokenGradient Gpt2::token_gradient() const {
-  return {distinct_.ids(), activations_->token_gradient};
+  return {rows_apart_ ? distinct_.ids() : std::span<const int32_t>(), activations_->token_gradient};
 }
 
 double Gpt2::evaluate_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets) {
@@ -234,16 +235,17 @@ void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
   throw_if_interrupted();
   ops_.encoder_backward_positions(p.wpe.gradient, at.dresidual, B, T, C);
   tell();
-  token_backward(N, on_gradients != nullptr);
+  token_backward();
 }
 
 // The encoder's part of wte's gradient: to the head's, or apart from it, where whoever listens may have written over that.
-void Gpt2::token_backward(int64_t N, bool apart) {
-  const int64_t C = config_.n_embd;
+void Gpt2::token_backward() {
+  const int64_t C = config_.n_embd, R = static_cast<int64_t>(distinct_.ids().size());
   const Activations& at = *activations_;
-  if (!apart) return ops_.encoder_backward_tokens(views_->wte.gradient, at.dresidual, at.tokens, N, C);
-  ops_.zero(at.token_gradient, distinct_.ids().size() * static_cast<size_t>(C) * sizeof(float));
-  ops_.encoder_backward_tokens(at.token_gradient, at.dresidual, at.token_places, N, C);
+  const int32_t *ids = at.token_runs, *starts = ids + R, *positions = starts + R + 1;
+  if (!rows_apart_) return ops_.encoder_backward_tokens(views_->wte.gradient, at.dresidual, {ids, starts, positions, R}, C);
+  ops_.zero(at.token_gradient, static_cast<size_t>(R * C) * sizeof(float));
+  ops_.encoder_backward_tokens(at.token_gradient, at.dresidual, {nullptr, starts, positions, R}, C);
 }
 
 // Enters with the gradient of this layer's output in dresidual (float32) and branch (the same, cast); leaves with that of

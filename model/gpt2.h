@@ -107,7 +107,7 @@ class Gpt2 {
   // From the gradient of `normed` down to the encoder.
   void backward(int64_t B, int64_t T, const OnGradients& on_gradients);
   void layer_backward(int64_t layer, int64_t B, int64_t T);
-  void token_backward(int64_t N, bool apart);
+  void token_backward();
   void load(std::span<const int32_t> tokens, std::span<const int32_t> targets);
   void throw_if_interrupted() const;
 
@@ -121,6 +121,7 @@ class Gpt2 {
   std::unique_ptr<ParameterViews> views_;
   std::unique_ptr<Activations> activations_;
   DistinctTokens distinct_;
+  bool rows_apart_ = false;  // the encoder's part of wte's gradient is in the activations' token_gradient
   int loss_scale_log2_ = 0;
   const std::atomic<bool>* interrupt_ = nullptr;
 };

@@ -58,7 +58,7 @@ class EmulatedOps final : public kernels::HostOps {
     seconds_per_operation_ = 0;
   }
   void encoder_backward_positions(float*, const float*, int64_t, int64_t, int64_t) override {}
-  void encoder_backward_tokens(float*, const float*, const int32_t*, int64_t, int64_t) override {}
+  void encoder_backward_tokens(float*, const float*, const kernels::TokenRuns&, int64_t) override {}
   void layernorm_forward(Act*, float*, float*, float*, const float*, const Act*, const float*, const float*, int64_t,
                          int64_t) override {}
   void layernorm_backward(float*, Act*, float*, float*, const Act*, const float*, const float*, const float*, const float*,

@@ -31,7 +31,7 @@ class CpuOps final : public HostOps {
   void encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
                        int64_t C) override;
   void encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) override;
-  void encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) override;
+  void encoder_backward_tokens(float* dwte, const float* dout, const TokenRuns& runs, int64_t C) override;
   void layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in, const Act* x,
                          const float* weight, const float* bias, int64_t N, int64_t C) override;
   void layernorm_backward(float* dresidual, Act* dx, float* dweight, float* dbias, const Act* dout, const float* residual,

@@ -35,13 +35,15 @@ void CpuOps::encoder_forward(float* out, const int32_t* tokens, const float* wte
   });
 }
 
-void CpuOps::encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) {
+void CpuOps::encoder_backward_tokens(float* dwte, const float* dout, const TokenRuns& runs, int64_t C) {
   const Cut columns = Cut::of(kColumns, C);
   team_.for_each(columns.count, [&](int64_t i, int) {
     const int64_t c = columns.begin(i), width = columns.size(i);
-    for (int64_t n = 0; n < N; ++n) {
-      float* token_row = dwte + rows[n] * C + c;
-      vectors_.floats.add(token_row, token_row, dout + n * C + c, width);
+    for (int64_t r = 0; r < runs.R; ++r) {
+      float* token_row = dwte + (runs.ids == nullptr ? r : runs.ids[r]) * C + c;
+      for (int64_t n = runs.starts[r]; n < runs.starts[r + 1]; ++n) {
+        vectors_.floats.add(token_row, token_row, dout + runs.positions[n] * C + c, width);
+      }
     }
   });
 }

@@ -1,30 +1,72 @@
 // Causal self-attention by tiles of queries and keys (Dao et al. 2022, algorithms 1 and 4): no (T, T) matrix in memory. The
-// formulas are those of kernels/ref/attention.h, where layouts are, too.
+// formulas are those of kernels/ref/attention.h, where layouts are, too. attention_chained.h has the faster form for 16 bits on
+// matrix units.
 //
 // A block has one tile of one head: of queries in the forward pass and for dq, of keys for dk and dv, and goes over the tiles
 // of the others in their order. No sums are shared between blocks, so there is nothing to be atomic. Limits: HS up to Width,
 // which is 32, 64 or 128.
 #pragma once
 
+#include "kernels/hip/elements.h"
 #include "kernels/hip/matrix_tile.h"
 #include "kernels/hip/runtime.h"
 
 namespace holdfast::kernels::hip {
 
 inline constexpr int kAttentionThreads = 128;
-inline constexpr int kAttentionPadding = 8;
+inline constexpr int kAttentionPadding = 8;  // elements: rows begin at multiples of 16 bytes, in different banks
 
 struct AttentionShape {
   int64_t T, C, NH;
   int HS;
-  float scale;
+  float scale;   // of scores
+  float scale2;  // the same for powers of two: times log2(e)
   __device__ int64_t tiles(int rows) const { return (T + rows - 1) / rows; }
-  // Rows of a head: in qkv (B, T, 3C) part 0, 1, 2 is q, k, v; in out (B, T, C).
-  __device__ int64_t qkv(int64_t head, int64_t t, int part) const {
-    return (head / NH * T + t) * 3 * C + part * C + head % NH * HS;
-  }
   __device__ int64_t out(int64_t head, int64_t t) const { return (head / NH * T + t) * C + head % NH * HS; }
 };
+
+// The rows of one head, T of HS elements: row t begins at data + t * stride. Made once a block, for finding a head takes
+// divisions of 64 bits.
+template <typename Element>
+struct RowsOfHead {
+  Element* data;
+  int64_t stride;
+  __device__ Element* row(int64_t t) const { return data + t * stride; }
+
+  static constexpr int kVector = 16 / static_cast<int>(sizeof(Element));  // elements that are read and written at once
+  // Whether all rows can be: heads begin at multiples of 16 bytes in every usual model.
+  __device__ bool in_vectors(const AttentionShape& shape) const {
+    return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % kVector == 0 && shape.HS % kVector == 0;
+  }
+  // kVector elements of row t from `column` on, a multiple of kVector; zeros beyond T and HS.
+  __device__ Words vector(int64_t t, int column, const AttentionShape& shape) const {
+    Words words = {};
+    if (t >= shape.T || column >= shape.HS) return words;
+    if (in_vectors(shape)) return *reinterpret_cast<const Words*>(row(t) + column);
+    std::remove_const_t<Element> elements[kVector] = {};
+    for (int e = 0; e < kVector && column + e < shape.HS; ++e) elements[e] = row(t)[column + e];
+    __builtin_memcpy(&words, elements, sizeof words);
+    return words;
+  }
+};
+
+// A head's q, k and v in qkv (B, T, 3C), or their gradients.
+template <typename Element>
+struct HeadOfQkv {
+  Element* first;
+  int64_t C;
+  __device__ HeadOfQkv(Element* qkv, const AttentionShape& shape, int64_t head)
+      : first(qkv + head / shape.NH * shape.T * 3 * shape.C + head % shape.NH * shape.HS), C(shape.C) {}
+  __device__ RowsOfHead<Element> q() const { return {first, 3 * C}; }
+  __device__ RowsOfHead<Element> k() const { return {first + C, 3 * C}; }
+  __device__ RowsOfHead<Element> v() const { return {first + 2 * C, 3 * C}; }
+};
+
+// A head's rows of out (B, T, C), or of its gradient.
+template <typename Element>
+__device__ inline RowsOfHead<Element> head_of_out(Element* out, const AttentionShape& shape, int64_t head) {
+  return {out + shape.out(head, 0), shape.C};
+}
 
 // The tile of this block: heads times tiles.
 struct TilePlace {
@@ -45,13 +87,13 @@ struct AttentionTiles {
   using Scores = float[Rows * kScoreStride];
   using Weights = Element[Rows * kScoreStride];
 
-  // Rows first .. first + Rows of x, whose row t begins at `row_of(t)`; zeros beyond T and HS.
-  template <typename RowOf>
-  __device__ static void load(Element* to, const Element* x, const AttentionShape& shape, int64_t first, RowOf row_of) {
-    for (int i = static_cast<int>(threadIdx.x); i < Rows * Width; i += kAttentionThreads) {
-      const int row = i / Width, column = i % Width;
-      const bool is_there = first + row < shape.T && column < shape.HS;
-      to[row * kStride + column] = is_there ? x[row_of(first + row) + column] : Element{};
+  // Rows first .. first + Rows of x; zeros beyond T and HS.
+  __device__ static void load(Element* to, const RowsOfHead<const Element>& x, const AttentionShape& shape, int64_t first) {
+    constexpr int kVector = RowsOfHead<const Element>::kVector, kAcross = Width / kVector;
+    HOLDFAST_KEEP_LOOP
+    for (int i = static_cast<int>(threadIdx.x); i < Rows * kAcross; i += kAttentionThreads) {
+      const int row = i / kAcross, column = i % kAcross * kVector;
+      *reinterpret_cast<Words*>(to + row * kStride + column) = x.vector(first + row, column, shape);
     }
   }
 
@@ -123,7 +165,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     HOLDFAST_SHARED(typename Tiles::Scores, s);
     HOLDFAST_SHARED(typename Tiles::Weights, p);
     HOLDFAST_SHARED(float[Rows], rescale);  // the factor for the sums so far; in the end 1 / sum
-    HOLDFAST_SHARED(float[Rows], largest);  // and these of the keys so far: in registers they would be too many
+    HOLDFAST_SHARED(float[Rows], largest);  // times scale2; and these of the keys so far: in registers they would be too many
     HOLDFAST_SHARED(float[Rows], total);
     constexpr int kGroups = kAttentionThreads / kLanes, kRowsOfGroup = Rows / kGroups;
     const TilePlace place = place_of_block(shape, Rows);
@@ -134,30 +176,34 @@ __global__ void __launch_bounds__(kAttentionThreads)
       total[row] = 0;
     }
     typename Tiles::Accumulated sums;
-    Tiles::load(q, qkv, shape, first, [&](int64_t t) { return shape.qkv(head, t, 0); });
+    const HeadOfQkv<const Element> own(qkv, shape, head);
+    Tiles::load(q, own.q(), shape, first);
     for (int64_t key = 0; key <= first; key += Rows) {
       barrier();
-      Tiles::load(kv, qkv, shape, key, [&](int64_t t) { return shape.qkv(head, t, 1); });
+      Tiles::load(kv, own.k(), shape, key);
       barrier();
       Tiles::scores(s, q, kv);
       barrier();
-      Tiles::load(kv, qkv, shape, key, [&](int64_t t) { return shape.qkv(head, t, 2); });
+      Tiles::load(kv, own.v(), shape, key);
+      const auto ahead = static_cast<int>(first - key < Rows ? first - key : Rows);
       HOLDFAST_KEEP_LOOP
       for (int row = group * kRowsOfGroup; row < (group + 1) * kRowsOfGroup; ++row) {
-        const float* own = s + row * Tiles::kScoreStride;
-        const int64_t keys = first + row - key + 1;  // of this tile that the query sees
+        const float* score = s + row * Tiles::kScoreStride;
+        const int keys = ahead + row + 1;  // of this tile that the query sees
         float tile_largest = -INFINITY;
-        for (int u = lane(); u < Rows && u < keys; u += kLanes) tile_largest = fmaxf(tile_largest, own[u] * shape.scale);
-        const float before = largest[row], now = fmaxf(before, largest_of_lanes(tile_largest));
+        HOLDFAST_UNROLL
+        for (int u = lane(); u < Rows; u += kLanes) tile_largest = u < keys ? fmaxf(tile_largest, score[u]) : tile_largest;
+        const float before = largest[row], now = fmaxf(before, largest_of_lanes(tile_largest) * shape.scale2);
         float tile_sum = 0;
+        HOLDFAST_UNROLL
         for (int u = lane(); u < Rows; u += kLanes) {
-          const float weight = u < keys ? expf(own[u] * shape.scale - now) : 0.0F;
+          const float weight = u < keys ? exp2_of(fmaf(score[u], shape.scale2, -now)) : 0.0F;
           tile_sum += weight;
           p[row * Tiles::kScoreStride + u] = narrow<Element>(weight);
         }
         tile_sum = sum_of_lanes(tile_sum);
         if (lane() == 0) {
-          rescale[row] = expf(before - now);
+          rescale[row] = exp2_of(before - now);
           total[row] = total[row] * rescale[row] + tile_sum;
           largest[row] = now;
         }
@@ -169,12 +215,12 @@ __global__ void __launch_bounds__(kAttentionThreads)
     barrier();
     for (int row = static_cast<int>(threadIdx.x); row < Rows; row += kAttentionThreads) {
       rescale[row] = 1.0F / total[row];
-      if (first + row < shape.T) logsumexp[head * shape.T + first + row] = largest[row] + logf(total[row]);
+      if (first + row < shape.T) logsumexp[head * shape.T + first + row] = largest[row] * kLn2 + logf(total[row]);
     }
     barrier();
+    const RowsOfHead<Element> to = head_of_out(out, shape, head);
     sums.each([&](int row, int column, float& sum) {
-      if (first + row < shape.T && column < shape.HS)
-        out[shape.out(head, first + row) + column] = narrow<Element>(sum * rescale[row]);
+      if (first + row < shape.T && column < shape.HS) to.row(first + row)[column] = narrow<Element>(sum * rescale[row]);
     });
   } else {
     wrong_wave();
@@ -198,13 +244,19 @@ __global__ void attention_dot(float* D, const Element* dout, const Element* out,
 template <typename Tiles, int Rows, typename Element>
 __device__ void weights_of_tile(Element* p, Element* ds, const float* s, const float* dp, const float* logsumexp,
                                 const float* D, const AttentionShape& shape, int64_t head, int64_t query, int64_t key) {
+  const auto rows = static_cast<int>(shape.T - query < Rows ? shape.T - query : Rows);
+  const auto ahead = static_cast<int>(query - key < Rows ? query - key : Rows);  // row r sees the keys up to r + ahead
+  const float* const normalizers = logsumexp + head * shape.T + query;
+  const float* const dots = D + head * shape.T + query;
   for (int i = static_cast<int>(threadIdx.x); i < Rows * Rows; i += kAttentionThreads) {
     const int row = i / Rows, column = i % Rows, at = row * Tiles::kScoreStride + column;
-    const bool counts = query + row < shape.T && key + column <= query + row;
-    const int64_t r = head * shape.T + query + row;
-    const float weight = counts ? expf(s[at] * shape.scale - logsumexp[r]) : 0.0F;
+    float weight = 0, d = 0;
+    if (row < rows && column <= row + ahead) {
+      weight = exp2_of(fmaf(s[at], shape.scale2, -normalizers[row] * kLog2E));
+      d = weight * (dp[at] - dots[row]) * shape.scale;
+    }
     if (p != nullptr) p[at] = narrow<Element>(weight);
-    ds[at] = narrow<Element>(counts ? weight * (dp[at] - D[r]) * shape.scale : 0.0F);
+    ds[at] = narrow<Element>(d);
   }
 }
 
@@ -224,15 +276,16 @@ __global__ void __launch_bounds__(kAttentionThreads)
     const TilePlace place = place_of_block(shape, Rows);
     const int64_t head = place.head, first = place.first;
     typename Tiles::Accumulated dq;
-    Tiles::load(q, qkv, shape, first, [&](int64_t t) { return shape.qkv(head, t, 0); });
-    Tiles::load(dy, dout, shape, first, [&](int64_t t) { return shape.out(head, t); });
+    const HeadOfQkv<const Element> own(qkv, shape, head);
+    Tiles::load(q, own.q(), shape, first);
+    Tiles::load(dy, head_of_out(dout, shape, head), shape, first);
     for (int64_t key = 0; key <= first; key += Rows) {
       barrier();
-      Tiles::load(kv, qkv, shape, key, [&](int64_t t) { return shape.qkv(head, t, 2); });
+      Tiles::load(kv, own.v(), shape, key);
       barrier();
       Tiles::scores(dp, dy, kv);
       barrier();
-      Tiles::load(kv, qkv, shape, key, [&](int64_t t) { return shape.qkv(head, t, 1); });
+      Tiles::load(kv, own.k(), shape, key);
       barrier();
       Tiles::scores(s, q, kv);
       barrier();
@@ -240,8 +293,9 @@ __global__ void __launch_bounds__(kAttentionThreads)
       barrier();
       dq.template add<false>(ds, kv);
     }
+    const RowsOfHead<Element> to = HeadOfQkv<Element>(dqkv, shape, head).q();
     dq.each([&](int row, int column, float& sum) {
-      if (first + row < shape.T && column < shape.HS) dqkv[shape.qkv(head, first + row, 0) + column] = narrow<Element>(sum);
+      if (first + row < shape.T && column < shape.HS) to.row(first + row)[column] = narrow<Element>(sum);
     });
   } else {
     wrong_wave();
@@ -264,15 +318,17 @@ __global__ void __launch_bounds__(kAttentionThreads)
     const TilePlace place = place_of_block(shape, Rows);
     const int64_t head = place.head, first = place.first;
     typename Tiles::Accumulated dk, dv;
+    const HeadOfQkv<const Element> own(qkv, shape, head);
+    const RowsOfHead<const Element> dy = head_of_out(dout, shape, head);
     for (int64_t query = first; query < shape.T; query += Rows) {
       barrier();
-      Tiles::load(kv, qkv, shape, first, [&](int64_t t) { return shape.qkv(head, t, 2); });
-      Tiles::load(rows, dout, shape, query, [&](int64_t t) { return shape.out(head, t); });
+      Tiles::load(kv, own.v(), shape, first);
+      Tiles::load(rows, dy, shape, query);
       barrier();
       Tiles::scores(dp, rows, kv);
       barrier();
-      Tiles::load(kv, qkv, shape, first, [&](int64_t t) { return shape.qkv(head, t, 1); });
-      Tiles::load(rows, qkv, shape, query, [&](int64_t t) { return shape.qkv(head, t, 0); });
+      Tiles::load(kv, own.k(), shape, first);
+      Tiles::load(rows, own.q(), shape, query);
       barrier();
       Tiles::scores(s, rows, kv);
       barrier();
@@ -280,15 +336,16 @@ __global__ void __launch_bounds__(kAttentionThreads)
       barrier();
       dk.template add<true>(ds, rows);
       barrier();
-      Tiles::load(rows, dout, shape, query, [&](int64_t t) { return shape.out(head, t); });
+      Tiles::load(rows, dy, shape, query);
       barrier();
       dv.template add<true>(p, rows);
     }
+    const HeadOfQkv<Element> to(dqkv, shape, head);
     dk.each([&](int row, int column, float& sum) {
-      if (first + row < shape.T && column < shape.HS) dqkv[shape.qkv(head, first + row, 1) + column] = narrow<Element>(sum);
+      if (first + row < shape.T && column < shape.HS) to.k().row(first + row)[column] = narrow<Element>(sum);
     });
     dv.each([&](int row, int column, float& sum) {
-      if (first + row < shape.T && column < shape.HS) dqkv[shape.qkv(head, first + row, 2) + column] = narrow<Element>(sum);
+      if (first + row < shape.T && column < shape.HS) to.v().row(first + row)[column] = narrow<Element>(sum);
     });
   } else {
     wrong_wave();

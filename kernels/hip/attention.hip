@@ -1,5 +1,5 @@
 // The hip op set's attention: which tiles a head's width and element take.
-#include "kernels/hip/attention.h"
+#include "kernels/hip/attention_chained.h"
 
 #include <cmath>
 #include <stdexcept>
@@ -14,7 +14,7 @@ namespace {
 template <typename Element, int Width>
 constexpr int rows_forward = sizeof(Element) == 2 ? (Width <= 64 ? 64 : 32) : (Width <= 64 ? 32 : 16);
 template <typename Element, int Width>
-constexpr int rows_backward = sizeof(Element) == 2 || Width <= 64 ? 32 : 16;
+constexpr int rows_backward = Width <= 64 ? 32 : 16;
 
 AttentionShape shape_of(int64_t T, int64_t C, int64_t NH) {
   const auto HS = static_cast<int>(C / NH);
@@ -22,7 +22,8 @@ AttentionShape shape_of(int64_t T, int64_t C, int64_t NH) {
     throw std::invalid_argument("heads of " + std::to_string(HS) + " channels: the hip device does up to " +
                                 std::to_string(kWidestHead) + ": raise n_head");
   }
-  return {T, C, NH, HS, 1.0F / std::sqrt(static_cast<float>(HS))};
+  const float scale = 1.0F / std::sqrt(static_cast<float>(HS));
+  return {T, C, NH, HS, scale, scale * kLog2E};
 }
 
 // Calls what.template operator()<Wave, Width>().
@@ -40,16 +41,46 @@ void with_sizes(int wave, int HS, What what) {
   wave == 64 ? with_width.template operator()<64>() : with_width.template operator()<32>();
 }
 
+// Whether the kernels of attention_chained.h do it: 16 bits, heads of at most 64 channels, and matrix units.
+template <typename Element>
+bool is_chained(const DeviceProperties& properties, int HS) {
+  if (sizeof(Element) != 2 || HS > 64) return false;
+#if defined(HOLDFAST_HIP_ON_CPU)
+  return properties.wave == 64 ? Chain<MatrixTile<Element, 64>>::kExists : Chain<MatrixTile<Element, 32>>::kExists;
+#else
+  return has_matrix_units<Element>(properties.architecture);
+#endif
+}
+
+// Calls what.template operator()<Wave, Width>(), with widths of the chained kernels.
+template <typename Element, typename What>
+void with_chained_sizes(int wave, int HS, What what) {
+  if constexpr (sizeof(Element) == 2) {
+    const auto with_width = [&]<int Wave>() {
+      HS <= 32 ? what.template operator()<Wave, 32>() : what.template operator()<Wave, 64>();
+    };
+    wave == 64 ? with_width.template operator()<64>() : with_width.template operator()<32>();
+  }
+}
+
 }  // namespace
 
 template <typename Element>
 void HipOps<Element>::attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C,
                                         int64_t NH) {
   const AttentionShape shape = shape_of(T, C, NH);
+  auto* const to = reinterpret_cast<Element*>(out);
+  const auto* from = reinterpret_cast<const Element*>(qkv);
+  if (is_chained<Element>(properties_, shape.HS)) {
+    return with_chained_sizes<Element>(properties_.wave, shape.HS, [&]<int Wave, int Width>() {
+      launch(stream_, "attention_forward", attention_forward_chained<Element, Wave, Width>,
+             B * NH * blocks_for(T, kChainedRows), kChainedRows / kTile * Wave, to, logsumexp, from, shape);
+    });
+  }
   with_sizes(properties_.wave, shape.HS, [&]<int Wave, int Width>() {
     constexpr int kRows = rows_forward<Element, Width>;
     launch(stream_, "attention_forward", hip::attention_forward<Element, Wave, Width, kRows>, B * NH * blocks_for(T, kRows),
-           kAttentionThreads, reinterpret_cast<Element*>(out), logsumexp, reinterpret_cast<const Element*>(qkv), shape);
+           kAttentionThreads, to, logsumexp, from, shape);
   });
 }
 
@@ -63,6 +94,16 @@ void HipOps<Element>::attention_backward(Act* dqkv, const Act* dout, const Act* 
   auto* const D = scratch_.get<float>(rows);
   launch(stream_, "attention_backward", attention_dot<Element>, blocks_for(rows, kThreads / kLanes), kThreads, D, dy,
          reinterpret_cast<const Element*>(out), rows, shape);
+  if (is_chained<Element>(properties_, shape.HS)) {
+    return with_chained_sizes<Element>(properties_.wave, shape.HS, [&]<int Wave, int Width>() {
+      const int64_t blocks = B * NH * blocks_for(T, kChainedRows);
+      constexpr int kThreadsOfBlock = kChainedRows / kTile * Wave;
+      launch(stream_, "attention_backward", attention_backward_queries_chained<Element, Wave, Width>, blocks, kThreadsOfBlock,
+             to, dy, from, logsumexp, D, shape);
+      launch(stream_, "attention_backward", attention_backward_keys_chained<Element, Wave, Width>, blocks, kThreadsOfBlock, to,
+             dy, from, logsumexp, D, shape);
+    });
+  }
   with_sizes(properties_.wave, shape.HS, [&]<int Wave, int Width>() {
     constexpr int kRows = rows_backward<Element, Width>;
     const int64_t blocks = B * NH * blocks_for(T, kRows);

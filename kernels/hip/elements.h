@@ -9,6 +9,25 @@
 
 namespace holdfast::kernels::hip {
 
+// Sixteen bytes, the most that a thread reads or writes at once; at a multiple of 16, whatever lies there.
+struct [[gnu::may_alias]] alignas(16) Words {
+  uint32_t x[4];
+};
+
+// Four elements side by side, read and written at once; at a multiple of their size.
+template <typename Element>
+struct [[gnu::may_alias]] alignas(4 * sizeof(Element)) Four {
+  Element x[4];
+};
+template <typename Element>
+__device__ inline Four<Element> four_at(const Element* at) {
+  return *reinterpret_cast<const Four<Element>*>(at);
+}
+template <typename Element>
+__device__ inline void store_four(Element* at, const Four<Element>& four) {
+  *reinterpret_cast<Four<Element>*>(at) = four;
+}
+
 struct Span64 {
   int64_t first, step;
 };
@@ -26,33 +45,51 @@ __global__ void cast_elements(Element* out, const float* in, int64_t count) {
   for (int64_t i = first; i < count; i += step) out[i] = narrow<Element>(in[i]);
 }
 
+// The tanh form of GELU is x * sigmoid(2 u), for (1 + tanh(u)) / 2 = sigmoid(2 u), with u = sqrt(2 / pi) (x + 0.044715 x^3).
+struct GeluSigmoid {
+  float e, s;  // exp(-2 u), and the sigmoid 1 / (1 + e); 1 - s is e * s
+  __device__ explicit GeluSigmoid(float x) {
+    constexpr float kTwice = -2 * 0.7978845608028654F * kLog2E;
+    e = exp2_of(fminf(kTwice * (x + 0.044715F * x * x * x), 100.0F));  // beyond that s is 0 beside any x
+    s = reciprocal_of(1.0F + e);
+  }
+};
+
 __device__ inline float gelu(float x) {
-  const float u = 0.7978845608028654F * (x + 0.044715F * x * x * x);
-  return 0.5F * x * (1.0F + tanhf(u));
+  return x * GeluSigmoid(x).s;
 }
 
 __device__ inline float gelu_slope(float x) {
-  const float u = 0.7978845608028654F * (x + 0.044715F * x * x * x);
-  const float du = 0.7978845608028654F * (1.0F + 3 * 0.044715F * x * x);
-  const float t = tanhf(u);
-  return 0.5F * (1.0F + t) + 0.5F * x * (1.0F - t * t) * du;
+  const GeluSigmoid at(x);
+  const float two_du = 2 * 0.7978845608028654F * (1.0F + 3 * 0.044715F * x * x);
+  return at.s + x * two_du * at.s * (at.e * at.s);
 }
 
 template <typename Element>
 __global__ void gelu_backward(Element* dx, const Element* x, const Element* dy, int64_t count) {
   const auto [first, step] = own_elements();
-  for (int64_t i = first; i < count; i += step) dx[i] = narrow<Element>(widen(dy[i]) * gelu_slope(widen(x[i])));
+  const auto addresses = reinterpret_cast<uintptr_t>(dx) | reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(dy);
+  const int64_t fours = addresses % sizeof(Four<Element>) == 0 ? count / 4 : 0;
+  for (int64_t i = first; i < fours; i += step) {
+    const Four<Element> a = four_at(x + 4 * i), b = four_at(dy + 4 * i);
+    Four<Element> d;
+    HOLDFAST_UNROLL
+    for (int k = 0; k < 4; ++k) d.x[k] = narrow<Element>(widen(b.x[k]) * gelu_slope(widen(a.x[k])));
+    store_four(dx + 4 * i, d);
+  }
+  for (int64_t i = 4 * fours + first; i < count; i += step) dx[i] = narrow<Element>(widen(dy[i]) * gelu_slope(widen(x[i])));
 }
 
 template <typename Real>
 __global__ void adamw(Real* parameters, Real* m, Real* v, const Real* gradient, int64_t count, AdamWStep by) {
   const auto [first, step] = own_elements();
   for (int64_t i = first; i < count; i += step) {
-    const Real g = gradient[i] * by.gradient_scale;
-    m[i] = by.beta1 * m[i] + (1.0F - by.beta1) * g;
-    v[i] = by.beta2 * v[i] + (1.0F - by.beta2) * (g * g);
-    const Real update = (m[i] / by.beta1_correction) / (sqrtf(v[i] / by.beta2_correction) + by.epsilon);
-    parameters[i] -= by.learning_rate * (update + by.weight_decay * parameters[i]);
+    const Real g = gradient[i] * by.gradient_scale, parameter = parameters[i];
+    const Real m_now = by.beta1 * m[i] + (1.0F - by.beta1) * g, v_now = by.beta2 * v[i] + (1.0F - by.beta2) * (g * g);
+    const Real update = (m_now / by.beta1_correction) / (sqrtf(v_now / by.beta2_correction) + by.epsilon);
+    m[i] = m_now;
+    v[i] = v_now;
+    parameters[i] = parameter - by.learning_rate * (update + by.weight_decay * parameter);
   }
 }
 
@@ -60,8 +97,9 @@ template <typename Real>
 __global__ void nesterov(Real* parameters, Real* momentum, const Real* gradient, int64_t count, NesterovStep by) {
   const auto [first, step] = own_elements();
   for (int64_t i = first; i < count; i += step) {
-    momentum[i] = by.momentum * momentum[i] + gradient[i];
-    parameters[i] -= by.learning_rate * (gradient[i] + by.momentum * momentum[i]);
+    const Real g = gradient[i], momentum_now = by.momentum * momentum[i] + g;
+    momentum[i] = momentum_now;
+    parameters[i] -= by.learning_rate * (g + by.momentum * momentum_now);
   }
 }
 

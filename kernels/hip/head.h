@@ -5,7 +5,7 @@
 
 namespace holdfast::kernels::hip {
 
-inline constexpr int kHeadThreads = 256;
+inline constexpr int kHeadThreads = 512;
 
 // Over a block's values, in a fixed order; every thread has the result.
 template <typename Combine>
@@ -20,29 +20,60 @@ __device__ inline float over_row(float value, Combine combine) {
   return all;
 }
 
+// The largest of the logits so far, and the sum of exp(logit - largest).
+struct SoftmaxSum {
+  float largest = -INFINITY, sum = 0;
+  template <int Count>
+  __device__ void add(const float (&logits)[Count]) {
+    float now = largest;
+    HOLDFAST_UNROLL
+    for (int k = 0; k < Count; ++k) now = fmaxf(now, logits[k]);
+    const float offset = -now * kLog2E;
+    sum *= exp2_of(fmaf(largest, kLog2E, offset));
+    HOLDFAST_UNROLL
+    for (int k = 0; k < Count; ++k) sum += exp2_of(fmaf(logits[k], kLog2E, offset));
+    largest = now;
+  }
+};
+
 // losses[r] = logsumexp(logits[r]) - logits[r, targets[r]]; and, unless dlogits is null, their gradient times `scale`.
-// logits, dlogits (rows, stride), V of each row; between V and stride dlogits becomes 0.
+// logits, dlogits (rows, stride), V of each row; between V and stride, a multiple of 4, dlogits becomes 0. Rows begin at
+// multiples of four elements.
 template <typename Element>
-__global__ void cross_entropy(float* losses, Element* dlogits, const float* logits, const int32_t* targets, int64_t V,
-                              int64_t stride, float scale) {
+__global__ void __launch_bounds__(kHeadThreads) cross_entropy(float* losses, Element* dlogits, const float* logits,
+                                                              const int32_t* targets, int64_t V, int64_t stride, float scale) {
   const auto r = static_cast<int64_t>(blockIdx.x);
   const auto thread = static_cast<int64_t>(threadIdx.x);
   const float* row = logits + r * stride;
-  // In one pass: the largest so far, and the sum of exp(x - largest).
-  float own_largest = -INFINITY, own_sum = 0;
-  for (int64_t v = thread; v < V; v += kHeadThreads) {
-    const float before = own_largest;
-    own_largest = fmaxf(before, row[v]);
-    own_sum = own_sum * expf(before - own_largest) + expf(row[v] - own_largest);
+  const int64_t fours = V / 4;
+  SoftmaxSum own;
+  int64_t i = thread;
+  for (; i + kHeadThreads < fours; i += 2 * kHeadThreads) {  // eight at once: one more exponential for all of them
+    const Four<float> a = four_at(row + 4 * i), b = four_at(row + 4 * (i + kHeadThreads));
+    own.add({a.x[0], a.x[1], a.x[2], a.x[3], b.x[0], b.x[1], b.x[2], b.x[3]});
   }
-  const float largest = over_row(own_largest, Largest());
-  const float normalizer = largest + logf(over_row(own_sum * expf(own_largest - largest), Sum()));
+  if (i < fours) own.add(four_at(row + 4 * i).x);
+  if (4 * fours + thread < V) own.add({row[4 * fours + thread]});
+  const float largest = over_row(own.largest, Largest());
+  const float own_share = own.sum * exp2_of((own.largest - largest) * kLog2E);
+  const float normalizer = largest + logf(over_row(own_share, Sum()));
   const int64_t target = targets[r];
   if (thread == 0) losses[r] = normalizer - row[target];
   if (dlogits == nullptr) return;
-  for (int64_t v = thread; v < stride; v += kHeadThreads) {
-    const float d = v < V ? (expf(row[v] - normalizer) - (v == target ? 1.0F : 0.0F)) * scale : 0.0F;
-    dlogits[r * stride + v] = narrow<Element>(d);
+  const float offset = -normalizer * kLog2E;
+  for (i = thread; i < stride / 4; i += kHeadThreads) {
+    const Four<float> x = four_at(row + 4 * i);
+    float d[4];
+    HOLDFAST_UNROLL
+    for (int k = 0; k < 4; ++k) d[k] = exp2_of(fmaf(x.x[k], kLog2E, offset));
+    if (i == target / 4 || i >= fours) {  // few
+      HOLDFAST_UNROLL
+      for (int k = 0; k < 4; ++k) d[k] = 4 * i + k >= V ? 0.0F : 4 * i + k == target ? d[k] - 1.0F : d[k];
+    }
+    Four<Element> to;
+    HOLDFAST_UNROLL
+    for (int k = 0; k < 4; ++k) to.x[k] = narrow<Element>(d[k] * scale);
+    store_four(dlogits + r * stride + 4 * i, to);
   }
 }
 

@@ -1,6 +1,6 @@
 // The hip op set: one GPU, one stream for the work and one each way for copies beside it. The host only queues; it waits where
-// an op returns a number, in copies to and from the device that are not beside the queue, before memory is given back, and
-// where scratch grows, with the first call of a shape.
+// an op returns a number, in copies from the device and in large ones to it that are not beside the queue, before memory is
+// given back, and where scratch grows, with the first call of a shape.
 //
 // Products are the vendor's library's where the build has one (library_products.h) and it can do them, else our own
 // (product.h), on matrix units for 16-bit activations. Refuses: what DeviceOps refuses; heads wider than 128
@@ -18,12 +18,13 @@
 namespace holdfast::kernels::hip {
 
 inline constexpr int64_t kWidestHead = 128;
-// Rows of logits that exist at once, as floats: few enough to stay in a large cache. Rows of their gradients, as activations:
-// the more, the less often the embedding's gradient is gone through.
+// Rows of logits that exist at once, as floats: few enough to stay in a large cache (51 MB with GPT-2's vocabulary), and enough
+// of them, with a block each, for every processor. Rows of their gradients, as activations: the more, the less often the
+// embedding's gradient is gone through.
 #if defined(HOLDFAST_HIP_ON_CPU)
 inline constexpr int64_t kLogitRows = 64, kLogitGradientRows = 256;  // so that small tests have several of each
 #else
-inline constexpr int64_t kLogitRows = 128, kLogitGradientRows = 2048;
+inline constexpr int64_t kLogitRows = 256, kLogitGradientRows = 2048;
 #endif
 
 // Memory of the device that keeps its place while it is large enough.
@@ -76,7 +77,7 @@ class HipOps final : public DeviceOps {
   void encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
                        int64_t C) override;
   void encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) override;
-  void encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) override;
+  void encoder_backward_tokens(float* dwte, const float* dout, const TokenRuns& runs, int64_t C) override;
 
   void layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in, const Act* x,
                          const float* weight, const float* bias, int64_t N, int64_t C) override;
@@ -141,6 +142,7 @@ class HipOps final : public DeviceOps {
 
   DeviceProperties properties_;
   Stream stream_, to_host_, to_device_;
+  QuickCopies quick_copies_;
   std::mutex copies_mutex_;
   std::map<Copy, Event> copies_;  // to the host, that nobody waited for yet
   Copy last_copy_ = 0;

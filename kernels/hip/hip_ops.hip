@@ -40,6 +40,21 @@ const Element* as(const Act* x) {
   return reinterpret_cast<const Element*>(x);
 }
 
+// Calls what.template operator()<Fours>() with what fours_of_row says.
+template <typename What>
+void with_fours_of_row(int64_t C, What what) {
+  switch (fours_of_row(C)) {
+    case kFoursOfRow[0]:
+      return what.template operator()<kFoursOfRow[0]>();
+    case kFoursOfRow[1]:
+      return what.template operator()<kFoursOfRow[1]>();
+    case kFoursOfRow[2]:
+      return what.template operator()<kFoursOfRow[2]>();
+    default:
+      return what.template operator()<0>();
+  }
+}
+
 }  // namespace
 
 DeviceScratch::~DeviceScratch() {
@@ -63,6 +78,7 @@ HipOps<Element>::HipOps(int device)
       stream_(device),
       to_host_(device),
       to_device_(device),
+      quick_copies_(stream_),
       scratch_(stream_),
       logits_(stream_),
       parts_(stream_),
@@ -71,7 +87,7 @@ HipOps<Element>::HipOps(int device)
 
 template <typename Element>
 DeviceInfo HipOps<Element>::info() const {
-  std::string numerics = "hip/" + properties_.architecture + "/" + compiler() + "/products-1";
+  std::string numerics = "hip/" + properties_.architecture + "/" + compiler() + "/kernels-2";
   if (library_ != nullptr) numerics.append("+").append(library_->name());
   return {"hip", properties_.name, numerics, properties_.memory_bytes, 0, properties_.pci_address};
 }
@@ -96,6 +112,7 @@ void HipOps<Element>::release(void* memory) noexcept {
 }
 template <typename Element>
 void HipOps<Element>::copy_to_device(void* to, const void* host_from, size_t bytes) {
+  if (bytes <= QuickCopies::kLargest) return quick_copies_.copy(to, host_from, bytes);
   stream_.copy_to_device(to, host_from, bytes);
   stream_.wait();  // the caller may change what it gave
 }
@@ -183,7 +200,8 @@ void HipOps<Element>::cast(Act* out, const float* in, int64_t count) {
 }
 template <typename Element>
 void HipOps<Element>::gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) {
-  over_elements("gelu_backward", hip::gelu_backward<Element>, count, as<Element>(dx), as<Element>(x), as<Element>(dy), count);
+  launch(stream_, "gelu_backward", hip::gelu_backward<Element>, std::min(blocks_for(count, 4 * kThreads), kMostBlocks),
+         kThreads, as<Element>(dx), as<Element>(x), as<Element>(dy), count);
 }
 template <typename Element>
 void HipOps<Element>::adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count,
@@ -305,16 +323,18 @@ void HipOps<Element>::encoder_backward_positions(float* dwpe, const float* dout,
   over_elements("encoder_backward_positions", hip::encoder_backward_positions<float>, T * C, dwpe, dout, B, T * C);
 }
 template <typename Element>
-void HipOps<Element>::encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) {
-  launch(stream_, "encoder_backward_tokens", hip::encoder_backward_tokens<float>, N * blocks_for(C, kRowThreads), kRowThreads,
-         dwte, dout, rows, N, C);
+void HipOps<Element>::encoder_backward_tokens(float* dwte, const float* dout, const TokenRuns& runs, int64_t C) {
+  launch(stream_, "encoder_backward_tokens", hip::encoder_backward_tokens<float>, runs.R * blocks_for(C, kRowThreads),
+         kRowThreads, dwte, dout, runs, C);
 }
 
 template <typename Element>
 void HipOps<Element>::layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in,
                                         const Act* x, const float* weight, const float* bias, int64_t N, int64_t C) {
-  launch(stream_, "layernorm_forward", hip::layernorm_forward<Element>, blocks_for(N, kRowsOfBlock), kRowThreads,
-         as<Element>(out), residual_out, mean, rstd, residual_in, as<Element>(x), weight, bias, N, C);
+  with_fours_of_row(C, [&]<int Fours>() {
+    launch(stream_, "layernorm_forward", hip::layernorm_forward<Element, Fours>, blocks_for(N, rows_of_block<Fours>),
+           kRowThreads, as<Element>(out), residual_out, mean, rstd, residual_in, as<Element>(x), weight, bias, N, C);
+  });
 }
 template <typename Element>
 void HipOps<Element>::layernorm_backward(float* dresidual, Act* dx, float* dweight, float* dbias, const Act* dout,
@@ -327,8 +347,10 @@ void HipOps<Element>::layernorm_backward(float* dresidual, Act* dx, float* dweig
          biases, as<Element>(dout), residual, mean, rstd, N, C);
   launch(stream_, "layernorm_backward", sum_of_chunks<float>, column_blocks, kSumThreads, dweight, weights, chunks, C);
   launch(stream_, "layernorm_backward", sum_of_chunks<float>, column_blocks, kSumThreads, dbias, biases, chunks, C);
-  launch(stream_, "layernorm_backward", layernorm_backward_rows<Element>, blocks_for(N, kRowsOfBlock), kRowThreads, dresidual,
-         as<Element>(dx), as<Element>(dout), residual, weight, mean, rstd, N, C);
+  with_fours_of_row(C, [&]<int Fours>() {
+    launch(stream_, "layernorm_backward", layernorm_backward_rows<Element, Fours>, blocks_for(N, rows_of_block<Fours>),
+           kRowThreads, dresidual, as<Element>(dx), as<Element>(dout), residual, weight, mean, rstd, N, C);
+  });
 }
 
 template class HipOps<float>;

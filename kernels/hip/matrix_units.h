@@ -5,6 +5,9 @@
 // same); NVIDIA PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type" and "ldmatrix".
 #pragma once
 
+#include <algorithm>
+#include <initializer_list>
+#include <string_view>
 #include <type_traits>
 
 #include "kernels/hip/portable.h"
@@ -22,7 +25,7 @@ struct alignas(Count < 8 ? 2 * Count : 16) Run {
 #define HOLDFAST_WMMA12 1
 #elif defined(__GFX11__)
 #define HOLDFAST_WMMA11 1
-#elif defined(__gfx90a__) || defined(__gfx942__)
+#elif defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)
 #define HOLDFAST_MFMA 1
 #endif
 template <typename Number, int Count>
@@ -37,6 +40,18 @@ __device__ inline void with_vectors(const Run<Count>& a, const Run<Count>& b, fl
   __builtin_memcpy(c, &sums, sizeof sums);
 }
 #endif
+
+// The same for the host, which knows a device by its name: "gfx1201", "sm_90".
+template <typename Element>
+bool has_matrix_units(std::string_view architecture) {
+  const auto is_one_of = [&](std::initializer_list<std::string_view> names) {
+    return std::find(names.begin(), names.end(), architecture) != names.end();
+  };
+  if (architecture.starts_with("gfx11") || architecture.starts_with("sm_") ||
+      is_one_of({"gfx1200", "gfx1201", "gfx942", "gfx950"}))
+    return true;
+  return architecture == "gfx90a" && std::is_same_v<Element, BFloat16>;  // matrix_tile.h says why not float16
+}
 
 namespace units {
 

@@ -27,9 +27,11 @@
 // Before a loop whose arrays are to be registers, and before one whose passes side by side would need too many of them.
 #if defined(HOLDFAST_HIP_ON_CPU)
 #define HOLDFAST_UNROLL
+#define HOLDFAST_UNROLL_BY_8
 #define HOLDFAST_KEEP_LOOP
 #else
 #define HOLDFAST_UNROLL _Pragma("unroll")
+#define HOLDFAST_UNROLL_BY_8 _Pragma("unroll 8")
 #define HOLDFAST_KEEP_LOOP _Pragma("unroll 1")
 #endif
 
@@ -112,6 +114,18 @@ __device__ inline float from_lane(float value, int source) {
 #endif
 }
 
+// `value` of another lane of the whole wave.
+template <int Wave>
+__device__ inline float from_lane_of_wave(float value, int source) {
+#if defined(HOLDFAST_AMD_DEVICE)
+  return __builtin_bit_cast(float, __builtin_amdgcn_ds_bpermute(source * 4, __builtin_bit_cast(int, value)));
+#elif defined(HOLDFAST_HIP_ON_CPU)
+  return shim::from_lane_of_wave(value, source, Wave);
+#else
+  return from_lane(value, source);  // waves of 64 are AMD's
+#endif
+}
+
 // Over the group, in the same order on every platform; each lane has the result.
 template <typename Combine>
 __device__ inline float over_lanes(float value, Combine combine) {
@@ -133,6 +147,36 @@ __device__ inline float sum_of_lanes(float value) {
 }
 __device__ inline float largest_of_lanes(float value) {
   return over_lanes(value, Largest());
+}
+
+// --- functions. Where others need a dozen instructions for a last bit or for subnormal numbers, these take the device's own.
+
+inline constexpr float kLog2E = 1.4426950408889634F, kLn2 = 0.6931471805599453F;
+
+// 2^x, to two units in the last place; 0 instead of a subnormal number.
+__device__ inline float exp2_of(float x) {
+#if defined(HOLDFAST_AMD_DEVICE)
+  return __builtin_amdgcn_exp2f(x);
+#elif defined(HOLDFAST_NVIDIA_DEVICE)
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return exp2f(x);
+#endif
+}
+
+// 1 / x, to one unit in the last place. x is neither 0 nor subnormal, and at most 2^126.
+__device__ inline float reciprocal_of(float x) {
+#if defined(HOLDFAST_AMD_DEVICE)
+  return __builtin_amdgcn_rcpf(x);
+#elif defined(HOLDFAST_NVIDIA_DEVICE)
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+#else
+  return 1.0F / x;
+#endif
 }
 
 // --- numbers. The same bits as kernels/dtype.h: to nearest, ties to even.

@@ -1,6 +1,6 @@
 // The matrix product: C (M, N) = A (M, K) * B (N, K)^T, each operand with either of its dimensions contiguous.
 //
-// A block computes a piece of C, 64 or 128 rows and columns, from strips of 32 along K that it brings into shared memory; the
+// A block computes a piece of C, 64 or 128 rows and columns, from strips along K that it brings into shared memory; the
 // next strip is on its way into registers meanwhile. Where there are few pieces K is cut in parts, for blocks of their own.
 // The epilogue decides where an element of C goes. Promises: each element's terms are added in the order of K, in
 // steps of 16, within a part, whatever the size of the piece. Operands begin where they like: without 16-byte alignment of rows
@@ -14,8 +14,9 @@
 
 namespace holdfast::kernels::hip {
 
-inline constexpr int kStrip = 32;        // of K
-inline constexpr int kStripPadding = 8;  // elements: neighbouring rows lie in different banks
+template <typename Element>
+inline constexpr int strip_of = 128 / static_cast<int>(sizeof(Element));  // of K: a line of the cache
+inline constexpr int kStripPadding = 8;                                   // elements: neighbouring rows lie in different banks
 
 // An operand: (rows, K). Element (row, k) is at data[row * stride + k], or at data[k * stride + row] where rows are contiguous.
 template <typename Element>
@@ -29,6 +30,7 @@ struct Operand {
 template <typename Element, int Rows, bool RowsContiguous, bool ByColumns, int Threads>
 class StripLoader {
  public:
+  static constexpr int kStrip = strip_of<Element>;
   static constexpr int kVector = 16 / static_cast<int>(sizeof(Element));
   static constexpr int kVectors = Rows * kStrip / kVector / Threads;  // of a thread
   static constexpr int kStride = (ByColumns ? Rows : kStrip) + kStripPadding;
@@ -56,34 +58,46 @@ class StripLoader {
     reconverge();
   }
   __device__ void store(Element* shared) const {
+    if constexpr (RowsContiguous && !ByColumns) return store_turned(shared);
     HOLDFAST_UNROLL
     for (int i = 0; i < kVectors; ++i) {
       const Place at = place(i);
-      if constexpr (RowsContiguous && !ByColumns) {
-        Element elements[kVector];
-        __builtin_memcpy(elements, &held_[i], sizeof elements);
-        HOLDFAST_UNROLL
-        for (int e = 0; e < kVector; ++e) shared[(at.row + e) * kStride + at.k] = elements[e];
-      } else {
-        *reinterpret_cast<Words*>(shared + (ByColumns ? at.k * kStride + at.row : at.row * kStride + at.k)) = held_[i];
-      }
+      *reinterpret_cast<Words*>(shared + (ByColumns ? at.k * kStride + at.row : at.row * kStride + at.k)) = held_[i];
     }
   }
 
  private:
-  struct [[gnu::may_alias]] alignas(16) Words {
-    uint32_t x[4];
-  };
   struct Place {
     int row, k;
   };
   // The first element of this thread's i-th vector within the strip. Neighbouring threads have neighbours in memory, but where
-  // vectors are taken apart on their way to shared memory: there they have neighbours in k, and no two the same bank.
+  // vectors are turned on their way to shared memory: there a thread's vectors are neighbours in k, and so are threads, for no
+  // two to have the same bank.
   __device__ static Place place(int i) {
     const int number = static_cast<int>(threadIdx.x) + i * Threads;
     if constexpr (ByColumns) return {number % (Rows / kVector) * kVector, number / (Rows / kVector)};
-    if constexpr (RowsContiguous) return {number / kStrip * kVector, number % kStrip};
+    if constexpr (RowsContiguous) {
+      constexpr int kAlong = kStrip / kVectors;
+      const auto thread = static_cast<int>(threadIdx.x);
+      return {thread / kAlong * kVector, thread % kAlong * kVectors + i};
+    }
     return {number / (kStrip / kVector), number % (kStrip / kVector) * kVector};
+  }
+  // Of each of the vectors' rows, what lies side by side in k is stored at once.
+  __device__ void store_turned(Element* shared) const {
+    struct alignas(kVectors * sizeof(Element)) Along {
+      Element k[kVectors];
+    };
+    Element elements[kVectors][kVector];
+    __builtin_memcpy(elements, held_, sizeof elements);
+    const Place at = place(0);
+    HOLDFAST_UNROLL
+    for (int e = 0; e < kVector; ++e) {
+      Along along;
+      HOLDFAST_UNROLL
+      for (int i = 0; i < kVectors; ++i) along.k[i] = elements[i][e];
+      __builtin_memcpy(__builtin_assume_aligned(shared + (at.row + e) * kStride + at.k, sizeof along), &along, sizeof along);
+    }
   }
   __device__ Words one_by_one(Place at, int64_t strip) const {
     const int64_t row = first_ + at.row, k = strip + at.k;
@@ -139,6 +153,7 @@ __device__ void multiply_piece(Operand<Element> A, Operand<Element> B, int64_t r
   const auto tile_at = [](bool by_columns, int stride, int first, int k) {
     return by_columns ? k * stride + first : first * stride + k;
   };
+  constexpr int kStrip = strip_of<Element>;
   a_loader.fetch(K_begin);
   b_loader.fetch(K_begin);
   for (int64_t k = K_begin; k < K_end; k += kStrip) {

@@ -8,8 +8,13 @@
 namespace holdfast::kernels::hip {
 namespace {
 
-constexpr int64_t kManyPieces = 1024;     // some for each of a large GPU's processors
+#if defined(HOLDFAST_HIP_ON_CPU)
+constexpr int64_t kManyPieces = 64;  // so that small tests have large cuts
+#else
+constexpr int64_t kManyPieces = 1024;  // some for each of a large GPU's processors
+#endif
 constexpr int64_t kShortestPart = 256;    // of K
+constexpr int64_t kPartMultiple = 64;     // of K: strips of every type
 constexpr int64_t kLogitsAlignment = 32;  // a row of logits begins at a multiple of so many
 
 int64_t round_up(int64_t x, int64_t to) {
@@ -22,13 +27,16 @@ struct ProductPlan {
   int64_t pieces, parts, K_part;
 };
 ProductPlan plan_of(int64_t M, int64_t N, int64_t K, bool in_parts) {
-  const auto pieces_of = [&](int64_t side) { return blocks_for(M, side) * blocks_for(N, side); };
-  ProductPlan plan{pieces_of(128) >= kManyPieces / 4, 0, 1, 0};
-  plan.pieces = pieces_of(plan.large ? 128 : 64);
-  while (in_parts && plan.pieces * plan.parts < kManyPieces && K / (2 * plan.parts) >= kShortestPart) plan.parts *= 2;
-  plan.K_part = round_up(blocks_for(K, plan.parts), kStrip);
-  plan.parts = blocks_for(K, plan.K_part);
-  return plan;
+  const auto cut_in = [&](bool large) {
+    const int64_t side = large ? 128 : 64, enough = large ? kManyPieces / 4 : kManyPieces;
+    ProductPlan plan{large, blocks_for(M, side) * blocks_for(N, side), 1, 0};
+    while (in_parts && plan.pieces * plan.parts < enough && K / (2 * plan.parts) >= kShortestPart) plan.parts *= 2;
+    plan.K_part = round_up(blocks_for(K, plan.parts), kPartMultiple);
+    plan.parts = blocks_for(K, plan.K_part);
+    return plan;
+  };
+  const ProductPlan large = cut_in(true);
+  return large.pieces * large.parts >= kManyPieces / 4 ? large : cut_in(false);
 }
 
 template <bool ARows, bool BRows, int Wave, typename By, typename Element, typename Epilogue>

@@ -6,8 +6,10 @@
 // Thread: any; a stream may be used by several at once.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -97,6 +99,26 @@ class PinnedMemory {
  private:
   void* memory_ = nullptr;
   size_t bytes_ = 0;
+};
+
+// Copies to the device that the caller need not wait for: what it gave is taken at once, into pinned memory.
+// Thread: one at a time.
+class QuickCopies {
+ public:
+  static constexpr size_t kLargest = size_t{1} << 20;  // bytes of one
+
+  explicit QuickCopies(const Stream& stream) : stream_(stream) {}
+  // In the stream. `bytes` is at most kLargest. Waits only while as many copies as there are slots are under way.
+  void copy(void* to, const void* host_from, size_t bytes);
+
+ private:
+  struct Slot {
+    PinnedMemory memory;
+    std::optional<Event> copied;
+  };
+  const Stream& stream_;
+  std::array<Slot, 8> slots_;
+  size_t next_ = 0;
 };
 
 // On the device in use. "hip: out of memory: asked 512 MiB, 310 free: lower batch_size or set recompute"

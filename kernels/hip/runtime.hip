@@ -2,6 +2,7 @@
 #include "kernels/hip/runtime.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace holdfast::kernels::hip {
@@ -133,6 +134,16 @@ PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
   std::swap(memory_, other.memory_);
   std::swap(bytes_, other.bytes_);
   return *this;
+}
+
+void QuickCopies::copy(void* to, const void* host_from, size_t bytes) {
+  Slot& slot = slots_[next_++ % slots_.size()];
+  if (slot.copied) slot.copied->wait();
+  stream_.use();
+  if (slot.memory.bytes() < bytes) slot.memory = PinnedMemory(bytes);
+  std::memcpy(slot.memory.data<void>(), host_from, bytes);
+  stream_.copy_to_device(to, slot.memory.data<void>(), bytes);
+  slot.copied.emplace(stream_);
 }
 
 void* allocate_on_device(size_t bytes) {

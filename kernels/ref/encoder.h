@@ -5,6 +5,8 @@
 
 #include <cstdint>
 
+#include "kernels/ops.h"
+
 namespace holdfast::kernels::ref {
 
 // out[n, c] = wte[tokens[n], c] + wpe[n mod T, c]
@@ -15,11 +17,14 @@ void encoder_forward(Real* out, const int32_t* tokens, const Real* wte, const Re
   }
 }
 
-// dwte[rows[n], c] += dout[n, c]
+// dwte[row of r, c] += dout[n, c] for the positions n of each run r
 template <typename Real>
-void encoder_backward_tokens(Real* dwte, const Real* dout, const int32_t* rows, int64_t N, int64_t C) {
-  for (int64_t n = 0; n < N; ++n) {
-    for (int64_t c = 0; c < C; ++c) dwte[rows[n] * C + c] += dout[n * C + c];
+void encoder_backward_tokens(Real* dwte, const Real* dout, const TokenRuns& runs, int64_t C) {
+  for (int64_t r = 0; r < runs.R; ++r) {
+    Real* const row = dwte + (runs.ids == nullptr ? r : runs.ids[r]) * C;
+    for (int64_t i = runs.starts[r]; i < runs.starts[r + 1]; ++i) {
+      for (int64_t c = 0; c < C; ++c) row[c] += dout[runs.positions[i] * C + c];
+    }
   }
 }
 

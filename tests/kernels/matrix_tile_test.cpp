@@ -6,6 +6,7 @@
 
 #include <random>
 
+#include "kernels/hip/matrix_chain.h"
 #include "kernels/hip/runtime.h"
 
 namespace holdfast::kernels::hip {
@@ -76,6 +77,90 @@ template <typename Element>
 using Plain32 = PlainTile<Element, 32>;
 template <typename Element>
 using Plain64 = PlainTile<Element, 64>;
+
+// weights (16 fixed, 16 streamed) = fixed * streamed^T, as elements; out (16 fixed, 16 channels) = weights * x, x (16 streamed,
+// 16 channels) by columns.
+template <typename Tile, int Wave, typename Element>
+void one_chain(float* out, float* totals, const Element* fixed, const Element* streamed, const Element* x) {
+  using Link = Chain<Tile>;
+  HOLDFAST_SHARED(Element[kTile * kStride], fixed_shared);
+  HOLDFAST_SHARED(Element[kTile * kStride], streamed_shared);
+  HOLDFAST_SHARED(Element[kTile * kStride], x_shared);
+  for (int i = static_cast<int>(threadIdx.x); i < kTile * kStride; i += kThreads) {
+    fixed_shared[i] = fixed[i];
+    streamed_shared[i] = streamed[i];
+    x_shared[i] = x[i];
+  }
+  barrier();
+  typename Tile::Sums scores = {}, sums = {};
+  Link::multiply(scores, Link::load_fixed(fixed_shared, kStride), Link::load_streamed(streamed_shared, kStride));
+  Element weights[Tile::kSums];
+  float total[Link::kOwn] = {};
+  for (int i = 0; i < Tile::kSums; ++i) {
+    weights[i] = narrow<Element>(scores.c[i]);
+    total[Link::own(i)] += scores.c[i];
+  }
+  Link::multiply(sums, Link::as_fixed(weights), Link::template load_streamed<true>(x_shared, kStride));
+  const int lane = wave_lane<Wave>();
+  for (int o = 0; o < Link::kOwn; ++o) {
+    const float all = Link::over_streamed(total[o], Sum());
+    if (threadIdx.x < Wave && Link::is_first_of_fixed(lane)) totals[Link::fixed_of_own(lane, o)] = all;
+  }
+  if (static_cast<int>(threadIdx.x) >= Wave) return;
+  for (int i = 0; i < Tile::kSums; ++i) out[Link::fixed(lane, i) * kTile + Link::streamed(lane, i)] = sums.c[i];
+}
+
+template <template <typename> typename TileOf, int Wave>
+void expect_chain() {
+  const auto of = []<typename Element>(Element) {
+    std::mt19937 random{11};
+    std::vector<float> values[3];
+    std::vector<Element> memory[3];
+    for (int which = 0; which < 3; ++which) {  // fixed, streamed, x
+      memory[which].resize(kTile * kStride);
+      for (int row = 0; row < kTile; ++row) {
+        for (int k = 0; k < kTile; ++k) {
+          values[which].push_back(static_cast<float>(static_cast<int>(random() % 5) - 2));
+          memory[which][row * kStride + k] = narrow<Element>(values[which].back());
+        }
+      }
+    }
+    std::vector<float> out(kTile * kTile, NAN), totals(kTile, NAN);
+    const Stream stream(0);
+    launch(stream, "one chain", one_chain<TileOf<Element>, Wave, Element>, 1, kThreads, out.data(), totals.data(),
+           memory[0].data(), memory[1].data(), memory[2].data());
+    stream.wait();
+    for (int row = 0; row < kTile; ++row) {
+      float weights[kTile], total = 0;
+      for (int s = 0; s < kTile; ++s) {
+        weights[s] = 0;
+        for (int k = 0; k < kTile; ++k) weights[s] += values[0][row * kTile + k] * values[1][s * kTile + k];
+        total += weights[s];
+      }
+      ASSERT_EQ(totals[row], total) << "row " << row;
+      for (int c = 0; c < kTile; ++c) {
+        float sum = 0;
+        for (int s = 0; s < kTile; ++s) sum += weights[s] * values[2][s * kTile + c];
+        ASSERT_EQ(out[row * kTile + c], sum) << "row " << row << ", channel " << c;
+      }
+    }
+  };
+  of(BFloat16{});
+  of(Float16{});
+}
+
+TEST(MatrixChain, Rdna4) {
+  expect_chain<Wmma12Tile, 32>();
+}
+TEST(MatrixChain, Rdna3) {
+  expect_chain<Wmma11Tile, 32>();
+}
+TEST(MatrixChain, Cdna) {
+  expect_chain<MfmaTile, 64>();
+}
+TEST(MatrixChain, Nvidia) {
+  expect_chain<NvidiaTile, 32>();
+}
 
 TEST(MatrixTile, PlainInWavesOf32) {
   expect_products<Plain32, 32>();

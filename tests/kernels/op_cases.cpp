@@ -7,6 +7,7 @@
 
 #include "tests/kernels/act_tensor.h"
 #include "tests/kernels/on_device.h"
+#include "tests/kernels/token_runs.h"
 
 namespace holdfast::kernels::testing {
 namespace {
@@ -48,14 +49,21 @@ OpCase encoder(RandomInputs& random, int64_t B, int64_t T, int64_t C, int64_t V)
   const auto tokens = random.below(static_cast<int32_t>(V), B * T);
   const auto wte = random.normal(V * C), wpe = random.normal(T * C), dout = random.normal(B * T * C),
              before = random.normal(V * C);
+  const RunsOfTokens runs(tokens);
   return {shape("encoder B,T,C,V", B, T, C, V), [=](DeviceOps& ops) -> std::vector<Output> {
             OnDevice on(ops);
             auto out = poisoned(B * T * C), dwte = before, dwpe = poisoned(T * C);
+            std::vector<float> rows(runs.ids.size() * static_cast<size_t>(C));
             ops.encoder_forward(on.of(out), on.of(tokens), on.of(wte), on.of(wpe), B, T, C);
-            ops.encoder_backward_tokens(on.of(dwte), on.of(dout), on.of(tokens), B * T, C);
+            const TokenRuns of_all = {on.of(runs.ids), on.of(runs.starts), on.of(runs.positions), runs.R()};
+            ops.encoder_backward_tokens(on.of(dwte), on.of(dout), of_all, C);
+            ops.encoder_backward_tokens(on.of(rows), on.of(dout), {nullptr, of_all.starts, of_all.positions, of_all.R}, C);
             ops.encoder_backward_positions(on.of(dwpe), on.of(dout), B, T, C);
             on.fetch();
-            return {{"out", kExact, values(out)}, {"dwte", kExact, values(dwte)}, {"dwpe", kExact, values(dwpe)}};
+            return {{"out", kExact, values(out)},
+                    {"dwte", kExact, values(dwte)},
+                    {"rows", kExact, values(rows)},
+                    {"dwpe", kExact, values(dwpe)}};
           }};
 }
 
@@ -270,9 +278,13 @@ std::vector<OpCase> small_cases(DType dtype, RandomInputs& random, Bias bias) {
     cases.push_back(layernorm(dtype, random, N, C, true));
     cases.push_back(layernorm(dtype, random, N, C, false));
   }
-  for (const auto& [N, IC, OC] : {std::tuple{1, 1, 1}, {1, 8, 3}, {7, 24, 17}, {33, 100, 50}, {300, 72, 600}}) {
+  for (const auto& [N, IC, OC] : {std::tuple{1, 1, 1}, {1, 8, 3}, {7, 24, 17}, {33, 100, 50}, {300, 72, 600}, {530, 40, 520}}) {
     cases.push_back(matmul(dtype, random, N, IC, OC, Epilogue::kNone, bias));
     cases.push_back(matmul(dtype, random, N, IC, OC, Epilogue::kGelu, bias));
+  }
+  // Sums of weights' and inputs' gradients over many pieces.
+  for (const auto& [N, IC, OC] : {std::tuple{530, 520, 40}, {40, 530, 520}}) {
+    cases.push_back(matmul(dtype, random, N, IC, OC, Epilogue::kNone, bias));
   }
   for (const auto& [B, T, C, NH] :
        {std::tuple{1, 1, 8, 1}, {2, 7, 24, 3}, {1, 130, 32, 2}, {1, 129, 64, 1}, {2, 33, 40, 1}, {1, 300, 48, 2}}) {
@@ -291,6 +303,12 @@ std::vector<OpCase> small_cases(DType dtype, RandomInputs& random, Bias bias) {
   }
   for (int exponent : {-60, -3, 0, 9, 31, 100}) cases.push_back(fixed_point(random, 70001, exponent));
   return cases;
+}
+
+std::vector<OpCase> large_cut_cases(DType dtype, RandomInputs& random, Bias bias) {
+  return {matmul(dtype, random, 2048, 40, 2050, Epilogue::kGelu, bias),
+          matmul(dtype, random, 2050, 2052, 40, Epilogue::kNone, bias),
+          matmul(dtype, random, 72, 2048, 2050, Epilogue::kNone, bias), head(dtype, random, 300, 24, 33000, 256.0f)};
 }
 
 std::vector<OpCase> large_cases(DType dtype, RandomInputs& random) {

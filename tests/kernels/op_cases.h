@@ -33,6 +33,9 @@ struct OpCase {
 enum class Bias { kFloat, kRounded };
 // Small and odd shapes, for the comparison with ref, which is slow.
 std::vector<OpCase> small_cases(DType activations, RandomInputs& random, Bias bias = Bias::kFloat);
+// Products that a GPU cuts into pieces of 128 x 128, as most of a real model's are (kernels/hip/products.hip, plan_of): forward
+// and for each gradient, at odd sizes.
+std::vector<OpCase> large_cut_cases(DType activations, RandomInputs& random, Bias bias = Bias::kFloat);
 // Large shapes: several tasks for each of five threads, long inner dimensions, and last tiles that are smaller.
 std::vector<OpCase> large_cases(DType activations, RandomInputs& random);
 

@@ -90,8 +90,8 @@ class RecordingOps final : public RecordingMemory {
   void encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) override {
     recorded("encoder backward, positions", [&] { ops_->encoder_backward_positions(dwpe, dout, B, T, C); });
   }
-  void encoder_backward_tokens(float* dwte, const float* dout, const int32_t* rows, int64_t N, int64_t C) override {
-    recorded("encoder backward, tokens", [&] { ops_->encoder_backward_tokens(dwte, dout, rows, N, C); });
+  void encoder_backward_tokens(float* dwte, const float* dout, const kernels::TokenRuns& runs, int64_t C) override {
+    recorded("encoder backward, tokens", [&] { ops_->encoder_backward_tokens(dwte, dout, runs, C); });
   }
 
   void layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in, const Act* x,

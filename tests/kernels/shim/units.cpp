@@ -55,6 +55,13 @@ float dot(const Matrix& a, const Matrix& b, int row, int column) {
 
 }  // namespace
 
+float from_lane_of_wave(float value, int source, int wave) {
+  const auto all = registers_of_wave(&value, wave);
+  const float passed = *static_cast<const float*>(all.at(static_cast<size_t>(source)));
+  wait_for_wave(wave);
+  return passed;
+}
+
 // RDNA4, 7.12.2: 16-bit A and B: lanes 0-15 hold K 0..7 of row (column) lane, lanes 16-31 K 8..15, two to a VGPR.
 // D: VGPR v of lanes 0-15 is row v, of lanes 16-31 row v + 8; the column is the lane modulo 16.
 void wmma12(bool is_bfloat16, const void* a, const void* b, void* c) {

@@ -170,7 +170,8 @@ TEST(Messages, ADirectivesTagCountsFieldsOfALaterReleaseToo) {
   Json json(a_join());
   EXPECT_EQ(Directive::tag_of(json), a_join().tag());
   json["field_of_a_later_release"] = 1;
-  EXPECT_NE(Directive::tag_of(json), json.get<Directive>().tag()) << "a worker that says this one would be told again and again";
+  EXPECT_NE(Directive::tag_of(json), json.get<Directive>().tag())
+      << "a worker that says this one would be told again and again";
 }
 
 TEST(Messages, ProgressWithALossThatIsNoNumber) {

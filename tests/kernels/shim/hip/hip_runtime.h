@@ -36,6 +36,7 @@ const Thread& current();  // the thread whose fiber runs
 
 // Like the kernels' from_lane among 32 lanes, and like __syncthreads for the whole block.
 float from_lane(float value, int source);
+float from_lane_of_wave(float value, int source, int wave);  // likewise, among the lanes of a wave
 void barrier();
 void* shared(const char* file, int line, size_t bytes);
 
