@@ -11,7 +11,12 @@ std::optional<Directive> Directives::news_for(const std::string& name, const std
   Worker* worker = registry_.find_worker(name);
   if (worker == nullptr || worker->life != Worker::Life::kAlive || !worker->spoke || tag_of(*worker) == have)
     return std::nullopt;
-  return make(name);
+  Directive news = make(name);
+  // A worker of a release that knows neither field makes its tag without them: it would be told again at once, and again.
+  Directive as_read_before = news;
+  as_read_before.began.clear();
+  as_read_before.profile.reset();
+  return as_read_before.tag() == have ? std::nullopt : std::optional(std::move(news));
 }
 
 Directive Directives::make(const std::string& name) {

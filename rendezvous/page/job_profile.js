@@ -96,8 +96,9 @@ function costTable(profile) {
   return list.element;
 }
 
-function answer(job, profile) {
+function answer(job, profile, saved) {
   const { result } = profile;
+  const file = el("code", {}, `${job.id}-profile.json`);
   const notes = profile.ranks.flatMap((rank) => [
     rank.reason && `Rank ${rank.rank} (${rank.worker}): ${rank.reason}`,
     rank.dropped_spans > 0 &&
@@ -114,10 +115,12 @@ function answer(job, profile) {
       ),
       ...notes.filter(Boolean).map((note) => el("p", { class: "hint" }, note)),
       costTable(profile),
-      el("p", { class: "hint" }, "The trace is saved as ", el("code", {}, `${job.id}-profile.json`), "; ui.perfetto.dev opens it."),
+      saved
+        ? el("p", { class: "hint" }, "The trace is saved as ", file, "; ui.perfetto.dev opens it.")
+        : el("p", { class: "hint" }, "The trace could not be saved: try again."),
     ],
     leave: "Close",
-    confirm: "Save again",
+    confirm: saved ? "Save again" : "Save the trace",
     act: async () => {
       await saveTrace(job);
       return true;
@@ -129,10 +132,12 @@ export async function profileJob(job) {
   const profile = await ask(question(job));
   if (!profile) return;
   announce(`${jobTitle(job)} is profiled.`);
+  let saved = true;
   try {
     await saveTrace(job);
   } catch (error) {
-    if (!(error instanceof Problem || error instanceof Away)) throw error; // the costs are shown all the same, and saving may be tried again
+    if (!(error instanceof Problem || error instanceof Away)) throw error; // the costs are shown all the same
+    saved = false;
   }
-  await ask(answer(job, profile));
+  await ask(answer(job, profile, saved));
 }

@@ -52,7 +52,7 @@ TEST_F(RefGradients, Encoder) {
   auto wte = random_.normal_doubles(V * C), wpe = random_.normal_doubles(T * C);
   const auto dout = random_.normal_doubles(B * T * C);
   Doubles out(B * T * C), dwte(V * C, 0.0), dwpe(T * C);
-  ref::encoder_backward_tokens(dwte.data(), dout.data(), RunsOfTokens(tokens).on_host(), C);
+  ref::encoder_backward_tokens(dwte.data(), dout.data(), testing::RunsOfTokens(tokens).on_host(), C);
   ref::encoder_backward_positions(dwpe.data(), dout.data(), B, T, C);
   const auto loss = [&] {
     ref::encoder_forward(out.data(), tokens.data(), wte.data(), wpe.data(), B, T, C);

@@ -46,7 +46,7 @@ void Profiler::hand_over(std::string ended) {
 
 void Profiler::end(const std::string& why) {
   take_news();
-  if (recording_) hand_over(why.empty() ? "the run ended" : why);
+  if (order_) hand_over(why.empty() ? "the run ended" : why);
   order_.reset();
 }
 

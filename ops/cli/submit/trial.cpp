@@ -26,6 +26,7 @@ constexpr int64_t kStepsOfSlow = 3;  // where steps take so long that kSlow is o
 constexpr seconds kSlow{60};
 constexpr seconds kBeginsWithin{120}, kEndsWithin{600}, kFreedWithin{60};
 constexpr auto kLookAgain = milliseconds(200);
+constexpr int64_t kLeastPriority = -1000;
 constexpr size_t kNameBytes = 80;  // a longer name is left out of the trial's
 
 // Fields that say how long, from where, how often and with what result: a trial has its own.
@@ -40,12 +41,18 @@ struct Running {
   std::string id;
 };
 
-void stop(Api& api, const std::string& id) {
+// False: it may still run. It ends by itself when it has run for its max_runtime.
+bool stop(Api& api, const std::string& id) {
   try {
     api.post(fmt::format("/v1/jobs/{}/stop", id), {{"checkpoint", false}});
-  } catch (const Failure&) {
-    // It has ended already; or the service is away, and ends it by itself at its max_runtime.
+    return true;
+  } catch (const Failure& failure) {
+    return failure.exit_code == kBadInput && !failure.busy;  // refused: it has ended already
   }
+}
+
+std::string may_still_run(const std::string& id) {
+  return fmt::format("the trial {0} may still run: holdfast stop {0}", id);
 }
 
 bool has_enough_steps(int64_t steps, steady_clock::duration since_first) {
@@ -109,6 +116,7 @@ Json trial_spec(const Json& spec) {
   trial["gradient_accumulation_steps"] = 1;
   trial["overlap"] = "off";
   trial["min_nodes"] = kTrialWorkers;
+  trial["priority"] = kLeastPriority;  // it drives nobody out
   trial["checkpoint_every"] = 0;
   trial["total_steps"] = 100'000;  // it is stopped long before
   trial["max_runtime"] = kEndsWithin.count();
@@ -126,8 +134,8 @@ void run_trial(const Options& options, Api& api, const Json& trial) {
         const std::lock_guard known(running.submitting);
         if (running.id.empty()) return exit_code_of_signal(signal);
         Api own(options);
-        stop(own, running.id);
-        fmt::print(stderr, "\n{}, the trial, is stopped; nothing was submitted\n", running.id);
+        fmt::print(stderr, "\n{}; nothing was submitted\n",
+                   stop(own, running.id) ? running.id + ", the trial, is stopped" : may_still_run(running.id));
         return exit_code_of_signal(signal);
       },
       [] {});
@@ -136,8 +144,13 @@ void run_trial(const Options& options, Api& api, const Json& trial) {
     running.id = text_at(api.post_once("/v1/jobs", trial), "id");
   }
   fmt::print(stderr, "trial {}: a few steps, to learn how fast the workers and their link are\n", running.id);
-  wait_for_steps(api, running.id);
-  stop(api, running.id);
+  try {
+    wait_for_steps(api, running.id);
+  } catch (const Failure& failure) {
+    if (stop(api, running.id)) throw;
+    throw Failure{failure.exit_code, fmt::format("{}; {}", failure.message, may_still_run(running.id))};
+  }
+  if (!stop(api, running.id)) fmt::print(stderr, "{}\n", may_still_run(running.id));
   wait_for_end(api, running.id);
 }
 

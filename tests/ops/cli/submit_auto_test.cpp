@@ -213,6 +213,7 @@ TEST(TrialSpec, IsTheSameWorkForAFewStepsOnAtLeastTwoWorkers) {
                                     {"gradient_accumulation_steps", 1},
                                     {"overlap", "off"},
                                     {"min_nodes", 2},
+                                    {"priority", -1000},
                                     {"checkpoint_every", 0},
                                     {"total_steps", 100000},
                                     {"max_runtime", 600}}));

@@ -71,6 +71,15 @@ TEST_F(ProfilerTest, ARunThatEndsInTheMiddleHandsOverWithItsReason) {
   EXPECT_EQ(recorded_.size(), 1U) << "the next run has no order";
 }
 
+TEST_F(ProfilerTest, ARunThatEndsBeforeTheFirstStepOfAnOrderSaysSo) {
+  profiler_.want(ProfileOrder{"p1", 5, 10, 1000});
+  step(3);
+  profiler_.end("w2 joins");
+  ASSERT_EQ(recorded_.size(), 1U);
+  EXPECT_EQ(recorded_[0].ended, "w2 joins");
+  EXPECT_EQ(words(recorded_[0]), "");
+}
+
 TEST_F(ProfilerTest, AnOrderThatIsTakenBackDropsWhatWasRecorded) {
   profiler_.want(ProfileOrder{"p1", 5, 10, 1000});
   step(5);
