@@ -163,6 +163,7 @@ class Profile(harness.ClusterTest):
         status, problem = self.cluster.request("GET", f"/v1/jobs/{job}/profile")
         self.assertEqual((404, "no_profile"), (status, problem["code"]))
         wait_until(lambda: self.cluster.job(job)["state"] == "running", 30, "the job to train")
+        self.cluster.wait_step(job, self.cluster.job(job)["step"] + 30)  # until it has heard of the steps done meanwhile
         self.cluster.cli("profile", job, "--steps", 5)
 
     def test_refusals_say_what_to_do(self):
