@@ -19,8 +19,11 @@ constexpr Millis kFirstMs = 10000;  // with no survivor: how long those still pr
 constexpr Millis kBackoffMaxMs = 30000;
 constexpr int64_t kFruitlessFree = 3;  // generations without a step before the next ones are put off
 
+// A job that is to go back to a checkpoint after a fault does so, unless the database was put back from an older copy and knows
+// of none: it would begin from the beginning, or from where another job has not arrived yet, and lose steps that workers hold.
 bool memory_allowed(const JobMembership& job) {
-  return !(job.spec.recovery == "checkpoint" && job.cause == Cause::kFault);
+  const bool goes_back = job.spec.recovery == "checkpoint" && job.cause == Cause::kFault;
+  return !goes_back || (job.outrun_to > 0 && newest_checkpoint(job) == nullptr);
 }
 
 int64_t newest_step(const JobMembership& job) {

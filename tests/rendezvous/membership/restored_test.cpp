@@ -69,6 +69,20 @@ TEST(RestoredDatabase, WithoutAnyStateTheNewestKnownCheckpointIsTaken) {
   EXPECT_THAT(story.told(), Contains("FORM 6 w1 checkpoint 8"));
 }
 
+TEST(RestoredDatabase, WithoutAKnownCheckpointAFaultDoesNotSendBackToTheBeginning) {
+  Story story = from_an_old_copy();
+  story.job.spec.recovery = "checkpoint";
+  for (const char* worker : {"w1", "w2"}) speaks(story, worker, Phase::kActive, 5, 52, 5);
+  story.stopped({"w1", "w2"}, 52);
+  story.passes(3000);
+  story.all_active(52);
+  story.told();
+  story.happens(FaultReported{story.fault("w1", 6, "timeout")});
+  story.stopped({"w1", "w2"}, 53);
+  story.passes(3000);
+  EXPECT_THAT(story.told(), Contains("FORM 7 w1 and w2 memory 53"));
+}
+
 TEST(RestoredDatabase, AnActiveWorkerIsWaitedForLikeAMember) {
   Story story = from_an_old_copy();
   speaks(story, "w1", Phase::kActive, 5, 52, 5);
