@@ -54,7 +54,7 @@ struct ChainedTiles {
       for (int i = 0; i < kAlong; ++i) *reinterpret_cast<Words*>(rows + (row + i) * kStride + column) = words[i];
     }
     if (turned == nullptr) return;
-    struct alignas(kAlong * sizeof(Element)) Along {
+    struct [[gnu::may_alias]] alignas(kAlong * sizeof(Element)) Along {
       Element x[kAlong];
     };
     Element elements[kAlong][kVector];
@@ -65,7 +65,7 @@ struct ChainedTiles {
       Along along;
       HOLDFAST_UNROLL
       for (int i = 0; i < kAlong; ++i) along.x[i] = elements[i][e];
-      __builtin_memcpy(__builtin_assume_aligned(to + e * kTurnedStride, sizeof along), &along, sizeof along);
+      *reinterpret_cast<Along*>(to + e * kTurnedStride) = along;
     }
   }
   // Where a channel's tile of 16 turned rows lies, among them: so that neighbouring threads have different banks.
@@ -123,13 +123,13 @@ struct ChainedTiles {
         const int64_t row = first + wave() * kTile + Link::fixed(lane, i);
         const int column = c * kTile + Link::streamed(lane, i);
         if (row >= shape.T || column >= shape.HS) continue;
-        struct alignas(Link::kRun * sizeof(Element)) Side {
+        struct [[gnu::may_alias]] alignas(Link::kRun * sizeof(Element)) Side {
           Element x[Link::kRun];
         } side;
         HOLDFAST_UNROLL
         for (int r = 0; r < Link::kRun; ++r) side.x[r] = narrow<Element>(out.tile[c].c[i + r]);
         if (in_vectors) {
-          __builtin_memcpy(__builtin_assume_aligned(to.row(row) + column, sizeof side), &side, sizeof side);
+          *reinterpret_cast<Side*>(to.row(row) + column) = side;
         } else {
           for (int r = 0; r < Link::kRun && column + r < shape.HS; ++r) to.row(row)[column + r] = side.x[r];
         }

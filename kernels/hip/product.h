@@ -85,7 +85,7 @@ class StripLoader {
   }
   // Of each of the vectors' rows, what lies side by side in k is stored at once.
   __device__ void store_turned(Element* shared) const {
-    struct alignas(kVectors * sizeof(Element)) Along {
+    struct [[gnu::may_alias]] alignas(kVectors * sizeof(Element)) Along {
       Element k[kVectors];
     };
     Element elements[kVectors][kVector];
@@ -96,7 +96,7 @@ class StripLoader {
       Along along;
       HOLDFAST_UNROLL
       for (int i = 0; i < kVectors; ++i) along.k[i] = elements[i][e];
-      __builtin_memcpy(__builtin_assume_aligned(shared + (at.row + e) * kStride + at.k, sizeof along), &along, sizeof along);
+      *reinterpret_cast<Along*>(shared + (at.row + e) * kStride + at.k) = along;
     }
   }
   __device__ Words one_by_one(Place at, int64_t strip) const {
