@@ -15,7 +15,7 @@ const COLUMNS = [
 ];
 const POSITIVE = { type: "number", default: "", min: 0, max: 1e9, above_min: true, range: "above 0, at most 1e9" };
 
-// What the service may be told of the speed: {element, input, text, wrong}.
+// The fields for the speed that the service may be told: {element, input, text, wrong}.
 function numberField(name, label, help) {
   const id = `plan-${name}`;
   const input = el("input", { id, type: "text", inputmode: "decimal", autocomplete: "off", spellcheck: "false" });
