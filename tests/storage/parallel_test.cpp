@@ -23,16 +23,20 @@ TEST(Background, DoesEachPieceOnceWithEveryNumberOfThreads) {
   }
 }
 
-// Two helpers have each begun a piece and get no processor. The caller does all other pieces.
+// Two helpers have each begun a piece and get no processor. The caller does all other pieces. Its first one waits until the
+// helpers have begun: on a busy machine they may be late, and a latch must not be counted below zero.
 TEST(Background, TheCallerDoesThePiecesThatNoHelperTakes) {
   constexpr size_t kPieces = 9;
+  std::latch helpers(2);
   std::latch others(kPieces - 2);
   const auto result = in_background(
       kPieces, 2,
       [&](size_t, int thread) -> Result<void> {
         if (thread == 0) {
+          helpers.wait();
           others.count_down();
         } else {
+          helpers.count_down();
           others.wait();
         }
         return {};
