@@ -68,8 +68,8 @@ function question(job) {
   };
 }
 
-async function saveTrace(job) {
-  const url = URL.createObjectURL(await blobOf(`jobs/${job.id}/profile/trace`));
+async function saveTrace(job, profile) {
+  const url = URL.createObjectURL(await blobOf(`jobs/${job.id}/profile/trace?id=${profile.id}`));
   el("a", { href: url, download: `${job.id}-profile.json` }).click();
   setTimeout(() => URL.revokeObjectURL(url), 60000);
 }
@@ -122,7 +122,7 @@ function answer(job, profile, saved) {
     leave: "Close",
     confirm: saved ? "Save again" : "Save the trace",
     act: async () => {
-      await saveTrace(job);
+      await saveTrace(job, profile);
       return true;
     },
   };
@@ -134,7 +134,7 @@ export async function profileJob(job) {
   announce(`${jobTitle(job)} is profiled.`);
   let saved = true;
   try {
-    await saveTrace(job);
+    await saveTrace(job, profile);
   } catch (error) {
     if (!(error instanceof Problem || error instanceof Away)) throw error; // the costs are shown all the same
     saved = false;

@@ -140,6 +140,7 @@ ProfileBook::Outcome<void> ProfileBook::take_part(const std::string& job, Profil
   rank->spans += spans;
   rank->missing.clear();
   rank->pieces.push_back(std::move(part));
+  ++profile.pieces;
   rank->whole = static_cast<int64_t>(rank->pieces.size()) == rank->pieces.front().pieces;
   return {};
 }
@@ -163,10 +164,10 @@ bool ProfileBook::look(const ProfiledJob& job, int64_t now_ms, const std::functi
   if (found == by_job_.end() || found->second.state != kRecording) return false;
   Profile& profile = found->second;
   const bool ended = !job.trains || job.generation != profile.generation;
-  if (!profile.waits_until && (ended || job.committed_step >= last_step(profile.order))) {
-    profile.over = ended ? fmt::format("generation {} was over", profile.generation) : "the last step was done";
-    profile.waits_until = now_ms + kPatienceMs;
-  }
+  if (profile.over.empty() && ended) profile.over = fmt::format("generation {} was over", profile.generation);
+  if (profile.over.empty() && job.committed_step >= last_step(profile.order)) profile.over = "the last step was done";
+  const bool came = std::exchange(profile.pieces_seen, profile.pieces) < profile.pieces;
+  if (!profile.over.empty() && (came || !profile.waits_until)) profile.waits_until = now_ms + kPatienceMs;
   const bool impatient = profile.waits_until && now_ms >= *profile.waits_until;
   bool complete = true;
   for (Profile::Rank& rank : profile.ranks) {
@@ -174,8 +175,11 @@ bool ProfileBook::look(const ProfiledJob& job, int64_t now_ms, const std::functi
     if (!lives(rank.member)) {
       rank.missing = fmt::format("{} was lost while it recorded", rank.member.worker);
     } else if (impatient) {
-      rank.missing = fmt::format("nothing came of {} for {} s after {}; a worker of an older release knows no profiles",
-                                 rank.member.worker, kPatienceMs / 1000, profile.over);
+      rank.missing = rank.pieces.empty()
+                         ? fmt::format("nothing came of {} in {} s after {}; a worker of an older release knows no profiles",
+                                       rank.member.worker, kPatienceMs / 1000, profile.over)
+                         : fmt::format("{} of {} pieces came of {}, and no more for {} s", rank.pieces.size(),
+                                       rank.pieces.front().pieces, rank.member.worker, kPatienceMs / 1000);
     }
     complete = complete && !rank.missing.empty();
   }

@@ -3,10 +3,10 @@
 // A profile is of one generation. It is kept in memory alone and touches no decision about jobs: after a restart of the service
 // there is none.
 // Promises: pure; time comes in as an argument. Every profile ends. When all ranks have brought their parts it is complete; a
-// rank whose life ended, or that brings nothing for kPatienceMs after the last step or the generation's end, is left out with
-// the reason. Bounds: kProfilesMax profiles, one for each job, and kSpansMax spans in each, beside as many steps and phases.
-// Refuses: a profile of a job that does not train, or while one is recorded; parts of other profiles, generations,
-// incarnations. Thread: one, the owner.
+// rank whose life ended is left out with the reason, and so are all that are not whole when nothing has come of any rank for
+// kPatienceMs, counted from the last step or the generation's end. Bounds: kProfilesMax profiles, one for each job, and
+// kSpansMax spans in each, beside as many steps and phases. Refuses: a profile of a job that does not train, or while one is
+// recorded; parts of other profiles, generations, incarnations. Thread: one, the owner.
 #pragma once
 
 #include <functional>
@@ -38,9 +38,10 @@ struct Profile {
   State state = State::kRecording;
   std::string reason;  // why it failed
   std::vector<Rank> ranks;
-  std::string over;                    // why nobody records any more; "": they do
-  std::optional<int64_t> waits_until;  // for parts, once that is so: ms of a steady clock
-  bool handed_over = false;            // the parts are with whoever merges them
+  std::string over;                     // why nobody records any more; "": they do
+  int64_t pieces = 0, pieces_seen = 0;  // that came; that had come at the last look
+  std::optional<int64_t> waits_until;   // for pieces, once nobody records: ms of a steady clock
+  bool handed_over = false;             // the parts are with whoever merges them
   // Once merged; without spans where it failed.
   std::shared_ptr<const MergedProfile> merged;
 };

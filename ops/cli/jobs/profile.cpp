@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <thread>
 
 #include "ops/cli/command/api.h"
@@ -108,15 +109,23 @@ void check_output(const std::filesystem::path& path) {
   throw Failure{kBadInput, fmt::format("--output {}: expected a file in a folder that is there", path.string())};
 }
 
-void write_trace(Api& api, const std::string& job, const std::string& path) {
-  const auto reply =
-      api.client().request("GET", fmt::format("/v1/jobs/{}/profile/trace", job), {}, "application/json", kTraceTime);
-  if (!reply) throw failure_of(reply.error());
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << reply->body << std::flush;
-  if (file) return;
-  throw Failure{kJobFailed, fmt::format("{}: the trace's {} bytes cannot be written: choose another file with --output", path,
-                                        reply->body.size())};
+// Why it was not written; nothing where it was.
+std::optional<Failure> write_trace(Api& api, const Json& profile, const std::string& path) {
+  const std::string target = fmt::format("/v1/jobs/{}/profile/trace?id={}", text_at(profile, "job"), text_at(profile, "id"));
+  try {
+    const std::string trace = patiently([&] {
+      auto reply = api.client().request("GET", target, {}, "application/json", kTraceTime);
+      if (!reply) throw failure_of(reply.error());
+      return std::move(reply->body);
+    });
+    std::ofstream file(path, std::ios::binary | std::ios::trunc);
+    file << trace << std::flush;
+    if (file) return std::nullopt;
+    return Failure{kJobFailed, fmt::format("{}: the trace's {} bytes cannot be written: choose another file with --output",
+                                           path, trace.size())};
+  } catch (const Failure& failure) {
+    return Failure{kJobFailed, fmt::format("the costs are all there is, the trace did not come: {}", failure.message)};
+  }
 }
 
 void profile(const Options& options, const ProfileArguments& arguments) {
@@ -129,12 +138,15 @@ void profile(const Options& options, const ProfileArguments& arguments) {
   fmt::print(stderr, "Recording steps {} to {} of {} on {} …\n", first, first + integer_at(begun, "steps") - 1, job,
              counted(begun.at("ranks").size(), "rank"));
   Json done = wait_until_done(api, job, text_at(begun, "id"));
-  write_trace(api, job, path);
+  const std::optional<Failure> unwritten = write_trace(api, done, path);
+  if (!unwritten) done["trace"] = path;
   if (options.json) {
-    done["trace"] = path;
-    return print_json(done);
+    print_json(done);
+  } else {
+    print_result(done, options.wide);
   }
-  print_result(done, options.wide);
+  if (unwritten) throw *unwritten;
+  if (options.json) return;
   fmt::print("The trace is in {}: ui.perfetto.dev opens it, and chrome://tracing.\n", path);
 }
 

@@ -4,15 +4,19 @@
 
 #include "ops/cli/jobs/plan_text.h"
 #include "ops/cli/submit/trial.h"
+#include "rendezvous/protocol/job_spec_fields.h"
 
 namespace holdfast::ops {
 namespace {
 
 constexpr const char* kGive = "give --microbatch_s (and --link_mb_s, from `holdfast netcheck`), or submit without --auto";
 
+// Fields of the spec are kept as given. A field that there is not is left to the check of the spec, which names it.
 Json request_of(const Json& spec, const AutoFlags& flags) {
   Json request = {{"spec", spec}, {"keep", Json::array()}};
-  for (const auto& [name, value] : spec.items()) request["keep"].push_back(name);
+  for (const rendezvous::FieldRow& row : rendezvous::job_spec_table()) {
+    if (spec.contains(row.name)) request["keep"].push_back(row.name);
+  }
   const auto add = [&](const char* name, const std::optional<double>& value) {
     if (value) request[name] = *value;
   };
@@ -25,18 +29,20 @@ Json request_of(const Json& spec, const AutoFlags& flags) {
 
 // Nothing where neither the request nor the service says how fast a device is.
 std::optional<Json> ask(Api& api, const Json& request) {
-  const auto reply = api.client().request("POST", "/v1/plan", rendezvous::json_text(request));
-  if (reply) {
-    Json report = Json::parse(reply->body, nullptr, false);
-    if (report.is_object()) return report;
-    throw Failure{kUnreachable,
-                  fmt::format("{} did not answer as a Holdfast service does: is --server right?", api.client().base_url())};
-  }
-  const auto& problem = reply.error().problem;
-  if (problem.code == "speed_unknown") return std::nullopt;
-  if (problem.status == 404 || problem.status == 405)
-    throw Failure{kBadInput, "--auto: this service does not plan, it is of an older release: submit without --auto"};
-  throw failure_of(reply.error());
+  return patiently([&]() -> std::optional<Json> {
+    const auto reply = api.client().request("POST", "/v1/plan", rendezvous::json_text(request));
+    if (reply) {
+      Json report = Json::parse(reply->body, nullptr, false);
+      if (report.is_object()) return report;
+      throw Failure{kUnreachable,
+                    fmt::format("{} did not answer as a Holdfast service does: is --server right?", api.client().base_url())};
+    }
+    const auto& problem = reply.error().problem;
+    if (problem.code == "speed_unknown") return std::nullopt;
+    if (problem.status == 404 || problem.status == 405)
+      throw Failure{kBadInput, "--auto: this service does not plan, it is of an older release: submit without --auto"};
+    throw failure_of(reply.error());
+  });
 }
 
 // The report after a trial. Without one, that of a link that is taken by its name.

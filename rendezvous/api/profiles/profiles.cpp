@@ -16,7 +16,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr size_t kWaitingMax = 16;
+constexpr size_t kTracesWaitingMax = 16;
 constexpr int64_t kStepsOtherwise = 20;
 
 Outcome<int64_t> read_steps(const HttpRequest& request) {
@@ -44,7 +44,7 @@ HttpResponse trace_answer(const MergedProfile& merged, const std::string& job, c
 
 }  // namespace
 
-ProfilesApi::ProfilesApi(Turn& turn) : turn_(turn), pool_(1, kWaitingMax) {}
+ProfilesApi::ProfilesApi(Turn& turn) : turn_(turn), merges_(1, ProfileBook::kProfilesMax), traces_(1, kTracesWaitingMax) {}
 
 void ProfilesApi::post_profile(Call& call) {
   const Job* job = need_job(turn_.state, call);
@@ -84,15 +84,22 @@ void ProfilesApi::get_profile(Call& call) {
 void ProfilesApi::get_trace(Call& call) {
   const Profile* profile = need_profile(call);
   if (profile == nullptr) return;
+  const std::string wanted = text_query(call.request, "id");
+  if (!wanted.empty() && wanted != profile->id) {
+    return call.answer(problem(
+        409, "stale_profile",
+        fmt::format("profile {} of {} is gone: {} was begun after it", wanted.substr(0, 64), profile->job, profile->id)));
+  }
   if (profile->state != Profile::State::kDone) {
     return call.answer(problem(409, "wrong_state",
                                fmt::format("profile {} of {} is {}: there is a trace when it is done", profile->id,
                                            profile->job, profile_state_name(profile->state))));
   }
-  const bool posted =
-      pool_.post([merged = profile->merged, job = profile->job, id = profile->id,
-                  reply = call.reply] { reply(trace_answer(*merged, job, id)); },
-                 [reply = call.reply](const std::string& why) { reply(problem_answer(problem(500, "internal_error", why))); });
+  const bool posted = traces_.post(
+      [merged = profile->merged, job = profile->job, id = profile->id, reply = call.reply] {
+        reply(trace_answer(*merged, job, id));
+      },
+      [reply = call.reply](const std::string& why) { reply(problem_answer(problem(500, "internal_error", why))); });
   if (!posted) call.answer(problem(503, "unavailable", "too many traces are being written: try again"));
 }
 
@@ -115,7 +122,7 @@ void ProfilesApi::merge_complete() {
       nothing.failure = why;
       back(std::move(nothing));
     };
-    if (!pool_.post([parts, back] { back(merge(std::move(*parts))); }, failed)) failed("too many profiles end at once");
+    if (!merges_.post([parts, back] { back(merge(std::move(*parts))); }, failed)) failed("too many profiles end at once");
   }
 }
 

@@ -1,6 +1,6 @@
 // Routes of profiles: begin one, take a worker's part, show it, hand out the trace.
 //
-// Parts are merged, and traces written, on a thread of their own, for that may take a second. Nothing of it is durable, so
+// Parts are merged, and traces written, on threads of their own, for that may take a second. Nothing of it is durable, so
 // those answers need no commit.
 // Thread: the owner's.
 #pragma once
@@ -19,15 +19,19 @@ class ProfilesApi {
   void get_profile(Call& call);
   void get_trace(Call& call);
   void post_part(Call& call);
-  void merge_complete();             // once in a turn
-  void finish() { pool_.finish(); }  // writes what was asked for, and takes no more
+  void merge_complete();  // once in a turn
+  // Ends what was begun, and takes no more.
+  void finish() {
+    merges_.finish();
+    traces_.finish();
+  }
 
  private:
   const Profile* need_profile(const Call& call);
   void note_merged(const std::string& job, const std::string& id, std::shared_ptr<const MergedProfile> merged);
 
   Turn& turn_;
-  WorkPool pool_;  // last: its work uses the others
+  WorkPool merges_, traces_;  // last: their work uses the others. Traces that many ask for do not make a merge wait
 };
 
 }  // namespace holdfast::rendezvous

@@ -60,6 +60,8 @@ TEST_F(ProfilesTest, MembersAreOrderedToRecordAndTheirPartsBecomeATrace) {
   const Answer trace = ask_until_answered("GET", "/v1/jobs/j1/profile/trace");
   EXPECT_EQ(trace.status(), 200);
   EXPECT_GT(trace.json()["traceEvents"].size(), 10U);
+  EXPECT_EQ(ask_until_answered("GET", "/v1/jobs/j1/profile/trace?id=" + id).status(), 200);
+  EXPECT_EQ(ask("GET", "/v1/jobs/j1/profile/trace?id=p0-9").json()["code"], "stale_profile");
   EXPECT_THAT(event_kinds(), Contains("profile_done"));
 }
 

@@ -110,6 +110,21 @@ TEST_F(Book, ARankThatBringsNothingIsWaitedForAWhile) {
   EXPECT_THAT(book_.find("j1")->ranks[0].missing, HasSubstr("after the last step was done; a worker of an older release"));
 }
 
+TEST_F(Book, ARankWhosePiecesComeSlowlyIsWaitedFor) {
+  const std::string id = (*book_.begin(training(), 20, 1))->id;
+  ProfilePart piece = part_of("a", id);
+  piece.pieces = 3;
+  EXPECT_TRUE(book_.take_part("j1", part_of("b", id)));
+  EXPECT_FALSE(look(training("j1", 38), 0));
+  for (piece.piece = 0; piece.piece < 2; ++piece.piece) {
+    const int64_t now_ms = (1 + piece.piece) * (ProfileBook::kPatienceMs - 1);
+    EXPECT_TRUE(book_.take_part("j1", piece));
+    EXPECT_FALSE(look(training("j1", 50), now_ms));
+  }
+  EXPECT_TRUE(look(training("j1", 60), 3 * ProfileBook::kPatienceMs));
+  EXPECT_EQ(book_.find("j1")->ranks[0].missing, "2 of 3 pieces came of a, and no more for 15 s");
+}
+
 TEST_F(Book, TheEndOfTheGenerationEndsIt) {
   book_.begin(training(), 20, 1);
   ProfiledJob next = training();

@@ -123,6 +123,16 @@ TEST_F(ProfileCommand, APlaceThatCannotBeWrittenIsSaidBeforeTheJobIsAsked) {
   EXPECT_TRUE(service_.requests("POST /v1/jobs/j1/profile").empty());
 }
 
+TEST_F(ProfileCommand, ATraceThatDoesNotComeLeavesTheCosts) {
+  service_.answer("GET /v1/jobs/j1/profile",
+                  a_profile("done", {{"result", a_result()}, {"ranks", {a_rank(0, "here"), a_rank(1, "here")}}}));
+  service_.problem("GET /v1/jobs/j1/profile/trace", 409, "profile p1 of j1 is gone: p2 was begun after it");
+  const Said said = run({"profile", "j1", "--output", path_});
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_THAT(said.out, HasSubstr("matmul backward"));
+  EXPECT_THAT(said.err, HasSubstr("the trace did not come: profile p1 of j1 is gone"));
+}
+
 TEST_F(ProfileCommand, JsonIsWhatTheServiceSaidAndWhereTheTraceIs) {
   service_.answer("GET /v1/jobs/j1/profile",
                   a_profile("done", {{"result", a_result()}, {"ranks", {a_rank(0, "here"), a_rank(1, "here")}}}));
