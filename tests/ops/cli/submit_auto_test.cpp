@@ -1,6 +1,10 @@
 // `holdfast submit --auto`: what is asked of the service, which settings are taken, when a trial is run, and what is said.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "ops/cli/submit/trial.h"
 #include "tests/ops/cli/fake_jobs.h"
@@ -64,7 +68,7 @@ TEST_F(SubmitAuto, TakesTheSettingsThatTrainTheSameAndShowsThePlanFirst) {
   EXPECT_THAT(said.err, HasSubstr("note: other bits"));
   EXPECT_THAT(said.err, HasSubstr("taken   --wire_dtype int16"));
   const Json given = {{"train_data_path", "/d/t.bin"}, {"nodes", 2}, {"batch_size", 16}};
-  EXPECT_EQ(service_.body_of("POST /v1/plan"), (Json{{"spec", given}, {"keep", {"batch_size", "nodes", "train_data_path"}}}));
+  EXPECT_EQ(service_.body_of("POST /v1/plan"), (Json{{"spec", given}, {"keep", {"train_data_path", "nodes", "batch_size"}}}));
   Json sent = given;
   sent["wire_dtype"] = "int16";
   EXPECT_EQ(service_.body_of("POST /v1/jobs"), sent);
@@ -79,6 +83,17 @@ TEST_F(SubmitAuto, TellsTheServiceWhatIsKnownBetter) {
   body.erase("keep");
   EXPECT_EQ(body, (Json{{"microbatch_s", 0.03}, {"link_mb_s", 118}, {"rtt_ms", 0.1}, {"device_memory_gib", 24}}));
   EXPECT_EQ(run({"submit", "--microbatch_s", "1"}).exit_code, 2) << "it belongs to --auto";
+}
+
+TEST_F(SubmitAuto, AFieldThatThereIsNotIsLeftToTheSpecsOwnCheck) {
+  service_.problem("POST /v1/plan", 400, "learning_rat: no such field");
+  const std::string path = testing::TempDir() + "submit-auto-" + std::to_string(getpid()) + ".json";
+  std::ofstream(path) << R"({"learning_rat": 1e-3})";
+  EXPECT_THAT(submit({"--config", path}).err, HasSubstr("learning_rat: no such field"));
+  const Json body = service_.body_of("POST /v1/plan");
+  EXPECT_TRUE(body["spec"].contains("learning_rat")) << body;
+  EXPECT_EQ(body["keep"].size(), 3U) << body;
+  std::filesystem::remove(path);
 }
 
 TEST_F(SubmitAuto, AsJsonGivesTheReportBesideTheJob) {
