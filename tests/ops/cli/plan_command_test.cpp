@@ -65,7 +65,7 @@ TEST(PlanCommand, SaysFirstWhatTheNodesDoBesideOne) {
   std::vector<std::string> arguments = {"plan"};
   arguments.insert(arguments.end(), flags.begin(), flags.end());
   const std::string said = holdfast(arguments).out;
-  EXPECT_EQ(said.substr(0, said.find('\n')), plan["verdict"]);
+  EXPECT_EQ(said.substr(0, said.find('\n')), plan["verdict"].get<std::string>());
   EXPECT_THAT(said.substr(0, said.find('\n')),
               AllOf(HasSubstr("2 nodes"), HasSubstr("of what one does alone"), HasSubstr("More takes another training")));
   EXPECT_THAT(said, HasSubstr("same training"));
