@@ -43,15 +43,24 @@ class LibraryProducts {
   virtual bool multiply(const Result& result, const Operand& A, const Operand& B, int64_t M, int64_t N, int64_t K) = 0;
 };
 
-// Null: this build has no library, or one that is known to be wrong there (and was not asked for by
-// HOLDFAST_HIP_PRODUCTS=library).
+// Null: this build has no library, or one that is known to be wrong there. A build with HOLDFAST_HIP_PRODUCTS=library asks it
+// for everything.
 std::unique_ptr<LibraryProducts> make_library_products(const Stream& stream);
 
-// Whether hipBLASLt of this version (100000 * major + 100 * minor + patch) is right on a GPU. Before 1.1 some of its kernels
-// wrote outputs with gaps between rows wrongly (its changelog of ROCm 7.1), and before 1.5 those for gfx12 could read past
-// operands (rocm-libraries issue 7992), which ends the process.
-inline bool is_sound_hipblaslt(const std::string& architecture, int version) {
-  return version >= (architecture.starts_with("gfx12") ? 100500 : 100100);
+// The products that hipBLASLt is asked for; the others are our own kernel's.
+struct HipblasltLimits {
+  bool any = true;
+  bool gaps = true;     // outputs with gaps between rows
+  bool float32 = true;  // products of float32
+  bool operator==(const HipblasltLimits&) const = default;
+};
+// Of a version (100000 * major + 100 * minor + patch) on a GPU. Before 1.1 some of its kernels wrote outputs with gaps between
+// rows wrongly (its changelog of ROCm 7.1). Before 1.5 those for gfx12 could read past operands (rocm-libraries issue 7992),
+// which ends the process. On gfx12 its float32 can be slower than ours by far: 1.25 TFLOP/s on gfx1201 (issue 10861, open in
+// August 2026).
+inline HipblasltLimits hipblaslt_limits(const std::string& architecture, int version) {
+  const bool is_rdna4 = architecture.starts_with("gfx12");
+  return {.any = !is_rdna4 || version >= 100500, .gaps = version >= 100100, .float32 = !is_rdna4};
 }
 
 }  // namespace holdfast::kernels::hip

@@ -132,7 +132,7 @@ class Library final : public LibraryProducts {
         processors_(properties_of(stream.device()).processors),
         handle_(handle_of(stream)) {}
 
-  // How work is cut may depend on how many processors there are; asked-1: on what is asked for here, and in which words.
+  // How work is cut may depend on how many processors there are; asked-2: on what is asked for here, and in which words.
   std::string name() const override {
 #if defined(__CUDACC__)
     const char* const library = "cublaslt-";
@@ -140,7 +140,7 @@ class Library final : public LibraryProducts {
     const char* const library = "hipblaslt-";
 #endif
     const char* const override_file = std::getenv(kOverride);  // NOLINT(concurrency-mt-unsafe): nobody sets it
-    return library + std::to_string(version()) + "-" + std::to_string(processors_) + "cu-asked-1" +
+    return library + std::to_string(version()) + "-" + std::to_string(processors_) + "cu-asked-2" +
            (override_file == nullptr ? "" : std::string("-") + kOverride + "=" + override_file);
   }
 
@@ -150,8 +150,13 @@ class Library final : public LibraryProducts {
     return version;
   }
 
+  void keep_to(const HipblasltLimits& limits) {
+    limits_ = limits;
+  }
+
   bool multiply(const Result& result, const Operand& A, const Operand& B, int64_t M, int64_t N, int64_t K) override {
     if (M == 0 || N == 0 || K == 0 || (result.pre_gelu != nullptr && N % 8 != 0)) return false;
+    if ((!limits_.gaps && result.stride != N) || (!limits_.float32 && A.dtype == DType::kFloat32)) return false;
     stream_.use();
     void* const workspace = workspace_.get<char>(kWorkspaceBytes);
     const Product& product = product_for(result, A, B, M, N, K);
@@ -223,6 +228,7 @@ class Library final : public LibraryProducts {
   DeviceScratch workspace_;
   int processors_;
   hipblasLtHandle_t handle_;
+  HipblasltLimits limits_;
   std::map<Key, Product> products_;
 };
 
@@ -231,7 +237,9 @@ class Library final : public LibraryProducts {
 std::unique_ptr<LibraryProducts> make_library_products(const Stream& stream) {
   auto library = std::make_unique<Library>(stream);
 #if !defined(__CUDACC__) && !defined(HOLDFAST_HIP_TRUST_LIBRARY)
-  if (!is_sound_hipblaslt(properties_of(stream.device()).architecture, library->version())) return nullptr;
+  const HipblasltLimits limits = hipblaslt_limits(properties_of(stream.device()).architecture, library->version());
+  if (!limits.any) return nullptr;
+  library->keep_to(limits);
 #endif
   return library;
 }

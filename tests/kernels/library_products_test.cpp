@@ -77,10 +77,33 @@ TEST(LibraryProducts, AreUsedOnlyForShapesThatTheLibraryTakes) {
 }
 
 TEST(LibraryProducts, OfVersionsWithKnownErrorsAreNotUsed) {
-  EXPECT_FALSE(hip::is_sound_hipblaslt("gfx942", 100000));
-  EXPECT_TRUE(hip::is_sound_hipblaslt("gfx942", 100100));
-  EXPECT_FALSE(hip::is_sound_hipblaslt("gfx1201", 100403));
-  EXPECT_TRUE(hip::is_sound_hipblaslt("gfx1201", 100500));
+  using Limits = hip::HipblasltLimits;
+  EXPECT_EQ(hip::hipblaslt_limits("gfx942", 100000), (Limits{.gaps = false}));
+  EXPECT_EQ(hip::hipblaslt_limits("gfx942", 100100), Limits{});
+  EXPECT_FALSE(hip::hipblaslt_limits("gfx1201", 100403).any);
+  EXPECT_EQ(hip::hipblaslt_limits("gfx1201", 100500), (Limits{.float32 = false}));
+}
+
+TEST(LibraryProducts, WithGapsBetweenRowsAreNotAskedOfAVersionThatWritesThemWrongly) {
+  shim::refuse_odd_shapes(false);
+  const auto products_of_logits = [](int64_t V) {
+    const auto ops = ops_of(DType::kFloat32);
+    const std::vector<float> x(16), wte(static_cast<size_t>(V) * 8);
+    std::vector<float> losses(2);
+    testing::ActTensor x_act(DType::kFloat32, x), wte_act(DType::kFloat32, wte);
+    const std::vector<int32_t> targets{0, 1};
+    testing::OnDevice on(*ops);
+    const int64_t before = shim::products_by_library();
+    ops->head_loss(on.of(losses), on.of(x_act), on.of(wte_act), on.of(targets), 2, 8, V);
+    on.fetch();
+    return shim::products_by_library() - before;
+  };
+  EXPECT_EQ(products_of_logits(33), 1) << "whose rows begin at multiples of 32";
+  shim::set_library_version(100000);
+  EXPECT_EQ(products_of_logits(33), 0);
+  EXPECT_EQ(products_of_logits(32), 1) << "no gaps";
+  shim::set_library_version(100100);
+  shim::refuse_odd_shapes(true);
 }
 
 TEST(LibraryProducts, EveryShapeIsNearTheJudges) {

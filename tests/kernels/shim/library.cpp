@@ -30,6 +30,7 @@ constexpr unsigned char kNoise = 0x7e;
 constexpr size_t kNoisyBytes = size_t{64} << 10;  // bytes of a workspace that are filled; to fill all takes too long
 std::atomic<int64_t> products{0};
 std::atomic<bool> refuses_odd{true};
+std::atomic<int> library_version{100100};
 std::atomic<hipblasStatus_t> next_answer{HIPBLAS_STATUS_SUCCESS};
 
 int64_t bytes_of(hipDataType type) {
@@ -120,6 +121,9 @@ int64_t products_by_library() {
 void refuse_odd_shapes(bool on) {
   refuses_odd = on;
 }
+void set_library_version(int version) {
+  library_version = version;
+}
 void answer_next_product(hipblasStatus_t with) {
   next_answer = with;
 }
@@ -130,7 +134,7 @@ hipblasStatus_t hipblasLtCreate(hipblasLtHandle_t* handle) {
   return HIPBLAS_STATUS_SUCCESS;
 }
 hipblasStatus_t hipblasLtGetVersion(hipblasLtHandle_t, int* version) {
-  *version = 100100;
+  *version = library_version;
   return HIPBLAS_STATUS_SUCCESS;
 }
 hipblasStatus_t hipblasLtMatmulDescCreate(hipblasLtMatmulDesc_t* made, hipblasComputeType_t, hipDataType scale) {

@@ -81,5 +81,6 @@ hipblasStatus_t hipblasLtMatmul(hipblasLtHandle_t handle, hipblasLtMatmulDesc_t 
 namespace shim {
 int64_t products_by_library();                   // the number so far
 void refuse_odd_shapes(bool on);                 // at first: on
+void set_library_version(int version);           // at first: 1.1.0, as hipBLASLt writes it
 void answer_next_product(hipblasStatus_t with);  // instead of computing it
 }  // namespace shim
