@@ -2,7 +2,7 @@
 // in them. On a device that lacks an instruction its function does nothing; on the CPU the tests' emulation follows the guides
 // (tests/kernels/shim/units.cpp).
 // References: AMD "RDNA4" and "RDNA3" ISA guides, section 7.12 (WMMA); AMD "CDNA3" ISA guide, section 7.1 (MFMA; gfx90a has the
-// same); NVIDIA PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type" and "ldmatrix".
+// same, "CDNA1" for gfx908); NVIDIA PTX ISA, "Matrix fragments for mma.m16n8k16 with floating point type" and "ldmatrix".
 #pragma once
 
 #include <algorithm>
@@ -25,7 +25,7 @@ struct alignas(Count < 8 ? 2 * Count : 16) Run {
 #define HOLDFAST_WMMA12 1
 #elif defined(__GFX11__)
 #define HOLDFAST_WMMA11 1
-#elif defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)
+#elif defined(__gfx908__) || defined(__gfx90a__) || defined(__gfx942__) || defined(__gfx950__)
 #define HOLDFAST_MFMA 1
 #endif
 template <typename Number, int Count>
@@ -48,7 +48,7 @@ bool has_matrix_units(std::string_view architecture) {
     return std::find(names.begin(), names.end(), architecture) != names.end();
   };
   if (architecture.starts_with("gfx11") || architecture.starts_with("sm_") ||
-      is_one_of({"gfx1200", "gfx1201", "gfx942", "gfx950"}))
+      is_one_of({"gfx1200", "gfx1201", "gfx908", "gfx942", "gfx950"}))
     return true;
   return architecture == "gfx90a" && std::is_same_v<Element, BFloat16>;  // matrix_tile.h says why not float16
 }
@@ -87,6 +87,11 @@ __device__ inline void wmma11([[maybe_unused]] const Run<16>& a, [[maybe_unused]
 #endif
 }
 
+// A lane's four numbers of an operand, two by two.
+struct Pairs {
+  Run<2> pair[2];
+};
+
 // v_mfma_f32_16x16x16 of CDNA, waves of 64: 4 sums a lane.
 template <typename Element>
 __device__ inline void mfma([[maybe_unused]] const Run<4>& a, [[maybe_unused]] const Run<4>& b, [[maybe_unused]] float* c) {
@@ -94,8 +99,15 @@ __device__ inline void mfma([[maybe_unused]] const Run<4>& a, [[maybe_unused]] c
   shim::mfma(std::is_same_v<Element, BFloat16>, &a, &b, c);
 #elif defined(HOLDFAST_MFMA)
   if constexpr (std::is_same_v<Element, BFloat16>) {
+#if defined(__gfx908__)  // v_mfma_f32_16x16x8bf16, twice: the first two k of every lane, then the others, of A and B alike
+    for (int half = 0; half < 2; ++half) {
+      with_vectors<short, 4>(bits_as<Pairs>(a).pair[half], bits_as<Pairs>(b).pair[half], c,
+                             [](auto x, auto y, auto z) { return __builtin_amdgcn_mfma_f32_16x16x8bf16(x, y, z, 0, 0, 0); });
+    }
+#else
     with_vectors<short, 4>(a, b, c,
                            [](auto x, auto y, auto z) { return __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(x, y, z, 0, 0, 0); });
+#endif
   } else {
     with_vectors<_Float16, 4>(a, b, c,
                               [](auto x, auto y, auto z) { return __builtin_amdgcn_mfma_f32_16x16x16f16(x, y, z, 0, 0, 0); });
