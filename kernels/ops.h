@@ -193,10 +193,8 @@ std::unique_ptr<DeviceOps> make_ref_ops(DType activations);
 // HOLDFAST_CPU_ISA that this CPU does not have.
 std::unique_ptr<DeviceOps> make_cpu_ops(DType activations, int threads);
 
-// A GPU, by the runtime's number. Only in builds for one (HOLDFAST_HIP). All three, and every op, throw DeviceFailure where the
-// runtime fails: "hip: WHAT: its words". Without a driver or a device there are 0.
-int hip_device_count();
-int hip_default_device();  // the first one that is not integrated into the CPU, if there is one
+// A GPU, by the runtime's number (gpus.h). Only in builds for one (HOLDFAST_HIP). This and every op throw DeviceFailure where
+// the runtime fails: "hip: WHAT: its words".
 std::unique_ptr<DeviceOps> make_hip_ops(DType activations, int device);
 
 }  // namespace holdfast::kernels

@@ -16,6 +16,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <ctime>
 #include <random>
@@ -54,8 +55,7 @@ kernels::DType dtype_of(const std::string& name) {
 }
 
 #if defined(HOLDFAST_WITH_GPUS)
-constexpr worker::GpuOps kLinked{kernels::hip_device_count, kernels::hip_default_device, kernels::make_hip_ops};
-constexpr const worker::GpuOps* kGpus = &kLinked;
+constexpr const worker::GpuOps* kGpus = &worker::kLinkedGpus;
 #else
 constexpr const worker::GpuOps* kGpus = nullptr;
 #endif
@@ -192,6 +192,10 @@ void run(const Options& options) {
     const auto begin = std::chrono::steady_clock::now();
     const double cpu_begin = cpu_seconds();
     const double loss = gpt2.train_microbatch(tokens, targets);
+    if (step == 0) {  // two devices are compared by it (ops/check_gpu)
+      std::printf("{\"first_loss\": %.6f, \"first_gradient_norm\": %.6f}\n", loss,
+                  std::sqrt(ops->sum_of_squares(gpt2.gradients(), gpt2.table().total)));
+    }
     state.apply(kOptimizer, gpt2.gradients());
     const double wall_s = seconds_since(begin);
     std::printf("{\"step\": %ld, \"loss\": %.4f, \"step_s\": %.4f, \"cpu_s\": %.4f, \"tokens_per_second\": %.0f}\n",

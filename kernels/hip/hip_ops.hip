@@ -361,16 +361,21 @@ template class HipOps<Float16>;
 
 namespace holdfast::kernels {
 
-int hip_device_count() {
-  return hip::device_count();
+GpusFound find_hip_devices() {
+  return hip::find_devices();
 }
 
-int hip_default_device() {
-  const int count = hip::device_count();
-  for (int device = 0; device < count; ++device) {
-    if (!hip::properties_of(device).is_integrated) return device;
+std::vector<int> hip_devices_by_preference() {
+  std::vector<int> devices, integrated;
+  for (int device = 0; device < hip::find_devices().count; ++device) {
+    (hip::properties_of(device).is_integrated ? integrated : devices).push_back(device);
   }
-  return 0;
+  devices.insert(devices.end(), integrated.begin(), integrated.end());
+  return devices;
+}
+
+std::string hip_device_identity(int device) {
+  return hip::properties_of(device).identity;
 }
 
 std::unique_ptr<DeviceOps> make_hip_ops(DType activations, int device) {

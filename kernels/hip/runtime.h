@@ -13,6 +13,7 @@
 #include <stdexcept>
 #include <string>
 
+#include "kernels/gpus.h"
 #include "kernels/hip/portable.h"
 #include "kernels/ops.h"
 
@@ -33,12 +34,13 @@ struct DeviceProperties {
   int processors;
   bool is_integrated;       // into the CPU, whose memory it uses
   std::string pci_address;  // "0000:03:00.0"
+  std::string identity;     // kernels/gpus.h
 };
 
 // Of this thread's calls from now on.
 void use_device(int device);
 
-int device_count();  // 0 where there is no driver, too
+GpusFound find_devices();
 DeviceProperties properties_of(int device);
 
 // A queue of work. In it, one after the other.

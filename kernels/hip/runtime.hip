@@ -1,7 +1,11 @@
 // Calls of the runtime, and what becomes of their errors.
 #include "kernels/hip/runtime.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -30,17 +34,46 @@ void use_device(int device) {
   used = device;
 }
 
-int device_count() {
+namespace {
+
+// The file that a driver puts into /dev once it is loaded.
+std::string driver_file() {
+#if defined(HOLDFAST_HIP_ON_CPU)
+  return shim::driver_file();
+#elif defined(__CUDACC__)
+  return "/dev/nvidiactl";
+#else
+  return "/dev/kfd";
+#endif
+}
+
+// "": nothing speaks for a GPU in this machine.
+std::string why_there_are_none(hipError_t error) {
+  const std::string file = driver_file();
+  if (::access(file.c_str(), F_OK) != 0) return "";
+  if (::access(file.c_str(), R_OK | W_OK) != 0) {
+    return "this user may not open " + file + " (" + std::strerror(errno) +
+           "): for AMD's GPUs it has to be in the groups render and video, from its next login on";
+  }
+  std::string why = file + " is there, so a GPU's driver is loaded, but the runtime finds no GPU";
+  if (error != hipSuccess) why.append(": ").append(hipGetErrorString(error));
+  if (error == hipErrorInsufficientDriver) why += ". Update the driver, or build with the toolkit of its time";
+  return why;
+}
+
+}  // namespace
+
+GpusFound find_devices() {
   int count = 0;
   const hipError_t error = hipGetDeviceCount(&count);
+  if (error == hipSuccess && count > 0) return {count, ""};
   // The last two: what AMD's runtime says where it could not begin, its driver not being there.
-  if (error == hipErrorNoDevice || error == hipErrorInsufficientDriver || error == hipErrorInvalidDevice ||
-      error == hipErrorNotInitialized) {
-    (void)hipGetLastError();
-    return 0;
+  if (error != hipErrorNoDevice && error != hipErrorInsufficientDriver && error != hipErrorInvalidDevice &&
+      error != hipErrorNotInitialized) {
+    check(error, "the number of devices");
   }
-  check(error, "the number of devices");
-  return count;
+  (void)hipGetLastError();
+  return {0, why_there_are_none(error)};
 }
 
 DeviceProperties properties_of(int device) {
@@ -54,13 +87,23 @@ DeviceProperties properties_of(int device) {
 #endif
   char pci_address[32];
   std::snprintf(pci_address, sizeof pci_address, "%04x:%02x:%02x.0", found.pciDomainID, found.pciBusID, found.pciDeviceID);
+  std::string identity = pci_address;
+#if defined(__CUDACC__)
+  identity += '-';
+  for (const char byte : found.uuid.bytes) {
+    char digits[3];
+    std::snprintf(digits, sizeof digits, "%02x", static_cast<unsigned char>(byte));
+    identity += digits;
+  }
+#endif
   return {found.name,
           architecture,
           static_cast<int64_t>(found.totalGlobalMem),
           found.warpSize,
           found.multiProcessorCount,
           found.integrated != 0,
-          pci_address};
+          pci_address,
+          identity};
 }
 
 Stream::Stream(int device) : device_(device) {
@@ -117,7 +160,14 @@ void Event::hold_up(const Stream& stream) const {
 
 void* allocate_pinned(size_t bytes) {
   void* memory = nullptr;
-  check(hipHostMalloc(&memory, bytes, hipHostMallocDefault), "host memory of " + mebibytes(bytes) + " for copies");
+  const hipError_t error = hipHostMalloc(&memory, bytes, hipHostMallocDefault);
+  if (error == hipErrorOutOfMemory) {
+    (void)hipGetLastError();  // it is told below
+    throw std::runtime_error("hip: the host has no " + mebibytes(bytes) +
+                             " that the GPU can reach, which copies beside the work need: free some of the host's memory, or "
+                             "raise what limits it (a container's limit, ulimit -l, or amdgpu.gttsize: half of all memory)");
+  }
+  check(error, "host memory of " + mebibytes(bytes) + " for copies");
   return memory;
 }
 void release_pinned(void* memory) noexcept {

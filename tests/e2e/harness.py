@@ -44,7 +44,7 @@ class Cluster:
 
     def environment(self, extra=None):
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("HOLDFAST_", "NCCL_"))}
-        kept.update(HOLDFAST_E2E_MARK=self.mark, HOME=self.folder, HOLDFAST_DATA_DIR=self.data_dir)
+        kept.update(HOLDFAST_E2E_MARK=self.mark, HOME=self.folder, HOLDFAST_DATA_DIR=self.data_dir, HOLDFAST_LOCKS=self.folder)
         kept.update(extra or {})
         return kept
 

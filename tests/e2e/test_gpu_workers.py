@@ -8,7 +8,7 @@ import unittest
 import harness
 
 STEPS = 12
-FENCED = {"HOLDFAST_SHIM_FENCE": "1"}
+PLAYED = {"HOLDFAST_SHIM_FENCE": "1", "HOLDFAST_SHIM_DEVICES": "4"}
 
 
 class GpuWorkers(harness.ClusterTest):
@@ -20,7 +20,7 @@ class GpuWorkers(harness.ClusterTest):
 
     def start_gpu_worker(self, name, environment=None, device="hip", **options):
         self.cluster.worker_program = f"{harness.BIN}/worker_on_gpu_shim"
-        worker = self.cluster.start_worker(name, environment={**FENCED, **(environment or {})}, device=device, **options)
+        worker = self.cluster.start_worker(name, environment={**PLAYED, **(environment or {})}, device=device, **options)
         self.cluster.worker_program = self.cpu_program
         return worker
 
@@ -68,9 +68,48 @@ class GpuWorkers(harness.ClusterTest):
                            30, "the GPU again")
 
     def test_a_gpu_that_is_not_there_ends_the_worker_with_what_there_is(self):
-        worker = self.start_gpu_worker("w1", device="hip:3")
+        worker = self.start_gpu_worker("w1", device="hip:3", environment={"HOLDFAST_SHIM_DEVICES": "1"})
         self.assertEqual(2, worker.wait_exit())
         self.assertIn("--device hip:3: there is 1 GPU here, hip:0", worker.log())
+
+    def test_no_two_workers_share_a_gpu_unasked(self):
+        two = {"HOLDFAST_SHIM_DEVICES": "2"}
+        for name in ("w1", "w2"):
+            self.start_gpu_worker(name, device="auto", environment=two)
+            self.cluster.wait_workers(name)
+        self.assertEqual(["hip:0", "hip:1"], sorted(self.gpu_of(name) for name in ("w1", "w2")))
+        third = self.start_gpu_worker("w3", device="auto", environment=two)
+        self.assertEqual(2, third.wait_exit())
+        print(third.log())
+        self.assertRegex(third.log(), r"--device auto: hip:0 is taken by w[12] \(process \d+\), hip:1 is taken by w[12] \(process \d+\)")
+        self.start_gpu_worker("sharing", device="hip:1", environment=two, arguments=["--share_device"])
+        self.cluster.wait_workers("sharing")
+        self.cluster.kill_worker("w2")
+        self.start_gpu_worker("w4", device="auto", environment=two)
+        self.cluster.wait_workers("w4")
+
+    def gpu_of(self, name):
+        """By the locks: the process that holds it has written its name into the file."""
+        locks = {}
+        for entry in os.listdir(self.cluster.folder):
+            if entry.startswith("holdfast-gpu-0000:03:"):
+                with open(os.path.join(self.cluster.folder, entry), encoding="utf-8") as lock:
+                    locks[lock.read()] = "hip:" + str(int(entry.split(":")[2][:2]))
+        return locks[f"{name} (process {self.cluster.training_pid(name)})"]
+
+    def test_a_driver_that_is_too_old_is_said_and_the_cpu_is_not_taken_in_its_place(self):
+        driver = os.path.join(self.cluster.folder, "kfd")
+        with open(driver, "w", encoding="utf-8"):
+            pass
+        environment = {"HOLDFAST_SHIM_DRIVER": driver, "HOLDFAST_SHIM_OLD_DRIVER": "1"}
+        for words in ({"device": "auto"}, {"device": "hip:0"}):
+            worker = self.start_gpu_worker("w-" + words["device"][:3], environment=environment, **words)
+            self.assertEqual(2, worker.wait_exit())
+            self.assertIn(f"--device {words['device']}: {driver} is there, so a GPU's driver is loaded, but the runtime finds no GPU: "
+                          "driver version is insufficient for runtime version. Update the driver", worker.log())
+        print(worker.log())
+        self.start_gpu_worker("asked", environment=environment, device="cpu")
+        self.cluster.wait_workers("asked")
 
     def test_an_exact_job_takes_gpus_or_cpus_and_a_float_job_both(self):
         self.start_gpu_workers("gpu")
@@ -99,6 +138,14 @@ class GpuWorkers(harness.ClusterTest):
         refusal = self.cluster.wait_event(job, "worker_refused", containing="hip: out of memory: asked ")
         self.assertIn("lower batch_size or set recompute", refusal["message"])
         self.assertEqual(["w1"], [n["id"] for n in self.cluster.nodes() if n["state"] == "alive"])
+
+    def test_a_job_of_two_nodes_whose_copies_the_host_cannot_hold_is_refused_before_it_begins(self):
+        self.start_gpu_workers("w1", "w2", environment={"HOLDFAST_SHIM_PINNED_BYTES": str(50_000)})
+        alone = self.cluster.submit(**self.spec)
+        self.cluster.wait_state(alone, "succeeded", timeout_s=180)
+        job = self.cluster.submit(**self.spec, nodes=2, min_nodes=2)
+        refusal = self.cluster.wait_event(job, "worker_refused", containing="hip: the host has no 1 MiB that the GPU can reach")
+        self.assertIn("amdgpu.gttsize", refusal["message"])
 
     def test_a_device_that_fails_in_a_call_ends_in_an_event_and_a_rejoin(self):
         expected = self.undisturbed()

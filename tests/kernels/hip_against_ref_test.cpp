@@ -13,7 +13,7 @@ TEST_P(HipAgainstRef, EveryOp) {
   if (const std::string reason = testing::reason_not_to_run(); !reason.empty()) GTEST_SKIP() << reason;
   const auto [dtype, wave] = GetParam();
   testing::use_wave(wave);
-  testing::expect_cases_near_ref(*make_hip_ops(dtype, hip_default_device()));
+  testing::expect_cases_near_ref(*make_hip_ops(dtype, hip_devices_by_preference().front()));
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, HipAgainstRef,

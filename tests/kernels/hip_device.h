@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "kernels/gpus.h"
 #include "kernels/ops.h"
 
 #if defined(HOLDFAST_HIP_SHIM)
@@ -17,7 +18,7 @@ namespace holdfast::kernels::testing {
 
 // The reason for a GTEST_SKIP; "": there is a device.
 inline const char* reason_not_to_run() {
-  return hip_device_count() > 0 ? "" : "this machine has no GPU that the runtime knows";
+  return find_hip_devices().count > 0 ? "" : "this machine has no GPU that the runtime knows";
 }
 
 // Widths of waves to test, in lanes; 0: the device's own width.

@@ -53,13 +53,13 @@ TEST_P(HipTraining, FollowsTheCpu) {
   const auto [dtype, wave] = GetParam();
   kernels::testing::use_wave(wave);
   kernels::testing::shuffle_with(1);
-  const Trained on_gpu = train(*kernels::make_hip_ops(dtype, kernels::hip_default_device()));
+  const Trained on_gpu = train(*kernels::make_hip_ops(dtype, kernels::hip_devices_by_preference().front()));
   const Trained on_cpu = train(*kernels::make_cpu_ops(dtype, 1));
   EXPECT_LT(on_cpu.losses.back(), on_cpu.losses.front() - 0.5) << "it learns";
   const double allowed = dtype == DType::kFloat32 ? 1e-4 : 0.03;
   for (int step = 0; step < kSteps; ++step) EXPECT_NEAR(on_gpu.losses[step], on_cpu.losses[step], allowed) << "step " << step;
   kernels::testing::shuffle_with(2);
-  EXPECT_EQ(train(*kernels::make_hip_ops(dtype, kernels::hip_default_device())).hash, on_gpu.hash);
+  EXPECT_EQ(train(*kernels::make_hip_ops(dtype, kernels::hip_devices_by_preference().front())).hash, on_gpu.hash);
 #if defined(HOLDFAST_HIP_SHIM)
   EXPECT_EQ(shim::bytes_on_device(), 0U) << "all memory was given back";
 #endif

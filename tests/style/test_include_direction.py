@@ -67,7 +67,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
                    "worker/tensorboard",
     "worker/load": "rendezvous/protocol",
     "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is
-    "worker/process": "storage rendezvous/text rendezvous/protocol rendezvous/client worker/transport "
+    "worker/process": "kernels storage rendezvous/text rendezvous/protocol rendezvous/client worker/transport "
                       "worker/drills/fault_points worker/drills worker/profile worker/link worker/load worker/session "
                       "worker/state worker/checkpoints worker/tensorboard worker/step worker/process/lifecycle",
     # --- ops/cli/: the program that people type

@@ -142,6 +142,11 @@ void MeanGradient::step_applied() {
   if (quantized_) quantized_->commit();
 }
 
+void MeanGradient::prepare_host_memory() {
+  sums_on_host_.prepare();
+  gradient_on_host_.prepare();
+}
+
 std::span<const float> MeanGradient::to_send() {
   const auto total = static_cast<size_t>(model_.table().total);
   gradient_on_host_.fetch(0, total * sizeof(float));

@@ -40,6 +40,10 @@ class MeanGradient {
   // The mean was applied: the errors of its rounding to int8 count from now on.
   void step_applied();
 
+  // Takes the host memory that a reduction needs where the device's is not the host's; without this the first one takes it.
+  // Throws std::runtime_error where there is not enough.
+  void prepare_host_memory();
+
   // The mean gradient for another rank, in host memory.
   std::span<const float> to_send();
   // Host memory for another rank's mean gradient; what was in the buffer does not count any more. Call `received` afterwards.

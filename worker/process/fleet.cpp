@@ -1,5 +1,6 @@
 #include "worker/process/fleet.h"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
 #include <spdlog/spdlog.h>
@@ -21,7 +22,7 @@ namespace holdfast::worker {
 namespace {
 
 constexpr int kCpusMost = 64, kGpusMost = 64;
-constexpr int kUnknown = -1;
+constexpr int kUnknown = 200;  // an exit status that is no number of GPUs
 
 std::optional<int> number_in(std::string_view text, int least, int most) {
   int number = 0;
@@ -48,15 +49,38 @@ std::vector<int> gpus_of(std::string_view devices) {
   return numbers;
 }
 
-// In a child, whose exit status is the number; kUnknown where that failed.
-int counted_apart(const std::function<int()>& gpu_count) {
+// Never returns: tells the number by the exit status, or why there is none by words to `to`.
+[[noreturn]] void count_in_child(const GpuCount& gpu_count, int to) {
+  std::string why;
+  try {
+    const auto count = gpu_count();
+    if (count) _exit(std::clamp(*count, 0, kGpusMost));
+    why = count.error();
+  } catch (const std::exception& error) {
+    why = error.what();
+  }
+  const ssize_t told = write(to, why.data(), why.size());
+  _exit(told < 0 ? kUnknown + 1 : kUnknown);
+}
+
+// The number, or why there is none, from a child.
+tl::expected<int, std::string> counted_apart(const GpuCount& gpu_count) {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) return tl::unexpected("pipe: " + rendezvous::describe_errno(errno));
   const pid_t child = fork();
-  if (child < 0) return kUnknown;
-  if (child == 0) _exit(std::clamp(gpu_count(), 0, kGpusMost));
+  if (child == 0) count_in_child(gpu_count, ends[1]);
+  const int fork_error = errno;
+  close(ends[1]);
+  std::string why;
+  char piece[256];
+  for (ssize_t length = 0; (length = read(ends[0], piece, sizeof piece)) > 0;) why.append(piece, static_cast<size_t>(length));
+  close(ends[0]);
+  if (child < 0) return tl::unexpected("fork: " + rendezvous::describe_errno(fork_error));
   int status = 0;
   while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  return WIFEXITED(status) ? WEXITSTATUS(status) : kUnknown;
+  if (WIFEXITED(status) && WEXITSTATUS(status) <= kGpusMost) return WEXITSTATUS(status);
+  return tl::unexpected(why.empty() ? "the process that counted the GPUs " + describe_end(status) : why);
 }
 
 pid_t start(const std::string& program, const std::vector<std::string>& arguments, const sigset_t& blocked) {
@@ -79,11 +103,11 @@ bool is_list_of_devices(const std::string& devices) {
   return devices == "all" || cpus_of(devices).has_value() || !gpus_of(devices).empty();
 }
 
-tl::expected<std::vector<std::string>, std::string> device_names(const std::string& devices,
-                                                                 const std::function<int()>& gpu_count) {
+tl::expected<std::vector<std::string>, std::string> device_names(const std::string& devices, const GpuCount& gpu_count) {
   if (const auto cpus = cpus_of(devices)) return std::vector<std::string>(static_cast<size_t>(*cpus), "cpu");
-  const int count = counted_apart(gpu_count);
-  if (count == kUnknown) return tl::unexpected("--devices " + devices + ": the GPUs of this machine cannot be counted");
+  const auto counted = counted_apart(gpu_count);
+  if (!counted) return tl::unexpected(fmt::format("--devices {}: {}. --device cpu does without", devices, counted.error()));
+  const int count = *counted;
   std::vector<std::string> names;
   if (devices == "all") {
     for (int gpu = 0; gpu < count; ++gpu) names.push_back(fmt::format("hip:{}", gpu));

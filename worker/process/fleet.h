@@ -13,11 +13,13 @@
 
 namespace holdfast::worker {
 
+// How many GPUs this machine has, or why they cannot be had (a sentence without its end).
+using GpuCount = std::function<tl::expected<int, std::string>()>;
+
 // The names, as --device takes them, that --devices asks for: "all" (every GPU; without any, the CPU), "0,1,3" (GPUs by their
 // numbers), "cpu:2" (workers that share the CPU's cores). `gpu_count` is asked only where GPUs are wanted, in a process of its
 // own, for a GPU's runtime takes memory. The error is a sentence for people.
-tl::expected<std::vector<std::string>, std::string> device_names(const std::string& devices,
-                                                                 const std::function<int()>& gpu_count);
+tl::expected<std::vector<std::string>, std::string> device_names(const std::string& devices, const GpuCount& gpu_count);
 // Whether it is one of those words, whatever this machine has.
 bool is_list_of_devices(const std::string& devices);
 

@@ -3,17 +3,18 @@
 #include "worker/process/program.h"
 
 int main(int argc, char** argv) {
+  using namespace holdfast::worker;  // NOLINT(google-build-using-namespace)
 #if defined(HOLDFAST_WITH_GPUS)
-  static constexpr holdfast::worker::GpuOps kLinked{holdfast::kernels::hip_device_count, holdfast::kernels::hip_default_device,
-                                                    holdfast::kernels::make_hip_ops};
-  const holdfast::worker::GpuOps* const gpus = &kLinked;
+  const GpuOps* const gpus = &kLinkedGpus;
 #else
-  const holdfast::worker::GpuOps* const gpus = nullptr;
+  const GpuOps* const gpus = nullptr;
 #endif
-  return holdfast::worker::run_worker_program(
+  return run_worker_program(
       argc, argv,
-      [gpus](const holdfast::worker::WorkerOptions& options) {
-        return holdfast::worker::choose_device(options.device, options.threads, gpus, options.local_rank);
+      [gpus](const WorkerOptions& options) {
+        const GpuLocks locks(GpuLocks::usual_folders(), options.name);
+        return choose_device(options.device, options.threads, gpus, options.local_rank,
+                             options.share_device ? nullptr : &locks);
       },
-      [gpus] { return gpus == nullptr ? 0 : gpus->count(); });
+      [gpus] { return count_gpus(gpus); });
 }

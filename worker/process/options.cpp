@@ -79,6 +79,9 @@ void add_flags(CLI::App& app, RawOptions& raw) {
   app.add_option("--device", options.device,
                  "auto (a GPU if there is one), cpu, hip, hip:N (the GPU's number) or ref (plain loops, slow, for comparison)")
       ->capture_default_str();
+  app.add_flag("--share_device", options.share_device,
+               "take a GPU also if another worker of this machine has it; without this auto and hip take the next one, and "
+               "hip:N is refused");
   app.add_option("--devices", options.devices,
                  "a worker for each of several: all (every GPU), 0,1,3 (GPUs by number) or cpu:N (N workers share the cores); "
                  "they are named NAME-0, NAME-1 and so on");
@@ -189,7 +192,8 @@ tl::expected<void, EarlyEnd> complete_device(RawOptions& raw) {
     return wrong(fmt::format("--threads: \"{}\" is not a whole number from 1 to {}", raw.threads, kThreadsMax));
   }
   options.threads = static_cast<int>(threads);
-  const std::string local_rank = environment("LOCAL_RANK");
+  const std::string of_torchrun = environment("LOCAL_RANK");
+  const std::string local_rank = of_torchrun.empty() ? environment("SLURM_LOCALID") : of_torchrun;
   int64_t gpu = 0;
   if (options.device == "auto" && options.devices.empty() && parse_whole(local_rank, gpu) && gpu >= 0) options.local_rank = gpu;
   return {};

@@ -21,7 +21,8 @@ namespace holdfast::worker {
 struct WorkerOptions {
   std::string server, token, server_host;
   std::string device = "auto";  // a name as in devices.h
-  int64_t local_rank = -1;      // torchrun's number of the GPU that "auto" takes; -1: the first discrete one
+  int64_t local_rank = -1;      // torchrun's or Slurm's number of the GPU that "auto" tries first; -1: the first discrete one
+  bool share_device = false;    // with other workers that say so
   std::string devices;          // a worker for each of these (fleet.h); "": one worker, with `device`
   std::string measure;          // fields of a job to try the device with (measure.h), and nothing else; "": work
   std::string name;             // "": <hostname>-<supervisor's pid>

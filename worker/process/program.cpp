@@ -72,6 +72,7 @@ int train(const WorkerOptions& options, const DeviceChoice& devices, const char*
   arm_fault_points(std::move(rules));
   // If an earlier life had a GPU, each new life asks for it until it is back: on the CPU this would be a different worker.
   WorkerOptions wanted = options;
+  wanted.name = identity.name;
   const char* const had = std::getenv(kGpuVariable);  // NOLINT(concurrency-mt-unsafe)
   if (had != nullptr) wanted.device = had;
   const auto chosen = devices(wanted);
@@ -92,7 +93,7 @@ int measure(const WorkerOptions& options, const DeviceChoice& devices) {
   return said ? 0 : static_cast<int>(ExitCode::kConfiguration);
 }
 
-int run_workers(const WorkerOptions& options, int argc, char** argv, const std::function<int()>& gpu_count) {
+int run_workers(const WorkerOptions& options, int argc, char** argv, const GpuCount& gpu_count) {
   const std::string name =
       !options.name.empty() ? options.name : fmt::format("{}-{}", rendezvous::host_name("worker"), getpid());
   set_up_logging(options.log_level, name);
@@ -112,7 +113,7 @@ int run_workers(const WorkerOptions& options, int argc, char** argv, const std::
 
 }  // namespace
 
-int run_worker_program(int argc, char** argv, const DeviceChoice& devices, const std::function<int()>& gpu_count) {
+int run_worker_program(int argc, char** argv, const DeviceChoice& devices, const GpuCount& gpu_count) {
   try {
     const auto options = parse_options(argc, argv);
     if (!options) {

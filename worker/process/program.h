@@ -7,9 +7,12 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <tl/expected.hpp>
 
+#include "worker/process/fleet.h"
+#include "worker/process/gpu_locks.h"
 #include "worker/process/options.h"
 #include "worker/session/session.h"
 
@@ -17,14 +20,14 @@ namespace holdfast::worker {
 
 struct ChosenDevice {
   OpsFactory make_ops;
-  std::string gpu;  // its --device name, for which later lives of this worker ask; "" when it is not a GPU
+  std::string gpu;                      // its --device name, for which later lives of this worker ask; "" when it is not a GPU
+  std::shared_ptr<const GpuLock> lock;  // held as long as the worker trains; null where it shares the GPU, or has none
 };
 // Returns the device that the parsed options ask for, or why it cannot be had. Called in the training process, never in its
 // supervisor, because a GPU's runtime takes memory. holdfast-worker passes choose_device (devices.h); a benchmark passes its
 // own function.
 using DeviceChoice = std::function<tl::expected<ChosenDevice, std::string>(const WorkerOptions&)>;
 
-// `gpu_count`: how many GPUs there are, for --devices; called in a process of its own.
-int run_worker_program(int argc, char** argv, const DeviceChoice& devices, const std::function<int()>& gpu_count);
+int run_worker_program(int argc, char** argv, const DeviceChoice& devices, const GpuCount& gpu_count);
 
 }  // namespace holdfast::worker

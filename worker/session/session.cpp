@@ -42,9 +42,11 @@ model::DataOrder data_order(const JobSpec& spec, const model::TokenFile& file) {
           .microbatches = spec.microbatches()};
 }
 
-// The first call of a shape allocates a GPU's scratch memory, and its library chooses kernels then. Doing it now lets missing
-// memory refuse the job, instead of failing its first step. The results are of no use: the parameters have no values yet.
+// The first call of a shape allocates a GPU's scratch memory, and its library chooses kernels then; the first reduction takes
+// host memory that the GPU reaches. Doing it now lets missing memory refuse the job, instead of failing its first step. The
+// results are of no use: the parameters have no values yet. A job of one node may never have a reduction.
 void rehearse(Session& session) {
+  if (session.spec.nodes > 1) session.gradients->mean().prepare_host_memory();
   const std::vector<int32_t> tokens(static_cast<size_t>(session.spec.batch_size * session.spec.block_size));
   session.model->train_microbatch(tokens, tokens);
 }

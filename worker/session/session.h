@@ -5,9 +5,9 @@
 // errors); 16-bit dtypes take half a P more for the cast parameters. On top come the activations of one microbatch, one row
 // of the embedding for each of its tokens (sparse_rows.h; as many from each rank while they are gathered), and the ops'
 // scratch. The rank that writes checkpoints holds another 3 P while it writes. On a GPU all this is GPU memory, except for
-// checkpoints; a worker that has neighbours then takes 2 P of the host's memory (1.5 P with int16 on the wire) for staging,
-// and 3 P while a state is handed over or read.
-// Promises: a session from `prepare_session` can train. Refuses: with one sentence for the user. Thread: one.
+// checkpoints; a worker of a job of several nodes then takes 2 P of the host's memory (1.5 P with int16 on the wire) for
+// staging, and 3 P while a state is handed over or read. Promises: a session from `prepare_session` can train. Refuses: with
+// one sentence for the user. Thread: one.
 #pragma once
 
 #include <functional>

@@ -92,7 +92,9 @@ HelpTopic environment_topic() {
               "Seconds after which a collective without progress has failed; collective_timeout_s of the job wins."},
              {"NCCL_DEBUG", "", "WARN, INFO or TRACE: taken where HOLDFAST_LOG_LEVEL is unset."},
              {"MASTER_ADDR", "", "torchrun's: where the service is looked for, at port 7070, when HOLDFAST_SERVER is unset."},
-             {"LOCAL_RANK", "", "torchrun's: the number of the GPU that --device auto takes."},
+             {"LOCAL_RANK", "", "torchrun's: the number of the GPU that --device auto tries first."},
+             {"SLURM_LOCALID", "", "Slurm's for the same, where LOCAL_RANK is not set."},
+             {"HOLDFAST_LOCKS", "", "The folder in which workers see who has which GPU; without it /dev/shm, or /tmp."},
              {"MASTER_PORT, RANK, WORLD_SIZE", "",
               "torchrun's: not read. The service listens where `holdfast serve --listen` says, it deals ranks, and a job's "
               "--nodes says how many workers it wants."},

@@ -47,6 +47,12 @@ struct Call {
   bool fails = false;
 };
 
+// One, unless HOLDFAST_SHIM_DEVICES says another number.
+int device_count() {
+  const char* said = std::getenv("HOLDFAST_SHIM_DEVICES");
+  return said == nullptr ? 1 : std::atoi(said);
+}
+
 hipError_t allocate(void** memory, size_t bytes, bool on_device) {
   const Call call;
   if (call.fails) return last;
@@ -118,6 +124,11 @@ hipError_t launch(unsigned blocks, unsigned threads, hipStream_t stream, std::fu
   return hipSuccess;
 }
 
+std::string driver_file() {
+  const char* said = std::getenv("HOLDFAST_SHIM_DRIVER");
+  return said == nullptr ? "/dev/no-driver-of-a-played-gpu" : said;
+}
+
 }  // namespace shim
 
 const char* hipGetErrorString(hipError_t error) {
@@ -128,6 +139,8 @@ const char* hipGetErrorString(hipError_t error) {
       return "out of memory";
     case hipErrorNoDevice:
       return "no ROCm-capable device is detected";
+    case hipErrorInsufficientDriver:
+      return "driver version is insufficient for runtime version";
     case hipErrorIllegalAddress:
       return "an illegal memory access was encountered";
     case hipErrorLaunchFailure:
@@ -145,19 +158,20 @@ hipError_t hipGetDeviceCount(int* count) {
   if (call.fails) return last;
   const char* absent = std::getenv("HOLDFAST_SHIM_ABSENT");  // a file's name: while the file exists, there is no device
   if (absent != nullptr && ::access(absent, F_OK) == 0) return last = hipErrorNoDevice;
-  *count = 1;
-  return hipSuccess;
+  if (std::getenv("HOLDFAST_SHIM_OLD_DRIVER") != nullptr) return last = hipErrorInsufficientDriver;
+  *count = device_count();
+  return *count > 0 ? hipSuccess : last = hipErrorNoDevice;
 }
-hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int) {
+hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int number) {
   const Call call;
   if (call.fails) return last;
-  *properties = {"this CPU, as if it were a GPU", kDeviceBytes, device.wave, 1, 0, "cpu", 0, 3, 0};
+  *properties = {"this CPU, as if it were a GPU", kDeviceBytes, device.wave, 1, 0, "cpu", 0, 3, number};
   return hipSuccess;
 }
 hipError_t hipSetDevice(int number) {
   const Call call;
   if (call.fails) return last;
-  return last = number == 0 ? hipSuccess : hipErrorInvalidValue;
+  return last = number < device_count() ? hipSuccess : hipErrorInvalidValue;
 }
 hipError_t hipMemGetInfo(size_t* free, size_t* total) {
   const Call call;
@@ -184,6 +198,8 @@ hipError_t hipFree(void* memory) {
   return hipSuccess;
 }
 hipError_t hipHostMalloc(void** memory, size_t bytes, unsigned) {
+  const char* most = std::getenv("HOLDFAST_SHIM_PINNED_BYTES");  // of one piece
+  if (most != nullptr && bytes > static_cast<size_t>(std::atoll(most))) return last = hipErrorOutOfMemory;
   return allocate(memory, bytes, false);
 }
 hipError_t hipHostFree(void* memory) {

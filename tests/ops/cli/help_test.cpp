@@ -50,8 +50,9 @@ TEST(Help, OfAFieldSaysHowToGiveIt) {
 
 TEST(Help, OfTheEnvironmentNamesWhatGuidesExportWhetherItIsReadOrNot) {
   const std::string text = holdfast({"help", "environment"}).out;
-  for (const char* variable : {"NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_DEBUG", "NCCL_BUFFSIZE", "NCCL_TIMEOUT",
-                               "TORCH_DISTRIBUTED_DEBUG", "MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "WORLD_SIZE"})
+  for (const char* variable :
+       {"NCCL_SOCKET_IFNAME", "NCCL_IB_DISABLE", "NCCL_DEBUG", "NCCL_BUFFSIZE", "NCCL_TIMEOUT", "TORCH_DISTRIBUTED_DEBUG",
+        "MASTER_ADDR", "MASTER_PORT", "RANK", "LOCAL_RANK", "SLURM_LOCALID", "WORLD_SIZE"})
     EXPECT_THAT(text, HasSubstr(variable));
 }
 

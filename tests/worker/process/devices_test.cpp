@@ -1,7 +1,12 @@
 // The choice of --device, in builds with and without the op set for GPUs, on machines with and without a GPU.
 #include "worker/process/devices.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
 
 namespace holdfast::worker {
 namespace {
@@ -12,12 +17,27 @@ std::unique_ptr<kernels::DeviceOps> make_gpu(kernels::DType dtype, int device) {
   asked_for = device;
   return kernels::make_ref_ops(dtype);
 }
-int first() {
-  return 0;
+template <int kCount>
+kernels::GpusFound found() {
+  return {kCount, ""};
 }
-constexpr GpuOps kNone{[] { return 0; }, first, make_gpu}, kOne{[] { return 1; }, first, make_gpu},
-    kTwo{[] { return 2; }, first, make_gpu};
-constexpr GpuOps kSecondIsBetter{[] { return 2; }, [] { return 1; }, make_gpu};
+std::vector<int> both() {
+  return {0, 1};
+}
+std::string identity_of(int device) {
+  return "0000:0" + std::to_string(device) + ":00.0";
+}
+constexpr GpuOps kNone{found<0>, [] { return std::vector<int>(); }, identity_of, make_gpu},
+    kOne{found<1>, [] { return std::vector<int>{0}; }, identity_of, make_gpu}, kTwo{found<2>, both, identity_of, make_gpu},
+    kSecondIsBetter{found<2>,
+                    [] {
+                      return std::vector<int>{1, 0};
+                    },
+                    identity_of, make_gpu},
+    kOldDriver{[] {
+                 return kernels::GpusFound{0, "/dev/kfd is there, but its driver is too old"};
+               },
+               both, identity_of, make_gpu};
 
 // "gpu 1", "cpu", "ref", or the error.
 std::string chosen(const std::string& device, const GpuOps* gpus) {
@@ -51,6 +71,67 @@ TEST(Devices, OfTorchrunsLocalRankAreTakenByAutoAlone) {
   EXPECT_EQ(choose_device("auto", 1, &kTwo, 1)->gpu, "hip:1");
   EXPECT_EQ(choose_device("auto", 1, &kTwo, 2)->gpu, "hip:0") << "there is no third";
   EXPECT_EQ(choose_device("hip:0", 1, &kTwo, 1)->gpu, "hip:0");
+}
+
+TEST(Devices, WithADriverThatShowsNoneAreNotTheCpuUnasked) {
+  EXPECT_EQ(chosen("auto", &kOldDriver),
+            "--device auto: /dev/kfd is there, but its driver is too old. --device cpu does without");
+  EXPECT_EQ(chosen("hip:1", &kOldDriver),
+            "--device hip:1: /dev/kfd is there, but its driver is too old. --device cpu does without");
+  EXPECT_EQ(chosen("cpu", &kOldDriver), "cpu");
+  EXPECT_EQ(count_gpus(&kOldDriver).error(), "/dev/kfd is there, but its driver is too old");
+  EXPECT_EQ(count_gpus(nullptr), 0);
+}
+
+class LockedDevices : public testing::Test {
+ protected:
+  ~LockedDevices() override { std::filesystem::remove_all(folder_); }
+  auto choose(const std::string& device, const GpuLocks& locks, const GpuOps& gpus = kTwo, int64_t local_rank = -1) {
+    return choose_device(device, 1, &gpus, local_rank, &locks, std::chrono::milliseconds(0));
+  }
+  static std::string made_folder() {
+    std::string path = testing::TempDir() + "devices_test_XXXXXX";
+    return mkdtemp(path.data());
+  }
+  const std::string folder_ = made_folder();
+  const GpuLocks one_{{folder_}, "w1"}, other_{{folder_}, "w2"}, third_{{folder_}, "w3"};
+};
+
+TEST_F(LockedDevices, AreOfOneWorkerEach) {
+  const auto one = choose("auto", one_), other = choose("auto", other_);
+  EXPECT_EQ(one->gpu, "hip:0");
+  EXPECT_EQ(other->gpu, "hip:1");
+  const std::string who = fmt::format("(process {})", getpid());
+  EXPECT_EQ(choose("auto", third_).error(), "--device auto: hip:0 is taken by w1 " + who + ", hip:1 is taken by w2 " + who +
+                                                ". Two workers on one GPU are slower than one; --share_device has them share "
+                                                "it all the same, --device cpu does without");
+  EXPECT_EQ(choose("hip:1", third_).error().substr(0, 50), "--device hip:1: hip:1 is taken by w2 " + who.substr(0, 13));
+  EXPECT_EQ(choose_device("hip:1", 1, &kTwo)->gpu, "hip:1") << "it is shared";
+}
+
+TEST_F(LockedDevices, AreFreeAgainWhenTheirWorkerEnds) {
+  { const auto one = choose("hip:1", one_); }
+  EXPECT_EQ(choose("hip:1", other_)->gpu, "hip:1");
+}
+
+TEST_F(LockedDevices, OfALocalRankComeFirstButNoTakenOne) {
+  const auto one = choose("auto", one_, kTwo, 1), other = choose("auto", other_, kTwo, 1);
+  EXPECT_EQ(one->gpu, "hip:1");
+  EXPECT_EQ(other->gpu, "hip:0");
+  const auto better = choose("hip", third_, kSecondIsBetter);
+  EXPECT_FALSE(better) << better->gpu;
+}
+
+TEST_F(LockedDevices, AreLockedInTheFirstFolderThatCanBeWritten) {
+  const GpuLocks elsewhere({"/no/such/folder", folder_}, "w1");
+  const auto one = choose("hip:0", elsewhere);
+  EXPECT_TRUE(one);
+  EXPECT_FALSE(choose("hip:0", other_));
+  const auto refused = choose("hip:0", GpuLocks({"/no/such/folder"}, "w1"));
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().find("/no/such/folder/holdfast-gpu-0000:00:00.0.lock: No such file or directory"),
+            std::string::npos)
+      << refused.error();
 }
 
 TEST(Devices, TellWhichGpuToAskForAgain) {

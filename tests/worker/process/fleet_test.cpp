@@ -22,6 +22,10 @@ TEST(Fleet, HasAWorkerForEachDeviceThatIsNamed) {
 
 TEST(Fleet, SaysWhichGpuIsNotThere) {
   EXPECT_EQ(names("0,2", 2), Names{"--devices 0,2: there is no GPU 2 here, but 2 GPUs, from 0 on; cpu:N is for the CPU"});
+  const auto found = device_names("all", [] { return tl::unexpected(std::string("its driver is too old")); });
+  EXPECT_EQ(found.error(), "--devices all: its driver is too old. --device cpu does without");
+  const auto failed = device_names("all", []() -> tl::expected<int, std::string> { throw std::runtime_error("hip: no"); });
+  EXPECT_EQ(failed.error(), "--devices all: hip: no. --device cpu does without");
   EXPECT_EQ(names("1", 0), Names{"--devices 1: there is no GPU 1 here, but none; cpu:N is for the CPU"});
 }
 

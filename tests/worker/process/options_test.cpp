@@ -22,9 +22,10 @@ class Options : public ::testing::Test {
     arguments.insert(arguments.begin(), "holdfast-worker");
     return parse_options(static_cast<int>(arguments.size()), arguments.data());
   }
-  static constexpr const char* kVariables[] = {
-      "HOLDFAST_SERVER", "HOLDFAST_TOKEN", "HOLDFAST_INTERFACE", "HOLDFAST_THREADS",   "NCCL_SOCKET_IFNAME", "NCCL_TIMEOUT",
-      "NCCL_DEBUG",      "MASTER_ADDR",    "LOCAL_RANK",         "HOLDFAST_LOG_LEVEL", "HOLDFAST_FAULT",     "HOLDFAST_DRILLS"};
+  static constexpr const char* kVariables[] = {"HOLDFAST_SERVER",    "HOLDFAST_TOKEN", "HOLDFAST_INTERFACE", "HOLDFAST_THREADS",
+                                               "NCCL_SOCKET_IFNAME", "NCCL_TIMEOUT",   "NCCL_DEBUG",         "MASTER_ADDR",
+                                               "LOCAL_RANK",         "SLURM_LOCALID",  "HOLDFAST_LOG_LEVEL", "HOLDFAST_FAULT",
+                                               "HOLDFAST_DRILLS"};
 };
 
 TEST_F(Options, HaveDefaultsForAServiceOnThisMachine) {
@@ -67,7 +68,10 @@ TEST_F(Options, TakeTorchrunsMasterAndRankWhereNothingElseIsSaid) {
   EXPECT_EQ(parse({})->server, "http://10.0.0.2:7070");
   EXPECT_EQ(parse({"--server", "http://10.0.0.3:7070"})->server, "http://10.0.0.3:7070");
   setenv("LOCAL_RANK", "3", 1);
+  setenv("SLURM_LOCALID", "1", 1);
   EXPECT_EQ(parse({})->local_rank, 3);
+  unsetenv("LOCAL_RANK");
+  EXPECT_EQ(parse({})->local_rank, 1);
   EXPECT_EQ(parse({"--device", "hip:1"})->local_rank, -1);
 }
 

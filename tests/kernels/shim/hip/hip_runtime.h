@@ -68,6 +68,8 @@ void shuffle_with(uint64_t seed);
 void fail_call(int64_t n, int error);
 int64_t calls_so_far();
 size_t bytes_on_device();
+// The file in the place of a driver's in /dev: HOLDFAST_SHIM_DRIVER names it; without that one that is not there.
+std::string driver_file();
 
 }  // namespace shim
 
