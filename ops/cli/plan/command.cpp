@@ -13,6 +13,7 @@
 #include "ops/cli/command/command.h"
 #include "ops/cli/jobs/spec_flags.h"
 #include "ops/cli/plan/measure.h"
+#include "ops/cli/plan/memory_text.h"
 #include "ops/cli/plan/report_text.h"
 #include "rendezvous/plan/settings.h"
 #include "rendezvous/protocol/job_spec.h"
@@ -35,7 +36,7 @@ struct PlanArguments {
   double update_s = 0, rtt_ms = rendezvous::kUsualRoundTripS * 1000;
   std::optional<double> device_memory_gib;
   std::vector<std::string> keep;
-  bool measure = false;
+  bool measure = false, memory = false;
   int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U));
 };
 
@@ -128,6 +129,7 @@ void plan(const Options& options, const PlanArguments& arguments) {
     draft.inputs.device_memory = in_range("--device_memory_gib", *arguments.device_memory_gib) * kGib;
     draft.sources.memory = "given";
   }
+  if (arguments.memory) return print_memory(options, draft.inputs);
   take_link(arguments, draft);
   if (!take_speed(arguments, spec, draft)) take_from_service(options, arguments, draft);
   const rendezvous::Allowed allowed = rendezvous::taken_by_rules(spec, arguments.job, draft.inputs);
@@ -203,6 +205,8 @@ void add_plan_command(CLI::App& app, Options& options) {
       ->delimiter(',')
       ->type_name("FIELD")
       ->group("Job");
+  command->add_flag("--memory", arguments->memory, "What a worker holds, by part, and what would lower it; nothing else");
+  add_wide_flag(*command, options);
   command->callback([&options, arguments] { plan(options, *arguments); });
 }
 

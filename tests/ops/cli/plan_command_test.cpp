@@ -52,6 +52,23 @@ TEST(PlanCommand, GivesTheFiguresOfItsFlags) {
   EXPECT_EQ(plan["device_memory_bytes"], nullptr);
 }
 
+TEST(PlanCommand, ShowsWhatAWorkerHoldsByPart) {
+  const std::vector<std::string> flags = {"plan", "--model", "tiny", "--nodes", "2", "--batch_size", "16", "--memory"};
+  const std::string said = holdfast(flags).out;
+  for (const char* line :
+       {"activations of a microbatch +[0-9.]+ [GM]B +- +[0-9.]+ [GM]B +--recompute block: [0-9]+ MB, --batch_size 1",
+        "copies for the ring +- +241[.]1 MB +- +--wire_dtype int16: half", "AdamW's two moments +241[.]1 MB +- +241[.]1 MB",
+        "at most +"})
+    EXPECT_THAT(said, testing::ContainsRegex(line));
+  const Json memory = planned({"--model", "tiny", "--nodes", "2", "--batch_size", "16", "--memory"});
+  double device = 0;
+  for (const Json& part : memory["parts"]) device += part["place"] == "device" ? part["bytes"].get<double>() : 0;
+  EXPECT_DOUBLE_EQ(memory["always"]["gpu_bytes"], device);
+  EXPECT_GT(memory["most"]["cpu_bytes"], memory["always"]["cpu_bytes"]);
+  EXPECT_THAT(holdfast({"plan", "--model", "small", "--memory", "--device_memory_gib", "1"}).out,
+              HasSubstr("does not hold it"));
+}
+
 TEST(PlanCommand, SaysFirstWhatTheNodesDoBesideOne) {
   const std::vector<std::string> flags = {
       "--batch_size",   "16",   "--nodes",       "2", "--gradient_accumulation_steps", "8", "--wire_dtype", "int16",
