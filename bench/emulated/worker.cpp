@@ -42,7 +42,7 @@ int main(int argc, char** argv) {
   return worker::run_worker_program(
       argc, argv,
       [make](const worker::WorkerOptions&) -> tl::expected<worker::ChosenDevice, std::string> {
-        return worker::ChosenDevice{make, ""};
+        return worker::ChosenDevice{make, "", nullptr};
       },
       [] { return 0; });
 }
