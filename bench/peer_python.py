@@ -33,9 +33,9 @@ class PeerPython:
 
     @functools.cached_property
     def version(self):
-        """PyTorch's, and '' where there is none."""
+        """PyTorch's, and '' where there is none. Its libraries may print lines before it."""
         done = subprocess.run(self.command("-c", "import torch; print(torch.__version__)"), capture_output=True, text=True, check=False)
-        return done.stdout.strip() if done.returncode == 0 else ""
+        return done.stdout.strip().rpartition("\n")[2] if done.returncode == 0 else ""
 
     @functools.cached_property
     def missing(self):
