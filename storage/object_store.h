@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <tl/expected.hpp>
+#include <utility>
 #include <vector>
 
 namespace holdfast::storage {
@@ -54,6 +55,24 @@ class ObjectStore {
   virtual Result<std::vector<std::string>> remove_unfinished(std::span<const std::string> spared) = 0;
   // For people: "/var/lib/holdfast/checkpoints/j1" or "http://10.0.0.1:7070 (job j1)".
   virtual std::string describe() const = 0;
+};
+
+// Passes every call on to another store: the base of stores that add something to some calls.
+class ForwardingStore : public ObjectStore {
+ public:
+  explicit ForwardingStore(std::unique_ptr<ObjectStore> store) : store_(std::move(store)) {}
+
+  Result<void> put(const std::string& key, std::span<const std::byte> bytes) override { return store_->put(key, bytes); }
+  Result<Bytes> get(const std::string& key) override { return store_->get(key); }
+  Result<std::vector<std::string>> list(const std::string& prefix) override { return store_->list(prefix); }
+  Result<void> remove(const std::string& key) override { return store_->remove(key); }
+  Result<std::vector<std::string>> remove_unfinished(std::span<const std::string> spared) override {
+    return store_->remove_unfinished(spared);
+  }
+  std::string describe() const override { return store_->describe(); }
+
+ private:
+  std::unique_ptr<ObjectStore> store_;
 };
 
 // Whether the store says that it has no such object; any other trouble is no.

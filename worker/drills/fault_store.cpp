@@ -1,33 +1,18 @@
 #include "worker/drills/fault_store.h"
 
-#include <utility>
-
 #include "worker/drills/fault_points.h"
 
 namespace holdfast::worker {
 namespace {
 
-using storage::Bytes;
-using storage::Result;
-
-class FaultStore final : public storage::ObjectStore {
+class FaultStore final : public storage::ForwardingStore {
  public:
-  explicit FaultStore(std::unique_ptr<ObjectStore> store) : store_(std::move(store)) {}
+  using ForwardingStore::ForwardingStore;
 
-  Result<void> put(const std::string& key, std::span<const std::byte> bytes) override {
+  storage::Result<void> put(const std::string& key, std::span<const std::byte> bytes) override {
     fault_point("checkpoint_object", -1, -1);
-    return store_->put(key, bytes);
+    return ForwardingStore::put(key, bytes);
   }
-  Result<Bytes> get(const std::string& key) override { return store_->get(key); }
-  Result<std::vector<std::string>> list(const std::string& prefix) override { return store_->list(prefix); }
-  Result<void> remove(const std::string& key) override { return store_->remove(key); }
-  Result<std::vector<std::string>> remove_unfinished(std::span<const std::string> spared) override {
-    return store_->remove_unfinished(spared);
-  }
-  std::string describe() const override { return store_->describe(); }
-
- private:
-  std::unique_ptr<ObjectStore> store_;
 };
 
 }  // namespace

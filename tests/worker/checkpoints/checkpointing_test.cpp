@@ -18,30 +18,23 @@ struct Ailment {
 };
 
 // A folder on such a disk.
-class FlakyStore : public storage::ObjectStore {
+class FlakyStore : public storage::ForwardingStore {
  public:
   FlakyStore(std::unique_ptr<ObjectStore> inner, std::shared_ptr<Ailment> disk)
-      : inner_(std::move(inner)), disk_(std::move(disk)) {}
+      : ForwardingStore(std::move(inner)), disk_(std::move(disk)) {}
   storage::Result<void> put(const std::string& key, std::span<const std::byte> bytes) override {
     disk_->stalled.wait(true);
     if (disk_->broken)
       return tl::unexpected(storage::Error{storage::Error::Code::kUnavailable, key + ": no space left on device"});
-    return inner_->put(key, bytes);
+    return ForwardingStore::put(key, bytes);
   }
-  storage::Result<storage::Bytes> get(const std::string& key) override { return inner_->get(key); }
-  storage::Result<std::vector<std::string>> list(const std::string& prefix) override { return inner_->list(prefix); }
   storage::Result<void> remove(const std::string& key) override {
     if (disk_->unremovable)
       return tl::unexpected(storage::Error{storage::Error::Code::kUnavailable, "cannot remove " + key + ": read-only"});
-    return inner_->remove(key);
+    return ForwardingStore::remove(key);
   }
-  storage::Result<std::vector<std::string>> remove_unfinished(std::span<const std::string> spared) override {
-    return inner_->remove_unfinished(spared);
-  }
-  std::string describe() const override { return inner_->describe(); }
 
  private:
-  std::unique_ptr<ObjectStore> inner_;
   std::shared_ptr<Ailment> disk_;
 };
 
