@@ -1,5 +1,7 @@
 #include "rendezvous/store/sqlite/metrics.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <charconv>
