@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "ops/cli/command/api.h"
 #include "ops/cli/terminal/format.h"
 #include "ops/cli/terminal/quantities.h"
 #include "ops/cli/terminal/table.h"
