@@ -40,8 +40,8 @@ class MeanGradient {
   // The mean was applied: the errors of its rounding to int8 count from now on.
   void step_applied();
 
-  // Takes the host memory that a reduction needs where the device's is not the host's; without this the first one takes it.
-  // Throws std::runtime_error where there is not enough.
+  // Takes the host memory of the parameters' size that a reduction needs where the device's is not the host's; without this the
+  // first one takes it, as it does that of the rows that stay apart. Throws std::runtime_error where there is not enough.
   void prepare_host_memory();
 
   // The mean gradient for another rank, in host memory.

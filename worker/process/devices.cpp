@@ -47,7 +47,9 @@ tl::expected<Claimed, std::string> claim(const std::vector<int>& gpus, const Gpu
     auto lock = locks.take(ops.identity(gpu));
     if (lock) return Claimed{gpu, *std::move(lock)};
     if (lock.error().holder.empty())
-      return tl::unexpected(fmt::format("no lock can be had that keeps other workers off the GPU ({})", lock.error().why));
+      return tl::unexpected(
+          fmt::format("no lock can be had that keeps other workers off the GPU ({}): name a folder for it by HOLDFAST_LOCKS",
+                      lock.error().why));
     taken.push_back(fmt::format("hip:{} is taken by {}", gpu, lock.error().holder));
   }
   return tl::unexpected(fmt::format("{}", fmt::join(taken, ", ")));
