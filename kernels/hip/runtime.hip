@@ -187,6 +187,7 @@ PinnedMemory& PinnedMemory::operator=(PinnedMemory&& other) noexcept {
 }
 
 void QuickCopies::copy(void* to, const void* host_from, size_t bytes) {
+  if (bytes == 0) return;  // an empty vector has no address to copy from
   Slot& slot = slots_[next_++ % slots_.size()];
   if (slot.copied) slot.copied->wait();
   stream_.use();
