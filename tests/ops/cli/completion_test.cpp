@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/cli/command/command_tree.h"
+#include "ops/cli/program.h"
 #include "tests/ops/cli/cli_runner.h"
 #include "tests/ops/cli/fake_service.h"
 

@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/ops/cli/cli_runner.h"
 #include "tests/ops/cli/fake_service.h"
 
@@ -10,6 +12,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using Json = nlohmann::json;
 
 Json planned(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "plan");
