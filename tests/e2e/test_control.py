@@ -127,8 +127,14 @@ class Control(harness.ClusterTest):
         tokens = self.cluster.cli_json("data", "info", spec["train_data_path"])["tokens"]
         steps = -(-4 * ((tokens - 1) // spec["block_size"]) // spec["global_batch_size"])
         self.assertEqual((steps, steps), (counted["step"], counted["total_steps"]))
-        told = [line["text"] for line in self.cluster.get(f"/v1/jobs/{job}/logs?limit=1000")["logs"] if f" of {steps}: loss" in line["text"]]
-        self.assertEqual([f"step {20 * i} of {steps}: loss" for i in range(1, steps // 20 + 1)], [line[:line.index("loss") + 4] for line in told])
+        expected = [f"step {20 * i} of {steps}: loss" for i in range(1, steps // 20 + 1)]
+
+        def told():  # lines come a little after what they tell of
+            lines = [line["text"] for line in self.cluster.get(f"/v1/jobs/{job}/logs?limit=1000")["logs"]]
+            return [line[:line.index("loss") + 4] for line in lines if f" of {steps}: loss" in line]
+
+        harness.wait_until(lambda: len(told()) >= len(expected), 10, f"the lines of {job} in its log")
+        self.assertEqual(expected, told())
         del spec["epochs"]
         given = self.cluster.submit(**spec, total_steps=steps)
         self.assertEqual(counted["state_hash"], self.cluster.wait_state(given, "succeeded")["state_hash"], "the same job, counted in steps")
