@@ -5,9 +5,10 @@
 //
 // --dtype is what a job's wire_dtype is. Prints one JSON line per iteration from rank 0, the first (a warm-up) left out:
 // seconds from a barrier to the end, and the bus rate: what each rank sends over its link, divided by the seconds. That is
-// bytes * 2 (N-1) / N where they go round the ring, and bytes * ((N-1) / 2 + (N-1) / N) for int8, which has an all-to-all in
-// its first half (worker/collectives/README.md). For 16-bit floats and int8 what a job does beside the ring counts: rounding
-// what is brought, and widening the result. Every element of every result is checked; a wrong one ends it with exit code 1.
+// bytes * 2 (N-1) / N where they go round the ring (ranks of one node send fewer, and through memory, unless --flat), and bytes
+// * ((N-1) / 2 + (N-1) / N) for int8, which has an all-to-all in its first half (worker/collectives/README.md). For 16-bit
+// floats and int8 what a job does beside the ring counts: rounding what is brought, and widening the result. Every element of
+// every result is checked; a wrong one ends it with exit code 1.
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -45,6 +46,7 @@ struct Settings {
   std::vector<std::string> addresses;
   size_t elements = 30142848;  // the parameters of Tiny
   size_t chunk_bytes = RingOptions{}.chunk_bytes;
+  bool flat = false;
 };
 
 int complain(int rank, const std::string& detail) {
@@ -176,6 +178,8 @@ int run_rank(Transport& transport, const Settings& settings) {
   options.chunk_bytes = settings.chunk_bytes;
   auto ring = Communicator::form(transport, options);
   if (!ring) return complain(settings.rank, ring.error().detail);
+  if (const auto shared = (*ring)->share_memory(settings.flat ? "" : transport.node()); !shared)
+    return complain(settings.rank, shared.error().detail);
   return wire_of(settings.dtype)->measure(**ring, settings);
 }
 
@@ -223,6 +227,7 @@ int main(int argc, char** argv) {
   for (const WireKind& kind : kWires) dtypes.emplace_back(kind.dtype);
   app.add_option("--dtype", settings.dtype, "What goes over the wire")->check(CLI::IsMember(dtypes))->capture_default_str();
   app.add_option("--chunk_bytes", settings.chunk_bytes, "What a segment is cut into")->capture_default_str();
+  app.add_flag("--flat", settings.flat, "One ring over sockets, also among ranks of one node");
   CLI11_PARSE(app, argc, argv);
   if (settings.fork > 0) return run_forked(settings);
   if (settings.rank < 0 || settings.rank >= settings.world ||

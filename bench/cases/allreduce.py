@@ -1,4 +1,5 @@
-"""The ring all-reduce of Tiny's gradient in each wire type, beside gloo: over loopback, and between 2 and 4 nodes on shaped links."""
+"""The all-reduce of Tiny's gradient in each wire type, beside gloo: over loopback, between 2 and 4 nodes on shaped links, and between
+2 nodes of 2 ranks, which share memory."""
 import os
 import subprocess
 
@@ -16,10 +17,10 @@ RATE, RATE_NAME = "1gbit", "1 Gbit/s links"
 WIRES = {2: ("float32", "int32", "int16", "bfloat16", "int8"), 4: ("float32", "int32", "int16")}
 
 
-def ours(where, hosts, wire):
+def ours(where, hosts, wire, *flags):
     addresses = ",".join(f"{host}:{29600 + rank}" for rank, host in enumerate(hosts))
     text = testbed.run_together([[*place, f"{testbed.BIN}/bench_allreduce", "--rank", rank, "--world", len(where), "--addresses",
-                                  addresses, "--dtype", wire] for rank, place in enumerate(where)])
+                                  addresses, "--dtype", wire, *flags] for rank, place in enumerate(where)])
     return [line["seconds"] for line in testbed.json_lines(text)]
 
 
@@ -31,7 +32,8 @@ def gloo(where, hosts, interface, setup):
     return [line["seconds"] for line in testbed.json_lines(text)]
 
 
-def measure_place(name, where, hosts, interface, options):
+def measure_place(name, where, hosts, interface, options, nodes_of_ring=None):
+    """nodes_of_ring: where it is not one for each rank."""
     world = len(where)
     taken, theirs = {wire: [] for wire in WIRES[world]}, {setup: [] for setup in testbed.PEER.setups}
     for _ in range(options.repeat):  # in turn, so that a busy minute falls on all
@@ -39,12 +41,32 @@ def measure_place(name, where, hosts, interface, options):
             seconds += ours(where, hosts, wire)
         for setup, seconds in theirs.items():
             seconds += gloo(where, hosts, interface, setup)
-    rate = testbed.plain_tcp_rate(connect_in=where[1], listen_in=where[0], host=hosts[0])
+    rate = testbed.plain_tcp_rate(connect_in=where[-1], listen_in=where[0], host=hosts[0])
     rows = []
     for wire, seconds in taken.items():
         exact = " (exact)" if wires.reduction_of(wire) == "exact" else ""
         rows.append(testbed.row(f"{name}, {world} ranks, {wire}{exact}", "s", testbed.median(seconds), testbed.by_setup(theirs),
-                                floor=wires.bytes_each_way(wire, testbed.TINY_PARAMETERS, world) / rate))
+                                floor=wires.bytes_each_way(wire, testbed.TINY_PARAMETERS, nodes_of_ring or world) / rate))
+    return rows
+
+
+def sent_bytes(nodes):
+    return sum(int(testbed.output_of([*node, "cat", "/sys/class/net/eth0/statistics/tx_bytes"])) for node in nodes)
+
+
+def measure_pairs(options):
+    """Two nodes of two ranks: the time beside gloo's, and the bytes between the nodes beside those of one ring of all ranks."""
+    with shaped_links.ShapedLinks(RATE, 2) as nodes:
+        where = [nodes[0], nodes[0], nodes[1], nodes[1]]
+        hosts = [shaped_links.address(node) for node in (0, 0, 1, 1)]
+        rows = measure_place(f"{RATE_NAME}, 2 nodes of 2", where, hosts, "eth0", options, nodes_of_ring=2)
+        sent = {}
+        for flags in ((), ("--flat",)):
+            before = sent_bytes(nodes)
+            ours(where, hosts, "int32", "--iterations", 3, *flags)
+            sent[flags] = (sent_bytes(nodes) - before) / 3e6
+    rows.append(testbed.row(f"{RATE_NAME}, 2 nodes of 2 ranks, int32: sent between the nodes (beside: one ring of all ranks)", "MB", sent[()],
+                            reference=sent[("--flat",)]))
     return rows
 
 
@@ -55,6 +77,8 @@ def measure(options):
             with shaped_links.ShapedLinks(RATE, world) as where:
                 hosts = [shaped_links.address(node) for node in range(world)]
                 rows += measure_place(RATE_NAME, where, hosts, "eth0", options)
+            if world == 4:
+                rows += measure_pairs(options)
         except (subprocess.CalledProcessError, FileNotFoundError) as error:
             reason = (getattr(error, "stderr", None) or str(error)).strip()
             rows.append(testbed.row(f"{RATE_NAME}, {world} ranks", f"left out: network namespaces take root ({reason})", None))

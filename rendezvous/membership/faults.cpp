@@ -29,6 +29,7 @@ std::string seen_in_words(const FaultReport& report, const std::string& whom) {
   if (report.kind == "connection_lost") return "lost its connection" + at(" to ", "s");
   if (report.kind == "timeout") return "got no bytes" + at(" from ", "") + " in time";
   if (report.kind == "handshake_failed") return "could not form the ring" + at(" with ", "");
+  if (report.kind == "gone") return "finds nobody at the address" + at(" of ", "");
   if (report.kind == "state_mismatch") return "found states that differ and must not" + at(": ", "");
   if (report.kind == "checkpoint_unreadable")
     return fmt::format("could not read the checkpoint of step {}", report.checkpoint_step);
@@ -63,6 +64,14 @@ void suspect(Turn& turn, const FaultReport& report) {
   p.gone = report.suspect_gone;
   p.suspicion = fmt::format("{} {}{}", report.worker, seen_in_words(report, "it"),
                             p.gone ? ", whose address refuses connections now" : "");
+}
+
+bool is_known_gone(const JobMembership& job, const FaultReport& report) {
+  const auto& members = job.current.members;
+  if (report.suspect_rank < 0 || report.suspect_rank >= static_cast<int>(members.size())) return false;
+  const Member& member = members[report.suspect_rank];
+  const auto found = job.participants.find(member.worker);
+  return found == job.participants.end() || found->second.member.incarnation != member.incarnation || found->second.gone;
 }
 
 // The checkpoint that the generation was to start from does not verify: the next newest, where falling back is allowed.
@@ -161,6 +170,7 @@ void on_fault_report(Turn& turn, const FaultReport& report) {
   if (stale(job, report.worker, report.incarnation, report.generation, false)) return;
   if (report.kind == "silent") return on_silence(turn, report);
   if (report.kind == "state_diverged" && was_told_diverged(job, report)) return;
+  if (report.kind == "gone" && is_known_gone(job, report)) return;  // every survivor finds it
   const std::string words = evidence(job, report);
   // Its status may have come first, with the same words: the report says more, it names the suspect.
   const bool told = std::erase(job.why, stopped_in_words(report.worker)) > 0;

@@ -36,7 +36,7 @@
 
 namespace holdfast::rendezvous {
 
-inline constexpr int kProtocolVersion = 2;  // a worker of another version is refused with both numbers
+inline constexpr int kProtocolVersion = 3;  // a worker of another version is refused with both numbers
 inline constexpr const char* kHoldfastVersion = "0.1.0";
 
 struct RegisterRequest {
@@ -199,8 +199,8 @@ struct FaultReport {
   std::string worker, incarnation;
   int64_t generation = 0;
   int suspect_rank = -1;         // -1: nobody in particular
-  std::string kind;              // connection_lost | timeout | handshake_failed | silent (a question: is it alive?) |
-                                 // state_mismatch | state_diverged | checkpoint_unreadable
+  std::string kind;              // connection_lost | timeout | handshake_failed | gone (beside the one of another report) |
+                                 // silent (a question: is it alive?) | state_mismatch | state_diverged | checkpoint_unreadable
   std::string detail;            // evidence, for people
   int64_t checkpoint_step = -1;  // for checkpoint_unreadable
   bool suspect_gone = false;     // the suspect's node refuses connections to its address, so the process has ended

@@ -21,7 +21,8 @@ from network import namespaces
 
 SKIPPED = 77
 SHORT = ("kill:reduce_scatter:rank0", "kill:state_copy:donor", "stop:compute:neighbour", "reset:all_gather:neighbour",
-         "cut:commit:rank0", "corrupt:reduce_scatter:neighbour", "full_disk:checkpoint_write:rank0", "service:commit:rank0")
+         "cut:commit:rank0", "corrupt:reduce_scatter:neighbour", "full_disk:checkpoint_write:rank0", "service:commit:rank0",
+         "pair_kill:reduce_scatter:neighbour", "node_kill:all_gather:rank0")
 
 
 def arguments():

@@ -2,11 +2,13 @@
 #include "worker/collectives/communicator.h"
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <utility>
 
 #include "worker/collectives/forming.h"
 #include "worker/collectives/handshake.h"
+#include "worker/collectives/hierarchical_reduce.h"
 #include "worker/collectives/ring.h"
 #include "worker/collectives/schedule.h"
 #include "worker/profile/span.h"
@@ -14,8 +16,15 @@
 namespace holdfast::worker {
 
 struct Communicator::Impl {
+  Impl(Transport& over, RingOptions with) : transport(over), options(std::move(with)) {}
+
+  Transport& transport;
   RingOptions options;
-  std::unique_ptr<Ring> ring;      // none in a world of one
+  std::unique_ptr<Ring> ring;                     // none in a world of one
+  std::unique_ptr<HierarchicalReduce> hierarchy;  // where ranks share nodes
+  int nodes = 0;                                  // of the hierarchy
+  std::string memory_refused;
+  std::stop_source aborted;        // for what is formed after the ring
   std::vector<std::byte> transit;  // bytes that this rank passes on in an all-to-all
   int64_t gathers = 0;             // all-gathers so far: the same on every rank when it begins one
 
@@ -57,15 +66,33 @@ Communicator::~Communicator() = default;
 CollectiveResult<std::unique_ptr<Communicator>> Communicator::form(Transport& transport, const RingOptions& options) {
   const Deadline deadline = std::chrono::steady_clock::now() + options.form_timeout;
   if (const auto usable = check(options); !usable) return tl::make_unexpected(usable.error());
-  auto impl = std::make_unique<Impl>();
-  impl->options = options;
+  auto impl = std::make_unique<Impl>(transport, options);
   if (impl->world_size() > 1) {
     const RingPlace place{options.job, options.generation, options.rank, impl->world_size(), options.secret};
     auto connections = form_ring(transport, place, options.addresses[place.successor()], deadline, options.stop);
     if (!connections) return tl::make_unexpected(connections.error());
-    impl->ring = std::make_unique<Ring>(transport, std::move(*connections), options);
+    std::vector<int> ranks(options.addresses.size());
+    std::iota(ranks.begin(), ranks.end(), 0);
+    impl->ring = std::make_unique<Ring>(transport, std::move(*connections), options, ranks, static_cast<size_t>(options.rank));
   }
   return std::unique_ptr<Communicator>(new Communicator(std::move(impl)));
+}
+
+CollectiveResult<void> Communicator::share_memory(const std::string& node) {
+  if (!impl_->ring) return {};
+  const Deadline deadline = std::chrono::steady_clock::now() + impl_->options.form_timeout;
+  const auto nodes = all_gather(std::as_bytes(std::span(node)));
+  if (!nodes) return tl::make_unexpected(nodes.error());
+  std::vector<std::string> node_of_rank;
+  for (const auto& bytes : *nodes) node_of_rank.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  const auto groups = group_by_node(node_of_rank);
+  if (groups.size() == node_of_rank.size()) return {};
+  auto formed = HierarchicalReduce::form(impl_->transport, *this, *impl_->ring, impl_->options, groups, deadline,
+                                         impl_->aborted.get_token(), impl_->memory_refused);
+  if (!formed) return tl::make_unexpected(formed.error());
+  impl_->hierarchy = std::move(*formed);
+  impl_->nodes = impl_->hierarchy ? static_cast<int>(groups.size()) : 0;
+  return {};
 }
 
 int Communicator::rank() const {
@@ -73,6 +100,12 @@ int Communicator::rank() const {
 }
 int Communicator::world_size() const {
   return impl_->world_size();
+}
+int Communicator::nodes() const {
+  return impl_->nodes;
+}
+const std::string& Communicator::memory_refused() const {
+  return impl_->memory_refused;
 }
 
 CollectiveResult<void> Communicator::Impl::all_reduce(std::span<const std::byte> mine, std::span<std::byte> sum,
@@ -85,6 +118,7 @@ CollectiveResult<void> Communicator::Impl::all_reduce(std::span<const std::byte>
     return {};
   }
   const Span span(SpanKind::kRing, "all-reduce");
+  if (hierarchy) return hierarchy->run(mine, sum, element);
   return ring->run({.kind = Operation::Kind::kAllReduce, .element = element, .bytes = sum.size()},
                    all_reduce_schedule(options.rank, world_size(), mine, sum, element, options.chunk_bytes));
 }
@@ -180,15 +214,19 @@ std::jthread Communicator::watch(std::function<void(const CollectiveError&)> on_
 
 void Communicator::set_patience(std::chrono::milliseconds timeout, std::chrono::milliseconds quiet,
                                 std::function<void(const CollectiveError&)> on_quiet) {
-  if (impl_->ring) impl_->ring->set_patience(timeout, quiet, std::move(on_quiet));
+  const WaitLimits limits{timeout, quiet, std::move(on_quiet)};
+  if (impl_->ring) impl_->ring->set_limits(limits);
+  if (impl_->hierarchy) impl_->hierarchy->set_limits(limits);
 }
 
 uint64_t Communicator::bytes_moved() const {
-  return impl_->ring ? impl_->ring->bytes_moved() : 0;
+  return (impl_->ring ? impl_->ring->bytes_moved() : 0) + (impl_->hierarchy ? impl_->hierarchy->bytes_moved() : 0);
 }
 
 void Communicator::abort(const std::string& reason) {
+  impl_->aborted.request_stop();
   if (impl_->ring) impl_->ring->abort(reason);
+  if (impl_->hierarchy) impl_->hierarchy->abort(reason);
 }
 
 }  // namespace holdfast::worker

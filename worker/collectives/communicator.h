@@ -2,7 +2,8 @@
 //
 // Nouns: rank r sends only to its successor (r + 1) % N and receives only from its predecessor (r - 1) % N. A buffer is
 // cut into N segments; a segment travels in chunks, and a chunk that arrived is added and sent on while the next is
-// still under way. The ring all-reduce (Patarasuk, Yuan 2009) moves 2 (N-1)/N of the buffer each way per rank.
+// still under way. The ring all-reduce (Patarasuk, Yuan 2009) moves 2 (N-1)/N of the buffer each way per rank. Where several
+// ranks share a node, an all-reduce sums within each node first (hierarchical_reduce.h).
 //
 // Promises: integer sums have the same bits in any order of the ring; float sums are taken in ring order (16-bit ones are
 // rounded after each addition), and all ranks have the same bits. Every call ends by its deadline: no bytes moved for
@@ -63,6 +64,14 @@ class Communicator {
   int rank() const;
   int world_size() const;
 
+  // Once, before the first all-reduce, on all ranks: ranks that say the same of their node (Transport::node) sum within it in
+  // shared memory from now on; "": alone. Where memory cannot be shared all ranks go on without, and that is no error.
+  CollectiveResult<void> share_memory(const std::string& node);
+  // How many nodes' ranks sum in shared memory before the ring between nodes; 0: all ranks are in one ring.
+  int nodes() const;
+  // The reason why ranks that share a node do not share memory, as a sentence; "": they do, or there are none.
+  const std::string& memory_refused() const;
+
   // Writes the sum over all ranks of `mine`, element by element, into `sum`, which is equally long and other memory. `mine`
   // is only read: after a call that failed, a rank still has its own numbers.
   CollectiveResult<void> all_reduce_sum(std::span<const int32_t> mine, std::span<int32_t> sum);
@@ -99,7 +108,7 @@ class Communicator {
   void set_patience(std::chrono::milliseconds timeout, std::chrono::milliseconds quiet,
                     std::function<void(const CollectiveError&)> on_quiet);
 
-  // Bytes sent and received since it was formed; any thread.
+  // Bytes sent and received over connections since it was formed; any thread.
   uint64_t bytes_moved() const;
   // Makes the call under way, and all later ones, fail with kAborted and `reason`, at once.
   void abort(const std::string& reason);

@@ -13,7 +13,7 @@ namespace holdfast::worker {
 namespace {
 
 constexpr char kMagic[8] = {'H', 'F', 'R', 'I', 'N', 'G', '0', '1'};
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 constexpr size_t kReasonBytesMax = 512;
 constexpr size_t kHelloNonceOffset = 40;
 

@@ -75,17 +75,17 @@ struct Ring::Progress {
   bool quiet_told = false;
 };
 
-Ring::Ring(Transport& transport, RingConnections connections, const RingOptions& options)
+Ring::Ring(Transport& transport, RingConnections connections, const RingOptions& options, std::span<const int> ranks,
+           size_t place)
     : transport_(transport),
       connections_(std::move(connections)),
-      timeout_(options.timeout),
+      successor_(ranks[(place + 1) % ranks.size()]),
+      predecessor_(ranks[(place + ranks.size() - 1) % ranks.size()]),
+      limits_{.timeout = options.timeout},
       chunk_bytes_(options.chunk_bytes),
       checksums_within_node_(options.checksums_within_node) {
-  const int world_size = static_cast<int>(options.addresses.size());
-  successor_ = (options.rank + 1) % world_size;
-  predecessor_ = (options.rank + world_size - 1) % world_size;
   // Later than our own timeout, whose message says more.
-  const auto stall_limit = timeout_ + std::chrono::seconds(5);
+  const auto stall_limit = limits_.timeout + std::chrono::seconds(5);
   connections_.to_successor->set_stall_limit(stall_limit);
   connections_.from_predecessor->set_stall_limit(stall_limit);
 }
@@ -98,11 +98,21 @@ CollectiveResult<void> Ring::run(Operation operation, const Schedule& schedule) 
   Progress progress(*this, operation, schedule);
   auto result = drive(progress);
   if (result) progress.require_all_moved();
-  if (!result) {
-    poison_ = result.error();
-    connections_ = {};  // the neighbours notice at once
-  }
+  if (!result) fail(result.error());
   return result;
+}
+
+void Ring::fail(const CollectiveError& error) {
+  if (poison_) return;
+  poison_ = error;
+  connections_ = {};  // the neighbours notice at once
+}
+
+std::optional<CollectiveError> Ring::trouble() {
+  if (poison_) return poison_;
+  if (auto error = aborted()) return error;
+  const auto lost = transport_.lost_peer(neighbours());
+  return lost ? std::optional(ended(*lost, "waited for others of its node")) : std::nullopt;
 }
 
 // The operation as this connection carries it; both of its ends come to the same answer.
@@ -121,23 +131,18 @@ void Ring::abort(const std::string& reason) {
   transport_.wake();
 }
 
-void Ring::set_patience(std::chrono::milliseconds timeout, std::chrono::milliseconds quiet,
-                        std::function<void(const CollectiveError&)> on_quiet) {
-  timeout_ = timeout;
-  quiet_ = quiet;
-  on_quiet_ = std::move(on_quiet);
-}
-
 std::optional<CollectiveError> Ring::wait_for_lost_peer(std::stop_token stop) const {
   if (poison_) return std::nullopt;
-  const std::array<Connection*, 2> neighbours{connections_.to_successor.get(), connections_.from_predecessor.get()};
-  const auto lost = transport_.wait_for_lost_peer(neighbours, std::move(stop));
-  if (!lost) return std::nullopt;
-  const int suspect = *lost == 0 ? successor_ : predecessor_;
-  return CollectiveError{
-      CollectiveError::Kind::kConnectionLost, suspect,
-      "rank " + std::to_string(suspect) + " (" + neighbours[*lost]->peer() + ") ended its connection while this rank computed",
-      true};
+  const auto lost = transport_.wait_for_lost_peer(neighbours(), std::move(stop));
+  return lost ? std::optional(ended(*lost, "computed")) : std::nullopt;
+}
+
+CollectiveError Ring::ended(size_t neighbour, const std::string& meanwhile) const {
+  const int suspect = neighbour == 0 ? successor_ : predecessor_;
+  return {CollectiveError::Kind::kConnectionLost, suspect,
+          "rank " + std::to_string(suspect) + " (" + neighbours()[neighbour]->peer() +
+              ") ended its connection while this rank " + meanwhile,
+          true};
 }
 
 std::optional<CollectiveError> Ring::aborted() {
@@ -169,6 +174,7 @@ CollectiveResult<bool> Ring::move_bytes(Progress& progress) {
   if (!received) return tl::make_unexpected(lost(progress, false, received.error()));
   const size_t moved = *sent + *received;
   bytes_moved_.fetch_add(moved, std::memory_order_relaxed);
+  if (also_counted_ != nullptr) also_counted_->fetch_add(moved, std::memory_order_relaxed);
   return moved > 0;
 }
 
@@ -186,17 +192,17 @@ CollectiveResult<void> Ring::wait_for_bytes(Progress& progress) {
   }
   if (!progress.incoming.complete()) interests[count++] = {connections_.from_predecessor.get(), false, true};
 
-  const bool may_tell = on_quiet_ && !progress.quiet_told && quiet_ < timeout_;
-  const auto waited =
-      transport_.wait(std::span(interests).first(count), false, progress.last_moved + (may_tell ? quiet_ : timeout_));
+  const bool may_tell = limits_.on_quiet && !progress.quiet_told && limits_.quiet < limits_.timeout;
+  const auto waited = transport_.wait(std::span(interests).first(count), false,
+                                      progress.last_moved + (may_tell ? limits_.quiet : limits_.timeout));
   if (waited) return watch_successor(progress);
   switch (waited.error().kind) {
     case TransportError::Kind::kWoken:
       return {};  // for this communicator or an earlier one: the loop looks
     case TransportError::Kind::kTimeout:
-      if (!may_tell) return tl::make_unexpected(stalled(progress, timeout_));
+      if (!may_tell) return tl::make_unexpected(stalled(progress, limits_.timeout));
       progress.quiet_told = true;
-      on_quiet_(stalled(progress, quiet_));
+      limits_.on_quiet(stalled(progress, limits_.quiet));
       return {};
     default:
       return tl::make_unexpected(lost(progress, true, waited.error()));

@@ -62,8 +62,9 @@ class DrillTransport final : public Transport {
   void close_after_the_cut(std::unique_ptr<Connection> connection) { closed_in_a_cut_.push_back(std::move(connection)); }
 
   std::string address() const override { return inner_->address(); }
-  bool refuses(const std::string& address, std::chrono::milliseconds limit) const override {
-    return inner_->refuses(address, limit);
+  std::string node() const override { return ""; }  // memory in common would go on while the worker is cut off
+  std::vector<size_t> refusing(std::span<const std::string> addresses, std::chrono::milliseconds limit) const override {
+    return inner_->refusing(addresses, limit);
   }
 
   TransportResult<std::unique_ptr<Connection>> connect(const std::string& address) override {
@@ -90,9 +91,7 @@ class DrillTransport final : public Transport {
   }
 
   std::optional<size_t> wait_for_lost_peer(std::span<Connection* const> connections, std::stop_token stop) override {
-    std::vector<Connection*> inner;
-    for (Connection* const connection : connections) inner.push_back(inner_of(connection));
-    const auto lost = inner_->wait_for_lost_peer(inner, stop);
+    const auto lost = inner_->wait_for_lost_peer(all_inner(connections), stop);
     while (lost && drills_.is_cut()) {
       if (stop.stop_requested()) return std::nullopt;
       std::this_thread::sleep_for(kLook);
@@ -100,9 +99,19 @@ class DrillTransport final : public Transport {
     return lost;
   }
 
+  std::optional<size_t> lost_peer(std::span<Connection* const> connections) override {
+    return drills_.is_cut() ? std::nullopt : inner_->lost_peer(all_inner(connections));
+  }
+
   void wake() override { inner_->wake(); }
 
  private:
+  static std::vector<Connection*> all_inner(std::span<Connection* const> connections) {
+    std::vector<Connection*> inner;
+    for (Connection* const connection : connections) inner.push_back(inner_of(connection));
+    return inner;
+  }
+
   TransportResult<std::unique_ptr<Connection>> wrapped(TransportResult<std::unique_ptr<Connection>> made) {
     if (!made || !*made) return made;
     return std::make_unique<DrillConnection>(*this, std::move(*made));

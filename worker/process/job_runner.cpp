@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "rendezvous/client/service_store.h"
+#include "rendezvous/text/plural.h"
 #include "storage/open_store.h"
 #include "worker/drills/fault_points.h"
 #include "worker/drills/fault_store.h"
@@ -196,6 +197,7 @@ RunStop JobRunner::take_part(const Directive& join) {
   };
   const Patience& patience = session_->patience;
   (*ring)->set_patience(patience.ceiling(), patience.question(), on_quiet);
+  if (auto shared = share_memory(join, **ring); !shared) return shared.error();
   if (auto agreed = agree(join, **ring); !agreed) return agreed.error();
   reporter_.begin(join.job, join.generation, join.rank == 0);
   TensorBoard* const tensorboard = join.rank == 0 ? tensorboard_.get() : nullptr;
@@ -242,6 +244,19 @@ RunResult<std::unique_ptr<Communicator>> JobRunner::form_ring(const Directive& j
   return std::move(*formed);
 }
 
+RunResult<void> JobRunner::share_memory(const Directive& join, Communicator& ring) {
+  if (auto shared = ring.share_memory(options_.shared_memory ? transport_.node() : ""); !shared)
+    return tl::unexpected(ring_stop(shared.error()));
+  if (ring.nodes() > 0)
+    spdlog::info("the workers of each node add up in shared memory; {} in all", rendezvous::counted(ring.nodes(), "node"));
+  if (ring.rank() == 0 && !ring.memory_refused().empty()) {
+    outbox_.event(
+        join.job, "memory_not_shared",
+        "workers on one node do not share memory, and add up over TCP as those of several nodes do: " + ring.memory_refused());
+  }
+  return {};
+}
+
 RunResult<void> JobRunner::agree(const Directive& join, Communicator& ring) {
   const auto wanted = acquire_state(join.source, ring, *session_, open_store_, interrupt_);
   if (!wanted) return tl::unexpected(wanted.error());
@@ -277,14 +292,19 @@ void JobRunner::report_stop(const Directive& join, const RunStop& stop) {
   if (stop.why == RunStop::Why::kFault && !stop.told) report_fault(join, stop);
 }
 
-// The kernel of a process that was killed refuses connections to its address at once. A process that closed its connection
-// for a reason of its own still listens.
-bool JobRunner::is_gone(const Directive& join, int suspect_rank) const {
-  if (suspect_rank < 0 || suspect_rank >= static_cast<int>(join.members.size())) return false;
+// The other members whose processes have ended: the kernel of a process that was killed refuses connections to its address at
+// once. A process that closed its connection for a reason of its own still listens.
+std::vector<int> JobRunner::gone_members(const Directive& join) const {
   std::this_thread::sleep_for(milliseconds(5));  // a dying process closes one socket after the other
-  return transport_.refuses(join.members[static_cast<size_t>(suspect_rank)].address, milliseconds(100));
+  std::vector<std::string> addresses;
+  for (const rendezvous::Member& member : join.members) addresses.push_back(member.address);
+  std::vector<int> gone;
+  for (const size_t rank : transport_.refusing(addresses, milliseconds(100))) gone.push_back(static_cast<int>(rank));
+  std::erase(gone, join.rank);
+  return gone;
 }
 
+// Where a node goes several members do, of which a ring names one; the service must not wait for the others.
 void JobRunner::report_fault(const Directive& join, const RunStop& stop) {
   rendezvous::FaultReport report;
   report.generation = join.generation;
@@ -292,8 +312,19 @@ void JobRunner::report_fault(const Directive& join, const RunStop& stop) {
   report.kind = stop.fault_kind;
   report.detail = stop.reason;
   report.checkpoint_step = stop.checkpoint_step;
-  report.suspect_gone = stop.suspect_ended && is_gone(join, stop.suspect_rank);
+  const auto gone = stop.suspect_ended ? gone_members(join) : std::vector<int>{};
+  report.suspect_gone = std::ranges::find(gone, stop.suspect_rank) != gone.end();
   outbox_.fault(join.job, report);
+  for (const int rank : gone) {
+    if (rank == stop.suspect_rank) continue;
+    rendezvous::FaultReport other;
+    other.generation = join.generation;
+    other.suspect_rank = rank;
+    other.kind = "gone";
+    other.detail = fmt::format("{} refuses connections", join.members[static_cast<size_t>(rank)].address);
+    other.suspect_gone = true;
+    outbox_.fault(join.job, std::move(other));
+  }
 }
 
 }  // namespace holdfast::worker

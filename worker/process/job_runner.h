@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "worker/checkpoints/checkpointing.h"
 #include "worker/link/interrupt.h"
@@ -34,6 +35,7 @@ struct RunnerOptions {
   // NCCL_TIMEOUT: used where the job's spec leaves the collective timeout at its default.
   std::optional<std::chrono::milliseconds> collective_timeout;
   std::string tensorboard_dir;  // "": none
+  bool shared_memory = true;    // with other workers of this machine
 };
 
 // The worker's connections; they outlive the runner.
@@ -70,9 +72,10 @@ class JobRunner {
                                                                     storage::MissingFolder missing) const;
   RunStop take_part(const rendezvous::Directive& join);
   RunResult<std::unique_ptr<Communicator>> form_ring(const rendezvous::Directive& join);
+  RunResult<void> share_memory(const rendezvous::Directive& join, Communicator& ring);
   RunResult<void> agree(const rendezvous::Directive& join, Communicator& ring);
   void report_stop(const rendezvous::Directive& join, const RunStop& stop);
-  bool is_gone(const rendezvous::Directive& join, int suspect_rank) const;
+  std::vector<int> gone_members(const rendezvous::Directive& join) const;
   void report_fault(const rendezvous::Directive& join, const RunStop& stop);
   void send_profile(RecordedProfile recorded);
   void drop_session();

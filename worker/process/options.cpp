@@ -34,7 +34,7 @@ constexpr const char* kExamples = R"(Examples:
 
 SIGTERM (or Ctrl-C) leaves after the step under way; nothing is lost by it. A second one ends at once.
 Environment: HOLDFAST_SERVER, HOLDFAST_TOKEN, HOLDFAST_CACERT, HOLDFAST_INTERFACE, HOLDFAST_THREADS, HOLDFAST_LOG_LEVEL, HOLDFAST_DRILLS,
-HOLDFAST_TENSORBOARD_DIR; and where these are unset NCCL_SOCKET_IFNAME, NCCL_DEBUG=INFO, NCCL_TIMEOUT (seconds; for jobs that leave collective_timeout_s at its default).)";
+HOLDFAST_TENSORBOARD_DIR; and where these are unset NCCL_SOCKET_IFNAME, NCCL_SHM_DISABLE=1, NCCL_DEBUG=INFO, NCCL_TIMEOUT (seconds; for jobs that leave collective_timeout_s at its default).)";
 constexpr std::array kLogLevels{"trace", "debug", "info", "warning", "error"};
 constexpr int kThreadsMax = 1024;
 
@@ -97,6 +97,9 @@ void add_flags(CLI::App& app, RawOptions& raw) {
       "--ring_port,--ring-port", raw.ring_port,
       "port that other workers reach this one at, or a range of which each worker of this machine takes one: 7072-7087 "
       "[one that the system picks]");
+  app.add_flag("!--no_shared_memory,!--no-shared-memory", options.shared_memory,
+               "sum gradients over TCP with this machine's other workers, too, and not in memory that they have in common "
+               "[NCCL_SHM_DISABLE=1]");
   app.add_option("--threads", raw.threads, "threads for computing [all cores of this process]");
   app.add_option("--data_root,--data-root", options.data_root, "folder that paths of jobs are below, and may not leave");
   app.add_option(
@@ -148,6 +151,7 @@ tl::expected<void, EarlyEnd> complete_network(WorkerOptions& options) {
   }
   if (options.token.empty()) options.token = rendezvous::find_token("worker.token");
   if (options.interface.empty()) options.interface = rendezvous::interface_of_environment(options.server_host);
+  if (const auto disable = environment("NCCL_SHM_DISABLE"); !disable.empty() && disable != "0") options.shared_memory = false;
   if (const auto seconds = environment("NCCL_TIMEOUT"); !seconds.empty()) {
     int64_t value = 0;
     if (!parse_whole(seconds, value) || value < 1) {

@@ -1,9 +1,9 @@
 // The worker's command line and environment.
 //
-// Order: flag over environment over default. For people who come from PyTorch, NCCL_SOCKET_IFNAME, NCCL_TIMEOUT (seconds) and
-// NCCL_DEBUG are honoured where our own settings are unset; NCCL_TIMEOUT only where the job leaves collective_timeout_s at
-// its default, because the job's own setting is the same on every worker.
-// Refuses: bad values. Only the first one is named, with what was expected.
+// Order: flag over environment over default. For people who come from PyTorch, NCCL_SOCKET_IFNAME, NCCL_SHM_DISABLE,
+// NCCL_TIMEOUT (seconds) and NCCL_DEBUG are honoured where our own settings are unset; NCCL_TIMEOUT only where the job leaves
+// collective_timeout_s at its default, because the job's own setting is the same on every worker. Refuses: bad values. Only the
+// first one is named, with what was expected.
 #pragma once
 
 #include <chrono>
@@ -28,6 +28,7 @@ struct WorkerOptions {
   std::string name;             // "": <hostname>-<supervisor's pid>
   std::string interface;        // "": the one that routes to the server
   PortRange ring_ports;         // where other workers reach this one
+  bool shared_memory = true;    // with other workers of this machine, for sums
   int threads = 0;              // at least 1 once parsed
   std::string data_root;
   std::vector<std::string> checkpoint_roots;  // empty: anywhere

@@ -106,7 +106,8 @@ class TrainingProcess {
                  .checkpoint_roots = around.options.checkpoint_roots,
                  .make_ops = around.make_ops,
                  .collective_timeout = around.options.collective_timeout,
-                 .tensorboard_dir = around.options.tensorboard_dir},
+                 .tensorboard_dir = around.options.tensorboard_dir,
+                 .shared_memory = around.options.shared_memory},
                 {.link = link_, .outbox = outbox_, .transport = around.transport}, [this](const Input& input) { feed(input); }),
         load_(make_load_reader(around.device.pci_address, around.options.threads)),
         client_(

@@ -18,6 +18,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <fstream>
 #include <limits>
 #include <utility>
 
@@ -164,6 +165,15 @@ class TcpTransport final : public Transport {
 
   std::string address() const override { return address_; }
 
+  // A machine's boot has a number of its own, in all of its containers. Containers with addresses of their own are nodes of
+  // their own.
+  std::string node() const override {
+    std::ifstream file("/proc/sys/kernel/random/boot_id");
+    std::string boot;
+    if (!std::getline(file, boot) || boot.empty()) return "";
+    return boot + " " + with_port(*parse_address(address_), 0).text();
+  }
+
   TransportResult<std::unique_ptr<Connection>> connect(const std::string& address) override {
     const auto target = parse_address(address);
     if (!target) return failure(Kind::kFailed, target.error());
@@ -215,33 +225,53 @@ class TcpTransport final : public Transport {
   std::optional<size_t> wait_for_lost_peer(std::span<Connection* const> connections, std::stop_token stop) override {
     const Descriptor stopped(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
     const std::stop_callback wake_up(stop, [&stopped] { signal(stopped); });
-    std::vector<pollfd> polled{{stopped.get(), POLLIN, 0}};
-    for (Connection* const connection : connections)
-      polled.push_back({static_cast<const TcpConnection*>(connection)->descriptor(), POLLRDHUP, 0});
+    std::vector<pollfd> polled = ends_of(connections);
+    polled.push_back({stopped.get(), POLLIN, 0});
     while (!stop.stop_requested()) {
       if (poll(polled.data(), polled.size(), -1) < 0) {
         if (errno == EINTR) continue;
         return std::nullopt;  // no descriptors or no memory left: the next collective notices the lost peer
       }
-      for (size_t i = 1; i < polled.size(); ++i) {
-        if (polled[i].revents != 0) return i - 1;
-      }
+      if (const auto lost = first_ended(std::span(polled).first(connections.size()))) return lost;
     }
     return std::nullopt;
   }
 
-  bool refuses(const std::string& address, std::chrono::milliseconds limit) const override {
-    const auto target = parse_address(address);
-    if (!target) return false;
-    const Descriptor fd(socket(target->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-    if (!fd.valid()) return false;
-    if (::connect(fd.get(), target->get(), target->length) == 0) return false;
-    if (errno != EINPROGRESS) return errno == ECONNREFUSED;
-    pollfd ready{fd.get(), POLLOUT, 0};
-    if (poll(&ready, 1, static_cast<int>(limit.count())) <= 0) return false;
-    int error = 0;
-    socklen_t size = sizeof error;
-    return getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == ECONNREFUSED;
+  std::optional<size_t> lost_peer(std::span<Connection* const> connections) override {
+    std::vector<pollfd> polled = ends_of(connections);
+    return poll(polled.data(), polled.size(), 0) > 0 ? first_ended(polled) : std::nullopt;
+  }
+
+  std::vector<size_t> refusing(std::span<const std::string> addresses, std::chrono::milliseconds limit) const override {
+    std::vector<size_t> refused, asked;  // indices
+    std::vector<Descriptor> sockets;
+    std::vector<pollfd> polled;  // of `asked`
+    for (size_t i = 0; i < addresses.size(); ++i) {
+      const auto target = parse_address(addresses[i]);
+      if (!target) continue;
+      Descriptor fd(socket(target->family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+      if (!fd.valid() || ::connect(fd.get(), target->get(), target->length) == 0) continue;
+      if (errno == ECONNREFUSED) refused.push_back(i);
+      if (errno != EINPROGRESS) continue;
+      asked.push_back(i);
+      polled.push_back({fd.get(), POLLOUT, 0});
+      sockets.push_back(std::move(fd));
+    }
+    const Deadline deadline = std::chrono::steady_clock::now() + limit;
+    for (size_t open = polled.size(); open > 0 && poll(polled.data(), polled.size(), milliseconds_until(deadline)) > 0;) {
+      for (size_t i = 0; i < polled.size(); ++i) {
+        if (polled[i].revents == 0) continue;
+        int error = 0;
+        socklen_t size = sizeof error;
+        if (getsockopt(polled[i].fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 && error == ECONNREFUSED)
+          refused.push_back(asked[i]);
+        polled[i].fd = -1;  // answered: poll() passes over it
+        polled[i].revents = 0;
+        --open;
+      }
+    }
+    std::ranges::sort(refused);
+    return refused;
   }
 
   void wake() override { signal(wake_); }
@@ -250,6 +280,17 @@ class TcpTransport final : public Transport {
   static void signal(const Descriptor& event) {
     const uint64_t one = 1;
     [[maybe_unused]] const ssize_t n = write(event.get(), &one, sizeof one);  // fails only when it is already set
+  }
+
+  static std::vector<pollfd> ends_of(std::span<Connection* const> connections) {
+    std::vector<pollfd> polled;
+    for (Connection* const connection : connections)
+      polled.push_back({static_cast<const TcpConnection*>(connection)->descriptor(), POLLRDHUP, 0});
+    return polled;
+  }
+  static std::optional<size_t> first_ended(std::span<const pollfd> polled) {
+    const auto ended = std::ranges::find_if(polled, [](const pollfd& end) { return end.revents != 0; });
+    return ended == polled.end() ? std::nullopt : std::optional(static_cast<size_t>(ended - polled.begin()));
   }
 
   static int milliseconds_until(Deadline deadline) {

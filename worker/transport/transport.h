@@ -1,9 +1,9 @@
 // The transport seam: byte streams between workers.
 //
 // Non-blocking underneath: a caller asks how far a stream can go now, and waits for several at once with one absolute
-// deadline. Errors are values. Thread: all of it belongs to one thread, but wake(), wait_for_lost_peer(), refuses() and
-// address(). A transport outlives the rings that are formed over it: its listener is there from the process's start to its end,
-// so that a neighbour who learns of a generation first finds somebody to connect to.
+// deadline. Errors are values. Thread: all of it belongs to one thread, but wake(), wait_for_lost_peer(), refusing(), address()
+// and node(). A transport outlives the rings that are formed over it: its listener is there from the process's start to its
+// end, so that a neighbour who learns of a generation first finds somebody to connect to.
 #pragma once
 
 #include <chrono>
@@ -47,6 +47,8 @@ class Transport {
  public:
   virtual ~Transport() = default;
   virtual std::string address() const = 0;  // where others reach this worker, "host:port"
+  // The machine, and its address there: workers that say the same may share memory. "": this one is to share none.
+  virtual std::string node() const = 0;
   // Begins to connect and returns at once: until it is through, send_some and receive_some move 0 bytes; that it failed is
   // their error. So a ring can be formed in both directions by one thread.
   virtual TransportResult<std::unique_ptr<Connection>> connect(const std::string& address) = 0;
@@ -63,9 +65,11 @@ class Transport {
   // Blocks until the other side of one of `connections` has ended or broken it, and returns its index, whatever is still to
   // be read; or until `stop` is requested: nullopt. Any thread, while the transport's own does not use them.
   virtual std::optional<size_t> wait_for_lost_peer(std::span<Connection* const> connections, std::stop_token stop) = 0;
-  // Whether `address` refuses connections, which says that no process listens there any more. False also when that cannot be
-  // told within `limit`. Any thread.
-  virtual bool refuses(const std::string& address, std::chrono::milliseconds limit) const = 0;
+  // The same for one that has ended it already: returns at once.
+  virtual std::optional<size_t> lost_peer(std::span<Connection* const> connections) = 0;
+  // The indices of those `addresses` that refuse connections: no process listens there any more. An address of which it cannot
+  // be told within `limit` is not among them. Any thread.
+  virtual std::vector<size_t> refusing(std::span<const std::string> addresses, std::chrono::milliseconds limit) const = 0;
   // Makes the present or the next wait return kWoken; any thread.
   virtual void wake() = 0;
 };

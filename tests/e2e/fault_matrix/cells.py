@@ -17,7 +17,12 @@ FAULTS = {
     "full_disk": "the disk of the service is full, and with it that of the checkpoints, which it keeps",
     "full_store": "the disk of the checkpoint folder that the workers share is full",
     "service": "kill -9 of the service, which is started again afterwards",
+    "pair_kill": "kill -9 of one of two workers of a node, which share memory; the other two workers are on a second node",
+    "pair_stop": "the same, SIGSTOP",
+    "node_kill": "kill -9 of both workers of such a node",
+    "node_cut": "such a node is cut off, as in the silent cut",
 }
+OF_PAIRS = ("pair_kill", "pair_stop", "node_kill", "node_cut")
 MOMENTS = {
     "idle": "no job: the fault comes, and right after it a job is submitted",
     "compute": "in the middle of a step's computation",
@@ -69,6 +74,12 @@ def why_not(cell):
         return "where a ring cannot be formed it does not matter when it broke; see compute, and rendezvous for a new worker"
     if cell.fault == "full_store" and cell.moment != "checkpoint_write":
         return "nothing is written to that folder but checkpoints"
+    if cell.fault in OF_PAIRS and cell.moment == "idle":
+        return "without a job nobody shares memory"
+    if cell.fault in ("node_kill", "node_cut") and cell.role in ("neighbour", "joiner"):
+        return "it happens to both workers of a node: see rank 0 and the donor"
+    if cell.fault in ("node_kill", "node_cut") and cell.moment in WITH_A_JOIN and cell.role == "donor":
+        return "the donor's node is the joiner's, which is not a worker yet"
     if cell.fault in ("full_disk", "full_store", "service") and cell.role != "rank0":
         return "there is one service and one disk of each kind, and the same happens to all: see rank 0"
     return None

@@ -21,6 +21,7 @@ def signal_all(pids, number):
 class Fault:
     """One fault on one worker of a cluster. heal_after_s: how long it lasts; None: for good."""
     heal_after_s = None
+    workers_of_a_node = 1
 
     def __init__(self, cluster, moment, victim, successor):
         self.cluster, self.moment, self.victim, self.successor = cluster, moment, victim, successor
@@ -68,6 +69,25 @@ class Stop(Kill):
         signal_all(self.pids, signal.SIGCONT)
 
 
+class OfPair:
+    """Two workers on each node."""
+    workers_of_a_node = 2
+
+
+class KillOneOfPair(OfPair, Kill):
+    pass
+
+
+class StopOneOfPair(OfPair, Stop):
+    pass
+
+
+class KillNode(OfPair, Kill):
+    def processes(self):
+        beside = [name for name in self.cluster.workers if self.cluster.node(name) is self.node]
+        return [pid for name in beside for pid in (self.cluster.workers[name].pid, self.cluster.training_pid(name))]
+
+
 class Reset(Fault):
     def inject(self):
         self.node.reset_connections()
@@ -81,6 +101,10 @@ class Cut(Fault):
 
     def heal(self):
         self.node.mend()
+
+
+class CutNode(OfPair, Cut):
+    pass
 
 
 class OneWay(Fault):
@@ -170,4 +194,5 @@ class Service(Fault):
 
 
 KINDS = {"kill": Kill, "stop": Stop, "reset": Reset, "cut": Cut, "one_way": OneWay, "one_way_ring": OneWayRing,
-         "rift": OneWayRingForGood, "slow_link": SlowLink, "corrupt": Corrupt, "full_disk": FullDisk, "full_store": FullStore, "service": Service}
+         "rift": OneWayRingForGood, "slow_link": SlowLink, "corrupt": Corrupt, "full_disk": FullDisk, "full_store": FullStore, "service": Service,
+         "pair_kill": KillOneOfPair, "pair_stop": StopOneOfPair, "node_kill": KillNode, "node_cut": CutNode}

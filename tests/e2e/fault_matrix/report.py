@@ -11,10 +11,11 @@ from fault_matrix import cells
 from fault_matrix import faults
 
 LEASE_S = 3
-WITHIN_S = {"kill": 1, "stop": LEASE_S + 1, "cut": LEASE_S + 1}  # to the next committed step, beyond one step's compute
+WITHIN_S = {"kill": 1, "stop": LEASE_S + 1, "cut": LEASE_S + 1, "pair_kill": 1, "node_kill": 1, "pair_stop": LEASE_S + 1, "node_cut": LEASE_S + 1}  # to the next committed step, beyond one step's compute
 FAULT_NAMES = {"kill": "kill -9", "stop": "SIGSTOP", "reset": "RST", "cut": "silent cut", "one_way": "one-way cut",
                "one_way_ring": "one-way cut, ring", "slow_link": "10 Mbit/s", "corrupt": "corrupted byte",
-               "full_disk": "full disk, service", "full_store": "full disk, checkpoints", "service": "service killed"}
+               "full_disk": "full disk, service", "full_store": "full disk, checkpoints", "service": "service killed", "pair_kill": "kill -9, one of a node's two",
+               "pair_stop": "SIGSTOP, one of a node's two", "node_kill": "kill -9, a node's two", "node_cut": "silent cut, a node's two"}
 
 
 def name(part):
@@ -99,7 +100,7 @@ def head(outcomes, command, took_s, load):
         f"Written by `{command}` on {datetime.date.today()}, commit {commit}, in {took_s:.0f} s; {machine()};",
         f"load {load} at the start.", "",
         "A service and four workers (`--threads 1`), each in",
-        f"a network namespace of its own on one bridge, all on this machine; a GPT-2 of 120,000 parameters, 40 steps of {median}, a",
+        f"a network namespace of its own, or two in one, on one bridge, all on this machine; a GPT-2 of 120,000 parameters, 40 steps of {median}, a",
         "checkpoint every 10. The worker stands at its fault point while the fault is injected, so each cell hits its moment.", "",
         "- *detected*: from the fault to the first event of it (or line in a worker's log); – where nothing was said.",
         "- *next step*: from the fault to the next committed step, beyond one undisturbed step. Idle: from submission to the first step,",

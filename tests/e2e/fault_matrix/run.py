@@ -78,6 +78,7 @@ class CellRun:
         self.first, self.late = (names[:3], names[3:]) if cell.joins else (names, [])
         victim = names[cell.rank]
         self.fault = faults.KINDS[cell.fault](cluster, cell.moment, victim, names[(cell.rank + 1) % 4])
+        cluster.put_together(names, self.fault.workers_of_a_node)
         self.job = self.shown = None
         self.injected = self.submitted = None  # seconds since 1970
         self.healed = self.fault.heal_after_s is None
@@ -121,12 +122,13 @@ class CellRun:
         if cell.joins:
             in_step = f"while_file={self.path('join')}"
         of_rank = f"rank={cell.rank}:{in_step}"
+        chunk = CHUNK if self.fault.workers_of_a_node == 1 else 1  # in memory a sum goes in few, large pieces
         object_number = 1 if cell.fault == "corrupt" else 2
         applied = f"rank={cell.rank}:step={FAULT_STEP + 1}" if not cell.joins else of_rank
         return {
             "compute": f"mark@step:{of_rank}",
-            "reduce_scatter": f"mark@reduce_scatter:{of_rank}:pass={CHUNK}",
-            "all_gather": f"mark@all_gather:{of_rank}:pass={CHUNK}",
+            "reduce_scatter": f"mark@reduce_scatter:{of_rank}:pass={chunk}",
+            "all_gather": f"mark@all_gather:{of_rank}:pass={chunk}",
             "commit": f"mark@commit:{applied}",
             "state_copy": f"mark@state_copy:{of_rank}:pass={PIECE}",
             "checkpoint_write": f"mark@checkpoint_object:pass={object_number}" + (f":{in_step}" if cell.joins else ""),

@@ -27,6 +27,11 @@ class NetworkedCluster(harness.Cluster):
             self.nodes_by_name[name] = self.network.add_node()
         return self.nodes_by_name[name]
 
+    def put_together(self, names, of_a_node):
+        """So many of these on each node, in their order."""
+        for number, name in enumerate(names):
+            self.nodes_by_name[name] = self.node(names[number - number % of_a_node])
+
     def placed(self, name, arguments):
         return self.node(name).command(*arguments)
 

@@ -134,5 +134,19 @@ TEST(Gone, IsBelievedOfOneWhoWasOnlySuspectedBefore) {
   EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w1 and w3 memory 40"});
 }
 
+TEST(Gone, IsToldOfEveryWorkerOfANodeAndOnceOfEach) {
+  Story story = three_at(40);
+  FaultReport lost = story.fault("w1", 1), beside = story.fault("w1", 2, "gone");
+  lost.suspect_gone = beside.suspect_gone = true;
+  story.happens(FaultReported{lost});
+  story.happens(FaultReported{beside});
+  story.stopped({"w1"}, 40);
+  EXPECT_EQ(story.told_of("fault_reported").size(), 2U);
+  story.happens(FaultReported{beside});
+  EXPECT_EQ(story.told_of("fault_reported"), Lines{});
+  story.passes(50);
+  EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w1 memory 40"});
+}
+
 }  // namespace
 }  // namespace holdfast::rendezvous

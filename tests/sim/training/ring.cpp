@@ -82,6 +82,7 @@ void Ring::leave(int rank, bool abrupt) {
   Seat& seat = seats_[static_cast<size_t>(rank)];
   if (seat.left) return;
   seat.left = true;
+  seat.killed = abrupt;
   seat.waiting = nullptr;
   seat.watching = nullptr;
   const int next = (rank + 1) % size(), before = (rank + size() - 1) % size();
@@ -104,6 +105,14 @@ void Ring::break_seat(int rank, int by, int64_t by_finished, bool abrupt) {
     const bool on_the_way = by_finished >= here.round && !(abrupt && chance_.percent(50));
     if (here.waiting && !on_the_way) fail(rank, here.round, *here.broken);
   });
+}
+
+std::vector<int> Ring::gone(int rank) const {
+  std::vector<int> found;
+  for (int other = 0; other < size(); ++other) {
+    if (other != rank && seats_[static_cast<size_t>(other)].killed) found.push_back(other);
+  }
+  return found;
 }
 
 bool Ring::hindered() const {

@@ -62,13 +62,15 @@ class Ring {
   // Bytes may move again.
   void poke();
 
+  // The other ranks whose processes were killed: their addresses refuse connections.
+  std::vector<int> gone(int rank) const;
   int size() const { return static_cast<int>(seats_.size()); }
   const std::vector<rendezvous::Member>& members() const { return members_; }
 
  private:
   struct Seat {
     Process* process = nullptr;
-    bool left = false;
+    bool left = false, killed = false;
     int64_t round = 0, finished = 0;               // rounds entered and completed
     std::function<void(const Gathered&)> waiting;  // for `round`
     std::function<void(const RingError&)> watching;

@@ -36,7 +36,11 @@ void TrainThread::gather(Piece piece, int64_t timeout_ms, void (TrainThread::*ne
   waiting_ = true;
   if (timeout_ms >= 0 && ring_->size() > 1)
     process_.later(kQuietMs, [this, task = task_, wait = waits_] {
-      if (task == task_ && wait == waits_ && waiting_) ask_about_predecessor();
+      if (task != task_ || wait != waits_ || !waiting_) return;
+      // Nothing comes from it: the service is to ask whether it lives.
+      report_fault({.reason = fmt::format("no bytes moved for {} ms", kQuietMs),
+                    .fault = "silent",
+                    .suspect_rank = (join_.rank + ring_->size() - 1) % ring_->size()});
     });
   ring_->gather(join_.rank, process_, std::move(piece), timeout_ms, [this, next, task = task_](const Gathered& gathered) {
     if (task != task_) return;
@@ -48,16 +52,6 @@ void TrainThread::gather(Piece piece, int64_t timeout_ms, void (TrainThread::*ne
     const Pieces pieces = *gathered;
     (this->*next)(*pieces);
   });
-}
-
-// Nothing comes from it: the service is to ask whether it lives.
-void TrainThread::ask_about_predecessor() {
-  rendezvous::FaultReport report;
-  report.generation = join_.generation;
-  report.suspect_rank = (join_.rank + ring_->size() - 1) % ring_->size();
-  report.kind = "silent";
-  report.detail = fmt::format("no bytes moved for {} ms", kQuietMs);
-  process_.client().report_fault(join_.job, report);
 }
 
 void TrainThread::start(const worker::StartPrepare& task) {
@@ -146,21 +140,36 @@ void TrainThread::stop_unwritten(int64_t step) {
         .superseded_by = by});
 }
 
+// As worker/process/job_runner.cpp does it.
+void TrainThread::report_fault(const Stop& stop) {
+  rendezvous::FaultReport report;
+  report.generation = join_.generation;
+  report.suspect_rank = stop.suspect_rank;
+  report.kind = stop.fault;
+  report.detail = stop.reason;
+  report.checkpoint_step = stop.checkpoint_step;
+  const bool ended = stop.fault == "connection_lost" || stop.fault == "handshake_failed";
+  const auto gone = ended ? ring_->gone(join_.rank) : std::vector<int>{};
+  report.suspect_gone = std::ranges::find(gone, stop.suspect_rank) != gone.end();
+  process_.client().report_fault(join_.job, report);
+  for (const int rank : gone) {
+    if (rank == stop.suspect_rank) continue;
+    rendezvous::FaultReport other;
+    other.generation = join_.generation;
+    other.suspect_rank = rank;
+    other.kind = "gone";
+    other.suspect_gone = true;
+    process_.client().report_fault(join_.job, other);
+  }
+}
+
 void TrainThread::stop(const Stop& stop) {
   ++task_;
-  std::exchange(ring_, nullptr)->leave(join_.rank, false);
   process_.reports().end();
   // If the ring broke before all had confirmed, the point is kept: the next generation may start from here.
   if (std::exchange(unconfirmed_, false)) process_.reports().committed(point_of_step());
-  if (!stop.fault.empty()) {
-    rendezvous::FaultReport report;
-    report.generation = join_.generation;
-    report.suspect_rank = stop.suspect_rank;
-    report.kind = stop.fault;
-    report.detail = stop.reason;
-    report.checkpoint_step = stop.checkpoint_step;
-    process_.client().report_fault(join_.job, report);
-  }
+  if (!stop.fault.empty()) report_fault(stop);
+  std::exchange(ring_, nullptr)->leave(join_.rank, false);
   // An altered state that no comparison has found is lost here with its node's memory: alone, nobody could tell.
   if (stop.fault == "state_mismatch" || stop.state_is_wrong || std::exchange(memory_went_bad_, false)) {
     state_.reset();

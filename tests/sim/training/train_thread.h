@@ -51,7 +51,7 @@ class TrainThread {
   void begin_task();
   void after(int64_t ms, void (TrainThread::*next)());
   void gather(Piece piece, int64_t timeout_ms, void (TrainThread::*next)(const std::vector<Piece>&));
-  void ask_about_predecessor();
+  void report_fault(const Stop& stop);
   void stop(const Stop& stop);
   void stop_unwritten(int64_t step);
   void stop_interrupted() { stop({.reason = interrupt_, .fault = {}}); }

@@ -32,11 +32,7 @@ void TrainThread::begin_step() {
   step_began_ms_ = around_.time.now();
   ring_->watch(join_.rank, [this](const RingError& error) {
     if (std::exchange(told_of_loss_, true)) return;
-    rendezvous::FaultReport report;
-    report.generation = join_.generation;
-    report.suspect_rank = error.suspect_rank;
-    report.kind = error.kind;
-    process_.client().report_fault(join_.job, report);
+    report_fault({.reason = error.kind, .fault = error.kind, .suspect_rank = error.suspect_rank});
   });
   after(around_.chance.between(1, 10), &TrainThread::compute_next);
 }

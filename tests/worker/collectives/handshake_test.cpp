@@ -105,7 +105,7 @@ TEST_F(Handshake, BoundsWhatAStrangerCanMakeItRead) {
   EXPECT_EQ(hello_length(std::span(hello).first(kHelloFixedBytes)).error().reason, "a job's id has at most 256 bytes");
   hello[8] = std::byte{9};
   EXPECT_EQ(hello_length(std::span(hello).first(kHelloFixedBytes)).error().reason,
-            "this worker speaks version 1 of the ring's protocol, not 9; run the same release everywhere");
+            "this worker speaks version 2 of the ring's protocol, not 9; run the same release everywhere");
   hello[0] = std::byte{'G'};
   EXPECT_EQ(hello_length(std::span(hello).first(kHelloFixedBytes)).error().reason, "that is not how a Holdfast worker begins");
 }

@@ -1,6 +1,9 @@
 // The TCP transport by its contract: waiting and waking, and how connections end.
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <chrono>
 #include <thread>
 
 #include "tests/worker/collectives/ring_of_threads.h"
@@ -178,14 +181,31 @@ TEST(TcpConnection, KnowsThatBothEndsAreOnOneNode) {
   EXPECT_TRUE(pair.server->within_node());
 }
 
-TEST(TcpTransport, SaysWhetherAnAddressRefusesConnections) {
+TEST(TcpTransport, SaysAtOnceWhetherAPeerHasEnded) {
+  ConnectedPair pair;
+  const std::array<Connection*, 2> both{pair.client.get(), pair.client.get()};
+  EXPECT_EQ(pair.transport->lost_peer(both), std::nullopt);
+  pair.server.reset();
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (!pair.transport->lost_peer(both) && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_EQ(pair.transport->lost_peer(both), 0U);
+}
+
+TEST(TcpTransport, NamesTheNodeByItsBootAndItsAddress) {
+  const auto one = loopback_transport(), other = loopback_transport();
+  EXPECT_THAT(one->node(), testing::HasSubstr(" 127.0.0.1"));
+  EXPECT_EQ(one->node(), other->node()) << "on other ports of one node";
+}
+
+TEST(TcpTransport, SaysWhichAddressesRefuseConnections) {
   const auto here = loopback_transport();
-  auto other = loopback_transport();
-  const std::string address = other->address();
-  EXPECT_FALSE(here->refuses(address, std::chrono::milliseconds(1000)));
+  auto one = loopback_transport(), other = loopback_transport();
+  const std::vector<std::string> addresses{one->address(), "nonsense", here->address(), other->address()};
+  EXPECT_THAT(here->refusing(addresses, std::chrono::milliseconds(1000)), testing::IsEmpty());
+  one.reset();
+  EXPECT_THAT(here->refusing(addresses, std::chrono::milliseconds(1000)), testing::ElementsAre(0));
   other.reset();
-  EXPECT_TRUE(here->refuses(address, std::chrono::milliseconds(1000)));
-  EXPECT_FALSE(here->refuses("nonsense", std::chrono::milliseconds(1000)));
+  EXPECT_THAT(here->refusing(addresses, std::chrono::milliseconds(1000)), testing::ElementsAre(0, 3));
 }
 
 }  // namespace
