@@ -51,12 +51,12 @@ def wait_for_node_1(names_of_workers, own):
     return []
 
 
-def plan(holdfast, spec, speed, link, keep):
+def plan(holdfast, spec, speed, link, keep, workers_of_a_node):
     """`holdfast plan`'s report, or None. What the user gave by name, `keep`, stays as it is."""
     fields = ("model", "vocab_size", "block_size", "batch_size", "gradient_accumulation_steps", "nodes", "dtype", "recompute", "wire_dtype",
               "overlap", "sync_every")
     flags = [text for name in fields if name in spec for text in (f"--{name}", spec[name])]
-    flags += ["--microbatch_s", speed["microbatch_s"]]
+    flags += ["--workers_per_node", workers_of_a_node, "--microbatch_s", speed["microbatch_s"]]
     if speed["device"] != "cpu":  # a worker on the CPU shares its memory with everything else there
         flags += ["--device_memory_gib", speed["memory_bytes"] / 2**30]
     if keep:
@@ -66,10 +66,10 @@ def plan(holdfast, spec, speed, link, keep):
     return json_of([holdfast, "plan", "--json", *flags])
 
 
-def text(report, workers_of_a_node):
+def text(report):
     """The verdict, and a table: one node alone, the settings asked for, and those that train the same. What else to know."""
     alone, *both = report["comparison"]
-    rows = [(alone["name"], alone["settings"], alone["tokens_per_s"] * workers_of_a_node)]
+    rows = [(alone["name"], alone["settings"], alone["tokens_per_s"])]
     rows += [(f"two nodes, {row['name']}", row["settings"], row["tokens_per_s"]) for row in both]
     lines = [report["verdict"], f"  {'':<30} {'microbatch x accumulation, wire':<44} {'tokens/s':>10} {'of one node':>12}"]
     lines += [f"  {name:<30} {settings:<44} {rate:>10,.0f} {rate / rows[0][2]:>11.2f}x" for name, settings, rate in rows]

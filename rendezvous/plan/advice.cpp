@@ -114,9 +114,7 @@ Recommendation recommend(const PlanInputs& inputs, const std::vector<WireType>& 
 }
 
 double beside_one_node(const PlanInputs& settings, const PlanInputs& asked) {
-  PlanInputs alone = asked;
-  alone.nodes = 1;
-  return figures_of(settings).tokens_per_s / figures_of(alone).tokens_per_s;
+  return figures_of(settings).tokens_per_s / figures_of(on_one_node(asked)).tokens_per_s;
 }
 
 std::vector<ChangedField> changed_fields(const PlanInputs& settings, const PlanInputs& asked) {
@@ -127,7 +125,7 @@ std::vector<ChangedField> changed_fields(const PlanInputs& settings, const PlanI
   const auto word = [&](const char* name, std::string_view value, std::string_view before) {
     if (value != before) fields.emplace_back(name, std::string(value));
   };
-  const auto global = [](const PlanInputs& in) { return in.nodes * in.accumulation * in.batch_size; };
+  const auto global = [](const PlanInputs& in) { return in.workers * in.accumulation * in.batch_size; };
   number("batch_size", settings.batch_size, asked.batch_size);
   if (asked.by_global_batch) {
     number("global_batch_size", global(settings), global(asked));

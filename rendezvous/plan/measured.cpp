@@ -32,14 +32,14 @@ double microbatch_seconds(std::span<const StepTime> steps) {
 double link_rate(std::span<const StepTime> steps, const PlanInputs& job) {
   if (overlaps(job)) return 0;
   PlanInputs inputs = job;
-  inputs.nodes = 0;
+  inputs.workers = 0;
   inputs.link_bytes_per_s = 1;  // seconds on the link are bytes then
   PlanFigures figures{};
   std::vector<double> all;
   for (const StepTime& step : but_the_first(steps)) {
     if (step.nodes < 2) continue;
-    if (step.nodes != inputs.nodes) {
-      inputs.nodes = step.nodes;
+    if (step.nodes != inputs.workers) {
+      inputs.workers = step.nodes;
       figures = figures_of(inputs);
     }
     const double sending = step.communication_s - figures.latency_s;

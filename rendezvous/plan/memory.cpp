@@ -24,7 +24,7 @@ double activations_of(const PlanInputs& inputs) {
 // Rows of the embedding that are gathered from all ranks (worker/gradients/sparse_rows.h).
 double rows_of(const PlanInputs& inputs) {
   if (inputs.sync_every > 1) return 0;
-  return static_cast<double>(inputs.nodes * inputs.batch_size * inputs.model.block_size * inputs.model.n_embd) * kFloat;
+  return static_cast<double>(inputs.workers * inputs.batch_size * inputs.model.block_size * inputs.model.n_embd) * kFloat;
 }
 
 std::string with(const PlanInputs& inputs, const char* setting, double bytes) {
@@ -62,7 +62,7 @@ std::vector<MemoryPart> memory_parts(const PlanInputs& inputs) {
   if (rows_of(inputs) > 0) {
     parts.push_back({"rows of the embedding, of all nodes", kDevice, rows_of(inputs), "a smaller --batch_size"});
   }
-  if (inputs.nodes > 1) parts.push_back({"copies for the ring", kStaging, P * kFloat + sums, less_sums(inputs.wire)});
+  if (inputs.workers > 1) parts.push_back({"copies for the ring", kStaging, P * kFloat + sums, less_sums(inputs.wire)});
   parts.push_back({"a checkpoint, or a state that is handed over", kPassing, 3 * P * kFloat, ""});
   return parts;
 }

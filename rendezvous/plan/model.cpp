@@ -1,9 +1,12 @@
 #include "rendezvous/plan/model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
 #include "rendezvous/plan/memory.h"
+#include "rendezvous/text/plural.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -13,8 +16,8 @@ constexpr double kGathers = 3;
 constexpr double kBackwardShare = 2.0 / 3;
 
 double bytes_each_way(const PlanInputs& inputs, int64_t parameters) {
-  const auto N = static_cast<double>(inputs.nodes);
-  const double rounds = inputs.wire.all_to_all_first ? (N - 1) / 2 + (N - 1) / N : 2 * (N - 1) / N;
+  const auto N = static_cast<double>(inputs.workers), M = static_cast<double>(nodes_of(inputs));
+  const double rounds = inputs.wire.all_to_all_first ? (N - 1) / 2 + (N - 1) / N : 2 * (M - 1) / M;
   return rounds * static_cast<double>(parameters) * inputs.wire.bytes_per_element;
 }
 
@@ -27,12 +30,12 @@ double row_bytes_each_way(const PlanInputs& inputs) {
   if (!has_rows(inputs)) return 0;
   const int64_t rows = std::min(inputs.batch_size * inputs.model.block_size, inputs.model.vocab_size);
   const int64_t row_bytes = inputs.model.n_embd * (inputs.wire.name == "int16" ? 2 : 4) + 4;
-  return static_cast<double>((inputs.nodes - 1) * rows * row_bytes);
+  return static_cast<double>((inputs.workers - 1) * rows * row_bytes);
 }
 
 double latency(const PlanInputs& inputs, int64_t parameters) {
   const double buckets = std::ceil(4 * static_cast<double>(parameters) / kBucketBytes);
-  return static_cast<double>(inputs.nodes - 1) * inputs.round_trip_s * (kGathers + buckets);
+  return static_cast<double>(nodes_of(inputs) - 1) * inputs.round_trip_s * (kGathers + buckets);
 }
 
 // The share of the head in the multiply-adds of a token; attention is causal, so half of its T positions on average, twice.
@@ -72,10 +75,11 @@ PlanFigures figures_of(const PlanInputs& inputs) {
   const ParameterCounts counts = parameter_counts(inputs.model);
   PlanFigures f{};
   f.parameters = counts.total;
-  f.tokens_per_optimizer_step = inputs.nodes * inputs.accumulation * inputs.batch_size * inputs.model.block_size;
+  f.tokens_per_optimizer_step = inputs.workers * inputs.accumulation * inputs.batch_size * inputs.model.block_size;
   f.tokens_per_step = f.tokens_per_optimizer_step * inputs.sync_every;
-  f.bytes_each_way = bytes_each_way(inputs, counts.total);
-  f.row_bytes_each_way = row_bytes_each_way(inputs);
+  const bool linked = nodes_of(inputs) > 1;
+  f.bytes_each_way = linked ? bytes_each_way(inputs, counts.total) : 0;
+  f.row_bytes_each_way = linked ? row_bytes_each_way(inputs) : 0;
   f.link_s = f.bytes_each_way / inputs.link_bytes_per_s;
   f.row_s = f.row_bytes_each_way / inputs.link_bytes_per_s;
   f.latency_s = latency(inputs, counts.total);
@@ -87,9 +91,23 @@ PlanFigures figures_of(const PlanInputs& inputs) {
   f.communication_share = f.optimizer_step_communication_s / f.optimizer_step_s;
   f.efficiency = f.optimizer_step_compute_s / f.optimizer_step_s;
   f.tokens_per_s = static_cast<double>(f.tokens_per_optimizer_step) / f.optimizer_step_s;
-  f.of_one_node = static_cast<double>(inputs.nodes) * f.efficiency;
+  f.of_one_node = static_cast<double>(inputs.workers) / static_cast<double>(on_one_node(inputs).workers) * f.efficiency;
   f.memory = device_memory_needed(inputs);
   return f;
+}
+
+int64_t nodes_of(const PlanInputs& inputs) {
+  return (inputs.workers + inputs.workers_per_node - 1) / inputs.workers_per_node;
+}
+
+PlanInputs on_one_node(PlanInputs inputs) {
+  inputs.workers = std::min(inputs.workers, inputs.workers_per_node);
+  return inputs;
+}
+
+std::string nodes_in_words(const PlanInputs& inputs) {
+  const std::string nodes = counted(nodes_of(inputs), "node");
+  return inputs.workers_per_node == 1 ? nodes : fmt::format("{} of {}", nodes, counted(inputs.workers_per_node, "worker"));
 }
 
 bool overlaps(const PlanInputs& inputs) {
@@ -107,9 +125,9 @@ const char* recompute_word(model::Recompute recompute) {
 
 std::vector<std::string> assumptions(const PlanInputs& inputs) {
   std::vector<std::string> all = {
-      "all nodes are equally fast, and the link carries the given rate in both directions at once (netcheck measures it)",
+      "all workers are equally fast, and the link carries the given rate in both directions at once (netcheck measures it)",
       "a worker's processors have time for the link: on CPUs that compute at the same time it takes some of theirs"};
-  if (inputs.nodes == 1) return {"one node: nothing is on the link"};
+  if (nodes_of(inputs) == 1) return {"one node: nothing is on the link"};
   if (overlaps(inputs)) {
     all.emplace_back(
         "the backward pass is two thirds of a microbatch's time, and only the last microbatch's can hide anything: of the "

@@ -7,12 +7,14 @@
 // A step here is an optimizer step. With sync_every H above 1 a step of the job, as `show` counts them, is H of these on each
 // node, and one synchronisation.
 //
-// N nodes (one worker each), a microbatches a rank and step, m seconds a microbatch (forward and backward), u seconds of
-// optimizer a step, H steps between synchronisations; P parameters, L layers of P_l parameters each; e bytes an element on the
-// wire; b sequences of T tokens in a microbatch, C channels, a vocabulary of V; R bytes a second that the link carries in each
-// direction with both busy; t the round trip.
+// N workers on M nodes (one on each where nothing else is said), a microbatches a rank and step, m seconds a microbatch
+// (forward and backward), u seconds of optimizer a step, H steps between synchronisations; P parameters, L layers of P_l
+// parameters each; e bytes an element on the wire; b sequences of T tokens in a microbatch, C channels, a vocabulary of V; R
+// bytes a second that the link carries in each direction with both busy; t the round trip.
 //
-//   bytes each way, one sync   B = 2 (N-1)/N P e                     ring (worker/collectives/README.md)
+//   bytes each way, one sync   B = 2 (M-1)/M P e                     ring of the nodes (worker/collectives/README.md); of the
+//   workers
+//                                                                    within a node it is taken to cost nothing
 //                              B = ((N-1)/2 + (N-1)/N) P e           int8, e = 1 + 4/512 (a float32 scale for 512 elements):
 //                                                                    the first half is an all-to-all whose blocks go round
 //   rows of the embedding      E = (N-1) min(b T, V) (C e_r + 4)     with overlap and H = 1, and without overlap where the
@@ -21,7 +23,7 @@
 //                              others' last microbatches give the embedding's gradient (worker/gradients/sparse_rows.h), a row
 //                              for each distinct one, so at most that; e_r = 2 with int16, 4 with every other type
 //   time on the link           B / R, and E / R
-//   latency                    (N-1) t for each collective of a sync: three all-gathers (what the ranks tell each other before
+//   latency                    (M-1) t for each collective of a sync: three all-gathers (what the ranks tell each other before
 //                              it, the rows, which with H > 1 are none, and that it is done), and ceil(4 P / 4e6) all-reduces:
 //                              one for each bucket of 4 MB of gradient, with overlap and without
 //   hidden behind computing    0 without overlap, and with H > 1. Else it is sent beside the last microbatch's backward pass:
@@ -37,7 +39,7 @@
 //   exposed, one sync          (B + E) / R + latency - hidden
 //   step                       a m + u + exposed / H
 //   efficiency                 (a m + u) / step: against one rank alone with as many microbatches a rank
-//   of one node                N times the efficiency: the tokens a second of all nodes, in those of one of them alone
+//   of one node                M times the efficiency: the tokens a second of all nodes, in those of one of them alone
 #pragma once
 
 #include <cstdint>
@@ -54,7 +56,7 @@ using WireType = WireTypeRow;
 
 struct PlanInputs {
   model::Gpt2Config model;
-  int64_t nodes = 2, batch_size = 4, accumulation = 1, sync_every = 1;
+  int64_t workers = 2, workers_per_node = 1, batch_size = 4, accumulation = 1, sync_every = 1;
   WireType wire = kWireTypes.front();
   bool overlap = true;
   model::Recompute recompute = model::Recompute::kNone;
@@ -79,6 +81,10 @@ struct PlanFigures {
   double memory;        // bytes that a worker takes of its device's memory (memory.h)
 };
 PlanFigures figures_of(const PlanInputs& inputs);
+
+int64_t nodes_of(const PlanInputs& inputs);            // the last may have fewer workers than the others
+PlanInputs on_one_node(PlanInputs inputs);             // the same, on the workers of one node
+std::string nodes_in_words(const PlanInputs& inputs);  // "2 nodes", "2 nodes of 4 workers"
 
 struct ParameterCounts {
   int64_t total = 0, layer = 0, embedding = 0;  // of all; of one layer; of wte

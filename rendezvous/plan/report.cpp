@@ -85,15 +85,14 @@ Json table_json(const PlanReport& report) {
 // "16 x 8, int16, overlap on": a microbatch's sequences, and microbatches a node; the rest where it is not the default.
 std::string settings_in_words(const PlanInputs& in) {
   std::string words = fmt::format("{} x {}", in.batch_size, in.accumulation);
-  if (in.nodes > 1) words += fmt::format(", {}, overlap {}", in.wire.name, overlap_word(in));
+  if (nodes_of(in) > 1) words += fmt::format(", {}, overlap {}", in.wire.name, overlap_word(in));
   if (in.recompute != model::Recompute::kNone) words += fmt::format(", recompute {}", recompute_word(in.recompute));
   if (in.sync_every != 1) words += fmt::format(", sync_every {}", in.sync_every);
   return words;
 }
 
 Json comparison_json(const PlanReport& report) {
-  PlanInputs alone = report.inputs;
-  alone.nodes = 1;
+  PlanInputs alone = on_one_node(report.inputs);
   alone.sync_every = 1;
   Json rows = Json::array();
   const auto add = [&](const char* name, const PlanInputs& settings) {
@@ -109,7 +108,7 @@ Json comparison_json(const PlanReport& report) {
 }
 
 int64_t microbatches(const PlanInputs& inputs) {
-  return inputs.nodes * inputs.accumulation;
+  return inputs.workers * inputs.accumulation;
 }
 
 bool has_other_bits(const PlanInputs& settings, const PlanInputs& asked) {
@@ -144,7 +143,8 @@ PlanReport plan_report(const PlanInputs& inputs, PlanSources sources, const Allo
 Json json_of(const PlanReport& report) {
   const PlanInputs& in = report.inputs;
   Json json = {{"parameters", report.figures.parameters},
-               {"nodes", in.nodes},
+               {"nodes", in.workers},
+               {"workers_per_node", in.workers_per_node},
                {"batch_size", in.batch_size},
                {"block_size", in.model.block_size},
                {"microbatch_s", in.microbatch_s},
@@ -171,8 +171,8 @@ Json json_of(const PlanReport& report) {
 
 std::string verdict(const PlanReport& report) {
   const PlanInputs& asked = report.inputs;
-  if (asked.nodes == 1) return "One node: nothing is on the link.";
-  const std::string nodes = counted(asked.nodes, "node");
+  if (nodes_of(asked) == 1) return "One node: nothing is on the link.";
+  const std::string nodes = nodes_in_words(asked);
   const double best = beside_one_node(report.same_training.inputs, asked);
   std::string text = best < 1 ? fmt::format("{} are slower than one: they do {:.2f}x of what one does alone", nodes, best)
                               : fmt::format("{} do {:.2f}x of what one does alone", nodes, best);
@@ -189,7 +189,7 @@ std::vector<std::string> notes(const PlanReport& report) {
   const PlanInputs& asked = report.inputs;
   const PlanInputs& same = report.same_training.inputs;
   std::vector<std::string> all;
-  if (asked.nodes == 1) return all;
+  if (nodes_of(asked) == 1) return all;
   if (report.left_free.figures.tokens_per_s > report.same_training.figures.tokens_per_s * kWorthAWord) {
     all.push_back(fmt::format("what was given by name stays; left free, {} would do {:.2f}x",
                               changed_flags(report.left_free.inputs, asked), beside_one_node(report.left_free.inputs, asked)));

@@ -34,7 +34,7 @@ void set(JobSpec& spec, const PlanInputs& settings, const PlanInputs& asked) {
   if (!settings.by_global_batch) {
     spec.gradient_accumulation_steps = settings.accumulation;
   } else if (sequences != asked.accumulation * asked.batch_size) {
-    spec.global_batch_size = settings.nodes * sequences;
+    spec.global_batch_size = settings.workers * sequences;
   }
   spec.batch_size = settings.batch_size;
   spec.sync_every = settings.sync_every;
@@ -58,7 +58,7 @@ bool in_range(const ChangedField& changed) {
 PlanInputs inputs_of(const JobSpec& spec, const Json& given) {
   PlanInputs inputs;
   inputs.model = {spec.n_layer, spec.n_embd, spec.n_head, spec.vocab_size, spec.block_size};
-  inputs.nodes = spec.nodes;
+  inputs.workers = spec.nodes;
   inputs.batch_size = spec.batch_size;
   inputs.accumulation = microbatches_of_a_node(spec);
   inputs.by_global_batch = is_given(given, "global_batch_size");

@@ -262,8 +262,9 @@ CollectiveResult<void> NodeSums::await(const std::function<std::optional<size_t>
       const auto silent = std::chrono::duration_cast<milliseconds>(now - last_moved);
       const auto stalled = [&](milliseconds for_so_long) {
         return CollectiveError{CollectiveError::Kind::kTimeout, rank,
-                               "for " + std::to_string(for_so_long.count()) + " ms rank " + std::to_string(rank) +
-                                   ", on this node, has not come to " + what + " its part of an all-reduce",
+                               "no bytes moved for " + std::to_string(for_so_long.count()) + " ms: rank " +
+                                   std::to_string(rank) + ", on this node, has not come to " + what +
+                                   " its part of an all-reduce",
                                false};
       };
       if (silent >= limits.timeout) return tl::make_unexpected(stalled(limits.timeout));

@@ -33,6 +33,7 @@ constexpr double kLargest = 1e9;  // of any quantity: beyond it is a slip of the
 struct PlanArguments {
   Json job = Json::object({{"train_data_path", "not read"}});  // fields of the spec, as typed
   std::optional<double> microbatch_s, device_tokens_per_s, link_gbit_s, link_mb_s;
+  int64_t workers_per_node = 1;
   double update_s = 0, rtt_ms = rendezvous::kUsualRoundTripS * 1000;
   std::optional<double> device_memory_gib;
   std::vector<std::string> keep;
@@ -124,6 +125,7 @@ void take_from_service(const Options& options, const PlanArguments& arguments, D
 void plan(const Options& options, const PlanArguments& arguments) {
   const rendezvous::JobSpec spec = spec_of(arguments);
   Draft draft{rendezvous::inputs_of(spec, arguments.job), {}};
+  draft.inputs.workers_per_node = arguments.workers_per_node;
   draft.inputs.update_s = in_range("--update_s", arguments.update_s, true);
   if (arguments.device_memory_gib) {
     draft.inputs.device_memory = in_range("--device_memory_gib", *arguments.device_memory_gib) * kGib;
@@ -185,6 +187,13 @@ void add_link_flags(CLI::App& command, PlanArguments& arguments) {
                                       "Megabytes a second it carries each way with both directions busy, from netcheck");
   nominal->type_name("NUMBER")->group("Link")->excludes(measured);
   measured->type_name("NUMBER")->group("Link");
+  command
+      .add_option("--workers_per_node", arguments.workers_per_node,
+                  "So many of the job's --nodes workers are on each machine, and share its link")
+      ->check(CLI::Range(1, 1024))
+      ->type_name("N")
+      ->capture_default_str()
+      ->group("Link");
   command.add_option("--rtt_ms", arguments.rtt_ms, "Milliseconds of a round trip, from netcheck")
       ->capture_default_str()
       ->group("Link");

@@ -41,7 +41,7 @@ std::string settings_text(const PlanReport& report) {
   const double tokens = static_cast<double>(in.batch_size * in.model.block_size);
   return line("model", fmt::format("{} layers, {} channels, vocabulary {}, block {}: {} parameters", in.model.n_layer,
                                    in.model.n_embd, in.model.vocab_size, in.model.block_size, count_text(f.parameters))) +
-         line("batch", fmt::format("{} x {} of {} x {}: {}", rendezvous::counted(in.nodes, "node"), microbatches_text(in),
+         line("batch", fmt::format("{} x {} of {} x {}: {}", rendezvous::nodes_in_words(in), microbatches_text(in),
                                    in.batch_size, in.model.block_size, tokens_text(in, f))) +
          line("device", fmt::format("{} a microbatch, {} ({})", seconds_text(in.microbatch_s),
                                     rate_text(tokens / in.microbatch_s), report.sources.speed)) +
@@ -50,7 +50,7 @@ std::string settings_text(const PlanReport& report) {
 }
 
 std::string sync_text(const PlanInputs& in, const PlanFigures& f) {
-  if (in.nodes == 1) return "one node: none";
+  if (rendezvous::nodes_of(in) == 1) return "one node: none";
   const std::string every = in.sync_every == 1 ? "every step" : fmt::format("every {} optimizer steps", in.sync_every);
   std::string text = fmt::format("{}, {}: {} each way, {} on the link", in.wire.name, every, bytes_text(f.bytes_each_way),
                                  seconds_text(f.link_s));
@@ -118,7 +118,7 @@ std::string same_training_text(const Recommendation& r, const PlanInputs& asked)
 std::string text_of(const PlanReport& report) {
   std::string text = plan_comparison(rendezvous::json_of(report)) + "\n" + settings_text(report) + figures_text(report) + "\n" +
                      table_text(report) + "\n";
-  if (report.inputs.nodes > 1) {
+  if (rendezvous::nodes_of(report.inputs) > 1) {
     text += same_training_text(report.same_training, report.inputs);
     for (const Recommendation& r : report.recommendations) text += recommendation_text(r, report.inputs);
     text += "\n";

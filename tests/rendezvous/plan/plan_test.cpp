@@ -42,12 +42,28 @@ TEST(Plan, TinyOverTwoNodesInFloat32Is120MegabytesEachWayAndASecondAt119) {
 
 TEST(Plan, ARingSendsTwiceTheShareOfTheOthersEachWay) {
   PlanInputs inputs = plain_inputs();
-  inputs.nodes = 4;
+  inputs.workers = 4;
   EXPECT_DOUBLE_EQ(figures_of(inputs).bytes_each_way, 2 * 3.0 / 4 * 4 * kTinyParameters);
   EXPECT_DOUBLE_EQ(figures_of(inputs).row_bytes_each_way, 3 * 2048 * (4 * 384 + 4)) << "gathered: from each of the others";
-  inputs.nodes = 1;
+  inputs.workers = 1;
   EXPECT_EQ(figures_of(inputs).bytes_each_way, 0);
   EXPECT_EQ(figures_of(inputs).row_bytes_each_way, 0);
+  EXPECT_EQ(figures_of(inputs).efficiency, 1);
+}
+
+TEST(Plan, WorkersOfANodeSendItsGradientOnce) {
+  PlanInputs inputs = plain_inputs();
+  const PlanFigures of_two = figures_of(inputs);
+  inputs.workers = 8;
+  inputs.workers_per_node = 4;
+  const PlanFigures of_eight = figures_of(inputs);
+  EXPECT_EQ(nodes_of(inputs), 2);
+  EXPECT_EQ(nodes_in_words(inputs), "2 nodes of 4 workers");
+  EXPECT_DOUBLE_EQ(of_eight.bytes_each_way, of_two.bytes_each_way);
+  EXPECT_DOUBLE_EQ(of_eight.row_bytes_each_way, 7 * of_two.row_bytes_each_way) << "rows are gathered from every worker";
+  EXPECT_DOUBLE_EQ(of_eight.of_one_node, 2 * of_eight.efficiency);
+  inputs.workers = 3;
+  EXPECT_EQ(figures_of(inputs).bytes_each_way, 0) << "all on one node";
   EXPECT_EQ(figures_of(inputs).efficiency, 1);
 }
 
@@ -94,7 +110,7 @@ TEST(Plan, Int8SendsItsFirstHalfAsAnAllToAllRoundTheRing) {
   inputs.wire = *find_wire_type("int8");
   // 30,142,848 bytes, and a float32 for each 512 of them: 30,378,339 bytes.
   EXPECT_NEAR(figures_of(inputs).bytes_each_way, 30378339, 1);
-  inputs.nodes = 4;
+  inputs.workers = 4;
   EXPECT_NEAR(figures_of(inputs).bytes_each_way, (1.5 + 0.75) * 30378339, 3);
 }
 
@@ -164,7 +180,7 @@ TEST(Plan, OverlapHidesAsMuchAsAQueueWould) {
 
 TEST(Plan, EveryCollectiveWaitsForItsRoundTrips) {
   PlanInputs inputs = plain_inputs();
-  inputs.nodes = 3;
+  inputs.workers = 3;
   inputs.round_trip_s = 0.001;
   const double of_each = (3 + 31) * 2 * 0.001;  // three gathers, and 31 buckets of 4 MB
   EXPECT_NEAR(figures_of(inputs).latency_s, of_each, 1e-12);
@@ -286,7 +302,7 @@ TEST(Memory, OfTheModelsOwnBuffersIsWhatTheModelTakes) {
   PlanInputs inputs;
   inputs.model = {.n_layer = 3, .n_embd = 64, .n_head = 2, .vocab_size = 100, .block_size = 32};
   inputs.batch_size = 5;
-  inputs.nodes = 1;
+  inputs.workers = 1;
   for (const auto recompute : {model::Recompute::kNone, model::Recompute::kAttention, model::Recompute::kBlock}) {
     for (const auto dtype : {kernels::DType::kFloat32, kernels::DType::kBFloat16}) {
       inputs.recompute = recompute;

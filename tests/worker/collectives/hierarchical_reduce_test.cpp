@@ -189,7 +189,9 @@ TEST(HierarchicalReduce, ARankThatDoesNotComeIsAskedAfterAndThenGivenUp) {
     if (rank == 1) return until_over.wait();
     (*formed)->set_patience(milliseconds(400), milliseconds(100), [&](const CollectiveError& error) {
       EXPECT_EQ(error.suspect_rank, 1);
-      EXPECT_THAT(error.detail, HasSubstr("for 100 ms rank 1, on this node, has not come to bring its part of an all-reduce"));
+      EXPECT_THAT(
+          error.detail,
+          HasSubstr("no bytes moved for 100 ms: rank 1, on this node, has not come to bring its part of an all-reduce"));
       ++asked;
     });
     std::vector<int32_t> numbers(1000, 1);
