@@ -196,7 +196,8 @@ void on_fault_report(Turn& turn, const FaultReport& report) {
 // late report; it ends nothing.
 void on_late_fault_report(Turn& turn, const FaultReport& report) {
   JobMembership& job = turn.job;
-  if (is_ended(job.state) || report.kind == "silent" || report.generation != job.current.number - 1) return;
+  if (is_ended(job.state) || report.kind == "silent" || report.kind == "gone" || report.generation != job.current.number - 1)
+    return;
   turn.effects.emplace_back(
       Note{"fault_reported",
            fmt::format("more on the end of generation {}: {} says: {}", report.generation, report.worker, report.detail),

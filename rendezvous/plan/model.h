@@ -12,8 +12,7 @@
 // parameters each; e bytes an element on the wire; b sequences of T tokens in a microbatch, C channels, a vocabulary of V; R
 // bytes a second that the link carries in each direction with both busy; t the round trip.
 //
-//   bytes each way, one sync   B = 2 (M-1)/M P e                     ring of the nodes (worker/collectives/README.md); of the
-//   workers
+//   bytes each way, one sync   B = 2 (M-1)/M P e                     ring of the nodes (worker/collectives/README.md);
 //                                                                    within a node it is taken to cost nothing
 //                              B = ((N-1)/2 + (N-1)/N) P e           int8, e = 1 + 4/512 (a float32 scale for 512 elements):
 //                                                                    the first half is an all-to-all whose blocks go round
@@ -39,7 +38,8 @@
 //   exposed, one sync          (B + E) / R + latency - hidden
 //   step                       a m + u + exposed / H
 //   efficiency                 (a m + u) / step: against one rank alone with as many microbatches a rank
-//   of one node                M times the efficiency: the tokens a second of all nodes, in those of one of them alone
+//   of one node                the efficiency, times N / (workers of a node): the tokens a second of all nodes, in those of one
+//                              of them alone
 #pragma once
 
 #include <cstdint>

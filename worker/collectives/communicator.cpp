@@ -2,6 +2,7 @@
 #include "worker/collectives/communicator.h"
 
 #include <algorithm>
+#include <atomic>
 #include <numeric>
 #include <stdexcept>
 #include <utility>
@@ -24,9 +25,10 @@ struct Communicator::Impl {
   std::unique_ptr<HierarchicalReduce> hierarchy;  // where ranks share nodes
   int nodes = 0;                                  // of the hierarchy
   std::string memory_refused;
-  std::stop_source aborted;        // for what is formed after the ring
-  std::vector<std::byte> transit;  // bytes that this rank passes on in an all-to-all
-  int64_t gathers = 0;             // all-gathers so far: the same on every rank when it begins one
+  std::atomic<HierarchicalReduce*> shown_hierarchy{nullptr};  // the same, for other threads
+  std::stop_source aborted;                                   // for what is formed after the ring
+  std::vector<std::byte> transit;                             // bytes that this rank passes on in an all-to-all
+  int64_t gathers = 0;                                        // all-gathers so far: the same on every rank when it begins one
 
   int world_size() const { return static_cast<int>(options.addresses.size()); }
   CollectiveResult<void> all_reduce(std::span<const std::byte> mine, std::span<std::byte> sum, Element element);
@@ -80,18 +82,20 @@ CollectiveResult<std::unique_ptr<Communicator>> Communicator::form(Transport& tr
 
 CollectiveResult<void> Communicator::share_memory(const std::string& node) {
   if (!impl_->ring) return {};
-  const Deadline deadline = std::chrono::steady_clock::now() + impl_->options.form_timeout;
   const auto nodes = all_gather(std::as_bytes(std::span(node)));
   if (!nodes) return tl::make_unexpected(nodes.error());
   std::vector<std::string> node_of_rank;
   for (const auto& bytes : *nodes) node_of_rank.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto groups = group_by_node(node_of_rank);
   if (groups.size() == node_of_rank.size()) return {};
-  auto formed = HierarchicalReduce::form(impl_->transport, *this, *impl_->ring, impl_->options, groups, deadline,
+  auto formed = HierarchicalReduce::form(impl_->transport, *this, *impl_->ring, impl_->options, groups,
                                          impl_->aborted.get_token(), impl_->memory_refused);
   if (!formed) return tl::make_unexpected(formed.error());
   impl_->hierarchy = std::move(*formed);
-  impl_->nodes = impl_->hierarchy ? static_cast<int>(groups.size()) : 0;
+  if (!impl_->hierarchy) return {};
+  impl_->nodes = static_cast<int>(groups.size());
+  impl_->shown_hierarchy = impl_->hierarchy.get();
+  if (impl_->aborted.stop_requested()) impl_->hierarchy->abort("the ring was aborted");
   return {};
 }
 
@@ -220,13 +224,14 @@ void Communicator::set_patience(std::chrono::milliseconds timeout, std::chrono::
 }
 
 uint64_t Communicator::bytes_moved() const {
-  return (impl_->ring ? impl_->ring->bytes_moved() : 0) + (impl_->hierarchy ? impl_->hierarchy->bytes_moved() : 0);
+  const HierarchicalReduce* const hierarchy = impl_->shown_hierarchy;
+  return (impl_->ring ? impl_->ring->bytes_moved() : 0) + (hierarchy != nullptr ? hierarchy->bytes_moved() : 0);
 }
 
 void Communicator::abort(const std::string& reason) {
   impl_->aborted.request_stop();
   if (impl_->ring) impl_->ring->abort(reason);
-  if (impl_->hierarchy) impl_->hierarchy->abort(reason);
+  if (HierarchicalReduce* const hierarchy = impl_->shown_hierarchy; hierarchy != nullptr) hierarchy->abort(reason);
 }
 
 }  // namespace holdfast::worker

@@ -1,6 +1,7 @@
 #include "worker/collectives/hierarchical_reduce.h"
 
 #include <algorithm>
+#include <chrono>
 #include <map>
 #include <utility>
 
@@ -15,9 +16,16 @@ namespace {
 // round a ring must be long (8 MiB) beside that ring's latency, which is 2 (M-1) chunks of its own (128 KiB).
 constexpr size_t kChunksOfAPiece = 4, kChunksOfACarriedPiece = 32, kCarriedChunksOfAChunk = 2;
 
-size_t piece_bytes_of(size_t chunk_bytes, bool carried) {
+constexpr size_t kMemoryMax = size_t{256} << 20;  // of a node
+
+// The same on all nodes: the one with the most ranks decides.
+size_t piece_bytes_of(size_t chunk_bytes, const Groups& groups) {
   constexpr size_t kPage = 4096;
-  return (chunk_bytes * (carried ? kChunksOfACarriedPiece : kChunksOfAPiece) + kPage - 1) / kPage * kPage;
+  const bool carried = groups.size() > 1;
+  const size_t seats = std::ranges::max(groups, {}, &std::vector<int>::size).size();
+  const size_t wanted = chunk_bytes * (carried ? kChunksOfACarriedPiece : kChunksOfAPiece);
+  const size_t room = kMemoryMax / (NodeSums::memory_bytes(seats, kPage, carried) / kPage) * kPage;
+  return (std::min(wanted, room) + kPage - 1) / kPage * kPage;
 }
 
 std::vector<std::byte> encode(const tl::expected<SharedMemory, std::string>& made) {
@@ -41,7 +49,7 @@ tl::expected<SharedMemory::Offer, std::string> decode_offer(std::span<const std:
 struct Place {
   size_t group = 0, seat = 0;
 };
-Place place_of(int rank, const std::vector<std::vector<int>>& groups) {
+Place place_of(int rank, const Groups& groups) {
   for (size_t group = 0; group < groups.size(); ++group) {
     const auto found = std::ranges::find(groups[group], rank);
     if (found != groups[group].end()) return {group, static_cast<size_t>(found - groups[group].begin())};
@@ -51,8 +59,8 @@ Place place_of(int rank, const std::vector<std::vector<int>>& groups) {
 
 }  // namespace
 
-std::vector<std::vector<int>> group_by_node(std::span<const std::string> node_of_rank) {
-  std::vector<std::vector<int>> groups;
+Groups group_by_node(std::span<const std::string> node_of_rank) {
+  Groups groups;
   std::map<std::string, size_t> group_of;
   for (size_t rank = 0; rank < node_of_rank.size(); ++rank) {
     const std::string& node = node_of_rank[rank];
@@ -69,15 +77,14 @@ std::vector<std::vector<int>> group_by_node(std::span<const std::string> node_of
 
 CollectiveResult<std::unique_ptr<HierarchicalReduce>> HierarchicalReduce::form(Transport& transport, Communicator& flat,
                                                                                Ring& ring, const RingOptions& options,
-                                                                               const std::vector<std::vector<int>>& groups,
-                                                                               Deadline deadline, const std::stop_token& stop,
+                                                                               const Groups& groups,
+                                                                               const std::stop_token& stop,
                                                                                std::string& refused) {
   const Place place = place_of(options.rank, groups);
   const std::vector<int>& own = groups[place.group];
   const bool carried = groups.size() > 1;
-  const size_t piece_bytes = piece_bytes_of(options.chunk_bytes, carried);
+  const size_t piece_bytes = piece_bytes_of(options.chunk_bytes, groups);
 
-  // Leaders make the memory, and the others open it; then all know whether all have it.
   tl::expected<SharedMemory, std::string> memory = tl::unexpected<std::string>("");
   if (place.seat == 0) memory = SharedMemory::make(NodeSums::memory_bytes(own.size(), piece_bytes, carried));
   const auto offers = flat.all_gather(place.seat == 0 ? encode(memory) : std::vector<std::byte>{});
@@ -86,8 +93,18 @@ CollectiveResult<std::unique_ptr<HierarchicalReduce>> HierarchicalReduce::form(T
     const auto offer = decode_offer((*offers)[static_cast<size_t>(own.front())]);
     memory = offer ? SharedMemory::open(*offer) : tl::unexpected(offer.error());
   }
+  std::string trouble = memory ? "" : memory.error();
+  std::unique_ptr<Ring> between;
+  if (memory && carried && place.seat == 0) {
+    auto formed = form_between(transport, ring, options, groups, stop);
+    if (formed) between = std::move(*formed);
+    // All ranks are there. Where two leaders do not reach each other the ring of all ranks is the better one: it was formed.
+    if (!formed && formed.error().kind == CollectiveError::Kind::kAborted) return tl::make_unexpected(formed.error());
+    if (!formed) trouble = formed.error().detail;
+  }
+
   WireWriter word;
-  word.put_text(memory ? "" : memory.error());
+  word.put_text(trouble);
   const auto words = flat.all_gather(word.take());
   if (!words) return tl::make_unexpected(words.error());
   for (size_t rank = 0; rank < words->size() && refused.empty(); ++rank) {
@@ -97,35 +114,43 @@ CollectiveResult<std::unique_ptr<HierarchicalReduce>> HierarchicalReduce::form(T
   if (!refused.empty()) return nullptr;
   memory->close_offer();
 
-  std::unique_ptr<HierarchicalReduce> formed(new HierarchicalReduce(std::move(*memory), ring));
+  std::unique_ptr<HierarchicalReduce> formed(new HierarchicalReduce(*std::move(memory), std::move(between)));
   formed->node_ = std::make_unique<NodeSums>(formed->memory_.bytes(), own, place.seat, piece_bytes, carried, ring);
   formed->nodes_ = static_cast<int>(groups.size());
   formed->place_ = static_cast<int>(place.group);
-  if (!carried || place.seat != 0) return formed;
+  if (formed->between_) formed->between_->count_in(formed->node_->bytes_between());
+  return formed;
+}
 
+CollectiveResult<std::unique_ptr<Ring>> HierarchicalReduce::form_between(Transport& transport, const Ring& ring,
+                                                                         const RingOptions& options, const Groups& groups,
+                                                                         const std::stop_token& stop) {
+  const Deadline deadline = std::chrono::steady_clock::now() + options.form_timeout;
   std::vector<int> leaders;
   for (const auto& group : groups) leaders.push_back(group.front());
-  const RingPlace among{options.job + " between nodes", options.generation, formed->place_, formed->nodes_, options.secret};
+  const size_t place = place_of(options.rank, groups).group;
+  const RingPlace among{options.job + " between nodes", options.generation, static_cast<int>(place),
+                        static_cast<int>(leaders.size()), options.secret};
   const int next = leaders[static_cast<size_t>(among.successor())];
   auto connections = form_ring(transport, among, options.addresses[static_cast<size_t>(next)], deadline, stop);
   if (!connections) {
     CollectiveError error = connections.error();
-    if (error.suspect_rank >= 0) error.suspect_rank = leaders[static_cast<size_t>(error.suspect_rank)];
-    error.detail = "the ring between nodes, of the first rank of each: " + error.detail;
-    ring.fail(error);
+    error.detail = "no ring of the first ranks of all nodes: " + error.detail;
     return tl::make_unexpected(std::move(error));
   }
   RingOptions chunks = options;
   chunks.chunk_bytes = std::max<size_t>(1, options.chunk_bytes / kCarriedChunksOfAChunk);
-  formed->between_ = std::make_unique<Ring>(transport, std::move(*connections), chunks, leaders, place.group);
-  formed->between_->count_in(formed->node_->bytes_between());
-  return formed;
+  auto between = std::make_unique<Ring>(transport, std::move(*connections), chunks, leaders, place);
+  between->set_limits(ring.limits());
+  return between;
 }
 
 CollectiveResult<void> HierarchicalReduce::run(std::span<const std::byte> mine, std::span<std::byte> sum, Element element) {
-  return node_->run(mine, sum, element, [this, element](std::span<const std::byte> of_node, std::span<std::byte> total) {
+  auto done = node_->run(mine, sum, element, [this, element](std::span<const std::byte> of_node, std::span<std::byte> total) {
     return carry(of_node, total, element);
   });
+  if (!done && between_) between_->fail(done.error());  // the other leaders notice at once
+  return done;
 }
 
 CollectiveResult<void> HierarchicalReduce::carry(std::span<const std::byte> sum, std::span<std::byte> total, Element element) {

@@ -21,19 +21,18 @@
 
 namespace holdfast::worker {
 
-// Which ranks share a node, from what each says of its own: by node, in the order of their first ranks. "" is a node of its
-// own.
-std::vector<std::vector<int>> group_by_node(std::span<const std::string> node_of_rank);
+// The ranks of each node, by rank; the first one leads.
+using Groups = std::vector<std::vector<int>>;
+// By what each rank says of its node, in the order of their first ranks. "" is a node of its own.
+Groups group_by_node(std::span<const std::string> node_of_rank);
 
 class HierarchicalReduce {
  public:
   // Every rank of `ring` calls it, with the same `groups`. Gathers, through `flat`, what the ranks must know of each other.
-  // Null: not to be had, for the reason that `refused` then has. An error is one of a ring.
+  // Null: not to be had, on no rank, for the reason that `refused` then has. An error is one of a ring.
   static CollectiveResult<std::unique_ptr<HierarchicalReduce>> form(Transport& transport, Communicator& flat, Ring& ring,
-                                                                    const RingOptions& options,
-                                                                    const std::vector<std::vector<int>>& groups,
-                                                                    Deadline deadline, const std::stop_token& stop,
-                                                                    std::string& refused);
+                                                                    const RingOptions& options, const Groups& groups,
+                                                                    const std::stop_token& stop, std::string& refused);
 
   CollectiveResult<void> run(std::span<const std::byte> mine, std::span<std::byte> sum, Element element);
 
@@ -42,13 +41,16 @@ class HierarchicalReduce {
   void abort(const std::string& reason);
 
  private:
-  HierarchicalReduce(SharedMemory memory, Ring& ring) : memory_(std::move(memory)), ring_(ring) {}
+  HierarchicalReduce(SharedMemory memory, std::unique_ptr<Ring> between)
+      : memory_(std::move(memory)), between_(std::move(between)) {}
+  static CollectiveResult<std::unique_ptr<Ring>> form_between(Transport& transport, const Ring& ring,
+                                                              const RingOptions& options, const Groups& groups,
+                                                              const std::stop_token& stop);
   CollectiveResult<void> carry(std::span<const std::byte> sum, std::span<std::byte> total, Element element);
 
   SharedMemory memory_;
-  Ring& ring_;
   std::unique_ptr<NodeSums> node_;
-  std::unique_ptr<Ring> between_;  // of the leaders, on them
+  std::unique_ptr<Ring> between_;  // of the leaders, on them; counts in the memory
   int place_ = 0;                  // in it
   int nodes_ = 1;
 };

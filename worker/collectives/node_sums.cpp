@@ -11,6 +11,7 @@
 #include <climits>
 #include <cstring>
 #include <ctime>
+#include <exception>
 #include <new>
 #include <string>
 #include <utility>
@@ -79,6 +80,12 @@ struct NodeSums::Call {
   size_t length(uint64_t piece) const { return std::min(piece_bytes, mine.size() - begin(piece)); }
 };
 
+struct NodeSums::Wait {
+  steady_clock::time_point looked = steady_clock::now(), last_moved = looked;
+  uint64_t moved;  // progress() when it grew last
+  bool quiet_told = false;
+};
+
 size_t NodeSums::memory_bytes(size_t seats, size_t piece_bytes, bool carried) {
   return round_up(sizeof(Common) + seats * sizeof(Seat), 4096) + (2 * seats + (carried ? 4 : 2)) * piece_bytes;
 }
@@ -115,21 +122,30 @@ void NodeSums::announce() {
   if (common().sleepers.load() > 0) wake_all(common().changes);
 }
 void NodeSums::wake() {
+  woken_ = true;
   announce();
 }
 
 CollectiveResult<void> NodeSums::run(std::span<const std::byte> mine, std::span<std::byte> sum, Element element,
                                      const Carry& carry) {
-  if (auto trouble = ring_.trouble()) return tl::make_unexpected(std::move(*trouble));
   const Call call{mine, sum, element, carry, {++calls_, mine.size(), static_cast<uint64_t>(element)}, pieces_, piece_bytes_};
-  auto done = all_pieces(call);
   pieces_ += call.pieces();
-  if (done) return done;
+  try {
+    auto trouble = ring_.trouble();
+    auto done = trouble ? CollectiveResult<void>(tl::make_unexpected(std::move(*trouble))) : all_pieces(call);
+    if (!done) give_up(done.error());
+    return done;
+  } catch (const std::exception& error) {  // no memory, for one: the others must not wait for this rank
+    give_up({CollectiveError::Kind::kAborted, -1, std::string("an all-reduce failed here: ") + error.what(), false});
+    throw;
+  }
+}
+
+void NodeSums::give_up(const CollectiveError& error) {
   uint32_t none = 0;
   common().failed.compare_exchange_strong(none, static_cast<uint32_t>(ranks_[seat_]) + 1);
   announce();
-  ring_.fail(done.error());
-  return done;
+  ring_.fail(error);
 }
 
 // The leader has a piece's total as soon as it has carried it. The others take it only after they added their share of the next
@@ -195,7 +211,8 @@ CollectiveResult<void> NodeSums::carry_on(const Call& call, uint64_t piece) {
 CollectiveResult<void> NodeSums::take(const Call& call, uint64_t piece) {
   if (carried_) {
     const auto late = [&] { return common().carried.load() > piece ? std::nullopt : std::optional<size_t>(0); };
-    if (auto waited = await(late, "bring the sum over all nodes"); !waited) return waited;
+    // A neighbour on another node may have its sum already and be gone; of one that failed the leader hears.
+    if (auto waited = await(late, "bring the sum over all nodes", ranks_); !waited) return waited;
   } else {
     if (auto waited = await_seats(&Seat::added, piece + 1, "add up"); !waited) return waited;
   }
@@ -231,18 +248,15 @@ CollectiveResult<void> NodeSums::await_seats(std::atomic<uint64_t> Seat::*counte
         }
         return std::nullopt;
       },
-      what);
+      what, {});
 }
 
-CollectiveResult<void> NodeSums::await(const std::function<std::optional<size_t>()>& late_seat, const char* what) {
-  auto last_moved = steady_clock::now(), looked = last_moved;
-  uint64_t moved = progress();
-  bool quiet_told = false;
+CollectiveResult<void> NodeSums::await(const LateSeat& late_seat, const char* what, std::span<const int> among) {
+  Wait wait{.moved = progress()};
   for (;;) {
     const uint32_t seen = common().changes.load();
     const auto late = late_seat();
     if (!late) return {};
-    const int rank = ranks_[*late];
     if (const uint32_t failed = common().failed.load(); failed != 0) {
       const int suspect = static_cast<int>(failed) - 1;
       return tl::make_unexpected(CollectiveError{CollectiveError::Kind::kConnectionLost, suspect,
@@ -250,33 +264,37 @@ CollectiveResult<void> NodeSums::await(const std::function<std::optional<size_t>
                                                  true});
     }
     const auto now = steady_clock::now();
-    if (now - looked >= kLook) {
-      looked = now;
-      if (auto trouble = ring_.trouble()) return tl::make_unexpected(std::move(*trouble));
-      if (const uint64_t present = progress(); present != moved) {
-        moved = present;
-        last_moved = now;
-        quiet_told = false;
+    if (woken_.exchange(false) || now - wait.looked >= kLook) {
+      wait.looked = now;
+      if (auto trouble = ring_.trouble(among)) {
+        if (!late_seat()) return {};  // a rank may end once all is there
+        return tl::make_unexpected(std::move(*trouble));
       }
-      const WaitLimits& limits = ring_.limits();
-      const auto silent = std::chrono::duration_cast<milliseconds>(now - last_moved);
-      const auto stalled = [&](milliseconds for_so_long) {
-        return CollectiveError{CollectiveError::Kind::kTimeout, rank,
-                               "no bytes moved for " + std::to_string(for_so_long.count()) + " ms: rank " +
-                                   std::to_string(rank) + ", on this node, has not come to " + what +
-                                   " its part of an all-reduce",
-                               false};
-      };
-      if (silent >= limits.timeout) return tl::make_unexpected(stalled(limits.timeout));
-      if (limits.on_quiet && !quiet_told && limits.quiet < limits.timeout && silent >= limits.quiet) {
-        quiet_told = true;
-        limits.on_quiet(stalled(limits.quiet));
-      }
+      if (auto patient = judge(wait, ranks_[*late], what); !patient) return patient;
     }
     common().sleepers.fetch_add(1);
     sleep_on(common().changes, seen, kLook);
     common().sleepers.fetch_sub(1);
   }
+}
+
+CollectiveResult<void> NodeSums::judge(Wait& wait, int rank, const char* what) const {
+  if (const uint64_t present = progress(); present != wait.moved)
+    wait = {.looked = wait.looked, .last_moved = wait.looked, .moved = present};
+  const WaitLimits& limits = ring_.limits();
+  const auto stalled = [&](milliseconds for_so_long) {
+    return CollectiveError{CollectiveError::Kind::kTimeout, rank,
+                           "no bytes moved for " + std::to_string(for_so_long.count()) + " ms: rank " + std::to_string(rank) +
+                               ", on this node, has not come to " + what + " its part of an all-reduce",
+                           false};
+  };
+  const auto silent = wait.looked - wait.last_moved;
+  if (silent >= limits.timeout) return tl::make_unexpected(stalled(limits.timeout));
+  if (limits.on_quiet && !wait.quiet_told && limits.quiet < limits.timeout && silent >= limits.quiet) {
+    wait.quiet_told = true;
+    limits.on_quiet(stalled(limits.quiet));
+  }
+  return {};
 }
 
 uint64_t NodeSums::progress() const {

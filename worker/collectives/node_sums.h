@@ -47,6 +47,8 @@ class NodeSums {
   struct Seat;
   struct Common;
   struct Call;
+  struct Wait;
+  using LateSeat = std::function<std::optional<size_t>()>;  // the seat that is waited for; nothing: none any more
 
   Common& common() const;
   Seat& seat(size_t number) const;
@@ -63,8 +65,10 @@ class NodeSums {
 
   // Waits until `counter` is at least `target` in every seat.
   CollectiveResult<void> await_seats(std::atomic<uint64_t> Seat::*counter, uint64_t target, const char* what);
-  // Waits until `late_seat` returns nothing; it returns the seat that is waited for. `what` they are to do.
-  CollectiveResult<void> await(const std::function<std::optional<size_t>()>& late_seat, const char* what);
+  // `what` the late seat is to do; `among` as in Ring::trouble().
+  CollectiveResult<void> await(const LateSeat& late_seat, const char* what, std::span<const int> among);
+  CollectiveResult<void> judge(Wait& wait, int rank, const char* what) const;  // whether to wait on for `rank`
+  void give_up(const CollectiveError& error);
   uint64_t progress() const;
   void announce();
 
@@ -76,6 +80,7 @@ class NodeSums {
   Ring& ring_;
   uint64_t pieces_ = 0;  // done in earlier calls
   uint64_t calls_ = 0;
+  std::atomic<bool> woken_ = false;
 };
 
 }  // namespace holdfast::worker

@@ -1,6 +1,7 @@
 // The loop that moves an operation's bytes, and its error messages.
 #include "worker/collectives/ring.h"
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <utility>
@@ -108,11 +109,15 @@ void Ring::fail(const CollectiveError& error) {
   connections_ = {};  // the neighbours notice at once
 }
 
-std::optional<CollectiveError> Ring::trouble() {
+std::optional<CollectiveError> Ring::trouble(std::span<const int> among) {
   if (poison_) return poison_;
   if (auto error = aborted()) return error;
-  const auto lost = transport_.lost_peer(neighbours());
-  return lost ? std::optional(ended(*lost, "waited for others of its node")) : std::nullopt;
+  const auto both = neighbours();
+  for (size_t i = 0; i < both.size(); ++i) {
+    const bool counts = among.empty() || std::ranges::find(among, i == 0 ? successor_ : predecessor_) != among.end();
+    if (counts && transport_.lost_peer(std::span(both).subspan(i, 1))) return ended(i, "waited for others of its node");
+  }
+  return std::nullopt;
 }
 
 // The operation as this connection carries it; both of its ends come to the same answer.

@@ -41,9 +41,10 @@ class Ring {
   void set_limits(WaitLimits limits) { limits_ = std::move(limits); }
   const WaitLimits& limits() const { return limits_; }
   void abort(const std::string& reason);  // any thread
-  // Between runs, for who waits for other things of these ranks: the reason to give up, if there is one. It is an earlier
-  // failure, abort(), or a neighbour that has ended its connection.
-  std::optional<CollectiveError> trouble();
+  // Between runs, for a rank that waits for other things of these ranks: the reason to give up, if there is one. It is an
+  // earlier failure, abort(), or a neighbour that has ended its connection; with `among` a neighbour that is one of these
+  // ranks.
+  std::optional<CollectiveError> trouble(std::span<const int> among = {});
   // The same as if a run had failed so: closes the connections. An earlier failure stays the one that counts.
   void fail(const CollectiveError& error);
   // Counts in `counter`, too, what bytes_moved() counts. It outlives the ring.
