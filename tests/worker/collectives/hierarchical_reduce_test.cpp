@@ -226,7 +226,7 @@ TEST(HierarchicalReduce, WithoutMemoryAllRanksUseTheRing) {
   RanksOnNodes ranks({"a", "a"});
   ranks.ring().run([](Communicator& ring) {
     ASSERT_TRUE(ring.all_gather({}));  // no rank connects any more
-    if (ring.rank() == 0) {  // descriptors are all that it takes; none are left
+    if (ring.rank() == 0) {            // descriptors are all that it takes; none are left
       rlimit limit{};
       getrlimit(RLIMIT_NOFILE, &limit);
       const rlimit none{3, limit.rlim_max};

@@ -22,10 +22,10 @@ class Options : public ::testing::Test {
     arguments.insert(arguments.begin(), "holdfast-worker");
     return parse_options(static_cast<int>(arguments.size()), arguments.data());
   }
-  static constexpr const char* kVariables[] = {"HOLDFAST_SERVER",    "HOLDFAST_TOKEN", "HOLDFAST_INTERFACE", "HOLDFAST_THREADS",
-                                               "NCCL_SOCKET_IFNAME", "NCCL_TIMEOUT",   "NCCL_DEBUG",         "MASTER_ADDR",
-                                               "LOCAL_RANK",         "SLURM_LOCALID",  "HOLDFAST_LOG_LEVEL", "HOLDFAST_FAULT",
-                                               "HOLDFAST_DRILLS"};
+  static constexpr const char* kVariables[] = {
+      "HOLDFAST_SERVER",    "HOLDFAST_TOKEN", "HOLDFAST_INTERFACE", "HOLDFAST_THREADS", "NCCL_SOCKET_IFNAME",
+      "NCCL_TIMEOUT",       "NCCL_DEBUG",     "MASTER_ADDR",        "LOCAL_RANK",       "SLURM_LOCALID",
+      "HOLDFAST_LOG_LEVEL", "HOLDFAST_FAULT", "HOLDFAST_DRILLS",    "NCCL_SHM_DISABLE"};
 };
 
 TEST_F(Options, HaveDefaultsForAServiceOnThisMachine) {
@@ -132,6 +132,15 @@ TEST_F(Options, HonourNcclTimeoutAndDebug) {
   ASSERT_TRUE(options) << options.error().text;
   EXPECT_EQ(options->collective_timeout, std::chrono::seconds(90));
   EXPECT_EQ(options->log_level, "warning");
+}
+
+TEST_F(Options, ShareMemoryUnlessToldNotTo) {
+  EXPECT_TRUE(parse({})->shared_memory);
+  EXPECT_FALSE(parse({"--no_shared_memory"})->shared_memory);
+  setenv("NCCL_SHM_DISABLE", "1", 1);
+  EXPECT_FALSE(parse({})->shared_memory);
+  setenv("NCCL_SHM_DISABLE", "0", 1);
+  EXPECT_TRUE(parse({})->shared_memory);
 }
 
 TEST_F(Options, NameTheBadValueAndWhatWasExpected) {
