@@ -43,7 +43,7 @@ def percentile(values, percent):
 def write_events(cluster, number, times, until):
     """One worker's share of the events, at even distances."""
     client, name = Client(cluster, "worker"), f"writer-{number}"
-    client.ask("POST", "/v1/workers", {"protocol_version": 2, "name": name, "incarnation": f"{name}-1"})
+    client.ask("POST", "/v1/workers", {"protocol_version": testbed.harness.protocol_version(), "name": name, "incarnation": f"{name}-1"})
     start, rng = time.monotonic(), random.Random(number)
     for count in range(int((until - start) * EVENTS_PER_S / WRITERS)):
         time.sleep(max(0, start + count * WRITERS / EVENTS_PER_S - time.monotonic()))

@@ -7,6 +7,7 @@ for luck. HOLDFAST_BIN names the folder of the programs."""
 import datetime
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -22,6 +23,12 @@ from processes import PATIENCE, Process, free_port, wait_until
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CRAWL_MS = 500
 BIN = os.environ.get("HOLDFAST_BIN", os.path.join(ROOT, "build", "release", "bin"))
+
+
+def protocol_version():
+    """For workers that are played: the version that this tree's service takes."""
+    with open(os.path.join(ROOT, "rendezvous", "protocol", "messages.h"), encoding="utf-8") as header:
+        return int(re.search(r"kProtocolVersion = (\d+);", header.read())[1])
 
 
 class Cluster:

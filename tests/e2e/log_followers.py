@@ -8,6 +8,8 @@ import json
 import time
 import urllib.parse
 
+import harness
+
 LINE_BYTES = 150
 SLOW_READ_BYTES, SLOW_PAUSE_S = 4096, 0.5  # 8 kB/s
 
@@ -130,7 +132,7 @@ def percentile(values, percent):
 
 
 def register(cluster, worker):
-    request = {"protocol_version": 2, "name": worker, "incarnation": f"{worker}-1"}
+    request = {"protocol_version": harness.protocol_version(), "name": worker, "incarnation": f"{worker}-1"}
     status, answer = cluster.request("POST", "/v1/workers", request)
     if status != 200:
         raise AssertionError(f"the worker was answered {status} {answer}")

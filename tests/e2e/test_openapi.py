@@ -9,7 +9,7 @@ import jsonschema
 from api_description import Description
 from processes import wait_until
 
-REGISTRATION = {"protocol_version": 3, "name": "by-hand", "incarnation": "by-hand-1", "node": "n", "address": "127.0.0.1:1", "numerics": "x"}
+REGISTRATION = {"protocol_version": harness.protocol_version(), "name": "by-hand", "incarnation": "by-hand-1", "node": "n", "address": "127.0.0.1:1", "numerics": "x"}
 PAGES_OF_JOBS = ("listJobEvents", "listJobLogs", "listJobMetrics", "listCheckpoints", "getLedger", "listObjects")
 ALONE = ("getHealth", "getReadiness", "getPage", "getOpenapi", "getPrometheus", "listJobs", "getJobSpec", "listEvents", "listNodes", "whoAmI",
          "listTokens", "listWebhooks")

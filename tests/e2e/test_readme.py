@@ -260,6 +260,8 @@ class Documents(unittest.TestCase):
         listening.signal(signal.SIGINT)
         self.run_line("holdfast plan --nodes 2 --batch_size 16 --gradient_accumulation_steps 8 --link_mb_s 118 --device_tokens_per_s 200000",
                       says="sync_every")
+        self.run_line("holdfast plan --nodes 8 --workers_per_node 4 --batch_size 16 --link_gbit_s 10 --microbatch_s 0.03",
+                      says="2 nodes of 4 workers")
         self.run_line("holdfast plan --model medium --nodes 2 --dtype bfloat16 --memory", says="AdamW's two moments")
         self.planned_jobs()
 

@@ -88,6 +88,7 @@ HelpTopic environment_topic() {
              {"NCCL_SOCKET_IFNAME", "",
               "Taken where HOLDFAST_INTERFACE is unset, with NCCL's forms of names: eth (so begins a name), =eth0, ^docker, "
               "^=docker0."},
+             {"NCCL_SHM_DISABLE", "", "1: as --no_shared_memory, gradients go over TCP between the workers of a machine, too."},
              {"NCCL_TIMEOUT", "",
               "Seconds after which a collective without progress has failed; collective_timeout_s of the job wins."},
              {"NCCL_DEBUG", "", "WARN, INFO or TRACE: taken where HOLDFAST_LOG_LEVEL is unset."},
