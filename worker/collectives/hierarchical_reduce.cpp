@@ -17,6 +17,7 @@ namespace {
 constexpr size_t kChunksOfAPiece = 4, kChunksOfACarriedPiece = 32, kCarriedChunksOfAChunk = 2;
 
 constexpr size_t kMemoryMax = size_t{256} << 20;  // of a node
+constexpr std::chrono::milliseconds kBetweenFormsWithin{2000};
 
 // The same on all nodes: the one with the most ranks decides.
 size_t piece_bytes_of(size_t chunk_bytes, const Groups& groups) {
@@ -43,6 +44,19 @@ tl::expected<SharedMemory::Offer, std::string> decode_offer(std::span<const std:
   for (uint64_t* const number : {&offer.process, &offer.descriptor, &offer.bytes, &offer.proof}) *number = in.get<uint64_t>();
   if (!in.done()) return tl::unexpected<std::string>("what a leader says of its memory is cut short");
   return offer;
+}
+
+// The first rank's with any, "rank 3: …"; "": no rank has any. The same on all ranks.
+CollectiveResult<std::string> first_trouble(Communicator& flat, const std::string& trouble) {
+  WireWriter word;
+  word.put_text(trouble);
+  const auto words = flat.all_gather(word.take());
+  if (!words) return tl::make_unexpected(words.error());
+  for (size_t rank = 0; rank < words->size(); ++rank) {
+    if (const std::string theirs = WireReader((*words)[rank]).get_text(); !theirs.empty())
+      return "rank " + std::to_string(rank) + ": " + theirs;
+  }
+  return "";
 }
 
 // This rank's place: in which group, and where in it.
@@ -93,25 +107,26 @@ CollectiveResult<std::unique_ptr<HierarchicalReduce>> HierarchicalReduce::form(T
     const auto offer = decode_offer((*offers)[static_cast<size_t>(own.front())]);
     memory = offer ? SharedMemory::open(*offer) : tl::unexpected(offer.error());
   }
-  std::string trouble = memory ? "" : memory.error();
-  std::unique_ptr<Ring> between;
-  if (memory && carried && place.seat == 0) {
-    auto formed = form_between(transport, ring, options, groups, stop);
-    if (formed) between = std::move(*formed);
-    // All ranks are there. Where two leaders do not reach each other the ring of all ranks is the better one: it was formed.
-    if (!formed && formed.error().kind == CollectiveError::Kind::kAborted) return tl::make_unexpected(formed.error());
-    if (!formed) trouble = formed.error().detail;
-  }
-
-  WireWriter word;
-  word.put_text(trouble);
-  const auto words = flat.all_gather(word.take());
-  if (!words) return tl::make_unexpected(words.error());
-  for (size_t rank = 0; rank < words->size() && refused.empty(); ++rank) {
-    if (std::string error = WireReader((*words)[rank]).get_text(); !error.empty())
-      refused = "rank " + std::to_string(rank) + ": " + error;
-  }
+  const auto without_memory = first_trouble(flat, memory ? "" : memory.error());
+  if (!without_memory) return tl::make_unexpected(without_memory.error());
+  refused = *without_memory;
   if (!refused.empty()) return nullptr;
+
+  std::unique_ptr<Ring> between;
+  if (carried) {
+    std::string trouble;
+    if (place.seat == 0) {
+      auto formed = form_between(transport, ring, options, groups, stop);
+      if (!formed && formed.error().kind == CollectiveError::Kind::kAborted) return tl::make_unexpected(formed.error());
+      if (formed) between = std::move(*formed);
+      if (!formed) trouble = formed.error().detail;
+    }
+    // Where two leaders do not reach each other the ring of all ranks is the better one: that was formed.
+    const auto apart = first_trouble(flat, trouble);
+    if (!apart) return tl::make_unexpected(apart.error());
+    refused = *apart;
+    if (!refused.empty()) return nullptr;
+  }
   memory->close_offer();
 
   std::unique_ptr<HierarchicalReduce> formed(new HierarchicalReduce(*std::move(memory), std::move(between)));
@@ -125,7 +140,8 @@ CollectiveResult<std::unique_ptr<HierarchicalReduce>> HierarchicalReduce::form(T
 CollectiveResult<std::unique_ptr<Ring>> HierarchicalReduce::form_between(Transport& transport, const Ring& ring,
                                                                          const RingOptions& options, const Groups& groups,
                                                                          const std::stop_token& stop) {
-  const Deadline deadline = std::chrono::steady_clock::now() + options.form_timeout;
+  // All ranks are there and wait, so this takes a moment, or does not come about.
+  const Deadline deadline = std::chrono::steady_clock::now() + std::min(options.form_timeout, kBetweenFormsWithin);
   std::vector<int> leaders;
   for (const auto& group : groups) leaders.push_back(group.front());
   const size_t place = place_of(options.rank, groups).group;
