@@ -44,6 +44,8 @@ class ShapedLinks:
 
     def remove(self):
         for node in range(self.nodes):
+            # The kernel would take a link away with its namespace, but in its own time.
+            subprocess.run(["ip", "link", "del", f"{BRIDGE}v{node}"], check=False, capture_output=True)
             subprocess.run(["ip", "netns", "del", f"{BRIDGE}{node}"], check=False, capture_output=True)
         subprocess.run(["ip", "link", "del", BRIDGE], check=False, capture_output=True)
 
