@@ -51,29 +51,25 @@ Outbox::~Outbox() {
 void Outbox::fault(const std::string& job, rendezvous::FaultReport report) {
   report.worker = link_.options().worker;
   report.incarnation = link_.options().incarnation;
-  add({"/v1/jobs/" + job + "/faults", rendezvous::json_text(report)}, true);
+  add({"/v1/jobs/" + job + "/faults", rendezvous::json_text(report)}, faults_);
 }
 
 void Outbox::event(const std::string& job, const std::string& kind, const std::string& message) {
   const rendezvous::WorkerEvent event{link_.options().worker, link_.options().incarnation, kind, message};
-  add({"/v1/jobs/" + job + "/events", rendezvous::json_text(event)}, false);
+  add({"/v1/jobs/" + job + "/events", rendezvous::json_text(event)}, letters_);
 }
 
 void Outbox::bodies(const std::string& path, WriteBodies write) {
-  add({path, "", std::move(write)}, false);
+  add({path, "", std::move(write)}, letters_);
 }
 
-void Outbox::add(Letter letter, bool first) {
+void Outbox::add(Letter letter, std::deque<Letter>& to) {
   const std::lock_guard lock(mutex_);
-  if (letters_.size() >= kLettersMax) {
+  if (to.size() >= kLettersMax) {
     ++dropped_letters_;
     return;
   }
-  if (first) {
-    letters_.push_front(std::move(letter));
-  } else {
-    letters_.push_back(std::move(letter));
-  }
+  to.push_back(std::move(letter));
   changed_.notify_all();
 }
 
@@ -117,23 +113,24 @@ void Outbox::send_all() {
   auto next_logs = steady_clock::now();
   std::unique_lock lock(mutex_);
   while (!stop_.raised()) {
-    changed_.wait_until(lock, next_logs, [this] { return stopping_ || !letters_.empty(); });
+    changed_.wait_until(lock, next_logs, [this] { return stopping_ || has_letters(); });
     if (const auto now = steady_clock::now(); now >= next_logs || stopping_) {
       for (auto& letter : take_logs()) letters_.push_back(std::move(letter));
       next_logs = now + kLogInterval;
     }
-    if (letters_.empty() && stopping_) {
+    if (!has_letters() && stopping_) {
       done_ = true;
       return changed_.notify_all();
     }
-    if (letters_.empty()) continue;
-    const Letter letter = std::move(letters_.front());
-    letters_.pop_front();
+    if (!has_letters()) continue;
+    auto& next = faults_.empty() ? letters_ : faults_;
+    const Letter letter = std::move(next.front());
+    next.pop_front();
     const int64_t dropped = std::exchange(dropped_letters_, 0);
     lock.unlock();
     if (dropped > 0) spdlog::warn("{} events were dropped: the service was away for too long", dropped);
     if (letter.write) {
-      for (std::string& body : letter.write()) add({letter.path, std::move(body)}, false);
+      for (std::string& body : letter.write()) add({letter.path, std::move(body)}, letters_);
     } else {
       send_letter(*client, letter);
     }

@@ -40,14 +40,15 @@ class Outbox {
   void send_all();
   void send_letter(rendezvous::HttpClient& client, const Letter& letter);
   std::vector<Letter> take_logs();  // with the lock held
-  void add(Letter letter, bool first);
+  void add(Letter letter, std::deque<Letter>& to);
+  bool has_letters() const { return !faults_.empty() || !letters_.empty(); }  // with the lock held
 
   ServiceLink& link_;
   Interrupt stop_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopping_ = false, done_ = false;
-  std::deque<Letter> letters_;
+  std::deque<Letter> faults_, letters_;  // of faults first
   std::string log_job_;
   std::deque<rendezvous::LogLine> lines_;
   int64_t log_batches_ = 0;  // so many were made

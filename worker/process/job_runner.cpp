@@ -13,6 +13,7 @@
 #include "storage/open_store.h"
 #include "worker/drills/fault_points.h"
 #include "worker/drills/fault_store.h"
+#include "worker/link/fault_reports.h"
 #include "worker/profile/recording_store.h"
 #include "worker/state/agreement.h"
 
@@ -304,27 +305,15 @@ std::vector<int> JobRunner::gone_members(const Directive& join) const {
   return gone;
 }
 
-// Where a node goes several members do, of which a ring names one; the service must not wait for the others.
 void JobRunner::report_fault(const Directive& join, const RunStop& stop) {
-  rendezvous::FaultReport report;
-  report.generation = join.generation;
-  report.suspect_rank = stop.suspect_rank;
-  report.kind = stop.fault_kind;
-  report.detail = stop.reason;
-  report.checkpoint_step = stop.checkpoint_step;
+  rendezvous::FaultReport met;
+  met.generation = join.generation;
+  met.suspect_rank = stop.suspect_rank;
+  met.kind = stop.fault_kind;
+  met.detail = stop.reason;
+  met.checkpoint_step = stop.checkpoint_step;
   const auto gone = stop.suspect_ended ? gone_members(join) : std::vector<int>{};
-  report.suspect_gone = std::ranges::find(gone, stop.suspect_rank) != gone.end();
-  outbox_.fault(join.job, report);
-  for (const int rank : gone) {
-    if (rank == stop.suspect_rank) continue;
-    rendezvous::FaultReport other;
-    other.generation = join.generation;
-    other.suspect_rank = rank;
-    other.kind = "gone";
-    other.detail = fmt::format("{} refuses connections", join.members[static_cast<size_t>(rank)].address);
-    other.suspect_gone = true;
-    outbox_.fault(join.job, std::move(other));
-  }
+  for (auto& report : fault_reports(std::move(met), gone, join.members)) outbox_.fault(join.job, std::move(report));
 }
 
 }  // namespace holdfast::worker

@@ -5,6 +5,7 @@
 #include "tests/sim/process.h"
 #include "tests/sim/rules/rules.h"
 #include "tests/sim/violation.h"
+#include "worker/link/fault_reports.h"
 
 namespace holdfast::sim {
 
@@ -140,27 +141,17 @@ void TrainThread::stop_unwritten(int64_t step) {
         .superseded_by = by});
 }
 
-// As worker/process/job_runner.cpp does it.
 void TrainThread::report_fault(const Stop& stop) {
-  rendezvous::FaultReport report;
-  report.generation = join_.generation;
-  report.suspect_rank = stop.suspect_rank;
-  report.kind = stop.fault;
-  report.detail = stop.reason;
-  report.checkpoint_step = stop.checkpoint_step;
+  rendezvous::FaultReport met;
+  met.generation = join_.generation;
+  met.suspect_rank = stop.suspect_rank;
+  met.kind = stop.fault;
+  met.detail = stop.reason;
+  met.checkpoint_step = stop.checkpoint_step;
   const bool ended = stop.fault == "connection_lost" || stop.fault == "handshake_failed";
   const auto gone = ended ? ring_->gone(join_.rank) : std::vector<int>{};
-  report.suspect_gone = std::ranges::find(gone, stop.suspect_rank) != gone.end();
-  process_.client().report_fault(join_.job, report);
-  for (const int rank : gone) {
-    if (rank == stop.suspect_rank) continue;
-    rendezvous::FaultReport other;
-    other.generation = join_.generation;
-    other.suspect_rank = rank;
-    other.kind = "gone";
-    other.suspect_gone = true;
-    process_.client().report_fault(join_.job, other);
-  }
+  for (const auto& report : worker::fault_reports(std::move(met), gone, join_.members))
+    process_.client().report_fault(join_.job, report);
 }
 
 void TrainThread::stop(const Stop& stop) {
