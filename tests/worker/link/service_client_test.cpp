@@ -157,15 +157,19 @@ TEST_F(Client, LettersWaitForTheServiceAndFaultsGoFirst) {
     rendezvous::FaultReport fault;
     fault.kind = "timeout";
     outbox.fault("j1", fault);
+    fault.kind = "gone";
+    outbox.fault("j1", fault);
     outbox.log("j1", {1, "info", "a line"});
     service.come_back();
     EXPECT_TRUE(service.wait_for("/events", 2));
-    EXPECT_TRUE(service.wait_for("/faults", 1));
+    EXPECT_TRUE(service.wait_for("/faults", 2));
     EXPECT_TRUE(service.wait_for("/logs", 1));
   }
   const auto faults = service.received("/faults");
   EXPECT_EQ(faults[0]["worker"], "w1");
   EXPECT_EQ(faults[0]["incarnation"], "i1");
+  EXPECT_EQ(faults[0]["kind"], "timeout");
+  EXPECT_EQ(faults[1]["kind"], "gone") << "in the order in which they were met";
   EXPECT_EQ(service.received("/events")[1]["kind"], "second");
   // The first event may be on its way already when the fault is written; the second is not.
   const auto paths = service.paths();
