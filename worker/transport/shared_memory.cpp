@@ -61,7 +61,7 @@ tl::expected<SharedMemory, std::string> SharedMemory::open(const Offer& offer) {
   if (!is_ours(path)) {
     return tl::unexpected(path +
                           " is not another worker's shared memory, seen from here: it runs in another container, or "
-                          "as another user");
+                          "as another user. Start all workers of a node as one user, in one container");
   }
   const int descriptor = ::open(path.c_str(), O_RDWR | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return failed("opening " + path);
