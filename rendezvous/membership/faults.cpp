@@ -38,27 +38,31 @@ std::string seen_in_words(const FaultReport& report, const std::string& whom) {
   return fmt::format("reports \"{}\"{}", text, at(" of ", ""));
 }
 
+// The member that a report suspects; null: none.
+const Member* suspected(const JobMembership& job, const FaultReport& report) {
+  const auto& members = job.current.members;
+  const bool known = report.suspect_rank >= 0 && report.suspect_rank < static_cast<int>(members.size());
+  return known ? &members[report.suspect_rank] : nullptr;
+}
+
 std::string named(const JobMembership& job, int rank) {
   return fmt::format("{} (rank {})", job.current.members[rank].worker, rank);
 }
 
 std::string evidence(const JobMembership& job, const FaultReport& report) {
-  const auto& members = job.current.members;
-  const bool suspects = report.suspect_rank >= 0 && report.suspect_rank < static_cast<int>(members.size());
-  const std::string whom = suspects ? named(job, report.suspect_rank) : "";
+  const std::string whom = suspected(job, report) != nullptr ? named(job, report.suspect_rank) : "";
   if (report.kind == "state_diverged") return "state diverged" + (whom.empty() ? "" : " at " + whom);  // all of them report it
   return fmt::format("{} (rank {}) {}", report.worker, rank_in(job.current, report.worker, report.incarnation),
                      seen_in_words(report, whom));
 }
 
 void suspect(Turn& turn, const FaultReport& report) {
-  const auto& members = turn.job.current.members;
-  if (report.suspect_rank < 0 || report.suspect_rank >= static_cast<int>(members.size())) return;
-  const Member& member = members[report.suspect_rank];
-  const auto found = turn.job.participants.find(member.worker);
-  if (member.worker == report.worker || found == turn.job.participants.end()) return;
+  const Member* const member = suspected(turn.job, report);
+  if (member == nullptr || member->worker == report.worker) return;
+  const auto found = turn.job.participants.find(member->worker);
+  if (found == turn.job.participants.end()) return;
   Participant& p = found->second;
-  if (p.member.incarnation != member.incarnation || is_prepared(turn.job, p)) return;
+  if (p.member.incarnation != member->incarnation || is_prepared(turn.job, p)) return;
   if (p.suspected_ms >= 0 && (p.gone || !report.suspect_gone)) return;
   p.suspected_ms = turn.now;
   p.gone = report.suspect_gone;
@@ -67,11 +71,10 @@ void suspect(Turn& turn, const FaultReport& report) {
 }
 
 bool is_known_gone(const JobMembership& job, const FaultReport& report) {
-  const auto& members = job.current.members;
-  if (report.suspect_rank < 0 || report.suspect_rank >= static_cast<int>(members.size())) return false;
-  const Member& member = members[report.suspect_rank];
-  const auto found = job.participants.find(member.worker);
-  return found == job.participants.end() || found->second.member.incarnation != member.incarnation || found->second.gone;
+  const Member* const member = suspected(job, report);
+  if (member == nullptr) return false;
+  const auto found = job.participants.find(member->worker);
+  return found == job.participants.end() || found->second.member.incarnation != member->incarnation || found->second.gone;
 }
 
 // The checkpoint that the generation was to start from does not verify: the next newest, where falling back is allowed.
@@ -105,18 +108,17 @@ void on_unreadable(Turn& turn, const FaultReport& report) {
 }
 
 bool was_told_diverged(const JobMembership& job, const FaultReport& report) {
-  const auto& members = job.current.members;
-  return report.suspect_rank >= 0 && report.suspect_rank < static_cast<int>(members.size()) &&
-         job.diverged_in.contains({members[report.suspect_rank].worker, job.current.number});
+  const Member* const member = suspected(job, report);
+  return member != nullptr && job.diverged_in.contains({member->worker, job.current.number});
 }
 
 // Most members agree on the state and one does not: it has dropped what it held and takes theirs. A worker that goes wrong
 // again and again has bad memory, or computes wrong: it is not asked again.
 void on_diverged(Turn& turn, const FaultReport& report) {
   JobMembership& job = turn.job;
-  const auto& members = job.current.members;
-  if (report.suspect_rank < 0 || report.suspect_rank >= static_cast<int>(members.size())) return;
-  const std::string worker = members[report.suspect_rank].worker;
+  const Member* const member = suspected(job, report);
+  if (member == nullptr) return;
+  const std::string worker = member->worker;
   job.diverged_in.insert({worker, job.current.number});
   const auto times = std::ranges::count_if(job.diverged_in, [&](const auto& entry) { return entry.first == worker; });
   const bool refused = times >= kDivergencesMax;
