@@ -23,6 +23,7 @@
 #include <string>
 
 #include "kernels/adamw_step.h"
+#include "kernels/device_sums.h"
 
 namespace holdfast::kernels {
 
@@ -91,6 +92,8 @@ class DeviceOps {
   virtual void begin_copy_to_device(void* to, const void* staging_from, size_t bytes) = 0;
   // Work that is queued from now on comes after all copies to the device that have begun.
   virtual void await_copies() = 0;
+  // For sums with other GPUs of this machine. Null: this op set, or this build, has none.
+  virtual std::unique_ptr<DeviceSums> make_sums() { return nullptr; }
 
   // --- parameters: float32 masters are cast to the activation dtype once per step.
   virtual void cast(Act* out, const float* in, int64_t count) = 0;

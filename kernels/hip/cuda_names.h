@@ -11,7 +11,7 @@ using hipDeviceProp_t = cudaDeviceProp;
 inline constexpr hipError_t hipSuccess = cudaSuccess, hipErrorOutOfMemory = cudaErrorMemoryAllocation,
                             hipErrorNoDevice = cudaErrorNoDevice, hipErrorInsufficientDriver = cudaErrorInsufficientDriver,
                             hipErrorInvalidDevice = cudaErrorInvalidDevice,
-                            hipErrorNotInitialized = cudaErrorInitializationError;
+                            hipErrorNotInitialized = cudaErrorInitializationError, hipErrorNotReady = cudaErrorNotReady;
 inline constexpr unsigned hipStreamNonBlocking = cudaStreamNonBlocking, hipEventDisableTiming = cudaEventDisableTiming,
                           hipHostMallocDefault = cudaHostAllocDefault;
 inline constexpr cudaMemcpyKind hipMemcpyHostToDevice = cudaMemcpyHostToDevice, hipMemcpyDeviceToHost = cudaMemcpyDeviceToHost,
@@ -73,6 +73,9 @@ inline hipError_t hipEventDestroy(hipEvent_t event) {
 }
 inline hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
   return cudaEventRecord(event, stream);
+}
+inline hipError_t hipEventQuery(hipEvent_t event) {
+  return cudaEventQuery(event);
 }
 inline hipError_t hipEventSynchronize(hipEvent_t event) {
   return cudaEventSynchronize(event);

@@ -12,6 +12,7 @@
 #include <mutex>
 
 #include "kernels/hip/library_products.h"
+#include "kernels/hip/library_sums.h"
 #include "kernels/hip/runtime.h"
 #include "kernels/ops.h"
 
@@ -70,6 +71,7 @@ class HipOps final : public DeviceOps {
   void finish_copy(Copy copy) override;
   void begin_copy_to_device(void* to, const void* staging_from, size_t bytes) override;
   void await_copies() override;
+  std::unique_ptr<DeviceSums> make_sums() override { return make_library_sums(stream_); }
 
   void cast(Act* out, const float* in, int64_t count) override;
   void parameters_changed() override {}

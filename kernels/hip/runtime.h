@@ -73,6 +73,7 @@ class Event {
   Event& operator=(Event&& other) noexcept;
 
   void wait() const;                         // this thread
+  bool is_over() const;                      // by now
   void hold_up(const Stream& stream) const;  // later work in that stream
 
  private:

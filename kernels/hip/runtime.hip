@@ -153,6 +153,16 @@ void Event::wait() const {
   use_device(device_);
   check(hipEventSynchronize(event_), "waiting for the device");
 }
+bool Event::is_over() const {
+  use_device(device_);
+  const hipError_t state = hipEventQuery(event_);
+  if (state == hipErrorNotReady) {
+    (void)hipGetLastError();
+    return false;
+  }
+  check(state, "asking the device");
+  return true;
+}
 void Event::hold_up(const Stream& stream) const {
   stream.use();
   check(hipStreamWaitEvent(stream.get(), event_, 0), "a stream's wait for another");

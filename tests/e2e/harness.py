@@ -36,6 +36,7 @@ class Cluster:
     host, interface = "127.0.0.1", "lo"  # the service's address, and the workers' way to it
     service_flags = ()
     worker_program = f"{BIN}/holdfast-worker"
+    worker_options = {}  # "device" and "environment" of all workers, beside what a test says
 
     def __init__(self):
         self.mark = uuid.uuid4().hex
@@ -83,7 +84,8 @@ class Cluster:
 
     def start_worker(self, name, threads=1, slow_ms=0, environment=None, arguments=(), device="cpu"):
         """slow_ms is added to each step, and crawl() slows such workers further; `environment` may hold more HOLDFAST_FAULT rules."""
-        extra = dict(environment or {})
+        device = self.worker_options.get("device", device)
+        extra = {**self.worker_options.get("environment", {}), **(environment or {})}
         if slow_ms:
             rules = [r for r in (extra.get("HOLDFAST_FAULT"),) if r]
             extra["HOLDFAST_FAULT"] = ",".join(rules + [f"slow@step:ms={slow_ms}", f"slow@step:ms={CRAWL_MS}:while_file={self.folder}/crawl"])

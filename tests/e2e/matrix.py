@@ -4,6 +4,8 @@
     tests/e2e/matrix.py --all --write bench/FAULTS.md      the whole table
     tests/e2e/matrix.py --only kill:commit:rank0           one cell; "kill", "*:commit" and "cut:compute" mean several
     tests/e2e/matrix.py --short                            a few, for every change
+    tests/e2e/matrix.py --gpus                             those of nodes with two workers, each with a GPU of its own, which the CPU
+                                                           plays: they add up among themselves, by a played RCCL
     tests/e2e/matrix.py --list
 
 Exit status: 0 every cell kept the promises (bits, ledger, no step lost, checkpoints whole), 1 one did not, 2 bad arguments,
@@ -30,6 +32,7 @@ def arguments():
     which = parser.add_mutually_exclusive_group(required=True)
     which.add_argument("--all", action="store_true", help="every cell that makes sense")
     which.add_argument("--short", action="store_true", help="a few cells")
+    which.add_argument("--gpus", action="store_true", help="cells of nodes with two workers, who have GPUs")
     which.add_argument("--only", metavar="FAULT:MOMENT:ROLE", action="append", help="these cells; may be repeated")
     which.add_argument("--list", action="store_true", help="print the cells and end")
     parser.add_argument("--write", metavar="FILE", help="write the table to FILE as Markdown")
@@ -44,6 +47,8 @@ def arguments():
 def chosen(parsed):
     if parsed.only:
         return list(dict.fromkeys(cell for pattern in parsed.only for cell in cells.matching(pattern)))
+    if parsed.gpus:
+        return [cell for cell in cells.cells_that_run() if cell.fault in cells.OF_PAIRS]
     if parsed.short:
         return [cell for pattern in SHORT for cell in cells.matching(pattern)]
     return cells.cells_that_run()
@@ -62,10 +67,10 @@ def main():
     namespaces.enter()
     begin, load = time.time(), f"{os.getloadavg()[0]:.1f}"
     command = " ".join(["tests/e2e/matrix.py", *sys.argv[1:]])
-    reference = run.undisturbed_hash()
+    reference = run.undisturbed_hash(parsed.gpus)
     outcomes = []
     for number, cell in enumerate(parsed.cells, 1):
-        outcomes.append(run.run(cell, reference))
+        outcomes.append(run.run(cell, reference, parsed.gpus))
         print(f"{number}/{len(parsed.cells)} {report.line(outcomes[-1])}", flush=True)
         if parsed.write:  # each time: a table that was interrupted is one of fewer cells
             report.write(parsed.write, outcomes, len(parsed.cells), command, time.time() - begin, load)

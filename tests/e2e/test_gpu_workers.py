@@ -2,6 +2,7 @@
 """Workers with a GPU, as processes: the hip op set run by the CPU (tests/kernels/shim), device memory behind a fence that the
 host cannot reach through. Who may train with whom, a device that fails in the middle, and the same bits through all of it."""
 import os
+import re
 import signal
 import unittest
 
@@ -131,6 +132,27 @@ class GpuWorkers(harness.ClusterTest):
         self.assertEqual(2, self.cluster.job(job)["world_size"])
         self.cluster.kill_worker("w2")
         self.assertEqual(expected, self.hash_of(job))
+        self.assertIn("add up among themselves", self.cluster.workers["w1"].log())
+
+    def test_gpus_of_one_node_add_up_among_themselves(self):
+        expected = self.undisturbed()
+        self.start_gpu_workers("w1", "w2", slow_ms=60)
+        self.assertEqual(expected, self.hash_of(self.cluster.submit(**self.spec, nodes=2, min_nodes=2)))
+        for name in ("w1", "w2"):
+            log = self.cluster.workers[name].log()
+            self.assertIn("the GPUs of this node add up among themselves, by RCCL 2.22.3", log)
+            operations = int(re.search(r"played RCCL: (\d+) operations", log)[1])
+            self.assertGreater(operations, STEPS, "of its buckets, most of all steps")
+
+    def test_gpus_that_cannot_be_connected_add_up_through_the_host(self):
+        expected = self.undisturbed()
+        self.start_gpu_workers("w1", slow_ms=60)
+        self.start_gpu_workers("w2", slow_ms=60, environment={"HOLDFAST_SHIM_SUMS": "refuse"})
+        job = self.cluster.submit(**self.spec, nodes=2, min_nodes=2)
+        self.assertEqual(expected, self.hash_of(job))
+        told = self.cluster.wait_event(job, "devices_not_connected")
+        self.assertEqual("w2", told["worker"])
+        self.assertIn("through the host's memory: RCCL: connecting: unhandled system error", told["message"])
 
     def test_a_job_too_large_for_the_device_is_refused_before_it_begins(self):
         self.start_gpu_workers("w1")

@@ -80,7 +80,7 @@ CollectiveResult<std::unique_ptr<Communicator>> Communicator::form(Transport& tr
   return std::unique_ptr<Communicator>(new Communicator(std::move(impl)));
 }
 
-CollectiveResult<void> Communicator::share_memory(const std::string& node) {
+CollectiveResult<void> Communicator::share_memory(const std::string& node, OwnDevices devices) {
   if (!impl_->ring) return {};
   const auto nodes = all_gather(std::as_bytes(std::span(node)));
   if (!nodes) return tl::make_unexpected(nodes.error());
@@ -88,7 +88,7 @@ CollectiveResult<void> Communicator::share_memory(const std::string& node) {
   for (const auto& bytes : *nodes) node_of_rank.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const auto groups = group_by_node(node_of_rank);
   if (groups.size() == node_of_rank.size()) return {};
-  auto formed = HierarchicalReduce::form(impl_->transport, *this, *impl_->ring, impl_->options, groups,
+  auto formed = HierarchicalReduce::form(impl_->transport, *this, *impl_->ring, impl_->options, groups, std::move(devices),
                                          impl_->aborted.get_token(), impl_->memory_refused);
   if (!formed) return tl::make_unexpected(formed.error());
   impl_->hierarchy = std::move(*formed);
@@ -145,6 +145,26 @@ CollectiveResult<void> Communicator::all_reduce_sum(std::span<const BFloat16> mi
 
 CollectiveResult<void> Communicator::all_reduce_sum(std::span<const Float16> mine, std::span<Float16> sum) {
   return impl_->all_reduce(std::as_bytes(mine), std::as_writable_bytes(sum), Element::kFloat16);
+}
+
+bool Communicator::sums_on_devices() const {
+  return impl_->hierarchy && impl_->hierarchy->devices().is_on();
+}
+
+kernels::DeviceSums::Moment Communicator::queued_on_device() {
+  return impl_->hierarchy->devices().queued();
+}
+
+CollectiveResult<void> Communicator::all_reduce_sum(const DeviceMemory& memory) {
+  const Span span(SpanKind::kRing, "all-reduce between devices");
+  const size_t bytes = memory.count * sizeof(int32_t);
+  return impl_->hierarchy->run(DeviceReduce::Memory{.mine = memory.mine,
+                                                    .sum = memory.sum,
+                                                    .on_host = {memory.on_host, bytes},
+                                                    .total_on_host = {memory.total_on_host, bytes},
+                                                    .count = memory.count,
+                                                    .element = memory.element,
+                                                    .after = memory.after});
 }
 
 CollectiveResult<std::vector<std::vector<std::byte>>> Communicator::all_gather(std::span<const std::byte> mine) {

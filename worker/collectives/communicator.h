@@ -24,6 +24,7 @@
 #include <tl/expected.hpp>
 #include <vector>
 
+#include "kernels/device_sums.h"
 #include "worker/collectives/half_floats.h"
 #include "worker/transport/transport.h"
 
@@ -54,6 +55,13 @@ struct RingOptions {
   std::stop_token stop = {};                      // ends form() early, with kAborted; any thread may request it
 };
 
+// A rank's device, where it can sum with others of its node.
+struct OwnDevices {
+  std::unique_ptr<kernels::DeviceSums> sums;  // null: it cannot
+  // Told once, by another thread, after a while: the library that connects the devices, or why they are not connected.
+  std::function<void(const std::string& library, const std::string& why_not)> on_connected;
+};
+
 class Communicator {
  public:
   // Connects to the successor and accepts the predecessor; both have proven (job, generation, rank, secret).
@@ -65,8 +73,9 @@ class Communicator {
   int world_size() const;
 
   // Once, before the first all-reduce, on all ranks: ranks that say the same of their node (Transport::node) sum within it in
-  // shared memory from now on; "": alone. Where memory cannot be shared all ranks go on without, and that is no error.
-  CollectiveResult<void> share_memory(const std::string& node);
+  // shared memory from now on; "": alone. Where memory cannot be shared all ranks go on without, and that is no error. Ranks
+  // that bring devices go over to sums from device to device once those of their node are connected.
+  CollectiveResult<void> share_memory(const std::string& node, OwnDevices devices = {});
   // How many nodes' ranks sum in shared memory before the ring between nodes; 0: all ranks are in one ring.
   int nodes() const;
   // The reason why ranks that share a node do not share memory, as a sentence; "": they do, or there are none.
@@ -79,6 +88,24 @@ class Communicator {
   CollectiveResult<void> all_reduce_sum(std::span<const float> mine, std::span<float> sum);
   CollectiveResult<void> all_reduce_sum(std::span<const BFloat16> mine, std::span<BFloat16> sum);
   CollectiveResult<void> all_reduce_sum(std::span<const Float16> mine, std::span<Float16> sum);
+  // --- Sums from device to device. Whether they are to be used, by all ranks of this node, for the all-reduce that is called
+  // next; it does not change back. Any thread: "true" counts for what becomes final from now on.
+  bool sums_on_devices() const;
+  // The moment when all is done that is queued on the device now; on the thread of the device's op set, while
+  // sums_on_devices().
+  kernels::DeviceSums::Moment queued_on_device();
+  // The same as all_reduce_sum, of memory of the device.
+  struct DeviceMemory {
+    const void* mine;
+    void* sum;
+    // Staging memory, as long as the two, for the sum within the node and the sum over all: unspecified afterwards.
+    std::byte *on_host, *total_on_host;
+    size_t count;
+    kernels::DeviceSums::Element element;
+    kernels::DeviceSums::Moment after;  // mine is final
+  };
+  CollectiveResult<void> all_reduce_sum(const DeviceMemory& memory);
+
   // Returns every rank's bytes, by rank; sizes may differ.
   CollectiveResult<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine);
   // The same when every rank knows all lengths: `blocks` is by rank, this rank's filled in.

@@ -25,7 +25,7 @@ size_t piece_bytes_of(size_t chunk_bytes, const Groups& groups) {
   const bool carried = groups.size() > 1;
   const size_t seats = std::ranges::max(groups, {}, &std::vector<int>::size).size();
   const size_t wanted = chunk_bytes * (carried ? kChunksOfACarriedPiece : kChunksOfAPiece);
-  const size_t room = kMemoryMax / (NodeSums::memory_bytes(seats, kPage, carried) / kPage) * kPage;
+  const size_t room = kMemoryMax / (MemorySums::memory_bytes(seats, kPage, carried) / kPage) * kPage;
   return (std::min(wanted, room) + kPage - 1) / kPage * kPage;
 }
 
@@ -91,7 +91,7 @@ Groups group_by_node(std::span<const std::string> node_of_rank) {
 
 CollectiveResult<std::unique_ptr<HierarchicalReduce>> HierarchicalReduce::form(Transport& transport, Communicator& flat,
                                                                                Ring& ring, const RingOptions& options,
-                                                                               const Groups& groups,
+                                                                               const Groups& groups, OwnDevices devices,
                                                                                const std::stop_token& stop,
                                                                                std::string& refused) {
   const Place place = place_of(options.rank, groups);
@@ -100,7 +100,7 @@ CollectiveResult<std::unique_ptr<HierarchicalReduce>> HierarchicalReduce::form(T
   const size_t piece_bytes = piece_bytes_of(options.chunk_bytes, groups);
 
   tl::expected<SharedMemory, std::string> memory = tl::unexpected<std::string>("");
-  if (place.seat == 0) memory = SharedMemory::make(NodeSums::memory_bytes(own.size(), piece_bytes, carried));
+  if (place.seat == 0) memory = SharedMemory::make(MemorySums::memory_bytes(own.size(), piece_bytes, carried));
   const auto offers = flat.all_gather(place.seat == 0 ? encode(memory) : std::vector<std::byte>{});
   if (!offers) return tl::make_unexpected(offers.error());
   if (place.seat != 0) {
@@ -130,10 +130,13 @@ CollectiveResult<std::unique_ptr<HierarchicalReduce>> HierarchicalReduce::form(T
   memory->close_offer();
 
   std::unique_ptr<HierarchicalReduce> formed(new HierarchicalReduce(*std::move(memory), std::move(between)));
-  formed->node_ = std::make_unique<NodeSums>(formed->memory_.bytes(), own, place.seat, piece_bytes, carried, ring);
+  const auto bytes = formed->memory_.bytes();
+  formed->seats_ = std::make_unique<Seats>(bytes, own, place.seat, ring);
+  formed->sums_ = std::make_unique<MemorySums>(bytes, *formed->seats_, piece_bytes, carried);
+  formed->devices_ = std::make_unique<DeviceReduce>(*formed->seats_, std::move(devices), piece_bytes, carried);
   formed->nodes_ = static_cast<int>(groups.size());
   formed->place_ = static_cast<int>(place.group);
-  if (formed->between_) formed->between_->count_in(formed->node_->bytes_between());
+  if (formed->between_) formed->between_->count_in(formed->seats_->bytes_between());
   return formed;
 }
 
@@ -162,11 +165,24 @@ CollectiveResult<std::unique_ptr<Ring>> HierarchicalReduce::form_between(Transpo
 }
 
 CollectiveResult<void> HierarchicalReduce::run(std::span<const std::byte> mine, std::span<std::byte> sum, Element element) {
-  auto done = node_->run(mine, sum, element, [this, element](std::span<const std::byte> of_node, std::span<std::byte> total) {
-    return carry(of_node, total, element);
-  });
+  return then_choose(sums_->run(mine, sum, element, carry(element)));
+}
+
+CollectiveResult<void> HierarchicalReduce::run(const DeviceReduce::Memory& memory) {
+  const bool integers = memory.element == kernels::DeviceSums::Element::kInt32;
+  return then_choose(devices_->run(memory, carry(integers ? Element::kInt32 : Element::kFloat)));
+}
+
+CollectiveResult<void> HierarchicalReduce::then_choose(CollectiveResult<void> done) {
   if (!done && between_) between_->fail(done.error());  // the other leaders notice at once
+  devices_->choose_next();
   return done;
+}
+
+Carry HierarchicalReduce::carry(Element element) {
+  return [this, element](std::span<const std::byte> of_node, std::span<std::byte> total) {
+    return carry(of_node, total, element);
+  };
 }
 
 CollectiveResult<void> HierarchicalReduce::carry(std::span<const std::byte> sum, std::span<std::byte> total, Element element) {
@@ -180,7 +196,7 @@ void HierarchicalReduce::set_limits(const WaitLimits& limits) {
 
 void HierarchicalReduce::abort(const std::string& reason) {
   if (between_) between_->abort(reason);
-  node_->wake();
+  seats_->wake();
 }
 
 }  // namespace holdfast::worker

@@ -1,5 +1,5 @@
-// All-reduce of ranks of which several share a node: summed within each node in memory (node_sums.h), between the nodes by a
-// ring of their leaders, and given out within each node again.
+// All-reduce of ranks of which several share a node: summed within each node in memory (node/memory_sums.h), or from device to
+// device (node/device_reduce.h), between the nodes by a ring of their leaders, and given out within each node again.
 //
 // N ranks on M nodes, S bytes: a flat ring has M links between nodes and 2 S (N-1)/N on each; here it is 2 S (M-1)/M. With two
 // nodes of two ranks that is two thirds, and what stays within a node does not pass through the kernel. Promises: integer sums
@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "worker/collectives/communicator.h"
-#include "worker/collectives/node_sums.h"
+#include "worker/collectives/node/device_reduce.h"
+#include "worker/collectives/node/memory_sums.h"
+#include "worker/collectives/node/seats.h"
 #include "worker/collectives/ring.h"
 #include "worker/transport/shared_memory.h"
 
@@ -28,13 +30,17 @@ Groups group_by_node(std::span<const std::string> node_of_rank);
 
 class HierarchicalReduce {
  public:
-  // Every rank of `ring` calls it, with the same `groups`. Gathers, through `flat`, what the ranks must know of each other.
-  // Null: not to be had, on no rank, for the reason that `refused` then has. An error is one of a ring.
+  // Every rank of `ring` calls it, with the same `groups`. `devices` are this rank's, if it has any. Gathers, through `flat`,
+  // what the ranks must know of each other. Null: not to be had, on no rank, for the reason that `refused` then has. An error
+  // is one of a ring.
   static CollectiveResult<std::unique_ptr<HierarchicalReduce>> form(Transport& transport, Communicator& flat, Ring& ring,
                                                                     const RingOptions& options, const Groups& groups,
-                                                                    const std::stop_token& stop, std::string& refused);
+                                                                    OwnDevices devices, const std::stop_token& stop,
+                                                                    std::string& refused);
 
   CollectiveResult<void> run(std::span<const std::byte> mine, std::span<std::byte> sum, Element element);
+  DeviceReduce& devices() { return *devices_; }
+  CollectiveResult<void> run(const DeviceReduce::Memory& memory);  // while devices().is_on()
 
   void set_limits(const WaitLimits& limits);
   uint64_t bytes_moved() const { return between_ ? between_->bytes_moved() : 0; }  // to and from other nodes
@@ -46,12 +52,16 @@ class HierarchicalReduce {
   static CollectiveResult<std::unique_ptr<Ring>> form_between(Transport& transport, const Ring& ring,
                                                               const RingOptions& options, const Groups& groups,
                                                               const std::stop_token& stop);
+  CollectiveResult<void> then_choose(CollectiveResult<void> done);
+  Carry carry(Element element);
   CollectiveResult<void> carry(std::span<const std::byte> sum, std::span<std::byte> total, Element element);
 
   SharedMemory memory_;
-  std::unique_ptr<NodeSums> node_;
+  std::unique_ptr<Seats> seats_;
+  std::unique_ptr<MemorySums> sums_;
   std::unique_ptr<Ring> between_;  // of the leaders, on them; counts in the memory
-  int place_ = 0;                  // in it
+  std::unique_ptr<DeviceReduce> devices_;
+  int place_ = 0;  // in it
   int nodes_ = 1;
 };
 

@@ -117,17 +117,6 @@ void GradientAccumulator::pack(size_t t, int32_t exponent, bool first) {
   }
 }
 
-void GradientAccumulator::tell(size_t range, const OnPacked& on_packed) {
-  if (!on_packed) return;
-  const auto& order = model_.gradient_order();
-  if (range < order.size()) {
-    mean_.begin_fetch(order[range]);
-  } else {
-    mean_.begin_fetch_rows();
-  }
-  on_packed(range);
-}
-
 void GradientAccumulator::add(int64_t microbatch, const OnPacked& on_packed) {
   move_rows_to_sums();  // the rows of the microbatch before
   const auto& order = model_.gradient_order();
@@ -138,7 +127,7 @@ void GradientAccumulator::add(int64_t microbatch, const OnPacked& on_packed) {
       begun_ = microbatch;
       ++ranges_packed_;
     }
-    tell(passed, on_packed);
+    if (on_packed) on_packed(passed);
     ++passed;
   };
   const auto [loss, digest] = compute(step_, microbatch, [&](int64_t, int64_t) {
@@ -189,7 +178,9 @@ const LocalStep& GradientAccumulator::accumulate(int64_t step, std::span<const i
   missing.insert(missing.end(), microbatches.begin(), microbatches.end());
   for (size_t i = 0; i < missing.size(); ++i) add(missing[i], i + 1 == missing.size() ? on_packed : OnPacked());
   if (microbatches_.empty()) ops_.zero(sums_.values.data<void>(), sums_.values.bytes());
-  for (size_t range = 0; missing.empty() && range <= model_.gradient_order().size(); ++range) tell(range, on_packed);
+  if (missing.empty() && on_packed) {
+    for (size_t range = 0; range <= model_.gradient_order().size(); ++range) on_packed(range);
+  }
   return found_;
 }
 

@@ -66,8 +66,9 @@ class GradientAccumulator {
   // that overflow are left out: `repack` packs them. Returns the findings about all microbatches in the sums.
   // `on_packed` is told which sums are final while the last microbatch's backward pass goes on: once for each range of the
   // model's gradient_order(), by its index there and in that order, and at last, with the index after them, for the rows that
-  // stay apart. When there is nothing to compute, all are told at once. From then on only MeanGradient::reduce touches that
-  // range of the sums and of the model's gradients, or the rows.
+  // stay apart. When there is nothing to compute, all are told at once. It calls MeanGradient::begin_fetch, or
+  // begin_fetch_rows; from then on only MeanGradient::reduce touches that range of the sums and of the model's gradients, or
+  // the rows.
   using OnPacked = std::function<void(size_t range)>;
   const LocalStep& accumulate(int64_t step, std::span<const int64_t> microbatches, std::span<const int32_t> exponents,
                               const OnPacked& on_packed = nullptr);
@@ -96,8 +97,6 @@ class GradientAccumulator {
     uint64_t digest;
   };
   Computed compute(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients = nullptr);
-  // Tells `on_packed` that the sums are final at this index of the gradient_order, or, after the last index, the rows.
-  void tell(size_t range, const OnPacked& on_packed);
   void begin_step(int64_t step, std::span<const int32_t> exponents);
   void add(int64_t microbatch, const OnPacked& on_packed);
   void pack(Elements range);

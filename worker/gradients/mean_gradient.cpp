@@ -1,6 +1,5 @@
 #include "worker/gradients/mean_gradient.h"
 
-#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <string>
@@ -33,11 +32,19 @@ void MeanGradient::forget() {
 
 void MeanGradient::expect_fetches(bool one_by_one) {
   fetched_ahead_ = one_by_one;
-  if (fetched_ahead_) gradient_on_host_.prepare();  // for the thread that reduces
+  if (fetched_ahead_) prepare_host_memory();  // for the thread that reduces
+  const std::lock_guard lock(final_mutex_);
+  final_.clear();
 }
 
-void MeanGradient::begin_fetch(Elements range) {
-  sums_on_host_.begin_fetch(sums_.bytes_of(range.first), sums_.bytes_of(range.count));
+void MeanGradient::begin_fetch(Communicator& ring, Elements range) {
+  if (between_devices(ring)) {
+    const auto moment = ring.queued_on_device();
+    const std::lock_guard lock(final_mutex_);
+    final_.push_back({range, moment});
+  } else {
+    sums_on_host_.begin_fetch(sums_.bytes_of(range.first), sums_.bytes_of(range.count));
+  }
 }
 
 void MeanGradient::begin_fetch_rows() {
@@ -60,16 +67,45 @@ CollectiveResult<void> MeanGradient::reduce(Communicator& ring) {
 
 CollectiveResult<void> MeanGradient::reduce_rows(Communicator& ring) {
   if (!fetched_ahead_) sums_.rows.begin_fetch();
-  const Elements tied = tied_elements(model_.table());
-  const size_t first = static_cast<size_t>(tied.first) * sizeof(float);
-  auto done = sums_.rows.sum_over(ring, reinterpret_cast<float*>(gradient_on_host_.data() + first));
-  if (done) gradient_on_host_.put(first, static_cast<size_t>(tied.count) * sizeof(float));
-  return done;
+  return sums_.rows.gather(ring);
 }
 
-// The tied embedding's part stays with the host until the rows are in it.
+// Devices sum integers of 32 bits and floats.
+bool MeanGradient::between_devices(const Communicator& ring) const {
+  return (sums_.wire == WireType::kInt32 || sums_.wire == WireType::kFloat32) && ring.sums_on_devices();
+}
+
+// The last moment at which a part of the range became final. Of parts that are on their way to the host, because they were
+// final before the devices were connected, the copies are waited for.
+kernels::DeviceSums::Moment MeanGradient::final_moment(Elements range) {
+  sums_on_host_.finish_fetch(sums_.bytes_of(range.first), sums_.bytes_of(range.count));
+  kernels::DeviceSums::Moment last = 0;
+  const std::lock_guard lock(final_mutex_);
+  for (const auto& [elements, moment] : final_) {
+    if (elements.first < range.first + range.count && range.first < elements.first + elements.count) last = moment;
+  }
+  return last;
+}
+
+CollectiveResult<void> MeanGradient::reduce_between_devices(Communicator& ring, Elements range) {
+  using Element = kernels::DeviceSums::Element;
+  if (!fetched_ahead_) {
+    prepare_host_memory();
+    begin_fetch(ring, range);
+  }
+  const size_t at = sums_.bytes_of(range.first);
+  return ring.all_reduce_sum(Communicator::DeviceMemory{.mine = sums_.values.data<std::byte>() + at,
+                                                        .sum = reinterpret_cast<std::byte*>(model_.gradients()) + at,
+                                                        .on_host = sums_on_host_.data() + at,
+                                                        .total_on_host = gradient_on_host_.data() + at,
+                                                        .count = static_cast<size_t>(range.count),
+                                                        .element = is_exact(sums_.wire) ? Element::kInt32 : Element::kFloat,
+                                                        .after = final_moment(range)});
+}
+
 CollectiveResult<void> MeanGradient::reduce(Communicator& ring, Elements range) {
   overwritten_ = true;
+  if (between_devices(ring)) return reduce_between_devices(ring, range);
   const auto first = static_cast<size_t>(range.first), count = static_cast<size_t>(range.count);
   if (!fetched_ahead_) {
     gradient_on_host_.prepare();
@@ -77,9 +113,7 @@ CollectiveResult<void> MeanGradient::reduce(Communicator& ring, Elements range) 
   }
   sums_on_host_.finish_fetch(first * sum_bytes(sums_.wire), count * sum_bytes(sums_.wire));
   const auto done = reduce_on_host(ring, first, count);
-  const Elements tied = tied_elements(model_.table());
-  const size_t untied = std::clamp(static_cast<size_t>(tied.first + tied.count), first, first + count);
-  if (done) gradient_on_host_.put(untied * sizeof(float), (first + count - untied) * sizeof(float));
+  if (done) gradient_on_host_.put(first * sizeof(float), count * sizeof(float));
   return done;
 }
 
@@ -108,7 +142,11 @@ CollectiveResult<void> MeanGradient::reduce_on_host(Communicator& ring, size_t f
 void MeanGradient::unpack(std::span<const int32_t> exponents, bool alone) {
   overwritten_ = true;
   gradient_on_host_.await_puts();
-  if (alone) sums_.move_rows_to_values();
+  if (alone) {
+    sums_.move_rows_to_values();
+  } else {
+    sums_.rows.add_gathered(model_.gradients() + tied_elements(model_.table()).first);
+  }
   if (is_exact(sums_.wire)) {
     unpack_integers(exponents, alone);
   } else {

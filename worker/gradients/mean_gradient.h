@@ -9,8 +9,10 @@
 
 #include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <optional>
 #include <span>
+#include <vector>
 
 #include "kernels/ops.h"
 #include "worker/collectives/communicator.h"
@@ -28,9 +30,10 @@ class MeanGradient {
   // Sums a range over all ranks, which all call it with the same ranges in the same order, into the range's own part of the
   // model's gradient buffer, where `unpack` finds it: as float, or as int32 where the wire type is exact. Another thread may
   // call it, one at a time, once the range's own sums are final, while other ranges are still computed: nothing outside of the
-  // range is touched. The ring works on host memory: after `expect_fetches` ranges are on their way there.
+  // range is touched. Ranges go from device to device where the ring has such sums, and else over the host's memory: after
+  // `expect_fetches` they are on their way there.
   CollectiveResult<void> reduce(Communicator& ring, Elements range);
-  // After all ranges: adds the rows that the ranks kept apart. Threads as above.
+  // After all ranges: gathers the rows that the ranks kept apart, which `unpack` adds. Threads as above.
   CollectiveResult<void> reduce_rows(Communicator& ring);
   CollectiveResult<void> reduce(Communicator& ring);  // all ranges, and the rows
 
@@ -50,6 +53,11 @@ class MeanGradient {
   std::span<float> overwrite();
   void received();
 
+  // A range of the sums, or the rows, are final while other ranges are computed, and on their way to `ring`. After
+  // `expect_fetches(true)`.
+  void begin_fetch(Communicator& ring, Elements range);
+  void begin_fetch_rows();
+
   // --- for the accumulator
   // Sums of another step, with this loss scale, begin. Rounding errors that were made at another scale are dropped.
   void begin_step(int loss_scale_log2);
@@ -57,8 +65,6 @@ class MeanGradient {
   void forget();
   // Whether `begin_fetch` will announce each range when it is final; else `reduce` fetches the ranges itself.
   void expect_fetches(bool one_by_one);
-  void begin_fetch(Elements range);
-  void begin_fetch_rows();
   // Waits for copies to the gradient buffer that a reduction, which may have failed, left under way.
   void await_puts();
   // Whether a reduction wrote to the gradient buffer, completely or in part.
@@ -67,6 +73,9 @@ class MeanGradient {
   void give_buffer_to_model();
 
  private:
+  bool between_devices(const Communicator& ring) const;
+  kernels::DeviceSums::Moment final_moment(Elements range);
+  CollectiveResult<void> reduce_between_devices(Communicator& ring, Elements range);
   CollectiveResult<void> reduce_on_host(Communicator& ring, size_t first, size_t count);
   void unpack_integers(std::span<const int32_t> exponents, bool alone);
   void unpack_floats(bool alone);
@@ -76,7 +85,13 @@ class MeanGradient {
   model::Gpt2& model_;
   int64_t dealt_units_;
   HostMirror sums_on_host_, gradient_on_host_;
-  bool fetched_ahead_ = false;                   // ranges that are final are on the host, or on their way
+  bool fetched_ahead_ = false;  // ranges that are final are on the host, or on their way
+  struct Final {
+    Elements elements;
+    kernels::DeviceSums::Moment moment;
+  };
+  std::mutex final_mutex_;
+  std::vector<Final> final_;                     // ranges for sums between devices
   std::optional<QuantizedReduction> quantized_;  // of int8
   int loss_scale_log2_ = 0;                      // the float sums are still multiplied by it
   std::atomic<bool> overwritten_ = false;

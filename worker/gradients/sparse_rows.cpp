@@ -1,7 +1,10 @@
 #include "worker/gradients/sparse_rows.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
+#include <type_traits>
+#include <utility>
 
 namespace holdfast::worker {
 namespace {
@@ -19,18 +22,6 @@ int32_t id_at(const std::vector<std::byte>& block, size_t row) {
   int32_t id = 0;
   std::memcpy(&id, block.data() + kHeaderBytes + row * sizeof id, sizeof id);
   return id;
-}
-
-template <typename Packed, typename Sum>
-void add_rows(const std::vector<std::byte>& block, size_t C, Sum* result) {
-  const size_t rows = rows_in(block);
-  const std::byte* next = block.data() + kHeaderBytes + rows * sizeof(int32_t);
-  std::vector<Packed> row(C);
-  for (size_t r = 0; r < rows; ++r, next += C * sizeof(Packed)) {
-    std::memcpy(row.data(), next, C * sizeof(Packed));
-    Sum* sum = result + static_cast<size_t>(id_at(block, r)) * C;
-    for (size_t c = 0; c < C; ++c) sum[c] += row[c];
-  }
 }
 
 }  // namespace
@@ -78,17 +69,65 @@ void SparseRows::begin_fetch() {
   rows_on_host_.begin_fetch(0, packed_bytes());
 }
 
-CollectiveResult<void> SparseRows::sum_over(Communicator& ring, float* result) {
-  const auto gathered = ring.all_gather(encode());
+CollectiveResult<void> SparseRows::gather(Communicator& ring) {
+  auto gathered = ring.all_gather(encode());
   if (!gathered) return tl::make_unexpected(gathered.error());
   for (size_t rank = 0; rank < gathered->size(); ++rank) {
     if (const std::string reason = refusal((*gathered)[rank]); !reason.empty()) {
       return tl::make_unexpected(CollectiveError{CollectiveError::Kind::kHandshakeFailed, static_cast<int>(rank),
                                                  "rank " + std::to_string(rank) + " brought rows of the embedding " + reason});
     }
-    add((*gathered)[rank], result);
   }
+  gathered_ = std::move(*gathered);
+  own_rank_ = static_cast<size_t>(ring.rank());
   return {};
+}
+
+void SparseRows::add_gathered(float* result) {
+  if (gathered_.empty()) return;
+  if (wire_ == WireType::kInt16) {
+    add_all<int16_t>(reinterpret_cast<int32_t*>(result));
+  } else if (wire_ == WireType::kInt32) {
+    add_all<int32_t>(reinterpret_cast<int32_t*>(result));
+  } else {
+    add_all<float>(result);
+  }
+}
+
+template <typename Packed, typename Sum>
+void SparseRows::add_all(Sum* result) {
+  for (const auto& block : gathered_) add<Packed>(block, result);
+  const bool own_are_there = std::is_same_v<Packed, Sum> && ops_.memory_is_host();
+  if (own_are_there) return gathered_.clear();
+  const std::byte* const ids = gathered_[own_rank_].data() + kHeaderBytes;
+  ops_.copy_to_device(device_ids_.data<void>(), ids, ids_.size() * sizeof(int32_t));
+  ops_.copy_to_device(rows_.data<void>(), ids + ids_.size() * sizeof(int32_t), packed_bytes());
+  gathered_.clear();
+}
+
+// By as many rows at a time as this rank's own have room for, whose place they take until all are added; but for those that are
+// fit to be added where they lie.
+template <typename Packed, typename Sum>
+void SparseRows::add(const std::vector<std::byte>& block, Sum* result) {
+  const size_t C = static_cast<size_t>(C_), rows = rows_in(block);
+  const size_t at_once = std::min(rows_.bytes() / (C * sizeof(Sum)), device_ids_.bytes() / sizeof(int32_t));
+  const std::byte* const ids = block.data() + kHeaderBytes;
+  const std::byte* const packed = ids + rows * sizeof(int32_t);
+  if (std::is_same_v<Packed, Sum> && ops_.memory_is_host()) {
+    return ops_.add_rows(result, reinterpret_cast<const Sum*>(packed), reinterpret_cast<const int32_t*>(ids),
+                         static_cast<int64_t>(rows), C_);
+  }
+  std::vector<Packed> brought;
+  std::vector<Sum> wide;
+  for (size_t first = 0; first < rows; first += at_once) {
+    const size_t count = std::min(at_once, rows - first);
+    brought.resize(count * C);
+    std::memcpy(brought.data(), packed + first * C * sizeof(Packed), brought.size() * sizeof(Packed));
+    wide.assign(brought.begin(), brought.end());
+    ops_.copy_to_device(device_ids_.data<void>(), ids + first * sizeof(int32_t), count * sizeof(int32_t));
+    ops_.copy_to_device(rows_.data<void>(), wide.data(), wide.size() * sizeof(Sum));
+    ops_.add_rows(result, rows_.data<Sum>(), device_ids_.data<int32_t>(), static_cast<int64_t>(count), C_);
+  }
 }
 
 std::vector<std::byte> SparseRows::encode() {
@@ -116,13 +155,6 @@ std::string SparseRows::refusal(const std::vector<std::byte>& block) const {
     before = id;
   }
   return {};
-}
-
-void SparseRows::add(const std::vector<std::byte>& block, float* result) const {
-  const auto C = static_cast<size_t>(C_);
-  if (wire_ == WireType::kInt16) return add_rows<int16_t>(block, C, reinterpret_cast<int32_t*>(result));
-  if (wire_ == WireType::kInt32) return add_rows<int32_t>(block, C, reinterpret_cast<int32_t*>(result));
-  add_rows<float>(block, C, result);
 }
 
 }  // namespace holdfast::worker

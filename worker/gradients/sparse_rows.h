@@ -5,9 +5,9 @@
 // microbatch has tokens, so each rank's last microbatch brings it apart: all ranks gather the rows of all, and add them to
 // the sums in rank order.
 // Promises: packed integers are those that fixed_accumulate makes of the rows, so adding the rows to a rank's own sums and
-// gathering them give the same bits. `sum_over` only reads: after a call that failed, this rank's rows are still there.
+// gathering them give the same bits. This rank's rows are still there after both, for another try.
 // Refuses: rows of another rank that are no rows of the embedding.
-// Thread: one, but for `sum_over`, which another thread may call while nothing else is called.
+// Thread: one, but for `gather`, which another thread may call while nothing else is called.
 #pragma once
 
 #include <cstddef>
@@ -32,21 +32,29 @@ class SparseRows {
   // Packs these rows in place of the earlier ones. `exponent` counts for exact types alone; the caller knows that all sums
   // fit.
   void pack(const model::TokenGradient& gradient, int32_t exponent);
-  void clear() { ids_.clear(); }
-  // Starts copying the packed rows to the host, for `sum_over`.
+  void clear() {
+    ids_.clear();
+    gathered_.clear();
+  }
+  // Starts copying the packed rows to the host, for `gather`.
   void begin_fetch();
   // Adds the rows to this rank's sums (V, C) of the embedding; then no rows are left here.
   void move_to(std::byte* sums);
-  // Adds the rows of all ranks to the embedding's part of a reduced gradient (V, C) in host memory: float, or int32 where the
-  // type is exact. All ranks call it.
-  CollectiveResult<void> sum_over(Communicator& ring, float* result);
+  // Brings the rows of all ranks here. All ranks call it.
+  CollectiveResult<void> gather(Communicator& ring);
+  // Adds what was gathered, once and in rank order, to the embedding's part of a reduced gradient (V, C) on the device: float,
+  // or int32 where the type is exact.
+  void add_gathered(float* result);
 
  private:
   size_t packed_bytes() const { return ids_.size() * static_cast<size_t>(C_) * sum_bytes(wire_); }
   std::vector<std::byte> encode();
   // Why another rank's block cannot be used; empty when it can.
   std::string refusal(const std::vector<std::byte>& block) const;
-  void add(const std::vector<std::byte>& block, float* result) const;
+  template <typename Packed, typename Sum>
+  void add_all(Sum* result);
+  template <typename Packed, typename Sum>
+  void add(const std::vector<std::byte>& block, Sum* result);
 
   kernels::DeviceOps& ops_;
   WireType wire_;
@@ -55,6 +63,8 @@ class SparseRows {
   model::DeviceBuffer device_ids_;
   model::DeviceBuffer rows_;  // (R, C) as the sums: int16, int32 or float
   HostMirror rows_on_host_;
+  std::vector<std::vector<std::byte>> gathered_;  // by rank
+  size_t own_rank_ = 0;                           // among them
 };
 
 }  // namespace holdfast::worker

@@ -246,7 +246,11 @@ RunResult<std::unique_ptr<Communicator>> JobRunner::form_ring(const Directive& j
 }
 
 RunResult<void> JobRunner::share_memory(const Directive& join, Communicator& ring) {
-  if (auto shared = ring.share_memory(options_.shared_memory ? transport_.node() : ""); !shared)
+  OwnDevices devices{.sums = session_->ops->make_sums(),
+                     .on_connected = [this, job = join.job](const std::string& library, const std::string& why_not) {
+                       tell_of_devices(job, library, why_not);
+                     }};
+  if (auto shared = ring.share_memory(options_.shared_memory ? transport_.node() : "", std::move(devices)); !shared)
     return tl::unexpected(ring_stop(shared.error()));
   if (ring.nodes() > 0)
     spdlog::info("the workers of each node add up in shared memory; {} in all", rendezvous::counted(ring.nodes(), "node"));
@@ -256,6 +260,13 @@ RunResult<void> JobRunner::share_memory(const Directive& join, Communicator& rin
         "workers on one node do not share memory, and add up over TCP as those of several nodes do: " + ring.memory_refused());
   }
   return {};
+}
+
+void JobRunner::tell_of_devices(const std::string& job, const std::string& library, const std::string& why_not) {
+  if (why_not.empty()) return spdlog::info("the GPUs of this node add up among themselves, by {}", library);
+  outbox_.event(job, "devices_not_connected",
+                "the GPUs of this node do not add up among themselves, but through the host's memory: " + why_not +
+                    ". The bits are the same; it takes longer");
 }
 
 RunResult<void> JobRunner::agree(const Directive& join, Communicator& ring) {

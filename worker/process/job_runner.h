@@ -73,6 +73,7 @@ class JobRunner {
   RunStop take_part(const rendezvous::Directive& join);
   RunResult<std::unique_ptr<Communicator>> form_ring(const rendezvous::Directive& join);
   RunResult<void> share_memory(const rendezvous::Directive& join, Communicator& ring);
+  void tell_of_devices(const std::string& job, const std::string& library, const std::string& why_not);  // any thread
   RunResult<void> agree(const rendezvous::Directive& join, Communicator& ring);
   void report_stop(const rendezvous::Directive& join, const RunStop& stop);
   std::vector<int> gone_members(const rendezvous::Directive& join) const;

@@ -64,6 +64,7 @@ class RecordingMemory : public DeviceOps {
     ops_->begin_copy_to_device(to, staging_from, bytes);
   }
   void await_copies() override { ops_->await_copies(); }
+  std::unique_ptr<kernels::DeviceSums> make_sums() override { return ops_->make_sums(); }
 
  protected:
   const std::unique_ptr<DeviceOps> ops_;

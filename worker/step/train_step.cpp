@@ -138,7 +138,10 @@ RunResult<void> TrainStep::accumulate() {
         watch = std::jthread();  // no collective may be called while it lives
         reduction_->start();
       }
-      const bool all = range == session.model->gradient_order().size();
+      const auto& order = session.model->gradient_order();
+      const bool all = range == order.size();
+      MeanGradient& mean = session.gradients->mean();
+      all ? mean.begin_fetch_rows() : mean.begin_fetch(loop_.ring, order[range]);
       reduction_->ready(all ? parts() : buckets_after(session.buckets, range + 1));
     };
   }

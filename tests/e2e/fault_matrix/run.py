@@ -42,12 +42,22 @@ class Outcome:
 
 def job_spec(cluster, store=""):
     return harness.small_spec(cluster.folder, nodes=4, max_nodes=4, min_nodes=1, total_steps=STEPS, valid_data_path="",
-                              checkpoint_every=CHECKPOINT_EVERY, keep_last=0, checkpoint_store=store)
+                              checkpoint_every=CHECKPOINT_EVERY, keep_last=0, checkpoint_store=store, **cluster.model)
 
 
-def undisturbed_hash():
-    """Of the same job, run by one worker that nobody disturbs."""
+def new_cluster(gpus):
+    """`gpus`: every worker has one, played by the CPU."""
     cluster = networked_cluster.NetworkedCluster()
+    if gpus:
+        cluster.worker_program = f"{harness.BIN}/worker_on_gpu_shim"
+        cluster.worker_options = {"device": "auto", "environment": {"HOLDFAST_SHIM_FENCE": "1", "HOLDFAST_SHIM_DEVICES": "4"}}
+        cluster.model = {"n_layer": 1, "n_embd": 32, "block_size": 16}  # the CPU is slow at it
+    return cluster
+
+
+def undisturbed_hash(gpus=False):
+    """Of the same job, run by one worker that nobody disturbs."""
+    cluster = new_cluster(gpus)
     failed = True
     try:
         cluster.start_service().start_workers("w1")
@@ -58,10 +68,10 @@ def undisturbed_hash():
         cluster.close(failed)
 
 
-def run(cell, reference):
+def run(cell, reference, gpus=False):
     """The outcome, whatever happens."""
     outcome = Outcome(cell)
-    cluster = networked_cluster.NetworkedCluster()
+    cluster = new_cluster(gpus)
     try:
         CellRun(cell, cluster, outcome).run(reference)
     except (AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:

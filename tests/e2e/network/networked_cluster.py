@@ -12,6 +12,7 @@ DISK_MB = 32
 
 class NetworkedCluster(harness.Cluster):
     interface = "eth0"
+    model = {}  # what is other than in harness.small_spec
 
     def __init__(self):
         self.network = namespaces.Network()

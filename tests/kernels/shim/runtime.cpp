@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <thread>
 #include <utility>
 
 #include "tests/kernels/shim/fenced_memory.h"
@@ -73,22 +74,36 @@ hipError_t allocate(void** memory, size_t bytes, bool on_device) {
 }  // namespace
 
 struct ShimStream {
-  std::shared_ptr<ShimStream> self{this};  // until it is destroyed; streams that wait for it hold it, too
-  std::deque<std::function<void()>> waiting;
+  std::shared_ptr<ShimStream> self{this};     // until it is destroyed; streams that wait for it hold it, too
+  std::deque<std::function<bool()>> waiting;  // whether it is done
   uint64_t done = 0, queued = 0;
 
   void push(std::function<void()> what) {
+    push_waiting([what = std::move(what)] {
+      what();
+      return true;
+    });
+  }
+  void push_waiting(std::function<bool()> what) {
     waiting.push_back(std::move(what));
     ++queued;
   }
-  void run_until(uint64_t number) {
+  // Does what can be done without waiting, up to this number. Whether that was all.
+  bool run_as_far(uint64_t number) {
     const shim::FencedMemory::Opened opened;
     while (done < number) {
       auto next = std::move(waiting.front());
       waiting.pop_front();
       ++done;  // counted before it runs, because it may wait for an event of this stream
-      next();
+      if (next()) continue;
+      --done;
+      waiting.push_front(std::move(next));
+      return false;
     }
+    return true;
+  }
+  void run_until(uint64_t number) {
+    while (!run_as_far(number)) std::this_thread::yield();
   }
 };
 
@@ -122,6 +137,11 @@ hipError_t launch(unsigned blocks, unsigned threads, hipStream_t stream, std::fu
   if (blocks == 0) return last = hipErrorInvalidValue;
   stream->push([blocks, threads, body = std::move(body)] { run_blocks(blocks, threads, body); });
   return hipSuccess;
+}
+
+void put(hipStream_t stream, std::function<bool()> work) {
+  const std::lock_guard lock(device.mutex);
+  stream->push_waiting(std::move(work));
 }
 
 std::string driver_file() {
@@ -242,7 +262,8 @@ hipError_t hipStreamSynchronize(hipStream_t stream) {
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned) {
   const Call call;
   if (call.fails) return last;
-  if (event->stream != nullptr) stream->push([other = event->stream, after = event->after] { other->run_until(after); });
+  if (event->stream != nullptr)
+    stream->push_waiting([other = event->stream, after = event->after] { return other->run_as_far(after); });
   return hipSuccess;
 }
 hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned) {
@@ -263,6 +284,11 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
   event->stream = stream->self;
   event->after = stream->queued;
   return hipSuccess;
+}
+hipError_t hipEventQuery(hipEvent_t event) {
+  const Call call;
+  if (call.fails) return last;
+  return event->stream == nullptr || event->stream->run_as_far(event->after) ? hipSuccess : last = hipErrorNotReady;
 }
 hipError_t hipEventSynchronize(hipEvent_t event) {
   const Call call;

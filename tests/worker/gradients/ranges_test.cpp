@@ -49,8 +49,10 @@ class GradientRanges : public ::testing::TestWithParam<const char*> {
   GradientAccumulator::OnPacked reduce_each() {
     return [this](size_t range) {
       if (range == order().size()) {
+        gradients().mean().begin_fetch_rows();
         EXPECT_TRUE(gradients().mean().reduce_rows(*ring));
       } else {
+        gradients().mean().begin_fetch(*ring, order()[range]);
         EXPECT_TRUE(gradients().mean().reduce(*ring, order()[range])) << "writes over the gradients of this range";
       }
     };

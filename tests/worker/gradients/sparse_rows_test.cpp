@@ -73,11 +73,12 @@ TEST_P(Rows, OfAllRanksAreAddedToWhatWasReduced) {
   for (size_t rank = 0; rank < kIds.size(); ++rank) all.push_back(rows_of(rank));
   ranks.run([&](Communicator& ring) {
     SparseRows& rows = *all[static_cast<size_t>(ring.rank())];
-    for (int call = 0; call < 2; ++call) {
-      auto result = reduced();
-      ASSERT_TRUE(rows.sum_over(ring, result.data()));
-      EXPECT_EQ(values_in(result), expected()) << "they are only read; call " << call;
-    }
+    for (int call = 0; call < 2; ++call) ASSERT_TRUE(rows.gather(ring)) << "they are only read; call " << call;
+    auto result = reduced();
+    rows.add_gathered(result.data());
+    EXPECT_EQ(values_in(result), expected());
+    rows.add_gathered(result.data());
+    EXPECT_EQ(values_in(result), expected()) << "they are added once";
   });
 }
 
@@ -93,7 +94,8 @@ TEST_P(Rows, AreMovedToTheSumsOnce) {
   RingOfThreads alone(1);
   alone.run([&](Communicator& ring) {
     auto result = reduced();
-    ASSERT_TRUE(rows.sum_over(ring, result.data()));
+    ASSERT_TRUE(rows.gather(ring));
+    rows.add_gathered(result.data());
     EXPECT_EQ(result, reduced()) << "nothing is there any more";
   });
 }
@@ -103,12 +105,11 @@ TEST_P(Rows, AreStillThereAfterACallThatFailed) {
   const auto owned = rows_of(0);
   SparseRows& rows = *owned;
   ranks.run([&](Communicator& ring) {
-    auto result = reduced();
     if (ring.rank() == 1) {
       ring.abort("as if it were gone");
       EXPECT_FALSE(ring.all_gather({}));
     } else {
-      EXPECT_FALSE(rows.sum_over(ring, result.data()));
+      EXPECT_FALSE(rows.gather(ring));
     }
   });
   std::vector<std::byte> sums(static_cast<size_t>(V * C) * sum_bytes(GetParam())), expected_sums = sums;
@@ -141,11 +142,10 @@ TEST_P(Rows, ThatAreNoneOfTheEmbeddingsAreRefused) {
         EXPECT_TRUE(ring.all_gather(each.first));
         return;
       }
-      auto result = reduced();
-      const auto summed = rows.sum_over(ring, result.data());
-      ASSERT_FALSE(summed) << reason;
-      EXPECT_EQ(summed.error().suspect_rank, 1);
-      EXPECT_NE(summed.error().detail.find(reason), std::string::npos) << summed.error().detail;
+      const auto gathered = rows.gather(ring);
+      ASSERT_FALSE(gathered) << reason;
+      EXPECT_EQ(gathered.error().suspect_rank, 1);
+      EXPECT_NE(gathered.error().detail.find(reason), std::string::npos) << gathered.error().detail;
     });
   }
 }

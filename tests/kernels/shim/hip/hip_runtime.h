@@ -3,8 +3,8 @@
 // A thread of a block is a fiber (Boost.Context). Blocks run one after the other in a shuffled order, and so do lanes, so that
 // no kernel relies on an order that GPUs do not promise. If not all threads come to a barrier or an exchange, the test ends
 // with a message. The memory of the device and of a block is from the heap, has exactly the size that was asked for, and is
-// filled with noise: sanitizers notice an access beyond it. Streams are queues: their work is done when the host waits for it,
-// and not before, so a copy for which nobody waited has not happened. Thread: any; kernels run one at a time.
+// filled with noise: sanitizers notice an access beyond it. Streams are queues: their work is done when the host waits for it
+// or asks about it, and not before, so a copy for which nobody waited has not happened. Thread: any; kernels run one at a time.
 #pragma once
 
 #include <cmath>
@@ -87,6 +87,7 @@ enum hipError_t : int {
   hipErrorInsufficientDriver = 35,
   hipErrorNoDevice = 100,
   hipErrorInvalidDevice = 101,
+  hipErrorNotReady = 600,
   hipErrorIllegalAddress = 700,
   hipErrorLaunchFailure = 719,
 };
@@ -126,9 +127,12 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned fla
 hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned flags);
 hipError_t hipEventDestroy(hipEvent_t event);
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream);
+hipError_t hipEventQuery(hipEvent_t event);
 hipError_t hipEventSynchronize(hipEvent_t event);
 
 namespace shim {
 // A kernel's launch: put into the stream's queue.
 hipError_t launch(unsigned blocks, unsigned threads, hipStream_t stream, std::function<void()> body);
+// Work that may wait for something else: it is called again and again, until it says that it is done.
+void put(hipStream_t stream, std::function<bool()> work);
 }  // namespace shim

@@ -1,0 +1,67 @@
+// Sums within a node from device to device: ranks whose GPUs share a node add up what lies in their memory, by kernels'
+// DeviceSums, and no byte passes through the host, but for those of the leader that go on to other nodes.
+//
+// The devices are connected beside the training, by a thread of their own: a generation begins with sums through the host's
+// memory (memory_sums.h) and goes over to these between two calls, on all seats at the same one. Where they cannot be connected
+// it stays as it began.
+// Promises: as DeviceSums and seats.h. A call that fails breaks off the device's part of it before it returns.
+// Thread: the one that calls the ring's collectives; is_on() and queued() say theirs.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <thread>
+
+#include "kernels/device_sums.h"
+#include "worker/collectives/node/memory_sums.h"
+#include "worker/collectives/node/seats.h"
+
+namespace holdfast::worker {
+
+class DeviceReduce {
+ public:
+  // Where a call's numbers lie, on the device of this rank. `on_host` and `total_on_host` are as long, of the op set's staging
+  // memory: on a leader that carries sums on to other nodes.
+  struct Memory {
+    const void* mine;
+    void* sum;
+    std::span<std::byte> on_host, total_on_host;
+    size_t count;
+    kernels::DeviceSums::Element element;
+    kernels::DeviceSums::Moment after;  // mine is final
+  };
+
+  // `own` without sums: this seat has none, so none of the node has. `carried`, `piece_bytes` as MemorySums has them. `seats`
+  // outlive this.
+  DeviceReduce(Seats& seats, OwnDevices own, size_t piece_bytes, bool carried);
+  ~DeviceReduce();
+
+  // Whether the next call is one of `run`; any thread.
+  bool is_on() const { return on_.load(); }
+  // After each call of either kind.
+  void choose_next() { on_.store(seats_.devices_from() != 0 && seats_.next_call() >= seats_.devices_from()); }
+  // The moment in the op set's queue; on its thread.
+  kernels::DeviceSums::Moment queued() { return sums_->queued(); }
+
+  CollectiveResult<void> run(const Memory& memory, const Carry& carry);
+
+ private:
+  void connect(const std::stop_token& stop);
+  std::string connect_or_why_not(const std::stop_token& stop);
+  CollectiveResult<void> sum(const Memory& memory, const Carry& carry);
+  CollectiveResult<void> carry_on(const Memory& memory, const Carry& carry, uint64_t piece);
+  CollectiveResult<void> await_device(const char* what);
+
+  Seats& seats_;
+  std::unique_ptr<kernels::DeviceSums> sums_;
+  decltype(OwnDevices::on_connected) on_connected_;
+  size_t piece_bytes_;
+  bool carried_;
+  std::atomic<bool> on_ = false;
+  std::jthread connecting_;  // last: it uses the others
+};
+
+}  // namespace holdfast::worker
