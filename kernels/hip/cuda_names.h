@@ -13,7 +13,7 @@ inline constexpr hipError_t hipSuccess = cudaSuccess, hipErrorOutOfMemory = cuda
                             hipErrorInvalidDevice = cudaErrorInvalidDevice,
                             hipErrorNotInitialized = cudaErrorInitializationError;
 inline constexpr unsigned hipStreamNonBlocking = cudaStreamNonBlocking, hipEventDisableTiming = cudaEventDisableTiming,
-                          hipHostMallocDefault = cudaHostAllocDefault;
+                          hipEventDefault = cudaEventDefault, hipHostMallocDefault = cudaHostAllocDefault;
 inline constexpr cudaMemcpyKind hipMemcpyHostToDevice = cudaMemcpyHostToDevice, hipMemcpyDeviceToHost = cudaMemcpyDeviceToHost,
                                 hipMemcpyDeviceToDevice = cudaMemcpyDeviceToDevice;
 
@@ -76,4 +76,7 @@ inline hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
 }
 inline hipError_t hipEventSynchronize(hipEvent_t event) {
   return cudaEventSynchronize(event);
+}
+inline hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t begin, hipEvent_t end) {
+  return cudaEventElapsedTime(milliseconds, begin, end);
 }

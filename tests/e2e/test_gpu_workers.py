@@ -6,6 +6,7 @@ import signal
 import unittest
 
 import harness
+from traces.reader import Trace
 
 STEPS = 12
 PLAYED = {"HOLDFAST_SHIM_FENCE": "1", "HOLDFAST_SHIM_DEVICES": "4"}
@@ -146,6 +147,22 @@ class GpuWorkers(harness.ClusterTest):
         job = self.cluster.submit(**self.spec, nodes=2, min_nodes=2)
         refusal = self.cluster.wait_event(job, "worker_refused", containing="hip: the host has no 1 MiB that the GPU can reach")
         self.assertIn("amdgpu.gttsize", refusal["message"])
+
+    def test_a_profile_has_the_devices_own_times(self):
+        self.start_gpu_workers("w1", slow_ms=20)
+        job = self.cluster.submit(**{**self.spec, "total_steps": 5000})
+        self.cluster.wait_step(job, 2)
+        print(self.cluster.cli("profile", job, "--steps", 3, "--output", "trace.json"))
+        trace = Trace(os.path.join(self.cluster.folder, "trace.json"))
+        steps = [span for span in trace.threads[0, "train"] if span.kind == "step"]
+        on_device = trace.threads[0, "device"]
+        calls = sorted((span for span in trace.every(0, "train") if span.kind in ("op", "copy")), key=lambda span: span.begin)
+        self.assertEqual([span.name for span in calls], [span.name for span in on_device])
+        self.assertGreater(len(on_device), 3 * 50)
+        for span in on_device:
+            self.assertTrue(any(step.begin <= span.begin and span.end <= step.end for step in steps), span.name)
+        costs = {(cost["name"], cost["thread"]) for cost in self.cluster.get(f"/v1/jobs/{job}/profile")["result"]["costs"]}
+        self.assertIn("device", {thread for _, thread in costs}, costs)
 
     def test_a_device_that_fails_in_a_call_ends_in_an_event_and_a_rejoin(self):
         expected = self.undisturbed()

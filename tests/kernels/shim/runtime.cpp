@@ -3,6 +3,7 @@
 #include <hip/hip_runtime.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -95,6 +96,8 @@ struct ShimStream {
 struct ShimEvent {
   std::shared_ptr<ShimStream> stream;
   uint64_t after = 0;
+  bool has_time = false;
+  std::shared_ptr<std::chrono::steady_clock::time_point> passed;  // of the last record, once that work is done
 };
 
 namespace shim {
@@ -245,10 +248,11 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned) {
   if (event->stream != nullptr) stream->push([other = event->stream, after = event->after] { other->run_until(after); });
   return hipSuccess;
 }
-hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned) {
+hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned flags) {
   const Call call;
   if (call.fails) return last;
   *event = new ShimEvent;
+  (*event)->has_time = (flags & hipEventDisableTiming) == 0;
   return hipSuccess;
 }
 hipError_t hipEventDestroy(hipEvent_t event) {
@@ -261,6 +265,10 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
   const Call call;
   if (call.fails) return last;
   event->stream = stream->self;
+  if (event->has_time) {
+    event->passed = std::make_shared<std::chrono::steady_clock::time_point>();
+    stream->push([passed = event->passed] { *passed = std::chrono::steady_clock::now(); });
+  }
   event->after = stream->queued;
   return hipSuccess;
 }
@@ -268,5 +276,15 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
   const Call call;
   if (call.fails) return last;
   if (event->stream != nullptr) event->stream->run_until(event->after);
+  return hipSuccess;
+}
+hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t begin, hipEvent_t end) {
+  const Call call;
+  if (call.fails) return last;
+  for (const ShimEvent* event : {begin, end}) {
+    if (!event->has_time || event->passed == nullptr) return last = hipErrorInvalidValue;
+    if (event->stream->done < event->after) return last = hipErrorNotReady;
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(*end->passed - *begin->passed).count();
   return hipSuccess;
 }

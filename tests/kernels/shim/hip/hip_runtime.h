@@ -87,6 +87,7 @@ enum hipError_t : int {
   hipErrorInsufficientDriver = 35,
   hipErrorNoDevice = 100,
   hipErrorInvalidDevice = 101,
+  hipErrorNotReady = 600,
   hipErrorIllegalAddress = 700,
   hipErrorLaunchFailure = 719,
 };
@@ -95,7 +96,7 @@ struct ShimStream;
 struct ShimEvent;
 using hipStream_t = ShimStream*;
 using hipEvent_t = ShimEvent*;
-inline constexpr unsigned hipStreamNonBlocking = 1, hipEventDisableTiming = 2, hipHostMallocDefault = 0;
+inline constexpr unsigned hipStreamNonBlocking = 1, hipEventDisableTiming = 2, hipEventDefault = 0, hipHostMallocDefault = 0;
 
 struct hipDeviceProp_t {
   char name[256];
@@ -127,6 +128,7 @@ hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned flags);
 hipError_t hipEventDestroy(hipEvent_t event);
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream);
 hipError_t hipEventSynchronize(hipEvent_t event);
+hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t begin, hipEvent_t end);
 
 namespace shim {
 // A kernel's launch: put into the stream's queue.
