@@ -1,7 +1,6 @@
-// Times of ops on a device whose work is queued: the hip op set, whose GPU the CPU plays (tests/kernels/shim). There nothing is
-// done before the host waits, so the times of the device differ wholly from those of the calls.
+// Times of ops on a device whose work is queued: the hip op set, on a GPU in a build for one, else on one that the CPU plays
+// (tests/kernels/shim). There nothing is done before the host waits, so the times of the device differ wholly from the calls'.
 #include <gtest/gtest.h>
-#include <hip/hip_runtime.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,6 +10,7 @@
 
 #include "model/gpt2.h"
 #include "model/train_state.h"
+#include "tests/kernels/hip_device.h"
 #include "tests/model/small_model.h"
 #include "worker/profile/profiler.h"
 #include "worker/profile/recorder.h"
@@ -18,6 +18,12 @@
 
 namespace holdfast::worker {
 namespace {
+
+#if defined(HOLDFAST_HIP_SHIM)
+constexpr bool kIsPlayed = true;
+#else
+constexpr bool kIsPlayed = false;
+#endif
 
 constexpr model::Gpt2Config kConfig = {.n_layer = 2, .n_embd = 32, .n_head = 2, .vocab_size = 131, .block_size = 16};
 constexpr model::OptimizerConfig kOptimizer = {.learning_rate = 1e-2,
@@ -42,12 +48,22 @@ bool is_of_the_device(const RecordedSpan& span) {
 
 class DeviceTimes : public ::testing::Test {
  protected:
+  void SetUp() override {
+    if (ops == nullptr) GTEST_SKIP() << kernels::testing::reason_not_to_run();
+    gpt2 = std::make_unique<model::Gpt2>(kConfig, *ops, 2);
+    gpt2->initialize(3);
+    state = std::make_unique<model::TrainState>(*gpt2, *ops);
+  }
+  static std::unique_ptr<kernels::DeviceOps> make_ops() {
+    if (*kernels::testing::reason_not_to_run() != '\0') return nullptr;
+    return kernels::make_hip_ops(kernels::DType::kFloat32, kernels::hip_devices_by_preference().front());
+  }
   void train_step(int64_t number) {
     ProfiledStep profiled(profiler, number);
     const Span phase(SpanKind::kPhase, "the whole step");
     const model::Microbatch microbatch = model::random_microbatch(kConfig, 2, 1);
-    gpt2.train_microbatch(microbatch.tokens, microbatch.targets);
-    state.apply(kOptimizer, gpt2.gradients());
+    gpt2->train_microbatch(microbatch.tokens, microbatch.targets);
+    state->apply(kOptimizer, gpt2->gradients());
     profiled.completed();
   }
   const RecordedTrack& track(const std::string& thread) {
@@ -62,9 +78,10 @@ class DeviceTimes : public ::testing::Test {
     return spans;
   }
 
-  const std::unique_ptr<kernels::DeviceOps> ops = with_spans(kernels::make_hip_ops(kernels::DType::kFloat32, 0));
-  model::Gpt2 gpt2{kConfig, *ops, 2};
-  model::TrainState state{(gpt2.initialize(3), gpt2), *ops};
+  const std::unique_ptr<kernels::DeviceOps> plain = make_ops();  // null: there is no GPU
+  const std::unique_ptr<kernels::DeviceOps> ops = plain == nullptr ? nullptr : with_spans(make_ops());
+  std::unique_ptr<model::Gpt2> gpt2;
+  std::unique_ptr<model::TrainState> state;
   std::vector<RecordedProfile> recorded;
   Profiler profiler{[this](RecordedProfile profile) { recorded.push_back(std::move(profile)); }};
 };
@@ -82,7 +99,9 @@ TEST_F(DeviceTimes, MarksArePassedInTheirOrderWhenTheirWorkIsDone) {
   const int64_t after = now_ns();
   ASSERT_EQ(passed.size(), 3U);
   EXPECT_GE(passed[0], before);
-  EXPECT_GE(passed[0], queued) << "a call only queues";
+  if (kIsPlayed) {
+    EXPECT_GE(passed[0], queued) << "a call only queues";
+  }
   EXPECT_LT(passed[0], passed[1]);
   EXPECT_LT(passed[1], passed[2]);
   EXPECT_LE(passed[2], after);
@@ -105,7 +124,7 @@ TEST_F(DeviceTimes, EachOpOfAStepHasItsTimeOnTheDeviceWithinTheStep) {
   for (size_t i = 0; i < calls.size(); ++i) {
     EXPECT_STREQ(on_device[i].name, calls[i].name) << i;
     EXPECT_EQ(on_device[i].kind, calls[i].kind) << i;
-    EXPECT_GT(on_device[i].duration_ns, 0) << on_device[i].name;
+    EXPECT_GE(on_device[i].duration_ns, kIsPlayed ? 1 : 0) << on_device[i].name;  // a GPU's clock has half microseconds
     EXPECT_GE(on_device[i].begin_ns, calls[i].begin_ns) << on_device[i].name;
     if (i > 0) {
       EXPECT_GE(on_device[i].begin_ns, end_of(on_device[i - 1])) << on_device[i].name;
@@ -135,7 +154,9 @@ TEST_F(DeviceTimes, OpsAreNotWaitedForWhileTheyAreRecorded) {
   const auto device = std::ranges::find(recording.tracks, std::string("device"), &RecordedTrack::thread);
   ASSERT_NE(device, recording.tracks.end());
   ASSERT_EQ(device->spans.size(), 6U);
-  EXPECT_GE(device->spans.front().begin_ns, queued) << "the played device works when the host waits, and it waits at the end";
+  if (kIsPlayed) {
+    EXPECT_GE(device->spans.front().begin_ns, queued) << "it works when the host waits, and it waits at the end";
+  }
   ops->release(x);
 }
 
@@ -147,7 +168,6 @@ TEST_F(DeviceTimes, NothingIsMarkedWhileNothingIsRecorded) {
 TEST_F(DeviceTimes, TheBitsAreThoseOfAModelThatNobodyWatched) {
   profiler.want(rendezvous::ProfileOrder{"p1", 1, 3, 100'000});
   for (int64_t step = 1; step <= 3; ++step) train_step(step);
-  const auto plain = kernels::make_hip_ops(kernels::DType::kFloat32, 0);
   model::Gpt2 alone(kConfig, *plain, 2);
   alone.initialize(3);
   model::TrainState its(alone, *plain);
@@ -156,9 +176,10 @@ TEST_F(DeviceTimes, TheBitsAreThoseOfAModelThatNobodyWatched) {
     alone.train_microbatch(microbatch.tokens, microbatch.targets);
     its.apply(kOptimizer, alone.gradients());
   }
-  EXPECT_EQ(state.hash(), its.hash());
+  EXPECT_EQ(state->hash(), its.hash());
 }
 
+#if defined(HOLDFAST_HIP_SHIM)
 TEST_F(DeviceTimes, ADeviceThatFailsLeavesAProfileWithoutItsTimes) {
   profiler.want(rendezvous::ProfileOrder{"p1", 1, 1, 100'000});
   {
@@ -174,6 +195,7 @@ TEST_F(DeviceTimes, ADeviceThatFailsLeavesAProfileWithoutItsTimes) {
   EXPECT_EQ(track("thread").spans.size(), 3U) << "the op's call, the reading that failed, the step";
   EXPECT_THROW(track("device"), std::runtime_error);
 }
+#endif
 
 }  // namespace
 }  // namespace holdfast::worker
