@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -28,6 +29,10 @@ int64_t host_memory_bytes() {
   std::ifstream limit("/sys/fs/cgroup/memory.max");  // a number, "max", or not there
   int64_t granted = 0;
   return limit >> granted ? std::min(installed, granted) : installed;
+}
+
+int64_t HostOps::steady_ns() {
+  return std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 void* HostOps::allocate(size_t bytes) {

@@ -5,7 +5,10 @@
 // the bytes). Linux grants address space far beyond memory and kills the process when it is touched, hence the first check.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "kernels/ops.h"
 
@@ -39,6 +42,13 @@ class HostOps : public DeviceOps {
     copy_to_device(to, staging_from, bytes);
   }
   void await_copies() override {}
+
+  void mark() override { marks_.push_back(steady_ns()); }  // all work is done
+  std::vector<int64_t> take_marks() override { return std::exchange(marks_, {}); }
+
+ private:
+  static int64_t steady_ns();
+  std::vector<int64_t> marks_;
 };
 
 }  // namespace holdfast::kernels

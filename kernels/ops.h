@@ -21,6 +21,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "kernels/adamw_step.h"
 #include "kernels/device_sums.h"
@@ -94,6 +95,14 @@ class DeviceOps {
   virtual void await_copies() = 0;
   // For sums with other GPUs of this machine. Null: this op set, or this build, has none.
   virtual std::unique_ptr<DeviceSums> make_sums() { return nullptr; }
+
+  // --- marks in the queue, for a profile of ops that are queued. A mark is passed when all work is done that was queued before
+  // it. `mark` waits for nothing, and costs the device some microseconds.
+  virtual void mark() = 0;
+  // The times at which the marks since the last call were passed, in their order: nanoseconds of std::chrono::steady_clock.
+  // All of them are late by the same amount, which is below the time that a device with nothing to do takes to answer (tens of
+  // microseconds): so none is before its work was queued, and none after this call returns. Waits for all work that is queued.
+  virtual std::vector<int64_t> take_marks() = 0;
 
   // --- parameters: float32 masters are cast to the activation dtype once per step.
   virtual void cast(Act* out, const float* in, int64_t count) = 0;

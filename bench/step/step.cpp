@@ -4,12 +4,15 @@
 // state, at the end: the same device with the same numerics has the same hash again.
 // With --product instead: the best rate of one 2048 x 2048 x 2048 product, the floor that bench/run step is measured against.
 // With --copies: how quickly bytes come from the device to host memory, and get there.
+// With --profile: each op of a step, the mean of --steps steps after a first one: how often, and how long it takes on the
+// device (a GPU's by marks in its queue) and in the call. The last line has the step, and how much of it the device had ops.
 // With --spans: how long an empty span takes; then steps of three kinds in turn, with plain ops, with ops that could be
 // recorded, as a worker has them, and while they are recorded; one object a step that says which.
 //
 //   bench_step --threads 2 --batch 4 --dtype bfloat16 --steps 6
 //   bench_step --device ref --batch 1 --dtype float32 --steps 1
 //   bench_step --threads 2 --dtype float32 --product
+//   bench_step --threads 2 --batch 4 --dtype bfloat16 --steps 5 --profile
 //   bench_step --device hip --batch 16 --dtype bfloat16 --steps 20      in builds for GPUs
 #include <sys/resource.h>
 
@@ -19,7 +22,12 @@
 #include <cmath>
 #include <cstdio>
 #include <ctime>
+#include <functional>
+#include <map>
 #include <random>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "model/device_buffer.h"
 #include "model/gpt2.h"
@@ -46,7 +54,7 @@ struct Options {
   int threads = 1;
   int64_t batch = 4, steps = 6;
   std::string dtype = "bfloat16", device = "cpu";
-  bool product = false, copies = false, spans = false;
+  bool product = false, copies = false, spans = false, profile = false;
 };
 
 kernels::DType dtype_of(const std::string& name) {
@@ -176,6 +184,69 @@ void run_spans(const Options& options) {
   }
 }
 
+// An op's share of the steps that were recorded. On the host, calls are the ops themselves.
+struct OpTimes {
+  int64_t calls = 0, call_ns = 0, device_ns = 0;
+};
+
+using OpsByName = std::map<std::string, OpTimes>;
+
+void add_ops(OpsByName& by_op, const worker::Recording& recording, bool is_host) {
+  for (const auto& track : recording.tracks) {
+    const bool on_device = is_host || track.thread == "device";
+    for (const auto& span : track.spans) {
+      if (span.kind != worker::SpanKind::kOp && span.kind != worker::SpanKind::kCopy) continue;
+      OpTimes& times = by_op[span.name];
+      if (on_device) times.device_ns += span.duration_ns;
+      if (is_host || !on_device) {
+        ++times.calls;
+        times.call_ns += span.duration_ns;
+      }
+    }
+  }
+}
+
+void print_ops(const OpsByName& by_op, int64_t step_count, double steps_s) {
+  const auto steps = static_cast<double>(step_count);
+  std::vector<std::pair<std::string, OpTimes>> rows(by_op.begin(), by_op.end());
+  std::ranges::stable_sort(rows, std::greater<>(), [](const auto& row) { return row.second.device_ns; });
+  double on_device_s = 0;
+  for (const auto& [name, times] : rows) {
+    const double device_s = static_cast<double>(times.device_ns) * 1e-9;
+    on_device_s += device_s;
+    std::printf("{\"op\": \"%s\", \"calls\": %.1f, \"device_s\": %.6f, \"call_s\": %.6f, \"share\": %.4f}\n", name.c_str(),
+                static_cast<double>(times.calls) / steps, device_s / steps, static_cast<double>(times.call_ns) * 1e-9 / steps,
+                device_s / steps_s);
+  }
+  std::printf("{\"step_s\": %.6f, \"on_device_s\": %.6f}\n", steps_s / steps, on_device_s / steps);
+}
+
+void run_profile(const Options& options) {
+  constexpr int64_t kSpansMax = 10'000'000;
+  const auto ops = worker::with_spans(make_ops(options));
+  const bool is_host = ops->memory_is_host();
+  model::Gpt2 gpt2(kTiny, *ops, options.batch);
+  gpt2.initialize(1);
+  model::TrainState state(gpt2, *ops);
+  const std::vector<int32_t> tokens(static_cast<size_t>(options.batch * kTiny.block_size), 7);
+  OpsByName by_op;
+  double steps_s = 0;
+  for (int64_t step = 0; step <= options.steps; ++step) {
+    worker::start_recording(kSpansMax, 1);
+    const auto begin = std::chrono::steady_clock::now();
+    gpt2.train_microbatch(tokens, tokens);
+    state.apply(kOptimizer, gpt2.gradients());
+    worker::bring_later_spans();
+    const double step_s = seconds_since(begin);
+    const worker::Recording recording = worker::stop_recording();
+    if (step == 0) continue;  // it sets up scratch
+    steps_s += step_s;
+    add_ops(by_op, recording, is_host);
+  }
+  print_ops(by_op, options.steps, steps_s);
+  std::printf("{\"numerics\": \"%s\"}\n", ops->info().numerics.c_str());
+}
+
 void run(const Options& options) {
   const auto ops = make_ops(options);
   model::Gpt2 gpt2(kTiny, *ops, options.batch);
@@ -224,6 +295,7 @@ int main(int argc, char** argv) {
   app.add_option("--device", options.device, "op set: cpu, ref, hip, hip:N");
   app.add_flag("--product", options.product, "time a product of 2048 x 2048 matrices instead of steps");
   app.add_flag("--copies", options.copies, "time copies between the device and the host instead of steps");
+  app.add_flag("--profile", options.profile, "the ops of a step and how long each takes on the device");
   app.add_flag("--spans", options.spans, "time steps without spans, with them, and while they are recorded");
   CLI11_PARSE(app, argc, argv);
   if (!worker::is_device_name(options.device)) {
@@ -237,6 +309,8 @@ int main(int argc, char** argv) {
       run_copies(options);
     } else if (options.spans) {
       run_spans(options);
+    } else if (options.profile) {
+      run_profile(options);
     } else {
       run(options);
     }

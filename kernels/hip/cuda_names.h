@@ -13,7 +13,7 @@ inline constexpr hipError_t hipSuccess = cudaSuccess, hipErrorOutOfMemory = cuda
                             hipErrorInvalidDevice = cudaErrorInvalidDevice,
                             hipErrorNotInitialized = cudaErrorInitializationError, hipErrorNotReady = cudaErrorNotReady;
 inline constexpr unsigned hipStreamNonBlocking = cudaStreamNonBlocking, hipEventDisableTiming = cudaEventDisableTiming,
-                          hipHostMallocDefault = cudaHostAllocDefault;
+                          hipEventDefault = cudaEventDefault, hipHostMallocDefault = cudaHostAllocDefault;
 inline constexpr cudaMemcpyKind hipMemcpyHostToDevice = cudaMemcpyHostToDevice, hipMemcpyDeviceToHost = cudaMemcpyDeviceToHost,
                                 hipMemcpyDeviceToDevice = cudaMemcpyDeviceToDevice;
 
@@ -79,4 +79,7 @@ inline hipError_t hipEventQuery(hipEvent_t event) {
 }
 inline hipError_t hipEventSynchronize(hipEvent_t event) {
   return cudaEventSynchronize(event);
+}
+inline hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t begin, hipEvent_t end) {
+  return cudaEventElapsedTime(milliseconds, begin, end);
 }

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <vector>
 
 #include "kernels/hip/library_products.h"
 #include "kernels/hip/library_sums.h"
@@ -72,6 +73,8 @@ class HipOps final : public DeviceOps {
   void begin_copy_to_device(void* to, const void* staging_from, size_t bytes) override;
   void await_copies() override;
   std::unique_ptr<DeviceSums> make_sums() override { return make_library_sums(stream_); }
+  void mark() override { marks_.add(); }
+  std::vector<int64_t> take_marks() override { return marks_.take(); }
 
   void cast(Act* out, const float* in, int64_t count) override;
   void parameters_changed() override {}
@@ -145,6 +148,7 @@ class HipOps final : public DeviceOps {
   DeviceProperties properties_;
   Stream stream_, to_host_, to_device_;
   QuickCopies quick_copies_;
+  Marks marks_{stream_};
   std::mutex copies_mutex_;
   std::map<Copy, Event> copies_;  // to the host, that nobody waited for yet
   Copy last_copy_ = 0;

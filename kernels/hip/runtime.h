@@ -12,6 +12,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "kernels/gpus.h"
 #include "kernels/hip/portable.h"
@@ -79,6 +80,26 @@ class Event {
  private:
   int device_;
   hipEvent_t event_ = nullptr;
+};
+
+// Moments in a stream by the host's clock, which an Event does not tell: it is made without times, and so costs less.
+// Thread: one at a time.
+class Marks {
+ public:
+  explicit Marks(const Stream& stream) : stream_(stream) {}
+  ~Marks();
+  Marks(const Marks&) = delete;
+  Marks& operator=(const Marks&) = delete;
+
+  void add();                   // the stream's end as it is now
+  std::vector<int64_t> take();  // DeviceOps::take_marks
+
+ private:
+  hipEvent_t next();
+
+  const Stream& stream_;
+  std::vector<hipEvent_t> events_;  // kept and used again
+  size_t used_ = 0;
 };
 
 // Host memory that the device reads and writes by itself. On the device in use.

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <utility>
@@ -166,6 +168,44 @@ bool Event::is_over() const {
 void Event::hold_up(const Stream& stream) const {
   stream.use();
   check(hipStreamWaitEvent(stream.get(), event_, 0), "a stream's wait for another");
+}
+
+Marks::~Marks() {
+  for (const hipEvent_t event : events_) (void)hipEventDestroy(event);
+}
+hipEvent_t Marks::next() {
+  stream_.use();
+  if (used_ == events_.size()) {
+    hipEvent_t fresh = nullptr;
+    check(hipEventCreateWithFlags(&fresh, hipEventDefault), "an event with a time");
+    events_.push_back(fresh);
+  }
+  return events_[used_++];
+}
+void Marks::add() {
+  check(hipEventRecord(next(), stream_.get()), "an event in a stream");
+}
+// Two events tell the time between them, and none tells the host's: so the host waits for a last one, in a queue that is empty
+// by then, and looks at its clock. From there the times go backwards from one event to the one before: milliseconds are in a
+// float, which over a step of some seconds would have no microseconds.
+std::vector<int64_t> Marks::take() {
+  if (used_ == 0) return {};
+  const size_t count = used_;
+  stream_.wait();
+  const hipEvent_t last = next();
+  used_ = 0;
+  check(hipEventRecord(last, stream_.get()), "an event in a stream");
+  check(hipEventSynchronize(last), "waiting for the device");
+  const int64_t now_ns = std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count();
+  std::vector<int64_t> passed(count);
+  double ago_ms = 0;
+  for (size_t i = count; i-- > 0;) {
+    float milliseconds = 0;
+    check(hipEventElapsedTime(&milliseconds, events_[i], events_[i + 1]), "the time between two events");
+    ago_ms += static_cast<double>(milliseconds);
+    passed[i] = now_ns - std::llround(ago_ms * 1e6);
+  }
+  return passed;
 }
 
 void* allocate_pinned(size_t bytes) {

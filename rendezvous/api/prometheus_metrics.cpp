@@ -17,8 +17,9 @@ using Json = nlohmann::json;
 constexpr const char* kStates[] = {"queued", "running", "waiting", "paused", "succeeded", "failed", "cancelled"};
 // Kinds of events that people watch. They are listed from the start with 0: a counter that first appears as 1 shows no
 // increase.
-constexpr const char* kWatchedKinds[] = {"checkpoint_failed", "database_older", "fault_reported", "job_failed", "job_waiting",
-                                         "state_diverged",    "step_refused",   "steps_voided",   "straggler",  "worker_lost"};
+constexpr const char* kWatchedKinds[] = {"checkpoint_failed", "database_older", "fault_reported", "gpu_errors",
+                                         "gpu_hot",           "job_failed",     "job_waiting",    "state_diverged",
+                                         "step_refused",      "steps_voided",   "straggler",      "worker_lost"};
 constexpr const char* kShownStates[] = {"alive", "draining", "lost", "left"};
 
 // A field of a job that may be missing, null, or a text such as "nan".

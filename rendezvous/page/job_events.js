@@ -17,6 +17,7 @@ const BAD = [
   "worker_held_back",
   "job_failed",
   "state_diverged",
+  "gpu_errors",
   "step_refused",
   "steps_voided",
   "checkpoint_failed",

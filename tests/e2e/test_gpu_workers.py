@@ -7,6 +7,7 @@ import signal
 import unittest
 
 import harness
+from traces.reader import Trace
 
 STEPS = 12
 PLAYED = {"HOLDFAST_SHIM_FENCE": "1", "HOLDFAST_SHIM_DEVICES": "4"}
@@ -168,6 +169,47 @@ class GpuWorkers(harness.ClusterTest):
         job = self.cluster.submit(**self.spec, nodes=2, min_nodes=2)
         refusal = self.cluster.wait_event(job, "worker_refused", containing="hip: the host has no 1 MiB that the GPU can reach")
         self.assertIn("amdgpu.gttsize", refusal["message"])
+
+    def test_errors_and_heat_that_its_driver_tells_are_events_of_the_job(self):
+        told = os.path.join(self.cluster.folder, "told")
+
+        def tell(words):
+            with open(told, "w", encoding="utf-8") as file:
+                file.write(words)
+
+        tell("uncorrected 0 corrected 3 reasons 4 busy 97 used 1000000 milliwatts 250000 celsius 71")
+        self.start_gpu_worker("w1", slow_ms=100, environment={"LD_LIBRARY_PATH": f"{harness.BIN}/played_nvml", "HOLDFAST_PLAYED_NVML": told})
+        self.cluster.wait_workers("w1")
+        job = self.cluster.submit(**{**self.spec, "total_steps": 5000})
+        self.cluster.wait_step(job, 2)
+        self.assertNotIn("gpu_", str(self.cluster.event_kinds(job)))
+        tell("uncorrected 2 corrected 8 reasons 64 busy 97 used 1000000 milliwatts 250000 celsius 105 xid 79")
+        errors = self.cluster.wait_event(job, "gpu_errors", timeout_s=30)["message"]
+        print(errors)
+        for words in ("0000:03:00.0", "2 of memory", "Xid 79", "drain this worker"):
+            self.assertIn(words, errors)
+        self.assertIn("5 of memory", self.cluster.wait_event(job, "gpu_corrected_errors")["message"])
+        self.assertIn("slows down to half", self.cluster.wait_event(job, "gpu_hot")["message"])
+        self.assertIn("gpu_errors", self.cluster.workers["w1"].log())
+        self.assertIn("105", self.cluster.cli("nodes"))
+
+    def test_a_profile_has_the_devices_own_times(self):
+        worker = self.start_gpu_worker("w1", slow_ms=20)
+        self.cluster.wait_workers("w1")
+        job = self.cluster.submit(**{**self.spec, "total_steps": 5000})
+        self.cluster.wait_step(job, 2)
+        print(self.cluster.cli("profile", job, "--steps", 3, "--output", "trace.json"))
+        trace = Trace(os.path.join(self.cluster.folder, "trace.json"))
+        steps = [span for span in trace.threads[0, "train"] if span.kind == "step"]
+        on_device = trace.threads[0, "device"]
+        calls = sorted((span for span in trace.every(0, "train") if span.kind in ("op", "copy")), key=lambda span: span.begin)
+        self.assertEqual([span.name for span in calls], [span.name for span in on_device])
+        self.assertGreater(len(on_device), 3 * 50)
+        for span in on_device:
+            self.assertTrue(any(step.begin <= span.begin and span.end <= step.end for step in steps), span.name)
+        costs = {(cost["name"], cost["thread"]) for cost in self.cluster.get(f"/v1/jobs/{job}/profile")["result"]["costs"]}
+        self.assertIn("device", {thread for _, thread in costs}, costs)
+        self.assertIn("no driver tells the health of the GPU 0000:03:00.0", worker.log())
 
     def test_a_device_that_fails_in_a_call_ends_in_an_event_and_a_rejoin(self):
         expected = self.undisturbed()

@@ -14,6 +14,7 @@
 #include "worker/link/outbox.h"
 #include "worker/link/rendezvous_client.h"
 #include "worker/load/load_reader.h"
+#include "worker/process/device_watch.h"
 #include "worker/process/job_runner.h"
 #include "worker/process/life_report.h"
 
@@ -110,9 +111,10 @@ class TrainingProcess {
                  .shared_memory = around.options.shared_memory},
                 {.link = link_, .outbox = outbox_, .transport = around.transport}, [this](const Input& input) { feed(input); }),
         load_(make_load_reader(around.device.pci_address, around.options.threads)),
+        watch_(around.device, outbox_),
         client_(
             link_, registration(around), [this](const rendezvous::Directive& directive) { feed(DirectiveReceived{directive}); },
-            [this] { return load_->read(); }) {
+            [this] { return look_at_device(); }) {
     const std::lock_guard lock(mutex_);
     ready_ = true;
     client_.publish(status_of(state_, incarnation_));
@@ -154,6 +156,16 @@ class TrainingProcess {
   void carry_out(const InterruptTrain& command) { runner_.interrupt(command.reason); }
   void carry_out(const ExitProcess& command) { spdlog::info("ends: {}", command.reason); }
 
+  // On the client's thread.
+  rendezvous::DeviceLoad look_at_device() {
+    watch_.look(job());
+    return load_->read();
+  }
+
+  std::string job() {
+    const std::lock_guard lock(mutex_);
+    return state_.job;
+  }
   bool exiting() {
     const std::lock_guard lock(mutex_);
     return state_.exiting;
@@ -178,6 +190,7 @@ class TrainingProcess {
   Shipping shipping_;
   JobRunner runner_;
   std::unique_ptr<LoadReader> load_;  // the client's thread reads it
+  DeviceWatch watch_;                 // and looks
   RendezvousClient client_;
 };
 

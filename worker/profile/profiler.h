@@ -59,12 +59,13 @@ class Profiler {
 };
 
 // A step of the train thread, which the profiler sees from its beginning to its end. A step that is not completed() is shown
-// as broken off.
+// as broken off. completed() waits for a device whose queue has ops of the profile.
 class ProfiledStep {
  public:
   ProfiledStep(Profiler& profiler, int64_t step)
       : recording_(profiler, step), span_(SpanKind::kOther, "a step that was broken off", step) {}
   void completed() {
+    bring_later_spans();
     span_.becomes(SpanKind::kStep, "step");
     recording_.completed = true;
   }

@@ -73,22 +73,23 @@ struct Place {
   }
 };
 thread_local Place place;
+thread_local std::vector<std::weak_ptr<LaterSpans>> later;
 
-void keep(uint64_t recording, const RecordedSpan& span) {
+void keep(uint64_t recording, const RecordedSpan& span, Place& on = place) {
   Recorder& all = recorder();
   const bool outline = span.kind == SpanKind::kStep || span.kind == SpanKind::kPhase;
   std::atomic<int64_t>& room = outline ? all.outline_room : all.room;
-  if (place.track == nullptr) place.track = all.take_track(place.role);
-  if (place.track == nullptr || room.fetch_sub(1, std::memory_order_relaxed) <= 0) {
+  if (on.track == nullptr) on.track = all.take_track(on.role);
+  if (on.track == nullptr || room.fetch_sub(1, std::memory_order_relaxed) <= 0) {
     all.dropped.fetch_add(1, std::memory_order_relaxed);
     return;
   }
-  const std::lock_guard lock(place.track->mutex);
-  if (place.track->of != recording) {
-    place.track->spans.clear();
-    place.track->of = recording;
+  const std::lock_guard lock(on.track->mutex);
+  if (on.track->of != recording) {
+    on.track->spans.clear();
+    on.track->of = recording;
   }
-  place.track->spans.push_back(span);
+  on.track->spans.push_back(span);
 }
 
 // With the recorder's mutex held.
@@ -122,7 +123,19 @@ void start_recording(int64_t spans_max, int64_t outline_max) {
   set_recording(++all.recordings);
 }
 
+void bring_later(const std::shared_ptr<LaterSpans>& spans) {
+  std::erase_if(later, [](const auto& each) { return each.expired(); });
+  later.push_back(spans);
+}
+
+void bring_later_spans() {
+  for (const auto& each : later) {
+    if (const auto spans = each.lock()) spans->bring();
+  }
+}
+
 Recording stop_recording() {
+  bring_later_spans();
   Recorder& all = recorder();
   const std::lock_guard lock(all.mutex);
   const uint64_t recording = detail::wanted.load() / 2;
@@ -142,6 +155,17 @@ Recording stop_recording() {
   }
   recorded.dropped = all.dropped;
   return recorded;
+}
+
+bool keeps_spans() {
+  return recorder().room.load(std::memory_order_relaxed) > 0;
+}
+
+void record_spans(const char* role, std::span<const RecordedSpan> spans) {
+  const uint64_t recording = detail::wanted.load(std::memory_order_relaxed) / 2;
+  if (recording == 0) return;
+  Place other{role};
+  for (const RecordedSpan& span : spans) keep(recording, span, other);
 }
 
 void name_thread(const char* role) {

@@ -8,6 +8,8 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -36,6 +38,23 @@ inline constexpr size_t kTracksMax = 32;
 // all there when other spans were dropped.
 void start_recording(int64_t spans_max, int64_t outline_max);
 Recording stop_recording();
+
+// Spans whose times are known only later: those of a device that works through a queue.
+class LaterSpans {
+ public:
+  virtual ~LaterSpans() = default;
+  // Hands over with record_spans what there is, and waits for it. Throws nothing.
+  virtual void bring() noexcept = 0;
+};
+// The calling thread is one whose bring_later_spans() brings these, too, for as long as they live.
+void bring_later(const std::shared_ptr<LaterSpans>& spans);
+// By the end of a step, so that its spans lie within it. stop_recording() does it once more, so it comes from the same thread.
+// Waits for nothing where nothing was recorded that has its times later.
+void bring_later_spans();
+// Whether the recording under way still keeps spans: those that come later need not be prepared otherwise.
+bool keeps_spans();
+// Keeps spans on a track of this role, if a recording is under way.
+void record_spans(const char* role, std::span<const RecordedSpan> spans);
 
 // Says what the calling thread is for; "thread" without it.
 void name_thread(const char* role);

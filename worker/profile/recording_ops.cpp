@@ -1,10 +1,14 @@
 #include "worker/profile/recording_ops.h"
 
+#include <spdlog/spdlog.h>
+
+#include <exception>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "worker/profile/ranges.h"
-#include "worker/profile/span.h"
+#include "worker/profile/recorder.h"
 
 namespace holdfast::worker {
 namespace {
@@ -12,22 +16,76 @@ namespace {
 using kernels::Act;
 using kernels::DeviceOps;
 
+// Ops in the device's queue, each between two marks.
+class DeviceSpans final : public LaterSpans, public std::enable_shared_from_this<DeviceSpans> {
+ public:
+  explicit DeviceSpans(DeviceOps& ops) : ops_(ops) {}
+
+  template <typename Call>
+  auto marked(const char* name, SpanKind kind, const Call& call) {
+    const size_t begin = mark();
+    if constexpr (std::is_void_v<decltype(call())>) {
+      call();
+      queued_.push_back({name, kind, begin, mark()});
+    } else {
+      auto result = call();
+      queued_.push_back({name, kind, begin, mark()});
+      return result;
+    }
+  }
+
+  void bring() noexcept override {
+    if (marks_ == 0) return;
+    const std::vector<Queued> queued = std::exchange(queued_, {});
+    marks_ = 0;
+    try {
+      const Span phase(SpanKind::kPhase, "read the device's times");
+      const std::vector<int64_t> passed_ns = ops_.take_marks();
+      std::vector<RecordedSpan> spans;
+      spans.reserve(queued.size());
+      for (const Queued& op : queued) {
+        const int64_t begin_ns = passed_ns.at(op.begin);
+        spans.push_back({op.name, op.kind, begin_ns, passed_ns.at(op.end) - begin_ns, -1});
+      }
+      record_spans("device", spans);
+    } catch (const std::exception& error) {  // of the device: whoever uses it next hears of it
+      spdlog::warn("the profile has no times of the device: {}", error.what());
+    }
+  }
+
+ private:
+  struct Queued {
+    const char* name;
+    SpanKind kind;
+    size_t begin, end;  // marks, counted since the last bring()
+  };
+  size_t mark() {
+    if (!is_known_) bring_later(shared_from_this());
+    is_known_ = true;
+    ops_.mark();
+    return marks_++;
+  }
+
+  DeviceOps& ops_;
+  bool is_known_ = false;  // to the thread that records
+  size_t marks_ = 0;
+  std::vector<Queued> queued_;
+};
+
 // Memory and copies.
 class RecordingMemory : public DeviceOps {
  protected:
   template <typename Call>
   auto recorded(const char* name, const Call& call, SpanKind kind = SpanKind::kOp) {
     const Span span(kind, name);
-    if constexpr (std::is_void_v<decltype(call())>) {
-      call();
-      if (queues_ && span.is_recorded()) ops_->synchronize();
-    } else {
-      return call();  // ops that return something wait for the device
-    }
+    if (on_device_ && span.is_recorded() && keeps_spans()) [[unlikely]]
+      return on_device_->marked(name, kind, call);
+    return call();
   }
 
  public:
-  explicit RecordingMemory(std::unique_ptr<DeviceOps> ops) : ops_(std::move(ops)), queues_(!ops_->memory_is_host()) {}
+  explicit RecordingMemory(std::unique_ptr<DeviceOps> ops)
+      : ops_(std::move(ops)), on_device_(ops_->memory_is_host() ? nullptr : std::make_shared<DeviceSpans>(*ops_)) {}
 
   kernels::DeviceInfo info() const override { return ops_->info(); }
   kernels::DType activation_dtype() const override { return ops_->activation_dtype(); }
@@ -65,12 +123,14 @@ class RecordingMemory : public DeviceOps {
   }
   void await_copies() override { ops_->await_copies(); }
   std::unique_ptr<kernels::DeviceSums> make_sums() override { return ops_->make_sums(); }
+  void mark() override { ops_->mark(); }
+  std::vector<int64_t> take_marks() override { return ops_->take_marks(); }
 
  protected:
   const std::unique_ptr<DeviceOps> ops_;
 
  private:
-  const bool queues_;
+  const std::shared_ptr<DeviceSpans> on_device_;  // null where work is done at once
 };
 
 class RecordingOps final : public RecordingMemory {

@@ -1,9 +1,11 @@
 // The device's ops with a Span around each.
 //
-// Promises: the same results as the ops within. While nothing is recorded an op costs one more call and a relaxed load. While a
-// profile is recorded on a GPU, whose work is queued, each op is waited for: so a span lasts as long as its op does, and steps
-// take somewhat longer. Copies beside the queue are not waited for.
-// Thread: as the ops within.
+// Promises: the same results as the ops within. While nothing is recorded an op costs one more call and a relaxed load. On a
+// GPU, whose work is queued, a span of the calling thread shows how long queueing took; the op itself is a span of the same
+// name and kind on the track "device", between two marks in the device's queue. No op is waited for: the marks are read when a
+// step is over (bring_later_spans), with a wait for the device there. A span of the device ends with its work and begins when
+// the device had done all before it, so launching counts to an op where the device has to wait for it. Copies beside the queue
+// have none. Thread: as the ops within, which is the one that starts and stops recordings.
 #pragma once
 
 #include <memory>

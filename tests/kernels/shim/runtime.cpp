@@ -3,6 +3,7 @@
 #include <hip/hip_runtime.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -110,6 +111,8 @@ struct ShimStream {
 struct ShimEvent {
   std::shared_ptr<ShimStream> stream;
   uint64_t after = 0;
+  bool has_time = false;
+  std::shared_ptr<std::chrono::steady_clock::time_point> passed;  // of the last record, once that work is done
 };
 
 namespace shim {
@@ -266,10 +269,11 @@ hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned) {
     stream->push_waiting([other = event->stream, after = event->after] { return other->run_as_far(after); });
   return hipSuccess;
 }
-hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned) {
+hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned flags) {
   const Call call;
   if (call.fails) return last;
   *event = new ShimEvent;
+  (*event)->has_time = (flags & hipEventDisableTiming) == 0;
   return hipSuccess;
 }
 hipError_t hipEventDestroy(hipEvent_t event) {
@@ -282,6 +286,10 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
   const Call call;
   if (call.fails) return last;
   event->stream = stream->self;
+  if (event->has_time) {
+    event->passed = std::make_shared<std::chrono::steady_clock::time_point>();
+    stream->push([passed = event->passed] { *passed = std::chrono::steady_clock::now(); });
+  }
   event->after = stream->queued;
   return hipSuccess;
 }
@@ -294,5 +302,15 @@ hipError_t hipEventSynchronize(hipEvent_t event) {
   const Call call;
   if (call.fails) return last;
   if (event->stream != nullptr) event->stream->run_until(event->after);
+  return hipSuccess;
+}
+hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t begin, hipEvent_t end) {
+  const Call call;
+  if (call.fails) return last;
+  for (const ShimEvent* event : {begin, end}) {
+    if (!event->has_time || event->passed == nullptr) return last = hipErrorInvalidValue;
+    if (event->stream->done < event->after) return last = hipErrorNotReady;
+  }
+  *milliseconds = std::chrono::duration<float, std::milli>(*end->passed - *begin->passed).count();
   return hipSuccess;
 }

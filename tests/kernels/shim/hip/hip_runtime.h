@@ -96,7 +96,7 @@ struct ShimStream;
 struct ShimEvent;
 using hipStream_t = ShimStream*;
 using hipEvent_t = ShimEvent*;
-inline constexpr unsigned hipStreamNonBlocking = 1, hipEventDisableTiming = 2, hipHostMallocDefault = 0;
+inline constexpr unsigned hipStreamNonBlocking = 1, hipEventDisableTiming = 2, hipEventDefault = 0, hipHostMallocDefault = 0;
 
 struct hipDeviceProp_t {
   char name[256];
@@ -129,6 +129,7 @@ hipError_t hipEventDestroy(hipEvent_t event);
 hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream);
 hipError_t hipEventQuery(hipEvent_t event);
 hipError_t hipEventSynchronize(hipEvent_t event);
+hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t begin, hipEvent_t end);
 
 namespace shim {
 // A kernel's launch: put into the stream's queue.
