@@ -126,7 +126,7 @@ void HipOps<Element>::sum_columns(float* out, const Element* x, int64_t N, int64
   const int64_t chunks = blocks_for(N, kChunkRows), column_blocks = blocks_for(C, kSumThreads);
   auto* const sums = scratch_.get<float>(chunks * C);
   launch(stream_, "sums of columns", column_chunks<Element>, chunks * column_blocks, kSumThreads, sums, x, N, C);
-  launch(stream_, "sums of columns", sum_of_chunks<float>, column_blocks, kSumThreads, out, sums, chunks, C);
+  launch(stream_, "sums of columns", sum_of_chunks<float>, blocks_for(C, kLanes), kSumThreads, out, out, sums, chunks, C, C);
 }
 
 template <typename Element>
