@@ -199,11 +199,6 @@ void HipOps<Element>::cast(Act* out, const float* in, int64_t count) {
   over_elements("cast", cast_elements<Element>, count, as<Element>(out), in, count);
 }
 template <typename Element>
-void HipOps<Element>::gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) {
-  launch(stream_, "gelu_backward", hip::gelu_backward<Element>, std::min(blocks_for(count, 4 * kThreads), kMostBlocks),
-         kThreads, as<Element>(dx), as<Element>(x), as<Element>(dy), count);
-}
-template <typename Element>
 void HipOps<Element>::adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count,
                             const AdamWStep& step) {
   over_elements("adamw", hip::adamw<float>, count, parameters, m, v, gradient, count, step);

@@ -39,8 +39,8 @@ class Layer {
     const int64_t before = shim::products_by_library();
     Act* const pre_gelu = epilogue == Epilogue::kGelu ? on_.of(pre_gelu_) : nullptr;
     ops_.matmul_forward(on_.of(out_), pre_gelu, on_.of(in_), on_.of(weight_), on_.of(bias_), epilogue, N_, IC_, OC_);
-    ops_.matmul_backward(on_.of(din_), on_.of(dweight_), on_.of(dbias_), on_.of(out_), on_.of(in_), on_.of(weight_), N_, IC_,
-                         OC_);
+    ops_.matmul_backward(on_.of(din_), on_.of(dweight_), on_.of(dbias_), on_.of(out_), on_.of(in_), nullptr, on_.of(weight_),
+                         N_, IC_, OC_);
     return shim::products_by_library() - before;
   }
   std::vector<double> results() {
