@@ -18,11 +18,13 @@
 namespace holdfast::kernels::hip {
 
 inline constexpr int64_t kWidestHead = 128;
-// Rows of logits that exist at once, as floats: few enough to stay in a large cache (51 MB with GPT-2's vocabulary), and enough
-// of them, with a block each, for every processor. Rows of their gradients, as activations: the more, the less often the
-// embedding's gradient is gone through.
+// Rows of logits that exist at once, as floats: few enough to stay in a large cache (64 MB of a Radeon's take 51 MB of GPT-2's
+// vocabulary, 50 MB of an H100's or H200's take 26 MB), and enough of them, with a block each, for every processor. Rows of
+// their gradients, as activations: the more, the less often the embedding's gradient is gone through.
 #if defined(HOLDFAST_HIP_ON_CPU)
 inline constexpr int64_t kLogitRows = 64, kLogitGradientRows = 256;  // so that small tests have several of each
+#elif defined(__CUDACC__)
+inline constexpr int64_t kLogitRows = 128, kLogitGradientRows = 2048;
 #else
 inline constexpr int64_t kLogitRows = 256, kLogitGradientRows = 2048;
 #endif
