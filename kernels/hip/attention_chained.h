@@ -123,7 +123,8 @@ struct ChainedTiles {
         const int64_t row = first + wave() * kTile + Link::fixed(lane, i);
         const int column = c * kTile + Link::streamed(lane, i);
         if (row >= shape.T || column >= shape.HS) continue;
-        // Words, so that the compiler keeps them one store: of elements it makes three, since the other branch has some, too.
+        // Words, for the compiler to keep it one store of bfloat16: of elements it makes three, as the other branch has some,
+        // too.
         struct [[gnu::may_alias]] alignas(Link::kRun * sizeof(Element)) Side {
           std::conditional_t<Link::kRun % 2 == 0, uint32_t, uint16_t> word[(Link::kRun + 1) / 2];
         };

@@ -133,30 +133,29 @@ struct Cut {
 using SmallCut = Cut<64, 64, 128>;
 using LargeCut = Cut<128, 128, 256>;
 
-// Sums of the rows of a wave's `Tiles` tiles of A, if they are asked for `here`: A times ones. Every thread of the block makes
-// one.
+// Sums of the rows of `Tiles` tiles of A: A times ones. Every thread of the block makes one.
 template <typename Element, int Wave, int Tiles>
 struct RowSums {
   using Tile = MatrixTile<Element, Wave>;
-  bool are_here;
-  typename Tile::Operand ones;
+  const Element* ones;
   typename Tile::Sums of[Tiles] = {};
-  __device__ explicit RowSums(bool here) : are_here(here) {
+  __device__ RowSums() {
     HOLDFAST_SHARED(Element[kTile * kTile], tile);
     for (int i = static_cast<int>(threadIdx.x); i < kTile * kTile; i += static_cast<int>(blockDim.x))
       tile[i] = narrow<Element>(1.0F);
-    barrier();
-    ones = Tile::load_b(tile, kTile);
+    ones = tile;  // seen by all after the next barrier
   }
-  __device__ void add(const typename Tile::Operand (&a)[Tiles]) {
-    if (!are_here) return;  // of whole waves
+  // Of one step along K, whose tile i is load(i).
+  template <typename Load>
+  __device__ void add(Load load) {
     HOLDFAST_UNROLL
-    for (int i = 0; i < Tiles; ++i) Tile::multiply(of[i], a[i], ones);
+    for (int i = 0; i < Tiles; ++i) Tile::multiply(of[i], load(i), Tile::load_b(ones, kTile));
   }
 };
 template <typename Element, int Wave>
 struct RowSums<Element, Wave, 0> {
-  __device__ explicit RowSums(bool) {}
+  template <typename Load>
+  __device__ void add(Load) {}
 };
 
 // A block's work: C's piece that begins at (row, column), over K from `begin` to `end`.
@@ -180,36 +179,50 @@ __device__ void multiply_piece(Operand<Element> A, Operand<Element> B, int64_t r
   const auto tile_at = [](bool by_columns, int stride, int first, int k) {
     return by_columns ? k * stride + first : first * stride + k;
   };
+  const auto a_tile = [&](int i, int k) {
+    const int at = tile_at(kAByColumns, ALoader::kStride, first_row + i * kTile, k);
+    return Tile::template load_a<kAByColumns>(a_strip + at, ALoader::kStride);
+  };
   constexpr int kStrip = strip_of<Element>;
   a_loader.fetch(K_begin);
   b_loader.fetch(K_begin);
-  RowSums<Element, Wave, Epilogue::kRowSums ? kTileRows : 0> row_sums(column + first_column == 0);
-  for (int64_t k = K_begin; k < K_end; k += kStrip) {
-    barrier();
-    a_loader.store(a_strip);
-    b_loader.store(b_strip);
-    barrier();
-    if (k + kStrip < K_end) {
-      a_loader.fetch(k + kStrip);
-      b_loader.fetch(k + kStrip);
-    }
-    HOLDFAST_UNROLL
-    for (int step = 0; step < kStrip; step += kTile) {
-      typename Tile::Operand a[kTileRows];
-      HOLDFAST_UNROLL
-      for (int i = 0; i < kTileRows; ++i) {
-        const int at = tile_at(kAByColumns, ALoader::kStride, first_row + i * kTile, step);
-        a[i] = Tile::template load_a<kAByColumns>(a_strip + at, ALoader::kStride);
+  // Waves that have the same rows of C share their sums.
+  constexpr int kSummed = Epilogue::kRowSums ? kTileRows / kWaveColumns : 0;
+  static_assert(!Epilogue::kRowSums || kTileRows % kWaveColumns == 0);
+  const int first_summed = wave % kWaveColumns * kSummed;
+  const bool sums_rows = Epilogue::kRowSums && column == 0;
+  RowSums<Element, Wave, kSummed> row_sums;
+  const auto go_over_strips = [&](auto with_row_sums) {
+    for (int64_t k = K_begin; k < K_end; k += kStrip) {
+      barrier();
+      a_loader.store(a_strip);
+      b_loader.store(b_strip);
+      barrier();
+      if (k + kStrip < K_end) {
+        a_loader.fetch(k + kStrip);
+        b_loader.fetch(k + kStrip);
       }
-      if constexpr (Epilogue::kRowSums) row_sums.add(a);
       HOLDFAST_UNROLL
-      for (int j = 0; j < kTileColumns; ++j) {
-        const int at = tile_at(kBByColumns, BLoader::kStride, first_column + j * kTile, step);
-        const auto b = Tile::template load_b<kBByColumns>(b_strip + at, BLoader::kStride);
+      for (int step = 0; step < kStrip; step += kTile) {
+        typename Tile::Operand a[kTileRows];
         HOLDFAST_UNROLL
-        for (int i = 0; i < kTileRows; ++i) Tile::multiply(sums[i][j], a[i], b);
+        for (int i = 0; i < kTileRows; ++i) a[i] = a_tile(i, step);
+        if constexpr (decltype(with_row_sums)::value) row_sums.add([&](int i) { return a_tile(first_summed + i, step); });
+        HOLDFAST_UNROLL
+        for (int j = 0; j < kTileColumns; ++j) {
+          const int at = tile_at(kBByColumns, BLoader::kStride, first_column + j * kTile, step);
+          const auto b = Tile::template load_b<kBByColumns>(b_strip + at, BLoader::kStride);
+          HOLDFAST_UNROLL
+          for (int i = 0; i < kTileRows; ++i) Tile::multiply(sums[i][j], a[i], b);
+        }
       }
     }
+  };
+  // Two loops, for a branch at each step would take more registers than there are.
+  if constexpr (Epilogue::kRowSums) {
+    sums_rows ? go_over_strips(std::true_type()) : go_over_strips(std::false_type());
+  } else {
+    go_over_strips(std::false_type());
   }
   const int lane = wave_lane<Wave>();
   HOLDFAST_UNROLL
@@ -235,12 +248,14 @@ __device__ void multiply_piece(Operand<Element> A, Operand<Element> B, int64_t r
         if (m < A.rows && n < B.rows) epilogue(m, n, sums[i][j].c[e], known[j][e]);
       }
     }
-    if constexpr (Epilogue::kRowSums) {
+  }
+  if constexpr (Epilogue::kRowSums) {
+    HOLDFAST_UNROLL
+    for (int i = 0; i < kSummed; ++i) {
       HOLDFAST_UNROLL
       for (int e = 0; e < Tile::kSums; ++e) {
-        if (row_sums.are_here && Tile::column(lane, e) == 0 && m_of(e) < A.rows) {
-          epilogue.row_sum(m_of(e), row_sums.of[i].c[e]);
-        }
+        const int64_t m = row + first_row + (first_summed + i) * kTile + Tile::row(lane, e);
+        if (sums_rows && Tile::column(lane, e) == 0 && m < A.rows) epilogue.row_sum(m, row_sums.of[i].c[e]);
       }
     }
   }
