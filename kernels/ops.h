@@ -135,10 +135,10 @@ class DeviceOps {
   virtual void matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* weight, const float* bias, Epilogue epilogue,
                               int64_t N, int64_t IC, int64_t OC) = 0;
   // din (N, IC) = dout * weight;  dweight (OC, IC) = dout^T * in;  dbias (OC) = column sums of dout.
-  virtual void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight,
-                               int64_t N, int64_t IC, int64_t OC) = 0;
-  // GELU, tanh form (Hendrycks, Gimpel 2016, section 2). dx = dy * gelu'(x), elementwise; dx may be dy.
-  virtual void gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) = 0;
+  // With pre_gelu (N, IC), of which `in` is GELU, din is its gradient: what was din, as it would be stored, times
+  // gelu'(pre_gelu). Null: no GELU is there. GELU is the tanh form (Hendrycks, Gimpel 2016, section 2).
+  virtual void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* pre_gelu,
+                               const Act* weight, int64_t N, int64_t IC, int64_t OC) = 0;
 
   // --- causal self-attention, softmax(q k^T / sqrt(HS)) v per head.
   // qkv (B, T, 3C): q, k, v side by side, each (NH, HS). out (B, T, C). logsumexp (B, NH, T) is kept for the backward

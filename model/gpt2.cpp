@@ -256,22 +256,22 @@ void Gpt2::layer_backward(int64_t layer, int64_t B, int64_t T) {
   const Activations::Layer& a = at.layers[layer];
   const ParameterViews::Layer& p = views_->layers[layer];
 
-  ops_.matmul_backward(at.wide, p.mlp_proj_weight.gradient, p.mlp_proj_bias.gradient, at.branch, a.gelu, p.mlp_proj_weight.act,
-                       N, 4 * C, C);
-  ops_.gelu_backward(at.wide, a.pre_gelu, at.wide, N * 4 * C);
+  ops_.matmul_backward(at.wide, p.mlp_proj_weight.gradient, p.mlp_proj_bias.gradient, at.branch, a.gelu, a.pre_gelu,
+                       p.mlp_proj_weight.act, N, 4 * C, C);
   ops_.layernorm_forward(at.normed, nullptr, at.mean, at.rstd, a.residual_mid, nullptr, p.ln_2_weight.value, p.ln_2_bias.value,
                          N, C);
-  ops_.matmul_backward(at.dbranch, p.fc_weight.gradient, p.fc_bias.gradient, at.wide, at.normed, p.fc_weight.act, N, C, 4 * C);
+  ops_.matmul_backward(at.dbranch, p.fc_weight.gradient, p.fc_bias.gradient, at.wide, at.normed, nullptr, p.fc_weight.act, N, C,
+                       4 * C);
   ops_.layernorm_backward(at.dresidual, at.branch, p.ln_2_weight.gradient, p.ln_2_bias.gradient, at.dbranch, a.residual_mid,
                           p.ln_2_weight.value, at.mean, at.rstd, N, C);
 
-  ops_.matmul_backward(at.dbranch, p.attn_proj_weight.gradient, p.attn_proj_bias.gradient, at.branch, a.attention,
+  ops_.matmul_backward(at.dbranch, p.attn_proj_weight.gradient, p.attn_proj_bias.gradient, at.branch, a.attention, nullptr,
                        p.attn_proj_weight.act, N, C, C);
   ops_.attention_backward(at.wide, at.dbranch, a.qkv, a.attention, a.logsumexp, B, T, C, config_.n_head);
   ops_.layernorm_forward(at.normed, nullptr, at.mean, at.rstd, a.residual_in, nullptr, p.ln_1_weight.value, p.ln_1_bias.value,
                          N, C);
-  ops_.matmul_backward(at.dbranch, p.attn_weight.gradient, p.attn_bias.gradient, at.wide, at.normed, p.attn_weight.act, N, C,
-                       3 * C);
+  ops_.matmul_backward(at.dbranch, p.attn_weight.gradient, p.attn_bias.gradient, at.wide, at.normed, nullptr, p.attn_weight.act,
+                       N, C, 3 * C);
   ops_.layernorm_backward(at.dresidual, layer == 0 ? nullptr : at.branch, p.ln_1_weight.gradient, p.ln_1_bias.gradient,
                           at.dbranch, a.residual_in, p.ln_1_weight.value, at.mean, at.rstd, N, C);
 }

@@ -66,10 +66,10 @@ class EmulatedOps final : public kernels::HostOps {
   void matmul_forward(Act*, Act*, const Act*, const Act*, const float*, Epilogue, int64_t N, int64_t IC, int64_t OC) override {
     work(product(N, IC, OC));
   }
-  void matmul_backward(Act*, float*, float*, const Act*, const Act*, const Act*, int64_t N, int64_t IC, int64_t OC) override {
+  void matmul_backward(Act*, float*, float*, const Act*, const Act*, const Act*, const Act*, int64_t N, int64_t IC,
+                       int64_t OC) override {
     work(2 * product(N, IC, OC));
   }
-  void gelu_backward(Act*, const Act*, const Act*, int64_t) override {}
   void attention_forward(Act*, float*, const Act*, int64_t B, int64_t T, int64_t C, int64_t) override {
     work(attention(B, T, C));
   }

@@ -12,7 +12,7 @@
 //   layernorm_backward    12 + 2e (both gradients and the stream read; the stream's gradient and its cast written)
 //   fixed_accumulate      12 (sum and gradient read, sum written; int32), 8 (int16)
 //   fixed_unpack           8 (int32), 6 (int16)     abs_max, sum_of_squares   4     float_accumulate   12
-//   cast                   4 + e     gelu_backward   3e
+//   cast                   4 + e
 // Refuses: float16, which the cpu op set does not have.
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -123,7 +123,6 @@ class Bench {
         {"abs_max", shape, 4 * kTiny, [=, this] { ops_->abs_max(floats(3), kTiny); }},
         {"sum_of_squares", shape, 4 * kTiny, [=, this] { ops_->sum_of_squares(floats(3), kTiny); }},
         {"cast", shape, (4 + element_) * kTiny, [=, this] { ops_->cast(acts(0), floats(3), kTiny); }},
-        {"gelu_backward", shape, 3 * element_ * kTiny, [=, this] { ops_->gelu_backward(acts(1), acts(0), acts(2), kTiny); }},
     };
   }
 

@@ -62,11 +62,6 @@ void CpuOps::cast(Act* out, const float* in, int64_t count) {
   for_each_block(count, [&](int64_t begin, int64_t size) { elements_.from_float(at(out, begin), in + begin, size); });
 }
 
-void CpuOps::gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) {
-  for_each_block(
-      count, [&](int64_t begin, int64_t size) { elements_.gelu_backward(at(dx, begin), at(x, begin), at(dy, begin), size); });
-}
-
 void CpuOps::adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) {
   for_each_block(count, [&](int64_t begin, int64_t size) {
     vectors_.floats.adamw(parameters + begin, m + begin, v + begin, gradient + begin, size, step);

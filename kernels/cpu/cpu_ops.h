@@ -38,9 +38,8 @@ class CpuOps final : public HostOps {
                           const float* weight, const float* mean, const float* rstd, int64_t N, int64_t C) override;
   void matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* weight, const float* bias, Epilogue epilogue,
                       int64_t N, int64_t IC, int64_t OC) override;
-  void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight, int64_t N,
-                       int64_t IC, int64_t OC) override;
-  void gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) override;
+  void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* pre_gelu,
+                       const Act* weight, int64_t N, int64_t IC, int64_t OC) override;
   void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) override;
   void attention_backward(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,
                           int64_t T, int64_t C, int64_t NH) override;

@@ -92,8 +92,8 @@ void CpuOps::matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* w
   });
 }
 
-void CpuOps::matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight,
-                             int64_t N, int64_t IC, int64_t OC) {
+void CpuOps::matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* pre_gelu,
+                             const Act* weight, int64_t N, int64_t IC, int64_t OC) {
   const void* dy = operands(dout, N * OC, out_);
   const void* x = operands(in, N * IC, in_);
   const void* w = operands(weight, OC * IC, weight_);
@@ -115,7 +115,9 @@ void CpuOps::matmul_backward(Act* din, float* dweight, float* dbias, const Act* 
     float* y = per_thread_[static_cast<size_t>(thread)].floats(0);
     din_products.of(tile).run_packed(thread, operand_at(dy, tile.row * OC), packed_w.of(tile), y);
     for (int64_t r = 0; r < tile.rows; ++r) {
-      elements_.from_float(at(din, (tile.row + r) * IC + tile.column), y + r * width, tile.columns);
+      const int64_t first = (tile.row + r) * IC + tile.column;
+      elements_.from_float(at(din, first), y + r * width, tile.columns);
+      if (pre_gelu != nullptr) elements_.gelu_backward(at(din, first), at(pre_gelu, first), at(din, first), tile.columns);
     }
   };
   const auto dweight_task = [&](int64_t i, int thread) {

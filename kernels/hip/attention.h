@@ -25,6 +25,12 @@ struct AttentionShape {
   __device__ int64_t out(int64_t head, int64_t t) const { return (head / NH * T + t) * C + head % NH * HS; }
 };
 
+// Sixteen bytes of elements.
+template <typename Element>
+struct Elements {
+  Element x[16 / sizeof(Element)];
+};
+
 // The rows of one head, T of HS elements: row t begins at data + t * stride. Made once a block, for finding a head takes
 // divisions of 64 bits.
 template <typename Element>
@@ -227,16 +233,24 @@ __global__ void __launch_bounds__(kAttentionThreads)
   }
 }
 
-// D[head, t] = dout . out, a group of lanes a row. Blocks: rows by kThreads / kLanes.
+inline constexpr int kDotLanes = 8;  // of a row
+
+// D[head, t] = dout . out, kDotLanes lanes a row. Blocks: rows by kThreads / kDotLanes.
 template <typename Element>
 __global__ void attention_dot(float* D, const Element* dout, const Element* out, int64_t rows, AttentionShape shape) {
-  const int64_t r = static_cast<int64_t>(blockIdx.x) * (blockDim.x / kLanes) + static_cast<int64_t>(threadIdx.x) / kLanes;
-  if (r >= rows) return;  // whole groups
-  const int64_t at = shape.out(r / shape.T, r % shape.T);
+  const int64_t r = static_cast<int64_t>(blockIdx.x) * (blockDim.x / kDotLanes) + static_cast<int64_t>(threadIdx.x) / kDotLanes;
+  const int64_t row = r < rows ? r : rows - 1, head = row / shape.T, t = row % shape.T;  // every lane comes to the exchanges
+  const RowsOfHead<const Element> a = head_of_out(dout, shape, head), b = head_of_out(out, shape, head);
+  constexpr int kVector = RowsOfHead<const Element>::kVector;
   float sum = 0;
-  for (int i = lane(); i < shape.HS; i += kLanes) sum += widen(dout[at + i]) * widen(out[at + i]);
-  sum = sum_of_lanes(sum);
-  if (lane() == 0) D[r] = sum;
+  for (int column = lane() % kDotLanes * kVector; column < shape.HS; column += kDotLanes * kVector) {
+    const auto x = bits_as<Elements<Element>>(a.vector(t, column, shape)),
+               y = bits_as<Elements<Element>>(b.vector(t, column, shape));
+    HOLDFAST_UNROLL
+    for (int i = 0; i < kVector; ++i) sum += widen(x.x[i]) * widen(y.x[i]);
+  }
+  for (int distance = kDotLanes / 2; distance > 0; distance /= 2) sum += from_lane(sum, lane() ^ distance);
+  if (r < rows && lane() % kDotLanes == 0) D[r] = sum;
 }
 
 // p and ds = p (dp - D) scale of a tile, as elements, from s = q k^T and dp = dout v^T. Zero where the key is of the future,

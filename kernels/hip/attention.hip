@@ -52,14 +52,6 @@ bool is_chained(const DeviceProperties& properties, int HS) {
 #endif
 }
 
-// The backward pass, too. Not on RDNA4: as compiled for gfx1201 and run in the instruction emulator it gives other gradients of
-// keys and values from a head's 16th channel on, while gfx1100, gfx942 and the CPU that plays RDNA4 are right. Until it is
-// known whose fault that is, the form by shared memory does it there.
-template <typename Element>
-bool is_backward_chained(const DeviceProperties& properties, int HS) {
-  return is_chained<Element>(properties, HS) && !properties.architecture.starts_with("gfx12");
-}
-
 // Calls what.template operator()<Wave, Width>(), with widths of the chained kernels.
 template <typename Element, typename What>
 void with_chained_sizes(int wave, int HS, What what) {
@@ -100,9 +92,9 @@ void HipOps<Element>::attention_backward(Act* dqkv, const Act* dout, const Act* 
   auto* const to = reinterpret_cast<Element*>(dqkv);
   const auto *dy = reinterpret_cast<const Element*>(dout), *from = reinterpret_cast<const Element*>(qkv);
   auto* const D = scratch_.get<float>(rows);
-  launch(stream_, "attention_backward", attention_dot<Element>, blocks_for(rows, kThreads / kLanes), kThreads, D, dy,
+  launch(stream_, "attention_backward", attention_dot<Element>, blocks_for(rows, kThreads / kDotLanes), kThreads, D, dy,
          reinterpret_cast<const Element*>(out), rows, shape);
-  if (is_backward_chained<Element>(properties_, shape.HS)) {
+  if (is_chained<Element>(properties_, shape.HS)) {
     return with_chained_sizes<Element>(properties_.wave, shape.HS, [&]<int Wave, int Width>() {
       const int64_t blocks = B * NH * blocks_for(T, kChainedRows);
       constexpr int kThreadsOfBlock = kChainedRows / kTile * Wave;

@@ -123,15 +123,18 @@ struct ChainedTiles {
         const int64_t row = first + wave() * kTile + Link::fixed(lane, i);
         const int column = c * kTile + Link::streamed(lane, i);
         if (row >= shape.T || column >= shape.HS) continue;
+        // Words, for the compiler to keep it one store of bfloat16: of elements it makes three, as the other branch has some,
+        // too.
         struct [[gnu::may_alias]] alignas(Link::kRun * sizeof(Element)) Side {
-          Element x[Link::kRun];
-        } side;
+          std::conditional_t<Link::kRun % 2 == 0, uint32_t, uint16_t> word[(Link::kRun + 1) / 2];
+        };
+        Element side[Link::kRun];
         HOLDFAST_UNROLL
-        for (int r = 0; r < Link::kRun; ++r) side.x[r] = narrow<Element>(out.tile[c].c[i + r]);
+        for (int r = 0; r < Link::kRun; ++r) side[r] = narrow<Element>(out.tile[c].c[i + r]);
         if (in_vectors) {
-          *reinterpret_cast<Side*>(to.row(row) + column) = side;
+          *reinterpret_cast<Side*>(to.row(row) + column) = bits_of<Side>(side);
         } else {
-          for (int r = 0; r < Link::kRun && column + r < shape.HS; ++r) to.row(row)[column + r] = side.x[r];
+          for (int r = 0; r < Link::kRun && column + r < shape.HS; ++r) to.row(row)[column + r] = side[r];
         }
       }
     }
@@ -314,7 +317,7 @@ __global__ void __launch_bounds__(4 * Wave)
         for (int i = 0; i < kSums; ++i) {
           const int streamed = Link::streamed(lane, i), row = j * kTile + streamed;
           const bool counts = !(is_first && j == wave && streamed < Link::fixed(lane, i));
-          const float weight = counts ? exp2_of(fmaf(s.c[i], shape.scale2, offsets[row])) : 0.0F;
+          const float any = exp2_of(fmaf(s.c[i], shape.scale2, offsets[row])), weight = counts ? any : 0.0F;
           p[i] = narrow<Element>(weight);
           ds[i] = narrow<Element>(weight * (dp.c[i] - dots[row]) * shape.scale);
         }

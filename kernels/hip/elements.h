@@ -65,19 +65,20 @@ __device__ inline float gelu_slope(float x) {
   return at.s + x * two_du * at.s * (at.e * at.s);
 }
 
+// y times gelu'(x), for products that their own epilogue does not do it for.
 template <typename Element>
-__global__ void gelu_backward(Element* dx, const Element* x, const Element* dy, int64_t count) {
+__global__ void times_gelu_slope(Element* y, const Element* x, int64_t count) {
   const auto [first, step] = own_elements();
-  const auto addresses = reinterpret_cast<uintptr_t>(dx) | reinterpret_cast<uintptr_t>(x) | reinterpret_cast<uintptr_t>(dy);
+  const auto addresses = reinterpret_cast<uintptr_t>(y) | reinterpret_cast<uintptr_t>(x);
   const int64_t fours = addresses % sizeof(Four<Element>) == 0 ? count / 4 : 0;
   for (int64_t i = first; i < fours; i += step) {
-    const Four<Element> a = four_at(x + 4 * i), b = four_at(dy + 4 * i);
+    const Four<Element> a = four_at(x + 4 * i), b = four_at(y + 4 * i);
     Four<Element> d;
     HOLDFAST_UNROLL
     for (int k = 0; k < 4; ++k) d.x[k] = narrow<Element>(widen(b.x[k]) * gelu_slope(widen(a.x[k])));
-    store_four(dx + 4 * i, d);
+    store_four(y + 4 * i, d);
   }
-  for (int64_t i = 4 * fours + first; i < count; i += step) dx[i] = narrow<Element>(widen(dy[i]) * gelu_slope(widen(x[i])));
+  for (int64_t i = 4 * fours + first; i < count; i += step) y[i] = narrow<Element>(widen(y[i]) * gelu_slope(widen(x[i])));
 }
 
 template <typename Real>

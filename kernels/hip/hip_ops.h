@@ -20,11 +20,13 @@
 namespace holdfast::kernels::hip {
 
 inline constexpr int64_t kWidestHead = 128;
-// Rows of logits that exist at once, as floats: few enough to stay in a large cache (51 MB with GPT-2's vocabulary), and enough
-// of them, with a block each, for every processor. Rows of their gradients, as activations: the more, the less often the
-// embedding's gradient is gone through.
+// Rows of logits that exist at once, as floats: few enough to stay in a large cache (64 MB of a Radeon's take 51 MB of GPT-2's
+// vocabulary, 50 MB of an H100's or H200's take 26 MB), and enough of them, with a block each, for every processor. Rows of
+// their gradients, as activations: the more, the less often the embedding's gradient is gone through.
 #if defined(HOLDFAST_HIP_ON_CPU)
 inline constexpr int64_t kLogitRows = 64, kLogitGradientRows = 256;  // so that small tests have several of each
+#elif defined(__CUDACC__)
+inline constexpr int64_t kLogitRows = 128, kLogitGradientRows = 2048;
 #else
 inline constexpr int64_t kLogitRows = 256, kLogitGradientRows = 2048;
 #endif
@@ -91,9 +93,8 @@ class HipOps final : public DeviceOps {
 
   void matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* weight, const float* bias, Epilogue epilogue,
                       int64_t N, int64_t IC, int64_t OC) override;
-  void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight, int64_t N,
-                       int64_t IC, int64_t OC) override;
-  void gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) override;
+  void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* pre_gelu,
+                       const Act* weight, int64_t N, int64_t IC, int64_t OC) override;
 
   void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) override;
   void attention_backward(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,
@@ -132,6 +133,9 @@ class HipOps final : public DeviceOps {
   template <typename T>
   T fetch(const T* from);  // waits
   void sum_columns(float* out, const Element* x, int64_t N, int64_t C);
+  // dweight (OC, IC) = dout^T * in, and dbias (OC), the column sums of dout, by the way.
+  void gradients_of_weights(float* dweight, float* dbias, const Element* dout, const Element* in, int64_t N, int64_t IC,
+                            int64_t OC);
   // result = A (M, K) * B (N, K)^T where the build's library can do it: whether it has.
   template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
   bool by_library(const LibraryProducts::Result& result, const A& a, const B& b, int64_t K);

@@ -87,7 +87,7 @@ HipOps<Element>::HipOps(int device)
 
 template <typename Element>
 DeviceInfo HipOps<Element>::info() const {
-  std::string numerics = "hip/" + properties_.architecture + "/" + compiler() + "/kernels-2";
+  std::string numerics = "hip/" + properties_.architecture + "/" + compiler() + "/kernels-3";
   if (library_ != nullptr) numerics.append("+").append(library_->name());
   return {"hip", properties_.name, numerics, properties_.memory_bytes, 0, properties_.pci_address};
 }
@@ -197,11 +197,6 @@ void HipOps<Element>::over_elements(const char* name, void (*kernel)(Parameters.
 template <typename Element>
 void HipOps<Element>::cast(Act* out, const float* in, int64_t count) {
   over_elements("cast", cast_elements<Element>, count, as<Element>(out), in, count);
-}
-template <typename Element>
-void HipOps<Element>::gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) {
-  launch(stream_, "gelu_backward", hip::gelu_backward<Element>, std::min(blocks_for(count, 4 * kThreads), kMostBlocks),
-         kThreads, as<Element>(dx), as<Element>(x), as<Element>(dy), count);
 }
 template <typename Element>
 void HipOps<Element>::adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count,
@@ -340,16 +335,17 @@ template <typename Element>
 void HipOps<Element>::layernorm_backward(float* dresidual, Act* dx, float* dweight, float* dbias, const Act* dout,
                                          const float* residual, const float* weight, const float* mean, const float* rstd,
                                          int64_t N, int64_t C) {
-  const int64_t chunks = blocks_for(N, kChunkRows), column_blocks = blocks_for(C, kSumThreads);
-  auto* const weights = scratch_.get<float>(2 * chunks * C);
-  float* const biases = weights + chunks * C;
-  launch(stream_, "layernorm_backward", layernorm_backward_chunks<Element>, chunks * column_blocks, kSumThreads, weights,
-         biases, as<Element>(dout), residual, mean, rstd, N, C);
-  launch(stream_, "layernorm_backward", sum_of_chunks<float>, column_blocks, kSumThreads, dweight, weights, chunks, C);
-  launch(stream_, "layernorm_backward", sum_of_chunks<float>, column_blocks, kSumThreads, dbias, biases, chunks, C);
   with_fours_of_row(C, [&]<int Fours>() {
-    launch(stream_, "layernorm_backward", layernorm_backward_rows<Element, Fours>, blocks_for(N, rows_of_block<Fours>),
-           kRowThreads, dresidual, as<Element>(dx), as<Element>(dout), residual, weight, mean, rstd, N, C);
+    const int64_t blocks = blocks_for(N, rows_of_block<Fours>), count = Fours > 0 ? blocks : blocks_for(N, kChunkRows);
+    auto* const chunks = scratch_.get<float>(2 * count * C);
+    launch(stream_, "layernorm_backward", layernorm_backward_rows<Element, Fours>, blocks, kRowThreads, dresidual,
+           as<Element>(dx), chunks, as<Element>(dout), residual, weight, mean, rstd, N, C);
+    if (Fours == 0) {
+      launch(stream_, "layernorm_backward", layernorm_backward_chunks<Element>, count * blocks_for(C, kSumThreads), kSumThreads,
+             chunks, as<Element>(dout), residual, mean, rstd, N, C);
+    }
+    launch(stream_, "layernorm_backward", sum_of_chunks<float>, blocks_for(2 * C, kLanes), kSumThreads, dweight, dbias, chunks,
+           count, 2 * C, C);
   });
 }
 

@@ -98,8 +98,25 @@ void HipOps<Element>::product_of_floats(float* out, A a, B b, int64_t K, bool ad
   }
   auto* const parts = parts_.get<float>(plan.parts * M * N);
   multiply<ARowsContiguous, BRowsContiguous>(stream_, properties_.wave, plan, a, b, K, StoreFloats{parts, N, M * N, false});
-  launch(stream_, "a matrix product's parts", sum_of_parts<float>, blocks_for(M * N, kThreads), kThreads, out, parts, M * N,
-         plan.parts, add);
+  launch(stream_, "a matrix product's parts", sum_of_parts<float>, blocks_for(M * N, kThreads), kThreads, out, out, parts,
+         M * N, plan.parts, M * N, add);
+}
+
+template <typename Element>
+void HipOps<Element>::gradients_of_weights(float* dweight, float* dbias, const Element* dout, const Element* in, int64_t N,
+                                           int64_t IC, int64_t OC) {
+  const Operand<Element> A{dout, OC, OC}, B{in, IC, IC};
+  if (by_library<true, true>({dweight, DType::kFloat32, IC}, A, B, N)) return sum_columns(dbias, dout, N, OC);
+  const ProductPlan plan = plan_of(OC, IC, N, true);
+  const int64_t weights = OC * IC, all = weights + OC;
+  if (plan.parts == 1) {
+    multiply<true, true>(stream_, properties_.wave, plan, A, B, N, StoreFloatsAndRowSums{dweight, dbias, IC, 0});
+    return;
+  }
+  auto* const parts = parts_.get<float>(plan.parts * all);
+  multiply<true, true>(stream_, properties_.wave, plan, A, B, N, StoreFloatsAndRowSums{parts, parts + weights, IC, all});
+  launch(stream_, "a matrix product's parts", sum_of_parts<float>, blocks_for(all, kThreads), kThreads, dweight, dbias, parts,
+         all, plan.parts, weights, false);
 }
 
 template <typename Element>
@@ -126,20 +143,26 @@ void HipOps<Element>::sum_columns(float* out, const Element* x, int64_t N, int64
   const int64_t chunks = blocks_for(N, kChunkRows), column_blocks = blocks_for(C, kSumThreads);
   auto* const sums = scratch_.get<float>(chunks * C);
   launch(stream_, "sums of columns", column_chunks<Element>, chunks * column_blocks, kSumThreads, sums, x, N, C);
-  launch(stream_, "sums of columns", sum_of_chunks<float>, column_blocks, kSumThreads, out, sums, chunks, C);
+  launch(stream_, "sums of columns", sum_of_chunks<float>, blocks_for(C, kLanes), kSumThreads, out, out, sums, chunks, C, C);
 }
 
 template <typename Element>
-void HipOps<Element>::matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight,
-                                      int64_t N, int64_t IC, int64_t OC) {
+void HipOps<Element>::matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in,
+                                      const Act* pre_gelu, const Act* weight, int64_t N, int64_t IC, int64_t OC) {
   const Operand<Element> A{as<Element>(dout), N, OC}, B{as<Element>(weight), IC, IC};
-  if (!by_library<false, true>({din, activation_dtype(), IC}, A, B, OC)) {
-    multiply<false, true>(stream_, properties_.wave, plan_of(N, IC, OC, false), A, B, OC,
-                          StoreActivations<Element>{as<Element>(din), nullptr, IC});
+  const ProductPlan plan = plan_of(N, IC, OC, false);
+  if (by_library<false, true>({din, activation_dtype(), IC}, A, B, OC)) {
+    if (pre_gelu != nullptr) {
+      launch(stream_, "gelu_slope", times_gelu_slope<Element>, blocks_for(N * IC, 4 * kThreads), kThreads, as<Element>(din),
+             as<Element>(pre_gelu), N * IC);
+    }
+  } else if (pre_gelu != nullptr) {
+    multiply<false, true>(stream_, properties_.wave, plan, A, B, OC,
+                          StoreTimesSlope<Element>{as<Element>(din), as<Element>(pre_gelu), IC});
+  } else {
+    multiply<false, true>(stream_, properties_.wave, plan, A, B, OC, StoreActivations<Element>{as<Element>(din), nullptr, IC});
   }
-  product_of_floats<true, true>(dweight, Operand<Element>{as<Element>(dout), OC, OC}, Operand<Element>{as<Element>(in), IC, IC},
-                                N, false);
-  sum_columns(dbias, as<Element>(dout), N, OC);
+  gradients_of_weights(dweight, dbias, as<Element>(dout), as<Element>(in), N, IC, OC);
 }
 
 template <typename Element>

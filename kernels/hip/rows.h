@@ -158,13 +158,33 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
-// dresidual and dx. dx may be null. With g = dout * weight and h = (residual - mean) * rstd. Blocks: rows by rows_of_block.
+// to (C) = the sums of what the block's groups have of each channel, in the groups' order. `shared` has place for all of it.
+template <int Fours>
+__device__ inline void sum_of_groups(float* to, const RowOfLane<Fours>& own, float* shared, int64_t C) {
+  constexpr int kStride = 4 * kLanes * Fours;
+  barrier();  // the last call's are read
+  own.each(C, [&](int i, int64_t c) {
+    HOLDFAST_UNROLL
+    for (int k = 0; k < 4; ++k) shared[static_cast<int64_t>(threadIdx.x) / kLanes * kStride + c + k] = own.x[i + k];
+  });
+  barrier();
+  for (auto c = static_cast<int64_t>(threadIdx.x); c < C; c += kRowThreads) {
+    float sum = shared[c];
+    for (int group = 1; group < kGroupsOfBlock; ++group) sum += shared[group * kStride + c];
+    to[c] = sum;
+  }
+}
+
+// dresidual and dx. dx may be null. With g = dout * weight and h = (residual - mean) * rstd. Where rows are in registers, also
+// this block's chunk of dweight and dbias: chunks (blocks, 2 C) for sum_of_chunks. Blocks: rows by rows_of_block.
 template <typename Element, int Fours>
 __global__ void __launch_bounds__(kRowThreads)
-    layernorm_backward_rows(float* dresidual, Element* dx, const Element* dout, const float* residual, const float* weight,
-                            const float* mean, const float* rstd, int64_t N, int64_t C) {
+    layernorm_backward_rows(float* dresidual, Element* dx, float* chunks, const Element* dout, const float* residual,
+                            const float* weight, const float* mean, const float* rstd, int64_t N, int64_t C) {
   if constexpr (Fours > 0) {
+    HOLDFAST_SHARED(float[kGroupsOfBlock * 4 * kLanes * Fours], shared);
     const auto weights = of_lane<Fours>(weight, C);
+    RowOfLane<Fours> dweight = {}, dbias = {};
     each_row_of_group<Fours>(N, [&](int64_t n) {
       const float m = mean[n], s = rstd[n];
       float average_g = 0, average_gh = 0;
@@ -176,6 +196,8 @@ __global__ void __launch_bounds__(kRowThreads)
         for (int k = 0; k < 4; ++k) {
           g.x[i + k] = widen(d.x[k]) * weights.x[i + k];
           h.x[i + k] = (r.x[k] - m) * s;
+          dweight.x[i + k] += widen(d.x[k]) * h.x[i + k];
+          dbias.x[i + k] += widen(d.x[k]);
           average_g += g.x[i + k];
           average_gh += g.x[i + k] * h.x[i + k];
         }
@@ -194,6 +216,9 @@ __global__ void __launch_bounds__(kRowThreads)
         if (dx != nullptr) store_four(dx + n * C + c, narrowed);
       });
     });
+    float* const chunk = chunks + static_cast<int64_t>(blockIdx.x) * 2 * C;
+    sum_of_groups<Fours>(chunk, dweight, shared, C);
+    sum_of_groups<Fours>(chunk + C, dbias, shared, C);
   } else {
     each_row_of_group<0>(N, [&](int64_t n) {
       const float m = mean[n], s = rstd[n];
@@ -216,10 +241,10 @@ __global__ void __launch_bounds__(kRowThreads)
   }
 }
 
-// Chunks of rows of dweight and dbias (ceil(N / kChunkRows), C) each, for sum_of_chunks. Blocks as column_chunks.
+// Chunks of dweight and dbias (ceil(N / kChunkRows), 2 C), where rows are not in registers. Blocks as column_chunks.
 template <typename Element>
-__global__ void layernorm_backward_chunks(float* dweight, float* dbias, const Element* dout, const float* residual,
-                                          const float* mean, const float* rstd, int64_t N, int64_t C) {
+__global__ void layernorm_backward_chunks(float* chunks, const Element* dout, const float* residual, const float* mean,
+                                          const float* rstd, int64_t N, int64_t C) {
   const int64_t column_blocks = (C + kSumThreads - 1) / kSumThreads;
   const int64_t chunk = static_cast<int64_t>(blockIdx.x) / column_blocks;
   const int64_t c = static_cast<int64_t>(blockIdx.x) % column_blocks * kSumThreads + static_cast<int64_t>(threadIdx.x);
@@ -231,8 +256,8 @@ __global__ void layernorm_backward_chunks(float* dweight, float* dbias, const El
     weights += d * (residual[n * C + c] - mean[n]) * rstd[n];
     biases += d;
   }
-  dweight[chunk * C + c] = weights;
-  dbias[chunk * C + c] = biases;
+  chunks[2 * chunk * C + c] = weights;
+  chunks[(2 * chunk + 1) * C + c] = biases;
 }
 
 }  // namespace holdfast::kernels::hip

@@ -30,7 +30,7 @@ __global__ void sum_pieces(double* pieces, const float* x, int64_t count) {
   double sum = 0;
   for (int64_t i = begin + static_cast<int64_t>(threadIdx.x); i < end; i += kSumThreads) {
     const auto value = static_cast<double>(x[i]);
-    sum += Squares ? value * value : value;
+    sum = Squares ? fma(value, value, sum) : sum + value;  // the square is exact: one rounding either way
   }
   sum = over_block(sum, Sum());
   if (threadIdx.x == 0) pieces[blockIdx.x] = sum;
@@ -91,14 +91,20 @@ __global__ void column_chunks(float* chunks, const Element* x, int64_t N, int64_
   chunks[chunk * C + c] = sum;
 }
 
-// out (C) = sum of `count` chunks.
+// The sums of `count` chunks (count, C), of which each group of lanes adds every eighth: of the first `split` columns to out,
+// of the others to `others`. Blocks: columns by kLanes.
 template <typename Real>
-__global__ void sum_of_chunks(Real* out, const Real* chunks, int64_t count, int64_t C) {
-  const int64_t c = static_cast<int64_t>(blockIdx.x) * kSumThreads + static_cast<int64_t>(threadIdx.x);
-  if (c >= C) return;
+__global__ void sum_of_chunks(Real* out, Real* others, const Real* chunks, int64_t count, int64_t C, int64_t split) {
+  HOLDFAST_SHARED(Real[kSumThreads], sums);
+  const int group = static_cast<int>(threadIdx.x) / kLanes;
+  const int64_t c = static_cast<int64_t>(blockIdx.x) * kLanes + lane();
   Real sum = 0;
-  for (int64_t chunk = 0; chunk < count; ++chunk) sum += chunks[chunk * C + c];
-  out[c] = sum;
+  for (int64_t chunk = group; chunk < count && c < C; chunk += kSumThreads / kLanes) sum += chunks[chunk * C + c];
+  sums[threadIdx.x] = sum;
+  barrier();
+  if (group > 0 || c >= C) return;
+  for (int other = 1; other < kSumThreads / kLanes; ++other) sum += sums[other * kLanes + lane()];
+  (c < split ? out[c] : others[c - split]) = sum;
 }
 
 }  // namespace holdfast::kernels::hip

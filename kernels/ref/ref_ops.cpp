@@ -59,12 +59,10 @@ class RefOps final : public HostOps {
                       int64_t N, int64_t IC, int64_t OC) override {
     ref::matmul_forward(as<E>(out), as<E>(pre_gelu), as<E>(in), as<E>(weight), bias, epilogue, N, IC, OC);
   }
-  void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight, int64_t N,
-                       int64_t IC, int64_t OC) override {
+  void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* pre_gelu,
+                       const Act* weight, int64_t N, int64_t IC, int64_t OC) override {
     ref::matmul_backward(as<E>(din), dweight, dbias, as<E>(dout), as<E>(in), as<E>(weight), N, IC, OC);
-  }
-  void gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) override {
-    ref::gelu_backward<float>(as<E>(dx), as<E>(x), as<E>(dy), count);
+    if (pre_gelu != nullptr) ref::gelu_backward<float>(as<E>(din), as<E>(pre_gelu), as<E>(din), N * IC);
   }
 
   void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) override {

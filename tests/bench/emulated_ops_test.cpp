@@ -56,7 +56,7 @@ TEST(EmulatedDevice, SharesTheTimeByOperationsWithTheHeadFirst) {
   // Of 3 x 58 products' time: 50 forward, and the head, as large as 8 of them, forward and backward.
   EXPECT_GE(steady_clock::now() - begin, kAllOfIt * (50.0 + 3 * 8) / (3 * 58.0));
   for (int product = 0; product < 50; ++product)
-    ops->matmul_backward(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 4, 8, 8);
+    ops->matmul_backward(nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, nullptr, 4, 8, 8);
   EXPECT_GE(steady_clock::now() - begin, kAllOfIt);
 }
 

@@ -74,7 +74,8 @@ void GradientAccumulator::pack_exactly(Elements range) {
   const auto& entries = model_.table().entries;
   const auto begin = std::ranges::lower_bound(entries, range.first, {}, &model::Parameter::offset);
   const auto end = std::ranges::lower_bound(begin, entries.end(), range.first + range.count, {}, &model::Parameter::offset);
-  const std::vector<float> maxima = largest_of({begin, end});
+  const auto known = [&](auto entry) { return largest_.begin() + (entry - entries.begin()); };
+  const auto maxima = largest_.empty() ? largest_of({begin, end}) : std::vector<float>(known(begin), known(end));
   for (auto entry = begin; entry != end; ++entry) {
     const auto t = static_cast<size_t>(entry - entries.begin());
     const float largest = maxima[static_cast<size_t>(entry - begin)];
@@ -133,7 +134,10 @@ void GradientAccumulator::add(int64_t microbatch, const OnPacked& on_packed) {
   const auto [loss, digest] = compute(step_, microbatch, [&](int64_t, int64_t) {
     if (on_packed) next_range();
   });
+  // Nobody was told of the ranges while the backward pass went on: a GPU is waited for once for all of them.
+  if (exact() && passed == 0) largest_ = largest_of(model_.table().entries);
   while (passed <= order.size()) next_range();
+  largest_.clear();
   found_.finite &= std::isfinite(loss);
   if (std::isfinite(loss)) found_.loss += loss_to_fixed(loss);
   found_.tokens_digest += digest;

@@ -127,6 +127,7 @@ class GradientAccumulator {
   int64_t begun_ = -1;                 // the microbatch whose pass packed only its first ranges; -1: none
   size_t ranges_packed_ = 0;           // of `begun_`
   float head_largest_ = 0;             // of the head's part of the tied embedding's gradient, in the microbatch last begun
+  std::vector<float> largest_;         // of every tensor's gradient, where they were all looked at before the first is packed
   LocalStep found_;
   int64_t gradient_of_ = -1;  // the microbatch whose gradient was last in the model's buffer; -1: none
 };

@@ -170,12 +170,9 @@ class RecordingOps final : public RecordingMemory {
                       int64_t N, int64_t IC, int64_t OC) override {
     recorded("matmul forward", [&] { ops_->matmul_forward(out, pre_gelu, in, weight, bias, epilogue, N, IC, OC); });
   }
-  void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* weight, int64_t N,
-                       int64_t IC, int64_t OC) override {
-    recorded("matmul backward", [&] { ops_->matmul_backward(din, dweight, dbias, dout, in, weight, N, IC, OC); });
-  }
-  void gelu_backward(Act* dx, const Act* x, const Act* dy, int64_t count) override {
-    recorded("gelu backward", [&] { ops_->gelu_backward(dx, x, dy, count); });
+  void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* pre_gelu,
+                       const Act* weight, int64_t N, int64_t IC, int64_t OC) override {
+    recorded("matmul backward", [&] { ops_->matmul_backward(din, dweight, dbias, dout, in, pre_gelu, weight, N, IC, OC); });
   }
 
   void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) override {
