@@ -10,27 +10,19 @@ only what they cost each other by talking is in one. With --sync_every N a step 
 is of one of them."""
 import argparse
 import json
-import os
 import statistics
 import sys
 
 sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "tests", "e2e")]
-from network import namespaces  # noqa: E402  (needs the path above)
-from network import networked_cluster  # noqa: E402
+import over_link  # noqa: E402  (after the line above)
 import testbed  # noqa: E402
 import wires  # noqa: E402
-
-BURST = "256kb"
-NEVER = 1_000_000  # steps: the job is still under way when everything is ended
-STEP_TIMEOUT_S = 900
 
 
 def spec_of(options, folder, nodes):
     wanted = {"model": options.model, "batch_size": options.batch, "block_size": options.block, "dtype": options.dtype,
               "gradient_accumulation_steps": options.accumulation, "nodes": nodes, "min_nodes": nodes, "max_nodes": nodes,
-              "reduction": wires.reduction_of(options.wire), "wire_dtype": options.wire, "total_steps": NEVER, "hash_every": 0}
+              "reduction": wires.reduction_of(options.wire), "wire_dtype": options.wire, "total_steps": over_link.NEVER, "hash_every": 0}
     if options.overlap:
         wanted["overlap"] = options.overlap
     if options.sync_every > 1:
@@ -45,8 +37,7 @@ def typical(points, optimizer_steps):
 
 def measure(cluster, options):
     names = [f"w{1 + i}" for i in range(options.workers)]
-    for name in names:
-        cluster.node(name).limit(options.rate, BURST)
+    over_link.limit(cluster, names, options.rate)
     plain = None
     if options.plain_tcp:
         plain = testbed.plain_tcp_rate(connect_in=cluster.placed(names[0], ()), listen_in=cluster.placed(names[1], ()),
@@ -58,7 +49,7 @@ def measure(cluster, options):
             for _ in range(options.workers if options.alone else 1)]
     last = 1 + -(-options.steps // options.sync_every)
     for job in jobs:
-        cluster.wait_step(job, last, timeout_s=STEP_TIMEOUT_S)
+        cluster.wait_step(job, last, timeout_s=over_link.STEP_TIMEOUT_S)
     points = [cluster.get(f"/v1/jobs/{job}/metrics?limit={last}")["metrics"] for job in jobs]
     generations = len({(job, point["generation"]) for job, of_job in zip(jobs, points) for point in of_job})
     step_s, communication_s = (statistics.mean(values) for values in zip(*(typical(of_job, options.sync_every) for of_job in points)))
@@ -92,19 +83,7 @@ def parse():
 
 def main():
     options = parse()
-    reason = namespaces.reason_not_to_run()
-    if reason:
-        raise SystemExit(f"bench/efficiency_over_link.py: {reason}")
-    namespaces.enter()
-    cluster = networked_cluster.NetworkedCluster()
-    if options.worker:
-        cluster.worker_program = os.path.abspath(options.worker)
-    failed = True
-    try:
-        print(json.dumps(measure(cluster, options)))
-        failed = False
-    finally:
-        cluster.close(failed)
+    over_link.run(lambda cluster: print(json.dumps(measure(cluster, options))), program=options.worker)
 
 
 if __name__ == "__main__":

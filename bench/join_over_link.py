@@ -7,19 +7,14 @@ Each program is on a node of its own, in network namespaces of this machine (roo
 import argparse
 import datetime
 import json
-import os
 import statistics
 import sys
 
 sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "tests", "e2e")]
-from network import namespaces  # noqa: E402  (needs the path above)
-from network import networked_cluster  # noqa: E402
+import over_link  # noqa: E402  (after the line above)
 import testbed  # noqa: E402
 
 FIRST = ("w1", "w2")
-BURST = "256kb"
 STEPS_AFTER = 6
 
 
@@ -28,8 +23,7 @@ def when(text):
 
 
 def measure(cluster, joiners, rate):
-    for name in FIRST + joiners:
-        cluster.node(name).limit(rate, BURST)
+    over_link.limit(cluster, FIRST + joiners, rate)
     plain = testbed.plain_tcp_rate(connect_in=cluster.placed("w1", ()), listen_in=cluster.placed("w2", ()),
                                    host=cluster.node("w2").address)
     cluster.start_service()
@@ -58,17 +52,7 @@ def main():
     parser.add_argument("--joiners", type=int, default=1, help="how many join at once, 1 or 2")
     parser.add_argument("--rate", default="1gbit", help="of each node's link, as tc writes it")
     options = parser.parse_args()
-    reason = namespaces.reason_not_to_run()
-    if reason:
-        raise SystemExit(f"bench/join_over_link.py: {reason}")
-    namespaces.enter()
-    cluster = networked_cluster.NetworkedCluster()
-    failed = True
-    try:
-        print(json.dumps(measure(cluster, tuple(f"w{3 + i}" for i in range(options.joiners)), options.rate)))
-        failed = False
-    finally:
-        cluster.close(failed)
+    over_link.run(lambda cluster: print(json.dumps(measure(cluster, tuple(f"w{3 + i}" for i in range(options.joiners)), options.rate))))
 
 
 if __name__ == "__main__":

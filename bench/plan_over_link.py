@@ -16,15 +16,11 @@ import subprocess
 import sys
 
 sys.dont_write_bytecode = True
-HERE = os.path.dirname(os.path.abspath(__file__))
-sys.path[:0] = [HERE, os.path.join(os.path.dirname(HERE), "tests", "e2e")]
-from network import namespaces  # noqa: E402  (needs the path above)
-from network import networked_cluster  # noqa: E402
+import over_link  # noqa: E402  (after the line above)
 import testbed  # noqa: E402
 import wires  # noqa: E402
 
 WORKERS = ("w1", "w2")
-BURST = "256kb"
 MODEL = {"model": "tiny", "batch_size": 1, "block_size": 256, "dtype": "float32"}
 STEPS, WARM_UP = 9, 3  # the first steps pack weights, touch memory and choose scales
 
@@ -34,8 +30,7 @@ class Pair:
 
     def __init__(self, cluster, rate):
         self.cluster = cluster
-        for name in WORKERS:
-            cluster.node(name).limit(rate, BURST)
+        over_link.limit(cluster, WORKERS, rate)
         cluster.start_service()
         self.link = self.checked_link()
         cluster.start_workers(*WORKERS)
@@ -113,17 +108,7 @@ def main():
     unknown = [wire for wire in options.wires.split(",") if wire not in wires.ELEMENT_BYTES]
     if unknown:
         parser.error(f"there is no wire type {unknown[0]}: {', '.join(wires.ELEMENT_BYTES)}")
-    reason = namespaces.reason_not_to_run()
-    if reason:
-        raise SystemExit(f"bench/plan_over_link.py: {reason}")
-    namespaces.enter()
-    cluster = networked_cluster.NetworkedCluster()
-    failed = True
-    try:
-        measure(cluster, options)
-        failed = False
-    finally:
-        cluster.close(failed)
+    over_link.run(lambda cluster: measure(cluster, options))
 
 
 if __name__ == "__main__":

@@ -27,6 +27,7 @@ GUIDES_MB_S = 100  # what the guides take 1 Gbit/s to carry
 # Assumed, not measured: a microbatch of 16 x 512 tokens of Tiny is 1.5e12 operations (6 for each of 31.1 million multiply-adds a
 # token), and 0.03 s is 50e12 a second, a quarter of what a card of 200e12 in bfloat16 is sold with. The guides assume 1 s.
 GPU_MICROBATCH_S = 0.03
+KEPT_FREE = 0.95
 
 
 @functools.lru_cache(maxsize=None)
@@ -266,15 +267,42 @@ def other_figures():
 
 def figures_that_hold():
     rows = (
-        (CHAPTER, "7B in float32 with AdamW: 112 GB a device; on 8 of them 63 GB with ZeRO-1, 38.5 with ZeRO-2, 14 with ZeRO-3", "28 + 28 + 56; 28 + 28 + 7; 28 + 3.5 + 7; 3.5 + 3.5 + 7, and activations on top. Here nothing is divided, and the sums of the reduction are held, too: 140 GB in float32"),
+        (CHAPTER, "7B in float32 with AdamW: 112 GB a device; on 8 of them 63 GB with ZeRO-1, 38.5 with ZeRO-2, 14 with ZeRO-3", "28 + 28 + 56; 28 + 28 + 7; 28 + 3.5 + 7; 3.5 + 3.5 + 7, and activations on top. Undivided, and with the sums of the reduction, 140 GB in float32 here"),
         (CHAPTER, "activations of every fourth layer alone: 75 % less memory, 20 to 30 % more time", "of what is kept; the four layers that are computed again are in memory besides. Here `--recompute block` keeps 93 % less of each layer (87.5 % in 16 bits), has one whole layer at a time, and multiplies 22 % more: two thirds of the forward pass"),
         ((CHAPTER, PROGRAM), "16 bits are twice as fast", "1.7 to 1.9 times on processors with AVX512_BF16 ([README.md](README.md)); no GPU was measured"),
     )
     return "## Figures that hold\n\n" + figures_of_guides(rows, "beside it")
 
 
+def device_memory(**flags):
+    """Bytes of a GPU's memory, for as long as a worker is in the job."""
+    flags = {"batch_size": 1, "dtype": "bfloat16", "reduction": "exact", "wire_dtype": "int16", "recompute": "block", **flags}
+    arguments = [text for name, value in flags.items() for text in (f"--{name}", value)]
+    parts = json.loads(testbed.output_of([os.path.join(testbed.BIN, "holdfast"), "plan", "--memory", "--json", *arguments]))["parts"]
+    return sum(part["bytes"] for part in parts if part["place"] == "device")
+
+
+def what_fits():
+    rows = []
+    for model, size in (("small", "124M"), ("medium", "355M"), ("large", "774M"), ("xl", "1.5B")):
+        for nodes in (4, 8):
+            cells = []
+            for shard in ("none", "optimizer", "gradients", "parameters"):
+                needed = device_memory(model=model, nodes=nodes, shard=shard, replicas=2) / 1e9
+                fits = next((f", fits {card}" for card in (16, 24, 32) if needed <= card * KEPT_FREE), "")
+                cells.append(f"{needed:.1f}{fits}")
+            rows.append((f"{model} ({size})", nodes, *cells))
+    return ("## What fits: GB of a device's memory, by `--shard`\n\n"
+            + table(("GPT-2", "workers", "none", "optimizer", "gradients", "parameters"), rows) +
+            f"""
+bfloat16, int16 on the wire, a microbatch of 1 x 1024 with `--recompute block`, two owners of each part. "Fits 16" is a card of 16 GB of
+which {100 - 100 * KEPT_FREE:.0f} % are left for the runtime and its libraries. On a CPU 12 bytes a parameter come on top at rank 0 while a checkpoint is written.
+""")
+
+
 def document():
-    parts = (one_sync(), whole_runs(), shares(), what_helps(), links(), guide(), course(), chapter(), other_figures(), figures_that_hold())
+    parts = (one_sync(), whole_runs(), shares(), what_helps(), what_fits(), links(), guide(), course(), chapter(), other_figures(),
+             figures_that_hold())
     return ("# What the network costs: guides that people come with, recomputed\n\n"
             "People who train GPT-2 on two nodes over 1 Gbit/s come with guides that say what the network will cost. Five such guides (in\n"
             "Chinese; they are not part of this repository) are quoted here under their titles, each beside what `holdfast plan` computes for\n"

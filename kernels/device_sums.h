@@ -5,8 +5,9 @@
 // Promises: nothing waits; what `begin_…` began goes on by itself until `is_done`, one at a time. Sums of int32 wrap around and
 // have the same bits in any order; sums of floats are taken in an order of the library's, and all seats have the same bits.
 // `mine` is only read. Throws std::runtime_error where the library fails, which may be another seat's end; DeviceFailure
-// (ops.h) where this device does. Ownership: outlived by its op set; memory is the caller's, and left alone from `begin_…`
-// until `is_done` or `abort`. Thread: the op set's for `queued`; of all else one at a time, and any.
+// (ops.h) where this device does.
+// Ownership: its op set outlives it; memory is the caller's, who leaves it alone from `begin_…` until `is_done` or `abort`.
+// Thread: the op set's for `queued`; of all else one at a time, and any.
 #pragma once
 
 #include <array>

@@ -37,7 +37,7 @@ size_t dtype_size(DType dtype);       // bytes of one element
 struct DeviceInfo {
   std::string kind;              // "cpu", "ref", "hip"
   std::string model;             // "Intel(R) Xeon(R) Processor", as the machine names it
-  std::string numerics;          // all that changes bits: kind, instruction set, version of the loops. "cpu/avx512/products-2"
+  std::string numerics;          // all that changes bits: kind, instruction set, version of the loops. "cpu/avx512/products-3"
   int64_t memory_bytes;          // the device's memory in all
   int threads;                   // 0 where the word has no meaning
   std::string pci_address = {};  // of a GPU: "0000:03:00.0"
@@ -109,8 +109,9 @@ class DeviceOps {
   // Call after any change to parameter memory: an implementation may keep packed copies of weights.
   virtual void parameters_changed() = 0;
 
-  // --- encoder. out (N, C) = wte[tokens] + wpe[position]; tokens (N) are ids below V.
-  virtual void encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
+  // --- encoder. out (N, C) = wte[tokens] + wpe[position]; tokens (N) are ids below V. wte (V, C) is what the head reads, in
+  // the activations' type: who lacks its float32 masters computes the same bits.
+  virtual void encoder_forward(float* out, const int32_t* tokens, const Act* wte, const float* wpe, int64_t B, int64_t T,
                                int64_t C) = 0;
   // Its backward pass, in two ops. dwpe (T, C) = sum of dout (N, C) over B.
   virtual void encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) = 0;
@@ -167,8 +168,21 @@ class DeviceOps {
   virtual void subtract(float* out, const float* a, const float* b, int64_t count) = 0;
   // out[i] = x[i] * factor. out may be x.
   virtual void scale(float* out, const float* x, int64_t count, float factor) = 0;
-  // Sum of squares in double, in fixed pieces. Not finite if any element is not.
-  virtual double sum_of_squares(const float* x, int64_t count) = 0;
+  // Elements side by side, of which an op takes several at once.
+  struct Floats {
+    const float* x;
+    int64_t count;
+  };
+  // host_sums[i] = sum of the squares of of[i], in double and in fixed pieces: the same bits whatever else is in `of`. Not
+  // finite if any element is not; 0 for count 0. All are waited for once. host_sums and of (how_many) are host memory; the
+  // elements may overlap.
+  virtual void sums_of_squares(double* host_sums, const Floats* of, size_t how_many) = 0;
+  double sum_of_squares(const float* x, int64_t count) {
+    const Floats of{x, count};
+    double sum = 0;
+    sums_of_squares(&sum, &of, 1);
+    return sum;
+  }
   // Sum of `count` floats in double, in fixed pieces (losses).
   virtual double sum(const float* x, int64_t count) = 0;
 
@@ -176,10 +190,6 @@ class DeviceOps {
   // Largest magnitude in x; +infinity if any element is not finite; 0 for count 0.
   virtual float abs_max(const float* x, int64_t count) = 0;
   // The same of each of several, which are waited for once: host_largest[i] of those of `of[i]`.
-  struct Floats {
-    const float* x;
-    int64_t count;
-  };
   virtual void abs_maxima(float* host_largest, const Floats* of, size_t how_many) = 0;
   // sums[i] = (first ? 0 : sums[i]) + round_to_nearest_even(x[i] * 2^exponent).
   // The caller has chosen the exponent such that no sum can leave the integer's type.

@@ -1,8 +1,10 @@
 #include "model/gpt2.h"
 
+#include <algorithm>
 #include <cassert>
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include "model/activations.h"
 #include "model/parameter_views.h"
@@ -31,29 +33,44 @@ double initial_deviation(const Parameter& parameter, int64_t n_layer) {
   return ends_with(parameter.name, "c_proj.weight") ? 0.02 / std::sqrt(2.0 * static_cast<double>(n_layer)) : 0.02;
 }
 
-std::vector<float> initial_values(const Parameter& parameter, uint64_t seed, uint32_t stream, int64_t n_layer) {
-  std::vector<float> values(static_cast<size_t>(parameter.count), 0.0F);
-  if (parameter.shape.size() == 2) {
-    const double deviation = initial_deviation(parameter, n_layer);
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(deviation * normal_at(seed, stream, i));
-  } else if (ends_with(parameter.name, ".weight")) {
-    values.assign(values.size(), 1.0F);  // LayerNorm
+DeviceBuffer floats(kernels::DeviceOps& ops, int64_t count) {
+  return {ops, static_cast<size_t>(count) * sizeof(float)};
+}
+
+// The first of the ranges is wte's.
+int64_t gradient_elements(std::span<const Elements> order, Gradients gradients) {
+  int64_t sum = 0, most = 0;
+  for (const Elements& range : order) sum += range.count;
+  for (const Elements& range : order.subspan(1)) most = std::max(most, range.count);
+  return gradients == Gradients::kWhole ? sum : order.front().count + most;
+}
+
+// By tensor.
+std::vector<float*> gradient_places(const ParameterTable& table, std::span<const Elements> order, Gradients gradients,
+                                    float* memory) {
+  std::vector<float*> places(table.entries.size());
+  for (const Elements& range : order) {
+    const bool shared = gradients == Gradients::kByRange && range != order.front();
+    const int64_t first = gradients == Gradients::kWhole ? range.first : shared ? order.front().count : 0;
+    for (const TensorPart& part : table.cut(range)) places[part.tensor] = memory + first + (part.elements.first - range.first);
   }
-  return values;
+  return places;
 }
 
 }  // namespace
 
-Gpt2::Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size, Recompute recompute)
+Gpt2::Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size, Recompute recompute, ModelMemory memory)
     : config_(checked(config)),
       table_(config),
       ops_(ops),
       batch_size_(batch_size),
       recompute_(recompute),
+      memory_(memory),
       gradient_order_(table_.backward_order()),
-      parameters_(ops, static_cast<size_t>(table_.total) * sizeof(float)),
-      gradients_(ops, static_cast<size_t>(table_.total) * sizeof(float)),
-      views_(std::make_unique<ParameterViews>(table_, ops, parameters(), gradients())),
+      parameters_(memory.masters == Masters::kInModel ? floats(ops, table_.total) : DeviceBuffer()),
+      gradients_(floats(ops, gradient_elements(gradient_order_, memory.gradients))),
+      gradient_of_(gradient_places(table_, gradient_order_, memory.gradients, gradients_.data<float>())),
+      views_(std::make_unique<ParameterViews>(table_, ops, parameters(), gradient_of_, copies_by_layer())),
       activations_(std::make_unique<Activations>(config, ops, batch_size, recompute)),
       distinct_(static_cast<size_t>(batch_size * config.block_size)) {}
 
@@ -63,11 +80,23 @@ Gpt2::MemoryUse Gpt2::memory_use() const {
   return {parameters_.bytes(), views_->bytes(), gradients_.bytes(), activations_->bytes()};
 }
 
+std::vector<float> Gpt2::initial_values(size_t tensor, uint64_t seed) const {
+  const Parameter& parameter = table_.entries[tensor];
+  std::vector<float> values(static_cast<size_t>(parameter.count), 0.0F);
+  if (parameter.shape.size() == 2) {
+    const double deviation = initial_deviation(parameter, config_.n_layer);
+    const auto stream = static_cast<uint32_t>(tensor);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(deviation * normal_at(seed, stream, i));
+  } else if (ends_with(parameter.name, ".weight")) {
+    values.assign(values.size(), 1.0F);  // LayerNorm
+  }
+  return values;
+}
+
 void Gpt2::initialize(uint64_t seed) {
   for (size_t i = 0; i < table_.entries.size(); ++i) {
-    const Parameter& parameter = table_.entries[i];
-    const std::vector<float> values = initial_values(parameter, seed, static_cast<uint32_t>(i), config_.n_layer);
-    ops_.copy_to_device(parameters() + parameter.offset, values.data(), values.size() * sizeof(float));
+    const std::vector<float> values = initial_values(i, seed);
+    ops_.copy_to_device(parameters() + table_.entries[i].offset, values.data(), values.size() * sizeof(float));
   }
   parameters_changed();
 }
@@ -75,6 +104,36 @@ void Gpt2::initialize(uint64_t seed) {
 void Gpt2::parameters_changed() {
   views_->cast(ops_);
   ops_.parameters_changed();
+}
+
+ComputeCopy Gpt2::copy_of(Elements range) const {
+  return views_->copy_of(range);
+}
+void Gpt2::refresh(Elements range, const float* masters) {
+  views_->cast(ops_, range, masters);
+}
+void Gpt2::copies_changed() {
+  outside_is_here_ = false;
+  layer_here_ = kNoLayer;
+  ops_.parameters_changed();
+}
+
+void Gpt2::set_bringer(std::function<void(int64_t layer)> bring) {
+  bring_ = std::move(bring);
+  copies_changed();
+}
+
+void Gpt2::need(int64_t layer) {
+  if (!copies_by_layer() || !bring_) return;
+  if (layer == kNoLayer ? outside_is_here_ : layer_here_ == layer) return;
+  if (layer != kNoLayer) layer_here_ = kNoLayer;  // until it is there
+  bring_(layer);
+  ops_.parameters_changed();
+  layer == kNoLayer ? outside_is_here_ = true : layer_here_ = layer;
+}
+
+void Gpt2::need_forward() {
+  for (int64_t layer = kNoLayer; layer < config_.n_layer; ++layer) need(layer);
 }
 
 void Gpt2::throw_if_interrupted() const {
@@ -139,9 +198,11 @@ void Gpt2::forward(int64_t B, int64_t T) {
   const int64_t C = config_.n_embd, N = B * T;
   const Activations& at = *activations_;
   const ParameterViews& p = *views_;
-  ops_.encoder_forward(at.layers[0].residual_in, at.tokens, p.wte.value, p.wpe.value, B, T, C);
+  need(kNoLayer);
+  ops_.encoder_forward(at.layers[0].residual_in, at.tokens, p.wte.act, p.wpe.value, B, T, C);
   for (int64_t layer = 0; layer < config_.n_layer; ++layer) {
     throw_if_interrupted();
+    need(layer);
     layer_forward(layer, B, T);
   }
   throw_if_interrupted();
@@ -228,6 +289,7 @@ void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
   tell();
   for (int64_t layer = config_.n_layer - 1; layer >= 0; --layer) {
     throw_if_interrupted();
+    need(layer);
     layer_recompute(layer, B, T);
     layer_backward(layer, B, T);
     tell();

@@ -23,6 +23,7 @@
 namespace holdfast::model {
 
 struct Activations;
+struct ComputeCopy;
 struct ParameterViews;
 
 // Thrown out of a forward or backward pass when the interrupt flag is seen. Gradients are then unspecified;
@@ -38,10 +39,30 @@ struct TokenGradient {
   const float* rows;             // (R, C) device memory
 };
 
+// The place of the float32 parameters: in the model, flat; or elsewhere, in parts (TrainState): then the model has the memory
+// that the passes read alone, which is for activations of 16 bits.
+enum class Masters : uint8_t { kInModel, kElsewhere };
+
+// The memory of gradients: for the whole table, flat; or for as much of it as a pass needs at once, which is wte and one more
+// range of gradient_order() at a time: that is there when on_gradients is told of it, and is written over when that returns.
+enum class Gradients : uint8_t { kWhole, kByRange };
+
+// The memory that passes read parameters from: for the whole table; or, where masters are elsewhere, for what is in no layer
+// and for one layer at a time. Then a pass asks for each of these before it needs it (set_bringer).
+enum class Copies : uint8_t { kWhole, kByLayer };
+inline constexpr int64_t kNoLayer = -1;  // wte, wpe and ln_f
+
+struct ModelMemory {
+  Masters masters = Masters::kInModel;
+  Copies copies = Copies::kWhole;
+  Gradients gradients = Gradients::kWhole;
+};
+
 class Gpt2 {
  public:
   // Microbatches have `batch_size` sequences of config.block_size tokens. `ops` outlives the model.
-  Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size, Recompute recompute = Recompute::kNone);
+  Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size, Recompute recompute = Recompute::kNone,
+       ModelMemory memory = {});
 
   ~Gpt2();
   Gpt2(const Gpt2&) = delete;
@@ -50,16 +71,37 @@ class Gpt2 {
   const Gpt2Config& config() const { return config_; }
   const ParameterTable& table() const { return table_; }
 
-  // Flat, float32, in table order; table().total elements each. Device memory owned by the model.
+  // Flat, float32, in table order; table().total elements each. Device memory owned by the model. Null: parameters that are
+  // elsewhere, and gradients that are there by range alone.
+  Masters masters() const { return memory_.masters; }
   float* parameters() { return parameters_.data<float>(); }
-  float* gradients() { return gradients_.data<float>(); }
+  float* gradients() { return memory_.gradients == Gradients::kWhole ? gradients_.data<float>() : nullptr; }
+  // Of one tensor of the table, while it is there.
+  const float* gradient_of(size_t tensor) const { return gradient_of_[tensor]; }
 
   // Normal(0, 0.02), residual projections scaled by 1/sqrt(2 n_layer), LayerNorm weights 1, biases 0. A pure function
-  // of (seed, config): each element draws from its own counter.
+  // of (seed, config): each element draws from its own counter. `initialize` is for parameters in the model; the values of one
+  // tensor of the table are for whoever has parts of it.
   void initialize(uint64_t seed);
+  std::vector<float> initial_values(size_t tensor, uint64_t seed) const;
 
   // Call after parameters were changed from outside (optimizer, load, copy).
   void parameters_changed();
+  // The same in parts. A range lies in one tensor. `refresh`: its masters, which are at `masters` on the device, were changed.
+  // `copies_changed`: after all changes of compute copies.
+  ComputeCopy copy_of(Elements range) const;
+  void refresh(Elements range, const float* masters);
+  void copies_changed();
+
+  // Where copies are by layer: `bring` makes copy_of() of all chunks of a layer, or of kNoLayer, what the state has. Called on
+  // the thread of the pass, which what it throws leaves; not for what is there since the last call of set_bringer or
+  // copies_changed. Null: whatever the memory holds is used.
+  void set_bringer(std::function<void(int64_t layer)> bring);
+  bool copies_by_layer() const { return memory_.copies == Copies::kByLayer; }
+  // As a pass does that needs `layer`, and as a whole forward pass does: for ranks that compute nothing while others do, who
+  // must bring the same in the same order.
+  void need(int64_t layer);
+  void need_forward();
 
   // Passes take their gradients times 2^log2 from the loss on, exactly, so that those that float16 stores do not vanish
   // (loss_scale.h); parameters and losses are not scaled. 0, which scales nothing, until somebody says otherwise.
@@ -116,8 +158,13 @@ class Gpt2 {
   kernels::DeviceOps& ops_;
   int64_t batch_size_;
   Recompute recompute_;
+  ModelMemory memory_;
   std::vector<Elements> gradient_order_;
   DeviceBuffer parameters_, gradients_;
+  std::vector<float*> gradient_of_;  // by tensor
+  std::function<void(int64_t)> bring_;
+  bool outside_is_here_ = false;  // of copies by layer
+  int64_t layer_here_ = kNoLayer;
   std::unique_ptr<ParameterViews> views_;
   std::unique_ptr<Activations> activations_;
   DistinctTokens distinct_;

@@ -25,10 +25,26 @@ double learning_rate_at(const OptimizerConfig& config, int64_t step) {
   return config.min_lr + 0.5 * (config.learning_rate - config.min_lr) * (1 + portable_cos_half_turns(done));
 }
 
-double apply_adamw(kernels::DeviceOps& ops, const ParameterTable& table, const OptimizerConfig& config, const AdamWTensors& at,
-                   int64_t step, int64_t moments_step, double gradient_scale) {
-  const double norm = std::sqrt(ops.sum_of_squares(at.gradient, table.total)) * gradient_scale;
-  if (!std::isfinite(norm)) return norm;
+std::vector<double> squares_of(kernels::DeviceOps& ops, std::span<const kernels::DeviceOps::Floats> chunks) {
+  std::vector<double> squares(chunks.size());
+  ops.sums_of_squares(squares.data(), chunks.data(), chunks.size());
+  return squares;
+}
+
+double norm_of(std::span<const double> squares) {
+  double sum = 0;
+  for (const double chunk : squares) sum += chunk;
+  return std::sqrt(sum);
+}
+
+double norm_of(kernels::DeviceOps& ops, std::span<const Elements> chunks, const float* gradient) {
+  std::vector<kernels::DeviceOps::Floats> all;
+  for (const Elements& chunk : chunks) all.push_back({gradient + chunk.first, chunk.count});
+  return norm_of(squares_of(ops, all));
+}
+
+void apply_adamw(kernels::DeviceOps& ops, const ParameterTable& table, const OptimizerConfig& config, const AdamWTensors& at,
+                 int64_t step, int64_t moments_step, double norm, double gradient_scale) {
   kernels::AdamWStep settings{};
   settings.learning_rate = static_cast<float>(learning_rate_at(config, step));
   settings.beta1 = static_cast<float>(config.beta1);
@@ -37,12 +53,17 @@ double apply_adamw(kernels::DeviceOps& ops, const ParameterTable& table, const O
   settings.beta1_correction = static_cast<float>(1 - portable_power(config.beta1, moments_step + 1));
   settings.beta2_correction = static_cast<float>(1 - portable_power(config.beta2, moments_step + 1));
   settings.gradient_scale = static_cast<float>(clip_factor(config.grad_clip, norm) * gradient_scale);
-  for (const Parameter& parameter : table.entries) {
-    settings.weight_decay = parameter.decay ? static_cast<float>(config.weight_decay) : 0.0F;
-    const int64_t offset = parameter.offset;
-    ops.adamw(at.parameters + offset, at.m + offset, at.v + offset, at.gradient + offset, parameter.count, settings);
+  const auto place = [](Layout layout, const OwnedElements& owned, int64_t element) {
+    return layout == Layout::kTable ? element : owned.at + (element - owned.elements.first);
+  };
+  for (const OwnedElements& owned : at.owned) {
+    for (const auto& [tensor, part] : table.cut(owned.elements)) {
+      settings.weight_decay = table.entries[tensor].decay ? static_cast<float>(config.weight_decay) : 0.0F;
+      const int64_t moments = place(Layout::kOwned, owned, part.first);
+      ops.adamw(at.parameters + place(at.parameters_layout, owned, part.first), at.m + moments, at.v + moments,
+                at.gradient.floats + place(at.gradient.layout, owned, part.first), part.count, settings);
+    }
   }
-  return norm;
 }
 
 }  // namespace holdfast::model

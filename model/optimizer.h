@@ -4,6 +4,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "kernels/ops.h"
 #include "model/parameter_table.h"
@@ -21,16 +23,38 @@ struct OptimizerConfig {
 // `step` counts from 0: the rate used by the step that leads from state `step` to state `step + 1`.
 double learning_rate_at(const OptimizerConfig& config, int64_t step);
 
-// Of parameters that lie as `table` says: total floats each, on the device.
-struct AdamWTensors {
-  float *parameters, *m, *v;
-  const float* gradient;
+// Elements of the table that are to be updated; where theirs begin in buffers of such elements alone, which lie end to end.
+struct OwnedElements {
+  Elements elements;
+  int64_t at = 0;
 };
 
+// Of floats on the device: as many as the table says, at the table's places; or owned elements end to end.
+enum class Layout : uint8_t { kTable, kOwned };
+struct Gradient {
+  const float* floats;
+  Layout layout = Layout::kTable;
+};
+
+// `m` and `v` are of owned elements end to end. `owned` ascending, apart from each other.
+struct AdamWTensors {
+  float* parameters;
+  Layout parameters_layout;
+  float *m, *v;
+  Gradient gradient;
+  std::span<const OwnedElements> owned;
+};
+
+// The sums of squares of a gradient's chunks (ParameterTable::chunks), which are on the device; 0 of those without elements.
+std::vector<double> squares_of(kernels::DeviceOps& ops, std::span<const kernels::DeviceOps::Floats> chunks);
+// The gradient's norm, from the sums of squares of all chunks, which are added in the chunks' order.
+double norm_of(std::span<const double> squares);
+// The same of a gradient that is all here.
+double norm_of(kernels::DeviceOps& ops, std::span<const Elements> chunks, const float* gradient);
+
 // One step with the learning rate of `step` and moments that have seen `moments_step` steps before. The gradient counts
-// `gradient_scale` times, and is clipped to the configuration's norm. Returns the norm of the gradient, scaled, before
-// clipping. A norm that is not finite changes nothing.
-double apply_adamw(kernels::DeviceOps& ops, const ParameterTable& table, const OptimizerConfig& config, const AdamWTensors& at,
-                   int64_t step, int64_t moments_step, double gradient_scale = 1);
+// `gradient_scale` times, and is clipped to the configuration's norm. `norm`: that of all of it, scaled, and finite.
+void apply_adamw(kernels::DeviceOps& ops, const ParameterTable& table, const OptimizerConfig& config, const AdamWTensors& at,
+                 int64_t step, int64_t moments_step, double norm, double gradient_scale = 1);
 
 }  // namespace holdfast::model

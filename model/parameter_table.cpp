@@ -8,6 +8,8 @@ namespace holdfast::model {
 
 namespace {
 
+constexpr size_t kEncoderTensors = 2, kLayerTensors = 12, kFinalTensors = 2;
+
 // Far above any GPT-2, and low enough that no product of them leaves int64.
 constexpr int64_t kLargest = 1 << 20;
 
@@ -79,8 +81,12 @@ const Parameter& ParameterTable::operator[](std::string_view name) const {
   return *found;
 }
 
+int64_t ParameterTable::layer_of(size_t tensor) const {
+  const bool outside = tensor < kEncoderTensors || tensor >= entries.size() - kFinalTensors;
+  return outside ? -1 : static_cast<int64_t>((tensor - kEncoderTensors) / kLayerTensors);
+}
+
 std::vector<Elements> ParameterTable::backward_order() const {
-  constexpr size_t kEncoderTensors = 2, kLayerTensors = 12, kFinalTensors = 2;
   const Parameter &tied = entries[0], &positions = entries[1];
   std::vector<Elements> order = {{tied.offset, tied.count}};
   size_t end = entries.size();
@@ -93,6 +99,27 @@ std::vector<Elements> ParameterTable::backward_order() const {
   while (end > kEncoderTensors) take(kLayerTensors);
   order.push_back({positions.offset, positions.count});
   return order;
+}
+
+std::vector<TensorPart> ParameterTable::cut(Elements range) const {
+  std::vector<TensorPart> parts;
+  const int64_t range_end = range.first + range.count;
+  auto entry = std::ranges::upper_bound(entries, range.first, {}, &Parameter::offset) - 1;
+  for (int64_t at = range.first; at < range_end; ++entry) {
+    const int64_t end = std::min(entry->offset + entry->count, range_end);
+    parts.push_back({static_cast<size_t>(entry - entries.begin()), {at, end - at}});
+    at = end;
+  }
+  return parts;
+}
+
+std::vector<Elements> ParameterTable::chunks() const {
+  std::vector<Elements> all;
+  for (const Parameter& parameter : entries) {
+    for (int64_t at = 0; at < parameter.count; at += kChunkElements)
+      all.push_back({parameter.offset + at, std::min(kChunkElements, parameter.count - at)});
+  }
+  return all;
 }
 
 }  // namespace holdfast::model

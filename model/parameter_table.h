@@ -24,10 +24,18 @@ struct Parameter {
   bool decay = false;             // weight decay applies: matrices only
 };
 
+inline constexpr int64_t kChunkElements = 65536;
+
 // A range of the flat buffer.
 struct Elements {
   int64_t first = 0, count = 0;
   bool operator==(const Elements&) const = default;
+};
+
+// A part of one tensor of the table.
+struct TensorPart {
+  size_t tensor;  // its index
+  Elements elements;
 };
 
 struct ParameterTable {
@@ -39,6 +47,13 @@ struct ParameterTable {
   // wte, as far as the head goes; ln_f; each layer, from the last to the first; wpe: the order in which a backward pass
   // finishes them.
   std::vector<Elements> backward_order() const;
+  // A range cut where tensors end.
+  std::vector<TensorPart> cut(Elements range) const;
+  // The number of the layer that a tensor belongs to; -1: to none (wte, wpe, ln_f).
+  int64_t layer_of(size_t tensor) const;
+  // The parts in which a state may be divided among workers: kChunkElements elements of one tensor, its last one fewer. In
+  // table order, whoever owns them; a chunk's moments go with it.
+  std::vector<Elements> chunks() const;
 };
 
 }  // namespace holdfast::model

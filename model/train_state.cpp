@@ -2,19 +2,48 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
-#include "model/digest.h"
+#include "model/parameter_views.h"
 
 namespace holdfast::model {
+namespace {
 
-TrainState::TrainState(Gpt2& model, kernels::DeviceOps& ops)
+// The ranges of these chunks, end to end.
+std::vector<OwnedElements> slices_of(std::span<const Elements> chunks, const std::vector<bool>& owned) {
+  std::vector<OwnedElements> slices;
+  int64_t at = 0;
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    if (!owned[c]) continue;
+    if (!slices.empty() && slices.back().elements.first + slices.back().elements.count == chunks[c].first) {
+      slices.back().elements.count += chunks[c].count;
+    } else {
+      slices.push_back({chunks[c], at});
+    }
+    at += chunks[c].count;
+  }
+  return slices;
+}
+
+// By chunk, where it begins if those that are owned lie end to end; -1: nowhere.
+std::vector<int64_t> places_of(std::span<const Elements> chunks, const std::vector<bool>& owned) {
+  std::vector<int64_t> places;
+  int64_t next = 0;
+  for (size_t c = 0; c < chunks.size(); ++c) places.push_back(owned[c] ? std::exchange(next, next + chunks[c].count) : -1);
+  return places;
+}
+
+}  // namespace
+
+TrainState::TrainState(Gpt2& model, kernels::DeviceOps& ops, Owns owns)
     : model_(model),
       ops_(ops),
-      m_(ops, static_cast<size_t>(model.table().total) * sizeof(float)),
-      v_(ops, static_cast<size_t>(model.table().total) * sizeof(float)),
+      divided_(owns == Owns::kNothing),
+      chunks_(model.table().chunks()),
+      owned_(chunks_.size()),
+      places_(chunks_.size(), -1),
       exponents_(model.table().entries.size(), kUnsetExponent) {
-  ops_.zero(m_.data<void>(), m_.bytes());
-  ops_.zero(v_.data<void>(), v_.bytes());
+  own(std::vector<bool>(chunks_.size(), owns == Owns::kAll));
   if (ops.activation_dtype() == kernels::DType::kFloat16) loss_scale_.emplace();
   model_.set_loss_scale(loss_scale_log2());
 }
@@ -23,26 +52,97 @@ std::span<int32_t> TrainState::exponents() {
   return exponents_;
 }
 
+void TrainState::own(const std::vector<bool>& chunks) {
+  if (chunks == owned_) return;
+  const auto after = places_of(chunks_, chunks);
+  int64_t elements = 0;
+  for (size_t c = 0; c < chunks_.size(); ++c) elements += chunks[c] ? chunks_[c].count : 0;
+  const size_t bytes = static_cast<size_t>(elements) * sizeof(float);
+  DeviceBuffer m(ops_, bytes), v(ops_, bytes), parameters(copies_apart() ? DeviceBuffer(ops_, bytes) : DeviceBuffer());
+  const auto keep = [&](DeviceBuffer& to, const DeviceBuffer& from) {
+    ops_.zero(to.data<void>(), bytes);
+    for (size_t c = 0; c < chunks_.size(); ++c) {
+      if (places_[c] >= 0 && after[c] >= 0)
+        ops_.scale(to.data<float>() + after[c], from.data<float>() + places_[c], chunks_[c].count, 1.0F);
+    }
+  };
+  keep(m, m_);
+  keep(v, v_);
+  if (copies_apart()) keep(parameters, parameters_);
+  ops_.synchronize();  // before the old memory is released
+  m_ = std::move(m);
+  v_ = std::move(v);
+  parameters_ = std::move(parameters);
+  owned_ = chunks;
+  places_ = after;
+  slices_ = slices_of(chunks_, owned_);
+  owned_elements_ = elements;
+}
+
+float* TrainState::parameters_of(size_t chunk) {
+  return copies_apart() ? parameters_.data<float>() + places_[chunk] : model_.parameters() + chunks_[chunk].first;
+}
+
+void TrainState::initialize(uint64_t seed) {
+  if (!copies_apart()) return model_.initialize(seed);
+  DeviceBuffer others(ops_, static_cast<size_t>(kChunkElements) * sizeof(float));
+  for (size_t c = 0, tensor = 0; c < chunks_.size(); ++tensor) {
+    const Parameter& parameter = model_.table().entries[tensor];
+    const std::vector<float> values = model_.initial_values(tensor, seed);
+    for (; c < chunks_.size() && chunks_[c].first < parameter.offset + parameter.count; ++c) {
+      float* const to = owned_[c] ? parameters_of(c) : others.data<float>();
+      ops_.copy_to_device(to, values.data() + (chunks_[c].first - parameter.offset),
+                          static_cast<size_t>(chunks_[c].count) * sizeof(float));
+      if (copies_stay()) model_.refresh(chunks_[c], to);
+      ops_.synchronize();  // before `others` is written again
+    }
+  }
+  model_.copies_changed();
+}
+
+std::vector<double> TrainState::squares(const Gradient& gradient, const std::vector<bool>& wanted) {
+  std::vector<kernels::DeviceOps::Floats> of;
+  for (size_t c = 0; c < chunks_.size(); ++c) {
+    const int64_t at = gradient.layout == Layout::kTable ? chunks_[c].first : places_[c];
+    of.push_back({wanted[c] ? gradient.floats + at : gradient.floats, wanted[c] ? chunks_[c].count : 0});
+  }
+  return squares_of(ops_, of);
+}
+
+void TrainState::apply(const OptimizerConfig& config, const Gradient& gradient, double norm) {
+  if (std::isfinite(norm)) {
+    const AdamWTensors tensors{.parameters = copies_apart() ? parameters_.data<float>() : model_.parameters(),
+                               .parameters_layout = copies_apart() ? Layout::kOwned : Layout::kTable,
+                               .m = m_.data<float>(),
+                               .v = v_.data<float>(),
+                               .gradient = gradient,
+                               .owned = slices_};
+    apply_adamw(ops_, model_.table(), config, tensors, step, step, norm);
+  }
+  applied(norm);
+}
+
 double TrainState::apply(const OptimizerConfig& config, const float* gradients) {
-  const AdamWTensors tensors{model_.parameters(), m_.data<float>(), v_.data<float>(), gradients};
-  return applied(apply_adamw(ops_, model_.table(), config, tensors, step, step));
+  const double norm = norm_of(ops_, chunks_, gradients);
+  apply(config, Gradient{gradients}, norm);
+  return norm;
 }
 
 double TrainState::apply_outer(const kernels::NesterovStep& settings, const float* difference) {
-  const int64_t total = model_.table().total;
-  const double norm = std::sqrt(ops_.sum_of_squares(difference, total));
-  if (std::isfinite(norm)) ops_.nesterov(model_.parameters(), m_.data<float>(), difference, total, settings);
-  return applied(norm);
+  const double norm = norm_of(ops_, chunks_, difference);
+  if (std::isfinite(norm)) ops_.nesterov(model_.parameters(), m_.data<float>(), difference, model_.table().total, settings);
+  applied(norm);
+  return norm;
 }
 
-// Counts the step, unless its gradient has changed nothing.
-double TrainState::applied(double norm) {
-  if (!std::isfinite(norm)) return norm;
-  model_.parameters_changed();
+// Counts the step, unless its gradient has changed nothing. Where the state is divided, compute copies stay as they were: the
+// copies that others own are still to come.
+void TrainState::applied(double norm) {
+  if (!std::isfinite(norm)) return;
+  if (!divided_) model_.parameters_changed();
   step += 1;
   if (loss_scale_) loss_scale_->step_applied();
   model_.set_loss_scale(loss_scale_log2());
-  return norm;
 }
 
 void TrainState::leave_out() {
@@ -55,13 +155,14 @@ std::vector<StateTensor> TrainState::tensors() {
   std::vector<StateTensor> all;
   const auto add_floats = [this, &all](const std::string& prefix, float* flat) {
     for (const Parameter& parameter : model_.table().entries) {
-      all.push_back({prefix + parameter.name, "float32", parameter.shape, reinterpret_cast<std::byte*>(flat + parameter.offset),
+      float* const data = flat == nullptr ? nullptr : flat + parameter.offset;
+      all.push_back({prefix + parameter.name, "float32", parameter.shape, reinterpret_cast<std::byte*>(data),
                      static_cast<size_t>(parameter.count) * sizeof(float)});
     }
   };
-  add_floats("", model_.parameters());
-  add_floats("exp_avg/", m_.data<float>());
-  add_floats("exp_avg_sq/", v_.data<float>());
+  add_floats("", !copies_apart() ? model_.parameters() : is_whole() ? parameters_.data<float>() : nullptr);
+  add_floats("exp_avg/", is_whole() ? m_.data<float>() : nullptr);
+  add_floats("exp_avg_sq/", is_whole() ? v_.data<float>() : nullptr);
   const std::span<std::byte> exponent_bytes = std::as_writable_bytes(exponents());
   all.push_back({"reduction/exponents",
                  "int32",
@@ -75,28 +176,81 @@ std::vector<StateTensor> TrainState::tensors() {
   return all;
 }
 
+std::vector<StatePiece> TrainState::pieces() {
+  static_assert(kChunkElements == storage::kPieceElements);
+  std::vector<StatePiece> all;
+  const auto add = [&](float* data, int64_t count) {
+    all.push_back({reinterpret_cast<std::byte*>(data), static_cast<size_t>(count) * sizeof(float)});
+  };
+  for (size_t c = 0; c < chunks_.size(); ++c) {
+    const bool here = owned_[c] || !copies_apart();
+    add(here ? parameters_of(c) : nullptr, chunks_[c].count);
+  }
+  for (DeviceBuffer* const moments : {&m_, &v_}) {
+    for (size_t c = 0; c < chunks_.size(); ++c)
+      add(owned_[c] ? moments->data<float>() + places_[c] : nullptr, chunks_[c].count);
+  }
+  constexpr size_t kPieceBytes = storage::kPieceElements * sizeof(int32_t);
+  for (const StateTensor& tensor : tensors()) {
+    for (size_t at = 0; at < tensor.bytes && tensor.on_host; at += kPieceBytes)
+      all.push_back({tensor.data + at, std::min(kPieceBytes, tensor.bytes - at), true});
+  }
+  return all;
+}
+
+std::vector<StatePiece> TrainState::copies() {
+  std::vector<StatePiece> all;
+  for (const Elements& chunk : chunks_) {
+    const ComputeCopy copy = model_.copy_of(chunk);
+    all.push_back({copy.data, copy.bytes});
+  }
+  return all;
+}
+
 void TrainState::bytes_changed() {
-  model_.parameters_changed();
+  for (size_t c = 0; c < chunks_.size() && !model_.copies_by_layer(); ++c) {
+    if (owned_[c]) refresh(c);
+  }
+  model_.copies_changed();
   model_.set_loss_scale(loss_scale_log2());
 }
 
-std::string TrainState::hash() {
-  constexpr size_t kPieceBytes = 1 << 20;  // stays in the second-level cache between the copy and the hash
-  std::vector<std::byte> piece(kPieceBytes);
-  Digest128 digest;
+void TrainState::refresh(size_t chunk) {
+  model_.refresh(chunks_[chunk], parameters_of(chunk));
+}
+
+std::vector<std::optional<storage::PieceDigest>> TrainState::digests(const std::vector<StatePiece>& here) {
+  std::vector<std::optional<storage::PieceDigest>> all;
+  std::vector<std::byte> copy(1 << 20);  // several pieces, for a device is asked for as few copies as may be
+  const std::byte* copied = nullptr;     // its source, in the device's memory
+  size_t copied_bytes = 0;
   ops_.synchronize();
-  for (const StateTensor& tensor : tensors()) {
-    if (tensor.on_host) {
-      digest.update({tensor.data, tensor.bytes});
-      continue;
-    }
-    for (size_t begin = 0; begin < tensor.bytes; begin += kPieceBytes) {
-      const size_t bytes = std::min(kPieceBytes, tensor.bytes - begin);
-      ops_.copy_to_host(piece.data(), tensor.data + begin, bytes);
-      digest.update({piece.data(), bytes});
+  for (size_t i = 0; i < here.size(); ++i) {
+    const StatePiece& piece = here[i];
+    if (piece.data == nullptr) {
+      all.emplace_back();
+    } else if (piece.on_host || ops_.memory_is_host()) {
+      all.emplace_back(storage::digest_of({piece.data, piece.bytes}));
+    } else {
+      if (copied == nullptr || piece.data + piece.bytes > copied + copied_bytes || piece.data < copied) {
+        copied = piece.data;
+        copied_bytes = 0;
+        for (size_t next = i; next < here.size() && here[next].data == copied + copied_bytes && !here[next].on_host &&
+                              copied_bytes + here[next].bytes <= copy.size();
+             ++next)
+          copied_bytes += here[next].bytes;
+        ops_.copy_to_host(copy.data(), copied, copied_bytes);
+      }
+      all.emplace_back(storage::digest_of({copy.data() + (piece.data - copied), piece.bytes}));
     }
   }
-  return digest.hex();
+  return all;
+}
+
+std::string TrainState::hash() {
+  std::vector<storage::PieceDigest> all;
+  for (const auto& digest : digests()) all.push_back(digest.value());
+  return storage::state_hash_of(all);
 }
 
 }  // namespace holdfast::model

@@ -1,8 +1,12 @@
 // Everything that decides the bits of the steps to come: parameters, AdamW moments, reduction exponents, in float16 the loss
 // scale, and the step.
 //
-// Promises: `tensors()` lists it all as named byte spans in one fixed order; saving, hashing and copying walk that list
-// and nothing else, so what is hashed is what is saved is what is copied.
+// A state may be divided among workers: then a rank has the moments of the chunks (ParameterTable::chunks) that it owns, and of
+// these alone its parameters count. The passes of all ranks read compute copies (ParameterViews), which owners give to the
+// others after each step; in float32 a compute copy is the parameters themselves, else (Masters::kElsewhere) a rank has no
+// parameters but those that it owns. Promises: `tensors()` and `pieces()` list it
+// all as named byte spans in one fixed order; saving, hashing and copying walk these and nothing else, so what is hashed is
+// what is saved is what is copied.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +18,7 @@
 #include "model/gpt2.h"
 #include "model/loss_scale.h"
 #include "model/optimizer.h"
+#include "storage/state_hash.h"
 
 namespace holdfast::model {
 
@@ -27,11 +32,19 @@ struct StateTensor {
   bool on_host = false;  // the exponents, the loss scale
 };
 
+// A piece of a tensor of the state, as its hash cuts it (storage/state_hash.h).
+struct StatePiece {
+  std::byte* data;  // null: it is not here
+  size_t bytes;
+  bool on_host = false;
+};
+
 class TrainState {
  public:
+  enum class Owns : uint8_t { kAll, kNothing };
   // `model` and `ops` outlive the state. Moments start at 0, exponents unset, step 0. The model's loss scale is from now on
   // what this says; in other dtypes than float16 that is 1.
-  TrainState(Gpt2& model, kernels::DeviceOps& ops);
+  TrainState(Gpt2& model, kernels::DeviceOps& ops, Owns owns = Owns::kAll);
 
   int64_t step = 0;  // steps applied
 
@@ -39,34 +52,73 @@ class TrainState {
   static constexpr int32_t kUnsetExponent = INT32_MIN;
   std::span<int32_t> exponents();
 
-  // Applies one AdamW step with `gradients` (model.table().total floats, the mean over the global batch, on the
-  // device), and step += 1. Returns the global gradient norm before clipping. A norm that is not finite changes nothing.
+  // By chunk, whether this rank owns it.
+  const std::vector<bool>& owned() const { return owned_; }
+  // Chunks that are owned already stay as they are; moments of others begin at 0, and so do parameters where they are not the
+  // model's. Chunks that are not owned any more are given up. Takes memory for the old and the new at once; throws what
+  // DeviceOps::allocate does, and then nothing has changed.
+  void own(const std::vector<bool>& chunks);
+  // Parameters and compute copies as the seed gives them, of all that is here (Gpt2::initialize).
+  void initialize(uint64_t seed);
+
+  // By chunk, the sums of squares of `gradient` (the mean over the global batch), of the chunks that are `wanted`, which are
+  // owned; 0 of others.
+  std::vector<double> squares(const Gradient& gradient, const std::vector<bool>& wanted);
+  // Applies one AdamW step with `gradient`, which must be there where chunks are owned, to these; step += 1. `norm`: that of
+  // all of the gradient, before clipping. A norm that is not finite changes nothing.
+  void apply(const OptimizerConfig& config, const Gradient& gradient, double norm);
+  // The same with a gradient that is all here, model.table().total floats. Returns its norm.
   double apply(const OptimizerConfig& config, const float* gradients);
   // The step is left out, for it has no finite gradient: step += 1, and in float16 the loss scale is halved.
   void leave_out();
 
   // Applies one outer step (SGD with Nesterov momentum, which takes exp_avg's place; exp_avg_sq stays 0) with the mean over
-  // replicas of how far their local steps led, before - after. Otherwise as `apply`; the norm is that of the mean.
+  // replicas of how far their local steps led, before - after. Otherwise as `apply`; the norm is that of the mean. For a state
+  // that is all here.
   double apply_outer(const kernels::NesterovStep& settings, const float* difference);
 
   // That of the next step, as a power of two. `gradients` of `apply` are without it.
   int loss_scale_log2() const { return loss_scale_ ? loss_scale_->log2 : 0; }
 
   // Parameters, then exp_avg, then exp_avg_sq, each in table order, then the exponents; in float16 then the loss scale: its
-  // power of two, and the number of steps since it changed. For the host: host_state.h.
+  // power of two, and the number of steps since it changed. For the host: host_state.h. Moments have no data in a state that
+  // is not all here, nor have parameters where they are apart.
   std::vector<StateTensor> tensors();
-  // After bytes of tensors() were written from outside.
+  // The same, cut. Chunk c is piece c; its moments are pieces C + c and 2 C + c of C chunks. Parameters of a chunk that this
+  // rank does not own are not here where compute copies are apart.
+  std::vector<StatePiece> pieces();
+  // After bytes of tensors() or pieces() were written from outside; `refresh`: of a chunk that is owned, its compute copy.
   void bytes_changed();
+  void refresh(size_t chunk);
+  // The compute copies of all chunks, where they stay. After these were written from outside: `copies_changed`.
+  std::vector<StatePiece> copies();
+  void copies_changed() { model_.copies_changed(); }
+  // Whether parameters are apart from the compute copies: then only owners have those of a chunk.
+  bool copies_apart() const { return model_.masters() == Masters::kElsewhere; }
+  // Whether there are compute copies apart from them that stay from pass to pass.
+  bool copies_stay() const { return copies_apart() && !model_.copies_by_layer(); }
 
-  // XXH3-128 over the bytes of tensors(), in order; 32 lower-case hex digits.
+  // Digests of these pieces, as far as they are here; of others nothing.
+  std::vector<std::optional<storage::PieceDigest>> digests(const std::vector<StatePiece>& here);
+  std::vector<std::optional<storage::PieceDigest>> digests() { return digests(pieces()); }
+  // The state's hash, of a state that is all here; 32 lower-case hex digits.
   std::string hash();
 
  private:
-  double applied(double norm);
+  void applied(double norm);
+  // Of a chunk that is owned, and of all where they are the model's: where its parameters are.
+  float* parameters_of(size_t chunk);
+  bool is_whole() const { return owned_elements_ == model_.table().total; }
 
   Gpt2& model_;
   kernels::DeviceOps& ops_;
-  DeviceBuffer m_, v_;
+  const bool divided_;
+  std::vector<Elements> chunks_;
+  std::vector<bool> owned_;            // by chunk
+  std::vector<OwnedElements> slices_;  // the same as ranges
+  std::vector<int64_t> places_;        // by chunk, where in the buffers of owned elements it begins; -1: it is not owned
+  int64_t owned_elements_ = 0;
+  DeviceBuffer parameters_, m_, v_;  // of owned elements; parameters: where they are not the model's
   std::vector<int32_t> exponents_;
   std::optional<LossScale> loss_scale_;  // of float16
 };

@@ -30,7 +30,7 @@ struct MutableTensor {
   std::span<std::byte> bytes;
 };
 
-// XXH3-128 over the tensors' bytes, in order: what TrainState::hash() says of the same bytes.
+// The state's hash (state_hash.h), as TrainState::hash() says it of the same bytes.
 std::string state_hash(std::span<const ConstTensor> tensors);
 
 struct ShardInfo {
@@ -47,13 +47,14 @@ struct TensorInfo {
 };
 
 struct Manifest {
-  static constexpr int kFormatVersion = 1;  // the newest that is read, and what is written
+  static constexpr int kFormatVersion = 2;  // the newest that is read, and what is written
+  static constexpr int kHashOfPieces = 2;   // from this version on `state_hash` is made of pieces' digests
   int format_version = kFormatVersion;
   std::string written_by;  // "holdfast 0.1.0"
   std::string job;
   int64_t step = 0;
   int64_t generation = 0;  // of the writer
-  std::string state_hash;  // XXH3-128 over all tensors' bytes in order, hex
+  std::string state_hash;  // of all tensors' bytes in order (state_hash.h: in format version 1 its version 1), hex
   std::string created_at;  // UTC, RFC 3339; filled in on writing when it is empty
   nlohmann::json spec;     // the job spec it was trained under, for people, `sample` and `--resume_from`
   nlohmann::json data;     // the run's data: {"train": digest, "path": …}
@@ -92,6 +93,15 @@ Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads
 // Verifies, then fills every tensor. On any error the memory's contents are unspecified and must not be used.
 Result<Manifest> read_checkpoint(ObjectStore& store, int64_t step, std::span<const MutableTensor> tensors, int threads = 1,
                                  Stop stop = nullptr);
+// Parts of a checkpoint's tensors, whose memory is the caller's. `tensors` are all of the caller's model; each shard that a
+// range lies in is verified, and the state's hash is not: whoever has all digests compares it (state_hash.h).
+struct MutableRange {
+  std::string tensor;
+  int64_t offset = 0;  // bytes
+  std::span<std::byte> bytes;
+};
+Result<Manifest> read_ranges(ObjectStore& store, int64_t step, std::span<const TensorInfo> tensors,
+                             std::span<const MutableRange> ranges, int threads = 1, Stop stop = nullptr);
 // Some tensors of a checkpoint only (for `sample`: the parameters), each shard verified that is touched.
 Result<Manifest> read_tensors(ObjectStore& store, int64_t step, std::span<const MutableTensor> tensors, int threads = 1);
 

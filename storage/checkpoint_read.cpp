@@ -1,6 +1,7 @@
 // Reading a checkpoint: the manifest, then shards in parallel, each checked as an object and as its content, then the hash
 // of the whole state.
 #include <algorithm>
+#include <cstring>
 #include <functional>
 #include <utility>
 
@@ -9,8 +10,9 @@
 #include "storage/failure.h"
 #include "storage/manifest.h"
 #include "storage/parallel.h"
-#include "storage/shard_codec.h"
-#include "storage/shard_layout.h"
+#include "storage/shards/codec.h"
+#include "storage/shards/layout.h"
+#include "storage/state_hash.h"
 
 namespace holdfast::storage {
 namespace {
@@ -99,6 +101,11 @@ class Reading {
   std::vector<int64_t> first_bytes_;
 };
 
+StateHasher hasher_of(const Manifest& manifest) {
+  using enum StateHasher::Version;
+  return {manifest.format_version == 1 ? kBytes : kPieces, manifest.tensors};
+}
+
 std::string shape_text(std::span<const int64_t> shape) {
   return fmt::format("({})", fmt::join(shape, ", "));
 }
@@ -119,27 +126,33 @@ const TensorInfo* find(const Manifest& manifest, const std::string& name) {
 }
 
 // The difference between the checkpoint's tensors and the caller's, in words.
-std::vector<std::string> differences(const Manifest& manifest, std::span<const MutableTensor> tensors, bool all) {
+std::vector<std::string> differences(const Manifest& manifest, std::span<const TensorInfo> tensors, bool all) {
   std::vector<std::string> found;
-  for (const MutableTensor& tensor : tensors) {
+  for (const TensorInfo& tensor : tensors) {
     const TensorInfo* there = find(manifest, tensor.name);
     if (!there) {
       found.push_back("it has no " + tensor.name);
-    } else if (there->dtype != tensor.dtype || there->shape != tensor.shape ||
-               there->bytes != static_cast<int64_t>(tensor.bytes.size())) {
+    } else if (there->dtype != tensor.dtype || there->shape != tensor.shape || there->bytes != tensor.bytes) {
       found.push_back(fmt::format("its {} is {} {}, this one's {} {}", tensor.name, there->dtype, shape_text(there->shape),
                                   tensor.dtype, shape_text(tensor.shape)));
     }
   }
   if (!all) return found;
   for (const TensorInfo& there : manifest.tensors) {
-    if (std::ranges::find(tensors, there.name, &MutableTensor::name) == tensors.end())
+    if (std::ranges::find(tensors, there.name, &TensorInfo::name) == tensors.end())
       found.push_back("this one has no " + there.name);
   }
   return found;
 }
 
-Result<void> check_model(const ObjectStore& store, const Manifest& manifest, std::span<const MutableTensor> tensors, bool all) {
+std::vector<TensorInfo> infos_of(std::span<const MutableTensor> tensors) {
+  std::vector<TensorInfo> infos;
+  for (const MutableTensor& tensor : tensors)
+    infos.push_back({tensor.name, tensor.dtype, tensor.shape, static_cast<int64_t>(tensor.bytes.size())});
+  return infos;
+}
+
+Result<void> check_model(const ObjectStore& store, const Manifest& manifest, std::span<const TensorInfo> tensors, bool all) {
   const std::vector<std::string> found = differences(manifest, tensors, all);
   if (found.empty()) return {};
   std::string model = model_text(manifest.spec);
@@ -164,6 +177,36 @@ std::vector<const MutableTensor*> by_manifest_order(const Manifest& manifest, st
   return ordered;
 }
 
+// The caller's ranges, by the manifest's tensors.
+class RangesOfTensors {
+ public:
+  RangesOfTensors(const Manifest& manifest, std::span<const MutableRange> ranges) : by_tensor_(manifest.tensors.size()) {
+    for (const MutableRange& range : ranges) {
+      const auto tensor = std::ranges::find(manifest.tensors, range.tensor, &TensorInfo::name) - manifest.tensors.begin();
+      by_tensor_[static_cast<size_t>(tensor)].push_back(&range);
+    }
+  }
+  bool touch(const TensorRange& range) const {
+    return std::ranges::any_of(by_tensor_[range.tensor],
+                               [&](const MutableRange* wanted) { return overlap(range, *wanted) > 0; });
+  }
+  // `from`: the bytes of `range`.
+  void fill(const TensorRange& range, const std::byte* from) const {
+    for (const MutableRange* const wanted : by_tensor_[range.tensor]) {
+      const int64_t bytes = overlap(range, *wanted), first = std::max(range.offset, wanted->offset);
+      if (bytes > 0)
+        std::memcpy(wanted->bytes.data() + (first - wanted->offset), from + (first - range.offset), static_cast<size_t>(bytes));
+    }
+  }
+
+ private:
+  static int64_t overlap(const TensorRange& range, const MutableRange& wanted) {
+    const int64_t end = std::min(range.offset + range.bytes, wanted.offset + static_cast<int64_t>(wanted.bytes.size()));
+    return end - std::max(range.offset, wanted.offset);
+  }
+  std::vector<std::vector<const MutableRange*>> by_tensor_;
+};
+
 Reading::Target into(const std::vector<const MutableTensor*>& ordered) {
   return [&ordered](const TensorRange& range) {
     return ordered[range.tensor] ? ordered[range.tensor]->bytes.data() + range.offset : nullptr;
@@ -185,7 +228,7 @@ Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads
   auto manifest = read_manifest(store, step);
   if (!manifest) return manifest;
   Reading reading(store, *manifest, threads, stop);
-  RunningChecksum hash;
+  StateHasher hash = hasher_of(*manifest);
   std::vector<Scratch> buffers(static_cast<size_t>(reading.threads()));
   for (size_t first = 0; first < manifest->shards.size(); first += buffers.size()) {
     const size_t wave = std::min(buffers.size(), manifest->shards.size() - first);
@@ -207,13 +250,13 @@ Result<Manifest> read_checkpoint(ObjectStore& store, int64_t step, std::span<con
                                  Stop stop) {
   auto manifest = read_manifest(store, step);
   if (!manifest) return manifest;
-  if (const auto same = check_model(store, *manifest, tensors, true); !same) return tl::unexpected(same.error());
+  if (const auto same = check_model(store, *manifest, infos_of(tensors), true); !same) return tl::unexpected(same.error());
   const auto ordered = by_manifest_order(*manifest, tensors);
   Reading reading(store, *manifest, threads, stop);
   const auto done = in_parallel(manifest->shards.size(), reading.threads(),
                                 [&](size_t i, int thread) { return reading.unpack(i, thread, into(ordered)); });
   if (!done) return tl::unexpected(done.error());
-  RunningChecksum hash;
+  StateHasher hash = hasher_of(*manifest);
   for (const MutableTensor* tensor : ordered) {
     if (const auto goes_on = reading.check_stop(); !goes_on) return tl::unexpected(goes_on.error());
     hash.add(tensor->bytes);
@@ -225,7 +268,7 @@ Result<Manifest> read_checkpoint(ObjectStore& store, int64_t step, std::span<con
 Result<Manifest> read_tensors(ObjectStore& store, int64_t step, std::span<const MutableTensor> tensors, int threads) {
   auto manifest = read_manifest(store, step);
   if (!manifest) return manifest;
-  if (const auto same = check_model(store, *manifest, tensors, false); !same) return tl::unexpected(same.error());
+  if (const auto same = check_model(store, *manifest, infos_of(tensors), false); !same) return tl::unexpected(same.error());
   const auto ordered = by_manifest_order(*manifest, tensors);
   Reading reading(store, *manifest, threads);
   std::vector<size_t> touched;
@@ -236,6 +279,34 @@ Result<Manifest> read_tensors(ObjectStore& store, int64_t step, std::span<const 
   }
   const auto done = in_parallel(touched.size(), reading.threads(),
                                 [&](size_t i, int thread) { return reading.unpack(touched[i], thread, into(ordered)); });
+  if (!done) return tl::unexpected(done.error());
+  return manifest;
+}
+
+Result<Manifest> read_ranges(ObjectStore& store, int64_t step, std::span<const TensorInfo> tensors,
+                             std::span<const MutableRange> ranges, int threads, Stop stop) {
+  auto manifest = read_manifest(store, step);
+  if (!manifest) return manifest;
+  if (const auto same = check_model(store, *manifest, tensors, true); !same) return tl::unexpected(same.error());
+  const RangesOfTensors wanted(*manifest, ranges);
+  Reading reading(store, *manifest, threads, stop);
+  std::vector<size_t> touched;
+  for (size_t i = 0; i < manifest->shards.size(); ++i) {
+    const auto of_shard = reading.ranges(i);
+    if (std::ranges::any_of(of_shard, [&](const TensorRange& range) { return wanted.touch(range); })) touched.push_back(i);
+  }
+  std::vector<Scratch> buffers(static_cast<size_t>(reading.threads()));
+  const auto done = in_parallel(touched.size(), reading.threads(), [&](size_t i, int thread) -> Result<void> {
+    const auto bytes = static_cast<size_t>(manifest->shards[touched[i]].raw_bytes);
+    std::byte* const begin = buffers[static_cast<size_t>(thread)].at_least(bytes);
+    std::byte* at = begin;
+    const auto unpacked =
+        reading.unpack(touched[i], thread, [&at](const TensorRange& range) { return std::exchange(at, at + range.bytes); });
+    if (!unpacked) return unpacked;
+    const std::byte* from = begin;
+    for (const TensorRange& range : reading.ranges(touched[i])) wanted.fill(range, std::exchange(from, from + range.bytes));
+    return {};
+  });
   if (!done) return tl::unexpected(done.error());
   return manifest;
 }

@@ -8,8 +8,9 @@
 #include "storage/failure.h"
 #include "storage/manifest.h"
 #include "storage/parallel.h"
-#include "storage/shard_codec.h"
-#include "storage/shard_layout.h"
+#include "storage/shards/codec.h"
+#include "storage/shards/layout.h"
+#include "storage/state_hash.h"
 
 namespace holdfast::storage {
 namespace {
@@ -118,9 +119,12 @@ class CheckpointWriting {
 }  // namespace
 
 std::string state_hash(std::span<const ConstTensor> tensors) {
-  RunningChecksum checksum;
-  for (const ConstTensor& tensor : tensors) checksum.add(tensor.bytes);
-  return checksum.hex();
+  std::vector<TensorInfo> infos;
+  for (const ConstTensor& tensor : tensors)
+    infos.push_back({tensor.name, tensor.dtype, tensor.shape, static_cast<int64_t>(tensor.bytes.size())});
+  StateHasher hasher(StateHasher::Version::kPieces, infos);
+  for (const ConstTensor& tensor : tensors) hasher.add(tensor.bytes);
+  return hasher.hex();
 }
 
 Result<Manifest> write_checkpoint(ObjectStore& store, Manifest manifest, std::span<const ConstTensor> tensors,

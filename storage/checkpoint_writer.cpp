@@ -11,7 +11,7 @@
 
 #include "storage/failure.h"
 #include "storage/parallel.h"
-#include "storage/shard_codec.h"
+#include "storage/shards/codec.h"
 
 namespace holdfast::storage {
 namespace {
@@ -50,8 +50,9 @@ struct CheckpointWriter::State {
     // took 0.4 s at best and 3.9 s when the system had to find them, for 362 MB; 0.7 s without.)
     Scratch buffer;
     Manifest manifest;
-    std::vector<ConstTensor> tensors;  // in the buffer
-    Result<void> made;                 // an error when there was no memory for it
+    std::vector<ConstTensor> tensors;  // in the buffer, or in what `owners` has
+    Owners owners;
+    Result<void> made;  // an error when there was no memory for it
     double stall_s = 0;
   };
 
@@ -79,8 +80,14 @@ struct CheckpointWriter::State {
 };
 
 Result<void> CheckpointWriter::State::take_copy(std::span<const ConstTensor> tensors, const CopyBytes& copy_bytes) {
+  const auto is_owned = [&](size_t i) { return i < copy.owners.size() && copy.owners[i] != nullptr; };
+  std::vector<ConstTensor> to_copy;
   size_t bytes = 0;
-  for (const ConstTensor& tensor : tensors) bytes += tensor.bytes.size();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (is_owned(i)) continue;
+    to_copy.push_back(tensors[i]);
+    bytes += tensors[i].bytes.size();
+  }
   std::byte* to = nullptr;
   try {
     to = copy.buffer.at_least(bytes);
@@ -89,7 +96,7 @@ Result<void> CheckpointWriter::State::take_copy(std::span<const ConstTensor> ten
                 "no memory for a copy of the state ({} bytes), so no checkpoint is written: it is tried at the next one",
                 bytes);
   }
-  const std::vector<Part> parts = parts_of(tensors, to);
+  const std::vector<Part> parts = parts_of(to_copy, to);
   Result<void> copied;
   if (copy_bytes) {
     for (const Part& part : parts) copy_bytes(part.to, part.from);
@@ -100,9 +107,10 @@ Result<void> CheckpointWriter::State::take_copy(std::span<const ConstTensor> ten
     });
   }
   copy.tensors.assign(tensors.begin(), tensors.end());
-  for (ConstTensor& tensor : copy.tensors) {
-    tensor.bytes = {to, tensor.bytes.size()};
-    to += tensor.bytes.size();
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (is_owned(i)) continue;
+    copy.tensors[i].bytes = {to, tensors[i].bytes.size()};
+    to += tensors[i].bytes.size();
   }
   return copied;
 }
@@ -117,6 +125,7 @@ void CheckpointWriter::State::run() {
     const WriteOutcome outcome = write();
     if (on_done) on_done(outcome);
     lock.lock();
+    if (outcome.result) copy.owners.clear();
     claimed = std::nullopt;
     can_retry = !outcome.result && copy.made;
     changed.notify_all();
@@ -153,7 +162,8 @@ CheckpointWriter::~CheckpointWriter() {
   state_->thread.join();
 }
 
-bool CheckpointWriter::submit(Manifest manifest, std::span<const ConstTensor> tensors, const CopyBytes& copy_bytes) {
+bool CheckpointWriter::submit(Manifest manifest, std::span<const ConstTensor> tensors, const CopyBytes& copy_bytes,
+                              Owners owners) {
   {
     const std::scoped_lock lock(state_->mutex);
     if (state_->claimed) return false;
@@ -163,6 +173,7 @@ bool CheckpointWriter::submit(Manifest manifest, std::span<const ConstTensor> te
   const Clock::time_point start = Clock::now();
   State::Copy& copy = state_->copy;
   copy.manifest = std::move(manifest);
+  copy.owners = std::move(owners);
   std::exception_ptr of_copy_bytes;
   try {
     copy.made = state_->take_copy(tensors, copy_bytes);

@@ -11,6 +11,8 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
+#include <vector>
 
 #include "storage/checkpoint.h"
 
@@ -33,8 +35,12 @@ class CheckpointWriter {
   // Copies the tensors, with as many threads as the options say, and returns; false when a write is under way (nothing is
   // copied then). A write is under way from the moment that this begins to copy. Where their bytes are not the host's, `copy`
   // does it, a part after the other; what it throws is the failure of this write, and comes out here.
+  //
+  // `owners` by tensor, or none: one that is not null owns its tensor's bytes, which are the host's and change no more. They
+  // are not copied, but held until the write has succeeded.
   using CopyBytes = std::function<void(std::byte* to, std::span<const std::byte> from)>;
-  bool submit(Manifest manifest, std::span<const ConstTensor> tensors, const CopyBytes& copy = nullptr);
+  using Owners = std::vector<std::shared_ptr<const void>>;
+  bool submit(Manifest manifest, std::span<const ConstTensor> tensors, const CopyBytes& copy = nullptr, Owners owners = {});
   // Writes the copy of the last failed write again; false when there is none or one is under way. A submit drops it.
   bool retry();
   // The step being copied or written now.

@@ -3,19 +3,26 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <bit>
 #include <new>
 
 namespace holdfast::storage {
 namespace {
 
-std::string hex_of(XXH128_hash_t hash) {
+using Digest = std::array<std::byte, 16>;
+
+Digest canonical(XXH128_hash_t hash) {
   XXH128_canonical_t canonical;
   XXH128_canonicalFromHash(&canonical, hash);
+  return std::bit_cast<Digest>(canonical);
+}
+
+std::string hex_of(const Digest& digest) {
   constexpr char kDigits[] = "0123456789abcdef";
   std::string hex;
-  for (const unsigned char byte : canonical.digest) {
-    hex += kDigits[byte >> 4];
-    hex += kDigits[byte & 15];
+  for (const std::byte byte : digest) {
+    hex += kDigits[std::to_integer<int>(byte >> 4)];
+    hex += kDigits[std::to_integer<int>(byte & std::byte{15})];
   }
   return hex;
 }
@@ -23,7 +30,11 @@ std::string hex_of(XXH128_hash_t hash) {
 }  // namespace
 
 std::string checksum_hex(std::span<const std::byte> bytes) {
-  return hex_of(XXH3_128bits(bytes.data(), bytes.size()));
+  return hex_of(checksum_128(bytes));
+}
+
+std::array<std::byte, 16> checksum_128(std::span<const std::byte> bytes) {
+  return canonical(XXH3_128bits(bytes.data(), bytes.size()));
 }
 
 uint64_t checksum_64(std::span<const std::byte> bytes) {
@@ -41,7 +52,7 @@ struct RunningChecksum::State {
 
 RunningChecksum::RunningChecksum() : state_(std::make_unique<State>()) {
   if (!state_->xxh) throw std::bad_alloc();
-  XXH3_128bits_reset(state_->xxh.get());
+  reset();
 }
 RunningChecksum::~RunningChecksum() = default;
 
@@ -49,7 +60,13 @@ void RunningChecksum::add(std::span<const std::byte> bytes) {
   if (!bytes.empty()) XXH3_128bits_update(state_->xxh.get(), bytes.data(), bytes.size());
 }
 std::string RunningChecksum::hex() const {
-  return hex_of(XXH3_128bits_digest(state_->xxh.get()));
+  return hex_of(digest());
+}
+std::array<std::byte, 16> RunningChecksum::digest() const {
+  return canonical(XXH3_128bits_digest(state_->xxh.get()));
+}
+void RunningChecksum::reset() {
+  XXH3_128bits_reset(state_->xxh.get());
 }
 
 }  // namespace holdfast::storage

@@ -158,8 +158,9 @@ Result<void> DirectoryStore::put(const std::string& key, std::span<const std::by
     return fail(Error::Code::kRefused, "cannot write {}: {} bytes are more than an object may have ({})", path_of(key),
                 bytes.size(), kObjectBytesMax);
   }
-  // A folder that is empty is removed by whoever removed the last object in it, perhaps just after it was found here.
-  constexpr int kAttempts = 16;
+  // A folder that is empty is removed by whoever removed the last object in it, perhaps just after it was found here, and
+  // perhaps again and again: each try loses with some chance, on a busy machine with more than half.
+  constexpr int kAttempts = 1000;
   Step written;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     written = put_once(key, bytes);

@@ -6,8 +6,8 @@
 
 #include "storage/checksum.h"
 #include "storage/failure.h"
-#include "storage/shard_codec.h"
-#include "storage/shard_layout.h"
+#include "storage/shards/codec.h"
+#include "storage/shards/layout.h"
 
 namespace holdfast::storage {
 namespace {
@@ -101,7 +101,6 @@ void check_layout(const Manifest& manifest) {
 
 Manifest parse_fields(const json& file, int64_t step) {
   Manifest manifest;
-  manifest.format_version = Manifest::kFormatVersion;
   manifest.written_by = text(file, "written_by");
   manifest.job = text(file, "job");
   manifest.step = natural_member(file, "step");
@@ -209,8 +208,10 @@ Result<Manifest> parse_manifest(std::span<const std::byte> bytes, const std::str
           name, version, writer != parsed.end() && writer->is_string() ? writer->get<std::string>() : "an unnamed program",
           this_writer(), int{Manifest::kFormatVersion});
     }
-    if (version != Manifest::kFormatVersion) refuse("format_version", "is {}, expected 1", version);
-    return parse_fields(parsed, step);
+    if (version < 1) refuse("format_version", "is {}, expected 1 or {}", version, int{Manifest::kFormatVersion});
+    Manifest manifest = parse_fields(parsed, step);
+    manifest.format_version = static_cast<int>(version);
+    return manifest;
   } catch (const FieldProblem& problem) {
     return fail(kCorrupt, "{}: {}", name, problem.what());
   }

@@ -18,16 +18,16 @@ WIRES = {2: ("float32", "int32", "int16", "bfloat16", "int8"), 4: ("float32", "i
 
 
 def ours(where, hosts, wire, *flags):
-    addresses = ",".join(f"{host}:{29600 + rank}" for rank, host in enumerate(hosts))
+    addresses = ",".join(f"{host}:{testbed.harness.free_port()}" for host in hosts)
     text = testbed.run_together([[*place, f"{testbed.BIN}/bench_allreduce", "--rank", rank, "--world", len(where), "--addresses",
                                   addresses, "--dtype", wire, *flags] for rank, place in enumerate(where)])
     return [line["seconds"] for line in testbed.json_lines(text)]
 
 
 def gloo(where, hosts, interface, setup):
-    pieces = ["--piece", PIECE] if setup == peer_python.AT_BEST else []
+    pieces, master = ["--piece", PIECE] if setup == peer_python.AT_BEST else [], f"{hosts[0]}:{testbed.harness.free_port()}"
     text = testbed.run_together([[*place, "env", f"GLOO_SOCKET_IFNAME={interface}",
-                                  *testbed.PEER.script("all_reduce.py", "--rank", rank, "--world", len(where), "--master", f"{hosts[0]}:29511",
+                                  *testbed.PEER.script("all_reduce.py", "--rank", rank, "--world", len(where), "--master", master,
                                                        *pieces, setup=setup)] for rank, place in enumerate(where)])
     return [line["seconds"] for line in testbed.json_lines(text)]
 

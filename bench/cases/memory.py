@@ -1,7 +1,8 @@
 """Peak memory of one worker that trains Tiny, as the kernel counts it, and what it is made of, beside PyTorch's training step."""
 import os
 
-import testbed
+import testbed  # the first: it says where the end-to-end tests' modules are
+import processes
 
 TITLE = "Peak memory of a worker: Tiny, microbatches of 4 and 16 x 512 tokens; MB"
 P_MB = 4 * testbed.TINY_PARAMETERS / 1e6
@@ -30,9 +31,7 @@ def peak_of_torch(dtype, batch, setup):
 
 
 def peak_memory_of(pid):
-    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
-        fields = dict(line.split(":", 1) for line in file)
-    return int(fields["VmHWM"].split()[0]) * 1024 / 1e6
+    return processes.peak_memory_of(pid) / 1e6
 
 
 def peak(dtype, batch, checkpoint_every=0):

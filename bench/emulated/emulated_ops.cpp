@@ -52,7 +52,7 @@ class EmulatedOps final : public kernels::HostOps {
   void parameters_changed() override {}
   void cast(Act*, const float*, int64_t) override {}
 
-  void encoder_forward(float*, const int32_t*, const float*, const float*, int64_t, int64_t, int64_t) override {
+  void encoder_forward(float*, const int32_t*, const Act*, const float*, int64_t, int64_t, int64_t) override {
     begin_ = Clock::now();
     operations_ = 0;
     seconds_per_operation_ = 0;
@@ -92,7 +92,9 @@ class EmulatedOps final : public kernels::HostOps {
   void nesterov(float*, float*, const float*, int64_t, const NesterovStep&) override {}
   void subtract(float* out, const float*, const float*, int64_t count) override { bring(out, count); }
   void scale(float*, const float*, int64_t, float) override {}
-  double sum_of_squares(const float*, int64_t count) override { return static_cast<double>(count) * kLargest * kLargest; }
+  void sums_of_squares(double* sums, const Floats* of, size_t how_many) override {
+    for (size_t i = 0; i < how_many; ++i) sums[i] = static_cast<double>(of[i].count) * kLargest * kLargest;
+  }
   double sum(const float* x, int64_t count) override { return std::accumulate(x, x + count, 0.0); }
   float abs_max(const float*, int64_t count) override { return count == 0 ? 0.0F : kLargest; }
   void fixed_accumulate(int32_t* sums, const float*, int64_t count, int, bool) override { bring(sums, count); }

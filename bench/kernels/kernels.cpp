@@ -11,7 +11,7 @@
 //   layernorm_forward      8 + 2e (with the residual addition: stream and branch read, stream and output written)
 //   layernorm_backward    12 + 2e (both gradients and the stream read; the stream's gradient and its cast written)
 //   fixed_accumulate      12 (sum and gradient read, sum written; int32), 8 (int16)
-//   fixed_unpack           8 (int32), 6 (int16)     abs_max, sum_of_squares   4     float_accumulate   12
+//   fixed_unpack           8 (int32), 6 (int16)     abs_max, sum_of_squares, sums_of_squares   4     float_accumulate   12
 //   cast                   4 + e
 // Refuses: float16, which the cpu op set does not have.
 #include <CLI/CLI.hpp>
@@ -35,6 +35,7 @@ using model::DeviceBuffer;
 
 constexpr int64_t kTiny = 30142848;  // the parameters of GPT-2 Tiny
 constexpr int64_t kWidth = 384;      // and its channels
+constexpr int64_t kChunk = 65536;    // elements of which the gradient's norm takes a sum each
 constexpr int kExponent = 10, kNarrowExponent = 4;
 constexpr kernels::AdamWStep kStep{.learning_rate = 1e-4F,
                                    .beta1 = 0.9F,
@@ -84,6 +85,8 @@ class Bench {
     for (int64_t i = 0; i < kTiny; ++i) floats(2)[i] *= floats(2)[i];
     sums_ = DeviceBuffer(*ops_, static_cast<size_t>(kTiny) * sizeof(int32_t));
     ops_->zero(sums_.data<void>(), sums_.bytes());
+    for (int64_t at = 0; at < kTiny; at += kChunk) chunks_.push_back({floats(3) + at, std::min(kChunk, kTiny - at)});
+    chunk_sums_.resize(chunks_.size());
   }
 
   void run() {
@@ -122,6 +125,8 @@ class Bench {
         {"float_accumulate", shape, 12 * kTiny, [=, this] { ops_->float_accumulate(floats(0), floats(3), kTiny, false); }},
         {"abs_max", shape, 4 * kTiny, [=, this] { ops_->abs_max(floats(3), kTiny); }},
         {"sum_of_squares", shape, 4 * kTiny, [=, this] { ops_->sum_of_squares(floats(3), kTiny); }},
+        {"sums_of_squares", shape, 4 * kTiny,
+         [=, this] { ops_->sums_of_squares(chunk_sums_.data(), chunks_.data(), chunks_.size()); }},
         {"cast", shape, (4 + element_) * kTiny, [=, this] { ops_->cast(acts(0), floats(3), kTiny); }},
     };
   }
@@ -183,6 +188,8 @@ class Bench {
   std::vector<DeviceBuffer> floats_;  // of kTiny elements each
   std::vector<DeviceBuffer> acts_;
   DeviceBuffer sums_;
+  std::vector<kernels::DeviceOps::Floats> chunks_;  // of floats(3)
+  std::vector<double> chunk_sums_;
 };
 
 }  // namespace

@@ -1,10 +1,10 @@
 """Training steps of GPT-2 in PyTorch over random tokens; one JSON object a step.
 
 train.py [--model tiny] [--threads N] [--batch 4] [--block 512] [--dtype bfloat16] [--accumulation 1] [--steps 6]
-         [--rank R --world N --master HOST:PORT] [--wire float32|float16]
+         [--rank R --world N --master HOST:PORT] [--wire float32|float16] [--zero]
 
 With --world 2 or more each process is one rank of DistributedDataParallel over gloo; GLOO_SOCKET_IFNAME picks the interface, and
---wire float16 is DDP's fp16_compress_hook. Gradients are reduced once a step, however many microbatches it has."""
+--wire float16 is DDP's fp16_compress_hook, --zero its ZeroRedundancyOptimizer. Gradients are reduced once a step, however many microbatches it has."""
 import argparse
 import contextlib
 import json
@@ -13,6 +13,7 @@ import time
 import torch
 import torch.distributed as dist
 from torch.distributed.algorithms.ddp_comm_hooks.default_hooks import fp16_compress_hook
+from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel
 
 from gpt2 import GPT2, SIZES
@@ -30,11 +31,14 @@ def parse():
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--world", type=int, default=1)
     parser.add_argument("--master", default="127.0.0.1:29512")
+    parser.add_argument("--zero", action="store_true", help="AdamW's moments divided among the ranks")
     parser.add_argument("--wire", choices=("float32", "float16"), default="float32")
     return parser.parse_args()
 
 
-def make_optimizer(model):
+def make_optimizer(model, zero):
+    if zero:
+        return ZeroRedundancyOptimizer(model.parameters(), optimizer_class=torch.optim.AdamW, lr=3e-4)
     try:
         return torch.optim.AdamW(model.parameters(), lr=3e-4, fused=True)  # one pass over memory; on CPUs from PyTorch 2.4 on
     except (RuntimeError, TypeError):
@@ -52,7 +56,7 @@ def main():
         model = DistributedDataParallel(model, gradient_as_bucket_view=True)
         if options.wire == "float16":
             model.register_comm_hook(None, fp16_compress_hook)
-    optimizer = make_optimizer(model)
+    optimizer = make_optimizer(model, options.zero)
     for step in range(options.steps):
         start = time.perf_counter()
         for microbatch in range(options.accumulation):

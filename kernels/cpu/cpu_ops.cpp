@@ -83,14 +83,28 @@ void CpuOps::scale(float* out, const float* x, int64_t count, float factor) {
   for_each_block(count, [&](int64_t begin, int64_t size) { vectors_.floats.scale(out + begin, x + begin, size, factor); });
 }
 
-double CpuOps::sum_of_squares(const float* x, int64_t count) {
-  const Cut blocks = Cut::of(kBlock, count);
-  auto* partials = static_cast<double*>(statistics_.reserve(static_cast<size_t>(blocks.count) * sizeof(double)));
-  team_.for_each(blocks.count,
-                 [&](int64_t i, int) { partials[i] = vectors_.floats.sum_of_squares(x + blocks.begin(i), blocks.size(i)); });
-  double total = 0;
-  for (int64_t i = 0; i < blocks.count; ++i) total += partials[i];
-  return total;
+// The blocks of all ranges are one list, so that threads share the work however long each range is. A block is of one range.
+void CpuOps::sums_of_squares(double* host_sums, const Floats* of, size_t how_many) {
+  struct Block {
+    Floats range;
+    double sum;
+  };
+  int64_t count = 0;
+  for (size_t i = 0; i < how_many; ++i) count += Cut::of(kBlock, of[i].count).count;
+  auto* const blocks = static_cast<Block*>(statistics_.reserve(static_cast<size_t>(count) * sizeof(Block)));
+  Block* next = blocks;
+  for (size_t i = 0; i < how_many; ++i) {
+    const Cut cut = Cut::of(kBlock, of[i].count);
+    for (int64_t block = 0; block < cut.count; ++block) *next++ = {{of[i].x + cut.begin(block), cut.size(block)}, 0};
+  }
+  team_.for_each(
+      count, [&](int64_t i, int) { blocks[i].sum = vectors_.floats.sum_of_squares(blocks[i].range.x, blocks[i].range.count); });
+  next = blocks;
+  for (size_t i = 0; i < how_many; ++i) {
+    double total = 0;
+    for (int64_t block = Cut::of(kBlock, of[i].count).count; block > 0; --block) total += (next++)->sum;
+    host_sums[i] = total;
+  }
 }
 
 double CpuOps::sum(const float* x, int64_t count) {

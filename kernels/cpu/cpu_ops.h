@@ -28,7 +28,7 @@ class CpuOps final : public HostOps {
   void zero(void* memory, size_t bytes) override;
   void cast(Act* out, const float* in, int64_t count) override;
 
-  void encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
+  void encoder_forward(float* out, const int32_t* tokens, const Act* wte, const float* wpe, int64_t B, int64_t T,
                        int64_t C) override;
   void encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) override;
   void encoder_backward_tokens(float* dwte, const float* dout, const TokenRuns& runs, int64_t C) override;
@@ -52,7 +52,7 @@ class CpuOps final : public HostOps {
   void nesterov(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step) override;
   void subtract(float* out, const float* a, const float* b, int64_t count) override;
   void scale(float* out, const float* x, int64_t count, float factor) override;
-  double sum_of_squares(const float* x, int64_t count) override;
+  void sums_of_squares(double* host_sums, const Floats* of, size_t how_many) override;
   double sum(const float* x, int64_t count) override;
   float abs_max(const float* x, int64_t count) override;
   void fixed_accumulate(int32_t* sums, const float* x, int64_t count, int exponent, bool first) override;

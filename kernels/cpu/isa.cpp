@@ -89,7 +89,7 @@ std::string numerics_name(Isa isa) {
     __builtin_cpu_init();
     name += __builtin_cpu_is("amd") ? "-amd" : __builtin_cpu_is("intel") ? "-intel" : "-other";
   }
-  return name + "/products-2";
+  return name + "/products-3";
 }
 
 }  // namespace holdfast::kernels::cpu

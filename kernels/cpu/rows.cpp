@@ -1,7 +1,8 @@
 // Encoder, LayerNorm, and sums of some rows: work by rows, sums over rows in fixed pieces.
-#include "kernels/cpu/cpu_ops.h"
-
 #include <cstring>
+
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/wrapping_sum.h"
 
 namespace holdfast::kernels::cpu {
 namespace {
@@ -18,19 +19,21 @@ void add_integer_rows(Team& team, Integer* sums, const Integer* rows, const int3
   team.for_each(pieces.count, [&](int64_t i, int) {
     for (int64_t r = pieces.begin(i); r < pieces.begin(i) + pieces.size(i); ++r) {
       Integer* sum = sums + ids[r] * C;
-      for (int64_t c = 0; c < C; ++c) sum[c] = static_cast<Integer>(sum[c] + rows[r * C + c]);
+      for (int64_t c = 0; c < C; ++c) sum[c] = wrapping_sum(sum[c], rows[r * C + c]);
     }
   });
 }
 
 }  // namespace
 
-void CpuOps::encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
+void CpuOps::encoder_forward(float* out, const int32_t* tokens, const Act* wte, const float* wpe, int64_t B, int64_t T,
                              int64_t C) {
   const Cut rows = Cut::of(kRows, B * T);
   team_.for_each(rows.count, [&](int64_t i, int) {
     for (int64_t n = rows.begin(i); n < rows.begin(i) + rows.size(i); ++n) {
-      vectors_.floats.add(out + n * C, wte + tokens[n] * C, wpe + n % T * C, C);
+      float* const row = out + n * C;
+      elements_.to_float(row, at(wte, tokens[n] * C), C);
+      vectors_.floats.add(row, row, wpe + n % T * C, C);
     }
   });
 }

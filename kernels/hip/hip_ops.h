@@ -15,6 +15,7 @@
 #include "kernels/hip/library_products.h"
 #include "kernels/hip/library_sums.h"
 #include "kernels/hip/runtime.h"
+#include "kernels/hip/sums.h"
 #include "kernels/ops.h"
 
 namespace holdfast::kernels::hip {
@@ -81,7 +82,7 @@ class HipOps final : public DeviceOps {
   void cast(Act* out, const float* in, int64_t count) override;
   void parameters_changed() override {}
 
-  void encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
+  void encoder_forward(float* out, const int32_t* tokens, const Act* wte, const float* wpe, int64_t B, int64_t T,
                        int64_t C) override;
   void encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) override;
   void encoder_backward_tokens(float* dwte, const float* dout, const TokenRuns& runs, int64_t C) override;
@@ -109,7 +110,7 @@ class HipOps final : public DeviceOps {
   void nesterov(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step) override;
   void subtract(float* out, const float* a, const float* b, int64_t count) override;
   void scale(float* out, const float* x, int64_t count, float factor) override;
-  double sum_of_squares(const float* x, int64_t count) override;
+  void sums_of_squares(double* host_sums, const Floats* of, size_t how_many) override;
   double sum(const float* x, int64_t count) override;
 
   float abs_max(const float* x, int64_t count) override;
@@ -128,10 +129,8 @@ class HipOps final : public DeviceOps {
   // The element kernels have a thread an element, up to so many blocks.
   template <typename... Parameters, typename... Arguments>
   void over_elements(const char* name, void (*kernel)(Parameters...), int64_t count, Arguments... arguments);
-  template <bool Squares>
-  double sum_of(const float* x, int64_t count);
   template <typename T>
-  T fetch(const T* from);  // waits
+  void fetch(T* host_to, const T* from, size_t count);  // waits
   void sum_columns(float* out, const Element* x, int64_t N, int64_t C);
   // dweight (OC, IC) = dout^T * in, and dbias (OC), the column sums of dout, by the way.
   void gradients_of_weights(float* dweight, float* dbias, const Element* dout, const Element* in, int64_t N, int64_t IC,
@@ -158,7 +157,8 @@ class HipOps final : public DeviceOps {
   Copy last_copy_ = 0;
   DeviceScratch scratch_, logits_, parts_;
   std::unique_ptr<LibraryProducts> library_;
-  PinnedMemory result_;
+  PinnedMemory result_;              // numbers that an op returns, on their way
+  std::vector<PiecedRange> ranges_;  // of sums_of_squares, until they are copied
 };
 
 }  // namespace holdfast::kernels::hip

@@ -13,7 +13,6 @@ namespace holdfast::kernels::hip {
 namespace {
 
 constexpr int64_t kMostBlocks = 1 << 16;
-constexpr size_t kResultBytes = 4096;  // of numbers that an op returns
 
 // Of the kernels: their transcendental functions and the order of their sums are its work.
 std::string compiler() {
@@ -82,12 +81,11 @@ HipOps<Element>::HipOps(int device)
       scratch_(stream_),
       logits_(stream_),
       parts_(stream_),
-      library_(make_library_products(stream_)),
-      result_(kResultBytes) {}
+      library_(make_library_products(stream_)) {}
 
 template <typename Element>
 DeviceInfo HipOps<Element>::info() const {
-  std::string numerics = "hip/" + properties_.architecture + "/" + compiler() + "/kernels-3";
+  std::string numerics = "hip/" + properties_.architecture + "/" + compiler() + "/kernels-4";
   if (library_ != nullptr) numerics.append("+").append(library_->name());
   return {"hip", properties_.name, numerics, properties_.memory_bytes, 0, properties_.pci_address};
 }
@@ -180,10 +178,13 @@ void HipOps<Element>::await_copies() {
 
 template <typename Element>
 template <typename T>
-T HipOps<Element>::fetch(const T* from) {
-  stream_.copy_to_host(result_.data<T>(), from, sizeof(T));
+void HipOps<Element>::fetch(T* host_to, const T* from, size_t count) {
+  const size_t bytes = count * sizeof(T);
+  stream_.use();
+  if (result_.bytes() < bytes) result_ = PinnedMemory(bytes);
+  stream_.copy_to_host(result_.data<T>(), from, bytes);
   stream_.wait();
-  return *result_.data<T>();
+  std::copy_n(result_.data<T>(), count, host_to);
 }
 
 // --- elements
@@ -252,22 +253,38 @@ void HipOps<Element>::add_rows(float* sums, const float* rows, const int32_t* id
 // --- sums
 
 template <typename Element>
-template <bool Squares>
-double HipOps<Element>::sum_of(const float* x, int64_t count) {
+double HipOps<Element>::sum(const float* x, int64_t count) {
   if (count == 0) return 0;
   const int64_t pieces = blocks_for(count, kPiece);
   auto* const sums = scratch_.get<double>(pieces + 1);
-  launch(stream_, "sum", sum_pieces<Squares>, pieces, kSumThreads, sums, x, count);
+  launch(stream_, "sum", sum_pieces<float>, pieces, kSumThreads, sums, x, count);
   launch(stream_, "sum", sum_of_pieces<double>, 1, kSumThreads, sums + pieces, sums, pieces);
-  return fetch(sums + pieces);
+  double total = 0;
+  fetch(&total, sums + pieces, 1);
+  return total;
 }
+
 template <typename Element>
-double HipOps<Element>::sum_of_squares(const float* x, int64_t count) {
-  return sum_of<true>(x, count);
-}
-template <typename Element>
-double HipOps<Element>::sum(const float* x, int64_t count) {
-  return sum_of<false>(x, count);
+void HipOps<Element>::sums_of_squares(double* host_sums, const Floats* of, size_t how_many) {
+  ranges_.clear();
+  int64_t pieces = 0;
+  for (size_t i = 0; i < how_many; ++i) {
+    ranges_.push_back({of[i].x, of[i].count, pieces});
+    pieces += blocks_for(of[i].count, kPiece);
+  }
+  if (pieces == 0) {
+    std::fill_n(host_sums, how_many, 0.0);
+    return;
+  }
+  const auto count = static_cast<int64_t>(how_many);
+  auto* const ranges = reinterpret_cast<PiecedRange*>(scratch_.get<char>(
+      count * static_cast<int64_t>(sizeof(PiecedRange) + sizeof(double)) + pieces * static_cast<int64_t>(sizeof(double))));
+  auto* const sums = reinterpret_cast<double*>(ranges + how_many);
+  auto* const sums_of_pieces = sums + how_many;
+  copy_to_device(ranges, ranges_.data(), how_many * sizeof(PiecedRange));
+  launch(stream_, "sum of squares", square_pieces<float>, pieces, kSumThreads, sums_of_pieces, ranges, count);
+  launch(stream_, "sum of squares", sums_of_ranges<double>, count, kSumThreads, sums, sums_of_pieces, ranges);
+  fetch(host_sums, sums, how_many);
 }
 
 template <typename Element>
@@ -280,11 +297,6 @@ float HipOps<Element>::abs_max(const float* x, int64_t count) {
 
 template <typename Element>
 void HipOps<Element>::abs_maxima(float* host_largest, const Floats* of, size_t how_many) {
-  constexpr size_t kMost = kResultBytes / sizeof(float);
-  if (how_many > kMost) {
-    abs_maxima(host_largest, of, kMost);
-    return abs_maxima(host_largest + kMost, of + kMost, how_many - kMost);
-  }
   int64_t pieces = 0;
   for (size_t i = 0; i < how_many; ++i) pieces += blocks_for(of[i].count, kPiece);
   if (pieces == 0) {
@@ -301,17 +313,16 @@ void HipOps<Element>::abs_maxima(float* host_largest, const Floats* of, size_t h
     launch(stream_, "abs_max", largest_of_pieces<float>, 1, kSumThreads, results + i, next, own);
     next += own;
   }
-  stream_.copy_to_host(result_.data<float>(), results, how_many * sizeof(float));
-  stream_.wait();
-  std::copy_n(result_.data<float>(), how_many, host_largest);
+  fetch(host_largest, results, how_many);
 }
 
 // --- rows
 
 template <typename Element>
-void HipOps<Element>::encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B,
-                                      int64_t T, int64_t C) {
-  over_elements("encoder_forward", hip::encoder_forward<float>, B * T * C, out, tokens, wte, wpe, B * T * C, T, C);
+void HipOps<Element>::encoder_forward(float* out, const int32_t* tokens, const Act* wte, const float* wpe, int64_t B, int64_t T,
+                                      int64_t C) {
+  over_elements("encoder_forward", hip::encoder_forward<Element>, B * T * C, out, tokens, as<Element>(wte), wpe, B * T * C, T,
+                C);
 }
 template <typename Element>
 void HipOps<Element>::encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) {

@@ -14,6 +14,7 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <utility>
 
 #if NCCL_VERSION_CODE < NCCL_VERSION(2, 14, 0)
 #error "the collectives library is older than 2.14, whose communicators block: update it, or set HOLDFAST_HIP_SUMS=none"
@@ -59,15 +60,13 @@ class LibrarySums final : public DeviceSums {
     begun(ncclCommInitRankConfig(&group_, seats, made, seat, &config), "connecting");
   }
 
+  // The library's state is asked to the end, for what becomes of a call that the stream has already.
   bool is_done() override {
-    if (is_entering_) {
-      ncclResult_t state = ncclSuccess;
-      require(ncclCommGetAsyncError(group_, &state), entered_);
-      if (state == ncclInProgress) return false;
-      require(state, entered_);
-      is_entering_ = false;
-      at_the_end_.emplace(stream_);
-    }
+    ncclResult_t state = ncclSuccess;
+    require(ncclCommGetAsyncError(group_, &state), entered_);
+    if (state == ncclInProgress) return false;
+    require(state, entered_);
+    if (std::exchange(is_entering_, false)) at_the_end_.emplace(stream_);
     if (at_the_end_ && !at_the_end_->is_over()) return false;
     at_the_end_.reset();
     return true;

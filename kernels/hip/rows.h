@@ -11,13 +11,13 @@ namespace holdfast::kernels::hip {
 
 inline constexpr int kRowThreads = 256;
 
-template <typename Real>
-__global__ void encoder_forward(Real* out, const int32_t* tokens, const Real* wte, const Real* wpe, int64_t count, int64_t T,
-                                int64_t C) {
+template <typename Element>
+__global__ void encoder_forward(float* out, const int32_t* tokens, const Element* wte, const float* wpe, int64_t count,
+                                int64_t T, int64_t C) {
   const auto [first, step] = own_elements();
   for (int64_t i = first; i < count; i += step) {
     const int64_t n = i / C, c = i % C;
-    out[i] = wte[tokens[n] * C + c] + wpe[n % T * C + c];
+    out[i] = widen(wte[tokens[n] * C + c]) + wpe[n % T * C + c];
   }
 }
 

@@ -23,26 +23,70 @@ __device__ inline Number over_block(Number value, Combine combine) {
   return values[0];
 }
 
-// pieces[b] = sum of squares (or of x) over piece b.
-template <bool Squares>
-__global__ void sum_pieces(double* pieces, const float* x, int64_t count) {
+// pieces[b] = sum of x over piece b.
+template <typename Real>
+__global__ void sum_pieces(double* pieces, const Real* x, int64_t count) {
   const int64_t begin = static_cast<int64_t>(blockIdx.x) * kPiece, end = begin + kPiece < count ? begin + kPiece : count;
   double sum = 0;
-  for (int64_t i = begin + static_cast<int64_t>(threadIdx.x); i < end; i += kSumThreads) {
-    const auto value = static_cast<double>(x[i]);
-    sum = Squares ? fma(value, value, sum) : sum + value;  // the square is exact: one rounding either way
-  }
+  for (int64_t i = begin + static_cast<int64_t>(threadIdx.x); i < end; i += kSumThreads) sum += static_cast<double>(x[i]);
   sum = over_block(sum, Sum());
   if (threadIdx.x == 0) pieces[blockIdx.x] = sum;
+}
+
+// The sum of `count` pieces, by one block; thread 0 has the result.
+template <typename Real>
+__device__ inline Real sum_by_block(const Real* pieces, int64_t count) {
+  Real sum = 0;
+  for (int64_t i = static_cast<int64_t>(threadIdx.x); i < count; i += kSumThreads) sum += pieces[i];
+  return over_block(sum, Sum());
 }
 
 // One block: total = sum of `count` pieces.
 template <typename Real>
 __global__ void sum_of_pieces(Real* total, const Real* pieces, int64_t count) {
-  Real sum = 0;
-  for (int64_t i = static_cast<int64_t>(threadIdx.x); i < count; i += kSumThreads) sum += pieces[i];
-  sum = over_block(sum, Sum());
+  const Real sum = sum_by_block(pieces, count);
   if (threadIdx.x == 0) *total = sum;
+}
+
+// One of several ranges. Their pieces are counted through all of them: this one's begin with number `first`, and one without
+// elements has none.
+struct PiecedRange {
+  const float* x;
+  int64_t count, first;
+};
+
+// The range that has piece `piece`: the last that does not begin behind it.
+__device__ inline PiecedRange range_of_piece(const PiecedRange* ranges, int64_t how_many, int64_t piece) {
+  int64_t at = 0, behind = how_many;
+  while (behind - at > 1) {
+    const int64_t middle = (at + behind) / 2;
+    (ranges[middle].first <= piece ? at : behind) = middle;
+  }
+  return ranges[at];
+}
+
+// pieces[b] = sum of squares over piece b. Blocks: the pieces of all ranges (how_many). Reads 4 bytes an element.
+template <typename Real>
+__global__ void square_pieces(double* pieces, const PiecedRange* ranges, int64_t how_many) {
+  const auto piece = static_cast<int64_t>(blockIdx.x);
+  const PiecedRange range = range_of_piece(ranges, how_many, piece);
+  const Real* const x = range.x;
+  const int64_t begin = (piece - range.first) * kPiece, end = begin + kPiece < range.count ? begin + kPiece : range.count;
+  double sum = 0;
+  for (int64_t i = begin + static_cast<int64_t>(threadIdx.x); i < end; i += kSumThreads) {
+    const auto value = static_cast<double>(x[i]);
+    sum = fma(value, value, sum);  // the square is exact: one rounding either way
+  }
+  sum = over_block(sum, Sum());
+  if (threadIdx.x == 0) pieces[piece] = sum;
+}
+
+// sums[r] = sum of range r's pieces, in the order of sum_of_pieces. Blocks: ranges.
+template <typename Real>
+__global__ void sums_of_ranges(Real* sums, const Real* pieces, const PiecedRange* ranges) {
+  const PiecedRange range = ranges[blockIdx.x];
+  const Real sum = sum_by_block(pieces + range.first, (range.count + kPiece - 1) / kPiece);
+  if (threadIdx.x == 0) sums[blockIdx.x] = sum;
 }
 
 // A magnitude that orders NaN and infinity above everything: the bits of |x| as an integer.

@@ -10,10 +10,10 @@
 namespace holdfast::kernels::ref {
 
 // out[n, c] = wte[tokens[n], c] + wpe[n mod T, c]
-template <typename Real>
-void encoder_forward(Real* out, const int32_t* tokens, const Real* wte, const Real* wpe, int64_t B, int64_t T, int64_t C) {
+template <typename Real, typename Element>
+void encoder_forward(Real* out, const int32_t* tokens, const Element* wte, const Real* wpe, int64_t B, int64_t T, int64_t C) {
   for (int64_t n = 0; n < B * T; ++n) {
-    for (int64_t c = 0; c < C; ++c) out[n * C + c] = wte[tokens[n] * C + c] + wpe[(n % T) * C + c];
+    for (int64_t c = 0; c < C; ++c) out[n * C + c] = static_cast<Real>(wte[tokens[n] * C + c]) + wpe[(n % T) * C + c];
   }
 }
 

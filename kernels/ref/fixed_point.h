@@ -5,6 +5,8 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/wrapping_sum.h"
+
 namespace holdfast::kernels::ref {
 
 inline float abs_max(const float* x, int64_t count) {
@@ -39,7 +41,7 @@ inline void float_accumulate(float* sums, const float* x, int64_t count, bool fi
 template <typename Number>
 void add_rows(Number* sums, const Number* rows, const int32_t* ids, int64_t R, int64_t C) {
   for (int64_t r = 0; r < R; ++r) {
-    for (int64_t c = 0; c < C; ++c) sums[ids[r] * C + c] = static_cast<Number>(sums[ids[r] * C + c] + rows[r * C + c]);
+    for (int64_t c = 0; c < C; ++c) sums[ids[r] * C + c] = wrapping_sum(sums[ids[r] * C + c], rows[r * C + c]);
   }
 }
 

@@ -35,9 +35,9 @@ class RefOps final : public HostOps {
   }
   void parameters_changed() override {}
 
-  void encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
+  void encoder_forward(float* out, const int32_t* tokens, const Act* wte, const float* wpe, int64_t B, int64_t T,
                        int64_t C) override {
-    ref::encoder_forward(out, tokens, wte, wpe, B, T, C);
+    ref::encoder_forward(out, tokens, as<E>(wte), wpe, B, T, C);
   }
   void encoder_backward_positions(float* dwpe, const float* dout, int64_t B, int64_t T, int64_t C) override {
     ref::encoder_backward_positions(dwpe, dout, B, T, C);
@@ -93,7 +93,9 @@ class RefOps final : public HostOps {
   }
   void subtract(float* out, const float* a, const float* b, int64_t count) override { ref::subtract(out, a, b, count); }
   void scale(float* out, const float* x, int64_t count, float factor) override { ref::scale(out, x, count, factor); }
-  double sum_of_squares(const float* x, int64_t count) override { return ref::sum_of_squares(x, count); }
+  void sums_of_squares(double* host_sums, const Floats* of, size_t how_many) override {
+    for (size_t i = 0; i < how_many; ++i) host_sums[i] = ref::sum_of_squares(of[i].x, of[i].count);
+  }
   double sum(const float* x, int64_t count) override { return ref::sum(x, count); }
 
   float abs_max(const float* x, int64_t count) override { return ref::abs_max(x, count); }

@@ -14,7 +14,7 @@
 #include "model/data/token_file.h"
 #include "model/data/token_writer.h"
 #include "model/data/tokenizer.h"
-#include "model/digest.h"
+#include "storage/checksum.h"
 
 namespace holdfast::model {
 
@@ -189,8 +189,8 @@ Result write_tokens(const PrepareOptions& options, const Survey& survey, const T
 
 std::string describe_data(const PrepareOptions& options, const Survey& survey, const Tokenizer& tokenizer,
                           const nlohmann::ordered_json& train, const nlohmann::ordered_json& validation) {
-  Digest128 digest;
-  digest.update(std::as_bytes(std::span(tokenizer.file_bytes())));
+  storage::RunningChecksum digest;
+  digest.add(std::as_bytes(std::span(tokenizer.file_bytes())));
   const nlohmann::ordered_json info = {
       {"format", options.format},
       {"vocab_size", tokenizer.vocab_size()},

@@ -15,7 +15,7 @@
 #include <system_error>
 #include <utility>
 
-#include "model/digest.h"
+#include "storage/checksum.h"
 
 namespace holdfast::model {
 
@@ -162,8 +162,8 @@ class MappedTokenFile final : public TokenFile {
 
   std::string digest() const override {
     std::call_once(digest_once_, [this] {
-      Digest128 digest;
-      digest.update(std::as_bytes(tokens()));
+      storage::RunningChecksum digest;
+      digest.add(std::as_bytes(tokens()));
       digest_ = std::to_string(layout_.tokens) + "-" + digest.hex();
     });
     return digest_;

@@ -22,12 +22,13 @@ Directive to_join(const JobMembership& job, int rank) {
   return directive;
 }
 
-Directive to_yield(const JobMembership& job) {
+Directive to_yield(const JobMembership& job, const Participant& p) {
   Directive directive;
   directive.kind = DirectiveKind::kYield;
   directive.generation = job.current.number;
   directive.reason = job.yield_reason;
   directive.checkpoint = job.yield_checkpoint;
+  directive.released = is_leaving(p);
   return directive;
 }
 
@@ -53,7 +54,7 @@ Directive of_member(const JobMembership& job, const Participant& p, int rank) {
     case Stage::kRunning:
       return to_join(job, rank);
     case Stage::kYielding:
-      return to_yield(job);
+      return to_yield(job, p);
     case Stage::kForming:
       break;
   }

@@ -31,6 +31,7 @@ std::string seen_in_words(const FaultReport& report, const std::string& whom) {
   if (report.kind == "handshake_failed") return "could not form the ring" + at(" with ", "");
   if (report.kind == "gone") return "finds nobody at the address" + at(" of ", "");
   if (report.kind == "state_mismatch") return "found states that differ and must not" + at(": ", "");
+  if (report.kind == "state_lost") return "misses a part of the state that no member has";
   if (report.kind == "checkpoint_unreadable")
     return fmt::format("could not read the checkpoint of step {}", report.checkpoint_step);
   std::string text = report.kind;
@@ -134,6 +135,15 @@ void on_diverged(Turn& turn, const FaultReport& report) {
     refuse(turn, found->second, fmt::format("its state went wrong {} times while those of the others agreed", times));
 }
 
+// No state that a member holds counts any more. All members report it, and it is one event.
+void distrust_memory(Turn& turn, const char* kind, const std::string& what_follows) {
+  JobMembership& job = turn.job;
+  if (job.distrusted_in == job.current.number) return;
+  job.distrusted_in = job.current.number;
+  ++job.lineage;
+  turn.note(kind, what_follows);
+}
+
 }  // namespace
 
 bool is_awaited(const JobMembership& job, const Participant& p) {
@@ -185,10 +195,12 @@ void on_fault_report(Turn& turn, const FaultReport& report) {
   begin_fault(turn, words, report.detail);
   if (report.kind == "checkpoint_unreadable") return on_unreadable(turn, report);
   if (report.kind == "state_mismatch") {  // states that should be equal are not: none of them is trusted
-    ++job.lineage;
-    turn.note("memory_distrusted", "the members' states differ where they must not: going back to the newest checkpoint");
-    return;
+    return distrust_memory(turn, "memory_distrusted",
+                           "the members' states differ where they must not: going back to the newest checkpoint");
   }
+  if (report.kind == "state_lost")
+    return distrust_memory(turn, "state_lost",
+                           "every owner of a part of the state is gone: going back to the newest checkpoint");
   if (report.kind == "state_diverged") return on_diverged(turn, report);
   if (report.kind == "handshake_failed") on_unreached(job, job.current.members, report);
   suspect(turn, report);

@@ -152,6 +152,7 @@ struct KeptMembership {
 
 // All of a job's membership: what is kept, and what comes back by itself, from the workers' next statuses or with time.
 struct JobMembership : KeptMembership {
+  int64_t distrusted_in = 0;                              // the generation whose memory was distrusted last
   std::map<std::string, Participant> participants;        // by worker
   std::optional<JobStanding> standing;                    // at the last call of workers_to_notify
   std::set<std::pair<std::string, int64_t>> diverged_in;  // worker, generation: its state was found to differ from the others'

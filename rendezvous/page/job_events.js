@@ -24,6 +24,7 @@ const BAD = [
   "retention_failed",
   "pause_failed",
   "memory_distrusted",
+  "state_lost",
   "records_missing",
   "database_older",
 ];

@@ -2,12 +2,16 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "model/activations.h"
 
 namespace holdfast::rendezvous {
 namespace {
 
-constexpr double kFloat = 4;  // bytes
+constexpr double kFloat = 4;             // bytes
+constexpr double kBucketElements = 2e6;  // at most about so many (worker/gradients/buckets.h)
+constexpr int64_t kUsualReplicas = 2;
 
 // Bytes of a parameter for the reduction: the exact one's sums have the width of the wire, the float one's are float32, and
 // int8 keeps its rounding errors as well.
@@ -41,28 +45,83 @@ std::string less_activations(const PlanInputs& inputs) {
   return by_recompute + (by_recompute.empty() || by_batch.empty() ? "" : ", ") + by_batch;
 }
 
+// The share of what is divided that a worker keeps.
+double share_of_state(const PlanInputs& inputs, int64_t replicas) {
+  if (replicas == 0 || replicas >= inputs.workers) return 1;
+  return static_cast<double>(replicas) / static_cast<double>(inputs.workers);
+}
+
+std::string less_state(const PlanInputs& inputs, double bytes) {
+  if (inputs.replicas != 0 || inputs.sync_every > 1 || inputs.workers <= kUsualReplicas) return "";
+  return fmt::format("--shard optimizer: {:.0f} MB", bytes * share_of_state(inputs, kUsualReplicas) / 1e6);
+}
+
+// Of the whole model; or of the embedding and of what a pass has beside it (model::Gradients::kByRange).
+double gradients_of(const PlanInputs& inputs) {
+  const ParameterCounts counts = parameter_counts(inputs.model);
+  if (!inputs.scatters_gradients) return kFloat * static_cast<double>(counts.total);
+  return kFloat * static_cast<double>(counts.embedding + std::max(counts.layer, inputs.model.block_size * inputs.model.n_embd));
+}
+
+std::string less_gradients(const PlanInputs& inputs) {
+  PlanInputs scattered = inputs;
+  scattered.scatters_gradients = true;
+  if (inputs.scatters_gradients || inputs.sync_every > 1 || inputs.workers <= kUsualReplicas) return "";
+  return fmt::format("--shard gradients: {:.0f} MB", gradients_of(scattered) / 1e6);
+}
+
+// A bucket of gradients on its way: packed, and as the ring leaves it.
+double bucket_of(const PlanInputs& inputs) {
+  return kBucketElements * (kFloat + inputs.wire.bytes_per_element);
+}
+
+// A worker's own; where gradients are scattered, what it owns, and a bucket.
+double sums_of(const PlanInputs& inputs) {
+  const auto P = static_cast<double>(parameter_counts(inputs.model).total);
+  if (!inputs.scatters_gradients) return P * reduction_bytes(inputs.wire);
+  return P * kFloat * share_of_state(inputs, inputs.replicas) + bucket_of(inputs);
+}
+
 std::string less_sums(const WireType& wire) {
   if (wire.all_to_all_first) return "another --wire_dtype: a third";
   return wire.name == "int32" ? "--wire_dtype int16: half" : "";
+}
+
+// All that is in no layer, and one layer.
+double outside_and_layer(const model::Gpt2Config& model) {
+  const ParameterCounts counts = parameter_counts(model);
+  return static_cast<double>(counts.total - (model.n_layer - 1) * counts.layer);
 }
 
 }  // namespace
 
 std::vector<MemoryPart> memory_parts(const PlanInputs& inputs) {
   using enum MemoryPlace;
-  const double P = static_cast<double>(parameter_counts(inputs.model).total), sums = P * reduction_bytes(inputs.wire);
-  std::vector<MemoryPart> parts = {{"parameters", kDevice, P * kFloat, ""},
-                                   {"gradients", kDevice, P * kFloat, ""},
-                                   {"AdamW's two moments", kDevice, 2 * P * kFloat, ""},
-                                   {"sums of the reduction", kDevice, sums, less_sums(inputs.wire)}};
+  const double P = static_cast<double>(parameter_counts(inputs.model).total), sums = sums_of(inputs);
+  // Parameters are divided with their moments where passes read copies.
+  const bool apart = inputs.activation_bytes < kFloat || inputs.scatters_parameters;
+  const double parameters = apart ? share_of_state(inputs, inputs.replicas) : 1;
+  std::vector<MemoryPart> parts = {
+      {"parameters", kDevice, P * kFloat * parameters, apart ? less_state(inputs, P * kFloat) : ""},
+      {"gradients", kDevice, gradients_of(inputs), less_gradients(inputs)},
+      {"AdamW's two moments", kDevice, 2 * P * kFloat * share_of_state(inputs, inputs.replicas),
+       less_state(inputs, 2 * P * kFloat)},
+      {"sums of the reduction", kDevice, sums, inputs.scatters_gradients ? "" : less_sums(inputs.wire)}};
   const auto element = static_cast<double>(inputs.activation_bytes);
-  if (element < kFloat)
+  if (inputs.scatters_parameters) {
+    parts.push_back({"parameters of a layer, to compute with", kDevice, element * outside_and_layer(inputs.model), ""});
+  } else if (apart) {
     parts.push_back({"parameters of 16 bits, to compute with", kDevice, P * element, "--dtype float32: none"});
+  }
   parts.push_back({"activations of a microbatch", kDevice, activations_of(inputs), less_activations(inputs)});
   if (rows_of(inputs) > 0) {
     parts.push_back({"rows of the embedding, of all nodes", kDevice, rows_of(inputs), "a smaller --batch_size"});
   }
-  if (inputs.workers > 1) parts.push_back({"copies for the ring", kStaging, P * kFloat + sums, less_sums(inputs.wire)});
+  if (inputs.scatters_gradients) {
+    parts.push_back({"copies for the ring", kStaging, bucket_of(inputs), ""});
+  } else if (inputs.workers > 1) {
+    parts.push_back({"copies for the ring", kStaging, P * kFloat + sums, less_sums(inputs.wire)});
+  }
   parts.push_back({"a checkpoint, or a state that is handed over", kPassing, 3 * P * kFloat, ""});
   return parts;
 }

@@ -15,14 +15,37 @@ constexpr double kBucketBytes = 4e6;  // of float32 gradient that are reduced at
 constexpr double kGathers = 3;
 constexpr double kBackwardShare = 2.0 / 3;
 
+// Of a parameter that goes to those who do not own it: float32, or the difference of 16-bit copies once coded.
+double copy_bytes(const PlanInputs& inputs) {
+  return inputs.activation_bytes == 2 ? 0.6 : 4;
+}
+
+// How often in a step sums are sent, by one sync.
+double sendings(const PlanInputs& inputs) {
+  return inputs.scatters_gradients ? static_cast<double>(inputs.accumulation) : 1;
+}
+
+// Of the P parameters in a step, to a worker that owns none of them.
+double bytes_of_copies(const PlanInputs& inputs, double P) {
+  if (!inputs.scatters_parameters) return P * copy_bytes(inputs);
+  const double layers = static_cast<double>(inputs.model.n_layer * parameter_counts(inputs.model).layer);
+  return static_cast<double>(inputs.activation_bytes) * (P - layers + 2 * static_cast<double>(inputs.accumulation) * layers);
+}
+
 double bytes_each_way(const PlanInputs& inputs, int64_t parameters) {
   const auto N = static_cast<double>(inputs.workers), M = static_cast<double>(nodes_of(inputs));
+  const auto P = static_cast<double>(parameters), K = std::min(static_cast<double>(inputs.replicas), N);
+  if (inputs.scatters_gradients || (K > 0 && K < N && inputs.workers_per_node == 1)) {
+    const double sums = (N + K - 2) * inputs.wire.bytes_per_element * sendings(inputs) * P;
+    return (sums + (N - K) * bytes_of_copies(inputs, P)) / N;
+  }
   const double rounds = inputs.wire.all_to_all_first ? (N - 1) / 2 + (N - 1) / N : 2 * (M - 1) / M;
-  return rounds * static_cast<double>(parameters) * inputs.wire.bytes_per_element;
+  return rounds * P * inputs.wire.bytes_per_element;
 }
 
 // Without overlap an exact sum takes the rows in before it is sent.
 bool has_rows(const PlanInputs& inputs) {
+  if (inputs.scatters_gradients) return false;
   return inputs.sync_every == 1 && (inputs.overlap || inputs.wire.reduction != "exact");
 }
 
@@ -35,7 +58,7 @@ double row_bytes_each_way(const PlanInputs& inputs) {
 
 double latency(const PlanInputs& inputs, int64_t parameters) {
   const double buckets = std::ceil(4 * static_cast<double>(parameters) / kBucketBytes);
-  return static_cast<double>(nodes_of(inputs) - 1) * inputs.round_trip_s * (kGathers + buckets);
+  return static_cast<double>(nodes_of(inputs) - 1) * inputs.round_trip_s * (kGathers + buckets * sendings(inputs));
 }
 
 // The share of the head in the multiply-adds of a token; attention is causal, so half of its T positions on average, twice.
@@ -111,7 +134,7 @@ std::string nodes_in_words(const PlanInputs& inputs) {
 }
 
 bool overlaps(const PlanInputs& inputs) {
-  return inputs.overlap && inputs.sync_every == 1;
+  return inputs.overlap && inputs.sync_every == 1 && !inputs.scatters_gradients;
 }
 
 const char* overlap_word(const PlanInputs& inputs) {

@@ -16,6 +16,12 @@
 //                                                                    within a node it is taken to cost nothing
 //                              B = ((N-1)/2 + (N-1)/N) P e           int8, e = 1 + 4/512 (a float32 scale for 512 elements):
 //                                                                    the first half is an all-to-all whose blocks go round
+//                              B = (N+K-2)/N P e a' + (N-K)/N P e_c  a state of which K < N workers have each part: sums go
+//                                                                    to these alone, and new parameters to the others
+//                              (worker/state/divided); e_c = 4, or with 16 bits about 0.6, as differences (bench/NOTES.md);
+//                              a' = a with shard gradients, which sends after each microbatch, hides nothing and has no rows
+//                              apart; else 1. With shard parameters the second term is (N-K)/N e_a (P - L P_l + 2 a L P_l):
+//                              a layer's, of e_a bytes, for the forward pass and again for the backward pass of a microbatch
 //   rows of the embedding      E = (N-1) min(b T, V) (C e_r + 4)     with overlap and H = 1, and without overlap where the
 //                                                                    reduction is not exact: each rank gathers what the tokens
 //                                                                    (b T) of the
@@ -59,6 +65,9 @@ struct PlanInputs {
   int64_t workers = 2, workers_per_node = 1, batch_size = 4, accumulation = 1, sync_every = 1;
   WireType wire = kWireTypes.front();
   bool overlap = true;
+  int64_t replicas = 0;              // workers that keep each part of the state; 0: all
+  bool scatters_gradients = false;   // with replicas: a worker has the sums of its own parts alone (shard gradients)
+  bool scatters_parameters = false;  // and gathers what it computes with, layer by layer (shard parameters)
   model::Recompute recompute = model::Recompute::kNone;
   int64_t activation_bytes = 2;  // of an element
   double microbatch_s = 0, update_s = 0;

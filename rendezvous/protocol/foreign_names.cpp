@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
+#include <sstream>
 
 namespace holdfast::rendezvous {
 namespace {
@@ -17,6 +19,11 @@ constexpr ForeignName switched(const char* name, const char* from, const char* f
 
 constexpr ForeignName none(const char* name, const char* from, const char* instead) {
   return {name, from, "", "", "", instead};
+}
+
+// A field whose values have other names there.
+constexpr ForeignName translated(const char* name, const char* from, const char* field, const char* values) {
+  return {name, from, field, "", "", "", values};
 }
 
 // One value of it asks for what is done anyway.
@@ -44,8 +51,11 @@ constexpr const char* kProcesses =
     "`holdfast-worker --devices all` (or 0,1,3) starts a worker for each device of a node; a job's --nodes counts all of them";
 constexpr const char* kProgram = "there is no script to start: workers run jobs that `holdfast submit` describes";
 constexpr const char* kOutput = "what a worker says goes to its stderr and to the service: `holdfast logs JOB --follow`";
-constexpr const char* kWholeModel =
-    "the model fits on each worker, for training is data parallel only; `--recompute block` takes less memory";
+constexpr const char* kWholeLayers =
+    "one layer, the embedding and the activations are on each worker; `--shard optimizer|gradients|parameters` divides the "
+    "rest among the workers (ZeRO-1 to -3), and `--recompute block` takes less memory as well";
+constexpr const char* kOffload = "the state stays in the memory of the device that computes with it; leave it away";
+constexpr const char* kZeroStages = "0=none 1=optimizer 2=gradients 3=parameters";
 constexpr const char* kLoader = "training files are mapped into memory, so nothing has to load them; leave it away";
 constexpr const char* kDeepSpeed =
     "there is no DeepSpeed in it; a job's fields are flags of their own: `holdfast help job_spec`";
@@ -89,11 +99,17 @@ constexpr ForeignName kForeignNames[] = {
     alias("gradient_clipping", "DeepSpeed", "grad_clip"),
     none("optimizer", "DeepSpeed",
          "it is AdamW, with --learning_rate, --beta1, --beta2 and --weight_decay, and an epsilon of 1e-8"),
-    none("zero_optimization", "DeepSpeed", kWholeModel),
-    none("tensor_parallel", "DeepSpeed", kWholeModel),
-    none("tp_size", "DeepSpeed", kWholeModel),
-    none("pipeline", "DeepSpeed", kWholeModel),
-    none("pipeline_parallel_size", "DeepSpeed", kWholeModel),
+    translated("zero_optimization", "DeepSpeed", "shard", kZeroStages),
+    translated("zero", "DeepSpeed", "shard", kZeroStages),
+    translated("zero_stage", "DeepSpeed", "shard", kZeroStages),
+    fixed("offload_optimizer", "DeepSpeed", "none", kOffload),
+    fixed("offload_param", "DeepSpeed", "none", kOffload),
+    translated("fsdp", kHuggingFace, "shard",
+               "full_shard=parameters true=parameters shard_grad_op=gradients no_shard=none false=none"),
+    none("tensor_parallel", "DeepSpeed", kWholeLayers),
+    none("tp_size", "DeepSpeed", kWholeLayers),
+    none("pipeline", "DeepSpeed", kWholeLayers),
+    none("pipeline_parallel_size", "DeepSpeed", kWholeLayers),
     none("test_distributed_communication", kGuide,
          "`holdfast netcheck` measures the network, and `holdfast doctor` looks at the rest"),
     none("logdir", "TensorBoard", "`holdfast-worker --tensorboard_dir DIR` writes what `tensorboard --logdir DIR` reads"),
@@ -173,8 +189,20 @@ const ForeignName* find_foreign_name(std::string_view name) {
   return found == std::end(kForeignNames) ? nullptr : &*found;
 }
 
+std::optional<std::string> own_value(const ForeignName& name, std::string_view typed) {
+  std::string wanted(typed.substr(0, typed.find(' ')));
+  std::ranges::transform(wanted, wanted.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  std::istringstream pairs(name.values);
+  for (std::string pair; pairs >> pair;) {
+    const size_t sign = pair.find('=');
+    if (pair.substr(0, sign) == wanted) return pair.substr(sign + 1);
+  }
+  return std::nullopt;
+}
+
 std::string foreign_name_in_words(const ForeignName& name) {
   if (*name.field == '\0') return fmt::format("{}'s {} is not taken here: {}", name.from, name.name, name.instead);
+  if (*name.values != '\0') return fmt::format("{}'s {} is {} here ({})", name.from, name.name, name.field, name.values);
   if (*name.value == '\0') return fmt::format("{}'s {} is {} here", name.from, name.name, name.field);
   return fmt::format("{}'s {} is {} {} here", name.from, name.name, name.field, name.value);
 }

@@ -48,6 +48,9 @@ struct JobSpec {
   // count of steps then count outer steps.
   int64_t sync_every = 1;
   double outer_learning_rate = 0.7, outer_momentum = 0.9;
+  // The state divided among the workers: none|optimizer (AdamW's moments, each with `replicas` owners).
+  std::string shard = "none";
+  int64_t replicas = 2;
   int64_t checkpoint_every = 100;    // steps; 0: only at the end, on pause and on stop
   int64_t keep_last = 3;             // checkpoints; 0: all
   std::string checkpoint_store;      // a folder that all workers share ("file:///…" or a path); "": the service keeps them
@@ -69,6 +72,9 @@ struct JobSpec {
 
   std::string resume_from;  // "" | latest | STEP | job:ID[@STEP] | path
 
+  // Whether a worker has the gradients, and the parameters, of its own parts alone.
+  bool divides_gradients() const { return shard == "gradients" || divides_parameters(); }
+  bool divides_parameters() const { return shard == "parameters"; }
   // M: the microbatches in a step of the job; with sync_every above 1, in all local steps of all replicas together.
   int64_t microbatches() const;
   // The number of units that are dealt to ranks and summed: microbatches, or with sync_every above 1 the `nodes` replicas.

@@ -108,6 +108,7 @@ void describe(Io& io, Of<Io, Directive>& m) {
   io("secret", m.secret);
   io("source", m.source);
   io("checkpoint", m.checkpoint);
+  io.maybe("released", m.released);
   io.maybe("began", m.began);
   io.maybe("job_born", m.job_born);
   io.maybe("question", m.question);

@@ -151,6 +151,7 @@ struct Directive {
   std::vector<GenerationBegin> began;  // ascending, this generation included; at most kBeganMax. Empty: an older service's
   // yield
   bool checkpoint = false;
+  bool released = false;  // this worker is not in the next generation, so it hands over what only it has
   // Grows when the service asks the worker for a sign of life: it answers with its status at once, as to any new directive.
   int64_t question = 0;
   // join: the profile that is to be recorded; workers of older releases do not know it.
@@ -200,7 +201,8 @@ struct FaultReport {
   int64_t generation = 0;
   int suspect_rank = -1;         // -1: nobody in particular
   std::string kind;              // connection_lost | timeout | handshake_failed | gone (beside the one of another report) |
-                                 // silent (a question: is it alive?) | state_mismatch | state_diverged | checkpoint_unreadable
+                                 // silent (a question: is it alive?) | state_mismatch | state_diverged | state_lost (a
+                                 // part of it, with all its owners) | checkpoint_unreadable
   std::string detail;            // evidence, for people
   int64_t checkpoint_step = -1;  // for checkpoint_unreadable
   bool suspect_gone = false;     // the suspect's node refuses connections to its address, so the process has ended

@@ -149,6 +149,30 @@ void check_int16_range(const JobSpec& spec, Errors& errors) {
                                               kInt16MicrobatchesMax, spec.dealt_units())});
 }
 
+// Local steps have moments of their own on every worker, and the outer step's momentum takes exp_avg's place.
+void check_shard(const JobSpec& spec, Errors& errors) {
+  if (spec.shard == "none") return;
+  if (spec.reduction != "exact") {
+    errors.push_back(
+        {"shard", fmt::format("{} does not go with reduction {}: the owners of a part must come to the same bits: choose "
+                              "reduction exact, or shard none",
+                              spec.shard, spec.reduction)});
+  }
+  if (spec.sync_every > 1) {
+    errors.push_back(
+        {"shard", fmt::format("{} does not go with local steps (sync_every {}), which need the whole state on every "
+                              "worker: choose none, or sync_every 1",
+                              spec.shard, spec.sync_every)});
+  }
+  const int64_t workers = spec.dealt_units();  // max_nodes may change while it runs
+  if (spec.replicas > std::max<int64_t>(workers, JobSpec().replicas)) {
+    errors.push_back(
+        {"replicas", fmt::format("{} is more than the workers that a step's {} microbatch(es) can be dealt to: choose "
+                                 "at most {}",
+                                 spec.replicas, workers, workers)});
+  }
+}
+
 void check_store(const JobSpec& spec, Errors& errors) {
   const std::string& store = spec.checkpoint_store;
   if (store.empty() || store.starts_with('/') || store.starts_with("file:///")) return;
@@ -216,6 +240,9 @@ const std::vector<Rule>& rules() {
       {{"eval_every", "valid_data_path"}, check_evaluation},
       {{"reduction", "wire_dtype"}, check_reduction},
       {{"wire_dtype", "batch_size", "gradient_accumulation_steps", "global_batch_size", "nodes"}, check_int16_range},
+      {{"shard", "replicas", "reduction", "sync_every", "nodes", "batch_size", "gradient_accumulation_steps",
+        "global_batch_size"},
+       check_shard},
       {{"checkpoint_store"}, check_store},
       {{"requires"}, check_requirements},
   };

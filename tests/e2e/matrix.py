@@ -6,6 +6,9 @@
     tests/e2e/matrix.py --short                            a few, for every change
     tests/e2e/matrix.py --gpus                             those of nodes with two workers, each with a GPU of its own, which the CPU
                                                            plays: they add up among themselves, by a played RCCL
+    tests/e2e/matrix.py --sharded                          those that end a worker, in jobs whose state is divided among the workers,
+                                                           each part with two owners; the bits are those of a job that is not divided.
+                                                           With --shard gradients and --dtype bfloat16: of jobs like that
     tests/e2e/matrix.py --list
 
 Exit status: 0 every cell kept the promises (bits, ledger, no step lost, checkpoints whole), 1 one did not, 2 bad arguments,
@@ -33,8 +36,12 @@ def arguments():
     which.add_argument("--all", action="store_true", help="every cell that makes sense")
     which.add_argument("--short", action="store_true", help="a few cells")
     which.add_argument("--gpus", action="store_true", help="cells of nodes with two workers, who have GPUs")
+    which.add_argument("--sharded", metavar="FAULT:MOMENT:ROLE", nargs="?", const="*:*:*", action="append",
+                       help="cells in which a worker is lost, of jobs whose state is divided; all, or these")
     which.add_argument("--only", metavar="FAULT:MOMENT:ROLE", action="append", help="these cells; may be repeated")
     which.add_argument("--list", action="store_true", help="print the cells and end")
+    parser.add_argument("--shard", choices=["optimizer", "gradients", "parameters"], default="optimizer", help="what --sharded divides")
+    parser.add_argument("--dtype", default="float32", help="the model's, with --sharded")
     parser.add_argument("--write", metavar="FILE", help="write the table to FILE as Markdown")
     parsed = parser.parse_args()
     try:
@@ -46,9 +53,13 @@ def arguments():
 
 def chosen(parsed):
     if parsed.only:
-        return list(dict.fromkeys(cell for pattern in parsed.only for cell in cells.matching(pattern)))
+        wanted = list(dict.fromkeys(cell for pattern in parsed.only for cell in cells.matching(pattern)))
+        return [cell for cell in wanted if cell.moment not in cells.OF_DIVIDED_STATES]
     if parsed.gpus:
         return [cell for cell in cells.cells_that_run() if cell.fault in cells.OF_PAIRS]
+    if parsed.sharded:
+        wanted = {cell for pattern in parsed.sharded for cell in cells.matching(pattern)}
+        return [cell for cell in cells.cells_of_divided_states(parsed.shard) if cell in wanted]
     if parsed.short:
         return [cell for pattern in SHORT for cell in cells.matching(pattern)]
     return cells.cells_that_run()
@@ -67,10 +78,12 @@ def main():
     namespaces.enter()
     begin, load = time.time(), f"{os.getloadavg()[0]:.1f}"
     command = " ".join(["tests/e2e/matrix.py", *sys.argv[1:]])
-    reference = run.undisturbed_hash(parsed.gpus)
+    kind = "gpus" if parsed.gpus else "plain"
+    job = {"shard": parsed.shard, "dtype": parsed.dtype} if parsed.sharded else {}
+    reference = run.undisturbed_hash(kind, job)
     outcomes = []
     for number, cell in enumerate(parsed.cells, 1):
-        outcomes.append(run.run(cell, reference, parsed.gpus))
+        outcomes.append(run.run(cell, reference, kind, job))
         print(f"{number}/{len(parsed.cells)} {report.line(outcomes[-1])}", flush=True)
         if parsed.write:  # each time: a table that was interrupted is one of fewer cells
             report.write(parsed.write, outcomes, len(parsed.cells), command, time.time() - begin, load)

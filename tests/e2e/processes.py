@@ -41,6 +41,13 @@ def wait_until(condition, timeout_s, what):
         time.sleep(POLL_S)
 
 
+def peak_memory_of(pid):
+    """The most bytes of memory that a process has held, as the kernel counts it."""
+    with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+        fields = dict(line.split(":", 1) for line in file)
+    return int(fields["VmHWM"].split()[0]) * 1024
+
+
 class Process:
     """A program of ours with its output in a log file."""
 

@@ -239,7 +239,8 @@ class Control(harness.ClusterTest):
         self.assertEqual(set(), fields - set(shown))
         self.assertEqual(("succeeded", 60, 60), (shown["state"], shown["step"], shown["latest_checkpoint"]["step"]))
         self.assertIsNotNone(shown["validation_loss"])
-        for command in (["ls"], ["show", job], ["logs", job], ["events", job], ["nodes"], ["checkpoints", job], ["ckpt", "ls", job],
+        harness.wait_until(lambda: self.cluster.cli("logs", job).strip(), 10, "lines of the log, which a worker sends at leisure")
+        for command in (["ls"], ["show", job], ["events", job], ["nodes"], ["checkpoints", job], ["ckpt", "ls", job],
                         ["ckpt", "verify", job], ["ckpt", "show", job]):
             self.assertTrue(self.cluster.cli(*command).strip(), command)
         self.assertIn(job, self.cluster.cli("ls"))

@@ -97,9 +97,9 @@ class Faults(harness.ClusterTest):
                 self.cluster.stop_workers()
 
     def test_only_the_microbatches_of_the_lost_rank_are_computed_again(self):
-        rule = f"kill@allreduce:step=20:rank=1:once_file={self.cluster.folder}/lost"
+        # Without overlap a rank reduces when it has computed its share. The one that dies waits until the others have theirs.
+        rule = f"slow@allreduce:step=20:rank=1:ms=1500,kill@allreduce:step=20:rank=1:once_file={self.cluster.folder}/lost"
         self.cluster.start_workers("w1", "w2", "w3", slow_ms=20, environment={"HOLDFAST_FAULT": rule})
-        # Without overlap all ranks have computed their share when one reduces.
         job = self.cluster.submit(**{**self.spec, "nodes": 3, "min_nodes": 2, "overlap": "off"})
         self.succeed_with_the_same_bits(job)
         kept = self.cluster.wait_event(job, "microbatches_kept")["message"]

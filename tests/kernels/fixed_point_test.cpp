@@ -127,6 +127,21 @@ TEST_P(FixedPoint, SumOfSquaresIsNotFiniteIfAnyElementIsNot) {
   EXPECT_EQ(ops_->sum_of_squares(nullptr, 0), 0.0);
 }
 
+TEST_P(FixedPoint, SumsOfSquaresAreOfTheirRangesAlone) {
+  const Floats x = {3, 4, kNan, 1, -2, kInfinity, 5};
+  const DeviceOps::Floats of[] = {{&x[0], 2}, {&x[2], 1}, {nullptr, 0}, {&x[3], 2}, {&x[4], 2}, {&x[6], 1}};
+  double sums[] = {-1, -1, -1, -1, -1, -1, -1};
+  ops_->sums_of_squares(sums, of, 6);
+  EXPECT_EQ(sums[0], 25);
+  EXPECT_FALSE(std::isfinite(sums[1]));
+  EXPECT_EQ(sums[2], 0);
+  EXPECT_EQ(sums[3], 5);
+  EXPECT_FALSE(std::isfinite(sums[4]));
+  EXPECT_EQ(sums[5], 25);
+  EXPECT_EQ(sums[6], -1) << "beyond the last nothing is touched";
+  ops_->sums_of_squares(nullptr, nullptr, 0);
+}
+
 TEST_P(FixedPoint, FloatSumsStartFromTheFirst) {
   Floats sums = {kNan, kNan};
   const Floats x = {1, 2};

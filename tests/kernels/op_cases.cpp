@@ -2,6 +2,7 @@
 #include "tests/kernels/op_cases.h"
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -52,9 +53,10 @@ OpCase encoder(RandomInputs& random, int64_t B, int64_t T, int64_t C, int64_t V)
   const RunsOfTokens runs(tokens);
   return {shape("encoder B,T,C,V", B, T, C, V), [=](DeviceOps& ops) -> std::vector<Output> {
             OnDevice on(ops);
+            const ActTensor act_wte(ops.activation_dtype(), wte);
             auto out = poisoned(B * T * C), dwte = before, dwpe = poisoned(T * C);
             std::vector<float> rows(runs.ids.size() * static_cast<size_t>(C));
-            ops.encoder_forward(on.of(out), on.of(tokens), on.of(wte), on.of(wpe), B, T, C);
+            ops.encoder_forward(on.of(out), on.of(tokens), on.of(act_wte), on.of(wpe), B, T, C);
             const TokenRuns of_all = {on.of(runs.ids), on.of(runs.starts), on.of(runs.positions), runs.R()};
             ops.encoder_backward_tokens(on.of(dwte), on.of(dout), of_all, C);
             ops.encoder_backward_tokens(on.of(rows), on.of(dout), {nullptr, of_all.starts, of_all.positions, of_all.R}, C);
@@ -198,6 +200,38 @@ OpCase optimizer(RandomInputs& random, int64_t count) {
           }};
 }
 
+// Ranges of so many elements, one after the other. The last but one has elements that are not finite, where there are two.
+OpCase sums_of_squares(RandomInputs& random, const std::vector<int64_t>& counts) {
+  int64_t total = 0;
+  for (const int64_t count : counts) total += count;
+  auto x = random.normal(total);
+  if (counts.size() > 1 && counts[counts.size() - 2] > 1) {
+    const size_t end = x.size() - static_cast<size_t>(counts.back());
+    x[end - 1] = kNan;
+    x[end - 2] = INFINITY;
+  }
+  return {shape("sums_of_squares ranges,elements", counts.size(), total), [=](DeviceOps& ops) -> std::vector<Output> {
+            OnDevice on(ops);
+            std::vector<DeviceOps::Floats> of;
+            const float* next = on.of(x);
+            for (const int64_t count : counts) {
+              of.push_back({count == 0 ? nullptr : next, count});
+              next += count;
+            }
+            std::vector<double> sums(counts.size(), kNan);
+            ops.sums_of_squares(sums.data(), of.data(), of.size());
+            double others = 0;
+            for (size_t i = 0; i < of.size(); ++i) {
+              const double alone = ops.sum_of_squares(of[i].x, of[i].count);
+              if (std::memcmp(&sums[i], &alone, sizeof alone) != 0) ++others;
+              if (!std::isfinite(sums[i])) sums[i] = INFINITY;  // NaN or not, as the sum went
+            }
+            return {{"sums", {1e-12, 0}, sums},
+                    {"sums of other bits than that of the range alone", kExact, {others}},
+                    {"largest", kExact, maxima_of(ops, of)}};
+          }};
+}
+
 OpCase fixed_point(RandomInputs& random, int64_t count, int exponent) {
   const auto x = random.normal(count, std::ldexp(1.0f, 20 - exponent)),
              y = random.normal(count, std::ldexp(1.0f, 20 - exponent));
@@ -287,6 +321,12 @@ std::vector<OpCase> small_cases(DType dtype, RandomInputs& random, Bias bias) {
     cases.push_back(optimizer(random, count));
     cases.push_back(cast(dtype, random, count));
   }
+  std::vector<int64_t> two_thousand;
+  for (int64_t i = 0; i < 2000; ++i) two_thousand.push_back(i * 7 % 38);
+  for (const auto& counts :
+       {std::vector<int64_t>{}, {0}, {0, 0}, {70001}, {0, 1, 0, 16384, 16385, 40000, 7, 0}, two_thousand}) {
+    cases.push_back(sums_of_squares(random, counts));
+  }
   for (const auto& [V, R, C] : {std::tuple{5, 0, 8}, {1, 1, 1}, {51, 7, 24}, {40, 40, 100}, {300, 97, 33}}) {
     cases.push_back(add_rows(random, V, R, C));
   }
@@ -309,6 +349,7 @@ std::vector<OpCase> large_cases(DType dtype, RandomInputs& random) {
           attention(dtype, random, 3, 300, 96, 3),
           head(dtype, random, 600, 48, 9001, 4096.0f),
           optimizer(random, 300001),
+          sums_of_squares(random, {1000, 300001, 0, 65536, 65536, 5}),
           add_rows(random, 900, 400, 200),
           fixed_point(random, 200001, 5),
           cast(dtype, random, 200001)};

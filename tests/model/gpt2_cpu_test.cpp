@@ -1,7 +1,9 @@
 // The model over the cpu ops, compared with the reference ops, and with itself at other numbers of threads.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "model/train_state.h"
 #include "tests/model/small_model.h"
@@ -124,6 +126,23 @@ std::string trained_hash(DType dtype, int threads) {
     state.apply(kOptimizer, model.gpt2.gradients());
   }
   return state.hash();
+}
+
+// As on a worker that has only the 16-bit copies of what others update.
+TEST(Gpt2OverCpuOps, PassesIn16BitsReadNoMasterOfAMatrixButThePositions) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    SCOPED_TRACE(kernels::dtype_name(dtype));
+    SmallModel model(kernels::make_cpu_ops(dtype, 2), 2, kOddConfig);
+    std::vector<float> parameters = perturbed_parameters(model.gpt2, *model.ops, 11);
+    const Microbatch microbatch = random_microbatch(kOddConfig, 2, 12);
+    const std::vector<float> before = model.gradients(microbatch);
+    for (const Parameter& parameter : model.gpt2.table().entries) {
+      if (parameter.shape.size() < 2 || parameter.name == "wpe.weight") continue;
+      std::fill_n(parameters.begin() + parameter.offset, parameter.count, std::numeric_limits<float>::quiet_NaN());
+    }
+    model.ops->copy_to_device(model.gpt2.parameters(), parameters.data(), parameters.size() * sizeof(float));
+    EXPECT_EQ(model.gradients(microbatch), before);
+  }
 }
 
 class Gpt2Threads : public ::testing::TestWithParam<DType> {};

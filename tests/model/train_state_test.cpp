@@ -193,6 +193,69 @@ TEST(TrainState, CopiedThroughItsTensorsItGoesOnWithTheSameBits) {
   EXPECT_EQ(copy.state.hash(), source.state.hash());
 }
 
+std::vector<std::byte> bytes_of(const StatePiece& piece) {
+  return {piece.data, piece.data + piece.bytes};  // of ref, whose memory is the host's
+}
+
+// One state that is all here, and one that owns every other chunk, of a job in bfloat16.
+struct WholeAndDivided {
+  std::unique_ptr<kernels::DeviceOps> ops = kernels::make_ref_ops(kernels::DType::kBFloat16);
+  Gpt2 model{kSmallConfig, *ops, 2}, apart{kSmallConfig, *ops, 2, Recompute::kNone, {.masters = Masters::kElsewhere}};
+  TrainState whole{model, *ops}, divided{apart, *ops, TrainState::Owns::kNothing};
+  std::vector<bool> own = std::vector<bool>(divided.owned().size());
+
+  WholeAndDivided() {
+    for (size_t c = 0; c < own.size(); c += 2) own[c] = true;
+    divided.own(own);
+    whole.initialize(3);
+    divided.initialize(3);
+  }
+  // Of what the divided state owns, parameters and moments are those of the whole one; of the rest it has nothing.
+  void expect_alike() {
+    const auto all = whole.pieces(), here = divided.pieces();
+    ASSERT_EQ(all.size(), here.size());
+    for (size_t piece = 0; piece < 3 * own.size(); ++piece) {
+      if (own[piece % own.size()]) {
+        EXPECT_EQ(bytes_of(here[piece]), bytes_of(all[piece])) << piece;
+      } else {
+        EXPECT_EQ(here[piece].data, nullptr) << piece;
+      }
+    }
+  }
+};
+
+TEST(TrainState, DividedItBeginsWithAllComputeCopiesAndTheParametersOfItsChunks) {
+  WholeAndDivided both;
+  both.expect_alike();
+  EXPECT_EQ(both.apart.parameters(), nullptr);
+  EXPECT_EQ(both.apart.memory_use().parameters, 0U);
+  const auto copies = both.whole.copies(), here = both.divided.copies();
+  for (size_t c = 0; c < copies.size(); ++c) EXPECT_EQ(bytes_of(here[c]), bytes_of(copies[c])) << c;
+  const Microbatch microbatch = random_microbatch(kSmallConfig, 2, 5);
+  EXPECT_EQ(both.model.train_microbatch(microbatch.tokens, microbatch.targets),
+            both.apart.train_microbatch(microbatch.tokens, microbatch.targets));
+}
+
+TEST(TrainState, DividedItAppliesAStepToItsChunksAndKeepsThemWhenItOwnsMore) {
+  WholeAndDivided both;
+  const Microbatch microbatch = random_microbatch(kSmallConfig, 2, 5);
+  both.model.train_microbatch(microbatch.tokens, microbatch.targets);
+  both.apart.train_microbatch(microbatch.tokens, microbatch.targets);
+  const double norm = both.whole.apply(usual(), both.model.gradients());
+  both.divided.apply(usual(), Gradient{both.apart.gradients()}, norm);
+  both.expect_alike();
+  for (size_t c = 0; c < both.own.size(); ++c) {
+    if (both.own[c]) both.divided.refresh(c);
+    const auto copy = bytes_of(both.whole.copies()[c]), here = bytes_of(both.divided.copies()[c]);
+    EXPECT_EQ(here == copy, both.own[c]) << "the others come from their owners: " << c;
+  }
+  both.divided.own(std::vector<bool>(both.own.size(), true));
+  const auto all = both.whole.pieces(), here = both.divided.pieces();
+  for (size_t c = 0; c < both.own.size(); c += 2) EXPECT_EQ(bytes_of(here[c]), bytes_of(all[c])) << c;
+  both.divided.own(both.own);
+  both.expect_alike();
+}
+
 TEST(TrainState, TheHashChangesWithAnyBit) {
   Trained trained;
   trained.apply(usual(), trained.random_gradients(1));

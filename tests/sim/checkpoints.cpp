@@ -53,6 +53,7 @@ void Checkpoints::drop() {
   submitted_ = -1;
   writing_.reset();
   at_work_ = registering_ = false;
+  written_.clear();
   newest_registered_.reset();
   registered_.clear();
   refused_.clear();
@@ -96,8 +97,18 @@ void Checkpoints::write() {
   });
 }
 
+// One after the other, as they were written.
+void Checkpoints::registration_ended() {
+  registering_ = false;
+  if (written_.empty()) return;
+  const Write next = std::move(written_.front());
+  written_.pop_front();
+  finish_write(next);
+}
+
 // Not before the service knows the steps below it, or not soon.
 void Checkpoints::finish_write(const Write& written) {
+  if (registering_) return written_.push_back(written);
   registering_ = true;
   const auto deadline = around_.time.now() + kReportPatienceMs;
   auto wait = std::make_shared<std::function<void()>>();
@@ -109,12 +120,12 @@ void Checkpoints::finish_write(const Write& written) {
     if (!process_.reports().knows(written.state.step)) around_.rules.records_given_up(job_, written.state.step);
     register_record(written, {}, [this, life, written] {
       if (life != life_) return;
-      registering_ = false;
       newest_registered_ = written;
       process_.reports().hashed(written.state.step, written.state.hash());
       if (written.generation == generation_) registered_[written.state.step] = written.state.hash();
       auto removed = apply_retention(written.state.step);
       if (!removed.empty()) register_record(written, std::move(removed), [] {});
+      registration_ended();
     });
   };
   (*wait)();
@@ -133,10 +144,7 @@ void Checkpoints::register_record(const Write& written, std::vector<int64_t> rem
   const auto heed = [this, life = life_, written, removed, then, sent = generation_](const Response& response) {
     if (life != life_) return;
     if (!response.unreachable && !response.refusal) return then();
-    if (response.refusal && response.refusal->code == "stale_state") {
-      registering_ = false;
-      return;
-    }
+    if (response.refusal && response.refusal->code == "stale_state") return registration_ended();
     const int64_t pause = ServiceClient::may_pass(response) || generation_ != sent ? 200 : kNextGenerationMs;
     process_.later(pause, [this, life, written, removed, then] {
       if (life == life_) register_record(written, removed, then);

@@ -7,6 +7,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <memory>
@@ -62,6 +63,7 @@ class Checkpoints {
   bool submit(const ModelState& state);
   void write();
   void finish_write(const Write& written);
+  void registration_ended();
   void register_record(const Write& written, std::vector<int64_t> removed, std::function<void()> then);
   std::vector<int64_t> apply_retention(int64_t newest);
 
@@ -72,6 +74,7 @@ class Checkpoints {
   int64_t generation_ = 0, submitted_ = -1;
   std::optional<Write> writing_;
   bool at_work_ = false, registering_ = false;
+  std::deque<Write> written_;  // not registered yet
   std::optional<Write> newest_registered_;
   std::map<int64_t, std::string> registered_;
   std::map<int64_t, int64_t> refused_;  // step -> the later generation that has written it

@@ -83,6 +83,32 @@ TEST_F(Writer, ReportsAFailedWriteAndWritesTheSameCopyAgain) {
   EXPECT_FALSE(writer.retry()) << "it succeeded";
 }
 
+TEST_F(Writer, HoldsWhatSomebodyOwnsUntilItIsWrittenAndDoesNotCopyIt) {
+  CheckpointWriter writer(store_, options_, collect());
+  auto owned = std::make_shared<State>(1);
+  const std::weak_ptr<State> still_held = owned;
+  CheckpointWriter::Owners owners(owned->tensors().size());
+  owners[1] = owned;
+  size_t copied = 0, bytes = 0;
+  const auto copy = [&copied](std::byte* to, std::span<const std::byte> from) {
+    std::ranges::copy(from, to);
+    copied += from.size();
+  };
+  for (const ConstTensor& tensor : owned->tensors()) bytes += tensor.bytes.size();
+  store_.fail_with(Error{Error::Code::kUnavailable, "the disk is full"});
+  ASSERT_TRUE(writer.submit(manifest_at(60), owned->tensors(), copy, owners));
+  EXPECT_EQ(copied, bytes - owned->tensors()[1].bytes.size());
+  owners.clear();
+  owned.reset();
+  writer.wait_idle();
+  EXPECT_FALSE(still_held.expired()) << "it is to be tried again";
+  store_.fail_with(std::nullopt);
+  EXPECT_TRUE(writer.retry());
+  writer.wait_idle();
+  EXPECT_TRUE(holds(store_, 60, State(1)));
+  EXPECT_TRUE(still_held.expired());
+}
+
 TEST_F(Writer, ANewSubmitTakesThePlaceOfAFailedOne) {
   CheckpointWriter writer(store_, options_, collect());
   store_.fail_with(Error{Error::Code::kUnavailable, "the service is away"});

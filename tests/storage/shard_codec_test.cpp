@@ -1,5 +1,5 @@
 // The shard codec: round trips at odd sizes, and thousands of altered objects, none of which loads.
-#include "storage/shard_codec.h"
+#include "storage/shards/codec.h"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 
 #include "storage/byte_planes.h"
 #include "storage/checksum.h"
-#include "storage/shard_header.h"
+#include "storage/shards/header.h"
 #include "tests/storage/checks.h"
 #include "tests/storage/seed.h"
 

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "worker/drills/fault_points.h"
@@ -23,30 +24,6 @@ constexpr milliseconds kFirstRetry{5000}, kLongestRetry{60'000};
 constexpr milliseconds kPoll{20};
 constexpr milliseconds kReportPatience{10'000};  // with the steps' reports; a saved state is worth more than they are
 constexpr size_t kRegisteredKept = 16, kStartsKept = 64;
-
-std::vector<storage::ConstTensor> const_tensors(model::TrainState& state) {
-  std::vector<storage::ConstTensor> tensors;
-  for (const model::StateTensor& tensor : state.tensors()) {
-    tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {tensor.data, tensor.bytes}});
-  }
-  return tensors;
-}
-
-// The function that copies bytes of the state to the host; null where the state's memory is the host's.
-storage::CheckpointWriter::CopyBytes copy_from(Session& session) {
-  if (session.ops->memory_is_host()) return nullptr;
-  std::set<const std::byte*> on_host;
-  for (const model::StateTensor& tensor : session.state->tensors()) {
-    if (tensor.on_host) on_host.insert(tensor.data);
-  }
-  return [&ops = *session.ops, on_host](std::byte* to, std::span<const std::byte> from) {
-    if (on_host.contains(from.data())) {
-      std::memcpy(to, from.data(), from.size());
-    } else {
-      ops.copy_to_host(to, from.data(), from.size());
-    }
-  };
-}
 
 nlohmann::json data_of(const Session& session) {
   nlohmann::json data{{"train", session.data.digest}, {"train_path", session.data.train->path()}};
@@ -70,6 +47,34 @@ CheckpointRecord record_of(const storage::Manifest& manifest, const storage::Wri
 }
 
 }  // namespace
+
+Checkpointing::State Checkpointing::state_of(Session& session, const StateCopies& copies) {
+  State state{session.state->step, {}, nullptr};
+  std::set<const std::byte*> on_host;
+  const std::pair<std::string_view, std::shared_ptr<const float[]>> kinds[] = {
+      {"exp_avg/", copies.exp_avg}, {"exp_avg_sq/", copies.exp_avg_sq}, {"", copies.parameters}};
+  for (const model::StateTensor& tensor : session.state->tensors()) {
+    const auto kind = std::ranges::find_if(kinds, [&](const auto& one) { return tensor.name.starts_with(one.first); });
+    const std::byte* data = tensor.data;
+    auto& owner = state.owners.emplace_back();
+    if (!tensor.on_host && kind->second != nullptr) {
+      const auto& parameter = session.model->table()[tensor.name.substr(kind->first.size())];
+      data = reinterpret_cast<const std::byte*>(kind->second.get() + parameter.offset);
+      owner = kind->second;
+    }
+    if (tensor.on_host) on_host.insert(data);
+    state.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {data, tensor.bytes}});
+  }
+  if (session.ops->memory_is_host()) return state;
+  state.copy = [&ops = *session.ops, on_host](std::byte* to, std::span<const std::byte> from) {
+    if (on_host.contains(from.data())) {
+      std::memcpy(to, from.data(), from.size());
+    } else {
+      ops.copy_to_host(to, from.data(), from.size());
+    }
+  };
+  return state;
+}
 
 Checkpointing::Checkpointing(CheckpointSetup setup)
     : link_(setup.link),
@@ -126,10 +131,10 @@ bool Checkpointing::is_void(const storage::Manifest& manifest) const {
                      [&](const auto& start) { return start.second < manifest.step; });
 }
 
-bool Checkpointing::submit(Session& session) {
+bool Checkpointing::submit(const State& state) {
   storage::Manifest manifest;
   manifest.job = job_;
-  manifest.step = session.state->step;
+  manifest.step = state.step;
   manifest.spec = spec_;
   manifest.data = data_;
   {
@@ -147,7 +152,7 @@ bool Checkpointing::submit(Session& session) {
   }
   {
     const Span stall(SpanKind::kCheckpoint, "checkpoint: copy of the state", step);
-    if (!writer_->submit(std::move(manifest), const_tensors(*session.state), copy_from(session))) return false;
+    if (!writer_->submit(std::move(manifest), state.tensors, state.copy, state.owners)) return false;
   }
   const std::lock_guard lock(mutex_);
   submitted_ = step;
@@ -161,10 +166,10 @@ void Checkpointing::retry() {
   submitted_ = -1;  // there is no copy to write again (no memory for it): the thread that waits submits anew
 }
 
-void Checkpointing::start(Session& session) {
-  if (submit(session)) return;
+void Checkpointing::start(const State& state) {
+  if (submit(state)) return;
   const auto other = writer_->in_progress();
-  const std::string text = fmt::format("no checkpoint at step {}: {} in {}", session.state->step,
+  const std::string text = fmt::format("no checkpoint at step {}: {} in {}", state.step,
                                        other ? fmt::format("that of step {} is still being written", *other)
                                              : "files that crashed writers left are being removed",
                                        store_->describe());
@@ -172,16 +177,16 @@ void Checkpointing::start(Session& session) {
   outbox_.event(job_, "checkpoint_skipped", text);
 }
 
-RunResult<std::string> Checkpointing::write_now(Session& session, Interrupt& interrupt,
+RunResult<std::string> Checkpointing::write_now(const State& state, Interrupt& interrupt,
                                                 std::optional<std::chrono::seconds> patience) {
-  const int64_t step = session.state->step;
+  const int64_t step = state.step;
   const auto deadline = patience ? steady_clock::now() + *patience : steady_clock::time_point::max();
   awaited_ = step;
-  while (!submit(session)) {
+  while (!submit(state)) {
     if (interrupt.wait_for(kPoll)) return tl::unexpected(interrupted(interrupt.reason()));
   }
   while (!interrupt.wait_for(kPoll)) {
-    submit(session);  // does nothing if the first submission still counts
+    submit(state);  // does nothing if the first submission still counts
     const std::lock_guard lock(mutex_);
     if (const auto found = registered_.find(step); found != registered_.end()) return found->second;
     if (const auto found = refused_.find(step); found != refused_.end()) return tl::unexpected(found->second);

@@ -38,6 +38,11 @@ struct CheckpointSetup {
   std::string store_name;  // for the catalogue: "" for the service's own store, else the folder
 };
 
+// Copies in host memory, in the table's order, of what of a divided state is not all here; else null.
+struct StateCopies {
+  std::shared_ptr<const float[]> parameters, exp_avg, exp_avg_sq;
+};
+
 class Checkpointing {
  public:
   explicit Checkpointing(CheckpointSetup setup);
@@ -47,15 +52,25 @@ class Checkpointing {
   // before belong to a voided history, and are not registered any more.
   void enter_generation(int64_t generation, int rank, int64_t step);
 
+  // The state as it is to be written: of all tensors, where their bytes are; and what copies them to the host, null where they
+  // are there.
+  struct State {
+    int64_t step = 0;
+    std::vector<storage::ConstTensor> tensors;
+    storage::CheckpointWriter::CopyBytes copy;
+    storage::CheckpointWriter::Owners owners = {};  // of those that are in copies already
+  };
+  static State state_of(Session& session, const StateCopies& copies = {});
+
   // Copies the state and writes it in the background.
-  void start(Session& session);
+  void start(const State& state);
   // Returns the state's hash when the state is durable and registered. With `patience` it gives up on the registration after
   // so long (the checkpoint is there then, under a path from which a job can be resumed).
-  RunResult<std::string> write_now(Session& session, Interrupt& interrupt,
+  RunResult<std::string> write_now(const State& state, Interrupt& interrupt,
                                    std::optional<std::chrono::seconds> patience = std::nullopt);
 
  private:
-  bool submit(Session& session);
+  bool submit(const State& state);
   void retry();
   bool is_void(const storage::Manifest& manifest) const;  // with the lock held
   void finish_writes();                                   // the thread: takes outcomes, retries

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "worker/collectives/checksum.h"
 #include "worker/collectives/forming.h"
 #include "worker/collectives/handshake.h"
 #include "worker/collectives/hierarchical_reduce.h"
@@ -32,6 +33,8 @@ struct Communicator::Impl {
 
   int world_size() const { return static_cast<int>(options.addresses.size()); }
   CollectiveResult<void> all_reduce(std::span<const std::byte> mine, std::span<std::byte> sum, Element element);
+  CollectiveResult<void> reduce_scatter(std::span<const std::byte> mine, std::span<std::byte> sum, Element element,
+                                        std::span<const SumPart> parts);
 };
 
 namespace {
@@ -51,6 +54,20 @@ CollectiveResult<void> check(const RingOptions& options) {
     return unusable("the job's id has more than " + std::to_string(kJobBytesMax) + " bytes");
   if (options.chunk_bytes == 0) return unusable("chunk_bytes is 0");
   return {};
+}
+
+void require_equal_sizes(const char* call, std::span<const std::byte> mine, std::span<std::byte> sum) {
+  if (mine.size() == sum.size()) return;
+  throw std::invalid_argument(std::string(call) + ": " + std::to_string(mine.size()) + " bytes into " +
+                              std::to_string(sum.size()));
+}
+
+int32_t digest_of(std::span<const SumPart> parts) {
+  std::vector<uint64_t> words;
+  for (const SumPart& part : parts) {
+    words.insert(words.end(), {part.first, part.count, static_cast<uint64_t>(part.end), static_cast<uint64_t>(part.further)});
+  }
+  return static_cast<int32_t>(checksum_of(std::as_bytes(std::span(words))));
 }
 
 template <typename Byte>
@@ -114,9 +131,7 @@ const std::string& Communicator::memory_refused() const {
 
 CollectiveResult<void> Communicator::Impl::all_reduce(std::span<const std::byte> mine, std::span<std::byte> sum,
                                                       Element element) {
-  if (mine.size() != sum.size()) {
-    throw std::invalid_argument("all_reduce_sum: " + std::to_string(mine.size()) + " bytes into " + std::to_string(sum.size()));
-  }
+  require_equal_sizes("all_reduce_sum", mine, sum);
   if (!ring) {
     std::ranges::copy(mine, sum.begin());
     return {};
@@ -125,6 +140,18 @@ CollectiveResult<void> Communicator::Impl::all_reduce(std::span<const std::byte>
   if (hierarchy) return hierarchy->run(mine, sum, element);
   return ring->run({.kind = Operation::Kind::kAllReduce, .element = element, .bytes = sum.size()},
                    all_reduce_schedule(options.rank, world_size(), mine, sum, element, options.chunk_bytes));
+}
+
+CollectiveResult<void> Communicator::Impl::reduce_scatter(std::span<const std::byte> mine, std::span<std::byte> sum,
+                                                          Element element, std::span<const SumPart> parts) {
+  require_equal_sizes("reduce_scatter_sum", mine, sum);
+  if (!ring) {
+    std::ranges::copy(mine, sum.begin());
+    return {};
+  }
+  const Span span(SpanKind::kRing, "reduce-scatter");
+  return ring->run({.kind = Operation::Kind::kReduceScatter, .element = element, .root = digest_of(parts), .bytes = sum.size()},
+                   reduce_scatter_schedule(options.rank, world_size(), mine, sum, element, parts, options.chunk_bytes));
 }
 
 CollectiveResult<void> Communicator::all_reduce_sum(std::span<const int32_t> mine, std::span<int32_t> sum) {
@@ -147,6 +174,16 @@ CollectiveResult<void> Communicator::all_reduce_sum(std::span<const Float16> min
   return impl_->all_reduce(std::as_bytes(mine), std::as_writable_bytes(sum), Element::kFloat16);
 }
 
+CollectiveResult<void> Communicator::reduce_scatter_sum(std::span<const int32_t> mine, std::span<int32_t> sum,
+                                                        std::span<const SumPart> parts) {
+  return impl_->reduce_scatter(std::as_bytes(mine), std::as_writable_bytes(sum), Element::kInt32, parts);
+}
+
+CollectiveResult<void> Communicator::reduce_scatter_sum(std::span<const int16_t> mine, std::span<int16_t> sum,
+                                                        std::span<const SumPart> parts) {
+  return impl_->reduce_scatter(std::as_bytes(mine), std::as_writable_bytes(sum), Element::kInt16, parts);
+}
+
 bool Communicator::sums_on_devices() const {
   return impl_->hierarchy && impl_->hierarchy->devices().is_on();
 }
@@ -157,14 +194,7 @@ kernels::DeviceSums::Moment Communicator::queued_on_device() {
 
 CollectiveResult<void> Communicator::all_reduce_sum(const DeviceMemory& memory) {
   const Span span(SpanKind::kRing, "all-reduce between devices");
-  const size_t bytes = memory.count * sizeof(int32_t);
-  return impl_->hierarchy->run(DeviceReduce::Memory{.mine = memory.mine,
-                                                    .sum = memory.sum,
-                                                    .on_host = {memory.on_host, bytes},
-                                                    .total_on_host = {memory.total_on_host, bytes},
-                                                    .count = memory.count,
-                                                    .element = memory.element,
-                                                    .after = memory.after});
+  return impl_->hierarchy->run(memory);
 }
 
 CollectiveResult<std::vector<std::vector<std::byte>>> Communicator::all_gather(std::span<const std::byte> mine) {

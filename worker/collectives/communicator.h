@@ -26,6 +26,7 @@
 
 #include "kernels/device_sums.h"
 #include "worker/collectives/half_floats.h"
+#include "worker/collectives/sum_part.h"
 #include "worker/transport/transport.h"
 
 namespace holdfast::worker {
@@ -38,6 +39,10 @@ struct CollectiveError {
   int suspect_rank = -1;  // the neighbour that this points at
   std::string detail;     // "connection to rank 2 (10.0.0.3:41234) was reset while receiving (all-reduce, 61 of 120 MB)"
   bool ended = false;     // the suspect, or its kernel, ended or refused the connection: it may be gone
+};
+// Thrown out of a forward or backward pass in whose middle a collective failed.
+struct RingFailed {
+  CollectiveError error;
 };
 template <typename T>
 using CollectiveResult = tl::expected<T, CollectiveError>;
@@ -58,8 +63,21 @@ struct RingOptions {
 // A rank's device, where it can sum with others of its node.
 struct OwnDevices {
   std::unique_ptr<kernels::DeviceSums> sums;  // null: it cannot
-  // Told once, by another thread, after a while: the library that connects the devices, or why they are not connected.
+  // Told by another thread, after a while: the library that connects the devices, or, where it is this device that they cannot
+  // be connected for, the reason.
   std::function<void(const std::string& library, const std::string& why_not)> on_connected;
+};
+
+// An all-reduce's numbers on a rank's device.
+struct DeviceMemory {
+  const void* mine;
+  void* sum;
+  // Staging memory of the device's op set, as long as those, for the sum within the node and the sum over all: unspecified
+  // afterwards.
+  std::byte *on_host, *total_on_host;
+  size_t count;
+  kernels::DeviceSums::Element element;
+  kernels::DeviceSums::Moment after;  // mine is final
 };
 
 class Communicator {
@@ -88,23 +106,20 @@ class Communicator {
   CollectiveResult<void> all_reduce_sum(std::span<const float> mine, std::span<float> sum);
   CollectiveResult<void> all_reduce_sum(std::span<const BFloat16> mine, std::span<BFloat16> sum);
   CollectiveResult<void> all_reduce_sum(std::span<const Float16> mine, std::span<Float16> sum);
+  // As all_reduce_sum, but each part's sum (sum_part.h) goes only to the ranks that the part says; on others, and outside of
+  // all parts, `sum` is unspecified. Parts do not overlap. Over the ring of all ranks, whatever memory they share. All ranks
+  // give the same parts.
+  CollectiveResult<void> reduce_scatter_sum(std::span<const int32_t> mine, std::span<int32_t> sum,
+                                            std::span<const SumPart> parts);
+  CollectiveResult<void> reduce_scatter_sum(std::span<const int16_t> mine, std::span<int16_t> sum,
+                                            std::span<const SumPart> parts);
   // --- Sums from device to device. Whether they are to be used, by all ranks of this node, for the all-reduce that is called
   // next; it does not change back. Any thread: "true" counts for what becomes final from now on.
   bool sums_on_devices() const;
   // The moment when all is done that is queued on the device now; on the thread of the device's op set, while
   // sums_on_devices().
   kernels::DeviceSums::Moment queued_on_device();
-  // The same as all_reduce_sum, of memory of the device.
-  struct DeviceMemory {
-    const void* mine;
-    void* sum;
-    // Staging memory, as long as the two, for the sum within the node and the sum over all: unspecified afterwards.
-    std::byte *on_host, *total_on_host;
-    size_t count;
-    kernels::DeviceSums::Element element;
-    kernels::DeviceSums::Moment after;  // mine is final
-  };
-  CollectiveResult<void> all_reduce_sum(const DeviceMemory& memory);
+  CollectiveResult<void> all_reduce_sum(const DeviceMemory& memory);  // of memory of the device
 
   // Returns every rank's bytes, by rank; sizes may differ.
   CollectiveResult<std::vector<std::vector<std::byte>>> all_gather(std::span<const std::byte> mine);

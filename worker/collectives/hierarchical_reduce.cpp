@@ -168,7 +168,7 @@ CollectiveResult<void> HierarchicalReduce::run(std::span<const std::byte> mine, 
   return then_choose(sums_->run(mine, sum, element, carry(element)));
 }
 
-CollectiveResult<void> HierarchicalReduce::run(const DeviceReduce::Memory& memory) {
+CollectiveResult<void> HierarchicalReduce::run(const DeviceMemory& memory) {
   const bool integers = memory.element == kernels::DeviceSums::Element::kInt32;
   return then_choose(devices_->run(memory, carry(integers ? Element::kInt32 : Element::kFloat)));
 }

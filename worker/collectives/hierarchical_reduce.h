@@ -40,7 +40,7 @@ class HierarchicalReduce {
 
   CollectiveResult<void> run(std::span<const std::byte> mine, std::span<std::byte> sum, Element element);
   DeviceReduce& devices() { return *devices_; }
-  CollectiveResult<void> run(const DeviceReduce::Memory& memory);  // while devices().is_on()
+  CollectiveResult<void> run(const DeviceMemory& memory);  // while devices().is_on()
 
   void set_limits(const WaitLimits& limits);
   uint64_t bytes_moved() const { return between_ ? between_->bytes_moved() : 0; }  // to and from other nodes

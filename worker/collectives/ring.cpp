@@ -63,7 +63,7 @@ struct Ring::Progress {
   }
 
   void pass_fault_point(size_t chunks_before) const {
-    if (incoming.chunks_done() == chunks_before || operation.kind != Operation::Kind::kAllReduce) return;
+    if (incoming.chunks_done() == chunks_before || !operation.sums()) return;
     fault_point_within(schedule.incoming[chunks_before].addend != nullptr ? "reduce_scatter" : "all_gather");
   }
 
@@ -122,7 +122,7 @@ std::optional<CollectiveError> Ring::trouble(std::span<const int> among) {
 
 // The operation as this connection carries it; both of its ends come to the same answer.
 Operation Ring::over(const Connection& connection, Operation operation) const {
-  operation.checksums = checksums_within_node_ || operation.kind != Operation::Kind::kAllReduce || !connection.within_node();
+  operation.checksums = checksums_within_node_ || !operation.sums() || !connection.within_node();
   return operation;
 }
 

@@ -2,6 +2,8 @@
 #include "worker/collectives/schedule.h"
 
 #include <algorithm>
+#include <array>
+#include <compare>
 #include <map>
 #include <string>
 
@@ -91,6 +93,78 @@ Schedule all_reduce_schedule(int rank, int world_size, std::span<const std::byte
         schedule.incoming.push_back({received, step < add_steps ? part(mine, 1).data() : nullptr});
         arrived[slice] = schedule.incoming.size();
       }
+    }
+  }
+  return schedule;
+}
+
+namespace {
+
+// A chunk of a part on its way: it is on the link from rank end + 1 + h to the next one, its hop h, at time start + h.
+struct Journey {
+  size_t at, bytes;  // in the buffer
+  int end, hops;
+  size_t start;
+};
+
+// Journeys that end at one rank start one after the other, so no link has more than one of them at a time.
+std::vector<Journey> journeys_of(std::span<const SumPart> parts, int world_size, size_t size_of_one, size_t most) {
+  std::vector<Journey> journeys;
+  std::vector<size_t> started(static_cast<size_t>(world_size));  // elements, by the rank that they end at
+  for (const SumPart& part : parts) {
+    for (size_t done = 0; done < part.count; done += most) {
+      const size_t count = std::min(most, part.count - done);
+      size_t& before = started[static_cast<size_t>(part.end)];
+      journeys.push_back(
+          {(part.first + done) * size_of_one, count * size_of_one, part.end, world_size - 1 + part.further, before / most});
+      before += count;
+    }
+  }
+  return journeys;
+}
+
+struct Crossing {
+  size_t time;
+  int hop;
+  size_t journey;
+  auto operator<=>(const Crossing&) const = default;
+};
+
+// The chunks that the link from `rank` to its successor carries, in order.
+std::vector<Crossing> crossings_of(std::span<const Journey> journeys, int rank, int world_size) {
+  std::vector<Crossing> crossings;
+  for (size_t j = 0; j < journeys.size(); ++j) {
+    for (int hop = modulo(rank - journeys[j].end - 1, world_size); hop < journeys[j].hops; hop += world_size)
+      crossings.push_back({journeys[j].start + static_cast<size_t>(hop), hop, j});
+  }
+  std::ranges::sort(crossings);
+  return crossings;
+}
+
+}  // namespace
+
+Schedule reduce_scatter_schedule(int rank, int world_size, std::span<const std::byte> mine, std::span<std::byte> sum,
+                                 Element element, std::span<const SumPart> parts, size_t chunk_bytes) {
+  Schedule schedule;
+  const size_t size_of_one = element_bytes(element);
+  const auto journeys =
+      journeys_of(parts, world_size, size_of_one,
+                  chunk_elements(sum.size() / size_of_one, size_of_one, static_cast<size_t>(world_size), chunk_bytes));
+  // By journey: its chunk that comes here on its first way round the ring, and the one that comes on its second.
+  std::vector<std::array<size_t, 2>> arrived(journeys.size());
+  for (const auto& [time, hop, j] : crossings_of(journeys, modulo(rank - 1, world_size), world_size)) {
+    const bool adds = hop < world_size - 1;
+    const size_t at = journeys[j].at;
+    schedule.incoming.push_back({sum.subspan(at, journeys[j].bytes), adds ? mine.data() + at : nullptr});
+    arrived[j][static_cast<size_t>(hop / world_size)] = schedule.incoming.size();
+  }
+  for (const auto& [time, hop, j] : crossings_of(journeys, rank, world_size)) {
+    const size_t at = journeys[j].at, bytes = journeys[j].bytes;
+    if (hop == 0) {
+      schedule.outgoing.push_back({mine.subspan(at, bytes), 0, false});
+    } else {
+      schedule.outgoing.push_back(
+          {sum.subspan(at, bytes), arrived[j][static_cast<size_t>((hop - 1) / world_size)], hop >= world_size});
     }
   }
   return schedule;

@@ -11,6 +11,8 @@
 #include <span>
 #include <vector>
 
+#include "worker/collectives/sum_part.h"
+
 namespace holdfast::worker {
 
 enum class Element : uint8_t { kByte = 0, kInt32 = 1, kFloat = 2, kInt16 = 3, kBFloat16 = 4, kFloat16 = 5 };
@@ -54,6 +56,12 @@ void require_sound(const Schedule& schedule);
 // one slice, as the textbook has it; over loopback that is 1.3 times slower, as each half of the work finds memory cold.
 Schedule all_reduce_schedule(int rank, int world_size, std::span<const std::byte> mine, std::span<std::byte> sum,
                              Element element, size_t chunk_bytes);
+
+// As all_reduce_schedule, but each part's sum is only at the ranks that it ends at and goes on to: elsewhere, and outside of
+// all parts, `sum` is unspecified. A link carries at most the whole buffer once, and each part `further` times more on some
+// link. Parts that end at one rank follow each other; those of different ends go side by side.
+Schedule reduce_scatter_schedule(int rank, int world_size, std::span<const std::byte> mine, std::span<std::byte> sum,
+                                 Element element, std::span<const SumPart> parts, size_t chunk_bytes);
 
 // Step s sends the block of rank (r - s) mod N and receives that of (r - 1 - s) mod N. `blocks` is by rank, this rank's
 // filled in.

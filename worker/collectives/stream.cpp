@@ -28,6 +28,8 @@ const char* name(Operation::Kind kind) {
       return "relay";
     case Operation::Kind::kAllToAll:
       return "all-to-all";
+    case Operation::Kind::kReduceScatter:
+      return "reduce-scatter";
   }
   return "unknown operation";
 }
@@ -104,6 +106,8 @@ std::string explain_difference(const Operation& expected, const Header& received
             ")";
   }
   if (theirs.checksums != expected.checksums) text += theirs.checksums ? " (with checksums)" : " (without checksums)";
+  if (theirs.kind == Operation::Kind::kReduceScatter && theirs.root != expected.root)
+    text += " (other ranks are to have its sums)";
   return text + "; all ranks must call the same collectives in the same order";
 }
 

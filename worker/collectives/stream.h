@@ -7,9 +7,9 @@
 // (schedule.h), so nothing else is sent. Ranks that disagree about what they are doing meet at the header: each must get
 // exactly the one that it sends itself. A chunk's checksum is made where its bytes came to be and is passed on with them,
 // so it also covers the memory of the ranks between; it finds what TCP's 16 bits miss, not what an adversary alters.
-// All-reduce leaves checksums out on connections within a node (unless told otherwise): there is no network to doubt, and
-// there they would cost 20 to 30 % of the rate, being one more pass over the bytes where memory is the limit. At 10 Gbit/s
-// they hide behind the network.
+// All-reduce and reduce-scatter leave checksums out on connections within a node (unless told otherwise): there is no network
+// to doubt, and there they would cost 20 to 30 % of the rate, being one more pass over the bytes where memory is the limit. At
+// 10 Gbit/s they hide behind the network.
 #pragma once
 
 #include <array>
@@ -26,15 +26,25 @@
 namespace holdfast::worker {
 
 struct Operation {
-  enum class Kind : uint8_t { kAllReduce = 1, kAllGatherSizes = 2, kAllGather = 3, kBroadcast = 4, kRelay = 5, kAllToAll = 6 };
+  enum class Kind : uint8_t {
+    kAllReduce = 1,
+    kAllGatherSizes = 2,
+    kAllGather = 3,
+    kBroadcast = 4,
+    kRelay = 5,
+    kAllToAll = 6,
+    kReduceScatter = 7
+  };
   Kind kind;
   Element element = Element::kByte;
-  int32_t root = 0;
+  int32_t root = 0;       // of a broadcast; of a reduce-scatter a digest of its parts
   bool checksums = true;  // of this connection
   uint64_t number = 0;    // counts the communicator's operations
   uint64_t bytes = 0;  // the buffer; for all-gather the sum of all blocks; for all-to-all of those of one rank; for relay what
                        // goes over this connection
   uint64_t chunk_bytes = 0;
+
+  bool sums() const { return kind == Kind::kAllReduce || kind == Kind::kReduceScatter; }
 };
 
 constexpr size_t kHeaderBytes = 40;

@@ -6,13 +6,16 @@
 //            note  adds a line "SECONDS_SINCE_1970 POINT STEP RANK" to file=PATH
 //   POINT    step (a step begins)
 //            allreduce (gradients are about to be reduced; with overlap while the last microbatch is computed)
-//            reduce_scatter, all_gather (a chunk of gradients was added up, or taken as it is; the all-reduce goes on)
+//            reduce_scatter, all_gather (a chunk of gradients was added up, or taken as it is; the reduction goes on)
+//            norm (of a divided state: this rank has the sums that it owns, and is about to tell their squares)
 //            commit (applied, not yet confirmed)      confirmed (committed)
 //            checkpoint_write (a checkpoint is about to be written)
 //            checkpoint_object (a shard or the manifest is about to go to the store, while training goes on)
 //            rendezvous (a ring is about to be formed)      join (a ring is formed)
 //            state_copy (a piece of the state is about to be passed on)
-//   keys     step=N   only at this step (state before it; for commit, confirmed and checkpoint_write: after it)
+//            share (likewise, between the ranks of a divided state: of parameters after a step, of moments for a checkpoint)
+//            gather (likewise, of the parameters that a pass needs next)
+//   keys     step=N   only at this step (state before it; for commit, confirmed, checkpoint_write and share: after it)
 //            rank=N   only on this rank. checkpoint_object knows neither step nor rank: rank 0 writes
 //            pass=N   only the N-th time, counted from 1 where all of this holds
 //            ms=N     for slow: how long; for mark: 60000 if it is not given; for kill and stop: fire so long after the

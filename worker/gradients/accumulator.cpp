@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "model/train_state.h"
-#include "worker/gradients/loss_sum.h"
-#include "worker/profile/span.h"
+#include <utility>
 
 namespace holdfast::worker {
 namespace {
@@ -17,21 +14,17 @@ void keep_parts_apart(int64_t, int64_t) {}
 
 }  // namespace
 
-GradientAccumulator::GradientAccumulator(GradientSetup setup)
+GradientAccumulator::GradientAccumulator(const GradientSetup& setup, std::unique_ptr<LocalSteps> local_steps)
     : ops_(setup.ops),
       model_(setup.model),
-      order_(setup.order),
-      tokens_(setup.tokens),
       wire_(setup.wire),
-      local_steps_(std::move(setup.local_steps)),
+      pass_(setup),
+      local_steps_(std::move(local_steps)),
       rule_(setup.dealt_units, integer_bits(wire_)),
-      sums_(ops_, model_, wire_, order_.batch_size * order_.block_size),
-      mean_(ops_, sums_, setup.dealt_units),
-      inputs_(static_cast<size_t>(order_.batch_size * order_.block_size)),
-      targets_(inputs_.size()) {}
+      sums_(ops_, model_, wire_, setup.order.batch_size * setup.order.block_size),
+      mean_(ops_, sums_, setup.dealt_units) {}
 
-GradientAccumulator::Computed GradientAccumulator::compute(int64_t step, int64_t microbatch,
-                                                           const model::OnGradients& on_gradients) {
+Computed GradientAccumulator::compute(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients) {
   gradient_of_ = -1;
   mean_.give_buffer_to_model();
   Computed computed{};
@@ -39,12 +32,7 @@ GradientAccumulator::Computed GradientAccumulator::compute(int64_t step, int64_t
     const auto outcome = local_steps_->run(step, microbatch);
     computed = {outcome.finite ? outcome.loss : std::numeric_limits<double>::quiet_NaN(), outcome.digest};
   } else {
-    {
-      const Span span(SpanKind::kOther, "data");
-      order_.fill(tokens_, step, microbatch, inputs_, targets_);
-    }
-    computed = {model_.train_microbatch(inputs_, targets_, on_gradients),
-                model::microbatch_digest(step, microbatch, inputs_, targets_)};
+    computed = pass_.run(step, microbatch, on_gradients);
   }
   gradient_of_ = microbatch;
   return computed;
@@ -56,32 +44,18 @@ void GradientAccumulator::pack(Elements range) {
                         microbatches_.empty());
 }
 
-std::vector<float> GradientAccumulator::largest_of(std::span<const model::Parameter> tensors) const {
-  std::vector<kernels::DeviceOps::Floats> of;
-  for (const auto& tensor : tensors) of.push_back({model_.gradients() + tensor.offset, tensor.count});
-  std::vector<float> largest(of.size());
-  ops_.abs_maxima(largest.data(), of.data(), of.size());
-  for (float& x : largest) x = std::ldexp(x, -model_.loss_scale_log2());
-  return largest;
-}
-
-float GradientAccumulator::largest_of_rows(const model::TokenGradient& gradient) const {
-  const int64_t count = static_cast<int64_t>(gradient.ids.size()) * model_.config().n_embd;
-  return std::ldexp(ops_.abs_max(gradient.rows, count), -model_.loss_scale_log2());
-}
-
 void GradientAccumulator::pack_exactly(Elements range) {
   const auto& entries = model_.table().entries;
   const auto begin = std::ranges::lower_bound(entries, range.first, {}, &model::Parameter::offset);
   const auto end = std::ranges::lower_bound(begin, entries.end(), range.first + range.count, {}, &model::Parameter::offset);
   const auto known = [&](auto entry) { return largest_.begin() + (entry - entries.begin()); };
-  const auto maxima = largest_.empty() ? largest_of({begin, end}) : std::vector<float>(known(begin), known(end));
+  const auto first = static_cast<size_t>(begin - entries.begin()), last = static_cast<size_t>(end - entries.begin());
+  const auto maxima = largest_.empty() ? pass_.largest_of(first, last) : std::vector<float>(known(begin), known(end));
   for (auto entry = begin; entry != end; ++entry) {
     const auto t = static_cast<size_t>(entry - entries.begin());
     const float largest = maxima[static_cast<size_t>(entry - begin)];
     if (t == kTiedTensor) head_largest_ = largest;
-    found_.maxima[t] = std::max(found_.maxima[t], largest);
-    found_.finite &= std::isfinite(largest);
+    found_.saw(t, largest);
     if (!rule_.overflows(largest, exponents_[t])) {
       pack(t, exponents_[t], microbatches_.empty());
     } else if (microbatches_.empty()) {
@@ -97,9 +71,8 @@ void GradientAccumulator::pack_exactly(Elements range) {
 void GradientAccumulator::pack_rows() {
   const model::TokenGradient gradient = model_.token_gradient();
   if (!exact()) return sums_.rows.pack(gradient, 0);
-  const float largest = sum_at_least(head_largest_, largest_of_rows(gradient));
-  found_.maxima[kTiedTensor] = std::max(found_.maxima[kTiedTensor], largest);
-  found_.finite &= std::isfinite(largest);
+  const float largest = sum_at_least(head_largest_, pass_.largest_of_rows());
+  found_.saw(kTiedTensor, largest);
   if (!rule_.overflows(largest, exponents_[kTiedTensor])) sums_.rows.pack(gradient, exponents_[kTiedTensor] - loss_scale_log2_);
 }
 
@@ -131,16 +104,14 @@ void GradientAccumulator::add(int64_t microbatch, const OnPacked& on_packed) {
     if (on_packed) on_packed(passed);
     ++passed;
   };
-  const auto [loss, digest] = compute(step_, microbatch, [&](int64_t, int64_t) {
+  const Computed computed = compute(step_, microbatch, [&](int64_t, int64_t) {
     if (on_packed) next_range();
   });
   // Nobody was told of the ranges while the backward pass went on: a GPU is waited for once for all of them.
-  if (exact() && passed == 0) largest_ = largest_of(model_.table().entries);
+  if (exact() && passed == 0) largest_ = pass_.largest_of(0, model_.table().entries.size());
   while (passed <= order.size()) next_range();
   largest_.clear();
-  found_.finite &= std::isfinite(loss);
-  if (std::isfinite(loss)) found_.loss += loss_to_fixed(loss);
-  found_.tokens_digest += digest;
+  found_.add(computed);
   microbatches_.push_back(microbatch);
   begun_ = -1;
   ranges_packed_ = 0;
@@ -206,12 +177,9 @@ void GradientAccumulator::repack(std::span<const int32_t> after) {
 
 std::vector<int32_t> GradientAccumulator::first_exponents(int64_t step) {
   compute(step, 0, keep_parts_apart);
-  const auto& entries = model_.table().entries;
-  std::vector<float> maxima = largest_of(entries);
-  maxima[kTiedTensor] = sum_at_least(maxima[kTiedTensor], largest_of_rows(model_.token_gradient()));
-  const std::vector<int32_t> unset(entries.size(), model::TrainState::kUnsetExponent);
-  const bool finite = std::ranges::all_of(maxima, [](float largest) { return std::isfinite(largest); });
-  return finite ? rule_.for_next_step(unset, maxima) : unset;
+  std::vector<float> maxima = pass_.largest_of(0, model_.table().entries.size());
+  maxima[kTiedTensor] = sum_at_least(maxima[kTiedTensor], pass_.largest_of_rows());
+  return rule_.for_first_step(maxima);
 }
 
 }  // namespace holdfast::worker

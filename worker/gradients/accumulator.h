@@ -19,38 +19,19 @@
 #include <vector>
 
 #include "kernels/ops.h"
-#include "model/data/data_order.h"
 #include "model/gpt2.h"
 #include "worker/gradients/exponent_rule.h"
 #include "worker/gradients/local_steps.h"
 #include "worker/gradients/mean_gradient.h"
+#include "worker/gradients/microbatch_pass.h"
 #include "worker/gradients/packed_sums.h"
-#include "worker/gradients/wire_type.h"
 
 namespace holdfast::worker {
 
-// The findings of one rank about its own microbatches.
-struct LocalStep {
-  int64_t loss = 0;            // fixed point (loss_to_fixed), summed
-  uint64_t tokens_digest = 0;  // sum of microbatch_digest
-  bool finite = true;
-  std::vector<float> maxima;  // per tensor; empty for the float reduction
-};
-
-// `ops`, `model` and the memory of `tokens` outlive the accumulator that is made from it.
-struct GradientSetup {
-  kernels::DeviceOps& ops;
-  model::Gpt2& model;
-  model::DataOrder order;
-  std::span<const uint16_t> tokens;
-  WireType wire;
-  std::unique_ptr<LocalSteps> local_steps;  // null where gradients are summed, and not the results of local steps
-  int64_t dealt_units;                      // of a step, over all ranks: microbatches, or replicas with local steps
-};
-
 class GradientAccumulator {
  public:
-  explicit GradientAccumulator(GradientSetup setup);
+  // `local_steps`: null where gradients are summed, and not the results of local steps.
+  explicit GradientAccumulator(const GradientSetup& setup, std::unique_ptr<LocalSteps> local_steps = nullptr);
 
   bool exact() const { return is_exact(wire_); }
 
@@ -90,34 +71,23 @@ class GradientAccumulator {
   const ExponentRule& rule() const { return rule_; }
 
  private:
-  // The result of computing one microbatch, whose gradients are then in the model. A loss that is not finite stands for a
-  // gradient that is not, too.
-  struct Computed {
-    double loss;  // mean
-    uint64_t digest;
-  };
   Computed compute(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients = nullptr);
   void begin_step(int64_t step, std::span<const int32_t> exponents);
   void add(int64_t microbatch, const OnPacked& on_packed);
   void pack(Elements range);
   void pack_rows();
   void pack_exactly(Elements range);
-  // The largest magnitude of each of these tensors in the model's gradients; and of all rows of `gradient`.
-  std::vector<float> largest_of(std::span<const model::Parameter> tensors) const;
-  float largest_of_rows(const model::TokenGradient& gradient) const;
   // Packs tensor `t` of the model's gradient buffer.
   void pack(size_t t, int32_t exponent, bool first);
 
   kernels::DeviceOps& ops_;
   model::Gpt2& model_;
-  model::DataOrder order_;
-  std::span<const uint16_t> tokens_;
   WireType wire_;
+  MicrobatchPass pass_;
   std::unique_ptr<LocalSteps> local_steps_;  // none where gradients are summed
   ExponentRule rule_;                        // of an exact type
   PackedSums sums_;
   MeanGradient mean_;
-  std::vector<int32_t> inputs_, targets_;
 
   // The contents of the sums.
   int64_t step_ = -1;

@@ -35,6 +35,10 @@ int32_t choose_exponent(float largest, int headroom, int64_t limit, int32_t when
   return std::clamp(exponent, kExponentMin, kExponentMax);
 }
 
+float mean_scale(int32_t exponent, int64_t dealt_units) {
+  return static_cast<float>(std::ldexp(1.0, -exponent) / static_cast<double>(dealt_units));
+}
+
 int32_t exponent_of_zeros(int32_t exponent) {
   return exponent == model::TrainState::kUnsetExponent ? 0 : exponent;
 }
@@ -48,6 +52,12 @@ std::vector<int32_t> ExponentRule::for_repack(std::span<const int32_t> exponents
   }
   if (std::ranges::equal(chosen, exponents)) chosen.clear();
   return chosen;
+}
+
+std::vector<int32_t> ExponentRule::for_first_step(std::span<const float> maxima) const {
+  const std::vector<int32_t> unset(maxima.size(), model::TrainState::kUnsetExponent);
+  const bool finite = std::ranges::all_of(maxima, [](float largest) { return std::isfinite(largest); });
+  return finite ? for_next_step(unset, maxima) : unset;
 }
 
 std::vector<int32_t> ExponentRule::for_next_step(std::span<const int32_t> exponents, std::span<const float> maxima) const {

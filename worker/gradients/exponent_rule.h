@@ -51,6 +51,9 @@ int32_t choose_exponent(float largest, int headroom, int64_t limit, int32_t when
 // The exponent of a tensor of zeros: the one that it has, or 0 before the first.
 int32_t exponent_of_zeros(int32_t exponent);
 
+// The factor that makes a sum under `exponent` the mean over `dealt_units`.
+float mean_scale(int32_t exponent, int64_t dealt_units);
+
 // The decisions of one job: which exponents a step is packed under. Every rank decides the same, because `maxima`, the largest
 // magnitudes over all ranks, are the same on all. Exponents and maxima have one entry for each tensor of the table.
 class ExponentRule {
@@ -63,6 +66,9 @@ class ExponentRule {
   // The step is packed again under these, because some tensors overflowed: their exponents are chosen again, without headroom;
   // the other tensors keep theirs. Empty when nothing overflowed.
   std::vector<int32_t> for_repack(std::span<const int32_t> exponents, std::span<const float> maxima) const;
+  // A step before which there are none, from the largest magnitudes of its first microbatch alone: with headroom. All unset
+  // where these are not finite.
+  std::vector<int32_t> for_first_step(std::span<const float> maxima) const;
   // The step after the one whose magnitudes these are.
   std::vector<int32_t> for_next_step(std::span<const int32_t> exponents, std::span<const float> maxima) const;
 

@@ -11,6 +11,7 @@ LocalSteps::LocalSteps(kernels::DeviceOps& ops, model::Gpt2& model, const model:
       order_(order),
       tokens_(tokens),
       config_(config),
+      chunks_(model.table().chunks()),
       start_(ops, static_cast<size_t>(model.table().total) * sizeof(float)),
       m_(ops, start_.bytes()),
       v_(ops, start_.bytes()),
@@ -57,12 +58,16 @@ bool LocalSteps::inner_step(int64_t step, int64_t first_microbatch, int64_t inne
     if (several) ops_.float_accumulate(sums_.data<float>(), model_.gradients(), total, i == 0);
   }
   if (!outcome.finite || !std::isfinite(outcome.loss)) return false;
-  const double norm = model::apply_adamw(
-      ops_, model_.table(), config_.optimizer,
-      {model_.parameters(), m_.data<float>(), v_.data<float>(), several ? sums_.data<float>() : model_.gradients()},
-      step * config_.steps + inner, inner, 1.0 / static_cast<double>(config_.microbatches));
+  const model::OwnedElements all{{0, total}};
+  const float* const gradient = several ? sums_.data<float>() : model_.gradients();
+  const double scale = 1.0 / static_cast<double>(config_.microbatches);
+  const double norm = model::norm_of(ops_, chunks_, gradient) * scale;
+  if (!std::isfinite(norm)) return false;
+  model::apply_adamw(ops_, model_.table(), config_.optimizer,
+                     {model_.parameters(), model::Layout::kTable, m_.data<float>(), v_.data<float>(), {gradient}, {&all, 1}},
+                     step * config_.steps + inner, inner, norm, scale);
   model_.parameters_changed();
-  return std::isfinite(norm);
+  return true;
 }
 
 void LocalSteps::restore() {

@@ -55,6 +55,7 @@ class LocalSteps {
   model::DataOrder order_;
   std::span<const uint16_t> tokens_;
   LocalStepsConfig config_;
+  std::vector<model::Elements> chunks_;
   model::DeviceBuffer start_, m_, v_, sums_;
   std::vector<int32_t> inputs_, targets_;
 };

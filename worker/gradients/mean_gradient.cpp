@@ -1,10 +1,13 @@
 #include "worker/gradients/mean_gradient.h"
 
+#include <algorithm>
 #include <cmath>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 #include "worker/collectives/block_quantized.h"
+#include "worker/gradients/exponent_rule.h"
 #include "worker/gradients/narrow_sums.h"
 
 namespace holdfast::worker {
@@ -24,6 +27,11 @@ MeanGradient::MeanGradient(kernels::DeviceOps& ops, PackedSums& sums, int64_t de
 void MeanGradient::begin_step(int loss_scale_log2) {
   if (loss_scale_log2_ != loss_scale_log2) forget();
   loss_scale_log2_ = loss_scale_log2;
+}
+
+void MeanGradient::divide(std::vector<SumPart> parts, std::vector<Elements> own) {
+  parts_ = std::move(parts);
+  own_ = std::move(own);
 }
 
 void MeanGradient::forget() {
@@ -94,13 +102,13 @@ CollectiveResult<void> MeanGradient::reduce_between_devices(Communicator& ring, 
     begin_fetch(ring, range);
   }
   const size_t at = sums_.bytes_of(range.first);
-  return ring.all_reduce_sum(Communicator::DeviceMemory{.mine = sums_.values.data<std::byte>() + at,
-                                                        .sum = reinterpret_cast<std::byte*>(model_.gradients()) + at,
-                                                        .on_host = sums_on_host_.data() + at,
-                                                        .total_on_host = gradient_on_host_.data() + at,
-                                                        .count = static_cast<size_t>(range.count),
-                                                        .element = is_exact(sums_.wire) ? Element::kInt32 : Element::kFloat,
-                                                        .after = final_moment(range)});
+  return ring.all_reduce_sum(DeviceMemory{.mine = sums_.values.data<std::byte>() + at,
+                                          .sum = reinterpret_cast<std::byte*>(model_.gradients()) + at,
+                                          .on_host = sums_on_host_.data() + at,
+                                          .total_on_host = gradient_on_host_.data() + at,
+                                          .count = static_cast<size_t>(range.count),
+                                          .element = is_exact(sums_.wire) ? Element::kInt32 : Element::kFloat,
+                                          .after = final_moment(range)});
 }
 
 CollectiveResult<void> MeanGradient::reduce(Communicator& ring, Elements range) {
@@ -122,11 +130,17 @@ CollectiveResult<void> MeanGradient::reduce_on_host(Communicator& ring, size_t f
   const auto sums = [&]<typename T>(T) {
     return std::span<const T>(reinterpret_cast<const T*>(sums_on_host_.data()) + first, count);
   };
+  const bool to_owners = !parts_.empty() && ring.nodes() == 0;
+  const auto parts = to_owners ? parts_within(parts_, first, count) : std::vector<SumPart>();
   switch (sums_.wire) {
-    case WireType::kInt32:
-      return ring.all_reduce_sum(sums(int32_t{}), {reinterpret_cast<int32_t*>(result.data()), count});
+    case WireType::kInt32: {
+      const std::span<int32_t> integers(reinterpret_cast<int32_t*>(result.data()), count);
+      return to_owners ? ring.reduce_scatter_sum(sums(int32_t{}), integers, parts)
+                       : ring.all_reduce_sum(sums(int32_t{}), integers);
+    }
     case WireType::kInt16:
-      return sum_int16(ring, sums(int16_t{}), std::as_writable_bytes(result));
+      return to_owners ? sum_int16_of_parts(ring, sums(int16_t{}), std::as_writable_bytes(result), parts)
+                       : sum_int16(ring, sums(int16_t{}), std::as_writable_bytes(result));
     case WireType::kFloat32:
       return ring.all_reduce_sum(sums(float{}), result);
     case WireType::kBFloat16:
@@ -155,17 +169,21 @@ void MeanGradient::unpack(std::span<const int32_t> exponents, bool alone) {
 }
 
 void MeanGradient::unpack_integers(std::span<const int32_t> exponents, bool alone) {
-  const auto& entries = model_.table().entries;
-  for (size_t t = 0; t < entries.size(); ++t) {
-    const auto scale = static_cast<float>(std::ldexp(1.0, -exponents[t]) / static_cast<double>(dealt_units_));
-    const int64_t offset = entries[t].offset;
-    float* gradient = model_.gradients() + offset;
-    if (alone && sums_.wire == WireType::kInt16) {
-      ops_.fixed_unpack(gradient, sums_.values.data<int16_t>() + offset, entries[t].count, scale);
-    } else {
-      const int32_t* sums = alone ? sums_.values.data<int32_t>() + offset : reinterpret_cast<const int32_t*>(gradient);
-      ops_.fixed_unpack(gradient, sums, entries[t].count, scale);
-    }
+  const std::vector<Elements> everything{{0, model_.table().total}};
+  for (const Elements& range : parts_.empty() ? everything : own_) {
+    for (const auto& [tensor, part] : model_.table().cut(range)) unpack_integers(part, exponents[tensor], alone);
+  }
+}
+
+// A range of one tensor.
+void MeanGradient::unpack_integers(Elements range, int32_t exponent, bool alone) {
+  const float scale = mean_scale(exponent, dealt_units_);
+  float* const gradient = model_.gradients() + range.first;
+  if (alone && sums_.wire == WireType::kInt16) {
+    ops_.fixed_unpack(gradient, sums_.values.data<int16_t>() + range.first, range.count, scale);
+  } else {
+    const int32_t* sums = alone ? sums_.values.data<int32_t>() + range.first : reinterpret_cast<const int32_t*>(gradient);
+    ops_.fixed_unpack(gradient, sums, range.count, scale);
   }
 }
 

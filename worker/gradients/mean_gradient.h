@@ -37,6 +37,12 @@ class MeanGradient {
   CollectiveResult<void> reduce_rows(Communicator& ring);
   CollectiveResult<void> reduce(Communicator& ring);  // all ranges, and the rows
 
+  // Where the state is divided: `parts` of the table say which ranks are to have whose sums, and `own` what this rank is to
+  // have of the mean; both ascend. From now on `reduce` brings a range's sums to those ranks alone, where it may (exact types,
+  // ranks that share no node's memory), and `unpack` writes what is this rank's own; the rest of the buffer is unspecified. No
+  // parts: every rank has all.
+  void divide(std::vector<SumPart> parts, std::vector<Elements> own);
+
   // Writes the mean over all microbatches into the model's gradients: from the reduced ranges and rows there, or (`alone`: a
   // step of one rank, which has nothing to reduce) from this rank's sums.
   void unpack(std::span<const int32_t> exponents, bool alone);
@@ -78,6 +84,7 @@ class MeanGradient {
   CollectiveResult<void> reduce_between_devices(Communicator& ring, Elements range);
   CollectiveResult<void> reduce_on_host(Communicator& ring, size_t first, size_t count);
   void unpack_integers(std::span<const int32_t> exponents, bool alone);
+  void unpack_integers(Elements range, int32_t exponent, bool alone);
   void unpack_floats(bool alone);
 
   kernels::DeviceOps& ops_;
@@ -93,7 +100,9 @@ class MeanGradient {
   std::mutex final_mutex_;
   std::vector<Final> final_;                     // ranges for sums between devices
   std::optional<QuantizedReduction> quantized_;  // of int8
-  int loss_scale_log2_ = 0;                      // the float sums are still multiplied by it
+  std::vector<SumPart> parts_;                   // none: every rank has all of the mean
+  std::vector<Elements> own_;
+  int loss_scale_log2_ = 0;  // the float sums are still multiplied by it
   std::atomic<bool> overwritten_ = false;
 };
 

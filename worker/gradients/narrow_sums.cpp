@@ -59,6 +59,13 @@ CollectiveResult<void> sum_int16(Communicator& ring, std::span<const int16_t> mi
   return {};
 }
 
+CollectiveResult<void> sum_int16_of_parts(Communicator& ring, std::span<const int16_t> mine, std::span<std::byte> result,
+                                          std::span<const SumPart> parts) {
+  if (auto done = ring.reduce_scatter_sum(mine, upper_half<int16_t>(result), parts); !done) return done;
+  widen_upper_half<int16_t, int32_t>(result);
+  return {};
+}
+
 CollectiveResult<void> sum_as_bfloat16(Communicator& ring, std::span<const float> mine, std::span<std::byte> result) {
   return sum_as<BFloat16>(ring, mine, result);
 }

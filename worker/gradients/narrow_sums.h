@@ -18,6 +18,10 @@ namespace holdfast::worker {
 // `result` becomes int32: the sums of the ranks' int16, which the caller knows to fit into int16.
 CollectiveResult<void> sum_int16(Communicator& ring, std::span<const int16_t> mine, std::span<std::byte> result);
 
+// The same of a reduce-scatter: where it leaves a sum unspecified, it is one of int16.
+CollectiveResult<void> sum_int16_of_parts(Communicator& ring, std::span<const int16_t> mine, std::span<std::byte> result,
+                                          std::span<const SumPart> parts);
+
 // `result` becomes float: each rank's numbers rounded to 16 bits, and rounded again after each addition.
 CollectiveResult<void> sum_as_bfloat16(Communicator& ring, std::span<const float> mine, std::span<std::byte> result);
 CollectiveResult<void> sum_as_float16(Communicator& ring, std::span<const float> mine, std::span<std::byte> result);

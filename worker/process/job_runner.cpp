@@ -16,6 +16,7 @@
 #include "worker/link/fault_reports.h"
 #include "worker/profile/recording_store.h"
 #include "worker/state/agreement.h"
+#include "worker/state/divided/agreement.h"
 
 namespace holdfast::worker {
 namespace {
@@ -92,7 +93,7 @@ void JobRunner::begin(std::function<Input()> task) {
   if (stopping_) return;
   // Reset here and not on the train thread: an interrupt that comes from now on is meant for this task.
   interrupt_.reset();
-  requests_.yield = requests_.checkpoint = requests_.leaving = false;
+  requests_.yield = requests_.checkpoint = requests_.leaving = requests_.released = false;
   profiler_.want(std::nullopt);
   task_ = std::move(task);
   changed_.notify_all();
@@ -100,6 +101,7 @@ void JobRunner::begin(std::function<Input()> task) {
 
 void JobRunner::ask(const AskYield& request) {
   requests_.leaving = request.leaving;
+  requests_.released = request.released;
   requests_.checkpoint = request.checkpoint;
   requests_.yield = true;
 }
@@ -126,7 +128,7 @@ void JobRunner::work() {
 Input JobRunner::prepare(const StartPrepare& task) {
   drop_session();
   reporter_.forget();  // the job before
-  auto session = prepare_session(task.job, task.spec, options_.data_root, options_.make_ops);
+  auto session = prepare_session(task.job, task.spec, options_.data_root, options_.make_ops, options_.memory);
   if (interrupt_.raised()) return PrepareEnded{PrepareEnded::How::kInterrupted, interrupt_.reason(), {}, 0};
   if (!session) {
     spdlog::error("job {} is refused: {}", task.job, session.error());
@@ -219,6 +221,7 @@ RunStop JobRunner::take_part(const Directive& join) {
       .on_lost_peer = [this, &join](const CollectiveError& error) { report_fault(join, ring_stop(error)); },
       .on_quiet = on_quiet,
       .workers = names(join),
+      .node = transport_.node(),
       .tensorboard = tensorboard,
   };
   return loop.run();
@@ -275,10 +278,15 @@ RunResult<void> JobRunner::agree(const Directive& join, Communicator& ring) {
   StepHistory history = reporter_.valid_history(join.began);
   // Steps above the state that the generation starts from were voided.
   history.truncate(*wanted);
-  const auto agreed = agree_on_state(ring, *session_, join.source, *wanted, history);
+  const Restoring restoring = [&](const ReadOnce& read) {
+    return read_beside_the_ring(join.source, ring, open_store_, interrupt_, read);
+  };
+  const auto agreed = session_->is_divided()
+                          ? agree_on_divided_state(ring, *session_, join.source, *wanted, history, transport_.node(), restoring)
+                          : agree_on_state(ring, *session_, *wanted, history);
   if (!agreed) return tl::unexpected(agreed.error());
   // The sums of a step that was begun belong to the state that they were computed from.
-  if (agreed->received || join.source.kind != rendezvous::StateSource::Kind::kMemory) session_->gradients->forget();
+  if (agreed->received || join.source.kind != rendezvous::StateSource::Kind::kMemory) session_->forget_sums();
   reporter_.replace_history(std::move(history), agreed->step);
   if (agreed->receivers > 0 && ring.rank() == agreed->donor) {
     const bool gradient = agreed->how == StateAgreement::How::kGradient;

@@ -32,6 +32,7 @@ struct RunnerOptions {
   std::string data_root;
   std::vector<std::string> checkpoint_roots;
   OpsFactory make_ops;
+  MemoryLimit memory = {};
   // NCCL_TIMEOUT: used where the job's spec leaves the collective timeout at its default.
   std::optional<std::chrono::milliseconds> collective_timeout;
   std::string tensorboard_dir;  // "": none

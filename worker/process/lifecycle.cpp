@@ -47,7 +47,8 @@ void forget_job(Lifecycle& state) {
 
 void begin(Lifecycle& state, Activity activity) {
   state.activity = activity;
-  state.interrupted = state.yield_asked = state.checkpoint_asked = state.leave_asked = state.joined = false;
+  state.interrupted = state.yield_asked = state.joined = false;
+  state.asked = {};
   state.profile.reset();
 }
 
@@ -62,13 +63,15 @@ void leave(Lifecycle& state, const std::string& reason, std::vector<Command>& co
   commands.emplace_back(ExitProcess{reason});
 }
 
-void ask_yield(Lifecycle& state, bool checkpoint, bool leaving, std::vector<Command>& commands) {
-  const bool news = !state.yield_asked || (checkpoint && !state.checkpoint_asked) || (leaving && !state.leave_asked);
+void ask_yield(Lifecycle& state, const AskYield& wanted, std::vector<Command>& commands) {
+  const bool news = !state.yield_asked || (wanted.checkpoint && !state.asked.checkpoint) ||
+                    (wanted.leaving && !state.asked.leaving) || (wanted.released && !state.asked.released);
   if (!news || state.interrupted) return;
   state.yield_asked = true;
-  state.checkpoint_asked |= checkpoint;
-  state.leave_asked |= leaving;
-  commands.emplace_back(AskYield{state.checkpoint_asked, state.leave_asked});
+  state.asked.checkpoint |= wanted.checkpoint;
+  state.asked.leaving |= wanted.leaving;
+  state.asked.released |= wanted.released;
+  commands.emplace_back(state.asked);
 }
 
 void pass_profile(Lifecycle& state, std::vector<Command>& commands) {
@@ -94,10 +97,11 @@ void reconcile_running(Lifecycle& state, std::vector<Command>& commands) {
       if (mine && wanted.generation >= state.running) interrupt(state, why(wanted), commands);
       break;
     case DirectiveKind::kYield:
-      if (mine && wanted.generation >= state.running) ask_yield(state, wanted.checkpoint, state.leaving, commands);
+      if (mine && wanted.generation >= state.running)
+        ask_yield(state, {wanted.checkpoint, state.leaving, wanted.released}, commands);
       break;
   }
-  if (state.leaving) ask_yield(state, false, true, commands);
+  if (state.leaving) ask_yield(state, {.leaving = true}, commands);
 }
 
 void reconcile_preparing(Lifecycle& state, std::vector<Command>& commands) {

@@ -61,6 +61,7 @@ struct RecordProfile {
 };
 struct AskYield {  // stop after the step that all ranks agree on
   bool checkpoint = false, leaving = false;
+  bool released = false;  // the service takes the worker from the job then
 };
 struct InterruptTrain {  // stop what was started, now
   std::string reason;
@@ -78,7 +79,8 @@ struct Lifecycle {
 
   // The work of the train thread. The flags say which of the requests it was already given.
   Activity activity = Activity::kNone;
-  bool interrupted = false, yield_asked = false, checkpoint_asked = false, leave_asked = false;
+  bool interrupted = false, yield_asked = false;
+  AskYield asked;       // beside to yield
   int64_t running = 0;  // the generation joined or being joined, while kRunning
   bool joined = false;
   std::optional<rendezvous::ProfileOrder> profile;  // the train thread was told of it

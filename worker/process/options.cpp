@@ -37,6 +37,7 @@ Environment: HOLDFAST_SERVER, HOLDFAST_TOKEN, HOLDFAST_CACERT, HOLDFAST_INTERFAC
 HOLDFAST_TENSORBOARD_DIR; and where these are unset NCCL_SOCKET_IFNAME, NCCL_SHM_DISABLE=1, NCCL_DEBUG=INFO, NCCL_TIMEOUT (seconds; for jobs that leave collective_timeout_s at its default).)";
 constexpr std::array kLogLevels{"trace", "debug", "info", "warning", "error"};
 constexpr int kThreadsMax = 1024;
+constexpr double kMemoryGibMin = 0.01, kMemoryGibMax = 1 << 20;
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before there are threads
@@ -65,7 +66,7 @@ bool valid_name(const std::string& name) {
 
 struct RawOptions {
   WorkerOptions options;
-  std::string threads, ring_port;
+  std::string threads, ring_port, memory;
   std::vector<std::string> labels;
 };
 
@@ -101,6 +102,9 @@ void add_flags(CLI::App& app, RawOptions& raw) {
                "sum gradients over TCP with this machine's other workers, too, and not in memory that they have in common "
                "[NCCL_SHM_DISABLE=1]");
   app.add_option("--threads", raw.threads, "threads for computing [all cores of this process]");
+  app.add_option("--memory_gib,--memory-gib", raw.memory,
+                 "refuse jobs that need more of this machine's memory, in GiB [HOLDFAST_MEMORY_GIB, else the limit of this "
+                 "process's memory cgroup where there is one]");
   app.add_option("--data_root,--data-root", options.data_root, "folder that paths of jobs are below, and may not leave");
   app.add_option(
          "--checkpoint_root,--checkpoint-root", options.checkpoint_roots,
@@ -203,6 +207,18 @@ tl::expected<void, EarlyEnd> complete_device(RawOptions& raw) {
   return {};
 }
 
+tl::expected<void, EarlyEnd> complete_memory(RawOptions& raw) {
+  if (raw.memory.empty()) raw.memory = environment("HOLDFAST_MEMORY_GIB");
+  if (raw.memory.empty()) return {};
+  double& gib = raw.options.memory_gib;
+  const auto [end, error] = std::from_chars(raw.memory.data(), raw.memory.data() + raw.memory.size(), gib);
+  const bool whole = error == std::errc() && end == raw.memory.data() + raw.memory.size();
+  if (!whole || !(gib >= kMemoryGibMin) || gib > kMemoryGibMax)
+    return wrong(
+        fmt::format("--memory_gib: \"{}\" is not a number of GiB from {} to {}", raw.memory, kMemoryGibMin, kMemoryGibMax));
+  return {};
+}
+
 tl::expected<void, EarlyEnd> complete_labels(RawOptions& raw) {
   auto& labels = raw.options.labels;
   for (const std::string& pair : raw.labels) {
@@ -273,6 +289,7 @@ tl::expected<WorkerOptions, EarlyEnd> parse_options(int argc, const char* const*
   if (auto done = complete_ring_ports(raw); !done) return tl::unexpected(done.error());
   if (auto done = complete_device(raw); !done) return tl::unexpected(done.error());
   if (auto done = complete_devices(raw.options); !done) return tl::unexpected(done.error());
+  if (auto done = complete_memory(raw); !done) return tl::unexpected(done.error());
   if (auto done = complete_labels(raw); !done) return tl::unexpected(done.error());
   if (auto done = complete_rest(raw.options); !done) return tl::unexpected(done.error());
   return std::move(raw.options);

@@ -30,6 +30,7 @@ struct WorkerOptions {
   PortRange ring_ports;         // where other workers reach this one
   bool shared_memory = true;    // with other workers of this machine, for sums
   int threads = 0;              // at least 1 once parsed
+  double memory_gib = 0;        // of the host's memory, for jobs; 0: as much as there is
   std::string data_root;
   std::vector<std::string> checkpoint_roots;  // empty: anywhere
   std::map<std::string, std::string> labels;

@@ -106,6 +106,7 @@ class TrainingProcess {
         runner_({.data_root = around.options.data_root,
                  .checkpoint_roots = around.options.checkpoint_roots,
                  .make_ops = around.make_ops,
+                 .memory = memory_limit(around.options.memory_gib),
                  .collective_timeout = around.options.collective_timeout,
                  .tensorboard_dir = around.options.tensorboard_dir,
                  .shared_memory = around.options.shared_memory},

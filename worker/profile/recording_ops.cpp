@@ -144,7 +144,7 @@ class RecordingOps final : public RecordingMemory {
     recorded("pack weights", [&] { ops_->parameters_changed(); });
   }
 
-  void encoder_forward(float* out, const int32_t* tokens, const float* wte, const float* wpe, int64_t B, int64_t T,
+  void encoder_forward(float* out, const int32_t* tokens, const Act* wte, const float* wpe, int64_t B, int64_t T,
                        int64_t C) override {
     recorded("encoder forward", [&] { ops_->encoder_forward(out, tokens, wte, wpe, B, T, C); });
   }
@@ -209,8 +209,8 @@ class RecordingOps final : public RecordingMemory {
   void scale(float* out, const float* x, int64_t count, float factor) override {
     recorded("scale", [&] { ops_->scale(out, x, count, factor); });
   }
-  double sum_of_squares(const float* x, int64_t count) override {
-    return recorded("sum of squares", [&] { return ops_->sum_of_squares(x, count); });
+  void sums_of_squares(double* host_sums, const Floats* of, size_t how_many) override {
+    recorded("sum of squares", [&] { ops_->sums_of_squares(host_sums, of, how_many); });
   }
   double sum(const float* x, int64_t count) override {
     return recorded("sum", [&] { return ops_->sum(x, count); });

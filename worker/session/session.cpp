@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <exception>
 #include <optional>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -42,40 +43,63 @@ model::DataOrder data_order(const JobSpec& spec, const model::TokenFile& file) {
           .microbatches = spec.microbatches()};
 }
 
+// Of a state that is divided nobody owns anything before the ranks have met.
+void begin_state(Session& session) {
+  const auto owns = session.is_divided() ? model::TrainState::Owns::kNothing : model::TrainState::Owns::kAll;
+  session.state = std::make_unique<model::TrainState>(*session.model, *session.ops, owns);
+  session.sound.assign(session.state->owned().size(), false);
+}
+
 // The first call of a shape allocates a GPU's scratch memory, and its library chooses kernels then; the first reduction takes
 // host memory that the GPU reaches. Doing it now lets missing memory refuse the job, instead of failing its first step. The
 // results are of no use: the parameters have no values yet. A job of one node may never have a reduction.
 void rehearse(Session& session) {
-  if (session.spec.nodes > 1) session.gradients->mean().prepare_host_memory();
+  if (session.scattered) {
+    session.scattered->prepare_host_memory();
+  } else if (session.spec.nodes > 1) {
+    session.gradients->mean().prepare_host_memory();
+  }
   const std::vector<int32_t> tokens(static_cast<size_t>(session.spec.batch_size * session.spec.block_size));
   session.model->train_microbatch(tokens, tokens);
 }
 
-void build_model(Session& session, const OpsFactory& make_ops) {
+std::unique_ptr<LocalSteps> make_local_steps(const Session& session) {
+  const JobSpec& spec = session.spec;
+  if (spec.sync_every == 1) return nullptr;
+  const LocalStepsConfig local{optimizer_config(spec), spec.sync_every, spec.microbatches_per_dealt_unit() / spec.sync_every};
+  return std::make_unique<LocalSteps>(*session.ops, *session.model, session.order, session.data.train->tokens(), local);
+}
+
+void build_model(Session& session, const OpsFactory& make_ops, const MemoryLimit& limit) {
   const JobSpec& spec = session.spec;
   session.ops = with_spans(make_ops(*dtype_of(spec.dtype)));
+  if (auto refusal = refusal_for_memory(spec, session.ops->memory_is_host(), limit); !refusal.empty())
+    throw std::runtime_error(std::move(refusal));
   const model::Gpt2Config config{.n_layer = spec.n_layer,
                                  .n_embd = spec.n_embd,
                                  .n_head = spec.n_head,
                                  .vocab_size = spec.vocab_size,
                                  .block_size = spec.block_size};
-  session.model = std::make_unique<model::Gpt2>(config, *session.ops, spec.batch_size, *model::recompute_of(spec.recompute));
-  session.state = std::make_unique<model::TrainState>(*session.model, *session.ops);
-  const auto tokens = session.data.train->tokens();
-  std::unique_ptr<LocalSteps> local_steps;
-  if (spec.sync_every > 1) {
-    const LocalStepsConfig local{optimizer_config(spec), spec.sync_every, spec.microbatches_per_dealt_unit() / spec.sync_every};
-    local_steps = std::make_unique<LocalSteps>(*session.ops, *session.model, session.order, tokens, local);
+  model::ModelMemory memory;
+  const bool by_layer = spec.divides_parameters();
+  if (session.is_divided() && (by_layer || spec.dtype != "float32")) memory.masters = model::Masters::kElsewhere;
+  if (by_layer) memory.copies = model::Copies::kByLayer;
+  if (spec.divides_gradients()) memory.gradients = model::Gradients::kByRange;
+  session.model =
+      std::make_unique<model::Gpt2>(config, *session.ops, spec.batch_size, *model::recompute_of(spec.recompute), memory);
+  begin_state(session);
+  const GradientSetup setup{.ops = *session.ops,
+                            .model = *session.model,
+                            .order = session.order,
+                            .tokens = session.data.train->tokens(),
+                            .wire = *wire_type_of(spec.reduction, spec.wire_dtype),
+                            .dealt_units = spec.dealt_units()};
+  if (spec.divides_gradients()) {
+    session.scattered = std::make_unique<ScatteredGradients>(setup);
+  } else {
+    session.gradients = std::make_unique<GradientAccumulator>(setup, make_local_steps(session));
+    session.buckets = gradient_buckets(session.model->table(), session.model->gradient_order());
   }
-  session.gradients =
-      std::make_unique<GradientAccumulator>(GradientSetup{.ops = *session.ops,
-                                                          .model = *session.model,
-                                                          .order = session.order,
-                                                          .tokens = tokens,
-                                                          .wire = *wire_type_of(spec.reduction, spec.wire_dtype),
-                                                          .local_steps = std::move(local_steps),
-                                                          .dealt_units = spec.dealt_units()});
-  session.buckets = gradient_buckets(session.model->table(), session.model->gradient_order());
   if (!session.ops->memory_is_host()) rehearse(session);
 }
 
@@ -93,7 +117,8 @@ model::OptimizerConfig optimizer_config(const JobSpec& spec) {
 }
 
 tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::string& job, const JobSpec& spec,
-                                                                    const std::string& data_root, const OpsFactory& make_ops) {
+                                                                    const std::string& data_root, const OpsFactory& make_ops,
+                                                                    const MemoryLimit& limit) {
   if (auto reason = unsupported(spec); !reason.empty()) return tl::unexpected(std::move(reason));
   auto data = open_data_files(spec, data_root);
   if (!data) return tl::unexpected(data.error());
@@ -104,7 +129,7 @@ tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::s
   session->order = data_order(spec, *session->data.train);
   if (session->data.validation) session->validation_order = data_order(spec, *session->data.validation);
   try {
-    build_model(*session, make_ops);
+    build_model(*session, make_ops, limit);
   } catch (const kernels::DeviceFailure&) {
     throw;                                 // the device failed, and not the job
   } catch (const std::exception& error) {  // not enough memory, a model that cannot be built
@@ -125,8 +150,8 @@ int host_threads(const kernels::DeviceOps& ops, int most) {
 void reset_to_initial(Session& session) {
   session.has_state = false;
   session.state.reset();  // before the new one: both at once would be two more copies of the parameters
-  session.model->initialize(static_cast<uint64_t>(session.spec.seed));
-  session.state = std::make_unique<model::TrainState>(*session.model, *session.ops);
+  begin_state(session);
+  if (!session.is_divided()) session.state->initialize(static_cast<uint64_t>(session.spec.seed));
   session.has_state = true;
 }
 

@@ -10,87 +10,11 @@
 #include <vector>
 
 #include "worker/state/catch_up.h"
+#include "worker/state/offers.h"
 #include "worker/state/pieces.h"
-#include "worker/transport/wire_bytes.h"
 
 namespace holdfast::worker {
 namespace {
-
-// Layout, little-endian: magic "HFS3" (u32), step (i64), -1 for none; hash (text); step whose gradient is still there (i64);
-// steps refused in a row (i64); whether the last one was refused (u32, 0 or 1); unconfirmed steps (text: encode_points).
-constexpr uint32_t kStateMagic = 0x33534648;
-
-struct Offer {
-  int64_t step = -1;
-  std::string hash;
-  int64_t applied_step = -1, refused_in_row = 0;
-  bool refused_last = false;
-  std::vector<rendezvous::StepPoint> unconfirmed;
-};
-
-std::vector<std::byte> encode(const Offer& offer) {
-  const auto points = encode_points(offer.unconfirmed);
-  WireWriter out;
-  out.put(kStateMagic);
-  out.put_i64(offer.step);
-  out.put_text(offer.hash);
-  out.put_i64(offer.applied_step);
-  out.put_i64(offer.refused_in_row);
-  out.put(uint32_t{offer.refused_last});
-  out.put_text(std::string(reinterpret_cast<const char*>(points.data()), points.size()));
-  return out.take();
-}
-
-tl::expected<Offer, std::string> decode(std::span<const std::byte> bytes) {
-  WireReader in(bytes);
-  const auto magic = in.get<uint32_t>();
-  Offer offer;
-  offer.step = in.get_i64();
-  offer.hash = in.get_text();
-  offer.applied_step = in.get_i64();
-  offer.refused_in_row = in.get_i64();
-  offer.refused_last = in.get<uint32_t>() != 0;
-  const std::string points = in.get_text();
-  if (magic != kStateMagic || !in.done()) return tl::unexpected<std::string>("it is not of this version of Holdfast");
-  auto decoded = decode_points(std::as_bytes(std::span(points)));
-  if (!decoded) return tl::unexpected(decoded.error());
-  offer.unconfirmed = std::move(*decoded);
-  return offer;
-}
-
-RunResult<std::vector<Offer>> gather_offers(Communicator& ring, const Offer& mine) {
-  auto gathered = ring.all_gather(encode(mine));
-  if (!gathered) return tl::unexpected(ring_stop(gathered.error()));
-  std::vector<Offer> offers;
-  for (size_t rank = 0; rank < gathered->size(); ++rank) {
-    auto offer = decode((*gathered)[rank]);
-    if (!offer) {
-      return tl::unexpected(
-          fault("handshake_failed",
-                "rank " + std::to_string(rank) + " described its state in a way that cannot be read: " + offer.error(),
-                static_cast<int>(rank)));
-    }
-    offers.push_back(std::move(*offer));
-  }
-  return offers;
-}
-
-// Collects every step at or below the donor's that any rank has not seen confirmed, each once: points of a step are the same
-// on all ranks. A step that one rank has not seen confirmed counts as unconfirmed for all: another rank may have had the
-// confirmation of a step that was voided since.
-void merge_history(const std::vector<Offer>& offers, int64_t step, StepHistory& history) {
-  std::map<int64_t, rendezvous::StepPoint> merged;
-  for (const Offer& offer : offers) {
-    for (const auto& point : offer.unconfirmed) {
-      if (point.step <= step) merged.try_emplace(point.step, point);
-    }
-  }
-  const int64_t before = merged.empty() ? step : merged.begin()->first - 1;
-  const int64_t acknowledged = std::min({history.acknowledged(), step, before});
-  history.clear();
-  history.acknowledge(acknowledged);
-  for (auto& [_, point] : merged) history.add(point);
-}
 
 // Checks a state that was taken: if its hash is not the donor's, this rank holds no state.
 RunResult<void> take_state(Session& session, const Offer& source, int donor) {
@@ -105,20 +29,13 @@ RunResult<void> take_state(Session& session, const Offer& source, int donor) {
   return {};
 }
 
-std::string steps_held(const std::vector<Offer>& offers) {
-  std::string text;
-  for (const Offer& offer : offers) text += (text.empty() ? "" : ", ") + (offer.step < 0 ? "none" : std::to_string(offer.step));
-  return text;
-}
-
 // The rank whose state all take: the first that holds it. With the exact reduction a step has one state only: if ranks hold
 // two, one of them has gone wrong, the one that fewer than half hold.
-RunResult<size_t> find_donor(const std::vector<Offer>& offers, const rendezvous::StateSource& source, int64_t wanted_step,
-                             bool exact) {
+RunResult<size_t> find_donor(const std::vector<Offer>& offers, int64_t wanted_step, bool exact) {
   std::map<std::string, std::vector<size_t>> holders;
   size_t count = 0;
   for (size_t rank = 0; rank < offers.size(); ++rank) {
-    if (offers[rank].step != wanted_step || (!source.state_hash.empty() && offers[rank].hash != source.state_hash)) continue;
+    if (offers[rank].step != wanted_step) continue;
     holders[offers[rank].hash].push_back(rank);
     ++count;
   }
@@ -188,7 +105,7 @@ RunResult<void> hand_over_pieces(Communicator& ring, Session& session, const Off
   agreed.fetched_again = std::move(done->fetched_again);
   if (!takes) return {};
   session.state->step = donor.step;
-  session.applied_step = -1;
+  session.lose_gradient();
   session.refused_in_row = donor.refused_in_row;
   session.refused_last = donor.refused_last;
   return take_state(session, donor, agreed.donor);
@@ -210,19 +127,13 @@ RunResult<void> hand_over(Communicator& ring, Session& session, const std::vecto
 
 }  // namespace
 
-RunResult<StateAgreement> agree_on_state(Communicator& ring, Session& session, const rendezvous::StateSource& source,
-                                         int64_t wanted_step, StepHistory& history) {
+RunResult<StateAgreement> agree_on_state(Communicator& ring, Session& session, int64_t wanted_step, StepHistory& history) {
   const auto begin = std::chrono::steady_clock::now();
-  Offer mine{.step = session.held_step(),
-             .hash = {},
-             .applied_step = session.applied_step,
-             .refused_in_row = session.refused_in_row,
-             .refused_last = session.refused_last,
-             .unconfirmed = {history.points().begin(), history.points().end()}};
+  Offer mine = offer_of(session, history);
   if (session.has_state) mine.hash = session.state->hash();
   const auto offers = gather_offers(ring, mine);
   if (!offers) return tl::unexpected(offers.error());
-  const auto donor = find_donor(*offers, source, wanted_step, session.gradients->exact());
+  const auto donor = find_donor(*offers, wanted_step, session.is_exact());
   if (!donor) return tl::unexpected(donor.error());
 
   const Offer& found = (*offers)[*donor];
@@ -247,13 +158,19 @@ std::string in_words(const StateAgreement& agreed, int world_size) {
       agreed.how == StateAgreement::How::kGradient && agreed.refused
           ? fmt::format("{} of {} workers had not heard that step {} is left out: they leave it out, too", agreed.receivers,
                         world_size, agreed.step)
+      : agreed.how == StateAgreement::How::kGradient && agreed.divided
+          ? fmt::format(
+                "{} of {} workers missed the end of step {}: they had its gradient, and took its norm from those that "
+                "had applied it",
+                agreed.receivers, world_size, agreed.step)
       : agreed.how == StateAgreement::How::kGradient
           ? fmt::format(
                 "{} of {} workers missed the end of step {}: its reduced gradient came from those that had applied it "
                 "({:.1f} MB in {:.2f} s)",
                 agreed.receivers, world_size, agreed.step, megabytes, agreed.seconds)
-          : fmt::format("{} of {} workers took the state of step {} from the {} that held it: {:.1f} MB in {:.2f} s, hash {}",
-                        agreed.receivers, world_size, agreed.step, agreed.donors, megabytes, agreed.seconds, agreed.hash);
+          : fmt::format("{} of {} workers took {} of step {} from the {} that held it: {:.1f} MB{} in {:.2f} s, hash {}",
+                        agreed.receivers, world_size, agreed.divided ? "their parts of the state" : "the state", agreed.step,
+                        agreed.donors, megabytes, agreed.divided ? " at most" : "", agreed.seconds, agreed.hash);
   if (agreed.overruled > 0)
     text += fmt::format("; {} of them held another state of that step, and most ranks agreed on this one", agreed.overruled);
   if (!agreed.fetched_again.empty())

@@ -29,6 +29,7 @@ struct StateAgreement {
   int receivers = 0;     // ranks that took it
   int overruled = 0;     // receivers that held another state of the same step
   int64_t bytes = 0;     // the most that one receiver took, of the state or of the gradient
+  bool divided = false;  // of a divided state (divided/agreement.h): receivers took parts of it
   bool refused = false;  // the missing step had been refused: only that word was taken
   double seconds = 0;
   bool received = false;              // this rank took it
@@ -38,7 +39,6 @@ struct StateAgreement {
 // For people: "2 of 4 workers took the state of step 120 …"; nothing for kNothing.
 std::string in_words(const StateAgreement& agreed, int world_size);
 
-RunResult<StateAgreement> agree_on_state(Communicator& ring, Session& session, const rendezvous::StateSource& source,
-                                         int64_t wanted_step, StepHistory& history);
+RunResult<StateAgreement> agree_on_state(Communicator& ring, Session& session, int64_t wanted_step, StepHistory& history);
 
 }  // namespace holdfast::worker

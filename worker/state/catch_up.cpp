@@ -5,18 +5,32 @@
 
 namespace holdfast::worker {
 
+namespace {
+
+void end_step(Session& session, std::span<const int32_t> next_exponents) {
+  std::ranges::copy(next_exponents, session.state->exponents().begin());
+  session.refused_in_row = 0;
+  session.refused_last = false;
+  session.applied_step = session.state->step;
+}
+
+}  // namespace
+
 double apply_gradient(Session& session, std::span<const int32_t> next_exponents) {
   const rendezvous::JobSpec& spec = session.spec;
   const float* gradient = session.model->gradients();
   const kernels::NesterovStep outer{static_cast<float>(spec.outer_learning_rate), static_cast<float>(spec.outer_momentum)};
   const double norm = spec.sync_every > 1 ? session.state->apply_outer(outer, gradient)
                                           : session.state->apply(optimizer_config(spec), gradient);
-  if (!std::isfinite(norm)) return norm;
-  std::ranges::copy(next_exponents, session.state->exponents().begin());
-  session.refused_in_row = 0;
-  session.refused_last = false;
-  session.applied_step = session.state->step;
+  if (std::isfinite(norm)) end_step(session, next_exponents);
   return norm;
+}
+
+void apply_to_own(Session& session, double norm) {
+  session.state->apply(optimizer_config(session.spec), session.mean_gradient(), norm);
+  if (!std::isfinite(norm)) return;
+  session.summed.norm = norm;
+  end_step(session, session.summed.next_exponents);
 }
 
 void apply_nothing(Session& session, int64_t refused_in_row) {
@@ -33,7 +47,7 @@ RunResult<int64_t> catch_up(Communicator& ring, Session& session, const std::vec
     if (behind[me]) apply_nothing(session, *refused_in_row);
     return 0;
   }
-  if (behind[me]) session.applied_step = -1;  // the buffer is written over from here on
+  if (behind[me]) session.lose_gradient();  // the buffer is written over from here on
   // On the ranks ahead the exponents in the state are already those of the next step.
   std::vector<int32_t> next(session.state->exponents().begin(), session.state->exponents().end());
   const bool is_behind = behind[me], next_is_behind = behind[(me + 1) % behind.size()];

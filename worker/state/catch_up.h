@@ -20,6 +20,9 @@ namespace holdfast::worker {
 // The optimizer's part of a step: applies the mean gradient in the model, and stores the exponents of the next step (empty:
 // the float reduction). Returns the norm of the gradient; if that is not finite, nothing was changed.
 double apply_gradient(Session& session, std::span<const int32_t> next_exponents);
+// The same where the state is divided, with what session.summed says: to what this rank owns. `norm` is that of the whole
+// gradient.
+void apply_to_own(Session& session, double norm);
 // Leaves a step out: only the step number changes, and in float16 the loss scale. `refused_in_row` includes this step.
 void apply_nothing(Session& session, int64_t refused_in_row);
 

@@ -1,6 +1,7 @@
 // The source of a new generation's state: the seed, a checkpoint, or the members' memory.
 //
-// Rank 0 reads a checkpoint. Meanwhile all ranks keep exchanging a few bytes, so that a long read is not taken for a silent
+// Rank 0 reads a checkpoint; of one of a divided state each rank reads its parts, once the ranks have agreed on them
+// (divided/agreement.h). Meanwhile all ranks keep exchanging a few bytes, so that a long read is not taken for a silent
 // neighbour, and so that a fence ends it on all ranks. A store that is away is tried again until then; bytes that do not
 // verify are a fault that names the checkpoint.
 // Promises: returns the step to which agree_on_state is to bring all ranks. Ranks that must copy hold no state afterwards.
@@ -20,6 +21,12 @@ namespace holdfast::worker {
 // `store` as in rendezvous::StateSource; `job` "" for a folder that is itself a job's.
 using StoreOpener =
     std::function<storage::Result<std::unique_ptr<storage::ObjectStore>>(const std::string& store, const std::string& job)>;
+
+// One try to read something of a checkpoint, on a thread of its own.
+using ReadOnce = std::function<storage::Result<storage::Manifest>(storage::ObjectStore&)>;
+// Reads until it succeeds, or cannot; all ranks call it, and it returns when all have read. Null: this rank reads nothing.
+RunResult<storage::Manifest> read_beside_the_ring(const rendezvous::StateSource& source, Communicator& ring,
+                                                  const StoreOpener& open_store, Interrupt& interrupt, const ReadOnce& read);
 
 RunResult<int64_t> acquire_state(const rendezvous::StateSource& source, Communicator& ring, Session& session,
                                  const StoreOpener& open_store, Interrupt& interrupt);

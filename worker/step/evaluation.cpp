@@ -16,7 +16,8 @@ struct Part {
   bool finite = true;
 };
 
-Part evaluate_share(Session& session, rendezvous::Share share) {
+// `rounds`: the most microbatches that any rank has, for parameters that all ranks gather at the same time.
+Part evaluate_share(Session& session, rendezvous::Share share, int64_t rounds) {
   const auto tokens = static_cast<size_t>(session.validation_order.batch_size * session.validation_order.block_size);
   std::vector<int32_t> inputs(tokens);
   std::vector<int32_t> targets(tokens);
@@ -27,6 +28,7 @@ Part evaluate_share(Session& session, rendezvous::Share share) {
     part.finite &= std::isfinite(loss);
     if (std::isfinite(loss)) part.loss += loss_to_fixed(loss);
   }
+  for (int64_t idle = share.last - share.first; idle < rounds; ++idle) session.model->need_forward();
   return part;
 }
 
@@ -41,9 +43,13 @@ RunResult<double> evaluate(Session& session, Communicator& ring) {
   const Span span(SpanKind::kOther, "evaluation");
   Part mine;
   try {
-    mine = evaluate_share(session, rendezvous::deal(session.spec.eval_microbatches, ring.world_size(), ring.rank()));
+    const int64_t microbatches = session.spec.eval_microbatches, ranks = ring.world_size();
+    mine = evaluate_share(session, rendezvous::deal(microbatches, ring.world_size(), ring.rank()),
+                          (microbatches + ranks - 1) / ranks);
   } catch (const model::Interrupted&) {
     return tl::unexpected(interrupted("interrupted during an evaluation"));
+  } catch (const RingFailed& failed) {
+    return tl::unexpected(ring_stop(failed.error));
   }
   WireWriter out;
   out.put_i64(mine.loss);

@@ -3,8 +3,17 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
+#include <chrono>
+#include <optional>
+#include <utility>
+
+#include "worker/state/divided/agreement.h"
+#include "worker/state/divided/sharing.h"
+#include "worker/step/compare_states.h"
 #include "worker/step/evaluation.h"
 #include "worker/step/load_balancer.h"
+#include "worker/step/step_start.h"
 #include "worker/step/train_step.h"
 
 namespace holdfast::worker {
@@ -15,6 +24,8 @@ using std::chrono::seconds;
 
 // A worker that leaves does not wait longer than this for a service that is away.
 constexpr seconds kLeaverPatience{20};
+// A service that is there tells all members to yield within this.
+constexpr seconds kToldWithin{5};
 
 bool due(int64_t step, int64_t every) {
   return every > 0 && step % every == 0;
@@ -59,6 +70,31 @@ void log_progress(const TrainLoop& loop, const rendezvous::StepPoint& point) {
                point.step_s, point.step_s > 0 ? static_cast<double>(point.tokens) / point.step_s : 0);
 }
 
+// The state that rank 0 is to write; the other ranks bring theirs, where it is divided, and have nothing to write.
+struct ToWrite {
+  Collected collected;
+  std::optional<Checkpointing::State> state;
+};
+RunResult<ToWrite> bring_state(TrainLoop& loop) {
+  ToWrite all;
+  if (loop.session.is_divided()) {
+    auto collected = collect_state(loop.ring, loop.session);
+    if (!collected) return tl::unexpected(collected.error());
+    all.collected = std::move(*collected);
+  }
+  const Collected& copies = all.collected;
+  if (loop.ring.rank() == 0)
+    all.state = Checkpointing::state_of(loop.session, {copies.parameters, copies.exp_avg, copies.exp_avg_sq});
+  return all;
+}
+
+RunResult<void> start_checkpoint(TrainLoop& loop) {
+  const auto all = bring_state(loop);
+  if (!all) return tl::unexpected(all.error());
+  if (all->state) loop.checkpoints.start(*all->state);
+  return {};
+}
+
 // The work that follows some of the steps. The step is reported first, unless its report includes a result of that work.
 RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, int64_t& compared) {
   const Span phase(SpanKind::kPhase, "after the step");
@@ -73,16 +109,37 @@ RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, int64_t
   if (!result) return result;
   const bool writes = due(step, spec.checkpoint_every) && step < spec.total_steps;
   if (writes || due(step, spec.hash_every)) result = compare_once(loop, compared);
-  if (result && writes && loop.ring.rank() == 0) loop.checkpoints.start(loop.session);
+  if (result && writes) result = start_checkpoint(loop);
   return result;
 }
 
+// Ranks that are not in the next generation give what only they have to the others. Which they are is in the directives that
+// tell all to yield: the first to get its own is what stops this generation, so the others wait for theirs.
+RunResult<void> hand_over_what_goes(TrainLoop& loop) {
+  if (!loop.session.is_divided() || loop.ring.world_size() == 1) return {};
+  const auto deadline = std::chrono::steady_clock::now() + kToldWithin;
+  while (!loop.requests.yield && std::chrono::steady_clock::now() < deadline) {
+    if (loop.interrupt.wait_for(milliseconds(5))) return tl::unexpected(interrupted(loop.interrupt.reason()));
+  }
+  const std::byte mine{loop.requests.leaving || loop.requests.released};
+  const auto told = loop.ring.all_gather({&mine, 1});
+  if (!told) return tl::unexpected(ring_stop(told.error()));
+  RankSet going;
+  for (const auto& word : *told) going.push_back(word.size() == 1 && word[0] != std::byte{0});
+  const auto count = std::ranges::count(going, true);
+  if (count == 0 || count == loop.ring.world_size()) return {};
+  return hand_over_before_leaving(loop.ring, loop.session, loop.node, going);
+}
+
 RunStop yield_after_step(TrainLoop& loop, const StepAgreement& agreed, int64_t& compared) {
+  if (auto handed = hand_over_what_goes(loop); !handed) return handed.error();
   if (!agreed.checkpoint && !agreed.all_leaving) return {.why = RunStop::Why::kYielded};
   if (auto same = compare_once(loop, compared); !same) return same.error();
-  if (loop.ring.rank() == 0) {
+  const auto all = bring_state(loop);
+  if (!all) return all.error();
+  if (all->state) {
     const auto patience = agreed.all_leaving ? std::optional(kLeaverPatience) : std::nullopt;
-    const auto written = loop.checkpoints.write_now(loop.session, loop.interrupt, patience);
+    const auto written = loop.checkpoints.write_now(*all->state, loop.interrupt, patience);
     if (!written && written.error().superseded_by > 0) return written.error();
     if (!written) spdlog::warn("stopping without a registered checkpoint: {}", written.error().reason);
   }
@@ -99,8 +156,10 @@ RunStop wait_until_told(TrainLoop& loop) {
 
 RunStop finish_job(TrainLoop& loop, int64_t& compared) {
   if (auto same = compare_once(loop, compared); !same) return same.error();
-  if (loop.ring.rank() == 0) {
-    const auto hash = loop.checkpoints.write_now(loop.session, loop.interrupt);
+  const auto all = bring_state(loop);
+  if (!all) return all.error();
+  if (all->state) {
+    const auto hash = loop.checkpoints.write_now(*all->state, loop.interrupt);
     if (!hash) return hash.error();
     if (!loop.reporter.finish(loop.session.state->step, *hash, loop.interrupt)) return interrupted(loop.interrupt.reason());
   }
@@ -118,7 +177,7 @@ void deal_next(TrainLoop& loop, LoadBalancer& balancer, StepShares& shares, cons
   const auto change = balancer.observe(shares, agreed.compute_us);
   shares = balancer.shares();
   if (!change.changed || loop.ring.rank() != 0) return;
-  const auto text = in_words(change, loop.workers, loop.session.gradients->exact());
+  const auto text = in_words(change, loop.workers, loop.session.is_exact());
   spdlog::info("{}", text);
   loop.outbox.event(loop.session.job, change.slow.empty() ? "straggler_recovered" : "straggler", text);
 }
@@ -152,7 +211,12 @@ RunStop run_steps(TrainLoop& loop) {
 }  // namespace
 
 RunStop TrainLoop::run() {
-  RunStop stop = run_steps(*this);
+  RunStop stop = [this] {
+    ParameterGathering of_this_generation(ring, session);
+    gathering = &of_this_generation;
+    return run_steps(*this);
+  }();
+  gathering = nullptr;
   return stop.why == RunStop::Why::kJobFailed ? fail_job(*this, stop) : stop;
 }
 

@@ -17,13 +17,14 @@
 #include "worker/profile/profiler.h"
 #include "worker/session/run_stop.h"
 #include "worker/session/session.h"
+#include "worker/state/divided/parameter_gathering.h"
 #include "worker/tensorboard/event_writer.h"
 
 namespace holdfast::worker {
 
 // Requests from outside while the loop runs.
 struct RunRequests {
-  std::atomic<bool> yield{false}, checkpoint{false}, leaving{false};
+  std::atomic<bool> yield{false}, checkpoint{false}, leaving{false}, released{false};
 };
 
 struct TrainLoop {
@@ -41,8 +42,10 @@ struct TrainLoop {
   std::function<void(const CollectiveError&)> on_lost_peer;
   // Called when a neighbour has sent nothing for a while; on the thread that waits for it, and goes on waiting.
   std::function<void(const CollectiveError&)> on_quiet = {};
-  std::vector<std::string> workers = {};  // by rank, for messages
-  TensorBoard* tensorboard = nullptr;     // only on rank 0, and where it is asked for
+  std::vector<std::string> workers = {};    // by rank, for messages
+  std::string node = "";                    // the machine that this rank is on (Transport::node)
+  TensorBoard* tensorboard = nullptr;       // only on rank 0, and where it is asked for
+  ParameterGathering* gathering = nullptr;  // while it runs
 
   RunStop run();
 };

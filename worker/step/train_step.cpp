@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <utility>
 
 #include "rendezvous/text/plural.h"
 #include "worker/drills/fault_points.h"
@@ -16,6 +17,10 @@
 #include "worker/invariants/invariant.h"
 #include "worker/profile/span.h"
 #include "worker/state/catch_up.h"
+#include "worker/state/divided/compute_copies.h"
+#include "worker/state/divided/norm.h"
+#include "worker/step/compare_states.h"
+#include "worker/step/step_start.h"
 
 namespace holdfast::worker {
 
@@ -23,33 +28,12 @@ using rendezvous::StepPoint;
 
 namespace {
 
-bool all_set(std::span<const int32_t> exponents) {
-  return std::ranges::find(exponents, model::TrainState::kUnsetExponent) == exponents.end();
-}
-
-// The exponents of this step, one per tensor; empty for the float reduction.
-std::vector<int32_t> exponents_of(Session& session) {
-  if (!session.gradients->exact()) return {};
-  const auto exponents = session.state->exponents();
-  if (!all_set(exponents) && session.first_exponents_of == session.state->step) return session.first_exponents;
-  return {exponents.begin(), exponents.end()};
-}
-
-// If more than half of the ranks agree, their state is right and the others' is wrong; else no state is trusted.
-RunStop differing_states(const Disagreement& found, int rank) {
-  if (found.odd.empty()) return state_mismatch(found.text);
-  const bool wrong = std::ranges::find(found.odd, rank) != found.odd.end();
-  RunStop stop = fault("state_diverged", found.text, wrong ? rank : found.odd.front());
-  stop.state_is_wrong = wrong;
-  return stop;
-}
-
 // The sums of this rank hold exactly the microbatches that are dealt to it: with require_dealt_once(), which every rank asks of
 // the same shares, each microbatch of the step is in the sums of exactly one rank.
 void require_own_in_sums(const Session& session, const StepShares& shares, int rank, std::span<const int32_t> exponents) {
   const int64_t step = session.state->step;
   const Microbatches& own = shares.own[static_cast<size_t>(rank)];
-  const auto summed = session.gradients->kept(step, exponents);
+  const auto summed = session.scattered ? session.scattered->microbatches() : session.kept_microbatches(exponents);
   must_hold(summed == own, [&] {
     return fmt::format("step {}: the sums of rank {} hold {} microbatches that are not the {} dealt to it", step + 1, rank,
                        summed.size(), own.size());
@@ -57,59 +41,6 @@ void require_own_in_sums(const Session& session, const StepShares& shares, int r
 }
 
 }  // namespace
-
-RunResult<std::string> compare_states(TrainLoop& loop) {
-  const Span span(SpanKind::kOther, "compare states");
-  const std::string mine = loop.session.state->hash();
-  const auto gathered = loop.ring.all_gather(std::as_bytes(std::span(mine)));
-  if (!gathered) return tl::unexpected(ring_stop(gathered.error()));
-  std::vector<std::string> hashes;
-  for (const auto& bytes : *gathered) hashes.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
-  if (const auto found = compare_hashes(loop.session.state->step, hashes))
-    return tl::unexpected(differing_states(*found, loop.ring.rank()));
-  return mine;
-}
-
-RunResult<void> choose_first_exponents(TrainLoop& loop) {
-  Session& session = loop.session;
-  const int64_t step = session.state->step;
-  if (!session.gradients->exact() || session.spec.sync_every > 1 || all_set(session.state->exponents())) return {};
-  if (session.first_exponents_of == step) return {};
-  session.applied_step = -1;
-  LostPeerNotice lost_peers(loop.on_lost_peer);
-  const auto watch = loop.ring.watch([&](const CollectiveError& error) { lost_peers.tell(error); });
-  try {
-    session.first_exponents = session.gradients->first_exponents(step);
-    session.first_exponents_of = step;
-  } catch (const model::Interrupted&) {
-    return tl::unexpected(interrupted(loop.interrupt.reason()));
-  }
-  return {};
-}
-
-RunResult<StepShares> agree_on_shares(TrainLoop& loop) {
-  Session& session = loop.session;
-  const int64_t microbatches = session.spec.dealt_units();
-  const auto mine = session.gradients->kept(session.state->step, exponents_of(session));
-  const auto gathered = loop.ring.all_gather(encode_kept(mine));
-  if (!gathered) return tl::unexpected(ring_stop(gathered.error()));
-  std::vector<Microbatches> kept;
-  for (const auto& bytes : *gathered) {
-    auto list = decode_kept(bytes, microbatches);
-    if (!list) return tl::unexpected(fault("handshake_failed", list.error()));
-    kept.push_back(std::move(*list));
-  }
-  StepShares shares = deal_rest(microbatches, kept);
-  if (!shares.keeps[static_cast<size_t>(loop.ring.rank())]) session.gradients->forget();
-  if (shares.kept > 0 && loop.ring.rank() == 0) {
-    const auto text = fmt::format("step {}: {} of {} {} are kept, {} {} computed", session.state->step + 1, shares.kept,
-                                  microbatches, session.spec.sync_every > 1 ? "replicas' local steps" : "microbatches",
-                                  microbatches - shares.kept, microbatches - shares.kept == 1 ? "is" : "are");
-    spdlog::info("{}", text);
-    loop.outbox.event(session.job, "microbatches_kept", text);
-  }
-  return shares;
-}
 
 TrainStep::TrainStep(TrainLoop& loop, const StepShares& shares)
     : loop_(loop), shares_(shares), exponents_(exponents_of(loop.session)), lost_peers_(loop.on_lost_peer) {}
@@ -121,13 +52,18 @@ bool TrainStep::overlaps() const {
   return spec.overlap == "on" && spec.sync_every == 1 && loop_.ring.world_size() > 1 && all_set(exponents_);
 }
 
+std::jthread TrainStep::watch_peers() {
+  return loop_.ring.watch([this](const CollectiveError& error) { lost_peers_.tell(error); });
+}
+
 RunResult<void> TrainStep::accumulate() {
   const Span phase(SpanKind::kPhase, "accumulate");
   Session& session = loop_.session;
   const int64_t step = session.state->step;
   const int rank = loop_.ring.rank();
-  session.applied_step = -1;
-  auto watch = loop_.ring.watch([this](const CollectiveError& error) { lost_peers_.tell(error); });
+  session.lose_gradient();
+  if (session.scattered) return scatter();
+  auto watch = watch_peers();
   fault_point("step", step, rank);
   GradientAccumulator::OnPacked on_packed;
   if (overlaps()) {
@@ -151,6 +87,38 @@ RunResult<void> TrainStep::accumulate() {
     require_own_in_sums(session, shares_, rank, exponents_);
   } catch (const model::Interrupted&) {
     reduction_.reset();  // before any other use of the gradients
+    return tl::unexpected(interrupted(loop_.interrupt.reason()));
+  }
+  return {};
+}
+
+RunResult<void> TrainStep::scatter() {
+  using Phase = ScatteredGradients::Phase;
+  Session& session = loop_.session;
+  const auto rank = static_cast<size_t>(loop_.ring.rank());
+  size_t rounds = 0;
+  for (const Microbatches& of_rank : shares_.to_compute) rounds = std::max(rounds, of_rank.size());
+  loop_.gathering->take_time();  // of what was before
+  auto watch = watch_peers();
+  fault_point("step", session.state->step, loop_.ring.rank());
+  bool begun = false;
+  const auto on_phase = [&](Phase phase) {
+    watch = std::jthread();
+    const bool gathers = session.model->copies_by_layer();  // then a pass is in the ring all the time
+    if (phase == Phase::kComputing && !gathers) watch = watch_peers();
+    if ((phase == Phase::kRing || gathers) && !std::exchange(begun, true))
+      fault_point("allreduce", session.state->step, loop_.ring.rank());
+  };
+  try {
+    auto local =
+        session.scattered->accumulate(loop_.ring, session.state->step, shares_.to_compute[rank], rounds, exponents_, on_phase);
+    if (!local) return tl::unexpected(ring_stop(local.error()));
+    local_ = std::move(*local);
+    const auto in_ring = session.scattered->in_ring() + loop_.gathering->take_time();
+    clock_.communicated(in_ring);
+    compute_us_ = static_cast<int64_t>((clock_.step_s() - in_ring.count()) * 1e6);
+    require_own_in_sums(session, shares_, loop_.ring.rank(), exponents_);
+  } catch (const model::Interrupted&) {
     return tl::unexpected(interrupted(loop_.interrupt.reason()));
   }
   return {};
@@ -203,8 +171,8 @@ RunResult<StepAgreement> TrainStep::exchange() {
 }
 
 RunResult<bool> TrainStep::repack_overflows(const StepAgreement& agreed) {
-  GradientAccumulator& gradients = *loop_.session.gradients;
-  const auto chosen = gradients.rule().for_repack(exponents_, agreed.maxima);
+  Session& session = loop_.session;
+  const auto chosen = session.rule().for_repack(exponents_, agreed.maxima);
   if (chosen.empty()) return false;
   std::vector<size_t> outgrown;  // at a job's first step there was nothing to outgrow
   for (size_t t = 0; t < chosen.size(); ++t) {
@@ -212,7 +180,12 @@ RunResult<bool> TrainStep::repack_overflows(const StepAgreement& agreed) {
   }
   if (!outgrown.empty()) tell_repacked(outgrown);
   try {
-    gradients.repack(chosen);
+    if (session.scattered) {
+      const auto repacked = clock_.communicating([&] { return session.scattered->repack(loop_.ring, chosen); });
+      if (!repacked) return tl::unexpected(ring_stop(repacked.error()));
+    } else {
+      session.gradients->repack(chosen);
+    }
   } catch (const model::Interrupted&) {
     return tl::unexpected(interrupted(loop_.interrupt.reason()));
   }
@@ -240,6 +213,11 @@ void TrainStep::tell_repacked(std::span<const size_t> tensors) {
 }
 
 RunResult<void> TrainStep::reduce(const StepAgreement& agreed) {
+  if (loop_.session.scattered) {
+    if (const auto repacked = repack_overflows(agreed); !repacked) return tl::unexpected(repacked.error());
+    loop_.session.scattered->unpack();
+    return {};
+  }
   GradientAccumulator& gradients = *loop_.session.gradients;
   bool reduced = reduction_ != nullptr;
   if (gradients.exact()) {
@@ -310,6 +288,18 @@ RunResult<void> TrainStep::refuse(const StepAgreement& agreed) {
   return {};
 }
 
+RunResult<double> TrainStep::apply(const StepAgreement& agreed) {
+  Session& session = loop_.session;
+  auto next = session.is_exact() ? session.rule().for_next_step(exponents_, agreed.maxima) : std::vector<int32_t>();
+  if (!session.is_divided()) return apply_gradient(session, next);
+  session.summed = {session.state->step + 1, std::move(next)};
+  fault_point("norm", session.state->step, loop_.ring.rank());
+  const auto norm = clock_.communicating([&] { return norm_of_all(loop_.ring, session); });
+  if (!norm) return tl::unexpected(ring_stop(norm.error()));
+  apply_to_own(session, *norm);
+  return *norm;
+}
+
 RunResult<StepPoint> TrainStep::update(const StepAgreement& agreed) {
   const Span phase(SpanKind::kPhase, "update");
   Session& session = loop_.session;
@@ -321,10 +311,10 @@ RunResult<StepPoint> TrainStep::update(const StepAgreement& agreed) {
   point.gradient_norm = point.loss = kNone;
   if (agreed.finite) {
     if (auto reduced = reduce(agreed); !reduced) return tl::unexpected(reduced.error());
-    GradientAccumulator& gradients = *session.gradients;
-    point.gradient_norm = apply_gradient(
-        session, gradients.exact() ? gradients.rule().for_next_step(exponents_, agreed.maxima) : std::vector<int32_t>());
-    if (std::isfinite(point.gradient_norm)) gradients.mean().step_applied();
+    const auto norm = apply(agreed);
+    if (!norm) return tl::unexpected(norm.error());
+    point.gradient_norm = *norm;
+    if (std::isfinite(point.gradient_norm) && session.gradients) session.gradients->mean().step_applied();
     point.loss = loss_from_fixed(agreed.loss, session.spec.dealt_units());
   }
   point.refused = !std::isfinite(point.gradient_norm);
@@ -350,8 +340,17 @@ void TrainStep::keep_unconfirmed(const StepPoint& point) {
   if (loop_.tensorboard != nullptr) loop_.tensorboard->add(point);
 }
 
+RunResult<void> TrainStep::share() {
+  if (!loop_.session.is_divided() || verdict_.refused) return {};
+  return clock_.communicating([&] { return share_copies(loop_.ring, loop_.session); });
+}
+
 RunResult<void> TrainStep::confirm(StepPoint& point) {
   const Span phase(SpanKind::kPhase, "confirm");
+  if (auto shared = share(); !shared) {
+    keep_unconfirmed(point);
+    return shared;
+  }
   const auto confirmed = clock_.communicating([&] { return loop_.ring.all_gather(encode(verdict_)); });
   point.step_s = clock_.step_s();
   point.communication_s = clock_.communication_s();

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <memory>
 #include <span>
+#include <thread>
 
 #include "rendezvous/protocol/messages.h"
 #include "worker/gradients/lost_peer_notice.h"
@@ -24,6 +25,7 @@ class StepClock {
     communication_ += Clock::now() - begin;
     return result;
   }
+  void communicated(std::chrono::duration<double> duration) { communication_ += duration; }
   double step_s() const { return std::chrono::duration<double>(Clock::now() - begin_).count(); }
   double communication_s() const { return communication_.count(); }
 
@@ -32,19 +34,6 @@ class StepClock {
   Clock::time_point begin_ = Clock::now();
   std::chrono::duration<double> communication_{0};
 };
-
-// Every rank hashes its state, and all compare the hashes; returns the common one. This comes before a state is written down:
-// if they differ, the state of more than half of the ranks is right, and the other ranks drop theirs. One small all-gather.
-RunResult<std::string> compare_states(TrainLoop& loop);
-
-// Chooses the exponents of a step whose state has none yet, such as a job's first: every rank computes the same one
-// microbatch, and chooses them from its gradient. Not for local steps, which take too long for that: there every tensor of
-// the first step overflows, and is packed again.
-RunResult<void> choose_first_exponents(TrainLoop& loop);
-
-// The shares of a generation's first step: microbatches that its members kept count. One small all-gather. The LoadBalancer
-// deals every other step.
-RunResult<StepShares> agree_on_shares(TrainLoop& loop);
 
 // One step. With overlap the gradients are summed over the ring while this rank's last microbatch is computed, before the
 // ranks exchange their reports. If the reports then say that a tensor overflowed on any rank, everything is packed and
@@ -62,12 +51,17 @@ class TrainStep {
   // alike: it counts and its data is consumed, but only the step number and float16's loss scale change. Too many refused
   // steps in a row, at a loss scale that cannot be smaller, end the job. Returns the point to report once it is confirmed.
   RunResult<rendezvous::StepPoint> update(const StepAgreement& agreed);
-  // Waits until every rank has applied or refused the step, and compares their verdicts. If a rank cannot learn them, it keeps
+  // Takes the parameters that other ranks own, where the state is divided. Then waits until every rank has applied or refused
+  // the step, and compares their verdicts. If a rank cannot learn them, it keeps
   // the point: the next generation may start from here. A rank whose verdict is not that of more than half does not trust its
   // state any more.
   RunResult<void> confirm(rendezvous::StepPoint& point);
 
  private:
+  // `accumulate` where gradients are scattered: those of a microbatch before the next one begins.
+  RunResult<void> scatter();
+  // Tells of a neighbour that is lost while this rank computes. No collective may be called while it lives.
+  std::jthread watch_peers();
   bool overlaps() const;
   // The number of parts that are reduced one after the other: the buckets, then the rows of the embedding that were kept
   // apart.
@@ -80,8 +74,11 @@ class TrainStep {
   void tell_repacked(std::span<const size_t> tensors);  // by their index in the table
   // Packs the tensors that overflowed again, sums over the ring, and leaves the mean gradient in the model.
   RunResult<void> reduce(const StepAgreement& agreed);
+  // Applies the mean gradient, once its norm is known. Returns the norm.
+  RunResult<double> apply(const StepAgreement& agreed);
   RunResult<void> refuse(const StepAgreement& agreed);
   void lower_loss_scale(const StepAgreement& agreed);
+  RunResult<void> share();
   void keep_unconfirmed(const rendezvous::StepPoint& point);
 
   TrainLoop& loop_;

@@ -77,6 +77,8 @@ HelpTopic environment_topic() {
            {"holdfast-worker",
             "",
             {{"HOLDFAST_INTERFACE", "", "Network interface that other workers reach; --interface wins."},
+             {"HOLDFAST_MEMORY_GIB", "default: that of the memory cgroup",
+              "Most memory of the machine that jobs may take of a worker; --memory_gib wins."},
              {"HOLDFAST_THREADS", "default: all cores", "Threads for computing; --threads wins."},
              {"HOLDFAST_LOG_LEVEL", "default: info", "trace, debug, info, warning or error; --log_level wins."},
              {"HOLDFAST_TENSORBOARD_DIR", "default: none", "Folder for TensorBoard's event files; --tensorboard_dir wins."},
@@ -123,9 +125,10 @@ HelpTopic foreign_names_topic() {
        {}});
   std::map<std::string, std::vector<HelpEntry>> by_origin;
   for (const rendezvous::ForeignName& name : rendezvous::foreign_names()) {
-    const std::string field = name.field, value = name.value, allowed = name.allowed;
-    const std::string facts = field.empty() ? (allowed.empty() ? "" : "only " + allowed)
-                                            : fmt::format("--{}{}", field, value.empty() ? "" : " " + value);
+    const std::string field = name.field, value = name.value, allowed = name.allowed, values = name.values;
+    const std::string facts = field.empty()    ? (allowed.empty() ? "" : "only " + allowed)
+                              : values.empty() ? fmt::format("--{}{}", field, value.empty() ? "" : " " + value)
+                                               : fmt::format("--{}: {}", field, values);
     by_origin[name.from].push_back({fmt::format("--{}", name.name), facts, field.empty() ? name.instead : help_of(field)});
   }
   for (auto& [origin, entries] : by_origin) topic.sections.push_back({fmt::format("Of {}", origin), "", std::move(entries)});

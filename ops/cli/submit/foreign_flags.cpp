@@ -22,9 +22,11 @@ bool is_empty(const char* text) {
   return *text == '\0';
 }
 
-// DeepSpeed writes {"enabled": true} where others write true.
+// DeepSpeed writes {"enabled": true} where others write true, {"stage": 2} of what it divides, {"device": "cpu"} of offload.
 std::string text_of(const Json& value) {
-  if (value.is_object() && value.contains("enabled")) return value["enabled"].dump();
+  for (const char* key : {"enabled", "stage", "device"}) {
+    if (value.is_object() && value.contains(key)) return value[key].dump();
+  }
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
@@ -61,7 +63,9 @@ std::string put(Json& spec, const ForeignName& name, const std::string& text, co
   }
   if (const auto complaint = complaint_of_range(name, text)) return *complaint;
   if (!is_empty(name.value) && same_value(text, "false")) return "";
-  const std::string value = is_empty(name.value) ? text : name.value;
+  const auto translated = is_empty(name.values) ? std::optional(text) : rendezvous::own_value(name, text);
+  if (!translated) return fmt::format("{}; {} is none of these", rendezvous::foreign_name_in_words(name), text);
+  const std::string value = is_empty(name.value) ? *translated : name.value;
   if (own != nullptr && *own != value) {
     return fmt::format("{}, and both are given: {} and {}; leave one away", rendezvous::foreign_name_in_words(name), text,
                        *own);
@@ -95,6 +99,11 @@ void ForeignFlags::apply(Json& spec, const std::map<std::string, std::string>& f
     const ForeignName* name = rendezvous::find_foreign_name(key);
     if (name == nullptr) continue;
     spec.erase(key);
+    const Json parts = value.is_object() ? value : Json::object();
+    for (const auto& [part, its_value] : parts.items()) {
+      const ForeignName* inner = rendezvous::find_foreign_name(part);
+      if (inner != nullptr && is_empty(inner->field)) complain(put(spec, *inner, text_of(its_value), nullptr));
+    }
     const std::string own = given.contains(name->field) ? text_of(given[name->field]) : "";
     complain(put(spec, *name, text_of(value), own.empty() || flags.contains(name->field) ? nullptr : &own));
   }

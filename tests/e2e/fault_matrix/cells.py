@@ -23,6 +23,7 @@ FAULTS = {
     "node_cut": "such a node is cut off, as in the silent cut",
 }
 OF_PAIRS = ("pair_kill", "pair_stop", "node_kill", "node_cut")
+OF_A_LOSS = ("kill", "stop", "reset", "cut", "node_kill")
 MOMENTS = {
     "idle": "no job: the fault comes, and right after it a job is submitted",
     "compute": "in the middle of a step's computation",
@@ -32,6 +33,11 @@ MOMENTS = {
     "state_copy": "a fourth worker joins; between two pieces of the state that it is given",
     "checkpoint_write": "between a checkpoint's shard and its manifest, while training goes on",
     "rendezvous": "a fourth worker joins; the ring of the new generation is about to be formed",
+}
+OF_DIVIDED_STATES = {
+    "norm": "the worker has the gradient of what it owns, and has not told its part of the norm",
+    "share": "the step is applied; between two pieces of the parameters that workers take from their owners",
+    "gather": "parameters divided: between two pieces of those that a pass needs next",
 }
 ROLES = {
     "rank0": "rank 0, which reports to the service and writes checkpoints",
@@ -85,25 +91,32 @@ def why_not(cell):
     return None
 
 
-def every_combination():
-    return [Cell(*parts) for parts in itertools.product(FAULTS, MOMENTS, ROLES)]
+def every_combination(moments=tuple(MOMENTS)):
+    return [Cell(*parts) for parts in itertools.product(FAULTS, moments, ROLES)]
 
 
-def cells_that_run():
-    return [cell for cell in every_combination() if why_not(cell) is None]
+def cells_that_run(moments=tuple(MOMENTS)):
+    return [cell for cell in every_combination(moments) if why_not(cell) is None]
+
+
+def cells_of_divided_states(shard):
+    """Those in which a worker is lost. Parameters that are divided, too, are not shared after a step."""
+    other = "share" if shard == "parameters" else "gather"
+    moments = [moment for moment in (*MOMENTS, *OF_DIVIDED_STATES) if moment != other]
+    return [cell for cell in cells_that_run(moments) if cell.fault in OF_A_LOSS]
 
 
 def matching(pattern):
     """The cells that "kill:commit:rank0", "kill" or "*:commit" means; ValueError names what is not known."""
     parts = pattern.split(":")
-    known = (FAULTS, MOMENTS, ROLES)
+    known = (FAULTS, {**MOMENTS, **OF_DIVIDED_STATES}, ROLES)
     if len(parts) > len(known):
         raise ValueError(f"'{pattern}' has more parts than FAULT:MOMENT:ROLE")
     for part, names in zip(parts, known):
         if part not in ("", "*") and part not in names:
             raise ValueError(f"'{part}' in '{pattern}' is not one of {', '.join(names)}")
     parts += ["*"] * (len(known) - len(parts))
-    wanted = [cell for cell in every_combination()
+    wanted = [cell for cell in every_combination((*MOMENTS, *OF_DIVIDED_STATES))
               if all(part in ("", "*", value) for part, value in zip(parts, dataclasses.astuple(cell)))]
     running = [cell for cell in wanted if why_not(cell) is None]
     if not running:

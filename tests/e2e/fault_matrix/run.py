@@ -45,19 +45,20 @@ def job_spec(cluster, store=""):
                               checkpoint_every=CHECKPOINT_EVERY, keep_last=0, checkpoint_store=store, **cluster.model)
 
 
-def new_cluster(gpus):
-    """`gpus`: every worker has one, played by the CPU."""
+def new_cluster(kind, job):
+    """Of kind "gpus" every worker has one, played by the CPU. `job`: fields of the jobs that run on it."""
     cluster = networked_cluster.NetworkedCluster()
-    if gpus:
+    cluster.model = job
+    if kind == "gpus":
         cluster.worker_program = f"{harness.BIN}/worker_on_gpu_shim"
         cluster.worker_options = {"device": "auto", "environment": {"HOLDFAST_SHIM_FENCE": "1", "HOLDFAST_SHIM_DEVICES": "4"}}
         cluster.model = {"n_layer": 1, "n_embd": 32, "block_size": 16}  # the CPU is slow at it
     return cluster
 
 
-def undisturbed_hash(gpus=False):
-    """Of the same job, run by one worker that nobody disturbs."""
-    cluster = new_cluster(gpus)
+def undisturbed_hash(kind, job):
+    """Of the same job, run by one worker that nobody disturbs, its state in one piece."""
+    cluster = new_cluster(kind, {**job, "shard": "none"})
     failed = True
     try:
         cluster.start_service().start_workers("w1")
@@ -68,10 +69,10 @@ def undisturbed_hash(gpus=False):
         cluster.close(failed)
 
 
-def run(cell, reference, gpus=False):
+def run(cell, reference, kind, job):
     """The outcome, whatever happens."""
     outcome = Outcome(cell)
-    cluster = new_cluster(gpus)
+    cluster = new_cluster(kind, job)
     try:
         CellRun(cell, cluster, outcome).run(reference)
     except (AssertionError, OSError, ValueError, subprocess.SubprocessError) as error:
@@ -141,6 +142,9 @@ class CellRun:
             "all_gather": f"mark@all_gather:{of_rank}:pass={chunk}",
             "commit": f"mark@commit:{applied}",
             "state_copy": f"mark@state_copy:{of_rank}:pass={PIECE}",
+            "norm": f"mark@norm:{of_rank}",
+            "share": f"mark@share:{applied}:pass={PIECE}",
+            "gather": f"mark@gather:{of_rank}:pass={PIECE}",
             "checkpoint_write": f"mark@checkpoint_object:pass={object_number}" + (f":{in_step}" if cell.joins else ""),
             "rendezvous": f"mark@rendezvous:{of_rank}",
         }.get(cell.moment)

@@ -13,6 +13,7 @@ import unittest
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import harness  # noqa: E402  (needs the path above)
+import processes  # noqa: E402
 
 AFTER, STEPS = 2, 4  # the step that is resumed from, and the last one
 ESTIMATE_OFF = 0.1   # of the peak, beside what a worker without a job has
@@ -27,13 +28,6 @@ def memory_available():
     with open("/proc/meminfo", encoding="ascii") as file:
         fields = dict(line.split(":", 1) for line in file)
     return int(fields["MemAvailable"].split()[0]) * 1024
-
-
-def peak_of(pid):
-    """Bytes that the process had resident at most."""
-    with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
-        fields = dict(line.split(":", 1) for line in file)
-    return int(fields["VmHWM"].split()[0]) * 1024
 
 
 class LargeModels(harness.ClusterTest):
@@ -58,13 +52,13 @@ class LargeModels(harness.ClusterTest):
     def start_fresh_worker(self, name):
         """Its bytes without a job."""
         self.cluster.start_workers(name, threads=os.cpu_count())
-        return peak_of(self.cluster.training_pid(name))
+        return processes.peak_memory_of(self.cluster.training_pid(name))
 
     def submit(self, **changes):
         return self.cluster.submit(**{**SHAPE, "train_data_path": self.data, **changes})
 
     def check_estimate(self, name, idle, planned, what):
-        peak = peak_of(self.cluster.training_pid(name))
+        peak = processes.peak_memory_of(self.cluster.training_pid(name))
         print(f"{what}: planned {planned / 1e9:.2f} GB, peak {peak / 1e9:.2f} GB, of which {idle / 1e9:.2f} GB without a job")
         self.assertAlmostEqual(1, (peak - idle) / planned, delta=ESTIMATE_OFF, msg=what)
 

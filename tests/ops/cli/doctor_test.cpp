@@ -29,7 +29,7 @@ Json node(const std::string& id, const Json& changes = Json::object()) {
               {"state", "alive"},
               {"address", "10.0.0.9:4000"},
               {"device", "cpu"},
-              {"numerics", "cpu/avx2/products-2"},
+              {"numerics", "cpu/avx2/products-3"},
               {"version", rendezvous::kHoldfastVersion}};
   row.update(changes);
   return row;
@@ -125,13 +125,13 @@ TEST(Doctor, AFolderIsWrittenToAndLeftAsItWas) {
 }
 
 TEST(Doctor, WorkersWithOtherNumericsAreNamed) {
-  const Json nodes = {node("same", {{"numerics", "cpu/amx/products-2"}}), node("other"),
+  const Json nodes = {node("same", {{"numerics", "cpu/amx/products-3"}}), node("other"),
                       node("gpu", {{"device", "hip"}, {"numerics", "hip/x"}})};
-  const Check check = judge_processor("A CPU", "cpu/amx/products-2", 8, nodes);
+  const Check check = judge_processor("A CPU", "cpu/amx/products-3", 8, nodes);
   EXPECT_EQ(check.verdict, Verdict::kWarn);
-  EXPECT_THAT(check.seen, HasSubstr("but other as cpu/avx2/products-2"));
+  EXPECT_THAT(check.seen, HasSubstr("but other as cpu/avx2/products-3"));
   EXPECT_THAT(check.seen, Not(HasSubstr("gpu")));
-  EXPECT_EQ(judge_processor("A CPU", "cpu/avx2/products-2", 8, Json::array({node("other")})).verdict, Verdict::kOk);
+  EXPECT_EQ(judge_processor("A CPU", "cpu/avx2/products-3", 8, Json::array({node("other")})).verdict, Verdict::kOk);
 }
 
 // --- the whole command

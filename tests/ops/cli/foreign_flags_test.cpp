@@ -95,6 +95,8 @@ constexpr const char* kGuides[] = {"nproc_per_node",
                                    "optimizer",
                                    "train_batch_size",
                                    "zero_optimization",
+                                   "zero_stage",
+                                   "fsdp",
                                    "tp_size",
                                    "pipeline_parallel_size"};
 
@@ -161,7 +163,8 @@ TEST_F(Jobs, SubmitNamesAllThatHasNoCounterpartAtOnceAndAsksNoService) {
 TEST_F(Jobs, EachNameOfTheThreeVocabulariesIsTakenOrNamed) {
   service_.answer("POST /v1/jobs", a_job("queued"), 201);
   for (const rendezvous::ForeignName& name : rendezvous::foreign_names()) {
-    const Said said = run({"submit", "--train_data_path", "/d/t.bin", std::string("--") + name.name, "7"});
+    const std::string values = name.values, typed = values.empty() ? "7" : values.substr(0, values.find('='));
+    const Said said = run({"submit", "--train_data_path", "/d/t.bin", std::string("--") + name.name, typed});
     EXPECT_EQ(said.exit_code == 0, *name.field != '\0') << name.name << ": " << said.err;
     EXPECT_THAT(said.err, HasSubstr(name.instead)) << name.name;
   }
@@ -197,11 +200,33 @@ TEST_F(Jobs, AFileOfDeepSpeedIsTakenWhereItMeansTheSame) {
             (Json{{"train_data_path", "/d/t.bin"}, {"global_batch_size", 16}, {"dtype", "float16"}, {"recompute", "block"}}));
   std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "fp16": {"enabled": false}})";
   EXPECT_EQ(Json::parse(run({"submit", "--config", file, "--print_config"}).out), (Json{{"train_data_path", "/d/t.bin"}}));
-  std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "zero_optimization": {"stage": 3}})";
+  std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "zero_optimization": {"stage": 3, "overlap_comm": true}})";
+  EXPECT_EQ(Json::parse(run({"submit", "--config", file, "--print_config"}).out),
+            (Json{{"train_data_path", "/d/t.bin"}, {"shard", "parameters"}}));
+  std::ofstream(file) << R"({"train_data_path": "/d/t.bin",
+                             "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})";
   const Said said = run({"submit", "--config", file, "--print_config"});
   EXPECT_EQ(said.exit_code, 2);
-  EXPECT_THAT(said.err, HasSubstr("DeepSpeed's zero_optimization is not taken here: the model fits on each worker"));
+  EXPECT_THAT(said.err,
+              HasSubstr("DeepSpeed's offload_optimizer is not taken here: the state stays in the memory of the device"));
   fs::remove(file);
+}
+
+TEST_F(Jobs, TheStagesOfZeroAndTheStrategiesOfFsdpAreWaysToShard) {
+  const std::pair<std::vector<std::string>, const char*> cases[] = {
+      {{"--zero", "1"}, "optimizer"},  {{"--zero_stage=2"}, "gradients"},
+      {{"--zero", "3"}, "parameters"}, {{"--fsdp", "full_shard"}, "parameters"},
+      {{"--fsdp"}, "parameters"},      {{"--fsdp=SHARD_GRAD_OP auto_wrap"}, "gradients"},
+      {{"--zero", "0"}, "none"},       {{"--fsdp", "no_shard"}, "none"}};
+  for (const auto& [flags, shard] : cases) {
+    std::vector<std::string> words{"submit", "--train_data_path", "/d/t.bin", "--print_config"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    EXPECT_EQ(Json::parse(run(words).out)["shard"], shard) << flags.front();
+  }
+  const Said said = run({"submit", "--train_data_path", "/d/t.bin", "--zero", "4"});
+  EXPECT_EQ(said.exit_code, 2);
+  EXPECT_THAT(said.err,
+              HasSubstr("DeepSpeed's zero is shard here (0=none 1=optimizer 2=gradients 3=parameters); 4 is none of these"));
 }
 
 TEST(Usage, OtherCommandsSayWhatAFlagOfOthersIsHere) {

@@ -316,5 +316,59 @@ TEST(Memory, OfTheModelsOwnBuffersIsWhatTheModelTakes) {
   }
 }
 
+double part_called(const PlanInputs& inputs, const std::string& name) {
+  for (const MemoryPart& part : memory_parts(inputs)) {
+    if (part.name == name) return part.bytes;
+  }
+  return -1;
+}
+
+TEST(Memory, OfADividedStateIsItsPartAndWhatAPassNeeds) {
+  PlanInputs inputs;
+  inputs.model = {.n_layer = 3, .n_embd = 64, .n_head = 2, .vocab_size = 100, .block_size = 32};
+  inputs.workers = 4;
+  inputs.replicas = 2;
+  inputs.activation_bytes = 2;
+  const double P = 4.0 * static_cast<double>(model::ParameterTable(inputs.model).total);
+  EXPECT_EQ(part_called(inputs, "parameters"), P / 2);
+  EXPECT_EQ(part_called(inputs, "AdamW's two moments"), P);
+  EXPECT_EQ(part_called(inputs, "gradients"), P);
+  inputs.scatters_gradients = true;
+  const auto ops = kernels::make_cpu_ops(kernels::DType::kBFloat16, 1);
+  const model::Gpt2 gpt2(inputs.model, *ops, 1, model::Recompute::kNone, {.gradients = model::Gradients::kByRange});
+  EXPECT_EQ(part_called(inputs, "gradients"), static_cast<double>(gpt2.memory_use().gradients));
+  EXPECT_GT(part_called(inputs, "sums of the reduction"), P / 2) << "what it owns, as integers of 32 bits, and a bucket";
+  inputs.activation_bytes = 4;
+  EXPECT_EQ(part_called(inputs, "parameters"), P) << "passes read float32";
+  inputs.scatters_parameters = true;
+  EXPECT_EQ(part_called(inputs, "parameters"), P / 2);
+  const auto float32 = kernels::make_cpu_ops(kernels::DType::kFloat32, 1);
+  const model::ModelMemory by_layer{.masters = model::Masters::kElsewhere, .copies = model::Copies::kByLayer};
+  const model::Gpt2 gathering(inputs.model, *float32, 1, model::Recompute::kNone, by_layer);
+  EXPECT_NEAR(part_called(inputs, "parameters of a layer, to compute with"),
+              static_cast<double>(gathering.memory_use().cast_parameters), 64 * 20)
+      << "tensors are aligned";
+}
+
+TEST(Figures, ADividedStateSendsSumsToOwnersAndParametersToTheOthers) {
+  PlanInputs inputs = guides_inputs();
+  inputs.workers = 4;
+  inputs.accumulation = 3;
+  inputs.activation_bytes = 4;
+  const double whole = figures_of(inputs).bytes_each_way;
+  inputs.replicas = 4;
+  EXPECT_EQ(figures_of(inputs).bytes_each_way, whole) << "all own all";
+  inputs.replicas = 1;
+  const auto P = static_cast<double>(figures_of(inputs).parameters), e = inputs.wire.bytes_per_element;
+  EXPECT_DOUBLE_EQ(figures_of(inputs).bytes_each_way, 0.75 * P * e + 0.75 * P * 4);
+  inputs.scatters_gradients = true;
+  EXPECT_DOUBLE_EQ(figures_of(inputs).bytes_each_way, 3 * 0.75 * P * e + 0.75 * P * 4) << "after each microbatch";
+  inputs.scatters_parameters = true;
+  const auto layers = static_cast<double>(parameter_counts(inputs.model).layer * inputs.model.n_layer);
+  EXPECT_DOUBLE_EQ(figures_of(inputs).bytes_each_way, 3 * 0.75 * P * e + 0.75 * 4 * (P - layers + 6 * layers));
+  EXPECT_EQ(figures_of(inputs).hidden_s, 0);
+  EXPECT_EQ(figures_of(inputs).row_bytes_each_way, 0);
+}
+
 }  // namespace
 }  // namespace holdfast::rendezvous

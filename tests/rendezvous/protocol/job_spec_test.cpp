@@ -102,6 +102,7 @@ TEST(JobSpec, AResolvedSpecReadsBackAsItself) {
                                        {"reduction", "float"},
                                        {"overlap", "off"},
                                        {"recompute", "block"},
+                                       {"replicas", 3},
                                        {"seed", INT64_MAX},
                                        {"collective_timeout_s", 2.5},
                                        {"total_steps", 20}}));
@@ -217,6 +218,22 @@ TEST(JobSpec, OverlapAndRecomputeTakeOnlyTheirWords) {
   EXPECT_THAT(complaint(few_syncs({{"global_batch_size", 12}}), "nodes"), HasSubstr("choose global_batch_size 16"));
   EXPECT_THAT(complaint(few_syncs({{"max_nodes", 3}}), "max_nodes"), HasSubstr("more than the 2 replicas"));
   EXPECT_THAT(complaint(few_syncs({{"dtype", "float16"}}), "dtype"), HasSubstr("choose bfloat16 or float32"));
+}
+
+TEST(JobSpec, AStateIsDividedWhereItCanBe) {
+  const JobSpec spec = parsed(minimal({{"shard", "optimizer"}, {"nodes", 3}, {"gradient_accumulation_steps", 2}}));
+  EXPECT_EQ(spec.replicas, 2);
+  EXPECT_EQ(parsed(minimal()).shard, "none");
+  EXPECT_EQ(parsed(minimal({{"shard", "optimizer"}})).replicas, 2) << "of one worker";
+  EXPECT_THAT(complaint(minimal({{"shard", "zero"}}), "shard"), HasSubstr("not one of none, optimizer"));
+  EXPECT_THAT(complaint(minimal({{"replicas", 0}}), "replicas"), HasSubstr("1 to 1024"));
+  EXPECT_EQ(complaint(minimal({{"shard", "optimizer"}, {"replicas", 5}, {"nodes", 2}, {"gradient_accumulation_steps", 2}}),
+                      "replicas"),
+            "5 is more than the workers that a step's 4 microbatch(es) can be dealt to: choose at most 4");
+  EXPECT_THAT(complaint(minimal({{"shard", "optimizer"}, {"sync_every", 8}, {"nodes", 2}}), "shard"),
+              HasSubstr("does not go with local steps (sync_every 8)"));
+  EXPECT_THAT(complaint(minimal({{"shard", "optimizer"}, {"reduction", "float"}}), "shard"),
+              HasSubstr("choose reduction exact"));
 }
 
 TEST(JobSpec, HeadsDivideTheChannels) {

@@ -50,7 +50,7 @@ RegisterRequest a_registration() {
   m.address = "10.0.0.2:41234";
   m.device = "cpu";
   m.device_model = "Some CPU";
-  m.numerics = "cpu/avx512/products-2";
+  m.numerics = "cpu/avx512/products-3";
   m.memory_bytes = int64_t{1} << 40;
   m.threads = 2;
   m.labels = {{"zone", "a"}};
@@ -74,7 +74,7 @@ Directive a_join() {
 TEST(Messages, RegisterRequestAndReply) {
   const auto back = round_trip(a_registration());
   EXPECT_EQ(back.memory_bytes, int64_t{1} << 40);
-  EXPECT_EQ(back.numerics, "cpu/avx512/products-2");
+  EXPECT_EQ(back.numerics, "cpu/avx512/products-3");
   EXPECT_EQ(back.protocol_version, kProtocolVersion);
   EXPECT_EQ(back.labels, a_registration().labels);
   EXPECT_TRUE(Json::parse(R"({"protocol_version": 2, "name": "w", "incarnation": "i"})").get<RegisterRequest>().labels.empty())
@@ -144,7 +144,7 @@ TEST(Messages, DirectivesOfEveryKind) {
   }
   Directive idle;
   EXPECT_FALSE(round_trip(idle).spec.has_value());
-  expect_named_when_missing(a_join(), {"spec", "began", "job_born", "question"});
+  expect_named_when_missing(a_join(), {"spec", "began", "job_born", "question", "released"});
 }
 
 TEST(Messages, ADirectivesTagDependsOnItsContent) {

@@ -1,4 +1,5 @@
-// The rule of states that went bad in memory: nothing else makes states differ.
+// The rule of states that count no more: those that went bad in memory, as nothing else makes states differ, and divided ones
+// of which parts are gone.
 #pragma once
 
 #include <algorithm>
@@ -25,6 +26,9 @@ class BadMemory {
       broken("generation {} of {} cannot agree on a state: {}", join.generation, join.job, found.text);
     if (found.odd.empty()) distrusted_[join.job] = std::max(distrusted_[join.job], join.generation);
   }
+
+  // Parts of a divided state are gone with all who had them.
+  void lost(const rendezvous::Directive& join) { distrusted_[join.job] = std::max(distrusted_[join.job], join.generation); }
 
   // Whether no state of this generation was trusted, and it is the newest such one of the job.
   bool distrusted(const std::string& job, int64_t generation) const {

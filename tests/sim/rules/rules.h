@@ -17,6 +17,7 @@
 #include "rendezvous/coordinator/coordinator.h"
 #include "tests/sim/memory_store.h"
 #include "tests/sim/rules/bad_memory.h"
+#include "tests/sim/rules/divided_states.h"
 #include "tests/sim/rules/heard.h"
 #include "tests/sim/service_process.h"
 #include "tests/sim/training/model_state.h"
@@ -32,6 +33,7 @@ class Process;
 class Rules {
  public:
   BadMemory bad_memory;
+  DividedStates divided_states;
 
   Rules(const Timeline& time, const MemoryStore& store) : time_(time), store_(store) {}
 

@@ -38,6 +38,10 @@ struct Piece {
   worker::StepReport report;
   uint64_t gradient = 0;
   int64_t refused_in_row = 0;
+  // of a divided state
+  std::vector<bool> sound;  // by chunk
+  int64_t applied_step = -1, summed_step = -1;
+  bool goes = false;
 };
 struct RingError {
   std::string kind;  // connection_lost | timeout | handshake_failed

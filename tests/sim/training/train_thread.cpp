@@ -20,7 +20,7 @@ constexpr int64_t kQuietMs = 600;
 void TrainThread::begin_task() {
   if (busy_) throw Violation(process_.name() + "'s train thread is given a task while it is at another");
   busy_ = true;
-  interrupted_ = yield_ = checkpoint_ = leaving_ = false;
+  interrupted_ = yield_ = checkpoint_ = leaving_ = released_ = false;
   interrupt_.clear();
   ++task_;
 }
@@ -31,7 +31,7 @@ void TrainThread::after(int64_t ms, void (TrainThread::*next)()) {
   });
 }
 
-void TrainThread::gather(Piece piece, int64_t timeout_ms, void (TrainThread::*next)(const std::vector<Piece>&)) {
+void TrainThread::gather(Piece piece, int64_t timeout_ms, std::function<void(const std::vector<Piece>&)> next) {
   if (interrupted_) return stop_interrupted();
   ++waits_;
   waiting_ = true;
@@ -43,25 +43,26 @@ void TrainThread::gather(Piece piece, int64_t timeout_ms, void (TrainThread::*ne
                     .fault = "silent",
                     .suspect_rank = (join_.rank + ring_->size() - 1) % ring_->size()});
     });
-  ring_->gather(join_.rank, process_, std::move(piece), timeout_ms, [this, next, task = task_](const Gathered& gathered) {
-    if (task != task_) return;
-    waiting_ = false;
-    if (interrupted_) return stop_interrupted();
-    if (!gathered)
-      return stop(
-          {.reason = gathered.error().kind, .fault = gathered.error().kind, .suspect_rank = gathered.error().suspect_rank});
-    const Pieces pieces = *gathered;
-    (this->*next)(*pieces);
-  });
+  ring_->gather(
+      join_.rank, process_, std::move(piece), timeout_ms,
+      [this, next = std::move(next), task = task_](const Gathered& gathered) {
+        if (task != task_) return;
+        waiting_ = false;
+        if (interrupted_) return stop_interrupted();
+        if (!gathered)
+          return stop(
+              {.reason = gathered.error().kind, .fault = gathered.error().kind, .suspect_rank = gathered.error().suspect_rank});
+        const Pieces pieces = *gathered;
+        next(*pieces);
+      });
 }
 
 void TrainThread::start(const worker::StartPrepare& task) {
   begin_task();
   process_.checkpoints().drop();
   process_.reports().forget();
-  state_.reset();
+  divided_.hold_nothing();
   refused_in_row_ = 0;
-  kept_ = {};
   job_ = task.job;
   spec_ = task.spec.with_steps_over(kDataTokens);
   const int64_t ms = around_.chance.percent(10) ? around_.chance.between(1000, 4000) : around_.chance.between(20, 300);
@@ -79,8 +80,7 @@ void TrainThread::start(const worker::StartRelease&) {
   process_.later(around_.chance.below(30), [this] {
     process_.checkpoints().drop();
     process_.reports().forget();
-    state_.reset();
-    kept_ = {};
+    divided_.hold_nothing();
     job_.clear();
     busy_ = false;
     process_.feed(worker::Released{});
@@ -115,6 +115,7 @@ void TrainThread::start(const worker::StartRun& task) {
 
 void TrainThread::ask(const worker::AskYield& request) {
   leaving_ = request.leaving;
+  released_ = request.released;
   checkpoint_ = request.checkpoint;
   yield_ = true;
 }
@@ -162,10 +163,9 @@ void TrainThread::stop(const Stop& stop) {
   if (!stop.fault.empty()) report_fault(stop);
   std::exchange(ring_, nullptr)->leave(join_.rank, false);
   // An altered state that no comparison has found is lost here with its node's memory: alone, nobody could tell.
-  if (stop.fault == "state_mismatch" || stop.state_is_wrong || std::exchange(memory_went_bad_, false)) {
-    state_.reset();
-    kept_ = {};
-  }
+  if (stop.fault == "state_mismatch" || stop.fault == "state_lost" || stop.state_is_wrong ||
+      std::exchange(memory_went_bad_, false))
+    divided_.hold_nothing();
   around_.story.tell(process_.name(), "is out of generation {} at step {}{}{}", join_.generation, held_step(),
                      stop.reason.empty() ? "" : ": ", stop.reason);
   busy_ = false;

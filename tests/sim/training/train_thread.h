@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -50,7 +51,7 @@ class TrainThread {
   };
   void begin_task();
   void after(int64_t ms, void (TrainThread::*next)());
-  void gather(Piece piece, int64_t timeout_ms, void (TrainThread::*next)(const std::vector<Piece>&));
+  void gather(Piece piece, int64_t timeout_ms, std::function<void(const std::vector<Piece>&)> next);
   void report_fault(const Stop& stop);
   void stop(const Stop& stop);
   void stop_unwritten(int64_t step);
@@ -65,6 +66,38 @@ class TrainThread {
   void take_state(const std::vector<Piece>& pieces);
   void agreed_on_state();
   void agree_on_shares(const std::vector<Piece>& pieces);
+
+  // train_thread_divided.cpp: a state that is divided among the ranks
+  class Divided {
+   public:
+    explicit Divided(TrainThread& thread) : thread_(thread) {}
+
+    bool is_on() const { return thread_.spec_.shard != "none"; }
+    void hold_nothing();  // neither parts nor a whole state
+    void hold_all();
+    void divide(const std::vector<Piece>& offers);
+    // Each rank has the sums of what it owns alone: `then` once all have told the squares of theirs. At once in other states.
+    void when_all_have_sums(std::function<void()> then);
+    // Before a yield ends: ranks that go give what only they have to those that stay.
+    void hand_over(std::function<void()> then);
+    void require_owners(const std::vector<Piece>& pieces) const;
+    const std::vector<bool>& sound() const { return sound_; }
+
+    int64_t applied_step = -1;  // the step that was applied, and nothing was computed since
+    int64_t summed_step = -1;   // the step whose mean gradient is here, of what this rank owns
+
+   private:
+    void settle();
+    void wait_for_word(int64_t until_ms);
+    void hand_over_from(const std::vector<Piece>& pieces);
+    void take_owned();
+    void handed_over();
+
+    TrainThread& thread_;
+    std::vector<bool> sound_, owned_;  // by chunk: its moments are here, and right; they are to be
+    std::set<std::string> stays_;      // the incarnations of members that a yield leaves
+    std::function<void()> then_;
+  };
 
   // train_thread_step.cpp
   void begin_step();
@@ -90,13 +123,14 @@ class TrainThread {
   bool waiting_ = false;  // in the last of them
   bool interrupted_ = false;
   std::string interrupt_;
-  bool yield_ = false, checkpoint_ = false, leaving_ = false;
+  bool yield_ = false, checkpoint_ = false, leaving_ = false, released_ = false;
 
   // of the job held
   std::string job_;
   rendezvous::JobSpec spec_;
   std::optional<ModelState> state_;
   int64_t refused_in_row_ = 0;
+  Divided divided_{*this};
   struct Kept {  // GradientAccumulator: finished microbatches of the step that follows the state `bits`
     uint64_t bits = 0;
     worker::Microbatches microbatches;

@@ -1,5 +1,5 @@
 // From a ring that stands to its first step: where the state comes from, who copies it, who computes what
-// (worker/state/source.cpp, worker/state/agreement.cpp and agree_on_shares in worker/step/train_step.cpp).
+// (worker/state/source.cpp, worker/state/agreement.cpp and agree_on_shares in worker/step/step_start.cpp).
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -15,13 +15,15 @@ using rendezvous::StateSource;
 void TrainThread::acquire_state() {
   if (join_.source.kind == StateSource::Kind::kMemory) return offer_state();
   refused_in_row_ = 0;
+  const auto kept = kept_;
+  divided_.hold_nothing();
+  kept_ = kept;
   if (join_.source.kind == StateSource::Kind::kInitial) {
     state_ = initial_state();
     return offer_state();
   }
-  state_.reset();
   if (join_.rank == 0) return after(around_.chance.between(10, 300), &TrainThread::read_checkpoint);
-  gather({}, -1, &TrainThread::rank0_has_read);
+  gather({}, -1, [this](const std::vector<Piece>& all) { rank0_has_read(all); });
 }
 
 void TrainThread::read_checkpoint() {
@@ -31,9 +33,12 @@ void TrainThread::read_checkpoint() {
   Piece piece;
   if (manifest == nullptr) piece.failure = "there is none";
   if (manifest != nullptr && manifest->state.hash() != join_.source.state_hash) piece.failure = "its hash is another";
-  if (piece.failure.empty()) state_ = manifest->state;
+  if (piece.failure.empty()) {
+    state_ = manifest->state;
+    divided_.hold_all();
+  }
   if (!piece.failure.empty()) around_.rules.checkpoint_unreadable(join_, piece.failure);
-  gather(std::move(piece), -1, &TrainThread::rank0_has_read);
+  gather(std::move(piece), -1, [this](const std::vector<Piece>& all) { rank0_has_read(all); });
 }
 
 void TrainThread::rank0_has_read(const std::vector<Piece>& pieces) {
@@ -49,12 +54,15 @@ void TrainThread::offer_state() {
   Piece mine;
   mine.held_step = held_step();
   mine.refused_in_row = refused_in_row_;
+  mine.sound = divided_.sound();
+  mine.applied_step = divided_.applied_step;
+  mine.summed_step = divided_.summed_step;
   if (state_) {
     mine.hash = state_->hash();
     mine.state = std::make_shared<const ModelState>(*state_);
   }
   mine.unconfirmed = {history.points().begin(), history.points().end()};
-  gather(std::move(mine), patience, &TrainThread::choose_donor);
+  gather(std::move(mine), patience, [this](const std::vector<Piece>& all) { choose_donor(all); });
 }
 
 void TrainThread::choose_donor(const std::vector<Piece>& offers) {
@@ -62,6 +70,7 @@ void TrainThread::choose_donor(const std::vector<Piece>& offers) {
     around_.rules.bad_memory.states_differ(join_, {reason, {}});
     stop({.reason = reason, .fault = "state_mismatch"});
   };
+  if (divided_.is_on()) return divided_.divide(offers);
   const StateSource& source = join_.source;
   donor_ = -1;
   for (int rank = 0; rank < ring_->size(); ++rank) {
@@ -80,12 +89,11 @@ void TrainThread::choose_donor(const std::vector<Piece>& offers) {
   if (!differs(offers[static_cast<size_t>(join_.rank)])) state_ = *found.state;
   if (std::ranges::none_of(offers, differs)) return agreed_on_state();
   if (differs(offers[static_cast<size_t>(join_.rank)])) {
-    state_.reset();  // it is being written to
-    kept_ = {};
+    divided_.hold_nothing();  // it is being written to
   }
   Piece mine;
   if (join_.rank == donor_) mine.state = std::make_shared<const ModelState>(*state_);
-  gather(std::move(mine), -1, &TrainThread::take_state);
+  gather(std::move(mine), -1, [this](const std::vector<Piece>& all) { take_state(all); });
 }
 
 void TrainThread::take_state(const std::vector<Piece>& pieces) {
@@ -112,9 +120,11 @@ void TrainThread::agreed_on_state() {
   process_.reports().begin(join_.job, join_.generation, join_.rank == 0);
   process_.feed(worker::Joined{state_->step});
   Piece mine;
+  if (spec_.divides_gradients()) kept_ = {};  // they went to their owners, and the step begins anew
   if (kept_.bits == state_->bits) mine.kept = kept_.microbatches;
   std::ranges::sort(mine.kept);
-  gather(std::move(mine), static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::agree_on_shares);
+  gather(std::move(mine), static_cast<int64_t>(spec_.collective_timeout_s * 1000),
+         [this](const std::vector<Piece>& all) { agree_on_shares(all); });
 }
 
 void TrainThread::agree_on_shares(const std::vector<Piece>& pieces) {

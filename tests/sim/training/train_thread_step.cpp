@@ -28,6 +28,7 @@ bool writes_after(int64_t step, const rendezvous::JobSpec& spec) {
 void TrainThread::begin_step() {
   if (state_->step >= spec_.total_steps) return finish_job();
   if (kept_.bits != state_->bits) kept_ = {state_->bits, {}};
+  divided_.applied_step = divided_.summed_step = -1;  // the gradient's memory is the next one's
   next_microbatch_ = 0;
   step_began_ms_ = around_.time.now();
   ring_->watch(join_.rank, [this](const RingError& error) {
@@ -59,7 +60,8 @@ void TrainThread::compute_next() {
   piece.report.finite =
       finite || std::ranges::find(kept_.microbatches, 0) == kept_.microbatches.end();  // it is the first one's
   piece.report.refused_in_row = refused_in_row_;
-  gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::exchange);
+  gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000),
+         [this](const std::vector<Piece>& all) { exchange(all); });
 }
 
 void TrainThread::exchange(const std::vector<Piece>& pieces) {
@@ -73,7 +75,8 @@ void TrainThread::exchange(const std::vector<Piece>& pieces) {
   Piece piece;
   for (const int64_t m : kept_.microbatches) piece.gradient += gradient_of(*state_, m);
   if (ring_->size() == 1) return apply({piece});
-  gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::apply);
+  gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000),
+         [this](const std::vector<Piece>& all) { apply(all); });
 }
 
 rendezvous::StepPoint TrainThread::point_of_step() const {
@@ -93,9 +96,11 @@ void TrainThread::apply(const std::vector<Piece>& pieces) {
   if (slow_steps_ > kSlowStepsMax) around_.rules.is_slow(process_, join_, shares_);
   uint64_t gradient = 0;
   for (const Piece& piece : pieces) gradient += piece.gradient;
-  apply_step(*state_, gradient, join_.generation);
-  refused_in_row_ = 0;
-  applied();
+  divided_.when_all_have_sums([this, gradient] {
+    apply_step(*state_, gradient, join_.generation);
+    refused_in_row_ = 0;
+    applied();
+  });
 }
 
 void TrainThread::leave_out() {
@@ -109,11 +114,16 @@ void TrainThread::leave_out() {
 void TrainThread::applied() {
   around_.rules.applied(process_, join_, *state_, shares_);
   unconfirmed_ = true;
-  if (ring_->size() == 1) return confirmed({});
-  gather({}, static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::confirmed);
+  divided_.applied_step = state_->step;
+  Piece piece;
+  piece.sound = divided_.sound();
+  if (ring_->size() == 1) return confirmed({piece});
+  gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000),
+         [this](const std::vector<Piece>& all) { confirmed(all); });
 }
 
-void TrainThread::confirmed(const std::vector<Piece>&) {
+void TrainThread::confirmed(const std::vector<Piece>& pieces) {
+  if (divided_.is_on()) divided_.require_owners(pieces);
   unconfirmed_ = false;
   process_.reports().committed(point_of_step());
   process_.feed(worker::StepCommitted{state_->step});
@@ -131,7 +141,7 @@ void TrainThread::confirmed(const std::vector<Piece>&) {
 // goes bad here: of a state that was altered earlier, gradients would have been used.
 void TrainThread::compare_once(std::function<void()> next) {
   if (compared_ == state_->step) return next();
-  if (ring_->size() > 1 && process_.host().memory_goes_bad()) {
+  if (ring_->size() > 1 && !divided_.is_on() && process_.host().memory_goes_bad()) {
     around_.story.tell(process_.name(), "its memory is altered after step {}", state_->step);
     around_.rules.bad_memory.altered(join_);
     state_->bits = mixed(state_->bits, static_cast<uint64_t>(join_.rank));  // each rank in its own way
@@ -140,7 +150,8 @@ void TrainThread::compare_once(std::function<void()> next) {
   after_comparison_ = std::move(next);
   Piece piece;
   piece.hash = state_->hash();
-  gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000), &TrainThread::compared);
+  gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000),
+         [this](const std::vector<Piece>& all) { compared(all); });
 }
 
 void TrainThread::compared(const std::vector<Piece>& pieces) {
@@ -162,17 +173,19 @@ void TrainThread::compared(const std::vector<Piece>& pieces) {
 }
 
 void TrainThread::yield_now() {
-  if (!agreed_.checkpoint && !agreed_.all_leaving) return stop({});
-  compare_once([this] {
-    if (join_.rank != 0) return stop({});
-    const int64_t deadline = agreed_.all_leaving ? around_.time.now() + kLeaverPatienceMs : INT64_MAX;
-    process_.checkpoints().write_now(
-        *state_, [this, task = task_, deadline] { return task != task_ || interrupted_ || around_.time.now() > deadline; },
-        [this, task = task_](const std::string& hash) {
-          if (task != task_) return;
-          const bool superseded = hash.empty() && process_.checkpoints().superseded_by(state_->step) > 0;
-          superseded ? stop_unwritten(state_->step) : stop({});
-        });
+  divided_.hand_over([this] {
+    if (!agreed_.checkpoint && !agreed_.all_leaving) return stop({});
+    compare_once([this] {
+      if (join_.rank != 0) return stop({});
+      const int64_t deadline = agreed_.all_leaving ? around_.time.now() + kLeaverPatienceMs : INT64_MAX;
+      process_.checkpoints().write_now(
+          *state_, [this, task = task_, deadline] { return task != task_ || interrupted_ || around_.time.now() > deadline; },
+          [this, task = task_](const std::string& hash) {
+            if (task != task_) return;
+            const bool superseded = hash.empty() && process_.checkpoints().superseded_by(state_->step) > 0;
+            superseded ? stop_unwritten(state_->step) : stop({});
+          });
+    });
   });
 }
 

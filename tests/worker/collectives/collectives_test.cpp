@@ -111,6 +111,30 @@ TEST_P(Collectives, SumFloat16ToTheSameBitsOnEveryRank) {
   expect_equal_and_near<Float16>(ranks, to_float16, to_float, 0x1p-12);
 }
 
+TEST_P(Collectives, BringThePartsOfASumToTheirOwners) {
+  constexpr size_t kSize = 300007, kPart = 20011;
+  std::vector<SumPart> parts;
+  const auto owners_of_part = [&](size_t part) {
+    std::vector<int32_t> owners{static_cast<int32_t>(part % static_cast<size_t>(world()))};
+    if (part % 3 != 0 && world() > 1) owners.push_back((owners[0] + 1 + static_cast<int32_t>(part) % (world() - 1)) % world());
+    return owners;
+  };
+  for (size_t at = 0; at < kSize; at += kPart)
+    parts.push_back(part_for(at, std::min(kPart, kSize - at), owners_of_part(parts.size()), world()));
+  ranks.run([&](Communicator& ring) {
+    std::vector<int32_t> mine(kSize), sum(kSize);
+    for (size_t i = 0; i < kSize; ++i) mine[i] = value_of(ring.rank(), i);
+    const auto summed = ring.reduce_scatter_sum(std::span<const int32_t>(mine), sum, parts);
+    ASSERT_TRUE(summed) << summed.error().detail;
+    for (size_t part = 0; part < parts.size(); ++part) {
+      const auto owners = owners_of_part(part);
+      if (std::ranges::find(owners, ring.rank()) == owners.end()) continue;
+      for (size_t i = parts[part].first; i < parts[part].first + parts[part].count; ++i)
+        ASSERT_EQ(sum[i], wrapped_sum(world(), i)) << "element " << i;
+    }
+  });
+}
+
 TEST_P(Collectives, FollowEachOtherWithoutMixingUp) {
   ranks.run([&](Communicator& ring) {
     for (int i = 0; i < 300; ++i) {

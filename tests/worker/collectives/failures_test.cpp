@@ -181,6 +181,19 @@ TEST(Disagreement, AboutTheSizeIsAnError) {
   });
 }
 
+TEST(Disagreement, AboutWhoIsToHaveASumIsAnErrorBeforeAnyByteIsTaken) {
+  RingOfThreads ranks(3);
+  ranks.run([&](Communicator& ring) {
+    const std::vector<int32_t> mine(1000);
+    auto sum = zeros(1000);
+    const SumPart part{0, 1000, ring.rank() == 1 ? 0 : 2, 0};
+    const auto result = ring.reduce_scatter_sum(std::span<const int32_t>(mine), sum, {&part, 1});
+    if (ring.rank() == 0) return;  // hears from rank 2 alone, which says the same
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().kind, Kind::kConnectionLost);
+  });
+}
+
 TEST(Recovery, FormsTheNextGenerationOnTheSameTransports) {
   RingOfThreads ranks(3);
   for (int64_t generation = 1; generation <= 10; ++generation) {

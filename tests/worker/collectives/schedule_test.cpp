@@ -51,6 +51,22 @@ bool replay(const std::vector<Schedule>& ranks, std::mt19937& random, Element el
   return true;
 }
 
+// Numbers that ranks bring, with their sums, and memory for the results.
+struct RandomSum {
+  std::vector<std::vector<int32_t>> inputs, results;  // by rank
+  std::vector<int32_t> sums;
+
+  RandomSum(int world, size_t elements, std::mt19937& random) : inputs(static_cast<size_t>(world)), sums(elements) {
+    for (auto& brought : inputs) {
+      for (size_t i = 0; i < elements; ++i) brought.push_back(static_cast<int32_t>(random() % 1000));
+      for (size_t i = 0; i < elements; ++i) sums[i] += brought[i];
+      results.emplace_back(elements);
+    }
+  }
+  std::span<const std::byte> mine(int rank) const { return std::as_bytes(std::span(inputs[static_cast<size_t>(rank)])); }
+  std::span<std::byte> result(int rank) { return std::as_writable_bytes(std::span(results[static_cast<size_t>(rank)])); }
+};
+
 TEST(AllReduceSchedule, SumsEveryElementOnEveryRankInAnyOrderOfEvents) {
   const unsigned seed = std::random_device{}();
   std::mt19937 random(seed);
@@ -59,22 +75,14 @@ TEST(AllReduceSchedule, SumsEveryElementOnEveryRankInAnyOrderOfEvents) {
       const size_t elements = random() % (trial < 20 ? 20 : 3000), chunk = 1 + random() % 600;
       SCOPED_TRACE(testing::Message() << "seed " << seed << ", world " << world << ", " << elements << " elements, chunk "
                                       << chunk);
-      std::vector<std::vector<int32_t>> inputs(static_cast<size_t>(world)), results(inputs.size());
-      std::vector<int32_t> sums(elements);
+      RandomSum all(world, elements, random);
       std::vector<Schedule> schedules;
-      for (int rank = 0; rank < world; ++rank) {
-        auto& mine = inputs[static_cast<size_t>(rank)];
-        auto& result = results[static_cast<size_t>(rank)];
-        for (size_t i = 0; i < elements; ++i) mine.push_back(static_cast<int32_t>(random() % 1000));
-        for (size_t i = 0; i < elements; ++i) sums[i] += mine[i];
-        result.resize(elements);
-        schedules.push_back(all_reduce_schedule(rank, world, std::as_bytes(std::span(mine)),
-                                                std::as_writable_bytes(std::span(result)), Element::kInt32, chunk));
-      }
-      const auto before = inputs;
+      for (int rank = 0; rank < world; ++rank)
+        schedules.push_back(all_reduce_schedule(rank, world, all.mine(rank), all.result(rank), Element::kInt32, chunk));
+      const auto before = all.inputs;
       ASSERT_TRUE(replay(schedules, random));
-      for (const auto& result : results) ASSERT_EQ(result, sums);
-      ASSERT_EQ(inputs, before) << "what a rank brought it still has";
+      for (const auto& result : all.results) ASSERT_EQ(result, all.sums);
+      ASSERT_EQ(all.inputs, before) << "what a rank brought it still has";
     }
   }
 }
@@ -119,6 +127,96 @@ TEST(AllReduceSchedule, ForwardsOnlyWhatWasStored) {
     EXPECT_EQ(chunk.bytes.data(), source.bytes.data());
     EXPECT_EQ(chunk.bytes.size(), source.bytes.size());
     EXPECT_EQ(chunk.forwarded, source.addend == nullptr);
+  }
+}
+
+TEST(PartFor, EndsAtTheOwnerWhomTheOthersFollowSoonest) {
+  EXPECT_EQ(part_for(3, 4, std::vector<int32_t>{2}, 4), (SumPart{3, 4, 2, 0}));
+  EXPECT_EQ(part_for(0, 9, std::vector<int32_t>{1, 2}, 4), (SumPart{0, 9, 1, 1}));
+  EXPECT_EQ(part_for(0, 9, std::vector<int32_t>{0, 3}, 4), (SumPart{0, 9, 3, 1})) << "round the ring's end";
+  EXPECT_EQ(part_for(0, 9, std::vector<int32_t>{2, 0}, 4), (SumPart{0, 9, 2, 2})) << "alike: the first";
+  EXPECT_EQ(part_for(0, 9, std::vector<int32_t>{0, 1, 5}, 7), (SumPart{0, 9, 5, 3}));
+  EXPECT_EQ(part_for(0, 9, std::vector<int32_t>{0, 1, 2}, 3), (SumPart{0, 9, 0, 2}));
+}
+
+// A buffer cut into parts with random owners; some of it is in no part.
+std::vector<std::vector<int32_t>> random_owners(size_t parts, int world, std::mt19937& random) {
+  std::vector<std::vector<int32_t>> owners(parts);
+  for (auto& own : owners) {
+    std::vector<int32_t> ranks(static_cast<size_t>(world));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    std::shuffle(ranks.begin(), ranks.end(), random);
+    ranks.resize(1 + random() % ranks.size());
+    own = ranks;
+  }
+  return owners;
+}
+
+TEST(ReduceScatterSchedule, SumsEachPartAtItsOwnersInAnyOrderOfEvents) {
+  const unsigned seed = std::random_device{}();
+  std::mt19937 random(seed);
+  for (int world : {2, 3, 4, 7}) {
+    for (int trial = 0; trial < 40; ++trial) {
+      const size_t parts = random() % 12, chunk = 1 + random() % 900;
+      SCOPED_TRACE(testing::Message() << "seed " << seed << ", world " << world << ", " << parts << " parts, chunk " << chunk);
+      const auto owners = random_owners(parts, world, random);
+      std::vector<SumPart> cut;
+      size_t elements = 0;
+      for (const auto& own : owners) {
+        const size_t count = random() % (trial < 20 ? 5 : 700);
+        cut.push_back(part_for(elements, count, own, world));
+        elements += count + random() % 3;
+      }
+      RandomSum all(world, elements, random);
+      std::vector<Schedule> schedules;
+      for (int rank = 0; rank < world; ++rank) {
+        schedules.push_back(
+            reduce_scatter_schedule(rank, world, all.mine(rank), all.result(rank), Element::kInt32, cut, chunk));
+        require_sound(schedules.back());
+      }
+      const auto before = all.inputs;
+      ASSERT_TRUE(replay(schedules, random));
+      for (size_t part = 0; part < parts; ++part) {
+        for (const int32_t owner : owners[part]) {
+          for (size_t i = cut[part].first; i < cut[part].first + cut[part].count; ++i)
+            ASSERT_EQ(all.results[static_cast<size_t>(owner)][i], all.sums[i]) << "part " << part << " at rank " << owner;
+        }
+      }
+      ASSERT_EQ(all.inputs, before) << "what a rank brought it still has";
+    }
+  }
+}
+
+// Bytes on each link, of 4 ranks and parts of 1,000 bytes.
+std::vector<size_t> bytes_on_links(const std::vector<SumPart>& parts) {
+  std::vector<std::byte> mine(1000 * parts.size()), sum(mine.size());
+  std::vector<size_t> links;
+  for (int rank = 0; rank < 4; ++rank) {
+    size_t bytes = 0;
+    for (const auto& chunk : reduce_scatter_schedule(rank, 4, mine, sum, Element::kByte, parts, 256).outgoing)
+      bytes += chunk.bytes.size();
+    links.push_back(bytes);
+  }
+  return links;
+}
+
+TEST(ReduceScatterSchedule, SendsAPartOverAllLinksButOneAndOnwardsToItsOtherOwners) {
+  EXPECT_EQ(bytes_on_links({{0, 1000, 2, 0}}), (std::vector<size_t>{1000, 1000, 0, 1000}));
+  EXPECT_EQ(bytes_on_links({{0, 1000, 2, 1}}), (std::vector<size_t>{1000, 1000, 1000, 1000}));
+  EXPECT_EQ(bytes_on_links({{0, 1000, 2, 2}}), (std::vector<size_t>{1000, 1000, 1000, 2000}));
+  EXPECT_EQ(bytes_on_links({{0, 1000, 0, 0}, {1000, 1000, 1, 0}, {2000, 1000, 2, 0}, {3000, 1000, 3, 0}}),
+            (std::vector<size_t>{3000, 3000, 3000, 3000}))
+      << "half of what an all-reduce sends";
+}
+
+// With one part for each rank all links are busy from the beginning: each rank has a chunk to send before any comes.
+TEST(ReduceScatterSchedule, BeginsOnAllLinks) {
+  const std::vector<SumPart> parts{{0, 1000, 0, 1}, {1000, 1000, 1, 1}, {2000, 1000, 2, 1}, {3000, 1000, 3, 1}};
+  std::vector<std::byte> mine(4000), sum(mine.size());
+  for (int rank = 0; rank < 4; ++rank) {
+    const auto schedule = reduce_scatter_schedule(rank, 4, mine, sum, Element::kByte, parts, 256);
+    ASSERT_FALSE(schedule.outgoing.empty());
+    EXPECT_EQ(schedule.outgoing.front().after, 0U);
   }
 }
 

@@ -154,6 +154,8 @@ TEST_F(Options, NameTheBadValueAndWhatWasExpected) {
   for (const char* device : {"tpu", "hip:", "hip:-1", "hip:1x", "hip1", ""})
     EXPECT_NE(wrong({"--device", device}).find("is not auto, cpu, hip, hip:N"), std::string::npos) << device;
   EXPECT_NE(wrong({"--threads", "0"}).find("from 1 to"), std::string::npos);
+  for (const char* memory : {"0", "-2", "2GiB", "nan", "inf"})
+    EXPECT_NE(wrong({"--memory_gib", memory}).find("is not a number of GiB from 0.01"), std::string::npos) << memory;
   EXPECT_NE(wrong({"--threads", "many"}).find("\"many\""), std::string::npos);
   EXPECT_NE(wrong({"--server", "10.0.0.1"}).find("http://"), std::string::npos);
   EXPECT_NE(wrong({"--name", "a b"}).find("--name"), std::string::npos);

@@ -14,7 +14,11 @@ TEST(RecordingOps, ComputesTheSameAndRecordsEachOp) {
   const auto recorded = with_spans(kernels::make_ref_ops(kernels::DType::kFloat32));
   const std::vector<float> x{3, -4, 12};
   EXPECT_EQ(recorded->info().kind, "ref");
-  EXPECT_EQ(recorded->sum_of_squares(x.data(), 3), plain->sum_of_squares(x.data(), 3));
+  const kernels::DeviceOps::Floats of[] = {{x.data(), 3}, {x.data(), 1}};
+  double sums[2];
+  recorded->sums_of_squares(sums, of, 2);
+  EXPECT_EQ(sums[0], 169);
+  EXPECT_EQ(sums[1], 9);
   start_recording(10, 10);
   EXPECT_EQ(recorded->abs_max(x.data(), 3), 12);
   std::vector<float> doubled(3);

@@ -95,6 +95,41 @@ TEST_F(GpuRanks, TakeTheGradientOfTheStepTheyMissed) {
   EXPECT_EQ(ranks.hash(), one);
 }
 
+TEST_F(GpuRanks, HaveTheSameBitsInEachWayToDivideTheState) {
+  spec.n_layer = 2;
+  spec.dtype = "bfloat16";
+  const std::string one = at(1, "off");
+  for (const char* shard : {"optimizer", "gradients", "parameters"}) {
+    spec.shard = shard;
+    spec.checkpoint_store = data.path(shard);
+    EXPECT_EQ(with_a_rank_lost(spec, 2), one) << shard;
+  }
+}
+
+TEST_F(GpuRanks, HaveThemWhenDividedGradientsOverflow) {
+  make_it_overflow();
+  const std::string one = at(1, "off");
+  spec.replicas = 1;
+  for (const char* shard : {"optimizer", "gradients", "parameters"}) {
+    spec.shard = shard;
+    EXPECT_EQ(at(3, "on"), one) << shard;
+  }
+}
+
+TEST_F(GpuRanks, ReadTheirPartsOfACheckpoint) {
+  spec.n_layer = 2;
+  spec.dtype = "bfloat16";
+  const std::string one = at(1, "off");
+  Ranks first(spec, service);
+  const auto checkpoint = checkpoint_after(3, spec, first);
+  for (const char* shard : {"optimizer", "gradients", "parameters"}) {
+    spec.shard = shard;
+    Ranks others(spec, service, 3);
+    run_to_end(others, checkpoint);
+    EXPECT_EQ(others.hash(), one) << shard;
+  }
+}
+
 TEST_F(GpuRanks, TrainWithEachFloatWireType) {
   spec.reduction = "float";
   for (const char* wire : {"float32", "bfloat16", "float16", "int8"}) {

@@ -17,7 +17,8 @@
 #include "storage/open_store.h"
 #include "tests/worker/link/fake_service.h"
 #include "worker/checkpoints/checkpointing.h"
-#include "worker/state/agreement.h"
+#include "worker/state/divided/agreement.h"
+#include "worker/state/divided/holdings.h"
 #include "worker/state/source.h"
 #include "worker/step/train_loop.h"
 
@@ -120,7 +121,9 @@ struct TestRank {
 
 class Ranks {
  public:
-  Ranks(rendezvous::JobSpec spec, FakeService& service) : spec_(std::move(spec)), service_(service) {}
+  Ranks(rendezvous::JobSpec spec, FakeService& service, int count = 0) : spec_(std::move(spec)), service_(service) {
+    for (int i = 0; i < count; ++i) add();
+  }
 
   void add() { ranks_.push_back(std::make_unique<TestRank>(spec_, service_.url(), "w" + std::to_string(++named_))); }
   void remove(size_t rank) { ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(rank)); }
@@ -171,14 +174,20 @@ class Ranks {
     return source;
   }
 
-  // The hash that all ranks have; "" and a failure when they differ.
+  // The hash of the state that all ranks have together; a failure where they differ.
   std::string hash() {
-    const std::string first = ranks_[0]->session->state->hash();
+    PieceDigests all(ranks_[0]->session->state->pieces().size());
     for (const auto& rank : ranks_) {
-      EXPECT_EQ(rank->session->state->hash(), first);
       EXPECT_EQ(rank->session->state->step, ranks_[0]->session->state->step);
+      const auto digests = rank->session->state->digests();
+      for (size_t piece = 0; piece < all.size(); ++piece) {
+        if (!all[piece]) all[piece] = digests[piece];
+        EXPECT_TRUE(!digests[piece] || digests[piece] == all[piece]) << "piece " << piece;
+      }
     }
-    return first;
+    std::vector<storage::PieceDigest> of_all;
+    for (const auto& digest : all) of_all.push_back(digest.value());
+    return storage::state_hash_of(of_all);
   }
 
   // Ends a generation of ranks that have finished, from on_commit's or another thread.
@@ -190,7 +199,7 @@ class Ranks {
   RunStop take_part(TestRank& rank, size_t number, const std::vector<std::string>& addresses,
                     const rendezvous::StateSource& source) {
     rank.interrupt.reset();
-    rank.requests.yield = rank.requests.checkpoint = rank.requests.leaving = false;
+    rank.requests.yield = rank.requests.checkpoint = rank.requests.leaving = rank.requests.released = false;
     rank.checkpoints->enter_generation(generation_, static_cast<int>(number), source.step);
     RingOptions options;
     options.job = "j1";
@@ -209,7 +218,12 @@ class Ranks {
     if (!wanted) return wanted.error();
     StepHistory history = rank.reporter.history();
     history.truncate(*wanted);
-    auto agreed = agree_on_state(**ring, *rank.session, source, *wanted, history);
+    const Restoring restoring = [&](const ReadOnce& read) {
+      return read_beside_the_ring(source, **ring, open, rank.interrupt, read);
+    };
+    auto agreed = rank.session->is_divided()
+                      ? agree_on_divided_state(**ring, *rank.session, source, *wanted, history, "", restoring)
+                      : agree_on_state(**ring, *rank.session, *wanted, history);
     if (!agreed) return agreed.error();
     agreements_[number] = *agreed;
     rank.reporter.replace_history(std::move(history), agreed->step);

@@ -36,46 +36,40 @@ DeviceReduce::DeviceReduce(Seats& seats, OwnDevices own, size_t piece_bytes, boo
   }
 }
 
-DeviceReduce::~DeviceReduce() {
-  connecting_ = std::jthread();
-}
-
 void DeviceReduce::connect(const std::stop_token& stop) {
   name_thread("devices");
-  std::string why_not;
+  Outcome outcome;
   try {
-    why_not = connect_or_why_not(stop);
+    outcome = try_to_connect(stop);
   } catch (const std::exception& error) {
-    why_not = error.what();
+    if (seats_.devices() != Seats::Devices::kNot) outcome.why_not = error.what();
   }
-  if (!why_not.empty()) sums_->abort();
-  seats_.set_devices(why_not.empty() ? Seats::Devices::kConnected : Seats::Devices::kNot);
-  if (!stop.stop_requested() && on_connected_) on_connected_(why_not.empty() ? sums_->library() : "", why_not);
+  if (!outcome.connected) sums_->abort();
+  seats_.set_devices(outcome.connected ? Seats::Devices::kConnected : Seats::Devices::kNot);
+  if (on_connected_ && (outcome.connected || !outcome.why_not.empty()))
+    on_connected_(outcome.connected ? sums_->library() : "", outcome.why_not);
 }
 
-std::string DeviceReduce::connect_or_why_not(const std::stop_token& stop) {
+DeviceReduce::Outcome DeviceReduce::try_to_connect(const std::stop_token& stop) {
   const auto deadline = steady_clock::now() + kConnectsWithin;
-  // "": go on.
-  const auto look = [&]() -> std::string {
-    if (stop.stop_requested()) return "the generation ended";
-    if (seats_.devices() == Seats::Devices::kNot) return "another GPU of this node cannot";
-    if (steady_clock::now() > deadline)
-      return sums_->library() + ": no connection within " + std::to_string(kConnectsWithin.count() / 1000) + " s";
-    std::this_thread::sleep_for(kLooksEvery);
-    return "";
+  const auto wait_for = [&](const auto& there) {
+    while (!there()) {
+      if (stop.stop_requested() || seats_.devices() == Seats::Devices::kNot) return false;
+      if (steady_clock::now() > deadline) {
+        throw std::runtime_error(sums_->library() + ": no connection within " + std::to_string(kConnectsWithin.count() / 1000) +
+                                 " s");
+      }
+      std::this_thread::sleep_for(kLooksEvery);
+    }
+    return true;
   };
   if (seats_.own() == 0) seats_.publish_device_id(sums_->make_id());
-  while (!seats_.device_id()) {
-    if (auto why_not = look(); !why_not.empty()) return why_not;
-  }
+  if (!wait_for([&] { return seats_.device_id().has_value(); })) return {};
   sums_->begin_connecting(*seats_.device_id(), static_cast<int>(seats_.count()), static_cast<int>(seats_.own()));
-  while (!sums_->is_done()) {
-    if (auto why_not = look(); !why_not.empty()) return why_not;
-  }
-  return "";
+  return {.connected = wait_for([&] { return sums_->is_done(); }), .why_not = ""};
 }
 
-CollectiveResult<void> DeviceReduce::run(const Memory& memory, const Carry& carry) {
+CollectiveResult<void> DeviceReduce::run(const DeviceMemory& memory, const Carry& carry) {
   auto done = giving_up_in(seats_, [&]() -> CollectiveResult<void> {
     try {
       return sum(memory, carry);
@@ -91,7 +85,7 @@ CollectiveResult<void> DeviceReduce::run(const Memory& memory, const Carry& carr
 
 // All seats come to the call before any device begins it: a device that waits for another cannot do anything else meanwhile,
 // and a seat that is late, or gone, is known by name.
-CollectiveResult<void> DeviceReduce::sum(const Memory& memory, const Carry& carry) {
+CollectiveResult<void> DeviceReduce::sum(const DeviceMemory& memory, const Carry& carry) {
   using To = kernels::DeviceSums::To;
   const Element element = memory.element == kernels::DeviceSums::Element::kInt32 ? Element::kInt32 : Element::kFloat;
   const auto piece = seats_.begin_call(memory.count * kElementBytes, element, 1);
@@ -113,19 +107,19 @@ CollectiveResult<void> DeviceReduce::sum(const Memory& memory, const Carry& carr
   return {};
 }
 
-CollectiveResult<void> DeviceReduce::carry_on(const Memory& memory, const Carry& carry, uint64_t piece) {
+CollectiveResult<void> DeviceReduce::carry_on(const DeviceMemory& memory, const Carry& carry, uint64_t piece) {
   const size_t bytes = memory.count * kElementBytes;
   if (seats_.own() == 0) {
     if (bytes > 0) {
-      sums_->begin_copy_to_host(memory.on_host.data(), memory.sum, bytes);
+      sums_->begin_copy_to_host(memory.on_host, memory.sum, bytes);
       if (auto waited = await_device("bring"); !waited) return waited;
     }
     for (size_t at = 0; at < std::max<size_t>(bytes, 1); at += piece_bytes_) {
       const size_t length = std::min(piece_bytes_, bytes - at);
-      if (auto done = carry(memory.on_host.subspan(at, length), memory.total_on_host.subspan(at, length)); !done) return done;
+      if (auto done = carry({memory.on_host + at, length}, {memory.total_on_host + at, length}); !done) return done;
     }
     if (bytes > 0) {
-      sums_->begin_copy_to_device(memory.sum, memory.total_on_host.data(), bytes);
+      sums_->begin_copy_to_device(memory.sum, memory.total_on_host, bytes);
       if (auto waited = await_device("take"); !waited) return waited;
     }
     seats_.set_carried(piece + 1);

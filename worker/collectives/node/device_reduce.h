@@ -23,21 +23,9 @@ namespace holdfast::worker {
 
 class DeviceReduce {
  public:
-  // Where a call's numbers lie, on the device of this rank. `on_host` and `total_on_host` are as long, of the op set's staging
-  // memory: on a leader that carries sums on to other nodes.
-  struct Memory {
-    const void* mine;
-    void* sum;
-    std::span<std::byte> on_host, total_on_host;
-    size_t count;
-    kernels::DeviceSums::Element element;
-    kernels::DeviceSums::Moment after;  // mine is final
-  };
-
   // `own` without sums: this seat has none, so none of the node has. `carried`, `piece_bytes` as MemorySums has them. `seats`
   // outlive this.
   DeviceReduce(Seats& seats, OwnDevices own, size_t piece_bytes, bool carried);
-  ~DeviceReduce();
 
   // Whether the next call is one of `run`; any thread.
   bool is_on() const { return on_.load(); }
@@ -46,13 +34,18 @@ class DeviceReduce {
   // The moment in the op set's queue; on its thread.
   kernels::DeviceSums::Moment queued() { return sums_->queued(); }
 
-  CollectiveResult<void> run(const Memory& memory, const Carry& carry);
+  // Staging memory is used on a leader that carries sums on to other nodes, and there alone.
+  CollectiveResult<void> run(const DeviceMemory& memory, const Carry& carry);
 
  private:
   void connect(const std::stop_token& stop);
-  std::string connect_or_why_not(const std::stop_token& stop);
-  CollectiveResult<void> sum(const Memory& memory, const Carry& carry);
-  CollectiveResult<void> carry_on(const Memory& memory, const Carry& carry, uint64_t piece);
+  struct Outcome {
+    bool connected = false;
+    std::string why_not;  // "": another seat knows, or the generation ended
+  };
+  Outcome try_to_connect(const std::stop_token& stop);
+  CollectiveResult<void> sum(const DeviceMemory& memory, const Carry& carry);
+  CollectiveResult<void> carry_on(const DeviceMemory& memory, const Carry& carry, uint64_t piece);
   CollectiveResult<void> await_device(const char* what);
 
   Seats& seats_;

@@ -1,4 +1,4 @@
-#include "storage/shard_header.h"
+#include "storage/shards/header.h"
 
 #include <algorithm>
 #include <array>

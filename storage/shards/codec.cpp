@@ -1,4 +1,4 @@
-#include "storage/shard_codec.h"
+#include "storage/shards/codec.h"
 
 #include <zstd.h>
 
@@ -9,7 +9,7 @@
 #include "storage/byte_planes.h"
 #include "storage/checksum.h"
 #include "storage/failure.h"
-#include "storage/shard_header.h"
+#include "storage/shards/header.h"
 
 namespace holdfast::storage {
 namespace {

@@ -1,4 +1,4 @@
-#include "storage/shard_layout.h"
+#include "storage/shards/layout.h"
 
 #include <algorithm>
 

@@ -1,0 +1,118 @@
+#!/usr/bin/python3
+"""The state divided among the workers, with real processes: each chunk's owners are killed, frozen, drained and joined, and the
+job ends with the bits of one that is not divided. The fault matrix has the other moments: matrix.py --sharded."""
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import harness  # noqa: E402  (needs the path above)
+import ledger  # noqa: E402
+import processes  # noqa: E402
+
+SLOW_MS = 60
+STEPS = 60  # harness.small_spec
+
+
+class Sharded(harness.ClusterTest):
+    references = {}  # hashes, by the model's dtype
+
+    def setUp(self):
+        super().setUp()
+        self.whole = harness.small_spec(self.cluster.folder, nodes=4, min_nodes=1, max_nodes=4)
+        self.spec = {**self.whole, "shard": "optimizer"}
+        if not Sharded.references:
+            self.cluster.start_workers("alone")
+            for dtype in ("float32", "bfloat16"):
+                job = self.cluster.submit(**{**self.whole, "dtype": dtype})
+                Sharded.references[dtype] = self.cluster.wait_state(job, "succeeded")["state_hash"]
+            self.cluster.stop_workers()
+
+    def succeed_with_the_same_bits(self, job, steps_lost=False):
+        shown = self.cluster.wait_state(job, "succeeded")
+        self.assertEqual(self.references[shown["spec"]["dtype"]], shown["state_hash"])
+        if not steps_lost:
+            self.assertEqual([], ledger.voided_rows(self.cluster, job))
+        ledger.assert_every_microbatch_once(self, self.cluster, job, STEPS, self.spec["train_data_path"])
+        return shown
+
+    def start_four(self, **rules):
+        """Workers w1 to w4; `rules`: HOLDFAST_FAULT of each."""
+        for name in ("w1", "w2", "w3", "w4"):
+            environment = {"HOLDFAST_FAULT": rules[name]} if name in rules else None
+            self.cluster.start_worker(name, slow_ms=SLOW_MS, environment=environment)
+        self.cluster.wait_workers("w1", "w2", "w3", "w4")
+
+    def test_kill_9_of_any_rank_at_any_moment_of_a_step_loses_nothing(self):
+        """In bfloat16 others have only the copies that they compute with; with `gradients`, only the sums that they own, too."""
+        for point, rank, dtype, shard in (
+                ("step", 1, "float32", "optimizer"), ("allreduce", 2, "bfloat16", "gradients"), ("reduce_scatter", 3, "float32", "gradients"),
+                ("norm", 1, "float32", "optimizer"), ("norm", 2, "bfloat16", "gradients"), ("commit", 0, "bfloat16", "optimizer"),
+                ("commit", 3, "float32", "gradients"), ("share", 2, "bfloat16", "optimizer"), ("confirmed", 1, "bfloat16", "gradients")):
+            with self.subTest(point=point, rank=rank, dtype=dtype, shard=shard):
+                rule = f"kill@{point}:step=20:rank={rank}:once_file={self.cluster.folder}/{point}-{rank}"
+                self.cluster.start_workers("w1", "w2", "w3", "w4", slow_ms=20, environment={"HOLDFAST_FAULT": rule})
+                job = self.cluster.submit(**{**self.spec, "shard": shard, "min_nodes": 4, "dtype": dtype})  # so that there is such a rank
+                shown = self.succeed_with_the_same_bits(job)
+                self.assertGreaterEqual(shown["restarts"], 1)
+                self.assertNotIn("state_lost", self.cluster.event_kinds(job))
+                self.cluster.stop_workers()
+
+    def test_a_part_whose_owners_all_die_comes_from_the_checkpoint_and_it_is_said(self):
+        self.start_four()
+        job = self.cluster.submit(**{**self.spec, "replicas": 1, "checkpoint_every": 10})
+        self.cluster.wait_step(job, 15)
+        self.cluster.wait_event(job, "checkpoint_committed")
+        self.cluster.kill_worker("w3")
+        lost = self.cluster.wait_event(job, "state_lost")
+        self.assertIn("going back to the newest checkpoint", lost["message"])
+        reported = self.cluster.wait_event(job, "fault_reported", containing="chunk")
+        self.assertIn("every owner of", reported["message"])
+        self.succeed_with_the_same_bits(job, steps_lost=True)
+
+    def test_workers_that_leave_in_order_hand_over_the_only_copies(self):
+        self.start_four()
+        job = self.cluster.submit(**{**self.spec, "shard": "gradients", "replicas": 1, "dtype": "bfloat16"})
+        self.cluster.wait_step(job, 10)
+        self.cluster.cli("drain", "w4")
+        self.cluster.wait_event(job, "generation_formed", containing="generation 2")
+        self.succeed_with_the_same_bits(job)
+        self.assertNotIn("state_lost", self.cluster.event_kinds(job))
+
+    def test_newcomers_take_their_parts_and_a_resumed_job_may_be_divided_otherwise(self):
+        self.cluster.start_workers("w1", slow_ms=SLOW_MS)
+        spec = {**self.spec, "dtype": "bfloat16"}
+        job = self.cluster.submit(**{**spec, "checkpoint_every": 25})
+        self.cluster.wait_step(job, 5)
+        for name in ("w2", "w3"):
+            self.cluster.start_worker(name, slow_ms=SLOW_MS)
+        copied = self.cluster.wait_event(job, "state_copied")
+        self.assertIn("took their parts of the state", copied["message"])
+        self.succeed_with_the_same_bits(job)
+        for other in (self.whole, {**self.spec, "shard": "gradients", "replicas": 1}):
+            resumed = self.cluster.submit(**{**other, "dtype": "bfloat16", "resume_from": f"job:{job}@25"})
+            self.assertEqual(self.references["bfloat16"], self.cluster.wait_state(resumed, "succeeded")["state_hash"])
+
+    def test_a_job_too_large_for_a_worker_is_refused_and_divided_it_trains(self):
+        """Under a limit that the undivided state would pass; what the kernel counts stays below it, also when a worker is lost."""
+        limit_gib = 0.46
+        large = {**self.whole, "n_layer": 12, "n_embd": 256, "n_head": 4, "block_size": 32, "batch_size": 1, "global_batch_size": 4,
+                 "dtype": "bfloat16", "total_steps": 16, "min_nodes": 3, "checkpoint_every": 5, "valid_data_path": ""}
+        self.cluster.start_worker("roomy")
+        reference = self.cluster.wait_state(self.cluster.submit(**{**large, "min_nodes": 1}), "succeeded")["state_hash"]
+        self.cluster.stop_workers()
+        self.cluster.start_workers("w1", "w2", "w3", "w4", slow_ms=SLOW_MS, arguments=("--memory_gib", str(limit_gib)))
+        job = self.cluster.submit(**large)
+        refused = self.cluster.wait_event(job, "worker_refused")["message"]
+        self.assertRegex(refused, rf"needs 0\.\d+ GiB of the host's memory \(.*\), which is above --memory_gib {limit_gib}: --shard \w+( --min_nodes 4)? takes")
+        self.cluster.post(job, "stop")
+        job = self.cluster.submit(**{**large, "shard": "parameters"})
+        self.cluster.wait_step(job, 6)
+        self.cluster.kill_worker("w2")
+        self.assertEqual(reference, self.cluster.wait_state(job, "succeeded")["state_hash"])
+        self.assertNotIn("state_lost", self.cluster.event_kinds(job))
+        for name in ("w1", "w3", "w4") if processes.PATIENCE == 1 else ():  # sanitizers take memory of their own
+            self.assertLess(processes.peak_memory_of(self.cluster.training_pid(name)), limit_gib * 2**30, name)
+
+
+if __name__ == "__main__":
+    harness.main()

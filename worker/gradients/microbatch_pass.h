@@ -1,0 +1,63 @@
+// One microbatch forward and backward, and what a rank finds out about its own.
+//
+// Promises: magnitudes are those of the gradient itself, without the model's loss scale. Thread: one, the ops' own.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "kernels/ops.h"
+#include "model/data/data_order.h"
+#include "model/gpt2.h"
+#include "worker/gradients/wire_type.h"
+
+namespace holdfast::worker {
+
+// `ops`, `model` and the memory of `tokens` outlive what is made from it.
+struct GradientSetup {
+  kernels::DeviceOps& ops;
+  model::Gpt2& model;
+  model::DataOrder order;
+  std::span<const uint16_t> tokens;
+  WireType wire;
+  int64_t dealt_units;  // of a step, over all ranks: microbatches, or replicas with local steps
+};
+
+// The result of computing one microbatch, whose gradients are then in the model, or one replica's local steps. A loss that is
+// not finite stands for a gradient that is not, too.
+struct Computed {
+  double loss;  // mean
+  uint64_t digest;
+};
+
+// The findings of one rank about its own microbatches of a step.
+struct LocalStep {
+  int64_t loss = 0;            // fixed point (loss_to_fixed), summed
+  uint64_t tokens_digest = 0;  // sum of microbatch_digest
+  bool finite = true;
+  std::vector<float> maxima;  // per tensor; empty for the float reduction
+
+  void add(const Computed& computed);
+  void saw(size_t tensor, float largest);
+};
+
+class MicrobatchPass {
+ public:
+  explicit MicrobatchPass(const GradientSetup& setup);
+
+  Computed run(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients);
+  // The largest magnitude of each tensor's gradient, of tensors `first` up to `last` of the table; and of all rows that stayed
+  // apart (Gpt2::token_gradient). Not finite if any element is not.
+  std::vector<float> largest_of(size_t first, size_t last) const;
+  float largest_of_rows() const;
+
+ private:
+  kernels::DeviceOps& ops_;
+  model::Gpt2& model_;
+  model::DataOrder order_;
+  std::span<const uint16_t> tokens_;
+  std::vector<int32_t> inputs_, targets_;
+};
+
+}  // namespace holdfast::worker

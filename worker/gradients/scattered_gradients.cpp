@@ -1,0 +1,310 @@
+#include "worker/gradients/scattered_gradients.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "model/train_state.h"
+#include "worker/gradients/narrow_sums.h"
+#include "worker/gradients/packed_sums.h"
+#include "worker/profile/span.h"
+
+namespace holdfast::worker {
+namespace {
+
+using model::Elements;
+
+constexpr size_t kTiedRange = 0;  // the backward pass begins with wte
+
+// Whole tensors of one range, or rows of a large one: never of two ranges, whose gradients are not there at the same time.
+std::vector<std::vector<Elements>> buckets_by_range(const model::Gpt2& model, int64_t target) {
+  std::vector<std::vector<Elements>> all;
+  for (const Elements& range : model.gradient_order()) {
+    auto& of_range = all.emplace_back();
+    for (const GradientBucket& bucket : gradient_buckets(model.table(), {&range, 1}, target))
+      of_range.push_back(bucket.elements);
+  }
+  return all;
+}
+
+int64_t largest_bucket(const std::vector<std::vector<Elements>>& buckets) {
+  int64_t most = 0;
+  for (const auto& of_range : buckets) {
+    for (const Elements& bucket : of_range) most = std::max(most, bucket.count);
+  }
+  return most;
+}
+
+size_t bytes_of(int64_t elements, size_t element_bytes) {
+  return static_cast<size_t>(elements) * element_bytes;
+}
+
+// The part of `a` that is in `b`.
+Elements both(Elements a, Elements b) {
+  const int64_t first = std::max(a.first, b.first), end = std::min(a.first + a.count, b.first + b.count);
+  return {first, std::max<int64_t>(end - first, 0)};
+}
+
+}  // namespace
+
+ScatteredGradients::ScatteredGradients(const GradientSetup& setup, int64_t bucket_elements)
+    : ops_(setup.ops),
+      model_(setup.model),
+      wire_(setup.wire),
+      dealt_units_(setup.dealt_units),
+      rule_(setup.dealt_units, integer_bits(setup.wire)),
+      pass_(setup),
+      buckets_(buckets_by_range(setup.model, bucket_elements)),
+      bucket_max_(largest_bucket(buckets_)),
+      packed_(ops_, bytes_of(bucket_max_, sum_bytes(wire_))),
+      sum_(ops_, bytes_of(bucket_max_, sizeof(int32_t))),
+      packed_on_host_(ops_, packed_.data<void>(), packed_.bytes()),
+      sum_on_host_(ops_, sum_.data<void>(), sum_.bytes()),
+      rows_(ops_, bytes_of(setup.order.batch_size * setup.order.block_size * model_.config().n_embd, sum_bytes(wire_))),
+      row_ids_(ops_, bytes_of(setup.order.batch_size * setup.order.block_size, sizeof(int32_t))),
+      no_row_(ops_, sizeof(int32_t)) {
+  ops_.zero(no_row_.data<void>(), no_row_.bytes());
+}
+
+void ScatteredGradients::divide(std::vector<SumPart> parts, const std::vector<Elements>& own) {
+  parts_ = std::move(parts);
+  own_.clear();
+  int64_t elements = 0;
+  for (const Elements& range : own) own_.push_back({range, std::exchange(elements, elements + range.count)});
+  owned_ = model::DeviceBuffer();  // before the new memory is taken
+  owned_ = model::DeviceBuffer(ops_, bytes_of(elements, sizeof(int32_t)));
+}
+
+void ScatteredGradients::prepare_host_memory() {
+  packed_on_host_.prepare();
+  sum_on_host_.prepare();
+}
+
+CollectiveResult<LocalStep> ScatteredGradients::accumulate(Communicator& ring, int64_t step,
+                                                           std::span<const int64_t> microbatches, size_t rounds,
+                                                           std::span<const int32_t> exponents, const OnPhase& on_phase) {
+  const size_t tensors = model_.table().entries.size();
+  step_ = step;
+  rounds_ = rounds;
+  exponents_.assign(exponents.begin(), exponents.end());
+  microbatches_.assign(microbatches.begin(), microbatches.end());
+  looks_ = true;
+  wanted_.assign(tensors, true);
+  fits_.assign(tensors, true);
+  found_ = {};
+  found_.maxima.assign(tensors, 0.0F);
+  in_ring_ = {};
+  prepare_host_memory();
+  ops_.zero(owned_.data<void>(), owned_.bytes());
+  if (auto done = go_round(ring, on_phase); !done) return tl::unexpected(done.error());
+  return found_;
+}
+
+CollectiveResult<void> ScatteredGradients::repack(Communicator& ring, std::span<const int32_t> after) {
+  for (size_t t = 0; t < after.size(); ++t) wanted_[t] = exponents_[t] != after[t];
+  fits_.assign(fits_.size(), true);
+  looks_ = false;
+  exponents_.assign(after.begin(), after.end());
+  for (const auto& [elements, at] : own_) {
+    for (const auto& [tensor, part] : model_.table().cut(elements)) {
+      if (wanted_[tensor])
+        ops_.zero(owned_.data<int32_t>() + at + (part.first - elements.first), bytes_of(part.count, sizeof(int32_t)));
+    }
+  }
+  return go_round(ring, [](Phase) {});
+}
+
+CollectiveResult<void> ScatteredGradients::go_round(Communicator& ring, const OnPhase& on_phase) {
+  for (size_t round = 0; round < rounds_; ++round) {
+    if (round < microbatches_.size()) {
+      on_phase(Phase::kComputing);
+      try {
+        compute(ring, microbatches_[round], on_phase);
+      } catch (const RingFailed& failed) {
+        return tl::unexpected(failed.error);
+      }
+      continue;
+    }
+    on_phase(Phase::kRing);
+    if (auto done = pass_along(ring); !done) return done;
+  }
+  return {};
+}
+
+CollectiveResult<void> ScatteredGradients::pass_along(Communicator& ring) {
+  const auto& order = model_.gradient_order();
+  try {
+    model_.need_forward();
+    for (size_t i = 1; i <= buckets_.size(); ++i) {  // the tied embedding last
+      const size_t range = i % buckets_.size();
+      const int64_t layer = model_.table().layer_of(model_.table().cut(order[range]).front().tensor);
+      if (layer != model::kNoLayer) model_.need(layer);
+      for (const Elements& bucket : buckets_[range]) {
+        if (!is_wanted(bucket)) continue;
+        std::memset(packed_on_host_.data(), 0, bytes_of(bucket.count, sum_bytes(wire_)));
+        if (auto reduced = reduce(ring, bucket); !reduced) return reduced;
+      }
+    }
+  } catch (const RingFailed& failed) {
+    return tl::unexpected(failed.error);
+  }
+  return {};
+}
+
+void ScatteredGradients::compute(Communicator& ring, int64_t microbatch, const OnPhase& on_phase) {
+  const auto bring = [&](size_t range) {
+    for (const Elements& bucket : buckets_[range]) {
+      if (!is_wanted(bucket)) continue;
+      pack(bucket);
+      packed_on_host_.fetch(0, bytes_of(bucket.count, sum_bytes(wire_)));
+      if (auto reduced = reduce(ring, bucket); !reduced) throw RingFailed{reduced.error()};
+    }
+  };
+  size_t range = 0;
+  const Computed computed = pass_.run(step_, microbatch, [&](int64_t first, int64_t count) {
+    if (looks_) look_at({first, count});
+    if (range == kTiedRange + 1) on_phase(Phase::kRing);
+    if (range != kTiedRange) bring(range);
+    ++range;
+  });
+  if (looks_) look_at_tied();
+  pack_rows();
+  bring(kTiedRange);
+  if (looks_) found_.add(computed);
+}
+
+void ScatteredGradients::look_at(Elements range) {
+  const auto parts = model_.table().cut(range);
+  const size_t first = parts.front().tensor;
+  const auto largest = pass_.largest_of(first, first + parts.size());
+  if (first == kTiedTensor) {
+    head_largest_ = largest.front();
+    return;
+  }
+  for (size_t i = 0; i < largest.size(); ++i) {
+    found_.saw(first + i, largest[i]);
+    fits_[first + i] = !rule_.overflows(largest[i], exponents_[first + i]);
+  }
+}
+
+void ScatteredGradients::look_at_tied() {
+  const float largest = sum_at_least(head_largest_, pass_.largest_of_rows());
+  found_.saw(kTiedTensor, largest);
+  fits_[kTiedTensor] = !rule_.overflows(largest, exponents_[kTiedTensor]);
+}
+
+bool ScatteredGradients::is_wanted(Elements bucket) const {
+  return std::ranges::any_of(model_.table().cut(bucket), [&](const model::TensorPart& part) { return wanted_[part.tensor]; });
+}
+
+void ScatteredGradients::accumulate_fixed(std::byte* to, const float* from, int64_t count, size_t tensor) {
+  const int exponent = exponents_[tensor] - model_.loss_scale_log2();
+  if (wire_ == WireType::kInt16) {
+    ops_.fixed_accumulate(reinterpret_cast<int16_t*>(to), from, count, exponent, true);
+  } else {
+    ops_.fixed_accumulate(reinterpret_cast<int32_t*>(to), from, count, exponent, true);
+  }
+}
+
+// Tensors that overflow bring zeros, which keep every sum within its integers.
+void ScatteredGradients::pack(Elements bucket) {
+  for (const auto& [tensor, part] : model_.table().cut(bucket)) {
+    std::byte* const to = packed_.data<std::byte>() + bytes_of(part.first - bucket.first, sum_bytes(wire_));
+    if (wanted_[tensor] && fits_[tensor]) {
+      const float* const from = model_.gradient_of(tensor) + (part.first - model_.table().entries[tensor].offset);
+      accumulate_fixed(to, from, part.count, tensor);
+    } else {
+      ops_.zero(to, bytes_of(part.count, sum_bytes(wire_)));
+    }
+  }
+  if (bucket.first < model_.gradient_order().front().count) add_rows(bucket);
+}
+
+void ScatteredGradients::pack_rows() {
+  const model::TokenGradient gradient = model_.token_gradient();
+  ids_.clear();
+  if (!wanted_[kTiedTensor] || !fits_[kTiedTensor]) return;
+  ids_.assign(gradient.ids.begin(), gradient.ids.end());
+  accumulate_fixed(rows_.data<std::byte>(), gradient.rows, static_cast<int64_t>(ids_.size()) * model_.config().n_embd,
+                   kTiedTensor);
+}
+
+// A bucket of the embedding has whole rows.
+void ScatteredGradients::add_rows(Elements bucket) {
+  const int64_t C = model_.config().n_embd;
+  const auto first_row = static_cast<int32_t>(bucket.first / C),
+             end_row = static_cast<int32_t>((bucket.first + bucket.count) / C);
+  const auto begin = std::ranges::lower_bound(ids_, first_row), end = std::ranges::lower_bound(ids_, end_row);
+  if (begin == end) return;
+  std::vector<int32_t> within;
+  for (auto id = begin; id != end; ++id) within.push_back(*id - first_row);
+  ops_.copy_to_device(row_ids_.data<void>(), within.data(), within.size() * sizeof(int32_t));
+  const auto add = [&]<typename T>(T) {
+    ops_.add_rows(packed_.data<T>(), rows_.data<T>() + (begin - ids_.begin()) * C, row_ids_.data<int32_t>(),
+                  static_cast<int64_t>(within.size()), C);
+  };
+  wire_ == WireType::kInt16 ? add(int16_t{}) : add(int32_t{});
+}
+
+CollectiveResult<void> ScatteredGradients::reduce(Communicator& ring, Elements bucket) {
+  const auto begin = std::chrono::steady_clock::now();
+  const auto reduced = [&] {
+    const Span span(SpanKind::kBucket, "bucket to its owners");
+    return reduce_on_host(ring, bucket);
+  }();
+  in_ring_ += std::chrono::steady_clock::now() - begin;
+  if (reduced) keep_own(bucket);
+  return reduced;
+}
+
+CollectiveResult<void> ScatteredGradients::reduce_on_host(Communicator& ring, Elements bucket) {
+  const auto count = static_cast<size_t>(bucket.count);
+  const std::span<int32_t> sum(reinterpret_cast<int32_t*>(sum_on_host_.data()), count);
+  const std::span<const int16_t> narrow(reinterpret_cast<const int16_t*>(packed_on_host_.data()), count);
+  const std::span<const int32_t> wide(reinterpret_cast<const int32_t*>(packed_on_host_.data()), count);
+  if (ring.world_size() == 1) {
+    wire_ == WireType::kInt16 ? std::ranges::copy(narrow, sum.begin()).out : std::ranges::copy(wide, sum.begin()).out;
+    return {};
+  }
+  const auto parts = parts_within(parts_, static_cast<size_t>(bucket.first), count);
+  return wire_ == WireType::kInt16 ? sum_int16_of_parts(ring, narrow, std::as_writable_bytes(sum), parts)
+                                   : ring.reduce_scatter_sum(wide, sum, parts);
+}
+
+void ScatteredGradients::keep_own(Elements bucket) {
+  const auto first_behind = [&](const Own& own) { return own.elements.first + own.elements.count <= bucket.first; };
+  for (auto own = std::ranges::partition_point(own_, first_behind); own != own_.end(); ++own) {
+    const Elements part = both(own->elements, bucket);
+    if (part.count == 0) break;
+    const int64_t in_bucket = part.first - bucket.first;
+    sum_on_host_.put(bytes_of(in_bucket, sizeof(int32_t)), bytes_of(part.count, sizeof(int32_t)));
+    sum_on_host_.await_puts();
+    ops_.add_rows(owned_.data<int32_t>() + own->at + (part.first - own->elements.first), sum_.data<int32_t>() + in_bucket,
+                  no_row_.data<int32_t>(), 1, part.count);
+  }
+  if (!ops_.memory_is_host()) ops_.synchronize();  // before the next bucket takes the memory of this one
+}
+
+std::vector<int32_t> ScatteredGradients::first_exponents(int64_t step) {
+  const auto& table = model_.table();
+  std::vector<float> maxima(table.entries.size());
+  pass_.run(step, 0, [&](int64_t first, int64_t count) {
+    const size_t tensor = table.cut({first, count}).front().tensor, tensors = table.cut({first, count}).size();
+    std::ranges::copy(pass_.largest_of(tensor, tensor + tensors), maxima.begin() + static_cast<std::ptrdiff_t>(tensor));
+  });
+  maxima[kTiedTensor] = sum_at_least(maxima[kTiedTensor], pass_.largest_of_rows());
+  return rule_.for_first_step(maxima);
+}
+
+void ScatteredGradients::unpack() {
+  for (const auto& [elements, at] : own_) {
+    for (const auto& [tensor, part] : model_.table().cut(elements)) {
+      const int64_t place = at + (part.first - elements.first);
+      ops_.fixed_unpack(owned_.data<float>() + place, owned_.data<int32_t>() + place, part.count,
+                        mean_scale(exponents_[tensor], dealt_units_));
+    }
+  }
+}
+
+}  // namespace holdfast::worker

@@ -1,0 +1,115 @@
+// The gradient of a step where no rank has memory for all of it (`shard gradients`; ZeRO-2, Rajbhandari et al. 2020, section
+// 5.2): each rank keeps the sums of the chunks that it owns, and of the rest a bucket at a time.
+//
+// In each round every rank computes one of its microbatches, or has none left, and the ring takes what it packed to those who
+// own it, bucket by bucket while the backward pass goes on: a bucket's memory is used again for the next. So a step of A
+// microbatches a rank sends A times what a step of one does, and nothing is kept of a step that failed. The tied embedding goes
+// last, with both parts of its gradient (sparse_rows.h says which). Exact types alone (accumulator.h says what that is).
+// Promises: the same integers as GradientAccumulator's, so the same bits; no allocation of the size of the model but in
+// `divide`. A pass that is interrupted throws model::Interrupted. Thread: one, which calls collectives and is the ops' own.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "model/optimizer.h"
+#include "worker/collectives/communicator.h"
+#include "worker/gradients/buckets.h"
+#include "worker/gradients/exponent_rule.h"
+#include "worker/gradients/host_mirror.h"
+#include "worker/gradients/microbatch_pass.h"
+
+namespace holdfast::worker {
+
+class ScatteredGradients {
+ public:
+  // The model has its gradients by range (model::Gradients::kByRange).
+  // `bucket_elements`: as gradient_buckets' target.
+  explicit ScatteredGradients(const GradientSetup& setup, int64_t bucket_elements = kBucketElements);
+
+  // `parts` of the table say which ranks are to have whose sums; `own`, ascending, what this rank is to have. Takes memory for
+  // that; throws what DeviceOps::allocate does.
+  void divide(std::vector<SumPart> parts, const std::vector<model::Elements>& own);
+  // As MeanGradient's.
+  void prepare_host_memory();
+
+  // The call goes on with computing, or with the ring.
+  enum class Phase : uint8_t { kComputing, kRing };
+  using OnPhase = std::function<void(Phase)>;
+  // Computes `microbatches` of the step that follows state `step`, and brings all ranks' numbers under `exponents` to their
+  // owners. All ranks call it, with as many `rounds`, which is the most that any of them computes. Tensors that overflow are
+  // left out: `repack` brings them. Returns the findings about this rank's own.
+  CollectiveResult<LocalStep> accumulate(Communicator& ring, int64_t step, std::span<const int64_t> microbatches, size_t rounds,
+                                         std::span<const int32_t> exponents, const OnPhase& on_phase);
+  // The tensors whose exponent differs from `after`, again: computes the microbatches anew.
+  CollectiveResult<void> repack(Communicator& ring, std::span<const int32_t> after);
+  // As GradientAccumulator's.
+  std::vector<int32_t> first_exponents(int64_t step);
+  const ExponentRule& rule() const { return rule_; }
+
+  // The sums that this rank owns become the mean over all microbatches.
+  void unpack();
+  model::Gradient mean() const { return {owned_.data<float>(), model::Layout::kOwned}; }
+
+  // The microbatches of this rank that are in the owners' sums, ascending.
+  const std::vector<int64_t>& microbatches() const { return microbatches_; }
+  // The time that the last call of `accumulate` spent in the ring.
+  std::chrono::duration<double> in_ring() const { return in_ring_; }
+
+ private:
+  struct Own {
+    model::Elements elements;
+    int64_t at;  // in owned_
+  };
+
+  CollectiveResult<void> go_round(Communicator& ring, const OnPhase& on_phase);
+  // As a rank that has no microbatch left: in the order of those that compute.
+  CollectiveResult<void> pass_along(Communicator& ring);
+  void compute(Communicator& ring, int64_t microbatch, const OnPhase& on_phase);
+  // Looks at the tensors of a range, or at the tied embedding with its rows: whether they fit.
+  void look_at(model::Elements range);
+  void look_at_tied();
+  bool is_wanted(model::Elements bucket) const;
+  void pack(model::Elements bucket);
+  void pack_rows();
+  void add_rows(model::Elements bucket);
+  // The numbers that all ranks packed join the sums of the owners.
+  CollectiveResult<void> reduce(Communicator& ring, model::Elements bucket);
+  CollectiveResult<void> reduce_on_host(Communicator& ring, model::Elements bucket);
+  void keep_own(model::Elements bucket);
+  void accumulate_fixed(std::byte* to, const float* from, int64_t count, size_t tensor);
+
+  kernels::DeviceOps& ops_;
+  model::Gpt2& model_;
+  WireType wire_;
+  int64_t dealt_units_;
+  ExponentRule rule_;
+  MicrobatchPass pass_;
+  std::vector<std::vector<model::Elements>> buckets_;  // by range of the backward pass
+  int64_t bucket_max_;                                 // elements of the largest
+  model::DeviceBuffer packed_, sum_;                   // of one bucket: as the wire has it; int32
+  HostMirror packed_on_host_, sum_on_host_;
+  model::DeviceBuffer rows_, row_ids_, no_row_;  // the embedding's rows, packed; ids of some of them; one id, which is 0
+
+  std::vector<SumPart> parts_;
+  std::vector<Own> own_;
+  model::DeviceBuffer owned_;  // int32 sums, or the mean as floats
+
+  // The step under way.
+  int64_t step_ = -1;
+  size_t rounds_ = 0;
+  std::vector<int32_t> exponents_;
+  std::vector<int64_t> microbatches_;
+  bool looks_ = true;         // else the exponents are known to fit
+  std::vector<bool> wanted_;  // by tensor, whether it is to be brought
+  std::vector<bool> fits_;    // by tensor, of the microbatch at hand
+  std::vector<int32_t> ids_;  // of rows_
+  float head_largest_ = 0;    // of the head's part of the tied embedding's gradient
+  LocalStep found_;
+  std::chrono::duration<double> in_ring_{0};
+};
+
+}  // namespace holdfast::worker

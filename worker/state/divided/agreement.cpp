@@ -1,0 +1,281 @@
+#include "worker/state/divided/agreement.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "worker/state/divided/catch_up.h"
+#include "worker/state/divided/compute_copies.h"
+#include "worker/state/divided/holdings.h"
+#include "worker/state/divided/owners.h"
+#include "worker/state/offers.h"
+
+namespace holdfast::worker {
+namespace {
+
+using rendezvous::Placement;
+using rendezvous::StateSource;
+
+size_t me_in(const Communicator& ring) {
+  return static_cast<size_t>(ring.rank());
+}
+
+RankSet everyone(const Communicator& ring) {
+  return RankSet(static_cast<size_t>(ring.world_size()), true);
+}
+
+// By piece, the ranks that are to have it under `placement`: compute copies and what belongs to no chunk, all; moments, and
+// parameters where copies are apart, their owners.
+std::vector<RankSet> wanted_pieces(const Placement& placement, const Session& session, size_t pieces,
+                                   const Communicator& ring) {
+  std::vector<RankSet> wanted(pieces, everyone(ring));
+  const size_t chunks = session.sound.size();
+  for (size_t c = 0; c < chunks; ++c) {
+    const RankSet owners = owners_of(placement, c, static_cast<size_t>(ring.world_size()));
+    wanted[chunks + c] = wanted[2 * chunks + c] = owners;
+    if (session.state->copies_apart()) wanted[c] = owners;
+  }
+  return wanted;
+}
+
+struct Movement {
+  std::vector<RoutedPiece> pieces;
+  std::vector<int64_t> bytes;  // that each rank takes
+  bool is_none() const {
+    return std::ranges::all_of(bytes, [](int64_t taken) { return taken == 0; });
+  }
+};
+
+Movement movement_to(const std::vector<RankSet>& wanted, const Holdings& holdings, std::span<const model::StatePiece> here,
+                     const Communicator& ring) {
+  Movement movement{{}, std::vector<int64_t>(static_cast<size_t>(ring.world_size()))};
+  for (size_t piece = 0; piece < here.size(); ++piece) {
+    const RankSet& has = holdings.has[piece];
+    const Way way = way_of(has, wanted[piece], ring.rank());
+    const size_t me = me_in(ring);
+    const bool mine = has[me] || wanted[piece][me];
+    movement.pieces.push_back({mine ? here[piece].data : nullptr, here[piece].bytes, here[piece].on_host, way});
+    for (size_t rank = 0; rank < has.size(); ++rank) {
+      if (wanted[piece][rank] && !has[rank]) movement.bytes[rank] += static_cast<int64_t>(here[piece].bytes);
+    }
+  }
+  return movement;
+}
+
+class Agreeing {
+ public:
+  Agreeing(Communicator& ring, Session& session, const std::string& node, int64_t step)
+      : ring_(ring), session_(session), node_(node), chunks_(session.state->owned().size()) {
+    agreed_.step = step;
+    agreed_.divided = true;
+  }
+
+  RunResult<StateAgreement> run(const StateSource& source, StepHistory& history, const Restoring& restoring) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto offers = gather_offers(ring_, offer_of(session_, history));
+    if (!offers) return tl::unexpected(offers.error());
+    auto holdings = source.kind == StateSource::Kind::kInitial      ? begin_division()
+                    : source.kind == StateSource::Kind::kCheckpoint ? begin_from_checkpoint(source, restoring)
+                                                                    : go_on_from_memory(*offers);
+    if (!holdings) return tl::unexpected(holdings.error());
+    agreed_.hash = holdings->hash();
+    merge_history(*offers, agreed_.step, history);
+    agreed_.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return agreed_;
+  }
+
+  RunResult<void> hand_over(const RankSet& leaving) {
+    current_ = everyone(ring_);
+    const auto holdings = gather_holdings(ring_, session_, node_, true, digests_of_told(session_));
+    if (!holdings) return tl::unexpected(holdings.error());
+    if (holdings->differs) return tl::unexpected(differing(*holdings));
+    const auto placement = place_chunks(session_, *holdings, leaving);
+    if (!placement) return tl::unexpected(placement.error());
+    if (auto moved = move_pieces(*placement, *holdings); !moved) return moved;
+    auto digests = digests_of_told(session_);
+    trust_what_came(digests, holdings->right);
+    if (auto now = checked(*placement, std::move(digests)); !now) return tl::unexpected(now.error());
+    return {};
+  }
+
+ private:
+  RankSet nobody() const { return RankSet(static_cast<size_t>(ring_.world_size())); }
+
+  // The ranks that hold the step, or can after they have caught up.
+  RunResult<void> find_current(const std::vector<Offer>& offers) {
+    for (const Offer& offer : offers) current_.push_back(offer.step == agreed_.step);
+    const auto first = std::ranges::find(current_, true);
+    if (first == current_.end()) {
+      return tl::unexpected(state_mismatch(fmt::format("no rank holds its part of the state of step {}; by rank they hold: {}",
+                                                       agreed_.step, steps_held(offers))));
+    }
+    agreed_.donor = static_cast<int>(first - current_.begin());
+    agreed_.donors = static_cast<int>(std::ranges::count(current_, true));
+    agreed_.receivers = ring_.world_size() - agreed_.donors;
+    agreed_.received = !current_[me_in(ring_)];
+    RankSet now = catch_up_to(session_, ring_.rank(), offers, agreed_.step);
+    if (now == current_) return {};
+    current_ = std::move(now);
+    agreed_.how = StateAgreement::How::kGradient;
+    agreed_.refused = offers[static_cast<size_t>(agreed_.donor)].refused_last;
+    return {};
+  }
+
+  // Nobody holds anything yet.
+  RunResult<Placement> place_anew() {
+    current_ = everyone(ring_);
+    const auto told = gather_holdings(ring_, session_, node_, false, PieceDigests(told_pieces(session_).size()));
+    if (!told) return tl::unexpected(told.error());
+    auto placement = place_chunks(session_, *told, nobody());
+    if (placement) settle(*placement);
+    return placement;
+  }
+
+  // Owners have their parameters from the seed, and moments of 0.
+  RunResult<Holdings> begin_division() {
+    const auto placement = place_anew();
+    if (!placement) return tl::unexpected(placement.error());
+    session_.state->initialize(static_cast<uint64_t>(session_.spec.seed));
+    return checked(*placement, digests_of_told(session_));
+  }
+
+  RunResult<Holdings> begin_from_checkpoint(const StateSource& source, const Restoring& restoring) {
+    const auto placement = place_anew();
+    if (!placement) return tl::unexpected(placement.error());
+    const auto manifest = restore_own(session_, restoring, source.step, ring_.rank() == 0);
+    if (!manifest) return tl::unexpected(manifest.error());
+    if (const auto shared = share_copies_as_they_are(ring_, session_); !shared)
+      return tl::unexpected(ring_stop(shared.error()));
+    session_.state->step = source.step;
+    session_.has_state = true;
+    auto holdings = checked(*placement, digests_of_told(session_));
+    if (!holdings || manifest->format_version < storage::Manifest::kHashOfPieces) return holdings;
+    if (holdings->hash() == manifest->state_hash) return holdings;
+    session_.has_state = false;
+    RunStop stop = fault("checkpoint_unreadable",
+                         fmt::format("the checkpoint of step {}: hash of the state is {}, the manifest says {}: it was "
+                                     "assembled from shards of different writes",
+                                     source.step, holdings->hash(), manifest->state_hash));
+    stop.checkpoint_step = source.step;
+    return tl::unexpected(std::move(stop));
+  }
+
+  RunResult<Holdings> go_on_from_memory(const std::vector<Offer>& offers) {
+    if (auto found = find_current(offers); !found) return tl::unexpected(found.error());
+    return take_pieces(offers[static_cast<size_t>(agreed_.donor)]);
+  }
+
+  RunResult<Holdings> take_pieces(const Offer& donor) {
+    const size_t me = me_in(ring_);
+    auto holdings = gather_holdings(ring_, session_, node_, current_[me], digests_of_told(session_));
+    if (!holdings) return holdings;
+    if (holdings->differs) return tl::unexpected(differing(*holdings));
+    const auto placement = place_chunks(session_, *holdings, nobody());
+    if (!placement) return tl::unexpected(placement.error());
+    if (!current_[me]) session_.has_state = false;
+    if (auto moved = move_pieces(*placement, *holdings); !moved) return tl::unexpected(moved.error());
+    auto digests = digests_of_told(session_);
+    if (trust_what_came(digests, holdings->right) && !current_[me]) hold_the_step(donor);
+    auto now = checked(*placement, std::move(digests));
+    if (now) settle(*placement);
+    return now;
+  }
+
+  // Beside what this rank holds it makes room for what it is to own, and takes what it lacks.
+  RunResult<void> move_pieces(const Placement& placement, const Holdings& holdings) {
+    const size_t me = me_in(ring_);
+    std::vector<bool> both = owned_by(placement, chunks_, me, current_.size());
+    for (size_t c = 0; c < chunks_; ++c) {
+      const bool right = holdings.has[c][me] && holdings.has[chunks_ + c][me] && holdings.has[2 * chunks_ + c][me];
+      session_.sound[c] = session_.sound[c] && right;
+      both[c] = both[c] || session_.sound[c];
+    }
+    session_.state->own(both);
+    const auto here = told_pieces(session_);
+    const Movement movement = movement_to(wanted_pieces(placement, session_, here.size(), ring_), holdings, here, ring_);
+    if (movement.is_none()) return {};
+    if (const auto passed = route(ring_, *session_.ops, movement.pieces, "state_copy", -1); !passed)
+      return tl::unexpected(ring_stop(passed.error()));
+    session_.state->bytes_changed();
+    agreed_.how = StateAgreement::How::kPieces;
+    agreed_.bytes = std::ranges::max(movement.bytes);
+    agreed_.receivers = static_cast<int>(std::ranges::count_if(movement.bytes, [](int64_t bytes) { return bytes > 0; }));
+    return {};
+  }
+
+  // Chunks whose bytes are right are held from now on, whatever becomes of the ring: others may let go of them. Returns whether
+  // all is right that this rank has.
+  bool trust_what_came(const PieceDigests& digests, const std::vector<storage::PieceDigest>& right) {
+    const auto is_right = [&](size_t piece) { return !digests[piece] || *digests[piece] == right[piece]; };
+    for (size_t c = 0; c < chunks_; ++c) {
+      session_.sound[c] = session_.state->owned()[c] && is_right(c) && is_right(chunks_ + c) && is_right(2 * chunks_ + c);
+    }
+    for (size_t piece = 0; piece < digests.size(); ++piece) {
+      if (!is_right(piece)) return false;
+    }
+    return true;
+  }
+
+  void hold_the_step(const Offer& donor) {
+    session_.state->step = agreed_.step;
+    session_.lose_gradient();
+    session_.refused_in_row = donor.refused_in_row;
+    session_.refused_last = donor.refused_last;
+    session_.has_state = true;
+  }
+
+  // All ranks say again what they hold: nobody may lack what it is to have.
+  RunResult<Holdings> checked(const Placement& placement, PieceDigests digests) {
+    const size_t pieces = digests.size();
+    auto holdings = gather_holdings(ring_, session_, node_, session_.has_state, std::move(digests));
+    if (!holdings) return holdings;
+    if (holdings->differs) return tl::unexpected(differing(*holdings));
+    const auto wanted = wanted_pieces(placement, session_, pieces, ring_);
+    for (size_t piece = 0; piece < pieces; ++piece) {
+      for (size_t rank = 0; rank < current_.size(); ++rank) {
+        if (wanted[piece][rank] && !holdings->has[piece][rank]) return tl::unexpected(altered(piece, static_cast<int>(rank)));
+      }
+    }
+    return holdings;
+  }
+
+  static RunStop altered(size_t piece, int rank) {
+    return fault("connection_lost", fmt::format("piece {} of the state came altered to rank {}", piece, rank), rank);
+  }
+
+  RunStop differing(const Holdings& holdings) const {
+    return state_mismatch(fmt::format("after step {} {}", agreed_.step, *holdings.differs));
+  }
+
+  // From now on this rank owns what the placement says, and nothing else.
+  void settle(const Placement& placement) {
+    session_.state->own(owned_by(placement, chunks_, me_in(ring_), current_.size()));
+    session_.sound = session_.state->owned();
+    session_.placement = placement;
+    divide_gradient(session_, current_.size());
+  }
+
+  Communicator& ring_;
+  Session& session_;
+  const std::string& node_;
+  const size_t chunks_;
+  RankSet current_;  // holds the step
+  StateAgreement agreed_;
+};
+
+}  // namespace
+
+RunResult<StateAgreement> agree_on_divided_state(Communicator& ring, Session& session, const StateSource& source,
+                                                 int64_t wanted_step, StepHistory& history, const std::string& node,
+                                                 const Restoring& restoring) {
+  return Agreeing(ring, session, node, wanted_step).run(source, history, restoring);
+}
+
+RunResult<void> hand_over_before_leaving(Communicator& ring, Session& session, const std::string& node,
+                                         const RankSet& leaving) {
+  return Agreeing(ring, session, node, session.state->step).hand_over(leaving);
+}
+
+}  // namespace holdfast::worker
