@@ -2,8 +2,9 @@
 // ctest runs this program once for each instruction set (HOLDFAST_TEST_ISA).
 #include <gtest/gtest.h>
 
-#include <cstring>
+#include <algorithm>
 #include <initializer_list>
+#include <span>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "tests/kernels/op_cases.h"
@@ -15,8 +16,7 @@ using testing::RandomInputs;
 
 void expect_same_bits(const std::vector<testing::Output>& one, const std::vector<testing::Output>& other) {
   for (size_t i = 0; i < one.size(); ++i) {
-    ASSERT_EQ(one[i].values.size(), other[i].values.size());
-    EXPECT_EQ(std::memcmp(one[i].values.data(), other[i].values.data(), one[i].values.size() * sizeof(double)), 0)
+    EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(one[i].values)), std::as_bytes(std::span(other[i].values))))
         << one[i].name;
   }
 }
