@@ -33,11 +33,17 @@ struct MutableTensor {
 // The state's hash (state_hash.h), as TrainState::hash() says it of the same bytes.
 std::string state_hash(std::span<const ConstTensor> tensors);
 
+// Pieces of the state as its hash cuts it (state_hash.h), counted through all tensors.
+struct PieceRun {
+  int64_t first = 0, count = 0;
+};
+
 struct ShardInfo {
-  std::string key;           // object name
-  int64_t raw_bytes = 0;     // bytes once unpacked
-  int64_t stored_bytes = 0;  // the object's size
-  std::string checksum;      // XXH3-128 of the stored object, hex
+  std::string key;               // object name
+  int64_t raw_bytes = 0;         // bytes once unpacked
+  int64_t stored_bytes = 0;      // the object's size
+  std::string checksum;          // XXH3-128 of the stored object, hex
+  std::vector<PieceRun> pieces;  // its contents, ascending; none: the bytes that follow those of the shard before
 };
 
 struct TensorInfo {
@@ -59,7 +65,7 @@ struct Manifest {
   nlohmann::json spec;     // the job spec it was trained under, for people, `sample` and `--resume_from`
   nlohmann::json data;     // the run's data: {"train": digest, "path": …}
   std::vector<TensorInfo> tensors;
-  std::vector<ShardInfo> shards;  // the tensors' bytes, end to end, cut into shards
+  std::vector<ShardInfo> shards;  // the tensors' bytes, end to end, cut into shards; or each the pieces that it names
 
   int64_t raw_bytes() const;
   int64_t stored_bytes() const;

@@ -44,13 +44,11 @@ Result<Bytes> fetch(ObjectStore& store, const Manifest& manifest, const ShardInf
 class Reading {
  public:
   Reading(ObjectStore& store, const Manifest& manifest, int threads, Stop stop = nullptr)
-      : store_(store), manifest_(manifest), stop_(stop), unpackers_(static_cast<size_t>(std::max(threads, 1))) {
-    int64_t first = 0;
-    for (const ShardInfo& shard : manifest.shards) {
-      first_bytes_.push_back(first);
-      first += shard.raw_bytes;
-    }
-  }
+      : store_(store),
+        manifest_(manifest),
+        stop_(stop),
+        unpackers_(static_cast<size_t>(std::max(threads, 1))),
+        contents_(contents_of(manifest.tensors, manifest.shards).value()) {}
 
   int threads() const { return static_cast<int>(unpackers_.size()); }
 
@@ -67,7 +65,7 @@ class Reading {
     if (!object) return tl::unexpected(object.error());
     if (const auto goes_on = check_stop(); !goes_on) return goes_on;
     const std::string name = object_name(store_, shard.key);
-    Result<void> unpacked = unpackers_[static_cast<size_t>(thread)].unpack(*object, name, first_bytes_[index], pieces);
+    Result<void> unpacked = unpackers_[static_cast<size_t>(thread)].unpack(*object, name, contents_[index].first_byte, pieces);
     const std::string found = checksum_hex(*object);
     if (found != shard.checksum && (unpacked || unpacked.error().code != kCorrupt)) {
       return fail(kCorrupt, "{}: checksum is {}, the manifest says {}: it was replaced", name, found, shard.checksum);
@@ -75,9 +73,7 @@ class Reading {
     return unpacked;  // on failure it says where
   }
 
-  std::vector<TensorRange> ranges(size_t index) const {
-    return *ranges_of(manifest_.tensors, first_bytes_[index], manifest_.shards[index].raw_bytes);
-  }
+  const std::vector<TensorRange>& ranges(size_t index) const { return contents_[index].ranges; }
 
   Result<void> check_stop() const {
     if (stop_ == nullptr || !*stop_) return {};
@@ -98,7 +94,7 @@ class Reading {
   const Manifest& manifest_;
   const Stop stop_;
   std::vector<ShardUnpacker> unpackers_;
-  std::vector<int64_t> first_bytes_;
+  std::vector<ShardContents> contents_;
 };
 
 StateHasher hasher_of(const Manifest& manifest) {
@@ -207,6 +203,59 @@ class RangesOfTensors {
   std::vector<std::vector<const MutableRange*>> by_tensor_;
 };
 
+// A shard's bytes, its ranges end to end.
+Result<std::span<const std::byte>> unpack_whole(Reading& reading, const ShardInfo& shard, size_t index, int thread,
+                                                Scratch& buffer) {
+  const auto bytes = static_cast<size_t>(shard.raw_bytes);
+  std::byte* const begin = buffer.at_least(bytes);
+  std::byte* at = begin;
+  const auto unpacked =
+      reading.unpack(index, thread, [&at](const TensorRange& range) { return std::exchange(at, at + range.bytes); });
+  if (!unpacked) return tl::unexpected(unpacked.error());
+  return std::span<const std::byte>(begin, bytes);
+}
+
+// The hash of the state, from shards that follow one another. Waves of as many shards as there are threads, so that their bytes
+// can be hashed in order without holding all of them.
+Result<std::string> hash_in_order(Reading& reading, const Manifest& manifest) {
+  StateHasher hash = hasher_of(manifest);
+  std::vector<Scratch> buffers(static_cast<size_t>(reading.threads()));
+  std::vector<std::span<const std::byte>> held(buffers.size());
+  for (size_t first = 0; first < manifest.shards.size(); first += buffers.size()) {
+    const size_t wave = std::min(buffers.size(), manifest.shards.size() - first);
+    const auto done = in_parallel(wave, reading.threads(), [&](size_t i, int thread) -> Result<void> {
+      const auto bytes = unpack_whole(reading, manifest.shards[first + i], first + i, thread, buffers[i]);
+      if (!bytes) return tl::unexpected(bytes.error());
+      held[i] = *bytes;
+      return {};
+    });
+    if (!done) return tl::unexpected(done.error());
+    for (size_t i = 0; i < wave; ++i) hash.add(held[i]);
+  }
+  return hash.hex();
+}
+
+// The same, from shards that name their pieces.
+Result<std::string> hash_by_pieces(Reading& reading, const Manifest& manifest) {
+  const PieceTable table(manifest.tensors);
+  std::vector<PieceDigest> digests(table.size());
+  std::vector<Scratch> buffers(static_cast<size_t>(reading.threads()));
+  const auto done = in_parallel(manifest.shards.size(), reading.threads(), [&](size_t i, int thread) -> Result<void> {
+    auto bytes = unpack_whole(reading, manifest.shards[i], i, thread, buffers[static_cast<size_t>(thread)]);
+    if (!bytes) return tl::unexpected(bytes.error());
+    for (const PieceRun& run : manifest.shards[i].pieces) {
+      for (int64_t number = run.first; number < run.first + run.count; ++number) {
+        const auto piece = bytes->first(static_cast<size_t>(table[static_cast<size_t>(number)].bytes));
+        digests[static_cast<size_t>(number)] = digest_of(piece);
+        bytes = bytes->subspan(piece.size());
+      }
+    }
+    return {};
+  });
+  if (!done) return tl::unexpected(done.error());
+  return state_hash_of(digests);
+}
+
 Reading::Target into(const std::vector<const MutableTensor*>& ordered) {
   return [&ordered](const TensorRange& range) {
     return ordered[range.tensor] ? ordered[range.tensor]->bytes.data() + range.offset : nullptr;
@@ -223,26 +272,14 @@ Result<Manifest> read_manifest(ObjectStore& store, int64_t step) {
               store.describe());
 }
 
-// Waves of as many shards as there are threads, so that their bytes can be hashed in order without holding all of them.
 Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads, Stop stop) {
   auto manifest = read_manifest(store, step);
   if (!manifest) return manifest;
   Reading reading(store, *manifest, threads, stop);
-  StateHasher hash = hasher_of(*manifest);
-  std::vector<Scratch> buffers(static_cast<size_t>(reading.threads()));
-  for (size_t first = 0; first < manifest->shards.size(); first += buffers.size()) {
-    const size_t wave = std::min(buffers.size(), manifest->shards.size() - first);
-    const auto done = in_parallel(wave, reading.threads(), [&](size_t i, int thread) {
-      std::byte* at = buffers[i].at_least(static_cast<size_t>(manifest->shards[first + i].raw_bytes));
-      return reading.unpack(first + i, thread, [&at](const TensorRange& range) { return std::exchange(at, at + range.bytes); });
-    });
-    if (!done) return tl::unexpected(done.error());
-    for (size_t i = 0; i < wave; ++i) {
-      const auto bytes = static_cast<size_t>(manifest->shards[first + i].raw_bytes);
-      hash.add({buffers[i].at_least(bytes), bytes});
-    }
-  }
-  if (const auto same = reading.check_hash(hash.hex()); !same) return tl::unexpected(same.error());
+  const bool by_pieces = std::ranges::any_of(manifest->shards, [](const ShardInfo& shard) { return !shard.pieces.empty(); });
+  const auto hash = by_pieces ? hash_by_pieces(reading, *manifest) : hash_in_order(reading, *manifest);
+  if (!hash) return tl::unexpected(hash.error());
+  if (const auto same = reading.check_hash(*hash); !same) return tl::unexpected(same.error());
   return manifest;
 }
 
@@ -273,7 +310,7 @@ Result<Manifest> read_tensors(ObjectStore& store, int64_t step, std::span<const 
   Reading reading(store, *manifest, threads);
   std::vector<size_t> touched;
   for (size_t i = 0; i < manifest->shards.size(); ++i) {
-    const std::vector<TensorRange> ranges = reading.ranges(i);
+    const auto& ranges = reading.ranges(i);
     if (std::ranges::any_of(ranges, [&](const TensorRange& range) { return ordered[range.tensor] != nullptr; }))
       touched.push_back(i);
   }
@@ -292,18 +329,15 @@ Result<Manifest> read_ranges(ObjectStore& store, int64_t step, std::span<const T
   Reading reading(store, *manifest, threads, stop);
   std::vector<size_t> touched;
   for (size_t i = 0; i < manifest->shards.size(); ++i) {
-    const auto of_shard = reading.ranges(i);
+    const auto& of_shard = reading.ranges(i);
     if (std::ranges::any_of(of_shard, [&](const TensorRange& range) { return wanted.touch(range); })) touched.push_back(i);
   }
   std::vector<Scratch> buffers(static_cast<size_t>(reading.threads()));
   const auto done = in_parallel(touched.size(), reading.threads(), [&](size_t i, int thread) -> Result<void> {
-    const auto bytes = static_cast<size_t>(manifest->shards[touched[i]].raw_bytes);
-    std::byte* const begin = buffers[static_cast<size_t>(thread)].at_least(bytes);
-    std::byte* at = begin;
-    const auto unpacked =
-        reading.unpack(touched[i], thread, [&at](const TensorRange& range) { return std::exchange(at, at + range.bytes); });
-    if (!unpacked) return unpacked;
-    const std::byte* from = begin;
+    const auto bytes =
+        unpack_whole(reading, manifest->shards[touched[i]], touched[i], thread, buffers[static_cast<size_t>(thread)]);
+    if (!bytes) return tl::unexpected(bytes.error());
+    const std::byte* from = bytes->data();
     for (const TensorRange& range : reading.ranges(touched[i])) wanted.fill(range, std::exchange(from, from + range.bytes));
     return {};
   });

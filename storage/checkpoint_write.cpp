@@ -11,6 +11,7 @@
 #include "storage/shards/codec.h"
 #include "storage/shards/layout.h"
 #include "storage/state_hash.h"
+#include "storage/writing.h"
 
 namespace holdfast::storage {
 namespace {
@@ -43,21 +44,6 @@ Result<std::vector<TensorInfo>> describe(std::span<const ConstTensor> tensors) {
   return infos;
 }
 
-// A writer that was superseded must not replace what its successor wrote. The window between this and the manifest's put
-// is closed by the catalogue, which takes no row of an old generation.
-Result<void> check_not_superseded(ObjectStore& store, const Manifest& manifest) {
-  const auto there = read_manifest(store, manifest.step);
-  if (there && there->generation > manifest.generation) {
-    return fail(
-        kRefused,
-        "checkpoint at step {} in {} was written by generation {}, this writer belongs to generation {} and is superseded",
-        manifest.step, store.describe(), there->generation, manifest.generation);
-  }
-  if (!there && there.error().code == Error::Code::kUnavailable) return tl::unexpected(there.error());
-  if (!there && there.error().code == Error::Code::kRefused) return tl::unexpected(there.error());
-  return {};  // none, an older one, or one that no longer reads and is better replaced
-}
-
 class CheckpointWriting {
  public:
   CheckpointWriting(ObjectStore& store, Manifest& manifest, std::span<const ConstTensor> tensors, const WriteOptions& options)
@@ -68,7 +54,7 @@ class CheckpointWriting {
         in_background_(options.in_background) {
     int64_t first = 0;
     for (const int64_t size : shard_sizes(manifest.tensors, options.shard_bytes)) {
-      manifest_.shards.push_back({"", size, 0, ""});
+      manifest_.shards.push_back({"", size, 0, "", {}});
       first_bytes_.push_back(first);
       first += size;
     }
@@ -85,26 +71,20 @@ class CheckpointWriting {
     const size_t pieces = 1 + manifest_.shards.size();
     Result<void> done = in_background_ ? in_background(pieces, threads_, piece) : in_parallel(pieces, threads_, piece);
     if (done) done = check_not_superseded(store_, manifest_);
-    if (!done) return done;
-    const auto text = format_manifest(manifest_);
-    if (!text) return tl::unexpected(text.error());
-    return store_.put(manifest_key(manifest_.step), std::as_bytes(std::span(*text)));
+    return done ? put_manifest(store_, manifest_) : done;
   }
 
  private:
   Result<void> write_shard(size_t index, ShardPacker& packer) {
-    ShardInfo& shard = manifest_.shards[index];
     std::vector<ConstPiece> pieces;
-    const auto ranges = ranges_of(manifest_.tensors, first_bytes_[index], shard.raw_bytes);
+    const auto ranges = ranges_of(manifest_.tensors, first_bytes_[index], manifest_.shards[index].raw_bytes);
     for (const TensorRange& range : ranges.value()) {
       pieces.push_back({tensors_[range.tensor].bytes.data() + range.offset, static_cast<size_t>(range.bytes), range.width});
     }
-    const auto object = packer.pack(first_bytes_[index], pieces);
-    if (!object) return tl::unexpected(object.error());
-    shard.stored_bytes = static_cast<int64_t>(object->size());
-    shard.checksum = checksum_hex(*object);
-    shard.key = fmt::format("{}shard-{:04}-{}.hfs", checkpoint_prefix(manifest_.step), index, shard.checksum);
-    return store_.put(shard.key, *object);
+    auto shard = put_shard(store_, manifest_.step, index, first_bytes_[index], pieces, packer);
+    if (!shard) return tl::unexpected(std::move(shard.error()));
+    manifest_.shards[index] = std::move(*shard);
+    return {};
   }
 
   ObjectStore& store_;
@@ -118,6 +98,55 @@ class CheckpointWriting {
 
 }  // namespace
 
+Result<void> check_request(const Manifest& manifest, const WriteOptions& options) {
+  if (manifest.step < 0 || manifest.generation < 0) {
+    return fail(kRefused, "a checkpoint at step {} of generation {} was asked for: neither can be negative", manifest.step,
+                manifest.generation);
+  }
+  if (options.shard_bytes < 1 || options.shard_bytes > kShardRawBytesMax) {
+    return fail(kRefused, "shards of {} bytes were asked for: choose 1 to {}", options.shard_bytes, kShardRawBytesMax);
+  }
+  return {};
+}
+
+Result<void> check_not_superseded(ObjectStore& store, const Manifest& manifest) {
+  const auto there = read_manifest(store, manifest.step);
+  if (there && there->generation > manifest.generation) {
+    return fail(
+        kRefused,
+        "checkpoint at step {} in {} was written by generation {}, this writer belongs to generation {} and is superseded",
+        manifest.step, store.describe(), there->generation, manifest.generation);
+  }
+  if (!there && there.error().code == Error::Code::kUnavailable) return tl::unexpected(there.error());
+  if (!there && there.error().code == Error::Code::kRefused) return tl::unexpected(there.error());
+  return {};  // none, an older one, or one that no longer reads and is better replaced
+}
+
+Result<ShardInfo> put_shard(ObjectStore& store, int64_t step, size_t number, int64_t first_byte,
+                            std::span<const ConstPiece> pieces, ShardPacker& packer) {
+  const auto object = packer.pack(first_byte, pieces);
+  if (!object) return tl::unexpected(object.error());
+  ShardInfo shard;
+  for (const ConstPiece& piece : pieces) shard.raw_bytes += static_cast<int64_t>(piece.bytes);
+  shard.stored_bytes = static_cast<int64_t>(object->size());
+  shard.checksum = checksum_hex(*object);
+  shard.key = fmt::format("{}shard-{:04}-{}.hfs", checkpoint_prefix(step), number, shard.checksum);
+  if (auto put = store.put(shard.key, *object); !put) return tl::unexpected(std::move(put.error()));
+  return shard;
+}
+
+void sign(Manifest& manifest) {
+  manifest.format_version = Manifest::kFormatVersion;
+  manifest.written_by = this_writer();
+  if (manifest.created_at.empty()) manifest.created_at = now_utc();
+}
+
+Result<void> put_manifest(ObjectStore& store, const Manifest& manifest) {
+  const auto text = format_manifest(manifest);
+  if (!text) return tl::unexpected(text.error());
+  return store.put(manifest_key(manifest.step), std::as_bytes(std::span(*text)));
+}
+
 std::string state_hash(std::span<const ConstTensor> tensors) {
   std::vector<TensorInfo> infos;
   for (const ConstTensor& tensor : tensors)
@@ -129,20 +158,12 @@ std::string state_hash(std::span<const ConstTensor> tensors) {
 
 Result<Manifest> write_checkpoint(ObjectStore& store, Manifest manifest, std::span<const ConstTensor> tensors,
                                   const WriteOptions& options) {
-  if (manifest.step < 0 || manifest.generation < 0) {
-    return fail(kRefused, "a checkpoint at step {} of generation {} was asked for: neither can be negative", manifest.step,
-                manifest.generation);
-  }
-  if (options.shard_bytes < 1 || options.shard_bytes > kShardRawBytesMax) {
-    return fail(kRefused, "shards of {} bytes were asked for: choose 1 to {}", options.shard_bytes, kShardRawBytesMax);
-  }
+  if (auto possible = check_request(manifest, options); !possible) return tl::unexpected(possible.error());
   auto infos = describe(tensors);
   if (!infos) return tl::unexpected(infos.error());
   manifest.tensors = std::move(*infos);
   manifest.shards.clear();
-  manifest.format_version = Manifest::kFormatVersion;
-  manifest.written_by = this_writer();
-  if (manifest.created_at.empty()) manifest.created_at = now_utc();
+  sign(manifest);
   if (auto current = check_not_superseded(store, manifest); !current) return tl::unexpected(current.error());
   if (auto written = CheckpointWriting(store, manifest, tensors, options).run(); !written)
     return tl::unexpected(written.error());

@@ -22,36 +22,68 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-struct Part {
+struct Stretch {
   std::byte* to;
   std::span<const std::byte> from;
 };
 
-// Parts of at most a few MB, so that several threads have some each.
-std::vector<Part> parts_of(std::span<const ConstTensor> tensors, std::byte* to) {
-  constexpr size_t kPartBytes = 4 << 20;
-  std::vector<Part> parts;
-  for (const ConstTensor& tensor : tensors) {
-    for (size_t at = 0; at < tensor.bytes.size(); at += kPartBytes) {
-      parts.push_back({to + at, tensor.bytes.subspan(at, std::min(kPartBytes, tensor.bytes.size() - at))});
+// Stretches of at most a few MB, so that several threads have some each.
+template <typename Kept>
+std::vector<Stretch> stretches_of(const std::vector<Kept>& all, std::byte* to) {
+  constexpr size_t kBytes = 4 << 20;
+  std::vector<Stretch> stretches;
+  for (const Kept& one : all) {
+    for (size_t at = 0; at < one.bytes.size(); at += kBytes) {
+      stretches.push_back({to + at, one.bytes.subspan(at, std::min(kBytes, one.bytes.size() - at))});
     }
-    to += tensor.bytes.size();
+    to += one.bytes.size();
   }
-  return parts;
+  return stretches;
+}
+
+// From now on `all` has its bytes in the buffer.
+template <typename Kept>
+Result<void> take_copy(std::vector<Kept>& all, Scratch& buffer, int threads, const CheckpointWriter::CopyBytes& copy_bytes) {
+  size_t bytes = 0;
+  for (const Kept& one : all) bytes += one.bytes.size();
+  std::byte* to = nullptr;
+  try {
+    to = buffer.at_least(bytes);
+  } catch (const std::bad_alloc&) {
+    return fail(Error::Code::kUnavailable,
+                "no memory for a copy of the state ({} bytes), so no checkpoint is written: it is tried at the next one",
+                bytes);
+  }
+  const std::vector<Stretch> stretches = stretches_of(all, to);
+  Result<void> copied;
+  if (copy_bytes) {
+    for (const Stretch& stretch : stretches) copy_bytes(stretch.to, stretch.from);
+  } else {
+    copied = in_parallel(stretches.size(), threads, [&](size_t i, int) -> Result<void> {
+      std::memcpy(stretches[i].to, stretches[i].from.data(), stretches[i].from.size());
+      return {};
+    });
+  }
+  for (Kept& one : all) {
+    one.bytes = {to, one.bytes.size()};
+    to += one.bytes.size();
+  }
+  return copied;
 }
 
 }  // namespace
 
 struct CheckpointWriter::State {
-  // A state as it was when it was submitted. Belongs to whoever claimed the writer, and to the writer's thread from `ready`
-  // until the claim is over.
+  // A state, or some of its pieces, as it was when it was submitted. Belongs to whoever claimed the writer, and to the writer's
+  // thread from `ready` until the claim is over.
   struct Copy {
     // Kept between checkpoints, so that only the first submit pays for its pages. (Huge pages were tried: the first submit
     // took 0.4 s at best and 3.9 s when the system had to find them, for 362 MB; 0.7 s without.)
     Scratch buffer;
     Manifest manifest;
-    std::vector<ConstTensor> tensors;  // in the buffer, or in what `owners` has
-    Owners owners;
+    std::vector<ConstTensor> tensors;  // in the buffer
+    std::optional<PartOf> of;          // then these instead:
+    std::vector<PieceBytes> pieces;
     Result<void> made;  // an error when there was no memory for it
     double stall_s = 0;
   };
@@ -74,46 +106,13 @@ struct CheckpointWriter::State {
     options.in_background = true;
   }
 
-  Result<void> take_copy(std::span<const ConstTensor> tensors, const CopyBytes& copy_bytes);
+  // Takes the claim, if there is none.
+  bool claim(int64_t step);
+  // With the claim, and the copy filled in with the caller's bytes.
+  void copy_and_write(const CopyBytes& copy_bytes);
   void run();
   WriteOutcome write();
 };
-
-Result<void> CheckpointWriter::State::take_copy(std::span<const ConstTensor> tensors, const CopyBytes& copy_bytes) {
-  const auto is_owned = [&](size_t i) { return i < copy.owners.size() && copy.owners[i] != nullptr; };
-  std::vector<ConstTensor> to_copy;
-  size_t bytes = 0;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (is_owned(i)) continue;
-    to_copy.push_back(tensors[i]);
-    bytes += tensors[i].bytes.size();
-  }
-  std::byte* to = nullptr;
-  try {
-    to = copy.buffer.at_least(bytes);
-  } catch (const std::bad_alloc&) {
-    return fail(Error::Code::kUnavailable,
-                "no memory for a copy of the state ({} bytes), so no checkpoint is written: it is tried at the next one",
-                bytes);
-  }
-  const std::vector<Part> parts = parts_of(to_copy, to);
-  Result<void> copied;
-  if (copy_bytes) {
-    for (const Part& part : parts) copy_bytes(part.to, part.from);
-  } else {
-    copied = in_parallel(parts.size(), options.threads, [&](size_t i, int) -> Result<void> {
-      std::memcpy(parts[i].to, parts[i].from.data(), parts[i].from.size());
-      return {};
-    });
-  }
-  copy.tensors.assign(tensors.begin(), tensors.end());
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (is_owned(i)) continue;
-    copy.tensors[i].bytes = {to, tensors[i].bytes.size()};
-    to += tensors[i].bytes.size();
-  }
-  return copied;
-}
 
 void CheckpointWriter::State::run() {
   std::unique_lock lock(mutex);
@@ -125,7 +124,6 @@ void CheckpointWriter::State::run() {
     const WriteOutcome outcome = write();
     if (on_done) on_done(outcome);
     lock.lock();
-    if (outcome.result) copy.owners.clear();
     claimed = std::nullopt;
     can_retry = !outcome.result && copy.made;
     changed.notify_all();
@@ -134,12 +132,17 @@ void CheckpointWriter::State::run() {
 
 WriteOutcome CheckpointWriter::State::write() {
   const Clock::time_point start = Clock::now();
-  WriteOutcome outcome{tl::unexpected(Error{}), copy.manifest.step, copy.stall_s, 0};
+  WriteOutcome outcome{tl::unexpected(Error{}), std::nullopt, copy.manifest.step, copy.stall_s, 0};
   try {
-    if (copy.made) {
-      outcome.result = write_checkpoint(store, copy.manifest, copy.tensors, options);
-    } else {
+    if (!copy.made) {
       outcome.result = tl::unexpected(copy.made.error());
+    } else if (!copy.of) {
+      outcome.result = write_checkpoint(store, copy.manifest, copy.tensors, options);
+    } else if (auto part = write_part(store, copy.manifest, *copy.of, copy.pieces, options)) {
+      outcome.result = copy.manifest;
+      outcome.part = std::move(*part);
+    } else {
+      outcome.result = tl::unexpected(std::move(part.error()));
     }
   } catch (const std::exception& e) {
     outcome.result = fail(Error::Code::kUnavailable, "the checkpoint was not written: {}", e.what());
@@ -162,32 +165,50 @@ CheckpointWriter::~CheckpointWriter() {
   state_->thread.join();
 }
 
-bool CheckpointWriter::submit(Manifest manifest, std::span<const ConstTensor> tensors, const CopyBytes& copy_bytes,
-                              Owners owners) {
-  {
-    const std::scoped_lock lock(state_->mutex);
-    if (state_->claimed) return false;
-    state_->claimed = manifest.step;
-    state_->can_retry = false;
-  }
+bool CheckpointWriter::State::claim(int64_t step) {
+  const std::scoped_lock lock(mutex);
+  if (claimed) return false;
+  claimed = step;
+  can_retry = false;
+  return true;
+}
+
+void CheckpointWriter::State::copy_and_write(const CopyBytes& copy_bytes) {
   const Clock::time_point start = Clock::now();
-  State::Copy& copy = state_->copy;
-  copy.manifest = std::move(manifest);
-  copy.owners = std::move(owners);
   std::exception_ptr of_copy_bytes;
   try {
-    copy.made = state_->take_copy(tensors, copy_bytes);
+    copy.made = copy.of ? take_copy(copy.pieces, copy.buffer, options.threads, copy_bytes)
+                        : take_copy(copy.tensors, copy.buffer, options.threads, copy_bytes);
   } catch (const std::exception& e) {  // a claim is always ended, and by the thread: it reports this
     copy.made = fail(Error::Code::kUnavailable, "no copy of the state was made, so no checkpoint is written: {}", e.what());
     if (copy_bytes) of_copy_bytes = std::current_exception();
   }
   copy.stall_s = seconds_since(start);
   {
-    const std::scoped_lock lock(state_->mutex);
-    state_->ready = true;
+    const std::scoped_lock lock(mutex);
+    ready = true;
   }
-  state_->changed.notify_all();
+  changed.notify_all();
   if (of_copy_bytes) std::rethrow_exception(of_copy_bytes);
+}
+
+bool CheckpointWriter::submit(Manifest manifest, std::span<const ConstTensor> tensors, const CopyBytes& copy_bytes) {
+  if (!state_->claim(manifest.step)) return false;
+  State::Copy& copy = state_->copy;
+  copy.manifest = std::move(manifest);
+  copy.tensors.assign(tensors.begin(), tensors.end());
+  copy.of = std::nullopt;
+  state_->copy_and_write(copy_bytes);
+  return true;
+}
+
+bool CheckpointWriter::submit(Manifest manifest, PartOf of, std::span<const PieceBytes> pieces, const CopyBytes& copy_bytes) {
+  if (!state_->claim(manifest.step)) return false;
+  State::Copy& copy = state_->copy;
+  copy.manifest = std::move(manifest);
+  copy.pieces.assign(pieces.begin(), pieces.end());
+  copy.of = of;
+  state_->copy_and_write(copy_bytes);
   return true;
 }
 

@@ -1,4 +1,4 @@
-// Writes checkpoints in the background while training goes on.
+// Writes checkpoints, or this writer's parts of them (checkpoint_parts.h), in the background while training goes on.
 //
 // The stall is the copy into the writer's own buffer (`submit`); packing and writing happen on its threads, when
 // the processors have nothing else to do and now and then where they always have (in_background of parallel.h). One write at a
@@ -15,11 +15,13 @@
 #include <vector>
 
 #include "storage/checkpoint.h"
+#include "storage/checkpoint_parts.h"
 
 namespace holdfast::storage {
 
 struct WriteOutcome {
   Result<Manifest> result;
+  std::optional<Part> part;  // where that was asked for: then `result` is the manifest as it was given
   int64_t step = 0;
   double stall_s = 0;  // the copy
   double write_s = 0;  // the rest, in the background
@@ -35,12 +37,10 @@ class CheckpointWriter {
   // Copies the tensors, with as many threads as the options say, and returns; false when a write is under way (nothing is
   // copied then). A write is under way from the moment that this begins to copy. Where their bytes are not the host's, `copy`
   // does it, a part after the other; what it throws is the failure of this write, and comes out here.
-  //
-  // `owners` by tensor, or none: one that is not null owns its tensor's bytes, which are the host's and change no more. They
-  // are not copied, but held until the write has succeeded.
   using CopyBytes = std::function<void(std::byte* to, std::span<const std::byte> from)>;
-  using Owners = std::vector<std::shared_ptr<const void>>;
-  bool submit(Manifest manifest, std::span<const ConstTensor> tensors, const CopyBytes& copy = nullptr, Owners owners = {});
+  bool submit(Manifest manifest, std::span<const ConstTensor> tensors, const CopyBytes& copy = nullptr);
+  // The same of a part. `manifest` has the tensors.
+  bool submit(Manifest manifest, PartOf of, std::span<const PieceBytes> pieces, const CopyBytes& copy = nullptr);
   // Writes the copy of the last failed write again; false when there is none or one is under way. A submit drops it.
   bool retry();
   // The step being copied or written now.

@@ -122,7 +122,9 @@ std::vector<MemoryPart> memory_parts(const PlanInputs& inputs) {
   } else if (inputs.workers > 1) {
     parts.push_back({"copies for the ring", kStaging, P * kFloat + sums, less_sums(inputs.wire)});
   }
-  parts.push_back({"a checkpoint, or a state that is handed over", kPassing, 3 * P * kFloat, ""});
+  // Of a divided state each worker writes a part.
+  const double written = inputs.replicas == 0 ? 1 : 1 / static_cast<double>(inputs.workers);
+  parts.push_back({"a checkpoint, or a state that is handed over", kPassing, 3 * P * kFloat * written, ""});
   return parts;
 }
 

@@ -15,7 +15,8 @@ namespace holdfast::rendezvous {
 enum class MemoryPlace : uint8_t {
   kDevice,   // for as long as the worker is in the job
   kStaging,  // of the host of a GPU alone, likewise
-  kPassing,  // of the host, GPU or not, while a checkpoint is written (rank 0) or a state is handed over or read
+  kPassing,  // of the host, GPU or not, while a checkpoint is written (rank 0; of a divided state all) or a state is handed
+             // over or read
 };
 
 struct MemoryPart {

@@ -83,30 +83,29 @@ TEST_F(Writer, ReportsAFailedWriteAndWritesTheSameCopyAgain) {
   EXPECT_FALSE(writer.retry()) << "it succeeded";
 }
 
-TEST_F(Writer, HoldsWhatSomebodyOwnsUntilItIsWrittenAndDoesNotCopyIt) {
+TEST_F(Writer, WritesItsPartOfAStateAndAgainWhereThatFailed) {
   CheckpointWriter writer(store_, options_, collect());
-  auto owned = std::make_shared<State>(1);
-  const std::weak_ptr<State> still_held = owned;
-  CheckpointWriter::Owners owners(owned->tensors().size());
-  owners[1] = owned;
-  size_t copied = 0, bytes = 0;
-  const auto copy = [&copied](std::byte* to, std::span<const std::byte> from) {
-    std::ranges::copy(from, to);
-    copied += from.size();
-  };
-  for (const ConstTensor& tensor : owned->tensors()) bytes += tensor.bytes.size();
+  State state(1);
+  Manifest manifest = manifest_of(60, state);
+  const auto pieces = pieces_of(state);
+  const std::vector<PieceBytes> own{pieces[1], pieces[3]};
   store_.fail_with(Error{Error::Code::kUnavailable, "the disk is full"});
-  ASSERT_TRUE(writer.submit(manifest_at(60), owned->tensors(), copy, owners));
-  EXPECT_EQ(copied, bytes - owned->tensors()[1].bytes.size());
-  owners.clear();
-  owned.reset();
+  ASSERT_TRUE(writer.submit(manifest, {0, 2}, own));
+  for (Tensor& tensor : state.list()) std::ranges::fill(tensor.bytes, std::byte{0});  // training goes on
   writer.wait_idle();
-  EXPECT_FALSE(still_held.expired()) << "it is to be tried again";
+  EXPECT_FALSE(outcomes_.at(0).part);
   store_.fail_with(std::nullopt);
   EXPECT_TRUE(writer.retry());
   writer.wait_idle();
-  EXPECT_TRUE(holds(store_, 60, State(1)));
-  EXPECT_TRUE(still_held.expired());
+  ASSERT_TRUE(outcomes_.at(1).part);
+  EXPECT_FALSE(is_listed(store_, 60)) << "a part alone is no checkpoint";
+  Parts parts;
+  const State before(1);
+  ASSERT_TRUE(
+      ok(write_part(store_, manifest, {1, 2}, std::vector{pieces_of(before)[0], pieces_of(before)[2], pieces_of(before)[4]})));
+  ASSERT_TRUE(ok(find_parts(store_, manifest, 2, parts)));
+  ASSERT_TRUE(ok(put_manifest_of(store_, manifest, parts)));
+  EXPECT_TRUE(holds(store_, 60, before));
 }
 
 TEST_F(Writer, ANewSubmitTakesThePlaceOfAFailedOne) {

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 
+#include "storage/checkpoint_parts.h"
+#include "storage/shards/layout.h"
 #include "tests/storage/states.h"
 
 namespace holdfast::storage::testing {
@@ -32,6 +34,28 @@ inline bool is_listed(ObjectStore& store, int64_t step) {
   const auto steps = list_checkpoints(store);
   EXPECT_TRUE(ok(steps));
   return steps && std::ranges::find(*steps, step) != steps->end();
+}
+
+// As several writers are given it.
+inline Manifest manifest_of(int64_t step, const State& state) {
+  Manifest manifest = manifest_at(step);
+  for (const ConstTensor& tensor : state.tensors())
+    manifest.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, static_cast<int64_t>(tensor.bytes.size())});
+  manifest.state_hash = state_hash(state.tensors());
+  return manifest;
+}
+
+// All pieces of a state, which outlives them.
+inline std::vector<PieceBytes> pieces_of(const State& state) {
+  const auto tensors = state.tensors();
+  const auto infos = manifest_of(0, state).tensors;
+  const PieceTable table(infos);
+  std::vector<PieceBytes> pieces;
+  for (size_t i = 0; i < table.size(); ++i) {
+    const TensorRange& at = table[i];
+    pieces.push_back({i, tensors[at.tensor].bytes.subspan(static_cast<size_t>(at.offset), static_cast<size_t>(at.bytes))});
+  }
+  return pieces;
 }
 
 }  // namespace holdfast::storage::testing

@@ -81,15 +81,25 @@ TEST(FormatDocument, ItsCheckpointIsWhatIsWritten) {
   EXPECT_EQ(format_manifest(same_program).value(), example("manifest"));
 }
 
-TEST(FormatDocument, NamesEveryFieldOfAManifest) {
+std::string document() {
   std::ifstream file(HOLDFAST_FORMAT_DOCUMENT);
-  std::stringstream document;
-  document << file.rdbuf();
+  std::stringstream text;
+  text << file.rdbuf();
+  return text.str();
+}
+
+TEST(FormatDocument, NamesEveryFieldOfAPart) {
+  const ShardInfo shard{"step-0000000060/shard-0000-0.hfs", 1, 1, "", {{0, 1}}};
+  const auto json = nlohmann::json::parse(format_part({60, 3, "", {1, 2}, {shard}, {{}}}));
+  for (const auto& [field, value] : json.items()) EXPECT_THAT(document(), ::testing::HasSubstr("`" + field + "`"));
+  for (const auto& [field, value] : json["shards"][0].items()) EXPECT_THAT(document(), ::testing::HasSubstr("`" + field + "`"));
+}
+
+TEST(FormatDocument, NamesEveryFieldOfAManifest) {
   const auto json = nlohmann::json::parse(example("manifest"));
-  for (const auto& [field, value] : json.items()) EXPECT_THAT(document.str(), ::testing::HasSubstr("| `" + field + "` |"));
+  for (const auto& [field, value] : json.items()) EXPECT_THAT(document(), ::testing::HasSubstr("| `" + field + "` |"));
   for (const char* list : {"tensors", "shards"}) {
-    for (const auto& [field, value] : json[list][0].items())
-      EXPECT_THAT(document.str(), ::testing::HasSubstr("`" + field + "`"));
+    for (const auto& [field, value] : json[list][0].items()) EXPECT_THAT(document(), ::testing::HasSubstr("`" + field + "`"));
   }
 }
 

@@ -4,12 +4,10 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cstring>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <string_view>
 #include <utility>
 
+#include "worker/checkpoints/gathering_parts.h"
 #include "worker/drills/fault_points.h"
 #include "worker/profile/recorder.h"
 
@@ -24,6 +22,8 @@ constexpr milliseconds kFirstRetry{5000}, kLongestRetry{60'000};
 constexpr milliseconds kPoll{20};
 constexpr milliseconds kReportPatience{10'000};  // with the steps' reports; a saved state is worth more than they are
 constexpr size_t kRegisteredKept = 16, kStartsKept = 64;
+// A part that a rank of an older generation still writes may come; that of one that is gone does not.
+constexpr std::chrono::seconds kPartsOfOlderPatience{10};
 
 nlohmann::json data_of(const Session& session) {
   nlohmann::json data{{"train", session.data.digest}, {"train_path", session.data.train->path()}};
@@ -47,34 +47,6 @@ CheckpointRecord record_of(const storage::Manifest& manifest, const storage::Wri
 }
 
 }  // namespace
-
-Checkpointing::State Checkpointing::state_of(Session& session, const StateCopies& copies) {
-  State state{session.state->step, {}, nullptr};
-  std::set<const std::byte*> on_host;
-  const std::pair<std::string_view, std::shared_ptr<const float[]>> kinds[] = {
-      {"exp_avg/", copies.exp_avg}, {"exp_avg_sq/", copies.exp_avg_sq}, {"", copies.parameters}};
-  for (const model::StateTensor& tensor : session.state->tensors()) {
-    const auto kind = std::ranges::find_if(kinds, [&](const auto& one) { return tensor.name.starts_with(one.first); });
-    const std::byte* data = tensor.data;
-    auto& owner = state.owners.emplace_back();
-    if (!tensor.on_host && kind->second != nullptr) {
-      const auto& parameter = session.model->table()[tensor.name.substr(kind->first.size())];
-      data = reinterpret_cast<const std::byte*>(kind->second.get() + parameter.offset);
-      owner = kind->second;
-    }
-    if (tensor.on_host) on_host.insert(data);
-    state.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {data, tensor.bytes}});
-  }
-  if (session.ops->memory_is_host()) return state;
-  state.copy = [&ops = *session.ops, on_host](std::byte* to, std::span<const std::byte> from) {
-    if (on_host.contains(from.data())) {
-      std::memcpy(to, from.data(), from.size());
-    } else {
-      ops.copy_to_host(to, from.data(), from.size());
-    }
-  };
-  return state;
-}
 
 Checkpointing::Checkpointing(CheckpointSetup setup)
     : link_(setup.link),
@@ -117,6 +89,7 @@ void Checkpointing::enter_generation(int64_t generation, int rank, int64_t step)
   starts_[generation] = step;
   if (starts_.size() > kStartsKept) starts_.erase(starts_.begin());
   rank_ = rank;
+  generation_began_ = steady_clock::now();
   written_in_generation_ = 0;
   // The job may have gone back: an earlier generation's checkpoint of a step does not count for this generation.
   submitted_ = -1;
@@ -131,7 +104,7 @@ bool Checkpointing::is_void(const storage::Manifest& manifest) const {
                      [&](const auto& start) { return start.second < manifest.step; });
 }
 
-bool Checkpointing::submit(const State& state) {
+bool Checkpointing::submit(const StateToWrite& state) {
   storage::Manifest manifest;
   manifest.job = job_;
   manifest.step = state.step;
@@ -152,7 +125,13 @@ bool Checkpointing::submit(const State& state) {
   }
   {
     const Span stall(SpanKind::kCheckpoint, "checkpoint: copy of the state", step);
-    if (!writer_->submit(std::move(manifest), state.tensors, state.copy, state.owners)) return false;
+    if (state.part) {
+      manifest.tensors = state.part->tensors;
+      manifest.state_hash = state.part->state_hash;
+    }
+    const bool taken = state.part ? writer_->submit(std::move(manifest), state.part->of, state.part->pieces, state.copy)
+                                  : writer_->submit(std::move(manifest), state.tensors, state.copy);
+    if (!taken) return false;
   }
   const std::lock_guard lock(mutex_);
   submitted_ = step;
@@ -166,25 +145,42 @@ void Checkpointing::retry() {
   submitted_ = -1;  // there is no copy to write again (no memory for it): the thread that waits submits anew
 }
 
-void Checkpointing::start(const State& state) {
+void Checkpointing::start(const StateToWrite& state) {
   if (submit(state)) return;
   const auto other = writer_->in_progress();
-  const std::string text = fmt::format("no checkpoint at step {}: {} in {}", state.step,
-                                       other ? fmt::format("that of step {} is still being written", *other)
-                                             : "files that crashed writers left are being removed",
-                                       store_->describe());
+  skip(state.step, fmt::format("{} in {}",
+                               other ? fmt::format("that of step {} is still being written", *other)
+                                     : "files that crashed writers left are being removed",
+                               store_->describe()));
+}
+
+void Checkpointing::skip(int64_t step, const std::string& why) {
+  const std::string text = fmt::format("no checkpoint at step {}: {}", step, why);
   spdlog::warn("{}", text);
   outbox_.event(job_, "checkpoint_skipped", text);
 }
 
-RunResult<std::string> Checkpointing::write_now(const State& state, Interrupt& interrupt,
+bool Checkpointing::reserve(int64_t step) {
+  const std::unique_lock begins(begin_mutex_, std::try_to_lock);
+  if (!begins || writer_->in_progress()) return false;
+  const std::lock_guard lock(mutex_);
+  reserved_ = step;
+  return true;
+}
+
+RunResult<void> Checkpointing::hand_in(const StateToWrite& state, Interrupt& interrupt) {
+  while (!submit(state)) {
+    if (interrupt.wait_for(kPoll)) return tl::unexpected(interrupted(interrupt.reason()));
+  }
+  return {};
+}
+
+RunResult<std::string> Checkpointing::write_now(const StateToWrite& state, Interrupt& interrupt,
                                                 std::optional<std::chrono::seconds> patience) {
   const int64_t step = state.step;
   const auto deadline = patience ? steady_clock::now() + *patience : steady_clock::time_point::max();
   awaited_ = step;
-  while (!submit(state)) {
-    if (interrupt.wait_for(kPoll)) return tl::unexpected(interrupted(interrupt.reason()));
-  }
+  if (auto handed = hand_in(state, interrupt); !handed) return tl::unexpected(handed.error());
   while (!interrupt.wait_for(kPoll)) {
     submit(state);  // does nothing if the first submission still counts
     const std::lock_guard lock(mutex_);
@@ -217,7 +213,57 @@ void Checkpointing::finish_writes() {
   }
 }
 
-void Checkpointing::finish_write(storage::WriteOutcome outcome) {
+std::optional<std::string> Checkpointing::reason_to_give_up(const storage::Manifest& manifest) {
+  if (stop_.raised()) return stop_.reason();
+  if (is_void(manifest)) return "the job went back to before it";
+  for (const storage::WriteOutcome& written : outcomes_) {
+    if (written.step >= manifest.step) return fmt::format("that of step {} takes its place", written.step);
+  }
+  if (generation_ == manifest.generation || steady_clock::now() - generation_began_ < kPartsOfOlderPatience)
+    return std::nullopt;
+  return fmt::format("the job goes on without some of generation {}", manifest.generation);
+}
+
+void Checkpointing::remember(const storage::Manifest& manifest) {
+  const std::lock_guard lock(mutex_);
+  if (manifest.generation == generation_) registered_[manifest.step] = manifest.state_hash;
+  if (registered_.size() > kRegisteredKept) registered_.erase(registered_.begin());
+}
+
+std::optional<storage::WriteOutcome> Checkpointing::complete(storage::WriteOutcome outcome) {
+  const storage::Part part = *std::exchange(outcome.part, std::nullopt);
+  if (part.of.writer != 0) {
+    spdlog::info("wrote this rank's part of the checkpoint of step {}: stall {:.3f} s, write {:.2f} s", outcome.step,
+                 outcome.stall_s, outcome.write_s);
+    remember(*outcome.result);
+    return std::nullopt;
+  }
+  const Span span(SpanKind::kCheckpoint, "checkpoint: parts of the others", outcome.step);
+  const auto begun = steady_clock::now();
+  const storage::Manifest own = *outcome.result;
+  const PartsGathering gathering{*store_,
+                                 [&](milliseconds pause) {
+                                   std::unique_lock lock(mutex_);
+                                   changed_.wait_for(lock, pause, [&] { return reason_to_give_up(own).has_value(); });
+                                   return reason_to_give_up(own);
+                                 },
+                                 [&](const std::string& text) {
+                                   spdlog::warn("the checkpoint of step {} is not whole yet: {}", own.step, text);
+                                   outbox_.event(job_, "checkpoint_failed",
+                                                 fmt::format("the checkpoint of step {} is not whole yet: {}", own.step, text));
+                                 }};
+  outcome.result = gathering.run(own, part);
+  outcome.write_s += std::chrono::duration<double>(steady_clock::now() - begun).count();
+  if (outcome.result || outcome.result.error().code == storage::Error::Code::kRefused) return outcome;
+  if (!stop_.raised()) skip(own.step, outcome.result.error().message);
+  return std::nullopt;
+}
+
+void Checkpointing::finish_write(storage::WriteOutcome written) {
+  if (!written.result) return note_failure(written);
+  const auto whole = written.part ? complete(std::move(written)) : std::optional(std::move(written));
+  if (!whole) return;
+  const storage::WriteOutcome& outcome = *whole;
   if (!outcome.result) return note_failure(outcome);
   const storage::Manifest& manifest = *outcome.result;
   {
@@ -232,11 +278,10 @@ void Checkpointing::finish_write(storage::WriteOutcome outcome) {
   spdlog::info("checkpoint of step {}: {:.1f} MB in {}, stall {:.3f} s, write {:.2f} s", manifest.step,
                static_cast<double>(record.stored_bytes) / 1e6, store_->describe(), outcome.stall_s, outcome.write_s);
   reporter_.hashed(manifest.step, manifest.state_hash);
+  remember(manifest);
   {
     const std::lock_guard lock(mutex_);
-    if (manifest.generation == generation_) registered_[manifest.step] = manifest.state_hash;
     newest_registered_ = outcome;
-    if (registered_.size() > kRegisteredKept) registered_.erase(registered_.begin());
   }
   record.removed_steps = apply_retention(manifest.step);
   if (!record.removed_steps.empty()) register_checkpoint(record, manifest);
@@ -260,6 +305,11 @@ void Checkpointing::tidy_up(const storage::Manifest& manifest) {
   const std::lock_guard nothing_begins(begin_mutex_);
   std::vector<int64_t> in_progress;
   if (const auto step = writer_->in_progress()) in_progress.push_back(*step);
+  {
+    const std::lock_guard lock(mutex_);
+    in_progress.push_back(reserved_);
+    for (const storage::WriteOutcome& written : outcomes_) in_progress.push_back(written.step);
+  }
   const auto removed = storage::remove_orphans(*store_, in_progress);
   if (removed && !removed->empty())
     spdlog::info("removed {} files of unfinished checkpoints in {}", removed->size(), store_->describe());

@@ -1,4 +1,5 @@
-// Checkpoints of a job from the rank that writes them: write, register with the service, keep the newest few.
+// Checkpoints of a job from a rank that writes them: write, register with the service, keep the newest few. Of a divided state
+// every rank writes its part, and rank 0 puts the manifest when all parts are there, registers and keeps.
 //
 // Promises: training waits only while the state is copied. A checkpoint is registered after it is durable and the service
 // knows the steps before it. Older checkpoints are removed after that, and only below one that was read back and verified. A
@@ -6,11 +7,13 @@
 // is an event and is tried again after the next checkpoint. A registration is tried again, too: through a restart of the
 // service, and through changes of generation (it is registered under the generation of the day). The last checkpoint of a job
 // is registered again when the service has lost it with its database.
-// Refuses: to write two checkpoints at once: the second is left out, and an event says so.
+// Refuses: to write two checkpoints at once: the second is left out, and an event says so. A divided state's checkpoint that
+// lacks a part when a newer one is written, or some seconds after a rank is gone, is given up: an event, too.
 // Thread: one for the caller; the writer's; and one of its own that registers and removes.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <map>
@@ -19,8 +22,10 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "storage/checkpoint_writer.h"
+#include "worker/checkpoints/state_to_write.h"
 #include "worker/link/outbox.h"
 #include "worker/link/progress_reporter.h"
 #include "worker/session/run_stop.h"
@@ -38,11 +43,6 @@ struct CheckpointSetup {
   std::string store_name;  // for the catalogue: "" for the service's own store, else the folder
 };
 
-// Copies in host memory, in the table's order, of what of a divided state is not all here; else null.
-struct StateCopies {
-  std::shared_ptr<const float[]> parameters, exp_avg, exp_avg_sq;
-};
-
 class Checkpointing {
  public:
   explicit Checkpointing(CheckpointSetup setup);
@@ -52,30 +52,32 @@ class Checkpointing {
   // before belong to a voided history, and are not registered any more.
   void enter_generation(int64_t generation, int rank, int64_t step);
 
-  // The state as it is to be written: of all tensors, where their bytes are; and what copies them to the host, null where they
-  // are there.
-  struct State {
-    int64_t step = 0;
-    std::vector<storage::ConstTensor> tensors;
-    storage::CheckpointWriter::CopyBytes copy;
-    storage::CheckpointWriter::Owners owners = {};  // of those that are in copies already
-  };
-  static State state_of(Session& session, const StateCopies& copies = {});
-
   // Copies the state and writes it in the background.
-  void start(const State& state);
-  // Returns the state's hash when the state is durable and registered. With `patience` it gives up on the registration after
-  // so long (the checkpoint is there then, under a path from which a job can be resumed).
-  RunResult<std::string> write_now(const State& state, Interrupt& interrupt,
+  void start(const StateToWrite& state);
+  // For parts, which make a checkpoint only together: whether one of `step` can begin now. Then files of that step are left
+  // alone until it does.
+  bool reserve(int64_t step);
+  // Likewise, when a part cannot begin: `why` is for people.
+  void skip(int64_t step, const std::string& why);
+  // As `start`, once the writer has no other to write.
+  RunResult<void> hand_in(const StateToWrite& state, Interrupt& interrupt);
+  // Returns the state's hash when the state is durable and registered; of a part that is not rank 0's, when it is durable. With
+  // `patience` it gives up on the registration after so long (the checkpoint is there then, under a path from which a job can
+  // be resumed).
+  RunResult<std::string> write_now(const StateToWrite& state, Interrupt& interrupt,
                                    std::optional<std::chrono::seconds> patience = std::nullopt);
 
  private:
-  bool submit(const State& state);
+  bool submit(const StateToWrite& state);
   void retry();
   bool is_void(const storage::Manifest& manifest) const;  // with the lock held
   void finish_writes();                                   // the thread: takes outcomes, retries
   void finish_write(storage::WriteOutcome outcome);
-  void register_again();  // the newest that was registered
+  // Of a part: the whole checkpoint's outcome; nullopt: it has none here.
+  std::optional<storage::WriteOutcome> complete(storage::WriteOutcome part);
+  void remember(const storage::Manifest& manifest);                                 // in registered_
+  std::optional<std::string> reason_to_give_up(const storage::Manifest& manifest);  // with the lock held
+  void register_again();                                                            // the newest that was registered
   bool register_checkpoint(const rendezvous::CheckpointRecord& record, const storage::Manifest& manifest);
   std::vector<int64_t> apply_retention(int64_t newest);
   void tidy_up(const storage::Manifest& manifest);
@@ -98,15 +100,17 @@ class Checkpointing {
   std::mutex mutex_;
   std::condition_variable changed_;
   int64_t generation_ = 0, written_in_generation_ = 0;
+  std::chrono::steady_clock::time_point generation_began_;
   std::map<int64_t, int64_t> starts_;  // generation -> the step it went on from, the latest few
   int rank_ = 0;
   std::atomic<int64_t> awaited_ = -1;  // the step whose checkpoint the train thread waited for last
   int64_t submitted_ = -1;             // the newest step that the writer was given in this generation
+  int64_t reserved_ = -1;              // the step that another rank may write already
   std::deque<storage::WriteOutcome> outcomes_;
   std::optional<storage::WriteOutcome> newest_registered_;
   std::optional<std::chrono::steady_clock::time_point> retry_at_;
   std::chrono::milliseconds retry_delay_{0};
-  std::map<int64_t, std::string> registered_;  // step -> hash, the newest few of this generation
+  std::map<int64_t, std::string> registered_;  // step -> hash, the newest few of this generation; durable parts, too
   std::map<int64_t, RunStop> refused_;         // step -> why this generation can never write it
   std::thread finisher_;
   std::unique_ptr<storage::CheckpointWriter> writer_;  // last: its callback uses the rest

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "worker/state/divided/agreement.h"
-#include "worker/state/divided/sharing.h"
+#include "worker/state/divided/owners.h"
 #include "worker/step/compare_states.h"
 #include "worker/step/evaluation.h"
 #include "worker/step/load_balancer.h"
@@ -50,14 +50,19 @@ RunResult<void> evaluate_now(TrainLoop& loop, rendezvous::StepPoint& point) {
   return tl::unexpected(loss.error());
 }
 
-// Compares the ranks' states, before any of them is written down; once for each step. `compared` is the step after which they
-// were compared last.
-RunResult<void> compare_once(TrainLoop& loop, int64_t& compared) {
-  if (compared == loop.session.state->step) return {};
+// The last comparison of the ranks' states.
+struct Compared {
+  int64_t step = -1;
+  std::string hash;
+};
+
+// Compares the ranks' states, before any of them is written down; once for each step.
+RunResult<void> compare_once(TrainLoop& loop, Compared& compared) {
+  if (compared.step == loop.session.state->step) return {};
   const auto hash = compare_states(loop);
   if (!hash) return tl::unexpected(hash.error());
-  compared = loop.session.state->step;
-  if (loop.ring.rank() == 0) loop.reporter.hashed(compared, *hash);
+  compared = {loop.session.state->step, *hash};
+  if (loop.ring.rank() == 0) loop.reporter.hashed(compared.step, compared.hash);
   return {};
 }
 
@@ -70,33 +75,63 @@ void log_progress(const TrainLoop& loop, const rendezvous::StepPoint& point) {
                point.step_s, point.step_s > 0 ? static_cast<double>(point.tokens) / point.step_s : 0);
 }
 
-// The state that rank 0 is to write; the other ranks bring theirs, where it is divided, and have nothing to write.
-struct ToWrite {
-  Collected collected;
-  std::optional<Checkpointing::State> state;
-};
-RunResult<ToWrite> bring_state(TrainLoop& loop) {
-  ToWrite all;
-  if (loop.session.is_divided()) {
-    auto collected = collect_state(loop.ring, loop.session);
-    if (!collected) return tl::unexpected(collected.error());
-    all.collected = std::move(*collected);
-  }
-  const Collected& copies = all.collected;
-  if (loop.ring.rank() == 0)
-    all.state = Checkpointing::state_of(loop.session, {copies.parameters, copies.exp_avg, copies.exp_avg_sq});
-  return all;
+// The state as this rank is to write it, which of one that is not divided only rank 0 does. `hash`: of the whole.
+StateToWrite state_to_write(const TrainLoop& loop, const std::string& hash) {
+  if (!loop.session.is_divided()) return state_of(loop.session);
+  const int rank = loop.ring.rank(), world_size = loop.ring.world_size();
+  const auto writes = written_by(loop.session, static_cast<size_t>(rank), static_cast<size_t>(world_size));
+  return part_of(loop.session, {rank, world_size}, hash, writes);
 }
 
-RunResult<void> start_checkpoint(TrainLoop& loop) {
-  const auto all = bring_state(loop);
-  if (!all) return tl::unexpected(all.error());
-  if (all->state) loop.checkpoints.start(*all->state);
+// Asks all ranks whether each can write its part of a divided state now, for a part alone is no checkpoint. `waits`: until all
+// can.
+RunResult<bool> all_can_write(TrainLoop& loop, bool waits) {
+  const int64_t step = loop.session.state->step;
+  bool can = loop.checkpoints.reserve(step);
+  if (waits) be_patient(loop);
+  while (waits && !can) {
+    if (loop.interrupt.wait_for(milliseconds(5))) return tl::unexpected(interrupted(loop.interrupt.reason()));
+    can = loop.checkpoints.reserve(step);
+  }
+  const std::byte mine{can};
+  const auto told = loop.ring.all_gather({&mine, 1});
+  if (!told) return tl::unexpected(ring_stop(told.error()));
+  std::string busy;
+  for (size_t rank = 0; rank < told->size(); ++rank) {
+    if ((*told)[rank].size() == 1 && (*told)[rank][0] != std::byte{0}) continue;
+    busy +=
+        fmt::format("{}{}", busy.empty() ? "" : ", ", rank < loop.workers.size() ? loop.workers[rank] : std::to_string(rank));
+  }
+  if (busy.empty()) return true;
+  if (loop.ring.rank() == 0) loop.checkpoints.skip(step, fmt::format("an older one is still being written by {}", busy));
+  return false;
+}
+
+RunResult<void> start_checkpoint(TrainLoop& loop, const std::string& hash) {
+  if (loop.session.is_divided()) {
+    const auto can = all_can_write(loop, false);
+    if (!can) return tl::unexpected(can.error());
+    return *can ? loop.checkpoints.hand_in(state_to_write(loop, hash), loop.interrupt) : RunResult<void>();
+  }
+  if (loop.ring.rank() == 0) loop.checkpoints.start(state_to_write(loop, hash));
   return {};
 }
 
+// Before `write_now`, which may be with all ranks or with rank 0 alone.
+RunResult<void> wait_until_all_can_write(TrainLoop& loop) {
+  if (!loop.session.is_divided()) return {};
+  const auto can = all_can_write(loop, true);
+  return can ? RunResult<void>() : tl::unexpected(can.error());
+}
+
+// Returns the state's hash when what this rank writes of it is durable and, on rank 0, registered.
+RunResult<std::string> write_now(TrainLoop& loop, const std::string& hash, std::optional<seconds> patience = std::nullopt) {
+  if (!loop.session.is_divided() && loop.ring.rank() != 0) return hash;
+  return loop.checkpoints.write_now(state_to_write(loop, hash), loop.interrupt, patience);
+}
+
 // The work that follows some of the steps. The step is reported first, unless its report includes a result of that work.
-RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, int64_t& compared) {
+RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, Compared& compared) {
   const Span phase(SpanKind::kPhase, "after the step");
   const rendezvous::JobSpec& spec = loop.session.spec;
   RunResult<void> result;
@@ -109,7 +144,7 @@ RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, int64_t
   if (!result) return result;
   const bool writes = due(step, spec.checkpoint_every) && step < spec.total_steps;
   if (writes || due(step, spec.hash_every)) result = compare_once(loop, compared);
-  if (result && writes) result = start_checkpoint(loop);
+  if (result && writes) result = start_checkpoint(loop, compared.hash);
   return result;
 }
 
@@ -131,18 +166,15 @@ RunResult<void> hand_over_what_goes(TrainLoop& loop) {
   return hand_over_before_leaving(loop.ring, loop.session, loop.node, going);
 }
 
-RunStop yield_after_step(TrainLoop& loop, const StepAgreement& agreed, int64_t& compared) {
+RunStop yield_after_step(TrainLoop& loop, const StepAgreement& agreed, Compared& compared) {
   if (auto handed = hand_over_what_goes(loop); !handed) return handed.error();
   if (!agreed.checkpoint && !agreed.all_leaving) return {.why = RunStop::Why::kYielded};
   if (auto same = compare_once(loop, compared); !same) return same.error();
-  const auto all = bring_state(loop);
-  if (!all) return all.error();
-  if (all->state) {
-    const auto patience = agreed.all_leaving ? std::optional(kLeaverPatience) : std::nullopt;
-    const auto written = loop.checkpoints.write_now(*all->state, loop.interrupt, patience);
-    if (!written && written.error().superseded_by > 0) return written.error();
-    if (!written) spdlog::warn("stopping without a registered checkpoint: {}", written.error().reason);
-  }
+  if (auto can = wait_until_all_can_write(loop); !can) return can.error();
+  const auto patience = agreed.all_leaving ? std::optional(kLeaverPatience) : std::nullopt;
+  const auto written = write_now(loop, compared.hash, patience);
+  if (!written && written.error().superseded_by > 0) return written.error();
+  if (!written) spdlog::warn("stopping without a registered checkpoint: {}", written.error().reason);
   return {.why = RunStop::Why::kYielded};
 }
 
@@ -154,15 +186,13 @@ RunStop wait_until_told(TrainLoop& loop) {
   return interrupted(loop.interrupt.reason());
 }
 
-RunStop finish_job(TrainLoop& loop, int64_t& compared) {
+RunStop finish_job(TrainLoop& loop, Compared& compared) {
   if (auto same = compare_once(loop, compared); !same) return same.error();
-  const auto all = bring_state(loop);
-  if (!all) return all.error();
-  if (all->state) {
-    const auto hash = loop.checkpoints.write_now(*all->state, loop.interrupt);
-    if (!hash) return hash.error();
-    if (!loop.reporter.finish(loop.session.state->step, *hash, loop.interrupt)) return interrupted(loop.interrupt.reason());
-  }
+  if (auto can = wait_until_all_can_write(loop); !can) return can.error();
+  const auto hash = write_now(loop, compared.hash);
+  if (!hash) return hash.error();
+  if (loop.ring.rank() == 0 && !loop.reporter.finish(loop.session.state->step, *hash, loop.interrupt))
+    return interrupted(loop.interrupt.reason());
   return wait_until_told(loop);
 }
 
@@ -183,7 +213,7 @@ void deal_next(TrainLoop& loop, LoadBalancer& balancer, StepShares& shares, cons
 }
 
 RunStop run_steps(TrainLoop& loop) {
-  int64_t compared = -1;
+  Compared compared;
   be_patient(loop);  // the first step may be dealt very unevenly, and everything is cold
   LoadBalancer balancer(loop.session.spec.dealt_units(), loop.ring.world_size());
   if (auto done = choose_first_exponents(loop); !done) return done.error();

@@ -59,7 +59,7 @@ class CheckpointsOfARank : public ::testing::Test {
   }
   std::string write(int64_t step) {
     rank->session->state->step = step;
-    const auto hash = rank->checkpoints->write_now(Checkpointing::state_of(*rank->session), rank->interrupt);
+    const auto hash = rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt);
     EXPECT_TRUE(hash) << hash.error().reason;
     return hash.value_or("");
   }
@@ -133,7 +133,7 @@ TEST_F(CheckpointsOfARank, AreRegisteredUnderTheGenerationOfTheDay) {
     return std::nullopt;
   });
   rank->session->state->step = 5;
-  rank->checkpoints->start(Checkpointing::state_of(*rank->session));
+  rank->checkpoints->start(state_of(*rank->session));
   ASSERT_TRUE(service.wait_for("/checkpoints", 1));
   rank->checkpoints->enter_generation(2, 1, 100);
   EXPECT_TRUE(service.wait_for("/checkpoints", [](const auto& all) { return all.back()["generation"] == 2; }));
@@ -147,7 +147,7 @@ TEST_F(CheckpointsOfARank, AreNotRegisteredOnceTheJobWentBackBehindThem) {
     return std::nullopt;
   });
   rank->session->state->step = 5;
-  rank->checkpoints->start(Checkpointing::state_of(*rank->session));
+  rank->checkpoints->start(state_of(*rank->session));
   ASSERT_TRUE(service.wait_for("/checkpoints", 1));
   rank->checkpoints->enter_generation(2, 0, 3);  // from the state of step 3: 4 and 5 were voided
   write(6);
@@ -162,7 +162,7 @@ TEST_F(CheckpointsOfARank, AFullDiskIsAnEventAndTheNextCheckpointIsWrittenWhenTh
   make(0);
   disk->broken = true;
   rank->session->state->step = 5;
-  rank->checkpoints->start(Checkpointing::state_of(*rank->session));
+  rank->checkpoints->start(state_of(*rank->session));
   ASSERT_TRUE(service.wait_for("/events", 1));
   const auto event = service.received("/events").front();
   EXPECT_EQ(event["kind"], "checkpoint_failed");
@@ -177,9 +177,9 @@ TEST_F(CheckpointsOfARank, ASlowDiskStopsNoTrainingAndTheNextCheckpointIsLeftOut
   make(0);
   disk->stalled = true;
   rank->session->state->step = 5;
-  rank->checkpoints->start(Checkpointing::state_of(*rank->session));  // returns while nothing can be written
+  rank->checkpoints->start(state_of(*rank->session));  // returns while nothing can be written
   rank->session->state->step = 6;
-  rank->checkpoints->start(Checkpointing::state_of(*rank->session));
+  rank->checkpoints->start(state_of(*rank->session));
   ASSERT_TRUE(service.wait_for("/events", 1));
   const auto event = service.received("/events").front();
   EXPECT_EQ(event["kind"], "checkpoint_skipped");
@@ -230,7 +230,7 @@ TEST_F(CheckpointsOfARank, ALaterGenerationsIsNotWrittenOverAndTheWorkerLearnsIt
   write(8);
   rank->checkpoints->enter_generation(5, 0, 0);
   rank->session->state->step = 8;
-  const auto hash = rank->checkpoints->write_now(Checkpointing::state_of(*rank->session), rank->interrupt);
+  const auto hash = rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt);
   ASSERT_FALSE(hash);
   EXPECT_EQ(hash.error().why, RunStop::Why::kInterrupted) << "a generation above 7 can go on";
   EXPECT_EQ(hash.error().superseded_by, 7);
@@ -266,7 +266,7 @@ TEST_F(CheckpointsOfARank, AnInterruptEndsTheWaitForOne) {
     rank->interrupt.raise("fenced");
   });
   rank->session->state->step = 5;
-  const auto hash = rank->checkpoints->write_now(Checkpointing::state_of(*rank->session), rank->interrupt);
+  const auto hash = rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt);
   ASSERT_FALSE(hash);
   EXPECT_EQ(hash.error().why, RunStop::Why::kInterrupted);
 }

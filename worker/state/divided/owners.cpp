@@ -24,6 +24,19 @@ std::vector<bool> owned_by(const Placement& placement, size_t chunks, size_t ran
   return owned;
 }
 
+std::vector<bool> written_by(const Session& session, size_t rank, size_t world_size) {
+  const auto chunks = session.model->table().chunks();
+  std::vector<bool> writes(session.state->pieces().size(), rank == 0);
+  std::vector<int64_t> written(world_size);
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    const auto writer = static_cast<size_t>(std::ranges::min(
+        session.placement.owners_of(c), {}, [&](int32_t owner) { return written[static_cast<size_t>(owner)]; }));
+    written[writer] += chunks[c].count;
+    for (size_t kind = 0; kind < 3; ++kind) writes[kind * chunks.size() + c] = writer == rank;
+  }
+  return writes;
+}
+
 void divide_gradient(Session& session, size_t world_size) {
   const auto chunks = session.model->table().chunks();
   std::vector<SumPart> parts;

@@ -16,6 +16,10 @@ RankSet owners_of(const rendezvous::Placement& placement, size_t chunk, size_t w
 // By chunk, whether `rank` owns it.
 std::vector<bool> owned_by(const rendezvous::Placement& placement, size_t chunks, size_t rank, size_t world_size);
 
+// By piece of the state (TrainState::pieces), whether `rank` writes it in a checkpoint: what belongs to no chunk rank 0 does,
+// and a chunk one of its owners, so that all write about as much.
+std::vector<bool> written_by(const Session& session, size_t rank, size_t world_size);
+
 // The mean gradient of a step goes to those who own its chunks in session.placement, from now on.
 void divide_gradient(Session& session, size_t world_size);
 

@@ -1,0 +1,32 @@
+// A session's state as a rank writes it in a checkpoint: all of it, or of a divided state this rank's part. Thread: the ops'
+// own.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "storage/checkpoint_writer.h"
+#include "worker/session/session.h"
+
+namespace holdfast::worker {
+
+struct StateToWrite {
+  int64_t step = 0;
+  std::vector<storage::ConstTensor> tensors;  // all, where their bytes are; or none, where a part is written:
+  struct Part {
+    storage::PartOf of;
+    std::string state_hash;                    // of the whole state
+    std::vector<storage::TensorInfo> tensors;  // likewise
+    std::vector<storage::PieceBytes> pieces;
+  };
+  std::optional<Part> part = {};
+  storage::CheckpointWriter::CopyBytes copy = {};  // to the host; null where the bytes are there
+};
+
+// Both are valid while the session is and until its next step.
+StateToWrite state_of(Session& session);
+// `writes`: by piece (TrainState::pieces), which are here.
+StateToWrite part_of(Session& session, storage::PartOf of, const std::string& state_hash, const std::vector<bool>& writes);
+
+}  // namespace holdfast::worker
