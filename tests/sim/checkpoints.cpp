@@ -14,6 +14,7 @@ using rendezvous::CheckpointRecord;
 namespace {
 
 constexpr int64_t kRetryMs = 1000, kPollMs = 50, kReportPatienceMs = 10000, kTimeoutMs = 10000, kNextGenerationMs = 1000;
+constexpr int64_t kPartsOfOlderPatienceMs = 10000;
 
 }  // namespace
 
@@ -30,6 +31,13 @@ bool CheckpointDisk::put(const std::string& job, const Manifest& manifest) {
   if (found != there.end() && found->second.generation > manifest.generation) return false;
   there[manifest.state.step] = manifest;
   return true;
+}
+
+bool CheckpointDisk::has_part(const std::string& job, int64_t step, const Part& part) const {
+  const auto of_job = parts_.find(job);
+  if (of_job == parts_.end()) return false;
+  const auto of_step = of_job->second.find(step);
+  return of_step != of_job->second.end() && of_step->second.contains(part);
 }
 
 std::vector<int64_t> CheckpointDisk::steps(const std::string& job) const {
@@ -61,15 +69,16 @@ void Checkpoints::drop() {
 
 void Checkpoints::enter_generation(int64_t generation) {
   generation_ = generation;
+  generation_began_ms_ = around_.time.now();
   submitted_ = -1;
   registered_.clear();
   refused_.clear();
 }
 
-bool Checkpoints::submit(const ModelState& state) {
+bool Checkpoints::submit(const ModelState& state, const Writer& writer) {
   if (submitted_ == state.step) return true;
   if (at_work_) return false;
-  writing_ = Write{state, generation_};
+  writing_ = Write{state, generation_, writer};
   submitted_ = state.step;
   write();
   return true;
@@ -87,14 +96,42 @@ void Checkpoints::write() {
         if (life == life_ && !at_work_ && writing_) write();
       });
     }
-    const Write written = *std::exchange(writing_, std::nullopt);
-    if (!around_.disk.put(job_, {written.state, written.generation})) {
-      refused_[written.state.step] = around_.disk.find(job_, written.state.step)->generation;
-      return;
+    Write written = *std::exchange(writing_, std::nullopt);
+    if (written.writer.of > 1) {
+      around_.disk.put_part(job_, written.state.step, {written.generation, written.state.hash(), written.writer.rank});
+      if (written.writer.rank != 0) return remember(written);
+      return finish_write(written);
     }
-    around_.story.tell(process_.name(), "has the checkpoint of step {} on disk", written.state.step);
-    finish_write(written);
+    if (put_manifest(written)) finish_write(written);
   });
+}
+
+void Checkpoints::remember(const Write& written) {
+  if (written.generation == generation_) registered_[written.state.step] = written.state.hash();
+}
+
+bool Checkpoints::has_all_parts(const Write& write) const {
+  for (int rank = 0; rank < write.writer.of; ++rank) {
+    if (!around_.disk.has_part(job_, write.state.step, {write.generation, write.state.hash(), rank})) return false;
+  }
+  return true;
+}
+
+bool Checkpoints::lacks_parts_for_good(const Write& write) const {
+  for (const Write& later : written_) {
+    if (later.state.step >= write.state.step && !later.has_manifest) return true;
+  }
+  return generation_ != write.generation && around_.time.now() - generation_began_ms_ > kPartsOfOlderPatienceMs;
+}
+
+bool Checkpoints::put_manifest(Write& write) {
+  if (!around_.disk.put(job_, {write.state, write.generation})) {
+    refused_[write.state.step] = around_.disk.find(job_, write.state.step)->generation;
+    return false;
+  }
+  around_.story.tell(process_.name(), "has the checkpoint of step {} on disk", write.state.step);
+  write.has_manifest = true;
+  return true;
 }
 
 // One after the other, as they were written.
@@ -106,10 +143,23 @@ void Checkpoints::registration_ended() {
   finish_write(next);
 }
 
-// Not before the service knows the steps below it, or not soon.
-void Checkpoints::finish_write(const Write& written) {
-  if (registering_) return written_.push_back(written);
+// Not before all of it is there, nor before the service knows the steps below it, or not soon.
+void Checkpoints::finish_write(const Write& finished) {
+  if (registering_) return written_.push_back(finished);
   registering_ = true;
+  Write written = finished;
+  if (!written.has_manifest && !has_all_parts(written)) {
+    if (lacks_parts_for_good(written)) {
+      around_.story.tell(process_.name(), "gives up the checkpoint of step {}, which lacks parts", written.state.step);
+      return registration_ended();
+    }
+    return process_.later(kPollMs, [this, life = life_, written] {
+      if (life != life_) return;
+      registering_ = false;
+      finish_write(written);
+    });
+  }
+  if (!written.has_manifest && !put_manifest(written)) return registration_ended();
   const auto deadline = around_.time.now() + kReportPatienceMs;
   auto wait = std::make_shared<std::function<void()>>();
   *wait = [this, life = life_, written, deadline, weak = std::weak_ptr(wait)] {
@@ -122,7 +172,7 @@ void Checkpoints::finish_write(const Write& written) {
       if (life != life_) return;
       newest_registered_ = written;
       process_.reports().hashed(written.state.step, written.state.hash());
-      if (written.generation == generation_) registered_[written.state.step] = written.state.hash();
+      remember(written);
       auto removed = apply_retention(written.state.step);
       if (!removed.empty()) register_record(written, std::move(removed), [] {});
       registration_ended();
@@ -163,18 +213,19 @@ std::vector<int64_t> Checkpoints::apply_retention(int64_t newest) {
   return removed;
 }
 
-void Checkpoints::start(const ModelState& state) {
-  if (!submit(state)) around_.story.tell(process_.name(), "leaves out the checkpoint of step {}", state.step);
+void Checkpoints::start(const ModelState& state, const Writer& writer) {
+  if (!submit(state, writer)) around_.story.tell(process_.name(), "leaves out the checkpoint of step {}", state.step);
 }
 
-void Checkpoints::write_now(const ModelState& state, std::function<bool()> given_up,
+void Checkpoints::write_now(const ModelState& state, const Writer& writer, std::function<bool()> given_up,
                             std::function<void(const std::string&)> done) {
   if (given_up()) return done("");
-  submit(state);
+  submit(state, writer);
   if (const auto found = registered_.find(state.step); found != registered_.end()) return done(found->second);
   if (refused_.contains(state.step)) return done("");
-  process_.later(kPollMs,
-                 [this, state, given_up = std::move(given_up), done = std::move(done)] { write_now(state, given_up, done); });
+  process_.later(kPollMs, [this, state, writer, given_up = std::move(given_up), done = std::move(done)] {
+    write_now(state, writer, given_up, done);
+  });
 }
 
 }  // namespace holdfast::sim

@@ -42,6 +42,7 @@ struct Piece {
   std::vector<bool> sound;  // by chunk
   int64_t applied_step = -1, summed_step = -1;
   bool goes = false;
+  bool can_write = false;  // its part of a checkpoint
 };
 struct RingError {
   std::string kind;  // connection_lost | timeout | handshake_failed

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "tests/sim/checkpoints.h"
 #include "tests/sim/surroundings.h"
 #include "tests/sim/training/model_state.h"
 #include "tests/sim/training/ring.h"
@@ -78,6 +79,12 @@ class TrainThread {
     void divide(const std::vector<Piece>& offers);
     // Each rank has the sums of what it owns alone: `then` once all have told the squares of theirs. At once in other states.
     void when_all_have_sums(std::function<void()> then);
+    // The part of a checkpoint that this rank writes.
+    Writer writer() const;
+    // A checkpoint begins only where all can write their parts: `then` says whether; or, in the second, once they can. At once
+    // in other states.
+    void when_it_is_known_who_can_write(std::function<void(bool all_can)> then);
+    void when_all_can_write(std::function<void()> then);
     // Before a yield ends: ranks that go give what only they have to those that stay.
     void hand_over(std::function<void()> then);
     void require_owners(const std::vector<Piece>& pieces) const;
@@ -111,7 +118,9 @@ class TrainThread {
   void compare_once(std::function<void()> next);
   void compared(const std::vector<Piece>& pieces);
   void yield_now();
+  void write_before_yield();
   void finish_job();
+  void write_the_last();
   void wait_until_told();
   rendezvous::StepPoint point_of_step() const;
 

@@ -126,6 +126,32 @@ void TrainThread::Divided::when_all_have_sums(std::function<void()> then) {
                  [then = std::move(then)](const auto&) { then(); });
 }
 
+// --- checkpoints (all_can_write in worker/step/train_loop.cpp)
+
+Writer TrainThread::Divided::writer() const {
+  return is_on() ? Writer{thread_.join_.rank, thread_.ring_->size()} : Writer{};
+}
+
+void TrainThread::Divided::when_it_is_known_who_can_write(std::function<void(bool all_can)> then) {
+  if (!is_on()) return then(true);
+  Piece mine;
+  mine.can_write = thread_.process_.checkpoints().can_write();
+  thread_.gather(
+      std::move(mine), static_cast<int64_t>(thread_.spec_.collective_timeout_s * 1000),
+      [then = std::move(then)](const std::vector<Piece>& all) { then(std::ranges::all_of(all, &Piece::can_write)); });
+}
+
+void TrainThread::Divided::when_all_can_write(std::function<void()> then) {
+  if (!is_on()) return then();
+  if (thread_.interrupted_) return thread_.stop_interrupted();
+  if (!thread_.process_.checkpoints().can_write()) {
+    return thread_.process_.later(5, [this, then = std::move(then), task = thread_.task_] {
+      if (task == thread_.task_) when_all_can_write(then);
+    });
+  }
+  thread_.gather({}, -1, [then = std::move(then)](const auto&) { then(); });
+}
+
 // --- before ranks leave (hand_over_what_goes in worker/step/train_loop.cpp)
 
 void TrainThread::Divided::hand_over(std::function<void()> then) {

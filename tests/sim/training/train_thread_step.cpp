@@ -128,12 +128,19 @@ void TrainThread::confirmed(const std::vector<Piece>& pieces) {
   process_.reports().committed(point_of_step());
   process_.feed(worker::StepCommitted{state_->step});
   const auto go_on = [this] {
-    if (join_.rank == 0 && writes_after(state_->step, spec_)) process_.checkpoints().start(*state_);
     balancer_->observe(shares_, agreed_.compute_us);
     shares_ = balancer_->shares();
     agreed_.yield && state_->step < spec_.total_steps ? yield_now() : begin_step();
   };
-  if (writes_after(state_->step, spec_) || due(state_->step, spec_.hash_every)) return compare_once(go_on);
+  if (writes_after(state_->step, spec_)) {
+    return compare_once([this, go_on] {
+      divided_.when_it_is_known_who_can_write([this, go_on](bool all_can) {
+        if (all_can && (divided_.is_on() || join_.rank == 0)) process_.checkpoints().start(*state_, divided_.writer());
+        go_on();
+      });
+    });
+  }
+  if (due(state_->step, spec_.hash_every)) return compare_once(go_on);
   go_on();
 }
 
@@ -175,33 +182,39 @@ void TrainThread::compared(const std::vector<Piece>& pieces) {
 void TrainThread::yield_now() {
   divided_.hand_over([this] {
     if (!agreed_.checkpoint && !agreed_.all_leaving) return stop({});
-    compare_once([this] {
-      if (join_.rank != 0) return stop({});
-      const int64_t deadline = agreed_.all_leaving ? around_.time.now() + kLeaverPatienceMs : INT64_MAX;
-      process_.checkpoints().write_now(
-          *state_, [this, task = task_, deadline] { return task != task_ || interrupted_ || around_.time.now() > deadline; },
-          [this, task = task_](const std::string& hash) {
-            if (task != task_) return;
-            const bool superseded = hash.empty() && process_.checkpoints().superseded_by(state_->step) > 0;
-            superseded ? stop_unwritten(state_->step) : stop({});
-          });
-    });
+    compare_once([this] { divided_.when_all_can_write([this] { write_before_yield(); }); });
   });
 }
 
+void TrainThread::write_before_yield() {
+  if (join_.rank != 0 && !divided_.is_on()) return stop({});
+  const int64_t deadline = agreed_.all_leaving ? around_.time.now() + kLeaverPatienceMs : INT64_MAX;
+  process_.checkpoints().write_now(
+      *state_, divided_.writer(),
+      [this, task = task_, deadline] { return task != task_ || interrupted_ || around_.time.now() > deadline; },
+      [this, task = task_](const std::string& hash) {
+        if (task != task_) return;
+        const bool superseded = hash.empty() && process_.checkpoints().superseded_by(state_->step) > 0;
+        superseded ? stop_unwritten(state_->step) : stop({});
+      });
+}
+
 void TrainThread::finish_job() {
-  compare_once([this] {
-    if (join_.rank != 0) return wait_until_told();
-    process_.checkpoints().write_now(
-        *state_, [this, task = task_] { return task != task_ || interrupted_; },
-        [this, task = task_](const std::string& hash) {
-          if (task != task_) return;
-          if (hash.empty()) return stop_unwritten(state_->step);
-          process_.reports().finish(state_->step, hash, [this, task] {
-            if (task == task_) wait_until_told();
-          });
+  compare_once([this] { divided_.when_all_can_write([this] { write_the_last(); }); });
+}
+
+void TrainThread::write_the_last() {
+  if (join_.rank != 0 && !divided_.is_on()) return wait_until_told();
+  process_.checkpoints().write_now(
+      *state_, divided_.writer(), [this, task = task_] { return task != task_ || interrupted_; },
+      [this, task = task_](const std::string& hash) {
+        if (task != task_) return;
+        if (hash.empty()) return stop_unwritten(state_->step);
+        if (join_.rank != 0) return wait_until_told();
+        process_.reports().finish(state_->step, hash, [this, task] {
+          if (task == task_) wait_until_told();
         });
-  });
+      });
 }
 
 void TrainThread::fail_job(int64_t in_row) {
