@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """The state divided among the workers, with real processes: each chunk's owners are killed, frozen, drained and joined, and the
 job ends with the bits of one that is not divided. The fault matrix has the other moments: matrix.py --sharded."""
+import json
 import os
 import sys
 
@@ -68,6 +69,24 @@ class Sharded(harness.ClusterTest):
         reported = self.cluster.wait_event(job, "fault_reported", containing="chunk")
         self.assertIn("every owner of", reported["message"])
         self.succeed_with_the_same_bits(job, steps_lost=True)
+
+    def test_a_checkpoint_that_lacks_the_part_of_a_dead_worker_is_given_up_and_the_next_is_whole(self):
+        """The worker is killed when it begins to write its part; rank 0, which waits for the part, says so and writes no manifest."""
+        store = os.path.join(self.cluster.folder, "ckpt")
+        rule = f"kill@checkpoint_write:step=20:rank=2:once_file={self.cluster.folder}/killed"
+        self.start_four(**{name: rule for name in ("w1", "w2", "w3", "w4")})
+        job = self.cluster.submit(**{**self.spec, "dtype": "bfloat16", "shard": "gradients", "checkpoint_every": 20, "checkpoint_store": store,
+                                     "min_nodes": 4, "keep_last": 0})
+        skipped = self.cluster.wait_event(job, "checkpoint_skipped")["message"]
+        self.assertIn(f"no checkpoint at step 20: the part of rank 2 is not in {store}", skipped)
+        self.succeed_with_the_same_bits(job)
+        self.assertEqual([40, 60], [int(name[5:]) for name in sorted(os.listdir(os.path.join(store, job)))
+                                    if os.path.exists(os.path.join(store, job, name, "manifest.json"))])
+        for step in (40, 60):
+            self.assertIn(f"step {step}: ok", self.cluster.cli("ckpt", "verify", f"job:{job}@{step}"))
+            manifest = json.load(open(os.path.join(store, job, f"step-{step:010}", "manifest.json"), encoding="utf-8"))
+            self.assertGreaterEqual(len(manifest["shards"]), 3, "every worker has written some")
+            self.assertEqual([], [name for name in os.listdir(os.path.join(store, job, f"step-{step:010}")) if name.startswith("part-")])
 
     def test_workers_that_leave_in_order_hand_over_the_only_copies(self):
         self.start_four()
