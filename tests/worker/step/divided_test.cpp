@@ -205,11 +205,12 @@ TEST_P(Divided, GoesBackToTheCheckpointWhenAllOwnersOfAChunkAreGone) {
   spec.checkpoint_every = 4;
   spec.checkpoint_store = data.path("own");
   Ranks ranks(spec, service, 3);
-  ranks.on_commit = [](TestRank& rank, size_t number, int64_t step) {
-    if (number == 1 && step == 6) rank.interrupt.raise("as if it were killed");
+  ranks.on_commit = [this](TestRank& rank, size_t number, int64_t step) {
+    if (number != 1 || step != 6) return;
+    EXPECT_TRUE(service.wait_for("/checkpoints", [](const auto& all) { return !all.empty() && all.back()["step"] == 4; }));
+    rank.interrupt.raise("as if it were killed");
   };
   ranks.run(Ranks::initial());
-  EXPECT_TRUE(service.wait_for("/checkpoints", [](const auto& all) { return !all.empty() && all.back()["step"] == 4; }));
   const auto record = service.received("/checkpoints").back();
   ranks.remove(1);
   ranks.on_commit = tamper;
