@@ -9,18 +9,17 @@
 namespace holdfast::model {
 namespace {
 
-// The ranges of these chunks, end to end.
-std::vector<OwnedElements> slices_of(std::span<const Elements> chunks, const std::vector<bool>& owned) {
+// The ranges of the chunks that have a place and are not awaited.
+std::vector<OwnedElements> slices_of(std::span<const Elements> chunks, const std::vector<int64_t>& places,
+                                     const std::vector<bool>& awaited) {
   std::vector<OwnedElements> slices;
-  int64_t at = 0;
   for (size_t c = 0; c < chunks.size(); ++c) {
-    if (!owned[c]) continue;
+    if (places[c] < 0 || awaited[c]) continue;
     if (!slices.empty() && slices.back().elements.first + slices.back().elements.count == chunks[c].first) {
       slices.back().elements.count += chunks[c].count;
     } else {
-      slices.push_back({chunks[c], at});
+      slices.push_back({chunks[c], places[c]});
     }
-    at += chunks[c].count;
   }
   return slices;
 }
@@ -41,6 +40,7 @@ TrainState::TrainState(Gpt2& model, kernels::DeviceOps& ops, Owns owns)
       divided_(owns == Owns::kNothing),
       chunks_(model.table().chunks()),
       owned_(chunks_.size()),
+      awaited_(chunks_.size()),
       places_(chunks_.size(), -1),
       exponents_(model.table().entries.size(), kUnsetExponent) {
   own(std::vector<bool>(chunks_.size(), owns == Owns::kAll));
@@ -75,8 +75,13 @@ void TrainState::own(const std::vector<bool>& chunks) {
   parameters_ = std::move(parameters);
   owned_ = chunks;
   places_ = after;
-  slices_ = slices_of(chunks_, owned_);
+  slices_ = slices_of(chunks_, places_, awaited_);
   owned_elements_ = elements;
+}
+
+void TrainState::await(const std::vector<bool>& chunks) {
+  awaited_ = chunks;
+  slices_ = slices_of(chunks_, places_, awaited_);
 }
 
 float* TrainState::parameters_of(size_t chunk) {
@@ -209,7 +214,7 @@ std::vector<StatePiece> TrainState::copies() {
 
 void TrainState::bytes_changed() {
   for (size_t c = 0; c < chunks_.size() && !model_.copies_by_layer(); ++c) {
-    if (owned_[c]) refresh(c);
+    if (owned_[c] && !awaited_[c]) refresh(c);
   }
   model_.copies_changed();
   model_.set_loss_scale(loss_scale_log2());

@@ -58,6 +58,9 @@ class TrainState {
   // model's. Chunks that are not owned any more are given up. Takes memory for the old and the new at once; throws what
   // DeviceOps::allocate does, and then nothing has changed.
   void own(const std::vector<bool>& chunks);
+  // Of chunks that are owned, those whose bytes are still to come: steps and `refresh` pass them over. Those that were awaited
+  // before are awaited no more.
+  void await(const std::vector<bool>& chunks);
   // Parameters and compute copies as the seed gives them, of all that is here (Gpt2::initialize).
   void initialize(uint64_t seed);
 
@@ -114,8 +117,8 @@ class TrainState {
   kernels::DeviceOps& ops_;
   const bool divided_;
   std::vector<Elements> chunks_;
-  std::vector<bool> owned_;            // by chunk
-  std::vector<OwnedElements> slices_;  // the same as ranges
+  std::vector<bool> owned_, awaited_;  // by chunk
+  std::vector<OwnedElements> slices_;  // ranges of what is owned and not awaited
   std::vector<int64_t> places_;        // by chunk, where in the buffers of owned elements it begins; -1: it is not owned
   int64_t owned_elements_ = 0;
   DeviceBuffer parameters_, m_, v_;  // of owned elements; parameters: where they are not the model's

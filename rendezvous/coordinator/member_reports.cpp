@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "rendezvous/membership/decide.h"
+#include "rendezvous/text/plural.h"
+
 namespace holdfast::rendezvous {
 
 MemberReports::MemberReports(const Parts& parts)
@@ -54,6 +57,29 @@ void MemberReports::add_steps(Job& job, const Progress& progress) {
   }
 }
 
+// Tells people when parts of a divided state are on fewer workers than were asked for, and when they are no more.
+void MemberReports::note_division(Job& job, const Progress& progress) {
+  job.division = progress.division;
+  job.divided_in = progress.generation;
+  if (!progress.division) return;
+  const JobMembership& m = job.membership;
+  const int64_t copies = progress.division->copies, wanted = m.spec.replicas, to_come = progress.division->bytes_to_come;
+  const int64_t told = job.copies_told < 0 ? wanted : job.copies_told;
+  if (copies == told) return;
+  job.copies_told = copies;
+  const std::string each = fmt::format("each part of the state is on {}", counted(copies, "worker"));
+  if (copies >= wanted) return journal_.record({"redundancy_restored", each + " again", job.id, "", m.current.number});
+  const KnownCheckpoint* newest = newest_checkpoint(m);
+  const std::string back = newest == nullptr ? "the beginning" : fmt::format("step {}", newest->step);
+  const std::string until = to_come > 0
+                                ? fmt::format(" until {:.1f} MB have come to their owners", static_cast<double>(to_come) / 1e6)
+                                : ": there are no more";
+  journal_.record({"redundancy_reduced",
+                   fmt::format("{} at least, {} asked for{}; the loss of {} that {} a part goes back to {}", each, wanted,
+                               until, copies == 1 ? "the worker" : "the workers", copies == 1 ? "has" : "have", back),
+                   job.id, "", m.current.number});
+}
+
 OrRefusal<void> MemberReports::record_progress(const std::string& id, const Progress& progress) {
   auto job = need_present(id, progress, MaySay::kRank0);
   if (!job) return tl::unexpected(job.error());
@@ -75,6 +101,7 @@ OrRefusal<void> MemberReports::record_progress(const std::string& id, const Prog
   // A new step shows that the workers trained on while the service was away.
   if (progress.step > m.committed_step) (*job)->runtime.count_time_away();
   add_steps(**job, progress);
+  if (progress.generation == m.current.number) note_division(**job, progress);
   decisions_.apply(**job, ProgressMade{progress});
   for (const StepPoint& point : progress.points) {
     if (!point.shares.empty() && point.step <= m.committed_step) journal_.write().deal_anew(id, point.step, point.shares);

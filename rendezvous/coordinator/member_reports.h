@@ -39,6 +39,7 @@ class MemberReports {
   template <typename Message>
   OrRefusal<Job*> need_present(const std::string& id, const Message& message, MaySay who);
   void add_steps(Job& job, const Progress& progress);
+  void note_division(Job& job, const Progress& progress);
   void take_late_fault(const std::string& job, const FaultReport& report);
   bool forget_checkpoint(Job& job, int64_t step);
 

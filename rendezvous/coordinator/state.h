@@ -41,6 +41,9 @@ struct Job {
   HeldMembership membership;
   int64_t submitted_ms = 0, started_ms = 0, finished_ms = 0;  // wall time; 0: not yet
   std::optional<double> loss, validation_loss;
+  std::optional<StateDivision> division;  // of generation `divided_in`
+  int64_t divided_in = 0;
+  int64_t copies_told = -1;  // the copies of each part that the last event on it told of; -1: as many as are wanted
   std::string state_hash;
   int64_t state_hash_step = -1;
   int64_t refused_steps = 0;  // over the whole life, voided steps included

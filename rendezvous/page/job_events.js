@@ -21,14 +21,16 @@ const BAD = [
   "step_refused",
   "steps_voided",
   "checkpoint_failed",
+  "checkpoint_skipped",
   "retention_failed",
   "pause_failed",
   "memory_distrusted",
   "state_lost",
+  "redundancy_reduced",
   "records_missing",
   "database_older",
 ];
-const GOOD = ["checkpoint_", "job_succeeded", "progress_resumed", "state_copied"];
+const GOOD = ["checkpoint_", "job_succeeded", "progress_resumed", "state_copied", "redundancy_restored"];
 const MEMBERSHIP = ["generation_", "worker_", "job_scaled", "straggler", "microbatches_"];
 const begins = (kind, words) => words.some((word) => kind.startsWith(word));
 

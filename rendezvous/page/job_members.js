@@ -3,7 +3,7 @@ import { el, setAttribute, setText } from "./dom.js";
 import { isEnded } from "./job_words.js";
 import { Rows } from "./rows.js";
 import { table, tableRow } from "./table.js";
-import { count } from "./words.js";
+import { bytes, count } from "./words.js";
 
 const COLUMNS = [
   ["Rank", "rank number"],
@@ -11,7 +11,21 @@ const COLUMNS = [
   ["Device", "device"],
   ["Phase", "phase"],
   ["Step", "step number"],
+  ["Owns", "owns number"],
 ];
+
+const counted = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
+
+// "Each part of the state is on 2 workers of 2 nodes."; and what the loss of these would cost, where they are fewer than were
+// asked for.
+function divisionText({ division, latest_checkpoint: checkpoint }) {
+  const { copies, copies_wanted: wanted, nodes, bytes_to_come: toCome } = division;
+  const coming = toCome > 0 ? `, ${bytes(toCome)} to come` : "";
+  const where = `Each part of the state is on ${counted(copies, "worker")} of ${counted(nodes, "node")}${coming}`;
+  if (copies >= wanted) return `${where}.`;
+  const before = checkpoint === null ? "the beginning" : `step ${count(checkpoint.step)}`;
+  return `${where}, ${wanted} asked for: ${copies === 1 ? "its" : "their"} loss would take the job back to ${before}.`;
+}
 
 function memberRow() {
   const { element, cells: cell } = tableRow(COLUMNS);
@@ -30,12 +44,14 @@ function memberRow() {
       setText(phase, member.phase);
       setAttribute(phase, "data-state", member.phase);
       setText(cell.step, count(member.step));
+      setText(cell.owns, member.owned_bytes === null ? "" : bytes(member.owned_bytes));
     },
   };
 }
 
 export function jobMembers() {
   const list = table("members", COLUMNS, { "aria-labelledby": "heading-members" });
+  const division = el("p", { class: "quiet division" });
   const none = el("p", { class: "quiet" });
   const refused = el("ul", { class: "refused" });
   const members = new Rows(list.body, (member) => member.id, memberRow);
@@ -53,6 +69,7 @@ export function jobMembers() {
       { class: "job-section card", id: "section-members", "aria-labelledby": "heading-members" },
       el("h2", { id: "heading-members" }, "Members"),
       list.element,
+      division,
       none,
       refused,
     ),
@@ -60,6 +77,9 @@ export function jobMembers() {
       members.update(job.workers);
       refusals.update(job.refused ?? []);
       list.element.hidden = job.workers.length === 0;
+      list.element.classList.toggle("divided", job.division !== null);
+      division.hidden = job.division === null;
+      setText(division, job.division === null ? "" : divisionText(job));
       none.hidden = job.workers.length > 0;
       refused.hidden = refusals.shown.size === 0;
       setText(

@@ -141,6 +141,13 @@ void describe(Io& io, Of<Io, StepPoint>& m) {
   io("shares", m.shares);
 }
 template <typename Io>
+void describe(Io& io, Of<Io, StateDivision>& m) {
+  io("copies", m.copies);
+  io("bytes_to_come", m.bytes_to_come);
+  io("nodes", m.nodes);
+  io("owned_bytes", m.owned_bytes);
+}
+template <typename Io>
 void describe(Io& io, Of<Io, Progress>& m) {
   io("worker", m.worker);
   io("incarnation", m.incarnation);
@@ -151,6 +158,7 @@ void describe(Io& io, Of<Io, Progress>& m) {
   io("state_hash_step", m.state_hash_step);
   io("finished", m.finished);
   io("failure", m.failure);
+  io.maybe("division", m.division);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, FaultReport>& m) {

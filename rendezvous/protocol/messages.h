@@ -185,6 +185,14 @@ struct StepPoint {   // one committed step
   bool refused = false;            // the loss or gradient was not finite: the step changed nothing but the step number
   std::vector<DealtShare> shares;  // the ranks' shares, where they differ from deal(); empty: they do not
 };
+// The owners of the parts of a state that is divided among the ranks (placement.h).
+struct StateDivision {
+  int64_t copies = 0;                // of each part: the owners that have it, of the part with the fewest
+  int64_t bytes_to_come = 0;         // to owners that lack parts: while training goes on
+  int64_t nodes = 0;                 // the fewest nodes that a part's owners lie on
+  std::vector<int64_t> owned_bytes;  // by rank: parameters and moments in float32
+  bool operator==(const StateDivision&) const = default;
+};
 struct Progress {
   std::string worker, incarnation;
   int64_t generation = 0;
@@ -192,8 +200,9 @@ struct Progress {
   std::vector<StepPoint> points;  // the steps since the last report that was answered
   std::string state_hash;         // "" when not computed
   int64_t state_hash_step = -1;
-  bool finished = false;  // total_steps is reached and the last checkpoint is registered
-  std::string failure;    // why the job cannot go on; "": it can
+  bool finished = false;                  // total_steps is reached and the last checkpoint is registered
+  std::string failure;                    // why the job cannot go on; "": it can
+  std::optional<StateDivision> division;  // of this generation, where the state is divided
 };
 
 struct FaultReport {

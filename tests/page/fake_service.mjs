@@ -240,6 +240,7 @@ export function fakeService({ jobs = 12, points = 1200, live = 10 } = {}) {
               device: "cpu",
               phase: "active",
               step: stepNow(),
+              owned_bytes: [995518464, 995518464, 994469888][rank],
             }))
           : [];
       return {
@@ -249,6 +250,7 @@ export function fakeService({ jobs = 12, points = 1200, live = 10 } = {}) {
         wanted: { min_nodes: 1, nodes: 3, max_nodes: 12 },
         refused: [],
         workers,
+        division: workers.length ? { copies: 2, copies_wanted: 3, nodes: 2, bytes_to_come: 73400320 } : null,
       };
     },
   };

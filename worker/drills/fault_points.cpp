@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::array kPoints{
     "step",       "allreduce", "reduce_scatter", "all_gather", "commit", "confirmed", "checkpoint_write", "checkpoint_object",
-    "rendezvous", "join",      "state_copy",     "norm",       "share",  "gather"};
+    "rendezvous", "join",      "state_copy",     "norm",       "share",  "gather",    "restore"};
 constexpr std::array<std::pair<std::string_view, FaultRule::Action>, 5> kActions{{{"kill", FaultRule::Action::kKill},
                                                                                   {"stop", FaultRule::Action::kStop},
                                                                                   {"slow", FaultRule::Action::kSlow},

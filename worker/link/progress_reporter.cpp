@@ -37,10 +37,16 @@ ProgressReporter::~ProgressReporter() {
   sender_.join();
 }
 
-void ProgressReporter::begin(const std::string& job, int64_t generation, bool reports) {
+void ProgressReporter::begin(const std::string& job, int64_t generation, bool reports,
+                             std::optional<rendezvous::StateDivision> division) {
   const std::lock_guard lock(mutex_);
-  progress_.begin(job, generation, reports);
+  progress_.begin(job, generation, reports, std::move(division));
   changed_.notify_all();
+}
+
+void ProgressReporter::divided(std::optional<rendezvous::StateDivision> division) {
+  const std::lock_guard lock(mutex_);
+  progress_.divided(std::move(division));
 }
 
 void ProgressReporter::end() {

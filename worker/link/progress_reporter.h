@@ -10,6 +10,7 @@
 #include <condition_variable>
 #include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -23,8 +24,11 @@ class ProgressReporter {
   explicit ProgressReporter(ServiceLink& link);
   ~ProgressReporter();
 
-  // A generation begins; `reports`: this is rank 0.
-  void begin(const std::string& job, int64_t generation, bool reports);
+  // A generation begins; `reports`: this is rank 0. `division`: of the state, where it is divided.
+  void begin(const std::string& job, int64_t generation, bool reports,
+             std::optional<rendezvous::StateDivision> division = std::nullopt);
+  // From now on the state is divided like this.
+  void divided(std::optional<rendezvous::StateDivision> division);
   // The generation is over: nothing is sent until the next one begins.
   void end();
 

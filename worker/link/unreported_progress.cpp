@@ -6,10 +6,12 @@ namespace holdfast::worker {
 
 using rendezvous::Progress;
 
-void UnreportedProgress::begin(const std::string& job, int64_t generation, bool reports) {
+void UnreportedProgress::begin(const std::string& job, int64_t generation, bool reports,
+                               std::optional<rendezvous::StateDivision> division) {
   job_ = job;
   generation_ = generation;
   reports_ = reports;
+  division_ = std::move(division);
   last_.reset();
 }
 
@@ -80,6 +82,7 @@ Progress UnreportedProgress::next_report() const {
   const bool complete = history_.points().size() <= points_per_report_;
   Progress report = history_.empty() && last_ ? *last_ : Progress{};
   report.generation = generation_;
+  report.division = division_;
   report.points = history_.oldest(points_per_report_);
   if (!report.points.empty()) {
     report.step = report.points.back().step;

@@ -20,8 +20,10 @@ class UnreportedProgress {
  public:
   explicit UnreportedProgress(size_t points_per_report) : points_per_report_(points_per_report) {}
 
-  // A generation begins; `reports`: this is rank 0.
-  void begin(const std::string& job, int64_t generation, bool reports);
+  // A generation begins; `reports`: this is rank 0. `division`: of the state, where it is divided.
+  void begin(const std::string& job, int64_t generation, bool reports,
+             std::optional<rendezvous::StateDivision> division = std::nullopt);
+  void divided(std::optional<rendezvous::StateDivision> division) { division_ = std::move(division); }
   // The generation is over: nothing is reported until the next one begins.
   void end();
   void forget();  // the job is released
@@ -60,6 +62,7 @@ class UnreportedProgress {
   bool reports_ = false;
   std::string job_;
   int64_t generation_ = 0;
+  std::optional<rendezvous::StateDivision> division_;
   StepHistory history_;
   std::string hash_;
   int64_t hash_step_ = -1;

@@ -17,6 +17,7 @@
 #include "worker/profile/recording_store.h"
 #include "worker/state/agreement.h"
 #include "worker/state/divided/agreement.h"
+#include "worker/state/divided/owners.h"
 
 namespace holdfast::worker {
 namespace {
@@ -202,7 +203,7 @@ RunStop JobRunner::take_part(const Directive& join) {
   (*ring)->set_patience(patience.ceiling(), patience.question(), on_quiet);
   if (auto shared = share_memory(join, **ring); !shared) return shared.error();
   if (auto agreed = agree(join, **ring); !agreed) return agreed.error();
-  reporter_.begin(join.job, join.generation, join.rank == 0);
+  reporter_.begin(join.job, join.generation, join.rank == 0, division_of(*session_, join.members.size()));
   TensorBoard* const tensorboard = join.rank == 0 ? tensorboard_.get() : nullptr;
   if (tensorboard != nullptr)
     tensorboard->begin(join.job, session_->state->step, static_cast<int64_t>(join.members.size()),

@@ -22,7 +22,6 @@
 #include "model/data/data_order.h"
 #include "model/gpt2.h"
 #include "model/train_state.h"
-#include "rendezvous/placement/placement.h"
 #include "rendezvous/protocol/job_spec.h"
 #include "rendezvous/protocol/messages.h"
 #include "worker/gradients/accumulator.h"
@@ -30,6 +29,7 @@
 #include "worker/gradients/scattered_gradients.h"
 #include "worker/session/data_files.h"
 #include "worker/session/memory_limit.h"
+#include "worker/session/ownership.h"
 #include "worker/session/patience.h"
 
 namespace holdfast::worker {
@@ -57,7 +57,7 @@ struct Session {
   std::vector<int32_t> first_exponents;
   // Where the state is divided among the ranks (worker/state/divided/agreement.h): who owns which chunk in this generation, and
   // by chunk whether this rank has its moments, and they are right.
-  rendezvous::Placement placement;
+  Ownership ownership;
   std::vector<bool> sound;
   int64_t applied_step = -1;  // the step whose mean gradient the model's buffer still has, once it was applied; -1: none
   // The same where the state is divided: of what this rank owns, applied or not.

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "worker/state/divided/agreement.h"
+#include "worker/state/divided/filling.h"
 #include "worker/state/divided/owners.h"
 #include "worker/step/compare_states.h"
 #include "worker/step/evaluation.h"
@@ -212,10 +213,20 @@ void deal_next(TrainLoop& loop, LoadBalancer& balancer, StepShares& shares, cons
   loop.outbox.event(loop.session.job, change.slow.empty() ? "straggler_recovered" : "straggler", text);
 }
 
+// Parts of a divided state that owners lack come to them after steps. A generation that ends anyway leaves them as they are.
+RunResult<void> fill_some(TrainLoop& loop, Filling& filling, const rendezvous::StepPoint& point, bool ends) {
+  if (filling.is_done() || ends) return {};
+  if (auto filled = filling.fill_some(point.step_s); !filled) return filled;
+  const auto world_size = static_cast<size_t>(loop.ring.world_size());
+  if (loop.ring.rank() == 0) loop.reporter.divided(division_of(loop.session, world_size));
+  return {};
+}
+
 RunStop run_steps(TrainLoop& loop) {
   Compared compared;
   be_patient(loop);  // the first step may be dealt very unevenly, and everything is cold
   LoadBalancer balancer(loop.session.spec.dealt_units(), loop.ring.world_size());
+  Filling filling(loop.ring, loop.session, loop.filling_bytes);
   if (auto done = choose_first_exponents(loop); !done) return done.error();
   auto shares = agree_on_shares(loop);
   if (!shares) return shares.error();
@@ -230,6 +241,7 @@ RunStop run_steps(TrainLoop& loop) {
     if (!point) return point.error();
     if (auto done = step.confirm(*point); !done) return done.error();
     if (auto done = after_step(loop, *point, compared); !done) return done.error();
+    if (auto done = fill_some(loop, filling, *point, agreed->yield); !done) return done.error();
     deal_next(loop, balancer, *shares, *agreed);
     profiled.completed();
     if (agreed->yield && loop.session.state->step < loop.session.spec.total_steps)

@@ -17,6 +17,7 @@
 #include "worker/profile/profiler.h"
 #include "worker/session/run_stop.h"
 #include "worker/session/session.h"
+#include "worker/state/divided/filling.h"
 #include "worker/state/divided/parameter_gathering.h"
 #include "worker/tensorboard/event_writer.h"
 
@@ -42,9 +43,10 @@ struct TrainLoop {
   std::function<void(const CollectiveError&)> on_lost_peer;
   // Called when a neighbour has sent nothing for a while; on the thread that waits for it, and goes on waiting.
   std::function<void(const CollectiveError&)> on_quiet = {};
-  std::vector<std::string> workers = {};    // by rank, for messages
-  std::string node = "";                    // the machine that this rank is on (Transport::node)
-  TensorBoard* tensorboard = nullptr;       // only on rank 0, and where it is asked for
+  std::vector<std::string> workers = {};  // by rank, for messages
+  std::string node = "";                  // the machine that this rank is on (Transport::node)
+  TensorBoard* tensorboard = nullptr;     // only on rank 0, and where it is asked for
+  int64_t filling_bytes = kFirstWindowBytes;
   ParameterGathering* gathering = nullptr;  // while it runs
 
   RunStop run();

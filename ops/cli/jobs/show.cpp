@@ -38,14 +38,35 @@ void show_checkpoint(const Json& job) {
            fmt::format("step {} ({} ago)", integer_at(checkpoint, "step"), duration_text(number_at(checkpoint, "age_s"))));
 }
 
+// "each part on 2 workers of 2 nodes"; and what the loss of these would cost, where they are fewer than were asked for.
+std::string division_text(const Json& job) {
+  if (!has(job, "division")) return "";
+  const Json& division = job["division"];
+  const int64_t copies = integer_at(division, "copies"), wanted = integer_at(division, "copies_wanted");
+  const std::string text =
+      fmt::format("{}: each part on {} of {}", text_at(job.at("spec"), "shard"), rendezvous::counted(copies, "worker"),
+                  rendezvous::counted(integer_at(division, "nodes"), "node"));
+  const int64_t to_come = integer_at(division, "bytes_to_come");
+  const std::string coming = to_come > 0 ? fmt::format(", {} to come", bytes_text(static_cast<double>(to_come))) : "";
+  if (copies >= wanted) return text + coming;
+  const Json checkpoint = has(job, "latest_checkpoint") ? job["latest_checkpoint"] : Json();
+  const std::string where = checkpoint.is_null() ? "the beginning" : fmt::format("step {}", integer_at(checkpoint, "step"));
+  return fmt::format("{}, {} asked for{}; {} would take the job back to {}", text, wanted, coming,
+                     copies == 1 ? "its loss" : "their loss", where);
+}
+
 void show_workers(const Options& options, const Json& job) {
   if (!has(job, "workers") || job["workers"].empty()) return;
   fmt::print("\n");
-  Table table({Column("RANK").right(), Column("WORKER").shrinks(2, 8), Column("NODE").shrinks(1, 6).left_out(2),
-               Column("DEVICE").left_out(1)});
+  std::vector<Column> columns = {Column("RANK").right(), Column("WORKER").shrinks(2, 8),
+                                 Column("NODE").shrinks(1, 6).left_out(2), Column("DEVICE").left_out(1)};
+  if (has(job, "division")) columns.push_back(Column("OWNS").right());
+  Table table(std::move(columns));
   for (const Json& worker : job["workers"]) {
-    table.add(
-        {text_at(worker, "rank", "-"), text_at(worker, "id"), text_at(worker, "node", "-"), text_at(worker, "device", "-")});
+    std::vector<Cell> row = {text_at(worker, "rank", "-"), text_at(worker, "id"), text_at(worker, "node", "-"),
+                             text_at(worker, "device", "-")};
+    if (has(job, "division")) row.emplace_back(has(worker, "owned_bytes") ? bytes_text(number_at(worker, "owned_bytes")) : "-");
+    table.add(std::move(row));
   }
   table.print(options.wide);
 }
@@ -68,6 +89,7 @@ void show_progress(const Json& job) {
   if (const int64_t refused = integer_at(job, "refused_steps"); refused > 0)
     show_row("left out", fmt::format("{} whose loss or gradient was not finite", rendezvous::counted(refused, "step")));
   show_checkpoint(job);
+  show_row("divided", division_text(job));
   if (!text_at(job, "state_hash").empty()) {
     show_row("state hash", fmt::format("{} (after step {})", text_at(job, "state_hash"), integer_at(job, "state_hash_step")));
   }

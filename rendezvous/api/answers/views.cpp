@@ -26,6 +26,22 @@ double in_seconds(int64_t ms) {
   return static_cast<double>(ms) / 1000;
 }
 
+// That of the generation that trains; null: the state is not divided, or it is not known yet how.
+const StateDivision* division_now(const Job& job) {
+  const JobMembership& m = job.membership;
+  const bool known = m.state == JobState::kRunning && m.stage != Stage::kForming && job.divided_in == m.current.number;
+  return known && job.division && job.division->owned_bytes.size() == m.current.members.size() ? &*job.division : nullptr;
+}
+
+Json division_json(const Job& job) {
+  const StateDivision* const division = division_now(job);
+  if (division == nullptr) return nullptr;
+  return {{"copies", division->copies},
+          {"copies_wanted", job.membership->spec.replicas},
+          {"nodes", division->nodes},
+          {"bytes_to_come", division->bytes_to_come}};
+}
+
 // The members of the generation in rank order, then the workers that are getting ready (rank null).
 Json workers_of(const Coordinator& state, const Job& job) {
   const JobMembership& m = job.membership;
@@ -40,6 +56,8 @@ Json workers_of(const Coordinator& state, const Job& job) {
                 {"device", worker->second.registration.device}};
     row["phase"] = p == m.participants.end() ? "gone" : phase_name(p->second.status.phase);
     row["step"] = p == m.participants.end() || p->second.status.step < 0 ? Json(nullptr) : Json(p->second.status.step);
+    const bool owns = division_now(job) != nullptr && row["rank"].is_number();
+    row["owned_bytes"] = owns ? Json(division_now(job)->owned_bytes[row["rank"].get<size_t>()]) : Json(nullptr);
     list.push_back(std::move(row));
   };
   const bool trains = m.state == JobState::kRunning && m.stage != Stage::kForming;
@@ -136,6 +154,7 @@ Json show_job(const Coordinator& state, const Job& job) {
   json["reason"] = waits.is_null() ? Json(m.reason) : waits["text"];
   json["waits_for"] = std::move(waits);
   json["workers"] = workers_of(state, job);
+  json["division"] = division_json(job);
   json["spec"] = to_json(m.spec);
   json["stage"] = stage_name(m.stage);
   json["intent"] = intent_name(m.intent);

@@ -36,6 +36,13 @@ class Sharded(harness.ClusterTest):
         ledger.assert_every_microbatch_once(self, self.cluster, job, STEPS, self.spec["train_data_path"])
         return shown
 
+    def shown_when(self, job, condition):
+        def there():
+            shown = self.cluster.job(job)
+            return shown if condition(shown) else None
+
+        return harness.wait_until(there, 30, f"{job} to be shown as it is to be")
+
     def start_four(self, **rules):
         """Workers w1 to w4; `rules`: HOLDFAST_FAULT of each."""
         for name in ("w1", "w2", "w3", "w4"):
@@ -87,6 +94,23 @@ class Sharded(harness.ClusterTest):
             manifest = json.load(open(os.path.join(store, job, f"step-{step:010}", "manifest.json"), encoding="utf-8"))
             self.assertGreaterEqual(len(manifest["shards"]), 3, "every worker has written some")
             self.assertEqual([], [name for name in os.listdir(os.path.join(store, job, f"step-{step:010}")) if name.startswith("part-")])
+
+    def test_it_is_shown_who_owns_what_and_what_the_next_loss_would_cost(self):
+        self.start_four()
+        job = self.cluster.submit(**{**self.spec, "total_steps": 400, "checkpoint_every": 10})
+        self.cluster.wait_event(job, "checkpoint_committed")
+        shown = self.shown_when(job, lambda job: job["division"])
+        self.assertEqual({"copies": 2, "copies_wanted": 2, "nodes": 1, "bytes_to_come": 0}, shown["division"])
+        parameters = 12 * sum(worker["owned_bytes"] for worker in shown["workers"]) // 24
+        text = self.cluster.cli("show", job)
+        self.assertRegex(text, r"divided +optimizer: each part on 2 workers of 1 node\n")
+        self.assertRegex(text, r"RANK +WORKER .*OWNS\n")
+        for name in ("w2", "w3", "w4"):
+            self.cluster.kill_worker(name)
+        shown = self.shown_when(job, lambda job: job["division"] and job["world_size"] == 1)
+        self.assertEqual({"copies": 1, "copies_wanted": 2, "nodes": 1, "bytes_to_come": 0}, shown["division"])
+        self.assertEqual(parameters, shown["workers"][0]["owned_bytes"])
+        self.assertRegex(self.cluster.cli("show", job), r"each part on 1 worker of 1 node, 2 asked for; its loss would take the job back to step \d+")
 
     def test_workers_that_leave_in_order_hand_over_the_only_copies(self):
         self.start_four()

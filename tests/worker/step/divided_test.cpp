@@ -199,6 +199,69 @@ TEST_P(Divided, RanksThatMissedTheEndOfAStepApplyItToWhatTheyOwn) {
   }
 }
 
+// After a loss and a join owners lack chunks, which come to them one by one, a window after each step.
+TEST_P(Divided, OwnersTakeWhatTheyLackWhileTrainingGoesOn) {
+  for (const char* dtype : {"float32", "bfloat16"}) {
+    auto whole = tiny_spec(data), spec = divided(2);
+    whole.dtype = spec.dtype = dtype;
+    spec.checkpoint_store = data.path(std::string("own-") + dtype);
+    const std::string hash = undisturbed(whole, 1);
+    Ranks ranks(spec, service, 4);
+    ranks.filling_bytes = 1;
+    ranks.on_commit = [](TestRank& rank, size_t number, int64_t step) {
+      if (number == 1 && step == 4) rank.interrupt.raise("as if it were killed");
+    };
+    ranks.run(Ranks::initial());
+    ranks.remove(1);
+    std::atomic<bool> lacked = false;
+    ranks.on_commit = [&lacked](TestRank& rank, size_t number, int64_t step) {
+      if (!rank.session->ownership.lacks_nothing()) lacked = true;
+      if (number == 0 && step == 8) rank.interrupt.raise("a newcomer is there");
+    };
+    const auto held = [&ranks] {
+      int64_t step = 0;
+      for (size_t rank = 0; rank < ranks.size(); ++rank) step = std::max(step, ranks[rank].session->held_step());
+      return step;
+    };
+    ranks.run(Ranks::memory(held()));
+    EXPECT_TRUE(lacked);
+    ranks.add();
+    ranks.on_commit = tamper;
+    run_to_end(ranks, Ranks::memory(held()));
+    EXPECT_EQ(ranks.hash(), hash) << dtype;
+    EXPECT_TRUE(ranks[3].session->ownership.lacks_nothing());
+    expect_owners(ranks, 2);
+  }
+}
+
+// Until its second copy is there, a chunk is on one rank alone.
+TEST_P(Divided, ASecondLossBeforeThePartsAreThereIsSaidAndTheJobGoesBack) {
+  const std::string whole = undisturbed(tiny_spec(data), 1);
+  auto spec = divided(2);
+  spec.checkpoint_every = 4;
+  spec.checkpoint_store = data.path("own");
+  Ranks ranks(spec, service, 4);
+  ranks.filling_bytes = 1;
+  ranks.on_commit = [this](TestRank& rank, size_t number, int64_t step) {
+    if (number != 1 || step != 6) return;
+    EXPECT_TRUE(service.wait_for("/checkpoints", [](const auto& all) { return !all.empty() && all.back()["step"] == 4; }));
+    rank.interrupt.raise("as if it were killed");
+  };
+  ranks.run(Ranks::initial());
+  const auto record = service.received("/checkpoints").back();
+  ranks.remove(1);
+  ranks.on_commit = [](TestRank& rank, size_t number, int64_t step) {
+    if (number == 1 && step == 7) rank.interrupt.raise("as if it were killed, too");
+  };
+  ranks.run(Ranks::memory(std::max(ranks[0].session->held_step(), ranks[1].session->held_step())));
+  ranks.remove(1);
+  for (const RunStop& stop : ranks.run(Ranks::memory(std::max(ranks[0].session->held_step(), ranks[1].session->held_step()))))
+    EXPECT_EQ(stop.fault_kind, "state_lost") << stop.reason;
+  ranks.on_commit = tamper;
+  run_to_end(ranks, Ranks::checkpoint(spec, record["step"], record["state_hash"]));
+  EXPECT_EQ(ranks.hash(), whole);
+}
+
 TEST_P(Divided, GoesBackToTheCheckpointWhenAllOwnersOfAChunkAreGone) {
   const std::string whole = undisturbed(tiny_spec(data), 1);
   auto spec = divided(1);

@@ -137,6 +137,8 @@ class Ranks {
   std::function<void(TestRank& rank, size_t number, const CollectiveError& error)> on_lost_peer = [](TestRank&, size_t,
                                                                                                      const CollectiveError&) {};
 
+  int64_t filling_bytes = kFirstWindowBytes;  // TrainLoop::filling_bytes
+
   // One generation of all ranks there are, until all have stopped; how each did.
   std::vector<RunStop> run(const rendezvous::StateSource& source) {
     ++generation_;
@@ -237,7 +239,8 @@ class Ranks {
                    .outbox = rank.outbox,
                    .profiler = rank.profiler,
                    .on_commit = [&](int64_t step) { on_commit(rank, number, step); },
-                   .on_lost_peer = [&](const CollectiveError& error) { on_lost_peer(rank, number, error); }};
+                   .on_lost_peer = [&](const CollectiveError& error) { on_lost_peer(rank, number, error); },
+                   .filling_bytes = filling_bytes};
     RunStop stop = loop.run();
     rank.reporter.end();
     return stop;

@@ -15,7 +15,6 @@
 namespace holdfast::worker {
 namespace {
 
-using rendezvous::Placement;
 using rendezvous::StateSource;
 
 size_t me_in(const Communicator& ring) {
@@ -26,16 +25,16 @@ RankSet everyone(const Communicator& ring) {
   return RankSet(static_cast<size_t>(ring.world_size()), true);
 }
 
-// By piece, the ranks that are to have it under `placement`: compute copies and what belongs to no chunk, all; moments, and
-// parameters where copies are apart, their owners.
-std::vector<RankSet> wanted_pieces(const Placement& placement, const Session& session, size_t pieces,
+// By piece, the ranks that are to have it now: compute copies and what belongs to no chunk, all; moments, and parameters where
+// copies are apart, their owners, but for those to whom it comes later.
+std::vector<RankSet> wanted_pieces(const Ownership& ownership, const Session& session, size_t pieces,
                                    const Communicator& ring) {
   std::vector<RankSet> wanted(pieces, everyone(ring));
   const size_t chunks = session.sound.size();
   for (size_t c = 0; c < chunks; ++c) {
-    const RankSet owners = owners_of(placement, c, static_cast<size_t>(ring.world_size()));
-    wanted[chunks + c] = wanted[2 * chunks + c] = owners;
-    if (session.state->copies_apart()) wanted[c] = owners;
+    const RankSet holders = holders_of(ownership, c, static_cast<size_t>(ring.world_size()));
+    wanted[chunks + c] = wanted[2 * chunks + c] = holders;
+    if (session.state->copies_apart()) wanted[c] = holders;
   }
   return wanted;
 }
@@ -93,10 +92,11 @@ class Agreeing {
     if (holdings->differs) return tl::unexpected(differing(*holdings));
     const auto placement = place_chunks(session_, *holdings, leaving);
     if (!placement) return tl::unexpected(placement.error());
-    if (auto moved = move_pieces(*placement, *holdings); !moved) return moved;
+    const Ownership ownership = settled(*placement, chunks_);  // all moves now: who leaves gives nothing later
+    if (auto moved = move_pieces(ownership, *holdings); !moved) return moved;
     auto digests = digests_of_told(session_);
-    trust_what_came(digests, holdings->right);
-    if (auto now = checked(*placement, std::move(digests)); !now) return tl::unexpected(now.error());
+    trust_what_came(ownership, digests, holdings->right);
+    if (auto now = checked(ownership, std::move(digests)); !now) return tl::unexpected(now.error());
     return {};
   }
 
@@ -124,33 +124,34 @@ class Agreeing {
   }
 
   // Nobody holds anything yet.
-  RunResult<Placement> place_anew() {
+  RunResult<Ownership> place_anew() {
     current_ = everyone(ring_);
     const auto told = gather_holdings(ring_, session_, node_, false, PieceDigests(told_pieces(session_).size()));
     if (!told) return tl::unexpected(told.error());
-    auto placement = place_chunks(session_, *told, nobody());
-    if (placement) settle(*placement);
-    return placement;
+    const auto placement = place_chunks(session_, *told, nobody());
+    if (!placement) return tl::unexpected(placement.error());
+    settle(settled(*placement, chunks_));
+    return session_.ownership;
   }
 
   // Owners have their parameters from the seed, and moments of 0.
   RunResult<Holdings> begin_division() {
-    const auto placement = place_anew();
-    if (!placement) return tl::unexpected(placement.error());
+    const auto ownership = place_anew();
+    if (!ownership) return tl::unexpected(ownership.error());
     session_.state->initialize(static_cast<uint64_t>(session_.spec.seed));
-    return checked(*placement, digests_of_told(session_));
+    return checked(*ownership, digests_of_told(session_));
   }
 
   RunResult<Holdings> begin_from_checkpoint(const StateSource& source, const Restoring& restoring) {
-    const auto placement = place_anew();
-    if (!placement) return tl::unexpected(placement.error());
+    const auto ownership = place_anew();
+    if (!ownership) return tl::unexpected(ownership.error());
     const auto manifest = restore_own(session_, restoring, source.step, ring_.rank() == 0);
     if (!manifest) return tl::unexpected(manifest.error());
     if (const auto shared = share_copies_as_they_are(ring_, session_); !shared)
       return tl::unexpected(ring_stop(shared.error()));
     session_.state->step = source.step;
     session_.has_state = true;
-    auto holdings = checked(*placement, digests_of_told(session_));
+    auto holdings = checked(*ownership, digests_of_told(session_));
     if (!holdings || manifest->format_version < storage::Manifest::kHashOfPieces) return holdings;
     if (holdings->hash() == manifest->state_hash) return holdings;
     session_.has_state = false;
@@ -175,26 +176,29 @@ class Agreeing {
     const auto placement = place_chunks(session_, *holdings, nobody());
     if (!placement) return tl::unexpected(placement.error());
     if (!current_[me]) session_.has_state = false;
-    if (auto moved = move_pieces(*placement, *holdings); !moved) return tl::unexpected(moved.error());
+    // The moments and masters that an owner lacks come while training goes on (filling.h).
+    const Ownership ownership = on_the_way(*placement, *holdings, chunks_);
+    if (auto moved = move_pieces(ownership, *holdings); !moved) return tl::unexpected(moved.error());
     auto digests = digests_of_told(session_);
-    if (trust_what_came(digests, holdings->right) && !current_[me]) hold_the_step(donor);
-    auto now = checked(*placement, std::move(digests));
-    if (now) settle(*placement);
+    if (trust_what_came(ownership, digests, holdings->right) && !current_[me]) hold_the_step(donor);
+    auto now = checked(ownership, std::move(digests));
+    if (now) settle(ownership);
     return now;
   }
 
   // Beside what this rank holds it makes room for what it is to own, and takes what it lacks.
-  RunResult<void> move_pieces(const Placement& placement, const Holdings& holdings) {
+  RunResult<void> move_pieces(const Ownership& ownership, const Holdings& holdings) {
     const size_t me = me_in(ring_);
-    std::vector<bool> both = owned_by(placement, chunks_, me, current_.size());
+    std::vector<bool> both = owned_by(ownership, me);
     for (size_t c = 0; c < chunks_; ++c) {
       const bool right = holdings.has[c][me] && holdings.has[chunks_ + c][me] && holdings.has[2 * chunks_ + c][me];
       session_.sound[c] = session_.sound[c] && right;
       both[c] = both[c] || session_.sound[c];
     }
     session_.state->own(both);
+    session_.state->await(lacked_by(ownership, me));
     const auto here = told_pieces(session_);
-    const Movement movement = movement_to(wanted_pieces(placement, session_, here.size(), ring_), holdings, here, ring_);
+    const Movement movement = movement_to(wanted_pieces(ownership, session_, here.size(), ring_), holdings, here, ring_);
     if (movement.is_none()) return {};
     if (const auto passed = route(ring_, *session_.ops, movement.pieces, "state_copy", -1); !passed)
       return tl::unexpected(ring_stop(passed.error()));
@@ -207,10 +211,15 @@ class Agreeing {
 
   // Chunks whose bytes are right are held from now on, whatever becomes of the ring: others may let go of them. Returns whether
   // all is right that this rank has.
-  bool trust_what_came(const PieceDigests& digests, const std::vector<storage::PieceDigest>& right) {
+  bool trust_what_came(const Ownership& ownership, PieceDigests& digests, const std::vector<storage::PieceDigest>& right) {
     const auto is_right = [&](size_t piece) { return !digests[piece] || *digests[piece] == right[piece]; };
+    const auto lacks = lacked_by(ownership, me_in(ring_));
     for (size_t c = 0; c < chunks_; ++c) {
-      session_.sound[c] = session_.state->owned()[c] && is_right(c) && is_right(chunks_ + c) && is_right(2 * chunks_ + c);
+      const bool has = session_.state->owned()[c] && !lacks[c];
+      session_.sound[c] = has && is_right(c) && is_right(chunks_ + c) && is_right(2 * chunks_ + c);
+      if (!lacks[c]) continue;
+      digests[chunks_ + c] = digests[2 * chunks_ + c] = std::nullopt;
+      if (session_.state->copies_apart()) digests[c] = std::nullopt;
     }
     for (size_t piece = 0; piece < digests.size(); ++piece) {
       if (!is_right(piece)) return false;
@@ -227,12 +236,12 @@ class Agreeing {
   }
 
   // All ranks say again what they hold: nobody may lack what it is to have.
-  RunResult<Holdings> checked(const Placement& placement, PieceDigests digests) {
+  RunResult<Holdings> checked(const Ownership& ownership, PieceDigests digests) {
     const size_t pieces = digests.size();
     auto holdings = gather_holdings(ring_, session_, node_, session_.has_state, std::move(digests));
     if (!holdings) return holdings;
     if (holdings->differs) return tl::unexpected(differing(*holdings));
-    const auto wanted = wanted_pieces(placement, session_, pieces, ring_);
+    const auto wanted = wanted_pieces(ownership, session_, pieces, ring_);
     for (size_t piece = 0; piece < pieces; ++piece) {
       for (size_t rank = 0; rank < current_.size(); ++rank) {
         if (wanted[piece][rank] && !holdings->has[piece][rank]) return tl::unexpected(altered(piece, static_cast<int>(rank)));
@@ -249,13 +258,7 @@ class Agreeing {
     return state_mismatch(fmt::format("after step {} {}", agreed_.step, *holdings.differs));
   }
 
-  // From now on this rank owns what the placement says, and nothing else.
-  void settle(const Placement& placement) {
-    session_.state->own(owned_by(placement, chunks_, me_in(ring_), current_.size()));
-    session_.sound = session_.state->owned();
-    session_.placement = placement;
-    divide_gradient(session_, current_.size());
-  }
+  void settle(const Ownership& ownership) { own_what_is_said(session_, ownership, me_in(ring_), current_.size()); }
 
   Communicator& ring_;
   Session& session_;

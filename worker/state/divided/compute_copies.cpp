@@ -30,7 +30,7 @@ class SharingDifferences {
     const auto world_size = static_cast<size_t>(ring.world_size());
     const RankSet all(world_size, true);
     for (size_t c = 0; c < chunks_.size(); ++c) {
-      has_.push_back(owners_of(session.placement, c, world_size));
+      has_.push_back(holders_of(session.ownership, c, world_size));
       ways_.push_back(way_of(has_[c], all, me_));
     }
   }
@@ -159,7 +159,7 @@ class SharingDifferences {
   kernels::DeviceOps& ops_;
   const int me_;
   std::vector<model::Elements> chunks_;
-  std::vector<RankSet> has_;                   // by chunk: its owners
+  std::vector<RankSet> has_;                   // by chunk: the owners that have it
   std::vector<Way> ways_;                      // by chunk
   std::vector<std::vector<std::byte>> coded_;  // by chunk: what this rank sends or takes
 };
@@ -167,13 +167,13 @@ class SharingDifferences {
 }  // namespace
 
 CollectiveResult<void> share_copies_as_they_are(Communicator& ring, Session& session) {
-  if (session.model->copies_by_layer() || session.placement.replicas == ring.world_size()) return {};
+  if (session.model->copies_by_layer() || session.ownership.everybody_has_everything(ring.world_size())) return {};
   const auto world_size = static_cast<size_t>(ring.world_size());
   const RankSet all(world_size, true);
   std::vector<RoutedPiece> pieces;
   const auto copies = session.state->copies();
   for (size_t c = 0; c < copies.size(); ++c) {
-    const Way way = way_of(owners_of(session.placement, c, world_size), all, ring.rank());
+    const Way way = way_of(holders_of(session.ownership, c, world_size), all, ring.rank());
     pieces.push_back({copies[c].data, copies[c].bytes, false, way});
   }
   const auto passed = route(ring, *session.ops, pieces, "share", session.state->step);
@@ -184,8 +184,8 @@ CollectiveResult<void> share_copies_as_they_are(Communicator& ring, Session& ses
 
 RunResult<void> share_copies(Communicator& ring, Session& session) {
   const Span span(SpanKind::kRing, "parameters from their owners");
-  const bool all_own_all = session.placement.replicas == ring.world_size();
-  if (all_own_all || session.model->copies_by_layer()) {  // or passes ask for what they need (parameter_gathering.h)
+  const bool is_here = session.ownership.everybody_has_everything(ring.world_size());
+  if (is_here || session.model->copies_by_layer()) {  // or passes ask for what they need (parameter_gathering.h)
     session.state->bytes_changed();
     return {};
   }

@@ -10,7 +10,7 @@ CollectiveResult<double> norm_of_all(Communicator& ring, Session& session) {
   std::vector<bool> mine(chunks);
   std::vector<std::vector<double>> of_rank(static_cast<size_t>(ring.world_size()));
   for (size_t c = 0; c < chunks; ++c) {
-    const int32_t first = session.placement.owners_of(c).front();
+    const int32_t first = session.ownership.owners[c].front();
     mine[c] = first == me;
     of_rank[static_cast<size_t>(first)].push_back(0);
   }
@@ -24,7 +24,7 @@ CollectiveResult<double> norm_of_all(Communicator& ring, Session& session) {
   std::vector<double> squares;
   std::vector<size_t> next(of_rank.size());
   for (size_t c = 0; c < chunks; ++c) {
-    const auto rank = static_cast<size_t>(session.placement.owners_of(c).front());
+    const auto rank = static_cast<size_t>(session.ownership.owners[c].front());
     squares.push_back(of_rank[rank][next[rank]++]);
   }
   return model::norm_of(squares);

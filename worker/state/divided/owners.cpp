@@ -12,16 +12,73 @@ namespace holdfast::worker {
 
 using rendezvous::Placement;
 
-RankSet owners_of(const Placement& placement, size_t chunk, size_t world_size) {
-  RankSet owners(world_size);
-  for (const int32_t rank : placement.owners_of(chunk)) owners[static_cast<size_t>(rank)] = true;
-  return owners;
+namespace {
+
+constexpr int64_t kStateBytes = 3 * sizeof(float);  // of a parameter: itself and its moments
+
+std::vector<bool> chunks_of(const std::vector<std::vector<int32_t>>& ranks_of, size_t rank) {
+  std::vector<bool> chunks;
+  for (const auto& ranks : ranks_of) chunks.push_back(std::ranges::find(ranks, static_cast<int32_t>(rank)) != ranks.end());
+  return chunks;
 }
 
-std::vector<bool> owned_by(const Placement& placement, size_t chunks, size_t rank, size_t world_size) {
-  std::vector<bool> owned;
-  for (size_t c = 0; c < chunks; ++c) owned.push_back(owners_of(placement, c, world_size)[rank]);
-  return owned;
+}  // namespace
+
+RankSet holders_of(const Ownership& ownership, size_t chunk, size_t world_size) {
+  RankSet holders(world_size);
+  for (const int32_t rank : ownership.owners[chunk]) holders[static_cast<size_t>(rank)] = true;
+  for (const int32_t rank : ownership.lacking[chunk]) holders[static_cast<size_t>(rank)] = false;
+  return holders;
+}
+
+std::vector<bool> owned_by(const Ownership& ownership, size_t rank) {
+  return chunks_of(ownership.owners, rank);
+}
+
+std::vector<bool> lacked_by(const Ownership& ownership, size_t rank) {
+  return chunks_of(ownership.lacking, rank);
+}
+
+Ownership settled(const Placement& placement, size_t chunks) {
+  Ownership ownership{placement, {}, std::vector<std::vector<int32_t>>(chunks)};
+  for (size_t c = 0; c < chunks; ++c) {
+    const auto owners = placement.owners_of(c);
+    ownership.owners.emplace_back(owners.begin(), owners.end());
+  }
+  return ownership;
+}
+
+Ownership on_the_way(const Placement& placement, const Holdings& holdings, size_t chunks) {
+  Ownership ownership = settled(placement, chunks);
+  for (size_t c = 0; c < chunks; ++c) {
+    auto& owners = ownership.owners[c];
+    std::vector<int32_t> others;
+    for (size_t rank = 0; rank < holdings.nodes.size(); ++rank) {
+      const bool has = holdings.has[c][rank] && holdings.has[chunks + c][rank] && holdings.has[2 * chunks + c][rank];
+      const bool owns = std::ranges::find(owners, static_cast<int32_t>(rank)) != owners.end();
+      if (owns && !has) ownership.lacking[c].push_back(static_cast<int32_t>(rank));
+      if (has && !owns) others.push_back(static_cast<int32_t>(rank));
+    }
+    others.resize(std::min(others.size(), ownership.lacking[c].size()));
+    owners.insert(owners.end(), others.begin(), others.end());
+  }
+  return ownership;
+}
+
+std::optional<rendezvous::StateDivision> division_of(const Session& session, size_t world_size) {
+  if (!session.is_divided()) return std::nullopt;
+  const auto chunks = session.model->table().chunks();
+  rendezvous::StateDivision division{static_cast<int64_t>(world_size), 0, session.ownership.target.nodes_min,
+                                     std::vector<int64_t>(world_size)};
+  for (size_t c = 0; c < chunks.size(); ++c) {
+    const RankSet holders = holders_of(session.ownership, c, world_size);
+    division.copies = std::min<int64_t>(division.copies, std::ranges::count(holders, true));
+    division.bytes_to_come += static_cast<int64_t>(session.ownership.lacking[c].size()) * chunks[c].count * kStateBytes;
+    for (size_t rank = 0; rank < world_size; ++rank)
+      division.owned_bytes[rank] += holders[rank] ? chunks[c].count * kStateBytes : 0;
+  }
+  division.nodes = std::min(division.nodes, division.copies);
+  return division;
 }
 
 std::vector<bool> written_by(const Session& session, size_t rank, size_t world_size) {
@@ -29,8 +86,11 @@ std::vector<bool> written_by(const Session& session, size_t rank, size_t world_s
   std::vector<bool> writes(session.state->pieces().size(), rank == 0);
   std::vector<int64_t> written(world_size);
   for (size_t c = 0; c < chunks.size(); ++c) {
-    const auto writer = static_cast<size_t>(std::ranges::min(
-        session.placement.owners_of(c), {}, [&](int32_t owner) { return written[static_cast<size_t>(owner)]; }));
+    const RankSet holders = holders_of(session.ownership, c, world_size);
+    size_t writer = world_size;
+    for (size_t other = 0; other < world_size; ++other) {
+      if (holders[other] && (writer == world_size || written[other] < written[writer])) writer = other;
+    }
     written[writer] += chunks[c].count;
     for (size_t kind = 0; kind < 3; ++kind) writes[kind * chunks.size() + c] = writer == rank;
   }
@@ -44,7 +104,7 @@ void divide_gradient(Session& session, size_t world_size) {
   const auto& owned = session.state->owned();
   for (size_t c = 0; c < chunks.size(); ++c) {
     const auto [first, count] = chunks[c];
-    const SumPart part = part_for(static_cast<size_t>(first), static_cast<size_t>(count), session.placement.owners_of(c),
+    const SumPart part = part_for(static_cast<size_t>(first), static_cast<size_t>(count), session.ownership.owners[c],
                                   static_cast<int>(world_size));
     if (!parts.empty() && parts.back().end == part.end && parts.back().further == part.further) {
       parts.back().count += part.count;
@@ -62,8 +122,18 @@ void divide_gradient(Session& session, size_t world_size) {
     session.lose_gradient();
     return session.scattered->divide(std::move(parts), own);
   }
-  const bool all_own_all = session.placement.replicas == static_cast<int32_t>(world_size);
+  const bool all_own_all = session.ownership.target.replicas == static_cast<int32_t>(world_size);
   session.gradients->mean().divide(all_own_all ? std::vector<SumPart>() : std::move(parts), std::move(own));
+}
+
+void own_what_is_said(Session& session, const Ownership& ownership, size_t rank, size_t world_size) {
+  session.state->own(owned_by(ownership, rank));
+  const auto lacks = lacked_by(ownership, rank);
+  session.state->await(lacks);
+  session.sound = session.state->owned();
+  for (size_t c = 0; c < lacks.size(); ++c) session.sound[c] = session.sound[c] && !lacks[c];
+  session.ownership = ownership;
+  divide_gradient(session, world_size);
 }
 
 namespace {
@@ -72,7 +142,6 @@ namespace {
 rendezvous::PlacementQuestion question_of(const Session& session, const Holdings& holdings, const RankSet& leaving) {
   rendezvous::PlacementQuestion question;
   const auto chunks = session.model->table().chunks();
-  constexpr int64_t kStateBytes = 3 * sizeof(float);  // of a parameter: itself and its moments
   for (const auto& chunk : chunks) question.chunk_bytes.push_back(chunk.count * kStateBytes);
   question.replicas = std::min(session.spec.replicas, std::ranges::count(leaving, false));
   for (size_t rank = 0; rank < holdings.nodes.size(); ++rank) {

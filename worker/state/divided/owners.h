@@ -1,9 +1,12 @@
 // The owners of chunks as sets of ranks, and the question to rendezvous/placement of who is to own them. Pure.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "rendezvous/placement/placement.h"
+#include "rendezvous/protocol/messages.h"
+#include "worker/session/ownership.h"
 #include "worker/session/run_stop.h"
 #include "worker/session/session.h"
 #include "worker/state/divided/holdings.h"
@@ -11,17 +14,29 @@
 
 namespace holdfast::worker {
 
-// The owners of a chunk.
-RankSet owners_of(const rendezvous::Placement& placement, size_t chunk, size_t world_size);
-// By chunk, whether `rank` owns it.
-std::vector<bool> owned_by(const rendezvous::Placement& placement, size_t chunks, size_t rank, size_t world_size);
+// The owners of a chunk that have it.
+RankSet holders_of(const Ownership& ownership, size_t chunk, size_t world_size);
+// By chunk, whether `rank` owns it; whether it does and lacks it.
+std::vector<bool> owned_by(const Ownership& ownership, size_t rank);
+std::vector<bool> lacked_by(const Ownership& ownership, size_t rank);
+
+// The placement's owners have all that they own.
+Ownership settled(const rendezvous::Placement& placement, size_t chunks);
+// The same where ranks have what `holdings` says, so that some of it is still to come. Somebody has each chunk.
+Ownership on_the_way(const rendezvous::Placement& placement, const Holdings& holdings, size_t chunks);
+
+// Who has what, for people; nullopt where the state is not divided.
+std::optional<rendezvous::StateDivision> division_of(const Session& session, size_t world_size);
 
 // By piece of the state (TrainState::pieces), whether `rank` writes it in a checkpoint: what belongs to no chunk rank 0 does,
-// and a chunk one of its owners, so that all write about as much.
+// and a chunk one of those who have it, so that all write about as much.
 std::vector<bool> written_by(const Session& session, size_t rank, size_t world_size);
 
-// The mean gradient of a step goes to those who own its chunks in session.placement, from now on.
+// The mean gradient of a step goes to those who own its chunks in session.ownership, from now on.
 void divide_gradient(Session& session, size_t world_size);
+
+// From now on this rank owns what is said, and nothing else; all of it is sound but what it lacks.
+void own_what_is_said(Session& session, const Ownership& ownership, size_t rank, size_t world_size);
 
 // The placement from now on: a function of what all ranks hold, so the same on each. Ranks that are `leaving` are to own
 // nothing; what only they hold is copied. The stop is "state_lost" where nobody holds some chunk.

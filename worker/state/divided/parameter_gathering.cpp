@@ -30,10 +30,10 @@ void ParameterGathering::bring(int64_t layer) {
   std::vector<RoutedPiece> pieces;
   for (size_t c = 0; c < chunks.size(); ++c) {
     if (table.layer_of(table.cut(chunks[c]).front().tensor) != layer) continue;
-    const RankSet owners = owners_of(session_.placement, c, world_size);
-    if (owners[static_cast<size_t>(ring_.rank())]) session_.state->refresh(c);
+    const RankSet holders = holders_of(session_.ownership, c, world_size);
+    if (holders[static_cast<size_t>(ring_.rank())]) session_.state->refresh(c);
     const model::ComputeCopy copy = session_.model->copy_of(chunks[c]);
-    pieces.push_back({copy.data, copy.bytes, false, way_of(owners, all, ring_.rank())});
+    pieces.push_back({copy.data, copy.bytes, false, way_of(holders, all, ring_.rank())});
   }
   const auto begin = std::chrono::steady_clock::now();
   if (!session_.ops->memory_is_host()) session_.ops->synchronize();
