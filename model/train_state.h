@@ -58,8 +58,7 @@ class TrainState {
   // model's. Chunks that are not owned any more are given up. Takes memory for the old and the new at once; throws what
   // DeviceOps::allocate does, and then nothing has changed.
   void own(const std::vector<bool>& chunks);
-  // Of chunks that are owned, those whose bytes are still to come: steps and `refresh` pass them over. Those that were awaited
-  // before are awaited no more.
+  // Chunks that are owned and whose bytes are still to come: steps pass them over. Others are awaited no more.
   void await(const std::vector<bool>& chunks);
   // Parameters and compute copies as the seed gives them, of all that is here (Gpt2::initialize).
   void initialize(uint64_t seed);

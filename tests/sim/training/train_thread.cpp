@@ -1,4 +1,5 @@
 #include "tests/sim/training/train_thread.h"
+#include "tests/sim/training/train_thread_divided.h"
 
 #include <utility>
 
@@ -16,6 +17,9 @@ namespace {
 constexpr int64_t kQuietMs = 600;
 
 }  // namespace
+
+TrainThread::TrainThread(Surroundings& around, Process& process)
+    : around_(around), process_(process), divided_(std::make_shared<Divided>(*this)) {}
 
 void TrainThread::begin_task() {
   if (busy_) throw Violation(process_.name() + "'s train thread is given a task while it is at another");
@@ -61,7 +65,7 @@ void TrainThread::start(const worker::StartPrepare& task) {
   begin_task();
   process_.checkpoints().drop();
   process_.reports().forget();
-  divided_.hold_nothing();
+  divided_->hold_nothing();
   refused_in_row_ = 0;
   job_ = task.job;
   spec_ = task.spec.with_steps_over(kDataTokens);
@@ -80,7 +84,7 @@ void TrainThread::start(const worker::StartRelease&) {
   process_.later(around_.chance.below(30), [this] {
     process_.checkpoints().drop();
     process_.reports().forget();
-    divided_.hold_nothing();
+    divided_->hold_nothing();
     job_.clear();
     busy_ = false;
     process_.feed(worker::Released{});
@@ -165,7 +169,7 @@ void TrainThread::stop(const Stop& stop) {
   // An altered state that no comparison has found is lost here with its node's memory: alone, nobody could tell.
   if (stop.fault == "state_mismatch" || stop.fault == "state_lost" || stop.state_is_wrong ||
       std::exchange(memory_went_bad_, false))
-    divided_.hold_nothing();
+    divided_->hold_nothing();
   around_.story.tell(process_.name(), "is out of generation {} at step {}{}{}", join_.generation, held_step(),
                      stop.reason.empty() ? "" : ": ", stop.reason);
   busy_ = false;

@@ -27,7 +27,7 @@ constexpr int64_t kDataTokens = 1000;  // of everybody's training data
 
 class TrainThread {
  public:
-  TrainThread(Surroundings& around, Process& process) : around_(around), process_(process) {}
+  TrainThread(Surroundings& around, Process& process);
 
   void start(const worker::StartPrepare& task);
   void start(const worker::StartRun& task);
@@ -68,43 +68,8 @@ class TrainThread {
   void agreed_on_state();
   void agree_on_shares(const std::vector<Piece>& pieces);
 
-  // train_thread_divided.cpp: a state that is divided among the ranks
-  class Divided {
-   public:
-    explicit Divided(TrainThread& thread) : thread_(thread) {}
-
-    bool is_on() const { return thread_.spec_.shard != "none"; }
-    void hold_nothing();  // neither parts nor a whole state
-    void hold_all();
-    void divide(const std::vector<Piece>& offers);
-    // Each rank has the sums of what it owns alone: `then` once all have told the squares of theirs. At once in other states.
-    void when_all_have_sums(std::function<void()> then);
-    // The part of a checkpoint that this rank writes.
-    Writer writer() const;
-    // A checkpoint begins only where all can write their parts: `then` says whether; or, in the second, once they can. At once
-    // in other states.
-    void when_it_is_known_who_can_write(std::function<void(bool all_can)> then);
-    void when_all_can_write(std::function<void()> then);
-    // Before a yield ends: ranks that go give what only they have to those that stay.
-    void hand_over(std::function<void()> then);
-    void require_owners(const std::vector<Piece>& pieces) const;
-    const std::vector<bool>& sound() const { return sound_; }
-
-    int64_t applied_step = -1;  // the step that was applied, and nothing was computed since
-    int64_t summed_step = -1;   // the step whose mean gradient is here, of what this rank owns
-
-   private:
-    void settle();
-    void wait_for_word(int64_t until_ms);
-    void hand_over_from(const std::vector<Piece>& pieces);
-    void take_owned();
-    void handed_over();
-
-    TrainThread& thread_;
-    std::vector<bool> sound_, owned_;  // by chunk: its moments are here, and right; they are to be
-    std::set<std::string> stays_;      // the incarnations of members that a yield leaves
-    std::function<void()> then_;
-  };
+  // train_thread_divided.h: a state that is divided among the ranks
+  class Divided;
 
   // train_thread_step.cpp
   void begin_step();
@@ -113,14 +78,12 @@ class TrainThread {
   void apply(const std::vector<Piece>& pieces);
   void leave_out();
   void applied();
-  void fail_job(int64_t in_row);
   void confirmed(const std::vector<Piece>& pieces);
   void compare_once(std::function<void()> next);
   void compared(const std::vector<Piece>& pieces);
   void yield_now();
-  void write_before_yield();
   void finish_job();
-  void write_the_last();
+  void write_now(int64_t deadline_ms, std::function<void(const std::string&)> then);
   void wait_until_told();
   rendezvous::StepPoint point_of_step() const;
 
@@ -139,7 +102,7 @@ class TrainThread {
   rendezvous::JobSpec spec_;
   std::optional<ModelState> state_;
   int64_t refused_in_row_ = 0;
-  Divided divided_{*this};
+  std::shared_ptr<Divided> divided_;
   struct Kept {  // GradientAccumulator: finished microbatches of the step that follows the state `bits`
     uint64_t bits = 0;
     worker::Microbatches microbatches;

@@ -1,19 +1,18 @@
-// A state that is divided among the ranks (worker/state/divided): a process has the state's bits, which stand for all
-// parameters, and says of each chunk whether it has its moments. The placement is the real one.
+// A state that is divided among the ranks.
+#include "tests/sim/training/train_thread_divided.h"
+
 #include <algorithm>
 #include <utility>
 #include <variant>
 
-#include "rendezvous/placement/placement.h"
 #include "tests/sim/process.h"
 #include "tests/sim/rules/rules.h"
-#include "tests/sim/training/train_thread.h"
 #include "tests/sim/violation.h"
 
 namespace holdfast::sim {
 namespace {
 
-constexpr size_t kChunks = 7;
+constexpr size_t kChunks = 7, kWindowChunks = 2;
 constexpr int64_t kToldWithinMs = 5000;
 
 rendezvous::PlacementQuestion question_of(const rendezvous::Directive& join, const std::vector<Piece>& pieces,
@@ -89,12 +88,25 @@ void TrainThread::Divided::divide(const std::vector<Piece>& offers) {
     thread_.around_.rules.bad_memory.lost(thread_.join_);
     return thread_.stop({.reason = "nobody has some chunk of the state any more", .fault = "state_lost"});
   }
-  owned_ = owned_by(std::get<rendezvous::Placement>(*placed), thread_.join_.rank);
-  thread_.gather({}, -1, [this](const auto&) {
+  target_ = std::get<rendezvous::Placement>(*placed);
+  owned_ = owned_by(target_, thread_.join_.rank);
+  const bool all_is_here = lacked(holders).empty();
+  thread_.gather({}, -1, [this, all_is_here](const auto&) {
     if (!thread_.state_) thread_.state_ = *thread_.offers_[static_cast<size_t>(thread_.donor_)].state;
-    take_owned();
-    thread_.gather({}, -1, [this](const auto&) { settle(); });
+    thread_.gather({}, -1, [this, all_is_here](const auto&) {
+      if (all_is_here) sound_ = owned_;
+      begin();
+    });
   });
+}
+
+std::vector<size_t> TrainThread::Divided::lacked(const std::vector<Piece>& pieces) const {
+  std::vector<size_t> chunks;
+  for (size_t c = 0; c < kChunks; ++c) {
+    if (std::ranges::any_of(target_.owners_of(c), [&](int32_t rank) { return !pieces[static_cast<size_t>(rank)].sound[c]; }))
+      chunks.push_back(c);
+  }
+  return chunks;
 }
 
 // Parts that have come are held whatever becomes of the ring, for others may let go of them.
@@ -102,21 +114,37 @@ void TrainThread::Divided::take_owned() {
   for (size_t c = 0; c < kChunks; ++c) sound_[c] = sound_[c] || owned_[c];
 }
 
-void TrainThread::Divided::settle() {
-  sound_ = owned_;
+void TrainThread::Divided::begin() {
   thread_.around_.rules.divided_states.begins(thread_.join_);
   thread_.agreed_on_state();
 }
 
-// Each chunk has as many owners as it is to have.
+// Each chunk has as many owners as it is to have, or as many as had it while some of it is still to come.
 void TrainThread::Divided::require_owners(const std::vector<Piece>& pieces) const {
   const auto wanted = std::min<int64_t>(thread_.spec_.replicas, static_cast<int64_t>(pieces.size()));
+  const bool all_is_here = lacked(pieces).empty();
   for (size_t c = 0; c < kChunks; ++c) {
     const auto owners = std::ranges::count_if(pieces, [&](const Piece& piece) { return piece.sound[c]; });
-    if (owners != wanted)
+    if (all_is_here ? owners != wanted : owners < 1)
       throw Violation(fmt::format("step {} of {} is done, and chunk {} has {} owners, not {}", thread_.state_->step,
                                   thread_.join_.job, c, owners, wanted));
   }
+}
+
+// Ranks let go of what they do not own when all have said that they have what they own.
+void TrainThread::Divided::fill_some(const std::vector<Piece>& pieces, std::function<void()> then) {
+  const auto lacking = is_on() ? lacked(pieces) : std::vector<size_t>();
+  if (lacking.empty()) return then();
+  const size_t count = std::min(lacking.size(), kWindowChunks);
+  const auto patience = static_cast<int64_t>(thread_.spec_.collective_timeout_s * 1000);
+  thread_.gather({}, patience, [this, lacking, count, patience, then = std::move(then)](const auto&) {
+    for (size_t i = 0; i < count; ++i) sound_[lacking[i]] = sound_[lacking[i]] || owned_[lacking[i]];
+    if (count < lacking.size()) return then();
+    thread_.gather({}, patience, [this, then](const auto&) {
+      sound_ = owned_;
+      then();
+    });
+  });
 }
 
 void TrainThread::Divided::when_all_have_sums(std::function<void()> then) {

@@ -7,6 +7,7 @@
 #include "tests/sim/process.h"
 #include "tests/sim/rules/rules.h"
 #include "tests/sim/training/train_thread.h"
+#include "tests/sim/training/train_thread_divided.h"
 
 namespace holdfast::sim {
 
@@ -16,7 +17,7 @@ void TrainThread::acquire_state() {
   if (join_.source.kind == StateSource::Kind::kMemory) return offer_state();
   refused_in_row_ = 0;
   const auto kept = kept_;
-  divided_.hold_nothing();
+  divided_->hold_nothing();
   kept_ = kept;
   if (join_.source.kind == StateSource::Kind::kInitial) {
     state_ = initial_state();
@@ -35,7 +36,7 @@ void TrainThread::read_checkpoint() {
   if (manifest != nullptr && manifest->state.hash() != join_.source.state_hash) piece.failure = "its hash is another";
   if (piece.failure.empty()) {
     state_ = manifest->state;
-    divided_.hold_all();
+    divided_->hold_all();
   }
   if (!piece.failure.empty()) around_.rules.checkpoint_unreadable(join_, piece.failure);
   gather(std::move(piece), -1, [this](const std::vector<Piece>& all) { rank0_has_read(all); });
@@ -54,9 +55,9 @@ void TrainThread::offer_state() {
   Piece mine;
   mine.held_step = held_step();
   mine.refused_in_row = refused_in_row_;
-  mine.sound = divided_.sound();
-  mine.applied_step = divided_.applied_step;
-  mine.summed_step = divided_.summed_step;
+  mine.sound = divided_->sound();
+  mine.applied_step = divided_->applied_step;
+  mine.summed_step = divided_->summed_step;
   if (state_) {
     mine.hash = state_->hash();
     mine.state = std::make_shared<const ModelState>(*state_);
@@ -70,7 +71,7 @@ void TrainThread::choose_donor(const std::vector<Piece>& offers) {
     around_.rules.bad_memory.states_differ(join_, {reason, {}});
     stop({.reason = reason, .fault = "state_mismatch"});
   };
-  if (divided_.is_on()) return divided_.divide(offers);
+  if (divided_->is_on()) return divided_->divide(offers);
   const StateSource& source = join_.source;
   donor_ = -1;
   for (int rank = 0; rank < ring_->size(); ++rank) {
@@ -89,7 +90,7 @@ void TrainThread::choose_donor(const std::vector<Piece>& offers) {
   if (!differs(offers[static_cast<size_t>(join_.rank)])) state_ = *found.state;
   if (std::ranges::none_of(offers, differs)) return agreed_on_state();
   if (differs(offers[static_cast<size_t>(join_.rank)])) {
-    divided_.hold_nothing();  // it is being written to
+    divided_->hold_nothing();  // it is being written to
   }
   Piece mine;
   if (join_.rank == donor_) mine.state = std::make_shared<const ModelState>(*state_);

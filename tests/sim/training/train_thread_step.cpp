@@ -6,6 +6,7 @@
 #include "tests/sim/process.h"
 #include "tests/sim/rules/rules.h"
 #include "tests/sim/training/train_thread.h"
+#include "tests/sim/training/train_thread_divided.h"
 
 namespace holdfast::sim {
 namespace {
@@ -28,7 +29,7 @@ bool writes_after(int64_t step, const rendezvous::JobSpec& spec) {
 void TrainThread::begin_step() {
   if (state_->step >= spec_.total_steps) return finish_job();
   if (kept_.bits != state_->bits) kept_ = {state_->bits, {}};
-  divided_.applied_step = divided_.summed_step = -1;  // the gradient's memory is the next one's
+  divided_->applied_step = divided_->summed_step = -1;  // the gradient's memory is the next one's
   next_microbatch_ = 0;
   step_began_ms_ = around_.time.now();
   ring_->watch(join_.rank, [this](const RingError& error) {
@@ -96,7 +97,7 @@ void TrainThread::apply(const std::vector<Piece>& pieces) {
   if (slow_steps_ > kSlowStepsMax) around_.rules.is_slow(process_, join_, shares_);
   uint64_t gradient = 0;
   for (const Piece& piece : pieces) gradient += piece.gradient;
-  divided_.when_all_have_sums([this, gradient] {
+  divided_->when_all_have_sums([this, gradient] {
     apply_step(*state_, gradient, join_.generation);
     refused_in_row_ = 0;
     applied();
@@ -105,7 +106,12 @@ void TrainThread::apply(const std::vector<Piece>& pieces) {
 
 void TrainThread::leave_out() {
   const int64_t in_row = agreed_.refused_in_row + 1;
-  if (in_row >= spec_.max_refused_steps) return fail_job(in_row);
+  if (in_row >= spec_.max_refused_steps) {
+    if (join_.rank != 0) return wait_until_told();
+    return process_.reports().fail(state_->step, fmt::format("{} steps in a row were left out", in_row), [this, task = task_] {
+      if (task == task_) wait_until_told();
+    });
+  }
   leave_out_step(*state_, join_.generation);
   refused_in_row_ = in_row;
   applied();
@@ -114,28 +120,29 @@ void TrainThread::leave_out() {
 void TrainThread::applied() {
   around_.rules.applied(process_, join_, *state_, shares_);
   unconfirmed_ = true;
-  divided_.applied_step = state_->step;
+  divided_->applied_step = state_->step;
   Piece piece;
-  piece.sound = divided_.sound();
+  piece.sound = divided_->sound();
   if (ring_->size() == 1) return confirmed({piece});
   gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000),
          [this](const std::vector<Piece>& all) { confirmed(all); });
 }
 
 void TrainThread::confirmed(const std::vector<Piece>& pieces) {
-  if (divided_.is_on()) divided_.require_owners(pieces);
+  if (divided_->is_on()) divided_->require_owners(pieces);
   unconfirmed_ = false;
   process_.reports().committed(point_of_step());
   process_.feed(worker::StepCommitted{state_->step});
-  const auto go_on = [this] {
+  const auto next = [this] {
     balancer_->observe(shares_, agreed_.compute_us);
     shares_ = balancer_->shares();
     agreed_.yield && state_->step < spec_.total_steps ? yield_now() : begin_step();
   };
+  const auto go_on = [this, pieces, next] { agreed_.yield ? next() : divided_->fill_some(pieces, next); };
   if (writes_after(state_->step, spec_)) {
     return compare_once([this, go_on] {
-      divided_.when_it_is_known_who_can_write([this, go_on](bool all_can) {
-        if (all_can && (divided_.is_on() || join_.rank == 0)) process_.checkpoints().start(*state_, divided_.writer());
+      divided_->when_it_is_known_who_can_write([this, go_on](bool all_can) {
+        if (all_can && (divided_->is_on() || join_.rank == 0)) process_.checkpoints().start(*state_, divided_->writer());
         go_on();
       });
     });
@@ -148,7 +155,7 @@ void TrainThread::confirmed(const std::vector<Piece>& pieces) {
 // goes bad here: of a state that was altered earlier, gradients would have been used.
 void TrainThread::compare_once(std::function<void()> next) {
   if (compared_ == state_->step) return next();
-  if (ring_->size() > 1 && !divided_.is_on() && process_.host().memory_goes_bad()) {
+  if (ring_->size() > 1 && !divided_->is_on() && process_.host().memory_goes_bad()) {
     around_.story.tell(process_.name(), "its memory is altered after step {}", state_->step);
     around_.rules.bad_memory.altered(join_);
     state_->bits = mixed(state_->bits, static_cast<uint64_t>(join_.rank));  // each rank in its own way
@@ -180,48 +187,42 @@ void TrainThread::compared(const std::vector<Piece>& pieces) {
 }
 
 void TrainThread::yield_now() {
-  divided_.hand_over([this] {
+  divided_->hand_over([this] {
     if (!agreed_.checkpoint && !agreed_.all_leaving) return stop({});
-    compare_once([this] { divided_.when_all_can_write([this] { write_before_yield(); }); });
+    compare_once([this] {
+      divided_->when_all_can_write([this] {
+        if (join_.rank != 0 && !divided_->is_on()) return stop({});
+        const int64_t deadline = agreed_.all_leaving ? around_.time.now() + kLeaverPatienceMs : INT64_MAX;
+        write_now(deadline, [this](const std::string& hash) {
+          const bool superseded = hash.empty() && process_.checkpoints().superseded_by(state_->step) > 0;
+          superseded ? stop_unwritten(state_->step) : stop({});
+        });
+      });
+    });
   });
 }
 
-void TrainThread::write_before_yield() {
-  if (join_.rank != 0 && !divided_.is_on()) return stop({});
-  const int64_t deadline = agreed_.all_leaving ? around_.time.now() + kLeaverPatienceMs : INT64_MAX;
+void TrainThread::write_now(int64_t deadline_ms, std::function<void(const std::string&)> then) {
   process_.checkpoints().write_now(
-      *state_, divided_.writer(),
-      [this, task = task_, deadline] { return task != task_ || interrupted_ || around_.time.now() > deadline; },
-      [this, task = task_](const std::string& hash) {
-        if (task != task_) return;
-        const bool superseded = hash.empty() && process_.checkpoints().superseded_by(state_->step) > 0;
-        superseded ? stop_unwritten(state_->step) : stop({});
+      *state_, divided_->writer(),
+      [this, task = task_, deadline_ms] { return task != task_ || interrupted_ || around_.time.now() > deadline_ms; },
+      [this, task = task_, then = std::move(then)](const std::string& hash) {
+        if (task == task_) then(hash);
       });
 }
 
 void TrainThread::finish_job() {
-  compare_once([this] { divided_.when_all_can_write([this] { write_the_last(); }); });
-}
-
-void TrainThread::write_the_last() {
-  if (join_.rank != 0 && !divided_.is_on()) return wait_until_told();
-  process_.checkpoints().write_now(
-      *state_, divided_.writer(), [this, task = task_] { return task != task_ || interrupted_; },
-      [this, task = task_](const std::string& hash) {
-        if (task != task_) return;
+  compare_once([this] {
+    divided_->when_all_can_write([this] {
+      if (join_.rank != 0 && !divided_->is_on()) return wait_until_told();
+      write_now(INT64_MAX, [this](const std::string& hash) {
         if (hash.empty()) return stop_unwritten(state_->step);
         if (join_.rank != 0) return wait_until_told();
-        process_.reports().finish(state_->step, hash, [this, task] {
+        process_.reports().finish(state_->step, hash, [this, task = task_] {
           if (task == task_) wait_until_told();
         });
       });
-}
-
-void TrainThread::fail_job(int64_t in_row) {
-  if (join_.rank != 0) return wait_until_told();
-  const auto reason = fmt::format("{} steps in a row were left out", in_row);
-  process_.reports().fail(state_->step, reason, [this, task = task_] {
-    if (task == task_) wait_until_told();
+    });
   });
 }
 

@@ -23,7 +23,7 @@ constexpr double kShareOfStep = 0.1, kShortest_s = 0.01;  // of a window
 constexpr double kGrowthMost = 4;
 constexpr int64_t kWindowBytesMax = 256 << 20;
 
-// What a rank tells with its digests.
+// Told by each rank with its digests.
 struct Times {
   double window_s = 0, step_s = 0;
 };

@@ -25,7 +25,7 @@ Ownership settled(const rendezvous::Placement& placement, size_t chunks);
 // The same where ranks have what `holdings` says, so that some of it is still to come. Somebody has each chunk.
 Ownership on_the_way(const rendezvous::Placement& placement, const Holdings& holdings, size_t chunks);
 
-// Who has what, for people; nullopt where the state is not divided.
+// The division as people are shown it; nullopt where the state is not divided.
 std::optional<rendezvous::StateDivision> division_of(const Session& session, size_t world_size);
 
 // By piece of the state (TrainState::pieces), whether `rank` writes it in a checkpoint: what belongs to no chunk rank 0 does,
