@@ -38,6 +38,7 @@ OF_DIVIDED_STATES = {
     "norm": "the worker has the gradient of what it owns, and has not told its part of the norm",
     "share": "the step is applied; between two pieces of the parameters that workers take from their owners",
     "gather": "parameters divided: between two pieces of those that a pass needs next",
+    "restore": "a fourth worker has joined, and trains; between two pieces of what it is to own",
 }
 ROLES = {
     "rank0": "rank 0, which reports to the service and writes checkpoints",
@@ -45,7 +46,7 @@ ROLES = {
     "joiner": "the worker that joined last; in the moments of a step: in its first step",
     "donor": "rank 2, the last that holds the state before the joiner: it gives it its copy",
 }
-WITH_A_JOIN = ("state_copy", "rendezvous")
+WITH_A_JOIN = ("state_copy", "rendezvous", "restore")
 
 
 @dataclasses.dataclass(frozen=True)

@@ -144,6 +144,7 @@ class CellRun:
             "state_copy": f"mark@state_copy:{of_rank}:pass={PIECE}",
             "norm": f"mark@norm:{of_rank}",
             "share": f"mark@share:{applied}:pass={PIECE}",
+            "restore": f"mark@restore:{of_rank}:pass={PIECE}",
             "gather": f"mark@gather:{of_rank}:pass={PIECE}",
             "checkpoint_write": f"mark@checkpoint_object:pass={object_number}" + (f":{in_step}" if cell.joins else ""),
             "rendezvous": f"mark@rendezvous:{of_rank}",

@@ -90,7 +90,7 @@ void TrainThread::Divided::divide(const std::vector<Piece>& offers) {
   }
   target_ = std::get<rendezvous::Placement>(*placed);
   owned_ = owned_by(target_, thread_.join_.rank);
-  const bool all_is_here = lacked(holders).empty();
+  const bool all_is_here = target_.from_source || lacked(holders).empty();
   thread_.gather({}, -1, [this, all_is_here](const auto&) {
     if (!thread_.state_) thread_.state_ = *thread_.offers_[static_cast<size_t>(thread_.donor_)].state;
     thread_.gather({}, -1, [this, all_is_here](const auto&) {
