@@ -91,9 +91,10 @@ class Sharded(harness.ClusterTest):
                                     if os.path.exists(os.path.join(store, job, name, "manifest.json"))])
         for step in (40, 60):
             self.assertIn(f"step {step}: ok", self.cluster.cli("ckpt", "verify", f"job:{job}@{step}"))
-            manifest = json.load(open(os.path.join(store, job, f"step-{step:010}", "manifest.json"), encoding="utf-8"))
-            self.assertGreaterEqual(len(manifest["shards"]), 3, "every worker has written some")
-            self.assertEqual([], [name for name in os.listdir(os.path.join(store, job, f"step-{step:010}")) if name.startswith("part-")])
+            folder = os.path.join(store, job, f"step-{step:010}")
+            with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as manifest:
+                self.assertGreaterEqual(len(json.load(manifest)["shards"]), 3, "every worker has written some")
+            self.assertEqual([], [name for name in os.listdir(folder) if name.startswith("part-")])
 
     def test_it_is_shown_who_owns_what_and_what_the_next_loss_would_cost(self):
         self.start_four()
@@ -111,6 +112,11 @@ class Sharded(harness.ClusterTest):
         self.assertEqual({"copies": 1, "copies_wanted": 2, "nodes": 1, "bytes_to_come": 0}, shown["division"])
         self.assertEqual(parameters, shown["workers"][0]["owned_bytes"])
         self.assertRegex(self.cluster.cli("show", job), r"each part on 1 worker of 1 node, 2 asked for; its loss would take the job back to step \d+")
+        reduced = self.cluster.wait_event(job, "redundancy_reduced", containing="there are no more")["message"]
+        self.assertRegex(reduced, r"^each part of the state is on 1 worker at least, 2 asked for: there are no more; the loss of the worker that has a part "
+                                  r"goes back to step \d+$")
+        self.cluster.start_worker("w2", slow_ms=SLOW_MS)
+        self.cluster.wait_event(job, "redundancy_restored", containing="on 2 workers again")
 
     def test_workers_that_leave_in_order_hand_over_the_only_copies(self):
         self.start_four()
