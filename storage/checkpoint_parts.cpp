@@ -152,7 +152,7 @@ Result<Manifest> put_manifest_of(ObjectStore& store, Manifest manifest, const Pa
     return fail(Error::Code::kRefused, "the {} parts of the checkpoint at step {} {}", parts.size(), manifest.step,
                 contents.error());
   if (const auto hash = hash_of(PieceTable(manifest.tensors), parts); hash != manifest.state_hash) {
-    return fail(Error::Code::kRefused,
+    return fail(Error::Code::kCorrupt,
                 "the checkpoint at step {} is not made: the bytes that were written have the hash {}, the state {}",
                 manifest.step, hash, manifest.state_hash);
   }

@@ -51,8 +51,8 @@ using Parts = std::map<int64_t, Part>;  // by writer
 Result<void> find_parts(ObjectStore& store, const Manifest& manifest, int64_t writers, Parts& parts);
 
 // Puts the manifest of a checkpoint whose parts are all there, and removes the parts. `manifest`: as for write_part, with job,
-// spec and data; the rest is filled in here. Refused as write_checkpoint is, and where the parts are another state than the
-// manifest's. kUnavailable: shards of some parts have gone; or the store is away.
+// spec and data; the rest is filled in here. Refused as write_checkpoint is, and where the parts do not make a whole. kCorrupt:
+// they are another state than the manifest's. kUnavailable: shards of some parts have gone; or the store is away.
 Result<Manifest> put_manifest_of(ObjectStore& store, Manifest manifest, const Parts& parts);
 
 }  // namespace holdfast::storage

@@ -214,7 +214,7 @@ class GpuWorkers(harness.ClusterTest):
         self.assertIn("no driver tells the health of the GPU 0000:03:00.0", worker.log())
 
     def test_a_device_that_fails_in_a_call_ends_in_an_event_and_a_rejoin(self):
-        expected = self.undisturbed()
+        expected, said = self.undisturbed(), 0
         for call in (60, 700, 1300):  # while the model is built, and in steps
             with self.subTest(call=call):
                 once = os.path.join(self.cluster.folder, f"failed-{call}")
@@ -227,9 +227,12 @@ class GpuWorkers(harness.ClusterTest):
                 # The last of these calls may be one after the last step: then the job does not wait for what comes of it.
                 worker = self.cluster.workers["w2"]
                 harness.wait_until(lambda: "unspecified launch failure" in worker.log(), 20, "w2 to say what its device says")
-                harness.wait_until(lambda: [e for e in self.cluster.events(job) if "hip: " in e["message"]], 20, "an event that says it, too")
+                if self.cluster.job(job)["generation"] > 1:
+                    harness.wait_until(lambda: [e for e in self.cluster.events(job) if "hip: " in e["message"]], 20, "an event that says it, too")
+                    said += 1
                 self.cluster.wait_workers("w2")
                 self.cluster.stop_workers()
+        self.assertGreater(said, 0, "one of the calls was in the middle of a job")
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "worker/checkpoints/gathering_parts.h"
 #include "worker/drills/fault_points.h"
 #include "worker/profile/recorder.h"
 
@@ -19,11 +18,9 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 constexpr milliseconds kFirstRetry{5000}, kLongestRetry{60'000};
-constexpr milliseconds kPoll{20};
+constexpr milliseconds kPoll{20}, kAfterReserved{1000};
 constexpr milliseconds kReportPatience{10'000};  // with the steps' reports; a saved state is worth more than they are
 constexpr size_t kRegisteredKept = 16, kStartsKept = 64;
-// A part that a rank of an older generation still writes may come; that of one that is gone does not.
-constexpr std::chrono::seconds kPartsOfOlderPatience{10};
 
 nlohmann::json data_of(const Session& session) {
   nlohmann::json data{{"train", session.data.digest}, {"train_path", session.data.train->path()}};
@@ -64,8 +61,10 @@ Checkpointing::Checkpointing(CheckpointSetup setup)
   writer_ = std::make_unique<storage::CheckpointWriter>(
       *store_, storage::WriteOptions{.threads = threads_}, [this](const storage::WriteOutcome& outcome) {
         record_span(SpanKind::kCheckpoint, "checkpoint: write", std::chrono::duration<double>(outcome.write_s));
+        auto whole = outcome.part ? complete(outcome) : std::optional(outcome);
+        if (!whole) return;
         const std::lock_guard lock(mutex_);
-        outcomes_.push_back(outcome);
+        outcomes_.push_back(std::move(*whole));
         changed_.notify_all();
       });
   reporter_.on_checkpoint_unknown([this] { register_again(); });
@@ -75,6 +74,7 @@ Checkpointing::~Checkpointing() {
   reporter_.on_checkpoint_unknown(nullptr);
   {
     const std::lock_guard lock(mutex_);
+    stopped_ = steady_clock::now();
     stop_.raise("the job is released");
     changed_.notify_all();
   }
@@ -83,14 +83,18 @@ Checkpointing::~Checkpointing() {
   writer_.reset();
 }
 
-void Checkpointing::enter_generation(int64_t generation, int rank, int64_t step) {
+void Checkpointing::enter_generation(int64_t generation, int rank, int64_t step, std::vector<std::string> members) {
   const std::lock_guard lock(mutex_);
   generation_ = generation;
   starts_[generation] = step;
+  members_[generation] = std::move(members);
   if (starts_.size() > kStartsKept) starts_.erase(starts_.begin());
+  if (members_.size() > kStartsKept) members_.erase(members_.begin());
   rank_ = rank;
   generation_began_ = steady_clock::now();
   written_in_generation_ = 0;
+  tidied_ = false;
+  reserved_ = -1;
   // The job may have gone back: an earlier generation's checkpoint of a step does not count for this generation.
   submitted_ = -1;
   registered_.clear();
@@ -135,11 +139,19 @@ bool Checkpointing::submit(const StateToWrite& state) {
   }
   const std::lock_guard lock(mutex_);
   submitted_ = step;
+  if (reserved_ == step) reserved_ = -1;
   return true;
 }
 
 void Checkpointing::retry() {
   const std::lock_guard begins(begin_mutex_);
+  {
+    const std::lock_guard lock(mutex_);
+    if (reserved_ >= 0) {
+      retry_at_ = steady_clock::now() + kAfterReserved;
+      return;
+    }
+  }
   if (writer_->retry() || writer_->in_progress()) return;
   const std::lock_guard lock(mutex_);
   submitted_ = -1;  // there is no copy to write again (no memory for it): the thread that waits submits anew
@@ -166,6 +178,11 @@ bool Checkpointing::reserve(int64_t step) {
   const std::lock_guard lock(mutex_);
   reserved_ = step;
   return true;
+}
+
+void Checkpointing::forget_reservation() {
+  const std::lock_guard lock(mutex_);
+  reserved_ = -1;
 }
 
 RunResult<void> Checkpointing::hand_in(const StateToWrite& state, Interrupt& interrupt) {
@@ -213,57 +230,13 @@ void Checkpointing::finish_writes() {
   }
 }
 
-std::optional<std::string> Checkpointing::reason_to_give_up(const storage::Manifest& manifest) {
-  if (stop_.raised()) return stop_.reason();
-  if (is_void(manifest)) return "the job went back to before it";
-  for (const storage::WriteOutcome& written : outcomes_) {
-    if (written.step >= manifest.step) return fmt::format("that of step {} takes its place", written.step);
-  }
-  if (generation_ == manifest.generation || steady_clock::now() - generation_began_ < kPartsOfOlderPatience)
-    return std::nullopt;
-  return fmt::format("the job goes on without some of generation {}", manifest.generation);
-}
-
 void Checkpointing::remember(const storage::Manifest& manifest) {
   const std::lock_guard lock(mutex_);
   if (manifest.generation == generation_) registered_[manifest.step] = manifest.state_hash;
   if (registered_.size() > kRegisteredKept) registered_.erase(registered_.begin());
 }
 
-std::optional<storage::WriteOutcome> Checkpointing::complete(storage::WriteOutcome outcome) {
-  const storage::Part part = *std::exchange(outcome.part, std::nullopt);
-  if (part.of.writer != 0) {
-    spdlog::info("wrote this rank's part of the checkpoint of step {}: stall {:.3f} s, write {:.2f} s", outcome.step,
-                 outcome.stall_s, outcome.write_s);
-    remember(*outcome.result);
-    return std::nullopt;
-  }
-  const Span span(SpanKind::kCheckpoint, "checkpoint: parts of the others", outcome.step);
-  const auto begun = steady_clock::now();
-  const storage::Manifest own = *outcome.result;
-  const PartsGathering gathering{*store_,
-                                 [&](milliseconds pause) {
-                                   std::unique_lock lock(mutex_);
-                                   changed_.wait_for(lock, pause, [&] { return reason_to_give_up(own).has_value(); });
-                                   return reason_to_give_up(own);
-                                 },
-                                 [&](const std::string& text) {
-                                   spdlog::warn("the checkpoint of step {} is not whole yet: {}", own.step, text);
-                                   outbox_.event(job_, "checkpoint_failed",
-                                                 fmt::format("the checkpoint of step {} is not whole yet: {}", own.step, text));
-                                 }};
-  outcome.result = gathering.run(own, part);
-  outcome.write_s += std::chrono::duration<double>(steady_clock::now() - begun).count();
-  if (outcome.result || outcome.result.error().code == storage::Error::Code::kRefused) return outcome;
-  if (!stop_.raised()) skip(own.step, outcome.result.error().message);
-  return std::nullopt;
-}
-
-void Checkpointing::finish_write(storage::WriteOutcome written) {
-  if (!written.result) return note_failure(written);
-  const auto whole = written.part ? complete(std::move(written)) : std::optional(std::move(written));
-  if (!whole) return;
-  const storage::WriteOutcome& outcome = *whole;
+void Checkpointing::finish_write(storage::WriteOutcome outcome) {
   if (!outcome.result) return note_failure(outcome);
   const storage::Manifest& manifest = *outcome.result;
   {
@@ -300,7 +273,8 @@ void Checkpointing::register_again() {
 void Checkpointing::tidy_up(const storage::Manifest& manifest) {
   {
     const std::lock_guard lock(mutex_);
-    if (rank_ != 0 || manifest.generation != generation_ || ++written_in_generation_ != 2) return;
+    if (rank_ != 0 || manifest.generation != generation_ || ++written_in_generation_ < 2 || tidied_ || reserved_ >= 0) return;
+    tidied_ = true;
   }
   const std::lock_guard nothing_begins(begin_mutex_);
   std::vector<int64_t> in_progress;
@@ -372,12 +346,14 @@ RunStop Checkpointing::stop_of(const storage::WriteOutcome& refused) {
   const auto there = storage::read_manifest(*store_, refused.step);
   const std::lock_guard lock(mutex_);
   const bool newer = there && there->job == job_ && there->generation > generation_;
-  return newer ? superseded(there->generation, why) : job_failed(why);
+  if (newer) return superseded(there->generation, why);
+  // Bytes that are not the state's: fresh copies are right, and all ranks make theirs in the next generation.
+  return refused.result.error().code == storage::Error::Code::kCorrupt ? fault("checkpoint_failed", why) : job_failed(why);
 }
 
 void Checkpointing::note_failure(const storage::WriteOutcome& outcome) {
   const storage::Error& error = outcome.result.error();
-  const bool for_good = error.code == storage::Error::Code::kRefused;
+  const bool for_good = error.code == storage::Error::Code::kRefused || error.code == storage::Error::Code::kCorrupt;
   const RunStop stop = for_good ? stop_of(outcome) : RunStop{};
   const std::lock_guard lock(mutex_);
   retry_delay_ = std::clamp(retry_delay_ * 2, kFirstRetry, kLongestRetry);

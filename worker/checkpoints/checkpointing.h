@@ -8,7 +8,7 @@
 // service, and through changes of generation (it is registered under the generation of the day). The last checkpoint of a job
 // is registered again when the service has lost it with its database.
 // Refuses: to write two checkpoints at once: the second is left out, and an event says so. A divided state's checkpoint that
-// lacks a part when a newer one is written, or some seconds after a rank is gone, is given up: an event, too.
+// lacks a part some seconds after a rank is gone, or for minutes, is given up: an event, too.
 // Thread: one for the caller; the writer's; and one of its own that registers and removes.
 #pragma once
 
@@ -49,14 +49,15 @@ class Checkpointing {
   ~Checkpointing();  // waits for the write under way; registrations that are still open are dropped
 
   // A generation of this worker begins, and goes on from the state of `step`: checkpoints of later states that were written
-  // before belong to a voided history, and are not registered any more.
-  void enter_generation(int64_t generation, int rank, int64_t step);
+  // before belong to a voided history, and are not registered any more. `members`: their incarnations, by rank.
+  void enter_generation(int64_t generation, int rank, int64_t step, std::vector<std::string> members = {});
 
   // Copies the state and writes it in the background.
   void start(const StateToWrite& state);
-  // For parts, which make a checkpoint only together: whether one of `step` can begin now. Then files of that step are left
-  // alone until it does.
+  // For parts, which make a checkpoint only together: whether one of `step` can begin now. Then no other begins, and files of
+  // that step are left alone, until it does or the reservation is forgotten.
   bool reserve(int64_t step);
+  void forget_reservation();
   // Likewise, when a part cannot begin: `why` is for people.
   void skip(int64_t step, const std::string& why);
   // As `start`, once the writer has no other to write.
@@ -75,9 +76,10 @@ class Checkpointing {
   void finish_write(storage::WriteOutcome outcome);
   // Of a part: the whole checkpoint's outcome; nullopt: it has none here.
   std::optional<storage::WriteOutcome> complete(storage::WriteOutcome part);
-  void remember(const storage::Manifest& manifest);                                 // in registered_
-  std::optional<std::string> reason_to_give_up(const storage::Manifest& manifest);  // with the lock held
-  void register_again();                                                            // the newest that was registered
+  void remember(const storage::Manifest& manifest);  // in registered_
+  std::optional<std::string> reason_to_give_up(const storage::Manifest& manifest, std::chrono::steady_clock::time_point begun);
+  bool lacks_writers_of(int64_t generation) const;  // with the lock held
+  void register_again();                            // the newest that was registered
   bool register_checkpoint(const rendezvous::CheckpointRecord& record, const storage::Manifest& manifest);
   std::vector<int64_t> apply_retention(int64_t newest);
   void tidy_up(const storage::Manifest& manifest);
@@ -101,11 +103,14 @@ class Checkpointing {
   std::condition_variable changed_;
   int64_t generation_ = 0, written_in_generation_ = 0;
   std::chrono::steady_clock::time_point generation_began_;
-  std::map<int64_t, int64_t> starts_;  // generation -> the step it went on from, the latest few
+  std::map<int64_t, int64_t> starts_;                    // generation -> the step it went on from, the latest few
+  std::map<int64_t, std::vector<std::string>> members_;  // likewise
   int rank_ = 0;
-  std::atomic<int64_t> awaited_ = -1;  // the step whose checkpoint the train thread waited for last
-  int64_t submitted_ = -1;             // the newest step that the writer was given in this generation
-  int64_t reserved_ = -1;              // the step that another rank may write already
+  std::atomic<int64_t> awaited_ = -1;              // the step whose checkpoint the train thread waited for last
+  int64_t submitted_ = -1;                         // the newest step that the writer was given in this generation
+  int64_t reserved_ = -1;                          // the step that other ranks may write already, and this one is about to
+  bool tidied_ = false;                            // in this generation, and no checkpoint was given up since
+  std::chrono::steady_clock::time_point stopped_;  // when the job was released
   std::deque<storage::WriteOutcome> outcomes_;
   std::optional<storage::WriteOutcome> newest_registered_;
   std::optional<std::chrono::steady_clock::time_point> retry_at_;

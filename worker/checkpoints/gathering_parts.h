@@ -18,7 +18,7 @@ struct PartsGathering {
   // A problem that may pass, or a long wait: what to tell people meanwhile.
   std::function<void(const std::string& text)> on_delay;
 
-  // The manifest, which is durable; or why there is none: kRefused, or, once `wait` has said so, kUnavailable.
+  // The manifest, which is durable; or why there is none: as put_manifest_of says, or, once `wait` has said so, kUnavailable.
   // `own`: the part of this writer, which puts the manifest.
   storage::Result<storage::Manifest> run(const storage::Manifest& manifest, const storage::Part& own) const;
 };

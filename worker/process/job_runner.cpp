@@ -192,7 +192,9 @@ Input JobRunner::run(const Directive& join) {
 
 RunStop JobRunner::take_part(const Directive& join) {
   spdlog::info("joining generation {} of job {} as rank {} of {}", join.generation, join.job, join.rank, join.members.size());
-  checkpoints_->enter_generation(join.generation, join.rank, join.source.step);
+  std::vector<std::string> incarnations;
+  for (const rendezvous::Member& member : join.members) incarnations.push_back(member.incarnation);
+  checkpoints_->enter_generation(join.generation, join.rank, join.source.step, std::move(incarnations));
   auto ring = form_ring(join);
   if (!ring) return ring.error();
   const Interrupt::Scope abort(interrupt_, [&ring](const std::string& reason) { (*ring)->abort(reason); });

@@ -27,6 +27,7 @@ using std::chrono::seconds;
 constexpr seconds kLeaverPatience{20};
 // A service that is there tells all members to yield within this.
 constexpr seconds kToldWithin{5};
+constexpr milliseconds kAskAgain{100};
 
 bool due(int64_t step, int64_t every) {
   return every > 0 && step % every == 0;
@@ -84,17 +85,10 @@ StateToWrite state_to_write(const TrainLoop& loop, const std::string& hash) {
   return part_of(loop.session, {rank, world_size}, hash, writes);
 }
 
-// Asks all ranks whether each can write its part of a divided state now, for a part alone is no checkpoint. `waits`: until all
-// can.
-RunResult<bool> all_can_write(TrainLoop& loop, bool waits) {
-  const int64_t step = loop.session.state->step;
-  bool can = loop.checkpoints.reserve(step);
-  if (waits) be_patient(loop);
-  while (waits && !can) {
-    if (loop.interrupt.wait_for(milliseconds(5))) return tl::unexpected(interrupted(loop.interrupt.reason()));
-    can = loop.checkpoints.reserve(step);
-  }
-  const std::byte mine{can};
+// Tells the other ranks whether this one can write its part of a divided state now, and asks them; returns those that cannot,
+// in words. A part alone is no checkpoint.
+RunResult<std::string> ask_who_is_writing(TrainLoop& loop) {
+  const std::byte mine{loop.checkpoints.reserve(loop.session.state->step)};
   const auto told = loop.ring.all_gather({&mine, 1});
   if (!told) return tl::unexpected(ring_stop(told.error()));
   std::string busy;
@@ -103,16 +97,18 @@ RunResult<bool> all_can_write(TrainLoop& loop, bool waits) {
     busy +=
         fmt::format("{}{}", busy.empty() ? "" : ", ", rank < loop.workers.size() ? loop.workers[rank] : std::to_string(rank));
   }
-  if (busy.empty()) return true;
-  if (loop.ring.rank() == 0) loop.checkpoints.skip(step, fmt::format("an older one is still being written by {}", busy));
-  return false;
+  return busy;
 }
 
 RunResult<void> start_checkpoint(TrainLoop& loop, const std::string& hash) {
   if (loop.session.is_divided()) {
-    const auto can = all_can_write(loop, false);
-    if (!can) return tl::unexpected(can.error());
-    return *can ? loop.checkpoints.hand_in(state_to_write(loop, hash), loop.interrupt) : RunResult<void>();
+    const auto busy = ask_who_is_writing(loop);
+    if (!busy) return tl::unexpected(busy.error());
+    if (busy->empty()) return loop.checkpoints.hand_in(state_to_write(loop, hash), loop.interrupt);
+    loop.checkpoints.forget_reservation();
+    if (loop.ring.rank() == 0)
+      loop.checkpoints.skip(loop.session.state->step, "an older one is still being written by " + *busy);
+    return {};
   }
   if (loop.ring.rank() == 0) loop.checkpoints.start(state_to_write(loop, hash));
   return {};
@@ -121,14 +117,23 @@ RunResult<void> start_checkpoint(TrainLoop& loop, const std::string& hash) {
 // Before `write_now`, which may be with all ranks or with rank 0 alone.
 RunResult<void> wait_until_all_can_write(TrainLoop& loop) {
   if (!loop.session.is_divided()) return {};
-  const auto can = all_can_write(loop, true);
-  return can ? RunResult<void>() : tl::unexpected(can.error());
+  be_patient(loop);
+  while (true) {
+    const auto busy = ask_who_is_writing(loop);
+    if (!busy) return tl::unexpected(busy.error());
+    if (busy->empty()) return {};
+    if (loop.interrupt.wait_for(kAskAgain)) return tl::unexpected(interrupted(loop.interrupt.reason()));
+  }
 }
 
-// Returns the state's hash when what this rank writes of it is durable and, on rank 0, registered.
+// Returns the state's hash when what this rank writes of it is durable and, on rank 0, registered. A part that can never be
+// written ends the generation, for rank 0 would wait for it.
 RunResult<std::string> write_now(TrainLoop& loop, const std::string& hash, std::optional<seconds> patience = std::nullopt) {
   if (!loop.session.is_divided() && loop.ring.rank() != 0) return hash;
-  return loop.checkpoints.write_now(state_to_write(loop, hash), loop.interrupt, patience);
+  auto written = loop.checkpoints.write_now(state_to_write(loop, hash), loop.interrupt, patience);
+  if (!written && written.error().why == RunStop::Why::kJobFailed && loop.ring.rank() != 0)
+    return tl::unexpected(fault("checkpoint_failed", written.error().reason));
+  return written;
 }
 
 // The work that follows some of the steps. The step is reported first, unless its report includes a result of that work.

@@ -164,14 +164,14 @@ TEST_F(ListsTest, ADividedStateIsShownWithItsOwnersWhileItsGenerationTrains) {
   begin_training();
   EXPECT_TRUE(show()["division"].is_null()) << "it is not known yet";
   Progress progress = progress_to(1);
-  progress.division = StateDivision{1, 512, 1, {4096}};
+  progress.division = StateDivision{1, 512, 1, {4096, 2048}};
   ASSERT_EQ(ask("POST", "/v1/jobs/j1/progress", progress).status(), 204);
   EXPECT_EQ(show()["division"], (Json{{"copies", 1}, {"copies_wanted", 2}, {"nodes", 1}, {"bytes_to_come", 512}}));
   EXPECT_EQ(show()["workers"][0]["owned_bytes"], 4096);
   progress = progress_to(2);
-  progress.division = StateDivision{2, 0, 2, {4096, 4096}};
+  progress.division = StateDivision{2, 0, 2, {4096, 4096, 4096}};
   ASSERT_EQ(ask("POST", "/v1/jobs/j1/progress", progress).status(), 204);
-  EXPECT_TRUE(show()["division"].is_null()) << "of two workers where there is one: nonsense is not shown";
+  EXPECT_TRUE(show()["division"].is_null()) << "of three workers where there are two: nonsense is not shown";
 }
 
 TEST_F(ListsTest, ALossThatIsNotFiniteIsShownAndKept) {

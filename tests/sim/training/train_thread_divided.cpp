@@ -90,6 +90,11 @@ void TrainThread::Divided::divide(const std::vector<Piece>& offers) {
   }
   target_ = std::get<rendezvous::Placement>(*placed);
   owned_ = owned_by(target_, thread_.join_.rank);
+  if (target_.from_source && thread_.join_.source.kind == rendezvous::StateSource::Kind::kMemory) {
+    thread_.around_.rules.divided_states.lost(thread_.join_);
+    thread_.around_.rules.bad_memory.lost(thread_.join_);
+    return thread_.stop({.reason = "nobody has any chunk of the state any more", .fault = "state_lost"});
+  }
   const bool all_is_here = target_.from_source || lacked(holders).empty();
   thread_.gather({}, -1, [this, all_is_here](const auto&) {
     if (!thread_.state_) thread_.state_ = *thread_.offers_[static_cast<size_t>(thread_.donor_)].state;

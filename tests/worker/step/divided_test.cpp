@@ -262,6 +262,30 @@ TEST_P(Divided, ASecondLossBeforeThePartsAreThereIsSaidAndTheJobGoesBack) {
   EXPECT_EQ(ranks.hash(), whole);
 }
 
+// It has the step and what it computes with, and nothing of its own yet: that is no state.
+TEST_P(Divided, ANewcomerThatIsLeftAloneBeforeItsPartsAreThereSaysSo) {
+  Ranks ranks(divided(2), service, 2);
+  const auto interrupt_after = [&ranks](int64_t last) {
+    return [&ranks, last](TestRank&, size_t number, int64_t step) {
+      if (number == 0 && step == last) ranks.interrupt_all("the generation ends");
+    };
+  };
+  ranks.on_commit = interrupt_after(4);
+  ranks.run(Ranks::initial());
+  ranks.add();
+  ranks.filling_bytes = 1;
+  ranks.on_commit = interrupt_after(5);
+  ranks.run(Ranks::memory(ranks[0].session->held_step()));
+  const int64_t held = ranks[2].session->held_step();
+  EXPECT_GE(held, 4);
+  EXPECT_EQ(std::ranges::count(ranks[2].session->sound, true), 0);
+  ranks.remove(0);
+  ranks.remove(0);
+  const auto stops = ranks.run(Ranks::memory(held));
+  EXPECT_EQ(stops[0].fault_kind, "state_lost") << stops[0].reason;
+  EXPECT_EQ(ranks[0].session->held_step(), -1);
+}
+
 TEST_P(Divided, GoesBackToTheCheckpointWhenAllOwnersOfAChunkAreGone) {
   const std::string whole = undisturbed(tiny_spec(data), 1);
   auto spec = divided(1);

@@ -202,7 +202,9 @@ class Ranks {
                     const rendezvous::StateSource& source) {
     rank.interrupt.reset();
     rank.requests.yield = rank.requests.checkpoint = rank.requests.leaving = rank.requests.released = false;
-    rank.checkpoints->enter_generation(generation_, static_cast<int>(number), source.step);
+    std::vector<std::string> members;
+    for (const auto& one : ranks_) members.push_back(one->link.options().incarnation);
+    rank.checkpoints->enter_generation(generation_, static_cast<int>(number), source.step, members);
     RingOptions options;
     options.job = "j1";
     options.generation = generation_;

@@ -90,6 +90,7 @@ class Agreeing {
     const auto holdings = gather_holdings(ring_, session_, node_, true, digests_of_told(session_));
     if (!holdings) return tl::unexpected(holdings.error());
     if (holdings->differs) return tl::unexpected(differing(*holdings));
+    if (!holdings->lost.empty()) return tl::unexpected(lost_chunks(session_, holdings->lost));
     const auto placement = place_chunks(session_, *holdings, leaving);
     if (!placement) return tl::unexpected(placement.error());
     const Ownership ownership = settled(*placement, chunks_);  // all moves now: who leaves gives nothing later
@@ -173,6 +174,8 @@ class Agreeing {
     auto holdings = gather_holdings(ring_, session_, node_, current_[me], digests_of_told(session_));
     if (!holdings) return holdings;
     if (holdings->differs) return tl::unexpected(differing(*holdings));
+    // A newcomer may hold the step and no part of it yet, and all others be gone.
+    if (!holdings->lost.empty()) return tl::unexpected(lost_chunks(session_, holdings->lost));
     const auto placement = place_chunks(session_, *holdings, nobody());
     if (!placement) return tl::unexpected(placement.error());
     if (!current_[me]) session_.has_state = false;

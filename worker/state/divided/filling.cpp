@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "storage/state_hash.h"
 #include "worker/profile/span.h"
@@ -87,58 +88,45 @@ RunResult<void> Filling::move(const Window& window) {
   return {};
 }
 
-// Of each chunk the first rank that has it tells the digests of its pieces.
 RunResult<void> Filling::check(const Window& window, double window_s, double step_s) {
   const auto world_size = static_cast<size_t>(ring_.world_size());
   const auto me = static_cast<size_t>(ring_.rank());
-  auto here = session_.state->pieces();
-  std::vector<bool> wanted(here.size());
+  // Of each chunk the first rank that has it tells the digests of its pieces, in the window's order.
   std::vector<size_t> tellers;
-  std::vector<std::vector<PieceDigest>> told(world_size);
+  std::vector<std::vector<std::byte>> told(world_size, std::vector<std::byte>(sizeof(Times)));
+  auto here = session_.state->pieces();
+  std::vector<bool> looked_at(here.size());
   for (const size_t c : window.chunks) {
     const RankSet holders = holders_of(session_.ownership, c, world_size);
     tellers.push_back(static_cast<size_t>(std::ranges::find(holders, true) - holders.begin()));
-    told[tellers.back()].resize(told[tellers.back()].size() + pieces_of(c).size());
+    auto& of_teller = told[tellers.back()];
+    of_teller.resize(of_teller.size() + pieces_of(c).size() * sizeof(PieceDigest));
     const auto& lacking = session_.ownership.lacking[c];
     const bool lacks = std::ranges::find(lacking, ring_.rank()) != lacking.end();
-    for (const size_t piece : pieces_of(c)) wanted[piece] = lacks || tellers.back() == me;
+    for (const size_t piece : pieces_of(c)) looked_at[piece] = lacks || tellers.back() == me;
   }
   for (size_t piece = 0; piece < here.size(); ++piece) {
-    if (!wanted[piece]) here[piece].data = nullptr;
+    if (!looked_at[piece]) here[piece].data = nullptr;
   }
   const auto mine = session_.state->digests(here);
-  if (me < world_size) {
-    size_t next = 0;
-    for (size_t i = 0; i < window.chunks.size(); ++i) {
-      if (tellers[i] != me) continue;
-      for (const size_t piece : pieces_of(window.chunks[i])) told[me][next++] = mine[piece].value();
+
+  const Times times{window_s, step_s};
+  std::memcpy(told[me].data(), &times, sizeof(Times));
+  std::byte* next = told[me].data() + sizeof(Times);
+  for (size_t i = 0; i < window.chunks.size(); ++i) {
+    for (const size_t piece : pieces_of(window.chunks[i])) {
+      if (tellers[i] == me) next = std::ranges::copy(mine[piece].value().bytes, next).out;
     }
   }
-  std::vector<Times> times(world_size);
-  times[me] = {window_s, step_s};
-  std::vector<std::vector<std::byte>> blocks;
-  std::vector<std::span<std::byte>> spans;
-  for (size_t rank = 0; rank < world_size; ++rank) {
-    const auto digests = std::as_bytes(std::span(told[rank]));
-    auto& block = blocks.emplace_back(sizeof(Times) + digests.size());
-    std::memcpy(block.data(), &times[rank], sizeof(Times));
-    std::ranges::copy(digests, block.begin() + sizeof(Times));
-    spans.emplace_back(block);
-  }
-  if (const auto gathered = ring_.all_gather_into(spans); !gathered) return tl::unexpected(ring_stop(gathered.error()));
+  std::vector<std::span<std::byte>> blocks(told.begin(), told.end());
+  if (const auto gathered = ring_.all_gather_into(blocks); !gathered) return tl::unexpected(ring_stop(gathered.error()));
 
-  std::vector<size_t> next(world_size, sizeof(Times));
-  Times longest;
-  for (size_t rank = 0; rank < world_size; ++rank) {
-    Times of_rank;
-    std::memcpy(&of_rank, blocks[rank].data(), sizeof(Times));
-    longest = {std::max(longest.window_s, of_rank.window_s), std::max(longest.step_s, of_rank.step_s)};
-  }
+  std::vector<const std::byte*> read;
+  for (const auto& block : told) read.push_back(block.data() + sizeof(Times));
   for (size_t i = 0; i < window.chunks.size(); ++i) {
     for (const size_t piece : pieces_of(window.chunks[i])) {
       PieceDigest right;
-      std::memcpy(&right, blocks[tellers[i]].data() + next[tellers[i]], sizeof(PieceDigest));
-      next[tellers[i]] += sizeof(PieceDigest);
+      std::memcpy(&right, std::exchange(read[tellers[i]], read[tellers[i]] + sizeof(right)), sizeof(right));
       if (mine[piece] && *mine[piece] != right) {
         return tl::unexpected(
             fault("connection_lost",
@@ -147,11 +135,22 @@ RunResult<void> Filling::check(const Window& window, double window_s, double ste
       }
     }
   }
+  adapt(told);
+  return {};
+}
+
+// The next window is to take about its share of a step on the rank where this one took longest.
+void Filling::adapt(const std::vector<std::vector<std::byte>>& told) {
+  Times longest;
+  for (const auto& block : told) {
+    Times times;
+    std::memcpy(&times, block.data(), sizeof(Times));
+    longest = {std::max(longest.window_s, times.window_s), std::max(longest.step_s, times.step_s)};
+  }
   const double wanted_s = std::max(kShortest_s, kShareOfStep * longest.step_s);
   const double growth = std::clamp(wanted_s / std::max(longest.window_s, 1e-6), 1 / kGrowthMost, kGrowthMost);
   const auto bytes = static_cast<int64_t>(std::llround(static_cast<double>(window_bytes_) * growth));
   window_bytes_ = std::clamp(bytes, std::min(first_window_, kWindowBytesMax), kWindowBytesMax);
-  return {};
 }
 
 void Filling::take(const Window& window) {

@@ -38,6 +38,7 @@ class Filling {
   std::vector<size_t> pieces_of(size_t chunk) const;
   RunResult<void> move(const Window& window);
   RunResult<void> check(const Window& window, double window_s, double step_s);
+  void adapt(const std::vector<std::vector<std::byte>>& told);  // with the ranks' times at their beginning
   void take(const Window& window);
   RunResult<void> settle();
 

@@ -155,9 +155,11 @@ rendezvous::PlacementQuestion question_of(const Session& session, const Holdings
   return question;
 }
 
-RunStop lost_chunks(const Session& session, const std::vector<int32_t>& lost) {
+}  // namespace
+
+RunStop lost_chunks(const Session& session, const std::vector<size_t>& lost) {
   const auto& table = session.model->table();
-  const auto first = table.chunks()[static_cast<size_t>(lost.front())].first;
+  const auto first = table.chunks()[lost.front()].first;
   const auto entry =
       std::ranges::find_if(table.entries, [&](const auto& tensor) { return first < tensor.offset + tensor.count; });
   RunStop stop =
@@ -169,13 +171,11 @@ RunStop lost_chunks(const Session& session, const std::vector<int32_t>& lost) {
   return stop;
 }
 
-}  // namespace
-
 RunResult<Placement> place_chunks(const Session& session, const Holdings& holdings, const RankSet& leaving) {
   auto placed = rendezvous::place(question_of(session, holdings, leaving));
   if (!placed) return tl::unexpected(job_failed("the state cannot be divided: " + placed.error()));
   if (const auto* const lost = std::get_if<rendezvous::LostChunks>(&*placed))
-    return tl::unexpected(lost_chunks(session, lost->chunks));
+    return tl::unexpected(lost_chunks(session, {lost->chunks.begin(), lost->chunks.end()}));
   return std::get<Placement>(std::move(*placed));
 }
 

@@ -38,8 +38,11 @@ void divide_gradient(Session& session, size_t world_size);
 // From now on this rank owns what is said, and nothing else; all of it is sound but what it lacks.
 void own_what_is_said(Session& session, const Ownership& ownership, size_t rank, size_t world_size);
 
+// The stop where nobody has these chunks any more.
+RunStop lost_chunks(const Session& session, const std::vector<size_t>& lost);
+
 // The placement from now on: a function of what all ranks hold, so the same on each. Ranks that are `leaving` are to own
-// nothing; what only they hold is copied. The stop is "state_lost" where nobody holds some chunk.
+// nothing; what only they hold is copied. The stop is lost_chunks() where nobody holds some chunk, unless nobody holds any.
 RunResult<rendezvous::Placement> place_chunks(const Session& session, const Holdings& holdings, const RankSet& leaving);
 
 }  // namespace holdfast::worker

@@ -1,0 +1,72 @@
+// Checkpoints that all ranks of a divided state write: rank 0 waits for the others' parts, on the writer's thread.
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "worker/checkpoints/checkpointing.h"
+#include "worker/checkpoints/gathering_parts.h"
+#include "worker/profile/recorder.h"
+
+namespace holdfast::worker {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::steady_clock;
+
+// A part of a rank that is gone does not come, unless it was on its way; others may take as long as a slow disk does.
+constexpr std::chrono::seconds kPartsOfTheGone{10}, kPartsOfReleased{20}, kPartsOfOthers{300};
+
+}  // namespace
+
+bool Checkpointing::lacks_writers_of(int64_t generation) const {
+  const auto then = members_.find(generation), now = members_.find(generation_);
+  if (then == members_.end() || now == members_.end()) return generation != generation_;
+  return std::ranges::any_of(
+      then->second, [&](const std::string& member) { return std::ranges::find(now->second, member) == now->second.end(); });
+}
+
+// With the lock held. `begun`: since when the parts are waited for.
+std::optional<std::string> Checkpointing::reason_to_give_up(const storage::Manifest& manifest, steady_clock::time_point begun) {
+  const auto now = steady_clock::now();
+  if (stop_.raised() && now - stopped_ > kPartsOfReleased) return stop_.reason();
+  if (is_void(manifest)) return "the job went back to before it";
+  if (lacks_writers_of(manifest.generation) && now - generation_began_ > kPartsOfTheGone)
+    return fmt::format("the job goes on without some workers of generation {}", manifest.generation);
+  if (awaited_ != manifest.step && now - begun > kPartsOfOthers) return "it was waited for long enough";
+  return std::nullopt;
+}
+
+std::optional<storage::WriteOutcome> Checkpointing::complete(storage::WriteOutcome outcome) {
+  const storage::Part part = *std::exchange(outcome.part, std::nullopt);
+  if (part.of.writer != 0) {
+    spdlog::info("wrote this rank's part of the checkpoint of step {}: stall {:.3f} s, write {:.2f} s", outcome.step,
+                 outcome.stall_s, outcome.write_s);
+    remember(*outcome.result);
+    return std::nullopt;
+  }
+  const Span span(SpanKind::kCheckpoint, "checkpoint: parts of the others", outcome.step);
+  const auto begun = steady_clock::now();
+  const storage::Manifest own = *outcome.result;
+  const PartsGathering gathering{*store_,
+                                 [&](milliseconds pause) {
+                                   std::unique_lock lock(mutex_);
+                                   changed_.wait_for(lock, pause);
+                                   return reason_to_give_up(own, begun);
+                                 },
+                                 [&](const std::string& text) {
+                                   spdlog::warn("the checkpoint of step {} is not whole yet: {}", own.step, text);
+                                   outbox_.event(job_, "checkpoint_failed",
+                                                 fmt::format("the checkpoint of step {} is not whole yet: {}", own.step, text));
+                                 }};
+  outcome.result = gathering.run(own, part);
+  outcome.write_s += std::chrono::duration<double>(steady_clock::now() - begun).count();
+  if (outcome.result || outcome.result.error().code != storage::Error::Code::kUnavailable) return outcome;
+  skip(own.step, outcome.result.error().message);
+  const std::lock_guard lock(mutex_);
+  tidied_ = false;  // others have written their parts of it
+  return std::nullopt;
+}
+
+}  // namespace holdfast::worker
