@@ -15,8 +15,8 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// A part of a rank that is gone does not come, unless it was on its way; others may take as long as a slow disk does.
-constexpr std::chrono::seconds kPartsOfTheGone{10}, kPartsOfReleased{20}, kPartsOfOthers{300};
+// A part of a rank that is gone is there or comes no more; others may take as long as a slow disk does.
+constexpr std::chrono::seconds kPartsOfTheGone{1}, kPartsOfReleased{20}, kPartsOfOthers{300};
 
 }  // namespace
 
