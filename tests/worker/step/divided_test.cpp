@@ -21,6 +21,23 @@ class Divided : public SameBits, public testing::WithParamInterface<const char*>
     for (size_t rank = 0; rank < ranks.size(); ++rank) count += ranks[rank].session->state->owned()[chunk] ? 1 : 0;
     return count;
   }
+  // The newest step that a rank holds.
+  static int64_t held_step(Ranks& ranks) {
+    int64_t step = -1;
+    for (size_t rank = 0; rank < ranks.size(); ++rank) step = std::max(step, ranks[rank].session->held_step());
+    return step;
+  }
+  // Begins a job with a checkpoint every 4 steps, and loses rank 1 in step 6; returns the record of the checkpoint of step 4.
+  nlohmann::json lose_a_rank_after_a_checkpoint(Ranks& ranks) {
+    ranks.on_commit = [this](TestRank& rank, size_t number, int64_t step) {
+      if (number != 1 || step != 6) return;
+      EXPECT_TRUE(service.wait_for("/checkpoints", [](const auto& all) { return !all.empty() && all.back()["step"] == 4; }));
+      rank.interrupt.raise("as if it were killed");
+    };
+    ranks.run(Ranks::initial());
+    ranks.remove(1);
+    return service.received("/checkpoints").back();
+  }
   static void expect_owners(Ranks& ranks, size_t replicas) {
     for (size_t c = 0; c < ranks[0].session->state->owned().size(); ++c)
       EXPECT_EQ(owners(ranks, c), std::min(replicas, ranks.size())) << "of chunk " << c;
@@ -218,16 +235,11 @@ TEST_P(Divided, OwnersTakeWhatTheyLackWhileTrainingGoesOn) {
       if (!rank.session->ownership.lacks_nothing()) lacked = true;
       if (number == 0 && step == 8) rank.interrupt.raise("a newcomer is there");
     };
-    const auto held = [&ranks] {
-      int64_t step = 0;
-      for (size_t rank = 0; rank < ranks.size(); ++rank) step = std::max(step, ranks[rank].session->held_step());
-      return step;
-    };
-    ranks.run(Ranks::memory(held()));
+    ranks.run(Ranks::memory(held_step(ranks)));
     EXPECT_TRUE(lacked);
     ranks.add();
     ranks.on_commit = tamper;
-    run_to_end(ranks, Ranks::memory(held()));
+    run_to_end(ranks, Ranks::memory(held_step(ranks)));
     EXPECT_EQ(ranks.hash(), hash) << dtype;
     EXPECT_TRUE(ranks[3].session->ownership.lacks_nothing());
     expect_owners(ranks, 2);
@@ -242,20 +254,13 @@ TEST_P(Divided, ASecondLossBeforeThePartsAreThereIsSaidAndTheJobGoesBack) {
   spec.checkpoint_store = data.path("own");
   Ranks ranks(spec, service, 4);
   ranks.filling_bytes = 1;
-  ranks.on_commit = [this](TestRank& rank, size_t number, int64_t step) {
-    if (number != 1 || step != 6) return;
-    EXPECT_TRUE(service.wait_for("/checkpoints", [](const auto& all) { return !all.empty() && all.back()["step"] == 4; }));
-    rank.interrupt.raise("as if it were killed");
-  };
-  ranks.run(Ranks::initial());
-  const auto record = service.received("/checkpoints").back();
-  ranks.remove(1);
+  const auto record = lose_a_rank_after_a_checkpoint(ranks);
   ranks.on_commit = [](TestRank& rank, size_t number, int64_t step) {
     if (number == 1 && step == 7) rank.interrupt.raise("as if it were killed, too");
   };
-  ranks.run(Ranks::memory(std::max(ranks[0].session->held_step(), ranks[1].session->held_step())));
+  ranks.run(Ranks::memory(held_step(ranks)));
   ranks.remove(1);
-  for (const RunStop& stop : ranks.run(Ranks::memory(std::max(ranks[0].session->held_step(), ranks[1].session->held_step()))))
+  for (const RunStop& stop : ranks.run(Ranks::memory(held_step(ranks))))
     EXPECT_EQ(stop.fault_kind, "state_lost") << stop.reason;
   ranks.on_commit = tamper;
   run_to_end(ranks, Ranks::checkpoint(spec, record["step"], record["state_hash"]));
@@ -292,16 +297,9 @@ TEST_P(Divided, GoesBackToTheCheckpointWhenAllOwnersOfAChunkAreGone) {
   spec.checkpoint_every = 4;
   spec.checkpoint_store = data.path("own");
   Ranks ranks(spec, service, 3);
-  ranks.on_commit = [this](TestRank& rank, size_t number, int64_t step) {
-    if (number != 1 || step != 6) return;
-    EXPECT_TRUE(service.wait_for("/checkpoints", [](const auto& all) { return !all.empty() && all.back()["step"] == 4; }));
-    rank.interrupt.raise("as if it were killed");
-  };
-  ranks.run(Ranks::initial());
-  const auto record = service.received("/checkpoints").back();
-  ranks.remove(1);
+  const auto record = lose_a_rank_after_a_checkpoint(ranks);
   ranks.on_commit = tamper;
-  for (const RunStop& stop : ranks.run(Ranks::memory(std::max(ranks[0].session->held_step(), ranks[1].session->held_step())))) {
+  for (const RunStop& stop : ranks.run(Ranks::memory(held_step(ranks)))) {
     EXPECT_EQ(stop.fault_kind, "state_lost") << stop.reason;
     EXPECT_THAT(stop.reason, testing::HasSubstr("chunks of the state any more"));
   }
