@@ -153,9 +153,17 @@ class DeviceOps {
   virtual void head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C,
                          int64_t V) = 0;
   // The same, and `scale` (a power of two) times its gradient for the mean over N: dx (N, C), dwte (V, C) written. With a
-  // scale above 1 what float16 stores of gradients does not vanish; what overflows becomes infinite.
+  // scale above 1 what float16 stores of gradients does not vanish; what overflows becomes infinite. Where head_rows() is not
+  // 0, dwte may be null: then head_rows_backward brings it.
   virtual void head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets,
                                   int64_t N, int64_t C, int64_t V, float scale) = 0;
+  // Rows of dwte for whoever lacks memory for all of them, when they are wanted: dwte (rows, C) has those from `first` on, a
+  // multiple of head_rows(), as `rows` is but for the last ones. The bits are those of head_loss_backward, which was called
+  // before with the same arguments and no dwte, whatever other ops came between. The logits are computed again.
+  virtual void head_rows_backward(float* dwte, int64_t first, int64_t rows, const Act* x, const Act* wte,
+                                  const int32_t* targets, int64_t N, int64_t C, int64_t V, float scale) = 0;
+  // 0: this op set has dwte whole or not at all, and no head_rows_backward.
+  virtual int64_t head_rows() const = 0;
   // logits (rows, V) = x (rows, C) * wte^T, for sampling.
   virtual void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) = 0;
 

@@ -37,21 +37,47 @@ DeviceBuffer floats(kernels::DeviceOps& ops, int64_t count) {
   return {ops, static_cast<size_t>(count) * sizeof(float)};
 }
 
-// The first of the ranges is wte's.
-int64_t gradient_elements(std::span<const Elements> order, Gradients gradients) {
-  int64_t sum = 0, most = 0;
-  for (const Elements& range : order) sum += range.count;
-  for (const Elements& range : order.subspan(1)) most = std::max(most, range.count);
-  return gradients == Gradients::kWhole ? sum : order.front().count + most;
+bool comes_by_rows(const kernels::DeviceOps& ops, Gradients gradients) {
+  return gradients == Gradients::kByRange && ops.head_rows() > 0;
 }
 
-// By tensor.
+// The backward pass's. By range a layer comes in two, its second part (from ln_2 on) first; and with `head_rows` above 0 wte
+// comes last, in multiples of so many rows.
+std::vector<Elements> order_of(const ParameterTable& table, Gradients gradients, int64_t head_rows) {
+  std::vector<Elements> order = table.backward_order();
+  if (gradients == Gradients::kWhole) return order;
+  for (size_t i = 0; i < order.size(); ++i) {
+    const auto parts = table.cut(order[i]);
+    if (table.layer_of(parts.front().tensor) < 0) continue;
+    const int64_t begin = order[i].first, middle = parts[parts.size() / 2].elements.first;
+    order[i] = {middle, begin + order[i].count - middle};
+    order.insert(order.begin() + static_cast<std::ptrdiff_t>(++i), {begin, middle - begin});
+  }
+  if (head_rows == 0) return order;
+  const Elements tied = order.front();
+  order.erase(order.begin());
+  const int64_t multiple = head_rows * table.entries.front().shape[1];
+  const int64_t count = std::max<int64_t>(std::ranges::max(order, {}, &Elements::count).count / multiple, 1) * multiple;
+  for (int64_t at = 0; at < tied.count; at += count) order.push_back({tied.first + at, std::min(count, tied.count - at)});
+  return order;
+}
+
+// The first of the ranges is wte's, unless that comes by rows.
+int64_t gradient_elements(std::span<const Elements> order, Gradients gradients, bool tied_by_rows) {
+  int64_t sum = 0, most = 0;
+  for (const Elements& range : order) sum += range.count;
+  const auto shared = tied_by_rows ? order : order.subspan(1);
+  for (const Elements& range : shared) most = std::max(most, range.count);
+  return gradients == Gradients::kWhole ? sum : most + (tied_by_rows ? 0 : order.front().count);
+}
+
+// By tensor; of wte that comes by rows, those that are there.
 std::vector<float*> gradient_places(const ParameterTable& table, std::span<const Elements> order, Gradients gradients,
-                                    float* memory) {
+                                    bool tied_by_rows, float* memory) {
   std::vector<float*> places(table.entries.size());
   for (const Elements& range : order) {
-    const bool shared = gradients == Gradients::kByRange && range != order.front();
-    const int64_t first = gradients == Gradients::kWhole ? range.first : shared ? order.front().count : 0;
+    const bool apart = gradients == Gradients::kByRange && !tied_by_rows && range != order.front();
+    const int64_t first = gradients == Gradients::kWhole ? range.first : apart ? order.front().count : 0;
     for (const TensorPart& part : table.cut(range)) places[part.tensor] = memory + first + (part.elements.first - range.first);
   }
   return places;
@@ -66,13 +92,15 @@ Gpt2::Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size
       batch_size_(batch_size),
       recompute_(recompute),
       memory_(memory),
-      gradient_order_(table_.backward_order()),
+      gradient_order_(order_of(table_, memory.gradients, ops.head_rows())),
       parameters_(memory.masters == Masters::kInModel ? floats(ops, table_.total) : DeviceBuffer()),
-      gradients_(floats(ops, gradient_elements(gradient_order_, memory.gradients))),
-      gradient_of_(gradient_places(table_, gradient_order_, memory.gradients, gradients_.data<float>())),
+      gradients_(floats(ops, gradient_elements(gradient_order_, memory.gradients, comes_by_rows(ops, memory.gradients)))),
+      gradient_of_(gradient_places(table_, gradient_order_, memory.gradients, comes_by_rows(ops, memory.gradients),
+                                   gradients_.data<float>())),
       views_(std::make_unique<ParameterViews>(table_, ops, parameters(), gradient_of_, copies_by_layer())),
       activations_(std::make_unique<Activations>(config, ops, batch_size, recompute)),
-      distinct_(static_cast<size_t>(batch_size * config.block_size)) {}
+      distinct_(static_cast<size_t>(batch_size * config.block_size)),
+      tied_by_rows_(comes_by_rows(ops, memory.gradients)) {}
 
 Gpt2::~Gpt2() = default;
 
@@ -136,6 +164,12 @@ void Gpt2::need_forward() {
   for (int64_t layer = kNoLayer; layer < config_.n_layer; ++layer) need(layer);
 }
 
+const float* Gpt2::gradient_at(Elements part) const {
+  const size_t tensor = table_.cut(part).front().tensor;
+  const bool by_rows = tied_by_rows_ && tensor == 0;
+  return gradient_of_[tensor] + (part.first - (by_rows ? tied_rows_here_.first : table_.entries[tensor].offset));
+}
+
 void Gpt2::throw_if_interrupted() const {
   if (interrupt_ != nullptr && interrupt_->load(std::memory_order_relaxed)) throw Interrupted{};
 }
@@ -160,9 +194,9 @@ double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const i
   forward(B, T);
   distinct_.find(tokens);  // while a GPU goes through the layers
   ops_.copy_to_device(at.token_runs, distinct_.runs().data(), distinct_.runs().size_bytes());
-  rows_apart_ = on_gradients != nullptr;
-  ops_.head_loss_backward(at.losses, at.dbranch, p.wte.gradient, at.normed, p.wte.act, at.targets, N, config_.n_embd,
-                          config_.vocab_size, std::ldexp(1.0F, loss_scale_log2_));
+  rows_apart_ = tied_by_rows_ || on_gradients != nullptr;
+  ops_.head_loss_backward(at.losses, at.dbranch, tied_by_rows_ ? nullptr : p.wte.gradient, at.normed, p.wte.act, at.targets, N,
+                          config_.n_embd, config_.vocab_size, std::ldexp(1.0F, loss_scale_log2_));
   backward(B, T, on_gradients);
   return ops_.sum(at.losses, N) / static_cast<double>(N);
 }
@@ -282,7 +316,7 @@ void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
     ++range;
   };
   throw_if_interrupted();
-  tell();  // of wte, what the head has written
+  if (!tied_by_rows_) tell();  // of wte, what the head has written
   ops_.zero(at.dresidual, static_cast<size_t>(N * C) * sizeof(float));
   ops_.layernorm_backward(at.dresidual, at.branch, p.ln_f_weight.gradient, p.ln_f_bias.gradient, at.dbranch, at.residual_final,
                           p.ln_f_weight.value, at.mean, at.rstd, N, C);
@@ -291,13 +325,33 @@ void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
     throw_if_interrupted();
     need(layer);
     layer_recompute(layer, B, T);
-    layer_backward(layer, B, T);
+    layer_backward(layer, B, T, [&] {
+      if (memory_.gradients == Gradients::kByRange) tell();
+    });
     tell();
   }
   throw_if_interrupted();
+  token_backward();
   ops_.encoder_backward_positions(p.wpe.gradient, at.dresidual, B, T, C);
   tell();
-  token_backward();
+  if (tied_by_rows_ && on_gradients) tied_rows_backward(on_gradients);
+}
+
+// The head's part of wte's gradient, last. Its input is normalised again: layers took the memory.
+void Gpt2::tied_rows_backward(const OnGradients& on_gradients) {
+  const int64_t C = config_.n_embd, N = batch_size_ * config_.block_size;
+  const Activations& at = *activations_;
+  const ParameterViews& p = *views_;
+  ops_.layernorm_forward(at.normed, nullptr, at.mean, at.rstd, at.residual_final, nullptr, p.ln_f_weight.value,
+                         p.ln_f_bias.value, N, C);
+  for (const Elements& range : gradient_order_) {
+    if (range.first >= table_.entries.front().count) continue;
+    throw_if_interrupted();
+    tied_rows_here_ = range;
+    ops_.head_rows_backward(p.wte.gradient, range.first / C, range.count / C, at.normed, p.wte.act, at.targets, N, C,
+                            config_.vocab_size, std::ldexp(1.0F, loss_scale_log2_));
+    on_gradients(range.first, range.count);
+  }
 }
 
 // The encoder's part of wte's gradient: to the head's, or apart from it, where whoever listens may have written over that.
@@ -312,7 +366,7 @@ void Gpt2::token_backward() {
 
 // Enters with the gradient of this layer's output in dresidual (float32) and branch (the same, cast); leaves with that of
 // its input in both.
-void Gpt2::layer_backward(int64_t layer, int64_t B, int64_t T) {
+void Gpt2::layer_backward(int64_t layer, int64_t B, int64_t T, const std::function<void()>& half_done) {
   const int64_t C = config_.n_embd, N = B * T;
   const Activations& at = *activations_;
   const Activations::Layer& a = at.layers[layer];
@@ -326,6 +380,7 @@ void Gpt2::layer_backward(int64_t layer, int64_t B, int64_t T) {
                        4 * C);
   ops_.layernorm_backward(at.dresidual, at.branch, p.ln_2_weight.gradient, p.ln_2_bias.gradient, at.dbranch, a.residual_mid,
                           p.ln_2_weight.value, at.mean, at.rstd, N, C);
+  half_done();
 
   ops_.matmul_backward(at.dbranch, p.attn_proj_weight.gradient, p.attn_proj_bias.gradient, at.branch, a.attention, nullptr,
                        p.attn_proj_weight.act, N, C, C);

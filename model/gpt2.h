@@ -43,8 +43,10 @@ struct TokenGradient {
 // that the passes read alone, which is for activations of 16 bits.
 enum class Masters : uint8_t { kInModel, kElsewhere };
 
-// The memory of gradients: for the whole table, flat; or for as much of it as a pass needs at once, which is wte and one more
-// range of gradient_order() at a time: that is there when on_gradients is told of it, and is written over when that returns.
+// The memory of gradients: for the whole table, flat; or for one range of gradient_order() at a time, which is there when
+// on_gradients is told of it, and is written over when that returns. Then a layer comes in two ranges, and wte last, in ranges
+// of rows that are no larger; where an op set has all its rows at once alone (DeviceOps::head_rows), it is there whole, beside
+// the others.
 enum class Gradients : uint8_t { kWhole, kByRange };
 
 // The memory that passes read parameters from: for the whole table; or, where masters are elsewhere, for what is in no layer
@@ -76,8 +78,8 @@ class Gpt2 {
   Masters masters() const { return memory_.masters; }
   float* parameters() { return parameters_.data<float>(); }
   float* gradients() { return memory_.gradients == Gradients::kWhole ? gradients_.data<float>() : nullptr; }
-  // Of one tensor of the table, while it is there.
-  const float* gradient_of(size_t tensor) const { return gradient_of_[tensor]; }
+  // Of elements of one tensor of the table, while they are there.
+  const float* gradient_at(Elements part) const;
 
   // Normal(0, 0.02), residual projections scaled by 1/sqrt(2 n_layer), LayerNorm weights 1, biases 0. A pure function
   // of (seed, config): each element draws from its own counter. `initialize` is for parameters in the model; the values of one
@@ -112,11 +114,12 @@ class Gpt2 {
   // the mean loss.
   // tokens, targets: host memory, (batch_size, block_size), ids below vocab_size.
   // `on_gradients` (may be null) is called once for each range of gradient_order(), in that order, as they become final. With
-  // it, wte's range gets the head's part alone, which is there long before the encoder's; that is then in token_gradient().
+  // it, wte's ranges get the head's part alone, which can be there long before the encoder's; that is then in token_gradient(),
+  // at the latest when on_gradients is told of the last range but those of wte.
   double train_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets,
                           const OnGradients& on_gradients = nullptr);
   // The order in which a backward pass finishes the gradients: wte (as far as the head goes), ln_f, the layers from the last
-  // to the first, then wpe. A partition of the table, the same for every pass.
+  // to the first, then wpe; wte last where it comes in rows (Gradients). A partition of the table, the same for every pass.
   const std::vector<Elements>& gradient_order() const { return gradient_order_; }
 
   // Of the last microbatch that was trained on, until the next pass: what wte's full gradient has beside what is in
@@ -148,8 +151,10 @@ class Gpt2 {
   void layer_recompute(int64_t layer, int64_t B, int64_t T);  // the parts that are not kept
   // From the gradient of `normed` down to the encoder.
   void backward(int64_t B, int64_t T, const OnGradients& on_gradients);
-  void layer_backward(int64_t layer, int64_t B, int64_t T);
+  // `half_done`: the gradients from ln_2 on are final.
+  void layer_backward(int64_t layer, int64_t B, int64_t T, const std::function<void()>& half_done);
   void token_backward();
+  void tied_rows_backward(const OnGradients& on_gradients);
   void load(std::span<const int32_t> tokens, std::span<const int32_t> targets);
   void throw_if_interrupted() const;
 
@@ -168,6 +173,8 @@ class Gpt2 {
   std::unique_ptr<ParameterViews> views_;
   std::unique_ptr<Activations> activations_;
   DistinctTokens distinct_;
+  const bool tied_by_rows_;  // the gradient of wte
+  Elements tied_rows_here_;  // of it
   bool rows_apart_ = false;  // the encoder's part of wte's gradient is in the activations' token_gradient
   int loss_scale_log2_ = 0;
   const std::atomic<bool>* interrupt_ = nullptr;

@@ -59,9 +59,18 @@ void apply_adamw(kernels::DeviceOps& ops, const ParameterTable& table, const Opt
   for (const OwnedElements& owned : at.owned) {
     for (const auto& [tensor, part] : table.cut(owned.elements)) {
       settings.weight_decay = table.entries[tensor].decay ? static_cast<float>(config.weight_decay) : 0.0F;
-      const int64_t moments = place(Layout::kOwned, owned, part.first);
-      ops.adamw(at.parameters + place(at.parameters_layout, owned, part.first), at.m + moments, at.v + moments,
-                at.gradient.floats + place(at.gradient.layout, owned, part.first), part.count, settings);
+      const int64_t most = at.gradient.sums == nullptr ? part.count : kUnpackedElements, end = part.first + part.count;
+      for (int64_t first = part.first; first < end; first += most) {
+        const int64_t count = std::min(most, end - first), moments = place(Layout::kOwned, owned, first),
+                      from = place(at.gradient.layout, owned, first);
+        const float* gradient = at.gradient.floats + from;
+        if (at.gradient.sums != nullptr) {
+          ops.fixed_unpack(at.unpacked, at.gradient.sums + from, count, at.gradient.scales[tensor]);
+          gradient = at.unpacked;
+        }
+        ops.adamw(at.parameters + place(at.parameters_layout, owned, first), at.m + moments, at.v + moments, gradient, count,
+                  settings);
+      }
     }
   }
 }

@@ -29,12 +29,17 @@ struct OwnedElements {
   int64_t at = 0;
 };
 
-// Of floats on the device: as many as the table says, at the table's places; or owned elements end to end.
+// Of numbers on the device: as many as the table says, at the table's places; or owned elements end to end.
 enum class Layout : uint8_t { kTable, kOwned };
 struct Gradient {
   const float* floats;
   Layout layout = Layout::kTable;
+  // Instead of floats: sums in fixed point. An element is its sum times its tensor's scale (DeviceOps::fixed_unpack).
+  const int16_t* sums = nullptr;
+  std::span<const float> scales = {};
 };
+
+inline constexpr int64_t kUnpackedElements = 16 * kChunkElements;
 
 // `m` and `v` are of owned elements end to end. `owned` ascending, apart from each other.
 struct AdamWTensors {
@@ -43,6 +48,7 @@ struct AdamWTensors {
   float *m, *v;
   Gradient gradient;
   std::span<const OwnedElements> owned;
+  float* unpacked = nullptr;  // kUnpackedElements floats, where the gradient is sums
 };
 
 // The sums of squares of a gradient's chunks (ParameterTable::chunks), which are on the device; 0 of those without elements.

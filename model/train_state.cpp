@@ -105,7 +105,39 @@ void TrainState::initialize(uint64_t seed) {
   model_.copies_changed();
 }
 
+float* TrainState::unpacked() {
+  if (unpacked_.bytes() == 0) unpacked_ = DeviceBuffer(ops_, kUnpackedElements * sizeof(float));
+  return unpacked_.data<float>();
+}
+
+// As many chunks at a time as there is memory for their floats.
+std::vector<double> TrainState::squares_of_sums(const Gradient& gradient, const std::vector<bool>& wanted) {
+  constexpr int64_t kAtATime = kUnpackedElements / kChunkElements;
+  std::vector<double> squares(chunks_.size());
+  std::vector<size_t> taken;
+  const auto square = [&] {
+    std::vector<kernels::DeviceOps::Floats> of;
+    for (const size_t c : taken) {
+      float* const to = unpacked() + static_cast<int64_t>(of.size()) * kChunkElements;
+      const int64_t at = gradient.layout == Layout::kTable ? chunks_[c].first : places_[c];
+      const size_t tensor = model_.table().cut(chunks_[c]).front().tensor;
+      ops_.fixed_unpack(to, gradient.sums + at, chunks_[c].count, gradient.scales[tensor]);
+      of.push_back({to, chunks_[c].count});
+    }
+    const auto found = squares_of(ops_, of);
+    for (size_t i = 0; i < taken.size(); ++i) squares[taken[i]] = found[i];
+    taken.clear();
+  };
+  for (size_t c = 0; c < chunks_.size(); ++c) {
+    if (wanted[c]) taken.push_back(c);
+    if (static_cast<int64_t>(taken.size()) == kAtATime) square();
+  }
+  if (!taken.empty()) square();
+  return squares;
+}
+
 std::vector<double> TrainState::squares(const Gradient& gradient, const std::vector<bool>& wanted) {
+  if (gradient.sums != nullptr) return squares_of_sums(gradient, wanted);
   std::vector<kernels::DeviceOps::Floats> of;
   for (size_t c = 0; c < chunks_.size(); ++c) {
     const int64_t at = gradient.layout == Layout::kTable ? chunks_[c].first : places_[c];
@@ -121,7 +153,8 @@ void TrainState::apply(const OptimizerConfig& config, const Gradient& gradient, 
                                .m = m_.data<float>(),
                                .v = v_.data<float>(),
                                .gradient = gradient,
-                               .owned = slices_};
+                               .owned = slices_,
+                               .unpacked = gradient.sums != nullptr ? unpacked() : nullptr};
     apply_adamw(ops_, model_.table(), config, tensors, step, step, norm);
   }
   applied(norm);

@@ -108,6 +108,8 @@ class TrainState {
 
  private:
   void applied(double norm);
+  std::vector<double> squares_of_sums(const Gradient& gradient, const std::vector<bool>& wanted);
+  float* unpacked();  // of kUnpackedElements
   // Of a chunk that is owned, and of all where they are the model's: where its parameters are.
   float* parameters_of(size_t chunk);
   bool is_whole() const { return owned_elements_ == model_.table().total; }
@@ -121,6 +123,7 @@ class TrainState {
   std::vector<int64_t> places_;        // by chunk, where in the buffers of owned elements it begins; -1: it is not owned
   int64_t owned_elements_ = 0;
   DeviceBuffer parameters_, m_, v_;  // of owned elements; parameters: where they are not the model's
+  DeviceBuffer unpacked_;            // taken when a gradient comes as sums
   std::vector<int32_t> exponents_;
   std::optional<LossScale> loss_scale_;  // of float16
 };

@@ -46,6 +46,9 @@ class CpuOps final : public HostOps {
   void head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C, int64_t V) override;
   void head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets, int64_t N,
                           int64_t C, int64_t V, float scale) override;
+  void head_rows_backward(float* dwte, int64_t first_row, int64_t count, const Act* x, const Act* wte, const int32_t* targets,
+                          int64_t N, int64_t C, int64_t V, float scale) override;
+  int64_t head_rows() const override;
   void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override;
 
   void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) override;
@@ -102,7 +105,8 @@ class CpuOps final : public HostOps {
   const ElementLoops& operands_;  // of the operands' dtype
   Team team_;
   Products products_;
-  Scratch in_, out_, weight_, packed_, packed_more_, partials_, statistics_;  // that header says what each op keeps where
+  Scratch in_, out_, weight_, packed_, packed_more_, partials_, statistics_,
+      head_factors_;  // that header says what each op keeps where
   std::vector<Scratch> per_thread_;
 };
 

@@ -5,8 +5,11 @@
 //   2. per row: the tiles' sums are joined into the loss and one factor per tile that turns 1 into softmax * scale / N;
 //   3. per group of tiles, in order: dlogits, dwte of the tile (added over chunks), and dx, summed over the group;
 //   4. per row: dx is the sum over groups, in order.
-// So nothing is computed twice, the inner dimension V is cut at fixed places, and memory is kRows * V floats.
+// So nothing is computed twice, the inner dimension V is cut at fixed places, and memory is kRows * V floats. Where dwte comes
+// later, in groups of tiles, the factors of step 2 are kept, and a tile's logits are computed again.
 #include <algorithm>
+#include <cstddef>
+#include <vector>
 
 #include "kernels/cpu/cpu_ops.h"
 
@@ -89,13 +92,13 @@ struct CpuOps::Head {
     });
   }
 
-  // (softmax - onehot) * scale / N for one tile, as operands (rows, kColumns): in place if they are float32.
-  const void* dlogits(int64_t tile, int64_t first, int64_t rows, int thread) const {
-    float* e = exponentials + tile * kRows * kColumns;
+  // (softmax - onehot) * scale / N for one tile, as operands (rows, kColumns): in place of its exponentials `e` if they are
+  // float32. `factors` (rows, tiles) are of the chunk, as step 2 left them.
+  const void* dlogits(float* e, const float* factors, int64_t tile, int64_t first, int64_t rows, int thread) const {
     void* d = ops.native_bfloat16_ ? ops.per_thread_[static_cast<size_t>(thread)].floats(0) : e;
     for (int64_t r = 0; r < rows; ++r) {
       float* row = e + r * kColumns;
-      const float factor = largest[r * tiles.count + tile];
+      const float factor = factors[r * tiles.count + tile];
       const int64_t target = targets[first + r] - tiles.begin(tile);
       const bool here = target >= 0 && target < tiles.size(tile);
       const float at_target = here ? row[target] * factor - scale / static_cast<float>(N) : 0.0f;
@@ -141,13 +144,17 @@ void CpuOps::head_loss_backward(float* losses, Act* dx, float* dwte, const Act* 
     });
     head.join(losses, first, rows);
     void* const rows_of_x = packed_.reserve(dwtes[0].packed_bytes());  // the right operand of every tile's dwte
-    dwtes[0].pack(operand_at(head.x, first * C), rows_of_x);
+    if (dwte != nullptr) {
+      dwtes[0].pack(operand_at(head.x, first * C), rows_of_x);
+    } else {
+      std::copy_n(head.largest, rows * tiles.count, head_factors_.floats(N * tiles.count) + first * tiles.count);
+    }
     team_.for_each(head.groups.count, [&](int64_t group, int thread) {
       const int64_t begin = head.groups.begin(group);
       for (int64_t tile = begin; tile < begin + head.groups.size(group); ++tile) {
         const bool last = tile + 1 == tiles.count;
-        const void* d = head.dlogits(tile, first, rows, thread);
-        dwtes[last].run_packed(thread, d, rows_of_x, dwte + tiles.begin(tile) * C);
+        const void* d = head.dlogits(head.exponentials + tile * kRows * kColumns, head.largest, tile, first, rows, thread);
+        if (dwte != nullptr) dwtes[last].run_packed(thread, d, rows_of_x, dwte + tiles.begin(tile) * C);
         dxs[last][tile > begin].run(thread, d, head.weights_of(tile, thread), head.dx_sums + group * kRows * C);
       }
     });
@@ -160,6 +167,53 @@ void CpuOps::head_loss_backward(float* losses, Act* dx, float* dwte, const Act* 
       elements_.from_float(at(dx, first * C + offset), head.dx_sums + offset, count);
     });
   }
+}
+
+int64_t CpuOps::head_rows() const {
+  return kColumns;
+}
+
+// Steps 1 and 3 for some of the tiles, each of which goes through the chunks alone.
+void CpuOps::head_rows_backward(float* dwte, int64_t first_row, int64_t count, const Act* x, const Act* wte,
+                                const int32_t* targets, int64_t N, int64_t C, int64_t V, float scale) {
+  const Head head(*this, x, wte, targets, N, C, V, false, scale);
+  const int64_t all = head.tiles.count, first_tile = first_row / kColumns;
+  const float* const factors = head_factors_.floats(N * all);
+  const auto columns = [&](bool last) { return head.tiles.size(last ? all - 1 : 0); };
+  const auto dwte_product = [&](int64_t rows, bool last, bool add) {
+    return product(columns(last), rows, C, transposed(kColumns), by_rows(C), C, add);
+  };
+  struct Chunk {
+    int64_t first, rows;
+    Product logits[2], dwte[2];  // [last tile]
+    std::byte* rows_of_x;        // packed
+  };
+  std::vector<Chunk> chunks;
+  size_t packed_bytes = 0;
+  for (int64_t c = 0; c < head.chunks.count; ++c) {
+    Chunk& chunk = chunks.emplace_back(Chunk{head.chunks.begin(c), head.chunks.size(c), {}, {}, nullptr});
+    for (const bool last : {false, true}) {
+      chunk.logits[last] = head.logits_product(chunk.rows, columns(last));
+      chunk.dwte[last] = dwte_product(chunk.rows, last, c > 0);
+    }
+    packed_bytes += (chunk.dwte[0].packed_bytes() + 63) / 64 * 64;
+  }
+  auto* packed = static_cast<std::byte*>(packed_.reserve(packed_bytes));
+  for (Chunk& chunk : chunks) {
+    chunk.rows_of_x = packed;
+    chunk.dwte[0].pack(operand_at(head.x, chunk.first * C), packed);
+    packed += (chunk.dwte[0].packed_bytes() + 63) / 64 * 64;
+  }
+  team_.for_each((count + kColumns - 1) / kColumns, [&](int64_t i, int thread) {
+    const int64_t tile = first_tile + i;
+    const bool last = tile + 1 == all;
+    float* const e = head.exponentials + thread * kRows * kColumns;
+    for (const Chunk& chunk : chunks) {
+      head.exponentiate(chunk.logits[last], e, tile, chunk.first, chunk.rows, thread);
+      const void* d = head.dlogits(e, factors + chunk.first * all, tile, chunk.first, chunk.rows, thread);
+      chunk.dwte[last].run_packed(thread, d, chunk.rows_of_x, dwte + i * kColumns * C);
+    }
+  });
 }
 
 void CpuOps::head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) {

@@ -10,6 +10,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <stdexcept>
 #include <vector>
 
 #include "kernels/hip/library_products.h"
@@ -104,6 +105,12 @@ class HipOps final : public DeviceOps {
   void head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C, int64_t V) override;
   void head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets, int64_t N,
                           int64_t C, int64_t V, float scale) override;
+  void head_rows_backward(float*, int64_t, int64_t, const Act*, const Act*, const int32_t*, int64_t, int64_t, int64_t,
+                          float) override {
+    throw std::logic_error("head_rows() is 0: the gradient of the embedding comes whole");
+  }
+  // A library's bits depend on the shape of a product.
+  int64_t head_rows() const override { return 0; }
   void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override;
 
   void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) override;

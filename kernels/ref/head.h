@@ -38,26 +38,50 @@ void head_loss(Real* losses, const Element* x, const Element* wte, const int32_t
   }
 }
 
+// The gradient of row n's logits, as it is stored, in place of these. Returns the row's loss.
+template <typename Real, typename Element>
+Real dlogits_in_place(Real* logits, int32_t target, int64_t N, int64_t V, Real scale) {
+  const Real normalizer = log_sum_exp(logits, V);
+  const Real loss = normalizer - logits[target];
+  for (int64_t v = 0; v < V; ++v) {
+    const Real d = (std::exp(logits[v] - normalizer) - Real(v == target ? 1 : 0)) * scale / static_cast<Real>(N);
+    logits[v] = static_cast<Real>(static_cast<Element>(d));  // an activation gradient is stored as an activation
+  }
+  return loss;
+}
+
+// Rows of dwte from `first` on: dwte (rows, C).
+template <typename Real, typename Element>
+void head_rows_backward(Real* dwte, int64_t first, int64_t rows, const Element* x, const Element* wte, const int32_t* targets,
+                        std::vector<Real>& scratch, int64_t N, int64_t C, int64_t V, Real scale) {
+  scratch.resize(static_cast<size_t>(V));
+  std::fill(dwte, dwte + rows * C, Real(0));
+  for (int64_t n = 0; n < N; ++n) {
+    head_logits(scratch.data(), x + n * C, wte, 1, C, V);
+    dlogits_in_place<Real, Element>(scratch.data(), targets[n], N, V, scale);
+    for (int64_t v = 0; v < rows; ++v) {
+      const Real d = scratch[static_cast<size_t>(first + v)];
+      for (int64_t c = 0; c < C; ++c) dwte[v * C + c] += d * static_cast<Real>(x[n * C + c]);
+    }
+  }
+}
+
+// dwte null: not wanted.
 template <typename Real, typename Element>
 void head_loss_backward(Real* losses, Element* dx, Real* dwte, const Element* x, const Element* wte, const int32_t* targets,
                         std::vector<Real>& scratch, int64_t N, int64_t C, int64_t V, Real scale) {
   scratch.resize(static_cast<size_t>(V));
-  std::fill(dwte, dwte + V * C, Real(0));
+  if (dwte != nullptr) std::fill(dwte, dwte + V * C, Real(0));
   for (int64_t n = 0; n < N; ++n) {
     Real* logits = scratch.data();  // (V), then their gradient
     head_logits(logits, x + n * C, wte, 1, C, V);
-    const Real normalizer = log_sum_exp(logits, V);
-    losses[n] = normalizer - logits[targets[n]];
-    for (int64_t v = 0; v < V; ++v) {
-      const Real d = (std::exp(logits[v] - normalizer) - Real(v == targets[n] ? 1 : 0)) * scale / static_cast<Real>(N);
-      logits[v] = static_cast<Real>(static_cast<Element>(d));  // an activation gradient is stored as an activation
-    }
+    losses[n] = dlogits_in_place<Real, Element>(logits, targets[n], N, V, scale);
     for (int64_t c = 0; c < C; ++c) {
       Real sum = 0;
       for (int64_t v = 0; v < V; ++v) sum += logits[v] * static_cast<Real>(wte[v * C + c]);
       dx[n * C + c] = static_cast<Element>(sum);
     }
-    for (int64_t v = 0; v < V; ++v) {
+    for (int64_t v = 0; v < V && dwte != nullptr; ++v) {
       for (int64_t c = 0; c < C; ++c) dwte[v * C + c] += logits[v] * static_cast<Real>(x[n * C + c]);
     }
   }

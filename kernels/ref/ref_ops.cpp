@@ -81,6 +81,11 @@ class RefOps final : public HostOps {
                           int64_t C, int64_t V, float scale) override {
     ref::head_loss_backward(losses, as<E>(dx), dwte, as<E>(x), as<E>(wte), targets, scratch_, N, C, V, scale);
   }
+  void head_rows_backward(float* dwte, int64_t first, int64_t rows, const Act* x, const Act* wte, const int32_t* targets,
+                          int64_t N, int64_t C, int64_t V, float scale) override {
+    ref::head_rows_backward(dwte, first, rows, as<E>(x), as<E>(wte), targets, scratch_, N, C, V, scale);
+  }
+  int64_t head_rows() const override { return 1; }
   void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override {
     ref::head_logits(logits, as<E>(x), as<E>(wte), rows, C, V);
   }

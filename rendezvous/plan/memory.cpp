@@ -12,6 +12,7 @@ namespace {
 constexpr double kFloat = 4;             // bytes
 constexpr double kBucketElements = 2e6;  // at most about so many (worker/gradients/buckets.h)
 constexpr int64_t kUsualReplicas = 2;
+constexpr int64_t kHeadRows = 512;  // of the embedding's gradient, which a CPU has apart from the rest (kernels/cpu/head.cpp)
 
 // Bytes of a parameter for the reduction: the exact one's sums have the width of the wire, the float one's are float32, and
 // int8 keeps its rounding errors as well.
@@ -28,7 +29,9 @@ double activations_of(const PlanInputs& inputs) {
 // Rows of the embedding that are gathered from all ranks (worker/gradients/sparse_rows.h).
 double rows_of(const PlanInputs& inputs) {
   if (inputs.sync_every > 1) return 0;
-  return static_cast<double>(inputs.workers * inputs.batch_size * inputs.model.block_size * inputs.model.n_embd) * kFloat;
+  const int64_t elements = inputs.batch_size * inputs.model.block_size * inputs.model.n_embd;
+  if (inputs.scatters_gradients) return static_cast<double>(elements) * inputs.wire.bytes_per_element;  // its own alone
+  return static_cast<double>(inputs.workers * elements) * kFloat;
 }
 
 std::string with(const PlanInputs& inputs, const char* setting, double bytes) {
@@ -56,11 +59,13 @@ std::string less_state(const PlanInputs& inputs, double bytes) {
   return fmt::format("--shard optimizer: {:.0f} MB", bytes * share_of_state(inputs, kUsualReplicas) / 1e6);
 }
 
-// Of the whole model; or of the embedding and of what a pass has beside it (model::Gradients::kByRange).
+// Of the whole model; or of a layer's larger part, or of as much of the embedding (model::Gradients::kByRange).
 double gradients_of(const PlanInputs& inputs) {
   const ParameterCounts counts = parameter_counts(inputs.model);
   if (!inputs.scatters_gradients) return kFloat * static_cast<double>(counts.total);
-  return kFloat * static_cast<double>(counts.embedding + std::max(counts.layer, inputs.model.block_size * inputs.model.n_embd));
+  const int64_t rows = std::max(inputs.model.block_size, std::min(inputs.model.vocab_size, kHeadRows));
+  const int64_t C = inputs.model.n_embd, mlp = 8 * C * C + 7 * C;  // its matrices and biases, ln_2
+  return kFloat * static_cast<double>(std::max(mlp, rows * C));
 }
 
 std::string less_gradients(const PlanInputs& inputs) {
@@ -72,14 +77,14 @@ std::string less_gradients(const PlanInputs& inputs) {
 
 // A bucket of gradients on its way: packed, and as the ring leaves it.
 double bucket_of(const PlanInputs& inputs) {
-  return kBucketElements * (kFloat + inputs.wire.bytes_per_element);
+  return kBucketElements * 2 * inputs.wire.bytes_per_element;
 }
 
 // A worker's own; where gradients are scattered, what it owns, and a bucket.
 double sums_of(const PlanInputs& inputs) {
   const auto P = static_cast<double>(parameter_counts(inputs.model).total);
   if (!inputs.scatters_gradients) return P * reduction_bytes(inputs.wire);
-  return P * kFloat * share_of_state(inputs, inputs.replicas) + bucket_of(inputs);
+  return P * inputs.wire.bytes_per_element * share_of_state(inputs, inputs.replicas) + bucket_of(inputs);
 }
 
 std::string less_sums(const WireType& wire) {
@@ -106,7 +111,11 @@ std::vector<MemoryPart> memory_parts(const PlanInputs& inputs) {
       {"gradients", kDevice, gradients_of(inputs), less_gradients(inputs)},
       {"AdamW's two moments", kDevice, 2 * P * kFloat * share_of_state(inputs, inputs.replicas),
        less_state(inputs, 2 * P * kFloat)},
-      {"sums of the reduction", kDevice, sums, inputs.scatters_gradients ? "" : less_sums(inputs.wire)}};
+      {"sums of the reduction", kDevice, sums, less_sums(inputs.wire)}};
+  if (inputs.scatters_gradients) {
+    const auto tied = static_cast<double>(parameter_counts(inputs.model).embedding);
+    parts.push_back({"gradient of the embedding", kGpu, kFloat * tied, ""});
+  }
   const auto element = static_cast<double>(inputs.activation_bytes);
   if (inputs.scatters_parameters) {
     parts.push_back({"parameters of a layer, to compute with", kDevice, element * outside_and_layer(inputs.model), ""});
@@ -130,7 +139,9 @@ std::vector<MemoryPart> memory_parts(const PlanInputs& inputs) {
 
 double device_memory_needed(const PlanInputs& inputs) {
   double bytes = 0;
-  for (const MemoryPart& part : memory_parts(inputs)) bytes += part.place == MemoryPlace::kDevice ? part.bytes : 0;
+  for (const MemoryPart& part : memory_parts(inputs)) {
+    if (part.place == MemoryPlace::kDevice || part.place == MemoryPlace::kGpu) bytes += part.bytes;
+  }
   return bytes;
 }
 

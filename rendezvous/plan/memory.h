@@ -14,6 +14,7 @@ namespace holdfast::rendezvous {
 // A GPU's worker has its device's memory and the host's beside it; a CPU's worker has only the host's, where its device is.
 enum class MemoryPlace : uint8_t {
   kDevice,   // for as long as the worker is in the job
+  kGpu,      // the same, of a GPU alone
   kStaging,  // of the host of a GPU alone, likewise
   kPassing,  // of the host, GPU or not, while a checkpoint is written (rank 0; of a divided state all) or a state is handed
              // over or read
@@ -27,7 +28,7 @@ struct MemoryPart {
 };
 std::vector<MemoryPart> memory_parts(const PlanInputs& inputs);
 
-// Bytes of the worker's device: the parts of kDevice.
+// Bytes of the worker's GPU: the parts of kDevice and kGpu.
 double device_memory_needed(const PlanInputs& inputs);
 
 }  // namespace holdfast::rendezvous

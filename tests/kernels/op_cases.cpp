@@ -144,6 +144,19 @@ OpCase attention(DType dtype, RandomInputs& random, int64_t B, int64_t T, int64_
           }};
 }
 
+// The rows of dwte in groups; whole where the op set has no groups.
+void dwte_by_rows(DeviceOps& ops, float* dwte, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C,
+                  int64_t V, float loss_scale, float* losses, Act* dx) {
+  const int64_t unit = ops.head_rows();
+  ops.head_loss_backward(losses, dx, unit == 0 ? dwte : nullptr, x, wte, targets, N, C, V, loss_scale);
+  if (unit == 0) return;
+  ops.head_loss(losses, x, wte, targets, N, C, V);  // as other ops come between, which use the same scratch
+  const int64_t group = unit * std::max<int64_t>(1, 700 / unit);
+  for (int64_t first = (V - 1) / group * group; first >= 0; first -= group) {
+    ops.head_rows_backward(dwte + first * C, first, std::min(group, V - first), x, wte, targets, N, C, V, loss_scale);
+  }
+}
+
 OpCase head(DType dtype, RandomInputs& random, int64_t N, int64_t C, int64_t V, float loss_scale) {
   const ActTensor x(dtype, random.normal(N * C)), wte(dtype, random.normal(V * C, 0.5f));
   const auto targets = random.below(static_cast<int32_t>(V), N);
@@ -153,17 +166,18 @@ OpCase head(DType dtype, RandomInputs& random, int64_t N, int64_t C, int64_t V, 
   return {shape("head N,C,V,scale", N, C, V, static_cast<int>(loss_scale)), [=](DeviceOps& ops) -> std::vector<Output> {
             OnDevice on(ops);
             auto losses = poisoned(N), losses_again = poisoned(N), logits = poisoned(N * V), dwte = poisoned(V * C);
+            auto dwte_again = poisoned(V * C);
             ActTensor dx(dtype, N * C);
+            dwte_by_rows(ops, on.of(dwte_again), on.of(x), on.of(wte), on.of(targets), N, C, V, loss_scale, on.of(losses),
+                         on.of(dx));
             ops.head_loss(on.of(losses), on.of(x), on.of(wte), on.of(targets), N, C, V);
             ops.head_loss_backward(on.of(losses_again), on.of(dx), on.of(dwte), on.of(x), on.of(wte), on.of(targets), N, C, V,
                                    loss_scale);
             ops.head_logits(on.of(logits), on.of(x), on.of(wte), N, C, V);
             on.fetch();
-            return {{"losses", kFloatSum, values(losses)},
-                    {"losses of backward", kFloatSum, values(losses_again)},
-                    {"logits", kFloatSum, values(logits)},
-                    {"dx", gradient, dx.values()},
-                    {"dwte", gradient, values(dwte)}};
+            return {{"losses", kFloatSum, values(losses)}, {"losses of backward", kFloatSum, values(losses_again)},
+                    {"logits", kFloatSum, values(logits)}, {"dx", gradient, dx.values()},
+                    {"dwte", gradient, values(dwte)},      {"dwte by rows", gradient, values(dwte_again)}};
           }};
 }
 

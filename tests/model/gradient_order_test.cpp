@@ -100,6 +100,51 @@ TEST(GradientOrder, ReportedRangesMayBeOverwritten) {
   expect_parts_of(whole, std::span(as_told).first(static_cast<size_t>(tied)), of_the_encoder(model));
 }
 
+// Memory for a range at a time: the embedding comes last, in rows, or first where the op set has it whole.
+class GradientsByRange : public testing::TestWithParam<Recompute> {
+ protected:
+  static constexpr Gpt2Config kWide = {.n_layer = 2, .n_embd = 8, .n_head = 2, .vocab_size = 1300, .block_size = 8};
+  const Microbatch microbatch = random_microbatch(kWide, 2, 3);
+
+  // By range as it was told, and the encoder's rows at the end.
+  std::vector<float> values(SmallModel& model) {
+    perturbed_parameters(model.gpt2, *model.ops, 5);
+    model.gpt2.set_loss_scale(4);
+    std::vector<float> all(static_cast<size_t>(model.gpt2.table().total));
+    const auto keep = [&](int64_t first, int64_t count) {
+      for (const TensorPart& part : model.gpt2.table().cut({first, count})) {
+        const auto [at, size] = part.elements;
+        std::ranges::copy(read_floats(*model.ops, model.gpt2.gradient_at(part.elements), size), all.begin() + at);
+      }
+      told.push_back({first, count});
+      const int64_t tied = kWide.vocab_size * kWide.n_embd;
+      if (first >= tied || model.gpt2.gradients() != nullptr) return;
+      rows.assign(model.gpt2.token_gradient().ids.begin(), model.gpt2.token_gradient().ids.end());
+    };
+    told.clear();
+    model.gpt2.train_microbatch(microbatch.tokens, microbatch.targets, keep);
+    EXPECT_EQ(told, model.gpt2.gradient_order());
+    return all;
+  }
+  std::vector<Elements> told;
+  std::vector<int32_t> rows;
+};
+
+INSTANTIATE_TEST_SUITE_P(Recomputed, GradientsByRange,
+                         testing::Values(Recompute::kNone, Recompute::kAttention, Recompute::kBlock));
+
+TEST_P(GradientsByRange, AreThoseOfAModelThatHasThemWhole) {
+  for (const auto& make : {+[] { return ref_float32(); }, +[] { return kernels::make_cpu_ops(kernels::DType::kFloat32, 2); }}) {
+    SmallModel whole(make(), 2, kWide, GetParam());
+    SmallModel parts(make(), 2, kWide, GetParam(), {.gradients = Gradients::kByRange});
+    const auto expected = values(whole);
+    EXPECT_EQ(expected, values(parts));
+    EXPECT_GE(told.size(), 2U + 2U * kWide.n_layer + 3U) << "the embedding is in three ranges or more";
+    EXPECT_TRUE(std::ranges::equal(rows, whole.gpt2.token_gradient().ids)) << "rows are there before the embedding";
+    EXPECT_LT(parts.gpt2.memory_use().gradients, whole.gpt2.memory_use().gradients / 2);
+  }
+}
+
 TEST(GradientOrder, TheEncodersPartHasEachTokenOfThePassOnceAndInOrder) {
   SmallModel model(ref_float32(), 2, kConfig);
   perturbed_parameters(model.gpt2, *model.ops, 5);

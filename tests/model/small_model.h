@@ -56,8 +56,9 @@ struct SmallModel {
   Gpt2 gpt2;
 
   explicit SmallModel(std::unique_ptr<kernels::DeviceOps> its_ops, int64_t batch_size = 2,
-                      const Gpt2Config& config = kSmallConfig, Recompute recompute = Recompute::kNone)
-      : ops(std::move(its_ops)), gpt2(config, *ops, batch_size, recompute) {}
+                      const Gpt2Config& config = kSmallConfig, Recompute recompute = Recompute::kNone,
+                      const ModelMemory& memory = {})
+      : ops(std::move(its_ops)), gpt2(config, *ops, batch_size, recompute, memory) {}
 
   std::vector<float> gradients(const Microbatch& microbatch) {
     gpt2.train_microbatch(microbatch.tokens, microbatch.targets);

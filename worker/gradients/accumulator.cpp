@@ -49,8 +49,7 @@ void GradientAccumulator::pack_exactly(Elements range) {
   const auto begin = std::ranges::lower_bound(entries, range.first, {}, &model::Parameter::offset);
   const auto end = std::ranges::lower_bound(begin, entries.end(), range.first + range.count, {}, &model::Parameter::offset);
   const auto known = [&](auto entry) { return largest_.begin() + (entry - entries.begin()); };
-  const auto first = static_cast<size_t>(begin - entries.begin()), last = static_cast<size_t>(end - entries.begin());
-  const auto maxima = largest_.empty() ? pass_.largest_of(first, last) : std::vector<float>(known(begin), known(end));
+  const auto maxima = largest_.empty() ? pass_.largest_of(range) : std::vector<float>(known(begin), known(end));
   for (auto entry = begin; entry != end; ++entry) {
     const auto t = static_cast<size_t>(entry - entries.begin());
     const float largest = maxima[static_cast<size_t>(entry - begin)];
@@ -108,7 +107,7 @@ void GradientAccumulator::add(int64_t microbatch, const OnPacked& on_packed) {
     if (on_packed) next_range();
   });
   // Nobody was told of the ranges while the backward pass went on: a GPU is waited for once for all of them.
-  if (exact() && passed == 0) largest_ = pass_.largest_of(0, model_.table().entries.size());
+  if (exact() && passed == 0) largest_ = pass_.largest_of({0, model_.table().total});
   while (passed <= order.size()) next_range();
   largest_.clear();
   found_.add(computed);
@@ -177,7 +176,7 @@ void GradientAccumulator::repack(std::span<const int32_t> after) {
 
 std::vector<int32_t> GradientAccumulator::first_exponents(int64_t step) {
   compute(step, 0, keep_parts_apart);
-  std::vector<float> maxima = pass_.largest_of(0, model_.table().entries.size());
+  std::vector<float> maxima = pass_.largest_of({0, model_.table().total});
   maxima[kTiedTensor] = sum_at_least(maxima[kTiedTensor], pass_.largest_of_rows());
   return rule_.for_first_step(maxima);
 }

@@ -1,7 +1,7 @@
 #include "worker/gradients/buckets.h"
 
 #include <algorithm>
-#include <iterator>
+#include <ranges>
 #include <utility>
 
 namespace holdfast::worker {
@@ -9,17 +9,16 @@ namespace {
 
 using model::Elements;
 
-// Cuts a tensor into pieces, from its end to its begin: a large matrix between rows, into as many pieces as there are targets
-// in it; any other tensor is one piece.
-std::vector<Elements> pieces_of(const model::Parameter& tensor, int64_t target) {
-  const bool matrix = tensor.shape.size() == 2;
-  const int64_t rows = matrix ? tensor.shape[0] : 1, width = tensor.count / rows;
-  const int64_t wanted = std::clamp<int64_t>(tensor.count / target, 1, rows);
+// Cuts a tensor, or some of its rows, into pieces, from the end to the begin: a large matrix between rows, into as many pieces
+// as there are targets in it; any other tensor is one piece.
+std::vector<Elements> pieces_of(const model::Parameter& tensor, Elements part, int64_t target) {
+  const int64_t width = tensor.shape.size() == 2 ? tensor.shape[1] : part.count, rows = part.count / width;
+  const int64_t wanted = std::clamp<int64_t>(part.count / target, 1, rows);
   const int64_t piece_rows = (rows + wanted - 1) / wanted;
   std::vector<Elements> pieces;
   for (int64_t end = rows; end > 0;) {
     const int64_t begin = std::max<int64_t>(end - piece_rows, 0);
-    pieces.push_back({tensor.offset + begin * width, (end - begin) * width});
+    pieces.push_back({part.first + begin * width, (end - begin) * width});
     end = begin;
   }
   return pieces;
@@ -62,10 +61,8 @@ std::vector<GradientBucket> gradient_buckets(const model::ParameterTable& table,
                                              int64_t target) {
   BucketBuilder builder(target);
   for (size_t range = 0; range < order.size(); ++range) {
-    const auto [first, count] = order[range];
-    auto tensor = std::ranges::lower_bound(table.entries, first + count, {}, &model::Parameter::offset);
-    while (tensor != table.entries.begin() && std::prev(tensor)->offset >= first) {
-      for (const Elements& piece : pieces_of(*--tensor, target)) builder.add(piece, range);
+    for (const auto& [tensor, part] : std::views::reverse(table.cut(order[range]))) {
+      for (const Elements& piece : pieces_of(table.entries[tensor], part, target)) builder.add(piece, range);
     }
     builder.end_range();
   }

@@ -25,8 +25,8 @@ inline constexpr int64_t kBucketElements = 1 << 20;  // 4 MB of float32
 
 // A bucket ends where it has `target` elements, and where a range ends if it has half of them. A matrix of twice `target` or
 // more, such as the embedding, is cut evenly between rows: it is final all at once, but its first megabytes are added up
-// while the next ones are on their way. `order` is the backward pass's, a partition of the table at tensors' bounds
-// (Gpt2::gradient_order).
+// while the next ones are on their way. `order` is the backward pass's, a partition of the table at bounds of tensors or of
+// rows (Gpt2::gradient_order).
 std::vector<GradientBucket> gradient_buckets(const model::ParameterTable& table, std::span<const model::Elements> order,
                                              int64_t target = kBucketElements);
 

@@ -36,9 +36,10 @@ Computed MicrobatchPass::run(int64_t step, int64_t microbatch, const model::OnGr
           model::microbatch_digest(step, microbatch, inputs_, targets_)};
 }
 
-std::vector<float> MicrobatchPass::largest_of(size_t first, size_t last) const {
+std::vector<float> MicrobatchPass::largest_of(model::Elements range) const {
   std::vector<kernels::DeviceOps::Floats> of;
-  for (size_t t = first; t < last; ++t) of.push_back({model_.gradient_of(t), model_.table().entries[t].count});
+  for (const model::TensorPart& part : model_.table().cut(range))
+    of.push_back({model_.gradient_at(part.elements), part.elements.count});
   std::vector<float> largest(of.size());
   ops_.abs_maxima(largest.data(), of.data(), of.size());
   for (float& x : largest) x = std::ldexp(x, -model_.loss_scale_log2());

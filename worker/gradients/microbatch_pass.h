@@ -47,9 +47,9 @@ class MicrobatchPass {
   explicit MicrobatchPass(const GradientSetup& setup);
 
   Computed run(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients);
-  // The largest magnitude of each tensor's gradient, of tensors `first` up to `last` of the table; and of all rows that stayed
-  // apart (Gpt2::token_gradient). Not finite if any element is not.
-  std::vector<float> largest_of(size_t first, size_t last) const;
+  // The largest magnitude of the gradient in each tensor of a range, or in the part of it that is there; and of all rows that
+  // stayed apart (Gpt2::token_gradient). Not finite if any element is not.
+  std::vector<float> largest_of(model::Elements range) const;
   float largest_of_rows() const;
 
  private:

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "model/train_state.h"
-#include "worker/gradients/narrow_sums.h"
 #include "worker/gradients/packed_sums.h"
 #include "worker/profile/span.h"
 
@@ -14,8 +13,6 @@ namespace holdfast::worker {
 namespace {
 
 using model::Elements;
-
-constexpr size_t kTiedRange = 0;  // the backward pass begins with wte
 
 // Whole tensors of one range, or rows of a large one: never of two ranges, whose gradients are not there at the same time.
 std::vector<std::vector<Elements>> buckets_by_range(const model::Gpt2& model, int64_t target) {
@@ -36,8 +33,9 @@ int64_t largest_bucket(const std::vector<std::vector<Elements>>& buckets) {
   return most;
 }
 
-size_t bytes_of(int64_t elements, size_t element_bytes) {
-  return static_cast<size_t>(elements) * element_bytes;
+// Not finite if either is not; the finite ones first.
+float larger_of(float a, float b) {
+  return std::isfinite(a) && !(b <= a) ? b : a;
 }
 
 // The part of `a` that is in `b`.
@@ -57,12 +55,12 @@ ScatteredGradients::ScatteredGradients(const GradientSetup& setup, int64_t bucke
       pass_(setup),
       buckets_(buckets_by_range(setup.model, bucket_elements)),
       bucket_max_(largest_bucket(buckets_)),
-      packed_(ops_, bytes_of(bucket_max_, sum_bytes(wire_))),
-      sum_(ops_, bytes_of(bucket_max_, sizeof(int32_t))),
+      packed_(ops_, bytes_of(bucket_max_)),
+      sum_(ops_, bytes_of(bucket_max_)),
       packed_on_host_(ops_, packed_.data<void>(), packed_.bytes()),
       sum_on_host_(ops_, sum_.data<void>(), sum_.bytes()),
-      rows_(ops_, bytes_of(setup.order.batch_size * setup.order.block_size * model_.config().n_embd, sum_bytes(wire_))),
-      row_ids_(ops_, bytes_of(setup.order.batch_size * setup.order.block_size, sizeof(int32_t))),
+      rows_(ops_, bytes_of(setup.order.batch_size * setup.order.block_size * model_.config().n_embd)),
+      row_ids_(ops_, static_cast<size_t>(setup.order.batch_size * setup.order.block_size) * sizeof(int32_t)),
       no_row_(ops_, sizeof(int32_t)) {
   ops_.zero(no_row_.data<void>(), no_row_.bytes());
 }
@@ -73,7 +71,7 @@ void ScatteredGradients::divide(std::vector<SumPart> parts, const std::vector<El
   int64_t elements = 0;
   for (const Elements& range : own) own_.push_back({range, std::exchange(elements, elements + range.count)});
   owned_ = model::DeviceBuffer();  // before the new memory is taken
-  owned_ = model::DeviceBuffer(ops_, bytes_of(elements, sizeof(int32_t)));
+  owned_ = model::DeviceBuffer(ops_, bytes_of(elements));
 }
 
 void ScatteredGradients::prepare_host_memory() {
@@ -109,7 +107,7 @@ CollectiveResult<void> ScatteredGradients::repack(Communicator& ring, std::span<
   for (const auto& [elements, at] : own_) {
     for (const auto& [tensor, part] : model_.table().cut(elements)) {
       if (wanted_[tensor])
-        ops_.zero(owned_.data<int32_t>() + at + (part.first - elements.first), bytes_of(part.count, sizeof(int32_t)));
+        ops_.zero(owned_.data<std::byte>() + bytes_of(at + (part.first - elements.first)), bytes_of(part.count));
     }
   }
   return go_round(ring, [](Phase) {});
@@ -136,13 +134,14 @@ CollectiveResult<void> ScatteredGradients::pass_along(Communicator& ring) {
   const auto& order = model_.gradient_order();
   try {
     model_.need_forward();
-    for (size_t i = 1; i <= buckets_.size(); ++i) {  // the tied embedding last
-      const size_t range = i % buckets_.size();
+    const size_t tied_whole = is_tied(order.front()) ? 1 : 0;  // then it is told of first, and brought last
+    for (size_t i = 0; i < buckets_.size(); ++i) {
+      const size_t range = (i + tied_whole) % buckets_.size();
       const int64_t layer = model_.table().layer_of(model_.table().cut(order[range]).front().tensor);
       if (layer != model::kNoLayer) model_.need(layer);
       for (const Elements& bucket : buckets_[range]) {
         if (!is_wanted(bucket)) continue;
-        std::memset(packed_on_host_.data(), 0, bytes_of(bucket.count, sum_bytes(wire_)));
+        std::memset(packed_on_host_.data(), 0, bytes_of(bucket.count));
         if (auto reduced = reduce(ring, bucket); !reduced) return reduced;
       }
     }
@@ -153,45 +152,61 @@ CollectiveResult<void> ScatteredGradients::pass_along(Communicator& ring) {
 }
 
 void ScatteredGradients::compute(Communicator& ring, int64_t microbatch, const OnPhase& on_phase) {
+  const bool tied_by_rows = is_tied(model_.gradient_order().back());
+  bool rings = false;
   const auto bring = [&](size_t range) {
+    if (!std::exchange(rings, true)) on_phase(Phase::kRing);
     for (const Elements& bucket : buckets_[range]) {
       if (!is_wanted(bucket)) continue;
       pack(bucket);
-      packed_on_host_.fetch(0, bytes_of(bucket.count, sum_bytes(wire_)));
+      packed_on_host_.fetch(0, bytes_of(bucket.count));
       if (auto reduced = reduce(ring, bucket); !reduced) throw RingFailed{reduced.error()};
     }
   };
   size_t range = 0;
+  float head_largest = 0;
   const Computed computed = pass_.run(step_, microbatch, [&](int64_t first, int64_t count) {
-    if (looks_) look_at({first, count});
-    if (range == kTiedRange + 1) on_phase(Phase::kRing);
-    if (range != kTiedRange) bring(range);
+    const Elements elements{first, count};
+    if (!is_tied(elements)) {
+      if (looks_) look_at(elements);
+      bring(range);
+    } else {
+      const float largest = looks_ ? pass_.largest_of(elements).front() : 0;
+      head_largest = larger_of(head_largest, largest);
+      if (tied_by_rows) {
+        if (first == 0) take_rows();
+        look_at_tied(largest);
+        bring(range);
+      }
+    }
     ++range;
   });
-  if (looks_) look_at_tied();
-  pack_rows();
-  bring(kTiedRange);
-  if (looks_) found_.add(computed);
+  if (!tied_by_rows) {
+    take_rows();
+    look_at_tied(head_largest);
+    bring(0);
+  }
+  if (!looks_) return;
+  found_.saw(kTiedTensor, sum_at_least(head_largest, rows_largest_));
+  found_.add(computed);
+}
+
+bool ScatteredGradients::is_tied(Elements range) const {
+  return range.first < tied_elements(model_.table()).count;
 }
 
 void ScatteredGradients::look_at(Elements range) {
   const auto parts = model_.table().cut(range);
-  const size_t first = parts.front().tensor;
-  const auto largest = pass_.largest_of(first, first + parts.size());
-  if (first == kTiedTensor) {
-    head_largest_ = largest.front();
-    return;
-  }
+  const auto largest = pass_.largest_of(range);
   for (size_t i = 0; i < largest.size(); ++i) {
-    found_.saw(first + i, largest[i]);
-    fits_[first + i] = !rule_.overflows(largest[i], exponents_[first + i]);
+    found_.saw(parts[i].tensor, largest[i]);
+    fits_[parts[i].tensor] = !rule_.overflows(largest[i], exponents_[parts[i].tensor]);
   }
 }
 
-void ScatteredGradients::look_at_tied() {
-  const float largest = sum_at_least(head_largest_, pass_.largest_of_rows());
-  found_.saw(kTiedTensor, largest);
-  fits_[kTiedTensor] = !rule_.overflows(largest, exponents_[kTiedTensor]);
+// `head_largest` of the rows that are to be packed next: of a sum no element leaves its integers where both parts fit.
+void ScatteredGradients::look_at_tied(float head_largest) {
+  if (looks_) fits_[kTiedTensor] = !rule_.overflows(sum_at_least(head_largest, rows_largest_), exponents_[kTiedTensor]);
 }
 
 bool ScatteredGradients::is_wanted(Elements bucket) const {
@@ -210,21 +225,23 @@ void ScatteredGradients::accumulate_fixed(std::byte* to, const float* from, int6
 // Tensors that overflow bring zeros, which keep every sum within its integers.
 void ScatteredGradients::pack(Elements bucket) {
   for (const auto& [tensor, part] : model_.table().cut(bucket)) {
-    std::byte* const to = packed_.data<std::byte>() + bytes_of(part.first - bucket.first, sum_bytes(wire_));
+    std::byte* const to = packed_.data<std::byte>() + bytes_of(part.first - bucket.first);
     if (wanted_[tensor] && fits_[tensor]) {
-      const float* const from = model_.gradient_of(tensor) + (part.first - model_.table().entries[tensor].offset);
-      accumulate_fixed(to, from, part.count, tensor);
+      accumulate_fixed(to, model_.gradient_at(part), part.count, tensor);
     } else {
-      ops_.zero(to, bytes_of(part.count, sum_bytes(wire_)));
+      ops_.zero(to, bytes_of(part.count));
     }
   }
-  if (bucket.first < model_.gradient_order().front().count) add_rows(bucket);
+  if (is_tied(bucket) && wanted_[kTiedTensor] && fits_[kTiedTensor]) add_rows(bucket);
 }
 
-void ScatteredGradients::pack_rows() {
+// Rows that do not fit are never added.
+void ScatteredGradients::take_rows() {
   const model::TokenGradient gradient = model_.token_gradient();
   ids_.clear();
-  if (!wanted_[kTiedTensor] || !fits_[kTiedTensor]) return;
+  if (!wanted_[kTiedTensor]) return;
+  rows_largest_ = looks_ ? pass_.largest_of_rows() : 0;
+  if (looks_ && rule_.overflows(rows_largest_, exponents_[kTiedTensor])) return;
   ids_.assign(gradient.ids.begin(), gradient.ids.end());
   accumulate_fixed(rows_.data<std::byte>(), gradient.rows, static_cast<int64_t>(ids_.size()) * model_.config().n_embd,
                    kTiedTensor);
@@ -244,7 +261,7 @@ void ScatteredGradients::add_rows(Elements bucket) {
     ops_.add_rows(packed_.data<T>(), rows_.data<T>() + (begin - ids_.begin()) * C, row_ids_.data<int32_t>(),
                   static_cast<int64_t>(within.size()), C);
   };
-  wire_ == WireType::kInt16 ? add(int16_t{}) : add(int32_t{});
+  with_integer(add);
 }
 
 CollectiveResult<void> ScatteredGradients::reduce(Communicator& ring, Elements bucket) {
@@ -260,16 +277,18 @@ CollectiveResult<void> ScatteredGradients::reduce(Communicator& ring, Elements b
 
 CollectiveResult<void> ScatteredGradients::reduce_on_host(Communicator& ring, Elements bucket) {
   const auto count = static_cast<size_t>(bucket.count);
-  const std::span<int32_t> sum(reinterpret_cast<int32_t*>(sum_on_host_.data()), count);
-  const std::span<const int16_t> narrow(reinterpret_cast<const int16_t*>(packed_on_host_.data()), count);
-  const std::span<const int32_t> wide(reinterpret_cast<const int32_t*>(packed_on_host_.data()), count);
-  if (ring.world_size() == 1) {
-    wire_ == WireType::kInt16 ? std::ranges::copy(narrow, sum.begin()).out : std::ranges::copy(wide, sum.begin()).out;
-    return {};
-  }
   const auto parts = parts_within(parts_, static_cast<size_t>(bucket.first), count);
-  return wire_ == WireType::kInt16 ? sum_int16_of_parts(ring, narrow, std::as_writable_bytes(sum), parts)
-                                   : ring.reduce_scatter_sum(wide, sum, parts);
+  CollectiveResult<void> reduced;
+  with_integer([&]<typename T>(T) {
+    const std::span<const T> packed(reinterpret_cast<const T*>(packed_on_host_.data()), count);
+    const std::span<T> sum(reinterpret_cast<T*>(sum_on_host_.data()), count);
+    if (ring.world_size() == 1) {
+      std::ranges::copy(packed, sum.begin());
+    } else {
+      reduced = ring.reduce_scatter_sum(packed, sum, parts);
+    }
+  });
+  return reduced;
 }
 
 void ScatteredGradients::keep_own(Elements bucket) {
@@ -278,10 +297,12 @@ void ScatteredGradients::keep_own(Elements bucket) {
     const Elements part = both(own->elements, bucket);
     if (part.count == 0) break;
     const int64_t in_bucket = part.first - bucket.first;
-    sum_on_host_.put(bytes_of(in_bucket, sizeof(int32_t)), bytes_of(part.count, sizeof(int32_t)));
+    sum_on_host_.put(bytes_of(in_bucket), bytes_of(part.count));
     sum_on_host_.await_puts();
-    ops_.add_rows(owned_.data<int32_t>() + own->at + (part.first - own->elements.first), sum_.data<int32_t>() + in_bucket,
-                  no_row_.data<int32_t>(), 1, part.count);
+    with_integer([&]<typename T>(T) {
+      ops_.add_rows(owned_.data<T>() + own->at + (part.first - own->elements.first), sum_.data<T>() + in_bucket,
+                    no_row_.data<int32_t>(), 1, part.count);
+    });
   }
   if (!ops_.memory_is_host()) ops_.synchronize();  // before the next bucket takes the memory of this one
 }
@@ -290,21 +311,29 @@ std::vector<int32_t> ScatteredGradients::first_exponents(int64_t step) {
   const auto& table = model_.table();
   std::vector<float> maxima(table.entries.size());
   pass_.run(step, 0, [&](int64_t first, int64_t count) {
-    const size_t tensor = table.cut({first, count}).front().tensor, tensors = table.cut({first, count}).size();
-    std::ranges::copy(pass_.largest_of(tensor, tensor + tensors), maxima.begin() + static_cast<std::ptrdiff_t>(tensor));
+    const auto parts = table.cut({first, count});
+    const auto largest = pass_.largest_of({first, count});
+    for (size_t i = 0; i < parts.size(); ++i) maxima[parts[i].tensor] = larger_of(maxima[parts[i].tensor], largest[i]);
   });
   maxima[kTiedTensor] = sum_at_least(maxima[kTiedTensor], pass_.largest_of_rows());
   return rule_.for_first_step(maxima);
 }
 
 void ScatteredGradients::unpack() {
+  scales_.clear();
+  for (const int32_t exponent : exponents_) scales_.push_back(mean_scale(exponent, dealt_units_));
+  if (wire_ == WireType::kInt16) return;
   for (const auto& [elements, at] : own_) {
     for (const auto& [tensor, part] : model_.table().cut(elements)) {
       const int64_t place = at + (part.first - elements.first);
-      ops_.fixed_unpack(owned_.data<float>() + place, owned_.data<int32_t>() + place, part.count,
-                        mean_scale(exponents_[tensor], dealt_units_));
+      ops_.fixed_unpack(owned_.data<float>() + place, owned_.data<int32_t>() + place, part.count, scales_[tensor]);
     }
   }
+}
+
+model::Gradient ScatteredGradients::mean() const {
+  if (wire_ != WireType::kInt16) return {owned_.data<float>(), model::Layout::kOwned};
+  return {nullptr, model::Layout::kOwned, owned_.data<int16_t>(), scales_};
 }
 
 }  // namespace holdfast::worker

@@ -4,7 +4,8 @@
 // In each round every rank computes one of its microbatches, or has none left, and the ring takes what it packed to those who
 // own it, bucket by bucket while the backward pass goes on: a bucket's memory is used again for the next. So a step of A
 // microbatches a rank sends A times what a step of one does, and nothing is kept of a step that failed. The tied embedding goes
-// last, with both parts of its gradient (sparse_rows.h says which). Exact types alone (accumulator.h says what that is).
+// last, with both parts of its gradient (sparse_rows.h says which), whole or in rows (Gpt2::gradient_order). Sums that are kept
+// are as wide as those on the wire. Exact types alone (accumulator.h says what that is).
 // Promises: the same integers as GradientAccumulator's, so the same bits; no allocation of the size of the model but in
 // `divide`. A pass that is interrupted throws model::Interrupted. Thread: one, which calls collectives and is the ops' own.
 #pragma once
@@ -50,9 +51,9 @@ class ScatteredGradients {
   std::vector<int32_t> first_exponents(int64_t step);
   const ExponentRule& rule() const { return rule_; }
 
-  // The sums that this rank owns become the mean over all microbatches.
+  // The sums that this rank owns become the mean over all microbatches, or are said to be.
   void unpack();
-  model::Gradient mean() const { return {owned_.data<float>(), model::Layout::kOwned}; }
+  model::Gradient mean() const;
 
   // The microbatches of this rank that are in the owners' sums, ascending.
   const std::vector<int64_t>& microbatches() const { return microbatches_; }
@@ -71,16 +72,23 @@ class ScatteredGradients {
   void compute(Communicator& ring, int64_t microbatch, const OnPhase& on_phase);
   // Looks at the tensors of a range, or at the tied embedding with its rows: whether they fit.
   void look_at(model::Elements range);
-  void look_at_tied();
+  void look_at_tied(float head_largest);
+  bool is_tied(model::Elements range) const;
   bool is_wanted(model::Elements bucket) const;
   void pack(model::Elements bucket);
-  void pack_rows();
+  void take_rows();
   void add_rows(model::Elements bucket);
   // The numbers that all ranks packed join the sums of the owners.
   CollectiveResult<void> reduce(Communicator& ring, model::Elements bucket);
   CollectiveResult<void> reduce_on_host(Communicator& ring, model::Elements bucket);
   void keep_own(model::Elements bucket);
   void accumulate_fixed(std::byte* to, const float* from, int64_t count, size_t tensor);
+  size_t bytes_of(int64_t elements) const { return static_cast<size_t>(elements) * sum_bytes(wire_); }
+  // call(T{}) with the integer that sums have.
+  template <typename Call>
+  void with_integer(const Call& call) {
+    wire_ == WireType::kInt16 ? call(int16_t{}) : call(int32_t{});
+  }
 
   kernels::DeviceOps& ops_;
   model::Gpt2& model_;
@@ -90,13 +98,14 @@ class ScatteredGradients {
   MicrobatchPass pass_;
   std::vector<std::vector<model::Elements>> buckets_;  // by range of the backward pass
   int64_t bucket_max_;                                 // elements of the largest
-  model::DeviceBuffer packed_, sum_;                   // of one bucket: as the wire has it; int32
+  model::DeviceBuffer packed_, sum_;                   // of one bucket, as the wire has it
   HostMirror packed_on_host_, sum_on_host_;
   model::DeviceBuffer rows_, row_ids_, no_row_;  // the embedding's rows, packed; ids of some of them; one id, which is 0
 
   std::vector<SumPart> parts_;
   std::vector<Own> own_;
-  model::DeviceBuffer owned_;  // int32 sums, or the mean as floats
+  model::DeviceBuffer owned_;  // sums as the wire has them; of int32 later the mean, as floats
+  std::vector<float> scales_;  // by tensor, of a sum for the mean
 
   // The step under way.
   int64_t step_ = -1;
@@ -107,7 +116,7 @@ class ScatteredGradients {
   std::vector<bool> wanted_;  // by tensor, whether it is to be brought
   std::vector<bool> fits_;    // by tensor, of the microbatch at hand
   std::vector<int32_t> ids_;  // of rows_
-  float head_largest_ = 0;    // of the head's part of the tied embedding's gradient
+  float rows_largest_ = 0;
   LocalStep found_;
   std::chrono::duration<double> in_ring_{0};
 };

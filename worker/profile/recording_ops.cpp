@@ -191,6 +191,12 @@ class RecordingOps final : public RecordingMemory {
                           int64_t C, int64_t V, float scale) override {
     recorded("head, loss and backward", [&] { ops_->head_loss_backward(losses, dx, dwte, x, wte, targets, N, C, V, scale); });
   }
+  void head_rows_backward(float* dwte, int64_t first, int64_t rows, const Act* x, const Act* wte, const int32_t* targets,
+                          int64_t N, int64_t C, int64_t V, float scale) override {
+    recorded("head, rows of its gradient",
+             [&] { ops_->head_rows_backward(dwte, first, rows, x, wte, targets, N, C, V, scale); });
+  }
+  int64_t head_rows() const override { return ops_->head_rows(); }
   void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override {
     recorded("head, logits", [&] { ops_->head_logits(logits, x, wte, rows, C, V); });
   }

@@ -49,8 +49,9 @@ std::vector<MemoryPart> parts_on_host(const JobSpec& spec, int64_t workers, bool
   auto inputs = rendezvous::inputs_of(spec, rendezvous::to_json(spec));
   inputs.workers = workers;
   auto parts = rendezvous::memory_parts(inputs);
-  std::erase_if(parts,
-                [&](const MemoryPart& part) { return part.place == (on_host ? MemoryPlace::kStaging : MemoryPlace::kDevice); });
+  std::erase_if(parts, [&](const MemoryPart& part) {
+    return part.place == MemoryPlace::kGpu || part.place == (on_host ? MemoryPlace::kStaging : MemoryPlace::kDevice);
+  });
   return parts;
 }
 

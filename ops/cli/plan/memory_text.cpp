@@ -28,6 +28,8 @@ Places places_of(const MemoryPart& part) {
   switch (part.place) {
     case MemoryPlace::kDevice:
       return {part.bytes, 0, part.bytes};
+    case MemoryPlace::kGpu:
+      return {part.bytes, 0, 0};
     case MemoryPlace::kStaging:
       return {0, part.bytes, 0};
     case MemoryPlace::kPassing:
@@ -37,7 +39,17 @@ Places places_of(const MemoryPart& part) {
 }
 
 const char* place_name(MemoryPlace place) {
-  return place == MemoryPlace::kDevice ? "device" : place == MemoryPlace::kStaging ? "staging" : "passing";
+  switch (place) {
+    case MemoryPlace::kDevice:
+      return "device";
+    case MemoryPlace::kGpu:
+      return "gpu";
+    case MemoryPlace::kStaging:
+      return "staging";
+    case MemoryPlace::kPassing:
+      break;
+  }
+  return "passing";
 }
 
 Json json_of(const std::vector<MemoryPart>& parts, const Places& always, const Places& most) {

@@ -338,6 +338,10 @@ TEST(Memory, OfADividedStateIsItsPartAndWhatAPassNeeds) {
   const model::Gpt2 gpt2(inputs.model, *ops, 1, model::Recompute::kNone, {.gradients = model::Gradients::kByRange});
   EXPECT_EQ(part_called(inputs, "gradients"), static_cast<double>(gpt2.memory_use().gradients));
   EXPECT_GT(part_called(inputs, "sums of the reduction"), P / 2) << "what it owns, as integers of 32 bits, and a bucket";
+  const double wide = part_called(inputs, "sums of the reduction");
+  inputs.wire = *find_wire_type("int16");
+  EXPECT_EQ(part_called(inputs, "sums of the reduction"), wide / 2);
+  EXPECT_EQ(part_called(inputs, "gradient of the embedding"), 4.0 * 100 * 64) << "a GPU has it whole";
   inputs.activation_bytes = 4;
   EXPECT_EQ(part_called(inputs, "parameters"), P) << "passes read float32";
   inputs.scatters_parameters = true;
