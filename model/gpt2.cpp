@@ -141,27 +141,41 @@ void Gpt2::refresh(Elements range, const float* masters) {
   views_->cast(ops_, range, masters);
 }
 void Gpt2::copies_changed() {
-  outside_is_here_ = false;
-  layer_here_ = kNoLayer;
+  brought_ = {};
   ops_.parameters_changed();
 }
 
-void Gpt2::set_bringer(std::function<void(int64_t layer)> bring) {
-  bring_ = std::move(bring);
+void Gpt2::set_bringer(LayerBringer bringer) {
+  bringer_ = std::move(bringer);
   copies_changed();
 }
 
-void Gpt2::need(int64_t layer) {
-  if (!copies_by_layer() || !bring_) return;
-  if (layer == kNoLayer ? outside_is_here_ : layer_here_ == layer) return;
-  if (layer != kNoLayer) layer_here_ = kNoLayer;  // until it is there
-  bring_(layer);
-  ops_.parameters_changed();
-  layer == kNoLayer ? outside_is_here_ = true : layer_here_ = layer;
+void Gpt2::begin_bringing(int64_t layer) {
+  Brought& at = brought_[static_cast<size_t>(layer == kNoLayer ? 2 : layer % 2)];
+  if (at.is_begun && at.layer == layer) return;
+  at = {.is_begun = true, .is_here = false, .layer = layer};
+  bringer_.begin(layer);
+}
+
+void Gpt2::need(int64_t layer, int64_t next) {
+  if (!copies_by_layer() || !bringer_.begin) return;
+  begin_bringing(layer);
+  Brought& at = brought_[static_cast<size_t>(layer == kNoLayer ? 2 : layer % 2)];
+  if (!at.is_here) {
+    bringer_.finish(layer);
+    ops_.parameters_changed();
+    at.is_here = true;
+  }
+  if (next != kNoLayer) begin_bringing(next);
 }
 
 void Gpt2::need_forward() {
-  for (int64_t layer = kNoLayer; layer < config_.n_layer; ++layer) need(layer);
+  for (int64_t layer = kNoLayer; layer < config_.n_layer; ++layer)
+    need(layer, layer + 1 < config_.n_layer ? layer + 1 : kNoLayer);
+}
+
+void Gpt2::need_backward(int64_t layer) {
+  need(layer, layer > 0 ? layer - 1 : kNoLayer);
 }
 
 const float* Gpt2::gradient_at(Elements part) const {
@@ -232,11 +246,11 @@ void Gpt2::forward(int64_t B, int64_t T) {
   const int64_t C = config_.n_embd, N = B * T;
   const Activations& at = *activations_;
   const ParameterViews& p = *views_;
-  need(kNoLayer);
+  need(kNoLayer, 0);
   ops_.encoder_forward(at.layers[0].residual_in, at.tokens, p.wte.act, p.wpe.value, B, T, C);
   for (int64_t layer = 0; layer < config_.n_layer; ++layer) {
     throw_if_interrupted();
-    need(layer);
+    need(layer, layer + 1 < config_.n_layer ? layer + 1 : kNoLayer);
     layer_forward(layer, B, T);
   }
   throw_if_interrupted();
@@ -323,7 +337,7 @@ void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
   tell();
   for (int64_t layer = config_.n_layer - 1; layer >= 0; --layer) {
     throw_if_interrupted();
-    need(layer);
+    need_backward(layer);
     layer_recompute(layer, B, T);
     layer_backward(layer, B, T, [&] {
       if (memory_.gradients == Gradients::kByRange) tell();

@@ -6,6 +6,7 @@
 // Thread: one Gpt2 belongs to one thread.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <functional>
@@ -50,9 +51,16 @@ enum class Masters : uint8_t { kInModel, kElsewhere };
 enum class Gradients : uint8_t { kWhole, kByRange };
 
 // The memory that passes read parameters from: for the whole table; or, where masters are elsewhere, for what is in no layer
-// and for one layer at a time. Then a pass asks for each of these before it needs it (set_bringer).
+// and for two layers at a time. Then a pass asks for each of these before it needs it (LayerBringer).
 enum class Copies : uint8_t { kWhole, kByLayer };
 inline constexpr int64_t kNoLayer = -1;  // wte, wpe and ln_f
+
+// Brings compute copies by layer, or of kNoLayer: copy_of() of all its chunks becomes what the state has. `begin`: the memory
+// for it is free. `finish`: it is needed, and was begun. A pass begins the next layer before it computes one. Both are called
+// on the thread of the pass, which what they throw leaves.
+struct LayerBringer {
+  std::function<void(int64_t layer)> begin, finish;
+};
 
 struct ModelMemory {
   Masters masters = Masters::kInModel;
@@ -95,15 +103,14 @@ class Gpt2 {
   void refresh(Elements range, const float* masters);
   void copies_changed();
 
-  // Where copies are by layer: `bring` makes copy_of() of all chunks of a layer, or of kNoLayer, what the state has. Called on
-  // the thread of the pass, which what it throws leaves; not for what is there since the last call of set_bringer or
-  // copies_changed. Null: whatever the memory holds is used.
-  void set_bringer(std::function<void(int64_t layer)> bring);
+  // Where copies are by layer. It is not asked for what is there since the last call of set_bringer or copies_changed. Null:
+  // whatever the memory holds is used.
+  void set_bringer(LayerBringer bringer);
   bool copies_by_layer() const { return memory_.copies == Copies::kByLayer; }
-  // As a pass does that needs `layer`, and as a whole forward pass does: for ranks that compute nothing while others do, who
-  // must bring the same in the same order.
-  void need(int64_t layer);
+  // As a pass does that goes through its layers, forward and then backward: for ranks that compute nothing while others do,
+  // who must bring the same in the same order.
   void need_forward();
+  void need_backward(int64_t layer);
 
   // Passes take their gradients times 2^log2 from the loss on, exactly, so that those that float16 stores do not vanish
   // (loss_scale.h); parameters and losses are not scaled. 0, which scales nothing, until somebody says otherwise.
@@ -153,6 +160,9 @@ class Gpt2 {
   void backward(int64_t B, int64_t T, const OnGradients& on_gradients);
   // `half_done`: the gradients from ln_2 on are final.
   void layer_backward(int64_t layer, int64_t B, int64_t T, const std::function<void()>& half_done);
+  // `next`: the layer that is needed after it, or kNoLayer.
+  void need(int64_t layer, int64_t next);
+  void begin_bringing(int64_t layer);
   void token_backward();
   void tied_rows_backward(const OnGradients& on_gradients);
   void load(std::span<const int32_t> tokens, std::span<const int32_t> targets);
@@ -167,9 +177,12 @@ class Gpt2 {
   std::vector<Elements> gradient_order_;
   DeviceBuffer parameters_, gradients_;
   std::vector<float*> gradient_of_;  // by tensor
-  std::function<void(int64_t)> bring_;
-  bool outside_is_here_ = false;  // of copies by layer
-  int64_t layer_here_ = kNoLayer;
+  LayerBringer bringer_;
+  struct Brought {
+    bool is_begun = false, is_here = false;
+    int64_t layer = kNoLayer;
+  };
+  std::array<Brought, 3> brought_;  // of copies by layer: the even ones' memory, the odd ones', and that outside of layers
   std::unique_ptr<ParameterViews> views_;
   std::unique_ptr<Activations> activations_;
   DistinctTokens distinct_;

@@ -39,7 +39,7 @@ struct Gradient {
   std::span<const float> scales = {};
 };
 
-inline constexpr int64_t kUnpackedElements = 16 * kChunkElements;
+inline constexpr int64_t kUnpackedElements = 4 * kChunkElements;
 
 // `m` and `v` are of owned elements end to end. `owned` ascending, apart from each other.
 struct AdamWTensors {

@@ -26,15 +26,15 @@ ParameterViews::ParameterViews(const ParameterTable& table, kernels::DeviceOps& 
   const auto copy_bytes = [&](const Parameter& entry) {
     return aligned_bytes(entry.count, is_half(entry) ? kernels::dtype_size(dtype) : sizeof(float));
   };
-  const auto is_first_of_layers = [&](size_t tensor) { return table.layer_of(tensor) <= 0; };
+  const auto has_its_own = [&](size_t tensor) { return !by_layer || table.layer_of(tensor) <= 1; };
   size_t bytes = 0;
   for (size_t t = 0; t < table.entries.size(); ++t) {
-    if (is_copied(table.entries[t]) && (!by_layer || is_first_of_layers(t))) bytes += copy_bytes(table.entries[t]);
+    if (is_copied(table.entries[t]) && has_its_own(t)) bytes += copy_bytes(table.entries[t]);
   }
   if (bytes > 0) memory_ = DeviceBuffer(ops, bytes);
 
   auto entry = table.entries.begin();  // the walk below is the table's order
-  std::byte *free = memory_.data<std::byte>(), *layer_begin = nullptr;
+  std::byte* free = memory_.data<std::byte>();
   const auto next = [&] {
     float* const gradient = gradients[static_cast<size_t>(entry - table.entries.begin())];
     const Parameter& parameter = *entry++;
@@ -53,16 +53,19 @@ ParameterViews::ParameterViews(const ParameterTable& table, kernels::DeviceOps& 
 
   wte = next(), wpe = next();
   layers.resize((table.entries.size() - 4) / 12);
-  layer_begin = free;
-  for (Layer& layer : layers) {
-    if (by_layer) free = layer_begin;
+  std::vector<std::byte*> bounds = {free};  // of the memory of layers, where two of them have it all
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Layer& layer = layers[i];
+    if (by_layer) free = bounds[i < 2 ? i : i % 2];
     layer.ln_1_weight = next(), layer.ln_1_bias = next();
     layer.attn_weight = next(), layer.attn_bias = next();
     layer.attn_proj_weight = next(), layer.attn_proj_bias = next();
     layer.ln_2_weight = next(), layer.ln_2_bias = next();
     layer.fc_weight = next(), layer.fc_bias = next();
     layer.mlp_proj_weight = next(), layer.mlp_proj_bias = next();
+    if (i < 2) bounds.push_back(free);
   }
+  if (by_layer) free = bounds.back();
   ln_f_weight = next(), ln_f_bias = next();
 }
 

@@ -42,7 +42,7 @@ struct ParameterViews {
   Tensor ln_f_weight, ln_f_bias;  // (C), (C)
 
   // `masters`: flat, in table order; null: they are elsewhere. `gradients`: by tensor.
-  // `by_layer`: copies of all layers, which are alike, have the same memory.
+  // `by_layer`: copies of all even layers, which are alike, have the same memory, and those of all odd ones.
   ParameterViews(const ParameterTable& table, kernels::DeviceOps& ops, float* masters, std::span<float* const> gradients,
                  bool by_layer = false);
   void cast(kernels::DeviceOps& ops);  // brings the copies up to date with the masters, which are here

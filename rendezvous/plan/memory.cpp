@@ -92,10 +92,10 @@ std::string less_sums(const WireType& wire) {
   return wire.name == "int32" ? "--wire_dtype int16: half" : "";
 }
 
-// All that is in no layer, and one layer.
-double outside_and_layer(const model::Gpt2Config& model) {
+// All that is in no layer, and two layers.
+double outside_and_layers(const model::Gpt2Config& model) {
   const ParameterCounts counts = parameter_counts(model);
-  return static_cast<double>(counts.total - (model.n_layer - 1) * counts.layer);
+  return static_cast<double>(counts.total - std::max<int64_t>(model.n_layer - 2, 0) * counts.layer);
 }
 
 }  // namespace
@@ -118,7 +118,7 @@ std::vector<MemoryPart> memory_parts(const PlanInputs& inputs) {
   }
   const auto element = static_cast<double>(inputs.activation_bytes);
   if (inputs.scatters_parameters) {
-    parts.push_back({"parameters of a layer, to compute with", kDevice, element * outside_and_layer(inputs.model), ""});
+    parts.push_back({"parameters of two layers, to compute with", kDevice, element * outside_and_layers(inputs.model), ""});
   } else if (apart) {
     parts.push_back({"parameters of 16 bits, to compute with", kDevice, P * element, "--dtype float32: none"});
   }

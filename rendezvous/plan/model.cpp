@@ -68,6 +68,17 @@ double head_share(const model::Gpt2Config& model) {
   return V * C / (V * C + L * (12 * C * C + T * C));
 }
 
+// Of all microbatches: a layer's sums, and the next layer's parameters, beside the backward pass of one; and parameters beside
+// the forward pass.
+double hidden_scattering(const PlanInputs& inputs, const ParameterCounts& counts, double backward) {
+  const auto N = static_cast<double>(inputs.workers), K = std::min(static_cast<double>(inputs.replicas), N);
+  const double element_s = static_cast<double>(counts.layer) / N / inputs.link_bytes_per_s;
+  const double sums = element_s * (N + K - 2) * inputs.wire.bytes_per_element;
+  const double copies = inputs.scatters_parameters ? element_s * (N - K) * static_cast<double>(inputs.activation_bytes) : 0;
+  const auto layers = static_cast<double>((inputs.model.n_layer - 1) * inputs.accumulation);
+  return layers * (std::min(sums + copies, backward) + std::min(copies, backward / 2));
+}
+
 double hidden(const PlanInputs& inputs, const ParameterCounts& counts, double link_s) {
   if (!overlaps(inputs)) return 0;
   const auto L = static_cast<double>(inputs.model.n_layer);
@@ -75,6 +86,7 @@ double hidden(const PlanInputs& inputs, const ParameterCounts& counts, double li
   const double layer_s = element_s * static_cast<double>(counts.layer);
   const double embedding_s = element_s * static_cast<double>(counts.embedding);
   const double backward = kBackwardShare * inputs.microbatch_s * (1 - head_share(inputs.model)) / L;
+  if (inputs.scatters_gradients) return hidden_scattering(inputs, counts, backward);
   return std::min(L * backward, embedding_s + (L - 1) * std::min(backward, layer_s));
 }
 
@@ -134,7 +146,7 @@ std::string nodes_in_words(const PlanInputs& inputs) {
 }
 
 bool overlaps(const PlanInputs& inputs) {
-  return inputs.overlap && inputs.sync_every == 1 && !inputs.scatters_gradients;
+  return inputs.overlap && inputs.sync_every == 1;
 }
 
 const char* overlap_word(const PlanInputs& inputs) {

@@ -19,8 +19,8 @@
 //                              B = (N+K-2)/N P e a' + (N-K)/N P e_c  a state of which K < N workers have each part: sums go
 //                                                                    to these alone, and new parameters to the others
 //                              (worker/state/divided); e_c = 4, or with 16 bits about 0.6, as differences (bench/NOTES.md);
-//                              a' = a with shard gradients, which sends after each microbatch, hides nothing and has no rows
-//                              apart; else 1. With shard parameters the second term is (N-K)/N e_a (P - L P_l + 2 a L P_l):
+//                              a' = a with shard gradients, which sends after each microbatch and has no rows apart; else 1.
+//                              With shard parameters the second term is (N-K)/N e_a (P - L P_l + 2 a L P_l):
 //                              a layer's, of e_a bytes, for the forward pass and again for the backward pass of a microbatch
 //   rows of the embedding      E = (N-1) min(b T, V) (C e_r + 4)     with overlap and H = 1, and without overlap where the
 //                                                                    reduction is not exact: each rank gathers what the tokens
@@ -41,6 +41,9 @@
 //                              max(w + L c, d + L c, L d + c). The last one's c is never hidden; wpe, and the rows, are final
 //                              only when the pass is over. h is the share of the head in the work: of the multiply-adds of a
 //                              token, V C of V C + L (12 C^2 + T C); its backward pass comes first.
+//                              With shard gradients it is a (L-1) min(c, d), where c is one microbatch's, and with shard
+//                              parameters, of which a layer's take g on the link, a (L-1) (min(c + g, d) + min(g, d/2)); g is
+//                              hidden on CPUs alone
 //   exposed, one sync          (B + E) / R + latency - hidden
 //   step                       a m + u + exposed / H
 //   efficiency                 (a m + u) / step: against one rank alone with as many microbatches a rank

@@ -55,10 +55,7 @@ ScatteredGradients::ScatteredGradients(const GradientSetup& setup, int64_t bucke
       pass_(setup),
       buckets_(buckets_by_range(setup.model, bucket_elements)),
       bucket_max_(largest_bucket(buckets_)),
-      packed_(ops_, bytes_of(bucket_max_)),
-      sum_(ops_, bytes_of(bucket_max_)),
-      packed_on_host_(ops_, packed_.data<void>(), packed_.bytes()),
-      sum_on_host_(ops_, sum_.data<void>(), sum_.bytes()),
+      slots_{Slot(ops_, bytes_of(bucket_max_)), Slot(ops_, bytes_of(bucket_max_))},
       rows_(ops_, bytes_of(setup.order.batch_size * setup.order.block_size * model_.config().n_embd)),
       row_ids_(ops_, static_cast<size_t>(setup.order.batch_size * setup.order.block_size) * sizeof(int32_t)),
       no_row_(ops_, sizeof(int32_t)) {
@@ -75,13 +72,16 @@ void ScatteredGradients::divide(std::vector<SumPart> parts, const std::vector<El
 }
 
 void ScatteredGradients::prepare_host_memory() {
-  packed_on_host_.prepare();
-  sum_on_host_.prepare();
+  for (Slot& slot : slots_) {
+    slot.packed_on_host.prepare();
+    slot.sum_on_host.prepare();
+  }
 }
 
-CollectiveResult<LocalStep> ScatteredGradients::accumulate(Communicator& ring, int64_t step,
+CollectiveResult<LocalStep> ScatteredGradients::accumulate(Communicator& ring, CollectiveQueue* queue, int64_t step,
                                                            std::span<const int64_t> microbatches, size_t rounds,
                                                            std::span<const int32_t> exponents, const OnPhase& on_phase) {
+  queue_ = queue;
   const size_t tensors = model_.table().entries.size();
   step_ = step;
   rounds_ = rounds;
@@ -100,6 +100,7 @@ CollectiveResult<LocalStep> ScatteredGradients::accumulate(Communicator& ring, i
 }
 
 CollectiveResult<void> ScatteredGradients::repack(Communicator& ring, std::span<const int32_t> after) {
+  queue_ = nullptr;
   for (size_t t = 0; t < after.size(); ++t) wanted_[t] = exponents_[t] != after[t];
   fits_.assign(fits_.size(), true);
   looks_ = false;
@@ -114,41 +115,39 @@ CollectiveResult<void> ScatteredGradients::repack(Communicator& ring, std::span<
 }
 
 CollectiveResult<void> ScatteredGradients::go_round(Communicator& ring, const OnPhase& on_phase) {
-  for (size_t round = 0; round < rounds_; ++round) {
-    if (round < microbatches_.size()) {
-      on_phase(Phase::kComputing);
-      try {
-        compute(ring, microbatches_[round], on_phase);
-      } catch (const RingFailed& failed) {
-        return tl::unexpected(failed.error);
-      }
-      continue;
-    }
-    on_phase(Phase::kRing);
-    if (auto done = pass_along(ring); !done) return done;
-  }
-  return {};
-}
-
-CollectiveResult<void> ScatteredGradients::pass_along(Communicator& ring) {
-  const auto& order = model_.gradient_order();
+  for (Slot& slot : slots_) slot.bucket = {};  // of a step that failed
   try {
-    model_.need_forward();
-    const size_t tied_whole = is_tied(order.front()) ? 1 : 0;  // then it is told of first, and brought last
-    for (size_t i = 0; i < buckets_.size(); ++i) {
-      const size_t range = (i + tied_whole) % buckets_.size();
-      const int64_t layer = model_.table().layer_of(model_.table().cut(order[range]).front().tensor);
-      if (layer != model::kNoLayer) model_.need(layer);
-      for (const Elements& bucket : buckets_[range]) {
-        if (!is_wanted(bucket)) continue;
-        std::memset(packed_on_host_.data(), 0, bytes_of(bucket.count));
-        if (auto reduced = reduce(ring, bucket); !reduced) return reduced;
+    for (size_t round = 0; round < rounds_; ++round) {
+      if (round < microbatches_.size()) {
+        on_phase(Phase::kComputing);
+        compute(ring, microbatches_[round], on_phase);
+      } else {
+        on_phase(Phase::kRing);
+        pass_along(ring);
       }
     }
+    for (size_t i = 0; i < slots_.size(); ++i) free_slot();
   } catch (const RingFailed& failed) {
     return tl::unexpected(failed.error);
   }
   return {};
+}
+
+void ScatteredGradients::pass_along(Communicator& ring) {
+  const auto& order = model_.gradient_order();
+  const size_t tied_whole = is_tied(order.front()) ? 1 : 0;  // then it is told of first, and brought last
+  model_.need_forward();
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const size_t range = (i + tied_whole) % buckets_.size();
+    const int64_t layer = model_.table().layer_of(model_.table().cut(order[range]).front().tensor);
+    if (layer != model::kNoLayer) model_.need_backward(layer);
+    for (const Elements& bucket : buckets_[range]) {
+      if (!is_wanted(bucket)) continue;
+      Slot& slot = free_slot();
+      std::memset(slot.packed_on_host.data(), 0, bytes_of(bucket.count));
+      send(ring, slot, bucket);
+    }
+  }
 }
 
 void ScatteredGradients::compute(Communicator& ring, int64_t microbatch, const OnPhase& on_phase) {
@@ -158,9 +157,10 @@ void ScatteredGradients::compute(Communicator& ring, int64_t microbatch, const O
     if (!std::exchange(rings, true)) on_phase(Phase::kRing);
     for (const Elements& bucket : buckets_[range]) {
       if (!is_wanted(bucket)) continue;
-      pack(bucket);
-      packed_on_host_.fetch(0, bytes_of(bucket.count));
-      if (auto reduced = reduce(ring, bucket); !reduced) throw RingFailed{reduced.error()};
+      Slot& slot = free_slot();
+      pack(slot, bucket);
+      slot.packed_on_host.begin_fetch(0, bytes_of(bucket.count));
+      send(ring, slot, bucket);
     }
   };
   size_t range = 0;
@@ -223,16 +223,16 @@ void ScatteredGradients::accumulate_fixed(std::byte* to, const float* from, int6
 }
 
 // Tensors that overflow bring zeros, which keep every sum within its integers.
-void ScatteredGradients::pack(Elements bucket) {
+void ScatteredGradients::pack(Slot& slot, Elements bucket) {
   for (const auto& [tensor, part] : model_.table().cut(bucket)) {
-    std::byte* const to = packed_.data<std::byte>() + bytes_of(part.first - bucket.first);
+    std::byte* const to = slot.packed.data<std::byte>() + bytes_of(part.first - bucket.first);
     if (wanted_[tensor] && fits_[tensor]) {
       accumulate_fixed(to, model_.gradient_at(part), part.count, tensor);
     } else {
       ops_.zero(to, bytes_of(part.count));
     }
   }
-  if (is_tied(bucket) && wanted_[kTiedTensor] && fits_[kTiedTensor]) add_rows(bucket);
+  if (is_tied(bucket) && wanted_[kTiedTensor] && fits_[kTiedTensor]) add_rows(slot, bucket);
 }
 
 // Rows that do not fit are never added.
@@ -248,7 +248,7 @@ void ScatteredGradients::take_rows() {
 }
 
 // A bucket of the embedding has whole rows.
-void ScatteredGradients::add_rows(Elements bucket) {
+void ScatteredGradients::add_rows(Slot& slot, Elements bucket) {
   const int64_t C = model_.config().n_embd;
   const auto first_row = static_cast<int32_t>(bucket.first / C),
              end_row = static_cast<int32_t>((bucket.first + bucket.count) / C);
@@ -258,30 +258,42 @@ void ScatteredGradients::add_rows(Elements bucket) {
   for (auto id = begin; id != end; ++id) within.push_back(*id - first_row);
   ops_.copy_to_device(row_ids_.data<void>(), within.data(), within.size() * sizeof(int32_t));
   const auto add = [&]<typename T>(T) {
-    ops_.add_rows(packed_.data<T>(), rows_.data<T>() + (begin - ids_.begin()) * C, row_ids_.data<int32_t>(),
+    ops_.add_rows(slot.packed.data<T>(), rows_.data<T>() + (begin - ids_.begin()) * C, row_ids_.data<int32_t>(),
                   static_cast<int64_t>(within.size()), C);
   };
   with_integer(add);
 }
 
-CollectiveResult<void> ScatteredGradients::reduce(Communicator& ring, Elements bucket) {
-  const auto begin = std::chrono::steady_clock::now();
-  const auto reduced = [&] {
-    const Span span(SpanKind::kBucket, "bucket to its owners");
-    return reduce_on_host(ring, bucket);
-  }();
-  in_ring_ += std::chrono::steady_clock::now() - begin;
-  if (reduced) keep_own(bucket);
-  return reduced;
+ScatteredGradients::Slot& ScatteredGradients::free_slot() {
+  Slot& slot = slots_[next_slot_];
+  next_slot_ = (next_slot_ + 1) % slots_.size();
+  if (slot.bucket.count > 0) arrive(slot);
+  return slot;
 }
 
-CollectiveResult<void> ScatteredGradients::reduce_on_host(Communicator& ring, Elements bucket) {
-  const auto count = static_cast<size_t>(bucket.count);
-  const auto parts = parts_within(parts_, static_cast<size_t>(bucket.first), count);
+void ScatteredGradients::send(Communicator& ring, Slot& slot, Elements bucket) {
+  slot.bucket = bucket;
+  if (queue_ != nullptr) {
+    slot.number = queue_->add([this, &ring, &slot] { return reduce(ring, slot); }, "bucket to its owners");
+    return;
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  const Span span(SpanKind::kBucket, "bucket to its owners");
+  const auto reduced = reduce(ring, slot);
+  in_ring_ += std::chrono::steady_clock::now() - begin;
+  if (!reduced) throw RingFailed{reduced.error()};
+  arrive(slot);
+}
+
+// On the queue's thread, or on the train thread where there is none.
+CollectiveResult<void> ScatteredGradients::reduce(Communicator& ring, Slot& slot) {
+  const auto count = static_cast<size_t>(slot.bucket.count);
+  const auto parts = parts_within(parts_, static_cast<size_t>(slot.bucket.first), count);
+  slot.packed_on_host.finish_fetch(0, bytes_of(slot.bucket.count));
   CollectiveResult<void> reduced;
   with_integer([&]<typename T>(T) {
-    const std::span<const T> packed(reinterpret_cast<const T*>(packed_on_host_.data()), count);
-    const std::span<T> sum(reinterpret_cast<T*>(sum_on_host_.data()), count);
+    const std::span<const T> packed(reinterpret_cast<const T*>(slot.packed_on_host.data()), count);
+    const std::span<T> sum(reinterpret_cast<T*>(slot.sum_on_host.data()), count);
     if (ring.world_size() == 1) {
       std::ranges::copy(packed, sum.begin());
     } else {
@@ -291,20 +303,32 @@ CollectiveResult<void> ScatteredGradients::reduce_on_host(Communicator& ring, El
   return reduced;
 }
 
-void ScatteredGradients::keep_own(Elements bucket) {
+void ScatteredGradients::arrive(Slot& slot) {
+  if (queue_ != nullptr) {
+    const auto begin = std::chrono::steady_clock::now();
+    const Span span(SpanKind::kWait, "wait for the reduction");
+    queue_->await(slot.number);
+    in_ring_ += std::chrono::steady_clock::now() - begin;
+  }
+  keep_own(slot);
+  slot.bucket = {};
+}
+
+void ScatteredGradients::keep_own(Slot& slot) {
+  const Elements bucket = slot.bucket;
   const auto first_behind = [&](const Own& own) { return own.elements.first + own.elements.count <= bucket.first; };
   for (auto own = std::ranges::partition_point(own_, first_behind); own != own_.end(); ++own) {
     const Elements part = both(own->elements, bucket);
     if (part.count == 0) break;
     const int64_t in_bucket = part.first - bucket.first;
-    sum_on_host_.put(bytes_of(in_bucket), bytes_of(part.count));
-    sum_on_host_.await_puts();
+    slot.sum_on_host.put(bytes_of(in_bucket), bytes_of(part.count));
+    slot.sum_on_host.await_puts();
     with_integer([&]<typename T>(T) {
-      ops_.add_rows(owned_.data<T>() + own->at + (part.first - own->elements.first), sum_.data<T>() + in_bucket,
+      ops_.add_rows(owned_.data<T>() + own->at + (part.first - own->elements.first), slot.sum.data<T>() + in_bucket,
                     no_row_.data<int32_t>(), 1, part.count);
     });
   }
-  if (!ops_.memory_is_host()) ops_.synchronize();  // before the next bucket takes the memory of this one
+  if (!ops_.memory_is_host()) ops_.synchronize();  // before another bucket takes its memory
 }
 
 std::vector<int32_t> ScatteredGradients::first_exponents(int64_t step) {

@@ -2,7 +2,7 @@
 // 5.2): each rank keeps the sums of the chunks that it owns, and of the rest a bucket at a time.
 //
 // In each round every rank computes one of its microbatches, or has none left, and the ring takes what it packed to those who
-// own it, bucket by bucket while the backward pass goes on: a bucket's memory is used again for the next. So a step of A
+// own it, bucket by bucket while the backward pass goes on: two buckets' memory is used in turn. So a step of A
 // microbatches a rank sends A times what a step of one does, and nothing is kept of a step that failed. The tied embedding goes
 // last, with both parts of its gradient (sparse_rows.h says which), whole or in rows (Gpt2::gradient_order). Sums that are kept
 // are as wide as those on the wire. Exact types alone (accumulator.h says what that is).
@@ -10,6 +10,7 @@
 // `divide`. A pass that is interrupted throws model::Interrupted. Thread: one, which calls collectives and is the ops' own.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -19,6 +20,7 @@
 #include "model/optimizer.h"
 #include "worker/collectives/communicator.h"
 #include "worker/gradients/buckets.h"
+#include "worker/gradients/collective_queue.h"
 #include "worker/gradients/exponent_rule.h"
 #include "worker/gradients/host_mirror.h"
 #include "worker/gradients/microbatch_pass.h"
@@ -28,8 +30,8 @@ namespace holdfast::worker {
 class ScatteredGradients {
  public:
   // The model has its gradients by range (model::Gradients::kByRange).
-  // `bucket_elements`: as gradient_buckets' target.
-  explicit ScatteredGradients(const GradientSetup& setup, int64_t bucket_elements = kBucketElements);
+  // `bucket_elements`: as gradient_buckets' target. Half of what is usual, for there is memory for two of them.
+  explicit ScatteredGradients(const GradientSetup& setup, int64_t bucket_elements = kBucketElements / 2);
 
   // `parts` of the table say which ranks are to have whose sums; `own`, ascending, what this rank is to have. Takes memory for
   // that; throws what DeviceOps::allocate does.
@@ -41,9 +43,11 @@ class ScatteredGradients {
   enum class Phase : uint8_t { kComputing, kRing };
   using OnPhase = std::function<void(Phase)>;
   // Computes `microbatches` of the step that follows state `step`, and brings all ranks' numbers under `exponents` to their
-  // owners. All ranks call it, with as many `rounds`, which is the most that any of them computes. Tensors that overflow are
-  // left out: `repack` brings them. Returns the findings about this rank's own.
-  CollectiveResult<LocalStep> accumulate(Communicator& ring, int64_t step, std::span<const int64_t> microbatches, size_t rounds,
+  // owners, beside the passes where there is a `queue`, which then has the ring. All ranks call it, with as many `rounds`,
+  // which is the most that any of them computes. Tensors that overflow are left out: `repack` brings them. Returns the findings
+  // about this rank's own.
+  CollectiveResult<LocalStep> accumulate(Communicator& ring, CollectiveQueue* queue, int64_t step,
+                                         std::span<const int64_t> microbatches, size_t rounds,
                                          std::span<const int32_t> exponents, const OnPhase& on_phase);
   // The tensors whose exponent differs from `after`, again: computes the microbatches anew.
   CollectiveResult<void> repack(Communicator& ring, std::span<const int32_t> after);
@@ -57,10 +61,22 @@ class ScatteredGradients {
 
   // The microbatches of this rank that are in the owners' sums, ascending.
   const std::vector<int64_t>& microbatches() const { return microbatches_; }
-  // The time that the last call of `accumulate` spent in the ring.
+  // The time that the last call of `accumulate` spent in the ring, or waiting for the queue.
   std::chrono::duration<double> in_ring() const { return in_ring_; }
 
  private:
+  // Memory for one bucket: as the wire has it.
+  struct Slot {
+    Slot(kernels::DeviceOps& ops, size_t bytes)
+        : packed(ops, bytes),
+          sum(ops, bytes),
+          packed_on_host(ops, packed.data<void>(), bytes),
+          sum_on_host(ops, sum.data<void>(), bytes) {}
+    model::DeviceBuffer packed, sum;
+    HostMirror packed_on_host, sum_on_host;
+    model::Elements bucket;  // on its way, or none
+    size_t number = 0;       // in the queue
+  };
   struct Own {
     model::Elements elements;
     int64_t at;  // in owned_
@@ -68,20 +84,23 @@ class ScatteredGradients {
 
   CollectiveResult<void> go_round(Communicator& ring, const OnPhase& on_phase);
   // As a rank that has no microbatch left: in the order of those that compute.
-  CollectiveResult<void> pass_along(Communicator& ring);
+  void pass_along(Communicator& ring);
   void compute(Communicator& ring, int64_t microbatch, const OnPhase& on_phase);
   // Looks at the tensors of a range, or at the tied embedding with its rows: whether they fit.
   void look_at(model::Elements range);
   void look_at_tied(float head_largest);
   bool is_tied(model::Elements range) const;
   bool is_wanted(model::Elements bucket) const;
-  void pack(model::Elements bucket);
+  void pack(Slot& slot, model::Elements bucket);
   void take_rows();
-  void add_rows(model::Elements bucket);
-  // The numbers that all ranks packed join the sums of the owners.
-  CollectiveResult<void> reduce(Communicator& ring, model::Elements bucket);
-  CollectiveResult<void> reduce_on_host(Communicator& ring, model::Elements bucket);
-  void keep_own(model::Elements bucket);
+  void add_rows(Slot& slot, model::Elements bucket);
+  // Of the two slots the one whose bucket is on its way for longer, once it has arrived.
+  Slot& free_slot();
+  // What all ranks packed of a bucket sets out to join the owners' sums.
+  void send(Communicator& ring, Slot& slot, model::Elements bucket);
+  CollectiveResult<void> reduce(Communicator& ring, Slot& slot);
+  void arrive(Slot& slot);
+  void keep_own(Slot& slot);
   void accumulate_fixed(std::byte* to, const float* from, int64_t count, size_t tensor);
   size_t bytes_of(int64_t elements) const { return static_cast<size_t>(elements) * sum_bytes(wire_); }
   // call(T{}) with the integer that sums have.
@@ -98,8 +117,8 @@ class ScatteredGradients {
   MicrobatchPass pass_;
   std::vector<std::vector<model::Elements>> buckets_;  // by range of the backward pass
   int64_t bucket_max_;                                 // elements of the largest
-  model::DeviceBuffer packed_, sum_;                   // of one bucket, as the wire has it
-  HostMirror packed_on_host_, sum_on_host_;
+  std::array<Slot, 2> slots_;
+  size_t next_slot_ = 0;
   model::DeviceBuffer rows_, row_ids_, no_row_;  // the embedding's rows, packed; ids of some of them; one id, which is 0
 
   std::vector<SumPart> parts_;
@@ -108,6 +127,7 @@ class ScatteredGradients {
   std::vector<float> scales_;  // by tensor, of a sum for the mean
 
   // The step under way.
+  CollectiveQueue* queue_ = nullptr;
   int64_t step_ = -1;
   size_t rounds_ = 0;
   std::vector<int32_t> exponents_;

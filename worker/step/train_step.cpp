@@ -62,13 +62,16 @@ RunResult<void> TrainStep::accumulate() {
   const int64_t step = session.state->step;
   const int rank = loop_.ring.rank();
   session.lose_gradient();
-  if (session.scattered) return scatter();
+  if (session.scattered) {
+    auto scattered = scatter();
+    if (scattered) require_own_in_sums(session, shares_, rank, exponents_);
+    return scattered;
+  }
   auto watch = watch_peers();
   fault_point("step", step, rank);
   GradientAccumulator::OnPacked on_packed;
   if (overlaps()) {
-    reduction_ = std::make_unique<OverlappedReduction>(
-        loop_.ring, parts(), [this](size_t part) { return reduce_part(part); }, lost_peers_);
+    reduction_ = std::make_unique<CollectiveQueue>(loop_.ring, lost_peers_);
     on_packed = [&](size_t range) {
       if (range == 0) {
         watch = std::jthread();  // no collective may be called while it lives
@@ -78,7 +81,7 @@ RunResult<void> TrainStep::accumulate() {
       const bool all = range == order.size();
       MeanGradient& mean = session.gradients->mean();
       all ? mean.begin_fetch_rows() : mean.begin_fetch(loop_.ring, order[range]);
-      reduction_->ready(all ? parts() : buckets_after(session.buckets, range + 1));
+      add_parts(all ? parts() : buckets_after(session.buckets, range + 1));
     };
   }
   try {
@@ -92,36 +95,9 @@ RunResult<void> TrainStep::accumulate() {
   return {};
 }
 
-RunResult<void> TrainStep::scatter() {
-  using Phase = ScatteredGradients::Phase;
-  Session& session = loop_.session;
-  const auto rank = static_cast<size_t>(loop_.ring.rank());
-  size_t rounds = 0;
-  for (const Microbatches& of_rank : shares_.to_compute) rounds = std::max(rounds, of_rank.size());
-  loop_.gathering->take_time();  // of what was before
-  auto watch = watch_peers();
-  fault_point("step", session.state->step, loop_.ring.rank());
-  bool begun = false;
-  const auto on_phase = [&](Phase phase) {
-    watch = std::jthread();
-    const bool gathers = session.model->copies_by_layer();  // then a pass is in the ring all the time
-    if (phase == Phase::kComputing && !gathers) watch = watch_peers();
-    if ((phase == Phase::kRing || gathers) && !std::exchange(begun, true))
-      fault_point("allreduce", session.state->step, loop_.ring.rank());
-  };
-  try {
-    auto local =
-        session.scattered->accumulate(loop_.ring, session.state->step, shares_.to_compute[rank], rounds, exponents_, on_phase);
-    if (!local) return tl::unexpected(ring_stop(local.error()));
-    local_ = std::move(*local);
-    const auto in_ring = session.scattered->in_ring() + loop_.gathering->take_time();
-    clock_.communicated(in_ring);
-    compute_us_ = static_cast<int64_t>((clock_.step_s() - in_ring.count()) * 1e6);
-    require_own_in_sums(session, shares_, loop_.ring.rank(), exponents_);
-  } catch (const model::Interrupted&) {
-    return tl::unexpected(interrupted(loop_.interrupt.reason()));
-  }
-  return {};
+void TrainStep::add_parts(size_t count) {
+  for (; parts_added_ < count; ++parts_added_)
+    reduction_->add([this, part = parts_added_] { return reduce_part(part); }, "bucket", static_cast<int64_t>(parts_added_));
 }
 
 CollectiveResult<void> TrainStep::reduce_part(size_t part) {

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "rendezvous/protocol/messages.h"
+#include "worker/gradients/collective_queue.h"
 #include "worker/gradients/lost_peer_notice.h"
-#include "worker/gradients/overlapped_reduction.h"
 #include "worker/step/exchange.h"
 #include "worker/step/shares.h"
 #include "worker/step/train_loop.h"
@@ -58,11 +58,14 @@ class TrainStep {
   RunResult<void> confirm(rendezvous::StepPoint& point);
 
  private:
-  // `accumulate` where gradients are scattered: those of a microbatch before the next one begins.
+  // `accumulate` where gradients are scattered, with each microbatch.
   RunResult<void> scatter();
+  CollectiveResult<LocalStep> scatter_beside(CollectiveQueue* queue);
   // Tells of a neighbour that is lost while this rank computes. No collective may be called while it lives.
   std::jthread watch_peers();
   bool overlaps() const;
+  bool scatters_beside() const;
+  void add_parts(size_t count);  // the first of them are final
   // The number of parts that are reduced one after the other: the buckets, then the rows of the embedding that were kept
   // apart.
   size_t parts() const { return loop_.session.buckets.size() + 1; }
@@ -89,7 +92,8 @@ class TrainStep {
   StepVerdict verdict_;
   std::vector<int32_t> exponents_;  // of this step, one per tensor; empty for the float reduction
   LostPeerNotice lost_peers_;
-  std::unique_ptr<OverlappedReduction> reduction_;  // none without overlap
+  std::unique_ptr<CollectiveQueue> reduction_;  // none without overlap
+  size_t parts_added_ = 0;                      // to it
 };
 
 }  // namespace holdfast::worker

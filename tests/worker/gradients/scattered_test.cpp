@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <string>
+#include <tuple>
 
 #include "tests/worker/collectives/ring_of_threads.h"
 #include "tests/worker/step/ranks_of_threads.h"
@@ -46,11 +49,11 @@ struct Scattering {
   std::vector<model::Elements> own;
 };
 
-// By the wire's type.
-class Scattered : public testing::TestWithParam<const char*> {
+// By the wire's type, and whether buckets go beside the passes.
+class Scattered : public testing::TestWithParam<std::tuple<const char*, bool>> {
  protected:
   Scattered() {
-    spec.wire_dtype = GetParam();
+    spec.wire_dtype = std::get<0>(GetParam());
     spec.vocab_size = 1100;  // its gradient comes in several ranges
     auto divided = spec;
     divided.shard = "gradients";
@@ -81,8 +84,17 @@ class Scattered : public testing::TestWithParam<const char*> {
     std::vector<std::vector<float>> maxima(kRanks);
     ranks.run([&](Communicator& ring) {
       const auto number = static_cast<size_t>(ring.rank());
-      auto found = all[number]->gradients.accumulate(ring, 0, dealt[number], rounds, exponents, [](auto) {});
+      LostPeerNotice nobody_is_lost([](const CollectiveError& error) { ADD_FAILURE() << error.detail; });
+      std::unique_ptr<CollectiveQueue> queue;
+      if (std::get<1>(GetParam())) {
+        queue = std::make_unique<CollectiveQueue>(ring, nobody_is_lost);
+        queue->start();
+      }
+      auto found = all[number]->gradients.accumulate(ring, queue.get(), 0, dealt[number], rounds, exponents, [](auto) {});
       ASSERT_TRUE(found) << found.error().detail;
+      if (queue) {
+        ASSERT_TRUE(queue->finish());
+      }
       maxima[number] = found->maxima;
     });
     for (size_t t = 0; t < maxima[0].size(); ++t) maxima[0][t] = std::max({maxima[0][t], maxima[1][t], maxima[2][t]});
@@ -125,8 +137,10 @@ class Scattered : public testing::TestWithParam<const char*> {
   bool packed_again = false;
 };
 
-INSTANTIATE_TEST_SUITE_P(Wire, Scattered, testing::Values("int32", "int16"),
-                         [](const auto& chosen) { return std::string(chosen.param); });
+INSTANTIATE_TEST_SUITE_P(Wire, Scattered, testing::Combine(testing::Values("int32", "int16"), testing::Bool()),
+                         [](const auto& chosen) {
+                           return std::string(std::get<0>(chosen.param)) + (std::get<1>(chosen.param) ? "_beside" : "");
+                         });
 
 TEST_P(Scattered, HasTheMeanOfOneRankAlone) {
   const auto mean = alone();

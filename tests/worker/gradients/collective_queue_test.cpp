@@ -1,5 +1,5 @@
-// A reduction that goes on beside its caller, over a ring of threads; and its ends, good and bad.
-#include "worker/gradients/overlapped_reduction.h"
+// Collectives that go on beside their caller, over a ring of threads; and their ends, good and bad.
+#include "worker/gradients/collective_queue.h"
 
 #include <gtest/gtest.h>
 
@@ -36,9 +36,26 @@ struct Rank {
   }};
 };
 
-std::unique_ptr<OverlappedReduction> over(Communicator& ring, Rank& rank) {
-  return std::make_unique<OverlappedReduction>(
-      ring, kBuckets, [&](size_t bucket) { return rank.reduce(ring, bucket); }, rank.teller);
+// A queue whose caller has the buckets ready one after the other.
+struct Reduction {
+  Reduction(Communicator& communicator, Rank& of) : ring(communicator), rank(of), queue(communicator, of.teller) {
+    queue.start();
+  }
+  // The first `count` buckets.
+  void ready(size_t count) {
+    for (; added < count; ++added)
+      queue.add([this, bucket = added] { return rank.reduce(ring, bucket); }, "bucket", static_cast<int64_t>(added));
+  }
+  CollectiveResult<void> finish() { return queue.finish(); }
+
+  Communicator& ring;
+  Rank& rank;
+  size_t added = 0;
+  CollectiveQueue queue;
+};
+
+std::unique_ptr<Reduction> over(Communicator& ring, Rank& rank) {
+  return std::make_unique<Reduction>(ring, rank);
 }
 
 std::unique_ptr<Communicator> join(RingOfThreads& ring, int rank) {
@@ -47,13 +64,12 @@ std::unique_ptr<Communicator> join(RingOfThreads& ring, int rank) {
   return std::move(*formed);
 }
 
-TEST(OverlappedReduction, TakesTheBucketsInOrderHoweverTheyBecomeReady) {
+TEST(CollectiveQueue, TakesTheBucketsInOrderHoweverTheyBecomeReady) {
   for (int world_size = 1; world_size <= 3; ++world_size) {
     RingOfThreads ring(world_size);
     ring.run([&](Communicator& communicator) {
       Rank rank(communicator.rank());
       const auto reduction = over(communicator, rank);
-      reduction->start();
       if (communicator.rank() == 0) {
         for (size_t count = 1; count < kBuckets; ++count) reduction->ready(count);
       } else if (communicator.rank() == 1) {
@@ -69,22 +85,13 @@ TEST(OverlappedReduction, TakesTheBucketsInOrderHoweverTheyBecomeReady) {
   }
 }
 
-TEST(OverlappedReduction, ReducesABucketWhileTheCallerHasNotFinishedTheNext) {
+TEST(CollectiveQueue, ReducesABucketWhileTheCallerHasNotFinishedTheNext) {
   RingOfThreads ring(2);
   ring.run([](Communicator& communicator) {
     Rank rank(communicator.rank());
-    std::promise<void> first;
-    OverlappedReduction reduction(
-        communicator, kBuckets,
-        [&](size_t bucket) {
-          auto reduced = rank.reduce(communicator, bucket);
-          if (bucket == 0) first.set_value();
-          return reduced;
-        },
-        rank.teller);
-    reduction.start();
+    Reduction reduction(communicator, rank);
     reduction.ready(1);
-    ASSERT_EQ(first.get_future().wait_for(kFarTooLong), std::future_status::ready);
+    reduction.queue.await(1);
     EXPECT_EQ(rank.sum.front(), 3);
     EXPECT_EQ(rank.sum.back(), 0) << "the others wait for the caller";
     reduction.ready(kBuckets);
@@ -93,7 +100,7 @@ TEST(OverlappedReduction, ReducesABucketWhileTheCallerHasNotFinishedTheNext) {
   });
 }
 
-TEST(OverlappedReduction, SeesANeighbourDieThoughNothingIsReadyAndTellsOnce) {
+TEST(CollectiveQueue, SeesANeighbourDieThoughNothingIsReadyAndTellsOnce) {
   RingOfThreads ring(2);
   ring.each_rank([&](int number) {
     auto communicator = join(ring, number);
@@ -103,7 +110,6 @@ TEST(OverlappedReduction, SeesANeighbourDieThoughNothingIsReadyAndTellsOnce) {
       return;
     }
     const auto reduction = over(*communicator, rank);
-    reduction->start();
     reduction->ready(1);
     ASSERT_EQ(rank.first_loss.get_future().wait_for(kFarTooLong), std::future_status::ready);
     reduction->ready(kBuckets);  // the computation was completed all the same
@@ -115,7 +121,7 @@ TEST(OverlappedReduction, SeesANeighbourDieThoughNothingIsReadyAndTellsOnce) {
   });
 }
 
-TEST(OverlappedReduction, TellsOfANeighbourThatDiesInABucketBeforeTheCallerAsks) {
+TEST(CollectiveQueue, TellsOfANeighbourThatDiesInABucketBeforeTheCallerAsks) {
   RingOfThreads ring(2);
   std::latch formed(2);
   ring.each_rank([&](int number) {
@@ -124,10 +130,10 @@ TEST(OverlappedReduction, TellsOfANeighbourThatDiesInABucketBeforeTheCallerAsks)
     if (number == 1) return;
     Rank rank(number);
     const auto reduction = over(*communicator, rank);
-    reduction->start();
     reduction->ready(1);
     ASSERT_EQ(rank.first_loss.get_future().wait_for(kFarTooLong), std::future_status::ready);
     reduction->ready(kBuckets);
+    EXPECT_THROW(reduction->queue.await(kBuckets), RingFailed);
     const auto reduced = reduction->finish();
     ASSERT_FALSE(reduced);
     EXPECT_EQ(reduced.error().suspect_rank, 1) << reduced.error().detail;
@@ -136,7 +142,7 @@ TEST(OverlappedReduction, TellsOfANeighbourThatDiesInABucketBeforeTheCallerAsks)
   });
 }
 
-TEST(OverlappedReduction, AnAbortEndsItAndIsNobodysLoss) {
+TEST(CollectiveQueue, AnAbortEndsItAndIsNobodysLoss) {
   RingOfThreads ring(2);
   std::latch aborted(1);
   ring.each_rank([&](int number) {
@@ -144,7 +150,6 @@ TEST(OverlappedReduction, AnAbortEndsItAndIsNobodysLoss) {
     if (number == 1) return aborted.wait();  // there, but it never takes part
     Rank rank(number);
     const auto reduction = over(*communicator, rank);
-    reduction->start();
     reduction->ready(kBuckets);
     communicator->abort("told to");
     const auto reduced = reduction->finish();
@@ -155,7 +160,7 @@ TEST(OverlappedReduction, AnAbortEndsItAndIsNobodysLoss) {
   });
 }
 
-TEST(OverlappedReduction, ThatIsGivenUpDoesNotWaitForTheOthers) {
+TEST(CollectiveQueue, ThatIsGivenUpDoesNotWaitForTheOthers) {
   for (const size_t ready : {size_t{0}, size_t{1}, kBuckets}) {
     RingOfThreads ring(2);
     std::latch given_up(1);
@@ -164,7 +169,6 @@ TEST(OverlappedReduction, ThatIsGivenUpDoesNotWaitForTheOthers) {
       if (number == 1) return given_up.wait();
       Rank rank(number);
       auto reduction = over(*communicator, rank);
-      reduction->start();
       reduction->ready(ready);
       reduction.reset();
       given_up.count_down();
@@ -175,16 +179,15 @@ TEST(OverlappedReduction, ThatIsGivenUpDoesNotWaitForTheOthers) {
   }
 }
 
-TEST(OverlappedReduction, ThrowsInTheCallersThreadWhatReduceThrew) {
+TEST(CollectiveQueue, ThrowsInTheCallersThreadWhatReduceThrew) {
   RingOfThreads ring(1);
   ring.run([](Communicator& communicator) {
     Rank rank(0);
-    OverlappedReduction reduction(
-        communicator, kBuckets, [](size_t) -> CollectiveResult<void> { throw std::length_error("no memory for it"); },
-        rank.teller);
-    reduction.start();
-    reduction.ready(kBuckets);
-    EXPECT_THROW((void)reduction.finish(), std::length_error);
+    CollectiveQueue queue(communicator, rank.teller);
+    queue.start();
+    const size_t number = queue.add([]() -> CollectiveResult<void> { throw std::length_error("no memory for it"); }, "bucket");
+    EXPECT_THROW(queue.await(number), std::length_error);
+    EXPECT_THROW((void)queue.finish(), std::length_error);
   });
 }
 
