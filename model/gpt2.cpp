@@ -41,27 +41,6 @@ bool comes_by_rows(const kernels::DeviceOps& ops, Gradients gradients) {
   return gradients == Gradients::kByRange && ops.head_rows() > 0;
 }
 
-// The backward pass's. By range a layer comes in two, its second part (from ln_2 on) first; and with `head_rows` above 0 wte
-// comes last, in multiples of so many rows.
-std::vector<Elements> order_of(const ParameterTable& table, Gradients gradients, int64_t head_rows) {
-  std::vector<Elements> order = table.backward_order();
-  if (gradients == Gradients::kWhole) return order;
-  for (size_t i = 0; i < order.size(); ++i) {
-    const auto parts = table.cut(order[i]);
-    if (table.layer_of(parts.front().tensor) < 0) continue;
-    const int64_t begin = order[i].first, middle = parts[parts.size() / 2].elements.first;
-    order[i] = {middle, begin + order[i].count - middle};
-    order.insert(order.begin() + static_cast<std::ptrdiff_t>(++i), {begin, middle - begin});
-  }
-  if (head_rows == 0) return order;
-  const Elements tied = order.front();
-  order.erase(order.begin());
-  const int64_t multiple = head_rows * table.entries.front().shape[1];
-  const int64_t count = std::max<int64_t>(std::ranges::max(order, {}, &Elements::count).count / multiple, 1) * multiple;
-  for (int64_t at = 0; at < tied.count; at += count) order.push_back({tied.first + at, std::min(count, tied.count - at)});
-  return order;
-}
-
 // The first of the ranges is wte's, unless that comes by rows.
 int64_t gradient_elements(std::span<const Elements> order, Gradients gradients, bool tied_by_rows) {
   int64_t sum = 0, most = 0;
@@ -92,7 +71,7 @@ Gpt2::Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size
       batch_size_(batch_size),
       recompute_(recompute),
       memory_(memory),
-      gradient_order_(order_of(table_, memory.gradients, ops.head_rows())),
+      gradient_order_(memory.gradients == Gradients::kWhole ? table_.backward_order() : table_.backward_parts(ops.head_rows())),
       parameters_(memory.masters == Masters::kInModel ? floats(ops, table_.total) : DeviceBuffer()),
       gradients_(floats(ops, gradient_elements(gradient_order_, memory.gradients, comes_by_rows(ops, memory.gradients)))),
       gradient_of_(gradient_places(table_, gradient_order_, memory.gradients, comes_by_rows(ops, memory.gradients),

@@ -101,6 +101,24 @@ std::vector<Elements> ParameterTable::backward_order() const {
   return order;
 }
 
+std::vector<Elements> ParameterTable::backward_parts(int64_t head_rows) const {
+  std::vector<Elements> parts, whole = backward_order();
+  for (const Elements& range : whole) {
+    const auto tensors = cut(range);
+    const bool in_layer = layer_of(tensors.front().tensor) >= 0;
+    const int64_t middle = in_layer ? tensors[tensors.size() / 2].elements.first : range.first;
+    parts.push_back({middle, range.first + range.count - middle});
+    if (in_layer) parts.push_back({range.first, middle - range.first});
+  }
+  if (head_rows == 0) return parts;
+  const Elements tied = parts.front();
+  parts.erase(parts.begin());
+  const int64_t multiple = head_rows * entries.front().shape[1];
+  const int64_t count = std::max<int64_t>(std::ranges::max(parts, {}, &Elements::count).count / multiple, 1) * multiple;
+  for (int64_t at = 0; at < tied.count; at += count) parts.push_back({tied.first + at, std::min(count, tied.count - at)});
+  return parts;
+}
+
 std::vector<TensorPart> ParameterTable::cut(Elements range) const {
   std::vector<TensorPart> parts;
   const int64_t range_end = range.first + range.count;

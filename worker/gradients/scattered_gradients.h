@@ -19,8 +19,8 @@
 
 #include "model/optimizer.h"
 #include "worker/collectives/communicator.h"
+#include "worker/collectives/queue/collective_queue.h"
 #include "worker/gradients/buckets.h"
-#include "worker/gradients/collective_queue.h"
 #include "worker/gradients/exponent_rule.h"
 #include "worker/gradients/host_mirror.h"
 #include "worker/gradients/microbatch_pass.h"
@@ -96,7 +96,7 @@ class ScatteredGradients {
   void add_rows(Slot& slot, model::Elements bucket);
   // Of the two slots the one whose bucket is on its way for longer, once it has arrived.
   Slot& free_slot();
-  // What all ranks packed of a bucket sets out to join the owners' sums.
+  // The numbers that all ranks packed of a bucket set out to join the owners' sums.
   void send(Communicator& ring, Slot& slot, model::Elements bucket);
   CollectiveResult<void> reduce(Communicator& ring, Slot& slot);
   void arrive(Slot& slot);

@@ -7,7 +7,7 @@
 #include <thread>
 #include <utility>
 
-#include "worker/gradients/lost_peer_notice.h"
+#include "worker/collectives/queue/lost_peer_notice.h"
 
 namespace holdfast::worker {
 

@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "rendezvous/protocol/messages.h"
-#include "worker/gradients/collective_queue.h"
-#include "worker/gradients/lost_peer_notice.h"
+#include "worker/collectives/queue/collective_queue.h"
+#include "worker/collectives/queue/lost_peer_notice.h"
 #include "worker/step/exchange.h"
 #include "worker/step/shares.h"
 #include "worker/step/train_loop.h"

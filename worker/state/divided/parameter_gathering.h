@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "worker/collectives/communicator.h"
-#include "worker/gradients/collective_queue.h"
+#include "worker/collectives/queue/collective_queue.h"
 #include "worker/session/session.h"
 #include "worker/state/divided/routes.h"
 

@@ -1,4 +1,4 @@
-#include "worker/gradients/collective_queue.h"
+#include "worker/collectives/queue/collective_queue.h"
 
 #include <utility>
 

@@ -18,7 +18,7 @@
 #include <thread>
 
 #include "worker/collectives/communicator.h"
-#include "worker/gradients/lost_peer_notice.h"
+#include "worker/collectives/queue/lost_peer_notice.h"
 
 namespace holdfast::worker {
 
@@ -33,8 +33,8 @@ class CollectiveQueue {
 
   // No collective and no watch may be under way.
   void start();
-  // What `collective` reads is final, and nobody but it touches that until it was awaited. `name`, a literal, and `which` are
-  // for the profile. Returns its number: 1, 2 and so on.
+  // Nobody but `collective` touches what it reads and writes until it was awaited. `name`, a literal, and `which` are for the
+  // profile. Returns its number: 1, 2 and so on.
   size_t add(Collective collective, const char* name, int64_t which = -1);
   // Waits until that many are done. Throws RingFailed if one of them failed, or what it threw.
   void await(size_t number);

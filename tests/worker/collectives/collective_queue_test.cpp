@@ -1,5 +1,5 @@
 // Collectives that go on beside their caller, over a ring of threads; and their ends, good and bad.
-#include "worker/gradients/collective_queue.h"
+#include "worker/collectives/queue/collective_queue.h"
 
 #include <gtest/gtest.h>
 
