@@ -66,7 +66,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "worker/checkpoints": "storage worker/drills/fault_points worker/profile worker/link worker/session",
     "worker/tensorboard": "rendezvous/text rendezvous/protocol rendezvous/client",
     "worker/step": "rendezvous/text rendezvous/protocol worker/invariants worker/transport worker/drills/fault_points "
-                   "worker/profile worker/link worker/gradients worker/session worker/state worker/checkpoints "
+                   "worker/profile worker/collectives worker/link worker/gradients worker/session worker/state worker/checkpoints "
                    "worker/tensorboard",
     "worker/load": "rendezvous/protocol",
     "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is
