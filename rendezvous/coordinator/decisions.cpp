@@ -2,9 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 #include <variant>
 #include <vector>
+
+#include "rendezvous/plan/fit.h"
+#include "rendezvous/text/natural_order.h"
 
 namespace holdfast::rendezvous {
 
@@ -69,6 +73,20 @@ struct PlannerInputs {
   bool operator==(const PlannerInputs&) const = default;
 };
 
+WorkerMemory memory_of(const RegisterRequest& worker) {
+  const bool on_host = worker.device != "hip" && worker.device != "cuda";
+  return {worker.name, static_cast<double>(worker.memory_limit_bytes), on_host ? 0 : static_cast<double>(worker.memory_bytes),
+          on_host};
+}
+
+// A participant that has not spoken since the service started may hold one.
+bool may_hold_a_state(const JobMembership& m, const Worker& joining) {
+  const bool any = std::ranges::any_of(m.participants, [](const auto& entry) {
+    return entry.second.unheard || entry.second.status.step >= 0 || entry.second.status.phase == Phase::kActive;
+  });
+  return any || (speaks_of(m, joining.status) && joining.status.step >= 0);
+}
+
 PlannerInputs planner_inputs(const JobMembership& m) {
   return {m.state, m.intent, m.stage, m.current.number, m.preemptible_ms, m.rifts.size(), m.barred.size()};
 }
@@ -101,12 +119,30 @@ void Decisions::apply(Job& job, const Input& input) {
   if (!routine || planned != planner_inputs(job.membership)) registry_.ask_for_plan();
 }
 
+// The division of the state of a job that leaves it open (`shard` auto) is chosen for the memory of its workers. A choice
+// stands for as long as a worker holds a state of the job, which it holds as that was divided; until then each that comes may
+// change it.
+void Decisions::choose_shard_with(const Worker& joining, Job& job) {
+  const JobMembership& m = job.membership;
+  if (m.spec.shard != "auto") return;
+  if (!m.shard.empty() && (m.stage != Stage::kForming || may_hold_a_state(m, joining))) return;
+  std::vector<WorkerMemory> workers = {memory_of(joining.registration)};
+  for (const auto& [id, p] : m.participants) {
+    const Worker* worker = registry_.find_worker(id);
+    if (worker != nullptr && worker != &joining) workers.push_back(memory_of(worker->registration));
+  }
+  std::ranges::sort(workers, natural_less, &WorkerMemory::name);
+  const ShardChoice choice = choose_shard(m.spec, workers);
+  if (choice.shard != m.shard) apply(job, ShardChosen{choice.shard, choice.why});
+}
+
 void Decisions::assign(Worker& worker, Job& job, Batch batch) {
   const RegisterRequest& r = worker.registration;
   worker.job = worker.last_job = job.id;
   worker.after_generation = job.membership->current.number;
   registry_.save(worker);
   registry_.touch(r.name);
+  if (batch == Batch::kLast) choose_shard_with(worker, job);
   apply(job, WorkerAssigned{{r.name, r.incarnation, r.address},
                             r.numerics,
                             worker.after_generation,

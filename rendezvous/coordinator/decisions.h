@@ -29,6 +29,7 @@ class Decisions {
 
  private:
   friend struct EffectWriter;
+  void choose_shard_with(const Worker& joining, Job& job);
   void free_worker(const Freed& freed, const Job& job);
   void outlive(const Outlived& silent, int64_t last_generation);
 

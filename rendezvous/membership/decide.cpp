@@ -108,6 +108,20 @@ void on_scale(Turn& turn, const ScaleAsked& input) {
             fmt::format("wants {} workers now: at least {}, at most {}", job.nodes, job.min_nodes, job.max_nodes));
 }
 
+// A worker that is prepared for another division is not prepared for this one.
+void on_shard_chosen(Turn& turn, const ShardChosen& input) {
+  JobMembership& job = turn.job;
+  if (is_ended(job.state) || job.spec.shard != "auto" || job.shard == input.shard) return;
+  job.shard = input.shard;
+  for (auto& [worker, p] : job.participants) {
+    const bool leaving = p.status.leaving;
+    p.status = {};
+    p.status.leaving = leaving;
+    p.prepared_ms = -1;
+  }
+  turn.note("shard_chosen", fmt::format("{}: {}", input.shard, input.why));
+}
+
 // A job that came after another one has formed no generation before that one ended.
 void on_source_given(JobMembership& job, const StateSource& source) {
   if (is_ended(job.state) || job.current.number > 0) return;
@@ -119,7 +133,8 @@ void on_source_given(JobMembership& job, const StateSource& source) {
 bool stands_alone(const Input& input) {
   const auto* assigned = std::get_if<WorkerAssigned>(&input);
   return (assigned != nullptr && assigned->more_follow) || std::holds_alternative<CheckpointRemoved>(input) ||
-         std::holds_alternative<LateFaultReported>(input) || std::holds_alternative<SourceGiven>(input);
+         std::holds_alternative<ShardChosen>(input) || std::holds_alternative<LateFaultReported>(input) ||
+         std::holds_alternative<SourceGiven>(input);
 }
 
 void advance(Turn& turn) {
@@ -151,6 +166,7 @@ struct Dispatch {
     if (!is_ended(turn.job.state)) end_job(turn, JobState::kFailed, input.reason);
   }
   void operator()(const ScaleAsked& input) { on_scale(turn, input); }
+  void operator()(const ShardChosen& input) { on_shard_chosen(turn, input); }
   void operator()(const CheckpointRemoved& input) { turn.job.checkpoints.erase(input.step); }
   void operator()(const LateFaultReported& input) { on_late_fault_report(turn, input.report); }
   void operator()(const SourceGiven& input) { on_source_given(turn.job, input.source); }

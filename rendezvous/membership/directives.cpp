@@ -6,12 +6,18 @@
 namespace holdfast::rendezvous {
 namespace {
 
+JobSpec spec_for_workers(const JobMembership& job) {
+  JobSpec spec = job.spec;
+  spec.shard = job.shard_now();
+  return spec;
+}
+
 Directive to_join(const JobMembership& job, int rank) {
   Directive directive;
   directive.kind = DirectiveKind::kJoin;
   directive.generation = job.current.number;
   directive.reason = job.reason;
-  directive.spec = job.spec;
+  directive.spec = spec_for_workers(job);
   directive.rank = rank;
   directive.members = job.current.members;
   directive.secret = job.current.secret;
@@ -45,7 +51,7 @@ Directive to_prepare(const JobMembership& job) {
   directive.kind = DirectiveKind::kPrepare;
   directive.generation = job.current.number;
   directive.reason = "to join the next generation";
-  directive.spec = job.spec;
+  directive.spec = spec_for_workers(job);
   return directive;
 }
 
@@ -69,7 +75,7 @@ Directive of_member(const JobMembership& job, const Participant& p, int rank) {
 
 // The two below name everything that the functions above and directive_for look at.
 JobStanding standing_of(const JobMembership& job) {
-  JobStanding standing{job.stage, job.current.number, is_outrun(job), false, {}};
+  JobStanding standing{job.stage, job.current.number, is_outrun(job), false, {}, job.shard};
   if (job.stage == Stage::kRunning) standing.words = job.reason;
   if (job.stage == Stage::kForming && !job.why.empty()) standing.words = job.why[0];
   if (job.stage == Stage::kYielding) {

@@ -122,7 +122,7 @@ std::string account_for_steps(Turn& turn, const StateSource& source) {
   }
   commit_up_to(turn, source.step);  // applied by all, when rank 0 died before it could say so
   // Of a divided state the members find out whether parts of it are.
-  if (source.step == job.committed_step) return job.spec.shard == "none" ? ", nothing is lost" : "";
+  if (source.step == job.committed_step) return job.shard_now() == "none" ? ", nothing is lost" : "";
   const int64_t from = source.step + 1, to = job.committed_step;
   turn.effects.emplace_back(StepsVoided{from, job.current.number + 1});
   const std::string lost = from == to ? fmt::format("step {} is", to) : fmt::format("steps {} to {} are", from, to);

@@ -60,6 +60,7 @@ struct JobStanding {
   int64_t generation = 0;
   bool outrun = false, checkpoint = false;
   std::string words;  // why
+  std::string shard;
   bool operator==(const JobStanding&) const = default;
 };
 
@@ -112,7 +113,10 @@ struct KeptMembership {
   std::string job;
   int64_t born = 0;  // see Directive::job_born
   JobSpec spec;
+  std::string shard;  // of a spec that leaves it open (auto): what was chosen for its workers; "": nothing was yet
   int64_t min_nodes = 1, nodes = 1, max_nodes = 1;  // start as the spec's, ScaleAsked changes them
+  // The division of the state that the workers are told of.
+  const std::string& shard_now() const { return spec.shard == "auto" ? shard : spec.shard; }
 
   JobState state = JobState::kQueued;
   std::string reason;             // for people
@@ -239,6 +243,10 @@ struct FailAsked {           // it cannot begin any more
 struct ScaleAsked {
   int64_t min_nodes = 1, nodes = 1, max_nodes = 1;
 };
+// The division of the state of a job that leaves it open, while nobody holds a state of it: workers prepare anew.
+struct ShardChosen {
+  std::string shard, why;
+};
 struct CheckpointRemoved {  // it is no longer in the store, by a person's wish
   int64_t step = 0;
 };
@@ -255,9 +263,10 @@ struct Tick {
   bool judges = true;
   Millis listening_since_ms = 0;  // the service heard nobody before: it was just started, or stood still
 };
-using Input = std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, CheckpointsFound,
-                           FaultReported, ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, PreemptAsked,
-                           PreemptWithdrawn, FailAsked, ScaleAsked, CheckpointRemoved, LateFaultReported, SourceGiven, Tick>;
+using Input =
+    std::variant<WorkerAssigned, WorkerUnwanted, WorkerReported, WorkerGone, NewerSeen, CheckpointsFound, FaultReported,
+                 ProgressMade, CheckpointTaken, PauseAsked, StopAsked, ResumeAsked, PreemptAsked, PreemptWithdrawn, FailAsked,
+                 ScaleAsked, ShardChosen, CheckpointRemoved, LateFaultReported, SourceGiven, Tick>;
 
 // --- effects, to be made durable in this order before anybody is answered
 

@@ -31,7 +31,7 @@ const BAD = [
   "database_older",
 ];
 const GOOD = ["checkpoint_", "job_succeeded", "progress_resumed", "state_copied", "redundancy_restored"];
-const MEMBERSHIP = ["generation_", "worker_", "job_scaled", "straggler", "microbatches_"];
+const MEMBERSHIP = ["generation_", "worker_", "job_scaled", "shard_chosen", "straggler", "microbatches_"];
 const begins = (kind, words) => words.some((word) => kind.startsWith(word));
 
 export function toneOf(kind) {

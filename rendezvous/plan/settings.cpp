@@ -65,7 +65,7 @@ PlanInputs inputs_of(const JobSpec& spec, const Json& given) {
   inputs.sync_every = spec.sync_every;
   inputs.wire = *find_wire_type(spec.wire_dtype);  // parsing has checked the name
   inputs.overlap = spec.overlap == "on";
-  inputs.replicas = spec.shard == "none" ? 0 : spec.replicas;
+  inputs.replicas = spec.shard == "none" || spec.shard == "auto" ? 0 : spec.replicas;
   inputs.scatters_gradients = spec.divides_gradients();
   inputs.scatters_parameters = spec.divides_parameters();
   inputs.recompute = *model::recompute_of(spec.recompute);

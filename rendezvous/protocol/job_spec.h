@@ -48,7 +48,9 @@ struct JobSpec {
   // count of steps then count outer steps.
   int64_t sync_every = 1;
   double outer_learning_rate = 0.7, outer_momentum = 0.9;
-  // The state divided among the workers: none|optimizer (AdamW's moments, each with `replicas` owners).
+  // The state divided among the workers, each part with `replicas` owners: none|optimizer (AdamW's
+  // moments)|gradients|parameters, each with those before. auto: the service chooses one for the workers that are there;
+  // workers never get this word.
   std::string shard = "none";
   int64_t replicas = 2;
   int64_t checkpoint_every = 100;    // steps; 0: only at the end, on pause and on stop

@@ -111,9 +111,9 @@ std::vector<FieldRow> rows_of_the_machinery() {
        "With sync_every above 1: the rate of the outer step"},
       {"outer_momentum", NumberField{&JobSpec::outer_momentum, 0, 1, false, true},
        "With sync_every above 1: Nesterov momentum of the outer step"},
-      {"shard", TextField{&JobSpec::shard, kWordBytes, {"none", "optimizer", "gradients", "parameters"}},
+      {"shard", TextField{&JobSpec::shard, kWordBytes, {"none", "optimizer", "gradients", "parameters", "auto"}},
        "Divides the state among the workers, to save memory: optimizer (ZeRO-1), gradients, too (ZeRO-2), or all of it "
-       "(parameters; ZeRO-3). The same bits"},
+       "(parameters; ZeRO-3); auto: the first of these that fits their memory. The same bits"},
       {"replicas", IntegerField{&JobSpec::replicas, 1, kNodesMax},
        "With shard: how many workers keep each part; while one of them lives, nothing is lost"},
       {"checkpoint_every", IntegerField{&JobSpec::checkpoint_every, 0, kStepsMax},

@@ -30,6 +30,7 @@ void describe(Io& io, Of<Io, RegisterRequest>& m) {
   io.maybe("device_model", m.device_model);
   io.maybe("numerics", m.numerics);
   io.maybe("memory_bytes", m.memory_bytes);
+  io.maybe("memory_limit_bytes", m.memory_limit_bytes);
   io.maybe("threads", m.threads);
   io.maybe("labels", m.labels);
 }

@@ -49,6 +49,7 @@ struct RegisterRequest {
   std::string address;      // "10.0.0.2:41234": here the ring listens
   std::string device, device_model, numerics;  // as in kernels::DeviceInfo
   int64_t memory_bytes = 0;
+  int64_t memory_limit_bytes = 0;  // of the host's memory, for jobs; 0: none is known
   int threads = 0;
   std::map<std::string, std::string> labels;  // for a job's `requires`; workers of older releases send none
 };

@@ -152,13 +152,14 @@ void check_int16_range(const JobSpec& spec, Errors& errors) {
 // Local steps have moments of their own on every worker, and the outer step's momentum takes exp_avg's place.
 void check_shard(const JobSpec& spec, Errors& errors) {
   if (spec.shard == "none") return;
-  if (spec.reduction != "exact") {
+  const bool is_chosen = spec.shard == "auto";  // then it is none where nothing else goes
+  if (!is_chosen && spec.reduction != "exact") {
     errors.push_back(
         {"shard", fmt::format("{} does not go with reduction {}: the owners of a part must come to the same bits: choose "
                               "reduction exact, or shard none",
                               spec.shard, spec.reduction)});
   }
-  if (spec.sync_every > 1) {
+  if (!is_chosen && spec.sync_every > 1) {
     errors.push_back(
         {"shard", fmt::format("{} does not go with local steps (sync_every {}), which need the whole state on every "
                               "worker: choose none, or sync_every 1",

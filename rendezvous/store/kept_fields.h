@@ -59,6 +59,7 @@ inline constexpr auto kKeptFields = std::tuple{
     InTable{&KeptMembership::checkpoint_s, "checkpoints"},
     InColumn{&KeptMembership::resume, "resume", &JobRow::resume},
     InQueueing{&KeptMembership::data_tokens, "data_tokens"},
+    InQueueing{&KeptMembership::shard, "shard"},
     InQueueing{&KeptMembership::stop_reason, "stop_reason"},
     InQueueing{&KeptMembership::preempted_by, "preempted_by"},
     InQueueing{&KeptMembership::preemptor_priority, "preemptor_priority"},

@@ -31,7 +31,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/webhooks": "rendezvous/text rendezvous/client rendezvous/store",
     "rendezvous/data_dir": "storage rendezvous/text rendezvous/protocol rendezvous/store",
     "rendezvous/http": "rendezvous/text rendezvous/protocol",
-    "rendezvous/coordinator": "rendezvous/text rendezvous/protocol rendezvous/profile rendezvous/membership "
+    "rendezvous/coordinator": "rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/profile rendezvous/membership "
                               "rendezvous/scheduler rendezvous/store",
     "rendezvous/queries": "storage rendezvous/text rendezvous/plan rendezvous/scheduler rendezvous/data_dir "
                           "rendezvous/coordinator",

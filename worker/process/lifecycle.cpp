@@ -20,6 +20,11 @@ bool is_mine(const Lifecycle& state) {
   return state.wanted.job == state.job && state.wanted.job_born == state.job_born;
 }
 
+// Whether the state is to be divided otherwise than this worker is prepared for: models are built for one division.
+bool is_divided_otherwise(const Lifecycle& state) {
+  return state.wanted.spec && state.wanted.spec->shard != state.shard;
+}
+
 // The generation up to which this worker takes no part in the job, from the last time that it held it.
 int64_t take_given_up(Lifecycle& state, const std::string& job, int64_t born) {
   const auto found = std::ranges::find_if(
@@ -35,6 +40,7 @@ void forget_job(Lifecycle& state) {
   if (state.given_up.size() > Lifecycle::kGivenUpMax) state.given_up.erase(state.given_up.begin());
   state.job.clear();
   state.job_born = 0;
+  state.shard.clear();
   state.prepared = false;
   state.refusal.clear();
   state.fenced = 0;
@@ -106,7 +112,8 @@ void reconcile_running(Lifecycle& state, std::vector<Command>& commands) {
 
 void reconcile_preparing(Lifecycle& state, std::vector<Command>& commands) {
   const Directive& wanted = state.wanted;
-  const bool still_wanted = is_mine(state) && wanted.kind != DirectiveKind::kIdle && wanted.kind != DirectiveKind::kExit;
+  const bool still_wanted = is_mine(state) && !is_divided_otherwise(state) && wanted.kind != DirectiveKind::kIdle &&
+                            wanted.kind != DirectiveKind::kExit;
   if (!still_wanted || state.leaving) interrupt(state, state.leaving ? "leaving" : why(wanted), commands);
 }
 
@@ -115,6 +122,7 @@ void start_prepare(Lifecycle& state, std::vector<Command>& commands) {
   forget_job(state);
   state.job = state.wanted.job;
   state.job_born = state.wanted.job_born;
+  state.shard = state.wanted.spec->shard;
   state.fenced = take_given_up(state, state.job, state.job_born);
   begin(state, Activity::kPreparing);
   commands.emplace_back(StartPrepare{state.job, *state.wanted.spec});
@@ -128,7 +136,7 @@ void start_release(Lifecycle& state, std::vector<Command>& commands) {
 
 void reconcile_at_rest(Lifecycle& state, std::vector<Command>& commands) {
   const Directive& wanted = state.wanted;
-  const bool held = !state.job.empty() && is_mine(state);
+  const bool held = !state.job.empty() && is_mine(state) && !is_divided_otherwise(state);
   switch (wanted.kind) {
     case DirectiveKind::kExit:
       leave(state, why(wanted), commands);

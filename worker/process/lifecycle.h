@@ -89,6 +89,7 @@ struct Lifecycle {
   // prepared, or it was refused.
   std::string job;
   int64_t job_born = 0;
+  std::string shard;  // the division of its state that it is, or is being, prepared for
   bool prepared = false;
   std::string refusal;
   int64_t fenced = 0;  // the worker takes no part any more in generations of `job` up to this one

@@ -57,6 +57,7 @@ rendezvous::RegisterRequest registration(const Surroundings& around) {
   request.device_model = around.device.model;
   request.numerics = around.device.numerics;
   request.memory_bytes = around.device.memory_bytes;
+  request.memory_limit_bytes = static_cast<int64_t>(memory_limit(around.options.memory_gib).bytes);
   request.threads = around.device.threads;
   request.labels = around.options.labels;
   return request;

@@ -10,20 +10,17 @@
 #include <utility>
 #include <vector>
 
-#include "rendezvous/plan/memory.h"
-#include "rendezvous/plan/settings.h"
+#include "rendezvous/plan/fit.h"
 #include "rendezvous/text/plural.h"
 
 namespace holdfast::worker {
 namespace {
 
+using rendezvous::host_memory_needed;
 using rendezvous::JobSpec;
 using rendezvous::MemoryPart;
-using rendezvous::MemoryPlace;
 
 constexpr double kGib = 1 << 30;
-// A worker without a job, the ops' scratch, and what packs a checkpoint's shards: 170 MB measured, with one thread.
-constexpr double kProgram = 192 << 20;
 
 // "0::/system.slice/holdfast-worker.service" is a group of version 2.
 std::string group_in(const std::string& own) {
@@ -44,34 +41,17 @@ std::optional<double> limit_of_cgroups(const std::string& cgroups, const std::st
   }
 }
 
-// Of the host: with a GPU, beside the device's memory.
-std::vector<MemoryPart> parts_on_host(const JobSpec& spec, int64_t workers, bool on_host) {
-  auto inputs = rendezvous::inputs_of(spec, rendezvous::to_json(spec));
-  inputs.workers = workers;
-  auto parts = rendezvous::memory_parts(inputs);
-  std::erase_if(parts, [&](const MemoryPart& part) {
-    return part.place == MemoryPlace::kGpu || part.place == (on_host ? MemoryPlace::kStaging : MemoryPlace::kDevice);
-  });
-  return parts;
-}
-
-double needed(const JobSpec& spec, int64_t workers, bool on_host) {
-  double bytes = kProgram;
-  for (const MemoryPart& part : parts_on_host(spec, workers, on_host)) bytes += part.bytes;
-  return bytes;
-}
-
 // The fewest workers that it fits, up to the job's nominal number; 0: none.
 int64_t fewest_workers(const JobSpec& spec, bool on_host, double limit) {
   for (int64_t workers = spec.min_nodes; workers <= spec.nodes; ++workers) {
-    if (needed(spec, workers, on_host) <= limit) return workers;
+    if (host_memory_needed(spec, workers, on_host) <= limit) return workers;
   }
   return 0;
 }
 
 // "gradients 0.46 GiB, …": the three that take most.
 std::string largest_parts(const JobSpec& spec, bool on_host) {
-  auto parts = parts_on_host(spec, spec.min_nodes, on_host);
+  auto parts = rendezvous::parts_on_host(spec, spec.min_nodes, on_host);
   std::ranges::stable_sort(parts, std::greater{}, &MemoryPart::bytes);
   std::string text;
   for (size_t i = 0; i < std::min<size_t>(parts.size(), 3); ++i)
@@ -81,19 +61,17 @@ std::string largest_parts(const JobSpec& spec, bool on_host) {
 
 // The first way to divide the state, from the one that the job has on, that fits.
 std::string way_out(const JobSpec& spec, bool on_host, double limit) {
-  constexpr const char* kWays[] = {"none", "optimizer", "gradients", "parameters"};
-  auto way = std::ranges::find(kWays, spec.shard);
-  const bool may_be_divided = spec.reduction == "exact" && spec.sync_every == 1;
-  for (; way != std::end(kWays); ++way) {
+  const auto& ways = rendezvous::kShards;
+  for (const auto* way = std::ranges::find(ways, spec.shard); way != ways.end(); ++way) {
     JobSpec other = spec;
     other.shard = *way;
-    if (other.shard != spec.shard && !may_be_divided) break;
+    if (other.shard != spec.shard && !rendezvous::may_be_divided(spec)) break;
     const int64_t workers = fewest_workers(other, on_host, limit);
     if (workers == 0) continue;
     const std::string shard = other.shard == spec.shard ? "" : fmt::format("--shard {}", other.shard);
     const std::string nodes = workers == spec.min_nodes ? "" : fmt::format("--min_nodes {}", workers);
     return fmt::format("{}{}{} takes {:.2f} GiB", shard, shard.empty() || nodes.empty() ? "" : " ", nodes,
-                       needed(other, workers, on_host) / kGib);
+                       host_memory_needed(other, workers, on_host) / kGib);
   }
   return "choose a smaller --batch_size, --recompute block, more workers with --shard parameters, or a smaller model";
 }
@@ -109,7 +87,7 @@ MemoryLimit memory_limit(double gib, const std::string& cgroups, const std::stri
 
 std::string refusal_for_memory(const JobSpec& spec, bool on_host, const MemoryLimit& limit) {
   if (limit.bytes == 0) return "";
-  const double bytes = needed(spec, spec.min_nodes, on_host);
+  const double bytes = host_memory_needed(spec, spec.min_nodes, on_host);
   if (bytes <= limit.bytes) return "";
   return fmt::format("with {} a worker of this job needs {:.2f} GiB of the host's memory ({}), which is above {}: {}",
                      rendezvous::counted(spec.min_nodes, "worker"), bytes / kGib, largest_parts(spec, on_host), limit.name,

@@ -38,14 +38,19 @@ void show_checkpoint(const Json& job) {
            fmt::format("step {} ({} ago)", integer_at(checkpoint, "step"), duration_text(number_at(checkpoint, "age_s"))));
 }
 
+// "optimizer", or what was chosen for its workers: "optimizer (auto)".
+std::string shard_text(const Json& job) {
+  const std::string asked = text_at(job.at("spec"), "shard");
+  return asked == "auto" ? text_at(job, "shard", "not chosen yet") + " (auto)" : asked;
+}
+
 // "each part on 2 workers of 2 nodes"; and what the loss of these would cost, where they are fewer than were asked for.
 std::string division_text(const Json& job) {
-  if (!has(job, "division")) return "";
+  if (!has(job, "division")) return has(job, "spec") && text_at(job["spec"], "shard") == "auto" ? shard_text(job) : "";
   const Json& division = job["division"];
   const int64_t copies = integer_at(division, "copies"), wanted = integer_at(division, "copies_wanted");
-  const std::string text =
-      fmt::format("{}: each part on {} of {}", text_at(job.at("spec"), "shard"), rendezvous::counted(copies, "worker"),
-                  rendezvous::counted(integer_at(division, "nodes"), "node"));
+  const std::string text = fmt::format("{}: each part on {} of {}", shard_text(job), rendezvous::counted(copies, "worker"),
+                                       rendezvous::counted(integer_at(division, "nodes"), "node"));
   const int64_t to_come = integer_at(division, "bytes_to_come");
   const std::string coming = to_come > 0 ? fmt::format(", {} to come", bytes_text(static_cast<double>(to_come))) : "";
   if (copies >= wanted) return text + coming;

@@ -155,6 +155,7 @@ Json show_job(const Coordinator& state, const Job& job) {
   json["waits_for"] = std::move(waits);
   json["workers"] = workers_of(state, job);
   json["division"] = division_json(job);
+  json["shard"] = m.shard_now().empty() ? Json(nullptr) : Json(m.shard_now());
   json["spec"] = to_json(m.spec);
   json["stage"] = stage_name(m.stage);
   json["intent"] = intent_name(m.intent);
@@ -191,6 +192,7 @@ Json show_worker(const Coordinator& state, const Worker& worker) {
                {"numerics", r.numerics},
                {"threads", r.threads},
                {"memory_bytes", r.memory_bytes},
+               {"memory_limit_bytes", r.memory_limit_bytes > 0 ? Json(r.memory_limit_bytes) : Json(nullptr)},
                {"version", r.version},
                {"labels", r.labels},
                {"incarnation", r.incarnation},

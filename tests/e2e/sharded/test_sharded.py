@@ -154,11 +154,16 @@ class Sharded(harness.ClusterTest):
         refused = self.cluster.wait_event(job, "worker_refused")["message"]
         self.assertRegex(refused, rf"needs 0\.\d+ GiB of the host's memory \(.*\), which is above --memory_gib {limit_gib}: --shard \w+( --min_nodes 4)? takes")
         self.cluster.post(job, "stop")
-        job = self.cluster.submit(**{**large, "shard": "parameters"})
+        job = self.cluster.submit(**{**large, "shard": "auto"})
+        chosen = self.cluster.wait_event(job, "shard_chosen")["message"]
+        self.assertRegex(chosen, rf"^optimizer: with 3 workers none needs 0\.\d+ GiB, and w1 may take {limit_gib} GiB$")
         self.cluster.wait_step(job, 6)
+        self.assertRegex(self.cluster.cli("show", job), r"divided +optimizer \(auto\): each part on 2 workers")
         self.cluster.kill_worker("w2")
-        self.assertEqual(reference, self.cluster.wait_state(job, "succeeded")["state_hash"])
-        self.assertNotIn("state_lost", self.cluster.event_kinds(job))
+        shown = self.cluster.wait_state(job, "succeeded")
+        self.assertEqual(reference, shown["state_hash"])
+        self.assertEqual(("optimizer", "auto"), (shown["shard"], shown["spec"]["shard"]))
+        self.assertEqual(["shard_chosen"], [kind for kind in self.cluster.event_kinds(job) if kind in ("shard_chosen", "state_lost")])
         for name in ("w1", "w3", "w4") if processes.PATIENCE == 1 else ():  # sanitizers take memory of their own
             self.assertLess(processes.peak_memory_of(self.cluster.training_pid(name)), limit_gib * 2**30, name)
 

@@ -226,6 +226,8 @@ TEST(JobSpec, AStateIsDividedWhereItCanBe) {
   EXPECT_EQ(parsed(minimal()).shard, "none");
   EXPECT_EQ(parsed(minimal({{"shard", "optimizer"}})).replicas, 2) << "of one worker";
   EXPECT_THAT(complaint(minimal({{"shard", "zero"}}), "shard"), HasSubstr("not one of none, optimizer"));
+  EXPECT_EQ(parsed(minimal({{"shard", "auto"}, {"reduction", "float"}})).shard, "auto") << "chosen is none";
+  EXPECT_EQ(parsed(minimal({{"shard", "auto"}, {"sync_every", 8}, {"nodes", 2}})).shard, "auto");
   EXPECT_THAT(complaint(minimal({{"replicas", 0}}), "replicas"), HasSubstr("1 to 1024"));
   EXPECT_EQ(complaint(minimal({{"shard", "optimizer"}, {"replicas", 5}, {"nodes", 2}, {"gradient_accumulation_steps", 2}}),
                       "replicas"),

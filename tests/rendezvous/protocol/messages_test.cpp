@@ -52,6 +52,7 @@ RegisterRequest a_registration() {
   m.device_model = "Some CPU";
   m.numerics = "cpu/avx512/products-3";
   m.memory_bytes = int64_t{1} << 40;
+  m.memory_limit_bytes = int64_t{1} << 33;
   m.threads = 2;
   m.labels = {{"zone", "a"}};
   return m;
@@ -74,6 +75,7 @@ Directive a_join() {
 TEST(Messages, RegisterRequestAndReply) {
   const auto back = round_trip(a_registration());
   EXPECT_EQ(back.memory_bytes, int64_t{1} << 40);
+  EXPECT_EQ(back.memory_limit_bytes, int64_t{1} << 33);
   EXPECT_EQ(back.numerics, "cpu/avx512/products-3");
   EXPECT_EQ(back.protocol_version, kProtocolVersion);
   EXPECT_EQ(back.labels, a_registration().labels);

@@ -360,5 +360,30 @@ TEST(Lifecycle, SettlesWhereTheServiceWantsIt) {
   }
 }
 
+Directive divided(DirectiveKind kind, const std::string& shard, int64_t generation = 0) {
+  Directive directive;
+  directive.kind = kind;
+  directive.job = "j1";
+  directive.generation = generation;
+  directive.spec.emplace();
+  directive.spec->shard = shard;
+  return directive;
+}
+
+TEST(Lifecycle, AWorkerPreparesAnewForAnotherDivisionOfTheState) {
+  Machine m;
+  EXPECT_EQ(m.after(DirectiveReceived{divided(DirectiveKind::kPrepare, "none")}), "prepare j1 -> preparing j1/0 step -1");
+  m.prepared();
+  EXPECT_EQ(m.after(DirectiveReceived{divided(DirectiveKind::kPrepare, "none")}), "- -> prepared j1/0 step -1");
+  EXPECT_EQ(m.after(DirectiveReceived{divided(DirectiveKind::kPrepare, "optimizer")}), "prepare j1 -> preparing j1/0 step -1");
+  EXPECT_EQ(m.after(DirectiveReceived{divided(DirectiveKind::kPrepare, "parameters")}),
+            "interrupt (prepare) -> preparing j1/0 step -1");
+  EXPECT_EQ(m.after(PrepareEnded{PrepareEnded::How::kInterrupted, "", "", 0}), "prepare j1 -> preparing j1/0 step -1");
+  m.prepared();
+  EXPECT_EQ(m.after(DirectiveReceived{divided(DirectiveKind::kJoin, "none", 1)}), "prepare j1 -> preparing j1/0 step -1")
+      << "a generation that formed before this worker was told";
+  EXPECT_EQ(m.prepared(), "run j1/1 -> prepared j1/0 step -1");
+}
+
 }  // namespace
 }  // namespace holdfast::worker

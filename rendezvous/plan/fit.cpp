@@ -1,0 +1,118 @@
+#include "rendezvous/plan/fit.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include "rendezvous/plan/settings.h"
+#include "rendezvous/text/plural.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr double kGib = 1 << 30;
+// A worker without a job, the ops' scratch, and what packs a checkpoint's shards: 170 MB measured, with one thread.
+constexpr double kProgram = 192 << 20;
+// The scratch of a GPU's ops and libraries, and its runtime.
+constexpr double kGpuProgram = 768 << 20;
+
+JobSpec divided(const JobSpec& spec, const char* shard) {
+  JobSpec other = spec;
+  other.shard = shard;
+  return other;
+}
+
+PlanInputs inputs_with(const JobSpec& spec, int64_t workers) {
+  auto inputs = inputs_of(spec, to_json(spec));
+  inputs.workers = workers;
+  return inputs;
+}
+
+struct Lack {  // of memory
+  double needed = 0, there = 0;
+  bool of_gpu = false;
+};
+
+// nullopt: it fits.
+std::optional<Lack> lack_of(const JobSpec& spec, const WorkerMemory& worker) {
+  const double host = worker.host > 0 ? host_memory_needed(spec, spec.min_nodes, worker.on_host) : 0;
+  if (host > worker.host) return Lack{host, worker.host};
+  const double gpu = worker.gpu > 0 ? gpu_memory_needed(spec, spec.min_nodes) : 0;
+  if (gpu > worker.gpu) return Lack{gpu, worker.gpu, true};
+  return std::nullopt;
+}
+
+std::string in_words(const JobSpec& spec, const Lack& lack, const std::string& worker) {
+  return fmt::format("with {} {} needs {:.2f} GiB, and {} {} {:.2f} GiB", counted(spec.min_nodes, "worker"), spec.shard,
+                     lack.needed / kGib, worker, lack.of_gpu ? "has a GPU of" : "may take", lack.there / kGib);
+}
+
+// The sentence of the first worker that it does not fit; "": it fits all.
+std::string misfit(const JobSpec& spec, std::span<const WorkerMemory> workers) {
+  for (const WorkerMemory& worker : workers) {
+    if (const auto lack = lack_of(spec, worker)) return in_words(spec, *lack, worker.name);
+  }
+  return "";
+}
+
+std::vector<WorkerMemory> that_some_fit(const JobSpec& spec, std::span<const WorkerMemory> workers) {
+  std::vector<WorkerMemory> able;
+  std::ranges::copy_if(workers, std::back_inserter(able), [&](const WorkerMemory& worker) {
+    return std::ranges::any_of(kShards, [&](const char* shard) { return !lack_of(divided(spec, shard), worker); });
+  });
+  return able;
+}
+
+}  // namespace
+
+bool may_be_divided(const JobSpec& spec) {
+  return spec.reduction == "exact" && spec.sync_every == 1;
+}
+
+std::vector<MemoryPart> parts_on_host(const JobSpec& spec, int64_t workers, bool on_host) {
+  auto parts = memory_parts(inputs_with(spec, workers));
+  std::erase_if(parts, [&](const MemoryPart& part) {
+    return part.place == MemoryPlace::kGpu || part.place == (on_host ? MemoryPlace::kStaging : MemoryPlace::kDevice);
+  });
+  return parts;
+}
+
+double host_memory_needed(const JobSpec& spec, int64_t workers, bool on_host) {
+  double bytes = kProgram;
+  for (const MemoryPart& part : parts_on_host(spec, workers, on_host)) bytes += part.bytes;
+  return bytes;
+}
+
+double gpu_memory_needed(const JobSpec& spec, int64_t workers) {
+  return kGpuProgram + device_memory_needed(inputs_with(spec, workers));
+}
+
+ShardChoice choose_shard(const JobSpec& spec, std::span<const WorkerMemory> workers) {
+  if (!may_be_divided(spec)) {
+    return {"none", spec.reduction != "exact" ? fmt::format("with reduction {} the state cannot be divided", spec.reduction)
+                                              : "with sync_every above 1 the state cannot be divided"};
+  }
+  const std::vector<WorkerMemory> able = that_some_fit(spec, workers);
+  if (able.empty()) {
+    const JobSpec least = divided(spec, kShards.back());
+    return {least.shard, misfit(least, workers) + ", which is too little for any"};
+  }
+  std::string why;  // not the ones before
+  for (const char* shard : kShards) {
+    const JobSpec tried = divided(spec, shard);
+    const std::string lack = misfit(tried, able);
+    if (lack.empty())
+      return {shard,
+              why.empty() ? fmt::format("it fits the memory of {}", able.size() == 1 ? able[0].name : "all workers") : why};
+    why = lack;
+  }
+  // Hosts and GPUs may have room for different divisions: the one that fits most of the workers.
+  const auto fits = [&](const char* shard) {
+    return std::ranges::count_if(able, [&](const WorkerMemory& worker) { return !lack_of(divided(spec, shard), worker); });
+  };
+  return {*std::ranges::max_element(kShards, {}, fits), why};
+}
+
+}  // namespace holdfast::rendezvous
