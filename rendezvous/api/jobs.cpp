@@ -34,12 +34,20 @@ tl::expected<Coordinator::Scale, std::vector<FieldError>> read_scale(const Json&
   }
   for (const auto& item : body.items()) {
     const std::string& field = item.key();
+    if (field == "replicas") {
+      if (!item.value().is_number_integer() || item.value() < 1)
+        errors.push_back(
+            FieldError{field, fmt::format("must be a whole number from 1 on, not {}", item.value().dump().substr(0, 40))});
+      else
+        wanted.replicas = item.value();
+      continue;
+    }
     int64_t* target = field == "nodes"       ? &wanted.nodes
                       : field == "min_nodes" ? &wanted.min_nodes
                       : field == "max_nodes" ? &wanted.max_nodes
                                              : nullptr;
     if (target == nullptr) {
-      errors.push_back(FieldError{field.substr(0, 64), "no such field; there are nodes, min_nodes and max_nodes"});
+      errors.push_back(FieldError{field.substr(0, 64), "no such field; there are nodes, min_nodes, max_nodes and replicas"});
     } else if (!item.value().is_number_integer() || item.value() < 1 || item.value() > most) {
       errors.push_back(FieldError{
           field, fmt::format("must be a whole number from 1 to {} (each worker needs one of the {} {} in a step), not {}", most,
@@ -57,6 +65,11 @@ tl::expected<Coordinator::Scale, std::vector<FieldError>> read_scale(const Json&
     errors.push_back(FieldError{"max_nodes", fmt::format("{} is below nodes, {}", wanted.max_nodes, wanted.nodes)});
   if (wanted.min_nodes > wanted.nodes)
     errors.push_back(FieldError{"min_nodes", fmt::format("{} is above nodes, {}", wanted.min_nodes, wanted.nodes)});
+  if (wanted.replicas > wanted.max_nodes)
+    errors.push_back(
+        FieldError{"replicas", fmt::format("{} is above the workers that the job may have, {}: choose at most {}, or "
+                                           "raise max_nodes",
+                                           wanted.replicas, wanted.max_nodes, wanted.max_nodes)});
   if (!errors.empty()) return tl::unexpected(std::move(errors));
   return wanted;
 }

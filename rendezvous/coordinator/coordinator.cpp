@@ -121,7 +121,25 @@ OrRefusal<void> Coordinator::resume(const std::string& id) {
 OrRefusal<void> Coordinator::scale(const std::string& id, const Scale& wanted) {
   auto job = need_active_job(id, "scaled");
   if (!job) return tl::unexpected(job.error());
-  decisions_.apply(**job, ScaleAsked{wanted.min_nodes, wanted.nodes, wanted.max_nodes});
+  const JobMembership& m = (*job)->membership;
+  if (wanted.replicas > 0 && wanted.replicas != m.replicas_wanted()) {
+    if (m.shard_now() == "none") {
+      return refuse(
+          kWrongState, "wrong_state",
+          fmt::format("replicas {}: the state of job {} is not divided among its workers (shard {}), so each has all of "
+                      "it: only a job with shard optimizer, gradients or parameters has replicas",
+                      wanted.replicas, id, m.spec.shard));
+    }
+    JobSpec spec = m.spec;
+    spec.shard = m.shard_now();
+    spec.replicas = wanted.replicas;
+    const std::string lack =
+        spec.shard.empty() || wanted.replicas < m.replicas_wanted() ? "" : decisions_.lack_of_memory(**job, spec);
+    if (!lack.empty())
+      return refuse(kWrongState, "wrong_state", fmt::format("replicas {}: {}: choose fewer", wanted.replicas, lack));
+    (*job)->copies_told = -1;
+  }
+  decisions_.apply(**job, ScaleAsked{wanted.min_nodes, wanted.nodes, wanted.max_nodes, wanted.replicas});
   return {};
 }
 

@@ -75,6 +75,7 @@ class Coordinator {
   OrRefusal<void> resume(const std::string& job);
   struct Scale {
     int64_t min_nodes, nodes, max_nodes;
+    int64_t replicas = 0;  // of a divided state; 0: as they are
   };
   OrRefusal<void> scale(const std::string& job, const Scale& wanted);
   // The plan that would be made if such a job were submitted now, as next_job_id(). Nothing is changed.

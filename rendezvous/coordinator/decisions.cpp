@@ -79,6 +79,18 @@ WorkerMemory memory_of(const RegisterRequest& worker) {
           on_host};
 }
 
+// `joining`: not a participant yet; or null.
+std::vector<WorkerMemory> memory_of_workers(Registry& registry, const JobMembership& m, const Worker* joining) {
+  std::vector<WorkerMemory> workers;
+  if (joining != nullptr) workers.push_back(memory_of(joining->registration));
+  for (const auto& [id, p] : m.participants) {
+    const Worker* worker = registry.find_worker(id);
+    if (worker != nullptr && worker != joining) workers.push_back(memory_of(worker->registration));
+  }
+  std::ranges::sort(workers, natural_less, &WorkerMemory::name);
+  return workers;
+}
+
 // A participant that has not spoken since the service started may hold one.
 bool may_hold_a_state(const JobMembership& m, const Worker& joining) {
   const bool any = std::ranges::any_of(m.participants, [](const auto& entry) {
@@ -126,14 +138,15 @@ void Decisions::choose_shard_with(const Worker& joining, Job& job) {
   const JobMembership& m = job.membership;
   if (m.spec.shard != "auto") return;
   if (!m.shard.empty() && (m.stage != Stage::kForming || may_hold_a_state(m, joining))) return;
-  std::vector<WorkerMemory> workers = {memory_of(joining.registration)};
-  for (const auto& [id, p] : m.participants) {
-    const Worker* worker = registry_.find_worker(id);
-    if (worker != nullptr && worker != &joining) workers.push_back(memory_of(worker->registration));
-  }
-  std::ranges::sort(workers, natural_less, &WorkerMemory::name);
-  const ShardChoice choice = choose_shard(m.spec, workers);
+  const std::vector<WorkerMemory> workers = memory_of_workers(registry_, m, &joining);
+  JobSpec spec = m.spec;
+  spec.replicas = m.replicas_wanted();
+  const ShardChoice choice = choose_shard(spec, workers);
   if (choice.shard != m.shard) apply(job, ShardChosen{choice.shard, choice.why});
+}
+
+std::string Decisions::lack_of_memory(const Job& job, const JobSpec& spec) const {
+  return misfit(spec, memory_of_workers(registry_, job.membership, nullptr));
 }
 
 void Decisions::assign(Worker& worker, Job& job, Batch batch) {

@@ -25,6 +25,8 @@ class Decisions {
   // with the last of them.
   enum class Batch { kLast, kMoreFollow };
   void assign(Worker& worker, Job& job, Batch batch = Batch::kLast);
+  // The sentence about a worker of the job that has too little memory for the job as `spec` has it; "": none has.
+  std::string lack_of_memory(const Job& job, const JobSpec& spec) const;
   int64_t made() const { return made_; }  // decisions so far, each over all participants of a job
 
  private:

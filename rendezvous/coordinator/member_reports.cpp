@@ -63,7 +63,7 @@ void MemberReports::note_division(Job& job, const Progress& progress) {
   job.divided_in = progress.generation;
   if (!progress.division) return;
   const JobMembership& m = job.membership;
-  const int64_t copies = progress.division->copies, wanted = m.spec.replicas, to_come = progress.division->bytes_to_come;
+  const int64_t copies = progress.division->copies, wanted = m.replicas_now(), to_come = progress.division->bytes_to_come;
   const int64_t told = job.copies_told < 0 ? wanted : job.copies_told;
   if (copies == told) return;
   job.copies_told = copies;

@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <cctype>
 #include <stdexcept>
+#include <tuple>
 #include <utility>
 
 #include "rendezvous/membership/invariants.h"
 #include "rendezvous/membership/turn.h"
+#include "rendezvous/text/plural.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -101,11 +103,21 @@ void on_reported(Turn& turn, const WorkerReported& input) {
 void on_scale(Turn& turn, const ScaleAsked& input) {
   JobMembership& job = turn.job;
   if (is_ended(job.state)) return;
+  const int64_t replicas = job.replicas_wanted();
+  const bool same_nodes =
+      std::tie(job.min_nodes, job.nodes, job.max_nodes) == std::tie(input.min_nodes, input.nodes, input.max_nodes);
   job.min_nodes = input.min_nodes;
   job.nodes = input.nodes;
   job.max_nodes = input.max_nodes;
-  turn.note("job_scaled",
-            fmt::format("wants {} workers now: at least {}, at most {}", job.nodes, job.min_nodes, job.max_nodes));
+  if (input.replicas > 0) job.replicas = input.replicas;
+  const std::string of_parts =
+      job.replicas_wanted() == replicas
+          ? ""
+          : fmt::format("wants each part of its state on {} now, not on {}", counted(job.replicas, "worker"), replicas);
+  if (!of_parts.empty()) turn.note("job_scaled", of_parts);
+  if (of_parts.empty() || !same_nodes)
+    turn.note("job_scaled",
+              fmt::format("wants {} workers now: at least {}, at most {}", job.nodes, job.min_nodes, job.max_nodes));
 }
 
 // A worker that is prepared for another division is not prepared for this one.

@@ -6,8 +6,9 @@
 namespace holdfast::rendezvous {
 namespace {
 
-JobSpec spec_for_workers(const JobMembership& job) {
+JobSpec spec_for_workers(const JobMembership& job, int64_t replicas) {
   JobSpec spec = job.spec;
+  spec.replicas = replicas;
   spec.shard = job.shard_now();
   return spec;
 }
@@ -17,7 +18,7 @@ Directive to_join(const JobMembership& job, int rank) {
   directive.kind = DirectiveKind::kJoin;
   directive.generation = job.current.number;
   directive.reason = job.reason;
-  directive.spec = spec_for_workers(job);
+  directive.spec = spec_for_workers(job, job.replicas_now());
   directive.rank = rank;
   directive.members = job.current.members;
   directive.secret = job.current.secret;
@@ -51,7 +52,7 @@ Directive to_prepare(const JobMembership& job) {
   directive.kind = DirectiveKind::kPrepare;
   directive.generation = job.current.number;
   directive.reason = "to join the next generation";
-  directive.spec = spec_for_workers(job);
+  directive.spec = spec_for_workers(job, job.replicas_wanted());
   return directive;
 }
 
@@ -75,7 +76,7 @@ Directive of_member(const JobMembership& job, const Participant& p, int rank) {
 
 // The two below name everything that the functions above and directive_for look at.
 JobStanding standing_of(const JobMembership& job) {
-  JobStanding standing{job.stage, job.current.number, is_outrun(job), false, {}, job.shard};
+  JobStanding standing{job.stage, job.current.number, is_outrun(job), false, {}, job.shard, job.replicas};
   if (job.stage == Stage::kRunning) standing.words = job.reason;
   if (job.stage == Stage::kForming && !job.why.empty()) standing.words = job.why[0];
   if (job.stage == Stage::kYielding) {

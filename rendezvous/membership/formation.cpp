@@ -171,6 +171,7 @@ void form(Turn& turn, const std::vector<std::string>& names) {
   std::string why;
   for (const std::string& reason : job.why) why += (why.empty() ? "" : "; ") + reason;
   job.began_at[next.number] = next.source.step;
+  job.replicas_given = job.replicas;
   job.last_members = std::move(job.current.members);
   job.current = std::move(next);
   job.stage = Stage::kRunning;

@@ -8,6 +8,7 @@
 #include "rendezvous/membership/turn.h"
 #include "rendezvous/text/list_in_words.h"
 #include "rendezvous/text/natural_order.h"
+#include "rendezvous/text/plural.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -142,10 +143,14 @@ void advance_running(Turn& turn) {
   const std::vector<std::string> out = leavers(job);
   const auto staying = static_cast<int64_t>(job.current.members.size() - out.size());
   const std::vector<std::string> in = joiners(job, turn.now, job.max_nodes - staying);
-  if (out.empty() && in.empty()) return;
+  const bool anew = job.shard_now() != "none" && job.replicas_wanted() != job.replicas_now();  // another placement
+  if (out.empty() && in.empty() && !anew) return;
   std::string reason = out.empty() ? "" : leaver_reason(job, out);
   if (!in.empty())
     reason += fmt::format("{}{} {}", reason.empty() ? "" : "; ", in_words(in), in.size() == 1 ? "joins" : "join");
+  if (anew)
+    reason += fmt::format("{}each part of the state is to be on {}", reason.empty() ? "" : "; ",
+                          counted(job.replicas_wanted(), "worker"));
   // With too few left nobody would hold the state but in memory, or nobody at all.
   begin_yield(turn, reason, staying + static_cast<int64_t>(in.size()) < job.min_nodes || staying == 0);
 }

@@ -61,6 +61,7 @@ struct JobStanding {
   bool outrun = false, checkpoint = false;
   std::string words;  // why
   std::string shard;
+  int64_t replicas = 0;
   bool operator==(const JobStanding&) const = default;
 };
 
@@ -115,6 +116,11 @@ struct KeptMembership {
   JobSpec spec;
   std::string shard;  // of a spec that leaves it open (auto): what was chosen for its workers; "": nothing was yet
   int64_t min_nodes = 1, nodes = 1, max_nodes = 1;  // start as the spec's, ScaleAsked changes them
+  // The owners of each part of a divided state: as a person asked since (ScaleAsked), and those of the current generation; 0:
+  // as the spec says.
+  int64_t replicas = 0, replicas_given = 0;
+  int64_t replicas_wanted() const { return replicas > 0 ? replicas : spec.replicas; }
+  int64_t replicas_now() const { return replicas_given > 0 ? replicas_given : spec.replicas; }
   // The division of the state that the workers are told of.
   const std::string& shard_now() const { return spec.shard == "auto" ? shard : spec.shard; }
 
@@ -242,6 +248,7 @@ struct FailAsked {           // it cannot begin any more
 };
 struct ScaleAsked {
   int64_t min_nodes = 1, nodes = 1, max_nodes = 1;
+  int64_t replicas = 0;  // of a divided state; 0: as they are
 };
 // The division of the state of a job that leaves it open, while nobody holds a state of it: workers prepare anew.
 struct ShardChosen {

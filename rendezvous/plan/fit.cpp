@@ -49,14 +49,6 @@ std::string in_words(const JobSpec& spec, const Lack& lack, const std::string& w
                      lack.needed / kGib, worker, lack.of_gpu ? "has a GPU of" : "may take", lack.there / kGib);
 }
 
-// The sentence of the first worker that it does not fit; "": it fits all.
-std::string misfit(const JobSpec& spec, std::span<const WorkerMemory> workers) {
-  for (const WorkerMemory& worker : workers) {
-    if (const auto lack = lack_of(spec, worker)) return in_words(spec, *lack, worker.name);
-  }
-  return "";
-}
-
 std::vector<WorkerMemory> that_some_fit(const JobSpec& spec, std::span<const WorkerMemory> workers) {
   std::vector<WorkerMemory> able;
   std::ranges::copy_if(workers, std::back_inserter(able), [&](const WorkerMemory& worker) {
@@ -87,6 +79,13 @@ double host_memory_needed(const JobSpec& spec, int64_t workers, bool on_host) {
 
 double gpu_memory_needed(const JobSpec& spec, int64_t workers) {
   return kGpuProgram + device_memory_needed(inputs_with(spec, workers));
+}
+
+std::string misfit(const JobSpec& spec, std::span<const WorkerMemory> workers) {
+  for (const WorkerMemory& worker : workers) {
+    if (const auto lack = lack_of(spec, worker)) return in_words(spec, *lack, worker.name);
+  }
+  return "";
 }
 
 ShardChoice choose_shard(const JobSpec& spec, std::span<const WorkerMemory> workers) {

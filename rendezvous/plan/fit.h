@@ -34,6 +34,10 @@ struct WorkerMemory {
   bool on_host = true;  // the device's memory is the host's
 };
 
+// "with 2 workers none needs 3.10 GiB, and w2 may take 2.50 GiB", of the first worker that the job does not fit; "": it fits
+// all.
+std::string misfit(const JobSpec& spec, std::span<const WorkerMemory> workers);
+
 struct ShardChoice {
   std::string shard;
   std::string why;  // "with 2 workers none needs 3.10 GiB, and w2 may take 2.50 GiB"

@@ -60,6 +60,8 @@ inline constexpr auto kKeptFields = std::tuple{
     InColumn{&KeptMembership::resume, "resume", &JobRow::resume},
     InQueueing{&KeptMembership::data_tokens, "data_tokens"},
     InQueueing{&KeptMembership::shard, "shard"},
+    InQueueing{&KeptMembership::replicas, "replicas"},
+    InQueueing{&KeptMembership::replicas_given, "replicas_given"},
     InQueueing{&KeptMembership::stop_reason, "stop_reason"},
     InQueueing{&KeptMembership::preempted_by, "preempted_by"},
     InQueueing{&KeptMembership::preemptor_priority, "preemptor_priority"},

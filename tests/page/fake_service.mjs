@@ -247,7 +247,7 @@ export function fakeService({ jobs = 12, points = 1200, live = 10 } = {}) {
         ...shown,
         spec: spec(number),
         stage: "running",
-        wanted: { min_nodes: 1, nodes: 3, max_nodes: 12 },
+        wanted: { min_nodes: 1, nodes: 3, max_nodes: 12, replicas: 3 },
         refused: [],
         workers,
         division: workers.length ? { copies: 2, copies_wanted: 3, nodes: 2, bytes_to_come: 73400320 } : null,

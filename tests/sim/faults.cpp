@@ -230,7 +230,11 @@ void World::scale() {
   const auto workers = static_cast<int64_t>(hosts_.size());
   const int64_t least = chance_.between(1, workers), most = chance_.between(least, workers);
   const int64_t nominal = chance_.between(least, most);
-  service_.command([=, this](Coordinator& service) { scale_to(service, job, {least, nominal, most}); });
+  service_.command([=, this](Coordinator& service) {
+    const rendezvous::Job* known = service.find_job(job);
+    const bool divided = known != nullptr && known->membership->shard_now() != "none";
+    scale_to(service, job, {least, nominal, most, divided ? 1 + nominal % 3 : 0});
+  });
 }
 
 void World::scale_to(Coordinator& service, const std::string& job, const Coordinator::Scale& wanted) {

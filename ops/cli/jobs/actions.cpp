@@ -43,7 +43,7 @@ void add_stop_command(CLI::App& app, Options& options) {
 
 struct ScaleArguments {
   std::string job;
-  std::optional<int64_t> nodes, min_nodes, max_nodes;
+  std::optional<int64_t> nodes, min_nodes, max_nodes, replicas;
 };
 
 void scale(const Options& options, const ScaleArguments& arguments) {
@@ -51,6 +51,7 @@ void scale(const Options& options, const ScaleArguments& arguments) {
   if (arguments.nodes) body = {{"nodes", *arguments.nodes}, {"max_nodes", *arguments.nodes}};
   if (arguments.min_nodes) body["min_nodes"] = *arguments.min_nodes;
   if (arguments.max_nodes) body["max_nodes"] = *arguments.max_nodes;
+  if (arguments.replicas) body["replicas"] = *arguments.replicas;
   if (body.empty())
     throw Failure{kBadInput, "scale to what? Give a number of workers, such as `holdfast scale j1 3`, or --max_nodes 3"};
   act(options, arguments.job, "scale", "scaled; the change takes effect after the step under way", body);
@@ -58,11 +59,14 @@ void scale(const Options& options, const ScaleArguments& arguments) {
 
 void add_scale_command(CLI::App& app, Options& options) {
   const auto arguments = std::make_shared<ScaleArguments>();
-  CLI::App* command = add_command(app, options, "scale", "Change how many workers a job may have", "holdfast scale j1 3");
+  CLI::App* command =
+      add_command(app, options, "scale", "Change how many workers a job may have, or its replicas", "holdfast scale j1 3");
   add_job_argument(*command, arguments->job);
   command->add_option("workers", arguments->nodes, "So many workers, and not more")->type_name("N");
   command->add_option("--min_nodes", arguments->min_nodes, "With fewer the job waits")->type_name("N");
   command->add_option("--max_nodes", arguments->max_nodes, "It takes no more")->type_name("N");
+  command->add_option("--replicas", arguments->replicas, "So many workers have each part of a divided state (--shard)")
+      ->type_name("N");
   command->callback([&options, arguments] { scale(options, *arguments); });
 }
 

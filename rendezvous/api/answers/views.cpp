@@ -37,7 +37,7 @@ Json division_json(const Job& job) {
   const StateDivision* const division = division_now(job);
   if (division == nullptr) return nullptr;
   return {{"copies", division->copies},
-          {"copies_wanted", job.membership->spec.replicas},
+          {"copies_wanted", job.membership->replicas_now()},
           {"nodes", division->nodes},
           {"bytes_to_come", division->bytes_to_come}};
 }
@@ -159,7 +159,8 @@ Json show_job(const Coordinator& state, const Job& job) {
   json["spec"] = to_json(m.spec);
   json["stage"] = stage_name(m.stage);
   json["intent"] = intent_name(m.intent);
-  json["wanted"] = {{"min_nodes", m.min_nodes}, {"nodes", m.nodes}, {"max_nodes", m.max_nodes}};
+  json["wanted"] = {
+      {"min_nodes", m.min_nodes}, {"nodes", m.nodes}, {"max_nodes", m.max_nodes}, {"replicas", m.replicas_wanted()}};
   Json refused = Json::array();
   for (const auto& [worker, row] : job.refusals) {
     if (state.refusal_of(job, worker) != nullptr) refused.push_back({{"worker", worker}, {"reason", row.reason}});

@@ -118,6 +118,22 @@ class Sharded(harness.ClusterTest):
         self.cluster.start_worker("w2", slow_ms=SLOW_MS)
         self.cluster.wait_event(job, "redundancy_restored", containing="on 2 workers again")
 
+    def test_the_owners_of_each_part_become_more_and_fewer_while_it_trains(self):
+        self.start_four()
+        job = self.cluster.submit(**{**self.spec, "shard": "gradients", "dtype": "bfloat16"})
+        self.cluster.wait_step(job, 5)
+        self.cluster.cli("scale", job, "--replicas", 3)
+        self.shown_when(job, lambda job: job["division"] and (job["division"]["copies"], job["division"]["copies_wanted"]) == (3, 3))
+        formed = self.cluster.wait_event(job, "generation_formed", containing="each part of the state is to be on 3 workers")
+        self.cluster.cli("scale", job, "--replicas", 1)
+        shown = self.shown_when(job, lambda job: job["division"] and job["division"]["copies_wanted"] == 1)
+        self.assertEqual({"copies": 1, "copies_wanted": 1, "nodes": 1, "bytes_to_come": 0}, shown["division"])
+        self.assertGreater(shown["generation"], formed["generation"])
+        shown = self.succeed_with_the_same_bits(job)
+        self.assertEqual((1, 2), (shown["wanted"]["replicas"], shown["spec"]["replicas"]))
+        self.assertEqual(0, shown["restarts"])
+        self.assertNotIn("state_lost", self.cluster.event_kinds(job))
+
     def test_workers_that_leave_in_order_hand_over_the_only_copies(self):
         self.start_four()
         job = self.cluster.submit(**{**self.spec, "shard": "gradients", "replicas": 1, "dtype": "bfloat16"})

@@ -65,7 +65,9 @@ TEST_F(Jobs, ScaleSetsTheNumberOrTheBounds) {
   service_.answer("POST /v1/jobs/j1/scale", a_job("running"));
   EXPECT_EQ(run({"scale", "j1", "3"}).exit_code, 0);
   EXPECT_EQ(run({"scale", "--max_nodes", "2", "j1", "--min-nodes", "1"}).exit_code, 0);
+  EXPECT_EQ(run({"scale", "j1", "--replicas", "3"}).exit_code, 0);
   const auto requests = service_.requests("POST /v1/jobs/j1/scale");
+  EXPECT_EQ(Json::parse(requests.at(2).body), (Json{{"replicas", 3}}));
   EXPECT_EQ(Json::parse(requests.at(0).body), (Json{{"nodes", 3}, {"max_nodes", 3}}));
   EXPECT_EQ(Json::parse(requests.at(1).body), (Json{{"min_nodes", 1}, {"max_nodes", 2}}));
 }
