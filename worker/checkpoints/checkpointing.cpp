@@ -57,6 +57,7 @@ Checkpointing::Checkpointing(CheckpointSetup setup)
       threads_(host_threads(*setup.session.ops, 4)),
       store_(std::move(setup.store)),
       client_(link_.make_client()) {
+  if (!store_name_.empty() && setup.session.is_divided()) make_probe(setup.probe_patience);
   finisher_ = std::thread([this] { finish_writes(); });
   writer_ = std::make_unique<storage::CheckpointWriter>(
       *store_, storage::WriteOptions{.threads = threads_}, [this](const storage::WriteOutcome& outcome) {
@@ -99,6 +100,8 @@ void Checkpointing::enter_generation(int64_t generation, int rank, int64_t step,
   submitted_ = -1;
   registered_.clear();
   refused_.clear();
+  elsewhere_.clear();
+  if (probe_) probe_->end();
   changed_.notify_all();
 }
 
@@ -172,12 +175,13 @@ void Checkpointing::skip(int64_t step, const std::string& why) {
   outbox_.event(job_, "checkpoint_skipped", text);
 }
 
-bool Checkpointing::reserve(int64_t step) {
+Readiness Checkpointing::reserve(int64_t step) {
+  if (probe_ && probe_->is_elsewhere()) return Readiness::kElsewhere;
   const std::unique_lock begins(begin_mutex_, std::try_to_lock);
-  if (!begins || writer_->in_progress()) return false;
+  if (!begins || writer_->in_progress()) return Readiness::kBusy;
   const std::lock_guard lock(mutex_);
   reserved_ = step;
-  return true;
+  return Readiness::kReady;
 }
 
 void Checkpointing::forget_reservation() {

@@ -26,6 +26,7 @@
 
 #include "storage/checkpoint_writer.h"
 #include "worker/checkpoints/state_to_write.h"
+#include "worker/checkpoints/store_probe.h"
 #include "worker/link/outbox.h"
 #include "worker/link/progress_reporter.h"
 #include "worker/session/run_stop.h"
@@ -41,6 +42,14 @@ struct CheckpointSetup {
   const Session& session;
   std::unique_ptr<storage::ObjectStore> store;
   std::string store_name;  // for the catalogue: "" for the service's own store, else the folder
+  std::chrono::milliseconds probe_patience = StoreProbe::kPatience;
+};
+
+// Whether a rank can write its part of a checkpoint now.
+enum class Readiness : uint8_t {
+  kBusy,  // an older one is still being written
+  kReady,
+  kElsewhere,  // its store is not that of rank 0
 };
 
 class Checkpointing {
@@ -52,12 +61,21 @@ class Checkpointing {
   // before belong to a voided history, and are not registered any more. `members`: their incarnations, by rank.
   void enter_generation(int64_t generation, int rank, int64_t step, std::vector<std::string> members = {});
 
+  // Of a divided state: looks from now on, beside training, whether this rank's store is that of rank 0, `first`. `node`: this
+  // rank's machine. Not where the service keeps the checkpoints.
+  void look_at_store(const std::string& first, const std::string& node);
+
   // Copies the state and writes it in the background.
   void start(const StateToWrite& state);
-  // For parts, which make a checkpoint only together: whether one of `step` can begin now. Then no other begins, and files of
-  // that step are left alone, until it does or the reservation is forgotten.
-  bool reserve(int64_t step);
+  // For parts, which make a checkpoint only together: whether one of `step` can begin now. If it is ready, no other begins, and
+  // files of that step are left alone, until it does or the reservation is forgotten.
+  Readiness reserve(int64_t step);
   void forget_reservation();
+  // `who`: the ranks that write to another store, in words, by what all have told each other last; "": none. A checkpoint that
+  // lacks their parts is given up.
+  void others_are_elsewhere(std::string who);
+  // The part that an older checkpoint lacks still, where this rank waits for it: "that of step 20 lacks the part of rank 2".
+  std::string missing_part() const;
   // Likewise, when a part cannot begin: `why` is for people.
   void skip(int64_t step, const std::string& why);
   // As `start`, once the writer has no other to write.
@@ -69,6 +87,7 @@ class Checkpointing {
                                    std::optional<std::chrono::seconds> patience = std::nullopt);
 
  private:
+  void make_probe(std::chrono::milliseconds patience);
   bool submit(const StateToWrite& state);
   void retry();
   bool is_void(const storage::Manifest& manifest) const;  // with the lock held
@@ -94,18 +113,21 @@ class Checkpointing {
   int64_t keep_last_;
   int threads_;
   std::unique_ptr<storage::ObjectStore> store_;
+  std::unique_ptr<StoreProbe> probe_;
   std::unique_ptr<rendezvous::HttpClient> client_;
   Interrupt stop_;
 
   std::mutex begin_mutex_;  // held while a write begins, and while leftovers of others are removed; taken before mutex_.
                             // The train thread only tries to take it.
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   int64_t generation_ = 0, written_in_generation_ = 0;
   std::chrono::steady_clock::time_point generation_began_;
   std::map<int64_t, int64_t> starts_;                    // generation -> the step it went on from, the latest few
   std::map<int64_t, std::vector<std::string>> members_;  // likewise
   int rank_ = 0;
+  std::string elsewhere_;                          // others_are_elsewhere
+  std::string missing_part_;                       // missing_part()
   std::atomic<int64_t> awaited_ = -1;              // the step whose checkpoint the train thread waited for last
   int64_t submitted_ = -1;                         // the newest step that the writer was given in this generation
   int64_t reserved_ = -1;                          // the step that other ranks may write already, and this one is about to

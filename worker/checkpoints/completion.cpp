@@ -20,6 +20,32 @@ constexpr std::chrono::seconds kPartsOfTheGone{1}, kPartsOfReleased{20}, kPartsO
 
 }  // namespace
 
+void Checkpointing::make_probe(milliseconds patience) {
+  const auto tell = [this](const std::string& kind, const std::string& text) {
+    spdlog::warn("{}", text);
+    outbox_.event(job_, kind, text);
+  };
+  probe_ = std::make_unique<StoreProbe>(*store_, tell, patience);
+}
+
+void Checkpointing::look_at_store(const std::string& first, const std::string& node) {
+  const std::lock_guard lock(mutex_);
+  const auto members = members_.find(generation_);
+  if (!probe_ || members == members_.end() || members->second.size() < 2) return;
+  probe_->begin({generation_, rank_, first, members->second.front(), node});
+}
+
+void Checkpointing::others_are_elsewhere(std::string who) {
+  const std::lock_guard lock(mutex_);
+  elsewhere_ = std::move(who);
+  changed_.notify_all();
+}
+
+std::string Checkpointing::missing_part() const {
+  const std::lock_guard lock(mutex_);
+  return missing_part_;
+}
+
 bool Checkpointing::lacks_writers_of(int64_t generation) const {
   const auto then = members_.find(generation), now = members_.find(generation_);
   if (then == members_.end() || now == members_.end()) return generation != generation_;
@@ -34,6 +60,7 @@ std::optional<std::string> Checkpointing::reason_to_give_up(const storage::Manif
   if (is_void(manifest)) return "the job went back to before it";
   if (lacks_writers_of(manifest.generation) && now - generation_began_ > kPartsOfTheGone)
     return fmt::format("the job goes on without some workers of generation {}", manifest.generation);
+  if (awaited_ != manifest.step && !elsewhere_.empty()) return elsewhere_;
   if (awaited_ != manifest.step && now - begun > kPartsOfOthers) return "it was waited for long enough";
   return std::nullopt;
 }
@@ -59,8 +86,16 @@ std::optional<storage::WriteOutcome> Checkpointing::complete(storage::WriteOutco
                                    spdlog::warn("the checkpoint of step {} is not whole yet: {}", own.step, text);
                                    outbox_.event(job_, "checkpoint_failed",
                                                  fmt::format("the checkpoint of step {} is not whole yet: {}", own.step, text));
+                                 },
+                                 [&](const std::string& which) {
+                                   const std::lock_guard lock(mutex_);
+                                   missing_part_ = fmt::format("that of step {} lacks {}", own.step, which);
                                  }};
   outcome.result = gathering.run(own, part);
+  {
+    const std::lock_guard lock(mutex_);
+    missing_part_.clear();
+  }
   outcome.write_s += std::chrono::duration<double>(steady_clock::now() - begun).count();
   if (outcome.result || outcome.result.error().code != storage::Error::Code::kUnavailable) return outcome;
   skip(own.step, outcome.result.error().message);

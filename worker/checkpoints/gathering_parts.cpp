@@ -17,14 +17,19 @@ using std::chrono::steady_clock;
 constexpr milliseconds kFirstPause{10}, kLongestPause{500};
 constexpr std::chrono::seconds kLong{30};  // beyond what writing usually takes
 
-// "the part of rank 2 is", "the parts of ranks 1, 3 are".
+// "the part of rank 2", "the parts of ranks 1, 3".
 std::string missing_parts(const storage::Parts& parts, int64_t writers) {
   std::vector<int64_t> missing;
   for (int64_t writer = 0; writer < writers; ++writer) {
     if (!parts.contains(writer)) missing.push_back(writer);
   }
-  if (missing.size() == 1) return fmt::format("the part of rank {} is", missing.front());
-  return fmt::format("the parts of ranks {} are", fmt::join(missing, ", "));
+  if (missing.size() == 1) return fmt::format("the part of rank {}", missing.front());
+  return fmt::format("the parts of ranks {}", fmt::join(missing, ", "));
+}
+
+// "the part of rank 2 is".
+std::string missing_parts_are(const storage::Parts& parts, int64_t writers) {
+  return missing_parts(parts, writers) + (writers == static_cast<int64_t>(parts.size()) + 1 ? " is" : " are");
 }
 
 }  // namespace
@@ -48,13 +53,14 @@ storage::Result<storage::Manifest> PartsGathering::run(const storage::Manifest& 
       parts = {{own.of.writer, own}};
     }
     if (given_up) {
-      const std::string why = found ? missing_parts(parts, writers) + " not in " + store.describe() : found.error().message;
+      const std::string why = found ? missing_parts_are(parts, writers) + " not in " + store.describe() : found.error().message;
       return storage::fail(storage::Error::Code::kUnavailable, "{}, and {}", why, *given_up);
     }
+    if (found) on_missing(missing_parts(parts, writers));
     if (!found) {
       tell(found.error().message);
     } else if (steady_clock::now() - begun > kLong) {
-      tell(fmt::format("{} not in {} yet: every worker must see the same folder there", missing_parts(parts, writers),
+      tell(fmt::format("{} not in {} yet: every worker must see the same folder there", missing_parts_are(parts, writers),
                        store.describe()));
     }
     given_up = wait(pause);

@@ -17,6 +17,8 @@ struct PartsGathering {
   std::function<std::optional<std::string>(std::chrono::milliseconds)> wait;
   // A problem that may pass, or a long wait: what to tell people meanwhile.
   std::function<void(const std::string& text)> on_delay;
+  // "the part of rank 2": as long as it is not there.
+  std::function<void(const std::string& which)> on_missing;
 
   // The manifest, which is durable; or why there is none: as put_manifest_of says, or, once `wait` has said so, kUnavailable.
   // `own`: the part of this writer, which puts the manifest.

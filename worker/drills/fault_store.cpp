@@ -10,7 +10,7 @@ class FaultStore final : public storage::ForwardingStore {
   using ForwardingStore::ForwardingStore;
 
   storage::Result<void> put(const std::string& key, std::span<const std::byte> bytes) override {
-    fault_point("checkpoint_object", -1, -1);
+    if (key.starts_with("step-")) fault_point("checkpoint_object", -1, -1);
     return ForwardingStore::put(key, bytes);
   }
 };

@@ -195,6 +195,7 @@ RunStop JobRunner::take_part(const Directive& join) {
   std::vector<std::string> incarnations;
   for (const rendezvous::Member& member : join.members) incarnations.push_back(member.incarnation);
   checkpoints_->enter_generation(join.generation, join.rank, join.source.step, std::move(incarnations));
+  checkpoints_->look_at_store(join.members.front().worker, transport_.node());
   auto ring = form_ring(join);
   if (!ring) return ring.error();
   const Interrupt::Scope abort(interrupt_, [&ring](const std::string& reason) { (*ring)->abort(reason); });

@@ -85,29 +85,43 @@ StateToWrite state_to_write(const TrainLoop& loop, const std::string& hash) {
   return part_of(loop.session, {rank, world_size}, hash, writes);
 }
 
-// Tells the other ranks whether this one can write its part of a divided state now, and asks them; returns those that cannot,
-// in words. A part alone is no checkpoint.
-RunResult<std::string> ask_who_is_writing(TrainLoop& loop) {
-  const std::byte mine{loop.checkpoints.reserve(loop.session.state->step)};
+// The ranks that cannot write their part of a divided state now, in words; "": none.
+struct NotReady {
+  std::string busy, elsewhere;
+
+  bool is_nobody() const { return busy.empty() && elsewhere.empty(); }
+  // Why there is no checkpoint now. `missing`: the part that an older one lacks.
+  std::string why(const std::string& missing) const {
+    if (!elsewhere.empty())
+      return fmt::format("{} cannot find what rank 0 puts into the checkpoint store: it is another folder there", elsewhere);
+    return missing.empty() ? "an older one is still being written by " + busy : missing;
+  }
+};
+
+// Tells the other ranks whether this one can write its part, and asks them. A part alone is no checkpoint.
+RunResult<NotReady> ask_who_is_ready(TrainLoop& loop) {
+  const std::byte mine{static_cast<uint8_t>(loop.checkpoints.reserve(loop.session.state->step))};
   const auto told = loop.ring.all_gather({&mine, 1});
   if (!told) return tl::unexpected(ring_stop(told.error()));
-  std::string busy;
+  NotReady others;
   for (size_t rank = 0; rank < told->size(); ++rank) {
-    if ((*told)[rank].size() == 1 && (*told)[rank][0] != std::byte{0}) continue;
-    busy +=
-        fmt::format("{}{}", busy.empty() ? "" : ", ", rank < loop.workers.size() ? loop.workers[rank] : std::to_string(rank));
+    const auto readiness = (*told)[rank].size() == 1 ? static_cast<Readiness>((*told)[rank][0]) : Readiness::kBusy;
+    if (readiness == Readiness::kReady) continue;
+    std::string& words = readiness == Readiness::kElsewhere ? others.elsewhere : others.busy;
+    words += words.empty() ? "" : ", ";
+    words += rank < loop.workers.size() ? loop.workers[rank] : fmt::format("rank {}", rank);
   }
-  return busy;
+  loop.checkpoints.others_are_elsewhere(others.elsewhere.empty() ? "" : others.why(""));
+  return others;
 }
 
 RunResult<void> start_checkpoint(TrainLoop& loop, const std::string& hash) {
   if (loop.session.is_divided()) {
-    const auto busy = ask_who_is_writing(loop);
-    if (!busy) return tl::unexpected(busy.error());
-    if (busy->empty()) return loop.checkpoints.hand_in(state_to_write(loop, hash), loop.interrupt);
+    const auto others = ask_who_is_ready(loop);
+    if (!others) return tl::unexpected(others.error());
+    if (others->is_nobody()) return loop.checkpoints.hand_in(state_to_write(loop, hash), loop.interrupt);
     loop.checkpoints.forget_reservation();
-    if (loop.ring.rank() == 0)
-      loop.checkpoints.skip(loop.session.state->step, "an older one is still being written by " + *busy);
+    if (loop.ring.rank() == 0) loop.checkpoints.skip(loop.session.state->step, others->why(loop.checkpoints.missing_part()));
     return {};
   }
   if (loop.ring.rank() == 0) loop.checkpoints.start(state_to_write(loop, hash));
@@ -118,10 +132,16 @@ RunResult<void> start_checkpoint(TrainLoop& loop, const std::string& hash) {
 RunResult<void> wait_until_all_can_write(TrainLoop& loop) {
   if (!loop.session.is_divided()) return {};
   be_patient(loop);
+  std::string told;
   while (true) {
-    const auto busy = ask_who_is_writing(loop);
-    if (!busy) return tl::unexpected(busy.error());
-    if (busy->empty()) return {};
+    const auto others = ask_who_is_ready(loop);
+    if (!others) return tl::unexpected(others.error());
+    if (others->is_nobody()) return {};
+    if (!others->elsewhere.empty() && loop.ring.rank() == 0 && std::exchange(told, others->elsewhere) != others->elsewhere) {
+      loop.outbox.event(loop.session.job, "checkpoint_failed",
+                        fmt::format("the checkpoint of step {}, for which the job waits, cannot be written yet: {}",
+                                    loop.session.state->step, others->why("")));
+    }
     if (loop.interrupt.wait_for(kAskAgain)) return tl::unexpected(interrupted(loop.interrupt.reason()));
   }
 }

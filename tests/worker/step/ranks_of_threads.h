@@ -138,6 +138,7 @@ class Ranks {
                                                                                                      const CollectiveError&) {};
 
   int64_t filling_bytes = kFirstWindowBytes;  // TrainLoop::filling_bytes
+  bool look_at_stores = false;                // Checkpointing::look_at_store
 
   // One generation of all ranks there are, until all have stopped; how each did.
   std::vector<RunStop> run(const rendezvous::StateSource& source) {
@@ -205,6 +206,7 @@ class Ranks {
     std::vector<std::string> members;
     for (const auto& one : ranks_) members.push_back(one->link.options().incarnation);
     rank.checkpoints->enter_generation(generation_, static_cast<int>(number), source.step, members);
+    if (look_at_stores) rank.checkpoints->look_at_store("w1", "node");
     RingOptions options;
     options.job = "j1";
     options.generation = generation_;
