@@ -1,4 +1,5 @@
-// Device memory with one owner. Movable; the ops it came from outlive it.
+// Memory of an op set with one owner: its device's, or staging memory, which is the host's. Movable; the ops it came from
+// outlive it.
 #pragma once
 
 #include <utility>
@@ -9,15 +10,20 @@ namespace holdfast::model {
 
 class DeviceBuffer {
  public:
+  enum class Memory : uint8_t { kDevice, kStaging };
   DeviceBuffer() = default;
-  DeviceBuffer(kernels::DeviceOps& ops, size_t bytes) : ops_(&ops), memory_(ops.allocate(bytes)), bytes_(bytes) {}
+  DeviceBuffer(kernels::DeviceOps& ops, size_t bytes, Memory memory = Memory::kDevice)
+      : ops_(&ops),
+        staging_(memory == Memory::kStaging),
+        memory_(staging_ ? ops.allocate_staging(bytes) : ops.allocate(bytes)),
+        bytes_(bytes) {}
   DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
     swap(other);
     return *this;
   }
   ~DeviceBuffer() {
-    if (memory_ != nullptr) ops_->release(memory_);
+    if (memory_ != nullptr) staging_ ? ops_->release_staging(memory_) : ops_->release(memory_);
   }
 
   template <typename T>
@@ -33,10 +39,12 @@ class DeviceBuffer {
  private:
   void swap(DeviceBuffer& other) noexcept {
     std::swap(ops_, other.ops_);
+    std::swap(staging_, other.staging_);
     std::swap(memory_, other.memory_);
     std::swap(bytes_, other.bytes_);
   }
   kernels::DeviceOps* ops_ = nullptr;
+  bool staging_ = false;
   void* memory_ = nullptr;
   size_t bytes_ = 0;
 };

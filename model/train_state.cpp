@@ -34,15 +34,17 @@ std::vector<int64_t> places_of(std::span<const Elements> chunks, const std::vect
 
 }  // namespace
 
-TrainState::TrainState(Gpt2& model, kernels::DeviceOps& ops, Owns owns)
+TrainState::TrainState(Gpt2& model, kernels::DeviceOps& ops, Owns owns, kernels::DeviceOps* host)
     : model_(model),
       ops_(ops),
+      host_(host),
       divided_(owns == Owns::kNothing),
       chunks_(model.table().chunks()),
       owned_(chunks_.size()),
       awaited_(chunks_.size()),
       places_(chunks_.size(), -1),
       exponents_(model.table().entries.size(), kUnsetExponent) {
+  if (offloaded()) passing_ = DeviceBuffer(ops_, 2 * kUnpackedElements * sizeof(float), DeviceBuffer::Memory::kStaging);
   own(std::vector<bool>(chunks_.size(), owns == Owns::kAll));
   if (ops.activation_dtype() == kernels::DType::kFloat16) loss_scale_.emplace();
   model_.set_loss_scale(loss_scale_log2());
@@ -52,18 +54,23 @@ std::span<int32_t> TrainState::exponents() {
   return exponents_;
 }
 
+DeviceBuffer TrainState::floats(int64_t count) const {
+  return {ops_, static_cast<size_t>(count) * sizeof(float),
+          offloaded() ? DeviceBuffer::Memory::kStaging : DeviceBuffer::Memory::kDevice};
+}
+
 void TrainState::own(const std::vector<bool>& chunks) {
   if (chunks == owned_) return;
   const auto after = places_of(chunks_, chunks);
   int64_t elements = 0;
   for (size_t c = 0; c < chunks_.size(); ++c) elements += chunks[c] ? chunks_[c].count : 0;
   const size_t bytes = static_cast<size_t>(elements) * sizeof(float);
-  DeviceBuffer m(ops_, bytes), v(ops_, bytes), parameters(copies_apart() ? DeviceBuffer(ops_, bytes) : DeviceBuffer());
+  DeviceBuffer m = floats(elements), v = floats(elements), parameters = copies_apart() ? floats(elements) : DeviceBuffer();
   const auto keep = [&](DeviceBuffer& to, const DeviceBuffer& from) {
-    ops_.zero(to.data<void>(), bytes);
+    keeper().zero(to.data<void>(), bytes);
     for (size_t c = 0; c < chunks_.size(); ++c) {
       if (places_[c] >= 0 && after[c] >= 0)
-        ops_.scale(to.data<float>() + after[c], from.data<float>() + places_[c], chunks_[c].count, 1.0F);
+        keeper().scale(to.data<float>() + after[c], from.data<float>() + places_[c], chunks_[c].count, 1.0F);
     }
   };
   keep(m, m_);
@@ -90,15 +97,15 @@ float* TrainState::parameters_of(size_t chunk) {
 
 void TrainState::initialize(uint64_t seed) {
   if (!copies_apart()) return model_.initialize(seed);
-  DeviceBuffer others(ops_, static_cast<size_t>(kChunkElements) * sizeof(float));
+  DeviceBuffer others = floats(kChunkElements);
   for (size_t c = 0, tensor = 0; c < chunks_.size(); ++tensor) {
     const Parameter& parameter = model_.table().entries[tensor];
     const std::vector<float> values = model_.initial_values(tensor, seed);
     for (; c < chunks_.size() && chunks_[c].first < parameter.offset + parameter.count; ++c) {
       float* const to = owned_[c] ? parameters_of(c) : others.data<float>();
-      ops_.copy_to_device(to, values.data() + (chunks_[c].first - parameter.offset),
-                          static_cast<size_t>(chunks_[c].count) * sizeof(float));
-      if (copies_stay()) model_.refresh(chunks_[c], to);
+      keeper().copy_to_device(to, values.data() + (chunks_[c].first - parameter.offset),
+                              static_cast<size_t>(chunks_[c].count) * sizeof(float));
+      if (copies_stay()) refresh_from(c, to);
       ops_.synchronize();  // before `others` is written again
     }
   }
@@ -147,7 +154,9 @@ std::vector<double> TrainState::squares(const Gradient& gradient, const std::vec
 }
 
 void TrainState::apply(const OptimizerConfig& config, const Gradient& gradient, double norm) {
-  if (std::isfinite(norm)) {
+  if (std::isfinite(norm) && offloaded()) {
+    apply_on_host(config, gradient, norm);
+  } else if (std::isfinite(norm)) {
     const AdamWTensors tensors{.parameters = copies_apart() ? parameters_.data<float>() : model_.parameters(),
                                .parameters_layout = copies_apart() ? Layout::kOwned : Layout::kTable,
                                .m = m_.data<float>(),
@@ -158,6 +167,49 @@ void TrainState::apply(const OptimizerConfig& config, const Gradient& gradient, 
     apply_adamw(ops_, model_.table(), config, tensors, step, step, norm);
   }
   applied(norm);
+}
+
+void TrainState::apply_on_host(const OptimizerConfig& config, const Gradient& gradient, double norm) {
+  const size_t element = gradient.sums != nullptr ? sizeof(int16_t) : sizeof(float);
+  struct Piece {
+    Elements elements;
+    int64_t at;  // its place among the owned
+    std::byte* staging;
+    kernels::DeviceOps::Copy copy;
+  };
+  std::vector<Piece> pieces;
+  for (const auto& [elements, at] : slices_) {
+    for (int64_t done = 0; done < elements.count; done += kUnpackedElements) {
+      std::byte* const staging = passing_.data<std::byte>() + pieces.size() % 2 * (passing_.bytes() / 2);
+      pieces.push_back({{elements.first + done, std::min(kUnpackedElements, elements.count - done)}, at + done, staging, {}});
+    }
+  }
+  const auto begin = [&](Piece& piece) {
+    const int64_t from = gradient.layout == Layout::kTable ? piece.elements.first : piece.at;
+    const auto* const first = gradient.sums != nullptr ? reinterpret_cast<const std::byte*>(gradient.sums)
+                                                       : reinterpret_cast<const std::byte*>(gradient.floats);
+    piece.copy = ops_.begin_copy_to_host(piece.staging, first + static_cast<size_t>(from) * element,
+                                         static_cast<size_t>(piece.elements.count) * element);
+  };
+  if (host_unpacked_.empty() && gradient.sums != nullptr) host_unpacked_.resize(kUnpackedElements);
+  if (!pieces.empty()) begin(pieces.front());
+  for (size_t i = 0; i < pieces.size(); ++i) {
+    if (i + 1 < pieces.size()) begin(pieces[i + 1]);
+    const Piece& piece = pieces[i];
+    ops_.finish_copy(piece.copy);
+    const OwnedElements owned{piece.elements, 0};
+    AdamWTensors tensors{.parameters = parameters_.data<float>() + piece.at,
+                         .parameters_layout = Layout::kOwned,
+                         .m = m_.data<float>() + piece.at,
+                         .v = v_.data<float>() + piece.at,
+                         .gradient = {reinterpret_cast<const float*>(piece.staging), Layout::kOwned},
+                         .owned = {&owned, 1},
+                         .unpacked = host_unpacked_.data()};
+    if (gradient.sums != nullptr) {
+      tensors.gradient = {nullptr, Layout::kOwned, reinterpret_cast<const int16_t*>(piece.staging), gradient.scales};
+    }
+    apply_adamw(*host_, model_.table(), config, tensors, step, step, norm);
+  }
 }
 
 double TrainState::apply(const OptimizerConfig& config, const float* gradients) {
@@ -177,7 +229,7 @@ double TrainState::apply_outer(const kernels::NesterovStep& settings, const floa
 // copies that others own are still to come.
 void TrainState::applied(double norm) {
   if (!std::isfinite(norm)) return;
-  if (!divided_) model_.parameters_changed();
+  if (!divided_) copies_apart() ? bytes_changed() : model_.parameters_changed();
   step += 1;
   if (loss_scale_) loss_scale_->step_applied();
   model_.set_loss_scale(loss_scale_log2());
@@ -195,7 +247,7 @@ std::vector<StateTensor> TrainState::tensors() {
     for (const Parameter& parameter : model_.table().entries) {
       float* const data = flat == nullptr ? nullptr : flat + parameter.offset;
       all.push_back({prefix + parameter.name, "float32", parameter.shape, reinterpret_cast<std::byte*>(data),
-                     static_cast<size_t>(parameter.count) * sizeof(float)});
+                     static_cast<size_t>(parameter.count) * sizeof(float), offloaded()});
     }
   };
   add_floats("", !copies_apart() ? model_.parameters() : is_whole() ? parameters_.data<float>() : nullptr);
@@ -207,9 +259,10 @@ std::vector<StateTensor> TrainState::tensors() {
                  {static_cast<int64_t>(exponents_.size())},
                  exponent_bytes.data(),
                  exponent_bytes.size(),
-                 true});
+                 true,
+                 false});
   if (loss_scale_) {
-    all.push_back({"loss_scale", "int32", {2}, reinterpret_cast<std::byte*>(&*loss_scale_), sizeof(LossScale), true});
+    all.push_back({"loss_scale", "int32", {2}, reinterpret_cast<std::byte*>(&*loss_scale_), sizeof(LossScale), true, false});
   }
   return all;
 }
@@ -218,7 +271,7 @@ std::vector<StatePiece> TrainState::pieces() {
   static_assert(kChunkElements == storage::kPieceElements);
   std::vector<StatePiece> all;
   const auto add = [&](float* data, int64_t count) {
-    all.push_back({reinterpret_cast<std::byte*>(data), static_cast<size_t>(count) * sizeof(float)});
+    all.push_back({reinterpret_cast<std::byte*>(data), static_cast<size_t>(count) * sizeof(float), offloaded()});
   };
   for (size_t c = 0; c < chunks_.size(); ++c) {
     const bool here = owned_[c] || !copies_apart();
@@ -230,7 +283,7 @@ std::vector<StatePiece> TrainState::pieces() {
   }
   constexpr size_t kPieceBytes = storage::kPieceElements * sizeof(int32_t);
   for (const StateTensor& tensor : tensors()) {
-    for (size_t at = 0; at < tensor.bytes && tensor.on_host; at += kPieceBytes)
+    for (size_t at = 0; at < tensor.bytes && !tensor.in_chunks; at += kPieceBytes)
       all.push_back({tensor.data + at, std::min(kPieceBytes, tensor.bytes - at), true});
   }
   return all;
@@ -254,7 +307,19 @@ void TrainState::bytes_changed() {
 }
 
 void TrainState::refresh(size_t chunk) {
-  model_.refresh(chunks_[chunk], parameters_of(chunk));
+  refresh_from(chunk, parameters_of(chunk));
+}
+
+void TrainState::refresh_from(size_t chunk, const float* masters) {
+  if (!offloaded()) return model_.refresh(chunks_[chunk], masters);
+  const ComputeCopy copy = model_.copy_of(chunks_[chunk]);
+  const void* from = masters;
+  if (copy.is_half) {
+    host_->cast(passing_.data<kernels::Act>(), masters, chunks_[chunk].count);
+    from = passing_.data<void>();
+  }
+  ops_.copy_to_device(copy.data, from, copy.bytes);
+  ops_.synchronize();  // before the memory is used for another chunk
 }
 
 std::vector<std::optional<storage::PieceDigest>> TrainState::digests(const std::vector<StatePiece>& here) {

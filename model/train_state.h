@@ -4,7 +4,8 @@
 // A state may be divided among workers: then a rank has the moments of the chunks (ParameterTable::chunks) that it owns, and of
 // these alone its parameters count. The passes of all ranks read compute copies (ParameterViews), which owners give to the
 // others after each step; in float32 a compute copy is the parameters themselves, else (Masters::kElsewhere) a rank has no
-// parameters but those that it owns. Promises: `tensors()` and `pieces()` list it
+// parameters but those that it owns. Offloaded, parameters and moments are in the host's memory, and AdamW runs there
+// (Rajbhandari et al. 2021): the device has gradients and compute copies. Promises: `tensors()` and `pieces()` list it
 // all as named byte spans in one fixed order; saving, hashing and copying walk these and nothing else, so what is hashed is
 // what is saved is what is copied.
 #pragma once
@@ -29,7 +30,8 @@ struct StateTensor {
   std::vector<int64_t> shape;
   std::byte* data;
   size_t bytes;
-  bool on_host = false;  // the exponents, the loss scale
+  bool on_host = false;   // the exponents, the loss scale; offloaded, all
+  bool in_chunks = true;  // all but those two
 };
 
 // A piece of a tensor of the state, as its hash cuts it (storage/state_hash.h).
@@ -42,9 +44,10 @@ struct StatePiece {
 class TrainState {
  public:
   enum class Owns : uint8_t { kAll, kNothing };
-  // `model` and `ops` outlive the state. Moments start at 0, exponents unset, step 0. The model's loss scale is from now on
-  // what this says; in other dtypes than float16 that is 1.
-  TrainState(Gpt2& model, kernels::DeviceOps& ops, Owns owns = Owns::kAll);
+  // `model` and the ops outlive the state. Moments start at 0, exponents unset, step 0. The model's loss scale is from now on
+  // what this says; in other dtypes than float16 that is 1. `host`: null, or an op set of the host and of the same dtype, to
+  // which the state is offloaded; the model's masters are elsewhere then.
+  TrainState(Gpt2& model, kernels::DeviceOps& ops, Owns owns = Owns::kAll, kernels::DeviceOps* host = nullptr);
 
   int64_t step = 0;  // steps applied
 
@@ -108,6 +111,12 @@ class TrainState {
 
  private:
   void applied(double norm);
+  // A piece at a time, while the device copies the next one's gradient to the host.
+  void apply_on_host(const OptimizerConfig& config, const Gradient& gradient, double norm);
+  void refresh_from(size_t chunk, const float* masters);
+  DeviceBuffer floats(int64_t count) const;  // where parameters and moments are
+  bool offloaded() const { return host_ != nullptr; }
+  kernels::DeviceOps& keeper() const { return offloaded() ? *host_ : ops_; }
   std::vector<double> squares_of_sums(const Gradient& gradient, const std::vector<bool>& wanted);
   float* unpacked();  // of kUnpackedElements
   // Of a chunk that is owned, and of all where they are the model's: where its parameters are.
@@ -116,6 +125,7 @@ class TrainState {
 
   Gpt2& model_;
   kernels::DeviceOps& ops_;
+  kernels::DeviceOps* const host_;
   const bool divided_;
   std::vector<Elements> chunks_;
   std::vector<bool> owned_, awaited_;  // by chunk
@@ -124,6 +134,8 @@ class TrainState {
   int64_t owned_elements_ = 0;
   DeviceBuffer parameters_, m_, v_;  // of owned elements; parameters: where they are not the model's
   DeviceBuffer unpacked_;            // taken when a gradient comes as sums
+  std::vector<float> host_unpacked_;  // the same, offloaded
+  DeviceBuffer passing_;             // offloaded: two pieces of a gradient, or a chunk's compute copy
   std::vector<int32_t> exponents_;
   std::optional<LossScale> loss_scale_;  // of float16
 };

@@ -30,6 +30,11 @@ PlanInputs inputs_with(const JobSpec& spec, int64_t workers) {
   return inputs;
 }
 
+// An offloaded state is a divided one.
+std::span<const char* const> shards_of(const JobSpec& spec) {
+  return std::span(kShards).subspan(spec.offload == "none" ? 0 : 1);
+}
+
 struct Lack {  // of memory
   double needed = 0, there = 0;
   bool of_gpu = false;
@@ -52,7 +57,7 @@ std::string in_words(const JobSpec& spec, const Lack& lack, const std::string& w
 std::vector<WorkerMemory> that_some_fit(const JobSpec& spec, std::span<const WorkerMemory> workers) {
   std::vector<WorkerMemory> able;
   std::ranges::copy_if(workers, std::back_inserter(able), [&](const WorkerMemory& worker) {
-    return std::ranges::any_of(kShards, [&](const char* shard) { return !lack_of(divided(spec, shard), worker); });
+    return std::ranges::any_of(shards_of(spec), [&](const char* shard) { return !lack_of(divided(spec, shard), worker); });
   });
   return able;
 }
@@ -64,7 +69,9 @@ bool may_be_divided(const JobSpec& spec) {
 }
 
 std::vector<MemoryPart> parts_on_host(const JobSpec& spec, int64_t workers, bool on_host) {
-  auto parts = memory_parts(inputs_with(spec, workers));
+  auto inputs = inputs_with(spec, workers);
+  inputs.offloads = inputs.offloads && !on_host;
+  auto parts = memory_parts(inputs);
   std::erase_if(parts, [&](const MemoryPart& part) {
     return part.place == MemoryPlace::kGpu || part.place == (on_host ? MemoryPlace::kStaging : MemoryPlace::kDevice);
   });
@@ -99,7 +106,7 @@ ShardChoice choose_shard(const JobSpec& spec, std::span<const WorkerMemory> work
     return {least.shard, misfit(least, workers) + ", which is too little for any"};
   }
   std::string why;  // not the ones before
-  for (const char* shard : kShards) {
+  for (const char* shard : shards_of(spec)) {
     const JobSpec tried = divided(spec, shard);
     const std::string lack = misfit(tried, able);
     if (lack.empty())
@@ -111,7 +118,7 @@ ShardChoice choose_shard(const JobSpec& spec, std::span<const WorkerMemory> work
   const auto fits = [&](const char* shard) {
     return std::ranges::count_if(able, [&](const WorkerMemory& worker) { return !lack_of(divided(spec, shard), worker); });
   };
-  return {*std::ranges::max_element(kShards, {}, fits), why};
+  return {*std::ranges::max_element(shards_of(spec), {}, fits), why};
 }
 
 }  // namespace holdfast::rendezvous

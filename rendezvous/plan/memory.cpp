@@ -104,12 +104,13 @@ std::vector<MemoryPart> memory_parts(const PlanInputs& inputs) {
   using enum MemoryPlace;
   const double P = static_cast<double>(parameter_counts(inputs.model).total), sums = sums_of(inputs);
   // Parameters are divided with their moments where passes read copies.
-  const bool apart = inputs.activation_bytes < kFloat || inputs.scatters_parameters;
+  const bool apart = inputs.activation_bytes < kFloat || inputs.scatters_parameters || inputs.offloads;
+  const MemoryPlace kept = inputs.offloads ? kHost : kDevice;
   const double parameters = apart ? share_of_state(inputs, inputs.replicas) : 1;
   std::vector<MemoryPart> parts = {
-      {"parameters", kDevice, P * kFloat * parameters, apart ? less_state(inputs, P * kFloat) : ""},
+      {"parameters", kept, P * kFloat * parameters, apart ? less_state(inputs, P * kFloat) : ""},
       {"gradients", kDevice, gradients_of(inputs), less_gradients(inputs)},
-      {"AdamW's two moments", kDevice, 2 * P * kFloat * share_of_state(inputs, inputs.replicas),
+      {"AdamW's two moments", kept, 2 * P * kFloat * share_of_state(inputs, inputs.replicas),
        less_state(inputs, 2 * P * kFloat)},
       {"sums of the reduction", kDevice, sums, less_sums(inputs.wire)}};
   if (inputs.scatters_gradients) {
@@ -120,7 +121,9 @@ std::vector<MemoryPart> memory_parts(const PlanInputs& inputs) {
   if (inputs.scatters_parameters) {
     parts.push_back({"parameters of two layers, to compute with", kDevice, element * outside_and_layers(inputs.model), ""});
   } else if (apart) {
-    parts.push_back({"parameters of 16 bits, to compute with", kDevice, P * element, "--dtype float32: none"});
+    const bool is_half = element < kFloat;
+    parts.push_back({is_half ? "parameters of 16 bits, to compute with" : "parameters to compute with", kDevice, P * element,
+                     is_half && !inputs.offloads ? "--dtype float32: none" : ""});
   }
   parts.push_back({"activations of a microbatch", kDevice, activations_of(inputs), less_activations(inputs)});
   if (rows_of(inputs) > 0) {

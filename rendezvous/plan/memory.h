@@ -16,6 +16,7 @@ enum class MemoryPlace : uint8_t {
   kDevice,   // for as long as the worker is in the job
   kGpu,      // the same, of a GPU alone
   kStaging,  // of the host of a GPU alone, likewise
+  kHost,     // of the host, GPU or not, likewise
   kPassing,  // of the host, GPU or not, while a checkpoint is written (rank 0; of a divided state all) or a state is handed
              // over or read
 };

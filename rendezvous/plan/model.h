@@ -71,6 +71,7 @@ struct PlanInputs {
   int64_t replicas = 0;              // workers that keep each part of the state; 0: all
   bool scatters_gradients = false;   // with replicas: a worker has the sums of its own parts alone (shard gradients)
   bool scatters_parameters = false;  // and gathers what it computes with, layer by layer (shard parameters)
+  bool offloads = false;             // with replicas: a GPU's host has float32 parameters and moments (offload optimizer)
   model::Recompute recompute = model::Recompute::kNone;
   int64_t activation_bytes = 2;  // of an element
   double microbatch_s = 0, update_s = 0;

@@ -66,6 +66,7 @@ PlanInputs inputs_of(const JobSpec& spec, const Json& given) {
   inputs.wire = *find_wire_type(spec.wire_dtype);  // parsing has checked the name
   inputs.overlap = spec.overlap == "on";
   inputs.replicas = spec.shard == "none" || spec.shard == "auto" ? 0 : spec.replicas;
+  inputs.offloads = spec.offload == "optimizer";
   inputs.scatters_gradients = spec.divides_gradients();
   inputs.scatters_parameters = spec.divides_parameters();
   inputs.recompute = *model::recompute_of(spec.recompute);

@@ -54,7 +54,8 @@ constexpr const char* kOutput = "what a worker says goes to its stderr and to th
 constexpr const char* kWholeLayers =
     "one layer, the embedding and the activations are on each worker; `--shard optimizer|gradients|parameters` divides the "
     "rest among the workers (ZeRO-1 to -3), and `--recompute block` takes less memory as well";
-constexpr const char* kOffload = "the state stays in the memory of the device that computes with it; leave it away";
+constexpr const char* kOffload =
+    "parameters to compute with stay in the memory of the device; --offload optimizer moves the rest. Leave it away";
 constexpr const char* kZeroStages = "0=none 1=optimizer 2=gradients 3=parameters";
 constexpr const char* kLoader = "training files are mapped into memory, so nothing has to load them; leave it away";
 constexpr const char* kDeepSpeed =
@@ -102,7 +103,7 @@ constexpr ForeignName kForeignNames[] = {
     translated("zero_optimization", "DeepSpeed", "shard", kZeroStages),
     translated("zero", "DeepSpeed", "shard", kZeroStages),
     translated("zero_stage", "DeepSpeed", "shard", kZeroStages),
-    fixed("offload_optimizer", "DeepSpeed", "none", kOffload),
+    translated("offload_optimizer", "DeepSpeed", "offload", "none=none cpu=optimizer"),
     fixed("offload_param", "DeepSpeed", "none", kOffload),
     translated("fsdp", kHuggingFace, "shard",
                "full_shard=parameters true=parameters shard_grad_op=gradients no_shard=none false=none"),

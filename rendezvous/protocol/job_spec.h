@@ -53,6 +53,7 @@ struct JobSpec {
   // workers never get this word.
   std::string shard = "none";
   int64_t replicas = 2;
+  std::string offload = "none";      // none|optimizer: on a GPU, float32 parameters and moments are in the host's memory
   int64_t checkpoint_every = 100;    // steps; 0: only at the end, on pause and on stop
   int64_t keep_last = 3;             // checkpoints; 0: all
   std::string checkpoint_store;      // a folder that all workers share ("file:///…" or a path); "": the service keeps them

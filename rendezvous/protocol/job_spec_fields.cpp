@@ -116,6 +116,8 @@ std::vector<FieldRow> rows_of_the_machinery() {
        "(parameters; ZeRO-3); auto: the first of these that fits their memory. The same bits"},
       {"replicas", IntegerField{&JobSpec::replicas, 1, kNodesMax},
        "With shard: how many workers keep each part; while one of them lives, nothing is lost"},
+      {"offload", TextField{&JobSpec::offload, kWordBytes, {"none", "optimizer"}},
+       "With shard, on GPUs: optimizer keeps AdamW's state in the host's memory and computes it there. The same bits"},
       {"checkpoint_every", IntegerField{&JobSpec::checkpoint_every, 0, kStepsMax},
        "Steps between checkpoints; 0: only on pause, on stop and at the end"},
       {"keep_last", IntegerField{&JobSpec::keep_last, 0, 1'000'000}, "Checkpoints to keep; 0 keeps all"},

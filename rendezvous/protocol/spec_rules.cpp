@@ -174,6 +174,15 @@ void check_shard(const JobSpec& spec, Errors& errors) {
   }
 }
 
+void check_offload(const JobSpec& spec, Errors& errors) {
+  const bool may_be_divided = spec.reduction == "exact" && spec.sync_every == 1;
+  if (spec.offload == "none" || (spec.shard != "none" && may_be_divided)) return;
+  errors.push_back({"offload", fmt::format("{} goes with a state that is divided: choose shard optimizer, gradients or parameters, "
+                                           "of which a single worker has all parts, with reduction exact and "
+                                           "sync_every 1; or offload none",
+                                           spec.offload)});
+}
+
 void check_store(const JobSpec& spec, Errors& errors) {
   const std::string& store = spec.checkpoint_store;
   if (store.empty() || store.starts_with('/') || store.starts_with("file:///")) return;
@@ -244,6 +253,7 @@ const std::vector<Rule>& rules() {
       {{"shard", "replicas", "reduction", "sync_every", "nodes", "batch_size", "gradient_accumulation_steps",
         "global_batch_size"},
        check_shard},
+      {{"offload", "shard", "reduction", "sync_every"}, check_offload},
       {{"checkpoint_store"}, check_store},
       {{"requires"}, check_requirements},
   };

@@ -31,11 +31,12 @@ struct Trained {
   std::string hash;
 };
 
-// Trains on a few microbatches again and again, so that there is something to learn.
-Trained train(kernels::DeviceOps& ops) {
-  Gpt2 model(kConfig, ops, kBatch);
-  model.initialize(3);
-  TrainState state(model, ops);
+// Trains on a few microbatches again and again, so that there is something to learn. `host`: where the state is offloaded to.
+Trained train(kernels::DeviceOps& ops, kernels::DeviceOps* host = nullptr) {
+  const ModelMemory memory{.masters = host == nullptr ? Masters::kInModel : Masters::kElsewhere};
+  Gpt2 model(kConfig, ops, kBatch, Recompute::kNone, memory);
+  TrainState state(model, ops, TrainState::Owns::kAll, host);
+  state.initialize(3);
   Trained trained;
   for (int step = 0; step < kSteps; ++step) {
     const Microbatch microbatch = random_microbatch(kConfig, kBatch, static_cast<uint64_t>(step % 2));
@@ -63,6 +64,21 @@ TEST_P(HipTraining, FollowsTheCpu) {
 #if defined(HOLDFAST_HIP_SHIM)
   EXPECT_EQ(shim::bytes_on_device(), 0U) << "all memory was given back";
 #endif
+}
+
+TEST_P(HipTraining, HasTheSameBitsWithTheStateInTheHostsMemory) {
+  if (const std::string reason = kernels::testing::reason_not_to_run(); !reason.empty()) GTEST_SKIP() << reason;
+  const auto [dtype, wave] = GetParam();
+  kernels::testing::use_wave(wave);
+  kernels::testing::shuffle_with(1);
+  const int gpu = kernels::hip_devices_by_preference().front();
+  const Trained whole = train(*kernels::make_hip_ops(dtype, gpu));
+  for (const int threads : {1, 2}) {
+    const auto host = kernels::make_cpu_ops(dtype, threads);
+    const Trained offloaded = train(*kernels::make_hip_ops(dtype, gpu), host.get());
+    EXPECT_EQ(offloaded.losses, whole.losses);
+    EXPECT_EQ(offloaded.hash, whole.hash) << "AdamW on the CPU";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, HipTraining,

@@ -46,7 +46,7 @@ model::DataOrder data_order(const JobSpec& spec, const model::TokenFile& file) {
 // Of a state that is divided nobody owns anything before the ranks have met.
 void begin_state(Session& session) {
   const auto owns = session.is_divided() ? model::TrainState::Owns::kNothing : model::TrainState::Owns::kAll;
-  session.state = std::make_unique<model::TrainState>(*session.model, *session.ops, owns);
+  session.state = std::make_unique<model::TrainState>(*session.model, *session.ops, owns, session.host_ops.get());
   session.sound.assign(session.state->owned().size(), false);
 }
 
@@ -82,7 +82,10 @@ void build_model(Session& session, const OpsFactory& make_ops, const MemoryLimit
                                  .block_size = spec.block_size};
   model::ModelMemory memory;
   const bool by_layer = spec.divides_parameters();
-  if (session.is_divided() && (by_layer || spec.dtype != "float32")) memory.masters = model::Masters::kElsewhere;
+  if (spec.offload == "optimizer" && !session.ops->memory_is_host())
+    session.host_ops = kernels::make_cpu_ops(*dtype_of(spec.dtype), host_threads(*session.ops, 8));
+  if (session.is_divided() && (by_layer || spec.dtype != "float32" || session.host_ops))
+    memory.masters = model::Masters::kElsewhere;
   if (by_layer) memory.copies = model::Copies::kByLayer;
   if (spec.divides_gradients()) memory.gradients = model::Gradients::kByRange;
   session.model =

@@ -40,6 +40,7 @@ struct Session {
   DataFiles data;
   model::DataOrder order, validation_order;  // the second is only meaningful with a validation file
   std::unique_ptr<kernels::DeviceOps> ops;
+  std::unique_ptr<kernels::DeviceOps> host_ops;  // where the state is offloaded to the host; else null
   std::unique_ptr<model::Gpt2> model;
   std::unique_ptr<model::TrainState> state;
   std::unique_ptr<GradientAccumulator> gradients;  // null where gradients are scattered

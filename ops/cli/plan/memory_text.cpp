@@ -32,6 +32,7 @@ Places places_of(const MemoryPart& part) {
       return {part.bytes, 0, 0};
     case MemoryPlace::kStaging:
       return {0, part.bytes, 0};
+    case MemoryPlace::kHost:
     case MemoryPlace::kPassing:
       break;
   }
@@ -46,6 +47,8 @@ const char* place_name(MemoryPlace place) {
       return "gpu";
     case MemoryPlace::kStaging:
       return "staging";
+    case MemoryPlace::kHost:
+      return "host";
     case MemoryPlace::kPassing:
       break;
   }

@@ -205,10 +205,16 @@ TEST_F(Jobs, AFileOfDeepSpeedIsTakenWhereItMeansTheSame) {
             (Json{{"train_data_path", "/d/t.bin"}, {"shard", "parameters"}}));
   std::ofstream(file) << R"({"train_data_path": "/d/t.bin",
                              "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})";
-  const Said said = run({"submit", "--config", file, "--print_config"});
+  EXPECT_EQ(Json::parse(run({"submit", "--config", file, "--print_config"}).out),
+            (Json{{"train_data_path", "/d/t.bin"}, {"shard", "gradients"}, {"offload", "optimizer"}}));
+  std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "zero_optimization": {"offload_optimizer": {"device": "nvme"}}})";
+  Said said = run({"submit", "--config", file, "--print_config"});
   EXPECT_EQ(said.exit_code, 2);
-  EXPECT_THAT(said.err,
-              HasSubstr("DeepSpeed's offload_optimizer is not taken here: the state stays in the memory of the device"));
+  EXPECT_THAT(said.err, HasSubstr("offload_optimizer is offload here (none=none cpu=optimizer); nvme is none of these"));
+  std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "zero_optimization": {"offload_param": {"device": "cpu"}}})";
+  said = run({"submit", "--config", file, "--print_config"});
+  EXPECT_EQ(said.exit_code, 2);
+  EXPECT_THAT(said.err, HasSubstr("DeepSpeed's offload_param is not taken here: parameters to compute with stay in the memory"));
   fs::remove(file);
 }
 

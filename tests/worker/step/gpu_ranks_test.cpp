@@ -130,6 +130,40 @@ TEST_F(GpuRanks, ReadTheirPartsOfACheckpoint) {
   }
 }
 
+TEST_F(GpuRanks, HaveTheSameBitsWithTheirPartsInTheHostsMemory) {
+  spec.n_layer = 2;
+  for (const char* dtype : {"float32", "bfloat16"}) {
+    spec.dtype = dtype;
+    spec.shard = spec.offload = "none";
+    spec.wire_dtype = dtype == std::string("bfloat16") ? "int16" : "int32";
+    const std::string one = at(1, "off"), whole = data.path(std::string(dtype) + "-whole");
+    spec.checkpoint_store = whole;
+    Ranks first(spec, service);
+    const auto checkpoint = checkpoint_after(3, spec, first);
+    for (const char* shard : {"optimizer", "gradients", "parameters"}) {
+      SCOPED_TRACE(std::string(dtype) + ", " + shard);
+      spec.shard = shard;
+      spec.offload = "none";
+      size_t on_device = 0;
+      {
+        Ranks ranks(spec, service, 3);
+        run_to_end(ranks, checkpoint);
+        on_device = shim::bytes_on_device();
+      }
+      spec.offload = "optimizer";
+      Ranks ranks(spec, service, 3);
+      run_to_end(ranks, checkpoint);
+      EXPECT_EQ(ranks.hash(), one);
+      const auto elements = static_cast<size_t>(ranks[0].session->model->table().total);
+      EXPECT_LT(shim::bytes_on_device() + 2 * elements * 8, on_device) << "the moments of two copies, and more";
+      EXPECT_EQ(undisturbed(spec, 1), one) << "a single rank has all parts";
+      spec.checkpoint_store = data.path(std::string(dtype) + shard);
+      EXPECT_EQ(with_a_rank_lost(spec, 2), one);
+      spec.checkpoint_store = whole;
+    }
+  }
+}
+
 TEST_F(GpuRanks, TrainWithEachFloatWireType) {
   spec.reduction = "float";
   for (const char* wire : {"float32", "bfloat16", "float16", "int8"}) {

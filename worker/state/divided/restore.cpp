@@ -31,7 +31,7 @@ class Restore {
     }
     for (const model::StateTensor& tensor : session.state->tensors()) {
       infos_.push_back({tensor.name, tensor.dtype, tensor.shape, static_cast<int64_t>(tensor.bytes)});
-      if (tensor.on_host) add(tensor.name, 0, {tensor.data, tensor.bytes, true});
+      if (!tensor.in_chunks) add(tensor.name, 0, {tensor.data, tensor.bytes, true});
     }
   }
 
