@@ -15,13 +15,14 @@ namespace {
 
 using storage::PieceDigest;
 
-// Layout, little-endian: magic "HFC1" (u32); node (text); whether the rank's chunks count (u32, 0 or 1); number of pieces
-// (u32); of each piece: whether it is held (u8, 0 or 1), and its digest (16 bytes) if so.
-constexpr uint32_t kHoldingsMagic = 0x31434648;
+// Layout, little-endian: magic "HFC2" (u32); node (text); whether the rank's chunks count (u32, 0 or 1); whether it is a
+// newcomer (u32, 0 or 1); number of pieces (u32); of each piece: whether it is held (u8, 0 or 1), and its digest (16 bytes) if
+// so.
+constexpr uint32_t kHoldingsMagic = 0x32434648;
 
 struct Held {
   std::string node;
-  bool counts = false;
+  bool counts = false, is_new = false;
   PieceDigests digests;
 };
 
@@ -30,6 +31,7 @@ std::vector<std::byte> encode(const Held& held) {
   out.put(kHoldingsMagic);
   out.put_text(held.node);
   out.put(uint32_t{held.counts});
+  out.put(uint32_t{held.is_new});
   out.put(static_cast<uint32_t>(held.digests.size()));
   for (const auto& digest : held.digests) {
     out.put(static_cast<uint8_t>(digest.has_value()));
@@ -45,6 +47,7 @@ tl::expected<Held, std::string> decode(std::span<const std::byte> bytes, size_t 
   Held held;
   held.node = in.get_text();
   held.counts = in.get<uint32_t>() != 0;
+  held.is_new = in.get<uint32_t>() != 0;
   const auto count = in.get<uint32_t>();
   if (magic != kHoldingsMagic) return tl::unexpected<std::string>("it is not of this version of Holdfast");
   if (count != pieces) return tl::unexpected(fmt::format("it has {} pieces, here there are {}", count, pieces));
@@ -58,11 +61,15 @@ tl::expected<Held, std::string> decode(std::span<const std::byte> bytes, size_t 
   return held;
 }
 
-// This rank's own. Moments that are not right are as good as none.
+// This rank's own. Moments that are not right are as good as none, and so are copies that have not come.
 Held own_holding(const Session& session, const std::string& node, bool counts, PieceDigests digests) {
-  Held held{node, counts, std::move(digests)};
+  const bool has_all_copies = std::ranges::find(session.copied, false) == session.copied.end();
+  Held held{node, counts, !counts || !has_all_copies, std::move(digests)};
   const size_t chunks = session.sound.size();
+  const bool copies_stay = !session.model->copies_by_layer();
+  const size_t copies_at = copies_among_told(session);
   for (size_t c = 0; c < chunks; ++c) {
+    if (copies_stay && !session.copied[c]) held.digests[copies_at + c] = std::nullopt;
     if (session.sound[c]) continue;
     held.digests[chunks + c] = held.digests[2 * chunks + c] = std::nullopt;
     if (session.state->copies_apart()) held.digests[c] = std::nullopt;
@@ -72,12 +79,16 @@ Held own_holding(const Session& session, const std::string& node, bool counts, P
 
 class Judging {
  public:
-  Judging(std::vector<Held> held, size_t chunks, size_t copies) : held_(std::move(held)), chunks_(chunks) {
+  Judging(std::vector<Held> held, size_t chunks, size_t copies, size_t copies_at) : held_(std::move(held)), chunks_(chunks) {
     const size_t pieces = held_.front().digests.size();
     found_.hashed = pieces - copies;
+    found_.copies_at = copies_at;
     found_.right.resize(pieces);
     found_.has.assign(pieces, RankSet(held_.size()));
-    for (const Held& one : held_) found_.nodes.push_back(one.node);
+    for (const Held& one : held_) {
+      found_.nodes.push_back(one.node);
+      found_.newcomers.push_back(one.is_new);
+    }
   }
 
   Holdings run() {
@@ -161,7 +172,7 @@ RunResult<Holdings> gather_holdings(Communicator& ring, const Session& session, 
     all.push_back(std::move(*held));
   }
   const size_t chunks = session.sound.size();
-  return Judging(std::move(all), chunks, session.state->copies_stay() ? chunks : 0).run();
+  return Judging(std::move(all), chunks, session.state->copies_stay() ? chunks : 0, copies_among_told(session)).run();
 }
 
 std::vector<model::StatePiece> told_pieces(const Session& session) {
@@ -172,8 +183,25 @@ std::vector<model::StatePiece> told_pieces(const Session& session) {
   return pieces;
 }
 
+size_t copies_among_told(const Session& session) {
+  return session.state->copies_stay() ? session.state->pieces().size() : 0;
+}
+
 PieceDigests digests_of_told(const Session& session) {
   return session.state->digests(told_pieces(session));
+}
+
+PieceDigests digests_of_told(const Session& session, PieceDigests before, const std::vector<bool>& came) {
+  auto here = told_pieces(session);
+  for (size_t piece = 0; piece < here.size(); ++piece) {
+    if (here[piece].data == nullptr) before[piece] = std::nullopt;
+    if (!came[piece]) here[piece].data = nullptr;
+  }
+  const auto now = session.state->digests(here);
+  for (size_t piece = 0; piece < now.size(); ++piece) {
+    if (came[piece]) before[piece] = now[piece];
+  }
+  return before;
 }
 
 }  // namespace holdfast::worker

@@ -23,9 +23,11 @@ struct Holdings {
   std::vector<RankSet> has;                 // by piece, who has the right bytes
   std::vector<size_t> lost;                 // chunks that nobody has; then some of `right` mean nothing
   std::vector<int> odd;                     // ranks with other bytes than those that count
+  RankSet newcomers;                        // their chunks do not count, or copies were still to come to them
   std::optional<std::string> differs;       // owners have different bytes, and no more than half of them the same: where
 
-  size_t hashed = 0;  // the first pieces, which are the state's; compute copies come after them
+  size_t hashed = 0;     // the first pieces, which are the state's; compute copies that are apart come after them
+  size_t copies_at = 0;  // the piece that is the first chunk's compute copy, where copies stay
 
   std::string hash() const { return storage::state_hash_of(std::span(right).first(hashed)); }
 };
@@ -34,7 +36,11 @@ using PieceDigests = std::vector<std::optional<storage::PieceDigest>>;  // by pi
 
 // The pieces that ranks tell of: those of the state; then the compute copies of all chunks, where these are apart and stay.
 std::vector<model::StatePiece> told_pieces(const Session& session);
+// Of these the first chunk's compute copy, where copies stay: others follow it. In float32 copies are the parameters.
+size_t copies_among_told(const Session& session);
 PieceDigests digests_of_told(const Session& session);
+// The same where all pieces but those that `came` are as they were when `before` was taken.
+PieceDigests digests_of_told(const Session& session, PieceDigests before, const std::vector<bool>& came);
 
 // `digests`: this rank's own, of told_pieces. `counts`: its state is of the step that is wanted, so that its chunks
 // count; of these, the sound ones.

@@ -39,8 +39,20 @@ std::vector<bool> lacked_by(const Ownership& ownership, size_t rank) {
   return chunks_of(ownership.lacking, rank);
 }
 
+std::vector<bool> copies_to_come(const Ownership& ownership, size_t rank) {
+  return chunks_of(ownership.without_copy, rank);
+}
+
+RankSet computing_ranks(const Ownership& ownership, size_t world_size) {
+  RankSet computing(world_size, true);
+  for (const auto& ranks : ownership.without_copy) {
+    for (const int32_t rank : ranks) computing[static_cast<size_t>(rank)] = false;
+  }
+  return computing;
+}
+
 Ownership settled(const Placement& placement, size_t chunks) {
-  Ownership ownership{placement, {}, std::vector<std::vector<int32_t>>(chunks)};
+  Ownership ownership{placement, {}, std::vector<std::vector<int32_t>>(chunks), std::vector<std::vector<int32_t>>(chunks)};
   for (size_t c = 0; c < chunks; ++c) {
     const auto owners = placement.owners_of(c);
     ownership.owners.emplace_back(owners.begin(), owners.end());
@@ -63,6 +75,20 @@ Ownership on_the_way(const Placement& placement, const Holdings& holdings, size_
     owners.insert(owners.end(), others.begin(), others.end());
   }
   return ownership;
+}
+
+void leave_copies_for_later(Ownership& ownership, const Session& session, const Holdings& holdings, const RankSet& leaving) {
+  const size_t world_size = leaving.size();
+  bool others_stay = false;
+  for (size_t rank = 0; rank < world_size; ++rank) others_stay |= !holdings.newcomers[rank] && !leaving[rank];
+  if (!others_stay || session.model->copies_by_layer()) return;
+  for (size_t c = 0; c < ownership.owners.size(); ++c) {
+    const RankSet holders = holders_of(ownership, c, world_size);
+    for (size_t rank = 0; rank < world_size; ++rank) {
+      if (holdings.newcomers[rank] && !holders[rank] && !holdings.has[holdings.copies_at + c][rank])
+        ownership.without_copy[c].push_back(static_cast<int32_t>(rank));
+    }
+  }
 }
 
 std::optional<rendezvous::StateDivision> division_of(const Session& session, size_t world_size) {
@@ -132,6 +158,8 @@ void own_what_is_said(Session& session, const Ownership& ownership, size_t rank,
   session.state->await(lacks);
   session.sound = session.state->owned();
   for (size_t c = 0; c < lacks.size(); ++c) session.sound[c] = session.sound[c] && !lacks[c];
+  session.copied = copies_to_come(ownership, rank);
+  session.copied.flip();
   session.ownership = ownership;
   divide_gradient(session, world_size);
 }

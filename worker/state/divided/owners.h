@@ -19,11 +19,17 @@ RankSet holders_of(const Ownership& ownership, size_t chunk, size_t world_size);
 // By chunk, whether `rank` owns it; whether it does and lacks it.
 std::vector<bool> owned_by(const Ownership& ownership, size_t rank);
 std::vector<bool> lacked_by(const Ownership& ownership, size_t rank);
+// By chunk, whether its compute copy is still to come to `rank`. By rank, whether all have come, so that it computes.
+std::vector<bool> copies_to_come(const Ownership& ownership, size_t rank);
+RankSet computing_ranks(const Ownership& ownership, size_t world_size);
 
 // The placement's owners have all that they own.
 Ownership settled(const rendezvous::Placement& placement, size_t chunks);
 // The same where ranks have what `holdings` says, so that some of it is still to come. Somebody has each chunk.
 Ownership on_the_way(const rendezvous::Placement& placement, const Holdings& holdings, size_t chunks);
+// Compute copies of the `holdings.newcomers` are to come later, but for those of chunks that they hold from now on. Not so
+// where nobody else stays, for then no rank could compute.
+void leave_copies_for_later(Ownership& ownership, const Session& session, const Holdings& holdings, const RankSet& leaving);
 
 // The division as people are shown it; nullopt where the state is not divided.
 std::optional<rendezvous::StateDivision> division_of(const Session& session, size_t world_size);
