@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "worker/state/divided/agreement.h"
+#include "worker/state/divided/division.h"
 #include "worker/state/divided/filling.h"
-#include "worker/state/divided/owners.h"
 #include "worker/step/compare_states.h"
 #include "worker/step/evaluation.h"
 #include "worker/step/load_balancer.h"

@@ -8,6 +8,7 @@
 
 #include "worker/state/divided/catch_up.h"
 #include "worker/state/divided/compute_copies.h"
+#include "worker/state/divided/division.h"
 #include "worker/state/divided/holdings.h"
 #include "worker/state/divided/owners.h"
 #include "worker/state/offers.h"
@@ -30,12 +31,13 @@ RankSet everyone(const Communicator& ring) {
 std::vector<RankSet> wanted_pieces(const Ownership& ownership, const Session& session, size_t pieces,
                                    const Communicator& ring) {
   std::vector<RankSet> wanted(pieces, everyone(ring));
-  const size_t chunks = session.sound.size(), copies_at = copies_among_told(session);
+  const size_t chunks = session.sound.size();
+  const auto copies_at = kinds_of_told(session).copies_at;
   for (size_t c = 0; c < chunks; ++c) {
     const RankSet holders = holders_of(ownership, c, static_cast<size_t>(ring.world_size()));
     wanted[chunks + c] = wanted[2 * chunks + c] = holders;
     if (session.state->copies_apart()) wanted[c] = holders;
-    for (const int32_t rank : ownership.without_copy[c]) wanted[copies_at + c][static_cast<size_t>(rank)] = false;
+    for (const int32_t rank : ownership.without_copy[c]) wanted[copies_at.value() + c][static_cast<size_t>(rank)] = false;
   }
   return wanted;
 }
@@ -98,7 +100,7 @@ class Agreeing {
     const auto placement = place_chunks(session_, *holdings, leaving);
     if (!placement) return tl::unexpected(placement.error());
     Ownership ownership = settled(*placement, chunks_);  // all moves now: who leaves gives nothing later
-    leave_copies_for_later(ownership, session_, *holdings, leaving);
+    leave_copies_for_later(ownership, *holdings, leaving);
     const auto came = move_pieces(ownership, *holdings);
     if (!came) return tl::unexpected(came.error());
     auto digests = digests_of_told(session_, before, *came);
@@ -188,7 +190,7 @@ class Agreeing {
     if (!current_[me]) session_.has_state = false;
     // The moments and masters that an owner lacks, and a newcomer's copies, come while training goes on (filling.h).
     Ownership ownership = on_the_way(*placement, *holdings, chunks_);
-    leave_copies_for_later(ownership, session_, *holdings, nobody());
+    leave_copies_for_later(ownership, *holdings, nobody());
     agreed_.later = std::ranges::count(computing_ranks(ownership, current_.size()), false);
     const auto came = move_pieces(ownership, *holdings);
     if (!came) return tl::unexpected(came.error());
@@ -228,12 +230,11 @@ class Agreeing {
   bool trust_what_came(const Ownership& ownership, PieceDigests& digests, const std::vector<storage::PieceDigest>& right) {
     const auto is_right = [&](size_t piece) { return !digests[piece] || *digests[piece] == right[piece]; };
     const auto lacks = lacked_by(ownership, me_in(ring_)), later = copies_to_come(ownership, me_in(ring_));
-    const bool copies_stay = !session_.model->copies_by_layer();
-    const size_t copies_at = copies_among_told(session_);
+    const auto copies_at = kinds_of_told(session_).copies_at;
     for (size_t c = 0; c < chunks_; ++c) {
       const bool has = session_.state->owned()[c] && !lacks[c];
-      session_.copied[c] = !later[c] && (!copies_stay || is_right(copies_at + c));
-      if (later[c]) digests[copies_at + c] = std::nullopt;
+      session_.copied[c] = !later[c] && (!copies_at || is_right(*copies_at + c));
+      if (later[c]) digests[copies_at.value() + c] = std::nullopt;
       session_.sound[c] = has && is_right(c) && is_right(chunks_ + c) && is_right(2 * chunks_ + c);
       if (!lacks[c]) continue;
       digests[chunks_ + c] = digests[2 * chunks_ + c] = std::nullopt;

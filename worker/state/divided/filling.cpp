@@ -12,6 +12,7 @@
 
 #include "storage/state_hash.h"
 #include "worker/profile/span.h"
+#include "worker/state/divided/division.h"
 #include "worker/state/divided/holdings.h"
 #include "worker/state/divided/owners.h"
 #include "worker/state/divided/routes.h"
@@ -36,7 +37,7 @@ Filling::Filling(Communicator& ring, Session& session, int64_t first_window)
     : ring_(ring),
       session_(session),
       first_window_(first_window),
-      copies_at_(copies_among_told(session)),
+      copies_at_(kinds_of_told(session).copies_at.value_or(0)),
       window_bytes_(first_window) {
   const Ownership& ownership = session.ownership;
   for (size_t c = 0; c < ownership.without_copy.size() && session.state->copies_stay(); ++c) {
