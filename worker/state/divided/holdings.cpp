@@ -104,7 +104,15 @@ PieceKinds kinds_of_told(const Session& session) {
 }
 
 PieceDigests digests_of_told(const Session& session) {
-  return session.state->digests(told_pieces(session));
+  auto here = told_pieces(session);
+  const auto copies_at = kinds_of_told(session).copies_at;
+  const size_t chunks = session.sound.size();
+  for (size_t c = 0; c < chunks; ++c) {
+    if (!session.sound[c]) here[chunks + c].data = here[2 * chunks + c].data = nullptr;
+    if (!session.sound[c] && session.state->copies_apart()) here[c].data = nullptr;
+    if (copies_at && !session.copied[c]) here[*copies_at + c].data = nullptr;
+  }
+  return session.state->digests(here);
 }
 
 PieceDigests digests_of_told(const Session& session, PieceDigests before, const std::vector<bool>& came) {

@@ -18,6 +18,7 @@ namespace holdfast::worker {
 // The pieces that ranks tell of: those of the state; then the compute copies of all chunks, where these are apart and stay.
 std::vector<model::StatePiece> told_pieces(const Session& session);
 PieceKinds kinds_of_told(const Session& session);
+// Of pieces that are right as far as this rank knows: a newcomer does not digest memory that it has just taken.
 PieceDigests digests_of_told(const Session& session);
 // The same where all pieces but those that `came` are as they were when `before` was taken.
 PieceDigests digests_of_told(const Session& session, PieceDigests before, const std::vector<bool>& came);
