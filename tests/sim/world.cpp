@@ -72,6 +72,7 @@ void World::submit_jobs() {
     const bool in_epochs = begins_at == 0 && chance_.percent(20);
     if (in_epochs) spec = one_epoch_of(spec).with_steps_over(kDataTokens);
     if (chance_.percent(35)) spec.shard = chance_.of(std::vector<std::string>{"optimizer", "gradients", "parameters"});
+    if (spec.shard != "none" && chance_.percent(60)) spec.dtype = "bfloat16";
     spec.replicas = chance_.between(1, std::clamp<int64_t>(spec.global_batch_size, 2, 3));
     submitted.push_back(spec);
     const int64_t at = i == 0 ? 0 : chance_.below(5000);

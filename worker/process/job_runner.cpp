@@ -17,7 +17,7 @@
 #include "worker/profile/recording_store.h"
 #include "worker/state/agreement.h"
 #include "worker/state/divided/agreement.h"
-#include "worker/state/divided/owners.h"
+#include "worker/state/divided/division.h"
 
 namespace holdfast::worker {
 namespace {

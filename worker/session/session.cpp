@@ -48,6 +48,7 @@ void begin_state(Session& session) {
   const auto owns = session.is_divided() ? model::TrainState::Owns::kNothing : model::TrainState::Owns::kAll;
   session.state = std::make_unique<model::TrainState>(*session.model, *session.ops, owns, session.host_ops.get());
   session.sound.assign(session.state->owned().size(), false);
+  session.copied = session.sound;
 }
 
 // The first call of a shape allocates a GPU's scratch memory, and its library chooses kernels then; the first reduction takes

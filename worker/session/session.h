@@ -60,6 +60,7 @@ struct Session {
   // by chunk whether this rank has its moments, and they are right.
   Ownership ownership;
   std::vector<bool> sound;
+  std::vector<bool> copied;   // by chunk, whether its compute copy has come to this rank, where copies stay
   int64_t applied_step = -1;  // the step whose mean gradient the model's buffer still has, once it was applied; -1: none
   // The same where the state is divided: of what this rank owns, applied or not.
   struct Summed {

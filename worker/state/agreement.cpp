@@ -171,6 +171,10 @@ std::string in_words(const StateAgreement& agreed, int world_size) {
           : fmt::format("{} of {} workers took {} of step {} from the {} that held it: {:.1f} MB{} in {:.2f} s, hash {}",
                         agreed.receivers, world_size, agreed.divided ? "their parts of the state" : "the state", agreed.step,
                         agreed.donors, megabytes, agreed.divided ? " at most" : "", agreed.seconds, agreed.hash);
+  if (agreed.later > 0)
+    text += fmt::format(
+        "; {} of them {} the parameters to compute with after steps, a bit at a time, and no microbatches until then",
+        agreed.later, agreed.later == 1 ? "takes" : "take");
   if (agreed.overruled > 0)
     text += fmt::format("; {} of them held another state of that step, and most ranks agreed on this one", agreed.overruled);
   if (!agreed.fetched_again.empty())

@@ -30,6 +30,7 @@ struct StateAgreement {
   int overruled = 0;     // receivers that held another state of the same step
   int64_t bytes = 0;     // the most that one receiver took, of the state or of the gradient
   bool divided = false;  // of a divided state (divided/agreement.h): receivers took parts of it
+  int64_t later = 0;     // newcomers that take compute copies after steps, and compute nothing until then
   bool refused = false;  // the missing step had been refused: only that word was taken
   double seconds = 0;
   bool received = false;              // this rank took it

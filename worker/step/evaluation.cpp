@@ -1,10 +1,12 @@
 #include "worker/step/evaluation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
 #include "worker/gradients/loss_sum.h"
 #include "worker/profile/span.h"
+#include "worker/state/divided/owners.h"
 #include "worker/step/exchange.h"
 #include "worker/transport/wire_bytes.h"
 
@@ -43,9 +45,13 @@ RunResult<double> evaluate(Session& session, Communicator& ring) {
   const Span span(SpanKind::kOther, "evaluation");
   Part mine;
   try {
-    const int64_t microbatches = session.spec.eval_microbatches, ranks = ring.world_size();
-    mine = evaluate_share(session, rendezvous::deal(microbatches, ring.world_size(), ring.rank()),
-                          (microbatches + ranks - 1) / ranks);
+    const auto computing = computing_ranks(session.ownership, static_cast<size_t>(ring.world_size()));
+    const int64_t microbatches = session.spec.eval_microbatches, ranks = std::ranges::count(computing, true);
+    const auto before = std::ranges::count(computing.begin(), computing.begin() + ring.rank(), true);
+    const auto share = computing[static_cast<size_t>(ring.rank())]
+                           ? rendezvous::deal(microbatches, static_cast<int>(ranks), static_cast<int>(before))
+                           : rendezvous::Share{};
+    mine = evaluate_share(session, share, (microbatches + ranks - 1) / ranks);
   } catch (const model::Interrupted&) {
     return tl::unexpected(interrupted("interrupted during an evaluation"));
   } catch (const RingFailed& failed) {

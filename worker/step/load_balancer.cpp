@@ -43,20 +43,32 @@ std::string duration(int64_t us) {
 
 }  // namespace
 
-LoadBalancer::LoadBalancer(int64_t microbatches, int world_size) : microbatches_(microbatches) {
-  for (int rank = 0; rank < world_size; ++rank) {
-    const auto share = rendezvous::deal(microbatches, world_size, rank);
-    even_.push_back(share.last - share.first);
+LoadBalancer::LoadBalancer(int64_t microbatches, int world_size)
+    : LoadBalancer(microbatches, std::vector<bool>(static_cast<size_t>(world_size), true)) {}
+
+LoadBalancer::LoadBalancer(int64_t microbatches, std::vector<bool> computing)
+    : microbatches_(microbatches), computing_(std::move(computing)) {
+  const auto even = even_counts(microbatches, computing_);
+  for (size_t rank = 0; rank < computing_.size(); ++rank) {
+    if (!computing_[rank]) continue;
+    ranks_.push_back(rank);
+    even_.push_back(even[rank]);
   }
   counts_ = even_;
-  shares_ = deal_counts(counts_);
+  shares_ = deal();
+}
+
+StepShares LoadBalancer::deal() const {
+  std::vector<int64_t> by_rank(computing_.size());
+  for (size_t i = 0; i < ranks_.size(); ++i) by_rank[ranks_[i]] = counts_[i];
+  return deal_counts(by_rank);
 }
 
 std::vector<int64_t> LoadBalancer::medians() const {
   std::vector<int64_t> us;
-  for (size_t rank = 0; rank < counts_.size(); ++rank) {
+  for (size_t i = 0; i < counts_.size(); ++i) {
     std::vector<int64_t> of_rank;
-    for (const auto& step : window_) of_rank.push_back(step[rank]);
+    for (const auto& step : window_) of_rank.push_back(step[i]);
     us.push_back(std::max<int64_t>(median(std::move(of_rank)), 1));
   }
   return us;
@@ -65,13 +77,13 @@ std::vector<int64_t> LoadBalancer::medians() const {
 LoadBalancer::Change LoadBalancer::observe(const StepShares& computed, std::span<const int64_t> compute_us) {
   if (counts_.size() < 2 || microbatches_ < static_cast<int64_t>(counts_.size())) return {};
   // If a part of the step was kept from an earlier try, its times say little.
-  if (computed.to_compute != shares_.to_compute || compute_us.size() != counts_.size()) return {};
+  if (computed.to_compute != shares_.to_compute || compute_us.size() != computing_.size()) return {};
   if (warm_up_left_ > 0) {
     --warm_up_left_;
     return {};
   }
   std::vector<int64_t> each;
-  for (size_t rank = 0; rank < counts_.size(); ++rank) each.push_back(std::max<int64_t>(compute_us[rank], 0) / counts_[rank]);
+  for (size_t i = 0; i < counts_.size(); ++i) each.push_back(std::max<int64_t>(compute_us[ranks_[i]], 0) / counts_[i]);
   window_.push_back(std::move(each));
   if (window_.size() < kWindow) return {};
   const auto us = medians();
@@ -87,12 +99,12 @@ LoadBalancer::Change LoadBalancer::deal_anew(const std::vector<int64_t>& us) {
   if (!even_again && makespan(best, us) * 100 >= makespan(counts_, us) * kClearGain) return {};
   Change change{.changed = true, .slow = {}};
   const int64_t typical = median(us);
-  for (size_t rank = 0; rank < us.size(); ++rank) {
-    if (best[rank] >= even_[rank]) continue;
-    change.slow.push_back({static_cast<int>(rank), us[rank], typical, counts_[rank], best[rank], even_[rank]});
+  for (size_t i = 0; i < us.size(); ++i) {
+    if (best[i] >= even_[i]) continue;
+    change.slow.push_back({static_cast<int>(ranks_[i]), us[i], typical, counts_[i], best[i], even_[i]});
   }
   counts_ = std::move(best);
-  shares_ = deal_counts(counts_);
+  shares_ = deal();
   warm_up_left_ = 1;
   return change;
 }

@@ -27,6 +27,10 @@ class LoadBalancer {
   static constexpr int64_t kClearGain = 85, kEvenEnough = 105;
 
   LoadBalancer(int64_t microbatches, int world_size);
+  // `computing` by rank, at least one: those that can compute. Others are dealt nothing.
+  LoadBalancer(int64_t microbatches, std::vector<bool> computing);
+
+  const std::vector<bool>& computing() const { return computing_; }
 
   // The shares of the next step, if no part of it was kept from an earlier try.
   const StepShares& shares() const { return shares_; }
@@ -44,14 +48,17 @@ class LoadBalancer {
   Change observe(const StepShares& computed, std::span<const int64_t> compute_us);
 
  private:
+  StepShares deal() const;
   std::vector<int64_t> medians() const;
   Change deal_anew(const std::vector<int64_t>& us);
 
   int64_t microbatches_;
-  std::vector<int64_t> even_, counts_;  // microbatches by rank
+  std::vector<bool> computing_;
+  std::vector<size_t> ranks_;           // that can compute, ascending; what follows is by index in these
+  std::vector<int64_t> even_, counts_;  // microbatches
   StepShares shares_;
   size_t warm_up_left_ = kWarmUpSteps;
-  std::vector<std::vector<int64_t>> window_;  // by step, by rank: microseconds for one microbatch
+  std::vector<std::vector<int64_t>> window_;  // by step: microseconds for one microbatch
 };
 
 // "w3 (rank 2) takes 2.1 times as long …: it computes 2 microbatches of a step instead of 3". `names` by rank, may be empty;

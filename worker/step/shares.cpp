@@ -12,16 +12,17 @@ namespace {
 
 constexpr uint32_t kKeptMagic = 0x314b4648;  // "HFK1"
 
-std::vector<int64_t> even_counts(int64_t microbatches, size_t world_size) {
+}  // namespace
+
+std::vector<int64_t> even_counts(int64_t microbatches, const std::vector<bool>& computing) {
+  const auto ranks = static_cast<int>(std::ranges::count(computing, true));
   std::vector<int64_t> counts;
-  for (size_t rank = 0; rank < world_size; ++rank) {
-    const auto share = rendezvous::deal(microbatches, static_cast<int>(world_size), static_cast<int>(rank));
+  for (int next = 0; const bool computes : computing) {
+    const auto share = computes ? rendezvous::deal(microbatches, ranks, next++) : rendezvous::Share{};
     counts.push_back(share.last - share.first);
   }
   return counts;
 }
-
-}  // namespace
 
 StepShares deal_counts(std::span<const int64_t> counts) {
   StepShares shares;
@@ -37,8 +38,9 @@ StepShares deal_counts(std::span<const int64_t> counts) {
   return shares;
 }
 
-StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept) {
+StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept, const std::vector<bool>& computing) {
   const size_t world_size = kept.size();
+  if (computing.empty()) return deal_rest(microbatches, kept, std::vector<bool>(world_size, true));
   StepShares shares;
   shares.to_compute.resize(world_size);
   shares.own.resize(world_size);
@@ -51,13 +53,14 @@ StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept
     shares.own[rank] = kept[rank];
     shares.kept += static_cast<int64_t>(kept[rank].size());
   }
-  if (shares.kept == 0) return deal_counts(even_counts(microbatches, world_size));
+  if (shares.kept == 0) return deal_counts(even_counts(microbatches, computing));
 
   // The number of further microbatches for each rank: each one goes to the rank that has least.
   std::vector<size_t> more(world_size);
   for (int64_t left = microbatches - shares.kept; left > 0; --left) {
-    size_t least = 0;
-    for (size_t rank = 1; rank < world_size; ++rank) {
+    auto least = static_cast<size_t>(std::ranges::find(computing, true) - computing.begin());
+    for (size_t rank = least + 1; rank < world_size; ++rank) {
+      if (!computing[rank]) continue;
       if (shares.own[rank].size() + more[rank] < shares.own[least].size() + more[least]) least = rank;
     }
     ++more[least];

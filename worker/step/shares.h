@@ -28,7 +28,11 @@ struct StepShares {
 
 // `kept` by rank. If two ranks kept the same microbatch, the lower rank's counts, and the other rank starts anew. The rest
 // goes, in runs, to the ranks that have least. If nothing was kept: contiguous shares, as rendezvous::deal says.
-StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept);
+// `computing` by rank, at least one: those that can compute, others get nothing; empty: all can.
+StepShares deal_rest(int64_t microbatches, const std::vector<Microbatches>& kept, const std::vector<bool>& computing = {});
+
+// The numbers of microbatches of each rank where those that can compute have contiguous shares, as rendezvous::deal says.
+std::vector<int64_t> even_counts(int64_t microbatches, const std::vector<bool>& computing);
 
 // Ends the process (worker/invariants/invariant.h) unless each of the step's microbatches belongs to exactly one rank. `step`
 // is the state's step before it, for the message.

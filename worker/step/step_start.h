@@ -16,8 +16,8 @@ bool all_set(std::span<const int32_t> exponents);
 std::vector<int32_t> exponents_of(Session& session);
 
 // Chooses the exponents of a step whose state has none yet, such as a job's first: every rank computes the same one
-// microbatch, and chooses them from its gradient. Not for local steps, which take too long for that: there every tensor of
-// the first step overflows, and is packed again.
+// microbatch, and chooses them from its gradient; ranks that cannot compute yet are told them. Not for local steps, which take
+// too long for that: there every tensor of the first step overflows, and is packed again.
 RunResult<void> choose_first_exponents(TrainLoop& loop);
 
 // The shares of a generation's first step: microbatches that its members kept count. One small all-gather. The LoadBalancer

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "worker/state/divided/agreement.h"
+#include "worker/state/divided/division.h"
 #include "worker/state/divided/filling.h"
-#include "worker/state/divided/owners.h"
 #include "worker/step/compare_states.h"
 #include "worker/step/evaluation.h"
 #include "worker/step/load_balancer.h"
@@ -228,8 +228,30 @@ RunStop fail_job(TrainLoop& loop, const RunStop& stop) {
   return wait_until_told(loop);
 }
 
+RankSet computing_now(const TrainLoop& loop) {
+  return computing_ranks(loop.session.ownership, static_cast<size_t>(loop.ring.world_size()));
+}
+
+void tell_who_computes_now(TrainLoop& loop, const RankSet& before, const RankSet& now) {
+  for (size_t rank = 0; rank < now.size() && loop.ring.rank() == 0; ++rank) {
+    if (before[rank] || !now[rank]) continue;
+    const auto text = fmt::format(
+        "{} has the parameters that it computes with, and is dealt microbatches from step {} on",
+        rank < loop.workers.size() ? fmt::format("{} (rank {})", loop.workers[rank], rank) : fmt::format("rank {}", rank),
+        loop.session.state->step + 1);
+    spdlog::info("{}", text);
+    loop.outbox.event(loop.session.job, "newcomer_computes", text);
+  }
+}
+
 void deal_next(TrainLoop& loop, LoadBalancer& balancer, StepShares& shares, const StepAgreement& agreed) {
   const Span phase(SpanKind::kPhase, "deal the next step");
+  if (const RankSet computing = computing_now(loop); computing != balancer.computing()) {
+    tell_who_computes_now(loop, balancer.computing(), computing);
+    balancer = LoadBalancer(loop.session.spec.dealt_units(), computing);
+    shares = balancer.shares();
+    return;
+  }
   const auto change = balancer.observe(shares, agreed.compute_us);
   shares = balancer.shares();
   if (!change.changed || loop.ring.rank() != 0) return;
@@ -238,7 +260,7 @@ void deal_next(TrainLoop& loop, LoadBalancer& balancer, StepShares& shares, cons
   loop.outbox.event(loop.session.job, change.slow.empty() ? "straggler_recovered" : "straggler", text);
 }
 
-// Parts of a divided state that owners lack come to them after steps. A generation that ends anyway leaves them as they are.
+// Parts of a divided state that ranks lack come to them after steps. A generation that ends anyway leaves them as they are.
 RunResult<void> fill_some(TrainLoop& loop, Filling& filling, const rendezvous::StepPoint& point, bool ends) {
   if (filling.is_done() || ends) return {};
   if (auto filled = filling.fill_some(point.step_s); !filled) return filled;
@@ -250,7 +272,7 @@ RunResult<void> fill_some(TrainLoop& loop, Filling& filling, const rendezvous::S
 RunStop run_steps(TrainLoop& loop) {
   Compared compared;
   be_patient(loop);  // the first step may be dealt very unevenly, and everything is cold
-  LoadBalancer balancer(loop.session.spec.dealt_units(), loop.ring.world_size());
+  LoadBalancer balancer(loop.session.spec.dealt_units(), computing_now(loop));
   Filling filling(loop.ring, loop.session, loop.filling_bytes);
   if (auto done = choose_first_exponents(loop); !done) return done.error();
   auto shares = agree_on_shares(loop);

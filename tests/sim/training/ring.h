@@ -18,6 +18,7 @@
 
 #include "rendezvous/protocol/messages.h"
 #include "tests/sim/chance.h"
+#include "tests/sim/training/divided_memory.h"
 #include "tests/sim/training/model_state.h"
 #include "worker/step/exchange.h"
 #include "worker/step/shares.h"
@@ -39,7 +40,8 @@ struct Piece {
   uint64_t gradient = 0;
   int64_t refused_in_row = 0;
   // of a divided state
-  std::vector<bool> sound;  // by chunk
+  std::shared_ptr<const DividedMemory> memory;
+  worker::Held held;
   int64_t applied_step = -1, summed_step = -1;
   bool goes = false;
   bool can_write = false;  // its part of a checkpoint

@@ -1,14 +1,16 @@
-// A train thread's part in a state that is divided among the ranks (worker/state/divided): a process has the state's bits,
-// which stand for all parameters, and says of each chunk whether it has its moments. The placement is the real one.
+// Divided states in the train thread (worker/state/divided): a process has the state's bits, and of each chunk the bits to
+// which its part and its compute copy belong. Decisions on who has what, who is to own what and who can compute are the real
+// ones (judge_holdings.h, owners.h), and so is the placement.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
-#include "rendezvous/placement/placement.h"
+#include "tests/sim/training/divided_memory.h"
 #include "tests/sim/training/train_thread.h"
 
 namespace holdfast::sim {
@@ -19,12 +21,19 @@ class TrainThread::Divided {
 
   bool is_on() const { return thread_.spec_.shard != "none"; }
   void hold_nothing();  // neither parts nor a whole state
-  void hold_all();
   void divide(const std::vector<Piece>& offers);
+  // By rank, whether it can compute; the state that this rank computes with: its own, unless it lacks compute copies.
+  std::vector<bool> computing() const;
+  ModelState computed_with() const;
+  // A step was applied to the state, or left out, which had these bits before.
+  void apply(uint64_t before);
+  void leave_out(uint64_t before);
+  // After a step: ranks take compute copies of what others own. At once in other states.
+  void share(std::function<void()> then);
   // Each rank has the sums of what it owns alone: `then` once all have told the squares of theirs. At once in other states.
   void when_all_have_sums(std::function<void()> then);
-  // After a step that all have applied, `pieces` being what they have: some of what owners lack comes to them.
-  void fill_some(const std::vector<Piece>& pieces, std::function<void()> then);
+  // After a step that all have applied: some of what ranks lack comes to them.
+  void fill_some(std::function<void()> then);
   // The part of a checkpoint that this rank writes.
   Writer writer() const;
   // A checkpoint begins only where all can write their parts: `then` says whether; or, in the second, once they can. At once
@@ -34,23 +43,40 @@ class TrainThread::Divided {
   // Before a yield ends: ranks that go give what only they have to those that stay.
   void hand_over(std::function<void()> then);
   void require_owners(const std::vector<Piece>& pieces) const;
-  const std::vector<bool>& sound() const { return sound_; }
+  // The pieces of all ranks together have the state's hash.
+  void require_hash(const std::vector<Piece>& pieces) const;
+  std::shared_ptr<const DividedMemory> memory() const { return std::make_shared<const DividedMemory>(memory_); }
+  worker::Held held(bool counts) const;
 
   int64_t applied_step = -1;  // the step that was applied, and nothing was computed since
   int64_t summed_step = -1;   // the step whose mean gradient is here, of what this rank owns
 
  private:
-  // Chunks that some of their owners lack.
-  std::vector<size_t> lacked(const std::vector<Piece>& pieces) const;
-  void begin();
+  struct Item {  // as of worker/state/divided/filling.h
+    size_t chunk;
+    bool is_copy;
+  };
+  size_t me() const { return static_cast<size_t>(thread_.join_.rank); }
+  bool copies_are_apart() const { return kinds_of(thread_.spec_).copies_at.value_or(0) > 0; }
+  int64_t patience_ms() const { return static_cast<int64_t>(thread_.spec_.collective_timeout_s * 1000); }
+  worker::Holdings judged(const std::vector<Piece>& pieces) const;
+  void place_from_source();
+  void place(const std::vector<Piece>& pieces);
+  void lose();
+  // Pieces that `ownership` says are to come now; `shown` by rank.
+  void take(const worker::Ownership& ownership, const worker::Holdings& holdings, const std::vector<Piece>& shown);
+  void begin(const worker::Ownership& ownership);
+  std::vector<Item> window() const;
+  void fill(const std::vector<Item>& window, const std::vector<Piece>& shown, const std::function<void()>& then);
   void wait_for_word(int64_t until_ms);
   void hand_over_from(const std::vector<Piece>& pieces);
-  void take_owned();
   void handed_over();
 
   TrainThread& thread_;
-  rendezvous::Placement target_;
-  std::vector<bool> sound_, owned_;  // by chunk: its moments are here, and right; they are to be
+  DividedMemory memory_;
+  worker::Ownership ownership_;
+  uint64_t before_ = 0;              // the state's bits before the step that was applied last
+  std::vector<int64_t> owners_min_;  // by chunk: the ranks that had it as the generation began, as far as they are wanted
   std::set<std::string> stays_;      // the incarnations of members that a yield leaves
   std::function<void()> then_;
 };

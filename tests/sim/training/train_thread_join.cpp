@@ -36,7 +36,6 @@ void TrainThread::read_checkpoint() {
   if (manifest != nullptr && manifest->state.hash() != join_.source.state_hash) piece.failure = "its hash is another";
   if (piece.failure.empty()) {
     state_ = manifest->state;
-    divided_->hold_all();
   }
   if (!piece.failure.empty()) around_.rules.checkpoint_unreadable(join_, piece.failure);
   gather(std::move(piece), -1, [this](const std::vector<Piece>& all) { rank0_has_read(all); });
@@ -55,7 +54,6 @@ void TrainThread::offer_state() {
   Piece mine;
   mine.held_step = held_step();
   mine.refused_in_row = refused_in_row_;
-  mine.sound = divided_->sound();
   mine.applied_step = divided_->applied_step;
   mine.summed_step = divided_->summed_step;
   if (state_) {
@@ -131,9 +129,9 @@ void TrainThread::agreed_on_state() {
 void TrainThread::agree_on_shares(const std::vector<Piece>& pieces) {
   std::vector<worker::Microbatches> kept;
   for (const Piece& piece : pieces) kept.push_back(piece.kept);
-  shares_ = worker::deal_rest(spec_.microbatches(), kept);
+  shares_ = worker::deal_rest(spec_.microbatches(), kept, divided_->computing());
   if (!shares_.keeps[static_cast<size_t>(join_.rank)]) kept_ = {};
-  balancer_.emplace(spec_.microbatches(), ring_->size());
+  balancer_.emplace(spec_.microbatches(), divided_->computing());
   slow_steps_ = 0;
   begin_step();
 }

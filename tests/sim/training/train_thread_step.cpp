@@ -74,7 +74,7 @@ void TrainThread::exchange(const std::vector<Piece>& pieces) {
   process_.reports().acknowledge(agreed_.acknowledged);
   if (!agreed_.finite) return leave_out();
   Piece piece;
-  for (const int64_t m : kept_.microbatches) piece.gradient += gradient_of(*state_, m);
+  for (const int64_t m : kept_.microbatches) piece.gradient += gradient_of(divided_->computed_with(), m);
   if (ring_->size() == 1) return apply({piece});
   gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000),
          [this](const std::vector<Piece>& all) { apply(all); });
@@ -98,7 +98,9 @@ void TrainThread::apply(const std::vector<Piece>& pieces) {
   uint64_t gradient = 0;
   for (const Piece& piece : pieces) gradient += piece.gradient;
   divided_->when_all_have_sums([this, gradient] {
+    const uint64_t before = state_->bits;
     apply_step(*state_, gradient, join_.generation);
+    divided_->apply(before);
     refused_in_row_ = 0;
     applied();
   });
@@ -112,7 +114,9 @@ void TrainThread::leave_out() {
       if (task == task_) wait_until_told();
     });
   }
+  const uint64_t before = state_->bits;
   leave_out_step(*state_, join_.generation);
+  divided_->leave_out(before);
   refused_in_row_ = in_row;
   applied();
 }
@@ -121,11 +125,13 @@ void TrainThread::applied() {
   around_.rules.applied(process_, join_, *state_, shares_);
   unconfirmed_ = true;
   divided_->applied_step = state_->step;
-  Piece piece;
-  piece.sound = divided_->sound();
-  if (ring_->size() == 1) return confirmed({piece});
-  gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000),
-         [this](const std::vector<Piece>& all) { confirmed(all); });
+  divided_->share([this] {
+    Piece piece;
+    piece.memory = divided_->memory();
+    if (ring_->size() == 1) return confirmed({piece});
+    gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000),
+           [this](const std::vector<Piece>& all) { confirmed(all); });
+  });
 }
 
 void TrainThread::confirmed(const std::vector<Piece>& pieces) {
@@ -134,11 +140,16 @@ void TrainThread::confirmed(const std::vector<Piece>& pieces) {
   process_.reports().committed(point_of_step());
   process_.feed(worker::StepCommitted{state_->step});
   const auto next = [this] {
-    balancer_->observe(shares_, agreed_.compute_us);
+    if (const auto computing = divided_->computing(); computing != balancer_->computing()) {
+      balancer_.emplace(spec_.microbatches(), computing);
+      slow_steps_ = 0;
+    } else {
+      balancer_->observe(shares_, agreed_.compute_us);
+    }
     shares_ = balancer_->shares();
     agreed_.yield && state_->step < spec_.total_steps ? yield_now() : begin_step();
   };
-  const auto go_on = [this, pieces, next] { agreed_.yield ? next() : divided_->fill_some(pieces, next); };
+  const auto go_on = [this, next] { agreed_.yield ? next() : divided_->fill_some(next); };
   if (writes_after(state_->step, spec_)) {
     return compare_once([this, go_on] {
       divided_->when_it_is_known_who_can_write([this, go_on](bool all_can) {
@@ -164,6 +175,7 @@ void TrainThread::compare_once(std::function<void()> next) {
   after_comparison_ = std::move(next);
   Piece piece;
   piece.hash = state_->hash();
+  piece.held = divided_->held(true);
   gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000),
          [this](const std::vector<Piece>& all) { compared(all); });
 }
@@ -181,6 +193,7 @@ void TrainThread::compared(const std::vector<Piece>& pieces) {
                  .suspect_rank = wrong ? join_.rank : found->odd.front(),
                  .state_is_wrong = wrong});
   }
+  divided_->require_hash(pieces);
   compared_ = state_->step;
   if (join_.rank == 0) process_.reports().hashed(state_->step, state_->hash());
   std::exchange(after_comparison_, nullptr)();

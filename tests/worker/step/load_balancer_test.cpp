@@ -110,5 +110,15 @@ TEST(LoadBalancer, AlwaysDealsEachMicrobatchOnceAndNeverMakesAStepLonger) {
   }
 }
 
+TEST(LoadBalancer, DealsNothingToRanksThatCannotComputeYet) {
+  LoadBalancer balancer(12, std::vector<bool>{true, false, true, true});
+  EXPECT_EQ(counts(balancer), (Numbers{4, 0, 4, 4}));
+  const auto change = run(balancer, {1000, 1000, 2000, 1000});
+  ASSERT_TRUE(change.changed);
+  EXPECT_EQ(counts(balancer), (Numbers{5, 0, 2, 5}));
+  ASSERT_EQ(change.slow.size(), 1U);
+  EXPECT_EQ(change.slow[0].rank, 2);
+}
+
 }  // namespace
 }  // namespace holdfast::worker

@@ -37,6 +37,13 @@ TEST(StepShares, ARankThatComesTakesFromTheRest) {
   EXPECT_EQ(shares.to_compute, (Lists{{3}, {4, 5, 6, 7}}));
 }
 
+TEST(StepShares, RanksThatCannotComputeYetGetNothing) {
+  EXPECT_EQ(deal_rest(6, Lists(4), {true, true, false, true}).to_compute, (Lists{{0, 1}, {2, 3}, {}, {4, 5}}));
+  EXPECT_EQ(deal_rest(6, {{}, {0, 1}, {}}, {false, true, true}).to_compute, (Lists{{}, {2}, {3, 4, 5}}));
+  const auto dealt = for_ledger(deal_rest(6, Lists(3), {true, true, false}));
+  EXPECT_EQ(dealt, (std::vector<rendezvous::DealtShare>{{0, 0, 3}, {1, 3, 6}})) << "the ledger is told, for it is not as usual";
+}
+
 TEST(StepShares, WhatTwoKeptCountsOnceAndTheOtherStartsAnew) {
   const StepShares shares = deal_rest(4, {{0, 1}, {1, 2}});
   EXPECT_EQ(shares.keeps, (std::vector<bool>{true, false}));

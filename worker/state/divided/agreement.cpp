@@ -8,6 +8,7 @@
 
 #include "worker/state/divided/catch_up.h"
 #include "worker/state/divided/compute_copies.h"
+#include "worker/state/divided/division.h"
 #include "worker/state/divided/holdings.h"
 #include "worker/state/divided/owners.h"
 #include "worker/state/offers.h"
@@ -31,10 +32,12 @@ std::vector<RankSet> wanted_pieces(const Ownership& ownership, const Session& se
                                    const Communicator& ring) {
   std::vector<RankSet> wanted(pieces, everyone(ring));
   const size_t chunks = session.sound.size();
+  const auto copies_at = kinds_of_told(session).copies_at;
   for (size_t c = 0; c < chunks; ++c) {
     const RankSet holders = holders_of(ownership, c, static_cast<size_t>(ring.world_size()));
     wanted[chunks + c] = wanted[2 * chunks + c] = holders;
     if (session.state->copies_apart()) wanted[c] = holders;
+    for (const int32_t rank : ownership.without_copy[c]) wanted[copies_at.value() + c][static_cast<size_t>(rank)] = false;
   }
   return wanted;
 }
@@ -42,6 +45,7 @@ std::vector<RankSet> wanted_pieces(const Ownership& ownership, const Session& se
 struct Movement {
   std::vector<RoutedPiece> pieces;
   std::vector<int64_t> bytes;  // that each rank takes
+  std::vector<bool> comes;     // by piece, to this rank
   bool is_none() const {
     return std::ranges::all_of(bytes, [](int64_t taken) { return taken == 0; });
   }
@@ -49,12 +53,13 @@ struct Movement {
 
 Movement movement_to(const std::vector<RankSet>& wanted, const Holdings& holdings, std::span<const model::StatePiece> here,
                      const Communicator& ring) {
-  Movement movement{{}, std::vector<int64_t>(static_cast<size_t>(ring.world_size()))};
+  Movement movement{{}, std::vector<int64_t>(static_cast<size_t>(ring.world_size())), {}};
   for (size_t piece = 0; piece < here.size(); ++piece) {
     const RankSet& has = holdings.has[piece];
     const Way way = way_of(has, wanted[piece], ring.rank());
     const size_t me = me_in(ring);
     const bool mine = has[me] || wanted[piece][me];
+    movement.comes.push_back(wanted[piece][me] && !has[me]);
     movement.pieces.push_back({mine ? here[piece].data : nullptr, here[piece].bytes, here[piece].on_host, way});
     for (size_t rank = 0; rank < has.size(); ++rank) {
       if (wanted[piece][rank] && !has[rank]) movement.bytes[rank] += static_cast<int64_t>(here[piece].bytes);
@@ -87,15 +92,18 @@ class Agreeing {
 
   RunResult<void> hand_over(const RankSet& leaving) {
     current_ = everyone(ring_);
-    const auto holdings = gather_holdings(ring_, session_, node_, true, digests_of_told(session_));
+    const PieceDigests before = digests_of_told(session_);
+    const auto holdings = gather_holdings(ring_, session_, node_, true, before);
     if (!holdings) return tl::unexpected(holdings.error());
     if (holdings->differs) return tl::unexpected(differing(*holdings));
     if (!holdings->lost.empty()) return tl::unexpected(lost_chunks(session_, holdings->lost));
     const auto placement = place_chunks(session_, *holdings, leaving);
     if (!placement) return tl::unexpected(placement.error());
-    const Ownership ownership = settled(*placement, chunks_);  // all moves now: who leaves gives nothing later
-    if (auto moved = move_pieces(ownership, *holdings); !moved) return moved;
-    auto digests = digests_of_told(session_);
+    Ownership ownership = settled(*placement, chunks_);  // all moves now: who leaves gives nothing later
+    leave_copies_for_later(ownership, *holdings, leaving);
+    const auto came = move_pieces(ownership, *holdings);
+    if (!came) return tl::unexpected(came.error());
+    auto digests = digests_of_told(session_, before, *came);
     trust_what_came(ownership, digests, holdings->right);
     if (auto now = checked(ownership, std::move(digests)); !now) return tl::unexpected(now.error());
     return {};
@@ -171,7 +179,8 @@ class Agreeing {
 
   RunResult<Holdings> take_pieces(const Offer& donor) {
     const size_t me = me_in(ring_);
-    auto holdings = gather_holdings(ring_, session_, node_, current_[me], digests_of_told(session_));
+    const PieceDigests before = digests_of_told(session_);
+    auto holdings = gather_holdings(ring_, session_, node_, current_[me], before);
     if (!holdings) return holdings;
     if (holdings->differs) return tl::unexpected(differing(*holdings));
     // A newcomer may hold the step and no part of it yet, and all others be gone.
@@ -179,18 +188,22 @@ class Agreeing {
     const auto placement = place_chunks(session_, *holdings, nobody());
     if (!placement) return tl::unexpected(placement.error());
     if (!current_[me]) session_.has_state = false;
-    // The moments and masters that an owner lacks come while training goes on (filling.h).
-    const Ownership ownership = on_the_way(*placement, *holdings, chunks_);
-    if (auto moved = move_pieces(ownership, *holdings); !moved) return tl::unexpected(moved.error());
-    auto digests = digests_of_told(session_);
+    // The moments and masters that an owner lacks, and a newcomer's copies, come while training goes on (filling.h).
+    Ownership ownership = on_the_way(*placement, *holdings, chunks_);
+    leave_copies_for_later(ownership, *holdings, nobody());
+    agreed_.later = std::ranges::count(computing_ranks(ownership, current_.size()), false);
+    const auto came = move_pieces(ownership, *holdings);
+    if (!came) return tl::unexpected(came.error());
+    auto digests = digests_of_told(session_, before, *came);
     if (trust_what_came(ownership, digests, holdings->right) && !current_[me]) hold_the_step(donor);
     auto now = checked(ownership, std::move(digests));
     if (now) settle(ownership);
     return now;
   }
 
-  // Beside what this rank holds it makes room for what it is to own, and takes what it lacks.
-  RunResult<void> move_pieces(const Ownership& ownership, const Holdings& holdings) {
+  // Beside what this rank holds it makes room for what it is to own, and takes what it lacks. Returns, by piece, whether it
+  // came.
+  RunResult<std::vector<bool>> move_pieces(const Ownership& ownership, const Holdings& holdings) {
     const size_t me = me_in(ring_);
     std::vector<bool> both = owned_by(ownership, me);
     for (size_t c = 0; c < chunks_; ++c) {
@@ -202,23 +215,26 @@ class Agreeing {
     session_.state->await(lacked_by(ownership, me));
     const auto here = told_pieces(session_);
     const Movement movement = movement_to(wanted_pieces(ownership, session_, here.size(), ring_), holdings, here, ring_);
-    if (movement.is_none()) return {};
+    if (movement.is_none()) return movement.comes;
     if (const auto passed = route(ring_, *session_.ops, movement.pieces, "state_copy", -1); !passed)
       return tl::unexpected(ring_stop(passed.error()));
     session_.state->bytes_changed();
     agreed_.how = StateAgreement::How::kPieces;
     agreed_.bytes = std::ranges::max(movement.bytes);
     agreed_.receivers = static_cast<int>(std::ranges::count_if(movement.bytes, [](int64_t bytes) { return bytes > 0; }));
-    return {};
+    return movement.comes;
   }
 
   // Chunks whose bytes are right are held from now on, whatever becomes of the ring: others may let go of them. Returns whether
   // all is right that this rank has.
   bool trust_what_came(const Ownership& ownership, PieceDigests& digests, const std::vector<storage::PieceDigest>& right) {
     const auto is_right = [&](size_t piece) { return !digests[piece] || *digests[piece] == right[piece]; };
-    const auto lacks = lacked_by(ownership, me_in(ring_));
+    const auto lacks = lacked_by(ownership, me_in(ring_)), later = copies_to_come(ownership, me_in(ring_));
+    const auto copies_at = kinds_of_told(session_).copies_at;
     for (size_t c = 0; c < chunks_; ++c) {
       const bool has = session_.state->owned()[c] && !lacks[c];
+      session_.copied[c] = !later[c] && (!copies_at || is_right(*copies_at + c));
+      if (later[c]) digests[copies_at.value() + c] = std::nullopt;
       session_.sound[c] = has && is_right(c) && is_right(chunks_ + c) && is_right(2 * chunks_ + c);
       if (!lacks[c]) continue;
       digests[chunks_ + c] = digests[2 * chunks_ + c] = std::nullopt;

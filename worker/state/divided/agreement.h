@@ -3,10 +3,11 @@
 // with compute copies (model/train_state.h).
 //
 // At the start of a generation the ranks tell what they hold, the same pure function on each rank says who owns what from now
-// on (rendezvous/placement), and pieces go to whoever lacks them. After a step each rank has updated what it owns, and takes
-// the other copies from their owners. Promises: on success every rank holds what it owns and all compute copies, of the same
-// step, checked by digest. On failure nothing is given up that was held: a rank lets go of a chunk when all have said that its
-// new owners hold it. Thread: the one that calls collectives, which is the ops' own.
+// on (rendezvous/placement), and pieces go to whoever lacks them; what owners and newcomers lack comes later (filling.h). After
+// a step each rank has updated what it owns, and takes the other copies from their owners. Promises: on success every rank
+// holds what it owns and all compute copies, but for what comes later (Ownership), of the same step, checked by digest. On
+// failure nothing is given up that was held: a rank lets go of a chunk when all have said that its new owners hold it. Thread:
+// the one that calls collectives, which is the ops' own.
 #pragma once
 
 #include <string>

@@ -28,10 +28,14 @@ class SharingDifferences {
         chunks_(session.model->table().chunks()),
         coded_(chunks_.size()) {
     const auto world_size = static_cast<size_t>(ring.world_size());
-    const RankSet all(world_size, true);
+    const auto later = copies_to_come(session.ownership, static_cast<size_t>(me_));
     for (size_t c = 0; c < chunks_.size(); ++c) {
       has_.push_back(holders_of(session.ownership, c, world_size));
-      ways_.push_back(way_of(has_[c], all, me_));
+      RankSet wants(world_size, true);
+      for (const int32_t rank : session.ownership.without_copy[c]) wants[static_cast<size_t>(rank)] = false;
+      ways_.push_back(way_of(has_[c], wants, me_));
+      takes_.push_back(ways_[c].receives && !later[c]);
+      wants_.push_back(std::move(wants));
     }
   }
 
@@ -93,10 +97,9 @@ class SharingDifferences {
     const size_t world_size = static_cast<size_t>(ring_.world_size());
     std::vector<std::vector<uint32_t>> sizes(world_size);
     std::vector<size_t> mine_at(chunks_.size());  // of the chunk's source, where among its sizes this chunk is
-    const RankSet all(world_size, true);
     for (size_t c = 0; c < chunks_.size(); ++c) {
       for (size_t rank = 0; rank < world_size; ++rank) {
-        if (!has_[c][rank] || has_[c][(rank + 1) % world_size]) continue;
+        if (!has_[c][rank] || !way_of(has_[c], wants_[c], static_cast<int>(rank)).sends) continue;
         if (ways_[c].receives && rank == source_of(c)) mine_at[c] = sizes[rank].size();
         sizes[rank].push_back(rank == static_cast<size_t>(me_) ? static_cast<uint32_t>(coded_[c].size()) : 0);
       }
@@ -127,7 +130,7 @@ class SharingDifferences {
     DifferenceDecoder decoder;
     std::vector<std::byte> bytes;
     for (size_t c = 0; c < chunks_.size(); ++c) {
-      if (!ways_[c].receives) continue;
+      if (!takes_[c]) continue;
       const model::ComputeCopy copy = session_.model->copy_of(chunks_[c]);
       if (!copy.is_half) {
         if (coded_[c].size() != copy.bytes) return altered(c, fmt::format("{} bytes, not {}", coded_[c].size(), copy.bytes));
@@ -159,8 +162,9 @@ class SharingDifferences {
   kernels::DeviceOps& ops_;
   const int me_;
   std::vector<model::Elements> chunks_;
-  std::vector<RankSet> has_;                   // by chunk: the owners that have it
+  std::vector<RankSet> has_, wants_;           // by chunk: the owners that have it; ranks that have the copy of before
   std::vector<Way> ways_;                      // by chunk
+  std::vector<bool> takes_;                    // by chunk: this rank does, and does not only pass it on
   std::vector<std::vector<std::byte>> coded_;  // by chunk: what this rank sends or takes
 };
 
@@ -179,6 +183,8 @@ CollectiveResult<void> share_copies_as_they_are(Communicator& ring, Session& ses
   const auto passed = route(ring, *session.ops, pieces, "share", session.state->step);
   if (!passed) return tl::unexpected(passed.error());
   session.state->copies_changed();
+  session.ownership.without_copy.assign(copies.size(), {});
+  session.copied.assign(copies.size(), true);
   return {};
 }
 

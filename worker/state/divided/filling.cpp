@@ -12,6 +12,8 @@
 
 #include "storage/state_hash.h"
 #include "worker/profile/span.h"
+#include "worker/state/divided/division.h"
+#include "worker/state/divided/holdings.h"
 #include "worker/state/divided/owners.h"
 #include "worker/state/divided/routes.h"
 
@@ -32,34 +34,59 @@ struct Times {
 }  // namespace
 
 Filling::Filling(Communicator& ring, Session& session, int64_t first_window)
-    : ring_(ring), session_(session), first_window_(first_window), window_bytes_(first_window) {
-  for (size_t c = 0; c < session.ownership.lacking.size(); ++c) {
-    if (!session.ownership.lacking[c].empty()) chunks_.push_back(c);
+    : ring_(ring),
+      session_(session),
+      first_window_(first_window),
+      copies_at_(kinds_of_told(session).copies_at.value_or(0)),
+      window_bytes_(first_window) {
+  const Ownership& ownership = session.ownership;
+  for (size_t c = 0; c < ownership.without_copy.size() && session.state->copies_stay(); ++c) {
+    if (!ownership.without_copy[c].empty()) items_.push_back({c, true});
+  }
+  for (size_t c = 0; c < ownership.lacking.size(); ++c) {
+    if (!ownership.lacking[c].empty()) items_.push_back({c, false});
   }
 }
 
-std::vector<size_t> Filling::pieces_of(size_t chunk) const {
+std::vector<size_t> Filling::pieces_of(const Item& item) const {
+  const auto& [chunk, is_copy] = item;
   const size_t chunks = session_.sound.size();
+  if (is_copy) return {copies_at_ + chunk};
   if (session_.state->copies_apart()) return {chunk, chunks + chunk, 2 * chunks + chunk};
   return {chunks + chunk, 2 * chunks + chunk};
 }
 
+RankSet Filling::lacking(const Item& item) const {
+  RankSet lacking(static_cast<size_t>(ring_.world_size()));
+  const Ownership& ownership = session_.ownership;
+  for (const int32_t rank : item.is_copy ? ownership.without_copy[item.chunk] : ownership.lacking[item.chunk])
+    lacking[static_cast<size_t>(rank)] = true;
+  return lacking;
+}
+
+RankSet Filling::having(const Item& item) const {
+  if (!item.is_copy) return holders_of(session_.ownership, item.chunk, static_cast<size_t>(ring_.world_size()));
+  RankSet having = lacking(item);
+  having.flip();
+  return having;
+}
+
 Filling::Window Filling::next_window() const {
-  const auto here = session_.state->pieces();
-  Window window;
-  for (size_t i = next_; i < chunks_.size(); ++i) {
-    int64_t bytes = 0;
-    for (const size_t piece : pieces_of(chunks_[i])) bytes += static_cast<int64_t>(here[piece].bytes);
-    if (!window.chunks.empty() && window.bytes + bytes > window_bytes_) break;
-    window.chunks.push_back(chunks_[i]);
-    window.bytes += bytes;
+  const auto here = told_pieces(session_);
+  int64_t bytes = 0;
+  size_t last = next_;
+  for (; last < items_.size(); ++last) {
+    for (const size_t piece : pieces_of(items_[last])) bytes += static_cast<int64_t>(here[piece].bytes);
+    if (last > next_ && bytes > window_bytes_) break;
   }
-  return window;
+  return Window(items_).subspan(next_, last - next_);
 }
 
 RunResult<void> Filling::fill_some(double step_s) {
   if (is_done()) return {};
-  const Span span(SpanKind::kRing, "parts that owners lack", session_.state->step);
+  // In float32, after steps that were left out: an owner that takes moments has the parameters before.
+  if (!session_.state->copies_apart() && !session_.ownership.copies_are_here()) return {};
+  const Span span(SpanKind::kRing, "parts that ranks lack", session_.state->step);
   const Window window = next_window();
   const auto begun = std::chrono::steady_clock::now();
   if (auto moved = move(window); !moved) return moved;
@@ -69,18 +96,15 @@ RunResult<void> Filling::fill_some(double step_s) {
   return is_done() ? settle() : RunResult<void>();
 }
 
-RunResult<void> Filling::move(const Window& window) {
-  const auto world_size = static_cast<size_t>(ring_.world_size());
+RunResult<void> Filling::move(Window window) {
   const auto me = static_cast<size_t>(ring_.rank());
-  const auto here = session_.state->pieces();
+  const auto here = told_pieces(session_);
   std::vector<RoutedPiece> pieces;
-  for (const size_t c : window.chunks) {
-    const RankSet holders = holders_of(session_.ownership, c, world_size);
-    RankSet lacking(world_size);
-    for (const int32_t rank : session_.ownership.lacking[c]) lacking[static_cast<size_t>(rank)] = true;
-    const Way way = way_of(holders, lacking, ring_.rank());
-    for (const size_t piece : pieces_of(c))
-      pieces.push_back({holders[me] || lacking[me] ? here[piece].data : nullptr, here[piece].bytes, false, way});
+  for (const Item& item : window) {
+    const RankSet has = having(item), lacks = lacking(item);
+    const Way way = way_of(has, lacks, ring_.rank());
+    for (const size_t piece : pieces_of(item))
+      pieces.push_back({has[me] || lacks[me] ? here[piece].data : nullptr, here[piece].bytes, false, way});
   }
   session_.ops->synchronize();
   const auto passed = route(ring_, *session_.ops, pieces, "restore", session_.state->step);
@@ -88,22 +112,21 @@ RunResult<void> Filling::move(const Window& window) {
   return {};
 }
 
-RunResult<void> Filling::check(const Window& window, double window_s, double step_s) {
+RunResult<void> Filling::check(Window window, double window_s, double step_s) {
   const auto world_size = static_cast<size_t>(ring_.world_size());
   const auto me = static_cast<size_t>(ring_.rank());
-  // Of each chunk the first rank that has it tells the digests of its pieces, in the window's order.
+  // Of each item the first rank that has it tells the digests of its pieces, in the window's order.
   std::vector<size_t> tellers;
   std::vector<std::vector<std::byte>> told(world_size, std::vector<std::byte>(sizeof(Times)));
-  auto here = session_.state->pieces();
+  auto here = told_pieces(session_);
   std::vector<bool> looked_at(here.size());
-  for (const size_t c : window.chunks) {
-    const RankSet holders = holders_of(session_.ownership, c, world_size);
-    tellers.push_back(static_cast<size_t>(std::ranges::find(holders, true) - holders.begin()));
+  for (const Item& item : window) {
+    const RankSet has = having(item);
+    tellers.push_back(static_cast<size_t>(std::ranges::find(has, true) - has.begin()));
     auto& of_teller = told[tellers.back()];
-    of_teller.resize(of_teller.size() + pieces_of(c).size() * sizeof(PieceDigest));
-    const auto& lacking = session_.ownership.lacking[c];
-    const bool lacks = std::ranges::find(lacking, ring_.rank()) != lacking.end();
-    for (const size_t piece : pieces_of(c)) looked_at[piece] = lacks || tellers.back() == me;
+    of_teller.resize(of_teller.size() + pieces_of(item).size() * sizeof(PieceDigest));
+    const bool looks = lacking(item)[me] || tellers.back() == me;
+    for (const size_t piece : pieces_of(item)) looked_at[piece] = looks;
   }
   for (size_t piece = 0; piece < here.size(); ++piece) {
     if (!looked_at[piece]) here[piece].data = nullptr;
@@ -113,8 +136,8 @@ RunResult<void> Filling::check(const Window& window, double window_s, double ste
   const Times times{window_s, step_s};
   std::memcpy(told[me].data(), &times, sizeof(Times));
   std::byte* next = told[me].data() + sizeof(Times);
-  for (size_t i = 0; i < window.chunks.size(); ++i) {
-    for (const size_t piece : pieces_of(window.chunks[i])) {
+  for (size_t i = 0; i < window.size(); ++i) {
+    for (const size_t piece : pieces_of(window[i])) {
       if (tellers[i] == me) next = std::ranges::copy(mine[piece].value().bytes, next).out;
     }
   }
@@ -123,8 +146,8 @@ RunResult<void> Filling::check(const Window& window, double window_s, double ste
 
   std::vector<const std::byte*> read;
   for (const auto& block : told) read.push_back(block.data() + sizeof(Times));
-  for (size_t i = 0; i < window.chunks.size(); ++i) {
-    for (const size_t piece : pieces_of(window.chunks[i])) {
+  for (size_t i = 0; i < window.size(); ++i) {
+    for (const size_t piece : pieces_of(window[i])) {
       PieceDigest right;
       std::memcpy(&right, std::exchange(read[tellers[i]], read[tellers[i]] + sizeof(right)), sizeof(right));
       if (mine[piece] && *mine[piece] != right) {
@@ -147,21 +170,39 @@ void Filling::adapt(const std::vector<std::vector<std::byte>>& told) {
     std::memcpy(&times, block.data(), sizeof(Times));
     longest = {std::max(longest.window_s, times.window_s), std::max(longest.step_s, times.step_s)};
   }
-  const double wanted_s = std::max(kShortest_s, kShareOfStep * longest.step_s);
+  const double share_s = kShareOfStep * longest.step_s;
+  const double wanted_s = std::max(kShortest_s, some_chunk_is_at_risk() ? share_s : std::min(share_s, kLongestWindow_s));
   const double growth = std::clamp(wanted_s / std::max(longest.window_s, 1e-6), 1 / kGrowthMost, kGrowthMost);
   const auto bytes = static_cast<int64_t>(std::llround(static_cast<double>(window_bytes_) * growth));
   window_bytes_ = std::clamp(bytes, std::min(first_window_, kWindowBytesMax), kWindowBytesMax);
 }
 
-void Filling::take(const Window& window) {
+// Whether a chunk is on fewer ranks than it is to be.
+bool Filling::some_chunk_is_at_risk() const {
+  return std::ranges::any_of(items_.begin() + static_cast<std::ptrdiff_t>(next_), items_.end(), [this](const Item& item) {
+    if (item.is_copy) return false;
+    const RankSet has = having(item);
+    return std::ranges::count(has, true) < session_.ownership.target.replicas;
+  });
+}
+
+void Filling::take(Window window) {
   const auto me = static_cast<size_t>(ring_.rank());
-  const auto lacked = lacked_by(session_.ownership, me);
-  for (const size_t c : window.chunks) {
-    session_.sound[c] = session_.sound[c] || lacked[c];
-    session_.ownership.lacking[c].clear();
+  const auto lacked = lacked_by(session_.ownership, me), to_come = copies_to_come(session_.ownership, me);
+  bool copies_came = false;
+  for (const auto& [chunk, is_copy] : window) {
+    if (is_copy) {
+      copies_came |= to_come[chunk];
+      session_.copied[chunk] = true;
+      session_.ownership.without_copy[chunk].clear();
+    } else {
+      session_.sound[chunk] = session_.sound[chunk] || lacked[chunk];
+      session_.ownership.lacking[chunk].clear();
+    }
   }
-  next_ += window.chunks.size();
+  next_ += window.size();
   session_.state->await(lacked_by(session_.ownership, me));
+  if (copies_came) session_.state->copies_changed();
 }
 
 // Ranks let go of what they do not own any more when all have said that they have what they own.

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <map>
 #include <span>
 #include <utility>
 
@@ -13,23 +12,17 @@
 namespace holdfast::worker {
 namespace {
 
-using storage::PieceDigest;
-
-// Layout, little-endian: magic "HFC1" (u32); node (text); whether the rank's chunks count (u32, 0 or 1); number of pieces
-// (u32); of each piece: whether it is held (u8, 0 or 1), and its digest (16 bytes) if so.
-constexpr uint32_t kHoldingsMagic = 0x31434648;
-
-struct Held {
-  std::string node;
-  bool counts = false;
-  PieceDigests digests;
-};
+// Layout, little-endian: magic "HFC2" (u32); node (text); whether the rank's chunks count (u32, 0 or 1); whether it is a
+// newcomer (u32, 0 or 1); number of pieces (u32); of each piece: whether it is held (u8, 0 or 1), and its digest (16 bytes) if
+// so.
+constexpr uint32_t kHoldingsMagic = 0x32434648;
 
 std::vector<std::byte> encode(const Held& held) {
   WireWriter out;
   out.put(kHoldingsMagic);
   out.put_text(held.node);
   out.put(uint32_t{held.counts});
+  out.put(uint32_t{held.is_new});
   out.put(static_cast<uint32_t>(held.digests.size()));
   for (const auto& digest : held.digests) {
     out.put(static_cast<uint8_t>(digest.has_value()));
@@ -45,6 +38,7 @@ tl::expected<Held, std::string> decode(std::span<const std::byte> bytes, size_t 
   Held held;
   held.node = in.get_text();
   held.counts = in.get<uint32_t>() != 0;
+  held.is_new = in.get<uint32_t>() != 0;
   const auto count = in.get<uint32_t>();
   if (magic != kHoldingsMagic) return tl::unexpected<std::string>("it is not of this version of Holdfast");
   if (count != pieces) return tl::unexpected(fmt::format("it has {} pieces, here there are {}", count, pieces));
@@ -58,88 +52,20 @@ tl::expected<Held, std::string> decode(std::span<const std::byte> bytes, size_t 
   return held;
 }
 
-// This rank's own. Moments that are not right are as good as none.
+// This rank's own. Moments that are not right are as good as none, and so are copies that have not come.
 Held own_holding(const Session& session, const std::string& node, bool counts, PieceDigests digests) {
-  Held held{node, counts, std::move(digests)};
+  const bool has_all_copies = std::ranges::find(session.copied, false) == session.copied.end();
+  Held held{node, counts, !counts || !has_all_copies, std::move(digests)};
   const size_t chunks = session.sound.size();
+  const auto copies_at = kinds_of_told(session).copies_at;
   for (size_t c = 0; c < chunks; ++c) {
+    if (copies_at && !session.copied[c]) held.digests[*copies_at + c] = std::nullopt;
     if (session.sound[c]) continue;
     held.digests[chunks + c] = held.digests[2 * chunks + c] = std::nullopt;
     if (session.state->copies_apart()) held.digests[c] = std::nullopt;
   }
   return held;
 }
-
-class Judging {
- public:
-  Judging(std::vector<Held> held, size_t chunks, size_t copies) : held_(std::move(held)), chunks_(chunks) {
-    const size_t pieces = held_.front().digests.size();
-    found_.hashed = pieces - copies;
-    found_.right.resize(pieces);
-    found_.has.assign(pieces, RankSet(held_.size()));
-    for (const Held& one : held_) found_.nodes.push_back(one.node);
-  }
-
-  Holdings run() {
-    const bool with_copies = found_.hashed < found_.right.size();
-    for (size_t c = 0; c < chunks_; ++c) {
-      std::vector<size_t> pieces{c, chunks_ + c, 2 * chunks_ + c};
-      if (with_copies) pieces.push_back(found_.hashed + c);
-      judge(pieces, c);
-    }
-    for (size_t piece = 3 * chunks_; piece < found_.hashed; ++piece) judge({piece}, std::nullopt);
-    std::ranges::sort(found_.odd);
-    const auto repeated = std::ranges::unique(found_.odd);
-    found_.odd.erase(repeated.begin(), repeated.end());
-    return std::move(found_);
-  }
-
- private:
-  // The pieces go together: a rank whose word counts has all of them.
-  void judge(const std::vector<size_t>& pieces, std::optional<size_t> chunk) {
-    std::map<std::vector<PieceDigest>, std::vector<size_t>> ranks_of;
-    size_t voices = 0;
-    for (size_t rank = 0; rank < held_.size(); ++rank) {
-      const Held& one = held_[rank];
-      if (!one.counts || !std::ranges::all_of(pieces, [&](size_t piece) { return one.digests[piece].has_value(); })) continue;
-      std::vector<PieceDigest> digests;
-      for (const size_t piece : pieces) digests.push_back(*one.digests[piece]);
-      ranks_of[digests].push_back(rank);
-      ++voices;
-    }
-    if (ranks_of.empty()) {
-      if (chunk) found_.lost.push_back(*chunk);
-      return;
-    }
-    const auto most = std::ranges::max_element(ranks_of, {}, [](const auto& entry) { return entry.second.size(); });
-    if (ranks_of.size() > 1 && 2 * most->second.size() <= voices && !found_.differs) found_.differs = in_words(ranks_of, chunk);
-    for (const auto& [digests, ranks] : ranks_of) {
-      if (&digests != &most->first) found_.odd.insert(found_.odd.end(), ranks.begin(), ranks.end());
-    }
-    for (size_t i = 0; i < pieces.size(); ++i) mark(pieces[i], most->first[i]);
-  }
-
-  void mark(size_t piece, const PieceDigest& right) {
-    found_.right[piece] = right;
-    for (size_t rank = 0; rank < held_.size(); ++rank) {
-      const auto& digest = held_[rank].digests[piece];
-      found_.has[piece][rank] = digest == right;
-      if (held_[rank].counts && digest && *digest != right) found_.odd.push_back(static_cast<int>(rank));
-    }
-  }
-
-  static std::string in_words(const std::map<std::vector<PieceDigest>, std::vector<size_t>>& ranks_of,
-                              std::optional<size_t> chunk) {
-    const auto first = ranks_of.begin(), second = std::next(first);
-    return fmt::format("{} is another one at rank {} than at rank {}, and no more than half agree",
-                       chunk ? fmt::format("chunk {} of the state", *chunk) : "what belongs to no chunk",
-                       second->second.front(), first->second.front());
-  }
-
-  std::vector<Held> held_;
-  size_t chunks_;
-  Holdings found_;
-};
 
 }  // namespace
 
@@ -160,8 +86,7 @@ RunResult<Holdings> gather_holdings(Communicator& ring, const Session& session, 
     }
     all.push_back(std::move(*held));
   }
-  const size_t chunks = session.sound.size();
-  return Judging(std::move(all), chunks, session.state->copies_stay() ? chunks : 0).run();
+  return judge_holdings(std::move(all), kinds_of_told(session));
 }
 
 std::vector<model::StatePiece> told_pieces(const Session& session) {
@@ -172,8 +97,35 @@ std::vector<model::StatePiece> told_pieces(const Session& session) {
   return pieces;
 }
 
+PieceKinds kinds_of_told(const Session& session) {
+  PieceKinds pieces{session.sound.size(), session.state->pieces().size(), std::nullopt};
+  if (!session.model->copies_by_layer()) pieces.copies_at = session.state->copies_stay() ? pieces.hashed : 0;
+  return pieces;
+}
+
 PieceDigests digests_of_told(const Session& session) {
-  return session.state->digests(told_pieces(session));
+  auto here = told_pieces(session);
+  const auto copies_at = kinds_of_told(session).copies_at;
+  const size_t chunks = session.sound.size();
+  for (size_t c = 0; c < chunks; ++c) {
+    if (!session.sound[c]) here[chunks + c].data = here[2 * chunks + c].data = nullptr;
+    if (!session.sound[c] && session.state->copies_apart()) here[c].data = nullptr;
+    if (copies_at && !session.copied[c]) here[*copies_at + c].data = nullptr;
+  }
+  return session.state->digests(here);
+}
+
+PieceDigests digests_of_told(const Session& session, PieceDigests before, const std::vector<bool>& came) {
+  auto here = told_pieces(session);
+  for (size_t piece = 0; piece < here.size(); ++piece) {
+    if (here[piece].data == nullptr) before[piece] = std::nullopt;
+    if (!came[piece]) here[piece].data = nullptr;
+  }
+  const auto now = session.state->digests(here);
+  for (size_t piece = 0; piece < now.size(); ++piece) {
+    if (came[piece]) before[piece] = now[piece];
+  }
+  return before;
 }
 
 }  // namespace holdfast::worker

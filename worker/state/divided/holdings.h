@@ -6,35 +6,22 @@
 // that is not divided (storage/state_hash.h). Thread: the one that calls collectives, which is the ops' own.
 #pragma once
 
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "storage/state_hash.h"
 #include "worker/session/run_stop.h"
 #include "worker/session/session.h"
-#include "worker/state/divided/routes.h"
+#include "worker/state/divided/judge_holdings.h"
 
 namespace holdfast::worker {
 
-struct Holdings {
-  std::vector<std::string> nodes;           // by rank, the machine that it is on
-  std::vector<storage::PieceDigest> right;  // by piece
-  std::vector<RankSet> has;                 // by piece, who has the right bytes
-  std::vector<size_t> lost;                 // chunks that nobody has; then some of `right` mean nothing
-  std::vector<int> odd;                     // ranks with other bytes than those that count
-  std::optional<std::string> differs;       // owners have different bytes, and no more than half of them the same: where
-
-  size_t hashed = 0;  // the first pieces, which are the state's; compute copies come after them
-
-  std::string hash() const { return storage::state_hash_of(std::span(right).first(hashed)); }
-};
-
-using PieceDigests = std::vector<std::optional<storage::PieceDigest>>;  // by piece
-
 // The pieces that ranks tell of: those of the state; then the compute copies of all chunks, where these are apart and stay.
 std::vector<model::StatePiece> told_pieces(const Session& session);
+PieceKinds kinds_of_told(const Session& session);
+// Of pieces that are right as far as this rank knows: a newcomer does not digest memory that it has just taken.
 PieceDigests digests_of_told(const Session& session);
+// The same where all pieces but those that `came` are as they were when `before` was taken.
+PieceDigests digests_of_told(const Session& session, PieceDigests before, const std::vector<bool>& came);
 
 // `digests`: this rank's own, of told_pieces. `counts`: its state is of the step that is wanted, so that its chunks
 // count; of these, the sound ones.

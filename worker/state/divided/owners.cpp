@@ -1,20 +1,13 @@
 #include "worker/state/divided/owners.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
-#include <variant>
-
-#include "rendezvous/text/plural.h"
 
 namespace holdfast::worker {
 
 using rendezvous::Placement;
 
 namespace {
-
-constexpr int64_t kStateBytes = 3 * sizeof(float);  // of a parameter: itself and its moments
 
 std::vector<bool> chunks_of(const std::vector<std::vector<int32_t>>& ranks_of, size_t rank) {
   std::vector<bool> chunks;
@@ -39,8 +32,20 @@ std::vector<bool> lacked_by(const Ownership& ownership, size_t rank) {
   return chunks_of(ownership.lacking, rank);
 }
 
+std::vector<bool> copies_to_come(const Ownership& ownership, size_t rank) {
+  return chunks_of(ownership.without_copy, rank);
+}
+
+RankSet computing_ranks(const Ownership& ownership, size_t world_size) {
+  RankSet computing(world_size, true);
+  for (const auto& ranks : ownership.without_copy) {
+    for (const int32_t rank : ranks) computing[static_cast<size_t>(rank)] = false;
+  }
+  return computing;
+}
+
 Ownership settled(const Placement& placement, size_t chunks) {
-  Ownership ownership{placement, {}, std::vector<std::vector<int32_t>>(chunks)};
+  Ownership ownership{placement, {}, std::vector<std::vector<int32_t>>(chunks), std::vector<std::vector<int32_t>>(chunks)};
   for (size_t c = 0; c < chunks; ++c) {
     const auto owners = placement.owners_of(c);
     ownership.owners.emplace_back(owners.begin(), owners.end());
@@ -65,118 +70,35 @@ Ownership on_the_way(const Placement& placement, const Holdings& holdings, size_
   return ownership;
 }
 
-std::optional<rendezvous::StateDivision> division_of(const Session& session, size_t world_size) {
-  if (!session.is_divided()) return std::nullopt;
-  const auto chunks = session.model->table().chunks();
-  rendezvous::StateDivision division{static_cast<int64_t>(world_size), 0, session.ownership.target.nodes_min,
-                                     std::vector<int64_t>(world_size)};
-  for (size_t c = 0; c < chunks.size(); ++c) {
-    const RankSet holders = holders_of(session.ownership, c, world_size);
-    division.copies = std::min<int64_t>(division.copies, std::ranges::count(holders, true));
-    division.bytes_to_come += static_cast<int64_t>(session.ownership.lacking[c].size()) * chunks[c].count * kStateBytes;
-    for (size_t rank = 0; rank < world_size; ++rank)
-      division.owned_bytes[rank] += holders[rank] ? chunks[c].count * kStateBytes : 0;
-  }
-  division.nodes = std::min(division.nodes, division.copies);
-  return division;
-}
-
-std::vector<bool> written_by(const Session& session, size_t rank, size_t world_size) {
-  const auto chunks = session.model->table().chunks();
-  std::vector<bool> writes(session.state->pieces().size(), rank == 0);
-  std::vector<int64_t> written(world_size);
-  for (size_t c = 0; c < chunks.size(); ++c) {
-    const RankSet holders = holders_of(session.ownership, c, world_size);
-    size_t writer = world_size;
-    for (size_t other = 0; other < world_size; ++other) {
-      if (holders[other] && (writer == world_size || written[other] < written[writer])) writer = other;
-    }
-    written[writer] += chunks[c].count;
-    for (size_t kind = 0; kind < 3; ++kind) writes[kind * chunks.size() + c] = writer == rank;
-  }
-  return writes;
-}
-
-void divide_gradient(Session& session, size_t world_size) {
-  const auto chunks = session.model->table().chunks();
-  std::vector<SumPart> parts;
-  std::vector<model::Elements> own;
-  const auto& owned = session.state->owned();
-  for (size_t c = 0; c < chunks.size(); ++c) {
-    const auto [first, count] = chunks[c];
-    const SumPart part = part_for(static_cast<size_t>(first), static_cast<size_t>(count), session.ownership.owners[c],
-                                  static_cast<int>(world_size));
-    if (!parts.empty() && parts.back().end == part.end && parts.back().further == part.further) {
-      parts.back().count += part.count;
-    } else {
-      parts.push_back(part);
-    }
-    if (!owned[c]) continue;
-    if (!own.empty() && own.back().first + own.back().count == first) {
-      own.back().count += count;
-    } else {
-      own.push_back(chunks[c]);
+void leave_copies_for_later(Ownership& ownership, const Holdings& holdings, const RankSet& leaving) {
+  const size_t world_size = leaving.size();
+  bool others_stay = false;
+  for (size_t rank = 0; rank < world_size; ++rank) others_stay |= !holdings.newcomers[rank] && !leaving[rank];
+  const auto copies_at = holdings.pieces.copies_at;
+  if (!others_stay || !copies_at) return;
+  for (size_t c = 0; c < ownership.owners.size(); ++c) {
+    const RankSet holders = holders_of(ownership, c, world_size);
+    for (size_t rank = 0; rank < world_size; ++rank) {
+      if (holdings.newcomers[rank] && !holders[rank] && !holdings.has[*copies_at + c][rank])
+        ownership.without_copy[c].push_back(static_cast<int32_t>(rank));
     }
   }
-  if (session.scattered) {
-    session.lose_gradient();
-    return session.scattered->divide(std::move(parts), own);
-  }
-  const bool all_own_all = session.ownership.target.replicas == static_cast<int32_t>(world_size);
-  session.gradients->mean().divide(all_own_all ? std::vector<SumPart>() : std::move(parts), std::move(own));
 }
 
-void own_what_is_said(Session& session, const Ownership& ownership, size_t rank, size_t world_size) {
-  session.state->own(owned_by(ownership, rank));
-  const auto lacks = lacked_by(ownership, rank);
-  session.state->await(lacks);
-  session.sound = session.state->owned();
-  for (size_t c = 0; c < lacks.size(); ++c) session.sound[c] = session.sound[c] && !lacks[c];
-  session.ownership = ownership;
-  divide_gradient(session, world_size);
-}
-
-namespace {
-
-// Ranks that leave hold what they hold, and are to own nothing.
-rendezvous::PlacementQuestion question_of(const Session& session, const Holdings& holdings, const RankSet& leaving) {
+rendezvous::PlacementQuestion question_of(std::vector<int64_t> chunk_bytes, int64_t replicas, const Holdings& holdings,
+                                          const RankSet& leaving) {
+  const size_t chunks = chunk_bytes.size();
   rendezvous::PlacementQuestion question;
-  const auto chunks = session.model->table().chunks();
-  for (const auto& chunk : chunks) question.chunk_bytes.push_back(chunk.count * kStateBytes);
-  question.replicas = std::min(session.spec.replicas, std::ranges::count(leaving, false));
+  question.chunk_bytes = std::move(chunk_bytes);
+  question.replicas = std::min<int64_t>(replicas, std::ranges::count(leaving, false));
   for (size_t rank = 0; rank < holdings.nodes.size(); ++rank) {
     rendezvous::PlacementMember member{.node = holdings.nodes[rank], .bytes_max = leaving[rank] ? 1 : 0, .holds = {}};
-    for (size_t c = 0; c < chunks.size(); ++c) {
-      member.holds.push_back(holdings.has[c][rank] && holdings.has[chunks.size() + c][rank] &&
-                             holdings.has[2 * chunks.size() + c][rank]);
+    for (size_t c = 0; c < chunks; ++c) {
+      member.holds.push_back(holdings.has[c][rank] && holdings.has[chunks + c][rank] && holdings.has[2 * chunks + c][rank]);
     }
     question.members.push_back(std::move(member));
   }
   return question;
-}
-
-}  // namespace
-
-RunStop lost_chunks(const Session& session, const std::vector<size_t>& lost) {
-  const auto& table = session.model->table();
-  const auto first = table.chunks()[lost.front()].first;
-  const auto entry =
-      std::ranges::find_if(table.entries, [&](const auto& tensor) { return first < tensor.offset + tensor.count; });
-  RunStop stop =
-      fault("state_lost", fmt::format("no worker has {} of the state any more (the first is of {}): every owner of {} "
-                                      "is gone",
-                                      rendezvous::counted(static_cast<int64_t>(lost.size()), "chunk"), entry->name,
-                                      lost.size() == 1 ? "it" : "each"));
-  stop.state_is_wrong = true;
-  return stop;
-}
-
-RunResult<Placement> place_chunks(const Session& session, const Holdings& holdings, const RankSet& leaving) {
-  auto placed = rendezvous::place(question_of(session, holdings, leaving));
-  if (!placed) return tl::unexpected(job_failed("the state cannot be divided: " + placed.error()));
-  if (const auto* const lost = std::get_if<rendezvous::LostChunks>(&*placed))
-    return tl::unexpected(lost_chunks(session, {lost->chunks.begin(), lost->chunks.end()}));
-  return std::get<Placement>(std::move(*placed));
 }
 
 }  // namespace holdfast::worker
