@@ -59,18 +59,22 @@ DeviceBuffer TrainState::floats(int64_t count) const {
           offloaded() ? DeviceBuffer::Memory::kStaging : DeviceBuffer::Memory::kDevice};
 }
 
-void TrainState::own(const std::vector<bool>& chunks) {
-  if (chunks == owned_) return;
+void TrainState::own(const std::vector<bool>& chunks, const std::vector<bool>& awaited) {
+  if (chunks == owned_) return await(awaited);
   const auto after = places_of(chunks_, chunks);
   int64_t elements = 0;
   for (size_t c = 0; c < chunks_.size(); ++c) elements += chunks[c] ? chunks_[c].count : 0;
   const size_t bytes = static_cast<size_t>(elements) * sizeof(float);
   DeviceBuffer m = floats(elements), v = floats(elements), parameters = copies_apart() ? floats(elements) : DeviceBuffer();
   const auto keep = [&](DeviceBuffer& to, const DeviceBuffer& from) {
-    keeper().zero(to.data<void>(), bytes);
     for (size_t c = 0; c < chunks_.size(); ++c) {
-      if (places_[c] >= 0 && after[c] >= 0)
-        keeper().scale(to.data<float>() + after[c], from.data<float>() + places_[c], chunks_[c].count, 1.0F);
+      if (after[c] < 0) continue;
+      float* const place = to.data<float>() + after[c];
+      if (places_[c] >= 0) {
+        keeper().scale(place, from.data<float>() + places_[c], chunks_[c].count, 1.0F);
+      } else if (awaited.empty() || !awaited[c]) {
+        keeper().zero(place, static_cast<size_t>(chunks_[c].count) * sizeof(float));
+      }
     }
   };
   keep(m, m_);
@@ -82,12 +86,12 @@ void TrainState::own(const std::vector<bool>& chunks) {
   parameters_ = std::move(parameters);
   owned_ = chunks;
   places_ = after;
-  slices_ = slices_of(chunks_, places_, awaited_);
   owned_elements_ = elements;
+  await(awaited);
 }
 
 void TrainState::await(const std::vector<bool>& chunks) {
-  awaited_ = chunks;
+  awaited_ = chunks.empty() ? std::vector<bool>(chunks_.size()) : chunks;
   slices_ = slices_of(chunks_, places_, awaited_);
 }
 

@@ -58,9 +58,9 @@ class TrainState {
   // By chunk, whether this rank owns it.
   const std::vector<bool>& owned() const { return owned_; }
   // Chunks that are owned already stay as they are; moments of others begin at 0, and so do parameters where they are not the
-  // model's. Chunks that are not owned any more are given up. Takes memory for the old and the new at once; throws what
-  // DeviceOps::allocate does, and then nothing has changed.
-  void own(const std::vector<bool>& chunks);
+  // model's; those of chunks that are `awaited` are unspecified. Chunks that are not owned any more are given up. Takes memory
+  // for the old and the new at once; throws what DeviceOps::allocate does, and then nothing has changed.
+  void own(const std::vector<bool>& chunks, const std::vector<bool>& awaited = {});
   // Chunks that are owned and whose bytes are still to come: steps pass them over. Others are awaited no more.
   void await(const std::vector<bool>& chunks);
   // Parameters and compute copies as the seed gives them, of all that is here (Gpt2::initialize).

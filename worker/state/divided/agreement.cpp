@@ -211,8 +211,7 @@ class Agreeing {
       session_.sound[c] = session_.sound[c] && right;
       both[c] = both[c] || session_.sound[c];
     }
-    session_.state->own(both);
-    session_.state->await(lacked_by(ownership, me));
+    session_.state->own(both, lacked_by(ownership, me));
     const auto here = told_pieces(session_);
     const Movement movement = movement_to(wanted_pieces(ownership, session_, here.size(), ring_), holdings, here, ring_);
     if (movement.is_none()) return movement.comes;

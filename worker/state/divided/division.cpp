@@ -80,9 +80,8 @@ void divide_gradient(Session& session, size_t world_size) {
 }
 
 void own_what_is_said(Session& session, const Ownership& ownership, size_t rank, size_t world_size) {
-  session.state->own(owned_by(ownership, rank));
   const auto lacks = lacked_by(ownership, rank);
-  session.state->await(lacks);
+  session.state->own(owned_by(ownership, rank), lacks);
   session.sound = session.state->owned();
   for (size_t c = 0; c < lacks.size(); ++c) session.sound[c] = session.sound[c] && !lacks[c];
   session.copied = copies_to_come(ownership, rank);

@@ -104,7 +104,7 @@ RunResult<void> Filling::move(Window window) {
     const RankSet has = having(item), lacks = lacking(item);
     const Way way = way_of(has, lacks, ring_.rank());
     for (const size_t piece : pieces_of(item))
-      pieces.push_back({has[me] || lacks[me] ? here[piece].data : nullptr, here[piece].bytes, false, way});
+      pieces.push_back({has[me] || lacks[me] ? here[piece].data : nullptr, here[piece].bytes, here[piece].on_host, way});
   }
   session_.ops->synchronize();
   const auto passed = route(ring_, *session_.ops, pieces, "restore", session_.state->step);
