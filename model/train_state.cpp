@@ -64,7 +64,6 @@ void TrainState::own(const std::vector<bool>& chunks, const std::vector<bool>& a
   const auto after = places_of(chunks_, chunks);
   int64_t elements = 0;
   for (size_t c = 0; c < chunks_.size(); ++c) elements += chunks[c] ? chunks_[c].count : 0;
-  const size_t bytes = static_cast<size_t>(elements) * sizeof(float);
   DeviceBuffer m = floats(elements), v = floats(elements), parameters = copies_apart() ? floats(elements) : DeviceBuffer();
   const auto keep = [&](DeviceBuffer& to, const DeviceBuffer& from) {
     for (size_t c = 0; c < chunks_.size(); ++c) {

@@ -132,10 +132,10 @@ class TrainState {
   std::vector<OwnedElements> slices_;  // ranges of what is owned and not awaited
   std::vector<int64_t> places_;        // by chunk, where in the buffers of owned elements it begins; -1: it is not owned
   int64_t owned_elements_ = 0;
-  DeviceBuffer parameters_, m_, v_;  // of owned elements; parameters: where they are not the model's
-  DeviceBuffer unpacked_;            // taken when a gradient comes as sums
+  DeviceBuffer parameters_, m_, v_;   // of owned elements; parameters: where they are not the model's
+  DeviceBuffer unpacked_;             // taken when a gradient comes as sums
   std::vector<float> host_unpacked_;  // the same, offloaded
-  DeviceBuffer passing_;             // offloaded: two pieces of a gradient, or a chunk's compute copy
+  DeviceBuffer passing_;              // offloaded: two pieces of a gradient, or a chunk's compute copy
   std::vector<int32_t> exponents_;
   std::optional<LossScale> loss_scale_;  // of float16
 };

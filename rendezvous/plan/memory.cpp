@@ -107,12 +107,11 @@ std::vector<MemoryPart> memory_parts(const PlanInputs& inputs) {
   const bool apart = inputs.activation_bytes < kFloat || inputs.scatters_parameters || inputs.offloads;
   const MemoryPlace kept = inputs.offloads ? kHost : kDevice;
   const double parameters = apart ? share_of_state(inputs, inputs.replicas) : 1;
-  std::vector<MemoryPart> parts = {
-      {"parameters", kept, P * kFloat * parameters, apart ? less_state(inputs, P * kFloat) : ""},
-      {"gradients", kDevice, gradients_of(inputs), less_gradients(inputs)},
-      {"AdamW's two moments", kept, 2 * P * kFloat * share_of_state(inputs, inputs.replicas),
-       less_state(inputs, 2 * P * kFloat)},
-      {"sums of the reduction", kDevice, sums, less_sums(inputs.wire)}};
+  std::vector<MemoryPart> parts = {{"parameters", kept, P * kFloat * parameters, apart ? less_state(inputs, P * kFloat) : ""},
+                                   {"gradients", kDevice, gradients_of(inputs), less_gradients(inputs)},
+                                   {"AdamW's two moments", kept, 2 * P * kFloat * share_of_state(inputs, inputs.replicas),
+                                    less_state(inputs, 2 * P * kFloat)},
+                                   {"sums of the reduction", kDevice, sums, less_sums(inputs.wire)}};
   if (inputs.scatters_gradients) {
     const auto tied = static_cast<double>(parameter_counts(inputs.model).embedding);
     parts.push_back({"gradient of the embedding", kGpu, kFloat * tied, ""});

@@ -24,8 +24,8 @@ namespace {
 constexpr const char* kPlanExample =
     "holdfast plan --model tiny --nodes 2 --batch_size 16 --gradient_accumulation_steps 8 --microbatch_s 0.03 --link_gbit_s 1";
 constexpr const char* kJobFields[] = {
-    "model",   "n_layer", "n_embd",    "n_head",    "vocab_size", "block_size", "batch_size", "gradient_accumulation_steps",
-    "nodes",   "dtype",   "recompute", "reduction", "wire_dtype", "overlap",    "sync_every", "shard",
+    "model",    "n_layer", "n_embd",    "n_head",    "vocab_size", "block_size", "batch_size", "gradient_accumulation_steps",
+    "nodes",    "dtype",   "recompute", "reduction", "wire_dtype", "overlap",    "sync_every", "shard",
     "replicas", "offload"};
 constexpr double kMeasureSeconds = 5;
 constexpr double kGib = 1 << 30;

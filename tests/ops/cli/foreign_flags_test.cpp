@@ -214,7 +214,8 @@ TEST_F(Jobs, AFileOfDeepSpeedIsTakenWhereItMeansTheSame) {
   std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "zero_optimization": {"offload_param": {"device": "cpu"}}})";
   said = run({"submit", "--config", file, "--print_config"});
   EXPECT_EQ(said.exit_code, 2);
-  EXPECT_THAT(said.err, HasSubstr("DeepSpeed's offload_param is not taken here: parameters to compute with stay in the memory"));
+  EXPECT_THAT(said.err,
+              HasSubstr("DeepSpeed's offload_param is not taken here: parameters to compute with stay in the memory"));
   fs::remove(file);
 }
 
