@@ -200,6 +200,9 @@ class Documents(unittest.TestCase):
 
     def changing_a_run(self):
         self.run_line("holdfast scale j1 2", says="j1: scaled")
+        divided = self.submit(flags="--shard optimizer --nodes 3 --min_nodes 3 --gradient_accumulation_steps 1")  # waits for a third worker
+        self.run_line("holdfast scale j1 --replicas 3", ("j1", divided), says=f"{divided}: scaled")
+        self.cluster.post(divided, "stop")
         self.run_line("holdfast drain b", says="b")
         wait_until(lambda: next(n["state"] for n in self.cluster.nodes() if n["id"] == "b") in ("left", "lost"), 60, "b to have left")
         self.run_line("holdfast pause j1 ; holdfast resume j1")

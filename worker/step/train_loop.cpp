@@ -273,7 +273,7 @@ RunStop run_steps(TrainLoop& loop) {
   Compared compared;
   be_patient(loop);  // the first step may be dealt very unevenly, and everything is cold
   LoadBalancer balancer(loop.session.spec.dealt_units(), computing_now(loop));
-  Filling filling(loop.ring, loop.session, loop.filling_bytes);
+  Filling filling(loop.ring, loop.session, loop.filling);
   if (auto done = choose_first_exponents(loop); !done) return done.error();
   auto shares = agree_on_shares(loop);
   if (!shares) return shares.error();

@@ -46,7 +46,7 @@ struct TrainLoop {
   std::vector<std::string> workers = {};  // by rank, for messages
   std::string node = "";                  // the machine that this rank is on (Transport::node)
   TensorBoard* tensorboard = nullptr;     // only on rank 0, and where it is asked for
-  int64_t filling_bytes = kFirstWindowBytes;
+  FillingWindows filling = {};
   ParameterGathering* gathering = nullptr;  // while it runs
 
   RunStop run();

@@ -25,7 +25,7 @@ bool is_empty(const char* text) {
 // DeepSpeed writes {"enabled": true} where others write true, {"stage": 2} of what it divides, {"device": "cpu"} of offload.
 std::string text_of(const Json& value) {
   for (const char* key : {"enabled", "stage", "device"}) {
-    if (value.is_object() && value.contains(key)) return value[key].dump();
+    if (value.is_object() && value.contains(key)) return text_of(value[key]);
   }
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -102,7 +102,7 @@ void ForeignFlags::apply(Json& spec, const std::map<std::string, std::string>& f
     const Json parts = value.is_object() ? value : Json::object();
     for (const auto& [part, its_value] : parts.items()) {
       const ForeignName* inner = rendezvous::find_foreign_name(part);
-      if (inner != nullptr && is_empty(inner->field)) complain(put(spec, *inner, text_of(its_value), nullptr));
+      if (inner != nullptr) complain(put(spec, *inner, text_of(its_value), nullptr));
     }
     const std::string own = given.contains(name->field) ? text_of(given[name->field]) : "";
     complain(put(spec, *name, text_of(value), own.empty() || flags.contains(name->field) ? nullptr : &own));

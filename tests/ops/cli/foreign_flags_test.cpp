@@ -207,11 +207,13 @@ TEST_F(Jobs, AFileOfDeepSpeedIsTakenWhereItMeansTheSame) {
                              "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}})";
   EXPECT_EQ(Json::parse(run({"submit", "--config", file, "--print_config"}).out),
             (Json{{"train_data_path", "/d/t.bin"}, {"shard", "gradients"}, {"offload", "optimizer"}}));
-  std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "zero_optimization": {"offload_optimizer": {"device": "nvme"}}})";
+  std::ofstream(file)
+      << R"({"train_data_path": "/d/t.bin", "zero_optimization": {"stage": 2, "offload_optimizer": {"device": "nvme"}}})";
   Said said = run({"submit", "--config", file, "--print_config"});
   EXPECT_EQ(said.exit_code, 2);
   EXPECT_THAT(said.err, HasSubstr("offload_optimizer is offload here (none=none cpu=optimizer); nvme is none of these"));
-  std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "zero_optimization": {"offload_param": {"device": "cpu"}}})";
+  std::ofstream(file)
+      << R"({"train_data_path": "/d/t.bin", "zero_optimization": {"stage": 3, "offload_param": {"device": "cpu"}}})";
   said = run({"submit", "--config", file, "--print_config"});
   EXPECT_EQ(said.exit_code, 2);
   EXPECT_THAT(said.err,

@@ -32,7 +32,7 @@ class DividedJoin : public SameBits, public testing::WithParamInterface<Kind> {
   // Ranks of which the last has joined after this step, with windows of one chunk at first.
   std::unique_ptr<Ranks> joined_after(int64_t step, int before = 3) {
     auto ranks = std::make_unique<Ranks>(spec, service, before);
-    ranks->filling_bytes = 1;
+    ranks->filling = {1, false};
     ranks->on_commit = [this, step](TestRank& rank, size_t number, int64_t committed) {
       tamper(rank, number, committed);
       if (committed + 1 == step) rank.requests.yield = true;

@@ -55,6 +55,23 @@ TEST_P(Divided, HasTheSameBitsAtAnyWorldSizeAndWithAnyNumberOfReplicas) {
   }
 }
 
+TEST_P(Divided, HasTheSameBitsWithEightRanksAndFourLayers) {
+  auto whole = tiny_spec(data);
+  whole.n_layer = 4;
+  whole.dtype = "bfloat16";
+  whole.wire_dtype = "int16";
+  whole.global_batch_size = 9 * whole.batch_size;
+  whole.total_steps = 6;
+  whole.warmup_steps = 2;
+  const std::string hash = undisturbed(whole, 1);
+  for (int64_t replicas = 1; replicas <= 3; ++replicas) {
+    auto spec = whole;
+    spec.shard = GetParam();
+    spec.replicas = replicas;
+    EXPECT_EQ(undisturbed(spec, 8), hash) << replicas << " replicas";
+  }
+}
+
 TEST_P(Divided, HasTheSameBitsInOtherTypesAndOnOtherWires) {
   for (const auto& [dtype, wire] : {std::pair{"bfloat16", "int16"}, {"float16", "int32"}, {"float32", "int16"}}) {
     auto whole = tiny_spec(data);
@@ -224,7 +241,7 @@ TEST_P(Divided, OwnersTakeWhatTheyLackWhileTrainingGoesOn) {
     spec.checkpoint_store = data.path(std::string("own-") + dtype);
     const std::string hash = undisturbed(whole, 1);
     Ranks ranks(spec, service, 4);
-    ranks.filling_bytes = 1;
+    ranks.filling = {1, false};
     ranks.on_commit = [](TestRank& rank, size_t number, int64_t step) {
       if (number == 1 && step == 4) rank.interrupt.raise("as if it were killed");
     };
@@ -253,7 +270,7 @@ TEST_P(Divided, ASecondLossBeforeThePartsAreThereIsSaidAndTheJobGoesBack) {
   spec.checkpoint_every = 4;
   spec.checkpoint_store = data.path("own");
   Ranks ranks(spec, service, 4);
-  ranks.filling_bytes = 1;
+  ranks.filling = {1, false};
   const auto record = lose_a_rank_after_a_checkpoint(ranks);
   ranks.on_commit = [](TestRank& rank, size_t number, int64_t step) {
     if (number == 1 && step == 7) rank.interrupt.raise("as if it were killed, too");
@@ -278,7 +295,7 @@ TEST_P(Divided, ANewcomerThatIsLeftAloneBeforeItsPartsAreThereSaysSo) {
   ranks.on_commit = interrupt_after(4);
   ranks.run(Ranks::initial());
   ranks.add();
-  ranks.filling_bytes = 1;
+  ranks.filling = {1, false};
   ranks.on_commit = interrupt_after(5);
   ranks.run(Ranks::memory(ranks[0].session->held_step()));
   const int64_t held = ranks[2].session->held_step();

@@ -137,8 +137,8 @@ class Ranks {
   std::function<void(TestRank& rank, size_t number, const CollectiveError& error)> on_lost_peer = [](TestRank&, size_t,
                                                                                                      const CollectiveError&) {};
 
-  int64_t filling_bytes = kFirstWindowBytes;  // TrainLoop::filling_bytes
-  bool look_at_stores = false;                // Checkpointing::look_at_store
+  FillingWindows filling;       // TrainLoop::filling
+  bool look_at_stores = false;  // Checkpointing::look_at_store
 
   // One generation of all ranks there are, until all have stopped; how each did.
   std::vector<RunStop> run(const rendezvous::StateSource& source) {
@@ -244,7 +244,7 @@ class Ranks {
                    .profiler = rank.profiler,
                    .on_commit = [&](int64_t step) { on_commit(rank, number, step); },
                    .on_lost_peer = [&](const CollectiveError& error) { on_lost_peer(rank, number, error); },
-                   .filling_bytes = filling_bytes};
+                   .filling = filling};
     RunStop stop = loop.run();
     rank.reporter.end();
     return stop;

@@ -33,12 +33,12 @@ struct Times {
 
 }  // namespace
 
-Filling::Filling(Communicator& ring, Session& session, int64_t first_window)
+Filling::Filling(Communicator& ring, Session& session, FillingWindows windows)
     : ring_(ring),
       session_(session),
-      first_window_(first_window),
+      windows_(windows),
       copies_at_(kinds_of_told(session).copies_at.value_or(0)),
-      window_bytes_(first_window) {
+      window_bytes_(windows.first_bytes) {
   const Ownership& ownership = session.ownership;
   for (size_t c = 0; c < ownership.without_copy.size() && session.state->copies_stay(); ++c) {
     if (!ownership.without_copy[c].empty()) items_.push_back({c, true});
@@ -172,9 +172,10 @@ void Filling::adapt(const std::vector<std::vector<std::byte>>& told) {
   }
   const double share_s = kShareOfStep * longest.step_s;
   const double wanted_s = std::max(kShortest_s, some_chunk_is_at_risk() ? share_s : std::min(share_s, kLongestWindow_s));
-  const double growth = std::clamp(wanted_s / std::max(longest.window_s, 1e-6), 1 / kGrowthMost, kGrowthMost);
+  const double to_wanted = std::clamp(wanted_s / std::max(longest.window_s, 1e-6), 1 / kGrowthMost, kGrowthMost);
+  const double growth = windows_.are_paced ? to_wanted : kGrowthMost;
   const auto bytes = static_cast<int64_t>(std::llround(static_cast<double>(window_bytes_) * growth));
-  window_bytes_ = std::clamp(bytes, std::min(first_window_, kWindowBytesMax), kWindowBytesMax);
+  window_bytes_ = std::clamp(bytes, std::min(windows_.first_bytes, kWindowBytesMax), kWindowBytesMax);
 }
 
 // Whether a chunk is on fewer ranks than it is to be.

@@ -21,13 +21,16 @@
 
 namespace holdfast::worker {
 
-inline constexpr int64_t kFirstWindowBytes = 1 << 20;
+struct FillingWindows {
+  int64_t first_bytes = 1 << 20;  // of the first window, and the fewest of any; at least a chunk goes in each
+  bool are_paced = true;          // else each is four times the one before, however long that took: for tests
+};
 inline constexpr double kLongestWindow_s = 0.15;
 
 class Filling {
  public:
-  // A generation's. `first_window`: the bytes of the first window, and the fewest of any; at least a chunk goes in each.
-  Filling(Communicator& ring, Session& session, int64_t first_window = kFirstWindowBytes);
+  // A generation's.
+  Filling(Communicator& ring, Session& session, FillingWindows windows = {});
 
   bool is_done() const { return next_ == items_.size(); }
   // After a step that all ranks have applied; `step_s` it took here. When with it the last is there, each rank owns from now on
@@ -54,7 +57,7 @@ class Filling {
 
   Communicator& ring_;
   Session& session_;
-  const int64_t first_window_;
+  const FillingWindows windows_;
   const size_t copies_at_;   // among told_pieces
   std::vector<Item> items_;  // that somebody lacks, in the order in which they go
   size_t next_ = 0;
