@@ -1,4 +1,5 @@
 """Shared by the scripts that run workers over shaped links: a cluster whose programs are each on a node of their own."""
+import json
 import os
 import sys
 
@@ -27,6 +28,13 @@ def run(measure, *, program=None):
         failed = False
     finally:
         cluster.close(failed)
+
+
+def main(parser, measure):
+    """Measures with the options of `parser`, and of --rate, and prints what was found as one JSON object."""
+    parser.add_argument("--rate", default="1gbit", help="of each node's link, as tc writes it")
+    options = parser.parse_args()
+    run(lambda cluster: print(json.dumps(measure(cluster, options))))
 
 
 def limit(cluster, names, rate):

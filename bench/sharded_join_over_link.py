@@ -7,7 +7,6 @@ usage: bench/sharded_join_over_link.py [--model small] [--block 1024] [--dtype b
 Each program is on a node of its own, in network namespaces of this machine (root, or unprivileged namespaces)."""
 import argparse
 import datetime
-import json
 import statistics
 import sys
 import time
@@ -58,7 +57,7 @@ def measure(cluster, options):
             "messages": [event["message"] for event in events if event["kind"] in ("state_copied", "newcomer_computes")]}
 
 
-def parse():
+def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--model", default="small", help="small is GPT-2 of 124M")
     parser.add_argument("--block", type=int, default=1024)
@@ -66,14 +65,8 @@ def parse():
     parser.add_argument("--shard", default="optimizer", choices=("optimizer", "gradients"))
     parser.add_argument("--microbatches", type=int, default=12, help="in a step: a multiple of 3 and 4 is dealt evenly before and after")
     parser.add_argument("--before", type=int, default=5, help="the step after which the fourth starts")
-    parser.add_argument("--rate", default="1gbit", help="of each node's link, as tc writes it")
     parser.add_argument("--timeout", type=int, default=1800, help="seconds until the newcomer is to have its parts")
-    return parser.parse_args()
-
-
-def main():
-    options = parse()
-    over_link.run(lambda cluster: print(json.dumps(measure(cluster, options))))
+    over_link.main(parser, measure)
 
 
 if __name__ == "__main__":

@@ -7,7 +7,6 @@ usage: bench/sharded_over_link.py [--workers 4] [--replicas 0] [--rate 1gbit] [-
 Each program is on a node of its own, in network namespaces of this machine (root, or unprivileged namespaces). With --replicas 0 the
 state is not divided. What goes to the service is in the bytes, too."""
 import argparse
-import json
 import os
 import statistics
 import subprocess
@@ -60,7 +59,7 @@ def measure(cluster, options):
             "loss": points[-1]["loss"], "generations": len({point["generation"] for point in points})}
 
 
-def parse():
+def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--workers", type=int, default=4, choices=(2, 3, 4), help="2 to 4, a thread each")
     parser.add_argument("--replicas", type=int, default=0, help="owners of each part of the state; 0: --shard none")
@@ -70,13 +69,7 @@ def parse():
     parser.add_argument("--wire", default="int16", choices=("int16", "int32"))
     parser.add_argument("--first", type=int, default=100, help="the step from which on it is measured")
     parser.add_argument("--steps", type=int, default=100, help="how many are measured")
-    parser.add_argument("--rate", default="1gbit", help="of each node's link, as tc writes it")
-    return parser.parse_args()
-
-
-def main():
-    options = parse()
-    over_link.run(lambda cluster: print(json.dumps(measure(cluster, options))))
+    over_link.main(parser, measure)
 
 
 if __name__ == "__main__":

@@ -105,8 +105,8 @@ class CpuOps final : public HostOps {
   const ElementLoops& operands_;  // of the operands' dtype
   Team team_;
   Products products_;
-  Scratch in_, out_, weight_, packed_, packed_more_, partials_, statistics_,
-      head_factors_;  // that header says what each op keeps where
+  Scratch in_, out_, weight_, packed_, packed_more_, partials_, statistics_;  // that header says what each op keeps where
+  Scratch head_factors_;  // from head_loss_backward for head_rows_backward, whatever ops come between
   std::vector<Scratch> per_thread_;
 };
 

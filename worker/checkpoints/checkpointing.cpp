@@ -361,6 +361,7 @@ void Checkpointing::note_failure(const storage::WriteOutcome& outcome) {
   const RunStop stop = for_good ? stop_of(outcome) : RunStop{};
   const std::lock_guard lock(mutex_);
   retry_delay_ = std::clamp(retry_delay_ * 2, kFirstRetry, kLongestRetry);
+  tidied_ = false;  // of a divided state others may have written their parts of it
   if (for_good) {
     refused_[outcome.step] = stop;
   } else {

@@ -131,7 +131,7 @@ class Checkpointing {
   std::atomic<int64_t> awaited_ = -1;              // the step whose checkpoint the train thread waited for last
   int64_t submitted_ = -1;                         // the newest step that the writer was given in this generation
   int64_t reserved_ = -1;                          // the step that other ranks may write already, and this one is about to
-  bool tidied_ = false;                            // in this generation, and no checkpoint was given up since
+  bool tidied_ = false;                            // in this generation, and no checkpoint was given up or failed since
   std::chrono::steady_clock::time_point stopped_;  // when the job was released
   std::deque<storage::WriteOutcome> outcomes_;
   std::optional<storage::WriteOutcome> newest_registered_;

@@ -283,5 +283,22 @@ TEST_F(CheckpointsOfARank, LeftoversOfACrashedWriterGoAwayButNotAtOnce) {
   EXPECT_EQ(leftovers(), 0U);
 }
 
+TEST_F(CheckpointsOfARank, PartsOfOneThatCouldNotBeWrittenGoAwayWithALaterOne) {
+  make(0);
+  write(5);
+  write(6);  // from now on there is nothing to tidy up
+  disk->broken = true;
+  rank->session->state->step = 7;
+  rank->checkpoints->start(state_of(*rank->session));
+  ASSERT_TRUE(service.wait_for("/events", 1));
+  EXPECT_EQ(service.received("/events").front()["kind"], "checkpoint_failed");
+  const std::byte part[3] = {};
+  ASSERT_TRUE(directory->put("step-0000000007/shard-0001-00000000000000000000000000000000.hfs", part));  // another rank's
+  disk->broken = false;
+  write(8);
+  rank->checkpoints.reset();  // waits for what it is doing
+  EXPECT_EQ(directory->list("step-0000000007/").value().size(), 0U);
+}
+
 }  // namespace
 }  // namespace holdfast::worker
