@@ -64,10 +64,6 @@ std::vector<WorkerMemory> that_some_fit(const JobSpec& spec, std::span<const Wor
 
 }  // namespace
 
-bool may_be_divided(const JobSpec& spec) {
-  return spec.reduction == "exact" && spec.sync_every == 1;
-}
-
 std::vector<MemoryPart> parts_on_host(const JobSpec& spec, int64_t workers, bool on_host) {
   auto inputs = inputs_with(spec, workers);
   inputs.offloads = inputs.offloads && !on_host;
@@ -96,7 +92,7 @@ std::string misfit(const JobSpec& spec, std::span<const WorkerMemory> workers) {
 }
 
 ShardChoice choose_shard(const JobSpec& spec, std::span<const WorkerMemory> workers) {
-  if (!may_be_divided(spec)) {
+  if (!spec.may_be_divided()) {
     return {"none", spec.reduction != "exact" ? fmt::format("with reduction {} the state cannot be divided", spec.reduction)
                                               : "with sync_every above 1 the state cannot be divided"};
   }

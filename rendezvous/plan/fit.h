@@ -18,9 +18,6 @@ namespace holdfast::rendezvous {
 // From the one that divides nothing to the one that divides all.
 inline constexpr std::array kShards = {"none", "optimizer", "gradients", "parameters"};
 
-// Whether the job's state can be divided at all.
-bool may_be_divided(const JobSpec& spec);
-
 // The parts that lie in the host's memory. `on_host`: the device's memory is the host's; else there is a GPU's beside it.
 std::vector<MemoryPart> parts_on_host(const JobSpec& spec, int64_t workers, bool on_host);
 // Bytes of the host's memory, of a GPU's.

@@ -75,6 +75,8 @@ struct JobSpec {
 
   std::string resume_from;  // "" | latest | STEP | job:ID[@STEP] | path
 
+  // Whether the job's state can be divided at all.
+  bool may_be_divided() const { return reduction == "exact" && sync_every == 1; }
   // Whether a worker has the gradients, and the parameters, of its own parts alone.
   bool divides_gradients() const { return shard == "gradients" || divides_parameters(); }
   bool divides_parameters() const { return shard == "parameters"; }

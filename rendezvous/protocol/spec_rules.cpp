@@ -175,8 +175,7 @@ void check_shard(const JobSpec& spec, Errors& errors) {
 }
 
 void check_offload(const JobSpec& spec, Errors& errors) {
-  const bool may_be_divided = spec.reduction == "exact" && spec.sync_every == 1;
-  if (spec.offload == "none" || (spec.shard != "none" && may_be_divided)) return;
+  if (spec.offload == "none" || (spec.shard != "none" && spec.may_be_divided())) return;
   errors.push_back(
       {"offload", fmt::format("{} goes with a state that is divided: choose shard optimizer, gradients or parameters, "
                               "of which a single worker has all parts, with reduction exact and "

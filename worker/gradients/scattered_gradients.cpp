@@ -33,7 +33,7 @@ int64_t largest_bucket(const std::vector<std::vector<Elements>>& buckets) {
   return most;
 }
 
-// Not finite if either is not; the finite ones first.
+// The larger one; not finite if either is not.
 float larger_of(float a, float b) {
   return std::isfinite(a) && !(b <= a) ? b : a;
 }

@@ -65,7 +65,7 @@ std::string way_out(const JobSpec& spec, bool on_host, double limit) {
   for (const auto* way = std::ranges::find(ways, spec.shard); way != ways.end(); ++way) {
     JobSpec other = spec;
     other.shard = *way;
-    if (other.shard != spec.shard && !rendezvous::may_be_divided(spec)) break;
+    if (other.shard != spec.shard && !spec.may_be_divided()) break;
     const int64_t workers = fewest_workers(other, on_host, limit);
     if (workers == 0) continue;
     const std::string shard = other.shard == spec.shard ? "" : fmt::format("--shard {}", other.shard);
