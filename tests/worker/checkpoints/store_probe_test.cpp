@@ -13,6 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
+using std::chrono::steady_clock;
 using testing::HasSubstr;
 
 using Json = nlohmann::json;
@@ -182,13 +183,16 @@ TEST_F(RanksWithTwoFolders, TrainOnWithoutCheckpointsAndTheEndWaitsUntilTheFolde
 }
 
 TEST_F(RanksWithTwoFolders, AreToldWhosePartIsMissingWhereTheFolderIsNotKnownToBeAnother) {
+  const std::string missing = "that of step 2 lacks the part of rank 2";
   begin(std::chrono::hours(1));
   ranks->on_commit = [&](TestRank& rank, size_t number, int64_t step) {
-    while (number == 0 && step == 3 && rank.checkpoints->missing_part().empty()) std::this_thread::yield();
+    const auto end = steady_clock::now() + std::chrono::seconds(20);
+    while (number == 0 && step == 3 && rank.checkpoints->missing_part() != missing && steady_clock::now() < end) {
+      std::this_thread::yield();
+    }
   };
   std::jthread administrator([&] {
-    EXPECT_EQ(said("checkpoint_skipped", "no checkpoint at step 4"),
-              "no checkpoint at step 4: that of step 2 lacks the part of rank 2");
+    EXPECT_EQ(said("checkpoint_skipped", "no checkpoint at step 4"), "no checkpoint at step 4: " + missing);
     ranks->interrupt_all("that is all");
   });
   ranks->run(Ranks::initial());
