@@ -1,7 +1,10 @@
-// Memory of an op set with one owner: its device's, or staging memory, which is the host's. Movable; the ops it came from
-// outlive it.
+// Memory of an op set with one owner: its device's; or staging memory, which is the host's; or reserved, where the device's
+// memory is the host's (DeviceOps::memory_is_host): addresses, behind which pages are taken as they are written, and given back
+// on demand. Movable; the ops it came from outlive it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include "kernels/ops.h"
@@ -10,21 +13,16 @@ namespace holdfast::model {
 
 class DeviceBuffer {
  public:
-  enum class Memory : uint8_t { kDevice, kStaging };
+  enum class Memory : uint8_t { kDevice, kStaging, kReserved };
   DeviceBuffer() = default;
-  DeviceBuffer(kernels::DeviceOps& ops, size_t bytes, Memory memory = Memory::kDevice)
-      : ops_(&ops),
-        staging_(memory == Memory::kStaging),
-        memory_(staging_ ? ops.allocate_staging(bytes) : ops.allocate(bytes)),
-        bytes_(bytes) {}
+  // Throws what DeviceOps::allocate does; reserved, std::bad_alloc.
+  DeviceBuffer(kernels::DeviceOps& ops, size_t bytes, Memory memory = Memory::kDevice);
   DeviceBuffer(DeviceBuffer&& other) noexcept { swap(other); }
   DeviceBuffer& operator=(DeviceBuffer&& other) noexcept {
     swap(other);
     return *this;
   }
-  ~DeviceBuffer() {
-    if (memory_ != nullptr) staging_ ? ops_->release_staging(memory_) : ops_->release(memory_);
-  }
+  ~DeviceBuffer();
 
   template <typename T>
   T* data() {
@@ -36,15 +34,18 @@ class DeviceBuffer {
   }
   size_t bytes() const { return bytes_; }
 
+  // Reserved: of these bytes, those that fill pages are given back, and are 0 when they are next read; others stay.
+  void give_back(size_t first, size_t bytes);
+
  private:
   void swap(DeviceBuffer& other) noexcept {
     std::swap(ops_, other.ops_);
-    std::swap(staging_, other.staging_);
+    std::swap(kind_, other.kind_);
     std::swap(memory_, other.memory_);
     std::swap(bytes_, other.bytes_);
   }
   kernels::DeviceOps* ops_ = nullptr;
-  bool staging_ = false;
+  Memory kind_ = Memory::kDevice;
   void* memory_ = nullptr;
   size_t bytes_ = 0;
 };

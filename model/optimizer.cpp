@@ -61,7 +61,7 @@ void apply_adamw(kernels::DeviceOps& ops, const ParameterTable& table, const Opt
       settings.weight_decay = table.entries[tensor].decay ? static_cast<float>(config.weight_decay) : 0.0F;
       const int64_t most = at.gradient.sums == nullptr ? part.count : kUnpackedElements, end = part.first + part.count;
       for (int64_t first = part.first; first < end; first += most) {
-        const int64_t count = std::min(most, end - first), moments = place(Layout::kOwned, owned, first),
+        const int64_t count = std::min(most, end - first), moments = place(at.moments_layout, owned, first),
                       from = place(at.gradient.layout, owned, first);
         const float* gradient = at.gradient.floats + from;
         if (at.gradient.sums != nullptr) {

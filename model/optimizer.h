@@ -41,11 +41,12 @@ struct Gradient {
 
 inline constexpr int64_t kUnpackedElements = 4 * kChunkElements;
 
-// `m` and `v` are of owned elements end to end. `owned` ascending, apart from each other.
+// `owned` ascending, apart from each other.
 struct AdamWTensors {
   float* parameters;
   Layout parameters_layout;
   float *m, *v;
+  Layout moments_layout;
   Gradient gradient;
   std::span<const OwnedElements> owned;
   float* unpacked = nullptr;  // kUnpackedElements floats, where the gradient is sums

@@ -32,6 +32,12 @@ std::vector<int64_t> places_of(std::span<const Elements> chunks, const std::vect
   return places;
 }
 
+int64_t elements_of(std::span<const Elements> chunks, const std::vector<bool>& owned) {
+  int64_t elements = 0;
+  for (size_t c = 0; c < chunks.size(); ++c) elements += owned[c] ? chunks[c].count : 0;
+  return elements;
+}
+
 }  // namespace
 
 TrainState::TrainState(Gpt2& model, kernels::DeviceOps& ops, Owns owns, kernels::DeviceOps* host)
@@ -39,12 +45,18 @@ TrainState::TrainState(Gpt2& model, kernels::DeviceOps& ops, Owns owns, kernels:
       ops_(ops),
       host_(host),
       divided_(owns == Owns::kNothing),
+      in_place_(divided_ && host == nullptr && ops.memory_is_host()),
       chunks_(model.table().chunks()),
       owned_(chunks_.size()),
       awaited_(chunks_.size()),
       places_(chunks_.size(), -1),
       exponents_(model.table().entries.size(), kUnsetExponent) {
   if (offloaded()) passing_ = DeviceBuffer(ops_, 2 * kUnpackedElements * sizeof(float), DeviceBuffer::Memory::kStaging);
+  if (in_place_) {
+    m_ = floats(model.table().total);
+    v_ = floats(model.table().total);
+    if (copies_apart()) parameters_ = floats(model.table().total);
+  }
   own(std::vector<bool>(chunks_.size(), owns == Owns::kAll));
   if (ops.activation_dtype() == kernels::DType::kFloat16) loss_scale_.emplace();
   model_.set_loss_scale(loss_scale_log2());
@@ -55,38 +67,61 @@ std::span<int32_t> TrainState::exponents() {
 }
 
 DeviceBuffer TrainState::floats(int64_t count) const {
-  return {ops_, static_cast<size_t>(count) * sizeof(float),
-          offloaded() ? DeviceBuffer::Memory::kStaging : DeviceBuffer::Memory::kDevice};
+  using enum DeviceBuffer::Memory;
+  return {ops_, static_cast<size_t>(count) * sizeof(float), in_place_ ? kReserved : offloaded() ? kStaging : kDevice};
+}
+
+std::vector<DeviceBuffer*> TrainState::buffers() {
+  std::vector<DeviceBuffer*> all{&m_, &v_};
+  if (copies_apart()) all.push_back(&parameters_);
+  return all;
 }
 
 void TrainState::own(const std::vector<bool>& chunks, const std::vector<bool>& awaited) {
   if (chunks == owned_) return await(awaited);
+  in_place_ ? own_in_place(chunks, awaited) : own_elsewhere(chunks, awaited);
+  owned_ = chunks;
+  places_ = places_of(chunks_, chunks);
+  owned_elements_ = elements_of(chunks_, chunks);
+  await(awaited);
+}
+
+void TrainState::own_in_place(const std::vector<bool>& chunks, const std::vector<bool>& awaited) {
+  for (DeviceBuffer* const buffer : buffers()) {
+    for (size_t c = 0; c < chunks_.size(); ++c) {
+      const auto bytes = static_cast<size_t>(chunks_[c].count) * sizeof(float);
+      if (chunks[c] && !owned_[c] && (awaited.empty() || !awaited[c])) {
+        ops_.zero(buffer->data<float>() + chunks_[c].first, bytes);
+      }
+    }
+    // Runs of chunks that are not owned, so that pages are whole where small tensors share them.
+    for (size_t c = 0, end = 0; c < chunks_.size(); c = end + 1) {
+      bool was_owned = false;
+      for (end = c; end < chunks_.size() && !chunks[end]; ++end) was_owned |= owned_[end];
+      const int64_t last = end < chunks_.size() ? chunks_[end].first : model_.table().total;
+      const auto first = static_cast<size_t>(chunks_[c].first);
+      if (was_owned) buffer->give_back(first * sizeof(float), (static_cast<size_t>(last) - first) * sizeof(float));
+    }
+  }
+}
+
+void TrainState::own_elsewhere(const std::vector<bool>& chunks, const std::vector<bool>& awaited) {
   const auto after = places_of(chunks_, chunks);
-  int64_t elements = 0;
-  for (size_t c = 0; c < chunks_.size(); ++c) elements += chunks[c] ? chunks_[c].count : 0;
-  DeviceBuffer m = floats(elements), v = floats(elements), parameters = copies_apart() ? floats(elements) : DeviceBuffer();
-  const auto keep = [&](DeviceBuffer& to, const DeviceBuffer& from) {
+  std::vector<DeviceBuffer> all;
+  for (DeviceBuffer* const from : buffers()) {
+    DeviceBuffer& to = all.emplace_back(floats(elements_of(chunks_, chunks)));
     for (size_t c = 0; c < chunks_.size(); ++c) {
       if (after[c] < 0) continue;
       float* const place = to.data<float>() + after[c];
       if (places_[c] >= 0) {
-        keeper().scale(place, from.data<float>() + places_[c], chunks_[c].count, 1.0F);
+        keeper().scale(place, from->data<float>() + places_[c], chunks_[c].count, 1.0F);
       } else if (awaited.empty() || !awaited[c]) {
         keeper().zero(place, static_cast<size_t>(chunks_[c].count) * sizeof(float));
       }
     }
-  };
-  keep(m, m_);
-  keep(v, v_);
-  if (copies_apart()) keep(parameters, parameters_);
+  }
   ops_.synchronize();  // before the old memory is released
-  m_ = std::move(m);
-  v_ = std::move(v);
-  parameters_ = std::move(parameters);
-  owned_ = chunks;
-  places_ = after;
-  owned_elements_ = elements;
-  await(awaited);
+  for (size_t i = 0; DeviceBuffer* const buffer : buffers()) *buffer = std::move(all[i++]);
 }
 
 void TrainState::await(const std::vector<bool>& chunks) {
@@ -95,7 +130,7 @@ void TrainState::await(const std::vector<bool>& chunks) {
 }
 
 float* TrainState::parameters_of(size_t chunk) {
-  return copies_apart() ? parameters_.data<float>() + places_[chunk] : model_.parameters() + chunks_[chunk].first;
+  return copies_apart() ? parameters_.data<float>() + place_of(chunk) : model_.parameters() + chunks_[chunk].first;
 }
 
 void TrainState::initialize(uint64_t seed) {
@@ -161,9 +196,10 @@ void TrainState::apply(const OptimizerConfig& config, const Gradient& gradient, 
     apply_on_host(config, gradient, norm);
   } else if (std::isfinite(norm)) {
     const AdamWTensors tensors{.parameters = copies_apart() ? parameters_.data<float>() : model_.parameters(),
-                               .parameters_layout = copies_apart() ? Layout::kOwned : Layout::kTable,
+                               .parameters_layout = copies_apart() ? layout() : Layout::kTable,
                                .m = m_.data<float>(),
                                .v = v_.data<float>(),
+                               .moments_layout = layout(),
                                .gradient = gradient,
                                .owned = slices_,
                                .unpacked = gradient.sums != nullptr ? unpacked() : nullptr};
@@ -205,6 +241,7 @@ void TrainState::apply_on_host(const OptimizerConfig& config, const Gradient& gr
                          .parameters_layout = Layout::kOwned,
                          .m = m_.data<float>() + piece.at,
                          .v = v_.data<float>() + piece.at,
+                         .moments_layout = Layout::kOwned,
                          .gradient = {reinterpret_cast<const float*>(piece.staging), Layout::kOwned},
                          .owned = {&owned, 1},
                          .unpacked = host_unpacked_.data()};
@@ -282,7 +319,7 @@ std::vector<StatePiece> TrainState::pieces() {
   }
   for (DeviceBuffer* const moments : {&m_, &v_}) {
     for (size_t c = 0; c < chunks_.size(); ++c)
-      add(owned_[c] ? moments->data<float>() + places_[c] : nullptr, chunks_[c].count);
+      add(owned_[c] ? moments->data<float>() + place_of(c) : nullptr, chunks_[c].count);
   }
   constexpr size_t kPieceBytes = storage::kPieceElements * sizeof(int32_t);
   for (const StateTensor& tensor : tensors()) {

@@ -58,8 +58,9 @@ class TrainState {
   // By chunk, whether this rank owns it.
   const std::vector<bool>& owned() const { return owned_; }
   // Chunks that are owned already stay as they are; moments of others begin at 0, and so do parameters where they are not the
-  // model's; those of chunks that are `awaited` are unspecified. Chunks that are not owned any more are given up. Takes memory
-  // for the old and the new at once; throws what DeviceOps::allocate does, and then nothing has changed.
+  // model's; those of chunks that are `awaited` are unspecified. Chunks that are not owned any more are given up. On
+  // the host no chunk changes its place; elsewhere it takes memory for the old and the new at once, and throws what
+  // DeviceOps::allocate does, and then nothing has changed.
   void own(const std::vector<bool>& chunks, const std::vector<bool>& awaited = {});
   // Chunks that are owned and whose bytes are still to come: steps pass them over. Others are awaited no more.
   void await(const std::vector<bool>& chunks);
@@ -115,6 +116,11 @@ class TrainState {
   void apply_on_host(const OptimizerConfig& config, const Gradient& gradient, double norm);
   void refresh_from(size_t chunk, const float* masters);
   DeviceBuffer floats(int64_t count) const;  // where parameters and moments are
+  std::vector<DeviceBuffer*> buffers();      // of what is owned
+  void own_in_place(const std::vector<bool>& chunks, const std::vector<bool>& awaited);
+  void own_elsewhere(const std::vector<bool>& chunks, const std::vector<bool>& awaited);
+  Layout layout() const { return in_place_ ? Layout::kTable : Layout::kOwned; }
+  int64_t place_of(size_t chunk) const { return in_place_ ? chunks_[chunk].first : places_[chunk]; }
   bool offloaded() const { return host_ != nullptr; }
   kernels::DeviceOps& keeper() const { return offloaded() ? *host_ : ops_; }
   std::vector<double> squares_of_sums(const Gradient& gradient, const std::vector<bool>& wanted);
@@ -127,12 +133,13 @@ class TrainState {
   kernels::DeviceOps& ops_;
   kernels::DeviceOps* const host_;
   const bool divided_;
+  const bool in_place_;  // divided on the host: what is owned is at its place in the table, in reserved memory of all of it
   std::vector<Elements> chunks_;
   std::vector<bool> owned_, awaited_;  // by chunk
   std::vector<OwnedElements> slices_;  // ranges of what is owned and not awaited
-  std::vector<int64_t> places_;        // by chunk, where in the buffers of owned elements it begins; -1: it is not owned
+  std::vector<int64_t> places_;        // by chunk, where it begins among owned elements end to end; -1: it is not owned
   int64_t owned_elements_ = 0;
-  DeviceBuffer parameters_, m_, v_;   // of owned elements; parameters: where they are not the model's
+  DeviceBuffer parameters_, m_, v_;   // of owned elements, in layout(); parameters: where they are not the model's
   DeviceBuffer unpacked_;             // taken when a gradient comes as sums
   std::vector<float> host_unpacked_;  // the same, offloaded
   DeviceBuffer passing_;              // offloaded: two pieces of a gradient, or a chunk's compute copy

@@ -6,7 +6,8 @@
 //   3. per group of tiles, in order: dlogits, dwte of the tile (added over chunks), and dx, summed over the group;
 //   4. per row: dx is the sum over groups, in order.
 // So nothing is computed twice, the inner dimension V is cut at fixed places, and memory is kRows * V floats. Where dwte comes
-// later, in groups of tiles, the factors of step 2 are kept, and a tile's logits are computed again.
+// later, in groups of tiles, the factors of step 2 are kept and a tile's logits are computed again; for the last chunk that
+// happens only in the tiles which other ops' scratch has overwritten.
 #include <algorithm>
 #include <cstddef>
 #include <vector>
@@ -167,6 +168,7 @@ void CpuOps::head_loss_backward(float* losses, Act* dx, float* dwte, const Act* 
       elements_.from_float(at(dx, first * C + offset), head.dx_sums + offset, count);
     });
   }
+  if (dwte == nullptr) out_.keep();
 }
 
 int64_t CpuOps::head_rows() const {
@@ -204,13 +206,17 @@ void CpuOps::head_rows_backward(float* dwte, int64_t first_row, int64_t count, c
     chunk.dwte[0].pack(operand_at(head.x, chunk.first * C), packed);
     packed += (chunk.dwte[0].packed_bytes() + 63) / 64 * 64;
   }
+  constexpr int64_t kTile = kRows * kColumns;
+  const size_t overwritten = out_.asked_since_kept() / sizeof(float);  // by this op too: a tile for each thread
   team_.for_each((count + kColumns - 1) / kColumns, [&](int64_t i, int thread) {
     const int64_t tile = first_tile + i;
     const bool last = tile + 1 == all;
-    float* const e = head.exponentials + thread * kRows * kColumns;
     for (const Chunk& chunk : chunks) {
-      head.exponentiate(chunk.logits[last], e, tile, chunk.first, chunk.rows, thread);
-      const void* d = head.dlogits(e, factors + chunk.first * all, tile, chunk.first, chunk.rows, thread);
+      const bool is_kept = &chunk == &chunks.back() && static_cast<size_t>(tile * kTile) >= overwritten;
+      float* const e = head.exponentials + (is_kept ? tile : thread) * kTile;
+      if (!is_kept) head.exponentiate(chunk.logits[last], e, tile, chunk.first, chunk.rows, thread);
+      const bool are_dlogits = is_kept && !native_bfloat16_;  // they took the exponentials' place
+      const void* d = are_dlogits ? e : head.dlogits(e, factors + chunk.first * all, tile, chunk.first, chunk.rows, thread);
       chunk.dwte[last].run_packed(thread, d, chunk.rows_of_x, dwte + i * kColumns * C);
     }
   });

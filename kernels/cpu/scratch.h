@@ -1,6 +1,7 @@
 // Memory that an op needs while it runs. Grows to the largest request and stays; contents do not survive growing.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -11,7 +12,7 @@ namespace holdfast::kernels::cpu {
 class Scratch {
  public:
   Scratch() = default;
-  Scratch(Scratch&& other) noexcept : memory_(other.memory_), bytes_(other.bytes_) {
+  Scratch(Scratch&& other) noexcept : memory_(other.memory_), bytes_(other.bytes_), asked_(other.asked_) {
     other.memory_ = nullptr;
     other.bytes_ = 0;
   }
@@ -22,6 +23,7 @@ class Scratch {
   float* floats(int64_t count) { return static_cast<float*>(reserve(static_cast<size_t>(count) * sizeof(float))); }
 
   void* reserve(size_t bytes) {
+    asked_ = std::max(asked_, bytes);
     if (bytes > bytes_) {
       std::free(memory_);
       bytes_ = (bytes + 63) / 64 * 64;
@@ -34,9 +36,14 @@ class Scratch {
     return memory_;
   }
 
+  // The most that was asked for since keep(): what lies behind it is as it was then.
+  void keep() { asked_ = 0; }
+  size_t asked_since_kept() const { return asked_; }
+
  private:
   void* memory_ = nullptr;
   size_t bytes_ = 0;
+  size_t asked_ = 0;
 };
 
 }  // namespace holdfast::kernels::cpu

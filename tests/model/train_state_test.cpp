@@ -3,7 +3,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -197,6 +201,11 @@ std::vector<std::byte> bytes_of(const StatePiece& piece) {
   return {piece.data, piece.data + piece.bytes};  // of ref, whose memory is the host's
 }
 
+std::span<std::byte> bytes_of_moments(TrainState& state, size_t chunk) {
+  const StatePiece piece = state.pieces()[state.owned().size() + chunk];
+  return {piece.data, piece.bytes};
+}
+
 // One state that is all here, and one that owns every other chunk, of a job in bfloat16.
 struct WholeAndDivided {
   std::unique_ptr<kernels::DeviceOps> ops = kernels::make_ref_ops(kernels::DType::kBFloat16);
@@ -254,6 +263,35 @@ TEST(TrainState, DividedItAppliesAStepToItsChunksAndKeepsThemWhenItOwnsMore) {
   for (size_t c = 0; c < both.own.size(); c += 2) EXPECT_EQ(bytes_of(here[c]), bytes_of(all[c])) << c;
   both.divided.own(both.own);
   both.expect_alike();
+}
+
+TEST(TrainState, MomentsOfAChunkThatItLetGoAndOwnsAgainBeginAtZero) {
+  WholeAndDivided both;
+  const size_t chunks = both.own.size();
+  const std::vector<bool> all(chunks, true);
+  both.divided.own(all);
+  for (size_t c = 1; c < chunks; c += 2) std::ranges::fill(bytes_of_moments(both.divided, c), std::byte{7});
+  both.divided.own(both.own);
+  both.divided.own(all);
+  for (size_t c = 1; c < chunks; c += 2) EXPECT_THAT(bytes_of_moments(both.divided, c), ::testing::Each(std::byte{0})) << c;
+}
+
+TEST(ReservedMemory, IsTakenAndGivenBackByThePage) {
+  const auto page = static_cast<size_t>(::getpagesize());
+  const auto ops = kernels::make_ref_ops(kernels::DType::kFloat32);
+  DeviceBuffer buffer(*ops, 8 * page, DeviceBuffer::Memory::kReserved);
+  auto* const bytes = buffer.data<unsigned char>();
+  const auto resident = [&] {
+    std::array<unsigned char, 8> pages{};
+    EXPECT_EQ(::mincore(bytes, 8 * page, pages.data()), 0);
+    return std::ranges::count_if(pages, [](unsigned char flags) { return (flags & 1) != 0; });
+  };
+  EXPECT_EQ(resident(), 0);
+  std::memset(bytes + page, 7, 5 * page);
+  EXPECT_EQ(resident(), 5);
+  buffer.give_back(page + 1, 3 * page);  // two whole pages, and parts of two
+  EXPECT_EQ(resident(), 3);
+  for (size_t i = page; i < 6 * page; ++i) ASSERT_EQ(bytes[i], i / page == 2 || i / page == 3 ? 0 : 7) << i;
 }
 
 TEST(TrainState, TheHashChangesWithAnyBit) {

@@ -64,7 +64,13 @@ bool LocalSteps::inner_step(int64_t step, int64_t first_microbatch, int64_t inne
   const double norm = model::norm_of(ops_, chunks_, gradient) * scale;
   if (!std::isfinite(norm)) return false;
   model::apply_adamw(ops_, model_.table(), config_.optimizer,
-                     {model_.parameters(), model::Layout::kTable, m_.data<float>(), v_.data<float>(), {gradient}, {&all, 1}},
+                     {.parameters = model_.parameters(),
+                      .parameters_layout = model::Layout::kTable,
+                      .m = m_.data<float>(),
+                      .v = v_.data<float>(),
+                      .moments_layout = model::Layout::kTable,
+                      .gradient = {gradient},
+                      .owned = {&all, 1}},
                      step * config_.steps + inner, inner, norm, scale);
   model_.parameters_changed();
   return true;
