@@ -1,6 +1,11 @@
 #include "storage/checksum.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#include <xxh_x86dispatch.h>  // the widest instruction set that this processor has
+#else
 #include <xxhash.h>
+#endif
 
 #include <algorithm>
 #include <bit>
@@ -10,6 +15,23 @@ namespace holdfast::storage {
 namespace {
 
 using Digest = std::array<std::byte, 16>;
+
+// The library leaves the upper halves of the vector registers in use (0.8.1). Until the thread clears them, each change between
+// code with and without AVX is dear: a std::fma of the C library takes 149 ns in place of 2.7.
+#if defined(__x86_64__)
+__attribute__((target("avx"))) void clear_upper_halves() {
+  _mm256_zeroupper();
+}
+struct UpperHalves {
+  ~UpperHalves() {
+    if (__builtin_cpu_supports("avx")) clear_upper_halves();
+  }
+};
+#else
+struct UpperHalves {
+  ~UpperHalves() {}  // NOLINT(modernize-use-equals-default): it is used
+};
+#endif
 
 Digest canonical(XXH128_hash_t hash) {
   XXH128_canonical_t canonical;
@@ -34,10 +56,12 @@ std::string checksum_hex(std::span<const std::byte> bytes) {
 }
 
 std::array<std::byte, 16> checksum_128(std::span<const std::byte> bytes) {
+  const UpperHalves cleared;
   return canonical(XXH3_128bits(bytes.data(), bytes.size()));
 }
 
 uint64_t checksum_64(std::span<const std::byte> bytes) {
+  const UpperHalves cleared;
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
@@ -57,12 +81,14 @@ RunningChecksum::RunningChecksum() : state_(std::make_unique<State>()) {
 RunningChecksum::~RunningChecksum() = default;
 
 void RunningChecksum::add(std::span<const std::byte> bytes) {
+  const UpperHalves cleared;
   if (!bytes.empty()) XXH3_128bits_update(state_->xxh.get(), bytes.data(), bytes.size());
 }
 std::string RunningChecksum::hex() const {
   return hex_of(digest());
 }
 std::array<std::byte, 16> RunningChecksum::digest() const {
+  const UpperHalves cleared;
   return canonical(XXH3_128bits_digest(state_->xxh.get()));
 }
 void RunningChecksum::reset() {

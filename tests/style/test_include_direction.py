@@ -54,7 +54,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "worker/transport": "rendezvous/text rendezvous/client",
     "worker/drills/fault_points": "rendezvous/text",  # the ring has points, too; the rest of drills/ stands on the ring's transport
     "worker/profile": "kernels storage rendezvous/protocol",
-    "worker/collectives": "kernels worker/invariants worker/transport worker/drills/fault_points worker/profile",
+    "worker/collectives": "kernels storage worker/invariants worker/transport worker/drills/fault_points worker/profile",
     "worker/drills": "storage rendezvous/text worker/transport worker/drills/fault_points",
     "worker/link": "rendezvous/protocol rendezvous/client worker/transport",
     "worker/sharding": "worker/invariants",

@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "worker/collectives/checksum.h"
+#include "storage/checksum.h"
 #include "worker/collectives/forming.h"
 #include "worker/collectives/handshake.h"
 #include "worker/collectives/hierarchical_reduce.h"
@@ -67,7 +67,7 @@ int32_t digest_of(std::span<const SumPart> parts) {
   for (const SumPart& part : parts) {
     words.insert(words.end(), {part.first, part.count, static_cast<uint64_t>(part.end), static_cast<uint64_t>(part.further)});
   }
-  return static_cast<int32_t>(checksum_of(std::as_bytes(std::span(words))));
+  return static_cast<int32_t>(storage::checksum_64(std::as_bytes(std::span(words))));
 }
 
 template <typename Byte>

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstring>
 
-#include "worker/collectives/checksum.h"
+#include "storage/checksum.h"
 #include "worker/collectives/reduce.h"
 
 namespace holdfast::worker {
@@ -131,7 +131,7 @@ bool OutgoingStream::open_chunk(const IncomingStream& incoming) {
   if (incoming.chunks_done() < chunk.after) return false;
   if (checksums_) {
     const auto known = incoming.checksums();
-    checksum_ = chunk.forwarded && !known.empty() ? known[chunk.after - 1] : checksum_of(chunk.bytes);
+    checksum_ = chunk.forwarded && !known.empty() ? known[chunk.after - 1] : storage::checksum_64(chunk.bytes);
   }
   chunk_open_ = true;
   sent_ = 0;
@@ -232,7 +232,7 @@ TransportResult<bool> IncomingStream::receive_chunk() {
 TransportResult<bool> IncomingStream::verify_chunk(std::span<const std::byte> payload) {
   uint64_t expected = 0;
   std::memcpy(&expected, checksum_.data(), sizeof expected);
-  if (checksum_of(payload) != expected) {
+  if (storage::checksum_64(payload) != expected) {
     return tl::make_unexpected(
         TransportError{TransportError::Kind::kFailed, "the checksum of chunk " + std::to_string(chunks_done_) + " (" +
                                                           std::to_string(payload.size()) +

@@ -14,6 +14,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <tl/expected.hpp>
 #include <vector>
@@ -69,6 +70,13 @@ struct Session {
     double norm = 0;  // of the whole gradient, once it was applied
   } summed;
 
+  // Digests of what this rank owned after that step, the last of a generation (worker/state/divided/early_digests.h): by piece
+  // of the state, nothing where there is none. Used once, by the next agreement.
+  struct Digested {
+    int64_t step = -1;
+    std::vector<std::optional<storage::PieceDigest>> digests;
+  } digested;
+
   // Makes `given` the job's spec; the length of the training data, which is open, says how many steps epochs are.
   void take(const rendezvous::JobSpec& given);
 
@@ -79,6 +87,7 @@ struct Session {
     has_state = false;
     sound.assign(sound.size(), false);
     first_exponents_of = -1;
+    digested = {};
     forget_sums();
   }
 

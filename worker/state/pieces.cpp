@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "worker/collectives/checksum.h"
+#include "storage/checksum.h"
 #include "worker/drills/fault_points.h"
 #include "worker/transport/wire_bytes.h"
 
@@ -19,7 +19,7 @@ constexpr size_t kPartBytes = 16 << 20;
 constexpr size_t kPartsMin = 4;
 
 uint64_t hash_of(std::span<const std::byte> piece) {
-  return checksum_of(piece);
+  return storage::checksum_64(piece);
 }
 
 // Layout, little-endian: number (u32), then of each piece its XXH3-64 (u64); of marks: one byte each, 0 or 1.

@@ -9,6 +9,7 @@
 #include <functional>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 #include "rendezvous/text/plural.h"
@@ -18,6 +19,7 @@
 #include "worker/profile/span.h"
 #include "worker/state/catch_up.h"
 #include "worker/state/divided/compute_copies.h"
+#include "worker/state/divided/early_digests.h"
 #include "worker/state/divided/norm.h"
 #include "worker/step/compare_states.h"
 #include "worker/step/step_start.h"
@@ -303,6 +305,7 @@ RunResult<StepPoint> TrainStep::update(const StepAgreement& agreed) {
   });
   point.step = session.state->step;
   verdict_ = {point.step, agreed.tokens_digest, point.refused};
+  is_last_ = agreed.yield && point.step < session.spec.total_steps;
   point.tokens = session.spec.tokens_per_step();
   point.tokens_digest = fmt::format("{:016x}", agreed.tokens_digest);
   point.shares = for_ledger(shares_, session.spec.microbatches_per_dealt_unit());
@@ -318,6 +321,8 @@ void TrainStep::keep_unconfirmed(const StepPoint& point) {
 
 RunResult<void> TrainStep::share() {
   if (!loop_.session.is_divided() || verdict_.refused) return {};
+  std::optional<EarlyDigests> beside;
+  if (is_last_) beside.emplace(loop_.session);
   return clock_.communicating([&] { return share_copies(loop_.ring, loop_.session); });
 }
 

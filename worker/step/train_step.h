@@ -90,6 +90,7 @@ class TrainStep {
   LocalStep local_;
   int64_t compute_us_ = 0;
   StepVerdict verdict_;
+  bool is_last_ = false;            // of its generation
   std::vector<int32_t> exponents_;  // of this step, one per tensor; empty for the float reduction
   LostPeerNotice lost_peers_;
   std::unique_ptr<CollectiveQueue> reduction_;  // none without overlap

@@ -69,6 +69,26 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DividedJoin,
                                          Kind{"gradients", "float16"}, Kind{"gradients", "float32"}),
                          [](const auto& chosen) { return std::string(chosen.param.shard) + "_" + chosen.param.dtype; });
 
+TEST_P(DividedJoin, TellsDigestsThatWereMadeWhileTheLastStepsCopiesTravelled) {
+  const auto ranks = joined_after(4);
+  for (size_t rank = 0; rank < 3; ++rank) {
+    const auto& early = (*ranks)[rank].session->digested;
+    ASSERT_EQ(early.step, 4);
+    const auto now = (*ranks)[rank].session->state->digests();
+    ASSERT_EQ(early.digests.size(), now.size());
+    const auto& sound = (*ranks)[rank].session->sound;
+    for (size_t piece = 0; piece < 3 * sound.size(); ++piece) {
+      ASSERT_EQ(early.digests[piece].has_value(), sound[piece % sound.size()]) << piece;
+      if (early.digests[piece]) {
+        EXPECT_EQ(*early.digests[piece], *now[piece]) << piece;
+      }
+    }
+  }
+  auto& altered = (*ranks)[1].session->digested.digests;
+  (*std::ranges::find_if(altered, [](const auto& digest) { return digest.has_value(); }))->bytes[0] ^= std::byte{1};
+  for (const RunStop& stop : ranks->run(Ranks::memory(4))) EXPECT_THAT(stop.reason, testing::HasSubstr("after step 4"));
+}
+
 TEST_P(DividedJoin, ComputesNothingBeforeAllCopiesHaveCome) {
   const size_t undisturbed_begin = service.received("/progress").size();
   const std::string hash = undisturbed(whole, 1);

@@ -71,7 +71,11 @@ Movement movement_to(const std::vector<RankSet>& wanted, const Holdings& holding
 class Agreeing {
  public:
   Agreeing(Communicator& ring, Session& session, const std::string& node, int64_t step)
-      : ring_(ring), session_(session), node_(node), chunks_(session.state->owned().size()) {
+      : ring_(ring),
+        session_(session),
+        node_(node),
+        chunks_(session.state->owned().size()),
+        early_(std::exchange(session.digested, {})) {
     agreed_.step = step;
     agreed_.divided = true;
   }
@@ -92,7 +96,7 @@ class Agreeing {
 
   RunResult<void> hand_over(const RankSet& leaving) {
     current_ = everyone(ring_);
-    const PieceDigests before = digests_of_told(session_);
+    const PieceDigests before = digests_of_told(session_, early_);
     const auto holdings = gather_holdings(ring_, session_, node_, true, before);
     if (!holdings) return tl::unexpected(holdings.error());
     if (holdings->differs) return tl::unexpected(differing(*holdings));
@@ -105,7 +109,8 @@ class Agreeing {
     if (!came) return tl::unexpected(came.error());
     auto digests = digests_of_told(session_, before, *came);
     trust_what_came(ownership, digests, holdings->right);
-    if (auto now = checked(ownership, std::move(digests)); !now) return tl::unexpected(now.error());
+    if (auto now = checked(ownership, digests); !now) return tl::unexpected(now.error());
+    session_.digested = {agreed_.step, std::move(digests)};
     return {};
   }
 
@@ -179,7 +184,7 @@ class Agreeing {
 
   RunResult<Holdings> take_pieces(const Offer& donor) {
     const size_t me = me_in(ring_);
-    const PieceDigests before = digests_of_told(session_);
+    const PieceDigests before = digests_of_told(session_, early_);
     auto holdings = gather_holdings(ring_, session_, node_, current_[me], before);
     if (!holdings) return holdings;
     if (holdings->differs) return tl::unexpected(differing(*holdings));
@@ -217,7 +222,7 @@ class Agreeing {
     if (movement.is_none()) return movement.comes;
     if (const auto passed = route(ring_, *session_.ops, movement.pieces, "state_copy", -1); !passed)
       return tl::unexpected(ring_stop(passed.error()));
-    session_.state->bytes_changed();
+    if (std::ranges::find(movement.comes, true) != movement.comes.end()) session_.state->bytes_changed();
     agreed_.how = StateAgreement::How::kPieces;
     agreed_.bytes = std::ranges::max(movement.bytes);
     agreed_.receivers = static_cast<int>(std::ranges::count_if(movement.bytes, [](int64_t bytes) { return bytes > 0; }));
@@ -282,6 +287,7 @@ class Agreeing {
   Session& session_;
   const std::string& node_;
   const size_t chunks_;
+  const Session::Digested early_;
   RankSet current_;  // holds the step
   StateAgreement agreed_;
 };

@@ -103,7 +103,7 @@ PieceKinds kinds_of_told(const Session& session) {
   return pieces;
 }
 
-PieceDigests digests_of_told(const Session& session) {
+PieceDigests digests_of_told(const Session& session, const Session::Digested& early) {
   auto here = told_pieces(session);
   const auto copies_at = kinds_of_told(session).copies_at;
   const size_t chunks = session.sound.size();
@@ -112,7 +112,20 @@ PieceDigests digests_of_told(const Session& session) {
     if (!session.sound[c] && session.state->copies_apart()) here[c].data = nullptr;
     if (copies_at && !session.copied[c]) here[*copies_at + c].data = nullptr;
   }
-  return session.state->digests(here);
+  if (early.step != session.state->step) return session.state->digests(here);
+  std::vector<size_t> known;
+  for (size_t piece = 0; piece < std::min(here.size(), early.digests.size()); ++piece) {
+    if (here[piece].data == nullptr || !early.digests[piece]) continue;
+    known.push_back(piece);
+    here[piece].data = nullptr;
+  }
+  PieceDigests all = session.state->digests(here);
+  for (const size_t piece : known) all[piece] = early.digests[piece];
+  return all;
+}
+
+PieceDigests digests_of_told(const Session& session) {
+  return digests_of_told(session, {});
 }
 
 PieceDigests digests_of_told(const Session& session, PieceDigests before, const std::vector<bool>& came) {

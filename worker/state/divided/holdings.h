@@ -20,6 +20,8 @@ std::vector<model::StatePiece> told_pieces(const Session& session);
 PieceKinds kinds_of_told(const Session& session);
 // Of pieces that are right as far as this rank knows: a newcomer does not digest memory that it has just taken.
 PieceDigests digests_of_told(const Session& session);
+// The same, as far as they are not among those that were made early, of the step that this rank holds.
+PieceDigests digests_of_told(const Session& session, const Session::Digested& early);
 // The same where all pieces but those that `came` are as they were when `before` was taken.
 PieceDigests digests_of_told(const Session& session, PieceDigests before, const std::vector<bool>& came);
 

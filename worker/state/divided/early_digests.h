@@ -1,0 +1,24 @@
+// After the last step of a generation the ranks tell each other digests of what they hold, before they go on (agreement.h).
+// What a rank owns is final once the step is applied, while compute copies still travel: it is digested then, beside the
+// network, by a thread of its own.
+#pragma once
+
+#include <thread>
+
+#include "worker/session/session.h"
+
+namespace holdfast::worker {
+
+// Where the device's memory is the host's; elsewhere it does nothing.
+class EarlyDigests {
+ public:
+  // Begins. While this lives nobody writes to what this rank owns.
+  explicit EarlyDigests(Session& session);
+  // Waits; `session.digested` has them then.
+  ~EarlyDigests() = default;
+
+ private:
+  std::jthread thread_;
+};
+
+}  // namespace holdfast::worker
