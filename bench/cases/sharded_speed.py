@@ -3,7 +3,7 @@ import testbed
 
 TITLE = "A step on loopback, Tiny, bfloat16, int16 wire, 12 microbatches of 1 x 512, a thread a worker; seconds"
 NOTE = ("Beside: `--shard none` with as many workers. Replicas: 1 with two workers, 2 with more (with two of two nothing would be divided). With "
-        "more workers than cores the cores are shared. On CPUs `gradients` and `parameters` compute the logits a second time (NOTES.md).")
+        "more workers than cores the cores are shared. On CPUs `gradients` and `parameters` compute the logits again of all but a microbatch's last 512 rows (NOTES.md).")
 REPEAT = 3
 MODES = ("none", "optimizer", "gradients", "parameters")
 STEPS, WARM_UP = 14, 4
