@@ -6,7 +6,7 @@ NOTE = ("Beside: `--shard none` with as many workers. Replicas: 1 with two worke
         "more workers than cores the cores are shared. On CPUs `gradients` and `parameters` compute the logits again of all but a microbatch's last 512 rows (NOTES.md).")
 REPEAT = 3
 MODES = ("none", "optimizer", "gradients", "parameters")
-STEPS, WARM_UP = 14, 4
+STEPS, WARM_UP = 9, 3
 
 
 def step_of(workers, shard):

@@ -1,6 +1,6 @@
-// After the last step of a generation the ranks tell each other digests of what they hold, before they go on (agreement.h).
-// What a rank owns is final once the step is applied, while compute copies still travel: it is digested then, beside the
-// network, by a thread of its own.
+// Digests of what a rank owns, made as the last step of a generation ends: ranks tell them to each other before they go on
+// (agreement.h). What is owned is final once the step is applied, while compute copies still travel, and is digested then,
+// beside the network, by a thread of its own.
 #pragma once
 
 #include <thread>
