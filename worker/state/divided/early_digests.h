@@ -1,5 +1,5 @@
-// Digests of what a rank owns, made as the last step of a generation ends: ranks tell them to each other before they go on
-// (agreement.h). What is owned is final once the step is applied, while compute copies still travel, and is digested then,
+// The chunks that a rank owns are digested as the last step of a generation ends: ranks tell the digests to each other before
+// they go on (agreement.h). A chunk is final once the step is applied, while compute copies still travel, and is digested then,
 // beside the network, by a thread of its own.
 #pragma once
 
