@@ -15,6 +15,7 @@
 #include "ops/cli/plan/measure.h"
 #include "ops/cli/plan/memory_text.h"
 #include "ops/cli/plan/report_text.h"
+#include "rendezvous/plan/fit.h"
 #include "rendezvous/plan/settings.h"
 #include "rendezvous/protocol/job_spec.h"
 
@@ -26,7 +27,7 @@ constexpr const char* kPlanExample =
 constexpr const char* kJobFields[] = {
     "model",    "n_layer", "n_embd",    "n_head",    "vocab_size", "block_size", "batch_size", "gradient_accumulation_steps",
     "nodes",    "dtype",   "recompute", "reduction", "wire_dtype", "overlap",    "sync_every", "shard",
-    "replicas", "offload"};
+    "replicas", "offload", "min_nodes"};
 constexpr double kMeasureSeconds = 5;
 constexpr double kGib = 1 << 30;
 constexpr double kLargest = 1e9;  // of any quantity: beyond it is a slip of the keyboard
@@ -36,7 +37,7 @@ struct PlanArguments {
   std::optional<double> microbatch_s, device_tokens_per_s, link_gbit_s, link_mb_s;
   int64_t workers_per_node = 1;
   double update_s = 0, rtt_ms = rendezvous::kUsualRoundTripS * 1000;
-  std::optional<double> device_memory_gib;
+  std::optional<double> device_memory_gib, memory_gib;
   std::vector<std::string> keep;
   bool measure = false, memory = false;
   int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U));
@@ -54,6 +55,21 @@ double in_range(const char* flag, double value, bool zero_too = false) {
   if (std::isfinite(value) && value <= kLargest && (value > 0 || (zero_too && value == 0))) return value;
   throw Failure{kBadInput, fmt::format("{}: {} is out of range: expected a number {} 0, at most {:.0e}", flag, value,
                                        zero_too ? "from" : "above", kLargest)};
+}
+
+// The shard that stands for auto with workers of the memory that is given, as the service chooses it. Nothing: it is not auto.
+std::optional<rendezvous::ShardChoice> chosen_shard(const PlanArguments& arguments, const rendezvous::JobSpec& spec) {
+  if (spec.shard != "auto") return std::nullopt;
+  rendezvous::WorkerMemory worker{.name = "a worker"};
+  worker.on_host = !arguments.device_memory_gib;
+  if (arguments.device_memory_gib) worker.gpu = *arguments.device_memory_gib * kGib;
+  if (arguments.memory_gib) worker.host = *arguments.memory_gib * kGib;
+  if (worker.gpu == 0 && worker.host == 0) {
+    throw Failure{kBadInput,
+                  "shard: auto chooses by memory, and none is given: expected --device_memory_gib (of a GPU) or "
+                  "--memory_gib (of a worker on a CPU), or shard none, optimizer, gradients or parameters"};
+  }
+  return rendezvous::choose_shard(spec, {&worker, 1});
 }
 
 // A plan in the making: what is known of it, and where it is from.
@@ -124,12 +140,18 @@ void take_from_service(const Options& options, const PlanArguments& arguments, D
 }
 
 void plan(const Options& options, const PlanArguments& arguments) {
-  const rendezvous::JobSpec spec = spec_of(arguments);
+  rendezvous::JobSpec spec = spec_of(arguments);
+  if (arguments.memory_gib) in_range("--memory_gib", *arguments.memory_gib);
+  if (arguments.device_memory_gib) in_range("--device_memory_gib", *arguments.device_memory_gib);
+  if (const auto chosen = chosen_shard(arguments, spec)) {
+    spec.shard = chosen->shard;
+    if (!options.json) fmt::print("--shard auto is {} here: {}.\n\n", chosen->shard, chosen->why);
+  }
   Draft draft{rendezvous::inputs_of(spec, arguments.job), {}};
   draft.inputs.workers_per_node = arguments.workers_per_node;
   draft.inputs.update_s = in_range("--update_s", arguments.update_s, true);
   if (arguments.device_memory_gib) {
-    draft.inputs.device_memory = in_range("--device_memory_gib", *arguments.device_memory_gib) * kGib;
+    draft.inputs.device_memory = *arguments.device_memory_gib * kGib;
     draft.sources.memory = "given";
   }
   if (arguments.memory) return print_memory(options, draft.inputs);
@@ -175,6 +197,11 @@ void add_device_flags(CLI::App& command, PlanArguments& arguments) {
   command
       .add_option("--device_memory_gib", arguments.device_memory_gib,
                   "Memory of the smallest device: no settings that need more")
+      ->type_name("NUMBER")
+      ->group(seconds->get_group());
+  command
+      .add_option("--memory_gib", arguments.memory_gib,
+                  "What the smallest worker may take of its host's memory, for --shard auto")
       ->type_name("NUMBER")
       ->group(seconds->get_group());
   command.add_option("--update_s", arguments.update_s, "Seconds an optimizer step takes beside its microbatches")

@@ -72,6 +72,23 @@ TEST(PlanCommand, ShowsWhatAWorkerHoldsByPart) {
               HasSubstr("does not hold it"));
 }
 
+TEST(PlanCommand, ChoosesADivisionOfTheStateByTheMemoryThatIsGiven) {
+  std::vector<std::string> flags = {"plan",    "--model", "small",       "--dtype", "bfloat16", "--batch_size", "1",
+                                    "--nodes", "4",       "--min_nodes", "4",       "--shard",  "auto",         "--memory"};
+  const Said unsaid = holdfast(flags);
+  EXPECT_EQ(unsaid.exit_code, 2);
+  EXPECT_THAT(unsaid.err, HasSubstr("shard: auto chooses by memory, and none is given: expected --device_memory_gib"));
+  const auto with = [&](const char* flag, const char* gib) {
+    auto all = flags;
+    all.insert(all.end(), {flag, gib});
+    return holdfast(all).out;
+  };
+  EXPECT_THAT(with("--memory_gib", "100"), HasSubstr("--shard auto is none here: it fits the memory of a worker."));
+  EXPECT_THAT(with("--memory_gib", "2"), testing::ContainsRegex("--shard auto is [a-z]+ here: with 4 workers [a-z]+ needs "
+                                                                "[0-9.]+ GiB, and a worker may take 2.00 GiB[.]"));
+  EXPECT_THAT(with("--device_memory_gib", "2"), testing::ContainsRegex("and a worker has a GPU of 2.00 GiB"));
+}
+
 TEST(PlanCommand, SaysFirstWhatTheNodesDoBesideOne) {
   const std::vector<std::string> flags = {
       "--batch_size",   "16",   "--nodes",       "2", "--gradient_accumulation_steps", "8", "--wire_dtype", "int16",
