@@ -94,4 +94,13 @@ std::string refusal_for_memory(const JobSpec& spec, bool on_host, const MemoryLi
                      way_out(spec, on_host, limit.bytes));
 }
 
+std::string no_memory_given(const JobSpec& spec, bool on_host) {
+  return fmt::format(
+      "the system gave no memory: with {} a worker of this job needs {:.2f} GiB of the host's ({}), and of a divided state it "
+      "reserves the addresses of all. Raise what limits this process (ulimit -v, vm.overcommit_memory), free memory, or take a "
+      "smaller batch_size",
+      rendezvous::counted(spec.min_nodes, "worker"), host_memory_needed(spec, spec.min_nodes, on_host) / kGib,
+      largest_parts(spec, on_host));
+}
+
 }  // namespace holdfast::worker

@@ -23,5 +23,7 @@ MemoryLimit memory_limit(double gib, const std::string& cgroups = "/sys/fs/cgrou
 // sentence says how much, for what most, and what would fit. "" where it fits, and where there is no limit. `on_host`: the
 // device's memory is the host's.
 std::string refusal_for_memory(const rendezvous::JobSpec& spec, bool on_host, const MemoryLimit& limit);
+// Why it cannot take the job, where the system has given it no memory: how much it needs, and what to look at.
+std::string no_memory_given(const rendezvous::JobSpec& spec, bool on_host);
 
 }  // namespace holdfast::worker

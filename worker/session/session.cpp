@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <optional>
 #include <stdexcept>
 #include <thread>
@@ -135,8 +136,10 @@ tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::s
   try {
     build_model(*session, make_ops, limit);
   } catch (const kernels::DeviceFailure&) {
-    throw;                                 // the device failed, and not the job
-  } catch (const std::exception& error) {  // not enough memory, a model that cannot be built
+    throw;  // the device failed, and not the job
+  } catch (const std::bad_alloc&) {
+    return tl::unexpected(no_memory_given(spec, !session->ops || session->ops->memory_is_host()));
+  } catch (const std::exception& error) {  // not enough memory of a device, a model that cannot be built
     return tl::unexpected(std::string(error.what()));
   }
   return session;

@@ -7,6 +7,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
+#include <new>
+
+#include "tests/worker/step/ranks_of_threads.h"
 
 namespace holdfast::worker {
 namespace {
@@ -74,6 +78,20 @@ TEST(RefusalForMemory, SaysHowMuchForWhatAndWhatWouldFit) {
     if (said.find(std::string("--shard ") + shard) == std::string::npos) continue;
     EXPECT_EQ(refusal_for_memory(spec, true, {4 * kGib, ""}), "") << "it said that this fits";
   }
+}
+
+TEST(RefusalForMemory, SaysWhatWasNeededWhereTheSystemGivesNone) {
+  const TestData data;
+  auto spec = small_gpt2();
+  spec.min_nodes = 1;
+  spec.train_data_path = data.path("train.bin");
+  spec.valid_data_path.clear();
+  spec.block_size = 8;
+  const auto none = [](kernels::DType) -> std::unique_ptr<kernels::DeviceOps> { throw std::bad_alloc(); };
+  const auto prepared = prepare_session("j1", spec, "", none);
+  ASSERT_FALSE(prepared);
+  EXPECT_THAT(prepared.error(), HasSubstr("the system gave no memory: with 1 worker a worker of this job needs "));
+  EXPECT_THAT(prepared.error(), HasSubstr("(ulimit -v, vm.overcommit_memory)"));
 }
 
 TEST(RefusalForMemory, CountsOnTheFewestWorkersThatTheJobMayHave) {
