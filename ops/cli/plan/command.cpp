@@ -59,6 +59,11 @@ double in_range(const char* flag, double value, bool zero_too = false) {
 
 // The shard that stands for auto with workers of the memory that is given, as the service chooses it. Nothing: it is not auto.
 std::optional<rendezvous::ShardChoice> chosen_shard(const PlanArguments& arguments, const rendezvous::JobSpec& spec) {
+  if (spec.shard != "auto" && arguments.memory_gib) {
+    throw Failure{
+        kBadInput,
+        fmt::format("--memory_gib: is for --shard auto, and shard is {}: expected --shard auto, or leave it out", spec.shard)};
+  }
   if (spec.shard != "auto") return std::nullopt;
   rendezvous::WorkerMemory worker{.name = "a worker"};
   worker.on_host = !arguments.device_memory_gib;

@@ -87,6 +87,8 @@ TEST(PlanCommand, ChoosesADivisionOfTheStateByTheMemoryThatIsGiven) {
   EXPECT_THAT(with("--memory_gib", "2"), testing::ContainsRegex("--shard auto is [a-z]+ here: with 4 workers [a-z]+ needs "
                                                                 "[0-9.]+ GiB, and a worker may take 2.00 GiB[.]"));
   EXPECT_THAT(with("--device_memory_gib", "2"), testing::ContainsRegex("and a worker has a GPU of 2.00 GiB"));
+  EXPECT_THAT(holdfast({"plan", "--model", "small", "--memory", "--memory_gib", "2"}).err,
+              HasSubstr("--memory_gib: is for --shard auto, and shard is none"));
 }
 
 TEST(PlanCommand, SaysFirstWhatTheNodesDoBesideOne) {
