@@ -1,16 +1,16 @@
 #include "model/data/tokenizer.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <system_error>
 #include <utility>
 
+#include "model/data/byte_pairs/tokenizer.h"
+#include "model/data/byte_pairs/vocabulary_files.h"
 #include "model/data/byte_tokenizer.h"
 #include "model/data/sentencepiece_tokenizer.h"
+#include "model/data/small_file.h"
 #include "model/data/utf8.h"
 
 namespace holdfast::model {
@@ -40,30 +40,32 @@ class ByteTokenizer final : public Tokenizer {
   }
 };
 
-tl::expected<std::string, std::string> read_file(const fs::path& path) {
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream bytes;
-  if (!file || !(bytes << file.rdbuf())) {
-    return tl::unexpected(path.string() + ": cannot be read: " + std::generic_category().message(errno));
-  }
-  return bytes.str();
-}
+constexpr std::string_view kBytePairPrefix = "gpt2:";
 
-tl::expected<std::unique_ptr<Tokenizer>, std::string> load_json(const std::string& bytes, const std::string& path) {
+using Loaded = tl::expected<std::unique_ptr<Tokenizer>, std::string>;
+
+Loaded load_json(const std::string& bytes, const std::string& path) {
   const nlohmann::json description = nlohmann::json::parse(bytes, nullptr, false);
-  if (!description.is_object() || description.value("type", nlohmann::json()) != "bytes") {
-    return tl::unexpected(path + ": is not a tokenizer of ours: expected {\"type\": \"bytes\", \"vocab_size\": 256}.");
+  if (description.is_object() && description.value("type", nlohmann::json()) == "bytes") return make_byte_tokenizer();
+  if (description.is_object() && description.contains("model")) {
+    return parse_tokenizer_json(bytes, path).map([](BytePairVocabulary read) {
+      return make_byte_pair_tokenizer(std::move(read));
+    });
   }
-  return make_byte_tokenizer();
+  return tl::unexpected(path +
+                        ": is not a tokenizer that is known here: expected {\"type\": \"bytes\", \"vocab_size\": 256}, or "
+                        "GPT-2's tokenizer.json.");
 }
 
-tl::expected<fs::path, std::string> tokenizer_file_in(const fs::path& folder) {
-  for (const char* name : {"tokenizer.model", "tokenizer.json"}) {
-    if (fs::exists(folder / name)) return folder / name;
-  }
-  return tl::unexpected(folder.string() +
-                        ": has neither tokenizer.model nor tokenizer.json. Give a folder that `holdfast data prepare` wrote.");
+Loaded load_byte_pairs(const std::string& path) {
+  return read_byte_pairs(path).map([](BytePairVocabulary read) { return make_byte_pair_tokenizer(std::move(read)); });
+}
+
+Loaded load_file(const fs::path& file) {
+  if (file.extension() == ".tiktoken") return load_byte_pairs(file.string());
+  return read_small_file(file.string()).and_then([&](std::string bytes) {
+    return file.extension() == ".json" ? load_json(bytes, file.string()) : load_sentencepiece(std::move(bytes), file.string());
+  });
 }
 
 }  // namespace
@@ -79,21 +81,17 @@ std::string Tokenizer::decode(const std::vector<int32_t>& ids) const {
 }
 
 tl::expected<std::unique_ptr<Tokenizer>, std::string> Tokenizer::load(const std::string& path) {
-  fs::path file = path;
+  if (path.starts_with(kBytePairPrefix)) return load_byte_pairs(path.substr(kBytePairPrefix.size()));
   std::error_code error;
-  if (!fs::exists(file, error)) {
+  if (!fs::exists(path, error)) {
     return tl::unexpected(path +
                           ": no such file or folder, expected a tokenizer or a folder that `holdfast data prepare` wrote.");
   }
-  if (fs::is_directory(file)) {
-    const auto found = tokenizer_file_in(file);
-    if (!found) return tl::unexpected(found.error());
-    file = *found;
+  if (!fs::is_directory(path)) return load_file(path);
+  for (const char* name : {"tokenizer.model", "tokenizer.json"}) {
+    if (fs::exists(fs::path(path) / name)) return load_file(fs::path(path) / name);
   }
-  tl::expected<std::string, std::string> bytes = read_file(file);
-  if (!bytes) return tl::unexpected(bytes.error());
-  if (file.extension() == ".json") return load_json(*bytes, file.string());
-  return load_sentencepiece(std::move(*bytes), file.string());
+  return load_byte_pairs(path);
 }
 
 std::string TextStream::add(int32_t id) {

@@ -1,5 +1,5 @@
-// Text to ids and back. Two kinds: SentencePiece (BPE with byte fallback: any text in any language goes through) and
-// bytes (id = byte, vocabulary 256).
+// Text to ids and back. Three kinds: SentencePiece (BPE with byte fallback: any text in any language goes through), GPT-2's
+// byte-level BPE, and bytes (id = byte, vocabulary 256).
 #pragma once
 
 #include <cstdint>
@@ -25,12 +25,13 @@ class Tokenizer {
   virtual std::string token_bytes(int32_t id) const = 0;
   // The id between documents; -1 where the tokenizer has none.
   virtual int32_t end_of_document() const = 0;
-  // "bpe" or "bytes", and what `load` reads again: the file's name in a prepared folder, and its bytes.
+  // "bpe", "gpt2" or "bytes", and what `load` reads again: the file's name in a prepared folder, and its bytes.
   virtual const char* kind() const = 0;
   virtual const char* file_name() const = 0;
   virtual const std::string& file_bytes() const = 0;
 
-  // `path`: a folder that `prepare` wrote, or a tokenizer.model / tokenizer.json file in it.
+  // `path`: a folder that `prepare` wrote, or a tokenizer.model / tokenizer.json file in it; GPT-2's vocabulary in one of the
+  // forms of byte_pairs/vocabulary_files.h, and with "gpt2:" before it nothing else.
   static tl::expected<std::unique_ptr<Tokenizer>, std::string> load(const std::string& path);
 };
 

@@ -64,7 +64,9 @@ void add_data_commands(CLI::App& app, Options& options) {
       ->required()
       ->type_name("FILE");
   command->add_option("--output,-o", arguments->output, "Folder to write to")->required()->type_name("DIR");
-  command->add_option("--tokenizer", arguments->tokenizer, "bpe (learned from the text), bytes, or a tokenizer that is there")
+  command
+      ->add_option("--tokenizer", arguments->tokenizer,
+                   "bpe (learned from the text), bytes, gpt2:DIR (GPT-2's vocabulary), or a folder that has one")
       ->capture_default_str();
   command->add_option("--vocab_size", arguments->vocab_size, "Tokens to learn, for bpe")->capture_default_str();
   command->add_option("--validation_fraction", arguments->validation_fraction, "Share of the documents to validate on")
