@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "model/data/text_files.h"
+#include "model/data/small_file.h"
 #include "model/data/tokenizer.h"
 
 namespace {
@@ -24,7 +24,7 @@ int main(int argc, char** argv) {
   if (argc < 3 || argc > 4) return fail("usage: bench_tokenizer TOKENIZER FILE [IDS]");
   const auto tokenizer = holdfast::model::Tokenizer::load(argv[1]);
   if (!tokenizer) return fail(tokenizer.error());
-  const auto text = holdfast::model::read_text_file(argv[2]);
+  const auto text = holdfast::model::read_small_file(argv[2]);
   if (!text) return fail(text.error());
   std::vector<int32_t> ids;
   std::vector<double> seconds;

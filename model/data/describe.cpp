@@ -30,6 +30,12 @@ bool is_listed(const std::string& info, const std::string& digest) {
   return false;
 }
 
+int64_t mark_of(const std::string& info) {
+  const nlohmann::json mark =
+      info.empty() ? nlohmann::json() : nlohmann::json::parse(info).value("end_of_document", nlohmann::json());
+  return mark.is_number_integer() && mark.get<int64_t>() >= 0 && mark.get<int64_t>() < 65536 ? mark.get<int64_t>() : -1;
+}
+
 }  // namespace
 
 tl::expected<DataDescription, std::string> describe_data_file(const std::string& path) {
@@ -48,6 +54,8 @@ tl::expected<DataDescription, std::string> describe_data_file(const std::string&
   description.largest_id = seen.rend() - std::find(seen.rbegin(), seen.rend(), true) - 1;
   description.digest = (*file)->digest();
   description.info = read_info(std::filesystem::path(path).parent_path() / "info.json");
+  description.mark = mark_of(description.info);
+  if (description.mark >= 0) description.marks = std::ranges::count(tokens, static_cast<uint16_t>(description.mark));
   description.listed = is_listed(description.info, description.digest);
   return description;
 }

@@ -1,6 +1,7 @@
 #include "model/data/new_file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -13,6 +14,8 @@ namespace holdfast::model {
 namespace {
 
 tl::unexpected<std::string> failure(const std::string& path, const char* what, int error) {
+  if (error == EWOULDBLOCK)
+    return tl::unexpected(path + ": another process is writing it. Wait for that, or give another output folder.");
   return tl::unexpected(path + ": cannot be " + what + ": " + std::generic_category().message(error) +
                         (error == ENOSPC || error == EDQUOT ? ". Free some space, or give another output folder."
                                                             : ". Give a folder that can be written."));
@@ -28,13 +31,26 @@ int sync_folder_of(const std::string& path) {
   return error;
 }
 
+// Cut to its first `kept` bytes, and written behind them. Null, with errno, where it cannot be; EWOULDBLOCK: another process
+// writes it.
+std::FILE* open_locked(const std::string& path, int64_t kept) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (file < 0) return nullptr;
+  std::FILE* opened = nullptr;
+  if (::flock(file, LOCK_EX | LOCK_NB) == 0 && ::ftruncate(file, kept) == 0 && ::lseek(file, 0, SEEK_END) == kept)
+    opened = ::fdopen(file, "r+b");
+  if (opened == nullptr) {
+    const int error = errno;
+    ::close(file);
+    errno = error;
+  }
+  return opened;
+}
+
 }  // namespace
 
-NewFile::NewFile(std::string path)
-    : path_(std::move(path)),
-      temporary_(path_ + ".tmp"),
-      file_(std::fopen(temporary_.c_str(), "wb")),
-      is_there_(file_ != nullptr) {
+NewFile::NewFile(std::string path, int64_t kept)
+    : path_(std::move(path)), temporary_(path_ + ".tmp"), file_(open_locked(temporary_, kept)), is_there_(file_ != nullptr) {
   if (file_ == nullptr) error_ = errno;
 }
 
@@ -49,6 +65,13 @@ void NewFile::write(const void* bytes, size_t count) {
 
 void NewFile::rewind() {
   if (error_ == 0 && std::fseek(file_, 0, SEEK_SET) != 0) error_ = errno;
+}
+
+tl::expected<void, std::string> NewFile::keep() {
+  if (error_ == 0 && (std::fflush(file_) != 0 || ::fdatasync(::fileno(file_)) != 0)) error_ = errno;
+  if (error_ != 0) return failure(path_, "written", error_);
+  is_there_ = false;
+  return {};
 }
 
 tl::expected<void, std::string> NewFile::finish() {

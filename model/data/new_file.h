@@ -1,8 +1,9 @@
 // A file that takes its name only when it is whole: written under a temporary name beside it, made durable there, renamed.
 // A reader never sees half a file, and until `publish` whatever was there before is as it was.
-// Refuses: a full disk, a folder that cannot be written; with the final path.
+// Refuses: a full disk, a folder that cannot be written, a file that another process writes; with the final path.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <string>
 #include <tl/expected.hpp>
@@ -11,8 +12,9 @@ namespace holdfast::model {
 
 class NewFile {
  public:
-  explicit NewFile(std::string path);
-  ~NewFile();  // removes the temporary file unless published
+  // `kept`: bytes of a temporary file that an earlier process left (keep) which this one goes on from; it has as many.
+  explicit NewFile(std::string path, int64_t kept = 0);
+  ~NewFile();  // removes the temporary file unless published or kept
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
@@ -22,6 +24,8 @@ class NewFile {
   // The first failure since the start is kept, and said by `finish`.
   void write(const void* bytes, size_t count);
   void rewind();  // the next write replaces the beginning of the file
+  // Durable so far, and from now on the temporary file stays when the process ends or this object does.
+  tl::expected<void, std::string> keep();
 
   // Whole and durable under its temporary name, which can be read from now on.
   tl::expected<void, std::string> finish();
@@ -32,7 +36,7 @@ class NewFile {
   std::string path_, temporary_;
   std::FILE* file_;
   int error_ = 0;  // errno of the first failure
-  bool is_there_;  // the temporary file is
+  bool is_there_;  // the temporary file is, and goes away with this object
 };
 
 // Durable when it returns. Removing what is not there is a success.

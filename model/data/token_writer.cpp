@@ -17,10 +17,16 @@ std::array<int32_t, 256> llmc_header(int64_t tokens) {
   return header;
 }
 
+int64_t bytes_of(int64_t tokens, const std::string& format) {
+  return tokens * static_cast<int64_t>(sizeof(uint16_t)) +
+         (format == "llm.c" ? static_cast<int64_t>(sizeof(llmc_header(0))) : 0);
+}
+
 }  // namespace
 
-TokenWriter::TokenWriter(std::string path, const std::string& format) : file_(std::move(path)), has_header_(format == "llm.c") {
-  if (has_header_) file_.write(llmc_header(0).data(), sizeof(llmc_header(0)));
+TokenWriter::TokenWriter(std::string path, const std::string& format, int64_t kept)
+    : file_(std::move(path), kept == 0 ? 0 : bytes_of(kept, format)), has_header_(format == "llm.c"), tokens_(kept) {
+  if (has_header_ && kept == 0) file_.write(llmc_header(0).data(), sizeof(llmc_header(0)));
 }
 
 void TokenWriter::add(std::span<const int32_t> ids) {

@@ -13,12 +13,14 @@ namespace holdfast::model {
 
 class TokenWriter {
  public:
-  // `format`: "nanogpt" or "llm.c" (token_file.h).
-  TokenWriter(std::string path, const std::string& format);
+  // `format`: "nanogpt" or "llm.c" (token_file.h). `kept`: tokens of an earlier process to go on from, which has called keep.
+  TokenWriter(std::string path, const std::string& format, int64_t kept = 0);
 
   void add(std::span<const int32_t> ids);  // ids below 65536
   int64_t tokens() const { return tokens_; }
 
+  // Durable so far (NewFile).
+  tl::expected<void, std::string> keep() { return file_.keep(); }
   // As NewFile: whole under its temporary name, then under its final one.
   tl::expected<void, std::string> finish();
   tl::expected<void, std::string> publish() { return file_.publish(); }

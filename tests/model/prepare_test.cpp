@@ -1,67 +1,13 @@
 // From text to token files: nothing is lost, the files are the same every time, and refusals have useful messages.
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <zlib.h>
-
 #include <filesystem>
-#include <fstream>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <sstream>
 
-#include "model/data/documents.h"
-#include "model/data/text_files.h"
-#include "model/data/token_file.h"
+#include "model/data/byte_pairs/vocabulary_files.h"
 #include "model/data/tokenizer.h"
-#include "tests/model/sample_text.h"
-#include "tests/model/temporary_folder.h"
+#include "tests/model/prepared_data.h"
 
 namespace holdfast::model {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-
-std::vector<int32_t> ids_of(const std::string& path) {
-  const auto file = TokenFile::open(path);
-  if (!file) throw std::runtime_error(file.error());
-  return {(*file)->tokens().begin(), (*file)->tokens().end()};
-}
-
-// The text in a file that was prepared with the tokenizer "bytes".
-std::string text_of(const std::string& path) {
-  const std::vector<int32_t> ids = ids_of(path);
-  return {ids.begin(), ids.end()};
-}
-
-void write_gz(const std::string& path, const std::string& text) {
-  gzFile file = gzopen(path.c_str(), "wb");
-  gzwrite(file, text.data(), static_cast<unsigned>(text.size()));
-  gzclose(file);
-}
-
-class PrepareTest : public ::testing::Test {
- protected:
-  PrepareOptions options(const std::string& output, const std::string& tokenizer = "bytes") {
-    PrepareOptions chosen;
-    chosen.inputs = {text_.path()};
-    chosen.output = out_.path(output);
-    chosen.tokenizer = tokenizer;
-    chosen.vocab_size = 700;
-    chosen.validation_fraction = 0.2;
-    return chosen;
-  }
-  void write_texts() {
-    text_.write("a/english.txt", english_text());
-    text_.write("b/chinese.txt", chinese_text());
-    text_.write("b/short.txt", "A short one.\n");
-  }
-  std::string refusal_of(const PrepareOptions& chosen) {
-    const auto report = prepare(chosen);
-    return report ? "prepared" : report.error();
-  }
-  TemporaryFolder text_, out_;
-};
 
 TEST_F(PrepareTest, WritesEveryByteOfTheTextOnceToTrainingOrValidation) {
   write_texts();
@@ -167,59 +113,12 @@ TEST_F(PrepareTest, UsesAnExistingTokenizer) {
   EXPECT_EQ(out_.read("second/train.bin"), out_.read("first/train.bin"));
 }
 
-TEST_F(PrepareTest, RemovesFilesOfAnEarlierRunThatItDoesNotWriteAgain) {
-  write_texts();
-  ASSERT_TRUE(prepare(options("data", "bpe")));
-  PrepareOptions chosen = options("data", "bytes");
-  chosen.validation_fraction = 0;
-  ASSERT_TRUE(prepare(chosen));
-  EXPECT_FALSE(std::filesystem::exists(out_.path("data/val.bin")));
-  EXPECT_FALSE(std::filesystem::exists(out_.path("data/tokenizer.model")));
-  EXPECT_STREQ((*Tokenizer::load(out_.path("data")))->kind(), "bytes");
-}
-
-std::map<std::string, std::string> contents(const std::string& folder) {
-  std::map<std::string, std::string> found;
-  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
-    std::ostringstream bytes;
-    if (entry.is_regular_file()) bytes << std::ifstream(entry.path(), std::ios::binary).rdbuf();
-    found[entry.path().filename()] = bytes.str();
-  }
-  return found;
-}
-
-// The files of the second run cannot be written, one after the other, because a folder has the file's temporary name.
-TEST_F(PrepareTest, AFailedRunLeavesTheEarlierDataSetWhole) {
-  write_texts();
-  ASSERT_TRUE(prepare(options("data", "bpe")));
-  text_.write("c.txt", english_text() + "and more of it\n");
-  for (const char* name : {"train.bin", "val.bin", "tokenizer.model", "info.json"}) {
-    SCOPED_TRACE(name);
-    std::filesystem::create_directories(out_.path("data/" + std::string(name) + ".tmp/in the way"));
-    const auto before = contents(out_.path("data"));
-    EXPECT_THAT(refusal_of(options("data", "bpe")), HasSubstr("data/" + std::string(name) + ": cannot be written"));
-    EXPECT_EQ(contents(out_.path("data")), before);
-    std::filesystem::remove_all(out_.path("data/" + std::string(name) + ".tmp"));
-  }
-  ASSERT_TRUE(prepare(options("data", "bpe")));
-  ASSERT_TRUE(prepare(options("fresh", "bpe")));
-  EXPECT_EQ(contents(out_.path("data")), contents(out_.path("fresh"))) << "it succeeds once nothing is in the way";
-}
-
-TEST_F(PrepareTest, NamesAFileOfAnEarlierRunThatItCannotRemove) {
-  write_texts();
-  ASSERT_TRUE(prepare(options("data", "bytes")));
-  std::filesystem::create_directories(out_.path("data/tokenizer.model/in the way"));
-  EXPECT_THAT(refusal_of(options("data", "bytes")), HasSubstr("data/tokenizer.model: cannot be removed"));
-  EXPECT_FALSE(std::filesystem::exists(out_.path("data/info.json"))) << "nothing says that what is there belongs together";
-}
-
 // The fraction is so small that by it no document is for validation. One is held out nevertheless, and the tokenizer is not
 // trained on it.
 TEST_F(PrepareTest, TheTokenizerNeverSawTheHeldOutDocument) {
   text_.write("a.txt", english_text());
   const std::string text = english_text();
-  const auto documents = cut_into_documents(text);
+  const auto documents = documents_of(text);
   ASSERT_GT(documents.size(), 2U);
   const auto lowest = std::ranges::min_element(documents, {}, [](std::string_view one) { return document_place(one, 0); });
   PrepareOptions chosen = options("held_out", "bpe");
@@ -313,44 +212,47 @@ TEST_F(PrepareTest, RefusesOptionsByName) {
   EXPECT_THAT(refusal_of(chosen), AllOf(HasSubstr("file/data"), HasSubstr("another output folder")));
 }
 
-TEST(TextFiles, AreListedOnceInOrderWithoutHiddenOnes) {
-  const TemporaryFolder folder;
-  folder.write("b/2", "x"), folder.write("a/1", "x"), folder.write("c", "x"), folder.write(".git/config", "x");
-  folder.write("a/.hidden", "x");
-  const auto files = list_text_files({folder.path("c"), folder.path()});
-  EXPECT_EQ(*files, (std::vector<std::string>{folder.path("c"), folder.path("a/1"), folder.path("b/2")}));
-}
-
-TEST(TextFiles, LoseTheirByteOrderMark) {
-  const TemporaryFolder folder;
-  EXPECT_EQ(*read_text_file(folder.write("a", "\xEF\xBB\xBFtext")), "text");
-}
-
-TEST(Documents, AreTheTextInOrderCutAtBlankLines) {
-  const std::string paragraph = std::string(100, 'x') + "\n\n";
-  std::string text;
-  for (int i = 0; i < 200; ++i) text += paragraph;
-  const auto documents = cut_into_documents(text);
-  EXPECT_GT(documents.size(), 3U);
-  std::string joined;
-  for (const std::string_view document : documents) {
-    joined += document;
-    EXPECT_TRUE(document.ends_with("\n\n"));
-    EXPECT_LE(document.size(), kDocumentBytes + paragraph.size());
+TEST_F(PrepareTest, OneTextsIdsAreThoseOfTheWholeTextWhereverItWasCut) {
+  const std::string text = english_text();
+  text_.write("a.txt", text);
+  BytePairVocabulary vocabulary;
+  for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));
+  for (const char* merged : {"\n\n", "  ", " t", "th", " a"}) {
+    vocabulary.merges.push_back({merged[0], merged[1], static_cast<int32_t>(vocabulary.tokens.size())});
+    vocabulary.tokens.emplace_back(merged);
   }
-  EXPECT_EQ(joined, text);
+  const std::string path = text_.write(".gpt2/tokenizer.json", to_tokenizer_json(vocabulary));
+  PrepareOptions chosen = options("data", "gpt2:" + path);
+  chosen.validation_fraction = 0;
+  ASSERT_TRUE(prepare(chosen));
+  const auto tokenizer = Tokenizer::load(out_.path("data"));
+  ASSERT_TRUE(tokenizer) << tokenizer.error();
+  EXPECT_EQ(ids_of(out_.path("data/train.bin")), (*tokenizer)->encode(text));
 }
 
-TEST(Documents, AreCutBetweenCharactersWhereThereAreNoLines) {
-  std::string text;
-  while (text.size() < 100'000) text += "\xE4\xBD\xA0";
-  std::string joined;
-  for (const std::string_view document : cut_into_documents(text)) {
-    EXPECT_EQ(document.size() % 3, 0U);
-    EXPECT_LE(document.size(), 8 * kDocumentBytes + 3);
-    joined += document;
-  }
-  EXPECT_EQ(joined, text);
+TEST_F(PrepareTest, TheFilesAreTheSameAtAnyNumberOfThreads) {
+  write_texts();
+  PrepareOptions chosen = options("one", "bpe");
+  ASSERT_TRUE(prepare(chosen));
+  chosen.output = out_.path("four");
+  chosen.threads = 4;
+  ASSERT_TRUE(prepare(chosen));
+  EXPECT_EQ(contents(out_.path("one")), contents(out_.path("four")));
+}
+
+TEST_F(PrepareTest, KeepsTheFirstOfEqualTexts) {
+  text_.write("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"two\"}\n{\"text\": \"one\"}\n");
+  text_.write("b.txt", "two");
+  text_.write("c.txt", "three");
+  PrepareOptions chosen = options("data");
+  chosen.validation_fraction = 0;
+  chosen.dedup = true;
+  const auto report = prepare(chosen);
+  ASSERT_TRUE(report) << report.error();
+  EXPECT_EQ(report->texts, 5);
+  EXPECT_EQ(report->duplicates, 2);
+  EXPECT_EQ(text_of(out_.path("data/train.bin")), "onetwothree");
+  EXPECT_EQ(nlohmann::json::parse(out_.read("data/info.json"))["duplicates"], 2);
 }
 
 }  // namespace

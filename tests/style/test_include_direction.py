@@ -112,6 +112,8 @@ LIBRARIES = {  # include prefix -> the path prefixes that may know the library
     "curl/": ("rendezvous/client/http_client", "rendezvous/client/url"),
     "sentencepiece": ("model/data/",),
     "utf8proc.h": ("rendezvous/text/", "model/data/"),
+    "archive": ("model/data/text/archive_reader",),
+    "expat.h": ("model/data/text/wiki_dump",),
     "zstd.h": ("storage/", "worker/sharding/differences"),
     "CLI/": ("ops/cli/", "worker/process/"),
     "torch/": (),

@@ -32,6 +32,8 @@ class BytePairTokenizer final : public Tokenizer {
     return ids;
   }
 
+  size_t undecided_bytes(std::string_view text) const override { return trailing_space(text); }
+
   std::string token_bytes(int32_t id) const override {
     if (id < 0 || id >= vocab_size()) return "\xEF\xBF\xBD";
     if (id == vocabulary_.end_of_text) return "";

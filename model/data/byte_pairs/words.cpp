@@ -99,4 +99,15 @@ size_t word_length(std::string_view text) {
   return space_length(text);
 }
 
+size_t trailing_space(std::string_view text) {
+  size_t kept = text.size();
+  while (kept > 0) {
+    size_t at = kept - 1;
+    while (at > 0 && (static_cast<unsigned char>(text[at]) & 0xC0) == 0x80) --at;
+    if (character_at(text, at).its != Class::kSpace) break;
+    kept = at;
+  }
+  return text.size() - kept;
+}
+
 }  // namespace holdfast::model

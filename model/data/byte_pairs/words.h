@@ -14,4 +14,7 @@ namespace holdfast::model {
 // Bytes of the word at the beginning of `text`, which is valid UTF-8 and not empty.
 size_t word_length(std::string_view text);
 
+// Bytes of white space at the end of `text`: a word ends before it, whatever follows.
+size_t trailing_space(std::string_view text);
+
 }  // namespace holdfast::model

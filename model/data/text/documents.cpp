@@ -1,4 +1,4 @@
-#include "model/data/documents.h"
+#include "model/data/text/documents.h"
 
 #include <xxhash.h>
 
@@ -27,14 +27,24 @@ size_t document_length(std::string_view text) {
 
 }  // namespace
 
-std::vector<std::string_view> cut_into_documents(std::string_view text) {
-  std::vector<std::string_view> documents;
-  while (!text.empty()) {
-    const size_t length = text.size() <= kDocumentBytes ? text.size() : document_length(text);
-    documents.push_back(text.substr(0, length));
-    text.remove_prefix(length);
-  }
-  return documents;
+void DocumentCutter::add(std::string_view part) {
+  text_.erase(0, taken_);
+  taken_ = 0;
+  ended_ = false;
+  text_ += part;
+}
+
+void DocumentCutter::end() {
+  ended_ = true;
+}
+
+std::optional<std::string_view> DocumentCutter::next() {
+  constexpr size_t kLongestCharacter = 4;
+  const std::string_view rest = std::string_view(text_).substr(taken_);
+  if (rest.empty() || (!ended_ && rest.size() < kHardCutBytes + kLongestCharacter)) return std::nullopt;
+  const size_t length = rest.size() <= kDocumentBytes ? rest.size() : document_length(rest);
+  taken_ += length;
+  return rest.substr(0, length);
 }
 
 double document_place(std::string_view document, uint64_t seed) {
