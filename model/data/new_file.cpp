@@ -60,7 +60,7 @@ NewFile::~NewFile() {
 }
 
 void NewFile::write(const void* bytes, size_t count) {
-  if (error_ == 0 && std::fwrite(bytes, 1, count, file_) != count) error_ = errno;
+  if (error_ == 0 && count > 0 && std::fwrite(bytes, 1, count, file_) != count) error_ = errno;
 }
 
 void NewFile::rewind() {

@@ -115,7 +115,7 @@ TEST(BytePairEncoder, MergesAsTheBookDoesWordsShortAndLong) {
   const BytePairVocabulary& vocabulary = learned();
   const BytePairEncoder encoder(vocabulary);
   std::mt19937 random(7);
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 100; ++round) {
     std::string word;
     const size_t tokens = 1 + random() % (round % 10 == 0 ? 200 : 12);
     for (size_t i = 0; i < tokens; ++i) word += vocabulary.tokens[random() % (vocabulary.tokens.size() - 1)];
