@@ -21,7 +21,8 @@ class NewFile {
 
   // The first failure since the start is kept, and said by `finish`.
   void write(const void* bytes, size_t count);
-  void rewind();  // the next write replaces the beginning of the file
+  bool has_failed() const { return error_ != 0; }  // writing more is in vain
+  void rewind();                                   // the next write replaces the beginning of the file
 
   // Whole and durable under its temporary name, which can be read from now on.
   tl::expected<void, std::string> finish();
