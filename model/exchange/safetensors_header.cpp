@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -184,8 +185,8 @@ tl::expected<std::vector<StoredTensor>, std::string> parse_safetensors_header(st
   for (const StoredTensor& tensor : tensors) {
     if (const std::string problem = size_problem(tensor); !problem.empty()) return tl::unexpected(problem);
   }
-  std::ranges::stable_sort(tensors, [](const StoredTensor& a, const StoredTensor& b) {
-    return std::pair(a.begin, a.bytes) < std::pair(b.begin, b.bytes);
+  std::ranges::sort(tensors, [](const StoredTensor& a, const StoredTensor& b) {
+    return std::tie(a.begin, a.bytes, a.name) < std::tie(b.begin, b.bytes, b.name);
   });
   if (const std::string problem = placing_problem(tensors, data_bytes); !problem.empty()) return tl::unexpected(problem);
   return std::move(tensors);

@@ -15,12 +15,6 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "all three formats are little-endian");
 
-tl::expected<void, std::string> send(const FileTensor& tensor, std::span<const float> values, const ByteSink& sink) {
-  sink(std::as_bytes(values));
-  (void)tensor;
-  return {};
-}
-
 template <typename Element>
 tl::expected<void, std::string> send_rounded(const FileTensor& tensor, std::span<const float> values, const ByteSink& sink) {
   std::vector<Element> rounded(values.begin(), values.end());
@@ -38,7 +32,8 @@ tl::expected<void, std::string> send_rounded(const FileTensor& tensor, std::span
 tl::expected<void, std::string> send_as(const FileTensor& tensor, std::span<const float> values, const ByteSink& sink) {
   switch (tensor.dtype) {
     case kernels::DType::kFloat32:
-      return send(tensor, values, sink);
+      sink(std::as_bytes(values));
+      return {};
     case kernels::DType::kBFloat16:
       return send_rounded<kernels::BFloat16>(tensor, values, sink);
     case kernels::DType::kFloat16:

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cctype>
 #include <nlohmann/json.hpp>
 #include <string_view>
+#include <tuple>
+#include <unordered_set>
 
 #include "model/data/sentencepiece_tokenizer.h"
 
@@ -18,21 +21,96 @@ using nlohmann::ordered_json;
 // llama.cpp's types of tokens.
 enum GgufType : int32_t { kNormal = 1, kUnknown = 2, kControl = 3, kUnused = 5, kByte = 6 };
 
-ordered_json tokenizer_config(const char* name, int64_t positions) {
-  return {{"tokenizer_class", name}, {"model_max_length", positions}, {"clean_up_tokenization_spaces", false}};
+// The file tokenizer.json of Hugging Face's tokenizers, for BPE of each kind.
+struct FastTokenizer {
+  ordered_json vocabulary = ordered_json::object(), merges = ordered_json::array();
+  ordered_json special = ordered_json::array();  // tokens that no text has
+  ordered_json normalizer, pre_tokenizer, decoder;
+  bool has_byte_fallback = false;
+};
+
+std::string fast_tokenizer_json(const FastTokenizer& parts) {
+  const ordered_json model = {{"type", "BPE"},
+                              {"dropout", nullptr},
+                              {"unk_token", nullptr},
+                              {"continuing_subword_prefix", nullptr},
+                              {"end_of_word_suffix", nullptr},
+                              {"fuse_unk", false},
+                              {"byte_fallback", parts.has_byte_fallback},
+                              {"vocab", parts.vocabulary},
+                              {"merges", parts.merges}};
+  const ordered_json whole = {{"version", "1.0"},
+                              {"truncation", nullptr},
+                              {"padding", nullptr},
+                              {"added_tokens", parts.special},
+                              {"normalizer", parts.normalizer},
+                              {"pre_tokenizer", parts.pre_tokenizer},
+                              {"post_processor", nullptr},
+                              {"decoder", parts.decoder},
+                              {"model", model}};
+  return whole.dump(1) + "\n";
+}
+
+// `end`: the token between documents; empty: there is none.
+TextFile tokenizer_config(int64_t positions, const std::string& end) {
+  ordered_json config = {
+      {"tokenizer_class", "PreTrainedTokenizerFast"}, {"model_max_length", positions}, {"clean_up_tokenization_spaces", false}};
+  if (!end.empty()) config.update({{"bos_token", end}, {"eos_token", end}});
+  return {"tokenizer_config.json", config.dump(2) + "\n"};
 }
 
 // --- SentencePiece
 
+constexpr const char* kSpaceMark = "\xE2\x96\x81";  // U+2581
+
+ordered_json replace(const char* from, const char* to) {
+  return {{"type", "Replace"}, {"pattern", {{"String", from}}}, {"content", to}};
+}
+
+// Each way to make a piece of two others, the piece with the highest score first: SentencePiece goes by the scores alone.
+ordered_json merges_of(std::vector<SentencePiecePiece> pieces) {
+  std::erase_if(pieces, [](const SentencePiecePiece& piece) { return piece.kind != SentencePiecePiece::Kind::kNormal; });
+  std::ranges::sort(pieces, [](const SentencePiecePiece& a, const SentencePiecePiece& b) {
+    return std::tie(b.score, a.text) < std::tie(a.score, b.text);
+  });
+  std::unordered_set<std::string> known;
+  for (const SentencePiecePiece& piece : pieces) known.insert(piece.text);
+  ordered_json merges = ordered_json::array();
+  for (const SentencePiecePiece& piece : pieces) {
+    for (size_t cut = piece.text.size(); cut-- > 1;) {
+      const std::string left = piece.text.substr(0, cut), right = piece.text.substr(cut);
+      if (known.contains(left) && known.contains(right)) merges.push_back(left + " " + right);
+    }
+  }
+  return merges;
+}
+
 std::vector<TextFile> sentencepiece_files(const Tokenizer& tokenizer, int64_t positions) {
   const std::vector<SentencePiecePiece> pieces = sentencepiece_pieces(tokenizer.file_bytes());
-  ordered_json config = tokenizer_config("LlamaTokenizer", positions);
+  FastTokenizer parts;
+  nlohmann::json vocabulary;  // by name, for an ordered object looks through all names for each
+  for (size_t id = 0; id < pieces.size(); ++id) {
+    vocabulary[pieces[id].text] = id;
+    if (pieces[id].kind != SentencePiecePiece::Kind::kControl && pieces[id].kind != SentencePiecePiece::Kind::kUnknown)
+      continue;
+    parts.special.push_back({{"id", id},
+                             {"content", pieces[id].text},
+                             {"single_word", false},
+                             {"lstrip", false},
+                             {"rstrip", false},
+                             {"normalized", false},
+                             {"special", true}});
+  }
+  parts.vocabulary = ordered_json(vocabulary);
+  parts.merges = merges_of(pieces);
+  parts.normalizer = replace(" ", kSpaceMark);
+  parts.decoder = {{"type", "Sequence"},
+                   {"decoders", {replace(kSpaceMark, " "), {{"type", "ByteFallback"}}, {{"type", "Fuse"}}}}};
+  parts.has_byte_fallback = true;
   const int32_t end = tokenizer.end_of_document();
-  config.update({{"legacy", false}, {"add_prefix_space", false}, {"add_bos_token", false}, {"add_eos_token", false}});
-  config["bos_token"] = end < 0 ? ordered_json(nullptr) : ordered_json(pieces[static_cast<size_t>(end)].text);
-  config["eos_token"] = config["bos_token"];
-  config["unk_token"] = "<unk>";
-  return {{tokenizer.file_name(), tokenizer.file_bytes()}, {"tokenizer_config.json", config.dump(2) + "\n"}};
+  return {{tokenizer.file_name(), tokenizer.file_bytes()},
+          {"tokenizer.json", fast_tokenizer_json(parts)},
+          tokenizer_config(positions, end < 0 ? "" : pieces[static_cast<size_t>(end)].text)};
 }
 
 GgufTokenizer sentencepiece_for_gguf(const Tokenizer& tokenizer) {
@@ -68,30 +146,11 @@ std::string byte_level_character(int byte) {
 
 // BPE over GPT-2's alphabet without a merge.
 std::vector<TextFile> byte_files(const Tokenizer& tokenizer, int64_t positions) {
-  ordered_json vocabulary = ordered_json::object();
-  for (int byte = 0; byte < 256; ++byte) vocabulary[byte_level_character(byte)] = byte;
-  const ordered_json byte_level = {
-      {"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
-  const ordered_json whole = {{"version", "1.0"},
-                              {"truncation", nullptr},
-                              {"padding", nullptr},
-                              {"added_tokens", ordered_json::array()},
-                              {"normalizer", nullptr},
-                              {"pre_tokenizer", byte_level},
-                              {"post_processor", nullptr},
-                              {"decoder", byte_level},
-                              {"model",
-                               {{"type", "BPE"},
-                                {"dropout", nullptr},
-                                {"unk_token", nullptr},
-                                {"continuing_subword_prefix", nullptr},
-                                {"end_of_word_suffix", nullptr},
-                                {"fuse_unk", false},
-                                {"byte_fallback", false},
-                                {"vocab", vocabulary},
-                                {"merges", ordered_json::array()}}}};
-  return {{tokenizer.file_name(), whole.dump(1) + "\n"},
-          {"tokenizer_config.json", tokenizer_config("PreTrainedTokenizerFast", positions).dump(2) + "\n"}};
+  FastTokenizer parts;
+  for (int byte = 0; byte < 256; ++byte) parts.vocabulary[byte_level_character(byte)] = byte;
+  parts.pre_tokenizer = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
+  parts.decoder = parts.pre_tokenizer;
+  return {{tokenizer.file_name(), fast_tokenizer_json(parts)}, tokenizer_config(positions, "")};
 }
 
 // RWKV's kind: the longest token that fits, whose bytes may be written as \x0a, and no special tokens. With llama.cpp's other

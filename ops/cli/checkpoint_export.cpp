@@ -75,7 +75,7 @@ void add_export_command(CLI::App& ckpt, Options& options) {
   command->add_option("place", arguments->place, kPlaceHelp)->required()->type_name("PLACE");
   command->add_option("--format", arguments->format, "For transformers, llama.cpp or numpy")
       ->required()
-      ->check(CLI::IsMember({"safetensors", "gguf", "npz"}));
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(model::kExchangeFormats), std::end(model::kExchangeFormats))));
   command->add_option("--dtype", arguments->dtype, "Type of the parameters there, rounded to nearest")
       ->check(CLI::IsMember({"float32", "float16", "bfloat16"}))
       ->capture_default_str();
