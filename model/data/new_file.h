@@ -23,7 +23,8 @@ class NewFile {
 
   // The first failure since the start is kept, and said by `finish`.
   void write(const void* bytes, size_t count);
-  void rewind();  // the next write replaces the beginning of the file
+  bool has_failed() const { return error_ != 0; }  // writing more is in vain
+  void rewind();                                   // the next write replaces the beginning of the file
   // Durable so far, and from now on the temporary file stays when the process ends or this object does.
   tl::expected<void, std::string> keep();
 

@@ -191,4 +191,22 @@ tl::expected<std::string, std::string> train_sentencepiece(const std::vector<std
   return model;
 }
 
+std::vector<SentencePiecePiece> sentencepiece_pieces(const std::string& model) {
+  using enum SentencePiecePiece::Kind;
+  sentencepiece::SentencePieceProcessor processor;
+  const auto status = processor.LoadFromSerializedProto(model);
+  if (!status.ok())
+    throw std::runtime_error("a SentencePiece model that was loaded before does not load: " + status.ToString());
+  std::vector<SentencePiecePiece> pieces;
+  for (int id = 0; id < processor.GetPieceSize(); ++id) {
+    const auto kind = processor.IsUnknown(id)   ? kUnknown
+                      : processor.IsControl(id) ? kControl
+                      : processor.IsByte(id)    ? kByte
+                      : processor.IsUnused(id)  ? kUnused
+                                                : kNormal;
+    pieces.push_back({processor.IdToPiece(id), processor.GetScore(id), kind});
+  }
+  return pieces;
+}
+
 }  // namespace holdfast::model

@@ -10,6 +10,8 @@
 
 namespace holdfast::ops {
 
+inline constexpr const char* kPlaceHelp = "A folder, or a job: job:ID, an id or a name; @STEP behind it picks one";
+
 struct CheckpointPlace {
   std::unique_ptr<storage::ObjectStore> store;
   std::optional<int64_t> step;  // as named

@@ -1,4 +1,5 @@
-// Checkpoints as the service lists them (`checkpoints`), and as they are where they lie (`ckpt ls|verify|show`).
+// Checkpoints as the service lists them (`checkpoints`), and as they are where they lie (`ckpt ls|verify|show`; export has its
+// own file).
 #include <fmt/format.h>
 
 #include "ops/cli/checkpoint_place.h"
@@ -139,8 +140,6 @@ void show_stored(const Options& options, const std::string& named) {
   fmt::print("\nJob spec: {}\n", rendezvous::json_text(manifest.spec));
 }
 
-constexpr const char* kPlaceHelp = "A folder, or a job: job:ID, an id or a name; @STEP behind it picks one";
-
 struct CkptArguments {
   std::string place;
   int threads = 2;
@@ -172,6 +171,7 @@ void add_checkpoint_commands(CLI::App& app, Options& options) {
       ->check(CLI::Range(1, 256));
   add("show", "Show what a checkpoint holds (the newest unless @STEP)", "holdfast ckpt show /shared/checkpoints/j1@60",
       [=, &options] { show_stored(options, arguments->place); });
+  add_export_command(*ckpt, options);
 }
 
 }  // namespace holdfast::ops

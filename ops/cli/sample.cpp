@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <thread>
 
 #include "kernels/ops.h"
@@ -13,6 +12,7 @@
 #include "ops/cli/checkpoint_place.h"
 #include "ops/cli/command/api.h"
 #include "ops/cli/command/command.h"
+#include "ops/cli/trained_model.h"
 
 namespace holdfast::ops {
 namespace {
@@ -23,16 +23,6 @@ struct SampleArguments {
   int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U));
 };
 
-model::Gpt2Config config_of(const Json& spec) {
-  model::Gpt2Config config;
-  config.n_layer = integer_at(spec, "n_layer");
-  config.n_embd = integer_at(spec, "n_embd");
-  config.n_head = integer_at(spec, "n_head");
-  config.vocab_size = integer_at(spec, "vocab_size");
-  config.block_size = integer_at(spec, "block_size");
-  return config;
-}
-
 void load_parameters(model::Gpt2& net, storage::ObjectStore& store, int64_t step, int threads) {
   std::vector<storage::MutableTensor> tensors;
   for (const model::Parameter& parameter : net.table().entries) {
@@ -41,17 +31,6 @@ void load_parameters(model::Gpt2& net, storage::ObjectStore& store, int64_t step
   }
   value_of(storage::read_tensors(store, step, tensors, threads));
   net.parameters_changed();
-}
-
-// The tokenizer that was named, or else the one beside the training file.
-std::unique_ptr<model::Tokenizer> find_tokenizer(const std::string& named, const Json& spec) {
-  const std::string path =
-      named.empty() ? std::filesystem::path(text_at(spec, "train_data_path")).parent_path().string() : named;
-  auto tokenizer = model::Tokenizer::load(path.empty() ? "." : path);
-  if (tokenizer) return *std::move(tokenizer);
-  throw Failure{kBadInput, named.empty() ? fmt::format("no tokenizer beside the training file ({}): give --tokenizer DIR",
-                                                       tokenizer.error())
-                                         : tokenizer.error()};
 }
 
 std::vector<int32_t> context_of(const model::Tokenizer& tokenizer, const std::string& prompt) {
@@ -65,22 +44,20 @@ void generate(const Options& options, const SampleArguments& arguments) {
   CheckpointPlace place = find_checkpoints(options, arguments.from);
   const int64_t step = place.step.value_or(steps_of(place).back());
   const storage::Manifest manifest = value_of(storage::read_manifest(*place.store, step));
-  const model::Gpt2Config config = config_of(manifest.spec);
-  if (const auto problems = config.problems(); !problems.empty()) {
-    throw Failure{kBadInput, fmt::format("the checkpoint's model cannot be built: {}", fmt::join(problems, "; "))};
-  }
-  const auto tokenizer = find_tokenizer(arguments.tokenizer, manifest.spec);
-  if (tokenizer->vocab_size() > config.vocab_size) {
+  const model::Gpt2Config config = config_of(manifest);
+  const auto tokenizer = find_tokenizer(arguments.tokenizer, manifest);
+  if (!tokenizer) throw Failure{kBadInput, tokenizer.error()};
+  if ((*tokenizer)->vocab_size() > config.vocab_size) {
     throw Failure{kBadInput, fmt::format("the tokenizer has {} tokens and the model {}: it was trained with another tokenizer",
-                                         tokenizer->vocab_size(), config.vocab_size)};
+                                         (*tokenizer)->vocab_size(), config.vocab_size)};
   }
   const auto ops = kernels::make_cpu_ops(kernels::DType::kFloat32, arguments.threads);
   model::Gpt2 net(config, *ops, 1);
   load_parameters(net, *place.store, step, arguments.threads);
   model::SampleOptions sampling = arguments.sampling;
-  sampling.stop_id = tokenizer->end_of_document();
-  sampling.vocabulary_limit = tokenizer->vocab_size();
-  model::TextStream text(*tokenizer);
+  sampling.stop_id = (*tokenizer)->end_of_document();
+  sampling.vocabulary_limit = (*tokenizer)->vocab_size();
+  model::TextStream text(**tokenizer);
   std::string all;
   const auto show = [&](const std::string& piece) {
     all += piece;
@@ -89,7 +66,7 @@ void generate(const Options& options, const SampleArguments& arguments) {
     std::fflush(stdout);
   };
   if (!options.json) fmt::print("{}", arguments.prompt);
-  const auto ids = model::sample(net, context_of(*tokenizer, arguments.prompt), sampling, [&](int32_t id) {
+  const auto ids = model::sample(net, context_of(**tokenizer, arguments.prompt), sampling, [&](int32_t id) {
     show(text.add(id));
     return true;
   });

@@ -67,7 +67,8 @@ void add_jobs_group(CLI::App& app, Options& options);       // jobs ls|show|diff
 void add_follow_commands(CLI::App& app, Options& options);  // logs events
 void add_wait_command(CLI::App& app, Options& options);
 void add_node_commands(CLI::App& app, Options& options);        // nodes drain
-void add_checkpoint_commands(CLI::App& app, Options& options);  // checkpoints, ckpt ls|verify|show
+void add_checkpoint_commands(CLI::App& app, Options& options);  // checkpoints, ckpt ls|verify|show|export
+void add_export_command(CLI::App& ckpt, Options& options);
 void add_audit_command(CLI::App& app, Options& options);
 void add_chaos_command(CLI::App& app, Options& options);
 void add_data_commands(CLI::App& app, Options& options);  // data prepare|info

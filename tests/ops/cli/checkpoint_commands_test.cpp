@@ -1,4 +1,4 @@
-// The commands ckpt ls, verify, show and sample on a real folder of checkpoints.
+// The commands ckpt ls, verify, show and export, and sample, on a real folder of checkpoints.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -154,6 +154,31 @@ TEST_F(Checkpoints, SamplingWithoutATokenizerSaysSo) {
   const Said said = holdfast({"sample", "--from", folder_ / "ckpt"});
   EXPECT_EQ(said.exit_code, 2);
   EXPECT_THAT(said.err, HasSubstr("--tokenizer DIR"));
+}
+
+TEST_F(Checkpoints, AreExportedForOtherPrograms) {
+  const std::string place = folder_ / "ckpt", output = folder_ / "gguf";
+  const Said json =
+      holdfast({"ckpt", "export", place, "--format", "gguf", "--tokenizer", tokenizer(), "--output", output, "--json"});
+  ASSERT_EQ(json.exit_code, 0) << json.err;
+  const Json said = Json::parse(json.out);
+  EXPECT_EQ(said["step"], 40) << "the newest unless one is named";
+  EXPECT_EQ(said["files"][0]["bytes"], fs::file_size(output + "/model.gguf"));
+  EXPECT_EQ(said["tokenizer"], "bytes");
+  const Said bare =
+      holdfast({"ckpt", "export", place + "@20", "--format", "npz", "--dtype", "float16", "--output", folder_ / "npz"});
+  EXPECT_EQ(bare.exit_code, 0) << bare.err;
+  EXPECT_THAT(bare.out, HasSubstr("Step 20 of j1, npz in float16:\n"));
+  EXPECT_THAT(bare.out, HasSubstr("Without a tokenizer: no tokenizer beside the training file"));
+}
+
+TEST_F(Checkpoints, AnAlteredOneIsNotExported) {
+  const fs::path shard = a_shard_of(40);
+  flip_a_bit(shard);
+  const Said said = holdfast({"ckpt", "export", folder_ / "ckpt", "--format", "npz", "--output", folder_ / "npz"});
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_THAT(said.err, HasSubstr(shard.filename().string()));
+  EXPECT_TRUE(fs::is_empty(folder_ / "npz"));
 }
 
 TEST_F(Checkpoints, DataIsPreparedAndDescribed) {

@@ -45,7 +45,7 @@ class Completion : public ::testing::Test {
 TEST_F(Completion, OfCommands) {
   EXPECT_THAT(words({"su"}), ElementsAre("submit"));
   EXPECT_THAT(words({""}), IsSupersetOf({"submit", "ls", "jobs", "ckpt", "tokens", "help"}));
-  EXPECT_THAT(words({"ckpt", ""}), UnorderedElementsAre("ls", "verify", "show"));
+  EXPECT_THAT(words({"ckpt", ""}), UnorderedElementsAre("ls", "verify", "show", "export"));
   EXPECT_THAT(words({"jobs", "d"}), ElementsAre("diff"));
   EXPECT_THAT(words({"completion", ""}), UnorderedElementsAre("bash", "zsh", "fish"));
   EXPECT_THAT(asked_, IsEmpty()) << "the service is asked when a name is wanted, only";

@@ -27,6 +27,7 @@ const std::map<std::string, std::string> kRunElsewhere = {
     {"holdfast ckpt ls", "checkpoint_commands_test"},
     {"holdfast ckpt verify", "checkpoint_commands_test"},
     {"holdfast ckpt show", "checkpoint_commands_test"},
+    {"holdfast ckpt export", "checkpoint_commands_test"},
     {"holdfast sample", "checkpoint_commands_test"},
     {"holdfast chaos", "chaos_command_test"},
     {"holdfast netcheck", "netcheck_test"},

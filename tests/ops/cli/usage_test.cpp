@@ -107,14 +107,16 @@ TEST(Usage, WithoutAServiceExits3AndSaysWhatToDo) {
     const FakeService gone;
     url = gone.url();
   }
-  for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{{"ls"},
-                                                                                       {"show", "j1"},
-                                                                                       {"submit"},
-                                                                                       {"wait", "j1"},
-                                                                                       {"events", "j1", "-f"},
-                                                                                       {"nodes"},
-                                                                                       {"ckpt", "ls", "j1"},
-                                                                                       {"sample", "--from", "job:j1"}}) {
+  for (const std::vector<std::string>& command :
+       std::vector<std::vector<std::string>>{{"ls"},
+                                             {"show", "j1"},
+                                             {"submit"},
+                                             {"wait", "j1"},
+                                             {"events", "j1", "-f"},
+                                             {"nodes"},
+                                             {"ckpt", "ls", "j1"},
+                                             {"ckpt", "export", "j1", "--format", "gguf", "--output", "x"},
+                                             {"sample", "--from", "job:j1"}}) {
     auto arguments = command;
     arguments.insert(arguments.end(), {"--server", url});
     const Said said = holdfast(arguments);

@@ -1,0 +1,89 @@
+// `holdfast ckpt export`: a checkpoint's model as a file of another program.
+#include <fmt/format.h>
+
+#include "kernels/ops.h"
+#include "model/exchange/export.h"
+#include "ops/cli/checkpoint_place.h"
+#include "ops/cli/command/api.h"
+#include "ops/cli/command/command.h"
+#include "ops/cli/terminal/format.h"
+#include "ops/cli/trained_model.h"
+
+namespace holdfast::ops {
+namespace {
+
+struct ExportArguments {
+  std::string place, format, dtype = "float32", tokenizer, output;
+  int threads = 1;
+};
+
+kernels::DType dtype_named(const std::string& name) {
+  for (const auto dtype : {kernels::DType::kFloat16, kernels::DType::kBFloat16}) {
+    if (name == kernels::dtype_name(dtype)) return dtype;
+  }
+  return kernels::DType::kFloat32;
+}
+
+model::WeightSource parameters_in(storage::ObjectStore& store, const storage::Manifest& manifest, int threads) {
+  using Outcome = tl::expected<void, std::string>;
+  return {config_of(manifest),
+          [&store, step = manifest.step, threads](std::span<const storage::MutableTensor> tensors) -> Outcome {
+            value_of(storage::read_tensors(store, step, tensors, threads));
+            return {};
+          }};
+}
+
+void export_checkpoint(const Options& options, const ExportArguments& arguments) {
+  CheckpointPlace place = find_checkpoints(options, arguments.place);
+  const int64_t step = place.step.value_or(steps_of(place).back());
+  const storage::Manifest manifest = value_of(storage::read_manifest(*place.store, step));
+  const auto tokenizer = find_tokenizer(arguments.tokenizer, manifest);
+  const model::ExchangeFormat format = model::exchange_format(arguments.format).value();
+  const bool goes_without = !tokenizer && arguments.tokenizer.empty() && format != model::ExchangeFormat::kGguf;
+  if (!tokenizer && !goes_without)
+    throw Failure{kBadInput, "GGUF has the tokenizer inside, and there is none: " + tokenizer.error()};
+  model::ExportRequest request;
+  request.format = format;
+  request.dtype = dtype_named(arguments.dtype);
+  request.tokenizer = tokenizer ? tokenizer->get() : nullptr;
+  request.folder = arguments.output;
+  request.name = fmt::format("{} step {}", manifest.job, step);
+  const auto files = model::export_model(parameters_in(*place.store, manifest, arguments.threads), request);
+  if (!files) throw Failure{kBadInput, files.error()};
+  if (options.json) {
+    Json listed = Json::array();
+    for (const auto& file : *files) listed.push_back({{"path", file.path}, {"bytes", file.bytes}});
+    return print_json({{"job", manifest.job},
+                       {"step", step},
+                       {"state_hash", manifest.state_hash},
+                       {"format", arguments.format},
+                       {"dtype", arguments.dtype},
+                       {"tokenizer", tokenizer ? Json((*tokenizer)->kind()) : Json(nullptr)},
+                       {"files", listed}});
+  }
+  fmt::print("Step {} of {}, {} in {}:\n", step, manifest.job, arguments.format, arguments.dtype);
+  for (const auto& file : *files) fmt::print("  {}  {}\n", file.path, bytes_text(static_cast<double>(file.bytes)));
+  if (!tokenizer) fmt::print("Without a tokenizer: {}.\n", tokenizer.error());
+}
+
+}  // namespace
+
+void add_export_command(CLI::App& ckpt, Options& options) {
+  const auto arguments = std::make_shared<ExportArguments>();
+  CLI::App* command = add_command(ckpt, options, "export", "Write a checkpoint's model for other programs",
+                                  "holdfast ckpt export job:j1 --format gguf --output gpt2-j1");
+  command->add_option("place", arguments->place, kPlaceHelp)->required()->type_name("PLACE");
+  command->add_option("--format", arguments->format, "For transformers, llama.cpp or numpy")
+      ->required()
+      ->check(CLI::IsMember(std::vector<std::string>(std::begin(model::kExchangeFormats), std::end(model::kExchangeFormats))));
+  command->add_option("--dtype", arguments->dtype, "Type of the parameters there, rounded to nearest")
+      ->check(CLI::IsMember({"float32", "float16", "bfloat16"}))
+      ->capture_default_str();
+  command->add_option("--tokenizer", arguments->tokenizer, "Folder that `data prepare` wrote [where the training file is]")
+      ->type_name("DIR");
+  command->add_option("--output,-o", arguments->output, "Folder to write to")->required()->type_name("DIR");
+  command->add_option("--threads", arguments->threads, "Threads that unpack")->check(CLI::Range(1, 256))->capture_default_str();
+  command->callback([&options, arguments] { export_checkpoint(options, *arguments); });
+}
+
+}  // namespace holdfast::ops
