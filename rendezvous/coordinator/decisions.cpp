@@ -160,7 +160,7 @@ void Decisions::assign(Worker& worker, Job& job, Batch batch) {
                             r.numerics,
                             worker.after_generation,
                             batch == Batch::kMoreFollow,
-                            worker.has_no_job()});
+                            worker.has_no_job() || worker.idle_told});
 }
 
 void Decisions::free_worker(const Freed& freed, const Job& job) {

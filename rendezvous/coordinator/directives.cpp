@@ -16,7 +16,9 @@ std::optional<Directive> Directives::news_for(const std::string& name, const std
   Directive as_read_before = news;
   as_read_before.began.clear();
   as_read_before.profile.reset();
-  return as_read_before.tag() == have ? std::nullopt : std::optional(std::move(news));
+  if (as_read_before.tag() == have) return std::nullopt;
+  worker->idle_told |= news.kind == DirectiveKind::kIdle;
+  return news;
 }
 
 Directive Directives::make(const std::string& name) {

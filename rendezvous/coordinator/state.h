@@ -81,6 +81,8 @@ struct Worker {
   // Whether the worker has reported a status since it registered, or since the service started. Before that it gets no
   // directive, because it may know more than the database.
   bool spoke = false;
+  // It was told to be idle, and has not said since that it is: a state that it speaks of may be a late message's.
+  bool idle_told = false;
   LossRecord losses;
   int64_t log_batch = 0;  // number of the newest batch that was taken from this incarnation
   std::string tag;        // of its directive; "": not computed yet

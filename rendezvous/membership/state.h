@@ -201,7 +201,7 @@ struct WorkerAssigned {
   std::string numerics;
   int64_t after_generation = 0;  // the current one; an older one for a worker that is back before the job went on
   bool more_follow = false;      // others are assigned right after it: what follows is decided with the last one
-  bool holds_nothing = false;    // by its own account
+  bool holds_nothing = false;    // by its own account, or because it was told to drop all
 };
 struct WorkerUnwanted {  // the scheduler's or an administrator's wish; orderly
   std::string worker, reason;

@@ -55,7 +55,11 @@ void TrainThread::Divided::divide(const std::vector<Piece>& offers) {
   thread_.offers_ = offers;
   thread_.donor_ = -1;
   const auto donor = std::ranges::find(offers, step, &Piece::held_step);
-  if (donor == offers.end()) throw Violation(fmt::format("no rank holds its part of the state of step {}", step));
+  if (donor == offers.end()) {
+    const std::string reason = fmt::format("no rank holds its part of the state of step {}", step);
+    thread_.around_.rules.bad_memory.states_differ(thread_.join_, {reason, {}});
+    return thread_.stop({.reason = reason, .fault = "state_mismatch"});
+  }
   thread_.donor_ = static_cast<int>(donor - offers.begin());
   const Piece& found = *donor;
   thread_.refused_in_row_ = found.refused_in_row;
