@@ -8,7 +8,6 @@
 
 #include "model/activations.h"
 #include "model/parameter_views.h"
-#include "model/random.h"
 
 namespace holdfast::model {
 
@@ -21,16 +20,6 @@ const Gpt2Config& checked(const Gpt2Config& config) {
   for (const std::string& problem : config.problems()) all += (all.empty() ? "" : "; ") + problem;
   if (!all.empty()) throw std::invalid_argument("the model cannot be built: " + all);
   return config;
-}
-
-bool ends_with(const std::string& name, std::string_view end) {
-  return name.ends_with(end);
-}
-
-// Standard deviation of a matrix's initial elements. Each layer adds two branches to the residual stream; the factor
-// keeps the stream's variance from growing with the depth (Radford et al. 2019, section 2.3).
-double initial_deviation(const Parameter& parameter, int64_t n_layer) {
-  return ends_with(parameter.name, "c_proj.weight") ? 0.02 / std::sqrt(2.0 * static_cast<double>(n_layer)) : 0.02;
 }
 
 DeviceBuffer floats(kernels::DeviceOps& ops, int64_t count) {
@@ -87,25 +76,18 @@ Gpt2::MemoryUse Gpt2::memory_use() const {
   return {parameters_.bytes(), views_->bytes(), gradients_.bytes(), activations_->bytes()};
 }
 
-std::vector<float> Gpt2::initial_values(size_t tensor, uint64_t seed) const {
-  const Parameter& parameter = table_.entries[tensor];
-  std::vector<float> values(static_cast<size_t>(parameter.count), 0.0F);
-  if (parameter.shape.size() == 2) {
-    const double deviation = initial_deviation(parameter, config_.n_layer);
-    const auto stream = static_cast<uint32_t>(tensor);
-    for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(deviation * normal_at(seed, stream, i));
-  } else if (ends_with(parameter.name, ".weight")) {
-    values.assign(values.size(), 1.0F);  // LayerNorm
-  }
-  return values;
-}
-
-void Gpt2::initialize(uint64_t seed) {
+tl::expected<void, std::string> Gpt2::initialize(const InitialValues& initial) {
   for (size_t i = 0; i < table_.entries.size(); ++i) {
-    const std::vector<float> values = initial_values(i, seed);
+    std::vector<float> values(static_cast<size_t>(table_.entries[i].count));
+    if (auto filled = initial.fill(i, values); !filled) return filled;
     ops_.copy_to_device(parameters() + table_.entries[i].offset, values.data(), values.size() * sizeof(float));
   }
   parameters_changed();
+  return {};
+}
+
+void Gpt2::initialize(uint64_t seed) {
+  static_cast<void>(initialize(SeededValues(config_, seed)));
 }
 
 void Gpt2::parameters_changed() {

@@ -18,6 +18,7 @@
 #include "kernels/ops.h"
 #include "model/device_buffer.h"
 #include "model/distinct_tokens.h"
+#include "model/initial_values.h"
 #include "model/parameter_table.h"
 #include "model/recompute.h"
 
@@ -89,11 +90,9 @@ class Gpt2 {
   // Of elements of one tensor of the table, while they are there.
   const float* gradient_at(Elements part) const;
 
-  // Normal(0, 0.02), residual projections scaled by 1/sqrt(2 n_layer), LayerNorm weights 1, biases 0. A pure function
-  // of (seed, config): each element draws from its own counter. `initialize` is for parameters in the model; the values of one
-  // tensor of the table are for whoever has parts of it.
-  void initialize(uint64_t seed);
-  std::vector<float> initial_values(size_t tensor, uint64_t seed) const;
+  // For parameters in the model. After an error they have no values that count.
+  tl::expected<void, std::string> initialize(const InitialValues& initial);
+  void initialize(uint64_t seed);  // SeededValues
 
   // Call after parameters were changed from outside (optimizer, load, copy).
   void parameters_changed();

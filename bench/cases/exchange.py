@@ -34,12 +34,12 @@ def prepared(folder, tokenizer):
     return data
 
 
-def train(cluster, data, vocabulary, steps):
+def train(cluster, data, vocabulary, steps, **changes):
     """The job, its validation loss after the last step."""
-    job = cluster.submit(train_data_path=f"{data}/train.bin", valid_data_path=f"{data}/val.bin", n_layer=LAYERS, n_embd=CHANNELS, n_head=HEADS,
-                         vocab_size=vocabulary, block_size=BLOCK, batch_size=BATCH, global_batch_size=BATCH, total_steps=steps, warmup_steps=20,
-                         learning_rate=3e-3, min_lr=3e-4, dtype="float32", seed=1, eval_every=steps, eval_microbatches=EVALUATED,
-                         checkpoint_every=steps)
+    spec = dict(train_data_path=f"{data}/train.bin", valid_data_path=f"{data}/val.bin", n_layer=LAYERS, n_embd=CHANNELS, n_head=HEADS,
+                vocab_size=vocabulary, block_size=BLOCK, batch_size=BATCH, global_batch_size=BATCH, total_steps=steps, warmup_steps=20,
+                learning_rate=3e-3, min_lr=3e-4, dtype="float32", seed=1, eval_every=steps, eval_microbatches=EVALUATED, checkpoint_every=steps)
+    job = cluster.submit(**{**spec, **changes})
     cluster.wait_state(job, "succeeded", timeout_s=900)
     points = cluster.get(f"/v1/jobs/{job}/metrics?limit=1000")["metrics"]
     return job, [point["validation_loss"] for point in points if point["validation_loss"] is not None][-1]
@@ -51,8 +51,23 @@ def export(cluster, job, what, dtype):
     return folder
 
 
-def loss_in_torch(folder, data):
-    return testbed.peer_script("hugging_face.py", folder, f"{data}/val.bin", "--windows", EVALUATED * BATCH, setup=testbed.PEER.setups[-1])[-1]["loss"]
+def loss_in_torch(folder, data, *more):
+    return testbed.peer_script("hugging_face.py", folder, f"{data}/val.bin", "--windows", EVALUATED * BATCH, *more, setup=testbed.PEER.setups[-1])[-1]["loss"]
+
+
+def row_of_import(cluster, data, vocabulary, note):
+    """PyTorch's weights in a job that learns nothing: its first loss beside PyTorch's."""
+    folder = os.path.join(cluster.folder, "made")
+    os.makedirs(folder)
+    config = {"model_type": "gpt2", "architectures": ["GPT2LMHeadModel"], "n_layer": LAYERS, "n_embd": CHANNELS, "n_head": HEADS, "vocab_size": vocabulary,
+              "n_positions": BLOCK, "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "tie_word_embeddings": True}
+    with open(f"{folder}/config.json", "w", encoding="utf-8") as file:
+        json.dump(config, file)
+    theirs = loss_in_torch(folder, data, "--make")
+    _, ours = train(cluster, data, vocabulary, 1, init_from=folder, warmup_steps=1, learning_rate=1e-12, min_lr=0)
+    if abs(ours - theirs) > LOSS_APART_MAX:
+        raise SystemExit(f"bench/run exchange: with PyTorch's weights the loss is {ours:.6f} here and {theirs:.6f} there")
+    return testbed.row(f"PyTorch's weights by --init_from: loss here less loss there, {theirs:.4f}", "millionths", (ours - theirs) * 1e6, note=note)
 
 
 def installed_version():
@@ -138,4 +153,6 @@ def measure(options):
     with testbed.Testbed() as cluster:
         cluster.start_workers("w1", threads=2)
         rows = [row for tokenizer in VOCABULARIES for row in rows_of_kind(cluster, tokenizer, steps, note)]
+        if testbed.PEER.setups:
+            rows.append(row_of_import(cluster, os.path.join(cluster.folder, "bytes"), VOCABULARIES["bytes"], note))
         return rows + list(peaks_of_a_large_one(cluster, os.path.join(cluster.folder, "bpe")))

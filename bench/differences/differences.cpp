@@ -29,7 +29,7 @@
 #include "model/data/data_order.h"
 #include "model/data/token_file.h"
 #include "model/gpt2.h"
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 #include "worker/collectives/half_floats.h"
 #include "worker/sharding/differences.h"
 #include "worker/sharding/ulps.h"

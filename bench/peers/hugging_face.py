@@ -1,8 +1,9 @@
 """Validation loss of a safetensors file, by GPT-2 in PyTorch as it follows from Hugging Face's names; one JSON object.
 
-hugging_face.py FOLDER VAL.bin --windows N [--threads N]
+hugging_face.py FOLDER VAL.bin --windows N [--threads N] [--make]
 
-FOLDER has model.safetensors and config.json. The first N windows of the token file are read, as a job's evaluation reads them.
+FOLDER has model.safetensors and config.json; with --make it has config.json alone, and PyTorch draws the weights and writes
+model.safetensors. The first N windows of the token file are read, as a job's evaluation reads them.
 Nothing of Holdfast is in it, and nothing of the safetensors package: the format is 8 bytes of length, a JSON header, the data."""
 import argparse
 import json
@@ -61,16 +62,38 @@ class GPT2:
         return self.norm(x, "ln_f") @ self.of("wte.weight").t()
 
 
+def make(path, config):
+    """Weights larger than a fresh model's, so that what a layer does shows in the loss. Names in no order of ours."""
+    torch.manual_seed(1)
+    C, shapes = config["n_embd"], {}
+    for layer in range(config["n_layer"]):
+        for name, shape in (("ln_1", [C]), ("attn.c_attn", [C, 3 * C]), ("attn.c_proj", [C, C]), ("ln_2", [C]), ("mlp.c_fc", [C, 4 * C]),
+                            ("mlp.c_proj", [4 * C, C])):
+            shapes[f"h.{layer}.{name}.weight"], shapes[f"h.{layer}.{name}.bias"] = shape, shape[-1:]
+    shapes.update({"wte.weight": [config["vocab_size"], C], "wpe.weight": [config["n_positions"], C], "ln_f.weight": [C], "ln_f.bias": [C]})
+    header, data = {}, b""
+    for name, shape in sorted(shapes.items(), reverse=True):
+        weights = torch.randn(shape) * 0.1 + (1 if ".ln_" in name or name.startswith("ln_f") else 0)
+        header[f"transformer.{name}"] = {"dtype": "F32", "shape": shape, "data_offsets": [len(data), len(data) + weights.numel() * 4]}
+        data += weights.numpy().tobytes()
+    text = json.dumps(header).encode()
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + data)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder")
     parser.add_argument("tokens")
     parser.add_argument("--windows", type=int, required=True)
     parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--make", action="store_true")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     with open(f"{options.folder}/config.json", encoding="utf-8") as file:
         config = json.load(file)
+    if options.make:
+        make(f"{options.folder}/model.safetensors", config)
     model = GPT2(read_safetensors(f"{options.folder}/model.safetensors"), config)
     length = config["n_positions"]
     ids = torch.from_numpy(numpy.fromfile(options.tokens, dtype="<u2", count=options.windows * length + 1).astype("int64"))

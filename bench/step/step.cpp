@@ -31,7 +31,7 @@
 
 #include "model/device_buffer.h"
 #include "model/gpt2.h"
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 #include "worker/process/devices.h"
 #include "worker/profile/recorder.h"
 #include "worker/profile/recording_ops.h"

@@ -1,9 +1,9 @@
 // A tokenizer as other programs want it: Hugging Face's files, and llama.cpp's metadata. All that depends on a tokenizer's kind
 // is in tokenizer_kinds.cpp, a row of its table for each kind.
 //
-// Promises: ids are those of the tokenizer. Hugging Face's byte kind and all of llama.cpp's kinds give the same ids for the
-// same text, but for U+2581 in it, which SentencePiece's other readers take for a space. Refuses: a kind that is not in the
-// table, in words.
+// Promises: ids are those of the tokenizer, and the same text has the same ids there. But a U+2581 in a text becomes a space
+// there where the kind is SentencePiece, and text that is written like a special token ("<|endoftext|>") may become that token.
+// Refuses: a kind that is not in the table, in words.
 #pragma once
 
 #include <cstdint>

@@ -24,6 +24,7 @@ kernels::DType dtype_named(const std::string& name) {
   return kernels::DType::kFloat32;
 }
 
+// A checkpoint that cannot be read ends the command: the Failure, with its exit code, leaves the export.
 model::WeightSource parameters_in(storage::ObjectStore& store, const storage::Manifest& manifest, int threads) {
   using Outcome = tl::expected<void, std::string>;
   return {config_of(manifest),
@@ -33,37 +34,50 @@ model::WeightSource parameters_in(storage::ObjectStore& store, const storage::Ma
           }};
 }
 
-void export_checkpoint(const Options& options, const ExportArguments& arguments) {
-  CheckpointPlace place = find_checkpoints(options, arguments.place);
-  const int64_t step = place.step.value_or(steps_of(place).back());
-  const storage::Manifest manifest = value_of(storage::read_manifest(*place.store, step));
-  const auto tokenizer = find_tokenizer(arguments.tokenizer, manifest);
-  const model::ExchangeFormat format = model::exchange_format(arguments.format).value();
-  const bool goes_without = !tokenizer && arguments.tokenizer.empty() && format != model::ExchangeFormat::kGguf;
-  if (!tokenizer && !goes_without)
-    throw Failure{kBadInput, "GGUF has the tokenizer inside, and there is none: " + tokenizer.error()};
-  model::ExportRequest request;
-  request.format = format;
-  request.dtype = dtype_named(arguments.dtype);
-  request.tokenizer = tokenizer ? tokenizer->get() : nullptr;
-  request.folder = arguments.output;
-  request.name = fmt::format("{} step {}", manifest.job, step);
-  const auto files = model::export_model(parameters_in(*place.store, manifest, arguments.threads), request);
-  if (!files) throw Failure{kBadInput, files.error()};
+using FoundTokenizer = tl::expected<std::unique_ptr<model::Tokenizer>, std::string>;
+
+// No tokenizer beside the training file is a matter of words, where the format does without.
+FoundTokenizer tokenizer_for(const ExportArguments& arguments, const storage::Manifest& manifest) {
+  FoundTokenizer found = find_tokenizer(arguments.tokenizer, manifest);
+  if (found) return found;
+  if (!arguments.tokenizer.empty()) throw Failure{kBadInput, found.error()};
+  if (arguments.format == "gguf")
+    throw Failure{kBadInput, "GGUF has the tokenizer inside, and there is none: " + found.error()};
+  return found;
+}
+
+void print_exported(const Options& options, const ExportArguments& arguments, const storage::Manifest& manifest,
+                    const FoundTokenizer& tokenizer, const std::vector<model::ExportedFile>& files) {
   if (options.json) {
     Json listed = Json::array();
-    for (const auto& file : *files) listed.push_back({{"path", file.path}, {"bytes", file.bytes}});
+    for (const auto& file : files) listed.push_back({{"path", file.path}, {"bytes", file.bytes}});
     return print_json({{"job", manifest.job},
-                       {"step", step},
+                       {"step", manifest.step},
                        {"state_hash", manifest.state_hash},
                        {"format", arguments.format},
                        {"dtype", arguments.dtype},
                        {"tokenizer", tokenizer ? Json((*tokenizer)->kind()) : Json(nullptr)},
                        {"files", listed}});
   }
-  fmt::print("Step {} of {}, {} in {}:\n", step, manifest.job, arguments.format, arguments.dtype);
-  for (const auto& file : *files) fmt::print("  {}  {}\n", file.path, bytes_text(static_cast<double>(file.bytes)));
+  fmt::print("Step {} of {}, {} in {}:\n", manifest.step, manifest.job, arguments.format, arguments.dtype);
+  for (const auto& file : files) fmt::print("  {}  {}\n", file.path, bytes_text(static_cast<double>(file.bytes)));
   if (!tokenizer) fmt::print("Without a tokenizer: {}.\n", tokenizer.error());
+}
+
+void export_checkpoint(const Options& options, const ExportArguments& arguments) {
+  CheckpointPlace place = find_checkpoints(options, arguments.place);
+  const int64_t step = place.step.value_or(steps_of(place).back());
+  const storage::Manifest manifest = value_of(storage::read_manifest(*place.store, step));
+  const FoundTokenizer tokenizer = tokenizer_for(arguments, manifest);
+  model::ExportRequest request;
+  request.format = model::exchange_format(arguments.format).value();
+  request.dtype = dtype_named(arguments.dtype);
+  request.tokenizer = tokenizer ? tokenizer->get() : nullptr;
+  request.folder = arguments.output;
+  request.name = fmt::format("{} step {}", manifest.job, step);
+  const auto files = model::export_model(parameters_in(*place.store, manifest, arguments.threads), request);
+  if (!files) throw Failure{kBadInput, files.error()};
+  print_exported(options, arguments, manifest, tokenizer, *files);
 }
 
 }  // namespace

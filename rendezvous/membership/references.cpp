@@ -25,6 +25,13 @@ References references_of(const JobMembership& job, const std::string& worker) {
   return {p.status.data_digest, job.spec.reduction == "exact" ? p.numerics : ""};
 }
 
+// Of the data, and of the initial weights where they are not the seed's (messages.h).
+std::pair<std::string, std::string> digests_of(const std::string& both) {
+  const size_t weights = both.find(kWeightsDigest);
+  if (weights == std::string::npos) return {both, ""};
+  return {both.substr(0, weights), both.substr(weights + std::string_view(kWeightsDigest).size())};
+}
+
 }  // namespace
 
 void refuse(Turn& turn, const Participant& participant, const std::string& reason) {
@@ -39,9 +46,16 @@ bool references_hold(const JobMembership& job) {
 }
 
 std::string misfit(const JobMembership& job, const Participant& p) {
-  if (p.status.data_digest != job.data_digest) {
+  const auto [data, weights] = digests_of(p.status.data_digest);
+  const auto [job_data, job_weights] = digests_of(job.data_digest);
+  if (data == job_data && weights != job_weights) {
+    const auto shown = [](const std::string& digest) { return digest.empty() ? "none" : digest; };
+    return fmt::format("its initial weights differ: {} has digest {} there, {} at the others; give it the same files",
+                       job.spec.init_from, shown(weights), shown(job_weights));
+  }
+  if (data != job_data) {
     return fmt::format("its training data differs: {} has digest {} there, {} at the others; give it the same file",
-                       job.spec.train_data_path, p.status.data_digest, job.data_digest);
+                       job.spec.train_data_path, data, job_data);
   }
   if (job.spec.reduction == "exact" && p.numerics != job.numerics) {
     return fmt::format(

@@ -16,6 +16,7 @@ const GROUPS = [
       "batch_size",
       "gradient_accumulation_steps",
       "learning_rate",
+      "init_from",
       "resume_from",
     ],
   },

@@ -124,7 +124,6 @@ constexpr ForeignName kForeignNames[] = {
     none("out_dir", kNanoGpt, kFolder),
     none("dataset", kNanoGpt,
          "--train_data_path and --valid_data_path name the two files: nanoGPT's train.bin and val.bin can be used as they are"),
-    fixed("init_from", kNanoGpt, "scratch", "--resume_from goes on from a checkpoint: latest, STEP, job:ID[@STEP] or a folder"),
     none("lr_decay_iters", kNanoGpt, "the learning rate falls to min_lr at total_steps; leave it away"),
     fixed("decay_lr", kNanoGpt, "true", "for a constant rate after the warm-up give --min_lr the value of --learning_rate"),
     fixed("dropout", kNanoGpt, "0", "there is none; leave it away for a dropout of 0"),

@@ -73,6 +73,8 @@ struct JobSpec {
   int64_t retries = 0;      // how often the job begins again after a failure
   double retry_delay = 10;  // seconds before the first retry; doubled each time
 
+  std::string
+      init_from;  // "": initial weights of the seed | a path on the workers, as train_data_path: another model's weights
   std::string resume_from;  // "" | latest | STEP | job:ID[@STEP] | path
 
   // Whether the job's state can be divided at all.

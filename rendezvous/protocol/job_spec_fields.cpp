@@ -37,6 +37,10 @@ std::vector<FieldRow> rows_of_the_run() {
        "Passes over the training data to train for, instead of total_steps; 0: total_steps counts"},
       {"seed", IntegerField{&JobSpec::seed, 0, std::numeric_limits<int64_t>::max()},
        "Decides the initial weights and the data order"},
+      {"init_from", TextField{&JobSpec::init_from, kPathBytes},
+       "Weights to start with, as the workers see them: a folder or file of a GPT-2 in safetensors, or a folder of checkpoints "
+       "[DIR@STEP]",
+       "those of the seed"},
       {"resume_from", TextField{&JobSpec::resume_from, kPathBytes},
        "Checkpoint to start from: latest, STEP, job:ID[@STEP] or a folder", "a fresh start"},
   };

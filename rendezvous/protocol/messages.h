@@ -38,6 +38,7 @@ namespace holdfast::rendezvous {
 
 inline constexpr int kProtocolVersion = 3;  // a worker of another version is refused with both numbers
 inline constexpr const char* kHoldfastVersion = "0.1.0";
+inline constexpr const char* kWeightsDigest = "+weights:";  // in data_digest, before that of init_from's
 
 struct RegisterRequest {
   int protocol_version = kProtocolVersion;
@@ -78,7 +79,8 @@ struct WorkerStatus {
   int64_t step = -1;       // steps applied to the worker's state; -1: it has no state
   // The newest generation in which all members agreed on the state that this state was computed from; 0: no state.
   int64_t state_generation = 0;
-  std::string data_digest;  // TokenFile::digest of the training file, once prepared
+  // TokenFile::digest of the training file, once prepared; with those of validation and of init_from's weights behind it.
+  std::string data_digest;
   int64_t data_tokens = 0;
   bool leaving = false;  // SIGTERM was received: the worker wants to leave after this step
   std::string reason;    // why it refused; or the fault after which it is prepared

@@ -212,6 +212,23 @@ void check_resume(const JobSpec& spec, Errors& errors) {
   }
 }
 
+// nanoGPT's words for it, and two beginnings at once.
+void check_initial_weights(const JobSpec& spec, Errors& errors) {
+  if (spec.init_from == "scratch" || spec.init_from == "resume") {
+    errors.push_back({"init_from", spec.init_from == "scratch"
+                                       ? "scratch: leave it out to start with the seed's weights"
+                                       : "resume: give resume_from instead, such as --resume_from latest"});
+  } else if (spec.init_from.starts_with("gpt2") && spec.init_from.find('/') == std::string::npos) {
+    errors.push_back(
+        {"init_from", fmt::format("{}: nothing is fetched from elsewhere: give the folder on the workers that has its "
+                                  "config.json and model.safetensors",
+                                  spec.init_from)});
+  } else if (!spec.init_from.empty() && !spec.resume_from.empty()) {
+    errors.push_back(
+        {"init_from", "cannot be given with resume_from, whose checkpoint has the weights: leave one of them out"});
+  }
+}
+
 // The values of labels that workers choose may be anything; `device` and `memory_gib`, which every worker has, have rules.
 void check_requirements(const JobSpec& spec, Errors& errors) {
   const auto complain = [&](const std::string& what) { errors.push_back({"requires", what}); };
@@ -238,6 +255,7 @@ const std::vector<Rule>& rules() {
       {{"name"}, check_name},
       {{"train_data_path"}, check_data},
       {{"resume_from"}, check_resume},
+      {{"init_from", "resume_from"}, check_initial_weights},
       {{"model", "n_embd", "n_head"}, check_model},
       {{"batch_size", "gradient_accumulation_steps", "global_batch_size", "nodes", "min_nodes", "max_nodes", "sync_every"},
        check_batch},

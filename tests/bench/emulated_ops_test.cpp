@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "model/gpt2.h"
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 
 namespace holdfast::bench {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 #include "tests/model/small_model.h"
 
 namespace holdfast::model {

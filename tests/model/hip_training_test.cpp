@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "model/optimizer.h"
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 #include "tests/kernels/hip_device.h"
 #include "tests/model/small_model.h"
 
@@ -36,7 +36,7 @@ Trained train(kernels::DeviceOps& ops, kernels::DeviceOps* host = nullptr) {
   const ModelMemory memory{.masters = host == nullptr ? Masters::kInModel : Masters::kElsewhere};
   Gpt2 model(kConfig, ops, kBatch, Recompute::kNone, memory);
   TrainState state(model, ops, TrainState::Owns::kAll, host);
-  state.initialize(3);
+  EXPECT_TRUE(state.initialize(SeededValues(kConfig, 3)));
   Trained trained;
   for (int step = 0; step < kSteps; ++step) {
     const Microbatch microbatch = random_microbatch(kConfig, kBatch, static_cast<uint64_t>(step % 2));

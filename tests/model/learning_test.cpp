@@ -19,7 +19,7 @@
 #include <iterator>
 
 #include "model/data/data_order.h"
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 
 namespace holdfast::model {
 namespace {

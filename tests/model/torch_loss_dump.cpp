@@ -16,7 +16,7 @@
 
 #include "model/data/data_order.h"
 #include "model/random.h"
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 
 namespace holdfast::model {
 namespace {

@@ -1,5 +1,5 @@
 // The training state: schedule, clipping, AdamW, the list of tensors, and the hash over it.
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -216,8 +216,8 @@ struct WholeAndDivided {
   WholeAndDivided() {
     for (size_t c = 0; c < own.size(); c += 2) own[c] = true;
     divided.own(own);
-    whole.initialize(3);
-    divided.initialize(3);
+    EXPECT_TRUE(whole.initialize(SeededValues(kSmallConfig, 3)));
+    EXPECT_TRUE(divided.initialize(SeededValues(kSmallConfig, 3)));
   }
   // Of what the divided state owns, parameters and moments are those of the whole one; of the rest it has nothing.
   void expect_alike() {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 
 namespace holdfast::worker {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 #include "worker/gradients/packed_sums.h"
 #include "worker/profile/span.h"
 

@@ -32,11 +32,12 @@ milliseconds collective_timeout(const rendezvous::JobSpec& spec, const std::opti
   return (fallback && unset ? *fallback : of_spec) * spec.sync_every;
 }
 
-// The digest of the data that all members must have alike: the training tokens, and the validation tokens where there is an
-// evaluation.
+// The digest of all that members must have alike: the training tokens, the validation tokens where there is an evaluation, and
+// the initial weights where they are not the seed's.
 std::string data_digest(const Session& session) {
   const bool evaluates = session.spec.eval_every > 0 && session.data.validation != nullptr;
-  return evaluates ? session.data.digest + "+" + session.data.validation_digest : session.data.digest;
+  const std::string data = evaluates ? session.data.digest + "+" + session.data.validation_digest : session.data.digest;
+  return session.init_digest.empty() ? data : data + rendezvous::kWeightsDigest + session.init_digest;
 }
 
 std::vector<std::string> names(const Directive& join) {

@@ -1,13 +1,16 @@
 #include "worker/session/session.h"
 
 #include <algorithm>
+#include <charconv>
 #include <exception>
 #include <new>
 #include <optional>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
+#include "model/exchange/initial_weights.h"
 #include "rendezvous/protocol/wire_types.h"
 #include "worker/profile/recording_ops.h"
 
@@ -44,6 +47,25 @@ model::DataOrder data_order(const JobSpec& spec, const model::TokenFile& file) {
           .microbatches = spec.microbatches()};
 }
 
+model::Gpt2Config model_config(const JobSpec& spec) {
+  return {.n_layer = spec.n_layer,
+          .n_embd = spec.n_embd,
+          .n_head = spec.n_head,
+          .vocab_size = spec.vocab_size,
+          .block_size = spec.block_size};
+}
+
+// DIR@STEP; without a step -1.
+std::pair<std::string, int64_t> place_and_step(const std::string& named) {
+  const size_t at = named.rfind('@');
+  int64_t step = -1;
+  if (at == std::string::npos) return {named, step};
+  const char* const end = named.data() + named.size();
+  const auto [rest, error] = std::from_chars(named.data() + at + 1, end, step);
+  if (error != std::errc() || rest != end || step < 0) return {named, -1};
+  return {named.substr(0, at), step};
+}
+
 // Of a state that is divided nobody owns anything before the ranks have met.
 void begin_state(Session& session) {
   const auto owns = session.is_divided() ? model::TrainState::Owns::kNothing : model::TrainState::Owns::kAll;
@@ -65,6 +87,22 @@ void rehearse(Session& session) {
   session.model->train_microbatch(tokens, tokens);
 }
 
+tl::expected<void, std::string> open_initial(Session& session, const std::string& data_root) {
+  const JobSpec& spec = session.spec;
+  if (spec.init_from.empty()) {
+    session.initial = std::make_unique<model::SeededValues>(model_config(spec), static_cast<uint64_t>(spec.seed));
+    return {};
+  }
+  const auto [named, step] = place_and_step(spec.init_from);
+  const auto path = resolve_data_path(named, data_root);
+  if (!path) return tl::unexpected("init_from: " + path.error());
+  auto weights = model::open_initial_weights(*path, step, model_config(spec));
+  if (!weights) return tl::unexpected("init_from: " + weights.error());
+  session.initial = std::move(weights->values);
+  session.init_digest = std::move(weights->digest);
+  return {};
+}
+
 std::unique_ptr<LocalSteps> make_local_steps(const Session& session) {
   const JobSpec& spec = session.spec;
   if (spec.sync_every == 1) return nullptr;
@@ -77,11 +115,7 @@ void build_model(Session& session, const OpsFactory& make_ops, const MemoryLimit
   session.ops = with_spans(make_ops(*dtype_of(spec.dtype)));
   if (auto refusal = refusal_for_memory(spec, session.ops->memory_is_host(), limit); !refusal.empty())
     throw std::runtime_error(std::move(refusal));
-  const model::Gpt2Config config{.n_layer = spec.n_layer,
-                                 .n_embd = spec.n_embd,
-                                 .n_head = spec.n_head,
-                                 .vocab_size = spec.vocab_size,
-                                 .block_size = spec.block_size};
+  const model::Gpt2Config config = model_config(spec);
   model::ModelMemory memory;
   const bool by_layer = spec.divides_parameters();
   if (spec.offload == "optimizer" && !session.ops->memory_is_host())
@@ -131,6 +165,7 @@ tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::s
   session->job = job;
   session->data = std::move(*data);
   session->take(spec);
+  if (auto opened = open_initial(*session, data_root); !opened) return tl::unexpected(opened.error());
   session->order = data_order(spec, *session->data.train);
   if (session->data.validation) session->validation_order = data_order(spec, *session->data.validation);
   try {
@@ -154,12 +189,16 @@ int host_threads(const kernels::DeviceOps& ops, int most) {
   return std::clamp(own > 0 ? own : static_cast<int>(std::thread::hardware_concurrency()), 1, most);
 }
 
-void reset_to_initial(Session& session) {
+RunResult<void> reset_to_initial(Session& session) {
   session.has_state = false;
   session.state.reset();  // before the new one: both at once would be two more copies of the parameters
   begin_state(session);
-  if (!session.is_divided()) session.state->initialize(static_cast<uint64_t>(session.spec.seed));
+  if (!session.is_divided()) {
+    if (const auto read = session.state->initialize(*session.initial); !read)
+      return tl::unexpected(fault("init_from_unreadable", read.error()));
+  }
   session.has_state = true;
+  return {};
 }
 
 }  // namespace holdfast::worker

@@ -22,7 +22,8 @@
 #include "kernels/ops.h"
 #include "model/data/data_order.h"
 #include "model/gpt2.h"
-#include "model/train_state.h"
+#include "model/initial_values.h"
+#include "model/state/train_state.h"
 #include "rendezvous/protocol/job_spec.h"
 #include "rendezvous/protocol/messages.h"
 #include "worker/gradients/accumulator.h"
@@ -32,6 +33,7 @@
 #include "worker/session/memory_limit.h"
 #include "worker/session/ownership.h"
 #include "worker/session/patience.h"
+#include "worker/session/run_stop.h"
 
 namespace holdfast::worker {
 
@@ -39,7 +41,9 @@ struct Session {
   std::string job;
   rendezvous::JobSpec spec;
   DataFiles data;
-  model::DataOrder order, validation_order;  // the second is only meaningful with a validation file
+  std::unique_ptr<model::InitialValues> initial;  // of the seed, or of init_from
+  std::string init_digest;                        // of init_from's; "": of the seed
+  model::DataOrder order, validation_order;       // the second is only meaningful with a validation file
   std::unique_ptr<kernels::DeviceOps> ops;
   std::unique_ptr<kernels::DeviceOps> host_ops;  // where the state is offloaded to the host; else null
   std::unique_ptr<model::Gpt2> model;
@@ -126,8 +130,8 @@ tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::s
                                                                     const std::string& data_root, const OpsFactory& make_ops,
                                                                     const MemoryLimit& limit = {});
 
-// State 0: parameters from the seed, moments 0, exponents unset. Where the state is divided, the parameters come when the ranks
-// have agreed who owns what (worker/state/divided/agreement.h).
-void reset_to_initial(Session& session);
+// State 0: parameters as session.initial has them, moments 0, exponents unset. Where the state is divided, the parameters come
+// when the ranks have agreed who owns what (worker/state/divided/agreement.h).
+RunResult<void> reset_to_initial(Session& session);
 
 }  // namespace holdfast::worker

@@ -14,7 +14,7 @@
 #include <span>
 #include <vector>
 
-#include "model/host_state.h"
+#include "model/state/host_state.h"
 #include "worker/session/run_stop.h"
 
 namespace holdfast::worker {

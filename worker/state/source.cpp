@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "model/host_state.h"
+#include "model/state/host_state.h"
 #include "rendezvous/client/retry.h"
 
 namespace holdfast::worker {
@@ -137,7 +137,7 @@ RunResult<int64_t> acquire_state(const StateSource& source, Communicator& ring, 
   session.refused_in_row = 0;
   session.refused_last = false;
   if (source.kind == StateSource::Kind::kInitial) {
-    reset_to_initial(session);
+    if (const auto reset = reset_to_initial(session); !reset) return tl::unexpected(reset.error());
     return 0;
   }
   session.distrust();

@@ -109,6 +109,7 @@ void show_for_people(const Options& options, const Json& job) {
   if (!spec.empty()) show_row("model", size_text(spec));
   if (!spec.empty()) show_row("batch", batch_text(spec));
   show_row("data", text_at(spec, "train_data_path"));
+  show_row("weights from", text_at(spec, "init_from"));
   show_row("resumed from", text_at(spec, "resume_from"));
   show_row("submitted", time_text(text_at(job, "submitted_at")));
   show_row("started", time_text(text_at(job, "started_at")));

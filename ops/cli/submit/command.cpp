@@ -84,6 +84,8 @@ Json spec_of(const SubmitArguments& arguments) {
   }
   make_absolute(spec, "train_data_path", false);
   make_absolute(spec, "valid_data_path", false);
+  if (text_at(spec, "init_from") == "scratch") spec.erase("init_from");  // nanoGPT's word for the seed's weights
+  make_absolute(spec, "init_from", false);
   make_absolute(spec, "checkpoint_store", true);
   if (text_at(spec, "resume_from").find('/') != std::string::npos) make_absolute(spec, "resume_from", false);
   return spec;

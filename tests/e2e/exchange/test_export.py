@@ -120,7 +120,9 @@ class Export(unittest.TestCase):
 
     def test_what_cannot_be_is_refused_in_words(self):
         folder = os.path.join(self.cluster.folder, "data")
-        for arguments, words in ((("npz", "--dtype", "bfloat16"), "numpy has no such type"), (("npz",), f"{folder}: has info.json, train.bin, val.bin, which this export does not write"),
+        for arguments, words in ((("npz", "--dtype", "bfloat16"), "numpy has no such type"),
+                                 (("safetensors", "--tokenizer", "/nowhere"), "holdfast: /nowhere: no such file or folder"),
+                                 (("npz",), f"{folder}: has info.json, train.bin, val.bin, which this export does not write"),
                                  (("onnx",), "not in {safetensors,gguf,npz}")):
             said = self.cluster.cli("ckpt", "export", self.job, "--output", folder, "--format", *arguments, expect=2)
             self.assertIn(words, said)

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <nlohmann/json.hpp>
+#include <random>
 
 #include "model/exchange/export.h"
 #include "model/exchange/hugging_face.h"
@@ -174,6 +175,32 @@ TEST_F(OtherModels, WhoseTensorsAreNotThoseOfTheSizesAreRefusedByName) {
   EXPECT_THAT(refusal(path()), HasSubstr("has ln_f.bias twice"));
   std::filesystem::remove(folder_.path("model.safetensors"));
   EXPECT_THAT(refusal(folder_.path()), HasSubstr("has neither model.safetensors nor model.safetensors.index.json"));
+}
+
+// No change of some bytes of the files makes the reader do anything but read all or refuse.
+TEST_F(OtherModels, ThatWereChangedAnywhereAreReadOrRefused) {
+  const std::string index = sharded();
+  std::mt19937 random(11);
+  int refused = 0;
+  for (const char* name : {"config.json", "model.safetensors.index.json", "model-00002-of-00002.safetensors"}) {
+    const std::string whole = folder_.read(name);
+    for (int round = 0; round < 300; ++round) {
+      std::string bytes = whole;
+      const size_t first_bytes = std::min<size_t>(bytes.size(), 300);
+      for (int change = 0; change <= round % 3; ++change) bytes[random() % first_bytes] = static_cast<char>(random() % 256);
+      if (round % 7 == 0) bytes.resize(random() % bytes.size());
+      folder_.write(name, bytes);
+      const auto model = HuggingFaceModel::open(index);
+      refused += model ? 0 : 1;
+      for (size_t i = 0; model && i < model->table().entries.size(); ++i) {
+        std::vector<float> values(static_cast<size_t>(model->table().entries[i].count));
+        EXPECT_TRUE(model->read(i, values));
+      }
+    }
+    folder_.write(name, whole);
+  }
+  EXPECT_GT(refused, 500);
+  expect_our_values(index);
 }
 
 }  // namespace

@@ -64,6 +64,8 @@ TEST_P(Refusals, NameBothValues) {
 INSTANTIATE_TEST_SUITE_P(All, Refusals,
                          testing::Values(Odd{"d2", "avx512", "exact", "train.bin has digest d2 there, d1 at the others"},
                                          Odd{"d2", "avx512", "float", "train.bin has digest d2 there, d1 at the others"},
+                                         Odd{"d1+weights:b", "avx512", "exact",
+                                             "its initial weights differ:  has digest b there, none at"},
                                          Odd{"d1", "avx2", "exact", "its numerics are \"avx2\", the job's are \"avx512\""},
                                          Odd{"d1", "avx2", "float", ""}, Odd{"d1", "avx512", "exact", ""}));
 

@@ -325,6 +325,14 @@ TEST(JobSpec, CheckpointStoreAndResumeFromHaveAForm) {
     EXPECT_EQ(complaint(minimal({{"checkpoint_store", good}}), "checkpoint_store"), "");
 }
 
+TEST(JobSpec, InitialWeightsAreAPlaceAndNotNanoGptsWords) {
+  EXPECT_EQ(complaint(minimal({{"init_from", "/models/gpt2"}}), "init_from"), "");
+  EXPECT_THAT(complaint(minimal({{"init_from", "gpt2-medium"}}), "init_from"), HasSubstr("nothing is fetched from elsewhere"));
+  EXPECT_THAT(complaint(minimal({{"init_from", "resume"}}), "init_from"), HasSubstr("--resume_from latest"));
+  EXPECT_THAT(complaint(minimal({{"init_from", "/m"}, {"resume_from", "60"}}), "init_from"),
+              HasSubstr("leave one of them out"));
+}
+
 TEST(JobSpec, RequirementsAreStringsOrNumbersAndKnownOnesAreChecked) {
   const JobSpec spec = parsed(minimal({{"requires", {{"device", "hip"}, {"memory_gib", 24}, {"rack", 3}, {"zone", "a"}}}}));
   EXPECT_EQ(spec.requirements.at("memory_gib"), "24");

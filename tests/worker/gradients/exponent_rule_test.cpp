@@ -5,7 +5,7 @@
 #include <cmath>
 #include <random>
 
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 
 namespace holdfast::worker {
 namespace {

@@ -30,7 +30,7 @@ GradientSetup setup_of(Session& session) {
 struct Scattering {
   Scattering(const rendezvous::JobSpec& spec, const std::string& url, int number)
       : rank(spec, url, "w" + std::to_string(number)), gradients(setup_of(*rank.session), kSmallBuckets) {
-    rank.session->state->initialize(static_cast<uint64_t>(spec.seed));
+    EXPECT_TRUE(rank.session->state->initialize(*rank.session->initial));
     std::vector<SumPart> parts;
     const auto chunks = rank.session->model->table().chunks();
     for (size_t c = 0; c < chunks.size(); ++c) {

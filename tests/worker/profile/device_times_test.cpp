@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "model/gpt2.h"
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 #include "tests/kernels/hip_device.h"
 #include "tests/model/small_model.h"
 #include "worker/profile/profiler.h"

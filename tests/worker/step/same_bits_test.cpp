@@ -22,6 +22,25 @@ TEST_F(SameBits, AtAnyWorldSizeThoughMicrobatchesDoNotDivide) {
     EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
 }
 
+// Another model's weights, which a seed's job has left in its checkpoint.
+TEST_F(SameBits, WithTheWeightsOfAnotherModelToBeginWith) {
+  auto spec = tiny_spec(data);
+  spec.checkpoint_store = data.path("first");
+  Ranks first(spec, service);
+  checkpoint_after(9, spec, first);
+  auto tuned = tiny_spec(data);
+  tuned.init_from = data.path("first/j1");
+  const std::string one = undisturbed(tuned, 1);
+  EXPECT_NE(one, undisturbed(tiny_spec(data), 1));
+  EXPECT_EQ(undisturbed(tuned, 3), one);
+  auto divided = tuned;
+  for (const char* shard : {"optimizer", "parameters"}) {
+    divided.shard = shard;
+    EXPECT_EQ(undisturbed(divided, 3), one) << shard;
+  }
+  EXPECT_EQ(with_a_rank_lost(tuned, 7), one);
+}
+
 TEST_F(SameBits, WhenGradientsOverflowTheirScale) {
   tamper = make_it_overflow;
   const auto spec = tiny_spec(data);

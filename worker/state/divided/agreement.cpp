@@ -152,7 +152,8 @@ class Agreeing {
   RunResult<Holdings> begin_division() {
     const auto ownership = place_anew();
     if (!ownership) return tl::unexpected(ownership.error());
-    session_.state->initialize(static_cast<uint64_t>(session_.spec.seed));
+    if (const auto read = session_.state->initialize(*session_.initial); !read)
+      return tl::unexpected(fault("init_from_unreadable", read.error()));
     return checked(*ownership, digests_of_told(session_));
   }
 

@@ -1,6 +1,6 @@
 // A state that is divided among the ranks (`shard` in the job spec): each chunk has `replicas` owners, which alone keep its
 // moments and whose parameters count; all apply the same sum, so a chunk outlives all of its owners but one. All ranks compute
-// with compute copies (model/train_state.h).
+// with compute copies (model/state/train_state.h).
 //
 // At the start of a generation the ranks tell what they hold, the same pure function on each rank says who owns what from now
 // on (rendezvous/placement), and pieces go to whoever lacks them; what owners and newcomers lack comes later (filling.h). After

@@ -1,4 +1,5 @@
-// Compute copies (model/train_state.h) after a step: ranks take those of chunks that they do not own from the chunks' owners.
+// Compute copies (model/state/train_state.h) after a step: ranks take those of chunks that they do not own from the chunks'
+// owners.
 //
 // In float32 they go as they are. In jobs of 16 bits a copy goes as its differences from the copy before the step
 // (worker/sharding/differences.h), which everybody has: about a quarter of its bytes. Matrices alone have 16-bit copies; the

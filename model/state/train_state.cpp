@@ -1,44 +1,13 @@
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
 #include "model/parameter_views.h"
+#include "model/state/owned_chunks.h"
 
 namespace holdfast::model {
-namespace {
-
-// The ranges of the chunks that have a place and are not awaited.
-std::vector<OwnedElements> slices_of(std::span<const Elements> chunks, const std::vector<int64_t>& places,
-                                     const std::vector<bool>& awaited) {
-  std::vector<OwnedElements> slices;
-  for (size_t c = 0; c < chunks.size(); ++c) {
-    if (places[c] < 0 || awaited[c]) continue;
-    if (!slices.empty() && slices.back().elements.first + slices.back().elements.count == chunks[c].first) {
-      slices.back().elements.count += chunks[c].count;
-    } else {
-      slices.push_back({chunks[c], places[c]});
-    }
-  }
-  return slices;
-}
-
-// By chunk, where it begins if those that are owned lie end to end; -1: nowhere.
-std::vector<int64_t> places_of(std::span<const Elements> chunks, const std::vector<bool>& owned) {
-  std::vector<int64_t> places;
-  int64_t next = 0;
-  for (size_t c = 0; c < chunks.size(); ++c) places.push_back(owned[c] ? std::exchange(next, next + chunks[c].count) : -1);
-  return places;
-}
-
-int64_t elements_of(std::span<const Elements> chunks, const std::vector<bool>& owned) {
-  int64_t elements = 0;
-  for (size_t c = 0; c < chunks.size(); ++c) elements += owned[c] ? chunks[c].count : 0;
-  return elements;
-}
-
-}  // namespace
 
 TrainState::TrainState(Gpt2& model, kernels::DeviceOps& ops, Owns owns, kernels::DeviceOps* host)
     : model_(model),
@@ -133,12 +102,13 @@ float* TrainState::parameters_of(size_t chunk) {
   return copies_apart() ? parameters_.data<float>() + place_of(chunk) : model_.parameters() + chunks_[chunk].first;
 }
 
-void TrainState::initialize(uint64_t seed) {
-  if (!copies_apart()) return model_.initialize(seed);
+tl::expected<void, std::string> TrainState::initialize(const InitialValues& initial) {
+  if (!copies_apart()) return model_.initialize(initial);
   DeviceBuffer others = floats(kChunkElements);
   for (size_t c = 0, tensor = 0; c < chunks_.size(); ++tensor) {
     const Parameter& parameter = model_.table().entries[tensor];
-    const std::vector<float> values = model_.initial_values(tensor, seed);
+    std::vector<float> values(static_cast<size_t>(parameter.count));
+    if (auto filled = initial.fill(tensor, values); !filled) return filled;
     for (; c < chunks_.size() && chunks_[c].first < parameter.offset + parameter.count; ++c) {
       float* const to = owned_[c] ? parameters_of(c) : others.data<float>();
       keeper().copy_to_device(to, values.data() + (chunks_[c].first - parameter.offset),
@@ -148,6 +118,7 @@ void TrainState::initialize(uint64_t seed) {
     }
   }
   model_.copies_changed();
+  return {};
 }
 
 float* TrainState::unpacked() {

@@ -64,8 +64,8 @@ class TrainState {
   void own(const std::vector<bool>& chunks, const std::vector<bool>& awaited = {});
   // Chunks that are owned and whose bytes are still to come: steps pass them over. Others are awaited no more.
   void await(const std::vector<bool>& chunks);
-  // Parameters and compute copies as the seed gives them, of all that is here (Gpt2::initialize).
-  void initialize(uint64_t seed);
+  // Parameters and compute copies, of all that is here, have their initial values. After an error none count.
+  tl::expected<void, std::string> initialize(const InitialValues& initial);
 
   // By chunk, the sums of squares of `gradient` (the mean over the global batch), of the chunks that are `wanted`, which are
   // owned; 0 of others.

@@ -7,7 +7,7 @@
 #include <memory>
 #include <vector>
 
-#include "model/train_state.h"
+#include "model/state/train_state.h"
 
 namespace holdfast::model {
 

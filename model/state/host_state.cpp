@@ -1,4 +1,4 @@
-#include "model/host_state.h"
+#include "model/state/host_state.h"
 
 namespace holdfast::model {
 

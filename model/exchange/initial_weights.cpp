@@ -1,0 +1,188 @@
+#include "model/exchange/initial_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <mutex>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "model/exchange/hugging_face_model.h"
+#include "storage/checkpoint.h"
+#include "storage/checksum.h"
+#include "storage/open_store.h"
+
+namespace holdfast::model {
+namespace {
+
+namespace fs = std::filesystem;
+using Filled = tl::expected<void, std::string>;
+
+// Reads whole tensors of the model that is there; the wanted one has as many rows of wpe or fewer, and all else alike.
+class WeightsOf : public InitialValues {
+ public:
+  WeightsOf(const Gpt2Config& there, const Gpt2Config& wanted) : there_(there), wanted_(wanted) {}
+  Filled fill(size_t tensor, std::span<float> values) const final {
+    const auto whole = static_cast<size_t>(there_.entries[tensor].count);
+    if (whole == values.size()) return read(there_.entries[tensor], tensor, values);
+    std::vector<float> all(whole);
+    auto filled = read(there_.entries[tensor], tensor, all);
+    std::copy_n(all.begin(), values.size(), values.begin());
+    return filled;
+  }
+  const ParameterTable& wanted() const { return wanted_; }
+
+ private:
+  virtual Filled read(const Parameter& parameter, size_t tensor, std::span<float> values) const = 0;
+  ParameterTable there_, wanted_;
+};
+
+class WeightsOfHuggingFace final : public WeightsOf {
+ public:
+  WeightsOfHuggingFace(HuggingFaceModel there, const Gpt2Config& wanted)
+      : WeightsOf(there.config(), wanted), model_(std::move(there)) {}
+
+ private:
+  Filled read(const Parameter&, size_t tensor, std::span<float> values) const override { return model_.read(tensor, values); }
+  HuggingFaceModel model_;
+};
+
+class WeightsOfCheckpoint final : public WeightsOf {
+ public:
+  WeightsOfCheckpoint(std::unique_ptr<storage::ObjectStore> store, int64_t step, const Gpt2Config& there,
+                      const Gpt2Config& wanted)
+      : WeightsOf(there, wanted), store_(std::move(store)), step_(step) {}
+
+ private:
+  Filled read(const Parameter& parameter, size_t, std::span<float> values) const override {
+    const storage::MutableTensor tensor{parameter.name, "float32", parameter.shape, std::as_writable_bytes(values)};
+    const auto done = storage::read_tensors(*store_, step_, {&tensor, 1});
+    if (!done) return tl::unexpected(done.error().message);
+    return {};
+  }
+  std::unique_ptr<storage::ObjectStore> store_;
+  int64_t step_;
+};
+
+using Opened = tl::expected<std::unique_ptr<WeightsOf>, std::string>;
+
+Filled check_sizes(const std::string& path, const Gpt2Config& there, const Gpt2Config& wanted) {
+  std::string differences, flags;
+  const auto compare = [&](const char* name, int64_t has, int64_t wants, bool is_good) {
+    if (is_good) return;
+    differences += fmt::format("{}{} {} and the job {}", differences.empty() ? "" : ", ", name, has, wants);
+    flags += fmt::format(" --{} {}", name, has);
+  };
+  const auto same = [&](const char* name, int64_t has, int64_t wants) { compare(name, has, wants, has == wants); };
+  same("n_layer", there.n_layer, wanted.n_layer);
+  same("n_embd", there.n_embd, wanted.n_embd);
+  same("n_head", there.n_head, wanted.n_head);
+  same("vocab_size", there.vocab_size, wanted.vocab_size);
+  compare("block_size", there.block_size, wanted.block_size, there.block_size >= wanted.block_size);
+  if (differences.empty()) return {};
+  return tl::unexpected(fmt::format("{}: this model has {}. Submit with{}.", path, differences, flags));
+}
+
+Opened open_hugging_face(const std::string& path, const Gpt2Config& wanted) {
+  auto there = HuggingFaceModel::open(path);
+  if (!there) return tl::unexpected(there.error());
+  if (auto good = check_sizes(path, there->config(), wanted); !good) return tl::unexpected(good.error());
+  return std::make_unique<WeightsOfHuggingFace>(*std::move(there), wanted);
+}
+
+Gpt2Config config_of(const nlohmann::json& spec) {
+  Gpt2Config config;
+  for (const auto& [name, size] :
+       {std::pair("n_layer", &config.n_layer), std::pair("n_embd", &config.n_embd), std::pair("n_head", &config.n_head),
+        std::pair("vocab_size", &config.vocab_size), std::pair("block_size", &config.block_size)}) {
+    if (spec.is_object() && spec.value(name, nlohmann::json()).is_number_integer()) spec[name].get_to(*size);
+  }
+  return config;
+}
+
+Opened open_checkpoint(std::unique_ptr<storage::ObjectStore> store, int64_t step, const std::string& path,
+                       const Gpt2Config& wanted) {
+  const auto manifest = storage::read_manifest(*store, step);
+  if (!manifest) return tl::unexpected(manifest.error().message);
+  const Gpt2Config there = config_of(manifest->spec);
+  if (const auto problems = there.problems(); !problems.empty()) {
+    return tl::unexpected(
+        fmt::format("{}: the checkpoint of step {} does not say of which model it is ({}).", path, step, problems.front()));
+  }
+  if (auto good = check_sizes(path, there, wanted); !good) return tl::unexpected(good.error());
+  return std::make_unique<WeightsOfCheckpoint>(std::move(store), step, there, wanted);
+}
+
+// Folders with checkpoints in them are Holdfast's; all else is another's.
+Opened open_weights(const std::string& path, int64_t step, const Gpt2Config& wanted) {
+  std::error_code error;
+  if (!fs::exists(path, error)) {
+    return tl::unexpected(
+        fmt::format("{}: no such file or folder, expected the weights to start with: a folder with config.json and "
+                    "model.safetensors, or one "
+                    "with checkpoints.",
+                    path));
+  }
+  if (!fs::is_directory(path, error)) return open_hugging_face(path, wanted);
+  auto store = storage::open_directory_store(path);
+  if (!store) return tl::unexpected(store.error().message);
+  const auto steps = storage::list_checkpoints(**store);
+  if (!steps) return tl::unexpected(steps.error().message);
+  if (step < 0 && steps->empty()) return open_hugging_face(path, wanted);
+  if (step >= 0 && std::ranges::find(*steps, step) == steps->end()) {
+    return tl::unexpected(fmt::format("{}: has no checkpoint of step {}{}.", path, step,
+                                      steps->empty() ? "" : fmt::format("; its newest is that of step {}", steps->back())));
+  }
+  return open_checkpoint(*std::move(store), step < 0 ? steps->back() : step, path, wanted);
+}
+
+tl::expected<std::string, std::string> digest_of(const WeightsOf& weights) {
+  storage::RunningChecksum digest;
+  for (size_t i = 0; i < weights.wanted().entries.size(); ++i) {
+    std::vector<float> values(static_cast<size_t>(weights.wanted().entries[i].count));
+    if (auto filled = weights.fill(i, values); !filled) return tl::unexpected(filled.error());
+    digest.add(std::as_bytes(std::span(values)));
+  }
+  return digest.hex();
+}
+
+// Which files are there, how large and how old: what a digest is remembered by.
+std::string fingerprint(const std::string& path, int64_t step, const Gpt2Config& wanted) {
+  std::string print = fmt::format("{}@{}:{}", path, step, wanted.block_size);
+  std::error_code error;
+  const auto add = [&](const fs::path& file) {
+    print += fmt::format("|{} {} {}", file.string(), fs::file_size(file, error),
+                         fs::last_write_time(file, error).time_since_epoch().count());
+  };
+  if (!fs::is_directory(path, error)) add(path);
+  std::vector<fs::path> files;
+  for (const auto& entry :
+       fs::directory_iterator(fs::is_directory(path, error) ? fs::path(path) : fs::path(path).parent_path(), error))
+    files.push_back(entry.path());
+  std::ranges::sort(files);
+  std::ranges::for_each(files, add);
+  return print;
+}
+
+}  // namespace
+
+tl::expected<InitialWeights, std::string> open_initial_weights(const std::string& path, int64_t step,
+                                                               const Gpt2Config& wanted) {
+  auto opened = open_weights(path, step, wanted);
+  if (!opened) return tl::unexpected(opened.error());
+  static std::mutex mutex;
+  static std::map<std::string, std::string> known;
+  const std::lock_guard lock(mutex);
+  const std::string print = fingerprint(path, step, wanted);
+  if (!known.contains(print)) {
+    auto digest = digest_of(**opened);
+    if (!digest) return tl::unexpected(digest.error());
+    known[print] = *std::move(digest);
+  }
+  return InitialWeights{*std::move(opened), known[print]};
+}
+
+}  // namespace holdfast::model
