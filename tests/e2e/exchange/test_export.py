@@ -118,6 +118,35 @@ class Export(unittest.TestCase):
         self.assertIn("GGUF has the tokenizer inside, and there is none: no tokenizer beside the training file", said)
         self.assertIn("give --tokenizer DIR", said)
 
+    def tuned(self, weights, **changes):
+        spec = self.cluster.job(self.job)["spec"]
+        kept = {name: spec[name] for name in ("train_data_path", "n_layer", "n_embd", "n_head", "vocab_size", "block_size", "batch_size", "dtype")}
+        return self.cluster.submit(**{**kept, "init_from": weights, "global_batch_size": 12, "total_steps": 40, "warmup_steps": 5, "learning_rate": 1e-3,
+                                      "checkpoint_every": 0, "collective_timeout_s": 10, **changes})
+
+    def hash_of(self, job):
+        return self.cluster.wait_state(job, "succeeded")["state_hash"]
+
+    def test_a_job_that_begins_with_it_ends_with_the_same_bits_alone_and_through_a_kill(self):
+        weights = self.export("safetensors")
+        alone = self.hash_of(self.tuned(weights))
+        store = os.path.join(self.cluster.folder, "store")
+        first = self.cluster.submit(**{**self.cluster.job(self.job)["spec"], "checkpoint_store": store, "name": "first"})
+        self.cluster.wait_state(first, "succeeded")
+        self.assertEqual(alone, self.hash_of(self.tuned(f"{store}/{first}@20")), "from the checkpoint itself")
+        self.cluster.start_workers("w2", slow_ms=20)
+        self.cluster.crawl()
+        job = self.tuned(weights, nodes=2)
+        self.cluster.wait_step(job, 5)
+        self.cluster.kill_worker("w2")
+        self.cluster.hurry()
+        self.assertEqual(alone, self.hash_of(job))
+
+    def test_weights_of_other_sizes_are_refused_with_the_flags_that_fit(self):
+        job = self.tuned(self.export("safetensors", "float16"), n_layer=3)
+        self.cluster.wait_event(job, "worker_refused", containing="this model has n_layer 2 and the job 3. Submit with --n_layer 2.")
+        self.cluster.cli("stop", job, "--no_checkpoint")
+
     def test_what_cannot_be_is_refused_in_words(self):
         folder = os.path.join(self.cluster.folder, "data")
         for arguments, words in ((("npz", "--dtype", "bfloat16"), "numpy has no such type"),
