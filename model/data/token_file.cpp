@@ -57,6 +57,12 @@ class Mapping {
     if (memory_ != nullptr) ::munmap(memory_, bytes_);
   }
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(memory_), bytes_}; }
+  // The pages of `part` are mapped anew when they are read again.
+  void forget(std::span<const std::byte> part) const {
+    const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const auto begin = reinterpret_cast<uintptr_t>(part.data()), aligned = begin / page * page;
+    ::madvise(reinterpret_cast<void*>(aligned), part.size() + (begin - aligned), MADV_DONTNEED);
+  }
 
  private:
   void* memory_;
@@ -147,29 +153,45 @@ class MappedTokenFile final : public TokenFile {
 
   tl::expected<void, std::string> check_ids(int64_t vocab_size) const override {
     if (vocab_size > std::numeric_limits<uint16_t>::max()) return {};
-    constexpr size_t kPiece = 1 << 16;  // ids whose maximum is taken at once: the loop without an exit is a vector loop
-    const std::span<const uint16_t> ids = tokens();
-    for (size_t begin = 0; begin < ids.size(); begin += kPiece) {
-      const std::span<const uint16_t> piece = ids.subspan(begin, std::min(kPiece, ids.size() - begin));
+    tl::expected<void, std::string> good;
+    in_pieces([&](std::span<const uint16_t> piece) {
       uint16_t largest = 0;
-      for (const uint16_t id : piece) largest = std::max(largest, id);
-      if (largest < vocab_size) continue;
-      const auto too_large = [vocab_size](uint16_t id) { return id >= vocab_size; };
-      return refuse_id(begin + static_cast<size_t>(std::ranges::find_if(piece, too_large) - piece.begin()), vocab_size);
-    }
-    return {};
+      for (const uint16_t id : piece) largest = std::max(largest, id);  // without an exit it is a vector loop
+      if (largest < vocab_size) return true;
+      const auto too_large = std::ranges::find_if(piece, [vocab_size](uint16_t id) { return id >= vocab_size; });
+      good = refuse_id(static_cast<size_t>(&*too_large - tokens().data()), vocab_size);
+      return false;
+    });
+    return good;
   }
 
   std::string digest() const override {
     std::call_once(digest_once_, [this] {
       storage::RunningChecksum digest;
-      digest.add(std::as_bytes(tokens()));
+      in_pieces([&](std::span<const uint16_t> piece) {
+        digest.add(std::as_bytes(piece));
+        return true;
+      });
       digest_ = std::to_string(layout_.tokens) + "-" + digest.hex();
     });
     return digest_;
   }
 
  private:
+  // Once over all ids, until `work` returns false. What was read does not count as this process's memory any more: a file may
+  // be larger than that.
+  template <typename Work>
+  void in_pieces(const Work& work) const {
+    constexpr size_t kPiece = 8 << 20;
+    const std::span<const uint16_t> ids = tokens();
+    for (size_t begin = 0; begin < ids.size(); begin += kPiece) {
+      const auto piece = ids.subspan(begin, std::min(kPiece, ids.size() - begin));
+      const bool goes_on = work(piece);
+      mapping_.forget(std::as_bytes(piece));
+      if (!goes_on) return;
+    }
+  }
+
   tl::expected<void, std::string> refuse_id(size_t place, int64_t vocab_size) const {
     return tl::unexpected(path_ + ": token " + std::to_string(tokens()[place]) + " at byte " +
                           std::to_string(layout_.first_byte + place * sizeof(uint16_t)) + " (token " + std::to_string(place) +
