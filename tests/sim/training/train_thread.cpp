@@ -84,6 +84,7 @@ void TrainThread::start(const worker::StartRelease&) {
   process_.later(around_.chance.below(30), [this] {
     process_.checkpoints().drop();
     process_.reports().forget();
+    if (divided_->is_on()) around_.rules.divided_states.dropped(job_, process_.incarnation());
     divided_->hold_nothing();
     job_.clear();
     busy_ = false;
