@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -31,26 +32,49 @@ int sync_folder_of(const std::string& path) {
   return error;
 }
 
-// Cut to its first `kept` bytes, and written behind them. Null, with errno, where it cannot be; EWOULDBLOCK: another process
-// writes it.
-std::FILE* open_locked(const std::string& path, int64_t kept) {
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (file < 0) return nullptr;
-  std::FILE* opened = nullptr;
-  if (::flock(file, LOCK_EX | LOCK_NB) == 0 && ::ftruncate(file, kept) == 0 && ::lseek(file, 0, SEEK_END) == kept)
-    opened = ::fdopen(file, "r+b");
-  if (opened == nullptr) {
+// Whether the file that is open still has the name. Another process may have given it another one before it was locked.
+bool has_name(int file, const std::string& path) {
+  struct stat open {
+  }, named{};
+  return ::fstat(file, &open) == 0 && ::stat(path.c_str(), &named) == 0 && open.st_ino == named.st_ino &&
+         open.st_dev == named.st_dev;
+}
+
+// Locked, cut to its first `kept` bytes, which it has, and written behind them; without `kept` made anew. -1, with errno;
+// EWOULDBLOCK: another process writes it.
+int open_locked(const std::string& path, std::optional<int64_t> kept) {
+  for (;;) {
+    const int file = ::open(path.c_str(), O_RDWR | O_CLOEXEC | (kept ? 0 : O_CREAT), 0666);
+    if (file < 0) return -1;
+    if (::flock(file, LOCK_EX | LOCK_NB) == 0) {
+      const bool is_ours = has_name(file, path);
+      const bool is_long = ::lseek(file, 0, SEEK_END) >= kept.value_or(0);
+      if (is_ours && is_long && ::ftruncate(file, kept.value_or(0)) == 0 && ::lseek(file, 0, SEEK_END) == kept.value_or(0))
+        return file;
+      if (is_ours && !is_long) errno = ENODATA;
+      if (!is_ours) {
+        ::close(file);
+        continue;
+      }
+    }
     const int error = errno;
     ::close(file);
     errno = error;
+    return -1;
   }
-  return opened;
+}
+
+std::FILE* stream_of(int file) {
+  return file < 0 ? nullptr : ::fdopen(file, "r+b");
 }
 
 }  // namespace
 
-NewFile::NewFile(std::string path, int64_t kept)
-    : path_(std::move(path)), temporary_(path_ + ".tmp"), file_(open_locked(temporary_, kept)), is_there_(file_ != nullptr) {
+NewFile::NewFile(std::string path, std::optional<int64_t> kept)
+    : path_(std::move(path)),
+      temporary_(path_ + ".tmp"),
+      file_(stream_of(open_locked(temporary_, kept))),
+      is_there_(file_ != nullptr && !kept) {
   if (file_ == nullptr) error_ = errno;
 }
 
@@ -74,11 +98,15 @@ tl::expected<void, std::string> NewFile::keep() {
   return {};
 }
 
-tl::expected<void, std::string> NewFile::finish() {
-  if (error_ == 0 && (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0)) error_ = errno;
-  if (file_ != nullptr && std::fclose(std::exchange(file_, nullptr)) != 0 && error_ == 0) error_ = errno;
+tl::expected<void, std::string> NewFile::state() const {
   if (error_ != 0) return failure(path_, "written", error_);
   return {};
+}
+
+// It stays open, and locked, until it has its name.
+tl::expected<void, std::string> NewFile::finish() {
+  if (error_ == 0 && (std::fflush(file_) != 0 || ::fsync(::fileno(file_)) != 0)) error_ = errno;
+  return state();
 }
 
 tl::expected<void, std::string> NewFile::publish() {

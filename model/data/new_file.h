@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <optional>
 #include <string>
 #include <tl/expected.hpp>
 
@@ -12,8 +13,8 @@ namespace holdfast::model {
 
 class NewFile {
  public:
-  // `kept`: bytes of a temporary file that an earlier process left (keep) which this one goes on from; it has as many.
-  explicit NewFile(std::string path, int64_t kept = 0);
+  // `kept`: bytes of the temporary file that an earlier process left (keep), which this one goes on from and leaves, too.
+  explicit NewFile(std::string path, std::optional<int64_t> kept = std::nullopt);
   ~NewFile();  // removes the temporary file unless published or kept
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
@@ -24,6 +25,7 @@ class NewFile {
   // The first failure since the start is kept, and said by `finish`.
   void write(const void* bytes, size_t count);
   bool has_failed() const { return error_ != 0; }  // writing more is in vain
+  tl::expected<void, std::string> state() const;   // the first failure so far
   void rewind();                                   // the next write replaces the beginning of the file
   // Durable so far, and from now on the temporary file stays when the process ends or this object does.
   tl::expected<void, std::string> keep();

@@ -178,8 +178,8 @@ class MappedTokenFile final : public TokenFile {
   }
 
  private:
-  // Once over all ids, until `work` returns false. What was read does not count as this process's memory any more: a file may
-  // be larger than that.
+  // Once over all ids, until `work` returns false. Pieces that were read do not count as this process's memory any more: a file
+  // may be larger than that.
   template <typename Work>
   void in_pieces(const Work& work) const {
     constexpr size_t kPiece = 8 << 20;

@@ -17,16 +17,18 @@ std::array<int32_t, 256> llmc_header(int64_t tokens) {
   return header;
 }
 
-int64_t bytes_of(int64_t tokens, const std::string& format) {
+}  // namespace
+
+int64_t token_file_bytes(int64_t tokens, const std::string& format) {
   return tokens * static_cast<int64_t>(sizeof(uint16_t)) +
          (format == "llm.c" ? static_cast<int64_t>(sizeof(llmc_header(0))) : 0);
 }
 
-}  // namespace
-
-TokenWriter::TokenWriter(std::string path, const std::string& format, int64_t kept)
-    : file_(std::move(path), kept == 0 ? 0 : bytes_of(kept, format)), has_header_(format == "llm.c"), tokens_(kept) {
-  if (has_header_ && kept == 0) file_.write(llmc_header(0).data(), sizeof(llmc_header(0)));
+TokenWriter::TokenWriter(std::string path, const std::string& format, std::optional<int64_t> kept)
+    : file_(std::move(path), kept ? std::optional(token_file_bytes(*kept, format)) : std::nullopt),
+      has_header_(format == "llm.c"),
+      tokens_(kept.value_or(0)) {
+  if (has_header_ && !kept) file_.write(llmc_header(0).data(), sizeof(llmc_header(0)));
 }
 
 void TokenWriter::add(std::span<const int32_t> ids) {

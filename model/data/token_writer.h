@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <tl/expected.hpp>
@@ -11,14 +12,18 @@
 
 namespace holdfast::model {
 
+// Of a file with so many tokens.
+int64_t token_file_bytes(int64_t tokens, const std::string& format);
+
 class TokenWriter {
  public:
   // `format`: "nanogpt" or "llm.c" (token_file.h). `kept`: tokens of an earlier process to go on from, which has called keep.
-  TokenWriter(std::string path, const std::string& format, int64_t kept = 0);
+  TokenWriter(std::string path, const std::string& format, std::optional<int64_t> kept = std::nullopt);
 
   void add(std::span<const int32_t> ids);  // ids below 65536
   int64_t tokens() const { return tokens_; }
 
+  tl::expected<void, std::string> state() const { return file_.state(); }
   // Durable so far (NewFile).
   tl::expected<void, std::string> keep() { return file_.keep(); }
   // As NewFile: whole under its temporary name, then under its final one.

@@ -116,8 +116,8 @@ Opened open_checkpoint(std::unique_ptr<storage::ObjectStore> store, int64_t step
   return std::make_unique<WeightsOfCheckpoint>(std::move(store), step, there, wanted);
 }
 
-// Folders with checkpoints in them are Holdfast's; all else is another's.
-Opened open_weights(const std::string& path, int64_t step, const Gpt2Config& wanted) {
+// Folders with checkpoints in them are Holdfast's; all else is another's. `step` becomes the checkpoint's.
+Opened open_weights(const std::string& path, int64_t& step, const Gpt2Config& wanted) {
   std::error_code error;
   if (!fs::exists(path, error)) {
     return tl::unexpected(
@@ -136,7 +136,8 @@ Opened open_weights(const std::string& path, int64_t step, const Gpt2Config& wan
     return tl::unexpected(fmt::format("{}: has no checkpoint of step {}{}.", path, step,
                                       steps->empty() ? "" : fmt::format("; its newest is that of step {}", steps->back())));
   }
-  return open_checkpoint(*std::move(store), step < 0 ? steps->back() : step, path, wanted);
+  if (step < 0) step = steps->back();
+  return open_checkpoint(*std::move(store), step, path, wanted);
 }
 
 tl::expected<std::string, std::string> digest_of(const WeightsOf& weights) {
@@ -149,40 +150,41 @@ tl::expected<std::string, std::string> digest_of(const WeightsOf& weights) {
   return digest.hex();
 }
 
-// Which files are there, how large and how old: what a digest is remembered by.
-std::string fingerprint(const std::string& path, int64_t step, const Gpt2Config& wanted) {
-  std::string print = fmt::format("{}@{}:{}", path, step, wanted.block_size);
+// Which files are there, how large and how old.
+std::string files_at(const std::string& path) {
+  std::string print;
   std::error_code error;
-  const auto add = [&](const fs::path& file) {
+  std::vector<fs::path> files;
+  const fs::path folder = fs::is_directory(path, error) ? fs::path(path) : fs::path(path).parent_path();
+  for (fs::directory_iterator at(folder, error); !error && at != fs::directory_iterator(); at.increment(error))
+    files.push_back(at->path());
+  std::ranges::sort(files);
+  for (const fs::path& file : files) {
     print += fmt::format("|{} {} {}", file.string(), fs::file_size(file, error),
                          fs::last_write_time(file, error).time_since_epoch().count());
-  };
-  if (!fs::is_directory(path, error)) add(path);
-  std::vector<fs::path> files;
-  for (const auto& entry :
-       fs::directory_iterator(fs::is_directory(path, error) ? fs::path(path) : fs::path(path).parent_path(), error))
-    files.push_back(entry.path());
-  std::ranges::sort(files);
-  std::ranges::for_each(files, add);
+  }
   return print;
 }
 
 }  // namespace
 
+// A digest is remembered by the files that were there before they were opened, if they still are when all is read.
 tl::expected<InitialWeights, std::string> open_initial_weights(const std::string& path, int64_t step,
                                                                const Gpt2Config& wanted) {
-  auto opened = open_weights(path, step, wanted);
-  if (!opened) return tl::unexpected(opened.error());
   static std::mutex mutex;
   static std::map<std::string, std::string> known;
   const std::lock_guard lock(mutex);
-  const std::string print = fingerprint(path, step, wanted);
-  if (!known.contains(print)) {
-    auto digest = digest_of(**opened);
-    if (!digest) return tl::unexpected(digest.error());
-    known[print] = *std::move(digest);
+  const std::string files = files_at(path);
+  auto opened = open_weights(path, step, wanted);
+  if (!opened) return tl::unexpected(opened.error());
+  const std::string print = fmt::format("{}@{}:{}{}", path, step, wanted.block_size, files);
+  if (const auto found = known.find(print); found != known.end() && files_at(path) == files) {
+    return InitialWeights{*std::move(opened), found->second};
   }
-  return InitialWeights{*std::move(opened), known[print]};
+  auto digest = digest_of(**opened);
+  if (!digest) return tl::unexpected(digest.error());
+  if (files_at(path) == files) known[print] = *digest;
+  return InitialWeights{*std::move(opened), *std::move(digest)};
 }
 
 }  // namespace holdfast::model

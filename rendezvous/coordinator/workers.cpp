@@ -129,7 +129,8 @@ OrRefusal<StatusReply> Workers::report_status(const std::string& id, const Worke
   const bool leaves_now = status.leaving && !worker.status.leaving;
   const bool spoke = std::exchange(worker.spoke, true), was_leaving = worker.leaving(), had_none = worker.has_no_job();
   worker.status = status;
-  if (worker.has_no_job()) worker.idle_told = false;
+  const bool began_anew = status.phase == Phase::kActive && status.generation > worker.after_generation;
+  if (worker.has_no_job() || began_anew) worker.idle_told = false;
   worker.load = load;
   worker.status.leaving |= worker.draining;
   if (!spoke || was_leaving != worker.leaving() || had_none != worker.has_no_job()) registry_.touch(id);

@@ -92,6 +92,46 @@ TEST_F(PrepareTest, ARunThatWasKilledBeginsAnewWhereItsInputChanged) {
   EXPECT_EQ(contents(out_.path("killed")), contents(out_.path("whole")));
 }
 
+// The second run is killed before it has written down anything: what the first one has must not be gone on from with its files.
+TEST_F(PrepareTest, ARunDoesNotGoOnBehindTheTokensOfAnother) {
+  write_texts();
+  PrepareOptions first = options("data"), second = options("data");
+  first.journal_every = std::chrono::milliseconds(0);
+  first.batch_bytes = second.batch_bytes = 1;
+  second.seed = 7;
+  prepare_until_killed(first);
+  prepare_until_killed(second);
+  ASSERT_TRUE(prepare(first));
+  ASSERT_TRUE(prepare(options("whole")));
+  EXPECT_EQ(contents(out_.path("data")), contents(out_.path("whole")));
+}
+
+TEST_F(PrepareTest, FilesThatNoRunHasMadeAreLeftAlone) {
+  write_texts();
+  out_.write("model/tokenizer.json", "another's");
+  EXPECT_THAT(refusal_of(options("model")),
+              AllOf(HasSubstr("model: has tokenizer.json, and no info.json"), HasSubstr("another output folder")));
+  EXPECT_EQ(contents(out_.path("model")), (std::map<std::string, std::string>{{"tokenizer.json", "another's"}}));
+}
+
+TEST_F(PrepareTest, WhatAnEarlierProcessHasKeptStaysWhereThisOneFails) {
+  const std::string path = out_.path("train.bin");
+  {
+    NewFile file(path);
+    file.write("kept", 4);
+    ASSERT_TRUE(file.keep());
+    file.write("lost", 4);
+  }
+  {
+    NewFile file(path, 4);
+    file.write("more", 4);
+  }
+  EXPECT_EQ(out_.read("train.bin.tmp"), "keptmore");
+  EXPECT_FALSE(NewFile(path, 9).state()) << "it has no 9 bytes";
+  { const NewFile anew(path); }
+  EXPECT_FALSE(std::filesystem::exists(path + ".tmp"));
+}
+
 TEST_F(PrepareTest, TwoRunsDoNotWriteOneFolderAtOnce) {
   write_texts();
   std::filesystem::create_directories(out_.path("data"));

@@ -1,4 +1,7 @@
 // From text to token files: nothing is lost, the files are the same every time, and refusals have useful messages.
+#include <sys/stat.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -174,6 +177,9 @@ TEST_F(PrepareTest, RefusesMissingInputs) {
   EXPECT_THAT(refusal_of(chosen), HasSubstr("no input"));
   chosen.inputs = {text_.path()};
   EXPECT_THAT(refusal_of(chosen), HasSubstr("no files in it"));
+  ASSERT_EQ(::mkfifo(text_.path("pipe").c_str(), 0600), 0);
+  chosen.inputs = {text_.path("pipe")};
+  EXPECT_THAT(refusal_of(chosen), HasSubstr("pipe: is no regular file"));
 }
 
 TEST_F(PrepareTest, RefusesTextTooSmallToBeSplit) {
@@ -213,7 +219,9 @@ TEST_F(PrepareTest, RefusesOptionsByName) {
 }
 
 TEST_F(PrepareTest, OneTextsIdsAreThoseOfTheWholeTextWhereverItWasCut) {
-  const std::string text = english_text();
+  std::string text = english_text();
+  std::ranges::replace(text.begin() + 2000, text.end(), '\n', ' ');  // cut by the hard rule, wherever that falls
+  for (const std::string once = text; text.size() < 200'000;) text += once;
   text_.write("a.txt", text);
   BytePairVocabulary vocabulary;
   for (int byte = 0; byte < 256; ++byte) vocabulary.tokens.emplace_back(1, static_cast<char>(byte));

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <clocale>
 #include <filesystem>
 
 #include "model/data/text/archive_reader.h"
@@ -117,6 +118,13 @@ TEST_F(Texts, OfAnArchiveComeInItsOrderAndThoseOfArchivesInItToo) {
   }
 }
 
+TEST_F(Texts, OfAZipWithANameInAnyLanguageAreOfItsKind) {
+  ASSERT_NE(std::setlocale(LC_CTYPE, "C.UTF-8"), nullptr);  // for the one that packs it
+  packed(path("t.zip"), "zip", "none", {{"\xE6\x95\xB0.jsonl", "{\"text\": \"one\"}"}});
+  std::setlocale(LC_CTYPE, "C");
+  EXPECT_THAT(of(path("t.zip")), ElementsAre("one"));
+}
+
 TEST_F(Texts, OfJsonLinesAreOneALine) {
   EXPECT_THAT(of_file("a.jsonl", "{\"text\": \"one\\nline\", \"id\": 1}\r\n\n{\"text\": \"\"}\n{\"id\": 2, \"text\": \"two\"}"),
               ElementsAre("one\nline", "two"));
@@ -193,6 +201,16 @@ TEST_F(Texts, OfHostileArchivesAreRefused) {
   EXPECT_THAT(of(path("bomb.gz"), {.field = "text", .whole = true}).back(),
               AllOf(HasSubstr("bomb"), HasSubstr("archive bomb")));
   EXPECT_THAT(of(path("absent")), ElementsAre(HasSubstr("absent: cannot be opened")));
+  packed(path("hidden.tar.gz"), "ustar", "gzip", {{".hidden", std::string(300 << 20, 'a')}, {"a.txt", "a"}});
+  EXPECT_THAT(of(path("hidden.tar.gz")), ElementsAre(HasSubstr("archive bomb")));
+}
+
+TEST_F(Texts, OfHostileFilesTakeLittleMemoryAndAreRefused) {
+  EXPECT_THAT(of_file("deep.jsonl", std::string(8 << 20, '[')), ElementsAre(HasSubstr("line 1 is no JSON object")));
+  EXPECT_THAT(of_file("wide.csv", "text\n" + std::string(1 << 20, ',')), ElementsAre(HasSubstr("has more than 10000 fields")));
+  std::string deep = "<mediawiki>";
+  for (int i = 0; i < 100'000; ++i) deep += "<a>";
+  EXPECT_THAT(of_file("deep.xml", deep), ElementsAre(AllOf(HasSubstr("deep.xml: line 1"), HasSubstr("more than 64 deep"))));
 }
 
 TEST(TextFiles, AreListedOnceInOrderWithoutHiddenOnes) {

@@ -51,6 +51,10 @@ TEST(Wikitext, HostileNestingTakesLinearTime) {
     while (markup.size() < (1 << 20)) markup += piece;
     plain(markup);  // where each piece cost a look at the rest this would take hours
   }
+  std::string links, words(1 << 19, 'x'), ends;
+  for (int i = 0; i < (1 << 18); ++i) links += "[[", ends += "]]";
+  EXPECT_GT(plain(links + words + ends).size(), words.size());
+  EXPECT_EQ(plain("<Ref>a</ref>b"), "b\n");
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ class BytePairTokenizer final : public Tokenizer {
     return ids;
   }
 
-  size_t undecided_bytes(std::string_view text) const override { return trailing_space(text); }
+  size_t undecided_bytes(std::string_view text) const override { return undecided_end(text); }
 
   std::string token_bytes(int32_t id) const override {
     if (id < 0 || id >= vocab_size()) return "\xEF\xBF\xBD";

@@ -250,6 +250,10 @@ Read read_folder(const fs::path& folder) {
     if (entry.path().extension() == ".tiktoken") ranks.push_back(entry.path());
   }
   if (ranks.size() == 1) return read_tiktoken(ranks.front());
+  if (ranks.size() > 1) {
+    return tl::unexpected(fmt::format("{}: has {} .tiktoken files: name one of them, such as {}.", folder.string(),
+                                      ranks.size(), ranks.front().string()));
+  }
   return tl::unexpected(fmt::format(
       "{}: has neither tokenizer.model nor tokenizer.json, nor vocab.json with merges.txt, encoder.json with vocab.bpe, or "
       "one .tiktoken file. Give a folder that `holdfast data prepare` wrote, or GPT-2's vocabulary.",

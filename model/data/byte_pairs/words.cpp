@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 
@@ -99,6 +100,9 @@ size_t word_length(std::string_view text) {
   return space_length(text);
 }
 
+namespace {
+
+// Bytes of white space at the end: a word ends before it, whatever follows.
 size_t trailing_space(std::string_view text) {
   size_t kept = text.size();
   while (kept > 0) {
@@ -108,6 +112,28 @@ size_t trailing_space(std::string_view text) {
     kept = at;
   }
   return text.size() - kept;
+}
+
+// A place before which words end whatever follows, where white space begins, at most kUndecidedMax bytes before the end; else
+// the beginning.
+size_t sure_beginning(std::string_view text) {
+  const size_t first = text.size() - std::min(text.size(), kUndecidedMax);
+  for (size_t at = text.size(); at-- > first + 1;) {
+    if (text[at] == ' ' || text[at] == '\n') return at - trailing_space(text.substr(0, at));
+  }
+  return 0;
+}
+
+}  // namespace
+
+size_t undecided_end(std::string_view text) {
+  size_t end = trailing_space(text);
+  if (end == 0 && !text.empty()) {
+    std::string_view rest = text.substr(sure_beginning(text));
+    for (size_t length = word_length(rest); length < rest.size(); length = word_length(rest)) rest.remove_prefix(length);
+    end = rest.size();
+  }
+  return end <= kUndecidedMax ? end : 0;
 }
 
 }  // namespace holdfast::model

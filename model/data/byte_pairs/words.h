@@ -14,7 +14,9 @@ namespace holdfast::model {
 // Bytes of the word at the beginning of `text`, which is valid UTF-8 and not empty.
 size_t word_length(std::string_view text);
 
-// Bytes of white space at the end of `text`: a word ends before it, whatever follows.
-size_t trailing_space(std::string_view text);
+// Bytes at the end of `text`, valid UTF-8, that may be other words when more follows: its white space, or its last word. The
+// words before stay as they are. At most kUndecidedMax: a longer end is taken as it is.
+inline constexpr size_t kUndecidedMax = 64 << 10;
+size_t undecided_end(std::string_view text);
 
 }  // namespace holdfast::model

@@ -91,14 +91,15 @@ class Run {
   tl::expected<PrepareReport, std::string> run() {
     if (Result good = choose_tokenizer(); !good) return tl::unexpected(good.error());
     Journal journal(options_, journal_key(options_, files_, tokenizer_ ? tokenizer_->file_bytes() : ""));
-    Result done = begin(journal);
-    if (done) done = open_output();
+    Result done = check_output();
+    if (done) done = begin(journal);
+    if (done) done = open_output(journal);
     if (done && journal.is_due()) done = keep(journal);
     if (done) done = write_tokens(journal);
     if (done) done = finish(journal);
     if (done) return report_;
     return tl::unexpected(
-        journal.is_written() || report_.gone_on_from > 0
+        journal.is_written() || goes_on_
             ? done.error() + fmt::format(" The {} documents that are written are kept: the same command goes on behind them.",
                                          entry_.documents)
             : done.error());
@@ -122,6 +123,7 @@ class Run {
     if (auto kept = journal.read(); kept && TokenFiles::has(options_, *kept)) {
       entry_ = std::move(*kept);
       report_.gone_on_from = entry_.documents;
+      goes_on_ = true;
     } else {
       auto survey = survey_text(options_, files_);
       if (!survey) return tl::unexpected(survey.error());
@@ -139,14 +141,31 @@ class Run {
     return {};
   }
 
-  Result open_output() {
+  // Files of these names that no run of this command has made are somebody's.
+  Result check_output() const {
+    const fs::path folder = options_.output;
+    std::error_code error;
+    for (const char* ours : {"info.json", "info.json.tmp", "unfinished.cbor"}) {
+      if (fs::exists(folder / ours, error)) return {};
+    }
+    for (const char* name : {"train.bin", "val.bin", "tokenizer.model", "tokenizer.json"}) {
+      if (!fs::exists(folder / name, error)) continue;
+      return tl::unexpected(fmt::format(
+          "{}: has {}, and no info.json, so `data prepare` did not make it. Give another output folder, or move it away.",
+          options_.output, name));
+    }
+    return {};
+  }
+
+  Result open_output(Journal& journal) {
     std::error_code error;
     fs::create_directories(options_.output, error);
     if (error)
       return tl::unexpected(
           fmt::format("{}: cannot be made a folder: {}. Give another output folder.", options_.output, error.message()));
-    output_.emplace(options_, tokenizer_->end_of_document(), entry_);
-    return {};
+    output_.emplace(options_, tokenizer_->end_of_document(), goes_on_ ? &entry_ : nullptr);
+    if (Result good = output_->state(); !good) return good;
+    return goes_on_ ? Result() : journal.remove();  // another run's must not be taken for this one's
   }
 
   Result keep(Journal& journal) {
@@ -208,8 +227,17 @@ class Run {
                    .text_bytes = batch->text_bytes,
                    .tokens = output_->tokens(),
                    .skips = batch->units.empty()});
-      if (batch->is_last) return {};
+      if (batch->is_last) return check_unchanged(reader);
     }
+  }
+
+  Result check_unchanged(const DocumentReader& reader) const {
+    const Survey& before = entry_.survey;
+    if (documents_read_ == before.documents && reader.records() == before.texts && reader.text_bytes() == before.bytes)
+      return {};
+    return tl::unexpected(
+        fmt::format("the input changed while it was read: it had {} texts of {} bytes, and then {} of {}. Start again.",
+                    before.texts, before.bytes, reader.records(), reader.text_bytes()));
   }
 
   Result finish(Journal& journal) {
@@ -256,6 +284,7 @@ class Run {
   std::unique_ptr<Tokenizer> tokenizer_;
   JournalEntry entry_;
   PrepareReport report_;
+  bool goes_on_ = false;  // from what a run that was killed has written
   std::optional<TokenFiles> output_;
   std::vector<UnitPlanner> planners_;  // of the training and the validation file
   int64_t documents_read_ = 0;

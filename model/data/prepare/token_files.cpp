@@ -14,24 +14,32 @@ std::string path_in(const PrepareOptions& options, const char* name) {
   return (fs::path(options.output) / name).string();
 }
 
-bool has_tokens(const std::string& path, int64_t tokens) {
+bool has_tokens(const std::string& path, int64_t tokens, const std::string& format) {
   std::error_code error;
   const auto bytes = fs::file_size(path + ".tmp", error);
-  return !error && bytes >= static_cast<uintmax_t>(tokens) * sizeof(uint16_t);
+  return !error && bytes >= static_cast<uintmax_t>(token_file_bytes(tokens, format));
 }
 
 }  // namespace
 
 bool TokenFiles::has(const PrepareOptions& options, const JournalEntry& entry) {
-  return has_tokens(path_in(options, "train.bin"), entry.train_tokens) &&
-         (options.validation_fraction == 0 || has_tokens(path_in(options, "val.bin"), entry.validation_tokens));
+  return has_tokens(path_in(options, "train.bin"), entry.train_tokens, options.format) &&
+         (options.validation_fraction == 0 || has_tokens(path_in(options, "val.bin"), entry.validation_tokens, options.format));
 }
 
-TokenFiles::TokenFiles(const PrepareOptions& options, int32_t mark, const JournalEntry& from)
-    : mark_(mark), train_(path_in(options, "train.bin"), options.format, from.train_tokens, from.train_marks) {
-  if (options.validation_fraction > 0) {
-    validation_.emplace(path_in(options, "val.bin"), options.format, from.validation_tokens, from.validation_marks);
-  }
+TokenFiles::TokenFiles(const PrepareOptions& options, int32_t mark, const JournalEntry* from)
+    : mark_(mark),
+      train_(path_in(options, "train.bin"), options.format, from == nullptr ? std::nullopt : std::optional(from->train_tokens),
+             from == nullptr ? 0 : from->train_marks) {
+  if (options.validation_fraction == 0) return;
+  validation_.emplace(path_in(options, "val.bin"), options.format,
+                      from == nullptr ? std::nullopt : std::optional(from->validation_tokens),
+                      from == nullptr ? 0 : from->validation_marks);
+}
+
+tl::expected<void, std::string> TokenFiles::state() const {
+  auto good = train_.writer.state();
+  return good && validation_ ? validation_->writer.state() : good;
 }
 
 void TokenFiles::add(std::span<const Unit> units) {

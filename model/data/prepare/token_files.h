@@ -18,8 +18,10 @@ namespace holdfast::model {
 
 class TokenFiles {
  public:
-  // Goes on behind what `from` says is written. `mark`: the end-of-document id; -1: none.
-  TokenFiles(const PrepareOptions& options, int32_t mark, const JournalEntry& from);
+  // Goes on behind what `from` says is written; null: made anew. `mark`: the end-of-document id; -1: none.
+  TokenFiles(const PrepareOptions& options, int32_t mark, const JournalEntry* from);
+  // Whether both can be written, and nobody else writes them.
+  tl::expected<void, std::string> state() const;
   // Whether the files are there that an entry says are written.
   static bool has(const PrepareOptions& options, const JournalEntry& entry);
 
@@ -34,7 +36,7 @@ class TokenFiles {
 
  private:
   struct File {
-    File(const std::string& path, const std::string& format, int64_t tokens, int64_t kept_marks)
+    File(const std::string& path, const std::string& format, std::optional<int64_t> tokens, int64_t kept_marks)
         : writer(path, format, tokens), marks(kept_marks) {}
     TokenWriter writer;
     int64_t marks;

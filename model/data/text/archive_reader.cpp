@@ -3,6 +3,7 @@
 #include <archive.h>
 #include <archive_entry.h>
 #include <fmt/format.h>
+#include <locale.h>
 
 #include <algorithm>
 #include <array>
@@ -42,6 +43,24 @@ bool leaves_its_folder(const fs::path& name) {
 bool is_hidden(const fs::path& name) {
   return std::ranges::any_of(name, [](const fs::path& part) { return part.string().starts_with('.') && part != "."; });
 }
+
+// libarchive gives names in the thread's locale: in C's a name that is not ASCII is none.
+class Utf8Names {
+ public:
+  Utf8Names() : before_(locale() == locale_t{} ? locale_t{} : ::uselocale(locale())) {}
+  ~Utf8Names() {
+    if (before_ != locale_t{}) ::uselocale(before_);
+  }
+  Utf8Names(const Utf8Names&) = delete;
+  Utf8Names& operator=(const Utf8Names&) = delete;
+
+ private:
+  static locale_t locale() {
+    static const locale_t the_one = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", locale_t{});
+    return the_one;
+  }
+  locale_t before_;
+};
 
 }  // namespace
 
@@ -109,23 +128,48 @@ tl::expected<void, std::string> ArchiveReader::open_layer(std::unique_ptr<Layer>
   return {};
 }
 
+// Of what was handed out or skipped, and of what each layer has unpacked for the one in it.
+tl::expected<void, std::string> ArchiveReader::check_growth() const {
+  int64_t unpacked = unpacked_;
+  for (const auto& layer : layers_) unpacked = std::max(unpacked, archive_filter_bytes(layer->reader.get(), 0));
+  if (unpacked <= kAlwaysUnpacked || unpacked / kMostGrowth <= bytes_read()) return {};
+  return tl::unexpected(fmt::format(
+      "{}: {} bytes became {} while they were unpacked, expected text to shrink to no less than 1/{} of its size: is this an "
+      "archive bomb? Leave it out, or unpack it first.",
+      place(), bytes_read(), unpacked, kMostGrowth));
+}
+
+tl::expected<void, std::string> ArchiveReader::skip(const Layer& layer) {
+  for (;;) {
+    const la_ssize_t got = archive_read_data(layer.reader.get(), bytes_.data(), bytes_.size());
+    if (got < 0) return damaged(layer);
+    if (got == 0) return {};
+    unpacked_ += got;
+    if (auto good = check_growth(); !good) return good;
+  }
+}
+
 tl::expected<bool, std::string> ArchiveReader::next_entry() {
   Layer& layer = *layers_.back();
   for (;;) {
+    const Utf8Names names;
     archive_entry* entry = nullptr;
     layer.entry.clear();
     const int status = archive_read_next_header(layer.reader.get(), &entry);
     if (status == ARCHIVE_EOF) return false;
     if (status < ARCHIVE_WARN) return damaged(layer);
+    if (auto good = check_growth(); !good) return tl::unexpected(good.error());
     if (archive_format(layer.reader.get()) == ARCHIVE_FORMAT_RAW) return true;
-    if (archive_entry_filetype(entry) != AE_IFREG) continue;
     const char* name = archive_entry_pathname(entry);
-    layer.entry = name == nullptr ? "a file without a name" : name;
+    if (name == nullptr)
+      return tl::unexpected(place() + ": has a file whose name is no UTF-8, so it is not known what it is. Pack it again.");
+    layer.entry = name;
     if (leaves_its_folder(layer.entry)) {
       return tl::unexpected(
           fmt::format("{}: has a name that leaves its folder. Nothing was read of it; leave the archive out.", place()));
     }
-    if (!is_hidden(layer.entry)) return true;
+    if (archive_entry_filetype(entry) == AE_IFREG && !is_hidden(layer.entry)) return true;
+    if (auto skipped = skip(layer); !skipped) return tl::unexpected(skipped.error());
   }
 }
 
@@ -140,6 +184,7 @@ tl::expected<std::optional<std::string>, std::string> ArchiveReader::next_file()
     const auto found = next_entry();
     if (!found) return tl::unexpected(found.error());
     if (!*found) {
+      if (layers_.size() == 1) packed_ = bytes_read();
       layers_.pop_back();
       continue;
     }
@@ -158,17 +203,12 @@ tl::expected<std::string_view, std::string> ArchiveReader::next_bytes() {
   const la_ssize_t got = archive_read_data(layer.reader.get(), bytes_.data(), bytes_.size());
   if (got < 0) return damaged(layer);
   unpacked_ += got;
-  if (unpacked_ > kAlwaysUnpacked && unpacked_ / kMostGrowth > bytes_read()) {
-    return tl::unexpected(fmt::format(
-        "{}: {} bytes became {} while they were unpacked, expected text to shrink to no less than 1/{} of its size: is this "
-        "an archive bomb? Leave it out, or unpack it first.",
-        place(), bytes_read(), unpacked_, kMostGrowth));
-  }
+  if (auto good = check_growth(); !good) return tl::unexpected(good.error());
   return std::string_view(bytes_.data(), static_cast<size_t>(got));
 }
 
 int64_t ArchiveReader::bytes_read() const {
-  return layers_.empty() ? 0 : archive_filter_bytes(layers_.front()->reader.get(), -1);
+  return layers_.empty() ? packed_ : archive_filter_bytes(layers_.front()->reader.get(), -1);
 }
 
 }  // namespace holdfast::model

@@ -1,10 +1,10 @@
 // Files as they come: plain, packed (.gz, .bz2, .xz, .zst), in a tar or a zip, and these in one another; by libarchive. Nothing
 // is unpacked to disk.
 //
-// Promises: memory is bounded, whatever a file holds. Files in an archive come in its order, without those whose name starts
-// with a dot. Refuses: what is damaged or cut short; an archive with a name that leaves its folder; archives in one another
-// more than kDeepest deep; what grows more than kMostGrowth times while it is unpacked, once that is more than kAlwaysUnpacked
-// bytes. Errors name the file and the place in it.
+// Promises: memory is bounded, whatever a file holds (but for the list of files that a zip has at its end). Files in an archive
+// come in its order, without those whose name starts with a dot. Refuses: what is damaged or cut short; an archive with a name
+// that leaves its folder; archives in one another more than kDeepest deep; what grows more than kMostGrowth times while it is
+// unpacked, once that is more than kAlwaysUnpacked bytes. Errors name the file and the place in it.
 #pragma once
 
 #include <cstdint>
@@ -37,12 +37,15 @@ class ArchiveReader {
  private:
   struct Layer;
   tl::unexpected<std::string> damaged(const Layer& layer) const;
+  tl::expected<void, std::string> check_growth() const;
+  tl::expected<void, std::string> skip(const Layer& layer);  // the entry at hand
   tl::expected<void, std::string> open_layer(std::unique_ptr<Layer> layer);
   tl::expected<bool, std::string> next_entry();  // of the innermost layer
   std::string place() const;
 
   std::string path_;
   bool opened_ = false;
+  int64_t packed_ = 0;  // of a file that is read to its end
   int64_t unpacked_ = 0;
   std::vector<std::unique_ptr<Layer>> layers_;  // each but the first is an entry of the one before
   std::vector<char> bytes_;

@@ -89,6 +89,7 @@ class DelimitedRows final : public RecordReader {
         quoted = true;
         was_quoted = false;
       } else if (character == delimiter_) {
+        if (row_.size() == kMostFields) return refused(fmt::format("has more than {} fields.", kMostFields));
         row_.emplace_back();
         was_quoted = false;
       } else if (character == '\n') {
@@ -99,6 +100,7 @@ class DelimitedRows final : public RecordReader {
     }
   }
 
+  static constexpr size_t kMostFields = 10'000;
   CheckedText& text_;
   std::string field_, record_;
   char delimiter_;

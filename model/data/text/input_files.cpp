@@ -48,6 +48,9 @@ tl::expected<std::vector<std::string>, std::string> list_input_files(const std::
     std::error_code error;
     const fs::file_status status = fs::status(input, error);
     if (!fs::exists(status)) return tl::unexpected(input + ": no such file or folder.");
+    if (!fs::is_directory(status) && !fs::is_regular_file(status)) {
+      return tl::unexpected(input + ": is no regular file, expected one: it is read twice. Write it to a file first.");
+    }
     if (!fs::is_directory(status)) {
       add(input);
       continue;

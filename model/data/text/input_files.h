@@ -2,7 +2,7 @@
 //
 // Promises: the same order on every machine: inputs as given, the files of a folder by their path's bytes; each file once,
 // however often it is named.
-// Refuses: what is missing, and a folder that cannot be walked or has no file, by name.
+// Refuses: what is missing or cannot be read twice (a pipe), and a folder that cannot be walked or has no file, by name.
 #pragma once
 
 #include <string>

@@ -50,7 +50,9 @@ class JsonLines final : public RecordReader {
     const auto refused = [&](const std::string& why) {
       return tl::unexpected(fmt::format("{}: line {} {}", text_.name(), number_, why));
     };
-    json object = json::parse(line, nullptr, false);
+    constexpr int kDeepest = 8;  // deeper values are dropped: brackets alone would take 70 bytes for one
+    const auto keep = [](int depth, json::parse_event_t, json&) { return depth <= kDeepest; };
+    json object = json::parse(line, keep, false);
     if (!object.is_object()) return refused("is no JSON object, expected one on each line.");
     const auto found = object.find(field_);
     if (found == object.end()) {

@@ -61,11 +61,12 @@ std::string without_tags(std::string_view text) {
   bool open_comment = false;
   std::vector<std::string> nowhere;
   const auto end_of = [&](std::string_view name, size_t from) -> size_t {  // of the element: behind its closing tag
-    const std::string lower(name);
+    std::string lower(name);
+    std::ranges::transform(lower, lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c + 32) : c; });
     if (std::ranges::find(nowhere, lower) != nowhere.end()) return std::string_view::npos;
     for (size_t at = text.find("</", from); at != std::string_view::npos; at = text.find("</", at + 2)) {
       const auto tag = tag_at(text.substr(at));
-      if (tag && tag->name == name) return at + tag->bytes;
+      if (tag && equals_ignoring_case(tag->name, lower)) return at + tag->bytes;
     }
     nowhere.push_back(lower);
     return std::string_view::npos;
@@ -145,6 +146,7 @@ class Brackets {
   }
 
  private:
+  static constexpr size_t kDeepestLinks = 16;
   enum Kind : uint8_t { kTemplate, kTable, kLink, kAddress, kKinds };
   struct Open {
     Kind kind;
@@ -164,7 +166,8 @@ class Brackets {
     while (open_.back().kind != kind) pop();
     const Open opened = open_.back();
     pop();
-    const std::string inside = out_.substr(opened.at + opened.bytes);
+    const bool leaves_words = kind == kLink || kind == kAddress;
+    const std::string inside = leaves_words ? out_.substr(opened.at + opened.bytes) : std::string();
     out_.resize(opened.at);
     if (kind == kLink) out_ += words_of_link(inside);
     if (kind == kAddress && inside.find(' ') != std::string::npos) out_ += inside.substr(inside.find(' ') + 1);
@@ -181,13 +184,15 @@ class Brackets {
     const bool begins_line = at == 0 || text[at - 1] == '\n' || text[at - 1] == ':';
     if (two == "{{") return open(kTemplate, two);
     if (two == "{|" && begins_line) return open(kTable, two);
-    if (two == "[[") return open(kLink, two);
+    // Words of links are copied once a level.
+    const bool is_deep = count_[kLink] + count_[kAddress] >= kDeepestLinks;
+    if (two == "[[" && !is_deep) return open(kLink, two);
     if (two == "}}" && close(kTemplate)) return 2;
     if (two == "|}" && !open_.empty() && open_.back().kind == kTable && text.substr(at, 3) != "|}}" && close(kTable)) return 2;
     if (two == "]]" && close(kLink)) return 2;
     const bool is_address =
         text.substr(at, 8) == "[http://" || text.substr(at, 9) == "[https://" || text.substr(at, 3) == "[//";
-    if (is_address) return open(kAddress, text.substr(at, 1));
+    if (is_address && !is_deep) return open(kAddress, text.substr(at, 1));
     if (text[at] == ']' && !open_.empty() && open_.back().kind == kAddress && close(kAddress)) return 1;
     out_ += text[at];
     return 1;

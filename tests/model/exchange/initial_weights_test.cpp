@@ -74,7 +74,8 @@ TEST_F(InitialWeightsTest, OfAModelWithMorePositionsTheFirstOnesAreTaken) {
     const auto weights = open_initial_weights(folder_.path(name), -1, shorter);
     ASSERT_TRUE(weights) << weights.error();
     const auto taken = all_of(*weights, shorter);
-    const Parameter &there = ParameterTable(kExchangeConfig)["wpe.weight"], &here = ParameterTable(shorter)["wpe.weight"];
+    const ParameterTable there_table(kExchangeConfig), here_table(shorter);
+    const Parameter &there = there_table["wpe.weight"], &here = here_table["wpe.weight"];
     EXPECT_TRUE(
         std::equal(taken.begin() + here.offset, taken.begin() + here.offset + here.count, values_.begin() + there.offset))
         << name;
