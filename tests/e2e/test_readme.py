@@ -225,6 +225,19 @@ class Documents(unittest.TestCase):
         self.run_line("holdfast audit j1 --data data/train.bin", ("j1", job), says="ok. Steps 1 to 4")
         self.run_line("holdfast events j1", ("j1", job), says="job_succeeded")
         self.run_line("holdfast ckpt verify j1", ("j1", job), says="4")
+        self.other_programs(job)
+
+    def other_programs(self, job):
+        store = os.path.join(self.cluster.data_dir, "checkpoints", job)
+        self.run_line("holdfast ckpt export job:j1 --format safetensors --output j1-hf", ("job:j1", f"job:{job}"), says="model.safetensors")
+        self.run_line("holdfast ckpt export job:j1@300 --format gguf --dtype float16 --output j1-gguf", ("job:j1@300", f"job:{job}@4"), says="model.gguf")
+        self.run_line("holdfast ckpt export /shared/ckpt/j1 --format npz --output j1-npz", ("/shared/ckpt/j1", store), says="model.npz")
+        flags = ("--train_data_path $PWD/data/train.bin --n_layer 4 --n_embd 128 --n_head 4 --vocab_size 8192 --block_size 128 --batch_size 8 "
+                 "--total_steps 2 --warmup_steps 1")
+        for command, change in (("holdfast submit … --init_from /models/gpt2", ("/models/gpt2", "$PWD/j1-hf")),
+                                ("holdfast submit … --init_from /shared/ckpt/j1@300", ("/shared/ckpt/j1@300", f"{store}@4"))):
+            tuned = self.run_line(command, ("…", flags), change, says=r"^j\d+$")
+            self.cluster.wait_state(re.search(r"j\d+", tuned)[0], "succeeded")
 
     def at_the_prompt(self):
         self.follow("ls", "holdfast ls --state running --watch", until="j1")
