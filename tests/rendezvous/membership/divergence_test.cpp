@@ -41,6 +41,18 @@ TEST(Divergence, WhoGoesWrongAgainAndAgainIsRefused) {
   EXPECT_EQ(story.job.current.members.size(), 2U);
 }
 
+// What w3 says is older than the finding that some part of this state is with nobody.
+TEST(Divergence, AStateOfWhichAPartIsLostIsNotAskedForAgain) {
+  Story story = running({"w1", "w2", "w3"}, 60);
+  story.checkpoint(50);
+  story.told();
+  story.happens(FaultReported{story.fault("w1", 1, "state_lost")});
+  story.stopped({"w1", "w2"}, -1);
+  story.stopped({"w3"}, 60);
+  const auto told = story.told();
+  EXPECT_NE(std::ranges::find(told, "FORM 2 w1, w2 and w3 checkpoint 50"), told.end());
+}
+
 TEST(Failure, SaysWhichCheckpointIsTheLastGoodOne) {
   Story story = running({"w1", "w2", "w3"}, 60);
   story.checkpoint(50);
