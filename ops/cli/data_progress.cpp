@@ -21,11 +21,12 @@ std::string progress_text(const model::PrepareProgress& progress, double elapsed
   const auto filled = static_cast<size_t>(share * kBar);
   const double rate = elapsed_s > 0 ? static_cast<double>(progress.bytes) / elapsed_s : 0;
   const char* doing = progress.pass == 1 ? "reading" : progress.skips ? "skipping" : "writing";
-  std::string text = fmt::format("{} ({} of 2) [{}{}] {:.0f} %  {} of {}, {}/s", doing, progress.pass, std::string(filled, '#'),
+  std::string text = fmt::format("{} ({} of 2) [{}{}] {:.0f} %  {} of {}", doing, progress.pass, std::string(filled, '#'),
                                  std::string(kBar - filled, '-'), 100 * share, bytes_text(static_cast<double>(progress.bytes)),
-                                 bytes_text(static_cast<double>(progress.bytes_in_all)), bytes_text(rate));
+                                 bytes_text(static_cast<double>(progress.bytes_in_all)));
   if (elapsed_s >= 1 && rate > 0) {
-    text += fmt::format(", {} left", duration_text(static_cast<double>(progress.bytes_in_all - progress.bytes) / rate));
+    text += fmt::format(", {}/s, {} left", bytes_text(rate),
+                        duration_text(static_cast<double>(progress.bytes_in_all - progress.bytes) / rate));
   }
   return text.substr(0, width);
 }
