@@ -41,7 +41,7 @@ TEST(Divergence, WhoGoesWrongAgainAndAgainIsRefused) {
   EXPECT_EQ(story.job.current.members.size(), 2U);
 }
 
-// What w3 says is older than the finding that some part of this state is with nobody.
+// The word of w3 is older than the finding that some part of this state is with nobody.
 TEST(Divergence, AStateOfWhichAPartIsLostIsNotAskedForAgain) {
   Story story = running({"w1", "w2", "w3"}, 60);
   story.checkpoint(50);
