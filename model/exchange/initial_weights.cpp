@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/exchange/checkpoint_config.h"
 #include "model/exchange/hugging_face_model.h"
 #include "storage/checkpoint.h"
 #include "storage/checksum.h"
@@ -93,21 +94,11 @@ Opened open_hugging_face(const std::string& path, const Gpt2Config& wanted) {
   return std::make_unique<WeightsOfHuggingFace>(*std::move(there), wanted);
 }
 
-Gpt2Config config_of(const nlohmann::json& spec) {
-  Gpt2Config config;
-  for (const auto& [name, size] :
-       {std::pair("n_layer", &config.n_layer), std::pair("n_embd", &config.n_embd), std::pair("n_head", &config.n_head),
-        std::pair("vocab_size", &config.vocab_size), std::pair("block_size", &config.block_size)}) {
-    if (spec.is_object() && spec.value(name, nlohmann::json()).is_number_integer()) spec[name].get_to(*size);
-  }
-  return config;
-}
-
 Opened open_checkpoint(std::unique_ptr<storage::ObjectStore> store, int64_t step, const std::string& path,
                        const Gpt2Config& wanted) {
   const auto manifest = storage::read_manifest(*store, step);
   if (!manifest) return tl::unexpected(manifest.error().message);
-  const Gpt2Config there = config_of(manifest->spec);
+  const Gpt2Config there = config_of(*manifest);
   if (const auto problems = there.problems(); !problems.empty()) {
     return tl::unexpected(
         fmt::format("{}: the checkpoint of step {} does not say of which model it is ({}).", path, step, problems.front()));

@@ -5,18 +5,14 @@
 
 #include <filesystem>
 
+#include "model/exchange/checkpoint_config.h"
 #include "ops/cli/command/api.h"
 #include "ops/cli/command/command.h"
 
 namespace holdfast::ops {
 
 model::Gpt2Config config_of(const storage::Manifest& manifest) {
-  model::Gpt2Config config;
-  config.n_layer = integer_at(manifest.spec, "n_layer");
-  config.n_embd = integer_at(manifest.spec, "n_embd");
-  config.n_head = integer_at(manifest.spec, "n_head");
-  config.vocab_size = integer_at(manifest.spec, "vocab_size");
-  config.block_size = integer_at(manifest.spec, "block_size");
+  const model::Gpt2Config config = model::config_of(manifest);
   if (const auto problems = config.problems(); !problems.empty()) {
     throw Failure{kBadInput, fmt::format("the checkpoint's model cannot be built: {}", fmt::join(problems, "; "))};
   }
