@@ -1,6 +1,26 @@
 # shellcheck shell=bash
-# Runs a script's stages, one function stage_NAME each, one after the other, and says what each of them took. For .ci/run and
-# .ci/nightly, which source it.
+# What .ci/run and .ci/nightly share; they source it, in the clone's folder, which is $root.
+
+# sanitizer_options: how sanitized programs report; exported for what the stage runs after it.
+sanitizer_options() {
+  export ASAN_OPTIONS=detect_stack_use_after_return=1:strict_string_checks=1 UBSAN_OPTIONS=print_stacktrace=1
+  # shellcheck disable=SC2154  # root: above
+  export LSAN_OPTIONS=suppressions=$root/.ci/leaks.supp:print_suppressions=0
+  export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
+}
+
+# Builds the tests that say they are concurrent under the thread sanitizer, which has nothing to say about the rest, and runs those
+# of them that CTEST ARGUMENTs choose.
+concurrent_tests() {  # CTEST ARGUMENT...
+  local tests
+  ops/build tsan help >/dev/null || return 1  # configures; builds nothing
+  tests=$(ctest --test-dir build/tsan -N -L '^concurrent$' -LE '^nightly$' | sed -nE 's/^ *Test +#[0-9]+: //p')
+  [[ -n $tests ]] || { echo "no test has the label 'concurrent'"; return 1; }
+  # shellcheck disable=SC2086  # one word a test, and a test's name is its target's
+  ops/build tsan $tests && ops/ctest tsan -L '^concurrent$' "$@"
+}
+
+# Runs a script's stages, one function stage_NAME each, one after the other, and says what each of them took.
 #
 #   run_stages SCRIPT "ALL STAGES" [STAGE...]      all of them, in their order, where none is named
 #

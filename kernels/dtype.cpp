@@ -15,6 +15,13 @@ const char* dtype_name(DType dtype) {
   return "unknown";
 }
 
+std::optional<DType> dtype_named(std::string_view name) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    if (name == dtype_name(dtype)) return dtype;
+  }
+  return std::nullopt;
+}
+
 size_t dtype_size(DType dtype) {
   return dtype == DType::kFloat32 ? 4 : 2;
 }

@@ -19,18 +19,23 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/adamw_step.h"
+#include "kernels/decode_ops.h"
 #include "kernels/device_sums.h"
+#include "kernels/op_sequence.h"
 
 namespace holdfast::kernels {
 
 enum class DType : uint8_t { kFloat32, kBFloat16, kFloat16 };
 const char* dtype_name(DType dtype);  // "float32", "bfloat16", "float16": the words of the job spec
-size_t dtype_size(DType dtype);       // bytes of one element
+std::optional<DType> dtype_named(std::string_view name);
+size_t dtype_size(DType dtype);  // bytes of one element
 
 // The description of a device that its worker sends to the service. Two workers whose `numerics` differ cannot be in one exact
 // job.
@@ -96,8 +101,14 @@ class DeviceOps {
   // For sums with other GPUs of this machine. Null: this op set, or this build, has none.
   virtual std::unique_ptr<DeviceSums> make_sums() { return nullptr; }
 
+  // --- for a sequence of ops that is called again and again. Given back before memory that it uses, and before this.
+  virtual std::unique_ptr<OpSequence> make_sequence() { return std::make_unique<OpSequence>(); }
+
+  // --- for writing text. Null: this op set has none.
+  virtual std::unique_ptr<DecodeOps> make_decode_ops() { return nullptr; }
+
   // --- marks in the queue, for a profile of ops that are queued. A mark is passed when all work is done that was queued before
-  // it. `mark` waits for nothing, and costs the device some microseconds.
+  // it, and later work begins after that. `mark` waits for nothing, and costs the device some microseconds.
   virtual void mark() = 0;
   // The times at which the marks since the last call were passed, in their order: nanoseconds of std::chrono::steady_clock.
   // All of them are late by the same amount, which is below the time that a device with nothing to do takes to answer (tens of

@@ -51,6 +51,10 @@ std::vector<float*> gradient_places(const ParameterTable& table, std::span<const
   return places;
 }
 
+void throw_if(const std::atomic<bool>* interrupt) {
+  if (interrupt != nullptr && interrupt->load(std::memory_order_relaxed)) throw Interrupted{};
+}
+
 }  // namespace
 
 Gpt2::Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size, Recompute recompute, ModelMemory memory)
@@ -67,6 +71,7 @@ Gpt2::Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size
                                    gradients_.data<float>())),
       views_(std::make_unique<ParameterViews>(table_, ops, parameters(), gradient_of_, copies_by_layer())),
       activations_(std::make_unique<Activations>(config, ops, batch_size, recompute)),
+      pass_(ops.make_sequence()),
       distinct_(static_cast<size_t>(batch_size * config.block_size)),
       tied_by_rows_(comes_by_rows(ops, memory.gradients)) {}
 
@@ -145,10 +150,6 @@ const float* Gpt2::gradient_at(Elements part) const {
   return gradient_of_[tensor] + (part.first - (by_rows ? tied_rows_here_.first : table_.entries[tensor].offset));
 }
 
-void Gpt2::throw_if_interrupted() const {
-  if (interrupt_ != nullptr && interrupt_->load(std::memory_order_relaxed)) throw Interrupted{};
-}
-
 void Gpt2::load(std::span<const int32_t> tokens, std::span<const int32_t> targets) {
   const size_t expected = static_cast<size_t>(batch_size_ * config_.block_size);
   if (tokens.size() != expected || targets.size() != expected) {
@@ -161,19 +162,32 @@ void Gpt2::load(std::span<const int32_t> tokens, std::span<const int32_t> target
 }
 
 double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets,
-                              const OnGradients& on_gradients) {
+                              const OnGradients& on_gradients, TiedGradient tied) {
   const int64_t B = batch_size_, T = config_.block_size, N = B * T;
-  const Activations& at = *activations_;
-  const ParameterViews& p = *views_;
   load(tokens, targets);
-  forward(B, T);
-  distinct_.find(tokens);  // while a GPU goes through the layers
-  ops_.copy_to_device(at.token_runs, distinct_.runs().data(), distinct_.runs().size_bytes());
-  rows_apart_ = tied_by_rows_ || on_gradients != nullptr;
-  ops_.head_loss_backward(at.losses, at.dbranch, tied_by_rows_ ? nullptr : p.wte.gradient, at.normed, p.wte.act, at.targets, N,
-                          config_.n_embd, config_.vocab_size, std::ldexp(1.0F, loss_scale_log2_));
-  backward(B, T, on_gradients);
-  return ops_.sum(at.losses, N) / static_cast<double>(N);
+  rows_apart_ = tied_by_rows_ || on_gradients != nullptr || tied == TiedGradient::kApart;
+  const auto load_runs = [&] {  // while a GPU goes on
+    distinct_.find(tokens);
+    ops_.copy_to_device(activations_->token_runs, distinct_.runs().data(), distinct_.runs().size_bytes());
+  };
+  const bool brings_layers = copies_by_layer() && bringer_.begin != nullptr;
+  if (on_gradients == nullptr && !brings_layers) {
+    throw_if(interrupt_);
+    pass_->run(static_cast<uint64_t>(loss_scale_log2_), [&] {
+      forward(B, T);
+      backward(B, T, nullptr);
+    });
+    load_runs();
+  } else {
+    forward(B, T);
+    load_runs();
+    backward(B, T, on_gradients);
+  }
+  throw_if(interrupt_);
+  token_backward();
+  if (on_gradients) on_gradients(table_.entries[1].offset, table_.entries[1].count);  // of wpe
+  if (tied_by_rows_ && on_gradients) tied_rows_backward(on_gradients);
+  return ops_.sum(activations_->losses, N) / static_cast<double>(N);
 }
 
 TokenGradient Gpt2::token_gradient() const {
@@ -210,11 +224,11 @@ void Gpt2::forward(int64_t B, int64_t T) {
   need(kNoLayer, 0);
   ops_.encoder_forward(at.layers[0].residual_in, at.tokens, p.wte.act, p.wpe.value, B, T, C);
   for (int64_t layer = 0; layer < config_.n_layer; ++layer) {
-    throw_if_interrupted();
+    throw_if(interrupt_);
     need(layer, layer + 1 < config_.n_layer ? layer + 1 : kNoLayer);
     layer_forward(layer, B, T);
   }
-  throw_if_interrupted();
+  throw_if(interrupt_);
   ops_.layernorm_forward(at.normed, at.residual_final, at.mean, at.rstd, at.layers.back().residual_mid, at.branch,
                          p.ln_f_weight.value, p.ln_f_bias.value, N, C);
 }
@@ -280,7 +294,6 @@ void Gpt2::layer_recompute(int64_t layer, int64_t B, int64_t T) {
   mlp_forward(layer, N);
 }
 
-// Enters with the gradient of `normed` in dbranch.
 void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
   const int64_t C = config_.n_embd, N = B * T;
   const Activations& at = *activations_;
@@ -290,14 +303,16 @@ void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
     if (on_gradients) on_gradients(range->first, range->count);
     ++range;
   };
-  throw_if_interrupted();
+  ops_.head_loss_backward(at.losses, at.dbranch, tied_by_rows_ ? nullptr : p.wte.gradient, at.normed, p.wte.act, at.targets, N,
+                          C, config_.vocab_size, std::ldexp(1.0F, loss_scale_log2_));
+  throw_if(interrupt_);
   if (!tied_by_rows_) tell();  // of wte, what the head has written
   ops_.zero(at.dresidual, static_cast<size_t>(N * C) * sizeof(float));
   ops_.layernorm_backward(at.dresidual, at.branch, p.ln_f_weight.gradient, p.ln_f_bias.gradient, at.dbranch, at.residual_final,
                           p.ln_f_weight.value, at.mean, at.rstd, N, C);
   tell();
   for (int64_t layer = config_.n_layer - 1; layer >= 0; --layer) {
-    throw_if_interrupted();
+    throw_if(interrupt_);
     need_backward(layer);
     layer_recompute(layer, B, T);
     layer_backward(layer, B, T, [&] {
@@ -305,11 +320,7 @@ void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
     });
     tell();
   }
-  throw_if_interrupted();
-  token_backward();
   ops_.encoder_backward_positions(p.wpe.gradient, at.dresidual, B, T, C);
-  tell();
-  if (tied_by_rows_ && on_gradients) tied_rows_backward(on_gradients);
 }
 
 // The head's part of wte's gradient, last. Its input is normalised again: layers took the memory.
@@ -321,7 +332,7 @@ void Gpt2::tied_rows_backward(const OnGradients& on_gradients) {
                          p.ln_f_bias.value, N, C);
   for (const Elements& range : gradient_order_) {
     if (range.first >= table_.entries.front().count) continue;
-    throw_if_interrupted();
+    throw_if(interrupt_);
     tied_rows_here_ = range;
     ops_.head_rows_backward(p.wte.gradient, range.first / C, range.count / C, at.normed, p.wte.act, at.targets, N, C,
                             config_.vocab_size, std::ldexp(1.0F, loss_scale_log2_));

@@ -35,6 +35,9 @@ struct Interrupted {};
 // Told of a range of the flat gradients that the pass under way will not touch again. On the thread that runs the pass.
 using OnGradients = std::function<void(int64_t first, int64_t count)>;
 
+// The tied embedding's gradient: the sum of both parts, or the encoder's apart from the head's.
+enum class TiedGradient : uint8_t { kTogether, kApart };
+
 // The encoder's part of the tied embedding's gradient: rows of some tokens, the others are zero.
 struct TokenGradient {
   std::span<const int32_t> ids;  // (R) ascending; host memory
@@ -121,16 +124,20 @@ class Gpt2 {
   // tokens, targets: host memory, (batch_size, block_size), ids below vocab_size.
   // `on_gradients` (may be null) is called once for each range of gradient_order(), in that order, as they become final. With
   // it, wte's ranges get the head's part alone, which can be there long before the encoder's; that is then in token_gradient(),
-  // at the latest when on_gradients is told of the last range but those of wte.
+  // at the latest when on_gradients is told of the last range but those of wte. `tied` has the parts apart without it, too:
+  // then a device that can queues the pass as a whole (kernels/op_sequence.h), unless layers are brought.
   double train_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets,
-                          const OnGradients& on_gradients = nullptr);
+                          const OnGradients& on_gradients = nullptr, TiedGradient tied = TiedGradient::kTogether);
   // The order in which a backward pass finishes the gradients: wte (as far as the head goes), ln_f, the layers from the last
   // to the first, then wpe; wte last where it comes in rows (Gradients). A partition of the table, the same for every pass.
   const std::vector<Elements>& gradient_order() const { return gradient_order_; }
 
   // Of the last microbatch that was trained on, until the next pass: what wte's full gradient has beside what is in
-  // gradients(). Without `on_gradients` there are no rows.
+  // gradients(). Where the parts are together there are no rows.
   TokenGradient token_gradient() const;
+
+  // The sequence of train_microbatch's ops: how often it was queued as a whole, or why it is not.
+  const kernels::OpSequence& pass() const { return *pass_; }
 
   // Mean loss without gradients; the gradients are left as they are.
   double evaluate_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets);
@@ -144,7 +151,8 @@ class Gpt2 {
   // Logits (vocab_size) for the token after `context` (1 to block_size ids). For sampling; batch_size must be 1.
   std::vector<float> next_token_logits(std::span<const int32_t> context);
 
-  // While *flag is true, passes throw Interrupted at the next layer boundary. `flag` outlives the model; may be null.
+  // While *flag is true, passes throw Interrupted at the next layer boundary; those that are queued as a whole, before and
+  // after that. `flag` outlives the model; may be null.
   void set_interrupt(const std::atomic<bool>* flag) { interrupt_ = flag; }
 
  private:
@@ -155,7 +163,7 @@ class Gpt2 {
   void attention_forward(int64_t layer, int64_t B, int64_t T);
   void mlp_forward(int64_t layer, int64_t N);
   void layer_recompute(int64_t layer, int64_t B, int64_t T);  // the parts that are not kept
-  // From the gradient of `normed` down to the encoder.
+  // From `normed` through the head down to the encoder's positions; tells of all ranges before those.
   void backward(int64_t B, int64_t T, const OnGradients& on_gradients);
   // `half_done`: the gradients from ln_2 on are final.
   void layer_backward(int64_t layer, int64_t B, int64_t T, const std::function<void()>& half_done);
@@ -165,7 +173,6 @@ class Gpt2 {
   void token_backward();
   void tied_rows_backward(const OnGradients& on_gradients);
   void load(std::span<const int32_t> tokens, std::span<const int32_t> targets);
-  void throw_if_interrupted() const;
 
   Gpt2Config config_;
   ParameterTable table_;
@@ -184,6 +191,7 @@ class Gpt2 {
   std::array<Brought, 3> brought_;  // of copies by layer: the even ones' memory, the odd ones', and that outside of layers
   std::unique_ptr<ParameterViews> views_;
   std::unique_ptr<Activations> activations_;
+  std::unique_ptr<kernels::OpSequence> pass_;
   DistinctTokens distinct_;
   const bool tied_by_rows_;  // the gradient of wte
   Elements tied_rows_here_;  // of it

@@ -74,6 +74,16 @@ double portable_cos_half_turns(double x) {
   return y * sum;
 }
 
+// e^x = 2^n e^r with |r| <= ln(2) / 2, by Taylor's series.
+double portable_exp(double x) {
+  constexpr double kLog2OfE = 1.4426950408889634074, kLn2High = 0x1.62e42fee00000p-1, kLn2Low = 0x1.a39ef35793c76p-33;
+  if (!(x > -700)) return std::isnan(x) ? x : 0;
+  const double n = std::nearbyint(x * kLog2OfE), r = (x - n * kLn2High) - n * kLn2Low;
+  double sum = 1;
+  for (int i = 14; i > 0; --i) sum = 1 + sum * r / i;
+  return std::ldexp(sum, static_cast<int>(n));
+}
+
 double portable_power(double base, int64_t exponent) {
   double result = 1;
   for (; exponent > 0; exponent >>= 1) {

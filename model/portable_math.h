@@ -10,6 +10,7 @@ namespace holdfast::model {
 
 double portable_log(double x);                         // x > 0 and normal; relative error below 1e-15
 double portable_cos_half_turns(double x);              // cos(pi x) for x in [0, 1]; absolute error below 1e-15
+double portable_exp(double x);                         // x <= 0; relative error below 1e-15, 0 from -700 on
 double portable_power(double base, int64_t exponent);  // exponent >= 0, by squaring
 
 // The standard normal quantile, for u in (0, 1): relative error about 1e-16 (Wichura 1988, algorithm AS 241, PPND16).

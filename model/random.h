@@ -37,7 +37,8 @@ inline double normal_at(uint64_t seed, uint32_t stream, uint64_t index) {
   return portable_normal_quantile(uniform_at(seed, stream, index));
 }
 
-// Parameter tensor number t of the table is drawn from stream t; sampling text from this one.
+// Parameter tensor number t of the table is drawn from stream t; sampling text and the order of mixtures from these.
 constexpr uint32_t kSamplingStream = 0xFFFF'FFFF;
+constexpr uint32_t kMixtureStream = 0xFFFF'FFFE;
 
 }  // namespace holdfast::model

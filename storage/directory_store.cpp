@@ -93,7 +93,6 @@ class DirectoryStore : public ObjectStore {
 
  private:
   std::string path_of(const std::string& key) const { return root_ + "/" + key; }
-  Result<void> check_key(const std::string& key) const;
   // The folders between the store's and the object's, outermost first: for "a/b/c": root/a, root/a/b.
   std::vector<std::string> folders_of(const std::string& key) const;
 
@@ -114,13 +113,6 @@ class DirectoryStore : public ObjectStore {
   std::shared_ptr<FileSystem> files_;
   std::atomic<bool> root_is_durable_ = false;
 };
-
-Result<void> DirectoryStore::check_key(const std::string& key) const {
-  if (valid_key(key)) return {};
-  return fail(Error::Code::kRefused,
-              "\"{}\" is not an object name for {}: use parts of A-Z a-z 0-9 . _ - between slashes, not beginning with a dot",
-              key, root_);
-}
 
 std::vector<std::string> DirectoryStore::folders_of(const std::string& key) const {
   std::vector<std::string> folders;
@@ -153,7 +145,7 @@ Error DirectoryStore::put_error(const std::string& key, size_t bytes, const Fail
 }
 
 Result<void> DirectoryStore::put(const std::string& key, std::span<const std::byte> bytes) {
-  if (auto valid = check_key(key); !valid) return valid;
+  if (auto valid = insist_on_key(key, describe()); !valid) return valid;
   if (bytes.size() > kObjectBytesMax) {
     return fail(Error::Code::kRefused, "cannot write {}: {} bytes are more than an object may have ({})", path_of(key),
                 bytes.size(), kObjectBytesMax);
@@ -198,7 +190,7 @@ Step DirectoryStore::sync_folders(const std::string& key) {
 }
 
 Result<Bytes> DirectoryStore::get(const std::string& key) {
-  if (auto valid = check_key(key); !valid) return tl::unexpected(valid.error());
+  if (auto valid = insist_on_key(key, describe()); !valid) return tl::unexpected(valid.error());
   const std::string path = path_of(key);
   IoResult<Bytes> bytes = files_->read(path, kObjectBytesMax);
   if (bytes) return std::move(*bytes);
@@ -282,7 +274,7 @@ Step DirectoryStore::remove_empty_folders(const std::string& key) {
 }
 
 Result<void> DirectoryStore::remove(const std::string& key) {
-  if (auto valid = check_key(key); !valid) return valid;
+  if (auto valid = insist_on_key(key, describe()); !valid) return valid;
   const std::string path = path_of(key);
   Step removed = remove_name(path);
   if (removed) removed = remove_empty_folders(key);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "storage/failure.h"
+
 namespace holdfast::storage {
 namespace {
 
@@ -29,6 +31,13 @@ bool valid_key(std::string_view key) {
 bool is_absent(ObjectStore& store, const std::string& key) {
   const auto found = store.get(key);
   return !found && found.error().code == Error::Code::kNotFound;
+}
+
+Result<void> insist_on_key(std::string_view key, const std::string& store) {
+  if (valid_key(key)) return {};
+  return fail(Error::Code::kRefused,
+              "\"{}\" is not an object name for {}: use parts of A-Z a-z 0-9 . _ - between slashes, not beginning with a dot",
+              key, store);
 }
 
 }  // namespace holdfast::storage

@@ -37,6 +37,8 @@ using Bytes = std::vector<std::byte>;
 inline constexpr int64_t kObjectBytesMax = int64_t{256} << 20;
 
 bool valid_key(std::string_view key);
+// Refused where the key is not valid; `store` is named in the error.
+Result<void> insist_on_key(std::string_view key, const std::string& store);
 
 class ObjectStore {
  public:

@@ -46,7 +46,7 @@ struct Settings {
   std::vector<std::string> addresses;
   size_t elements = 30142848;  // the parameters of Tiny
   size_t chunk_bytes = RingOptions{}.chunk_bytes;
-  bool flat = false;
+  bool flat = false, encrypted = false;
 };
 
 int complain(int rank, const std::string& detail) {
@@ -176,7 +176,11 @@ int run_rank(Transport& transport, const Settings& settings) {
   options.addresses = settings.addresses;
   options.secret = "00";
   options.chunk_bytes = settings.chunk_bytes;
+  options.encrypted = settings.encrypted;
   auto ring = Communicator::form(transport, options);
+  // A rank's process begins when the machine has time for it; a ring gives up on an address where nobody listens.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!ring && ring.error().ended && std::chrono::steady_clock::now() < until) ring = Communicator::form(transport, options);
   if (!ring) return complain(settings.rank, ring.error().detail);
   if (const auto shared = (*ring)->share_memory(settings.flat ? "" : transport.node()); !shared)
     return complain(settings.rank, shared.error().detail);
@@ -228,6 +232,7 @@ int main(int argc, char** argv) {
   app.add_option("--dtype", settings.dtype, "What goes over the wire")->check(CLI::IsMember(dtypes))->capture_default_str();
   app.add_option("--chunk_bytes", settings.chunk_bytes, "What a segment is cut into")->capture_default_str();
   app.add_flag("--flat", settings.flat, "One ring over sockets, also among ranks of one node");
+  app.add_flag("--encrypted", settings.encrypted, "TLS on every connection, as a job's ring_tls");
   CLI11_PARSE(app, argc, argv);
   if (settings.fork > 0) return run_forked(settings);
   if (settings.rank < 0 || settings.rank >= settings.world ||

@@ -147,6 +147,8 @@ def peaks_of_a_large_one(cluster, data):
 
 
 def measure(options):
+    if not os.path.exists(GPT2):
+        raise SystemExit(f"bench/run exchange: GPT-2's vocabulary is not at {GPT2}: run ops/setup --bench")
     steps = QUICK_STEPS if options.quick else STEPS
     note = NOTE.format(layers=LAYERS, channels=CHANNELS, block=BLOCK, steps=steps, windows=EVALUATED * BATCH, tokens=TOKENS, prompts=len(PROMPTS),
                        version=installed_version() or "is not here: run ops/setup --bench")

@@ -26,8 +26,8 @@
 #include <string>
 #include <vector>
 
-#include "model/data/data_order.h"
 #include "model/data/token_file.h"
+#include "model/data/training_data.h"
 #include "model/gpt2.h"
 #include "model/state/train_state.h"
 #include "worker/collectives/half_floats.h"
@@ -243,12 +243,9 @@ void run(const Options& options) {
   if (!file) throw std::runtime_error(file.error());
   const auto tokens = (*file)->tokens();
   if (const auto checked = (*file)->check_ids(options.model.vocab_size); !checked) throw std::runtime_error(checked.error());
-  const model::DataOrder order{.seed = 1,
-                               .windows = (static_cast<int64_t>(tokens.size()) - 1) / options.model.block_size,
-                               .batch_size = options.batch,
-                               .block_size = options.model.block_size,
-                               .microbatches = 1};
-  if (order.windows < 1) throw std::runtime_error(options.data + " has less than a sequence of tokens");
+  if (static_cast<int64_t>(tokens.size()) <= options.model.block_size)
+    throw std::runtime_error(options.data + " has less than a sequence of tokens");
+  const model::TrainingData data({{.tokens = tokens}}, 1, {options.batch, options.model.block_size, 1});
   const model::OptimizerConfig optimizer{.learning_rate = options.rate,
                                          .min_lr = options.rate / 10,
                                          .warmup_steps = options.warmup,
@@ -268,7 +265,7 @@ void run(const Options& options) {
   std::vector<int32_t> inputs(static_cast<size_t>(options.batch * options.model.block_size)), targets(inputs.size());
   Copies copies{{}, {}, copy_now()};
   for (int64_t step = 1; step <= *std::ranges::max_element(options.at); ++step) {
-    order.fill(tokens, step - 1, 0, inputs, targets);
+    data.fill(step - 1, 0, inputs, targets);
     const double loss = gpt2.train_microbatch(inputs, targets);
     state.apply(optimizer, gpt2.gradients());
     copies = {std::move(copies.before), std::move(copies.after), copy_now()};

@@ -1,7 +1,8 @@
 // One training step of GPT-2 Tiny, without service, network or reduction: what the kernels alone give. On the cpu op set, or
 // with --device ref on the plain loops that it is judged by (one thread, hundreds of times slower).
 // Prints one JSON object per step (the first one sets up scratch and is slower) and one with the memory, and the hash of the
-// state, at the end: the same device with the same numerics has the same hash again.
+// state, at the end: the same device with the same numerics has the same hash again. `replays`: how many microbatches a GPU did
+// as a recorded graph, and `graph_refusal` why not the others, where the runtime refused.
 // With --product instead: the best rate of one 2048 x 2048 x 2048 product, the floor that bench/run step is measured against.
 // With --copies: how quickly bytes come from the device to host memory, and get there.
 // With --profile: each op of a step, the mean of --steps steps after a first one: how often, and how long it takes on the
@@ -278,9 +279,11 @@ void run(const Options& options) {
   getrusage(RUSAGE_SELF, &usage);
   std::printf(
       "{\"numerics\": \"%s\", \"peak_rss_bytes\": %ld, \"parameters_bytes\": %zu, \"cast_parameters_bytes\": %zu, "
-      "\"gradients_bytes\": %zu, \"moments_bytes\": %zu, \"activations_bytes\": %zu, \"state_hash\": \"%s\"}\n",
+      "\"gradients_bytes\": %zu, \"moments_bytes\": %zu, \"activations_bytes\": %zu, \"state_hash\": \"%s\", \"replays\": %ld, "
+      "\"graph_refusal\": \"%s\"}\n",
       ops->info().numerics.c_str(), usage.ru_maxrss * 1024, use.parameters, use.cast_parameters, use.gradients,
-      2 * use.parameters, use.activations, state.hash().c_str());
+      2 * use.parameters, use.activations, state.hash().c_str(), static_cast<long>(gpt2.pass().replays()),
+      gpt2.pass().refusal().c_str());
 }
 
 }  // namespace

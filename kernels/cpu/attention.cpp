@@ -1,4 +1,4 @@
-// Causal self-attention: a task is one head of one sequence; queries are taken kQueries at a time against all keys they see,
+// Causal self-attention: a task is one head of one sequence; queries are taken kQueryRows at a time against all keys they see,
 // so the block of scores stays in the second-level cache. Formulas in kernels/ref/attention.h; names as there.
 // Operands of products lie where qkv and dout have them, or, where these are widened, in scratch; probabilities and their
 // gradients are computed in float32 and rounded to operands.
@@ -9,11 +9,6 @@
 #include "kernels/cpu/cpu_ops.h"
 
 namespace holdfast::kernels::cpu {
-namespace {
-
-constexpr int64_t kQueries = 128;
-
-}  // namespace
 
 // Shapes, and where a head's tensors lie.
 struct CpuOps::Attention {
@@ -30,7 +25,7 @@ struct CpuOps::Attention {
         NH(heads),
         HS(c / heads),
         scale(1.0f / std::sqrt(static_cast<float>(HS))),
-        blocks(Cut::of(kQueries, t)),
+        blocks(Cut::of(kQueryRows, t)),
         qkv_row(owner.widens() ? HS : 3 * C),
         dy_row(owner.widens() ? HS : C) {}
 
@@ -85,13 +80,13 @@ void CpuOps::attention_forward(Act* out, float* logsumexp, const Act* qkv, int64
   const Attention a(*this, T, C, NH);
   const int64_t HS = a.HS;
   a.prepare(false);
-  for (Scratch& scratch : per_thread_) scratch.floats(3 * T * HS + kQueries * (2 * T + HS + 1));
+  for (Scratch& scratch : per_thread_) scratch.floats(3 * T * HS + kQueryRows * (2 * T + HS + 1));
   team_.for_each(B * NH, [&](int64_t head, int thread) {
-    float* p = per_thread_[static_cast<size_t>(thread)].floats(0);                // (kQueries, T)
-    void* rounded = native_bfloat16_ ? static_cast<void*>(p + kQueries * T) : p;  // (kQueries, T) operands
-    float* y = p + 2 * kQueries * T;                                              // (kQueries, HS)
-    float* sums = y + kQueries * HS;                                              // (kQueries)
-    float* free = sums + kQueries;
+    float* p = per_thread_[static_cast<size_t>(thread)].floats(0);                  // (kQueryRows, T)
+    void* rounded = native_bfloat16_ ? static_cast<void*>(p + kQueryRows * T) : p;  // (kQueryRows, T) operands
+    float* y = p + 2 * kQueryRows * T;                                              // (kQueryRows, HS)
+    float* sums = y + kQueryRows * HS;                                              // (kQueryRows)
+    float* free = sums + kQueryRows;
     const int64_t first = a.qkv_row_of(head, 0);
     const void *q = a.operand(qkv, first, 3 * C, free), *k = a.operand(qkv, first + C, 3 * C, free),
                *v = a.operand(qkv, first + 2 * C, 3 * C, free);
@@ -116,14 +111,14 @@ void CpuOps::attention_backward(Act* dqkv, const Act* dout, const Act* qkv, cons
   const Attention a(*this, T, C, NH);
   const int64_t HS = a.HS;
   a.prepare(true);
-  for (Scratch& scratch : per_thread_) scratch.floats(7 * T * HS + 4 * kQueries * T);
+  for (Scratch& scratch : per_thread_) scratch.floats(7 * T * HS + 4 * kQueryRows * T);
   team_.for_each(B * NH, [&](int64_t head, int thread) {
     float* dq = per_thread_[static_cast<size_t>(thread)].floats(0);
-    float *dk = dq + T * HS, *dv = dk + T * HS;                                      // (T, HS)
-    float *p = dv + T * HS, *dp = p + kQueries * T;                                  // (kQueries, T)
-    void* rounded_p = native_bfloat16_ ? static_cast<void*>(dp + kQueries * T) : p;  // as operands
-    void* rounded_dp = native_bfloat16_ ? static_cast<void*>(dp + 2 * kQueries * T) : dp;
-    float* free = dp + 3 * kQueries * T;
+    float *dk = dq + T * HS, *dv = dk + T * HS;                                        // (T, HS)
+    float *p = dv + T * HS, *dp = p + kQueryRows * T;                                  // (kQueryRows, T)
+    void* rounded_p = native_bfloat16_ ? static_cast<void*>(dp + kQueryRows * T) : p;  // as operands
+    void* rounded_dp = native_bfloat16_ ? static_cast<void*>(dp + 2 * kQueryRows * T) : dp;
+    float* free = dp + 3 * kQueryRows * T;
     const int64_t first = a.qkv_row_of(head, 0);
     const void *q = a.operand(qkv, first, 3 * C, free), *k = a.operand(qkv, first + C, 3 * C, free),
                *v = a.operand(qkv, first + 2 * C, 3 * C, free), *dy = a.operand(dout, a.row_of(head, 0), C, free);

@@ -27,6 +27,7 @@ class CpuOps final : public HostOps {
   void parameters_changed() override {}  // nothing derived from parameters is kept between ops
   void zero(void* memory, size_t bytes) override;
   void cast(Act* out, const float* in, int64_t count) override;
+  std::unique_ptr<DecodeOps> make_decode_ops() override;
 
   void encoder_forward(float* out, const int32_t* tokens, const Act* wte, const float* wpe, int64_t B, int64_t T,
                        int64_t C) override;
@@ -70,6 +71,7 @@ class CpuOps final : public HostOps {
  private:
   struct Head;
   struct Attention;
+  class Decode;
 
   // Element `index` of an activation tensor, as bytes.
   const void* at(const Act* x, int64_t index) const {
@@ -94,6 +96,7 @@ class CpuOps final : public HostOps {
   Product product(int64_t m, int64_t k, int64_t n, Layout a, Layout b, int64_t c_width, bool add = false);
 
   static constexpr int64_t kBlock = 1 << 15;  // elements of a flat array per task
+  static constexpr int64_t kQueryRows = 128;  // of attention that are taken at a time
 
   DType activations_;
   Isa isa_;

@@ -43,7 +43,11 @@ Product Products::prepare(const ProductShape& shape) {
 }
 
 Product Products::prepared(const ProductShape& shape) {
-  return {*this, shape.bfloat16 ? bfloat16_ : float32_, shape};
+  return prepared(shape, shape.bfloat16 ? bfloat16_ : float32_);
+}
+
+Product Products::prepared(const ProductShape& shape, const ProductLoops& loops) {
+  return {*this, loops, shape};
 }
 
 void Product::run(int thread, const void* a, const void* b, float* c) const {

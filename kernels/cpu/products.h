@@ -50,6 +50,8 @@ class Products {
   Product prepare(const ProductShape& shape);
   // The same where a product of these extents was prepared, whatever its layouts. Any thread.
   Product prepared(const ProductShape& shape);
+  // The same with other loops of this instruction set, for a b that is packed by them.
+  Product prepared(const ProductShape& shape, const ProductLoops& loops);
 
  private:
   friend class Product;

@@ -71,16 +71,17 @@ void HipOps<Element>::attention_forward(Act* out, float* logsumexp, const Act* q
   const AttentionShape shape = shape_of(T, C, NH);
   auto* const to = reinterpret_cast<Element*>(out);
   const auto* from = reinterpret_cast<const Element*>(qkv);
+  side_.join();
   if (is_chained<Element>(properties_, shape.HS)) {
     return with_chained_sizes<Element>(properties_.wave, shape.HS, [&]<int Wave, int Width>() {
-      launch(stream_, "attention_forward", attention_forward_chained<Element, Wave, Width>,
+      launch(main_.stream, "attention_forward", attention_forward_chained<Element, Wave, Width>,
              B * NH * blocks_for(T, kChainedRows), kChainedRows / kTile * Wave, to, logsumexp, from, shape);
     });
   }
   with_sizes(properties_.wave, shape.HS, [&]<int Wave, int Width>() {
     constexpr int kRows = rows_forward<Element, Width>;
-    launch(stream_, "attention_forward", hip::attention_forward<Element, Wave, Width, kRows>, B * NH * blocks_for(T, kRows),
-           kAttentionThreads, to, logsumexp, from, shape);
+    launch(main_.stream, "attention_forward", hip::attention_forward<Element, Wave, Width, kRows>,
+           B * NH * blocks_for(T, kRows), kAttentionThreads, to, logsumexp, from, shape);
   });
 }
 
@@ -91,26 +92,29 @@ void HipOps<Element>::attention_backward(Act* dqkv, const Act* dout, const Act* 
   const int64_t rows = B * NH * T;
   auto* const to = reinterpret_cast<Element*>(dqkv);
   const auto *dy = reinterpret_cast<const Element*>(dout), *from = reinterpret_cast<const Element*>(qkv);
-  auto* const D = scratch_.get<float>(rows);
-  launch(stream_, "attention_backward", attention_dot<Element>, blocks_for(rows, kThreads / kDotLanes), kThreads, D, dy,
+  const auto acts = static_cast<size_t>(B * T * C) * sizeof(Element);
+  side_.make_way({{dout, acts}, {qkv, 3 * acts}, {out, acts}, {logsumexp, static_cast<size_t>(rows) * sizeof(float)}},
+                 {{dqkv, 3 * acts}});
+  auto* const D = main_.scratch.get<float>(rows);
+  launch(main_.stream, "attention_backward", attention_dot<Element>, blocks_for(rows, kThreads / kDotLanes), kThreads, D, dy,
          reinterpret_cast<const Element*>(out), rows, shape);
   if (is_chained<Element>(properties_, shape.HS)) {
     return with_chained_sizes<Element>(properties_.wave, shape.HS, [&]<int Wave, int Width>() {
       const int64_t blocks = B * NH * blocks_for(T, kChainedRows);
       constexpr int kThreadsOfBlock = kChainedRows / kTile * Wave;
-      launch(stream_, "attention_backward", attention_backward_queries_chained<Element, Wave, Width>, blocks, kThreadsOfBlock,
+      launch(main_.stream, "attention_backward", attention_backward_queries_chained<Element, Wave, Width>, blocks,
+             kThreadsOfBlock, to, dy, from, logsumexp, D, shape);
+      launch(main_.stream, "attention_backward", attention_backward_keys_chained<Element, Wave, Width>, blocks, kThreadsOfBlock,
              to, dy, from, logsumexp, D, shape);
-      launch(stream_, "attention_backward", attention_backward_keys_chained<Element, Wave, Width>, blocks, kThreadsOfBlock, to,
-             dy, from, logsumexp, D, shape);
     });
   }
   with_sizes(properties_.wave, shape.HS, [&]<int Wave, int Width>() {
     constexpr int kRows = rows_backward<Element, Width>;
     const int64_t blocks = B * NH * blocks_for(T, kRows);
-    launch(stream_, "attention_backward", attention_backward_queries<Element, Wave, Width, kRows>, blocks, kAttentionThreads,
+    launch(main_.stream, "attention_backward", attention_backward_queries<Element, Wave, Width, kRows>, blocks,
+           kAttentionThreads, to, dy, from, logsumexp, D, shape);
+    launch(main_.stream, "attention_backward", attention_backward_keys<Element, Wave, Width, kRows>, blocks, kAttentionThreads,
            to, dy, from, logsumexp, D, shape);
-    launch(stream_, "attention_backward", attention_backward_keys<Element, Wave, Width, kRows>, blocks, kAttentionThreads, to,
-           dy, from, logsumexp, D, shape);
   });
 }
 

@@ -8,6 +8,9 @@ using hipError_t = cudaError_t;
 using hipStream_t = cudaStream_t;
 using hipEvent_t = cudaEvent_t;
 using hipDeviceProp_t = cudaDeviceProp;
+using hipGraph_t = cudaGraph_t;
+using hipGraphExec_t = cudaGraphExec_t;
+inline constexpr cudaStreamCaptureMode hipStreamCaptureModeThreadLocal = cudaStreamCaptureModeThreadLocal;
 inline constexpr hipError_t hipSuccess = cudaSuccess, hipErrorOutOfMemory = cudaErrorMemoryAllocation,
                             hipErrorNoDevice = cudaErrorNoDevice, hipErrorInsufficientDriver = cudaErrorInsufficientDriver,
                             hipErrorInvalidDevice = cudaErrorInvalidDevice,
@@ -53,8 +56,11 @@ inline hipError_t hipMemcpyAsync(void* to, const void* from, size_t bytes, cudaM
 inline hipError_t hipMemsetAsync(void* memory, int value, size_t bytes, hipStream_t stream) {
   return cudaMemsetAsync(memory, value, bytes, stream);
 }
-inline hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned flags) {
-  return cudaStreamCreateWithFlags(stream, flags);
+inline hipError_t hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  return cudaDeviceGetStreamPriorityRange(least, greatest);
+}
+inline hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned flags, int priority) {
+  return cudaStreamCreateWithPriority(stream, flags, priority);
 }
 inline hipError_t hipStreamDestroy(hipStream_t stream) {
   return cudaStreamDestroy(stream);
@@ -82,4 +88,22 @@ inline hipError_t hipEventSynchronize(hipEvent_t event) {
 }
 inline hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t begin, hipEvent_t end) {
   return cudaEventElapsedTime(milliseconds, begin, end);
+}
+inline hipError_t hipStreamBeginCapture(hipStream_t stream, cudaStreamCaptureMode mode) {
+  return cudaStreamBeginCapture(stream, mode);
+}
+inline hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph) {
+  return cudaStreamEndCapture(stream, graph);
+}
+inline hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t* executable, hipGraph_t graph, unsigned long long flags) {
+  return cudaGraphInstantiateWithFlags(executable, graph, flags);
+}
+inline hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream) {
+  return cudaGraphLaunch(executable, stream);
+}
+inline hipError_t hipGraphDestroy(hipGraph_t graph) {
+  return cudaGraphDestroy(graph);
+}
+inline hipError_t hipGraphExecDestroy(hipGraphExec_t executable) {
+  return cudaGraphExecDestroy(executable);
 }

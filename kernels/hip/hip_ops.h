@@ -1,6 +1,7 @@
-// The hip op set: one GPU, one stream for the work and one each way for copies beside it. The host only queues; it waits where
-// an op returns a number, in copies from the device and in large ones to it that are not beside the queue, before memory is
-// given back, and where scratch grows, with the first call of a shape.
+// The hip op set: one GPU, one stream for the work, one beside it for the gradients of weights (queue/side_stream.h), and one
+// each way for copies beside both. The host only queues; it waits where an op returns a number, in copies from the device and
+// in large ones to it that are not beside the queue, before memory is given back, and where scratch grows, with the first call
+// of a shape. A sequence of ops that comes again is queued as a graph (queue/captured_sequence.h).
 //
 // Products are the vendor's library's where the build has one (library_products.h) and it can do them, else our own
 // (product.h), on matrix units for 16-bit activations. Refuses: what DeviceOps refuses; heads wider than 128
@@ -15,6 +16,7 @@
 
 #include "kernels/hip/library_products.h"
 #include "kernels/hip/library_sums.h"
+#include "kernels/hip/queue/side_stream.h"
 #include "kernels/hip/runtime.h"
 #include "kernels/hip/sums.h"
 #include "kernels/ops.h"
@@ -45,12 +47,25 @@ class DeviceScratch {
   T* get(int64_t count) {
     return static_cast<T*>(at_least(static_cast<size_t>(count) * sizeof(T)));
   }
+  uint64_t moves() const { return moves_; }  // how often it has changed its place
 
  private:
   void* at_least(size_t bytes);
   const Stream& stream_;
   void* memory_ = nullptr;
   size_t bytes_ = 0;
+  uint64_t moves_ = 0;
+};
+
+// A stream for products, with scratch and a library's workspace that no other stream uses.
+struct Lane {
+  Lane(int device, Stream::Priority priority)
+      : stream(device, priority), scratch(stream), parts(stream), library(make_library_products(stream)) {}
+  uint64_t moves() const { return scratch.moves() + parts.moves(); }  // the library's workspace has its size from the start
+
+  Stream stream;
+  DeviceScratch scratch, parts;
+  std::unique_ptr<LibraryProducts> library;
 };
 
 // `Element` is what activations are stored as: float, BFloat16 or Float16.
@@ -76,9 +91,10 @@ class HipOps final : public DeviceOps {
   void finish_copy(Copy copy) override;
   void begin_copy_to_device(void* to, const void* staging_from, size_t bytes) override;
   void await_copies() override;
-  std::unique_ptr<DeviceSums> make_sums() override { return make_library_sums(stream_); }
-  void mark() override { marks_.add(); }
-  std::vector<int64_t> take_marks() override { return marks_.take(); }
+  std::unique_ptr<DeviceSums> make_sums() override;
+  std::unique_ptr<OpSequence> make_sequence() override;
+  void mark() override;
+  std::vector<int64_t> take_marks() override;
 
   void cast(Act* out, const float* in, int64_t count) override;
   void parameters_changed() override {}
@@ -132,19 +148,27 @@ class HipOps final : public DeviceOps {
   void add_rows(float* sums, const float* rows, const int32_t* ids, int64_t R, int64_t C) override;
 
  private:
+  // The main stream, for work that may touch any memory: what is beside it is waited for.
+  const Stream& work() {
+    side_.join();
+    return main_.stream;
+  }
+  std::vector<const Stream*> streams() const;
   void finish_what_is_queued() noexcept;
   // The element kernels have a thread an element, up to so many blocks.
   template <typename... Parameters, typename... Arguments>
   void over_elements(const char* name, void (*kernel)(Parameters...), int64_t count, Arguments... arguments);
   template <typename T>
   void fetch(T* host_to, const T* from, size_t count);  // waits
-  void sum_columns(float* out, const Element* x, int64_t N, int64_t C);
+  void sum_columns(Lane& lane, float* out, const Element* x, int64_t N, int64_t C);
   // dweight (OC, IC) = dout^T * in, and dbias (OC), the column sums of dout, by the way.
-  void gradients_of_weights(float* dweight, float* dbias, const Element* dout, const Element* in, int64_t N, int64_t IC,
-                            int64_t OC);
+  void gradients_of_weights(Lane& lane, float* dweight, float* dbias, const Element* dout, const Element* in, int64_t N,
+                            int64_t IC, int64_t OC);
+  void gradient_of_input(Element* din, const Element* dout, const Element* pre_gelu, const Element* weight, int64_t N,
+                         int64_t IC, int64_t OC);
   // result = A (M, K) * B (N, K)^T where the build's library can do it: whether it has.
   template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
-  bool by_library(const LibraryProducts::Result& result, const A& a, const B& b, int64_t K);
+  bool by_library(Lane& lane, const LibraryProducts::Result& result, const A& a, const B& b, int64_t K);
   const void* bias_of_activations(const float* bias, int64_t count);  // as the library wants it
   // out (M, N) as floats, added to what is there or not: in parts of K where there are few pieces.
   template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
@@ -156,14 +180,16 @@ class HipOps final : public DeviceOps {
                         const int32_t* targets, int64_t rows, int64_t C, int64_t V, float scale);
 
   DeviceProperties properties_;
-  Stream stream_, to_host_, to_device_;
+  Lane main_;
+  std::unique_ptr<Lane> beside_;  // null: the main one does it all
+  SideStream side_;
+  Stream to_host_, to_device_;
   QuickCopies quick_copies_;
-  Marks marks_{stream_};
+  Marks marks_{main_.stream};
   std::mutex copies_mutex_;
   std::map<Copy, Event> copies_;  // to the host, that nobody waited for yet
   Copy last_copy_ = 0;
-  DeviceScratch scratch_, logits_, parts_;
-  std::unique_ptr<LibraryProducts> library_;
+  DeviceScratch logits_;
   PinnedMemory result_;              // numbers that an op returns, on their way
   std::vector<PiecedRange> ranges_;  // of sums_of_squares, until they are copied
 };

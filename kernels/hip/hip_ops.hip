@@ -1,4 +1,4 @@
-// Memory, elements, rows and sums of the hip op set; products.hip and attention.hip have the rest.
+// Elements, rows and sums of the hip op set; memory.hip, products.hip and attention.hip have the rest.
 #include "kernels/hip/hip_ops.h"
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 #include <type_traits>
 
 #include "kernels/hip/elements.h"
+#include "kernels/hip/queue/captured_sequence.h"
 #include "kernels/hip/rows.h"
 #include "kernels/hip/sums.h"
 
@@ -56,38 +57,29 @@ void with_fours_of_row(int64_t C, What what) {
 
 }  // namespace
 
-DeviceScratch::~DeviceScratch() {
-  if (memory_ != nullptr) release_on_device(memory_);
-}
-
-void* DeviceScratch::at_least(size_t bytes) {
-  if (bytes <= bytes_) return memory_;
-  stream_.wait();  // queued work may still use it; and this thread is of the device from here on
-  if (memory_ != nullptr) release_on_device(memory_);
-  memory_ = nullptr;
-  bytes_ = 0;
-  memory_ = allocate_on_device(bytes);
-  bytes_ = bytes;
-  return memory_;
-}
-
 template <typename Element>
 HipOps<Element>::HipOps(int device)
     : properties_(properties_of(device)),
-      stream_(device),
+      main_(device, Stream::Priority::kUsual),
+      beside_(is_wanted("HOLDFAST_GPU_SIDE_STREAM") ? std::make_unique<Lane>(device, Stream::Priority::kLeast) : nullptr),
+      side_(main_.stream, beside_ == nullptr ? main_.stream : beside_->stream),
       to_host_(device),
       to_device_(device),
-      quick_copies_(stream_),
-      scratch_(stream_),
-      logits_(stream_),
-      parts_(stream_),
-      library_(make_library_products(stream_)) {}
+      quick_copies_(main_.stream),
+      logits_(main_.stream) {}
 
 template <typename Element>
 DeviceInfo HipOps<Element>::info() const {
   std::string numerics = "hip/" + properties_.architecture + "/" + compiler() + "/kernels-4";
-  if (library_ != nullptr) numerics.append("+").append(library_->name());
+  if (main_.library != nullptr) numerics.append("+").append(main_.library->name());
   return {"hip", properties_.name, numerics, properties_.memory_bytes, 0, properties_.pci_address};
+}
+
+template <typename Element>
+std::unique_ptr<OpSequence> HipOps<Element>::make_sequence() {
+  if (!is_wanted("HOLDFAST_GPU_GRAPHS")) return std::make_unique<OpSequence>();
+  return std::make_unique<CapturedSequence>(
+      main_.stream, side_, [this] { return main_.moves() + (beside_ == nullptr ? 0 : beside_->moves()) + logits_.moves(); });
 }
 
 template <typename Element>
@@ -96,94 +88,14 @@ DType HipOps<Element>::activation_dtype() const {
   return std::is_same_v<Element, BFloat16> ? DType::kBFloat16 : DType::kFloat16;
 }
 
-// --- memory
-
-template <typename Element>
-void* HipOps<Element>::allocate(size_t bytes) {
-  stream_.use();
-  return allocate_on_device(bytes);
-}
-template <typename Element>
-void HipOps<Element>::release(void* memory) noexcept {
-  finish_what_is_queued();
-  release_on_device(memory);
-}
-template <typename Element>
-void HipOps<Element>::copy_to_device(void* to, const void* host_from, size_t bytes) {
-  if (bytes <= QuickCopies::kLargest) return quick_copies_.copy(to, host_from, bytes);
-  stream_.copy_to_device(to, host_from, bytes);
-  stream_.wait();  // the caller may change what it gave
-}
-template <typename Element>
-void HipOps<Element>::copy_to_host(void* host_to, const void* from, size_t bytes) {
-  stream_.copy_to_host(host_to, from, bytes);
-  stream_.wait();
-}
-template <typename Element>
-void HipOps<Element>::zero(void* memory, size_t bytes) {
-  stream_.zero(memory, bytes);
-}
-template <typename Element>
-void HipOps<Element>::synchronize() {
-  for (const Stream* stream : {&stream_, &to_host_, &to_device_}) stream->wait();
-}
-
-// Before memory is given back that it may use.
-template <typename Element>
-void HipOps<Element>::finish_what_is_queued() noexcept {
-  for (const Stream* stream : {&stream_, &to_host_, &to_device_}) {
-    try {
-      stream->wait();
-    } catch (...) {  // of a device that failed there is no more to be had
-    }
-  }
-}
-
-template <typename Element>
-void* HipOps<Element>::allocate_staging(size_t bytes) {
-  stream_.use();
-  return allocate_pinned(bytes);
-}
-template <typename Element>
-void HipOps<Element>::release_staging(void* memory) noexcept {
-  finish_what_is_queued();
-  release_pinned(memory);
-}
-template <typename Element>
-auto HipOps<Element>::begin_copy_to_host(void* staging_to, const void* from, size_t bytes) -> Copy {
-  Event(stream_).hold_up(to_host_);
-  to_host_.copy_to_host(staging_to, from, bytes);
-  Event done(to_host_);
-  const std::lock_guard lock(copies_mutex_);
-  copies_.emplace(++last_copy_, std::move(done));
-  return last_copy_;
-}
-template <typename Element>
-void HipOps<Element>::finish_copy(Copy copy) {
-  typename decltype(copies_)::node_type found;
-  {
-    const std::lock_guard lock(copies_mutex_);
-    found = copies_.extract(copy);
-  }
-  if (!found.empty()) found.mapped().wait();
-}
-template <typename Element>
-void HipOps<Element>::begin_copy_to_device(void* to, const void* staging_from, size_t bytes) {
-  to_device_.copy_to_device(to, staging_from, bytes);
-}
-template <typename Element>
-void HipOps<Element>::await_copies() {
-  Event(to_device_).hold_up(stream_);
-}
-
 template <typename Element>
 template <typename T>
 void HipOps<Element>::fetch(T* host_to, const T* from, size_t count) {
   const size_t bytes = count * sizeof(T);
-  stream_.use();
+  work().use();
   if (result_.bytes() < bytes) result_ = PinnedMemory(bytes);
-  stream_.copy_to_host(result_.data<T>(), from, bytes);
-  stream_.wait();
+  main_.stream.copy_to_host(result_.data<T>(), from, bytes);
+  main_.stream.wait();
   std::copy_n(result_.data<T>(), count, host_to);
 }
 
@@ -192,7 +104,7 @@ void HipOps<Element>::fetch(T* host_to, const T* from, size_t count) {
 template <typename Element>
 template <typename... Parameters, typename... Arguments>
 void HipOps<Element>::over_elements(const char* name, void (*kernel)(Parameters...), int64_t count, Arguments... arguments) {
-  launch(stream_, name, kernel, std::min(blocks_for(count, kThreads), kMostBlocks), kThreads, arguments...);
+  launch(work(), name, kernel, std::min(blocks_for(count, kThreads), kMostBlocks), kThreads, arguments...);
 }
 
 template <typename Element>
@@ -256,9 +168,9 @@ template <typename Element>
 double HipOps<Element>::sum(const float* x, int64_t count) {
   if (count == 0) return 0;
   const int64_t pieces = blocks_for(count, kPiece);
-  auto* const sums = scratch_.get<double>(pieces + 1);
-  launch(stream_, "sum", sum_pieces<float>, pieces, kSumThreads, sums, x, count);
-  launch(stream_, "sum", sum_of_pieces<double>, 1, kSumThreads, sums + pieces, sums, pieces);
+  auto* const sums = main_.scratch.get<double>(pieces + 1);
+  launch(work(), "sum", sum_pieces<float>, pieces, kSumThreads, sums, x, count);
+  launch(work(), "sum", sum_of_pieces<double>, 1, kSumThreads, sums + pieces, sums, pieces);
   double total = 0;
   fetch(&total, sums + pieces, 1);
   return total;
@@ -277,13 +189,13 @@ void HipOps<Element>::sums_of_squares(double* host_sums, const Floats* of, size_
     return;
   }
   const auto count = static_cast<int64_t>(how_many);
-  auto* const ranges = reinterpret_cast<PiecedRange*>(scratch_.get<char>(
+  auto* const ranges = reinterpret_cast<PiecedRange*>(main_.scratch.get<char>(
       count * static_cast<int64_t>(sizeof(PiecedRange) + sizeof(double)) + pieces * static_cast<int64_t>(sizeof(double))));
   auto* const sums = reinterpret_cast<double*>(ranges + how_many);
   auto* const sums_of_pieces = sums + how_many;
   copy_to_device(ranges, ranges_.data(), how_many * sizeof(PiecedRange));
-  launch(stream_, "sum of squares", square_pieces<float>, pieces, kSumThreads, sums_of_pieces, ranges, count);
-  launch(stream_, "sum of squares", sums_of_ranges<double>, count, kSumThreads, sums, sums_of_pieces, ranges);
+  launch(work(), "sum of squares", square_pieces<float>, pieces, kSumThreads, sums_of_pieces, ranges, count);
+  launch(work(), "sum of squares", sums_of_ranges<double>, count, kSumThreads, sums, sums_of_pieces, ranges);
   fetch(host_sums, sums, how_many);
 }
 
@@ -303,14 +215,14 @@ void HipOps<Element>::abs_maxima(float* host_largest, const Floats* of, size_t h
     std::fill_n(host_largest, how_many, 0.0F);
     return;
   }
-  auto* const results = scratch_.get<float>(static_cast<int64_t>(how_many) + pieces);
+  auto* const results = main_.scratch.get<float>(static_cast<int64_t>(how_many) + pieces);
   auto* next = reinterpret_cast<uint32_t*>(results + how_many);
-  stream_.zero(results, how_many * sizeof(float));
+  work().zero(results, how_many * sizeof(float));
   for (size_t i = 0; i < how_many; ++i) {
     const int64_t own = blocks_for(of[i].count, kPiece);
     if (own == 0) continue;
-    launch(stream_, "abs_max", largest_pieces<float>, own, kSumThreads, next, of[i].x, of[i].count);
-    launch(stream_, "abs_max", largest_of_pieces<float>, 1, kSumThreads, results + i, next, own);
+    launch(work(), "abs_max", largest_pieces<float>, own, kSumThreads, next, of[i].x, of[i].count);
+    launch(work(), "abs_max", largest_of_pieces<float>, 1, kSumThreads, results + i, next, own);
     next += own;
   }
   fetch(host_largest, results, how_many);
@@ -330,15 +242,19 @@ void HipOps<Element>::encoder_backward_positions(float* dwpe, const float* dout,
 }
 template <typename Element>
 void HipOps<Element>::encoder_backward_tokens(float* dwte, const float* dout, const TokenRuns& runs, int64_t C) {
-  launch(stream_, "encoder_backward_tokens", hip::encoder_backward_tokens<float>, runs.R * blocks_for(C, kRowThreads),
+  launch(work(), "encoder_backward_tokens", hip::encoder_backward_tokens<float>, runs.R * blocks_for(C, kRowThreads),
          kRowThreads, dwte, dout, runs, C);
 }
 
 template <typename Element>
 void HipOps<Element>::layernorm_forward(Act* out, float* residual_out, float* mean, float* rstd, const float* residual_in,
                                         const Act* x, const float* weight, const float* bias, int64_t N, int64_t C) {
+  const auto acts = static_cast<size_t>(N * C) * sizeof(Element), floats = static_cast<size_t>(N * C) * sizeof(float),
+             rows = static_cast<size_t>(N) * sizeof(float), channels = static_cast<size_t>(C) * sizeof(float);
+  side_.make_way({{residual_in, floats}, {x, acts}, {weight, channels}, {bias, channels}},
+                 {{out, acts}, {residual_out, floats}, {mean, rows}, {rstd, rows}});
   with_fours_of_row(C, [&]<int Fours>() {
-    launch(stream_, "layernorm_forward", hip::layernorm_forward<Element, Fours>, blocks_for(N, rows_of_block<Fours>),
+    launch(main_.stream, "layernorm_forward", hip::layernorm_forward<Element, Fours>, blocks_for(N, rows_of_block<Fours>),
            kRowThreads, as<Element>(out), residual_out, mean, rstd, residual_in, as<Element>(x), weight, bias, N, C);
   });
 }
@@ -346,17 +262,21 @@ template <typename Element>
 void HipOps<Element>::layernorm_backward(float* dresidual, Act* dx, float* dweight, float* dbias, const Act* dout,
                                          const float* residual, const float* weight, const float* mean, const float* rstd,
                                          int64_t N, int64_t C) {
+  const auto acts = static_cast<size_t>(N * C) * sizeof(Element), floats = static_cast<size_t>(N * C) * sizeof(float),
+             rows = static_cast<size_t>(N) * sizeof(float), channels = static_cast<size_t>(C) * sizeof(float);
+  side_.make_way({{dout, acts}, {residual, floats}, {weight, channels}, {mean, rows}, {rstd, rows}},
+                 {{dresidual, floats}, {dx, acts}, {dweight, channels}, {dbias, channels}});
   with_fours_of_row(C, [&]<int Fours>() {
     const int64_t blocks = blocks_for(N, rows_of_block<Fours>), count = Fours > 0 ? blocks : blocks_for(N, kChunkRows);
-    auto* const chunks = scratch_.get<float>(2 * count * C);
-    launch(stream_, "layernorm_backward", layernorm_backward_rows<Element, Fours>, blocks, kRowThreads, dresidual,
+    auto* const chunks = main_.scratch.get<float>(2 * count * C);
+    launch(main_.stream, "layernorm_backward", layernorm_backward_rows<Element, Fours>, blocks, kRowThreads, dresidual,
            as<Element>(dx), chunks, as<Element>(dout), residual, weight, mean, rstd, N, C);
     if (Fours == 0) {
-      launch(stream_, "layernorm_backward", layernorm_backward_chunks<Element>, count * blocks_for(C, kSumThreads), kSumThreads,
-             chunks, as<Element>(dout), residual, mean, rstd, N, C);
+      launch(main_.stream, "layernorm_backward", layernorm_backward_chunks<Element>, count * blocks_for(C, kSumThreads),
+             kSumThreads, chunks, as<Element>(dout), residual, mean, rstd, N, C);
     }
-    launch(stream_, "layernorm_backward", sum_of_chunks<float>, blocks_for(2 * C, kLanes), kSumThreads, dweight, dbias, chunks,
-           count, 2 * C, C);
+    launch(main_.stream, "layernorm_backward", sum_of_chunks<float>, blocks_for(2 * C, kLanes), kSumThreads, dweight, dbias,
+           chunks, count, 2 * C, C);
   });
 }
 

@@ -5,6 +5,7 @@
 // older library is refused where they are to be connected.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "kernels/device_sums.h"
@@ -12,7 +13,8 @@
 
 namespace holdfast::kernels::hip {
 
-// Null: this build has no library. `work` is the op set's queue, and outlives them.
-std::unique_ptr<DeviceSums> make_library_sums(const Stream& work);
+// Null: this build has no library. `work` is the op set's queue, and outlives them; `join` has what is queued from then on come
+// after all that the op set has queued beside it.
+std::unique_ptr<DeviceSums> make_library_sums(const Stream& work, std::function<void()> join);
 
 }  // namespace holdfast::kernels::hip

@@ -31,7 +31,7 @@ constexpr const char* kLibrary = "RCCL";
 
 class LibrarySums final : public DeviceSums {
  public:
-  explicit LibrarySums(const Stream& work) : work_(work), stream_(work.device()) {}
+  LibrarySums(const Stream& work, std::function<void()> join) : work_(work), join_(std::move(join)), stream_(work.device()) {}
   ~LibrarySums() override { abort(); }
 
   std::string library() const override {
@@ -73,6 +73,7 @@ class LibrarySums final : public DeviceSums {
   }
 
   Moment queued() override {
+    join_();
     Event now(work_);
     const std::lock_guard lock(moments_mutex_);
     moments_.emplace(++last_moment_, std::move(now));
@@ -138,6 +139,7 @@ class LibrarySums final : public DeviceSums {
   }
 
   const Stream& work_;
+  std::function<void()> join_;
   Stream stream_;
   ncclComm_t group_ = nullptr;
   bool is_entering_ = false;
@@ -150,8 +152,8 @@ class LibrarySums final : public DeviceSums {
 
 }  // namespace
 
-std::unique_ptr<DeviceSums> make_library_sums(const Stream& work) {
-  return std::make_unique<LibrarySums>(work);
+std::unique_ptr<DeviceSums> make_library_sums(const Stream& work, std::function<void()> join) {
+  return std::make_unique<LibrarySums>(work, std::move(join));
 }
 
 }  // namespace holdfast::kernels::hip

@@ -3,7 +3,7 @@
 
 namespace holdfast::kernels::hip {
 
-std::unique_ptr<DeviceSums> make_library_sums(const Stream&) {
+std::unique_ptr<DeviceSums> make_library_sums(const Stream&, std::function<void()>) {
   return nullptr;
 }
 

@@ -71,18 +71,18 @@ Element* as(Act* x) {
 
 template <typename Element>
 template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
-bool HipOps<Element>::by_library(const LibraryProducts::Result& result, const A& a, const B& b, int64_t K) {
+bool HipOps<Element>::by_library(Lane& lane, const LibraryProducts::Result& result, const A& a, const B& b, int64_t K) {
   const DType dtype = activation_dtype();
   const LibraryProducts::Operand first{a.data, dtype, a.stride, ARowsContiguous},
       second{b.data, dtype, b.stride, BRowsContiguous};
-  return library_ != nullptr && library_->multiply(result, first, second, a.rows, b.rows, K);
+  return lane.library != nullptr && lane.library->multiply(result, first, second, a.rows, b.rows, K);
 }
 
 template <typename Element>
 const void* HipOps<Element>::bias_of_activations(const float* bias, int64_t count) {
   if constexpr (std::is_same_v<Element, float>) return bias;
-  auto* const cast_bias = scratch_.get<Element>(count);
-  launch(stream_, "a bias", cast_elements<Element>, blocks_for(count, kThreads), kThreads, cast_bias, bias, count);
+  auto* const cast_bias = main_.scratch.get<Element>(count);
+  launch(main_.stream, "a bias", cast_elements<Element>, blocks_for(count, kThreads), kThreads, cast_bias, bias, count);
   return cast_bias;
 }
 
@@ -90,87 +90,105 @@ template <typename Element>
 template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
 void HipOps<Element>::product_of_floats(float* out, A a, B b, int64_t K, bool add) {
   const int64_t M = a.rows, N = b.rows;
-  if (by_library<ARowsContiguous, BRowsContiguous>({out, DType::kFloat32, N, add}, a, b, K)) return;
+  if (by_library<ARowsContiguous, BRowsContiguous>(main_, {out, DType::kFloat32, N, add}, a, b, K)) return;
   const ProductPlan plan = plan_of(M, N, K, true);
   if (plan.parts == 1) {
-    multiply<ARowsContiguous, BRowsContiguous>(stream_, properties_.wave, plan, a, b, K, StoreFloats{out, N, M * N, add});
+    multiply<ARowsContiguous, BRowsContiguous>(main_.stream, properties_.wave, plan, a, b, K, StoreFloats{out, N, M * N, add});
     return;
   }
-  auto* const parts = parts_.get<float>(plan.parts * M * N);
-  multiply<ARowsContiguous, BRowsContiguous>(stream_, properties_.wave, plan, a, b, K, StoreFloats{parts, N, M * N, false});
-  launch(stream_, "a matrix product's parts", sum_of_parts<float>, blocks_for(M * N, kThreads), kThreads, out, out, parts,
+  auto* const parts = main_.parts.get<float>(plan.parts * M * N);
+  multiply<ARowsContiguous, BRowsContiguous>(main_.stream, properties_.wave, plan, a, b, K,
+                                             StoreFloats{parts, N, M * N, false});
+  launch(main_.stream, "a matrix product's parts", sum_of_parts<float>, blocks_for(M * N, kThreads), kThreads, out, out, parts,
          M * N, plan.parts, M * N, add);
 }
 
 template <typename Element>
-void HipOps<Element>::gradients_of_weights(float* dweight, float* dbias, const Element* dout, const Element* in, int64_t N,
-                                           int64_t IC, int64_t OC) {
+void HipOps<Element>::gradients_of_weights(Lane& lane, float* dweight, float* dbias, const Element* dout, const Element* in,
+                                           int64_t N, int64_t IC, int64_t OC) {
   const Operand<Element> A{dout, OC, OC}, B{in, IC, IC};
-  if (by_library<true, true>({dweight, DType::kFloat32, IC}, A, B, N)) return sum_columns(dbias, dout, N, OC);
+  if (by_library<true, true>(lane, {dweight, DType::kFloat32, IC}, A, B, N)) return sum_columns(lane, dbias, dout, N, OC);
   const ProductPlan plan = plan_of(OC, IC, N, true);
   const int64_t weights = OC * IC, all = weights + OC;
   if (plan.parts == 1) {
-    multiply<true, true>(stream_, properties_.wave, plan, A, B, N, StoreFloatsAndRowSums{dweight, dbias, IC, 0});
+    multiply<true, true>(lane.stream, properties_.wave, plan, A, B, N, StoreFloatsAndRowSums{dweight, dbias, IC, 0});
     return;
   }
-  auto* const parts = parts_.get<float>(plan.parts * all);
-  multiply<true, true>(stream_, properties_.wave, plan, A, B, N, StoreFloatsAndRowSums{parts, parts + weights, IC, all});
-  launch(stream_, "a matrix product's parts", sum_of_parts<float>, blocks_for(all, kThreads), kThreads, dweight, dbias, parts,
-         all, plan.parts, weights, false);
+  auto* const parts = lane.parts.get<float>(plan.parts * all);
+  multiply<true, true>(lane.stream, properties_.wave, plan, A, B, N, StoreFloatsAndRowSums{parts, parts + weights, IC, all});
+  launch(lane.stream, "a matrix product's parts", sum_of_parts<float>, blocks_for(all, kThreads), kThreads, dweight, dbias,
+         parts, all, plan.parts, weights, false);
 }
 
 template <typename Element>
 void HipOps<Element>::matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* weight, const float* bias,
                                      Epilogue epilogue, int64_t N, int64_t IC, int64_t OC) {
+  side_.join();
   const Operand<Element> A{as<Element>(in), N, IC}, B{as<Element>(weight), OC, IC};
   const bool is_gelu = epilogue == Epilogue::kGelu;
-  if (library_ != nullptr &&
+  if (main_.library != nullptr &&
       by_library<false, false>(
-          {out, activation_dtype(), OC, false, bias_of_activations(bias, OC), is_gelu ? pre_gelu : nullptr}, A, B, IC)) {
+          main_, {out, activation_dtype(), OC, false, bias_of_activations(bias, OC), is_gelu ? pre_gelu : nullptr}, A, B, IC)) {
     return;
   }
   const ProductPlan plan = plan_of(N, OC, IC, false);
   if (is_gelu) {
-    multiply<false, false>(stream_, properties_.wave, plan, A, B, IC,
+    multiply<false, false>(main_.stream, properties_.wave, plan, A, B, IC,
                            StoreGelu<Element>{as<Element>(out), as<Element>(pre_gelu), bias, OC});
   } else {
-    multiply<false, false>(stream_, properties_.wave, plan, A, B, IC, StoreActivations<Element>{as<Element>(out), bias, OC});
+    multiply<false, false>(main_.stream, properties_.wave, plan, A, B, IC,
+                           StoreActivations<Element>{as<Element>(out), bias, OC});
   }
 }
 
 template <typename Element>
-void HipOps<Element>::sum_columns(float* out, const Element* x, int64_t N, int64_t C) {
+void HipOps<Element>::sum_columns(Lane& lane, float* out, const Element* x, int64_t N, int64_t C) {
   const int64_t chunks = blocks_for(N, kChunkRows), column_blocks = blocks_for(C, kSumThreads);
-  auto* const sums = scratch_.get<float>(chunks * C);
-  launch(stream_, "sums of columns", column_chunks<Element>, chunks * column_blocks, kSumThreads, sums, x, N, C);
-  launch(stream_, "sums of columns", sum_of_chunks<float>, blocks_for(C, kLanes), kSumThreads, out, out, sums, chunks, C, C);
+  auto* const sums = lane.scratch.get<float>(chunks * C);
+  launch(lane.stream, "sums of columns", column_chunks<Element>, chunks * column_blocks, kSumThreads, sums, x, N, C);
+  launch(lane.stream, "sums of columns", sum_of_chunks<float>, blocks_for(C, kLanes), kSumThreads, out, out, sums, chunks, C,
+         C);
 }
 
+template <typename Element>
+void HipOps<Element>::gradient_of_input(Element* din, const Element* dout, const Element* pre_gelu, const Element* weight,
+                                        int64_t N, int64_t IC, int64_t OC) {
+  const Operand<Element> A{dout, N, OC}, B{weight, IC, IC};
+  const ProductPlan plan = plan_of(N, IC, OC, false);
+  if (by_library<false, true>(main_, {din, activation_dtype(), IC}, A, B, OC)) {
+    if (pre_gelu == nullptr) return;
+    launch(main_.stream, "gelu_slope", times_gelu_slope<Element>, blocks_for(N * IC, 4 * kThreads), kThreads, din, pre_gelu,
+           N * IC);
+  } else if (pre_gelu != nullptr) {
+    multiply<false, true>(main_.stream, properties_.wave, plan, A, B, OC, StoreTimesSlope<Element>{din, pre_gelu, IC});
+  } else {
+    multiply<false, true>(main_.stream, properties_.wave, plan, A, B, OC, StoreActivations<Element>{din, nullptr, IC});
+  }
+}
+
+// The gradients of the weights beside that of the input, which others wait for: it is queued first.
 template <typename Element>
 void HipOps<Element>::matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in,
                                       const Act* pre_gelu, const Act* weight, int64_t N, int64_t IC, int64_t OC) {
-  const Operand<Element> A{as<Element>(dout), N, OC}, B{as<Element>(weight), IC, IC};
-  const ProductPlan plan = plan_of(N, IC, OC, false);
-  if (by_library<false, true>({din, activation_dtype(), IC}, A, B, OC)) {
-    if (pre_gelu != nullptr) {
-      launch(stream_, "gelu_slope", times_gelu_slope<Element>, blocks_for(N * IC, 4 * kThreads), kThreads, as<Element>(din),
-             as<Element>(pre_gelu), N * IC);
-    }
-  } else if (pre_gelu != nullptr) {
-    multiply<false, true>(stream_, properties_.wave, plan, A, B, OC,
-                          StoreTimesSlope<Element>{as<Element>(din), as<Element>(pre_gelu), IC});
-  } else {
-    multiply<false, true>(stream_, properties_.wave, plan, A, B, OC, StoreActivations<Element>{as<Element>(din), nullptr, IC});
-  }
-  gradients_of_weights(dweight, dbias, as<Element>(dout), as<Element>(in), N, IC, OC);
+  const auto acts = [](const Act* x, int64_t count) { return MemoryRange{x, static_cast<size_t>(count) * sizeof(Element)}; };
+  const auto floats = [](float* x, int64_t count) { return MemoryRange{x, static_cast<size_t>(count) * sizeof(float)}; };
+  const MemoryRange input = acts(in, N * IC), output = acts(dout, N * OC), into = acts(din, N * IC),
+                    weights = floats(dweight, OC * IC), biases = floats(dbias, OC);
+  side_.make_way({output, acts(pre_gelu, N * IC), acts(weight, OC * IC)}, {into});
+  const bool is_beside = beside_ != nullptr && !overlap(into, input) && !overlap(into, output);
+  if (is_beside) side_.begin();
+  gradient_of_input(as<Element>(din), as<Element>(dout), as<Element>(pre_gelu), as<Element>(weight), N, IC, OC);
+  if (!is_beside) side_.make_way({input, output}, {weights, biases});
+  gradients_of_weights(is_beside ? *beside_ : main_, dweight, dbias, as<Element>(dout), as<Element>(in), N, IC, OC);
+  if (is_beside) side_.end({input, output}, {weights, biases});
 }
 
 template <typename Element>
 void HipOps<Element>::logits_of(float* logits, int64_t stride, const Element* x, const Element* wte, int64_t rows, int64_t C,
                                 int64_t V) {
   const Operand<Element> A{x, rows, C}, B{wte, V, C};
-  if (by_library<false, false>({logits, DType::kFloat32, stride}, A, B, C)) return;
-  multiply<false, false>(stream_, properties_.wave, plan_of(rows, V, C, false), A, B, C,
+  if (by_library<false, false>(main_, {logits, DType::kFloat32, stride}, A, B, C)) return;
+  multiply<false, false>(main_.stream, properties_.wave, plan_of(rows, V, C, false), A, B, C,
                          StoreFloats{logits, stride, rows * stride, false});
 }
 
@@ -181,7 +199,7 @@ void HipOps<Element>::cross_entropy_of(float* losses, Element* dlogits, float* l
   for (int64_t first = 0; first < rows; first += kLogitRows) {
     const int64_t count = std::min(kLogitRows, rows - first);
     logits_of(logits, stride, x + first * C, wte, count, C, V);
-    launch(stream_, "cross_entropy", cross_entropy<Element>, count, kHeadThreads, losses + first,
+    launch(main_.stream, "cross_entropy", cross_entropy<Element>, count, kHeadThreads, losses + first,
            dlogits == nullptr ? dlogits : dlogits + first * stride, logits, targets + first, V, stride, scale);
   }
 }
@@ -189,6 +207,7 @@ void HipOps<Element>::cross_entropy_of(float* losses, Element* dlogits, float* l
 template <typename Element>
 void HipOps<Element>::head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C,
                                 int64_t V) {
+  side_.join();
   auto* const logits = logits_.get<float>(kLogitRows * round_up(V, kLogitsAlignment));
   cross_entropy_of(losses, nullptr, logits, as<Element>(x), as<Element>(wte), targets, N, C, V, 1.0F);
 }
@@ -196,6 +215,7 @@ void HipOps<Element>::head_loss(float* losses, const Act* x, const Act* wte, con
 template <typename Element>
 void HipOps<Element>::head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte,
                                          const int32_t* targets, int64_t N, int64_t C, int64_t V, float scale) {
+  side_.join();
   const int64_t stride = round_up(V, kLogitsAlignment), chunk = std::min(kLogitGradientRows, N);
   const auto logit_bytes = static_cast<int64_t>(sizeof(float)), gradient_bytes = static_cast<int64_t>(sizeof(Element));
   auto* const logits =
@@ -208,12 +228,12 @@ void HipOps<Element>::head_loss_backward(float* losses, Act* dx, float* dwte, co
                      scale / static_cast<float>(N));
     Element* const dinputs = as<Element>(dx) + first * C;
     const Operand<Element> A{dlogits, rows, stride}, B{as<Element>(wte), C, C};
-    if (!by_library<false, true>({dinputs, activation_dtype(), C}, A, B, V)) {
+    if (!by_library<false, true>(main_, {dinputs, activation_dtype(), C}, A, B, V)) {
       // By way of floats: V is long, and its parts are added before they are rounded.
-      auto* const floats = scratch_.get<float>(chunk * C);
+      auto* const floats = main_.scratch.get<float>(chunk * C);
       product_of_floats<false, true>(floats, A, B, V, false);
-      launch(stream_, "head_loss_backward", cast_elements<Element>, blocks_for(rows * C, kThreads), kThreads, dinputs, floats,
-             rows * C);
+      launch(main_.stream, "head_loss_backward", cast_elements<Element>, blocks_for(rows * C, kThreads), kThreads, dinputs,
+             floats, rows * C);
     }
     product_of_floats<true, true>(dwte, Operand<Element>{dlogits, V, stride}, Operand<Element>{inputs, C, C}, rows, first > 0);
   }
@@ -221,6 +241,7 @@ void HipOps<Element>::head_loss_backward(float* losses, Act* dx, float* dwte, co
 
 template <typename Element>
 void HipOps<Element>::head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) {
+  side_.join();
   logits_of(logits, V, as<Element>(x), as<Element>(wte), rows, C, V);
 }
 

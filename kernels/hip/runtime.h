@@ -9,6 +9,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -47,7 +48,9 @@ DeviceProperties properties_of(int device);
 // A queue of work. In it, one after the other.
 class Stream {
  public:
-  explicit Stream(int device);
+  // kLeast: its work takes what that of others leaves.
+  enum class Priority : uint8_t { kUsual, kLeast };
+  explicit Stream(int device, Priority priority = Priority::kUsual);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -73,6 +76,7 @@ class Event {
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
 
+  void take(const Stream& stream);           // another moment, in a stream of the same device
   void wait() const;                         // this thread
   bool is_over() const;                      // by now
   void hold_up(const Stream& stream) const;  // later work in that stream
@@ -80,6 +84,24 @@ class Event {
  private:
   int device_;
   hipEvent_t event_ = nullptr;
+};
+
+// A record of what was put into a stream, to be put there as often as it is launched: with the arguments of then, and each time
+// with what the memory holds by then.
+class Graph {
+ public:
+  // Calls `put`, which puts work into the stream, and into others that wait for it and that it waits for at last. Nothing of it
+  // is done. Throws DeviceError where the runtime refuses that, and what `put` throws; then nothing is in the stream.
+  Graph(const Stream& stream, const std::function<void()>& put);
+  ~Graph();  // waits for launches
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+
+  void launch(const Stream& stream) const;
+
+ private:
+  const Stream& stream_;
+  hipGraphExec_t graph_ = nullptr;
 };
 
 // Moments in a stream by the host's clock, which an Event does not tell: it is made without times, and so costs less.

@@ -108,9 +108,11 @@ DeviceProperties properties_of(int device) {
           identity};
 }
 
-Stream::Stream(int device) : device_(device) {
+Stream::Stream(int device, Priority priority) : device_(device) {
   use();
-  check(hipStreamCreateWithFlags(&stream_, hipStreamNonBlocking), "a stream");
+  int least = 0, greatest = 0;
+  if (priority == Priority::kLeast) check(hipDeviceGetStreamPriorityRange(&least, &greatest), "the priorities of streams");
+  check(hipStreamCreateWithPriority(&stream_, hipStreamNonBlocking, least), "a stream");
 }
 Stream::~Stream() {
   (void)hipStreamDestroy(stream_);
@@ -151,6 +153,10 @@ Event& Event::operator=(Event&& other) noexcept {
   std::swap(event_, other.event_);
   return *this;
 }
+void Event::take(const Stream& stream) {
+  stream.use();
+  check(hipEventRecord(event_, stream.get()), "an event in a stream");
+}
 void Event::wait() const {
   use_device(device_);
   check(hipEventSynchronize(event_), "waiting for the device");
@@ -168,6 +174,52 @@ bool Event::is_over() const {
 void Event::hold_up(const Stream& stream) const {
   stream.use();
   check(hipStreamWaitEvent(stream.get(), event_, 0), "a stream's wait for another");
+}
+
+namespace {
+
+// A capture of a stream, for as long as it lives: only this thread's calls may disturb it.
+class Capture {
+ public:
+  explicit Capture(const Stream& stream) : stream_(stream) {
+    stream.use();
+    check(hipStreamBeginCapture(stream.get(), hipStreamCaptureModeThreadLocal), "recording a stream");
+  }
+  ~Capture() {
+    if (graph_ == nullptr) (void)hipStreamEndCapture(stream_.get(), &graph_);  // nothing is to be left of it
+    if (graph_ != nullptr) (void)hipGraphDestroy(graph_);
+    (void)hipGetLastError();
+  }
+  Capture(const Capture&) = delete;
+  Capture& operator=(const Capture&) = delete;
+
+  hipGraph_t end() {
+    check(hipStreamEndCapture(stream_.get(), &graph_), "the record of a stream");
+    return graph_;
+  }
+
+ private:
+  const Stream& stream_;
+  hipGraph_t graph_ = nullptr;
+};
+
+}  // namespace
+
+Graph::Graph(const Stream& stream, const std::function<void()>& put) : stream_(stream) {
+  Capture capture(stream);
+  put();
+  check(hipGraphInstantiateWithFlags(&graph_, capture.end(), 0), "a graph of what was recorded");
+}
+Graph::~Graph() {
+  try {
+    stream_.wait();
+  } catch (...) {  // of a device that failed there is no more to be had
+  }
+  (void)hipGraphExecDestroy(graph_);
+}
+void Graph::launch(const Stream& stream) const {
+  stream.use();
+  check(hipGraphLaunch(graph_, stream.get()), "a graph");
 }
 
 Marks::~Marks() {

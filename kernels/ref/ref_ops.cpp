@@ -5,6 +5,7 @@
 #include "kernels/dtype.h"
 #include "kernels/host_ops.h"
 #include "kernels/ref/attention.h"
+#include "kernels/ref/decode.h"
 #include "kernels/ref/encoder.h"
 #include "kernels/ref/fixed_point.h"
 #include "kernels/ref/head.h"
@@ -34,6 +35,7 @@ class RefOps final : public HostOps {
     for (int64_t i = 0; i < count; ++i) as<E>(out)[i] = static_cast<E>(in[i]);
   }
   void parameters_changed() override {}
+  std::unique_ptr<DecodeOps> make_decode_ops() override { return std::make_unique<ref::Decode<E>>(); }
 
   void encoder_forward(float* out, const int32_t* tokens, const Act* wte, const float* wpe, int64_t B, int64_t T,
                        int64_t C) override {

@@ -30,20 +30,6 @@ uint64_t feistel(uint64_t key, int half_bits, uint64_t value) {
   return left << half_bits | right;
 }
 
-int64_t sequence_number(const DataOrder& order, int64_t step, int64_t microbatch, int64_t row) {
-  return (step * order.microbatches + microbatch) * order.batch_size + row;
-}
-
-// One row of inputs and targets from window `window`.
-void copy_window(std::span<const uint16_t> tokens, int64_t window, int64_t block_size, int32_t* inputs, int32_t* targets) {
-  const uint16_t* first = tokens.data() + window * block_size;
-  assert(static_cast<size_t>((window + 1) * block_size) < tokens.size());
-  for (int64_t i = 0; i < block_size; ++i) {
-    inputs[i] = first[i];
-    targets[i] = first[i + 1];
-  }
-}
-
 }  // namespace
 
 int64_t DataOrder::window_at(int64_t pass, int64_t place) const {
@@ -60,29 +46,26 @@ int64_t DataOrder::window_at(int64_t pass, int64_t place) const {
   return static_cast<int64_t>(value);
 }
 
-int64_t DataOrder::pass_of(int64_t step, int64_t microbatch, int64_t row) const {
-  return sequence_number(*this, step, microbatch, row) / windows;
+int64_t windows_in(std::span<const uint16_t> tokens, int64_t block_size) {
+  return (static_cast<int64_t>(tokens.size()) - 1) / block_size;
 }
 
-int64_t DataOrder::window_of(int64_t step, int64_t microbatch, int64_t row) const {
-  const int64_t number = sequence_number(*this, step, microbatch, row);
-  return window_at(number / windows, number % windows);
-}
-
-void DataOrder::fill(std::span<const uint16_t> tokens, int64_t step, int64_t microbatch, std::span<int32_t> inputs,
-                     std::span<int32_t> targets) const {
-  assert(inputs.size() == static_cast<size_t>(batch_size * block_size) && targets.size() == inputs.size());
-  for (int64_t row = 0; row < batch_size; ++row) {
-    copy_window(tokens, window_of(step, microbatch, row), block_size, &inputs[row * block_size], &targets[row * block_size]);
+void copy_window(std::span<const uint16_t> tokens, size_t first, std::span<int32_t> inputs, std::span<int32_t> targets) {
+  assert(first + inputs.size() < tokens.size() && targets.size() == inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    inputs[i] = tokens[first + i];
+    targets[i] = tokens[first + i + 1];
   }
 }
 
-void DataOrder::fill_evaluation(std::span<const uint16_t> tokens, int64_t microbatch, std::span<int32_t> inputs,
-                                std::span<int32_t> targets) const {
-  assert(inputs.size() == static_cast<size_t>(batch_size * block_size) && targets.size() == inputs.size());
-  for (int64_t row = 0; row < batch_size; ++row) {
-    const int64_t window = (microbatch * batch_size + row) % windows;
-    copy_window(tokens, window, block_size, &inputs[row * block_size], &targets[row * block_size]);
+void fill_evaluation(std::span<const uint16_t> tokens, const BatchShape& shape, int64_t microbatch, std::span<int32_t> inputs,
+                     std::span<int32_t> targets) {
+  assert(inputs.size() == static_cast<size_t>(shape.tokens()) && targets.size() == inputs.size());
+  const auto block = static_cast<size_t>(shape.block_size);
+  for (int64_t row = 0; row < shape.batch_size; ++row) {
+    const int64_t window = (microbatch * shape.batch_size + row) % windows_in(tokens, shape.block_size);
+    const size_t at = static_cast<size_t>(row) * block;
+    copy_window(tokens, static_cast<size_t>(window) * block, inputs.subspan(at, block), targets.subspan(at, block));
   }
 }
 

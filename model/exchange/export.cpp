@@ -26,18 +26,15 @@ using Outcome = tl::expected<void, std::string>;
 
 // The file with the parameters, and those beside it.
 struct Plan {
-  std::string name;
-  std::function<Outcome(const ByteSink&)> write;
+  FileContent parameters;
   std::vector<TextFile> beside;
 };
 using Planned = tl::expected<Plan, std::string>;
 
 Planned plan_safetensors(const WeightSource& source, const ExportRequest& request) {
   const int32_t end = request.tokenizer ? request.tokenizer->end_of_document() : -1;
-  Plan plan{"model.safetensors",
-            [&source, tensors = hugging_face_tensors(source.config, request.dtype)](const ByteSink& sink) {
-              return write_safetensors(source, tensors, sink);
-            },
+  Plan plan{{"model.safetensors", [&source, tensors = hugging_face_tensors(source.config, request.dtype)](
+                                      const ByteSink& sink) { return write_safetensors(source, tensors, sink); }},
             {{"config.json", hugging_face_config(source.config, request.dtype, end)},
              {"generation_config.json", hugging_face_generation_config(end)}}};
   if (!request.tokenizer) return plan;
@@ -56,10 +53,8 @@ Planned plan_gguf(const WeightSource& source, const ExportRequest& request) {
   auto tokenizer = gguf_tokenizer(*request.tokenizer, source.config.vocab_size);
   if (!tokenizer) return tl::unexpected(tokenizer.error());
   const GgufDescription description{request.name, request.dtype, *std::move(tokenizer)};
-  return Plan{"model.gguf",
-              [&source, description, tensors = gguf_tensors(source.config, request.dtype)](const ByteSink& sink) {
-                return write_gguf(source, description, tensors, sink);
-              },
+  return Plan{{"model.gguf", [&source, description, tensors = gguf_tensors(source.config, request.dtype)](
+                                 const ByteSink& sink) { return write_gguf(source, description, tensors, sink); }},
               {}};
 }
 
@@ -73,16 +68,16 @@ Planned plan_npz(const WeightSource& source, const ExportRequest& request) {
                                         {"n_head", config.n_head},
                                         {"vocab_size", config.vocab_size},
                                         {"block_size", config.block_size}};
-  Plan plan{"model.npz",
-            [&source, tensors = npz_tensors(config, request.dtype)](const ByteSink& sink) {
-              return write_npz(source, tensors, sink);
-            },
+  Plan plan{{"model.npz", [&source, tensors = npz_tensors(config, request.dtype)](
+                              const ByteSink& sink) { return write_npz(source, tensors, sink); }},
             {{"config.json", sizes.dump(2) + "\n"}}};
   if (request.tokenizer) plan.beside.push_back({request.tokenizer->file_name(), request.tokenizer->file_bytes()});
   return plan;
 }
 
 Planned plan_for(const WeightSource& source, const ExportRequest& request) {
+  if (const auto problems = source.config.problems(); !problems.empty())
+    return tl::unexpected(fmt::format("the checkpoint's model cannot be built: {}", fmt::join(problems, "; ")));
   const int64_t model = source.config.vocab_size;
   if (request.tokenizer && request.tokenizer->vocab_size() > model) {
     return tl::unexpected(fmt::format("the tokenizer has {} tokens and the model {}: it was trained with another tokenizer",
@@ -158,6 +153,20 @@ std::optional<ExchangeFormat> exchange_format(std::string_view name) {
   return static_cast<ExchangeFormat>(found - std::begin(kExchangeFormats));
 }
 
+tl::expected<std::vector<FileContent>, std::string> export_files(const WeightSource& source, const ExportRequest& request) {
+  Planned plan = plan_for(source, request);
+  if (!plan) return tl::unexpected(plan.error());
+  std::vector<FileContent> files;
+  for (TextFile& file : plan->beside) {
+    files.push_back({std::move(file.name), [bytes = std::move(file.bytes)](const ByteSink& sink) -> Outcome {
+                       sink(std::as_bytes(std::span(bytes)));
+                       return {};
+                     }});
+  }
+  files.push_back(std::move(plan->parameters));
+  return files;
+}
+
 tl::expected<std::vector<ExportedFile>, std::string> export_model(const WeightSource& source, const ExportRequest& request) {
   Output output(request.folder);
   // Nothing more is read for a file that takes no more: of a large model that may be hours of a service's network.
@@ -165,19 +174,14 @@ tl::expected<std::vector<ExportedFile>, std::string> export_model(const WeightSo
                                        if (output.has_failed()) return tl::unexpected(std::string("the file takes no more"));
                                        return source.read(tensors);
                                      }};
-  const Planned plan = plan_for(while_it_writes, request);
-  if (!plan) return tl::unexpected(plan.error());
-  std::vector<std::string> names = {plan->name};
-  for (const TextFile& file : plan->beside) names.push_back(file.name);
+  const auto files = export_files(while_it_writes, request);
+  if (!files) return tl::unexpected(files.error());
+  std::vector<std::string> names;
+  for (const FileContent& file : *files) names.push_back(file.name);
   if (const Outcome good = check_folder(request.folder, names); !good) return tl::unexpected(good.error());
-  for (const TextFile& file : plan->beside) {
-    const Outcome added = output.add(file.name, [&](const ByteSink& sink) -> Outcome {
-      sink(std::as_bytes(std::span(file.bytes)));
-      return {};
-    });
-    if (!added) return tl::unexpected(added.error());
+  for (const FileContent& file : *files) {
+    if (const Outcome added = output.add(file.name, file.write); !added) return tl::unexpected(added.error());
   }
-  if (const Outcome added = output.add(plan->name, plan->write); !added) return tl::unexpected(added.error());
   return output.publish();
 }
 

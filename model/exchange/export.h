@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -21,6 +22,7 @@
 
 #include "kernels/ops.h"
 #include "model/data/tokenizer.h"
+#include "model/exchange/tensor_encoding.h"
 #include "model/exchange/weight_source.h"
 
 namespace holdfast::model {
@@ -33,9 +35,17 @@ struct ExportRequest {
   ExchangeFormat format = ExchangeFormat::kSafetensors;
   kernels::DType dtype = kernels::DType::kFloat32;
   const Tokenizer* tokenizer = nullptr;  // null: there is none
-  std::string folder;
-  std::string name;  // of the model, for people
+  std::string folder;                    // for export_model
+  std::string name;                      // of the model, for people
 };
+
+// The files of an export for whoever puts them elsewhere than into a folder; the one with the parameters is last. `write` gives
+// the same bytes however often it is called. The source, which they refer to, and the request's tokenizer outlive them.
+struct FileContent {
+  std::string name;
+  std::function<tl::expected<void, std::string>(const ByteSink&)> write;
+};
+tl::expected<std::vector<FileContent>, std::string> export_files(const WeightSource& source, const ExportRequest& request);
 
 struct ExportedFile {
   std::string path;

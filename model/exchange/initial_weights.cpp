@@ -15,6 +15,7 @@
 #include "storage/checkpoint.h"
 #include "storage/checksum.h"
 #include "storage/open_store.h"
+#include "storage/places/place.h"
 
 namespace holdfast::model {
 namespace {
@@ -94,21 +95,55 @@ Opened open_hugging_face(const std::string& path, const Gpt2Config& wanted) {
   return std::make_unique<WeightsOfHuggingFace>(*std::move(there), wanted);
 }
 
-Opened open_checkpoint(std::unique_ptr<storage::ObjectStore> store, int64_t step, const std::string& path,
-                       const Gpt2Config& wanted) {
-  const auto manifest = storage::read_manifest(*store, step);
-  if (!manifest) return tl::unexpected(manifest.error().message);
-  const Gpt2Config there = config_of(*manifest);
-  if (const auto problems = there.problems(); !problems.empty()) {
-    return tl::unexpected(
-        fmt::format("{}: the checkpoint of step {} does not say of which model it is ({}).", path, step, problems.front()));
+// Several tensors lie in one shard, and each is asked for by itself, with the manifest: the manifest is kept, and the shard
+// that was read last.
+class LastShardKept final : public storage::ForwardingStore {
+ public:
+  using ForwardingStore::ForwardingStore;
+  storage::Result<storage::Bytes> get(const std::string& key) override {
+    const std::lock_guard lock(mutex_);
+    Kept& kept = key.ends_with("manifest.json") ? manifest_ : shard_;
+    if (key == kept.key) return kept.bytes;
+    auto read = ForwardingStore::get(key);
+    if (read) kept = {key, *read};
+    return read;
   }
-  if (auto good = check_sizes(path, there, wanted); !good) return tl::unexpected(good.error());
-  return std::make_unique<WeightsOfCheckpoint>(std::move(store), step, there, wanted);
+
+ private:
+  struct Kept {
+    std::string key;
+    storage::Bytes bytes;
+  };
+  std::mutex mutex_;
+  Kept manifest_, shard_;
+};
+
+// The checkpoint of a model: its store and step. No store: the path is another's, and not of checkpoints.
+struct Place {
+  std::unique_ptr<storage::ObjectStore> store;
+  int64_t step = -1;
+};
+
+tl::expected<Place, std::string> place_in(std::unique_ptr<storage::ObjectStore> store, int64_t step, const std::string& path) {
+  const auto steps = storage::list_checkpoints(*store);
+  if (!steps) return tl::unexpected(steps.error().message);
+  if (step < 0 && steps->empty()) return tl::unexpected(fmt::format("{}: has no checkpoint.", path));
+  if (step < 0) step = steps->back();
+  if (std::ranges::find(*steps, step) == steps->end()) {
+    return tl::unexpected(fmt::format("{}: has no checkpoint of step {}{}.", path, step,
+                                      steps->empty() ? "" : fmt::format("; its newest is that of step {}", steps->back())));
+  }
+  return Place{std::move(store), step};
 }
 
-// Folders with checkpoints in them are Holdfast's; all else is another's. `step` becomes the checkpoint's.
-Opened open_weights(const std::string& path, int64_t& step, const Gpt2Config& wanted) {
+// Folders with checkpoints in them are Holdfast's; all else is another's.
+tl::expected<Place, std::string> place_of(const std::string& path, int64_t step) {
+  if (storage::is_s3(path)) {
+    const auto [named, named_step] = storage::split_step(path, true);
+    auto store = storage::open_store(named, "", {.missing = storage::MissingFolder::kFail});
+    if (!store) return tl::unexpected(store.error().message);
+    return place_in(std::make_unique<LastShardKept>(*std::move(store)), step < 0 ? named_step.value_or(-1) : step, path);
+  }
   std::error_code error;
   if (!fs::exists(path, error)) {
     return tl::unexpected(
@@ -117,18 +152,30 @@ Opened open_weights(const std::string& path, int64_t& step, const Gpt2Config& wa
                     "with checkpoints.",
                     path));
   }
-  if (!fs::is_directory(path, error)) return open_hugging_face(path, wanted);
+  if (!fs::is_directory(path, error)) return Place{};
   auto store = storage::open_directory_store(path);
   if (!store) return tl::unexpected(store.error().message);
   const auto steps = storage::list_checkpoints(**store);
-  if (!steps) return tl::unexpected(steps.error().message);
-  if (step < 0 && steps->empty()) return open_hugging_face(path, wanted);
-  if (step >= 0 && std::ranges::find(*steps, step) == steps->end()) {
-    return tl::unexpected(fmt::format("{}: has no checkpoint of step {}{}.", path, step,
-                                      steps->empty() ? "" : fmt::format("; its newest is that of step {}", steps->back())));
+  if (steps && step < 0 && steps->empty()) return Place{};
+  return place_in(*std::move(store), step, path);
+}
+
+tl::expected<Gpt2Config, std::string> config_in(const Place& place, const std::string& path) {
+  const auto manifest = storage::read_manifest(*place.store, place.step);
+  if (!manifest) return tl::unexpected(manifest.error().message);
+  const Gpt2Config there = config_of(*manifest);
+  if (const auto problems = there.problems(); !problems.empty()) {
+    return tl::unexpected(fmt::format("{}: the checkpoint of step {} does not say of which model it is ({}).", path, place.step,
+                                      problems.front()));
   }
-  if (step < 0) step = steps->back();
-  return open_checkpoint(*std::move(store), step, path, wanted);
+  return there;
+}
+
+Opened open_checkpoint(Place place, const std::string& path, const Gpt2Config& wanted) {
+  const auto there = config_in(place, path);
+  if (!there) return tl::unexpected(there.error());
+  if (auto good = check_sizes(path, *there, wanted); !good) return tl::unexpected(good.error());
+  return std::make_unique<WeightsOfCheckpoint>(std::move(place.store), place.step, *there, wanted);
 }
 
 tl::expected<std::string, std::string> digest_of(const WeightsOf& weights) {
@@ -159,6 +206,15 @@ std::string files_at(const std::string& path) {
 
 }  // namespace
 
+tl::expected<Gpt2Config, std::string> config_of_weights(const std::string& path, int64_t step) {
+  const auto place = place_of(path, step);
+  if (!place) return tl::unexpected(place.error());
+  if (place->store) return config_in(*place, path);
+  const auto model = HuggingFaceModel::open(path);
+  if (!model) return tl::unexpected(model.error());
+  return model->config();
+}
+
 // A digest is remembered by the files that were there before they were opened, if they still are when all is read.
 tl::expected<InitialWeights, std::string> open_initial_weights(const std::string& path, int64_t step,
                                                                const Gpt2Config& wanted) {
@@ -166,15 +222,29 @@ tl::expected<InitialWeights, std::string> open_initial_weights(const std::string
   static std::map<std::string, std::string> known;
   const std::lock_guard lock(mutex);
   const std::string files = files_at(path);
-  auto opened = open_weights(path, step, wanted);
+  auto place = place_of(path, step);
+  if (!place) return tl::unexpected(place.error());
+  const std::string print = fmt::format("{}@{}:{}{}", path, place->step, wanted.block_size, files);
+  auto opened = place->store ? open_checkpoint(*std::move(place), path, wanted) : open_hugging_face(path, wanted);
   if (!opened) return tl::unexpected(opened.error());
-  const std::string print = fmt::format("{}@{}:{}{}", path, step, wanted.block_size, files);
   if (const auto found = known.find(print); found != known.end() && files_at(path) == files) {
     return InitialWeights{*std::move(opened), found->second};
   }
   auto digest = digest_of(**opened);
   if (!digest) return tl::unexpected(digest.error());
   if (files_at(path) == files) known[print] = *digest;
+  return InitialWeights{*std::move(opened), *std::move(digest)};
+}
+
+tl::expected<InitialWeights, std::string> open_initial_weights(std::unique_ptr<storage::ObjectStore> store, int64_t step,
+                                                               const std::string& named, const Gpt2Config& wanted) {
+  store = std::make_unique<LastShardKept>(std::move(store));
+  auto place = place_in(std::move(store), step, named);
+  if (!place) return tl::unexpected(place.error());
+  auto opened = open_checkpoint(*std::move(place), named, wanted);
+  if (!opened) return tl::unexpected(opened.error());
+  auto digest = digest_of(**opened);
+  if (!digest) return tl::unexpected(digest.error());
   return InitialWeights{*std::move(opened), *std::move(digest)};
 }
 

@@ -11,6 +11,7 @@
 
 #include "model/initial_values.h"
 #include "model/parameter_table.h"
+#include "storage/object_store.h"
 
 namespace holdfast::model {
 
@@ -21,5 +22,11 @@ struct InitialWeights {
 
 // `path`: as HuggingFaceModel::open has it, or a folder of Holdfast's checkpoints; of these the one of `step`, -1: the newest.
 tl::expected<InitialWeights, std::string> open_initial_weights(const std::string& path, int64_t step, const Gpt2Config& wanted);
+// The same of checkpoints in a store, wherever its objects are; `named`: for people.
+tl::expected<InitialWeights, std::string> open_initial_weights(std::unique_ptr<storage::ObjectStore> store, int64_t step,
+                                                               const std::string& named, const Gpt2Config& wanted);
+
+// The sizes of the model at `path`, as open_initial_weights has it.
+tl::expected<Gpt2Config, std::string> config_of_weights(const std::string& path, int64_t step);
 
 }  // namespace holdfast::model

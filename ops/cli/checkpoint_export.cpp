@@ -1,7 +1,7 @@
 // `holdfast ckpt export`: a checkpoint's model as a file of another program.
 #include <fmt/format.h>
 
-#include "kernels/ops.h"
+#include "model/exchange/checkpoint_weights.h"
 #include "model/exchange/export.h"
 #include "ops/cli/checkpoint_place.h"
 #include "ops/cli/command/api.h"
@@ -16,23 +16,6 @@ struct ExportArguments {
   std::string place, format, dtype = "float32", tokenizer, output;
   int threads = 1;
 };
-
-kernels::DType dtype_named(const std::string& name) {
-  for (const auto dtype : {kernels::DType::kFloat16, kernels::DType::kBFloat16}) {
-    if (name == kernels::dtype_name(dtype)) return dtype;
-  }
-  return kernels::DType::kFloat32;
-}
-
-// A checkpoint that cannot be read ends the command: the Failure, with its exit code, leaves the export.
-model::WeightSource parameters_in(storage::ObjectStore& store, const storage::Manifest& manifest, int threads) {
-  using Outcome = tl::expected<void, std::string>;
-  return {config_of(manifest),
-          [&store, step = manifest.step, threads](std::span<const storage::MutableTensor> tensors) -> Outcome {
-            value_of(storage::read_tensors(store, step, tensors, threads));
-            return {};
-          }};
-}
 
 using FoundTokenizer = tl::expected<std::unique_ptr<model::Tokenizer>, std::string>;
 
@@ -71,11 +54,14 @@ void export_checkpoint(const Options& options, const ExportArguments& arguments)
   const FoundTokenizer tokenizer = tokenizer_for(arguments, manifest);
   model::ExportRequest request;
   request.format = model::exchange_format(arguments.format).value();
-  request.dtype = dtype_named(arguments.dtype);
+  request.dtype = kernels::dtype_named(arguments.dtype).value();
   request.tokenizer = tokenizer ? tokenizer->get() : nullptr;
   request.folder = arguments.output;
   request.name = fmt::format("{} step {}", manifest.job, step);
-  const auto files = model::export_model(parameters_in(*place.store, manifest, arguments.threads), request);
+  std::optional<storage::Error> failure;
+  const auto weights = model::checkpoint_weights(*place.store, manifest, arguments.threads, failure);
+  const auto files = model::export_model(weights, request);
+  if (failure) throw failure_of(*failure);
   if (!files) throw Failure{kBadInput, files.error()};
   print_exported(options, arguments, manifest, tokenizer, *files);
 }

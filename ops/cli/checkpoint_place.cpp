@@ -10,6 +10,7 @@
 #include "ops/cli/command/api.h"
 #include "rendezvous/client/service_store.h"
 #include "storage/open_store.h"
+#include "storage/places/place.h"
 
 namespace holdfast::ops {
 namespace {
@@ -42,15 +43,38 @@ std::optional<CheckpointPlace> in_folder(const std::string& named) {
   return place;
 }
 
+CheckpointPlace in_s3(const std::string& named) {
+  const auto [place, step] = storage::split_step(named, true);
+  return {value_of(storage::open_store(place, "", {.missing = storage::MissingFolder::kFail})), step};
+}
+
+// Either may be away, or not on this machine: the other is then all there is.
+CheckpointPlace of_two(const std::string& store, const std::string& copy, const std::string& id, const Options& options) {
+  const storage::OpenOptions reading{.missing = storage::MissingFolder::kFail,
+                                     .service = rendezvous::service_stores(server_of(options), token_of(options))};
+  CheckpointPlace place;
+  auto first = storage::open_store(store, id, reading), second = storage::open_store(copy, id, reading);
+  if (!first && !second) throw failure_of(first.error());
+  if (first) place.first = *std::move(first);
+  if (second) place.second = *std::move(second);
+  auto both = reading;
+  both.copy = copy;
+  both.tell = [](const std::string& text) { fmt::print(stderr, "{}\n", text); };
+  place.store = value_of(storage::open_store(store, id, both));
+  return place;
+}
+
 CheckpointPlace of_job(const Options& options, const std::string& name) {
   Api api(options);
   const std::string id = api.job_id(name);
   const Json job = api.get("/v1/jobs/" + id);
   const std::string store = has(job, "spec") ? text_at(job["spec"], "checkpoint_store") : "";
+  const std::string copy = has(job, "spec") ? text_at(job["spec"], "checkpoint_copy") : "";
+  if (!copy.empty()) return of_two(store, copy, id, options);
   CheckpointPlace place;
   std::error_code ignored;
   const std::string folder = store.starts_with("file://") ? store.substr(7) : store;
-  if (!folder.empty() && !fs::is_directory(folder, ignored)) {
+  if (!folder.empty() && !storage::is_s3(folder) && !fs::is_directory(folder, ignored)) {
     throw Failure{kBadInput, fmt::format("{} keeps its checkpoints in {}, which is not on this machine: run this where it is",
                                          id, folder)};
   }
@@ -67,6 +91,7 @@ Failure failure_of(const storage::Error& error) {
 }
 
 CheckpointPlace find_checkpoints(const Options& options, const std::string& named) {
+  if (storage::is_s3(named)) return in_s3(named);
   if (auto place = in_folder(named)) return *std::move(place);
   std::string name = named;
   std::optional<int64_t> step;
@@ -82,6 +107,20 @@ CheckpointPlace find_checkpoints(const Options& options, const std::string& name
   }
   if (step) place->step = step;
   return *std::move(place);
+}
+
+std::unique_ptr<storage::ObjectStore> take_place(CheckpointPlace& place, const std::string& which) {
+  if (!place.first && !place.second)
+    throw Failure{kBadInput, "--place: these checkpoints are in one place: it is for jobs with a checkpoint_copy"};
+  const auto is_meant = [&](const std::unique_ptr<storage::ObjectStore>& store, const char* letter) {
+    return which == letter || (store && (store->describe() == which || store->describe().starts_with(which + "/")));
+  };
+  std::unique_ptr<storage::ObjectStore>* meant = is_meant(place.first, "A")    ? &place.first
+                                                 : is_meant(place.second, "B") ? &place.second
+                                                                               : nullptr;
+  if (meant != nullptr && *meant) return std::move(*meant);
+  const auto name = [](const std::unique_ptr<storage::ObjectStore>& store) { return store ? store->describe() : "away"; };
+  throw Failure{kBadInput, fmt::format("--place {}: choose A ({}) or B ({})", which, name(place.first), name(place.second))};
 }
 
 std::vector<int64_t> steps_of(CheckpointPlace& place) {

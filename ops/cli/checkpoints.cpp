@@ -2,6 +2,8 @@
 // own file).
 #include <fmt/format.h>
 
+#include <map>
+
 #include "ops/cli/checkpoint_place.h"
 #include "ops/cli/command/api.h"
 #include "ops/cli/command/command.h"
@@ -16,6 +18,12 @@ std::string ratio_text(double raw, double stored) {
   return stored > 0 ? fmt::format("{:.2f}x", raw / stored) : "-";
 }
 
+std::string copied_text(const Json& checkpoint) {
+  if (!has(checkpoint, "copy")) return "-";
+  const Json& copy = checkpoint["copy"];
+  return has(copy, "copied_at") ? time_text(text_at(copy, "copied_at")) : "not yet";
+}
+
 void list_of_job(const Options& options, const std::string& name) {
   Api api(options);
   const std::string id = api.job_id(name);
@@ -27,13 +35,13 @@ void list_of_job(const Options& options, const std::string& name) {
   }
   Table table({Column("STEP").right(), Column("CREATED").left_out(4), Column("SIZE").right(),
                Column("PACKED").right().left_out(3), Column("STALL").right().left_out(2),
-               Column("WRITTEN IN").right().left_out(1), Column("STATE HASH").shrinks(1, 12)});
+               Column("WRITTEN IN").right().left_out(1), Column("STATE HASH").shrinks(1, 12), Column("COPIED").left_out(5)});
   for (const Json& checkpoint : checkpoints) {
     const double raw = number_at(checkpoint, "raw_bytes").value_or(0),
                  stored = number_at(checkpoint, "stored_bytes").value_or(0);
     table.add({text_at(checkpoint, "step"), time_text(text_at(checkpoint, "created_at")), bytes_text(stored),
                ratio_text(raw, stored), duration_text(number_at(checkpoint, "stall_s")),
-               duration_text(number_at(checkpoint, "write_s")), text_at(checkpoint, "state_hash")});
+               duration_text(number_at(checkpoint, "write_s")), text_at(checkpoint, "state_hash"), copied_text(checkpoint)});
   }
   table.print(options.wide);
 }
@@ -63,12 +71,40 @@ Json manifest_json(const storage::Manifest& manifest) {
           {"shards", shards}};
 }
 
+// Which of a job's two places have a manifest, by step.
+class Places {
+ public:
+  explicit Places(const CheckpointPlace& place) : are_two_(place.first != nullptr || place.second != nullptr) {
+    note(place.first.get(), "A");
+    note(place.second.get(), "B");
+  }
+  bool are_two() const { return are_two_; }
+  std::vector<std::string> of(int64_t step) const {
+    const auto found = letters_.find(step);
+    return found == letters_.end() ? std::vector<std::string>{} : found->second;
+  }
+
+ private:
+  void note(storage::ObjectStore* store, const char* letter) {
+    const auto steps = store != nullptr ? storage::list_checkpoints(*store) : storage::Result<std::vector<int64_t>>();
+    for (const int64_t step : steps.value_or(std::vector<int64_t>{})) letters_[step].emplace_back(letter);
+  }
+  bool are_two_;
+  std::map<int64_t, std::vector<std::string>> letters_;
+};
+
 void list_stored(const Options& options, const std::string& named) {
   CheckpointPlace place = find_checkpoints(options, named);
   Json all = Json::array();
-  Table table({Column("STEP").right(), Column("CREATED").left_out(3), Column("SIZE").right(),
-               Column("PACKED").right().left_out(2), Column("SHARDS").right().left_out(1),
-               Column("STATE HASH").shrinks(1, 12)});
+  std::vector<Column> columns{Column("STEP").right(),
+                              Column("CREATED").left_out(3),
+                              Column("SIZE").right(),
+                              Column("PACKED").right().left_out(2),
+                              Column("SHARDS").right().left_out(1),
+                              Column("STATE HASH").shrinks(1, 12)};
+  const Places places(place);
+  if (places.are_two()) columns.emplace_back("IN");
+  Table table(columns);
   for (const int64_t step : steps_of(place)) {
     const auto manifest = storage::read_manifest(*place.store, step);
     if (!manifest) {
@@ -83,15 +119,25 @@ void list_stored(const Options& options, const std::string& named) {
                    {"shards", manifest->shards.size()},
                    {"state_hash", manifest->state_hash}});
     const auto raw = static_cast<double>(manifest->raw_bytes()), stored = static_cast<double>(manifest->stored_bytes());
-    table.add({fmt::format("{}", step), time_text(manifest->created_at), bytes_text(stored), ratio_text(raw, stored),
-               fmt::format("{}", manifest->shards.size()), manifest->state_hash});
+    std::vector<Cell> row{fmt::format("{}", step),
+                          time_text(manifest->created_at),
+                          bytes_text(stored),
+                          ratio_text(raw, stored),
+                          fmt::format("{}", manifest->shards.size()),
+                          manifest->state_hash};
+    if (places.are_two()) {
+      all.back()["places"] = places.of(step);
+      row.push_back(fmt::format("{}", fmt::join(places.of(step), "+")));
+    }
+    table.add(std::move(row));
   }
   if (options.json) return print_json({{"checkpoints", all}});
   table.print(options.wide);
 }
 
-void verify(const Options& options, const std::string& named, int threads) {
+void verify(const Options& options, const std::string& named, const std::string& which, int threads) {
   CheckpointPlace place = find_checkpoints(options, named);
+  if (!which.empty()) place.store = take_place(place, which);
   std::vector<int64_t> steps = steps_of(place);
   if (place.step) steps = {*place.step};
   Json all = Json::array();
@@ -142,6 +188,7 @@ void show_stored(const Options& options, const std::string& named) {
 
 struct CkptArguments {
   std::string place;
+  std::string which;  // of a job's two places; "": both as one
   int threads = 2;
 };
 
@@ -165,10 +212,17 @@ void add_checkpoint_commands(CLI::App& app, Options& options) {
   };
   add("ls", "List the checkpoints there", "holdfast ckpt ls /shared/checkpoints/j1",
       [=, &options] { list_stored(options, arguments->place); });
-  add("verify", "Read every byte and check it; exit code 1 when one is wrong", "holdfast ckpt verify job:j1@60",
-      [=, &options] { verify(options, arguments->place, arguments->threads); })
-      ->add_option("--threads", arguments->threads, "Threads that unpack")
-      ->check(CLI::Range(1, 256));
+  CLI::App* const verifying =
+      add("verify", "Read every byte and check it; exit code 1 when one is wrong", "holdfast ckpt verify job:j1@60",
+          [=, &options] { verify(options, arguments->place, arguments->which, arguments->threads); });
+  verifying->add_option("--threads", arguments->threads, "Threads that unpack")->check(CLI::Range(1, 256));
+  verifying
+      ->add_option("--place", arguments->which,
+                   "Of a job with checkpoint_copy: A (checkpoint_store), B (checkpoint_copy), or its name [each object from "
+                   "where it is whole]")
+      ->type_name("A|B|PLACE");
+  add("mend", "Make a job's checkpoints whole in both of its places, each from the other", "holdfast ckpt mend job:j1@60",
+      [=, &options] { mend_checkpoints(options, arguments->place); });
   add("show", "Show what a checkpoint holds (the newest unless @STEP)", "holdfast ckpt show /shared/checkpoints/j1@60",
       [=, &options] { show_stored(options, arguments->place); });
   add_export_command(*ckpt, options);

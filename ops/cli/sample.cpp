@@ -3,13 +3,9 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <thread>
 
-#include "kernels/ops.h"
 #include "model/data/tokenizer.h"
-#include "model/gpt2.h"
 #include "model/sample.h"
-#include "ops/cli/checkpoint_place.h"
 #include "ops/cli/command/api.h"
 #include "ops/cli/command/command.h"
 #include "ops/cli/trained_model.h"
@@ -18,20 +14,10 @@ namespace holdfast::ops {
 namespace {
 
 struct SampleArguments {
-  std::string from, tokenizer, prompt;
-  model::SampleOptions sampling{.max_tokens = 200, .temperature = 0.8, .top_k = 50};
-  int threads = static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U));
+  ModelArguments model;
+  std::string tokenizer, prompt;
+  model::TextOptions sampling{.max_tokens = 200, .temperature = 0.8, .top_k = 50};
 };
-
-void load_parameters(model::Gpt2& net, storage::ObjectStore& store, int64_t step, int threads) {
-  std::vector<storage::MutableTensor> tensors;
-  for (const model::Parameter& parameter : net.table().entries) {
-    const auto floats = std::span(net.parameters() + parameter.offset, static_cast<size_t>(parameter.count));
-    tensors.push_back({parameter.name, "float32", parameter.shape, std::as_writable_bytes(floats)});
-  }
-  value_of(storage::read_tensors(store, step, tensors, threads));
-  net.parameters_changed();
-}
 
 std::vector<int32_t> context_of(const model::Tokenizer& tokenizer, const std::string& prompt) {
   std::vector<int32_t> ids = tokenizer.encode(prompt);
@@ -41,23 +27,17 @@ std::vector<int32_t> context_of(const model::Tokenizer& tokenizer, const std::st
 }
 
 void generate(const Options& options, const SampleArguments& arguments) {
-  CheckpointPlace place = find_checkpoints(options, arguments.from);
-  const int64_t step = place.step.value_or(steps_of(place).back());
-  const storage::Manifest manifest = value_of(storage::read_manifest(*place.store, step));
-  const model::Gpt2Config config = config_of(manifest);
-  const auto tokenizer = find_tokenizer(arguments.tokenizer, manifest);
-  if (!tokenizer) throw Failure{kBadInput, tokenizer.error()};
-  if ((*tokenizer)->vocab_size() > config.vocab_size) {
-    throw Failure{kBadInput, fmt::format("the tokenizer has {} tokens and the model {}: it was trained with another tokenizer",
-                                         (*tokenizer)->vocab_size(), config.vocab_size)};
-  }
-  const auto ops = kernels::make_cpu_ops(kernels::DType::kFloat32, arguments.threads);
-  model::Gpt2 net(config, *ops, 1);
-  load_parameters(net, *place.store, step, arguments.threads);
-  model::SampleOptions sampling = arguments.sampling;
-  sampling.stop_id = (*tokenizer)->end_of_document();
-  sampling.vocabulary_limit = (*tokenizer)->vocab_size();
-  model::TextStream text(**tokenizer);
+  TrainedModel trained = find_model(options, arguments.model);
+  const auto tokenizer = tokenizer_of(arguments.tokenizer, trained.manifest);
+  const int64_t block_size = trained.config.block_size;
+  const auto [ops, decoder] = load_model(trained, arguments.model,
+                                         {.pages = (block_size + kernels::kPageTokens - 1) / kernels::kPageTokens,
+                                          .rows = std::min<int64_t>(block_size, 256),
+                                          .answers = 128});
+  model::TextOptions sampling = arguments.sampling;
+  if (tokenizer->end_of_document() >= 0) sampling.stop_ids = {tokenizer->end_of_document()};
+  sampling.vocabulary_limit = tokenizer->vocab_size();
+  model::TextStream text(*tokenizer);
   std::string all;
   const auto show = [&](const std::string& piece) {
     all += piece;
@@ -66,13 +46,14 @@ void generate(const Options& options, const SampleArguments& arguments) {
     std::fflush(stdout);
   };
   if (!options.json) fmt::print("{}", arguments.prompt);
-  const auto ids = model::sample(net, context_of(**tokenizer, arguments.prompt), sampling, [&](int32_t id) {
+  const auto ids = model::sample(*decoder, context_of(*tokenizer, arguments.prompt), sampling, [&](int32_t id) {
     show(text.add(id));
     return true;
   });
   show(text.finish());
   if (!options.json) fmt::print("\n");
-  if (options.json) print_json({{"step", step}, {"prompt", arguments.prompt}, {"text", all}, {"tokens", ids.size()}});
+  if (options.json)
+    print_json({{"step", trained.manifest.step}, {"prompt", arguments.prompt}, {"text", all}, {"tokens", ids.size()}});
 }
 
 }  // namespace
@@ -81,9 +62,7 @@ void add_sample_command(CLI::App& app, Options& options) {
   const auto arguments = std::make_shared<SampleArguments>();
   CLI::App* command = add_command(app, options, "sample", "Write text with a checkpoint's model",
                                   "holdfast sample --from job:j1 --tokenizer data --prompt \"The \" --tokens 100");
-  command->add_option("--from,--checkpoint", arguments->from, "job:ID[@STEP], or a folder of checkpoints [PATH@STEP]")
-      ->required()
-      ->type_name("PLACE");
+  add_model_arguments(*command, arguments->model);
   command->add_option("--tokenizer", arguments->tokenizer, "Folder that `data prepare` wrote [where the training file is]")
       ->type_name("DIR");
   command->add_option("--prompt", arguments->prompt, "Text to go on from")->type_name("TEXT");
@@ -96,10 +75,15 @@ void add_sample_command(CLI::App& app, Options& options) {
   command->add_option("--top_k", arguments->sampling.top_k, "Draw from so many likeliest; 0: from all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  command->add_option("--seed", arguments->sampling.seed, "The same seed writes the same text")->capture_default_str();
-  command->add_option("--threads", arguments->threads, "Threads to compute with")
-      ->check(CLI::Range(1, 1024))
+  command->add_option("--top_p", arguments->sampling.top_p, "Draw from the likeliest that together have this probability")
+      ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
+  command
+      ->add_option("--repetition_penalty", arguments->sampling.repetition_penalty,
+                   "Above 1: tokens that are there are less likely")
+      ->check(CLI::Range(0.01, 100.0))
+      ->capture_default_str();
+  command->add_option("--seed", arguments->sampling.seed, "The same seed writes the same text")->capture_default_str();
   command->callback([&options, arguments] { generate(options, *arguments); });
 }
 

@@ -1,12 +1,16 @@
-// The model of a checkpoint: its sizes, and the tokenizer that it was trained with.
+// The model of a checkpoint: its sizes, the tokenizer that it was trained with, and itself, ready to compute.
 #pragma once
 
 #include <memory>
 #include <string>
 #include <tl/expected.hpp>
 
+#include "kernels/ops.h"
 #include "model/data/tokenizer.h"
+#include "model/decode/decoder.h"
 #include "model/parameter_table.h"
+#include "ops/cli/checkpoint_place.h"
+#include "ops/cli/command/command.h"
 #include "storage/checkpoint.h"
 
 namespace holdfast::ops {
@@ -17,5 +21,30 @@ model::Gpt2Config config_of(const storage::Manifest& manifest);
 // The tokenizer that was named, or else the one beside the training file. The error says what to give.
 tl::expected<std::unique_ptr<model::Tokenizer>, std::string> find_tokenizer(const std::string& named,
                                                                             const storage::Manifest& manifest);
+// The same, of a tokenizer that the model knows all tokens of; else throws a Failure.
+std::unique_ptr<model::Tokenizer> tokenizer_of(const std::string& named, const storage::Manifest& manifest);
+
+// The arguments of commands that compute with a checkpoint's model.
+struct ModelArguments {
+  std::string from, precision = "float32";
+  int threads;
+  ModelArguments();
+};
+void add_model_arguments(CLI::App& command, ModelArguments& arguments);
+
+struct TrainedModel {
+  storage::Manifest manifest;
+  model::Gpt2Config config;
+  std::unique_ptr<storage::ObjectStore> store;
+};
+// The checkpoint that `arguments` name. Throws a Failure.
+TrainedModel find_model(const Options& options, const ModelArguments& arguments);
+
+struct ModelInMemory {
+  std::unique_ptr<kernels::DeviceOps> ops;
+  std::unique_ptr<model::Decoder> decoder;
+};
+// Its parameters, read and verified. Throws a Failure.
+ModelInMemory load_model(TrainedModel& model, const ModelArguments& arguments, const model::Decoder::Limits& limits);
 
 }  // namespace holdfast::ops

@@ -1,20 +1,15 @@
 #include "rendezvous/access/token_book.h"
 
-#include <openssl/sha.h>
-
 #include <algorithm>
-#include <array>
 #include <span>
 
-#include "rendezvous/text/hex.h"
 #include "rendezvous/text/natural_order.h"
+#include "rendezvous/text/sha256.h"
 
 namespace holdfast::rendezvous {
 
 std::string secret_digest(std::string_view secret) {
-  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest;
-  SHA256(reinterpret_cast<const unsigned char*>(secret.data()), secret.size(), digest.data());
-  return hex(std::as_bytes(std::span(digest)));
+  return sha256_hex(std::as_bytes(std::span(secret)));
 }
 
 void TokenBook::add(TokenRow row) {

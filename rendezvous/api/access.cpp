@@ -6,22 +6,12 @@
 
 #include "rendezvous/api/answers/answers.h"
 #include "rendezvous/api/answers/problems.h"
+#include "rendezvous/http/bearer_token.h"
 
 namespace holdfast::rendezvous {
 namespace {
 
 constexpr double kFailuresPerSecond = 1, kFailuresAtOnce = 50;
-
-std::string bearer_token(const HttpRequest& request) {
-  const auto found = request.headers.find("authorization");
-  if (found == request.headers.end()) return "";
-  const std::string& value = found->second;
-  constexpr std::string_view kScheme = "bearer ";
-  const bool bearer = value.size() > kScheme.size() &&
-                      std::equal(kScheme.begin(), kScheme.end(), value.begin(),
-                                 [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
-  return bearer ? value.substr(kScheme.size()) : "";
-}
 
 bool allowed(const std::vector<Role>& roles, Role role) {
   return std::ranges::find(roles, role) != roles.end();

@@ -10,7 +10,7 @@
 
 #include "rendezvous/api/turn/call.h"
 #include "rendezvous/api/turn/turn.h"
-#include "rendezvous/api/turn/work_pool.h"
+#include "rendezvous/http/work_pool.h"
 #include "storage/object_store.h"
 
 namespace holdfast::rendezvous {

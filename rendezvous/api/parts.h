@@ -9,7 +9,12 @@
 #include <string>
 
 #include "rendezvous/api/access.h"
+#include "rendezvous/api/data_sets/chunks.h"
+#include "rendezvous/api/data_sets/holders.h"
+#include "rendezvous/api/data_sets/keeper.h"
+#include "rendezvous/api/data_sets/sets.h"
 #include "rendezvous/api/documents/probes.h"
+#include "rendezvous/api/exports/exports.h"
 #include "rendezvous/api/feeds/followers.h"
 #include "rendezvous/api/feeds/lists.h"
 #include "rendezvous/api/jobs.h"
@@ -17,6 +22,7 @@
 #include "rendezvous/api/plans.h"
 #include "rendezvous/api/profiles/profiles.h"
 #include "rendezvous/api/prometheus_metrics.h"
+#include "rendezvous/api/scaling/scaler.h"
 #include "rendezvous/api/service.h"
 #include "rendezvous/api/submissions.h"
 #include "rendezvous/api/tokens.h"
@@ -34,7 +40,7 @@ struct Parts {
 
   // Answers everybody who still waits, and takes nothing more.
   void close();
-  // Ends the threads that read and write checkpoints, after what they have taken.
+  // Ends the threads that read and write checkpoints and data sets, after what they have taken.
   void finish();
 
   Coordinator state;
@@ -46,14 +52,20 @@ struct Parts {
   TokenDesk tokens;
   AccessControl access;
   Probes probes;
+  Scaler scaler;
   PrometheusMetrics prometheus;
   JobsApi jobs;
   PlansApi plans;
   ListsApi lists;
   WorkersApi workers;
   ProfilesApi profiles;
+  DataKeeper data_keeper;
+  DataChunksApi data_chunks;
+  DataSetsApi data_sets;
+  DataHoldersApi data_holders;
   Submissions submissions;
   ObjectsApi objects;
+  ExportsApi exports;
   WebhookSender webhook_sender;
   WebhooksApi webhooks;
 };

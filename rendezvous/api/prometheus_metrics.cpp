@@ -6,7 +6,7 @@
 
 #include <fstream>
 
-#include "rendezvous/api/answers/prometheus_text.h"
+#include "rendezvous/api/answers/build_info.h"
 #include "rendezvous/api/answers/views.h"
 
 namespace holdfast::rendezvous {
@@ -17,9 +17,20 @@ using Json = nlohmann::json;
 constexpr const char* kStates[] = {"queued", "running", "waiting", "paused", "succeeded", "failed", "cancelled"};
 // Kinds of events that people watch. They are listed from the start with 0: a counter that first appears as 1 shows no
 // increase.
-constexpr const char* kWatchedKinds[] = {"checkpoint_failed", "database_older", "fault_reported", "gpu_errors",
-                                         "gpu_hot",           "job_failed",     "job_waiting",    "state_diverged",
-                                         "step_refused",      "steps_voided",   "straggler",      "worker_lost"};
+constexpr const char* kWatchedKinds[] = {"checkpoint_copy_failed",
+                                         "checkpoint_failed",
+                                         "database_older",
+                                         "fault_reported",
+                                         "gpu_errors",
+                                         "gpu_hot",
+                                         "job_failed",
+                                         "job_waiting",
+                                         "scale_hook_failed",
+                                         "state_diverged",
+                                         "step_refused",
+                                         "steps_voided",
+                                         "straggler",
+                                         "worker_lost"};
 constexpr const char* kShownStates[] = {"alive", "draining", "lost", "left"};
 
 // A field of a job that may be missing, null, or a text such as "nan".
@@ -64,6 +75,14 @@ const std::vector<JobFamily>& job_families() {
        [](const Job&, const Json& json) { return of_checkpoint(json, "step"); }},
       {"holdfast_job_checkpoint_age_seconds", "gauge", "Seconds since the newest checkpoint was committed.",
        [](const Job&, const Json& json) { return of_checkpoint(json, "age_s"); }},
+      {"holdfast_job_checkpoint_copy_lag_steps", "gauge",
+       "With checkpoint_copy: steps from the newest copy to the newest checkpoint.",
+       [](const Job&, const Json& json) -> std::optional<double> {
+         const Json& checkpoint = json.at("latest_checkpoint");
+         if (!checkpoint.is_object() || !checkpoint.contains("copy")) return std::nullopt;
+         const Json& copied = checkpoint.at("copy").at("step");
+         return checkpoint.at("step").get<double>() - (copied.is_null() ? 0 : copied.get<double>());
+       }},
   };
   return families;
 }
@@ -120,6 +139,28 @@ void write_workers(PrometheusText& text, const Coordinator& state) {
   of_loads("holdfast_worker_temperature_celsius", "Temperature of its device.", "celsius");
 }
 
+void write_scaling(PrometheusText& text, const Scaler& scaler) {
+  if (!scaler.wanted()) return;
+  text.family("holdfast_scale_hook_calls_total", "counter", "Calls of the scale hook that have ended, by how.");
+  text.sample({{"outcome", "ok"}}, static_cast<double>(scaler.counts().well));
+  text.sample({{"outcome", "failed"}}, static_cast<double>(scaler.counts().failed));
+  text.family("holdfast_workers_missing", "gauge", "Workers that jobs wait for, as the scale hook is told.");
+  text.sample(static_cast<double>(scaler.demand().missing));
+  text.family("holdfast_workers_idle", "gauge", "Workers that have had no job for long, as the scale hook is told.");
+  text.sample(static_cast<double>(scaler.demand().idle));
+}
+
+void write_replication(PrometheusText& text, const DatabaseSeen& seen) {
+  text.family(
+      "holdfast_postgresql_replicas", "gauge",
+      "Servers that follow PostgreSQL's, by whether each commit waits for them. With a database in a file there are none.");
+  text.sample({{"synchronous", "yes"}}, static_cast<double>(seen.synchronous));
+  text.sample({{"synchronous", "no"}}, static_cast<double>(seen.replicas - seen.synchronous));
+  text.family("holdfast_postgresql_replication_lag_seconds", "gauge",
+              "Age of what the replica that is furthest behind has replayed; 0 where none is.");
+  text.sample(seen.lag_s.value_or(0));
+}
+
 double resident_bytes() {
   std::ifstream file("/proc/self/statm");
   int64_t pages = 0, resident = 0;
@@ -145,9 +186,11 @@ double bytes_of(const std::string& path) {
 
 void PrometheusMetrics::get_prometheus(Call& call) {
   PrometheusText text;
-  write_build_info(text, true);
+  write_build_info(text, true, {.leads = true, .term = leadership_.term});
   write_jobs(text, turn_.state);
   write_workers(text, turn_.state);
+  write_scaling(text, scaler_);
+  write_replication(text, leadership_.seen ? leadership_.seen() : DatabaseSeen{});
   text.family("holdfast_http_requests_total", "counter", "Requests that were answered by a handler, by method and status.");
   for (const auto& [kind, count] : turn_.replies.counts())
     text.sample({{"method", kind.first}, {"status", std::to_string(kind.second)}}, static_cast<double>(count));

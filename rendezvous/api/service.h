@@ -2,7 +2,7 @@
 //
 // Promises: an answer leaves after the commit of everything that it tells (all commands of one turn share one transaction). A
 // long-poll is answered in the turn in which its worker's directive changes, and costs nothing in other turns. Every error is a
-// problem (RFC 9457). Checkpoint objects are read and written on threads of their own.
+// problem (RFC 9457). Checkpoint objects and data chunks are read and written on threads of their own.
 // Refuses: requests without a valid token whose role allows them, except /healthz, /readyz and the page's files. When the
 // database cannot be written, the service answers 503 and stops, because its memory is then ahead of the database;
 // service_lives.h begins the next one.
@@ -15,16 +15,18 @@
 #include <string>
 #include <vector>
 
+#include "rendezvous/api/scaling/scaler.h"
 #include "rendezvous/api/turn/failure.h"
 #include "rendezvous/coordinator/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/http/server.h"
+#include "rendezvous/store/database_seen.h"
 #include "rendezvous/store/job_store.h"
 
 namespace holdfast::rendezvous {
 
 struct ServiceOptions {
-  std::string data_dir;  // checkpoints are kept below it
+  std::string data_dir;  // checkpoints and data sets are kept below it
   std::string service_id;
   std::string admin_token, worker_token;
   LeaseTimes times;
@@ -32,6 +34,14 @@ struct ServiceOptions {
   std::function<HttpServerCounts()> http_counts = {};  // for /metrics; may be empty
   std::vector<std::string> checkpoint_roots = {};      // where `resume_from PATH` may lead; none: anywhere
   double requests_per_s = 500;                         // of each token, on average; workers' have no such limit. 0: none
+  int64_t data_limit_bytes = 0;                        // of data sets' chunks; 0: the disk's
+  int64_t term = 0;            // of this service's leadership among several with one database; 0: it is the only one
+  bool may_lack_some = false;  // the database, of what was acknowledged: as after a restore from a copy
+  std::function<DatabaseSeen()> database_seen = {};  // which several services share; may be empty
+  bool has_own_folder = false;                       // among several: what others kept for jobs may not be here
+  std::string address = {};                          // where others reach this service
+  ScaleHook scale_hook = {};                         // called when workers are wanted, or are not
+  bool in_plain = false;                             // other machines reach it without TLS
 };
 
 class Service {

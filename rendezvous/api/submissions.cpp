@@ -10,6 +10,8 @@
 #include "rendezvous/api/answers/problems.h"
 #include "rendezvous/api/answers/views.h"
 #include "rendezvous/data_dir/object_folders.h"
+#include "rendezvous/data_sets/pinned.h"
+#include "rendezvous/queries/initial_weights.h"
 #include "rendezvous/queries/resume.h"
 #include "rendezvous/scheduler/requirements.h"
 #include "rendezvous/text/list_in_words.h"
@@ -46,8 +48,14 @@ std::string warning_of_wide_wire(const Json& request, const JobSpec& spec) {
 }
 
 // Specs that are right, but perhaps not what the user meant.
-std::vector<std::string> warnings_of(const Json& request, const JobSpec& spec) {
+// `plain`: other machines reach the service without TLS.
+std::vector<std::string> warnings_of(const Json& request, const JobSpec& spec, bool plain) {
   std::vector<std::string> warnings;
+  if (spec.ring_tls == "on" && plain) {
+    warnings.push_back(
+        "ring_tls encrypts with keys that workers get from this service, and they get them in plain bytes: start it with "
+        "--tls_cert and --tls_key, or whoever listens to them can read the ring, too");
+  }
   if (std::string wide = warning_of_wide_wire(request, spec); !wide.empty()) warnings.push_back(std::move(wide));
   if (spec.checkpoint_every == 0) warnings.push_back("checkpoint_every is 0: until the end there is nothing to go back to");
   return warnings;
@@ -97,9 +105,9 @@ Outcome<Submission> read_submission(const HttpRequest& request) {
   return submission;
 }
 
-HttpResponse created(const Coordinator& state, const Job& job, const Json& request) {
+HttpResponse created(const Coordinator& state, const Job& job, const Json& request, bool plain) {
   Json shown = show_job(state, job);
-  shown["warnings"] = warnings_of(request, job.membership->spec);
+  shown["warnings"] = warnings_of(request, job.membership->spec, plain);
   HttpResponse response = json_answer(201, shown);
   response.headers["Location"] = "/v1/jobs/" + job.id;
   return response;
@@ -107,10 +115,13 @@ HttpResponse created(const Coordinator& state, const Job& job, const Json& reque
 
 }  // namespace
 
-Submissions::Submissions(Turn& turn, std::string data_dir, std::vector<std::string> checkpoint_roots)
+Submissions::Submissions(Turn& turn, std::string data_dir, std::vector<std::string> checkpoint_roots,
+                         const Catalogue& data_sets, bool reached_in_plain)
     : turn_(turn),
       data_dir_(std::move(data_dir)),
       checkpoint_roots_(std::move(checkpoint_roots)),
+      data_sets_(data_sets),
+      reached_in_plain_(reached_in_plain),
       verifying_(1, kVerifyingWaitingMax) {}
 
 void Submissions::post_job(Call& call) {
@@ -118,6 +129,7 @@ void Submissions::post_job(Call& call) {
   if (!submission) return call.answer(submission.error());
   if (answer_repeated(call, *submission)) return;
   if (const auto checked = check_spec(*submission); !checked) return call.answer(checked.error());
+  if (const auto checked = check_data(*submission); !checked) return call.answer(checked.error());
   if (const auto checked = check_dependency(*submission); !checked) return call.answer(checked.error());
   const Dependency& dependency = submission->dependency;
   if (!dependency.resume_from.empty()) submission->spec.resume_from = dependency.resume_from;
@@ -137,15 +149,23 @@ bool Submissions::answer_repeated(const Call& call, const Submission& submission
                                     submission.key, known->job)));
     return true;
   }
-  call.answer(created(turn_.state, *turn_.state.find_job(known->job), submission.request));
+  call.answer(created(turn_.state, *turn_.state.find_job(known->job), submission.request, reached_in_plain_));
   return true;
 }
 
 Outcome<void> Submissions::check_spec(Submission& submission) {
-  auto spec = parse_job_spec(submission.request);
+  auto spec = parse_job_spec(with_sizes_of_named_job(turn_.state, submission.request));
   if (!spec) return tl::unexpected(invalid_spec(std::move(spec.error())));
   if (auto unfit = unfit_words(*spec); !unfit.empty()) return tl::unexpected(invalid_spec(std::move(unfit)));
   submission.spec = *std::move(spec);
+  if (auto pinned = pin_initial_weights(turn_.state, submission.spec); !pinned)
+    return tl::unexpected(problem_of(pinned.error()));
+  return {};
+}
+
+Outcome<void> Submissions::check_data(Submission& submission) {
+  auto wrong = pin_data_sets(data_sets_, submission.spec);
+  if (!wrong.empty()) return tl::unexpected(invalid_spec(std::move(wrong)));
   return {};
 }
 
@@ -175,11 +195,12 @@ void Submissions::verify_checkpoint(const Call& call, Submission submission) {
   if (!posted) call.answer(problem(503, "unavailable", "too many checkpoints are being read: try again"));
 }
 
-// While the checkpoint was verified, a twin with the same key may have come first, and the job that this one comes after may
-// have ended. False: the call is answered.
+// While the checkpoint was verified, a twin with the same key may have come first, a data set may have been removed, and the
+// job that this one comes after may have ended. False: the call is answered.
 bool Submissions::still_holds(const Call& call, Submission& submission) {
   if (answer_repeated(call, submission)) return false;
-  const auto checked = check_dependency(submission);
+  auto checked = check_data(submission);
+  if (checked) checked = check_dependency(submission);
   if (!checked) call.answer(checked.error());
   return checked.has_value();
 }
@@ -195,7 +216,7 @@ void Submissions::carry_out(const Call& call, const Submission& submission) {
   const Job& job = state.submit(submission.spec, submission.resume, submission.resume_note, submission.dependency.job);
   if (!submission.key.empty()) state.journal().write().save_idempotency({submission.key, submission.request.dump(), job.id});
   state.replan();
-  call.answer(created(state, job, submission.request));
+  call.answer(created(state, job, submission.request, reached_in_plain_));
 }
 
 void Submissions::answer_dry_run(const Call& call, const Submission& submission) {
@@ -222,7 +243,7 @@ void Submissions::answer_dry_run(const Call& call, const Submission& submission)
   }
   if (!submission.resume_note.empty()) would += "; " + submission.resume_note;
   std::vector<std::string> warnings = warnings_of_workers(spec, alive);
-  std::ranges::move(warnings_of(submission.request, spec), std::back_inserter(warnings));
+  std::ranges::move(warnings_of(submission.request, spec, reached_in_plain_), std::back_inserter(warnings));
   call.answer(json_answer(200, {{"spec", to_json(spec)}, {"warnings", warnings}, {"would", would}, {"free_workers", free}}));
 }
 

@@ -23,7 +23,7 @@ class TokenDesk {
   void post_token(Call& call);
   void get_tokens(Call& call);
   void delete_token(Call& call);
-  void get_whoami(Call& call);
+  static void get_whoami(Call& call);
 
   // To be called at each tick: saves when tokens were used, removes old ones, ends streams whose token is no longer valid.
   void tend();

@@ -5,7 +5,7 @@
 #pragma once
 
 #include "rendezvous/api/turn/turn.h"
-#include "rendezvous/api/turn/work_pool.h"
+#include "rendezvous/http/work_pool.h"
 #include "rendezvous/webhooks/book.h"
 
 namespace holdfast::rendezvous {

@@ -15,6 +15,8 @@
 #include <stdexcept>
 
 #include "rendezvous/client/event_stream_parser.h"
+#include "rendezvous/client/pulse.h"
+#include "rendezvous/client/servers.h"
 #include "rendezvous/client/url.h"
 #include "rendezvous/text/errno_text.h"
 
@@ -25,13 +27,12 @@ using std::chrono::milliseconds;
 
 constexpr long kConnectTimeoutMs = 3000;
 constexpr size_t kReplyBytesMax = size_t{257} << 20;  // the largest object that the service takes, and 1 MiB
+constexpr size_t kReserveMax = 64 << 20;              // for an answer that announces its length: it is not believed beyond this
+constexpr long kReadAtOnce = 256 << 10;               // libcurl's own 16 KiB cost a gigabit link much of a core
 constexpr size_t kProblemBytesMax = 1 << 20;
 constexpr size_t kHeaderBytesMax = 64 << 10;
-
-std::string normalized(std::string url) {
-  while (!url.empty() && url.back() == '/') url.pop_back();
-  return url.find("://") == std::string::npos ? "http://" + url : url;
-}
+constexpr milliseconds kLeaderPatience{10'000}, kStandbyPatience{4'000}, kLeaderPause{200};
+constexpr const char* kNotLeader = "not_leader";
 
 // A line break in a token or name would begin another header.
 std::string one_line(std::string text) {
@@ -49,6 +50,9 @@ struct Exchange {
   std::function<bool(std::string_view)> on_bytes;
   bool stopped_by_reader = false;  // enough of the answer was read
   std::string refusal;             // why this side ended the request
+  std::string leader;              // where the answer says that the leader is
+  std::string as_of;               // the moment that it tells of, where a service that stands by has answered
+  int64_t term = 0;                // of the service that answered; 0: it has none
 };
 
 size_t take_header(char* data, size_t, size_t size, void* pointer) {
@@ -69,6 +73,9 @@ size_t take_header(char* data, size_t, size_t size, void* pointer) {
   if (name == "location") exchange.reply.location = value;
   if (name == "content-type") exchange.reply.content_type = value;
   if (name == "date") exchange.reply.date = value;
+  if (name == "holdfast-leader") exchange.leader = value;
+  if (name == "holdfast-as-of") exchange.as_of = value;
+  if (name == "holdfast-term") exchange.term = std::strtoll(value.c_str(), nullptr, 10);
   return size;
 }
 
@@ -92,6 +99,11 @@ size_t take_body(char* data, size_t, size_t size, void* pointer) {
   if (exchange.reply.body.size() + size > kReplyBytesMax) {
     exchange.refusal = fmt::format("the answer is longer than {} MiB", kReplyBytesMax >> 20);
     return 0;
+  }
+  if (exchange.reply.body.empty()) {
+    curl_off_t announced = 0;
+    curl_easy_getinfo(exchange.easy, CURLINFO_CONTENT_LENGTH_DOWNLOAD_T, &announced);
+    if (announced > 0) exchange.reply.body.reserve(std::min(static_cast<size_t>(announced), kReserveMax));
   }
   exchange.reply.body.append(data, size);
   return size;
@@ -141,28 +153,36 @@ std::string cause_of(CURLcode code, CURL* easy, const char* error_text, millisec
 }  // namespace
 
 struct HttpClient::Impl {
-  std::string base_url, token;
+  const std::shared_ptr<Servers> servers;
+  std::string base_url;  // of the server that is asked now
+  std::string token;
   bool loopback = false;
   const std::string authority = certificate_authority();
   std::map<std::string, std::string> headers;
+  std::string pin;  // "": any server whose certificate an authority signed
   CURLM* multi = nullptr;
   CURL* easy = nullptr;
   size_t ignored_max = 0;
   std::atomic<bool> cancelled = false;
   const std::atomic<bool>* stop = nullptr;
 
-  Impl(std::string url, std::string bearer) : base_url(normalized(std::move(url))), token(one_line(std::move(bearer))) {
+  Impl(const std::string& url, std::string bearer) : servers(Servers::of(url)), token(one_line(std::move(bearer))) {
     static std::once_flag once;
     std::call_once(once, [] { curl_global_init(CURL_GLOBAL_ALL); });
     multi = curl_multi_init();
     easy = curl_easy_init();
     if (multi == nullptr || easy == nullptr) throw std::bad_alloc();
-    loopback = is_loopback_host(host_of_url(base_url));
+    choose_server();
   }
   Impl(const Impl&) = delete;
   ~Impl() {
     curl_easy_cleanup(easy);
     curl_multi_cleanup(multi);
+  }
+
+  void choose_server() {
+    base_url = servers->current();
+    loopback = is_loopback_host(host_of_url(base_url));
   }
 
   HttpFailure unreachable(std::string cause, bool by_cancel = false) const {
@@ -180,6 +200,7 @@ struct HttpClient::Impl {
     if (!token.empty()) add(fmt::format("Authorization: Bearer {}", token));
     if (!body.empty()) add(fmt::format("Content-Type: {}", content_type));
     if (!accept.empty()) add(fmt::format("Accept: {}", accept));
+    if (const int64_t term = servers->term(); term > 0) add(fmt::format("Holdfast-Term: {}", term));
     for (const auto& [name, value] : headers) add(fmt::format("{}: {}", name, value));
     return list;
   }
@@ -194,12 +215,18 @@ struct HttpClient::Impl {
     set(CURLOPT_ERRORBUFFER, error_text);
     set(CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
     set(CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
+    set(CURLOPT_BUFFERSIZE, kReadAtOnce);
     set(CURLOPT_TCP_KEEPALIVE, 1L);
     set(CURLOPT_TCP_KEEPIDLE, 15L);
     set(CURLOPT_TCP_KEEPINTVL, 5L);
     set(CURLOPT_USERAGENT, fmt::format("holdfast/{}", kHoldfastVersion).c_str());
-    if (loopback) set(CURLOPT_NOPROXY, "*");
+    if (loopback || !pin.empty()) set(CURLOPT_NOPROXY, "*");
     if (!authority.empty()) set(CURLOPT_CAINFO, authority.c_str());
+    if (!pin.empty()) {
+      set(CURLOPT_PINNEDPUBLICKEY, pin.c_str());
+      set(CURLOPT_SSL_VERIFYPEER, 0L);
+      set(CURLOPT_SSL_VERIFYHOST, 0L);
+    }
     set(CURLOPT_HTTPHEADER, list);
     set(CURLOPT_HEADERFUNCTION, &take_header);
     set(CURLOPT_HEADERDATA, &exchange);
@@ -214,55 +241,117 @@ struct HttpClient::Impl {
     }
   }
 
-  // Runs the easy handle to its end. Returns its code, or nothing when the request was cancelled.
-  std::optional<CURLcode> drive() {
+  // Runs the easy handle to its end. Returns its code, or nothing when the request was cancelled or its server left, with
+  // `why_left`.
+  std::optional<CURLcode> drive(std::string& why_left) {
     curl_multi_add_handle(multi, easy);
     std::optional<CURLcode> code;
-    const int patience_ms = stop == nullptr ? 1000 : 200;
-    for (int running = 1; !code && !cancelled.exchange(false) && (stop == nullptr || !*stop);) {
+    const bool several = servers->size() > 1;
+    Pulse pulse(multi);
+    const int patience_ms = stop == nullptr && !several ? 1000 : 200;
+    for (int running = 1; !code && !cancelled.exchange(false) && (stop == nullptr || !*stop) && why_left.empty();) {
       curl_multi_perform(multi, &running);
       int left = 0;
       while (const CURLMsg* message = curl_multi_info_read(multi, &left)) {
-        if (message->msg == CURLMSG_DONE) code = message->data.result;
+        if (message->msg == CURLMSG_DONE && !pulse.took(*message)) code = message->data.result;
       }
-      if (!code && !cancelled) curl_multi_poll(multi, nullptr, 0, patience_ms, nullptr);
+      if (code || cancelled) continue;
+      if (several && servers->current() != base_url) {
+        why_left = "the lead went to " + servers->current();
+      } else if (several && pulse.is_silent(base_url, loopback, authority)) {
+        why_left = "it takes connections and answers nothing";
+        servers->note_silence(base_url);
+        servers->leave(base_url);
+      } else {
+        curl_multi_poll(multi, nullptr, 0, patience_ms, nullptr);
+      }
     }
     curl_multi_remove_handle(multi, easy);
     return code;
   }
 
-  tl::expected<HttpReply, HttpFailure> run(Exchange& exchange, std::string_view method, const std::string& path,
-                                           std::string_view body, std::string_view content_type, const std::string& accept,
-                                           milliseconds timeout) {
+  // Asks the present server once. `sent`: whether it may have been asked, as far as is known.
+  tl::expected<HttpReply, HttpFailure> ask_once(Exchange& exchange, std::string_view method, const std::string& path,
+                                                std::string_view body, std::string_view content_type, const std::string& accept,
+                                                milliseconds timeout, bool& sent) {
     exchange.easy = easy;
     char error_text[CURL_ERROR_SIZE] = "";
     const std::unique_ptr<curl_slist, void (*)(curl_slist*)> list(header_list(body, content_type, accept),
                                                                   &curl_slist_free_all);
     prepare(exchange, method, path, body, list.get(), timeout, error_text);
-    const std::optional<CURLcode> code = drive();
+    std::string why_left;
+    const std::optional<CURLcode> code = drive(why_left);
     curl_easy_setopt(easy, CURLOPT_ERRORBUFFER, nullptr);
-    if (!code) return tl::unexpected(unreachable("the request was cancelled", true));
+    sent = true;
+    if (!code) return tl::unexpected(why_left.empty() ? unreachable("the request was cancelled", true) : unreachable(why_left));
     if (*code != CURLE_OK && !exchange.stopped_by_reader) {
+      sent = *code != CURLE_COULDNT_CONNECT && *code != CURLE_COULDNT_RESOLVE_HOST;
+      if (*code == CURLE_OPERATION_TIMEDOUT) servers->note_silence(base_url);
       return tl::unexpected(
           unreachable(exchange.refusal.empty() ? cause_of(*code, easy, error_text, timeout) : exchange.refusal));
     }
+    if (exchange.term > 0 && !servers->note_term(exchange.term))
+      return tl::unexpected(unreachable(fmt::format("it led in term {}, which is over", exchange.term)));
     long status = 0;
     curl_easy_getinfo(easy, CURLINFO_RESPONSE_CODE, &status);
     exchange.reply.status = static_cast<int>(status);
+    exchange.reply.as_of = exchange.as_of;
+    exchange.reply.leader = exchange.leader;
     if (status < 400) return std::move(exchange.reply);
     HttpFailure failure;
     failure.base_url = base_url;
     failure.problem = problem_of(exchange.reply);
+    sent = failure.problem.code != kNotLeader;
     return tl::unexpected(std::move(failure));
+  }
+
+  // Of several servers the one that leads is looked for while that can do no harm: a request that may have been carried out is
+  // not sent again, unless it asks for something and changes nothing. An answer of one that stands by may be a little old: it
+  // is good enough once the leader was looked for in vain.
+  tl::expected<HttpReply, HttpFailure> run(Exchange& exchange, std::string_view method, const std::string& path,
+                                           std::string_view body, std::string_view content_type, const std::string& accept,
+                                           milliseconds timeout) {
+    const Exchange fresh = exchange;
+    const bool bounded = timeout > milliseconds(0);  // a stream is not
+    const milliseconds patience = bounded ? std::min(timeout, kLeaderPatience) : kLeaderPatience;
+    const auto began = std::chrono::steady_clock::now();
+    std::optional<tl::expected<HttpReply, HttpFailure>> second_best;
+    for (size_t asked = 1;; ++asked) {
+      choose_server();
+      bool sent = false;
+      auto reply = ask_once(exchange, method, path, body, content_type, accept, timeout, sent);
+      const bool of_standby = !exchange.as_of.empty();
+      if (servers->size() == 1 || (!reply && reply.error().cancelled)) return reply;
+      if (!of_standby && (reply || (!reply.error().unreachable && reply.error().problem.status != 503))) return reply;
+      servers->leave(base_url, exchange.leader);
+      const bool harmless = !sent || ((method == "GET" || method == "HEAD") && !exchange.on_bytes);
+      if (of_standby) second_best = std::move(reply);
+      const auto waited = std::chrono::steady_clock::now() - began;
+      if (second_best && waited > kStandbyPatience) return *std::move(second_best);
+      if (!harmless || waited > patience) return reply;
+      exchange = fresh;
+      if (asked % servers->size() == 0 && waits_cancelled())
+        return tl::unexpected(unreachable("the request was cancelled", true));
+    }
+  }
+
+  // A pause while nobody leads. True: the request is cancelled.
+  bool waits_cancelled() {
+    curl_multi_poll(multi, nullptr, 0, static_cast<int>(kLeaderPause.count()), nullptr);
+    return cancelled.exchange(false) || (stop != nullptr && *stop);
   }
 };
 
-HttpClient::HttpClient(std::string base_url, std::string token)
-    : impl_(std::make_unique<Impl>(std::move(base_url), std::move(token))) {}
+HttpClient::HttpClient(const std::string& servers, std::string token)
+    : impl_(std::make_unique<Impl>(servers, std::move(token))) {}
 HttpClient::~HttpClient() = default;
 
 const std::string& HttpClient::base_url() const {
   return impl_->base_url;
+}
+
+void HttpClient::trust_only(const std::string& pin) {
+  impl_->pin = pin;
 }
 
 void HttpClient::ignore_bodies(size_t bytes_max) {

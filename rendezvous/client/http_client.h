@@ -1,10 +1,10 @@
 // A blocking HTTP/1.1 client over libcurl for the service's API: bearer token, deadlines, problem details decoded.
 //
-// Promises: this class sends a request once; to try again is the caller's decision. (libcurl itself sends a request again when
-// a kept connection turns out to be dead before the first byte of the answer. A request that must not happen twice therefore
-// carries a key.) Replies have a bound. A proxy is never used between programs on one machine.
-// Used by workers, the command line and service_store.h.
-// Thread: one object per thread; only cancel() may be called from another thread. The object keeps its connection.
+// Promises: this class has a request carried out once at most; to try again is the caller's decision. (libcurl itself sends a
+// request again when a kept connection turns out to be dead before the first byte of the answer. A request that must not happen
+// twice therefore carries a key.) Replies have a bound. A proxy is never used between programs on one machine. Used by workers,
+// the command line and service_store.h. Thread: one object per thread; only cancel() may be called from another thread. The
+// object keeps its connection.
 #pragma once
 
 #include <atomic>
@@ -23,6 +23,8 @@ struct HttpReply {
   int status = 0;
   std::string body;
   std::string location, content_type, date;  // headers; "": the answer has no such header
+  // Of an answer by a service that stands by: the moment of the database that it tells of (RFC 3339), and who leads. Else "".
+  std::string as_of, leader;
 };
 struct HttpFailure {
   bool unreachable = false;  // no whole answer came: the request may be tried again
@@ -35,13 +37,19 @@ struct HttpFailure {
 
 class HttpClient {
  public:
-  HttpClient(std::string base_url, std::string token);
+  // `servers`: as Servers has them. Where there are several, each request goes to the one that leads, which is looked for up to
+  // ten seconds; a server that takes connections and answers nothing is left after some three. A question that one which stands
+  // by has answered is put to the leader, too; that answer is taken where none leads within four seconds.
+  HttpClient(const std::string& servers, std::string token);
   ~HttpClient();
   HttpClient(const HttpClient&) = delete;
 
-  const std::string& base_url() const;
+  const std::string& base_url() const;  // of the server that was asked last
   // Sends this header with every request from now on. Control characters are left out.
   void set_header(const std::string& name, const std::string& value);
+  // From now on the server must have this key, whoever signed its certificate and whatever name is in it: "sha256//" and the
+  // SHA-256 of the public key in Base64. For https, and without a proxy.
+  void trust_only(const std::string& pin);
   // From now on only the status of an answer counts: at most `bytes_max` bytes of its body are read, and none are kept.
   void ignore_bodies(size_t bytes_max);
   // `path` begins with '/'. `timeout` is for the whole request. An answer of 400 or above is a failure.

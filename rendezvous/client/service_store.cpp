@@ -18,6 +18,7 @@ using storage::Bytes;
 using storage::checksum_hex;
 using storage::Error;
 using storage::fail;
+using storage::insist_on_key;
 using storage::kObjectBytesMax;
 using storage::ObjectStore;
 using storage::Result;
@@ -116,7 +117,6 @@ class ServiceStore : public ObjectStore {
 
  private:
   std::string objects_path() const { return "/v1/jobs/" + job_ + "/objects"; }
-  Result<void> check_key(const std::string& key) const;
   // `what` begins the message of an error: "cannot write step-…".
   Result<HttpReply> call(const std::string& what, std::string_view method, const std::string& path, std::string_view body = {});
 
@@ -124,13 +124,6 @@ class ServiceStore : public ObjectStore {
   const ServiceStoreOptions options_;
   ClientPool clients_;
 };
-
-Result<void> ServiceStore::check_key(const std::string& key) const {
-  if (valid_key(key)) return {};
-  return fail(Error::Code::kRefused,
-              "\"{}\" is not an object name for {}: use parts of A-Z a-z 0-9 . _ - between slashes, not beginning with a dot",
-              key, describe());
-}
 
 Result<HttpReply> ServiceStore::call(const std::string& what, std::string_view method, const std::string& path,
                                      std::string_view body) {
@@ -160,7 +153,7 @@ Result<HttpReply> ServiceStore::call(const std::string& what, std::string_view m
 }
 
 Result<void> ServiceStore::put(const std::string& key, std::span<const std::byte> bytes) {
-  if (auto valid = check_key(key); !valid) return valid;
+  if (auto valid = insist_on_key(key, describe()); !valid) return valid;
   if (bytes.size() > static_cast<size_t>(kObjectBytesMax)) {
     return fail(Error::Code::kRefused, "cannot write {} in {}: {} bytes are more than an object may have ({})", key, describe(),
                 bytes.size(), kObjectBytesMax);
@@ -174,7 +167,7 @@ Result<void> ServiceStore::put(const std::string& key, std::span<const std::byte
 }
 
 Result<Bytes> ServiceStore::get(const std::string& key) {
-  if (auto valid = check_key(key); !valid) return tl::unexpected(valid.error());
+  if (auto valid = insist_on_key(key, describe()); !valid) return tl::unexpected(valid.error());
   const auto reply = call("cannot read " + key, "GET", objects_path() + "/" + key);
   if (!reply) return tl::unexpected(reply.error());
   const auto body = std::as_bytes(std::span(reply->body));
@@ -205,7 +198,7 @@ Result<std::vector<std::string>> ServiceStore::list(const std::string& prefix) {
 }
 
 Result<void> ServiceStore::remove(const std::string& key) {
-  if (auto valid = check_key(key); !valid) return valid;
+  if (auto valid = insist_on_key(key, describe()); !valid) return valid;
   const auto reply = call("cannot remove " + key, "DELETE", objects_path() + "/" + key);
   if (!reply && reply.error().code != Error::Code::kNotFound) return tl::unexpected(reply.error());
   return {};

@@ -41,7 +41,8 @@ Refusal refusal_of_profile(const ProfileRefusal& refusal) {
 
 }  // namespace
 
-Coordinator::Coordinator(JobStore& store, const Clock& clock, std::function<std::string()> new_secret, LeaseTimes times)
+Coordinator::Coordinator(JobStore& store, const Clock& clock, std::function<std::string()> new_secret, LeaseTimes times,
+                         bool hears_workers)
     : journal_(store, clock),
       registry_(journal_, clock),
       lives_(registry_, journal_),
@@ -52,7 +53,8 @@ Coordinator::Coordinator(JobStore& store, const Clock& clock, std::function<std:
       restored_(registry_, journal_, decisions_),
       workers_({registry_, journal_, lives_, decisions_, planning_, directives_, restored_}, times),
       reports_({registry_, journal_, lives_, decisions_, workers_}),
-      times_(times) {
+      times_(times),
+      hears_workers_(hears_workers) {
   load(store, registry_, lives_, times.grace_ms);
 }
 
@@ -183,14 +185,15 @@ void Coordinator::forget_old_records() {
   old_records_left_ = journal_.write().forget_old(registry_.wall_ms());
 }
 
-void Coordinator::tick() {
+void Coordinator::tick(bool hears) {
   const Millis now = registry_.now();
   // A service that was itself stopped for a while could not hear anybody: that time counts against no worker.
-  if (last_tick_ms_ >= 0 && now - last_tick_ms_ > times_.lease_ms / 2) workers_.renew_all_leases();
-  if (last_tick_ms_ < 0 || now - last_tick_ms_ > kStoodStillMs) listening_since_ms_ = now;
+  if (!hears || (last_tick_ms_ >= 0 && now - last_tick_ms_ > times_.lease_ms / 2)) workers_.renew_all_leases();
+  if (!hears || last_tick_ms_ < 0 || now - last_tick_ms_ > kStoodStillMs) listening_since_ms_ = now;
   last_tick_ms_ = now;
   planning_.ask_if_due();
   workers_.expire_leases();
+  workers_.release_from_ended_jobs();
   workers_.forget_long_gone();
   forget_old_records();
   registry_.drop_ended_jobs();

@@ -49,7 +49,10 @@ struct CoordinatorWork {
 class Coordinator {
  public:
   // Loads everything from the store. Every lease begins anew, with the grace period. `store` and `clock` outlive it.
-  Coordinator(JobStore& store, const Clock& clock, std::function<std::string()> new_secret, LeaseTimes times);
+  // `hears_workers`: false where they speak to another service, so that the store is all that is known of them; only questions
+  // may be asked then.
+  Coordinator(JobStore& store, const Clock& clock, std::function<std::string()> new_secret, LeaseTimes times,
+              bool hears_workers = true);
   Coordinator(const Coordinator&) = delete;  // its parts refer to each other
 
   // --- workers
@@ -95,8 +98,9 @@ class Coordinator {
   // Takes note that the checkpoint's manifest is no longer in the store.
   void checkpoint_removed(const std::string& job, int64_t step) { reports_.checkpoint_removed(job, step); }
 
-  // Does the work that is due by time alone: leases, deadlines, retention.
-  void tick();
+  // Does the work that is due by time alone: leases, deadlines, retention. `hears`: false while this service may be cut off
+  // from everybody, so that nobody's silence counts.
+  void tick(bool hears = true);
   // Makes a new plan and carries it out, if something changed since the last call.
   void replan() { planning_.replan(); }
   void commit() { journal_.commit(); }
@@ -107,6 +111,7 @@ class Coordinator {
   ProfileBook& profiles() { return profiles_; }
 
   // --- for views
+  bool hears_workers() const { return hears_workers_; }
   const std::map<int64_t, std::unique_ptr<Job>>& jobs() const { return registry_.jobs(); }
   const Job* find_job(const std::string& id) const { return registry_.find_job(id); }
   std::string next_job_id() const { return registry_.next_job_id(); }  // the id of the next new job
@@ -142,6 +147,7 @@ class Coordinator {
   MemberReports reports_;
 
   LeaseTimes times_;
+  const bool hears_workers_;
   Millis last_tick_ms_ = -1, listening_since_ms_ = 0;
   Millis forgot_records_ms_ = 0;
   bool old_records_left_ = false;

@@ -124,14 +124,34 @@ OrRefusal<void> MemberReports::report_fault(const std::string& id, const FaultRe
   return {};
 }
 
-OrRefusal<void> MemberReports::register_checkpoint(const std::string& id, const CheckpointRecord& record) {
+// True of the same state whoever says it, and of a job that has ended, too: a copy comes after its checkpoint.
+OrRefusal<void> MemberReports::note_copy(const std::string& id, const CheckpointRecord& record) {
+  Job* job = registry_.find_job(id);
+  if (job == nullptr) return tl::unexpected(no_such_job(id));
+  if (auto worker = lives_.need(record.worker, record.incarnation); !worker) return tl::unexpected(worker.error());
+  for (const int64_t step : record.removed_steps) checkpoint_removed(id, step);
+  const auto found = job->checkpoints.find(record.step);
+  if (found == job->checkpoints.end() || found->second.state_hash != record.state_hash) return {};  // removed, or another's
+  found->second.copy = record.copy;
+  found->second.copied_at = record.copied_at;
+  const auto known = job->membership->checkpoints.find(record.step);
+  const bool unreadable = known != job->membership->checkpoints.end() && known->second.unreadable;
+  journal_.write().save_checkpoint({id, found->second, unreadable});
+  return {};
+}
+
+OrRefusal<void> MemberReports::register_checkpoint(const std::string& id, const CheckpointRecord& told) {
+  if (!told.copied_at.empty()) return note_copy(id, told);
+  CheckpointRecord record = told;
   auto job = need_present(id, record, MaySay::kAnyMember);
   if (!job) return tl::unexpected(job.error());
   if (const auto staleness = stale_state((*job)->membership, record)) {
     return refuse(Refusal::Kind::kStale, staleness->code, staleness->detail);
   }
   for (const int64_t step : record.removed_steps) forget_checkpoint(**job, step);
-  (*job)->checkpoints[record.step] = record;
+  CheckpointRecord& kept = (*job)->checkpoints[record.step];
+  if (kept.state_hash == record.state_hash && kept.copy == record.copy) record.copied_at = kept.copied_at;  // said again
+  kept = record;
   journal_.write().save_checkpoint({id, record, false});
   if (!record.state_hash.empty() && record.step >= (*job)->state_hash_step) {
     (*job)->state_hash = record.state_hash;

@@ -29,12 +29,14 @@ class MemberReports {
 
   OrRefusal<void> record_progress(const std::string& job, const Progress& progress);
   OrRefusal<void> report_fault(const std::string& job, const FaultReport& report);
-  OrRefusal<void> register_checkpoint(const std::string& job, const CheckpointRecord& record);
+  // Or, with `copied_at`, that the checkpoint is in its second place.
+  OrRefusal<void> register_checkpoint(const std::string& job, const CheckpointRecord& told);
   // Takes note that the checkpoint's manifest is no longer in the store.
   void checkpoint_removed(const std::string& job, int64_t step);
   OrRefusal<void> record_event(const std::string& job, const WorkerEvent& event);
 
  private:
+  OrRefusal<void> note_copy(const std::string& job, const CheckpointRecord& record);
   enum class MaySay { kAnyMember, kRank0 };
   template <typename Message>
   OrRefusal<Job*> need_present(const std::string& id, const Message& message, MaySay who);

@@ -199,19 +199,32 @@ void Planning::show_to_planner(const Job& job, SchedulableJob& planned) {
                        return entry.second.wanted && !is_member(m, entry.second);
                      });
   planned.alike = exact && !has_numerics;
-  if (!m.spec.requirements.empty()) planned.unfit = workers_ineligible_for(m.spec.requirements);
+  if (!m.spec.requirements.empty() || !jobs_with_own_workers().empty()) planned.unfit = workers_ineligible_for(job);
   if (exact && has_numerics) planned.unlike = workers_incompatible_with(m.numerics);
 }
 
-// Computed once for all jobs with the same requirements, and again when a worker has registered.
-WorkerSet Planning::workers_ineligible_for(const Labels& requirements) {
-  if (ineligible_by_requirements_.size() > registry_.live_jobs().size() + 1)
-    ineligible_by_requirements_.clear();  // some belong to jobs that have ended
-  WorkerSet& known = ineligible_by_requirements_[requirements];
+const std::set<std::string>& Planning::jobs_with_own_workers() {
+  if (!jobs_with_own_workers_) {
+    jobs_with_own_workers_.emplace();
+    for (const auto& [id, worker] : registry_.workers()) {
+      if (!worker.registration.only_job.empty()) jobs_with_own_workers_->insert(worker.registration.only_job);
+    }
+  }
+  return *jobs_with_own_workers_;
+}
+
+// Computed once for all jobs with the same requirements and no workers of their own, and again when a worker has registered.
+WorkerSet Planning::workers_ineligible_for(const Job& job) {
+  // Some belong to jobs that have ended.
+  if (ineligible_.size() > registry_.live_jobs().size() + 1) ineligible_.clear();
+  const Labels& requirements = job.membership->spec.requirements;
+  const std::string own = jobs_with_own_workers().contains(job.id) ? job.id : "";
+  WorkerSet& known = ineligible_[{requirements, own}];
   if (known == nullptr) {
     std::set<std::string> found;
     for (const auto& [id, worker] : registry_.workers()) {
-      if (!satisfies(worker.registration, requirements)) found.insert(id);
+      const std::string& only = worker.registration.only_job;
+      if ((!only.empty() && only != own) || !satisfies(worker.registration, requirements)) found.insert(id);
     }
     known = std::make_shared<const std::set<std::string>>(std::move(found));
   }

@@ -8,7 +8,10 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/coordinator/decisions.h"
@@ -30,8 +33,9 @@ class Planning {
   void ask_if_due();  // asks for a plan when time alone may have changed it
   // Call it when a worker has registered, because its labels and numerics may have changed.
   void forget_known_workers() {
-    ineligible_by_requirements_.clear();
+    ineligible_.clear();
     incompatible_by_numerics_.clear();
+    jobs_with_own_workers_.reset();
   }
   // The plan that would be made if a job of this spec were submitted now, as Registry::next_job_id(). Nothing is changed.
   Plan plan_with(const JobSpec& spec);
@@ -42,7 +46,8 @@ class Planning {
   std::vector<SchedulableJob> jobs_to_plan();
   std::vector<SchedulableWorker> workers_to_plan() const;
   void show_to_planner(const Job& job, SchedulableJob& planned);
-  WorkerSet workers_ineligible_for(const Labels& requirements);
+  WorkerSet workers_ineligible_for(const Job& job);
+  const std::set<std::string>& jobs_with_own_workers();
   WorkerSet workers_incompatible_with(const std::string& numerics);
   bool carry_out(const Plan& plan);
   void note_shortage(Job& job, const Plan& plan);
@@ -53,8 +58,10 @@ class Planning {
   Decisions& decisions_;
   Queue& queue_;
   Millis next_plan_ms_ = 0;                                    // a plan is due by then, even if nothing changes before
-  std::map<Labels, WorkerSet> ineligible_by_requirements_;     // by the requirements that these workers do not satisfy
   std::map<std::string, WorkerSet> incompatible_by_numerics_;  // by numerics: the workers whose numerics differ
+  // By the requirements that these workers do not satisfy, and the job that has workers of its own, or "".
+  std::map<std::pair<Labels, std::string>, WorkerSet> ineligible_;
+  std::optional<std::set<std::string>> jobs_with_own_workers_;  // jobs for which alone a worker came, alive or not
   int64_t made_ = 0;
 };
 

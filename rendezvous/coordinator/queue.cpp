@@ -102,8 +102,8 @@ void Queue::begin_after(Job& job, const Job& first) {
     if (newest == nullptr)
       return decisions_.apply(job,
                               FailAsked{fmt::format("job {}, from which this one was to go on, has no checkpoint", first.id)});
-    decisions_.apply(job,
-                     SourceGiven{{StateSource::Kind::kCheckpoint, newest->step, first.id, newest->store, newest->state_hash}});
+    decisions_.apply(job, SourceGiven{{StateSource::Kind::kCheckpoint, newest->step, first.id, newest->store,
+                                       newest->state_hash, first.membership->spec.checkpoint_copy}});
     text += fmt::format(": this one goes on from its checkpoint of step {}", newest->step);
   }
   job.after_done = true;

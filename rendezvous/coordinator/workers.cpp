@@ -74,6 +74,11 @@ OrRefusal<RegisterReply> Workers::register_worker(const RegisterRequest& request
   }
   if (const std::string complaint = worker_labels_complaint(request.labels); !complaint.empty())
     return refuse(kInvalid, "bad_labels", complaint);
+  if (!request.only_job.empty() && registry_.find_job(request.only_job) == nullptr) {
+    return refuse(kInvalid, "no_such_job",
+                  fmt::format("{} came for job \"{}\" alone, and there is none: `holdfast ls` has the jobs and their ids",
+                              request.name, request.only_job.substr(0, 128)));
+  }
   if (auto over = lives_.refusal_if_ended(request.name, request.incarnation)) return tl::unexpected(*std::move(over));
   planning_.forget_known_workers();
   Worker& worker = registry_.workers()[request.name];
@@ -230,6 +235,22 @@ OrRefusal<void> Workers::take_logs(const std::string& id, const LogBatch& batch)
 }
 
 // --- time
+
+void Workers::release_from_ended_jobs() {
+  for (auto& [id, worker] : registry_.workers()) {
+    const std::string& only = worker.registration.only_job;
+    if (only.empty() || worker.draining || worker.life != Worker::Life::kAlive) continue;
+    const Job* job = registry_.find_job(only);
+    if (job != nullptr && !is_ended(job->membership->state)) continue;
+    worker.draining = true;
+    const std::string why = job == nullptr ? "which is not known here any more"
+                                           : fmt::format("which has {}", job_state_name(job->membership->state));
+    journal_.record(
+        {"worker_released", fmt::format("{} leaves: it came for {} alone, {}", id, only, why), job == nullptr ? "" : only, id});
+    registry_.save(worker);
+    registry_.touch(id);
+  }
+}
 
 void Workers::expire_leases() {
   for (auto& [id, worker] : registry_.workers()) {

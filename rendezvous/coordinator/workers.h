@@ -47,6 +47,8 @@ class Workers {
   void renew_lease(Worker& worker);
 
   void expire_leases();
+  // Has the workers leave that came for a job alone which has ended.
+  void release_from_ended_jobs();
   // Lengthens every lease to at least a full one from now on, because the service could not hear anybody for a while.
   void renew_all_leases();
   void forget_long_gone();

@@ -21,6 +21,7 @@ using storage::MissingFolder;
 
 namespace {
 
+constexpr std::chrono::seconds kStartPatience{5};  // with a store in S3: the service's start waits for it
 constexpr int64_t kClocksDifferMs = 3600'000;
 
 }  // namespace
@@ -71,8 +72,9 @@ std::vector<CheckpointRecord> unknown_checkpoints(const std::string& data_dir, c
                                                   int64_t born, const std::vector<int64_t>& known) {
   const std::string& store = spec.checkpoint_store;
   const auto oldest = time_text(std::max<int64_t>(0, born - kClocksDifferMs));
-  const auto folder =
-      store.empty() ? open_objects_folder(data_dir, job) : storage::open_store(store, job, {.missing = MissingFolder::kFail});
+  const auto folder = store.empty()
+                          ? open_objects_folder(data_dir, job)
+                          : storage::open_store(store, job, {.missing = MissingFolder::kFail, .deadline = kStartPatience});
   if (!folder) return {};
   const auto steps = storage::list_checkpoints(**folder);
   std::vector<CheckpointRecord> found;
@@ -91,6 +93,15 @@ std::vector<CheckpointRecord> unknown_checkpoints(const std::string& data_dir, c
     record.shards = static_cast<int64_t>(manifest->shards.size());
   }
   return found;
+}
+
+std::vector<int64_t> absent_checkpoints(const std::string& data_dir, const std::string& job,
+                                        const std::vector<int64_t>& steps) {
+  const auto folder = open_objects_folder(data_dir, job);
+  const auto there = folder ? storage::list_checkpoints(**folder) : tl::unexpected(folder.error());
+  std::vector<int64_t> absent = steps;
+  if (there) std::erase_if(absent, [&](int64_t step) { return std::ranges::binary_search(*there, step); });
+  return absent;
 }
 
 void tidy_objects(const std::string& data_dir, const std::vector<std::string>& jobs) {

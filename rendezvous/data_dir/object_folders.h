@@ -36,6 +36,9 @@ std::vector<StrayFolder> stray_folders(const std::string& data_dir, const std::v
 std::vector<CheckpointRecord> unknown_checkpoints(const std::string& data_dir, const std::string& job, const JobSpec& spec,
                                                   int64_t born, const std::vector<int64_t>& known);
 
+// Which of the job's checkpoints have no manifest in its folder here: all of them where there is no folder.
+std::vector<int64_t> absent_checkpoints(const std::string& data_dir, const std::string& job, const std::vector<int64_t>& steps);
+
 // Removes unfinished objects, which puts leave when the service is killed. Call it before anybody can put: a put under way
 // would fail.
 void tidy_objects(const std::string& data_dir, const std::vector<std::string>& jobs);

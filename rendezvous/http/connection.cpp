@@ -226,7 +226,7 @@ void Connection::respond(HttpResponse response) {
     }
   }
   if (response_.on_stream && !head_.is_head) return begin_stream();
-  const std::optional<size_t> length = response_.on_stream ? std::nullopt : std::optional(response_.body.size());
+  const std::optional<size_t> length = response_.on_stream ? response_.stream_bytes : std::optional(response_.body.size());
   std::string head = response_head(response_, length, keep_alive_, head_.old_version);
   if (head_.is_head) response_.body.clear();
   write_piece(std::move(head), 0);
@@ -283,7 +283,8 @@ void Connection::begin_stream() {
   streaming_ = pumping_ = true;
   core_->count_stream(1);
   set_deadline(core_->options().write_patience);
-  frame_ = response_head(response_, std::nullopt, keep_alive_, head_.old_version);
+  in_chunks_ = !response_.stream_bytes && !head_.old_version;
+  frame_ = response_head(response_, response_.stream_bytes, keep_alive_, head_.old_version);
   channel_->write(frame_, {}, [self = shared_from_this()](error_code error, size_t) {
     self->pumping_ = false;
     if (error) return self->end();
@@ -305,7 +306,7 @@ void Connection::pump() {
   chunk_ = std::move(taken.bytes);
   const size_t size = chunk_.size();
   frame_.clear();
-  if (!head_.old_version) {
+  if (in_chunks_) {
     frame_ = fmt::format("{:x}\r\n", size);
     chunk_ += "\r\n";
   }
@@ -333,7 +334,7 @@ void Connection::end_stream() {
   set_deadline(core_->options().write_patience);
   error_code ignored;
   channel_->socket().cancel(ignored);
-  frame_ = head_.old_version ? "" : "0\r\n\r\n";
+  frame_ = in_chunks_ ? "0\r\n\r\n" : "";
   channel_->write(frame_, {}, [self = shared_from_this()](error_code error, size_t) {
     if (error) return self->end();
     self->linger();

@@ -71,7 +71,7 @@ class Connection : public std::enable_shared_from_this<Connection> {
   bool keep_alive_ = true, closing_ = false, writing_ = false;
   HttpResponse response_;
   std::shared_ptr<StreamBuffer> stream_;
-  bool streaming_ = false, pumping_ = false;
+  bool streaming_ = false, pumping_ = false, in_chunks_ = false;
   std::string frame_, chunk_;
   size_t discarded_ = 0;
 };

@@ -7,6 +7,7 @@
 #include <array>
 #include <charconv>
 
+#include "rendezvous/protocol/data_set.h"
 #include "rendezvous/protocol/messages.h"
 
 namespace holdfast::rendezvous {
@@ -124,6 +125,8 @@ tl::expected<size_t, HttpResponse> announced_body(const HttpRequest& request) {
 
 size_t body_bound(const HttpRequest& request, const HttpServerOptions& options) {
   if (request.method != "POST" && request.method != "PUT") return 0;  // no route uses a body of other methods
+  if (request.method == "PUT" && request.path.starts_with("/v1/data/chunks/")) return kChunkBytes;
+  if (request.method == "PUT" && request.path.starts_with("/v1/data/sets/")) return kManifestBytesMax;
   const bool object =
       request.method == "PUT" && request.path.starts_with("/v1/jobs/") && request.path.find("/objects/") != std::string::npos;
   return object ? options.max_object_bytes : options.max_body_bytes;

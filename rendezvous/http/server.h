@@ -28,25 +28,34 @@ struct HttpRequest {
   std::string peer;  // the other side's address, without its port
 };
 
-// The body of a reply that goes on: server-sent events. The writer keeps it; writes may come from any thread and never block.
+// The body of a reply that goes on: server-sent events, or a file that nobody holds whole. The writer keeps it; calls may come
+// from any thread, and none but await_reader blocks.
 class EventStream {
  public:
   virtual ~EventStream() = default;
   // False when the reader is gone, or so slow that more than the server's bound would be buffered (it is then cut off).
   virtual bool write(const std::string& chunk) = 0;
   virtual void close() = 0;
+  // Ends before the whole was written, and drops what is unread: the connection is cut, so that the reader sees that something
+  // is missing.
+  virtual void abandon() = 0;
   // Bytes that were written and that the kernel has not taken yet. A writer that waits until there are none never has a slow
   // reader cut off.
   virtual size_t unread() const = 0;
+  // Blocks until at most so many bytes are unread. False when the reader is gone, or the stream was closed or abandoned. A
+  // reader that takes nothing for the server's write_patience is gone.
+  virtual bool await_reader(size_t unread_bytes) = 0;
 };
 
 struct HttpResponse {
   int status = 200;
-  std::string body;
+  std::string body = {};
   std::string content_type = "application/json";
-  std::map<std::string, std::string> headers;
-  // When set, the reply has no length: the headers are sent, then this is called once with the stream.
-  std::function<void(std::shared_ptr<EventStream>)> on_stream;
+  std::map<std::string, std::string> headers = {};
+  // When set, `body` is not sent: the headers are, then this is called once with the stream, on a thread that must not block.
+  // For HEAD it is dropped.
+  std::function<void(std::shared_ptr<EventStream>)> on_stream = {};
+  std::optional<uint64_t> stream_bytes = {};  // all that will be written to the stream, where that is known: readers see it
 };
 using Reply = std::function<void(HttpResponse)>;
 using Handler = std::function<void(HttpRequest, Reply)>;
@@ -55,6 +64,7 @@ using Handler = std::function<void(HttpRequest, Reply)>;
 struct TlsFiles {
   std::string certificate;  // the chain, the server's own first; "" for plain HTTP
   std::string key;
+  bool in_place = false;  // the two are no names of files, but what would be in them
 };
 
 // The gate's judgement of a request, from its head: its answer, or its handler.

@@ -1,4 +1,4 @@
-// Every write copies its bytes, so no call here waits.
+// Every write copies its bytes, so no call here waits but await_reader.
 #include "rendezvous/http/stream_buffer.h"
 
 namespace holdfast::rendezvous {
@@ -15,9 +15,10 @@ bool StreamBuffer::write(const std::string& chunk) {
     const std::lock_guard lock(mutex_);
     if (!open_) return false;
     if (chunk.empty()) return true;
-    if (waiting_.size() - begun_ + taken_ + chunk.size() > unread_bytes_max_) {
+    if (unread_now() + chunk.size() > unread_bytes_max_) {
       open_ = false;
       cut_ = true;
+      changed_.notify_all();
       forget_waiting();
     } else {
       waiting_ += chunk;
@@ -34,12 +35,24 @@ void StreamBuffer::close() {
     if (!open_) return;
     open_ = false;
   }
+  changed_.notify_all();
+  wake_();
+}
+
+void StreamBuffer::abandon() {
+  cut();
   wake_();
 }
 
 size_t StreamBuffer::unread() const {
   const std::lock_guard lock(mutex_);
-  return waiting_.size() - begun_ + taken_;
+  return unread_now();
+}
+
+bool StreamBuffer::await_reader(size_t unread_bytes) {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return !open_ || unread_now() <= unread_bytes; });
+  return open_;
 }
 
 StreamBuffer::Taken StreamBuffer::take() {
@@ -56,15 +69,21 @@ StreamBuffer::Taken StreamBuffer::take() {
 }
 
 void StreamBuffer::sent(size_t bytes) {
-  const std::lock_guard lock(mutex_);
-  taken_ -= bytes;
+  {
+    const std::lock_guard lock(mutex_);
+    taken_ -= bytes;
+  }
+  changed_.notify_all();
 }
 
 void StreamBuffer::cut() {
-  const std::lock_guard lock(mutex_);
-  open_ = false;
-  cut_ = true;
-  forget_waiting();
+  {
+    const std::lock_guard lock(mutex_);
+    open_ = false;
+    cut_ = true;
+    forget_waiting();
+  }
+  changed_.notify_all();
 }
 
 void StreamBuffer::forget_waiting() {

@@ -4,6 +4,7 @@
 // Thread: any thread writes and closes; the rest on the connection's strand. Part of the server, for this folder alone.
 #pragma once
 
+#include <condition_variable>
 #include <functional>
 #include <mutex>
 #include <string>
@@ -20,7 +21,9 @@ class StreamBuffer : public EventStream {
 
   bool write(const std::string& chunk) override;
   void close() override;
+  void abandon() override;
   size_t unread() const override;
+  bool await_reader(size_t unread_bytes) override;
 
   struct Taken {
     std::string bytes;   // to be sent now; empty: nothing was written yet, or one of the next two is true
@@ -33,10 +36,12 @@ class StreamBuffer : public EventStream {
 
  private:
   void forget_waiting();
+  size_t unread_now() const { return waiting_.size() - begun_ + taken_; }  // with the mutex
 
   const size_t unread_bytes_max_;
   const std::function<void()> wake_;
   mutable std::mutex mutex_;
+  std::condition_variable changed_;  // less is unread, or open_ is false
   std::string waiting_;
   size_t begun_ = 0;  // bytes at the front of waiting_ that were taken
   size_t taken_ = 0;  // bytes that were taken and are not sent yet

@@ -18,6 +18,12 @@ tl::expected<std::shared_ptr<ssl::context>, std::string> read_files(const TlsFil
   auto context = std::make_shared<ssl::context>(ssl::context::tls_server);
   SSL_CTX_set_min_proto_version(context->native_handle(), TLS1_2_VERSION);
   error_code error;
+  if (files.in_place) {
+    context->use_certificate_chain(boost::asio::buffer(files.certificate), error);
+    if (!error) context->use_private_key(boost::asio::buffer(files.key), ssl::context::pem, error);
+    if (error) return tl::unexpected("cannot use the certificate that was made: " + error.message());
+    return context;
+  }
   context->use_certificate_chain_file(files.certificate, error);
   if (error) {
     return tl::unexpected(fmt::format("cannot use the certificate {}: {}; expected a chain in PEM, the server's own first",
@@ -49,6 +55,7 @@ tl::expected<std::unique_ptr<TlsContexts>, std::string> TlsContexts::open(const 
 }
 
 std::shared_ptr<ssl::context> TlsContexts::current() {
+  if (files_.in_place) return context_;
   const auto now = steady_clock::now();
   if (now < looked_ + kLookEvery) return context_;
   looked_ = now;

@@ -90,6 +90,7 @@ StateSource choose_source(const JobMembership& job, const std::vector<std::strin
     source.job = job.job;
     source.store = newest->store;
     source.state_hash = newest->state_hash;
+    source.copy = job.spec.checkpoint_copy;
   } else if (!job.resume.empty()) {
     source = job.resume.front();
   }

@@ -1,4 +1,4 @@
-// References: what all members of a job must have in common, the training data and, where bits count, the numerics.
+// References: what all members of a job must have in common, the data and, where bits count, the numerics.
 //
 // The references are those that most of the ready workers have when the first generation forms (a tie goes to those who
 // were ready first), so that one worker with a wrong file cannot keep the others out. From then on they are fixed.
@@ -9,6 +9,8 @@
 #include <map>
 
 #include "rendezvous/membership/turn.h"
+#include "rendezvous/protocol/data_source.h"
+#include "rendezvous/protocol/training_digest.h"
 #include "rendezvous/text/natural_order.h"
 
 namespace holdfast::rendezvous {
@@ -25,11 +27,19 @@ References references_of(const JobMembership& job, const std::string& worker) {
   return {p.status.data_digest, job.spec.reduction == "exact" ? p.numerics : ""};
 }
 
-// Of the data, and of the initial weights where they are not the seed's (messages.h).
-std::pair<std::string, std::string> digests_of(const std::string& both) {
-  const size_t weights = both.find(kWeightsDigest);
-  if (weights == std::string::npos) return {both, ""};
-  return {both.substr(0, weights), both.substr(weights + std::string_view(kWeightsDigest).size())};
+// The training file or, of a mixture, the first source that differs: its words in the spec, and both digests.
+std::string training_misfit(const JobSpec& spec, const std::vector<TrainingDigest::Source>& its,
+                            const std::vector<TrainingDigest::Source>& jobs) {
+  const auto said = [](const std::string& file, const std::string& there, const std::string& others) {
+    return fmt::format("its training data differs: {} has digest {} there, {} at the others; give it the same file", file,
+                       there, others);
+  };
+  const auto named = parse_training_sources(spec.train_data_path);
+  if (named && named->size() == its.size() && named->size() == jobs.size()) {
+    const auto differs = static_cast<size_t>(std::ranges::mismatch(its, jobs).in1 - its.begin());
+    return said(to_text({named->at(differs)}), its[differs].digest, jobs[differs].digest);
+  }
+  return said(spec.train_data_path, to_text({its, "", ""}), to_text({jobs, "", ""}));
 }
 
 }  // namespace
@@ -46,16 +56,16 @@ bool references_hold(const JobMembership& job) {
 }
 
 std::string misfit(const JobMembership& job, const Participant& p) {
-  const auto [data, weights] = digests_of(p.status.data_digest);
-  const auto [job_data, job_weights] = digests_of(job.data_digest);
-  if (data == job_data && weights != job_weights) {
-    const auto shown = [](const std::string& digest) { return digest.empty() ? "none" : digest; };
-    return fmt::format("its initial weights differ: {} has digest {} there, {} at the others; give it the same files",
-                       job.spec.init_from, shown(weights), shown(job_weights));
+  const TrainingDigest its = parse_training_digest(p.status.data_digest), jobs = parse_training_digest(job.data_digest);
+  const auto shown = [](const std::string& digest) { return digest.empty() ? "none" : digest; };
+  if (its.sources != jobs.sources) return training_misfit(job.spec, its.sources, jobs.sources);
+  if (its.validation != jobs.validation) {
+    return fmt::format("its validation data differs: {} has digest {} there, {} at the others; give it the same file",
+                       job.spec.valid_data_path, shown(its.validation), shown(jobs.validation));
   }
-  if (data != job_data) {
-    return fmt::format("its training data differs: {} has digest {} there, {} at the others; give it the same file",
-                       job.spec.train_data_path, data, job_data);
+  if (its.weights != jobs.weights) {
+    return fmt::format("its initial weights differ: {} has digest {} there, {} at the others; give it the same files",
+                       job.spec.init_from, shown(its.weights), shown(jobs.weights));
   }
   if (job.spec.reduction == "exact" && p.numerics != job.numerics) {
     return fmt::format(

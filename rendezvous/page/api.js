@@ -1,6 +1,7 @@
 // Requests to the service, with the token in the Authorization header (never in an address) and errors as problems.
 import { serviceAnswered, serviceLost } from "./connection.js";
 import { forgetToken, token } from "./session.js";
+import { noteAnswer } from "./standing_by.js";
 
 const PATIENCE_MS = 20000;
 
@@ -47,12 +48,13 @@ async function decode(reply) {
   }
 }
 
-// {status, json, headers}. Throws Problem, Away, or AbortError when `signal` says so. `body` is JSON text or a value.
-export async function request(method, path, { query, body, headers, signal } = {}) {
+// {status, json, headers}. Throws Problem, Away, or AbortError when `signal` says so. `body` is JSON text or a value. `patience`:
+// the time for the answer, of what takes the service longer than a moment.
+export async function request(method, path, { query, body, headers, signal, patience = PATIENCE_MS } = {}) {
   const stop = new AbortController();
   const abort = () => stop.abort(signal.reason);
   signal?.addEventListener("abort", abort);
-  const late = setTimeout(() => stop.abort(), PATIENCE_MS);
+  const late = setTimeout(() => stop.abort(), patience);
   let reply;
   let json;
   try {
@@ -74,13 +76,14 @@ export async function request(method, path, { query, body, headers, signal } = {
     throw new Away();
   }
   serviceAnswered();
+  noteAnswer(reply.headers);
   if (reply.status === 401) forgetToken(json?.detail);
   if (!reply.ok && reply.status !== 304) throw new Problem(reply.status, json);
   return { status: reply.status, json, headers: reply.headers };
 }
 
 export const get = async (path, query, signal) => (await request("GET", path, { query, signal })).json;
-export const post = async (path, body = {}) => (await request("POST", path, { body })).json;
+export const post = async (path, body = {}, more = {}) => (await request("POST", path, { body, ...more })).json;
 
 // A large answer as it is, to be saved. Throws Problem or Away.
 export async function blobOf(path) {

@@ -1,7 +1,9 @@
-// The bar that says that the service does not answer, and what that means for the runs: nothing.
+// The bar that says that the service does not answer, and what that means for the runs: nothing. And the bar that says that it
+// stands by: who leads, and how old is what it shows.
 import { isAway, nextTryAt, onConnectionChange, tryNow } from "./connection.js";
 import { el, setText } from "./dom.js";
-import { clock } from "./words.js";
+import { leaderPage, onStandingByChange, standingBy } from "./standing_by.js";
+import { clock, duration } from "./words.js";
 
 export function startBanner(banner) {
   const since = el("span");
@@ -22,5 +24,22 @@ export function startBanner(banner) {
     banner.replaceChildren(el("strong", {}, "The service is away; the workers go on."), since, countdown, button);
     tick();
     timer = setInterval(tick, 500);
+  });
+}
+
+export function startStandbyBar(bar) {
+  const age = el("span");
+  const leader = el("span");
+  onStandingByChange(() => {
+    const now = standingBy();
+    bar.hidden = now === null;
+    if (now === null) return bar.replaceChildren();
+    setText(age, now.ageS > 0 ? `What you see is ${duration(now.ageS)} old.` : "What you see is of this moment.");
+    const href = leaderPage();
+    leader.replaceChildren(
+      href === "" ? "No service leads just now; one takes the lead within seconds." : "Changes are made at the service that leads: ",
+      ...(href === "" ? [] : [el("a", { href }, now.leader)]),
+    );
+    if (bar.childElementCount === 0) bar.replaceChildren(el("strong", {}, "This service stands by."), age, leader);
   });
 }

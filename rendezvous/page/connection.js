@@ -38,7 +38,7 @@ async function probe() {
   const late = setTimeout(() => stop.abort(), PATIENCE_MS);
   try {
     const reply = await fetch("readyz", { cache: "no-store", signal: stop.signal });
-    if (reply.ok) return serviceAnswered();
+    if (reply.ok || reply.headers.has("Holdfast-Leader")) return serviceAnswered(); // the second: it stands by
   } catch {
     // still away
   } finally {

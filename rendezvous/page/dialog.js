@@ -6,8 +6,8 @@ let serial = 0;
 // Shows `title` over `content` (nodes or text) with a button called `confirm` that runs `act()`. What act throws is shown, and
 // the question stays. Resolves to what act returned, or to undefined when the reader thought better of it. Escape and Cancel
 // leave; the focus begins on `focus`, else on Cancel for what does harm, and goes back where it was. `leave` is another word
-// for Cancel.
-export function ask({ title, content, confirm, leave = "Cancel", harmful = false, focus = null, act }) {
+// for Cancel. Without `confirm` there is nothing to decide, only something to read.
+export function ask({ title, content, confirm = "", leave = "Cancel", harmful = false, focus = null, act }) {
   serial += 1;
   const heading = `dialog-title-${serial}`;
   const error = el("p", { class: "error", role: "alert" });
@@ -19,7 +19,7 @@ export function ask({ title, content, confirm, leave = "Cancel", harmful = false
     el("h2", { id: heading }, title),
     el("div", { class: "dialog-content" }, content),
     error,
-    el("div", { class: "dialog-buttons" }, cancel, yes),
+    el("div", { class: "dialog-buttons" }, cancel, confirm ? yes : null),
   );
   const dialog = el("dialog", { "aria-labelledby": heading }, form);
   let result;
@@ -27,7 +27,7 @@ export function ask({ title, content, confirm, leave = "Cancel", harmful = false
 
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    if (busy) return;
+    if (busy || !confirm) return;
     busy = true;
     yes.setAttribute("aria-disabled", "true");
     setText(error, "");
@@ -44,7 +44,7 @@ export function ask({ title, content, confirm, leave = "Cancel", harmful = false
   cancel.addEventListener("click", () => dialog.close());
   document.body.append(dialog);
   dialog.showModal();
-  (focus ?? (harmful ? cancel : yes)).focus();
+  (focus ?? (harmful || !confirm ? cancel : yes)).focus();
   return new Promise((resolve) => {
     dialog.addEventListener("close", () => {
       dialog.remove();

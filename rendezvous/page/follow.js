@@ -3,14 +3,17 @@
 // Promises: onRows(rows) gets every row after `after`, once, in order, whatever happens to the connection: it is taken up again
 // with Last-Event-ID. A stream that says nothing for longer than the service's keep-alive is taken for dead. While the page is
 // hidden the stream is closed: browsers allow few connections to one host, and a phone in a pocket should sleep.
-import { address, withToken } from "./api.js";
+import { address, get, withToken } from "./api.js";
 import { isAway, serviceAnswered, serviceLost, serviceThere } from "./connection.js";
 import { EventStreamParser } from "./event_stream.js";
 import { forgetToken } from "./session.js";
+import { standingBy } from "./standing_by.js";
 
 const SILENCE_MS_MAX = 45000; // the service sends a comment every 15 s
 const HIDDEN_MS = 5000;
 const LATE_MS = 4000;
+const POLL_MS = 2000; // of a service that stands by, which has no streams
+const POLL_ROWS = 1000;
 const PAUSE_MS = [300, 1000, 2000, 5000, 10000];
 
 function pageVisible() {
@@ -64,10 +67,23 @@ export function follow(path, { after, onRows, isOver = () => false }) {
     onRows(events.map((event) => JSON.parse(event.data)));
   };
 
+  // The rows that came since, from a service that stands by: the list's only key beside its tokens has them.
+  async function ask() {
+    const { next_page_token: more, ...lists } = await get(path, { after: last, limit: POLL_ROWS }, stop.signal);
+    const rows = Object.values(lists).find(Array.isArray);
+    if (closed) return null;
+    if (rows.length > 0) {
+      last = rows.at(-1).id;
+      onRows(rows);
+    }
+    return more ? 0 : isOver() ? null : POLL_MS;
+  }
+
   // How long to wait before the next try; null: there is none.
   async function once() {
     stop = new AbortController();
     try {
+      if (standingBy() !== null) return await ask();
       const reply = await fetch(address(path, { follow: 1 }), {
         headers: withToken({ Accept: "text/event-stream", "Last-Event-ID": String(last) }),
         cache: "no-store",
@@ -75,6 +91,7 @@ export function follow(path, { after, onRows, isOver = () => false }) {
       });
       if (reply.status === 401) forgetToken("This token is no longer good.");
       if (reply.status >= 400 && reply.status < 500 && reply.status !== 429) return null;
+      if (reply.status === 503 && reply.headers.has("Holdfast-Leader")) return await ask();
       if (!reply.ok) throw new Error(`status ${reply.status}`);
       serviceAnswered();
       await readStream(reply, stop, take);

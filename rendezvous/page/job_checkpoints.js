@@ -1,6 +1,7 @@
-// The checkpoints of a job that are kept, newest first, each with the way to begin a job from it.
+// The checkpoints of a job that are kept, newest first, each with the ways to begin a job from it and to download its model.
 import { get } from "./api.js";
 import { el, setText } from "./dom.js";
+import { downloadModel } from "./job_export.js";
 import { hashOf } from "./router.js";
 import { Rows } from "./rows.js";
 import { may } from "./session.js";
@@ -33,17 +34,20 @@ function checkpointRow({
   const unreadable = el("span", { class: "secondary held" });
   const from = may("submit") && el("a", { href: hashOf(["submit"], { from: `${job}@${step}` }) }, "Resume from this");
   if (from) from.setAttribute("aria-label", `Resume from the checkpoint of step ${count(step)}`);
+  const download = el("button", { type: "button", class: "small", onclick: () => downloadModel({ job, step }) }, "Download");
+  download.setAttribute("aria-label", `Download the model of step ${count(step)}`);
   cells.step.append(count(step));
   cells.made.append(el("time", { datetime: made, title: fullTime(made) }, clock(made)), unreadable);
   cells.size.append(el("span", { title: `${bytes(raw)} of state in ${plural(shards, "shard")}` }, bytes(stored)));
   cells.took.append(el("span", { title: `the stall was ${duration(stall)}` }, duration(took)));
   cells.hash.append(el("code", { title: hash }, hash.slice(0, 12)));
   if (from) cells.action.append(from);
+  cells.action.append(download);
   return {
     element,
     update(now) {
       setText(unreadable, now.readable === false ? "could not be read" : "");
-      if (from) from.hidden = now.readable === false;
+      for (const way of [from, download]) if (way) way.hidden = now.readable === false;
     },
   };
 }

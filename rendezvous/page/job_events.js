@@ -22,6 +22,7 @@ const BAD = [
   "steps_voided",
   "checkpoint_failed",
   "checkpoint_skipped",
+  "checkpoint_copy_failed",
   "checkpoint_store_not_shared",
   "retention_failed",
   "pause_failed",

@@ -1,13 +1,14 @@
 // The page's beginning: who is there, which view is shown, and the bar above it.
 import { announce } from "./announce.js";
 import { Away } from "./api.js";
-import { startBanner } from "./banner.js";
+import { startBanner, startStandbyBar } from "./banner.js";
 import { isAway, onConnectionChange, serviceThere } from "./connection.js";
 import { el, icon } from "./dom.js";
 import { jobView } from "./job_view.js";
 import { jobsView } from "./jobs_view.js";
 import { nodesView } from "./nodes_view.js";
 import { parseHash, startRouter } from "./router.js";
+import { startServicesLine } from "./services_line.js";
 import { forgetToken, onSessionChange, token, who } from "./session.js";
 import { identify, signInView } from "./sign_in.js";
 import { submitView } from "./submit_view.js";
@@ -146,6 +147,8 @@ onSessionChange((why) => {
 });
 showTheme();
 startBanner(document.getElementById("banner"));
+startStandbyBar(document.getElementById("standby"));
+startServicesLine(document.getElementById("services"));
 addEventListener("hashchange", () => {
   moved = true;
 });

@@ -97,7 +97,8 @@ function nodeRow(first) {
       setAttribute(job, "href", now.job ? hashOf(["jobs", now.job]) : null);
       setText(phase, [now.phase, now.generation ? `generation ${now.generation}` : null].filter(Boolean).join(" · "));
       setText(cell.step, count(now.step));
-      setText(cell.seen, now.last_seen_s < SEEN_LATE_S ? "now" : age(now.last_seen_s));
+      // A service that stands by does not hear the living.
+      setText(cell.seen, now.last_seen_s === null ? UNKNOWN : now.last_seen_s < SEEN_LATE_S ? "now" : age(now.last_seen_s));
       setAttribute(cell.seen, "data-late", isHere(now) && now.last_seen_s >= SEEN_LATE_S ? "" : null);
       setAttribute(element, "data-gone", isHere(now) ? null : "");
       button.hidden = now.state !== "alive";

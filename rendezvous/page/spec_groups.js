@@ -31,7 +31,7 @@ const GROUPS = [
   },
   {
     title: "Checkpoints and evaluation",
-    fields: ["checkpoint_every", "keep_last", "checkpoint_store", "eval_every", "eval_microbatches", "log_every", "hash_every", "recovery"],
+    fields: ["checkpoint_every", "keep_last", "checkpoint_store", "checkpoint_copy", "copy_mib_per_s", "eval_every", "eval_microbatches", "log_every", "hash_every", "recovery"],
   },
   { title: "Machinery", fields: [] },
 ];

@@ -12,6 +12,7 @@
 #include <functional>
 #include <system_error>
 
+#include "rendezvous/data_dir/data_set_files.h"
 #include "rendezvous/data_dir/directory_lock.h"
 #include "rendezvous/data_dir/file_owner.h"
 #include "rendezvous/data_dir/object_folders.h"
@@ -202,6 +203,10 @@ BackupReport make_backup(const BackupOptions& options) {
     sync_folder(parent_of(options.output));
   }
   report.notes = missing_checkpoints(options, report.contents);
+  if (const auto sets = DataSetFiles::names_in(options.data_dir); !sets.empty()) {
+    report.notes.push_back(fmt::format("not in it: the data sets {}; copy {}/data by hand, or push them again after a restore",
+                                       list_of(sets), options.data_dir));
+  }
   report.notes.push_back(fmt::format("not in it: {0}/admin.token and {0}/worker.token", options.data_dir));
   return report;
 }

@@ -2,7 +2,7 @@
 //
 // A backup without checkpoints is one file. A backup with checkpoints is a folder with holdfast.sqlite and checkpoints/JOB/….
 // It has the checkpoints that the service keeps for jobs that have not ended, and for ended jobs from which one of those goes
-// on. It does not have token files, checkpoints in shared folders, or checkpoints of other ended jobs.
+// on. It does not have token files, data sets, checkpoints in shared folders, or checkpoints of other ended jobs.
 //
 // Promises: a backup gets its name only after it was checked and is durable. A file is replaced only with `force`, a folder
 // never. A restore checks the new database before it changes anything, and keeps the old one. It may be killed at any

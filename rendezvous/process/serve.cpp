@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iostream>
+#include <optional>
+#include <span>
 #include <system_error>
 
 #include "rendezvous/data_dir/bearer_token.h"
@@ -20,10 +22,11 @@
 #include "rendezvous/http/listen_address.h"
 #include "rendezvous/http/server.h"
 #include "rendezvous/process/open_files.h"
+#include "rendezvous/process/service_database.h"
 #include "rendezvous/process/service_lives.h"
 #include "rendezvous/store/commit_faults.h"
-#include "rendezvous/store/sqlite/store.h"
 #include "rendezvous/text/random_hex.h"
+#include "rendezvous/text/sha256.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -60,6 +63,11 @@ tl::expected<Tokens, std::string> prepare_directory(const std::string& data_dir,
   return Tokens{*admin, *worker};
 }
 
+std::string digest_of(const Tokens& tokens) {
+  const std::string both = tokens.admin + "\n" + tokens.worker;
+  return sha256_hex(std::as_bytes(std::span(both)));
+}
+
 void greet(const std::string& url, const std::string& data_dir) {
   std::cout << fmt::format("holdfast {} serves at {}\n", kHoldfastVersion, url)
             << fmt::format("tokens: {0}/admin.token (command line), {0}/worker.token (workers)\n", data_dir)
@@ -68,11 +76,15 @@ void greet(const std::string& url, const std::string& data_dir) {
 }
 
 // Blocks until a signal ends the process, or the service fails for a reason other than its database. Returns the exit status.
-int tend_until_the_end(const sigset_t& signals, ServiceLives& lives) {
+int tend_until_the_end(const sigset_t& signals, bool ignore_sigterm, ServiceLives& lives) {
   while (lives.tend()) {
     const timespec patience{0, 200'000'000};
     const int signal = sigtimedwait(&signals, nullptr, &patience);
     if (signal <= 0) continue;
+    if (signal == SIGTERM && ignore_sigterm) {
+      spdlog::info("SIGTERM received: it is passed over (--ignore_sigterm), SIGINT ends this service");
+      continue;
+    }
     spdlog::info("{} received: stopping", signal == SIGINT ? "SIGINT" : "SIGTERM");
     return 0;
   }
@@ -100,9 +112,47 @@ tl::expected<std::vector<CommitFault>, std::string> asked_for_drills() {
 
 // A database and the service over it.
 struct Life {
+  std::shared_ptr<void> leadership;
   DrilledStore store;
   Service service;
 };
+
+// The URL that a service with these options has, before it is known whether anybody else can reach it there.
+std::string url_of(const ServeOptions& options, int port) {
+  if (!options.advertise.empty()) return options.advertise;
+  std::string host = options.listen.substr(0, options.listen.rfind(':'));
+  if (host.empty() || host == "0.0.0.0" || host == "*" || host == "[::]") host = "127.0.0.1";
+  return fmt::format("{}://{}:{}", options.tls_cert.empty() ? "http" : "https", host, port);
+}
+
+// Services without a folder that all of them see pull checkpoints from the one that leads.
+bool has_own_folder(const ServeOptions& options) {
+  return !options.store.empty() && options.shared_dir.empty();
+}
+
+// Says where what only this machine has would be missed.
+void warn_of_own_folder(const ServeOptions& options) {
+  if (!has_own_folder(options)) return;
+  spdlog::warn(
+      "checkpoints and data sets that are left to the service lie in {}, on this machine: services that stand by pull them, "
+      "and "
+      "lack the newest for as long as that takes. Give all services --shared_dir DIR, a folder that all see, or jobs a "
+      "--checkpoint_store",
+      options.data_dir);
+}
+
+StandbyOptions standby_options(const ServeOptions& options, const Tokens& tokens, const std::string& service_id) {
+  StandbyOptions standby;
+  standby.reads.service_id = service_id;
+  standby.reads.admin_token = tokens.admin;
+  standby.reads.worker_token = tokens.worker;
+  standby.reads.requests_per_s = options.requests_per_s;
+  if (has_own_folder(options)) {
+    standby.pull =
+        PullOptions{.data_dir = options.data_dir, .token = tokens.admin, .bytes_per_s = options.pull_mib_per_s * (1 << 20)};
+  }
+  return standby;
+}
 
 // Raises the limit on open files, and warns if it is still too low for a few hundred workers.
 void prepare_open_files() {
@@ -145,32 +195,58 @@ tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& 
     const HttpServer* running = serving;
     return running == nullptr ? HttpServerCounts{} : running->counts();
   };
-  ServiceLives lives([&] {
-    DrilledStore store(open_sqlite_store(options.data_dir + "/holdfast.sqlite", options.retention), *drills);
-    JobStore& jobs = store.get();
-    const auto life = std::shared_ptr<Life>(new Life{std::move(store), Service({options.data_dir,
-                                                                                random_hex(8),
-                                                                                tokens->admin,
-                                                                                tokens->worker,
-                                                                                {},
-                                                                                2,
-                                                                                http_counts,
-                                                                                options.checkpoint_roots,
-                                                                                options.requests_per_s},
-                                                                               clock, jobs, [] { return random_hex(32); })});
-    return std::shared_ptr<Service>(life, &life->service);
-  });
+  std::optional<ServiceLives> lives;
+  std::atomic<ServiceLives*> begun = nullptr;
   HttpServerOptions http;
   http.listen = options.listen;
   http.tls = {options.tls_cert, options.tls_key};
-  auto server = HttpServer::start(http, [&lives](const HttpRequest& head) { return lives.gate(head); });
+  auto server = HttpServer::start(http, [&begun](const HttpRequest& head) {
+    ServiceLives* present = begun;
+    return present == nullptr ? ServiceLives::not_begun() : present->gate(head);
+  });
   if (!server) return Failure(server.error());
   serving = server->get();
-  std::string host = options.listen.substr(0, options.listen.rfind(':'));
-  if (host.empty() || host == "0.0.0.0" || host == "*" || host == "[::]") host = "127.0.0.1";
-  greet(fmt::format("{}://{}:{}", options.tls_cert.empty() ? "http" : "https", host, (*server)->port()), options.data_dir);
-  const int status = tend_until_the_end(signals, lives);
-  lives.end();
+  const std::string url = url_of(options, (*server)->port()), service_id = random_hex(8);
+  const auto requests = std::make_shared<RequestCounts>();
+  const auto database =
+      choose_database({options.store, options.data_dir, options.retention, service_id, url, digest_of(*tokens), requests});
+  warn_of_own_folder(options);
+  std::weak_ptr<Standby> standing_by;
+  const auto begin = [&] {
+    OpenDatabase opened = database->open();
+    if (const auto standby = standing_by.lock()) standby->end_pull();
+    ServiceOptions of_life;
+    of_life.data_dir = options.shared_dir.empty() ? options.data_dir : options.shared_dir;
+    of_life.service_id = service_id;
+    of_life.admin_token = tokens->admin;
+    of_life.worker_token = tokens->worker;
+    of_life.http_counts = http_counts;
+    of_life.checkpoint_roots = options.checkpoint_roots;
+    of_life.requests_per_s = options.requests_per_s;
+    of_life.data_limit_bytes = options.data_limit_bytes;
+    of_life.scale_hook = options.scale_hook;
+    of_life.in_plain = options.tls_cert.empty() && !listens_on_loopback(options.listen).value_or(false);
+    of_life.term = opened.term;
+    of_life.may_lack_some = opened.may_lack_some;
+    of_life.address = url;
+    of_life.database_seen = opened.seen;
+    of_life.has_own_folder = has_own_folder(options);
+    DrilledStore store(std::move(opened.store), *drills);
+    JobStore& jobs = store.get();
+    const auto life = std::shared_ptr<Life>(
+        new Life{std::move(opened.leadership), std::move(store), Service(of_life, clock, jobs, [] { return random_hex(32); })});
+    return std::shared_ptr<Service>(life, &life->service);
+  };
+  lives.emplace(requests, begin, [&] {
+    const auto standby = std::make_shared<Standby>(standby_options(options, *tokens, service_id), clock,
+                                                   [&database] { return database->open_reading(); });
+    standing_by = standby;
+    return standby;
+  });
+  begun = &*lives;
+  greet(url, options.data_dir);
+  const int status = tend_until_the_end(signals, options.ignore_sigterm, *lives);
+  lives->end();
   server->reset();
   return status;
 }

@@ -113,6 +113,9 @@ constexpr ForeignName kForeignNames[] = {
     none("pipeline_parallel_size", "DeepSpeed", kWholeLayers),
     none("test_distributed_communication", kGuide,
          "`holdfast netcheck` measures the network, and `holdfast doctor` looks at the rest"),
+    none("data_path", "Megatron-LM",
+         "--train_data_path FILE names the tokens, or several files with weights: a.bin:0.7,b.bin:0.3; `holdfast data prepare` "
+         "makes them"),
     none("logdir", "TensorBoard", "`holdfast-worker --tensorboard_dir DIR` writes what `tensorboard --logdir DIR` reads"),
 
     // nanoGPT's train.py.

@@ -17,7 +17,7 @@ namespace holdfast::rendezvous {
 struct JobSpec {
   std::string name;
   std::map<std::string, std::string> labels;
-  std::string train_data_path;  // a file on the workers; a relative path is below their --data_root
+  std::string train_data_path;  // data_source.h; a relative path of a file is below the workers' --data_root
   std::string valid_data_path;  // likewise; "": no evaluation
 
   // tiny|small|medium|large|xl: sets the five fields below. A field that is given by itself wins.
@@ -53,10 +53,14 @@ struct JobSpec {
   // workers never get this word.
   std::string shard = "none";
   int64_t replicas = 2;
-  std::string offload = "none";      // none|optimizer: on a GPU, float32 parameters and moments are in the host's memory
-  int64_t checkpoint_every = 100;    // steps; 0: only at the end, on pause and on stop
-  int64_t keep_last = 3;             // checkpoints; 0: all
-  std::string checkpoint_store;      // a folder that all workers share ("file:///…" or a path); "": the service keeps them
+  std::string ring_tls = "off";    // on|off: TLS 1.3 between workers
+  std::string offload = "none";    // none|optimizer: on a GPU, float32 parameters and moments are in the host's memory
+  int64_t checkpoint_every = 100;  // steps; 0: only at the end, on pause and on stop
+  int64_t keep_last = 3;           // checkpoints; 0: all
+  // A folder that all workers share ("file:///…" or a path), or "s3://…"; "": the service keeps them.
+  std::string checkpoint_store;
+  std::string checkpoint_copy;       // another such place, to which each checkpoint is copied; "": none
+  double copy_mib_per_s = 32;        // the copy's rate on average; 0: as fast as it goes
   int64_t eval_every = 0;            // steps; 0: never
   int64_t eval_microbatches = 8;     // per evaluation
   int64_t log_every = 100;           // steps; 0: never
@@ -73,8 +77,8 @@ struct JobSpec {
   int64_t retries = 0;      // how often the job begins again after a failure
   double retry_delay = 10;  // seconds before the first retry; doubled each time
 
-  std::string
-      init_from;  // "": initial weights of the seed | a path on the workers, as train_data_path: another model's weights
+  std::string init_from;    // "": initial weights of the seed | a path on the workers or job:ID[@STEP] (initial_source.h):
+                            // another model's
   std::string resume_from;  // "" | latest | STEP | job:ID[@STEP] | path
 
   // Whether the job's state can be divided at all.

@@ -33,6 +33,7 @@ void describe(Io& io, Of<Io, RegisterRequest>& m) {
   io.maybe("memory_limit_bytes", m.memory_limit_bytes);
   io.maybe("threads", m.threads);
   io.maybe("labels", m.labels);
+  io.maybe("only_job", m.only_job);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, RegisterReply>& m) {
@@ -84,6 +85,7 @@ void describe(Io& io, Of<Io, StateSource>& m) {
   io("job", m.job);
   io("store", m.store);
   io("state_hash", m.state_hash);
+  io.maybe("copy", m.copy);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, ProfileOrder>& m) {
@@ -188,6 +190,8 @@ void describe(Io& io, Of<Io, CheckpointRecord>& m) {
   io("stall_s", m.stall_s);
   io("write_s", m.write_s);
   io("removed_steps", m.removed_steps);
+  io.maybe("copy", m.copy);
+  io.maybe("copied_at", m.copied_at);
 }
 template <typename Io>
 void describe(Io& io, Of<Io, WorkerEvent>& m) {

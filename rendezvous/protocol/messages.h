@@ -38,7 +38,6 @@ namespace holdfast::rendezvous {
 
 inline constexpr int kProtocolVersion = 3;  // a worker of another version is refused with both numbers
 inline constexpr const char* kHoldfastVersion = "0.1.0";
-inline constexpr const char* kWeightsDigest = "+weights:";  // in data_digest, before that of init_from's
 
 struct RegisterRequest {
   int protocol_version = kProtocolVersion;
@@ -53,6 +52,7 @@ struct RegisterRequest {
   int64_t memory_limit_bytes = 0;  // of the host's memory, for jobs; 0: none is known
   int threads = 0;
   std::map<std::string, std::string> labels;  // for a job's `requires`; workers of older releases send none
+  std::string only_job;                       // the one job that it works for, and whose end is its own; "": any
 };
 struct RegisterReply {
   std::string worker_id;
@@ -80,7 +80,7 @@ struct WorkerStatus {
   // The newest generation in which all members agreed on the state that this state was computed from; 0: no state.
   int64_t state_generation = 0;
   // TokenFile::digest of the training file, once prepared; with those of validation and of init_from's weights behind it.
-  std::string data_digest;
+  std::string data_digest;  // training_digest.h
   int64_t data_tokens = 0;
   bool leaving = false;  // SIGTERM was received: the worker wants to leave after this step
   std::string reason;    // why it refused; or the fault after which it is prepared
@@ -116,6 +116,7 @@ struct StateSource {
   // JobSpec::checkpoint_store; "": the service keeps it, under `job`.
   std::string job, store;
   std::string state_hash;
+  std::string copy{};  // kCheckpoint: a second place that may have it, as JobSpec::checkpoint_copy; "": none
   bool operator==(const StateSource&) const = default;
 };
 
@@ -231,6 +232,10 @@ struct CheckpointRecord {
   int64_t raw_bytes = 0, stored_bytes = 0, shards = 0;
   double stall_s = 0, write_s = 0;
   std::vector<int64_t> removed_steps;  // steps of the checkpoints that retention removed after writing this one
+  // The second place, "" for none, and since when the checkpoint is there (RFC 3339; "": not yet). A record with `copied_at`
+  // tells of a copy alone: nothing else in it counts but the step, the hash, and `removed_steps`, which are gone from both
+  // places.
+  std::string copy{}, copied_at{};
 };
 
 struct WorkerEvent {

@@ -8,8 +8,11 @@
 #include <charconv>
 #include <cmath>
 
+#include "rendezvous/protocol/data_source.h"
+#include "rendezvous/protocol/initial_source.h"
 #include "rendezvous/protocol/job_spec_fields.h"
 #include "rendezvous/protocol/wire_types.h"
+#include "storage/places/place.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -128,8 +131,24 @@ void check_evaluation(const JobSpec& spec, Errors& errors) {
 }
 
 void check_data(const JobSpec& spec, Errors& errors) {
-  if (!spec.train_data_path.empty()) return;
-  errors.push_back({"train_data_path", "is required: the token file to train on, such as data/train.bin"});
+  if (spec.train_data_path.empty()) {
+    errors.push_back({"train_data_path", "is required: the token file to train on, such as data/train.bin"});
+    return;
+  }
+  const auto sources = parse_training_sources(spec.train_data_path);
+  if (!sources) {
+    errors.push_back({"train_data_path", sources.error()});
+  } else if (sources->size() > 1 && spec.epochs > 0) {
+    errors.push_back({"epochs",
+                      "does not go with a mixture, whose sources are passed through at rates of their own: give "
+                      "total_steps"});
+  }
+}
+
+void check_validation_data(const JobSpec& spec, Errors& errors) {
+  if (spec.valid_data_path.empty()) return;
+  if (const auto source = parse_validation_source(spec.valid_data_path); !source)
+    errors.push_back({"valid_data_path", source.error()});
 }
 
 void check_reduction(const JobSpec& spec, Errors& errors) {
@@ -183,14 +202,39 @@ void check_offload(const JobSpec& spec, Errors& errors) {
                               spec.offload)});
 }
 
+// A place in S3 with a mistake in it, or with keys, which a spec must not keep.
+bool is_wrong_in_s3(const char* field, const std::string& place, Errors& errors) {
+  if (!storage::is_s3(place)) return false;
+  const auto parsed = storage::parse_s3_place(storage::split_step(place, true).first);
+  if (!parsed) errors.push_back({field, parsed.error()});
+  return !parsed;
+}
+
 void check_store(const JobSpec& spec, Errors& errors) {
   const std::string& store = spec.checkpoint_store;
+  if (storage::is_s3(store)) {
+    if (const auto parsed = storage::parse_s3_place(store); !parsed) errors.push_back({"checkpoint_store", parsed.error()});
+    return;
+  }
   if (store.empty() || store.starts_with('/') || store.starts_with("file:///")) return;
   const bool url = store.find("://") != std::string::npos;
-  errors.push_back({"checkpoint_store",
-                    fmt::format("{} is {}: choose an absolute path of a folder that all workers share, or leave it out and the "
-                                "service keeps the checkpoints",
-                                store, url ? "a kind of store that is not in this version" : "not an absolute path")});
+  errors.push_back(
+      {"checkpoint_store", fmt::format("{} is {}: choose an absolute path of a folder that all workers share, a place in S3 "
+                                       "(s3://bucket/prefix), or leave it out and the service keeps the checkpoints",
+                                       store, url ? "a kind of store that is not in this version" : "not an absolute path")});
+}
+
+void check_copy(const JobSpec& spec, Errors& errors) {
+  const std::string& copy = spec.checkpoint_copy;
+  if (copy.empty()) return;
+  const auto wrong = [&](const std::string& why) { errors.push_back({"checkpoint_copy", why}); };
+  if (copy == spec.checkpoint_store) return wrong(copy + " is checkpoint_store, too: name another place");
+  if (storage::is_s3(copy)) {
+    if (const auto parsed = storage::parse_s3_place(copy); !parsed) wrong(parsed.error());
+  } else if (!copy.starts_with('/') && !copy.starts_with("file:///")) {
+    wrong(fmt::format("{}: choose an absolute path of a folder that all workers share, or a place in S3 (s3://bucket/prefix)",
+                      copy));
+  }
 }
 
 bool all_digits(std::string_view text) {
@@ -203,6 +247,7 @@ void check_name(const JobSpec& spec, Errors& errors) {
 }
 
 void check_resume(const JobSpec& spec, Errors& errors) {
+  if (is_wrong_in_s3("resume_from", spec.resume_from, errors)) return;
   if (!spec.resume_from.starts_with("job:")) return;
   const std::string_view rest = std::string_view(spec.resume_from).substr(4);
   const size_t at = rest.find('@');
@@ -214,10 +259,13 @@ void check_resume(const JobSpec& spec, Errors& errors) {
 
 // nanoGPT's words for it, and two beginnings at once.
 void check_initial_weights(const JobSpec& spec, Errors& errors) {
+  if (is_wrong_in_s3("init_from", spec.init_from, errors)) return;
   if (spec.init_from == "scratch" || spec.init_from == "resume") {
     errors.push_back({"init_from", spec.init_from == "scratch"
                                        ? "scratch: leave it out to start with the seed's weights"
                                        : "resume: give resume_from instead, such as --resume_from latest"});
+  } else if (spec.init_from.starts_with("job:") && !parse_initial_source(spec.init_from).of_job()) {
+    errors.push_back({"init_from", fmt::format("{}: expected job:ID or job:ID@STEP, such as job:j1@60", spec.init_from)});
   } else if (spec.init_from.starts_with("gpt2") && spec.init_from.find('/') == std::string::npos) {
     errors.push_back(
         {"init_from", fmt::format("{}: nothing is fetched from elsewhere: give the folder on the workers that has its "
@@ -253,7 +301,8 @@ struct Rule {
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> all = {
       {{"name"}, check_name},
-      {{"train_data_path"}, check_data},
+      {{"train_data_path", "epochs"}, check_data},
+      {{"valid_data_path"}, check_validation_data},
       {{"resume_from"}, check_resume},
       {{"init_from", "resume_from"}, check_initial_weights},
       {{"model", "n_embd", "n_head"}, check_model},
@@ -273,6 +322,7 @@ const std::vector<Rule>& rules() {
        check_shard},
       {{"offload", "shard", "reduction", "sync_every"}, check_offload},
       {{"checkpoint_store"}, check_store},
+      {{"checkpoint_copy", "checkpoint_store"}, check_copy},
       {{"requires"}, check_requirements},
   };
   return all;

@@ -14,6 +14,7 @@
 #include "rendezvous/text/list_in_words.h"
 #include "storage/checkpoint.h"
 #include "storage/open_store.h"
+#include "storage/places/place.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -40,7 +41,8 @@ void collect(const Job& job, std::vector<Found>& found) {
   for (const auto& [step, record] : job.checkpoints) {
     const auto known = job.membership->checkpoints.find(step);
     if (known != job.membership->checkpoints.end() && known->second.unreadable) continue;
-    found.push_back({record.created_at, {StateSource::Kind::kCheckpoint, step, job.id, record.store, record.state_hash}});
+    found.push_back(
+        {record.created_at, {StateSource::Kind::kCheckpoint, step, job.id, record.store, record.state_hash, record.copy}});
   }
 }
 
@@ -84,24 +86,15 @@ OrRefusal<ResumePlan> by_name(const Coordinator& state, const JobSpec& spec, std
 OrRefusal<ResumePlan> by_job(const Coordinator& state, const std::string& choice) {
   const size_t at = choice.find('@');
   const std::string id = choice.substr(4, at == std::string::npos ? at : at - 4);
-  const Job* job = state.find_job(id);
-  if (job == nullptr) return refuse(fmt::format("there is no job {}", id));
-  std::vector<Found> found;
-  collect(*job, found);
-  ResumePlan plan{newest_first(std::move(found)), false};
-  if (plan.candidates.empty()) return refuse(fmt::format("job {} has no checkpoint", id));
-  if (at == std::string::npos) {
-    std::ranges::stable_sort(plan.candidates, std::greater{}, &StateSource::step);
-  } else {
-    const auto step = whole_number(choice.substr(at + 1));
-    if (!step) return refuse(fmt::format("\"{}\" is no step: write job:{}@60, say", choice.substr(at + 1), id));
-    const std::vector<StateSource> all = plan.candidates;
-    std::erase_if(plan.candidates, [&](const StateSource& source) { return source.step != *step; });
-    if (plan.candidates.empty())
-      return refuse(fmt::format("job {} has no checkpoint of step {}; {}", id, *step, steps_in_words(all)));
+  int64_t step = -1;
+  if (at != std::string::npos) {
+    const auto number = whole_number(choice.substr(at + 1));
+    if (!number) return refuse(fmt::format("\"{}\" is no step: write job:{}@60, say", choice.substr(at + 1), id));
+    step = *number;
   }
-  plan.candidates.resize(1);
-  return plan;
+  auto source = checkpoint_of_job(state, id, step, "resume_from");
+  if (!source) return tl::unexpected(source.error());
+  return ResumePlan{{*std::move(source)}, false};
 }
 
 std::string without_scheme(const std::string& path) {
@@ -109,9 +102,14 @@ std::string without_scheme(const std::string& path) {
 }
 
 OrRefusal<ResumePlan> by_path(const std::string& choice) {
+  if (storage::is_s3(choice)) {
+    const auto [place, step] = storage::split_step(choice, true);
+    return ResumePlan{{{StateSource::Kind::kCheckpoint, step.value_or(-1), "", place, ""}}, false};
+  }
   const std::string path = without_scheme(choice);
   if (path.empty() || path[0] != '/') {
-    return refuse(fmt::format("\"{}\" is none of latest, a step, job:ID[@STEP] or an absolute path", choice));
+    return refuse(
+        fmt::format("\"{}\" is none of latest, a step, job:ID[@STEP], an absolute path or a place in S3 (s3://…)", choice));
   }
   fs::path folder(path);
   if (!folder.has_filename()) folder = folder.parent_path();
@@ -163,6 +161,15 @@ std::string different_training(const nlohmann::json& theirs, const JobSpec& spec
   return {};
 }
 
+using OpenedStore = storage::Result<std::unique_ptr<storage::ObjectStore>>;
+
+// Both places of a job's checkpoints, where the service sees both; else the one that it sees.
+OpenedStore with_copy(OpenedStore store, const StateSource& source, const std::vector<std::string>& roots) {
+  auto copy = storage::open_store(source.copy, source.job, {.missing = storage::MissingFolder::kFail, .roots = roots});
+  if (!copy) return store;
+  return store ? storage::join_places(*std::move(store), *std::move(copy)) : std::move(copy);
+}
+
 // Verifies a checkpoint, and fills in its step and hash from the manifest. The error says why the checkpoint cannot be used. A
 // shared folder of a job that this machine does not see is no error.
 tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec, const std::string& data_dir,
@@ -172,13 +179,19 @@ tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec,
   // This check comes first: a user who may not read a folder is not told either what is in it.
   const std::vector<std::string> within = source.store.empty() ? std::vector<std::string>{} : roots;
   if (const auto allowed = storage::check_roots(folder, within); !allowed) return tl::unexpected(allowed.error().message);
+  const bool in_s3 = storage::is_s3(source.store);
   std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) {
+  const bool has_copy = !source.copy.empty();
+  if (!in_s3 && !fs::is_directory(folder, ignored) && !(has_copy && source.store.empty())) {
     if (!source.store.empty() && !source.job.empty()) return {};
     return tl::unexpected(fmt::format("there is no folder {} on the service's machine", folder));
   }
   auto store = storage::open_store(folder, source.store.empty() ? "" : source.job,
                                    {.missing = storage::MissingFolder::kFail, .roots = within});
+  if (has_copy) store = with_copy(std::move(store), source, roots);
+  // The service may have no credentials for what its workers have: they verify what they read, too.
+  const bool unseen = in_s3 && !store && store.error().code == storage::Error::Code::kRefused && !source.job.empty();
+  if (unseen) return {};
   if (!store) return tl::unexpected(store.error().message);
   if (source.step < 0) {
     const auto steps = storage::list_checkpoints(**store);
@@ -198,6 +211,20 @@ tl::expected<void, std::string> verify(StateSource& source, const JobSpec& spec,
 std::string cannot_go_on(const nlohmann::json& theirs, const JobSpec& spec) {
   const std::string difference = different_model(theirs, spec);
   return difference.empty() ? different_training(theirs, spec) : "it is of another model: " + difference;
+}
+
+OrRefusal<StateSource> checkpoint_of_job(const Coordinator& state, const std::string& id, int64_t step, const char* field) {
+  const Job* job = state.find_job(id);
+  if (job == nullptr) return refuse_field(field, fmt::format("there is no job {}", id));
+  std::vector<Found> found;
+  collect(*job, found);
+  std::vector<StateSource> all = newest_first(std::move(found));
+  if (all.empty()) return refuse_field(field, fmt::format("job {} has no checkpoint", id));
+  const auto chosen =
+      step < 0 ? std::ranges::max_element(all, {}, &StateSource::step) : std::ranges::find(all, step, &StateSource::step);
+  if (chosen == all.end())
+    return refuse_field(field, fmt::format("job {} has no checkpoint of step {}; {}", id, step, steps_in_words(all)));
+  return *chosen;
 }
 
 OrRefusal<ResumePlan> plan_resume(const Coordinator& state, const JobSpec& spec) {

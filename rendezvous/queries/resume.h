@@ -28,6 +28,9 @@ struct ResumePlan {
 // Chooses from the catalogue and reads nothing from disk. Thread: the owner's.
 OrRefusal<ResumePlan> plan_resume(const Coordinator& state, const JobSpec& spec);
 
+// A job's checkpoint of that step; -1: its newest. `field`: of the spec, which a refusal names. Thread: the owner's.
+OrRefusal<StateSource> checkpoint_of_job(const Coordinator& state, const std::string& id, int64_t step, const char* field);
+
 struct ResumeChoice {
   std::vector<StateSource> sources;  // the verified checkpoint, then (only for `latest`) the older ones
   std::string note;                  // for the event: the checkpoint that was chosen, those that were left out, and why

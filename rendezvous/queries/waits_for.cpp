@@ -134,7 +134,7 @@ const WaitingRoom::Competition& WaitingRoom::competition_for(const Labels& requi
   Competition& found = competitions_[requirements];
   std::vector<const RegisterRequest*> present;
   for (const auto& [id, worker] : state_.workers()) {
-    if (worker.life != Worker::Life::kAlive) continue;
+    if (worker.life != Worker::Life::kAlive || !worker.registration.only_job.empty()) continue;
     if (!worker.leaving()) present.push_back(&worker.registration);
     const Job* job = worker.job.empty() ? nullptr : state_.find_job(worker.job);
     if (job == nullptr || !satisfies(worker.registration, requirements)) continue;

@@ -11,6 +11,7 @@
 #include <optional>
 #include <stdexcept>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "rendezvous/store/rows.h"
@@ -21,9 +22,22 @@ class StoreError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
-class StoreFull : public StoreError {  // no space for it now
+class StoreAway : public StoreError {  // it cannot be written now, and is tried again
  public:
   using StoreError::StoreError;
+};
+class StoreFull : public StoreAway {  // no space for it now
+ public:
+  using StoreAway::StoreAway;
+};
+class LostLeadership : public StoreAway {  // another service writes it now
+ public:
+  using StoreAway::StoreAway;
+};
+class StandsBy : public StoreAway {  // another service leads
+ public:
+  StandsBy(const std::string& why, std::string address) : StoreAway(why), leader(std::move(address)) {}
+  std::string leader;  // where that one is reached; "": nobody leads just now
 };
 
 // Everything that was recorded of jobs and is only read again: events, logs, steps, the ledger.

@@ -14,7 +14,7 @@ struct Retention {
   int64_t events_per_job = 50'000;  // of every other job, and of none
 };
 
-// Of the metrics of each job's newest steps, one by one; older ones are points of curves (sqlite/metrics.h).
+// Of the metrics of each job's newest steps, one by one; older ones are points of curves (sql/metrics.h).
 inline constexpr int64_t kStepRowsKept = 20'000;
 
 }  // namespace holdfast::rendezvous

@@ -23,8 +23,8 @@ std::vector<Member> members_from_json(const Json& json) {
 }
 
 Json source_to_json(const StateSource& s) {
-  return {
-      {"kind", static_cast<int>(s.kind)}, {"step", s.step}, {"job", s.job}, {"store", s.store}, {"state_hash", s.state_hash}};
+  return {{"kind", static_cast<int>(s.kind)}, {"step", s.step}, {"job", s.job}, {"store", s.store},
+          {"state_hash", s.state_hash},       {"copy", s.copy}};
 }
 
 StateSource source_from_json(const Json& json) {
@@ -34,6 +34,7 @@ StateSource source_from_json(const Json& json) {
   source.job = json.at("job");
   source.store = json.at("store");
   source.state_hash = json.at("state_hash");
+  source.copy = json.value("copy", "");  // older databases do not have it
   return source;
 }
 

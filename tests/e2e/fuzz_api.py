@@ -6,6 +6,7 @@ usage: tests/e2e/fuzz_api.py [--minutes 0.2] [--seed N]      HOLDFAST_BIN names 
 Holds: no answer of 500, every refusal a problem as described, the service answers all the while, its memory stays bounded, and it
 ends with status 0 (a sanitizer that found something, or a leak, ends it with another)."""
 import argparse
+import hashlib
 import http.client
 import json
 import os
@@ -23,6 +24,11 @@ TEXTS = ["", "x", "j1", "0", "-1", "1e309", "null", "../../../etc/passwd", "%00"
          "${jndi:ldap://x}", "<script>alert(1)</script>", "\x7f", "2026-01-01T00:00:00Z", "\ud800"]
 NUMBERS = [0, 1, -1, 2**31, 2**63 - 1, 2**63, -2**63, 1e308, -1e308, 0.1, 5e-324, 1000]
 METHODS = ["GET", "POST", "PUT", "DELETE", "HEAD", "PATCH", "OPTIONS", "TRACE", "CONNECT", "get", "X" * 100]
+CHUNKS = [b"one", b"two"]
+NAMES = [hashlib.sha256(chunk).hexdigest() for chunk in CHUNKS]
+MANIFEST = {"chunk_bytes": 4 << 20, "files": [{"bytes": 3, "chunks": [name], "name": f"{name[:4]}.bin"} for name in sorted(NAMES)], "format": 1}
+DIGEST = hashlib.sha256(json.dumps(MANIFEST, separators=(",", ":")).encode()).hexdigest()
+RIGHT = {"chunk": NAMES, "name": ["wiki", DIGEST]}  # for paths; jobs are named in the others
 BOUND_MB = 1500  # sanitizers multiply what a service needs
 
 
@@ -77,6 +83,8 @@ class Fuzzer:
     def job_spec(self):
         """Most fields right, so that some get far."""
         spec = harness.small_spec(self.cluster.folder)
+        if self.chance.random() < 0.2:
+            spec["train_data_path"] = self.chance.choice(["data:wiki", f"data:wiki@{DIGEST}/{NAMES[0][:4]}.bin", "wiki:0.5,data:wiki/x:1"])
         for field in self.chance.sample(self.fields, self.chance.randrange(4)):
             good = [field.get("min"), field.get("max"), *field.get("choices", [])]
             spec[field["name"]] = self.chance.choice([each for each in good if each is not None] + [self.maker.anything()])
@@ -85,8 +93,12 @@ class Fuzzer:
     def body(self, name, operation):
         if self.chance.random() < 0.1:
             return self.chance.randbytes(self.chance.randrange(200))
+        if name == "putChunk":
+            return self.chance.choice(CHUNKS)
         if name == "submitJob":
             value = self.job_spec()
+        elif name == "putDataSet" and self.chance.random() < 0.5:
+            value = MANIFEST
         else:
             media = operation.get("requestBody", {}).get("content", {}).get("application/json")
             value = self.maker.value(media["schema"]) if media else self.maker.anything()
@@ -105,9 +117,8 @@ class Fuzzer:
         name, (method, path, operation) = self.chance.choice(list(self.description.operations.items()))
         if self.chance.random() < 0.05:
             method = self.chance.choice(METHODS)
-        jobs = ["j1", "j2", "j3"]
         for parameter in self.description.parameters(name, "path"):
-            value = self.chance.choice(jobs if self.chance.random() < 0.7 else TEXTS)
+            value = self.chance.choice(RIGHT.get(parameter["name"], ["j1", "j2", "j3"]) if self.chance.random() < 0.7 else TEXTS)
             path = path.replace("{" + parameter["name"] + "}", value if value.isalnum() else self.encoded(value))
         query = [(each["name"], self.maker.value(each["schema"])) for each in self.description.parameters(name, "query") if self.chance.random() < 0.4]
         query = [(key, value) for key, value in query if not (key == "follow" and value in ("1", "true")) and key != "wait_ms"]

@@ -48,6 +48,11 @@ class Cluster:
         self.workers = {}  # name -> Process of the supervisor
         self.everything = []
 
+    @property
+    def server(self):
+        """What programs are told as the service's address."""
+        return self.url
+
     # --- processes
 
     def environment(self, extra=None):
@@ -89,7 +94,7 @@ class Cluster:
         if slow_ms:
             rules = [r for r in (extra.get("HOLDFAST_FAULT"),) if r]
             extra["HOLDFAST_FAULT"] = ",".join(rules + [f"slow@step:ms={slow_ms}", f"slow@step:ms={CRAWL_MS}:while_file={self.folder}/crawl"])
-        self.workers[name] = self.spawn(name, [self.worker_program, "--server", self.url, "--name", name, "--device", device,
+        self.workers[name] = self.spawn(name, [self.worker_program, "--server", self.server, "--name", name, "--device", device,
                                                "--threads", str(threads), "--interface", self.interface, *arguments], extra)
         return self.workers[name]
 
@@ -249,7 +254,7 @@ class Cluster:
 
     def cli(self, *arguments, expect=0, environment=None, timeout_s=60):
         """Runs `holdfast ARGUMENTS`; the exit code must be `expect`. Returns stdout + stderr."""
-        extra = {"HOLDFAST_SERVER": self.url}
+        extra = {"HOLDFAST_SERVER": self.server}
         extra.update(environment or {})
         done = subprocess.run([f"{BIN}/holdfast", *map(str, arguments)], env=self.environment(extra), capture_output=True,
                               text=True, stdin=subprocess.DEVNULL, timeout=timeout_s * PATIENCE, check=False, cwd=self.folder)

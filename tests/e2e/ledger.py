@@ -13,12 +13,14 @@ def microbatches_by_step(ledger):
 
 
 def assert_every_microbatch_once(test, cluster, job, steps, data=None):
-    """By our own reading, and by `holdfast audit`, which with `data` also computes every step's digest again."""
+    """By our own reading, and by `holdfast audit`, which with `data`, a file or those of a mixture, also computes every step's digest
+    again."""
     ledger = cluster.get(f"/v1/jobs/{job}/ledger")
     expected = {step: list(range(ledger["microbatches"])) for step in range(1, steps + 1)}
     test.assertEqual(expected, microbatches_by_step(ledger), ledger)
     test.assertEqual(list(range(1, steps + 1)), sorted(s["step"] for s in ledger["steps"]))
-    cluster.cli("audit", job, *(("--data", data) if data else ()))
+    files = [data] if isinstance(data, str) else data or []
+    cluster.cli("audit", job, *(word for file in files for word in ("--data", file)))
 
 
 def voided_rows(cluster, job):

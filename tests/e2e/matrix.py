@@ -9,6 +9,7 @@
     tests/e2e/matrix.py --sharded                          those that end a worker, in jobs whose state is divided among the workers,
                                                            each part with two owners; the bits are those of a job that is not divided.
                                                            With --shard gradients and --dtype bfloat16: of jobs like that
+    tests/e2e/matrix.py --short --ring_tls                 any of these in jobs whose rings are encrypted
     tests/e2e/matrix.py --list
 
 Exit status: 0 every cell kept the promises (bits, ledger, no step lost, checkpoints whole), 1 one did not, 2 bad arguments,
@@ -42,6 +43,7 @@ def arguments():
     which.add_argument("--list", action="store_true", help="print the cells and end")
     parser.add_argument("--shard", choices=["optimizer", "gradients", "parameters"], default="optimizer", help="what --sharded divides")
     parser.add_argument("--dtype", default="float32", help="the model's, with --sharded")
+    parser.add_argument("--ring_tls", action="store_true", help="the jobs' rings are encrypted; their bits are those of plain ones")
     parser.add_argument("--write", metavar="FILE", help="write the table to FILE as Markdown")
     parsed = parser.parse_args()
     try:
@@ -81,6 +83,8 @@ def main():
     kind = "gpus" if parsed.gpus else "plain"
     job = {"shard": parsed.shard, "dtype": parsed.dtype} if parsed.sharded else {}
     reference = run.undisturbed_hash(kind, job)
+    if parsed.ring_tls:
+        job["ring_tls"] = "on"
     outcomes = []
     for number, cell in enumerate(parsed.cells, 1):
         outcomes.append(run.run(cell, reference, kind, job))

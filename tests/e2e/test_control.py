@@ -247,6 +247,20 @@ class Control(harness.ClusterTest):
         self.assertTrue({"job_submitted", "generation_formed", "checkpoint_committed", "job_succeeded"} <=
                         {e["kind"] for e in self.cluster.cli_json("events", job)["events"]})
 
+    def test_a_mixture_of_files_has_the_same_bits_when_a_worker_is_killed(self):
+        files = [self.spec["train_data_path"], self.spec["valid_data_path"]]
+        spec = {**self.spec, "train_data_path": f"{files[0]}:0.7,{files[1]}:0.3"}
+        self.cluster.start_workers("w1")
+        undisturbed = self.cluster.wait_state(self.cluster.submit(**spec), "succeeded")["state_hash"]
+        self.assertNotEqual(self.reference, undisturbed)
+        self.cluster.stop_workers()
+        self.cluster.start_workers("w2", "w3", slow_ms=SLOW_MS)
+        job = self.cluster.submit(**spec, nodes=2)
+        self.cluster.wait_step(job, 20)
+        self.cluster.kill_worker("w3")
+        self.assertEqual(undisturbed, self.cluster.wait_state(job, "succeeded")["state_hash"])
+        ledger.assert_every_microbatch_once(self, self.cluster, job, 60, files)
+
 
 if __name__ == "__main__":
     harness.main()

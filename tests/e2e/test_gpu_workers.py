@@ -116,11 +116,13 @@ class GpuWorkers(harness.ClusterTest):
     def test_an_exact_job_takes_gpus_or_cpus_and_a_float_job_both(self):
         self.start_gpu_workers("gpu")
         self.cluster.start_workers("cpu")
-        exact = self.cluster.submit(**self.spec, nodes=2)
+        exact = self.cluster.submit(**{**self.spec, "total_steps": 100_000}, nodes=2)  # one trains until the other is refused
         refusal = self.cluster.wait_event(exact, "worker_refused", containing="it computes other bits")
         for word in ("hip/cpu/", "cpu/", "use like workers", "reduction float"):
             self.assertIn(word, refusal["message"])
-        self.cluster.wait_state(exact, "succeeded", timeout_s=180)
+        self.cluster.wait_step(exact, 2)
+        self.cluster.post(exact, "stop")
+        self.cluster.wait_state(exact, "cancelled")
         mixed = self.cluster.submit(**{**self.spec, "reduction": "float"}, nodes=2, min_nodes=2)
         self.cluster.wait_state(mixed, "succeeded", timeout_s=180)
         self.assertIn("of cpu and gpu", self.cluster.wait_event(mixed, "generation_formed")["message"])

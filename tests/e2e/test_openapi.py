@@ -1,5 +1,9 @@
 #!/usr/bin/python3
 """Every route's every documented answer, held against openapi.json."""
+import functools
+import glob
+import hashlib
+import http.client
 import json
 import urllib.error
 import urllib.request
@@ -11,8 +15,11 @@ from processes import wait_until
 
 REGISTRATION = {"protocol_version": harness.protocol_version(), "name": "by-hand", "incarnation": "by-hand-1", "node": "n", "address": "127.0.0.1:1", "numerics": "x"}
 PAGES_OF_JOBS = ("listJobEvents", "listJobLogs", "listJobMetrics", "listCheckpoints", "getLedger", "listObjects")
-ALONE = ("getHealth", "getReadiness", "getPage", "getOpenapi", "getPrometheus", "listJobs", "getJobSpec", "listEvents", "listNodes", "whoAmI",
-         "listTokens", "listWebhooks")
+ALONE = ("getHealth", "getReadiness", "getPage", "getOpenapi", "getPrometheus", "listJobs", "getJobSpec", "listEvents", "listNodes", "listServices", "whoAmI",
+         "listTokens", "listWebhooks", "listDataSets")
+CHUNK = b"a chunk of a data set"
+CHUNK_NAME = hashlib.sha256(CHUNK).hexdigest()
+MANIFEST = {"format": 1, "chunk_bytes": 4 << 20, "files": [{"name": "train.bin", "bytes": len(CHUNK), "chunks": [CHUNK_NAME]}]}
 
 
 def messages(worker, incarnation):
@@ -30,7 +37,18 @@ def messages(worker, incarnation):
                                  "stored_bytes": 1, "shards": 1, "stall_s": 0.0, "write_s": 0.0, "removed_steps": []},
             "reportProfile": {"worker": worker, "incarnation": incarnation, "profile": "p", "piece": 0, "pieces": 1, "names": [], "tracks": [], "dropped": 0,
                               "ended": ""},
+            "postHolders": {"worker": worker, "incarnation": incarnation, "address": "127.0.0.1:1", "have": "0", "first": [0], "room": 1},
             "scaleJob": {"nodes": 1}, "putObject": b"bytes"}
+
+
+class From(urllib.request.HTTPHandler):
+    """Requests from one of this machine's addresses."""
+    def __init__(self, address):
+        super().__init__()
+        self.connection = functools.partial(http.client.HTTPConnection, source_address=(address, 0))
+
+    def http_open(self, request):
+        return self.do_open(self.connection, request)
 
 
 class Api(harness.ClusterTest):
@@ -41,7 +59,7 @@ class Api(harness.ClusterTest):
         self.tokens = {role: self.cluster.request("POST", "/v1/tokens", {"name": role, "role": role})[1]["token"]
                        for role in ("read", "submit", "worker")}
 
-    def call(self, name, status, path=None, body=None, token=None, query="", headers=None):
+    def call(self, name, status, path=None, body=None, token=None, query="", headers=None, address="127.0.0.1"):
         """One request; the answer must have this status, and be as described. Returns (JSON or text, headers)."""
         method = self.description.operations[name][0]
         target = self.description.path(name, path or {}) + query
@@ -53,7 +71,7 @@ class Api(harness.ClusterTest):
         for key, value in (headers or {}).items():
             request.add_header(key, value)
         try:
-            with urllib.request.urlopen(request, timeout=30) as reply:
+            with urllib.request.build_opener(From(address)).open(request, timeout=30) as reply:
                 got, text, shown = reply.status, reply.read().decode(errors="replace"), reply.headers
         except urllib.error.HTTPError as error:
             got, text, shown = error.code, error.read().decode(errors="replace"), error.headers
@@ -82,6 +100,8 @@ class Api(harness.ClusterTest):
         self.profile(job)
         self.steering(job)
         self.files_and_objects(job)
+        self.data_sets()
+        self.exports()
         self.tokens_and_webhooks()
         self.an_end(job)
         documented = {(name, status) for name in self.description.operations for status in self.description.statuses(name)}
@@ -92,6 +112,7 @@ class Api(harness.ClusterTest):
         me = {"worker": "by-hand"}
         self.call("registerWorker", 200, body=REGISTRATION)
         self.call("registerWorker", 400, body={**REGISTRATION, "protocol_version": 1})
+        self.call("registerWorker", 400, body={**REGISTRATION, "only_job": "j9"})
         said = messages("by-hand", "by-hand-1")
         self.call("reportStatus", 200, me, said["reportStatus"])
         job = {"job": self.call("submitJob", 201, body=harness.small_spec(self.cluster.folder))[0]["id"]}
@@ -140,21 +161,22 @@ class Api(harness.ClusterTest):
             roles, path = operation["x-roles"], {each["name"]: "x" for each in self.description.parameters(name, "path")}
             if not roles:
                 continue
-            self.call(name, 401, path, token="wrong" if number % 2 else "")  # one each: more from one address are slowed down
+            address = f"127.0.0.{2 + number % 4}"  # more than 50 at once from one are slowed down
+            self.call(name, 401, path, token="wrong" if number % 2 else "", address=address)
             if 403 in self.description.statuses(name):
                 self.call(name, 403, path, token=next(token for role, token in self.tokens.items() if role not in roles))
 
     def unknown_things(self):
         for name in self.description.operations:
             if 404 in self.description.statuses(name):
-                path = {each["name"]: "nothing" for each in self.description.parameters(name, "path")}
+                path = {each["name"]: "0" * 64 if each["name"] == "chunk" else "nothing" for each in self.description.parameters(name, "path")}
                 self.call(name, 404, path, messages("nobody", "i").get(name))
 
     def bad_bodies_and_queries(self):
         for name, (_, _, operation) in self.description.operations.items():
             if 400 not in self.description.statuses(name):
                 continue
-            path = {each["name"]: {"job": "j1", "worker": "by-hand", "key": "../../x"}[each["name"]]
+            path = {each["name"]: {"job": "j1", "worker": "by-hand", "key": "../../x", "chunk": "x", "name": ".x", "step": "x"}[each["name"]]
                     for each in self.description.parameters(name, "path")}
             if operation.get("requestBody") and "key" not in path:
                 self.call(name, 400, path, b"{")
@@ -186,6 +208,41 @@ class Api(harness.ClusterTest):
         self.call("putObject", 204, place, b"bytes")
         self.assertEqual("bytes", self.call("getObject", 200, place)[0])
         self.call("deleteObject", 204, place)
+
+    def data_sets(self):
+        chunk, wiki = {"chunk": CHUNK_NAME}, {"name": "wiki"}
+        self.assertEqual([CHUNK_NAME], self.call("findMissingChunks", 200, body={"chunks": [CHUNK_NAME]})[0]["missing"])
+        self.call("putDataSet", 409, wiki, MANIFEST)
+        self.call("putChunk", 204, chunk, CHUNK)
+        self.assertEqual(CHUNK.decode(), self.call("getChunk", 200, chunk)[0])
+        digest = self.call("putDataSet", 201, wiki, MANIFEST)[0]["digest"]
+        self.call("putDataSet", 200, wiki, MANIFEST)
+        self.assertEqual(MANIFEST, self.call("getDataSet", 200, {"name": digest}, token=self.tokens["worker"])[0]["manifest"])
+        self.assertEqual("wiki", self.call("listDataSets", 200)[0]["data_sets"][0]["name"])
+        self.assertEqual([0], self.call("postHolders", 200, {"name": digest}, messages("other", "other-1")["postHolders"])[0]["take"])
+        self.call("postHolders", 409, {"name": digest}, messages("by-hand", "by-hand-1")["postHolders"])
+        job = self.call("submitJob", 201, body=harness.small_spec(self.cluster.folder, train_data_path="data:wiki", nodes=6, min_nodes=6))[0]["id"]
+        self.call("deleteDataSet", 409, wiki)
+        self.call("stopJob", 202, {"job": job})
+        [file] = glob.glob(f"{self.cluster.folder}/**/{CHUNK_NAME}", recursive=True)
+        with open(file, "ab") as damaged:
+            damaged.write(b"!")
+        self.call("getChunk", 422, chunk)
+        self.call("deleteDataSet", 204, wiki)
+
+    def exports(self):
+        job = self.call("submitJob", 201, body=harness.small_spec(self.cluster.folder, total_steps=20))[0]["id"]
+        self.cluster.wait_state(job, "succeeded")
+        place = {"job": job, "step": "20"}
+        self.call("exportCheckpoint", 200, place, token=self.tokens["read"])
+        ticket = self.call("prepareDownload", 201, place, {"dtype": "float16"}, token=self.tokens["read"])[0]["ticket"]
+        self.call("getDownload", 200, {"ticket": ticket}, token="")
+        self.call("exportCheckpoint", 409, place, query="?format=gguf")
+        self.call("prepareDownload", 409, place, {"format": "gguf"})
+        for key in self.call("listObjects", 200, {"job": job}, query="?prefix=step-0000000020/shard")[0]["keys"]:
+            self.call("putObject", 204, {"job": job, "key": key}, b"damaged")
+        for name in ("exportCheckpoint", "prepareDownload"):
+            self.call(name, 422, place)
 
     def tokens_and_webhooks(self):
         made = self.call("createToken", 201, body={"name": "x", "role": "read"})[0]["id"]

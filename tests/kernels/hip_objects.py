@@ -17,7 +17,7 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 COMPILER = "clang++-19"
-SOURCES = ("runtime", "hip_ops", "products", "attention", "no_library_products")
+SOURCES = ("runtime", "queue/side_stream", "queue/captured_sequence", "memory", "hip_ops", "products", "attention", "no_library_products")
 ARCHS = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 WAVE = {"gfx908": 64, "gfx90a": 64, "gfx942": 64}  # the others: 32
 MOST_SHARED = 64 << 10
@@ -29,7 +29,7 @@ MARKS = ("<!-- objects -->", "<!-- end of objects -->")
 def compile_one(job):
     arch, source, work = job
     folder = os.path.join(work, arch)
-    os.makedirs(folder, exist_ok=True)
+    os.makedirs(os.path.dirname(f"{folder}/{source}"), exist_ok=True)
     command = [COMPILER, "-std=c++20", "-O3", "-x", "hip", f"--offload-arch={arch}", "-D__HIP_PLATFORM_AMD__", "-ffp-contract=off", f"-I{ROOT}", "-Wall", "-Werror",
                f"--rocm-device-lib-path={work}/device_library", "-mcode-object-version=4", "--save-temps=obj", "-c", f"{ROOT}/kernels/hip/{source}.hip",
                "-o", f"{folder}/{source}.o"]

@@ -21,7 +21,8 @@ struct Subject {
   const char* name;
   Isa needs;  // the instruction set that the CPU must have
   bool bfloat16;
-  // The error allowed in an element's sum, in roundings of float32. Plain sums of these lengths have errors of up to six. The
+  // The error allowed in an element's sum, in roundings of float32. Plain sums of these lengths have errors of up to six,
+  // and above that (6.4) once in a thousand runs, for the inputs are others each time: nine is out of their reach. The
   // matrix units round less often.
   int roundings;
   const ProductLoops& (*loops)(bool bfloat16);
@@ -31,7 +32,7 @@ constexpr Subject real(int roundings) {
   return {"", isa, isa == Isa::kAvx512Bf16 || isa == Isa::kAmx, roundings,
           [](bool bfloat16) -> const ProductLoops& { return product_loops(isa, bfloat16); }};
 }
-const Subject kEmulated{"amx_emulated", Isa::kAvx512, true, 6,
+const Subject kEmulated{"amx_emulated", Isa::kAvx512, true, 9,
                         [](bool) -> const ProductLoops& { return testing::emulated_tile_loops(); }};
 
 std::string name_of(const Subject& subject) {
@@ -130,7 +131,7 @@ TEST_P(ProductLoopsOf, UseAllBitsOfAFloat32Operand) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ProductLoopsOf,
-                         ::testing::Values(real<Isa::kAvx2>(6), real<Isa::kAvx512>(6), real<Isa::kAvx512Bf16>(6),
+                         ::testing::Values(real<Isa::kAvx2>(9), real<Isa::kAvx512>(9), real<Isa::kAvx512Bf16>(9),
                                            real<Isa::kAmx>(2), kEmulated),
                          [](const auto& of) { return name_of(of.param); });
 

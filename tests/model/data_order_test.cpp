@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 #include <vector>
 
 namespace holdfast::model {
@@ -28,7 +27,7 @@ bool is_permutation_of_all(std::vector<int64_t> windows) {
 TEST(DataOrder, EveryPassVisitsEveryWindowOnceAtEverySize) {
   for (int64_t windows = 1; windows <= 300; ++windows) {
     for (const uint64_t seed : {0ULL, 1ULL, 0xFFFF'FFFF'FFFF'FFFFULL}) {
-      const DataOrder order{seed, windows, 1, 1, 1};
+      const DataOrder order{seed, windows};
       for (int64_t pass = 0; pass < 3; ++pass) {
         ASSERT_TRUE(is_permutation_of_all(windows_of_pass(order, pass)))
             << windows << " windows, seed " << seed << ", pass " << pass;
@@ -36,12 +35,12 @@ TEST(DataOrder, EveryPassVisitsEveryWindowOnceAtEverySize) {
     }
   }
   for (const int64_t windows : {4096, 4097, 65535, 65536, 65537, 100'000}) {
-    EXPECT_TRUE(is_permutation_of_all(windows_of_pass({42, windows, 1, 1, 1}, 5))) << windows;
+    EXPECT_TRUE(is_permutation_of_all(windows_of_pass({42, windows}, 5))) << windows;
   }
 }
 
 TEST(DataOrder, PassesAndSeedsGiveDifferentOrders) {
-  const DataOrder order{1, 1000, 1, 1, 1}, other{2, 1000, 1, 1, 1};
+  const DataOrder order{1, 1000}, other{2, 1000};
   EXPECT_NE(windows_of_pass(order, 0), windows_of_pass(order, 1));
   EXPECT_NE(windows_of_pass(order, 0), windows_of_pass(other, 0));
 }
@@ -50,7 +49,7 @@ TEST(DataOrder, LooksLikeAShuffle) {
   // In a random permutation of n windows the number of windows that keep their place is Poisson(1). The mean distance between a
   // window's place before and after is n/3, with a standard deviation below 0.3 sqrt(n).
   const int64_t n = 10'000;
-  const std::vector<int64_t> windows = windows_of_pass({7, n, 1, 1, 1}, 0);
+  const std::vector<int64_t> windows = windows_of_pass({7, n}, 0);
   int64_t kept = 0, distance = 0;
   for (int64_t place = 0; place < n; ++place) {
     kept += windows[place] == place ? 1 : 0;
@@ -60,63 +59,20 @@ TEST(DataOrder, LooksLikeAShuffle) {
   EXPECT_NEAR(static_cast<double>(distance) / n, n / 3.0, 5 * 0.3 * 100);
 }
 
-TEST(DataOrder, MicrobatchesOfAPassShareNoWindowAndCoverAll) {
-  const DataOrder order{3, 60, 2, 4, 5};  // 10 sequences in a step, 6 steps in a pass
-  std::set<int64_t> seen;
-  for (int64_t step = 0; step < 6; ++step) {
-    for (int64_t microbatch = 0; microbatch < 5; ++microbatch) {
-      for (int64_t row = 0; row < 2; ++row) {
-        EXPECT_EQ(order.pass_of(step, microbatch, row), 0);
-        EXPECT_TRUE(seen.insert(order.window_of(step, microbatch, row)).second);
-      }
-    }
-  }
-  EXPECT_EQ(seen.size(), 60U);
-  EXPECT_EQ(order.pass_of(6, 0, 0), 1);
-}
-
-TEST(DataOrder, AGlobalBatchMayStraddleTwoPasses) {
-  const DataOrder order{3, 7, 2, 4, 3};  // 6 sequences a step over 7 windows
-  EXPECT_EQ(order.pass_of(1, 0, 0), 0);  // sequence 6, the last of the pass
-  EXPECT_EQ(order.pass_of(1, 0, 1), 1);  // sequence 7
-  EXPECT_EQ(order.window_of(1, 0, 0), order.window_at(0, 6));
-  EXPECT_EQ(order.window_of(1, 0, 1), order.window_at(1, 0));
-  std::vector<int64_t> consumed(7);
-  for (int64_t sequence = 0; sequence < 14; ++sequence)
-    ++consumed[order.window_of(sequence / 6, sequence % 6 / 2, sequence % 2)];
-  EXPECT_EQ(consumed, std::vector<int64_t>(7, 2));
-}
-
-TEST(DataOrder, TargetsAreInputsShiftedByOneAndRowsAreTheirWindows) {
-  std::vector<uint16_t> tokens(41);  // 10 windows of 4, and the last target
-  std::iota(tokens.begin(), tokens.end(), uint16_t{100});
-  const DataOrder order{9, 10, 2, 4, 3};
-  std::vector<int32_t> inputs(8), targets(8);
-  order.fill(tokens, 4, 1, inputs, targets);
-  for (int64_t row = 0; row < 2; ++row) {
-    const int64_t window = order.window_of(4, 1, row);
-    for (int64_t i = 0; i < 4; ++i) {
-      EXPECT_EQ(inputs[row * 4 + i], 100 + window * 4 + i);
-      EXPECT_EQ(targets[row * 4 + i], 100 + window * 4 + i + 1);
-    }
-  }
-}
-
 TEST(DataOrder, EvaluationWalksTheWindowsInOrderAndWraps) {
   std::vector<uint16_t> tokens(13);  // 3 windows of 4
   std::iota(tokens.begin(), tokens.end(), uint16_t{0});
-  const DataOrder order{9, 3, 2, 4, 1};
   std::vector<int32_t> inputs(8), targets(8);
-  order.fill_evaluation(tokens, 1, inputs, targets);  // windows 2 and 3 mod 3
+  fill_evaluation(tokens, {2, 4, 1}, 1, inputs, targets);  // windows 2 and 3 mod 3
   EXPECT_EQ(inputs, (std::vector<int32_t>{8, 9, 10, 11, 0, 1, 2, 3}));
   EXPECT_EQ(targets, (std::vector<int32_t>{9, 10, 11, 12, 1, 2, 3, 4}));
 }
 
 TEST(DataOrder, IsAFunctionOfItsArguments) {
-  const std::vector<int64_t> first = windows_of_pass({11, 257, 1, 1, 1}, 3);
-  EXPECT_EQ(windows_of_pass({11, 257, 1, 1, 1}, 3), first);
+  const std::vector<int64_t> first = windows_of_pass({11, 257}, 3);
+  EXPECT_EQ(windows_of_pass({11, 257}, 3), first);
   // These constants were written down once: with other values a resumed job would train on different data.
-  const DataOrder order{11, 257, 1, 1, 1};
+  const DataOrder order{11, 257};
   std::vector<int64_t> head;
   for (int64_t place = 0; place < 5; ++place) head.push_back(order.window_at(3, place));
   EXPECT_EQ(head, (std::vector<int64_t>{78, 175, 103, 195, 91}));

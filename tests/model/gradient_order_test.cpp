@@ -161,6 +161,9 @@ TEST(GradientOrder, TheEncodersPartHasEachTokenOfThePassOnceAndInOrder) {
   EXPECT_LT(expected.size(), microbatch.tokens.size()) << "some come more than once";
   EXPECT_NE(part_of(other), part);
   EXPECT_EQ(part_of(microbatch), part);
+  part_of(other);
+  model.gpt2.train_microbatch(microbatch.tokens, microbatch.targets, nullptr, TiedGradient::kApart);
+  EXPECT_EQ(of_the_encoder(model), part) << "apart, though nobody listens";
   model.gradients(microbatch);
   EXPECT_TRUE(model.gpt2.token_gradient().ids.empty()) << "without a listener the buffer has it all";
 }

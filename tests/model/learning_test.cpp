@@ -18,7 +18,7 @@
 #include <iostream>
 #include <iterator>
 
-#include "model/data/data_order.h"
+#include "model/data/training_data.h"
 #include "model/state/train_state.h"
 
 namespace holdfast::model {
@@ -88,13 +88,13 @@ constexpr Run kTiny = {{.n_layer = 6, .n_embd = 384, .n_head = 6, .vocab_size = 
 constexpr size_t kBlockBytes = 4096;  // every fifth block of this size is for validation
 
 double validation_loss(Gpt2& model, const Run& run, const Ids& text) {
-  const int64_t windows = (static_cast<int64_t>(text.size()) - 1) / run.config.block_size;
-  const DataOrder order{0, windows, run.batch_size, run.config.block_size, 1};
+  const int64_t windows = windows_in(text, run.config.block_size);
+  const BatchShape shape{run.batch_size, run.config.block_size, 1};
   std::vector<int32_t> inputs(run.batch_size * run.config.block_size), targets(inputs.size());
   const int64_t microbatches = windows / run.batch_size;
   double sum = 0;
   for (int64_t m = 0; m < microbatches; ++m) {
-    order.fill_evaluation(text, m, inputs, targets);
+    fill_evaluation(text, shape, m, inputs, targets);
     sum += model.evaluate_microbatch(inputs, targets);
   }
   return sum / static_cast<double>(microbatches);
@@ -110,12 +110,11 @@ void train(Gpt2& model, kernels::DeviceOps& ops, const Run& run, const Ids& text
                                      .beta2 = 0.95,
                                      .epsilon = 1e-8,
                                      .grad_clip = 1.0};
-  const int64_t windows = (static_cast<int64_t>(text.size()) - 1) / run.config.block_size;
-  const DataOrder order{1, windows, run.batch_size, run.config.block_size, 1};
+  const TrainingData data({{.tokens = text}}, 1, {run.batch_size, run.config.block_size, 1});
   TrainState state(model, ops);
   std::vector<int32_t> inputs(run.batch_size * run.config.block_size), targets(inputs.size());
   while (state.step < run.steps) {
-    order.fill(text, state.step, 0, inputs, targets);
+    data.fill(state.step, 0, inputs, targets);
     model.train_microbatch(inputs, targets);
     state.apply(optimizer, model.gradients());
   }

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "model/data/data_order.h"
+#include "model/data/training_data.h"
 #include "model/random.h"
 #include "model/state/train_state.h"
 
@@ -85,13 +85,13 @@ void dump(const std::string& folder, const std::string& ops_name, const Gpt2Conf
                                      .epsilon = 1e-8,
                                      .grad_clip = 1.0};
   const std::vector<uint16_t> tokens = learnable_tokens(64 * config.block_size * batch_size + 1, config.vocab_size);
-  const DataOrder order{kSeed, 64 * batch_size, batch_size, config.block_size, 1};
+  const TrainingData data({{.tokens = tokens}}, kSeed, {batch_size, config.block_size, 1});
   TrainState state(model, *ops);
   std::vector<int32_t> inputs(static_cast<size_t>(batch_size * config.block_size)), targets(inputs.size());
   std::vector<int32_t> all_inputs, all_targets;
   std::vector<double> losses, norms;
   for (int64_t step = 0; step < steps; ++step) {
-    order.fill(tokens, step, 0, inputs, targets);
+    data.fill(step, 0, inputs, targets);
     losses.push_back(model.train_microbatch(inputs, targets));
     norms.push_back(state.apply(optimizer, model.gradients()));
     all_inputs.insert(all_inputs.end(), inputs.begin(), inputs.end());

@@ -5,6 +5,7 @@ const { HOLDFAST_PAGE_URL, HOLDFAST_PAGE_TOKEN, HOLDFAST_PAGE_WORKER_TOKEN, HOLD
 assert.ok(HOLDFAST_PAGE_CONTROL, "run these tests through tests/page/test_page.py");
 
 export const url = HOLDFAST_PAGE_URL;
+export const standbyUrl = process.env.HOLDFAST_PAGE_STANDBY_URL; // for standby.test.mjs
 export const adminToken = HOLDFAST_PAGE_TOKEN;
 export const workerToken = HOLDFAST_PAGE_WORKER_TOKEN;
 export const PATIENCE = Number(process.env.HOLDFAST_E2E_PATIENCE ?? 1);
@@ -20,6 +21,7 @@ export const startWorkers = (names, named) => ask("start_workers", names, named)
 export const killWorker = (name) => ask("kill_worker", [name]);
 export const stopWorkers = () => ask("stop_workers", []);
 export const killService = () => ask("kill_service", []);
+export const killLeader = () => ask("kill_leader", []);
 export const startService = () => ask("start_service", []);
 export const smallSpec = (changes) => ask("small_spec", [], changes);
 export const crawl = () => ask("crawl", []);
@@ -45,6 +47,12 @@ export async function submit(spec) {
   const { status, json } = await api("POST", "jobs", spec);
   assert.equal(status, 201, JSON.stringify(json));
   return json.id;
+}
+
+// Puts an object of a job's checkpoints, as a worker does; returns the status.
+export async function putObject(job, key, body) {
+  const headers = { Authorization: `Bearer ${adminToken}` };
+  return (await fetch(`${url}/v1/jobs/${job}/objects/${key}`, { method: "PUT", headers, body })).status;
 }
 
 // The first true value of condition(), polled until a deadline.

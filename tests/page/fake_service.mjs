@@ -163,6 +163,15 @@ export function fakeService({ jobs = 12, points = 1200, live = 10 } = {}) {
     whoami: ({ token }) => ({
       token: { id: "t1", name: `${token}'s`, role: ["read", "submit"].includes(token) ? token : "admin" },
     }),
+    services: () => ({
+      services: [
+        { id: "a1", address: "http://node1:7070", leads: true },
+        { id: "b2", address: "http://node2:7070", leads: false },
+      ],
+      term: 3,
+      replicas: 1,
+      synchronous_replicas: 1,
+    }),
     nodes: () => ({
       nodes: Array.from({ length: 4 }, (_, i) => ({
         id: `w${i + 1}`,
@@ -305,15 +314,34 @@ export function fakeService({ jobs = 12, points = 1200, live = 10 } = {}) {
     else say(reply, 201, answers.job({ id: "j8" }));
   }
 
+  // GGUF is refused, as the real one refuses it without a tokenizer.
+  async function prepare(request, id, step, reply) {
+    let text = "";
+    for await (const piece of request) text += piece;
+    const { format } = JSON.parse(text);
+    const detail =
+      "GGUF has the tokenizer inside, and the service finds none. Run this where it is: " +
+      `holdfast ckpt export job:${id}@${step} --format gguf --dtype float32 --tokenizer DIR --output ${id}-gguf. ` +
+      "(the job's train_data_path names no folder of the service's machine)";
+    if (format === "gguf") return say(reply, 409, { status: 409, title: "Conflict", detail, code: "no_tokenizer" });
+    await new Promise((resolve) => setTimeout(resolve, 1500));
+    return say(reply, 201, { ticket: "t", file: `${id}-step-${step}-${format}.tar`, bytes: 498e6, good_for_s: 30 });
+  }
+
   return http.createServer((request, reply) => {
     const { pathname, searchParams: query } = new URL(request.url, "http://fake");
     if (pathname === "/") return page("index.html", reply);
     if (pathname.startsWith("/page/")) return page(pathname, reply);
     if (pathname === "/healthz" || pathname === "/readyz") return say(reply, 200, {});
+    if (pathname.startsWith("/v1/downloads/")) {
+      reply.writeHead(200, { "Content-Type": "application/x-tar", "Content-Disposition": 'attachment; filename="model.tar"' });
+      return reply.end("pretended");
+    }
     const token = request.headers.authorization?.replace("Bearer ", "") ?? "";
     if (token === "" || token === "wrong")
       return say(reply, 401, { status: 401, title: "no token", detail: "this token is not one of this service's" });
-    const [, , list, id, part] = pathname.split("/");
+    const [, , list, id, part, step, what] = pathname.split("/");
+    if (request.method === "POST" && what === "export") return prepare(request, id, step, reply);
     if (request.method === "POST" && list === "plan") return say(reply, 200, PLAN);
     if (request.method === "POST")
       return list === "jobs" && !id ? submit(request, query, reply) : say(reply, 202, answers.job({ id: id ?? "j8" }));

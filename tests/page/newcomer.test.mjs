@@ -1,4 +1,4 @@
-// The newcomer's part of test_readme.py in the browser: sign in with the token of the service's folder, and watch the job.
+// The newcomer's part of test_documents_run.py in the browser: sign in with the token of the service's folder, and watch the job.
 import test from "node:test";
 import { openPage, screenshot, waitText, withBrowser } from "./browser.mjs";
 import { adminToken, waitFor } from "./cluster.mjs";

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """The page in a real browser, against a real service with real workers: test_page.py FILE.test.mjs…
 
-Starts a service for each file, lends it to node's test runner, and does what a browser cannot: start and kill workers and the
+Starts a service for each file, and for standby.test.mjs two with one database, lends it to node's test runner, and does what a browser cannot: start and kill workers and the
 service. The tests ask for that over HTTP (cluster.mjs). HOLDFAST_PAGE_ARTIFACTS names the folder where screenshots go."""
 import http.server
 import json
@@ -13,7 +13,10 @@ import threading
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
+sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e", "standbys"))
 import harness
+from postgresql_server import PostgresqlServer
+from several_services import SeveralServices
 
 NODE_S_MAX = 280
 CHROMIUM = shutil.which("chromium")
@@ -39,6 +42,9 @@ class Stage:
 
     def start_service(self):
         self.cluster.start_service()
+
+    def kill_leader(self):
+        self.cluster.services[self.cluster.leader_name()].kill()
 
     def small_spec(self, **changes):
         return harness.small_spec(self.cluster.folder, **changes)
@@ -75,7 +81,8 @@ def serve(stage):
 
 
 def run(file):
-    cluster = harness.Cluster()
+    database = PostgresqlServer().make().start() if file.startswith("standby") else None
+    cluster = SeveralServices(database) if database else harness.Cluster()
     server = None
     status = 1
     try:
@@ -83,7 +90,8 @@ def run(file):
         server = serve(Stage(cluster))
         environment = dict(os.environ, HOLDFAST_PAGE_URL=cluster.url, HOLDFAST_PAGE_TOKEN=cluster.token(),
                            HOLDFAST_PAGE_WORKER_TOKEN=cluster.token("worker"), HOLDFAST_PAGE_CHROMIUM=CHROMIUM,
-                           HOLDFAST_PAGE_CONTROL=f"http://127.0.0.1:{server.server_port}")
+                           HOLDFAST_PAGE_CONTROL=f"http://127.0.0.1:{server.server_port}",
+                           HOLDFAST_PAGE_STANDBY_URL=cluster.url_of(cluster.standby_names()[0]) if database else "")
         # By its own name, not through node's --test, so that what it prints is seen while it runs.
         status = subprocess.run(["node", "--test-reporter=spec", os.path.join(HERE, file)], env=environment, cwd=HERE, check=False,
                                 timeout=NODE_S_MAX * harness.PATIENCE).returncode
@@ -91,6 +99,8 @@ def run(file):
         if server:
             server.shutdown()
         cluster.close(status != 0)
+        if database:
+            database.close()
     return status
 
 

@@ -1,4 +1,5 @@
-// Runs the simulator over many seeds: `sim_test [--seed N] [--count N] [--trace]`.
+// Runs the simulator over many seeds: `sim_test [--seed N] [--count N] [--trace]`. Each seed is also one of services that share
+// a database; with --leadership it is that alone.
 //
 // Prints one line for all that went well. At the first broken rule: the rule, the seed, and the command that shows how it
 // came about; the exit status is 1, and so it is when the service ends by a broken invariant. An exception that is no broken
@@ -11,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "tests/sim/leadership/leadership_world.h"
 #include "tests/sim/violation.h"
 #include "tests/sim/world.h"
 
@@ -18,7 +20,7 @@ namespace {
 
 struct Arguments {
   uint64_t seed = 1, count = 1;
-  bool trace = false;
+  bool trace = false, leadership = false;
 };
 
 std::optional<Arguments> parse(int argc, char** argv) {
@@ -27,6 +29,8 @@ std::optional<Arguments> parse(int argc, char** argv) {
     const std::string word = argv[i];
     if (word == "--trace") {
       arguments.trace = true;
+    } else if (word == "--leadership") {
+      arguments.leadership = true;
     } else if ((word == "--seed" || word == "--count") && i + 1 < argc) {
       (word == "--seed" ? arguments.seed : arguments.count) = std::strtoull(argv[++i], nullptr, 10);
     } else {
@@ -56,16 +60,22 @@ int main(int argc, char** argv) {
   using namespace holdfast::sim;
   const auto arguments = parse(argc, argv);
   if (!arguments) {
-    fmt::print(stderr, "usage: {} [--seed N] [--count N] [--trace]\n", argv[0]);
+    fmt::print(stderr, "usage: {} [--seed N] [--count N] [--trace] [--leadership]\n", argv[0]);
     return 2;
   }
   spdlog::set_level(spdlog::level::off);  // --trace tells what the service says, in the order of all the rest
   program_name = argv[0];
   std::signal(SIGABRT, on_abort);
   Tally all;
+  LeadershipTally led;
   for (uint64_t seed = arguments->seed; seed < arguments->seed + arguments->count; ++seed) {
     seed_under_way = seed;
     try {
+      const LeadershipTally here = LeadershipWorld(seed).run();
+      led.commits += here.commits;
+      led.terms += here.terms;
+      led.faults += here.faults;
+      if (arguments->leadership) continue;
       const Tally one = World(seed, arguments->trace).run();
       all.events += one.events;
       all.faults += one.faults;
@@ -79,6 +89,9 @@ int main(int argc, char** argv) {
       return tell_end(argv[0], seed, fmt::format("an exception: {}", error.what()), 3);
     }
   }
+  fmt::print("{} runs of services that share a database kept every rule: {} faults, {} commits in {} terms\n", arguments->count,
+             led.faults, led.commits, led.terms);
+  if (arguments->leadership) return 0;
   fmt::print(
       "{} runs kept every rule: {} faults, {} generations, {} preemptions, {} times back to an older state, {} events in {} "
       "simulated hours\n",

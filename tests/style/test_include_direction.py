@@ -18,7 +18,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "model": "kernels storage",
     # --- rendezvous/: the service
     "rendezvous/text": "",
-    "rendezvous/protocol": "rendezvous/text",
+    "rendezvous/protocol": "storage rendezvous/text",
     "rendezvous/plan": "model rendezvous/text rendezvous/protocol",
     "rendezvous/profile": "rendezvous/text rendezvous/protocol",
     "rendezvous/client": "storage rendezvous/text rendezvous/protocol",
@@ -26,14 +26,17 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/scheduler": "rendezvous/text rendezvous/protocol rendezvous/membership",
     "rendezvous/placement": "rendezvous/text",
     "rendezvous/store": "rendezvous/text rendezvous/protocol rendezvous/membership",
-    "rendezvous/store/sqlite": "rendezvous/text rendezvous/store",
+    "rendezvous/store/sql": "rendezvous/text rendezvous/store",
+    "rendezvous/store/sqlite": "rendezvous/store rendezvous/store/sql",
+    "rendezvous/store/postgresql": "rendezvous/text rendezvous/store rendezvous/store/sql",
     "rendezvous/access": "rendezvous/text rendezvous/store",
+    "rendezvous/data_sets": "rendezvous/text rendezvous/protocol",
     "rendezvous/webhooks": "rendezvous/text rendezvous/client rendezvous/store",
-    "rendezvous/data_dir": "storage rendezvous/text rendezvous/protocol rendezvous/store",
+    "rendezvous/data_dir": "storage rendezvous/text rendezvous/protocol rendezvous/store rendezvous/data_sets",
     "rendezvous/http": "rendezvous/text rendezvous/protocol",
     "rendezvous/coordinator": "rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/profile rendezvous/membership "
                               "rendezvous/scheduler rendezvous/store",
-    "rendezvous/queries": "storage rendezvous/text rendezvous/plan rendezvous/scheduler rendezvous/data_dir "
+    "rendezvous/queries": "storage rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/scheduler rendezvous/data_dir "
                           "rendezvous/coordinator",
     "rendezvous/page": "",
     "rendezvous/api/openapi": "",
@@ -41,14 +44,24 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
                               "rendezvous/queries",
     "rendezvous/api/turn": "rendezvous/store rendezvous/http rendezvous/coordinator rendezvous/api/answers",
     "rendezvous/api/feeds": "rendezvous/store rendezvous/http rendezvous/api/answers rendezvous/api/turn",
-    "rendezvous/api/documents": "rendezvous/api/openapi rendezvous/api/answers rendezvous/api/turn",
-    "rendezvous/api/profiles": "rendezvous/text rendezvous/profile rendezvous/api/answers rendezvous/api/turn",
+    "rendezvous/api/documents": "rendezvous/store rendezvous/api/openapi rendezvous/api/answers rendezvous/api/turn",
+    "rendezvous/api/profiles": "rendezvous/text rendezvous/profile rendezvous/http rendezvous/api/answers rendezvous/api/turn",
+    "rendezvous/api/exports": "storage model rendezvous/text rendezvous/protocol rendezvous/data_dir rendezvous/http rendezvous/api/answers "
+                              "rendezvous/api/turn",
+    "rendezvous/api/data_sets": "rendezvous/text rendezvous/protocol rendezvous/data_sets rendezvous/data_dir "
+                                "rendezvous/http rendezvous/api/answers rendezvous/api/turn",
+    "rendezvous/api/scaling": "rendezvous/text rendezvous/http rendezvous/coordinator rendezvous/api/turn",
     "rendezvous/api": "storage rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/membership "
-                      "rendezvous/scheduler rendezvous/store rendezvous/access rendezvous/webhooks rendezvous/data_dir "
-                      "rendezvous/http rendezvous/coordinator rendezvous/queries rendezvous/api/answers rendezvous/api/turn "
-                      "rendezvous/api/feeds rendezvous/api/documents rendezvous/api/profiles",
-    "rendezvous/process": "storage rendezvous/text rendezvous/client rendezvous/store rendezvous/store/sqlite "
-                          "rendezvous/data_dir rendezvous/http rendezvous/api/answers rendezvous/api",
+                      "rendezvous/scheduler rendezvous/store rendezvous/access rendezvous/webhooks rendezvous/data_sets "
+                      "rendezvous/data_dir rendezvous/http rendezvous/coordinator rendezvous/queries rendezvous/api/answers rendezvous/api/turn "
+                      "rendezvous/api/feeds rendezvous/api/documents rendezvous/api/exports "
+                      "rendezvous/api/profiles rendezvous/api/data_sets rendezvous/api/scaling",
+    "rendezvous/standby": "storage rendezvous/text rendezvous/protocol rendezvous/client rendezvous/membership rendezvous/store rendezvous/access "
+                          "rendezvous/data_dir rendezvous/http rendezvous/coordinator rendezvous/api/answers rendezvous/api/turn "
+                          "rendezvous/api/feeds rendezvous/api/documents rendezvous/api",
+    "rendezvous/process": "storage rendezvous/text rendezvous/client rendezvous/store rendezvous/store/sql "
+                          "rendezvous/store/sqlite rendezvous/store/postgresql rendezvous/data_dir rendezvous/http rendezvous/api/answers rendezvous/api/scaling rendezvous/api "
+                          "rendezvous/standby",
     # --- worker/: one training process for each device
     "worker/invariants": "",
     "worker/transport": "rendezvous/text rendezvous/client",
@@ -59,8 +72,10 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "worker/link": "rendezvous/protocol rendezvous/client worker/transport",
     "worker/sharding": "worker/invariants",
     "worker/gradients": "kernels model rendezvous/protocol worker/profile worker/collectives",
-    "worker/session": "kernels model rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/placement worker/profile worker/collectives "
+    "worker/session": "kernels storage model rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/placement worker/profile worker/collectives "
                       "worker/gradients",
+    "worker/data_sets": "model rendezvous/text rendezvous/protocol rendezvous/client rendezvous/http worker/transport worker/profile "
+                        "worker/link worker/session",
     "worker/state": "kernels storage model rendezvous/text rendezvous/protocol rendezvous/placement rendezvous/client worker/transport "
                     "worker/drills/fault_points worker/profile worker/collectives worker/sharding worker/link worker/session",
     "worker/checkpoints": "storage worker/drills/fault_points worker/profile worker/link worker/session",
@@ -69,28 +84,33 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
                    "worker/profile worker/collectives worker/link worker/gradients worker/session worker/state worker/checkpoints "
                    "worker/tensorboard",
     "worker/load": "rendezvous/protocol",
+    "worker/serving": "model rendezvous/text rendezvous/http",
     "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is
     "worker/process": "kernels storage rendezvous/text rendezvous/protocol rendezvous/client worker/transport "
                       "worker/drills/fault_points worker/drills worker/profile worker/link worker/load worker/session "
-                      "worker/state worker/checkpoints worker/tensorboard worker/step worker/process/lifecycle",
+                      "worker/data_sets worker/state worker/checkpoints worker/tensorboard worker/step worker/process/lifecycle",
     # --- ops/cli/: the program that people type
     "ops/cli/terminal": "rendezvous/text",
     "ops/cli/command": "rendezvous/client ops/cli/terminal",
     "ops/cli/netcheck": "rendezvous/text rendezvous/client ops/cli/terminal ops/cli/command",
     "ops/cli/jobs": "rendezvous/text rendezvous/protocol ops/cli/terminal ops/cli/command",
+    "ops/cli/launch": "rendezvous/text rendezvous/client ops/cli/terminal ops/cli/command",
     "ops/cli/chaos": "rendezvous/text ops/cli/terminal ops/cli/command ops/cli/jobs",
-    "ops/cli/doctor": "kernels model rendezvous/text rendezvous/client ops/cli/terminal ops/cli/command "
-                      "ops/cli/netcheck",
-    "ops/cli/submit": "rendezvous/text rendezvous/protocol ops/cli/terminal ops/cli/command ops/cli/jobs",
+    "ops/cli/doctor": "kernels storage model rendezvous/text rendezvous/protocol rendezvous/client rendezvous/store rendezvous/store/postgresql ops/cli/terminal ops/cli/command "
+                      "ops/cli/netcheck ops/cli/launch",
+    "ops/cli/submit": "model rendezvous/text rendezvous/protocol ops/cli/terminal ops/cli/command ops/cli/jobs ops/cli/launch",
     "ops/cli/plan": "kernels model rendezvous/text rendezvous/protocol rendezvous/plan ops/cli/terminal ops/cli/command "
                     "ops/cli/jobs",
     "ops/cli/help": "rendezvous/text rendezvous/protocol ops/cli/terminal ops/cli/command ops/cli/jobs",
+    "ops/cli/data": "model rendezvous/text rendezvous/protocol rendezvous/client ops/cli/terminal ops/cli/command",
     "ops/cli": "kernels storage model rendezvous/text rendezvous/protocol rendezvous/client ops/cli/terminal "
                "ops/cli/command ops/cli/jobs ops/cli/chaos ops/cli/help",
     # The program's own three: only these have the service behind them.
     "ops/cli/main": "ops/cli",
-    "ops/cli/serve": "rendezvous/client rendezvous/process ops/cli/command",
+    "ops/cli/serve": "storage rendezvous/client rendezvous/process ops/cli/command",
+    "ops/cli/serve_model": "rendezvous/text rendezvous/http worker/serving ops/cli/terminal ops/cli/command ops/cli",
     "ops/cli/backup": "rendezvous/text rendezvous/client rendezvous/process ops/cli/terminal ops/cli/command",
+    "ops/cli/store": "rendezvous/text rendezvous/process ops/cli/terminal ops/cli/command",
 }
 MAY_INCLUDE = {part: set(others.split()) for part, others in FLOORS.items()}
 FREE = ("tests/", "bench/")
@@ -98,10 +118,12 @@ NARROW = {  # (part, part it includes) -> the only headers it may take from ther
     ("worker/transport", "rendezvous/client"): {"rendezvous/client/socket_address.h"},
     ("worker/tensorboard", "rendezvous/client"): {"rendezvous/client/socket_address.h"},
     ("worker/state", "rendezvous/client"): {"rendezvous/client/retry.h"},
+    ("rendezvous/protocol", "storage"): {"storage/places/place.h"},  # a target of its own, without I/O
+    ("ops/cli/serve", "storage"): {"storage/places/place.h"},
 }
 # (state, event, now) -> state': no clock, no I/O, no threads
 PURE = {"rendezvous/membership", "rendezvous/scheduler", "rendezvous/placement", "rendezvous/plan", "rendezvous/profile",
-        "worker/sharding", "worker/process/lifecycle"}
+        "rendezvous/data_sets", "worker/sharding", "worker/process/lifecycle"}
 IMPURE_HEADERS = {"atomic", "condition_variable", "ctime", "filesystem", "fstream", "future", "iostream", "mutex", "random",
                   "thread", "unistd.h", "time.h", "rendezvous/text/fault_text.h",
                   "rendezvous/text/random_hex.h"}
@@ -109,11 +131,12 @@ CLOCK = re.compile(r"(?:system|steady|high_resolution)_clock::now|\brand\s*\(|ra
 LIBRARIES = {  # include prefix -> the path prefixes that may know the library
     "boost/": ("rendezvous/http/",),
     "sqlite3.h": ("rendezvous/store/sqlite/",),
-    "curl/": ("rendezvous/client/http_client", "rendezvous/client/url"),
+    "libpq-fe.h": ("rendezvous/store/postgresql/",),
+    "curl/": ("rendezvous/client/http_client", "rendezvous/client/pulse", "rendezvous/client/url", "storage/s3/"),
     "sentencepiece": ("model/data/",),
     "utf8proc.h": ("rendezvous/text/", "model/data/"),
     "archive": ("model/data/text/archive_reader",),
-    "expat.h": ("model/data/text/wiki_dump",),
+    "expat.h": ("model/data/text/wiki_dump", "storage/s3/answers"),
     "zstd.h": ("storage/", "worker/sharding/differences"),
     "CLI/": ("ops/cli/", "worker/process/"),
     "torch/": (),

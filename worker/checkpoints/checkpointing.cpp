@@ -23,8 +23,10 @@ constexpr milliseconds kReportPatience{10'000};  // with the steps' reports; a s
 constexpr size_t kRegisteredKept = 16, kStartsKept = 64;
 
 nlohmann::json data_of(const Session& session) {
-  nlohmann::json data{{"train", session.data.digest}, {"train_path", session.data.train->path()}};
-  if (session.data.validation) data["validation"] = session.data.validation_digest;
+  rendezvous::TrainingDigest digest = session.data.digest();
+  const std::string validation = std::exchange(digest.validation, "");
+  nlohmann::json data{{"train", rendezvous::to_text(digest)}, {"train_path", session.data.training_paths()}};
+  if (!validation.empty()) data["validation"] = validation;
   return data;
 }
 
@@ -51,11 +53,13 @@ Checkpointing::Checkpointing(CheckpointSetup setup)
       reporter_(setup.reporter),
       job_(setup.session.job),
       store_name_(std::move(setup.store_name)),
+      copy_name_(setup.session.spec.checkpoint_copy),
       spec_(to_json(setup.session.spec)),
       data_(data_of(setup.session)),
       keep_last_(setup.session.spec.keep_last),
       threads_(host_threads(*setup.session.ops, 4)),
       store_(std::move(setup.store)),
+      copier_(std::move(setup.copier)),
       client_(link_.make_client()) {
   if (!store_name_.empty() && setup.session.is_divided()) make_probe(setup.probe_patience);
   finisher_ = std::thread([this] { finish_writes(); });
@@ -102,6 +106,7 @@ void Checkpointing::enter_generation(int64_t generation, int rank, int64_t step,
   refused_.clear();
   elsewhere_.clear();
   if (probe_) probe_->end();
+  if (copier_ && rank == 0) copier_->look(false);  // the rank before this one may have been killed while it copied
   changed_.notify_all();
 }
 
@@ -248,6 +253,7 @@ void Checkpointing::finish_write(storage::WriteOutcome outcome) {
     retry_delay_ = milliseconds(0);
   }
   CheckpointRecord record = record_of(manifest, outcome, store_name_);
+  record.copy = copy_name_;
   // A job that is resumed from this checkpoint does not report the steps before it any more, so they are reported first.
   if (!reporter_.drain(manifest.step, stop_, kReportPatience) && !stop_.raised())
     spdlog::warn("the service does not know every step before the checkpoint of step {}", manifest.step);
@@ -261,6 +267,7 @@ void Checkpointing::finish_write(storage::WriteOutcome outcome) {
     newest_registered_ = outcome;
   }
   record.removed_steps = apply_retention(manifest.step);
+  if (copier_) copier_->look(true);
   if (!record.removed_steps.empty()) register_checkpoint(record, manifest);
   tidy_up(manifest);
 }
@@ -341,6 +348,8 @@ std::vector<int64_t> Checkpointing::apply_retention(int64_t newest) {
     spdlog::error("{}", text);
     outbox_.event(job_, damaged ? "checkpoint_failed" : "retention_failed", text);
   }
+  // The catalogue keeps what the second place still has.
+  if (copier_) std::erase_if(done.removed, [this](int64_t step) { return copier_->has(step); });
   return std::move(done.removed);
 }
 

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "storage/checkpoint_writer.h"
+#include "worker/checkpoints/copier.h"
 #include "worker/checkpoints/state_to_write.h"
 #include "worker/checkpoints/store_probe.h"
 #include "worker/link/outbox.h"
@@ -43,6 +44,7 @@ struct CheckpointSetup {
   std::unique_ptr<storage::ObjectStore> store;
   std::string store_name;  // for the catalogue: "" for the service's own store, else the folder
   std::chrono::milliseconds probe_patience = StoreProbe::kPatience;
+  std::shared_ptr<Copier> copier = nullptr;  // where the job's checkpoints have a second place; outlives this, to finish
 };
 
 // Whether a rank can write its part of a checkpoint now.
@@ -108,11 +110,12 @@ class Checkpointing {
   ServiceLink& link_;
   Outbox& outbox_;
   ProgressReporter& reporter_;
-  std::string job_, store_name_;
+  std::string job_, store_name_, copy_name_;
   nlohmann::json spec_, data_;
   int64_t keep_last_;
   int threads_;
   std::unique_ptr<storage::ObjectStore> store_;
+  const std::shared_ptr<Copier> copier_;
   std::unique_ptr<StoreProbe> probe_;
   std::unique_ptr<rendezvous::HttpClient> client_;
   Interrupt stop_;

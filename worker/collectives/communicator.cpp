@@ -87,7 +87,7 @@ CollectiveResult<std::unique_ptr<Communicator>> Communicator::form(Transport& tr
   if (const auto usable = check(options); !usable) return tl::make_unexpected(usable.error());
   auto impl = std::make_unique<Impl>(transport, options);
   if (impl->world_size() > 1) {
-    const RingPlace place{options.job, options.generation, options.rank, impl->world_size(), options.secret};
+    const RingPlace place{options.job, options.generation, options.rank, impl->world_size(), options.secret, options.encrypted};
     auto connections = form_ring(transport, place, options.addresses[place.successor()], deadline, options.stop);
     if (!connections) return tl::make_unexpected(connections.error());
     std::vector<int> ranks(options.addresses.size());
@@ -121,6 +121,9 @@ int Communicator::rank() const {
 }
 int Communicator::world_size() const {
   return impl_->world_size();
+}
+std::string Communicator::encryption() const {
+  return impl_->ring ? impl_->ring->encryption() : "";
 }
 int Communicator::nodes() const {
   return impl_->nodes;

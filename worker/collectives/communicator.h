@@ -53,6 +53,7 @@ struct RingOptions {
   int rank = 0;
   std::vector<std::string> addresses;             // by rank, "host:port"
   std::string secret;                             // hex
+  bool encrypted = false;                         // TLS 1.3 on every connection, within a node, too; the same on all ranks
   std::chrono::milliseconds timeout{30000};       // no bytes moved for so long: fail
   std::chrono::milliseconds form_timeout{10000};  // for all handshakes together
   size_t chunk_bytes = 256 << 10;                 // the same on all ranks
@@ -89,6 +90,8 @@ class Communicator {
 
   int rank() const;
   int world_size() const;
+  // How the connections to both neighbours are encrypted, in words; "": they are not.
+  std::string encryption() const;
 
   // Once, before the first all-reduce, on all ranks: ranks that say the same of their node (Transport::node) sum within it in
   // shared memory from now on; "": alone. Where memory cannot be shared all ranks go on without, and that is no error. Ranks

@@ -51,6 +51,9 @@ class Messages {
     return true;
   }
 
+  // Once all is out and gathered. False: wait for more.
+  TransportResult<bool> encrypt(const StreamKey& key, bool begins) { return connection_->encrypt(key, begins); }
+
   std::span<const std::byte> gathered() const { return gathered_; }
   void forget_gathered() { gathered_.clear(); }
   Transport::Interest interest() const { return {connection_.get(), sent_ < outgoing_.size(), true}; }
@@ -63,7 +66,7 @@ class Messages {
   size_t sent_ = 0;
 };
 
-// An inbound connection: challenge, hello, verdict.
+// An inbound connection: challenge, hello, verdict; then TLS, where the ring is encrypted.
 class Inbound {
  public:
   enum class State { kPending, kAccepted, kDropped };
@@ -96,7 +99,11 @@ class Inbound {
       return advance();
     }
     reason_ = verdict_->reason;
-    return verdict_->code == Verdict::Code::kAccepted ? State::kAccepted : State::kDropped;
+    if (verdict_->code != Verdict::Code::kAccepted) return State::kDropped;
+    if (!place_->encrypted) return State::kAccepted;
+    return messages_.encrypt(stream_key(*place_, messages_.gathered(), challenge_), false).map([](bool through) {
+      return through ? State::kAccepted : State::kPending;
+    });
   }
 
   // Whether there is a verdict now.
@@ -164,6 +171,7 @@ class Outbound {
     }
     messages_.emplace(std::move(*connection));
     hello_.clear();
+    verdict_.reset();
     return true;
   }
 
@@ -181,24 +189,37 @@ class Outbound {
 
   // Returns nothing while the attempt is under way.
   TransportResult<std::optional<Verdict>> advance() {
+    if (!verdict_) {
+      const auto heard = hear();
+      if (!heard) return tl::make_unexpected(heard.error());
+      if (!*heard) return std::nullopt;
+    }
+    if (verdict_->code != Verdict::Code::kAccepted || !place_.encrypted) return verdict_;
+    return messages_->encrypt(stream_key(place_, hello_, challenge_), true).map([this](bool through) {
+      return through ? verdict_ : std::nullopt;
+    });
+  }
+
+  // Whether there is a verdict now.
+  TransportResult<bool> hear() {
     if (hello_.empty()) {
-      const auto done = messages_->gather(kChallengeBytes);
-      if (!done) return tl::make_unexpected(done.error());
-      if (!*done) return std::nullopt;
+      auto done = messages_->gather(kChallengeBytes);
+      if (!done || !*done) return done;
       const auto challenge = decode_challenge(messages_->gathered());
-      if (!challenge) return Verdict{Verdict::Code::kNotYet, address_ + " does not answer like a Holdfast worker"};
-      hello_ = encode_hello(place_, random_nonce(), *challenge);
+      if (!challenge) {
+        verdict_ = {Verdict::Code::kNotYet, address_ + " does not answer like a Holdfast worker"};
+        return true;
+      }
+      challenge_ = *challenge;
+      hello_ = encode_hello(place_, random_nonce(), challenge_);
       messages_->forget_gathered();
       messages_->queue(hello_);
     }
-    const auto sent = messages_->flush();
-    if (!sent) return tl::make_unexpected(sent.error());
-    if (!*sent) return std::nullopt;
-    auto done = messages_->gather(kVerdictFixedBytes);
+    auto done = messages_->flush();
+    if (done && *done) done = messages_->gather(kVerdictFixedBytes);
     if (done && *done) done = messages_->gather(verdict_length(messages_->gathered().first(kVerdictFixedBytes)));
-    if (!done) return tl::make_unexpected(done.error());
-    if (!*done) return std::nullopt;
-    return judge_verdict(place_, messages_->gathered(), hello_);
+    if (done && *done) verdict_ = judge_verdict(place_, messages_->gathered(), hello_);
+    return done;
   }
 
   Transport& transport_;
@@ -206,6 +227,8 @@ class Outbound {
   std::string address_;
   std::optional<Messages> messages_;
   Bytes hello_;
+  Nonce challenge_{};
+  std::optional<Verdict> verdict_;
   std::unique_ptr<Connection> connection_;
   bool refused_ = false, gone_ = false;
   int nobody_there_ = 0;  // so often in a row

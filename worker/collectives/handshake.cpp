@@ -15,7 +15,9 @@ namespace {
 constexpr char kMagic[8] = {'H', 'F', 'R', 'I', 'N', 'G', '0', '1'};
 constexpr uint32_t kVersion = 2;
 constexpr size_t kReasonBytesMax = 512;
+constexpr size_t kHelloEncryptionOffset = 36;
 constexpr size_t kHelloNonceOffset = 40;
+constexpr uint32_t kPlain = 0, kTls13 = 1;
 
 using Proof = std::array<std::byte, kProofBytes>;
 
@@ -90,6 +92,10 @@ Verdict judge_fields(const RingPlace& place, std::span<const std::byte> hello) {
     return refused("rank " + std::to_string(place.rank) + " follows rank " + std::to_string(place.predecessor()) +
                    ", not rank " + std::to_string(rank));
   }
+  if (field<uint32_t>(hello, kHelloEncryptionOffset) != (place.encrypted ? kTls13 : kPlain)) {
+    return refused(place.encrypted ? "this worker encrypts the ring with TLS 1.3 (ring_tls on), and that one does not"
+                                   : "this worker does not encrypt the ring (ring_tls off), and that one does");
+  }
   return {Verdict::Code::kAccepted, ""};
 }
 
@@ -124,11 +130,16 @@ Bytes encode_hello(const RingPlace& place, const Nonce& mine, const Nonce& their
   append_value(hello, static_cast<int32_t>(place.world_size));
   append_value(hello, static_cast<int32_t>(place.rank));
   append_value(hello, static_cast<int32_t>(place.successor()));
-  append_value(hello, uint32_t{0});
+  append_value(hello, place.encrypted ? kTls13 : kPlain);
   append(hello, mine);
   append(hello, std::as_bytes(std::span(place.job)));
   append(hello, prove(place.secret, "connect", hello, theirs));
   return hello;
+}
+
+StreamKey stream_key(const RingPlace& place, std::span<const std::byte> hello, const Nonce& challenge) {
+  static_assert(sizeof(StreamKey) == sizeof(Proof));
+  return prove(place.secret, "encrypt", without_proof(hello), challenge);
 }
 
 tl::expected<size_t, Verdict> hello_length(std::span<const std::byte> fixed) {

@@ -2,13 +2,17 @@
 //
 //   acceptor  -> connector   challenge   magic "HFRING01", nonce (32)
 //   connector -> acceptor    hello       magic, version (4), job length (4), generation (8), world size (4), rank (4),
-//                                        successor's rank (4), reserved (4), nonce (32), job, proof (32)
+//                                        successor's rank (4), encryption (4: 0 none, 1 TLS 1.3), nonce (32), job,
+//                                        proof (32)
 //   acceptor  -> connector   verdict     code (1), reserved (1), reason length (2), proof (32), reason
 // The connector's proof is HMAC-SHA256(secret, "connect" | hello without proof | acceptor's nonce), the acceptor's is
 // HMAC-SHA256(secret, "accept" | hello without proof | connector's nonce): each has shown that it knows the generation's
-// secret, for this connection and in this direction. The bytes after it are not encrypted or signed.
-// Refuses, with a sentence: another version, job, generation, world size or rank, and a wrong proof. Staleness is judged
-// before the proof, as every generation has a secret of its own.
+// secret, for this connection and in this direction. The bytes after it are plain, or TLS under the stream key, which is
+// HMAC-SHA256(secret, "encrypt" | hello without proof | acceptor's nonce): of this connection alone, and bound to all that was
+// said before it. The handshake itself is plain: who listens learns the job's id and the ranks, and no secret.
+// Refuses, with a sentence: another version, job, generation, world size or rank, an end that encrypts where the other does
+// not (nothing is agreed on, so nobody on the way can talk them out of it), and a wrong proof. Staleness is judged before the
+// proof, as every generation has a secret of its own.
 #pragma once
 
 #include <array>
@@ -19,6 +23,8 @@
 #include <string>
 #include <tl/expected.hpp>
 #include <vector>
+
+#include "worker/transport/transport.h"
 
 namespace holdfast::worker {
 
@@ -34,6 +40,7 @@ struct RingPlace {
   int rank = 0;
   int world_size = 1;
   std::string secret;
+  bool encrypted = false;  // whatever follows the handshake
 
   int successor() const { return (rank + 1) % world_size; }
   int predecessor() const { return (rank + world_size - 1) % world_size; }
@@ -49,6 +56,9 @@ Bytes encode_challenge(const Nonce& nonce);
 std::optional<Nonce> decode_challenge(std::span<const std::byte> bytes);  // nothing: that is no Holdfast worker
 
 Bytes encode_hello(const RingPlace& place, const Nonce& mine, const Nonce& theirs);
+
+// Under which what follows this handshake is encrypted; the same at both ends.
+StreamKey stream_key(const RingPlace& place, std::span<const std::byte> hello, const Nonce& challenge);
 
 struct Verdict {
   // kNotYet: the acceptor is behind, or busy with something else; trying again may help.

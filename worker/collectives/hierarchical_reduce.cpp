@@ -148,8 +148,8 @@ CollectiveResult<std::unique_ptr<Ring>> HierarchicalReduce::form_between(Transpo
   std::vector<int> leaders;
   for (const auto& group : groups) leaders.push_back(group.front());
   const size_t place = place_of(options.rank, groups).group;
-  const RingPlace among{options.job + " between nodes", options.generation, static_cast<int>(place),
-                        static_cast<int>(leaders.size()), options.secret};
+  const RingPlace among{options.job + " between nodes",   options.generation, static_cast<int>(place),
+                        static_cast<int>(leaders.size()), options.secret,     options.encrypted};
   const int next = leaders[static_cast<size_t>(among.successor())];
   auto connections = form_ring(transport, among, options.addresses[static_cast<size_t>(next)], deadline, stop);
   if (!connections) {

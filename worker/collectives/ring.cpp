@@ -120,6 +120,12 @@ std::optional<CollectiveError> Ring::trouble(std::span<const int> among) {
   return std::nullopt;
 }
 
+std::string Ring::encryption() const {
+  if (poison_) return "";
+  const std::string to = connections_.to_successor->encryption(), from = connections_.from_predecessor->encryption();
+  return to == from ? to : "to the successor " + to + ", from the predecessor " + from;
+}
+
 // The operation as this connection carries it; both of its ends come to the same answer.
 Operation Ring::over(const Connection& connection, Operation operation) const {
   operation.checksums = checksums_within_node_ || !operation.sums() || !connection.within_node();

@@ -52,6 +52,7 @@ class Ring {
   // Blocks until a neighbour ends its connection, between runs, or `stop` is requested. Any thread, while none runs.
   std::optional<CollectiveError> wait_for_lost_peer(std::stop_token stop) const;
   size_t chunk_bytes() const { return chunk_bytes_; }
+  std::string encryption() const;  // of both connections, in words; "": none
   uint64_t bytes_moved() const { return bytes_moved_.load(std::memory_order_relaxed); }
 
  private:

@@ -33,6 +33,8 @@ class DrillConnection final : public Connection {
 
   TransportResult<size_t> send_some(std::span<const std::byte> bytes, bool more) override;
   TransportResult<size_t> receive_some(std::span<std::byte> bytes) override;
+  TransportResult<bool> encrypt(const StreamKey& key, bool begins) override;
+  std::string encryption() const override { return inner_->encryption(); }
   void set_stall_limit(milliseconds limit) override { inner_->set_stall_limit(limit); }
   bool within_node() const override { return false; }  // bytes that may be altered are checked as those of a network
   std::string peer() const override { return inner_->peer(); }
@@ -43,6 +45,8 @@ class DrillConnection final : public Connection {
 
   DrillTransport& transport_;
   std::unique_ptr<Connection> inner_;
+  bool owes_ = false;               // bytes that were offered and not taken: they are to come again as they were
+  std::vector<std::byte> altered_;  // the bytes that go in place of what was offered, as far as they are not out
 };
 
 Connection* inner_of(Connection* connection) {
@@ -129,22 +133,32 @@ DrillConnection::~DrillConnection() {
 
 TransportResult<size_t> DrillConnection::send_some(std::span<const std::byte> bytes, bool more) {
   if (transport_.is_cut()) return 0;
-  if (bytes.size() >= kAlteredBytesMin && transport_.drills().is_to_corrupt()) return send_altered(bytes);
-  return inner_->send_some(bytes, more);
+  const bool is_due = !owes_ && bytes.size() >= kAlteredBytesMin && transport_.drills().is_to_corrupt();
+  if (is_due || !altered_.empty()) return send_altered(bytes);
+  const auto sent = inner_->send_some(bytes, more);
+  owes_ = sent && *sent < bytes.size();
+  return sent;
 }
 
 // The file stays until the byte is on its way.
 TransportResult<size_t> DrillConnection::send_altered(std::span<const std::byte> bytes) {
-  std::vector<std::byte> altered(bytes.begin(),
-                                 bytes.begin() + static_cast<std::ptrdiff_t>(std::min(bytes.size(), kAlteredBytesMax)));
-  const size_t middle = altered.size() / 2;
-  altered[middle] ^= std::byte{0x10};
-  const auto sent = inner_->send_some(altered, false);
-  if (sent && *sent > middle) {
+  if (altered_.empty()) {
+    altered_.assign(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(std::min(bytes.size(), kAlteredBytesMax)));
+    altered_[altered_.size() / 2] ^= std::byte{0x10};
+  }
+  const auto sent = inner_->send_some(altered_, false);
+  if (!sent) return sent;
+  altered_.erase(altered_.begin(), altered_.begin() + static_cast<std::ptrdiff_t>(*sent));
+  if (altered_.empty()) {
     transport_.drills().note_corrupted();
     spdlog::warn("drill: one byte to {} was altered", peer());
   }
   return sent;
+}
+
+TransportResult<bool> DrillConnection::encrypt(const StreamKey& key, bool begins) {
+  if (transport_.is_cut()) return false;
+  return inner_->encrypt(key, begins);
 }
 
 TransportResult<size_t> DrillConnection::receive_some(std::span<std::byte> bytes) {

@@ -6,14 +6,6 @@
 #include <utility>
 
 namespace holdfast::worker {
-namespace {
-
-// A callback for passes whose gradients are not sent meanwhile: the model keeps the two parts of the tied embedding's
-// gradient apart only when there is a callback.
-void keep_parts_apart(int64_t, int64_t) {}
-
-}  // namespace
-
 GradientAccumulator::GradientAccumulator(const GradientSetup& setup, std::unique_ptr<LocalSteps> local_steps)
     : ops_(setup.ops),
       model_(setup.model),
@@ -21,7 +13,7 @@ GradientAccumulator::GradientAccumulator(const GradientSetup& setup, std::unique
       pass_(setup),
       local_steps_(std::move(local_steps)),
       rule_(setup.dealt_units, integer_bits(wire_)),
-      sums_(ops_, model_, wire_, setup.order.batch_size * setup.order.block_size),
+      sums_(ops_, model_, wire_, setup.data.shape().tokens()),
       mean_(ops_, sums_, setup.dealt_units) {}
 
 Computed GradientAccumulator::compute(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients) {
@@ -103,9 +95,9 @@ void GradientAccumulator::add(int64_t microbatch, const OnPacked& on_packed) {
     if (on_packed) on_packed(passed);
     ++passed;
   };
-  const Computed computed = compute(step_, microbatch, [&](int64_t, int64_t) {
-    if (on_packed) next_range();
-  });
+  model::OnGradients on_gradients;
+  if (on_packed) on_gradients = [&](int64_t, int64_t) { next_range(); };
+  const Computed computed = compute(step_, microbatch, on_gradients);
   // Nobody was told of the ranges while the backward pass went on: a GPU is waited for once for all of them.
   if (exact() && passed == 0) largest_ = pass_.largest_of({0, model_.table().total});
   while (passed <= order.size()) next_range();
@@ -162,7 +154,7 @@ void GradientAccumulator::repack(std::span<const int32_t> after) {
   mean_.expect_fetches(false);
   const bool still_there = microbatches_.size() == 1 && gradient_of_ == microbatches_.front() && !mean_.overwrote_buffer();
   for (size_t i = 0; i < microbatches_.size(); ++i) {
-    if (!still_there) compute(step_, microbatches_[i], keep_parts_apart);
+    if (!still_there) compute(step_, microbatches_[i]);
     for (size_t t = 0; t < after.size(); ++t) {
       if (exponents_[t] != after[t]) pack(t, after[t], i == 0);
     }
@@ -175,7 +167,7 @@ void GradientAccumulator::repack(std::span<const int32_t> after) {
 }
 
 std::vector<int32_t> GradientAccumulator::first_exponents(int64_t step) {
-  compute(step, 0, keep_parts_apart);
+  compute(step, 0);
   std::vector<float> maxima = pass_.largest_of({0, model_.table().total});
   maxima[kTiedTensor] = sum_at_least(maxima[kTiedTensor], pass_.largest_of_rows());
   return rule_.for_first_step(maxima);

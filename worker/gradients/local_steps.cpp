@@ -4,18 +4,17 @@
 
 namespace holdfast::worker {
 
-LocalSteps::LocalSteps(kernels::DeviceOps& ops, model::Gpt2& model, const model::DataOrder& order,
-                       std::span<const uint16_t> tokens, const LocalStepsConfig& config)
+LocalSteps::LocalSteps(kernels::DeviceOps& ops, model::Gpt2& model, const model::TrainingData& data,
+                       const LocalStepsConfig& config)
     : ops_(ops),
       model_(model),
-      order_(order),
-      tokens_(tokens),
+      data_(data),
       config_(config),
       chunks_(model.table().chunks()),
       start_(ops, static_cast<size_t>(model.table().total) * sizeof(float)),
       m_(ops, start_.bytes()),
       v_(ops, start_.bytes()),
-      inputs_(static_cast<size_t>(order.batch_size * order.block_size)),
+      inputs_(static_cast<size_t>(data.shape().tokens())),
       targets_(inputs_.size()) {
   if (config.microbatches > 1) sums_ = model::DeviceBuffer(ops, start_.bytes());
 }
@@ -51,7 +50,7 @@ bool LocalSteps::inner_step(int64_t step, int64_t first_microbatch, int64_t inne
   const bool several = config_.microbatches > 1;
   for (int64_t i = 0; i < config_.microbatches; ++i) {
     const int64_t microbatch = first_microbatch + i;
-    order_.fill(tokens_, step, microbatch, inputs_, targets_);
+    data_.fill(step, microbatch, inputs_, targets_);
     outcome.digest += model::microbatch_digest(step, microbatch, inputs_, targets_);
     if (!outcome.finite) continue;
     outcome.loss += model_.train_microbatch(inputs_, targets_);

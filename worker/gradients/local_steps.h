@@ -14,10 +14,9 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
-#include "model/data/data_order.h"
+#include "model/data/training_data.h"
 #include "model/device_buffer.h"
 #include "model/gpt2.h"
 #include "model/optimizer.h"
@@ -32,10 +31,9 @@ struct LocalStepsConfig {
 
 class LocalSteps {
  public:
-  // `ops`, `model` and the memory of `tokens` outlive it. `order` is the job's own: replica u has the microbatches from u * H
-  // * microbatches on, in order.
-  LocalSteps(kernels::DeviceOps& ops, model::Gpt2& model, const model::DataOrder& order, std::span<const uint16_t> tokens,
-             const LocalStepsConfig& config);
+  // `ops`, `model` and `data`, the job's own, outlive it: replica u has the microbatches from u * H * microbatches on, in
+  // order.
+  LocalSteps(kernels::DeviceOps& ops, model::Gpt2& model, const model::TrainingData& data, const LocalStepsConfig& config);
 
   struct Outcome {
     double loss;         // mean over the replica's microbatches
@@ -52,8 +50,7 @@ class LocalSteps {
 
   kernels::DeviceOps& ops_;
   model::Gpt2& model_;
-  model::DataOrder order_;
-  std::span<const uint16_t> tokens_;
+  const model::TrainingData& data_;
   LocalStepsConfig config_;
   std::vector<model::Elements> chunks_;
   model::DeviceBuffer start_, m_, v_, sums_;

@@ -22,17 +22,16 @@ void LocalStep::saw(size_t tensor, float largest) {
 MicrobatchPass::MicrobatchPass(const GradientSetup& setup)
     : ops_(setup.ops),
       model_(setup.model),
-      order_(setup.order),
-      tokens_(setup.tokens),
-      inputs_(static_cast<size_t>(order_.batch_size * order_.block_size)),
+      data_(setup.data),
+      inputs_(static_cast<size_t>(data_.shape().tokens())),
       targets_(inputs_.size()) {}
 
 Computed MicrobatchPass::run(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients) {
   {
     const Span span(SpanKind::kOther, "data");
-    order_.fill(tokens_, step, microbatch, inputs_, targets_);
+    data_.fill(step, microbatch, inputs_, targets_);
   }
-  return {model_.train_microbatch(inputs_, targets_, on_gradients),
+  return {model_.train_microbatch(inputs_, targets_, on_gradients, model::TiedGradient::kApart),
           model::microbatch_digest(step, microbatch, inputs_, targets_)};
 }
 

@@ -8,18 +8,17 @@
 #include <vector>
 
 #include "kernels/ops.h"
-#include "model/data/data_order.h"
+#include "model/data/training_data.h"
 #include "model/gpt2.h"
 #include "worker/gradients/wire_type.h"
 
 namespace holdfast::worker {
 
-// `ops`, `model` and the memory of `tokens` outlive what is made from it.
+// `ops`, `model` and `data` outlive what is made from it.
 struct GradientSetup {
   kernels::DeviceOps& ops;
   model::Gpt2& model;
-  model::DataOrder order;
-  std::span<const uint16_t> tokens;
+  const model::TrainingData& data;
   WireType wire;
   int64_t dealt_units;  // of a step, over all ranks: microbatches, or replicas with local steps
 };
@@ -46,6 +45,7 @@ class MicrobatchPass {
  public:
   explicit MicrobatchPass(const GradientSetup& setup);
 
+  // With the two parts of the tied embedding's gradient apart. `on_gradients` may be null.
   Computed run(int64_t step, int64_t microbatch, const model::OnGradients& on_gradients);
   // The largest magnitude of the gradient in each tensor of a range, or in the part of it that is there; and of all rows that
   // stayed apart (Gpt2::token_gradient). Not finite if any element is not.
@@ -55,8 +55,7 @@ class MicrobatchPass {
  private:
   kernels::DeviceOps& ops_;
   model::Gpt2& model_;
-  model::DataOrder order_;
-  std::span<const uint16_t> tokens_;
+  const model::TrainingData& data_;
   std::vector<int32_t> inputs_, targets_;
 };
 

@@ -56,8 +56,8 @@ ScatteredGradients::ScatteredGradients(const GradientSetup& setup, int64_t bucke
       buckets_(buckets_by_range(setup.model, bucket_elements)),
       bucket_max_(largest_bucket(buckets_)),
       slots_{Slot(ops_, bytes_of(bucket_max_)), Slot(ops_, bytes_of(bucket_max_))},
-      rows_(ops_, bytes_of(setup.order.batch_size * setup.order.block_size * model_.config().n_embd)),
-      row_ids_(ops_, static_cast<size_t>(setup.order.batch_size * setup.order.block_size) * sizeof(int32_t)),
+      rows_(ops_, bytes_of(setup.data.shape().tokens() * model_.config().n_embd)),
+      row_ids_(ops_, static_cast<size_t>(setup.data.shape().tokens()) * sizeof(int32_t)),
       no_row_(ops_, sizeof(int32_t)) {
   ops_.zero(no_row_.data<void>(), no_row_.bytes());
 }

@@ -15,6 +15,7 @@
 #include "worker/drills/fault_store.h"
 #include "worker/link/fault_reports.h"
 #include "worker/profile/recording_store.h"
+#include "worker/session/first_data.h"
 #include "worker/state/agreement.h"
 #include "worker/state/divided/agreement.h"
 #include "worker/state/divided/division.h"
@@ -35,9 +36,10 @@ milliseconds collective_timeout(const rendezvous::JobSpec& spec, const std::opti
 // The digest of all that members must have alike: the training tokens, the validation tokens where there is an evaluation, and
 // the initial weights where they are not the seed's.
 std::string data_digest(const Session& session) {
-  const bool evaluates = session.spec.eval_every > 0 && session.data.validation != nullptr;
-  const std::string data = evaluates ? session.data.digest + "+" + session.data.validation_digest : session.data.digest;
-  return session.init_digest.empty() ? data : data + rendezvous::kWeightsDigest + session.init_digest;
+  rendezvous::TrainingDigest digest = session.data.digest();
+  if (session.spec.eval_every == 0) digest.validation.clear();
+  digest.weights = session.init_digest;
+  return rendezvous::to_text(digest);
 }
 
 std::vector<std::string> names(const Directive& join) {
@@ -53,9 +55,10 @@ JobRunner::JobRunner(RunnerOptions options, const RunnerConnections& connections
       link_(connections.link),
       outbox_(connections.outbox),
       transport_(connections.transport),
+      data_sets_(connections.data_sets),
       on_input_(std::move(on_input)),
-      open_store_([this](const std::string& store, const std::string& job) {
-        return open_store(store, job, storage::MissingFolder::kFail);
+      open_store_([this](const std::string& store, const std::string& job, const std::string& copy) {
+        return open_store(store, job, storage::MissingFolder::kFail, interrupt_.flag(), copy);
       }),
       reporter_(connections.link),
       profiler_([this](RecordedProfile recorded) { send_profile(std::move(recorded)); }) {
@@ -130,13 +133,19 @@ void JobRunner::work() {
 Input JobRunner::prepare(const StartPrepare& task) {
   drop_session();
   reporter_.forget();  // the job before
-  auto session = prepare_session(task.job, task.spec, options_.data_root, options_.make_ops, options_.memory);
+  auto session = prepare_session(
+      task.job, task.spec,
+      {.data_root = options_.data_root,
+       .data_sets = &data_sets_,
+       .stop = interrupt_.flag(),
+       .open_store = [this](const std::string& store, const std::string& job) { return open_store_(store, job, ""); }},
+      options_.make_ops, options_.memory);
   if (interrupt_.raised()) return PrepareEnded{PrepareEnded::How::kInterrupted, interrupt_.reason(), {}, 0};
   if (!session) {
     spdlog::error("job {} is refused: {}", task.job, session.error());
     return PrepareEnded{PrepareEnded::How::kRefused, session.error(), {}, 0};
   }
-  auto store = open_store(task.spec.checkpoint_store, task.job, storage::MissingFolder::kMake);
+  auto store = open_store(task.spec.checkpoint_store, task.job, storage::MissingFolder::kMake, nullptr);
   if (!store) {
     const auto reason = "checkpoint_store " + task.spec.checkpoint_store + " cannot be used here: " + store.error().message;
     spdlog::error("job {} is refused: {}", task.job, reason);
@@ -145,27 +154,54 @@ Input JobRunner::prepare(const StartPrepare& task) {
   session_ = std::move(*session);
   session_->patience = Patience(collective_timeout(session_->spec, options_.collective_timeout), link_.lease());
   session_->model->set_interrupt(interrupt_.flag());
+  auto copier = make_copier(task);
+  if (copier) copiers_.push_back(copier);
   checkpoints_ = std::make_unique<Checkpointing>(CheckpointSetup{.link = link_,
                                                                  .outbox = outbox_,
                                                                  .reporter = reporter_,
                                                                  .session = *session_,
                                                                  .store = with_spans(with_fault_points(std::move(*store))),
-                                                                 .store_name = task.spec.checkpoint_store});
+                                                                 .store_name = task.spec.checkpoint_store,
+                                                                 .copier = std::move(copier)});
   spdlog::info("prepared for job {}: {:.1f} million parameters, {} tokens of {}", task.job,
-               static_cast<double>(session_->model->table().total) / 1e6, session_->data.train->tokens().size(),
-               session_->data.train->path());
-  return PrepareEnded{
-      PrepareEnded::How::kPrepared, {}, data_digest(*session_), static_cast<int64_t>(session_->data.train->tokens().size())};
+               static_cast<double>(session_->model->table().total) / 1e6, session_->data.training_tokens(),
+               session_->data.training_paths());
+  return PrepareEnded{PrepareEnded::How::kPrepared, {}, data_digest(*session_), session_->data.training_tokens()};
 }
 
 storage::Result<std::unique_ptr<storage::ObjectStore>> JobRunner::open_store(const std::string& store, const std::string& job,
-                                                                             storage::MissingFolder missing) const {
+                                                                             storage::MissingFolder missing,
+                                                                             const std::atomic<bool>* stop,
+                                                                             const std::string& copy) const {
   const LinkOptions& link = link_.options();
   const rendezvous::WorkerIdentity identity{link.worker, link.incarnation};
   return storage::open_store(store, job,
                              {.missing = missing,
                               .service = rendezvous::service_stores(link.server, link.token, identity),
-                              .roots = options_.checkpoint_roots});
+                              .roots = options_.checkpoint_roots,
+                              .stop = stop,
+                              .copy = copy,
+                              .tell = [this, job](const std::string& text) {
+                                spdlog::warn("{}", text);
+                                outbox_.event(job, "checkpoint_mended", text);
+                              }});
+}
+
+std::shared_ptr<Copier> JobRunner::make_copier(const StartPrepare& task) const {
+  const rendezvous::JobSpec& spec = task.spec;
+  if (spec.checkpoint_copy.empty()) return nullptr;
+  constexpr double kMib = 1 << 20;
+  const auto opener = [this, job = task.job](const std::string& place, storage::MissingFolder missing) {
+    return [this, job, place, missing](const std::atomic<bool>* stop) { return open_store(place, job, missing, stop); };
+  };
+  return std::make_shared<Copier>(CopySetup{.link = link_,
+                                            .outbox = outbox_,
+                                            .job = task.job,
+                                            .place = spec.checkpoint_copy,
+                                            .open_first = opener(spec.checkpoint_store, storage::MissingFolder::kFail),
+                                            .open_second = opener(spec.checkpoint_copy, storage::MissingFolder::kMake),
+                                            .keep_last = spec.keep_last,
+                                            .bytes_per_s = spec.copy_mib_per_s * kMib});
 }
 
 Input JobRunner::release() {
@@ -176,6 +212,8 @@ Input JobRunner::release() {
 
 void JobRunner::drop_session() {
   checkpoints_.reset();
+  for (const auto& copier : copiers_) copier->finish();
+  std::erase_if(copiers_, [](const auto& copier) { return copier->is_done(); });
   session_.reset();
 }
 
@@ -213,6 +251,7 @@ RunStop JobRunner::take_part(const Directive& join) {
     tensorboard->begin(join.job, session_->state->step, static_cast<int64_t>(join.members.size()),
                        reporter_.history().points());
   on_input_(Joined{session_->state->step});
+  expect_data(*session_, session_->state->step);
   TrainLoop loop{
       .session = *session_,
       .ring = **ring,
@@ -222,7 +261,11 @@ RunStop JobRunner::take_part(const Directive& join) {
       .checkpoints = *checkpoints_,
       .outbox = outbox_,
       .profiler = profiler_,
-      .on_commit = [this](int64_t step) { on_input_(StepCommitted{step}); },
+      .on_commit =
+          [this](int64_t step) {
+            on_input_(StepCommitted{step});
+            if (step % kDataExpectedEvery == 0) expect_data(*session_, step);
+          },
       .on_lost_peer = [this, &join](const CollectiveError& error) { report_fault(join, ring_stop(error)); },
       .on_quiet = on_quiet,
       .workers = names(join),
@@ -238,6 +281,7 @@ RunResult<std::unique_ptr<Communicator>> JobRunner::form_ring(const Directive& j
   ring.generation = join.generation;
   ring.rank = join.rank;
   ring.secret = join.secret;
+  ring.encrypted = session_->spec.ring_tls == "on";
   ring.timeout = collective_timeout(session_->spec, options_.collective_timeout);
   // A rank whose own neighbours are there waits for the other ranks in its first collective: the ranks that still form the
   // ring must complain before it does.
@@ -250,6 +294,7 @@ RunResult<std::unique_ptr<Communicator>> JobRunner::form_ring(const Directive& j
   auto formed = Communicator::form(transport_, ring);
   fault_point("join", session_->held_step(), join.rank);
   if (!formed) return tl::unexpected(ring_stop(formed.error()));
+  if (ring.encrypted && join.members.size() > 1) spdlog::info("the ring is encrypted: {}", (*formed)->encryption());
   return std::move(*formed);
 }
 

@@ -44,6 +44,7 @@ struct RunnerConnections {
   ServiceLink& link;
   Outbox& outbox;
   Transport& transport;
+  DataSetOpener& data_sets;
 };
 
 class JobRunner {
@@ -70,7 +71,10 @@ class JobRunner {
   Input release();
 
   storage::Result<std::unique_ptr<storage::ObjectStore>> open_store(const std::string& store, const std::string& job,
-                                                                    storage::MissingFolder missing) const;
+                                                                    storage::MissingFolder missing,
+                                                                    const std::atomic<bool>* stop,
+                                                                    const std::string& copy = "") const;
+  std::shared_ptr<Copier> make_copier(const StartPrepare& task) const;
   RunStop take_part(const rendezvous::Directive& join);
   RunResult<std::unique_ptr<Communicator>> form_ring(const rendezvous::Directive& join);
   RunResult<void> share_memory(const rendezvous::Directive& join, Communicator& ring);
@@ -86,6 +90,7 @@ class JobRunner {
   ServiceLink& link_;
   Outbox& outbox_;
   Transport& transport_;
+  DataSetOpener& data_sets_;
   OnInput on_input_;
   StoreOpener open_store_;  // for reading
   ProgressReporter reporter_;
@@ -95,6 +100,7 @@ class JobRunner {
   RunRequests requests_;
   Interrupt interrupt_;
   std::unique_ptr<Session> session_;
+  std::vector<std::shared_ptr<Copier>> copiers_;  // of this job, and of jobs before it that are not all copied yet
   std::unique_ptr<Checkpointing> checkpoints_;
 
   std::mutex mutex_;

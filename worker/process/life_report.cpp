@@ -16,7 +16,7 @@
 namespace holdfast::worker {
 namespace {
 
-constexpr std::string_view kGpu = "gpu ", kReason = "reason ";
+constexpr std::string_view kGpu = "gpu ", kTerm = "term ", kReason = "reason ";
 
 // One write, so that lines of two threads stay whole.
 void tell(std::string_view what, const std::string& words) {
@@ -54,11 +54,14 @@ void LifeReport::born() {
 
 Told LifeReport::read() {
   std::array<char, 4 * kToldMost> buffer{};
-  const ssize_t count = ears_ < 0 ? 0 : ::read(ears_, buffer.data(), buffer.size());
-  std::istringstream lines(std::string(buffer.data(), count > 0 ? static_cast<size_t>(count) : 0));
+  std::string all;
+  for (ssize_t count = 0; ears_ >= 0 && (count = ::read(ears_, buffer.data(), buffer.size())) > 0;)
+    all.append(buffer.data(), static_cast<size_t>(count));
+  std::istringstream lines(all);
   Told told;
   for (std::string line; std::getline(lines, line);) {
     if (line.starts_with(kGpu)) told.gpu = line.substr(kGpu.size());
+    if (line.starts_with(kTerm)) told.term = std::max<int64_t>(told.term, std::strtoll(&line[kTerm.size()], nullptr, 10));
     // Only the first reason counts: the reasons of other threads after it are consequences.
     if (told.reason.empty() && line.starts_with(kReason)) told.reason = line.substr(kReason.size());
   }
@@ -67,6 +70,10 @@ Told LifeReport::read() {
 
 void tell_gpu(const std::string& device) {
   tell(kGpu, device);
+}
+
+void tell_term(int64_t term) {
+  tell(kTerm, std::to_string(term));
 }
 
 void tell_reason(const std::string& reason) {

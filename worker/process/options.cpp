@@ -13,11 +13,13 @@
 #include <string_view>
 
 #include "rendezvous/client/http_client.h"
+#include "rendezvous/client/servers.h"
 #include "rendezvous/client/socket_address.h"
 #include "rendezvous/client/url.h"
 #include "rendezvous/protocol/commit.h"
 #include "rendezvous/protocol/foreign_names.h"
 #include "rendezvous/protocol/labels.h"
+#include "storage/places/place.h"
 #include "worker/drills/fault_points.h"
 #include "worker/process/devices.h"
 #include "worker/process/fleet.h"
@@ -37,7 +39,7 @@ Environment: HOLDFAST_SERVER, HOLDFAST_TOKEN, HOLDFAST_CACERT, HOLDFAST_INTERFAC
 HOLDFAST_TENSORBOARD_DIR; and where these are unset NCCL_SOCKET_IFNAME, NCCL_SHM_DISABLE=1, NCCL_DEBUG=INFO, NCCL_TIMEOUT (seconds; for jobs that leave collective_timeout_s at its default).)";
 constexpr std::array kLogLevels{"trace", "debug", "info", "warning", "error"};
 constexpr int kThreadsMax = 1024;
-constexpr double kMemoryGibMin = 0.01, kMemoryGibMax = 1 << 20;
+constexpr double kGibMin = 0.01, kGibMax = 1 << 20;
 
 std::string environment(const char* name) {
   const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): before there are threads
@@ -66,13 +68,15 @@ bool valid_name(const std::string& name) {
 
 struct RawOptions {
   WorkerOptions options;
-  std::string threads, ring_port, memory;
+  std::string threads, ring_port, memory, data_cache;
   std::vector<std::string> labels;
 };
 
 void add_flags(CLI::App& app, RawOptions& raw) {
   WorkerOptions& options = raw.options;
-  app.add_option("--server", options.server, "URL of the service [HOLDFAST_SERVER, http://127.0.0.1:7070]");
+  app.add_option(
+      "--server", options.server,
+      "URL of the service; of several that share a database URL,URL or @FILE [HOLDFAST_SERVER, http://127.0.0.1:7070]");
   app.add_option("--token", options.token, "worker token [HOLDFAST_TOKEN, else the service's own file on this machine]");
   app.add_option_function<std::string>(
       "--cacert", rendezvous::set_certificate_authority,
@@ -105,16 +109,26 @@ void add_flags(CLI::App& app, RawOptions& raw) {
   app.add_option("--memory_gib,--memory-gib", raw.memory,
                  "refuse jobs that need more of this machine's memory, in GiB [HOLDFAST_MEMORY_GIB, else the limit of this "
                  "process's memory cgroup where there is one]");
-  app.add_option("--data_root,--data-root", options.data_root, "folder that paths of jobs are below, and may not leave");
-  app.add_option(
-         "--checkpoint_root,--checkpoint-root", options.checkpoint_roots,
-         "folder that jobs may keep checkpoints in and read them from, and nowhere else; may be given several times [anywhere]")
+  app.add_option("--data_root,--data-root", options.data_root,
+                 "folder that paths of jobs are below, and may not leave; data sets of the service (data:NAME) are kept in it, "
+                 "too [any path; data sets in ~/.cache/holdfast]");
+  app.add_option("--data_cache_gib,--data-cache-gib", raw.data_cache,
+                 "keep at most so many GiB of data sets: those used longest ago go first [HOLDFAST_DATA_CACHE_GIB, else what "
+                 "the volume has room for]");
+  app.add_option("--checkpoint_root,--checkpoint-root", options.checkpoint_roots,
+                 "folder, or place in S3 (s3://bucket/prefix), that jobs may keep checkpoints in and read them from, and "
+                 "nowhere else; may be "
+                 "given several times [anywhere]")
       ->type_size(1)
       ->allow_extra_args(false);
   app.add_option("--labels", raw.labels, "what jobs may require of a worker, such as zone=a,rack=3")
       ->type_name("KEY=VALUE,...")
       ->delimiter(',')
       ->allow_extra_args(false);
+  app.add_option("--job", options.only_job,
+                 "work for this job alone, such as j7, and end when it has ended [any job, until told to end]")
+      ->type_name("JOB")
+      ->check([](const std::string& id) { return std::string(id.empty() ? "expected a job's id, such as j7" : ""); });
   app.add_option("--drills", options.drills,
                  "obey files in this folder that slow this worker down, cut it off or corrupt what it sends: for `holdfast "
                  "chaos`; on all workers of a node or none (worker/drills/drills.h) [HOLDFAST_DRILLS, else none]");
@@ -148,11 +162,15 @@ std::string server_of_environment() {
 
 tl::expected<void, EarlyEnd> complete_network(WorkerOptions& options) {
   if (options.server.empty()) options.server = server_of_environment();
-  while (options.server.ends_with('/')) options.server.pop_back();
-  options.server_host = rendezvous::host_of_url(options.server);
-  if (options.server_host.empty()) {
-    return wrong("--server: \"" + options.server + "\" is not a URL such as http://10.0.0.1:7070");
+  const std::vector<std::string> servers = rendezvous::Servers::listed(options.server);
+  for (const std::string& server : servers) {
+    // A name without a scheme got one, which people may have meant otherwise.
+    const bool as_given = options.server.starts_with('@') || options.server.find(server) != std::string::npos;
+    if (!as_given || rendezvous::host_of_url(server).empty())
+      return wrong("--server: \"" + options.server + "\" is not a URL such as http://10.0.0.1:7070, nor a list of such");
   }
+  if (servers.size() == 1) options.server = servers.front();
+  options.server_host = rendezvous::host_of_url(servers.front());
   if (options.token.empty()) options.token = rendezvous::find_token("worker.token");
   if (options.interface.empty()) options.interface = rendezvous::interface_of_environment(options.server_host);
   if (const auto disable = environment("NCCL_SHM_DISABLE"); !disable.empty() && disable != "0") options.shared_memory = false;
@@ -207,16 +225,21 @@ tl::expected<void, EarlyEnd> complete_device(RawOptions& raw) {
   return {};
 }
 
-tl::expected<void, EarlyEnd> complete_memory(RawOptions& raw) {
-  if (raw.memory.empty()) raw.memory = environment("HOLDFAST_MEMORY_GIB");
-  if (raw.memory.empty()) return {};
-  double& gib = raw.options.memory_gib;
-  const auto [end, error] = std::from_chars(raw.memory.data(), raw.memory.data() + raw.memory.size(), gib);
-  const bool whole = error == std::errc() && end == raw.memory.data() + raw.memory.size();
-  if (!whole || !(gib >= kMemoryGibMin) || gib > kMemoryGibMax)
-    return wrong(
-        fmt::format("--memory_gib: \"{}\" is not a number of GiB from {} to {}", raw.memory, kMemoryGibMin, kMemoryGibMax));
+// Of a flag, or of the environment's variable where the flag is not given.
+tl::expected<void, EarlyEnd> complete_gib(std::string text, const char* flag, const char* variable, double& gib) {
+  if (text.empty()) text = environment(variable);
+  if (text.empty()) return {};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), gib);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  if (!whole || !(gib >= kGibMin) || gib > kGibMax)
+    return wrong(fmt::format("{}: \"{}\" is not a number of GiB from {} to {}", flag, text, kGibMin, kGibMax));
   return {};
+}
+
+tl::expected<void, EarlyEnd> complete_sizes(RawOptions& raw) {
+  if (auto memory = complete_gib(raw.memory, "--memory_gib", "HOLDFAST_MEMORY_GIB", raw.options.memory_gib); !memory)
+    return memory;
+  return complete_gib(raw.data_cache, "--data_cache_gib", "HOLDFAST_DATA_CACHE_GIB", raw.options.data_cache_gib);
 }
 
 tl::expected<void, EarlyEnd> complete_labels(RawOptions& raw) {
@@ -239,6 +262,10 @@ tl::expected<void, EarlyEnd> complete_rest(WorkerOptions& options) {
     return wrong("--data_root: " + options.data_root + " is not a folder on this machine");
   }
   for (const std::string& root : options.checkpoint_roots) {
+    if (storage::is_s3(root)) {
+      if (const auto place = storage::parse_s3_place(root); !place) return wrong("--checkpoint_root: " + place.error());
+      continue;
+    }
     if (!std::filesystem::is_directory(root)) return wrong("--checkpoint_root: " + root + " is not a folder on this machine");
   }
   if (options.log_level.empty()) options.log_level = environment("HOLDFAST_LOG_LEVEL");
@@ -289,7 +316,7 @@ tl::expected<WorkerOptions, EarlyEnd> parse_options(int argc, const char* const*
   if (auto done = complete_ring_ports(raw); !done) return tl::unexpected(done.error());
   if (auto done = complete_device(raw); !done) return tl::unexpected(done.error());
   if (auto done = complete_devices(raw.options); !done) return tl::unexpected(done.error());
-  if (auto done = complete_memory(raw); !done) return tl::unexpected(done.error());
+  if (auto done = complete_sizes(raw); !done) return tl::unexpected(done.error());
   if (auto done = complete_labels(raw); !done) return tl::unexpected(done.error());
   if (auto done = complete_rest(raw.options); !done) return tl::unexpected(done.error());
   return std::move(raw.options);

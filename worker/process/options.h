@@ -32,8 +32,10 @@ struct WorkerOptions {
   int threads = 0;              // at least 1 once parsed
   double memory_gib = 0;        // of the host's memory, for jobs; 0: as much as there is
   std::string data_root;
+  double data_cache_gib = 0;                  // of data sets that are kept on this machine; 0: what the volume has room for
   std::vector<std::string> checkpoint_roots;  // empty: anywhere
   std::map<std::string, std::string> labels;
+  std::string only_job;  // the one job that it works for, until that ends; "": any job, until it is told to end
   std::string log_level = "info";
   std::optional<std::chrono::milliseconds> collective_timeout;
   std::string fault_rules;      // HOLDFAST_FAULT, which parsing has checked

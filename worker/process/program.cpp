@@ -9,9 +9,11 @@
 #include <cstdlib>
 #include <exception>
 #include <iostream>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "rendezvous/client/http_client.h"
+#include "rendezvous/client/servers.h"
 #include "rendezvous/client/socket_address.h"
 #include "worker/drills/drills.h"
 #include "worker/drills/fault_points.h"
@@ -36,9 +38,20 @@ void set_up_logging(const std::string& level, const std::string& who) {
   spdlog::set_default_logger(std::move(logger));
 }
 
+// The servers with the highest term that earlier lives of this worker have heard of: an answer of an earlier one comes from a
+// service that was deposed. To be kept for as long as it is to be remembered.
+std::shared_ptr<rendezvous::Servers> servers_of(const WorkerOptions& options) {
+  auto servers = rendezvous::Servers::of(options.server);
+  if (const char* term = std::getenv(kTermVariable))  // NOLINT(concurrency-mt-unsafe): nobody sets any
+    servers->note_term(std::strtoll(term, nullptr, 10));
+  servers->on_higher_term(tell_term);
+  return servers;
+}
+
 // Tells the service that a life ended, so that it need not wait for the end of the lease. Two tries; after them the lease has
 // to do.
 void report_lost(const WorkerOptions& options, const rendezvous::WorkerLost& lost) {
+  const auto servers = servers_of(options);
   rendezvous::HttpClient client(options.server, options.token);
   const std::string body = rendezvous::json_text(lost);
   for (int tries = 0; tries < 2; ++tries) {
@@ -83,6 +96,7 @@ int train(const WorkerOptions& options, const DeviceChoice& devices, const char*
     return static_cast<int>(ExitCode::kFailed);
   }
   if (!chosen->gpu.empty()) tell_gpu(chosen->gpu);
+  const auto servers = servers_of(options);
   return static_cast<int>(run_training_process(options, identity, chosen->make_ops));
 }
 

@@ -160,6 +160,7 @@ class Supervisor {
     if (ended_as_told) return static_cast<int>(ExitCode::kDone);  // it had not yet begun to listen
     const Told told = report_->read();
     if (!told.gpu.empty()) setenv(kGpuVariable, told.gpu.c_str(), 1);  // for the lives to come
+    if (told.term > 0) setenv(kTermVariable, std::to_string(told.term).c_str(), 1);
     const std::string end = describe_end(status) + (told.reason.empty() ? "" : ": " + told.reason);
     const bool known = code == static_cast<int>(ExitCode::kNameTaken) || code == static_cast<int>(ExitCode::kFenced);
     const pid_t reporter = known ? -1 : report_from_a_process(options_, incarnation_, end, last_lines);

@@ -9,6 +9,7 @@
 #include <stdexcept>
 #include <tl/expected.hpp>
 
+#include "worker/data_sets/data_sets.h"
 #include "worker/drills/drills.h"
 #include "worker/link/log_shipping.h"
 #include "worker/link/outbox.h"
@@ -60,12 +61,23 @@ rendezvous::RegisterRequest registration(const Surroundings& around) {
   request.memory_limit_bytes = static_cast<int64_t>(memory_limit(around.options.memory_gib).bytes);
   request.threads = around.device.threads;
   request.labels = around.options.labels;
+  request.only_job = around.options.only_job;
   return request;
 }
 
 std::function<bool()> is_cut_by(const Drills* drills) {
   if (drills == nullptr) return nullptr;
   return [drills] { return drills->is_cut(); };
+}
+
+// Chunks are given at the address of the ring, at another port.
+DataSetOptions data_set_options(const Surroundings& around) {
+  const std::string& root = around.options.data_root;
+  const std::string address = around.transport.address();
+  return {.cache_folder = root.empty() ? default_cache_folder() : root + "/.holdfast/data-sets",
+          .cache_bytes = static_cast<int64_t>(around.options.data_cache_gib * (1 << 30)),
+          .host = address.substr(0, address.rfind(':')),
+          .ports = around.options.ring_ports};
 }
 
 // A wrong choice of a device stays wrong after a restart; a device that failed may work again.
@@ -104,6 +116,7 @@ class TrainingProcess {
               end_process),
         outbox_(link_),
         shipping_(std::move(around.sink), outbox_),
+        data_sets_(link_, outbox_, data_set_options(around)),
         runner_({.data_root = around.options.data_root,
                  .checkpoint_roots = around.options.checkpoint_roots,
                  .make_ops = around.make_ops,
@@ -111,7 +124,8 @@ class TrainingProcess {
                  .collective_timeout = around.options.collective_timeout,
                  .tensorboard_dir = around.options.tensorboard_dir,
                  .shared_memory = around.options.shared_memory},
-                {.link = link_, .outbox = outbox_, .transport = around.transport}, [this](const Input& input) { feed(input); }),
+                {.link = link_, .outbox = outbox_, .transport = around.transport, .data_sets = data_sets_},
+                [this](const Input& input) { feed(input); }),
         load_(make_load_reader(around.device.pci_address, around.options.threads)),
         watch_(around.device, outbox_),
         client_(
@@ -190,6 +204,7 @@ class TrainingProcess {
   ServiceLink link_;
   Outbox outbox_;
   Shipping shipping_;
+  DataSets data_sets_;
   JobRunner runner_;
   std::unique_ptr<LoadReader> load_;  // the client's thread reads it
   DeviceWatch watch_;                 // and looks

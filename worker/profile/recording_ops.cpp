@@ -3,6 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <exception>
+#include <functional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -72,6 +74,30 @@ class DeviceSpans final : public LaterSpans, public std::enable_shared_from_this
   std::vector<Queued> queued_;
 };
 
+// A sequence whose ops are called one by one while spans are wanted, for each has its own then.
+class RecordingSequence final : public kernels::OpSequence {
+ public:
+  explicit RecordingSequence(std::unique_ptr<kernels::OpSequence> sequence) : sequence_(std::move(sequence)) {}
+
+  void run(uint64_t variant, const std::function<void()>& ops) override {
+    if (spans_are_wanted()) return ops();
+    sequence_->run(variant, ops);
+    if (was_told_ || sequence_->refusal().empty()) return;
+    was_told_ = true;
+    spdlog::warn(
+        "the GPU's runtime does not record a microbatch as a graph ({}): its ops are launched one by one, which changes no "
+        "result "
+        "and takes a millisecond or two longer; HOLDFAST_GPU_GRAPHS=0 says so from the start",
+        sequence_->refusal());
+  }
+  int64_t replays() const override { return sequence_->replays(); }
+  std::string refusal() const override { return sequence_->refusal(); }
+
+ private:
+  const std::unique_ptr<kernels::OpSequence> sequence_;
+  bool was_told_ = false;
+};
+
 // Memory and copies.
 class RecordingMemory : public DeviceOps {
  protected:
@@ -123,6 +149,10 @@ class RecordingMemory : public DeviceOps {
   }
   void await_copies() override { ops_->await_copies(); }
   std::unique_ptr<kernels::DeviceSums> make_sums() override { return ops_->make_sums(); }
+  std::unique_ptr<kernels::OpSequence> make_sequence() override {
+    if (ops_->memory_is_host()) return ops_->make_sequence();
+    return std::make_unique<RecordingSequence>(ops_->make_sequence());
+  }
   void mark() override { ops_->mark(); }
   std::vector<int64_t> take_marks() override { return ops_->take_marks(); }
 

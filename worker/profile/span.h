@@ -20,6 +20,11 @@ namespace detail {
 extern std::atomic<uint64_t> wanted;
 }  // namespace detail
 
+// Whether somebody wants spans: a recording is under way, or ranges are always shown.
+inline bool spans_are_wanted() {
+  return detail::wanted.load(std::memory_order_relaxed) != 0;
+}
+
 class Span {
  public:
   // `name` is never freed. `number` says which of its name it is; -1: nothing.

@@ -16,12 +16,6 @@ std::string complaints(const std::vector<rendezvous::FieldError>& errors) {
   return all;
 }
 
-kernels::DType dtype_of(const rendezvous::JobSpec& spec) {
-  return spec.dtype == "float32"   ? kernels::DType::kFloat32
-         : spec.dtype == "float16" ? kernels::DType::kFloat16
-                                   : kernels::DType::kBFloat16;
-}
-
 }  // namespace
 
 tl::expected<std::string, std::string> measure_device(const std::string& fields, const OpsFactory& make_ops) {
@@ -34,7 +28,7 @@ tl::expected<std::string, std::string> measure_device(const std::string& fields,
   const auto spec = rendezvous::parse_job_spec(json);
   if (!spec) return tl::unexpected("--measure: " + complaints(spec.error()));
   try {
-    const auto ops = make_ops(dtype_of(*spec));
+    const auto ops = make_ops(kernels::dtype_named(spec->dtype).value());
     const model::Gpt2Config config{spec->n_layer, spec->n_embd, spec->n_head, spec->vocab_size, spec->block_size};
     const auto time = model::time_microbatches(*ops, config, spec->batch_size, *model::recompute_of(spec->recompute), kSeconds);
     const auto info = ops->info();

@@ -1,7 +1,6 @@
 #include "worker/session/session.h"
 
 #include <algorithm>
-#include <charconv>
 #include <exception>
 #include <new>
 #include <optional>
@@ -11,23 +10,19 @@
 #include <vector>
 
 #include "model/exchange/initial_weights.h"
+#include "rendezvous/protocol/initial_source.h"
 #include "rendezvous/protocol/wire_types.h"
+#include "storage/places/place.h"
 #include "worker/profile/recording_ops.h"
+#include "worker/session/first_data.h"
 
 namespace holdfast::worker {
 namespace {
 
 using rendezvous::JobSpec;
 
-std::optional<kernels::DType> dtype_of(const std::string& name) {
-  for (const auto dtype : {kernels::DType::kFloat32, kernels::DType::kBFloat16, kernels::DType::kFloat16}) {
-    if (name == kernels::dtype_name(dtype)) return dtype;
-  }
-  return std::nullopt;
-}
-
 std::string unsupported(const JobSpec& spec) {
-  if (!dtype_of(spec.dtype))
+  if (!kernels::dtype_named(spec.dtype))
     return "dtype " + spec.dtype + " is not one that this worker computes in: choose float32, bfloat16 or float16";
   if (!wire_type_of(spec.reduction, spec.wire_dtype)) {
     return "wire_dtype " + spec.wire_dtype + " is not one that this worker sends with --reduction " + spec.reduction +
@@ -39,12 +34,19 @@ std::string unsupported(const JobSpec& spec) {
   return {};
 }
 
-model::DataOrder data_order(const JobSpec& spec, const model::TokenFile& file) {
-  return {.seed = static_cast<uint64_t>(spec.seed),
-          .windows = (static_cast<int64_t>(file.tokens().size()) - 1) / spec.block_size,
-          .batch_size = spec.batch_size,
-          .block_size = spec.block_size,
-          .microbatches = spec.microbatches()};
+// Text that cannot be read has none; opening it says so.
+std::vector<rendezvous::DataSource> sources_of(const JobSpec& spec) {
+  auto sources = rendezvous::parse_training_sources(spec.train_data_path).value_or(std::vector<rendezvous::DataSource>());
+  if (const auto validation = rendezvous::parse_validation_source(spec.valid_data_path)) sources.push_back(*validation);
+  return sources;
+}
+
+model::TrainingData training_data(const JobSpec& spec, const DataFiles& files) {
+  std::vector<model::TrainingSource> sources;
+  for (const TrainingFile& training : files.training)
+    sources.push_back({training.file->tokens(), training.share, training.arrival.get()});
+  return {std::move(sources), static_cast<uint64_t>(spec.seed),
+          model::BatchShape{.batch_size = spec.batch_size, .block_size = spec.block_size, .microbatches = spec.microbatches()}};
 }
 
 model::Gpt2Config model_config(const JobSpec& spec) {
@@ -53,17 +55,6 @@ model::Gpt2Config model_config(const JobSpec& spec) {
           .n_head = spec.n_head,
           .vocab_size = spec.vocab_size,
           .block_size = spec.block_size};
-}
-
-// DIR@STEP; without a step -1.
-std::pair<std::string, int64_t> place_and_step(const std::string& named) {
-  const size_t at = named.rfind('@');
-  int64_t step = -1;
-  if (at == std::string::npos) return {named, step};
-  const char* const end = named.data() + named.size();
-  const auto [rest, error] = std::from_chars(named.data() + at + 1, end, step);
-  if (error != std::errc() || rest != end || step < 0) return {named, -1};
-  return {named.substr(0, at), step};
 }
 
 // Of a state that is divided nobody owns anything before the ranks have met.
@@ -87,16 +78,34 @@ void rehearse(Session& session) {
   session.model->train_microbatch(tokens, tokens);
 }
 
-tl::expected<void, std::string> open_initial(Session& session, const std::string& data_root) {
+tl::expected<model::InitialWeights, std::string> named_weights(const JobSpec& spec, const DataPlaces& places) {
+  const rendezvous::InitialSource source = rendezvous::parse_initial_source(spec.init_from);
+  if (source.of_job()) {
+    if (!places.open_store) return tl::unexpected(spec.init_from + ": this worker reads no checkpoints of jobs");
+    auto store = places.open_store(source.store, source.job);
+    if (!store) return tl::unexpected(store.error().message);
+    return model::open_initial_weights(*std::move(store), source.step, spec.init_from, model_config(spec));
+  }
+  if (storage::is_s3(source.path)) {
+    if (!places.open_store) return tl::unexpected(spec.init_from + ": this worker reads no checkpoints of others");
+    const auto [place, step] = storage::split_step(source.path, true);
+    auto store = places.open_store(place, "");
+    if (!store) return tl::unexpected(store.error().message);
+    const int64_t chosen = source.step < 0 ? step.value_or(-1) : source.step;
+    return model::open_initial_weights(*std::move(store), chosen, spec.init_from, model_config(spec));
+  }
+  const auto path = resolve_data_path(source.path, places.data_root);
+  if (!path) return tl::unexpected(path.error());
+  return model::open_initial_weights(*path, source.step, model_config(spec));
+}
+
+tl::expected<void, std::string> open_initial(Session& session, const DataPlaces& places) {
   const JobSpec& spec = session.spec;
   if (spec.init_from.empty()) {
     session.initial = std::make_unique<model::SeededValues>(model_config(spec), static_cast<uint64_t>(spec.seed));
     return {};
   }
-  const auto [named, step] = place_and_step(spec.init_from);
-  const auto path = resolve_data_path(named, data_root);
-  if (!path) return tl::unexpected("init_from: " + path.error());
-  auto weights = model::open_initial_weights(*path, step, model_config(spec));
+  auto weights = named_weights(spec, places);
   if (!weights) return tl::unexpected("init_from: " + weights.error());
   session.initial = std::move(weights->values);
   session.init_digest = std::move(weights->digest);
@@ -107,19 +116,19 @@ std::unique_ptr<LocalSteps> make_local_steps(const Session& session) {
   const JobSpec& spec = session.spec;
   if (spec.sync_every == 1) return nullptr;
   const LocalStepsConfig local{optimizer_config(spec), spec.sync_every, spec.microbatches_per_dealt_unit() / spec.sync_every};
-  return std::make_unique<LocalSteps>(*session.ops, *session.model, session.order, session.data.train->tokens(), local);
+  return std::make_unique<LocalSteps>(*session.ops, *session.model, session.training, local);
 }
 
 void build_model(Session& session, const OpsFactory& make_ops, const MemoryLimit& limit) {
   const JobSpec& spec = session.spec;
-  session.ops = with_spans(make_ops(*dtype_of(spec.dtype)));
+  session.ops = with_spans(make_ops(*kernels::dtype_named(spec.dtype)));
   if (auto refusal = refusal_for_memory(spec, session.ops->memory_is_host(), limit); !refusal.empty())
     throw std::runtime_error(std::move(refusal));
   const model::Gpt2Config config = model_config(spec);
   model::ModelMemory memory;
   const bool by_layer = spec.divides_parameters();
   if (spec.offload == "optimizer" && !session.ops->memory_is_host())
-    session.host_ops = kernels::make_cpu_ops(*dtype_of(spec.dtype), host_threads(*session.ops, 8));
+    session.host_ops = kernels::make_cpu_ops(*kernels::dtype_named(spec.dtype), host_threads(*session.ops, 8));
   if (session.is_divided() && (by_layer || spec.dtype != "float32" || session.host_ops))
     memory.masters = model::Masters::kElsewhere;
   if (by_layer) memory.copies = model::Copies::kByLayer;
@@ -129,8 +138,7 @@ void build_model(Session& session, const OpsFactory& make_ops, const MemoryLimit
   begin_state(session);
   const GradientSetup setup{.ops = *session.ops,
                             .model = *session.model,
-                            .order = session.order,
-                            .tokens = session.data.train->tokens(),
+                            .data = session.training,
                             .wire = *wire_type_of(spec.reduction, spec.wire_dtype),
                             .dealt_units = spec.dealt_units()};
   if (spec.divides_gradients()) {
@@ -156,18 +164,19 @@ model::OptimizerConfig optimizer_config(const JobSpec& spec) {
 }
 
 tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::string& job, const JobSpec& spec,
-                                                                    const std::string& data_root, const OpsFactory& make_ops,
+                                                                    const DataPlaces& places, const OpsFactory& make_ops,
                                                                     const MemoryLimit& limit) {
   if (auto reason = unsupported(spec); !reason.empty()) return tl::unexpected(std::move(reason));
-  auto data = open_data_files(spec, data_root);
+  if (places.data_sets != nullptr) places.data_sets->begin(job, sources_of(spec));
+  auto data = open_data_files(spec, places);
   if (!data) return tl::unexpected(data.error());
   auto session = std::make_unique<Session>();
   session->job = job;
   session->data = std::move(*data);
   session->take(spec);
-  if (auto opened = open_initial(*session, data_root); !opened) return tl::unexpected(opened.error());
-  session->order = data_order(spec, *session->data.train);
-  if (session->data.validation) session->validation_order = data_order(spec, *session->data.validation);
+  if (auto opened = open_initial(*session, places); !opened) return tl::unexpected(opened.error());
+  session->training = training_data(spec, session->data);
+  if (auto here = await_first_data(*session); !here) return tl::unexpected(here.error());
   try {
     build_model(*session, make_ops, limit);
   } catch (const kernels::DeviceFailure&) {
@@ -181,7 +190,7 @@ tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::s
 }
 
 void Session::take(const JobSpec& given) {
-  spec = given.with_steps_over(static_cast<int64_t>(data.train->tokens().size()));
+  spec = given.with_steps_over(data.training_tokens());
 }
 
 int host_threads(const kernels::DeviceOps& ops, int most) {

@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "kernels/ops.h"
-#include "model/data/data_order.h"
+#include "model/data/training_data.h"
 #include "model/gpt2.h"
 #include "model/initial_values.h"
 #include "model/state/train_state.h"
@@ -43,7 +43,7 @@ struct Session {
   DataFiles data;
   std::unique_ptr<model::InitialValues> initial;  // of the seed, or of init_from
   std::string init_digest;                        // of init_from's; "": of the seed
-  model::DataOrder order, validation_order;       // the second is only meaningful with a validation file
+  model::TrainingData training;                   // over the training files of `data`
   std::unique_ptr<kernels::DeviceOps> ops;
   std::unique_ptr<kernels::DeviceOps> host_ops;  // where the state is offloaded to the host; else null
   std::unique_ptr<model::Gpt2> model;
@@ -127,7 +127,7 @@ using OpsFactory = std::function<std::unique_ptr<kernels::DeviceOps>(kernels::DT
 model::OptimizerConfig optimizer_config(const rendezvous::JobSpec& spec);
 
 tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::string& job, const rendezvous::JobSpec& spec,
-                                                                    const std::string& data_root, const OpsFactory& make_ops,
+                                                                    const DataPlaces& places, const OpsFactory& make_ops,
                                                                     const MemoryLimit& limit = {});
 
 // State 0: parameters as session.initial has them, moments 0, exponents unset. Where the state is divided, the parameters come

@@ -31,7 +31,7 @@ std::optional<std::string> try_to_read(const StateSource& source, const StoreOpe
     spdlog::warn("the checkpoint cannot be read now, it is tried again: {}", error.message);
     return std::nullopt;
   };
-  auto store = open_store(source.store, source.job);
+  auto store = open_store(source.store, source.job, source.copy);
   if (!store) return verdict(store.error());
   auto found = read(**store);
   if (!found) return verdict(found.error());

@@ -18,9 +18,9 @@
 
 namespace holdfast::worker {
 
-// `store` as in rendezvous::StateSource; `job` "" for a folder that is itself a job's.
-using StoreOpener =
-    std::function<storage::Result<std::unique_ptr<storage::ObjectStore>>(const std::string& store, const std::string& job)>;
+// `store` and `copy` as in rendezvous::StateSource; `job` "" for a folder that is itself a job's.
+using StoreOpener = std::function<storage::Result<std::unique_ptr<storage::ObjectStore>>(
+    const std::string& store, const std::string& job, const std::string& copy)>;
 
 // One try to read something of a checkpoint, on a thread of its own.
 using ReadOnce = std::function<storage::Result<storage::Manifest>(storage::ObjectStore&)>;

@@ -20,12 +20,13 @@ struct Part {
 
 // `rounds`: the most microbatches that any rank has, for parameters that all ranks gather at the same time.
 Part evaluate_share(Session& session, rendezvous::Share share, int64_t rounds) {
-  const auto tokens = static_cast<size_t>(session.validation_order.batch_size * session.validation_order.block_size);
+  const model::BatchShape& shape = session.training.shape();
+  const auto tokens = static_cast<size_t>(shape.tokens());
   std::vector<int32_t> inputs(tokens);
   std::vector<int32_t> targets(tokens);
   Part part;
   for (int64_t microbatch = share.first; microbatch < share.last; ++microbatch) {
-    session.validation_order.fill_evaluation(session.data.validation->tokens(), microbatch, inputs, targets);
+    model::fill_evaluation(session.data.validation->tokens(), shape, microbatch, inputs, targets);
     const double loss = session.model->evaluate_microbatch(inputs, targets);
     part.finite &= std::isfinite(loss);
     if (std::isfinite(loss)) part.loss += loss_to_fixed(loss);

@@ -171,6 +171,8 @@ RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, Compare
   const bool writes = due(step, spec.checkpoint_every) && step < spec.total_steps;
   if (writes || due(step, spec.hash_every)) result = compare_once(loop, compared);
   if (result && writes) result = start_checkpoint(loop, compared.hash);
+  if (!result && writes && loop.ring.rank() == 0)
+    loop.checkpoints.skip(step, "the generation ended before it could begin: " + result.error().reason);
   return result;
 }
 

@@ -1,7 +1,7 @@
 // The transport seam over TCP: non-blocking sockets, poll(), and an eventfd for wake().
 //
-// Promises: no call blocks but wait(); no SIGPIPE; every socket is close-on-exec, so that a child keeps no ring alive.
-// Socket options, and why:
+// Promises: no call blocks but wait(), which knows what an encrypted stream holds; no SIGPIPE; every socket is close-on-exec,
+// so that a child keeps no ring alive. Socket options, and why:
 //   TCP_NODELAY           a chunk's last packet leaves at once; where more follows directly, MSG_MORE says so
 //   SO_REUSEADDR          a fixed listen port can be taken again while old connections are in TIME_WAIT
 //   SO_KEEPALIVE          idle 10 s, then a probe every 5 s, 6 of them: an idle connection to a dead node breaks in 40 s
@@ -24,6 +24,7 @@
 
 #include "rendezvous/client/socket_address.h"
 #include "rendezvous/text/errno_text.h"
+#include "worker/transport/tls_stream.h"
 #include "worker/transport/transport.h"
 
 namespace holdfast::worker {
@@ -91,6 +92,7 @@ class TcpConnection final : public Connection {
   }
 
   TransportResult<size_t> send_some(std::span<const std::byte> bytes, bool more) override {
+    if (tls_) return tls_->send_some(bytes, more);
     const int flags = MSG_NOSIGNAL | MSG_DONTWAIT | (more ? MSG_MORE : 0);
     ssize_t n = 0;
     do n = send(fd_.get(), bytes.data(), bytes.size(), flags);
@@ -99,6 +101,7 @@ class TcpConnection final : public Connection {
   }
 
   TransportResult<size_t> receive_some(std::span<std::byte> bytes) override {
+    if (tls_) return tls_->receive_some(bytes);
     if (bytes.empty()) return 0;
     ssize_t n = 0;
     do n = recv(fd_.get(), bytes.data(), bytes.size(), MSG_DONTWAIT);
@@ -106,6 +109,12 @@ class TcpConnection final : public Connection {
     if (n == 0) return failure(Kind::kClosed, peer_ + " closed the connection");
     return moved(n, "receive from ");
   }
+
+  TransportResult<bool> encrypt(const StreamKey& key, bool begins) override {
+    if (!tls_) tls_ = std::make_unique<TlsStream>(fd_.get(), peer_, key, begins);
+    return tls_->shake_hands();
+  }
+  std::string encryption() const override { return tls_ ? tls_->words() : ""; }
 
   void set_stall_limit(std::chrono::milliseconds limit) override {
     const auto bounded = std::clamp<int64_t>(limit.count(), 1, std::numeric_limits<int>::max());
@@ -119,6 +128,11 @@ class TcpConnection final : public Connection {
 
   std::string peer() const override { return peer_; }
   int descriptor() const { return fd_.get(); }
+  int16_t events(bool to_send, bool to_receive) const {
+    if (tls_) return tls_->events(to_send, to_receive);
+    return static_cast<int16_t>((to_send ? POLLOUT : 0) | (to_receive ? POLLIN : 0));
+  }
+  bool may_hold_received() const { return tls_ && tls_->may_hold_received(); }
 
  private:
   TransportResult<size_t> moved(ssize_t n, const char* doing) {
@@ -155,7 +169,8 @@ class TcpConnection final : public Connection {
 
   Descriptor fd_;
   std::string peer_;
-  bool connecting_;  // no byte has moved, and it is not known to be connected
+  bool connecting_;                 // no byte has moved, and it is not known to be connected
+  std::unique_ptr<TlsStream> tls_;  // over fd_, from encrypt() on
 };
 
 class TcpTransport final : public Transport {
@@ -209,15 +224,17 @@ class TcpTransport final : public Transport {
     polled_.clear();
     polled_.push_back({wake_.get(), POLLIN, 0});
     if (accept) polled_.push_back({listener_.get(), POLLIN, 0});
+    bool holds_some = false;  // received already: no poll() tells of it
     for (const Interest& interest : interests) {
-      const int events = (interest.to_send ? POLLOUT : 0) | (interest.to_receive ? POLLIN : 0);
-      polled_.push_back(
-          {static_cast<const TcpConnection*>(interest.connection)->descriptor(), static_cast<int16_t>(events), 0});
+      const auto& connection = *static_cast<const TcpConnection*>(interest.connection);
+      polled_.push_back({connection.descriptor(), connection.events(interest.to_send, interest.to_receive), 0});
+      holds_some |= interest.to_receive && connection.may_hold_received();
     }
     for (;;) {
-      const int ready = poll(polled_.data(), polled_.size(), milliseconds_until(deadline));
+      const int ready = poll(polled_.data(), polled_.size(), holds_some ? 0 : milliseconds_until(deadline));
       if (ready < 0 && errno != EINTR) return failure(Kind::kFailed, "poll: " + describe_errno(errno));
       if (ready > 0) return polled_[0].revents ? take_wake() : TransportResult<void>{};
+      if (holds_some) return {};
       if (std::chrono::steady_clock::now() >= deadline) return failure(Kind::kTimeout, "the deadline passed");
     }
   }

@@ -6,6 +6,7 @@
 // end, so that a neighbour who learns of a generation first finds somebody to connect to.
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstddef>
 #include <memory>
@@ -29,14 +30,23 @@ struct TransportError {
 template <typename T>
 using TransportResult = tl::expected<T, TransportError>;
 
+// Known to both ends of one stream and to nobody else.
+using StreamKey = std::array<std::byte, 32>;
+
 class Connection {
  public:
   virtual ~Connection() = default;  // closes
   // Bytes taken or given now, 0 when it would block. A closed or broken stream is an error: kClosed when the other side
   // ended it (closed or reset), kFailed otherwise. With `more`, the caller sends again at once, and the stream may hold a
-  // short packet back until then.
+  // short packet back until then. Bytes that were not taken are what the next call begins with, all of those that were
+  // offered: an encrypted stream may have sealed them already.
   virtual TransportResult<size_t> send_some(std::span<const std::byte> bytes, bool more) = 0;
   virtual TransportResult<size_t> receive_some(std::span<std::byte> bytes) = 0;
+  // Goes over to encrypted bytes (tls_stream.h), which both ends do at the same place in the stream; one of them `begins`.
+  // True once both are through; until then it is called again after wait(), with to_receive, and nothing else is called. An
+  // end that lacks the key is an error.
+  virtual TransportResult<bool> encrypt(const StreamKey& key, bool begins) = 0;
+  virtual std::string encryption() const = 0;  // in words, "TLS 1.3 with …"; "": none
   // The stream may break by itself when the other side takes nothing for so long, and not sooner.
   virtual void set_stall_limit(std::chrono::milliseconds limit) = 0;
   virtual bool within_node() const = 0;  // both ends are on one node: its bytes meet no network

@@ -14,6 +14,8 @@ struct Float32 {
 
 void fill_product(VectorTable& table) {
   table.product = Blocked<Float32>::loops();
+  table.narrow_bfloat16 = Blocked<Float32, Bf16>::loops();
+  table.narrow_float16 = Blocked<Float32, Fp16>::loops();
 }
 
 }  // namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA

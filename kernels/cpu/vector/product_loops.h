@@ -8,6 +8,8 @@
 //
 // Arithmetic: what sources give that include this: `Cells`, and
 //   static Floats multiply_add(Ints a, Ints b, Floats sum);  // cell by cell
+// Stored: what a packed b has for a cell: the cell itself; or, for cells that are floats, a narrower type that has their
+// values, and is widened as it is read: half the bytes where these are what a product takes its time for.
 #pragma once
 
 #include "kernels/cpu/product_shape.h"
@@ -22,15 +24,26 @@ constexpr int64_t kColumns = kVectors * kWidth;
 constexpr int64_t kMostCells = 128;  // of k in a block
 constexpr int64_t kCellBytes = 4;
 
+inline Ints load_cells(const int32_t* p) {
+  return load(p, Whole{});
+}
+inline Ints load_cells(const Bf16* p) {
+  return bits_of(load(p, Whole{}));
+}
+inline Ints load_cells(const Fp16* p) {
+  return bits_of(load(p, Whole{}));
+}
+
 inline int64_t up_to(int64_t unit, int64_t extent) {
   return (extent + unit - 1) / unit * unit;
 }
 
-template <typename Arithmetic>
+template <typename Arithmetic, typename Stored = int32_t>
 struct Blocked {
   using Cells = typename Arithmetic::Cells;
   using Element = typename Cells::Element;
   static constexpr int64_t kPerCell = Cells::kPerCell;
+  static constexpr int64_t kVectorBytes = kWidth * static_cast<int64_t>(sizeof(Stored));  // of a packed b
 
   static int64_t block_depth(const ProductShape& shape) {
     const int64_t most = kMostCells * kPerCell;
@@ -42,24 +55,38 @@ struct Blocked {
     return shape.k - k < depth ? shape.k - k : depth;
   }
   // Of a block of k of an operand with so many lines.
-  static size_t block_bytes(const ProductShape& shape, int64_t lines) {
-    return static_cast<size_t>(lines * (block_depth(shape) / kPerCell) * kCellBytes);
+  static size_t block_bytes(const ProductShape& shape, int64_t lines, int64_t cell_bytes) {
+    return static_cast<size_t>(lines * (block_depth(shape) / kPerCell) * cell_bytes);
   }
 
   static size_t packed_bytes(const ProductShape& shape) {
     const int64_t blocks = (shape.k + block_depth(shape) - 1) / block_depth(shape);
-    return static_cast<size_t>(blocks) * block_bytes(shape, up_to(kColumns, shape.n));
+    return static_cast<size_t>(blocks) * block_bytes(shape, up_to(kColumns, shape.n), sizeof(Stored));
   }
   static void pack(const ProductShape& shape, const void* b, void* packed) {
     const auto* from = static_cast<const Element*>(b);
     auto* to = static_cast<char*>(packed);
     for (int64_t k = 0; k < shape.k; k += block_depth(shape)) {
-      to = pack_lines<Cells>(to, from + k * shape.b.row, shape.b.column, shape.b.row, shape.n, up_to(kColumns, shape.n),
-                             depth_from(shape, k), true);
+      const int64_t padded = up_to(kColumns, shape.n), depth = depth_from(shape, k);
+      if constexpr (sizeof(Stored) == sizeof(int32_t)) {
+        to = pack_lines<Cells>(to, from + k * shape.b.row, shape.b.column, shape.b.row, shape.n, padded, depth, true);
+      } else {
+        for (int64_t line = 0; line < padded; line += kWidth) {
+          alignas(64) char wide[kWidth * kMostCells * kCellBytes];
+          const int64_t lines = shape.n - line < 0 ? 0 : shape.n - line < kWidth ? shape.n - line : kWidth;
+          char* const end = pack_lines<Cells>(wide, from + k * shape.b.row + line * shape.b.column, shape.b.column, shape.b.row,
+                                              lines, kWidth, depth, true);
+          for (const char* at = wide; at != end; at += sizeof(Ints), to += kVectorBytes) {
+            store(reinterpret_cast<Stored*>(to), load(reinterpret_cast<const float*>(at), Whole{}), Whole{});
+          }
+        }
+      }
     }
   }
 
-  static size_t scratch_bytes(const ProductShape& shape) { return block_bytes(shape, up_to(kRows, shape.m) + kWidth); }
+  static size_t scratch_bytes(const ProductShape& shape) {
+    return block_bytes(shape, up_to(kRows, shape.m) + kWidth, kCellBytes);
+  }
 
   // Panels of kRows rows of a, [panel][cell][row]. A whole vector is stored for each cell, over the next ones' places.
   static void copy_panels(char* to, const Element* a, const Layout& layout, int64_t rows, int64_t depth) {
@@ -83,11 +110,11 @@ struct Blocked {
 #pragma GCC unroll 4
       for (int64_t v = 0; v < kVectors; ++v) sum[r][v] = broadcast(0.0f);
     }
-    for (int64_t at = 0, i = 0; i < cells; ++i, at += step_bytes, b += sizeof(Ints)) {
+    for (int64_t at = 0, i = 0; i < cells; ++i, at += step_bytes, b += kVectorBytes) {
       Ints beside[kVectors];
 #pragma GCC unroll 4
       for (int64_t v = 0; v < kVectors; ++v) {
-        beside[v] = load(reinterpret_cast<const int32_t*>(b + v * line_bytes), Whole{});
+        beside[v] = load_cells(reinterpret_cast<const Stored*>(b + v * line_bytes));
       }
 #pragma GCC unroll 6
       for (int64_t r = 0; r < kRows; ++r) {
@@ -119,7 +146,7 @@ struct Blocked {
     const auto* b = static_cast<const char*>(packed_b);
     for (int64_t k = 0; k < shape.k; k += block_depth(shape)) {
       const int64_t depth = depth_from(shape, k), cells = (depth + kPerCell - 1) / kPerCell;
-      const int64_t line_bytes = up_to(kWidth, cells) * static_cast<int64_t>(sizeof(Ints));
+      const int64_t line_bytes = up_to(kWidth, cells) * kVectorBytes;
       const bool in_place = shape.a.column == 1 && depth % kPerCell == 0;
       const Element* from = a + k * shape.a.column;
       if (!in_place) copy_panels(static_cast<char*>(scratch), from, shape.a, shape.m, depth);

@@ -68,6 +68,8 @@ struct VectorTable {
   ElementLoops float32, bfloat16, float16;
   FloatLoops floats;
   ProductLoops product;  // of float32 operands
+  // The same, with the same bits, for a b of which all elements are of 16 bits, and that is packed as such.
+  ProductLoops narrow_bfloat16, narrow_float16;
 };
 
 // To be called only on a machine that has the instructions.

@@ -58,6 +58,7 @@ Api::Api(const Options& options) : client_(server_of(options), token_of(options)
 
 Json Api::decoded(const tl::expected<rendezvous::HttpReply, rendezvous::HttpFailure>& reply) {
   if (!reply) throw failure_of(reply.error());
+  tell_of_standby(*reply);
   if (reply->body.empty()) return Json::object();
   Json json = Json::parse(reply->body, nullptr, false);
   if (json.is_discarded()) {
@@ -67,6 +68,13 @@ Json Api::decoded(const tl::expected<rendezvous::HttpReply, rendezvous::HttpFail
   return json;
 }
 
+// Once, on stderr: what is printed may be a little old.
+void Api::tell_of_standby(const rendezvous::HttpReply& reply) {
+  if (reply.as_of.empty() || std::exchange(told_of_standby_, true)) return;
+  fmt::print(stderr, "note: {} stands by, and shows its database as of {}{}\n", client_.base_url(), reply.as_of,
+             reply.leader.empty() ? "" : fmt::format("; {} leads", printable(reply.leader)));
+}
+
 Json Api::get(const std::string& path) {
   return decoded(client_.request("GET", path));
 }
@@ -74,8 +82,8 @@ Json Api::post(const std::string& path, const Json& body) {
   return decoded(client_.request("POST", path, rendezvous::json_text(body)));
 }
 
-Json Api::post_once(const std::string& path, const Json& body) {
-  client_.set_header("Idempotency-Key", new_key());
+Json Api::post_once(const std::string& path, const Json& body, const std::string& key) {
+  client_.set_header("Idempotency-Key", key.empty() ? new_key() : key);
   const std::string text = rendezvous::json_text(body);
   for (int attempt = 1;; ++attempt) {
     auto reply = client_.request("POST", path, text, "application/json", kLongAnswer);

@@ -48,8 +48,8 @@ class Api {
   Json get(const std::string& path);
   Json post(const std::string& path, const Json& body = Json::object());
   // A POST that may take minutes and must happen once: sent under one Idempotency-Key, and once more under it when no answer
-  // came, so that a connection that died before the answer makes neither a second thing nor an error.
-  Json post_once(const std::string& path, const Json& body);
+  // came, so that a connection that died before the answer makes neither a second thing nor an error. `key` "": a new one.
+  Json post_once(const std::string& path, const Json& body, const std::string& key = "");
   Json remove(const std::string& path);
   // All pages of a list. `path` has no query; `key` names the array in it.
   Json list(const std::string& path, const std::string& key, const Query& query = {});
@@ -61,7 +61,9 @@ class Api {
 
  private:
   Json decoded(const tl::expected<rendezvous::HttpReply, rendezvous::HttpFailure>& reply);
+  void tell_of_standby(const rendezvous::HttpReply& reply);
   rendezvous::HttpClient client_;
+  bool told_of_standby_ = false;
 };
 
 std::string percent_encoded(const std::string& text);

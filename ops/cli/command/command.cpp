@@ -5,7 +5,10 @@
 namespace holdfast::ops {
 
 void add_service_options(CLI::App& command, Options& options) {
-  command.add_option("--server", options.server, "Where the service is [HOLDFAST_SERVER, else http://127.0.0.1:7070]")
+  command
+      .add_option("--server", options.server,
+                  "Where the service is; of several that share a database URL,URL or @FILE [HOLDFAST_SERVER, else "
+                  "http://127.0.0.1:7070]")
       ->group("Service")
       ->type_name("URL");
   command.add_option("--token", options.token, "Bearer token [HOLDFAST_TOKEN, else admin.token in the data directory]")

@@ -47,8 +47,8 @@ CLI::Option* add_job_argument(CLI::App& command, std::string& job);
 // --wide, for a command that prints a table.
 void add_wide_flag(CLI::App& command, Options& options);
 
-// The type name of an option or argument says what completion offers for its value: JOB, WORKER, FILE, DIR, PLACE (a job's
-// checkpoints or a folder), or the words between the braces of "{a,b,c}", as CLI::IsMember writes them.
+// The type name of an option or argument says what completion offers for its value: JOB, WORKER, DATASET, FILE, DIR, PLACE (a
+// job's checkpoints or a folder), or the words between the braces of "{a,b,c}", as CLI::IsMember writes them.
 
 // "holdfast ckpt verify"
 std::string full_name(const CLI::App* command);
@@ -58,6 +58,7 @@ std::vector<const CLI::App*> commands_below(const CLI::App& command);
 // One function per group of commands. `options` outlives `app`.
 void add_serve_command(CLI::App& app, Options& options);
 void add_backup_commands(CLI::App& app, Options& options);  // backup restore
+void add_store_commands(CLI::App& app, Options& options);   // store copy
 void add_submit_command(CLI::App& app, Options& options);
 void add_list_command(CLI::App& app, Options& options);  // ls
 void add_show_command(CLI::App& app, Options& options);
@@ -71,8 +72,10 @@ void add_checkpoint_commands(CLI::App& app, Options& options);  // checkpoints, 
 void add_export_command(CLI::App& ckpt, Options& options);
 void add_audit_command(CLI::App& app, Options& options);
 void add_chaos_command(CLI::App& app, Options& options);
-void add_data_commands(CLI::App& app, Options& options);  // data prepare|info
+void add_data_commands(CLI::App& app, Options& options);  // data prepare|info|push|ls|rm
 void add_sample_command(CLI::App& app, Options& options);
+void add_evaluate_command(CLI::App& app, Options& options);
+void add_serve_model_command(CLI::App& app, Options& options);
 void add_plan_command(CLI::App& app, Options& options);
 void add_netcheck_command(CLI::App& app, Options& options);
 void add_doctor_command(CLI::App& app, Options& options);

@@ -8,6 +8,7 @@
 
 #include "ops/cli/netcheck/exchange.h"
 #include "rendezvous/client/http_client.h"
+#include "storage/places/place.h"
 
 namespace holdfast::ops {
 namespace {
@@ -70,11 +71,15 @@ void examine(const Options& options, const DoctorArguments& arguments) {
   Examination examination(options.json);
   ServiceSeen seen;
   examination.add(check_service(options, seen));
+  examination.add(check_services(options));
+  if (!arguments.store.empty()) examination.add(check_postgresql(arguments.store));
   examination.add(check_network(arguments, seen));
   if (const auto folder = data_directory(arguments, seen); !folder.empty())
     examination.add({check_folder(FolderUse::kData, folder)});
-  if (!arguments.checkpoint_store.empty()) examination.add({check_folder(FolderUse::kCheckpoints, arguments.checkpoint_store)});
+  if (const std::string& store = arguments.checkpoint_store; !store.empty())
+    examination.add({storage::is_s3(store) ? check_bucket(store) : check_folder(FolderUse::kCheckpoints, store)});
   examination.add(check_machine(arguments, seen));
+  examination.add(check_slurm());
   examination.finish();
 }
 
@@ -91,8 +96,15 @@ void add_doctor_command(CLI::App& app, Options& options) {
       ->add_option("--data_dir", arguments->data_dir,
                    "The service's folder, on its machine [the usual one where the service is here]")
       ->type_name("DIR");
-  command->add_option("--checkpoint_store", arguments->checkpoint_store, "A job's folder of checkpoints")->type_name("DIR");
-  command->add_option("--train_data_path", arguments->train_data_path, "A training file")->type_name("FILE");
+  command->add_option("--store", arguments->store, "The PostgreSQL database of several services, as `holdfast serve` has it")
+      ->type_name("URL");
+  command
+      ->add_option("--checkpoint_store", arguments->checkpoint_store,
+                   "A job's checkpoint_store: a folder, or s3://bucket/prefix")
+      ->envname("HOLDFAST_CHECKPOINT_STORE")
+      ->type_name("PLACE");
+  command->add_option("--train_data_path", arguments->train_data_path, "A training file, or a mixture as a job has it")
+      ->type_name("FILE");
   command
       ->add_option("--peer", arguments->peer, "Measure the link to a node where `holdfast netcheck --listen 0.0.0.0:7071` runs")
       ->type_name("HOST:PORT");

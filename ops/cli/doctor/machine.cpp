@@ -8,12 +8,16 @@
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <sstream>
+#include <utility>
 
 #include "kernels/cpu/isa.h"
 #include "kernels/host_ops.h"
 #include "model/data/describe.h"
 #include "ops/cli/doctor/doctor.h"
 #include "ops/cli/terminal/format.h"
+#include "rendezvous/protocol/data_source.h"
 #include "rendezvous/text/plural.h"
 
 namespace holdfast::ops {
@@ -105,7 +109,12 @@ Check check_gpus() {
   return {"gpu", Verdict::kOk, found + ": a worker needs a build for it (ops/build hip, or cuda)", ""};
 }
 
-Check check_training_file(const std::string& path) {
+Check check_training_file(const rendezvous::DataSource& source) {
+  if (source.in_set()) {
+    return {"training file", Verdict::kOk,
+            fmt::format("{} is in a data set, which workers fetch from the service", rendezvous::to_text({source})), ""};
+  }
+  const std::string& path = source.path;
   const auto data = model::describe_data_file(path);
   if (!data)
     return {"training file", Verdict::kFail, data.error(),
@@ -116,7 +125,42 @@ Check check_training_file(const std::string& path) {
           ""};
 }
 
+bool has_aes() {
+#if defined(__x86_64__)
+  return __builtin_cpu_supports("aes") != 0 && __builtin_cpu_supports("pclmul") != 0;
+#else
+  return true;
+#endif
+}
+
+Check check_encryption() {
+  std::string modules;
+  std::ifstream file("/proc/sys/net/ipv4/tcp_available_ulp");
+  std::getline(file, modules);
+  return judge_encryption(has_aes(), modules);
+}
+
+// Each source of a train_data_path.
+std::vector<Check> check_training_data(const std::string& text) {
+  const auto sources = rendezvous::parse_training_sources(text);
+  if (!sources) return {{"training file", Verdict::kFail, sources.error(), "see `holdfast help train_data_path`"}};
+  std::vector<Check> checks;
+  for (const rendezvous::DataSource& source : *sources) checks.push_back(check_training_file(source));
+  return checks;
+}
+
 }  // namespace
+
+Check judge_encryption(bool has_aes, const std::string& kernel_modules) {
+  const std::string with = has_aes ? "AES-128-GCM, for which the processor has instructions" : "ChaCha20-Poly1305";
+  std::istringstream modules(kernel_modules);
+  const std::vector<std::string> names{std::istream_iterator<std::string>(modules), {}};
+  if (std::ranges::find(names, "tls") != names.end())
+    return {"encryption", Verdict::kOk, fmt::format("ring_tls would use {}, in the kernel where OpenSSL hands it over", with),
+            ""};
+  return {"encryption", Verdict::kOk, fmt::format("ring_tls would use {}, in OpenSSL: the kernel has no TLS loaded", with),
+          "`modprobe tls` loads it where the kernel has it; it is no must"};
+}
 
 Check judge_processor(const std::string& model, const std::string& numerics, int cores, const Json& nodes) {
   Check check{"processor", Verdict::kOk,
@@ -138,8 +182,9 @@ Check judge_processor(const std::string& model, const std::string& numerics, int
 }
 
 std::vector<Check> check_machine(const DoctorArguments& arguments, const ServiceSeen& seen) {
-  std::vector<Check> checks{check_limits(), check_memory(), check_processor(seen), check_gpus()};
-  if (!arguments.train_data_path.empty()) checks.push_back(check_training_file(arguments.train_data_path));
+  std::vector<Check> checks{check_limits(), check_memory(), check_processor(seen), check_gpus(), check_encryption()};
+  if (arguments.train_data_path.empty()) return checks;
+  for (Check& check : check_training_data(arguments.train_data_path)) checks.push_back(std::move(check));
   return checks;
 }
 

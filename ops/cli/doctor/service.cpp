@@ -20,7 +20,6 @@ using rendezvous::HttpClient;
 
 constexpr int kProbes = 5;
 constexpr double kSlowAnswer_s = 0.5;  // heartbeats come every second
-constexpr double kClocksApart_s = 2;
 
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -154,10 +153,15 @@ std::vector<Check> check_service(const Options& options, ServiceSeen& seen) {
                  ? "look at its log: journalctl -u holdfast, or what it printed; then start it"
                  : "try `holdfast doctor` on its machine; then look for a firewall on the way, and for --listen 127.0.0.1"}};
   }
-  const Check answers = judge_answers(client, seen, probes->times_s);
+  Check answers = judge_answers(client, seen, probes->times_s);
   if (answers.verdict == Verdict::kFail) return {answers};
-  if (const auto ready = client.request("GET", "/readyz"); !ready)
-    return {{"service", Verdict::kFail, ready.error().message(), "it is up but cannot work: its log says why"}, probes->clock};
+  if (const auto ready = client.request("GET", "/readyz"); !ready) {
+    if (ready.error().problem.code != "not_leader")
+      return {{"service", Verdict::kFail, ready.error().message(), "it is up but cannot work: its log says why"},
+              probes->clock};
+    answers = {"service", Verdict::kWarn, fmt::format("{}: {}", client.base_url(), ready.error().problem.detail),
+               "it takes no changes: name all services in --server, as URL,URL"};
+  }
   seen.answers = true;
   std::vector<Check> checks{answers, check_token(options, client), probes->clock};
   if (const auto nodes = client.request("GET", "/v1/nodes?limit=1000"); nodes)

@@ -9,6 +9,7 @@
 #include "ops/cli/command/command_tree.h"
 #include "ops/cli/help/topics.h"
 #include "ops/cli/jobs/text.h"
+#include "ops/cli/terminal/format.h"
 #include "ops/cli/terminal/text_width.h"
 
 namespace holdfast::ops {
@@ -107,10 +108,14 @@ Completions values_of(const CLI::Option& option, CLI::App& command, const AskSer
   const std::string value = value_name_of(option);
   if (value == "FILE" || value == "PLACE") found.files = Completions::Files::kFiles;
   if (value == "DIR") found.files = Completions::Files::kDirectories;
-  if (value == "JOB" || value == "WORKER") std::ranges::move(ask(value), std::back_inserter(found.candidates));
+  if (value == "JOB" || value == "WORKER" || value == "DATASET")
+    std::ranges::move(ask(value), std::back_inserter(found.candidates));
   if (value == "TOPIC") found.candidates = topics(command);
   if (option.get_single_name() == "resume_from")
     found.candidates.push_back({"latest", "The newest checkpoint of the newest job like it"});
+  if (const std::string name = option.get_single_name(); name == "train_data_path" || name == "valid_data_path") {
+    for (const Candidate& set : ask("DATASET")) found.candidates.push_back({"data:" + set.word, set.help});
+  }
   if (value == "PLACE") {
     for (const Candidate& job : ask("JOB")) found.candidates.push_back({"job:" + job.word, job.help});
   }
@@ -174,12 +179,23 @@ std::vector<Candidate> workers_of(const Json& page) {
   return found;
 }
 
+std::vector<Candidate> data_sets_of(const Json& page) {
+  std::vector<Candidate> found;
+  for (const Json& set : page.value("data_sets", Json::array())) {
+    if (has(set, "name"))
+      found.push_back({text_at(set, "name"), fmt::format("{} tokens, pushed {}", count_text(integer_at(set, "tokens")),
+                                                         time_text(text_at(set, "pushed_at")))});
+  }
+  return found;
+}
+
 std::vector<Candidate> ask_service(const Options& options, const std::string& kind) {
   rendezvous::HttpClient client(server_of(options), token_of(options));
-  const auto reply = client.request("GET", kind == "JOB" ? "/v1/jobs?limit=200" : "/v1/nodes?limit=200", {}, {}, kTabPatience);
+  const char* list = kind == "JOB" ? "/v1/jobs" : kind == "WORKER" ? "/v1/nodes" : "/v1/data/sets";
+  const auto reply = client.request("GET", fmt::format("{}?limit=200", list), {}, {}, kTabPatience);
   const Json page = reply ? Json::parse(reply->body, nullptr, false) : Json();
   if (!page.is_object()) return {};
-  return kind == "JOB" ? jobs_of(page) : workers_of(page);
+  return kind == "JOB" ? jobs_of(page) : kind == "WORKER" ? workers_of(page) : data_sets_of(page);
 }
 
 }  // namespace

@@ -27,7 +27,7 @@ struct Completions {
   enum class Files : uint8_t { kNone, kFiles, kDirectories } files = Files::kNone;
   std::vector<Candidate> candidates;
 };
-// Names that only the service knows, of "JOB" or "WORKER".
+// Names that only the service knows, of "JOB", "WORKER" or "DATASET".
 using AskService = std::function<std::vector<Candidate>(const std::string& kind)>;
 // Options of the service among the words (--server, --token) take effect: they are written into the variables they are bound
 // to.

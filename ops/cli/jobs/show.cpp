@@ -36,6 +36,14 @@ void show_checkpoint(const Json& job) {
   const Json& checkpoint = job["latest_checkpoint"];
   show_row("last checkpoint",
            fmt::format("step {} ({} ago)", integer_at(checkpoint, "step"), duration_text(number_at(checkpoint, "age_s"))));
+  if (!has(checkpoint, "copy")) return;
+  const Json& copy = checkpoint["copy"];
+  const bool is_copied = has(copy, "step");
+  const int64_t behind = is_copied ? integer_at(checkpoint, "step") - integer_at(copy, "step") : 0;
+  show_row("its copy", fmt::format("in {}: {}", text_at(copy, "place"),
+                                   !is_copied    ? "none yet"
+                                   : behind <= 0 ? fmt::format("step {}", integer_at(copy, "step"))
+                                                 : fmt::format("step {}, {} steps behind", integer_at(copy, "step"), behind)));
 }
 
 // "optimizer", or what was chosen for its workers: "optimizer (auto)".

@@ -6,9 +6,13 @@ namespace holdfast::ops {
 namespace {
 
 // String fields whose value is a file, a folder or a job: completion offers those.
-constexpr std::pair<const char*, const char*> kValues[] = {{"train_data_path", "FILE"}, {"valid_data_path", "FILE"},
-                                                           {"checkpoint_store", "DIR"}, {"init_from", "PLACE"},
-                                                           {"resume_from", "PLACE"},    {"after", "JOB"}};
+constexpr std::pair<const char*, const char*> kValues[] = {{"train_data_path", "FILE"},
+                                                           {"valid_data_path", "FILE"},
+                                                           {"checkpoint_store", "PLACE"},
+                                                           {"checkpoint_copy", "PLACE"},
+                                                           {"init_from", "PLACE"},
+                                                           {"resume_from", "PLACE"},
+                                                           {"after", "JOB"}};
 
 }  // namespace
 

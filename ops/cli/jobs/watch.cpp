@@ -106,7 +106,8 @@ WatchOutcome watch_job(const Options& options, const std::string& id, const Watc
   std::optional<Json> job = patient.get(on_away);  // a service that is not there, or no such job, ends it here
   const SignalWatch signals(
       [&](int signal) {
-        screen.leave(goes_on_text(options, id));
+        const std::string beside = watch.on_leave ? watch.on_leave() : "";
+        screen.leave(goes_on_text(options, id) + (beside.empty() ? "" : ". " + beside));
         return exit_code_of_signal(signal);
       },
       [&] { screen.resized(); });
@@ -114,6 +115,9 @@ WatchOutcome watch_job(const Options& options, const std::string& id, const Watc
   WatchOutcome outcome;
   for (;; job = patient.get(on_away)) {
     for (const Json& event : feed.take()) screen.event(event_line(event));
+    if (watch.notes) {
+      for (const std::string& note : watch.notes()) screen.event(note);
+    }
     if (job) {
       outcome.job = *job;
       if (const auto reached = outcome_of(watch.goal, *job)) {

@@ -27,6 +27,11 @@ struct WatchOptions {
   bool on_stdout = false;                                 // the progress is what was asked for, not a companion on stderr
   std::optional<std::chrono::milliseconds> timeout = {};  // none: as long as it takes
   Goal goal = {};
+  // Lines to show of what happens beside the job, asked for several times a second. May throw a Failure, which ends the
+  // watching.
+  std::function<std::vector<std::string>()> notes = {};
+  // When Ctrl-C ends the program, on another thread: what else goes on without it, in a sentence; "": nothing.
+  std::function<std::string()> on_leave = {};
 };
 struct WatchOutcome {
   int exit_code = kDone;

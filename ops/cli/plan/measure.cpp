@@ -9,10 +9,7 @@
 namespace holdfast::ops {
 
 DeviceSpeed measured_here(const rendezvous::JobSpec& spec, int threads, double seconds) {
-  const auto dtype = spec.dtype == "float32"   ? kernels::DType::kFloat32
-                     : spec.dtype == "float16" ? kernels::DType::kFloat16
-                                               : kernels::DType::kBFloat16;
-  const auto ops = kernels::make_cpu_ops(dtype, threads);
+  const auto ops = kernels::make_cpu_ops(kernels::dtype_named(spec.dtype).value(), threads);
   const model::Gpt2Config config{spec.n_layer, spec.n_embd, spec.n_head, spec.vocab_size, spec.block_size};
   const auto time = model::time_microbatches(*ops, config, spec.batch_size, *model::recompute_of(spec.recompute), seconds);
   return {time.seconds,

@@ -46,6 +46,7 @@ constexpr const char* kLeftOut[] = {"labels",
                                     "keep_last",
                                     "hash_every",
                                     "checkpoint_store",
+                                    "checkpoint_copy",
                                     "sync_every",
                                     "outer_momentum",
                                     "outer_learning_rate"};

@@ -54,7 +54,7 @@ Json workers_of(const Coordinator& state, const Job& job) {
                 {"rank", std::move(rank)},
                 {"node", worker->second.registration.node},
                 {"device", worker->second.registration.device}};
-    row["phase"] = p == m.participants.end() ? "gone" : phase_name(p->second.status.phase);
+    row["phase"] = p == m.participants.end() ? "gone" : !state.hears_workers() ? "unknown" : phase_name(p->second.status.phase);
     row["step"] = p == m.participants.end() || p->second.status.step < 0 ? Json(nullptr) : Json(p->second.status.step);
     const bool owns = division_now(job) != nullptr && row["rank"].is_number();
     row["owned_bytes"] = owns ? Json(division_now(job)->owned_bytes[row["rank"].get<size_t>()]) : Json(nullptr);
@@ -90,6 +90,13 @@ Json latest_checkpoint(const Coordinator& state, const Job& job) {
       json["age_s"] = std::max(0.0, in_seconds(state.wall_ms() - *made_ms));
     }
     json["created_at"] = record->second.created_at;
+  }
+  if (const std::string& copy = job.membership->spec.checkpoint_copy; !copy.empty()) {
+    Json copied = nullptr;
+    for (const auto& [step, other] : job.checkpoints) {
+      if (!other.copied_at.empty()) copied = step;
+    }
+    json["copy"] = {{"place", copy}, {"step", copied}};
   }
   return json;
 }
@@ -139,7 +146,7 @@ Json figures_of_job(const Coordinator& state, const Job& job) {
 
 Json summarize_job(const WaitingRoom& room, const Job& job) {
   Json json = figures_of_job(room.state(), job);
-  json["reason"] = reason_of(room, job);
+  json["reason"] = room.state().hears_workers() ? reason_of(room, job) : job.membership->reason;
   return json;
 }
 
@@ -150,7 +157,7 @@ Json summarize_job(const Coordinator& state, const Job& job) {
 Json show_job(const Coordinator& state, const Job& job) {
   Json json = figures_of_job(state, job);
   const JobMembership& m = job.membership;
-  Json waits = waits_for(WaitingRoom(state), job);
+  Json waits = state.hears_workers() ? waits_for(WaitingRoom(state), job) : Json(nullptr);
   json["reason"] = waits.is_null() ? Json(m.reason) : waits["text"];
   json["waits_for"] = std::move(waits);
   json["workers"] = workers_of(state, job);
@@ -196,14 +203,17 @@ Json show_worker(const Coordinator& state, const Worker& worker) {
                {"memory_limit_bytes", r.memory_limit_bytes > 0 ? Json(r.memory_limit_bytes) : Json(nullptr)},
                {"version", r.version},
                {"labels", r.labels},
+               {"only_job", r.only_job.empty() ? Json(nullptr) : Json(r.only_job)},
                {"incarnation", r.incarnation},
                {"state", life_name(worker)},
-               {"last_seen_s", std::max(0.0, in_seconds(state.wall_ms() - worker.seen_ms))}};
+               {"last_seen_s", nullptr}};
+  const bool heard = alive && state.hears_workers();  // else only the store is known, in which the living are not
+  if (heard || !alive) json["last_seen_s"] = std::max(0.0, in_seconds(state.wall_ms() - worker.seen_ms));
   const int64_t held_ms = alive && worker.job.empty() ? held_back_ms(worker.losses, state.wall_ms()) : 0;
   json["held_back_s"] = held_ms > 0 ? Json(in_seconds(held_ms)) : Json(nullptr);
   json["held_back_reason"] = held_ms > 0 ? Json(held_back_in_words(r.name, worker.losses, state.wall_ms())) : Json(nullptr);
   json["load"] = show_load(alive ? worker.load : DeviceLoad{});
-  json["phase"] = alive ? Json(phase_name(worker.status.phase)) : Json(nullptr);
+  json["phase"] = heard ? Json(phase_name(worker.status.phase)) : Json(nullptr);
   json["job"] = job != nullptr ? Json(job->id) : Json(nullptr);
   json["generation"] = job != nullptr && worker.status.generation > 0 ? Json(worker.status.generation) : Json(nullptr);
   json["step"] = worker.status.step >= 0 ? Json(worker.status.step) : Json(nullptr);
@@ -224,6 +234,11 @@ Json show_checkpoint(const Job& job, const CheckpointRecord& record) {
                {"stall_s", record.stall_s},
                {"write_s", record.write_s}};
   const auto known = job.membership->checkpoints.find(record.step);
+  json["copy"] = nullptr;
+  if (!record.copy.empty()) {
+    const Json copied_at = record.copied_at.empty() ? Json(nullptr) : Json(record.copied_at);
+    json["copy"] = {{"place", record.copy}, {"copied_at", copied_at}};
+  }
   json["readable"] = known == job.membership->checkpoints.end() || !known->second.unreadable;
   return json;
 }

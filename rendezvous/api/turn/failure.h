@@ -13,6 +13,7 @@ namespace holdfast::rendezvous {
 struct ServiceFailure {
   std::string why;
   bool of_store = false;  // the database could not be read or written; false: the service itself is at fault
+  bool passes = false;    // of the store: its server is away, or another service leads
 };
 
 // The failure that a service stopped at. Set once, by the service's owner; read by any thread. Requests that end after their

@@ -37,20 +37,20 @@ void check_integrity(SqliteDatabase& database) {
   while (rows.step()) {
     if (const std::string said = rows.text(0); said != "ok") wrong += (wrong.empty() ? "" : "; ") + said;
   }
-  if (!wrong.empty()) throw StoreError(fmt::format("{}: is damaged: {}", database.path(), wrong));
+  if (!wrong.empty()) throw StoreError(fmt::format("{}: is damaged: {}", database.name(), wrong));
 }
 
 int64_t checked_version(SqliteDatabase& database) {
   const int64_t tables =
       number(database,
              "SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name IN ('schema_version', 'jobs', 'generations')");
-  if (tables != 3) throw StoreError(fmt::format("{}: is a database, but not one of a Holdfast service", database.path()));
+  if (tables != 3) throw StoreError(fmt::format("{}: is a database, but not one of a Holdfast service", database.name()));
   const int64_t version = number(database, "SELECT max(version) FROM schema_version");
   if (version > schema_version_known()) {
     throw StoreError(
         fmt::format("{}: has schema version {}, this program knows {}: it was written by a newer holdfast; use "
                     "that one",
-                    database.path(), version, schema_version_known()));
+                    database.name(), version, schema_version_known()));
   }
   return version;
 }

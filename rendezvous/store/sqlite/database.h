@@ -6,79 +6,45 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 
+#include "rendezvous/store/sql/database.h"
+
 struct sqlite3;
-struct sqlite3_stmt;
 
 namespace holdfast::rendezvous {
 
-class SqliteDatabase;
+class SqliteCursor;
 
-struct Blob {  // bytes that are no text
-  std::string bytes;
-};
-
-// One use of a statement: bind in order, then run() or step through rows. Resets itself at the end of its life.
-class SqliteStatement {
- public:
-  SqliteStatement(SqliteDatabase& database, sqlite3_stmt* handle) : database_(database), handle_(handle) {}
-  ~SqliteStatement();
-  SqliteStatement(const SqliteStatement&) = delete;
-  SqliteStatement& operator=(const SqliteStatement&) = delete;
-
-  template <typename... Values>
-  SqliteStatement& with(const Values&... values) {
-    (bind(values), ...);
-    return *this;
-  }
-  bool step();  // true: a row is there
-  void run();   // for statements without rows
-
-  int64_t integer(int column) const;
-  double real(int column) const;
-  std::optional<double> maybe_real(int column) const;
-  std::string text(int column) const;  // of a blob its bytes
-
- private:
-  void bind(int64_t value);
-  void bind(int value) { bind(static_cast<int64_t>(value)); }
-  void bind(bool value) { bind(static_cast<int64_t>(value)); }
-  void bind(double value);
-  void bind(const std::optional<double>& value);
-  void bind(const std::string& value);
-  void bind(const Blob& value);
-  void bind(const char* value) { bind(std::string(value)); }
-
-  SqliteDatabase& database_;
-  sqlite3_stmt* handle_;
-  int bound_ = 0;
-};
-
-class SqliteDatabase {
+class SqliteDatabase : public SqlDatabase {
  public:
   // Creates the file when absent. ":memory:" is a database of its own.
   explicit SqliteDatabase(const std::string& path);
-  ~SqliteDatabase();
+  ~SqliteDatabase() override;
   SqliteDatabase(const SqliteDatabase&) = delete;
   SqliteDatabase& operator=(const SqliteDatabase&) = delete;
 
   void execute(const std::string& sql);  // one or several statements
-  // Prepared once per text and kept. The text must not be in use already.
-  SqliteStatement prepare(std::string_view sql);
-  int64_t changes() const;
-  bool in_transaction() const;
-  const std::string& path() const { return path_; }
+  void begin() override { execute("BEGIN IMMEDIATE"); }
+  void commit() override { execute("COMMIT"); }
+  void roll_back() override { execute("ROLLBACK"); }
+  bool in_transaction() const override;
+  int64_t changes() override;
+  std::string bytes_of(const std::string& column) const override;
+  int64_t last_id(const std::string& table) override;
+  void note_id(const std::string&, int64_t) override {}  // SQLite does by itself
+  void skip_ids_to(const std::string& table, int64_t id) override;
+  const std::string& name() const override { return path_; }
 
  private:
-  friend class SqliteStatement;
+  friend class SqliteCursor;
+  SqlCursor& cursor(std::string_view sql) override;
   [[noreturn]] void fail(const std::string& doing) const;
 
   std::string path_;
   sqlite3* handle_ = nullptr;
-  std::map<std::string, sqlite3_stmt*, std::less<>> statements_;
+  std::map<std::string, std::unique_ptr<SqliteCursor>, std::less<>> cursors_;
 };
 
 }  // namespace holdfast::rendezvous

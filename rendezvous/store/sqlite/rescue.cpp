@@ -80,7 +80,7 @@ void empty_log(SqliteDatabase& database) {
   try {
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)");
   } catch (const StoreError& error) {
-    spdlog::warn("the write-ahead log of {} stays: {}", database.path(), error.what());
+    spdlog::warn("the write-ahead log of {} stays: {}", database.name(), error.what());
   }
 }
 
@@ -110,9 +110,9 @@ std::string lost_mark(const std::string& database_path) {
 std::string rescue(SqliteDatabase& database, const std::string& what_happened) noexcept {
   const std::string head = fmt::format("{} while the service ran with it", what_happened);
   try {
-    const std::string rescued = free_name(database.path());
-    const std::string sentence = fmt::format("{}. {}", head, remedy(database.path(), rescued));
-    set_mark(database.path(), sentence);  // first: a service that is killed meanwhile must not begin anew without a word
+    const std::string rescued = free_name(database.name());
+    const std::string sentence = fmt::format("{}. {}", head, remedy(database.name(), rescued));
+    set_mark(database.name(), sentence);  // first: a service that is killed meanwhile must not begin anew without a word
     save(database, rescued);
     empty_log(database);
     spdlog::critical("{}", sentence);
@@ -122,10 +122,10 @@ std::string rescue(SqliteDatabase& database, const std::string& what_happened) n
         "{}, and what it held could not be saved: {}. Put a copy of the database back: stop the service, `holdfast restore "
         "COPY --data_dir {}`, start it again. To go on with what has the name now, or without any job where nothing has: "
         "remove {}",
-        head, error.what(), folder_of(database.path()), lost_mark(database.path()));
+        head, error.what(), folder_of(database.name()), lost_mark(database.name()));
     spdlog::critical("{}", sentence);
     try {
-      set_mark(database.path(), sentence);
+      set_mark(database.name(), sentence);
     } catch (const std::exception& too) {
       spdlog::critical("{}", too.what());
     }

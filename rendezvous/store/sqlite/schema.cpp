@@ -173,7 +173,7 @@ void migrate(SqliteDatabase& database, int to) {
     throw StoreError(
         fmt::format("database {} has schema version {}, this program knows {}: it was written by a newer holdfast; run "
                     "that one, or choose another --data_dir",
-                    database.path(), version, known));
+                    database.name(), version, known));
   }
   for (int next = static_cast<int>(version) + 1; next <= to; ++next) {
     database.execute("BEGIN IMMEDIATE");

@@ -1,9 +1,13 @@
 #!/usr/bin/python3
 """A trained model is exported to each format, and what readers of their own find there is the checkpoint's model."""
+import io
 import json
 import os
 import sys
+import tarfile
 import unittest
+import urllib.error
+import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import harness  # noqa: E402  (needs the path above)
@@ -117,6 +121,43 @@ class Export(unittest.TestCase):
         said = self.cluster.cli("ckpt", "export", self.job, "--format", "gguf", "--output", folder, expect=2)
         self.assertIn("GGUF has the tokenizer inside, and there is none: no tokenizer beside the training file", said)
         self.assertIn("give --tokenizer DIR", said)
+
+    def download(self, address, token=None):
+        """(name, bytes) of what a browser saves."""
+        request = urllib.request.Request(self.cluster.url + address)
+        if token:
+            request.add_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, timeout=60) as reply:
+            data = reply.read()
+            self.assertEqual(int(reply.headers["Content-Length"]), len(data))
+            return reply.headers["Content-Disposition"].split('"')[1], data
+
+    def downloaded(self, what, dtype):
+        """{name: bytes} of the service's file, which comes the same with a token and for a ticket."""
+        place = f"/v1/jobs/{self.job}/checkpoints/20/export"
+        name, data = self.download(f"{place}?format={what}&dtype={dtype}", self.cluster.token())
+        status, ticket = self.cluster.request("POST", place, {"format": what, "dtype": dtype})
+        self.assertEqual((201, name, len(data)), (status, ticket["file"], ticket["bytes"]))
+        self.assertEqual((name, data), self.download(f"/v1/downloads/{ticket['ticket']}"))
+        stem = f"{self.job}-step-20" + ("" if dtype == "float32" else f"-{dtype}")
+        if what == "gguf":
+            self.assertEqual(f"{stem}.gguf", name)
+            return {"model.gguf": data}
+        self.assertEqual(f"{stem}-{what}.tar", name)
+        with tarfile.open(fileobj=io.BytesIO(data)) as archive:
+            self.assertEqual({stem}, {os.path.dirname(each) for each in archive.getnames()})
+            return {os.path.basename(each.name): archive.extractfile(each).read() for each in archive}
+
+    def test_the_service_gives_the_same_files_to_download(self):
+        for what, dtype in (("safetensors", "float32"), ("safetensors", "bfloat16"), ("gguf", "float16"), ("npz", "float16")):
+            folder, written = self.export(what, dtype), {}
+            for name in os.listdir(folder):
+                with open(os.path.join(folder, name), "rb") as file:
+                    written[name] = file.read()
+            self.assertTrue(written == self.downloaded(what, dtype), f"{what} in {dtype}")
+        with self.assertRaises(urllib.error.HTTPError) as refused:
+            self.download(f"/v1/jobs/{self.job}/checkpoints/20/export")
+        self.assertEqual(401, refused.exception.code)
 
     def tuned(self, weights, **changes):
         spec = self.cluster.job(self.job)["spec"]

@@ -4,7 +4,7 @@ An injection happens while the worker waits at its fault point: what it does the
 import os
 import signal
 
-from network import corrupting_wire
+from network import corrupting_wire, full_disk
 
 SLOW_RATE = "10mbit"
 LARGE_BYTES = 1000  # more than heartbeats and reports of steps have
@@ -165,10 +165,10 @@ class FullDisk(Fault):
         return self.cluster.data_dir
 
     def inject(self):
-        self.cluster.fill_disk(self.folder())
+        full_disk.fill(self.folder())
 
     def heal(self):
-        self.cluster.free_disk(self.folder())
+        full_disk.free(self.folder())
 
     def check(self):
         if not self.cluster.service.running():

@@ -9,6 +9,7 @@ import subprocess
 import harness
 from fault_matrix import cells
 from fault_matrix import faults
+from fault_matrix import sections
 
 LEASE_S = 3
 WITHIN_S = {"kill": 1, "stop": LEASE_S + 1, "cut": LEASE_S + 1, "pair_kill": 1, "node_kill": 1, "pair_stop": LEASE_S + 1, "node_cut": LEASE_S + 1}  # to the next committed step, beyond one step's compute
@@ -178,5 +179,6 @@ def empty_cells():
 def write(path, outcomes, planned, command, took_s, load):
     rows = (front(outcomes, planned) + broken(outcomes) + head(outcomes, command, took_s, load) + table(outcomes)
             + first_words(outcomes) + meanings() + empty_cells())
+    others = sections.of_others(path)
     with open(path, "w", encoding="utf-8") as file:
-        file.write("\n".join(rows).rstrip() + "\n")
+        file.write("\n".join(rows).rstrip() + "\n" + ("\n" + others.rstrip() + "\n" if others else ""))

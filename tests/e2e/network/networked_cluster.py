@@ -44,19 +44,6 @@ class NetworkedCluster(harness.Cluster):
         namespaces.run("mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m,mode=0700", "disk", folder)
         self.disks.append(folder)
 
-    def fill_disk(self, folder):
-        """Until not a byte more fits."""
-        with open(os.path.join(folder, "ballast"), "wb", buffering=0) as ballast:
-            piece = b"\0" * (1 << 20)
-            while piece:
-                try:
-                    ballast.write(piece)
-                except OSError:
-                    piece = piece[:len(piece) // 2]
-
-    def free_disk(self, folder):
-        os.unlink(os.path.join(folder, "ballast"))
-
     def close(self, failed):
         """The disks go with the driver's namespaces; after a failure what is on them is put beside the logs."""
         self.kill_everything()

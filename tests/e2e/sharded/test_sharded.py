@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """The state divided among the workers, with real processes: each chunk's owners are killed, frozen, drained and joined, and the
 job ends with the bits of one that is not divided. The fault matrix has the other moments: matrix.py --sharded."""
+import glob
 import json
 import os
+import signal
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -77,13 +79,25 @@ class Sharded(harness.ClusterTest):
         self.assertIn("every owner of", reported["message"])
         self.succeed_with_the_same_bits(job, steps_lost=True)
 
-    def test_a_checkpoint_that_lacks_the_part_of_a_dead_worker_is_given_up_and_the_next_is_whole(self):
-        """The worker is killed when it begins to write its part; rank 0, which waits for the part, says so and writes no manifest."""
-        store = os.path.join(self.cluster.folder, "ckpt")
-        rule = f"kill@checkpoint_write:step=20:rank=2:once_file={self.cluster.folder}/killed"
+    def kill_while_it_stands_at(self, point, job_spec, when):
+        """Rank 2's training process stands still at the point of step 20 until `when(job)` holds, and is killed there."""
+        standing = os.path.join(self.cluster.folder, f"{point}-stands")
+        rule = f"mark@{point}:step=20:rank=2:once_file={standing}-once:file={standing}"
         self.start_four(**{name: rule for name in ("w1", "w2", "w3", "w4")})
-        job = self.cluster.submit(**{**self.spec, "dtype": "bfloat16", "shard": "gradients", "checkpoint_every": 20, "checkpoint_store": store,
-                                     "min_nodes": 4, "keep_last": 0})
+        job = self.cluster.submit(**job_spec)
+        harness.wait_until(lambda: os.path.exists(standing), 30, f"rank 2 to stand at {point}")
+        harness.wait_until(lambda: when(job), 30, f"the others to do their part while rank 2 stands at {point}")
+        name = next(worker["id"] for worker in self.cluster.job(job)["workers"] if worker["rank"] == 2)
+        os.kill(self.cluster.training_pid(name), signal.SIGKILL)
+        return job
+
+    def test_a_checkpoint_that_lacks_the_part_of_a_dead_worker_is_given_up_and_the_next_is_whole(self):
+        """The worker dies when it begins to write its part; rank 0, which waits for the part, says so and writes no manifest."""
+        store = os.path.join(self.cluster.folder, "ckpt")
+        job = self.kill_while_it_stands_at(
+            "checkpoint_write", {**self.spec, "dtype": "bfloat16", "shard": "gradients", "checkpoint_every": 20, "checkpoint_store": store,
+                                 "min_nodes": 4, "keep_last": 0},
+            lambda job: glob.glob(os.path.join(store, job, "step-0000000020", "part-*-0.json")))
         skipped = self.cluster.wait_event(job, "checkpoint_skipped")["message"]
         self.assertIn(f"no checkpoint at step 20: the part of rank 2 is not in {store}", skipped)
         self.succeed_with_the_same_bits(job)
@@ -95,6 +109,14 @@ class Sharded(harness.ClusterTest):
             with open(os.path.join(folder, "manifest.json"), encoding="utf-8") as manifest:
                 self.assertGreaterEqual(len(json.load(manifest)["shards"]), 3, "every worker has written some")
             self.assertEqual([], [name for name in os.listdir(folder) if name.startswith("part-")])
+
+    def test_a_checkpoint_that_could_not_begin_because_a_worker_died_is_told_of(self):
+        """The worker dies before it has told the others its part of the state's hash."""
+        job = self.kill_while_it_stands_at("confirmed", {**self.spec, "checkpoint_every": 20, "min_nodes": 4},
+                                           lambda job: self.cluster.job(job)["step"] == 20)
+        skipped = self.cluster.wait_event(job, "checkpoint_skipped")["message"]
+        self.assertIn("no checkpoint at step 20: the generation ended before it could begin: ", skipped)
+        self.succeed_with_the_same_bits(job)
 
     def test_it_is_shown_who_owns_what_and_what_the_next_loss_would_cost(self):
         self.start_four()

@@ -15,6 +15,7 @@
 
 #include "kernels/dtype.h"
 #include "tests/kernels/shim/fiber.h"
+#include "tests/kernels/shim/runtime.h"
 
 namespace shim {
 namespace {
@@ -207,6 +208,7 @@ void run_blocks(unsigned blocks, unsigned threads, const std::function<void()>& 
 
 void shuffle_with(uint64_t seed) {
   shuffler.seed(seed);
+  shuffle_streams_with(seed);
 }
 
 }  // namespace shim

@@ -1,19 +1,17 @@
-// The runtime's functions: memory from the heap, and streams as queues of work that is still to be done.
+// The runtime's functions for devices and memory, which is from the heap, and the settings of tests.
 #include <fcntl.h>
 #include <hip/hip_runtime.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 #include <map>
-#include <memory>
 #include <mutex>
-#include <thread>
+#include <random>
 #include <utility>
 
 #include "tests/kernels/shim/fenced_memory.h"
+#include "tests/kernels/shim/runtime.h"
 
 namespace {
 
@@ -36,18 +34,8 @@ struct Device {
 } device;
 thread_local hipError_t last = hipSuccess;
 
-// One call of the runtime. `fails`: the call is to do nothing and to return the error in `last`.
-struct Call {
-  Call() : lock(device.mutex) {
-    ++device.calls;
-    if (device.fails_at == 0 || device.calls != device.fails_at) return;
-    if (const char* once = std::getenv("HOLDFAST_SHIM_FAIL_ONCE")) ::close(::open(once, O_CREAT | O_WRONLY, 0666));
-    fails = true;
-    last = device.failure;
-  }
-  std::lock_guard<std::recursive_mutex> lock;
-  bool fails = false;
-};
+// Of streams; blocks have another one.
+std::mt19937_64 stream_order{1};
 
 // One, unless HOLDFAST_SHIM_DEVICES says another number.
 int device_count() {
@@ -56,8 +44,9 @@ int device_count() {
 }
 
 hipError_t allocate(void** memory, size_t bytes, bool on_device) {
-  const Call call;
+  const shim::Call call;
   if (call.fails) return last;
+  if (shim::is_forbidden_by_capture()) return last = hipErrorStreamCaptureUnsupported;
   if (on_device && shim::bytes_on_device() + bytes > kDeviceBytes) return last = hipErrorOutOfMemory;
   const size_t whole = bytes == 0 ? kAlignment : (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (on_device && shim::FencedMemory::is_wanted()) {
@@ -74,48 +63,31 @@ hipError_t allocate(void** memory, size_t bytes, bool on_device) {
 
 }  // namespace
 
-struct ShimStream {
-  std::shared_ptr<ShimStream> self{this};     // until it is destroyed; streams that wait for it hold it, too
-  std::deque<std::function<bool()>> waiting;  // whether it is done
-  uint64_t done = 0, queued = 0;
-
-  void push(std::function<void()> what) {
-    push_waiting([what = std::move(what)] {
-      what();
-      return true;
-    });
-  }
-  void push_waiting(std::function<bool()> what) {
-    waiting.push_back(std::move(what));
-    ++queued;
-  }
-  // Does what can be done without waiting, up to this number. Whether that was all.
-  bool run_as_far(uint64_t number) {
-    const shim::FencedMemory::Opened opened;
-    while (done < number) {
-      auto next = std::move(waiting.front());
-      waiting.pop_front();
-      ++done;  // counted before it runs, because it may wait for an event of this stream
-      if (next()) continue;
-      --done;
-      waiting.push_front(std::move(next));
-      return false;
-    }
-    return true;
-  }
-  void run_until(uint64_t number) {
-    while (!run_as_far(number)) std::this_thread::yield();
-  }
-};
-
-struct ShimEvent {
-  std::shared_ptr<ShimStream> stream;
-  uint64_t after = 0;
-  bool has_time = false;
-  std::shared_ptr<std::chrono::steady_clock::time_point> passed;  // of the last record, once that work is done
-};
-
 namespace shim {
+
+Call::Call() : lock(device.mutex) {
+  ++device.calls;
+  if (device.fails_at == 0 || device.calls != device.fails_at) return;
+  if (const char* once = std::getenv("HOLDFAST_SHIM_FAIL_ONCE")) ::close(::open(once, O_CREAT | O_WRONLY, 0666));
+  fails = true;
+  last = device.failure;
+}
+std::recursive_mutex& runtime_lock() {
+  return device.mutex;
+}
+hipError_t told(hipError_t error) {
+  return last = error;
+}
+hipError_t error_to_return() {
+  return last;
+}
+uint64_t random_below(uint64_t limit) {
+  return stream_order() % limit;
+}
+void shuffle_streams_with(uint64_t seed) {
+  const std::lock_guard lock(device.mutex);
+  stream_order.seed(seed);
+}
 
 void set_wave(int lanes) {
   device.wave = lanes;
@@ -132,19 +104,6 @@ size_t bytes_on_device() {
   size_t bytes = 0;
   for (const auto& [where, size] : device.memory) bytes += size;
   return bytes;
-}
-
-hipError_t launch(unsigned blocks, unsigned threads, hipStream_t stream, std::function<void()> body) {
-  const Call call;
-  if (call.fails) return last;
-  if (blocks == 0) return last = hipErrorInvalidValue;
-  stream->push([blocks, threads, body = std::move(body)] { run_blocks(blocks, threads, body); });
-  return hipSuccess;
-}
-
-void put(hipStream_t stream, std::function<bool()> work) {
-  const std::lock_guard lock(device.mutex);
-  stream->push_waiting(std::move(work));
 }
 
 std::string driver_file() {
@@ -168,6 +127,16 @@ const char* hipGetErrorString(hipError_t error) {
       return "an illegal memory access was encountered";
     case hipErrorLaunchFailure:
       return "unspecified launch failure";
+    case hipErrorStreamCaptureUnsupported:
+      return "operation not permitted when stream is capturing";
+    case hipErrorStreamCaptureInvalidated:
+      return "operation failed due to a previous error during capture";
+    case hipErrorStreamCaptureUnjoined:
+      return "capturing stream has unjoined work";
+    case hipErrorStreamCaptureIsolation:
+      return "dependency created on uncaptured work in another stream";
+    case hipErrorCapturedEvent:
+      return "operation not permitted on an event last recorded in a capturing stream";
     default:
       return "invalid argument";
   }
@@ -177,7 +146,7 @@ hipError_t hipGetLastError() {
   return std::exchange(last, hipSuccess);
 }
 hipError_t hipGetDeviceCount(int* count) {
-  const Call call;
+  const shim::Call call;
   if (call.fails) return last;
   const char* absent = std::getenv("HOLDFAST_SHIM_ABSENT");  // a file's name: while the file exists, there is no device
   if (absent != nullptr && ::access(absent, F_OK) == 0) return last = hipErrorNoDevice;
@@ -186,18 +155,18 @@ hipError_t hipGetDeviceCount(int* count) {
   return *count > 0 ? hipSuccess : last = hipErrorNoDevice;
 }
 hipError_t hipGetDeviceProperties(hipDeviceProp_t* properties, int number) {
-  const Call call;
+  const shim::Call call;
   if (call.fails) return last;
   *properties = {"this CPU, as if it were a GPU", kDeviceBytes, device.wave, 1, 0, "cpu", 0, 3, number};
   return hipSuccess;
 }
 hipError_t hipSetDevice(int number) {
-  const Call call;
+  const shim::Call call;
   if (call.fails) return last;
   return last = number < device_count() ? hipSuccess : hipErrorInvalidValue;
 }
 hipError_t hipMemGetInfo(size_t* free, size_t* total) {
-  const Call call;
+  const shim::Call call;
   if (call.fails) return last;
   *total = kDeviceBytes;
   *free = kDeviceBytes - shim::bytes_on_device();
@@ -207,10 +176,15 @@ hipError_t hipMalloc(void** memory, size_t bytes) {
   return allocate(memory, bytes, true);
 }
 hipError_t hipFree(void* memory) {
-  const Call call;
+  const shim::Call call;
   if (call.fails) return last;
   const auto found = device.memory.find(memory);
   if (found == device.memory.end()) return last = hipErrorInvalidValue;
+  if (shim::is_forbidden_by_capture()) return last = hipErrorStreamCaptureUnsupported;
+  {
+    const shim::FencedMemory::Opened opened;
+    std::memset(memory, kNoise, found->second);  // so that a later reader notices
+  }
   if (shim::FencedMemory::is_wanted()) {
     shim::FencedMemory::release(memory,
                                 found->second == 0 ? kAlignment : (found->second + kAlignment - 1) / kAlignment * kAlignment);
@@ -226,91 +200,9 @@ hipError_t hipHostMalloc(void** memory, size_t bytes, unsigned) {
   return allocate(memory, bytes, false);
 }
 hipError_t hipHostFree(void* memory) {
-  const Call call;
+  const shim::Call call;
   if (call.fails) return last;
+  if (shim::is_forbidden_by_capture()) return last = hipErrorStreamCaptureUnsupported;
   std::free(memory);
-  return hipSuccess;
-}
-hipError_t hipMemcpyAsync(void* to, const void* from, size_t bytes, hipMemcpyKind, hipStream_t stream) {
-  const Call call;
-  if (call.fails) return last;
-  if (bytes > 0) stream->push([=] { std::memcpy(to, from, bytes); });
-  return hipSuccess;
-}
-hipError_t hipMemsetAsync(void* memory, int value, size_t bytes, hipStream_t stream) {
-  const Call call;
-  if (call.fails) return last;
-  stream->push([=] { std::memset(memory, value, bytes); });
-  return hipSuccess;
-}
-hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned) {
-  const Call call;
-  if (call.fails) return last;
-  *stream = new ShimStream;
-  return hipSuccess;
-}
-hipError_t hipStreamDestroy(hipStream_t stream) {
-  const Call call;
-  if (call.fails) return last;
-  stream->run_until(stream->queued);
-  stream->self.reset();
-  return hipSuccess;
-}
-hipError_t hipStreamSynchronize(hipStream_t stream) {
-  const Call call;
-  if (call.fails) return last;
-  stream->run_until(stream->queued);
-  return hipSuccess;
-}
-hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned) {
-  const Call call;
-  if (call.fails) return last;
-  if (event->stream != nullptr)
-    stream->push_waiting([other = event->stream, after = event->after] { return other->run_as_far(after); });
-  return hipSuccess;
-}
-hipError_t hipEventCreateWithFlags(hipEvent_t* event, unsigned flags) {
-  const Call call;
-  if (call.fails) return last;
-  *event = new ShimEvent;
-  (*event)->has_time = (flags & hipEventDisableTiming) == 0;
-  return hipSuccess;
-}
-hipError_t hipEventDestroy(hipEvent_t event) {
-  const Call call;
-  if (call.fails) return last;
-  delete event;
-  return hipSuccess;
-}
-hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream) {
-  const Call call;
-  if (call.fails) return last;
-  event->stream = stream->self;
-  if (event->has_time) {
-    event->passed = std::make_shared<std::chrono::steady_clock::time_point>();
-    stream->push([passed = event->passed] { *passed = std::chrono::steady_clock::now(); });
-  }
-  event->after = stream->queued;
-  return hipSuccess;
-}
-hipError_t hipEventQuery(hipEvent_t event) {
-  const Call call;
-  if (call.fails) return last;
-  return event->stream == nullptr || event->stream->run_as_far(event->after) ? hipSuccess : last = hipErrorNotReady;
-}
-hipError_t hipEventSynchronize(hipEvent_t event) {
-  const Call call;
-  if (call.fails) return last;
-  if (event->stream != nullptr) event->stream->run_until(event->after);
-  return hipSuccess;
-}
-hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t begin, hipEvent_t end) {
-  const Call call;
-  if (call.fails) return last;
-  for (const ShimEvent* event : {begin, end}) {
-    if (!event->has_time || event->passed == nullptr) return last = hipErrorInvalidValue;
-    if (event->stream->done < event->after) return last = hipErrorNotReady;
-  }
-  *milliseconds = std::chrono::duration<float, std::milli>(*end->passed - *begin->passed).count();
   return hipSuccess;
 }

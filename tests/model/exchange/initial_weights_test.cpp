@@ -67,6 +67,32 @@ TEST_F(InitialWeightsTest, AreTheSameWhereverTheyComeFrom) {
   }
 }
 
+// Counts what is read.
+class CountedStore final : public storage::ForwardingStore {
+ public:
+  CountedStore(std::unique_ptr<storage::ObjectStore> store, int& gets) : ForwardingStore(std::move(store)), gets_(gets) {}
+  storage::Result<storage::Bytes> get(const std::string& key) override {
+    ++gets_;
+    return ForwardingStore::get(key);
+  }
+
+ private:
+  int& gets_;
+};
+
+TEST_F(InitialWeightsTest, InAStoreAreTheSameAndAShardIsNotReadForEachTensor) {
+  int gets = 0;
+  auto weights =
+      open_initial_weights(std::make_unique<CountedStore>(*storage::open_directory_store(folder_.path("ckpt")), gets), -1,
+                           "job:j1", kExchangeConfig);
+  ASSERT_TRUE(weights) << weights.error();
+  EXPECT_EQ(weights->digest, open_initial_weights(folder_.path("ckpt"), 60, kExchangeConfig)->digest);
+  EXPECT_EQ(all_of(*weights, kExchangeConfig), values_);
+  EXPECT_LT(gets, static_cast<int>(ParameterTable(kExchangeConfig).entries.size()));
+  weights = open_initial_weights(*storage::open_directory_store(folder_.path("hf")), 60, "job:j1", kExchangeConfig);
+  EXPECT_EQ(weights.error(), "job:j1: has no checkpoint of step 60.");
+}
+
 TEST_F(InitialWeightsTest, OfAModelWithMorePositionsTheFirstOnesAreTaken) {
   Gpt2Config shorter = kExchangeConfig;
   shorter.block_size = 4;

@@ -1,8 +1,14 @@
 // The audit of a ledger: microbatches that are missing, double or too many are named with their steps; and the command over
 // prepared answers.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
+
+#include "model/data/training_data.h"
 #include "ops/cli/audit_ledger.h"
 #include "tests/ops/cli/cli_runner.h"
 #include "tests/ops/cli/fake_service.h"
@@ -10,6 +16,7 @@
 namespace holdfast::ops {
 namespace {
 
+namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -126,6 +133,69 @@ TEST(Audit, TheCommandExits1WhenSomethingIsWrong) {
   const Said bad = holdfast({"audit", "j1", "--server", service.url(), "--json"});
   EXPECT_EQ(bad.exit_code, 1);
   EXPECT_EQ(Json::parse(bad.out)["ok"], false);
+}
+
+// A job over two files, and a ledger of six microbatches a step with digests of the tokens that its order gives.
+class AuditOfAMixture : public ::testing::Test {
+ protected:
+  AuditOfAMixture() {
+    fs::create_directories(folder_);
+    for (size_t i = 0; i < 2; ++i) {
+      for (uint16_t token = 0; token < (i == 0 ? 200 : 50); ++token)
+        tokens_[i].push_back(static_cast<uint16_t>(1000 * i + token));
+      std::ofstream file(path(i), std::ios::binary);
+      file.write(reinterpret_cast<const char*>(tokens_[i].data()), static_cast<std::streamsize>(2 * tokens_[i].size()));
+    }
+    const Json spec = {{"train_data_path", "a.bin:0.7,b.bin:0.3"}, {"seed", 5}, {"batch_size", 2}, {"block_size", 8}};
+    service_.answer("GET /v1/jobs/j1", {{"id", "j1"}, {"step", 20}, {"spec", spec}});
+    const model::TrainingData data({{tokens_[0], 7}, {tokens_[1], 3}}, 5, {2, 8, 6});
+    Json ledger = a_ledger({row(1, 20, 0, 6)}, 20);
+    for (Json& step : ledger["steps"]) step["data_digest"] = digest_of(data, step["step"].get<int64_t>() - 1);
+    service_.answer("GET /v1/jobs/j1/ledger", page(ledger, 20));
+  }
+  ~AuditOfAMixture() override { fs::remove_all(folder_); }
+
+  static std::string digest_of(const model::TrainingData& data, int64_t step) {
+    std::vector<int32_t> inputs(16), targets(16);
+    uint64_t sum = 0;
+    for (int64_t microbatch = 0; microbatch < 6; ++microbatch) {
+      data.fill(step, microbatch, inputs, targets);
+      sum += model::microbatch_digest(step, microbatch, inputs, targets);
+    }
+    return fmt::format("{:016x}", sum);
+  }
+  std::string path(size_t source) const { return folder_ / (source == 0 ? "a.bin" : "b.bin"); }
+  Said audit(std::vector<std::string> files) {
+    std::vector<std::string> words{"audit", "j1", "--server", service_.url()};
+    for (const std::string& file : files) words.insert(words.end(), {"--data", file});
+    return holdfast(words);
+  }
+
+  fs::path folder_ = fs::temp_directory_path() / ("holdfast-audit-" + std::to_string(getpid()));
+  std::vector<uint16_t> tokens_[2];
+  FakeService service_;
+};
+
+TEST_F(AuditOfAMixture, ChecksTheTokensOfEachStep) {
+  const Said said = audit({path(0), path(1)});
+  EXPECT_EQ(said.exit_code, 0) << said.err;
+  EXPECT_EQ(said.out,
+            "j1: ok. Steps 1 to 20: each of 6 microbatches once; every step on the tokens that the data order gives it.\n");
+}
+
+TEST_F(AuditOfAMixture, FindsFilesInAnotherOrder) {
+  const Said said = audit({path(1), path(0)});
+  EXPECT_EQ(said.exit_code, 1);
+  EXPECT_THAT(said.out, HasSubstr("step 1 was computed on other tokens: the data order gives "));
+}
+
+TEST_F(AuditOfAMixture, WantsAFileForEachSource) {
+  EXPECT_EQ(audit({path(0)}).err,
+            "holdfast: --data was given once, and the job trains on 2 files: give --data once for each, in the order of "
+            "a.bin:0.7,b.bin:0.3\n");
+  const Said said = audit({path(0), path(1), path(1)});
+  EXPECT_EQ(said.exit_code, 2);
+  EXPECT_THAT(said.err, HasSubstr("--data was given 3 times, and the job trains on 2 files"));
 }
 
 }  // namespace

@@ -31,7 +31,7 @@ class Checkpoints : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(folder_); }
 
-  void write(int64_t step) {
+  void write(int64_t step, const std::string& data = "/nowhere/train.bin") {
     const model::ParameterTable table(kConfig);
     std::vector<float> values(static_cast<size_t>(table.total));
     for (size_t i = 0; i < values.size(); ++i) values[i] = 0.01F * static_cast<float>(static_cast<int>(i * 7919 % 13) - 6);
@@ -45,7 +45,7 @@ class Checkpoints : public ::testing::Test {
     manifest.step = step;
     manifest.generation = 2;
     manifest.spec = {{"n_layer", 1},      {"n_embd", 16},     {"n_head", 2},
-                     {"vocab_size", 256}, {"block_size", 16}, {"train_data_path", "/nowhere/train.bin"}};
+                     {"vocab_size", 256}, {"block_size", 16}, {"train_data_path", data}};
     const auto written = storage::write_checkpoint(*store_, manifest, tensors);
     ASSERT_TRUE(written) << written.error().message;
   }
@@ -150,6 +150,29 @@ TEST_F(Checkpoints, WriteTextThatTheSeedDecides) {
             40);
 }
 
+TEST_F(Checkpoints, HaveALossOnATokenFile) {
+  const std::string place = folder_ / "ckpt", data = folder_ / "val.bin";
+  std::vector<uint16_t> tokens(200);
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i * i % 19);
+  std::ofstream(data, std::ios::binary).write(reinterpret_cast<const char*>(tokens.data()), 400);
+  const auto loss = [&](std::vector<std::string> more) {
+    std::vector<std::string> arguments = {"eval", "--from", place, "--data", data, "--threads", "1", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Said said = holdfast(arguments);
+    EXPECT_EQ(said.exit_code, 0) << said.err;
+    return Json::parse(said.out);
+  };
+  const Json all = loss({}), some = loss({"--windows", "2"}), half = loss({"--precision", "bfloat16"});
+  EXPECT_EQ(all["step"], 40);
+  EXPECT_NEAR(all["perplexity"].get<double>(), std::exp(all["loss"].get<double>()), 1e-9);
+  EXPECT_LT(some["windows"], all["windows"]);
+  EXPECT_NE(half["loss"], all["loss"]);
+  EXPECT_NEAR(half["loss"].get<double>(), all["loss"].get<double>(), 0.02);
+  const Said missing = holdfast({"eval", "--from", place, "--data", folder_ / "none.bin"});
+  EXPECT_EQ(missing.exit_code, 2);
+  EXPECT_THAT(missing.err, HasSubstr("none.bin"));
+}
+
 TEST_F(Checkpoints, SamplingWithoutATokenizerSaysSo) {
   const Said said = holdfast({"sample", "--from", folder_ / "ckpt"});
   EXPECT_EQ(said.exit_code, 2);
@@ -170,6 +193,19 @@ TEST_F(Checkpoints, AreExportedForOtherPrograms) {
   EXPECT_EQ(bare.exit_code, 0) << bare.err;
   EXPECT_THAT(bare.out, HasSubstr("Step 20 of j1, npz in float16:\n"));
   EXPECT_THAT(bare.out, HasSubstr("Without a tokenizer: no tokenizer beside the training file"));
+}
+
+TEST_F(Checkpoints, ATokenizerIsLookedForBesideTheFirstFileOfAMixture) {
+  const std::string place = folder_ / "ckpt";
+  write(60, "wiki:1," + tokenizer() + "/train.bin:2,/nowhere/train.bin:3");
+  write(80, "wiki:1,code:2");
+  const auto exported = [&](const std::string& step) {
+    return holdfast({"ckpt", "export", place + "@" + step, "--format", "npz", "--output", folder_ / ("npz" + step), "--json"});
+  };
+  EXPECT_EQ(Json::parse(exported("60").out)["tokenizer"], "bytes");
+  EXPECT_EQ(Json::parse(exported("80").out)["tokenizer"], nullptr);
+  EXPECT_THAT(holdfast({"ckpt", "export", place + "@80", "--format", "gguf", "--output", folder_ / "gguf"}).err,
+              HasSubstr("no tokenizer is known, for the training data, wiki:1,code:2, is no file: give --tokenizer DIR"));
 }
 
 TEST_F(Checkpoints, AnAlteredOneIsNotExported) {

@@ -1,4 +1,4 @@
-// Without `serve`, `backup` and `restore`: they need the real service, and these tests have a fake one.
+// Without `serve`, `backup`, `store` and `restore`: they need the real service, and these tests have a fake one.
 #include "tests/ops/cli/cli_runner.h"
 
 #include <gtest/gtest.h>
@@ -8,7 +8,9 @@
 namespace holdfast::ops {
 
 void add_serve_command(CLI::App&, Options&) {}
+void add_serve_model_command(CLI::App&, Options&) {}
 void add_backup_commands(CLI::App&, Options&) {}
+void add_store_commands(CLI::App&, Options&) {}
 
 Said holdfast(std::vector<std::string> arguments) {
   arguments.insert(arguments.begin(), "holdfast");

@@ -45,7 +45,7 @@ class Completion : public ::testing::Test {
 TEST_F(Completion, OfCommands) {
   EXPECT_THAT(words({"su"}), ElementsAre("submit"));
   EXPECT_THAT(words({""}), IsSupersetOf({"submit", "ls", "jobs", "ckpt", "tokens", "help"}));
-  EXPECT_THAT(words({"ckpt", ""}), UnorderedElementsAre("ls", "verify", "show", "export"));
+  EXPECT_THAT(words({"ckpt", ""}), UnorderedElementsAre("ls", "verify", "mend", "show", "export"));
   EXPECT_THAT(words({"jobs", "d"}), ElementsAre("diff"));
   EXPECT_THAT(words({"completion", ""}), UnorderedElementsAre("bash", "zsh", "fish"));
   EXPECT_THAT(asked_, IsEmpty()) << "the service is asked when a name is wanted, only";
@@ -142,6 +142,13 @@ TEST(CompletionWords, ComeFromTheServiceWithTheirHelp) {
             "j2\tdemo, running, step 4/9\ndemo\tj2, running, step 4/9\nj1\tdemo, failed, step 1/9\n:none\n");
   EXPECT_EQ(holdfast({"__complete", "drain", "--server", service.url(), ""}).out, "w1\talive, cpu\n:none\n");
   EXPECT_EQ(holdfast({"__complete", "data", "info", ""}).out, ":files\n");
+  service.answer(
+      "GET /v1/data/sets",
+      {{"data_sets", {{{"name", "wiki"}, {"tokens", 5000}, {"pushed_at", "2026-01-02T03:04:05Z"}}, {{"name", nullptr}}}}});
+  const std::string wiki = "wiki\t5,000 tokens, pushed 2026-01-02 03:04:05\n";
+  EXPECT_EQ(holdfast({"__complete", "data", "rm", "--server", service.url(), ""}).out, wiki + ":none\n");
+  EXPECT_EQ(holdfast({"__complete", "submit", "--server", service.url(), "--train_data_path", ""}).out,
+            "data:" + wiki + ":files\n");
 }
 
 TEST(CompletionWords, AreNoneAndWithoutAMessageWhenThereIsNoService) {

@@ -20,6 +20,7 @@ namespace holdfast::ops {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -53,6 +54,20 @@ TEST(Doctor, VersionsThatDifferAreNamedWithWhoHasThem) {
   EXPECT_THAT(check.seen, Not(HasSubstr("0.0.1"))) << "who is lost does not count";
   EXPECT_THAT(judge_versions("9.9", own, Json::array()).seen, HasSubstr("9.9 (the service)"));
   EXPECT_EQ(judge_versions(own, own, Json::array({node("a")})).verdict, Verdict::kOk);
+}
+
+TEST(Doctor, SlurmMustAnswerAndHaveANodeThatWorks) {
+  const Check good = judge_slurm(0, "idle 2\nallocated 1\ndown* 1\n");
+  EXPECT_EQ(good.verdict, Verdict::kOk);
+  EXPECT_EQ(good.seen, "slurmctld answers; 4 nodes: 1 allocated, 1 down*, 2 idle");
+  EXPECT_EQ(judge_slurm(0, "drained 1\n").verdict, Verdict::kWarn);
+  const Check away = judge_slurm(1, "slurm_load_partitions: Unable to contact slurm controller (connect failure)\n");
+  EXPECT_EQ(away.verdict, Verdict::kFail);
+  EXPECT_THAT(away.seen, HasSubstr("Unable to contact slurm controller"));
+  EXPECT_THAT(away.remedy, HasSubstr("scontrol ping"));
+  EXPECT_EQ(judge_munge(0, "STATUS: Success (0)").verdict, Verdict::kOk);
+  EXPECT_THAT(judge_munge(6, "munge: Error: Failed to access \"/run/munge/munge.socket.2\"").seen,
+              HasSubstr("Failed to access"));
 }
 
 TEST(Doctor, TheInterfaceMustBeOneThatOthersReach) {
@@ -132,6 +147,14 @@ TEST(Doctor, WorkersWithOtherNumericsAreNamed) {
   EXPECT_THAT(check.seen, HasSubstr("but other as cpu/avx2/products-3"));
   EXPECT_THAT(check.seen, Not(HasSubstr("gpu")));
   EXPECT_EQ(judge_processor("A CPU", "cpu/avx2/products-3", 8, Json::array({node("other")})).verdict, Verdict::kOk);
+}
+
+TEST(Doctor, SaysWhatSealsAnEncryptedRing) {
+  EXPECT_EQ(
+      judge_encryption(true, "mptcp").seen,
+      "ring_tls would use AES-128-GCM, for which the processor has instructions, in OpenSSL: the kernel has no TLS loaded");
+  EXPECT_EQ(judge_encryption(false, "espintcp mptcp tls").seen,
+            "ring_tls would use ChaCha20-Poly1305, in the kernel where OpenSSL hands it over");
 }
 
 // --- the whole command
@@ -311,6 +334,24 @@ TEST_F(Examination, ReadsTheTrainingFileAndFolders) {
   const Said without = doctor({"--train_data_path", folder_ / "none.bin", "--json"});
   EXPECT_EQ(without.exit_code, 1);
   EXPECT_EQ(check_of(without, "training file")["verdict"], "FAIL");
+}
+
+TEST_F(Examination, ReadsEachFileOfAMixture) {
+  const fs::path file = folder_ / "train.bin";
+  std::ofstream(file, std::ios::binary) << std::string("a\0b\0c\0", 6);
+  const auto seen = [&](const std::string& text) {
+    std::vector<std::string> all;
+    const Json said = Json::parse(doctor({"--train_data_path", text, "--json"}).out);
+    for (const Json& check : said["checks"]) {
+      if (check["check"] == "training file")
+        all.push_back(check["verdict"].get<std::string>() + " " + check["seen"].get<std::string>());
+    }
+    return all;
+  };
+  EXPECT_THAT(seen(file.string() + ":1,wiki:2," + (folder_ / "none.bin").string() + ":3"),
+              ElementsAre(HasSubstr("ok " + file.string() + ": 3 tokens"),
+                          "ok data:wiki/train.bin is in a data set, which workers fetch from the service", HasSubstr("FAIL ")));
+  EXPECT_THAT(seen("wiki:1,code"), ElementsAre(HasSubstr("FAIL \"code\" has no weight")));
 }
 
 TEST_F(Examination, AMissingInterfaceFails) {

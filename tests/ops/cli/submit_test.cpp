@@ -85,6 +85,40 @@ TEST_F(Jobs, SubmitMakesExistingPathsAbsoluteAndLeavesOthers) {
   EXPECT_EQ(body["checkpoint_store"], here + "/ckpt");
 }
 
+TEST_F(Jobs, SubmitMakesThePathsOfAMixtureAbsoluteAndLeavesDataSets) {
+  service_.answer("POST /v1/jobs", a_job("queued"), 201);
+  const fs::path folder = fs::temp_directory_path() / ("holdfast-mixture-" + std::to_string(getpid()));
+  fs::create_directories(folder / "with,comma");
+  for (const char* name : {"a.bin", "data:wiki", "with,comma/a.bin"}) std::ofstream(folder / name) << "x";
+  const fs::path before = fs::current_path();
+  fs::current_path(folder);
+  const std::string here = fs::current_path();
+  const auto sent = [&](const std::string& text) {
+    const Said said = run({"submit", "--train_data_path", text, "--valid_data_path", "data:wiki"});
+    EXPECT_EQ(said.exit_code, 0) << said.err;
+    const Json body = Json::parse(service_.requests("POST /v1/jobs").back().body);
+    EXPECT_EQ(body["valid_data_path"], "data:wiki") << "the data set, though there is a file of that name";
+    return body["train_data_path"].get<std::string>();
+  };
+  EXPECT_EQ(sent("a.bin:0.7,elsewhere.bin:0.2,code:0.1"), here + "/a.bin:7,elsewhere.bin:2,data:code/train.bin:1");
+  EXPECT_EQ(sent("wiki:0.7,code:0.3"), "wiki:0.7,code:0.3");
+  EXPECT_EQ(sent("data:wiki"), "data:wiki");
+  EXPECT_EQ(sent("a.bin:0.7,code"), "a.bin:0.7,code") << "the service says what is wrong with it";
+  fs::current_path(folder / "with,comma");
+  const Said said = run({"submit", "--train_data_path", "a.bin:0.7,code:0.3"});
+  EXPECT_EQ(said.exit_code, 2);
+  EXPECT_THAT(said.err, HasSubstr("a folder of a file in it has a comma in its name"));
+  fs::current_path(before);
+  fs::remove_all(folder);
+}
+
+TEST_F(Jobs, SubmitTakesAKeyUnderWhichItCanBeTriedAgain) {
+  service_.answer("POST /v1/jobs", a_job("queued"), 201);
+  EXPECT_EQ(run({"submit", "--idempotency_key", "night 7"}).exit_code, 0);
+  EXPECT_EQ(service_.requests("POST /v1/jobs").at(0).headers.at("idempotency-key"), "night 7");
+  EXPECT_EQ(service_.body_of("POST /v1/jobs"), Json::object());
+}
+
 TEST_F(Jobs, SubmitAsJsonIsTheJob) {
   service_.answer("POST /v1/jobs", a_job("queued"), 201);
   EXPECT_EQ(Json::parse(run({"submit", "--json"}).out)["id"], "j1");

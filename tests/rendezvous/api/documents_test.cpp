@@ -67,6 +67,14 @@ TEST_F(ServiceTest, ADryRunDescribesTheJobAndMakesNone) {
   EXPECT_GE(ask_until_answered("POST", "/v1/jobs?dry_run=1", wanted.dump()).status(), 400);
 }
 
+TEST_F(ServiceTest, AnEncryptedRingIsWarnedOfWhereItsKeysTravelInPlainBytes) {
+  Json wanted = spec();
+  wanted["ring_tls"] = "on";
+  EXPECT_THAT(ask("POST", "/v1/jobs", wanted).json()["warnings"].dump(), testing::HasSubstr("--tls_cert and --tls_key"));
+  wanted["ring_tls"] = "off";
+  EXPECT_TRUE(ask("POST", "/v1/jobs", wanted).json()["warnings"].empty());
+}
+
 TEST_F(ServiceTest, JobsAreFoundByLabel) {
   Json labelled = spec("a");
   labelled["labels"] = {{"team", "red"}};

@@ -4,6 +4,31 @@
 namespace holdfast::rendezvous {
 namespace {
 
+// A leader among several services that is cut off from all workers at once: the next leader would have to believe it.
+TEST_F(ServiceTest, ALeaderToWhomNobodyComesAnyMoreEndsNobodysLeaseBeforeItCouldBeReplaced) {
+  term_ = 1;
+  restart();
+  begin_training();
+  for (int second = 0; second < 5; ++second) passes(1000);
+  EXPECT_EQ(show()["state"], "running") << "somebody came, and nobody is lost";
+  for (const char* worker : {"w1", "w2"}) EXPECT_EQ(reports(worker, Phase::kActive, 1, 0).status(), 200);
+  for (int second = 0; second < 12; ++second) passes(1000);
+  EXPECT_NE(show()["state"], "running") << "they are gone indeed";
+}
+
+TEST_F(ServiceTest, ALeaderToWhomOthersComeEndsTheLeaseOfOneThatDoesNot) {
+  term_ = 1;
+  restart();
+  begin_training();
+  for (int second = 0; second < 4; ++second) {
+    clock_.ms += 1000;
+    reports("w1", Phase::kActive, 1, 0);
+  }
+  const auto nodes = ask("GET", "/v1/nodes").json()["nodes"];
+  EXPECT_EQ(nodes[0]["state"], "alive");
+  EXPECT_EQ(nodes[1]["state"], "lost");
+}
+
 TEST_F(ServiceTest, StepsThatAWorkerComputedAfterItsJobWasPausedWithoutItDoNotCount) {
   begin_training();
   EXPECT_EQ(ask("POST", "/v1/jobs/j1/progress", progress_to(3)).status(), 204);

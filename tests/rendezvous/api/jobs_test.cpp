@@ -192,6 +192,35 @@ TEST_F(ResumeTest, EveryFormIsResolvedAndVerified) {
   }
 }
 
+TEST_F(ResumeTest, WeightsOfAJobAreThoseOfOneOfItsCheckpoints) {
+  with_checkpoints();
+  const auto begun_with = [&](const std::string& init_from, Json changed = Json::object()) {
+    Json request = spec();
+    for (const char* size : {"n_layer", "n_embd", "n_head", "vocab_size", "block_size", "model"}) request.erase(size);
+    request["init_from"] = init_from;
+    request.update(changed);
+    return ask("POST", "/v1/jobs", request);
+  };
+  const Answer first = begun_with("job:j1");
+  ASSERT_EQ(first.status(), 201) << first.response->body;
+  const Json begun = first.json();
+  EXPECT_EQ(begun["spec"]["init_from"], "job:j1@20") << "the newest, whatever comes later";
+  EXPECT_EQ(begun["step"], 0);
+  for (const char* size : {"n_layer", "n_embd", "n_head", "vocab_size", "block_size"})
+    EXPECT_EQ(begun["spec"][size], ask("GET", "/v1/jobs/j1").json()["spec"][size]) << size;
+  EXPECT_EQ(begun_with("job:j1@10").json()["spec"]["init_from"], "job:j1@10");
+  const std::pair<Answer, std::string> refused[] = {
+      {begun_with("job:j7"), "there is no job j7"},
+      {begun_with("job:j1@11"), "no checkpoint of step 11; there are"},
+      {begun_with("job:"), "expected job:ID or job:ID@STEP"},
+      {begun_with("job:j1", Json::object({{"n_layer", 5}})), "submit with --n_layer "}};
+  for (const auto& [answer, says] : refused) {
+    EXPECT_EQ(answer.status(), 400) << says;
+    EXPECT_THAT(answer.json()["detail"], HasSubstr(says));
+    EXPECT_EQ(answer.json()["errors"][0]["field"], "init_from");
+  }
+}
+
 TEST_F(ResumeTest, EqualSubmissionsWhoseCheckpointIsVerifiedAtTheSameTimeBecomeOneJob) {
   with_checkpoints();
   Json request = spec();

@@ -6,7 +6,7 @@
 #include <span>
 
 #include "rendezvous/api/answers/answers.h"
-#include "rendezvous/api/turn/work_pool.h"
+#include "rendezvous/http/work_pool.h"
 #include "storage/checksum.h"
 #include "tests/rendezvous/api/service_harness.h"
 

@@ -45,6 +45,45 @@ TEST_F(QueueTest, ARequirementThatNoWorkerSatisfiesIsNamedWithTheValuesThatTheyH
   EXPECT_EQ(directive("w2"), "idle 0") << fits << " is for zone a alone";
 }
 
+TEST_F(QueueTest, AWorkerThatCameForOneJobWorksForNoOtherAndLeavesWhenThatHasEnded) {
+  const std::string other = submit(), own = submit();
+  RegisterRequest request;
+  request.name = "w1";
+  request.incarnation = "w1-1";
+  request.numerics = "avx512";
+  request.only_job = own;
+  EXPECT_EQ(ask("POST", "/v1/workers", request, {}, "worker-token").status(), 200);
+  reports("w1", Phase::kIdle);
+  EXPECT_EQ(directive("w1"), "prepare 0");
+  EXPECT_EQ(ask("GET", "/v1/nodes").json()["nodes"][0]["job"], own) << other << " is older";
+  EXPECT_EQ(ask("GET", "/v1/nodes").json()["nodes"][0]["only_job"], own);
+  EXPECT_EQ(reason(other), "waiting for 1 more worker: 1 needed, 0 there");
+  restart();
+  reports("w1", Phase::kIdle);
+  EXPECT_EQ(directive("w1"), "prepare 0") << "the database knows it";
+  ask("POST", "/v1/jobs/" + own + "/stop");
+  reports("w1", Phase::kIdle);
+  passes(100);
+  EXPECT_EQ(directive("w1"), "exit 0");
+  EXPECT_EQ(ask("GET", "/v1/nodes").json()["nodes"][0]["state"], "draining");
+}
+
+TEST_F(QueueTest, AWorkerForAJobThatThereIsNotIsRefusedAndOneForAnEndedJobLeavesAtOnce) {
+  RegisterRequest request;
+  request.name = "w1";
+  request.incarnation = "w1-1";
+  request.only_job = "j9";
+  const Answer answer = ask("POST", "/v1/workers", request);
+  EXPECT_EQ(answer.json()["code"], "no_such_job");
+  EXPECT_THAT(answer.json()["detail"].get<std::string>(), HasSubstr("w1 came for job \"j9\" alone"));
+  request.only_job = submit();
+  ask("POST", "/v1/jobs/" + request.only_job + "/stop");
+  EXPECT_EQ(ask("POST", "/v1/workers", request).status(), 200);
+  reports("w1", Phase::kIdle);
+  passes(100);
+  EXPECT_EQ(directive("w1"), "exit 0");
+}
+
 TEST_F(QueueTest, InvalidRequirementsAndInvalidLabelsAreRefused) {
   EXPECT_THAT(submitted({{"requires", {{"device", "tpu"}}}}).json()["detail"].get<std::string>(),
               HasSubstr("choose cpu, hip or cuda"));

@@ -36,9 +36,11 @@ class CollectingStream : public EventStream {
     return !slow;
   }
   void close() override { closed = true; }
+  void abandon() override { abandoned = true; }
   size_t unread() const override { return 0; }
+  bool await_reader(size_t) override { return !slow && !abandoned; }
   std::string text;
-  bool slow = false, closed = false;
+  bool slow = false, closed = false, abandoned = false;
 };
 
 struct Answer {
@@ -91,12 +93,17 @@ class ServiceTest : public testing::Test {
 
   static std::string unique_name() { return testing::UnitTest::GetInstance()->current_test_info()->name(); }
 
-  void start() {
-    store_ = open_sqlite_store(folder_ + "/holdfast.sqlite");
+  void start() { start(open_sqlite_store(folder_ + "/holdfast.sqlite")); }
+  void start(std::unique_ptr<JobStore> store) {
+    store_ = std::move(store);
     watched_ = std::make_unique<CountingStore>(*store_, [this](const StoreMoment& moment) {
       if (on_moment_) on_moment_(moment);
     });
     ServiceOptions options{folder_, "s1", "admin-token", "worker-token", {}, 1};
+    options.data_limit_bytes = data_limit_bytes_;
+    options.scale_hook = scale_hook_;
+    options.in_plain = true;
+    options.term = term_;
     service_ = std::make_unique<Service>(options, clock_, *watched_, [this] { return "secret-" + std::to_string(++secrets_); });
   }
   // Restarts the service as after kill -9: uncommitted rows are gone, and steady times begin anew.
@@ -233,6 +240,9 @@ class ServiceTest : public testing::Test {
   std::string folder_;
   HandClock clock_;
   int secrets_ = 0;
+  int64_t data_limit_bytes_ = 0;      // for the next start(); 0: none
+  ScaleHook scale_hook_;              // for the next start()
+  int64_t term_ = 0;                  // likewise: of its leadership among several services
   WatchedStore::OnMoment on_moment_;  // if it throws, the service dies
   std::unique_ptr<JobStore> store_;
   std::unique_ptr<CountingStore> watched_;

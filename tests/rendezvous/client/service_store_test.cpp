@@ -192,7 +192,7 @@ TEST(OpenStore, TellsFoldersAndTheServiceApart) {
 }
 
 TEST(OpenStore, RefusesUnknownFormsAndNamesTheKnownOnes) {
-  for (const char* url : {"s3://bucket/x", "ckpt", "./ckpt", "file://host/x", "http://x/y"}) {
+  for (const char* url : {"gs://bucket/x", "ckpt", "./ckpt", "file://host/x", "http://x/y"}) {
     const auto opened = open_store(url, "j1");
     ASSERT_FALSE(opened) << url;
     EXPECT_EQ(opened.error().code, Error::Code::kRefused);

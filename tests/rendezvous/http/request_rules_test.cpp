@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "rendezvous/protocol/data_set.h"
+
 namespace holdfast::rendezvous {
 namespace {
 
@@ -80,6 +82,19 @@ TEST(RequestRules, OnlyObjectsAreLarge) {
   EXPECT_EQ(body_bound(request, options), options.max_body_bytes);
   request.path = "/v1/jobs/j1/objects/a";
   request.method = "POST";
+  EXPECT_EQ(body_bound(request, options), options.max_body_bytes);
+}
+
+TEST(RequestRules, ChunksAndManifestsOfDataSetsHaveBoundsOfTheirOwn) {
+  const HttpServerOptions options;
+  HttpRequest request;
+  request.method = "PUT";
+  request.path = "/v1/data/chunks/" + std::string(64, 'a');
+  EXPECT_EQ(body_bound(request, options), static_cast<size_t>(kChunkBytes));
+  request.path = "/v1/data/sets/wiki";
+  EXPECT_EQ(body_bound(request, options), kManifestBytesMax);
+  request.method = "POST";
+  request.path = "/v1/data/missing";
   EXPECT_EQ(body_bound(request, options), options.max_body_bytes);
 }
 

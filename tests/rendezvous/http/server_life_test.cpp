@@ -45,6 +45,36 @@ TEST(HttpServer, StreamsEventsUntilTheWriterCloses) {
   EXPECT_EQ(reader.get(), (std::vector<std::string>{"1a", "2b"}));
 }
 
+TEST(HttpServer, AStreamOfKnownLengthIsSentAsItIsAndIsShorterWhenItIsAbandoned) {
+  std::promise<std::shared_ptr<EventStream>> opened[2];
+  std::atomic<int> asked = 0;
+  const auto server = start([&](const HttpRequest&, const Reply& reply) {
+    HttpResponse response;
+    response.stream_bytes = 6;
+    response.on_stream = [&](std::shared_ptr<EventStream> stream) { opened[asked++].set_value(std::move(stream)); };
+    reply(response);
+  });
+  const auto begin = [&](RawClient& client, int which) {
+    client.write("GET /file HTTP/1.1\r\nHost: x\r\n\r\n");
+    auto stream = opened[which].get_future().get();
+    EXPECT_TRUE(stream->write("abc"));
+    EXPECT_TRUE(stream->await_reader(0));
+    return stream;
+  };
+  RawClient whole(server->port()), part(server->port());
+  const auto first = begin(whole, 0);
+  first->write("def");
+  first->close();
+  const std::string all = whole.read_all();
+  EXPECT_THAT(all, HasSubstr("Content-Length: 6\r\n"));
+  EXPECT_TRUE(all.ends_with("\r\n\r\nabcdef")) << all;
+  begin(part, 1)->abandon();
+  EXPECT_TRUE(part.read_all().ends_with("\r\n\r\nabc"));
+  RawClient head(server->port());
+  head.write("HEAD /file HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+  EXPECT_THAT(head.read_all(), HasSubstr("Content-Length: 6\r\n"));
+}
+
 TEST(HttpServer, ASlowReaderOfAStreamIsCutOff) {
   HttpServerOptions options;
   options.max_stream_buffer_bytes = 64 << 10;

@@ -243,6 +243,23 @@ TEST(HttpServerLimits, AWriterThatWaitsForUnreadBytesLosesNoReader) {
   EXPECT_TRUE(all.ends_with("0\r\n\r\n"));
 }
 
+TEST(HttpServerLimits, AWriterSleepsUntilItsReaderHasReadOrLeft) {
+  std::promise<std::shared_ptr<EventStream>> opened;
+  const auto server = start(stream_to(opened));
+  auto reader = std::make_unique<RawClient>(server->port());
+  reader->write("GET /file HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto stream = opened.get_future().get();
+  std::atomic<int> written = 0;
+  std::thread writer([&] {
+    const std::string piece(64 << 10, 'x');
+    while (stream->await_reader(piece.size()) && stream->write(piece)) ++written;
+  });
+  while (written < 200) (void)reader->read_some();  // 12 MB are more than the kernel takes by itself
+  reader.reset();
+  writer.join();
+  EXPECT_FALSE(stream->await_reader(0)) << "nobody is there";
+}
+
 TEST(HttpServerLimits, AReaderThatLeavesIsNoticedWithoutAWrite) {
   std::promise<std::shared_ptr<EventStream>> opened;
   const auto server = start(stream_to(opened));

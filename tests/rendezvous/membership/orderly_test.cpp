@@ -1,4 +1,4 @@
-// Stories of orderly changes: the first generation, joins, leaves, pause, stop, refusals, the end.
+// Stories of orderly changes: the first generation, joins, leaves, pause, stop, the end.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -37,78 +37,6 @@ TEST(Orderly, TooFewDoNotBegin) {
   EXPECT_EQ(story.told(), Lines{});
   EXPECT_EQ(story.job.state, JobState::kQueued);
   EXPECT_EQ(story.job.reason, "waiting for 1 more worker: 3 needed, 2 ready");
-}
-
-struct Odd {
-  const char *digest, *numerics, *reduction, *expected;
-};
-class Refusals : public testing::TestWithParam<Odd> {};
-
-TEST_P(Refusals, NameBothValues) {
-  const Odd odd = GetParam();
-  Story story;
-  story.job.spec.reduction = odd.reduction;
-  story.assigned("w1");
-  story.assigned("w2", odd.numerics);
-  story.says("w1", Phase::kPrepared);
-  WorkerStatus status = story.status("w2", Phase::kPrepared, 0, -1);
-  status.data_digest = odd.digest;
-  story.happens(WorkerReported{"w2", status});
-  const Lines refused = story.told_of("worker_refused");
-  ASSERT_EQ(refused.size(), *odd.expected == '\0' ? 0u : 1u);
-  if (!refused.empty()) {
-    EXPECT_NE(refused[0].find(odd.expected), std::string::npos) << refused[0];
-  }
-  EXPECT_EQ(story.job.current.members.size(), refused.empty() ? 2u : 1u) << "the rest goes on";
-}
-INSTANTIATE_TEST_SUITE_P(All, Refusals,
-                         testing::Values(Odd{"d2", "avx512", "exact", "train.bin has digest d2 there, d1 at the others"},
-                                         Odd{"d2", "avx512", "float", "train.bin has digest d2 there, d1 at the others"},
-                                         Odd{"d1+weights:b", "avx512", "exact",
-                                             "its initial weights differ:  has digest b there, none at"},
-                                         Odd{"d1", "avx2", "exact", "its numerics are \"avx2\", the job's are \"avx512\""},
-                                         Odd{"d1", "avx2", "float", ""}, Odd{"d1", "avx512", "exact", ""}));
-
-// A worker: (name, digest, numerics).
-void prepared_with(Story& story, const std::string& worker, const std::string& digest, const std::string& numerics = "avx512") {
-  story.assigned(worker, numerics);
-  story.says(worker, Phase::kPreparing);
-  WorkerStatus status = story.status(worker, Phase::kPrepared, 0, -1);
-  status.data_digest = digest;
-  story.happens(WorkerReported{worker, status});
-}
-
-TEST(Orderly, OneWrongWorkerThatComesFirstDoesNotKeepTheOthersOut) {
-  Story story(2);
-  prepared_with(story, "w1", "wrong");
-  prepared_with(story, "w2", "d1", "avx2");
-  prepared_with(story, "w3", "d1");
-  EXPECT_EQ(story.told_of("REFUSE"), Lines{}) << "no two fit together, so it is not known yet who is wrong";
-  story.passes(1000);
-  EXPECT_EQ(story.told(), Lines{}) << "it was said";
-  EXPECT_EQ(story.job.reason,
-            "waiting for 1 more worker: 2 needed, 1 ready that fits together; w2: its training data differs: train.bin has "
-            "digest d1 there, wrong at the others; give it the same file; w3: its training data differs: train.bin has digest "
-            "d1 there, wrong at the others; give it the same file");
-  prepared_with(story, "w4", "d1");
-  const Lines lines = story.told();
-  EXPECT_THAT(lines, testing::Contains("REFUSE w1"));
-  EXPECT_THAT(lines, testing::Contains("REFUSE w2"));
-  EXPECT_EQ(story.job.current.members.size(), 2u);
-  EXPECT_EQ(story.job.data_digest, "d1");
-  EXPECT_EQ(story.job.numerics, "avx512");
-  prepared_with(story, "w5", "wrong");
-  EXPECT_EQ(story.told_of("REFUSE"), Lines{"REFUSE w5"}) << "from then on they are fixed";
-}
-
-TEST(Orderly, WhatNobodyHasAnyMoreIsNoReference) {
-  Story story(2);
-  prepared_with(story, "w1", "old");
-  prepared_with(story, "w2", "new");
-  story.happens(WorkerGone{"w1", "killed"});
-  prepared_with(story, "w3", "new");
-  EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 1 w2 and w3 initial 0"});
-  EXPECT_EQ(story.job.data_digest, "new");
 }
 
 TEST(Orderly, ARefusalByTheWorkerItselfIsPassedOn) {

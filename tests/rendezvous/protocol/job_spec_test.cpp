@@ -101,6 +101,7 @@ TEST(JobSpec, AResolvedSpecReadsBackAsItself) {
                                        {"labels", {{"team", "nlp"}}},
                                        {"reduction", "float"},
                                        {"overlap", "off"},
+                                       {"ring_tls", "on"},
                                        {"recompute", "block"},
                                        {"replicas", 3},
                                        {"seed", INT64_MAX},
@@ -178,7 +179,7 @@ TEST(JobSpec, AValueOutOfRangeIsNamedWithTheRange) {
 }
 
 TEST(JobSpec, AnUnknownKindOfStoreIsRefusedWithTheKnownOnes) {
-  EXPECT_THAT(complaint(minimal({{"checkpoint_store", "s3://bucket"}}), "checkpoint_store"), HasSubstr("not in this version"));
+  EXPECT_THAT(complaint(minimal({{"checkpoint_store", "gs://bucket"}}), "checkpoint_store"), HasSubstr("not in this version"));
 }
 
 TEST(JobSpec, TheWireGoesWithTheReduction) {
@@ -207,10 +208,10 @@ TEST(JobSpec, Int16HasRoomFor1024Microbatches) {
   EXPECT_EQ(parsed(with(1025, "int32")).wire_dtype, "int32");
 }
 
-TEST(JobSpec, OverlapAndRecomputeTakeOnlyTheirWords) {
-  EXPECT_THAT(complaint(minimal({{"overlap", "yes"}}), "overlap"), HasSubstr("not one of on, off"));
+TEST(JobSpec, SwitchesAndRecomputeTakeOnlyTheirWords) {
+  for (auto field : {"overlap", "ring_tls"}) EXPECT_THAT(complaint(minimal({{field, 1}}), field), HasSubstr("be a string"));
   EXPECT_THAT(complaint(minimal({{"recompute", "all"}}), "recompute"), HasSubstr("not one of none, attention, block"));
-  EXPECT_THAT(complaint(minimal({{"overlap", true}}), "overlap"), HasSubstr("must be a string"));
+  for (auto field : {"overlap", "ring_tls"}) EXPECT_THAT(complaint(minimal({{field, "yes"}}), field), HasSubstr("of on, off"));
   const auto few_syncs = [](Json more) {
     more.update({{"sync_every", 8}, {"batch_size", 4}, {"nodes", 2}});
     return minimal(std::move(more));
@@ -318,10 +319,10 @@ TEST(JobSpec, StringsAndLabelsAreBounded) {
 TEST(JobSpec, CheckpointStoreAndResumeFromHaveAForm) {
   EXPECT_EQ(complaint(minimal({{"resume_from", "job:j1@x"}}), "resume_from"),
             "job:j1@x: expected job:ID or job:ID@STEP, such as job:j1@60");
-  for (const char* good : {"latest", "60", "job:j1", "job:j1@60", "/shared/ckpt"})
+  for (const char* good : {"latest", "60", "job:j1", "job:j1@60", "/shared/ckpt", "s3://bucket/j1@60"})
     EXPECT_EQ(complaint(minimal({{"resume_from", good}}), "resume_from"), "");
   EXPECT_THAT(complaint(minimal({{"checkpoint_store", "ckpt"}}), "checkpoint_store"), HasSubstr("absolute path"));
-  for (const char* good : {"", "/shared", "file:///shared"})
+  for (const char* good : {"", "/shared", "file:///shared", "s3://bucket/a?endpoint=http://host:9000"})
     EXPECT_EQ(complaint(minimal({{"checkpoint_store", good}}), "checkpoint_store"), "");
 }
 

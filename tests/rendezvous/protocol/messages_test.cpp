@@ -55,6 +55,7 @@ RegisterRequest a_registration() {
   m.memory_limit_bytes = int64_t{1} << 33;
   m.threads = 2;
   m.labels = {{"zone", "a"}};
+  m.only_job = "j7";
   return m;
 }
 
@@ -79,6 +80,7 @@ TEST(Messages, RegisterRequestAndReply) {
   EXPECT_EQ(back.numerics, "cpu/avx512/products-3");
   EXPECT_EQ(back.protocol_version, kProtocolVersion);
   EXPECT_EQ(back.labels, a_registration().labels);
+  EXPECT_EQ(back.only_job, "j7");
   EXPECT_TRUE(Json::parse(R"({"protocol_version": 2, "name": "w", "incarnation": "i"})").get<RegisterRequest>().labels.empty())
       << "as a worker of an older release says it";
   EXPECT_THROW((Json{{"protocol_version", 2}, {"name", "w"}, {"incarnation", "i"}, {"labels", {1}}}.get<RegisterRequest>()),
@@ -218,7 +220,7 @@ TEST(Messages, FaultsCheckpointsEventsLogsAndLosses) {
                             {"suspect_gone"});
   expect_named_when_missing(
       round_trip(CheckpointRecord{"w1", "i1", 4, 3, 60, "", "hash", "2026-01-01T00:00:00Z", 100, 90, 3, 0.1, 2.5, {20, 40}}),
-      {"state_generation"});
+      {"state_generation", "copy", "copied_at"});
   expect_named_when_missing(round_trip(WorkerEvent{"w1", "i1", "checkpoint_failed", "disk full"}), {});
   expect_named_when_missing(round_trip(LogBatch{"i1", "j1", {{1, "info", "one"}, {2, "error", "two"}}, 3}), {"number"});
   const WorkerLost lost = round_trip(WorkerLost{"i1", "killed by signal 9 (SIGKILL)", {"its last", "lines"}});

@@ -2,12 +2,31 @@
 
 #include <atomic>
 #include <list>
+#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "tests/worker/collectives/ring_of_threads.h"
 
 namespace holdfast::worker {
+
+// All that passed, for somebody who listens.
+class ProxyTap {
+ public:
+  void keep(std::span<const std::byte> bytes) {
+    const std::lock_guard lock(mutex_);
+    heard_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+  }
+  std::string heard() const {
+    const std::lock_guard lock(mutex_);
+    return heard_;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::string heard_;
+};
+
 namespace {
 
 // One direction of a proxied connection.
@@ -15,12 +34,13 @@ struct Half {
   Connection *from, *to;
   std::vector<std::byte> pending;
 
-  bool pump() {
+  bool pump(ProxyTap* tap) {
     if (pending.empty()) {
       pending.resize(64 << 10);
       const auto n = from->receive_some(pending);
       if (!n) return false;
       pending.resize(*n);
+      if (tap != nullptr) tap->keep(pending);
     }
     if (pending.empty()) return true;
     const auto n = to->send_some(pending, false);
@@ -38,10 +58,10 @@ struct Pair {
   bool frozen = false;
 
   // Whether the pair lives on.
-  bool pump(const Fault& fault, std::atomic<uint64_t>& total) {
+  bool pump(const Fault& fault, std::atomic<uint64_t>& total, ProxyTap* tap) {
     if (frozen) return true;
-    if (!back.pump()) return false;
-    if (pending.empty() && !take(fault, total)) return false;
+    if (!back.pump(tap)) return false;
+    if (pending.empty() && !take(fault, total, tap)) return false;
     if (pending.empty()) return true;
     const auto n = server->send_some(pending, false);
     if (!n) return false;
@@ -49,7 +69,7 @@ struct Pair {
     return !pending.empty() || passed < fault.cut_after;
   }
 
-  bool take(const Fault& fault, std::atomic<uint64_t>& total) {
+  bool take(const Fault& fault, std::atomic<uint64_t>& total, ProxyTap* tap) {
     if (fault.bytes_per_tick != Fault::kNever) std::this_thread::sleep_for(std::chrono::milliseconds(50));
     const uint64_t limit = std::min(std::min(fault.cut_after, fault.freeze_after) - passed, fault.bytes_per_tick);
     if (limit == 0) {
@@ -63,6 +83,7 @@ struct Pair {
     if (fault.flip_bit_at >= passed && fault.flip_bit_at < passed + *n) pending[fault.flip_bit_at - passed] ^= std::byte{4};
     passed += *n;
     total += *n;
+    if (tap != nullptr) tap->keep(pending);
     return true;
   }
 };
@@ -75,6 +96,7 @@ struct FaultyProxy::Impl {
   Fault fault;
   std::atomic<bool> stop{false};
   std::atomic<uint64_t> total{0};
+  ProxyTap tap;
   std::thread thread;
 
   void run() {
@@ -85,7 +107,7 @@ struct FaultyProxy::Impl {
         pairs.push_back({std::move(client), std::move(server), {}, 0, {}, false});
         pairs.back().back = {pairs.back().server.get(), pairs.back().client.get(), {}};
       }
-      pairs.remove_if([&](Pair& pair) { return !pair.pump(fault, total); });
+      pairs.remove_if([&](Pair& pair) { return !pair.pump(fault, total, fault.overhears ? &tap : nullptr); });
       std::vector<Transport::Interest> interests;
       for (Pair& pair : pairs) {
         if (pair.frozen) continue;
@@ -115,6 +137,9 @@ const std::string& FaultyProxy::address() const {
 }
 uint64_t FaultyProxy::bytes_from_client() const {
   return impl_->total;
+}
+std::string FaultyProxy::overheard() const {
+  return impl_->tap.heard();
 }
 
 }  // namespace holdfast::worker

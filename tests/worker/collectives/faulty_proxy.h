@@ -14,6 +14,7 @@ struct Fault {
   uint64_t flip_bit_at = kNever;     // in this byte of the client's
   uint64_t freeze_after = kNever;    // stays open and moves nothing more
   uint64_t bytes_per_tick = kNever;  // of 50 ms, from the client
+  bool overhears = false;            // keeps what passes, both ways
 };
 
 // Forwards every connection to `target` until it is destroyed. Each connection meets the fault anew.
@@ -23,6 +24,7 @@ class FaultyProxy {
   ~FaultyProxy();
   const std::string& address() const;
   uint64_t bytes_from_client() const;  // on all connections
+  std::string overheard() const;       // of all connections, where the fault says so
 
  private:
   struct Impl;

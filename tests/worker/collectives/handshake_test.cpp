@@ -68,6 +68,26 @@ TEST_F(Handshake, RefusesAWrongSecret) {
   EXPECT_EQ(answer().reason, "the secret of generation 7 is not that of this worker");
 }
 
+TEST_F(Handshake, RefusesAnEndThatEncryptsWhereTheOtherDoesNot) {
+  acceptor.encrypted = true;
+  EXPECT_EQ(verdict().code, Verdict::Code::kRefused);
+  EXPECT_EQ(answer().reason, "this worker encrypts the ring with TLS 1.3 (ring_tls on), and that one does not");
+  std::swap(connector.encrypted, acceptor.encrypted);
+  EXPECT_EQ(answer().reason, "this worker does not encrypt the ring (ring_tls off), and that one does");
+  acceptor.encrypted = true;
+  EXPECT_EQ(verdict().code, Verdict::Code::kAccepted);
+}
+
+TEST_F(Handshake, GivesEachConnectionAStreamKeyThatBothEndsKnow) {
+  const Bytes hello = encode_hello(connector, nonce, challenge);
+  const StreamKey key = stream_key(connector, hello, challenge);
+  EXPECT_EQ(stream_key(acceptor, hello, challenge), key);
+  EXPECT_NE(stream_key(connector, hello, random_nonce()), key);
+  EXPECT_NE(stream_key(connector, encode_hello(connector, random_nonce(), challenge), challenge), key);
+  acceptor.secret = "guess";
+  EXPECT_NE(stream_key(acceptor, hello, challenge), key);
+}
+
 TEST_F(Handshake, RefusesAReplayUnderAnotherChallenge) {
   const Bytes hello = encode_hello(connector, nonce, challenge);
   EXPECT_EQ(judge_hello(acceptor, hello, random_nonce()).code, Verdict::Code::kRefused);

@@ -70,6 +70,8 @@ class HarmfulNetwork : public testing::Test {
   void SetUp() override {
     const Outcome unharmed = run_through({}, std::chrono::seconds(20), &total);
     ASSERT_EQ(unharmed.correct, 2) << unharmed.details.at(0);
+    constexpr uint64_t kFarewell = 24;  // of TLS, when all is done: whoever harms that harms nothing
+    if (RingOfThreads(1).options().encrypted) total -= kFarewell;
   }
   uint64_t total = 0;
   unsigned seed = std::random_device{}();

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <string>
@@ -38,6 +39,7 @@ class RingOfThreads {
     options_.job = "job";
     options_.generation = 1;
     options_.secret = "5ec2e7";
+    options_.encrypted = std::getenv("HOLDFAST_TEST_ENCRYPTED") != nullptr;  // all tests of rings can be run so, too
   }
 
   RingOptions& options() { return options_; }  // of all ranks, but for the rank

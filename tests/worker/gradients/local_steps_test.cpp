@@ -74,15 +74,15 @@ TEST_F(LocalStepsOfAJob, OneStepOfOneReplicaIsAnOuterStepOverAnAdamWStep) {
   const auto total = static_cast<size_t>(model.table().total);
   const std::vector<float> before(model.parameters(), model.parameters() + total);
   const model::OptimizerConfig adamw = optimizer_config(spec);
-  LocalSteps one(*rank.session->ops, model, rank.session->order, rank.session->data.train->tokens(), {adamw, 1, 1});
+  LocalSteps one(*rank.session->ops, model, rank.session->training, {adamw, 1, 1});
   const auto outcome = one.run(0, 2);
   EXPECT_TRUE(outcome.finite);
   EXPECT_EQ(std::vector<float>(model.parameters(), model.parameters() + total), before) << "they are as they were";
   const std::vector<float> difference(model.gradients(), model.gradients() + total);
 
-  const model::DataOrder& order = rank.session->order;
-  std::vector<int32_t> inputs(static_cast<size_t>(order.batch_size * order.block_size)), targets(inputs.size());
-  order.fill(rank.session->data.train->tokens(), 0, 2, inputs, targets);
+  const model::TrainingData& training = rank.session->training;
+  std::vector<int32_t> inputs(static_cast<size_t>(training.shape().tokens())), targets(inputs.size());
+  training.fill(0, 2, inputs, targets);
   EXPECT_EQ(outcome.loss, model.train_microbatch(inputs, targets));
   EXPECT_EQ(outcome.digest, model::microbatch_digest(0, 2, inputs, targets));
   rank.session->state->apply(adamw, model.gradients());
@@ -95,8 +95,7 @@ TEST_F(LocalStepsOfAJob, ThatAreInterruptedLeaveTheParametersAsTheyWere) {
   model::Gpt2& model = *rank.session->model;
   const auto total = static_cast<size_t>(model.table().total);
   const std::vector<float> before(model.parameters(), model.parameters() + total);
-  LocalSteps steps(*rank.session->ops, model, rank.session->order, rank.session->data.train->tokens(),
-                   {optimizer_config(spec), 4, 2});
+  LocalSteps steps(*rank.session->ops, model, rank.session->training, {optimizer_config(spec), 4, 2});
   std::atomic<bool> stop = false;
   model.set_interrupt(&stop);
   steps.run(0, 0);  // uninterrupted, it goes on

@@ -20,8 +20,7 @@ constexpr int kRanks = 3;
 GradientSetup setup_of(Session& session) {
   return {.ops = *session.ops,
           .model = *session.model,
-          .order = session.order,
-          .tokens = session.data.train->tokens(),
+          .data = session.training,
           .wire = *wire_type_of(session.spec.reduction, session.spec.wire_dtype),
           .dealt_units = session.spec.dealt_units()};
 }

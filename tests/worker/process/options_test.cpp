@@ -95,6 +95,13 @@ TEST_F(Options, TakeAListOfDevicesOrOneDevice) {
   EXPECT_NE(parse({"--devices", "all", "--device", "cpu"}).error().text.find("not both"), std::string::npos);
 }
 
+TEST_F(Options, TakeTheOneJobToWorkFor) {
+  EXPECT_EQ(parse({})->only_job, "");
+  EXPECT_EQ(parse({"--job", "j7"})->only_job, "j7");
+  EXPECT_NE(parse({"--job", ""}).error().text.find("expected a job's id"), std::string::npos)
+      << "of a variable that is not set";
+}
+
 TEST_F(Options, TakeHyphensForUnderscores) {
   const std::string folder = std::filesystem::temp_directory_path().string();
   const auto options = parse({"--data-root", folder.c_str(), "--log-level", "debug"});

@@ -196,6 +196,14 @@ TEST_F(Supervised, TellsLaterLivesWhichGpuAnEarlierOneHad) {
   EXPECT_EQ(content("gpus"), "none\nhip:1\nhip:1\n");
 }
 
+TEST_F(Supervised, TellsLaterLivesTheHighestTermThatAnEarlierOneHadHeardOf) {
+  EXPECT_EQ(end_of(start("echo ${HOLDFAST_INTERNAL_TERM-none} >> terms; case $(wc -l < terms) in "
+                         "1) printf 'term 6\nterm 7\n' > /proc/self/fd/$HOLDFAST_INTERNAL_LIFE_REPORT; kill -9 $$;; "
+                         "2) exit 1;; *) exit 0;; esac")),
+            0);
+  EXPECT_EQ(content("terms"), "none\n7\n7\n");
+}
+
 TEST_F(Supervised, AFencedChildIsFollowedByANewOneWithoutAReport) {
   // The second life is long enough for a report of the first one to be written.
   EXPECT_EQ(end_of(start("echo life >> lives; test $(wc -l < lives) = 2 || exit 75; sleep 0.3")), 0);

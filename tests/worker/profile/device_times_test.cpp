@@ -1,11 +1,16 @@
 // Times of ops on a device whose work is queued: the hip op set, on a GPU in a build for one, else on one that the CPU plays
 // (tests/kernels/shim). There nothing is done before the host waits, so the times of the device differ wholly from the calls'.
 #include <gtest/gtest.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <chrono>
 #include <iterator>
+#include <memory>
+#include <sstream>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "model/gpt2.h"
@@ -179,7 +184,34 @@ TEST_F(DeviceTimes, TheBitsAreThoseOfAModelThatNobodyWatched) {
   EXPECT_EQ(state->hash(), its.hash());
 }
 
+TEST_F(DeviceTimes, OpsAreQueuedAsAWholeWhileNobodyTimesThem) {
+  train_step(1);
+  train_step(2);
+  EXPECT_EQ(gpt2->pass().replays(), 1);
+  profiler.want(rendezvous::ProfileOrder{"p1", 3, 1, 100'000});
+  train_step(3);
+  EXPECT_EQ(gpt2->pass().replays(), 1);
+  EXPECT_GT(of_the_device(track("device")).size(), 30U);
+  train_step(4);
+  EXPECT_EQ(gpt2->pass().replays(), 2);
+}
+
 #if defined(HOLDFAST_HIP_SHIM)
+TEST_F(DeviceTimes, ARuntimeThatDoesNotRecordIsToldOfOnce) {
+  std::ostringstream said;
+  const auto before = spdlog::default_logger();
+  spdlog::set_default_logger(std::make_shared<spdlog::logger>("", std::make_shared<spdlog::sinks::ostream_sink_mt>(said)));
+  shim::refuse_captures(true);
+  for (int step = 1; step <= 4; ++step) train_step(step);
+  shim::refuse_captures(false);
+  spdlog::set_default_logger(before);
+  EXPECT_EQ(gpt2->pass().replays(), 0);
+  const std::string words = "operation not permitted when stream is capturing";
+  const size_t first = said.str().find(words);
+  ASSERT_NE(first, std::string::npos) << said.str();
+  EXPECT_EQ(said.str().find(words, first + 1), std::string::npos) << said.str();
+}
+
 TEST_F(DeviceTimes, ADeviceThatFailsLeavesAProfileWithoutItsTimes) {
   profiler.want(rendezvous::ProfileOrder{"p1", 1, 1, 100'000});
   {

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <hip/hip_runtime.h>
 
+#include <cstdlib>
+
 #include "tests/worker/step/same_bits_fixture.h"
 
 namespace holdfast::worker {
@@ -53,6 +55,23 @@ TEST_F(GpuRanks, AskForNoMoreMemoryThanWhenTheyWerePrepared) {
     run_to_end(ranks, Ranks::initial());
     EXPECT_EQ(shim::bytes_on_device(), prepared) << "what does not fit is to refuse the job, not to end its first step";
   }
+}
+
+TEST_F(GpuRanks, HaveThemOpByOpAndInOneStream) {
+  const int64_t before = shim::graphs_launched();
+  const std::string one = at(1, "off");
+  EXPECT_EQ(shim::graphs_launched() - before, 3 * spec.total_steps + 1)
+      << "each microbatch of each step, and the one that the first exponents are of; preparing was the first pass";
+  EXPECT_EQ(at(2, "on"), one);
+  EXPECT_GT(shim::graphs_launched() - before, 3 * spec.total_steps + 2) << "those whose gradients are not sent meanwhile";
+  for (const char* name : {"HOLDFAST_GPU_GRAPHS", "HOLDFAST_GPU_SIDE_STREAM"}) {
+    setenv(name, "0", 1);
+    const int64_t launched = shim::graphs_launched();
+    EXPECT_EQ(at(1, "off"), one) << name;
+    EXPECT_EQ(at(2, "on"), one) << name;
+    EXPECT_EQ(shim::graphs_launched(), launched);
+  }
+  for (const char* name : {"HOLDFAST_GPU_GRAPHS", "HOLDFAST_GPU_SIDE_STREAM"}) unsetenv(name);
 }
 
 TEST_F(GpuRanks, HaveThemWhenGradientsOverflow) {

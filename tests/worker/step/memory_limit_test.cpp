@@ -88,7 +88,7 @@ TEST(RefusalForMemory, SaysWhatWasNeededWhereTheSystemGivesNone) {
   spec.valid_data_path.clear();
   spec.block_size = 8;
   const auto none = [](kernels::DType) -> std::unique_ptr<kernels::DeviceOps> { throw std::bad_alloc(); };
-  const auto prepared = prepare_session("j1", spec, "", none);
+  const auto prepared = prepare_session("j1", spec, {}, none);
   ASSERT_FALSE(prepared);
   EXPECT_THAT(prepared.error(), HasSubstr("the system gave no memory: with 1 worker a worker of this job needs "));
   EXPECT_THAT(prepared.error(), HasSubstr("(ulimit -v, vm.overcommit_memory)"));

@@ -24,14 +24,15 @@
 
 namespace holdfast::worker {
 
-// A folder with a file of random tokens; gone with the object.
+// A folder with files of random tokens; gone with the object.
 class TestData {
  public:
   TestData() {
     std::string name = (std::filesystem::temp_directory_path() / "ranks-XXXXXX").string();
     folder_ = mkdtemp(name.data());
-    write("train.bin", 1);
-    write("val.bin", 2);
+    write("train.bin", 1, 3000);
+    write("val.bin", 2, 3000);
+    write("short.bin", 3, 100);
   }
   ~TestData() { std::filesystem::remove_all(folder_); }
   TestData(const TestData&) = delete;
@@ -40,10 +41,10 @@ class TestData {
   std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
  private:
-  void write(const std::string& name, uint32_t seed) const {
+  void write(const std::string& name, uint32_t seed, int tokens) const {
     std::ofstream file(folder_ / name, std::ios::binary);
     std::minstd_rand random(seed);
-    for (int i = 0; i < 3000; ++i) {
+    for (int i = 0; i < tokens; ++i) {
       const auto token = static_cast<uint16_t>(random() % 48);
       file.put(static_cast<char>(token & 0xFF)).put(static_cast<char>(token >> 8));
     }
@@ -94,7 +95,7 @@ struct TestRank {
     auto bound = make_tcp_transport_at("127.0.0.1:0");
     if (!bound) throw std::runtime_error(bound.error().detail);
     transport = std::move(*bound);
-    auto prepared = prepare_session("j1", spec, "", test_ops);
+    auto prepared = prepare_session("j1", spec, {}, test_ops);
     if (!prepared) throw std::runtime_error(prepared.error());
     session = std::move(*prepared);
     session->model->set_interrupt(interrupt.flag());
@@ -217,8 +218,11 @@ class Ranks {
     auto ring = Communicator::form(*rank.transport, options);
     if (!ring) return ring_stop(ring.error());
     const Interrupt::Scope abort(rank.interrupt, [&ring](const std::string& reason) { (*ring)->abort(reason); });
-    const auto open = [&](const std::string& store, const std::string& job) {
-      return storage::open_store(store, job, {.service = rendezvous::service_stores(service_.url(), "token")});
+    const auto open = [&](const std::string& store, const std::string& job, const std::string& copy) {
+      return storage::open_store(store, job,
+                                 {.missing = copy.empty() ? storage::MissingFolder::kMake : storage::MissingFolder::kFail,
+                                  .service = rendezvous::service_stores(service_.url(), "token"),
+                                  .copy = copy});
     };
     auto wanted = acquire_state(source, **ring, *rank.session, open, rank.interrupt);
     if (!wanted) return wanted.error();

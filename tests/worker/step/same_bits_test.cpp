@@ -22,6 +22,34 @@ TEST_F(SameBits, AtAnyWorldSizeThoughMicrobatchesDoNotDivide) {
     EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
 }
 
+// Several files, of other lengths and weights: the shorter is gone through several times.
+std::string a_mixture(const TestData& data) {
+  return data.path("train.bin") + ":0.7," + data.path("val.bin") + ":0.2," + data.path("short.bin") + ":0.1";
+}
+
+TEST_F(SameBits, WithAMixtureOfFiles) {
+  auto spec = tiny_spec(data);
+  spec.train_data_path = a_mixture(data);
+  const std::string one = undisturbed(spec, 1);
+  EXPECT_NE(one, undisturbed(tiny_spec(data), 1));
+  EXPECT_EQ(undisturbed(spec, 2), one);
+  EXPECT_EQ(undisturbed(spec, 3), one);
+  EXPECT_EQ(with_a_rank_lost(spec, 7), one);
+}
+
+TEST_F(SameBits, WithAMixtureOfFilesAndLocalSteps) {
+  auto spec = tiny_spec(data);
+  spec.train_data_path = a_mixture(data);
+  spec.nodes = 3;
+  spec.global_batch_size = 12;  // 2 microbatches of each replica in an inner step
+  spec.sync_every = 4;
+  spec.total_steps = 7;
+  spec.warmup_steps = 1;
+  const std::string one = undisturbed(spec, 1);
+  EXPECT_EQ(undisturbed(spec, 3), one);
+  EXPECT_EQ(with_a_rank_lost(spec, 3), one);
+}
+
 // Another model's weights, which a seed's job has left in its checkpoint.
 TEST_F(SameBits, WithTheWeightsOfAnotherModelToBeginWith) {
   auto spec = tiny_spec(data);

@@ -4,7 +4,9 @@
 // no kernel relies on an order that GPUs do not promise. If not all threads come to a barrier or an exchange, the test ends
 // with a message. The memory of the device and of a block is from the heap, has exactly the size that was asked for, and is
 // filled with noise: sanitizers notice an access beyond it. Streams are queues: their work is done when the host waits for it
-// or asks about it, and not before, so a copy for which nobody waited has not happened. Thread: any; kernels run one at a time.
+// or asks about it, and not before, so a copy for which nobody waited has not happened; streams take turns in shuffled orders,
+// which heed events and nothing else (streams.h). A capture records what is put into its
+// streams, and does nothing of it (graphs.cpp). Thread: any; kernels run one at a time.
 #pragma once
 
 #include <cmath>
@@ -68,6 +70,11 @@ void shuffle_with(uint64_t seed);
 void fail_call(int64_t n, int error);
 int64_t calls_so_far();
 size_t bytes_on_device();
+// The n-th hipStreamWaitEvent from now on does nothing, as if the code had none there. 0: no call.
+void leave_out_wait(int64_t n);
+int64_t waits_so_far();
+int64_t graphs_launched();
+void refuse_captures(bool on);  // as a runtime that has none
 // The file in the place of a driver's in /dev: HOLDFAST_SHIM_DRIVER names it; without that one that is not there.
 std::string driver_file();
 
@@ -90,12 +97,27 @@ enum hipError_t : int {
   hipErrorNotReady = 600,
   hipErrorIllegalAddress = 700,
   hipErrorLaunchFailure = 719,
+  hipErrorStreamCaptureUnsupported = 900,
+  hipErrorStreamCaptureInvalidated = 901,
+  hipErrorStreamCaptureUnmatched = 903,
+  hipErrorStreamCaptureUnjoined = 904,
+  hipErrorStreamCaptureIsolation = 905,
+  hipErrorCapturedEvent = 907,
+  hipErrorStreamCaptureWrongThread = 908,
 };
 enum hipMemcpyKind { hipMemcpyHostToDevice = 1, hipMemcpyDeviceToHost = 2, hipMemcpyDeviceToDevice = 3 };
+enum hipStreamCaptureMode {
+  hipStreamCaptureModeGlobal = 0,
+  hipStreamCaptureModeThreadLocal = 1,
+  hipStreamCaptureModeRelaxed = 2,
+};
 struct ShimStream;
 struct ShimEvent;
+struct ShimGraphHandle;
 using hipStream_t = ShimStream*;
 using hipEvent_t = ShimEvent*;
+using hipGraph_t = ShimGraphHandle*;
+using hipGraphExec_t = ShimGraphHandle*;
 inline constexpr unsigned hipStreamNonBlocking = 1, hipEventDisableTiming = 2, hipEventDefault = 0, hipHostMallocDefault = 0;
 
 struct hipDeviceProp_t {
@@ -120,7 +142,8 @@ hipError_t hipHostMalloc(void** memory, size_t bytes, unsigned flags);
 hipError_t hipHostFree(void* memory);
 hipError_t hipMemcpyAsync(void* to, const void* from, size_t bytes, hipMemcpyKind kind, hipStream_t stream);
 hipError_t hipMemsetAsync(void* memory, int value, size_t bytes, hipStream_t stream);
-hipError_t hipStreamCreateWithFlags(hipStream_t* stream, unsigned flags);
+hipError_t hipDeviceGetStreamPriorityRange(int* least, int* greatest);
+hipError_t hipStreamCreateWithPriority(hipStream_t* stream, unsigned flags, int priority);
 hipError_t hipStreamDestroy(hipStream_t stream);
 hipError_t hipStreamSynchronize(hipStream_t stream);
 hipError_t hipStreamWaitEvent(hipStream_t stream, hipEvent_t event, unsigned flags);
@@ -130,6 +153,12 @@ hipError_t hipEventRecord(hipEvent_t event, hipStream_t stream);
 hipError_t hipEventQuery(hipEvent_t event);
 hipError_t hipEventSynchronize(hipEvent_t event);
 hipError_t hipEventElapsedTime(float* milliseconds, hipEvent_t begin, hipEvent_t end);
+hipError_t hipStreamBeginCapture(hipStream_t stream, hipStreamCaptureMode mode);
+hipError_t hipStreamEndCapture(hipStream_t stream, hipGraph_t* graph);
+hipError_t hipGraphInstantiateWithFlags(hipGraphExec_t* executable, hipGraph_t graph, unsigned long long flags);
+hipError_t hipGraphLaunch(hipGraphExec_t executable, hipStream_t stream);
+hipError_t hipGraphDestroy(hipGraph_t graph);
+hipError_t hipGraphExecDestroy(hipGraphExec_t executable);
 
 namespace shim {
 // A kernel's launch: put into the stream's queue.

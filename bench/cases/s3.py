@@ -1,0 +1,61 @@
+"""A checkpoint of Tiny in S3: how fast it is written and read back, beside awscli with the same bytes and the same server; the stall."""
+import os
+import shutil
+import sys
+
+import testbed
+
+sys.path.insert(0, os.path.join(testbed.ROOT, "tests", "storage", "s3"))
+import servers  # noqa: E402
+
+TITLE = "Checkpoint of Tiny in S3: 362 MB, of which 295 are stored, on a server of the same machine"
+NOTE = ("The server is s3rver (npm), on the same cores. Ours packs (byte planes, zstd) and sends, while nobody trains, and what is read back "
+        "is checked and unpacked; MB are of stored bytes. awscli (`aws s3 cp --recursive`) sends and fetches those files as they are. "
+        "The stall is that of a job that trains on, beside one with a folder.")
+THREADS = min(4, os.cpu_count())
+EVERY, STEPS = 40, 120
+
+
+def run(cluster, place, **changes):
+    """The catalogue's rows of a job with this store, and its id."""
+    job = cluster.submit(**testbed.tiny_spec(cluster.folder, batch_size=1, keep_last=0, checkpoint_store=place, **changes))
+    cluster.wait_state(job, "succeeded", timeout_s=600)
+    return job, cluster.get(f"/v1/jobs/{job}/checkpoints")["checkpoints"]
+
+
+def measure_once():
+    taken = {}
+    with testbed.Testbed() as cluster:
+        server = servers.S3rver(os.path.join(cluster.folder, "server"))
+        try:
+            for name, value in server.environment().items():
+                if name.startswith("AWS_"):
+                    os.environ[name] = value
+            cluster.start_workers("w1", threads=THREADS)
+            folder, bucket = os.path.join(cluster.folder, "folder"), server.place("ours")
+            for name, place in (("folder", folder), ("s3", bucket)):
+                _, rows = run(cluster, place, total_steps=STEPS, checkpoint_every=EVERY)
+                taken[f"{name}_stall"] = testbed.median([row["stall_s"] for row in rows])
+            job, rows = run(cluster, bucket, total_steps=2, checkpoint_every=0)
+            stored = rows[0]["stored_bytes"] / 1e6
+            taken["write"] = stored / rows[0]["write_s"]
+            taken["read"] = stored / testbed.seconds(lambda: cluster.cli("ckpt", "verify", f"job:{job}", "--threads", str(THREADS), timeout_s=600))
+            job, _ = run(cluster, folder, total_steps=2, checkpoint_every=0)
+            files, back = os.path.join(folder, job), os.path.join(cluster.folder, "back")
+            aws = ["/usr/bin/aws", "--endpoint-url", server.endpoint, "--region", "us-east-1", "s3", "cp", "--recursive", "--quiet"]
+            taken["aws_write"] = stored / testbed.seconds(lambda: testbed.output_of([*aws, files, f"s3://{servers.BUCKET}/theirs"]))
+            taken["aws_read"] = stored / testbed.seconds(lambda: testbed.output_of([*aws, f"s3://{servers.BUCKET}/theirs", back]))
+        finally:
+            server.stop()
+    return taken
+
+
+def measure(options):
+    if not servers.S3rver.is_installed() or shutil.which("/usr/bin/aws") is None:
+        raise SystemExit("bench/run s3: s3rver or awscli is missing: run ops/setup --page --bench")
+    runs = [measure_once() for _ in range(options.repeat)]
+    typical = {key: testbed.median([one[key] for one in runs]) for key in runs[0]}
+    peer = {key: testbed.by_setup({setup: [typical[key]] for setup in testbed.PEER.setups}) for key in ("aws_write", "aws_read")}
+    return [testbed.row("written, nobody trains", "MB/s", typical["write"], peer["aws_write"], higher_is_better=True, note=NOTE),
+            testbed.row("read back, checked and unpacked", "MB/s", typical["read"], peer["aws_read"], higher_is_better=True, note=NOTE),
+            testbed.row("stall; beside it that of a folder", "s", typical["s3_stall"], reference=typical["folder_stall"], note=NOTE)]

@@ -1,0 +1,123 @@
+"""Texts from a model: tokens a second of `holdfast serve-model` beside llama.cpp's, with one and with many texts at once."""
+import json
+import os
+import re
+import subprocess
+import threading
+import time
+import urllib.request
+
+import testbed
+from cases import exchange
+
+TITLE = "Texts from a model: tokens a second"
+STREAMS, QUICK_STREAMS = (1, 8, 32), (1, 8)
+PROMPT, TOKENS = 32, 96
+NOTE = ("The likeliest tokens after prompts of {prompt} tokens, {tokens} of each text, so many texts at once; tokens a second from the first token of the last "
+        "text that began to the end of the first that ended. Peer: llama.cpp (node-llama-cpp {version}), the same model as GGUF, sequences of one context; as "
+        "installed, and with flash attention. Parameters are random where nothing is trained: the work is the same. Memory: of the whole process.")
+
+
+class Served:
+    """`holdfast serve-model` over a job's checkpoint."""
+
+    def __init__(self, cluster, job, data, precision, threads, name):
+        self.log = os.path.join(cluster.folder, f"{name}.log")
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen([f"{testbed.BIN}/holdfast", "serve-model", "--from", f"job:{job}", "--tokenizer", data, "--precision", precision, "--threads",
+                                             str(threads), "--listen", "127.0.0.1:0"], stdout=log, stderr=log, env=cluster.environment({"HOLDFAST_SERVER": cluster.server}))
+        self.job, self.base = job, None
+        while self.base is None and self.process.poll() is None:
+            with open(self.log, encoding="utf-8") as log:
+                found = re.search(r" at (http://\S+/v1): ", log.read())
+            self.base = found and found.group(1)
+            time.sleep(0.1)
+        if self.base is None:
+            raise SystemExit(f"bench/run serving: the model was not served; see {self.log}")
+
+    def stream(self, number, tokens, at_token):
+        """One text as server-sent events; at_token() for each."""
+        prompt = [(7 * i + 13 * number) % 200 + 3 for i in range(PROMPT)]
+        fields = {"model": self.job, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True, "logprobs": 0}
+        request = urllib.request.Request(f"{self.base}/completions", json.dumps(fields).encode())
+        with urllib.request.urlopen(request, timeout=600) as answer:
+            for line in answer:
+                if line.startswith(b"data: {"):
+                    at_token(len(json.loads(line[6:])["choices"][0]["logprobs"]["tokens"]))
+
+    def tokens_per_s(self, streams, tokens=TOKENS):
+        lock, state = threading.Lock(), {"began": 0, "ended": None, "last_begin": 0.0, "written": 0}
+
+        def write(number):
+            count = 0
+
+            def at_token(more):
+                nonlocal count
+                with lock:
+                    if count == 0:
+                        state["began"], state["last_begin"] = state["began"] + 1, time.monotonic()
+                    count += more
+                    if state["began"] == streams and state["ended"] is None:
+                        state["written"] += more
+
+            self.stream(number, tokens, at_token)
+            with lock:
+                state["ended"] = state["ended"] or time.monotonic()
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(streams)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return state["written"] / (state["ended"] - state["last_begin"])
+
+    def memory_mb(self):
+        with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as file:
+            return int(re.search(r"VmHWM:\s+(\d+)", file.read())[1]) / 1e3
+
+    def close(self):
+        self.process.terminate()
+        self.process.wait()
+
+
+def llama(model, streams, threads, flash):
+    script = os.path.join(testbed.ROOT, "bench", "peers", "llama", "throughput.mjs")
+    return json.loads(testbed.output_of(["node", script, exchange.MODULES, model, streams, TOKENS, threads, flash, PROMPT]))
+
+
+def checkpoint(cluster, data, size):
+    """A job with one checkpoint of such a model, after one step."""
+    cluster.start_workers("w1")
+    job = cluster.submit(train_data_path=f"{data}/train.bin", model=size, vocab_size=50257, block_size=256, batch_size=1, global_batch_size=1, total_steps=1,
+                         warmup_steps=1, dtype="bfloat16", eval_every=0, checkpoint_every=1)
+    cluster.wait_state(job, "succeeded", timeout_s=600)
+    cluster.kill("w1")
+    return job
+
+
+def rows_of_model(cluster, data, size, options, note):
+    job = checkpoint(cluster, data, size)
+    for precision in ("bfloat16", "float32"):
+        model = os.path.join(exchange.export(cluster, job, "gguf", "float16" if precision == "bfloat16" else precision), "model.gguf")
+        for threads in (1, 2):
+            served = Served(cluster, job, data, precision, threads, f"{size}-{precision}-{threads}")
+            try:
+                for streams in QUICK_STREAMS if options.quick else STREAMS:
+                    ours, installed, best = [], [], []
+                    for _ in range(options.repeat):
+                        ours.append(served.tokens_per_s(streams))
+                        if exchange.installed_version():
+                            installed.append(llama(model, streams, threads, 0)["tokens_per_s"])
+                            best.append(llama(model, streams, threads, 1)["tokens_per_s"])
+                    theirs = testbed.by_setup(dict(zip(testbed.peer_python.SETUPS, (installed, best)))) if installed else None
+                    yield testbed.row(f"{size}, {precision}, {threads} threads, {streams} at once", "tokens/s", testbed.median(ours), peer=theirs, higher_is_better=True, note=note)
+                yield testbed.row(f"{size}, {precision}, {threads} threads: memory", "MB", served.memory_mb(), note=note)
+            finally:
+                served.close()
+
+
+def measure(options):
+    note = NOTE.format(prompt=PROMPT, tokens=TOKENS, version=exchange.installed_version() or "not here")
+    with testbed.Testbed() as cluster:
+        data = exchange.prepared(cluster.folder, "bytes")
+        return [row for size in (("tiny",) if options.quick else ("tiny", "small")) for row in rows_of_model(cluster, data, size, options, note)]

@@ -1,0 +1,68 @@
+// Ops of a forward pass over rows of many sequences at once, whose keys and values are kept: for writing text.
+//
+// Letters, and further promises: ops.h.
+// Promises: a row's bits are those that it has in a forward pass by the DeviceOps that made this, over sequences of `longest`
+// tokens. They depend on its sequence alone: on the tokens before it and its position, and change neither with the number of
+// rows in a call, nor with the calls in which the rows before it came, nor with their pages. Keys and values are in pages of
+// kPageTokens positions. A page's contents are the implementation's affair: it is copied or shared as bytes, and may be read
+// by any number of sequences. Refuses: nothing at run time; sizes and positions are preconditions. Thread: that of the
+// DeviceOps, which outlives this.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+namespace holdfast::kernels {
+
+struct Act;
+enum class Epilogue : uint8_t;
+
+inline constexpr int64_t kPageTokens = 32;
+
+// Rows of a call that follow each other in one sequence: positions `position` .. `position + count - 1`.
+struct SequenceRows {
+  int64_t first_row;  // among the rows of the call
+  int64_t count;
+  int64_t position;
+  const int32_t* pages;  // host memory: the page of positions 0 .. 31, that of 32 .. 63, ... up to the last row's
+};
+
+class DecodeOps {
+ public:
+  virtual ~DecodeOps() = default;
+
+  // A matrix (OC, IC) as products read it. The memory it was made from is not needed any more.
+  class Weight {
+   public:
+    virtual ~Weight() = default;
+    virtual size_t bytes() const = 0;
+  };
+  virtual std::unique_ptr<Weight> keep(const Act* weight, int64_t OC, int64_t IC) = 0;
+
+  // out (N, C) = wte[tokens] + wpe[positions]; tokens, positions (N): host memory.
+  virtual void embed(float* out, const int32_t* tokens, const int32_t* positions, const Act* wte, const float* wpe, int64_t N,
+                     int64_t C) = 0;
+  // out (N, OC) = epilogue(in (N, IC) * weight^T + bias (OC)).
+  virtual void linear(Act* out, const Act* in, const Weight& weight, const float* bias, Epilogue epilogue, int64_t N) = 0;
+
+  // Bytes of a page of one layer: keys and values of kPageTokens positions.
+  virtual size_t page_bytes(int64_t C, int64_t NH) const = 0;
+  // Keeps keys and values of qkv (N, 3C) in their pages, then out (N, C) = attention of each row to its sequence up to itself.
+  // Page p is at pages + p * page_bytes. A sequence has one SequenceRows a call, and no page that a row is written to is any
+  // other's.
+  virtual void attention(Act* out, std::byte* pages, const Act* qkv, std::span<const SequenceRows> sequences, int64_t longest,
+                         int64_t C, int64_t NH) = 0;
+
+  // Bytes from one place on the device to another; they do not overlap.
+  virtual void copy(std::byte* to, const std::byte* from, size_t bytes) = 0;
+  // logits (N, V) = x (N, C) * wte (V, C)^T.
+  virtual void logits(float* logits, const Act* x, const Weight& wte, int64_t N) = 0;
+  // host_losses (N, K) = minus the log-probabilities of the tokens host_ids (N, K) by their row of logits (N, V): what
+  // head_loss says with such a target. Both are host memory.
+  virtual void token_losses(float* host_losses, const float* logits, const int32_t* host_ids, int64_t N, int64_t K,
+                            int64_t V) = 0;
+};
+
+}  // namespace holdfast::kernels

@@ -1,0 +1,97 @@
+// A model that writes text: forward passes over tokens of many sequences at once, whose keys and values are kept, so that a
+// token costs its own row alone.
+//
+// Promises: logits and losses of a token are a function of (parameters, the op set's numerics and type, the tokens up to it)
+// and of nothing else: not of the other sequences of a pass, of how a sequence was cut into passes, or of its pages. They are
+// those of Gpt2's forward pass over block_size tokens. Weights are read from memory once a pass. No allocation in a pass but of
+// its result. Refuses: a configuration that cannot be built, as Gpt2 does (std::invalid_argument); values that cannot be read
+// (its error). Positions of a sequence are below block_size, and its tokens below vocab_size: preconditions. Thread: one
+// Decoder belongs to one thread.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "kernels/ops.h"
+#include "model/device_buffer.h"
+#include "model/initial_values.h"
+#include "model/parameter_table.h"
+
+namespace holdfast::model {
+
+// Tokens that follow each other in one sequence, and are fed in one pass. Earlier passes fed the tokens before `position`, or
+// these are in pages that others filled with the same tokens.
+struct Feed {
+  std::span<const int32_t> tokens;
+  int64_t position = 0;            // of the first of them
+  std::span<const int32_t> pages;  // of positions 0 .. 31, 32 .. 63, ...: at least up to the last token's
+  int64_t answers = 1;             // the last so many of the tokens get logits; at most all
+};
+
+class Decoder {
+ public:
+  struct Limits {
+    int64_t pages = 0;    // kept at once; each holds kernels::kPageTokens positions of one sequence
+    int64_t rows = 0;     // tokens of a pass
+    int64_t answers = 0;  // rows of logits of a pass
+  };
+
+  // `ops` makes decode ops, and outlives it. The parameters are read from `values` once, a tensor at a time.
+  static tl::expected<std::unique_ptr<Decoder>, std::string> make(const Gpt2Config& config, kernels::DeviceOps& ops,
+                                                                  const InitialValues& values, const Limits& limits);
+  ~Decoder();
+
+  const Gpt2Config& config() const { return config_; }
+  const Limits& limits() const { return limits_; }
+  int64_t pages_of(int64_t tokens) const { return (tokens + kernels::kPageTokens - 1) / kernels::kPageTokens; }
+
+  // A pass. The answers' logits (sum of answers, V), feed after feed, valid until the next pass; host memory.
+  std::span<const float> feed(std::span<const Feed> feeds);
+  // Of the last pass: minus the log-probabilities of `ids` (answers, K), K for each.
+  std::vector<float> losses(std::span<const int32_t> ids);
+
+  struct MemoryUse {
+    size_t weights, pages, activations;  // bytes on the device
+  };
+  MemoryUse memory_use() const;
+
+ private:
+  Decoder(const Gpt2Config& config, kernels::DeviceOps& ops, const Limits& limits);
+  tl::expected<void, std::string> load(const InitialValues& values);
+  void layer(int64_t index, std::span<const kernels::SequenceRows> sequences, int64_t N);
+
+  Gpt2Config config_;
+  Limits limits_;
+  ParameterTable table_;
+  kernels::DeviceOps& ops_;
+  std::unique_ptr<kernels::DecodeOps> decode_;
+
+  struct Linear {
+    std::unique_ptr<kernels::DecodeOps::Weight> weight;
+    DeviceBuffer bias;
+  };
+  struct Norm {
+    DeviceBuffer weight, bias;
+  };
+  struct LayerWeights {
+    Norm ln_1, ln_2;
+    Linear attn, attn_proj, fc, mlp_proj;
+  };
+  DeviceBuffer wte_rows_, wpe_;  // wte (V, C) in the activations' type: rows for the encoder
+  std::unique_ptr<kernels::DecodeOps::Weight> wte_;
+  std::vector<LayerWeights> layers_;
+  Norm ln_f_;
+
+  DeviceBuffer pages_;  // by layer
+  // For limits_.rows rows: the residual stream twice (one is read, the other written), and what a layer makes of it.
+  DeviceBuffer residual_, residual_after_, normed_, qkv_, attention_, branch_, wide_, statistics_;
+  DeviceBuffer answers_, logits_;
+  std::vector<float> host_logits_;
+  int64_t answered_ = 0;  // rows of logits_ of the last pass
+};
+
+}  // namespace holdfast::model

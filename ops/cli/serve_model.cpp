@@ -1,0 +1,133 @@
+// `holdfast serve-model`: a checkpoint's model behind OpenAI's API, in this process.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <fstream>
+#include <set>
+
+#include "ops/cli/command/command.h"
+#include "ops/cli/terminal/format.h"
+#include "ops/cli/trained_model.h"
+#include "rendezvous/http/listen_address.h"
+#include "rendezvous/http/server.h"
+#include "rendezvous/text/sha256.h"
+#include "worker/serving/completions_api.h"
+
+namespace holdfast::ops {
+namespace {
+
+struct ServeModelArguments {
+  ModelArguments model;
+  std::string tokenizer, name, token_file, listen = "127.0.0.1:8000", tls_cert, tls_key;
+  bool allow_insecure = false;
+  int64_t cache_mib = 1024, batch_tokens = 256, queue = 256, timeout_s = 600;
+};
+
+// SHA-256 of each line that is not empty.
+std::set<std::string> tokens_in(const std::string& path) {
+  std::set<std::string> tokens;
+  if (path.empty()) return tokens;
+  std::ifstream file(path);
+  for (std::string line; std::getline(file, line);) {
+    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
+    if (!line.empty()) tokens.insert(rendezvous::sha256_hex(std::as_bytes(std::span(line))));
+  }
+  if (tokens.empty()) throw Failure{kBadInput, fmt::format("--token_file {}: no token is in it: expected one a line", path)};
+  return tokens;
+}
+
+// Job's id or the folder's name, as people call it.
+std::string name_of(const ServeModelArguments& arguments, const storage::Manifest& manifest) {
+  return arguments.name.empty() ? manifest.job : arguments.name;
+}
+
+void serve_model(const Options& options, const ServeModelArguments& arguments) {
+  sigset_t ending;  // before there are threads, which inherit that these are not delivered
+  sigemptyset(&ending);
+  sigaddset(&ending, SIGINT);
+  sigaddset(&ending, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &ending, nullptr);
+  TrainedModel trained = find_model(options, arguments.model);
+  const auto tokenizer = tokenizer_of(arguments.tokenizer, trained.manifest);
+  const std::set<std::string> tokens = tokens_in(arguments.token_file);
+  const auto loopback = rendezvous::listens_on_loopback(arguments.listen);
+  if (!loopback) throw Failure{kBadInput, loopback.error()};
+  if (!*loopback && !arguments.allow_insecure && (tokens.empty() || arguments.tls_cert.empty())) {
+    throw Failure{
+        kBadInput,
+        fmt::format("--listen {}: other machines could read along and ask for texts: give --token_file, --tls_cert and "
+                    "--tls_key, or --allow_insecure on a network that is trusted",
+                    arguments.listen)};
+  }
+  const model::Gpt2Config& config = trained.config;
+  const int64_t page_bytes = 2 * kernels::kPageTokens * config.n_embd * config.n_layer *
+                             static_cast<int64_t>(kernels::dtype_size(kernels::dtype_named(arguments.model.precision).value()));
+  const int64_t longest = (config.block_size + kernels::kPageTokens - 1) / kernels::kPageTokens;
+  const int64_t pages = std::max(longest, (arguments.cache_mib << 20) / page_bytes);
+  const auto [ops, decoder] =
+      load_model(trained, arguments.model,
+                 {.pages = pages, .rows = arguments.batch_tokens, .answers = std::max<int64_t>(1, arguments.batch_tokens / 2)});
+  worker::TextServer texts(*decoder, arguments.queue);
+  const worker::ServedModel served{
+      .name = name_of(arguments, trained.manifest),
+      .fingerprint =
+          fmt::format("{}-{}-{}", trained.manifest.state_hash.substr(0, 16), arguments.model.precision, ops->info().numerics),
+      .config = config,
+      .created_s =
+          std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
+  worker::CompletionsApi api(texts, *tokenizer, served,
+                             {.patience = std::chrono::seconds(arguments.timeout_s), .tokens = tokens});
+  rendezvous::HttpServerOptions http;
+  http.listen = arguments.listen;
+  http.tls = {arguments.tls_cert, arguments.tls_key};
+  const auto server =
+      rendezvous::HttpServer::start(http, [&api](const rendezvous::HttpRequest& head) { return api.gate(head); });
+  if (!server) throw Failure{kBadInput, server.error()};
+  const auto memory = decoder->memory_use();
+  fmt::print(stderr, "Serving {} (step {}, {}) at {}://{}/v1: {} of weights, {} for {} tokens of texts.\n", served.name,
+             trained.manifest.step, arguments.model.precision, arguments.tls_cert.empty() ? "http" : "https",
+             arguments.listen.substr(0, arguments.listen.rfind(':') + 1) + std::to_string((*server)->port()),
+             bytes_text(static_cast<double>(memory.weights)), bytes_text(static_cast<double>(memory.pages)),
+             pages * kernels::kPageTokens);
+  int signal = 0;
+  sigwait(&ending, &signal);
+}
+
+}  // namespace
+
+void add_serve_model_command(CLI::App& app, Options& options) {
+  const auto arguments = std::make_shared<ServeModelArguments>();
+  CLI::App* command = add_command(app, options, "serve-model", "Serve a checkpoint's model in the form of OpenAI's API",
+                                  "holdfast serve-model --from job:j1 --tokenizer data --listen 127.0.0.1:8000");
+  add_model_arguments(*command, arguments->model);
+  command->add_option("--tokenizer", arguments->tokenizer, "Folder that `data prepare` wrote [where the training file is]")
+      ->type_name("DIR");
+  command->add_option("--name", arguments->name, "The model's name in requests [the job's id]")->type_name("NAME");
+  command->add_option("--listen", arguments->listen, "Address to listen on")->capture_default_str()->type_name("HOST:PORT");
+  command->add_option("--token_file", arguments->token_file, "File with the tokens that may ask, one a line [everybody may]")
+      ->check(CLI::ExistingFile)
+      ->type_name("FILE");
+  command->add_option("--tls_cert", arguments->tls_cert, "Certificate (a chain in PEM): serve https")->type_name("FILE");
+  command->add_option("--tls_key", arguments->tls_key, "The certificate's key (PEM)")->type_name("FILE");
+  command->add_flag("--allow_insecure", arguments->allow_insecure,
+                    "Listen beyond this machine without tokens or TLS, on a network that is trusted");
+  command->add_option("--cache_mib", arguments->cache_mib, "Memory for keys and values of texts")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+      ->capture_default_str()
+      ->type_name("MIB");
+  command->add_option("--batch_tokens", arguments->batch_tokens, "Tokens of one pass: half of it is the most texts at once")
+      ->check(CLI::Range(int64_t{2}, int64_t{8192}))
+      ->capture_default_str();
+  command->add_option("--queue", arguments->queue, "Texts that may wait; more are refused with 429")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
+      ->capture_default_str();
+  command->add_option("--timeout_s", arguments->timeout_s, "The time in which a request's texts must be written")
+      ->check(CLI::Range(int64_t{1}, int64_t{86400}))
+      ->capture_default_str()
+      ->type_name("SECONDS");
+  command->callback([&options, arguments] { serve_model(options, *arguments); });
+}
+
+}  // namespace holdfast::ops

@@ -1,0 +1,62 @@
+#include "rendezvous/queries/initial_weights.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "rendezvous/protocol/initial_source.h"
+#include "rendezvous/queries/resume.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+constexpr std::pair<const char*, int64_t JobSpec::*> kSizes[] = {{"n_layer", &JobSpec::n_layer},
+                                                                 {"n_embd", &JobSpec::n_embd},
+                                                                 {"n_head", &JobSpec::n_head},
+                                                                 {"vocab_size", &JobSpec::vocab_size},
+                                                                 {"block_size", &JobSpec::block_size}};
+
+// As initial_weights.h of the model has it: fewer positions than the model has are fine.
+std::string other_sizes(const JobSpec& theirs, const JobSpec& spec) {
+  std::string differences, flags;
+  for (const auto& [name, size] : kSizes) {
+    const bool is_good = size == &JobSpec::block_size ? theirs.*size >= spec.*size : theirs.*size == spec.*size;
+    if (is_good) continue;
+    differences += fmt::format("{}{} {}, not {}", differences.empty() ? "" : ", ", name, theirs.*size, spec.*size);
+    flags += fmt::format(" --{} {}", name, theirs.*size);
+  }
+  if (differences.empty()) return "";
+  return fmt::format("its model has {}: submit with{}, or leave the sizes out", differences, flags);
+}
+
+}  // namespace
+
+nlohmann::json with_sizes_of_named_job(const Coordinator& state, const nlohmann::json& request) {
+  if (!request.is_object() || request.contains("model")) return request;
+  const auto named = request.find("init_from");
+  if (named == request.end() || !named->is_string()) return request;
+  const Job* job = state.find_job(parse_initial_source(named->get<std::string>()).job);
+  if (job == nullptr) return request;
+  nlohmann::json filled = request;
+  for (const auto& [name, size] : kSizes) {
+    if (!filled.contains(name)) filled[name] = job->membership->spec.*size;
+  }
+  return filled;
+}
+
+OrRefusal<void> pin_initial_weights(const Coordinator& state, JobSpec& spec) {
+  InitialSource source = parse_initial_source(spec.init_from);
+  if (!source.of_job()) return {};
+  const auto found = checkpoint_of_job(state, source.job, source.step, "init_from");
+  if (!found) return tl::unexpected(found.error());
+  if (const std::string other = other_sizes(state.find_job(source.job)->membership->spec, spec); !other.empty())
+    return refuse_field("init_from", fmt::format("{}: {}", spec.init_from, other));
+  source.step = found->step;
+  source.store = found->store;
+  spec.init_from = to_text(source);
+  return {};
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,21 @@
+// The job whose weights another begins with (init_from job:ID[@STEP]), looked up once, when that one is submitted.
+//
+// Thread: the owner's. Reads the catalogue, nothing from disk.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "rendezvous/coordinator/coordinator.h"
+#include "rendezvous/coordinator/refusal.h"
+
+namespace holdfast::rendezvous {
+
+// `request`: a job's fields as they were sent. Sizes of the model that it leaves open become those of the job that it names in
+// init_from; unchanged where it names none, or one that is not there.
+nlohmann::json with_sizes_of_named_job(const Coordinator& state, const nlohmann::json& request);
+
+// Says in the spec which checkpoint it is: of the named step or the newest one, and where its objects are. Refuses a job that
+// is not there, has no such checkpoint, or has a model of other sizes. Anything else in init_from is left as it is.
+OrRefusal<void> pin_initial_weights(const Coordinator& state, JobSpec& spec);
+
+}  // namespace holdfast::rendezvous

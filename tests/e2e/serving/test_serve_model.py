@@ -1,0 +1,100 @@
+#!/usr/bin/python3
+"""A trained model is served in the form of OpenAI's API, and OpenAI's own client gets its texts, streams and errors."""
+import concurrent.futures
+import json
+import os
+import random
+import re
+import signal
+import subprocess
+import sys
+import unittest
+import urllib.request
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import harness  # noqa: E402  (needs the path above)
+from processes import wait_until  # noqa: E402
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+TOKEN = "a-token-of-this-test"
+
+
+class ServeModel(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = harness.Cluster().start_service()
+        try:
+            folder = cls.cluster.folder
+            cls.data = os.path.join(folder, "data")
+            cls.cluster.cli("data", "prepare", os.path.join(harness.ROOT, "LICENSE"), "--output", cls.data, "--vocab_size", 400)
+            cls.cluster.start_workers("w1")
+            cls.job = cls.cluster.submit(**harness.small_spec(folder, train_data_path=f"{cls.data}/train.bin", valid_data_path=f"{cls.data}/val.bin",
+                                                              vocab_size=400, total_steps=20, eval_every=0, checkpoint_every=10))
+            cls.cluster.wait_state(cls.job, "succeeded")
+            cls.tokens = os.path.join(folder, "tokens")
+            with open(cls.tokens, "w", encoding="utf-8") as file:
+                file.write(f"{TOKEN}\n")
+        except BaseException:
+            cls.cluster.close(True)
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.close(False)
+
+    def serve(self, *more):
+        """(the server's process, its base URL)"""
+        arguments = ["serve-model", "--from", f"job:{self.job}", "--tokenizer", self.data, "--listen", "127.0.0.1:0", "--token_file", self.tokens, *more]
+        server = self.cluster.spawn("serving", [f"{harness.BIN}/holdfast", *map(str, arguments)], {"HOLDFAST_SERVER": self.cluster.server})
+        self.addCleanup(server.kill)
+        said = lambda: re.search(r" at (http://\S+/v1): ", server.log())  # noqa: E731
+        wait_until(lambda: said() or not server.running(), 60, "the model to be served")
+        self.assertTrue(said(), server.log())
+        return server, said().group(1)
+
+    def ask(self, base, fields):
+        request = urllib.request.Request(f"{base}/completions", json.dumps({"model": self.job, **fields}).encode(), {"Authorization": f"Bearer {TOKEN}"})
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.load(answer)
+
+    def test_openais_own_client(self):
+        server, base = self.serve()
+        done = subprocess.run(["node", os.path.join(HERE, "client.mjs"), base, TOKEN], capture_output=True, text=True, timeout=120, check=False)
+        self.assertEqual(0, done.returncode, done.stderr)
+        got = json.loads(done.stdout)
+        self.assertEqual(self.job, got["model"])
+        texts = [choice["text"] for choice in got["whole"]["choices"]]
+        self.assertEqual(texts, got["streamed"])
+        self.assertNotEqual(texts[0], texts[1])
+        self.assertEqual(got["whole"]["usage"], got["usage"])
+        errors = got["errors"]
+        self.assertEqual(("BadRequestError", 400, "temperature"), tuple(errors["temperature"][k] for k in ("kind", "status", "param")))
+        self.assertEqual(("BadRequestError", "logit_bias", "unsupported_parameter"), tuple(errors["logit_bias"][k] for k in ("kind", "param", "code")))
+        self.assertEqual(("NotFoundError", 404, "model_not_found"), tuple(errors["model"][k] for k in ("kind", "status", "code")))
+        self.assertEqual({"kind": "AuthenticationError", "status": 401}, errors["token"])
+        with urllib.request.urlopen(urllib.request.Request(f"{base.removesuffix('/v1')}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}), timeout=10) as answer:
+            metrics = answer.read().decode()
+        self.assertIn('holdfast_serve_requests_total{result="refused"} 4', metrics)  # three of them requests, one without a right token
+        server.signal(signal.SIGTERM)
+        self.assertEqual(0, server.wait_exit())
+        self.assertNotIn("The software", server.log(), "no prompt is in the log")
+
+    def test_one_text_for_a_request_whatever_else_is_asked_and_in_whichever_life(self):
+        chosen = random.Random(5)
+        requests = [{"prompt": "".join(chosen.choices("abc THE and\n", k=chosen.randint(1, 60))), "max_tokens": chosen.randint(1, 30), "seed": chosen.randint(0, 9),
+                     "temperature": chosen.choice([0, 0.7, 1.2]), "top_p": chosen.choice([1, 0.8]), "n": chosen.randint(1, 3)} for _ in range(40)]
+        server, base = self.serve("--batch_tokens", 16, "--cache_mib", 1, "--threads", 1)
+        with concurrent.futures.ThreadPoolExecutor(12) as pool:
+            together = list(pool.map(lambda fields: self.ask(base, fields)["choices"], requests))
+        server.kill()
+        _, base = self.serve("--threads", 2)
+        for fields, choices in zip(requests, together):
+            self.assertEqual(choices, self.ask(base, fields)["choices"])
+
+    def test_refuses_to_listen_to_strangers(self):
+        said = self.cluster.cli("serve-model", "--from", f"job:{self.job}", "--tokenizer", self.data, "--listen", "0.0.0.0:0", expect=2)
+        self.assertIn("--token_file", said)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,72 @@
+// The texts of one request, from the tokens that come to the answer as OpenAI's API has it: whole, or as server-sent events.
+//
+// Promises: pieces of a text are valid UTF-8, and what may belong to a stop string is held back until it is known. A stream's
+// events end with "data: [DONE]". Usage counts the prompt's tokens once, however many texts it has. Thread: add() is called by
+// one at a time.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "model/data/tokenizer.h"
+#include "model/decode/text_engine.h"
+#include "worker/serving/completion_request.h"
+#include "worker/serving/stop_strings.h"
+#include "worker/serving/text_server.h"
+
+namespace holdfast::worker {
+
+// The facts that answers have in common.
+struct CompletionHead {
+  std::string id, model, fingerprint;  // the fingerprint: all that a text is a function of, but the request
+  int64_t created_s = 0;
+  uint64_t seed = 0;
+};
+
+class Completion {
+ public:
+  // `prompts`: as tokens; `request.n` texts for each, whose index is prompt * n + choice. The tokenizer outlives it.
+  Completion(CompletionHead head, CompletionRequest request, std::vector<std::vector<int32_t>> prompts,
+             const model::Tokenizer& tokenizer);
+
+  // More of a text. False: nothing more of it is wanted, for it has come to a stop string. For a stream `events` gets what is
+  // to be sent now.
+  bool add(size_t index, const std::vector<model::WrittenToken>& tokens, TextServer::Outcome outcome, std::string& events);
+  bool has_ended() const { return ended_ == choices_.size(); }
+  std::string last_events() const;  // of a stream, when all have ended
+  nlohmann::json answer() const;    // the whole, when all have ended
+
+  int64_t prompt_tokens() const { return prompt_tokens_; }
+  int64_t written_tokens() const { return written_tokens_; }
+  size_t texts() const { return choices_.size(); }
+  const std::vector<int32_t>& prompt_of(size_t index) const { return prompts_[index / static_cast<size_t>(request_.n)]; }
+  const CompletionRequest& request() const { return request_; }
+
+ private:
+  struct Choice {
+    Choice(const model::Tokenizer& tokenizer, const std::vector<std::string>& stop) : characters(tokenizer), stops(stop) {}
+    model::TextStream characters;
+    StopStrings stops;
+    std::string text, end;  // "stop", "length", "timeout"; "": not yet
+    bool has_begun = false;
+    nlohmann::json logprobs;
+    size_t offset = 0;  // in bytes, of the next token's text
+  };
+  std::string echoed(size_t index) const;
+  void note(Choice& choice, const model::WrittenToken& token) const;
+  nlohmann::json frame() const;
+  nlohmann::json shown(size_t index, const Choice& choice, const std::string& text) const;
+  nlohmann::json usage() const;
+
+  CompletionHead head_;
+  CompletionRequest request_;
+  std::vector<std::vector<int32_t>> prompts_;
+  const model::Tokenizer& tokenizer_;
+  std::vector<Choice> choices_;
+  size_t ended_ = 0;
+  int64_t prompt_tokens_ = 0, written_tokens_ = 0;
+};
+
+}  // namespace holdfast::worker

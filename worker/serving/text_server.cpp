@@ -1,0 +1,97 @@
+#include "worker/serving/text_server.h"
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace holdfast::worker {
+namespace {
+
+TextServer::Outcome outcome_of(model::TextEnd end) {
+  switch (end) {
+    case model::TextEnd::kNotYet:
+      break;
+    case model::TextEnd::kStop:
+      return TextServer::Outcome::kStop;
+    case model::TextEnd::kLength:
+      return TextServer::Outcome::kLength;
+  }
+  return TextServer::Outcome::kGoesOn;
+}
+
+}  // namespace
+
+TextServer::TextServer(model::Decoder& decoder, int64_t waiting_max)
+    : waiting_max_(waiting_max),
+      engine_(decoder),
+      load_(engine_.load()),
+      thread_([this](const std::stop_token& stop) { run(stop); }) {}
+
+std::optional<TextRefused> TextServer::submit(std::vector<Order> orders, std::chrono::milliseconds patience) {
+  for (const Order& order : orders) {
+    if (auto why = engine_.refusal(order.prompt)) return TextRefused{.is_busy = false, .why = *std::move(why)};
+  }
+  const auto deadline = Clock::now() + patience;
+  {
+    const std::lock_guard lock(mutex_);
+    const int64_t waiting = load_.waiting + static_cast<int64_t>(inbox_.size());
+    if (waiting > 0 && waiting + static_cast<int64_t>(orders.size()) > waiting_max_) {
+      return TextRefused{.is_busy = true,
+                         .why = fmt::format("{} texts wait already, of at most {}: try again later", waiting, waiting_max_)};
+    }
+    for (Order& order : orders) inbox_.push_back({std::move(order), deadline});
+  }
+  filled_.notify_all();
+  return {};
+}
+
+model::TextEngine::Load TextServer::load() const {
+  const std::lock_guard lock(mutex_);
+  model::TextEngine::Load load = load_;
+  load.waiting += static_cast<int64_t>(inbox_.size());
+  return load;
+}
+
+void TextServer::run(const std::stop_token& stop) {
+  while (!stop.stop_requested()) {
+    std::vector<Waiting> taken;
+    {
+      std::unique_lock lock(mutex_);
+      if (engine_.is_idle()) filled_.wait(lock, stop, [&] { return !inbox_.empty(); });
+      taken = std::exchange(inbox_, {});
+      load_.waiting += static_cast<int64_t>(taken.size());  // until the engine has counted them
+    }
+    for (Waiting& waiting : taken) {
+      const auto number = engine_.add(std::move(waiting.order.prompt));  // submit() has asked
+      if (number) texts_[*number] = {std::move(waiting.order.on_progress), waiting.deadline};
+    }
+    if (!engine_.is_idle()) pass();
+    const std::lock_guard lock(mutex_);
+    load_ = engine_.load();
+  }
+}
+
+void TextServer::pass() {
+  std::map<int64_t, model::TextProgress> heard;
+  for (model::TextProgress& progress : engine_.step()) {
+    const int64_t text = progress.text;
+    heard[text] = std::move(progress);
+  }
+  const auto now = Clock::now();
+  for (auto at = texts_.begin(); at != texts_.end();) {
+    auto& [number, text] = *at;
+    const auto found = heard.find(number);
+    Outcome outcome = found == heard.end() ? Outcome::kGoesOn : outcome_of(found->second.end);
+    if (outcome == Outcome::kGoesOn && now > text.deadline) outcome = Outcome::kTimedOut;
+    const bool wants_more =
+        text.on_progress(found == heard.end() ? std::vector<model::WrittenToken>() : found->second.tokens, outcome);
+    if (wants_more && outcome == Outcome::kGoesOn) {
+      ++at;
+      continue;
+    }
+    engine_.cancel(number);
+    at = texts_.erase(at);
+  }
+}
+
+}  // namespace holdfast::worker
