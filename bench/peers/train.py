@@ -2,9 +2,12 @@
 
 train.py [--model tiny] [--threads N] [--batch 4] [--block 512] [--dtype bfloat16] [--accumulation 1] [--steps 6]
          [--rank R --world N --master HOST:PORT] [--wire float32|float16] [--zero]
+         [--device cuda] [--compile] [--vocabulary 50304]
 
 With --world 2 or more each process is one rank of DistributedDataParallel over gloo; GLOO_SOCKET_IFNAME picks the interface, and
---wire float16 is DDP's fp16_compress_hook, --zero its ZeroRedundancyOptimizer. Gradients are reduced once a step, however many microbatches it has."""
+--wire float16 is DDP's fp16_compress_hook, --zero its ZeroRedundancyOptimizer. Gradients are reduced once a step, however many microbatches it has.
+--device cuda and --compile are for ops/check_gpu, which sets a step on a GPU beside ours; a vocabulary that is a multiple of 64
+lets the libraries' products use whole tiles."""
 import argparse
 import contextlib
 import json
@@ -28,6 +31,9 @@ def parse():
     parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="bfloat16")
     parser.add_argument("--accumulation", type=int, default=1)
     parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
+    parser.add_argument("--compile", action="store_true", help="the model by torch.compile")
+    parser.add_argument("--vocabulary", type=int, default=50257)
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--world", type=int, default=1)
     parser.add_argument("--master", default="127.0.0.1:29512")
@@ -50,24 +56,28 @@ def main():
     torch.set_num_threads(options.threads)
     torch.manual_seed(0)
     layers, channels, heads, _ = SIZES[options.model]
-    model = GPT2(layers, channels, heads, options.block)
+    model = GPT2(layers, channels, heads, options.block, options.vocabulary).to(options.device)
     if options.world > 1:
         dist.init_process_group("gloo", init_method=f"tcp://{options.master}", rank=options.rank, world_size=options.world)
         model = DistributedDataParallel(model, gradient_as_bucket_view=True)
         if options.wire == "float16":
             model.register_comm_hook(None, fp16_compress_hook)
     optimizer = make_optimizer(model, options.zero)
+    if options.compile:
+        model = torch.compile(model)
     for step in range(options.steps):
         start = time.perf_counter()
         for microbatch in range(options.accumulation):
-            tokens, targets = (torch.randint(0, 50257, (options.batch, options.block)) for _ in range(2))
+            tokens, targets = (torch.randint(0, 50257, (options.batch, options.block)).to(options.device) for _ in range(2))
             last = microbatch == options.accumulation - 1
             with contextlib.nullcontext() if options.world == 1 or last else model.no_sync():
-                with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.dtype == "bfloat16"):
+                with torch.autocast(options.device, dtype=torch.bfloat16, enabled=options.dtype == "bfloat16"):
                     loss = model(tokens, targets)
                 (loss / options.accumulation).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
+        if options.device == "cuda":
+            torch.cuda.synchronize()
         taken = time.perf_counter() - start
         tokens = options.batch * options.block * options.accumulation * options.world
         print(json.dumps({"step": step, "loss": loss.item(), "step_s": taken, "tokens_per_s": tokens / taken}), flush=True)

@@ -58,6 +58,20 @@ struct Options {
   bool product = false, copies = false, spans = false, profile = false;
 };
 
+// Tokens or targets of a microbatch, and each call gives others.
+class RandomTokens {
+ public:
+  std::vector<int32_t> next(size_t count) {
+    std::vector<int32_t> tokens(count);
+    for (int32_t& token : tokens) token = any_(random_);
+    return tokens;
+  }
+
+ private:
+  std::mt19937 random_{1};
+  std::uniform_int_distribution<int32_t> any_{0, static_cast<int32_t>(kTiny.vocab_size) - 1};
+};
+
 kernels::DType dtype_of(const std::string& name) {
   if (name == "float32") return kernels::DType::kFloat32;
   return name == "float16" ? kernels::DType::kFloat16 : kernels::DType::kBFloat16;
@@ -229,13 +243,15 @@ void run_profile(const Options& options) {
   model::Gpt2 gpt2(kTiny, *ops, options.batch);
   gpt2.initialize(1);
   model::TrainState state(gpt2, *ops);
-  const std::vector<int32_t> tokens(static_cast<size_t>(options.batch * kTiny.block_size), 7);
+  RandomTokens random;
+  const auto count = static_cast<size_t>(options.batch * kTiny.block_size);
+  const std::vector<int32_t> tokens = random.next(count), targets = random.next(count);
   OpsByName by_op;
   double steps_s = 0;
   for (int64_t step = 0; step <= options.steps; ++step) {
     worker::start_recording(kSpansMax, 1);
     const auto begin = std::chrono::steady_clock::now();
-    gpt2.train_microbatch(tokens, tokens);
+    gpt2.train_microbatch(tokens, targets);
     state.apply(kOptimizer, gpt2.gradients());
     worker::bring_later_spans();
     const double step_s = seconds_since(begin);
@@ -253,14 +269,10 @@ void run(const Options& options) {
   model::Gpt2 gpt2(kTiny, *ops, options.batch);
   gpt2.initialize(1);
   model::TrainState state(gpt2, *ops);
-  std::mt19937 random(1);
-  std::uniform_int_distribution<int32_t> token(0, static_cast<int32_t>(kTiny.vocab_size) - 1);
-  std::vector<int32_t> tokens(static_cast<size_t>(options.batch * kTiny.block_size)), targets(tokens.size());
+  RandomTokens random;
+  const auto count = static_cast<size_t>(options.batch * kTiny.block_size);
   for (int64_t step = 0; step < options.steps; ++step) {
-    for (size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = token(random);
-      targets[i] = token(random);
-    }
+    const std::vector<int32_t> tokens = random.next(count), targets = random.next(count);
     const auto begin = std::chrono::steady_clock::now();
     const double cpu_begin = cpu_seconds();
     const double loss = gpt2.train_microbatch(tokens, targets);
@@ -271,7 +283,7 @@ void run(const Options& options) {
     state.apply(kOptimizer, gpt2.gradients());
     const double wall_s = seconds_since(begin);
     std::printf("{\"step\": %ld, \"loss\": %.4f, \"step_s\": %.4f, \"cpu_s\": %.4f, \"tokens_per_second\": %.0f}\n",
-                static_cast<long>(step), loss, wall_s, cpu_seconds() - cpu_begin, static_cast<double>(tokens.size()) / wall_s);
+                static_cast<long>(step), loss, wall_s, cpu_seconds() - cpu_begin, static_cast<double>(count) / wall_s);
     std::fflush(stdout);
   }
   const auto use = gpt2.memory_use();
