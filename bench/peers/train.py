@@ -2,7 +2,7 @@
 
 train.py [--model tiny] [--threads N] [--batch 4] [--block 512] [--dtype bfloat16] [--accumulation 1] [--steps 6]
          [--rank R --world N --master HOST:PORT] [--wire float32|float16] [--zero]
-         [--device cuda] [--compile] [--vocabulary 50304]
+         [--device cuda] [--compile [MODE]] [--vocabulary 50304]
 
 With --world 2 or more each process is one rank of DistributedDataParallel over gloo; GLOO_SOCKET_IFNAME picks the interface, and
 --wire float16 is DDP's fp16_compress_hook, --zero its ZeroRedundancyOptimizer. Gradients are reduced once a step, however many microbatches it has.
@@ -32,7 +32,7 @@ def parse():
     parser.add_argument("--accumulation", type=int, default=1)
     parser.add_argument("--steps", type=int, default=6)
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu")
-    parser.add_argument("--compile", action="store_true", help="the model by torch.compile")
+    parser.add_argument("--compile", nargs="?", const="default", help="the model by torch.compile in this mode")
     parser.add_argument("--vocabulary", type=int, default=50257)
     parser.add_argument("--rank", type=int, default=0)
     parser.add_argument("--world", type=int, default=1)
@@ -64,7 +64,7 @@ def main():
             model.register_comm_hook(None, fp16_compress_hook)
     optimizer = make_optimizer(model, options.zero)
     if options.compile:
-        model = torch.compile(model)
+        model = torch.compile(model, mode=options.compile)
     for step in range(options.steps):
         start = time.perf_counter()
         for microbatch in range(options.accumulation):

@@ -132,7 +132,7 @@ class Library final : public LibraryProducts {
         processors_(properties_of(stream.device()).processors),
         handle_(handle_of(stream)) {}
 
-  // How work is cut may depend on how many processors there are; asked-2: on what is asked for here, and in which words.
+  // How work is cut may depend on how many processors there are; asked-3: on what is asked for here, and in which words.
   std::string name() const override {
 #if defined(__CUDACC__)
     const char* const library = "cublaslt-";
@@ -140,7 +140,7 @@ class Library final : public LibraryProducts {
     const char* const library = "hipblaslt-";
 #endif
     const char* const override_file = std::getenv(kOverride);  // NOLINT(concurrency-mt-unsafe): nobody sets it
-    return library + std::to_string(version()) + "-" + std::to_string(processors_) + "cu-asked-2" +
+    return library + std::to_string(version()) + "-" + std::to_string(processors_) + "cu-asked-3" +
            (override_file == nullptr ? "" : std::string("-") + kOverride + "=" + override_file);
   }
 
@@ -192,11 +192,13 @@ class Library final : public LibraryProducts {
     if (result.bias != nullptr) somewhere.bias = reinterpret_cast<const void*>(alignment);
     if (result.pre_gelu != nullptr) somewhere.pre_gelu = reinterpret_cast<void*>(alignment);
     Product& made = products_.try_emplace(key, somewhere, A, B, M, N, K).first->second;
-    choose(made, alignment);
+    choose(made, alignment, result.bias != nullptr);
     return made;
   }
 
-  void choose(Product& product, uintptr_t alignment) const {
+  // A sum in parts is rounded to the result's type before the bias is added (cuBLASLt 13.0, H100): its error is then one of
+  // the sum, which may be large where the result is not. So products with a bias are not to be done in parts.
+  void choose(Product& product, uintptr_t alignment, [[maybe_unused]] bool has_bias) const {
     Owned<hipblasLtMatmulPreference_t, hipblasLtMatmulPreferenceDestroy> preference;
     preference.make(hipblasLtMatmulPreferenceCreate);
     const auto prefer = [&](auto attribute, auto value) {
@@ -204,7 +206,8 @@ class Library final : public LibraryProducts {
     };
     prefer(HIPBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(kWorkspaceBytes));
 #if defined(__CUDACC__)  // hipBLASLt has no such preferences; its algorithms need no more than an element's alignment
-    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+    prefer(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+           static_cast<uint32_t>(has_bias ? CUBLASLT_REDUCTION_SCHEME_NONE : CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
     for (const auto attribute : {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
                                  CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
       prefer(attribute, static_cast<uint32_t>(alignment));
