@@ -24,13 +24,14 @@
 namespace holdfast::kernels::hip {
 
 inline constexpr int64_t kWidestHead = 128;
-// Rows of logits that exist at once, as floats: few enough to stay in a large cache (64 MB of a Radeon's take 51 MB of GPT-2's
-// vocabulary, 50 MB of an H100's or H200's take 26 MB), and enough of them, with a block each, for every processor. Rows of
-// their gradients, as activations: the more, the less often the embedding's gradient is gone through.
+// Rows of logits that exist at once, as floats: few enough to stay in a large cache where that helps (64 MB of a Radeon's take
+// 51 MB of GPT-2's vocabulary), and enough of them, with a block each, for every processor. On an H200 cross-entropy took as
+// long for 128 rows, which its cache holds, as for 2,048, and the products took 1.4 times as long. Rows of their gradients, as
+// activations: the more, the less often the embedding's gradient is gone through.
 #if defined(HOLDFAST_HIP_ON_CPU)
 inline constexpr int64_t kLogitRows = 64, kLogitGradientRows = 256;  // so that small tests have several of each
 #elif defined(__CUDACC__)
-inline constexpr int64_t kLogitRows = 128, kLogitGradientRows = 2048;
+inline constexpr int64_t kLogitRows = 1024, kLogitGradientRows = 2048;
 #else
 inline constexpr int64_t kLogitRows = 256, kLogitGradientRows = 2048;
 #endif
@@ -176,6 +177,7 @@ class HipOps final : public DeviceOps {
   // logits (rows, V), of whose rows each begins `stride` after the one before.
   void logits_of(float* logits, int64_t stride, const Element* x, const Element* wte, int64_t rows, int64_t C, int64_t V);
   // losses (rows), and unless it is null dlogits (rows, V padded), of `rows` rows.
+  void gradient_of_inputs(Element* dx, const Element* dlogits, const Element* wte, int64_t rows, int64_t C, int64_t V);
   void cross_entropy_of(float* losses, Element* dlogits, float* logits, const Element* x, const Element* wte,
                         const int32_t* targets, int64_t rows, int64_t C, int64_t V, float scale);
 

@@ -1,8 +1,7 @@
 // Products by hipBLASLt, or by cuBLASLt under its names (library_products.h).
 //
-// The library's matrices have contiguous columns, ours contiguous rows: it is asked for the transposed product, (N, M) = B (N,
-// K)
-// * A (M, K)^T, so that its first operand is our second one, and a bias runs along its rows.
+// The library's matrices have contiguous columns, ours contiguous rows: it is asked for the transposed product,
+// (N, M) = B (N, K) * A (M, K)^T, so that its first operand is our second one, and a bias runs along its rows.
 #include "kernels/hip/library_products.h"
 
 #if defined(__CUDACC__)
@@ -132,7 +131,7 @@ class Library final : public LibraryProducts {
         processors_(properties_of(stream.device()).processors),
         handle_(handle_of(stream)) {}
 
-  // How work is cut may depend on how many processors there are; asked-3: on what is asked for here, and in which words.
+  // How work is cut may depend on how many processors there are; asked-4: on what is asked for here, and in which words.
   std::string name() const override {
 #if defined(__CUDACC__)
     const char* const library = "cublaslt-";
@@ -140,7 +139,7 @@ class Library final : public LibraryProducts {
     const char* const library = "hipblaslt-";
 #endif
     const char* const override_file = std::getenv(kOverride);  // NOLINT(concurrency-mt-unsafe): nobody sets it
-    return library + std::to_string(version()) + "-" + std::to_string(processors_) + "cu-asked-3" +
+    return library + std::to_string(version()) + "-" + std::to_string(processors_) + "cu-asked-4" +
            (override_file == nullptr ? "" : std::string("-") + kOverride + "=" + override_file);
   }
 
