@@ -12,12 +12,14 @@ sanitizer_options() {
 # Builds the tests that say they are concurrent under the thread sanitizer, which has nothing to say about the rest, and runs those
 # of them that CTEST ARGUMENTs choose.
 concurrent_tests() {  # CTEST ARGUMENT...
-  local tests
+  local programs
   ops/build tsan help >/dev/null || return 1  # configures; builds nothing
-  tests=$(ctest --test-dir build/tsan -N -L '^concurrent$' -LE '^nightly$' | sed -nE 's/^ *Test +#[0-9]+: //p')
-  [[ -n $tests ]] || { echo "no test has the label 'concurrent'"; return 1; }
-  # shellcheck disable=SC2086  # one word a test, and a test's name is its target's
-  ops/build tsan $tests && ops/ctest tsan -L '^concurrent$' "$@"
+  # A test has its target's name, but for second runs of a program that is in the list without them.
+  programs=$(comm -12 <(ctest --test-dir build/tsan -N -L '^concurrent$' -LE '^nightly$' | sed -nE 's/^ *Test +#[0-9]+: //p' | sort) \
+    <(ninja -C build/tsan -t targets all | sed -nE 's/: phony$//p' | sort))
+  [[ -n $programs ]] || { echo "no test has the label 'concurrent'"; return 1; }
+  # shellcheck disable=SC2086  # one word a program
+  ops/build tsan $programs && ops/ctest tsan -L '^concurrent$' "$@"
 }
 
 # Runs a script's stages, one function stage_NAME each, one after the other, and says what each of them took.
