@@ -162,7 +162,8 @@ OpCase head(DType dtype, RandomInputs& random, int64_t N, int64_t C, int64_t V, 
   const auto targets = random.below(static_cast<int32_t>(V), N);
   // ref rounds dlogits to the activation dtype; an op set may keep them in float32.
   const double scale = static_cast<double>(loss_scale) / static_cast<double>(N);
-  const double terms = std::max(1.0, std::sqrt(static_cast<double>(V) / 8192));  // of dx: their errors add up like a random walk
+  const double terms =
+      std::max(1.0, std::sqrt(static_cast<double>(V) / 8192));  // of dx: their errors add up like a random walk
   const Bound gradient = dtype == DType::kFloat32 ? Bound{0, kFloatSum.absolute * terms, scale} : Bound{1.0 / 128, 4e-3, scale};
   return {shape("head N,C,V,scale", N, C, V, static_cast<int>(loss_scale)), [=](DeviceOps& ops) -> std::vector<Output> {
             OnDevice on(ops);

@@ -83,7 +83,8 @@ TEST_P(HipTraining, FollowsTheCpu) {
   kernels::testing::use_wave(wave);
   kernels::testing::shuffle_with(1);
   const Trained on_gpu = train(*gpu(dtype));
-  EXPECT_GE(on_gpu.replays, kSteps - 2) << "all but the first one or two, which bring scratch to its size: the pass, then the update";
+  EXPECT_GE(on_gpu.replays, kSteps - 2)
+      << "all but the first one or two, which bring scratch to its size: the pass, then the update";
   const Trained on_cpu = train(*kernels::make_cpu_ops(dtype, 1));
   EXPECT_LT(on_cpu.losses.back(), on_cpu.losses.front() - 0.5) << "it learns";
   const double allowed = dtype == DType::kFloat32 ? 1e-4 : 0.03;
