@@ -18,6 +18,7 @@ using rendezvous::TermRow;
 
 constexpr int64_t kLeaderPatienceMs = 2000, kTickMs = 50, kBeatMs = 250, kFaultsMs = 60'000, kPeaceMs = 60'000;
 constexpr int64_t kReplacedWithinMs = 5000, kSettledMs = 25'000;
+constexpr int64_t kAsksAgainMs = 500;
 constexpr int64_t kServerNoticesMs = 8000;  // that a connection was cut: its keepalives
 enum class Unreached { kByAll, kByServices, kByClients };
 
@@ -280,7 +281,13 @@ void LeadershipWorld::replace_one_that_nobody_reaches() {
       if (service->name() == leader) service->be_unreached(kReplacedWithinMs, by);
     }
     const int64_t until = now_ms_ + kReplacedWithinMs;
-    while (now_ms_ < until && server_.commits().back().service == leader) step();
+    while (now_ms_ < until && server_.commits().back().service == leader) {
+      step();
+      if (now_ms_ % kAsksAgainMs != 0) continue;
+      for (const auto& service : services_) {
+        if (service->name() != leader) service->refer();  // a client in want of the leader, whom chance may never bring
+      }
+    }
     const bool replaced = server_.commits().back().service != leader;
     if (replaced && by == Unreached::kByServices) broken("{} was reached, and was replaced", leader);
     if (!replaced && by != Unreached::kByServices) broken("{} was reached by nobody, and nobody took its place", leader);
