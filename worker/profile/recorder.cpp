@@ -68,6 +68,9 @@ struct Place {
   const char* role = "thread";
   Track* track = nullptr;
   ~Place() { leave(); }
+  void take() {
+    if (track == nullptr) track = recorder().take_track(role);
+  }
   void leave() {
     if (track != nullptr) recorder().leave_track(std::exchange(track, nullptr));
   }
@@ -79,7 +82,7 @@ void keep(uint64_t recording, const RecordedSpan& span, Place& on = place) {
   Recorder& all = recorder();
   const bool outline = span.kind == SpanKind::kStep || span.kind == SpanKind::kPhase;
   std::atomic<int64_t>& room = outline ? all.outline_room : all.room;
-  if (on.track == nullptr) on.track = all.take_track(on.role);
+  on.take();
   if (on.track == nullptr || room.fetch_sub(1, std::memory_order_relaxed) <= 0) {
     all.dropped.fetch_add(1, std::memory_order_relaxed);
     return;
@@ -102,6 +105,7 @@ void set_recording(uint64_t recording) {
 
 void Span::begin() {
   push_range(name_);
+  if (wanted_ / 2 != 0) place.take();  // before it begins: the thread that had the track has ended then
   begin_ns_ = now_ns();
 }
 
