@@ -125,6 +125,7 @@ constexpr std::pair<const char*, const char*> kHeadings[] = {{"submit", "Jobs"},
                                                              {"ckpt", "Checkpoints and data"},
                                                              {"sample", "Checkpoints and data"},
                                                              {"eval", "Checkpoints and data"},
+                                                             {"generate", "Checkpoints and data"},
                                                              {"audit", "Checks and plans"},
                                                              {"chaos", "Checks and plans"},
                                                              {"plan", "Checks and plans"},
@@ -163,12 +164,12 @@ std::unique_ptr<CLI::App> make_app(Options& options) {
   app->get_formatter()->column_width(34);
   add_service_options(*app, options);
   for (auto* add :
-       {add_serve_command,    add_backup_commands, add_store_commands,      add_submit_command,      add_list_command,
-        add_show_command,     add_job_actions,     add_follow_commands,     add_wait_command,        add_profile_command,
-        add_jobs_group,       add_node_commands,   add_checkpoint_commands, add_audit_command,       add_chaos_command,
-        add_data_commands,    add_sample_command,  add_evaluate_command,    add_serve_model_command, add_plan_command,
-        add_netcheck_command, add_doctor_command,  add_token_commands,      add_webhook_commands,    add_completion_commands,
-        add_help_command}) {
+       {add_serve_command,       add_backup_commands,  add_store_commands,      add_submit_command,   add_list_command,
+        add_show_command,        add_job_actions,      add_follow_commands,     add_wait_command,     add_profile_command,
+        add_jobs_group,          add_node_commands,    add_checkpoint_commands, add_audit_command,    add_chaos_command,
+        add_data_commands,       add_sample_command,   add_evaluate_command,    add_generate_command, add_serve_model_command,
+        add_plan_command,        add_netcheck_command, add_doctor_command,      add_token_commands,   add_webhook_commands,
+        add_completion_commands, add_help_command}) {
     add(*app, options);
   }
   put_under_headings(*app);

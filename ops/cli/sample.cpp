@@ -63,27 +63,9 @@ void add_sample_command(CLI::App& app, Options& options) {
   CLI::App* command = add_command(app, options, "sample", "Write text with a checkpoint's model",
                                   "holdfast sample --from job:j1 --tokenizer data --prompt \"The \" --tokens 100");
   add_model_arguments(*command, arguments->model);
-  command->add_option("--tokenizer", arguments->tokenizer, "Folder that `data prepare` wrote [where the training file is]")
-      ->type_name("DIR");
+  add_tokenizer_argument(*command, arguments->tokenizer);
   command->add_option("--prompt", arguments->prompt, "Text to go on from")->type_name("TEXT");
-  command->add_option("--tokens", arguments->sampling.max_tokens, "Tokens to write at most")
-      ->check(CLI::Range(1, 1000000))
-      ->capture_default_str();
-  command->add_option("--temperature", arguments->sampling.temperature, "0: always the likeliest")
-      ->check(CLI::Range(0.0, 100.0))
-      ->capture_default_str();
-  command->add_option("--top_k", arguments->sampling.top_k, "Draw from so many likeliest; 0: from all")
-      ->check(CLI::NonNegativeNumber)
-      ->capture_default_str();
-  command->add_option("--top_p", arguments->sampling.top_p, "Draw from the likeliest that together have this probability")
-      ->check(CLI::Range(0.0, 1.0))
-      ->capture_default_str();
-  command
-      ->add_option("--repetition_penalty", arguments->sampling.repetition_penalty,
-                   "Above 1: tokens that are there are less likely")
-      ->check(CLI::Range(0.01, 100.0))
-      ->capture_default_str();
-  command->add_option("--seed", arguments->sampling.seed, "The same seed writes the same text")->capture_default_str();
+  add_text_arguments(*command, arguments->sampling);
   command->callback([&options, arguments] { generate(options, *arguments); });
 }
 

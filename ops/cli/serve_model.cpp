@@ -62,18 +62,12 @@ void serve_model(const Options& options, const ServeModelArguments& arguments) {
                     arguments.listen)};
   }
   const model::Gpt2Config& config = trained.config;
-  const int64_t page_bytes = 2 * kernels::kPageTokens * config.n_embd * config.n_layer *
-                             static_cast<int64_t>(kernels::dtype_size(kernels::dtype_named(arguments.model.precision).value()));
-  const int64_t longest = (config.block_size + kernels::kPageTokens - 1) / kernels::kPageTokens;
-  const int64_t pages = std::max(longest, (arguments.cache_mib << 20) / page_bytes);
-  const auto [ops, decoder] =
-      load_model(trained, arguments.model,
-                 {.pages = pages, .rows = arguments.batch_tokens, .answers = std::max<int64_t>(1, arguments.batch_tokens / 2)});
+  const model::Decoder::Limits limits = limits_for_many(config, arguments.model, arguments.cache_mib, arguments.batch_tokens);
+  const auto [ops, decoder] = load_model(trained, arguments.model, limits);
   worker::TextServer texts(*decoder, arguments.queue);
   const worker::ServedModel served{
       .name = name_of(arguments, trained.manifest),
-      .fingerprint =
-          fmt::format("{}-{}-{}", trained.manifest.state_hash.substr(0, 16), arguments.model.precision, ops->info().numerics),
+      .fingerprint = fingerprint_of(trained, arguments.model, *ops),
       .config = config,
       .created_s =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count()};
@@ -90,7 +84,7 @@ void serve_model(const Options& options, const ServeModelArguments& arguments) {
              trained.manifest.step, arguments.model.precision, arguments.tls_cert.empty() ? "http" : "https",
              arguments.listen.substr(0, arguments.listen.rfind(':') + 1) + std::to_string((*server)->port()),
              bytes_text(static_cast<double>(memory.weights)), bytes_text(static_cast<double>(memory.pages)),
-             pages * kernels::kPageTokens);
+             limits.pages * kernels::kPageTokens);
   int signal = 0;
   sigwait(&ending, &signal);
 }
@@ -102,8 +96,7 @@ void add_serve_model_command(CLI::App& app, Options& options) {
   CLI::App* command = add_command(app, options, "serve-model", "Serve a checkpoint's model in the form of OpenAI's API",
                                   "holdfast serve-model --from job:j1 --tokenizer data --listen 127.0.0.1:8000");
   add_model_arguments(*command, arguments->model);
-  command->add_option("--tokenizer", arguments->tokenizer, "Folder that `data prepare` wrote [where the training file is]")
-      ->type_name("DIR");
+  add_tokenizer_argument(*command, arguments->tokenizer);
   command->add_option("--name", arguments->name, "The model's name in requests [the job's id]")->type_name("NAME");
   command->add_option("--listen", arguments->listen, "Address to listen on")->capture_default_str()->type_name("HOST:PORT");
   command->add_option("--token_file", arguments->token_file, "File with the tokens that may ask, one a line [everybody may]")
@@ -113,13 +106,7 @@ void add_serve_model_command(CLI::App& app, Options& options) {
   command->add_option("--tls_key", arguments->tls_key, "The certificate's key (PEM)")->type_name("FILE");
   command->add_flag("--allow_insecure", arguments->allow_insecure,
                     "Listen beyond this machine without tokens or TLS, on a network that is trusted");
-  command->add_option("--cache_mib", arguments->cache_mib, "Memory for keys and values of texts")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
-      ->capture_default_str()
-      ->type_name("MIB");
-  command->add_option("--batch_tokens", arguments->batch_tokens, "Tokens of one pass: half of it is the most texts at once")
-      ->check(CLI::Range(int64_t{2}, int64_t{8192}))
-      ->capture_default_str();
+  add_batch_arguments(*command, arguments->cache_mib, arguments->batch_tokens);
   command->add_option("--queue", arguments->queue, "Texts that may wait; more are refused with 429")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 20))
       ->capture_default_str();

@@ -61,6 +61,53 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
       ->capture_default_str();
 }
 
+void add_text_arguments(CLI::App& command, model::TextOptions& options) {
+  command.add_option("--tokens", options.max_tokens, "Tokens to write at most")
+      ->check(CLI::Range(1, 1000000))
+      ->capture_default_str();
+  command.add_option("--temperature", options.temperature, "0: always the likeliest")
+      ->check(CLI::Range(0.0, 100.0))
+      ->capture_default_str();
+  command.add_option("--top_k", options.top_k, "Draw from so many likeliest; 0: from all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  command.add_option("--top_p", options.top_p, "Draw from the likeliest that together have this probability")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  command.add_option("--repetition_penalty", options.repetition_penalty, "Above 1: tokens that are there are less likely")
+      ->check(CLI::Range(0.01, 100.0))
+      ->capture_default_str();
+  command.add_option("--seed", options.seed, "The same seed writes the same text")->capture_default_str();
+}
+
+void add_tokenizer_argument(CLI::App& command, std::string& folder) {
+  command.add_option("--tokenizer", folder, "Folder that `data prepare` wrote [where the training file is]")->type_name("DIR");
+}
+
+void add_batch_arguments(CLI::App& command, int64_t& cache_mib, int64_t& batch_tokens) {
+  command.add_option("--cache_mib", cache_mib, "Memory for keys and values of texts")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
+      ->capture_default_str()
+      ->type_name("MIB");
+  command.add_option("--batch_tokens", batch_tokens, "Tokens of one pass: half of it is the most texts at once")
+      ->check(CLI::Range(int64_t{2}, int64_t{8192}))
+      ->capture_default_str();
+}
+
+model::Decoder::Limits limits_for_many(const model::Gpt2Config& config, const ModelArguments& arguments, int64_t cache_mib,
+                                       int64_t batch_tokens) {
+  const auto element_bytes = static_cast<int64_t>(kernels::dtype_size(kernels::dtype_named(arguments.precision).value()));
+  const int64_t page_bytes = 2 * kernels::kPageTokens * config.n_embd * config.n_layer * element_bytes;
+  const int64_t longest = (config.block_size + kernels::kPageTokens - 1) / kernels::kPageTokens;
+  return {.pages = std::max(longest, (cache_mib << 20) / page_bytes),
+          .rows = batch_tokens,
+          .answers = std::max<int64_t>(1, batch_tokens / 2)};
+}
+
+std::string fingerprint_of(const TrainedModel& model, const ModelArguments& arguments, const kernels::DeviceOps& ops) {
+  return fmt::format("{}-{}-{}", model.manifest.state_hash.substr(0, 16), arguments.precision, ops.info().numerics);
+}
+
 TrainedModel find_model(const Options& options, const ModelArguments& arguments) {
   CheckpointPlace place = find_checkpoints(options, arguments.from);
   const int64_t step = place.step.value_or(steps_of(place).back());

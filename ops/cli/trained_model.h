@@ -7,6 +7,7 @@
 
 #include "kernels/ops.h"
 #include "model/data/tokenizer.h"
+#include "model/decode/choice.h"
 #include "model/decode/decoder.h"
 #include "model/parameter_table.h"
 #include "ops/cli/checkpoint_place.h"
@@ -31,6 +32,13 @@ struct ModelArguments {
   ModelArguments();
 };
 void add_model_arguments(CLI::App& command, ModelArguments& arguments);
+// --tokens, --temperature, --top_k, --top_p, --repetition_penalty, --seed, with what they are as defaults.
+void add_text_arguments(CLI::App& command, model::TextOptions& options);
+// --cache_mib and --batch_tokens, of commands that write many texts at once; and what they allow a decoder of such a model.
+void add_batch_arguments(CLI::App& command, int64_t& cache_mib, int64_t& batch_tokens);
+model::Decoder::Limits limits_for_many(const model::Gpt2Config& config, const ModelArguments& arguments, int64_t cache_mib,
+                                       int64_t batch_tokens);
+void add_tokenizer_argument(CLI::App& command, std::string& folder);
 
 struct TrainedModel {
   storage::Manifest manifest;
@@ -39,6 +47,9 @@ struct TrainedModel {
 };
 // The checkpoint that `arguments` name. Throws a Failure.
 TrainedModel find_model(const Options& options, const ModelArguments& arguments);
+
+// The bits of a text are a function of it, the prompt and the options.
+std::string fingerprint_of(const TrainedModel& model, const ModelArguments& arguments, const kernels::DeviceOps& ops);
 
 struct ModelInMemory {
   std::unique_ptr<kernels::DeviceOps> ops;

@@ -109,6 +109,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "ops/cli/main": "ops/cli",
     "ops/cli/serve": "storage rendezvous/client rendezvous/process ops/cli/command",
     "ops/cli/serve_model": "rendezvous/text rendezvous/http worker/serving ops/cli/terminal ops/cli/command ops/cli",
+    "ops/cli/generate": "rendezvous/text worker/serving ops/cli/terminal ops/cli/command ops/cli",
     "ops/cli/backup": "rendezvous/text rendezvous/client rendezvous/process ops/cli/terminal ops/cli/command",
     "ops/cli/store": "rendezvous/text rendezvous/process ops/cli/terminal ops/cli/command",
 }

@@ -1,11 +1,16 @@
 #include "worker/serving/completion.h"
 
+#include <fmt/format.h>
+
 #include <utility>
 
 namespace holdfast::worker {
 namespace {
 
 using Json = nlohmann::json;
+
+// A token of a vocabulary may have so many bytes.
+constexpr size_t kTokenBytesMax = 128;
 
 Json empty_logprobs() {
   return {{"tokens", Json::array()},
@@ -20,6 +25,25 @@ std::string event_of(const Json& json) {
 
 }  // namespace
 
+tl::expected<std::vector<std::vector<int32_t>>, ApiError> prompts_of(const CompletionRequest& request,
+                                                                     const model::Tokenizer& tokenizer, int64_t longest) {
+  std::vector<std::vector<int32_t>> prompts;
+  for (const PromptText& prompt : request.prompts) {
+    if (const auto* text = std::get_if<std::string>(&prompt)) {
+      if (text->size() > static_cast<size_t>(longest) * kTokenBytesMax)
+        return tl::unexpected(ApiError{
+            .message = fmt::format("prompt: {} bytes are more than the model's {} tokens can be", text->size(), longest),
+            .param = "prompt",
+            .code = "context_length_exceeded"});
+      prompts.push_back(tokenizer.encode(*text));
+    } else {
+      prompts.push_back(std::get<std::vector<int32_t>>(prompt));
+    }
+    if (prompts.back().empty() && tokenizer.end_of_document() >= 0) prompts.back() = {tokenizer.end_of_document()};
+  }
+  return prompts;
+}
+
 Completion::Completion(CompletionHead head, CompletionRequest request, std::vector<std::vector<int32_t>> prompts,
                        const model::Tokenizer& tokenizer)
     : head_(std::move(head)), request_(std::move(request)), prompts_(std::move(prompts)), tokenizer_(tokenizer) {
@@ -30,6 +54,18 @@ Completion::Completion(CompletionHead head, CompletionRequest request, std::vect
       if (request_.logprobs) choice.logprobs = empty_logprobs();
     }
   }
+}
+
+model::Prompt Completion::order(size_t index) const {
+  model::Prompt prompt{.tokens = prompt_of(index),
+                       .options = request_.options,
+                       .alternatives = request_.logprobs.value_or(0),
+                       .prompt_losses = request_.echo && request_.logprobs};
+  prompt.options.seed = head_.seed;
+  prompt.options.choice = index % static_cast<size_t>(request_.n);
+  prompt.options.vocabulary_limit = tokenizer_.vocab_size();
+  if (tokenizer_.end_of_document() >= 0) prompt.options.stop_ids = {tokenizer_.end_of_document()};
+  return prompt;
 }
 
 std::string Completion::echoed(size_t index) const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tl/expected.hpp>
 #include <vector>
 
 #include "model/data/tokenizer.h"
@@ -25,6 +26,11 @@ struct CompletionHead {
   uint64_t seed = 0;
 };
 
+// A request's prompts as tokens; one that is empty is the token between documents. Refuses, before it encodes them, texts of
+// more bytes than `longest` tokens can have.
+tl::expected<std::vector<std::vector<int32_t>>, ApiError> prompts_of(const CompletionRequest& request,
+                                                                     const model::Tokenizer& tokenizer, int64_t longest);
+
 class Completion {
  public:
   // `prompts`: as tokens; `request.n` texts for each, whose index is prompt * n + choice. The tokenizer outlives it.
@@ -41,7 +47,8 @@ class Completion {
   int64_t prompt_tokens() const { return prompt_tokens_; }
   int64_t written_tokens() const { return written_tokens_; }
   size_t texts() const { return choices_.size(); }
-  const std::vector<int32_t>& prompt_of(size_t index) const { return prompts_[index / static_cast<size_t>(request_.n)]; }
+  // The order for text `index`, as an engine takes it.
+  model::Prompt order(size_t index) const;
   const CompletionRequest& request() const { return request_; }
 
  private:
@@ -54,6 +61,7 @@ class Completion {
     nlohmann::json logprobs;
     size_t offset = 0;  // in bytes, of the next token's text
   };
+  const std::vector<int32_t>& prompt_of(size_t index) const { return prompts_[index / static_cast<size_t>(request_.n)]; }
   std::string echoed(size_t index) const;
   void note(Choice& choice, const model::WrittenToken& token) const;
   nlohmann::json frame() const;

@@ -22,9 +22,6 @@ using rendezvous::Admission;
 using rendezvous::HttpRequest;
 using rendezvous::HttpResponse;
 
-// A token of a vocabulary may have so many bytes; a longer prompt than the model has positions is refused before it is encoded.
-constexpr size_t kTokenBytesMax = 128;
-
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
@@ -146,25 +143,6 @@ Admission CompletionsApi::gate(const HttpRequest& head) {
        .code = "not_found"});
 }
 
-tl::expected<std::vector<std::vector<int32_t>>, ApiError> CompletionsApi::tokens_of(const CompletionRequest& request) const {
-  std::vector<std::vector<int32_t>> prompts;
-  const auto longest = static_cast<size_t>(served_.config.block_size);
-  for (const PromptText& prompt : request.prompts) {
-    if (const auto* text = std::get_if<std::string>(&prompt)) {
-      if (text->size() > longest * kTokenBytesMax)
-        return tl::unexpected(ApiError{
-            .message = fmt::format("prompt: {} bytes are more than the model's {} tokens can be", text->size(), longest),
-            .param = "prompt",
-            .code = "context_length_exceeded"});
-      prompts.push_back(tokenizer_.encode(*text));
-    } else {
-      prompts.push_back(std::get<std::vector<int32_t>>(prompt));
-    }
-    if (prompts.back().empty() && tokenizer_.end_of_document() >= 0) prompts.back() = {tokenizer_.end_of_document()};
-  }
-  return prompts;
-}
-
 void CompletionsApi::complete(const HttpRequest& request, const rendezvous::Reply& reply) {
   ++counts_.requests;
   auto order = read_completion_request(request.body);
@@ -176,7 +154,7 @@ void CompletionsApi::complete(const HttpRequest& request, const rendezvous::Repl
          .param = "model",
          .code = "model_not_found"}));
   }
-  auto prompts = tokens_of(*order);
+  auto prompts = prompts_of(*order, tokenizer_, served_.config.block_size);
   if (!prompts) return reply(refuse(prompts.error()));
 
   const uint64_t seed = order->seed.value_or(std::random_device()() & 0x7fffffff);
@@ -189,19 +167,12 @@ void CompletionsApi::complete(const HttpRequest& request, const rendezvous::Repl
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .seed = seed};
   const std::string id = head.id;
-  model::Prompt prompt{
-      .options = order->options, .alternatives = order->logprobs.value_or(0), .prompt_losses = order->echo && order->logprobs};
-  prompt.options.seed = seed;
-  prompt.options.vocabulary_limit = tokenizer_.vocab_size();
-  if (tokenizer_.end_of_document() >= 0) prompt.options.stop_ids = {tokenizer_.end_of_document()};
-  const auto texts_each = static_cast<size_t>(order->n);
   const auto ongoing =
       std::make_shared<Ongoing>(id, Completion(std::move(head), *std::move(order), *std::move(prompts), tokenizer_), counts_);
   std::vector<TextServer::Order> orders;
   for (size_t i = 0; i < ongoing->completion.texts(); ++i) {
-    prompt.tokens = ongoing->completion.prompt_of(i);
-    prompt.options.choice = i % texts_each;
-    orders.push_back({prompt, [ongoing, i](const std::vector<model::WrittenToken>& tokens, TextServer::Outcome outcome) {
+    orders.push_back({ongoing->completion.order(i),
+                      [ongoing, i](const std::vector<model::WrittenToken>& tokens, TextServer::Outcome outcome) {
                         return ongoing->progress(i, tokens, outcome);
                       }});
   }

@@ -42,7 +42,6 @@ class CompletionsApi {
  private:
   struct Ongoing;
   void complete(const rendezvous::HttpRequest& request, const rendezvous::Reply& reply);
-  tl::expected<std::vector<std::vector<int32_t>>, ApiError> tokens_of(const CompletionRequest& request) const;
   rendezvous::HttpResponse models() const;
   rendezvous::HttpResponse metrics() const;
   rendezvous::HttpResponse refuse(const ApiError& error);

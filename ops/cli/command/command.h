@@ -75,6 +75,7 @@ void add_chaos_command(CLI::App& app, Options& options);
 void add_data_commands(CLI::App& app, Options& options);  // data prepare|info|push|ls|rm
 void add_sample_command(CLI::App& app, Options& options);
 void add_evaluate_command(CLI::App& app, Options& options);
+void add_generate_command(CLI::App& app, Options& options);
 void add_serve_model_command(CLI::App& app, Options& options);
 void add_plan_command(CLI::App& app, Options& options);
 void add_netcheck_command(CLI::App& app, Options& options);

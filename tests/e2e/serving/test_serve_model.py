@@ -91,6 +91,28 @@ class ServeModel(unittest.TestCase):
         for fields, choices in zip(requests, together):
             self.assertEqual(choices, self.ask(base, fields)["choices"])
 
+    def test_a_file_of_requests_is_answered_across_a_kill_with_the_same_bytes(self):
+        requests = os.path.join(self.cluster.folder, "requests.jsonl")
+        with open(requests, "w", encoding="utf-8") as file:
+            for number in range(300):
+                file.write(json.dumps({"prompt": "THE "[:number % 5], "id": number, "n": 1 + number % 3}) + "\n")
+
+        def command(output, *more):
+            return ["generate", "--from", f"job:{self.job}", "--tokenizer", self.data, "--input", requests, "--output", output, "--tokens", 40, *more]
+
+        alone, killed = (os.path.join(self.cluster.folder, f"{name}.jsonl") for name in ("alone", "killed"))
+        said = json.loads(self.cluster.cli(*command(alone, "--threads", 1, "--json")))
+        self.assertEqual((300, 0), (said["requests"], said["gone_on_from"]))
+        first = self.cluster.spawn("generate", [f"{harness.BIN}/holdfast", *map(str, command(killed, "--threads", 2, "--batch_tokens", 16))],
+                                   {"HOLDFAST_SERVER": self.cluster.server})
+        wait_until(lambda: os.path.exists(f"{killed}.part") and os.path.getsize(f"{killed}.part") > 5000, 60, "some answers")
+        first.kill()
+        self.assertFalse(os.path.exists(killed))
+        self.assertIn("Went on from the ", self.cluster.cli(*command(killed, "--threads", 2)))
+        with open(alone, "rb") as one, open(killed, "rb") as other:
+            self.assertEqual(one.read(), other.read())
+        self.assertIn("is there already", self.cluster.cli(*command(killed), expect=2))
+
     def test_refuses_to_listen_to_strangers(self):
         said = self.cluster.cli("serve-model", "--from", f"job:{self.job}", "--tokenizer", self.data, "--listen", "0.0.0.0:0", expect=2)
         self.assertIn("--token_file", said)

@@ -10,18 +10,14 @@
 #include <sstream>
 #include <thread>
 
-#include "model/data/byte_tokenizer.h"
 #include "rendezvous/text/sha256.h"
-#include "tests/model/decode/known_values.h"
-#include "tests/model/small_model.h"
+#include "tests/worker/serving/small_served.h"
 
 namespace holdfast::worker {
 namespace {
 
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
-
-constexpr model::Gpt2Config kServed = {.n_layer = 1, .n_embd = 16, .n_head = 2, .vocab_size = 256, .block_size = 96};
 
 // A reader that may go away.
 class Reader : public rendezvous::EventStream {
@@ -64,8 +60,8 @@ class CompletionsApiTest : public ::testing::Test {
   void begin(CompletionsApi::Settings settings, int64_t queue) {
     api_.reset();
     texts_.reset();
-    texts_ = std::make_unique<TextServer>(*decoder_, queue);
-    api_ = std::make_unique<CompletionsApi>(*texts_, *tokenizer_, ServedModel{"m", "f", kServed, 7}, std::move(settings));
+    texts_ = std::make_unique<TextServer>(*model_.decoder, queue);
+    api_ = std::make_unique<CompletionsApi>(*texts_, *model_.tokenizer, ServedModel{"m", "f", kServed, 7}, std::move(settings));
   }
   struct Said {
     int status;
@@ -113,12 +109,7 @@ class CompletionsApiTest : public ::testing::Test {
     return all;
   }
 
-  std::unique_ptr<kernels::DeviceOps> ops_ = kernels::make_cpu_ops(kernels::DType::kFloat32, 1);
-  model::SmallModel trained_{kernels::make_cpu_ops(kernels::DType::kFloat32, 1), 1, kServed};
-  std::unique_ptr<model::Decoder> decoder_ = std::move(*model::Decoder::make(
-      kServed, *ops_, model::KnownValues(model::perturbed_parameters(trained_.gpt2, *trained_.ops, 4), kServed),
-      {.pages = 24, .rows = 32, .answers = 32}));
-  std::unique_ptr<model::Tokenizer> tokenizer_ = model::make_byte_tokenizer();
+  SmallServed model_;
   std::unique_ptr<TextServer> texts_;
   std::unique_ptr<CompletionsApi> api_;
 };
