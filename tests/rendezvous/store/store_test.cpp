@@ -7,24 +7,26 @@
 #include <unistd.h>
 
 #include "tests/rendezvous/store/engines.h"
+#include "tests/rendezvous/store/postgresql_server.h"
 
 namespace holdfast::rendezvous {
 namespace {
 
+JobRow job(const std::string& id, int64_t number) {
+  JobRow row;
+  row.id = id;
+  row.number = number;
+  row.spec = "{}";
+  row.state = "running";
+  row.stage = "running";
+  row.cause = "start";
+  row.intent = "run";
+  row.resume = "[]";
+  return row;
+}
+
 class StoreTest : public EngineTest {
  protected:
-  static JobRow job(const std::string& id, int64_t number) {
-    JobRow row;
-    row.id = id;
-    row.number = number;
-    row.spec = "{}";
-    row.state = "running";
-    row.stage = "running";
-    row.cause = "start";
-    row.intent = "run";
-    row.resume = "[]";
-    return row;
-  }
   static Generation generation(int64_t number, int64_t members) {
     Generation generation;
     generation.number = number;
@@ -242,6 +244,36 @@ TEST_P(StoreTest, AcknowledgedTransactionsSurviveKill9) {
 }
 
 HOLDFAST_ON_EACH_ENGINE(StoreTest);
+
+class PostgresqlStoreTest : public testing::Test {
+ protected:
+  EngineDatabase database_{Engine::kPostgresql};
+};
+
+// The full disk of a server, played by a trigger that says what the server says then.
+TEST_F(PostgresqlStoreTest, AFullDiskOfTheServerIsToldAndOverWhenThereIsRoom) {
+  const auto on_server = [&](const char* sql) { PostgresqlServer::shared().query(database_.address(), sql); };
+  auto store = database_.open();
+  on_server(
+      "CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
+      "RAISE EXCEPTION 'could not extend file: No space left on device' USING ERRCODE = 'disk_full'; END $$");
+  on_server("CREATE TRIGGER full_disk BEFORE INSERT ON jobs FOR EACH ROW EXECUTE FUNCTION full_disk()");
+  try {
+    store->begin();
+    store->save_job(job("j1", 1));
+    store->commit();
+    FAIL() << "it was committed";
+  } catch (const StoreFull& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("failed: could not extend file: No space left on device"));
+  }
+  on_server("DROP TRIGGER full_disk ON jobs");
+  store = database_.open();
+  EXPECT_TRUE(store->load().jobs.empty()) << "nothing of it is there";
+  store->begin();
+  store->save_job(job("j1", 1));
+  store->commit();
+  EXPECT_EQ(database_.open()->load().jobs.size(), 1U);
+}
 
 }  // namespace
 }  // namespace holdfast::rendezvous
