@@ -303,7 +303,7 @@ class Documents(unittest.TestCase):
     def profile(self):
         job = self.submit(100000)
         self.cluster.wait_step(job, 1)
-        self.run_line("holdfast profile j1 --steps 20", ("j1", job), says="matmul backward")
+        self.run_line("holdfast profile j1 --steps 20", ("j1", job), says="^head, loss and backward +train")
         with open(f"{self.folder}/{job}-profile.json", encoding="utf-8") as file:
             self.assertIn("traceEvents", json.load(file))
         self.cluster.post(job, "stop")
