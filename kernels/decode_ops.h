@@ -51,7 +51,7 @@ class DecodeOps {
   virtual size_t page_bytes(int64_t C, int64_t NH) const = 0;
   // Keeps keys and values of qkv (N, 3C) in their pages, then out (N, C) = attention of each row to its sequence up to itself.
   // Page p is at pages + p * page_bytes. A sequence has one SequenceRows a call, and no page that a row is written to is any
-  // other's.
+  // other's. A page that was filled is written to again from its first row on.
   virtual void attention(Act* out, std::byte* pages, const Act* qkv, std::span<const SequenceRows> sequences, int64_t longest,
                          int64_t C, int64_t NH) = 0;
 

@@ -352,7 +352,7 @@ void Gpt2::token_backward() {
 
 // Enters with the gradient of this layer's output in dresidual (float32) and branch (the same, cast); leaves with that of
 // its input in both.
-void Gpt2::layer_backward(int64_t layer, int64_t B, int64_t T, const std::function<void()>& half_done) {
+void Gpt2::layer_backward(int64_t layer, int64_t B, int64_t T, const std::function<void()>& part_done) {
   const int64_t C = config_.n_embd, N = B * T;
   const Activations& at = *activations_;
   const Activations::Layer& a = at.layers[layer];
@@ -360,13 +360,14 @@ void Gpt2::layer_backward(int64_t layer, int64_t B, int64_t T, const std::functi
 
   ops_.matmul_backward(at.wide, p.mlp_proj_weight.gradient, p.mlp_proj_bias.gradient, at.branch, a.gelu, a.pre_gelu,
                        p.mlp_proj_weight.act, N, 4 * C, C);
+  part_done();
   ops_.layernorm_forward(at.normed, nullptr, at.mean, at.rstd, a.residual_mid, nullptr, p.ln_2_weight.value, p.ln_2_bias.value,
                          N, C);
   ops_.matmul_backward(at.dbranch, p.fc_weight.gradient, p.fc_bias.gradient, at.wide, at.normed, nullptr, p.fc_weight.act, N, C,
                        4 * C);
   ops_.layernorm_backward(at.dresidual, at.branch, p.ln_2_weight.gradient, p.ln_2_bias.gradient, at.dbranch, a.residual_mid,
                           p.ln_2_weight.value, at.mean, at.rstd, N, C);
-  half_done();
+  part_done();
 
   ops_.matmul_backward(at.dbranch, p.attn_proj_weight.gradient, p.attn_proj_bias.gradient, at.branch, a.attention, nullptr,
                        p.attn_proj_weight.act, N, C, C);

@@ -49,9 +49,9 @@ struct TokenGradient {
 enum class Masters : uint8_t { kInModel, kElsewhere };
 
 // The memory of gradients: for the whole table, flat; or for one range of gradient_order() at a time, which is there when
-// on_gradients is told of it, and is written over when that returns. Then a layer comes in two ranges, and wte last, in ranges
-// of rows that are no larger; where an op set has all its rows at once alone (DeviceOps::head_rows), it is there whole, beside
-// the others.
+// on_gradients is told of it, and is written over when that returns. Then a layer comes in three ranges, and wte last, in
+// ranges of rows that are no larger; where an op set has all its rows at once alone (DeviceOps::head_rows), it is there whole,
+// beside the others.
 enum class Gradients : uint8_t { kWhole, kByRange };
 
 // The memory that passes read parameters from: for the whole table; or, where masters are elsewhere, for what is in no layer
@@ -165,8 +165,8 @@ class Gpt2 {
   void layer_recompute(int64_t layer, int64_t B, int64_t T);  // the parts that are not kept
   // From `normed` through the head down to the encoder's positions; tells of all ranges before those.
   void backward(int64_t B, int64_t T, const OnGradients& on_gradients);
-  // `half_done`: the gradients from ln_2 on are final.
-  void layer_backward(int64_t layer, int64_t B, int64_t T, const std::function<void()>& half_done);
+  // `part_done`: the gradients of a part (ParameterTable::backward_parts) are final, and it is not the last.
+  void layer_backward(int64_t layer, int64_t B, int64_t T, const std::function<void()>& part_done);
   // `next`: the layer that is needed after it, or kNoLayer.
   void need(int64_t layer, int64_t next);
   void begin_bringing(int64_t layer);

@@ -9,6 +9,8 @@ namespace holdfast::model {
 namespace {
 
 constexpr size_t kEncoderTensors = 2, kLayerTensors = 12, kFinalTensors = 2;
+constexpr size_t kLayerMlp = 6,
+                 kLayerMlpProjection = 10;  // of a layer: the tensor of ln_2, and of mlp.c_proj, that comes first
 
 // Far above any GPT-2, and low enough that no product of them leaves int64.
 constexpr int64_t kLargest = 1 << 20;
@@ -105,10 +107,14 @@ std::vector<Elements> ParameterTable::backward_parts(int64_t head_rows) const {
   std::vector<Elements> parts, whole = backward_order();
   for (const Elements& range : whole) {
     const auto tensors = cut(range);
-    const bool in_layer = layer_of(tensors.front().tensor) >= 0;
-    const int64_t middle = in_layer ? tensors[tensors.size() / 2].elements.first : range.first;
-    parts.push_back({middle, range.first + range.count - middle});
-    if (in_layer) parts.push_back({range.first, middle - range.first});
+    int64_t end = range.first + range.count;
+    if (layer_of(tensors.front().tensor) >= 0) {
+      for (const size_t first : {kLayerMlpProjection, kLayerMlp}) {
+        const int64_t begin = tensors[first].elements.first;
+        parts.push_back({begin, std::exchange(end, begin) - begin});
+      }
+    }
+    parts.push_back({range.first, end - range.first});
   }
   if (head_rows == 0) return parts;
   const Elements tied = parts.front();

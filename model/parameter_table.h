@@ -47,8 +47,8 @@ struct ParameterTable {
   // wte, as far as the head goes; ln_f; each layer, from the last to the first; wpe: the order in which a backward pass
   // finishes them.
   std::vector<Elements> backward_order() const;
-  // The same in smaller parts: a layer comes in two, the one from ln_2 on first. Where `head_rows` is not 0 wte comes last, in
-  // multiples of so many rows that are no larger than the largest other part, if that has so many.
+  // The same in smaller parts: a layer comes in three: mlp.c_proj, then ln_2 and mlp.c_fc, then the rest. Where `head_rows` is
+  // not 0 wte comes last, in multiples of so many rows that are no larger than the largest other part, if that has so many.
   std::vector<Elements> backward_parts(int64_t head_rows) const;
   // A range cut where tensors end.
   std::vector<TensorPart> cut(Elements range) const;

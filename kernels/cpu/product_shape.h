@@ -27,6 +27,13 @@ struct ProductShape {
   bool bfloat16;  // a and b are bfloat16, else float32
 };
 
+// A packed b is made of squares: of `lines` columns and `depth` of k each, in `bytes` that follow each other, zero beyond the
+// edges of b. The same elements make the same square in whatever b they are, so that one can be put together from squares.
+struct SquareForm {
+  int64_t lines, depth;
+  size_t bytes;
+};
+
 // Matrix products in one thread. Sums are float32; the bits of c depend on the shape and the inputs alone: not on caches,
 // threads or libraries. An operand that is not finite makes the elements of c that it enters not finite, too.
 // Refuses nothing. Bytes: a is read once per call; b is packed once, for as many calls as there are.
@@ -34,6 +41,9 @@ struct ProductLoops {
   // b as `run` wants it. `packed` has packed_bytes(shape), 64-byte aligned.
   size_t (*packed_bytes)(const ProductShape& shape);
   void (*pack)(const ProductShape& shape, const void* b, void* packed);
+  SquareForm (*square)(const ProductShape& shape);
+  // The place in a packed b of the square whose first element is (k, column): multiples of its extents.
+  size_t (*square_at)(const ProductShape& shape, int64_t column, int64_t k);
   // `scratch` has scratch_bytes(shape), 64-byte aligned, one per thread.
   size_t (*scratch_bytes)(const ProductShape& shape);
   void (*run)(const ProductShape& shape, const void* a, const void* packed_b, float* c, void* scratch);

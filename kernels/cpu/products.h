@@ -31,6 +31,9 @@ class Product {
   size_t packed_bytes() const { return loops_->packed_bytes(shape_); }
   void pack(const void* b, void* packed) const { loops_->pack(shape_, b, packed); }
   void run_packed(int thread, const void* a, const void* packed_b, float* c) const;
+  const ProductShape& shape() const { return shape_; }
+  SquareForm square() const { return loops_->square(shape_); }
+  size_t square_at(int64_t column, int64_t k) const { return loops_->square_at(shape_, column, k); }
 
  private:
   friend class Products;

@@ -59,13 +59,13 @@ std::string less_state(const PlanInputs& inputs, double bytes) {
   return fmt::format("--shard optimizer: {:.0f} MB", bytes * share_of_state(inputs, kUsualReplicas) / 1e6);
 }
 
-// Of the whole model; or of a layer's larger part, or of as much of the embedding (model::Gradients::kByRange).
+// Of the whole model; or of a layer's largest part, or of as much of the embedding (model::Gradients::kByRange).
 double gradients_of(const PlanInputs& inputs) {
   const ParameterCounts counts = parameter_counts(inputs.model);
   if (!inputs.scatters_gradients) return kFloat * static_cast<double>(counts.total);
   const int64_t rows = std::max(inputs.model.block_size, std::min(inputs.model.vocab_size, kHeadRows));
-  const int64_t C = inputs.model.n_embd, mlp = 8 * C * C + 7 * C;  // its matrices and biases, ln_2
-  return kFloat * static_cast<double>(std::max(mlp, rows * C));
+  const int64_t C = inputs.model.n_embd, attention = 4 * C * C + 6 * C;  // and ln_1
+  return kFloat * static_cast<double>(std::max(attention, rows * C));
 }
 
 std::string less_gradients(const PlanInputs& inputs) {

@@ -163,6 +163,21 @@ void pack(const ProductShape& shape, const void* b, void* packed) {
   (shape.bfloat16 ? pack_blocks<BFloat16Cells> : pack_blocks<ThreePartCells>)(shape, b, static_cast<char*>(packed));
 }
 
+int parts_of(const ProductShape& shape) {
+  return shape.bfloat16 ? BFloat16Cells::kParts : ThreePartCells::kParts;
+}
+
+SquareForm square(const ProductShape& shape) {
+  return {kTileSide, kTileDepth, static_cast<size_t>(parts_of(shape)) * kTileBytes};
+}
+
+size_t square_at(const ProductShape& shape, int64_t column, int64_t k) {
+  const int64_t before = k / block_depth(shape), in_block = k - before * block_depth(shape);
+  const int64_t tiles = (depth_from(shape, k - in_block) + kTileDepth - 1) / kTileDepth;
+  return static_cast<size_t>(before) * block_bytes(shape, shape.n) +
+         static_cast<size_t>(column / kTileSide * tiles + in_block / kTileDepth) * square(shape).bytes;
+}
+
 size_t scratch_bytes(const ProductShape& shape) {
   return block_bytes(shape, shape.m);
 }
@@ -184,7 +199,7 @@ bool usable() {
 }
 
 const ProductLoops& product_loops() {
-  static constexpr ProductLoops loops = {packed_bytes, pack, scratch_bytes, run};
+  static constexpr ProductLoops loops = {packed_bytes, pack, square, square_at, scratch_bytes, run};
   return loops;
 }
 

@@ -84,6 +84,16 @@ struct Blocked {
     }
   }
 
+  static SquareForm square(const ProductShape&) {
+    return {kWidth, kWidth * kPerCell, static_cast<size_t>(kWidth * kVectorBytes)};
+  }
+  static size_t square_at(const ProductShape& shape, int64_t column, int64_t k) {
+    const int64_t before = k / block_depth(shape), in_block = k - before * block_depth(shape);
+    const int64_t cells = up_to(kWidth, (depth_from(shape, k - in_block) + kPerCell - 1) / kPerCell);
+    return static_cast<size_t>(before) * block_bytes(shape, up_to(kColumns, shape.n), sizeof(Stored)) +
+           static_cast<size_t>((column * cells + in_block / kPerCell * kWidth) * static_cast<int64_t>(sizeof(Stored)));
+  }
+
   static size_t scratch_bytes(const ProductShape& shape) {
     return block_bytes(shape, up_to(kRows, shape.m) + kWidth, kCellBytes);
   }
@@ -99,14 +109,15 @@ struct Blocked {
   }
 
   // One block of c: `rows` of `columns`, stored or added. a: the first cell of row 0; b: the first vector of kVectors rows of
-  // squares, `line_bytes` apart.
+  // squares, `line_bytes` apart. kHere: `rows` or more, for which there are registers; no row's sum hangs on it.
+  template <int64_t kHere>
   static void block(float* c, int64_t c_width, int64_t rows, int64_t columns, bool add, const char* a, int64_t row_bytes,
                     int64_t step_bytes, const char* b, int64_t line_bytes, int64_t cells) {
-    const char* row[kRows];
-    for (int64_t r = 0; r < kRows; ++r) row[r] = a + (r < rows ? r : rows - 1) * row_bytes;
-    Floats sum[kRows][kVectors];
+    const char* row[kHere];
+    for (int64_t r = 0; r < kHere; ++r) row[r] = a + (r < rows ? r : rows - 1) * row_bytes;
+    Floats sum[kHere][kVectors];
 #pragma GCC unroll 6
-    for (int64_t r = 0; r < kRows; ++r) {
+    for (int64_t r = 0; r < kHere; ++r) {
 #pragma GCC unroll 4
       for (int64_t v = 0; v < kVectors; ++v) sum[r][v] = broadcast(0.0f);
     }
@@ -117,7 +128,7 @@ struct Blocked {
         beside[v] = load_cells(reinterpret_cast<const Stored*>(b + v * line_bytes));
       }
 #pragma GCC unroll 6
-      for (int64_t r = 0; r < kRows; ++r) {
+      for (int64_t r = 0; r < kHere; ++r) {
         int32_t cell;
         __builtin_memcpy(&cell, row[r] + at, sizeof cell);
         const Ints everywhere = broadcast_int(cell);
@@ -126,7 +137,7 @@ struct Blocked {
       }
     }
 #pragma GCC unroll 6
-    for (int64_t r = 0; r < kRows; ++r) {
+    for (int64_t r = 0; r < kHere; ++r) {
       if (r >= rows) break;
 #pragma GCC unroll 4
       for (int64_t v = 0; v < kVectors; ++v) {
@@ -157,8 +168,9 @@ struct Blocked {
         const int64_t columns = shape.n - j < kColumns ? shape.n - j : kColumns;
         for (int64_t i = 0; i < shape.m; i += kRows) {
           const int64_t rows = shape.m - i < kRows ? shape.m - i : kRows;
-          block(c + i * shape.c_width + j, shape.c_width, rows, columns, shape.add || k > 0, panel, row_bytes, step_bytes, b,
-                line_bytes, cells);
+          const auto block_of_rows = rows > 2 ? block<kRows> : rows == 2 ? block<2> : block<1>;
+          block_of_rows(c + i * shape.c_width + j, shape.c_width, rows, columns, shape.add || k > 0, panel, row_bytes,
+                        step_bytes, b, line_bytes, cells);
           panel += in_place ? kRows * row_bytes : cells * step_bytes;
         }
         b += kVectors * line_bytes;
@@ -167,7 +179,7 @@ struct Blocked {
   }
 
   static constexpr ProductLoops loops() {
-    return {packed_bytes, pack, scratch_bytes, run};
+    return {packed_bytes, pack, square, square_at, scratch_bytes, run};
   }
 };
 

@@ -13,8 +13,9 @@
 namespace holdfast::model {
 namespace {
 
-// Longer than two blocks of queries, more tokens than a tile of the head has, and none of these a multiple of anything.
-constexpr Gpt2Config kDecoderConfig = {.n_layer = 2, .n_embd = 48, .n_head = 3, .vocab_size = 1100, .block_size = 301};
+// Longer than two blocks of queries, more tokens than a tile of the head has, and none of these a multiple of anything, nor
+// what a head has.
+constexpr Gpt2Config kDecoderConfig = {.n_layer = 2, .n_embd = 48, .n_head = 2, .vocab_size = 1100, .block_size = 301};
 
 struct OpSet {
   std::string name;
