@@ -8,7 +8,7 @@ NOTE = ("Each program in a network namespace of its own; steps take half a secon
         "copies of the data set; workers get the rest from each other. With a kill: the service ends with kill -9 {kill:.0f} s after the job was "
         "submitted and is back after 2 s. Floor: the data set's bytes at the link's rate.")
 SCRIPT = os.path.join(testbed.ROOT, "bench", "data_over_link.py")
-REPEAT = 1
+REPEAT = 3
 KILL_S, LINK_BYTES_PER_S = 3, 1e9 / 8
 
 
