@@ -36,8 +36,10 @@ class Served:
             raise SystemExit(f"bench/run serving: the model was not served; see {self.log}")
 
     def stream(self, number, tokens, at_token):
-        """One text as server-sent events; at_token() for each."""
-        prompt = [(7 * i + 13 * number) % 200 + 3 for i in range(PROMPT)]
+        """One text as server-sent events; at_token(how many) whenever some come."""
+        self.stream_of([(7 * i + 13 * number) % 200 + 3 for i in range(PROMPT)], tokens, at_token)
+
+    def stream_of(self, prompt, tokens, at_token):
         fields = {"model": self.job, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "stream": True, "logprobs": 0}
         request = urllib.request.Request(f"{self.base}/completions", json.dumps(fields).encode())
         with urllib.request.urlopen(request, timeout=600) as answer:

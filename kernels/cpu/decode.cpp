@@ -242,7 +242,7 @@ struct CpuOps::Decode::Head {
     return {count, keys_of(block), HS, by_rows(width), by_rows(HS), HS, false, ops.native_bfloat16_};
   }
 
-  // What `run` computes in, piece by piece; run over nothing to learn the size.
+  // The memory that `run` computes in, piece by piece; lay_out over nothing tells the size.
   struct Room {
     std::byte *packed_keys, *packed_values, *free, *squares;
     float *p, *y, *wide, *sums;  // (kQueryRows, width), (kQueryRows, HS) twice, (kQueryRows)

@@ -45,6 +45,10 @@ Decoder::Decoder(const Gpt2Config& config, kernels::DeviceOps& ops, const Limits
 
 Decoder::~Decoder() = default;
 
+size_t Decoder::page_bytes(const Gpt2Config& config, kernels::DeviceOps& ops) {
+  return static_cast<size_t>(config.n_layer) * ops.make_decode_ops()->page_bytes(config.n_embd, config.n_head);
+}
+
 tl::expected<std::unique_ptr<Decoder>, std::string> Decoder::make(const Gpt2Config& config, kernels::DeviceOps& ops,
                                                                   const InitialValues& values, const Limits& limits) {
   std::unique_ptr<Decoder> decoder(new Decoder(config, ops, limits));

@@ -44,6 +44,8 @@ class Decoder {
   static tl::expected<std::unique_ptr<Decoder>, std::string> make(const Gpt2Config& config, kernels::DeviceOps& ops,
                                                                   const InitialValues& values, const Limits& limits);
   ~Decoder();
+  // Bytes of a page, in all layers.
+  static size_t page_bytes(const Gpt2Config& config, kernels::DeviceOps& ops);
 
   const Gpt2Config& config() const { return config_; }
   const Limits& limits() const { return limits_; }

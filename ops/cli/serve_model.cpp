@@ -62,8 +62,7 @@ void serve_model(const Options& options, const ServeModelArguments& arguments) {
                     arguments.listen)};
   }
   const model::Gpt2Config& config = trained.config;
-  const model::Decoder::Limits limits = limits_for_many(config, arguments.model, arguments.cache_mib, arguments.batch_tokens);
-  const auto [ops, decoder] = load_model(trained, arguments.model, limits);
+  const auto [ops, decoder] = load_model_for_many(trained, arguments.model, arguments.cache_mib, arguments.batch_tokens);
   worker::TextServer texts(*decoder, arguments.queue);
   const worker::ServedModel served{
       .name = name_of(arguments, trained.manifest),
@@ -84,7 +83,7 @@ void serve_model(const Options& options, const ServeModelArguments& arguments) {
              trained.manifest.step, arguments.model.precision, arguments.tls_cert.empty() ? "http" : "https",
              arguments.listen.substr(0, arguments.listen.rfind(':') + 1) + std::to_string((*server)->port()),
              bytes_text(static_cast<double>(memory.weights)), bytes_text(static_cast<double>(memory.pages)),
-             limits.pages * kernels::kPageTokens);
+             decoder->limits().pages * kernels::kPageTokens);
   int signal = 0;
   sigwait(&ending, &signal);
 }

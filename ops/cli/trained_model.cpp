@@ -94,16 +94,6 @@ void add_batch_arguments(CLI::App& command, int64_t& cache_mib, int64_t& batch_t
       ->capture_default_str();
 }
 
-model::Decoder::Limits limits_for_many(const model::Gpt2Config& config, const ModelArguments& arguments, int64_t cache_mib,
-                                       int64_t batch_tokens) {
-  const auto element_bytes = static_cast<int64_t>(kernels::dtype_size(kernels::dtype_named(arguments.precision).value()));
-  const int64_t page_bytes = 2 * kernels::kPageTokens * config.n_embd * config.n_layer * element_bytes;
-  const int64_t longest = (config.block_size + kernels::kPageTokens - 1) / kernels::kPageTokens;
-  return {.pages = std::max(longest, (cache_mib << 20) / page_bytes),
-          .rows = batch_tokens,
-          .answers = std::max<int64_t>(1, batch_tokens / 2)};
-}
-
 std::string fingerprint_of(const TrainedModel& model, const ModelArguments& arguments, const kernels::DeviceOps& ops) {
   return fmt::format("{}-{}-{}", model.manifest.state_hash.substr(0, 16), arguments.precision, ops.info().numerics);
 }
@@ -116,16 +106,37 @@ TrainedModel find_model(const Options& options, const ModelArguments& arguments)
   return {std::move(manifest), config, std::move(place.store)};
 }
 
-ModelInMemory load_model(TrainedModel& model, const ModelArguments& arguments, const model::Decoder::Limits& limits) {
-  ModelInMemory loaded;
-  loaded.ops = kernels::make_cpu_ops(kernels::dtype_named(arguments.precision).value(), arguments.threads);
+namespace {
+
+std::unique_ptr<kernels::DeviceOps> ops_of(const ModelArguments& arguments) {
+  return kernels::make_cpu_ops(kernels::dtype_named(arguments.precision).value(), arguments.threads);
+}
+
+ModelInMemory load(TrainedModel& model, const ModelArguments& arguments, std::unique_ptr<kernels::DeviceOps> ops,
+                   const model::Decoder::Limits& limits) {
   std::optional<storage::Error> failure;
   const model::SourceValues values(model::checkpoint_weights(*model.store, model.manifest, arguments.threads, failure));
-  auto decoder = model::Decoder::make(model.config, *loaded.ops, values, limits);
+  auto decoder = model::Decoder::make(model.config, *ops, values, limits);
   if (failure) throw failure_of(*failure);
   if (!decoder) throw Failure{kJobFailed, decoder.error()};
-  loaded.decoder = *std::move(decoder);
-  return loaded;
+  return {std::move(ops), *std::move(decoder)};
+}
+
+}  // namespace
+
+ModelInMemory load_model(TrainedModel& model, const ModelArguments& arguments, const model::Decoder::Limits& limits) {
+  return load(model, arguments, ops_of(arguments), limits);
+}
+
+ModelInMemory load_model_for_many(TrainedModel& model, const ModelArguments& arguments, int64_t cache_mib,
+                                  int64_t batch_tokens) {
+  auto ops = ops_of(arguments);
+  const auto page_bytes = static_cast<int64_t>(model::Decoder::page_bytes(model.config, *ops));
+  const int64_t longest = (model.config.block_size + kernels::kPageTokens - 1) / kernels::kPageTokens;
+  return load(model, arguments, std::move(ops),
+              {.pages = std::max(longest, (cache_mib << 20) / page_bytes),
+               .rows = batch_tokens,
+               .answers = std::max<int64_t>(1, batch_tokens / 2)});
 }
 
 }  // namespace holdfast::ops

@@ -34,10 +34,8 @@ struct ModelArguments {
 void add_model_arguments(CLI::App& command, ModelArguments& arguments);
 // --tokens, --temperature, --top_k, --top_p, --repetition_penalty, --seed, with what they are as defaults.
 void add_text_arguments(CLI::App& command, model::TextOptions& options);
-// --cache_mib and --batch_tokens, of commands that write many texts at once; and what they allow a decoder of such a model.
+// --cache_mib and --batch_tokens, of commands that write many texts at once.
 void add_batch_arguments(CLI::App& command, int64_t& cache_mib, int64_t& batch_tokens);
-model::Decoder::Limits limits_for_many(const model::Gpt2Config& config, const ModelArguments& arguments, int64_t cache_mib,
-                                       int64_t batch_tokens);
 void add_tokenizer_argument(CLI::App& command, std::string& folder);
 
 struct TrainedModel {
@@ -57,5 +55,8 @@ struct ModelInMemory {
 };
 // Its parameters, read and verified. Throws a Failure.
 ModelInMemory load_model(TrainedModel& model, const ModelArguments& arguments, const model::Decoder::Limits& limits);
+// With the limits that --cache_mib and --batch_tokens allow.
+ModelInMemory load_model_for_many(TrainedModel& model, const ModelArguments& arguments, int64_t cache_mib,
+                                  int64_t batch_tokens);
 
 }  // namespace holdfast::ops

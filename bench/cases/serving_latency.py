@@ -1,0 +1,106 @@
+"""Texts that are asked for at random moments: how long until the first token, beside llama.cpp, with and without a common beginning."""
+import json
+import os
+import random
+import threading
+import time
+
+import testbed
+from cases import exchange, serving
+
+TITLE = "Texts asked for at random moments: milliseconds until the first token"
+PROMPT, COMMON, TOKENS, SEQUENCES, THREADS = 160, 128, 32, 32, 2
+REQUESTS, QUICK_REQUESTS = 120, 20
+PER_S = {"tiny": 8.0, "small": 1.5}
+NOTE = ("{requests} requests that come by chance (Poisson), {rate:g} a second; prompts of {prompt} tokens, {tokens} are written, two threads, bfloat16 (llama.cpp: "
+        "float16), the same moments and prompts for both. Common: all prompts begin with the same {common} tokens. llama.cpp (node-llama-cpp {version}) has "
+        "{sequences} sequences; each keeps the beginning that its next prompt has in common with its last. Memory of a text: with {sequences} at once less "
+        "with one, of the process, by text.")
+
+
+def requests(count, rate, common):
+    values = random.Random(7)
+    at_s, made = 0.0, []
+    for number in range(count):
+        at_s += values.expovariate(rate)
+        shared = [(11 * i) % 200 + 3 for i in range(common)]
+        made.append({"at_s": at_s, "prompt": shared + [(7 * i + 13 * number) % 200 + 3 for i in range(PROMPT - common)]})
+    return made
+
+
+def first_tokens_ms(served, asked):
+    """By request."""
+    found, begun = [0.0] * len(asked), time.monotonic()
+
+    def ask(number):
+        time.sleep(max(0.0, asked[number]["at_s"] - (time.monotonic() - begun)))
+        came = time.monotonic()
+
+        def at_token(_more):
+            found[number] = found[number] or (time.monotonic() - came) * 1000
+
+        served.stream_of(asked[number]["prompt"], TOKENS, at_token)
+
+    threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(asked))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return found
+
+
+def llama(cluster, model, asked, sequences, flash):
+    script, path = os.path.join(testbed.ROOT, "bench", "peers", "llama", "latency.mjs"), os.path.join(cluster.folder, "requests.json")
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(asked, file)
+    return json.loads(testbed.output_of(["node", script, exchange.MODULES, model, path, sequences, TOKENS, THREADS, flash]))
+
+
+def percentile(values, share):
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def rows_of_model(cluster, data, size, options):
+    rate, count = PER_S[size], QUICK_REQUESTS if options.quick else REQUESTS
+    version = exchange.installed_version()
+    note = NOTE.format(requests=count, rate=rate, prompt=PROMPT, tokens=TOKENS, common=COMMON, version=version or "not here", sequences=SEQUENCES)
+    job = serving.checkpoint(cluster, data, size)
+    model = os.path.join(exchange.export(cluster, job, "gguf", "float16"), "model.gguf")
+    for name, common in (("all different", 0), ("a common beginning", COMMON)):
+        asked = requests(count, rate, common)
+        served = serving.Served(cluster, job, data, "bfloat16", THREADS, f"{size}-{common}")
+        try:
+            ours = first_tokens_ms(served, asked)
+        finally:
+            served.close()
+        theirs = {setup: llama(cluster, model, asked, SEQUENCES, flash)["first_token_ms"] for flash, setup in enumerate(testbed.peer_python.SETUPS)} if version else {}
+        for share in (0.5, 0.99):
+            peer = {setup: percentile(values, share) for setup, values in theirs.items()}
+            yield testbed.row(f"{size}, {name}: p{share * 100:.0f}", "ms", percentile(ours, share), peer=peer, note=note)
+    yield testbed.row(f"{size}: memory of a text", "MB", memory_of_a_text(lambda texts: served_memory_mb(cluster, job, data, texts)),
+                      peer={setup: memory_of_a_text(lambda texts, flash=flash: llama(cluster, model, at_once(texts), texts, flash)["memory_mb"])
+                            for flash, setup in enumerate(testbed.peer_python.SETUPS)} if version else {}, note=note)
+
+
+def at_once(texts):
+    return [{**request, "at_s": 0.0} for request in requests(texts, 1.0, 0)]
+
+
+def memory_of_a_text(memory_mb):
+    return (memory_mb(SEQUENCES) - memory_mb(1)) / (SEQUENCES - 1)
+
+
+def served_memory_mb(cluster, job, data, texts):
+    served = serving.Served(cluster, job, data, "bfloat16", THREADS, f"memory-{job}-{texts}")
+    try:
+        first_tokens_ms(served, at_once(texts))
+        return served.memory_mb()
+    finally:
+        served.close()
+
+
+def measure(options):
+    with testbed.Testbed() as cluster:
+        data = exchange.prepared(cluster.folder, "bytes")
+        return [row for size in (("tiny",) if options.quick else ("tiny", "small")) for row in rows_of_model(cluster, data, size, options)]
