@@ -50,7 +50,8 @@ def measure(cluster, options):
     filled = next(i for i in range(joined, len(points)) if times[i] >= computes)
     # Until the newcomer computes the three share the work as before; after that a step is a shorter one.
     return {"generations": len(generations), "step_before_s": statistics.median(gaps[1:joined - 1]), "longest_before_s": max(gaps[1:joined - 1]),
-            "gap_at_join_s": gaps[joined - 1], "longest_after_s": max(gaps[joined:]), "median_after_s": statistics.median(gaps[joined:]),
+            "gap_at_join_s": gaps[joined - 1], "stopped_s": gaps[joined - 1] - points[joined]["step_s"],
+            "stopped_before_s": statistics.median(gap - point["step_s"] for gap, point in zip(gaps[:joined - 1], points[1:])), "longest_after_s": max(gaps[joined:]), "median_after_s": statistics.median(gaps[joined:]),
             "step_until_it_computes_s": statistics.median(gaps[joined:filled] or gaps[joined:]),
             "step_after_s": statistics.median(gaps[-STEPS_AFTER:]), "computes_after_s": computes - times[joined - 1],
             "computes_after_steps": filled - joined, "whole_after_s": whole - times[joined - 1],

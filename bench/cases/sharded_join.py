@@ -6,7 +6,7 @@ import testbed
 TITLE = "A fourth worker joins three, GPT-2 of 124M, bfloat16, --shard optimizer, links of 1 Gbit/s; seconds"
 NOTE = ("A thread each, {microbatches} microbatches of 1 x {block}, so that the newcomer's parts come within one run. Between commits: the longest time between two committed steps, beside the median step "
         "before the join; in `at the join` the new generation begins, in `after it` the newcomer takes what it lacks, a little after each "
-        "step. A step whose gradients outgrow int16 computes twice, with and without a join. It computes when it has all compute copies, after {steps} steps here, and is through with its own parts after {all_steps}. "
+        "step. In no step: the time between two commits less the later step's own. A step whose gradients outgrow int16 computes twice, with and without a join. It computes when it has all compute copies, after {steps} steps here, and is through with its own parts after {all_steps}. "
         "Floor: a copy of the whole state (12 bytes a parameter) at the link's rate. {faults}")
 SCRIPT = os.path.join(testbed.ROOT, "bench", "sharded_join_over_link.py")
 REPEAT = 1
@@ -26,6 +26,7 @@ def measure(options):
     rows = [testbed.row(f"between commits, {where}", "s", of(key), reference=of("step_before_s"), note=note)
             for where, key in (("the longest before", "longest_before_s"), ("at the join", "gap_at_join_s"), ("the median after it", "median_after_s"),
                                ("the longest after it", "longest_after_s"))]
+    rows.append(testbed.row("in no step, at the join", "s", of("stopped_s"), reference=of("stopped_before_s")))
     return rows + [testbed.row("from the last step of three until the newcomer computes", "s", of("computes_after_s"),
                                floor=STATE_BYTES / LINK_BYTES_PER_S),
                    testbed.row("until each part is on as many workers as it is to be", "s", of("whole_after_s"))]

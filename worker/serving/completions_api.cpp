@@ -104,8 +104,8 @@ struct CompletionsApi::Ongoing {
   }
 };
 
-CompletionsApi::CompletionsApi(TextServer& texts, const model::Tokenizer& tokenizer, ServedModel served, Settings settings)
-    : texts_(texts), tokenizer_(tokenizer), served_(std::move(served)), settings_(std::move(settings)) {}
+CompletionsApi::CompletionsApi(const ServedModels& models, const model::Tokenizer& tokenizer, Settings settings)
+    : models_(models), tokenizer_(tokenizer), settings_(std::move(settings)) {}
 
 HttpResponse CompletionsApi::refuse(const ApiError& error) {
   ++(error.status == 429 ? counts_.busy : counts_.refused);
@@ -147,22 +147,23 @@ void CompletionsApi::complete(const HttpRequest& request, const rendezvous::Repl
   ++counts_.requests;
   auto order = read_completion_request(request.body);
   if (!order) return reply(refuse(order.error()));
-  if (order->model != served_.name) {
+  const std::shared_ptr<const ServedModel> served = models_.now();
+  if (order->model != served->name) {
     return reply(refuse(
         {.status = 404,
-         .message = fmt::format("model: \"{}\" is not served here: it is \"{}\"", order->model.substr(0, 100), served_.name),
+         .message = fmt::format("model: \"{}\" is not served here: it is \"{}\"", order->model.substr(0, 100), served->name),
          .param = "model",
          .code = "model_not_found"}));
   }
-  auto prompts = prompts_of(*order, tokenizer_, served_.config.block_size);
+  auto prompts = prompts_of(*order, tokenizer_, served->config.block_size);
   if (!prompts) return reply(refuse(prompts.error()));
 
   const uint64_t seed = order->seed.value_or(std::random_device()() & 0x7fffffff);
   const bool streams = order->stream;
   CompletionHead head{
       .id = fmt::format("cmpl-{}-{}", rendezvous::random_hex(6), next_id_++),
-      .model = served_.name,
-      .fingerprint = served_.fingerprint,
+      .model = served->name,
+      .fingerprint = served->fingerprint,
       .created_s =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .seed = seed};
@@ -176,7 +177,7 @@ void CompletionsApi::complete(const HttpRequest& request, const rendezvous::Repl
                         return ongoing->progress(i, tokens, outcome);
                       }});
   }
-  if (const auto refused = texts_.submit(std::move(orders), settings_.patience)) {
+  if (const auto refused = served->texts->submit(std::move(orders), settings_.patience)) {
     if (refused->is_busy)
       return reply(refuse({.status = 429, .type = "rate_limit_error", .message = refused->why, .code = "busy"}));
     return reply(refuse({.message = refused->why, .param = refused->why.substr(0, refused->why.find(':'))}));
@@ -199,17 +200,19 @@ void CompletionsApi::complete(const HttpRequest& request, const rendezvous::Repl
 }
 
 HttpResponse CompletionsApi::models() const {
-  const Json model = {{"id", served_.name},
+  const std::shared_ptr<const ServedModel> served = models_.now();
+  const Json model = {{"id", served->name},
                       {"object", "model"},
-                      {"created", served_.created_s},
+                      {"created", served->created_s},
                       {"owned_by", "holdfast"},
-                      {"max_model_len", served_.config.block_size},
-                      {"system_fingerprint", served_.fingerprint}};
+                      {"max_model_len", served->config.block_size},
+                      {"step", served->step},
+                      {"system_fingerprint", served->fingerprint}};
   return {.body = text_of({{"object", "list"}, {"data", Json::array({model})}})};
 }
 
 HttpResponse CompletionsApi::metrics() const {
-  const model::TextEngine::Load load = texts_.load();
+  const model::TextEngine::Load load = models_.load();
   rendezvous::PrometheusText text;
   const auto one = [&](const char* name, const char* type, const char* help, double value) {
     text.family(name, type, help);
@@ -234,6 +237,9 @@ HttpResponse CompletionsApi::metrics() const {
   one("holdfast_serve_written_tokens_total", "counter", "Tokens written.", number(load.written_tokens));
   one("holdfast_serve_passes_total", "counter", "Passes through the model.", number(load.passes));
   one("holdfast_serve_began_again_total", "counter", "Texts that gave up their pages to older ones.", number(load.began_again));
+  one("holdfast_serve_step", "gauge", "Step of the checkpoint that requests are answered with.", number(models_.now()->step));
+  one("holdfast_serve_replaced_total", "counter", "Checkpoints that a newer one took the place of.",
+      number(models_.replaced()));
   text.family("holdfast_serve_pages", "gauge",
               "Pages of keys and values: of them, held by texts; of them, found again by their tokens.");
   text.sample({{"pages", "all"}}, number(load.pages));

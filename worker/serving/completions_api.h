@@ -1,4 +1,5 @@
-// OpenAI's API over one model: POST /v1/completions, GET /v1/models; and /healthz and /metrics.
+// OpenAI's API over one model, which may be replaced by its next: POST /v1/completions, GET /v1/models; and /healthz and
+// /metrics.
 //
 // Promises: the texts of a request are a function of the model's fingerprint and the request's prompt, options and seed; a
 // request without a seed gets one, and is told it. A client that goes away is noticed at the next pass, and its texts are given
@@ -15,18 +16,11 @@
 #include <vector>
 
 #include "model/data/tokenizer.h"
-#include "model/parameter_table.h"
 #include "rendezvous/http/server.h"
 #include "worker/serving/completion_request.h"
-#include "worker/serving/text_server.h"
+#include "worker/serving/served_models.h"
 
 namespace holdfast::worker {
-
-struct ServedModel {
-  std::string name, fingerprint;
-  model::Gpt2Config config;
-  int64_t created_s = 0;
-};
 
 class CompletionsApi {
  public:
@@ -34,8 +28,8 @@ class CompletionsApi {
     std::chrono::milliseconds patience = std::chrono::minutes(10);  // for all texts of a request
     std::set<std::string> tokens;                                   // SHA-256 of each in hex; none: everybody may ask
   };
-  // The server and the tokenizer outlive it, and it the HTTP server.
-  CompletionsApi(TextServer& texts, const model::Tokenizer& tokenizer, ServedModel served, Settings settings);
+  // The models and their tokenizer outlive it, and it the HTTP server.
+  CompletionsApi(const ServedModels& models, const model::Tokenizer& tokenizer, Settings settings);
 
   rendezvous::Admission gate(const rendezvous::HttpRequest& head);
 
@@ -46,9 +40,8 @@ class CompletionsApi {
   rendezvous::HttpResponse metrics() const;
   rendezvous::HttpResponse refuse(const ApiError& error);
 
-  TextServer& texts_;
+  const ServedModels& models_;
   const model::Tokenizer& tokenizer_;
-  const ServedModel served_;
   const Settings settings_;
   struct Counts {
     std::atomic<int64_t> requests{0}, refused{0}, busy{0}, abandoned{0}, first_tokens{0}, first_token_us{0};

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -42,9 +43,9 @@ class ServeModel(unittest.TestCase):
     def tearDownClass(cls):
         cls.cluster.close(False)
 
-    def serve(self, *more):
+    def serve(self, *more, place=None):
         """(the server's process, its base URL)"""
-        arguments = ["serve-model", "--from", f"job:{self.job}", "--tokenizer", self.data, "--listen", "127.0.0.1:0", "--token_file", self.tokens, *more]
+        arguments = ["serve-model", "--from", place or f"job:{self.job}", "--tokenizer", self.data, "--listen", "127.0.0.1:0", "--token_file", self.tokens, *more]
         server = self.cluster.spawn("serving", [f"{harness.BIN}/holdfast", *map(str, arguments)], {"HOLDFAST_SERVER": self.cluster.server})
         self.addCleanup(server.kill)
         said = lambda: re.search(r" at (http://\S+/v1): ", server.log())  # noqa: E731
@@ -90,6 +91,32 @@ class ServeModel(unittest.TestCase):
         _, base = self.serve("--threads", 2)
         for fields, choices in zip(requests, together):
             self.assertEqual(choices, self.ask(base, fields)["choices"])
+
+    def test_follow_answers_with_the_newest_checkpoint(self):
+        kept = os.path.join(self.cluster.data_dir, "checkpoints", self.job)
+        place = os.path.join(self.cluster.folder, "newest")
+        older, newer = sorted(os.listdir(kept))[-2:]
+        shutil.copytree(os.path.join(kept, older), os.path.join(place, older))
+        server, base = self.serve("--follow", place=place)
+        fields = {"prompt": "THE ", "max_tokens": 20, "seed": 1}
+        before = self.ask(base, fields)
+        # As a job that trains leaves it: the manifest comes last.
+        shutil.copytree(os.path.join(kept, newer), os.path.join(place, newer), ignore=lambda _folder, names: [n for n in names if n == "manifest.json"])
+        shutil.copy(os.path.join(kept, newer, "manifest.json"), os.path.join(place, newer, "manifest.json"))
+        wait_until(lambda: "from now on" in server.log(), 30, "the newer checkpoint to be served")
+        self.assertIn(f"Serving step {int(newer.removeprefix('step-'))} from now on.", server.log())
+        after = self.ask(base, fields)
+        self.assertNotEqual(before["system_fingerprint"], after["system_fingerprint"])
+        _, whole = self.serve(place=f"job:{self.job}@{int(newer.removeprefix('step-'))}")
+        self.assertEqual(after["choices"], self.ask(whole, fields)["choices"])
+        # One that cannot be read is told of, and the one that is there goes on being served.
+        os.makedirs(os.path.join(place, "step-9999999999"))
+        with open(os.path.join(place, "step-9999999999", "manifest.json"), "w", encoding="utf-8") as file:
+            file.write("no manifest")
+        wait_until(lambda: "No newer checkpoint is served, and it is tried again" in server.log(), 30, "the complaint")
+        self.assertEqual(after["choices"], self.ask(base, fields)["choices"])
+        refused = self.cluster.cli("serve-model", "--from", f"job:{self.job}@10", "--tokenizer", self.data, "--follow", expect=2)
+        self.assertIn("leave out @10", refused)
 
     def test_a_file_of_requests_is_answered_across_a_kill_with_the_same_bytes(self):
         requests = os.path.join(self.cluster.folder, "requests.jsonl")

@@ -59,9 +59,16 @@ class CompletionsApiTest : public ::testing::Test {
   CompletionsApiTest() { begin({}, 64); }
   void begin(CompletionsApi::Settings settings, int64_t queue) {
     api_.reset();
-    texts_.reset();
-    texts_ = std::make_unique<TextServer>(*model_.decoder, queue);
-    api_ = std::make_unique<CompletionsApi>(*texts_, *model_.tokenizer, ServedModel{"m", "f", kServed, 7}, std::move(settings));
+    models_.reset();
+    models_ = std::make_unique<ServedModels>(served(model_, "f", queue));
+    api_ = std::make_unique<CompletionsApi>(*models_, *model_.tokenizer, std::move(settings));
+  }
+  static ServedModel served(const SmallServed& model, const std::string& fingerprint, int64_t queue) {
+    return {.name = "m",
+            .fingerprint = fingerprint,
+            .config = kServed,
+            .created_s = 7,
+            .texts = std::make_unique<TextServer>(*model.decoder, queue)};
   }
   struct Said {
     int status;
@@ -95,7 +102,7 @@ class CompletionsApiTest : public ::testing::Test {
   // After the last pass, once nothing is left to do.
   model::TextEngine::Load load_at_rest() const {
     for (;;) {
-      const auto load = texts_->load();
+      const auto load = models_->load();
       if (load.writing + load.reading + load.waiting == 0) return load;
       std::this_thread::yield();
     }
@@ -110,7 +117,7 @@ class CompletionsApiTest : public ::testing::Test {
   }
 
   SmallServed model_;
-  std::unique_ptr<TextServer> texts_;
+  std::unique_ptr<ServedModels> models_;
   std::unique_ptr<CompletionsApi> api_;
 };
 
@@ -225,6 +232,28 @@ TEST_F(CompletionsApiTest, SaysThatItIsBusy) {
   for (const Said& said : all) {
     if (said.status == 200) said.reader->all();
   }
+}
+
+TEST_F(CompletionsApiTest, ATextIsOneModelsToItsEnd) {
+  const Json request = {{"model", "m"}, {"prompt", "ab"}, {"seed", 3}, {"max_tokens", 90}};
+  const Json first = complete({{"max_tokens", 90}}).json();
+  SmallServed next(9);
+  std::vector<Said> under_way;
+  for (int i = 0; i < 8; ++i) under_way.push_back(ask("POST", "/v1/completions", request.dump()));
+  models_->replace(served(next, "g", 64));
+  const Json second = complete({{"max_tokens", 90}}).json();
+  EXPECT_EQ(second["system_fingerprint"], "g");
+  EXPECT_NE(second["choices"][0]["text"], first["choices"][0]["text"]);
+  for (const Said& said : under_way) {
+    const Json answer = Json::parse(said.reader->all());
+    EXPECT_EQ(answer["system_fingerprint"], "f");
+    EXPECT_EQ(answer["choices"], first["choices"]);
+  }
+  const int64_t written = load_at_rest().written_tokens;
+  while (models_->forget_finished() > 0) std::this_thread::yield();
+  EXPECT_EQ(load_at_rest().written_tokens, written) << "what a model wrote is counted when it has gone, too";
+  EXPECT_EQ(load_at_rest().pages, 24);
+  EXPECT_EQ(complete({{"max_tokens", 90}}).json()["choices"], second["choices"]);
 }
 
 TEST_F(CompletionsApiTest, EndsWhatTakesTooLong) {
