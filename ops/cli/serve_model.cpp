@@ -1,6 +1,7 @@
 // `holdfast serve-model`: a checkpoint's model behind OpenAI's API, in this process.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -21,8 +22,9 @@ namespace holdfast::ops {
 namespace {
 
 struct ServeModelArguments {
-  ModelArguments model;
-  std::string tokenizer, name, token_file, listen = "127.0.0.1:8000", tls_cert, tls_key;
+  std::vector<std::string> from, names;
+  ModelArguments model;  // of all, but for `from`
+  std::string tokenizer, token_file, listen = "127.0.0.1:8000", tls_cert, tls_key;
   bool allow_insecure = false, follow = false;
   int64_t cache_mib = 1024, batch_tokens = 256, queue = 256, timeout_s = 600;
 };
@@ -40,17 +42,18 @@ std::set<std::string> tokens_in(const std::string& path) {
   return tokens;
 }
 
-// Job's id or the folder's name, as people call it.
-std::string name_of(const ServeModelArguments& arguments, const storage::Manifest& manifest) {
-  return arguments.name.empty() ? manifest.job : arguments.name;
-}
+// A model that is served: where it comes from, and what it is called.
+struct Source {
+  ModelArguments from;
+  std::string name;
+};
 
-worker::ServedModel served_model(const ServeModelArguments& arguments, TrainedModel& trained) {
+worker::ServedModel served_model(const ServeModelArguments& arguments, const Source& source, TrainedModel& trained) {
   const auto memory = std::make_shared<const ModelInMemory>(
-      load_model_for_many(trained, arguments.model, arguments.cache_mib, arguments.batch_tokens));
+      load_model_for_many(trained, source.from, arguments.cache_mib, arguments.batch_tokens));
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return {.name = name_of(arguments, trained.manifest),
-          .fingerprint = fingerprint_of(trained, arguments.model, *memory->ops),
+  return {.name = source.name,
+          .fingerprint = fingerprint_of(trained, source.from, *memory->ops),
           .config = trained.config,
           .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
           .step = trained.manifest.step,
@@ -58,11 +61,11 @@ worker::ServedModel served_model(const ServeModelArguments& arguments, TrainedMo
           .texts = std::make_unique<worker::TextServer>(*memory->decoder, arguments.queue)};
 }
 
-// Puts each newer checkpoint of a place in the place of the one that is served. What goes wrong is said, and tried again.
+// A newer checkpoint takes the place of the one that is served. A failure is said, once, and tried again.
 class Follower {
  public:
-  Follower(const Options& options, const ServeModelArguments& arguments, worker::ServedModels& models)
-      : options_(options), arguments_(arguments), models_(models) {}
+  Follower(const Options& options, const ServeModelArguments& arguments, const Source& source, worker::ServedModels& models)
+      : options_(options), arguments_(arguments), source_(source), models_(models) {}
 
  private:
   void run(const std::stop_token& stop) {
@@ -81,21 +84,22 @@ class Follower {
         failure = failed.what();
       }
       if (!failure.empty() && failure != last_failure)
-        fmt::print(stderr, "No newer checkpoint is served, and it is tried again: {}\n", failure);
+        fmt::print(stderr, "No newer checkpoint of {} is served, and it is tried again: {}\n", source_.name, failure);
       last_failure = failure;
     }
   }
   void look() {
-    CheckpointPlace place = find_checkpoints(options_, arguments_.model.from);
+    CheckpointPlace place = find_checkpoints(options_, source_.from.from);
     if (steps_of(place).back() == models_.now()->step) return;
-    TrainedModel trained = find_model(options_, arguments_.model);
-    models_.replace(served_model(arguments_, trained));
-    fmt::print(stderr, "Serving step {} from now on.\n", trained.manifest.step);
+    TrainedModel trained = find_model(options_, source_.from);
+    models_.replace(served_model(arguments_, source_, trained));
+    fmt::print(stderr, "Serving step {} of {} from now on.\n", trained.manifest.step, source_.name);
   }
 
   static constexpr auto kLookEvery = std::chrono::seconds(2);
   const Options& options_;
   const ServeModelArguments& arguments_;
+  const Source& source_;
   worker::ServedModels& models_;
   std::mutex mutex_;
   std::condition_variable_any stopped_;
@@ -112,11 +116,44 @@ void say_what_is_served(const worker::ServedModel& served, const ServeModelArgum
              decoder.limits().pages * kernels::kPageTokens);
 }
 
-void refuse_a_step(const Options& options, const ServeModelArguments& arguments) {
-  if (const auto step = find_checkpoints(options, arguments.model.from).step) {
-    throw Failure{kBadInput, fmt::format("--follow serves the newest checkpoint, and --from {} names one: leave out @{}",
-                                         arguments.model.from, *step)};
+// By --name; else its job, with the step where several are of one job.
+std::vector<Source> sources_of(const ServeModelArguments& arguments, const std::vector<TrainedModel>& trained) {
+  if (!arguments.names.empty() && arguments.names.size() != trained.size()) {
+    throw Failure{kBadInput, fmt::format("--name is given {} times and --from {} times: give a name to each, or to none",
+                                         arguments.names.size(), trained.size())};
   }
+  std::vector<Source> sources;
+  for (size_t i = 0; i < trained.size(); ++i) {
+    const storage::Manifest& manifest = trained[i].manifest;
+    const auto is_of_it = [&](const TrainedModel& other) { return other.manifest.job == manifest.job; };
+    Source source{arguments.model, manifest.job};
+    source.from.from = arguments.from[i];
+    if (!arguments.names.empty()) {
+      source.name = arguments.names[i];
+    } else if (std::ranges::count_if(trained, is_of_it) > 1) {
+      source.name += fmt::format("@{}", manifest.step);
+    }
+    const auto has_its_name = [&](const Source& other) { return other.name == source.name; };
+    if (std::ranges::any_of(sources, has_its_name))
+      throw Failure{kBadInput, fmt::format("two models would be called {}: give each a --name of its own", source.name)};
+    sources.push_back(std::move(source));
+  }
+  return sources;
+}
+
+std::vector<TrainedModel> find_models(const Options& options, const ServeModelArguments& arguments) {
+  std::vector<TrainedModel> all;
+  for (const std::string& from : arguments.from) {
+    const auto step = arguments.follow ? find_checkpoints(options, from).step : std::nullopt;
+    if (step) {
+      throw Failure{kBadInput,
+                    fmt::format("--follow serves the newest checkpoint, and --from {} names one: leave out @{}", from, *step)};
+    }
+    ModelArguments one = arguments.model;
+    one.from = from;
+    all.push_back(find_model(options, one));
+  }
+  return all;
 }
 
 void serve_model(const Options& options, const ServeModelArguments& arguments) {
@@ -125,9 +162,10 @@ void serve_model(const Options& options, const ServeModelArguments& arguments) {
   sigaddset(&ending, SIGINT);
   sigaddset(&ending, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &ending, nullptr);
-  if (arguments.follow) refuse_a_step(options, arguments);
-  TrainedModel trained = find_model(options, arguments.model);
-  const auto tokenizer = tokenizer_of(arguments.tokenizer, trained.manifest);
+  std::vector<TrainedModel> trained = find_models(options, arguments);
+  const std::vector<Source> sources = sources_of(arguments, trained);
+  const auto tokenizer = tokenizer_of(arguments.tokenizer, trained.front().manifest);
+  for (const TrainedModel& other : trained) refuse_tokenizer_of_another(*tokenizer, other.manifest);
   const std::set<std::string> tokens = tokens_in(arguments.token_file);
   const auto loopback = rendezvous::listens_on_loopback(arguments.listen);
   if (!loopback) throw Failure{kBadInput, loopback.error()};
@@ -138,17 +176,24 @@ void serve_model(const Options& options, const ServeModelArguments& arguments) {
                     "--tls_key, or --allow_insecure on a network that is trusted",
                     arguments.listen)};
   }
-  worker::ServedModels models(served_model(arguments, trained));
-  worker::CompletionsApi api(models, *tokenizer, {.patience = std::chrono::seconds(arguments.timeout_s), .tokens = tokens});
+  std::vector<std::unique_ptr<worker::ServedModels>> models;
+  std::vector<const worker::ServedModels*> served;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    models.push_back(std::make_unique<worker::ServedModels>(served_model(arguments, sources[i], trained[i])));
+    served.push_back(models.back().get());
+  }
+  worker::CompletionsApi api(served, *tokenizer, {.patience = std::chrono::seconds(arguments.timeout_s), .tokens = tokens});
   rendezvous::HttpServerOptions http;
   http.listen = arguments.listen;
   http.tls = {arguments.tls_cert, arguments.tls_key};
   const auto server =
       rendezvous::HttpServer::start(http, [&api](const rendezvous::HttpRequest& head) { return api.gate(head); });
   if (!server) throw Failure{kBadInput, server.error()};
-  say_what_is_served(*models.now(), arguments, (*server)->port());
-  std::optional<Follower> follower;
-  if (arguments.follow) follower.emplace(options, arguments, models);
+  std::vector<std::unique_ptr<Follower>> followers;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    say_what_is_served(*models[i]->now(), arguments, (*server)->port());
+    if (arguments.follow) followers.push_back(std::make_unique<Follower>(options, arguments, sources[i], *models[i]));
+  }
   int signal = 0;
   sigwait(&ending, &signal);
 }
@@ -159,9 +204,15 @@ void add_serve_model_command(CLI::App& app, Options& options) {
   const auto arguments = std::make_shared<ServeModelArguments>();
   CLI::App* command = add_command(app, options, "serve-model", "Serve a checkpoint's model in the form of OpenAI's API",
                                   "holdfast serve-model --from job:j1 --tokenizer data --listen 127.0.0.1:8000");
-  add_model_arguments(*command, arguments->model);
+  command
+      ->add_option("--from,--checkpoint", arguments->from,
+                   "job:ID[@STEP], or a folder of checkpoints [PATH@STEP]; several are several models, with one tokenizer")
+      ->required()
+      ->type_name("PLACE");
+  add_precision_arguments(*command, arguments->model);
   add_tokenizer_argument(*command, arguments->tokenizer);
-  command->add_option("--name", arguments->name, "The model's name in requests [the job's id]")->type_name("NAME");
+  command->add_option("--name", arguments->names, "The model's name in requests, for each --from [the job's id]")
+      ->type_name("NAME");
   command->add_option("--listen", arguments->listen, "Address to listen on")->capture_default_str()->type_name("HOST:PORT");
   command->add_option("--token_file", arguments->token_file, "File with the tokens that may ask, one a line [everybody may]")
       ->check(CLI::ExistingFile)

@@ -39,12 +39,16 @@ tl::expected<std::unique_ptr<model::Tokenizer>, std::string> find_tokenizer(cons
 std::unique_ptr<model::Tokenizer> tokenizer_of(const std::string& named, const storage::Manifest& manifest) {
   auto tokenizer = find_tokenizer(named, manifest);
   if (!tokenizer) throw Failure{kBadInput, tokenizer.error()};
-  const int64_t known = model::config_of(manifest).vocab_size;
-  if ((*tokenizer)->vocab_size() > known) {
-    throw Failure{kBadInput, fmt::format("the tokenizer has {} tokens and the model {}: it was trained with another tokenizer",
-                                         (*tokenizer)->vocab_size(), known)};
-  }
+  refuse_tokenizer_of_another(**tokenizer, manifest);
   return *std::move(tokenizer);
+}
+
+void refuse_tokenizer_of_another(const model::Tokenizer& tokenizer, const storage::Manifest& manifest) {
+  const int64_t known = model::config_of(manifest).vocab_size;
+  if (tokenizer.vocab_size() > known) {
+    throw Failure{kBadInput, fmt::format("the tokenizer has {} tokens and the model {}: it was trained with another tokenizer",
+                                         tokenizer.vocab_size(), known)};
+  }
 }
 
 ModelArguments::ModelArguments() : threads(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U))) {}
@@ -53,6 +57,10 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
   command.add_option("--from,--checkpoint", arguments.from, "job:ID[@STEP], or a folder of checkpoints [PATH@STEP]")
       ->required()
       ->type_name("PLACE");
+  add_precision_arguments(command, arguments);
+}
+
+void add_precision_arguments(CLI::App& command, ModelArguments& arguments) {
   command.add_option("--precision", arguments.precision, "Type to compute with: float32, bfloat16 or float16")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16"}))
       ->capture_default_str();

@@ -24,6 +24,7 @@ tl::expected<std::unique_ptr<model::Tokenizer>, std::string> find_tokenizer(cons
                                                                             const storage::Manifest& manifest);
 // The same, of a tokenizer that the model knows all tokens of; else throws a Failure.
 std::unique_ptr<model::Tokenizer> tokenizer_of(const std::string& named, const storage::Manifest& manifest);
+void refuse_tokenizer_of_another(const model::Tokenizer& tokenizer, const storage::Manifest& manifest);
 
 // The arguments of commands that compute with a checkpoint's model.
 struct ModelArguments {
@@ -32,6 +33,7 @@ struct ModelArguments {
   ModelArguments();
 };
 void add_model_arguments(CLI::App& command, ModelArguments& arguments);
+void add_precision_arguments(CLI::App& command, ModelArguments& arguments);  // the same without --from
 // --tokens, --temperature, --top_k, --top_p, --repetition_penalty, --seed, with what they are as defaults.
 void add_text_arguments(CLI::App& command, model::TextOptions& options);
 // --cache_mib and --batch_tokens, of commands that write many texts at once.

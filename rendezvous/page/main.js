@@ -12,10 +12,10 @@ import { startServicesLine } from "./services_line.js";
 import { forgetToken, onSessionChange, token, who } from "./session.js";
 import { identify, signInView } from "./sign_in.js";
 import { submitView } from "./submit_view.js";
+import { startThemeButton } from "./theme_button.js";
 
 const main = document.getElementById("main");
 const navigation = document.getElementById("navigation");
-const THEMES = { auto: "light", light: "dark", dark: "auto" }; // what comes next
 const VIEWS = { jobs: jobsView, nodes: nodesView, submit: submitView };
 
 let view = null; // {key, title, update?(route), close()}
@@ -25,16 +25,6 @@ let moved = false; // the reader went somewhere, and did not only load the page
 function close() {
   view?.close?.();
   view = null;
-}
-
-function showTheme() {
-  const button = document.getElementById("theme");
-  const choice = window.holdfastTheme.choice();
-  const words = (each) => (each === "auto" ? "the system's" : each);
-  const label = `Colours: ${words(choice)}. Switch to ${words(THEMES[choice])}.`;
-  button.replaceChildren(icon(choice));
-  button.setAttribute("aria-label", label);
-  button.title = label;
 }
 
 function showAccount() {
@@ -130,10 +120,6 @@ async function start() {
   }
 }
 
-document.getElementById("theme").addEventListener("click", () => {
-  window.holdfastTheme.set(THEMES[window.holdfastTheme.choice()]);
-  showTheme();
-});
 document.getElementById("skip").addEventListener("click", (event) => {
   event.preventDefault(); // the hash is the route's
   main.focus();
@@ -145,7 +131,7 @@ onSessionChange((why) => {
   showAccount();
   showSignIn();
 });
-showTheme();
+startThemeButton(document.getElementById("theme"));
 startBanner(document.getElementById("banner"));
 startStandbyBar(document.getElementById("standby"));
 startServicesLine(document.getElementById("services"));

@@ -2,7 +2,7 @@
 // keys.
 import assert from "node:assert/strict";
 import test from "node:test";
-import { focused, openPage, screenshot, waitText, withBrowser } from "./browser.mjs";
+import { contrasts, focused, openPage, screenshot, waitText, withBrowser } from "./browser.mjs";
 import * as cluster from "./cluster.mjs";
 
 withBrowser();
@@ -59,38 +59,6 @@ for (const width of [360, 768]) {
     }
   });
 }
-
-// The contrast of WCAG 2: of each text against what is painted behind it.
-const contrasts = () => {
-  const channel = (value) => (value <= 0.03928 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
-  const parse = (text) => {
-    const [r, g, b, a = 1] = text.match(/[\d.]+/g).map(Number);
-    return { r, g, b, a };
-  };
-  const luminance = ({ r, g, b }) => 0.2126 * channel(r / 255) + 0.7152 * channel(g / 255) + 0.0722 * channel(b / 255);
-  const behind = (element) => {
-    for (let at = element; at; at = at.parentElement) {
-      const colour = parse(getComputedStyle(at).backgroundColor);
-      if (colour.a === 1) return colour;
-    }
-    return { r: 255, g: 255, b: 255 };
-  };
-  const poor = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const own = [...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim() !== "");
-    if (
-      !own ||
-      element.closest("[hidden], .visually-hidden, [aria-disabled=true], :disabled, noscript") ||
-      element.offsetParent === null
-    )
-      continue;
-    const [light, dark] = [luminance(parse(getComputedStyle(element).color)), luminance(behind(element))].sort((a, b) => b - a);
-    const ratio = (light + 0.05) / (dark + 0.05);
-    if (ratio < 4.5)
-      poor.push(`${ratio.toFixed(2)}: ${element.className || element.tagName} “${element.textContent.trim().slice(0, 30)}”`);
-  }
-  return [...new Set(poor)];
-};
 
 for (const scheme of ["light", "dark"]) {
   test(`in ${scheme} colours all text can be read`, async (t) => {

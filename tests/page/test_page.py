@@ -6,6 +6,7 @@ service. The tests ask for that over HTTP (cluster.mjs). HOLDFAST_PAGE_ARTIFACTS
 import http.server
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,7 @@ sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e"))
 sys.path.insert(0, os.path.join(os.path.dirname(HERE), "e2e", "standbys"))
 import harness
 from postgresql_server import PostgresqlServer
+from processes import wait_until
 from several_services import SeveralServices
 
 NODE_S_MAX = 280
@@ -48,6 +50,22 @@ class Stage:
 
     def small_spec(self, **changes):
         return harness.small_spec(self.cluster.folder, **changes)
+
+    def serve_two_checkpoints(self):
+        """A small model that was trained on a text, at steps 40 and 120, by one `holdfast serve-model`."""
+        cluster, folder = self.cluster, self.cluster.folder
+        data, tokens = os.path.join(folder, "data"), os.path.join(folder, "tokens")
+        cluster.cli("data", "prepare", os.path.join(harness.ROOT, "LICENSE"), "--output", data, "--vocab_size", 400)
+        with open(tokens, "w", encoding="utf-8") as file:
+            file.write("a-token\n")
+        cluster.start_workers("w1")
+        job = cluster.submit(**harness.small_spec(folder, train_data_path=f"{data}/train.bin", valid_data_path=f"{data}/val.bin", vocab_size=400, total_steps=120,
+                                                  learning_rate=5e-3, warmup_steps=5, eval_every=0, checkpoint_every=40))
+        cluster.wait_state(job, "succeeded")
+        arguments = ["serve-model", "--from", f"job:{job}@40", "--from", f"job:{job}@120", "--tokenizer", data, "--listen", "127.0.0.1:0", "--token_file", tokens]
+        server = cluster.spawn("serving", [f"{harness.BIN}/holdfast", *arguments], {"HOLDFAST_SERVER": cluster.server})
+        wait_until(lambda: server.log().count("Serving ") == 2 or not server.running(), 60, "the models to be served")
+        return {"base": re.search(r" at (http://\S+)/v1: ", server.log())[1], "models": [f"{job}@40", f"{job}@120"], "token": "a-token"}
 
     def crawl(self):
         self.cluster.crawl()

@@ -34,6 +34,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/webhooks": "rendezvous/text rendezvous/client rendezvous/store",
     "rendezvous/data_dir": "storage rendezvous/text rendezvous/protocol rendezvous/store rendezvous/data_sets",
     "rendezvous/http": "rendezvous/text rendezvous/protocol",
+    "rendezvous/http/files": "rendezvous/http",
     "rendezvous/coordinator": "rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/profile rendezvous/membership "
                               "rendezvous/scheduler rendezvous/store",
     "rendezvous/queries": "storage rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/scheduler rendezvous/data_dir "
@@ -44,7 +45,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
                               "rendezvous/queries",
     "rendezvous/api/turn": "rendezvous/store rendezvous/http rendezvous/coordinator rendezvous/api/answers",
     "rendezvous/api/feeds": "rendezvous/store rendezvous/http rendezvous/api/answers rendezvous/api/turn",
-    "rendezvous/api/documents": "rendezvous/store rendezvous/api/openapi rendezvous/api/answers rendezvous/api/turn",
+    "rendezvous/api/documents": "rendezvous/store rendezvous/http/files rendezvous/api/openapi rendezvous/api/answers rendezvous/api/turn",
     "rendezvous/api/profiles": "rendezvous/text rendezvous/profile rendezvous/http rendezvous/api/answers rendezvous/api/turn",
     "rendezvous/api/exports": "storage model rendezvous/text rendezvous/protocol rendezvous/data_dir rendezvous/http rendezvous/api/answers "
                               "rendezvous/api/turn",
@@ -84,7 +85,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
                    "worker/profile worker/collectives worker/link worker/gradients worker/session worker/state worker/checkpoints "
                    "worker/tensorboard",
     "worker/load": "rendezvous/protocol",
-    "worker/serving": "model rendezvous/text rendezvous/http",
+    "worker/serving": "model rendezvous/text rendezvous/http rendezvous/http/files",
     "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is
     "worker/process": "kernels storage rendezvous/text rendezvous/protocol rendezvous/client worker/transport "
                       "worker/drills/fault_points worker/drills worker/profile worker/link worker/load worker/session "

@@ -12,6 +12,7 @@
 #include "rendezvous/text/random_hex.h"
 #include "rendezvous/text/sha256.h"
 #include "worker/serving/completion.h"
+#include "worker/serving/playground_files.h"
 
 namespace holdfast::worker {
 namespace {
@@ -34,6 +35,14 @@ Admission answered_by(HttpResponse response) {
   return {.refusal = std::nullopt,
           .known = true,
           .handler = [response = std::move(response)](const HttpRequest&, const rendezvous::Reply& reply) { reply(response); }};
+}
+
+// Of the playground; null: the path is none of its files.
+const rendezvous::StaticFile* page_file(const HttpRequest& head) {
+  constexpr std::string_view kFolder = "/page/";
+  if (head.method != "GET" && head.method != "HEAD") return nullptr;
+  if (head.path == "/") return find_playground_file("index.html");
+  return head.path.starts_with(kFolder) ? find_playground_file(std::string_view(head.path).substr(kFolder.size())) : nullptr;
 }
 
 }  // namespace
@@ -104,8 +113,15 @@ struct CompletionsApi::Ongoing {
   }
 };
 
-CompletionsApi::CompletionsApi(const ServedModels& models, const model::Tokenizer& tokenizer, Settings settings)
-    : models_(models), tokenizer_(tokenizer), settings_(std::move(settings)) {}
+CompletionsApi::CompletionsApi(std::vector<const ServedModels*> models, const model::Tokenizer& tokenizer, Settings settings)
+    : models_(std::move(models)), tokenizer_(tokenizer), settings_(std::move(settings)) {}
+
+std::shared_ptr<const ServedModel> CompletionsApi::model_named(const std::string& name) const {
+  for (const ServedModels* models : models_) {
+    if (auto now = models->now(); now->name == name) return now;
+  }
+  return nullptr;
+}
 
 HttpResponse CompletionsApi::refuse(const ApiError& error) {
   ++(error.status == 429 ? counts_.busy : counts_.refused);
@@ -118,6 +134,7 @@ HttpResponse CompletionsApi::refuse(const ApiError& error) {
 Admission CompletionsApi::gate(const HttpRequest& head) {
   const auto refusal = [&](const ApiError& error) { return Admission{.refusal = refuse(error)}; };
   if (head.path == "/healthz") return answered_by({.body = "ok\n", .content_type = "text/plain"});
+  if (const rendezvous::StaticFile* file = page_file(head)) return answered_by(answer_with(*file, head));
   if (!settings_.tokens.empty()) {
     const std::string token = rendezvous::bearer_token(head);
     if (token.empty() || !settings_.tokens.contains(rendezvous::sha256_hex(std::as_bytes(std::span(token))))) {
@@ -138,7 +155,7 @@ Admission CompletionsApi::gate(const HttpRequest& head) {
   }
   return refusal(
       {.status = 404,
-       .message = fmt::format("{} {}: no such route; there are POST /v1/completions, GET /v1/models, /metrics and /healthz",
+       .message = fmt::format("{} {}: no such route; there are POST /v1/completions, GET /v1/models, /metrics, /healthz and /",
                               head.method, head.path),
        .code = "not_found"});
 }
@@ -147,13 +164,15 @@ void CompletionsApi::complete(const HttpRequest& request, const rendezvous::Repl
   ++counts_.requests;
   auto order = read_completion_request(request.body);
   if (!order) return reply(refuse(order.error()));
-  const std::shared_ptr<const ServedModel> served = models_.now();
-  if (order->model != served->name) {
-    return reply(refuse(
-        {.status = 404,
-         .message = fmt::format("model: \"{}\" is not served here: it is \"{}\"", order->model.substr(0, 100), served->name),
-         .param = "model",
-         .code = "model_not_found"}));
+  const std::shared_ptr<const ServedModel> served = model_named(order->model);
+  if (served == nullptr) {
+    std::string names;
+    for (const ServedModels* models : models_) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", models->now()->name);
+    return reply(refuse({.status = 404,
+                         .message = fmt::format("model: \"{}\" is not served here: {} {}", order->model.substr(0, 100),
+                                                models_.size() == 1 ? "it is" : "there are", names),
+                         .param = "model",
+                         .code = "model_not_found"}));
   }
   auto prompts = prompts_of(*order, tokenizer_, served->config.block_size);
   if (!prompts) return reply(refuse(prompts.error()));
@@ -200,19 +219,23 @@ void CompletionsApi::complete(const HttpRequest& request, const rendezvous::Repl
 }
 
 HttpResponse CompletionsApi::models() const {
-  const std::shared_ptr<const ServedModel> served = models_.now();
-  const Json model = {{"id", served->name},
-                      {"object", "model"},
-                      {"created", served->created_s},
-                      {"owned_by", "holdfast"},
-                      {"max_model_len", served->config.block_size},
-                      {"step", served->step},
-                      {"system_fingerprint", served->fingerprint}};
-  return {.body = text_of({{"object", "list"}, {"data", Json::array({model})}})};
+  Json all = Json::array();
+  for (const ServedModels* models : models_) {
+    const std::shared_ptr<const ServedModel> served = models->now();
+    all.push_back({{"id", served->name},
+                   {"object", "model"},
+                   {"created", served->created_s},
+                   {"owned_by", "holdfast"},
+                   {"max_model_len", served->config.block_size},
+                   {"step", served->step},
+                   {"system_fingerprint", served->fingerprint}});
+  }
+  return {.body = text_of({{"object", "list"}, {"data", std::move(all)}})};
 }
 
 HttpResponse CompletionsApi::metrics() const {
-  const model::TextEngine::Load load = models_.load();
+  model::TextEngine::Load load{};
+  for (const ServedModels* models : models_) models->count(load);
   rendezvous::PrometheusText text;
   const auto one = [&](const char* name, const char* type, const char* help, double value) {
     text.family(name, type, help);
@@ -237,9 +260,10 @@ HttpResponse CompletionsApi::metrics() const {
   one("holdfast_serve_written_tokens_total", "counter", "Tokens written.", number(load.written_tokens));
   one("holdfast_serve_passes_total", "counter", "Passes through the model.", number(load.passes));
   one("holdfast_serve_began_again_total", "counter", "Texts that gave up their pages to older ones.", number(load.began_again));
-  one("holdfast_serve_step", "gauge", "Step of the checkpoint that requests are answered with.", number(models_.now()->step));
-  one("holdfast_serve_replaced_total", "counter", "Checkpoints that a newer one took the place of.",
-      number(models_.replaced()));
+  text.family("holdfast_serve_step", "gauge", "Step of the checkpoint that a model's requests are answered with.");
+  for (const ServedModels* models : models_) text.sample({{"model", models->now()->name}}, number(models->now()->step));
+  text.family("holdfast_serve_replaced_total", "counter", "Checkpoints of a model that a newer one took the place of.");
+  for (const ServedModels* models : models_) text.sample({{"model", models->now()->name}}, number(models->replaced()));
   text.family("holdfast_serve_pages", "gauge",
               "Pages of keys and values: of them, held by texts; of them, found again by their tokens.");
   text.sample({{"pages", "all"}}, number(load.pages));

@@ -20,7 +20,7 @@ void count_past(Load& sum, const Load& load) {
   sum.began_again += load.began_again;
 }
 
-void count(Load& sum, const Load& load) {
+void count_all(Load& sum, const Load& load) {
   count_past(sum, load);
   sum.writing += load.writing;
   sum.reading += load.reading;
@@ -63,12 +63,11 @@ size_t ServedModels::forget_finished() {
   return before_.size();
 }
 
-Load ServedModels::load() const {
+void ServedModels::count(Load& sum) const {
   const std::lock_guard lock(mutex_);
-  Load sum = of_forgotten_;
-  count(sum, now_->texts->load());
-  for (const auto& model : before_) count(sum, model->texts->load());
-  return sum;
+  count_past(sum, of_forgotten_);
+  count_all(sum, now_->texts->load());
+  for (const auto& model : before_) count_all(sum, model->texts->load());
 }
 
 int64_t ServedModels::replaced() const {

@@ -37,7 +37,7 @@ class ServedModels {
   // Gives back models whose texts have all ended. Returns how many are left beside the present one.
   size_t forget_finished();
 
-  Load load() const;  // of all together, since the start
+  void count(Load& sum) const;  // adds what all of them together have to do, and did since the start
   int64_t replaced() const;
 
  private:

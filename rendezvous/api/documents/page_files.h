@@ -3,14 +3,11 @@
 
 #include <string_view>
 
+#include "rendezvous/http/files/static_file.h"
+
 namespace holdfast::rendezvous {
 
-struct PageFile {
-  std::string_view name, content_type, bytes;
-  std::string_view etag;  // a digest of the bytes, in quotes as HTTP wants it
-};
-
 // `name`: "index.html", "main.js", …; null when there is no such file.
-const PageFile* find_page_file(std::string_view name);
+const StaticFile* find_page_file(std::string_view name);
 
 }  // namespace holdfast::rendezvous

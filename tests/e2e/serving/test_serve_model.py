@@ -104,7 +104,7 @@ class ServeModel(unittest.TestCase):
         shutil.copytree(os.path.join(kept, newer), os.path.join(place, newer), ignore=lambda _folder, names: [n for n in names if n == "manifest.json"])
         shutil.copy(os.path.join(kept, newer, "manifest.json"), os.path.join(place, newer, "manifest.json"))
         wait_until(lambda: "from now on" in server.log(), 30, "the newer checkpoint to be served")
-        self.assertIn(f"Serving step {int(newer.removeprefix('step-'))} from now on.", server.log())
+        self.assertIn(f"Serving step {int(newer.removeprefix('step-'))} of {self.job} from now on.", server.log())
         after = self.ask(base, fields)
         self.assertNotEqual(before["system_fingerprint"], after["system_fingerprint"])
         _, whole = self.serve(place=f"job:{self.job}@{int(newer.removeprefix('step-'))}")
@@ -113,7 +113,7 @@ class ServeModel(unittest.TestCase):
         os.makedirs(os.path.join(place, "step-9999999999"))
         with open(os.path.join(place, "step-9999999999", "manifest.json"), "w", encoding="utf-8") as file:
             file.write("no manifest")
-        wait_until(lambda: "No newer checkpoint is served, and it is tried again" in server.log(), 30, "the complaint")
+        wait_until(lambda: "is served, and it is tried again" in server.log(), 30, "the complaint")
         self.assertEqual(after["choices"], self.ask(base, fields)["choices"])
         refused = self.cluster.cli("serve-model", "--from", f"job:{self.job}@10", "--tokenizer", self.data, "--follow", expect=2)
         self.assertIn("leave out @10", refused)

@@ -61,7 +61,8 @@ class CompletionsApiTest : public ::testing::Test {
     api_.reset();
     models_.reset();
     models_ = std::make_unique<ServedModels>(served(model_, "f", queue));
-    api_ = std::make_unique<CompletionsApi>(*models_, *model_.tokenizer, std::move(settings));
+    api_ = std::make_unique<CompletionsApi>(std::vector<const ServedModels*>{models_.get()}, *model_.tokenizer,
+                                            std::move(settings));
   }
   static ServedModel served(const SmallServed& model, const std::string& fingerprint, int64_t queue) {
     return {.name = "m",
@@ -102,7 +103,8 @@ class CompletionsApiTest : public ::testing::Test {
   // After the last pass, once nothing is left to do.
   model::TextEngine::Load load_at_rest() const {
     for (;;) {
-      const auto load = models_->load();
+      model::TextEngine::Load load{};
+      models_->count(load);
       if (load.writing + load.reading + load.waiting == 0) return load;
       std::this_thread::yield();
     }
@@ -188,6 +190,8 @@ TEST_F(CompletionsApiTest, RefusesInOpenAisForm) {
   EXPECT_EQ(ask("GET", "/v1/chat/completions").status, 404);
   EXPECT_EQ(ask("GET", "/v1/completions").status, 405);
   EXPECT_EQ(ask("GET", "/v1/models").json()["data"][0]["id"], "m");
+  EXPECT_EQ(ask("GET", "/page/nothing.js").status, 404);
+  EXPECT_THAT(ask("GET", "/").text, HasSubstr("page/playground.js"));
 }
 
 TEST_F(CompletionsApiTest, AsksForATokenWhereThereAreSome) {

@@ -1,5 +1,6 @@
-# Writes OUTPUT, a .cpp that holds the bytes of FILES (names in FOLDER) as the table of rendezvous/api/documents/page_files.h.
-#   cmake "-DFILES=a.js;b.css" -DFOLDER=… -DOUTPUT=page_files.cpp -P embed.cmake
+# Writes OUTPUT, a .cpp that holds the bytes of FILES (paths), and with them the function that HEADER declares in NAMESPACE:
+# const rendezvous::StaticFile* FUNCTION(std::string_view name), by the names of files without their folders.
+#   cmake "-DFILES=/a.js;/b.css" -DOUTPUT=page_files.cpp -DHEADER=page_files.h -DNAMESPACE=holdfast::worker -DFUNCTION=… -P embed.cmake
 set(type_html "text/html; charset=utf-8")
 set(type_css "text/css; charset=utf-8")
 set(type_js "text/javascript; charset=utf-8")
@@ -8,14 +9,15 @@ set(type_svg "image/svg+xml")
 set(arrays "")
 set(rows "")
 set(number 0)
-foreach(name IN LISTS FILES)
+foreach(path IN LISTS FILES)
+  get_filename_component(name ${path} NAME)
   get_filename_component(ending ${name} LAST_EXT)
   string(SUBSTRING ${ending} 1 -1 ending)
   if(NOT DEFINED type_${ending})
     message(FATAL_ERROR "${name}: embed.cmake knows no content type for .${ending}")
   endif()
-  file(READ ${FOLDER}/${name} hex HEX)
-  file(SHA256 ${FOLDER}/${name} digest)
+  file(READ ${path} hex HEX)
+  file(SHA256 ${path} digest)
   string(SUBSTRING ${digest} 0 16 digest)
   string(REGEX REPLACE "(..)" "\\\\x\\1" bytes "${hex}")
   string(LENGTH "${hex}" length)
@@ -25,24 +27,24 @@ foreach(name IN LISTS FILES)
   math(EXPR number "${number} + 1")
 endforeach()
 
-file(WRITE ${OUTPUT} "// Made by embed.cmake from rendezvous/page/.
-#include \"rendezvous/api/documents/page_files.h\"
+file(WRITE ${OUTPUT} "// Made by embed.cmake.
+#include \"${HEADER}\"
 
-namespace holdfast::rendezvous {
+namespace ${NAMESPACE} {
 namespace {
 
 ${arrays}
-constexpr PageFile kFiles[] = {
+constexpr rendezvous::StaticFile kFiles[] = {
 ${rows}};
 
 }  // namespace
 
-const PageFile* find_page_file(std::string_view name) {
-  for (const PageFile& file : kFiles) {
+const rendezvous::StaticFile* ${FUNCTION}(std::string_view name) {
+  for (const rendezvous::StaticFile& file : kFiles) {
     if (file.name == name) return &file;
   }
   return nullptr;
 }
 
-}  // namespace holdfast::rendezvous
+}  // namespace ${NAMESPACE}
 ")
