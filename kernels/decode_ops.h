@@ -1,12 +1,12 @@
 // Ops of a forward pass over rows of many sequences at once, whose keys and values are kept: for writing text.
 //
 // Letters, and further promises: ops.h.
-// Promises: a row's bits are those that it has in a forward pass by the DeviceOps that made this, over sequences of `longest`
-// tokens. They depend on its sequence alone: on the tokens before it and its position, and change neither with the number of
-// rows in a call, nor with the calls in which the rows before it came, nor with their pages. Keys and values are in pages of
-// kPageTokens positions. A page's contents are the implementation's affair: it is copied or shared as bytes, and may be read
-// by any number of sequences. Refuses: nothing at run time; sizes and positions are preconditions. Thread: that of the
-// DeviceOps, which outlives this.
+// Promises: a row's bits depend on its sequence alone: on the tokens before it and its position, and change neither with the
+// number of rows in a call, nor with the calls in which the rows before it came, nor with their pages. With weights of the
+// activations' type they are those that it has in a forward pass by the DeviceOps that made this, over sequences of `longest`
+// tokens. Keys and values are in pages of kPageTokens positions. A page's contents are the implementation's affair: it is
+// copied or shared as bytes, and may be read by any number of sequences. Refuses: nothing at run time; sizes and positions are
+// preconditions. Thread: that of the DeviceOps, which outlives this.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,15 @@ struct Act;
 enum class Epilogue : uint8_t;
 
 inline constexpr int64_t kPageTokens = 32;
+
+// The numbers that weights are kept as. kInt8: a row w of a weight has most = max |w[i]|, the scale most / 127, and
+// q[i] = w[i] * (127 / most) to the nearest whole number, ties to even; a row of `in` is taken as such a row whenever it is
+// multiplied (Dettmers et al. 2022, "LLM.int8()", section 2.1: vectors of their own scales). A product is
+// float(sum of q_in[i] * q_w[i]) * (scale of in * scale of w), where the sum is a whole number, exact, and each operation on
+// floats is rounded by itself: the same bits from every op set that has the same `in`. Rows below kLeastInt8 are zeros; one
+// that is not finite makes its products NaN.
+enum class WeightForm : uint8_t { kActivations, kInt8 };
+inline constexpr float kLeastInt8 = 0x1p-100F;
 
 // Rows of a call that follow each other in one sequence: positions `position` .. `position + count - 1`.
 struct SequenceRows {

@@ -105,7 +105,7 @@ class DeviceOps {
   virtual std::unique_ptr<OpSequence> make_sequence() { return std::make_unique<OpSequence>(); }
 
   // --- for writing text. Null: this op set has none.
-  virtual std::unique_ptr<DecodeOps> make_decode_ops() { return nullptr; }
+  virtual std::unique_ptr<DecodeOps> make_decode_ops(WeightForm) { return nullptr; }
 
   // --- marks in the queue, for a profile of ops that are queued. A mark is passed when all work is done that was queued before
   // it, and later work begins after that. `mark` waits for nothing, and costs the device some microseconds.

@@ -18,8 +18,9 @@ NOTE = ("{layers} layers, {channels} channels, blocks of {block} tokens, trained
         "(bench/peers/hugging_face.py); at most 1e-4 (100 millionths) in float32, or the case fails. Text: {tokens} tokens after each of {prompts} prompts, the likeliest each "
         "time, `holdfast sample` beside llama.cpp (node-llama-cpp {version}); all of them the same in float32, or "
         "the case fails. Tokens: of manual pages and some rarer characters, as `holdfast data prepare` and llama.cpp cut them; none may differ. "
+        "int8: of the whole validation file; 0.5 % at most, or the case fails. "
         "Memory: of a checkpoint in a folder; the floor is the largest tensor in float32.")
-LOSS_APART_MAX = 1e-4
+LOSS_APART_MAX, INT8_APART_MAX = 1e-4, 0.005
 LARGEST_TENSOR_MB = 50257 * 768 * 4 / 1e6
 
 
@@ -113,9 +114,18 @@ def same_texts(cluster, job, data, model, must):
     return same
 
 
+def row_of_int8(cluster, job, data, tokenizer, note):
+    """What weights of 8 bits add to the loss of the validation file, beside bfloat16."""
+    half, byte = (cluster.cli_json("eval", "--from", f"job:{job}", "--data", f"{data}/val.bin", "--precision", precision)["loss"] for precision in ("bfloat16", "int8"))
+    if byte > half * (1 + INT8_APART_MAX):
+        raise SystemExit(f"bench/run exchange: with weights of int8 the loss is {byte:.6f}, in bfloat16 {half:.6f}")
+    return testbed.row(f"int8, {tokenizer}: loss above bfloat16's {half:.4f}", "%", (byte / half - 1) * 100, note=note)
+
+
 def rows_of_kind(cluster, tokenizer, steps, note):
     data = prepared(cluster.folder, tokenizer)
     job, loss = train(cluster, data, VOCABULARIES[tokenizer], steps)
+    yield row_of_int8(cluster, job, data, tokenizer, note)
     for dtype in ("float32", "float16", "bfloat16"):
         is_exact = dtype == "float32"
         if testbed.PEER.setups:

@@ -15,7 +15,7 @@ STREAMS, QUICK_STREAMS = (1, 8, 32), (1, 8)
 PROMPT, TOKENS = 32, 96
 NOTE = ("The likeliest tokens after prompts of {prompt} tokens, {tokens} of each text, so many texts at once; tokens a second from the first token of the last "
         "text that began to the end of the first that ended. Peer: llama.cpp (node-llama-cpp {version}), the same model as GGUF, sequences of one context; as "
-        "installed, and with flash attention. Parameters are random where nothing is trained: the work is the same. Memory: of the whole process.")
+        "installed, and with flash attention; beside bfloat16 in float16, beside int8 in q8_0. Parameters are random where nothing is trained: the work is the same. Memory: of the whole process.")
 
 
 class Served:
@@ -87,6 +87,13 @@ def llama(model, streams, threads, flash):
     return json.loads(testbed.output_of(["node", script, exchange.MODULES, model, streams, TOKENS, threads, flash, PROMPT]))
 
 
+def of_8_bits(model):
+    """The file with its matrices in q8_0."""
+    target = model.replace("model.gguf", "model-q8_0.gguf")
+    testbed.output_of([testbed.PYTHON, os.path.join(testbed.ROOT, "bench", "peers", "llama", "quantize.py"), model, target])
+    return target
+
+
 def checkpoint(cluster, data, size):
     """A job with one checkpoint of such a model, after one step."""
     cluster.start_workers("w1")
@@ -98,9 +105,13 @@ def checkpoint(cluster, data, size):
 
 
 def rows_of_model(cluster, data, size, options, note):
-    job = checkpoint(cluster, data, size)
-    for precision in ("bfloat16", "float32"):
-        model = os.path.join(exchange.export(cluster, job, "gguf", "float16" if precision == "bfloat16" else precision), "model.gguf")
+    job, exported = checkpoint(cluster, data, size), {}
+    for precision in ("bfloat16", "float32", "int8"):
+        if precision == "int8":
+            model = of_8_bits(exported["bfloat16"])
+        else:
+            model = os.path.join(exchange.export(cluster, job, "gguf", "float16" if precision == "bfloat16" else precision), "model.gguf")
+        exported[precision] = model
         for threads in (1, 2):
             served = Served(cluster, job, data, precision, threads, f"{size}-{precision}-{threads}")
             try:

@@ -27,7 +27,7 @@ class CpuOps final : public HostOps {
   void parameters_changed() override {}  // nothing derived from parameters is kept between ops
   void zero(void* memory, size_t bytes) override;
   void cast(Act* out, const float* in, int64_t count) override;
-  std::unique_ptr<DecodeOps> make_decode_ops() override;
+  std::unique_ptr<DecodeOps> make_decode_ops(WeightForm form) override;
 
   void encoder_forward(float* out, const int32_t* tokens, const Act* wte, const float* wpe, int64_t B, int64_t T,
                        int64_t C) override;
@@ -72,6 +72,7 @@ class CpuOps final : public HostOps {
   struct Head;
   struct Attention;
   class Decode;
+  class Int8Decode;
 
   // Element `index` of an activation tensor, as bytes.
   const void* at(const Act* x, int64_t index) const {

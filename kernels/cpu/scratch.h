@@ -36,6 +36,8 @@ class Scratch {
     return memory_;
   }
 
+  void* memory() const { return memory_; }
+
   // The most that was asked for since keep(): what lies behind it is as it was then.
   void keep() { asked_ = 0; }
   size_t asked_since_kept() const { return asked_; }

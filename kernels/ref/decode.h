@@ -3,7 +3,9 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <vector>
 
@@ -16,7 +18,7 @@
 namespace holdfast::kernels::ref {
 
 template <typename E>
-class Decode final : public DecodeOps {
+class Decode : public DecodeOps {
  public:
   struct Matrix final : Weight {
     std::vector<E> values;
@@ -76,11 +78,72 @@ class Decode final : public DecodeOps {
     for (int64_t i = 0; i < N * K; ++i) host_losses[i] = log_sum_exp(logits + i / K * V, V) - logits[i / K * V + host_ids[i]];
   }
 
- private:
+ protected:
   static E* as(Act* x) { return reinterpret_cast<E*>(x); }
   static const E* as(const Act* x) { return reinterpret_cast<const E*>(x); }
 
+ private:
   std::vector<float> scratch_;
+};
+
+// With weights of int8: WeightForm::kInt8.
+template <typename E>
+class Int8Decode final : public Decode<E> {
+ public:
+  using Weight = DecodeOps::Weight;
+  struct Rows final : Weight {
+    std::vector<int8_t> numbers;
+    std::vector<float> scales;
+    int64_t IC;
+    Rows(const E* from, int64_t rows, int64_t inner)
+        : numbers(static_cast<size_t>(rows * inner)), scales(static_cast<size_t>(rows)), IC(inner) {
+      for (int64_t r = 0; r < rows; ++r) {
+        float most = 0.0F;
+        for (int64_t i = 0; i < IC; ++i) {
+          const float magnitude = std::fabs(static_cast<float>(from[r * IC + i]));
+          if (!(magnitude <= most)) most = magnitude;
+          if (std::isnan(magnitude)) break;
+        }
+        float& scale = scales[static_cast<size_t>(r)];
+        if (!std::isfinite(most)) scale = std::numeric_limits<float>::quiet_NaN();
+        if (!std::isfinite(most) || most < kLeastInt8) continue;
+        scale = most / 127.0F;
+        for (int64_t i = 0; i < IC; ++i)
+          numbers[static_cast<size_t>(r * IC + i)] =
+              static_cast<int8_t>(std::nearbyint(static_cast<float>(from[r * IC + i]) * (127.0F / most)));
+      }
+    }
+    size_t bytes() const override { return numbers.size() + scales.size() * sizeof(float); }
+    float product(int64_t r, const Rows& in, int64_t n) const {
+      int32_t sum = 0;
+      for (int64_t i = 0; i < IC; ++i)
+        sum += numbers[static_cast<size_t>(r * IC + i)] * in.numbers[static_cast<size_t>(n * IC + i)];
+      return static_cast<float>(sum) * (in.scales[static_cast<size_t>(n)] * scales[static_cast<size_t>(r)]);
+    }
+  };
+
+  std::unique_ptr<Weight> keep(const Act* weight, int64_t OC, int64_t IC) override {
+    return std::make_unique<Rows>(this->as(weight), OC, IC);
+  }
+  void linear(Act* out, const Act* in, const Weight& weight, const float* bias, Epilogue epilogue, int64_t N) override {
+    const auto& w = static_cast<const Rows&>(weight);
+    const Rows rows(this->as(in), N, w.IC);
+    const auto OC = static_cast<int64_t>(w.scales.size());
+    for (int64_t n = 0; n < N; ++n) {
+      for (int64_t o = 0; o < OC; ++o) {
+        const E sum = static_cast<E>(w.product(o, rows, n) + bias[o]);
+        this->as(out)[n * OC + o] = epilogue == Epilogue::kGelu ? static_cast<E>(gelu(static_cast<float>(sum))) : sum;
+      }
+    }
+  }
+  void logits(float* logits, const Act* x, const Weight& wte, int64_t N) override {
+    const auto& w = static_cast<const Rows&>(wte);
+    const Rows rows(this->as(x), N, w.IC);
+    const auto V = static_cast<int64_t>(w.scales.size());
+    for (int64_t n = 0; n < N; ++n) {
+      for (int64_t v = 0; v < V; ++v) logits[n * V + v] = w.product(v, rows, n);
+    }
+  }
 };
 
 }  // namespace holdfast::kernels::ref

@@ -35,7 +35,10 @@ class RefOps final : public HostOps {
     for (int64_t i = 0; i < count; ++i) as<E>(out)[i] = static_cast<E>(in[i]);
   }
   void parameters_changed() override {}
-  std::unique_ptr<DecodeOps> make_decode_ops() override { return std::make_unique<ref::Decode<E>>(); }
+  std::unique_ptr<DecodeOps> make_decode_ops(WeightForm form) override {
+    if (form == WeightForm::kInt8) return std::make_unique<ref::Int8Decode<E>>();
+    return std::make_unique<ref::Decode<E>>();
+  }
 
   void encoder_forward(float* out, const int32_t* tokens, const Act* wte, const float* wpe, int64_t B, int64_t T,
                        int64_t C) override {

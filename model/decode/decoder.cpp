@@ -22,8 +22,8 @@ const Gpt2Config& checked(const Gpt2Config& config) {
 
 }  // namespace
 
-Decoder::Decoder(const Gpt2Config& config, kernels::DeviceOps& ops, const Limits& limits)
-    : config_(checked(config)), limits_(limits), table_(config), ops_(ops), decode_(ops.make_decode_ops()) {
+Decoder::Decoder(const Gpt2Config& config, kernels::DeviceOps& ops, const Limits& limits, kernels::WeightForm form)
+    : config_(checked(config)), limits_(limits), table_(config), ops_(ops), decode_(ops.make_decode_ops(form)) {
   assert(decode_ != nullptr && limits.pages > 0 && limits.rows > 0 && limits.answers > 0);
   const auto C = static_cast<size_t>(config_.n_embd), rows = static_cast<size_t>(limits_.rows);
   const size_t act = kernels::dtype_size(ops_.activation_dtype());
@@ -46,12 +46,14 @@ Decoder::Decoder(const Gpt2Config& config, kernels::DeviceOps& ops, const Limits
 Decoder::~Decoder() = default;
 
 size_t Decoder::page_bytes(const Gpt2Config& config, kernels::DeviceOps& ops) {
-  return static_cast<size_t>(config.n_layer) * ops.make_decode_ops()->page_bytes(config.n_embd, config.n_head);
+  const auto decode = ops.make_decode_ops(kernels::WeightForm::kActivations);  // pages are the same in all
+  return static_cast<size_t>(config.n_layer) * decode->page_bytes(config.n_embd, config.n_head);
 }
 
 tl::expected<std::unique_ptr<Decoder>, std::string> Decoder::make(const Gpt2Config& config, kernels::DeviceOps& ops,
-                                                                  const InitialValues& values, const Limits& limits) {
-  std::unique_ptr<Decoder> decoder(new Decoder(config, ops, limits));
+                                                                  const InitialValues& values, const Limits& limits,
+                                                                  kernels::WeightForm form) {
+  std::unique_ptr<Decoder> decoder(new Decoder(config, ops, limits, form));
   if (auto loaded = decoder->load(values); !loaded) return tl::make_unexpected(std::move(loaded.error()));
   return decoder;
 }

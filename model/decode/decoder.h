@@ -42,7 +42,8 @@ class Decoder {
 
   // `ops` makes decode ops, and outlives it. The parameters are read from `values` once, a tensor at a time.
   static tl::expected<std::unique_ptr<Decoder>, std::string> make(const Gpt2Config& config, kernels::DeviceOps& ops,
-                                                                  const InitialValues& values, const Limits& limits);
+                                                                  const InitialValues& values, const Limits& limits,
+                                                                  kernels::WeightForm form = kernels::WeightForm::kActivations);
   ~Decoder();
   // Bytes of a page, in all layers.
   static size_t page_bytes(const Gpt2Config& config, kernels::DeviceOps& ops);
@@ -62,7 +63,7 @@ class Decoder {
   MemoryUse memory_use() const;
 
  private:
-  Decoder(const Gpt2Config& config, kernels::DeviceOps& ops, const Limits& limits);
+  Decoder(const Gpt2Config& config, kernels::DeviceOps& ops, const Limits& limits, kernels::WeightForm form);
   tl::expected<void, std::string> load(const InitialValues& values);
   void layer(int64_t index, std::span<const kernels::SequenceRows> sequences, int64_t N);
 

@@ -61,8 +61,10 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
 }
 
 void add_precision_arguments(CLI::App& command, ModelArguments& arguments) {
-  command.add_option("--precision", arguments.precision, "Type to compute with: float32, bfloat16 or float16")
-      ->check(CLI::IsMember({"float32", "bfloat16", "float16"}))
+  command
+      .add_option("--precision", arguments.precision,
+                  "Type to compute with: float32, bfloat16 or float16; int8: bfloat16, with weights of 8 bits")
+      ->check(CLI::IsMember({"float32", "bfloat16", "float16", "int8"}))
       ->capture_default_str();
   command.add_option("--threads", arguments.threads, "Threads to compute with")
       ->check(CLI::Range(1, 1024))
@@ -116,15 +118,21 @@ TrainedModel find_model(const Options& options, const ModelArguments& arguments)
 
 namespace {
 
+bool is_int8(const ModelArguments& arguments) {
+  return arguments.precision == "int8";
+}
+
 std::unique_ptr<kernels::DeviceOps> ops_of(const ModelArguments& arguments) {
-  return kernels::make_cpu_ops(kernels::dtype_named(arguments.precision).value(), arguments.threads);
+  const auto activations = is_int8(arguments) ? kernels::DType::kBFloat16 : kernels::dtype_named(arguments.precision).value();
+  return kernels::make_cpu_ops(activations, arguments.threads);
 }
 
 ModelInMemory load(TrainedModel& model, const ModelArguments& arguments, std::unique_ptr<kernels::DeviceOps> ops,
                    const model::Decoder::Limits& limits) {
   std::optional<storage::Error> failure;
   const model::SourceValues values(model::checkpoint_weights(*model.store, model.manifest, arguments.threads, failure));
-  auto decoder = model::Decoder::make(model.config, *ops, values, limits);
+  const auto form = is_int8(arguments) ? kernels::WeightForm::kInt8 : kernels::WeightForm::kActivations;
+  auto decoder = model::Decoder::make(model.config, *ops, values, limits, form);
   if (failure) throw failure_of(*failure);
   if (!decoder) throw Failure{kJobFailed, decoder.error()};
   return {std::move(ops), *std::move(decoder)};

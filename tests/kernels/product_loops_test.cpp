@@ -2,8 +2,10 @@
 // operands. AMX's loops also run without its units.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -97,6 +99,37 @@ TEST_P(ProductLoopsOf, AreAsExactAsFloat32SumsInEveryLayoutAndAtEverySize) {
        {std::array<int64_t, 3>{1, 1, 1}, {5, 7, 3}, {40, 70, 50}, {33, 129, 17}, {64, 600, 40}, {32, 1100, 33}}) {
     for (int choice = 0; choice < (GetParam().bfloat16 ? 16 : 8); ++choice) {
       expect_close(shape_of(m, k, n, (choice & 1) != 0, (choice & 2) != 0, (choice & 4) != 0, (choice & 8) != 0), random);
+    }
+  }
+}
+
+TEST_P(ProductLoopsOf, PackSquaresThatHangOnTheirElementsAlone) {
+  RandomInputs random;
+  SCOPED_TRACE(random.how_to_repeat());
+  for (const bool bfloat16 : {false, true}) {
+    if (bfloat16 && !GetParam().bfloat16) continue;
+    const ProductLoops& loops = GetParam().loops(bfloat16);
+    const size_t element = bfloat16 ? sizeof(uint16_t) : sizeof(float);
+    for (const auto& [k, n] : {std::array<int64_t, 2>{70, 50}, {600, 40}, {1100, 33}, {1, 1}}) {
+      const ProductShape shape = shape_of(1, k, n, false, true, false, bfloat16);
+      const std::vector<float> b = random.normal(k * n);  // of which 16-bit elements take half, whatever they are
+      Scratch whole, part;
+      loops.pack(shape, b.data(), whole.reserve(loops.packed_bytes(shape)));
+      const SquareForm form = loops.square(shape);
+      for (int64_t column = 0; column < n; column += form.lines) {
+        for (int64_t first = 0; first < k; first += form.depth) {
+          ProductShape alone = shape;
+          alone.k = std::min(form.depth, k - first);
+          alone.n = std::min(form.lines, n - column);
+          const auto offset = static_cast<size_t>(column * shape.b.column + first * shape.b.row);
+          loops.pack(alone, reinterpret_cast<const std::byte*>(b.data()) + offset * element,
+                     part.reserve(loops.packed_bytes(alone)));
+          EXPECT_EQ(std::memcmp(static_cast<std::byte*>(whole.reserve(0)) + loops.square_at(shape, column, first),
+                                static_cast<std::byte*>(part.reserve(0)) + loops.square_at(alone, 0, 0), form.bytes),
+                    0)
+              << column << ", " << first << " of " << k << " x " << n << (bfloat16 ? ", bfloat16" : "");
+        }
+      }
     }
   }
 }

@@ -9,6 +9,7 @@
 
 #include "kernels/adamw_step.h"
 #include "kernels/cpu/product_shape.h"
+#include "kernels/cpu/vector/int8.h"
 
 namespace holdfast::kernels::cpu {
 
@@ -70,6 +71,7 @@ struct VectorTable {
   ProductLoops product;  // of float32 operands
   // The same, with the same bits, for a b of which all elements are of 16 bits, and that is packed as such.
   ProductLoops narrow_bfloat16, narrow_float16;
+  Int8Loops int8;
 };
 
 // To be called only on a machine that has the instructions.

@@ -21,6 +21,7 @@ struct OpSet {
   std::string name;
   bool ref;
   kernels::DType dtype;
+  kernels::WeightForm form = kernels::WeightForm::kActivations;
 };
 
 class DecoderTest : public ::testing::TestWithParam<OpSet> {
@@ -29,7 +30,7 @@ class DecoderTest : public ::testing::TestWithParam<OpSet> {
     return GetParam().ref ? kernels::make_ref_ops(GetParam().dtype) : kernels::make_cpu_ops(GetParam().dtype, threads);
   }
   std::unique_ptr<Decoder> decoder(const Decoder::Limits& limits) {
-    return std::move(*Decoder::make(kDecoderConfig, *ops_, KnownValues(values_, kDecoderConfig), limits));
+    return std::move(*Decoder::make(kDecoderConfig, *ops_, KnownValues(values_, kDecoderConfig), limits, GetParam().form));
   }
   static std::vector<int32_t> text(uint64_t seed, int64_t count) {
     std::vector<int32_t> tokens = random_microbatch(kDecoderConfig, 1, seed).tokens;
@@ -53,6 +54,7 @@ class DecoderTest : public ::testing::TestWithParam<OpSet> {
 };
 
 TEST_P(DecoderTest, HasTheLossesAndLogitsOfTheTrainingsForwardPass) {
+  if (GetParam().form == kernels::WeightForm::kInt8) GTEST_SKIP() << "training has no weights of int8";
   const Microbatch microbatch = random_microbatch(kDecoderConfig, 1, 3);
   const auto count = static_cast<size_t>(kDecoderConfig.block_size);
   std::vector<int32_t> tokens = microbatch.tokens;
@@ -126,7 +128,9 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DecoderTest,
                          ::testing::Values(OpSet{"ref_float32", true, kernels::DType::kFloat32},
                                            OpSet{"cpu_float32", false, kernels::DType::kFloat32},
                                            OpSet{"cpu_bfloat16", false, kernels::DType::kBFloat16},
-                                           OpSet{"cpu_float16", false, kernels::DType::kFloat16}),
+                                           OpSet{"cpu_float16", false, kernels::DType::kFloat16},
+                                           OpSet{"ref_int8", true, kernels::DType::kBFloat16, kernels::WeightForm::kInt8},
+                                           OpSet{"cpu_int8", false, kernels::DType::kBFloat16, kernels::WeightForm::kInt8}),
                          [](const auto& kind) { return kind.param.name; });
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <random>
 #include <sstream>
 #include <thread>
 
@@ -217,6 +218,71 @@ TEST_F(CompletionsApiTest, GivesUpTextsOfClientsThatGoAway) {
   const std::string metrics = ask("GET", "/metrics").text;
   EXPECT_THAT(metrics, HasSubstr("holdfast_serve_texts{state=\"waiting\"} 0"));
   EXPECT_THAT(metrics, HasSubstr("holdfast_serve_requests_total{result=\"taken\"} 10001"));
+}
+
+// Requests that are nearly right: cut, doubled, with other numbers and with any bytes. Each is answered, and nothing is left of
+// it.
+TEST_F(CompletionsApiTest, AnswersWhateverComes) {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const auto any = [&](size_t below) { return static_cast<size_t>(random()) % below; };
+  const std::string right = Json{
+      {"model", "m"},
+      {"prompt", {"ab", "c"}},
+      {"max_tokens", 3},
+      {"n", 2},
+      {"temperature", 0.5},
+      {"top_p", 0.9},
+      {"top_k", 5},
+      {"stop", {"xy"}},
+      {"logprobs", 2},
+      {"echo", true},
+      {"stream", true},
+      {"stream_options", {{"include_usage", true}}},
+      {"presence_penalty", 0.5},
+      {"seed", 3}}.dump();
+  const std::vector<std::string> pieces = {"-1",   "1e999", "18446744073709551616",
+                                           "null", "true",  "[",
+                                           "]",    "{",     "}",
+                                           "\"",   ",",     "\\u0000",
+                                           "\xff", "\xc3",  "97",
+                                           "0",    ":",     R"({"a":)"};
+  int taken = 0;
+  for (int i = 0; i < 3000; ++i) {
+    std::string body = right;
+    for (size_t changes = 1 + any(3); changes > 0; --changes) {
+      const size_t at = any(body.size()), count = std::min(any(12), body.size() - at);
+      switch (any(4)) {
+        case 0:
+          body.erase(at, count);
+          break;
+        case 1:
+          body.insert(at, body.substr(at, count));
+          break;
+        case 2:
+          body.replace(at, count, pieces[any(pieces.size())]);
+          break;
+        default:
+          body[at] = static_cast<char>(random());
+      }
+      if (body.empty()) body = right;
+    }
+    const Said said = ask("POST", "/v1/completions", body);
+    ASSERT_TRUE(said.status == 200 || said.status == 400 || said.status == 404) << said.status << ": " << body;
+    if (said.status != 200) {
+      ASSERT_FALSE(said.json()["error"]["message"].get<std::string>().empty()) << body;
+      continue;
+    }
+    ++taken;
+    if (any(2) == 0)
+      said.reader->go_away();
+    else
+      said.reader->all();
+  }
+  EXPECT_GT(taken, 0);
+  EXPECT_EQ(load_at_rest().pages_held, 0);
+  EXPECT_EQ(complete({{"max_tokens", 5}}).status, 200);
 }
 
 TEST_F(CompletionsApiTest, SaysThatItIsBusy) {

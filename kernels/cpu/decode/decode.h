@@ -1,0 +1,82 @@
+// The decode ops of the cpu op set: products with kept weights (decode.cpp; int8.cpp), attention to kept keys (attention.cpp).
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <span>
+
+#include "kernels/cpu/cpu_ops.h"
+#include "kernels/decode_ops.h"
+
+namespace holdfast::kernels::cpu {
+
+// Bytes up to the next multiple of a cache line.
+constexpr size_t aligned(size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+class CpuOps::Decode : public DecodeOps {
+ public:
+  explicit Decode(CpuOps& ops) : ops_(ops) {}
+
+  std::unique_ptr<Weight> keep(const Act* weight, int64_t OC, int64_t IC) override;
+  void embed(float* out, const int32_t* tokens, const int32_t* positions, const Act* wte, const float* wpe, int64_t N,
+             int64_t C) override;
+  void linear(Act* out, const Act* in, const Weight& weight, const float* bias, Epilogue epilogue, int64_t N) override;
+  size_t page_bytes(int64_t C, int64_t NH) const override;
+  void attention(Act* out, std::byte* pages, const Act* qkv, std::span<const SequenceRows> sequences, int64_t longest,
+                 int64_t C, int64_t NH) override;
+  void copy(std::byte* to, const std::byte* from, size_t bytes) override { std::memcpy(to, from, bytes); }
+  void logits(float* logits, const Act* x, const Weight& wte, int64_t N) override;
+  void token_losses(float* host_losses, const float* logits, const int32_t* host_ids, int64_t N, int64_t K, int64_t V) override;
+
+ protected:
+  static constexpr int64_t kTileRows = 256;     // of a product's rows, and
+  static constexpr int64_t kTileColumns = 256;  // of its columns, that are computed at a time
+
+  ProductShape shape(int64_t rows, int64_t IC, int64_t columns, int64_t c_width) const {
+    return {rows, IC, columns, by_rows(IC), transposed(IC), c_width, false, ops_.native_bfloat16_};
+  }
+  // With a right operand that is kept, packed: one of 16 bits that is multiplied as float32 is widened as it is read.
+  Product kept_product(const ProductShape& tile) const {
+    if (!ops_.widens() || &product_loops(ops_.isa_, false) != &ops_.vectors_.product) return ops_.products_.prepared(tile);
+    const bool is_bfloat16 = ops_.activations_ == DType::kBFloat16;
+    return ops_.products_.prepared(tile, is_bfloat16 ? ops_.vectors_.narrow_bfloat16 : ops_.vectors_.narrow_float16);
+  }
+
+  CpuOps& ops_;
+
+ private:
+  struct PackedWeight;
+  struct KeptRows;
+  struct Head;
+
+  // finish(row, first column, columns, products) for each row of each tile of x (N, IC) * weight^T.
+  template <typename Finish>
+  void multiply(const Act* x, const PackedWeight& weight, int64_t N, const Finish& finish);
+};
+
+// The same with weights of int8: WeightForm::kInt8 in decode_ops.h.
+class CpuOps::Int8Decode final : public CpuOps::Decode {
+ public:
+  explicit Int8Decode(CpuOps& ops);
+  ~Int8Decode() override;
+
+  std::unique_ptr<Weight> keep(const Act* weight, int64_t OC, int64_t IC) override;
+  void linear(Act* out, const Act* in, const Weight& weight, const float* bias, Epilogue epilogue, int64_t N) override;
+  void logits(float* logits, const Act* x, const Weight& wte, int64_t N) override;
+
+ private:
+  struct Matrix;
+
+  // Rows of x (count, IC) as those of int8.
+  void quantize(Matrix& to, const Act* x, int64_t count, int64_t IC);
+  // finish(row, first column, columns, products) for each row of each tile of x (N, IC) * weight^T.
+  template <typename Finish>
+  void multiply(const Act* x, const Matrix& weight, int64_t N, const Finish& finish);
+
+  const Int8Loops loops_;
+  std::unique_ptr<Matrix> rows_;  // of the product at hand
+};
+
+}  // namespace holdfast::kernels::cpu
