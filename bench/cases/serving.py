@@ -100,7 +100,7 @@ def checkpoint(cluster, data, size):
     job = cluster.submit(train_data_path=f"{data}/train.bin", model=size, vocab_size=50257, block_size=256, batch_size=1, global_batch_size=1, total_steps=1,
                          warmup_steps=1, dtype="bfloat16", eval_every=0, checkpoint_every=1)
     cluster.wait_state(job, "succeeded", timeout_s=600)
-    cluster.kill("w1")
+    cluster.kill_worker("w1")
     return job
 
 

@@ -25,7 +25,8 @@ class Reader:
         return value[0]
 
     def skip_text(self):
-        self.at += self.take("Q")
+        length = self.take("Q")
+        self.at += length
 
     def skip_value(self, kind):
         if kind == STRING:
