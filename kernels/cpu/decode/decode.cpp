@@ -9,15 +9,17 @@
 namespace holdfast::kernels::cpu {
 
 // The right operand of a product, packed in tiles of columns.
-struct CpuOps::Decode::PackedWeight final : DecodeOps::Weight {
-  int64_t IC, OC;
+struct CpuOps::Decode::PackedWeight final : KeptWeight {
   Cut columns;
   std::vector<size_t> offsets;  // of tiles
   Scratch memory;
   std::byte* data = nullptr;
   size_t size = 0;
 
-  PackedWeight(int64_t inner, int64_t outer) : IC(inner), OC(outer), columns(Cut::even(outer, kTileColumns, 64)) {}
+  PackedWeight(int64_t outer, int64_t inner) : columns(Cut::even(outer, kTileColumns, 64)) {
+    OC = outer;
+    IC = inner;
+  }
   size_t bytes() const override { return size; }
   const void* at(int64_t tile) const { return data + offsets[static_cast<size_t>(tile)]; }
 };
@@ -28,7 +30,7 @@ std::unique_ptr<DecodeOps> CpuOps::make_decode_ops(WeightForm form) {
 }
 
 std::unique_ptr<DecodeOps::Weight> CpuOps::Decode::keep(const Act* weight, int64_t OC, int64_t IC) {
-  auto kept = std::make_unique<PackedWeight>(IC, OC);
+  auto kept = std::make_unique<PackedWeight>(OC, IC);
   for (int64_t tile = 0; tile < kept->columns.count; ++tile) {
     const Product product = kept_product(shape(1, IC, kept->columns.size(tile), kTileColumns));
     kept->offsets.push_back(kept->size);
@@ -51,8 +53,8 @@ void CpuOps::Decode::embed(float* out, const int32_t* tokens, const int32_t* pos
   }
 }
 
-template <typename Finish>
-void CpuOps::Decode::multiply(const Act* x, const PackedWeight& weight, int64_t N, const Finish& finish) {
+void CpuOps::Decode::multiply(const Act* x, const KeptWeight& kept, int64_t N, const Finish& finish) {
+  const auto& weight = static_cast<const PackedWeight&>(kept);
   const void* const in = ops_.operands(x, N * weight.IC, ops_.in_);
   const Cut rows = Cut::even(N, kTileRows, 16);
   const auto tile_shape = [&](int64_t piece, int64_t tile) {
@@ -70,17 +72,17 @@ void CpuOps::Decode::multiply(const Act* x, const PackedWeight& weight, int64_t 
 }
 
 void CpuOps::Decode::linear(Act* out, const Act* in, const Weight& weight, const float* bias, Epilogue epilogue, int64_t N) {
-  const auto& packed = static_cast<const PackedWeight&>(weight);
-  multiply(in, packed, N, [&](int64_t row, int64_t column, int64_t columns, const float* y, void* before_gelu) {
-    ops_.elements_.finish_row(ops_.at(out, row * packed.OC + column), epilogue == Epilogue::kGelu ? before_gelu : nullptr, y,
+  const auto& kept = static_cast<const KeptWeight&>(weight);
+  multiply(in, kept, N, [&](int64_t row, int64_t column, int64_t columns, const float* y, void* before_gelu) {
+    ops_.elements_.finish_row(ops_.at(out, row * kept.OC + column), epilogue == Epilogue::kGelu ? before_gelu : nullptr, y,
                               bias + column, columns);
   });
 }
 
 void CpuOps::Decode::logits(float* logits, const Act* x, const Weight& wte, int64_t N) {
-  const auto& packed = static_cast<const PackedWeight&>(wte);
-  multiply(x, packed, N, [&](int64_t row, int64_t column, int64_t columns, const float* y, void*) {
-    std::memcpy(logits + row * packed.OC + column, y, static_cast<size_t>(columns) * sizeof(float));
+  const auto& kept = static_cast<const KeptWeight&>(wte);
+  multiply(x, kept, N, [&](int64_t row, int64_t column, int64_t columns, const float* y, void*) {
+    std::memcpy(logits + row * kept.OC + column, y, static_cast<size_t>(columns) * sizeof(float));
   });
 }
 

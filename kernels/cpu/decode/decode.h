@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <memory>
 #include <span>
 
@@ -31,6 +32,14 @@ class CpuOps::Decode : public DecodeOps {
   void token_losses(float* host_losses, const float* logits, const int32_t* host_ids, int64_t N, int64_t K, int64_t V) override;
 
  protected:
+  struct KeptWeight : Weight {
+    int64_t OC = 0, IC = 0;
+  };
+  // Takes `columns` numbers of a row of a product; `room` has as many floats.
+  using Finish = std::function<void(int64_t row, int64_t column, int64_t columns, const float* products, void* room)>;
+  // finish() for each row of each tile of x (N, IC) * weight^T, from any thread of the team.
+  virtual void multiply(const Act* x, const KeptWeight& weight, int64_t N, const Finish& finish);
+
   static constexpr int64_t kTileRows = 256;     // of a product's rows, and
   static constexpr int64_t kTileColumns = 256;  // of its columns, that are computed at a time
 
@@ -50,10 +59,6 @@ class CpuOps::Decode : public DecodeOps {
   struct PackedWeight;
   struct KeptRows;
   struct Head;
-
-  // finish(row, first column, columns, products) for each row of each tile of x (N, IC) * weight^T.
-  template <typename Finish>
-  void multiply(const Act* x, const PackedWeight& weight, int64_t N, const Finish& finish);
 };
 
 // The same with weights of int8: WeightForm::kInt8 in decode_ops.h.
@@ -63,17 +68,13 @@ class CpuOps::Int8Decode final : public CpuOps::Decode {
   ~Int8Decode() override;
 
   std::unique_ptr<Weight> keep(const Act* weight, int64_t OC, int64_t IC) override;
-  void linear(Act* out, const Act* in, const Weight& weight, const float* bias, Epilogue epilogue, int64_t N) override;
-  void logits(float* logits, const Act* x, const Weight& wte, int64_t N) override;
 
  private:
   struct Matrix;
 
+  void multiply(const Act* x, const KeptWeight& weight, int64_t N, const Finish& finish) override;
   // Rows of x (count, IC) as those of int8.
   void quantize(Matrix& to, const Act* x, int64_t count, int64_t IC);
-  // finish(row, first column, columns, products) for each row of each tile of x (N, IC) * weight^T.
-  template <typename Finish>
-  void multiply(const Act* x, const Matrix& weight, int64_t N, const Finish& finish);
 
   const Int8Loops loops_;
   std::unique_ptr<Matrix> rows_;  // of the product at hand

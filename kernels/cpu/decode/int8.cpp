@@ -18,19 +18,19 @@ Int8Loops loops_of(const VectorTable& table, Isa isa) {
 }  // namespace
 
 // Rows of int8 with their scales and sums.
-struct CpuOps::Int8Decode::Matrix final : DecodeOps::Weight {
-  int64_t rows = 0, IC = 0, depth = 0;
+struct CpuOps::Int8Decode::Matrix final : KeptWeight {
+  int64_t depth = 0;  // of a row: IC and the zeros behind it
   Scratch numbers, scales, sums;
 
   void shape(int64_t count, int64_t inner) {
-    rows = count;
+    OC = count;
     IC = inner;
     depth = (IC + kInt8Step - 1) / kInt8Step * kInt8Step;
-    numbers.reserve(static_cast<size_t>(rows * depth));
-    scales.floats(rows);
-    sums.reserve(static_cast<size_t>(rows) * sizeof(int32_t));
+    numbers.reserve(static_cast<size_t>(OC * depth));
+    scales.floats(OC);
+    sums.reserve(static_cast<size_t>(OC) * sizeof(int32_t));
   }
-  size_t bytes() const override { return static_cast<size_t>(rows * (depth + 8)); }
+  size_t bytes() const override { return static_cast<size_t>(OC * (depth + 8)); }
   int8_t* row(int64_t r) const { return static_cast<int8_t*>(numbers.memory()) + r * depth; }
   float* scale(int64_t r) const { return static_cast<float*>(scales.memory()) + r; }
   int32_t* sum(int64_t r) const { return static_cast<int32_t*>(sums.memory()) + r; }
@@ -48,7 +48,7 @@ void CpuOps::Int8Decode::quantize(Matrix& to, const Act* x, int64_t count, int64
     float* const row = ops_.per_thread_[static_cast<size_t>(thread)].floats(0);
     for (int64_t r = tasks.begin(task); r < tasks.begin(task) + tasks.size(task); ++r) {
       ops_.elements_.to_float(row, ops_.at(x, r * IC), IC);
-      *to.scale(r) = loops_.quantize(to.row(r), row, IC);
+      *to.scale(r) = loops_.quantize(to.row(r), row, IC, ops_.vectors_.floats.abs_max(row, IC));
       *to.sum(r) = loops_.sum(to.row(r), to.depth);
     }
   });
@@ -60,10 +60,10 @@ std::unique_ptr<DecodeOps::Weight> CpuOps::Int8Decode::keep(const Act* weight, i
   return kept;
 }
 
-template <typename Finish>
-void CpuOps::Int8Decode::multiply(const Act* x, const Matrix& weight, int64_t N, const Finish& finish) {
+void CpuOps::Int8Decode::multiply(const Act* x, const KeptWeight& kept, int64_t N, const Finish& finish) {
+  const auto& weight = static_cast<const Matrix&>(kept);
   quantize(*rows_, x, N, weight.IC);
-  const Cut rows = Cut::of(kTileRows, N), columns = Cut::even(weight.rows, kColumnsAtOnce, 4);
+  const Cut rows = Cut::of(kTileRows, N), columns = Cut::even(weight.OC, kColumnsAtOnce, 4);
   for (Scratch& scratch : ops_.per_thread_) scratch.floats(std::min(N, kTileRows) * kColumnsAtOnce + 2 * kColumnsAtOnce);
   ops_.team_.for_each(columns.count * rows.count, [&](int64_t i, int thread) {
     const int64_t tile = i / rows.count, piece = i % rows.count, row = rows.begin(piece), column = columns.begin(tile);
@@ -75,22 +75,6 @@ void CpuOps::Int8Decode::multiply(const Act* x, const Matrix& weight, int64_t N,
       loops_.to_floats(y, c + r * kColumnsAtOnce, *rows_->scale(row + r), weight.scale(column), columns.size(tile));
       finish(row + r, column, columns.size(tile), y, y + kColumnsAtOnce);
     }
-  });
-}
-
-void CpuOps::Int8Decode::linear(Act* out, const Act* in, const Weight& weight, const float* bias, Epilogue epilogue,
-                                int64_t N) {
-  const auto& matrix = static_cast<const Matrix&>(weight);
-  multiply(in, matrix, N, [&](int64_t row, int64_t column, int64_t columns, const float* y, void* before_gelu) {
-    ops_.elements_.finish_row(ops_.at(out, row * matrix.rows + column), epilogue == Epilogue::kGelu ? before_gelu : nullptr, y,
-                              bias + column, columns);
-  });
-}
-
-void CpuOps::Int8Decode::logits(float* logits, const Act* x, const Weight& wte, int64_t N) {
-  const auto& matrix = static_cast<const Matrix&>(wte);
-  multiply(x, matrix, N, [&](int64_t row, int64_t column, int64_t columns, const float* y, void*) {
-    std::memcpy(logits + row * matrix.rows + column, y, static_cast<size_t>(columns) * sizeof(float));
   });
 }
 

@@ -60,20 +60,8 @@ inline void store_int8(int8_t* to, Ints x) {
 
 #endif
 
-// The largest magnitude, where NaN counts as the largest.
-float most_of(const float* x, int64_t count) {
-  float most = 0;
-  for (int64_t i = 0; i < count; ++i) {
-    const float magnitude = __builtin_fabsf(x[i]);
-    most = magnitude > most || magnitude != magnitude ? magnitude : most;
-    if (magnitude != magnitude) return magnitude;
-  }
-  return most;
-}
-
-float quantize(int8_t* q, const float* x, int64_t count) {
+float quantize(int8_t* q, const float* x, int64_t count, float most) {
   const int64_t depth = (count + kInt8Step - 1) / kInt8Step * kInt8Step;
-  const float most = most_of(x, count);
   const bool is_finite = most - most == 0;
   if (!is_finite || most < kLeast) {
     __builtin_memset(q, 0, static_cast<size_t>(depth));

@@ -9,8 +9,8 @@ namespace holdfast::kernels::cpu {
 inline constexpr int64_t kInt8Step = 64;  // rows have a multiple of so many numbers, zeros at the end
 
 struct Int8Loops {
-  // q (a multiple of kInt8Step) of x (count); returns the row's scale.
-  float (*quantize)(int8_t* q, const float* x, int64_t count);
+  // q (a multiple of kInt8Step) of x (count), with FloatLoops::abs_max of x; returns the row's scale.
+  float (*quantize)(int8_t* q, const float* x, int64_t count, float most);
   int32_t (*sum)(const int8_t* q, int64_t depth);
   // c (rows, columns), by rows of c_width = a (rows, depth) * w (columns, depth)^T. sums (columns): those of the rows of w.
   void (*multiply)(int32_t* c, int64_t c_width, const int8_t* a, int64_t rows, const int8_t* w, const int32_t* sums,

@@ -109,7 +109,7 @@ class ServeModel(unittest.TestCase):
         self.assertNotEqual(before["system_fingerprint"], after["system_fingerprint"])
         _, whole = self.serve(place=f"job:{self.job}@{int(newer.removeprefix('step-'))}")
         self.assertEqual(after["choices"], self.ask(whole, fields)["choices"])
-        # One that cannot be read is told of, and the one that is there goes on being served.
+        # A checkpoint that cannot be read is told of, and the one before it goes on being served.
         os.makedirs(os.path.join(place, "step-9999999999"))
         with open(os.path.join(place, "step-9999999999", "manifest.json"), "w", encoding="utf-8") as file:
             file.write("no manifest")

@@ -2,7 +2,7 @@
 import { EventStreamParser } from "./event_stream.js";
 import { token } from "./session.js";
 
-// What the server says against a question; `status` 401: it wants another token.
+// A question that the server refuses, in its words; `status` 401: it wants another token.
 export class Refused extends Error {
   constructor(status, message) {
     super(message);
