@@ -147,7 +147,7 @@ void write_scaling(PrometheusText& text, const Scaler& scaler) {
   text.family("holdfast_workers_missing", "gauge", "Workers that jobs wait for, as the scale hook is told.");
   text.sample(static_cast<double>(scaler.demand().missing));
   text.family("holdfast_workers_idle", "gauge", "Workers that have had no job for long, as the scale hook is told.");
-  text.sample(static_cast<double>(scaler.demand().idle));
+  text.sample(static_cast<double>(scaler.demand().idle.size()));
 }
 
 void write_replication(PrometheusText& text, const DatabaseSeen& seen) {

@@ -43,14 +43,17 @@ Demand DemandWatch::demand(const Coordinator& state, Millis now_ms, Millis idle_
   for (const auto& [number, job] : state.jobs()) {
     if (lacks_workers(*job, now_ms)) demand.missing += missing_of(*job->shortage);
   }
-  demand.idle = std::ranges::count_if(idle_since_, [&](const auto& entry) { return now_ms - entry.second >= idle_ms; });
+  for (const auto& [name, worker] : state.workers()) {
+    const auto since = idle_since_.find(worker.registration.incarnation);
+    if (since != idle_since_.end() && now_ms - since->second >= idle_ms) demand.idle.push_back(name);
+  }
   return demand;
 }
 
 Json DemandWatch::in_full(const Coordinator& state, Millis now_ms, Millis idle_ms) const {
   const Demand all = demand(state, now_ms, idle_ms);
   Json json = {
-      {"missing_workers", all.missing}, {"idle_workers", all.idle}, {"jobs", Json::array()}, {"workers", Json::array()}};
+      {"missing_workers", all.missing}, {"idle_workers", all.idle.size()}, {"jobs", Json::array()}, {"workers", Json::array()}};
   for (const auto& [number, job] : state.jobs()) {
     if (!lacks_workers(*job, now_ms)) continue;
     const JobMembership& m = job->membership;
@@ -65,15 +68,13 @@ Json DemandWatch::in_full(const Coordinator& state, Millis now_ms, Millis idle_m
                             {"requires", m.spec.requirements},
                             {"waits_s", in_seconds(now_ms - *job->lacks_since_ms)}});
   }
-  for (const auto& [name, worker] : state.workers()) {
-    const auto idle = idle_since_.find(worker.registration.incarnation);
-    if (idle == idle_since_.end() || now_ms - idle->second < idle_ms) continue;
-    const RegisterRequest& r = worker.registration;
+  for (const std::string& name : all.idle) {
+    const RegisterRequest& r = state.workers().at(name).registration;
     json["workers"].push_back({{"id", r.name},
                                {"node", r.node},
                                {"device", r.device},
                                {"labels", r.labels},
-                               {"idle_s", in_seconds(now_ms - idle->second)}});
+                               {"idle_s", in_seconds(now_ms - idle_since_.at(r.incarnation))}});
   }
   return json;
 }

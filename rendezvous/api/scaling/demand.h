@@ -7,15 +7,16 @@
 #include <map>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <vector>
 
 #include "rendezvous/coordinator/coordinator.h"
 
 namespace holdfast::rendezvous {
 
 struct Demand {
-  int64_t missing = 0;  // workers, over all jobs that wait for some
-  int64_t idle = 0;     // workers
-  bool any() const { return missing > 0 || idle > 0; }
+  int64_t missing = 0;            // workers, over all jobs that wait for some
+  std::vector<std::string> idle;  // the workers' names, sorted
+  bool any() const { return missing > 0 || !idle.empty(); }
   bool operator==(const Demand&) const = default;
 };
 

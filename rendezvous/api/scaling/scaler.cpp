@@ -12,8 +12,11 @@ namespace {
 std::string in_words(const Demand& demand) {
   std::string text;
   if (demand.missing > 0) text = fmt::format("jobs wait for {}", counted(demand.missing, "worker"));
-  if (demand.idle > 0)
-    text += fmt::format("{}{} no job", text.empty() ? "" : ", and ", counted(demand.idle, "worker has", "workers have"));
+  if (!demand.idle.empty()) {
+    text += fmt::format("{}{} no job: {}", text.empty() ? "" : ", and ",
+                        counted(static_cast<int64_t>(demand.idle.size()), "worker has", "workers have"),
+                        fmt::join(demand.idle, ", "));
+  }
   return text;
 }
 

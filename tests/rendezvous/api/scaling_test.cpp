@@ -92,6 +92,28 @@ TEST_F(ScalingTest, WorkersWithoutAJobAreToldOfAfterAWhileAndThoseForOneJobAreNo
   EXPECT_EQ(calls()[0]["workers"][0]["id"], "w1");
 }
 
+TEST_F(ScalingTest, TheEventsNameEachWorkerWithoutAJobThoughTheirNumberIsTheSame) {
+  hook();
+  const auto idle = [this](int64_t ms, const std::vector<std::string>& names) {
+    for (int64_t passed = 0; passed < ms; passed += 1000) {
+      clock_.ms += 1000;
+      for (const std::string& name : names) reports(name, Phase::kIdle);
+    }
+    passes(60);
+  };
+  arrives("w1");
+  idle(5000, {"w1"});
+  arrives("w2");
+  idle(297'000, {"w1", "w2"});
+  until_ended(1);
+  idle(35'000,
+       {"w2"});  // w1 is silent, and dead when the next call is due: there has been one worker without a job all the time
+  until_ended(2);
+  const std::string events = ask("GET", "/v1/events?limit=1000").response->body;
+  EXPECT_THAT(events, HasSubstr("1 worker has no job: w1"));
+  EXPECT_THAT(events, HasSubstr("1 worker has no job: w2"));
+}
+
 TEST_F(ScalingTest, ThereAreNoCallsAndNoNumbersWithoutAHook) {
   submit({{"min_nodes", 2}});
   passes(10'000);
