@@ -35,6 +35,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/data_dir": "storage rendezvous/text rendezvous/protocol rendezvous/store rendezvous/data_sets",
     "rendezvous/http": "rendezvous/text rendezvous/protocol",
     "rendezvous/http/files": "rendezvous/http",
+    "rendezvous/completions": "model rendezvous/text rendezvous/http",
     "rendezvous/coordinator": "rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/profile rendezvous/membership "
                               "rendezvous/scheduler rendezvous/store",
     "rendezvous/queries": "storage rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/scheduler rendezvous/data_dir "
@@ -85,7 +86,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
                    "worker/profile worker/collectives worker/link worker/gradients worker/session worker/state worker/checkpoints "
                    "worker/tensorboard",
     "worker/load": "rendezvous/protocol",
-    "worker/serving": "model rendezvous/text rendezvous/http rendezvous/http/files",
+    "worker/serving": "model rendezvous/text rendezvous/http rendezvous/http/files rendezvous/completions",
     "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is
     "worker/process": "kernels storage rendezvous/text rendezvous/protocol rendezvous/client worker/transport "
                       "worker/drills/fault_points worker/drills worker/profile worker/link worker/load worker/session "

@@ -1,34 +1,25 @@
 #include "worker/serving/completions_api.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
-#include <mutex>
-#include <random>
 #include <utility>
 
 #include "rendezvous/http/bearer_token.h"
 #include "rendezvous/text/prometheus_text.h"
-#include "rendezvous/text/random_hex.h"
 #include "rendezvous/text/sha256.h"
-#include "worker/serving/completion.h"
 #include "worker/serving/playground_files.h"
 
 namespace holdfast::worker {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 using rendezvous::Admission;
+using rendezvous::ApiError;
 using rendezvous::HttpRequest;
 using rendezvous::HttpResponse;
 
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-double seconds(Clock::duration time) {
-  return std::chrono::duration<double>(time).count();
 }
 
 Admission answered_by(HttpResponse response) {
@@ -47,92 +38,11 @@ const rendezvous::StaticFile* page_file(const HttpRequest& head) {
 
 }  // namespace
 
-// A request whose texts are being written. The engine's thread and the connection's meet here.
-struct CompletionsApi::Ongoing {
-  Ongoing(std::string its_id, Completion its_completion, Counts& its_counts)
-      : id(std::move(its_id)), completion(std::move(its_completion)), counts(its_counts) {}
-
-  const std::string id;
-  std::mutex mutex;  // guards what follows
-  Completion completion;
-  Counts& counts;
-  std::shared_ptr<rendezvous::EventStream> stream;
-  std::string unsent;  // before there is a stream
-  bool is_gone = false, is_done = false;
-  const Clock::time_point begun = Clock::now();
-  std::optional<Clock::time_point> first;
-
-  bool progress(size_t index, const std::vector<model::WrittenToken>& tokens, TextServer::Outcome outcome) {
-    const std::lock_guard lock(mutex);
-    if (stream != nullptr && !stream->write("")) is_gone = true;
-    if (is_gone) {
-      give_up();
-      return false;
-    }
-    if (!first && !tokens.empty() && !tokens.back().of_prompt) {
-      first = Clock::now();
-      ++counts.first_tokens;
-      counts.first_token_us += std::chrono::duration_cast<std::chrono::microseconds>(*first - begun).count();
-    }
-    std::string bytes;
-    const bool goes_on = completion.add(index, tokens, outcome, bytes);
-    if (completion.has_ended()) {
-      bytes += completion.request().stream ? completion.last_events() : text_of(completion.answer());
-      is_done = true;
-      spdlog::info("{}: {} texts, {} + {} tokens, the first after {:.3f} s, all after {:.3f} s", id, completion.texts(),
-                   completion.prompt_tokens(), completion.written_tokens(), first ? seconds(*first - begun) : 0.0,
-                   seconds(Clock::now() - begun));
-    }
-    send(std::move(bytes));
-    return goes_on;
-  }
-
-  void begin_stream(std::shared_ptr<rendezvous::EventStream> its_stream) {
-    const std::lock_guard lock(mutex);
-    stream = std::move(its_stream);
-    send(std::exchange(unsent, {}));
-  }
-  void lose() {
-    const std::lock_guard lock(mutex);
-    is_gone = is_gone || !is_done;
-  }
-
- private:
-  void send(std::string bytes) {
-    if (stream == nullptr) {
-      unsent += bytes;
-      return;
-    }
-    if (!stream->write(bytes)) is_gone = true;
-    if (is_done) stream->close();
-  }
-  void give_up() {
-    if (std::exchange(is_done, true)) return;
-    ++counts.abandoned;
-    spdlog::info("{}: the client has gone after {} tokens", id, completion.written_tokens());
-  }
-};
-
 CompletionsApi::CompletionsApi(std::vector<const ServedModels*> models, const model::Tokenizer& tokenizer, Settings settings)
-    : models_(std::move(models)), tokenizer_(tokenizer), settings_(std::move(settings)) {}
-
-std::shared_ptr<const ServedModel> CompletionsApi::model_named(const std::string& name) const {
-  for (const ServedModels* models : models_) {
-    if (auto now = models->now(); now->name == name) return now;
-  }
-  return nullptr;
-}
-
-HttpResponse CompletionsApi::refuse(const ApiError& error) {
-  ++(error.status == 429 ? counts_.busy : counts_.refused);
-  HttpResponse response{.status = error.status, .body = text_of(json_of(error))};
-  if (error.status == 429) response.headers["Retry-After"] = "1";
-  if (error.status == 401) response.headers["WWW-Authenticate"] = "Bearer";
-  return response;
-}
+    : models_(std::move(models)), tokenizer_(tokenizer), settings_(std::move(settings)), desk_(settings_.patience) {}
 
 Admission CompletionsApi::gate(const HttpRequest& head) {
-  const auto refusal = [&](const ApiError& error) { return Admission{.refusal = refuse(error)}; };
+  const auto refusal = [&](const ApiError& error) { return Admission{.refusal = desk_.refuse(error)}; };
   if (head.path == "/healthz") return answered_by({.body = "ok\n", .content_type = "text/plain"});
   if (const rendezvous::StaticFile* file = page_file(head)) return answered_by(answer_with(*file, head));
   if (!settings_.tokens.empty()) {
@@ -149,9 +59,10 @@ Admission CompletionsApi::gate(const HttpRequest& head) {
   if (head.path == "/v1/models" && head.method == "GET") return answered_by(models());
   if (head.path == "/v1/completions") {
     if (head.method != "POST") return refusal({.status = 405, .message = head.path + ": POST a request"});
-    return {.refusal = std::nullopt,
-            .known = true,
-            .handler = [this](const HttpRequest& request, const rendezvous::Reply& reply) { complete(request, reply); }};
+    return {
+        .refusal = std::nullopt, .known = true, .handler = [this](const HttpRequest& request, const rendezvous::Reply& reply) {
+          desk_.take(request, reply, [this](const std::string& name) { return find(name); });
+        }};
   }
   return refusal(
       {.status = 404,
@@ -160,62 +71,24 @@ Admission CompletionsApi::gate(const HttpRequest& head) {
        .code = "not_found"});
 }
 
-void CompletionsApi::complete(const HttpRequest& request, const rendezvous::Reply& reply) {
-  ++counts_.requests;
-  auto order = read_completion_request(request.body);
-  if (!order) return reply(refuse(order.error()));
-  const std::shared_ptr<const ServedModel> served = model_named(order->model);
-  if (served == nullptr) {
-    std::string names;
-    for (const ServedModels* models : models_) names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", models->now()->name);
-    return reply(refuse({.status = 404,
-                         .message = fmt::format("model: \"{}\" is not served here: {} {}", order->model.substr(0, 100),
-                                                models_.size() == 1 ? "it is" : "there are", names),
-                         .param = "model",
-                         .code = "model_not_found"}));
+tl::expected<rendezvous::AskedModel, ApiError> CompletionsApi::find(const std::string& name) const {
+  std::string names;
+  for (const ServedModels* models : models_) {
+    const std::shared_ptr<const ServedModel> now = models->now();
+    if (now->name == name) {
+      return rendezvous::AskedModel{.name = now->name,
+                                    .fingerprint = now->fingerprint,
+                                    .block_size = now->config.block_size,
+                                    .tokenizer = std::shared_ptr<const model::Tokenizer>(std::shared_ptr<void>(), &tokenizer_),
+                                    .texts = std::shared_ptr<rendezvous::Texts>(now, now->texts.get())};
+    }
+    names += fmt::format("{}\"{}\"", names.empty() ? "" : ", ", now->name);
   }
-  auto prompts = prompts_of(*order, tokenizer_, served->config.block_size);
-  if (!prompts) return reply(refuse(prompts.error()));
-
-  const uint64_t seed = order->seed.value_or(std::random_device()() & 0x7fffffff);
-  const bool streams = order->stream;
-  CompletionHead head{
-      .id = fmt::format("cmpl-{}-{}", rendezvous::random_hex(6), next_id_++),
-      .model = served->name,
-      .fingerprint = served->fingerprint,
-      .created_s =
-          std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
-      .seed = seed};
-  const std::string id = head.id;
-  const auto ongoing =
-      std::make_shared<Ongoing>(id, Completion(std::move(head), *std::move(order), *std::move(prompts), tokenizer_), counts_);
-  std::vector<TextServer::Order> orders;
-  for (size_t i = 0; i < ongoing->completion.texts(); ++i) {
-    orders.push_back({ongoing->completion.order(i),
-                      [ongoing, i](const std::vector<model::WrittenToken>& tokens, TextServer::Outcome outcome) {
-                        return ongoing->progress(i, tokens, outcome);
-                      }});
-  }
-  if (const auto refused = served->texts->submit(std::move(orders), settings_.patience)) {
-    if (refused->is_busy)
-      return reply(refuse({.status = 429, .type = "rate_limit_error", .message = refused->why, .code = "busy"}));
-    return reply(refuse({.message = refused->why, .param = refused->why.substr(0, refused->why.find(':'))}));
-  }
-  // The answer is a stream even where it is one piece of JSON: so a reader that goes away is noticed while texts are written.
-  HttpResponse response{.content_type = streams ? "text/event-stream" : "application/json"};
-  response.headers["Cache-Control"] = "no-cache";
-  response.headers["X-Request-Id"] = id;
-  const auto lost = std::shared_ptr<void>(nullptr, [ongoing](void*) {
-    const bool never_began = [&] {
-      const std::lock_guard lock(ongoing->mutex);
-      return ongoing->stream == nullptr;
-    }();
-    if (never_began) ongoing->lose();
-  });
-  response.on_stream = [ongoing, lost](std::shared_ptr<rendezvous::EventStream> stream) {
-    ongoing->begin_stream(std::move(stream));
-  };
-  reply(std::move(response));
+  return tl::unexpected(ApiError{.status = 404,
+                                 .message = fmt::format("model: \"{}\" is not served here: {} {}", name.substr(0, 100),
+                                                        models_.size() == 1 ? "it is" : "there are", names),
+                                 .param = "model",
+                                 .code = "model_not_found"});
 }
 
 HttpResponse CompletionsApi::models() const {
@@ -246,14 +119,7 @@ HttpResponse CompletionsApi::metrics() const {
   text.sample({{"state", "writing"}}, number(load.writing));
   text.sample({{"state", "reading"}}, number(load.reading));
   text.sample({{"state", "waiting"}}, number(load.waiting));
-  text.family("holdfast_serve_requests_total", "counter", "Requests for texts, by what became of them.");
-  text.sample({{"result", "taken"}}, number(counts_.requests - counts_.refused - counts_.busy));
-  text.sample({{"result", "refused"}}, number(counts_.refused));
-  text.sample({{"result", "busy"}}, number(counts_.busy));
-  one("holdfast_serve_abandoned_total", "counter", "Requests whose client went away.", number(counts_.abandoned));
-  one("holdfast_serve_first_token_seconds_total", "counter", "Time from a request to its first token, of all together.",
-      number(counts_.first_token_us) * 1e-6);
-  one("holdfast_serve_first_tokens_total", "counter", "Requests that got a first token.", number(counts_.first_tokens));
+  desk_.add_metrics(text);
   one("holdfast_serve_prompt_tokens_total", "counter", "Tokens of prompts.", number(load.prompt_tokens));
   one("holdfast_serve_prompt_tokens_found_total", "counter", "Tokens of prompts whose keys and values were there already.",
       number(load.prompt_tokens_found));

@@ -11,14 +11,17 @@
 #include <vector>
 
 #include "model/decode/text_engine.h"
+#include "rendezvous/completions/completion.h"
 #include "rendezvous/text/sha256.h"
 #include "worker/serving/answer_file.h"
-#include "worker/serving/completion.h"
 
 namespace holdfast::worker {
 namespace {
 
 using Json = nlohmann::json;
+using rendezvous::Completion;
+using rendezvous::CompletionHead;
+using rendezvous::CompletionRequest;
 
 struct Request {
   int64_t line = 0;
@@ -67,12 +70,12 @@ class Requests {
     json.emplace("model", file_.model);
     json.emplace("seed", static_cast<int64_t>(file_.seed + static_cast<uint64_t>(line_) - 1));
     const std::string body = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-    auto fields = read_completion_request(body);
+    auto fields = rendezvous::read_completion_request(body);
     if (!fields) return tl::unexpected(fields.error().message);
     if (fields->stream) return tl::unexpected<std::string>("stream: a file has none; leave it out");
     if (fields->model != file_.model)
       return tl::unexpected(fmt::format("model: \"{}\", expected {} or nothing", fields->model, file_.model));
-    auto prompts = prompts_of(*fields, tokenizer_, block_size_);
+    auto prompts = rendezvous::prompts_of(*fields, tokenizer_, block_size_);
     if (!prompts) return tl::unexpected(prompts.error().message);
     request.digest = rendezvous::sha256_hex(std::as_bytes(std::span(body))).substr(0, 16);
     request.seed = fields->seed.value_or(0);
@@ -165,9 +168,9 @@ class Answering {
   tl::expected<void, std::string> take(const model::TextProgress& progress, AnswerFile& answers) {
     const auto [ongoing, index] = texts_.at(progress.text);
     const int64_t written_before = ongoing->completion.written_tokens();
-    const auto outcome = progress.end == model::TextEnd::kNotYet ? TextServer::Outcome::kGoesOn
-                         : progress.end == model::TextEnd::kStop ? TextServer::Outcome::kStop
-                                                                 : TextServer::Outcome::kLength;
+    const auto outcome = progress.end == model::TextEnd::kNotYet ? rendezvous::TextOutcome::kGoesOn
+                         : progress.end == model::TextEnd::kStop ? rendezvous::TextOutcome::kStop
+                                                                 : rendezvous::TextOutcome::kLength;
     std::string events;  // none: it is no stream
     const bool goes_on = ongoing->completion.add(index, progress.tokens, outcome, events);
     progress_.written_tokens += ongoing->completion.written_tokens() - written_before;

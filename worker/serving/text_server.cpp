@@ -5,18 +5,23 @@
 #include <utility>
 
 namespace holdfast::worker {
+
+using rendezvous::TextOrder;
+using rendezvous::TextOutcome;
+using rendezvous::TextRefused;
+
 namespace {
 
-TextServer::Outcome outcome_of(model::TextEnd end) {
+TextOutcome outcome_of(model::TextEnd end) {
   switch (end) {
     case model::TextEnd::kNotYet:
       break;
     case model::TextEnd::kStop:
-      return TextServer::Outcome::kStop;
+      return TextOutcome::kStop;
     case model::TextEnd::kLength:
-      return TextServer::Outcome::kLength;
+      return TextOutcome::kLength;
   }
-  return TextServer::Outcome::kGoesOn;
+  return TextOutcome::kGoesOn;
 }
 
 }  // namespace
@@ -27,8 +32,8 @@ TextServer::TextServer(model::Decoder& decoder, int64_t waiting_max)
       load_(engine_.load()),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
-std::optional<TextRefused> TextServer::submit(std::vector<Order> orders, std::chrono::milliseconds patience) {
-  for (const Order& order : orders) {
+std::optional<TextRefused> TextServer::submit(std::vector<TextOrder> orders, std::chrono::milliseconds patience) {
+  for (const TextOrder& order : orders) {
     if (auto why = engine_.refusal(order.prompt)) return TextRefused{.is_busy = false, .why = *std::move(why)};
   }
   const auto deadline = Clock::now() + patience;
@@ -39,7 +44,7 @@ std::optional<TextRefused> TextServer::submit(std::vector<Order> orders, std::ch
       return TextRefused{.is_busy = true,
                          .why = fmt::format("{} texts wait already, of at most {}: try again later", waiting, waiting_max_)};
     }
-    for (Order& order : orders) inbox_.push_back({std::move(order), deadline});
+    for (TextOrder& order : orders) inbox_.push_back({std::move(order), deadline});
   }
   filled_.notify_all();
   return {};
@@ -81,11 +86,11 @@ void TextServer::pass() {
   for (auto at = texts_.begin(); at != texts_.end();) {
     auto& [number, text] = *at;
     const auto found = heard.find(number);
-    Outcome outcome = found == heard.end() ? Outcome::kGoesOn : outcome_of(found->second.end);
-    if (outcome == Outcome::kGoesOn && now > text.deadline) outcome = Outcome::kTimedOut;
+    TextOutcome outcome = found == heard.end() ? TextOutcome::kGoesOn : outcome_of(found->second.end);
+    if (outcome == TextOutcome::kGoesOn && now > text.deadline) outcome = TextOutcome::kTimedOut;
     const bool wants_more =
         text.on_progress(found == heard.end() ? std::vector<model::WrittenToken>() : found->second.tokens, outcome);
-    if (wants_more && outcome == Outcome::kGoesOn) {
+    if (wants_more && outcome == TextOutcome::kGoesOn) {
       ++at;
       continue;
     }

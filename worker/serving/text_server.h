@@ -1,15 +1,12 @@
 // One model's texts for many callers: a thread of its own runs the engine, pass after pass.
 //
-// Promises: `on_progress` is called after each pass, with the tokens that the text got in it, perhaps none, until it is told of
-// an end or returns false: then the text is given up, and its pages are free for others. A text that is not written within its
-// patience ends as kTimedOut. The texts that wait are bounded: more are refused as busy, with those of the same request.
-// Refuses what TextEngine does. Thread: submit and load from any; on_progress on the server's own, where it must not block.
+// Promises: those of the seam (texts.h), with `on_progress` called after each pass; the pages of a text that is given up are
+// free for others. Refuses what TextEngine does. Thread: submit and load from any; on_progress on the server's own.
 #pragma once
 
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -18,41 +15,30 @@
 #include <vector>
 
 #include "model/decode/text_engine.h"
+#include "rendezvous/completions/texts.h"
 
 namespace holdfast::worker {
 
-struct TextRefused {
-  bool is_busy = false;  // the same may be asked again
-  std::string why;
-};
-
-class TextServer {
+class TextServer : public rendezvous::Texts {
  public:
-  enum class Outcome : uint8_t { kGoesOn, kStop, kLength, kTimedOut };
-  using OnProgress = std::function<bool(const std::vector<model::WrittenToken>& tokens, Outcome outcome)>;
-  struct Order {
-    model::Prompt prompt;
-    OnProgress on_progress;
-  };
-
   // The decoder outlives it.
   TextServer(model::Decoder& decoder, int64_t waiting_max);
-  ~TextServer() = default;  // texts under way are dropped without a word
+  ~TextServer() override = default;  // texts under way are dropped without a word
   TextServer(const TextServer&) = delete;
 
-  // Takes all of them, or none and says why.
-  std::optional<TextRefused> submit(std::vector<Order> orders, std::chrono::milliseconds patience);
+  std::optional<rendezvous::TextRefused> submit(std::vector<rendezvous::TextOrder> orders,
+                                                std::chrono::milliseconds patience) override;
 
   model::TextEngine::Load load() const;  // as it was after the last pass
 
  private:
   using Clock = std::chrono::steady_clock;
   struct Waiting {
-    Order order;
+    rendezvous::TextOrder order;
     Clock::time_point deadline;
   };
   struct Text {
-    OnProgress on_progress;
+    rendezvous::TextOrder::OnProgress on_progress;
     Clock::time_point deadline;
   };
   void run(const std::stop_token& stop);

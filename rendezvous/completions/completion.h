@@ -13,11 +13,11 @@
 
 #include "model/data/tokenizer.h"
 #include "model/decode/text_engine.h"
-#include "worker/serving/completion_request.h"
-#include "worker/serving/stop_strings.h"
-#include "worker/serving/text_server.h"
+#include "rendezvous/completions/completion_request.h"
+#include "rendezvous/completions/stop_strings.h"
+#include "rendezvous/completions/texts.h"
 
-namespace holdfast::worker {
+namespace holdfast::rendezvous {
 
 // The facts that answers have in common.
 struct CompletionHead {
@@ -39,7 +39,7 @@ class Completion {
 
   // More of a text. False: nothing more of it is wanted, for it has come to a stop string. For a stream `events` gets what is
   // to be sent now.
-  bool add(size_t index, const std::vector<model::WrittenToken>& tokens, TextServer::Outcome outcome, std::string& events);
+  bool add(size_t index, const std::vector<model::WrittenToken>& tokens, TextOutcome outcome, std::string& events);
   bool has_ended() const { return ended_ == choices_.size(); }
   std::string last_events() const;  // of a stream, when all have ended
   nlohmann::json answer() const;    // the whole, when all have ended
@@ -77,4 +77,4 @@ class Completion {
   int64_t prompt_tokens_ = 0, written_tokens_ = 0;
 };
 
-}  // namespace holdfast::worker
+}  // namespace holdfast::rendezvous

@@ -1,10 +1,10 @@
-#include "worker/serving/completion.h"
+#include "rendezvous/completions/completion.h"
 
 #include <fmt/format.h>
 
 #include <utility>
 
-namespace holdfast::worker {
+namespace holdfast::rendezvous {
 namespace {
 
 using Json = nlohmann::json;
@@ -86,8 +86,7 @@ void Completion::note(Choice& choice, const model::WrittenToken& token) const {
   choice.offset += tokenizer_.token_bytes(token.token.id).size();
 }
 
-bool Completion::add(size_t index, const std::vector<model::WrittenToken>& tokens, TextServer::Outcome outcome,
-                     std::string& events) {
+bool Completion::add(size_t index, const std::vector<model::WrittenToken>& tokens, TextOutcome outcome, std::string& events) {
   Choice& choice = choices_[index];
   std::string now;
   if (!choice.has_begun) {
@@ -111,12 +110,12 @@ bool Completion::add(size_t index, const std::vector<model::WrittenToken>& token
     if (request_.logprobs && (request_.echo || !token.of_prompt)) note(choice, token);
     if (choice.stops.has_stopped()) break;
   }
-  const bool ends = outcome != TextServer::Outcome::kGoesOn || choice.stops.has_stopped();
+  const bool ends = outcome != TextOutcome::kGoesOn || choice.stops.has_stopped();
   if (ends) {
     if (!choice.stops.has_stopped()) now += choice.stops.add(choice.characters.finish());
     now += choice.stops.finish();
-    const bool has_stopped = outcome == TextServer::Outcome::kStop || choice.stops.has_stopped();
-    choice.end = has_stopped ? "stop" : outcome == TextServer::Outcome::kTimedOut ? "timeout" : "length";
+    const bool has_stopped = outcome == TextOutcome::kStop || choice.stops.has_stopped();
+    choice.end = has_stopped ? "stop" : outcome == TextOutcome::kTimedOut ? "timeout" : "length";
     ++ended_;
   }
   if (!request_.stream) {
@@ -172,4 +171,4 @@ Json Completion::answer() const {
   return json;
 }
 
-}  // namespace holdfast::worker
+}  // namespace holdfast::rendezvous

@@ -1,12 +1,12 @@
 // Requests as OpenAI's clients send them: read whole, or refused by the name of what is wrong.
-#include "worker/serving/completion_request.h"
+#include "rendezvous/completions/completion_request.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "worker/serving/stop_strings.h"
+#include "rendezvous/completions/stop_strings.h"
 
-namespace holdfast::worker {
+namespace holdfast::rendezvous {
 namespace {
 
 using ::testing::HasSubstr;
@@ -93,4 +93,4 @@ TEST(StopStrings, HoldBackOnlyTheirBeginnings) {
 }
 
 }  // namespace
-}  // namespace holdfast::worker
+}  // namespace holdfast::rendezvous

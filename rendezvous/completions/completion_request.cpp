@@ -1,4 +1,4 @@
-#include "worker/serving/completion_request.h"
+#include "rendezvous/completions/completion_request.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,7 @@
 
 #include "rendezvous/text/nearest_name.h"
 
-namespace holdfast::worker {
+namespace holdfast::rendezvous {
 namespace {
 
 using Json = nlohmann::json;
@@ -73,7 +73,7 @@ class Fields {
             {.message = name + ": this server does not do that; leave it out", .param = name, .code = "unsupported_parameter"});
         continue;
       }
-      const std::string nearest = rendezvous::nearest_name(name, known_);
+      const std::string nearest = nearest_name(name, known_);
       refuse({.message =
                   fmt::format("{}: no such field{}", name, nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest)),
               .param = name,
@@ -218,4 +218,4 @@ tl::expected<CompletionRequest, ApiError> read_completion_request(std::string_vi
   return request;
 }
 
-}  // namespace holdfast::worker
+}  // namespace holdfast::rendezvous

@@ -16,7 +16,7 @@
 
 #include "model/decode/choice.h"
 
-namespace holdfast::worker {
+namespace holdfast::rendezvous {
 
 struct ApiError {
   int status = 400;
@@ -46,4 +46,4 @@ inline constexpr size_t kStopsMax = 4, kStopBytesMax = 256;
 
 tl::expected<CompletionRequest, ApiError> read_completion_request(std::string_view body);
 
-}  // namespace holdfast::worker
+}  // namespace holdfast::rendezvous

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace holdfast::worker {
+namespace holdfast::rendezvous {
 
 class StopStrings {
  public:
@@ -44,4 +44,4 @@ class StopStrings {
   bool has_stopped_ = false;
 };
 
-}  // namespace holdfast::worker
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,174 @@
+#include "rendezvous/completions/desk.h"
+
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <mutex>
+#include <optional>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "rendezvous/completions/completion.h"
+#include "rendezvous/text/random_hex.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
+
+std::string text_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+double seconds(Clock::duration time) {
+  return std::chrono::duration<double>(time).count();
+}
+
+}  // namespace
+
+// A request whose texts are being written. The thread that they come on and the connection's meet here.
+struct CompletionDesk::Ongoing {
+  Ongoing(std::string its_id, CompletionHead head, CompletionRequest request, std::vector<std::vector<int32_t>> prompts,
+          std::shared_ptr<const model::Tokenizer> its_tokenizer, std::shared_ptr<Counts> its_counts)
+      : id(std::move(its_id)),
+        tokenizer(std::move(its_tokenizer)),
+        counts(std::move(its_counts)),
+        completion(std::move(head), std::move(request), std::move(prompts), *tokenizer) {}
+
+  const std::string id;
+  const std::shared_ptr<const model::Tokenizer> tokenizer;
+  const std::shared_ptr<Counts> counts;
+  std::mutex mutex;  // guards what follows
+  Completion completion;
+  std::shared_ptr<EventStream> stream;
+  std::string unsent;  // before there is a stream
+  bool is_gone = false, is_done = false;
+  const Clock::time_point begun = Clock::now();
+  std::optional<Clock::time_point> first;
+
+  bool progress(size_t index, const std::vector<model::WrittenToken>& tokens, TextOutcome outcome) {
+    const std::lock_guard lock(mutex);
+    if (stream != nullptr && !stream->write("")) is_gone = true;
+    if (is_gone) {
+      give_up();
+      return false;
+    }
+    if (!first && !tokens.empty() && !tokens.back().of_prompt) {
+      first = Clock::now();
+      ++counts->first_tokens;
+      counts->first_token_us += std::chrono::duration_cast<std::chrono::microseconds>(*first - begun).count();
+    }
+    std::string bytes;
+    const bool goes_on = completion.add(index, tokens, outcome, bytes);
+    if (completion.has_ended()) {
+      bytes += completion.request().stream ? completion.last_events() : text_of(completion.answer());
+      is_done = true;
+      spdlog::info("{}: {} texts, {} + {} tokens, the first after {:.3f} s, all after {:.3f} s", id, completion.texts(),
+                   completion.prompt_tokens(), completion.written_tokens(), first ? seconds(*first - begun) : 0.0,
+                   seconds(Clock::now() - begun));
+    }
+    send(std::move(bytes));
+    return goes_on;
+  }
+
+  void begin_stream(std::shared_ptr<EventStream> its_stream) {
+    const std::lock_guard lock(mutex);
+    stream = std::move(its_stream);
+    send(std::exchange(unsent, {}));
+  }
+  void lose() {
+    const std::lock_guard lock(mutex);
+    is_gone = is_gone || !is_done;
+  }
+
+ private:
+  void send(std::string bytes) {
+    if (stream == nullptr) {
+      unsent += bytes;
+      return;
+    }
+    if (!stream->write(bytes)) is_gone = true;
+    if (is_done) stream->close();
+  }
+  void give_up() {
+    if (std::exchange(is_done, true)) return;
+    ++counts->abandoned;
+    spdlog::info("{}: the client has gone after {} tokens", id, completion.written_tokens());
+  }
+};
+
+HttpResponse CompletionDesk::refuse(const ApiError& error) {
+  ++(error.status == 429 ? counts_->busy : counts_->refused);
+  HttpResponse response{.status = error.status, .body = text_of(json_of(error))};
+  if (error.status == 429) response.headers["Retry-After"] = "1";
+  if (error.status == 401) response.headers["WWW-Authenticate"] = "Bearer";
+  return response;
+}
+
+void CompletionDesk::take(const HttpRequest& request, const Reply& reply, const Find& find) {
+  ++counts_->requests;
+  auto order = read_completion_request(request.body);
+  if (!order) return reply(refuse(order.error()));
+  auto asked = find(order->model);
+  if (!asked) return reply(refuse(asked.error()));
+  auto prompts = prompts_of(*order, *asked->tokenizer, asked->block_size);
+  if (!prompts) return reply(refuse(prompts.error()));
+
+  const uint64_t seed = order->seed.value_or(std::random_device()() & 0x7fffffff);
+  const bool streams = order->stream;
+  CompletionHead head{
+      .id = fmt::format("cmpl-{}-{}", random_hex(6), next_id_++),
+      .model = asked->name,
+      .fingerprint = asked->fingerprint,
+      .created_s =
+          std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
+      .seed = seed};
+  const std::string id = head.id;
+  const auto ongoing =
+      std::make_shared<Ongoing>(id, std::move(head), *std::move(order), *std::move(prompts), asked->tokenizer, counts_);
+  std::vector<TextOrder> orders;
+  for (size_t i = 0; i < ongoing->completion.texts(); ++i) {
+    orders.push_back(
+        {ongoing->completion.order(i), [ongoing, i](const std::vector<model::WrittenToken>& tokens, TextOutcome outcome) {
+           return ongoing->progress(i, tokens, outcome);
+         }});
+  }
+  if (const auto refused = asked->texts->submit(std::move(orders), patience_)) {
+    if (refused->is_busy)
+      return reply(refuse({.status = 429, .type = "rate_limit_error", .message = refused->why, .code = "busy"}));
+    return reply(refuse({.message = refused->why, .param = refused->why.substr(0, refused->why.find(':'))}));
+  }
+  // The answer is a stream even where it is one piece of JSON: so a reader that goes away is noticed while texts are written.
+  HttpResponse response{.content_type = streams ? "text/event-stream" : "application/json"};
+  response.headers["Cache-Control"] = "no-cache";
+  response.headers["X-Request-Id"] = id;
+  const auto lost = std::shared_ptr<void>(nullptr, [ongoing](void*) {
+    const bool never_began = [&] {
+      const std::lock_guard lock(ongoing->mutex);
+      return ongoing->stream == nullptr;
+    }();
+    if (never_began) ongoing->lose();
+  });
+  response.on_stream = [ongoing, lost](std::shared_ptr<EventStream> stream) { ongoing->begin_stream(std::move(stream)); };
+  reply(std::move(response));
+}
+
+void CompletionDesk::add_metrics(PrometheusText& text) const {
+  const auto number = [](int64_t count) { return static_cast<double>(count); };
+  const auto one = [&](const char* name, const char* help, double value) {
+    text.family(name, "counter", help);
+    text.sample(value);
+  };
+  text.family("holdfast_serve_requests_total", "counter", "Requests for texts, by what became of them.");
+  text.sample({{"result", "taken"}}, number(counts_->requests - counts_->refused - counts_->busy));
+  text.sample({{"result", "refused"}}, number(counts_->refused));
+  text.sample({{"result", "busy"}}, number(counts_->busy));
+  one("holdfast_serve_abandoned_total", "Requests whose client went away.", number(counts_->abandoned));
+  one("holdfast_serve_first_token_seconds_total", "Time from a request to its first token, of all together.",
+      number(counts_->first_token_us) * 1e-6);
+  one("holdfast_serve_first_tokens_total", "Requests that got a first token.", number(counts_->first_tokens));
+}
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,55 @@
+// The desk for requests of POST /v1/completions: each on its way from its bytes to the answer, whoever writes its texts.
+//
+// Promises: the texts of a request are a function of the model's fingerprint and the request's prompt, options and seed; a
+// request without a seed gets one, and is told it. A client that goes away is noticed when its texts go on, and they are given
+// up. Prompts and texts are in no log. Refuses, in OpenAI's form of errors: fields that are wrong or not done here (400), what
+// `find` refuses, and more than may wait (429, with Retry-After). Thread: any.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <tl/expected.hpp>
+
+#include "model/data/tokenizer.h"
+#include "rendezvous/completions/completion_request.h"
+#include "rendezvous/completions/texts.h"
+#include "rendezvous/http/server.h"
+#include "rendezvous/text/prometheus_text.h"
+
+namespace holdfast::rendezvous {
+
+// A model that requests are answered with.
+struct AskedModel {
+  std::string name, fingerprint;
+  int64_t block_size = 0;
+  std::shared_ptr<const model::Tokenizer> tokenizer;
+  std::shared_ptr<Texts> texts;
+};
+
+class CompletionDesk {
+ public:
+  using Find = std::function<tl::expected<AskedModel, ApiError>(const std::string& name)>;
+
+  // `patience`: for all texts of a request.
+  explicit CompletionDesk(std::chrono::milliseconds patience) : patience_(patience) {}
+
+  void take(const HttpRequest& request, const Reply& reply, const Find& find);
+  HttpResponse refuse(const ApiError& error);
+  void add_metrics(PrometheusText& text) const;
+
+ private:
+  struct Counts {
+    std::atomic<int64_t> requests{0}, refused{0}, busy{0}, abandoned{0}, first_tokens{0}, first_token_us{0};
+  };
+  struct Ongoing;
+
+  const std::chrono::milliseconds patience_;
+  const std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();  // texts may outlive the desk
+  std::atomic<uint64_t> next_id_{1};
+};
+
+}  // namespace holdfast::rendezvous
