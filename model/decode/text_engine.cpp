@@ -23,8 +23,7 @@ TextEngine::TextEngine(Decoder& decoder) : decoder_(decoder), pool_(decoder.limi
   counted_.pages = pool_.pages();
 }
 
-std::optional<std::string> TextEngine::refusal(const Prompt& prompt) const {
-  const Gpt2Config& config = decoder_.config();
+std::optional<std::string> refusal_of(const Prompt& prompt, int64_t vocab_size, int64_t block_size) {
   const TextOptions& options = prompt.options;
   if (const auto problems = options.problems(); !problems.empty()) return fmt::format("{}", fmt::join(problems, "; "));
   if (prompt.tokens.empty()) return "prompt: no tokens, expected at least one";
@@ -32,17 +31,23 @@ std::optional<std::string> TextEngine::refusal(const Prompt& prompt) const {
   if (size_of(prompt.written) > 0 && size_of(prompt.written) >= options.max_tokens)
     return fmt::format("max_tokens: {} tokens are written already, of {}", prompt.written.size(), options.max_tokens);
   for (const auto* tokens : {&prompt.tokens, &prompt.written}) {
-    const auto wrong = std::ranges::find_if(*tokens, [&](int32_t id) { return id < 0 || id >= config.vocab_size; });
+    const auto wrong = std::ranges::find_if(*tokens, [&](int32_t id) { return id < 0 || id >= vocab_size; });
     if (wrong != tokens->end())
       return fmt::format(
           "prompt: token {} is not below the model's vocab_size {}: the tokenizer is not the one the model was "
           "trained with",
-          *wrong, config.vocab_size);
+          *wrong, vocab_size);
   }
   const int64_t known = size_of(prompt.tokens) + size_of(prompt.written);
-  if (known > config.block_size)
-    return fmt::format("prompt: {} tokens, expected at most the model's block_size {}", known, config.block_size);
-  const int64_t longest = std::min(config.block_size, size_of(prompt.tokens) + options.max_tokens);
+  if (known > block_size)
+    return fmt::format("prompt: {} tokens, expected at most the model's block_size {}", known, block_size);
+  return {};
+}
+
+std::optional<std::string> TextEngine::refusal(const Prompt& prompt) const {
+  const Gpt2Config& config = decoder_.config();
+  if (auto why = refusal_of(prompt, config.vocab_size, config.block_size)) return why;
+  const int64_t longest = std::min(config.block_size, size_of(prompt.tokens) + prompt.options.max_tokens);
   if (decoder_.pages_of(longest) > pool_.pages())
     return fmt::format(
         "max_tokens: a text of {} tokens needs {} pages of {}, and there are {}: give the model more memory for "

@@ -34,6 +34,9 @@ struct Prompt {
   bool prompt_losses = false;  // tell of the prompt's tokens, too, from the second on
 };
 
+// The reason why no engine could write it with a model of these sizes; nothing when one may.
+std::optional<std::string> refusal_of(const Prompt& prompt, int64_t vocab_size, int64_t block_size);
+
 struct TokenChance {
   int32_t id;
   float log_probability;  // by the model, whatever the options make of it

@@ -18,7 +18,9 @@ Parts::Parts(const ServiceOptions& options, const Clock& clock, JobStore& store,
       access(tokens.book(), clock, options.requests_per_s),
       probes({options.service_id, options.address, options.term, options.database_seen}),
       scaler(turn, options.scale_hook),
-      prometheus(turn, followers, scaler, options.data_dir, options.http_counts, {options.term, options.database_seen}),
+      serving(turn, options.data_dir),
+      prometheus(turn, followers, scaler, serving, options.data_dir, options.http_counts,
+                 {options.term, options.database_seen}),
       jobs(turn),
       plans(turn),
       lists(turn, followers),
@@ -41,6 +43,7 @@ Parts::~Parts() {
 void Parts::close() {
   commands->close();
   workers.close();
+  serving.close();
   followers.close();
   exports.cancel();
   scaler.cancel();

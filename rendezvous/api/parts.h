@@ -24,6 +24,7 @@
 #include "rendezvous/api/prometheus_metrics.h"
 #include "rendezvous/api/scaling/scaler.h"
 #include "rendezvous/api/service.h"
+#include "rendezvous/api/serving/serving.h"
 #include "rendezvous/api/submissions.h"
 #include "rendezvous/api/tokens.h"
 #include "rendezvous/api/turn/turn.h"
@@ -53,6 +54,7 @@ struct Parts {
   AccessControl access;
   Probes probes;
   Scaler scaler;
+  ServingApi serving;
   PrometheusMetrics prometheus;
   JobsApi jobs;
   PlansApi plans;

@@ -190,6 +190,7 @@ void PrometheusMetrics::get_prometheus(Call& call) {
   write_jobs(text, turn_.state);
   write_workers(text, turn_.state);
   write_scaling(text, scaler_);
+  serving_.add_metrics(text);
   write_replication(text, leadership_.seen ? leadership_.seen() : DatabaseSeen{});
   text.family("holdfast_http_requests_total", "counter", "Requests that were answered by a handler, by method and status.");
   for (const auto& [kind, count] : turn_.replies.counts())

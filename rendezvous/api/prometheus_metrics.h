@@ -9,6 +9,7 @@
 
 #include "rendezvous/api/feeds/followers.h"
 #include "rendezvous/api/scaling/scaler.h"
+#include "rendezvous/api/serving/serving.h"
 #include "rendezvous/api/turn/call.h"
 #include "rendezvous/api/turn/turn.h"
 #include "rendezvous/store/database_seen.h"
@@ -22,11 +23,12 @@ class PrometheusMetrics {
     std::function<DatabaseSeen()> seen;  // may be empty
   };
   // `http_counts` may be empty.
-  PrometheusMetrics(Turn& turn, const Followers& followers, const Scaler& scaler, std::string data_dir,
-                    std::function<HttpServerCounts()> http_counts, Leadership leadership)
+  PrometheusMetrics(Turn& turn, const Followers& followers, const Scaler& scaler, const ServingApi& serving,
+                    std::string data_dir, std::function<HttpServerCounts()> http_counts, Leadership leadership)
       : turn_(turn),
         followers_(followers),
         scaler_(scaler),
+        serving_(serving),
         data_dir_(std::move(data_dir)),
         http_counts_(std::move(http_counts)),
         leadership_(std::move(leadership)) {}
@@ -37,6 +39,7 @@ class PrometheusMetrics {
   Turn& turn_;
   const Followers& followers_;
   const Scaler& scaler_;
+  const ServingApi& serving_;
   const std::string data_dir_;
   const std::function<HttpServerCounts()> http_counts_;
   const Leadership leadership_;

@@ -189,6 +189,7 @@ void Service::Impl::run_turn() {
   parts_.state.replan();
   parts_.profiles.merge_complete();
   parts_.workers.release_polls();
+  parts_.serving.tend();
   parts_.webhook_sender.note_changes();
   parts_.state.commit();
   parts_.replies.send();

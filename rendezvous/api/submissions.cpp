@@ -51,6 +51,7 @@ std::string warning_of_wide_wire(const Json& request, const JobSpec& spec) {
 // `plain`: other machines reach the service without TLS.
 std::vector<std::string> warnings_of(const Json& request, const JobSpec& spec, bool plain) {
   std::vector<std::string> warnings;
+  if (spec.serves()) return warnings;
   if (spec.ring_tls == "on" && plain) {
     warnings.push_back(
         "ring_tls encrypts with keys that workers get from this service, and they get them in plain bytes: start it with "
@@ -160,10 +161,12 @@ Outcome<void> Submissions::check_spec(Submission& submission) {
   submission.spec = *std::move(spec);
   if (auto pinned = pin_initial_weights(turn_.state, submission.spec); !pinned)
     return tl::unexpected(problem_of(pinned.error()));
+  if (auto found = find_tokenizer(turn_.state, submission.spec); !found) return tl::unexpected(problem_of(found.error()));
   return {};
 }
 
 Outcome<void> Submissions::check_data(Submission& submission) {
+  if (submission.spec.serves()) return {};
   auto wrong = pin_data_sets(data_sets_, submission.spec);
   if (!wrong.empty()) return tl::unexpected(invalid_spec(std::move(wrong)));
   return {};

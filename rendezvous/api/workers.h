@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "rendezvous/api/long_polls.h"
 #include "rendezvous/api/turn/call.h"
+#include "rendezvous/api/turn/long_polls.h"
 #include "rendezvous/api/turn/turn.h"
 
 namespace holdfast::rendezvous {

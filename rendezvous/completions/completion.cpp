@@ -115,7 +115,10 @@ bool Completion::add(size_t index, const std::vector<model::WrittenToken>& token
     if (!choice.stops.has_stopped()) now += choice.stops.add(choice.characters.finish());
     now += choice.stops.finish();
     const bool has_stopped = outcome == TextOutcome::kStop || choice.stops.has_stopped();
-    choice.end = has_stopped ? "stop" : outcome == TextOutcome::kTimedOut ? "timeout" : "length";
+    choice.end = has_stopped                         ? "stop"
+                 : outcome == TextOutcome::kTimedOut ? "timeout"
+                 : outcome == TextOutcome::kLost     ? "lost"
+                                                     : "length";
     ++ended_;
   }
   if (!request_.stream) {

@@ -56,7 +56,7 @@ class Completion {
     Choice(const model::Tokenizer& tokenizer, const std::vector<std::string>& stop) : characters(tokenizer), stops(stop) {}
     model::TextStream characters;
     StopStrings stops;
-    std::string text, end;  // "stop", "length", "timeout"; "": not yet
+    std::string text, end;  // "stop", "length", "timeout", "lost" (no replica can go on with it); "": not yet
     bool has_begun = false;
     nlohmann::json logprobs;
     size_t offset = 0;  // in bytes, of the next token's text

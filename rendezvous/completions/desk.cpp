@@ -102,7 +102,7 @@ struct CompletionDesk::Ongoing {
 HttpResponse CompletionDesk::refuse(const ApiError& error) {
   ++(error.status == 429 ? counts_->busy : counts_->refused);
   HttpResponse response{.status = error.status, .body = text_of(json_of(error))};
-  if (error.status == 429) response.headers["Retry-After"] = "1";
+  if (error.status == 429 || error.status == 503) response.headers["Retry-After"] = "1";
   if (error.status == 401) response.headers["WWW-Authenticate"] = "Bearer";
   return response;
 }

@@ -12,8 +12,9 @@ namespace {
 constexpr auto kWrongState = Refusal::Kind::kWrongState;
 constexpr Millis kStoodStillMs = 200;  // ticks come every 50 ms, unless a commit or the whole process hung
 
-// "1000 steps", or "5 epochs of steps".
+// "1000 steps", "5 epochs of steps", or "texts of job:j1@60".
 std::string length_in_words(const JobSpec& spec) {
+  if (spec.serves()) return "texts of " + spec.init_from;
   if (spec.epochs == 0) return fmt::format("{} steps", spec.total_steps);
   return fmt::format("{} epoch{} of steps", spec.epochs, spec.epochs == 1 ? "" : "s");
 }

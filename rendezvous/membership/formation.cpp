@@ -98,6 +98,7 @@ StateSource choose_source(const JobMembership& job, const std::vector<std::strin
 }
 
 std::string source_in_words(const JobMembership& job, const StateSource& source, const std::vector<std::string>& members) {
+  if (job.spec.serves()) return "to serve " + job.spec.init_from;
   if (source.kind == StateSource::Kind::kInitial) return "from the beginning";
   if (source.kind == StateSource::Kind::kCheckpoint) {
     const std::string whose = source.job == job.job ? "" : " of " + (source.job.empty() ? source.store : "job " + source.job);
@@ -123,7 +124,7 @@ std::string account_for_steps(Turn& turn, const StateSource& source) {
   }
   commit_up_to(turn, source.step);  // applied by all, when rank 0 died before it could say so
   // Of a divided state the members find out whether parts of it are.
-  if (source.step == job.committed_step) return job.shard_now() == "none" ? ", nothing is lost" : "";
+  if (source.step == job.committed_step) return job.shard_now() == "none" && !job.spec.serves() ? ", nothing is lost" : "";
   const int64_t from = source.step + 1, to = job.committed_step;
   turn.effects.emplace_back(StepsVoided{from, job.current.number + 1});
   const std::string lost = from == to ? fmt::format("step {} is", to) : fmt::format("steps {} to {} are", from, to);
@@ -244,9 +245,10 @@ bool settle_references(Turn& turn, std::vector<std::string>& ready) {
   return true;
 }
 
-// After generations that committed nothing the next waits: 1, 2, 4 … seconds, so that a lasting fault does not spin.
+// After generations that committed nothing the next waits: 1, 2, 4 … seconds, so that a lasting fault does not spin. Replicas
+// commit nothing, and have nothing to agree on.
 Millis backoff(const JobMembership& job) {
-  if (job.cause != Cause::kFault || job.fruitless <= kFruitlessFree) return 0;
+  if (job.cause != Cause::kFault || job.fruitless <= kFruitlessFree || job.spec.serves()) return 0;
   return growing_pause(1000, kBackoffMaxMs, job.fruitless - kFruitlessFree);
 }
 

@@ -118,13 +118,15 @@ bool is_leaving(const Participant& p) {
 
 void begin_yield(Turn& turn, const std::string& reason, bool checkpoint) {
   JobMembership& job = turn.job;
+  checkpoint = checkpoint && !job.spec.serves();  // replicas have no state of the job's
   job.stage = Stage::kYielding;
   job.yield_reason = reason;
   job.yield_checkpoint = checkpoint;
   const Millis steps_ms = std::llround(std::min(5 * job.step_s, 3600.0) * 1000);
   job.yield_deadline_ms = turn.now + std::max(kYieldMs, steps_ms) + (checkpoint ? checkpoint_patience(job) : 0);
-  turn.note("generation_yields", fmt::format("generation {} stops after the step under way{}: {}", job.current.number,
-                                             checkpoint ? " and writes a checkpoint" : "", reason));
+  turn.note("generation_yields",
+            fmt::format("generation {} stops{}{}: {}", job.current.number, job.spec.serves() ? "" : " after the step under way",
+                        checkpoint ? " and writes a checkpoint" : "", reason));
 }
 
 void advance_running(Turn& turn) {
@@ -181,7 +183,7 @@ void on_pause(Turn& turn) {
   if (is_ended(job.state) || job.state == JobState::kPaused || asked) return;
   job.intent = Intent::kPause;
   job.preempted_by.clear();
-  turn.note("pause_asked", "the job is to pause after the step under way");
+  turn.note("pause_asked", job.spec.serves() ? "the job is to pause" : "the job is to pause after the step under way");
 }
 
 void on_stop(Turn& turn, const StopAsked& asked) {
@@ -191,9 +193,9 @@ void on_stop(Turn& turn, const StopAsked& asked) {
   job.stop_reason = asked.reason;
   job.stop_checkpoint = asked.checkpoint;
   if (job.state == JobState::kPaused || job.stage == Stage::kForming) return stop_now(turn);
-  turn.note("stop_asked",
-            fmt::format("the job is to stop after the step under way{}{}{}", asked.checkpoint ? "" : ", without a checkpoint",
-                        asked.reason.empty() ? "" : ": ", asked.reason));
+  const bool without = !asked.checkpoint && !job.spec.serves();
+  turn.note("stop_asked", fmt::format("the job is to stop{}{}{}{}", job.spec.serves() ? "" : " after the step under way",
+                                      without ? ", without a checkpoint" : "", asked.reason.empty() ? "" : ": ", asked.reason));
 }
 
 void on_resume(Turn& turn) {
@@ -208,6 +210,7 @@ void on_resume(Turn& turn) {
   job.state = JobState::kQueued;
   job.reason = "waiting for workers";
   const KnownCheckpoint* newest = newest_checkpoint(job);
+  if (job.spec.serves()) return turn.note("job_resumed", "it serves again when there are workers");
   turn.note("job_resumed", newest != nullptr ? fmt::format("goes on from the checkpoint of step {}", newest->step)
                                              : "goes on from its beginning");
 }
@@ -234,10 +237,12 @@ void stop_now(Turn& turn) {
   commit_up_to(turn, best_memory(job, true));
   const KnownCheckpoint* newest = newest_checkpoint(job);
   const int64_t kept = newest != nullptr ? newest->step : 0;
-  const std::string text = fmt::format("stopped at step {}{}", job.committed_step,
-                                       kept == job.committed_step && kept > 0 ? ", which is kept as a checkpoint"
-                                       : newest != nullptr ? fmt::format("; the newest checkpoint is of step {}", kept)
-                                                           : "; there is no checkpoint");
+  const std::string text = job.spec.serves()
+                               ? "it serves no more"
+                               : fmt::format("stopped at step {}{}", job.committed_step,
+                                             kept == job.committed_step && kept > 0 ? ", which is kept as a checkpoint"
+                                             : newest != nullptr ? fmt::format("; the newest checkpoint is of step {}", kept)
+                                                                 : "; there is no checkpoint");
   if (job.stop_reason.empty()) return end_job(turn, JobState::kCancelled, text);
   end_job(turn, JobState::kFailed,
           fmt::format("{}: {}{}", job.stop_reason, text,
@@ -249,7 +254,7 @@ void finish_pause(Turn& turn) {
   commit_up_to(turn, best_memory(job, true));
   const KnownCheckpoint* newest = newest_checkpoint(job);
   const int64_t kept = newest != nullptr ? newest->step : (job.resume.empty() ? 0 : job.resume[0].step);
-  std::string text = fmt::format("paused at step {}", kept);
+  std::string text = job.spec.serves() ? "paused" : fmt::format("paused at step {}", kept);
   if (kept < job.committed_step) {
     text += fmt::format("; steps {} to {} are in no checkpoint and will be computed again", kept + 1, job.committed_step);
   }

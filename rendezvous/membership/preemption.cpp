@@ -66,8 +66,8 @@ void finish_preemption(Turn& turn) {
   job.handover_failed = false;
   job.preemptions_failed = 0;
   ++job.preemptions;
-  turn.note("job_preempted",
-            fmt::format("{} at step {}: it goes on by itself when there are workers for it", words, job.committed_step));
+  turn.note("job_preempted", fmt::format("{}{}: it goes on by itself when there are workers for it", words,
+                                         job.spec.serves() ? "" : fmt::format(" at step {}", job.committed_step)));
   free_all(turn, fmt::format("job {} is {}", job.job, words));
 }
 

@@ -58,6 +58,10 @@ bool references_hold(const JobMembership& job) {
 std::string misfit(const JobMembership& job, const Participant& p) {
   const TrainingDigest its = parse_training_digest(p.status.data_digest), jobs = parse_training_digest(job.data_digest);
   const auto shown = [](const std::string& digest) { return digest.empty() ? "none" : digest; };
+  if (job.spec.serves() && p.status.data_digest != job.data_digest) {
+    return fmt::format("its model differs: {} has digest {} there, {} at the others; give it the same files",
+                       job.spec.init_from, shown(p.status.data_digest), shown(job.data_digest));
+  }
   if (its.sources != jobs.sources) return training_misfit(job.spec, its.sources, jobs.sources);
   if (its.validation != jobs.validation) {
     return fmt::format("its validation data differs: {} has digest {} there, {} at the others; give it the same file",

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <iterator>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 
 #include "rendezvous/protocol/foreign_names.h"
@@ -115,6 +116,17 @@ void complain_of_unknown(const Json& json, Errors& errors) {
   }
 }
 
+// A field that the job's kind has no use for would be a wish that is not fulfilled. `kind` itself says that of all others.
+void complain_of_other_kind(const Json& json, const JobSpec& spec, Errors& errors) {
+  for (const FieldRow& row : job_spec_table()) {
+    if (!json.contains(row.name) || row.belongs_to(spec) || std::string_view(row.name) == "kind") continue;
+    const auto is_it = [&](const FieldError& error) { return error.field == row.name; };
+    if (std::ranges::any_of(errors, is_it)) continue;
+    errors.push_back({row.name, spec.serves() ? "has no meaning for a job that serves (kind serve): leave it out"
+                                              : "goes with kind serve: give that, too, or leave this one out"});
+  }
+}
+
 void apply_preset(const Json& json, JobSpec& spec) {
   const ModelPreset* preset = find_model_preset(spec.model);
   if (preset == nullptr) return;
@@ -142,6 +154,11 @@ void follow_other_fields(const Json& json, JobSpec& spec) {
 }
 
 void resolve(JobSpec& spec) {
+  if (spec.serves()) {
+    spec.total_steps = spec.warmup_steps = 0;  // it has no end of its own
+    if (spec.max_nodes == 0) spec.max_nodes = spec.nodes;
+    return;
+  }
   spec.global_batch_size = spec.microbatches() / spec.sync_every * spec.batch_size;
   if (spec.max_nodes == 0) spec.max_nodes = spec.dealt_units();
   if (spec.wire_dtype.empty()) spec.wire_dtype = default_wire_type(spec.reduction)->name;
@@ -186,6 +203,7 @@ tl::expected<JobSpec, Errors> parse_job_spec(const Json& json) {
     const Complaint complaint = std::visit([&](const auto& kind) { return read(kind, row, *found, spec); }, row.kind);
     if (!complaint.empty()) errors.push_back({row.name, complaint});
   }
+  complain_of_other_kind(json, spec, errors);
   apply_preset(json, spec);
   follow_other_fields(json, spec);
   std::ranges::move(broken_rules(spec, errors), std::back_inserter(errors));
@@ -197,8 +215,9 @@ tl::expected<JobSpec, Errors> parse_job_spec(const Json& json) {
 Json to_json(const JobSpec& spec) {
   Json json = Json::object();
   for (const FieldRow& row : job_spec_table()) {
-    std::visit([&](const auto& kind) { json[row.name] = spec.*kind.member; }, row.kind);
+    if (row.belongs_to(spec)) std::visit([&](const auto& kind) { json[row.name] = spec.*kind.member; }, row.kind);
   }
+  if (spec.serves()) return json;
   // A number that follows from the data's length is not in the spec.
   if (spec.total_steps == 0) json.erase("total_steps");
   if (spec.warmup_steps == kFollows) json.erase("warmup_steps");

@@ -15,6 +15,7 @@
 namespace holdfast::rendezvous {
 
 struct JobSpec {
+  std::string kind = "train";  // train|serve: of a job that serves, the fields under "serving" count, and those of every job
   std::string name;
   std::map<std::string, std::string> labels;
   std::string train_data_path;  // data_source.h; a relative path of a file is below the workers' --data_root
@@ -81,6 +82,12 @@ struct JobSpec {
                             // another model's
   std::string resume_from;  // "" | latest | STEP | job:ID[@STEP] | path
 
+  // serving: texts of the model in init_from, by replicas (the job's workers) behind the service's /v1/completions
+  std::string precision = "bfloat16";  // float32|bfloat16|float16|int8 (bfloat16, with weights of 8 bits)
+  std::string follow = "off";          // on|off: the newest checkpoint of the job in init_from, whenever there is a newer one
+  std::string tokenizer;               // a folder on the workers; "": that of the training data of the job in init_from
+
+  bool serves() const { return kind == "serve"; }
   // Whether the job's state can be divided at all.
   bool may_be_divided() const { return reduction == "exact" && sync_every == 1; }
   // Whether a worker has the gradients, and the parameters, of its own parts alone.

@@ -3,7 +3,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <limits>
+#include <string_view>
 
 #include "rendezvous/protocol/wire_types.h"
 
@@ -152,6 +154,23 @@ std::vector<FieldRow> rows_of_the_machinery() {
   };
 }
 
+std::vector<FieldRow> rows_of_serving() {
+  std::vector<FieldRow> rows = {
+      {"kind", TextField{&JobSpec::kind, kWordBytes, {"train", "serve"}},
+       "serve: write texts with the model in init_from, for whoever asks the service at /v1/completions; its workers are "
+       "replicas"},
+      {"precision", TextField{&JobSpec::precision, kWordBytes, {"float32", "bfloat16", "float16", "int8"}},
+       "With kind serve: the type to compute texts with; int8: bfloat16, with weights of 8 bits"},
+      {"follow", TextField{&JobSpec::follow, kWordBytes, {"on", "off"}},
+       "With kind serve: on answers with the newest checkpoint of the job in init_from; texts under way keep theirs"},
+      {"tokenizer", TextField{&JobSpec::tokenizer, kPathBytes},
+       "With kind serve: the folder that `data prepare` wrote, as the workers see it",
+       "beside the training file of the job in init_from"},
+  };
+  for (FieldRow& row : rows) row.of = FieldRow::Of::kServing;
+  return rows;
+}
+
 constexpr struct {
   const char* name;
   std::vector<FieldRow> (*rows)();
@@ -159,7 +178,12 @@ constexpr struct {
                {"Queue", rows_of_the_queue},
                {"Model", rows_of_the_model},
                {"Optimizer", rows_of_the_optimizer},
-               {"Machinery", rows_of_the_machinery}};
+               {"Machinery", rows_of_the_machinery},
+               {"Serving", rows_of_serving}};
+
+constexpr const char* kOfBoth[] = {"name",      "labels",   "nodes",  "min_nodes",   "max_nodes",  "priority",
+                                   "init_from", "requires", "after",  "max_runtime", "retries",    "retry_delay",
+                                   "n_layer",   "n_embd",   "n_head", "vocab_size",  "block_size", "collective_timeout_s"};
 
 std::string joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, ", "));
@@ -191,6 +215,10 @@ const std::vector<FieldRow>& job_spec_table() {
     std::vector<FieldRow> all;
     for (const auto& group : kGroups) {
       for (FieldRow& row : group.rows()) all.push_back(std::move(row));
+    }
+    for (const char* name : kOfBoth) {
+      std::ranges::find(all, std::string_view(name), [](const FieldRow& row) { return std::string_view(row.name); })->of =
+          FieldRow::Of::kBoth;
     }
     return all;
   }();

@@ -38,6 +38,8 @@ struct FieldRow {
   const char* help;
   const char* default_text = nullptr;  // the default in words, where it is not a constant; else null
   bool of_service = false;             // true: workers do not get the field
+  enum class Of : uint8_t { kTraining, kServing, kBoth } of = Of::kTraining;  // the kinds of jobs that have it
+  bool belongs_to(const JobSpec& spec) const { return of == Of::kBoth || (of == Of::kServing) == spec.serves(); }
 };
 const std::vector<FieldRow>& job_spec_table();
 

@@ -277,6 +277,18 @@ void check_initial_weights(const JobSpec& spec, Errors& errors) {
   }
 }
 
+void check_served_model(const JobSpec& spec, Errors& errors) {
+  if (spec.init_from.empty())
+    errors.push_back({"init_from", "is required: the model to serve, such as job:j1, or a folder on the workers"});
+  const bool of_job = spec.init_from.starts_with("job:");
+  if (spec.follow == "on" && !of_job)
+    errors.push_back({"follow", fmt::format("on goes with the checkpoints of a job, and init_from is {}: give job:ID, or off",
+                                            spec.init_from)});
+  if (spec.tokenizer.empty() && !of_job && !spec.init_from.empty())
+    errors.push_back(
+        {"tokenizer", "is required where init_from is no job: the folder on the workers that `data prepare` wrote"});
+}
+
 // The values of labels that workers choose may be anything; `device` and `memory_gib`, which every worker has, have rules.
 void check_requirements(const JobSpec& spec, Errors& errors) {
   const auto complain = [&](const std::string& what) { errors.push_back({"requires", what}); };
@@ -328,6 +340,19 @@ const std::vector<Rule>& rules() {
   return all;
 }
 
+// Of jobs that serve.
+const std::vector<Rule>& serving_rules() {
+  static const std::vector<Rule> all = {
+      {{"name"}, check_name},
+      {{"init_from", "follow", "tokenizer"}, check_served_model},
+      {{"init_from"}, check_initial_weights},
+      {{"n_embd", "n_head"}, check_model},
+      {{"nodes", "min_nodes", "max_nodes"}, check_membership},
+      {{"requires"}, check_requirements},
+  };
+  return all;
+}
+
 }  // namespace
 
 const ModelPreset* find_model_preset(const std::string& name) {
@@ -340,7 +365,7 @@ Errors broken_rules(const JobSpec& spec, const Errors& wrong) {
     return std::ranges::any_of(wrong, [&](const FieldError& error) { return error.field == name; });
   };
   Errors errors;
-  for (const Rule& rule : rules()) {
+  for (const Rule& rule : spec.serves() ? serving_rules() : rules()) {
     if (std::ranges::none_of(rule.reads, is_wrong)) rule.check(spec, errors);
   }
   return errors;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "rendezvous/protocol/data_source.h"
 #include "rendezvous/protocol/initial_source.h"
 #include "rendezvous/queries/resume.h"
 
@@ -57,6 +58,18 @@ OrRefusal<void> pin_initial_weights(const Coordinator& state, JobSpec& spec) {
   source.store = found->store;
   spec.init_from = to_text(source);
   return {};
+}
+
+OrRefusal<void> find_tokenizer(const Coordinator& state, JobSpec& spec) {
+  if (!spec.serves() || !spec.tokenizer.empty()) return {};
+  const std::string job = parse_initial_source(spec.init_from).job;
+  const std::string& data = state.find_job(job)->membership->spec.train_data_path;  // it is there: the weights are pinned
+  spec.tokenizer = training_folder(data);
+  if (!spec.tokenizer.empty()) return {};
+  return refuse_field("tokenizer",
+                      fmt::format("none is known, for the training data of {}, {}, is no file: give the folder on the "
+                                  "workers that `data prepare` wrote",
+                                  job, data));
 }
 
 }  // namespace holdfast::rendezvous

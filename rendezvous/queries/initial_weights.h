@@ -1,4 +1,4 @@
-// The job whose weights another begins with (init_from job:ID[@STEP]), looked up once, when that one is submitted.
+// The job whose weights another begins with or serves (init_from job:ID[@STEP]), looked up once, when that one is submitted.
 //
 // Thread: the owner's. Reads the catalogue, nothing from disk.
 #pragma once
@@ -17,5 +17,9 @@ nlohmann::json with_sizes_of_named_job(const Coordinator& state, const nlohmann:
 // Says in the spec which checkpoint it is: of the named step or the newest one, and where its objects are. Refuses a job that
 // is not there, has no such checkpoint, or has a model of other sizes. Anything else in init_from is left as it is.
 OrRefusal<void> pin_initial_weights(const Coordinator& state, JobSpec& spec);
+
+// The tokenizer's folder of a job that serves another's checkpoints, where it is left open: that of the other's training data.
+// Refuses one whose training data is in a data set.
+OrRefusal<void> find_tokenizer(const Coordinator& state, JobSpec& spec);
 
 }  // namespace holdfast::rendezvous

@@ -16,7 +16,7 @@ from processes import wait_until
 REGISTRATION = {"protocol_version": harness.protocol_version(), "name": "by-hand", "incarnation": "by-hand-1", "node": "n", "address": "127.0.0.1:1", "numerics": "x"}
 PAGES_OF_JOBS = ("listJobEvents", "listJobLogs", "listJobMetrics", "listCheckpoints", "getLedger", "listObjects")
 ALONE = ("getHealth", "getReadiness", "getPage", "getOpenapi", "getPrometheus", "listJobs", "getJobSpec", "listEvents", "listNodes", "listServices", "whoAmI",
-         "listTokens", "listWebhooks", "listDataSets")
+         "listTokens", "listWebhooks", "listDataSets", "listModels")
 CHUNK = b"a chunk of a data set"
 CHUNK_NAME = hashlib.sha256(CHUNK).hexdigest()
 MANIFEST = {"format": 1, "chunk_bytes": 4 << 20, "files": [{"name": "train.bin", "bytes": len(CHUNK), "chunks": [CHUNK_NAME]}]}
@@ -38,6 +38,7 @@ def messages(worker, incarnation):
             "reportProfile": {"worker": worker, "incarnation": incarnation, "profile": "p", "piece": 0, "pieces": 1, "names": [], "tracks": [], "dropped": 0,
                               "ended": ""},
             "postHolders": {"worker": worker, "incarnation": incarnation, "address": "127.0.0.1:1", "have": "0", "first": [0], "room": 1},
+            "reportTexts": {"incarnation": incarnation, "job": "j1"}, "complete": {"model": "nobody", "prompt": "a"},
             "scaleJob": {"nodes": 1}, "putObject": b"bytes"}
 
 
@@ -131,7 +132,7 @@ class Api(harness.ClusterTest):
         self.call("commitCheckpoint", 201, job, said["commitCheckpoint"])
         self.call("sendLogs", 204, me, said["sendLogs"])
         self.call("registerWorker", 200, body={**REGISTRATION, "incarnation": "by-hand-2"})
-        for name in ("reportStatus", "sendLogs"):
+        for name in ("reportStatus", "sendLogs", "reportTexts"):
             self.call(name, 409, me, said[name])
         self.call("awaitDirective", 409, me, query="?incarnation=by-hand-1&wait_ms=0")
         for name in ("reportProgress", "reportFaults", "reportEvents", "commitCheckpoint"):
@@ -233,6 +234,7 @@ class Api(harness.ClusterTest):
     def exports(self):
         job = self.call("submitJob", 201, body=harness.small_spec(self.cluster.folder, total_steps=20))[0]["id"]
         self.cluster.wait_state(job, "succeeded")
+        self.serving(job)
         place = {"job": job, "step": "20"}
         self.call("exportCheckpoint", 200, place, token=self.tokens["read"])
         ticket = self.call("prepareDownload", 201, place, {"dtype": "float16"}, token=self.tokens["read"])[0]["ticket"]
@@ -243,6 +245,20 @@ class Api(harness.ClusterTest):
             self.call("putObject", 204, {"job": job, "key": key}, b"damaged")
         for name in ("exportCheckpoint", "prepareDownload"):
             self.call(name, 422, place)
+
+    def serving(self, trained):
+        tokenizer = f"{self.cluster.folder}/bytes"
+        self.cluster.cli("data", "prepare", f"{harness.ROOT}/LICENSE", "--output", tokenizer, "--tokenizer", "bytes")
+        job = self.call("submitJob", 201, body={"kind": "serve", "init_from": f"job:{trained}", "tokenizer": tokenizer, "name": "texts"})[0]["id"]
+        question = {"model": "texts", "prompt": "The", "max_tokens": 2}
+        self.call("complete", 503, body=question)
+        wait_until(lambda: self.call("listModels", 200)[0]["data"], 30, "the replica")
+        self.assertEqual(1, len(self.call("complete", 200, body=question, token=self.tokens["read"])[0]["choices"]))
+        self.assertIn("data: [DONE]", self.call("complete", 200, body={**question, "stream": True})[0])
+        worker = self.call("getJob", 200, {"job": job})[0]["workers"][0]["id"]
+        life = next(node["incarnation"] for node in self.call("listNodes", 200)[0]["nodes"] if node["id"] == worker)
+        self.call("reportTexts", 200, {"worker": worker}, {"incarnation": life, "job": job})
+        self.call("stopJob", 202, {"job": job})
 
     def tokens_and_webhooks(self):
         made = self.call("createToken", 201, body={"name": "x", "role": "read"})[0]["id"]

@@ -44,7 +44,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/api/openapi": "",
     "rendezvous/api/answers": "storage rendezvous/text rendezvous/protocol rendezvous/http rendezvous/coordinator "
                               "rendezvous/queries",
-    "rendezvous/api/turn": "rendezvous/store rendezvous/http rendezvous/coordinator rendezvous/api/answers",
+    "rendezvous/api/turn": "rendezvous/membership rendezvous/store rendezvous/http rendezvous/coordinator rendezvous/api/answers",
     "rendezvous/api/feeds": "rendezvous/store rendezvous/http rendezvous/api/answers rendezvous/api/turn",
     "rendezvous/api/documents": "rendezvous/store rendezvous/http/files rendezvous/api/openapi rendezvous/api/answers rendezvous/api/turn",
     "rendezvous/api/profiles": "rendezvous/text rendezvous/profile rendezvous/http rendezvous/api/answers rendezvous/api/turn",
@@ -53,11 +53,13 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/api/data_sets": "rendezvous/text rendezvous/protocol rendezvous/data_sets rendezvous/data_dir "
                                 "rendezvous/http rendezvous/api/answers rendezvous/api/turn",
     "rendezvous/api/scaling": "rendezvous/text rendezvous/http rendezvous/coordinator rendezvous/api/turn",
-    "rendezvous/api": "storage rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/membership "
+    "rendezvous/api/serving": "model rendezvous/text rendezvous/protocol rendezvous/completions rendezvous/data_dir rendezvous/http "
+                              "rendezvous/api/answers rendezvous/api/turn",
+    "rendezvous/api": "storage rendezvous/text rendezvous/protocol rendezvous/plan "
                       "rendezvous/scheduler rendezvous/store rendezvous/access rendezvous/webhooks rendezvous/data_sets "
                       "rendezvous/data_dir rendezvous/http rendezvous/coordinator rendezvous/queries rendezvous/api/answers rendezvous/api/turn "
                       "rendezvous/api/feeds rendezvous/api/documents rendezvous/api/exports "
-                      "rendezvous/api/profiles rendezvous/api/data_sets rendezvous/api/scaling",
+                      "rendezvous/api/profiles rendezvous/api/data_sets rendezvous/api/scaling rendezvous/api/serving",
     "rendezvous/standby": "storage rendezvous/text rendezvous/protocol rendezvous/client rendezvous/membership rendezvous/store rendezvous/access "
                           "rendezvous/data_dir rendezvous/http rendezvous/coordinator rendezvous/api/answers rendezvous/api/turn "
                           "rendezvous/api/feeds rendezvous/api/documents rendezvous/api",
@@ -87,10 +89,12 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
                    "worker/tensorboard",
     "worker/load": "rendezvous/protocol",
     "worker/serving": "model rendezvous/text rendezvous/http rendezvous/http/files rendezvous/completions",
+    "worker/replica": "storage model rendezvous/protocol rendezvous/completions worker/profile worker/link "
+                      "worker/session worker/serving",
     "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is
     "worker/process": "kernels storage rendezvous/text rendezvous/protocol rendezvous/client worker/transport "
                       "worker/drills/fault_points worker/drills worker/profile worker/link worker/load worker/session "
-                      "worker/data_sets worker/state worker/checkpoints worker/tensorboard worker/step worker/process/lifecycle",
+                      "worker/data_sets worker/state worker/checkpoints worker/tensorboard worker/replica worker/step worker/process/lifecycle",
     # --- ops/cli/: the program that people type
     "ops/cli/terminal": "rendezvous/text",
     "ops/cli/command": "rendezvous/client ops/cli/terminal",

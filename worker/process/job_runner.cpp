@@ -133,13 +133,8 @@ void JobRunner::work() {
 Input JobRunner::prepare(const StartPrepare& task) {
   drop_session();
   reporter_.forget();  // the job before
-  auto session = prepare_session(
-      task.job, task.spec,
-      {.data_root = options_.data_root,
-       .data_sets = &data_sets_,
-       .stop = interrupt_.flag(),
-       .open_store = [this](const std::string& store, const std::string& job) { return open_store_(store, job, ""); }},
-      options_.make_ops, options_.memory);
+  if (task.spec.serves()) return prepare_replica(task);
+  auto session = prepare_session(task.job, task.spec, places(), options_.make_ops, options_.memory);
   if (interrupt_.raised()) return PrepareEnded{PrepareEnded::How::kInterrupted, interrupt_.reason(), {}, 0};
   if (!session) {
     spdlog::error("job {} is refused: {}", task.job, session.error());
@@ -215,9 +210,11 @@ void JobRunner::drop_session() {
   for (const auto& copier : copiers_) copier->finish();
   std::erase_if(copiers_, [](const auto& copier) { return copier->is_done(); });
   session_.reset();
+  replica_.reset();
 }
 
 Input JobRunner::run(const Directive& join) {
+  if (replica_) return serve(join);
   if (join.spec) session_->take(*join.spec);
   job_ = join.job;
   const RunStop stop = take_part(join);

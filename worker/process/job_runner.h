@@ -20,6 +20,7 @@
 #include "worker/link/progress_reporter.h"
 #include "worker/process/lifecycle.h"
 #include "worker/profile/profiler.h"
+#include "worker/replica/replica.h"
 #include "worker/session/session.h"
 #include "worker/state/source.h"
 #include "worker/step/train_loop.h"
@@ -69,6 +70,10 @@ class JobRunner {
   Input prepare(const StartPrepare& task);
   Input run(const rendezvous::Directive& join);
   Input release();
+  // Of a job that serves (serving_job.cpp).
+  Input prepare_replica(const StartPrepare& task);
+  Input serve(const rendezvous::Directive& join);
+  DataPlaces places();
 
   storage::Result<std::unique_ptr<storage::ObjectStore>> open_store(const std::string& store, const std::string& job,
                                                                     storage::MissingFolder missing,
@@ -99,6 +104,7 @@ class JobRunner {
   std::unique_ptr<TensorBoard> tensorboard_;  // where it is asked for
   RunRequests requests_;
   Interrupt interrupt_;
+  std::unique_ptr<Replica> replica_;  // of a job that serves: then there is no session
   std::unique_ptr<Session> session_;
   std::vector<std::shared_ptr<Copier>> copiers_;  // of this job, and of jobs before it that are not all copied yet
   std::unique_ptr<Checkpointing> checkpoints_;

@@ -9,12 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "model/exchange/initial_weights.h"
-#include "rendezvous/protocol/initial_source.h"
 #include "rendezvous/protocol/wire_types.h"
-#include "storage/places/place.h"
 #include "worker/profile/recording_ops.h"
 #include "worker/session/first_data.h"
+#include "worker/session/named_weights.h"
 
 namespace holdfast::worker {
 namespace {
@@ -49,14 +47,6 @@ model::TrainingData training_data(const JobSpec& spec, const DataFiles& files) {
           model::BatchShape{.batch_size = spec.batch_size, .block_size = spec.block_size, .microbatches = spec.microbatches()}};
 }
 
-model::Gpt2Config model_config(const JobSpec& spec) {
-  return {.n_layer = spec.n_layer,
-          .n_embd = spec.n_embd,
-          .n_head = spec.n_head,
-          .vocab_size = spec.vocab_size,
-          .block_size = spec.block_size};
-}
-
 // Of a state that is divided nobody owns anything before the ranks have met.
 void begin_state(Session& session) {
   const auto owns = session.is_divided() ? model::TrainState::Owns::kNothing : model::TrainState::Owns::kAll;
@@ -78,34 +68,13 @@ void rehearse(Session& session) {
   session.model->train_microbatch(tokens, tokens);
 }
 
-tl::expected<model::InitialWeights, std::string> named_weights(const JobSpec& spec, const DataPlaces& places) {
-  const rendezvous::InitialSource source = rendezvous::parse_initial_source(spec.init_from);
-  if (source.of_job()) {
-    if (!places.open_store) return tl::unexpected(spec.init_from + ": this worker reads no checkpoints of jobs");
-    auto store = places.open_store(source.store, source.job);
-    if (!store) return tl::unexpected(store.error().message);
-    return model::open_initial_weights(*std::move(store), source.step, spec.init_from, model_config(spec));
-  }
-  if (storage::is_s3(source.path)) {
-    if (!places.open_store) return tl::unexpected(spec.init_from + ": this worker reads no checkpoints of others");
-    const auto [place, step] = storage::split_step(source.path, true);
-    auto store = places.open_store(place, "");
-    if (!store) return tl::unexpected(store.error().message);
-    const int64_t chosen = source.step < 0 ? step.value_or(-1) : source.step;
-    return model::open_initial_weights(*std::move(store), chosen, spec.init_from, model_config(spec));
-  }
-  const auto path = resolve_data_path(source.path, places.data_root);
-  if (!path) return tl::unexpected(path.error());
-  return model::open_initial_weights(*path, source.step, model_config(spec));
-}
-
 tl::expected<void, std::string> open_initial(Session& session, const DataPlaces& places) {
   const JobSpec& spec = session.spec;
   if (spec.init_from.empty()) {
     session.initial = std::make_unique<model::SeededValues>(model_config(spec), static_cast<uint64_t>(spec.seed));
     return {};
   }
-  auto weights = named_weights(spec, places);
+  auto weights = named_weights(spec.init_from, model_config(spec), places);
   if (!weights) return tl::unexpected("init_from: " + weights.error());
   session.initial = std::move(weights->values);
   session.init_digest = std::move(weights->digest);

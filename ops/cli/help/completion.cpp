@@ -165,7 +165,7 @@ std::vector<Candidate> jobs_of(const Json& page) {
   std::set<std::string> names;
   for (const Json& job : page.value("jobs", Json::array())) {
     const std::string id = text_at(job, "id"), name = text_at(job, "name");
-    const std::string progress = fmt::format("{}, step {}", text_at(job, "state"), steps_text(job));
+    const std::string progress = text_at(job, "state") + (serves(job) ? ", serves" : fmt::format(", step {}", steps_text(job)));
     found.push_back({id, name.empty() ? progress : fmt::format("{}, {}", name, progress)});
     if (!name.empty() && names.insert(name).second) found.push_back({name, fmt::format("{}, {}", id, progress)});
   }

@@ -91,6 +91,11 @@ void show_progress(const Json& job) {
   show_row("state", state_text(job), style_of_state(state));
   if (has(job, "waits_for") && text_at(job["waits_for"], "text") != text_at(job, "reason"))
     show_row("waits for", text_at(job["waits_for"], "text"));
+  if (serves(job)) {
+    show_row("replicas", fmt::format("{}", integer_at(job, "world_size")));
+    return show_row("generation", fmt::format("{} ({})", integer_at(job, "generation"),
+                                              rendezvous::counted(integer_at(job, "restarts"), "fault")));
+  }
   show_row("step", fmt::format("{}{}", steps_text(job), total > 0 ? fmt::format(" ({}%)", 100 * step / total) : ""));
   show_row("loss", loss_text(number_at(job, "loss")));
   show_row("validation loss", loss_text(number_at(job, "validation_loss")));
@@ -115,9 +120,14 @@ void show_for_people(const Options& options, const Json& job) {
   show_progress(job);
   show_row("labels", labels_text(has(job, "labels") ? job : spec, ", "));
   if (!spec.empty()) show_row("model", size_text(spec));
-  if (!spec.empty()) show_row("batch", batch_text(spec));
+  if (serves(job)) {
+    show_row("serves", text_at(spec, "init_from") + (text_at(spec, "follow") == "on" ? " and newer ones" : ""));
+    show_row("precision", text_at(spec, "precision"));
+  } else if (!spec.empty()) {
+    show_row("batch", batch_text(spec));
+  }
   show_row("data", text_at(spec, "train_data_path"));
-  show_row("weights from", text_at(spec, "init_from"));
+  if (!serves(job)) show_row("weights from", text_at(spec, "init_from"));
   show_row("resumed from", text_at(spec, "resume_from"));
   show_row("submitted", time_text(text_at(job, "submitted_at")));
   show_row("started", time_text(text_at(job, "started_at")));

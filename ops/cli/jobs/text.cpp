@@ -60,7 +60,12 @@ std::string state_text(const Json& job) {
   return reason.empty() ? text_at(job, "state") : fmt::format("{} ({})", text_at(job, "state"), reason);
 }
 
+bool serves(const Json& job) {
+  return text_at(job, "kind") == "serve";
+}
+
 std::string steps_text(const Json& job) {
+  if (serves(job)) return "-";
   const int64_t total = integer_at(job, "total_steps");
   return fmt::format("{}/{}", integer_at(job, "step"), total > 0 ? fmt::format("{}", total) : "?");
 }
@@ -68,13 +73,14 @@ std::string steps_text(const Json& job) {
 std::string progress_line(const Json& job) {
   const std::string state = text_at(job, "state");
   const int64_t step = integer_at(job, "step"), total = integer_at(job, "total_steps");
-  std::string line = "step " + steps_text(job);
+  std::string line = serves(job) ? "serves" : "step " + steps_text(job);
   if (total > 0) line += fmt::format(" ({}%)", 100 * step / total);
   if (state != "running") {
     line = fmt::format("{}  {}", state, line);
     if (!text_at(job, "reason").empty()) line += ": " + text_at(job, "reason");
     return line;
   }
+  if (serves(job)) return line + "  " + rendezvous::counted(integer_at(job, "world_size"), "replica");
   line += "  loss " + loss_text(number_at(job, "loss"));
   line += "  " + rate_text(number_at(job, "tokens_per_second"));
   line += "  ETA " + duration_text(number_at(job, "eta_s"));
@@ -84,6 +90,7 @@ std::string progress_line(const Json& job) {
 }
 
 std::vector<std::string> progress_lines(const Json& job, size_t width, bool colour) {
+  if (serves(job)) return {cut_to(printable(progress_line(job)), width)};
   const std::string state = text_at(job, "state");
   const bool running = state == "running";
   const int64_t step = integer_at(job, "step"), total = integer_at(job, "total_steps");

@@ -17,6 +17,7 @@ std::string state_text(const Json& job);
 // "step 120/2000 (6%)  loss 3.4123  10,240 tokens/s  ETA 2m 14s  2 workers  checkpoint 100 (14s ago)"
 std::string progress_line(const Json& job);
 // "12/100", or "0/?" while the number of steps is not known.
+bool serves(const Json& job);  // its workers write texts, and it does no steps
 std::string steps_text(const Json& job);
 // Two lines of at most `width` columns; where there is no room, the least important parts are left out:
 //   ███████░░░░░░░░░░░░░░░░░   32%  step 640/2000  ETA 2m 14s

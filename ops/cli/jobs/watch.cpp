@@ -67,6 +67,7 @@ std::string outcome_text(const Goal& goal, const Json& job) {
     const bool too_early = goal.kind == Goal::Kind::kStep && integer_at(job, "step") < goal.step;
     return final_line(job) + (too_early ? fmt::format(" (step {} was waited for)", goal.step) : "");
   }
+  if (serves(job)) return fmt::format("{} is {}", text_at(job, "id"), text_at(job, "state"));
   return fmt::format("{} is {} at step {}", text_at(job, "id"), text_at(job, "state"), steps_text(job));
 }
 

@@ -119,6 +119,7 @@ Json figures_of_job(const Coordinator& state, const Job& job) {
   const int64_t total = m.total_steps();  // 0: not known yet
   Json json = {{"id", job.id},
                {"name", m.spec.name},
+               {"kind", m.spec.kind},
                {"state", job_state_name(m.state)},
                {"step", m.committed_step},
                {"total_steps", total > 0 ? Json(total) : Json(nullptr)},

@@ -360,13 +360,13 @@ TEST(JobSpec, WorkersGetAllFieldsExceptTheServicesOwn) {
 }
 
 TEST(JobSpecFields, ListEveryFieldOnceWithHelp) {
-  const Json written = to_json(parsed(minimal()));
+  Json written = to_json(parsed(minimal()));
+  written.update(to_json(parsed({{"kind", "serve"}, {"init_from", "job:j1"}})));  // each has some that the other has not
   std::set<std::string> names;
   for (const SpecField& field : job_spec_fields()) {
     EXPECT_TRUE(names.insert(field.name).second) << field.name;
     EXPECT_TRUE(written.contains(field.name)) << field.name;
-    EXPECT_FALSE(field.help.empty()) << field.name;
-    EXPECT_FALSE(field.range.empty()) << field.name;
+    EXPECT_FALSE(field.help.empty() || field.range.empty()) << field.name;
     EXPECT_THAT((std::set<std::string>{"string", "integer", "number", "map"}), ::testing::Contains(field.type));
   }
   EXPECT_EQ(names.size(), written.size());

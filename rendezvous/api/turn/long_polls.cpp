@@ -1,4 +1,4 @@
-#include "rendezvous/api/long_polls.h"
+#include "rendezvous/api/turn/long_polls.h"
 
 namespace holdfast::rendezvous {
 

@@ -1,0 +1,298 @@
+#include "rendezvous/api/serving/serving.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "rendezvous/api/answers/answers.h"
+#include "rendezvous/api/answers/problems.h"
+#include "rendezvous/completions/replica_messages.h"
+#include "rendezvous/data_dir/object_folders.h"
+#include "rendezvous/protocol/initial_source.h"
+
+namespace holdfast::rendezvous {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr auto kPatience = std::chrono::minutes(10);  // for all texts of a request
+constexpr int64_t kWaitMaxMs = 60'000;
+constexpr size_t kTokenizersWaiting = 64;
+
+const std::string& name_of(const Job& job) {
+  return job.membership->spec.name.empty() ? job.id : job.membership->spec.name;
+}
+
+// In the words of init_from. Of a job that is followed, its newest checkpoint.
+std::string answering_source(const Coordinator& state, const JobSpec& spec) {
+  if (spec.follow != "on") return spec.init_from;
+  InitialSource source = parse_initial_source(spec.init_from);
+  const Job* followed = state.find_job(source.job);
+  if (followed == nullptr) return spec.init_from;
+  const KnownCheckpoint* newest = newest_checkpoint(followed->membership);
+  if (newest == nullptr) return spec.init_from;
+  source.step = newest->step;
+  source.store = newest->store;
+  return to_text(source);
+}
+
+}  // namespace
+
+struct ServingApi::Served {
+  ReplicaPool pool;
+  std::string tokenizer_object;
+  std::shared_ptr<const model::Tokenizer> tokenizer;
+  bool is_reading = false, lacks_tokenizer = false;
+  std::map<std::string, std::vector<std::string>> told;  // replica -> the models that it was told are wanted
+};
+
+namespace {
+
+// The seam's other side: texts of one model of a job.
+class PoolTexts : public Texts {
+ public:
+  PoolTexts(ReplicaPool& pool, std::string source, const Clock& clock)
+      : pool_(pool), source_(std::move(source)), clock_(clock) {}
+  std::optional<TextRefused> submit(std::vector<TextOrder> orders, std::chrono::milliseconds patience) override {
+    return pool_.submit(source_, std::move(orders), clock_.steady_ms() + patience.count());
+  }
+
+ private:
+  ReplicaPool& pool_;
+  const std::string source_;
+  const Clock& clock_;
+};
+
+}  // namespace
+
+ServingApi::ServingApi(Turn& turn, std::string data_dir)
+    : turn_(turn), data_dir_(std::move(data_dir)), desk_(kPatience), tokenizers_(1, kTokenizersWaiting) {}
+
+const Job* ServingApi::job_of(const std::string& id) const {
+  const Job* job = turn_.state.find_job(id);
+  return job != nullptr && job->membership->spec.serves() && !is_ended(job->membership->state) ? job : nullptr;
+}
+
+// --- for those who ask
+
+void ServingApi::post_completion(Call& call) {
+  desk_.take(call.request, call.reply, [this](const std::string& name) { return find(name); });
+}
+
+// By id or name; of several jobs with one name the newest.
+const Job* ServingApi::find_job(const std::string& name) const {
+  const auto& jobs = turn_.state.jobs();
+  for (auto at = jobs.rbegin(); at != jobs.rend(); ++at) {
+    const Job* const job = job_of(at->second->id);
+    if (job != nullptr && (job->id == name || name_of(*job) == name)) return job;
+  }
+  return nullptr;
+}
+
+std::string ServingApi::names() const {
+  std::string all;
+  for (const auto& [number, job] : turn_.state.jobs()) {
+    if (job_of(job->id) != nullptr) all += fmt::format("{}\"{}\"", all.empty() ? "" : ", ", name_of(*job));
+  }
+  return all.empty() ? "none serves; `holdfast submit --kind serve --init_from job:ID` begins one" : "there are " + all;
+}
+
+tl::expected<AskedModel, ApiError> ServingApi::find(const std::string& name) {
+  const Job* const job = find_job(name);
+  if (job == nullptr) {
+    return tl::unexpected(
+        ApiError{.status = 404,
+                 .message = fmt::format("model: \"{}\" is served by no job: {}", name.substr(0, 100), names()),
+                 .param = "model",
+                 .code = "model_not_found"});
+  }
+  const auto served = served_.find(job->id);
+  const HeldModel* model =
+      served == served_.end() ? nullptr : served->second->pool.answering(answering_source(turn_.state, job->membership->spec));
+  if (model == nullptr || served->second->tokenizer == nullptr) {
+    return tl::unexpected(ApiError{
+        .status = 503,
+        .type = "server_error",
+        .message = fmt::format("model: no replica of {} is ready ({}): try again later", job->id, job->membership->reason),
+        .param = "model",
+        .code = "not_ready"});
+  }
+  return AskedModel{.name = name_of(*job),
+                    .fingerprint = model->fingerprint,
+                    .block_size = model->block_size,
+                    .tokenizer = served->second->tokenizer,
+                    .texts = std::make_shared<PoolTexts>(served->second->pool, model->source, turn_.clock)};
+}
+
+void ServingApi::get_models(Call& call) {
+  Json all = Json::array();
+  for (const auto& [id, served] : served_) {
+    const Job* job = job_of(id);
+    const HeldModel* model =
+        job == nullptr ? nullptr : served->pool.answering(answering_source(turn_.state, job->membership->spec));
+    if (model == nullptr) continue;
+    all.push_back({{"id", name_of(*job)},
+                   {"object", "model"},
+                   {"created", job->submitted_ms / 1000},
+                   {"owned_by", "holdfast"},
+                   {"max_model_len", model->block_size},
+                   {"step", parse_initial_source(model->source).step},
+                   {"system_fingerprint", model->fingerprint},
+                   {"job", id},
+                   {"replicas", served->pool.replicas().size()}});
+  }
+  call.answer(json_answer(200, {{"object", "list"}, {"data", std::move(all)}}));
+}
+
+// --- for replicas
+
+void ServingApi::post_texts(Call& call) {
+  const auto report = read_body<ReplicaReport>(call.request);
+  if (!report) return call.answer(report.error());
+  const std::string& worker = call.arguments[0];
+  if (const auto over = turn_.state.begin_poll(worker, report->incarnation); !over) return call.answer(over.error());
+  const Job* const job = job_of(report->job);
+  const auto known = turn_.state.workers().find(worker);
+  if (job == nullptr || known == turn_.state.workers().end() || known->second.job != job->id) {
+    return call.answer(
+        problem(409, "not_a_replica", fmt::format("{} is no replica of job {}: it has no texts for it", worker, report->job)));
+  }
+  std::shared_ptr<Served>& served = served_[job->id];
+  if (served == nullptr) served = std::make_shared<Served>();
+  if (report->wait_ms == 0) {
+    for (const TextNews& news : report->news) served->pool.take(worker, report->incarnation, news);
+    return call.answer(json_answer(200, Json(ReplicaOrders{.wanted = wanted(*job, *served)})));
+  }
+  if (!report->held.empty()) served->pool.hear(worker, *report);
+  if (!report->tokenizer.empty() && served->tokenizer == nullptr && !served->is_reading)
+    read_tokenizer(job->id, report->tokenizer);
+  const Millis now = turn_.clock.steady_ms();
+  // tend() looks at it in this turn, after all commands. `have` is the newest order that the replica has.
+  polls_.add({call.reply, worker, report->incarnation, fmt::format("{} {}", report->have, job->id),
+              now + std::min(report->wait_ms, kWaitMaxMs)},
+             now);
+}
+
+// First what requests are answered with, then what texts under way were begun with.
+std::vector<std::string> ServingApi::wanted(const Job& job, const Served& served) const {
+  std::vector<std::string> all = {answering_source(turn_.state, job.membership->spec)};
+  for (const std::string& source : served.pool.sources_in_use()) {
+    if (source != all.front()) all.push_back(source);
+  }
+  return all;
+}
+
+bool ServingApi::answer_poll(const LongPolls::Poll& poll) {
+  const size_t gap = poll.have.find(' ');
+  const auto found = served_.find(poll.have.substr(gap + 1));
+  const Job* const job = found == served_.end() ? nullptr : job_of(found->first);
+  if (job == nullptr) {
+    turn_.replies.add(poll.reply, problem_answer(problem(409, "not_a_replica", "the job serves no more")));
+    return true;
+  }
+  Served& served = *found->second;
+  ReplicaOrders orders{.orders = served.pool.orders_for(poll.worker, std::stoll(poll.have.substr(0, gap))),
+                       .wanted = wanted(*job, served),
+                       .tokenizer_wanted = served.lacks_tokenizer};
+  std::vector<std::string>& told = served.told[poll.incarnation];
+  const bool has_news = !orders.orders.empty() || told != orders.wanted || orders.tokenizer_wanted;
+  if (!has_news && turn_.clock.steady_ms() < poll.deadline_ms) return false;
+  told = orders.wanted;
+  if (orders.tokenizer_wanted) served.lacks_tokenizer = false;  // until it turns out to be absent again
+  turn_.replies.add(poll.reply, json_answer(200, Json(orders)));
+  return true;
+}
+
+// A replica brings it as an object of the job.
+void ServingApi::read_tokenizer(const std::string& job, const std::string& object) {
+  const std::shared_ptr<Served> served = served_.at(job);
+  served->is_reading = true;
+  const std::string path = objects_folder(data_dir_, job) + "/" + object;
+  const auto tell = [served, commands = turn_.commands](std::shared_ptr<const model::Tokenizer> tokenizer) {
+    commands->add_result([served, tokenizer = std::move(tokenizer)] {
+      served->is_reading = false;
+      served->tokenizer = tokenizer;
+      served->lacks_tokenizer = tokenizer == nullptr;
+    });
+  };
+  const bool posted = storage::valid_key(object) &&
+                      tokenizers_.post(
+                          [tell, path] {
+                            auto tokenizer = model::Tokenizer::load(path);
+                            tell(tokenizer ? std::shared_ptr<const model::Tokenizer>(*std::move(tokenizer)) : nullptr);
+                          },
+                          [tell](const std::string&) { tell(nullptr); });
+  if (!posted) served->is_reading = false;
+}
+
+// --- time
+
+// The registry knows who is there; a replica that is to go gives its texts away before it goes.
+void ServingApi::tend_replicas(const Job& job, Served& served) {
+  for (const std::string& name : served.pool.replicas()) {
+    const auto worker = turn_.state.workers().find(name);
+    const auto participant = job.membership->participants.find(name);
+    const bool is_there = worker != turn_.state.workers().end() && worker->second.life == Worker::Life::kAlive &&
+                          worker->second.job == job.id && participant != job.membership->participants.end() &&
+                          participant->second.member.incarnation == served.pool.incarnation_of(name);
+    if (!is_there) {
+      served.pool.forget(name);
+    } else if (worker->second.leaving() || !participant->second.wanted) {
+      served.pool.retire(name);
+    }
+  }
+}
+
+void ServingApi::tend() {
+  if (served_.empty()) return;
+  const Millis now = turn_.clock.steady_ms();
+  std::set<std::string> touched;
+  for (auto at = served_.begin(); at != served_.end();) {
+    Served& served = *at->second;
+    const Job* const job = job_of(at->first);
+    if (job == nullptr) {
+      served.pool.end_all();
+      at = served_.erase(at);
+      continue;
+    }
+    tend_replicas(*job, served);
+    served.pool.tend(now);
+    touched.merge(served.pool.take_touched());
+    for (const std::string& name : served.pool.replicas()) {
+      if (served.lacks_tokenizer || served.told[served.pool.incarnation_of(name)] != wanted(*job, served)) touched.insert(name);
+    }
+    ++at;
+  }
+  polls_.look(touched, now, [this](const LongPolls::Poll& poll) { return answer_poll(poll); });
+}
+
+void ServingApi::add_metrics(PrometheusText& text) const {
+  if (served_.empty()) return;
+  desk_.add_metrics(text);
+  const auto family = [&](const char* name, const char* type, const char* help, auto value) {
+    text.family(name, type, help);
+    for (const auto& [id, served] : served_) text.sample({{"job", id}}, static_cast<double>(value(served->pool)));
+  };
+  family("holdfast_serve_replicas", "gauge", "Replicas that a job has ready.",
+         [](const ReplicaPool& pool) { return pool.replicas().size(); });
+  family("holdfast_serve_texts_writing", "gauge", "Texts that replicas write.",
+         [](const ReplicaPool& pool) { return pool.load().writing; });
+  family("holdfast_serve_texts_waiting", "gauge", "Texts that wait for a replica.",
+         [](const ReplicaPool& pool) { return pool.load().waiting; });
+  family("holdfast_serve_texts_moved_total", "counter", "Texts that went on with another replica.",
+         [](const ReplicaPool& pool) { return pool.load().moved; });
+}
+
+void ServingApi::close() {
+  const HttpResponse goodbye = problem_answer(problem(503, "unavailable", "the service is stopping: try again"));
+  polls_.close([&](const LongPolls::Poll& poll) {
+    poll.reply(goodbye);
+    return true;
+  });
+  for (const auto& [id, served] : served_) served->pool.end_all();
+  served_.clear();
+}
+
+}  // namespace holdfast::rendezvous

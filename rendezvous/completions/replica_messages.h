@@ -1,0 +1,73 @@
+// The messages between the service and a replica, which writes texts for it; replica_messages.cpp has their JSON.
+//
+//   POST /v1/workers/{id}/texts   ReplicaReport -> ReplicaOrders
+//
+// A replica has one request open that waits for orders, and sends what its texts got with others, which do not wait. Lost and
+// repeated messages change nothing: orders are numbered, and come again until they are acknowledged (`have`); news of a text
+// say where in it they begin. Floats keep their bits. Thread: any; everything here is a value or a pure function.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "model/decode/text_engine.h"
+
+namespace holdfast::rendezvous {
+
+// A model that a replica has ready. `source`: in the words of JobSpec::init_from.
+struct HeldModel {
+  std::string source, fingerprint;
+  int64_t block_size = 0, vocab_size = 0;
+  bool operator==(const HeldModel&) const = default;
+};
+// A model that it was to have.
+struct UnreadableModel {
+  std::string source, why;
+};
+
+// Tokens of a text, the prompt's own with them where they were asked for (Prompt::prompt_losses).
+struct TextNews {
+  int64_t text = 0;
+  int64_t first = 0;  // so many came before these, by this order
+  std::vector<model::WrittenToken> tokens = {};
+  std::string end = {};  // "stop", "length"; "given_back": another replica is to write it; "": not yet
+};
+
+struct ReplicaReport {
+  std::string incarnation, job;
+  int64_t have = 0;     // the newest order that came
+  int64_t wait_ms = 0;  // for another one; 0: none are asked for
+  // Of a report that waits:
+  int64_t texts_max = 0;       // that it writes at once
+  std::string tokenizer = {};  // the object of the job that has the tokenizer's file
+  std::vector<HeldModel> held = {};
+  std::vector<UnreadableModel> unreadable = {};
+  // Of one that does not:
+  std::vector<TextNews> news = {};
+};
+
+struct ReplicaOrder {
+  int64_t number = 0;  // of the order: they grow
+  int64_t text = 0;
+  std::string source = {};  // "": the text is not wanted any more
+  model::Prompt prompt = {};
+};
+
+struct ReplicaOrders {
+  std::vector<ReplicaOrder> orders = {};
+  std::vector<std::string> wanted = {};  // sources of models that it is to have ready; others it may drop
+  bool tokenizer_wanted = false;         // the service does not have the object
+};
+
+// NOLINTBEGIN(bugprone-macro-parentheses): the argument is a type
+#define HOLDFAST_REPLICA_MESSAGE(Type)        \
+  void to_json(nlohmann::json&, const Type&); \
+  void from_json(const nlohmann::json&, Type&);
+HOLDFAST_REPLICA_MESSAGE(ReplicaReport)
+HOLDFAST_REPLICA_MESSAGE(ReplicaOrders)
+#undef HOLDFAST_REPLICA_MESSAGE
+// NOLINTEND(bugprone-macro-parentheses)
+
+}  // namespace holdfast::rendezvous

@@ -1,0 +1,210 @@
+#!/usr/bin/python3
+"""A job serves: its workers are replicas that are killed, drained, restarted and given newer checkpoints, and every text is the one that
+is written when nothing else is.
+
+HOLDFAST_E2E_REQUESTS: how many requests are asked at least while all that happens [120]; with more than that each is asked alone
+afterwards, with fewer some are."""
+import concurrent.futures
+import json
+import os
+import random
+import sys
+import threading
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+import harness  # noqa: E402  (needs the path above)
+from processes import wait_until  # noqa: E402
+
+REQUESTS = int(os.environ.get("HOLDFAST_E2E_REQUESTS", "120"))
+DISTURBED_EVERY_S = 5 if REQUESTS > 500 else 1
+
+
+class Replicas(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.cluster = harness.Cluster().start_service()
+        try:
+            folder = cls.cluster.folder
+            cls.data = os.path.join(folder, "data")
+            cls.cluster.cli("data", "prepare", os.path.join(harness.ROOT, "LICENSE"), "--output", cls.data, "--vocab_size", 400)
+            cls.spec = harness.small_spec(folder, train_data_path=f"{cls.data}/train.bin", valid_data_path=f"{cls.data}/val.bin", vocab_size=400, block_size=128, n_layer=3, n_embd=192, n_head=3,
+                                          total_steps=100000, eval_every=0, checkpoint_every=5, keep_last=0, nodes=1, max_nodes=1, name="trains",
+                                          requires={"for": "training"})
+            cls.cluster.start_worker("trainer", arguments=("--labels", "for=training"))
+            cls.job = cls.cluster.submit(**cls.spec)
+            cls.cluster.wait_event(cls.job, "checkpoint_committed")
+            cls.cluster.post(cls.job, "pause")
+            cls.cluster.wait_state(cls.job, "paused")
+        except BaseException:
+            cls.cluster.close(True)
+            raise
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.cluster.close(False)
+
+    def serve(self, nodes, name, **more):
+        job = self.cluster.submit(**{"kind": "serve", "init_from": f"job:{self.job}", "precision": "float32", "nodes": nodes, "min_nodes": 1, "name": name,
+                                     "requires": {"for": "serving"}, **more})
+        self.addCleanup(self.end, job)
+        return job
+
+    def end(self, job):
+        if self.cluster.job(job)["state"] not in ("cancelled", "failed"):
+            self.cluster.post(job, "stop")
+            self.cluster.wait_state(job, "cancelled")
+
+    def start_replica(self, name):
+        self.cluster.start_worker(name, arguments=("--labels", "for=serving"))
+
+    def model(self, name):
+        found = [model for model in self.cluster.get("/v1/models")["data"] if model["id"] == name]
+        return found[0] if found else None
+
+    def wait_ready(self, name, replicas=1):
+        return wait_until(lambda: (found := self.model(name)) and found["replicas"] >= replicas and found, 60, f"{replicas} replicas of {name}")
+
+    def ask(self, model, fields):
+        """(fingerprint, choices as they are whole, the longest pause of a stream in s)"""
+        body = json.dumps({"model": model, **fields}).encode()
+        request = urllib.request.Request(f"{self.cluster.url}/v1/completions", body, {"Authorization": f"Bearer {self.cluster.token()}"})
+        while True:
+            try:
+                with urllib.request.urlopen(request, timeout=120) as answer:
+                    return self.streamed(answer) if fields.get("stream") else self.whole(json.load(answer))
+            except urllib.error.HTTPError as error:
+                if error.code not in (429, 503):
+                    raise AssertionError(f"{error.code}: {error.read().decode()}") from error
+                time.sleep(0.1)
+
+    @staticmethod
+    def whole(answer):
+        return answer["system_fingerprint"], [{key: choice[key] for key in ("text", "finish_reason", "logprobs")} for choice in answer["choices"]], 0
+
+    @staticmethod
+    def streamed(answer):
+        fingerprint, choices, last, pause = None, {}, time.monotonic(), 0
+        for line in answer:
+            if not line.startswith(b"data: ") or line.strip() == b"data: [DONE]":
+                continue
+            pause, last = max(pause, time.monotonic() - last), time.monotonic()
+            event = json.loads(line[6:])
+            fingerprint = fingerprint or event["system_fingerprint"]
+            assert fingerprint == event["system_fingerprint"], "a stream keeps the model that it began with"
+            for piece in event["choices"]:
+                choice = choices.setdefault(piece["index"], {"text": "", "finish_reason": None, "logprobs": None})
+                choice["text"] += piece["text"]
+                choice["finish_reason"] = piece["finish_reason"] or choice["finish_reason"]
+                for key, values in (piece["logprobs"] or {}).items():
+                    choice["logprobs"] = choice["logprobs"] or {}
+                    choice["logprobs"].setdefault(key, []).extend(values)
+        return fingerprint, [choices[index] for index in sorted(choices)], pause
+
+    @staticmethod
+    def requests():
+        chosen = random.Random(5)
+        while True:
+            yield {"prompt": "".join(chosen.choices("abc THE and\n", k=chosen.randint(1, 60))), "max_tokens": chosen.randint(1, 90), "seed": chosen.randint(0, 9),
+                   "temperature": chosen.choice([0, 0.7, 1.2]), "top_p": chosen.choice([1, 0.8]), "n": chosen.randint(1, 3),
+                   "stream": chosen.random() < 0.5, **chosen.choice([{}, {"logprobs": 2}, {"stop": ["e t", "zz"]}, {"logprobs": 0, "echo": True}])}
+
+    def test_one_text_for_a_request_whatever_becomes_of_the_replicas(self):
+        served = self.serve(3, "texts", follow="on")
+        for number in range(3):
+            self.start_replica(f"r{number}")
+        first = self.wait_ready("texts", 3)
+        self.assertEqual({"object": "model", "owned_by": "holdfast", "max_model_len": 128, "job": served}.items(), first.items() & {
+            "object": "model", "owned_by": "holdfast", "max_model_len": 128, "job": served}.items())
+        stop, done = threading.Event(), []
+        disturbing = threading.Thread(target=self.disturb, args=(stop, done))
+        disturbing.start()
+        asked, together, requests = [], [], self.requests()
+        try:
+            with concurrent.futures.ThreadPoolExecutor(16 if REQUESTS > 500 else 6) as pool:
+                while len(asked) < REQUESTS or len(done) < 3:
+                    more = [next(requests) for _ in range(12)]
+                    together += pool.map(lambda fields: self.ask("texts", fields), more)
+                    asked += more
+        finally:
+            stop.set()
+            disturbing.join()
+        moved = self.metric("holdfast_serve_texts_moved_total")
+        print(f"{len(asked)} requests in {len({answer[0] for answer in together})} models; {done.count('kill')} kills, {done.count('drain')} drains, "
+              f"{done.count('swap')} swaps; {moved:.0f} texts moved; the longest pause of a stream {max(answer[2] for answer in together):.2f} s")
+        self.assertGreater(len({answer[0] for answer in together}), 1, "newer checkpoints answered, too")
+        self.assertGreater(moved, 0)
+        self.end(served)
+        self.compare_with_each_alone(asked, together)
+
+    def disturb(self, stop, done):
+        chosen, number = random.Random(7), 3
+        alive = ["r0", "r1", "r2"]
+        while not stop.wait(DISTURBED_EVERY_S):
+            what = ("swap", "kill", "drain")[len(done) % 3]
+            if what == "swap":
+                step = self.model("texts")["step"]
+                self.cluster.post(self.job, "resume")
+                before = len(self.cluster.get(f"/v1/jobs/{self.job}/checkpoints")["checkpoints"])
+                wait_until(lambda: len(self.cluster.get(f"/v1/jobs/{self.job}/checkpoints")["checkpoints"]) > before, 60, "a newer checkpoint")
+                self.cluster.post(self.job, "pause")
+                self.cluster.wait_state(self.job, "paused")
+                wait_until(lambda s=step: self.model("texts")["step"] > s, 60, "the newer checkpoint to answer")
+            else:
+                victim = alive.pop(chosen.randrange(len(alive)))
+                if what == "kill":
+                    self.cluster.kill_worker(victim)
+                else:
+                    self.cluster.workers.pop(victim)
+                    self.cluster.request("POST", f"/v1/nodes/{victim}/drain")
+                alive.append(f"r{number}")
+                self.start_replica(alive[-1])
+                number += 1
+            done.append(what)
+
+    def compare_with_each_alone(self, asked, together):
+        """One worker, one request at a time, of each checkpoint by itself."""
+        by_model, alone = {}, min(60, len(asked)) if REQUESTS <= 120 else len(asked)
+        chosen = set(random.Random(3).sample(range(len(asked)), alone))
+        asked, together = ([of[index] for index in sorted(chosen)] for of in (asked, together))
+        for fields, (fingerprint, choices, _) in zip(asked, together):
+            by_model.setdefault(fingerprint, []).append((fields, choices))
+        steps = [checkpoint["step"] for checkpoint in self.cluster.get(f"/v1/jobs/{self.job}/checkpoints")["checkpoints"]]
+        for step in steps:
+            job = self.cluster.submit(kind="serve", init_from=f"job:{self.job}@{step}", precision="float32", nodes=1, name=f"alone{step}", requires={"for": "serving"})
+            fingerprint = self.wait_ready(f"alone{step}")["system_fingerprint"]
+            for fields, choices in by_model.pop(fingerprint, []):
+                again = self.ask(f"alone{step}", fields)
+                self.assertEqual((fingerprint, choices), again[:2], fields)
+            self.end(job)
+        self.assertEqual({}, by_model, "models of no checkpoint")
+
+    def metric(self, name):
+        _, text = self.cluster.request("GET", "/metrics")
+        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+    def test_words(self):
+        def refused(**spec):
+            status, problem = self.cluster.request("POST", "/v1/jobs", {"kind": "serve", **spec})
+            self.assertEqual(400, status)
+            return {error["field"]: error["message"] for error in problem["errors"]}
+        self.assertIn("is required: the model to serve", refused()["init_from"])
+        self.assertIn("has no meaning for a job that serves", refused(init_from=f"job:{self.job}", learning_rate=1)["learning_rate"])
+        self.assertIn("no job", json.dumps(self.cluster.request("POST", "/v1/jobs", {"kind": "serve", "init_from": "job:j99"})[1]))
+        status, problem = self.cluster.request("POST", "/v1/jobs", {**self.spec, "precision": "int8", "name": "x"})
+        self.assertEqual(400, status)
+        self.assertIn("goes with kind serve", problem["errors"][0]["message"])
+        status, error = self.cluster.request("POST", "/v1/completions", {"model": "nobody", "prompt": "a"})
+        self.assertEqual((404, "model_not_found"), (status, error["error"]["code"]))
+        served = self.serve(1, "waits", requires={"for": "nobody"})
+        wait_until(lambda: self.cluster.job(served)["waits_for"], 10, "the job to wait")
+        status, error = self.cluster.request("POST", "/v1/completions", {"model": "waits", "prompt": "a"})
+        self.assertEqual((503, "not_ready"), (status, error["error"]["code"]))
+        self.assertIn("waiting for", error["error"]["message"])
+
+
+if __name__ == "__main__":
+    harness.main()
