@@ -22,13 +22,22 @@ const Gpt2Config& checked(const Gpt2Config& config) {
 
 }  // namespace
 
-Decoder::Decoder(const Gpt2Config& config, kernels::DeviceOps& ops, const Limits& limits, kernels::WeightForm form)
-    : config_(checked(config)), limits_(limits), table_(config), ops_(ops), decode_(ops.make_decode_ops(form)) {
+Decoder::Decoder(const Gpt2Config& config, kernels::DeviceOps& ops, const Limits& limits, kernels::WeightForm form,
+                 LayerRange layers, EarlierLayers* earlier)
+    : config_(checked(config)),
+      limits_(limits),
+      layer_range_(layers),
+      earlier_(earlier),
+      table_(config),
+      ops_(ops),
+      decode_(ops.make_decode_ops(form)) {
   assert(decode_ != nullptr && limits.pages > 0 && limits.rows > 0 && limits.answers > 0);
+  assert(layers.first >= 0 && layers.first < layers.end && layers.end <= config.n_layer);
   const auto C = static_cast<size_t>(config_.n_embd), rows = static_cast<size_t>(limits_.rows);
   const size_t act = kernels::dtype_size(ops_.activation_dtype());
   const auto buffer = [&](size_t bytes) { return DeviceBuffer(ops_, bytes); };
-  pages_ = buffer(static_cast<size_t>(config_.n_layer * limits_.pages) * decode_->page_bytes(config_.n_embd, config_.n_head));
+  const int64_t here = layers.end - layers.first;
+  pages_ = buffer(static_cast<size_t>(here * limits_.pages) * decode_->page_bytes(config_.n_embd, config_.n_head));
   residual_ = buffer(rows * C * sizeof(float));
   residual_after_ = buffer(rows * C * sizeof(float));
   normed_ = buffer(rows * C * act);
@@ -37,6 +46,11 @@ Decoder::Decoder(const Gpt2Config& config, kernels::DeviceOps& ops, const Limits
   branch_ = buffer(rows * C * act);
   wide_ = buffer(rows * 4 * C * act);
   statistics_ = buffer(2 * rows * sizeof(float));
+  if (!has_last()) {
+    host_residual_.resize(rows * C);
+    host_branch_.resize(branch_bytes(limits_.rows));
+    return;
+  }
   const auto answers = static_cast<size_t>(limits_.answers), V = static_cast<size_t>(config_.vocab_size);
   answers_ = buffer(answers * C * act);
   logits_ = buffer(answers * V * sizeof(float));
@@ -53,9 +67,20 @@ size_t Decoder::page_bytes(const Gpt2Config& config, kernels::DeviceOps& ops) {
 tl::expected<std::unique_ptr<Decoder>, std::string> Decoder::make(const Gpt2Config& config, kernels::DeviceOps& ops,
                                                                   const InitialValues& values, const Limits& limits,
                                                                   kernels::WeightForm form) {
-  std::unique_ptr<Decoder> decoder(new Decoder(config, ops, limits, form));
+  return make_part(config, ops, values, limits, form, {0, config.n_layer}, nullptr);
+}
+
+tl::expected<std::unique_ptr<Decoder>, std::string> Decoder::make_part(const Gpt2Config& config, kernels::DeviceOps& ops,
+                                                                       const InitialValues& values, const Limits& limits,
+                                                                       kernels::WeightForm form, LayerRange layers,
+                                                                       EarlierLayers* earlier) {
+  std::unique_ptr<Decoder> decoder(new Decoder(config, ops, limits, form, layers, earlier));
   if (auto loaded = decoder->load(values); !loaded) return tl::make_unexpected(std::move(loaded.error()));
   return decoder;
+}
+
+size_t Decoder::branch_bytes(int64_t rows) const {
+  return static_cast<size_t>(rows * config_.n_embd) * kernels::dtype_size(ops_.activation_dtype());
 }
 
 // In the table's order. A matrix passes through memory for its largest, as float32 and in the activations' type.
@@ -95,39 +120,71 @@ tl::expected<void, std::string> Decoder::load(const InitialValues& values) {
     return Linear{std::move(weight), vector()};
   };
 
-  wte_ = matrix();
-  const size_t wte_bytes = static_cast<size_t>(table_.entries[0].count) * kernels::dtype_size(ops_.activation_dtype());
-  wte_rows_ = DeviceBuffer(ops_, wte_bytes);
-  ops_.cast(wte_rows_.data<Act>(), masters.data<float>(), table_.entries[0].count);
-  wpe_ = vector();
-  for (int64_t i = 0; i < config_.n_layer && result; ++i) {
+  // The embedding is the head, too.
+  if (has_first() || has_last()) wte_ = matrix();
+  if (has_first()) {
+    wte_rows_ = DeviceBuffer(ops_, static_cast<size_t>(table_.entries[0].count) * kernels::dtype_size(ops_.activation_dtype()));
+    ops_.cast(wte_rows_.data<Act>(), masters.data<float>(), table_.entries[0].count);
+    tensor = 1;
+    wpe_ = vector();
+  }
+  if (!has_last()) wte_.reset();
+  constexpr size_t kTensorsOfALayer = 12;
+  tensor = 2 + static_cast<size_t>(layer_range_.first) * kTensorsOfALayer;
+  for (int64_t i = layer_range_.first; i < layer_range_.end && result; ++i) {
     LayerWeights& layer = layers_.emplace_back();
     layer.ln_1 = norm(), layer.attn = linear(), layer.attn_proj = linear();
     layer.ln_2 = norm(), layer.fc = linear(), layer.mlp_proj = linear();
   }
-  if (result) ln_f_ = norm();
+  if (result && has_last()) ln_f_ = norm();
   ops_.synchronize();
   return result;
 }
 
-std::span<const float> Decoder::feed(std::span<const Feed> feeds) {
-  const int64_t C = config_.n_embd, V = config_.vocab_size;
-  std::vector<int32_t> tokens, positions;
-  std::vector<kernels::SequenceRows> sequences;
-  int64_t answers = 0;
+Decoder::Rows Decoder::rows_of(std::span<const Feed> feeds) const {
+  Rows rows;
   for (const Feed& feed : feeds) {
-    const auto first = static_cast<int64_t>(tokens.size()), count = static_cast<int64_t>(feed.tokens.size());
+    const auto count = static_cast<int64_t>(feed.tokens.size());
     assert(count > 0 && feed.position + count <= config_.block_size && feed.answers <= count);
     assert(static_cast<int64_t>(feed.pages.size()) >= pages_of(feed.position + count));
-    sequences.push_back({first, count, feed.position, feed.pages.data()});
-    tokens.insert(tokens.end(), feed.tokens.begin(), feed.tokens.end());
-    for (int64_t i = 0; i < count; ++i) positions.push_back(static_cast<int32_t>(feed.position + i));
-    answers += feed.answers;
+    rows.sequences.push_back({rows.count(), count, feed.position, feed.pages.data()});
+    rows.tokens.insert(rows.tokens.end(), feed.tokens.begin(), feed.tokens.end());
+    for (int64_t i = 0; i < count; ++i) rows.positions.push_back(static_cast<int32_t>(feed.position + i));
+    rows.answers += feed.answers;
   }
-  const auto N = static_cast<int64_t>(tokens.size());
-  assert(N <= limits_.rows && answers <= limits_.answers);
-  decode_->embed(residual_.data<float>(), tokens.data(), positions.data(), wte_rows_.data<Act>(), wpe_.data<float>(), N, C);
-  for (int64_t i = 0; i < config_.n_layer; ++i) layer(i, sequences, N);
+  assert(rows.count() <= limits_.rows && rows.answers <= limits_.answers);
+  return rows;
+}
+
+void Decoder::run_layers(const Rows& rows, const std::optional<BetweenLayers>& from) {
+  const int64_t N = rows.count();
+  if (has_first()) {
+    decode_->embed(residual_.data<float>(), rows.tokens.data(), rows.positions.data(), wte_rows_.data<Act>(),
+                   wpe_.data<float>(), N, config_.n_embd);
+  } else {
+    ops_.copy_to_device(residual_.data<float>(), from->residual.data(), from->residual.size_bytes());
+    ops_.copy_to_device(branch_.data<std::byte>(), from->branch.data(), from->branch.size());
+  }
+  for (int64_t i = layer_range_.first; i < layer_range_.end; ++i) layer(i, rows.sequences, N);
+}
+
+BetweenLayers Decoder::feed_through(std::span<const Feed> feeds, const std::optional<BetweenLayers>& from) {
+  assert(!has_last());
+  const Rows rows = rows_of(feeds);
+  run_layers(rows, from);
+  const auto floats = static_cast<size_t>(rows.count() * config_.n_embd);
+  const size_t bytes = branch_bytes(rows.count());
+  ops_.copy_to_host(host_residual_.data(), residual_.data<float>(), floats * sizeof(float));
+  ops_.copy_to_host(host_branch_.data(), branch_.data<std::byte>(), bytes);
+  return {std::span(host_residual_).first(floats), std::span(host_branch_).first(bytes)};
+}
+
+std::span<const float> Decoder::feed(std::span<const Feed> feeds) {
+  assert(has_last());
+  const int64_t C = config_.n_embd, V = config_.vocab_size;
+  const Rows rows = rows_of(feeds);
+  const int64_t N = rows.count();
+  run_layers(rows, has_first() ? std::nullopt : std::optional(earlier_->feed(feeds)));
   float* const statistics = statistics_.data<float>();
   ops_.layernorm_forward(normed_.data<Act>(), residual_after_.data<float>(), statistics, statistics + N,
                          residual_.data<float>(), branch_.data<Act>(), ln_f_.weight.data<float>(), ln_f_.bias.data<float>(), N,
@@ -137,7 +194,7 @@ std::span<const float> Decoder::feed(std::span<const Feed> feeds) {
   answered_ = 0;
   for (size_t i = 0; i < feeds.size(); ++i) {
     if (feeds[i].answers == 0) continue;
-    const int64_t from = sequences[i].first_row + sequences[i].count - feeds[i].answers;
+    const int64_t from = rows.sequences[i].first_row + rows.sequences[i].count - feeds[i].answers;
     decode_->copy(answers_.data<std::byte>() + static_cast<size_t>(answered_) * row_bytes,
                   normed_.data<std::byte>() + static_cast<size_t>(from) * row_bytes,
                   static_cast<size_t>(feeds[i].answers) * row_bytes);
@@ -154,7 +211,8 @@ std::span<const float> Decoder::feed(std::span<const Feed> feeds) {
 // As Gpt2::layer_forward: a layer's first act is to add its predecessor's branch.
 void Decoder::layer(int64_t index, std::span<const kernels::SequenceRows> sequences, int64_t N) {
   const int64_t C = config_.n_embd;
-  const LayerWeights& w = layers_[static_cast<size_t>(index)];
+  const auto here = static_cast<size_t>(index - layer_range_.first);
+  const LayerWeights& w = layers_[here];
   Act *const normed = normed_.data<Act>(), *const branch = branch_.data<Act>();
   float *const mean = statistics_.data<float>(), *const rstd = mean + N;
   const auto normalise = [&](const Norm& norm, bool adds) {
@@ -165,8 +223,8 @@ void Decoder::layer(int64_t index, std::span<const kernels::SequenceRows> sequen
   const size_t layer_bytes = static_cast<size_t>(limits_.pages) * decode_->page_bytes(C, config_.n_head);
   normalise(w.ln_1, index > 0);
   decode_->linear(qkv_.data<Act>(), normed, *w.attn.weight, w.attn.bias.data<float>(), Epilogue::kNone, N);
-  decode_->attention(attention_.data<Act>(), pages_.data<std::byte>() + static_cast<size_t>(index) * layer_bytes,
-                     qkv_.data<Act>(), sequences, config_.block_size, C, config_.n_head);
+  decode_->attention(attention_.data<Act>(), pages_.data<std::byte>() + here * layer_bytes, qkv_.data<Act>(), sequences,
+                     config_.block_size, C, config_.n_head);
   decode_->linear(branch, attention_.data<Act>(), *w.attn_proj.weight, w.attn_proj.bias.data<float>(), Epilogue::kNone, N);
   normalise(w.ln_2, true);
   decode_->linear(wide_.data<Act>(), normed, *w.fc.weight, w.fc.bias.data<float>(), Epilogue::kGelu, N);
@@ -182,7 +240,7 @@ std::vector<float> Decoder::losses(std::span<const int32_t> ids) {
 }
 
 Decoder::MemoryUse Decoder::memory_use() const {
-  size_t weights = wte_->bytes() + wte_rows_.bytes() + wpe_.bytes() + ln_f_.weight.bytes() + ln_f_.bias.bytes();
+  size_t weights = (wte_ ? wte_->bytes() : 0) + wte_rows_.bytes() + wpe_.bytes() + ln_f_.weight.bytes() + ln_f_.bias.bytes();
   for (const LayerWeights& layer : layers_) {
     for (const Linear* linear : {&layer.attn, &layer.attn_proj, &layer.fc, &layer.mlp_proj})
       weights += linear->weight->bytes() + linear->bias.bytes();

@@ -133,6 +133,7 @@ constexpr std::pair<const char*, const char*> kHeadings[] = {{"submit", "Jobs"},
                                                              {"doctor", "Checks and plans"},
                                                              {"serve", "The service"},
                                                              {"serve-model", "Checkpoints and data"},
+                                                             {"serve-stage", "Checkpoints and data"},
                                                              {"backup", "The service"},
                                                              {"store", "The service"},
                                                              {"restore", "The service"},
@@ -163,13 +164,13 @@ std::unique_ptr<CLI::App> make_app(Options& options) {
   app->require_subcommand(1);
   app->get_formatter()->column_width(34);
   add_service_options(*app, options);
-  for (auto* add :
-       {add_serve_command,       add_backup_commands,  add_store_commands,      add_submit_command,   add_list_command,
-        add_show_command,        add_job_actions,      add_follow_commands,     add_wait_command,     add_profile_command,
-        add_jobs_group,          add_node_commands,    add_checkpoint_commands, add_audit_command,    add_chaos_command,
-        add_data_commands,       add_sample_command,   add_evaluate_command,    add_generate_command, add_serve_model_command,
-        add_plan_command,        add_netcheck_command, add_doctor_command,      add_token_commands,   add_webhook_commands,
-        add_completion_commands, add_help_command}) {
+  for (auto* add : {add_serve_command,       add_backup_commands,  add_store_commands,      add_submit_command,
+                    add_list_command,        add_show_command,     add_job_actions,         add_follow_commands,
+                    add_wait_command,        add_profile_command,  add_jobs_group,          add_node_commands,
+                    add_checkpoint_commands, add_audit_command,    add_chaos_command,       add_data_commands,
+                    add_sample_command,      add_evaluate_command, add_generate_command,    add_serve_model_command,
+                    add_serve_stage_command, add_plan_command,     add_netcheck_command,    add_doctor_command,
+                    add_token_commands,      add_webhook_commands, add_completion_commands, add_help_command}) {
     add(*app, options);
   }
   put_under_headings(*app);

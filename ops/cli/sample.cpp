@@ -30,10 +30,10 @@ void generate(const Options& options, const SampleArguments& arguments) {
   TrainedModel trained = find_model(options, arguments.model);
   const auto tokenizer = tokenizer_of(arguments.tokenizer, trained.manifest);
   const int64_t block_size = trained.config.block_size;
-  const auto [ops, decoder] = load_model(trained, arguments.model,
-                                         {.pages = (block_size + kernels::kPageTokens - 1) / kernels::kPageTokens,
-                                          .rows = std::min<int64_t>(block_size, 256),
-                                          .answers = 128});
+  const auto [ops, divided, decoder] = load_model(trained, arguments.model,
+                                                  {.pages = (block_size + kernels::kPageTokens - 1) / kernels::kPageTokens,
+                                                   .rows = std::min<int64_t>(block_size, 256),
+                                                   .answers = 128});
   model::TextOptions sampling = arguments.sampling;
   if (tokenizer->end_of_document() >= 0) sampling.stop_ids = {tokenizer->end_of_document()};
   sampling.vocabulary_limit = tokenizer->vocab_size();

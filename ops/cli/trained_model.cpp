@@ -128,14 +128,22 @@ std::unique_ptr<kernels::DeviceOps> ops_of(const ModelArguments& arguments) {
 }
 
 ModelInMemory load(TrainedModel& model, const ModelArguments& arguments, std::unique_ptr<kernels::DeviceOps> ops,
-                   const model::Decoder::Limits& limits) {
+                   const model::Decoder::Limits& limits, const ModelDivision& division = {}) {
+  std::unique_ptr<DividedLayers> divided;
+  if (division.earlier) {
+    const size_t branch = static_cast<size_t>(model.config.n_embd) * kernels::dtype_size(ops->activation_dtype());
+    divided = division.earlier(model.config, limits, branch, fingerprint_of(model, arguments, *ops));
+  }
+  model::LayerRange layers = division.layers;
+  if (layers.end == 0) layers = divided ? divided->here : model::LayerRange{0, model.config.n_layer};
   std::optional<storage::Error> failure;
   const model::SourceValues values(model::checkpoint_weights(*model.store, model.manifest, arguments.threads, failure));
   const auto form = is_int8(arguments) ? kernels::WeightForm::kInt8 : kernels::WeightForm::kActivations;
-  auto decoder = model::Decoder::make(model.config, *ops, values, limits, form);
+  auto decoder =
+      model::Decoder::make_part(model.config, *ops, values, limits, form, layers, divided ? divided->earlier.get() : nullptr);
   if (failure) throw failure_of(*failure);
   if (!decoder) throw Failure{kJobFailed, decoder.error()};
-  return {std::move(ops), *std::move(decoder)};
+  return {std::move(ops), std::move(divided), *std::move(decoder)};
 }
 
 }  // namespace
@@ -144,15 +152,16 @@ ModelInMemory load_model(TrainedModel& model, const ModelArguments& arguments, c
   return load(model, arguments, ops_of(arguments), limits);
 }
 
-ModelInMemory load_model_for_many(TrainedModel& model, const ModelArguments& arguments, int64_t cache_mib,
-                                  int64_t batch_tokens) {
+ModelInMemory load_model_for_many(TrainedModel& model, const ModelArguments& arguments, int64_t cache_mib, int64_t batch_tokens,
+                                  const ModelDivision& division) {
   auto ops = ops_of(arguments);
   const auto page_bytes = static_cast<int64_t>(model::Decoder::page_bytes(model.config, *ops));
   const int64_t longest = (model.config.block_size + kernels::kPageTokens - 1) / kernels::kPageTokens;
   return load(model, arguments, std::move(ops),
               {.pages = std::max(longest, (cache_mib << 20) / page_bytes),
                .rows = batch_tokens,
-               .answers = std::max<int64_t>(1, batch_tokens / 2)});
+               .answers = std::max<int64_t>(1, batch_tokens / 2)},
+              division);
 }
 
 }  // namespace holdfast::ops

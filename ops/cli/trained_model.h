@@ -1,6 +1,7 @@
 // The model of a checkpoint: its sizes, the tokenizer that it was trained with, and itself, ready to compute.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <tl/expected.hpp>
@@ -51,14 +52,29 @@ TrainedModel find_model(const Options& options, const ModelArguments& arguments)
 // The bits of a text are a function of it, the prompt and the options.
 std::string fingerprint_of(const TrainedModel& model, const ModelArguments& arguments, const kernels::DeviceOps& ops);
 
+// The layers of a divided model that are elsewhere, and those that are here.
+struct DividedLayers {
+  std::unique_ptr<model::EarlierLayers> earlier;
+  model::LayerRange here;
+};
+// How a model is divided; by default it is not.
+struct ModelDivision {
+  model::LayerRange layers{};  // these alone, without those before them; end 0: all
+  // Finds the layers that are elsewhere, of a model with this fingerprint.
+  std::function<std::unique_ptr<DividedLayers>(const model::Gpt2Config& config, const model::Decoder::Limits& limits,
+                                               size_t branch_bytes_of_a_row, const std::string& fingerprint)>
+      earlier = nullptr;
+};
+
 struct ModelInMemory {
   std::unique_ptr<kernels::DeviceOps> ops;
+  std::unique_ptr<DividedLayers> divided;  // null: all layers are here
   std::unique_ptr<model::Decoder> decoder;
 };
 // Its parameters, read and verified. Throws a Failure.
 ModelInMemory load_model(TrainedModel& model, const ModelArguments& arguments, const model::Decoder::Limits& limits);
 // With the limits that --cache_mib and --batch_tokens allow.
-ModelInMemory load_model_for_many(TrainedModel& model, const ModelArguments& arguments, int64_t cache_mib,
-                                  int64_t batch_tokens);
+ModelInMemory load_model_for_many(TrainedModel& model, const ModelArguments& arguments, int64_t cache_mib, int64_t batch_tokens,
+                                  const ModelDivision& division = {});
 
 }  // namespace holdfast::ops

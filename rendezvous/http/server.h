@@ -18,6 +18,7 @@
 #include <optional>
 #include <string>
 #include <tl/expected.hpp>
+#include <utility>
 
 namespace holdfast::rendezvous {
 
@@ -73,6 +74,12 @@ struct Admission {
   bool known = false;                   // the request has a valid token: its connection is no longer counted as a stranger's
   Handler handler = {};                 // takes the whole request, once; not empty where there is no refusal
 };
+// Of a request whose answer needs no look at its body.
+inline Admission admission_with(HttpResponse answer) {
+  return {.refusal = std::nullopt,
+          .known = true,
+          .handler = [answer = std::move(answer)](const HttpRequest&, const Reply& reply) { reply(answer); }};
+}
 using Gate = std::function<Admission(const HttpRequest& head)>;
 
 struct HttpServerOptions {

@@ -88,7 +88,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
                    "worker/profile worker/collectives worker/link worker/gradients worker/session worker/state worker/checkpoints "
                    "worker/tensorboard",
     "worker/load": "rendezvous/protocol",
-    "worker/serving": "model rendezvous/text rendezvous/http rendezvous/http/files rendezvous/completions",
+    "worker/serving": "model rendezvous/text rendezvous/client rendezvous/http rendezvous/http/files rendezvous/completions",
     "worker/replica": "storage model rendezvous/protocol rendezvous/completions worker/profile worker/link "
                       "worker/session worker/serving",
     "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is

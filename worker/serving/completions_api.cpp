@@ -14,18 +14,13 @@ namespace {
 
 using Json = nlohmann::json;
 using rendezvous::Admission;
+using rendezvous::admission_with;
 using rendezvous::ApiError;
 using rendezvous::HttpRequest;
 using rendezvous::HttpResponse;
 
 std::string text_of(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-Admission answered_by(HttpResponse response) {
-  return {.refusal = std::nullopt,
-          .known = true,
-          .handler = [response = std::move(response)](const HttpRequest&, const rendezvous::Reply& reply) { reply(response); }};
 }
 
 // Of the playground; null: the path is none of its files.
@@ -43,8 +38,8 @@ CompletionsApi::CompletionsApi(std::vector<const ServedModels*> models, const mo
 
 Admission CompletionsApi::gate(const HttpRequest& head) {
   const auto refusal = [&](const ApiError& error) { return Admission{.refusal = desk_.refuse(error)}; };
-  if (head.path == "/healthz") return answered_by({.body = "ok\n", .content_type = "text/plain"});
-  if (const rendezvous::StaticFile* file = page_file(head)) return answered_by(answer_with(*file, head));
+  if (head.path == "/healthz") return admission_with({.body = "ok\n", .content_type = "text/plain"});
+  if (const rendezvous::StaticFile* file = page_file(head)) return admission_with(answer_with(*file, head));
   if (!settings_.tokens.empty()) {
     const std::string token = rendezvous::bearer_token(head);
     if (token.empty() || !settings_.tokens.contains(rendezvous::sha256_hex(std::as_bytes(std::span(token))))) {
@@ -55,8 +50,8 @@ Admission CompletionsApi::gate(const HttpRequest& head) {
            .code = "invalid_api_key"});
     }
   }
-  if (head.path == "/metrics" && head.method == "GET") return answered_by(metrics());
-  if (head.path == "/v1/models" && head.method == "GET") return answered_by(models());
+  if (head.path == "/metrics" && head.method == "GET") return admission_with(metrics());
+  if (head.path == "/v1/models" && head.method == "GET") return admission_with(models());
   if (head.path == "/v1/completions") {
     if (head.method != "POST") return refusal({.status = 405, .message = head.path + ": POST a request"});
     return {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <exception>
 #include <utility>
 
 namespace holdfast::worker {
@@ -26,8 +27,9 @@ TextOutcome outcome_of(model::TextEnd end) {
 
 }  // namespace
 
-TextServer::TextServer(model::Decoder& decoder, int64_t waiting_max)
+TextServer::TextServer(model::Decoder& decoder, int64_t waiting_max, OnFailure on_failure)
     : waiting_max_(waiting_max),
+      on_failure_(std::move(on_failure)),
       engine_(decoder),
       load_(engine_.load()),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
@@ -70,10 +72,21 @@ void TextServer::run(const std::stop_token& stop) {
       const auto number = engine_.add(std::move(waiting.order.prompt));  // submit() has asked
       if (number) texts_[*number] = {std::move(waiting.order.on_progress), waiting.deadline};
     }
-    if (!engine_.is_idle()) pass();
+    try {
+      if (!engine_.is_idle()) pass();
+    } catch (const std::exception& failure) {
+      if (!on_failure_) throw;
+      return fail(failure.what());
+    }
     const std::lock_guard lock(mutex_);
     load_ = engine_.load();
   }
+}
+
+void TextServer::fail(const std::string& why) {
+  for (auto& [number, text] : texts_) text.on_progress({}, TextOutcome::kLost);
+  texts_.clear();
+  on_failure_(why);
 }
 
 void TextServer::pass() {

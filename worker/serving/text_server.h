@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -21,8 +22,11 @@ namespace holdfast::worker {
 
 class TextServer : public rendezvous::Texts {
  public:
-  // The decoder outlives it.
-  TextServer(model::Decoder& decoder, int64_t waiting_max);
+  // On the server's thread, when the decoder threw: every text has ended as kLost, and none is written any more.
+  using OnFailure = std::function<void(const std::string& why)>;
+
+  // The decoder outlives it. Without `on_failure` its exceptions end the program.
+  TextServer(model::Decoder& decoder, int64_t waiting_max, OnFailure on_failure = nullptr);
   ~TextServer() override = default;  // texts under way are dropped without a word
   TextServer(const TextServer&) = delete;
 
@@ -43,8 +47,10 @@ class TextServer : public rendezvous::Texts {
   };
   void run(const std::stop_token& stop);
   void pass();
+  void fail(const std::string& why);
 
   const int64_t waiting_max_;
+  const OnFailure on_failure_;
   model::TextEngine engine_;       // the thread's, but for refusal()
   std::map<int64_t, Text> texts_;  // the thread's
   mutable std::mutex mutex_;       // guards the next two fields

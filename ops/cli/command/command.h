@@ -77,6 +77,7 @@ void add_sample_command(CLI::App& app, Options& options);
 void add_evaluate_command(CLI::App& app, Options& options);
 void add_generate_command(CLI::App& app, Options& options);
 void add_serve_model_command(CLI::App& app, Options& options);
+void add_serve_stage_command(CLI::App& app, Options& options);
 void add_plan_command(CLI::App& app, Options& options);
 void add_netcheck_command(CLI::App& app, Options& options);
 void add_doctor_command(CLI::App& app, Options& options);

@@ -41,7 +41,7 @@ ELSEWHERE = {
     "ops/run_2nodes 0 192.168.1.100 tiny 5": "test_run_2nodes.py",
     "ops/run_2nodes 1 192.168.1.100": "test_run_2nodes.py",
     **dict.fromkeys((command for command in documented_commands() if "s3://" in command or "AWS_" in command), "s3/test_s3_jobs.py"),
-    **dict.fromkeys((command for command in documented_commands() if any(word in command for word in ("serve-model", ":8000/", "holdfast generate"))), "serving/test_serve_model.py"),
+    **dict.fromkeys((command for command in documented_commands() if any(word in command for word in ("serve-model", "serve-stage", ":8000/", "holdfast generate"))), "serving/test_serve_model.py"),
     **dict.fromkeys((command for command in documented_commands() if any(word in command for word in ("--kind serve", "/v1/completions -H"))), "serving/test_replicas.py"),
     **dict.fromkeys(("holdfast ckpt ls job:j1", "holdfast ckpt verify job:j1 --place B", "holdfast ckpt mend job:j1@60"), "s3/test_two_places.py"),
 }

@@ -92,6 +92,41 @@ class ServeModel(unittest.TestCase):
         for fields, choices in zip(requests, together):
             self.assertEqual(choices, self.ask(base, fields)["choices"])
 
+    def stage(self, layers, *more):
+        """(the stage's process, its URL)"""
+        arguments = ["serve-stage", "--from", f"job:{self.job}", "--layers", layers, "--listen", "127.0.0.1:0", "--token_file", self.tokens, "--threads", 1, *more]
+        stage = self.cluster.spawn(f"stage{layers}", [f"{harness.BIN}/holdfast", *map(str, arguments)], {"HOLDFAST_SERVER": self.cluster.server})
+        self.addCleanup(stage.kill)
+        said = lambda: re.search(r" at (http://\S+): ", stage.log())  # noqa: E731
+        wait_until(lambda: said() or not stage.running(), 60, "the stage")
+        self.assertTrue(said(), stage.log())
+        return stage, said().group(1)
+
+    def test_a_model_that_is_divided_between_two_programs_writes_the_same_texts(self):
+        fields = [{"prompt": "THE SOFTWARE " * (1 + number % 4), "max_tokens": 25, "seed": number, "n": 2, "logprobs": 1} for number in range(12)]
+        whole, base = self.serve()
+        expected = [self.ask(base, one) for one in fields]
+        whole.kill()
+        stage, url = self.stage("0:1")
+        self.assertIn("Layers 0 to 0 of", stage.log())
+        server, base = self.serve("--stage", url, "--stage_token_file", self.tokens)
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            divided = list(pool.map(lambda one: self.ask(base, one), fields))
+        for one, other in zip(expected, divided):
+            self.assertEqual([one[key] for key in ("choices", "system_fingerprint")], [other[key] for key in ("choices", "system_fingerprint")])
+        for wrong, words in ((["--stage", url], "Bearer TOKEN"), (["--stage", url, "--stage_token_file", self.tokens, "--precision", "bfloat16"], "start both with the same"),
+                             (["--stage", url, "--follow"], "leave out --follow")):
+            refused = self.cluster.cli("serve-model", "--from", f"job:{self.job}", "--tokenizer", self.data, "--listen", "127.0.0.1:0", *wrong, expect=2)
+            self.assertIn(words, refused)
+        self.assertIn("expected FIRST:END, such as 0:1", self.cluster.cli("serve-stage", "--from", f"job:{self.job}", "--layers", "0:2", expect=2))
+        stage.kill()
+        try:
+            self.assertEqual({"lost"}, {choice["finish_reason"] for choice in self.ask(base, fields[0] | {"prompt": "another"})["choices"]})
+        except OSError:
+            pass  # the server's end was quicker than its answer
+        self.assertEqual(1, server.wait_exit())
+        self.assertIn("a stage is lost: ", server.log())
+
     def test_follow_answers_with_the_newest_checkpoint(self):
         kept = os.path.join(self.cluster.data_dir, "checkpoints", self.job)
         place = os.path.join(self.cluster.folder, "newest")

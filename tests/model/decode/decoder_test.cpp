@@ -70,6 +70,40 @@ TEST_P(DecoderTest, HasTheLossesAndLogitsOfTheTrainingsForwardPass) {
             trained_.gpt2.evaluate_microbatch(tokens, microbatch.targets));
 }
 
+// The first layer by itself, as another program has it.
+class FirstLayer final : public EarlierLayers {
+ public:
+  explicit FirstLayer(Decoder& decoder) : decoder_(decoder) {}
+  BetweenLayers feed(std::span<const Feed> feeds) override { return decoder_.feed_through(feeds, {}); }
+
+ private:
+  Decoder& decoder_;
+};
+
+TEST_P(DecoderTest, DividedBetweenItsLayersHasTheSameBits) {
+  const std::vector<int32_t> tokens = text(3, 200);
+  const std::vector<float> whole = losses_alone(tokens);
+  const Decoder::Limits limits{.pages = 10, .rows = kDecoderConfig.block_size, .answers = kDecoderConfig.block_size};
+  const KnownValues values(values_, kDecoderConfig);
+  const auto of_first = ops(), of_last = ops();
+  const auto first =
+      std::move(*Decoder::make_part(kDecoderConfig, *of_first, values, limits, GetParam().form, {0, 1}, nullptr));
+  FirstLayer earlier(*first);
+  const auto last = std::move(*Decoder::make_part(kDecoderConfig, *of_last, values, limits, GetParam().form, {1, 2}, &earlier));
+  std::vector<int32_t> pages(10);
+  std::iota(pages.begin(), pages.end(), 0);
+  std::vector<float> losses;
+  for (size_t at = 0; at + 1 < tokens.size();) {  // in pieces
+    const size_t count = std::min<size_t>(at == 0 ? 70 : 33, tokens.size() - 1 - at);
+    const Feed feed{std::span(tokens).subspan(at, count), static_cast<int64_t>(at), pages, static_cast<int64_t>(count)};
+    last->feed({&feed, 1});
+    const auto of_piece = last->losses(std::span(tokens).subspan(at + 1, count));
+    losses.insert(losses.end(), of_piece.begin(), of_piece.end());
+    at += count;
+  }
+  EXPECT_EQ(losses, whole);
+}
+
 TEST_P(DecoderTest, ATokensLossHangsOnTheTokensBeforeItAlone) {
   std::mt19937 random(7);
   const auto at_most = [&](int64_t most) { return static_cast<int64_t>(random() % static_cast<uint64_t>(most)) + 1; };

@@ -10,6 +10,7 @@ namespace holdfast::ops {
 void add_serve_command(CLI::App&, Options&) {}
 void add_generate_command(CLI::App&, Options&) {}
 void add_serve_model_command(CLI::App&, Options&) {}
+void add_serve_stage_command(CLI::App&, Options&) {}
 void add_backup_commands(CLI::App&, Options&) {}
 void add_store_commands(CLI::App&, Options&) {}
 

@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 const std::map<std::string, std::string> kWithoutJson = {
     {"holdfast serve", "it runs until it is ended; /healthz says how it is"},
     {"holdfast serve-model", "it runs until it is ended"},
+    {"holdfast serve-stage", "it runs until it is ended"},
     {"holdfast completion", "it prints a script for a shell"},
 };
 // Commands that need more than prepared answers, and the test that runs them with --json.

@@ -1,5 +1,6 @@
 // `holdfast serve-model`: a checkpoint's model behind OpenAI's API, in this process.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -11,12 +12,12 @@
 #include <thread>
 
 #include "ops/cli/command/command.h"
+#include "ops/cli/serve_model/server_arguments.h"
 #include "ops/cli/terminal/format.h"
 #include "ops/cli/trained_model.h"
-#include "rendezvous/http/listen_address.h"
 #include "rendezvous/http/server.h"
-#include "rendezvous/text/sha256.h"
 #include "worker/serving/completions_api.h"
+#include "worker/serving/stages/remote_stages.h"
 
 namespace holdfast::ops {
 namespace {
@@ -24,23 +25,13 @@ namespace {
 struct ServeModelArguments {
   std::vector<std::string> from, names;
   ModelArguments model;  // of all, but for `from`
-  std::string tokenizer, token_file, listen = "127.0.0.1:8000", tls_cert, tls_key;
-  bool allow_insecure = false, follow = false;
+  ServerArguments server;
+  std::string tokenizer;
+  std::vector<std::string> stages;  // URLs
+  std::string stage_token_file;
+  bool follow = false;
   int64_t cache_mib = 1024, batch_tokens = 256, queue = 256, timeout_s = 600;
 };
-
-// SHA-256 of each line that is not empty.
-std::set<std::string> tokens_in(const std::string& path) {
-  std::set<std::string> tokens;
-  if (path.empty()) return tokens;
-  std::ifstream file(path);
-  for (std::string line; std::getline(file, line);) {
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ')) line.pop_back();
-    if (!line.empty()) tokens.insert(rendezvous::sha256_hex(std::as_bytes(std::span(line))));
-  }
-  if (tokens.empty()) throw Failure{kBadInput, fmt::format("--token_file {}: no token is in it: expected one a line", path)};
-  return tokens;
-}
 
 // A model that is served: where it comes from, and what it is called.
 struct Source {
@@ -48,9 +39,42 @@ struct Source {
   std::string name;
 };
 
-worker::ServedModel served_model(const ServeModelArguments& arguments, const Source& source, TrainedModel& trained) {
+std::string token_in(const std::string& file) {
+  if (file.empty()) return "";
+  std::ifstream lines(file);
+  std::string token;
+  std::getline(lines, token);
+  return token;
+}
+
+// A lost stage ends the server: whoever starts it again gets the same texts.
+struct Ending {
+  std::mutex mutex;
+  std::string why;
+  void ask(const std::string& reason) {
+    {
+      const std::lock_guard lock(mutex);
+      why = reason;
+    }
+    kill(getpid(), SIGTERM);
+  }
+};
+
+worker::ServedModel served_model(const ServeModelArguments& arguments, const Source& source, TrainedModel& trained,
+                                 Ending& ending) {
+  ModelDivision division;
+  if (!arguments.stages.empty()) {
+    division.earlier = [&](const model::Gpt2Config& config, const model::Decoder::Limits& limits, size_t branch_bytes_of_a_row,
+                           const std::string& fingerprint) -> std::unique_ptr<DividedLayers> {
+      auto stages = worker::RemoteStages::connect(arguments.stages, token_in(arguments.stage_token_file),
+                                                  {fingerprint, config, limits, branch_bytes_of_a_row});
+      if (!stages) throw Failure{kBadInput, stages.error()};
+      const model::LayerRange rest{(*stages)->end_layer(), config.n_layer};
+      return std::make_unique<DividedLayers>(DividedLayers{*std::move(stages), rest});
+    };
+  }
   const auto memory = std::make_shared<const ModelInMemory>(
-      load_model_for_many(trained, source.from, arguments.cache_mib, arguments.batch_tokens));
+      load_model_for_many(trained, source.from, arguments.cache_mib, arguments.batch_tokens, division));
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return {.name = source.name,
           .fingerprint = fingerprint_of(trained, source.from, *memory->ops),
@@ -58,14 +82,16 @@ worker::ServedModel served_model(const ServeModelArguments& arguments, const Sou
           .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
           .step = trained.manifest.step,
           .memory = memory,
-          .texts = std::make_unique<worker::TextServer>(*memory->decoder, arguments.queue)};
+          .texts = std::make_unique<worker::TextServer>(*memory->decoder, arguments.queue,
+                                                        [&ending](const std::string& why) { ending.ask(why); })};
 }
 
 // A newer checkpoint takes the place of the one that is served. A failure is said, once, and tried again.
 class Follower {
  public:
-  Follower(const Options& options, const ServeModelArguments& arguments, const Source& source, worker::ServedModels& models)
-      : options_(options), arguments_(arguments), source_(source), models_(models) {}
+  Follower(const Options& options, const ServeModelArguments& arguments, const Source& source, worker::ServedModels& models,
+           Ending& ending)
+      : options_(options), arguments_(arguments), source_(source), models_(models), ending_(ending) {}
 
  private:
   void run(const std::stop_token& stop) {
@@ -92,7 +118,7 @@ class Follower {
     CheckpointPlace place = find_checkpoints(options_, source_.from.from);
     if (steps_of(place).back() == models_.now()->step) return;
     TrainedModel trained = find_model(options_, source_.from);
-    models_.replace(served_model(arguments_, source_, trained));
+    models_.replace(served_model(arguments_, source_, trained, ending_));
     fmt::print(stderr, "Serving step {} of {} from now on.\n", trained.manifest.step, source_.name);
   }
 
@@ -101,6 +127,7 @@ class Follower {
   const ServeModelArguments& arguments_;
   const Source& source_;
   worker::ServedModels& models_;
+  Ending& ending_;
   std::mutex mutex_;
   std::condition_variable_any stopped_;
   std::jthread thread_{[this](const std::stop_token& stop) { run(stop); }};  // last: it uses all of these
@@ -110,8 +137,7 @@ void say_what_is_served(const worker::ServedModel& served, const ServeModelArgum
   const auto& decoder = *std::static_pointer_cast<const ModelInMemory>(served.memory)->decoder;
   const auto memory = decoder.memory_use();
   fmt::print(stderr, "Serving {} (step {}, {}) at {}://{}/v1: {} of weights, {} for {} tokens of texts.\n", served.name,
-             served.step, arguments.model.precision, arguments.tls_cert.empty() ? "http" : "https",
-             arguments.listen.substr(0, arguments.listen.rfind(':') + 1) + std::to_string(port),
+             served.step, arguments.model.precision, arguments.server.scheme(), arguments.server.address(port),
              bytes_text(static_cast<double>(memory.weights)), bytes_text(static_cast<double>(memory.pages)),
              decoder.limits().pages * kernels::kPageTokens);
 }
@@ -156,46 +182,40 @@ std::vector<TrainedModel> find_models(const Options& options, const ServeModelAr
   return all;
 }
 
+void refuse_what_stages_lack(const ServeModelArguments& arguments) {
+  if (arguments.stages.empty() || (!arguments.follow && arguments.from.size() == 1)) return;
+  throw Failure{kBadInput, fmt::format("--stage holds layers of one checkpoint: leave out {}",
+                                       arguments.follow ? "--follow" : "all but one --from")};
+}
+
 void serve_model(const Options& options, const ServeModelArguments& arguments) {
-  sigset_t ending;  // before there are threads, which inherit that these are not delivered
-  sigemptyset(&ending);
-  sigaddset(&ending, SIGINT);
-  sigaddset(&ending, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &ending, nullptr);
+  refuse_what_stages_lack(arguments);
+  hold_ending_signals();
+  Ending ending;
   std::vector<TrainedModel> trained = find_models(options, arguments);
   const std::vector<Source> sources = sources_of(arguments, trained);
   const auto tokenizer = tokenizer_of(arguments.tokenizer, trained.front().manifest);
   for (const TrainedModel& other : trained) refuse_tokenizer_of_another(*tokenizer, other.manifest);
-  const std::set<std::string> tokens = tokens_in(arguments.token_file);
-  const auto loopback = rendezvous::listens_on_loopback(arguments.listen);
-  if (!loopback) throw Failure{kBadInput, loopback.error()};
-  if (!*loopback && !arguments.allow_insecure && (tokens.empty() || arguments.tls_cert.empty())) {
-    throw Failure{
-        kBadInput,
-        fmt::format("--listen {}: other machines could read along and ask for texts: give --token_file, --tls_cert and "
-                    "--tls_key, or --allow_insecure on a network that is trusted",
-                    arguments.listen)};
-  }
+  const std::set<std::string> tokens = tokens_of(arguments.server);
+  const rendezvous::HttpServerOptions http = http_options(arguments.server, tokens);
   std::vector<std::unique_ptr<worker::ServedModels>> models;
   std::vector<const worker::ServedModels*> served;
   for (size_t i = 0; i < sources.size(); ++i) {
-    models.push_back(std::make_unique<worker::ServedModels>(served_model(arguments, sources[i], trained[i])));
+    models.push_back(std::make_unique<worker::ServedModels>(served_model(arguments, sources[i], trained[i], ending)));
     served.push_back(models.back().get());
   }
   worker::CompletionsApi api(served, *tokenizer, {.patience = std::chrono::seconds(arguments.timeout_s), .tokens = tokens});
-  rendezvous::HttpServerOptions http;
-  http.listen = arguments.listen;
-  http.tls = {arguments.tls_cert, arguments.tls_key};
   const auto server =
       rendezvous::HttpServer::start(http, [&api](const rendezvous::HttpRequest& head) { return api.gate(head); });
   if (!server) throw Failure{kBadInput, server.error()};
   std::vector<std::unique_ptr<Follower>> followers;
   for (size_t i = 0; i < sources.size(); ++i) {
     say_what_is_served(*models[i]->now(), arguments, (*server)->port());
-    if (arguments.follow) followers.push_back(std::make_unique<Follower>(options, arguments, sources[i], *models[i]));
+    if (arguments.follow) followers.push_back(std::make_unique<Follower>(options, arguments, sources[i], *models[i], ending));
   }
-  int signal = 0;
-  sigwait(&ending, &signal);
+  await_ending_signal();
+  const std::lock_guard lock(ending.mutex);
+  if (!ending.why.empty()) throw Failure{kJobFailed, ending.why + "; start it again when the stages are there"};
 }
 
 }  // namespace
@@ -213,14 +233,14 @@ void add_serve_model_command(CLI::App& app, Options& options) {
   add_tokenizer_argument(*command, arguments->tokenizer);
   command->add_option("--name", arguments->names, "The model's name in requests, for each --from [the job's id]")
       ->type_name("NAME");
-  command->add_option("--listen", arguments->listen, "Address to listen on")->capture_default_str()->type_name("HOST:PORT");
-  command->add_option("--token_file", arguments->token_file, "File with the tokens that may ask, one a line [everybody may]")
+  add_server_arguments(*command, arguments->server, "127.0.0.1:8000");
+  command
+      ->add_option("--stage", arguments->stages,
+                   "Address of a `serve-stage` with the model's first layers; several in the order of their layers")
+      ->type_name("URL");
+  command->add_option("--stage_token_file", arguments->stage_token_file, "File whose first line is the stages' token")
       ->check(CLI::ExistingFile)
       ->type_name("FILE");
-  command->add_option("--tls_cert", arguments->tls_cert, "Certificate (a chain in PEM): serve https")->type_name("FILE");
-  command->add_option("--tls_key", arguments->tls_key, "The certificate's key (PEM)")->type_name("FILE");
-  command->add_flag("--allow_insecure", arguments->allow_insecure,
-                    "Listen beyond this machine without tokens or TLS, on a network that is trusted");
   command->add_flag("--follow", arguments->follow,
                     "Answer with the newest checkpoint, whenever there is a newer one; texts under way keep theirs");
   add_batch_arguments(*command, arguments->cache_mib, arguments->batch_tokens);

@@ -1,0 +1,154 @@
+// A model divided among programs: its stages over HTTP, texts through them, and what stages refuse.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "model/decode/text_engine.h"
+#include "rendezvous/text/sha256.h"
+#include "tests/worker/serving/small_served.h"
+#include "worker/serving/stages/remote_stages.h"
+#include "worker/serving/stages/stage_api.h"
+
+namespace holdfast::worker {
+namespace {
+
+using model::Decoder;
+using model::LayerRange;
+using testing::HasSubstr;
+
+constexpr model::Gpt2Config kDeep = {.n_layer = 5, .n_embd = 16, .n_head = 2, .vocab_size = 256, .block_size = 96};
+constexpr Decoder::Limits kLimits = {.pages = 24, .rows = 32, .answers = 32};
+const std::string kFingerprint = "f-float32";
+
+// All layers, or some, of one model, which every object of it has again.
+struct Part {
+  explicit Part(LayerRange layers, model::EarlierLayers* earlier = nullptr)
+      : decoder(std::move(*Decoder::make_part(
+            kDeep, *ops, model::KnownValues(model::perturbed_parameters(trained.gpt2, *trained.ops, 4), kDeep), kLimits,
+            kernels::WeightForm::kActivations, layers, earlier))) {}
+  std::unique_ptr<kernels::DeviceOps> ops = kernels::make_cpu_ops(kernels::DType::kBFloat16, 1);
+  model::SmallModel trained{kernels::make_cpu_ops(kernels::DType::kBFloat16, 1), 1, kDeep};
+  std::unique_ptr<Decoder> decoder;
+};
+
+struct Stage {
+  explicit Stage(LayerRange layers, std::string fingerprint = kFingerprint, std::set<std::string> tokens = {})
+      : part(layers),
+        api(*part.decoder, {std::move(fingerprint), layers, kLimits.rows, kLimits.pages}, std::move(tokens)),
+        server(std::move(*rendezvous::HttpServer::start(
+            [] {
+              rendezvous::HttpServerOptions options;
+              options.listen = "127.0.0.1:0";
+              return options;
+            }(),
+            [this](const rendezvous::HttpRequest& head) { return api.gate(head); }))) {}
+  std::string url() const { return "http://127.0.0.1:" + std::to_string(server->port()); }
+  Part part;
+  StageApi api;
+  std::unique_ptr<rendezvous::HttpServer> server;  // last: it uses the others
+};
+
+RemoteStages::Needs needs() {
+  return {kFingerprint, kDeep, kLimits, static_cast<size_t>(kDeep.n_embd) * 2};
+}
+
+std::string refused(const std::vector<std::string>& urls, const std::string& token = "") {
+  const auto stages = RemoteStages::connect(urls, token, needs());
+  return stages ? "" : stages.error();
+}
+
+std::vector<std::vector<int32_t>> texts_by(Decoder& decoder) {
+  model::TextEngine engine(decoder);
+  std::map<int64_t, std::vector<int32_t>> texts;
+  for (int32_t i = 0; i < 6; ++i) {
+    model::Prompt prompt{.options = {.max_tokens = 20, .temperature = 1, .seed = static_cast<uint64_t>(i)}};
+    for (int32_t token = 0; token <= 9 * i; ++token) prompt.tokens.push_back((i * 31 + token * 7) % 256);
+    texts[*engine.add(std::move(prompt))] = {};
+  }
+  while (!engine.is_idle()) {
+    for (const model::TextProgress& progress : engine.step()) {
+      for (const model::WrittenToken& token : progress.tokens) texts[progress.text].push_back(token.token.id);
+    }
+  }
+  std::vector<std::vector<int32_t>> all;
+  for (auto& [number, ids] : texts) all.push_back(std::move(ids));
+  return all;
+}
+
+TEST(Stages, WriteTheTextsThatOneProgramWrites) {
+  const Part whole({0, kDeep.n_layer});
+  const auto expected = texts_by(*whole.decoder);
+  const Stage first({0, 2}), second({2, 3});
+  const auto stages = RemoteStages::connect({first.url(), second.url()}, "", needs());
+  ASSERT_TRUE(stages) << stages.error();
+  EXPECT_EQ((*stages)->end_layer(), 3);
+  const Part last({3, kDeep.n_layer}, stages->get());
+  EXPECT_EQ(texts_by(*last.decoder), expected);
+}
+
+TEST(Stages, OneThatIsLostIsToldOf) {
+  auto first = std::make_unique<Stage>(LayerRange{0, 2});
+  const auto stages = RemoteStages::connect({first->url()}, "", needs());
+  const Part last({2, kDeep.n_layer}, stages->get());
+  first.reset();
+  EXPECT_THAT([&] { texts_by(*last.decoder); }, testing::ThrowsMessage<StageLost>(HasSubstr("a stage is lost: ")));
+}
+
+TEST(Stages, AreRefusedWhereTheyDoNotFit) {
+  const Stage first({0, 2}), other({0, 2}, "another"), middle({2, 4}),
+      secret({0, 2}, kFingerprint, {rendezvous::sha256_hex(std::as_bytes(std::span("word", 4)))});
+  EXPECT_EQ(refused({first.url(), middle.url()}), "");
+  EXPECT_THAT(refused({other.url()}), HasSubstr("it has the model \"another\", expected \"f-float32\""));
+  EXPECT_THAT(refused({middle.url()}), HasSubstr("its first layer is 2, expected 0"));
+  EXPECT_THAT(refused({first.url(), first.url()}), HasSubstr("its first layer is 0, expected 2"));
+  EXPECT_THAT(refused({secret.url()}), HasSubstr("send `Authorization: Bearer TOKEN`"));
+  EXPECT_EQ(refused({secret.url()}, "word"), "");
+  EXPECT_THAT(refused({"http://127.0.0.1:1"}), HasSubstr("stage http://127.0.0.1:1: "));
+}
+
+TEST(Stages, ObeyTheDriverThatBeganLast) {
+  const Stage first({0, 2});
+  const auto older = RemoteStages::connect({first.url()}, "", needs()),
+             newer = RemoteStages::connect({first.url()}, "", needs());
+  const std::vector<int32_t> tokens = {1, 2, 3}, pages = {0};
+  const model::Feed feed{tokens, 0, pages, 0};
+  (*older)->feed({&feed, 1});
+  (*newer)->feed({&feed, 1});
+  EXPECT_THAT(
+      [&] {
+        (*older)->feed({&feed, 1});
+      },
+      testing::ThrowsMessage<StageLost>(HasSubstr("another server drives this stage")));
+  EXPECT_NO_THROW((*newer)->feed({&feed, 1}));
+}
+
+TEST(Passes, ThatADecoderMayNotBeGivenAreRefused) {
+  const Part part({2, 4});
+  std::vector<int32_t> tokens = {1, 2, 3}, pages = {0, 1};
+  const std::vector<float> residual(static_cast<size_t>(3 * kDeep.n_embd), 0.5F);
+  const std::vector<std::byte> branch(residual.size() * 2);
+  const model::BetweenLayers from{residual, branch};
+  const auto refusal = [&](int64_t position, const std::optional<model::BetweenLayers>& rows) {
+    const model::Feed feed{tokens, position, pages, 0};
+    const auto pass = read_pass(bytes_of({&feed, 1}, rows), *part.decoder, false);
+    return pass ? "" : pass.error();
+  };
+  EXPECT_EQ(refusal(0, from), "");
+  EXPECT_THAT(refusal(94, from), HasSubstr("positions 94 to 97, expected them below 96"));
+  EXPECT_THAT(refusal(62, from), HasSubstr("2 pages for 65 positions"));
+  EXPECT_THAT(refusal(-1, from), HasSubstr("positions -1"));
+  EXPECT_THAT(refusal(0, {}), HasSubstr("its length is not that of its rows"));
+  tokens[1] = 256;
+  EXPECT_THAT(refusal(0, from), HasSubstr("a token that is not below 256"));
+  tokens[1] = 2;
+  pages[1] = 24;
+  EXPECT_THAT(refusal(0, from), HasSubstr("a page that is not below 24"));
+  pages[1] = 1;
+  tokens.assign(33, 1);
+  EXPECT_THAT(refusal(0, from), HasSubstr("33 rows, expected at most 32"));
+  for (const std::string& bytes : {std::string(), std::string("x"), std::string(8, '\0'), std::string(200, '\xff')})
+    EXPECT_FALSE(read_pass(bytes, *part.decoder, false)) << bytes.size();
+}
+
+}  // namespace
+}  // namespace holdfast::worker

@@ -1,0 +1,50 @@
+// The layers of a divided model that other programs have (`holdfast serve-stage`), one stage after the other.
+//
+// Promises: a pass is the same as through these layers here, to the last bit: connect() refuses stages of another model,
+// precision or numerics. A stage that is lost is lost for good, for it had keys and values of every text: feed() throws then.
+// Thread: the decoder's.
+#pragma once
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <tl/expected.hpp>
+#include <vector>
+
+#include "model/decode/decoder.h"
+#include "rendezvous/client/http_client.h"
+#include "worker/serving/stages/pass_bytes.h"
+
+namespace holdfast::worker {
+
+class StageLost : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+class RemoteStages final : public model::EarlierLayers {
+ public:
+  struct Needs {
+    std::string fingerprint;
+    model::Gpt2Config config;
+    model::Decoder::Limits limits;
+    size_t branch_bytes_of_a_row = 0;
+  };
+  // `urls`: of the stages, in the order of their layers, the first of which has the model's first.
+  static tl::expected<std::unique_ptr<RemoteStages>, std::string> connect(const std::vector<std::string>& urls,
+                                                                          const std::string& token, Needs needs);
+  int64_t end_layer() const { return end_layer_; }  // the stages have those before it
+  model::BetweenLayers feed(std::span<const model::Feed> feeds) override;
+
+ private:
+  explicit RemoteStages(Needs needs);
+  tl::expected<void, std::string> add(const std::string& url, const std::string& token);
+
+  const Needs needs_;
+  const std::string driver_;
+  int64_t end_layer_ = 0, passes_ = 0;
+  std::vector<std::unique_ptr<rendezvous::HttpClient>> stages_;
+  ReceivedRows rows_;
+};
+
+}  // namespace holdfast::worker
