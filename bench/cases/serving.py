@@ -21,11 +21,11 @@ NOTE = ("The likeliest tokens after prompts of {prompt} tokens, {tokens} of each
 class Served:
     """`holdfast serve-model` over a job's checkpoint."""
 
-    def __init__(self, cluster, job, data, precision, threads, name):
+    def __init__(self, cluster, job, data, precision, threads, name, *more):
         self.log = os.path.join(cluster.folder, f"{name}.log")
         with open(self.log, "wb") as log:
             self.process = subprocess.Popen([f"{testbed.BIN}/holdfast", "serve-model", "--from", f"job:{job}", "--tokenizer", data, "--precision", precision, "--threads",
-                                             str(threads), "--listen", "127.0.0.1:0"], stdout=log, stderr=log, env=cluster.environment({"HOLDFAST_SERVER": cluster.server}))
+                                             str(threads), "--listen", "127.0.0.1:0", *more], stdout=log, stderr=log, env=cluster.environment({"HOLDFAST_SERVER": cluster.server}))
         self.job, self.base = job, None
         while self.base is None and self.process.poll() is None:
             with open(self.log, encoding="utf-8") as log:
