@@ -97,6 +97,7 @@ void checked(const Read& read) {
 
 void to_json(Json& json, const ReplicaReport& report) {
   json = {{"incarnation", report.incarnation},
+          {"life", report.life},
           {"job", report.job},
           {"have", report.have},
           {"wait_ms", report.wait_ms},
@@ -124,6 +125,7 @@ void from_json(const Json& json, ReplicaReport& report) {
   checked([&] {
     json.at("incarnation").get_to(report.incarnation);
     json.at("job").get_to(report.job);
+    report.life = json.value("life", "");
     report.have = json.value("have", int64_t{0});
     report.wait_ms = json.value("wait_ms", int64_t{0});
     report.texts_max = json.value("texts_max", int64_t{0});
@@ -146,7 +148,10 @@ void from_json(const Json& json, ReplicaReport& report) {
 }
 
 void to_json(Json& json, const ReplicaOrders& orders) {
-  json = {{"orders", Json::array()}, {"wanted", orders.wanted}, {"tokenizer_wanted", orders.tokenizer_wanted}};
+  json = {{"life", orders.life},
+          {"orders", Json::array()},
+          {"wanted", orders.wanted},
+          {"tokenizer_wanted", orders.tokenizer_wanted}};
   for (const ReplicaOrder& order : orders.orders) {
     Json one = {{"number", order.number}, {"text", order.text}, {"source", order.source}};
     if (!order.source.empty()) one["prompt"] = json_of(order.prompt);
@@ -157,6 +162,7 @@ void to_json(Json& json, const ReplicaOrders& orders) {
 void from_json(const Json& json, ReplicaOrders& orders) {
   checked([&] {
     json.at("wanted").get_to(orders.wanted);
+    json.at("life").get_to(orders.life);
     orders.tokenizer_wanted = json.value("tokenizer_wanted", false);
     for (const Json& one : json.at("orders")) {
       ReplicaOrder order{.number = one.at("number").get<int64_t>(), .text = one.at("text").get<int64_t>()};

@@ -4,7 +4,9 @@
 //
 // A replica has one request open that waits for orders, and sends what its texts got with others, which do not wait. Lost and
 // repeated messages change nothing: orders are numbered, and come again until they are acknowledged (`have`); news of a text
-// say where in it they begin. Floats keep their bits. Thread: any; everything here is a value or a pure function.
+// say where in it they begin. Numbers are those of one life of the service (`life`): a replica that hears of another gives up
+// all texts, and news of an earlier one are dropped. Floats keep their bits. Thread: any; everything here is a value or a pure
+// function.
 #pragma once
 
 #include <cstdint>
@@ -37,8 +39,9 @@ struct TextNews {
 
 struct ReplicaReport {
   std::string incarnation, job;
-  int64_t have = 0;     // the newest order that came
-  int64_t wait_ms = 0;  // for another one; 0: none are asked for
+  std::string life = {};  // of the service, as it said last; "": it has said nothing yet
+  int64_t have = 0;       // the newest order that came
+  int64_t wait_ms = 0;    // for another one; 0: none are asked for
   // Of a report that waits:
   int64_t texts_max = 0;       // that it writes at once
   std::string tokenizer = {};  // the object of the job that has the tokenizer's file
@@ -56,6 +59,7 @@ struct ReplicaOrder {
 };
 
 struct ReplicaOrders {
+  std::string life = {};
   std::vector<ReplicaOrder> orders = {};
   std::vector<std::string> wanted = {};  // sources of models that it is to have ready; others it may drop
   bool tokenizer_wanted = false;         // the service does not have the object

@@ -62,6 +62,11 @@ void ReplicaPool::retire(const std::string& worker) {
   take_back(worker, true);
 }
 
+void ReplicaPool::keep(const std::string& worker) {
+  const auto found = replicas_.find(worker);
+  if (found != replicas_.end()) found->second.is_retired = false;
+}
+
 void ReplicaPool::forget(const std::string& worker) {
   take_back(worker, false);
   replicas_.erase(worker);

@@ -32,6 +32,7 @@ class ReplicaPool {
   void hear(const std::string& worker, const ReplicaReport& report);
   // It takes no more texts, and gives up those that another one can go on with.
   void retire(const std::string& worker);
+  void keep(const std::string& worker);    // it takes texts again
   void forget(const std::string& worker);  // it is gone
   void take(const std::string& worker, const std::string& incarnation, const TextNews& news);
 

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """What the cases of bench/run compute from what they measured; and that each of them is there and told of."""
 import contextlib
+import glob
 import importlib
 import importlib.machinery
 import io
@@ -34,15 +35,18 @@ class Cases(unittest.TestCase):
     def test_every_case_has_a_title_and_a_row_in_the_readme(self):
         with open(os.path.join(BENCH, "README.md"), encoding="utf-8") as file:
             readme = file.read()
-        for name in program().CASES:
+        bench_run = program()
+        for name in bench_run.CASES:
             with self.subTest(name):
-                case = importlib.import_module(f"cases.{name}")
+                case = bench_run.module_of(name)
                 self.assertTrue(case.TITLE)
                 self.assertTrue(callable(case.measure))
                 self.assertIn(f"\n| `{name}` |", readme)
 
     def test_every_case_file_is_a_case(self):
-        files = {name.removesuffix(".py") for name in os.listdir(os.path.join(BENCH, "cases")) if name.endswith(".py")}
+        cases = os.path.join(BENCH, "cases")
+        files = {os.path.relpath(path, cases).removesuffix(".py").removesuffix("/__init__").replace("/", "_")
+                 for path in glob.glob(f"{cases}/**/*.py", recursive=True)}
         self.assertEqual(files, set(program().CASES))
 
 

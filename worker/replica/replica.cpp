@@ -115,6 +115,7 @@ void Replica::begin_threads() {
 rendezvous::ReplicaReport Replica::report(int64_t wait_ms) const {
   rendezvous::ReplicaReport report{.incarnation = setup_.link.options().incarnation,
                                    .job = setup_.job,
+                                   .life = life_,
                                    .have = have_,
                                    .wait_ms = wait_ms,
                                    .texts_max = ReadyModel::kTextsMax};
@@ -146,11 +147,20 @@ void Replica::follow_orders(const std::stop_token& stop) {
 void Replica::take(const ReplicaOrders& orders) {
   {
     const std::lock_guard lock(mutex_);
+    if (orders.life != life_) begin_life(orders.life);
     wanted_ = orders.wanted;
     changed_.notify_all();
   }
   if (orders.tokenizer_wanted) bring_tokenizer();
   for (const rendezvous::ReplicaOrder& order : orders.orders) carry_out(order);
+}
+
+// The service's numbers begin anew, and nobody waits for the texts of its last life.
+void Replica::begin_life(const std::string& life) {
+  life_ = life;
+  have_ = 0;
+  texts_.clear();  // their engines hear of it when they go on
+  news_.clear();
 }
 
 void Replica::bring_tokenizer() {
@@ -161,22 +171,23 @@ void Replica::bring_tokenizer() {
 
 void Replica::carry_out(const rendezvous::ReplicaOrder& order) {
   std::shared_ptr<ReadyModel> model;
+  int64_t serial = 0;
   {
     const std::lock_guard lock(mutex_);
     if (order.number <= have_) return;  // it came before
     have_ = order.number;
     if (order.source.empty()) {
-      const auto found = texts_.find(order.text);
-      if (found != texts_.end()) found->second.is_given_up = true;
-      news_.erase(order.text);
+      std::erase_if(texts_, [&](const auto& entry) { return entry.second.number == order.text; });
+      std::erase_if(news_, [&](const auto& entry) { return entry.second.text == order.text; });
       return;
     }
-    texts_[order.text] = {.source = order.source};
+    serial = next_serial_++;
+    texts_[serial] = {.number = order.text, .source = order.source};
     const auto found = models_.find(order.source);
     if (found != models_.end()) model = found->second;
   }
-  const auto on_progress = [this, text = order.text](const std::vector<model::WrittenToken>& tokens, TextOutcome outcome) {
-    return hear(text, tokens, outcome);
+  const auto on_progress = [this, serial](const std::vector<model::WrittenToken>& tokens, TextOutcome outcome) {
+    return hear(serial, tokens, outcome);
   };
   const auto refused = model == nullptr
                            ? std::optional(rendezvous::TextRefused{.is_busy = true, .why = order.source + " went meanwhile"})
@@ -184,26 +195,26 @@ void Replica::carry_out(const rendezvous::ReplicaOrder& order) {
   if (!refused) return;
   spdlog::warn("a text is given back: {}", refused->why);
   const std::lock_guard lock(mutex_);
-  texts_.erase(order.text);
-  news_[order.text] = {.text = order.text, .end = "given_back"};
+  texts_.erase(serial);
+  news_[serial] = {.text = order.text, .end = "given_back"};
   changed_.notify_all();
 }
 
-// On an engine's thread.
-bool Replica::hear(int64_t text, const std::vector<model::WrittenToken>& tokens, TextOutcome outcome) {
+// On an engine's thread. A text that is not here was given up.
+bool Replica::hear(int64_t serial, const std::vector<model::WrittenToken>& tokens, TextOutcome outcome) {
   const std::lock_guard lock(mutex_);
-  const auto found = texts_.find(text);
+  const auto found = texts_.find(serial);
   if (found == texts_.end()) return false;
-  const bool is_given_up = found->second.is_given_up;
-  if (!is_given_up && (!tokens.empty() || outcome != TextOutcome::kGoesOn)) {
-    const auto [news, is_new] = news_.try_emplace(text, TextNews{.text = text, .first = found->second.told});
-    news->second.tokens.insert(news->second.tokens.end(), tokens.begin(), tokens.end());
-    news->second.end = words_of(outcome);
-    found->second.told += static_cast<int64_t>(tokens.size());
+  Text& text = found->second;
+  if (!tokens.empty() || outcome != TextOutcome::kGoesOn) {
+    TextNews& news = news_.try_emplace(serial, TextNews{.text = text.number, .first = text.told}).first->second;
+    news.tokens.insert(news.tokens.end(), tokens.begin(), tokens.end());
+    news.end = words_of(outcome);
+    text.told += static_cast<int64_t>(tokens.size());
     changed_.notify_all();
   }
-  if (is_given_up || outcome != TextOutcome::kGoesOn) texts_.erase(found);
-  return !is_given_up;
+  if (outcome != TextOutcome::kGoesOn) texts_.erase(found);
+  return true;
 }
 
 // --- news
@@ -215,7 +226,8 @@ void Replica::send_news(const std::stop_token& stop) {
     {
       std::unique_lock lock(mutex_);
       if (!changed_.wait(lock, stop, [this] { return !news_.empty(); })) return;
-      for (auto& [text, of_text] : std::exchange(news_, {})) news.news.push_back(std::move(of_text));
+      news.life = life_;
+      for (auto& [serial, of_text] : std::exchange(news_, {})) news.news.push_back(std::move(of_text));
     }
     const Delivery delivery = setup_.link.deliver(*news_client_, path_, rendezvous::json_text(news), stopping_);
     if (delivery.how == Delivery::How::kStopped) return;

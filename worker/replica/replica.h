@@ -45,8 +45,8 @@ class Replica {
 
  private:
   struct Text {
+    int64_t number = 0;  // by which the service knows it
     std::string source;
-    bool is_given_up = false;
     int64_t told = 0;  // tokens
   };
 
@@ -60,7 +60,8 @@ class Replica {
   void take(const rendezvous::ReplicaOrders& orders);
   void carry_out(const rendezvous::ReplicaOrder& order);
   void bring_tokenizer();
-  bool hear(int64_t text, const std::vector<model::WrittenToken>& tokens, rendezvous::TextOutcome outcome);
+  void begin_life(const std::string& life);  // with the lock held
+  bool hear(int64_t serial, const std::vector<model::WrittenToken>& tokens, rendezvous::TextOutcome outcome);
 
   void send_news(const std::stop_token& stop);
   void keep_models(const std::stop_token& stop);
@@ -75,13 +76,14 @@ class Replica {
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable_any changed_;
-  int64_t have_ = 0;
+  std::string life_;  // of the service
+  int64_t have_ = 0, next_serial_ = 1;
   std::map<std::string, std::shared_ptr<ReadyModel>> models_;  // by source
   std::vector<std::string> wanted_;
   std::map<std::string, std::string> unreadable_;  // source -> why
-  std::map<int64_t, Text> texts_;
-  std::map<int64_t, rendezvous::TextNews> news_;
-  std::jthread orders_, sender_, keeper_;  // last: they use all of these
+  std::map<int64_t, Text> texts_;                  // by serial: a number of our own, never used again
+  std::map<int64_t, rendezvous::TextNews> news_;   // likewise
+  std::jthread orders_, sender_, keeper_;          // last: they use all of these
 };
 
 }  // namespace holdfast::worker

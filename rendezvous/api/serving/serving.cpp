@@ -11,6 +11,7 @@
 #include "rendezvous/completions/replica_messages.h"
 #include "rendezvous/data_dir/object_folders.h"
 #include "rendezvous/protocol/initial_source.h"
+#include "rendezvous/text/random_hex.h"
 
 namespace holdfast::rendezvous {
 namespace {
@@ -68,7 +69,7 @@ class PoolTexts : public Texts {
 }  // namespace
 
 ServingApi::ServingApi(Turn& turn, std::string data_dir)
-    : turn_(turn), data_dir_(std::move(data_dir)), desk_(kPatience), tokenizers_(1, kTokenizersWaiting) {}
+    : turn_(turn), data_dir_(std::move(data_dir)), life_(random_hex(8)), desk_(kPatience), tokenizers_(1, kTokenizersWaiting) {}
 
 const Job* ServingApi::job_of(const std::string& id) const {
   const Job* job = turn_.state.find_job(id);
@@ -162,15 +163,17 @@ void ServingApi::post_texts(Call& call) {
   std::shared_ptr<Served>& served = served_[job->id];
   if (served == nullptr) served = std::make_shared<Served>();
   if (report->wait_ms == 0) {
-    for (const TextNews& news : report->news) served->pool.take(worker, report->incarnation, news);
-    return call.answer(json_answer(200, Json(ReplicaOrders{.wanted = wanted(*job, *served)})));
+    if (report->life == life_) {
+      for (const TextNews& news : report->news) served->pool.take(worker, report->incarnation, news);
+    }
+    return call.answer(json_answer(200, Json(ReplicaOrders{.life = life_, .wanted = wanted(*job, *served)})));
   }
   if (!report->held.empty()) served->pool.hear(worker, *report);
   if (!report->tokenizer.empty() && served->tokenizer == nullptr && !served->is_reading)
     read_tokenizer(job->id, report->tokenizer);
   const Millis now = turn_.clock.steady_ms();
   // tend() looks at it in this turn, after all commands. `have` is the newest order that the replica has.
-  polls_.add({call.reply, worker, report->incarnation, fmt::format("{} {}", report->have, job->id),
+  polls_.add({call.reply, worker, report->incarnation, fmt::format("{} {}", report->life == life_ ? report->have : 0, job->id),
               now + std::min(report->wait_ms, kWaitMaxMs)},
              now);
 }
@@ -193,7 +196,8 @@ bool ServingApi::answer_poll(const LongPolls::Poll& poll) {
     return true;
   }
   Served& served = *found->second;
-  ReplicaOrders orders{.orders = served.pool.orders_for(poll.worker, std::stoll(poll.have.substr(0, gap))),
+  ReplicaOrders orders{.life = life_,
+                       .orders = served.pool.orders_for(poll.worker, std::stoll(poll.have.substr(0, gap))),
                        .wanted = wanted(*job, served),
                        .tokenizer_wanted = served.lacks_tokenizer};
   std::vector<std::string>& told = served.told[poll.incarnation];
@@ -241,6 +245,8 @@ void ServingApi::tend_replicas(const Job& job, Served& served) {
       served.pool.forget(name);
     } else if (worker->second.leaving() || !participant->second.wanted) {
       served.pool.retire(name);
+    } else {
+      served.pool.keep(name);
     }
   }
 }

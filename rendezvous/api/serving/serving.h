@@ -50,6 +50,7 @@ class ServingApi {
 
   Turn& turn_;
   const std::string data_dir_;
+  const std::string life_;  // of this object, for replicas that speak of an earlier one's texts
   CompletionDesk desk_;
   std::map<std::string, std::shared_ptr<Served>> served_;  // by job
   LongPolls polls_;
