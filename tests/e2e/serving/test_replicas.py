@@ -5,6 +5,7 @@ is written when nothing else is.
 HOLDFAST_E2E_REQUESTS: how many requests are asked at least while all that happens [120]; with more than that each is asked alone
 afterwards, with fewer some are."""
 import concurrent.futures
+import http.client
 import json
 import os
 import random
@@ -185,6 +186,39 @@ class Replicas(unittest.TestCase):
     def metric(self, name):
         _, text = self.cluster.request("GET", "/metrics")
         return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+
+    def test_a_service_that_begins_anew_takes_no_text_of_its_last_life_for_one_of_this(self):
+        self.serve(1, "lives", requires={"for": "lives"})
+        self.cluster.start_worker("lived", arguments=("--labels", "for=lives"))
+        self.wait_ready("lives")
+        fields = [{"prompt": "THE " * (1 + number), "max_tokens": 60, "seed": number, "n": 3, "logprobs": 1} for number in range(8)]
+        expected = [self.ask("lives", one)[:2] for one in fields]
+
+        def ask_in_vain(one):
+            try:
+                self.ask("lives", {**one, "seed": one["seed"] + 100, "max_tokens": 100})
+            except (OSError, http.client.HTTPException, ValueError):
+                pass  # the service is killed
+        with concurrent.futures.ThreadPoolExecutor(8) as pool:
+            under_way = [pool.submit(ask_in_vain, one) for one in fields]
+            wait_until(lambda: self.metric("holdfast_serve_texts_writing") > 4, 20, "texts under way")
+            self.cluster.service.kill()
+            self.cluster.start_service()
+            concurrent.futures.wait(under_way)
+        self.wait_ready("lives")
+        self.assertEqual(expected, [self.ask("lives", one)[:2] for one in fields])
+        wait_until(lambda: self.metric("holdfast_serve_texts_writing") == 0, 20, "nothing to be left")
+
+    def test_a_client_that_goes_away_leaves_nothing_behind(self):
+        self.serve(1, "left", requires={"for": "left"})
+        self.cluster.start_worker("leaver", arguments=("--labels", "for=left"))
+        self.wait_ready("left")
+        for number in range(100):
+            body = json.dumps({"model": "left", "prompt": "THE ", "max_tokens": 100, "seed": number, "stream": True}).encode()
+            request = urllib.request.Request(f"{self.cluster.url}/v1/completions", body, {"Authorization": f"Bearer {self.cluster.token()}"})
+            with urllib.request.urlopen(request, timeout=30) as answer:
+                answer.readline()
+        wait_until(lambda: self.metric("holdfast_serve_texts_writing") + self.metric("holdfast_serve_texts_waiting") == 0, 30, "all to be given up")
 
     def test_words(self):
         def refused(**spec):
