@@ -131,8 +131,8 @@ void ServingApi::get_models(Call& call) {
   Json all = Json::array();
   for (const auto& [id, served] : served_) {
     const Job* job = job_of(id);
-    const HeldModel* model =
-        job == nullptr ? nullptr : served->pool.answering(answering_source(turn_.state, job->membership->spec));
+    if (job == nullptr || served->tokenizer == nullptr) continue;  // requests are refused until it is there
+    const HeldModel* model = served->pool.answering(answering_source(turn_.state, job->membership->spec));
     if (model == nullptr) continue;
     all.push_back({{"id", name_of(*job)},
                    {"object", "model"},
