@@ -182,6 +182,8 @@ std::vector<TrainedModel> find_models(const Options& options, const ServeModelAr
   return all;
 }
 
+constexpr std::chrono::milliseconds kFarewell{2000}, kFarewellLook{20};
+
 void refuse_what_stages_lack(const ServeModelArguments& arguments) {
   if (arguments.stages.empty() || (!arguments.follow && arguments.from.size() == 1)) return;
   throw Failure{kBadInput, fmt::format("--stage holds layers of one checkpoint: leave out {}",
@@ -215,7 +217,13 @@ void serve_model(const Options& options, const ServeModelArguments& arguments) {
   }
   await_ending_signal();
   const std::lock_guard lock(ending.mutex);
-  if (!ending.why.empty()) throw Failure{kJobFailed, ending.why + "; start it again when the stages are there"};
+  if (ending.why.empty()) return;
+  // Callers that wait for texts are told that these are lost; an answer may have to begin yet.
+  for (auto waited = kFarewellLook; waited < kFarewell; waited += kFarewellLook) {
+    std::this_thread::sleep_for(kFarewellLook);
+    if ((*server)->counts().streams == 0 && waited > kFarewell / 8) break;
+  }
+  throw Failure{kJobFailed, ending.why + "; start it again when the stages are there"};
 }
 
 }  // namespace

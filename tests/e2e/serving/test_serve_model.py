@@ -120,10 +120,7 @@ class ServeModel(unittest.TestCase):
             self.assertIn(words, refused)
         self.assertIn("expected FIRST:END, such as 0:1", self.cluster.cli("serve-stage", "--from", f"job:{self.job}", "--layers", "0:2", expect=2))
         stage.kill()
-        try:
-            self.assertEqual({"lost"}, {choice["finish_reason"] for choice in self.ask(base, fields[0] | {"prompt": "another"})["choices"]})
-        except OSError:
-            pass  # the server's end was quicker than its answer
+        self.assertEqual({"lost"}, {choice["finish_reason"] for choice in self.ask(base, fields[0] | {"prompt": "another"})["choices"]})
         self.assertEqual(1, server.wait_exit())
         self.assertIn("a stage is lost: ", server.log())
 
