@@ -12,11 +12,12 @@ namespace {
 constexpr auto kWrongState = Refusal::Kind::kWrongState;
 constexpr Millis kStoodStillMs = 200;  // ticks come every 50 ms, unless a commit or the whole process hung
 
-// "1000 steps", "5 epochs of steps", or "texts of job:j1@60".
+// "1000 steps of 8 microbatches", "5 epochs of steps of 8 microbatches", or "texts of job:j1@60".
 std::string length_in_words(const JobSpec& spec) {
   if (spec.serves()) return "texts of " + spec.init_from;
-  if (spec.epochs == 0) return fmt::format("{} steps", spec.total_steps);
-  return fmt::format("{} epoch{} of steps", spec.epochs, spec.epochs == 1 ? "" : "s");
+  const std::string steps = spec.epochs == 0 ? fmt::format("{} steps", spec.total_steps)
+                                             : fmt::format("{} epoch{} of steps", spec.epochs, spec.epochs == 1 ? "" : "s");
+  return fmt::format("{} of {} microbatches", steps, spec.microbatches());
 }
 
 ProfiledJob as_profiled(const Job& job) {
@@ -80,11 +81,11 @@ Job& Coordinator::submit(const JobSpec& spec, const std::vector<StateSource>& re
   job->membership = begin_membership({job->id, job->submitted_ms, spec, resume}, registry_.now());
   Job& stored = registry_.add(std::move(job));
   registry_.save(stored);
-  journal_.record({"job_submitted",
-                   fmt::format("{} of {} microbatches, {} to {} workers (nominally {}){}{}{}{}", length_in_words(spec),
-                               spec.microbatches(), spec.min_nodes, spec.max_nodes, spec.nodes, resume_note.empty() ? "" : "; ",
-                               resume_note, after.empty() ? "" : "; after ", after),
-                   stored.id});
+  journal_.record(
+      {"job_submitted",
+       fmt::format("{}, {} to {} workers (nominally {}){}{}{}{}", length_in_words(spec), spec.min_nodes, spec.max_nodes,
+                   spec.nodes, resume_note.empty() ? "" : "; ", resume_note, after.empty() ? "" : "; after ", after),
+       stored.id});
   registry_.ask_for_plan();
   return stored;
 }

@@ -12,41 +12,28 @@ import random
 import sys
 import threading
 import time
-import unittest
 import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import harness  # noqa: E402  (needs the path above)
 from processes import wait_until  # noqa: E402
+from trained import TrainedCase  # noqa: E402
 
 REQUESTS = int(os.environ.get("HOLDFAST_E2E_REQUESTS", "120"))
 DISTURBED_EVERY_S = 5 if REQUESTS > 500 else 1
 
 
-class Replicas(unittest.TestCase):
+class Replicas(TrainedCase):
     @classmethod
-    def setUpClass(cls):
-        cls.cluster = harness.Cluster().start_service()
-        try:
-            folder = cls.cluster.folder
-            cls.data = os.path.join(folder, "data")
-            cls.cluster.cli("data", "prepare", os.path.join(harness.ROOT, "LICENSE"), "--output", cls.data, "--vocab_size", 400)
-            cls.spec = harness.small_spec(folder, train_data_path=f"{cls.data}/train.bin", valid_data_path=f"{cls.data}/val.bin", vocab_size=400, block_size=128, n_layer=3, n_embd=192, n_head=3,
-                                          total_steps=100000, eval_every=0, checkpoint_every=5, keep_last=0, nodes=1, max_nodes=1, name="trains",
-                                          requires={"for": "training"})
-            cls.cluster.start_worker("trainer", arguments=("--labels", "for=training"))
-            cls.job = cls.cluster.submit(**cls.spec)
-            cls.cluster.wait_event(cls.job, "checkpoint_committed")
-            cls.cluster.post(cls.job, "pause")
-            cls.cluster.wait_state(cls.job, "paused")
-        except BaseException:
-            cls.cluster.close(True)
-            raise
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cluster.close(False)
+    def train(cls):
+        cls.training = cls.spec(block_size=128, n_layer=3, n_embd=192, n_head=3, total_steps=100000, checkpoint_every=5, keep_last=0, nodes=1, max_nodes=1,
+                                name="trains", requires={"for": "training"})
+        cls.cluster.start_worker("trainer", arguments=("--labels", "for=training"))
+        cls.job = cls.cluster.submit(**cls.training)
+        cls.cluster.wait_event(cls.job, "checkpoint_committed")
+        cls.cluster.post(cls.job, "pause")
+        cls.cluster.wait_state(cls.job, "paused")
 
     def serve(self, nodes, name, **more):
         job = self.cluster.submit(**{"kind": "serve", "init_from": f"job:{self.job}", "precision": "float32", "nodes": nodes, "min_nodes": 1, "name": name,
@@ -228,7 +215,7 @@ class Replicas(unittest.TestCase):
         self.assertIn("is required: the model to serve", refused()["init_from"])
         self.assertIn("has no meaning for a job that serves", refused(init_from=f"job:{self.job}", learning_rate=1)["learning_rate"])
         self.assertIn("no job", json.dumps(self.cluster.request("POST", "/v1/jobs", {"kind": "serve", "init_from": "job:j99"})[1]))
-        status, problem = self.cluster.request("POST", "/v1/jobs", {**self.spec, "precision": "int8", "name": "x"})
+        status, problem = self.cluster.request("POST", "/v1/jobs", {**self.training, "precision": "int8", "name": "x"})
         self.assertEqual(400, status)
         self.assertIn("goes with kind serve", problem["errors"][0]["message"])
         status, error = self.cluster.request("POST", "/v1/completions", {"model": "nobody", "prompt": "a"})

@@ -9,39 +9,26 @@ import shutil
 import signal
 import subprocess
 import sys
-import unittest
 import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import harness  # noqa: E402  (needs the path above)
 from processes import wait_until  # noqa: E402
+from trained import TrainedCase  # noqa: E402
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOKEN = "a-token-of-this-test"
 
 
-class ServeModel(unittest.TestCase):
+class ServeModel(TrainedCase):
     @classmethod
-    def setUpClass(cls):
-        cls.cluster = harness.Cluster().start_service()
-        try:
-            folder = cls.cluster.folder
-            cls.data = os.path.join(folder, "data")
-            cls.cluster.cli("data", "prepare", os.path.join(harness.ROOT, "LICENSE"), "--output", cls.data, "--vocab_size", 400)
-            cls.cluster.start_workers("w1")
-            cls.job = cls.cluster.submit(**harness.small_spec(folder, train_data_path=f"{cls.data}/train.bin", valid_data_path=f"{cls.data}/val.bin",
-                                                              vocab_size=400, total_steps=20, eval_every=0, checkpoint_every=10))
-            cls.cluster.wait_state(cls.job, "succeeded")
-            cls.tokens = os.path.join(folder, "tokens")
-            with open(cls.tokens, "w", encoding="utf-8") as file:
-                file.write(f"{TOKEN}\n")
-        except BaseException:
-            cls.cluster.close(True)
-            raise
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cluster.close(False)
+    def train(cls):
+        cls.cluster.start_workers("w1")
+        cls.job = cls.cluster.submit(**cls.spec(total_steps=20, checkpoint_every=10))
+        cls.cluster.wait_state(cls.job, "succeeded")
+        cls.tokens = os.path.join(cls.cluster.folder, "tokens")
+        with open(cls.tokens, "w", encoding="utf-8") as file:
+            file.write(f"{TOKEN}\n")
 
     def serve(self, *more, place=None):
         """(the server's process, its base URL)"""
@@ -186,4 +173,4 @@ class ServeModel(unittest.TestCase):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    harness.main()
