@@ -31,6 +31,29 @@ struct Elements {
   Element x[16 / sizeof(Element)];
 };
 
+template <typename Element>
+inline constexpr int kVectorOf = 16 / static_cast<int>(sizeof(Element));  // elements that are read and written at once
+// Whether all rows can be: heads begin at multiples of 16 bytes in every usual model.
+template <typename Element>
+__device__ inline bool are_in_vectors(const Element* data, int64_t stride, const AttentionShape& shape) {
+  constexpr int kVector = kVectorOf<Element>;
+  return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % kVector == 0 && shape.HS % kVector == 0;
+}
+// Rows of a head are of any type with these: has(t), whether row t is there; row(t), which is read and written only then; and
+// in_vectors(). A row that is not there is read as zeros.
+template <typename Rows>
+__device__ inline Words vector_of_row(const Rows& x, int64_t t, int column, const AttentionShape& shape) {
+  using Element = std::remove_cvref_t<decltype(*x.row(t))>;
+  constexpr int kVector = kVectorOf<Element>;
+  Words words = {};
+  if (!x.has(t, shape) || column >= shape.HS) return words;
+  if (x.in_vectors(shape)) return *reinterpret_cast<const Words*>(x.row(t) + column);
+  Element elements[kVector] = {};
+  for (int e = 0; e < kVector && column + e < shape.HS; ++e) elements[e] = x.row(t)[column + e];
+  __builtin_memcpy(&words, elements, sizeof words);
+  return words;
+}
+
 // The rows of one head, T of HS elements: row t begins at data + t * stride. Made once a block, for finding a head takes
 // divisions of 64 bits.
 template <typename Element>
@@ -39,20 +62,11 @@ struct RowsOfHead {
   int64_t stride;
   __device__ Element* row(int64_t t) const { return data + t * stride; }
 
-  static constexpr int kVector = 16 / static_cast<int>(sizeof(Element));  // elements that are read and written at once
-  // Whether all rows can be: heads begin at multiples of 16 bytes in every usual model.
-  __device__ bool in_vectors(const AttentionShape& shape) const {
-    return reinterpret_cast<uintptr_t>(data) % 16 == 0 && stride % kVector == 0 && shape.HS % kVector == 0;
-  }
-  // kVector elements of row t from `column` on, a multiple of kVector; zeros beyond T and HS.
+  __device__ bool has(int64_t t, const AttentionShape& shape) const { return t < shape.T; }
+  __device__ bool in_vectors(const AttentionShape& shape) const { return are_in_vectors(data, stride, shape); }
+  // kVectorOf elements of row t from `column` on, a multiple of that; zeros beyond T and HS.
   __device__ Words vector(int64_t t, int column, const AttentionShape& shape) const {
-    Words words = {};
-    if (t >= shape.T || column >= shape.HS) return words;
-    if (in_vectors(shape)) return *reinterpret_cast<const Words*>(row(t) + column);
-    std::remove_const_t<Element> elements[kVector] = {};
-    for (int e = 0; e < kVector && column + e < shape.HS; ++e) elements[e] = row(t)[column + e];
-    __builtin_memcpy(&words, elements, sizeof words);
-    return words;
+    return vector_of_row(*this, t, column, shape);
   }
 };
 
@@ -94,8 +108,9 @@ struct AttentionTiles {
   using Weights = Element[Rows * kScoreStride];
 
   // Rows first .. first + Rows of x; zeros beyond T and HS.
-  __device__ static void load(Element* to, const RowsOfHead<const Element>& x, const AttentionShape& shape, int64_t first) {
-    constexpr int kVector = RowsOfHead<const Element>::kVector, kAcross = Width / kVector;
+  template <typename RowsOfX>
+  __device__ static void load(Element* to, const RowsOfX& x, const AttentionShape& shape, int64_t first) {
+    constexpr int kVector = kVectorOf<Element>, kAcross = Width / kVector;
     HOLDFAST_KEEP_LOOP
     for (int i = static_cast<int>(threadIdx.x); i < Rows * kAcross; i += kAttentionThreads) {
       const int row = i / kAcross, column = i % kAcross * kVector;
@@ -160,74 +175,79 @@ struct AttentionTiles {
   };
 };
 
+// A block's work: the tile of queries from `first` on of one head, whose rows `own` has as q(), k() and v(). Into `to`, and
+// unless it is null logsumexp (T). A query's bits do not depend on the other rows of its tile.
+template <typename Element, int Wave, int Width, int Rows, typename RowsOfOut, typename Head>
+__device__ void attend(const RowsOfOut& to, float* logsumexp, const Head& own, const AttentionShape& shape, int64_t first) {
+  using Tiles = AttentionTiles<Element, Wave, Width, Rows>;
+  HOLDFAST_SHARED(typename Tiles::HeadRows, q);
+  HOLDFAST_SHARED(typename Tiles::HeadRows, kv);  // keys, then values
+  HOLDFAST_SHARED(typename Tiles::Scores, s);
+  HOLDFAST_SHARED(typename Tiles::Weights, p);
+  HOLDFAST_SHARED(float[Rows], rescale);  // the factor for the sums so far; in the end 1 / sum
+  HOLDFAST_SHARED(float[Rows], largest);  // times scale2; and these of the keys so far: in registers they would be too many
+  HOLDFAST_SHARED(float[Rows], total);
+  constexpr int kGroups = kAttentionThreads / kLanes, kRowsOfGroup = Rows / kGroups;
+  const int group = static_cast<int>(threadIdx.x) / kLanes;
+  for (int row = static_cast<int>(threadIdx.x); row < Rows; row += kAttentionThreads) {
+    largest[row] = -INFINITY;
+    total[row] = 0;
+  }
+  typename Tiles::Accumulated sums;
+  Tiles::load(q, own.q(), shape, first);
+  for (int64_t key = 0; key <= first; key += Rows) {
+    barrier();
+    Tiles::load(kv, own.k(), shape, key);
+    barrier();
+    Tiles::scores(s, q, kv);
+    barrier();
+    Tiles::load(kv, own.v(), shape, key);
+    const auto ahead = static_cast<int>(first - key < Rows ? first - key : Rows);
+    HOLDFAST_KEEP_LOOP
+    for (int row = group * kRowsOfGroup; row < (group + 1) * kRowsOfGroup; ++row) {
+      const float* score = s + row * Tiles::kScoreStride;
+      const int keys = ahead + row + 1;  // of this tile that the query sees
+      float tile_largest = -INFINITY;
+      HOLDFAST_UNROLL
+      for (int u = lane(); u < Rows; u += kLanes) tile_largest = u < keys ? fmaxf(tile_largest, score[u]) : tile_largest;
+      const float before = largest[row], now = fmaxf(before, largest_of_lanes(tile_largest) * shape.scale2);
+      float tile_sum = 0;
+      HOLDFAST_UNROLL
+      for (int u = lane(); u < Rows; u += kLanes) {
+        const float weight = u < keys ? exp2_of(fmaf(score[u], shape.scale2, -now)) : 0.0F;
+        tile_sum += weight;
+        p[row * Tiles::kScoreStride + u] = narrow<Element>(weight);
+      }
+      tile_sum = sum_of_lanes(tile_sum);
+      if (lane() == 0) {
+        rescale[row] = exp2_of(before - now);
+        total[row] = total[row] * rescale[row] + tile_sum;
+        largest[row] = now;
+      }
+    }
+    barrier();
+    sums.each([&](int row, int, float& sum) { sum *= rescale[row]; });
+    sums.template add<false>(p, kv);
+  }
+  barrier();
+  for (int row = static_cast<int>(threadIdx.x); row < Rows; row += kAttentionThreads) {
+    rescale[row] = 1.0F / total[row];
+    if (logsumexp != nullptr && first + row < shape.T) logsumexp[first + row] = largest[row] * kLn2 + logf(total[row]);
+  }
+  barrier();
+  sums.each([&](int row, int column, float& sum) {
+    if (to.has(first + row, shape) && column < shape.HS) to.row(first + row)[column] = narrow<Element>(sum * rescale[row]);
+  });
+}
+
 // out and logsumexp (B, NH, T). Blocks: heads times tiles of queries.
 template <typename Element, int Wave, int Width, int Rows>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_forward(Element* out, float* logsumexp, const Element* qkv, AttentionShape shape) {
   if constexpr (is_wave_of_device<Wave>) {
-    using Tiles = AttentionTiles<Element, Wave, Width, Rows>;
-    HOLDFAST_SHARED(typename Tiles::HeadRows, q);
-    HOLDFAST_SHARED(typename Tiles::HeadRows, kv);  // keys, then values
-    HOLDFAST_SHARED(typename Tiles::Scores, s);
-    HOLDFAST_SHARED(typename Tiles::Weights, p);
-    HOLDFAST_SHARED(float[Rows], rescale);  // the factor for the sums so far; in the end 1 / sum
-    HOLDFAST_SHARED(float[Rows], largest);  // times scale2; and these of the keys so far: in registers they would be too many
-    HOLDFAST_SHARED(float[Rows], total);
-    constexpr int kGroups = kAttentionThreads / kLanes, kRowsOfGroup = Rows / kGroups;
-    const TilePlace place = place_of_block(shape, Rows);
-    const int64_t head = place.head, first = place.first;
-    const int group = static_cast<int>(threadIdx.x) / kLanes;
-    for (int row = static_cast<int>(threadIdx.x); row < Rows; row += kAttentionThreads) {
-      largest[row] = -INFINITY;
-      total[row] = 0;
-    }
-    typename Tiles::Accumulated sums;
-    const HeadOfQkv<const Element> own(qkv, shape, head);
-    Tiles::load(q, own.q(), shape, first);
-    for (int64_t key = 0; key <= first; key += Rows) {
-      barrier();
-      Tiles::load(kv, own.k(), shape, key);
-      barrier();
-      Tiles::scores(s, q, kv);
-      barrier();
-      Tiles::load(kv, own.v(), shape, key);
-      const auto ahead = static_cast<int>(first - key < Rows ? first - key : Rows);
-      HOLDFAST_KEEP_LOOP
-      for (int row = group * kRowsOfGroup; row < (group + 1) * kRowsOfGroup; ++row) {
-        const float* score = s + row * Tiles::kScoreStride;
-        const int keys = ahead + row + 1;  // of this tile that the query sees
-        float tile_largest = -INFINITY;
-        HOLDFAST_UNROLL
-        for (int u = lane(); u < Rows; u += kLanes) tile_largest = u < keys ? fmaxf(tile_largest, score[u]) : tile_largest;
-        const float before = largest[row], now = fmaxf(before, largest_of_lanes(tile_largest) * shape.scale2);
-        float tile_sum = 0;
-        HOLDFAST_UNROLL
-        for (int u = lane(); u < Rows; u += kLanes) {
-          const float weight = u < keys ? exp2_of(fmaf(score[u], shape.scale2, -now)) : 0.0F;
-          tile_sum += weight;
-          p[row * Tiles::kScoreStride + u] = narrow<Element>(weight);
-        }
-        tile_sum = sum_of_lanes(tile_sum);
-        if (lane() == 0) {
-          rescale[row] = exp2_of(before - now);
-          total[row] = total[row] * rescale[row] + tile_sum;
-          largest[row] = now;
-        }
-      }
-      barrier();
-      sums.each([&](int row, int, float& sum) { sum *= rescale[row]; });
-      sums.template add<false>(p, kv);
-    }
-    barrier();
-    for (int row = static_cast<int>(threadIdx.x); row < Rows; row += kAttentionThreads) {
-      rescale[row] = 1.0F / total[row];
-      if (first + row < shape.T) logsumexp[head * shape.T + first + row] = largest[row] * kLn2 + logf(total[row]);
-    }
-    barrier();
-    const RowsOfHead<Element> to = head_of_out(out, shape, head);
-    sums.each([&](int row, int column, float& sum) {
-      if (first + row < shape.T && column < shape.HS) to.row(first + row)[column] = narrow<Element>(sum * rescale[row]);
-    });
+    const auto [head, first] = place_of_block(shape, Rows);
+    attend<Element, Wave, Width, Rows>(head_of_out(out, shape, head), logsumexp + head * shape.T,
+                                       HeadOfQkv<const Element>(qkv, shape, head), shape, first);
   } else {
     wrong_wave();
   }
@@ -241,7 +261,7 @@ __global__ void attention_dot(float* D, const Element* dout, const Element* out,
   const int64_t r = static_cast<int64_t>(blockIdx.x) * (blockDim.x / kDotLanes) + static_cast<int64_t>(threadIdx.x) / kDotLanes;
   const int64_t row = r < rows ? r : rows - 1, head = row / shape.T, t = row % shape.T;  // every lane comes to the exchanges
   const RowsOfHead<const Element> a = head_of_out(dout, shape, head), b = head_of_out(out, shape, head);
-  constexpr int kVector = RowsOfHead<const Element>::kVector;
+  constexpr int kVector = kVectorOf<Element>;
   float sum = 0;
   for (int column = lane() % kDotLanes * kVector; column < shape.HS; column += kDotLanes * kVector) {
     const auto x = bits_as<Elements<Element>>(a.vector(t, column, shape)),

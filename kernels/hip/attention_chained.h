@@ -41,8 +41,8 @@ struct ChainedTiles {
 
   // Rows first .. first + kRows of x, as they are into `rows` and, if it is not null, turned into `turned`; zeros beyond T and
   // HS. A thread has vectors of neighbouring rows.
-  __device__ static void load(Element* rows, Element* turned, const RowsOfHead<const Element>& x, const AttentionShape& shape,
-                              int64_t first) {
+  template <typename RowsOfX>
+  __device__ static void load(Element* rows, Element* turned, const RowsOfX& x, const AttentionShape& shape, int64_t first) {
     constexpr int kVector = 8, kAcross = Width / kVector, kAlong = kRows * kAcross / kThreads;
     const auto thread = static_cast<int>(threadIdx.x);
     const int column = thread % kAcross * kVector, row = thread / kAcross * kAlong;
@@ -72,8 +72,8 @@ struct ChainedTiles {
   __device__ static int swizzle(int channel) { return channel / 8 % kSubTiles; }
 
   // This wave's 16 rows, as operands of the first product. By way of `rows`, which the block shares: two barriers.
-  __device__ static void load_fixed(Fixed& fixed, Element* rows, const RowsOfHead<const Element>& x,
-                                    const AttentionShape& shape, int64_t first) {
+  template <typename RowsOfX>
+  __device__ static void load_fixed(Fixed& fixed, Element* rows, const RowsOfX& x, const AttentionShape& shape, int64_t first) {
     barrier();
     load(rows, nullptr, x, shape, first);
     barrier();
@@ -113,7 +113,8 @@ struct ChainedTiles {
     }
   }
   // Writes this wave's rows.
-  __device__ static void store(const RowsOfHead<Element>& to, const Out& out, const AttentionShape& shape, int64_t first) {
+  template <typename RowsOfOut>
+  __device__ static void store(const RowsOfOut& to, const Out& out, const AttentionShape& shape, int64_t first) {
     const int lane = wave_lane<Wave>();
     const bool in_vectors = to.in_vectors(shape);
     HOLDFAST_UNROLL
@@ -122,7 +123,7 @@ struct ChainedTiles {
       for (int i = 0; i < Tile::kSums; i += Link::kRun) {
         const int64_t row = first + wave() * kTile + Link::fixed(lane, i);
         const int column = c * kTile + Link::streamed(lane, i);
-        if (row >= shape.T || column >= shape.HS) continue;
+        if (!to.has(row, shape) || column >= shape.HS) continue;
         // Words, for the compiler to keep it one store of bfloat16: of elements it makes three, as the other branch has some,
         // too.
         struct [[gnu::may_alias]] alignas(Link::kRun * sizeof(Element)) Side {
@@ -141,81 +142,88 @@ struct ChainedTiles {
   }
 };
 
+// A block's work, as attend() has it.
+template <typename Element, int Wave, int Width, typename RowsOfOut, typename Head>
+__device__ void attend_chained(const RowsOfOut& to, float* logsumexp, const Head& own, const AttentionShape& shape,
+                               int64_t first) {
+  using By = ChainedTiles<Element, Wave, Width>;
+  using Link = typename By::Link;
+  constexpr int kOwn = Link::kOwn, kSums = By::Tile::kSums;
+  HOLDFAST_SHARED(typename By::Rows, k);
+  HOLDFAST_SHARED(typename By::Rows, v);
+  HOLDFAST_SHARED(typename By::Turned, v_turned);
+  const int lane = wave_lane<Wave>(), wave = By::wave();
+  typename By::Fixed q;
+  By::load_fixed(q, k, own.q(), shape, first);
+  typename By::Out sums = {};
+  float largest[kOwn], total[kOwn], factor[kOwn];  // largest: times scale2; total: of this lane's keys
+  HOLDFAST_UNROLL
+  for (int o = 0; o < kOwn; ++o) {
+    largest[o] = -INFINITY;
+    total[o] = 0;
+  }
+  for (int64_t key = 0; key <= first; key += By::kRows) {
+    barrier();
+    By::load(k, nullptr, own.k(), shape, key);
+    By::load(Link::kTurnsStreamed ? nullptr : v, Link::kTurnsStreamed ? v_turned : nullptr, own.v(), shape, key);
+    barrier();
+    const bool is_last = key == first;
+    const int seen = is_last ? wave + 1 : By::kSubTiles;  // tiles of keys that the wave's queries see, the last one in part
+    typename By::Sums s[By::kSubTiles];
+    float now[kOwn];
+    HOLDFAST_UNROLL
+    for (int o = 0; o < kOwn; ++o) now[o] = -INFINITY;
+    HOLDFAST_UNROLL
+    for (int j = 0; j < By::kSubTiles; ++j) {
+      if (j >= seen) continue;
+      s[j] = By::scores(q, k, j);
+      HOLDFAST_UNROLL
+      for (int i = 0; i < kSums; ++i) {
+        if (is_last && j == wave && Link::streamed(lane, i) > Link::fixed(lane, i)) s[j].c[i] = -INFINITY;
+        now[Link::own(i)] = fmaxf(now[Link::own(i)], s[j].c[i]);
+      }
+    }
+    HOLDFAST_UNROLL
+    for (int o = 0; o < kOwn; ++o) {
+      now[o] = fmaxf(largest[o], Link::over_streamed(now[o], Largest()) * shape.scale2);
+      factor[o] = exp2_of(largest[o] - now[o]);
+      largest[o] = now[o];
+      total[o] *= factor[o];
+    }
+    By::scale(sums, factor);
+    HOLDFAST_UNROLL
+    for (int j = 0; j < By::kSubTiles; ++j) {
+      if (j >= seen) continue;
+      Element weights[kSums];
+      HOLDFAST_UNROLL
+      for (int i = 0; i < kSums; ++i) {
+        const float weight = exp2_of(fmaf(s[j].c[i], shape.scale2, -largest[Link::own(i)]));
+        total[Link::own(i)] += weight;
+        weights[i] = narrow<Element>(weight);
+      }
+      By::add(sums, weights, v, v_turned, j);
+    }
+  }
+  HOLDFAST_UNROLL
+  for (int o = 0; o < kOwn; ++o) {
+    const float all = Link::over_streamed(total[o], Sum());
+    factor[o] = 1.0F / all;
+    const int64_t query = first + wave * kTile + Link::fixed_of_own(lane, o);
+    if (logsumexp != nullptr && Link::is_first_of_fixed(lane) && query < shape.T)
+      logsumexp[query] = largest[o] * kLn2 + logf(all);
+  }
+  By::scale(sums, factor);
+  By::store(to, sums, shape, first);
+}
+
 // out and logsumexp (B, NH, T). Blocks: heads times tiles of queries.
 template <typename Element, int Wave, int Width>
 __global__ void __launch_bounds__(4 * Wave)
     attention_forward_chained(Element* out, float* logsumexp, const Element* qkv, AttentionShape shape) {
   if constexpr (is_wave_of_device<Wave> && can_chain<Element, Wave, Width>) {
-    using By = ChainedTiles<Element, Wave, Width>;
-    using Link = typename By::Link;
-    constexpr int kOwn = Link::kOwn, kSums = By::Tile::kSums;
-    HOLDFAST_SHARED(typename By::Rows, k);
-    HOLDFAST_SHARED(typename By::Rows, v);
-    HOLDFAST_SHARED(typename By::Turned, v_turned);
-    const TilePlace place = place_of_block(shape, By::kRows);
-    const int64_t head = place.head, first = place.first;
-    const HeadOfQkv<const Element> own(qkv, shape, head);
-    const int lane = wave_lane<Wave>(), wave = By::wave();
-    typename By::Fixed q;
-    By::load_fixed(q, k, own.q(), shape, first);
-    typename By::Out sums = {};
-    float largest[kOwn], total[kOwn], factor[kOwn];  // largest: times scale2; total: of this lane's keys
-    HOLDFAST_UNROLL
-    for (int o = 0; o < kOwn; ++o) {
-      largest[o] = -INFINITY;
-      total[o] = 0;
-    }
-    for (int64_t key = 0; key <= first; key += By::kRows) {
-      barrier();
-      By::load(k, nullptr, own.k(), shape, key);
-      By::load(Link::kTurnsStreamed ? nullptr : v, Link::kTurnsStreamed ? v_turned : nullptr, own.v(), shape, key);
-      barrier();
-      const bool is_last = key == first;
-      const int seen = is_last ? wave + 1 : By::kSubTiles;  // tiles of keys that the wave's queries see, the last one in part
-      typename By::Sums s[By::kSubTiles];
-      float now[kOwn];
-      HOLDFAST_UNROLL
-      for (int o = 0; o < kOwn; ++o) now[o] = -INFINITY;
-      HOLDFAST_UNROLL
-      for (int j = 0; j < By::kSubTiles; ++j) {
-        if (j >= seen) continue;
-        s[j] = By::scores(q, k, j);
-        HOLDFAST_UNROLL
-        for (int i = 0; i < kSums; ++i) {
-          if (is_last && j == wave && Link::streamed(lane, i) > Link::fixed(lane, i)) s[j].c[i] = -INFINITY;
-          now[Link::own(i)] = fmaxf(now[Link::own(i)], s[j].c[i]);
-        }
-      }
-      HOLDFAST_UNROLL
-      for (int o = 0; o < kOwn; ++o) {
-        now[o] = fmaxf(largest[o], Link::over_streamed(now[o], Largest()) * shape.scale2);
-        factor[o] = exp2_of(largest[o] - now[o]);
-        largest[o] = now[o];
-        total[o] *= factor[o];
-      }
-      By::scale(sums, factor);
-      HOLDFAST_UNROLL
-      for (int j = 0; j < By::kSubTiles; ++j) {
-        if (j >= seen) continue;
-        Element weights[kSums];
-        HOLDFAST_UNROLL
-        for (int i = 0; i < kSums; ++i) {
-          const float weight = exp2_of(fmaf(s[j].c[i], shape.scale2, -largest[Link::own(i)]));
-          total[Link::own(i)] += weight;
-          weights[i] = narrow<Element>(weight);
-        }
-        By::add(sums, weights, v, v_turned, j);
-      }
-    }
-    HOLDFAST_UNROLL
-    for (int o = 0; o < kOwn; ++o) {
-      const float all = Link::over_streamed(total[o], Sum());
-      factor[o] = 1.0F / all;
-      const int64_t query = first + wave * kTile + Link::fixed_of_own(lane, o);
-      if (Link::is_first_of_fixed(lane) && query < shape.T) logsumexp[head * shape.T + query] = largest[o] * kLn2 + logf(all);
-    }
-    By::scale(sums, factor);
-    By::store(head_of_out(out, shape, head), sums, shape, first);
+    const auto [head, first] = place_of_block(shape, kChainedRows);
+    attend_chained<Element, Wave, Width>(head_of_out(out, shape, head), logsumexp + head * shape.T,
+                                         HeadOfQkv<const Element>(qkv, shape, head), shape, first);
   } else {
     wrong_wave();
   }

@@ -36,6 +36,34 @@ struct SoftmaxSum {
   }
 };
 
+// The four of a row of logits that begin at 4 * i; a row of Aligned ones begins at a multiple of four elements.
+template <bool Aligned>
+__device__ inline Four<float> four_of_row(const float* row, int64_t i) {
+  if constexpr (Aligned) {
+    return four_at(row + 4 * i);
+  } else {
+    return {{row[4 * i], row[4 * i + 1], row[4 * i + 2], row[4 * i + 3]}};
+  }
+}
+
+// logsumexp of a row of V logits, by the whole block; every thread has it. The same bits whether Aligned or not.
+template <bool Aligned>
+__device__ inline float logsumexp_of_row(const float* row, int64_t V) {
+  const auto thread = static_cast<int64_t>(threadIdx.x);
+  const int64_t fours = V / 4;
+  SoftmaxSum own;
+  int64_t i = thread;
+  for (; i + kHeadThreads < fours; i += 2 * kHeadThreads) {  // eight at once: one more exponential for all of them
+    const Four<float> a = four_of_row<Aligned>(row, i), b = four_of_row<Aligned>(row, i + kHeadThreads);
+    own.add({a.x[0], a.x[1], a.x[2], a.x[3], b.x[0], b.x[1], b.x[2], b.x[3]});
+  }
+  if (i < fours) own.add(four_of_row<Aligned>(row, i).x);
+  if (4 * fours + thread < V) own.add({row[4 * fours + thread]});
+  const float largest = over_row(own.largest, Largest());
+  const float own_share = own.sum * exp2_of((own.largest - largest) * kLog2E);
+  return largest + logf(over_row(own_share, Sum()));
+}
+
 // losses[r] = logsumexp(logits[r]) - logits[r, targets[r]]; and, unless dlogits is null, their gradient times `scale`.
 // logits, dlogits (rows, stride), V of each row; between V and stride, a multiple of 4, dlogits becomes 0. Rows begin at
 // multiples of four elements.
@@ -46,22 +74,12 @@ __global__ void __launch_bounds__(kHeadThreads) cross_entropy(float* losses, Ele
   const auto thread = static_cast<int64_t>(threadIdx.x);
   const float* row = logits + r * stride;
   const int64_t fours = V / 4;
-  SoftmaxSum own;
-  int64_t i = thread;
-  for (; i + kHeadThreads < fours; i += 2 * kHeadThreads) {  // eight at once: one more exponential for all of them
-    const Four<float> a = four_at(row + 4 * i), b = four_at(row + 4 * (i + kHeadThreads));
-    own.add({a.x[0], a.x[1], a.x[2], a.x[3], b.x[0], b.x[1], b.x[2], b.x[3]});
-  }
-  if (i < fours) own.add(four_at(row + 4 * i).x);
-  if (4 * fours + thread < V) own.add({row[4 * fours + thread]});
-  const float largest = over_row(own.largest, Largest());
-  const float own_share = own.sum * exp2_of((own.largest - largest) * kLog2E);
-  const float normalizer = largest + logf(over_row(own_share, Sum()));
+  const float normalizer = logsumexp_of_row<true>(row, V);
   const int64_t target = targets[r];
   if (thread == 0) losses[r] = normalizer - row[target];
   if (dlogits == nullptr) return;
   const float offset = -normalizer * kLog2E;
-  for (i = thread; i < stride / 4; i += kHeadThreads) {
+  for (int64_t i = thread; i < stride / 4; i += kHeadThreads) {
     const Four<float> x = four_at(row + 4 * i);
     float d[4];
     HOLDFAST_UNROLL

@@ -58,6 +58,9 @@ class DeviceScratch {
   uint64_t moves_ = 0;
 };
 
+template <typename Element>
+struct Operand;  // product.h
+
 // A stream for products, with scratch and a library's workspace that no other stream uses.
 struct Lane {
   Lane(int device, Stream::Priority priority)
@@ -171,6 +174,12 @@ class HipOps final : public DeviceOps {
   template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
   bool by_library(Lane& lane, const LibraryProducts::Result& result, const A& a, const B& b, int64_t K);
   const void* bias_of_activations(const float* bias, int64_t count);  // as the library wants it
+  // The forward pass's products by our own kernel, whether there is a library or not. A row's bits do not depend on how many
+  // there are: each element's terms are added in the order of K, in one part. in (N, IC), weight (OC, IC), out (N, OC); GELU
+  // is taken where pre_gelu, which is of out's shape, is not null.
+  void own_linear(Element* out, Element* pre_gelu, const Operand<Element>& in, const Operand<Element>& weight,
+                  const float* bias, int64_t IC);
+  void own_logits(float* logits, int64_t stride, const Operand<Element>& x, const Operand<Element>& wte, int64_t C);
   // out (M, N) as floats, added to what is there or not: in parts of K where there are few pieces.
   template <bool ARowsContiguous, bool BRowsContiguous, typename A, typename B>
   void product_of_floats(float* out, A a, B b, int64_t K, bool add);

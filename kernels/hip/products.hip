@@ -134,13 +134,19 @@ void HipOps<Element>::matmul_forward(Act* out, Act* pre_gelu, const Act* in, con
           main_, {out, activation_dtype(), OC, false, bias_of_activations(bias, OC), is_gelu ? pre_gelu : nullptr}, A, B, IC)) {
     return;
   }
-  const ProductPlan plan = plan_of(N, OC, IC, false);
-  if (is_gelu) {
-    multiply<false, false>(main_.stream, properties_.wave, plan, A, B, IC,
-                           StoreGelu<Element>{as<Element>(out), as<Element>(pre_gelu), bias, OC});
+  own_linear(as<Element>(out), is_gelu ? as<Element>(pre_gelu) : nullptr, A, B, bias, IC);
+}
+
+template <typename Element>
+void HipOps<Element>::own_linear(Element* out, Element* pre_gelu, const Operand<Element>& in, const Operand<Element>& weight,
+                                 const float* bias, int64_t IC) {
+  const ProductPlan plan = plan_of(in.rows, weight.rows, IC, false);
+  if (pre_gelu != nullptr) {
+    multiply<false, false>(main_.stream, properties_.wave, plan, in, weight, IC,
+                           StoreGelu<Element>{out, pre_gelu, bias, weight.rows});
   } else {
-    multiply<false, false>(main_.stream, properties_.wave, plan, A, B, IC,
-                           StoreActivations<Element>{as<Element>(out), bias, OC});
+    multiply<false, false>(main_.stream, properties_.wave, plan, in, weight, IC,
+                           StoreActivations<Element>{out, bias, weight.rows});
   }
 }
 
@@ -193,10 +199,14 @@ void HipOps<Element>::logits_of(float* logits, int64_t stride, const Element* x,
   const int64_t whole = V / kLibraryMultiple * kLibraryMultiple;
   const bool done = by_library<false, false>(main_, {logits, DType::kFloat32, stride}, A, Operand<Element>{wte, whole, C}, C);
   const int64_t first = done ? whole : 0;
-  if (first == V) return;
-  multiply<false, false>(main_.stream, properties_.wave, plan_of(rows, V - first, C, false), A,
-                         Operand<Element>{wte + first * C, V - first, C}, C,
-                         StoreFloats{logits + first, stride, rows * stride, false});
+  if (first < V) own_logits(logits + first, stride, A, {wte + first * C, V - first, C}, C);
+}
+
+template <typename Element>
+void HipOps<Element>::own_logits(float* logits, int64_t stride, const Operand<Element>& x, const Operand<Element>& wte,
+                                 int64_t C) {
+  multiply<false, false>(main_.stream, properties_.wave, plan_of(x.rows, wte.rows, C, false), x, wte, C,
+                         StoreFloats{logits, stride, x.rows * stride, false});
 }
 
 template <typename Element>
