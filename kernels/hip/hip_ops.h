@@ -97,6 +97,7 @@ class HipOps final : public DeviceOps {
   void await_copies() override;
   std::unique_ptr<DeviceSums> make_sums() override;
   std::unique_ptr<OpSequence> make_sequence() override;
+  std::unique_ptr<DecodeOps> make_decode_ops(WeightForm form) override;  // decode/decode.h
   void mark() override;
   std::vector<int64_t> take_marks() override;
 
@@ -152,6 +153,9 @@ class HipOps final : public DeviceOps {
   void add_rows(float* sums, const float* rows, const int32_t* ids, int64_t R, int64_t C) override;
 
  private:
+  class Decode;
+  class Int8Decode;
+
   // The main stream, for work that may touch any memory: what is beside it is waited for.
   const Stream& work() {
     side_.join();

@@ -1,4 +1,4 @@
-// Elements, rows and sums of the hip op set; memory.hip, products.hip and attention.hip have the rest.
+// Elements, rows and sums of the hip op set; memory.hip, products.hip, attention.hip and decode/ have the rest.
 #include "kernels/hip/hip_ops.h"
 
 #include <algorithm>

@@ -61,6 +61,7 @@ class Stream {
   void wait() const;  // until all of it is done
   void copy_to_device(void* to, const void* host_from, size_t bytes) const;
   void copy_to_host(void* host_to, const void* from, size_t bytes) const;
+  void copy_on_device(void* to, const void* from, size_t bytes) const;
   void zero(void* memory, size_t bytes) const;
 
  private:

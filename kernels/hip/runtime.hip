@@ -131,6 +131,11 @@ void Stream::copy_to_host(void* host_to, const void* from, size_t bytes) const {
   check(hipMemcpyAsync(host_to, from, bytes, hipMemcpyDeviceToHost, stream_),
         "a copy from the device of " + std::to_string(bytes) + " bytes");
 }
+void Stream::copy_on_device(void* to, const void* from, size_t bytes) const {
+  use();
+  check(hipMemcpyAsync(to, from, bytes, hipMemcpyDeviceToDevice, stream_),
+        "a copy on the device of " + std::to_string(bytes) + " bytes");
+}
 void Stream::zero(void* memory, size_t bytes) const {
   use();
   check(hipMemsetAsync(memory, 0, bytes, stream_), "zeroing " + std::to_string(bytes) + " bytes");

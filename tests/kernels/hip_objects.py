@@ -17,11 +17,12 @@ import sys
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 COMPILER = "clang++-19"
-SOURCES = ("runtime", "queue/side_stream", "queue/captured_sequence", "memory", "hip_ops", "products", "attention", "no_library_products")
+SOURCES = ("runtime", "queue/side_stream", "queue/captured_sequence", "memory", "hip_ops", "products", "attention", "decode/decode", "decode/attention",
+           "decode/int8", "no_library_products")
 ARCHS = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 WAVE = {"gfx908": 64, "gfx90a": 64, "gfx942": 64}  # the others: 32
 MOST_SHARED = 64 << 10
-MATRIX_KERNELS = ("product", "attention_forward", "attention_backward_queries", "attention_backward_keys")
+MATRIX_KERNELS = ("product", "attention_forward", "attention_backward_queries", "attention_backward_keys", "attention_in_pages")
 PLAIN = {("gfx90a", "Float16")}  # its units take small float16 for 0 (kernels/hip/matrix_tile.h)
 MARKS = ("<!-- objects -->", "<!-- end of objects -->")
 

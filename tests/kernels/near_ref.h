@@ -7,6 +7,7 @@
 #include <cmath>
 #include <string>
 
+#include "tests/kernels/decode/cases.h"
 #include "tests/kernels/op_cases.h"
 
 namespace holdfast::kernels::testing {
@@ -28,10 +29,9 @@ inline void expect_cases_near_ref(DeviceOps& ops) {
   RandomInputs random;
   SCOPED_TRACE(random.how_to_repeat());
   auto ref = make_ref_ops(ops.activation_dtype());
-  const bool by_library =
-      ops.info().numerics.find("blaslt") != std::string::npos;  // the library takes biases of the activations' type
-  const Bias bias = by_library ? Bias::kRounded : Bias::kFloat;
+  const Bias bias = has_library_products(ops) ? Bias::kRounded : Bias::kFloat;  // the library takes them of that type
   auto cases = small_cases(ops.activation_dtype(), random, bias);
+  for (auto& one : decode_cases(ops.activation_dtype(), random)) cases.push_back(std::move(one));
 #if !defined(HOLDFAST_HIP_SHIM)  // the CPU that plays a GPU takes the large cut for small matrices, too
   if (ops.info().kind == "hip") {
     for (auto& one : large_cut_cases(ops.activation_dtype(), random, bias)) cases.push_back(std::move(one));

@@ -14,29 +14,18 @@ namespace holdfast::kernels::testing {
 namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
-// Bound for float32 sums of up to a few thousand terms in another order.
-constexpr Bound kFloatSum{0, 2e-5};
 // Bound for a value rounded to bfloat16: the neighbouring value is 2^-8 away, doubled for the effect of rounded inputs.
 constexpr Bound kRounded{1.0 / 128, 2e-5};
 // Bound for a value that was rounded, went through GELU and was rounded again; its argument may be large where gelu is near 0.
 constexpr Bound kRoundedTwice{3.0 / 128, 5e-4};
 // The same two bounds for float16, which has three more bits.
 constexpr Bound kRoundedToHalf{1.0 / 1024, 2e-5}, kRoundedToHalfTwice{3.0 / 1024, 7e-5};
-constexpr Bound kExact{};
 
 std::vector<float> poisoned(int64_t count) {
   return std::vector<float>(static_cast<size_t>(count), kNan);
 }
 std::vector<double> values(const std::vector<float>& x) {
   return {x.begin(), x.end()};
-}
-
-// The bound for a tensor of activations.
-Bound stored(DType dtype) {
-  return dtype == DType::kFloat32 ? kFloatSum : dtype == DType::kBFloat16 ? kRounded : kRoundedToHalf;
-}
-Bound stored_twice(DType dtype) {
-  return dtype == DType::kFloat32 ? kFloatSum : dtype == DType::kBFloat16 ? kRoundedTwice : kRoundedToHalfTwice;
 }
 
 template <typename... Sizes>
@@ -311,6 +300,13 @@ OpCase cast(DType dtype, RandomInputs& random, int64_t count) {
 }
 
 }  // namespace
+
+Bound stored(DType activations) {
+  return activations == DType::kFloat32 ? kFloatSum : activations == DType::kBFloat16 ? kRounded : kRoundedToHalf;
+}
+Bound stored_twice(DType activations) {
+  return activations == DType::kFloat32 ? kFloatSum : activations == DType::kBFloat16 ? kRoundedTwice : kRoundedToHalfTwice;
+}
 
 std::vector<OpCase> small_cases(DType dtype, RandomInputs& random, Bias bias) {
   std::vector<OpCase> cases = {encoder(random, 1, 1, 8, 5), encoder(random, 2, 7, 24, 51), encoder(random, 3, 33, 100, 40)};

@@ -18,6 +18,14 @@ struct Bound {
   double relative = 0, absolute = 0, scale = 1;
 };
 
+// Bound for float32 sums of up to a few thousand terms in another order.
+inline constexpr Bound kFloatSum{0, 2e-5};
+inline constexpr Bound kExact{};
+
+// The bound for a tensor of activations, and for one that was rounded, went through GELU and was rounded again.
+Bound stored(DType activations);
+Bound stored_twice(DType activations);
+
 struct Output {
   std::string name;
   Bound bound;
