@@ -3,11 +3,11 @@
 //
 // Promises: logits and losses of a token are a function of (parameters, the op set's numerics and type, the tokens up to it)
 // and of nothing else: not of the other sequences of a pass, of how a sequence was cut into passes, or of its pages. They are
-// those of Gpt2's forward pass over block_size tokens. Weights are read from memory once a pass. No allocation in a pass but of
-// its result. A model may be divided: a decoder has some of its layers, and those before them are another's (EarlierLayers),
-// with the same bits as of one. Refuses: a configuration that cannot be built, as Gpt2 does (std::invalid_argument); values
-// that cannot be read (its error). Positions of a sequence are below block_size, and its tokens below vocab_size:
-// preconditions. Thread: one Decoder belongs to one thread.
+// those of Gpt2's forward pass over block_size tokens, where kernels/decode_ops.h says so. Weights are read from memory once a
+// pass. No allocation in a pass but of its result. A model may be divided: a decoder has some of its layers, and those before
+// them are another's (EarlierLayers), with the same bits as of one. Refuses: a configuration that cannot be built, as Gpt2 does
+// (std::invalid_argument); values that cannot be read (its error). Positions of a sequence are below block_size, and its tokens
+// below vocab_size: preconditions. Thread: one Decoder belongs to one thread.
 #pragma once
 
 #include <cstdint>
