@@ -175,8 +175,6 @@ class DeviceOps {
                                   const int32_t* targets, int64_t N, int64_t C, int64_t V, float scale) = 0;
   // 0: this op set has dwte whole or not at all, and no head_rows_backward.
   virtual int64_t head_rows() const = 0;
-  // logits (rows, V) = x (rows, C) * wte^T, for sampling.
-  virtual void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) = 0;
 
   // --- optimizer. AdamW (Loshchilov, Hutter 2019, algorithm 2) on `count` elements; m and v are the moments.
   virtual void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) = 0;
@@ -237,5 +235,8 @@ std::unique_ptr<DeviceOps> make_cpu_ops(DType activations, int threads);
 // A GPU, by the runtime's number (gpus.h). Only in builds for one (HOLDFAST_HIP). This and every op throw DeviceFailure where
 // the runtime fails: "hip: WHAT: its words".
 std::unique_ptr<DeviceOps> make_hip_ops(DType activations, int device);
+
+// Makes an op set of a device that is chosen already.
+using OpsFactory = std::function<std::unique_ptr<DeviceOps>(DType activations)>;
 
 }  // namespace holdfast::kernels

@@ -56,7 +56,6 @@ size_t lay_out(Activations& at, const Gpt2Config& config, size_t act_bytes, int6
   at.tokens = ids(N);
   at.token_runs = ids(3 * N + 1);
   at.targets = ids(N);
-  at.logits = B == 1 ? floats(config.vocab_size) : nullptr;
   return planner.used();
 }
 

@@ -18,7 +18,6 @@
 //     wide                        (N, 4C)                  4 NC a
 //     mean, rstd, losses          (N) float32 each        12 N
 //     tokens, targets, token_runs   (N), (N), (3 N + 1) int32    20 N
-//     logits                      (V) float32              4 V    only for batch size 1, for sampling
 //
 // Not kept: the LayerNorms' outputs. They are computed again in the backward pass (reads 4 NC bytes, writes NC a: next
 // to nothing beside the matrix products, and the same bits), which saves 2 NC a and two statistics a layer.
@@ -58,7 +57,6 @@ struct Activations {
   int32_t* tokens;        // (B, T)
   int32_t* token_runs;    // (3 N + 1) of DistinctTokens: ids, starts, positions
   int32_t* targets;       // (B, T)
-  float* logits;          // (V), null unless B = 1
 
   Activations(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size, Recompute recompute);
   size_t bytes() const { return arena_.bytes(); }

@@ -203,20 +203,6 @@ double Gpt2::evaluate_microbatch(std::span<const int32_t> tokens, std::span<cons
   return ops_.sum(at.losses, N) / static_cast<double>(N);
 }
 
-std::vector<float> Gpt2::next_token_logits(std::span<const int32_t> context) {
-  assert(batch_size_ == 1 && !context.empty() && context.size() <= static_cast<size_t>(config_.block_size));
-  const int64_t T = static_cast<int64_t>(context.size()), C = config_.n_embd, V = config_.vocab_size;
-  const Activations& at = *activations_;
-  ops_.copy_to_device(at.tokens, context.data(), context.size_bytes());
-  forward(1, T);
-  const size_t row_bytes = static_cast<size_t>(C) * kernels::dtype_size(ops_.activation_dtype());
-  const std::byte* last_row = reinterpret_cast<const std::byte*>(at.normed) + static_cast<size_t>(T - 1) * row_bytes;
-  ops_.head_logits(at.logits, reinterpret_cast<const kernels::Act*>(last_row), views_->wte.act, 1, C, V);
-  std::vector<float> logits(static_cast<size_t>(V));
-  ops_.copy_to_host(logits.data(), at.logits, logits.size() * sizeof(float));
-  return logits;
-}
-
 void Gpt2::forward(int64_t B, int64_t T) {
   const int64_t C = config_.n_embd, N = B * T;
   const Activations& at = *activations_;

@@ -148,9 +148,6 @@ class Gpt2 {
   };
   MemoryUse memory_use() const;
 
-  // Logits (vocab_size) for the token after `context` (1 to block_size ids). For sampling; batch_size must be 1.
-  std::vector<float> next_token_logits(std::span<const int32_t> context);
-
   // While *flag is true, passes throw Interrupted at the next layer boundary; those that are queued as a whole, before and
   // after that. `flag` outlives the model; may be null.
   void set_interrupt(const std::atomic<bool>* flag) { interrupt_ = flag; }

@@ -87,9 +87,6 @@ class EmulatedOps final : public kernels::HostOps {
   void head_rows_backward(float*, int64_t, int64_t, const Act*, const Act*, const int32_t*, int64_t, int64_t, int64_t,
                           float) override {}
   int64_t head_rows() const override { return 0; }
-  void head_logits(float* logits, const Act*, const Act*, int64_t rows, int64_t, int64_t V) override {
-    std::fill_n(logits, rows * V, 0.0F);
-  }
 
   void adamw(float*, float*, float*, const float*, int64_t, const AdamWStep&) override {}
   void nesterov(float*, float*, const float*, int64_t, const NesterovStep&) override {}

@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
     return 2;
   }
   const std::chrono::duration<double> microbatch(*milliseconds / 1000);
-  const worker::OpsFactory make = [microbatch](kernels::DType dtype) { return bench::make_emulated_ops(dtype, microbatch); };
+  const kernels::OpsFactory make = [microbatch](kernels::DType dtype) { return bench::make_emulated_ops(dtype, microbatch); };
   return worker::run_worker_program(
       argc, argv,
       [make](const worker::WorkerOptions&) -> tl::expected<worker::ChosenDevice, std::string> {

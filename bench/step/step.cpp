@@ -33,7 +33,7 @@
 #include "model/device_buffer.h"
 #include "model/gpt2.h"
 #include "model/state/train_state.h"
-#include "worker/process/devices.h"
+#include "worker/devices/devices.h"
 #include "worker/profile/recorder.h"
 #include "worker/profile/recording_ops.h"
 
@@ -77,14 +77,8 @@ kernels::DType dtype_of(const std::string& name) {
   return name == "float16" ? kernels::DType::kFloat16 : kernels::DType::kBFloat16;
 }
 
-#if defined(HOLDFAST_WITH_GPUS)
-constexpr const worker::GpuOps* kGpus = &worker::kLinkedGpus;
-#else
-constexpr const worker::GpuOps* kGpus = nullptr;
-#endif
-
 std::unique_ptr<kernels::DeviceOps> make_ops(const Options& options) {
-  const auto chosen = worker::choose_device(options.device, options.threads, kGpus);
+  const auto chosen = worker::choose_device(options.device, options.threads, worker::kLinkedGpus);
   if (!chosen) throw std::runtime_error(chosen.error());
   return chosen->make_ops(dtype_of(options.dtype));
 }

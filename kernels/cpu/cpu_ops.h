@@ -50,7 +50,6 @@ class CpuOps final : public HostOps {
   void head_rows_backward(float* dwte, int64_t first_row, int64_t count, const Act* x, const Act* wte, const int32_t* targets,
                           int64_t N, int64_t C, int64_t V, float scale) override;
   int64_t head_rows() const override;
-  void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override;
 
   void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) override;
   void nesterov(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step) override;

@@ -222,21 +222,4 @@ void CpuOps::head_rows_backward(float* dwte, int64_t first_row, int64_t count, c
   });
 }
 
-void CpuOps::head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) {
-  const void* in = operands(x, rows * C, in_);
-  const Cut tiles = Cut::of(kColumns, V);
-  const auto whole = product(rows, C, tiles.size(0), by_rows(C), transposed(C), V);
-  const auto last = product(rows, C, tiles.size(tiles.count - 1), by_rows(C), transposed(C), V);
-  for (Scratch& scratch : per_thread_) scratch.floats(kColumns * C);
-  team_.for_each(tiles.count, [&](int64_t tile, int thread) {
-    const void* weights = at(wte, tiles.begin(tile) * C);
-    if (widens()) {
-      float* wide = per_thread_[static_cast<size_t>(thread)].floats(0);
-      elements_.to_float(wide, weights, tiles.size(tile) * C);
-      weights = wide;
-    }
-    (tile + 1 == tiles.count ? last : whole).run(thread, in, weights, logits + tiles.begin(tile));
-  });
-}
-
 }  // namespace holdfast::kernels::cpu

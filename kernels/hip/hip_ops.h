@@ -132,7 +132,6 @@ class HipOps final : public DeviceOps {
   }
   // A library's bits depend on the shape of a product.
   int64_t head_rows() const override { return 0; }
-  void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override;
 
   void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) override;
   void nesterov(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step) override;

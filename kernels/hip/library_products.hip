@@ -31,8 +31,7 @@ void check_blas(hipblasStatus_t status, const std::string& what) {
   (void)hipGetLastError();
   if (status == HIPBLAS_STATUS_SUCCESS) return;
   if (status == HIPBLAS_STATUS_ALLOC_FAILED) {
-    throw std::runtime_error("hip: out of memory in the library of matrix products, for " + what +
-                             ": lower batch_size or set recompute");
+    throw std::runtime_error("hip: out of memory in the library of matrix products, for " + what + kMemoryAdvice);
   }
   throw DeviceError("hip: " + what + ": the library of matrix products failed with status " +
                     std::to_string(static_cast<int>(status)) + " (a build with -DHOLDFAST_HIP_PRODUCTS=own does without it)");

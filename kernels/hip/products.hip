@@ -267,12 +267,6 @@ void HipOps<Element>::head_loss_backward(float* losses, Act* dx, float* dwte, co
   }
 }
 
-template <typename Element>
-void HipOps<Element>::head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) {
-  side_.join();
-  logits_of(logits, V, as<Element>(x), as<Element>(wte), rows, C, V);
-}
-
 template class HipOps<float>;
 template class HipOps<BFloat16>;
 template class HipOps<Float16>;

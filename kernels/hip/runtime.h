@@ -168,7 +168,9 @@ class QuickCopies {
   size_t next_ = 0;
 };
 
-// On the device in use. "hip: out of memory: asked 512 MiB, 310 free: lower batch_size or set recompute"
+// Advice for whoever runs out of the device's memory.
+inline constexpr const char* kMemoryAdvice = ": lower batch_size or set recompute; for texts, lower --cache_mib";
+// On the device in use. "hip: out of memory: asked 512 MiB, 310 free: lower ..."
 void* allocate_on_device(size_t bytes);
 void release_on_device(void* memory) noexcept;
 

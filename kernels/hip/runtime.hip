@@ -24,7 +24,7 @@ void check(hipError_t error, const std::string& what) {
   if (error == hipSuccess) return;
   (void)hipGetLastError();  // it is kept otherwise, and taken for that of the next kernel
   if (error == hipErrorOutOfMemory) {
-    throw std::runtime_error("hip: out of memory, for " + what + ": lower batch_size or set recompute");
+    throw std::runtime_error("hip: out of memory, for " + what + kMemoryAdvice);
   }
   throw DeviceError("hip: " + what + ": " + hipGetErrorString(error));
 }
@@ -311,8 +311,8 @@ void* allocate_on_device(size_t bytes) {
     (void)hipGetLastError();  // it is told below
     size_t free = 0, total = 0;
     check(hipMemGetInfo(&free, &total), "the device's free memory");
-    throw std::runtime_error("hip: out of memory: asked " + mebibytes(bytes) + ", " + std::to_string(free >> 20) +
-                             " free: lower batch_size or set recompute");
+    throw std::runtime_error("hip: out of memory: asked " + mebibytes(bytes) + ", " + std::to_string(free >> 20) + " free" +
+                             kMemoryAdvice);
   }
   check(error, "memory of " + mebibytes(bytes));
   return memory;

@@ -91,9 +91,6 @@ class RefOps final : public HostOps {
     ref::head_rows_backward(dwte, first, rows, as<E>(x), as<E>(wte), targets, scratch_, N, C, V, scale);
   }
   int64_t head_rows() const override { return 1; }
-  void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override {
-    ref::head_logits(logits, as<E>(x), as<E>(wte), rows, C, V);
-  }
 
   void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step) override {
     ref::adamw(parameters, m, v, gradient, count, step);

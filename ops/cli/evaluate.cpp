@@ -49,8 +49,9 @@ void evaluate(const Options& options, const EvaluateArguments& arguments) {
   const int64_t windows = arguments.windows == 0 ? there : std::min(arguments.windows, there);
   std::vector<int32_t> pages(static_cast<size_t>((block_size + kernels::kPageTokens - 1) / kernels::kPageTokens));
   std::iota(pages.begin(), pages.end(), 0);
-  const auto [ops, divided, decoder] =
-      load_model(trained, arguments.model, {.pages = static_cast<int64_t>(pages.size()), .rows = kRows, .answers = kRows});
+  const worker::ChosenDevice device = device_of(options, arguments.model);
+  const auto [ops, divided, decoder] = load_model(
+      trained, arguments.model, device, {.pages = static_cast<int64_t>(pages.size()), .rows = kRows, .answers = kRows});
   const auto begun = std::chrono::steady_clock::now();
   std::vector<int32_t> inputs(static_cast<size_t>(block_size)), targets(inputs.size());
   double sum = 0;

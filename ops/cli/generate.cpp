@@ -36,8 +36,9 @@ std::string progress_text(const worker::RequestFileProgress& progress, double el
 void generate(const Options& options, const GenerateArguments& arguments) {
   TrainedModel trained = find_model(options, arguments.model);
   const auto tokenizer = tokenizer_of(arguments.tokenizer, trained.manifest);
+  const worker::ChosenDevice device = device_of(options, arguments.model);
   const auto [ops, divided, decoder] =
-      load_model_for_many(trained, arguments.model, arguments.cache_mib, arguments.batch_tokens);
+      load_model_for_many(trained, arguments.model, device, arguments.cache_mib, arguments.batch_tokens);
   worker::RequestFile file{.requests = arguments.input,
                            .answers = arguments.output,
                            .model = trained.manifest.job,

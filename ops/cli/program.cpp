@@ -177,8 +177,9 @@ std::unique_ptr<CLI::App> make_app(Options& options) {
   return app;
 }
 
-int run(int argc, char** argv) {
+int run(int argc, char** argv, const worker::GpuOps* gpus) {
   Options options;
+  options.gpus = gpus;
   const std::unique_ptr<CLI::App> app = make_app(options);
   if (argc > 1 && argv[1] == std::string(kCompleteWord)) return print_completions(*app, options, {argv + 2, argv + argc});
   try {

@@ -30,7 +30,8 @@ void generate(const Options& options, const SampleArguments& arguments) {
   TrainedModel trained = find_model(options, arguments.model);
   const auto tokenizer = tokenizer_of(arguments.tokenizer, trained.manifest);
   const int64_t block_size = trained.config.block_size;
-  const auto [ops, divided, decoder] = load_model(trained, arguments.model,
+  const worker::ChosenDevice device = device_of(options, arguments.model);
+  const auto [ops, divided, decoder] = load_model(trained, arguments.model, device,
                                                   {.pages = (block_size + kernels::kPageTokens - 1) / kernels::kPageTokens,
                                                    .rows = std::min<int64_t>(block_size, 256),
                                                    .answers = 128});

@@ -66,6 +66,19 @@ void add_precision_arguments(CLI::App& command, ModelArguments& arguments) {
                   "Type to compute with: float32, bfloat16 or float16; int8: bfloat16, with weights of 8 bits")
       ->check(CLI::IsMember({"float32", "bfloat16", "float16", "int8"}))
       ->capture_default_str();
+  command
+      .add_option(
+          "--device", arguments.device,
+          "cpu; auto: a GPU that no other program of Holdfast has, else the CPU; hip:N: the GPU of this number. What it "
+          "writes may differ from one to another")
+      ->check(CLI::Validator(
+          [](const std::string& text) {
+            return worker::is_device_name(text) ? "" : "expected auto, cpu, hip, hip:N (the GPU's number, from 0) or ref";
+          },
+          ""))
+      ->capture_default_str()
+      ->type_name("DEVICE");
+  command.add_flag("--share_device", arguments.share_device, "Take a GPU also if a worker of this machine has it");
   command.add_option("--threads", arguments.threads, "Threads to compute with")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
@@ -116,15 +129,22 @@ TrainedModel find_model(const Options& options, const ModelArguments& arguments)
   return {std::move(manifest), config, std::move(place.store)};
 }
 
+worker::ChosenDevice device_of(const Options& options, const ModelArguments& arguments) {
+  const worker::GpuLocks locks(worker::GpuLocks::usual_folders(), "holdfast");
+  auto device =
+      worker::choose_device(arguments.device, arguments.threads, options.gpus, -1, arguments.share_device ? nullptr : &locks);
+  if (!device) throw Failure{kBadInput, device.error()};
+  return *std::move(device);
+}
+
 namespace {
 
 bool is_int8(const ModelArguments& arguments) {
   return arguments.precision == "int8";
 }
 
-std::unique_ptr<kernels::DeviceOps> ops_of(const ModelArguments& arguments) {
-  const auto activations = is_int8(arguments) ? kernels::DType::kBFloat16 : kernels::dtype_named(arguments.precision).value();
-  return kernels::make_cpu_ops(activations, arguments.threads);
+std::unique_ptr<kernels::DeviceOps> ops_of(const ModelArguments& arguments, const worker::ChosenDevice& device) {
+  return device.make_ops(is_int8(arguments) ? kernels::DType::kBFloat16 : kernels::dtype_named(arguments.precision).value());
 }
 
 ModelInMemory load(TrainedModel& model, const ModelArguments& arguments, std::unique_ptr<kernels::DeviceOps> ops,
@@ -148,13 +168,14 @@ ModelInMemory load(TrainedModel& model, const ModelArguments& arguments, std::un
 
 }  // namespace
 
-ModelInMemory load_model(TrainedModel& model, const ModelArguments& arguments, const model::Decoder::Limits& limits) {
-  return load(model, arguments, ops_of(arguments), limits);
+ModelInMemory load_model(TrainedModel& model, const ModelArguments& arguments, const worker::ChosenDevice& device,
+                         const model::Decoder::Limits& limits) {
+  return load(model, arguments, ops_of(arguments, device), limits);
 }
 
-ModelInMemory load_model_for_many(TrainedModel& model, const ModelArguments& arguments, int64_t cache_mib, int64_t batch_tokens,
-                                  const ModelDivision& division) {
-  auto ops = ops_of(arguments);
+ModelInMemory load_model_for_many(TrainedModel& model, const ModelArguments& arguments, const worker::ChosenDevice& device,
+                                  int64_t cache_mib, int64_t batch_tokens, const ModelDivision& division) {
+  auto ops = ops_of(arguments, device);
   const auto page_bytes = static_cast<int64_t>(model::Decoder::page_bytes(model.config, *ops));
   const int64_t longest = (model.config.block_size + kernels::kPageTokens - 1) / kernels::kPageTokens;
   return load(model, arguments, std::move(ops),

@@ -14,6 +14,7 @@
 #include "ops/cli/checkpoint_place.h"
 #include "ops/cli/command/command.h"
 #include "storage/checkpoint.h"
+#include "worker/devices/devices.h"
 
 namespace holdfast::ops {
 
@@ -29,7 +30,8 @@ void refuse_tokenizer_of_another(const model::Tokenizer& tokenizer, const storag
 
 // The arguments of commands that compute with a checkpoint's model.
 struct ModelArguments {
-  std::string from, precision = "float32";
+  std::string from, precision = "float32", device = "cpu";
+  bool share_device = false;
   int threads;
   ModelArguments();
 };
@@ -40,6 +42,9 @@ void add_text_arguments(CLI::App& command, model::TextOptions& options);
 // --cache_mib and --batch_tokens, of commands that write many texts at once.
 void add_batch_arguments(CLI::App& command, int64_t& cache_mib, int64_t& batch_tokens);
 void add_tokenizer_argument(CLI::App& command, std::string& folder);
+
+// The device that `arguments` name: no other program has it until this one gives it up. Throws a Failure.
+worker::ChosenDevice device_of(const Options& options, const ModelArguments& arguments);
 
 struct TrainedModel {
   storage::Manifest manifest;
@@ -71,10 +76,11 @@ struct ModelInMemory {
   std::unique_ptr<DividedLayers> divided;  // null: all layers are here
   std::unique_ptr<model::Decoder> decoder;
 };
-// Its parameters, read and verified. Throws a Failure.
-ModelInMemory load_model(TrainedModel& model, const ModelArguments& arguments, const model::Decoder::Limits& limits);
+// Its parameters, read and verified, on a device that is held longer. Throws a Failure.
+ModelInMemory load_model(TrainedModel& model, const ModelArguments& arguments, const worker::ChosenDevice& device,
+                         const model::Decoder::Limits& limits);
 // With the limits that --cache_mib and --batch_tokens allow.
-ModelInMemory load_model_for_many(TrainedModel& model, const ModelArguments& arguments, int64_t cache_mib, int64_t batch_tokens,
-                                  const ModelDivision& division = {});
+ModelInMemory load_model_for_many(TrainedModel& model, const ModelArguments& arguments, const worker::ChosenDevice& device,
+                                  int64_t cache_mib, int64_t batch_tokens, const ModelDivision& division = {});
 
 }  // namespace holdfast::ops

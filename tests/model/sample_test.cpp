@@ -53,7 +53,9 @@ TEST_F(SampleTest, TemperatureZeroTakesTheLikeliestWhateverTheSeed) {
   const std::vector<int32_t> greedy = ids({.max_tokens = 12, .temperature = 0, .seed = 1});
   EXPECT_EQ(ids({.max_tokens = 12, .temperature = 0, .seed = 2}), greedy);
   EXPECT_EQ(ids({.max_tokens = 12, .temperature = 1, .top_k = 1, .seed = 3}), greedy);
-  const std::vector<float> logits = model_.gpt2.next_token_logits(context_);
+  constexpr int32_t kPage = 0;
+  const Feed feed{context_, 0, {&kPage, 1}, 1};
+  const std::span<const float> logits = decoder_->feed({&feed, 1});
   EXPECT_EQ(greedy[0], std::ranges::max_element(logits) - logits.begin());
 }
 

@@ -68,6 +68,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
                           "rendezvous/standby",
     # --- worker/: one training process for each device
     "worker/invariants": "",
+    "worker/devices": "kernels rendezvous/text",
     "worker/transport": "rendezvous/text rendezvous/client",
     "worker/drills/fault_points": "rendezvous/text",  # the ring has points, too; the rest of drills/ stands on the ring's transport
     "worker/profile": "kernels storage rendezvous/protocol",
@@ -92,7 +93,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "worker/replica": "storage model rendezvous/protocol rendezvous/completions worker/profile worker/link "
                       "worker/session worker/serving",
     "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is
-    "worker/process": "kernels storage rendezvous/text rendezvous/protocol rendezvous/client worker/transport "
+    "worker/process": "kernels storage rendezvous/text rendezvous/protocol rendezvous/client worker/devices worker/transport "
                       "worker/drills/fault_points worker/drills worker/profile worker/link worker/load worker/session "
                       "worker/data_sets worker/state worker/checkpoints worker/tensorboard worker/replica worker/step worker/process/lifecycle",
     # --- ops/cli/: the program that people type
@@ -109,10 +110,10 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
                     "ops/cli/jobs",
     "ops/cli/help": "rendezvous/text rendezvous/protocol ops/cli/terminal ops/cli/command ops/cli/jobs",
     "ops/cli/data": "model rendezvous/text rendezvous/protocol rendezvous/client ops/cli/terminal ops/cli/command",
-    "ops/cli": "kernels storage model rendezvous/text rendezvous/protocol rendezvous/client ops/cli/terminal "
+    "ops/cli": "kernels storage model rendezvous/text rendezvous/protocol rendezvous/client worker/devices ops/cli/terminal "
                "ops/cli/command ops/cli/jobs ops/cli/chaos ops/cli/help",
     # The program's own three: only these have the service behind them.
-    "ops/cli/main": "ops/cli",
+    "ops/cli/main": "worker/devices ops/cli",
     "ops/cli/serve": "storage rendezvous/client rendezvous/process ops/cli/command",
     "ops/cli/serve_model": "rendezvous/text rendezvous/http worker/serving ops/cli/terminal ops/cli/command ops/cli",
     "ops/cli/generate": "rendezvous/text worker/serving ops/cli/terminal ops/cli/command ops/cli",

@@ -32,7 +32,7 @@ namespace holdfast::worker {
 struct RunnerOptions {
   std::string data_root;
   std::vector<std::string> checkpoint_roots;
-  OpsFactory make_ops;
+  kernels::OpsFactory make_ops;
   MemoryLimit memory = {};
   // NCCL_TIMEOUT: used where the job's spec leaves the collective timeout at its default.
   std::optional<std::chrono::milliseconds> collective_timeout;

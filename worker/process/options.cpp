@@ -20,8 +20,8 @@
 #include "rendezvous/protocol/foreign_names.h"
 #include "rendezvous/protocol/labels.h"
 #include "storage/places/place.h"
+#include "worker/devices/devices.h"
 #include "worker/drills/fault_points.h"
-#include "worker/process/devices.h"
 #include "worker/process/fleet.h"
 
 namespace holdfast::worker {

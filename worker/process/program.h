@@ -11,18 +11,12 @@
 #include <string>
 #include <tl/expected.hpp>
 
+#include "worker/devices/devices.h"
 #include "worker/process/fleet.h"
-#include "worker/process/gpu_locks.h"
 #include "worker/process/options.h"
-#include "worker/session/session.h"
 
 namespace holdfast::worker {
 
-struct ChosenDevice {
-  OpsFactory make_ops;
-  std::string gpu;                      // its --device name, for which later lives of this worker ask; "" when it is not a GPU
-  std::shared_ptr<const GpuLock> lock;  // held as long as the worker trains; null where it shares the GPU, or has none
-};
 // Returns the device that the parsed options ask for, or why it cannot be had. Called in the training process, never in its
 // supervisor, because a GPU's runtime takes memory. holdfast-worker passes choose_device (devices.h); a benchmark passes its
 // own function.

@@ -40,7 +40,7 @@ constexpr std::chrono::seconds kGrace{5};
 struct Surroundings {
   const WorkerOptions& options;
   const Identity& identity;
-  const OpsFactory& make_ops;
+  const kernels::OpsFactory& make_ops;
   const kernels::DeviceInfo& device;  // the one that `make_ops` makes
   Transport& transport;
   std::shared_ptr<LogShipping> sink;
@@ -81,7 +81,7 @@ DataSetOptions data_set_options(const Surroundings& around) {
 }
 
 // A wrong choice of a device stays wrong after a restart; a device that failed may work again.
-tl::expected<kernels::DeviceInfo, std::string> device_of(const OpsFactory& make_ops) {
+tl::expected<kernels::DeviceInfo, std::string> device_of(const kernels::OpsFactory& make_ops) {
   try {
     return make_ops(kernels::DType::kFloat32)->info();
   } catch (const kernels::DeviceFailure&) {
@@ -213,7 +213,7 @@ class TrainingProcess {
 
 }  // namespace
 
-ExitCode run_training_process(const WorkerOptions& options, const Identity& identity, const OpsFactory& make_ops) {
+ExitCode run_training_process(const WorkerOptions& options, const Identity& identity, const kernels::OpsFactory& make_ops) {
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);

@@ -23,6 +23,6 @@ struct Identity {
 
 // Trains on the devices of `make_ops`. Blocks SIGTERM and SIGINT for all threads and takes them as the wish to leave; both
 // may come more than once.
-ExitCode run_training_process(const WorkerOptions& options, const Identity& identity, const OpsFactory& make_ops);
+ExitCode run_training_process(const WorkerOptions& options, const Identity& identity, const kernels::OpsFactory& make_ops);
 
 }  // namespace holdfast::worker

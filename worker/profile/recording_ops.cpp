@@ -227,9 +227,6 @@ class RecordingOps final : public RecordingMemory {
              [&] { ops_->head_rows_backward(dwte, first, rows, x, wte, targets, N, C, V, scale); });
   }
   int64_t head_rows() const override { return ops_->head_rows(); }
-  void head_logits(float* logits, const Act* x, const Act* wte, int64_t rows, int64_t C, int64_t V) override {
-    recorded("head, logits", [&] { ops_->head_logits(logits, x, wte, rows, C, V); });
-  }
 
   void adamw(float* parameters, float* m, float* v, const float* gradient, int64_t count,
              const kernels::AdamWStep& step) override {

@@ -34,7 +34,8 @@ model::Decoder::Limits limits_of(const model::Gpt2Config& config, kernels::Devic
 
 tl::expected<std::shared_ptr<ReadyModel>, std::string> ReadyModel::read(const std::string& source,
                                                                         const rendezvous::JobSpec& spec,
-                                                                        const OpsFactory& make_ops, const DataPlaces& places) {
+                                                                        const kernels::OpsFactory& make_ops,
+                                                                        const DataPlaces& places) {
   const model::Gpt2Config config = model_config(spec);
   auto weights = named_weights(source, config, places);
   if (!weights) return tl::unexpected(std::move(weights.error()));
@@ -42,7 +43,7 @@ tl::expected<std::shared_ptr<ReadyModel>, std::string> ReadyModel::read(const st
     std::shared_ptr<ReadyModel> ready(new ReadyModel());
     ready->ops_ = make_ops(activations_of(spec));
     if (ready->ops_->make_decode_ops(form_of(spec)) == nullptr) {
-      return tl::unexpected(fmt::format("a worker on {} writes no texts with precision {} yet: have the job require device=cpu",
+      return tl::unexpected(fmt::format("a worker on {} writes no texts with precision {}: have the job require device=cpu",
                                         ready->ops_->info().model, spec.precision));
     }
     auto decoder = model::Decoder::make(config, *ready->ops_, *weights->values, limits_of(config, *ready->ops_), form_of(spec));

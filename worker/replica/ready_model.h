@@ -22,7 +22,8 @@ class ReadyModel {
 
   // `source`: as JobSpec::init_from; the other fields of `spec` say how it is computed.
   static tl::expected<std::shared_ptr<ReadyModel>, std::string> read(const std::string& source, const rendezvous::JobSpec& spec,
-                                                                     const OpsFactory& make_ops, const DataPlaces& places);
+                                                                     const kernels::OpsFactory& make_ops,
+                                                                     const DataPlaces& places);
 
   const rendezvous::HeldModel& held() const { return held_; }
   const std::string& digest() const { return digest_; }  // of its weights

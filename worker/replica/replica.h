@@ -28,7 +28,7 @@ struct ReplicaSetup {
   ServiceLink& link;  // outlives the replica
   std::string job;
   rendezvous::JobSpec spec;
-  OpsFactory make_ops;
+  kernels::OpsFactory make_ops;
   DataPlaces places;                              // without `stop`: that is the replica's own
   std::unique_ptr<storage::ObjectStore> objects;  // of the job, kept by the service
 };

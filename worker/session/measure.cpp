@@ -18,7 +18,7 @@ std::string complaints(const std::vector<rendezvous::FieldError>& errors) {
 
 }  // namespace
 
-tl::expected<std::string, std::string> measure_device(const std::string& fields, const OpsFactory& make_ops) {
+tl::expected<std::string, std::string> measure_device(const std::string& fields, const kernels::OpsFactory& make_ops) {
   nlohmann::json json = nlohmann::json::parse(fields, nullptr, false);
   if (!json.is_object()) {
     return tl::unexpected("--measure: " + fields +

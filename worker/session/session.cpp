@@ -88,7 +88,7 @@ std::unique_ptr<LocalSteps> make_local_steps(const Session& session) {
   return std::make_unique<LocalSteps>(*session.ops, *session.model, session.training, local);
 }
 
-void build_model(Session& session, const OpsFactory& make_ops, const MemoryLimit& limit) {
+void build_model(Session& session, const kernels::OpsFactory& make_ops, const MemoryLimit& limit) {
   const JobSpec& spec = session.spec;
   session.ops = with_spans(make_ops(*kernels::dtype_named(spec.dtype)));
   if (auto refusal = refusal_for_memory(spec, session.ops->memory_is_host(), limit); !refusal.empty())
@@ -133,7 +133,8 @@ model::OptimizerConfig optimizer_config(const JobSpec& spec) {
 }
 
 tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::string& job, const JobSpec& spec,
-                                                                    const DataPlaces& places, const OpsFactory& make_ops,
+                                                                    const DataPlaces& places,
+                                                                    const kernels::OpsFactory& make_ops,
                                                                     const MemoryLimit& limit) {
   if (auto reason = unsupported(spec); !reason.empty()) return tl::unexpected(std::move(reason));
   if (places.data_sets != nullptr) places.data_sets->begin(job, sources_of(spec));

@@ -121,13 +121,12 @@ struct Session {
 // none; at most `most`.
 int host_threads(const kernels::DeviceOps& ops, int most);
 
-using OpsFactory = std::function<std::unique_ptr<kernels::DeviceOps>(kernels::DType)>;
-
 // AdamW's settings. The schedule counts optimizer steps; a step of the job has sync_every of them.
 model::OptimizerConfig optimizer_config(const rendezvous::JobSpec& spec);
 
 tl::expected<std::unique_ptr<Session>, std::string> prepare_session(const std::string& job, const rendezvous::JobSpec& spec,
-                                                                    const DataPlaces& places, const OpsFactory& make_ops,
+                                                                    const DataPlaces& places,
+                                                                    const kernels::OpsFactory& make_ops,
                                                                     const MemoryLimit& limit = {});
 
 // State 0: parameters as session.initial has them, moments 0, exponents unset. Where the state is divided, the parameters come

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+namespace holdfast::worker {
+struct GpuOps;
+}
 namespace holdfast::ops {
 
 // The exit codes are a contract with scripts.
@@ -27,7 +30,8 @@ struct Failure {
 struct Options {
   std::string server, token;  // empty: from the environment, else the defaults
   bool json = false;
-  bool wide = false;  // tables are not made to fit the terminal
+  bool wide = false;                     // tables are not made to fit the terminal
+  const worker::GpuOps* gpus = nullptr;  // of the build (worker/devices/devices.h); null: none
 };
 
 // --server, --token, --cacert and --json.

@@ -61,7 +61,7 @@ struct Ending {
 };
 
 worker::ServedModel served_model(const ServeModelArguments& arguments, const Source& source, TrainedModel& trained,
-                                 Ending& ending) {
+                                 const worker::ChosenDevice& device, Ending& ending) {
   ModelDivision division;
   if (!arguments.stages.empty()) {
     division.earlier = [&](const model::Gpt2Config& config, const model::Decoder::Limits& limits, size_t branch_bytes_of_a_row,
@@ -74,7 +74,7 @@ worker::ServedModel served_model(const ServeModelArguments& arguments, const Sou
     };
   }
   const auto memory = std::make_shared<const ModelInMemory>(
-      load_model_for_many(trained, source.from, arguments.cache_mib, arguments.batch_tokens, division));
+      load_model_for_many(trained, source.from, device, arguments.cache_mib, arguments.batch_tokens, division));
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return {.name = source.name,
           .fingerprint = fingerprint_of(trained, source.from, *memory->ops),
@@ -89,9 +89,9 @@ worker::ServedModel served_model(const ServeModelArguments& arguments, const Sou
 // A newer checkpoint takes the place of the one that is served. A failure is said, once, and tried again.
 class Follower {
  public:
-  Follower(const Options& options, const ServeModelArguments& arguments, const Source& source, worker::ServedModels& models,
-           Ending& ending)
-      : options_(options), arguments_(arguments), source_(source), models_(models), ending_(ending) {}
+  Follower(const Options& options, const ServeModelArguments& arguments, const Source& source,
+           const worker::ChosenDevice& device, worker::ServedModels& models, Ending& ending)
+      : options_(options), arguments_(arguments), source_(source), device_(device), models_(models), ending_(ending) {}
 
  private:
   void run(const std::stop_token& stop) {
@@ -118,7 +118,7 @@ class Follower {
     CheckpointPlace place = find_checkpoints(options_, source_.from.from);
     if (steps_of(place).back() == models_.now()->step) return;
     TrainedModel trained = find_model(options_, source_.from);
-    models_.replace(served_model(arguments_, source_, trained, ending_));
+    models_.replace(served_model(arguments_, source_, trained, device_, ending_));
     fmt::print(stderr, "Serving step {} of {} from now on.\n", trained.manifest.step, source_.name);
   }
 
@@ -126,6 +126,7 @@ class Follower {
   const Options& options_;
   const ServeModelArguments& arguments_;
   const Source& source_;
+  const worker::ChosenDevice& device_;
   worker::ServedModels& models_;
   Ending& ending_;
   std::mutex mutex_;
@@ -200,10 +201,11 @@ void serve_model(const Options& options, const ServeModelArguments& arguments) {
   for (const TrainedModel& other : trained) refuse_tokenizer_of_another(*tokenizer, other.manifest);
   const std::set<std::string> tokens = tokens_of(arguments.server);
   const rendezvous::HttpServerOptions http = http_options(arguments.server, tokens);
+  const worker::ChosenDevice device = device_of(options, arguments.model);
   std::vector<std::unique_ptr<worker::ServedModels>> models;
   std::vector<const worker::ServedModels*> served;
   for (size_t i = 0; i < sources.size(); ++i) {
-    models.push_back(std::make_unique<worker::ServedModels>(served_model(arguments, sources[i], trained[i], ending)));
+    models.push_back(std::make_unique<worker::ServedModels>(served_model(arguments, sources[i], trained[i], device, ending)));
     served.push_back(models.back().get());
   }
   worker::CompletionsApi api(served, *tokenizer, {.patience = std::chrono::seconds(arguments.timeout_s), .tokens = tokens});
@@ -213,7 +215,8 @@ void serve_model(const Options& options, const ServeModelArguments& arguments) {
   std::vector<std::unique_ptr<Follower>> followers;
   for (size_t i = 0; i < sources.size(); ++i) {
     say_what_is_served(*models[i]->now(), arguments, (*server)->port());
-    if (arguments.follow) followers.push_back(std::make_unique<Follower>(options, arguments, sources[i], *models[i], ending));
+    if (arguments.follow)
+      followers.push_back(std::make_unique<Follower>(options, arguments, sources[i], device, *models[i], ending));
   }
   await_ending_signal();
   const std::lock_guard lock(ending.mutex);

@@ -41,8 +41,9 @@ void serve_stage(const Options& options, const StageArguments& arguments) {
   const model::LayerRange layers = layers_of(arguments.layers, trained.config.n_layer);
   const std::set<std::string> tokens = tokens_of(arguments.server);
   rendezvous::HttpServerOptions http = http_options(arguments.server, tokens);
+  const worker::ChosenDevice device = device_of(options, arguments.model);
   const ModelInMemory memory =
-      load_model_for_many(trained, arguments.model, arguments.cache_mib, arguments.batch_tokens, {.layers = layers});
+      load_model_for_many(trained, arguments.model, device, arguments.cache_mib, arguments.batch_tokens, {.layers = layers});
   const auto& limits = memory.decoder->limits();
   // A pass of all rows, each with a table of all pages of a text.
   http.max_body_bytes = size_t{64} << 20;

@@ -230,12 +230,8 @@ void expect_head_of_forward(DeviceOps& ops, DecodeOps& decode, RandomInputs& ran
   const RowsOfDType rows(dtype, C);
   OnDevice on(ops);
   const auto kept = decode.keep(on.of(wte), V, C);
-  if (has_library_products(ops)) {
-    decode.logits(on.of(expected), on.of(x), *kept, N);
-  } else {
-    ops.head_logits(on.of(expected), on.of(x), on.of(wte), N, C, V);
-    ops.head_loss(on.of(expected_losses), on.of(x), on.of(wte), on.of(targets), N, C, V);
-  }
+  decode.logits(on.of(expected), on.of(x), *kept, N);
+  ops.head_loss(on.of(expected_losses), on.of(x), on.of(wte), on.of(targets), N, C, V);
   in_pieces(random, N, [&](int64_t first, int64_t count) {
     decode.logits(on.of(found) + first * V, rows.at(on.of(x), first), *kept, count);
     decode.token_losses(losses.data() + first * K, on.of(found) + first * V, ids.data() + first * K, count, K, V);

@@ -1,5 +1,5 @@
 // The choice of --device, in builds with and without the op set for GPUs, on machines with and without a GPU.
-#include "worker/process/devices.h"
+#include "worker/devices/devices.h"
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -103,7 +103,7 @@ TEST_F(LockedDevices, AreOfOneWorkerEach) {
   EXPECT_EQ(other->gpu, "hip:1");
   const std::string who = fmt::format("(process {})", getpid());
   EXPECT_EQ(choose("auto", third_).error(), "--device auto: hip:0 is taken by w1 " + who + ", hip:1 is taken by w2 " + who +
-                                                ". Two workers on one GPU are slower than one; --share_device has them share "
+                                                ". Two programs on one GPU are slower than one; --share_device has them share "
                                                 "it all the same, --device cpu does without");
   EXPECT_EQ(choose("hip:1", third_).error().substr(0, 50), "--device hip:1: hip:1 is taken by w2 " + who.substr(0, 13));
   EXPECT_EQ(choose_device("hip:1", 1, &kTwo)->gpu, "hip:1") << "it is shared";

@@ -1,9 +1,9 @@
-// The device that a worker computes on: the meaning of --device.
+// The device that a program computes on: the meaning of --device.
 //
 // "cpu" and "ref" are in every build, GPUs only in builds for them (HOLDFAST_HIP of kernels/hip/CMakeLists.txt). One worker
-// has one GPU: "hip:1" is the second, "hip" the first that no other worker of this machine has, those that are integrated into
-// the CPU last. "auto" is "hip" where there is a GPU, else the CPU: not where there is one that cannot be used. A worker that
-// had a GPU waits for it while its driver shows none, and does not go on with the CPU (program.cpp).
+// has one GPU: "hip:1" is the second, "hip" the first that no other program of Holdfast has on this machine, those that are
+// integrated into the CPU last. "auto" is "hip" where there is a GPU, else the CPU: not where there is one that cannot be used.
+// A worker that had a GPU waits for it while its driver shows none, and does not go on with the CPU (process/program.cpp).
 #pragma once
 
 #include <chrono>
@@ -13,9 +13,8 @@
 #include <vector>
 
 #include "kernels/gpus.h"
-#include "worker/process/gpu_locks.h"
-#include "worker/process/program.h"
-#include "worker/session/session.h"
+#include "kernels/ops.h"
+#include "worker/devices/gpu_locks.h"
 
 namespace holdfast::worker {
 
@@ -26,10 +25,20 @@ struct GpuOps {
   std::string (*identity)(int device);
   std::unique_ptr<kernels::DeviceOps> (*make)(kernels::DType activations, int device);
 };
+// For the main file of a program, which is compiled for what is linked to it. Null: no GPUs.
 #if defined(HOLDFAST_WITH_GPUS)
-inline constexpr GpuOps kLinkedGpus{kernels::find_hip_devices, kernels::hip_devices_by_preference, kernels::hip_device_identity,
-                                    kernels::make_hip_ops};
+inline constexpr GpuOps kGpusOfBuild{kernels::find_hip_devices, kernels::hip_devices_by_preference,
+                                     kernels::hip_device_identity, kernels::make_hip_ops};
+constexpr const GpuOps* kLinkedGpus = &kGpusOfBuild;
+#else
+constexpr const GpuOps* kLinkedGpus = nullptr;
 #endif
+
+struct ChosenDevice {
+  kernels::OpsFactory make_ops;
+  std::string gpu;                      // its --device name, for which later lives of a worker ask; "" when it is not a GPU
+  std::shared_ptr<const GpuLock> lock;  // held as long as it is used; null where the GPU is shared, or is none
+};
 
 // `gpus` is null in a build without GPUs: there are 0.
 tl::expected<int, std::string> count_gpus(const GpuOps* gpus);

@@ -1,4 +1,4 @@
-#include "worker/process/devices.h"
+#include "worker/devices/devices.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -106,7 +106,7 @@ tl::expected<ChosenDevice, std::string> choose_device(const std::string& device,
   auto claimed = locks == nullptr ? Claimed{order.front(), nullptr} : claim_patiently(order, *gpus, *locks, patience);
   if (!claimed) {
     return tl::unexpected(
-        fmt::format("--device {}: {}. Two workers on one GPU are slower than one; --share_device has them "
+        fmt::format("--device {}: {}. Two programs on one GPU are slower than one; --share_device has them "
                     "share it all the same, --device cpu does without",
                     device, claimed.error()));
   }

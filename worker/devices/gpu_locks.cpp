@@ -1,4 +1,4 @@
-#include "worker/process/gpu_locks.h"
+#include "worker/devices/gpu_locks.h"
 
 #include <fcntl.h>
 #include <fmt/format.h>
