@@ -40,10 +40,15 @@ void name_term(HttpResponse& response, int64_t term) {
   if (term > 0) response.headers["Holdfast-Term"] = std::to_string(term);
 }
 
-Reply named(Reply reply, const std::string& id, int64_t term) {
-  return [reply = std::move(reply), id, term](HttpResponse response) {
-    name_answer(response, id);
-    name_term(response, term);
+void complete(HttpResponse& response, const std::string& path, const std::string& id, int64_t term) {
+  name_answer(response, id);
+  name_term(response, term);
+  add_openai_error(path, response);
+}
+
+Reply completed(Reply reply, const HttpRequest& request, int64_t term) {
+  return [reply = std::move(reply), path = request.path, id = request_id(request), term](HttpResponse response) {
+    complete(response, path, id, term);
     reply(std::move(response));
   };
 }
@@ -138,7 +143,7 @@ struct Service::Impl {
 };
 
 void Service::Impl::enqueue(Target target, HttpRequest request, Reply reply) {
-  reply = named(std::move(reply), request_id(request), term_);
+  reply = completed(std::move(reply), request, term_);
   if (auto refusal = parts_.access.refuse_excess(target)) return reply(std::move(*refusal));
   const auto call = std::make_shared<Call>(Call{std::move(request), std::move(target.arguments),
                                                 guarded(std::move(reply), failure_), std::move(target.who), parts_.replies});
@@ -232,8 +237,7 @@ Admission Service::admit(const HttpRequest& head) {
   admission.known = target.who.has_value();
   if (target.refusal) {
     admission.refusal = std::move(target.refusal);
-    name_answer(*admission.refusal, request_id(head));
-    name_term(*admission.refusal, impl_->term_);
+    complete(*admission.refusal, head.path, request_id(head), impl_->term_);
   } else {
     admission.handler = [impl = impl_.get(), target = std::move(target)](HttpRequest request, Reply reply) mutable {
       impl->enqueue(std::move(target), std::move(request), std::move(reply));

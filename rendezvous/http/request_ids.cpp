@@ -30,7 +30,7 @@ std::string request_id(const HttpRequest& request) {
 
 void name_answer(HttpResponse& response, const std::string& id) {
   response.headers["X-Request-Id"] = id;
-  if (response.content_type != "application/problem+json") return;
+  if (response.content_type != kProblemType) return;
   nlohmann::json problem = nlohmann::json::parse(response.body, nullptr, false);
   if (!problem.is_object()) return;
   problem["request_id"] = id;

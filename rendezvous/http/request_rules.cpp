@@ -60,7 +60,7 @@ HttpResponse refusal(int status, const std::string& code, const std::string& det
   HttpResponse response;
   response.status = status;
   response.body = json_text(nlohmann::json(problem));
-  response.content_type = "application/problem+json";
+  response.content_type = kProblemType;
   return response;
 }
 

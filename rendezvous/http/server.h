@@ -48,6 +48,8 @@ class EventStream {
   virtual bool await_reader(size_t unread_bytes) = 0;
 };
 
+inline constexpr const char* kProblemType = "application/problem+json";  // RFC 9457
+
 struct HttpResponse {
   int status = 200;
   std::string body = {};

@@ -37,7 +37,7 @@ HttpResponse empty_answer(int status) {
 
 HttpResponse problem_answer(const Problem& problem) {
   HttpResponse response = json_answer(problem.status, Json(problem));
-  response.content_type = "application/problem+json";
+  response.content_type = kProblemType;
   if (problem.status == 401) response.headers["WWW-Authenticate"] = "Bearer realm=\"holdfast\"";
   if (problem.status == 503 || problem.status == 429) response.headers.emplace("Retry-After", "1");
   return response;

@@ -26,6 +26,10 @@ const std::string& name_of(const Job& job) {
   return job.membership->spec.name.empty() ? job.id : job.membership->spec.name;
 }
 
+bool is_of_openai(const std::string& path) {
+  return path == "/v1/completions" || path == "/v1/models";
+}
+
 // In the words of init_from. Of a job that is followed, its newest checkpoint.
 std::string answering_source(const Coordinator& state, const JobSpec& spec) {
   if (spec.follow != "on") return spec.init_from;
@@ -40,6 +44,19 @@ std::string answering_source(const Coordinator& state, const JobSpec& spec) {
 }
 
 }  // namespace
+
+void add_openai_error(const std::string& path, HttpResponse& response) {
+  if (!is_of_openai(path) || response.content_type != kProblemType) return;
+  Json body = Json::parse(response.body, nullptr, false);
+  if (!body.is_object()) return;
+  const ApiError error{.type = response.status >= 500   ? "server_error"
+                               : response.status == 429 ? "rate_limit_error"
+                                                        : "invalid_request_error",
+                       .message = body.value("detail", ""),
+                       .code = body.value("code", "")};
+  body.update(json_of(error));
+  response.body = body.dump();
+}
 
 struct ServingApi::Served {
   ReplicaPool pool;

@@ -24,6 +24,10 @@
 
 namespace holdfast::rendezvous {
 
+// Puts OpenAI's member `error` into a problem that answers a path of its API, where its clients look for it; a problem may have
+// members of its own (RFC 9457, section 3.2). Thread: any.
+void add_openai_error(const std::string& path, HttpResponse& response);
+
 class ServingApi {
  public:
   ServingApi(Turn& turn, std::string data_dir);

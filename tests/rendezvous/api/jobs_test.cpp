@@ -27,6 +27,15 @@ TEST_F(ServiceTest, ProbesNeedNoTokenAndAllElseDoes) {
   }
 }
 
+TEST_F(ServiceTest, AProblemWhereOpenaisClientsAskHasAnErrorInTheirForm) {
+  const Json none = ask("POST", "/v1/completions", Json::object(), {}, "").json();
+  EXPECT_EQ(none["error"]["code"], "no_token");
+  EXPECT_EQ(none["error"]["type"], "invalid_request_error");
+  EXPECT_EQ(none["error"]["message"], none["detail"]);
+  EXPECT_EQ(ask("GET", "/v1/models", nullptr, {}, "worker-token").json()["error"]["code"], "not_allowed");
+  EXPECT_FALSE(ask("GET", "/v1/jobs", nullptr, {}, "").json().contains("error"));
+}
+
 TEST_F(ServiceTest, AnUnknownPlaceIsAProblem) {
   const Answer nothing = ask("GET", "/v1/nothing"), no_job = ask("GET", "/v1/jobs/j9"), method = ask("DELETE", "/v1/jobs");
   EXPECT_EQ(nothing.status(), 404);

@@ -26,7 +26,7 @@ constexpr size_t kPassesWaiting = 64;
 HttpResponse refusal(int status, const std::string& detail) {
   return {.status = status,
           .body = nlohmann::json{{"status", status}, {"title", "a pass is refused"}, {"detail", detail}}.dump(),
-          .content_type = "application/problem+json"};
+          .content_type = rendezvous::kProblemType};
 }
 
 std::string header(const HttpRequest& request, const char* name) {
