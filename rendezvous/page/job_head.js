@@ -1,7 +1,7 @@
 // The top of a job's page: name, state, why it waits, progress with ETA, and the numbers people look for first.
 import { announce } from "./announce.js";
 import { el, setAttribute, setText } from "./dom.js";
-import { checkpointAge, isEnded, jobTitle, progressBar, stateBadge, stepsOf } from "./job_words.js";
+import { checkpointAge, isEnded, isServing, jobTitle, progressBar, stateBadge, stepsOf } from "./job_words.js";
 import { clock, compact, count, duration, fullTime, measure, percent, plural, secondsSince, UNKNOWN } from "./words.js";
 
 function tile(title) {
@@ -43,6 +43,7 @@ export function jobHead(id) {
   const bar = progressBar("Progress");
   const steps = el("span");
   const eta = el("span", { class: "eta" });
+  const progress = el("div", { class: "progress-line" }, steps, eta);
   const tiles = Object.fromEntries(
     ["Loss", "Tokens/s", "Workers", "Generation", "Last checkpoint", "Running for"].map((name) => [name, tile(name)]),
   );
@@ -59,7 +60,7 @@ export function jobHead(id) {
     el(
       "div",
       { class: "card job-progress" },
-      el("div", { class: "progress-line" }, steps, eta),
+      progress,
       bar.element,
       el(
         "dl",
@@ -113,6 +114,11 @@ export function jobHead(id) {
       setAttribute(reason, "data-state", job.state);
       reason.hidden = reason.textContent === "";
       bar.update(job);
+      // A job that serves has no steps, losses or checkpoints.
+      const serving = isServing(job);
+      for (const name of ["Loss", "Tokens/s", "Last checkpoint"]) tiles[name].element.hidden = serving;
+      for (const each of [bar.element, steps]) each.hidden = serving;
+      progress.hidden = serving && !isEnded(job);
       setText(steps, `Step ${stepsOf(job)} · ${percent(job.step, job.total_steps)}`);
       setText(eta, remaining(job));
       updateFacts(job);

@@ -43,7 +43,7 @@ function memberRow() {
       setText(cell.device, member.device);
       setText(phase, member.phase);
       setAttribute(phase, "data-state", member.phase);
-      setText(cell.step, count(member.step));
+      setText(cell.step, member.step < 0 ? "" : count(member.step));
       setText(cell.owns, member.owned_bytes === null ? "" : bytes(member.owned_bytes));
     },
   };

@@ -9,7 +9,8 @@ import { jobHead } from "./job_head.js";
 import { jobLogs } from "./job_logs.js";
 import { jobMembers } from "./job_members.js";
 import { jobSpecList } from "./job_spec_list.js";
-import { isEnded, jobTitle } from "./job_words.js";
+import { jobTexts } from "./job_texts.js";
+import { isEnded, isServing, jobTitle } from "./job_words.js";
 import { onConnectionChange, isAway } from "./connection.js";
 import { poll } from "./poll.js";
 import { hashOf } from "./router.js";
@@ -17,6 +18,7 @@ import { hashOf } from "./router.js";
 const POLL_MS = 1000;
 const POLL_ENDED_MS = 10000;
 const SECTIONS = ["curves", "members", "events", "logs", "checkpoints", "spec"];
+const SECTIONS_OF_SERVING = ["texts", "members", "events", "logs", "spec"];
 
 function missing(main, id, status, text, focusHeading) {
   main.replaceChildren(
@@ -31,7 +33,7 @@ function missing(main, id, status, text, focusHeading) {
   focusHeading();
 }
 
-function sectionLinks(id, reveal) {
+function sectionLinks(id, sections, reveal) {
   const link = (name) => {
     const href = hashOf(["jobs", id, name]);
     // The address that is there already makes no event.
@@ -41,7 +43,7 @@ function sectionLinks(id, reveal) {
       name[0].toUpperCase() + name.slice(1),
     );
   };
-  return el("nav", { class: "section-links", "aria-label": "Parts of this page" }, SECTIONS.map(link));
+  return el("nav", { class: "section-links", "aria-label": "Parts of this page" }, sections.map(link));
 }
 
 // A part that could not be loaded while the service was away is loaded when it is back.
@@ -78,17 +80,20 @@ export function jobView(main, route, focusHeading) {
     (answer) => update(answer),
   );
   const curves = jobCurves(id, () => job);
+  const texts = jobTexts(id);
   const members = jobMembers();
   const checkpoints = jobCheckpoints(id, (all) => curves.markCheckpoints(all));
   const events = jobEvents(id, () => job, onEvents);
   const logs = jobLogs(id, () => job);
   const spec = jobSpecList(id);
+  const links = el("div");
   const page = el(
     "div",
     { class: "job-page", hidden: true },
     head.element,
     actions.messages,
-    sectionLinks(id, reveal),
+    links,
+    texts.element,
     curves.element,
     el("div", { class: "side-by-side" }, members.element, events.element),
     logs.element,
@@ -97,13 +102,25 @@ export function jobView(main, route, focusHeading) {
   );
   main.append(page);
 
+  let sections = SECTIONS;
   function reveal(section, smooth) {
-    const target = SECTIONS.includes(section) && document.getElementById(`section-${section}`);
+    const target = sections.includes(section) && document.getElementById(`section-${section}`);
     if (!target) return;
     target.scrollIntoView({ behavior: smooth && !matchMedia("(prefers-reduced-motion: reduce)").matches ? "smooth" : "auto" });
     const heading = target.querySelector("h2");
     heading.tabIndex = -1;
     heading.focus({ preventScroll: true });
+  }
+
+  // What is here depends on what the job does; that never changes.
+  function arrange() {
+    const serving = isServing(job);
+    if (serving) sections = SECTIONS_OF_SERVING;
+    links.replaceWith(sectionLinks(id, sections, reveal));
+    texts.element.hidden = !serving;
+    curves.element.hidden = serving;
+    checkpoints.element.hidden = serving;
+    return serving ? [texts.start, events.start] : [curves.start, events.start, checkpoints.load];
   }
 
   function update(now) {
@@ -118,7 +135,7 @@ export function jobView(main, route, focusHeading) {
 
   function onEvents(rows) {
     polling.now();
-    if (rows.some((row) => row.kind.startsWith("checkpoint_"))) checkpoints.load().catch(complaintOf);
+    if (!isServing(job) && rows.some((row) => row.kind.startsWith("checkpoint_"))) checkpoints.load().catch(complaintOf);
   }
 
   let forget = () => {};
@@ -131,10 +148,11 @@ export function jobView(main, route, focusHeading) {
         const first = job === null;
         update(answer);
         if (!first) return;
+        const parts = arrange();
         page.hidden = false;
         if (route.parts[2]) reveal(route.parts[2], false);
         else focusHeading();
-        forget = startEach([curves.start, events.start, checkpoints.load]);
+        forget = startEach(parts);
       } catch (problem) {
         const complaint = complaintOf(problem);
         if (job === null && complaint && !closed) missing(main, id, problem.status, complaint, focusHeading);
@@ -150,7 +168,7 @@ export function jobView(main, route, focusHeading) {
       closed = true;
       forget();
       polling.close();
-      for (const part of [curves, checkpoints, events, logs]) part.close();
+      for (const part of [curves, texts, checkpoints, events, logs]) part.close();
     },
   };
 }

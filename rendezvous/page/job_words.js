@@ -34,8 +34,9 @@ export function progressBar(label) {
 }
 
 // "12 of 100 steps"; a job that counts epochs has no number of steps before a worker has seen its data.
-// A job that serves does none.
-export const stepsOf = (job) => job.kind === "serve" ? "none" : (job.total_steps > 0 ? `${count(job.step)} of ${count(job.total_steps)}` : count(job.step));
+// A job that serves does no steps.
+export const isServing = (job) => job.kind === "serve";
+export const stepsOf = (job) => isServing(job) ? "none" : (job.total_steps > 0 ? `${count(job.step)} of ${count(job.total_steps)}` : count(job.step));
 
 const stepsInWords = (job) => `step ${stepsOf(job)}, ${percent(job.step, job.total_steps)}`;
 

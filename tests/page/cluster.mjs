@@ -25,6 +25,7 @@ export const killLeader = () => ask("kill_leader", []);
 export const startService = () => ask("start_service", []);
 export const smallSpec = (changes) => ask("small_spec", [], changes);
 export const serveTwoCheckpoints = () => ask("serve_two_checkpoints", []);
+export const serveByTwoWorkers = () => ask("serve_by_two_workers", []);
 export const crawl = () => ask("crawl", []);
 export const hurry = () => ask("hurry", []);
 

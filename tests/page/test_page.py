@@ -51,21 +51,35 @@ class Stage:
     def small_spec(self, **changes):
         return harness.small_spec(self.cluster.folder, **changes)
 
-    def serve_two_checkpoints(self):
-        """A small model that was trained on a text, at steps 40 and 120, by one `holdfast serve-model`."""
+    def train_on_a_text(self):
+        """(the job of a small model with checkpoints at steps 40 and 120, its tokenizer)"""
         cluster, folder = self.cluster, self.cluster.folder
-        data, tokens = os.path.join(folder, "data"), os.path.join(folder, "tokens")
+        data = os.path.join(folder, "data")
         cluster.cli("data", "prepare", os.path.join(harness.ROOT, "LICENSE"), "--output", data, "--vocab_size", 400)
-        with open(tokens, "w", encoding="utf-8") as file:
-            file.write("a-token\n")
         cluster.start_workers("w1")
         job = cluster.submit(**harness.small_spec(folder, train_data_path=f"{data}/train.bin", valid_data_path=f"{data}/val.bin", vocab_size=400, total_steps=120,
                                                   learning_rate=5e-3, warmup_steps=5, eval_every=0, checkpoint_every=40))
         cluster.wait_state(job, "succeeded")
+        return job, data
+
+    def serve_two_checkpoints(self):
+        """By one `holdfast serve-model`."""
+        cluster, tokens = self.cluster, os.path.join(self.cluster.folder, "tokens")
+        job, data = self.train_on_a_text()
+        with open(tokens, "w", encoding="utf-8") as file:
+            file.write("a-token\n")
         arguments = ["serve-model", "--from", f"job:{job}@40", "--from", f"job:{job}@120", "--tokenizer", data, "--listen", "127.0.0.1:0", "--token_file", tokens]
         server = cluster.spawn("serving", [f"{harness.BIN}/holdfast", *arguments], {"HOLDFAST_SERVER": cluster.server})
         wait_until(lambda: server.log().count("Serving ") == 2 or not server.running(), 60, "the models to be served")
         return {"base": re.search(r" at (http://\S+)/v1: ", server.log())[1], "models": [f"{job}@40", f"{job}@120"], "token": "a-token"}
+
+    def serve_by_two_workers(self):
+        """The id of a job that serves."""
+        job, _ = self.train_on_a_text()
+        self.cluster.start_workers("w2")
+        serving = self.cluster.submit(kind="serve", init_from=f"job:{job}", nodes=2, min_nodes=1, name="english")
+        wait_until(lambda: [model for model in self.cluster.get("/v1/models")["data"] if model["replicas"] == 2], 60, "two replicas")
+        return serving
 
     def crawl(self):
         self.cluster.crawl()

@@ -151,6 +151,10 @@ void ServingApi::get_models(Call& call) {
     if (job == nullptr || served->tokenizer == nullptr) continue;  // requests are refused until it is there
     const HeldModel* model = served->pool.answering(answering_source(turn_.state, job->membership->spec));
     if (model == nullptr) continue;
+    Json workers = Json::array();
+    for (const std::string& worker : served->pool.replicas())
+      workers.push_back({{"worker", worker}, {"texts", served->pool.texts_of(worker)}});
+    const ReplicaPool::Load load = served->pool.load();
     all.push_back({{"id", name_of(*job)},
                    {"object", "model"},
                    {"created", job->submitted_ms / 1000},
@@ -159,7 +163,9 @@ void ServingApi::get_models(Call& call) {
                    {"step", parse_initial_source(model->source).step},
                    {"system_fingerprint", model->fingerprint},
                    {"job", id},
-                   {"replicas", served->pool.replicas().size()}});
+                   {"replicas", workers.size()},
+                   {"workers", std::move(workers)},
+                   {"texts", {{"writing", load.writing}, {"waiting", load.waiting}, {"moved", load.moved}}}});
   }
   call.answer(json_answer(200, {{"object", "list"}, {"data", std::move(all)}}));
 }
