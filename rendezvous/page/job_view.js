@@ -112,7 +112,7 @@ export function jobView(main, route, focusHeading) {
     heading.focus({ preventScroll: true });
   }
 
-  // What is here depends on what the job does; that never changes.
+  // The parts of the page depend on what the job does, which never changes.
   function arrange() {
     const serving = isServing(job);
     if (serving) sections = SECTIONS_OF_SERVING;

@@ -5,14 +5,15 @@ import json
 import os
 import sys
 import tarfile
-import unittest
 import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(sys.path[0], "serving"))
 import harness  # noqa: E402  (needs the path above)
 
 import formats  # noqa: E402
+from trained import TrainedCase  # noqa: E402
 
 VOCABULARY, TOKENS = 512, 400  # the model has tokens that its tokenizer lacks
 NAMES_IN_GGUF = {"wte": "token_embd", "wpe": "position_embd", "ln_f": "output_norm", "ln_1": "attn_norm", "attn.c_attn": "attn_qkv",
@@ -27,26 +28,15 @@ def name_in_gguf(name):
     return f"blk.{layer}.{NAMES_IN_GGUF[part]}.{kind}"
 
 
-class Export(unittest.TestCase):
+class Export(TrainedCase):
     maxDiff = None
+    TOKENS, VOCABULARY = TOKENS, VOCABULARY
 
     @classmethod
-    def setUpClass(cls):
-        cls.cluster = harness.Cluster().start_service()
-        try:
-            data = os.path.join(cls.cluster.folder, "data")
-            cls.cluster.cli("data", "prepare", os.path.join(harness.ROOT, "LICENSE"), "--output", data, "--vocab_size", TOKENS)
-            cls.cluster.start_workers("w1")
-            cls.job = cls.cluster.submit(**harness.small_spec(cls.cluster.folder, train_data_path=f"{data}/train.bin", valid_data_path=f"{data}/val.bin",
-                                                              vocab_size=VOCABULARY, total_steps=20, eval_every=0))
-            cls.cluster.wait_state(cls.job, "succeeded")
-        except BaseException:
-            cls.cluster.close(True)
-            raise
-
-    @classmethod
-    def tearDownClass(cls):
-        cls.cluster.close(False)
+    def train(cls):
+        cls.cluster.start_workers("w1")
+        cls.job = cls.cluster.submit(**cls.spec(total_steps=20))
+        cls.cluster.wait_state(cls.job, "succeeded")
 
     def export(self, what, dtype="float32", *more):
         folder = os.path.join(self.cluster.folder, f"{what}-{dtype}-{self.id().rpartition('.')[2]}")

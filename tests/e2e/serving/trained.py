@@ -8,14 +8,16 @@ import harness  # noqa: E402  (needs the path above)
 
 
 class TrainedCase(unittest.TestCase):
-    """`cluster` and `data`, the tokenizer's folder; `train` is the test's own."""
+    """`cluster` and `data`, the tokenizer's folder; `train` is the test's own. VOCABULARY: the model's, which may have tokens that the tokenizer lacks."""
+
+    TOKENS = VOCABULARY = 400
 
     @classmethod
     def setUpClass(cls):
         cls.cluster = harness.Cluster().start_service()
         try:
             cls.data = os.path.join(cls.cluster.folder, "data")
-            cls.cluster.cli("data", "prepare", os.path.join(harness.ROOT, "LICENSE"), "--output", cls.data, "--vocab_size", 400)
+            cls.cluster.cli("data", "prepare", os.path.join(harness.ROOT, "LICENSE"), "--output", cls.data, "--vocab_size", cls.TOKENS)
             cls.train()
         except BaseException:
             cls.cluster.close(True)
@@ -27,5 +29,5 @@ class TrainedCase(unittest.TestCase):
 
     @classmethod
     def spec(cls, **changes):
-        return harness.small_spec(cls.cluster.folder, **{"train_data_path": f"{cls.data}/train.bin", "valid_data_path": f"{cls.data}/val.bin", "vocab_size": 400,
+        return harness.small_spec(cls.cluster.folder, **{"train_data_path": f"{cls.data}/train.bin", "valid_data_path": f"{cls.data}/val.bin", "vocab_size": cls.VOCABULARY,
                                                          "eval_every": 0, **changes})
