@@ -105,6 +105,7 @@ void to_json(Json& json, const ReplicaReport& report) {
           {"unreadable", Json::array()},
           {"texts_max", report.texts_max},
           {"tokenizer", report.tokenizer},
+          {"wanted", report.wanted},
           {"news", Json::array()}};
   for (const HeldModel& model : report.held) {
     json["held"].push_back({{"source", model.source},
@@ -130,6 +131,7 @@ void from_json(const Json& json, ReplicaReport& report) {
     report.wait_ms = json.value("wait_ms", int64_t{0});
     report.texts_max = json.value("texts_max", int64_t{0});
     report.tokenizer = json.value("tokenizer", "");
+    report.wanted = json.value("wanted", std::vector<std::string>());
     for (const Json& model : json.value("held", Json::array())) {
       report.held.push_back({.source = model.at("source").get<std::string>(),
                              .fingerprint = model.at("fingerprint").get<std::string>(),

@@ -47,6 +47,7 @@ struct ReplicaReport {
   std::string tokenizer = {};  // the object of the job that has the tokenizer's file
   std::vector<HeldModel> held = {};
   std::vector<UnreadableModel> unreadable = {};
+  std::vector<std::string> wanted = {};  // as it heard last; it is answered at once where that is otherwise now
   // Of one that does not:
   std::vector<TextNews> news = {};
 };

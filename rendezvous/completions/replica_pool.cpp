@@ -101,7 +101,7 @@ void ReplicaPool::cancel_at(const std::string& worker, int64_t assignment) {
   Replica& replica = found->second;
   const auto is_cancel = [&](const ReplicaOrder& order) { return order.text == assignment && order.source.empty(); };
   if (std::ranges::any_of(replica.orders, is_cancel)) return;
-  replica.orders.push_back({.number = replica.next_number++, .text = assignment});
+  replica.orders.push_back({.number = next_order_++, .text = assignment});
   touched_.insert(worker);
 }
 
@@ -130,7 +130,7 @@ void ReplicaPool::give(int64_t number, Text& text) {
   --waiting_;
   ++replica->texts;
   replica->orders.push_back(
-      {.number = replica->next_number++, .text = text.assignment, .source = text.source, .prompt = text.order.prompt});
+      {.number = next_order_++, .text = text.assignment, .source = text.source, .prompt = text.order.prompt});
   touched_.insert(worker);
 }
 

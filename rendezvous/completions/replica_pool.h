@@ -60,8 +60,7 @@ class ReplicaPool {
   struct Replica {
     ReplicaReport last;
     bool is_retired = false;
-    int64_t texts = 0;  // that it writes
-    int64_t next_number = 1;
+    int64_t texts = 0;                      // that it writes
     std::vector<ReplicaOrder> orders = {};  // not acknowledged yet
   };
   struct Text {
@@ -92,6 +91,7 @@ class ReplicaPool {
   Texts texts_;                             // by age
   std::map<int64_t, int64_t> assignments_;  // -> text
   int64_t next_text_ = 1, next_assignment_ = 1, waiting_ = 0, moved_ = 0;
+  int64_t next_order_ = 1;  // of all replicas: one that is forgotten may come back, and has had the numbers before
   std::set<std::string> touched_;
 };
 

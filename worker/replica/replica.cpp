@@ -17,7 +17,6 @@ namespace holdfast::worker {
 namespace {
 
 using rendezvous::ReplicaOrders;
-using rendezvous::TextNews;
 using rendezvous::TextOutcome;
 using std::chrono::milliseconds;
 using std::chrono::seconds;
@@ -32,10 +31,6 @@ std::optional<ReplicaOrders> orders_in(const std::string& body) {
     spdlog::error("orders for texts cannot be read, they are asked for again: {}", error.what());
     return {};
   }
-}
-
-std::string words_of(TextOutcome outcome) {
-  return outcome == TextOutcome::kGoesOn ? "" : outcome == TextOutcome::kStop ? "stop" : "length";
 }
 
 }  // namespace
@@ -115,10 +110,11 @@ void Replica::begin_threads() {
 rendezvous::ReplicaReport Replica::report(int64_t wait_ms) const {
   rendezvous::ReplicaReport report{.incarnation = setup_.link.options().incarnation,
                                    .job = setup_.job,
-                                   .life = life_,
-                                   .have = have_,
+                                   .life = book_.life(),
+                                   .have = book_.have(),
                                    .wait_ms = wait_ms,
-                                   .texts_max = ReadyModel::kTextsMax};
+                                   .texts_max = ReadyModel::kTextsMax,
+                                   .wanted = wanted_};
   if (tokenizer_) report.tokenizer = std::string("tokenizer/") + tokenizer_->file_name();
   for (const auto& [source, model] : models_) report.held.push_back(model->held());
   for (const auto& [source, why] : unreadable_) report.unreadable.push_back({source, why});
@@ -147,20 +143,12 @@ void Replica::follow_orders(const std::stop_token& stop) {
 void Replica::take(const ReplicaOrders& orders) {
   {
     const std::lock_guard lock(mutex_);
-    if (orders.life != life_) begin_life(orders.life);
+    book_.hear_life(orders.life);
     wanted_ = orders.wanted;
     changed_.notify_all();
   }
   if (orders.tokenizer_wanted) bring_tokenizer();
   for (const rendezvous::ReplicaOrder& order : orders.orders) carry_out(order);
-}
-
-// The service's numbers begin anew, and nobody waits for the texts of its last life.
-void Replica::begin_life(const std::string& life) {
-  life_ = life;
-  have_ = 0;
-  texts_.clear();  // their engines hear of it when they go on
-  news_.clear();
 }
 
 void Replica::bring_tokenizer() {
@@ -174,15 +162,9 @@ void Replica::carry_out(const rendezvous::ReplicaOrder& order) {
   int64_t serial = 0;
   {
     const std::lock_guard lock(mutex_);
-    if (order.number <= have_) return;  // it came before
-    have_ = order.number;
-    if (order.source.empty()) {
-      std::erase_if(texts_, [&](const auto& entry) { return entry.second.number == order.text; });
-      std::erase_if(news_, [&](const auto& entry) { return entry.second.text == order.text; });
-      return;
-    }
-    serial = next_serial_++;
-    texts_[serial] = {.number = order.text, .source = order.source};
+    const auto begun = book_.take(order);
+    if (!begun) return;
+    serial = *begun;
     const auto found = models_.find(order.source);
     if (found != models_.end()) model = found->second;
   }
@@ -195,26 +177,16 @@ void Replica::carry_out(const rendezvous::ReplicaOrder& order) {
   if (!refused) return;
   spdlog::warn("a text is given back: {}", refused->why);
   const std::lock_guard lock(mutex_);
-  texts_.erase(serial);
-  news_[serial] = {.text = order.text, .end = "given_back"};
+  book_.give_back(serial);
   changed_.notify_all();
 }
 
-// On an engine's thread. A text that is not here was given up.
+// On an engine's thread.
 bool Replica::hear(int64_t serial, const std::vector<model::WrittenToken>& tokens, TextOutcome outcome) {
   const std::lock_guard lock(mutex_);
-  const auto found = texts_.find(serial);
-  if (found == texts_.end()) return false;
-  Text& text = found->second;
-  if (!tokens.empty() || outcome != TextOutcome::kGoesOn) {
-    TextNews& news = news_.try_emplace(serial, TextNews{.text = text.number, .first = text.told}).first->second;
-    news.tokens.insert(news.tokens.end(), tokens.begin(), tokens.end());
-    news.end = words_of(outcome);
-    text.told += static_cast<int64_t>(tokens.size());
-    changed_.notify_all();
-  }
-  if (outcome != TextOutcome::kGoesOn) texts_.erase(found);
-  return true;
+  const bool is_wanted = book_.add(serial, tokens, outcome);
+  if (book_.has_news()) changed_.notify_all();
+  return is_wanted;
 }
 
 // --- news
@@ -225,9 +197,9 @@ void Replica::send_news(const std::stop_token& stop) {
     rendezvous::ReplicaReport news{.incarnation = setup_.link.options().incarnation, .job = setup_.job};
     {
       std::unique_lock lock(mutex_);
-      if (!changed_.wait(lock, stop, [this] { return !news_.empty(); })) return;
-      news.life = life_;
-      for (auto& [serial, of_text] : std::exchange(news_, {})) news.news.push_back(std::move(of_text));
+      if (!changed_.wait(lock, stop, [this] { return book_.has_news(); })) return;
+      news.life = book_.life();
+      news.news = book_.take_news();
     }
     const Delivery delivery = setup_.link.deliver(*news_client_, path_, rendezvous::json_text(news), stopping_);
     if (delivery.how == Delivery::How::kStopped) return;
@@ -274,8 +246,7 @@ void Replica::drop_models() {
   const std::lock_guard lock(mutex_);
   for (auto at = models_.begin(); at != models_.end();) {
     const bool is_wanted = std::ranges::find(wanted_, at->first) != wanted_.end();
-    const bool writes = std::ranges::any_of(texts_, [&](const auto& text) { return text.second.source == at->first; });
-    if (is_wanted || writes || models_.size() == 1) {
+    if (is_wanted || book_.writes_with(at->first) || models_.size() == 1) {
       ++at;
       continue;
     }

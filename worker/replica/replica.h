@@ -20,6 +20,7 @@
 #include "rendezvous/completions/replica_messages.h"
 #include "storage/object_store.h"
 #include "worker/link/service_link.h"
+#include "worker/replica/order_book.h"
 #include "worker/replica/ready_model.h"
 
 namespace holdfast::worker {
@@ -44,12 +45,6 @@ class Replica {
   std::string digest() const;
 
  private:
-  struct Text {
-    int64_t number = 0;  // by which the service knows it
-    std::string source;
-    int64_t told = 0;  // tokens
-  };
-
   explicit Replica(ReplicaSetup setup);
   std::vector<std::string> ask_what_is_wanted(const std::atomic<bool>& stop);
   tl::expected<void, std::string> read_tokenizer();
@@ -60,7 +55,6 @@ class Replica {
   void take(const rendezvous::ReplicaOrders& orders);
   void carry_out(const rendezvous::ReplicaOrder& order);
   void bring_tokenizer();
-  void begin_life(const std::string& life);  // with the lock held
   bool hear(int64_t serial, const std::vector<model::WrittenToken>& tokens, rendezvous::TextOutcome outcome);
 
   void send_news(const std::stop_token& stop);
@@ -76,13 +70,10 @@ class Replica {
 
   mutable std::mutex mutex_;  // guards what follows
   std::condition_variable_any changed_;
-  std::string life_;  // of the service
-  int64_t have_ = 0, next_serial_ = 1;
+  OrderBook book_;
   std::map<std::string, std::shared_ptr<ReadyModel>> models_;  // by source
   std::vector<std::string> wanted_;
   std::map<std::string, std::string> unreadable_;  // source -> why
-  std::map<int64_t, Text> texts_;                  // by serial: a number of our own, never used again
-  std::map<int64_t, rendezvous::TextNews> news_;   // likewise
   std::jthread orders_, sender_, keeper_;          // last: they use all of these
 };
 

@@ -63,7 +63,7 @@ struct ServingApi::Served {
   std::string tokenizer_object;
   std::shared_ptr<const model::Tokenizer> tokenizer;
   bool is_reading = false, lacks_tokenizer = false;
-  std::map<std::string, std::vector<std::string>> told;  // replica -> the models that it was told are wanted
+  std::map<std::string, std::vector<std::string>> known;  // worker -> the models that it knows to be wanted
 };
 
 namespace {
@@ -194,6 +194,7 @@ void ServingApi::post_texts(Call& call) {
   if (!report->held.empty()) served->pool.hear(worker, *report);
   if (!report->tokenizer.empty() && served->tokenizer == nullptr && !served->is_reading)
     read_tokenizer(job->id, report->tokenizer);
+  served->known[worker] = report->wanted;
   const Millis now = turn_.clock.steady_ms();
   // tend() looks at it in this turn, after all commands. `have` is the newest order that the replica has.
   polls_.add({call.reply, worker, report->incarnation, fmt::format("{} {}", report->life == life_ ? report->have : 0, job->id),
@@ -223,10 +224,8 @@ bool ServingApi::answer_poll(const LongPolls::Poll& poll) {
                        .orders = served.pool.orders_for(poll.worker, std::stoll(poll.have.substr(0, gap))),
                        .wanted = wanted(*job, served),
                        .tokenizer_wanted = served.lacks_tokenizer};
-  std::vector<std::string>& told = served.told[poll.incarnation];
-  const bool has_news = !orders.orders.empty() || told != orders.wanted || orders.tokenizer_wanted;
+  const bool has_news = !orders.orders.empty() || served.known[poll.worker] != orders.wanted || orders.tokenizer_wanted;
   if (!has_news && turn_.clock.steady_ms() < poll.deadline_ms) return false;
-  told = orders.wanted;
   if (orders.tokenizer_wanted) served.lacks_tokenizer = false;  // until it turns out to be absent again
   turn_.replies.add(poll.reply, json_answer(200, Json(orders)));
   return true;
@@ -290,7 +289,7 @@ void ServingApi::tend() {
     served.pool.tend(now);
     touched.merge(served.pool.take_touched());
     for (const std::string& name : served.pool.replicas()) {
-      if (served.lacks_tokenizer || served.told[served.pool.incarnation_of(name)] != wanted(*job, served)) touched.insert(name);
+      if (served.lacks_tokenizer || served.known[name] != wanted(*job, served)) touched.insert(name);
     }
     ++at;
   }

@@ -2,7 +2,7 @@
 import os
 import re
 
-OTHERS = "## Several services"  # sections that begin so are not the matrix's own
+OTHERS = ("## Several services", "## Texts")  # sections that begin so are not the matrix's own
 
 
 def split(text):

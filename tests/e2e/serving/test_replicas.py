@@ -11,12 +11,11 @@ import os
 import random
 import sys
 import threading
-import time
-import urllib.error
 import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import harness  # noqa: E402  (needs the path above)
+import texts  # noqa: E402
 from processes import wait_until  # noqa: E402
 from trained import TrainedCase  # noqa: E402
 
@@ -57,40 +56,7 @@ class Replicas(TrainedCase):
         return wait_until(lambda: (found := self.model(name)) and found["replicas"] >= replicas and found, 60, f"{replicas} replicas of {name}")
 
     def ask(self, model, fields):
-        """(fingerprint, choices as they are whole, the longest pause of a stream in s)"""
-        body = json.dumps({"model": model, **fields}).encode()
-        request = urllib.request.Request(f"{self.cluster.url}/v1/completions", body, {"Authorization": f"Bearer {self.cluster.token()}"})
-        while True:
-            try:
-                with urllib.request.urlopen(request, timeout=120) as answer:
-                    return self.streamed(answer) if fields.get("stream") else self.whole(json.load(answer))
-            except urllib.error.HTTPError as error:
-                if error.code not in (429, 503):
-                    raise AssertionError(f"{error.code}: {error.read().decode()}") from error
-                time.sleep(0.1)
-
-    @staticmethod
-    def whole(answer):
-        return answer["system_fingerprint"], [{key: choice[key] for key in ("text", "finish_reason", "logprobs")} for choice in answer["choices"]], 0
-
-    @staticmethod
-    def streamed(answer):
-        fingerprint, choices, last, pause = None, {}, time.monotonic(), 0
-        for line in answer:
-            if not line.startswith(b"data: ") or line.strip() == b"data: [DONE]":
-                continue
-            pause, last = max(pause, time.monotonic() - last), time.monotonic()
-            event = json.loads(line[6:])
-            fingerprint = fingerprint or event["system_fingerprint"]
-            assert fingerprint == event["system_fingerprint"], "a stream keeps the model that it began with"
-            for piece in event["choices"]:
-                choice = choices.setdefault(piece["index"], {"text": "", "finish_reason": None, "logprobs": None})
-                choice["text"] += piece["text"]
-                choice["finish_reason"] = piece["finish_reason"] or choice["finish_reason"]
-                for key, values in (piece["logprobs"] or {}).items():
-                    choice["logprobs"] = choice["logprobs"] or {}
-                    choice["logprobs"].setdefault(key, []).extend(values)
-        return fingerprint, [choices[index] for index in sorted(choices)], pause
+        return texts.ask(self.cluster, model, fields)
 
     @staticmethod
     def requests():

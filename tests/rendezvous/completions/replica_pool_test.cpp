@@ -259,6 +259,20 @@ struct PoolTest : testing::Test {
   std::deque<Written> written;
 };
 
+// A replica that was silent for too long, and that the service takes back.
+TEST_F(PoolTest, GivesTextsToAReplicaThatWasForgottenAndComesBackAsItWas) {
+  hear("w1", {kSource});
+  ask(kSource, 2);
+  pool.tend(1);
+  const int64_t have = pool.orders_for("w1", 0).back().number;
+  pool.forget("w1");
+  hear("w1", {kSource});
+  pool.tend(2);
+  const std::vector<ReplicaOrder> again = pool.orders_for("w1", have);
+  ASSERT_EQ(again.size(), 2U);
+  EXPECT_GT(again.front().number, have);
+}
+
 TEST_F(PoolTest, AnOrderComesAgainUntilItIsAcknowledgedAndGoesOnElsewhereFromWhatWasTold) {
   hear("w1", {kSource});
   hear("w2", {kSource});

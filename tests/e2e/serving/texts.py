@@ -1,0 +1,51 @@
+"""Texts asked for of a service: whole or as they are written."""
+import json
+import time
+import urllib.error
+import urllib.request
+
+ASK_AGAIN = (429, 503)
+
+
+def ask(cluster, model, fields, at_tokens=lambda count: None):
+    """(fingerprint, choices as they are whole, the longest pause of a stream in s). Of a stream with log-probabilities
+    at_tokens(count) is called at each piece."""
+    body = json.dumps({"model": model, **fields}).encode()
+    request = urllib.request.Request(f"{cluster.url}/v1/completions", body, {"Authorization": f"Bearer {cluster.token()}"})
+    while True:
+        try:
+            with urllib.request.urlopen(request, timeout=120) as answer:
+                return streamed(answer, at_tokens) if fields.get("stream") else whole(json.load(answer))
+        except urllib.error.HTTPError as error:
+            if error.code not in ASK_AGAIN:
+                raise AssertionError(f"{error.code}: {error.read().decode()}") from error
+            time.sleep(0.1)
+
+
+def whole(answer):
+    return answer["system_fingerprint"], [{key: choice[key] for key in ("text", "finish_reason", "logprobs")} for choice in answer["choices"]], 0
+
+
+def streamed(answer, at_tokens):
+    fingerprint, choices, last, pause, has_ended = None, {}, time.monotonic(), 0, False
+    for line in answer:
+        has_ended = has_ended or line.strip() == b"data: [DONE]"
+        if not line.startswith(b"data: {"):
+            continue
+        pause, last = max(pause, time.monotonic() - last), time.monotonic()
+        event = json.loads(line[6:])
+        if "error" in event:
+            raise AssertionError(f"a stream ends with {event['error']}")
+        fingerprint = fingerprint or event["system_fingerprint"]
+        assert fingerprint == event["system_fingerprint"], "a stream keeps the model that it began with"
+        for piece in event["choices"]:
+            choice = choices.setdefault(piece["index"], {"text": "", "finish_reason": None, "logprobs": None})
+            choice["text"] += piece["text"]
+            choice["finish_reason"] = piece["finish_reason"] or choice["finish_reason"]
+            for key, values in (piece["logprobs"] or {}).items():
+                choice["logprobs"] = choice["logprobs"] or {}
+                choice["logprobs"].setdefault(key, []).extend(values)
+        at_tokens(sum(len((piece["logprobs"] or {"tokens": ()})["tokens"]) for piece in event["choices"]))
+    if not has_ended:
+        raise ConnectionError("the stream was cut off")
+    return fingerprint, [choices[index] for index in sorted(choices)], pause
