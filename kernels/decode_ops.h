@@ -29,7 +29,12 @@ inline constexpr int64_t kPageTokens = 32;
 // float(sum of q_in[i] * q_w[i]) * (scale of in * scale of w), where the sum is a whole number, exact, and each operation on
 // floats is rounded by itself: the same bits from every op set that has the same `in`. Rows below kLeastInt8 are zeros; one
 // that is not finite makes its products NaN.
-enum class WeightForm : uint8_t { kActivations, kInt8 };
+//
+// kInt4 (int4.h): of 32 numbers of a row the one of largest magnitude, the first of equals, divided by -8 and rounded to
+// bfloat16, is the scale, and q[i] = w[i] / scale to the nearest whole number, ties to even, from -8 to 7. Products are those
+// of kActivations with the weights q[i] * scale, rounded to the activations' type. Numbers that are all below kLeastInt8 are
+// zeros; those of which one is not finite make their products NaN.
+enum class WeightForm : uint8_t { kActivations, kInt8, kInt4 };
 inline constexpr float kLeastInt8 = 0x1p-100F;
 
 // Rows of a call that follow each other in one sequence: positions `position` .. `position + count - 1`.

@@ -18,9 +18,10 @@ NOTE = ("{layers} layers, {channels} channels, blocks of {block} tokens, trained
         "(bench/peers/hugging_face.py); at most 1e-4 (100 millionths) in float32, or the case fails. Text: {tokens} tokens after each of {prompts} prompts, the likeliest each "
         "time, `holdfast sample` beside llama.cpp (node-llama-cpp {version}); all of them the same in float32, or "
         "the case fails. Tokens: of manual pages and some rarer characters, as `holdfast data prepare` and llama.cpp cut them; none may differ. "
-        "int8: of the whole validation file; 0.5 % at most, or the case fails. "
+        "int8, int4: of the whole validation file; 0.5 and 5 % at most, or the case fails. "
         "Memory: of a checkpoint in a folder; the floor is the largest tensor in float32.")
-LOSS_APART_MAX, INT8_APART_MAX = 1e-4, 0.005
+LOSS_APART_MAX = 1e-4
+APART_MAX = {"int8": 0.005, "int4": 0.05}  # by the weights' bits: loss above bfloat16's, of 1
 LARGEST_TENSOR_MB = 50257 * 768 * 4 / 1e6
 
 
@@ -114,18 +115,19 @@ def same_texts(cluster, job, data, model, must):
     return same
 
 
-def row_of_int8(cluster, job, data, tokenizer, note):
-    """What weights of 8 bits add to the loss of the validation file, beside bfloat16."""
-    half, byte = (cluster.cli_json("eval", "--from", f"job:{job}", "--data", f"{data}/val.bin", "--precision", precision)["loss"] for precision in ("bfloat16", "int8"))
-    if byte > half * (1 + INT8_APART_MAX):
-        raise SystemExit(f"bench/run exchange: with weights of int8 the loss is {byte:.6f}, in bfloat16 {half:.6f}")
-    return testbed.row(f"int8, {tokenizer}: loss above bfloat16's {half:.4f}", "%", (byte / half - 1) * 100, note=note)
+def rows_of_few_bits(cluster, job, data, tokenizer, note):
+    """What weights of 8 and of 4 bits add to the loss of the validation file, beside bfloat16."""
+    half, *others = (cluster.cli_json("eval", "--from", f"job:{job}", "--data", f"{data}/val.bin", "--precision", precision)["loss"] for precision in ("bfloat16", *APART_MAX))
+    for precision, loss in zip(APART_MAX, others):
+        if loss > half * (1 + APART_MAX[precision]):
+            raise SystemExit(f"bench/run exchange: with weights of {precision} the loss is {loss:.6f}, in bfloat16 {half:.6f}")
+        yield testbed.row(f"{precision}, {tokenizer}: loss above bfloat16's {half:.4f}", "%", (loss / half - 1) * 100, note=note)
 
 
 def rows_of_kind(cluster, tokenizer, steps, note):
     data = prepared(cluster.folder, tokenizer)
     job, loss = train(cluster, data, VOCABULARIES[tokenizer], steps)
-    yield row_of_int8(cluster, job, data, tokenizer, note)
+    yield from rows_of_few_bits(cluster, job, data, tokenizer, note)
     for dtype in ("float32", "float16", "bfloat16"):
         is_exact = dtype == "float32"
         if testbed.PEER.setups:

@@ -71,6 +71,7 @@ class CpuOps final : public HostOps {
   struct Head;
   struct Attention;
   class Decode;
+  class Int4Decode;
   class Int8Decode;
 
   // Element `index` of an activation tensor, as bytes.

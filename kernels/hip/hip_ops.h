@@ -153,6 +153,7 @@ class HipOps final : public DeviceOps {
 
  private:
   class Decode;
+  class Int4Decode;
   class Int8Decode;
 
   // The main stream, for work that may touch any memory: what is beside it is waited for.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/decode_ops.h"
+#include "kernels/int4.h"
 #include "kernels/ref/attention.h"
 #include "kernels/ref/encoder.h"
 #include "kernels/ref/head.h"
@@ -143,6 +144,29 @@ class Int8Decode final : public Decode<E> {
     for (int64_t n = 0; n < N; ++n) {
       for (int64_t v = 0; v < V; ++v) logits[n * V + v] = w.product(v, rows, n);
     }
+  }
+};
+
+// With weights of 4 bits: WeightForm::kInt4. They are kept as what they mean.
+template <typename E>
+class Int4Decode final : public Decode<E> {
+ public:
+  using Matrix = typename Decode<E>::Matrix;
+
+  std::unique_ptr<DecodeOps::Weight> keep(const Act* weight, int64_t OC, int64_t IC) override {
+    auto kept = std::make_unique<Matrix>(this->as(weight), OC, IC);
+    float numbers[kInt4Group];
+    for (int64_t r = 0; r < OC; ++r) {
+      for (int64_t first = 0; first < IC; first += kInt4Group) {
+        E* const values = kept->values.data() + r * IC + first;
+        const int64_t count = std::min(kInt4Group, IC - first);
+        std::copy_n(values, count, numbers);
+        const Int4Group group = to_int4(numbers, count);
+        from_int4(numbers, &group, 1);
+        std::copy_n(numbers, count, values);
+      }
+    }
+    return kept;
   }
 };
 

@@ -37,6 +37,7 @@ class RefOps final : public HostOps {
   void parameters_changed() override {}
   std::unique_ptr<DecodeOps> make_decode_ops(WeightForm form) override {
     if (form == WeightForm::kInt8) return std::make_unique<ref::Int8Decode<E>>();
+    if (form == WeightForm::kInt4) return std::make_unique<ref::Int4Decode<E>>();
     return std::make_unique<ref::Decode<E>>();
   }
 

@@ -7,6 +7,7 @@
 #include <optional>
 #include <thread>
 
+#include "model/decode/precision.h"
 #include "model/decode/source_values.h"
 #include "model/exchange/checkpoint_config.h"
 #include "model/exchange/checkpoint_weights.h"
@@ -60,11 +61,21 @@ void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
   add_precision_arguments(command, arguments);
 }
 
+namespace {
+
+std::vector<std::string> names_of_precisions() {
+  std::vector<std::string> names;
+  for (const model::Precision& precision : model::kPrecisions) names.emplace_back(precision.name);
+  return names;
+}
+
+}  // namespace
+
 void add_precision_arguments(CLI::App& command, ModelArguments& arguments) {
   command
       .add_option("--precision", arguments.precision,
-                  "Type to compute with: float32, bfloat16 or float16; int8: bfloat16, with weights of 8 bits")
-      ->check(CLI::IsMember({"float32", "bfloat16", "float16", "int8"}))
+                  "Type to compute with: float32, bfloat16 or float16; int8, int4: bfloat16, with weights of 8 or 4 bits")
+      ->check(CLI::IsMember(names_of_precisions()))
       ->capture_default_str();
   command
       .add_option(
@@ -139,12 +150,8 @@ worker::ChosenDevice device_of(const Options& options, const ModelArguments& arg
 
 namespace {
 
-bool is_int8(const ModelArguments& arguments) {
-  return arguments.precision == "int8";
-}
-
 std::unique_ptr<kernels::DeviceOps> ops_of(const ModelArguments& arguments, const worker::ChosenDevice& device) {
-  return device.make_ops(is_int8(arguments) ? kernels::DType::kBFloat16 : kernels::dtype_named(arguments.precision).value());
+  return device.make_ops(model::precision_named(arguments.precision).value().activations);
 }
 
 ModelInMemory load(TrainedModel& model, const ModelArguments& arguments, std::unique_ptr<kernels::DeviceOps> ops,
@@ -158,7 +165,7 @@ ModelInMemory load(TrainedModel& model, const ModelArguments& arguments, std::un
   if (layers.end == 0) layers = divided ? divided->here : model::LayerRange{0, model.config.n_layer};
   std::optional<storage::Error> failure;
   const model::SourceValues values(model::checkpoint_weights(*model.store, model.manifest, arguments.threads, failure));
-  const auto form = is_int8(arguments) ? kernels::WeightForm::kInt8 : kernels::WeightForm::kActivations;
+  const kernels::WeightForm form = model::precision_named(arguments.precision).value().weights;
   auto decoder =
       model::Decoder::make_part(model.config, *ops, values, limits, form, layers, divided ? divided->earlier.get() : nullptr);
   if (failure) throw failure_of(*failure);

@@ -83,7 +83,7 @@ struct JobSpec {
   std::string resume_from;  // "" | latest | STEP | job:ID[@STEP] | path
 
   // serving: texts of the model in init_from, by replicas (the job's workers) behind the service's /v1/completions
-  std::string precision = "bfloat16";  // float32|bfloat16|float16|int8 (bfloat16, with weights of 8 bits)
+  std::string precision = "bfloat16";  // float32|bfloat16|float16, or int8|int4: bfloat16, with weights so short
   std::string follow = "off";          // on|off: the newest checkpoint of the job in init_from, whenever there is a newer one
   std::string tokenizer;               // a folder on the workers; "": that of the training data of the job in init_from
 

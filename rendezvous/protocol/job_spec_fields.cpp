@@ -159,8 +159,8 @@ std::vector<FieldRow> rows_of_serving() {
       {"kind", TextField{&JobSpec::kind, kWordBytes, {"train", "serve"}},
        "serve: write texts with the model in init_from, for whoever asks the service at /v1/completions; its workers are "
        "replicas"},
-      {"precision", TextField{&JobSpec::precision, kWordBytes, {"float32", "bfloat16", "float16", "int8"}},
-       "With kind serve: the type to compute texts with; int8: bfloat16, with weights of 8 bits"},
+      {"precision", TextField{&JobSpec::precision, kWordBytes, {"float32", "bfloat16", "float16", "int8", "int4"}},
+       "With kind serve: the type to compute texts with; int8, int4: bfloat16, with weights of 8 or 4 bits"},
       {"follow", TextField{&JobSpec::follow, kWordBytes, {"on", "off"}},
        "With kind serve: on answers with the newest checkpoint of the job in init_from; texts under way keep theirs"},
       {"tokenizer", TextField{&JobSpec::tokenizer, kPathBytes},

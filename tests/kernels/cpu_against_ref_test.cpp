@@ -29,8 +29,10 @@ TEST(CpuAgainstRef, DecodedRowsHaveTheBitsOfAForwardPass) {
 }
 
 TEST(CpuAgainstRef, ProductsOfInt8HaveItsBits) {
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16})
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     testing::expect_int8_products_of_ref(*make_cpu_ops(dtype, 2));
+    testing::expect_int4_products_of_what_they_mean(*make_cpu_ops(dtype, 2));
+  }
 }
 
 TEST(CpuAgainstRef, ReportsWhatChangesBits) {

@@ -31,6 +31,7 @@ TEST_P(HipAgainstRef, DecodedRowsHaveTheBitsOfAForwardPass) {
 
 TEST_P(HipAgainstRef, ProductsOfInt8HaveItsBits) {
   testing::expect_int8_products_of_ref(*ops_);
+  testing::expect_int4_products_of_what_they_mean(*ops_);
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, HipAgainstRef,

@@ -18,7 +18,7 @@ import sys
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 COMPILER = "clang++-19"
 SOURCES = ("runtime", "queue/side_stream", "queue/captured_sequence", "memory", "hip_ops", "products", "attention", "decode/decode", "decode/attention",
-           "decode/int8", "no_library_products")
+           "decode/int8", "decode/int4", "no_library_products")
 ARCHS = ("gfx90a", "gfx942", "gfx1100", "gfx1201")
 WAVE = {"gfx908": 64, "gfx90a": 64, "gfx942": 64}  # the others: 32
 MOST_SHARED = 64 << 10

@@ -6,6 +6,8 @@
 #include <exception>
 #include <limits>
 
+#include "model/decode/precision.h"
+
 namespace holdfast::worker {
 namespace {
 
@@ -15,11 +17,11 @@ constexpr int64_t kCacheBytes = int64_t{1} << 30;  // for keys and values, at mo
 constexpr int64_t kBatchTokens = 256;              // of a pass
 
 WeightForm form_of(const rendezvous::JobSpec& spec) {
-  return spec.precision == "int8" ? WeightForm::kInt8 : WeightForm::kActivations;
+  return model::precision_named(spec.precision).value().weights;
 }
 
 kernels::DType activations_of(const rendezvous::JobSpec& spec) {
-  return form_of(spec) == WeightForm::kInt8 ? kernels::DType::kBFloat16 : kernels::dtype_named(spec.precision).value();
+  return model::precision_named(spec.precision).value().activations;
 }
 
 model::Decoder::Limits limits_of(const model::Gpt2Config& config, kernels::DeviceOps& ops) {

@@ -13,9 +13,10 @@ from cases import exchange
 TITLE = "Texts from a model: tokens a second"
 STREAMS, QUICK_STREAMS = (1, 8, 32), (1, 8)
 PROMPT, TOKENS = 32, 96
+FORMS = {"int8": "q8_0", "int4": "q4_0"}  # llama.cpp's beside ours
 NOTE = ("The likeliest tokens after prompts of {prompt} tokens, {tokens} of each text, so many texts at once; tokens a second from the first token of the last "
         "text that began to the end of the first that ended. Peer: llama.cpp (node-llama-cpp {version}), the same model as GGUF, sequences of one context; as "
-        "installed, and with flash attention; beside bfloat16 in float16, beside int8 in q8_0. Parameters are random where nothing is trained: the work is the same. Memory: of the whole process.")
+        "installed, and with flash attention; beside bfloat16 in float16, beside int8 in q8_0, beside int4 in q4_0. Parameters are random where nothing is trained: the work is the same. Memory: of the whole process.")
 
 
 class Served:
@@ -87,10 +88,10 @@ def llama(model, streams, threads, flash):
     return json.loads(testbed.output_of(["node", script, exchange.MODULES, model, streams, TOKENS, threads, flash, PROMPT]))
 
 
-def of_8_bits(model):
-    """The file with its matrices in q8_0."""
-    target = model.replace("model.gguf", "model-q8_0.gguf")
-    testbed.output_of([testbed.PYTHON, os.path.join(testbed.ROOT, "bench", "peers", "llama", "quantize.py"), model, target])
+def quantized(form, model):
+    """The file with its matrices in this form of llama.cpp's."""
+    target = model.replace("model.gguf", f"model-{form}.gguf")
+    testbed.output_of([testbed.PYTHON, os.path.join(testbed.ROOT, "bench", "peers", "llama", "quantize.py"), form, model, target])
     return target
 
 
@@ -106,9 +107,9 @@ def checkpoint(cluster, data, size):
 
 def rows_of_model(cluster, data, size, options, note):
     job, exported = checkpoint(cluster, data, size), {}
-    for precision in ("bfloat16", "float32", "int8"):
-        if precision == "int8":
-            model = of_8_bits(exported["bfloat16"])
+    for precision in ("bfloat16", "float32", *FORMS):
+        if precision in FORMS:
+            model = quantized(FORMS[precision], exported["bfloat16"])
         else:
             model = os.path.join(exchange.export(cluster, job, "gguf", "float16" if precision == "bfloat16" else precision), "model.gguf")
         exported[precision] = model

@@ -1,15 +1,16 @@
 #!/usr/bin/python3
-"""A GGUF file with its matrices in llama.cpp's q8_0, as its own quantize writes them: blocks of 32 numbers of 8 bits with a scale.
+"""A GGUF file with its matrices in llama.cpp's q8_0 or q4_0, as its own quantize writes them: blocks of 32 numbers of 8 or 4 bits
+with a scale.
 
-usage: quantize.py IN.gguf OUT.gguf
+usage: quantize.py q8_0|q4_0 IN.gguf OUT.gguf
 
-By GGUF's specification (ggml, docs/gguf.md, version 3) and quantize_row_q8_0_ref of ggml."""
+By GGUF's specification (ggml, docs/gguf.md, version 3), and quantize_row_q8_0_ref and quantize_row_q4_0_ref of ggml."""
 import struct
 import sys
 
 import numpy
 
-FLOAT32, FLOAT16, Q8_0 = 0, 1, 8
+FLOAT32, FLOAT16 = 0, 1
 BLOCK, ALIGNMENT = 32, 32
 SCALARS = {0: 1, 1: 1, 2: 2, 3: 2, 4: 4, 5: 4, 6: 4, 7: 1, 10: 8, 11: 8, 12: 8}  # bytes of a value, by its type
 STRING, ARRAY = 8, 9
@@ -39,18 +40,33 @@ class Reader:
             self.at += SCALARS[kind]
 
 
-def quantized(values):
-    blocks = values.astype(numpy.float32).reshape(-1, BLOCK)
+def inverse_of(scale):
+    return numpy.where(scale != 0, 1 / numpy.where(scale != 0, scale, 1), 0)
+
+
+def q8_0(blocks):
     scale = numpy.abs(blocks).max(axis=1) / 127
-    inverse = numpy.where(scale > 0, 1 / numpy.where(scale > 0, scale, 1), 0)
     packed = numpy.zeros(len(blocks), dtype=[("scale", "<f2"), ("numbers", "i1", BLOCK)])
     packed["scale"] = scale
-    scaled = blocks * inverse[:, None]
+    scaled = blocks * inverse_of(scale)[:, None]
     packed["numbers"] = numpy.copysign(numpy.floor(numpy.abs(scaled) + 0.5), scaled)  # roundf: ties away from zero
     return packed.tobytes()
 
 
-def main(source, target):
+def q4_0(blocks):
+    at = numpy.abs(blocks).argmax(axis=1)
+    scale = blocks[numpy.arange(len(blocks)), at] / numpy.float32(-8)
+    packed = numpy.zeros(len(blocks), dtype=[("scale", "<f2"), ("pairs", "u1", BLOCK // 2)])
+    packed["scale"] = scale
+    numbers = numpy.minimum(15, (blocks * inverse_of(scale)[:, None] + numpy.float32(8.5)).astype(numpy.uint8))
+    packed["pairs"] = numbers[:, :BLOCK // 2] | numbers[:, BLOCK // 2:] << 4
+    return packed.tobytes()
+
+
+FORMS = {"q8_0": (8, q8_0), "q4_0": (2, q4_0)}  # GGUF's number of the type
+
+
+def main(form, source, target):
     with open(source, "rb") as file:
         data = file.read()
     reader = Reader(data)
@@ -74,7 +90,8 @@ def main(source, target):
         count = int(numpy.prod(shape))
         values = numpy.frombuffer(data, "<f4" if kind == FLOAT32 else "<f2", count, begin + offset)
         if len(shape) == 2 and shape[0] % BLOCK == 0 and name != b"position_embd.weight":
-            kind, raw = Q8_0, quantized(values)
+            kind, quantized = FORMS[form]
+            raw = quantized(values.astype(numpy.float32).reshape(-1, BLOCK))
         else:
             raw = values.tobytes()
         table += struct.pack("<Q", len(name)) + name + struct.pack(f"<I{len(shape)}QIQ", len(shape), *shape, kind, len(body))
@@ -84,6 +101,6 @@ def main(source, target):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 3:
+    if len(sys.argv) != 4 or sys.argv[1] not in FORMS:
         sys.exit(__doc__)
     main(*sys.argv[1:])

@@ -26,6 +26,7 @@ struct CpuOps::Decode::PackedWeight final : KeptWeight {
 
 std::unique_ptr<DecodeOps> CpuOps::make_decode_ops(WeightForm form) {
   if (form == WeightForm::kInt8) return std::make_unique<Int8Decode>(*this);
+  if (form == WeightForm::kInt4) return std::make_unique<Int4Decode>(*this);
   return std::make_unique<Decode>(*this);
 }
 

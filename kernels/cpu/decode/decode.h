@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <vector>
 
 #include "kernels/cpu/cpu_ops.h"
 #include "kernels/decode_ops.h"
@@ -78,6 +79,22 @@ class CpuOps::Int8Decode final : public CpuOps::Decode {
 
   const Int8Loops loops_;
   std::unique_ptr<Matrix> rows_;  // of the product at hand
+};
+
+// The same with weights of 4 bits: WeightForm::kInt4 in decode_ops.h.
+class CpuOps::Int4Decode final : public CpuOps::Decode {
+ public:
+  explicit Int4Decode(CpuOps& ops);
+  ~Int4Decode() override;
+
+  std::unique_ptr<Weight> keep(const Act* weight, int64_t OC, int64_t IC) override;
+
+ private:
+  struct Groups;
+
+  void multiply(const Act* x, const KeptWeight& weight, int64_t N, const Finish& finish) override;
+
+  std::vector<Scratch> tiles_;  // by thread: a row as floats; a tile as activations; packed
 };
 
 }  // namespace holdfast::kernels::cpu

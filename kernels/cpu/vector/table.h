@@ -10,6 +10,7 @@
 #include "kernels/adamw_step.h"
 #include "kernels/cpu/product_shape.h"
 #include "kernels/cpu/vector/int8.h"
+#include "kernels/int4.h"
 
 namespace holdfast::kernels::cpu {
 
@@ -72,6 +73,7 @@ struct VectorTable {
   // The same, with the same bits, for a b of which all elements are of 16 bits, and that is packed as such.
   ProductLoops narrow_bfloat16, narrow_float16;
   Int8Loops int8;
+  void (*int4_to_floats)(float* out, const Int4Group* groups, int64_t count);  // from_int4 of int4.h
 };
 
 // To be called only on a machine that has the instructions.

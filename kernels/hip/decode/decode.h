@@ -1,4 +1,4 @@
-// The decode ops of the hip op set: products with kept weights (decode.hip; int8.hip) and attention to kept keys
+// The decode ops of the hip op set: products with kept weights (decode.hip; int8.hip; int4.hip) and attention to kept keys
 // (attention.hip).
 //
 // Promises: those of decode_ops.h. Products are always our own kernel's (product.h), for a library's bits depend on how many
@@ -84,6 +84,25 @@ class HipOps<Element>::Int8Decode final : public HipOps<Element>::Decode {
   void multiply(const Act* in, const KeptWeight& weight, int64_t N, const Epilogue& epilogue);
 
   DeviceScratch rows_;  // of the product at hand, as int8
+};
+
+// The same with weights of 4 bits: WeightForm::kInt4 in decode_ops.h.
+template <typename Element>
+class HipOps<Element>::Int4Decode final : public HipOps<Element>::Decode {
+ public:
+  using Weight = DecodeOps::Weight;
+  explicit Int4Decode(HipOps& ops) : Decode(ops), values_(ops.main_.stream) {}
+
+  std::unique_ptr<Weight> keep(const Act* weight, int64_t OC, int64_t IC) override;
+  void linear(Act* out, const Act* in, const Weight& weight, const float* bias, Epilogue epilogue, int64_t N) override;
+  void logits(float* logits, const Act* x, const Weight& wte, int64_t N) override;
+
+ private:
+  using typename Decode::KeptWeight;
+
+  Operand<Element> values_of(const KeptWeight& weight);  // until the next call
+
+  DeviceScratch values_;
 };
 
 }  // namespace holdfast::kernels::hip

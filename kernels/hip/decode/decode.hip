@@ -9,6 +9,7 @@ namespace holdfast::kernels::hip {
 template <typename Element>
 std::unique_ptr<DecodeOps> HipOps<Element>::make_decode_ops(WeightForm form) {
   if (form == WeightForm::kInt8) return std::make_unique<Int8Decode>(*this);
+  if (form == WeightForm::kInt4) return std::make_unique<Int4Decode>(*this);
   return std::make_unique<Decode>(*this);
 }
 

@@ -137,13 +137,16 @@ class ServeModel(TrainedCase):
         refused = self.cluster.cli("serve-model", "--from", f"job:{self.job}@10", "--tokenizer", self.data, "--follow", expect=2)
         self.assertIn("leave out @10", refused)
 
-    def test_weights_of_8_bits_hardly_change_the_loss(self):
+    def test_weights_of_fewer_bits_hardly_change_the_loss(self):
         def loss(precision):
             return json.loads(self.cluster.cli("eval", "--from", f"job:{self.job}", "--data", f"{self.data}/val.bin", "--precision", precision, "--json"))["loss"]
 
-        self.assertAlmostEqual(1, loss("int8") / loss("bfloat16"), delta=0.005)
-        _, base = self.serve("--precision", "int8")
-        self.assertIn("-int8-", self.ask(base, {"prompt": "THE ", "max_tokens": 5})["system_fingerprint"])
+        half = loss("bfloat16")
+        for precision, delta in (("int8", 0.005), ("int4", 0.05)):
+            with self.subTest(precision):
+                self.assertAlmostEqual(1, loss(precision) / half, delta=delta)
+                _, base = self.serve("--precision", precision)
+                self.assertIn(f"-{precision}-", self.ask(base, {"prompt": "THE ", "max_tokens": 5})["system_fingerprint"])
 
     def test_a_file_of_requests_is_answered_across_a_kill_with_the_same_bytes(self):
         requests = os.path.join(self.cluster.folder, "requests.jsonl")

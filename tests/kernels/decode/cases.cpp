@@ -10,6 +10,7 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/int4.h"
 #include "tests/kernels/on_device.h"
 
 namespace holdfast::kernels::testing {
@@ -134,8 +135,11 @@ OpCase products(DType dtype, RandomInputs& random, WeightForm form, int64_t N, i
   const ActTensor weight(dtype, random.normal(OC * IC, 1.0F / std::sqrt(static_cast<float>(IC))));
   const auto bias = random.normal(OC);
   const bool gelu = epilogue == Epilogue::kGelu;
-  const std::string name = std::string(form == WeightForm::kInt8 ? "decode, int8" : "decode") + ": linear " +
-                           std::to_string(N) + " x " + std::to_string(IC) + " x " + std::to_string(OC) + (gelu ? ", gelu" : "");
+  const std::string name = std::string(form == WeightForm::kInt8   ? "decode, int8"
+                                       : form == WeightForm::kInt4 ? "decode, int4"
+                                                                   : "decode") +
+                           ": linear " + std::to_string(N) + " x " + std::to_string(IC) + " x " + std::to_string(OC) +
+                           (gelu ? ", gelu" : "");
   return {name, [=](DeviceOps& ops) -> std::vector<Output> {
             const auto decode = ops.make_decode_ops(form);
             OnDevice on(ops);
@@ -256,10 +260,9 @@ void expect_attention_of_forward(DeviceOps& ops, DecodeOps& decode, RandomInputs
   expect_same_bits("attention", attention_in_passes(ops, decode, random, qkv, s), expected, s.C);
 }
 
-// The numbers of products with weights of int8, which have rows of zeros, rows that are nearly that, and one that is infinite.
-std::vector<double> int8_products(DeviceOps& ops, const ActTensor& in, const ActTensor& weight, const std::vector<float>& bias,
-                                  int64_t N, int64_t IC, int64_t OC) {
-  const auto decode = ops.make_decode_ops(WeightForm::kInt8);
+std::vector<double> products_of(DeviceOps& ops, WeightForm form, const ActTensor& in, const ActTensor& weight,
+                                const std::vector<float>& bias, int64_t N, int64_t IC, int64_t OC) {
+  const auto decode = ops.make_decode_ops(form);
   ActTensor out(ops.activation_dtype(), N * OC);
   auto logits = poisoned(N * OC);
   OnDevice on(ops);
@@ -277,7 +280,7 @@ std::vector<double> int8_products(DeviceOps& ops, const ActTensor& in, const Act
 std::vector<OpCase> decode_cases(DType dtype, RandomInputs& random) {
   std::vector<OpCase> cases;
   for (const Epilogue epilogue : {Epilogue::kNone, Epilogue::kGelu}) {
-    for (const WeightForm form : {WeightForm::kActivations, WeightForm::kInt8}) {
+    for (const WeightForm form : {WeightForm::kActivations, WeightForm::kInt8, WeightForm::kInt4}) {
       cases.push_back(products(dtype, random, form, 1, 24, 17, epilogue));
       cases.push_back(products(dtype, random, form, 70, 100, 130, epilogue));
     }
@@ -307,7 +310,8 @@ void expect_rows_of_a_forward_pass(DeviceOps& ops) {
     expect_attention_of_forward(ops, *decode, random, s);
 }
 
-// Sums of whole numbers have one value, so that these products have the judge's bits.
+// Of rows of zeros, rows that are nearly that, and one that is infinite. Sums of whole numbers have one value, so that these
+// products have the judge's bits.
 void expect_int8_products_of_ref(DeviceOps& ops) {
   struct Sizes {
     int64_t N, IC, OC;
@@ -327,12 +331,41 @@ void expect_int8_products_of_ref(DeviceOps& ops) {
     if (s.N > 3) x[static_cast<size_t>(3 * s.IC + 5)] = kNan;
     const ActTensor in(dtype, x), weight(dtype, w);
     const std::vector<float> bias = random.normal(s.OC);
-    const std::vector<double> expected = int8_products(*judge, in, weight, bias, s.N, s.IC, s.OC),
-                              found = int8_products(ops, in, weight, bias, s.N, s.IC, s.OC);
+    const std::vector<double> expected = products_of(*judge, WeightForm::kInt8, in, weight, bias, s.N, s.IC, s.OC),
+                              found = products_of(ops, WeightForm::kInt8, in, weight, bias, s.N, s.IC, s.OC);
     for (size_t i = 0; i < expected.size(); ++i) {
       ASSERT_TRUE(found[i] == expected[i] || (std::isnan(found[i]) && std::isnan(expected[i])))
           << found[i] << " at " << i << ", expected " << expected[i] << "; " << s.N << " x " << s.IC << " x " << s.OC;
     }
+  }
+}
+
+// The weights mean numbers, and with these as weights the products have the same bits.
+void expect_int4_products_of_what_they_mean(DeviceOps& ops) {
+  struct Sizes {
+    int64_t N, IC, OC;
+  };
+  RandomInputs random;
+  const DType dtype = ops.activation_dtype();
+  SCOPED_TRACE(random.how_to_repeat() + ", " + dtype_name(dtype));
+  for (const Sizes& s : {Sizes{1, 70, 5}, {2, 64, 3}, {7, 768, 130}, {9, 24, 1}, {300, 100, 257}}) {
+    std::vector<float> w = random.normal(s.OC * s.IC, 0.05F), meant(w.size());
+    std::fill_n(w.begin(), std::min(s.IC, kInt4Group), 1e-35F);
+    const ActTensor in(dtype, random.normal(s.N * s.IC)), weight(dtype, w);
+    for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(weight.values()[i]);
+    for (int64_t r = 0; r < s.OC; ++r) {
+      for (int64_t first = 0; first < s.IC; first += kInt4Group) {
+        const int64_t at = r * s.IC + first, count = std::min(kInt4Group, s.IC - first);
+        float numbers[kInt4Group];
+        const Int4Group group = to_int4(w.data() + at, count);
+        from_int4(numbers, &group, 1);
+        std::copy_n(numbers, count, meant.begin() + at);
+      }
+    }
+    const std::vector<float> bias = random.normal(s.OC);
+    ASSERT_EQ(products_of(ops, WeightForm::kInt4, in, weight, bias, s.N, s.IC, s.OC),
+              products_of(ops, WeightForm::kActivations, in, ActTensor(dtype, meant), bias, s.N, s.IC, s.OC))
+        << s.N << " x " << s.IC << " x " << s.OC;
   }
 }
 

@@ -22,4 +22,7 @@ void expect_rows_of_a_forward_pass(DeviceOps& ops);
 // Expects of products with weights of int8 the bits that ref has.
 void expect_int8_products_of_ref(DeviceOps& ops);
 
+// Expects of products with weights of 4 bits the bits of products with the numbers that these mean.
+void expect_int4_products_of_what_they_mean(DeviceOps& ops);
+
 }  // namespace holdfast::kernels::testing

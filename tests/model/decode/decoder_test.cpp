@@ -54,7 +54,7 @@ class DecoderTest : public ::testing::TestWithParam<OpSet> {
 };
 
 TEST_P(DecoderTest, HasTheLossesOfTheTrainingsForwardPass) {
-  if (GetParam().form == kernels::WeightForm::kInt8) GTEST_SKIP() << "training has no weights of int8";
+  if (GetParam().form != kernels::WeightForm::kActivations) GTEST_SKIP() << "training has no weights of fewer bits";
   const Microbatch microbatch = random_microbatch(kDecoderConfig, 1, 3);
   const auto count = static_cast<size_t>(kDecoderConfig.block_size);
   std::vector<int32_t> tokens = microbatch.tokens;
@@ -162,7 +162,8 @@ INSTANTIATE_TEST_SUITE_P(Kinds, DecoderTest,
                                            OpSet{"cpu_bfloat16", false, kernels::DType::kBFloat16},
                                            OpSet{"cpu_float16", false, kernels::DType::kFloat16},
                                            OpSet{"ref_int8", true, kernels::DType::kBFloat16, kernels::WeightForm::kInt8},
-                                           OpSet{"cpu_int8", false, kernels::DType::kBFloat16, kernels::WeightForm::kInt8}),
+                                           OpSet{"cpu_int8", false, kernels::DType::kBFloat16, kernels::WeightForm::kInt8},
+                                           OpSet{"cpu_int4", false, kernels::DType::kBFloat16, kernels::WeightForm::kInt4}),
                          [](const auto& kind) { return kind.param.name; });
 
 }  // namespace

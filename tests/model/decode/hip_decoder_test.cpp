@@ -62,7 +62,7 @@ TEST_P(HipDecoder, HasTheLossesOfTheTrainingsForwardPass) {
     const double expected = trained.gpt2.evaluate_microbatch(microbatch.tokens, microbatch.targets);
     const bool has_library = ops.info().numerics.find("blaslt") != std::string::npos;
     EXPECT_NEAR(loss, expected, has_library ? 0.02 : 0.0);
-    for (const WeightForm form : {WeightForm::kActivations, WeightForm::kInt8})
+    for (const WeightForm form : {WeightForm::kActivations, WeightForm::kInt8, WeightForm::kInt4})
       EXPECT_EQ(losses(ops, values, microbatch, form, 1), losses(ops, values, microbatch, form, 33));
     EXPECT_EQ(losses(ops, values, microbatch, WeightForm::kActivations, 1), found);
   }

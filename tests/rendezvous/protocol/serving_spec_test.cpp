@@ -49,7 +49,7 @@ TEST(ServingSpec, RefusesWishesThatItCannotFulfil) {
   EXPECT_THAT(serving_complaint({{"kind", "serve"}}, "init_from"), HasSubstr("is required: the model to serve"));
   EXPECT_THAT(with("learning_rate", 0.1), HasSubstr("has no meaning for a job that serves"));
   EXPECT_THAT(with("train_data_path", "x.bin"), HasSubstr("leave it out"));
-  EXPECT_THAT(with("precision", "int4"), HasSubstr("float32, bfloat16, float16, int8"));
+  EXPECT_THAT(with("precision", "int2"), HasSubstr("float32, bfloat16, float16, int8, int4"));
   EXPECT_THAT(with("min_nodes", 2), HasSubstr("is above nodes 1"));
   const Json elsewhere = {{"kind", "serve"}, {"init_from", "/models/gpt2"}, {"follow", "on"}};
   EXPECT_THAT(serving_complaint(elsewhere, "follow"), HasSubstr("on goes with the checkpoints of a job"));
