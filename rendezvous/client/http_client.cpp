@@ -25,12 +25,11 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr long kConnectTimeoutMs = 3000;
-constexpr size_t kReplyBytesMax = size_t{257} << 20;  // the largest object that the service takes, and 1 MiB
-constexpr size_t kReserveMax = 64 << 20;              // for an answer that announces its length: it is not believed beyond this
-constexpr long kReadAtOnce = 256 << 10;               // libcurl's own 16 KiB cost a gigabit link much of a core
-constexpr size_t kProblemBytesMax = 1 << 20;
-constexpr size_t kHeaderBytesMax = 64 << 10;
+constexpr long kConnectTimeoutMs = 3000, kOfSeveralMs = 1200;  // of several servers: after TCP's second try, 1 s later
+constexpr size_t kReplyBytesMax = size_t{257} << 20;           // the largest object that the service takes, and 1 MiB
+constexpr size_t kReserveMax = 64 << 20;  // for an answer that announces its length: it is not believed beyond this
+constexpr long kReadAtOnce = 256 << 10;   // libcurl's own 16 KiB cost a gigabit link much of a core
+constexpr size_t kProblemBytesMax = 1 << 20, kHeaderBytesMax = 64 << 10;
 constexpr milliseconds kLeaderPatience{10'000}, kStandbyPatience{4'000}, kLeaderPause{200};
 constexpr const char* kNotLeader = "not_leader";
 
@@ -50,8 +49,8 @@ struct Exchange {
   std::function<bool(std::string_view)> on_bytes;
   bool stopped_by_reader = false;  // enough of the answer was read
   std::string refusal;             // why this side ended the request
-  std::string leader;              // where the answer says that the leader is
-  std::string as_of;               // the moment that it tells of, where a service that stands by has answered
+  bool nothing_done = false;       // the service refused it at the door
+  std::string leader, as_of;       // where it says that the leader is; of one that stands by, the moment that it tells of
   int64_t term = 0;                // of the service that answered; 0: it has none
 };
 
@@ -74,6 +73,7 @@ size_t take_header(char* data, size_t, size_t size, void* pointer) {
   if (name == "content-type") exchange.reply.content_type = value;
   if (name == "date") exchange.reply.date = value;
   if (name == "holdfast-leader") exchange.leader = value;
+  if (name == "holdfast-nothing-done") exchange.nothing_done = true;
   if (name == "holdfast-as-of") exchange.as_of = value;
   if (name == "holdfast-term") exchange.term = std::strtoll(value.c_str(), nullptr, 10);
   return size;
@@ -213,7 +213,7 @@ struct HttpClient::Impl {
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_NOSIGNAL, 1L);
     set(CURLOPT_ERRORBUFFER, error_text);
-    set(CURLOPT_CONNECTTIMEOUT_MS, kConnectTimeoutMs);
+    set(CURLOPT_CONNECTTIMEOUT_MS, servers->size() > 1 ? kOfSeveralMs : kConnectTimeoutMs);
     set(CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
     set(CURLOPT_BUFFERSIZE, kReadAtOnce);
     set(CURLOPT_TCP_KEEPALIVE, 1L);
@@ -301,7 +301,7 @@ struct HttpClient::Impl {
     HttpFailure failure;
     failure.base_url = base_url;
     failure.problem = problem_of(exchange.reply);
-    sent = failure.problem.code != kNotLeader;
+    sent = !exchange.nothing_done && failure.problem.code != kNotLeader;
     return tl::unexpected(std::move(failure));
   }
 

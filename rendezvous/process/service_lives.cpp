@@ -20,6 +20,13 @@ constexpr auto kReminder = std::chrono::seconds(30), kStandbyReminder = std::chr
 constexpr std::chrono::milliseconds kLook{200};  // of a service that stands by, whether it may lead
 constexpr const char* kWaits = "the service cannot keep anything now, and tries again every few seconds: ";
 
+// A refusal at the door: nothing was done, so that another service may be asked the same.
+HttpResponse nothing_done(std::string_view code, const std::string& why) {
+  HttpResponse answer = problem_answer(problem(503, std::string(code), why));
+  answer.headers["Holdfast-Nothing-Done"] = "1";
+  return answer;
+}
+
 // Requests of those who watch this process, and want nothing of it.
 bool is_of_watchers(const std::string& path) {
   return path == "/healthz" || path == "/readyz" || path == "/metrics";
@@ -100,8 +107,8 @@ void ServiceLives::bury() {
 
 HttpResponse ServiceLives::absence() const {
   const std::lock_guard lock(mutex_);
-  if (!leader_) return problem_answer(problem(503, "unavailable", why_));
-  HttpResponse answer = problem_answer(problem(503, "not_leader", why_));
+  if (!leader_) return nothing_done("unavailable", why_);
+  HttpResponse answer = nothing_done("not_leader", why_);
   if (!leader_->empty()) answer.headers["Holdfast-Leader"] = *leader_;
   return answer;
 }
@@ -158,7 +165,7 @@ Admission ServiceLives::gate(const HttpRequest& head) {
     return admission;
   }
   if (const auto failure = service->failure()) {  // the service has stopped by itself and is not buried yet
-    admission.refusal = problem_answer(problem(503, "unavailable", kWaits + failure->why));
+    admission.refusal = nothing_done("unavailable", kWaits + failure->why);
     return admission;
   }
   admission = service->admit(head);

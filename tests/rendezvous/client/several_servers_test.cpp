@@ -117,6 +117,32 @@ TEST(SeveralServers, EachHigherTermIsToldOnce) {
   EXPECT_THAT(told, ElementsAre(6));
 }
 
+// As a service that does not reach its database.
+TEST(SeveralServers, ARequestThatWasRefusedBeforeAnythingWasDoneGoesToAnother) {
+  std::atomic<bool> has_done_nothing = true;
+  RawServer waits([&](RawConnection& connection) {
+    while (!connection.read_request().empty()) {
+      connection.write(std::string("HTTP/1.1 503 X\r\n") + (has_done_nothing ? "Holdfast-Nothing-Done: 1\r\n" : "") +
+                       "Content-Type: application/problem+json\r\nContent-Length: 37\r\n\r\n" +
+                       R"({"status":503,"code":"unavailable"}  )");
+    }
+  });
+  std::atomic<int> asked = 0;
+  RawServer leader([&](RawConnection& connection) {
+    while (!connection.read_request().empty()) {
+      ++asked;
+      answer_in_term(connection, 3);
+    }
+  });
+  const std::string both = waits.url() + "," + leader.url();
+  EXPECT_TRUE(HttpClient(both, "").request("POST", "/v1/jobs", "{}"));
+  EXPECT_EQ(asked, 1);
+  has_done_nothing = false;
+  Servers::of(both)->leave(leader.url());
+  EXPECT_FALSE(HttpClient(both, "").request("POST", "/v1/jobs", "{}")) << "it may have been carried out";
+  EXPECT_EQ(asked, 1);
+}
+
 TEST(SeveralServers, ARequestThatMayHaveBeenCarriedOutIsNotSentAgain) {
   std::atomic<int> asked = 0;
   const auto cut = [&](RawConnection& connection) { asked += connection.read_request().starts_with("POST") ? 1 : 0; };
