@@ -1,6 +1,10 @@
 #include "storage/checkpoint_writer.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
@@ -8,12 +12,20 @@
 #include <mutex>
 #include <new>
 #include <thread>
+#include <utility>
 
 #include "storage/failure.h"
 #include "storage/parallel.h"
 #include "storage/shards/codec.h"
 
 namespace holdfast::storage {
+
+// Bytes to be copied at once.
+struct CopyStretch {
+  std::byte* to;
+  std::span<const std::byte> from;
+};
+
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -22,16 +34,11 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-struct Stretch {
-  std::byte* to;
-  std::span<const std::byte> from;
-};
-
 // Stretches of at most a few MB, so that several threads have some each.
 template <typename Kept>
-std::vector<Stretch> stretches_of(const std::vector<Kept>& all, std::byte* to) {
+std::vector<CopyStretch> stretches_of(const std::vector<Kept>& all, std::byte* to) {
   constexpr size_t kBytes = 4 << 20;
-  std::vector<Stretch> stretches;
+  std::vector<CopyStretch> stretches;
   for (const Kept& one : all) {
     for (size_t at = 0; at < one.bytes.size(); at += kBytes) {
       stretches.push_back({to + at, one.bytes.subspan(at, std::min(kBytes, one.bytes.size() - at))});
@@ -41,9 +48,9 @@ std::vector<Stretch> stretches_of(const std::vector<Kept>& all, std::byte* to) {
   return stretches;
 }
 
-// From now on `all` has its bytes in the buffer.
+// The stretches to copy into the buffer; from now on `all` has its bytes there.
 template <typename Kept>
-Result<void> take_copy(std::vector<Kept>& all, Scratch& buffer, int threads, const CheckpointWriter::CopyBytes& copy_bytes) {
+Result<std::vector<CopyStretch>> move_into(Scratch& buffer, std::vector<Kept>& all) {
   size_t bytes = 0;
   for (const Kept& one : all) bytes += one.bytes.size();
   std::byte* to = nullptr;
@@ -54,24 +61,71 @@ Result<void> take_copy(std::vector<Kept>& all, Scratch& buffer, int threads, con
                 "no memory for a copy of the state ({} bytes), so no checkpoint is written: it is tried at the next one",
                 bytes);
   }
-  const std::vector<Stretch> stretches = stretches_of(all, to);
-  Result<void> copied;
-  if (copy_bytes) {
-    for (const Stretch& stretch : stretches) copy_bytes(stretch.to, stretch.from);
-  } else {
-    copied = in_parallel(stretches.size(), threads, [&](size_t i, int) -> Result<void> {
-      std::memcpy(stretches[i].to, stretches[i].from.data(), stretches[i].from.size());
-      return {};
-    });
-  }
+  std::vector<CopyStretch> stretches = stretches_of(all, to);
   for (Kept& one : all) {
     one.bytes = {to, one.bytes.size()};
     to += one.bytes.size();
   }
-  return copied;
+  return stretches;
+}
+
+Result<void> copy_now(const std::vector<CopyStretch>& stretches, int threads, const CheckpointWriter::CopyBytes& copy_bytes) {
+  if (copy_bytes) {
+    for (const CopyStretch& stretch : stretches) copy_bytes(stretch.to, stretch.from);
+    return {};
+  }
+  return in_parallel(stretches.size(), threads, [&](size_t i, int) -> Result<void> {
+    std::memcpy(stretches[i].to, stretches[i].from.data(), stretches[i].from.size());
+    return {};
+  });
+}
+
+// Gives pages to memory that has none, and leaves its bytes as they are. Where the system cannot, the first copy does.
+void give_pages(std::byte* memory, size_t bytes) {
+  const auto page = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const uintptr_t first = (reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page,
+                  last = (reinterpret_cast<uintptr_t>(memory) + bytes) / page * page;
+  if (first < last) static_cast<void>(::madvise(reinterpret_cast<void*>(first), last - first, MADV_POPULATE_WRITE));
 }
 
 }  // namespace
+
+class CheckpointWriter::CopyUnderWay final : public CopyBeside {
+ public:
+  explicit CopyUnderWay(std::vector<CopyStretch> stretches) : stretches_(std::move(stretches)), ended_at_(Clock::now()) {}
+
+  void wait() override {
+    {
+      const std::scoped_lock lock(mutex_);
+      if (copied_ == stretches_.size()) return;
+      if (!awaited_since_) awaited_since_ = Clock::now();
+    }
+    finish();
+  }
+  void finish() {
+    for (size_t i = next_++; i < stretches_.size(); i = next_++) {
+      std::memcpy(stretches_[i].to, stretches_[i].from.data(), stretches_[i].from.size());
+      const std::scoped_lock lock(mutex_);
+      if (++copied_ == stretches_.size()) ended_at_ = Clock::now();
+      changed_.notify_all();
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return copied_ == stretches_.size(); });
+  }
+  double waited_s() const {  // when it is finished
+    const std::scoped_lock lock(mutex_);
+    return awaited_since_ ? std::chrono::duration<double>(ended_at_ - *awaited_since_).count() : 0;
+  }
+
+ private:
+  const std::vector<CopyStretch> stretches_;
+  std::atomic<size_t> next_ = 0;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t copied_ = 0;
+  Clock::time_point ended_at_;
+  std::optional<Clock::time_point> awaited_since_;
+};
 
 struct CheckpointWriter::State {
   // A state, or some of its pieces, as it was when it was submitted. Belongs to whoever claimed the writer, and to the writer's
@@ -84,7 +138,8 @@ struct CheckpointWriter::State {
     std::vector<ConstTensor> tensors;  // in the buffer
     std::optional<PartOf> of;          // then these instead:
     std::vector<PieceBytes> pieces;
-    Result<void> made;  // an error when there was no memory for it
+    Result<void> made;                     // an error when there was no memory for it
+    std::shared_ptr<CopyUnderWay> beside;  // to be finished by the thread
     double stall_s = 0;
   };
 
@@ -99,6 +154,7 @@ struct CheckpointWriter::State {
   bool ready = false;              // claimed, and `copy` is whole: the thread may write it. Ends when it begins to
   bool can_retry = false;          // `copy` is that of a write that failed
   bool closing = false;
+  size_t room = 0;  // bytes of the buffer that the thread is to give pages to
   std::thread thread;
 
   State(ObjectStore& s, WriteOptions o, std::function<void(const WriteOutcome&)> done)
@@ -110,6 +166,8 @@ struct CheckpointWriter::State {
   bool claim(int64_t step);
   // With the claim, and the copy filled in with the caller's bytes.
   void copy_and_write(const CopyBytes& copy_bytes);
+  void begin_write();
+  void take_room(size_t bytes);
   void run();
   WriteOutcome write();
 };
@@ -117,10 +175,21 @@ struct CheckpointWriter::State {
 void CheckpointWriter::State::run() {
   std::unique_lock lock(mutex);
   while (true) {
-    changed.wait(lock, [&] { return ready || closing; });
-    if (!ready) return;
+    changed.wait(lock, [&] { return ready || closing || room > 0; });
+    const size_t wanted = std::exchange(room, 0);
+    if (!ready && closing) return;
+    if (!ready) {
+      lock.unlock();
+      take_room(wanted);
+      lock.lock();
+      continue;
+    }
     ready = false;
     lock.unlock();
+    if (const auto beside = std::exchange(copy.beside, nullptr)) {
+      beside->finish();
+      copy.stall_s = beside->waited_s();
+    }
     const WriteOutcome outcome = write();
     if (on_done) on_done(outcome);
     lock.lock();
@@ -177,19 +246,36 @@ void CheckpointWriter::State::copy_and_write(const CopyBytes& copy_bytes) {
   const Clock::time_point start = Clock::now();
   std::exception_ptr of_copy_bytes;
   try {
-    copy.made = copy.of ? take_copy(copy.pieces, copy.buffer, options.threads, copy_bytes)
-                        : take_copy(copy.tensors, copy.buffer, options.threads, copy_bytes);
+    auto stretches = copy.of ? move_into(copy.buffer, copy.pieces) : move_into(copy.buffer, copy.tensors);
+    copy.made = stretches ? copy_now(*stretches, options.threads, copy_bytes) : tl::unexpected(std::move(stretches.error()));
   } catch (const std::exception& e) {  // a claim is always ended, and by the thread: it reports this
     copy.made = fail(Error::Code::kUnavailable, "no copy of the state was made, so no checkpoint is written: {}", e.what());
     if (copy_bytes) of_copy_bytes = std::current_exception();
   }
   copy.stall_s = seconds_since(start);
-  {
-    const std::scoped_lock lock(mutex);
-    ready = true;
-  }
-  changed.notify_all();
+  begin_write();
   if (of_copy_bytes) std::rethrow_exception(of_copy_bytes);
+}
+
+void CheckpointWriter::State::begin_write() {
+  const std::scoped_lock lock(mutex);
+  ready = true;
+  changed.notify_all();
+}
+
+// A claim ends it: the buffer is whose that is.
+void CheckpointWriter::State::take_room(size_t bytes) {
+  constexpr size_t kAtOnce = 4 << 20;
+  constexpr std::chrono::milliseconds kPatience(100);
+  static_cast<void>(in_background((bytes + kAtOnce - 1) / kAtOnce, 1,
+                                  [&](size_t i, int) -> Result<void> {
+                                    const std::scoped_lock lock(mutex);
+                                    if (!claimed && !closing)
+                                      give_pages(copy.buffer.at_least(bytes) + i * kAtOnce,
+                                                 std::min(kAtOnce, bytes - i * kAtOnce));
+                                    return {};
+                                  },
+                                  kPatience));
 }
 
 bool CheckpointWriter::submit(Manifest manifest, std::span<const ConstTensor> tensors, const CopyBytes& copy_bytes) {
@@ -210,6 +296,28 @@ bool CheckpointWriter::submit(Manifest manifest, PartOf of, std::span<const Piec
   copy.of = of;
   state_->copy_and_write(copy_bytes);
   return true;
+}
+
+std::shared_ptr<CopyBeside> CheckpointWriter::submit_beside(Manifest manifest, std::span<const ConstTensor> tensors) {
+  if (!state_->claim(manifest.step)) return nullptr;
+  State::Copy& copy = state_->copy;
+  copy.manifest = std::move(manifest);
+  copy.tensors.assign(tensors.begin(), tensors.end());
+  copy.of = std::nullopt;
+  copy.stall_s = 0;
+  auto stretches = move_into(copy.buffer, copy.tensors);
+  copy.made = stretches ? Result<void>() : tl::unexpected(stretches.error());
+  auto beside = std::make_shared<CopyUnderWay>(stretches ? std::move(*stretches) : std::vector<CopyStretch>());
+  copy.beside = beside;
+  state_->begin_write();
+  return beside;
+}
+
+void CheckpointWriter::make_room(size_t bytes) {
+  const std::scoped_lock lock(state_->mutex);
+  if (state_->claimed) return;
+  state_->room = bytes;
+  state_->changed.notify_all();
 }
 
 bool CheckpointWriter::retry() {

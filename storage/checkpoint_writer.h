@@ -1,7 +1,8 @@
 // Writes checkpoints, or this writer's parts of them (checkpoint_parts.h), in the background while training goes on.
 //
-// The stall is the copy into the writer's own buffer (`submit`); packing and writing happen on its threads, when
-// the processors have nothing else to do and now and then where they always have (in_background of parallel.h). One write at a
+// The stall is the copy into the writer's own buffer (`submit`), or what is waited for of it (`submit_beside`); packing and
+// writing happen on its threads, when the processors have nothing else to do and now and then where they always have
+// (in_background of parallel.h). One write at a
 // time: a submit while one is under way replaces nothing and waits for nothing, it is refused with the step under way,
 // and the caller says so in an event. A failed write is reported, never thrown, and the copy is kept for `retry`.
 // Any thread may call anything: of a submit and a retry at the same time (the thread that trains, the one that tends), one
@@ -23,8 +24,17 @@ struct WriteOutcome {
   Result<Manifest> result;
   std::optional<Part> part;  // where that was asked for: then `result` is the manifest as it was given
   int64_t step = 0;
-  double stall_s = 0;  // the copy
+  double stall_s = 0;  // the copy, or as much of it as somebody waited for
   double write_s = 0;  // the rest, in the background
+};
+
+// A copy that a writer makes beside whoever submitted the bytes.
+class CopyBeside {
+ public:
+  virtual ~CopyBeside() = default;
+  // Returns when the bytes are not read any more, and helps until then. Any thread, any number of times, also when the writer
+  // is gone.
+  virtual void wait() = 0;
 };
 
 class CheckpointWriter {
@@ -41,6 +51,12 @@ class CheckpointWriter {
   bool submit(Manifest manifest, std::span<const ConstTensor> tensors, const CopyBytes& copy = nullptr);
   // The same of a part. `manifest` has the tensors.
   bool submit(Manifest manifest, PartOf of, std::span<const PieceBytes> pieces, const CopyBytes& copy = nullptr);
+  // The same of tensors in the host's memory, which nobody changes or gives back before the copy that this returns was waited
+  // for: the writer makes it meanwhile. Null where a write is under way.
+  std::shared_ptr<CopyBeside> submit_beside(Manifest manifest, std::span<const ConstTensor> tensors);
+  // Takes memory for copies of so many bytes ahead, when the processors have nothing else to do and until somebody submits: a
+  // first copy is as quick as later ones then. Not while a write is under way.
+  void make_room(size_t bytes);
   // Writes the copy of the last failed write again; false when there is none or one is under way. A submit drops it.
   bool retry();
   // The step being copied or written now.
@@ -49,6 +65,7 @@ class CheckpointWriter {
   void wait_idle();
 
  private:
+  class CopyUnderWay;
   struct State;
   std::unique_ptr<State> state_;
 };

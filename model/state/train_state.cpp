@@ -48,6 +48,7 @@ std::vector<DeviceBuffer*> TrainState::buffers() {
 
 void TrainState::own(const std::vector<bool>& chunks, const std::vector<bool>& awaited) {
   if (chunks == owned_) return await(awaited);
+  lent_.await_reader();
   in_place_ ? own_in_place(chunks, awaited) : own_elsewhere(chunks, awaited);
   owned_ = chunks;
   places_ = places_of(chunks_, chunks);
@@ -103,6 +104,7 @@ float* TrainState::parameters_of(size_t chunk) {
 }
 
 tl::expected<void, std::string> TrainState::initialize(const InitialValues& initial) {
+  lent_.await_reader();
   if (!copies_apart()) return model_.initialize(initial);
   DeviceBuffer others = floats(kChunkElements);
   for (size_t c = 0, tensor = 0; c < chunks_.size(); ++tensor) {
@@ -163,6 +165,7 @@ std::vector<double> TrainState::squares(const Gradient& gradient, const std::vec
 }
 
 void TrainState::apply(const OptimizerConfig& config, const Gradient& gradient, double norm) {
+  lent_.await_reader();
   if (std::isfinite(norm) && offloaded()) {
     apply_on_host(config, gradient, norm);
   } else if (std::isfinite(norm)) {
@@ -231,6 +234,7 @@ double TrainState::apply(const OptimizerConfig& config, const float* gradients) 
 
 double TrainState::apply_outer(const kernels::NesterovStep& settings, const float* difference) {
   const double norm = norm_of(ops_, chunks_, difference);
+  lent_.await_reader();
   if (std::isfinite(norm)) ops_.nesterov(model_.parameters(), m_.data<float>(), difference, model_.table().total, settings);
   applied(norm);
   return norm;
@@ -247,12 +251,14 @@ void TrainState::applied(double norm) {
 }
 
 void TrainState::leave_out() {
+  lent_.await_reader();
   step += 1;
   if (loss_scale_) loss_scale_->step_left_out();
   model_.set_loss_scale(loss_scale_log2());
 }
 
 std::vector<StateTensor> TrainState::tensors() {
+  lent_.await_reader();
   std::vector<StateTensor> all;
   const auto add_floats = [this, &all](const std::string& prefix, float* flat) {
     for (const Parameter& parameter : model_.table().entries) {
@@ -279,6 +285,7 @@ std::vector<StateTensor> TrainState::tensors() {
 }
 
 std::vector<StatePiece> TrainState::pieces() {
+  lent_.await_reader();
   static_assert(kChunkElements == storage::kPieceElements);
   std::vector<StatePiece> all;
   const auto add = [&](float* data, int64_t count) {

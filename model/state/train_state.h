@@ -11,14 +11,17 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "model/gpt2.h"
 #include "model/loss_scale.h"
 #include "model/optimizer.h"
+#include "model/state/lent.h"
 #include "storage/state_hash.h"
 
 namespace holdfast::model {
@@ -50,6 +53,10 @@ class TrainState {
   TrainState(Gpt2& model, kernels::DeviceOps& ops, Owns owns = Owns::kAll, kernels::DeviceOps* host = nullptr);
 
   int64_t step = 0;  // steps applied
+
+  // Somebody reads bytes of tensors() from now until `wait` returns, which is called before any of them are changed, given back
+  // or given out once more. For one reader at a time. Not for who changes parameters beside this (local steps).
+  void lend(std::function<void()> wait) { lent_.lend(std::move(wait)); }
 
   // One per parameter tensor: the power of two of the next step's fixed-point scale; kUnsetExponent before the first.
   static constexpr int32_t kUnsetExponent = INT32_MIN;
@@ -145,6 +152,7 @@ class TrainState {
   DeviceBuffer passing_;              // offloaded: two pieces of a gradient, or a chunk's compute copy
   std::vector<int32_t> exponents_;
   std::optional<LossScale> loss_scale_;  // of float16
+  Lent lent_;                            // last: the others are not given back before it is
 };
 
 }  // namespace holdfast::model

@@ -44,6 +44,34 @@ TEST_F(Writer, WritesTheStateAsItWasWhenSubmitted) {
   EXPECT_GT(outcomes_[0].write_s, 0);
 }
 
+// Large enough for several stretches, so that somebody who waits at once has some of them left to copy.
+TEST_F(Writer, CopiesBesideWhoeverWaitsBeforeItChangesTheState) {
+  std::vector<std::byte> bytes(size_t{40} << 20);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7 >> 3);
+  const std::vector<std::byte> before = bytes;
+  const std::vector<ConstTensor> tensors{{"wte.weight", "float32", {static_cast<int64_t>(bytes.size() / 4)}, bytes}};
+  CheckpointWriter writer(store_, {.shard_bytes = int64_t{64} << 20, .threads = 2}, collect());
+  writer.make_room(bytes.size());
+  for (const int64_t step : {60, 61}) {
+    const std::shared_ptr<CopyBeside> copy = writer.submit_beside(manifest_at(step), tensors);
+    ASSERT_TRUE(copy);
+    EXPECT_EQ(writer.in_progress(), step);
+    EXPECT_EQ(writer.submit_beside(manifest_at(70), tensors), nullptr) << "one is under way";
+    writer.make_room(2 * bytes.size());  // no use of it now, and no harm
+    copy->wait();
+    std::ranges::fill(bytes, std::byte{0});  // training goes on
+    copy->wait();
+    writer.wait_idle();
+    std::ranges::copy(before, bytes.begin());
+    EXPECT_TRUE(ok(outcomes_.back().result));
+    EXPECT_GE(outcomes_.back().stall_s, 0);
+    std::vector<std::byte> read(bytes.size());
+    const std::vector<MutableTensor> into{{"wte.weight", "float32", {static_cast<int64_t>(bytes.size() / 4)}, read}};
+    EXPECT_TRUE(ok(read_checkpoint(store_, step, into)));
+    EXPECT_EQ(read, before);
+  }
+}
+
 TEST_F(Writer, RefusesASecondSubmitWhileOneIsUnderWay) {
   CheckpointWriter writer(store_, options_, collect());
   store_.hold();

@@ -17,8 +17,7 @@ using rendezvous::CheckpointRecord;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kFirstRetry{5000}, kLongestRetry{60'000};
-constexpr milliseconds kPoll{20}, kAfterReserved{1000};
+constexpr milliseconds kFirstRetry{5000}, kLongestRetry{60'000}, kPoll{20}, kAfterReserved{1000};
 constexpr milliseconds kReportPatience{10'000};  // with the steps' reports; a saved state is worth more than they are
 constexpr size_t kRegisteredKept = 16, kStartsKept = 64;
 
@@ -58,6 +57,7 @@ Checkpointing::Checkpointing(CheckpointSetup setup)
       data_(data_of(setup.session)),
       keep_last_(setup.session.spec.keep_last),
       threads_(host_threads(*setup.session.ops, 4)),
+      copied_bytes_(bytes_of_copies(setup.session)),
       store_(std::move(setup.store)),
       copier_(std::move(setup.copier)),
       client_(link_.make_client()) {
@@ -106,6 +106,7 @@ void Checkpointing::enter_generation(int64_t generation, int rank, int64_t step,
   refused_.clear();
   elsewhere_.clear();
   if (probe_) probe_->end();
+  if (rank == 0 && copied_bytes_ > 0) writer_->make_room(copied_bytes_);
   if (copier_ && rank == 0) copier_->look(false);  // the rank before this one may have been killed while it copied
   changed_.notify_all();
 }
@@ -141,13 +142,24 @@ bool Checkpointing::submit(const StateToWrite& state) {
       manifest.tensors = state.part->tensors;
       manifest.state_hash = state.part->state_hash;
     }
-    const bool taken = state.part ? writer_->submit(std::move(manifest), state.part->of, state.part->pieces, state.copy)
-                                  : writer_->submit(std::move(manifest), state.tensors, state.copy);
-    if (!taken) return false;
+    if (!give_to_writer(state, std::move(manifest))) return false;
   }
   const std::lock_guard lock(mutex_);
   submitted_ = step;
   if (reserved_ == step) reserved_ = -1;
+  return true;
+}
+
+bool Checkpointing::give_to_writer(const StateToWrite& state, storage::Manifest manifest) {
+  if (state.part) return writer_->submit(std::move(manifest), state.part->of, state.part->pieces, state.copy);
+  if (!state.lend) return writer_->submit(std::move(manifest), state.tensors, state.copy);
+  const int64_t step = manifest.step;
+  auto copy = writer_->submit_beside(std::move(manifest), state.tensors);
+  if (copy == nullptr) return false;
+  state.lend([copy = std::move(copy), step] {
+    const Span stall(SpanKind::kCheckpoint, "checkpoint: wait for the copy of the state", step);
+    copy->wait();
+  });
   return true;
 }
 

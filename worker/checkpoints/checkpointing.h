@@ -1,15 +1,15 @@
 // Checkpoints of a job from a rank that writes them: write, register with the service, keep the newest few. Of a divided state
 // every rank writes its part, and rank 0 puts the manifest when all parts are there, registers and keeps.
 //
-// Promises: training waits only while the state is copied. A checkpoint is registered after it is durable and the service
-// knows the steps before it. Older checkpoints are removed after that, and only below one that was read back and verified. A
-// failed write is an event and is tried again with growing pauses until a newer checkpoint takes its place. A failed removal
-// is an event and is tried again after the next checkpoint. A registration is tried again, too: through a restart of the
-// service, and through changes of generation (it is registered under the generation of the day). The last checkpoint of a job
-// is registered again when the service has lost it with its database.
-// Refuses: to write two checkpoints at once: the second is left out, and an event says so. A divided state's checkpoint that
-// lacks a part some seconds after a rank is gone, or for minutes, is given up: an event, too.
-// Thread: one for the caller; the writer's; and one of its own that registers and removes.
+// Promises: training waits only while the state is copied, and on the host for no more of that than is left when a step is
+// about to change it. A checkpoint is registered after it is durable and the service knows the steps before it. Older
+// checkpoints are removed after that, and only below one that was read back and verified. A failed write is an event and is
+// tried again with growing pauses until a newer checkpoint takes its place. A failed removal is an event and is tried again
+// after the next checkpoint. A registration is tried again, too: through a restart of the service, and through changes of
+// generation (it is registered under the generation of the day). The last checkpoint of a job is registered again when the
+// service has lost it with its database. Refuses: to write two checkpoints at once: the second is left out, and an event says
+// so. A divided state's checkpoint that lacks a part some seconds after a rank is gone, or for minutes, is given up: an event,
+// too. Thread: one for the caller; the writer's; and one of its own that registers and removes.
 #pragma once
 
 #include <atomic>
@@ -91,6 +91,7 @@ class Checkpointing {
  private:
   void make_probe(std::chrono::milliseconds patience);
   bool submit(const StateToWrite& state);
+  bool give_to_writer(const StateToWrite& state, storage::Manifest manifest);
   void retry();
   bool is_void(const storage::Manifest& manifest) const;  // with the lock held
   void finish_writes();                                   // the thread: takes outcomes, retries
@@ -114,6 +115,7 @@ class Checkpointing {
   nlohmann::json spec_, data_;
   int64_t keep_last_;
   int threads_;
+  const size_t copied_bytes_;
   std::unique_ptr<storage::ObjectStore> store_;
   const std::shared_ptr<Copier> copier_;
   std::unique_ptr<StoreProbe> probe_;

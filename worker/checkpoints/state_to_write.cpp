@@ -29,7 +29,16 @@ StateToWrite state_of(Session& session) {
     state.tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {tensor.data, tensor.bytes}});
   }
   state.copy = copying_from(session, std::move(on_host));
+  if (session.ops->memory_is_host() && session.spec.sync_every == 1)
+    state.lend = [&of = *session.state](std::function<void()> wait) { of.lend(std::move(wait)); };
   return state;
+}
+
+size_t bytes_of_copies(const Session& session) {
+  if (session.is_divided() || session.spec.checkpoint_every == 0) return 0;
+  size_t bytes = 0;
+  for (const model::StateTensor& tensor : session.state->tensors()) bytes += tensor.bytes;
+  return bytes;
 }
 
 StateToWrite part_of(Session& session, storage::PartOf of, const std::string& state_hash, const std::vector<bool>& writes) {

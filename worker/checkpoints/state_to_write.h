@@ -2,6 +2,7 @@
 // own.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,10 +23,14 @@ struct StateToWrite {
   };
   std::optional<Part> part = {};
   storage::CheckpointWriter::CopyBytes copy = {};  // to the host; null where the bytes are there
+  // Set where the bytes may be copied beside training: to be told how the copy is waited for (TrainState::lend).
+  std::function<void(std::function<void()> wait)> lend = {};
 };
 
-// Both are valid while the session is and until its next step.
+// `state_of` and `part_of` are valid while the session is and until its next step.
 StateToWrite state_of(Session& session);
+// The size of the copies that rank 0 makes of such a state on the way; 0: it makes none.
+size_t bytes_of_copies(const Session& session);
 // `writes`: by piece (TrainState::pieces), which are here.
 StateToWrite part_of(Session& session, storage::PartOf of, const std::string& state_hash, const std::vector<bool>& writes);
 
