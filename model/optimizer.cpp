@@ -15,14 +15,34 @@ double clip_factor(double clip, double norm) {
 
 }  // namespace
 
+std::optional<Schedule> schedule_named(std::string_view name) {
+  if (name == "cosine") return Schedule::kCosine;
+  if (name == "linear") return Schedule::kLinear;
+  if (name == "constant") return Schedule::kConstant;
+  if (name == "wsd") return Schedule::kWarmupStableDecay;
+  return std::nullopt;
+}
+
 double learning_rate_at(const OptimizerConfig& config, int64_t step) {
-  if (step < config.warmup_steps) {
-    return config.learning_rate * static_cast<double>(step + 1) / static_cast<double>(config.warmup_steps);
+  const int64_t since = step - config.schedule_start, warm = config.schedule_start + config.warmup_steps;
+  if (since < 0) return config.min_lr;
+  const double lowest = config.schedule_start > 0 ? config.min_lr : 0, falls = config.learning_rate - config.min_lr;
+  if (since < config.warmup_steps) {
+    return lowest + (config.learning_rate - lowest) * static_cast<double>(since + 1) / static_cast<double>(config.warmup_steps);
   }
-  if (step >= config.total_steps) return config.min_lr;
-  const double done =
-      static_cast<double>(step - config.warmup_steps) / static_cast<double>(config.total_steps - config.warmup_steps);
-  return config.min_lr + 0.5 * (config.learning_rate - config.min_lr) * (1 + portable_cos_half_turns(done));
+  if (config.schedule == Schedule::kConstant) return config.learning_rate;
+  const bool is_late = config.schedule == Schedule::kWarmupStableDecay;
+  const int64_t steps = std::max<int64_t>(0, config.total_steps - warm);  // after the warm-up
+  int64_t decay = steps;
+  if (is_late) decay = std::max<int64_t>(1, (config.total_steps - config.schedule_start) / 10);
+  if (config.decay_steps > 0) decay = config.decay_steps;
+  decay = std::min(decay, steps);
+  const int64_t first = is_late ? config.total_steps - decay : warm;
+  if (step < first) return config.learning_rate;
+  if (step >= first + decay) return config.min_lr;
+  const double done = static_cast<double>(step - first) / static_cast<double>(decay);
+  if (config.schedule == Schedule::kCosine) return config.min_lr + 0.5 * falls * (1 + portable_cos_half_turns(done));
+  return config.min_lr + falls * (1 - done);
 }
 
 std::vector<double> squares_of(kernels::DeviceOps& ops, std::span<const kernels::DeviceOps::Floats> chunks) {

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include "kernels/ops.h"
@@ -12,14 +14,22 @@
 
 namespace holdfast::model {
 
+enum class Schedule : uint8_t { kCosine, kLinear, kConstant, kWarmupStableDecay };
+std::optional<Schedule> schedule_named(std::string_view name);  // "cosine", "linear", "constant", "wsd"
+
 // AdamW and schedule settings, as in the job spec.
 struct OptimizerConfig {
   double learning_rate = 0, min_lr = 0;
   int64_t warmup_steps = 0, total_steps = 0;
+  Schedule schedule = Schedule::kCosine;
+  int64_t decay_steps = 0, schedule_start = 0;
   double weight_decay = 0, beta1 = 0, beta2 = 0, epsilon = 1e-8, grad_clip = 0;  // grad_clip 0: no clipping
 };
 
-// Linear warm-up over warmup_steps, then a cosine down to min_lr at total_steps (Loshchilov, Hutter 2017, eq. 5).
+// Linear warm-up over warmup_steps from schedule_start on: from 0, or, where that is above 0, from min_lr, which is the rate
+// before it. Then down to min_lr, which it stays at: along a cosine (Loshchilov, Hutter 2017, eq. 5) or in a line, within
+// decay_steps (0: until total_steps); or in a line within the last decay_steps (0: a tenth of all), and before them not at all
+// (warm-up, stable, decay: Hu et al. 2024, section 4.2; Hagele et al. 2024); or not at all.
 // `step` counts from 0: the rate used by the step that leads from state `step` to state `step + 1`.
 double learning_rate_at(const OptimizerConfig& config, int64_t step);
 

@@ -27,7 +27,7 @@ const GROUPS = [
   { title: "Model", fields: ["n_layer", "n_embd", "n_head", "vocab_size", "block_size", "dtype", "recompute"] },
   {
     title: "Optimizer",
-    fields: ["global_batch_size", "min_lr", "warmup_steps", "weight_decay", "beta1", "beta2", "grad_clip", "seed"],
+    fields: ["global_batch_size", "min_lr", "warmup_steps", "lr_schedule", "decay_steps", "schedule_start", "weight_decay", "beta1", "beta2", "grad_clip", "seed"],
   },
   {
     title: "Checkpoints and evaluation",

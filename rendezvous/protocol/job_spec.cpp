@@ -142,15 +142,16 @@ void apply_preset(const Json& json, JobSpec& spec) {
 
 constexpr int64_t kFollows = -1;  // of warmup_steps
 
-int64_t default_warmup(int64_t total_steps) {
-  return std::min<int64_t>(JobSpec().warmup_steps, total_steps / 10);
+int64_t default_warmup(int64_t steps) {
+  return std::clamp<int64_t>(steps / 10, 0, JobSpec().warmup_steps);
 }
 
 // Fills in defaults that follow from other fields, so that a user may ask for 20 steps or a small learning rate alone.
 void follow_other_fields(const Json& json, JobSpec& spec) {
   if (!json.contains("min_lr") && json.contains("learning_rate")) spec.min_lr = spec.learning_rate / 10;
   if (spec.epochs > 0 && !json.contains("total_steps")) spec.total_steps = 0;
-  if (!json.contains("warmup_steps")) spec.warmup_steps = spec.total_steps > 0 ? default_warmup(spec.total_steps) : kFollows;
+  if (!json.contains("warmup_steps"))
+    spec.warmup_steps = spec.total_steps > 0 ? default_warmup(spec.total_steps - spec.schedule_start) : kFollows;
 }
 
 void resolve(JobSpec& spec) {
@@ -184,7 +185,8 @@ JobSpec JobSpec::with_steps_over(int64_t data_tokens) const {
   JobSpec spec = *this;
   spec.total_steps = steps_over(data_tokens);
   spec.epochs = 0;
-  spec.warmup_steps = warmup_steps == kFollows ? default_warmup(spec.total_steps) : std::min(warmup_steps, spec.total_steps);
+  spec.warmup_steps =
+      warmup_steps == kFollows ? default_warmup(spec.total_steps - schedule_start) : std::min(warmup_steps, spec.total_steps);
   return spec;
 }
 

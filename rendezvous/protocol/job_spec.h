@@ -39,6 +39,10 @@ struct JobSpec {
   // If min_lr is left out, it is learning_rate / 10. If warmup_steps is left out, it is at most total_steps / 10.
   double learning_rate = 6e-4, min_lr = 6e-5, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, grad_clip = 1.0;
   int64_t warmup_steps = 100;  // -1: as if it were left out, of steps that are not known yet
+  // model/optimizer.h says how the rate goes.
+  std::string lr_schedule = "cosine";  // cosine|linear|constant|wsd
+  int64_t decay_steps = 0;             // 0: all that come after the warm-up; of wsd the last tenth
+  int64_t schedule_start = 0;          // the step at which the warm-up begins
   int64_t seed = 0;
 
   std::string reduction = "exact";  // exact|float

@@ -12,11 +12,14 @@
 #include <cstring>
 #include <limits>
 #include <numbers>
+#include <vector>
 
 #include "tests/model/small_model.h"
 
 namespace holdfast::model {
 namespace {
+
+using testing::DoubleEq, testing::Pointwise;
 
 OptimizerConfig usual() {
   return {.learning_rate = 1e-2,
@@ -53,6 +56,39 @@ TEST(LearningRate, NeedsNoWarmUp) {
   EXPECT_DOUBLE_EQ(learning_rate_at(config, 0), 1e-3);
 }
 
+TEST(LearningRate, FallsAsItsScheduleSays) {
+  OptimizerConfig config = usual();
+  const auto rates = [&](const std::vector<int64_t>& steps) {
+    std::vector<double> all;
+    for (const int64_t step : steps) all.push_back(learning_rate_at(config, step));
+    return all;
+  };
+  config.schedule = Schedule::kLinear;
+  EXPECT_THAT(rates({0, 4, 8, 12, 19, 20, 50}), Pointwise(DoubleEq(), {2.5e-3, 1e-2, 7.75e-3, 5.5e-3, 1.5625e-3, 1e-3, 1e-3}));
+  config.decay_steps = 8;
+  EXPECT_THAT(rates({4, 8, 12, 19}), Pointwise(DoubleEq(), {1e-2, 5.5e-3, 1e-3, 1e-3}));
+  config.schedule = Schedule::kWarmupStableDecay;
+  EXPECT_THAT(rates({3, 4, 12, 16, 20}), Pointwise(DoubleEq(), {1e-2, 1e-2, 1e-2, 5.5e-3, 1e-3}));
+  config.decay_steps = 0;
+  EXPECT_THAT(rates({17, 18, 19, 20}), Pointwise(DoubleEq(), {1e-2, 1e-2, 5.5e-3, 1e-3}));
+  config.schedule = Schedule::kConstant;
+  EXPECT_THAT(rates({0, 4, 19, 20, 50}), Pointwise(DoubleEq(), {2.5e-3, 1e-2, 1e-2, 1e-2, 1e-2}));
+}
+
+// A run of 20 steps that had ended at min_lr, and is prolonged by 20.
+TEST(LearningRate, GoesOnFromTheEndOfAnEarlierRunWithoutAJump) {
+  OptimizerConfig config = usual();
+  const double before = learning_rate_at(config, 20);
+  config.total_steps = 40;
+  EXPECT_GT(learning_rate_at(config, 20), 3 * before) << "that is the jump";
+  config.schedule_start = 20;
+  EXPECT_EQ(learning_rate_at(config, 19), before);
+  EXPECT_DOUBLE_EQ(learning_rate_at(config, 20), before + (1e-2 - before) / 4);
+  EXPECT_DOUBLE_EQ(learning_rate_at(config, 24), 1e-2);
+  EXPECT_DOUBLE_EQ(learning_rate_at(config, 32), 5.5e-3);
+  EXPECT_DOUBLE_EQ(learning_rate_at(config, 40), 1e-3);
+}
+
 // A model with its state; a test gives it gradients as the reduction would.
 struct Trained {
   SmallModel model;
@@ -73,6 +109,27 @@ struct Trained {
     return values;
   }
 };
+
+TEST(TrainStateLent, IsNotChangedNorGivenOutBeforeItsReaderIsDone) {
+  Trained trained;
+  int waited = 0;
+  const auto lend = [&] { trained.state.lend([&] { ++waited; }); };
+  const auto waits = [&](const auto& changes) {
+    const int before = waited;
+    lend();
+    changes();
+    return waited == before + 1;
+  };
+  const std::vector<float> gradient = trained.random_gradients(1);
+  EXPECT_TRUE(waits([&] { trained.apply(usual(), gradient); }));
+  EXPECT_TRUE(waits([&] { trained.state.leave_out(); }));
+  EXPECT_TRUE(waits([&] { trained.state.apply_outer({0.7F, 0.9F}, trained.gradients.data<float>()); }));
+  EXPECT_TRUE(waits([&] { trained.state.tensors(); }));
+  EXPECT_TRUE(waits([&] { trained.state.pieces(); }));
+  EXPECT_TRUE(waits([&] { trained.state.lend(nullptr); })) << "one at a time";
+  trained.state.tensors();
+  EXPECT_EQ(waited, 6) << "once each";
+}
 
 double norm_of(const std::vector<float>& values) {
   double sum = 0;

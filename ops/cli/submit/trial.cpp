@@ -30,26 +30,11 @@ constexpr int64_t kLeastPriority = -1000;
 constexpr size_t kNameBytes = 80;  // a longer name is left out of the trial's
 
 // Fields that say how long, from where, how often and with what result: a trial has its own.
-constexpr const char* kLeftOut[] = {"labels",
-                                    "valid_data_path",
-                                    "eval_every",
-                                    "eval_microbatches",
-                                    "epochs",
-                                    "warmup_steps",
-                                    "resume_from",
-                                    "init_from",
-                                    "after",
-                                    "retries",
-                                    "retry_delay",
-                                    "max_nodes",
-                                    "global_batch_size",
-                                    "keep_last",
-                                    "hash_every",
-                                    "checkpoint_store",
-                                    "checkpoint_copy",
-                                    "sync_every",
-                                    "outer_momentum",
-                                    "outer_learning_rate"};
+constexpr const char* kLeftOut[] = {
+    "labels",          "valid_data_path", "eval_every",        "eval_microbatches",  "epochs",     "warmup_steps",
+    "decay_steps",     "schedule_start",  "resume_from",       "init_from",          "after",      "retries",
+    "retry_delay",     "max_nodes",       "global_batch_size", "keep_last",          "hash_every", "checkpoint_store",
+    "checkpoint_copy", "sync_every",      "outer_momentum",    "outer_learning_rate"};
 
 // The trial that runs, for the thread that sees Ctrl-C. `submitting` is held while it is not known yet.
 struct Running {

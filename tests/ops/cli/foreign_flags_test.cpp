@@ -147,7 +147,8 @@ TEST_F(Jobs, SubmitTakesANanoGptCommandThatAsksForNothingElse) {
       run({"submit", "--train_data_path", "/d/t.bin", "--compile=False", "--dropout=0.0", "--bias=True", "--wandb_log=False",
            "--decay_lr=True", "--init_from=scratch", "--bf16=False", "--n_layer=4", "--max_iters=2000"});
   EXPECT_EQ(said.exit_code, 0) << said.err;
-  EXPECT_EQ(service_.body_of("POST /v1/jobs"), (Json{{"train_data_path", "/d/t.bin"}, {"n_layer", 4}, {"total_steps", 2000}}));
+  EXPECT_EQ(service_.body_of("POST /v1/jobs"),
+            (Json{{"train_data_path", "/d/t.bin"}, {"lr_schedule", "cosine"}, {"n_layer", 4}, {"total_steps", 2000}}));
 }
 
 TEST_F(Jobs, SubmitNamesAllThatHasNoCounterpartAtOnceAndAsksNoService) {

@@ -11,6 +11,7 @@
 #include "rendezvous/protocol/data_source.h"
 #include "rendezvous/protocol/initial_source.h"
 #include "rendezvous/protocol/job_spec_fields.h"
+#include "rendezvous/protocol/rules/schedule.h"
 #include "rendezvous/protocol/wire_types.h"
 #include "storage/places/place.h"
 
@@ -104,25 +105,6 @@ void check_membership(const JobSpec& spec, Errors& errors) {
     errors.push_back(
         {"max_nodes", fmt::format("{} is below nodes {}: raise max_nodes, or leave it out", spec.max_nodes, spec.nodes)});
   }
-}
-
-void check_length(const JobSpec& spec, Errors& errors) {
-  if (spec.epochs == 0 || spec.total_steps == 0) return;
-  errors.push_back({"epochs", fmt::format("{} is given together with total_steps {}, and both say how long to train: leave one "
-                                          "out",
-                                          spec.epochs, spec.total_steps)});
-}
-
-void check_warmup(const JobSpec& spec, Errors& errors) {
-  if (spec.warmup_steps <= spec.total_steps || spec.total_steps == 0) return;
-  errors.push_back({"warmup_steps", fmt::format("{} is above total_steps {}: choose at most {}", spec.warmup_steps,
-                                                spec.total_steps, spec.total_steps)});
-}
-
-void check_min_lr(const JobSpec& spec, Errors& errors) {
-  if (spec.min_lr <= spec.learning_rate) return;
-  errors.push_back({"min_lr", fmt::format("{} is above learning_rate {}: choose at most that, or leave it out", spec.min_lr,
-                                          spec.learning_rate)});
 }
 
 void check_evaluation(const JobSpec& spec, Errors& errors) {
@@ -324,8 +306,10 @@ const std::vector<Rule>& rules() {
        check_sync},
       {{"nodes", "min_nodes", "max_nodes"}, check_membership},
       {{"epochs", "total_steps"}, check_length},
-      {{"warmup_steps", "total_steps"}, check_warmup},
+      {{"warmup_steps", "total_steps", "schedule_start"}, check_warmup},
       {{"min_lr", "learning_rate"}, check_min_lr},
+      {{"lr_schedule", "decay_steps", "warmup_steps", "total_steps", "schedule_start"}, check_schedule},
+      {{"schedule_start", "resume_from", "total_steps"}, check_schedule_start},
       {{"eval_every", "valid_data_path"}, check_evaluation},
       {{"reduction", "wire_dtype"}, check_reduction},
       {{"wire_dtype", "batch_size", "gradient_accumulation_steps", "global_batch_size", "nodes"}, check_int16_range},
