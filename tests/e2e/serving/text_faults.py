@@ -15,6 +15,7 @@ import datetime
 import http.client
 import itertools
 import os
+import signal
 import sys
 import threading
 import time
@@ -93,12 +94,18 @@ def arguments():
 
 
 class Run:
-    """All cells with one service, one model that is trained a little further for each swap, and replicas r1, the victim, and r2."""
+    """All cells with one service, one model that is trained a little further for each swap, a victim for each cell, for a worker that is
+    lost again and again is given no work for a while, and another replica."""
 
     def __init__(self):
         self.cluster = networked_cluster.NetworkedCluster()
         self.expected = {}  # fingerprint -> the texts
         self.trained = self.data = None
+        self.victims = 0
+
+    @property
+    def victim(self):
+        return f"r{self.victims}"
 
     def begin(self):
         cluster = self.cluster.start_service()
@@ -112,8 +119,6 @@ class Run:
         self.wait_checkpoint(0)
         cluster.submit(kind="serve", init_from=f"job:{self.trained}", follow="on", precision="float32", nodes=2, min_nodes=1, name="texts",
                        requires={"for": "serving"})
-        self.start_replica("r1")
-        self.wait_replicas("r1")
 
     def wait_checkpoint(self, above):
         """One more, and the job stands still again."""
@@ -141,14 +146,15 @@ class Run:
 
     def put_in_order(self, company):
         """As the next cell needs it: every worker well, with the newest checkpoint."""
-        names = ("r1", "r2") if company == "beside" else ("r1",)
-        for name in ("r1", "r2"):
-            worker = self.cluster.workers.get(name)
-            if worker and not worker.running():
-                self.cluster.workers.pop(name)
-            if name in names and name not in self.cluster.workers:
-                self.start_replica(name)
-        self.wait_replicas(*names)
+        before = self.cluster.workers.pop(self.victim, None)
+        if before:
+            before.signal(signal.SIGTERM)
+            before.wait_exit()
+        self.victims += 1
+        self.start_replica(self.victim)
+        if company == "beside" and "other" not in self.cluster.workers:
+            self.start_replica("other")
+        self.wait_replicas(self.victim, *(["other"] if company == "beside" else []))
         fingerprint = self.model()["system_fingerprint"]
         if fingerprint not in self.expected:
             asked = [self.ask(number) for number in range(TEXTS)]  # each alone
@@ -163,7 +169,7 @@ class Run:
         outcome = Outcome(cell)
         try:
             self.put_in_order(company)
-            fault = KINDS[fault_name](self.cluster, moment, "r1", "r2")
+            fault = KINDS[fault_name](self.cluster, moment, self.victim, "other")
             fault.aim()
             self.disturb(outcome, fault, moment)
             wait_until(lambda: self.metric("writing") + self.metric("waiting") == 0, 10, "nothing to be left of the texts")
