@@ -55,6 +55,16 @@ def enter():
     run("ip", "link", "set", "lo", "up")
 
 
+def entered():
+    """Whether this program is in namespaces of its own now; where this machine cannot do it the reason is printed."""
+    reason = None if INSIDE in os.environ else reason_not_to_run()
+    if reason:
+        print(f"skipped: {reason}")
+        return False
+    enter()
+    return True
+
+
 class Node:
     """One namespace; commands run in it, and its link can be made to fail."""
 

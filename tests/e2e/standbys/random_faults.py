@@ -3,7 +3,6 @@ at the end by what everybody was told (histories.py). leader_faults.py and postg
 
 Promises: the order and all moments come from a seed, which is printed. Times are shown, and judged in the table alone."""
 import argparse
-import os
 import random
 import statistics
 import sys
@@ -158,11 +157,8 @@ class Run:
 def main(doc, kinds, short, new_cluster, title, program):
     parsed = arguments(doc, kinds, short)
     harness.need_programs()
-    reason = None if namespaces.INSIDE in os.environ else namespaces.reason_not_to_run()
-    if reason:
-        print(f"skipped: {reason}")
+    if not namespaces.entered():
         return SKIPPED
-    namespaces.enter()
     print(f"seed {parsed.seed}", flush=True)
     began, failed = time.time(), True
     cluster = new_cluster()
