@@ -7,10 +7,9 @@
 
 namespace holdfast::kernels::hip {
 
-// The groups of rows of w (count, IC), a thread each: to_int4 of int4.h.
+// The groups of rows of w (count, IC), a thread each: to_int4 of int4.h. groups: int4_groups(IC), which a GPU cannot call.
 template <typename Element>
-__global__ void rows_as_int4(Int4Group* to, const Element* w, int64_t count, int64_t IC) {
-  const int64_t groups = int4_groups(IC);
+__global__ void rows_as_int4(Int4Group* to, const Element* w, int64_t count, int64_t IC, int64_t groups) {
   const auto [first, step] = own_elements();
   for (int64_t g = first; g < count * groups; g += step) {
     const int64_t from = g % groups * kInt4Group, length = IC - from < kInt4Group ? IC - from : kInt4Group;
@@ -42,8 +41,7 @@ __global__ void rows_as_int4(Int4Group* to, const Element* w, int64_t count, int
 
 // out (count, IC) = what the groups mean.
 template <typename Element>
-__global__ void rows_of_int4(Element* out, const Int4Group* groups, int64_t count, int64_t IC) {
-  const int64_t groups_of_row = int4_groups(IC);
+__global__ void rows_of_int4(Element* out, const Int4Group* groups, int64_t count, int64_t IC, int64_t groups_of_row) {
   const auto [first, step] = own_elements();
   for (int64_t i = first; i < count * IC; i += step) {
     const int64_t c = i % IC, j = c % kInt4Group;

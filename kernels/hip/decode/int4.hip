@@ -9,10 +9,10 @@ namespace holdfast::kernels::hip {
 
 template <typename Element>
 std::unique_ptr<DecodeOps::Weight> HipOps<Element>::Int4Decode::keep(const Act* weight, int64_t OC, int64_t IC) {
-  const int64_t groups = OC * int4_groups(IC);
-  auto kept = std::make_unique<KeptWeight>(this->ops_, OC, IC, static_cast<size_t>(groups) * sizeof(Int4Group));
-  launch(this->ops_.work(), "rows of int4", rows_as_int4<Element>, blocks_for(groups, kThreads), kThreads,
-         static_cast<Int4Group*>(kept->memory), reinterpret_cast<const Element*>(weight), OC, IC);
+  const int64_t groups = int4_groups(IC);
+  auto kept = std::make_unique<KeptWeight>(this->ops_, OC, IC, static_cast<size_t>(OC * groups) * sizeof(Int4Group));
+  launch(this->ops_.work(), "rows of int4", rows_as_int4<Element>, blocks_for(OC * groups, kThreads), kThreads,
+         static_cast<Int4Group*>(kept->memory), reinterpret_cast<const Element*>(weight), OC, IC, groups);
   return kept;
 }
 
@@ -20,7 +20,7 @@ template <typename Element>
 Operand<Element> HipOps<Element>::Int4Decode::values_of(const KeptWeight& weight) {
   auto* const values = values_.template get<Element>(weight.OC * weight.IC);
   launch(this->ops_.work(), "values of int4", rows_of_int4<Element>, blocks_for(weight.OC * weight.IC, kThreads), kThreads,
-         values, static_cast<const Int4Group*>(weight.memory), weight.OC, weight.IC);
+         values, static_cast<const Int4Group*>(weight.memory), weight.OC, weight.IC, int4_groups(weight.IC));
   return {values, weight.OC, weight.IC};
 }
 
