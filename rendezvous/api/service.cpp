@@ -196,7 +196,9 @@ void Service::Impl::run_turn() {
   parts_.workers.release_polls();
   parts_.serving.tend();
   parts_.webhook_sender.note_changes();
-  parts_.state.commit();
+  // A leader that was deposed hears of it a moment later. Until then "there is no such job" may be said of one that the next
+  // leader has taken.
+  if (!parts_.state.commit() && parts_.replies.tells_person()) parts_.state.journal().store().confirm();
   parts_.replies.send();
   parts_.webhook_sender.send_due();
   parts_.followers.feed();

@@ -103,7 +103,7 @@ class Coordinator {
   void tick(bool hears = true);
   // Makes a new plan and carries it out, if something changed since the last call.
   void replan() { planning_.replan(); }
-  void commit() { journal_.commit(); }
+  bool commit() { return journal_.commit(); }  // whether there was anything
 
   // --- parts that the service uses by themselves
   Journal& journal() { return journal_; }

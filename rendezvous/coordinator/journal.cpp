@@ -20,9 +20,11 @@ JobStore& Journal::write() {
   return store_;
 }
 
-void Journal::commit() {
-  if (in_transaction_) store_.commit();
+bool Journal::commit() {
+  if (!in_transaction_) return false;
+  store_.commit();
   in_transaction_ = false;
+  return true;
 }
 
 void Journal::record(const NewEvent& event) {

@@ -36,8 +36,8 @@ class Journal {
   Journal(JobStore& store, const Clock& clock) : store_(store), clock_(clock) {}
 
   JobStore& store() { return store_; }
-  JobStore& write();  // begins a transaction if none is open
-  void commit();
+  JobStore& write();                                      // begins a transaction if none is open
+  bool commit();                                          // whether there was anything
   int64_t transactions() const { return transactions_; }  // the number begun so far
 
   void record(const NewEvent& event);

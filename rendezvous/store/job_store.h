@@ -78,6 +78,9 @@ class JobStore {
   // Throws StoreError where what was committed would not be found again: its file was removed or replaced. commit() does the
   // same; this is for a service to which nothing happens. Not while rows are read.
   virtual void check_files() = 0;
+  // Throws StoreError unless, at some moment of this call, nobody but this service could write: memory that was read before it
+  // was right then. For answers that rest on memory alone; a commit that returned says the same. Not within a transaction.
+  virtual void confirm() = 0;
 
   virtual StoreContents load() = 0;
   virtual void save_job(const JobRow& row) = 0;

@@ -28,6 +28,7 @@ class WatchedStore : public JobStore {
   void begin() override;
   void commit() override;
   void check_files() override { inner_.check_files(); }
+  void confirm() override { inner_.confirm(); }
   StoreContents load() override;
   void save_job(const JobRow& row) override;
   void save_worker(const WorkerRow& row) override;

@@ -69,6 +69,7 @@ class MemoryStore : public rendezvous::JobStore {
   void begin() override;
   void commit() override;
   void check_files() override {}
+  void confirm() override {}
   void skip_ids(int64_t) override {}
   rendezvous::StoreContents load() override;
   void save_job(const rendezvous::JobRow& row) override;

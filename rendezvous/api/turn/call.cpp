@@ -6,6 +6,7 @@ namespace holdfast::rendezvous {
 
 void Call::answer(HttpResponse response) const {
   replies.count(request.method, response.status);
+  if (who && who->role != Role::kWorker) replies.tell_person();
   replies.add(reply, std::move(response));
 }
 

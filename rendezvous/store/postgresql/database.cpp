@@ -240,6 +240,11 @@ void PostgresqlDatabase::insist_on_term() {
   SqlStatement(found).with(*term_).run();
 }
 
+void PostgresqlDatabase::confirm() {
+  if (!term_) return;
+  prepare("SELECT 1 / count(*) FROM leadership WHERE term = ?").with(*term_).step();
+}
+
 void PostgresqlDatabase::begin() {
   word("BEGIN");
   in_transaction_ = true;

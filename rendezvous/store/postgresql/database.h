@@ -51,6 +51,7 @@ class PostgresqlDatabase : public SqlDatabase {
   void execute(const std::string& sql);  // one or several statements without parameters, in one transaction if there is none
   void begin() override;
   void commit() override;
+  void confirm() override;
   void roll_back() override;
   bool in_transaction() const override { return in_transaction_; }
   int64_t changes() override;

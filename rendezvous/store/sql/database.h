@@ -79,6 +79,7 @@ class SqlDatabase {
   virtual void commit() = 0;
   virtual void roll_back() = 0;
   virtual bool in_transaction() const = 0;
+  virtual void confirm() {}  // JobStore::confirm
   // A statement of that text must not be in use already.
   SqlStatement prepare(std::string_view sql) { return SqlStatement(cursor(sql)); }
   virtual int64_t changes() = 0;  // rows that the last statement without rows has changed

@@ -31,6 +31,7 @@ class SqlStore : public JobStore, public Records {
   void begin() override { db_->begin(); }
   void commit() override { db_->commit(); }
   void check_files() override {}
+  void confirm() override { db_->confirm(); }
 
   StoreContents load() override;
   void save_job(const JobRow& row) override;

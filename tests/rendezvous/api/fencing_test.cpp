@@ -29,6 +29,20 @@ TEST_F(ServiceTest, ALeaderToWhomOthersComeEndsTheLeaseOfOneThatDoesNot) {
   EXPECT_EQ(nodes[1]["state"], "lost");
 }
 
+// The next leader may have taken j2, and told its client.
+TEST_F(ServiceTest, ADeposedLeaderTellsNobodyThatThereIsNoSuchJob) {
+  term_ = 1;
+  restart();
+  begin_training();
+  EXPECT_EQ(ask("POST", "/v1/jobs/j2/stop").status(), 404);
+  watched_->is_deposed = true;
+  EXPECT_EQ(reports("w1", Phase::kActive, 1, 0).status(), 200) << "workers know terms";
+  const Answer answer = ask("POST", "/v1/jobs/j2/stop");
+  EXPECT_EQ(answer.status(), 503);
+  EXPECT_NE(answer.response->body.find("another service leads"), std::string::npos) << answer.response->body;
+  EXPECT_EQ(ask("GET", "/v1/jobs").status(), 503);
+}
+
 TEST_F(ServiceTest, StepsThatAWorkerComputedAfterItsJobWasPausedWithoutItDoNotCount) {
   begin_training();
   EXPECT_EQ(ask("POST", "/v1/jobs/j1/progress", progress_to(3)).status(), 204);

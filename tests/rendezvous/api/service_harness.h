@@ -66,7 +66,7 @@ class Pending {
   Answer answer_;
 };
 
-// A store that counts the reads of its records.
+// A store that counts the reads of its records, and whose service may be deposed.
 class CountingStore : public WatchedStore {
  public:
   using WatchedStore::WatchedStore;
@@ -74,7 +74,12 @@ class CountingStore : public WatchedStore {
     ++record_reads;
     return WatchedStore::records();
   }
+  void confirm() override {
+    if (is_deposed) throw LostLeadership("another service leads with the database now");
+    WatchedStore::confirm();
+  }
   int64_t record_reads = 0;
+  bool is_deposed = false;
 };
 
 class ServiceTest : public testing::Test {

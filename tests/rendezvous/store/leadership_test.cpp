@@ -76,9 +76,11 @@ TEST_F(LeadershipTest, AServiceOfAnEarlierTermCommitsNothing) {
   ASSERT_TRUE(first->try_to_lead());
   const auto old_store = store(*first);
   commit_event(*old_store, "of the first");
+  old_store->confirm();
   first.reset();  // the lock alone: the store does not know
   const auto second = service("two");
   ASSERT_TRUE(leads_within(*second, milliseconds(5000)));
+  EXPECT_THROW(old_store->confirm(), LostLeadership);
   EXPECT_THROW(commit_event(*old_store, "too late"), LostLeadership);
   const auto new_store = store(*second);
   commit_event(*new_store, "of the second");
