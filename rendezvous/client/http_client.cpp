@@ -15,18 +15,18 @@
 #include <stdexcept>
 
 #include "rendezvous/client/event_stream_parser.h"
+#include "rendezvous/client/http_failures.h"
 #include "rendezvous/client/pulse.h"
 #include "rendezvous/client/servers.h"
 #include "rendezvous/client/url.h"
-#include "rendezvous/text/errno_text.h"
 
 namespace holdfast::rendezvous {
 namespace {
 
 using std::chrono::milliseconds;
 
-constexpr long kConnectTimeoutMs = 3000, kOfSeveralMs = 1200;  // of several servers: after TCP's second try, 1 s later
-constexpr size_t kReplyBytesMax = size_t{257} << 20;           // the largest object that the service takes, and 1 MiB
+constexpr milliseconds kConnectTimeout{3000}, kOfSeveral{1200};  // of several servers: after TCP's second try, 1 s later
+constexpr size_t kReplyBytesMax = size_t{257} << 20;             // the largest object that the service takes, and 1 MiB
 constexpr size_t kReserveMax = 64 << 20;  // for an answer that announces its length: it is not believed beyond this
 constexpr long kReadAtOnce = 256 << 10;   // libcurl's own 16 KiB cost a gigabit link much of a core
 constexpr size_t kProblemBytesMax = 1 << 20, kHeaderBytesMax = 64 << 10;
@@ -109,47 +109,6 @@ size_t take_body(char* data, size_t, size_t size, void* pointer) {
   return size;
 }
 
-Problem problem_of(const HttpReply& reply) {
-  Problem problem;
-  const nlohmann::json json = parse_json(reply.body).json;
-  try {
-    if (json.is_object()) problem = json.get<Problem>();
-  } catch (const std::invalid_argument&) {
-    problem = Problem{};  // an error in another format, such as a proxy's: the status says enough
-  }
-  if (problem.title.empty() && problem.detail.empty() && !json.is_object()) problem.detail = reply.body.substr(0, 200);
-  problem.status = reply.status;
-  return problem;
-}
-
-std::string cause_of(CURLcode code, CURL* easy, const char* error_text, milliseconds timeout) {
-  long os_error = 0;
-  curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &os_error);
-  double connected_s = 0;
-  curl_easy_getinfo(easy, CURLINFO_CONNECT_TIME, &connected_s);
-  switch (code) {
-    case CURLE_COULDNT_CONNECT:
-      return os_error != 0 ? describe_errno(static_cast<int>(os_error)) : "cannot connect";
-    case CURLE_COULDNT_RESOLVE_HOST:
-      return "no such host";
-    case CURLE_OPERATION_TIMEDOUT:
-      if (connected_s == 0)
-        return fmt::format("no connection within {:g} s", std::min<double>(kConnectTimeoutMs, timeout.count()) / 1000);
-      return fmt::format("no answer within {:g} s", timeout.count() / 1000.0);
-    case CURLE_GOT_NOTHING:
-      return "the connection was closed before an answer came";
-    case CURLE_PEER_FAILED_VERIFICATION:
-      return fmt::format(
-          "its certificate was not accepted ({}): name the file of who signed it with --cacert or HOLDFAST_CACERT", error_text);
-    case CURLE_SSL_CACERT_BADFILE:
-      return fmt::format("{}: expected a certificate in PEM (--cacert, HOLDFAST_CACERT)", error_text);
-    case CURLE_SSL_CONNECT_ERROR:
-      return fmt::format("no TLS connection ({}): does it serve plain http?", error_text);
-    default:
-      return error_text[0] != '\0' ? error_text : curl_easy_strerror(code);
-  }
-}
-
 }  // namespace
 
 struct HttpClient::Impl {
@@ -165,6 +124,7 @@ struct HttpClient::Impl {
   size_t ignored_max = 0;
   std::atomic<bool> cancelled = false;
   const std::atomic<bool>* stop = nullptr;
+  std::map<std::string, int64_t> silences;  // of each server, when it answered last
 
   Impl(const std::string& url, std::string bearer) : servers(Servers::of(url)), token(one_line(std::move(bearer))) {
     static std::once_flag once;
@@ -194,6 +154,11 @@ struct HttpClient::Impl {
     return failure;
   }
 
+  milliseconds connect_timeout(milliseconds timeout) const {
+    const milliseconds most = servers->size() > 1 ? kOfSeveral : kConnectTimeout;
+    return timeout > milliseconds(0) ? std::min(timeout, most) : most;  // a stream has none
+  }
+
   curl_slist* header_list(std::string_view body, std::string_view content_type, const std::string& accept) const {
     curl_slist* list = curl_slist_append(nullptr, "Expect:");  // no round trip before a large body
     const auto add = [&](const std::string& line) { list = curl_slist_append(list, line.c_str()); };
@@ -213,9 +178,10 @@ struct HttpClient::Impl {
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_NOSIGNAL, 1L);
     set(CURLOPT_ERRORBUFFER, error_text);
-    set(CURLOPT_CONNECTTIMEOUT_MS, servers->size() > 1 ? kOfSeveralMs : kConnectTimeoutMs);
+    set(CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(connect_timeout(timeout).count()));
     set(CURLOPT_TIMEOUT_MS, static_cast<long>(timeout.count()));
     set(CURLOPT_BUFFERSIZE, kReadAtOnce);
+    set(CURLOPT_FRESH_CONNECT, servers->silences(base_url) == silences[base_url] ? 0L : 1L);
     set(CURLOPT_TCP_KEEPALIVE, 1L);
     set(CURLOPT_TCP_KEEPIDLE, 15L);
     set(CURLOPT_TCP_KEEPINTVL, 5L);
@@ -287,9 +253,10 @@ struct HttpClient::Impl {
     if (*code != CURLE_OK && !exchange.stopped_by_reader) {
       sent = *code != CURLE_COULDNT_CONNECT && *code != CURLE_COULDNT_RESOLVE_HOST;
       if (*code == CURLE_OPERATION_TIMEDOUT) servers->note_silence(base_url);
-      return tl::unexpected(
-          unreachable(exchange.refusal.empty() ? cause_of(*code, easy, error_text, timeout) : exchange.refusal));
+      return tl::unexpected(unreachable(
+          exchange.refusal.empty() ? cause_of(*code, easy, error_text, connect_timeout(timeout), timeout) : exchange.refusal));
     }
+    silences[base_url] = servers->silences(base_url);
     if (exchange.term > 0 && !servers->note_term(exchange.term))
       return tl::unexpected(unreachable(fmt::format("it led in term {}, which is over", exchange.term)));
     long status = 0;

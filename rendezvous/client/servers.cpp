@@ -76,11 +76,20 @@ void Servers::leave(const std::string& from, const std::string& leader) {
 void Servers::note_silence(const std::string& of) {
   const std::lock_guard lock(mutex_);
   const auto found = std::ranges::find(urls_, of);
-  if (found != urls_.end()) silent_until_[static_cast<size_t>(found - urls_.begin())] = steady_clock::now() + kSilence;
+  if (found == urls_.end()) return;
+  Silence& silence = silences_[static_cast<size_t>(found - urls_.begin())];
+  silence.until = steady_clock::now() + kSilence;
+  ++silence.times;
+}
+
+int64_t Servers::silences(const std::string& of) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = std::ranges::find(urls_, of);
+  return found == urls_.end() ? 0 : silences_[static_cast<size_t>(found - urls_.begin())].times;
 }
 
 bool Servers::is_silent(size_t server) const {
-  return steady_clock::now() < silent_until_[server];
+  return steady_clock::now() < silences_[server].until;
 }
 
 bool Servers::note_term(int64_t term) {

@@ -27,7 +27,7 @@ class Servers {
   static std::shared_ptr<Servers> of(const std::string& text);
   static std::vector<std::string> listed(const std::string& text);
 
-  explicit Servers(std::vector<std::string> urls) : urls_(std::move(urls)), silent_until_(urls_.size()) {}
+  explicit Servers(std::vector<std::string> urls) : urls_(std::move(urls)), silences_(urls_.size()) {}
   size_t size() const { return urls_.size(); }
   std::string current() const;
   // Goes on to the next server; to `leader` if that is one of these. Nothing happens if another client has gone on from `from`
@@ -35,6 +35,9 @@ class Servers {
   void leave(const std::string& from, const std::string& leader = "");
   // It took a request, or would take none, and said nothing for seconds.
   void note_silence(const std::string& of);
+  // How often that was noted so far. A connection from before the last time is not to be used again: where answers do not
+  // arrive, a request over it would still be heard, and a new connection is not.
+  int64_t silences(const std::string& of) const;
   // False: an answer had a higher one before.
   bool note_term(int64_t term);
   // `tell` hears of each term that is higher than all before, on the thread that noted it; it outlives this object. To be set
@@ -43,11 +46,15 @@ class Servers {
   int64_t term() const;
 
  private:
+  struct Silence {
+    std::chrono::steady_clock::time_point until;
+    int64_t times = 0;
+  };
   bool is_silent(size_t server) const;
 
   const std::vector<std::string> urls_;
   mutable std::mutex mutex_;
-  std::vector<std::chrono::steady_clock::time_point> silent_until_;  // of each, as far as is known
+  std::vector<Silence> silences_;  // of each, as far as is known
   size_t current_ = 0;
   int64_t term_ = 0;
   std::function<void(int64_t)> tell_;

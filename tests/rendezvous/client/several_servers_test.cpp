@@ -58,6 +58,19 @@ TEST(SeveralServers, ARequestGoesToTheOneThatLeads) {
   EXPECT_EQ(standby.connections(), 1) << "the leader is remembered";
 }
 
+TEST(SeveralServers, AConnectionFromBeforeASilenceIsNotUsedAgain) {
+  RawServer server([&](RawConnection& connection) {
+    while (!connection.read_request().empty()) answer_in_term(connection, 3);
+  });
+  const std::string all = server.url() + "," + closed_port();
+  HttpClient client(all, "");
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(client.request("GET", "/"));
+  EXPECT_EQ(server.connections(), 1);
+  Servers::of(all)->note_silence(server.url());  // another client of the process waited in vain
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(client.request("GET", "/"));
+  EXPECT_EQ(server.connections(), 2);
+}
+
 TEST(SeveralServers, AnAnswerOfAnEarlierTermDoesNotCount) {
   std::atomic<int> term = 5;
   RawServer woken([&](RawConnection& connection) {
