@@ -117,6 +117,12 @@ void take_over_folders(Coordinator& state, const std::string& data_dir) {
   }
 }
 
+// A leader that hears few of its workers any more may be cut off from most.
+ServiceOptions with_times_of_several(ServiceOptions options) {
+  if (options.term > 0 && options.times.lease_of_most_ms == 0) options.times.lease_of_most_ms = kReplacedWithinMs;
+  return options;
+}
+
 }  // namespace
 
 struct Service::Impl {
@@ -217,7 +223,7 @@ void Service::Impl::give_up(const ServiceFailure& failure) {
 }
 
 Service::Service(ServiceOptions options, const Clock& clock, JobStore& store, std::function<std::string()> new_secret)
-    : impl_(std::make_unique<Impl>(options, clock, store, std::move(new_secret))) {
+    : impl_(std::make_unique<Impl>(with_times_of_several(options), clock, store, std::move(new_secret))) {
   Coordinator& state = impl_->parts_.state;
   compare_with_data_dir(state, options);
   if (options.has_own_folder) take_over_folders(state, options.data_dir);

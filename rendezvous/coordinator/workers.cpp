@@ -252,9 +252,20 @@ void Workers::release_from_ended_jobs() {
   }
 }
 
+// Most of several, whose leases are over.
+bool Workers::most_are_silent() const {
+  const auto& workers = registry_.workers();
+  const auto is_alive = [](const auto& entry) { return entry.second.life == Worker::Life::kAlive; };
+  const auto is_over = [&](const auto& entry) { return is_alive(entry) && registry_.now() >= entry.second.lease_until_ms; };
+  const auto over = std::ranges::count_if(workers, is_over);
+  return over > 1 && 2 * over > std::ranges::count_if(workers, is_alive);
+}
+
 void Workers::expire_leases() {
+  const bool spares = times_.lease_of_most_ms > 0 && most_are_silent();
   for (auto& [id, worker] : registry_.workers()) {
     if (worker.life != Worker::Life::kAlive || registry_.now() < worker.lease_until_ms) continue;
+    if (spares && registry_.now() < worker.heard_ms + times_.lease_of_most_ms) continue;
     const std::string silence = fmt::format("nothing was heard of it for {}", seconds(registry_.now() - worker.heard_ms));
     const bool left = worker.job.empty() && worker.leaving();
     end_life(worker, left ? Worker::Life::kLeft : Worker::Life::kLost, left ? "it ended, as it was told to" : silence);

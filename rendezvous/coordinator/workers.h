@@ -22,6 +22,8 @@ namespace holdfast::rendezvous {
 struct LeaseTimes {
   int64_t heartbeat_ms = 1000, lease_ms = 3000;
   int64_t grace_ms = 10000;  // the first lease after a start of the service
+  // Of most of the workers at once: the silence may be this service's own, which another then replaces. 0: as any lease.
+  int64_t lease_of_most_ms = 0;
 };
 
 class Workers {
@@ -56,6 +58,7 @@ class Workers {
  private:
   void begin_life(Worker& worker, const RegisterRequest& request);
   void end_life(Worker& worker, Worker::Life life, const std::string& reason);
+  bool most_are_silent() const;
   OrRefusal<void> welcome_back(Worker& worker);
   void take_stderr_tail(const Worker& worker, const std::vector<std::string>& lines);
 

@@ -29,6 +29,29 @@ TEST_F(ServiceTest, ALeaderToWhomOthersComeEndsTheLeaseOfOneThatDoesNot) {
   EXPECT_EQ(nodes[1]["state"], "lost");
 }
 
+TEST_F(ServiceTest, ALeaderThatHearsFewOfItsWorkersWaitsForTheOthersAsLongAsItCouldBeReplaced) {
+  term_ = 1;
+  restart();
+  for (const char* worker : {"w1", "w2", "w3", "w4"}) arrives(worker);
+  const auto lost = [&] {
+    std::string names;
+    for (const auto& node : ask("GET", "/v1/nodes").json()["nodes"])
+      if (node["state"] == "lost") names += node["name"].get<std::string>();
+    return names;
+  };
+  const auto second_in_which_one_reports = [&] {
+    clock_.ms += 1000;
+    reports("w1", Phase::kIdle);
+  };
+  for (int second = 0; second < 5; ++second) second_in_which_one_reports();
+  EXPECT_EQ(lost(), "") << "it may be the service";
+  for (const char* worker : {"w2", "w3"}) reports(worker, Phase::kIdle);
+  second_in_which_one_reports();
+  EXPECT_EQ(lost(), "w4") << "of most it hears";
+  for (int second = 0; second < 6; ++second) second_in_which_one_reports();
+  EXPECT_EQ(lost(), "w2w3w4") << "nobody has replaced it";
+}
+
 // The next leader may have taken j2, and told its client.
 TEST_F(ServiceTest, ADeposedLeaderTellsNobodyThatThereIsNoSuchJob) {
   term_ = 1;
