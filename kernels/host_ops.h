@@ -43,8 +43,13 @@ class HostOps : public DeviceOps {
   }
   void await_copies() override {}
 
+  void set_dropout_pass(uint64_t pass) override { dropout_pass_ = pass; }
+
   void mark() override { marks_.push_back(steady_ns()); }  // all work is done
   std::vector<int64_t> take_marks() override { return std::exchange(marks_, {}); }
+
+ protected:
+  uint64_t dropout_pass_ = 0;
 
  private:
   static int64_t steady_ns();

@@ -28,6 +28,7 @@
 #include "kernels/adamw_step.h"
 #include "kernels/decode_ops.h"
 #include "kernels/device_sums.h"
+#include "kernels/dropout.h"
 #include "kernels/op_sequence.h"
 
 namespace holdfast::kernels {
@@ -152,12 +153,21 @@ class DeviceOps {
   virtual void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* pre_gelu,
                                const Act* weight, int64_t N, int64_t IC, int64_t OC) = 0;
 
-  // --- causal self-attention, softmax(q k^T / sqrt(HS)) v per head.
+  // --- dropout.h: what is drawn depends on the pass under way (dropout_pass), which is a number in the queue: ops that are
+  // queued later see it.
+  virtual void set_dropout_pass(uint64_t pass) = 0;
+  // x (N, C) times each element's factor: of a value its dropout, of a gradient the gradient through it.
+  virtual void drop(Act* x, const Dropout& dropout, int64_t N, int64_t C) = 0;
+  virtual void drop(float* x, const Dropout& dropout, int64_t N, int64_t C) = 0;
+
+  // --- causal self-attention, softmax(q k^T / sqrt(HS)) v per head, where dropout may leave out probabilities: row
+  // (b * NH + h) * T + query, column key.
   // qkv (B, T, 3C): q, k, v side by side, each (NH, HS). out (B, T, C). logsumexp (B, NH, T) is kept for the backward
   // pass. No (T, T) matrix outlives the op (Dao et al. 2022, algorithm 1).
-  virtual void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) = 0;
+  virtual void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH,
+                                 const Dropout& dropout) = 0;
   virtual void attention_backward(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,
-                                  int64_t T, int64_t C, int64_t NH) = 0;
+                                  int64_t T, int64_t C, int64_t NH, const Dropout& dropout) = 0;
 
   // --- head and cross-entropy, fused; logits exist for one chunk of rows at a time.
   // losses (N) = -log softmax(x (N, C) * wte (V, C)^T)[target]. targets (N) are ids below V.

@@ -51,6 +51,19 @@ std::vector<float*> gradient_places(const ParameterTable& table, std::span<const
   return places;
 }
 
+template <typename Number>
+void drop(kernels::DeviceOps& ops, Number* x, const kernels::Dropout& dropout, int64_t N, int64_t C) {
+  if (dropout.is_on()) ops.drop(x, dropout, N, C);
+}
+
+// Of a range that ends where tensors end. `places`: of the tensors' gradients.
+void clear_biases(kernels::DeviceOps& ops, const ParameterTable& table, std::span<float* const> places, Elements range) {
+  for (const TensorPart& part : table.cut(range)) {
+    if (table.entries[part.tensor].is_bias())
+      ops.zero(places[part.tensor], static_cast<size_t>(part.elements.count) * sizeof(float));
+  }
+}
+
 void throw_if(const std::atomic<bool>* interrupt) {
   if (interrupt != nullptr && interrupt->load(std::memory_order_relaxed)) throw Interrupted{};
 }
@@ -162,9 +175,11 @@ void Gpt2::load(std::span<const int32_t> tokens, std::span<const int32_t> target
 }
 
 double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets,
-                              const OnGradients& on_gradients, TiedGradient tied) {
+                              const OnGradients& on_gradients, TiedGradient tied, MicrobatchPlace place) {
   const int64_t B = batch_size_, T = config_.block_size, N = B * T;
   load(tokens, targets);
+  dropped_ = kernels::dropout_of(recipe_.dropout);
+  if (dropped_.is_on()) ops_.set_dropout_pass(kernels::dropout_pass(recipe_.seed, place.step, place.microbatch));
   rows_apart_ = tied_by_rows_ || on_gradients != nullptr || tied == TiedGradient::kApart;
   const auto load_runs = [&] {  // while a GPU goes on
     distinct_.find(tokens);
@@ -173,7 +188,7 @@ double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const i
   const bool brings_layers = copies_by_layer() && bringer_.begin != nullptr;
   if (on_gradients == nullptr && !brings_layers) {
     throw_if(interrupt_);
-    pass_->run(static_cast<uint64_t>(loss_scale_log2_), [&] {
+    pass_->run(uint64_t{recipes_} << 32U | static_cast<uint32_t>(loss_scale_log2_), [&] {
       forward(B, T);
       backward(B, T, nullptr);
     });
@@ -198,6 +213,7 @@ double Gpt2::evaluate_microbatch(std::span<const int32_t> tokens, std::span<cons
   const int64_t B = batch_size_, T = config_.block_size, N = B * T;
   const Activations& at = *activations_;
   load(tokens, targets);
+  dropped_ = {};
   forward(B, T);
   ops_.head_loss(at.losses, at.normed, views_->wte.act, at.targets, N, config_.n_embd, config_.vocab_size);
   return ops_.sum(at.losses, N) / static_cast<double>(N);
@@ -209,6 +225,7 @@ void Gpt2::forward(int64_t B, int64_t T) {
   const ParameterViews& p = *views_;
   need(kNoLayer, 0);
   ops_.encoder_forward(at.layers[0].residual_in, at.tokens, p.wte.act, p.wpe.value, B, T, C);
+  drop(ops_, at.layers[0].residual_in, dropped_.at(kernels::kEmbeddingSite), N, C);
   for (int64_t layer = 0; layer < config_.n_layer; ++layer) {
     throw_if(interrupt_);
     need(layer, layer + 1 < config_.n_layer ? layer + 1 : kNoLayer);
@@ -237,11 +254,13 @@ void Gpt2::layer_forward(int64_t layer, int64_t B, int64_t T) {
   attention_forward(layer, B, T);
   ops_.matmul_forward(at.branch, nullptr, a.attention, p.attn_proj_weight.act, p.attn_proj_bias.value, Epilogue::kNone, N, C,
                       C);
+  drop(ops_, at.branch, dropped_.at(kernels::attention_output_site(layer)), N, C);
 
   ops_.layernorm_forward(at.normed, a.residual_mid, at.mean, at.rstd, a.residual_in, at.branch, p.ln_2_weight.value,
                          p.ln_2_bias.value, N, C);
   mlp_forward(layer, N);
   ops_.matmul_forward(at.branch, nullptr, a.gelu, p.mlp_proj_weight.act, p.mlp_proj_bias.value, Epilogue::kNone, N, 4 * C, C);
+  drop(ops_, at.branch, dropped_.at(kernels::mlp_output_site(layer)), N, C);
 }
 
 void Gpt2::attention_forward(int64_t layer, int64_t B, int64_t T) {
@@ -250,7 +269,7 @@ void Gpt2::attention_forward(int64_t layer, int64_t B, int64_t T) {
   const ParameterViews::Layer& p = views_->layers[layer];
   ops_.matmul_forward(a.qkv, nullptr, activations_->normed, p.attn_weight.act, p.attn_bias.value, Epilogue::kNone, B * T, C,
                       3 * C);
-  ops_.attention_forward(a.attention, a.logsumexp, a.qkv, B, T, C, config_.n_head);
+  ops_.attention_forward(a.attention, a.logsumexp, a.qkv, B, T, C, config_.n_head, dropped_.at(kernels::attention_site(layer)));
 }
 
 void Gpt2::mlp_forward(int64_t layer, int64_t N) {
@@ -275,6 +294,7 @@ void Gpt2::layer_recompute(int64_t layer, int64_t B, int64_t T) {
   if (recompute_ == Recompute::kAttention) return;
   ops_.matmul_forward(at.dbranch, nullptr, a.attention, p.attn_proj_weight.act, p.attn_proj_bias.value, Epilogue::kNone, N, C,
                       C);
+  drop(ops_, at.dbranch, dropped_.at(kernels::attention_output_site(layer)), N, C);
   ops_.layernorm_forward(at.normed, a.residual_mid, at.mean, at.rstd, a.residual_in, at.dbranch, p.ln_2_weight.value,
                          p.ln_2_bias.value, N, C);
   mlp_forward(layer, N);
@@ -286,7 +306,10 @@ void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
   const ParameterViews& p = *views_;
   auto range = gradient_order_.begin();
   const auto tell = [&] {
-    if (on_gradients) on_gradients(range->first, range->count);
+    if (on_gradients) {
+      if (!recipe_.trains_biases) clear_biases(ops_, table_, gradient_of_, *range);
+      on_gradients(range->first, range->count);
+    }
     ++range;
   };
   ops_.head_loss_backward(at.losses, at.dbranch, tied_by_rows_ ? nullptr : p.wte.gradient, at.normed, p.wte.act, at.targets, N,
@@ -306,7 +329,9 @@ void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
     });
     tell();
   }
+  drop(ops_, at.dresidual, dropped_.at(kernels::kEmbeddingSite), N, C);
   ops_.encoder_backward_positions(p.wpe.gradient, at.dresidual, B, T, C);
+  if (!on_gradients && !recipe_.trains_biases) clear_biases(ops_, table_, gradient_of_, {0, table_.total});
 }
 
 // The head's part of wte's gradient, last. Its input is normalised again: layers took the memory.
@@ -344,6 +369,7 @@ void Gpt2::layer_backward(int64_t layer, int64_t B, int64_t T, const std::functi
   const Activations::Layer& a = at.layers[layer];
   const ParameterViews::Layer& p = views_->layers[layer];
 
+  drop(ops_, at.branch, dropped_.at(kernels::mlp_output_site(layer)), N, C);
   ops_.matmul_backward(at.wide, p.mlp_proj_weight.gradient, p.mlp_proj_bias.gradient, at.branch, a.gelu, a.pre_gelu,
                        p.mlp_proj_weight.act, N, 4 * C, C);
   part_done();
@@ -355,9 +381,11 @@ void Gpt2::layer_backward(int64_t layer, int64_t B, int64_t T, const std::functi
                           p.ln_2_weight.value, at.mean, at.rstd, N, C);
   part_done();
 
+  drop(ops_, at.branch, dropped_.at(kernels::attention_output_site(layer)), N, C);
   ops_.matmul_backward(at.dbranch, p.attn_proj_weight.gradient, p.attn_proj_bias.gradient, at.branch, a.attention, nullptr,
                        p.attn_proj_weight.act, N, C, C);
-  ops_.attention_backward(at.wide, at.dbranch, a.qkv, a.attention, a.logsumexp, B, T, C, config_.n_head);
+  ops_.attention_backward(at.wide, at.dbranch, a.qkv, a.attention, a.logsumexp, B, T, C, config_.n_head,
+                          dropped_.at(kernels::attention_site(layer)));
   ops_.layernorm_forward(at.normed, nullptr, at.mean, at.rstd, a.residual_in, nullptr, p.ln_1_weight.value, p.ln_1_bias.value,
                          N, C);
   ops_.matmul_backward(at.dbranch, p.attn_weight.gradient, p.attn_bias.gradient, at.wide, at.normed, nullptr, p.attn_weight.act,

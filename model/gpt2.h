@@ -72,6 +72,21 @@ struct ModelMemory {
   Gradients gradients = Gradients::kWhole;
 };
 
+// Of training. Whatever it says, passes that evaluate drop nothing.
+struct Recipe {
+  // The probability with which elements are dropped (kernels/dropout.h): of the embeddings, of attention's probabilities, and
+  // of what attention and MLP add.
+  double dropout = 0;
+  uint64_t seed = 0;  // the job's
+  // Else the gradients of biases, of linear layers and LayerNorm, are 0, so biases that begin at 0 stay there.
+  bool trains_biases = true;
+};
+
+// Of a microbatch in a job, whoever computes it.
+struct MicrobatchPlace {
+  int64_t step = 0, microbatch = 0;
+};
+
 class Gpt2 {
  public:
   // Microbatches have `batch_size` sequences of config.block_size tokens. `ops` outlives the model.
@@ -114,6 +129,12 @@ class Gpt2 {
   void need_forward();
   void need_backward(int64_t layer);
 
+  // From the next pass on.
+  void set_recipe(const Recipe& recipe) {
+    recipe_ = recipe;
+    ++recipes_;
+  }
+
   // Passes take their gradients times 2^log2 from the loss on, exactly, so that those that float16 stores do not vanish
   // (loss_scale.h); parameters and losses are not scaled. 0, which scales nothing, until somebody says otherwise.
   void set_loss_scale(int log2) { loss_scale_log2_ = log2; }
@@ -126,8 +147,10 @@ class Gpt2 {
   // it, wte's ranges get the head's part alone, which can be there long before the encoder's; that is then in token_gradient(),
   // at the latest when on_gradients is told of the last range but those of wte. `tied` has the parts apart without it, too:
   // then a device that can queues the pass as a whole (kernels/op_sequence.h), unless layers are brought.
+  // `place` decides what is dropped.
   double train_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets,
-                          const OnGradients& on_gradients = nullptr, TiedGradient tied = TiedGradient::kTogether);
+                          const OnGradients& on_gradients = nullptr, TiedGradient tied = TiedGradient::kTogether,
+                          MicrobatchPlace place = {});
   // The order in which a backward pass finishes the gradients: wte (as far as the head goes), ln_f, the layers from the last
   // to the first, then wpe; wte last where it comes in rows (Gradients). A partition of the table, the same for every pass.
   const std::vector<Elements>& gradient_order() const { return gradient_order_; }
@@ -194,6 +217,9 @@ class Gpt2 {
   Elements tied_rows_here_;  // of it
   bool rows_apart_ = false;  // the encoder's part of wte's gradient is in the activations' token_gradient
   int loss_scale_log2_ = 0;
+  Recipe recipe_;
+  uint32_t recipes_ = 0;      // how many there were
+  kernels::Dropout dropped_;  // in the pass under way
   const std::atomic<bool>* interrupt_ = nullptr;
 };
 

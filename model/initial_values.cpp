@@ -28,4 +28,15 @@ tl::expected<void, std::string> SeededValues::fill(size_t tensor, std::span<floa
   return {};
 }
 
+tl::expected<void, std::string> expect_no_biases(const InitialValues& initial, const ParameterTable& table) {
+  for (size_t i = 0; i < table.entries.size(); ++i) {
+    if (!table.entries[i].is_bias()) continue;
+    std::vector<float> values(static_cast<size_t>(table.entries[i].count));
+    if (auto filled = initial.fill(i, values); !filled) return filled;
+    if (std::ranges::any_of(values, [](float value) { return value != 0; }))
+      return tl::unexpected(table.entries[i].name + " is not 0 there, and the job has biases off: leave that out");
+  }
+  return {};
+}
+
 }  // namespace holdfast::model

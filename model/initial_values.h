@@ -31,4 +31,7 @@ class SeededValues final : public InitialValues {
   uint64_t seed_;
 };
 
+// The error names the first bias of the table that is not 0, or what could not be read.
+tl::expected<void, std::string> expect_no_biases(const InitialValues& initial, const ParameterTable& table);
+
 }  // namespace holdfast::model

@@ -22,6 +22,7 @@ struct Parameter {
   std::vector<int64_t> shape;
   int64_t offset = 0, count = 0;  // elements, in the flat buffer
   bool decay = false;             // weight decay applies: matrices only
+  bool is_bias() const { return name.ends_with(".bias"); }
 };
 
 inline constexpr int64_t kChunkElements = 65536;

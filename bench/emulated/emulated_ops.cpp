@@ -14,6 +14,7 @@ namespace {
 using kernels::Act;
 using kernels::AdamWStep;
 using kernels::DeviceInfo;
+using kernels::Dropout;
 using kernels::DType;
 using kernels::Epilogue;
 using kernels::NesterovStep;
@@ -70,11 +71,14 @@ class EmulatedOps final : public kernels::HostOps {
                        int64_t OC) override {
     work(2 * product(N, IC, OC));
   }
-  void attention_forward(Act*, float*, const Act*, int64_t B, int64_t T, int64_t C, int64_t) override {
+  void set_dropout_pass(uint64_t) override {}
+  void drop(Act*, const Dropout&, int64_t, int64_t) override {}
+  void drop(float*, const Dropout&, int64_t, int64_t) override {}
+  void attention_forward(Act*, float*, const Act*, int64_t B, int64_t T, int64_t C, int64_t, const Dropout&) override {
     work(attention(B, T, C));
   }
-  void attention_backward(Act*, const Act*, const Act*, const Act*, const float*, int64_t B, int64_t T, int64_t C,
-                          int64_t) override {
+  void attention_backward(Act*, const Act*, const Act*, const Act*, const float*, int64_t B, int64_t T, int64_t C, int64_t,
+                          const Dropout&) override {
     work(2 * attention(B, T, C));
   }
   void head_loss(float* losses, const Act*, const Act*, const int32_t*, int64_t N, int64_t C, int64_t V) override {

@@ -61,6 +61,12 @@ struct CpuOps::Attention {
     }
   }
 
+  // The probabilities of query t, or their gradients, as far as it sees keys.
+  void drop(float* row, const Dropout& dropout, int64_t head, int64_t t) const {
+    if (dropout.is_on())
+      ops.vectors_.floats.drop(row, dropout, dropout_row(ops.dropout_pass_, dropout.site, head * T + t), t + 1);
+  }
+
   // A row of p or dp, rounded to operands at row r of `to`, which is where it lies already if operands are float32.
   void round(void* to, int64_t r, const float* row, int64_t width) const {
     if (ops.native_bfloat16_)
@@ -76,7 +82,8 @@ struct CpuOps::Attention {
   }
 };
 
-void CpuOps::attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) {
+void CpuOps::attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH,
+                               const Dropout& dropout) {
   const Attention a(*this, T, C, NH);
   const int64_t HS = a.HS;
   a.prepare(false);
@@ -96,6 +103,7 @@ void CpuOps::attention_forward(Act* out, float* logsumexp, const Act* qkv, int64
       for (int64_t r = 0; r < a.blocks.size(i); ++r) {
         float* row = p + r * T;
         logsumexp[head * T + begin + r] = vectors_.floats.softmax_row(row, sums + r, a.scale, begin + r + 1, a.keys(i));
+        a.drop(row, dropout, head, begin + r);
         a.round(rounded, r, row, a.keys(i));
       }
       products_.prepared(a.output(i)).run(thread, rounded, v, y);
@@ -107,7 +115,7 @@ void CpuOps::attention_forward(Act* out, float* logsumexp, const Act* qkv, int64
 }
 
 void CpuOps::attention_backward(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,
-                                int64_t T, int64_t C, int64_t NH) {
+                                int64_t T, int64_t C, int64_t NH, const Dropout& dropout) {
   const Attention a(*this, T, C, NH);
   const int64_t HS = a.HS;
   a.prepare(true);
@@ -131,8 +139,10 @@ void CpuOps::attention_backward(Act* dqkv, const Act* dout, const Act* qkv, cons
       for (int64_t r = 0; r < a.blocks.size(i); ++r) {
         const int64_t row = a.row_of(head, begin + r);
         const float D = elements_.dot(at(dout, row), at(out, row), HS);
+        a.drop(dp + r * T, dropout, head, begin + r);
         vectors_.floats.softmax_backward_row(p + r * T, dp + r * T, a.scale, logsumexp[head * T + begin + r], D, begin + r + 1,
                                              a.keys(i));
+        a.drop(p + r * T, dropout, head, begin + r);
         a.round(rounded_p, r, p + r * T, a.keys(i));
         a.round(rounded_dp, r, dp + r * T, a.keys(i));
       }

@@ -41,9 +41,12 @@ class CpuOps final : public HostOps {
                       int64_t N, int64_t IC, int64_t OC) override;
   void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* pre_gelu,
                        const Act* weight, int64_t N, int64_t IC, int64_t OC) override;
-  void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) override;
+  void drop(Act* x, const Dropout& dropout, int64_t N, int64_t C) override;
+  void drop(float* x, const Dropout& dropout, int64_t N, int64_t C) override;
+  void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH,
+                         const Dropout& dropout) override;
   void attention_backward(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,
-                          int64_t T, int64_t C, int64_t NH) override;
+                          int64_t T, int64_t C, int64_t NH, const Dropout& dropout) override;
   void head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C, int64_t V) override;
   void head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets, int64_t N,
                           int64_t C, int64_t V, float scale) override;

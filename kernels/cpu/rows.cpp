@@ -38,6 +38,22 @@ void CpuOps::encoder_forward(float* out, const int32_t* tokens, const Act* wte, 
   });
 }
 
+void CpuOps::drop(Act* x, const Dropout& dropout, int64_t N, int64_t C) {
+  const Cut rows = Cut::of(kRows, N);
+  team_.for_each(rows.count, [&](int64_t i, int) {
+    for (int64_t n = rows.begin(i); n < rows.begin(i) + rows.size(i); ++n)
+      elements_.drop(at(x, n * C), dropout, dropout_row(dropout_pass_, dropout.site, n), C);
+  });
+}
+
+void CpuOps::drop(float* x, const Dropout& dropout, int64_t N, int64_t C) {
+  const Cut rows = Cut::of(kRows, N);
+  team_.for_each(rows.count, [&](int64_t i, int) {
+    for (int64_t n = rows.begin(i); n < rows.begin(i) + rows.size(i); ++n)
+      vectors_.floats.drop(x + n * C, dropout, dropout_row(dropout_pass_, dropout.site, n), C);
+  });
+}
+
 void CpuOps::encoder_backward_tokens(float* dwte, const float* dout, const TokenRuns& runs, int64_t C) {
   const Cut columns = Cut::of(kColumns, C);
   team_.for_each(columns.count, [&](int64_t i, int) {

@@ -7,6 +7,7 @@
 // which is 32, 64 or 128.
 #pragma once
 
+#include "kernels/hip/dropout.h"
 #include "kernels/hip/elements.h"
 #include "kernels/hip/matrix_tile.h"
 #include "kernels/hip/runtime.h"
@@ -176,9 +177,10 @@ struct AttentionTiles {
 };
 
 // A block's work: the tile of queries from `first` on of one head, whose rows `own` has as q(), k() and v(). Into `to`, and
-// unless it is null logsumexp (T). A query's bits do not depend on the other rows of its tile.
-template <typename Element, int Wave, int Width, int Rows, typename RowsOfOut, typename Head>
-__device__ void attend(const RowsOfOut& to, float* logsumexp, const Head& own, const AttentionShape& shape, int64_t first) {
+// unless it is null logsumexp (T). A query's bits do not depend on the other rows of its tile. `drawn`: of the head's queries.
+template <typename Element, int Wave, int Width, int Rows, typename RowsOfOut, typename Head, typename Drawn = NoDropout>
+__device__ void attend(const RowsOfOut& to, float* logsumexp, const Head& own, const AttentionShape& shape, int64_t first,
+                       const Drawn& drawn = {}) {
   using Tiles = AttentionTiles<Element, Wave, Width, Rows>;
   HOLDFAST_SHARED(typename Tiles::HeadRows, q);
   HOLDFAST_SHARED(typename Tiles::HeadRows, kv);  // keys, then values
@@ -212,11 +214,12 @@ __device__ void attend(const RowsOfOut& to, float* logsumexp, const Head& own, c
       for (int u = lane(); u < Rows; u += kLanes) tile_largest = u < keys ? fmaxf(tile_largest, score[u]) : tile_largest;
       const float before = largest[row], now = fmaxf(before, largest_of_lanes(tile_largest) * shape.scale2);
       float tile_sum = 0;
+      const auto drawn_of_row = drawn.key(first + row);
       HOLDFAST_UNROLL
       for (int u = lane(); u < Rows; u += kLanes) {
         const float weight = u < keys ? exp2_of(fmaf(score[u], shape.scale2, -now)) : 0.0F;
         tile_sum += weight;
-        p[row * Tiles::kScoreStride + u] = narrow<Element>(weight);
+        p[row * Tiles::kScoreStride + u] = narrow<Element>(weight * drawn.factor(drawn_of_row, key + u));
       }
       tile_sum = sum_of_lanes(tile_sum);
       if (lane() == 0) {
@@ -241,13 +244,14 @@ __device__ void attend(const RowsOfOut& to, float* logsumexp, const Head& own, c
 }
 
 // out and logsumexp (B, NH, T). Blocks: heads times tiles of queries.
-template <typename Element, int Wave, int Width, int Rows>
+template <typename Element, int Wave, int Width, int Rows, typename Dropped>
 __global__ void __launch_bounds__(kAttentionThreads)
-    attention_forward(Element* out, float* logsumexp, const Element* qkv, AttentionShape shape) {
+    attention_forward(Element* out, float* logsumexp, const Element* qkv, AttentionShape shape, Dropped dropped) {
   if constexpr (is_wave_of_device<Wave>) {
     const auto [head, first] = place_of_block(shape, Rows);
     attend<Element, Wave, Width, Rows>(head_of_out(out, shape, head), logsumexp + head * shape.T,
-                                       HeadOfQkv<const Element>(qkv, shape, head), shape, first);
+                                       HeadOfQkv<const Element>(qkv, shape, head), shape, first,
+                                       dropped.of_rows(head * shape.T));
   } else {
     wrong_wave();
   }
@@ -273,11 +277,12 @@ __global__ void attention_dot(float* D, const Element* dout, const Element* out,
   if (r < rows && lane() % kDotLanes == 0) D[r] = sum;
 }
 
-// p and ds = p (dp - D) scale of a tile, as elements, from s = q k^T and dp = dout v^T. Zero where the key is of the future,
-// and for queries beyond T.
-template <typename Tiles, int Rows, typename Element>
+// p f and ds = p (f dp - D) scale of a tile, as elements, from s = q k^T and dp = dout v^T, where f are the factors of what is
+// drawn. Zero where the key is of the future, and for queries beyond T.
+template <typename Tiles, int Rows, typename Element, typename Drawn>
 __device__ void weights_of_tile(Element* p, Element* ds, const float* s, const float* dp, const float* logsumexp,
-                                const float* D, const AttentionShape& shape, int64_t head, int64_t query, int64_t key) {
+                                const float* D, const AttentionShape& shape, int64_t head, int64_t query, int64_t key,
+                                const Drawn& drawn) {
   const auto rows = static_cast<int>(shape.T - query < Rows ? shape.T - query : Rows);
   const auto ahead = static_cast<int>(query - key < Rows ? query - key : Rows);  // row r sees the keys up to r + ahead
   const float* const normalizers = logsumexp + head * shape.T + query;
@@ -286,8 +291,10 @@ __device__ void weights_of_tile(Element* p, Element* ds, const float* s, const f
     const int row = i / Rows, column = i % Rows, at = row * Tiles::kScoreStride + column;
     float weight = 0, d = 0;
     if (row < rows && column <= row + ahead) {
+      const float factor = drawn.factor(drawn.key(query + row), key + column);
       weight = exp2_of(fmaf(s[at], shape.scale2, -normalizers[row] * kLog2E));
-      d = weight * (dp[at] - dots[row]) * shape.scale;
+      d = weight * (dp[at] * factor - dots[row]) * shape.scale;
+      weight *= factor;
     }
     if (p != nullptr) p[at] = narrow<Element>(weight);
     ds[at] = narrow<Element>(d);
@@ -295,10 +302,10 @@ __device__ void weights_of_tile(Element* p, Element* ds, const float* s, const f
 }
 
 // dq. Blocks: heads times tiles of queries.
-template <typename Element, int Wave, int Width, int Rows>
+template <typename Element, int Wave, int Width, int Rows, typename Dropped>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_backward_queries(Element* dqkv, const Element* dout, const Element* qkv, const float* logsumexp, const float* D,
-                               AttentionShape shape) {
+                               AttentionShape shape, Dropped dropped) {
   if constexpr (is_wave_of_device<Wave>) {
     using Tiles = AttentionTiles<Element, Wave, Width, Rows>;
     HOLDFAST_SHARED(typename Tiles::HeadRows, q);
@@ -309,6 +316,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     HOLDFAST_SHARED(typename Tiles::Weights, ds);
     const TilePlace place = place_of_block(shape, Rows);
     const int64_t head = place.head, first = place.first;
+    const auto drawn = dropped.of_rows(head * shape.T);
     typename Tiles::Accumulated dq;
     const HeadOfQkv<const Element> own(qkv, shape, head);
     Tiles::load(q, own.q(), shape, first);
@@ -323,7 +331,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
       barrier();
       Tiles::scores(s, q, kv);
       barrier();
-      weights_of_tile<Tiles, Rows>(static_cast<Element*>(nullptr), ds, s, dp, logsumexp, D, shape, head, first, key);
+      weights_of_tile<Tiles, Rows>(static_cast<Element*>(nullptr), ds, s, dp, logsumexp, D, shape, head, first, key, drawn);
       barrier();
       dq.template add<false>(ds, kv);
     }
@@ -337,10 +345,10 @@ __global__ void __launch_bounds__(kAttentionThreads)
 }
 
 // dk and dv. Blocks: heads times tiles of keys.
-template <typename Element, int Wave, int Width, int Rows>
+template <typename Element, int Wave, int Width, int Rows, typename Dropped>
 __global__ void __launch_bounds__(kAttentionThreads)
     attention_backward_keys(Element* dqkv, const Element* dout, const Element* qkv, const float* logsumexp, const float* D,
-                            AttentionShape shape) {
+                            AttentionShape shape, Dropped dropped) {
   if constexpr (is_wave_of_device<Wave>) {
     using Tiles = AttentionTiles<Element, Wave, Width, Rows>;
     HOLDFAST_SHARED(typename Tiles::HeadRows, kv);    // values, then keys
@@ -351,6 +359,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
     HOLDFAST_SHARED(typename Tiles::Weights, ds);
     const TilePlace place = place_of_block(shape, Rows);
     const int64_t head = place.head, first = place.first;
+    const auto drawn = dropped.of_rows(head * shape.T);
     typename Tiles::Accumulated dk, dv;
     const HeadOfQkv<const Element> own(qkv, shape, head);
     const RowsOfHead<const Element> dy = head_of_out(dout, shape, head);
@@ -366,7 +375,7 @@ __global__ void __launch_bounds__(kAttentionThreads)
       barrier();
       Tiles::scores(s, rows, kv);
       barrier();
-      weights_of_tile<Tiles, Rows>(p, ds, s, dp, logsumexp, D, shape, head, query, first);
+      weights_of_tile<Tiles, Rows>(p, ds, s, dp, logsumexp, D, shape, head, query, first, drawn);
       barrier();
       dk.template add<true>(ds, rows);
       barrier();

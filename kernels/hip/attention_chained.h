@@ -143,9 +143,9 @@ struct ChainedTiles {
 };
 
 // A block's work, as attend() has it.
-template <typename Element, int Wave, int Width, typename RowsOfOut, typename Head>
+template <typename Element, int Wave, int Width, typename RowsOfOut, typename Head, typename Drawn = NoDropout>
 __device__ void attend_chained(const RowsOfOut& to, float* logsumexp, const Head& own, const AttentionShape& shape,
-                               int64_t first) {
+                               int64_t first, const Drawn& drawn = {}) {
   using By = ChainedTiles<Element, Wave, Width>;
   using Link = typename By::Link;
   constexpr int kOwn = Link::kOwn, kSums = By::Tile::kSums;
@@ -157,8 +157,10 @@ __device__ void attend_chained(const RowsOfOut& to, float* logsumexp, const Head
   By::load_fixed(q, k, own.q(), shape, first);
   typename By::Out sums = {};
   float largest[kOwn], total[kOwn], factor[kOwn];  // largest: times scale2; total: of this lane's keys
+  typename Drawn::Key drawn_of_row[kOwn];
   HOLDFAST_UNROLL
   for (int o = 0; o < kOwn; ++o) {
+    drawn_of_row[o] = drawn.key(first + wave * kTile + Link::fixed_of_own(lane, o));
     largest[o] = -INFINITY;
     total[o] = 0;
   }
@@ -199,7 +201,8 @@ __device__ void attend_chained(const RowsOfOut& to, float* logsumexp, const Head
       for (int i = 0; i < kSums; ++i) {
         const float weight = exp2_of(fmaf(s[j].c[i], shape.scale2, -largest[Link::own(i)]));
         total[Link::own(i)] += weight;
-        weights[i] = narrow<Element>(weight);
+        const int64_t column = key + j * kTile + Link::streamed(lane, i);
+        weights[i] = narrow<Element>(weight * drawn.factor(drawn_of_row[Link::own(i)], column));
       }
       By::add(sums, weights, v, v_turned, j);
     }
@@ -217,23 +220,24 @@ __device__ void attend_chained(const RowsOfOut& to, float* logsumexp, const Head
 }
 
 // out and logsumexp (B, NH, T). Blocks: heads times tiles of queries.
-template <typename Element, int Wave, int Width>
+template <typename Element, int Wave, int Width, typename Dropped>
 __global__ void __launch_bounds__(4 * Wave)
-    attention_forward_chained(Element* out, float* logsumexp, const Element* qkv, AttentionShape shape) {
+    attention_forward_chained(Element* out, float* logsumexp, const Element* qkv, AttentionShape shape, Dropped dropped) {
   if constexpr (is_wave_of_device<Wave> && can_chain<Element, Wave, Width>) {
     const auto [head, first] = place_of_block(shape, kChainedRows);
     attend_chained<Element, Wave, Width>(head_of_out(out, shape, head), logsumexp + head * shape.T,
-                                         HeadOfQkv<const Element>(qkv, shape, head), shape, first);
+                                         HeadOfQkv<const Element>(qkv, shape, head), shape, first,
+                                         dropped.of_rows(head * shape.T));
   } else {
     wrong_wave();
   }
 }
 
 // dq. Blocks: heads times tiles of queries.
-template <typename Element, int Wave, int Width>
+template <typename Element, int Wave, int Width, typename Dropped>
 __global__ void __launch_bounds__(4 * Wave)
     attention_backward_queries_chained(Element* dqkv, const Element* dout, const Element* qkv, const float* logsumexp,
-                                       const float* D, AttentionShape shape) {
+                                       const float* D, AttentionShape shape, Dropped dropped) {
   if constexpr (is_wave_of_device<Wave> && can_chain<Element, Wave, Width>) {
     using By = ChainedTiles<Element, Wave, Width>;
     using Link = typename By::Link;
@@ -248,10 +252,13 @@ __global__ void __launch_bounds__(4 * Wave)
     typename By::Fixed q, dy;
     By::load_fixed(q, k, own.q(), shape, first);
     By::load_fixed(dy, v, head_of_out(dout, shape, head), shape, first);
+    const auto drawn = dropped.of_rows(head * shape.T);
     float offset[kOwn], dot[kOwn];  // of the exponent, in powers of two; D
+    typename Dropped::Key drawn_of_row[kOwn];
     HOLDFAST_UNROLL
     for (int o = 0; o < kOwn; ++o) {
       const int64_t query = first + wave * kTile + Link::fixed_of_own(lane, o);
+      drawn_of_row[o] = drawn.key(query);
       offset[o] = query < shape.T ? -logsumexp[head * shape.T + query] * kLog2E : 0.0F;
       dot[o] = query < shape.T ? D[head * shape.T + query] : 0.0F;
     }
@@ -271,7 +278,8 @@ __global__ void __launch_bounds__(4 * Wave)
         for (int i = 0; i < kSums; ++i) {
           const bool counts = !(is_last && j == wave && Link::streamed(lane, i) > Link::fixed(lane, i));
           const float weight = exp2_of(fmaf(s.c[i], shape.scale2, offset[Link::own(i)]));
-          ds[i] = narrow<Element>(counts ? weight * (dp.c[i] - dot[Link::own(i)]) * shape.scale : 0.0F);
+          const float factor = drawn.factor(drawn_of_row[Link::own(i)], key + j * kTile + Link::streamed(lane, i));
+          ds[i] = narrow<Element>(counts ? weight * (dp.c[i] * factor - dot[Link::own(i)]) * shape.scale : 0.0F);
         }
         By::add(dq, ds, k, k_turned, j);
       }
@@ -283,10 +291,10 @@ __global__ void __launch_bounds__(4 * Wave)
 }
 
 // dk and dv. Blocks: heads times tiles of keys.
-template <typename Element, int Wave, int Width>
+template <typename Element, int Wave, int Width, typename Dropped>
 __global__ void __launch_bounds__(4 * Wave)
     attention_backward_keys_chained(Element* dqkv, const Element* dout, const Element* qkv, const float* logsumexp,
-                                    const float* D, AttentionShape shape) {
+                                    const float* D, AttentionShape shape, Dropped dropped) {
   if constexpr (is_wave_of_device<Wave> && can_chain<Element, Wave, Width>) {
     using By = ChainedTiles<Element, Wave, Width>;
     using Link = typename By::Link;
@@ -297,6 +305,7 @@ __global__ void __launch_bounds__(4 * Wave)
     HOLDFAST_SHARED(typename By::Turned, dy_turned);
     HOLDFAST_SHARED(float[By::kRows], offsets);  // of the exponent, in powers of two
     HOLDFAST_SHARED(float[By::kRows], dots);     // D
+    HOLDFAST_SHARED(typename Dropped::Key[By::kRows], drawn_of_rows);
     const TilePlace place = place_of_block(shape, By::kRows);
     const int64_t head = place.head, first = place.first;
     const HeadOfQkv<const Element> own(qkv, shape, head);
@@ -305,6 +314,7 @@ __global__ void __launch_bounds__(4 * Wave)
     typename By::Fixed k, v;
     By::load_fixed(k, q, own.k(), shape, first);
     By::load_fixed(v, dy, own.v(), shape, first);
+    const auto drawn = dropped.of_rows(head * shape.T);
     typename By::Out dk = {}, dv = {};
     for (int64_t query = first; query < shape.T; query += By::kRows) {
       barrier();
@@ -314,6 +324,7 @@ __global__ void __launch_bounds__(4 * Wave)
         const bool is_there = query + row < shape.T;
         offsets[row] = is_there ? -logsumexp[head * shape.T + query + row] * kLog2E : -INFINITY;  // weights 0
         dots[row] = is_there ? D[head * shape.T + query + row] : 0.0F;
+        drawn_of_rows[row] = drawn.key(query + row);
       }
       barrier();
       const bool is_first = query == first;
@@ -326,8 +337,9 @@ __global__ void __launch_bounds__(4 * Wave)
           const int streamed = Link::streamed(lane, i), row = j * kTile + streamed;
           const bool counts = !(is_first && j == wave && streamed < Link::fixed(lane, i));
           const float any = exp2_of(fmaf(s.c[i], shape.scale2, offsets[row])), weight = counts ? any : 0.0F;
-          p[i] = narrow<Element>(weight);
-          ds[i] = narrow<Element>(weight * (dp.c[i] - dots[row]) * shape.scale);
+          const float factor = drawn.factor(drawn_of_rows[row], first + wave * kTile + Link::fixed(lane, i));
+          p[i] = narrow<Element>(weight * factor);
+          ds[i] = narrow<Element>(weight * (dp.c[i] * factor - dots[row]) * shape.scale);
         }
         By::add(dv, p, dy, dy_turned, j);
         By::add(dk, ds, q, q_turned, j);

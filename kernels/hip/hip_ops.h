@@ -119,9 +119,14 @@ class HipOps final : public DeviceOps {
   void matmul_backward(Act* din, float* dweight, float* dbias, const Act* dout, const Act* in, const Act* pre_gelu,
                        const Act* weight, int64_t N, int64_t IC, int64_t OC) override;
 
-  void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) override;
+  void set_dropout_pass(uint64_t pass) override;
+  void drop(Act* x, const Dropout& dropout, int64_t N, int64_t C) override;
+  void drop(float* x, const Dropout& dropout, int64_t N, int64_t C) override;
+
+  void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH,
+                         const Dropout& dropout) override;
   void attention_backward(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,
-                          int64_t T, int64_t C, int64_t NH) override;
+                          int64_t T, int64_t C, int64_t NH, const Dropout& dropout) override;
 
   void head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C, int64_t V) override;
   void head_loss_backward(float* losses, Act* dx, float* dwte, const Act* x, const Act* wte, const int32_t* targets, int64_t N,
@@ -168,6 +173,18 @@ class HipOps final : public DeviceOps {
   void over_elements(const char* name, void (*kernel)(Parameters...), int64_t count, Arguments... arguments);
   template <typename T>
   void fetch(T* host_to, const T* from, size_t count);  // waits
+  uint64_t* pass_of_dropout() { return dropout_pass_.get<uint64_t>(1); }
+  template <typename Number>
+  void drop_numbers(Number* x, const Dropout& dropout, int64_t N, int64_t C);
+  // `Dropped`: NoDropout or DropoutOfPass.
+  template <typename What>
+  void with_dropout(const Dropout& dropout, What what);
+  template <typename Dropped>
+  void attention_forward_with(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH,
+                              Dropped dropped);
+  template <typename Dropped>
+  void attention_backward_with(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,
+                               int64_t T, int64_t C, int64_t NH, Dropped dropped);
   void sum_columns(Lane& lane, float* out, const Element* x, int64_t N, int64_t C);
   // dweight (OC, IC) = dout^T * in, and dbias (OC), the column sums of dout, by the way.
   void gradients_of_weights(Lane& lane, float* dweight, float* dbias, const Element* dout, const Element* in, int64_t N,
@@ -204,7 +221,7 @@ class HipOps final : public DeviceOps {
   std::mutex copies_mutex_;
   std::map<Copy, Event> copies_;  // to the host, that nobody waited for yet
   Copy last_copy_ = 0;
-  DeviceScratch logits_;
+  DeviceScratch logits_, dropout_pass_;
   PinnedMemory result_;              // numbers that an op returns, on their way
   std::vector<PiecedRange> ranges_;  // of sums_of_squares, until they are copied
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "kernels/hip/dropout.h"
 #include "kernels/hip/elements.h"
 #include "kernels/hip/queue/captured_sequence.h"
 #include "kernels/hip/rows.h"
@@ -66,7 +67,8 @@ HipOps<Element>::HipOps(int device)
       to_host_(device),
       to_device_(device),
       quick_copies_(main_.stream),
-      logits_(main_.stream) {}
+      logits_(main_.stream),
+      dropout_pass_(main_.stream) {}
 
 template <typename Element>
 DeviceInfo HipOps<Element>::info() const {
@@ -244,6 +246,25 @@ template <typename Element>
 void HipOps<Element>::encoder_backward_tokens(float* dwte, const float* dout, const TokenRuns& runs, int64_t C) {
   launch(work(), "encoder_backward_tokens", hip::encoder_backward_tokens<float>, runs.R * blocks_for(C, kRowThreads),
          kRowThreads, dwte, dout, runs, C);
+}
+
+template <typename Element>
+void HipOps<Element>::set_dropout_pass(uint64_t pass) {
+  copy_to_device(pass_of_dropout(), &pass, sizeof pass);
+}
+template <typename Element>
+template <typename Number>
+void HipOps<Element>::drop_numbers(Number* x, const Dropout& dropout, int64_t N, int64_t C) {
+  side_.make_way({}, {{x, static_cast<size_t>(N * C) * sizeof(Number)}});
+  launch(main_.stream, "dropout", drop_rows<Number>, N, kDropThreads, x, DropoutOfPass{dropout, pass_of_dropout()}, C);
+}
+template <typename Element>
+void HipOps<Element>::drop(Act* x, const Dropout& dropout, int64_t N, int64_t C) {
+  drop_numbers(as<Element>(x), dropout, N, C);
+}
+template <typename Element>
+void HipOps<Element>::drop(float* x, const Dropout& dropout, int64_t N, int64_t C) {
+  drop_numbers(x, dropout, N, C);
 }
 
 template <typename Element>

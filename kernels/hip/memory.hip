@@ -43,7 +43,8 @@ void HipOps<Element>::copy_to_host(void* host_to, const void* from, size_t bytes
 }
 template <typename Element>
 void HipOps<Element>::zero(void* memory, size_t bytes) {
-  work().zero(memory, bytes);
+  side_.make_way({}, {{memory, bytes}});
+  main_.stream.zero(memory, bytes);
 }
 template <typename Element>
 std::vector<const Stream*> HipOps<Element>::streams() const {

@@ -6,6 +6,7 @@
 #include "kernels/host_ops.h"
 #include "kernels/ref/attention.h"
 #include "kernels/ref/decode.h"
+#include "kernels/ref/dropout.h"
 #include "kernels/ref/encoder.h"
 #include "kernels/ref/fixed_point.h"
 #include "kernels/ref/head.h"
@@ -71,12 +72,19 @@ class RefOps final : public HostOps {
     if (pre_gelu != nullptr) ref::gelu_backward<float>(as<E>(din), as<E>(pre_gelu), as<E>(din), N * IC);
   }
 
-  void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) override {
-    ref::attention_forward(as<E>(out), logsumexp, as<E>(qkv), scratch_, B, T, C, NH);
+  void drop(Act* x, const Dropout& dropout, int64_t N, int64_t C) override {
+    ref::drop(as<E>(x), dropout, dropout_pass_, N, C);
+  }
+  void drop(float* x, const Dropout& dropout, int64_t N, int64_t C) override { ref::drop(x, dropout, dropout_pass_, N, C); }
+
+  void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH,
+                         const Dropout& dropout) override {
+    ref::attention_forward(as<E>(out), logsumexp, as<E>(qkv), scratch_, B, T, C, NH, dropout, dropout_pass_);
   }
   void attention_backward(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,
-                          int64_t T, int64_t C, int64_t NH) override {
-    ref::attention_backward(as<E>(dqkv), as<E>(dout), as<E>(qkv), as<E>(out), logsumexp, scratch_, B, T, C, NH);
+                          int64_t T, int64_t C, int64_t NH, const Dropout& dropout) override {
+    ref::attention_backward(as<E>(dqkv), as<E>(dout), as<E>(qkv), as<E>(out), logsumexp, scratch_, B, T, C, NH, dropout,
+                            dropout_pass_);
   }
 
   void head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C,

@@ -137,8 +137,7 @@ constexpr ForeignName kForeignNames[] = {
          "the learning rate falls to min_lr at total_steps, or within --decay_steps N after the warm-up: lr_decay_iters less "
          "warmup_iters"),
     translated("decay_lr", kNanoGpt, "lr_schedule", "true=cosine false=constant"),
-    fixed("dropout", kNanoGpt, "0", "there is none; leave it away for a dropout of 0"),
-    fixed("bias", kNanoGpt, "true", "linear layers and LayerNorm have biases, as GPT-2's do"),
+    translated("bias", kNanoGpt, "biases", "true=on false=off"),
     fixed("compile", kNanoGpt, "false", "there is nothing to compile at the start of a job; leave it away"),
     none("device", kNanoGpt,
          "the workers have devices: `holdfast-worker --device auto|cpu|hip:N`; a job may ask for one: --requires device=hip"),

@@ -83,11 +83,16 @@ std::vector<FieldRow> rows_of_the_model() {
        "Type of activations and matrix products; master weights are float32, and float16 finds its loss scale by itself"},
       {"recompute", TextField{&JobSpec::recompute, kWordBytes, {"none", "attention", "block"}},
        "Activations computed again in the backward pass instead of kept: less memory, more time, the same bits"},
+      {"biases", TextField{&JobSpec::biases, kWordBytes, {"on", "off"}},
+       "off: those of linear layers and LayerNorm stay 0, as with nanoGPT's bias=False"},
   };
 }
 
 std::vector<FieldRow> rows_of_the_optimizer() {
   return {
+      {"dropout", NumberField{&JobSpec::dropout, 0, 1, false, true},
+       "In training, the share of embeddings, of attention's weights and of what attention and MLP add that is left out; drawn "
+       "by the seed, the step and the place, so the bits are the same at any number of workers"},
       {"batch_size", IntegerField{&JobSpec::batch_size, 1, 65536}, "Sequences in a microbatch"},
       {"gradient_accumulation_steps", IntegerField{&JobSpec::gradient_accumulation_steps, 1, kMicrobatchesMax},
        "Microbatches in an optimizer step per nominal node"},

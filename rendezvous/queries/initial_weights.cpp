@@ -28,7 +28,10 @@ std::string other_sizes(const JobSpec& theirs, const JobSpec& spec) {
     differences += fmt::format("{}{} {}, not {}", differences.empty() ? "" : ", ", name, theirs.*size, spec.*size);
     flags += fmt::format(" --{} {}", name, theirs.*size);
   }
-  if (differences.empty()) return "";
+  if (differences.empty()) {
+    if (theirs.biases == spec.biases || spec.biases == "on") return "";
+    return "its model has biases, and this job has them off: submit with --biases on, or leave that out";
+  }
   return fmt::format("its model has {}: submit with{}, or leave the sizes out", differences, flags);
 }
 

@@ -153,6 +153,9 @@ std::string different_training(const nlohmann::json& theirs, const JobSpec& spec
         "it was trained {} local steps (sync_every {}), and this job is {}: their optimizer states differ in kind",
         theirs_local ? "with" : "without", theirs.value("sync_every", int64_t{1}), spec.sync_every);
   }
+  if (const std::string biases = theirs.value("biases", "on"); biases != spec.biases)
+    return fmt::format("it was trained with biases {}, and this job has them {}: submit with --biases {}", biases, spec.biases,
+                       biases);
   const std::string dtype = theirs.value("dtype", spec.dtype);
   if ((dtype == "float16") != (spec.dtype == "float16")) {
     return fmt::format("its dtype is {}, and this job's {}: the loss scale of float16 is part of its state alone", dtype,

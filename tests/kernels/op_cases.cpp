@@ -113,21 +113,41 @@ OpCase matmul(DType dtype, RandomInputs& random, int64_t N, int64_t IC, int64_t 
           }};
 }
 
-OpCase attention(DType dtype, RandomInputs& random, int64_t B, int64_t T, int64_t C, int64_t NH) {
+constexpr uint64_t kDropoutPass = 0xfeedfacecafebeef;
+
+OpCase drop(DType dtype, RandomInputs& random, int64_t N, int64_t C) {
+  const ActTensor x(dtype, random.normal(N * C));
+  const auto residual = random.normal(N * C);
+  return {shape("drop N,C", N, C), [=](DeviceOps& ops) -> std::vector<Output> {
+            OnDevice on(ops);
+            ActTensor y = x;
+            auto z = residual;
+            ops.set_dropout_pass(kDropoutPass);
+            ops.drop(on.of(y), dropout_of(0.3).at(mlp_output_site(5)), N, C);
+            ops.drop(on.of(z), dropout_of(0.01).at(kEmbeddingSite), N, C);
+            on.fetch();
+            return {{"activations", kExact, y.values()}, {"floats", kExact, values(z)}};
+          }};
+}
+
+OpCase attention(DType dtype, RandomInputs& random, int64_t B, int64_t T, int64_t C, int64_t NH, double probability = 0) {
+  const Dropout dropout = dropout_of(probability).at(attention_site(3));
   const ActTensor qkv(dtype, random.normal(B * T * 3 * C, 1.5f)), dout(dtype, random.normal(B * T * C));
   // The backward op gets `out` and `logsumexp` from ref, so that the case compares the backward op alone.
   auto ref = make_ref_ops(dtype);
   ActTensor out(dtype, B * T * C);
   auto logsumexp = poisoned(B * NH * T);
-  ref->attention_forward(out.act(), logsumexp.data(), qkv.act(), B, T, C, NH);
+  ref->set_dropout_pass(kDropoutPass);
+  ref->attention_forward(out.act(), logsumexp.data(), qkv.act(), B, T, C, NH, dropout);
   // ref keeps probabilities and their gradients in float32; an op set may round them to the activation dtype.
   const Bound bound = dtype == DType::kFloat32 ? stored(dtype) : Bound{1.0 / 128, 4e-3};
-  return {shape("attention B,T,C,NH", B, T, C, NH), [=](DeviceOps& ops) -> std::vector<Output> {
+  return {shape("attention B,T,C,NH,dropout", B, T, C, NH, probability), [=](DeviceOps& ops) -> std::vector<Output> {
             OnDevice on(ops);
             ActTensor y(dtype, B * T * C), dqkv(dtype, B * T * 3 * C);
             auto normalizers = poisoned(B * NH * T);
-            ops.attention_forward(on.of(y), on.of(normalizers), on.of(qkv), B, T, C, NH);
-            ops.attention_backward(on.of(dqkv), on.of(dout), on.of(qkv), on.of(out), on.of(logsumexp), B, T, C, NH);
+            ops.set_dropout_pass(kDropoutPass);
+            ops.attention_forward(on.of(y), on.of(normalizers), on.of(qkv), B, T, C, NH, dropout);
+            ops.attention_backward(on.of(dqkv), on.of(dout), on.of(qkv), on.of(out), on.of(logsumexp), B, T, C, NH, dropout);
             on.fetch();
             return {{"out", bound, y.values()}, {"logsumexp", kFloatSum, values(normalizers)}, {"dqkv", bound, dqkv.values()}};
           }};
@@ -319,13 +339,14 @@ std::vector<OpCase> small_cases(DType dtype, RandomInputs& random, Bias bias) {
     cases.push_back(matmul(dtype, random, N, IC, OC, Epilogue::kNone, bias));
     cases.push_back(matmul(dtype, random, N, IC, OC, Epilogue::kGelu, bias));
   }
+  for (const auto& [N, C] : {std::pair{1, 1}, {7, 24}, {33, 300}}) cases.push_back(drop(dtype, random, N, C));
   // Sums of weights' and inputs' gradients over many pieces.
   for (const auto& [N, IC, OC] : {std::tuple{530, 520, 40}, {40, 530, 520}}) {
     cases.push_back(matmul(dtype, random, N, IC, OC, Epilogue::kNone, bias));
   }
   for (const auto& [B, T, C, NH] :
        {std::tuple{1, 1, 8, 1}, {2, 7, 24, 3}, {1, 130, 32, 2}, {1, 129, 64, 1}, {2, 33, 40, 1}, {1, 300, 48, 2}}) {
-    cases.push_back(attention(dtype, random, B, T, C, NH));
+    for (const double dropout : {0.0, 0.25}) cases.push_back(attention(dtype, random, B, T, C, NH, dropout));
   }
   for (const auto& [N, C, V] : {std::tuple{1, 8, 5}, {1, 1, 1}, {7, 24, 51}, {33, 40, 513}, {530, 16, 1100}}) {
     for (const float loss_scale : {1.0f, 256.0f}) cases.push_back(head(dtype, random, N, C, V, loss_scale));
@@ -360,6 +381,8 @@ std::vector<OpCase> large_cases(DType dtype, RandomInputs& random) {
           matmul(dtype, random, 300, 1536, 384, Epilogue::kNone),
           matmul(dtype, random, 2048, 100, 33, Epilogue::kNone),
           attention(dtype, random, 3, 300, 96, 3),
+          attention(dtype, random, 3, 300, 96, 3, 0.1),
+          drop(dtype, random, 1500, 768),
           head(dtype, random, 600, 48, 9001, 4096.0f),
           optimizer(random, 300001),
           sums_of_squares(random, {1000, 300001, 0, 65536, 65536, 5}),

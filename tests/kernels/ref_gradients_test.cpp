@@ -99,18 +99,24 @@ TEST_F(RefGradients, MatmulWithGelu) {
   expect_gradient(dbias, bias, loss, "dbias");
 }
 
-TEST_F(RefGradients, Attention) {
+TEST_F(RefGradients, AttentionWithAndWithoutDropout) {
   constexpr int64_t B = 2, T = 5, C = 6, NH = 2;
+  constexpr uint64_t kPass = 77;
   auto qkv = random_.normal_doubles(B * T * 3 * C);
   const auto dout = random_.normal_doubles(B * T * C);
-  Doubles out(B * T * C), logsumexp(B * NH * T), dqkv(B * T * 3 * C), scratch;
-  const auto loss = [&] {
-    ref::attention_forward(out.data(), logsumexp.data(), qkv.data(), scratch, B, T, C, NH);
-    return weighted(dout, out);
-  };
-  loss();
-  ref::attention_backward(dqkv.data(), dout.data(), qkv.data(), out.data(), logsumexp.data(), scratch, B, T, C, NH);
-  expect_gradient(dqkv, qkv, loss, "dqkv");
+  for (const double probability : {0.0, 0.4}) {
+    SCOPED_TRACE(probability);
+    const Dropout dropout = dropout_of(probability);
+    Doubles out(B * T * C), logsumexp(B * NH * T), dqkv(B * T * 3 * C), scratch;
+    const auto loss = [&] {
+      ref::attention_forward(out.data(), logsumexp.data(), qkv.data(), scratch, B, T, C, NH, dropout, kPass);
+      return weighted(dout, out);
+    };
+    loss();
+    ref::attention_backward(dqkv.data(), dout.data(), qkv.data(), out.data(), logsumexp.data(), scratch, B, T, C, NH, dropout,
+                            kPass);
+    expect_gradient(dqkv, qkv, loss, "dqkv");
+  }
 }
 
 TEST_F(RefGradients, HeadForTheMeanLossTimesAScale) {

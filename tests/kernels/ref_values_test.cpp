@@ -54,12 +54,33 @@ TEST(RefValues, AttentionSeesOnlyThePastAndScalesByTheHeadSize) {
   const ActTensor qkv(DType::kFloat32, rows);
   ActTensor out(DType::kFloat32, 8);
   Floats logsumexp(2);
-  ops->attention_forward(out.act(), logsumexp.data(), qkv.act(), 1, 2, 4, 1);
+  ops->attention_forward(out.act(), logsumexp.data(), qkv.act(), 1, 2, 4, 1, {});
   const auto y = out.values();
   EXPECT_EQ(y[0], 10);                        // the first token sees only itself
   EXPECT_FLOAT_EQ(logsumexp[0], 1);           // 2 / sqrt(4)
   const double p = 1 / (1 + std::exp(-1.0));  // scores 1 and 2
   EXPECT_NEAR(y[4], 10 * (1 - p) + 50 * p, 1e-4);
+}
+
+TEST(RefValues, AttentionWithDropoutLeavesProbabilitiesOutAndScalesTheOthers) {
+  auto ops = make_ref_ops(DType::kFloat32);
+  constexpr int64_t T = 64;
+  constexpr uint64_t kPass = 5;
+  Floats rows;  // all scores are equal; the value of key u is 2^-(u % 20)
+  for (int64_t t = 0; t < T; ++t) rows.insert(rows.end(), {0, 0, std::ldexp(1.0F, static_cast<int>(-(t % 20)))});
+  const ActTensor qkv(DType::kFloat32, rows);
+  ActTensor out(DType::kFloat32, T);
+  Floats logsumexp(T);
+  const Dropout dropout = dropout_of(0.5).at(attention_site(2));
+  ops->set_dropout_pass(kPass);
+  ops->attention_forward(out.act(), logsumexp.data(), qkv.act(), 1, T, 1, 1, dropout);
+  for (int64_t t = 0; t < T; ++t) {
+    double sum = 0;
+    for (int64_t u = 0; u <= t; ++u)
+      sum += dropout_factor(dropout, dropout_row(kPass, attention_site(2), t), u) * rows[static_cast<size_t>(3 * u + 2)];
+    EXPECT_NEAR(out.values()[static_cast<size_t>(t)], sum / static_cast<double>(t + 1), 1e-5) << t;
+    EXPECT_NEAR(logsumexp[static_cast<size_t>(t)], std::log(static_cast<double>(t + 1)), 1e-5) << "of all of them";
+  }
 }
 
 TEST(RefValues, EqualLogitsHaveTheLogarithmOfTheVocabularyAsLoss) {

@@ -18,8 +18,10 @@ class Gpt2GradientTest : public ::testing::Test {
  protected:
   double loss_with(const std::vector<float>& parameters) {
     write_parameters(model_.gpt2, *model_.ops, parameters);
-    return model_.gpt2.evaluate_microbatch(microbatch_.tokens, microbatch_.targets);
+    return drops_ ? model_.gpt2.train_microbatch(microbatch_.tokens, microbatch_.targets)
+                  : model_.gpt2.evaluate_microbatch(microbatch_.tokens, microbatch_.targets);
   }
+  void expect_its_norm_is_the_slope_along_it();
   // The slope of the loss along `direction`, which begins at element `offset`, from the losses at distance h on both sides.
   double slope(int64_t offset, const std::vector<double>& direction, double h) {
     double losses[2];
@@ -37,6 +39,7 @@ class Gpt2GradientTest : public ::testing::Test {
   Microbatch microbatch_ = random_microbatch(kSmallConfig, 2, kSeed);
   std::vector<float> parameters_ = perturbed_parameters(model_.gpt2, *model_.ops, kSeed);
   std::vector<float> gradient_ = model_.gradients(microbatch_);
+  bool drops_ = false;
 };
 
 TEST_F(Gpt2GradientTest, AgreesWithDifferencesInElementsOfEveryTensor) {
@@ -51,7 +54,7 @@ TEST_F(Gpt2GradientTest, AgreesWithDifferencesInElementsOfEveryTensor) {
   }
 }
 
-TEST_F(Gpt2GradientTest, ItsNormIsTheSlopeAlongItInEveryTensor) {
+void Gpt2GradientTest::expect_its_norm_is_the_slope_along_it() {
   // Along the tensor's own gradient the slope is the gradient's norm. Every element counts, and the norm is much larger than
   // the rounding, so the bound can be tight.
   for (const Parameter& parameter : model_.gpt2.table().entries) {
@@ -63,6 +66,17 @@ TEST_F(Gpt2GradientTest, ItsNormIsTheSlopeAlongItInEveryTensor) {
     for (double& element : direction) element /= norm;
     EXPECT_NEAR(slope(parameter.offset, direction, 1e-2) / norm, 1.0, 5e-3) << parameter.name;
   }
+}
+
+TEST_F(Gpt2GradientTest, ItsNormIsTheSlopeAlongItInEveryTensor) {
+  expect_its_norm_is_the_slope_along_it();
+}
+
+TEST_F(Gpt2GradientTest, ItIsWithDropoutToo) {
+  model_.gpt2.set_recipe({.dropout = 0.25, .seed = 3});
+  drops_ = true;
+  gradient_ = model_.gradients(microbatch_);
+  expect_its_norm_is_the_slope_along_it();
 }
 
 TEST_F(Gpt2GradientTest, OfTheTiedMatrixIsTheSumOfTheHeadsAndTheEncodersGradients) {

@@ -67,6 +67,64 @@ TEST(Gpt2, EvaluationGivesTheLossOfTrainingAndLeavesTheGradients) {
   EXPECT_EQ(read_floats(*model.ops, model.gpt2.gradients(), model.gpt2.table().total), gradients);
 }
 
+TEST(Gpt2, DropoutIsOfTrainingAloneAndOfAMicrobatchsPlace) {
+  SmallModel model(ref_float32());
+  perturbed_parameters(model.gpt2, *model.ops, 5);
+  const Microbatch one = random_microbatch(kSmallConfig, 2, 3);
+  const auto loss = [&](MicrobatchPlace place) {
+    return model.gpt2.train_microbatch(one.tokens, one.targets, nullptr, TiedGradient::kTogether, place);
+  };
+  const double plain = loss({});
+  model.gpt2.set_recipe({.dropout = 0.3, .seed = 7});
+  const double dropped = loss({4, 2});
+  EXPECT_NE(dropped, plain);
+  EXPECT_EQ(model.gpt2.evaluate_microbatch(one.tokens, one.targets), plain);
+  EXPECT_NE(loss({4, 3}), dropped);
+  EXPECT_NE(loss({5, 2}), dropped);
+  EXPECT_EQ(loss({4, 2}), dropped);
+  model.gpt2.set_recipe({.dropout = 0.3, .seed = 8});
+  EXPECT_NE(loss({4, 2}), dropped);
+  model.gpt2.set_recipe({.dropout = 0, .seed = 8});
+  EXPECT_EQ(loss({4, 2}), plain);
+}
+
+TEST(Gpt2, WithoutBiasesTheirGradientsAloneAreZero) {
+  const Microbatch one = random_microbatch(kSmallConfig, 2, 3);
+  SmallModel all(ref_float32()), without(ref_float32());
+  perturbed_parameters(all.gpt2, *all.ops, 5);
+  perturbed_parameters(without.gpt2, *without.ops, 5);
+  without.gpt2.set_recipe({.trains_biases = false});
+  const auto theirs = all.gradients(one), ours = without.gradients(one);
+  int64_t told = 0;
+  without.gpt2.train_microbatch(one.tokens, one.targets, [&](int64_t first, int64_t count) {
+    for (const TensorPart& part : without.gpt2.table().cut({first, count})) {
+      const auto& tensor = without.gpt2.table().entries[part.tensor];
+      if (!tensor.is_bias()) continue;
+      ++told;
+      const auto gradient = read_floats(*without.ops, without.gpt2.gradient_at(part.elements), part.elements.count);
+      EXPECT_EQ(gradient, std::vector<float>(gradient.size())) << tensor.name;
+    }
+  });
+  EXPECT_EQ(told, 6 * kSmallConfig.n_layer + 1) << "cleared before anybody is told";
+  for (const Parameter& parameter : all.gpt2.table().entries) {
+    const auto first = parameter.offset, end = first + parameter.count;
+    for (auto i = static_cast<size_t>(first); i < static_cast<size_t>(end); ++i)
+      ASSERT_EQ(ours[i], parameter.is_bias() ? 0.0F : theirs[i]) << parameter.name;
+  }
+}
+
+TEST(Gpt2, BiasesThatAreNotZeroAreNamed) {
+  class Ones final : public InitialValues {
+    tl::expected<void, std::string> fill(size_t tensor, std::span<float> values) const override {
+      std::ranges::fill(values, tensor == 5 ? 1.0F : 0.0F);
+      return {};
+    }
+  };
+  const ParameterTable table(kSmallConfig);
+  EXPECT_TRUE(expect_no_biases(SeededValues(kSmallConfig, 1), table));
+  EXPECT_THAT(expect_no_biases(Ones(), table).error(), HasSubstr("h.0.attn.c_attn.bias is not 0 there"));
+}
+
 TEST(Gpt2, AGradientDoesNotDependOnWhatWasComputedBefore) {
   SmallModel used(ref_float32()), fresh(ref_float32());
   perturbed_parameters(used.gpt2, *used.ops, 5);

@@ -19,8 +19,9 @@ struct Pass {
   bool operator==(const Pass&) const = default;
 };
 
-Pass passes(std::unique_ptr<kernels::DeviceOps> ops, Recompute recompute) {
+Pass passes(std::unique_ptr<kernels::DeviceOps> ops, Recompute recompute, double dropout) {
   SmallModel model(std::move(ops), 2, kConfig, recompute);
+  model.gpt2.set_recipe({.dropout = dropout, .seed = 9});
   perturbed_parameters(model.gpt2, *model.ops, 11);
   const Microbatch microbatch = random_microbatch(kConfig, 2, 12), other = random_microbatch(kConfig, 2, 13);
   model.gpt2.train_microbatch(other.tokens, other.targets);  // its leftovers in memory must not matter
@@ -34,15 +35,19 @@ Pass passes(std::unique_ptr<kernels::DeviceOps> ops, Recompute recompute) {
 class RecomputeOver : public ::testing::TestWithParam<DType> {};
 
 TEST_P(RecomputeOver, RefOpsChangesNoBit) {
-  const Pass kept = passes(kernels::make_ref_ops(GetParam()), Recompute::kNone);
-  EXPECT_EQ(passes(kernels::make_ref_ops(GetParam()), Recompute::kAttention), kept);
-  EXPECT_EQ(passes(kernels::make_ref_ops(GetParam()), Recompute::kBlock), kept);
+  for (const double dropout : {0.0, 0.2}) {
+    const Pass kept = passes(kernels::make_ref_ops(GetParam()), Recompute::kNone, dropout);
+    EXPECT_EQ(passes(kernels::make_ref_ops(GetParam()), Recompute::kAttention, dropout), kept);
+    EXPECT_EQ(passes(kernels::make_ref_ops(GetParam()), Recompute::kBlock, dropout), kept);
+  }
 }
 
 TEST_P(RecomputeOver, CpuOpsChangesNoBit) {
-  const Pass kept = passes(kernels::make_cpu_ops(GetParam(), 2), Recompute::kNone);
-  EXPECT_EQ(passes(kernels::make_cpu_ops(GetParam(), 2), Recompute::kAttention), kept);
-  EXPECT_EQ(passes(kernels::make_cpu_ops(GetParam(), 2), Recompute::kBlock), kept);
+  for (const double dropout : {0.0, 0.2}) {
+    const Pass kept = passes(kernels::make_cpu_ops(GetParam(), 2), Recompute::kNone, dropout);
+    EXPECT_EQ(passes(kernels::make_cpu_ops(GetParam(), 2), Recompute::kAttention, dropout), kept);
+    EXPECT_EQ(passes(kernels::make_cpu_ops(GetParam(), 2), Recompute::kBlock, dropout), kept);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Dtypes, RecomputeOver, ::testing::Values(DType::kFloat32, DType::kBFloat16, DType::kFloat16),

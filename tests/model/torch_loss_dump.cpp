@@ -1,7 +1,7 @@
 // Trains a small GPT-2 from known weights on known batches, and writes everything that another implementation needs to do the
 // same. torch_loss_test.py does so with PyTorch and compares the losses.
 //
-//   torch_loss_dump FOLDER OPS N_LAYER N_EMBD N_HEAD VOCAB_SIZE BLOCK_SIZE BATCH_SIZE STEPS      OPS: ref | cpu
+//   torch_loss_dump FOLDER OPS N_LAYER N_EMBD N_HEAD VOCAB_SIZE BLOCK_SIZE BATCH_SIZE STEPS DROPOUT      OPS: ref | cpu
 //
 // Writes into FOLDER: run.json (configuration, tensor table, losses, gradient norms), weights.bin (float32, in table
 // order), inputs.bin and targets.bin (int32, (STEPS, BATCH_SIZE, BLOCK_SIZE)).
@@ -68,9 +68,11 @@ nlohmann::json optimizer_json(const OptimizerConfig& config, int64_t steps) {
           {"beta2", config.beta2},   {"epsilon", config.epsilon},           {"grad_clip", config.grad_clip}};
 }
 
-void dump(const std::string& folder, const std::string& ops_name, const Gpt2Config& config, int64_t batch_size, int64_t steps) {
+void dump(const std::string& folder, const std::string& ops_name, const Gpt2Config& config, int64_t batch_size, int64_t steps,
+          double dropout) {
   const auto ops = make_ops(ops_name);
   Gpt2 model(config, *ops, batch_size);
+  model.set_recipe({.dropout = dropout, .seed = kSeed});
   model.initialize(kSeed);
   std::vector<float> weights(static_cast<size_t>(model.table().total));
   ops->copy_to_host(weights.data(), model.parameters(), weights.size() * sizeof(float));
@@ -92,7 +94,7 @@ void dump(const std::string& folder, const std::string& ops_name, const Gpt2Conf
   std::vector<double> losses, norms;
   for (int64_t step = 0; step < steps; ++step) {
     data.fill(step, 0, inputs, targets);
-    losses.push_back(model.train_microbatch(inputs, targets));
+    losses.push_back(model.train_microbatch(inputs, targets, nullptr, TiedGradient::kTogether, {step, 0}));
     norms.push_back(state.apply(optimizer, model.gradients()));
     all_inputs.insert(all_inputs.end(), inputs.begin(), inputs.end());
     all_targets.insert(all_targets.end(), targets.begin(), targets.end());
@@ -108,6 +110,8 @@ void dump(const std::string& folder, const std::string& ops_name, const Gpt2Conf
                               {"block_size", config.block_size},
                               {"batch_size", batch_size},
                               {"steps", steps},
+                              {"dropout", dropout},
+                              {"seed", kSeed},
                               {"optimizer", optimizer_json(optimizer, steps)},
                               {"table", table_json(model.table())},
                               {"losses", losses},
@@ -119,15 +123,15 @@ void dump(const std::string& folder, const std::string& ops_name, const Gpt2Conf
 }  // namespace holdfast::model
 
 int main(int argc, char** argv) {
-  if (argc != 10) {
-    std::cerr << "torch_loss_dump FOLDER OPS N_LAYER N_EMBD N_HEAD VOCAB_SIZE BLOCK_SIZE BATCH_SIZE STEPS\n";
+  if (argc != 11) {
+    std::cerr << "torch_loss_dump FOLDER OPS N_LAYER N_EMBD N_HEAD VOCAB_SIZE BLOCK_SIZE BATCH_SIZE STEPS DROPOUT\n";
     return 2;
   }
   try {
     const auto number = [argv](int index) { return std::stoll(argv[index]); };
     const holdfast::model::Gpt2Config config = {
         .n_layer = number(3), .n_embd = number(4), .n_head = number(5), .vocab_size = number(6), .block_size = number(7)};
-    holdfast::model::dump(argv[1], argv[2], config, number(8), number(9));
+    holdfast::model::dump(argv[1], argv[2], config, number(8), number(9), std::stod(argv[10]));
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";
     return 1;

@@ -20,6 +20,7 @@ import tempfile
 
 SKIPPED = 77
 try:
+    import numpy
     import torch
     import torch.nn.functional as F
 except ImportError as error:
@@ -32,14 +33,42 @@ DRIFT_FLOOR = 1e-6
 LOSS_BOUND = 1e-4
 NORM_BOUND = 1e-4  # for the gradient norms of the first steps: under Adam a gradient of wrong size hardly changes the losses
 
-# name: (n_layer, n_embd, n_head, vocab_size, block_size, batch_size, steps)
+# name: (n_layer, n_embd, n_head, vocab_size, block_size, batch_size, steps, dropout)
 CASES = {
-    "fifty_steps": (2, 64, 4, 211, 32, 4, 50),
-    "three_hundred_steps": (2, 32, 2, 61, 16, 4, 300),
+    "fifty_steps": (2, 64, 4, 211, 32, 4, 50, 0),
+    "three_hundred_steps": (2, 32, 2, 61, 16, 4, 300, 0),
+    "dropout": (2, 64, 4, 211, 32, 4, 50, 0.2),
 }
 
+def mixed(x):
+    """splitmix64's finisher of an array of uint64, whose products are modulo 2^64."""
+    x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
+    x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)
+    return x ^ (x >> numpy.uint64(31))
 
-def gpt2_loss(p, run, inputs, targets):
+
+def halves(x):
+    return x & numpy.uint64(0xFFFFFFFF)
+
+
+def dropout_factors(run, step, site, rows, columns, dtype):
+    """What each element of a site (rows, columns) is multiplied by in a step: "Dropout" in ops/MANUAL.md, written anew."""
+    if run["dropout"] == 0:
+        return 1
+    key = numpy.array([run["seed"]], dtype=numpy.uint64)
+    for part in (0, step, 0):  # the seed alone, the step, the microbatch
+        key = mixed(key + numpy.uint64(part) + numpy.uint64(0x9E3779B97F4A7C15))
+    keys = mixed(key + numpy.uint64(site << 40) + numpy.arange(rows, dtype=numpy.uint64))[:, None]
+    x = halves(halves(keys) + halves(numpy.arange(columns, dtype=numpy.uint64) * numpy.uint64(0x9E3779B9)))
+    x = halves((x ^ (x >> numpy.uint64(16))) * numpy.uint64(0x85EBCA6B))
+    x ^= x >> numpy.uint64(13)
+    x = halves((x ^ (keys >> numpy.uint64(32))) * numpy.uint64(0xC2B2AE35))
+    x ^= x >> numpy.uint64(16)
+    kept = torch.tensor(x >= numpy.uint64(int(run["dropout"] * 2 ** 32 + 0.5)))
+    return kept * torch.tensor(1 / (1 - run["dropout"]), dtype=torch.float32).to(dtype)
+
+
+def gpt2_loss(p, run, step, inputs, targets):
     """GPT-2 as formulas over the dictionary of parameters p: pre-LayerNorm, GELU (tanh), learned positions, tied head."""
     C, NH = run["n_embd"], run["n_head"]
     B, T = inputs.shape
@@ -57,13 +86,18 @@ def gpt2_loss(p, run, inputs, targets):
     def attention(x, name):
         q, k, v = (t.view(B, T, NH, C // NH).transpose(1, 2) for t in linear(x, name + ".c_attn").split(C, 2))
         scores = (q @ k.transpose(2, 3) / math.sqrt(C // NH)).masked_fill(later, -math.inf)
-        return linear((scores.softmax(3) @ v).transpose(1, 2).reshape(B, T, C), name + ".c_proj")
+        weights = scores.softmax(3).reshape(B * NH * T, T)
+        weights = (weights * dropout_factors(run, step, 1 + 3 * layer, B * NH * T, T, x.dtype)).view(B, NH, T, T)
+        return linear((weights @ v).transpose(1, 2).reshape(B, T, C), name + ".c_proj")
 
-    x = p["wte.weight"][inputs] + p["wpe.weight"][:T]
+    def dropped(x, site):
+        return (x.reshape(B * T, C) * dropout_factors(run, step, site, B * T, C, x.dtype)).view(B, T, C)
+
+    x = dropped(p["wte.weight"][inputs] + p["wpe.weight"][:T], 0)
     for layer in range(run["n_layer"]):
         h = f"h.{layer}"
-        x = x + attention(norm(x, h + ".ln_1"), h + ".attn")
-        x = x + linear(gelu(linear(norm(x, h + ".ln_2"), h + ".mlp.c_fc")), h + ".mlp.c_proj")
+        x = x + dropped(attention(norm(x, h + ".ln_1"), h + ".attn"), 2 + 3 * layer)
+        x = x + dropped(linear(gelu(linear(norm(x, h + ".ln_2"), h + ".mlp.c_fc")), h + ".mlp.c_proj"), 3 + 3 * layer)
     logits = norm(x, "ln_f") @ p["wte.weight"].t()
     return F.cross_entropy(logits.view(B * T, -1), targets.reshape(-1))
 
@@ -90,7 +124,7 @@ def torch_losses(folder, run, dtype):
     losses, norms = [], []
     for step, rate in enumerate(settings["learning_rates"]):
         optimizer.zero_grad()
-        loss = gpt2_loss(p, run, inputs[step], targets[step])
+        loss = gpt2_loss(p, run, step, inputs[step], targets[step])
         loss.backward()
         norms.append(float(torch.nn.utils.clip_grad_norm_(list(p.values()), settings["grad_clip"])))
         for group in optimizer.param_groups:

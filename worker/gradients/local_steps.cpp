@@ -53,7 +53,7 @@ bool LocalSteps::inner_step(int64_t step, int64_t first_microbatch, int64_t inne
     data_.fill(step, microbatch, inputs_, targets_);
     outcome.digest += model::microbatch_digest(step, microbatch, inputs_, targets_);
     if (!outcome.finite) continue;
-    outcome.loss += model_.train_microbatch(inputs_, targets_);
+    outcome.loss += model_.train_microbatch(inputs_, targets_, nullptr, model::TiedGradient::kTogether, {step, microbatch});
     if (several) ops_.float_accumulate(sums_.data<float>(), model_.gradients(), total, i == 0);
   }
   if (!outcome.finite || !std::isfinite(outcome.loss)) return false;

@@ -31,7 +31,7 @@ Computed MicrobatchPass::run(int64_t step, int64_t microbatch, const model::OnGr
     const Span span(SpanKind::kOther, "data");
     data_.fill(step, microbatch, inputs_, targets_);
   }
-  return {model_.train_microbatch(inputs_, targets_, on_gradients, model::TiedGradient::kApart),
+  return {model_.train_microbatch(inputs_, targets_, on_gradients, model::TiedGradient::kApart, {step, microbatch}),
           model::microbatch_digest(step, microbatch, inputs_, targets_)};
 }
 

@@ -17,6 +17,7 @@ namespace {
 
 using kernels::Act;
 using kernels::DeviceOps;
+using kernels::Dropout;
 
 // Ops in the device's queue, each between two marks.
 class DeviceSpans final : public LaterSpans, public std::enable_shared_from_this<DeviceSpans> {
@@ -205,12 +206,21 @@ class RecordingOps final : public RecordingMemory {
     recorded("matmul backward", [&] { ops_->matmul_backward(din, dweight, dbias, dout, in, pre_gelu, weight, N, IC, OC); });
   }
 
-  void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH) override {
-    recorded("attention forward", [&] { ops_->attention_forward(out, logsumexp, qkv, B, T, C, NH); });
+  void set_dropout_pass(uint64_t pass) override { ops_->set_dropout_pass(pass); }
+  void drop(Act* x, const Dropout& dropout, int64_t N, int64_t C) override {
+    recorded("dropout", [&] { ops_->drop(x, dropout, N, C); });
+  }
+  void drop(float* x, const Dropout& dropout, int64_t N, int64_t C) override {
+    recorded("dropout", [&] { ops_->drop(x, dropout, N, C); });
+  }
+
+  void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH,
+                         const Dropout& dropout) override {
+    recorded("attention forward", [&] { ops_->attention_forward(out, logsumexp, qkv, B, T, C, NH, dropout); });
   }
   void attention_backward(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,
-                          int64_t T, int64_t C, int64_t NH) override {
-    recorded("attention backward", [&] { ops_->attention_backward(dqkv, dout, qkv, out, logsumexp, B, T, C, NH); });
+                          int64_t T, int64_t C, int64_t NH, const Dropout& dropout) override {
+    recorded("attention backward", [&] { ops_->attention_backward(dqkv, dout, qkv, out, logsumexp, B, T, C, NH, dropout); });
   }
 
   void head_loss(float* losses, const Act* x, const Act* wte, const int32_t* targets, int64_t N, int64_t C,

@@ -76,6 +76,10 @@ tl::expected<void, std::string> open_initial(Session& session, const DataPlaces&
   }
   auto weights = named_weights(spec.init_from, model_config(spec), places);
   if (!weights) return tl::unexpected("init_from: " + weights.error());
+  if (spec.biases == "off") {
+    if (const auto none = model::expect_no_biases(*weights->values, model::ParameterTable(model_config(spec))); !none)
+      return tl::unexpected("init_from: " + none.error());
+  }
   session.initial = std::move(weights->values);
   session.init_digest = std::move(weights->digest);
   return {};
@@ -104,6 +108,8 @@ void build_model(Session& session, const kernels::OpsFactory& make_ops, const Me
   if (spec.divides_gradients()) memory.gradients = model::Gradients::kByRange;
   session.model =
       std::make_unique<model::Gpt2>(config, *session.ops, spec.batch_size, *model::recompute_of(spec.recompute), memory);
+  session.model->set_recipe(
+      {.dropout = spec.dropout, .seed = static_cast<uint64_t>(spec.seed), .trains_biases = spec.biases == "on"});
   begin_state(session);
   const GradientSetup setup{.ops = *session.ops,
                             .model = *session.model,

@@ -10,6 +10,7 @@
 #include "kernels/adamw_step.h"
 #include "kernels/cpu/product_shape.h"
 #include "kernels/cpu/vector/int8.h"
+#include "kernels/dropout.h"
 #include "kernels/int4.h"
 
 namespace holdfast::kernels::cpu {
@@ -35,6 +36,7 @@ struct ElementLoops {
   // One row of a product's output: out = gelu(product + bias), pre_gelu = product + bias; without GELU pre_gelu is null.
   void (*finish_row)(void* out, void* pre_gelu, const float* product, const float* bias, int64_t count);
   void (*gelu_backward)(void* dx, const void* x, const void* dy, int64_t count);
+  void (*drop)(void* row, const Dropout& dropout, uint64_t row_key, int64_t count);
 };
 
 // Loops on float32 only.
@@ -56,6 +58,7 @@ struct FloatLoops {
   void (*adamw)(float* parameters, float* m, float* v, const float* gradient, int64_t count, const AdamWStep& step);
   void (*nesterov)(float* parameters, float* momentum, const float* gradient, int64_t count, const NesterovStep& step);
   void (*subtract)(float* out, const float* a, const float* b, int64_t count);
+  void (*drop)(float* row, const Dropout& dropout, uint64_t row_key, int64_t count);  // dropout.h, from column 0 on
   void (*scale)(float* out, const float* x, int64_t count, float factor);
   double (*sum_of_squares)(const float* x, int64_t count);
   double (*sum)(const float* x, int64_t count);

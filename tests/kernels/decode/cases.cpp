@@ -254,7 +254,7 @@ void expect_attention_of_forward(DeviceOps& ops, DecodeOps& decode, RandomInputs
   auto logsumexp = poisoned(s.B * s.NH * s.T);
   {
     OnDevice on(ops);
-    ops.attention_forward(on.of(expected), on.of(logsumexp), on.of(qkv), s.B, s.T, s.C, s.NH);
+    ops.attention_forward(on.of(expected), on.of(logsumexp), on.of(qkv), s.B, s.T, s.C, s.NH, {});
     on.fetch();
   }
   expect_same_bits("attention", attention_in_passes(ops, decode, random, qkv, s), expected, s.C);

@@ -147,16 +147,20 @@ TEST_F(Jobs, SubmitTakesANanoGptCommandThatAsksForNothingElse) {
       run({"submit", "--train_data_path", "/d/t.bin", "--compile=False", "--dropout=0.0", "--bias=True", "--wandb_log=False",
            "--decay_lr=True", "--init_from=scratch", "--bf16=False", "--n_layer=4", "--max_iters=2000"});
   EXPECT_EQ(said.exit_code, 0) << said.err;
-  EXPECT_EQ(service_.body_of("POST /v1/jobs"),
-            (Json{{"train_data_path", "/d/t.bin"}, {"lr_schedule", "cosine"}, {"n_layer", 4}, {"total_steps", 2000}}));
+  EXPECT_EQ(service_.body_of("POST /v1/jobs"), (Json{{"train_data_path", "/d/t.bin"},
+                                                     {"lr_schedule", "cosine"},
+                                                     {"n_layer", 4},
+                                                     {"total_steps", 2000},
+                                                     {"dropout", 0},
+                                                     {"biases", "on"}}));
 }
 
 TEST_F(Jobs, SubmitNamesAllThatHasNoCounterpartAtOnceAndAsksNoService) {
   const Said said = run(
-      {"submit", "--train_data_path", "/d/t.bin", "--backend", "nccl", "--use_wandb", "--dropout", "0.2", "--nnodes", "1:4"});
+      {"submit", "--train_data_path", "/d/t.bin", "--backend", "nccl", "--use_wandb", "--compile", "True", "--nnodes", "1:4"});
   EXPECT_EQ(said.exit_code, 2);
   EXPECT_THAT(said.err, AllOf(HasSubstr("PyTorch's backend is not taken here: workers talk over plain TCP"),
-                              HasSubstr("use_wandb"), HasSubstr("nanoGPT's dropout"),
+                              HasSubstr("use_wandb"), HasSubstr("nanoGPT's compile"),
                               HasSubstr("nnodes 1:4 is --min_nodes 1 --nodes 4 here"), HasSubstr("holdfast help torchrun")));
   EXPECT_TRUE(service_.requests("POST /v1/jobs").empty());
 }
@@ -184,12 +188,12 @@ TEST_F(Jobs, NamesOfOthersInAFileAreTakenAndFlagsWinOverThem) {
   std::ofstream(file)
       << R"({"train_data_path": "/d/t.bin", "max_iters": 5, "eval_interval": 2, "compile": false, "bias": true})";
   EXPECT_EQ(Json::parse(run({"submit", "--config", file, "--print_config", "--total_steps", "7"}).out),
-            (Json{{"train_data_path", "/d/t.bin"}, {"total_steps", 7}, {"eval_every", 2}}));
+            (Json{{"train_data_path", "/d/t.bin"}, {"total_steps", 7}, {"eval_every", 2}, {"biases", "on"}}));
   EXPECT_EQ(Json::parse(run({"submit", "--config", file, "--print_config", "--max_iters", "8"}).out)["total_steps"], 8);
-  std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "max_iters": 5, "total_steps": 6, "dropout": 0.2})";
+  std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "max_iters": 5, "total_steps": 6, "compile": true})";
   const Said said = run({"submit", "--config", file, "--print_config"});
   EXPECT_EQ(said.exit_code, 2);
-  EXPECT_THAT(said.err, AllOf(HasSubstr("both are given: 5 and 6"), HasSubstr("dropout")));
+  EXPECT_THAT(said.err, AllOf(HasSubstr("both are given: 5 and 6"), HasSubstr("compile")));
   fs::remove(file);
 }
 

@@ -35,8 +35,9 @@ TEST_F(ServiceTest, ALeaderThatHearsFewOfItsWorkersWaitsForTheOthersAsLongAsItCo
   for (const char* worker : {"w1", "w2", "w3", "w4"}) arrives(worker);
   const auto lost = [&] {
     std::string names;
-    for (const auto& node : ask("GET", "/v1/nodes").json()["nodes"])
-      if (node["state"] == "lost") names += node["name"].get<std::string>();
+    const auto nodes = ask("GET", "/v1/nodes").json()["nodes"];
+    for (const auto& node : nodes)
+      if (node["state"] == "lost") names += node["id"].get<std::string>();
     return names;
   };
   const auto second_in_which_one_reports = [&] {

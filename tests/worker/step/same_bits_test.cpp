@@ -1,6 +1,7 @@
 // The promise: the state after step s does not depend on how many ranks there are, nor on who comes, goes or fails.
 #include <gtest/gtest.h>
 
+#include <array>
 #include <map>
 
 #include "tests/worker/step/same_bits_fixture.h"
@@ -122,6 +123,77 @@ TEST_F(SameBits, WhereActivationsAreComputedAgain) {
     EXPECT_LT(activations(), before) << recompute;
     before = activations();
   }
+}
+
+TEST_F(SameBits, WithDropout) {
+  auto spec = tiny_spec(data);
+  spec.n_layer = 2;
+  spec.total_steps = 12;
+  const std::string without = undisturbed(spec, 1);
+  spec.dropout = 0.2;
+  const std::string one = undisturbed(spec, 1);
+  EXPECT_NE(one, without);
+  for (int world_size = 2; world_size <= 4; ++world_size)
+    EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
+  for (const char* recompute : {"attention", "block"}) {
+    auto again = spec;
+    again.recompute = recompute;
+    EXPECT_EQ(undisturbed(again, 2), one) << recompute;
+  }
+  std::vector<rendezvous::JobSpec> all(4, spec);
+  for (const size_t i : {1U, 2U, 3U}) {
+    all[i].shard = std::array{"none", "optimizer", "gradients", "parameters"}[i];
+    EXPECT_EQ(undisturbed(all[i], 3), one) << all[i].shard;
+  }
+  for (const auto& each : all) EXPECT_EQ(with_a_rank_lost(each, 7), one) << each.shard;
+}
+
+TEST_F(SameBits, WithDropoutFromACheckpointAtAnotherWorldSize) {
+  auto spec = tiny_spec(data);
+  spec.dropout = 0.2;
+  const std::string undisturbed_hash = undisturbed(spec, 1);
+  spec.checkpoint_every = 6;
+  rendezvous::StateSource source;
+  {
+    Ranks first(spec, service);
+    source = checkpoint_after(10, spec, first);
+  }
+  Ranks ranks(spec, service);
+  for (int i = 0; i < 3; ++i) ranks.add();
+  run_to_end(ranks, source);
+  EXPECT_EQ(ranks.hash(), undisturbed_hash);
+}
+
+TEST_F(SameBits, WithoutBiases) {
+  auto spec = tiny_spec(data);
+  spec.total_steps = 8;
+  spec.warmup_steps = 2;
+  spec.weight_decay = 0;
+  const std::string with_biases = undisturbed(spec, 1);
+  spec.biases = "off";
+  const std::string one = undisturbed(spec, 1);
+  EXPECT_NE(one, with_biases);
+  for (int world_size = 2; world_size <= 4; ++world_size)
+    EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
+  for (const char* shard : {"optimizer", "gradients", "parameters"}) {
+    auto divided = spec;
+    divided.shard = shard;
+    EXPECT_EQ(undisturbed(divided, 3), one) << shard;
+  }
+  EXPECT_EQ(with_a_rank_lost(spec, 4), one);
+}
+
+TEST_F(SameBits, WithDropoutAndLocalSteps) {
+  auto spec = tiny_spec(data);
+  spec.dropout = 0.2;
+  spec.nodes = 3;
+  spec.global_batch_size = 12;
+  spec.sync_every = 4;
+  spec.total_steps = 7;
+  spec.warmup_steps = 1;
+  const std::string one = undisturbed(spec, 1);
+  EXPECT_EQ(undisturbed(spec, 3), one);
+  EXPECT_EQ(with_a_rank_lost(spec, 3), one);
 }
 
 TEST_F(SameBits, WithAsManyRanksAsMicrobatches) {
