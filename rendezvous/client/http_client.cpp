@@ -15,7 +15,7 @@
 #include <stdexcept>
 
 #include "rendezvous/client/event_stream_parser.h"
-#include "rendezvous/client/http_failures.h"
+#include "rendezvous/client/http_client_failures.h"
 #include "rendezvous/client/pulse.h"
 #include "rendezvous/client/servers.h"
 #include "rendezvous/client/url.h"

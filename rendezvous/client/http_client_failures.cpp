@@ -1,4 +1,4 @@
-#include "rendezvous/client/http_failures.h"
+#include "rendezvous/client/http_client_failures.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-// What went wrong with a request, in words for people. Thread: any.
+// The ways in which a request fails, in words for people. Thread: any.
 #pragma once
 
 #include <curl/curl.h>
