@@ -1,4 +1,5 @@
-"""GPT-2 in plain PyTorch, as a project of one's own would write it: pre-LayerNorm, GELU (tanh), learned positions, tied head."""
+"""GPT-2 in plain PyTorch, as a project of one's own would write it: pre-LayerNorm, GELU (tanh), learned positions, tied head, and
+dropout where GPT-2 and nanoGPT have it."""
 import math
 
 import torch
@@ -10,9 +11,10 @@ SIZES = {"tiny": (6, 384, 6, 512), "small": (12, 768, 12, 1024), "medium": (24, 
 
 
 class Block(nn.Module):
-    def __init__(self, channels, heads):
+    def __init__(self, channels, heads, dropout=0.0):
         super().__init__()
-        self.heads = heads
+        self.heads, self.dropout = heads, dropout
+        self.drop = nn.Dropout(dropout)
         self.ln_1, self.ln_2 = nn.LayerNorm(channels), nn.LayerNorm(channels)
         self.c_attn, self.c_proj = nn.Linear(channels, 3 * channels), nn.Linear(channels, channels)
         self.c_fc, self.mlp_c_proj = nn.Linear(channels, 4 * channels), nn.Linear(4 * channels, channels)
@@ -21,32 +23,34 @@ class Block(nn.Module):
         B, T, C = x.shape
         q, k, v = (t.view(B, T, self.heads, C // self.heads).transpose(1, 2) for t in self.c_attn(x).split(C, 2))
         if hasattr(F, "scaled_dot_product_attention"):  # from PyTorch 2.0 on
-            y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+            y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=self.dropout if self.training else 0.0)
         else:
             later = torch.triu(torch.ones(T, T, dtype=torch.bool, device=x.device), 1)
             scores = (q @ k.transpose(-2, -1) / math.sqrt(C // self.heads)).masked_fill(later, float("-inf"))
-            y = F.softmax(scores, -1).to(v.dtype) @ v
-        return self.c_proj(y.transpose(1, 2).reshape(B, T, C))
+            y = self.drop(F.softmax(scores, -1).to(v.dtype)) @ v
+        return self.drop(self.c_proj(y.transpose(1, 2).reshape(B, T, C)))
 
     def forward(self, x):
         x = x + self.attention(self.ln_1(x))
-        return x + self.mlp_c_proj(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh"))
+        return x + self.drop(self.mlp_c_proj(F.gelu(self.c_fc(self.ln_2(x)), approximate="tanh")))
 
 
 class GPT2(nn.Module):
     """forward(tokens, targets), both (B, T): the mean loss, in nats a token."""
 
-    def __init__(self, layers, channels, heads, context, vocabulary=50257):
+    def __init__(self, layers, channels, heads, context, vocabulary=50257, dropout=0.0):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocabulary, channels), nn.Embedding(context, channels)
-        self.blocks = nn.ModuleList(Block(channels, heads) for _ in range(layers))
-        self.ln_f = nn.LayerNorm(channels)
-        for p in self.parameters():
+        self.blocks = nn.ModuleList(Block(channels, heads, dropout) for _ in range(layers))
+        self.drop, self.ln_f = nn.Dropout(dropout), nn.LayerNorm(channels)
+        for name, p in self.named_parameters():
             if p.dim() > 1:
-                nn.init.normal_(p, 0, 0.02)
+                nn.init.normal_(p, 0, 0.02 / math.sqrt(2 * layers) if name.endswith("c_proj.weight") else 0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(p)
 
     def forward(self, tokens, targets):
-        x = self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device))
+        x = self.drop(self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device)))
         for block in self.blocks:
             x = block(x)
         logits = self.ln_f(x) @ self.wte.weight.t()

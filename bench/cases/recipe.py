@@ -1,0 +1,112 @@
+"""nanoGPT's recipes for Shakespeare by characters, on another text of that size: ours by `holdfast submit`, theirs in plain PyTorch."""
+import glob
+import os
+import statistics
+
+import harness
+import peer_python
+import testbed
+
+TITLE = "nanoGPT's recipes for a text of a million characters, from the start to the end; 2 threads"
+NOTE = ("Small: its README's for a CPU (4 layers, 128 channels, blocks of 64, batches of 12, {steps} steps); large: train_shakespeare_char.py's (6 layers, 384 "
+        "channels, blocks of 256, batches of 64, dropout 0.2), of which {few} steps are timed, for its 5,000 take hours here. The text is the demo's first {size} "
+        "characters, nine tenths to learn from. Ours: `holdfast submit` to the end of the job, one worker, exact sums, with its last checkpoint; float32 unless said. "
+        "Peer: bench/peers/recipe.py, the whole process, PyTorch's start included; as installed {few} steps, times as many as there are. Loss: the mean over every "
+        "window of the other tenth, by `holdfast eval` and by the peer, then over {seeds} seeds; its error is the mean's, from the seeds.")
+SIZE = 1_115_394  # of tiny Shakespeare
+STEPS, QUICK_STEPS, FEW = 2000, 100, 60
+SMALL = {"layers": 4, "channels": 128, "heads": 4, "block": 64, "batch": 12}
+LARGE = {"layers": 6, "channels": 384, "heads": 6, "block": 256, "batch": 64}
+LARGE_STEPS = 6
+SEEDS = (1, 2, 3)
+THREADS = 2
+INSTALLED, BEST = peer_python.SETUPS
+
+
+def token_files(folder):
+    """(train, valid, how many characters there are): ids by the order of the bytes that occur."""
+    pages = os.path.join(folder, "pages")
+    testbed.output_of([os.path.join(testbed.ROOT, "ops", "demo_text"), "english", pages])
+    text = b""
+    for path in sorted(glob.glob(f"{pages}/*.txt")):
+        with open(path, "rb") as file:
+            text += file.read()
+    text = text[:SIZE]
+    ids = {byte: number for number, byte in enumerate(sorted(set(text)))}
+    tokens = bytes(ids[byte] for byte in text)
+    cut = SIZE * 9 // 10
+    return (harness.write_tokens(os.path.join(folder, "train.bin"), tokens[:cut]), harness.write_tokens(os.path.join(folder, "val.bin"), tokens[cut:]), len(ids))
+
+
+class Recipe:
+    def __init__(self, cluster, steps):
+        self.cluster, self.steps = cluster, steps
+        self.train, self.valid, self.vocabulary = token_files(cluster.folder)
+
+    def ours(self, size, dropout, seed, dtype, steps):
+        """(seconds from `holdfast submit` to the end, seconds of a step, loss)."""
+        fields = {"train_data_path": self.train, "n_layer": size["layers"], "n_embd": size["channels"], "n_head": size["heads"], "block_size": size["block"],
+                  "batch_size": size["batch"], "vocab_size": self.vocabulary, "total_steps": steps, "warmup_steps": min(100, steps // 2), "learning_rate": 1e-3,
+                  "min_lr": 1e-4, "beta2": 0.99, "weight_decay": 0.1, "grad_clip": 1.0, "dropout": dropout, "seed": seed, "dtype": dtype, "checkpoint_every": steps}
+        flags = [text for name, value in fields.items() for text in (f"--{name}", str(value))]
+        job = []
+
+        def run():
+            job.append(self.cluster.cli_json("submit", *flags)["id"])
+            self.cluster.wait_state(job[0], "succeeded", timeout_s=1800)
+
+        seconds = testbed.seconds(run)
+        points = self.cluster.get(f"/v1/jobs/{job[0]}/metrics?limit=2000")["metrics"]
+        loss = self.cluster.cli_json("eval", "--from", f"job:{job[0]}", "--data", self.valid, "--precision", dtype, "--threads", str(THREADS))["loss"]
+        return seconds, statistics.median(point["step_s"] for point in points), loss
+
+    def theirs(self, size, dropout, seed, setup, only=0):
+        """(seconds of the process, seconds of a step, loss)."""
+        found = []
+        flags = [text for name, value in {**size, "vocabulary": self.vocabulary, "dropout": dropout, "seed": seed, "steps": self.steps, "threads": THREADS,
+                                          "only": only}.items() for text in (f"--{name}", value)]
+        seconds = testbed.seconds(lambda: found.extend(testbed.peer_script("recipe.py", self.train, self.valid, *flags, setup=setup, threads=THREADS)))
+        return seconds, found[-1]["step_s"], found[-1]["loss"]
+
+
+def with_error(values):
+    """(mean, its standard error)."""
+    return statistics.mean(values), statistics.stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+
+
+def rows_of(recipe, dropout, seeds, note):
+    few = min(FEW, recipe.steps)
+    mine, peer, half = [], [], []
+    for seed in seeds:
+        mine.append(recipe.ours(SMALL, dropout, seed, "float32", recipe.steps))
+        half.append(recipe.ours(SMALL, dropout, seed, "bfloat16", recipe.steps))
+        if BEST in testbed.PEER.setups:
+            peer.append(recipe.theirs(SMALL, dropout, seed, BEST))
+    beside = {}
+    if peer:
+        beside[BEST] = testbed.median([run[0] for run in peer])
+    if INSTALLED in testbed.PEER.setups:
+        beside[INSTALLED] = recipe.theirs(SMALL, dropout, seeds[0], INSTALLED, only=few)[1] * recipe.steps
+    rows = [testbed.row(f"small, dropout {dropout}, {dtype}", "s", testbed.median([run[0] for run in runs]), beside, note=note)
+            for dtype, runs in (("float32", mine), ("bfloat16", half))]
+    for dtype, runs in (("float32", mine), ("bfloat16", half)):
+        loss, error = with_error([run[2] for run in runs])
+        there, their_error = with_error([run[2] for run in peer]) if peer else (None, 0.0)
+        rows.append(testbed.row(f"small, dropout {dropout}, {dtype}: loss (+- {error:.4f}; peer +- {their_error:.4f})", "nats", loss, {BEST: there} if peer else None, note=note))
+    return rows
+
+
+def row_of_large(recipe, note):
+    mine = [recipe.ours(LARGE, 0.2, 1, dtype, LARGE_STEPS)[1] for dtype in ("float32", "bfloat16")]
+    peer = {setup: recipe.theirs(LARGE, 0.2, 1, setup, only=LARGE_STEPS)[1] for setup in testbed.PEER.setups}
+    return [testbed.row(f"large, {dtype}: a step", "s", seconds, peer, note=note) for dtype, seconds in zip(("float32", "bfloat16"), mine)]
+
+
+def measure(options):
+    steps, seeds = (QUICK_STEPS, SEEDS[:1]) if options.quick else (STEPS, SEEDS)
+    note = NOTE.format(steps=steps, few=min(FEW, steps), size=f"{SIZE:,}", seeds=len(seeds))
+    with testbed.Testbed() as cluster:
+        cluster.start_workers("w1", threads=THREADS)
+        recipe = Recipe(cluster, steps)
+        rows = [row for dropout in (0.0, 0.2) for row in rows_of(recipe, dropout, seeds, note)]
+        return rows + ([] if options.quick else row_of_large(recipe, note))

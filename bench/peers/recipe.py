@@ -1,0 +1,75 @@
+"""nanoGPT's training loop in plain PyTorch: random windows, AdamW with decay on matrices, warm-up and cosine, clipping.
+
+recipe.py TRAIN VALID --layers 4 --channels 128 --heads 4 --block 64 --batch 12 --steps 2000 [--vocabulary 128] [--dropout 0.2]
+          [--seed 1] [--threads N] [--only STEPS]
+
+TRAIN, VALID: token files of uint16. Prints one JSON object: seconds of a step (median), and the mean loss over every window of VALID,
+one after the other, unless --only ends it early; then the steps alone are of use."""
+import argparse
+import json
+import math
+import statistics
+import time
+
+import numpy
+import torch
+
+from gpt2 import GPT2
+
+RATE, LEAST_RATE, WARMUP, BETAS, DECAY, CLIP = 1e-3, 1e-4, 100, (0.9, 0.99), 0.1, 1.0
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("train")
+    parser.add_argument("valid")
+    for name, value in (("layers", 4), ("channels", 128), ("heads", 4), ("block", 64), ("batch", 12), ("steps", 2000), ("vocabulary", 256), ("seed", 1), ("threads", 1), ("only", 0)):
+        parser.add_argument(f"--{name}", type=int, default=value)
+    parser.add_argument("--dropout", type=float, default=0.0)
+    return parser.parse_args()
+
+
+def rate_at(step, steps):
+    if step < WARMUP:
+        return RATE * (step + 1) / (WARMUP + 1)
+    share = (step - WARMUP) / max(1, steps - WARMUP)
+    return LEAST_RATE + (RATE - LEAST_RATE) * 0.5 * (1 + math.cos(math.pi * share))
+
+
+def mean_loss(model, valid, options):
+    model.eval()
+    windows = (len(valid) - 1) // options.block
+    total = 0.0
+    with torch.no_grad():
+        for first in range(0, windows, 64):
+            count = min(64, windows - first)
+            part = valid[first * options.block:(first + count) * options.block + 1]
+            total += model(part[:-1].view(count, -1), part[1:].view(count, -1)).item() * count
+    return total / windows
+
+
+def main():
+    options = parse()
+    torch.set_num_threads(options.threads)
+    torch.manual_seed(options.seed)
+    train, valid = (torch.from_numpy(numpy.fromfile(path, dtype="<u2").astype(numpy.int64)) for path in (options.train, options.valid))
+    model = GPT2(options.layers, options.channels, options.heads, options.block, options.vocabulary, options.dropout)
+    groups = [{"params": [p for p in model.parameters() if (p.dim() > 1) == decays], "weight_decay": DECAY if decays else 0.0} for decays in (True, False)]
+    optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS)
+    taken = []
+    for step in range(options.only or options.steps):
+        begin = time.perf_counter()
+        for group in optimizer.param_groups:
+            group["lr"] = rate_at(step, options.steps)
+        firsts = torch.randint(len(train) - options.block, (options.batch,))
+        tokens, targets = (torch.stack([train[i + ahead:i + ahead + options.block] for i in firsts.tolist()]) for ahead in (0, 1))
+        model(tokens, targets).backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        taken.append(time.perf_counter() - begin)
+    print(json.dumps({"step_s": statistics.median(taken), "loss": None if options.only else mean_loss(model, valid, options)}))
+
+
+if __name__ == "__main__":
+    main()
