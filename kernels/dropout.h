@@ -56,8 +56,11 @@ constexpr uint64_t dropout_pass(uint64_t seed, int64_t step, int64_t microbatch)
   return dropout_mix(dropout_mix(dropout_mix(seed + kGamma) + static_cast<uint64_t>(step) + kGamma) +
                      static_cast<uint64_t>(microbatch) + kGamma);
 }
+HOLDFAST_ANYWHERE constexpr uint64_t dropout_rows(uint64_t pass, uint32_t site) {  // row 0's key before it is mixed
+  return pass + (static_cast<uint64_t>(site) << 40U);
+}
 HOLDFAST_ANYWHERE constexpr uint64_t dropout_row(uint64_t pass, uint32_t site, int64_t row) {
-  return dropout_mix(pass + (static_cast<uint64_t>(site) << 40U) + static_cast<uint64_t>(row));
+  return dropout_mix(dropout_rows(pass, site) + static_cast<uint64_t>(row));
 }
 HOLDFAST_ANYWHERE constexpr uint32_t dropout_number(uint64_t row_key, uint32_t column) {
   uint32_t x = static_cast<uint32_t>(row_key) + column * 0x9e3779b9U;

@@ -17,11 +17,13 @@ struct NoDropout {
 // Rows `first` on, of a site in one pass.
 struct DrawnRows {
   using Key = uint64_t;
-  Dropout dropout;
-  uint64_t pass;
-  int64_t first;
-  __device__ Key key(int64_t row) const { return dropout_row(pass, dropout.site, first + row); }
-  __device__ float factor(Key key, int64_t column) const { return dropout_factor(dropout, key, column); }
+  uint64_t before_first;  // as few numbers as will do: kernels of wide heads are short of registers
+  uint32_t threshold;
+  float scale;
+  __device__ Key key(int64_t row) const { return dropout_mix(before_first + static_cast<uint64_t>(row)); }
+  __device__ float factor(Key key, int64_t column) const {
+    return dropout_number(key, static_cast<uint32_t>(column)) < threshold ? 0.0F : scale;
+  }
 };
 
 // As a kernel is told. `pass` lies in the device's memory: a kernel that comes again as part of a graph reads it anew.
@@ -29,7 +31,9 @@ struct DropoutOfPass {
   using Key = DrawnRows::Key;
   Dropout dropout;
   const uint64_t* pass;
-  __device__ DrawnRows of_rows(int64_t first) const { return {dropout, *pass, first}; }
+  __device__ DrawnRows of_rows(int64_t first) const {
+    return {dropout_rows(*pass, dropout.site) + static_cast<uint64_t>(first), dropout.threshold, dropout.scale};
+  }
 };
 
 inline constexpr int kDropThreads = 256;
