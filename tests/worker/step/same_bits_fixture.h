@@ -75,6 +75,19 @@ class SameBits : public ::testing::Test {
     }
     return Ranks::checkpoint(spec, steps, records.back()["state_hash"]);
   }
+  // One rank writes a checkpoint in the middle of the job, and three others go on from it.
+  std::string resumed_by_three(rendezvous::JobSpec spec) {
+    spec.checkpoint_every = 6;
+    rendezvous::StateSource source;
+    {
+      Ranks first(spec, service);
+      source = checkpoint_after(10, spec, first);
+    }
+    Ranks ranks(spec, service);
+    for (int i = 0; i < 3; ++i) ranks.add();
+    run_to_end(ranks, source);
+    return ranks.hash();
+  }
   size_t finished() { return count_finished(service.received("/progress")); }
   static size_t count_finished(const FakeService::Received& all) {
     return static_cast<size_t>(std::count_if(all.begin(), all.end(), [](const auto& p) { return p["finished"] == true; }));

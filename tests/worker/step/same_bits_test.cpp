@@ -152,16 +152,7 @@ TEST_F(SameBits, WithDropoutFromACheckpointAtAnotherWorldSize) {
   auto spec = tiny_spec(data);
   spec.dropout = 0.2;
   const std::string undisturbed_hash = undisturbed(spec, 1);
-  spec.checkpoint_every = 6;
-  rendezvous::StateSource source;
-  {
-    Ranks first(spec, service);
-    source = checkpoint_after(10, spec, first);
-  }
-  Ranks ranks(spec, service);
-  for (int i = 0; i < 3; ++i) ranks.add();
-  run_to_end(ranks, source);
-  EXPECT_EQ(ranks.hash(), undisturbed_hash);
+  EXPECT_EQ(resumed_by_three(spec), undisturbed_hash);
 }
 
 TEST_F(SameBits, WithoutBiases) {
@@ -257,18 +248,9 @@ TEST_F(SameBits, WhenARankIsCutOffInTheMiddleOfAStep) {
 }
 
 TEST_F(SameBits, FromACheckpointAtAnotherWorldSize) {
-  auto spec = tiny_spec(data);
+  const auto spec = tiny_spec(data);
   const std::string undisturbed_hash = undisturbed(spec, 1);
-  spec.checkpoint_every = 6;
-  rendezvous::StateSource source;
-  {
-    Ranks first(spec, service);
-    source = checkpoint_after(10, spec, first);
-  }
-  Ranks ranks(spec, service);
-  for (int i = 0; i < 3; ++i) ranks.add();
-  run_to_end(ranks, source);
-  EXPECT_EQ(ranks.hash(), undisturbed_hash);
+  EXPECT_EQ(resumed_by_three(spec), undisturbed_hash);
 }
 
 TEST_F(SameBits, ACheckpointThatDoesNotVerifyIsNamedByRank0AndLoadedByNobody) {
