@@ -121,8 +121,8 @@ class DeviceOps {
   // Call after any change to parameter memory: an implementation may keep packed copies of weights.
   virtual void parameters_changed() = 0;
 
-  // --- encoder. out (N, C) = wte[tokens] + wpe[position]; tokens (N) are ids below V. wte (V, C) is what the head reads, in
-  // the activations' type: who lacks its float32 masters computes the same bits.
+  // --- encoder. out (N, C) = wte[tokens] + wpe[position]; tokens (N) are ids below V. wte (V, C) is, as a tied head
+  // reads it, in the activations' type: who lacks its float32 masters computes the same bits.
   virtual void encoder_forward(float* out, const int32_t* tokens, const Act* wte, const float* wpe, int64_t B, int64_t T,
                                int64_t C) = 0;
   // Its backward pass, in two ops. dwpe (T, C) = sum of dout (N, C) over B.

@@ -26,42 +26,9 @@ DeviceBuffer floats(kernels::DeviceOps& ops, int64_t count) {
   return {ops, static_cast<size_t>(count) * sizeof(float)};
 }
 
-bool comes_by_rows(const kernels::DeviceOps& ops, Gradients gradients) {
-  return gradients == Gradients::kByRange && ops.head_rows() > 0;
-}
-
-// The first of the ranges is wte's, unless that comes by rows.
-int64_t gradient_elements(std::span<const Elements> order, Gradients gradients, bool tied_by_rows) {
-  int64_t sum = 0, most = 0;
-  for (const Elements& range : order) sum += range.count;
-  const auto shared = tied_by_rows ? order : order.subspan(1);
-  for (const Elements& range : shared) most = std::max(most, range.count);
-  return gradients == Gradients::kWhole ? sum : most + (tied_by_rows ? 0 : order.front().count);
-}
-
-// By tensor; of wte that comes by rows, those that are there.
-std::vector<float*> gradient_places(const ParameterTable& table, std::span<const Elements> order, Gradients gradients,
-                                    bool tied_by_rows, float* memory) {
-  std::vector<float*> places(table.entries.size());
-  for (const Elements& range : order) {
-    const bool apart = gradients == Gradients::kByRange && !tied_by_rows && range != order.front();
-    const int64_t first = gradients == Gradients::kWhole ? range.first : apart ? order.front().count : 0;
-    for (const TensorPart& part : table.cut(range)) places[part.tensor] = memory + first + (part.elements.first - range.first);
-  }
-  return places;
-}
-
 template <typename Number>
 void drop(kernels::DeviceOps& ops, Number* x, const kernels::Dropout& dropout, int64_t N, int64_t C) {
   if (dropout.is_on()) ops.drop(x, dropout, N, C);
-}
-
-// Of a range that ends where tensors end. `places`: of the tensors' gradients.
-void clear_biases(kernels::DeviceOps& ops, const ParameterTable& table, std::span<float* const> places, Elements range) {
-  for (const TensorPart& part : table.cut(range)) {
-    if (table.entries[part.tensor].is_bias())
-      ops.zero(places[part.tensor], static_cast<size_t>(part.elements.count) * sizeof(float));
-  }
 }
 
 void throw_if(const std::atomic<bool>* interrupt) {
@@ -77,16 +44,12 @@ Gpt2::Gpt2(const Gpt2Config& config, kernels::DeviceOps& ops, int64_t batch_size
       batch_size_(batch_size),
       recompute_(recompute),
       memory_(memory),
-      gradient_order_(memory.gradients == Gradients::kWhole ? table_.backward_order() : table_.backward_parts(ops.head_rows())),
       parameters_(memory.masters == Masters::kInModel ? floats(ops, table_.total) : DeviceBuffer()),
-      gradients_(floats(ops, gradient_elements(gradient_order_, memory.gradients, comes_by_rows(ops, memory.gradients)))),
-      gradient_of_(gradient_places(table_, gradient_order_, memory.gradients, comes_by_rows(ops, memory.gradients),
-                                   gradients_.data<float>())),
-      views_(std::make_unique<ParameterViews>(table_, ops, parameters(), gradient_of_, copies_by_layer())),
+      gradients_(table_, ops, memory.gradients),
+      views_(std::make_unique<ParameterViews>(table_, ops, parameters(), gradients_.places(), copies_by_layer())),
       activations_(std::make_unique<Activations>(config, ops, batch_size, recompute)),
       pass_(ops.make_sequence()),
-      distinct_(static_cast<size_t>(batch_size * config.block_size)),
-      tied_by_rows_(comes_by_rows(ops, memory.gradients)) {}
+      distinct_(static_cast<size_t>(batch_size * config.block_size)) {}
 
 Gpt2::~Gpt2() = default;
 
@@ -157,12 +120,6 @@ void Gpt2::need_backward(int64_t layer) {
   need(layer, layer > 0 ? layer - 1 : kNoLayer);
 }
 
-const float* Gpt2::gradient_at(Elements part) const {
-  const size_t tensor = table_.cut(part).front().tensor;
-  const bool by_rows = tied_by_rows_ && tensor == 0;
-  return gradient_of_[tensor] + (part.first - (by_rows ? tied_rows_here_.first : table_.entries[tensor].offset));
-}
-
 void Gpt2::load(std::span<const int32_t> tokens, std::span<const int32_t> targets) {
   const size_t expected = static_cast<size_t>(batch_size_ * config_.block_size);
   if (tokens.size() != expected || targets.size() != expected) {
@@ -180,7 +137,7 @@ double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const i
   load(tokens, targets);
   dropped_ = kernels::dropout_of(recipe_.dropout);
   if (dropped_.is_on()) ops_.set_dropout_pass(kernels::dropout_pass(recipe_.seed, place.step, place.microbatch));
-  rows_apart_ = tied_by_rows_ || on_gradients != nullptr || tied == TiedGradient::kApart;
+  rows_apart_ = table_.ties_head() && (gradients_.head_by_rows() || on_gradients != nullptr || tied == TiedGradient::kApart);
   const auto load_runs = [&] {  // while a GPU goes on
     distinct_.find(tokens);
     ops_.copy_to_device(activations_->token_runs, distinct_.runs().data(), distinct_.runs().size_bytes());
@@ -199,9 +156,8 @@ double Gpt2::train_microbatch(std::span<const int32_t> tokens, std::span<const i
     backward(B, T, on_gradients);
   }
   throw_if(interrupt_);
-  token_backward();
-  if (on_gradients) on_gradients(table_.entries[1].offset, table_.entries[1].count);  // of wpe
-  if (tied_by_rows_ && on_gradients) tied_rows_backward(on_gradients);
+  token_backward(on_gradients);
+  if (gradients_.head_by_rows() && on_gradients) head_rows_backward(on_gradients);
   return ops_.sum(activations_->losses, N) / static_cast<double>(N);
 }
 
@@ -215,7 +171,7 @@ double Gpt2::evaluate_microbatch(std::span<const int32_t> tokens, std::span<cons
   load(tokens, targets);
   dropped_ = {};
   forward(B, T);
-  ops_.head_loss(at.losses, at.normed, views_->wte.act, at.targets, N, config_.n_embd, config_.vocab_size);
+  ops_.head_loss(at.losses, at.normed, views_->head.act, at.targets, N, config_.n_embd, config_.vocab_size);
   return ops_.sum(at.losses, N) / static_cast<double>(N);
 }
 
@@ -304,18 +260,18 @@ void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
   const int64_t C = config_.n_embd, N = B * T;
   const Activations& at = *activations_;
   const ParameterViews& p = *views_;
-  auto range = gradient_order_.begin();
+  auto range = gradients_.order().begin();
   const auto tell = [&] {
     if (on_gradients) {
-      if (!recipe_.trains_biases) clear_biases(ops_, table_, gradient_of_, *range);
+      if (!recipe_.trains_biases) gradients_.clear_biases(ops_, *range);
       on_gradients(range->first, range->count);
     }
     ++range;
   };
-  ops_.head_loss_backward(at.losses, at.dbranch, tied_by_rows_ ? nullptr : p.wte.gradient, at.normed, p.wte.act, at.targets, N,
-                          C, config_.vocab_size, std::ldexp(1.0F, loss_scale_log2_));
+  ops_.head_loss_backward(at.losses, at.dbranch, gradients_.head_by_rows() ? nullptr : p.head.gradient, at.normed, p.head.act,
+                          at.targets, N, C, config_.vocab_size, std::ldexp(1.0F, loss_scale_log2_));
   throw_if(interrupt_);
-  if (!tied_by_rows_) tell();  // of wte, what the head has written
+  if (!gradients_.head_by_rows()) tell();
   ops_.zero(at.dresidual, static_cast<size_t>(N * C) * sizeof(float));
   ops_.layernorm_backward(at.dresidual, at.branch, p.ln_f_weight.gradient, p.ln_f_bias.gradient, at.dbranch, at.residual_final,
                           p.ln_f_weight.value, at.mean, at.rstd, N, C);
@@ -325,40 +281,60 @@ void Gpt2::backward(int64_t B, int64_t T, const OnGradients& on_gradients) {
     need_backward(layer);
     layer_recompute(layer, B, T);
     layer_backward(layer, B, T, [&] {
-      if (memory_.gradients == Gradients::kByRange) tell();
+      if (!gradients_.is_whole()) tell();
     });
     tell();
   }
   drop(ops_, at.dresidual, dropped_.at(kernels::kEmbeddingSite), N, C);
   ops_.encoder_backward_positions(p.wpe.gradient, at.dresidual, B, T, C);
-  if (!on_gradients && !recipe_.trains_biases) clear_biases(ops_, table_, gradient_of_, {0, table_.total});
+  if (!on_gradients && !recipe_.trains_biases) gradients_.clear_biases(ops_, {0, table_.total});
 }
 
-// The head's part of wte's gradient, last. Its input is normalised again: layers took the memory.
-void Gpt2::tied_rows_backward(const OnGradients& on_gradients) {
+// The head's gradient, last. Its input is normalised again: layers took the memory.
+void Gpt2::head_rows_backward(const OnGradients& on_gradients) {
+  const Parameter& head = table_.entries[table_.head];
   const int64_t C = config_.n_embd, N = batch_size_ * config_.block_size;
   const Activations& at = *activations_;
   const ParameterViews& p = *views_;
   ops_.layernorm_forward(at.normed, nullptr, at.mean, at.rstd, at.residual_final, nullptr, p.ln_f_weight.value,
                          p.ln_f_bias.value, N, C);
-  for (const Elements& range : gradient_order_) {
-    if (range.first >= table_.entries.front().count) continue;
+  for (const Elements& range : gradients_.order()) {
+    const int64_t in_head = range.first - head.offset;
+    if (in_head < 0 || in_head >= head.count) continue;
     throw_if(interrupt_);
-    tied_rows_here_ = range;
-    ops_.head_rows_backward(p.wte.gradient, range.first / C, range.count / C, at.normed, p.wte.act, at.targets, N, C,
+    gradients_.begin_rows(range);
+    ops_.head_rows_backward(p.head.gradient, in_head / C, range.count / C, at.normed, p.head.act, at.targets, N, C,
                             config_.vocab_size, std::ldexp(1.0F, loss_scale_log2_));
     on_gradients(range.first, range.count);
   }
 }
 
-// The encoder's part of wte's gradient: to the head's, or apart from it, where whoever listens may have written over that.
-void Gpt2::token_backward() {
+// The encoder's part of wte's gradient. Of one that is tied it goes to the head's, or apart from it, where whoever listens may
+// have written over that. Else it is all of it: zeros, and rows of the tokens. Tells of wpe's, too.
+void Gpt2::token_backward(const OnGradients& on_gradients) {
   const int64_t C = config_.n_embd, R = static_cast<int64_t>(distinct_.ids().size());
   const Activations& at = *activations_;
+  float* const gradient = views_->wte.gradient;
   const int32_t *ids = at.token_runs, *starts = ids + R, *positions = starts + R + 1;
-  if (!rows_apart_) return ops_.encoder_backward_tokens(views_->wte.gradient, at.dresidual, {ids, starts, positions, R}, C);
-  ops_.zero(at.token_gradient, static_cast<size_t>(R * C) * sizeof(float));
-  ops_.encoder_backward_tokens(at.token_gradient, at.dresidual, {nullptr, starts, positions, R}, C);
+  if (rows_apart_) {
+    ops_.zero(at.token_gradient, static_cast<size_t>(R * C) * sizeof(float));
+    ops_.encoder_backward_tokens(at.token_gradient, at.dresidual, {nullptr, starts, positions, R}, C);
+  } else if (table_.ties_head()) {
+    ops_.encoder_backward_tokens(gradient, at.dresidual, {ids, starts, positions, R}, C);
+  }
+  if (on_gradients) on_gradients(table_.entries[1].offset, table_.entries[1].count);
+  if (table_.ties_head()) return;
+  for (const Elements& range : gradients_.order()) {
+    if (range.first >= table_.entries.front().count) continue;
+    gradients_.begin_rows(range);
+    ops_.zero(gradient, static_cast<size_t>(range.count) * sizeof(float));
+    const auto first = std::ranges::lower_bound(distinct_.ids(), range.first / C) - distinct_.ids().begin();
+    const auto end = std::ranges::lower_bound(distinct_.ids(), (range.first + range.count) / C) - distinct_.ids().begin();
+    float* const whole = gradient - range.first;  // as if all rows were there
+    if (first < end)
+      ops_.encoder_backward_tokens(whole, at.dresidual, {ids + first, starts + first, positions, end - first}, C);
+    if (on_gradients) on_gradients(range.first, range.count);
+  }
 }
 
 // Enters with the gradient of this layer's output in dresidual (float32) and branch (the same, cast); leaves with that of

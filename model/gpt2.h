@@ -1,4 +1,5 @@
-// GPT-2 written out: pre-LayerNorm, GELU (tanh), learned positions, tied head (Radford et al. 2019, section 2.3).
+// GPT-2 written out: pre-LayerNorm, GELU (tanh), learned positions, a head that is tied to the embedding (Radford et al. 2019,
+// section 2.3) or has a matrix of its own.
 //
 // Promises: the gradient of a microbatch is a pure function of (parameters, tokens, targets): the same bits on every
 // worker with the same `DeviceInfo::numerics`, whatever its threads. No allocation after the constructor.
@@ -18,6 +19,7 @@
 #include "kernels/ops.h"
 #include "model/device_buffer.h"
 #include "model/distinct_tokens.h"
+#include "model/gradient_memory.h"
 #include "model/initial_values.h"
 #include "model/parameter_table.h"
 #include "model/recompute.h"
@@ -35,7 +37,7 @@ struct Interrupted {};
 // Told of a range of the flat gradients that the pass under way will not touch again. On the thread that runs the pass.
 using OnGradients = std::function<void(int64_t first, int64_t count)>;
 
-// The tied embedding's gradient: the sum of both parts, or the encoder's apart from the head's.
+// The gradient of an embedding that is tied to the head: the sum of both parts, or the encoder's apart from the head's.
 enum class TiedGradient : uint8_t { kTogether, kApart };
 
 // The encoder's part of the tied embedding's gradient: rows of some tokens, the others are zero.
@@ -48,16 +50,10 @@ struct TokenGradient {
 // that the passes read alone, which is for activations of 16 bits.
 enum class Masters : uint8_t { kInModel, kElsewhere };
 
-// The memory of gradients: for the whole table, flat; or for one range of gradient_order() at a time, which is there when
-// on_gradients is told of it, and is written over when that returns. Then a layer comes in three ranges, and wte last, in
-// ranges of rows that are no larger; where an op set has all its rows at once alone (DeviceOps::head_rows), it is there whole,
-// beside the others.
-enum class Gradients : uint8_t { kWhole, kByRange };
-
 // The memory that passes read parameters from: for the whole table; or, where masters are elsewhere, for what is in no layer
 // and for two layers at a time. Then a pass asks for each of these before it needs it (LayerBringer).
 enum class Copies : uint8_t { kWhole, kByLayer };
-inline constexpr int64_t kNoLayer = -1;  // wte, wpe and ln_f
+inline constexpr int64_t kNoLayer = -1;  // wte, wpe, ln_f and the head
 
 // Brings compute copies by layer, or of kNoLayer: copy_of() of all its chunks becomes what the state has. `begin`: the memory
 // for it is free. `finish`: it is needed, and was begun. A pass begins the next layer before it computes one. Both are called
@@ -104,9 +100,9 @@ class Gpt2 {
   // elsewhere, and gradients that are there by range alone.
   Masters masters() const { return memory_.masters; }
   float* parameters() { return parameters_.data<float>(); }
-  float* gradients() { return memory_.gradients == Gradients::kWhole ? gradients_.data<float>() : nullptr; }
+  float* gradients() { return gradients_.flat(); }
   // Of elements of one tensor of the table, while they are there.
-  const float* gradient_at(Elements part) const;
+  const float* gradient_at(Elements part) const { return gradients_.at(part); }
 
   // For parameters in the model. After an error they have no values that count.
   tl::expected<void, std::string> initialize(const InitialValues& initial);
@@ -144,19 +140,19 @@ class Gpt2 {
   // the mean loss.
   // tokens, targets: host memory, (batch_size, block_size), ids below vocab_size.
   // `on_gradients` (may be null) is called once for each range of gradient_order(), in that order, as they become final. With
-  // it, wte's ranges get the head's part alone, which can be there long before the encoder's; that is then in token_gradient(),
-  // at the latest when on_gradients is told of the last range but those of wte. `tied` has the parts apart without it, too:
-  // then a device that can queues the pass as a whole (kernels/op_sequence.h), unless layers are brought.
+  // it, a tied wte's ranges get the head's part alone, which can be there long before the encoder's; that is then in
+  // token_gradient(), at the latest when on_gradients is told of the last range but those of wte. `tied` has the parts apart
+  // without it, too: then a device that can queues the pass as a whole (kernels/op_sequence.h), unless layers are brought.
   // `place` decides what is dropped.
   double train_microbatch(std::span<const int32_t> tokens, std::span<const int32_t> targets,
                           const OnGradients& on_gradients = nullptr, TiedGradient tied = TiedGradient::kTogether,
                           MicrobatchPlace place = {});
-  // The order in which a backward pass finishes the gradients: wte (as far as the head goes), ln_f, the layers from the last
-  // to the first, then wpe; wte last where it comes in rows (Gradients). A partition of the table, the same for every pass.
-  const std::vector<Elements>& gradient_order() const { return gradient_order_; }
+  // The order in which a backward pass finishes the gradients: ParameterTable::backward_order, or backward_parts where they
+  // come by range. A partition of the table, the same for every pass.
+  const std::vector<Elements>& gradient_order() const { return gradients_.order(); }
 
-  // Of the last microbatch that was trained on, until the next pass: what wte's full gradient has beside what is in
-  // gradients(). Where the parts are together there are no rows.
+  // Of the last microbatch that was trained on, until the next pass: what a tied wte's full gradient has beside what is in
+  // gradients(). Where the parts are together, or wte is not tied, there are no rows.
   TokenGradient token_gradient() const;
 
   // The sequence of train_microbatch's ops: how often it was queued as a whole, or why it is not.
@@ -190,8 +186,8 @@ class Gpt2 {
   // `next`: the layer that is needed after it, or kNoLayer.
   void need(int64_t layer, int64_t next);
   void begin_bringing(int64_t layer);
-  void token_backward();
-  void tied_rows_backward(const OnGradients& on_gradients);
+  void token_backward(const OnGradients& on_gradients);
+  void head_rows_backward(const OnGradients& on_gradients);
   void load(std::span<const int32_t> tokens, std::span<const int32_t> targets);
 
   Gpt2Config config_;
@@ -200,9 +196,8 @@ class Gpt2 {
   int64_t batch_size_;
   Recompute recompute_;
   ModelMemory memory_;
-  std::vector<Elements> gradient_order_;
-  DeviceBuffer parameters_, gradients_;
-  std::vector<float*> gradient_of_;  // by tensor
+  DeviceBuffer parameters_;
+  GradientMemory gradients_;
   LayerBringer bringer_;
   struct Brought {
     bool is_begun = false, is_here = false;
@@ -213,8 +208,6 @@ class Gpt2 {
   std::unique_ptr<Activations> activations_;
   std::unique_ptr<kernels::OpSequence> pass_;
   DistinctTokens distinct_;
-  const bool tied_by_rows_;  // the gradient of wte
-  Elements tied_rows_here_;  // of it
   bool rows_apart_ = false;  // the encoder's part of wte's gradient is in the activations' token_gradient
   int loss_scale_log2_ = 0;
   Recipe recipe_;

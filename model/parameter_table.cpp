@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <span>
 #include <utility>
 
 namespace holdfast::model {
@@ -75,6 +76,9 @@ ParameterTable::ParameterTable(const Gpt2Config& config) {
     build.linear(prefix + ".mlp.c_proj", C, 4 * C);
   }
   build.layernorm("ln_f", C);
+  if (config.ties_head) return;
+  head = entries.size();
+  build.matrix(kHeadName, config.vocab_size, C);
 }
 
 const Parameter& ParameterTable::operator[](std::string_view name) const {
@@ -84,14 +88,14 @@ const Parameter& ParameterTable::operator[](std::string_view name) const {
 }
 
 int64_t ParameterTable::layer_of(size_t tensor) const {
-  const bool outside = tensor < kEncoderTensors || tensor >= entries.size() - kFinalTensors;
+  const size_t layers_end = (ties_head() ? entries.size() : head) - kFinalTensors;
+  const bool outside = tensor < kEncoderTensors || tensor >= layers_end;
   return outside ? -1 : static_cast<int64_t>((tensor - kEncoderTensors) / kLayerTensors);
 }
 
 std::vector<Elements> ParameterTable::backward_order() const {
-  const Parameter &tied = entries[0], &positions = entries[1];
-  std::vector<Elements> order = {{tied.offset, tied.count}};
-  size_t end = entries.size();
+  std::vector<Elements> order = {elements_of(head)};
+  size_t end = ties_head() ? entries.size() : head;
   const auto take = [&](size_t tensors) {
     const Parameter& last = entries[end - 1];
     end -= tensors;
@@ -99,13 +103,15 @@ std::vector<Elements> ParameterTable::backward_order() const {
   };
   take(kFinalTensors);
   while (end > kEncoderTensors) take(kLayerTensors);
-  order.push_back({positions.offset, positions.count});
+  order.push_back(elements_of(1));
+  if (!ties_head()) order.push_back(elements_of(0));
   return order;
 }
 
 std::vector<Elements> ParameterTable::backward_parts(int64_t head_rows) const {
   std::vector<Elements> parts, whole = backward_order();
-  for (const Elements& range : whole) {
+  const auto between = std::span(whole).subspan(1, whole.size() - (ties_head() ? 1 : 2));  // the head and a wte of its own
+  for (const Elements& range : between) {
     const auto tensors = cut(range);
     int64_t end = range.first + range.count;
     if (layer_of(tensors.front().tensor) >= 0) {
@@ -116,12 +122,18 @@ std::vector<Elements> ParameterTable::backward_parts(int64_t head_rows) const {
     }
     parts.push_back({range.first, end - range.first});
   }
-  if (head_rows == 0) return parts;
-  const Elements tied = parts.front();
-  parts.erase(parts.begin());
-  const int64_t multiple = head_rows * entries.front().shape[1];
-  const int64_t count = std::max<int64_t>(std::ranges::max(parts, {}, &Elements::count).count / multiple, 1) * multiple;
-  for (int64_t at = 0; at < tied.count; at += count) parts.push_back({tied.first + at, std::min(count, tied.count - at)});
+  const int64_t largest = std::ranges::max(parts, {}, &Elements::count).count, width = entries.front().shape[1];
+  const auto add_by_rows = [&](Elements matrix, int64_t rows) {
+    const int64_t count = std::max<int64_t>(largest / (rows * width), 1) * rows * width;
+    for (int64_t at = 0; at < matrix.count; at += count)
+      parts.push_back({matrix.first + at, std::min(count, matrix.count - at)});
+  };
+  if (!ties_head()) add_by_rows(elements_of(0), 1);
+  if (head_rows > 0) {
+    add_by_rows(elements_of(head), head_rows);
+  } else {
+    parts.insert(parts.begin(), elements_of(head));
+  }
   return parts;
 }
 

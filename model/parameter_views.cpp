@@ -52,7 +52,7 @@ ParameterViews::ParameterViews(const ParameterTable& table, kernels::DeviceOps& 
   };
 
   wte = next(), wpe = next();
-  layers.resize((table.entries.size() - 4) / 12);
+  layers.resize(static_cast<size_t>(table.layer_of(table.entries.size() - (table.ties_head() ? 3 : 4)) + 1));
   std::vector<std::byte*> bounds = {free};  // of the memory of layers, where two of them have it all
   for (size_t i = 0; i < layers.size(); ++i) {
     Layer& layer = layers[i];
@@ -67,6 +67,7 @@ ParameterViews::ParameterViews(const ParameterTable& table, kernels::DeviceOps& 
   }
   if (by_layer) free = bounds.back();
   ln_f_weight = next(), ln_f_bias = next();
+  head = table.ties_head() ? wte : next();
 }
 
 void ParameterViews::cast(kernels::DeviceOps& ops) {

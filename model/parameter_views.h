@@ -40,6 +40,7 @@ struct ParameterViews {
   Tensor wte, wpe;  // (V, C), (T, C)
   std::vector<Layer> layers;
   Tensor ln_f_weight, ln_f_bias;  // (C), (C)
+  Tensor head;                    // (V, C): wte, where that is tied to it
 
   // `masters`: flat, in table order; null: they are elsewhere. `gradients`: by tensor.
   // `by_layer`: copies of all even layers, which are alike, have the same memory, and those of all odd ones.

@@ -109,7 +109,7 @@ std::string shape_text(std::span<const int64_t> shape) {
 // "n_embd 384 there": what the spec says of the model, where it does.
 std::string model_text(const nlohmann::json& spec) {
   std::string text;
-  for (const char* field : {"n_layer", "n_embd", "n_head", "vocab_size", "block_size"}) {
+  for (const char* field : {"n_layer", "n_embd", "n_head", "vocab_size", "block_size", "tied_head"}) {
     if (spec.is_object() && spec.contains(field))
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", field, spec[field].dump());
   }

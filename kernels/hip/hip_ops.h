@@ -133,7 +133,7 @@ class HipOps final : public DeviceOps {
                           int64_t C, int64_t V, float scale) override;
   void head_rows_backward(float*, int64_t, int64_t, const Act*, const Act*, const int32_t*, int64_t, int64_t, int64_t,
                           float) override {
-    throw std::logic_error("head_rows() is 0: the gradient of the embedding comes whole");
+    throw std::logic_error("head_rows() is 0: the gradient of the head comes whole");
   }
   // A library's bits depend on the shape of a product.
   int64_t head_rows() const override { return 0; }

@@ -120,15 +120,17 @@ tl::expected<void, std::string> Decoder::load(const InitialValues& values) {
     return Linear{std::move(weight), vector()};
   };
 
-  // The embedding is the head, too.
-  if (has_first() || has_last()) wte_ = matrix();
-  if (has_first()) {
-    wte_rows_ = DeviceBuffer(ops_, static_cast<size_t>(table_.entries[0].count) * kernels::dtype_size(ops_.activation_dtype()));
-    ops_.cast(wte_rows_.data<Act>(), masters.data<float>(), table_.entries[0].count);
-    tensor = 1;
-    wpe_ = vector();
+  const bool ties_head = table_.ties_head();
+  if (has_first() || (has_last() && ties_head)) {
+    const Parameter& entry = read();
+    ops_.cast(rounded.data<Act>(), masters.data<float>(), entry.count);
+    if (has_last() && ties_head) head_ = decode_->keep(rounded.data<Act>(), entry.shape[0], entry.shape[1]);
+    if (has_first()) {
+      wte_rows_ = DeviceBuffer(ops_, static_cast<size_t>(entry.count) * kernels::dtype_size(ops_.activation_dtype()));
+      ops_.cast(wte_rows_.data<Act>(), masters.data<float>(), entry.count);
+      wpe_ = vector();
+    }
   }
-  if (!has_last()) wte_.reset();
   constexpr size_t kTensorsOfALayer = 12;
   tensor = 2 + static_cast<size_t>(layer_range_.first) * kTensorsOfALayer;
   for (int64_t i = layer_range_.first; i < layer_range_.end && result; ++i) {
@@ -136,7 +138,10 @@ tl::expected<void, std::string> Decoder::load(const InitialValues& values) {
     layer.ln_1 = norm(), layer.attn = linear(), layer.attn_proj = linear();
     layer.ln_2 = norm(), layer.fc = linear(), layer.mlp_proj = linear();
   }
-  if (result && has_last()) ln_f_ = norm();
+  if (result && has_last()) {
+    ln_f_ = norm();
+    if (!ties_head) head_ = matrix();
+  }
   ops_.synchronize();
   return result;
 }
@@ -201,7 +206,7 @@ std::span<const float> Decoder::feed(std::span<const Feed> feeds) {
     answered_ += feeds[i].answers;
   }
   if (answered_ == 0) return {};
-  decode_->logits(logits_.data<float>(), answers_.data<Act>(), *wte_, answered_);
+  decode_->logits(logits_.data<float>(), answers_.data<Act>(), *head_, answered_);
   const auto count = static_cast<size_t>(answered_ * V);
   if (ops_.memory_is_host()) return {logits_.data<float>(), count};
   ops_.copy_to_host(host_logits_.data(), logits_.data<float>(), count * sizeof(float));
@@ -240,7 +245,7 @@ std::vector<float> Decoder::losses(std::span<const int32_t> ids) {
 }
 
 Decoder::MemoryUse Decoder::memory_use() const {
-  size_t weights = (wte_ ? wte_->bytes() : 0) + wte_rows_.bytes() + wpe_.bytes() + ln_f_.weight.bytes() + ln_f_.bias.bytes();
+  size_t weights = (head_ ? head_->bytes() : 0) + wte_rows_.bytes() + wpe_.bytes() + ln_f_.weight.bytes() + ln_f_.bias.bytes();
   for (const LayerWeights& layer : layers_) {
     for (const Linear* linear : {&layer.attn, &layer.attn_proj, &layer.fc, &layer.mlp_proj})
       weights += linear->weight->bytes() + linear->bias.bytes();

@@ -130,7 +130,7 @@ class Decoder {
     Linear attn, attn_proj, fc, mlp_proj;
   };
   DeviceBuffer wte_rows_, wpe_;  // wte (V, C) in the activations' type: rows for the encoder
-  std::unique_ptr<kernels::DecodeOps::Weight> wte_;
+  std::unique_ptr<kernels::DecodeOps::Weight> head_;
   std::vector<LayerWeights> layers_;  // of layer_range_
   Norm ln_f_;
 

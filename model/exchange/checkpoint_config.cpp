@@ -13,6 +13,7 @@ Gpt2Config config_of(const storage::Manifest& manifest) {
         std::pair("vocab_size", &config.vocab_size), std::pair("block_size", &config.block_size)}) {
     if (spec.is_object() && spec.value(name, nlohmann::json()).is_number_integer()) spec[name].get_to(*size);
   }
+  config.ties_head = !spec.is_object() || spec.value("tied_head", nlohmann::json()) != "off";
   return config;
 }
 

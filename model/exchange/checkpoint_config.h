@@ -6,7 +6,8 @@
 
 namespace holdfast::model {
 
-// A size that the spec does not say is 0: Gpt2Config::problems tells whether such a model can be built.
+// A size that the spec does not say is 0: Gpt2Config::problems tells whether such a model can be built. A head of which it does
+// not say anything is tied.
 Gpt2Config config_of(const storage::Manifest& manifest);
 
 }  // namespace holdfast::model

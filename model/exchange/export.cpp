@@ -63,11 +63,9 @@ Planned plan_npz(const WeightSource& source, const ExportRequest& request) {
     return tl::unexpected(std::string("npz in bfloat16: numpy has no such type. Export it as float32 or float16."));
   }
   const Gpt2Config& config = source.config;
-  const nlohmann::ordered_json sizes = {{"n_layer", config.n_layer},
-                                        {"n_embd", config.n_embd},
-                                        {"n_head", config.n_head},
-                                        {"vocab_size", config.vocab_size},
-                                        {"block_size", config.block_size}};
+  const nlohmann::ordered_json sizes = {{"n_layer", config.n_layer},       {"n_embd", config.n_embd},
+                                        {"n_head", config.n_head},         {"vocab_size", config.vocab_size},
+                                        {"block_size", config.block_size}, {"tied_head", config.ties_head}};
   Plan plan{{"model.npz", [&source, tensors = npz_tensors(config, request.dtype)](
                               const ByteSink& sink) { return write_npz(source, tensors, sink); }},
             {{"config.json", sizes.dump(2) + "\n"}}};

@@ -23,6 +23,7 @@ constexpr std::pair<std::string_view, std::string_view> kParts[] = {
 std::string name_in_gguf(std::string_view name) {
   if (name == "wte.weight") return "token_embd.weight";
   if (name == "wpe.weight") return "position_embd.weight";
+  if (name == kHeadName) return "output.weight";
   if (name.starts_with("ln_f.")) return "output_norm." + std::string(name.substr(5));
   const size_t dot = name.find('.', 2);  // "h.11.attn.c_attn.weight"
   const std::string_view layer = name.substr(2, dot - 2), rest = name.substr(dot + 1);

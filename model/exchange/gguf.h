@@ -1,8 +1,8 @@
 // A GGUF file, version 3, of architecture gpt2, as llama.cpp loads it: metadata with the tokenizer in it, then the tensors.
 //
 // Promises: names, orientation and types are those of llama.cpp's own converter: of 16 bits are the matrices of layers and wte
-// alone. The head is tied: there is no output.weight, for which llama.cpp takes token_embd.weight. Memory: as for_each_tensor
-// has it, and the vocabulary. Thread: any.
+// alone, and the head's, output.weight. Where that is tied there is none, and llama.cpp takes token_embd.weight. Memory: as
+// for_each_tensor has it, and the vocabulary. Thread: any.
 #pragma once
 
 #include <string>

@@ -46,9 +46,8 @@ std::vector<std::string> ways_in_which_it_computes_otherwise(const json& config,
     found.push_back(fmt::format("layer_norm_epsilon is {}, ours is 1e-05", epsilon.dump()));
   if (const auto inner = config.value("n_inner", json()); !inner.is_null() && inner != 4 * sizes.n_embd)
     found.push_back(fmt::format("n_inner is {}, ours is 4 n_embd", inner.dump()));
-  for (const auto& [field, ours] :
-       {std::pair("tie_word_embeddings", true), std::pair("scale_attn_weights", true),
-        std::pair("scale_attn_by_inverse_layer_idx", false), std::pair("add_cross_attention", false)}) {
+  for (const auto& [field, ours] : {std::pair("scale_attn_weights", true), std::pair("scale_attn_by_inverse_layer_idx", false),
+                                    std::pair("add_cross_attention", false)}) {
     if (differs(config, field, ours, ours))
       found.push_back(fmt::format("{} is {}, ours is {}", field, config[field].dump(), ours));
   }
@@ -59,6 +58,10 @@ std::vector<std::string> ways_in_which_it_computes_otherwise(const json& config,
 
 Layout hugging_face_layout(const Parameter& parameter) {
   return parameter.shape.size() == 2 && parameter.name.starts_with("h.") ? Layout::kInOut : Layout::kOutIn;
+}
+
+std::string hugging_face_name(const Parameter& parameter) {
+  return parameter.name == kHeadName ? parameter.name : kHuggingFacePrefix + parameter.name;
 }
 
 std::string hugging_face_config(const Gpt2Config& config, kernels::DType dtype, int32_t end_of_document) {
@@ -81,7 +84,7 @@ std::string hugging_face_config(const Gpt2Config& config, kernels::DType dtype, 
                               {"resid_pdrop", 0.0},
                               {"scale_attn_by_inverse_layer_idx", false},
                               {"scale_attn_weights", true},
-                              {"tie_word_embeddings", true},
+                              {"tie_word_embeddings", config.ties_head},
                               {"torch_dtype", kernels::dtype_name(dtype)},
                               {"use_cache", true},
                               {"vocab_size", config.vocab_size}};
@@ -113,6 +116,9 @@ tl::expected<Gpt2Config, std::string> parse_hugging_face_config(const json& conf
           fmt::format("{} is {}, expected a whole number", field, found == config.end() ? "missing" : found->dump()));
     *place = found->is_number_unsigned() && found->get<uint64_t>() > INT64_MAX ? INT64_MAX : found->get<int64_t>();
   }
+  const json ties = config.value("tie_word_embeddings", json(true));
+  if (!ties.is_boolean()) return tl::unexpected(fmt::format("tie_word_embeddings is {}, expected true or false", ties.dump()));
+  sizes.ties_head = ties.get<bool>();
   if (const auto problems = sizes.problems(); !problems.empty())
     return tl::unexpected(fmt::format("is of a model that cannot be built here: {}", fmt::join(problems, "; ")));
   if (const auto ways = ways_in_which_it_computes_otherwise(config, sizes); !ways.empty())

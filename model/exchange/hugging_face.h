@@ -1,7 +1,7 @@
 // GPT-2 as Hugging Face's transformers have it: names, orientation of matrices, config.json.
 //
-// Their c_attn, c_proj and c_fc are Conv1D, whose weights are (in, out); all else is as in the parameter table. The head is
-// tied to wte and has no tensor of its own. Refuses: a config.json of another architecture, or of a GPT-2 that computes
+// Their c_attn, c_proj and c_fc are Conv1D, whose weights are (in, out); all else is as in the parameter table. A head that is
+// tied to wte has no tensor of its own. Refuses: a config.json of another architecture, or of a GPT-2 that computes
 // otherwise than ours, in words that say how.
 #pragma once
 
@@ -16,8 +16,9 @@
 
 namespace holdfast::model {
 
-inline constexpr const char* kHuggingFacePrefix = "transformer.";
+inline constexpr const char* kHuggingFacePrefix = "transformer.";  // of all but the head
 
+std::string hugging_face_name(const Parameter& parameter);
 Layout hugging_face_layout(const Parameter& parameter);
 
 // `end_of_document`: the id that stands between documents; below 0: there is none.

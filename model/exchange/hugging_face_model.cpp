@@ -26,7 +26,6 @@ constexpr int64_t kConfigBytesMax = 1 << 20, kIndexBytesMax = 16 << 20;
 constexpr size_t kFilesMax = 1024, kNamesShown = 3;
 constexpr const char* kWeights = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
-constexpr const char* kHead = "lm_head.weight";
 
 std::string listed(const std::vector<std::string>& names) {
   const size_t count = std::min(names.size(), kNamesShown);
@@ -186,7 +185,7 @@ Outcome HuggingFaceModel::find_all(const std::string& origin) {
         if (const std::string problem = misfit(tensor, table_.entries[found->second]); !problem.empty())
           return tl::unexpected(files_[file].path() + ": " + problem);
         sources_[found->second] = {file, &tensor};
-      } else if (tensor.name == kHead) {
+      } else if (tensor.name == kHeadName) {
         head = {file, &tensor};
       } else if (!is_mask(name)) {
         left_over.push_back(tensor.name);
@@ -206,7 +205,8 @@ Outcome HuggingFaceModel::find_all(const std::string& origin) {
 Outcome HuggingFaceModel::check_head(const Source& head) const {
   const Source& tied = sources_.front();
   const std::string problem =
-      fmt::format("{}: {} is not the same as wte.weight: ours is tied to it", files_[head.file].path(), kHead);
+      fmt::format("{}: {} is not the same as wte.weight, to which config.json says that it is tied (tie_word_embeddings)",
+                  files_[head.file].path(), kHeadName);
   if (head.tensor->dtype != tied.tensor->dtype || head.tensor->shape != tied.tensor->shape) return tl::unexpected(problem);
   std::vector<std::byte> one(kPieceBytes), other(kPieceBytes);
   for (int64_t at = 0; at < head.tensor->bytes; at += static_cast<int64_t>(kPieceBytes)) {

@@ -2,9 +2,9 @@
 //
 // Promises: `read` gives float32 values, matrices (out, in), of files in F32, F16 or BF16: exact. Names may begin with
 // "transformer." or not. Left aside, as they are no parameters: the causal masks h.N.attn.bias and h.N.attn.masked_bias of
-// older files, and lm_head.weight, where it is the same as wte. Memory: headers, and kPieceBytes while a tensor is read.
-// Refuses: another architecture, a GPT-2 that computes otherwise, tensors that are missing, left over or of another shape, by
-// name; a file that is no safetensors file. Errors name the file. Thread: any, one at a time.
+// older files, and the lm_head.weight of a model that is tied, where it is the same as wte. Memory: headers, and kPieceBytes
+// while a tensor is read. Refuses: another architecture, a GPT-2 that computes otherwise, tensors that are missing, left over
+// or of another shape, by name; a file that is no safetensors file. Errors name the file. Thread: any, one at a time.
 #pragma once
 
 #include <cstddef>

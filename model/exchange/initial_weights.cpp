@@ -23,11 +23,13 @@ namespace {
 namespace fs = std::filesystem;
 using Filled = tl::expected<void, std::string>;
 
-// Reads whole tensors of the model that is there; the wanted one has as many rows of wpe or fewer, and all else alike.
+// Reads whole tensors of the model that is there; the wanted one has as many rows of wpe or fewer, and all else alike. Where it
+// alone has a head of its own, that begins as wte.
 class WeightsOf : public InitialValues {
  public:
   WeightsOf(const Gpt2Config& there, const Gpt2Config& wanted) : there_(there), wanted_(wanted) {}
   Filled fill(size_t tensor, std::span<float> values) const final {
+    if (tensor >= there_.entries.size()) tensor = there_.head;
     const auto whole = static_cast<size_t>(there_.entries[tensor].count);
     if (whole == values.size()) return read(there_.entries[tensor], tensor, values);
     std::vector<float> all(whole);
@@ -84,6 +86,11 @@ Filled check_sizes(const std::string& path, const Gpt2Config& there, const Gpt2C
   same("n_head", there.n_head, wanted.n_head);
   same("vocab_size", there.vocab_size, wanted.vocab_size);
   compare("block_size", there.block_size, wanted.block_size, there.block_size >= wanted.block_size);
+  if (!there.ties_head && wanted.ties_head) {
+    differences +=
+        fmt::format("{}a head of its own and the job one that is tied to the embedding", differences.empty() ? "" : ", ");
+    flags += " --tied_head off";
+  }
   if (differences.empty()) return {};
   return tl::unexpected(fmt::format("{}: this model has {}. Submit with{}.", path, differences, flags));
 }
@@ -224,7 +231,7 @@ tl::expected<InitialWeights, std::string> open_initial_weights(const std::string
   const std::string files = files_at(path);
   auto place = place_of(path, step);
   if (!place) return tl::unexpected(place.error());
-  const std::string print = fmt::format("{}@{}:{}{}", path, place->step, wanted.block_size, files);
+  const std::string print = fmt::format("{}@{}:{} {}{}", path, place->step, wanted.block_size, wanted.ties_head, files);
   auto opened = place->store ? open_checkpoint(*std::move(place), path, wanted) : open_hugging_face(path, wanted);
   if (!opened) return tl::unexpected(opened.error());
   if (const auto found = known.find(print); found != known.end() && files_at(path) == files) {

@@ -1,8 +1,9 @@
 // A model that is there already, as the beginning of another: its weights for state 0, whoever trained it.
 //
 // Promises: values are read a tensor at a time, whenever state 0 is made. Of a model with more positions than are wanted the
-// first ones are taken. Refuses: a model of other sizes, with both; what HuggingFaceModel and storage refuse. Errors name the
-// path.
+// first ones are taken; where a head of its own is wanted of one that is tied, it begins as wte. Refuses: a model of other
+// sizes, or with a head of its own where a tied one is wanted, with both; what HuggingFaceModel and storage refuse. Errors name
+// the path.
 #pragma once
 
 #include <memory>

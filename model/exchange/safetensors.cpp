@@ -37,7 +37,7 @@ std::vector<FileTensor> hugging_face_tensors(const Gpt2Config& config, kernels::
   std::vector<FileTensor> tensors;
   for (size_t i = 0; i < table.entries.size(); ++i) {
     const Parameter& parameter = table.entries[i];
-    tensors.push_back(file_tensor(table, i, kHuggingFacePrefix + parameter.name, dtype, hugging_face_layout(parameter)));
+    tensors.push_back(file_tensor(table, i, hugging_face_name(parameter), dtype, hugging_face_layout(parameter)));
   }
   std::ranges::sort(tensors, {}, &FileTensor::name);
   return tensors;

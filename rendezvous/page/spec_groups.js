@@ -24,7 +24,7 @@ const GROUPS = [
     title: "Workers and queue",
     fields: ["min_nodes", "max_nodes", "priority", "requires", "after", "max_runtime", "retries", "retry_delay", "labels"],
   },
-  { title: "Model", fields: ["n_layer", "n_embd", "n_head", "vocab_size", "block_size", "dtype", "recompute", "biases"] },
+  { title: "Model", fields: ["n_layer", "n_embd", "n_head", "vocab_size", "block_size", "tied_head", "dtype", "recompute", "biases"] },
   {
     title: "Optimizer",
     fields: ["global_batch_size", "dropout", "min_lr", "warmup_steps", "lr_schedule", "decay_steps", "schedule_start", "weight_decay", "beta1", "beta2", "grad_clip", "seed"],

@@ -26,9 +26,9 @@ double activations_of(const PlanInputs& inputs) {
   return static_cast<double>(model::Activations::bytes_needed(inputs.model, element, inputs.batch_size, inputs.recompute));
 }
 
-// Rows of the embedding that are gathered from all ranks (worker/gradients/sparse_rows.h).
+// Rows of a tied embedding that are gathered from all ranks (worker/gradients/sparse_rows.h).
 double rows_of(const PlanInputs& inputs) {
-  if (inputs.sync_every > 1) return 0;
+  if (inputs.sync_every > 1 || !inputs.model.ties_head) return 0;
   const int64_t elements = inputs.batch_size * inputs.model.block_size * inputs.model.n_embd;
   if (inputs.scatters_gradients) return static_cast<double>(elements) * inputs.wire.bytes_per_element;  // its own alone
   return static_cast<double>(inputs.workers * elements) * kFloat;
@@ -59,7 +59,8 @@ std::string less_state(const PlanInputs& inputs, double bytes) {
   return fmt::format("--shard optimizer: {:.0f} MB", bytes * share_of_state(inputs, kUsualReplicas) / 1e6);
 }
 
-// Of the whole model; or of a layer's largest part, or of as much of the embedding (model::Gradients::kByRange).
+// Of the whole model; or of a layer's largest part, or of as much of the embedding and the head
+// (model::Gradients::kByRange).
 double gradients_of(const PlanInputs& inputs) {
   const ParameterCounts counts = parameter_counts(inputs.model);
   if (!inputs.scatters_gradients) return kFloat * static_cast<double>(counts.total);
@@ -113,8 +114,8 @@ std::vector<MemoryPart> memory_parts(const PlanInputs& inputs) {
                                     less_state(inputs, 2 * P * kFloat)},
                                    {"sums of the reduction", kDevice, sums, less_sums(inputs.wire)}};
   if (inputs.scatters_gradients) {
-    const auto tied = static_cast<double>(parameter_counts(inputs.model).embedding);
-    parts.push_back({"gradient of the embedding", kGpu, kFloat * tied, ""});
+    const auto head = static_cast<double>(parameter_counts(inputs.model).embedding);
+    parts.push_back({inputs.model.ties_head ? "gradient of the embedding" : "gradient of the head", kGpu, kFloat * head, ""});
   }
   const auto element = static_cast<double>(inputs.activation_bytes);
   if (inputs.scatters_parameters) {

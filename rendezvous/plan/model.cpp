@@ -45,7 +45,7 @@ double bytes_each_way(const PlanInputs& inputs, int64_t parameters) {
 
 // Without overlap an exact sum takes the rows in before it is sent.
 bool has_rows(const PlanInputs& inputs) {
-  if (inputs.scatters_gradients) return false;
+  if (inputs.scatters_gradients || !inputs.model.ties_head) return false;
   return inputs.sync_every == 1 && (inputs.overlap || inputs.wire.reduction != "exact");
 }
 
@@ -58,7 +58,8 @@ double row_bytes_each_way(const PlanInputs& inputs) {
 
 double latency(const PlanInputs& inputs, int64_t parameters) {
   const double buckets = std::ceil(4 * static_cast<double>(parameters) / kBucketBytes);
-  return static_cast<double>(nodes_of(inputs) - 1) * inputs.round_trip_s * (kGathers + buckets * sendings(inputs));
+  const double gathers = inputs.model.ties_head ? kGathers : kGathers - 1;  // without the rows
+  return static_cast<double>(nodes_of(inputs) - 1) * inputs.round_trip_s * (gathers + buckets * sendings(inputs));
 }
 
 // The share of the head in the multiply-adds of a token; attention is causal, so half of its T positions on average, twice.

@@ -29,18 +29,19 @@
 //                              for each distinct one, so at most that; e_r = 2 with int16, 4 with every other type
 //   time on the link           B / R, and E / R
 //   latency                    (M-1) t for each collective of a sync: three all-gathers (what the ranks tell each other before
-//                              it, the rows, which with H > 1 are none, and that it is done), and ceil(4 P / 4e6) all-reduces:
-//                              one for each bucket of 4 MB of gradient, with overlap and without
+//                              it, the rows of a tied wte, which with H > 1 are none, and that it is done), and ceil(4 P / 4e6)
+//                              all-reduces: one for each bucket of 4 MB of gradient, with overlap and without
 //   hidden behind computing    0 without overlap, and with H > 1. Else it is sent beside the last microbatch's backward pass:
-//                              the head's part of the embedding's gradient (wte, tied to the head) while the pass goes through
-//                              the layers, and the gradient of a layer once the pass has left it:
+//                              the head's part of the embedding's gradient (wte, tied to the head; else that of the head's own
+//                              matrix) while the pass goes through the layers, and the gradient of a layer once the pass has
+//                              left it:
 //                                c = P_l e' / R, w = V C e' / R     seconds on the link for a layer and for wte (e' = B / P)
 //                                d = 2/3 m (1-h) / L                seconds of backward pass for a layer
 //                                hidden = min(L d, w + (L-1) min(c, d))
 //                              for the k-th layer of the pass is ready at k d, so the link has done with the last one at
-//                              max(w + L c, d + L c, L d + c). The last one's c is never hidden; wpe, and the rows, are final
-//                              only when the pass is over. h is the share of the head in the work: of the multiply-adds of a
-//                              token, V C of V C + L (12 C^2 + T C); its backward pass comes first.
+//                              max(w + L c, d + L c, L d + c). The last one's c is never hidden; wpe, and the rows, or a wte
+//                              that is not tied, are final only when the pass is over. h is the share of the head in the work:
+//                              of the multiply-adds of a token, V C of V C + L (12 C^2 + T C); its backward pass comes first.
 //                              With shard gradients it is a (L-1) min(c, d), where c is one microbatch's, and with shard
 //                              parameters, of which a layer's take g on the link, a (L-1) (min(c + g, d) + min(g, d/2)); g is
 //                              hidden on CPUs alone
@@ -100,7 +101,7 @@ PlanInputs on_one_node(PlanInputs inputs);             // the same, on the worke
 std::string nodes_in_words(const PlanInputs& inputs);  // "2 nodes", "2 nodes of 4 workers"
 
 struct ParameterCounts {
-  int64_t total = 0, layer = 0, embedding = 0;  // of all; of one layer; of wte
+  int64_t total = 0, layer = 0, embedding = 0;  // of all; of one layer; of wte, as large as the head's matrix
 };
 ParameterCounts parameter_counts(const model::Gpt2Config& model);
 

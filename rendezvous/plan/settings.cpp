@@ -57,7 +57,7 @@ bool in_range(const ChangedField& changed) {
 
 PlanInputs inputs_of(const JobSpec& spec, const Json& given) {
   PlanInputs inputs;
-  inputs.model = {spec.n_layer, spec.n_embd, spec.n_head, spec.vocab_size, spec.block_size};
+  inputs.model = {spec.n_layer, spec.n_embd, spec.n_head, spec.vocab_size, spec.block_size, spec.tied_head == "on"};
   inputs.workers = spec.nodes;
   inputs.batch_size = spec.batch_size;
   inputs.accumulation = microbatches_of_a_node(spec);

@@ -73,6 +73,7 @@ constexpr ForeignName kForeignNames[] = {
     alias("max_steps", kHuggingFace, "total_steps"),
     alias("per_device_train_batch_size", kHuggingFace, "batch_size"),
     alias("max_grad_norm", kHuggingFace, "grad_clip"),
+    translated("tie_word_embeddings", kHuggingFace, "tied_head", "true=on false=off"),
     translated("lr_scheduler_type", kHuggingFace, "lr_schedule",
                "cosine=cosine linear=linear constant_with_warmup=constant constant=constant cosine_with_min_lr=cosine "
                "warmup_stable_decay=wsd"),

@@ -37,6 +37,7 @@ struct JobSpec {
   std::string dtype = "bfloat16";  // float32|bfloat16|float16
   std::string recompute = "none";  // none|attention|block
   std::string biases = "on";       // on|off
+  std::string tied_head = "on";    // on|off
   double dropout = 0;              // probability, in training
   // If min_lr is left out, it is learning_rate / 10. If warmup_steps is left out, it is at most total_steps / 10.
   double learning_rate = 6e-4, min_lr = 6e-5, weight_decay = 0.1, beta1 = 0.9, beta2 = 0.95, grad_clip = 1.0;

@@ -85,6 +85,8 @@ std::vector<FieldRow> rows_of_the_model() {
        "Activations computed again in the backward pass instead of kept: less memory, more time, the same bits"},
       {"biases", TextField{&JobSpec::biases, kWordBytes, {"on", "off"}},
        "off: those of linear layers and LayerNorm stay 0, as with nanoGPT's bias=False"},
+      {"tied_head", TextField{&JobSpec::tied_head, kWordBytes, {"on", "off"}},
+       "off: the head has a matrix of its own, lm_head.weight, as with Hugging Face's tie_word_embeddings false"},
   };
 }
 
@@ -197,7 +199,8 @@ constexpr struct {
 
 constexpr const char* kOfBoth[] = {"name",      "labels",   "nodes",  "min_nodes",   "max_nodes",  "priority",
                                    "init_from", "requires", "after",  "max_runtime", "retries",    "retry_delay",
-                                   "n_layer",   "n_embd",   "n_head", "vocab_size",  "block_size", "collective_timeout_s"};
+                                   "n_layer",   "n_embd",   "n_head", "vocab_size",  "block_size", "collective_timeout_s",
+                                   "tied_head"};
 
 std::string joined(const std::vector<std::string>& words) {
   return fmt::format("{}", fmt::join(words, ", "));

@@ -28,6 +28,10 @@ std::string other_sizes(const JobSpec& theirs, const JobSpec& spec) {
     differences += fmt::format("{}{} {}, not {}", differences.empty() ? "" : ", ", name, theirs.*size, spec.*size);
     flags += fmt::format(" --{} {}", name, theirs.*size);
   }
+  if (theirs.tied_head == "off" && spec.tied_head == "on") {
+    differences += fmt::format("{}a head of its own, not one that is tied to the embedding", differences.empty() ? "" : ", ");
+    flags += " --tied_head off";
+  }
   if (differences.empty()) {
     if (theirs.biases == spec.biases || spec.biases == "on") return "";
     return "its model has biases, and this job has them off: submit with --biases on, or leave that out";
@@ -38,15 +42,16 @@ std::string other_sizes(const JobSpec& theirs, const JobSpec& spec) {
 }  // namespace
 
 nlohmann::json with_sizes_of_named_job(const Coordinator& state, const nlohmann::json& request) {
-  if (!request.is_object() || request.contains("model")) return request;
+  if (!request.is_object()) return request;
   const auto named = request.find("init_from");
   if (named == request.end() || !named->is_string()) return request;
   const Job* job = state.find_job(parse_initial_source(named->get<std::string>()).job);
   if (job == nullptr) return request;
   nlohmann::json filled = request;
   for (const auto& [name, size] : kSizes) {
-    if (!filled.contains(name)) filled[name] = job->membership->spec.*size;
+    if (!filled.contains(name) && !request.contains("model")) filled[name] = job->membership->spec.*size;
   }
+  if (!filled.contains("tied_head")) filled["tied_head"] = job->membership->spec.tied_head;
   return filled;
 }
 

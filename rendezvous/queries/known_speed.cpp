@@ -24,7 +24,8 @@ constexpr double kGib = 1 << 30;
 
 bool same_work(const JobSpec& a, const JobSpec& b) {
   const auto key = [](const JobSpec& spec) {
-    return std::tie(spec.n_layer, spec.n_embd, spec.n_head, spec.vocab_size, spec.block_size, spec.dtype, spec.recompute);
+    return std::tie(spec.n_layer, spec.n_embd, spec.n_head, spec.vocab_size, spec.block_size, spec.dtype, spec.recompute,
+                    spec.tied_head);
   };
   return key(a) == key(b);
 }

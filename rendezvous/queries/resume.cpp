@@ -156,6 +156,9 @@ std::string different_training(const nlohmann::json& theirs, const JobSpec& spec
   if (const std::string biases = theirs.value("biases", "on"); biases != spec.biases)
     return fmt::format("it was trained with biases {}, and this job has them {}: submit with --biases {}", biases, spec.biases,
                        biases);
+  if (const std::string tied = theirs.value("tied_head", "on"); tied != spec.tied_head)
+    return fmt::format("its head is {} to the embedding, and this job's {}: submit with --tied_head {}",
+                       tied == "on" ? "tied" : "not tied", spec.tied_head == "on" ? "is" : "is not", tied);
   const std::string dtype = theirs.value("dtype", spec.dtype);
   if ((dtype == "float16") != (spec.dtype == "float16")) {
     return fmt::format("its dtype is {}, and this job's {}: the loss scale of float16 is part of its state alone", dtype,

@@ -4,15 +4,15 @@
 One reference run with one worker that has one thread; each test does the same job another way and compares the hashes of
 parameters and optimizer state at every step at which both were seen, the last one always.
 usage: test_same_bits.py float32|bfloat16|float16|int16 [unittest arguments]; int16 is float32 with 16 bits on the wire,
-bfloat16 has dropout, and float16 no biases"""
+float32 has a head of its own, bfloat16 dropout, and float16 no biases"""
 import sys
 import unittest
 
 import harness
 import ledger
 
-VARIANTS = {"float32": {"dtype": "float32"}, "bfloat16": {"dtype": "bfloat16", "dropout": 0.1}, "float16": {"dtype": "float16", "biases": "off"},
-            "int16": {"dtype": "float32", "wire_dtype": "int16"}}
+VARIANTS = {"float32": {"dtype": "float32", "tied_head": "off"}, "bfloat16": {"dtype": "bfloat16", "dropout": 0.1}, "float16": {"dtype": "float16", "biases": "off"},
+            "int16": {"dtype": "float32", "wire_dtype": "int16", "tied_head": "off"}}
 VARIANT = VARIANTS["float32"]
 SLOW_MS = 40  # a step: long enough that what happens in the middle of the run does not come too late
 STEPS = 60

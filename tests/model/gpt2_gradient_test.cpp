@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <span>
 
 #include "tests/model/small_model.h"
 
@@ -16,6 +17,7 @@ constexpr uint64_t kSeed = 20261120;
 
 class Gpt2GradientTest : public ::testing::Test {
  protected:
+  explicit Gpt2GradientTest(const Gpt2Config& config = kSmallConfig) : model_(ref_float32(), 2, config) {}
   double loss_with(const std::vector<float>& parameters) {
     write_parameters(model_.gpt2, *model_.ops, parameters);
     return drops_ ? model_.gpt2.train_microbatch(microbatch_.tokens, microbatch_.targets)
@@ -35,7 +37,7 @@ class Gpt2GradientTest : public ::testing::Test {
     return (losses[1] - losses[0]) / (2 * h);
   }
 
-  SmallModel model_{ref_float32()};
+  SmallModel model_;
   Microbatch microbatch_ = random_microbatch(kSmallConfig, 2, kSeed);
   std::vector<float> parameters_ = perturbed_parameters(model_.gpt2, *model_.ops, kSeed);
   std::vector<float> gradient_ = model_.gradients(microbatch_);
@@ -77,6 +79,23 @@ TEST_F(Gpt2GradientTest, ItIsWithDropoutToo) {
   drops_ = true;
   gradient_ = model_.gradients(microbatch_);
   expect_its_norm_is_the_slope_along_it();
+}
+
+class GradientOfAnUntiedGpt2 : public Gpt2GradientTest {
+ protected:
+  GradientOfAnUntiedGpt2() : Gpt2GradientTest(untied(kSmallConfig)) {}
+};
+
+TEST_F(GradientOfAnUntiedGpt2, ItsNormIsTheSlopeAlongItInEveryTensor) {
+  expect_its_norm_is_the_slope_along_it();
+}
+
+TEST_F(GradientOfAnUntiedGpt2, OfTheEmbeddingIsZeroForTokensThatAreNotThere) {
+  microbatch_.tokens.assign(microbatch_.tokens.size(), 5);
+  gradient_ = (write_parameters(model_.gpt2, *model_.ops, parameters_), model_.gradients(microbatch_));
+  const auto embedding = std::span(gradient_).first(static_cast<size_t>(kSmallConfig.vocab_size * kSmallConfig.n_embd));
+  const auto C = static_cast<size_t>(kSmallConfig.n_embd);
+  for (size_t i = 0; i < embedding.size(); ++i) EXPECT_EQ(embedding[i] != 0, i / C == 5) << i;
 }
 
 TEST_F(Gpt2GradientTest, OfTheTiedMatrixIsTheSumOfTheHeadsAndTheEncodersGradients) {

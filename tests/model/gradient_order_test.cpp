@@ -14,16 +14,19 @@ namespace {
 constexpr Gpt2Config kConfig = {.n_layer = 3, .n_embd = 16, .n_head = 2, .vocab_size = 23, .block_size = 8};
 
 TEST(GradientOrder, IsAPartitionOfTheTable) {
-  SmallModel model(ref_float32(), 2, kConfig);
-  auto ranges = model.gpt2.gradient_order();
-  std::ranges::sort(ranges, {}, &Elements::first);
-  int64_t end = 0;
-  for (const Elements& range : ranges) {
-    EXPECT_EQ(range.first, end);
-    EXPECT_GT(range.count, 0);
-    end = range.first + range.count;
+  for (const Gpt2Config& config : {kConfig, untied(kConfig)}) {
+    const ParameterTable table(config);
+    for (std::vector<Elements> ranges : {table.backward_order(), table.backward_parts(0), table.backward_parts(4)}) {
+      std::ranges::sort(ranges, {}, &Elements::first);
+      int64_t end = 0;
+      for (const Elements& range : ranges) {
+        EXPECT_EQ(range.first, end);
+        EXPECT_GT(range.count, 0);
+        end = range.first + range.count;
+      }
+      EXPECT_EQ(end, table.total);
+    }
   }
-  EXPECT_EQ(end, model.gpt2.table().total);
 }
 
 // The encoder's part of the embedding's gradient, (V, C).
@@ -56,6 +59,37 @@ TEST(GradientOrder, GoesFromTheHeadToTheLastLayerToTheFirstAndEndsWithThePositio
   EXPECT_EQ(order[3].first, table["h.1.ln_1.weight"].offset);
   EXPECT_EQ(order[4].first, table["h.0.ln_1.weight"].offset);
   EXPECT_EQ(order[5], (Elements{table["wpe.weight"].offset, table["wpe.weight"].count}));
+}
+
+TEST(GradientOrder, WithAHeadOfItsOwnEndsWithTheEmbedding) {
+  const ParameterTable table(untied(kConfig));
+  EXPECT_EQ(table.entries[table.head].name, "lm_head.weight");
+  EXPECT_EQ(table.layer_of(table.head), -1);
+  EXPECT_EQ(table.layer_of(table.head - 2), -1) << "ln_f";
+  EXPECT_EQ(table.layer_of(table.head - 3), kConfig.n_layer - 1);
+  const auto order = table.backward_order();
+  ASSERT_EQ(order.size(), 7U);
+  EXPECT_EQ(order[0], table.elements_of(table.head));
+  EXPECT_EQ(order[1].first, table["ln_f.weight"].offset);
+  EXPECT_EQ(order[2].first, table["h.2.ln_1.weight"].offset);
+  EXPECT_EQ(order[5], table.elements_of(1));
+  EXPECT_EQ(order[6], table.elements_of(0));
+}
+
+TEST(GradientOrder, OfAHeadOfItsOwnEachRangeHasItsFinalBitsToo) {
+  SmallModel model(ref_float32(), 2, untied(kConfig));
+  perturbed_parameters(model.gpt2, *model.ops, 5);
+  const Microbatch microbatch = random_microbatch(kConfig, 2, 3);
+  const std::vector<float> whole = model.gradients(microbatch);
+  std::vector<float> as_told(whole.size());
+  const auto spoil = [&](int64_t first, int64_t count) {
+    float* gradients = model.gpt2.gradients() + first;
+    std::copy_n(gradients, count, as_told.begin() + first);
+    std::fill_n(gradients, count, 1e30F);
+  };
+  model.gpt2.train_microbatch(microbatch.tokens, microbatch.targets, spoil);
+  EXPECT_EQ(as_told, whole);
+  EXPECT_TRUE(model.gpt2.token_gradient().ids.empty());
 }
 
 TEST(GradientOrder, EachRangeHasItsFinalBitsWhenItIsReported) {
@@ -135,13 +169,15 @@ INSTANTIATE_TEST_SUITE_P(Recomputed, GradientsByRange,
 
 TEST_P(GradientsByRange, AreThoseOfAModelThatHasThemWhole) {
   for (const auto& make : {+[] { return ref_float32(); }, +[] { return kernels::make_cpu_ops(kernels::DType::kFloat32, 2); }}) {
-    SmallModel whole(make(), 2, kWide, GetParam());
-    SmallModel parts(make(), 2, kWide, GetParam(), {.gradients = Gradients::kByRange});
-    const auto expected = values(whole);
-    EXPECT_EQ(expected, values(parts));
-    EXPECT_GE(told.size(), 2U + 2U * kWide.n_layer + 3U) << "the embedding is in three ranges or more";
-    EXPECT_TRUE(std::ranges::equal(rows, whole.gpt2.token_gradient().ids)) << "rows are there before the embedding";
-    EXPECT_LT(parts.gpt2.memory_use().gradients, whole.gpt2.memory_use().gradients / 2);
+    for (const Gpt2Config& config : {kWide, untied(kWide)}) {
+      SmallModel whole(make(), 2, config, GetParam());
+      SmallModel parts(make(), 2, config, GetParam(), {.gradients = Gradients::kByRange});
+      const auto expected = values(whole);
+      EXPECT_EQ(expected, values(parts));
+      EXPECT_GE(told.size(), 2U + 2U * kWide.n_layer + 3U) << "the embedding is in three ranges or more";
+      EXPECT_TRUE(std::ranges::equal(rows, whole.gpt2.token_gradient().ids)) << "rows are there before the embedding";
+      EXPECT_LT(parts.gpt2.memory_use().gradients, whole.gpt2.memory_use().gradients / 2);
+    }
   }
 }
 

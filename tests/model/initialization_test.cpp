@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <numbers>
+#include <span>
 
 #include "model/portable_math.h"
 #include "model/random.h"
@@ -92,6 +93,20 @@ TEST(Initialization, IsAFunctionOfTheSeed) {
   EXPECT_EQ(values_of(1), first);
   // The bits are the same on every machine, so the test can have their digest as a constant.
   EXPECT_EQ(storage::checksum_hex(std::as_bytes(std::span(first))), "77154cb23a55d07cc887b49631f9ebe7");
+}
+
+TEST(Initialization, AHeadOfItsOwnChangesNoOtherTensor) {
+  SmallModel tied(ref_float32()), own(ref_float32(), 2, untied(kSmallConfig));
+  tied.gpt2.initialize(1);
+  own.gpt2.initialize(1);
+  const int64_t shared = tied.gpt2.table().total;
+  const auto values = read_floats(*own.ops, own.gpt2.parameters(), own.gpt2.table().total);
+  EXPECT_EQ(read_floats(*tied.ops, tied.gpt2.parameters(), shared), std::vector(values.begin(), values.begin() + shared));
+  const auto head = std::span(values).subspan(static_cast<size_t>(shared));
+  EXPECT_FALSE(std::equal(head.begin(), head.end(), values.begin())) << "nor does it begin as the embedding";
+  double squares = 0;
+  for (const float x : head) squares += double{x} * double{x};
+  EXPECT_NEAR(std::sqrt(squares / static_cast<double>(head.size())), 0.02, 0.002);
 }
 
 TEST(Initialization, AnElementDoesNotDependOnTheOthers) {

@@ -13,6 +13,12 @@ namespace holdfast::model {
 
 inline const Gpt2Config kSmallConfig = {.n_layer = 2, .n_embd = 16, .n_head = 2, .vocab_size = 23, .block_size = 8};
 
+// The same with a head of its own.
+inline Gpt2Config untied(Gpt2Config config) {
+  config.ties_head = false;
+  return config;
+}
+
 inline std::vector<float> read_floats(kernels::DeviceOps& ops, const float* memory, int64_t count) {
   std::vector<float> values(static_cast<size_t>(count));
   ops.copy_to_host(values.data(), memory, values.size() * sizeof(float));

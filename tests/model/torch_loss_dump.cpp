@@ -1,7 +1,8 @@
 // Trains a small GPT-2 from known weights on known batches, and writes everything that another implementation needs to do the
 // same. torch_loss_test.py does so with PyTorch and compares the losses.
 //
-//   torch_loss_dump FOLDER OPS N_LAYER N_EMBD N_HEAD VOCAB_SIZE BLOCK_SIZE BATCH_SIZE STEPS DROPOUT      OPS: ref | cpu
+//   torch_loss_dump FOLDER OPS N_LAYER N_EMBD N_HEAD VOCAB_SIZE BLOCK_SIZE BATCH_SIZE STEPS DROPOUT HEAD
+//                                                                              OPS: ref | cpu; HEAD: tied | own
 //
 // Writes into FOLDER: run.json (configuration, tensor table, losses, gradient norms), weights.bin (float32, in table
 // order), inputs.bin and targets.bin (int32, (STEPS, BATCH_SIZE, BLOCK_SIZE)).
@@ -123,14 +124,18 @@ void dump(const std::string& folder, const std::string& ops_name, const Gpt2Conf
 }  // namespace holdfast::model
 
 int main(int argc, char** argv) {
-  if (argc != 11) {
-    std::cerr << "torch_loss_dump FOLDER OPS N_LAYER N_EMBD N_HEAD VOCAB_SIZE BLOCK_SIZE BATCH_SIZE STEPS DROPOUT\n";
+  if (argc != 12) {
+    std::cerr << "torch_loss_dump FOLDER OPS N_LAYER N_EMBD N_HEAD VOCAB_SIZE BLOCK_SIZE BATCH_SIZE STEPS DROPOUT HEAD\n";
     return 2;
   }
   try {
     const auto number = [argv](int index) { return std::stoll(argv[index]); };
-    const holdfast::model::Gpt2Config config = {
-        .n_layer = number(3), .n_embd = number(4), .n_head = number(5), .vocab_size = number(6), .block_size = number(7)};
+    const holdfast::model::Gpt2Config config = {.n_layer = number(3),
+                                                .n_embd = number(4),
+                                                .n_head = number(5),
+                                                .vocab_size = number(6),
+                                                .block_size = number(7),
+                                                .ties_head = std::string(argv[11]) == "tied"};
     holdfast::model::dump(argv[1], argv[2], config, number(8), number(9), std::stod(argv[10]));
   } catch (const std::exception& error) {
     std::cerr << error.what() << "\n";

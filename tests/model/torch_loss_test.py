@@ -33,11 +33,12 @@ DRIFT_FLOOR = 1e-6
 LOSS_BOUND = 1e-4
 NORM_BOUND = 1e-4  # for the gradient norms of the first steps: under Adam a gradient of wrong size hardly changes the losses
 
-# name: (n_layer, n_embd, n_head, vocab_size, block_size, batch_size, steps, dropout)
+# name: (n_layer, n_embd, n_head, vocab_size, block_size, batch_size, steps, dropout, head)
 CASES = {
-    "fifty_steps": (2, 64, 4, 211, 32, 4, 50, 0),
-    "three_hundred_steps": (2, 32, 2, 61, 16, 4, 300, 0),
-    "dropout": (2, 64, 4, 211, 32, 4, 50, 0.2),
+    "fifty_steps": (2, 64, 4, 211, 32, 4, 50, 0, "tied"),
+    "three_hundred_steps": (2, 32, 2, 61, 16, 4, 300, 0, "tied"),
+    "dropout": (2, 64, 4, 211, 32, 4, 50, 0.2, "tied"),
+    "own_head": (2, 64, 4, 211, 32, 4, 50, 0, "own"),
 }
 
 def mixed(x):
@@ -69,7 +70,7 @@ def dropout_factors(run, step, site, rows, columns, dtype):
 
 
 def gpt2_loss(p, run, step, inputs, targets):
-    """GPT-2 as formulas over the dictionary of parameters p: pre-LayerNorm, GELU (tanh), learned positions, tied head."""
+    """GPT-2 as formulas over the dictionary of parameters p: pre-LayerNorm, GELU (tanh), learned positions."""
     C, NH = run["n_embd"], run["n_head"]
     B, T = inputs.shape
     later = torch.ones(T, T, dtype=torch.bool).triu(1)
@@ -98,7 +99,7 @@ def gpt2_loss(p, run, step, inputs, targets):
         h = f"h.{layer}"
         x = x + dropped(attention(norm(x, h + ".ln_1"), h + ".attn"), 2 + 3 * layer)
         x = x + dropped(linear(gelu(linear(norm(x, h + ".ln_2"), h + ".mlp.c_fc")), h + ".mlp.c_proj"), 3 + 3 * layer)
-    logits = norm(x, "ln_f") @ p["wte.weight"].t()
+    logits = norm(x, "ln_f") @ p.get("lm_head.weight", p["wte.weight"]).t()
     return F.cross_entropy(logits.view(B * T, -1), targets.reshape(-1))
 
 

@@ -70,7 +70,7 @@ void MeanGradient::give_buffer_to_model() {
 
 CollectiveResult<void> MeanGradient::reduce(Communicator& ring) {
   if (auto done = reduce(ring, {0, model_.table().total}); !done) return done;
-  return reduce_rows(ring);
+  return model_.table().ties_head() ? reduce_rows(ring) : CollectiveResult<void>();
 }
 
 CollectiveResult<void> MeanGradient::reduce_rows(Communicator& ring) {

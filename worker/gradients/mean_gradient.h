@@ -33,7 +33,7 @@ class MeanGradient {
   // range is touched. Ranges go from device to device where the ring has such sums, and else over the host's memory: after
   // `expect_fetches` they are on their way there.
   CollectiveResult<void> reduce(Communicator& ring, Elements range);
-  // After all ranges: gathers the rows that the ranks kept apart, which `unpack` adds. Threads as above.
+  // After all ranges: gathers the rows of a tied embedding that the ranks kept apart, which `unpack` adds. Threads as above.
   CollectiveResult<void> reduce_rows(Communicator& ring);
   CollectiveResult<void> reduce(Communicator& ring);  // all ranges, and the rows
 

@@ -47,6 +47,7 @@ std::vector<float> MicrobatchPass::largest_of(model::Elements range) const {
 
 float MicrobatchPass::largest_of_rows() const {
   const model::TokenGradient gradient = model_.token_gradient();
+  if (gradient.ids.empty()) return 0;
   const int64_t count = static_cast<int64_t>(gradient.ids.size()) * model_.config().n_embd;
   return std::ldexp(ops_.abs_max(gradient.rows, count), -model_.loss_scale_log2());
 }

@@ -38,6 +38,10 @@ float larger_of(float a, float b) {
   return std::isfinite(a) && !(b <= a) ? b : a;
 }
 
+int64_t tokens_of_rows(const GradientSetup& setup) {
+  return setup.model.table().ties_head() ? setup.data.shape().tokens() : 0;
+}
+
 // The part of `a` that is in `b`.
 Elements both(Elements a, Elements b) {
   const int64_t first = std::max(a.first, b.first), end = std::min(a.first + a.count, b.first + b.count);
@@ -56,8 +60,8 @@ ScatteredGradients::ScatteredGradients(const GradientSetup& setup, int64_t bucke
       buckets_(buckets_by_range(setup.model, bucket_elements)),
       bucket_max_(largest_bucket(buckets_)),
       slots_{Slot(ops_, bytes_of(bucket_max_)), Slot(ops_, bytes_of(bucket_max_))},
-      rows_(ops_, bytes_of(setup.data.shape().tokens() * model_.config().n_embd)),
-      row_ids_(ops_, static_cast<size_t>(setup.data.shape().tokens()) * sizeof(int32_t)),
+      rows_(ops_, bytes_of(tokens_of_rows(setup) * model_.config().n_embd)),
+      row_ids_(ops_, static_cast<size_t>(tokens_of_rows(setup)) * sizeof(int32_t)),
       no_row_(ops_, sizeof(int32_t)) {
   ops_.zero(no_row_.data<void>(), no_row_.bytes());
 }
@@ -151,7 +155,7 @@ void ScatteredGradients::pass_along(Communicator& ring) {
 }
 
 void ScatteredGradients::compute(Communicator& ring, int64_t microbatch, const OnPhase& on_phase) {
-  const bool tied_by_rows = is_tied(model_.gradient_order().back());
+  const bool ties_head = model_.table().ties_head(), tied_by_rows = is_tied(model_.gradient_order().back());
   bool rings = false;
   const auto bring = [&](size_t range) {
     if (!std::exchange(rings, true)) on_phase(Phase::kRing);
@@ -181,18 +185,18 @@ void ScatteredGradients::compute(Communicator& ring, int64_t microbatch, const O
     }
     ++range;
   });
-  if (!tied_by_rows) {
+  if (ties_head && !tied_by_rows) {
     take_rows();
     look_at_tied(head_largest);
     bring(0);
   }
   if (!looks_) return;
-  found_.saw(kTiedTensor, sum_at_least(head_largest, rows_largest_));
+  if (ties_head) found_.saw(kTiedTensor, sum_at_least(head_largest, rows_largest_));
   found_.add(computed);
 }
 
 bool ScatteredGradients::is_tied(Elements range) const {
-  return range.first < tied_elements(model_.table()).count;
+  return model_.table().ties_head() && range.first < tied_elements(model_.table()).count;
 }
 
 void ScatteredGradients::look_at(Elements range) {

@@ -3,7 +3,7 @@
 //
 // In each round every rank computes one of its microbatches, or has none left, and the ring takes what it packed to those who
 // own it, bucket by bucket while the backward pass goes on: two buckets' memory is used in turn. So a step of A
-// microbatches a rank sends A times what a step of one does, and nothing is kept of a step that failed. The tied embedding goes
+// microbatches a rank sends A times what a step of one does, and nothing is kept of a step that failed. A tied embedding goes
 // last, with both parts of its gradient (sparse_rows.h says which), whole or in rows (Gpt2::gradient_order). Sums that are kept
 // are as wide as those on the wire. Exact types alone (accumulator.h says what that is).
 // Promises: the same integers as GradientAccumulator's, so the same bits; no allocation of the size of the model but in

@@ -39,6 +39,7 @@ SparseRows::SparseRows(kernels::DeviceOps& ops, WireType wire, int64_t tokens, i
 
 void SparseRows::pack(const model::TokenGradient& gradient, int32_t exponent) {
   ids_.assign(gradient.ids.begin(), gradient.ids.end());
+  if (ids_.empty()) return;
   ops_.copy_to_device(device_ids_.data<void>(), ids_.data(), ids_.size() * sizeof(int32_t));
   const int64_t count = static_cast<int64_t>(ids_.size()) * C_;
   if (wire_ == WireType::kInt16) {

@@ -1,4 +1,5 @@
-// The rows that one microbatch's tokens give to the tied embedding's gradient, packed as the sums are and kept beside them.
+// The rows that one microbatch's tokens give to the gradient of an embedding that is tied to the head, packed as the sums are
+// and kept beside them. Where it is not tied there are none.
 //
 // The head's part of that gradient, two thirds of a small model's bytes, is final when the backward pass begins, and is on its
 // way to the other ranks while the pass goes on. The encoder's part is final when the pass ends. It has no more rows than the

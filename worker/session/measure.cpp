@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/microbatch_time.h"
+#include "worker/session/named_weights.h"
 
 namespace holdfast::worker {
 namespace {
@@ -29,8 +30,8 @@ tl::expected<std::string, std::string> measure_device(const std::string& fields,
   if (!spec) return tl::unexpected("--measure: " + complaints(spec.error()));
   try {
     const auto ops = make_ops(kernels::dtype_named(spec->dtype).value());
-    const model::Gpt2Config config{spec->n_layer, spec->n_embd, spec->n_head, spec->vocab_size, spec->block_size};
-    const auto time = model::time_microbatches(*ops, config, spec->batch_size, *model::recompute_of(spec->recompute), kSeconds);
+    const auto time =
+        model::time_microbatches(*ops, model_config(*spec), spec->batch_size, *model::recompute_of(spec->recompute), kSeconds);
     const auto info = ops->info();
     return nlohmann::json{{"device", info.kind},
                           {"model", info.model},

@@ -15,7 +15,8 @@ model::Gpt2Config model_config(const JobSpec& spec) {
           .n_embd = spec.n_embd,
           .n_head = spec.n_head,
           .vocab_size = spec.vocab_size,
-          .block_size = spec.block_size};
+          .block_size = spec.block_size,
+          .ties_head = spec.tied_head == "on"};
 }
 
 tl::expected<model::InitialWeights, std::string> named_weights(const std::string& init_from, const model::Gpt2Config& config,

@@ -4,11 +4,11 @@
 // AdamW moments and the sums of the reduction take 5 P (4.5 P with int16 on the wire; 7 P with int8, for its rounding
 // errors); 16-bit dtypes take half a P more for the cast parameters. Where the state is divided, with replicas / N = f, the
 // moments' 2 P are 2 f P, and with 16-bit dtypes the float32 parameters f P. With `shard` gradients the gradients' P is what
-// one layer has of it (on a GPU beside the embedding's), and of the sums f is here, and a bucket (scattered_gradients.h). On
-// top come the activations of one microbatch, one row of the embedding for each of its tokens (sparse_rows.h; as many from each
-// rank while they are gathered), and the ops' scratch. The rank that writes checkpoints holds another 3 P while it writes. On a
-// GPU all this is GPU memory, except for checkpoints; a worker of a job of several nodes then takes 2 P of the host's memory
-// (1.5 P with int16 on the wire) for staging, and 3 P while a state is handed over or read. Promises: a session from
+// one layer has of it (on a GPU beside the head's), and of the sums f is here, and a bucket (scattered_gradients.h). On
+// top come the activations of one microbatch, one row of a tied embedding for each of its tokens (sparse_rows.h; as many from
+// each rank while they are gathered), and the ops' scratch. The rank that writes checkpoints holds another 3 P while it writes.
+// On a GPU all this is GPU memory, except for checkpoints; a worker of a job of several nodes then takes 2 P of the host's
+// memory (1.5 P with int16 on the wire) for staging, and 3 P while a state is handed over or read. Promises: a session from
 // `prepare_session` can train. Refuses: with one sentence for the user. Thread: one.
 #pragma once
 

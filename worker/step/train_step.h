@@ -66,9 +66,9 @@ class TrainStep {
   bool overlaps() const;
   bool scatters_beside() const;
   void add_parts(size_t count);  // the first of them are final
-  // The number of parts that are reduced one after the other: the buckets, then the rows of the embedding that were kept
+  // The number of parts that are reduced one after the other: the buckets, then the rows of a tied embedding that were kept
   // apart.
-  size_t parts() const { return loop_.session.buckets.size() + 1; }
+  size_t parts() const { return loop_.session.buckets.size() + (loop_.session.model->table().ties_head() ? 1 : 0); }
   CollectiveResult<void> reduce_part(size_t part);
   CollectiveResult<void> reduce_all();
   RunResult<void> finish_reduction();

@@ -15,9 +15,9 @@ namespace holdfast::ops {
 namespace {
 
 std::string size_text(const Json& spec) {
-  return fmt::format("{} layers, {} channels, {} heads, vocabulary {}, block {}", text_at(spec, "n_layer"),
-                     text_at(spec, "n_embd"), text_at(spec, "n_head"), text_at(spec, "vocab_size"),
-                     text_at(spec, "block_size"));
+  return fmt::format("{} layers, {} channels, {} heads, vocabulary {}, block {}{}", text_at(spec, "n_layer"),
+                     text_at(spec, "n_embd"), text_at(spec, "n_head"), text_at(spec, "vocab_size"), text_at(spec, "block_size"),
+                     text_at(spec, "tied_head") == "off" ? ", a head of its own" : "");
 }
 
 std::string batch_text(const Json& spec) {

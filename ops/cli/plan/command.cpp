@@ -27,7 +27,7 @@ constexpr const char* kPlanExample =
 constexpr const char* kJobFields[] = {
     "model",    "n_layer", "n_embd",    "n_head",    "vocab_size", "block_size", "batch_size", "gradient_accumulation_steps",
     "nodes",    "dtype",   "recompute", "reduction", "wire_dtype", "overlap",    "sync_every", "shard",
-    "replicas", "offload", "min_nodes"};
+    "replicas", "offload", "min_nodes", "tied_head"};
 constexpr double kMeasureSeconds = 5;
 constexpr double kGib = 1 << 30;
 constexpr double kLargest = 1e9;  // of any quantity: beyond it is a slip of the keyboard

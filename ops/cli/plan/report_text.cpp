@@ -39,8 +39,9 @@ std::string settings_text(const PlanReport& report) {
   const PlanInputs& in = report.inputs;
   const PlanFigures& f = report.figures;
   const double tokens = static_cast<double>(in.batch_size * in.model.block_size);
-  return line("model", fmt::format("{} layers, {} channels, vocabulary {}, block {}: {} parameters", in.model.n_layer,
-                                   in.model.n_embd, in.model.vocab_size, in.model.block_size, count_text(f.parameters))) +
+  return line("model", fmt::format("{} layers, {} channels, vocabulary {}, block {}{}: {} parameters", in.model.n_layer,
+                                   in.model.n_embd, in.model.vocab_size, in.model.block_size,
+                                   in.model.ties_head ? "" : ", a head of its own", count_text(f.parameters))) +
          line("batch", fmt::format("{} x {} of {} x {}: {}", rendezvous::nodes_in_words(in), microbatches_text(in),
                                    in.batch_size, in.model.block_size, tokens_text(in, f))) +
          line("device", fmt::format("{} a microbatch, {} ({})", seconds_text(in.microbatch_s),

@@ -103,12 +103,12 @@ void make_sources_absolute(Json& spec, const char* field) {
   spec[field] = text;
 }
 
-// Sizes that are left open are those of the model to begin with, where it is seen from here, too. That it is not there, or
-// cannot be read, is the workers' to complain of.
+// Sizes that are left open, and whether the head is tied, are those of the model to begin with, where it is seen from here,
+// too. That it is not there, or cannot be read, is the workers' to complain of.
 void take_sizes_of_weights(Json& spec) {
   const rendezvous::InitialSource source = rendezvous::parse_initial_source(text_at(spec, "init_from"));
   std::error_code ignored;
-  if (source.path.empty() || spec.contains("model") || !fs::exists(source.path, ignored)) return;
+  if (source.path.empty() || !fs::exists(source.path, ignored)) return;
   const auto config = model::config_of_weights(source.path, source.step);
   if (!config) return;
   const std::pair<const char*, int64_t> sizes[] = {{"n_layer", config->n_layer},
@@ -117,8 +117,9 @@ void take_sizes_of_weights(Json& spec) {
                                                    {"vocab_size", config->vocab_size},
                                                    {"block_size", config->block_size}};
   for (const auto& [name, size] : sizes) {
-    if (!spec.contains(name)) spec[name] = size;
+    if (!spec.contains(name) && !spec.contains("model")) spec[name] = size;
   }
+  if (!config->ties_head && !spec.contains("tied_head")) spec["tied_head"] = "off";
 }
 
 Json spec_of(const SubmitArguments& arguments) {

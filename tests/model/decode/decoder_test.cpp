@@ -149,6 +149,28 @@ TEST_P(DecoderTest, ATokensLossHangsOnTheTokensBeforeItAlone) {
   for (const Sequence& sequence : sequences) EXPECT_EQ(sequence.fed + 1, static_cast<int64_t>(sequence.tokens.size()));
 }
 
+TEST_P(DecoderTest, WithAHeadOfItsOwnHasTheLossesOfTheTrainingToo) {
+  const Gpt2Config config = untied({.n_layer = 2, .n_embd = 48, .n_head = 2, .vocab_size = 90, .block_size = 40});
+  SmallModel trained(ops(), 1, config);
+  const KnownValues values(perturbed_parameters(trained.gpt2, *trained.ops, 6), config);
+  const Microbatch microbatch = random_microbatch(config, 1, 3);
+  const std::vector<int32_t> pages{0, 1};
+  const Feed feed{microbatch.tokens, 0, pages, config.block_size};
+  const Decoder::Limits limits{.pages = 2, .rows = config.block_size, .answers = config.block_size};
+  const auto whole = std::move(*Decoder::make(config, *ops_, values, limits, GetParam().form));
+  whole->feed({&feed, 1});
+  const std::vector<float> losses = whole->losses(microbatch.targets);
+  const auto of_first = ops(), of_last = ops();
+  const auto first = std::move(*Decoder::make_part(config, *of_first, values, limits, GetParam().form, {0, 1}, nullptr));
+  FirstLayer earlier(*first);
+  const auto last = std::move(*Decoder::make_part(config, *of_last, values, limits, GetParam().form, {1, 2}, &earlier));
+  last->feed({&feed, 1});
+  EXPECT_EQ(last->losses(microbatch.targets), losses);
+  if (GetParam().form != kernels::WeightForm::kActivations) return;  // training has no weights of fewer bits
+  EXPECT_EQ(ops_->sum(losses.data(), config.block_size) / static_cast<double>(config.block_size),
+            trained.gpt2.evaluate_microbatch(microbatch.tokens, microbatch.targets));
+}
+
 TEST_P(DecoderTest, ThreadsChangeNoBit) {
   const std::vector<int32_t> tokens = text(9, 290);
   const std::vector<float> two = losses_alone(tokens);

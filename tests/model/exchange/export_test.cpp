@@ -80,6 +80,25 @@ TEST_F(Export, AnImportedModelIsExportedToTheSameBytes) {
     EXPECT_EQ(folder_.read(std::string("first/") + name), folder_.read(std::string("second/") + name));
 }
 
+TEST_F(Export, AHeadOfItsOwnIsInEveryFormat) {
+  const Gpt2Config config = untied_exchange_config();
+  const auto values = random_parameters(config);
+  const auto bytes = make_byte_tokenizer();
+  for (const auto& [format, name] : {std::pair(ExchangeFormat::kSafetensors, "hf"), std::pair(ExchangeFormat::kGguf, "gguf"),
+                                     std::pair(ExchangeFormat::kNpz, "npz")})
+    ASSERT_TRUE(export_model(parameters_in(config, values), {format, DType::kFloat32, bytes.get(), folder_.path(name), "m"}));
+  const auto back = HuggingFaceModel::open(folder_.path("hf"));
+  ASSERT_TRUE(back) << back.error();
+  EXPECT_EQ(back->config(), config);
+  std::vector<float> head(static_cast<size_t>(config.vocab_size * config.n_embd));
+  ASSERT_TRUE(back->read(back->table().head, head));
+  EXPECT_TRUE(std::equal(head.begin(), head.end(), values.end() - static_cast<std::ptrdiff_t>(head.size())));
+  EXPECT_THAT(folder_.read("hf/model.safetensors").substr(0, 8192), HasSubstr("\"lm_head.weight\""));
+  EXPECT_THAT(folder_.read("gguf/model.gguf"), HasSubstr("output.weight"));
+  EXPECT_THAT(folder_.read("npz/model.npz"), HasSubstr("lm_head.weight.npy"));
+  EXPECT_EQ(nlohmann::json::parse(folder_.read("npz/config.json"))["tied_head"], false);
+}
+
 TEST_F(Export, SixteenBitsAreRoundedToNearestEven) {
   values_[0] = std::nextafter(1.0F + 0x1p-8F, 2.0F);  // just above the middle of two bfloat16
   values_[1] = 1.0F + 0x1p-8F;                        // in the middle: to the even one

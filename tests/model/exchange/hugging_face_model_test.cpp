@@ -106,7 +106,8 @@ TEST_F(OtherModels, AreReadWithoutThePrefixWithMasksAndWithTheTiedHeadWrittenOut
   expect_our_values(path());
   expect_our_values(folder_.path("model.safetensors"));
   tensors_["lm_head.weight"].values[3] += 1;
-  EXPECT_THAT(refusal(path()), HasSubstr("lm_head.weight is not the same as wte.weight"));
+  EXPECT_THAT(refusal(path()),
+              HasSubstr("lm_head.weight is not the same as wte.weight, to which config.json says that it is tied"));
 }
 
 TEST_F(OtherModels, AreReadFromShards) {
@@ -144,10 +145,22 @@ TEST_F(OtherModels, ThatComputeOtherwiseAreRefusedWithEachDifference) {
   config_["layer_norm_epsilon"] = 1e-6;
   config_["n_inner"] = 40;
   config_["scale_attn_by_inverse_layer_idx"] = true;
-  config_["tie_word_embeddings"] = false;
   EXPECT_THAT(refusal(path()), AllOf(HasSubstr("activation_function is \"relu\""), HasSubstr("layer_norm_epsilon is 1e-06"),
-                                     HasSubstr("n_inner is 40"), HasSubstr("scale_attn_by_inverse_layer_idx is true"),
-                                     HasSubstr("tie_word_embeddings is false")));
+                                     HasSubstr("n_inner is 40"), HasSubstr("scale_attn_by_inverse_layer_idx is true")));
+}
+
+TEST_F(OtherModels, MayHaveAHeadOfTheirOwn) {
+  config_["tie_word_embeddings"] = false;
+  EXPECT_THAT(refusal(path()), HasSubstr("lacks lm_head.weight"));
+  const auto whole = random_parameters(untied_exchange_config());
+  const auto count = static_cast<size_t>(kExchangeConfig.vocab_size * kExchangeConfig.n_embd);
+  values_.insert(values_.end(), whole.end() - static_cast<std::ptrdiff_t>(count), whole.end());
+  tensors_["lm_head.weight"] = {{kExchangeConfig.vocab_size, kExchangeConfig.n_embd},
+                                std::vector<float>(whole.end() - static_cast<std::ptrdiff_t>(count), whole.end())};
+  expect_our_values(path());
+  EXPECT_EQ(HuggingFaceModel::open(path())->config(), untied_exchange_config());
+  config_["tie_word_embeddings"] = "no";
+  EXPECT_THAT(refusal(path()), HasSubstr("tie_word_embeddings is \"no\", expected true or false"));
 }
 
 TEST_F(OtherModels, WithSizesThatCannotBeAreRefused) {

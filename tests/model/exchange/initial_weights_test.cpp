@@ -25,13 +25,11 @@ class InitialWeightsTest : public ::testing::Test {
     auto store = *storage::open_directory_store(folder_.path("ckpt"));
     storage::Manifest manifest;
     manifest.step = step;
-    manifest.spec = {{"n_layer", config.n_layer},
-                     {"n_embd", config.n_embd},
-                     {"n_head", config.n_head},
-                     {"vocab_size", config.vocab_size},
-                     {"block_size", config.block_size}};
+    manifest.spec = {{"n_layer", config.n_layer},       {"n_embd", config.n_embd},
+                     {"n_head", config.n_head},         {"vocab_size", config.vocab_size},
+                     {"block_size", config.block_size}, {"tied_head", config.ties_head ? "on" : "off"}};
     std::vector<storage::ConstTensor> tensors;
-    for (const Parameter& parameter : ParameterTable(kExchangeConfig).entries) {
+    for (const Parameter& parameter : ParameterTable(config.ties_head ? kExchangeConfig : config).entries) {
       const auto floats =
           std::span(values_).subspan(static_cast<size_t>(parameter.offset), static_cast<size_t>(parameter.count));
       tensors.push_back({parameter.name, "float32", parameter.shape, std::as_bytes(floats)});
@@ -126,6 +124,36 @@ TEST_F(InitialWeightsTest, OfAnotherModelAreRefusedWithTheFlagsThatFit) {
                 AllOf(HasSubstr(folder_.path(name) + ": this model has n_layer 2 and the job 3, block_size 7 and the job 8"),
                       HasSubstr("Submit with --n_layer 2 --block_size 7")));
   }
+}
+
+TEST_F(InitialWeightsTest, OfATiedModelBeginAHeadOfItsOwnWithTheEmbedding) {
+  const Gpt2Config own = untied_exchange_config();
+  for (const char* name : {"hf", "ckpt"}) {
+    const auto weights = open_initial_weights(folder_.path(name), -1, own);
+    ASSERT_TRUE(weights) << weights.error();
+    auto expected = values_;
+    expected.insert(expected.end(), values_.begin(), values_.begin() + own.vocab_size * own.n_embd);
+    EXPECT_EQ(all_of(*weights, own), expected) << name;
+    EXPECT_NE(weights->digest, open_initial_weights(folder_.path(name), -1, kExchangeConfig)->digest);
+  }
+}
+
+TEST_F(InitialWeightsTest, WithAHeadOfItsOwnAreForSuchAJobAlone) {
+  values_ = random_parameters(untied_exchange_config());
+  write_checkpoint(80, untied_exchange_config());
+  const auto weights = open_initial_weights(folder_.path("ckpt"), 80, untied_exchange_config());
+  ASSERT_TRUE(weights) << weights.error();
+  EXPECT_EQ(all_of(*weights, untied_exchange_config()), values_);
+  EXPECT_EQ(config_of_weights(folder_.path("ckpt"), 80).value(), untied_exchange_config());
+  EXPECT_THAT(
+      refusal("ckpt", 80, kExchangeConfig),
+      HasSubstr(
+          "this model has a head of its own and the job one that is tied to the embedding. Submit with --tied_head off."));
+  Gpt2Config deeper = kExchangeConfig;
+  deeper.n_layer = 3;
+  EXPECT_THAT(refusal("ckpt", 80, deeper), HasSubstr("Submit with --n_layer 2 --tied_head off."));
+  EXPECT_TRUE(export_model(parameters_in(untied_exchange_config(), values_), {.folder = folder_.path("own"), .name = "m"}));
+  EXPECT_THAT(refusal("own", -1, kExchangeConfig), HasSubstr("Submit with --tied_head off."));
 }
 
 TEST_F(InitialWeightsTest, ThatAreNotThereAreNamed) {

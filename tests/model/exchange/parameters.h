@@ -13,6 +13,13 @@ namespace holdfast::model {
 // No two sizes are the same, so that no wrong one fits.
 inline const Gpt2Config kExchangeConfig = {.n_layer = 2, .n_embd = 12, .n_head = 3, .vocab_size = 261, .block_size = 7};
 
+// The same with a head of its own.
+inline Gpt2Config untied_exchange_config() {
+  Gpt2Config config = kExchangeConfig;
+  config.ties_head = false;
+  return config;
+}
+
 inline std::vector<float> random_parameters(const Gpt2Config& config, uint64_t seed = 1) {
   std::vector<float> values(static_cast<size_t>(ParameterTable(config).total));
   for (size_t i = 0; i < values.size(); ++i) values[i] = static_cast<float>(normal_at(seed, 3, i));

@@ -156,8 +156,8 @@ TEST_F(ServiceTest, ScaleIsCheckedAndTakesWorkersBackInOrder) {
 class ResumeTest : public ServiceTest {
  protected:
   // Gives j1 verified checkpoints of steps 10 and 20.
-  void with_checkpoints() {
-    begin_training();
+  void with_checkpoints(const Json& changed = Json::object()) {
+    begin_training(changed);
     for (const int64_t step : {10, 20}) {
       auto store = storage::open_directory_store(folder_ + "/checkpoints/j1");
       std::vector<float> values(16, static_cast<float>(step));
@@ -223,11 +223,30 @@ TEST_F(ResumeTest, WeightsOfAJobAreThoseOfOneOfItsCheckpoints) {
       {begun_with("job:j1@11"), "no checkpoint of step 11; there are"},
       {begun_with("job:"), "expected job:ID or job:ID@STEP"},
       {begun_with("job:j1", Json::object({{"n_layer", 5}})), "submit with --n_layer "}};
+  EXPECT_EQ(begun["spec"]["tied_head"], "on");
+  EXPECT_EQ(begun_with("job:j1", Json::object({{"tied_head", "off"}})).status(), 201) << "its head begins as the embedding";
+  const Answer serves = ask("POST", "/v1/jobs", {{"kind", "serve"}, {"init_from", "job:j1"}, {"tokenizer", "/data"}});
+  ASSERT_EQ(serves.status(), 201) << serves.response->body;
+  EXPECT_EQ(serves.json()["spec"]["tied_head"], "on");
   for (const auto& [answer, says] : refused) {
     EXPECT_EQ(answer.status(), 400) << says;
     EXPECT_THAT(answer.json()["detail"], HasSubstr(says));
     EXPECT_EQ(answer.json()["errors"][0]["field"], "init_from");
   }
+}
+
+TEST_F(ResumeTest, WeightsWithAHeadOfTheirOwnAreForSuchAJob) {
+  with_checkpoints({{"tied_head", "off"}});
+  Json request = {{"train_data_path", "/data/train.bin"}, {"init_from", "job:j1"}};
+  EXPECT_EQ(ask("POST", "/v1/jobs", request).json()["spec"]["tied_head"], "off");
+  EXPECT_EQ(
+      ask("POST", "/v1/jobs", {{"kind", "serve"}, {"init_from", "job:j1"}, {"tokenizer", "/data"}}).json()["spec"]["tied_head"],
+      "off");
+  request["tied_head"] = "on";
+  EXPECT_THAT(ask("POST", "/v1/jobs", request).json()["detail"],
+              HasSubstr("its model has a head of its own, not one that is tied to the embedding: submit with --tied_head off"));
+  EXPECT_THAT(resumes_from("20", {{"tied_head", "on"}}).json()["detail"],
+              HasSubstr("its head is not tied to the embedding, and this job's is: submit with --tied_head off"));
 }
 
 TEST_F(ResumeTest, EqualSubmissionsWhoseCheckpointIsVerifiedAtTheSameTimeBecomeOneJob) {
@@ -256,6 +275,8 @@ TEST_F(ResumeTest, AMissingCheckpointIsRefusedWithTheExistingOnes) {
   EXPECT_THAT(resumes_from("latest", {{"name", ""}}).json()["detail"], HasSubstr("job:ID"));
   EXPECT_THAT(resumes_from("20", {{"n_layer", 3}}).json()["detail"], HasSubstr("n_layer is 6 there and 3 here"));
   EXPECT_THAT(resumes_from("20", {{"total_steps", 15}}).json()["detail"], HasSubstr("beyond total_steps 15"));
+  EXPECT_THAT(resumes_from("20", {{"tied_head", "off"}}).json()["detail"],
+              HasSubstr("its head is tied to the embedding, and this job's is not: submit with --tied_head on"));
 }
 
 TEST_F(ResumeTest, AJobsFolderThatIsALinkLeadsNowhereElse) {

@@ -201,9 +201,11 @@ class ServiceTest : public testing::Test {
             {"batch_size", 1}, {"gradient_accumulation_steps", 2}, {"total_steps", 100}};
   }
   // Brings j1 to train in generation 1 on w1 and w2.
-  void begin_training() {
+  void begin_training(const nlohmann::json& changed = nlohmann::json::object()) {
     for (const char* worker : {"w1", "w2"}) arrives(worker);
-    ASSERT_EQ(ask("POST", "/v1/jobs", spec()).status(), 201);
+    nlohmann::json request = spec();
+    request.update(changed);
+    ASSERT_EQ(ask("POST", "/v1/jobs", request).status(), 201);
     for (const char* worker : {"w1", "w2"}) reports(worker, Phase::kPrepared);
     for (const char* worker : {"w1", "w2"}) reports(worker, Phase::kActive, 1, 0);
     ASSERT_EQ(directive("w1"), "join 1");

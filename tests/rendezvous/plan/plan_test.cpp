@@ -72,6 +72,8 @@ TEST(Plan, CountsTheParametersOfAnyNumberOfLayers) {
     model::Gpt2Config config = kTiny;
     config.n_layer = layers;
     EXPECT_EQ(parameter_counts(config).total, model::ParameterTable(config).total);
+    config.ties_head = false;
+    EXPECT_EQ(parameter_counts(config).total, model::ParameterTable(config).total) << "with a head of its own";
   }
   EXPECT_EQ(parameter_counts(kTiny).layer, 1774464);
   EXPECT_EQ(parameter_counts(kTiny).embedding, 50257 * 384);
@@ -103,6 +105,15 @@ TEST(Plan, RowsOfTheEmbeddingAreAsManyAsTokensOrAsTheVocabularyHas) {
   EXPECT_DOUBLE_EQ(figures_of(inputs).row_bytes_each_way, 50257 * (4 * 384 + 4)) << "as float32";
   inputs.sync_every = 8;
   EXPECT_EQ(figures_of(inputs).row_bytes_each_way, 0);
+}
+
+TEST(Plan, AnEmbeddingThatIsNotTiedGoesWhole) {
+  PlanInputs inputs = plain_inputs();
+  inputs.overlap = true;
+  EXPECT_GT(figures_of(inputs).row_bytes_each_way, 0);
+  inputs.model.ties_head = false;
+  EXPECT_EQ(figures_of(inputs).row_bytes_each_way, 0);
+  for (const MemoryPart& part : memory_parts(inputs)) EXPECT_NE(part.name, "rows of the embedding, of all nodes");
 }
 
 TEST(Plan, Int8SendsItsFirstHalfAsAnAllToAllRoundTheRing) {

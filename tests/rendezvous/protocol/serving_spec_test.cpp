@@ -27,7 +27,7 @@ TEST(ServingSpec, HasItsOwnFieldsAndThoseOfEveryJobAndIsReadAgain) {
   const Json written = to_json(*spec);
   for (const char* field : {"learning_rate", "train_data_path", "total_steps", "dtype", "checkpoint_every"})
     EXPECT_FALSE(written.contains(field)) << field;
-  for (const char* field : {"kind", "precision", "follow", "tokenizer", "n_embd", "priority", "requires"})
+  for (const char* field : {"kind", "precision", "follow", "tokenizer", "n_embd", "tied_head", "priority", "requires"})
     EXPECT_TRUE(written.contains(field)) << field;
   EXPECT_EQ(job_spec_from_json(written), *spec);
   EXPECT_EQ(to_json(job_spec_from_json(to_json_for_workers(*spec)))["precision"], "int8");

@@ -135,6 +135,18 @@ TEST_F(GpuRanks, HaveThemWhenDividedGradientsOverflow) {
   }
 }
 
+TEST_F(GpuRanks, HaveThemWithAHeadOfItsOwn) {
+  spec.tied_head = "off";
+  make_it_overflow();
+  const std::string one = at(1, "off");
+  EXPECT_EQ(at(2, "on"), one);
+  spec.replicas = 1;
+  for (const char* shard : {"gradients", "parameters"}) {
+    spec.shard = shard;
+    EXPECT_EQ(at(3, "on"), one) << shard;
+  }
+}
+
 TEST_F(GpuRanks, ReadTheirPartsOfACheckpoint) {
   spec.n_layer = 2;
   spec.dtype = "bfloat16";

@@ -174,6 +174,34 @@ TEST_F(SameBits, WithoutBiases) {
   EXPECT_EQ(with_a_rank_lost(spec, 4), one);
 }
 
+TEST_F(SameBits, WithAHeadOfItsOwn) {
+  auto spec = tiny_spec(data);
+  const std::string tied = undisturbed(spec, 1);
+  spec.tied_head = "off";
+  const std::string one = undisturbed(spec, 1);
+  EXPECT_NE(one, tied);
+  for (int world_size = 2; world_size <= 4; ++world_size)
+    EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
+  std::vector<rendezvous::JobSpec> all(5, spec);
+  for (const size_t i : {1U, 2U, 3U}) {
+    all[i].shard = std::array{"none", "optimizer", "gradients", "parameters"}[i];
+    EXPECT_EQ(undisturbed(all[i], 3), one) << all[i].shard;
+  }
+  all[4].overlap = "off";
+  EXPECT_EQ(undisturbed(all[4], 3), one) << "without overlap";
+  for (const auto& each : all) EXPECT_EQ(with_a_rank_lost(each, 7), one) << each.shard;
+}
+
+TEST_F(SameBits, WithAHeadOfItsOwnWhenGradientsOverflow) {
+  auto spec = tiny_spec(data);
+  spec.tied_head = "off";
+  tamper = make_it_overflow;
+  const std::string one = undisturbed(spec, 1);
+  EXPECT_EQ(undisturbed(spec, 3), one);
+  spec.shard = "gradients";
+  EXPECT_EQ(undisturbed(spec, 3), one);
+}
+
 TEST_F(SameBits, WithDropoutAndLocalSteps) {
   auto spec = tiny_spec(data);
   spec.dropout = 0.2;
