@@ -10,8 +10,8 @@ namespace {
 // without end: so seldom, in patiences.
 constexpr int64_t kBetweenUnreached = 5;
 // A client that is referred to the leader goes there at once; until a service that stands by sees it in the beats, a beat and a
-// look go by.
-constexpr int64_t kReferredComeMs = 750;
+// look go by. Workers ask for something every second, each at another moment.
+constexpr int64_t kReferredComeMs = 750, kUnheardMs = 1250;
 
 }  // namespace
 
@@ -48,9 +48,11 @@ bool Leadership::nobody_reaches_it(int64_t now_ms, int64_t beats, const SeenOfLe
   } else if (!referred_ms_ && seen.referred != referred_seen_) {
     referred_ms_ = now_ms;
   }
-  if (now_ms < unreached_again_ms_ || now_ms - heard_ms_ <= patience_ms_) return false;
-  if (seen.unanswered_since_ms && now_ms - *seen.unanswered_since_ms > patience_ms_) return true;
-  return referred_ms_ && now_ms - *referred_ms_ > kReferredComeMs;
+  if (now_ms < unreached_again_ms_) return false;
+  const int64_t unheard_ms = now_ms - heard_ms_;
+  const bool gives_no_answer = seen.unanswered_since_ms && now_ms - *seen.unanswered_since_ms > patience_ms_;
+  if (gives_no_answer && unheard_ms > patience_ms_) return true;
+  return referred_ms_ && now_ms - *referred_ms_ > kReferredComeMs && unheard_ms > kUnheardMs;
 }
 
 // Waits for the transaction that the leader before is in, for it has the row; a frozen leader's was ended with its connection.

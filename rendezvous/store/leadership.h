@@ -5,14 +5,13 @@
 // lock without knowing it can commit nothing, and what it was committing is done before the next term begins.
 // A leader counts up `beats`, several times a second. A leader whose number stands still for `patience` while it holds the
 // lock (it is frozen, or cut off) is deposed: a service that stands by ends its connections at the server. So is a leader that
-// reaches the database and that nobody reaches: its beats say that it was asked for nothing for `patience`; and it answers the
-// one that stands by nothing for as long, or that one was asked for something, referred whoever asked to the leader, and they
-// did not come there. A leader that anybody reaches keeps the lead, whoever else does not reach it. Only the observer's own
-// steady clock is asked for that, no clock is compared with another's.
-// A failover of the database's server begins a timeline, whose number is larger, and may lose what was committed last, terms
-// too. So each timeline has terms of its own, kTermsOfTimeline of them: a number that a server before may have given out is not
-// given out again.
-// Thread: one at a time.
+// reaches the database and that nobody reaches: its beats say that it was asked for nothing for `patience`, and it answers the
+// one that stands by nothing for as long; or it was asked for nothing for more than a second, and the one that stands by was,
+// referred whoever asked to the leader, and they did not come there. A leader that anybody reaches keeps the lead, whoever else
+// does not reach it. Only the observer's own steady clock is asked for that, no clock is compared with another's. A failover of
+// the database's server begins a timeline, whose number is larger, and may lose what was committed last, terms too. So each
+// timeline has terms of its own, kTermsOfTimeline of them: a number that a server before may have given out is not given out
+// again. Thread: one at a time.
 #pragma once
 
 #include <cstdint>
