@@ -72,7 +72,7 @@ void add_export_command(CLI::App& ckpt, Options& options) {
   const auto arguments = std::make_shared<ExportArguments>();
   CLI::App* command = add_command(ckpt, options, "export", "Write a checkpoint's model for other programs",
                                   "holdfast ckpt export job:j1 --format gguf --output gpt2-j1");
-  command->add_option("place", arguments->place, kPlaceHelp)->required()->type_name("PLACE");
+  command->add_option("checkpoints", arguments->place, kPlaceHelp)->required()->type_name("PLACE");
   command->add_option("--format", arguments->format, "For transformers, llama.cpp or numpy")
       ->required()
       ->check(CLI::IsMember(std::vector<std::string>(std::begin(model::kExchangeFormats), std::end(model::kExchangeFormats))));

@@ -205,7 +205,7 @@ void add_checkpoint_commands(CLI::App& app, Options& options) {
   const auto arguments = std::make_shared<CkptArguments>();
   const auto add = [&](const char* name, const char* help, const char* example, const std::function<void()>& action) {
     CLI::App* command = add_command(*ckpt, options, name, help, example);
-    command->add_option("place", arguments->place, kPlaceHelp)->required()->type_name("PLACE");
+    command->add_option("checkpoints", arguments->place, kPlaceHelp)->required()->type_name("PLACE");
     add_wide_flag(*command, options);
     command->callback(action);
     return command;

@@ -111,6 +111,20 @@ TEST(ManualPage, HasEveryCommandFlagAndTopic) {
   EXPECT_EQ(Json::parse(holdfast({"help", "--man", "--json"}).out)["text"], page);
 }
 
+// CLI11 of Debian 13 refuses a program where one has.
+TEST(CommandTree, NoArgumentHasTheNameOfAnOption) {
+  Options options;
+  const auto app = make_app(options);
+  const std::function<void(const CLI::App&)> walk = [&](const CLI::App& command) {
+    for (const CLI::App* below : commands_below(command)) walk(*below);
+    for (const CLI::Option* argument : arguments_of(command)) {
+      for (const CLI::Option* option : command.get_options())
+        EXPECT_FALSE(option->check_lname(argument->get_name(true))) << full_name(&command) << " " << argument->get_name(true);
+    }
+  };
+  walk(*app);
+}
+
 TEST(ManualPage, NoLineOfTextLooksLikeARoffRequest) {
   Options options;
   std::istringstream lines(manual_page(*make_app(options)));
