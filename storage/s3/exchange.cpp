@@ -154,7 +154,6 @@ struct S3Connection::Impl {
     curl_easy_reset(easy);  // keeps the connection
     const auto set = [&](CURLoption option, auto value) { curl_easy_setopt(easy, option, value); };
     set(CURLOPT_URL, request.url.c_str());
-    set(CURLOPT_PATH_AS_IS, 1L);
     set(CURLOPT_PROTOCOLS_STR, "http,https");
     set(CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
     set(CURLOPT_NOSIGNAL, 1L);
