@@ -1,5 +1,6 @@
 // OpenSSL does TLS; below it lies a socket of ours, because OpenSSL's own can neither hold a short packet back (MSG_MORE) nor
-// write to a broken connection without a signal (MSG_NOSIGNAL).
+// write to a broken connection without a signal (MSG_NOSIGNAL). It also reads ahead itself: OpenSSL 3.5 that reads ahead loses
+// what it has read behind a change of the key.
 //
 // Waiting is where such code goes wrong, so it has three rules. A record is reported as taken when the kernel has the whole of
 // it: nothing waits here that only another call would push out. The buffer of what was received counts as readable until
@@ -41,11 +42,26 @@ struct SocketBelow {
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) BIO_set_retry_write(bio);
     return static_cast<int>(n);
   }
+  // Not ahead in the handshake: the kernel may open what follows it, and must then find it in the socket.
   static int read(BIO* bio, char* data, int length) {
     BIO_clear_retry_flags(bio);
-    const int n = BIO_read(BIO_next(bio), data, length);
-    BIO_copy_next_retry(bio);
-    return n;
+    auto* const stream = static_cast<TlsStream*>(BIO_get_data(bio));
+    const bool ahead = stream->ready_ && !stream->kernel_receives_;
+    if (!ahead) {
+      const int n = BIO_read(BIO_next(bio), data, length);
+      BIO_copy_next_retry(bio);
+      return n;
+    }
+    if (stream->read_.empty()) {
+      const int n = BIO_read(BIO_next(bio), stream->read_memory_.data(), static_cast<int>(stream->read_memory_.size()));
+      BIO_copy_next_retry(bio);
+      if (n <= 0) return n;
+      stream->read_ = std::span(stream->read_memory_).first(static_cast<size_t>(n));
+    }
+    const auto taken = stream->read_.first(std::min(stream->read_.size(), static_cast<size_t>(length)));
+    std::ranges::copy(taken, data);
+    stream->read_ = stream->read_.subspan(taken.size());
+    return static_cast<int>(taken.size());
   }
   static long control(BIO* bio, int command, long number, void* pointer) {
     return BIO_next(bio) == nullptr ? 0 : BIO_ctrl(BIO_next(bio), command, number, pointer);
@@ -74,8 +90,7 @@ using rendezvous::describe_errno;
 using Kind = TransportError::Kind;
 
 constexpr std::string_view kIdentity = "holdfast ring";  // the key is of one connection: its name says nothing
-// The most that one read of the socket brings: OpenSSL copies each record once more, so they should lie in the processor's
-// cache.
+// The most that one read of the socket brings: records are copied once more, so they should lie in the processor's cache.
 constexpr size_t kReadBufferBytes = 128 << 10;
 constexpr uint64_t kRecordsOfAKernelKey = uint64_t{1} << 32;
 
@@ -99,8 +114,6 @@ SSL_CTX* context() {
     SSL_CTX_set_num_tickets(fresh.get(), 0);
     SSL_CTX_set_options(fresh.get(), SSL_OP_ENABLE_KTLS);
     SSL_CTX_set_mode(fresh.get(), SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
-    SSL_CTX_set_read_ahead(fresh.get(), 1);
-    SSL_CTX_set_default_read_buffer_len(fresh.get(), kReadBufferBytes);
     return fresh;
   }();
   return made.get();
@@ -226,9 +239,10 @@ TransportResult<bool> TlsStream::shake_hands() {
     return tl::make_unexpected(*broken_);
   }
   ready_ = true;
-  drained_ = false;  // bytes that follow the handshake may have come with it
+  drained_ = false;
   kernel_sends_ = BIO_get_ktls_send(SSL_get_wbio(ssl_.get()));
   kernel_receives_ = BIO_get_ktls_recv(SSL_get_rbio(ssl_.get()));
+  if (!kernel_receives_) read_memory_.resize(kReadBufferBytes);
   return true;
 }
 

@@ -16,6 +16,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "worker/transport/transport.h"
 
@@ -71,7 +72,9 @@ class TlsStream {
   bool read_waits_to_write_ = false, write_waits_to_read_ = false;
   bool sealed_waits_ = false;  // a sealed record is not wholly in the kernel
   bool kernel_sends_ = false, kernel_receives_ = false;
-  uint64_t records_ = 0;  // under the present key
+  uint64_t records_ = 0;           // under the present key
+  std::vector<char> read_memory_;  // none where the kernel receives
+  std::span<const char> read_;     // of it, what came from the socket and OpenSSL has not asked for yet
   std::optional<TransportError> broken_;
 
   friend struct SocketBelow;

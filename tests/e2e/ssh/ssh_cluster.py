@@ -104,7 +104,7 @@ class SshCluster(networked_cluster.NetworkedCluster):
         return wait_until(lambda: children_of(self.machines[name].pid, "sleep"), 10, f"{name}'s first process")[0]
 
     def start_sshd(self, name):
-        process = Process(f"sshd-{name}", ("nsenter", f"--target={self.first_process(name)}", "--net", "--pid", "--mount", "--uts", "--",
+        process = Process(f"sshd-{name}", ("nsenter", f"--target={self.first_process(name)}", "--net", "--pid", "--mount", "--uts", "--root", "--",
                                            SSHD, "-D", "-e", "-f", f"{self.ssh}/{name}.conf"), self.environment(), f"{self.folder}/sshd-{name}.log")
         self.everything.append(process)
         wait_until(lambda: "Server listening" in process.log() or not process.running(), 10, f"sshd of {name}")
