@@ -26,6 +26,20 @@ class SameBits : public ::testing::Test {
     EXPECT_EQ(ranks[0].session->state->step, spec.total_steps);
     return ranks.hash();
   }
+  void expect_with_more_ranks(const rendezvous::JobSpec& spec, const std::string& hash) {
+    for (int world_size = 2; world_size <= 4; ++world_size)
+      EXPECT_EQ(undisturbed(spec, world_size), hash) << world_size << " ranks";
+  }
+  // The same job with a whole state, and with one that is divided among three ranks in each way, which ends with this hash.
+  std::vector<rendezvous::JobSpec> expect_divided(const rendezvous::JobSpec& spec, const std::string& hash) {
+    std::vector<rendezvous::JobSpec> all{spec};
+    for (const char* shard : {"optimizer", "gradients", "parameters"}) {
+      all.push_back(spec);
+      all.back().shard = shard;
+      EXPECT_EQ(undisturbed(all.back(), 3), hash) << shard;
+    }
+    return all;
+  }
   // Of three ranks one is cut off after this step, while the others compute on; they go on without it.
   std::string with_a_rank_lost(const rendezvous::JobSpec& spec, int64_t after) {
     Ranks ranks(spec, service);

@@ -1,7 +1,6 @@
 // The promise: the state after step s does not depend on how many ranks there are, nor on who comes, goes or fails.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <map>
 
 #include "tests/worker/step/same_bits_fixture.h"
@@ -19,8 +18,7 @@ void make_it_overflow(TestRank& rank, size_t, int64_t step) {
 TEST_F(SameBits, AtAnyWorldSizeThoughMicrobatchesDoNotDivide) {
   const auto spec = tiny_spec(data);
   const std::string one = undisturbed(spec, 1);
-  for (int world_size = 2; world_size <= 4; ++world_size)
-    EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
+  expect_with_more_ranks(spec, one);
 }
 
 // Several files, of other lengths and weights: the shorter is gone through several times.
@@ -75,8 +73,7 @@ TEST_F(SameBits, WhenGradientsOverflowTheirScale) {
   const auto spec = tiny_spec(data);
   const std::string one = undisturbed(spec, 1);
   EXPECT_GE(events("gradients_repacked", 2).size(), 2U);
-  for (int world_size = 2; world_size <= 4; ++world_size)
-    EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
+  expect_with_more_ranks(spec, one);
 }
 
 TEST_F(SameBits, RepackedStepsAreToldAtEachDoubling) {
@@ -133,18 +130,13 @@ TEST_F(SameBits, WithDropout) {
   spec.dropout = 0.2;
   const std::string one = undisturbed(spec, 1);
   EXPECT_NE(one, without);
-  for (int world_size = 2; world_size <= 4; ++world_size)
-    EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
+  expect_with_more_ranks(spec, one);
   for (const char* recompute : {"attention", "block"}) {
     auto again = spec;
     again.recompute = recompute;
     EXPECT_EQ(undisturbed(again, 2), one) << recompute;
   }
-  std::vector<rendezvous::JobSpec> all(4, spec);
-  for (const size_t i : {1U, 2U, 3U}) {
-    all[i].shard = std::array{"none", "optimizer", "gradients", "parameters"}[i];
-    EXPECT_EQ(undisturbed(all[i], 3), one) << all[i].shard;
-  }
+  const auto all = expect_divided(spec, one);
   for (const auto& each : all) EXPECT_EQ(with_a_rank_lost(each, 7), one) << each.shard;
 }
 
@@ -164,13 +156,8 @@ TEST_F(SameBits, WithoutBiases) {
   spec.biases = "off";
   const std::string one = undisturbed(spec, 1);
   EXPECT_NE(one, with_biases);
-  for (int world_size = 2; world_size <= 4; ++world_size)
-    EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
-  for (const char* shard : {"optimizer", "gradients", "parameters"}) {
-    auto divided = spec;
-    divided.shard = shard;
-    EXPECT_EQ(undisturbed(divided, 3), one) << shard;
-  }
+  expect_with_more_ranks(spec, one);
+  expect_divided(spec, one);
   EXPECT_EQ(with_a_rank_lost(spec, 4), one);
 }
 
@@ -180,15 +167,11 @@ TEST_F(SameBits, WithAHeadOfItsOwn) {
   spec.tied_head = "off";
   const std::string one = undisturbed(spec, 1);
   EXPECT_NE(one, tied);
-  for (int world_size = 2; world_size <= 4; ++world_size)
-    EXPECT_EQ(undisturbed(spec, world_size), one) << world_size << " ranks";
-  std::vector<rendezvous::JobSpec> all(5, spec);
-  for (const size_t i : {1U, 2U, 3U}) {
-    all[i].shard = std::array{"none", "optimizer", "gradients", "parameters"}[i];
-    EXPECT_EQ(undisturbed(all[i], 3), one) << all[i].shard;
-  }
-  all[4].overlap = "off";
-  EXPECT_EQ(undisturbed(all[4], 3), one) << "without overlap";
+  expect_with_more_ranks(spec, one);
+  auto all = expect_divided(spec, one);
+  all.push_back(spec);
+  all.back().overlap = "off";
+  EXPECT_EQ(undisturbed(all.back(), 3), one) << "without overlap";
   for (const auto& each : all) EXPECT_EQ(with_a_rank_lost(each, 7), one) << each.shard;
 }
 
