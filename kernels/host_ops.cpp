@@ -1,7 +1,6 @@
 // Host memory and what the machine says about itself.
 #include "kernels/host_ops.h"
 
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,6 +9,8 @@
 #include <cstring>
 #include <fstream>
 #include <stdexcept>
+
+#include "kernels/host_memory.h"
 
 namespace holdfast::kernels {
 
@@ -36,20 +37,12 @@ int64_t HostOps::steady_ns() {
 }
 
 void* HostOps::allocate(size_t bytes) {
-  constexpr size_t kLine = 64;
-  constexpr size_t kHugePage = size_t{2} << 20;
   const auto limit = static_cast<size_t>(host_memory_bytes());
-  void* memory = nullptr;
-  const bool huge = bytes >= 2 * kHugePage;
-  if (bytes <= limit) {
-    const size_t unit = huge ? kHugePage : kLine;
-    memory = std::aligned_alloc(unit, (bytes + unit - 1) / unit * unit + (bytes == 0 ? unit : 0));
-  }
+  void* const memory = bytes <= limit ? allocate_host(bytes) : nullptr;
   if (memory == nullptr) {
     throw std::runtime_error("cannot allocate " + std::to_string(bytes) + " bytes of host memory: the machine has " +
                              std::to_string(limit) + " bytes in all; use a smaller batch_size or model, or free memory");
   }
-  if (huge) madvise(memory, bytes, MADV_HUGEPAGE);  // fewer page faults and TLB misses; refusing it costs only speed
   return memory;
 }
 

@@ -89,7 +89,7 @@ std::string numerics_name(Isa isa) {
     __builtin_cpu_init();
     name += __builtin_cpu_is("amd") ? "-amd" : __builtin_cpu_is("intel") ? "-intel" : "-other";
   }
-  return name + "/products-3";
+  return name + (multiplies_bfloat16(isa) ? "/products-4" : "/products-3");
 }
 
 }  // namespace holdfast::kernels::cpu

@@ -7,14 +7,19 @@
 namespace holdfast::kernels::cpu {
 namespace {
 
-constexpr int64_t kTileRows = 256;
+// Rows of tiles, where there are fewer tiles than kFewTiles lower ones: else threads have nothing to do while another one has
+// the third of three. 192 are whole blocks in the loops of every instruction set.
+constexpr int64_t kTileRows = 256, kLowTileRows = 192;
 constexpr int64_t kTileColumns = 512;
+constexpr int64_t kFewTiles = 16;
 constexpr int64_t kSumRows = 128;  // rows of dout whose sum is one partial of dbias
 
 // The output of one product as tiles, numbered row by row.
 struct Tiles {
   Cut rows, columns;
-  Tiles(int64_t m, int64_t n) : rows(Cut::even(m, kTileRows, 16)), columns(Cut::even(n, kTileColumns, 64)) {}
+  Tiles(int64_t m, int64_t n) : rows(Cut::even(m, kTileRows, 16)), columns(Cut::even(n, kTileColumns, 64)) {
+    if (count() < kFewTiles) rows = Cut::even(m, kLowTileRows, 16);
+  }
   int64_t count() const { return rows.count * columns.count; }
 
   struct Tile {
@@ -47,23 +52,23 @@ class TileProducts {
   Product products_[2][2];
 };
 
-// The right operand of all tiles, packed once: each column of tiles has one, however high its tiles are.
+// The right operand of all tiles, to be packed once: each column of tiles has one, however high its tiles are.
 class PackedColumns {
  public:
-  // `operand(column)`: where the operand of the tiles that begin at this column of the output lies.
-  template <typename Operand>
-  PackedColumns(Team& team, Scratch& scratch, const Tiles& tiles, const TileProducts& products, const Operand& operand)
-      : columns_(tiles.columns), bytes_(products.of_column(columns_.count == 1).packed_bytes()) {
+  PackedColumns(Scratch& scratch, const Tiles& tiles, const TileProducts& products)
+      : columns_(tiles.columns), products_(products), bytes_(products.of_column(columns_.count == 1).packed_bytes()) {
     packed_ = static_cast<char*>(scratch.reserve(bytes_ * static_cast<size_t>(columns_.count)));
-    team.for_each(columns_.count,
-                  [&](int64_t i, int) { products.of_column(i + 1 == columns_.count).pack(operand(columns_.begin(i)), at(i)); });
   }
+  int64_t count() const { return columns_.count; }
+  int64_t begin(int64_t i) const { return columns_.begin(i); }  // the first column of the output
+  void pack(int64_t i, const void* operand) const { products_.of_column(i + 1 == columns_.count).pack(operand, at(i)); }
   const void* of(const Tiles::Tile& tile) const { return at(tile.column / columns_.piece); }
 
  private:
   char* at(int64_t column) const { return packed_ + bytes_ * static_cast<size_t>(column); }
 
   Cut columns_;
+  const TileProducts& products_;
   size_t bytes_;  // of a whole column of tiles; the last may need less
   char* packed_;
 };
@@ -78,7 +83,8 @@ void CpuOps::matmul_forward(Act* out, Act* pre_gelu, const Act* in, const Act* w
   const int64_t width = tiles.columns.piece;
   const TileProducts products(
       tiles, [&](int64_t rows, int64_t columns) { return product(rows, IC, columns, by_rows(IC), transposed(IC), width); });
-  const PackedColumns packed(team_, packed_, tiles, products, [&](int64_t column) { return operand_at(w, column * IC); });
+  const PackedColumns packed(packed_, tiles, products);
+  team_.for_each(packed.count(), [&](int64_t i, int) { packed.pack(i, operand_at(w, packed.begin(i) * IC)); });
   for (Scratch& scratch : per_thread_) scratch.floats(tiles.rows.piece * width);
   team_.for_each(tiles.count(), [&](int64_t i, int thread) {
     const auto tile = tiles[i];
@@ -103,9 +109,12 @@ void CpuOps::matmul_backward(Act* din, float* dweight, float* dbias, const Act* 
       din_tiles, [&](int64_t rows, int64_t columns) { return product(rows, OC, columns, by_rows(OC), by_rows(IC), width); });
   const TileProducts dweight_products(
       dweight_tiles, [&](int64_t rows, int64_t columns) { return product(rows, N, columns, transposed(OC), by_rows(IC), IC); });
-  const PackedColumns packed_w(team_, packed_, din_tiles, din_products, [&](int64_t column) { return operand_at(w, column); });
-  const PackedColumns packed_x(team_, packed_more_, dweight_tiles, dweight_products,
-                               [&](int64_t column) { return operand_at(x, column); });
+  const PackedColumns packed_w(packed_, din_tiles, din_products), packed_x(packed_more_, dweight_tiles, dweight_products);
+  const int64_t of_w = packed_w.count();
+  team_.for_each(of_w + packed_x.count(), [&](int64_t i, int) {
+    if (i < of_w) return packed_w.pack(i, operand_at(w, packed_w.begin(i)));
+    packed_x.pack(i - of_w, operand_at(x, packed_x.begin(i - of_w)));
+  });
   const Cut sums = Cut::of(kSumRows, N);
   float* partials = partials_.floats(sums.count * OC);  // (pieces, OC)
   for (Scratch& scratch : per_thread_) scratch.floats(din_tiles.rows.piece * width);

@@ -6,6 +6,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/cpu/vector/int4_squares.h"
+
 namespace holdfast::kernels::cpu {
 
 // How a matrix lies in memory: element (i, j) is at i * row + j * column. One of the two is 1.
@@ -41,6 +43,9 @@ struct ProductLoops {
   // b as `run` wants it. `packed` has packed_bytes(shape), 64-byte aligned.
   size_t (*packed_bytes)(const ProductShape& shape);
   void (*pack)(const ProductShape& shape, const void* b, void* packed);
+  // The same of a b of weights of 4 bits, of which there are columns up to a multiple of 64. Null where a packed b is of 16
+  // bits and multiplied as float32.
+  void (*pack_int4)(const ProductShape& shape, const Int4Columns& b, void* packed);
   SquareForm (*square)(const ProductShape& shape);
   // The place in a packed b of the square whose first element is (k, column): multiples of its extents.
   size_t (*square_at)(const ProductShape& shape, int64_t column, int64_t k);

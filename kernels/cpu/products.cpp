@@ -21,24 +21,17 @@ const ProductLoops& product_loops(Isa isa, bool bfloat16) {
   return avx512::table().product;
 }
 
-namespace {
-
-// Where in a thread's scratch a packed b begins.
-size_t after(size_t scratch_bytes) {
-  return (scratch_bytes + 63) / 64 * 64;
-}
-
-}  // namespace
-
 Products::Products(int threads, Isa isa)
     : float32_(product_loops(isa, false)),
       bfloat16_(product_loops(isa, multiplies_bfloat16(isa))),
-      scratch_(static_cast<size_t>(threads)) {}
+      scratch_(static_cast<size_t>(threads)),
+      packed_(static_cast<size_t>(threads)) {}
 
 Product Products::prepare(const ProductShape& shape) {
   const Product product = prepared(shape);
   const ProductLoops& loops = *product.loops_;
-  for (Scratch& scratch : scratch_) scratch.reserve(after(loops.scratch_bytes(shape)) + loops.packed_bytes(shape));
+  for (Scratch& scratch : scratch_) scratch.reserve(loops.scratch_bytes(shape));
+  for (Scratch& packed : packed_) packed.reserve(loops.packed_bytes(shape));
   return product;
 }
 
@@ -51,10 +44,13 @@ Product Products::prepared(const ProductShape& shape, const ProductLoops& loops)
 }
 
 void Product::run(int thread, const void* a, const void* b, float* c) const {
-  char* const scratch = static_cast<char*>(owner_->scratch_[static_cast<size_t>(thread)].reserve(0));
-  char* const packed = scratch + after(loops_->scratch_bytes(shape_));
+  run_packed(thread, a, pack_own(thread, b), c);
+}
+
+const void* Product::pack_own(int thread, const void* b) const {
+  void* const packed = owner_->packed_[static_cast<size_t>(thread)].reserve(0);
   loops_->pack(shape_, b, packed);
-  loops_->run(shape_, a, packed, c, scratch);
+  return packed;
 }
 
 void Product::run_packed(int thread, const void* a, const void* packed_b, float* c) const {

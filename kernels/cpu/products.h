@@ -30,7 +30,10 @@ class Product {
   // there are a's.
   size_t packed_bytes() const { return loops_->packed_bytes(shape_); }
   void pack(const void* b, void* packed) const { loops_->pack(shape_, b, packed); }
+  void pack(const Int4Columns& b, void* packed) const { loops_->pack_int4(shape_, b, packed); }
   void run_packed(int thread, const void* a, const void* packed_b, float* c) const;
+  // Packs a b for this thread alone: it stays until the thread packs another, or runs a product that packs its own.
+  const void* pack_own(int thread, const void* b) const;
   const ProductShape& shape() const { return shape_; }
   SquareForm square() const { return loops_->square(shape_); }
   size_t square_at(int64_t column, int64_t k) const { return loops_->square_at(shape_, column, k); }
@@ -59,7 +62,7 @@ class Products {
  private:
   friend class Product;
   const ProductLoops &float32_, &bfloat16_;
-  std::vector<Scratch> scratch_;  // one per thread, as large as any product needs: its own, then room for a packed b
+  std::vector<Scratch> scratch_, packed_;  // one per thread, as large as any product needs: of its own, and for a packed b
 };
 
 }  // namespace holdfast::kernels::cpu

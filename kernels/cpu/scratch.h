@@ -7,7 +7,14 @@
 #include <cstdlib>
 #include <new>
 
+#include "kernels/host_memory.h"
+
 namespace holdfast::kernels::cpu {
+
+// Bytes up to the next multiple of a cache line.
+constexpr size_t aligned(size_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
 
 class Scratch {
  public:
@@ -26,8 +33,8 @@ class Scratch {
     asked_ = std::max(asked_, bytes);
     if (bytes > bytes_) {
       std::free(memory_);
-      bytes_ = (bytes + 63) / 64 * 64;
-      memory_ = std::aligned_alloc(64, bytes_);
+      bytes_ = aligned(bytes);
+      memory_ = allocate_host(bytes_);
       if (memory_ == nullptr) {
         bytes_ = 0;
         throw std::bad_alloc();

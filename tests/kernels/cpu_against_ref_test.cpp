@@ -42,7 +42,8 @@ TEST(CpuAgainstRef, ReportsWhatChangesBits) {
   EXPECT_GT(info.memory_bytes, 1 << 20);
   EXPECT_FALSE(info.model.empty());
   const std::string isa = cpu::isa_name(cpu::isa_of_environment());
-  EXPECT_TRUE(info.numerics.starts_with("cpu/" + isa) && info.numerics.ends_with("/products-3")) << info.numerics;
+  EXPECT_TRUE(info.numerics.starts_with("cpu/" + isa) && info.numerics.find("/products-") != std::string::npos)
+      << info.numerics;
   EXPECT_EQ(info.numerics, make_cpu_ops(DType::kBFloat16, 1)->info().numerics) << "threads must not be part of it";
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -11,6 +12,7 @@
 
 #include "kernels/cpu/products.h"
 #include "kernels/dtype.h"
+#include "kernels/int4.h"
 #include "tests/kernels/emulated_tiles.h"
 #include "tests/kernels/random_inputs.h"
 
@@ -131,6 +133,69 @@ TEST_P(ProductLoopsOf, PackSquaresThatHangOnTheirElementsAlone) {
         }
       }
     }
+  }
+}
+
+// Weights of 4 bits, and the numbers that they mean as an operand of so many lines.
+struct FourBits {
+  int64_t k, lines, groups = int4_groups(k);
+  std::vector<Int4Square> squares{static_cast<size_t>((lines + 63) / 64 * (64 / Int4Square::kLines) * groups)};
+
+  FourBits(int64_t depth, int64_t count, RandomInputs& random) : k(depth), lines(count) {
+    for (Int4Square& square : squares) {
+      const std::vector<float> scales = random.normal(Int4Square::kLines);
+      for (size_t line = 0; line < Int4Square::kLines; ++line) square.scales[line] = BFloat16(scales[line]).bits;
+      for (auto& pairs : square.pairs) {
+        const std::vector<float> any = random.normal(Int4Square::kLines);
+        for (size_t line = 0; line < Int4Square::kLines; ++line)
+          pairs[line] = static_cast<uint8_t>(std::lround(1000 * any[line]));
+      }
+    }
+  }
+  float number(int64_t line, int64_t at) const {
+    const Int4Square& from = squares[static_cast<size_t>(line / Int4Square::kLines * groups + at / kInt4Group)];
+    const int pair = from.pairs[at % kInt4Group / 2][line % Int4Square::kLines];
+    const uint32_t scale = from.scales[line % Int4Square::kLines];
+    return static_cast<float>((at % 2 == 0 ? pair & 15 : pair >> 4) - 8) * std::bit_cast<float>(scale << 16);
+  }
+  template <typename Element, typename Rounding>
+  std::vector<Element> operand(const Rounding& rounding) const {
+    std::vector<Element> all;
+    for (int64_t line = 0; line < lines; ++line) {
+      for (int64_t at = 0; at < k; ++at) all.push_back(rounding(number(line, at)));
+    }
+    return all;
+  }
+};
+
+TEST_P(ProductLoopsOf, PackWeightsOfFourBitsAsTheNumbersThatTheyMean) {
+  RandomInputs random;
+  SCOPED_TRACE(random.how_to_repeat());
+  for (const auto& [k, n] : {std::array<int64_t, 2>{1, 1}, {70, 50}, {200, 80}, {600, 40}, {1100, 33}}) {
+    const FourBits weights(k, n, random);
+    const auto expect_same = [&](const ProductShape& shape, const void* a, const void* numbers, Int4Rounding rounding) {
+      std::vector<float> expected(static_cast<size_t>(shape.m * n)), c(expected.size());
+      multiply(shape, a, numbers, expected.data());
+      const ProductLoops& loops = GetParam().loops(shape.bfloat16);
+      Scratch packed, scratch;
+      loops.pack_int4(shape, {weights.groups, weights.squares.data(), rounding}, packed.reserve(loops.packed_bytes(shape)));
+      loops.run(shape, a, packed.reserve(0), c.data(), scratch.reserve(loops.scratch_bytes(shape)));
+      EXPECT_EQ(c, expected) << k << " x " << n << (shape.bfloat16 ? ", bfloat16, " : ", float32, ")
+                             << static_cast<int>(rounding);
+    };
+    ProductShape shape = shape_of(3, k, n, false, true, false, false);
+    const std::vector<float> a = random.normal(3 * k);
+    const auto expect_rounded = [&](Int4Rounding rounding, float (*rounded)(float)) {
+      expect_same(shape, a.data(), weights.operand<float>(rounded).data(), rounding);
+    };
+    expect_rounded(Int4Rounding::kNone, [](float x) { return x; });
+    expect_rounded(Int4Rounding::kBFloat16, [](float x) -> float { return BFloat16(x); });
+    expect_rounded(Int4Rounding::kFloat16, [](float x) -> float { return Float16(x); });
+    if (!GetParam().bfloat16) continue;
+    shape.bfloat16 = true;
+    const std::vector<BFloat16> narrow(a.begin(), a.end());
+    expect_same(shape, narrow.data(), weights.operand<BFloat16>([](float x) { return BFloat16(x); }).data(),
+                Int4Rounding::kNone);
   }
 }
 

@@ -1,13 +1,17 @@
-// The team does every task once, with any number of threads, also when jobs follow each other quickly.
+// The team does every task once, with any number of threads, also when jobs follow each other quickly; sums of what its threads
+// make are in the order of the tasks.
 #include "kernels/cpu/team.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <fstream>
 #include <memory>
 #include <numeric>
+
+#include "kernels/cpu/ordered_sum.h"
 
 namespace holdfast::kernels::cpu {
 namespace {
@@ -78,6 +82,34 @@ TEST(Team, ManyComeAndGo) {
   for (int i = 0; i < 1000; ++i) {
     const auto team = std::make_unique<Team>(1 + i % 4);
     if (i % 3 == 0) team->for_each(5, [](int64_t, int) {});
+  }
+}
+
+TEST(OrderedSum, AddsInTheOrderOfNumbersWhoeverIsFirst) {
+  for (const int threads : {1, 2, 5}) {
+    Team team(threads);
+    constexpr int64_t kNumbers = 200;
+    std::vector<float> memory(static_cast<size_t>(threads) * 2);
+    OrderedSum sum(memory.data(), threads, 2);  // as many parts as threads: a late one must still get its own
+    std::vector<float> order;
+    std::atomic<int64_t> ended = -1;  // the largest number of those that have
+    team.for_each(kNumbers, [&](int64_t number, int) {
+      if (number % 7 == 0 && threads > 1) {  // a later one comes first
+        for (int64_t newest = ended; newest <= number; newest = ended) ended.wait(newest);
+      }
+      float* const part = sum.begin(number);
+      part[0] = static_cast<float>(number);
+      part[1] = -part[0];
+      sum.end(number, part, [&](const float* its, bool is_first) {
+        EXPECT_EQ(is_first, order.empty());
+        EXPECT_EQ(its[0], -its[1]);
+        order.push_back(its[0]);
+      });
+      for (int64_t newest = ended; newest < number && !ended.compare_exchange_weak(newest, number);) continue;
+      ended.notify_all();
+    });
+    ASSERT_EQ(order.size(), kNumbers);
+    for (int64_t number = 0; number < kNumbers; ++number) EXPECT_EQ(order[static_cast<size_t>(number)], number);
   }
 }
 

@@ -13,15 +13,6 @@ constexpr int64_t kTileSide = kWidth;  // rows of a, columns of b
 constexpr int64_t kTileDepth = 32;     // of k
 constexpr size_t kTileBytes = kSquareBytes;
 
-// Rounds to bfloat16, to nearest even, leaving a float. An infinity stays one; of a NaN it makes anything but a finite number
-// that would hide it: the part that is left over is then a NaN.
-inline __m512i rounded(__m512 x) {
-  const __m512i bits = _mm512_castps_si512(x);
-  const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-  const __m512i up = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
-  return _mm512_and_si512(up, _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
-}
-
 // A float32 as three bfloat16.
 struct ThreePartCells {
   using Element = float;
@@ -35,22 +26,21 @@ struct ThreePartCells {
       const float* line = x + i * stride;
       const __m512 low = load(line, lanes_of(i < lines ? depth : 0));
       const __m512 high = load(line + 16, lanes_of(i < lines ? depth - 16 : 0));
-      take_parts(parts, i, _mm512_permutex2var_ps(low, evens, high), _mm512_permutex2var_ps(low, odds, high));
+      take_pair(parts, i, _mm512_permutex2var_ps(low, evens, high), _mm512_permutex2var_ps(low, odds, high));
     }
   }
   static void read_across(Square* parts, const float* x, int64_t stride, int64_t lines, int64_t depth) {
     for (int64_t p = 0; p < 16; ++p) {
       const auto row = [&](int64_t k) { return load(x + k * stride, lanes_of(k < depth ? lines : 0)); };
-      take_parts(parts, p, row(2 * p), row(2 * p + 1));
+      take_pair(parts, p, row(2 * p), row(2 * p + 1));
     }
   }
-
- private:
   // The parts of two floats that are neighbours in k, as dwords of three squares' vector `i`. The rest after two roundings
-  // has at most 8 bits, and is a bfloat16 as it is.
-  static void take_parts(Square* parts, int64_t i, __m512 even, __m512 odd) {
+  // has at most 8 bits, and is a bfloat16 as it is. An infinity stays one; of a NaN the first part may be a number, and what is
+  // left over is a NaN.
+  static void take_pair(Square* parts, int64_t i, __m512 even, __m512 odd) {
     for (int part = 0; part < 2; ++part) {
-      const __m512i low = rounded(even), high = rounded(odd);
+      const __m512i low = bits_of(rounded_to_bfloat16(even)), high = bits_of(rounded_to_bfloat16(odd));
       even = _mm512_sub_ps(even, _mm512_castsi512_ps(low));
       odd = _mm512_sub_ps(odd, _mm512_castsi512_ps(high));
       parts[part].vector[i] = _mm512_or_si512(_mm512_srli_epi32(low, 16), high);

@@ -119,6 +119,12 @@ void pack_blocks(const ProductShape& shape, const void* memory, char* packed) {
 }
 
 template <typename Cells>
+void pack_int4_blocks(const ProductShape& shape, const Int4Columns& b, char* packed) {
+  for (int64_t k = 0; k < shape.k; k += block_depth(shape), packed += block_bytes(shape, shape.n))
+    pack_int4_lines<Cells>(packed, b, padded(shape.n), k, depth_from(shape, k));
+}
+
+template <typename Cells>
 void multiply_blocks(const ProductShape& shape, const void* memory, const char* packed_b, float* c, char* packed_a) {
   constexpr int kParts = Cells::kParts;
   const auto* a = static_cast<const typename Cells::Element*>(memory);
@@ -163,6 +169,10 @@ void pack(const ProductShape& shape, const void* b, void* packed) {
   (shape.bfloat16 ? pack_blocks<BFloat16Cells> : pack_blocks<ThreePartCells>)(shape, b, static_cast<char*>(packed));
 }
 
+void pack_int4(const ProductShape& shape, const Int4Columns& b, void* packed) {
+  (shape.bfloat16 ? pack_int4_blocks<BFloat16Cells> : pack_int4_blocks<ThreePartCells>)(shape, b, static_cast<char*>(packed));
+}
+
 int parts_of(const ProductShape& shape) {
   return shape.bfloat16 ? BFloat16Cells::kParts : ThreePartCells::kParts;
 }
@@ -199,7 +209,7 @@ bool usable() {
 }
 
 const ProductLoops& product_loops() {
-  static constexpr ProductLoops loops = {packed_bytes, pack, square, square_at, scratch_bytes, run};
+  static constexpr ProductLoops loops = {packed_bytes, pack, pack_int4, square, square_at, scratch_bytes, run};
   return loops;
 }
 

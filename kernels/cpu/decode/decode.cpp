@@ -16,7 +16,7 @@ struct CpuOps::Decode::PackedWeight final : KeptWeight {
   std::byte* data = nullptr;
   size_t size = 0;
 
-  PackedWeight(int64_t outer, int64_t inner) : columns(Cut::even(outer, kTileColumns, 64)) {
+  PackedWeight(int64_t outer, int64_t inner, int64_t tile_columns) : columns(Cut::even(outer, tile_columns, 64)) {
     OC = outer;
     IC = inner;
   }
@@ -31,16 +31,16 @@ std::unique_ptr<DecodeOps> CpuOps::make_decode_ops(WeightForm form) {
 }
 
 std::unique_ptr<DecodeOps::Weight> CpuOps::Decode::keep(const Act* weight, int64_t OC, int64_t IC) {
-  auto kept = std::make_unique<PackedWeight>(OC, IC);
+  auto kept = std::make_unique<PackedWeight>(OC, IC, tile_columns());
   for (int64_t tile = 0; tile < kept->columns.count; ++tile) {
-    const Product product = kept_product(shape(1, IC, kept->columns.size(tile), kTileColumns));
+    const Product product = kept_product(shape(1, IC, kept->columns.size(tile), tile_columns()));
     kept->offsets.push_back(kept->size);
     kept->size += aligned(product.packed_bytes());
   }
   kept->data = static_cast<std::byte*>(kept->memory.reserve(kept->size));
   const void* const from = ops_.operands(weight, OC * IC, ops_.weight_);
   ops_.team_.for_each(kept->columns.count, [&](int64_t tile, int) {
-    const Product product = kept_product(shape(1, IC, kept->columns.size(tile), kTileColumns));
+    const Product product = kept_product(shape(1, IC, kept->columns.size(tile), tile_columns()));
     product.pack(ops_.operand_at(from, kept->columns.begin(tile) * IC), kept->data + kept->offsets[static_cast<size_t>(tile)]);
   });
   return kept;
@@ -59,16 +59,16 @@ void CpuOps::Decode::multiply(const Act* x, const KeptWeight& kept, int64_t N, c
   const void* const in = ops_.operands(x, N * weight.IC, ops_.in_);
   const Cut rows = Cut::even(N, kTileRows, 16);
   const auto tile_shape = [&](int64_t piece, int64_t tile) {
-    return shape(rows.size(piece), weight.IC, weight.columns.size(tile), kTileColumns);
+    return shape(rows.size(piece), weight.IC, weight.columns.size(tile), tile_columns());
   };
   ops_.products_.prepare(tile_shape(0, 0));
-  for (Scratch& scratch : ops_.per_thread_) scratch.floats((rows.piece + 1) * kTileColumns);
+  for (Scratch& scratch : ops_.per_thread_) scratch.floats((rows.piece + 1) * tile_columns());
   ops_.team_.for_each(weight.columns.count * rows.count, [&](int64_t i, int thread) {
     const int64_t tile = i / rows.count, piece = i % rows.count, row = rows.begin(piece), column = weight.columns.begin(tile);
-    float* const y = ops_.per_thread_[static_cast<size_t>(thread)].floats(0);  // (rows, kTileColumns), then a row's room
+    float* const y = ops_.per_thread_[static_cast<size_t>(thread)].floats(0);  // (rows, tile_columns()), then a row's room
     kept_product(tile_shape(piece, tile)).run_packed(thread, ops_.operand_at(in, row * weight.IC), weight.at(tile), y);
     for (int64_t r = 0; r < rows.size(piece); ++r)
-      finish(row + r, column, weight.columns.size(tile), y + r * kTileColumns, y + rows.piece * kTileColumns);
+      finish(row + r, column, weight.columns.size(tile), y + r * tile_columns(), y + rows.piece * tile_columns());
   });
 }
 

@@ -12,11 +12,6 @@
 
 namespace holdfast::kernels::cpu {
 
-// Bytes up to the next multiple of a cache line.
-constexpr size_t aligned(size_t bytes) {
-  return (bytes + 63) / 64 * 64;
-}
-
 class CpuOps::Decode : public DecodeOps {
  public:
   explicit Decode(CpuOps& ops) : ops_(ops) {}
@@ -41,8 +36,10 @@ class CpuOps::Decode : public DecodeOps {
   // finish() for each row of each tile of x (N, IC) * weight^T, from any thread of the team.
   virtual void multiply(const Act* x, const KeptWeight& weight, int64_t N, const Finish& finish);
 
-  static constexpr int64_t kTileRows = 256;     // of a product's rows, and
-  static constexpr int64_t kTileColumns = 256;  // of its columns, that are computed at a time
+  static constexpr int64_t kTileRows = 256;  // of a product's rows that are computed at a time
+  // Of its columns: few, so that all threads have some where there is one row; more for matrix units, which pack rows for each
+  // tile.
+  int64_t tile_columns() const { return ops_.isa_ == Isa::kAmx ? 256 : 128; }
 
   ProductShape shape(int64_t rows, int64_t IC, int64_t columns, int64_t c_width) const {
     return {rows, IC, columns, by_rows(IC), transposed(IC), c_width, false, ops_.native_bfloat16_};
@@ -90,11 +87,11 @@ class CpuOps::Int4Decode final : public CpuOps::Decode {
   std::unique_ptr<Weight> keep(const Act* weight, int64_t OC, int64_t IC) override;
 
  private:
-  struct Groups;
+  struct Tiles;
 
   void multiply(const Act* x, const KeptWeight& weight, int64_t N, const Finish& finish) override;
 
-  std::vector<Scratch> tiles_;  // by thread: a row as floats; a tile as activations; packed
+  std::vector<Scratch> tiles_;  // by thread: a packed tile
 };
 
 }  // namespace holdfast::kernels::cpu

@@ -31,6 +31,13 @@ void scaled_from_float(void* out, const float* in, float factor, int64_t count) 
 }
 
 template <typename E>
+void scaled(void* out, const void* in, float factor, int64_t count) {
+  const E* x = static_cast<const E*>(in);
+  E* y = static_cast<E*>(out);
+  sweep(count, [&](int64_t i, auto part) { store(y + i, load(x + i, part) * broadcast(factor), part); });
+}
+
+template <typename E>
 void accumulate(float* total, const void* in, int64_t count) {
   const E* x = static_cast<const E*>(in);
   sweep(count, [&](int64_t i, auto part) { store(total + i, load(total + i, part) + load(x + i, part), part); });
@@ -53,6 +60,7 @@ void fill(ElementLoops& loops) {
   loops.from_float = from_float<E>;
   loops.scaled_to_float = scaled_to_float<E>;
   loops.scaled_from_float = scaled_from_float<E>;
+  loops.scaled = scaled<E>;
   loops.accumulate = accumulate<E>;
   loops.dot = dot<E>;
 }

@@ -14,7 +14,6 @@ void fill_optimizer(VectorTable& table);
 void fill_fixed_point(VectorTable& table);
 void fill_product(VectorTable& table);
 void fill_dropout(VectorTable& table);
-void fill_int4(VectorTable& table);
 void fill_int8(VectorTable& table);
 
 }  // namespace holdfast::kernels::cpu::HOLDFAST_VECTOR_ISA

@@ -74,6 +74,18 @@ inline Floats to_floats(Ints a) {
 inline Ints exponent_bits(Ints n) {
   return _mm512_slli_epi32(n, 23);
 }
+inline Ints without_four_bits(Ints a) {
+  return _mm512_srli_epi32(a, 4);
+}
+inline Floats number_of_four_bits(Ints a) {
+  return _mm512_permutexvar_ps(a, _mm512_setr_ps(-8, -7, -6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7));
+}  // the lower ones less 8
+inline Ints upper_half(Ints a) {
+  return _mm512_srli_epi32(a, 16);
+}
+inline Ints load_bytes(const uint8_t* p) {
+  return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
 
 struct Whole {};
 struct Part {  // the last, incomplete vector of a row
@@ -134,6 +146,12 @@ inline __m256i narrow(Floats a) {
   const __mmask16 nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
   const Ints quiet = _mm512_or_si512(word, broadcast_int(0x400000));
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(_mm512_mask_mov_epi32(rounded, nan, quiet), 16));
+}
+inline Floats rounded(Floats a, Bf16) {
+  return widen(narrow(a));
+}
+inline Floats rounded(Floats a, Fp16) {
+  return _mm512_cvtph_ps(_mm512_cvtps_ph(a, kToNearestEven));
 }
 inline Floats load(const Bf16* p, Whole) {
   return widen(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
@@ -223,6 +241,18 @@ inline Floats to_floats(Ints a) {
 inline Ints exponent_bits(Ints n) {
   return _mm256_slli_epi32(n, 23);
 }
+inline Ints without_four_bits(Ints a) {
+  return _mm256_srli_epi32(a, 4);
+}
+inline Floats number_of_four_bits(Ints a) {
+  return to_floats(add_int(and_int(a, broadcast_int(15)), broadcast_int(-8)));
+}
+inline Ints upper_half(Ints a) {
+  return _mm256_srli_epi32(a, 16);
+}
+inline Ints load_bytes(const uint8_t* p) {
+  return _mm256_cvtepu8_epi32(_mm_loadl_epi64(reinterpret_cast<const __m128i*>(p)));
+}
 
 struct Whole {};
 struct Part {
@@ -293,6 +323,12 @@ inline __m128i narrow(Floats a) {
   const Ints upper = _mm256_srli_epi32(_mm256_blendv_epi8(rounded, quiet, nan), 16);
   return _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1));
 }
+inline Floats rounded(Floats a, Bf16) {
+  return widen(narrow(a));
+}
+inline Floats rounded(Floats a, Fp16) {
+  return _mm256_cvtph_ps(_mm256_cvtps_ph(a, kToNearestEven));
+}
 inline Floats load(const Bf16* p, Whole) {
   return widen(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
@@ -342,6 +378,16 @@ inline double sum_of_lanes(Doubles a) {
 }
 
 #endif
+
+inline Floats rounded(Floats a, float) {
+  return a;
+}
+// The same as rounded(a, Bf16{}) in fewer steps, where `a` is no NaN, or one whose lower 16 bits are 0.
+inline Floats rounded_to_bfloat16(Floats a) {
+  const Ints word = bits_of(a), odd = and_int(upper_half(word), broadcast_int(1));
+  return floats_of(
+      and_int(add_int(word, add_int(odd, broadcast_int(0x7fff))), broadcast_int(static_cast<int32_t>(0xffff0000u))));
+}
 
 inline Doubles operator+(Doubles a, Doubles b) {
   return {a.low + b.low, a.high + b.high};

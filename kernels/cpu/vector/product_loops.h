@@ -4,7 +4,8 @@
 // zero and is added to c once. Internal linkage, no templates of the standard library: see lanes.h.
 //
 // b is packed as squares (squares.h). a is read where it is, but where its rows are the contiguous index, or a cell would reach
-// beyond its end, its panels of kRows rows are copied first.
+// beyond its end, its panels of kRows rows are copied first; and so they are where blocks are as narrow as AVX2's and there are
+// some of them: rows a power of two apart share few sets of the first-level cache, and each is read twice as often.
 //
 // Arithmetic: what sources give that include this: `Cells`, and
 //   static Floats multiply_add(Ints a, Ints b, Floats sum);  // cell by cell
@@ -23,6 +24,8 @@ constexpr int64_t kRows = 6, kVectors = kWidth == 16 ? 4 : 2;
 constexpr int64_t kColumns = kVectors * kWidth;
 constexpr int64_t kMostCells = 128;  // of k in a block
 constexpr int64_t kCellBytes = 4;
+constexpr int64_t kLineBytes = 64;                                          // of a cache
+constexpr int64_t kWorthCopying = kWidth == 16 ? INT64_MAX : 4 * kColumns;  // columns of c, from which on a is copied
 
 inline Ints load_cells(const int32_t* p) {
   return load(p, Whole{});
@@ -43,6 +46,7 @@ struct Blocked {
   using Cells = typename Arithmetic::Cells;
   using Element = typename Cells::Element;
   static constexpr int64_t kPerCell = Cells::kPerCell;
+  static constexpr bool kIsWhole = sizeof(Stored) == kCellBytes;                          // Stored is the cell itself
   static constexpr int64_t kVectorBytes = kWidth * static_cast<int64_t>(sizeof(Stored));  // of a packed b
 
   static int64_t block_depth(const ProductShape& shape) {
@@ -68,7 +72,7 @@ struct Blocked {
     auto* to = static_cast<char*>(packed);
     for (int64_t k = 0; k < shape.k; k += block_depth(shape)) {
       const int64_t padded = up_to(kColumns, shape.n), depth = depth_from(shape, k);
-      if constexpr (sizeof(Stored) == sizeof(int32_t)) {
+      if constexpr (kIsWhole) {
         to = pack_lines<Cells>(to, from + k * shape.b.row, shape.b.column, shape.b.row, shape.n, padded, depth, true);
       } else {
         for (int64_t line = 0; line < padded; line += kWidth) {
@@ -82,6 +86,11 @@ struct Blocked {
         }
       }
     }
+  }
+  static void pack_int4(const ProductShape& shape, const Int4Columns& b, void* packed) {
+    auto* to = static_cast<char*>(packed);
+    for (int64_t k = 0; k < shape.k; k += block_depth(shape))
+      to = pack_int4_lines<Cells>(to, b, up_to(kColumns, shape.n), k, depth_from(shape, k));
   }
 
   static SquareForm square(const ProductShape&) {
@@ -107,12 +116,42 @@ struct Blocked {
       }
     }
   }
+  // The same where k is the contiguous index: squares of cells, transposed.
+  static void copy_panels_along(char* to, const Element* a, int64_t stride, int64_t rows, int64_t depth) {
+    const int64_t cells = (depth + kPerCell - 1) / kPerCell;
+    for (int64_t i = 0; i < rows; i += kRows) {
+      const int64_t here = rows - i < kRows ? rows - i : kRows;
+      for (int64_t k = 0; k < cells; k += kWidth) {
+        Square square;
+        Cells::read_along(&square, a + i * stride + k * kPerCell, stride, here, depth - k * kPerCell);
+        transpose(square);
+        const int64_t there = cells - k < kWidth ? cells - k : kWidth;
+        for (int64_t cell = 0; cell < there; ++cell, to += kRows * kCellBytes) store(to, square.vector[cell]);
+      }
+    }
+  }
+
+  // Memory that is wanted soon.
+  struct Soon {
+    const char* first;
+    int64_t bytes;
+  };
 
   // One block of c: `rows` of `columns`, stored or added. a: the first cell of row 0; b: the first vector of kVectors rows of
-  // squares, `line_bytes` apart. kHere: `rows` or more, for which there are registers; no row's sum hangs on it.
+  // squares, `line_bytes` apart. kHere: `rows` or more, for which there are registers; no row's sum hangs on it. Memory that
+  // the sums do not need yet, this block of c and `soon`, comes into the caches while they are made.
   template <int64_t kHere>
   static void block(float* c, int64_t c_width, int64_t rows, int64_t columns, bool add, const char* a, int64_t row_bytes,
-                    int64_t step_bytes, const char* b, int64_t line_bytes, int64_t cells) {
+                    int64_t step_bytes, const char* b, int64_t line_bytes, int64_t cells, Soon soon) {
+    if constexpr (kHere == kRows) {
+#pragma GCC unroll 6
+      for (int64_t r = 0; r < kHere; ++r) {
+        const float* const line = c + (r < rows ? r : rows - 1) * c_width;
+#pragma GCC unroll 4
+        for (int64_t at = 0; at < kColumns; at += kLineBytes / kCellBytes) __builtin_prefetch(line + at, 1);
+      }
+      for (int64_t at = 0; at < soon.bytes; at += kLineBytes) __builtin_prefetch(soon.first + at, 0, 2);
+    }
     const char* row[kHere];
     for (int64_t r = 0; r < kHere; ++r) row[r] = a + (r < rows ? r : rows - 1) * row_bytes;
     Floats sum[kHere][kVectors];
@@ -158,28 +197,34 @@ struct Blocked {
     for (int64_t k = 0; k < shape.k; k += block_depth(shape)) {
       const int64_t depth = depth_from(shape, k), cells = (depth + kPerCell - 1) / kPerCell;
       const int64_t line_bytes = up_to(kWidth, cells) * kVectorBytes;
-      const bool in_place = shape.a.column == 1 && depth % kPerCell == 0;
+      const bool along = shape.a.column == 1 && depth % kPerCell == 0;
+      const bool in_place = along && shape.n < kWorthCopying;
       const Element* from = a + k * shape.a.column;
-      if (!in_place) copy_panels(static_cast<char*>(scratch), from, shape.a, shape.m, depth);
+      if (along && !in_place) copy_panels_along(static_cast<char*>(scratch), from, shape.a.row, shape.m, depth);
+      if (!along) copy_panels(static_cast<char*>(scratch), from, shape.a, shape.m, depth);
       const int64_t row_bytes = in_place ? shape.a.row * static_cast<int64_t>(sizeof(Element)) : kCellBytes;
       const int64_t step_bytes = in_place ? kCellBytes : kRows * kCellBytes;
       for (int64_t j = 0; j < shape.n; j += kColumns) {
         const char* panel = static_cast<const char*>(in_place ? static_cast<const void*>(from) : scratch);
         const int64_t columns = shape.n - j < kColumns ? shape.n - j : kColumns;
+        const int64_t panel_bytes = kVectors * line_bytes;
+        const bool is_last = j + kColumns >= shape.n && k + depth >= shape.k;
+        Soon soon = {b + panel_bytes, is_last ? 0 : up_to(kLineBytes, panel_bytes / ((shape.m + kRows - 1) / kRows))};
         for (int64_t i = 0; i < shape.m; i += kRows) {
           const int64_t rows = shape.m - i < kRows ? shape.m - i : kRows;
           const auto block_of_rows = rows > 2 ? block<kRows> : rows == 2 ? block<2> : block<1>;
           block_of_rows(c + i * shape.c_width + j, shape.c_width, rows, columns, shape.add || k > 0, panel, row_bytes,
-                        step_bytes, b, line_bytes, cells);
+                        step_bytes, b, line_bytes, cells, soon);
+          soon.first += soon.bytes;
           panel += in_place ? kRows * row_bytes : cells * step_bytes;
         }
-        b += kVectors * line_bytes;
+        b += panel_bytes;
       }
     }
   }
 
   static constexpr ProductLoops loops() {
-    return {packed_bytes, pack, square, square_at, scratch_bytes, run};
+    return {packed_bytes, pack, kIsWhole ? pack_int4 : nullptr, square, square_at, scratch_bytes, run};
   }
 };
 

@@ -82,7 +82,8 @@ inline void transpose(Square& square) {
 
 // Readers: how a kind of element becomes cells. `lines`: how many of the kWidth are there; `depth`: how much of k is there;
 // `stride`: between neighbours of the index that is not contiguous. One square per part (an element may be cut into several).
-// cells_of_rows: the first cell of each of so many rows of a, as lanes.
+// cells_of_rows: the first cell of each of so many rows of a, as lanes. take_pair: numbers 2 i and 2 i + 1 in k of all lines,
+// of a square that has a cell of k in each vector.
 
 struct FloatCells {
   using Element = float;
@@ -104,6 +105,10 @@ struct FloatCells {
     for (int64_t k = 0; k < kWidth; ++k) {
       to->vector[k] = k < depth ? bits_of(load(x + k * stride, there)) : broadcast_int(0);
     }
+  }
+  static void take_pair(Square* to, int64_t i, Floats even, Floats odd) {
+    to->vector[2 * i] = bits_of(even);
+    to->vector[2 * i + 1] = bits_of(odd);
   }
 };
 
@@ -131,6 +136,18 @@ struct BFloat16Cells {
   }
   static void read_across(Square* to, const uint16_t* x, int64_t stride, int64_t lines, int64_t depth) {
     for (int64_t p = 0; p < 16; ++p) to->vector[p] = pairs(x + 2 * p * stride, stride, lanes_of(lines), depth - 2 * p);
+  }
+  // Of numbers as rounded_to_bfloat16() takes them. With AVX512_BF16 those below 2^-126 become 0, which is what its products
+  // take them for.
+  static void take_pair(Square* to, int64_t i, Floats even, Floats odd) {
+#if defined(__AVX512BF16__)
+    const Ints lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const Ints places = _mm512_or_si512(lane, _mm512_slli_epi32(add_int(lane, broadcast_int(16)), 16));
+    to->vector[i] = _mm512_permutexvar_epi16(places, reinterpret_cast<Ints>(_mm512_cvtne2ps_pbh(odd, even)));
+#else
+    const Ints lower = upper_half(bits_of(rounded_to_bfloat16(even)));
+    to->vector[i] = _mm512_or_si512(lower, bits_of(rounded_to_bfloat16(odd)));
+#endif
   }
 
  private:
@@ -164,6 +181,31 @@ char* pack_lines(char* to, const typename Cells::Element* x, int64_t line_stride
       for (int part = 0; part < Cells::kParts; ++part) {
         if (along == cells_are_vectors) transpose(parts[part]);
         for (int64_t i = 0; i < kWidth; ++i, to += sizeof(Ints)) store(to, parts[part].vector[i]);
+      }
+    }
+  }
+  return to;
+}
+
+// The same of weights of 4 bits, a square's cells as vectors. `k`: a multiple of a square's. `to`: 64-byte aligned.
+template <typename Cells>
+char* pack_int4_lines(char* to, const Int4Columns& of, int64_t padded, int64_t k, int64_t depth) {
+  constexpr int64_t kPairs = kWidth * Cells::kPerCell / 2;  // of a square
+  for (int64_t line = 0; line < padded; line += kWidth) {
+    for (int64_t at = k; at < k + depth; at += 2 * kPairs, to += Cells::kParts * kSquareBytes) {
+      const Int4Square& from = of.squares[line / Int4Square::kLines * of.groups + at / kInt4Group];
+      const int64_t column = line % Int4Square::kLines;
+      const Floats scale = load(reinterpret_cast<const Bf16*>(from.scales + column), Whole{});
+      const auto number = [&](Ints four) {
+        const Floats x = number_of_four_bits(four) * scale;
+        if (of.rounding == Int4Rounding::kBFloat16) return rounded_to_bfloat16(x);
+        return of.rounding == Int4Rounding::kFloat16 ? rounded(x, Fp16{}) : x;
+      };
+      auto* const parts = reinterpret_cast<Square*>(to);
+#pragma GCC unroll 16
+      for (int64_t i = 0; i < kPairs; ++i) {
+        const Ints pair = load_bytes(from.pairs[at % kInt4Group / 2 + i] + column);
+        Cells::take_pair(parts, i, number(pair), number(without_four_bits(pair)));
       }
     }
   }

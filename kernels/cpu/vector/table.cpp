@@ -16,7 +16,6 @@ VectorTable filled() {
   fill_fixed_point(loops);
   fill_product(loops);
   fill_dropout(loops);
-  fill_int4(loops);
   fill_int8(loops);
   return loops;
 }

@@ -11,7 +11,6 @@
 #include "kernels/cpu/product_shape.h"
 #include "kernels/cpu/vector/int8.h"
 #include "kernels/dropout.h"
-#include "kernels/int4.h"
 
 namespace holdfast::kernels::cpu {
 
@@ -22,6 +21,7 @@ struct ElementLoops {
   // out = in * factor
   void (*scaled_to_float)(float* out, const void* in, float factor, int64_t count);
   void (*scaled_from_float)(void* out, const float* in, float factor, int64_t count);
+  void (*scaled)(void* out, const void* in, float factor, int64_t count);
   // total += the elements of `in`, as floats
   void (*accumulate)(float* total, const void* in, int64_t count);
   float (*dot)(const void* a, const void* b, int64_t count);
@@ -76,7 +76,6 @@ struct VectorTable {
   // The same, with the same bits, for a b of which all elements are of 16 bits, and that is packed as such.
   ProductLoops narrow_bfloat16, narrow_float16;
   Int8Loops int8;
-  void (*int4_to_floats)(float* out, const Int4Group* groups, int64_t count);  // from_int4 of int4.h
 };
 
 // To be called only on a machine that has the instructions.

@@ -352,7 +352,8 @@ void expect_int4_products_of_what_they_mean(DeviceOps& ops) {
     std::vector<float> w = random.normal(s.OC * s.IC, 0.05F), meant(w.size());
     std::fill_n(w.begin(), std::min(s.IC, kInt4Group), 1e-35F);
     const ActTensor in(dtype, random.normal(s.N * s.IC)), weight(dtype, w);
-    for (size_t i = 0; i < w.size(); ++i) w[i] = static_cast<float>(weight.values()[i]);
+    const std::vector<double> kept = weight.values();
+    std::transform(kept.begin(), kept.end(), w.begin(), [](double value) { return static_cast<float>(value); });
     for (int64_t r = 0; r < s.OC; ++r) {
       for (int64_t first = 0; first < s.IC; first += kInt4Group) {
         const int64_t at = r * s.IC + first, count = std::min(kInt4Group, s.IC - first);

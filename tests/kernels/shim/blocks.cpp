@@ -1,5 +1,6 @@
 // Runs the threads of a block as fibers: the blocks of a launch one after the other, and in each block the lanes in turn.
 #include <hip/hip_runtime.h>
+#include <immintrin.h>
 
 #include <algorithm>
 #include <array>
@@ -191,9 +192,7 @@ void* shared(const char* file, int line, size_t bytes) {
 }
 
 float widen_half(uint16_t bits) {
-  holdfast::kernels::Float16 half;
-  half.bits = bits;
-  return half;
+  return _cvtsh_ss(bits);
 }
 uint16_t narrow_half(float value) {
   return holdfast::kernels::Float16(value).bits;
