@@ -2,9 +2,11 @@
 
 At its best is what PyTorch's own tuning guide asks for: one thread pool (OpenBLAS built on OpenMP, for its own threads fight
 PyTorch's over the cores) and an allocator that keeps large blocks (tcmalloc; glibc gives each step's tensors back to the kernel
-and faults them in again). A ratio that anybody is told is the one to the peer at its best."""
+and faults them in again); and OpenBLAS's quickest loops, for a release takes processors that came after it for very old ones. A
+ratio that anybody is told is the one to the peer at its best."""
 import functools
 import glob
+import json
 import os
 import shutil
 import subprocess
@@ -15,6 +17,25 @@ SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers")
 AS_INSTALLED, AT_BEST = SETUPS = ("as installed", "at its best")
 BLAS = "/usr/lib/*/openblas-openmp/libblas.so.3"
 ALLOCATOR = "/usr/lib/*/libtcmalloc_minimal.so.4"
+CORE = "OPENBLAS_CORETYPE"  # OpenBLAS's own variable: the processor whose loops it uses
+CORES = {"Haswell": {"avx2", "fma"}, "Zen": {"avx2", "fma"}, "SkylakeX": {"avx512f", "avx512bw", "avx512vl", "avx512dq"}}  # and what their loops take
+
+# Of Python code under PyTorch.
+PRELUDE = "import json, os, sys, time, torch\ntorch.set_num_threads({threads})\n"
+PRODUCT_RATE = """
+a, b = (torch.randn(int(sys.argv[2]), int(sys.argv[2])).to(getattr(torch, sys.argv[1])) for _ in range(2))
+best, begun = 0, time.perf_counter()
+for _ in range(12):
+    start = time.perf_counter(); a @ b
+    best = max(best, 2 * len(a) ** 3 / (time.perf_counter() - start))
+    if start - begun > 5: break
+print(json.dumps({"rate": best}))
+"""
+
+
+def processor_flags():
+    with open("/proc/cpuinfo", encoding="utf-8") as file:
+        return set(next((line for line in file if line.startswith("flags")), "").split())
 
 
 class PeerPython:
@@ -53,22 +74,36 @@ class PeerPython:
         """Those that can run: none without PyTorch, both when nothing is missing."""
         return SETUPS if not self.missing else (AS_INSTALLED,) if self.version else ()
 
+    @functools.cached_property
+    def core(self):
+        """The value of CORE with which a product in float32 is quickest; '' for OpenBLAS's own choice."""
+        flags = processor_flags()
+        return max(["", *(core for core, needed in CORES.items() if needed <= flags)], key=self.product_rate)
+
+    def product_rate(self, core):
+        """Operations a second."""
+        command = self.command("-c", PRELUDE.format(threads=1) + PRODUCT_RATE, "float32", 1024, setup=AT_BEST, environment={CORE: core})
+        done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **({CORE: core} if core else {})})
+        return json.loads(done.stdout.strip().rpartition("\n")[2])["rate"] if done.returncode == 0 else 0.0
+
     def find(self, pattern):
         """The first file that matches, as the Python sees it; '' when there is none."""
         found = sorted(glob.glob((self.root or "") + pattern))
         return found[0][len(self.root or ""):] if found else ""
 
-    def command(self, *arguments, setup=AS_INSTALLED, threads=1):
-        environment = []
+    def command(self, *arguments, setup=AS_INSTALLED, threads=1, environment=None):
+        """`environment`: variables with which it will be run, which go before those that are set here."""
+        ours = []
         if setup == AT_BEST:
-            environment = ["env", f"OMP_NUM_THREADS={threads}", f"LD_PRELOAD={self.find(ALLOCATOR)}",
-                           f"LD_LIBRARY_PATH={os.path.dirname(self.find(BLAS))}"]
-        return [*(["chroot", self.root] if self.root else []), *environment, self.python, "-B", *map(str, arguments)]
+            ours = ["env", f"OMP_NUM_THREADS={threads}", f"LD_PRELOAD={self.find(ALLOCATOR)}", f"LD_LIBRARY_PATH={os.path.dirname(self.find(BLAS))}"]
+            if CORE not in (environment or {}) and self.core:
+                ours.append(f"{CORE}={self.core}")
+        return [*(["chroot", self.root] if self.root else []), *ours, self.python, "-B", *map(str, arguments)]
 
-    def script(self, name, *arguments, setup=AS_INSTALLED, threads=1):
+    def script(self, name, *arguments, setup=AS_INSTALLED, threads=1, environment=None):
         """Runs `name` of bench/peers; a system in a folder gets a copy of those first."""
         folder = SCRIPTS
         if self.root:
             folder = "/root/peers"
             shutil.copytree(SCRIPTS, self.root + folder, dirs_exist_ok=True)
-        return self.command(os.path.join(folder, name), *arguments, setup=setup, threads=threads)
+        return self.command(os.path.join(folder, name), *arguments, setup=setup, threads=threads, environment=environment)

@@ -77,15 +77,15 @@ def json_lines(text):
     return [json.loads(line) for line in text.splitlines() if line.startswith("{")]
 
 
-def torch(code, *arguments, setup, threads=1):
+def torch(code, *arguments, setup, threads=1, environment=None):
     """Runs Python code under PyTorch; it prints one JSON object."""
-    prelude = f"import json, os, sys, time, torch\ntorch.set_num_threads({threads})\n"
-    return json_lines(output_of(PEER.command("-c", prelude + code, *arguments, setup=setup, threads=threads)))[-1]
+    code = peer_python.PRELUDE.format(threads=threads) + code
+    return json_lines(output_of(PEER.command("-c", code, *arguments, setup=setup, threads=threads, environment=environment), environment))[-1]
 
 
-def peer_script(name, *arguments, setup, threads=1):
+def peer_script(name, *arguments, setup, threads=1, environment=None):
     """Runs a script of bench/peers to its end; its JSON objects."""
-    return json_lines(output_of(PEER.script(name, *arguments, setup=setup, threads=threads)))
+    return json_lines(output_of(PEER.script(name, *arguments, setup=setup, threads=threads, environment=environment), environment))
 
 
 class Testbed:
@@ -101,6 +101,9 @@ class Testbed:
         self.cluster.service_flags += self.service_flags
         try:
             return self.cluster.start_service()
+        except FileNotFoundError as missing:
+            self.cluster.close(True)
+            raise SystemExit(f"bench/run: there is no {missing.filename}: run ops/build") from None
         except BaseException:
             self.cluster.close(True)
             raise

@@ -58,10 +58,10 @@ def checkpoints_of_a_run(to_folder):
         return rows, restore, write_and_sync(cluster.folder, newest["stored_bytes"]), slow_down(points, rows)
 
 
-def torch_saves(setup):
+def torch_saves(setup, elements=testbed.TINY_PARAMETERS):
     """{way: what bench/peers/checkpoint.py says of it}."""
     with testbed.Testbed() as cluster:
-        found = testbed.peer_script("checkpoint.py", os.path.join(cluster.folder, "peer"), "--elements", testbed.TINY_PARAMETERS,
+        found = testbed.peer_script("checkpoint.py", os.path.join(cluster.folder, "peer"), "--elements", elements,
                                     "--threads", THREADS, setup=setup, threads=THREADS)
         return {each.pop("way"): each for each in found}
 

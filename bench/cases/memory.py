@@ -10,17 +10,22 @@ PARTS = (("parameters, float32", 1), ("gradients of a microbatch, float32", 1), 
          ("sums of the reduction, int32", 1), ("copy for the checkpoint being written", 3))
 DTYPES = ("float32", "bfloat16")
 
-# Runs a program to its end and says what it held at most; the children of this process are that one.
+# Runs a program to its end and says what it held at most, after what it printed; the children of this process are that one.
 PEAK_OF_A_PROGRAM = """
 import json, resource, subprocess, sys
-subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+subprocess.run(sys.argv[1:], check=True)
 print(json.dumps({"megabytes": resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024 / 1e6}))
 """
 
 
+def run_program(*arguments):
+    """(the most memory that it had in MB, the JSON objects that it printed)."""
+    *printed, last = testbed.json_lines(testbed.output_of([testbed.PYTHON, "-c", PEAK_OF_A_PROGRAM, *arguments], timeout_s=3600))
+    return last["megabytes"], printed
+
+
 def peak_of_program(*arguments):
-    text = testbed.output_of([testbed.PYTHON, "-c", PEAK_OF_A_PROGRAM, *arguments], timeout_s=1800)
-    return testbed.json_lines(text)[-1]["megabytes"]
+    return run_program(*arguments)[0]
 
 
 def peak_of_torch(dtype, batch, setup):

@@ -56,7 +56,7 @@ class Recipe:
             self.cluster.wait_state(job[0], "succeeded", timeout_s=1800)
 
         seconds = testbed.seconds(run)
-        points = self.cluster.get(f"/v1/jobs/{job[0]}/metrics?limit=2000")["metrics"]
+        points = self.cluster.get(f"/v1/jobs/{job[0]}/metrics?limit=1000")["metrics"]
         loss = self.cluster.cli_json("eval", "--from", f"job:{job[0]}", "--data", self.valid, "--precision", dtype, "--threads", str(THREADS))["loss"]
         return seconds, statistics.median(point["step_s"] for point in points), loss
 

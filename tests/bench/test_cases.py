@@ -86,8 +86,20 @@ class Peer(unittest.TestCase):
                 with open(path, "wb"):
                     pass
             with mock.patch.multiple(peer_python, BLAS=blas, ALLOCATOR=allocator):
-                command = peer_python.PeerPython(sys.executable).command("x.py", setup=peer_python.AT_BEST, threads=2)
-        self.assertEqual(["env", "OMP_NUM_THREADS=2", f"LD_PRELOAD={allocator}", f"LD_LIBRARY_PATH={folder}", sys.executable, "-B", "x.py"], command)
+                peer = peer_python.PeerPython(sys.executable)
+                peer.core = "SkylakeX"
+                command = peer.command("x.py", setup=peer_python.AT_BEST, threads=2)
+                kept = peer.command("x.py", setup=peer_python.AT_BEST, threads=2, environment={"OPENBLAS_CORETYPE": "Haswell"})
+        settings = ["env", "OMP_NUM_THREADS=2", f"LD_PRELOAD={allocator}", f"LD_LIBRARY_PATH={folder}"]
+        self.assertEqual([*settings, "OPENBLAS_CORETYPE=SkylakeX", sys.executable, "-B", "x.py"], command)
+        self.assertEqual([*settings, sys.executable, "-B", "x.py"], kept)
+
+    def test_the_quickest_loops_that_the_processor_has_are_chosen(self):
+        rates = {"": 30.0, "Haswell": 70.0, "Zen": 60.0, "SkylakeX": 140.0}
+        for flags, expected in ((set(), ""), ({"avx2", "fma"}, "Haswell"), ({"avx2", "fma", "avx512f", "avx512bw", "avx512vl", "avx512dq"}, "SkylakeX")):
+            peer = peer_python.PeerPython(sys.executable)
+            with mock.patch.object(peer_python, "processor_flags", lambda known=flags: known), mock.patch.object(peer, "product_rate", rates.get):
+                self.assertEqual(expected, peer.core)
 
     def test_what_its_best_takes_is_named_where_it_is_missing(self):
         with mock.patch.multiple(peer_python, BLAS="/nowhere/libblas.so.3"):

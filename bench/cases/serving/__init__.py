@@ -11,7 +11,7 @@ import testbed
 from cases import exchange
 
 TITLE = "Texts from a model: tokens a second"
-STREAMS, QUICK_STREAMS = (1, 8, 32), (1, 8)
+STREAMS, QUICK_STREAMS = (1, 8, 16, 32), (1, 8)
 PROMPT, TOKENS = 32, 96
 FORMS = {"int8": "q8_0", "int4": "q4_0"}  # llama.cpp's beside ours
 NOTE = ("The likeliest tokens after prompts of {prompt} tokens, {tokens} of each text, so many texts at once; tokens a second from the first token of the last "
@@ -74,9 +74,9 @@ class Served:
             thread.join()
         return state["written"] / (state["ended"] - state["last_begin"])
 
-    def memory_mb(self):
+    def memory_mb(self, which="VmHWM"):
         with open(f"/proc/{self.process.pid}/status", encoding="utf-8") as file:
-            return int(re.search(r"VmHWM:\s+(\d+)", file.read())[1]) / 1e3
+            return int(re.search(rf"{which}:\s+(\d+)", file.read())[1]) / 1e3
 
     def close(self):
         self.process.terminate()

@@ -1,0 +1,76 @@
+"""Training steps of GPT-2 with 124M and 355M parameters beside PyTorch: speed, memory, and what a checkpoint holds up."""
+import os
+import typing
+
+import testbed
+from cases import checkpoint, memory, step
+
+TITLE = "GPT-2 of 124M and 355M, sequences of 1024 tokens, two threads"
+REPEAT = 1
+NOTE = ("Ours: a real worker in a real job with the exact reduction, the median of the steps before its first checkpoint, the first one left out. Peer: "
+        "bench/peers/train.py, beside bfloat16 in the quicker of its two types. Floor: the step's matrix products at the best rate of a 2048 x 2048 product, as in `step`. Memory: VmHWM of the training "
+        "process, with a checkpoint being written too, beside the whole process of the peer, which writes none. Stall: for how long training waits for a "
+        "checkpoint with both moments; peer: torch.save with fsync of tensors of that size, at its best a kept copy that a thread saves, the second time.")
+BLOCK, THREADS, EVERY = 1024, 2, 4  # steps from one checkpoint to the next
+
+
+class Model(typing.NamedTuple):
+    name: str
+    layers: int
+    width: int
+    parameters: int
+    batch: int
+    dtypes: tuple
+
+
+MODELS = (Model("small", 12, 768, 124439808, 4, ("float32", "bfloat16")), Model("medium", 24, 1024, 354823168, 1, ("bfloat16",)))
+
+
+def ours(model, dtype):
+    """(tokens a second, MB, [seconds that each checkpoint held up])."""
+    with testbed.Testbed() as cluster:
+        cluster.start_workers("w1", threads=THREADS)
+        job = cluster.submit(**testbed.tiny_spec(cluster.folder, model=model.name, block_size=BLOCK, batch_size=model.batch, global_batch_size=model.batch,
+                                                 dtype=dtype, total_steps=2 * EVERY, eval_every=0, checkpoint_every=EVERY, keep_last=0,
+                                                 checkpoint_store=os.path.join(cluster.folder, "store")))
+        cluster.wait_state(job, "succeeded", timeout_s=3600)
+        points = cluster.get(f"/v1/jobs/{job}/metrics?limit=100")["metrics"]
+        stored = sorted(cluster.get(f"/v1/jobs/{job}/checkpoints")["checkpoints"], key=lambda each: each["step"])
+        speed = testbed.median([point["tokens"] / point["step_s"] for point in points[1:EVERY]])
+        return speed, memory.peak_memory_of(cluster.training_pid("w1")), [each["stall_s"] for each in stored]
+
+
+def theirs(model, dtype, setup):
+    """(tokens a second, MB), in the quicker of the types that are tried."""
+    tried = []
+    for each in step.peers_types(dtype, THREADS, setup):
+        megabytes, steps = memory.run_program(*testbed.PEER.script("train.py", "--model", model.name, "--threads", THREADS, "--batch", model.batch, "--block", BLOCK,
+                                                                   "--steps", EVERY, "--dtype", each, setup=setup, threads=THREADS))
+        tried.append((testbed.median([one["tokens_per_s"] for one in steps[1:]]), megabytes))
+    return max(tried)
+
+
+def rows_of(model, dtype, stalls, repeat):
+    mine, peer = [], {setup: [] for setup in testbed.PEER.setups}
+    products = []
+    for _ in range(repeat):
+        mine.append(ours(model, dtype))
+        products.append(step.best_product_rate(dtype, THREADS))
+        for setup, runs in peer.items():
+            runs.append(theirs(model, dtype, setup))
+    floor = max(products) / step.operations_per_token(model.layers, model.width, BLOCK)
+    speeds, megabytes = (testbed.by_setup({setup: [run[i] for run in runs] for setup, runs in peer.items()}) for i in (0, 1))
+    name = f"{model.name}, {dtype}, batch {model.batch}"
+    return [testbed.row(f"{name}: speed", "tokens/s", testbed.median([run[0] for run in mine]), speeds, floor=floor, higher_is_better=True, note=NOTE),
+            testbed.row(f"{name}: memory", "MB", testbed.median([run[1] for run in mine]), megabytes, note=NOTE),
+            testbed.row(f"{name}: stall of the first checkpoint", "s", testbed.median([run[2][0] for run in mine]), stalls, note=NOTE),
+            testbed.row(f"{name}: stall of the others", "s", testbed.median([stall for run in mine for stall in run[2][1:]]), stalls, note=NOTE)]
+
+
+def measure(options):
+    rows = []
+    for model in MODELS[:1] if options.quick else MODELS:
+        stalls = {setup: checkpoint.stall_of(checkpoint.torch_saves(setup, model.parameters), setup) for setup in testbed.PEER.setups}
+        for dtype in model.dtypes:
+            rows += rows_of(model, dtype, stalls, options.repeat)
+    return rows
