@@ -8,6 +8,7 @@ import { CurvePoints } from "./curve_points.js";
 import { el, setText } from "./dom.js";
 import { follow } from "./follow.js";
 import { isEnded } from "./job_words.js";
+import { watchSight } from "./sight.js";
 import { axisNumber, compact, count, duration, measure, plural } from "./words.js";
 
 const POINTS = 1200;
@@ -156,14 +157,10 @@ export function jobCurves(id, current) {
   };
   const drawIfStale = () => stale && plan();
 
-  const sight = new IntersectionObserver(
-    ([entry]) => {
-      seen = entry.isIntersecting;
-      drawIfStale();
-    },
-    { rootMargin: "300px" },
-  );
-  sight.observe(grid);
+  const endSight = watchSight(grid, "300px", (now) => {
+    seen = now;
+    drawIfStale();
+  });
   const sizes = new ResizeObserver(() => requestAnimationFrame(() => charts.forEach((chart) => chart.resize())));
   sizes.observe(grid);
   const repaint = () => charts.forEach((chart) => chart.redraw());
@@ -201,7 +198,7 @@ export function jobCurves(id, current) {
       stop.abort();
       stream?.close();
       clearTimeout(planned);
-      sight.disconnect();
+      endSight();
       sizes.disconnect();
       document.removeEventListener("themechange", repaint);
       document.removeEventListener("visibilitychange", drawIfStale);

@@ -4,6 +4,7 @@ import { isAway, onConnectionChange } from "./connection.js";
 import { el, icon, setText } from "./dom.js";
 import { follow } from "./follow.js";
 import { isEnded } from "./job_words.js";
+import { watchSight } from "./sight.js";
 import { clock, fullTime, plural } from "./words.js";
 
 const FIRST_LINES = 500;
@@ -102,19 +103,15 @@ export function jobLogs(id, current) {
     });
   }
   // The stream is open only while the box can be seen: a browser has few connections to one host.
-  const sight = new IntersectionObserver(
-    ([entry]) => {
-      visible = entry.isIntersecting;
-      if (visible) {
-        open();
-      } else {
-        stream?.close();
-        stream = null;
-      }
-    },
-    { rootMargin: "200px" },
-  );
-  sight.observe(box);
+  const endSight = watchSight(box, "200px", (now) => {
+    visible = now;
+    if (visible) {
+      open();
+    } else {
+      stream?.close();
+      stream = null;
+    }
+  });
   const forget = onConnectionChange(() => !isAway() && open()); // where it could not be loaded
 
   return {
@@ -127,7 +124,7 @@ export function jobLogs(id, current) {
     close() {
       stop.abort();
       stream?.close();
-      sight.disconnect();
+      endSight();
       forget();
       cancelAnimationFrame(frame);
     },

@@ -18,7 +18,7 @@ function replicaRow() {
   return {
     element,
     update(replica) {
-      setText(cell.replica, replica.worker);
+      setText(cell.replica, (replica.stages ?? [replica.worker]).join(" → "));
       setText(cell.writes, plural(replica.texts, "text"));
     },
   };

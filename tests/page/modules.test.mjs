@@ -72,6 +72,32 @@ test("a curve of a long run stays short, keeps its means, extremes and generatio
   ]);
 });
 
+test("of several changes of sight that come at once the last one counts", async (t) => {
+  const said = await inPage(t, "sight.js", ({ watchSight }) => {
+    let observer;
+    window.IntersectionObserver = class {
+      constructor(deliver, options) {
+        observer = { deliver, margin: options.rootMargin, of: [] };
+      }
+      observe(element) {
+        observer.of.push(element);
+      }
+      disconnect() {
+        observer.of = [];
+      }
+    };
+    const told = [];
+    const end = watchSight(document.body, "300px", (seen) => told.push(seen));
+    const watched = observer.of[0] === document.body;
+    observer.deliver([{ isIntersecting: true }]);
+    observer.deliver([{ isIntersecting: false }, { isIntersecting: true }]);
+    observer.deliver([{ isIntersecting: true }, { isIntersecting: false }]);
+    end();
+    return { told, watched, margin: observer.margin, left: observer.of.length };
+  });
+  assert.deepEqual(said, { told: [true, true, false], watched: true, margin: "300px", left: 0 });
+});
+
 test("steps that are done again take the place of what was voided", async (t) => {
   const said = await inPage(t, "curve_points.js", ({ CurvePoints }) => {
     const points = new CurvePoints();
