@@ -113,9 +113,10 @@ Result<Manifest> read_tensors(ObjectStore& store, int64_t step, std::span<const 
 
 // Removes a checkpoint: the manifest first (from then on it is not there), then the shards.
 Result<void> remove_checkpoint(ObjectStore& store, int64_t step);
-// Which of `steps` (ascending, all committed) retention would remove: keeps the newest `keep_last` (at least 1) and
-// everything at or above `newest_verified`; keep_last 0 keeps all.
-std::vector<int64_t> retention_victims(std::span<const int64_t> steps, int64_t keep_last, int64_t newest_verified);
+// Which of `steps` (ascending, all committed) retention would remove: keeps the newest `keep_last` (at least 1), everything at
+// or above `newest_verified`, and `needed`, in any order; keep_last 0 keeps all.
+std::vector<int64_t> retention_victims(std::span<const int64_t> steps, int64_t keep_last, int64_t newest_verified,
+                                       std::span<const int64_t> needed = {});
 
 // The outcome of retention. `removed`: steps whose checkpoints are gone; `problem`: why not all that may go went, in words,
 // naming the file. It is tried again with the next checkpoint.
@@ -125,7 +126,8 @@ struct Retention {
 };
 // Removes what retention_victims() names, oldest first, once the checkpoint at `newest` was read back and verified: when it
 // does not verify, everything stays. Does not stop at a checkpoint that cannot be removed.
-Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest, int threads = 1, Stop stop = nullptr);
+Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest, int threads = 1, Stop stop = nullptr,
+                          std::span<const int64_t> needed = {});
 
 // Removes what no manifest names: shards of checkpoints without a manifest, shards that a later writer of the same step
 // replaced, and unfinished files of crashed writers. Leaves alone the steps being written, which the caller knows (those of

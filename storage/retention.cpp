@@ -44,20 +44,22 @@ Result<void> remove_checkpoint(ObjectStore& store, int64_t step) {
   return {};
 }
 
-std::vector<int64_t> retention_victims(std::span<const int64_t> steps, int64_t keep_last, int64_t newest_verified) {
+std::vector<int64_t> retention_victims(std::span<const int64_t> steps, int64_t keep_last, int64_t newest_verified,
+                                       std::span<const int64_t> needed) {
   if (keep_last <= 0) return {};
   std::vector<int64_t> victims;
   for (size_t i = 0; i + static_cast<size_t>(keep_last) < steps.size(); ++i) {
-    if (steps[i] < newest_verified) victims.push_back(steps[i]);
+    if (steps[i] < newest_verified && std::ranges::find(needed, steps[i]) == needed.end()) victims.push_back(steps[i]);
   }
   return victims;
 }
 
-Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest, int threads, Stop stop) {
+Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest, int threads, Stop stop,
+                          std::span<const int64_t> needed) {
   const auto steps = list_checkpoints(store);
   if (!steps) return {{}, tl::unexpected(steps.error())};
   Retention done;
-  const std::vector<int64_t> victims = retention_victims(*steps, keep_last, newest);
+  const std::vector<int64_t> victims = retention_victims(*steps, keep_last, newest, needed);
   if (victims.empty()) return done;
   if (const auto verified = verify_checkpoint(store, newest, threads, stop); !verified) {
     return {{}, tl::unexpected(verified.error())};

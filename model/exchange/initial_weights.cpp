@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "model/decode/source_values.h"
 #include "model/exchange/checkpoint_config.h"
 #include "model/exchange/hugging_face_model.h"
 #include "storage/checkpoint.h"
@@ -54,21 +55,32 @@ class WeightsOfHuggingFace final : public WeightsOf {
   HuggingFaceModel model_;
 };
 
+constexpr size_t kTensorsAtOnceBytes = size_t{64} << 20;
+
+// A shard is verified and unpacked as a whole, so tensors are read together with those that follow them.
 class WeightsOfCheckpoint final : public WeightsOf {
  public:
   WeightsOfCheckpoint(std::unique_ptr<storage::ObjectStore> store, int64_t step, const Gpt2Config& there,
                       const Gpt2Config& wanted)
-      : WeightsOf(there, wanted), store_(std::move(store)), step_(step) {}
+      : WeightsOf(there, wanted),
+        store_(std::move(store)),
+        values_({there,
+                 [this, step](auto tensors) -> Filled {
+                   const auto done = storage::read_tensors(*store_, step, tensors);
+                   if (!done) return tl::unexpected(done.error().message);
+                   return {};
+                 }},
+                kTensorsAtOnceBytes) {}
 
  private:
-  Filled read(const Parameter& parameter, size_t, std::span<float> values) const override {
-    const storage::MutableTensor tensor{parameter.name, "float32", parameter.shape, std::as_writable_bytes(values)};
-    const auto done = storage::read_tensors(*store_, step_, {&tensor, 1});
-    if (!done) return tl::unexpected(done.error().message);
-    return {};
+  Filled read(const Parameter&, size_t tensor, std::span<float> values) const override {
+    const std::lock_guard lock(mutex_);
+    return values_.fill(tensor, values);
   }
-  std::unique_ptr<storage::ObjectStore> store_;
-  int64_t step_;
+
+  const std::unique_ptr<storage::ObjectStore> store_;
+  mutable std::mutex mutex_;  // guards what was read with the last tensor
+  const SourceValues values_;
 };
 
 using Opened = tl::expected<std::unique_ptr<WeightsOf>, std::string>;
@@ -102,8 +114,8 @@ Opened open_hugging_face(const std::string& path, const Gpt2Config& wanted) {
   return std::make_unique<WeightsOfHuggingFace>(*std::move(there), wanted);
 }
 
-// Several tensors lie in one shard, and each is asked for by itself, with the manifest: the manifest is kept, and the shard
-// that was read last.
+// Several tensors lie in one shard, and some of them are asked for by themselves, with the manifest: the manifest is kept, and
+// the shard that was read last.
 class LastShardKept final : public storage::ForwardingStore {
  public:
   using ForwardingStore::ForwardingStore;

@@ -7,6 +7,7 @@
 #include "rendezvous/api/answers/answers.h"
 #include "rendezvous/api/answers/problems.h"
 #include "rendezvous/api/answers/views.h"
+#include "rendezvous/queries/needed_checkpoints.h"
 #include "rendezvous/text/natural_order.h"
 #include "rendezvous/text/text_bounds.h"
 
@@ -104,7 +105,10 @@ void WorkersApi::post_checkpoint(Call& call) {
   if (!message) return call.answer(message.error());
   const auto taken = turn_.state.register_checkpoint(call.arguments[0], *message);
   if (!taken) return call.answer(taken.error());
-  call.answer(json_answer(201, show_checkpoint(*turn_.state.find_job(call.arguments[0]), *message)));
+  const Job& job = *turn_.state.find_job(call.arguments[0]);
+  nlohmann::json answer = show_checkpoint(job, *message);
+  answer.update(nlohmann::json(CheckpointReply{checkpoints_others_need(turn_.state, job)}));
+  call.answer(json_answer(201, answer));
 }
 
 void WorkersApi::post_job_event(Call& call) {

@@ -83,6 +83,34 @@ model::Prompt prompt_of(const Json& json) {
   return prompt;
 }
 
+Json json_of(const StageAddress& address) {
+  return {{"url", address.url}, {"pin", address.pin}, {"key", address.key}};
+}
+StageAddress address_of(const Json& json) {
+  return {json.at("url").get<std::string>(), json.at("pin").get<std::string>(), json.at("key").get<std::string>()};
+}
+
+Json json_of(const StagePlace& place) {
+  Json json = {{"stage", place.stage}, {"earlier", Json::array()}};
+  for (const StagePlace::Earlier& earlier : place.earlier) {
+    Json stages = Json::array();
+    for (const StageAddress& address : earlier.stages) stages.push_back(json_of(address));
+    json["earlier"].push_back({{"source", earlier.source}, {"stages", std::move(stages)}});
+  }
+  return json;
+}
+std::optional<StagePlace> place_in(const Json& message) {
+  const auto found = message.find("place");
+  if (found == message.end()) return std::nullopt;
+  StagePlace place{.stage = found->at("stage").get<int64_t>()};
+  for (const Json& entry : found->at("earlier")) {
+    StagePlace::Earlier earlier{.source = entry.at("source").get<std::string>(), .stages = {}};
+    for (const Json& address : entry.at("stages")) earlier.stages.push_back(address_of(address));
+    place.earlier.push_back(std::move(earlier));
+  }
+  return place;
+}
+
 // Bodies come from outside: what does not fit is told as the rest of the protocol tells it.
 template <typename Read>
 void checked(const Read& read) {
@@ -107,11 +135,14 @@ void to_json(Json& json, const ReplicaReport& report) {
           {"tokenizer", report.tokenizer},
           {"wanted", report.wanted},
           {"news", Json::array()}};
+  if (report.place) json["place"] = json_of(*report.place);
   for (const HeldModel& model : report.held) {
-    json["held"].push_back({{"source", model.source},
-                            {"fingerprint", model.fingerprint},
-                            {"block_size", model.block_size},
-                            {"vocab_size", model.vocab_size}});
+    Json held = {{"source", model.source},
+                 {"fingerprint", model.fingerprint},
+                 {"block_size", model.block_size},
+                 {"vocab_size", model.vocab_size}};
+    if (!model.address.url.empty()) held["address"] = json_of(model.address);
+    json["held"].push_back(std::move(held));
   }
   for (const UnreadableModel& model : report.unreadable)
     json["unreadable"].push_back({{"source", model.source}, {"why", model.why}});
@@ -132,11 +163,13 @@ void from_json(const Json& json, ReplicaReport& report) {
     report.texts_max = json.value("texts_max", int64_t{0});
     report.tokenizer = json.value("tokenizer", "");
     report.wanted = json.value("wanted", std::vector<std::string>());
+    report.place = place_in(json);
     for (const Json& model : json.value("held", Json::array())) {
       report.held.push_back({.source = model.at("source").get<std::string>(),
                              .fingerprint = model.at("fingerprint").get<std::string>(),
                              .block_size = model.at("block_size").get<int64_t>(),
                              .vocab_size = model.at("vocab_size").get<int64_t>()});
+      if (model.contains("address")) report.held.back().address = address_of(model["address"]);
     }
     for (const Json& model : json.value("unreadable", Json::array()))
       report.unreadable.push_back({model.at("source").get<std::string>(), model.at("why").get<std::string>()});
@@ -154,6 +187,7 @@ void to_json(Json& json, const ReplicaOrders& orders) {
           {"orders", Json::array()},
           {"wanted", orders.wanted},
           {"tokenizer_wanted", orders.tokenizer_wanted}};
+  if (orders.place) json["place"] = json_of(*orders.place);
   for (const ReplicaOrder& order : orders.orders) {
     Json one = {{"number", order.number}, {"text", order.text}, {"source", order.source}};
     if (!order.source.empty()) one["prompt"] = json_of(order.prompt);
@@ -166,6 +200,7 @@ void from_json(const Json& json, ReplicaOrders& orders) {
     json.at("wanted").get_to(orders.wanted);
     json.at("life").get_to(orders.life);
     orders.tokenizer_wanted = json.value("tokenizer_wanted", false);
+    orders.place = place_in(json);
     for (const Json& one : json.at("orders")) {
       ReplicaOrder order{.number = one.at("number").get<int64_t>(), .text = one.at("text").get<int64_t>()};
       one.at("source").get_to(order.source);

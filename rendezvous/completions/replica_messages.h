@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,10 +19,30 @@
 
 namespace holdfast::rendezvous {
 
-// A model that a replica has ready. `source`: in the words of JobSpec::init_from.
+// Where a stage, which has some layers of a model, takes passes from whoever knows its key.
+struct StageAddress {
+  std::string url;
+  std::string pin = {};  // its certificate's key, as HttpClient::trust_only has it; "": it is signed, or there is none
+  std::string key = {};  // the bearer token; "": none is asked for
+  bool operator==(const StageAddress&) const = default;
+};
+// The place of a worker where a model is divided among several (stage_groups.h).
+struct StagePlace {
+  int64_t stage = 0;  // it has the layers of this one; 0: the first
+  struct Earlier {
+    std::string source;
+    std::vector<StageAddress> stages;  // from the first up to the last but one
+    bool operator==(const Earlier&) const = default;
+  };
+  std::vector<Earlier> earlier = {};  // of the last stage: for each model, where the stages before it are all ready
+  bool operator==(const StagePlace&) const = default;
+};
+
+// A model that a replica has ready, or some layers of. `source`: in the words of JobSpec::init_from.
 struct HeldModel {
   std::string source, fingerprint;
   int64_t block_size = 0, vocab_size = 0;
+  StageAddress address = {};  // of a stage but the last
   bool operator==(const HeldModel&) const = default;
 };
 // A model that it was to have.
@@ -48,6 +69,7 @@ struct ReplicaReport {
   std::vector<HeldModel> held = {};
   std::vector<UnreadableModel> unreadable = {};
   std::vector<std::string> wanted = {};  // as it heard last; it is answered at once where that is otherwise now
+  std::optional<StagePlace> place = {};  // likewise, of a model that is divided
   // Of one that does not:
   std::vector<TextNews> news = {};
 };
@@ -63,6 +85,7 @@ struct ReplicaOrders {
   std::string life = {};
   std::vector<ReplicaOrder> orders = {};
   std::vector<std::string> wanted = {};  // sources of models that it is to have ready; others it may drop
+  std::optional<StagePlace> place = {};  // of a model that is divided
   bool tokenizer_wanted = false;         // the service does not have the object
 };
 

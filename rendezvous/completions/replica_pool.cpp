@@ -20,7 +20,7 @@ bool ReplicaPool::has(const Replica& replica, const std::string& source) const {
 }
 
 // A text waits for as long as a replica may still come to have its model.
-bool ReplicaPool::is_hopeless(const std::string& source) const {
+bool ReplicaPool::all_say_unreadable(const std::string& source) const {
   return !replicas_.empty() && std::ranges::all_of(replicas_, [&](const auto& entry) {
     return std::ranges::any_of(entry.second.last.unreadable,
                                [&](const UnreadableModel& model) { return model.source == source; });
@@ -134,7 +134,10 @@ void ReplicaPool::give(int64_t number, Text& text) {
   touched_.insert(worker);
 }
 
-void ReplicaPool::tend(Millis now) {
+void ReplicaPool::tend(Millis now, const IsUnreadable& is_unreadable) {
+  const auto is_hopeless = [&](const std::string& source) {
+    return is_unreadable ? is_unreadable(source) : all_say_unreadable(source);
+  };
   for (auto at = texts_.begin(); at != texts_.end();) {
     Text& text = at->second;
     if (now > text.deadline) {

@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -37,8 +38,10 @@ class ReplicaPool {
   void take(const std::string& worker, const std::string& incarnation, const TextNews& news);
 
   void end_all();  // as kLost: nobody writes any more
-  // Gives out texts, and ends those whose time is over.
-  void tend(Millis now);
+  using IsUnreadable = std::function<bool(const std::string& source)>;
+  // Gives out texts, and ends those whose time is over. `is_unreadable`: whether a model can be read by no replica any more;
+  // nullptr: it is what all replicas here say that counts.
+  void tend(Millis now, const IsUnreadable& is_unreadable = nullptr);
   // The orders after number `have`; older ones were acknowledged by it, and are forgotten.
   std::vector<ReplicaOrder> orders_for(const std::string& worker, int64_t have);
   std::set<std::string> take_touched();  // the replicas that have got orders since the last call
@@ -77,7 +80,7 @@ class ReplicaPool {
   using Texts = std::map<int64_t, Text>;
 
   bool has(const Replica& replica, const std::string& source) const;
-  bool is_hopeless(const std::string& source) const;
+  bool all_say_unreadable(const std::string& source) const;
   Replica* replica_for(const std::string& source, std::string& name);
   void forget_assignment(Text& text);
   void give(int64_t number, Text& text);

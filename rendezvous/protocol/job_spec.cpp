@@ -148,6 +148,8 @@ int64_t default_warmup(int64_t steps) {
 
 // Fills in defaults that follow from other fields, so that a user may ask for 20 steps or a small learning rate alone.
 void follow_other_fields(const Json& json, JobSpec& spec) {
+  if (spec.serves() && !json.contains("nodes")) spec.nodes = spec.stages;
+  if (spec.serves() && !json.contains("min_nodes")) spec.min_nodes = std::min(spec.stages, spec.nodes);
   if (!json.contains("min_lr") && json.contains("learning_rate")) spec.min_lr = spec.learning_rate / 10;
   if (spec.epochs > 0 && !json.contains("total_steps")) spec.total_steps = 0;
   if (!json.contains("warmup_steps"))

@@ -93,6 +93,7 @@ struct JobSpec {
   std::string precision = "bfloat16";  // float32|bfloat16|float16, or int8|int4: bfloat16, with weights so short
   std::string follow = "off";          // on|off: the newest checkpoint of the job in init_from, whenever there is a newer one
   std::string tokenizer;               // a folder on the workers; "": that of the training data of the job in init_from
+  int64_t stages = 1;                  // the workers of one replica, each with a part of the model's layers
 
   bool serves() const { return kind == "serve"; }
   // Whether the job's state can be divided at all.

@@ -182,6 +182,8 @@ std::vector<FieldRow> rows_of_serving() {
       {"tokenizer", TextField{&JobSpec::tokenizer, kPathBytes},
        "With kind serve: the folder that `data prepare` wrote, as the workers see it",
        "beside the training file of the job in init_from"},
+      {"stages", IntegerField{&JobSpec::stages, 1, 1024},
+       "With kind serve: the workers of one replica, for a model that one of them cannot hold; each has a part of its layers"},
   };
   for (FieldRow& row : rows) row.of = FieldRow::Of::kServing;
   return rows;

@@ -194,6 +194,10 @@ void describe(Io& io, Of<Io, CheckpointRecord>& m) {
   io.maybe("copied_at", m.copied_at);
 }
 template <typename Io>
+void describe(Io& io, Of<Io, CheckpointReply>& m) {
+  io.maybe("needed_steps", m.needed_steps);
+}
+template <typename Io>
 void describe(Io& io, Of<Io, WorkerEvent>& m) {
   io("worker", m.worker);
   io("incarnation", m.incarnation);

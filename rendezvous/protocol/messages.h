@@ -14,7 +14,7 @@
 //   POST /v1/workers/{id}/logs            LogBatch         -> 204
 //   POST /v1/jobs/{id}/progress           Progress         -> 204                (from rank 0, at most ten per second)
 //   POST /v1/jobs/{id}/faults             FaultReport      -> 204
-//   POST /v1/jobs/{id}/checkpoints        CheckpointRecord -> 201                (after the manifest is durable)
+//   POST /v1/jobs/{id}/checkpoints        CheckpointRecord -> 201 CheckpointReply (after the manifest is durable)
 //   POST /v1/jobs/{id}/events             WorkerEvent      -> 204
 //   GET|PUT|DELETE /v1/jobs/{id}/objects/{key}, GET /v1/jobs/{id}/objects?prefix=P -> {"keys": []}
 //     With the headers Holdfast-Worker and Holdfast-Incarnation (both optional) a PUT or DELETE of an ended incarnation is
@@ -238,6 +238,13 @@ struct CheckpointRecord {
   std::string copy{}, copied_at{};
 };
 
+// The answer to a CheckpointRecord.
+struct CheckpointReply {
+  // Of the job's checkpoints those that other jobs begin with or serve, and have not read for good. None of them is removed
+  // until an answer leaves it out. Empty where the service is older than the field.
+  std::vector<int64_t> needed_steps;
+};
+
 struct WorkerEvent {
   std::string worker, incarnation, kind, message;
 };
@@ -295,6 +302,7 @@ HOLDFAST_MESSAGE(WorkerLost);
 HOLDFAST_MESSAGE(Progress);
 HOLDFAST_MESSAGE(FaultReport);
 HOLDFAST_MESSAGE(CheckpointRecord);
+HOLDFAST_MESSAGE(CheckpointReply);
 HOLDFAST_MESSAGE(WorkerEvent);
 HOLDFAST_MESSAGE(LogBatch);
 HOLDFAST_MESSAGE(Problem);

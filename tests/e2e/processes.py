@@ -30,14 +30,15 @@ def free_port():
 
 
 def wait_until(condition, timeout_s, what):
-    """The first true value of condition(); an AssertionError that says `what` and the last value after timeout_s."""
+    """The first true value of condition(); an AssertionError that says `what` (a text, or what gives one by then) and the last
+    value after timeout_s."""
     deadline = time.monotonic() + timeout_s * PATIENCE
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"waited {timeout_s * PATIENCE:.0f} s for {what}; last seen: {value!r}")
+            raise AssertionError(f"waited {timeout_s * PATIENCE:.0f} s for {what() if callable(what) else what}; last seen: {value!r}")
         time.sleep(POLL_S)
 
 
@@ -64,6 +65,11 @@ class Process:
             file.seek(self.log_start)
             return file.read().decode(errors="replace")
 
+    def wait_log(self, words, timeout_s=20):
+        """The log, once it has the words: a training process writes to its supervisor, which may pass them on later than
+        the service shows the event."""
+        return wait_until(lambda: words in (log := self.log()) and log, timeout_s, lambda: f"{self.name} to say '{words}' (log: {self.log()[-600:]})")
+
     def running(self):
         return self.popen.poll() is None
 
@@ -77,5 +83,5 @@ class Process:
 
     def wait_exit(self, timeout_s=20):
         """The exit status, when it ends by itself."""
-        wait_until(lambda: not self.running(), timeout_s, f"{self.name} to end (log: {self.log()[-600:]})")
+        wait_until(lambda: not self.running(), timeout_s, lambda: f"{self.name} to end (log: {self.log()[-600:]})")
         return self.popen.returncode

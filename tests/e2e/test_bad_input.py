@@ -149,7 +149,7 @@ class BadInput(harness.ClusterTest):
         status, _ = self.cluster.request("POST", "/v1/jobs", self.spec, token=self.cluster.token("worker"))
         self.assertEqual(403, status, "a worker's token submits no jobs")
         worker = self.cluster.start_worker("w1", environment={"HOLDFAST_TOKEN": "wrong"})
-        harness.wait_until(lambda: "token" in worker.log(), 20, "the worker to say that its token is wrong")
+        worker.wait_log("token")
 
     def test_a_stranger_is_refused_before_the_body_is_sent(self):
         host, port = self.cluster.url.removeprefix("http://").split(":")
@@ -192,7 +192,7 @@ class BadInput(harness.ClusterTest):
             threading.Thread(target=server.serve_forever, daemon=True).start()
             self.cluster.url = f"http://127.0.0.1:{server.server_port}"
             worker = self.cluster.start_worker("w1")
-            harness.wait_until(lambda: detail in worker.log(), 20, "the worker to pass on why it was refused")
+            worker.wait_log(detail)
             self.assertNotEqual(0, worker.wait_exit(), "trying again would not help")
             server.shutdown()
 

@@ -61,7 +61,7 @@ class Faults(harness.ClusterTest):
         job, _, frozen = self.start_pair_with_one_that_freezes()
         self.cluster.service.kill()
         harness.wait_until(lambda: is_stopped(frozen["pid"]), 30, "w2 to freeze")
-        harness.wait_until(lambda: "no bytes" in self.cluster.workers["w1"].log(), 20, "w1 to say that no bytes moved")
+        self.cluster.workers["w1"].wait_log("no bytes")
         self.cluster.start_service()
         harness.wait_until(lambda: self.cluster.job(job)["step"] > 20, 60, "w1 to go on alone")
         os.kill(frozen["pid"], signal.SIGCONT)
@@ -138,7 +138,7 @@ class Faults(harness.ClusterTest):
         before = self.cluster.wait_step(job, 10)
         self.cluster.wait_event(job, "checkpoint_committed")
         self.cluster.service.kill()
-        harness.wait_until(lambda: "the service is away" in self.cluster.workers["w1"].log(), 20, "w1 to miss the service")
+        self.cluster.workers["w1"].wait_log("the service is away")
         # Nothing tells of the steps but what they leave behind: two more checkpoints, and the steps in between.
         harness.wait_until(lambda: os.path.exists(f"{store}/{job}/step-0000000040/manifest.json"), 60, "the checkpoint of step 40")
         self.cluster.start_service()

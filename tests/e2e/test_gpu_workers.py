@@ -64,7 +64,7 @@ class GpuWorkers(harness.ClusterTest):
             pass
         first = self.cluster.training_pid("w1")
         os.kill(first, signal.SIGKILL)
-        harness.wait_until(lambda: "exited with status 1: --device hip:0: the runtime finds no GPU" in worker.log(), 20, "the reason")
+        worker.wait_log("exited with status 1: --device hip:0: the runtime finds no GPU")
         os.unlink(absent)
         harness.wait_until(lambda: [(n["device"], n["pid"] != first) for n in self.cluster.nodes() if n["state"] == "alive"] == [("hip", True)],
                            30, "the GPU again")
@@ -135,7 +135,7 @@ class GpuWorkers(harness.ClusterTest):
         self.assertEqual(2, self.cluster.job(job)["world_size"])
         self.cluster.kill_worker("w2")
         self.assertEqual(expected, self.hash_of(job))
-        self.assertIn("add up among themselves", self.cluster.workers["w1"].log())
+        self.cluster.workers["w1"].wait_log("add up among themselves")
 
     def test_gpus_of_one_node_add_up_among_themselves(self):
         expected = self.undisturbed()
@@ -143,7 +143,7 @@ class GpuWorkers(harness.ClusterTest):
         self.assertEqual(expected, self.hash_of(self.cluster.submit(**self.spec, nodes=2, min_nodes=2)))
         for name in ("w1", "w2"):
             worker = self.cluster.workers[name]
-            self.assertIn("the GPUs of this node add up among themselves, by RCCL 2.22.3", worker.log())
+            worker.wait_log("the GPUs of this node add up among themselves, by RCCL 2.22.3")
             told = re.compile(r"played RCCL: (\d+) operations")  # as it leaves the generation, which the job's end does not wait for
             harness.wait_until(lambda: told.search(worker.log()), 20, f"{name} to count the operations of its devices")
             self.assertGreater(int(told.search(worker.log())[1]), STEPS, "of its buckets, most of all steps")
@@ -194,7 +194,7 @@ class GpuWorkers(harness.ClusterTest):
             self.assertIn(words, errors)
         self.assertIn("5 of memory", self.cluster.wait_event(job, "gpu_corrected_errors")["message"])
         self.assertIn("slows down to half", self.cluster.wait_event(job, "gpu_hot")["message"])
-        self.assertIn("gpu_errors", self.cluster.workers["w1"].log())
+        self.cluster.workers["w1"].wait_log("gpu_errors")
         self.assertIn("105", self.cluster.cli("nodes"))
 
     def test_a_profile_has_the_devices_own_times(self):
@@ -213,7 +213,7 @@ class GpuWorkers(harness.ClusterTest):
             self.assertTrue(any(step.begin <= span.begin and span.end <= step.end for step in steps), span.name)
         costs = {(cost["name"], cost["thread"]) for cost in self.cluster.get(f"/v1/jobs/{job}/profile")["result"]["costs"]}
         self.assertIn("device", {thread for _, thread in costs}, costs)
-        self.assertIn("no driver tells the health of the GPU 0000:03:00.0", worker.log())
+        worker.wait_log("no driver tells the health of the GPU 0000:03:00.0")
 
     def test_a_device_that_fails_in_a_call_ends_in_an_event_and_a_rejoin(self):
         expected, said = self.undisturbed(), 0
@@ -228,7 +228,7 @@ class GpuWorkers(harness.ClusterTest):
                 self.assertTrue(os.path.exists(once), "the call was made")
                 if self.cluster.job(job)["generation"] > 1:  # else the call was one after the last step
                     worker = self.cluster.workers["w2"]
-                    harness.wait_until(lambda: "unspecified launch failure" in worker.log(), 20, "w2 to say what its device says")
+                    worker.wait_log("unspecified launch failure")
                     harness.wait_until(lambda: [e for e in self.cluster.events(job) if "hip: " in e["message"]], 20, "an event that says it, too")
                     said += 1
                 self.cluster.wait_workers("w2")

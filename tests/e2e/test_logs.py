@@ -37,7 +37,7 @@ class Logs(harness.ClusterTest):
         os.kill(pid, signal.SIGABRT)
         self.wait_text(job, "terminate called after", "worker=w2&level=error&limit=1000")
         self.wait_text(job, "half a line", "worker=w2&level=error&limit=1000")
-        self.assertIn("terminate called after", cluster.workers["w2"].log(), "its supervisor passes it on")
+        cluster.workers["w2"].wait_log("terminate called after")  # its supervisor passes it on
         cluster.wait_state(job, "succeeded")
         shipped = [t for t in self.texts(job, "worker=w2&limit=1000") if "joining generation 1 " in t]
         self.assertEqual(1, len(shipped), "what was shipped is not repeated")

@@ -41,7 +41,7 @@ class LostDatabase(harness.ClusterTest):
             self.assertIn(f"{self.database} {what_happened} while the service ran with it", answer["detail"])
             self.assertIn(f"holdfast restore {copies[0]} --data_dir {self.cluster.data_dir}", answer["detail"])
         self.assertEqual("waiting", self.cluster.get("/healthz")["status"], "a restart of the process mends nothing")
-        self.assertIn(f"holdfast restore {copies[0]}", self.cluster.service.log())
+        self.cluster.service.wait_log(f"holdfast restore {copies[0]}")
         return copies[0]
 
     def assert_goes_on_from(self, copy):

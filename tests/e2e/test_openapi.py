@@ -249,9 +249,12 @@ class Api(harness.ClusterTest):
     def serving(self, trained):
         tokenizer = f"{self.cluster.folder}/bytes"
         self.cluster.cli("data", "prepare", f"{harness.ROOT}/LICENSE", "--output", tokenizer, "--tokenizer", "bytes")
-        job = self.call("submitJob", 201, body={"kind": "serve", "init_from": f"job:{trained}", "tokenizer": tokenizer, "name": "texts"})[0]["id"]
+        spec = {"kind": "serve", "init_from": f"job:{trained}", "tokenizer": tokenizer, "name": "texts"}
         question = {"model": "texts", "prompt": "The", "max_tokens": 2}
-        self.call("complete", 503, body=question)
+        waits = self.call("submitJob", 201, body={**spec, "name": "waits", "requires": {"for": "nobody"}})[0]["id"]
+        self.call("complete", 503, body={**question, "model": "waits"})
+        self.call("stopJob", 202, {"job": waits})
+        job = self.call("submitJob", 201, body=spec)[0]["id"]
         wait_until(lambda: self.call("listModels", 200)[0]["data"], 30, "the replica")
         self.assertEqual(1, len(self.call("complete", 200, body=question, token=self.tokens["read"])[0]["choices"]))
         self.assertIn("data: [DONE]", self.call("complete", 200, body={**question, "stream": True})[0])

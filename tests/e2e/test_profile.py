@@ -154,7 +154,7 @@ class Profile(harness.ClusterTest):
         asked = self.cluster.spawn("asked", [f"{harness.BIN}/holdfast", "profile", job, "--steps", "200", "--server", self.cluster.url,
                                              "--output", self.path("lost.json")])
         # The service may have begun it before the answer to that arrived: a kill in between would lose a request, not a profile.
-        wait_until(lambda: "Recording steps" in asked.log(), 20, "the command to know of its profile")
+        asked.wait_log("Recording steps")
         self.cluster.service.kill()
         self.cluster.start_service()
         self.assertIn(asked.wait_exit(timeout_s=30), (1, 3))

@@ -57,12 +57,12 @@ class Run2Nodes(unittest.TestCase):
 
     def test_the_same_command_goes_on_after_it_was_stopped(self):
         master = self.start(0, "tiny", "1", PLAN="off")
-        wait_until(lambda: ", loss " in master.log(), 90, "the first steps")
+        master.wait_log(", loss ", 90)
         master.signal(2)  # Ctrl-C
         self.assertEqual(130, master.wait_exit(timeout_s=90))
         self.assertIn("the same command goes on from here", master.log())
         again = self.start(0, "tiny", "1")  # it plans nothing: the settings are the job's
-        wait_until(lambda: " goes on" in again.log(), 60, "the job to be found again")
+        again.wait_log(" goes on", 60)
         self.assertEqual(0, again.wait_exit(timeout_s=240))
 
     def test_wrong_words_are_named(self):

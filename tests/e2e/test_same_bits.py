@@ -52,17 +52,17 @@ class SameBits(harness.ClusterTest):
         job, shown = self.run_to_end(nodes=2, min_nodes=2)
         self.assertEqual(0, shown["restarts"])
         ledger.assert_every_microbatch_once(self, self.cluster, job, STEPS, self.spec["train_data_path"])
-        self.assertIn("add up in shared memory", self.cluster.workers["w1"].log())
+        self.cluster.workers["w1"].wait_log("add up in shared memory")
 
     def test_with_workers_that_do_not_share_memory(self):
         self.cluster.start_worker("w1", arguments=("--no_shared_memory",))
         self.cluster.start_workers("w2", "w3")
         self.run_to_end(nodes=3, min_nodes=3)
-        self.assertIn("the workers of each node add up in shared memory; 2 nodes in all", self.cluster.workers["w2"].log())
+        self.cluster.workers["w2"].wait_log("the workers of each node add up in shared memory; 2 nodes in all")
         self.cluster.stop_workers()
         self.cluster.start_workers("w4", "w5", environment={"NCCL_SHM_DISABLE": "1"})
         self.run_to_end(nodes=2, min_nodes=2)
-        self.assertNotIn("add up in shared memory", self.cluster.workers["w4"].log())
+        self.assertNotIn("add up in shared memory", self.cluster.workers["w4"].wait_log("generation 1 begins"))
 
     def test_with_three_workers(self):
         self.cluster.start_workers("w1", "w2", "w3")

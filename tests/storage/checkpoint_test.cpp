@@ -287,6 +287,8 @@ TEST(Retention, KeepsTheNewestAndAllThatAreNotBelowAVerifiedOne) {
   EXPECT_EQ(retention_victims(steps, 2, 20), Steps{10}) << "20 is the newest that is known to be good";
   EXPECT_EQ(retention_victims(steps, 2, -1), Steps{}) << "none is known to be good";
   EXPECT_EQ(retention_victims({}, 2, 50), Steps{});
+  EXPECT_EQ(retention_victims(steps, 2, 50, Steps{20, 7}), (Steps{10, 30})) << "20 is needed; there is no 7";
+  EXPECT_EQ(retention_victims(steps, 2, 50, Steps{50}), (Steps{10, 20, 30})) << "one that is needed takes no other's place";
 }
 
 TEST_F(Checkpoints, LeaveNothingBehindWhenTheyAreRemoved) {

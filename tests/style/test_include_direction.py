@@ -75,12 +75,13 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "worker/collectives": "kernels storage worker/invariants worker/transport worker/drills/fault_points worker/profile",
     "worker/drills": "storage rendezvous/text worker/transport worker/drills/fault_points",
     "worker/link": "rendezvous/protocol rendezvous/client worker/transport",
+    "worker/peer_server": "rendezvous/http worker/transport",
     "worker/sharding": "worker/invariants",
     "worker/gradients": "kernels model rendezvous/protocol worker/profile worker/collectives",
     "worker/session": "kernels storage model rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/placement worker/profile worker/collectives "
                       "worker/gradients",
-    "worker/data_sets": "model rendezvous/text rendezvous/protocol rendezvous/client rendezvous/http worker/transport worker/profile "
-                        "worker/link worker/session",
+    "worker/data_sets": "model rendezvous/text rendezvous/protocol rendezvous/client rendezvous/http worker/transport worker/peer_server "
+                        "worker/profile worker/link worker/session",
     "worker/state": "kernels storage model rendezvous/text rendezvous/protocol rendezvous/placement rendezvous/client worker/transport "
                     "worker/drills/fault_points worker/profile worker/collectives worker/sharding worker/link worker/session",
     "worker/checkpoints": "storage worker/drills/fault_points worker/profile worker/link worker/session",
@@ -89,12 +90,13 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
                    "worker/profile worker/collectives worker/link worker/gradients worker/session worker/state worker/checkpoints "
                    "worker/tensorboard",
     "worker/load": "rendezvous/protocol",
-    "worker/serving": "model rendezvous/text rendezvous/client rendezvous/http rendezvous/http/files rendezvous/completions",
+    "worker/serving": "model rendezvous/text rendezvous/client rendezvous/http rendezvous/http/files rendezvous/completions "
+                      "worker/peer_server",
     "worker/replica": "storage model rendezvous/protocol rendezvous/completions worker/profile worker/link "
                       "worker/session worker/serving",
     "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is
     "worker/process": "kernels storage rendezvous/text rendezvous/protocol rendezvous/client worker/devices worker/transport "
-                      "worker/drills/fault_points worker/drills worker/profile worker/link worker/load worker/session "
+                      "worker/drills/fault_points worker/drills worker/profile worker/link worker/load worker/peer_server worker/session "
                       "worker/data_sets worker/state worker/checkpoints worker/tensorboard worker/replica worker/step worker/process/lifecycle",
     # --- ops/cli/: the program that people type
     "ops/cli/terminal": "rendezvous/text",

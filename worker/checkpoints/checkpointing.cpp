@@ -44,6 +44,15 @@ CheckpointRecord record_of(const storage::Manifest& manifest, const storage::Wri
   return record;
 }
 
+rendezvous::CheckpointReply reply_of(const std::string& body) {
+  try {
+    return nlohmann::json::parse(body).get<rendezvous::CheckpointReply>();
+  } catch (const std::exception& e) {
+    spdlog::warn("the service's answer to a checkpoint cannot be read: {}", e.what());
+    return {};
+  }
+}
+
 }  // namespace
 
 Checkpointing::Checkpointing(CheckpointSetup setup)
@@ -269,7 +278,8 @@ void Checkpointing::finish_write(storage::WriteOutcome outcome) {
   // A job that is resumed from this checkpoint does not report the steps before it any more, so they are reported first.
   if (!reporter_.drain(manifest.step, stop_, kReportPatience) && !stop_.raised())
     spdlog::warn("the service does not know every step before the checkpoint of step {}", manifest.step);
-  if (!register_checkpoint(record, manifest)) return;
+  const auto reply = register_checkpoint(record, manifest);
+  if (!reply) return;
   spdlog::info("checkpoint of step {}: {:.1f} MB in {}, stall {:.3f} s, write {:.2f} s", manifest.step,
                static_cast<double>(record.stored_bytes) / 1e6, store_->describe(), outcome.stall_s, outcome.write_s);
   reporter_.hashed(manifest.step, manifest.state_hash);
@@ -278,9 +288,9 @@ void Checkpointing::finish_write(storage::WriteOutcome outcome) {
     const std::lock_guard lock(mutex_);
     newest_registered_ = outcome;
   }
-  record.removed_steps = apply_retention(manifest.step);
+  record.removed_steps = apply_retention(manifest.step, reply->needed_steps);
   if (copier_) copier_->look(true);
-  if (!record.removed_steps.empty()) register_checkpoint(record, manifest);
+  if (!record.removed_steps.empty()) report_removed(record, manifest);
   tidy_up(manifest);
 }
 
@@ -291,30 +301,9 @@ void Checkpointing::register_again() {
   changed_.notify_all();
 }
 
-// Removes the files that crashed writers left. Not before the second checkpoint of a generation: until then a writer of the
-// generation before may still be at work, which was left out and does not know it yet.
-void Checkpointing::tidy_up(const storage::Manifest& manifest) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (rank_ != 0 || manifest.generation != generation_ || ++written_in_generation_ < 2 || tidied_ || reserved_ >= 0) return;
-    tidied_ = true;
-  }
-  const std::lock_guard nothing_begins(begin_mutex_);
-  std::vector<int64_t> in_progress;
-  if (const auto step = writer_->in_progress()) in_progress.push_back(*step);
-  {
-    const std::lock_guard lock(mutex_);
-    in_progress.push_back(reserved_);
-    for (const storage::WriteOutcome& written : outcomes_) in_progress.push_back(written.step);
-  }
-  const auto removed = storage::remove_orphans(*store_, in_progress);
-  if (removed && !removed->empty())
-    spdlog::info("removed {} files of unfinished checkpoints in {}", removed->size(), store_->describe());
-}
-
-bool Checkpointing::register_checkpoint(const CheckpointRecord& unsigned_record, const storage::Manifest& manifest) {
+std::optional<rendezvous::CheckpointReply> Checkpointing::register_checkpoint(CheckpointRecord& record,
+                                                                              const storage::Manifest& manifest) {
   const Span span(SpanKind::kCheckpoint, "checkpoint: register", manifest.step);
-  CheckpointRecord record = unsigned_record;
   record.worker = link_.options().worker;
   record.incarnation = link_.options().incarnation;
   std::string refusal;
@@ -324,16 +313,15 @@ bool Checkpointing::register_checkpoint(const CheckpointRecord& unsigned_record,
       record.generation = generation_;
       if (is_void(manifest)) {
         spdlog::warn("the checkpoint of step {} is not registered: the job went back to before it", record.step);
-        return false;
+        return std::nullopt;
       }
     }
-    const Delivery delivery =
-        link_.deliver(*client_, "/v1/jobs/" + job_ + "/checkpoints", rendezvous::json_text(record), stop_);
-    if (delivery.how == Delivery::How::kDelivered) return true;
-    if (delivery.how == Delivery::How::kStopped) return false;
+    const Delivery delivery = link_.deliver(*client_, checkpoints_path(), rendezvous::json_text(record), stop_);
+    if (delivery.how == Delivery::How::kDelivered) return reply_of(delivery.reply.body);
+    if (delivery.how == Delivery::How::kStopped) return std::nullopt;
     if (delivery.problem.code == "stale_state") {  // the service knows of generations that this worker was not in
       spdlog::warn("the checkpoint of step {} is not registered: {}", record.step, delivery.problem.detail);
-      return false;
+      return std::nullopt;
     }
     if (std::exchange(refusal, delivery.problem.detail) != delivery.problem.detail) {
       spdlog::warn("the checkpoint of step {} is not registered yet: {} {}", record.step, delivery.problem.title, refusal);
@@ -342,27 +330,7 @@ bool Checkpointing::register_checkpoint(const CheckpointRecord& unsigned_record,
     std::unique_lock lock(mutex_);
     changed_.wait_for(lock, std::chrono::seconds(1), [&] { return generation_ != record.generation || stop_.raised(); });
   }
-  return false;
-}
-
-std::vector<int64_t> Checkpointing::apply_retention(int64_t newest) {
-  const Span span(SpanKind::kCheckpoint, "checkpoint: verify, remove older ones", newest);
-  storage::Retention done = storage::apply_retention(*store_, keep_last_, newest, threads_);
-  if (!done.problem && !stop_.raised()) {
-    const bool damaged = done.problem.error().code == storage::Error::Code::kCorrupt;
-    const std::string text =
-        damaged ? fmt::format("the checkpoint of step {} does not verify, older ones are kept: {}", newest,
-                              done.problem.error().message)
-                : fmt::format(
-                      "not all checkpoints older than the newest {} could be removed, which is tried again after the next "
-                      "one: {}",
-                      keep_last_, done.problem.error().message);
-    spdlog::error("{}", text);
-    outbox_.event(job_, damaged ? "checkpoint_failed" : "retention_failed", text);
-  }
-  // The catalogue keeps what the second place still has.
-  if (copier_) std::erase_if(done.removed, [this](int64_t step) { return copier_->has(step); });
-  return std::move(done.removed);
+  return std::nullopt;
 }
 
 // The number of a generation that the service does not know is above all that it gives out: the next one writes over it.

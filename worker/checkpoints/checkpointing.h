@@ -102,8 +102,13 @@ class Checkpointing {
   std::optional<std::string> reason_to_give_up(const storage::Manifest& manifest, std::chrono::steady_clock::time_point begun);
   bool lacks_writers_of(int64_t generation) const;  // with the lock held
   void register_again();                            // the newest that was registered
-  bool register_checkpoint(const rendezvous::CheckpointRecord& record, const storage::Manifest& manifest);
-  std::vector<int64_t> apply_retention(int64_t newest);
+  std::string checkpoints_path() const { return "/v1/jobs/" + job_ + "/checkpoints"; }
+  // The service's answer; nullopt: it is not registered, and will not be. Signs the record: which worker, of which generation.
+  std::optional<rendezvous::CheckpointReply> register_checkpoint(rendezvous::CheckpointRecord& record,
+                                                                 const storage::Manifest& manifest);
+  // Removes older checkpoints, but those of the steps `needed`; the steps that are gone.
+  std::vector<int64_t> apply_retention(int64_t newest, std::span<const int64_t> needed);
+  void report_removed(rendezvous::CheckpointRecord& record, const storage::Manifest& manifest);
   void tidy_up(const storage::Manifest& manifest);
   void note_failure(const storage::WriteOutcome& outcome);
   RunStop stop_of(const storage::WriteOutcome& refused);

@@ -7,8 +7,6 @@
 #include <optional>
 #include <utility>
 
-#include "worker/data_sets/own_certificate.h"
-
 namespace holdfast::worker {
 namespace {
 
@@ -50,10 +48,8 @@ std::optional<int64_t> chunk_of(std::string_view what) {
   return chunk;
 }
 
-rendezvous::HttpServerOptions options_for(const std::string& listen, const OwnCertificate& own) {
+rendezvous::HttpServerOptions server_options() {
   rendezvous::HttpServerOptions options;
-  options.listen = listen;
-  options.tls = {own.certificate, own.key, true};
   options.max_connections = 256;
   options.max_strangers = 256;
   options.max_body_bytes = 1 << 10;
@@ -69,20 +65,12 @@ ChunkServer::ChunkServer() : reading_(1, kReadingMax) {}
 tl::expected<std::unique_ptr<ChunkServer>, std::string> ChunkServer::start(const std::string& host, PortRange ports) {
   std::unique_ptr<ChunkServer> server(new ChunkServer);
   const rendezvous::Handler handler = [raw = server.get()](HttpRequest request, Reply reply) { raw->answer(request, reply); };
-  std::string why = "no port is given";
-  const OwnCertificate own = make_own_certificate();
-  server->pin_ = own.pin;
-  for (int port = ports.first; port <= ports.last; ++port) {
-    auto started = rendezvous::HttpServer::start(options_for(fmt::format("{}:{}", host, port), own), handler);
-    if (!started) {
-      why = started.error();
-      continue;
-    }
-    server->server_ = std::move(*started);
-    server->address_ = fmt::format("{}:{}", host, server->server_->port());
-    return server;
-  }
-  return tl::unexpected("other workers cannot get data sets from here: " + why);
+  auto started = start_peer_server(host, ports, server_options(), [&](const rendezvous::HttpServerOptions& options) {
+    return rendezvous::HttpServer::start(options, handler);
+  });
+  if (!started) return tl::unexpected("other workers cannot get data sets from here: " + started.error());
+  server->server_ = *std::move(started);
+  return server;
 }
 
 void ChunkServer::share(std::shared_ptr<CachedSet> set, const std::string& key) {

@@ -38,6 +38,7 @@ struct RunnerOptions {
   std::optional<std::chrono::milliseconds> collective_timeout;
   std::string tensorboard_dir;  // "": none
   bool shared_memory = true;    // with other workers of this machine
+  PortRange ports = {};         // where other workers reach what this one gives them
 };
 
 // The worker's connections; they outlive the runner.

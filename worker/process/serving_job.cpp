@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "rendezvous/client/service_store.h"
+#include "worker/peer_server/peer_server.h"
 #include "worker/process/job_runner.h"
 
 namespace holdfast::worker {
@@ -34,7 +35,9 @@ Input JobRunner::prepare_replica(const StartPrepare& task) {
                         .spec = task.spec,
                         .make_ops = options_.make_ops,
                         .places = std::move(of_replica),
-                        .objects = rendezvous::open_service_store(link.server, task.job, link.token, {.identity = identity})},
+                        .objects = rendezvous::open_service_store(link.server, task.job, link.token, {.identity = identity}),
+                        .host = host_of(transport_.address()),
+                        .ports = options_.ports},
                        *interrupt_.flag());
   if (interrupt_.raised()) return PrepareEnded{PrepareEnded::How::kInterrupted, interrupt_.reason(), {}, 0};
   if (!replica) {

@@ -163,30 +163,39 @@ class Supervisor {
     if (told.term > 0) setenv(kTermVariable, std::to_string(told.term).c_str(), 1);
     const std::string end = describe_end(status) + (told.reason.empty() ? "" : ": " + told.reason);
     const bool known = code == static_cast<int>(ExitCode::kNameTaken) || code == static_cast<int>(ExitCode::kFenced);
-    const pid_t reporter = known ? -1 : report_from_a_process(options_, incarnation_, end, last_lines);
+    reporter_ = known ? -1 : report_from_a_process(options_, incarnation_, end, last_lines);
     if (told_to_end_ || code == static_cast<int>(ExitCode::kNameTaken) || code == kCannotStart) {
       spdlog::error("the training process ended: {}", end);
-      if (reporter > 0) waitpid(reporter, nullptr, 0);  // it would die with this process; alarm() bounds the wait
+      wait_for_report();
       return static_cast<int>(ExitCode::kFailed);
     }
     spdlog::warn("the training process ended: {}; it is started again", end);
     return std::nullopt;
   }
 
-  // False: told to end meanwhile.
+  // The reporter would die with this process; its alarm() bounds the wait.
+  void wait_for_report() {
+    if (reporter_ > 0) waitpid(reporter_, nullptr, 0);
+    reporter_ = -1;
+  }
+
+  // For `duration`, and until the report has arrived. False: told to end meanwhile.
   bool pause(milliseconds duration) {
     if (duration.count() > 0) spdlog::warn("next start in {:.1f} s", static_cast<double>(duration.count()) / 1000);
-    const auto until = steady_clock::now() + duration;
+    const auto begin = steady_clock::now();
     const sigset_t set = watched_signals();
     while (true) {
+      for (pid_t ended = 0; (ended = waitpid(-1, nullptr, WNOHANG)) > 0;) {
+        if (ended == reporter_) reporter_ = -1;
+      }
+      const auto until = begin + (reporter_ > 0 ? std::max(duration, options_.report_first) : duration);
       const auto left = std::max(until - steady_clock::now(), steady_clock::duration::zero());
       const auto nanoseconds = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
       const timespec timeout{nanoseconds / 1'000'000'000, nanoseconds % 1'000'000'000};
       const int signal = sigtimedwait(&set, nullptr, &timeout);
-      if (signal == SIGTERM || signal == SIGINT) return false;
-      if (signal == SIGCHLD) {
-        while (waitpid(-1, nullptr, WNOHANG) > 0) {
-        }
+      if (signal == SIGTERM || signal == SIGINT) {
+        wait_for_report();
+        return false;
       }
       if (signal < 0 && errno == EAGAIN) return true;
     }
@@ -198,7 +207,7 @@ class Supervisor {
   std::optional<LifeReport> report_;
   std::optional<StderrTail> stderr_tail_;
   int signals_ = -1;  // a file to read signals from, so that poll() can wait for them and for the child's stderr
-  pid_t child_ = -1;
+  pid_t child_ = -1, reporter_ = -1;  // the reporter of the newest life that ended, until it is known to have ended
   steady_clock::time_point born_;
   bool told_to_end_ = false;
 };
@@ -217,7 +226,9 @@ std::string describe_end(int wait_status) {
   if (WIFSIGNALED(wait_status)) {
     const int signal = WTERMSIG(wait_status);
     const char* name = sigabbrev_np(signal);
-    return fmt::format("killed by signal {} (SIG{})", signal, name == nullptr ? "?" : name);
+    const char* why =
+        signal == SIGBUS ? ": a file that it reads, such as the training data, became shorter, or its disk failed" : "";
+    return fmt::format("killed by signal {} (SIG{}){}", signal, name == nullptr ? "?" : name, why);
   }
   switch (static_cast<ExitCode>(WEXITSTATUS(wait_status))) {
     case ExitCode::kFenced:

@@ -15,6 +15,7 @@
 #include "worker/link/outbox.h"
 #include "worker/link/rendezvous_client.h"
 #include "worker/load/load_reader.h"
+#include "worker/peer_server/peer_server.h"
 #include "worker/process/device_watch.h"
 #include "worker/process/job_runner.h"
 #include "worker/process/life_report.h"
@@ -73,10 +74,9 @@ std::function<bool()> is_cut_by(const Drills* drills) {
 // Chunks are given at the address of the ring, at another port.
 DataSetOptions data_set_options(const Surroundings& around) {
   const std::string& root = around.options.data_root;
-  const std::string address = around.transport.address();
   return {.cache_folder = root.empty() ? default_cache_folder() : root + "/.holdfast/data-sets",
           .cache_bytes = static_cast<int64_t>(around.options.data_cache_gib * (1 << 30)),
-          .host = address.substr(0, address.rfind(':')),
+          .host = host_of(around.transport.address()),
           .ports = around.options.ring_ports};
 }
 
@@ -123,7 +123,8 @@ class TrainingProcess {
                  .memory = memory_limit(around.options.memory_gib),
                  .collective_timeout = around.options.collective_timeout,
                  .tensorboard_dir = around.options.tensorboard_dir,
-                 .shared_memory = around.options.shared_memory},
+                 .shared_memory = around.options.shared_memory,
+                 .ports = around.options.ring_ports},
                 {.link = link_, .outbox = outbox_, .transport = around.transport, .data_sets = data_sets_},
                 [this](const Input& input) { feed(input); }),
         load_(make_load_reader(around.device.pci_address, around.options.threads)),

@@ -43,6 +43,14 @@ void OrderBook::give_back(int64_t serial) {
   texts_.erase(found);
 }
 
+void OrderBook::give_back_all(const std::string& source) {
+  std::vector<int64_t> all;
+  for (const auto& [serial, text] : texts_) {
+    if (text.source == source) all.push_back(serial);
+  }
+  for (const int64_t serial : all) give_back(serial);
+}
+
 bool OrderBook::add(int64_t serial, const std::vector<model::WrittenToken>& tokens, TextOutcome outcome) {
   const auto found = texts_.find(serial);
   if (found == texts_.end()) return false;

@@ -26,7 +26,9 @@ class OrderBook {
 
   // The serial of a text that is to be begun; nothing where the order came before, or gives a text up.
   std::optional<int64_t> take(const rendezvous::ReplicaOrder& order);
-  void give_back(int64_t serial);  // a text that cannot be begun: another replica is to write it
+  // A text that cannot be begun, or not go on, here: another replica is to write it.
+  void give_back(int64_t serial);
+  void give_back_all(const std::string& source);  // that are written with this model
   // More of a text. False: it is not wanted any more.
   bool add(int64_t serial, const std::vector<model::WrittenToken>& tokens, rendezvous::TextOutcome outcome);
 

@@ -22,7 +22,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr milliseconds kPollWait = seconds(20), kAnswerTime = seconds(5);
-constexpr seconds kTryAgain{5};  // a model that could not be read
+constexpr seconds kTryAgain{5};      // a model that could not be read
+constexpr seconds kConnectAgain{1};  // stages that could not be reached, or were lost
 
 std::optional<ReplicaOrders> orders_in(const std::string& body) {
   try {
@@ -45,27 +46,31 @@ Replica::Replica(ReplicaSetup setup)
 
 Replica::~Replica() {
   stopping_.raise("the job is given up");
-  for (std::jthread* thread : {&orders_, &sender_, &keeper_}) thread->request_stop();
+  {
+    const std::lock_guard lock(mutex_);
+    for (const auto& [source, model] : models_) model->give_up();
+  }
+  for (std::jthread* thread : {&orders_, &sender_, &keeper_, &stages_}) thread->request_stop();
   orders_client_->cancel();
   news_client_->cancel();
-  for (std::jthread* thread : {&orders_, &sender_, &keeper_}) {
+  for (std::jthread* thread : {&orders_, &sender_, &keeper_, &stages_}) {
     if (thread->joinable()) thread->join();
   }
+  models_.clear();  // their engines speak to the rest
 }
 
 tl::expected<std::unique_ptr<Replica>, std::string> Replica::prepare(ReplicaSetup setup, const std::atomic<bool>& stop) {
   std::unique_ptr<Replica> replica(new Replica(std::move(setup)));
   if (auto read = replica->read_tokenizer(); !read) return tl::unexpected(std::move(read.error()));
-  replica->wanted_ = replica->ask_what_is_wanted(stop);
+  replica->ask_what_is_wanted(stop);
   if (replica->wanted_.empty()) return tl::unexpected<std::string>("it was not told which model to serve");
   DataPlaces places = replica->setup_.places;
   places.stop = &stop;
-  for (const std::string& source : replica->wanted_) {
-    auto ready = ReadyModel::read(source, replica->setup_.spec, replica->setup_.make_ops, places);
-    if (!ready) return tl::unexpected(std::move(ready.error()));
-    replica->models_[source] = *std::move(ready);
-    break;  // the first is what requests are answered with; the others are read beside it
-  }
+  const std::string& source = replica->wanted_.front();  // the others are read beside those that write
+  auto ready = replica->read(source, places);
+  if (!ready) return tl::unexpected(std::move(ready.error()));
+  replica->digest_ = (*ready)->digest();
+  replica->models_[source] = *std::move(ready);
   replica->begin_threads();
   return replica;
 }
@@ -83,28 +88,59 @@ tl::expected<void, std::string> Replica::read_tokenizer() {
   return {};
 }
 
-std::vector<std::string> Replica::ask_what_is_wanted(const std::atomic<bool>& stop) {
+void Replica::ask_what_is_wanted(const std::atomic<bool>& stop) {
   while (!stop) {
     const std::string body = rendezvous::json_text(report(1));
     auto reply = setup_.link.attempt(*orders_client_, "POST", path_, body, kAnswerTime, true);
     if (reply) {
       const auto orders = orders_in(reply->body);
-      if (orders && !orders->wanted.empty()) return orders->wanted;
+      if (orders && !orders->wanted.empty() && (setup_.spec.stages == 1 || orders->place)) {
+        wanted_ = orders->wanted;
+        place_ = orders->place;
+        return;
+      }
     }
     std::this_thread::sleep_for(milliseconds(100));
   }
-  return {};
+}
+
+int64_t Replica::stage() const {
+  return place_ ? place_->stage : 0;
+}
+
+tl::expected<std::shared_ptr<ReadyModel>, std::string> Replica::read(const std::string& source, const DataPlaces& places) {
+  int64_t of_this_worker = 0;
+  {
+    const std::lock_guard lock(mutex_);
+    of_this_worker = stage();
+  }
+  const auto on_lost = [this] {
+    const std::lock_guard lock(mutex_);
+    look_again();
+    orders_client_->cancel();  // its next report says so
+  };
+  const auto on_failed = [this](const std::string& why) {
+    setup_.link.fail(ExitCode::kFailed, fmt::format("the layers that are here failed: {}", why));
+  };
+  return ReadyModel::read(source, of_this_worker,
+                          {.spec = setup_.spec,
+                           .make_ops = setup_.make_ops,
+                           .host = setup_.host,
+                           .ports = setup_.ports,
+                           .on_lost = on_lost,
+                           .on_failed = on_failed},
+                          places);
 }
 
 std::string Replica::digest() const {
-  const std::lock_guard lock(mutex_);
-  return setup_.spec.follow == "on" ? "serving" : models_.begin()->second->digest();
+  return setup_.spec.follow == "on" ? "serving" : digest_;
 }
 
 void Replica::begin_threads() {
   orders_ = std::jthread([this](const std::stop_token& stop) { follow_orders(stop); });
   sender_ = std::jthread([this](const std::stop_token& stop) { send_news(stop); });
   keeper_ = std::jthread([this](const std::stop_token& stop) { keep_models(stop); });
+  if (setup_.spec.stages > 1) stages_ = std::jthread([this](const std::stop_token& stop) { keep_stages(stop); });
 }
 
 rendezvous::ReplicaReport Replica::report(int64_t wait_ms) const {
@@ -114,10 +150,13 @@ rendezvous::ReplicaReport Replica::report(int64_t wait_ms) const {
                                    .have = book_.have(),
                                    .wait_ms = wait_ms,
                                    .texts_max = ReadyModel::kTextsMax,
-                                   .wanted = wanted_};
+                                   .wanted = wanted_,
+                                   .place = place_};
   if (tokenizer_) report.tokenizer = std::string("tokenizer/") + tokenizer_->file_name();
-  for (const auto& [source, model] : models_) report.held.push_back(model->held());
-  for (const auto& [source, why] : unreadable_) report.unreadable.push_back({source, why});
+  for (const auto& [source, model] : models_) {
+    if (model->is_ready() && model->stage() == stage()) report.held.push_back(model->held());
+  }
+  for (const auto& [source, unreadable] : unreadable_) report.unreadable.push_back({source, unreadable.why});
   return report;
 }
 
@@ -145,7 +184,8 @@ void Replica::take(const ReplicaOrders& orders) {
     const std::lock_guard lock(mutex_);
     book_.hear_life(orders.life);
     wanted_ = orders.wanted;
-    changed_.notify_all();
+    if (orders.place) place_ = orders.place;
+    look_again();
   }
   if (orders.tokenizer_wanted) bring_tokenizer();
   for (const rendezvous::ReplicaOrder& order : orders.orders) carry_out(order);
@@ -173,7 +213,7 @@ void Replica::carry_out(const rendezvous::ReplicaOrder& order) {
   };
   const auto refused = model == nullptr
                            ? std::optional(rendezvous::TextRefused{.is_busy = true, .why = order.source + " went meanwhile"})
-                           : model->texts().submit({{order.prompt, on_progress}}, std::chrono::hours(24));
+                           : model->submit({order.prompt, on_progress});
   if (!refused) return;
   spdlog::warn("a text is given back: {}", refused->why);
   const std::lock_guard lock(mutex_);
@@ -184,6 +224,7 @@ void Replica::carry_out(const rendezvous::ReplicaOrder& order) {
 // On an engine's thread.
 bool Replica::hear(int64_t serial, const std::vector<model::WrittenToken>& tokens, TextOutcome outcome) {
   const std::lock_guard lock(mutex_);
+  if (outcome == TextOutcome::kLost) book_.give_back(serial);
   const bool is_wanted = book_.add(serial, tokens, outcome);
   if (book_.has_news()) changed_.notify_all();
   return is_wanted;
@@ -203,6 +244,9 @@ void Replica::send_news(const std::stop_token& stop) {
     }
     const Delivery delivery = setup_.link.deliver(*news_client_, path_, rendezvous::json_text(news), stopping_);
     if (delivery.how == Delivery::How::kStopped) return;
+    // After that the service takes this replica for one that lacks their models: a report says what it has.
+    if (std::ranges::any_of(news.news, [](const auto& of_text) { return of_text.end == "given_back"; }))
+      orders_client_->cancel();
     // The service gives these texts to others.
     if (delivery.how == Delivery::How::kRejected) spdlog::warn("news of texts were refused: {}", delivery.problem.detail);
   }
@@ -210,35 +254,56 @@ void Replica::send_news(const std::stop_token& stop) {
 
 // --- models
 
+void Replica::look_again() {
+  ++changes_;
+  changed_.notify_all();
+}
+
 void Replica::keep_models(const std::stop_token& stop) {
   name_thread("models");
-  while (!stop.stop_requested()) {
-    std::string missing;
+  for (int64_t seen = 0; !stop.stop_requested();) {
+    std::optional<std::string> next;
     {
       std::unique_lock lock(mutex_);
-      const auto is_missing = [this](const std::string& source) { return !models_.contains(source); };
-      const auto found = std::ranges::find_if(wanted_, is_missing);
-      if (found != wanted_.end()) missing = *found;
-      if (missing.empty()) changed_.wait_for(lock, stop, seconds(1), [] { return false; });
+      next = missing();
+      if (!next) changed_.wait_for(lock, stop, seconds(1), [&] { return changes_ != seen; });
+      seen = changes_;
     }
-    if (!missing.empty()) read_model(missing, stop);
+    if (next) read_model(*next, stop);
     drop_models();
   }
 }
 
+// A model that could not be read comes after those that were not tried since.
+std::optional<std::string> Replica::missing() const {
+  const auto tried = [this](const std::string& source) {
+    const auto found = unreadable_.find(source);
+    return found == unreadable_.end() ? int64_t{0} : found->second.tried;
+  };
+  std::optional<std::string> next;
+  for (const std::string& source : wanted_) {
+    if (!models_.contains(source) && (!next || tried(source) < tried(*next))) next = source;
+  }
+  return next;
+}
+
 void Replica::read_model(const std::string& source, const std::stop_token& stop) {
-  auto ready = ReadyModel::read(source, setup_.spec, setup_.make_ops, setup_.places);
+  auto ready = read(source, setup_.places);
   std::unique_lock lock(mutex_);
   if (ready) {
     models_[source] = *std::move(ready);
     unreadable_.erase(source);
     spdlog::info("has {} ready", source);
+    look_again();
   } else {
-    if (unreadable_[source] != ready.error()) spdlog::warn("{} cannot be served: {}", source, ready.error());
-    unreadable_[source] = ready.error();
+    Unreadable& unreadable = unreadable_[source];
+    if (unreadable.why != ready.error()) spdlog::warn("{} cannot be served: {}", source, ready.error());
+    unreadable = {.why = ready.error(), .tried = ++tries_};
   }
   orders_client_->cancel();  // its next report says so
-  if (unreadable_.contains(source)) changed_.wait_for(lock, stop, kTryAgain, [] { return false; });
+  // A model that could not be read waits; others are tried at once.
+  const auto next = missing();
+  if (next && unreadable_.contains(*next)) changed_.wait_for(lock, stop, kTryAgain, [] { return false; });
 }
 
 void Replica::drop_models() {
@@ -255,6 +320,75 @@ void Replica::drop_models() {
     orders_client_->cancel();
   }
   std::erase_if(unreadable_, [&](const auto& entry) { return std::ranges::find(wanted_, entry.first) == wanted_.end(); });
+}
+
+// --- stages
+
+void Replica::keep_stages(const std::stop_token& stop) {
+  name_thread("stages");
+  for (int64_t seen = 0; !stop.stop_requested();) {
+    drop_other_stages();
+    follow_earlier_stages();
+    std::unique_lock lock(mutex_);
+    changed_.wait_for(lock, stop, kConnectAgain, [&] { return changes_ != seen; });
+    seen = changes_;
+  }
+}
+
+// The service has given this worker another stage, so that there may be more whole models.
+void Replica::drop_other_stages() {
+  std::vector<std::shared_ptr<ReadyModel>> dropped;  // their engines and servers end without the lock
+  const std::lock_guard lock(mutex_);
+  for (auto at = models_.begin(); at != models_.end();) {
+    if (at->second->stage() == stage()) {
+      ++at;
+      continue;
+    }
+    spdlog::info("gives up stage {} of {}: it is to be stage {}", at->second->stage(), at->first, stage());
+    book_.give_back_all(at->first);
+    dropped.push_back(std::move(at->second));
+    at = models_.erase(at);
+    look_again();
+  }
+}
+
+void Replica::follow_earlier_stages() {
+  const auto now = std::chrono::steady_clock::now();
+  std::vector<std::pair<std::shared_ptr<ReadyModel>, std::vector<rendezvous::StageAddress>>> changed;
+  {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(connecting_, [this](const auto& entry) { return !models_.contains(entry.first); });
+    if (!place_ || place_->stage != setup_.spec.stages - 1) return;
+    for (const auto& [source, model] : models_) {
+      const auto known = std::ranges::find(place_->earlier, source, &rendezvous::StagePlace::Earlier::source);
+      const auto earlier = known == place_->earlier.end() ? std::vector<rendezvous::StageAddress>() : known->stages;
+      if (model->stage() != place_->stage || model->is_connected_to(earlier)) continue;
+      Connecting& connecting = connecting_[source];
+      if (connecting.to == earlier && now < connecting.again) continue;
+      connecting.to = earlier;
+      connecting.again = now + kConnectAgain;
+      changed.emplace_back(model, earlier);
+    }
+  }
+  for (const auto& [model, earlier] : changed) connect(*model, earlier);
+}
+
+// The stages before take the place of those that were there. Texts go on with another replica, or here, from what was told.
+void Replica::connect(ReadyModel& model, const std::vector<rendezvous::StageAddress>& earlier) {
+  const std::string& source = model.held().source;
+  model.disconnect();
+  {
+    const std::lock_guard lock(mutex_);
+    book_.give_back_all(source);
+    changed_.notify_all();  // there are news
+  }
+  const auto connected = earlier.empty() ? tl::expected<void, std::string>() : model.connect(earlier);
+  const std::lock_guard lock(mutex_);
+  const std::string why_not = connected ? "" : connected.error();
+  const bool is_new = std::exchange(connecting_[source].why_not, why_not) != why_not;
+  if (!connected && is_new) spdlog::warn("{} cannot be served now, it is tried again: {}", source, why_not);
+  if (connected && !earlier.empty()) spdlog::info("has all stages of {}", source);
+  orders_client_->cancel();  // its next report says so
 }
 
 }  // namespace holdfast::worker

@@ -2,14 +2,18 @@
 //
 // Promises: an order is carried out once, however often it comes. News of a text reach the service in order, and come again
 // until they were taken. Models that the service wants are read beside those that write; one that it does not want any more
-// goes when its texts have ended. A model that cannot be read is told of, and tried again.
-// Thread: three of its own, beside each model's engine: for orders, for news and for models.
+// goes when its texts have ended. A model that cannot be read is told of, and tried again. Of a model that is divided it has
+// the stage that the service says; as the last stage it writes texts while those before it, at other workers, are there, and
+// gives texts back when they are lost.
+// Thread: three of its own, beside each model's engine: for orders, for news and for models; of a divided model one for stages.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -32,6 +36,8 @@ struct ReplicaSetup {
   kernels::OpsFactory make_ops;
   DataPlaces places;                              // without `stop`: that is the replica's own
   std::unique_ptr<storage::ObjectStore> objects;  // of the job, kept by the service
+  std::string host;                               // where other workers reach this one, as StageServer has it
+  PortRange ports = {};
 };
 
 class Replica {
@@ -46,7 +52,10 @@ class Replica {
 
  private:
   explicit Replica(ReplicaSetup setup);
-  std::vector<std::string> ask_what_is_wanted(const std::atomic<bool>& stop);
+  void ask_what_is_wanted(const std::atomic<bool>& stop);
+  int64_t stage() const;                       // with the lock held
+  std::optional<std::string> missing() const;  // likewise: a model that is wanted, and the next to be read
+  tl::expected<std::shared_ptr<ReadyModel>, std::string> read(const std::string& source, const DataPlaces& places);
   tl::expected<void, std::string> read_tokenizer();
   void begin_threads();
 
@@ -61,6 +70,12 @@ class Replica {
   void keep_models(const std::stop_token& stop);
   void read_model(const std::string& source, const std::stop_token& stop);
   void drop_models();
+  void look_again();  // wakes the threads for models and stages; with the lock held
+
+  void keep_stages(const std::stop_token& stop);
+  void drop_other_stages();
+  void follow_earlier_stages();
+  void connect(ReadyModel& model, const std::vector<rendezvous::StageAddress>& earlier);
 
   ReplicaSetup setup_;
   std::string path_;  // "/v1/workers/{id}/texts"
@@ -73,8 +88,22 @@ class Replica {
   OrderBook book_;
   std::map<std::string, std::shared_ptr<ReadyModel>> models_;  // by source
   std::vector<std::string> wanted_;
-  std::map<std::string, std::string> unreadable_;  // source -> why
-  std::jthread orders_, sender_, keeper_;          // last: they use all of these
+  std::optional<rendezvous::StagePlace> place_;  // of a model that is divided
+  struct Unreadable {
+    std::string why;
+    int64_t tried = 0;  // the number of the last try
+  };
+  std::map<std::string, Unreadable> unreadable_;  // by source
+  int64_t tries_ = 0;
+  struct Connecting {
+    std::vector<rendezvous::StageAddress> to;  // as it was tried last
+    std::chrono::steady_clock::time_point again = {};
+    std::string why_not;
+  };
+  std::map<std::string, Connecting> connecting_;    // by source
+  std::string digest_;                              // of the first model that was read
+  int64_t changes_ = 0;                             // that threads look at again
+  std::jthread orders_, sender_, keeper_, stages_;  // last: they use all of these
 };
 
 }  // namespace holdfast::worker

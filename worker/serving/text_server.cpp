@@ -76,17 +76,17 @@ void TextServer::run(const std::stop_token& stop) {
       if (!engine_.is_idle()) pass();
     } catch (const std::exception& failure) {
       if (!on_failure_) throw;
-      return fail(failure.what());
+      return fail(failure);
     }
     const std::lock_guard lock(mutex_);
     load_ = engine_.load();
   }
 }
 
-void TextServer::fail(const std::string& why) {
+void TextServer::fail(const std::exception& failure) {
   for (auto& [number, text] : texts_) text.on_progress({}, TextOutcome::kLost);
   texts_.clear();
-  on_failure_(why);
+  on_failure_(failure);
 }
 
 void TextServer::pass() {

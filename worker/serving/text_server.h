@@ -7,6 +7,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <map>
 #include <mutex>
@@ -23,7 +24,7 @@ namespace holdfast::worker {
 class TextServer : public rendezvous::Texts {
  public:
   // On the server's thread, when the decoder threw: every text has ended as kLost, and none is written any more.
-  using OnFailure = std::function<void(const std::string& why)>;
+  using OnFailure = std::function<void(const std::exception& failure)>;
 
   // The decoder outlives it. Without `on_failure` its exceptions end the program.
   TextServer(model::Decoder& decoder, int64_t waiting_max, OnFailure on_failure = nullptr);
@@ -47,7 +48,7 @@ class TextServer : public rendezvous::Texts {
   };
   void run(const std::stop_token& stop);
   void pass();
-  void fail(const std::string& why);
+  void fail(const std::exception& failure);
 
   const int64_t waiting_max_;
   const OnFailure on_failure_;

@@ -66,8 +66,10 @@ worker::ServedModel served_model(const ServeModelArguments& arguments, const Sou
   if (!arguments.stages.empty()) {
     division.earlier = [&](const model::Gpt2Config& config, const model::Decoder::Limits& limits, size_t branch_bytes_of_a_row,
                            const std::string& fingerprint) -> std::unique_ptr<DividedLayers> {
-      auto stages = worker::RemoteStages::connect(arguments.stages, token_in(arguments.stage_token_file),
-                                                  {fingerprint, config, limits, branch_bytes_of_a_row});
+      std::vector<rendezvous::StageAddress> addresses;
+      for (const std::string& url : arguments.stages)
+        addresses.push_back({.url = url, .key = token_in(arguments.stage_token_file)});
+      auto stages = worker::RemoteStages::connect(addresses, {fingerprint, config, limits, branch_bytes_of_a_row});
       if (!stages) throw Failure{kBadInput, stages.error()};
       const model::LayerRange rest{(*stages)->end_layer(), config.n_layer};
       return std::make_unique<DividedLayers>(DividedLayers{*std::move(stages), rest});
@@ -82,8 +84,8 @@ worker::ServedModel served_model(const ServeModelArguments& arguments, const Sou
           .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
           .step = trained.manifest.step,
           .memory = memory,
-          .texts = std::make_unique<worker::TextServer>(*memory->decoder, arguments.queue,
-                                                        [&ending](const std::string& why) { ending.ask(why); })};
+          .texts = std::make_unique<worker::TextServer>(
+              *memory->decoder, arguments.queue, [&ending](const std::exception& failure) { ending.ask(failure.what()); })};
 }
 
 // A newer checkpoint takes the place of the one that is served. A failure is said, once, and tried again.

@@ -6,7 +6,7 @@
 #include "ops/cli/serve_model/server_arguments.h"
 #include "ops/cli/terminal/format.h"
 #include "ops/cli/trained_model.h"
-#include "worker/serving/stages/stage_api.h"
+#include "worker/serving/stages/stage_server.h"
 
 namespace holdfast::ops {
 namespace {
@@ -45,8 +45,7 @@ void serve_stage(const Options& options, const StageArguments& arguments) {
   const ModelInMemory memory =
       load_model_for_many(trained, arguments.model, device, arguments.cache_mib, arguments.batch_tokens, {.layers = layers});
   const auto& limits = memory.decoder->limits();
-  // A pass of all rows, each with a table of all pages of a text.
-  http.max_body_bytes = size_t{64} << 20;
+  http.max_body_bytes = worker::kPassBytesMax;
   worker::StageApi api(*memory.decoder,
                        {.fingerprint = fingerprint_of(trained, arguments.model, *memory.ops),
                         .layers = layers,

@@ -20,6 +20,7 @@ using Json = nlohmann::json;
 
 constexpr auto kPatience = std::chrono::minutes(10);  // for all texts of a request
 constexpr int64_t kWaitMaxMs = 60'000;
+constexpr Millis kAllHeardMs = 3000;  // after the service began, or the job did
 constexpr size_t kTokenizersWaiting = 64;
 
 const std::string& name_of(const Job& job) {
@@ -59,11 +60,12 @@ void add_openai_error(const std::string& path, HttpResponse& response) {
 }
 
 struct ServingApi::Served {
-  ReplicaPool pool;
-  std::string tokenizer_object;
+  Served(const JobSpec& spec, Millis now) : replicas(spec.stages), began_ms(now) {}
+
+  Replicas replicas;
+  const Millis began_ms;
   std::shared_ptr<const model::Tokenizer> tokenizer;
   bool is_reading = false, lacks_tokenizer = false;
-  std::map<std::string, std::vector<std::string>> known;  // worker -> the models that it knows to be wanted
 };
 
 namespace {
@@ -128,7 +130,9 @@ tl::expected<AskedModel, ApiError> ServingApi::find(const std::string& name) {
   }
   const auto served = served_.find(job->id);
   const HeldModel* model =
-      served == served_.end() ? nullptr : served->second->pool.answering(answering_source(turn_.state, job->membership->spec));
+      served == served_.end()
+          ? nullptr
+          : served->second->replicas.texts().answering(answering_source(turn_.state, job->membership->spec));
   if (model == nullptr || served->second->tokenizer == nullptr) {
     return tl::unexpected(ApiError{
         .status = 503,
@@ -141,7 +145,7 @@ tl::expected<AskedModel, ApiError> ServingApi::find(const std::string& name) {
                     .fingerprint = model->fingerprint,
                     .block_size = model->block_size,
                     .tokenizer = served->second->tokenizer,
-                    .texts = std::make_shared<PoolTexts>(served->second->pool, model->source, turn_.clock)};
+                    .texts = std::make_shared<PoolTexts>(served->second->replicas.texts(), model->source, turn_.clock)};
 }
 
 void ServingApi::get_models(Call& call) {
@@ -149,12 +153,14 @@ void ServingApi::get_models(Call& call) {
   for (const auto& [id, served] : served_) {
     const Job* job = job_of(id);
     if (job == nullptr || served->tokenizer == nullptr) continue;  // requests are refused until it is there
-    const HeldModel* model = served->pool.answering(answering_source(turn_.state, job->membership->spec));
+    const HeldModel* model = served->replicas.texts().answering(answering_source(turn_.state, job->membership->spec));
     if (model == nullptr) continue;
     Json workers = Json::array();
-    for (const std::string& worker : served->pool.replicas())
-      workers.push_back({{"worker", worker}, {"texts", served->pool.texts_of(worker)}});
-    const ReplicaPool::Load load = served->pool.load();
+    for (const std::string& worker : served->replicas.texts().replicas()) {
+      workers.push_back({{"worker", worker}, {"texts", served->replicas.texts().texts_of(worker)}});
+      if (served->replicas.is_divided()) workers.back()["stages"] = served->replicas.group_of(worker);
+    }
+    const ReplicaPool::Load load = served->replicas.texts().load();
     all.push_back({{"id", name_of(*job)},
                    {"object", "model"},
                    {"created", job->submitted_ms / 1000},
@@ -184,17 +190,16 @@ void ServingApi::post_texts(Call& call) {
         problem(409, "not_a_replica", fmt::format("{} is no replica of job {}: it has no texts for it", worker, report->job)));
   }
   std::shared_ptr<Served>& served = served_[job->id];
-  if (served == nullptr) served = std::make_shared<Served>();
+  if (served == nullptr) served = std::make_shared<Served>(job->membership->spec, turn_.clock.steady_ms());
   if (report->wait_ms == 0) {
     if (report->life == life_) {
-      for (const TextNews& news : report->news) served->pool.take(worker, report->incarnation, news);
+      for (const TextNews& news : report->news) served->replicas.texts().take(worker, report->incarnation, news);
     }
     return call.answer(json_answer(200, Json(ReplicaOrders{.life = life_, .wanted = wanted(*job, *served)})));
   }
-  if (!report->held.empty()) served->pool.hear(worker, *report);
+  served->replicas.hear(worker, *report);
   if (!report->tokenizer.empty() && served->tokenizer == nullptr && !served->is_reading)
     read_tokenizer(job->id, report->tokenizer);
-  served->known[worker] = report->wanted;
   const Millis now = turn_.clock.steady_ms();
   // tend() looks at it in this turn, after all commands. `have` is the newest order that the replica has.
   polls_.add({call.reply, worker, report->incarnation, fmt::format("{} {}", report->life == life_ ? report->have : 0, job->id),
@@ -202,13 +207,8 @@ void ServingApi::post_texts(Call& call) {
              now);
 }
 
-// First what requests are answered with, then what texts under way were begun with.
 std::vector<std::string> ServingApi::wanted(const Job& job, const Served& served) const {
-  std::vector<std::string> all = {answering_source(turn_.state, job.membership->spec)};
-  for (const std::string& source : served.pool.sources_in_use()) {
-    if (source != all.front()) all.push_back(source);
-  }
-  return all;
+  return served.replicas.wanted(answering_source(turn_.state, job.membership->spec));
 }
 
 bool ServingApi::answer_poll(const LongPolls::Poll& poll) {
@@ -220,11 +220,11 @@ bool ServingApi::answer_poll(const LongPolls::Poll& poll) {
     return true;
   }
   Served& served = *found->second;
-  ReplicaOrders orders{.life = life_,
-                       .orders = served.pool.orders_for(poll.worker, std::stoll(poll.have.substr(0, gap))),
-                       .wanted = wanted(*job, served),
-                       .tokenizer_wanted = served.lacks_tokenizer};
-  const bool has_news = !orders.orders.empty() || served.known[poll.worker] != orders.wanted || orders.tokenizer_wanted;
+  ReplicaOrders orders = served.replicas.orders_for(poll.worker, std::stoll(poll.have.substr(0, gap)), wanted(*job, served));
+  orders.life = life_;
+  orders.tokenizer_wanted = served.lacks_tokenizer;
+  const bool has_news =
+      !orders.orders.empty() || served.replicas.is_news(poll.worker, orders.wanted) || orders.tokenizer_wanted;
   if (!has_news && turn_.clock.steady_ms() < poll.deadline_ms) return false;
   if (orders.tokenizer_wanted) served.lacks_tokenizer = false;  // until it turns out to be absent again
   turn_.replies.add(poll.reply, json_answer(200, Json(orders)));
@@ -255,22 +255,29 @@ void ServingApi::read_tokenizer(const std::string& job, const std::string& objec
 
 // --- time
 
-// The registry knows who is there; a replica that is to go gives its texts away before it goes.
+// The registry knows who is there.
 void ServingApi::tend_replicas(const Job& job, Served& served) {
-  for (const std::string& name : served.pool.replicas()) {
-    const auto worker = turn_.state.workers().find(name);
-    const auto participant = job.membership->participants.find(name);
-    const bool is_there = worker != turn_.state.workers().end() && worker->second.life == Worker::Life::kAlive &&
-                          worker->second.job == job.id && participant != job.membership->participants.end() &&
-                          participant->second.member.incarnation == served.pool.incarnation_of(name);
-    if (!is_there) {
-      served.pool.forget(name);
-    } else if (worker->second.leaving() || !participant->second.wanted) {
-      served.pool.retire(name);
-    } else {
-      served.pool.keep(name);
-    }
+  const auto& workers = turn_.state.workers();
+  const auto& participants = job.membership->participants;
+  const auto is_there = [&](const std::string& name) {
+    const auto worker = workers.find(name);
+    return worker != workers.end() && worker->second.life == Worker::Life::kAlive && worker->second.job == job.id;
+  };
+  const auto presence_of = [&](const std::string& name, const std::string& incarnation) {
+    const auto participant = participants.find(name);
+    if (!is_there(name) || participant == participants.end() || participant->second.member.incarnation != incarnation)
+      return Replicas::Presence::kGone;
+    const bool leaves = workers.at(name).leaving() || !participant->second.wanted;
+    return leaves ? Replicas::Presence::kLeaves : Replicas::Presence::kStays;
+  };
+  const Millis now = turn_.clock.steady_ms();
+  bool all_were_heard = true;
+  if (served.replicas.is_divided() && now < served.began_ms + kAllHeardMs) {
+    const std::vector<std::string> heard = served.replicas.workers();
+    for (const auto& [name, participant] : participants)
+      all_were_heard = all_were_heard && (!is_there(name) || std::ranges::find(heard, name) != heard.end());
   }
+  served.replicas.tend(now, presence_of, all_were_heard);
 }
 
 void ServingApi::tend() {
@@ -281,15 +288,15 @@ void ServingApi::tend() {
     Served& served = *at->second;
     const Job* const job = job_of(at->first);
     if (job == nullptr) {
-      served.pool.end_all();
+      served.replicas.texts().end_all();
       at = served_.erase(at);
       continue;
     }
     tend_replicas(*job, served);
-    served.pool.tend(now);
-    touched.merge(served.pool.take_touched());
-    for (const std::string& name : served.pool.replicas()) {
-      if (served.lacks_tokenizer || served.known[name] != wanted(*job, served)) touched.insert(name);
+    touched.merge(served.replicas.texts().take_touched());
+    const std::vector<std::string> wanted_now = wanted(*job, served);
+    for (const std::string& name : served.replicas.workers()) {
+      if (served.lacks_tokenizer || served.replicas.is_news(name, wanted_now)) touched.insert(name);
     }
     ++at;
   }
@@ -301,7 +308,7 @@ void ServingApi::add_metrics(PrometheusText& text) const {
   desk_.add_metrics(text);
   const auto family = [&](const char* name, const char* type, const char* help, auto value) {
     text.family(name, type, help);
-    for (const auto& [id, served] : served_) text.sample({{"job", id}}, static_cast<double>(value(served->pool)));
+    for (const auto& [id, served] : served_) text.sample({{"job", id}}, static_cast<double>(value(served->replicas.texts())));
   };
   family("holdfast_serve_replicas", "gauge", "Replicas that a job has ready.",
          [](const ReplicaPool& pool) { return pool.replicas().size(); });
@@ -319,7 +326,7 @@ void ServingApi::close() {
     poll.reply(goodbye);
     return true;
   });
-  for (const auto& [id, served] : served_) served->pool.end_all();
+  for (const auto& [id, served] : served_) served->replicas.texts().end_all();
   served_.clear();
 }
 

@@ -18,7 +18,7 @@
 #include "rendezvous/api/turn/long_polls.h"
 #include "rendezvous/api/turn/turn.h"
 #include "rendezvous/completions/desk.h"
-#include "rendezvous/completions/replica_pool.h"
+#include "rendezvous/completions/replicas.h"
 #include "rendezvous/http/work_pool.h"
 #include "rendezvous/text/prometheus_text.h"
 

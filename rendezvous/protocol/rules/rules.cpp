@@ -271,6 +271,19 @@ void check_served_model(const JobSpec& spec, Errors& errors) {
         {"tokenizer", "is required where init_from is no job: the folder on the workers that `data prepare` wrote"});
 }
 
+void check_stages(const JobSpec& spec, Errors& errors) {
+  if (spec.stages > spec.n_layer)
+    errors.push_back(
+        {"stages", fmt::format("{} is above n_layer {}: a stage has at least one layer", spec.stages, spec.n_layer)});
+  const auto needs_workers = [&](const char* field, int64_t value) {
+    errors.push_back(
+        {field, fmt::format("{} is below stages {}: a replica is that many workers; give at least {}, or leave it out", value,
+                            spec.stages, spec.stages)});
+  };
+  if (spec.nodes < spec.stages) return needs_workers("nodes", spec.nodes);
+  if (spec.min_nodes < spec.stages) needs_workers("min_nodes", spec.min_nodes);
+}
+
 // The values of labels that workers choose may be anything; `device` and `memory_gib`, which every worker has, have rules.
 void check_requirements(const JobSpec& spec, Errors& errors) {
   const auto complain = [&](const std::string& what) { errors.push_back({"requires", what}); };
@@ -332,6 +345,7 @@ const std::vector<Rule>& serving_rules() {
       {{"init_from"}, check_initial_weights},
       {{"n_embd", "n_head"}, check_model},
       {{"nodes", "min_nodes", "max_nodes"}, check_membership},
+      {{"stages", "n_layer", "nodes", "min_nodes"}, check_stages},
       {{"requires"}, check_requirements},
   };
   return all;

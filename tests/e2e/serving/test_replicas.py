@@ -9,6 +9,7 @@ import http.client
 import json
 import os
 import random
+import signal
 import sys
 import threading
 import urllib.request
@@ -161,6 +162,76 @@ class Replicas(TrainedCase):
         self.wait_ready("lives")
         self.assertEqual(expected, [self.ask("lives", one)[:2] for one in fields])
         wait_until(lambda: self.metric("holdfast_serve_texts_writing") == 0, 20, "nothing to be left")
+
+    def test_a_replica_that_comes_late_finds_the_checkpoint_that_it_serves(self):
+        trains = self.cluster.submit(**{**self.training, "keep_last": 1, "name": "removes"})
+        self.cluster.wait_event(trains, "checkpoint_committed")
+        checkpoints = f"/v1/jobs/{trains}/checkpoints"
+        served = self.cluster.submit(kind="serve", init_from=f"job:{trains}", precision="float32", nodes=1, name="pinned", requires={"for": "late"})
+        pinned = int(self.cluster.job(served)["spec"]["init_from"].partition("@")[2])
+
+        def steps():
+            return [each["step"] for each in self.cluster.get(checkpoints)["checkpoints"]]
+
+        wait_until(lambda: len(found := steps()) == 2 and max(found) > pinned + 15, 60, "newer checkpoints, and those between removed")
+        self.assertIn(pinned, steps())
+        self.cluster.start_worker("late", arguments=("--labels", "for=late"))
+        self.assertEqual(pinned, self.wait_ready("pinned")["step"])
+        self.end(served)
+        wait_until(lambda: pinned not in steps(), 60, "the removal of what nobody needs any more")
+        self.cluster.post(trains, "stop")
+        self.cluster.wait_state(trains, "cancelled")
+
+    def test_a_model_that_is_divided_among_workers_writes_the_same_texts_when_they_are_lost(self):
+        self.serve(1, "whole", requires={"for": "whole"})
+        self.cluster.start_worker("whole", arguments=("--labels", "for=whole"))
+        fingerprint = self.wait_ready("whole")["system_fingerprint"]
+        self.serve(4, "divided", stages=2, min_nodes=2, requires={"for": "stages"})
+        for number in range(4):
+            self.start_stage(f"s{number}")
+        model = self.wait_ready("divided", 2)
+        self.assertEqual(fingerprint, model["system_fingerprint"])
+        self.assertEqual({f"s{number}" for number in range(4)}, {name for worker in model["workers"] for name in worker["stages"]})
+        asked, divided, requests, ended = [], [], self.requests(), threading.Event()
+
+        def lose_one_after_another():
+            for number, (stage, what) in enumerate([(0, "kill"), (1, "kill"), (0, "stop"), (1, "drain"), (0, "drain")]):
+                wait_until(lambda: self.metric("holdfast_serve_texts_writing") > 0, 20, "texts under way")
+                self.lose_a_stage(stage, what)
+                self.start_stage(f"s{number + 4}")
+                self.wait_ready("divided", 2)
+
+        with concurrent.futures.ThreadPoolExecutor(7) as pool:
+            losing = pool.submit(lose_one_after_another)
+            losing.add_done_callback(lambda _: ended.set())
+            while not ended.is_set():
+                more = [next(requests) for _ in range(12)]
+                divided += pool.map(lambda fields: self.ask("divided", fields)[:2], more)
+                asked += more
+            losing.result()
+        self.assertEqual([self.ask("whole", fields)[:2] for fields in asked[:40]], divided[:40])
+
+    def start_stage(self, name):
+        self.cluster.start_worker(name, arguments=("--labels", "for=stages"))
+
+    def lose_a_stage(self, stage, what):
+        victim = max(self.model("divided")["workers"], key=lambda worker: worker["texts"])["stages"][stage]
+        if what == "kill":
+            self.cluster.kill_worker(victim)
+        elif what == "drain":
+            self.cluster.workers.pop(victim)
+            self.cluster.request("POST", f"/v1/nodes/{victim}/drain")
+        else:
+            os.kill(self.cluster.training_pid(victim), signal.SIGSTOP)
+        wait_until(lambda: all(victim not in worker["stages"] for worker in self.model("divided")["workers"]), 30, f"{victim} to be missed")
+        if what == "stop":
+            self.cluster.kill_worker(victim)
+
+    def test_openais_own_client(self):
+        self.serve(1, "openais", requires={"for": "openais"})
+        self.cluster.start_worker("openais", arguments=("--labels", "for=openais"))
+        self.wait_ready("openais")
+        self.assertEqual("openais", texts.openais_client(self, f"{self.cluster.url}/v1", self.cluster.token()))
 
     def test_a_client_that_goes_away_leaves_nothing_behind(self):
         self.serve(1, "left", requires={"for": "left"})

@@ -7,16 +7,15 @@ import random
 import re
 import shutil
 import signal
-import subprocess
 import sys
 import urllib.request
 
 sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 import harness  # noqa: E402  (needs the path above)
+import texts  # noqa: E402
 from processes import wait_until  # noqa: E402
 from trained import TrainedCase  # noqa: E402
 
-HERE = os.path.dirname(os.path.abspath(__file__))
 TOKEN = "a-token-of-this-test"
 
 
@@ -47,19 +46,7 @@ class ServeModel(TrainedCase):
 
     def test_openais_own_client(self):
         server, base = self.serve()
-        done = subprocess.run(["node", os.path.join(HERE, "client.mjs"), base, TOKEN], capture_output=True, text=True, timeout=120, check=False)
-        self.assertEqual(0, done.returncode, done.stderr)
-        got = json.loads(done.stdout)
-        self.assertEqual(self.job, got["model"])
-        texts = [choice["text"] for choice in got["whole"]["choices"]]
-        self.assertEqual(texts, got["streamed"])
-        self.assertNotEqual(texts[0], texts[1])
-        self.assertEqual(got["whole"]["usage"], got["usage"])
-        errors = got["errors"]
-        self.assertEqual(("BadRequestError", 400, "temperature"), tuple(errors["temperature"][k] for k in ("kind", "status", "param")))
-        self.assertEqual(("BadRequestError", "logit_bias", "unsupported_parameter"), tuple(errors["logit_bias"][k] for k in ("kind", "param", "code")))
-        self.assertEqual(("NotFoundError", 404, "model_not_found"), tuple(errors["model"][k] for k in ("kind", "status", "code")))
-        self.assertEqual({"kind": "AuthenticationError", "status": 401}, errors["token"])
+        self.assertEqual(self.job, texts.openais_client(self, base, TOKEN))
         with urllib.request.urlopen(urllib.request.Request(f"{base.removesuffix('/v1')}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}), timeout=10) as answer:
             metrics = answer.read().decode()
         self.assertIn('holdfast_serve_requests_total{result="refused"} 4', metrics)  # three of them requests, one without a right token
@@ -122,7 +109,7 @@ class ServeModel(TrainedCase):
         # As a job that trains leaves it: the manifest comes last.
         shutil.copytree(os.path.join(kept, newer), os.path.join(place, newer), ignore=lambda _folder, names: [n for n in names if n == "manifest.json"])
         shutil.copy(os.path.join(kept, newer, "manifest.json"), os.path.join(place, newer, "manifest.json"))
-        wait_until(lambda: "from now on" in server.log(), 30, "the newer checkpoint to be served")
+        server.wait_log("from now on", 30)
         self.assertIn(f"Serving step {int(newer.removeprefix('step-'))} of {self.job} from now on.", server.log())
         after = self.ask(base, fields)
         self.assertNotEqual(before["system_fingerprint"], after["system_fingerprint"])
@@ -132,7 +119,7 @@ class ServeModel(TrainedCase):
         os.makedirs(os.path.join(place, "step-9999999999"))
         with open(os.path.join(place, "step-9999999999", "manifest.json"), "w", encoding="utf-8") as file:
             file.write("no manifest")
-        wait_until(lambda: "is served, and it is tried again" in server.log(), 30, "the complaint")
+        server.wait_log("is served, and it is tried again", 30)
         self.assertEqual(after["choices"], self.ask(base, fields)["choices"])
         refused = self.cluster.cli("serve-model", "--from", f"job:{self.job}@10", "--tokenizer", self.data, "--follow", expect=2)
         self.assertIn("leave out @10", refused)

@@ -45,10 +45,17 @@ MOMENTS = {
     "writing": "a quarter of all tokens is told",
     "swapping": "likewise, right after a newer checkpoint was committed, which replicas are to read",
 }
-COMPANY = {"alone": "no other replica", "beside": "another replica is there"}
-SHORT = ("kill:writing:beside", "stop:writing:alone", "cut:writing:beside", "service:writing:alone")
+COMPANY = {
+    "alone": "no other replica",
+    "beside": "another replica is there",
+    "first": "a replica is two workers with half of the layers each, it has the first, and a third worker is there",
+    "last": "likewise, and it has the last",
+}
+IN_STAGES = ("first", "last")
+SHORT = ("kill:writing:beside", "stop:writing:alone", "cut:writing:beside", "service:writing:alone", "cut:writing:first")
 TEXTS, TOKENS = 6, 400
 PAUSE_S = {"kill": 1, "stop": 4, "cut": 4, "one_way": 4, "drain": 1, "reset": 1}  # with another replica: the lease is 3 s
+STAGE_PAUSE_S = {fault: seconds + 1 for fault, seconds in PAUSE_S.items()}  # the third worker reads its layers first
 
 
 @dataclasses.dataclass
@@ -72,7 +79,7 @@ def cells_of(pattern):
     for part, known in zip(parts, (FAULTS, MOMENTS, COMPANY)):
         if part != "*" and part not in known:
             raise ValueError(f"'{part}' in '{pattern}' is not one of {', '.join(known)}")
-    every = itertools.product(FAULTS, MOMENTS, sorted(COMPANY))
+    every = (cell for cell in itertools.product(FAULTS, MOMENTS, COMPANY) if cell[2] not in IN_STAGES or cell[1] in ("writing", "swapping"))
     return [cell for cell in every if all(part in ("*", value) for part, value in zip(parts, cell))]
 
 
@@ -89,7 +96,7 @@ def arguments():
         chosen = dict.fromkeys(cell for pattern in patterns for cell in cells_of(pattern))
     except ValueError as error:
         parser.error(str(error))
-    parsed.cells = sorted(chosen, key=lambda cell: cell[2])  # those alone first
+    parsed.cells = sorted(chosen, key=lambda cell: list(COMPANY).index(cell[2]))
     return parsed
 
 
@@ -102,10 +109,8 @@ class Run:
         self.expected = {}  # fingerprint -> the texts
         self.trained = self.data = None
         self.victims = 0
-
-    @property
-    def victim(self):
-        return f"r{self.victims}"
+        self.victim = None
+        self.served = "texts"  # the job that is asked
 
     def begin(self):
         cluster = self.cluster.start_service()
@@ -114,28 +119,31 @@ class Run:
         cluster.start_worker("trainer", arguments=("--labels", "for=training"))
         self.trained = cluster.submit(**harness.small_spec(
             cluster.folder, train_data_path=f"{self.data}/train.bin", valid_data_path="", vocab_size=400, eval_every=0, block_size=512, n_layer=6, n_embd=256,
-            n_head=4, total_steps=100000, checkpoint_every=1, keep_last=4, checkpoint_store=os.path.join(cluster.folder, "store"), nodes=1, max_nodes=1, name="trains",
+            n_head=4, total_steps=100000, checkpoint_every=0, keep_last=4, checkpoint_store=os.path.join(cluster.folder, "store"), nodes=1, max_nodes=1, name="trains",
             requires={"for": "training"}))
         self.wait_checkpoint(0)
         cluster.submit(kind="serve", init_from=f"job:{self.trained}", follow="on", precision="float32", nodes=2, min_nodes=1, name="texts",
                        requires={"for": "serving"})
+        cluster.submit(kind="serve", init_from=f"job:{self.trained}", follow="on", precision="float32", stages=2, nodes=3, min_nodes=2, name="divided",
+                       requires={"for": "stages"})
 
     def wait_checkpoint(self, above):
-        """One more, and the job stands still again."""
-        wait_until(lambda: self.steps() and max(self.steps()) > above, 60, "a checkpoint")
+        """One more, which the job writes as it pauses."""
+        wait_until(lambda: self.cluster.job(self.trained)["step"] > above, 60, "a step")
         self.cluster.post(self.trained, "pause")
         self.cluster.wait_state(self.trained, "paused")
+        wait_until(lambda: self.steps() and max(self.steps()) > above, 10, "its checkpoint")
 
     def steps(self):
         shown = self.cluster.try_get(f"/v1/jobs/{self.trained}/checkpoints")
         return [checkpoint["step"] for checkpoint in shown["checkpoints"]] if shown else []
 
     def start_replica(self, name):
-        self.cluster.start_worker(name, arguments=("--labels", "for=serving"))
+        self.cluster.start_worker(name, arguments=("--labels", f"for={'serving' if self.served == 'texts' else 'stages'}"))
 
     def model(self):
         shown = self.cluster.try_get("/v1/models")
-        return next((model for model in shown["data"] if model["id"] == "texts"), None) if shown else None
+        return next((model for model in shown["data"] if model["id"] == self.served), None) if shown else None
 
     def wait_replicas(self, *names):
         """Exactly these, with the newest checkpoint."""
@@ -145,24 +153,42 @@ class Run:
         wait_until(there, 60, f"the replicas {', '.join(names)}")
 
     def put_in_order(self, company):
-        """As the next cell needs it: every worker well, with the newest checkpoint."""
+        """As the next cell needs it: every worker well, with the newest checkpoint; and who is the victim."""
         before = self.cluster.workers.pop(self.victim, None)
         if before:
             before.signal(signal.SIGTERM)
             before.wait_exit()
-        self.victims += 1
-        self.start_replica(self.victim)
-        if company == "beside" and "other" not in self.cluster.workers:
-            self.start_replica("other")
-        self.wait_replicas(self.victim, *(["other"] if company == "beside" else []))
+        self.served = "divided" if company in IN_STAGES else "texts"
+        if company in IN_STAGES:
+            self.put_stages_in_order(company)
+        else:
+            self.victim = self.start_another("r")
+            if company == "beside" and "other" not in self.cluster.workers:
+                self.start_replica("other")
+            self.wait_replicas(self.victim, *(["other"] if company == "beside" else []))
         fingerprint = self.model()["system_fingerprint"]
         if fingerprint not in self.expected:
             asked = [self.ask(number) for number in range(TEXTS)]  # each alone
             self.expected[fingerprint] = [choices for _, choices, _ in asked]
 
+    def start_another(self, letter):
+        self.victims += 1
+        self.start_replica(f"{letter}{self.victims}")
+        return f"{letter}{self.victims}"
+
+    def put_stages_in_order(self, company):
+        while sum(name.startswith("s") for name in self.cluster.workers) < 3:
+            self.start_another("s")
+
+        def whole():
+            model = self.model()
+            return model and model["step"] == max(self.steps()) and self.cluster.job(model["job"])["world_size"] == 3 and model["workers"]
+        stages = wait_until(whole, 60, "a whole replica, and one worker more")[0]["stages"]
+        self.victim = stages[IN_STAGES.index(company)]
+
     def ask(self, number, at_tokens=lambda count: None):
         fields = {"prompt": "THE " * (1 + 5 * number), "max_tokens": TOKENS, "seed": number, "logprobs": 1, "stream": True}
-        return texts.ask(self.cluster, "texts", fields, at_tokens)
+        return texts.ask(self.cluster, self.served, fields, at_tokens)
 
     def run(self, cell):
         fault_name, moment, company = cell
@@ -239,7 +265,7 @@ class Run:
 
 
 def verdict(outcome):
-    bound = PAUSE_S.get(outcome.cell[0]) if outcome.cell[2] == "beside" else None
+    bound = {"beside": PAUSE_S, "first": STAGE_PAUSE_S, "last": STAGE_PAUSE_S}.get(outcome.cell[2], {}).get(outcome.cell[0])
     if outcome.failure:
         return "**NO**"
     return "**late**" if bound and outcome.cell[1] != "waiting" and outcome.pause_s > bound else "yes"
@@ -255,21 +281,21 @@ def line(outcome):
 def write_section(path, outcomes, command, took_s):
     broken = [outcome for outcome in outcomes if outcome.failure]
     rows = [TITLE, "",
-            f"A job serves a GPT-2 of 5 million parameters in float32, one thread a replica; {TEXTS} streams of up to {TOKENS} tokens. "
+            f"Jobs serve a GPT-2 of 5 million parameters in float32, one thread a worker; {TEXTS} streams of up to {TOKENS} tokens. "
             "Every program on a node of its own.", "",
             "**Every text was the one that is written undisturbed**, its log-probabilities with it, nothing of it was left behind, and texts were written again "
             "at once." if not broken else f"**{len(broken)} cells were broken**, the first: {line(broken[0])}", "",
-            "| fault | moment | another replica | longest pause of a text, s | a later request answered, s | kept |", "| --- | --- | --- | ---: | ---: | --- |"]
+            "| fault | moment | company | longest pause of a text, s | a later request answered, s | kept |", "| --- | --- | --- | ---: | ---: | --- |"]
     for outcome in outcomes:
         fault, moment, company = outcome.cell
-        rows.append(f"| {report.name(fault)} | {moment} | {'yes' if company == 'beside' else 'no'} | {report.seconds(outcome.pause_s)} | "
+        rows.append(f"| {report.name(fault)} | {moment} | {company} | {report.seconds(outcome.pause_s)} | "
                     f"{report.seconds(outcome.again_s)} | {verdict(outcome)} |")
-    told = "; ".join(f"*{report.name(key)}*: {text}" for key, text in {**FAULTS, **MOMENTS}.items())
+    told = "; ".join(f"*{report.name(key)}*: {text}" for key, text in {**FAULTS, **MOMENTS, **COMPANY}.items())
     bounds = ", ".join(f"{report.name(fault)} {seconds} s" for fault, seconds in PAUSE_S.items())
     rows += ["", f"Written by `{command}` on {datetime.date.today()}, commit {report.command_output('git', 'rev-parse', '--short', 'HEAD')}, in {took_s:.0f} s; "
              f"{report.machine()}.", "",
              f"A fault that is taken back lasts {faults.Cut.heal_after_s} s, the service's {faults.Service.heal_after_s}. *A later request*: sent right after the fault, to its "
-             f"last token. Bounds of a pause where another replica can go on: {bounds}. {told}.", ""]
+             f"last token. Bounds of a pause where another replica can go on: {bounds}; 1 s more where it is one of two workers. {told}.", ""]
     sections.put(path, TITLE, rows)
 
 

@@ -1,10 +1,30 @@
 """Texts asked for of a service: whole or as they are written."""
 import json
+import os
+import subprocess
 import time
 import urllib.error
 import urllib.request
 
 ASK_AGAIN = (429, 503)
+
+
+def openais_client(case, base, token):
+    """OpenAI's own client asks for texts, streams, and what is refused; the model that it asked, the first of the server's."""
+    script = os.path.join(os.path.dirname(os.path.abspath(__file__)), "client.mjs")
+    done = subprocess.run(["node", script, base, token], capture_output=True, text=True, timeout=120, check=False)
+    case.assertEqual(0, done.returncode, done.stderr)
+    got = json.loads(done.stdout)
+    written = [choice["text"] for choice in got["whole"]["choices"]]
+    case.assertEqual(written, got["streamed"])
+    case.assertNotEqual(written[0], written[1])
+    case.assertEqual(got["whole"]["usage"], got["usage"])
+    errors = got["errors"]
+    case.assertEqual(("BadRequestError", 400, "temperature"), tuple(errors["temperature"][k] for k in ("kind", "status", "param")))
+    case.assertEqual(("BadRequestError", "logit_bias", "unsupported_parameter"), tuple(errors["logit_bias"][k] for k in ("kind", "param", "code")))
+    case.assertEqual(("NotFoundError", 404, "model_not_found"), tuple(errors["model"][k] for k in ("kind", "status", "code")))
+    case.assertEqual({"kind": "AuthenticationError", "status": 401}, errors["token"])
+    return got["model"]
 
 
 def ask(cluster, model, fields, at_tokens=lambda count: None):

@@ -111,9 +111,9 @@ class SshLaunch(unittest.TestCase):
         process, job = self.launch("--hosts=node1,node2,node3")
         before = self.wait_training(job, 10, 3)
         self.cluster.kill_sshd("node2")
-        wait_until(lambda: "node2: is not reached" in process.log(), 20, "the launcher to notice")
+        process.wait_log("node2: is not reached")
         self.cluster.start_sshd("node2")
-        wait_until(lambda: "node2: reached again: its worker runs" in process.log(), 40, "a new connection")
+        process.wait_log("node2: reached again: its worker runs", 40)
         self.assertEqual(before["generation"], self.cluster.job(job)["generation"], "the training did not notice")
         self.assert_ended_alike(process, job)
 
@@ -124,10 +124,10 @@ class SshLaunch(unittest.TestCase):
         self.wait_training(job, 10, 3)
         self.cluster.node("node2").cut()
         self.wait_training(job, 11, 2)
-        wait_until(lambda: "node2: is not reached" in process.log(), 40, "the launcher to notice")
+        process.wait_log("node2: is not reached", 40)
         self.cluster.node("node2").mend()
         self.wait_training(job, 12, 3)
-        wait_until(lambda: "node2: reached again" in process.log(), 60, "a new connection")
+        process.wait_log("node2: reached again", 60)
         self.assertEqual(0, process.wait_exit(120), process.log()[-3000:])
         self.assertEqual(reference, self.cluster.job(job)["state_hash"])
         self.assert_nothing_left()
@@ -175,7 +175,7 @@ class SshLaunch(unittest.TestCase):
     def test_a_host_that_is_not_known_is_told_and_the_others_train(self):
         process, job = self.launch("--hosts=node1,node9,node2")
         self.wait_training(job, 5, 2)
-        self.assertIn("node9: is not reached (", process.log())
+        process.wait_log("node9: is not reached (")
         self.assertEqual(0, process.wait_exit(150))
         self.assertEqual(self.reference, self.cluster.job(job)["state_hash"])
 

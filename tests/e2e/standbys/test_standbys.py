@@ -91,7 +91,7 @@ class Standbys(SeveralServicesTest):
     def test_the_database_is_killed_and_comes_back(self):
         job = self.begin()
         self.cluster.database.kill()
-        harness.wait_until(lambda: "work goes on" in self.cluster.workers["w1"].log(), 40, "a worker to miss the service")
+        self.cluster.workers["w1"].wait_log("work goes on", 40)
         self.cluster.database.start()
         self.cluster.leader = None
         self.succeed_undisturbed(job)

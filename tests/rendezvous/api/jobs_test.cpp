@@ -235,6 +235,30 @@ TEST_F(ResumeTest, WeightsOfAJobAreThoseOfOneOfItsCheckpoints) {
   }
 }
 
+TEST_F(ResumeTest, CheckpointsThatOtherJobsHaveStillToReadAreNamedToTheirWriter) {
+  with_checkpoints();
+  const auto needed = [&] { return ask("POST", "/v1/jobs/j1/checkpoints", record_of(20)).json()["needed_steps"]; };
+  const auto submitted = [&](Json request) { return ask("POST", "/v1/jobs", request).json()["id"].get<std::string>(); };
+  const auto stopped = [&](const std::string& job) {
+    ask("POST", "/v1/jobs/" + job + "/stop");
+    return ask("GET", "/v1/jobs/" + job).json()["state"];
+  };
+  EXPECT_EQ(needed(), Json::array());
+  const std::string begins = submitted({{"train_data_path", "/data/train.bin"}, {"init_from", "job:j1@10"}});
+  EXPECT_EQ(needed(), Json::array({10}));
+  const std::string serves = submitted({{"kind", "serve"}, {"init_from", "job:j1"}, {"tokenizer", "/data"}});
+  EXPECT_EQ(needed(), Json::array({10, 20}));
+  EXPECT_EQ(stopped(begins), "cancelled");
+  const std::string goes_on = resumes_from("job:j1@10").json()["id"];
+  EXPECT_EQ(needed(), Json::array({10, 20}));
+  restart();
+  EXPECT_EQ(needed(), Json::array({10, 20}));
+  EXPECT_EQ(stopped(serves), "cancelled");
+  EXPECT_EQ(stopped(goes_on), "cancelled");
+  submitted({{"kind", "serve"}, {"init_from", "job:j1@10"}, {"follow", "on"}, {"tokenizer", "/data"}});
+  EXPECT_EQ(needed(), Json::array()) << "that of the day is served, which no retention removes";
+}
+
 TEST_F(ResumeTest, WeightsWithAHeadOfTheirOwnAreForSuchAJob) {
   with_checkpoints({{"tied_head", "off"}});
   Json request = {{"train_data_path", "/data/train.bin"}, {"init_from", "job:j1"}};

@@ -221,6 +221,7 @@ TEST(Messages, FaultsCheckpointsEventsLogsAndLosses) {
   expect_named_when_missing(
       round_trip(CheckpointRecord{"w1", "i1", 4, 3, 60, "", "hash", "2026-01-01T00:00:00Z", 100, 90, 3, 0.1, 2.5, {20, 40}}),
       {"state_generation", "copy", "copied_at"});
+  expect_named_when_missing(round_trip(CheckpointReply{{20, 40}}), {"needed_steps"});
   expect_named_when_missing(round_trip(WorkerEvent{"w1", "i1", "checkpoint_failed", "disk full"}), {});
   expect_named_when_missing(round_trip(LogBatch{"i1", "j1", {{1, "info", "one"}, {2, "error", "two"}}, 3}), {"number"});
   const WorkerLost lost = round_trip(WorkerLost{"i1", "killed by signal 9 (SIGKILL)", {"its last", "lines"}});

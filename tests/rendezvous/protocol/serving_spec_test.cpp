@@ -27,15 +27,25 @@ TEST(ServingSpec, HasItsOwnFieldsAndThoseOfEveryJobAndIsReadAgain) {
   const Json written = to_json(*spec);
   for (const char* field : {"learning_rate", "train_data_path", "total_steps", "dtype", "checkpoint_every"})
     EXPECT_FALSE(written.contains(field)) << field;
-  for (const char* field : {"kind", "precision", "follow", "tokenizer", "n_embd", "tied_head", "priority", "requires"})
+  for (const char* field :
+       {"kind", "precision", "follow", "tokenizer", "stages", "n_embd", "tied_head", "priority", "requires"})
     EXPECT_TRUE(written.contains(field)) << field;
   EXPECT_EQ(job_spec_from_json(written), *spec);
   EXPECT_EQ(to_json(job_spec_from_json(to_json_for_workers(*spec)))["precision"], "int8");
 }
 
+TEST(ServingSpec, OfADividedModelHasWorkersForOneReplicaAtLeast) {
+  const auto spec = parse_job_spec({{"kind", "serve"}, {"init_from", "job:j1@60"}, {"stages", 3}});
+  ASSERT_TRUE(spec) << spec.error()[0].message;
+  EXPECT_EQ(spec->nodes, 3);
+  EXPECT_EQ(spec->min_nodes, 3);
+  EXPECT_EQ(spec->max_nodes, 3);
+}
+
 TEST(ServingSpec, OfATrainingJobNamesNoneOfItsFieldsSoThatOlderWorkersReadIt) {
   const Json written = to_json(*parse_job_spec({{"train_data_path", "train.bin"}}));
-  for (const char* field : {"kind", "precision", "follow", "tokenizer"}) EXPECT_FALSE(written.contains(field)) << field;
+  for (const char* field : {"kind", "precision", "follow", "tokenizer", "stages"})
+    EXPECT_FALSE(written.contains(field)) << field;
 }
 
 TEST(ServingSpec, RefusesWishesThatItCannotFulfil) {
@@ -56,6 +66,12 @@ TEST(ServingSpec, RefusesWishesThatItCannotFulfil) {
   EXPECT_THAT(serving_complaint(elsewhere, "tokenizer"), HasSubstr("is required where init_from is no job"));
   EXPECT_THAT(serving_complaint({{"train_data_path", "x.bin"}, {"precision", "int8"}}, "precision"),
               HasSubstr("goes with kind serve"));
+  EXPECT_THAT(with("stages", 7), HasSubstr("7 is above n_layer 6"));
+  const Json too_few = {{"kind", "serve"}, {"init_from", "job:j1"}, {"stages", 3}, {"nodes", 6}, {"min_nodes", 2}};
+  EXPECT_THAT(serving_complaint(too_few, "min_nodes"), HasSubstr("2 is below stages 3: a replica is that many workers"));
+  const Json no_whole = {{"kind", "serve"}, {"init_from", "job:j1"}, {"stages", 3}, {"nodes", 2}};
+  EXPECT_THAT(serving_complaint(no_whole, "nodes"), HasSubstr("2 is below stages 3: a replica is that many workers"));
+  EXPECT_EQ(serving_complaint(no_whole, "min_nodes"), "") << "nobody gave it";
   EXPECT_THAT(serving_complaint({{"kind", "teach"}}, "kind"), HasSubstr("is not one of train, serve"));
 }
 

@@ -14,12 +14,12 @@ using rendezvous::ReplicaReport;
 using rendezvous::TextOutcome;
 
 // The limits of worker/replica/replica.cpp and worker/link/service_link.h.
-constexpr int64_t kPollWaitMs = 20'000, kAnswerMs = 5000, kReadAgainMs = 5000, kBackOffMs = 200;
+constexpr int64_t kPollWaitMs = 20'000, kAnswerMs = 5000, kReadAgainMs = 5000, kBackOffMs = 200, kConnectAgainMs = 1000;
 
 }  // namespace
 
-TextReplica::TextReplica(TextSurroundings& surroundings, Chance& chance, std::string name)
-    : surroundings_(surroundings), chance_(chance), name_(std::move(name)) {
+TextReplica::TextReplica(TextSurroundings& surroundings, Chance& chance, std::string name, int64_t stages)
+    : surroundings_(surroundings), chance_(chance), name_(std::move(name)), stages_(stages) {
   begin_process();
 }
 
@@ -33,9 +33,10 @@ void TextReplica::forget_all() {
   is_prepared_ = false;
   book_ = {};
   engine_.clear();
-  held_since_.clear();
+  held_.clear();
   unreadable_.clear();
   wanted_.clear();
+  place_.reset();
   reading_.reset();
   poll_.reset();
   delivery_.reset();
@@ -81,10 +82,13 @@ ReplicaReport TextReplica::report(int64_t wait_ms) const {
                        .have = book_.have(),
                        .wait_ms = wait_ms,
                        .texts_max = kTextsMax,
-                       .wanted = wanted_};
-  for (const auto& [source, since] : held_since_)
-    report.held.push_back({source, "of " + source, kPlayedBlock, kPlayedVocabulary});
-  for (const auto& [source, why] : unreadable_) report.unreadable.push_back({source, why});
+                       .wanted = wanted_,
+                       .place = place_};
+  for (const auto& [source, model] : held_) {
+    if (is_ready(model) && model.stage == stage())
+      report.held.push_back({source, "of " + source, kPlayedBlock, kPlayedVocabulary, {.url = model.url}});
+  }
+  for (const auto& [source, tried] : unreadable_) report.unreadable.push_back({source, "it is not there"});
   return report;
 }
 
@@ -98,7 +102,9 @@ void TextReplica::answer(int64_t request, const std::optional<ReplicaOrders>& or
   if (!is_up()) return while_frozen_.emplace_back(request, orders), void();
   if (delivery_ && delivery_->number == request) {
     delivery_.reset();
-    news_.reset();  // taken; or refused, and the texts are others'
+    const auto gives_back = [](const rendezvous::TextNews& news) { return news.end == "given_back"; };
+    if (std::ranges::any_of(news_->news, gives_back)) poll_.reset();  // a report says what it has all the same
+    news_.reset();                                                    // taken; or refused, and the texts are others'
   } else if (poll_ && poll_->number == request) {
     poll_.reset();
     if (orders) {
@@ -112,19 +118,19 @@ void TextReplica::answer(int64_t request, const std::optional<ReplicaOrders>& or
 // Waits for what is wanted, and reads the first of it.
 void TextReplica::prepare() {
   const int64_t now = surroundings_.now_ms();
-  if (reading_ && now >= reading_->second) {
-    const std::string source = std::exchange(reading_, {})->first;
-    is_prepared_ = surroundings_.can_be_read(source);
+  if (reading_ && now >= reading_->until) {
+    const Reading read = *std::exchange(reading_, {});
+    is_prepared_ = surroundings_.can_be_read(read.source);
     if (is_prepared_) {
-      held_since_[source] = now;
+      hold(read);
     } else {
       wanted_.clear();  // asks again
     }
     return;
   }
   if (reading_) return;
-  if (!wanted_.empty()) {
-    reading_.emplace(wanted_.front(), now + chance_.between(100, 1000));
+  if (!wanted_.empty() && (stages_ == 1 || place_)) {
+    reading_ = Reading{wanted_.front(), now + chance_.between(100, 1000), stage()};
     return;
   }
   if (poll_ && now < poll_->limit_ms) return;
@@ -138,6 +144,7 @@ void TextReplica::poll() {
 }
 
 void TextReplica::take(const ReplicaOrders& orders) {
+  if (orders.place) place_ = orders.place;
   if (!is_prepared_) {
     wanted_ = orders.wanted;
     return;
@@ -148,7 +155,7 @@ void TextReplica::take(const ReplicaOrders& orders) {
     const auto serial = book_.take(order);
     if (!serial) continue;
     if (!begun_.emplace(orders.life, order.text).second) broken("{} begins text {} twice", incarnation_, order.text);
-    if (!holds(order.source)) {
+    if (!writes(order.source)) {
       book_.give_back(*serial);
       continue;
     }
@@ -176,35 +183,119 @@ void TextReplica::send_news() {
   delivery_ = Request{request(*news_), now + kAnswerMs};
 }
 
-void TextReplica::keep_models() {
-  const int64_t now = surroundings_.now_ms();
-  if (reading_ && now >= reading_->second) {
-    const std::string source = std::exchange(reading_, {})->first;
-    if (surroundings_.can_be_read(source)) {
-      held_since_[source] = now;
-      unreadable_.erase(source);
-    } else {
-      unreadable_[source] = "it is not there";
-      read_at_ = now + kReadAgainMs;
-    }
-    poll_.reset();  // its next report says so
+bool TextReplica::has_stage_at(const std::string& url) const {
+  return std::ranges::any_of(held_, [&](const auto& entry) { return entry.second.url == url; });
+}
+
+bool TextReplica::is_ready(const Held& model) const {
+  return stages_ == 1 || !is_last(model) || (!model.connected_to.empty() && !model.is_lost);
+}
+
+bool TextReplica::writes(const std::string& source) const {
+  const auto found = held_.find(source);
+  return found != held_.end() && is_last(found->second) && is_ready(found->second);
+}
+
+void TextReplica::hold(const Reading& read) {
+  held_[read.source] = {.since = surroundings_.now_ms(), .stage = read.stage};
+  if (read.stage < stages_ - 1) held_[read.source].url = fmt::format("{}/{}", incarnation_, ++made_);
+}
+
+std::optional<std::string> TextReplica::missing() const {
+  const auto tried = [this](const std::string& source) {
+    const auto found = unreadable_.find(source);
+    return found == unreadable_.end() ? int64_t{0} : found->second;
+  };
+  std::optional<std::string> next;
+  for (const std::string& source : wanted_) {
+    if (!holds(source) && (!next || tried(source) < tried(*next))) next = source;
   }
-  const auto missing = std::ranges::find_if(wanted_, [&](const std::string& source) { return !holds(source); });
-  if (!reading_ && missing != wanted_.end() && now >= read_at_) reading_.emplace(*missing, now + chance_.between(100, 2000));
-  const auto is_wanted = [&](const std::string& source) { return std::ranges::find(wanted_, source) != wanted_.end(); };
-  for (auto at = held_since_.begin(); at != held_since_.end();) {
-    if (is_wanted(at->first) || book_.writes_with(at->first) || held_since_.size() == 1) {
+  return next;
+}
+
+void TextReplica::end_texts(const std::string& source) {
+  std::erase_if(engine_, [&](const auto& entry) { return entry.second.source == source; });
+  book_.give_back_all(source);
+}
+
+void TextReplica::drop_other_stages() {
+  for (auto at = held_.begin(); at != held_.end();) {
+    if (at->second.stage == stage()) {
       ++at;
       continue;
     }
-    at = held_since_.erase(at);
+    end_texts(at->first);
+    at = held_.erase(at);
+    poll_.reset();
+  }
+}
+
+void TextReplica::follow_earlier_stages() {
+  const int64_t now = surroundings_.now_ms();
+  if (!place_ || stage() != stages_ - 1) return;
+  for (auto& [source, model] : held_) {
+    const auto known = std::ranges::find(place_->earlier, source, &rendezvous::StagePlace::Earlier::source);
+    const auto earlier = known == place_->earlier.end() ? std::vector<rendezvous::StageAddress>() : known->stages;
+    if (model.connected_to == earlier && !model.is_lost) continue;
+    if (model.tried == earlier && now < model.again) continue;
+    model.tried = earlier;
+    model.again = now + kConnectAgainMs;
+    end_texts(source);
+    model.connected_to.clear();
+    model.is_lost = false;
+    model.driver = fmt::format("{}/{}", incarnation_, ++made_);
+    const auto answers = [&](const auto& stage) { return surroundings_.answers(stage, name_, model.driver, true); };
+    if (std::ranges::all_of(earlier, answers)) model.connected_to = earlier;
+    poll_.reset();  // its next report says so
+  }
+}
+
+// A pass through the stages before. Where one is lost, so are the texts here, and others go on with them.
+bool TextReplica::passes(Held& model) {
+  const auto answers = [&](const auto& stage) { return surroundings_.answers(stage, name_, model.driver, false); };
+  return stages_ == 1 || std::ranges::all_of(model.connected_to, answers);
+}
+
+void TextReplica::keep_models() {
+  const int64_t now = surroundings_.now_ms();
+  drop_other_stages();
+  if (reading_ && now >= reading_->until) {
+    const Reading read = *std::exchange(reading_, {});
+    const std::string& source = read.source;
+    if (surroundings_.can_be_read(source)) {
+      hold(read);
+      unreadable_.erase(source);
+    } else {
+      unreadable_[source] = now;
+      if (const auto again = missing(); again && unreadable_.contains(*again)) read_at_ = now + kReadAgainMs;
+    }
+    poll_.reset();  // its next report says so
+  }
+  const auto next = missing();
+  if (!reading_ && next && now >= read_at_) reading_ = Reading{*next, now + chance_.between(100, 2000), stage()};
+  const auto is_wanted = [&](const std::string& source) { return std::ranges::find(wanted_, source) != wanted_.end(); };
+  for (auto at = held_.begin(); at != held_.end();) {
+    if (is_wanted(at->first) || book_.writes_with(at->first) || held_.size() == 1) {
+      ++at;
+      continue;
+    }
+    at = held_.erase(at);
     poll_.reset();
   }
   std::erase_if(unreadable_, [&](const auto& entry) { return !is_wanted(entry.first); });
+  follow_earlier_stages();
 }
 
 // Some tokens of some texts, as passes come.
 void TextReplica::write() {
+  for (auto& [source, model] : held_) {
+    const bool has_texts = std::ranges::any_of(engine_, [&](const auto& entry) { return entry.second.source == source; });
+    if (!has_texts || passes(model)) continue;
+    if (chance_.percent(50)) return;  // the answer may still come
+    model.is_lost = true;
+    end_texts(source);
+    poll_.reset();
+  }
   for (auto at = engine_.begin(); at != engine_.end();) {
     const auto [serial, text] = *at++;
     if (chance_.percent(60)) write(serial, engine_.at(serial));

@@ -16,7 +16,7 @@ using rendezvous::ReplicaReport;
 using rendezvous::TextOutcome;
 
 constexpr int64_t kTickMs = 50, kFaultsMs = 60'000, kSettledMs = 45'000, kPeaceMs = 15'000;
-constexpr int64_t kLeaseMs = 3000, kBeatMs = 500, kPollMaxMs = 60'000, kPatienceMs = 600'000;
+constexpr int64_t kLeaseMs = 3000, kBeatMs = 500, kPollMaxMs = 60'000, kPatienceMs = 600'000, kAllHeardMs = 3000;
 constexpr size_t kAtOnce = 12;
 
 std::string source_of(int64_t step) {
@@ -25,37 +25,11 @@ std::string source_of(int64_t step) {
 
 }  // namespace
 
-struct TextsWorld::Asked {
-  std::string source;
-  model::Prompt prompt;
-  int64_t deadline = 0, gives_up_after = 0;
-  int64_t told_of_prompt = 0, told = 0;
-  bool has_ended = false;
-};
-
-struct TextsWorld::Known {
-  std::string incarnation;
-  int64_t heard_ms = 0, leaves_at = 0;  // leaves_at: 0: it stays
-  bool is_there = true;
-};
-
-struct TextsWorld::Poll {
-  int64_t request = 0, have = 0, until_ms = 0;
-  std::vector<std::string> wanted;  // as the replica knows it
-};
-
-struct TextsWorld::Service {
-  std::string life;
-  ReplicaPool pool;
-  std::map<std::string, Known> workers;
-  std::map<std::string, Poll> polls;
-};
-
-TextsWorld::TextsWorld(uint64_t seed) : chance_(seed) {
-  const int64_t count = chance_.between(1, 4);
+TextsWorld::TextsWorld(uint64_t seed) : chance_(seed), stages_(chance_.percent(60) ? 1 : chance_.between(2, 3)) {
+  const int64_t count = chance_.between(stages_, stages_ == 1 ? 4 : 2 * stages_ + 1);
   TextSurroundings& surroundings = *this;
   for (int64_t i = 0; i < count; ++i)
-    replicas_.push_back(std::make_unique<TextReplica>(surroundings, chance_, fmt::format("w{}", i)));
+    replicas_.push_back(std::make_unique<TextReplica>(surroundings, chance_, fmt::format("w{}", i), stages_));
   begin_service();
 }
 
@@ -67,6 +41,15 @@ TextReplica& TextsWorld::replica_of(const std::string& name) const {
 
 bool TextsWorld::can_be_read(const std::string& source) {
   return !gone_.contains(source) && (now_ms_ >= kFaultsMs || !chance_.percent(5));
+}
+
+bool TextsWorld::answers(const rendezvous::StageAddress& stage, const std::string& replica, const std::string& driver,
+                         bool begins) {
+  const auto found = std::ranges::find_if(replicas_, [&](const auto& one) { return one->has_stage_at(stage.url); });
+  if (found == replicas_.end() || !(*found)->is_up()) return false;
+  if (now_ms_ < cut_until_[replica] || now_ms_ < cut_until_[(*found)->name()]) return false;
+  if (begins) driven_by_[stage.url] = driver;
+  return driven_by_[stage.url] == driver;
 }
 
 // --- the network: a message is lost, late, or both in that it comes when nobody waits for it any more
@@ -106,8 +89,8 @@ void TextsWorld::reply(const std::string& worker, int64_t request, const Replica
 // --- the service: rendezvous/api/serving/serving.cpp, and of the registry who is there
 
 void TextsWorld::begin_service() {
-  if (service_) moved_ += service_->pool.load().moved;
-  service_ = std::make_unique<Service>();
+  if (service_) moved_ += service_->replicas.texts().load().moved;
+  service_ = std::make_unique<Service>(stages_, now_ms_);
   service_->life = fmt::format("life{}", ++lives_);
   for (const auto& asked : asked_) asked->has_ended = true;  // their clients are cut off
 }
@@ -138,28 +121,29 @@ void TextsWorld::hear(const std::string& worker, int64_t request, const ReplicaR
   Service& service = *service_;
   if (report.wait_ms == 0) {
     if (report.life == service.life) {
-      for (const rendezvous::TextNews& news : report.news) service.pool.take(worker, report.incarnation, news);
+      for (const rendezvous::TextNews& news : report.news) service.replicas.texts().take(worker, report.incarnation, news);
     }
     const ReplicaOrders none{.life = service.life, .wanted = wanted()};
     return reply(worker, request, &none);
   }
-  if (!report.held.empty()) service.pool.hear(worker, report);
-  const Poll poll{request, report.life == service.life ? report.have : 0, now_ms_ + std::min(report.wait_ms, kPollMaxMs),
-                  report.wanted};
+  service.replicas.hear(worker, report);
+  const Poll poll{request, report.life == service.life ? report.have : 0, now_ms_ + std::min(report.wait_ms, kPollMaxMs)};
   const auto before = service.polls.find(worker);
   if (before != service.polls.end()) {  // answered at once, in the same turn
-    const ReplicaOrders orders{service.life, service.pool.orders_for(worker, before->second.have), wanted(), false};
+    const ReplicaOrders orders = orders_for(worker, before->second.have);
     reply(worker, before->second.request, &orders);
   }
   service.polls[worker] = poll;
 }
 
+ReplicaOrders TextsWorld::orders_for(const std::string& worker, int64_t have) {
+  ReplicaOrders orders = service_->replicas.orders_for(worker, have, wanted());
+  orders.life = service_->life;
+  return orders;
+}
+
 std::vector<std::string> TextsWorld::wanted() const {
-  std::vector<std::string> all = {source_of(newest_)};
-  for (const std::string& source : service_->pool.sources_in_use()) {
-    if (source != all.front()) all.push_back(source);
-  }
-  return all;
+  return service_->replicas.wanted(source_of(newest_));
 }
 
 void TextsWorld::tend_registry() {
@@ -171,24 +155,26 @@ void TextsWorld::tend_registry() {
     known.is_there = false;
     if (replica_of(name).incarnation() == known.incarnation) replica_of(name).kill(chance_.between(50, 3000));
   }
-  for (const std::string& name : service.pool.replicas()) {
-    const Known& known = service.workers.at(name);
-    if (!known.is_there || known.incarnation != service.pool.incarnation_of(name)) {
-      service.pool.forget(name);
-    } else if (known.leaves_at > 0) {
-      service.pool.retire(name);
-    } else {
-      service.pool.keep(name);
-    }
-  }
+}
+
+void TextsWorld::tend_replicas() {
+  Service& service = *service_;
+  const auto presence_of = [&](const std::string& name, const std::string& incarnation) {
+    Known& known = service.workers.at(name);
+    if (std::exchange(known.is_given_up, false) || !known.is_there || known.incarnation != incarnation)
+      return rendezvous::Replicas::Presence::kGone;
+    return known.leaves_at > 0 ? rendezvous::Replicas::Presence::kLeaves : rendezvous::Replicas::Presence::kStays;
+  };
+  const bool all_were_heard = service.replicas.workers().size() == replicas_.size();
+  service.replicas.tend(now_ms_, presence_of, all_were_heard || now_ms_ >= service.began_ms + kAllHeardMs);
 }
 
 void TextsWorld::answer_polls() {
   Service& service = *service_;
   for (auto at = service.polls.begin(); at != service.polls.end();) {
     const auto& [worker, poll] = *at;
-    ReplicaOrders orders{service.life, service.pool.orders_for(worker, poll.have), wanted(), false};
-    if (orders.orders.empty() && poll.wanted == orders.wanted && now_ms_ < poll.until_ms) {
+    const ReplicaOrders orders = orders_for(worker, poll.have);
+    if (orders.orders.empty() && !service.replicas.is_news(worker, orders.wanted) && now_ms_ < poll.until_ms) {
       ++at;
       continue;
     }
@@ -200,7 +186,7 @@ void TextsWorld::answer_polls() {
 // --- clients
 
 void TextsWorld::ask(bool in_peace) {
-  const rendezvous::HeldModel* model = service_->pool.answering(source_of(newest_));
+  const rendezvous::HeldModel* model = service_->replicas.texts().answering(source_of(newest_));
   if (model == nullptr) return;
   auto asked = std::make_unique<Asked>();
   asked->source = model->source;
@@ -218,38 +204,7 @@ void TextsWorld::ask(bool in_peace) {
                               }};
   std::vector<rendezvous::TextOrder> orders;
   orders.push_back(std::move(order));
-  if (!service_->pool.submit(asked->source, std::move(orders), asked->deadline)) asked_.push_back(std::move(asked));
-}
-
-bool TextsWorld::progress(Asked& asked, const std::vector<WrittenToken>& tokens, TextOutcome outcome) {
-  if (asked.has_ended) broken("a text is told of after its end");
-  for (const WrittenToken& token : tokens) {
-    const bool of_prompt = asked.told_of_prompt < prompt_told(asked.prompt);
-    const int32_t expected = of_prompt ? asked.prompt.tokens[static_cast<size_t>(++asked.told_of_prompt)]
-                                       : played_token(asked.source, asked.prompt, asked.told++);
-    if (token.of_prompt != of_prompt || token.token.id != expected)
-      broken("token {} of a text is {}, and it is {} that its model writes alone", asked.told, token.token.id, expected);
-  }
-  const int64_t length = played_length(asked.source, asked.prompt);
-  if (asked.told > length) broken("a text of {} tokens has {}", length, asked.told);
-  if (outcome == TextOutcome::kStop || outcome == TextOutcome::kLength) {
-    if (asked.told != length || outcome != played_end(asked.source, asked.prompt))
-      broken("a text of {} tokens ends after {}", length, asked.told);
-  }
-  if (outcome == TextOutcome::kTimedOut && now_ms_ <= asked.deadline) broken("a text timed out before its time was over");
-  if (outcome == TextOutcome::kLost) check_lost(asked);
-  asked.has_ended = outcome != TextOutcome::kGoesOn || asked.told >= asked.gives_up_after;
-  return !asked.has_ended || outcome != TextOutcome::kGoesOn;
-}
-
-// A replica that has the model, and that the service has heard say so.
-void TextsWorld::check_lost(const Asked& asked) const {
-  for (const std::string& name : service_->pool.replicas()) {
-    const TextReplica& replica = replica_of(name);
-    const bool is_well = replica.is_ready() && now_ms_ >= cut_until_.find(name)->second;
-    if (is_well && replica.holds(asked.source) && now_ms_ - replica.held_since(asked.source) > 10'000)
-      broken("a text was called lost, and {} has its model", name);
-  }
+  if (!service_->replicas.texts().submit(asked->source, std::move(orders), asked->deadline)) asked_.push_back(std::move(asked));
 }
 
 // --- time
@@ -269,7 +224,7 @@ void TextsWorld::disturb(TextReplica& replica, int64_t ms) {
       return;
     default:  // the job gives it up for a moment, and has it again
       if (known == service_->workers.end() || known->second.incarnation != replica.incarnation()) return;
-      service_->pool.forget(replica.name());
+      known->second.is_given_up = true;
       replica.be_prepared_anew();
   }
 }
@@ -298,23 +253,9 @@ void TextsWorld::step() {
   }
   if (now_ms_ < service_down_until_) return;
   tend_registry();
-  service_->pool.tend(now_ms_);
+  tend_replicas();
   answer_polls();
   judge();
-}
-
-void TextsWorld::judge() {
-  int64_t under_way = 0;
-  for (const auto& asked : asked_) {
-    under_way += asked->has_ended ? 0 : 1;
-    if (!asked->has_ended && now_ms_ > asked->deadline) broken("a text goes on after its time is over");
-  }
-  const ReplicaPool::Load load = service_->pool.load();
-  if (load.waiting < 0 || load.writing < 0 || load.waiting + load.writing != under_way)
-    broken("{} texts are under way, and {} are written and {} wait", under_way, load.writing, load.waiting);
-  for (const std::string& name : service_->pool.replicas()) {
-    if (service_->pool.texts_of(name) > TextReplica::kTextsMax) broken("{} has more texts than it writes", name);
-  }
 }
 
 void TextsWorld::judge_peace() {
@@ -331,13 +272,19 @@ void TextsWorld::judge_peace() {
   run_until(now_ms_ + kSettledMs);
   if (!all_have_ended()) broken("a text goes on and on, though nothing is wrong any more");
   // As many as all of them write at once, so that each must.
-  const size_t count = replicas_.size() * static_cast<size_t>(TextReplica::kTextsMax), before = asked_.size();
+  const size_t whole = replicas_.size() / static_cast<size_t>(stages_);
+  const size_t count = whole * static_cast<size_t>(TextReplica::kTextsMax), before = asked_.size();
   for (size_t i = 0; i < count; ++i) ask(true);
   if (asked_.size() != before + count) broken("nobody answers, though nothing is wrong any more");
   step();
-  if (service_->pool.load().waiting > 0) broken("a replica takes no texts, though nothing is wrong any more");
+  if (service_->replicas.texts().load().waiting > 0) broken("a replica takes no texts, though nothing is wrong any more");
   run_until(now_ms_ + kPeaceMs);
   if (!all_have_ended()) broken("a text that came in peace is stuck");
+  newest_ += 10;
+  for (const int64_t until = now_ms_ + kPeaceMs; now_ms_ < until; step()) {
+    if (service_->replicas.texts().answering(source_of(newest_)) == nullptr)
+      broken("nobody answers while a newer checkpoint is read");
+  }
   for (const auto& replica : replicas_) {
     if (!replica->is_idle()) broken("{} has {} texts left that nobody wants", replica->name(), replica->texts());
   }
@@ -351,7 +298,7 @@ TextsTally TextsWorld::run() {
     step();
   }
   judge_peace();
-  return {static_cast<int64_t>(asked_.size()), moved_ + service_->pool.load().moved, faults_};
+  return {static_cast<int64_t>(asked_.size()), moved_ + service_->replicas.texts().load().moved, faults_};
 }
 
 }  // namespace holdfast::sim

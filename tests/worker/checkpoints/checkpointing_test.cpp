@@ -64,6 +64,12 @@ class CheckpointsOfARank : public ::testing::Test {
     EXPECT_TRUE(hash) << hash.error().reason;
     return hash.value_or("");
   }
+  std::set<int64_t> said_to_be_removed() {
+    std::set<int64_t> steps;
+    for (const auto& record : service.received("/checkpoints"))
+      for (const int64_t step : record["removed_steps"]) steps.insert(step);
+    return steps;
+  }
   std::vector<int64_t> there() { return storage::list_checkpoints(*directory).value(); }
 
   TestData data;
@@ -116,6 +122,34 @@ TEST_F(CheckpointsOfARank, KeepTheNewestFewAndTellTheServiceWhatWentAway) {
   };
   ASSERT_TRUE(service.wait_for("/checkpoints", [&](const auto& all) { return removed(all) == std::set<int64_t>{10, 20}; }));
   EXPECT_EQ(there(), (std::vector<int64_t>{30, 40}));
+}
+
+TEST_F(CheckpointsOfARank, StayWhileOtherJobsNeedThem) {
+  make(1);
+  service.say_needed({10, 30});
+  for (const int64_t step : {10, 20, 30, 40}) write(step);
+  service.say_needed({30});
+  write(50);
+  rank->checkpoints.reset();  // waits for what it is doing
+  EXPECT_EQ(there(), (std::vector<int64_t>{30, 50}));
+  EXPECT_EQ(said_to_be_removed(), (std::set<int64_t>{10, 20, 40}));
+}
+
+TEST_F(CheckpointsOfARank, AreSaidToBeRemovedEvenIfTheJobIsReleasedMeanwhile) {
+  make(1);
+  const auto was_asked = std::make_shared<std::atomic<bool>>(false);
+  service.answer_with([was_asked](const rendezvous::HttpRequest& request) -> std::optional<rendezvous::HttpResponse> {
+    const bool tells = request.path.ends_with("/checkpoints") && !nlohmann::json::parse(request.body)["removed_steps"].empty();
+    if (!tells || was_asked->exchange(true)) return std::nullopt;
+    return FakeService::problem(503, "unavailable");  // it is said again after a pause, in which the job is released
+  });
+  write(10);
+  write(20);
+  ASSERT_TRUE(service.wait_for("/checkpoints", [&](const auto&) { return was_asked->load(); }));
+  rank->checkpoints.reset();
+  EXPECT_EQ(there(), std::vector<int64_t>{20});
+  const auto told = service.received("/checkpoints");
+  EXPECT_EQ(std::ranges::count_if(told, [](const auto& record) { return !record["removed_steps"].empty(); }), 2);
 }
 
 TEST_F(CheckpointsOfARank, AreRegisteredOnceTheServiceIsBack) {

@@ -9,7 +9,7 @@
 #include "tests/worker/data_sets/made_set.h"
 #include "tests/worker/link/fake_service.h"
 #include "worker/data_sets/cache.h"
-#include "worker/data_sets/own_certificate.h"
+#include "worker/peer_server/own_certificate.h"
 
 namespace holdfast::worker {
 namespace {

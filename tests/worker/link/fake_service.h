@@ -51,6 +51,11 @@ class FakeService {
     const std::lock_guard lock(mutex_);
     answer_ = std::move(answer);
   }
+  // The checkpoints that other jobs need, in each answer to one from now on.
+  void say_needed(std::vector<int64_t> steps) {
+    const std::lock_guard lock(mutex_);
+    needed_steps_ = std::move(steps);
+  }
   static rendezvous::HttpResponse problem(int status, const std::string& code) {
     rendezvous::Problem problem{status, "refused", "for the test", code, {}};
     return {status, nlohmann::json(problem).dump(), "application/problem+json", {}, nullptr};
@@ -113,7 +118,9 @@ class FakeService {
       return {200, nlohmann::json(rendezvous::StatusReply{directive_.tag()}).dump(), "application/json", {}, nullptr};
     }
     if (request.path.ends_with("/directive")) return {200, nlohmann::json(directive_).dump(), "application/json", {}, nullptr};
-    return {request.path.ends_with("/checkpoints") ? 201 : 204, "", "application/json", {}, nullptr};
+    if (request.path.ends_with("/checkpoints"))
+      return {201, nlohmann::json(rendezvous::CheckpointReply{needed_steps_}).dump(), "application/json", {}, nullptr};
+    return {204, "", "application/json", {}, nullptr};
   }
 
   std::vector<nlohmann::json> received_locked(const std::string& suffix) const {
@@ -129,6 +136,7 @@ class FakeService {
   Answer answer_;
   rendezvous::Directive directive_;
   std::vector<rendezvous::Reply> parked_;  // long-polls
+  std::vector<int64_t> needed_steps_;
   std::vector<std::pair<std::string, nlohmann::json>> messages_;
   std::unique_ptr<rendezvous::HttpServer> server_;
   int port_ = 0;

@@ -52,8 +52,10 @@ class Supervised : public ::testing::Test {
     SupervisorOptions options;
     options.command = {"/bin/sh", "-c", "cd " + folder + "; " + script};
     options.limits = {milliseconds(1), milliseconds(4), milliseconds(60000)};
+    options.report_first = report_first_;
     options.report_lost = [&](const std::string& incarnation, const std::string& reason,
                               const std::vector<std::string>& last_lines) {
+      take_time_();
       std::ofstream words(folder + "/words-" + incarnation);
       for (const std::string& line : last_lines) words << line << "\n";
       words.close();
@@ -100,6 +102,8 @@ class Supervised : public ::testing::Test {
   }
 
   std::filesystem::path folder_;
+  milliseconds report_first_{60000};
+  std::function<void()> take_time_ = [] {};  // in the reporting process, before it reports
 };
 
 TEST_F(Supervised, EndsWithTheChildsSuccess) {
@@ -135,6 +139,29 @@ TEST_F(Supervised, ReportsWhyALifeEnded) {
   EXPECT_EQ(reports(1), std::vector<std::string>{"killed by signal 9 (SIGKILL)"});
   kill(supervisor, SIGKILL);
   end_of(supervisor);
+}
+
+TEST(DescribeEnd, SaysWhatABusErrorMeans) {
+  EXPECT_EQ(describe_end(SIGBUS),
+            "killed by signal 7 (SIGBUS): a file that it reads, such as the training data, became shorter, or its disk failed");
+}
+
+TEST_F(Supervised, TheNextLifeDoesNotOvertakeTheReport) {
+  take_time_ = [] { std::this_thread::sleep_for(milliseconds(100)); };  // a slow machine
+  EXPECT_EQ(end_of(start("if test -e once; then cat lost-* > known; exit 0; fi; touch once; kill -9 $$")), 0);
+  EXPECT_EQ(content("known"), "killed by signal 9 (SIGKILL)");
+}
+
+TEST_F(Supervised, AServiceThatDoesNotAnswerDoesNotHoldUpTheNextLife) {
+  report_first_ = milliseconds(10);
+  take_time_ = [this] { wait_for("second"); };
+  EXPECT_EQ(end_of(start("if test -e once; then touch second; exit 0; fi; touch once; kill -9 $$")), 0);
+}
+
+TEST_F(Supervised, ATerminationBetweenTwoLivesWaitsForTheReport) {
+  take_time_ = [] { kill(getppid(), SIGTERM); };
+  EXPECT_EQ(end_of(start("kill -9 $$")), 0);
+  EXPECT_EQ(reports(1), std::vector<std::string>{"killed by signal 9 (SIGKILL)"});
 }
 
 TEST_F(Supervised, ReportsTheReasonThatALifeGave) {

@@ -6,8 +6,10 @@
 #include "model/decode/text_engine.h"
 #include "rendezvous/text/sha256.h"
 #include "tests/worker/serving/small_served.h"
+#include "worker/peer_server/own_certificate.h"
 #include "worker/serving/stages/remote_stages.h"
 #include "worker/serving/stages/stage_api.h"
+#include "worker/serving/stages/stage_server.h"
 
 namespace holdfast::worker {
 namespace {
@@ -52,8 +54,14 @@ RemoteStages::Needs needs() {
   return {kFingerprint, kDeep, kLimits, static_cast<size_t>(kDeep.n_embd) * 2};
 }
 
+auto connected(const std::vector<std::string>& urls, const std::string& token = "") {
+  std::vector<rendezvous::StageAddress> stages;
+  for (const std::string& url : urls) stages.push_back({.url = url, .key = token});
+  return RemoteStages::connect(stages, needs());
+}
+
 std::string refused(const std::vector<std::string>& urls, const std::string& token = "") {
-  const auto stages = RemoteStages::connect(urls, token, needs());
+  const auto stages = connected(urls, token);
   return stages ? "" : stages.error();
 }
 
@@ -79,16 +87,44 @@ TEST(Stages, WriteTheTextsThatOneProgramWrites) {
   const Part whole({0, kDeep.n_layer});
   const auto expected = texts_by(*whole.decoder);
   const Stage first({0, 2}), second({2, 3});
-  const auto stages = RemoteStages::connect({first.url(), second.url()}, "", needs());
+  const auto stages = connected({first.url(), second.url()});
   ASSERT_TRUE(stages) << stages.error();
   EXPECT_EQ((*stages)->end_layer(), 3);
   const Part last({3, kDeep.n_layer}, stages->get());
   EXPECT_EQ(texts_by(*last.decoder), expected);
 }
 
+TEST(Stages, OfAWorkerTakePassesOverHttpsFromWhoeverKnowsTheirKey) {
+  const Part whole({0, kDeep.n_layer}), first({0, 2});
+  const auto stage =
+      StageServer::start(*first.decoder, {kFingerprint, {0, 2}, kLimits.rows, kLimits.pages}, "127.0.0.1", PortRange{});
+  ASSERT_TRUE(stage) << stage.error();
+  rendezvous::StageAddress address = (*stage)->address();
+  ChangingStages stages;
+  const Part last({2, kDeep.n_layer}, &stages);
+  EXPECT_THAT([&] { texts_by(*last.decoder); }, testing::ThrowsMessage<StageLost>(HasSubstr("are not there")));
+  stages.set(std::move(*RemoteStages::connect({address}, needs())));
+  EXPECT_EQ(texts_by(*last.decoder), texts_by(*whole.decoder));
+  const std::string pin = std::exchange(address.pin, make_own_certificate().pin);
+  EXPECT_FALSE(RemoteStages::connect({address}, needs())) << "somebody else is there";
+  address.pin = pin;
+  address.key += "x";
+  EXPECT_THAT(RemoteStages::connect({address}, needs()).error(), HasSubstr("send `Authorization: Bearer TOKEN`"));
+}
+
+TEST(Stages, APassEndsWhenItIsToldToStop) {
+  const Stage first({0, 2});
+  std::atomic<bool> stop = false;
+  const auto stages = RemoteStages::connect({{.url = first.url()}}, needs(), &stop);
+  ASSERT_TRUE(stages) << stages.error();
+  stop = true;
+  const Part last({2, kDeep.n_layer}, stages->get());
+  EXPECT_THAT([&] { texts_by(*last.decoder); }, testing::ThrowsMessage<StageLost>(HasSubstr("cancelled")));
+}
+
 TEST(Stages, OneThatIsLostIsToldOf) {
   auto first = std::make_unique<Stage>(LayerRange{0, 2});
-  const auto stages = RemoteStages::connect({first->url()}, "", needs());
+  const auto stages = connected({first->url()});
   const Part last({2, kDeep.n_layer}, stages->get());
   first.reset();
   EXPECT_THAT([&] { texts_by(*last.decoder); }, testing::ThrowsMessage<StageLost>(HasSubstr("a stage is lost: ")));
@@ -108,8 +144,7 @@ TEST(Stages, AreRefusedWhereTheyDoNotFit) {
 
 TEST(Stages, ObeyTheDriverThatBeganLast) {
   const Stage first({0, 2});
-  const auto older = RemoteStages::connect({first.url()}, "", needs()),
-             newer = RemoteStages::connect({first.url()}, "", needs());
+  const auto older = connected({first.url()}), newer = connected({first.url()});
   const std::vector<int32_t> tokens = {1, 2, 3}, pages = {0};
   const model::Feed feed{tokens, 0, pages, 0};
   (*older)->feed({&feed, 1});

@@ -10,29 +10,32 @@
 namespace holdfast::worker {
 namespace {
 
-constexpr std::chrono::seconds kPassTime{60};
+constexpr std::chrono::seconds kQuestionTime{3}, kPassTime{60};
 
 }  // namespace
 
 RemoteStages::RemoteStages(Needs needs) : needs_(std::move(needs)), driver_(rendezvous::random_hex(8)) {}
 
-tl::expected<std::unique_ptr<RemoteStages>, std::string> RemoteStages::connect(const std::vector<std::string>& urls,
-                                                                               const std::string& token, Needs needs) {
-  std::unique_ptr<RemoteStages> stages(new RemoteStages(std::move(needs)));
-  for (const std::string& url : urls) {
-    if (auto added = stages->add(url, token); !added) return tl::unexpected(fmt::format("stage {}: {}", url, added.error()));
+tl::expected<std::unique_ptr<RemoteStages>, std::string> RemoteStages::connect(
+    const std::vector<rendezvous::StageAddress>& stages, Needs needs, const std::atomic<bool>* stop) {
+  std::unique_ptr<RemoteStages> remote(new RemoteStages(std::move(needs)));
+  for (const rendezvous::StageAddress& stage : stages) {
+    if (auto added = remote->add(stage, stop); !added)
+      return tl::unexpected(fmt::format("stage {}: {}", stage.url, added.error()));
   }
-  if (stages->end_layer_ >= stages->needs_.config.n_layer) {
+  if (remote->end_layer_ >= remote->needs_.config.n_layer) {
     return tl::unexpected(fmt::format("the stages have all {} layers, and the last one is to be here: leave one to this server",
-                                      stages->needs_.config.n_layer));
+                                      remote->needs_.config.n_layer));
   }
-  return stages;
+  return remote;
 }
 
-tl::expected<void, std::string> RemoteStages::add(const std::string& url, const std::string& token) {
-  auto client = std::make_unique<rendezvous::HttpClient>(url, token);
+tl::expected<void, std::string> RemoteStages::add(const rendezvous::StageAddress& address, const std::atomic<bool>* stop) {
+  auto client = std::make_unique<rendezvous::HttpClient>(address.url, address.key);
+  if (!address.pin.empty()) client->trust_only(address.pin);
+  client->set_stop(stop);
   client->set_header("Holdfast-Driver", driver_);
-  const auto reply = client->request("GET", "/v1/stage");
+  const auto reply = client->request("GET", "/v1/stage", {}, "application/json", kQuestionTime);
   if (!reply) return tl::unexpected(reply.error().message());
   const auto json = nlohmann::json::parse(reply->body, nullptr, false);
   const auto number = [&](const char* name) { return json.is_object() ? json.value(name, int64_t{-1}) : -1; };
@@ -75,6 +78,11 @@ model::BetweenLayers RemoteStages::feed(std::span<const model::Feed> feeds) {
     rows_ = *std::move(received);
   }
   return rows_.between();
+}
+
+model::BetweenLayers ChangingStages::feed(std::span<const model::Feed> feeds) {
+  if (stages_ == nullptr) throw StageLost("the stages before this one are not there");
+  return stages_->feed(feeds);
 }
 
 }  // namespace holdfast::worker

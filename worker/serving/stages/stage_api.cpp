@@ -42,8 +42,12 @@ int64_t number_in(const std::string& text) {
 
 }  // namespace
 
-StageApi::StageApi(model::Decoder& decoder, StageFacts facts, std::set<std::string> tokens)
-    : decoder_(decoder), facts_(std::move(facts)), tokens_(std::move(tokens)), pool_(1, kPassesWaiting) {}
+StageApi::StageApi(model::Decoder& decoder, StageFacts facts, std::set<std::string> tokens, OnFailure on_failure)
+    : decoder_(decoder),
+      facts_(std::move(facts)),
+      tokens_(std::move(tokens)),
+      on_failure_(std::move(on_failure)),
+      pool_(1, kPassesWaiting) {}
 
 Admission StageApi::gate(const HttpRequest& head) {
   if (head.path == "/healthz") return admission_with({.body = "ok\n", .content_type = "text/plain"});
@@ -61,7 +65,10 @@ Admission StageApi::gate(const HttpRequest& head) {
   if (head.method != "POST" || head.path != "/v1/stage/pass")
     return {.refusal = refusal(404, "no such route; there are GET /v1/stage, POST /v1/stage/pass and /healthz")};
   return {.refusal = std::nullopt, .known = true, .handler = [this](HttpRequest request, Reply reply) {
-            const auto fail = [reply](const std::string& why) { reply(refusal(500, why)); };
+            const auto fail = [this, reply](const std::string& why) {
+              reply(refusal(500, why));
+              if (on_failure_) on_failure_(why);
+            };
             const bool posted = pool_.post([this, request = std::move(request), reply] { reply(pass(request)); }, fail);
             if (!posted) reply(refusal(503, "too many passes wait"));
           }};

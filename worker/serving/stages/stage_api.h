@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <set>
 #include <string>
 
@@ -24,8 +25,10 @@ struct StageFacts {
 
 class StageApi {
  public:
-  // The decoder outlives it, and it the HTTP server. `tokens`: SHA-256 of each in hex; none: everybody may ask.
-  StageApi(model::Decoder& decoder, StageFacts facts, std::set<std::string> tokens);
+  using OnFailure = std::function<void(const std::string& why)>;
+  // The decoder outlives it, and it the HTTP server. `tokens`: SHA-256 of each in hex; none: everybody may ask. `on_failure`,
+  // on the passes' thread: the decoder threw, and the pass is answered 500.
+  StageApi(model::Decoder& decoder, StageFacts facts, std::set<std::string> tokens, OnFailure on_failure = nullptr);
 
   rendezvous::Admission gate(const rendezvous::HttpRequest& head);
 
@@ -35,6 +38,7 @@ class StageApi {
   model::Decoder& decoder_;
   const StageFacts facts_;
   const std::set<std::string> tokens_;
+  const OnFailure on_failure_;
   std::string driver_;  // the pool's thread's
   int64_t passes_ = 0;  // likewise: of that driver
   rendezvous::WorkPool pool_;

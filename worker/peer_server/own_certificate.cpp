@@ -1,4 +1,4 @@
-#include "worker/data_sets/own_certificate.h"
+#include "worker/peer_server/own_certificate.h"
 
 #include <openssl/bio.h>
 #include <openssl/evp.h>

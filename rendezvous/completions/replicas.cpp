@@ -1,0 +1,89 @@
+#include "rendezvous/completions/replicas.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace holdfast::rendezvous {
+
+void Replicas::hear(const std::string& worker, const ReplicaReport& report) {
+  Known& known = known_[worker];
+  known.wanted = report.wanted;
+  known.place = report.place;
+  known.is_fresh = true;
+  if (groups_) return groups_->hear(worker, report);
+  if (!report.held.empty()) pool_.hear(worker, report);
+}
+
+void Replicas::tend(Millis now, const PresenceOf& presence_of, bool may_give_stages) {
+  look_who_is_there(presence_of);
+  if (!groups_) return pool_.tend(now);
+  groups_->arrange(may_give_stages);
+  tell_of_groups();
+  pool_.tend(now, [this](const std::string& source) { return groups_->is_unreadable(source); });
+}
+
+// A replica that is to go gives its texts away before it goes.
+void Replicas::look_who_is_there(const PresenceOf& presence_of) {
+  for (const std::string& worker : workers()) {
+    const Presence presence = presence_of(worker, groups_ ? groups_->incarnation_of(worker) : pool_.incarnation_of(worker));
+    if (presence == Presence::kGone) {
+      if (groups_) groups_->forget(worker);
+      pool_.forget(worker);
+      known_.erase(worker);
+      continue;
+    }
+    if (groups_) groups_->set_leaving(worker, presence == Presence::kLeaves);
+    if (presence == Presence::kLeaves) {
+      pool_.retire(worker);
+    } else {
+      pool_.keep(worker);
+    }
+  }
+}
+
+void Replicas::tell_of_groups() {
+  for (const std::string& worker : groups_->workers()) {
+    Known& known = known_[worker];
+    std::vector<HeldModel> ready = groups_->ready_in_group(worker);
+    const bool is_fresh = std::exchange(known.is_fresh, false);
+    if (!is_fresh && ready == known.ready) continue;
+    if (ready.empty()) {
+      pool_.forget(worker);
+    } else {
+      ReplicaReport report = groups_->report_of(worker);
+      report.held = ready;
+      pool_.hear(worker, report);
+    }
+    known.ready = std::move(ready);
+  }
+}
+
+std::vector<std::string> Replicas::group_of(const std::string& worker) const {
+  return groups_ ? groups_->group_of(worker) : std::vector<std::string>{worker};
+}
+
+std::vector<std::string> Replicas::wanted(const std::string& newest) const {
+  std::vector<std::string> all = {newest};
+  const auto add = [&](const std::string& source) {
+    if (std::ranges::find(all, source) == all.end()) all.push_back(source);
+  };
+  if (const HeldModel* answers = pool_.answering(newest)) add(answers->source);
+  for (const std::string& source : pool_.sources_in_use()) add(source);
+  return all;
+}
+
+bool Replicas::is_news(const std::string& worker, const std::vector<std::string>& wanted) const {
+  const auto known = known_.find(worker);
+  if (known == known_.end()) return false;  // it is gone
+  if (known->second.wanted != wanted) return true;
+  const auto place = groups_ ? groups_->place_of(worker) : std::nullopt;
+  return place && known->second.place != place;
+}
+
+ReplicaOrders Replicas::orders_for(const std::string& worker, int64_t have, std::vector<std::string> wanted) {
+  return {.orders = pool_.orders_for(worker, have),
+          .wanted = std::move(wanted),
+          .place = groups_ ? groups_->place_of(worker) : std::nullopt};
+}
+
+}  // namespace holdfast::rendezvous
