@@ -9,17 +9,18 @@ sanitizer_options() {
   export TSAN_OPTIONS=halt_on_error=1:second_deadlock_stack=1
 }
 
-# Builds the tests that say they are concurrent under the thread sanitizer, which has nothing to say about the rest, and runs those
-# of them that CTEST ARGUMENTs choose.
-concurrent_tests() {  # CTEST ARGUMENT...
-  local programs
+# Builds tests that say they are concurrent under the thread sanitizer, which has nothing to say about the rest, and runs them: those
+# of every change (day), or those that are left to the night, whose programs may be those of the day.
+concurrent_tests() {  # day|night
+  local programs chosen=(-LE '^nightly$') built=(-LE '^nightly$')
+  if [[ $1 == night ]]; then chosen=(-L '^nightly$') built=(); fi
   ops/build tsan help >/dev/null || return 1  # configures; builds nothing
   # A test has its target's name, but for second runs of a program that is in the list without them.
-  programs=$(comm -12 <(ctest --test-dir build/tsan -N -L '^concurrent$' -LE '^nightly$' | sed -nE 's/^ *Test +#[0-9]+: //p' | sort) \
+  programs=$(comm -12 <(ctest --test-dir build/tsan -N -L '^concurrent$' "${built[@]}" | sed -nE 's/^ *Test +#[0-9]+: //p' | sort) \
     <(ninja -C build/tsan -t targets all | sed -nE 's/: phony$//p' | sort))
   [[ -n $programs ]] || { echo "no test has the label 'concurrent'"; return 1; }
   # shellcheck disable=SC2086  # one word a program
-  ops/build tsan $programs && ops/ctest tsan -L '^concurrent$' "$@"
+  ops/build tsan $programs && ops/ctest tsan -L '^concurrent$' "${chosen[@]}"
 }
 
 # Runs a script's stages, one function stage_NAME each, one after the other, and says what each of them took.

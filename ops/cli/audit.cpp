@@ -1,6 +1,7 @@
 // `holdfast audit`: does the ledger account for every microbatch of every step exactly once, and (with the data files) was
 // each step computed on the tokens that the data order says?
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 #include <optional>

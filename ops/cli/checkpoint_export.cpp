@@ -1,5 +1,6 @@
 // `holdfast ckpt export`: a checkpoint's model as a file of another program.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "model/exchange/checkpoint_weights.h"
 #include "model/exchange/export.h"

@@ -1,6 +1,7 @@
 // Checkpoints as the service lists them (`checkpoints`), and as they are where they lie (`ckpt ls|verify|show`; export has its
 // own file).
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <map>
 
@@ -72,9 +73,9 @@ Json manifest_json(const storage::Manifest& manifest) {
 }
 
 // Which of a job's two places have a manifest, by step.
-class Places {
+class PlacesOfJob {
  public:
-  explicit Places(const CheckpointPlace& place) : are_two_(place.first != nullptr || place.second != nullptr) {
+  explicit PlacesOfJob(const CheckpointPlace& place) : are_two_(place.first != nullptr || place.second != nullptr) {
     note(place.first.get(), "A");
     note(place.second.get(), "B");
   }
@@ -102,7 +103,7 @@ void list_stored(const Options& options, const std::string& named) {
                               Column("PACKED").right().left_out(2),
                               Column("SHARDS").right().left_out(1),
                               Column("STATE HASH").shrinks(1, 12)};
-  const Places places(place);
+  const PlacesOfJob places(place);
   if (places.are_two()) columns.emplace_back("IN");
   Table table(columns);
   for (const int64_t step : steps_of(place)) {

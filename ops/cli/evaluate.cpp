@@ -1,5 +1,6 @@
 // `holdfast eval`: the loss of a checkpoint's model on a token file.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <chrono>

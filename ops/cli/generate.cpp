@@ -1,5 +1,6 @@
 // `holdfast generate`: texts for a file of requests, with a checkpoint's model.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <optional>

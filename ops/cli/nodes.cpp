@@ -1,5 +1,6 @@
 // Workers: who is there, and asking one to leave.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "ops/cli/command/api.h"
 #include "ops/cli/command/command.h"

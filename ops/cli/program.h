@@ -1,7 +1,6 @@
 // The command line as a whole: all commands, parsing, the words about a mistake, and the exit code that a failure becomes.
 #pragma once
 
-#include <CLI/CLI.hpp>
 #include <memory>
 
 #include "ops/cli/command/command.h"

@@ -1,5 +1,6 @@
 // `holdfast sample`: text from a checkpoint, shown as it is generated.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>

@@ -2,6 +2,7 @@
 #include "rendezvous/process/serve.h"
 
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include "ops/cli/command/command.h"
 #include "rendezvous/client/http_client.h"

@@ -1,6 +1,7 @@
 // `holdfast store copy`: a service's database, from one place or engine to another.
 #include <fmt/format.h>
 #include <sys/stat.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 

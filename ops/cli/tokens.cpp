@@ -1,5 +1,6 @@
 // Access by tokens: `whoami`, and `tokens create|ls|revoke` for admins.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "ops/cli/chaos/plan.h"
 #include "ops/cli/command/api.h"

@@ -1,5 +1,6 @@
 // `holdfast webhooks`: URLs that the service tells when a job's state changes.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <iostream>
 

@@ -1,6 +1,7 @@
 // `holdfast chaos`: a drill on a running job.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdio>
 #include <fstream>

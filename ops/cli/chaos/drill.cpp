@@ -89,9 +89,9 @@ tl::unexpected<std::string> no_candidate(const PlannedFault& fault, const Json& 
                             : fmt::format("{} does not consent: start it with --drills and the same folder", fault.worker));
 }
 
-class Running {
+class RunningDrill {
  public:
-  Running(Api& api, const DrillSettings& settings, Faults& faults) : api_(api), settings_(settings), faults_(faults) {
+  RunningDrill(Api& api, const DrillSettings& settings, Faults& faults) : api_(api), settings_(settings), faults_(faults) {
     drill_.job = settings.job;
     drill_.seed = settings.seed;
     generation_ = integer_at(job(), "generation");
@@ -272,7 +272,7 @@ Drill run_drill(Api& api, const DrillSettings& settings, Faults& faults) {
   action.sa_handler = note_interrupt;
   sigaction(SIGINT, &action, &old_int);
   sigaction(SIGTERM, &action, &old_term);
-  Drill drill = Running(api, settings, faults).run();
+  Drill drill = RunningDrill(api, settings, faults).run();
   sigaction(SIGINT, &old_int, nullptr);
   sigaction(SIGTERM, &old_term, nullptr);
   return drill;

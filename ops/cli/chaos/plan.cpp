@@ -32,7 +32,7 @@ double fraction(std::mt19937_64& random) {
   return static_cast<double>(random() >> 11) * 0x1p-53;
 }
 
-std::vector<std::string> words_of(const std::string& line) {
+std::vector<std::string> words_of_line(const std::string& line) {
   std::istringstream stream(line.substr(0, line.find('#')));
   std::vector<std::string> words;
   for (std::string word; stream >> word;) words.push_back(word);
@@ -106,7 +106,7 @@ tl::expected<std::vector<PlannedFault>, std::string> parse_script(const std::str
   int number = 0;
   for (std::string line; std::getline(stream, line);) {
     ++number;
-    const std::vector<std::string> words = words_of(line);
+    const std::vector<std::string> words = words_of_line(line);
     if (words.empty()) continue;
     auto fault = parse_line(words, hold_s);
     if (!fault) return tl::unexpected(fmt::format("line {}: {}", number, fault.error()));

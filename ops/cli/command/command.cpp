@@ -1,5 +1,7 @@
 #include "ops/cli/command/command.h"
 
+#include <CLI/CLI.hpp>
+
 #include "rendezvous/client/http_client.h"
 
 namespace holdfast::ops {

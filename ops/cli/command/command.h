@@ -1,11 +1,13 @@
 // The parts that all commands of `holdfast` share: options for reaching the service, help with an example, exit codes.
 #pragma once
 
-#include <CLI/CLI.hpp>
-#include <memory>
 #include <string>
 #include <vector>
 
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 namespace holdfast::worker {
 struct GpuOps;
 }

@@ -1,5 +1,6 @@
 #include "ops/cli/command/command_tree.h"
 
+#include <CLI/CLI.hpp>
 #include <sstream>
 
 namespace holdfast::ops {

@@ -1,5 +1,6 @@
 // `holdfast data`: text into token files, what a token file holds, and the data sets that the service keeps.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <optional>

@@ -10,7 +10,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kFirstPause{200}, kLongestPause{5000}, kPiece{100};
+constexpr milliseconds kFirstRetryPause{200}, kLongestRetryPause{5000}, kPiece{100};
 constexpr std::chrono::minutes kOneRequest{2};
 
 bool may_pass(const rendezvous::HttpFailure& failure) {
@@ -27,7 +27,7 @@ PatientClient::PatientClient(const Options& options, const std::atomic<bool>& st
 std::string PatientClient::request(const std::string& method, const std::string& path, const std::string& body,
                                    const std::string& content_type) {
   const Clock::time_point deadline = Clock::now() + kPatience;
-  rendezvous::BackOff back_off(kFirstPause, kLongestPause);
+  rendezvous::BackOff back_off(kFirstRetryPause, kLongestRetryPause);
   for (;;) {
     auto reply = client_.request(method, path, body, content_type, kOneRequest);
     if (reply) return std::move(reply->body);

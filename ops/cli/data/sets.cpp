@@ -1,6 +1,7 @@
 #include "ops/cli/data/sets.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <memory>

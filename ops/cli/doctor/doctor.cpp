@@ -1,6 +1,7 @@
 #include "ops/cli/doctor/doctor.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>

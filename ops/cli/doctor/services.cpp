@@ -11,9 +11,9 @@
 namespace holdfast::ops {
 namespace {
 
-constexpr std::chrono::seconds kPatience{3};
+constexpr std::chrono::seconds kServicePatience{3};
 
-double now_s() {
+double wall_clock_s() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
@@ -21,8 +21,8 @@ ServiceAsked ask(const std::string& url, const std::string& token) {
   ServiceAsked seen;
   seen.url = url;
   rendezvous::HttpClient client(url, token);
-  const double begin = now_s();
-  const auto reply = client.request("GET", "/healthz", {}, "application/json", kPatience);
+  const double begin = wall_clock_s();
+  const auto reply = client.request("GET", "/healthz", {}, "application/json", kServicePatience);
   if (!reply) {
     seen.problem = reply.error().message();
     return seen;
@@ -33,7 +33,7 @@ ServiceAsked ask(const std::string& url, const std::string& token) {
   seen.version = text_at(health, "version");
   std::tm parts{};
   if (strptime(reply->date.c_str(), "%a, %d %b %Y %H:%M:%S GMT", &parts) != nullptr)
-    seen.ahead_s = static_cast<double>(timegm(&parts)) + 0.5 - (begin + now_s()) / 2;
+    seen.ahead_s = static_cast<double>(timegm(&parts)) + 0.5 - (begin + wall_clock_s()) / 2;
   return seen;
 }
 

@@ -1,6 +1,7 @@
 // `holdfast help`: the commands, a command, a topic, a field of the job spec; and the manual page.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 

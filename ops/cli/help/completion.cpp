@@ -1,6 +1,7 @@
 #include "ops/cli/help/completion.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <set>

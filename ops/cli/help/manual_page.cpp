@@ -2,6 +2,7 @@
 #include "ops/cli/help/manual_page.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cctype>

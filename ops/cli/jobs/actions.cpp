@@ -1,5 +1,6 @@
 // The commands that steer a job: stop, pause, resume, scale.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "ops/cli/command/api.h"
 #include "ops/cli/command/command.h"

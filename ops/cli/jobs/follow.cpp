@@ -5,6 +5,7 @@
 // it has is printed in its order.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,7 @@
 // `holdfast jobs`: ls and show under the name where people look for them, and diff.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include "ops/cli/command/command.h"
 #include "ops/cli/jobs/diff.h"

@@ -1,6 +1,7 @@
 // `holdfast ls`: the jobs, newest first, all of them or those that were asked for.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include "ops/cli/command/command.h"
 #include "ops/cli/command/live_view.h"

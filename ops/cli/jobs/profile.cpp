@@ -1,5 +1,6 @@
 // `holdfast profile`: has a running job record its next steps, writes them as a trace, and prints the largest costs.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <chrono>
 #include <filesystem>

@@ -1,6 +1,7 @@
 // `holdfast show`: one job, for people, as JSON, as a spec to submit again, or as it goes on.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include "ops/cli/command/api.h"
 #include "ops/cli/command/command.h"

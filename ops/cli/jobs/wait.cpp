@@ -1,6 +1,7 @@
 // `holdfast wait`: for the end of a job or of several, or for an earlier moment, with an exit code for scripts.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -19,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr auto kPoll = milliseconds(400);
+constexpr auto kBetweenLooks = milliseconds(400);
 
 struct WaitArguments {
   std::vector<std::string> jobs;
@@ -75,7 +76,7 @@ WatchOutcome wait_for_several(const Options& options, const std::vector<std::str
     }
     if (std::ranges::all_of(all, [](const auto& waited) { return waited->outcome.has_value(); })) break;
     if (steady_clock::now() >= deadline) give_up(all, static_cast<double>(watch.timeout->count()) / 1000);
-    std::this_thread::sleep_until(std::min(deadline, steady_clock::now() + kPoll));
+    std::this_thread::sleep_until(std::min(deadline, steady_clock::now() + kBetweenLooks));
   }
   WatchOutcome outcome{kDone, {{"jobs", Json::array()}}};
   for (const auto& waited : all) {

@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kCannotStart = 127, kTooLong = 124;
 constexpr size_t kLineBytesMost = 4096;
-constexpr auto kPoll = std::chrono::milliseconds(20);
+constexpr auto kBetweenWaits = std::chrono::milliseconds(20);
 
 [[noreturn]] void fail(const char* what) {
   throw Failure{kJobFailed, fmt::format("{}: {}", what, rendezvous::describe_errno(errno))};
@@ -136,7 +136,7 @@ Ended run_to_end(const std::vector<std::string>& command, std::chrono::milliseco
     for (const std::string& line : process.take_lines()) ended.text += line + "\n";
     if (status) ended.status = *status;
     if (status || std::chrono::steady_clock::now() >= deadline) return ended;
-    std::this_thread::sleep_for(kPoll);
+    std::this_thread::sleep_for(kBetweenWaits);
   }
 }
 

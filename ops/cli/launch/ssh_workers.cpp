@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr auto kLookAgain = milliseconds(50);
+constexpr auto kLookAtChildren = milliseconds(50);
 constexpr milliseconds kFirstPause{1000}, kLongestPause{30'000}, kPauseAtEnd{2000};
 constexpr seconds kLeavesWithin{30};  // by the service's word, when the job has ended
 constexpr seconds kToldWithin{60};    // by ours, where that did not come
@@ -66,11 +66,11 @@ bool SshWorkers::leave_together() {
     for (Kept& kept : kept_) kept.again = std::min(kept.again, Clock::now() + kPauseAtEnd);
   }
   auto deadline = Clock::now() + kLeavesWithin;
-  while (!all_over() && Clock::now() < deadline) std::this_thread::sleep_for(kLookAgain);
+  while (!all_over() && Clock::now() < deadline) std::this_thread::sleep_for(kLookAtChildren);
   if (all_over()) return true;
   tell_to_leave();
   deadline = Clock::now() + kLeavesWithin;
-  while (!all_over() && Clock::now() < deadline) std::this_thread::sleep_for(kLookAgain);
+  while (!all_over() && Clock::now() < deadline) std::this_thread::sleep_for(kLookAtChildren);
   const std::lock_guard lock(mutex_);
   bool all = true;
   for (const Kept& kept : kept_) {
@@ -95,7 +95,7 @@ void SshWorkers::tell_to_leave() {
   }
   const auto deadline = Clock::now() + kToldWithin;
   const auto all_ended = [&] { return std::ranges::all_of(told, [](const auto& ssh) { return ssh->status().has_value(); }); };
-  while (!all_ended() && Clock::now() < deadline) std::this_thread::sleep_for(kLookAgain);
+  while (!all_ended() && Clock::now() < deadline) std::this_thread::sleep_for(kLookAtChildren);
 }
 
 // --- its own thread
@@ -104,7 +104,7 @@ void SshWorkers::look_after() {
   sigset_t all;
   sigfillset(&all);
   pthread_sigmask(SIG_BLOCK, &all, nullptr);
-  for (bool over = false; !over; std::this_thread::sleep_for(kLookAgain)) {
+  for (bool over = false; !over; std::this_thread::sleep_for(kLookAtChildren)) {
     const std::lock_guard lock(mutex_);
     over = over_;
     for (Kept& kept : kept_) {

@@ -2,6 +2,7 @@
 #include "ops/cli/netcheck/exchange.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdio>
@@ -62,7 +63,7 @@ void listen(const Options& options, const std::string& address) {
   if (!options.json) fmt::print("Nobody asked for {} minutes: done.\n", kIdle.count());
 }
 
-Json json_of(const std::string& address, const NetcheckFigures& figures, double link) {
+Json figures_json(const std::string& address, const NetcheckFigures& figures, double link) {
   return {{"address", address},
           {"round_trip_s", figures.round_trip_s},
           {"there_bytes_per_s", figures.there},
@@ -85,7 +86,7 @@ void ask(const Options& options, const NetcheckArguments& arguments) {
   const auto figures = ask_netcheck(*peer, arguments.seconds);
   if (!figures) throw Failure{kUnreachable, fmt::format("{}: {}", arguments.address, figures.error())};
   const double link = std::min(figures->both_there, figures->both_back);
-  if (options.json) return print_json(json_of(arguments.address, *figures, link));
+  if (options.json) return print_json(figures_json(arguments.address, *figures, link));
   fmt::print("{:<14}{}\n{:<14}{}\n{:<14}{}\n", "round trip", seconds_text(figures->round_trip_s), "there",
              link_rate_text(figures->there), "back", link_rate_text(figures->back));
   fmt::print("{:<14}{} there, {} back\n", "both at once", link_rate_text(figures->both_there),

@@ -20,7 +20,7 @@ namespace {
 
 using AddressList = std::unique_ptr<addrinfo, void (*)(addrinfo*)>;
 
-std::string text_of(const HostPort& where) {
+std::string text_of_address(const HostPort& where) {
   return where.host.find(':') == std::string::npos ? where.host + ":" + where.port
                                                    : fmt::format("[{}]:{}", where.host, where.port);
 }
@@ -30,7 +30,7 @@ NetResult<AddressList> resolve(const HostPort& where, int flags) {
   hints.ai_socktype = SOCK_STREAM;
   hints.ai_flags = flags | AI_NUMERICSERV;
   const int error = getaddrinfo(where.host.c_str(), where.port.c_str(), &hints, &found);
-  if (error != 0) return tl::unexpected(fmt::format("{}: {}", text_of(where), gai_strerror(error)));
+  if (error != 0) return tl::unexpected(fmt::format("{}: {}", text_of_address(where), gai_strerror(error)));
   return AddressList(found, &freeaddrinfo);
 }
 
@@ -39,7 +39,7 @@ std::string numeric_text(const sockaddr_storage& address, socklen_t size) {
   if (getnameinfo(reinterpret_cast<const sockaddr*>(&address), size, host, sizeof host, port, sizeof port,
                   NI_NUMERICHOST | NI_NUMERICSERV) != 0)
     return "";
-  return text_of({host, port});
+  return text_of_address({host, port});
 }
 
 void set_option(int fd, int level, int name) {
@@ -94,7 +94,7 @@ NetResult<Socket> listen_on(const HostPort& where) {
     return tl::unexpected(
         fmt::format("cannot listen on {}. Choose a free port of an address of this machine: HOST:PORT, port 0 "
                     "picks one",
-                    failure_text(text_of(where).c_str(), error)));
+                    failure_text(text_of_address(where).c_str(), error)));
   }
   return socket;
 }
@@ -114,7 +114,7 @@ NetResult<Socket> connect_to(const HostPort& where, NetClock::time_point deadlin
     if (socket) return socket;
     if (first_error.empty()) first_error = socket.error();
   }
-  return tl::unexpected(fmt::format("{}: {}", text_of(where), first_error));
+  return tl::unexpected(fmt::format("{}: {}", text_of_address(where), first_error));
 }
 
 bool is_of_one_connection(int accept_error) {

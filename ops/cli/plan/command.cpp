@@ -3,6 +3,7 @@
 // The flags of a job are named and checked as `submit` does it. The service is asked only when no speed of a device was given:
 // for that, and for whatever else is not given and it knows (POST /v1/plan).
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -15,16 +15,16 @@ using rendezvous::MemoryPart;
 using rendezvous::MemoryPlace;
 
 // Bytes where a worker has them: on a GPU, on the host beside it, on the host of a CPU's worker.
-struct Places {
+struct PlacesInMemory {
   double gpu = 0, beside = 0, cpu = 0;
-  void add(const Places& more) {
+  void add(const PlacesInMemory& more) {
     gpu += more.gpu;
     beside += more.beside;
     cpu += more.cpu;
   }
 };
 
-Places places_of(const MemoryPart& part) {
+PlacesInMemory places_of(const MemoryPart& part) {
   switch (part.place) {
     case MemoryPlace::kDevice:
       return {part.bytes, 0, part.bytes};
@@ -55,18 +55,18 @@ const char* place_name(MemoryPlace place) {
   return "passing";
 }
 
-Json json_of(const std::vector<MemoryPart>& parts, const Places& always, const Places& most) {
+Json places_json(const std::vector<MemoryPart>& parts, const PlacesInMemory& always, const PlacesInMemory& most) {
   Json rows = Json::array();
   for (const MemoryPart& part : parts) {
     rows.push_back({{"name", part.name}, {"place", place_name(part.place)}, {"bytes", part.bytes}, {"less", part.less}});
   }
-  const auto of = [](const Places& places) {
+  const auto of = [](const PlacesInMemory& places) {
     return Json{{"gpu_bytes", places.gpu}, {"gpu_host_bytes", places.beside}, {"cpu_bytes", places.cpu}};
   };
   return {{"parts", std::move(rows)}, {"always", of(always)}, {"most", of(most)}};
 }
 
-void add_row(Table& table, const std::string& name, const Places& bytes, const std::string& less) {
+void add_row(Table& table, const std::string& name, const PlacesInMemory& bytes, const std::string& less) {
   const auto cell = [](double count) { return count > 0 ? bytes_text(count) : "-"; };
   table.add({name, cell(bytes.gpu), cell(bytes.beside), cell(bytes.cpu), less});
 }
@@ -77,7 +77,7 @@ std::string model_text(const rendezvous::PlanInputs& inputs) {
                      inputs.wire.name);
 }
 
-std::string verdict(const rendezvous::PlanInputs& inputs, const Places& most) {
+std::string verdict(const rendezvous::PlanInputs& inputs, const PlacesInMemory& most) {
   if (inputs.device_memory <= 0) return "";
   const bool fits = most.gpu <= inputs.device_memory;
   return fmt::format("A GPU of {} {}.\n", bytes_text(inputs.device_memory), fits ? "holds it" : "does not hold it");
@@ -87,12 +87,12 @@ std::string verdict(const rendezvous::PlanInputs& inputs, const Places& most) {
 
 void print_memory(const Options& options, const rendezvous::PlanInputs& inputs) {
   const std::vector<MemoryPart> parts = rendezvous::memory_parts(inputs);
-  Places always, most;
+  PlacesInMemory always, most;
   for (const MemoryPart& part : parts) {
     if (part.place != MemoryPlace::kPassing) always.add(places_of(part));
     most.add(places_of(part));
   }
-  if (options.json) return print_json(json_of(parts, always, most));
+  if (options.json) return print_json(places_json(parts, always, most));
   fmt::print("{}:\n\n", model_text(inputs));
   Table table({"PART", Column("ON A GPU").right(), Column("ITS HOST").right(), Column("ON A CPU").right(),
                Column("LESS WITH").shrinks(1, 12)});

@@ -1,6 +1,7 @@
 // `holdfast serve-model`: a checkpoint's model behind OpenAI's API, in this process.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -1,6 +1,7 @@
 #include "ops/cli/serve_model/server_arguments.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <csignal>
 #include <fstream>

@@ -1,5 +1,6 @@
 // `holdfast serve-stage`: some layers of a checkpoint's model, for a `holdfast serve-model --stage` that has the others.
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <charconv>
 

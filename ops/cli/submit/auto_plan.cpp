@@ -1,6 +1,7 @@
 #include "ops/cli/submit/auto_plan.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "ops/cli/jobs/plan_text.h"
 #include "ops/cli/submit/trial.h"

@@ -3,6 +3,7 @@
 // The service judges the spec, not this program: it may be newer, and it names all errors at once.
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cstdlib>

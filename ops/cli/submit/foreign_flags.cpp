@@ -1,6 +1,7 @@
 #include "ops/cli/submit/foreign_flags.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <cctype>
@@ -23,9 +24,9 @@ bool is_empty(const char* text) {
 }
 
 // DeepSpeed writes {"enabled": true} where others write true, {"stage": 2} of what it divides, {"device": "cpu"} of offload.
-std::string text_of(const Json& value) {
+std::string text_of_value(const Json& value) {
   for (const char* key : {"enabled", "stage", "device"}) {
-    if (value.is_object() && value.contains(key)) return text_of(value[key]);
+    if (value.is_object() && value.contains(key)) return text_of_value(value[key]);
   }
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
@@ -102,10 +103,10 @@ void ForeignFlags::apply(Json& spec, const std::map<std::string, std::string>& f
     const Json parts = value.is_object() ? value : Json::object();
     for (const auto& [part, its_value] : parts.items()) {
       const ForeignName* inner = rendezvous::find_foreign_name(part);
-      if (inner != nullptr) complain(put(spec, *inner, text_of(its_value), nullptr));
+      if (inner != nullptr) complain(put(spec, *inner, text_of_value(its_value), nullptr));
     }
-    const std::string own = given.contains(name->field) ? text_of(given[name->field]) : "";
-    complain(put(spec, *name, text_of(value), own.empty() || flags.contains(name->field) ? nullptr : &own));
+    const std::string own = given.contains(name->field) ? text_of_value(given[name->field]) : "";
+    complain(put(spec, *name, text_of_value(value), own.empty() || flags.contains(name->field) ? nullptr : &own));
   }
   for (const auto& [key, text] : typed_) {
     const ForeignName& name = *rendezvous::find_foreign_name(key);

@@ -25,19 +25,19 @@ constexpr int64_t kSteps = 8;        // enough for a median
 constexpr int64_t kStepsOfSlow = 3;  // where steps take so long that kSlow is over before kSteps are done
 constexpr seconds kSlow{60};
 constexpr seconds kBeginsWithin{120}, kEndsWithin{600}, kFreedWithin{60};
-constexpr auto kLookAgain = milliseconds(200);
+constexpr auto kLookAtTrial = milliseconds(200);
 constexpr int64_t kLeastPriority = -1000;
 constexpr size_t kNameBytes = 80;  // a longer name is left out of the trial's
 
 // Fields that say how long, from where, how often and with what result: a trial has its own.
-constexpr const char* kLeftOut[] = {
+constexpr const char* kNotOfATrial[] = {
     "labels",          "valid_data_path", "eval_every",        "eval_microbatches",  "epochs",     "warmup_steps",
     "decay_steps",     "schedule_start",  "resume_from",       "init_from",          "after",      "retries",
     "retry_delay",     "max_nodes",       "global_batch_size", "keep_last",          "hash_every", "checkpoint_store",
     "checkpoint_copy", "sync_every",      "outer_momentum",    "outer_learning_rate"};
 
 // The trial that runs, for the thread that sees Ctrl-C. `submitting` is held while it is not known yet.
-struct Running {
+struct RunningTrial {
   std::mutex submitting;
   std::string id;
 };
@@ -81,7 +81,7 @@ void wait_for_steps(Api& api, const std::string& id) {
   const auto begin = steady_clock::now();
   auto first_step = steady_clock::time_point::max();
   std::string told;
-  for (;; std::this_thread::sleep_for(kLookAgain)) {
+  for (;; std::this_thread::sleep_for(kLookAtTrial)) {
     const Json job = patiently([&] { return api.get("/v1/jobs/" + id); });
     const int64_t steps = integer_at(job, "step");
     const auto now = steady_clock::now();
@@ -102,7 +102,7 @@ void wait_for_end(Api& api, const std::string& id) {
   const auto deadline = steady_clock::now() + kFreedWithin;
   while (!is_final(text_at(patiently([&] { return api.get("/v1/jobs/" + id); }), "state"))) {
     if (steady_clock::now() >= deadline) return;
-    std::this_thread::sleep_for(kLookAgain);
+    std::this_thread::sleep_for(kLookAtTrial);
   }
 }
 
@@ -110,7 +110,7 @@ void wait_for_end(Api& api, const std::string& id) {
 
 Json trial_spec(const Json& spec) {
   Json trial = spec;
-  for (const char* field : kLeftOut) trial.erase(field);
+  for (const char* field : kNotOfATrial) trial.erase(field);
   const std::string name = text_at(spec, "name");
   trial["name"] = name.empty() || name.size() > kNameBytes ? "trial" : "trial-of-" + name;
   trial["labels"] = {{"trial", "auto"}};
@@ -129,7 +129,7 @@ int64_t workers_for(Api& api, const Json& trial) {
 }
 
 void run_trial(const Options& options, Api& api, const Json& trial) {
-  Running running;
+  RunningTrial running;
   const SignalWatch signals(
       [&](int signal) {
         const std::lock_guard known(running.submitting);
