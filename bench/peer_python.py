@@ -1,4 +1,5 @@
-"""PyTorch, the peer, in its two set-ups: as Debian installs it, and at its best.
+"""PyTorch, the peer, in its two set-ups: as Debian installs it, and at its best. In both its products have as many threads as it is
+to have (OMP_NUM_THREADS, as torchrun sets it): OpenBLAS's own would take all cores beside a PyTorch that was told to use one.
 
 At its best is what PyTorch's own tuning guide asks for: one thread pool (OpenBLAS built on OpenMP, for its own threads fight
 PyTorch's over the cores) and an allocator that keeps large blocks (tcmalloc; glibc gives each step's tensors back to the kernel
@@ -93,9 +94,9 @@ class PeerPython:
 
     def command(self, *arguments, setup=AS_INSTALLED, threads=1, environment=None):
         """`environment`: variables with which it will be run, which go before those that are set here."""
-        ours = []
+        ours = ["env", f"OMP_NUM_THREADS={threads}"]
         if setup == AT_BEST:
-            ours = ["env", f"OMP_NUM_THREADS={threads}", f"LD_PRELOAD={self.find(ALLOCATOR)}", f"LD_LIBRARY_PATH={os.path.dirname(self.find(BLAS))}"]
+            ours += [f"LD_PRELOAD={self.find(ALLOCATOR)}", f"LD_LIBRARY_PATH={os.path.dirname(self.find(BLAS))}"]
             if CORE not in (environment or {}) and self.core:
                 ours.append(f"{CORE}={self.core}")
         return [*(["chroot", self.root] if self.root else []), *ours, self.python, "-B", *map(str, arguments)]
