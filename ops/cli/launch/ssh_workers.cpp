@@ -11,13 +11,12 @@ namespace holdfast::ops {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 constexpr auto kLookAtChildren = milliseconds(50);
 constexpr milliseconds kFirstPause{1000}, kLongestPause{30'000}, kPauseAtEnd{2000};
-constexpr seconds kLeavesWithin{30};  // by the service's word, when the job has ended
-constexpr seconds kToldWithin{60};    // by ours, where that did not come
-constexpr seconds kSteady{60};        // a worker that lived so long is started again at once
+constexpr std::chrono::seconds kLeavesWithin{30};  // by the service's word, when the job has ended
+constexpr std::chrono::seconds kToldWithin{60};    // by ours, where that did not come
+constexpr std::chrono::seconds kSteady{60};        // a worker that lived so long is started again at once
 
 std::string in_seconds(milliseconds duration) {
   return fmt::format("{:.0f} s", static_cast<double>(duration.count()) / 1000);

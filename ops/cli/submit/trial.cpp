@@ -18,13 +18,12 @@ namespace holdfast::ops {
 namespace {
 
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 using std::chrono::steady_clock;
 
 constexpr int64_t kSteps = 8;        // enough for a median
 constexpr int64_t kStepsOfSlow = 3;  // where steps take so long that kSlow is over before kSteps are done
-constexpr seconds kSlow{60};
-constexpr seconds kBeginsWithin{120}, kEndsWithin{600}, kFreedWithin{60};
+constexpr std::chrono::seconds kSlow{60};
+constexpr std::chrono::seconds kBeginsWithin{120}, kEndsWithin{600}, kFreedWithin{60};
 constexpr auto kLookAtTrial = milliseconds(200);
 constexpr int64_t kLeastPriority = -1000;
 constexpr size_t kNameBytes = 80;  // a longer name is left out of the trial's
@@ -60,7 +59,7 @@ bool has_enough_steps(int64_t steps, steady_clock::duration since_first) {
   return steps >= kSteps || (steps >= kStepsOfSlow && since_first >= kSlow);
 }
 
-[[noreturn]] void give_up(Api& api, const Json& job, const char* what, seconds within) {
+[[noreturn]] void give_up(Api& api, const Json& job, const char* what, std::chrono::seconds within) {
   const std::string id = text_at(job, "id");
   stop(api, id);
   throw Failure{kJobFailed,
