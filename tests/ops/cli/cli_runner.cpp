@@ -2,6 +2,7 @@
 #include "tests/ops/cli/cli_runner.h"
 
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
 
 #include "ops/cli/program.h"
 

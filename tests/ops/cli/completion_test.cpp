@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
 
 #include "ops/cli/command/command_tree.h"
 #include "ops/cli/program.h"

@@ -1,6 +1,7 @@
 // Help topics, fields of the job spec, and the manual page. tests/ops/test_manual_page.py tests the page with groff.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
 
 #include <functional>
 #include <set>

@@ -2,6 +2,7 @@
 // for commands without JSON it gives the reason.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
 
 #include <filesystem>
 #include <fstream>

@@ -1,6 +1,7 @@
 // Help, mistakes and exit codes of every command.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <CLI/CLI.hpp>
 
 #include <cstdlib>
 #include <functional>
