@@ -4,6 +4,7 @@ import signal
 import sys
 import time
 
+import peer_python
 import testbed
 from peers import patroni_cluster
 
@@ -13,12 +14,13 @@ from several_services import SeveralServices  # noqa: E402
 
 TITLE = "The one that leads is killed with -9, or stopped; seconds until a write is acknowledged again"
 NOTE = ("Ours: two services with one PostgreSQL, the leading process is killed, or stopped (SIGSTOP), and `holdfast submit` is run one after the "
-        "other; the database lives on. Beside: Patroni with its default settings (ttl 30, loop_wait 10, retry_timeout 10) over one etcd, two "
-        "PostgreSQL servers; Patroni and PostgreSQL of the primary are killed, or stopped, together, and psql writes a row, one after the "
+        "other; the database lives on. Peer: Patroni over one etcd with its default settings (ttl 30, loop_wait 10, retry_timeout 10), and with "
+        "the least that it takes (20, 1, 3); two PostgreSQL servers; Patroni and PostgreSQL of the primary are killed, or stopped, together, and psql writes a row, one after the "
         "other, at whichever server takes it. All on this machine. They do not do the same: Patroni replaces a database, Holdfast a service; a Holdfast "
         "whose database is under Patroni waits for both.")
 REPEAT = 3
 PATIENCE_S, PAUSE_S = 180, 0.1
+SETTINGS = dict(zip(peer_python.SETUPS, (patroni_cluster.DEFAULTS, patroni_cluster.LEAST)))
 FAULTS = (("kill -9", signal.SIGKILL), ("SIGSTOP", signal.SIGSTOP))
 
 
@@ -62,12 +64,12 @@ def stands_by(cluster, name):
         return False
 
 
-def patronis(number):
-    cluster = patroni_cluster.PatroniCluster()
+def patronis(number, settings):
+    cluster = patroni_cluster.PatroniCluster(settings)
     try:
         cluster.begin()
         until_written(cluster.write)
-        time.sleep(5)  # a moment in the middle of its loop
+        time.sleep(settings["loop_wait"] / 2)  # a moment in the middle of its loop
         (cluster.kill if number == signal.SIGKILL else cluster.freeze)("one")
         return until_written(cluster.write)
     finally:
@@ -85,14 +87,14 @@ def measure(options):
     rows = []
     try:
         for name, number in FAULTS:
-            mine, theirs = [], []
+            mine, theirs = [], {setup: [] for setup in ([] if missing else SETTINGS)}
             for _ in range(options.repeat):
                 mine.append(ours(server, number))
-                if not missing:
-                    theirs.append(patronis(number))
-                print(f"bench/run failover: {name}: ours {mine[-1]:.2f} s, Patroni's {theirs[-1:]}", file=sys.stderr, flush=True)
-            rows.append(testbed.row(f"{name}: median", "s", testbed.median(mine), reference=testbed.median(theirs), note=note))
-            rows.append(testbed.row(f"{name}: longest", "s", max(mine), reference=max(theirs, default=None), note=note))
+                for setup, taken in theirs.items():
+                    taken.append(patronis(number, SETTINGS[setup]))
+                print(f"bench/run failover: {name}: ours {mine[-1]:.2f} s, Patroni's {[taken[-1] for taken in theirs.values()]}", file=sys.stderr, flush=True)
+            rows.append(testbed.row(f"{name}: median", "s", testbed.median(mine), testbed.by_setup(theirs), note=note))
+            rows.append(testbed.row(f"{name}: longest", "s", max(mine), {setup: max(taken) for setup, taken in theirs.items()}, note=note))
     finally:
         server.close()
     return rows

@@ -1,5 +1,5 @@
 """GPT-2 in plain PyTorch, as a project of one's own would write it: pre-LayerNorm, GELU (tanh), learned positions, tied head, and
-dropout where GPT-2 and nanoGPT have it."""
+dropout where GPT-2 and nanoGPT have it; without biases, or with a head of its own, if asked."""
 import math
 
 import torch
@@ -10,14 +10,25 @@ from torch import nn
 SIZES = {"tiny": (6, 384, 6, 512), "small": (12, 768, 12, 1024), "medium": (24, 1024, 16, 1024)}
 
 
+class LayerNorm(nn.Module):
+    """nn.LayerNorm, whose bias can be left out only from PyTorch 2.1 on."""
+
+    def __init__(self, channels, bias):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.ones(channels)), nn.Parameter(torch.zeros(channels)) if bias else None
+
+    def forward(self, x):
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias)
+
+
 class Block(nn.Module):
-    def __init__(self, channels, heads, dropout=0.0):
+    def __init__(self, channels, heads, dropout=0.0, bias=True):
         super().__init__()
         self.heads, self.dropout = heads, dropout
         self.drop = nn.Dropout(dropout)
-        self.ln_1, self.ln_2 = nn.LayerNorm(channels), nn.LayerNorm(channels)
-        self.c_attn, self.c_proj = nn.Linear(channels, 3 * channels), nn.Linear(channels, channels)
-        self.c_fc, self.mlp_c_proj = nn.Linear(channels, 4 * channels), nn.Linear(4 * channels, channels)
+        self.ln_1, self.ln_2 = LayerNorm(channels, bias), LayerNorm(channels, bias)
+        self.c_attn, self.c_proj = nn.Linear(channels, 3 * channels, bias), nn.Linear(channels, channels, bias)
+        self.c_fc, self.mlp_c_proj = nn.Linear(channels, 4 * channels, bias), nn.Linear(4 * channels, channels, bias)
 
     def attention(self, x):
         B, T, C = x.shape
@@ -38,11 +49,12 @@ class Block(nn.Module):
 class GPT2(nn.Module):
     """forward(tokens, targets), both (B, T): the mean loss, in nats a token."""
 
-    def __init__(self, layers, channels, heads, context, vocabulary=50257, dropout=0.0):
+    def __init__(self, layers, channels, heads, context, vocabulary=50257, dropout=0.0, bias=True, own_head=False):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(vocabulary, channels), nn.Embedding(context, channels)
-        self.blocks = nn.ModuleList(Block(channels, heads, dropout) for _ in range(layers))
-        self.drop, self.ln_f = nn.Dropout(dropout), nn.LayerNorm(channels)
+        self.blocks = nn.ModuleList(Block(channels, heads, dropout, bias) for _ in range(layers))
+        self.drop, self.ln_f = nn.Dropout(dropout), LayerNorm(channels, bias)
+        self.lm_head = nn.Linear(channels, vocabulary, bias=False) if own_head else None
         for name, p in self.named_parameters():
             if p.dim() > 1:
                 nn.init.normal_(p, 0, 0.02 / math.sqrt(2 * layers) if name.endswith("c_proj.weight") else 0.02)
@@ -53,5 +65,6 @@ class GPT2(nn.Module):
         x = self.drop(self.wte(tokens) + self.wpe(torch.arange(tokens.shape[1], device=tokens.device)))
         for block in self.blocks:
             x = block(x)
-        logits = self.ln_f(x) @ self.wte.weight.t()
+        head = self.wte if self.lm_head is None else self.lm_head
+        logits = self.ln_f(x) @ head.weight.t()
         return F.cross_entropy(logits.view(-1, logits.size(-1)).float(), targets.view(-1))

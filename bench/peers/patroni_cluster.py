@@ -1,6 +1,6 @@
-"""Two PostgreSQL servers under Patroni with its default settings, and one etcd, all on this machine and run by nobody.
+"""Two PostgreSQL servers under Patroni, and one etcd, all on this machine and run by nobody.
 
-Defaults are those of its documentation: ttl 30, loop_wait 10, retry_timeout 10, an asynchronous replica, no watchdog. `node` is
+Settings are those of its documentation: the defaults, and the least that it takes; an asynchronous replica, no watchdog. `node` is
 everything of one server: Patroni and PostgreSQL."""
 import glob
 import json
@@ -14,7 +14,8 @@ import tempfile
 import time
 import urllib.request
 
-SETTINGS = {"ttl": 30, "loop_wait": 10, "retry_timeout": 10}
+DEFAULTS = {"ttl": 30, "loop_wait": 10, "retry_timeout": 10}
+LEAST = {"ttl": 20, "loop_wait": 1, "retry_timeout": 3}
 START_PATIENCE_S = 120
 
 
@@ -42,7 +43,8 @@ def children(pid):
 
 
 class PatroniCluster:
-    def __init__(self):
+    def __init__(self, settings):
+        self.settings = settings
         self.folder = tempfile.mkdtemp(prefix="holdfast-patroni-")
         os.chmod(self.folder, 0o755)
         self.user = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
@@ -73,7 +75,7 @@ class PatroniCluster:
         data = os.path.join(self.place(name), "data")
         return {"scope": "measured", "name": name, "etcd3": {"host": self.etcd},
                 "restapi": {"listen": f"127.0.0.1:{self.apis[name]}", "connect_address": f"127.0.0.1:{self.apis[name]}"},
-                "bootstrap": {"dcs": SETTINGS, "initdb": [{"encoding": "UTF8"}, {"locale": "C"}], "pg_hba": ["local all all trust", "host all all 127.0.0.1/32 trust",
+                "bootstrap": {"dcs": self.settings, "initdb": [{"encoding": "UTF8"}, {"locale": "C"}], "pg_hba": ["local all all trust", "host all all 127.0.0.1/32 trust",
                                                                                             "host replication all 127.0.0.1/32 trust"]},
                 "postgresql": {"listen": f"127.0.0.1:{self.ports[name]}", "connect_address": f"127.0.0.1:{self.ports[name]}", "data_dir": data,
                                "bin_dir": self.programs, "pgpass": os.path.join(self.place(name), "pgpass"),
