@@ -2,6 +2,7 @@
 #include "tests/sim/violation.h"
 
 #include <algorithm>
+#include <array>
 
 #include "rendezvous/protocol/job_spec.h"
 
@@ -17,6 +18,15 @@ JobSpec one_epoch_of(JobSpec spec) {
   spec.epochs = 1;
   spec.block_size = 24;
   return spec;
+}
+
+// By what was drawn before: it draws nothing.
+void choose_recipe(JobSpec& spec) {
+  constexpr std::array kSchedules = {"cosine", "linear", "constant", "wsd"};
+  spec.lr_schedule = kSchedules[static_cast<size_t>(spec.total_steps) % kSchedules.size()];
+  spec.dropout = spec.total_steps % 3 == 0 ? 0.1 : 0;
+  spec.biases = spec.keep_last % 2 == 0 ? "on" : "off";
+  spec.tied_head = spec.global_batch_size % 2 == 0 ? "on" : "off";
 }
 
 }  // namespace
@@ -39,6 +49,10 @@ World::World(uint64_t seed, bool trace)
 void World::resume_from_predecessor(JobSpec& spec, const JobSpec& first) {
   spec.resume_from = "job:" + spec.after;
   spec.global_batch_size = first.global_batch_size;
+  spec.dropout = first.dropout;
+  spec.biases = first.biases;
+  spec.tied_head = first.tied_head;
+  spec.lr_schedule = first.lr_schedule;
   spec.total_steps = first.total_steps + chance_.between(1, 20);
 }
 
@@ -62,6 +76,7 @@ void World::submit_jobs() {
     spec.hash_every = chance_.percent(50) ? chance_.of(std::vector<int64_t>{1, 3}) : 0;
     spec.collective_timeout_s = static_cast<double>(chance_.between(2, 10));
     spec.recovery = chance_.percent(30) ? "checkpoint" : "memory";
+    choose_recipe(spec);
     spec.priority = i > 0 && chance_.percent(60) ? i : 0;
     if (i > 0 && chance_.percent(20)) spec.after = fmt::format("j{}", i);
     int64_t begins_at = 0;

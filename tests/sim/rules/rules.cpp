@@ -383,10 +383,11 @@ const ModelState& Rules::right_state(const std::string& job, int64_t step) {
   auto& states = right_[job];
   if (states.empty()) states.push_back(initial_state());
   const int64_t all = microbatches(job);
+  const uint64_t recipe = recipe_of(specs_.at(job));
   while (static_cast<int64_t>(states.size()) <= step) {
     ModelState next = states.back();
     uint64_t gradient = 0;
-    for (int64_t m = 0; m < all; ++m) gradient += gradient_of(states.back(), m);
+    for (int64_t m = 0; m < all; ++m) gradient += gradient_of(states.back(), m, recipe);
     const bool finite = !not_finite_[job].contains(next.step + 1);
     finite ? apply_step(next, gradient, 0) : leave_out_step(next, 0);
     states.push_back(std::move(next));

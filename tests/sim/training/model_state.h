@@ -4,9 +4,12 @@
 
 #include <fmt/format.h>
 
+#include <bit>
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "rendezvous/protocol/job_spec.h"
 
 namespace holdfast::sim {
 
@@ -25,9 +28,18 @@ inline uint64_t mixed(uint64_t a, uint64_t b) {  // splitmix64's finish
   return z ^ (z >> 31);
 }
 
+// A job's recipe, which is a part of its bits: a worker that trained by another spec than the job's would show.
+inline uint64_t recipe_of(const rendezvous::JobSpec& spec) {
+  uint64_t bits = mixed(std::bit_cast<uint64_t>(spec.dropout), static_cast<uint64_t>(spec.seed));
+  for (const std::string* word : {&spec.biases, &spec.tied_head, &spec.lr_schedule}) {
+    for (const char letter : *word) bits = mixed(bits, static_cast<uint64_t>(letter));
+  }
+  return bits;
+}
+
 // The gradient of a microbatch of the step that follows state `step`. It depends on the state, as gradients do.
-inline uint64_t gradient_of(const ModelState& state, int64_t microbatch) {
-  return mixed(state.bits, static_cast<uint64_t>(microbatch) + 1);
+inline uint64_t gradient_of(const ModelState& state, int64_t microbatch, uint64_t recipe) {
+  return mixed(mixed(state.bits, recipe), static_cast<uint64_t>(microbatch) + 1);
 }
 
 // The tokens of that microbatch.
@@ -52,17 +64,6 @@ inline void leave_out_step(ModelState& state, int64_t generation) {
   state.bits = mixed(state.bits, kLeftOut);
   ++state.step;
   state.born.push_back(generation);
-}
-
-// The state after `steps` steps that nobody disturbed.
-inline ModelState undisturbed(int64_t steps, int64_t microbatches) {
-  ModelState state = initial_state();
-  for (int64_t s = 0; s < steps; ++s) {
-    uint64_t gradient = 0;
-    for (int64_t m = 0; m < microbatches; ++m) gradient += gradient_of(state, m);
-    apply_step(state, gradient, 0);
-  }
-  return state;
 }
 
 }  // namespace holdfast::sim

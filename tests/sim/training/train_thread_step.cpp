@@ -74,7 +74,7 @@ void TrainThread::exchange(const std::vector<Piece>& pieces) {
   process_.reports().acknowledge(agreed_.acknowledged);
   if (!agreed_.finite) return leave_out();
   Piece piece;
-  for (const int64_t m : kept_.microbatches) piece.gradient += gradient_of(divided_->computed_with(), m);
+  for (const int64_t m : kept_.microbatches) piece.gradient += gradient_of(divided_->computed_with(), m, recipe_of(spec_));
   if (ring_->size() == 1) return apply({piece});
   gather(std::move(piece), static_cast<int64_t>(spec_.collective_timeout_s * 1000),
          [this](const std::vector<Piece>& all) { apply(all); });
