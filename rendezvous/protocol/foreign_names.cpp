@@ -58,6 +58,10 @@ constexpr const char* kOffload =
     "parameters to compute with stay in the memory of the device; --offload optimizer moves the rest. Leave it away";
 constexpr const char* kZeroStages = "0=none 1=optimizer 2=gradients 3=parameters";
 constexpr const char* kLoader = "training files are mapped into memory, so nothing has to load them; leave it away";
+constexpr const char* kOneDropout =
+    "one --dropout P is for the embedding, attention and what is added to the residual stream, as nanoGPT's: write it where "
+    "all "
+    "of them are P";
 constexpr const char* kDeepSpeed =
     "there is no DeepSpeed in it; a job's fields are flags of their own: `holdfast help job_spec`";
 
@@ -80,6 +84,11 @@ constexpr ForeignName kForeignNames[] = {
     translated("lr_decay_style", "Megatron-LM", "lr_schedule", "cosine=cosine linear=linear constant=constant wsd=wsd"),
     alias("lr_wsd_decay_iters", "Megatron-LM", "decay_steps"),
     alias("lr_warmup_iters", "Megatron-LM", "warmup_steps"),
+    none("embd_pdrop", kHuggingFace, kOneDropout),
+    none("attn_pdrop", kHuggingFace, kOneDropout),
+    none("resid_pdrop", kHuggingFace, kOneDropout),
+    none("hidden_dropout", "Megatron-LM", kOneDropout),
+    none("attention_dropout", "Megatron-LM", kOneDropout),
     alias("adam_beta1", kHuggingFace, "beta1"),
     alias("adam_beta2", kHuggingFace, "beta2"),
     alias("save_total_limit", kHuggingFace, "keep_last"),

@@ -253,6 +253,11 @@ OrRefusal<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spe
     if (spec.total_steps > 0 && source.step > spec.total_steps) {
       return refuse(fmt::format("{} is beyond total_steps {}", described(source), spec.total_steps));
     }
+    if (source.step >= 0 && spec.schedule_start > source.step) {
+      return refuse_field("schedule_start", fmt::format("{} is beyond {}, which the job goes on from: its rate would stay at "
+                                                        "min_lr until then; give {}",
+                                                        spec.schedule_start, described(source), source.step));
+    }
     ResumeChoice choice{{source}, fmt::format("resumes from the checkpoint of {}", described(source))};
     if (!passed_over.empty()) choice.note += fmt::format(" (falling back: {})", passed_over);
     if (plan.may_fall_back)

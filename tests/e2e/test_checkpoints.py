@@ -66,6 +66,23 @@ class Checkpoints(harness.ClusterTest):
         self.assertIn("32", said)
         self.assertIn("64", said)
 
+    def test_a_finished_run_is_prolonged_without_a_spike(self):
+        self.cluster.start_workers("w1")
+        job = self.finished_job()
+        longer = {**self.spec, "total_steps": 120, "resume_from": f"job:{job}@60"}
+        status, problem = self.cluster.request("POST", "/v1/jobs", {**longer, "schedule_start": 80})
+        self.assertEqual((400, "schedule_start"), (status, problem["errors"][0]["field"]))
+        self.assertIn("80 is beyond step 60 of job", problem["errors"][0]["message"])
+        curve = lambda of: {point["step"]: point for point in self.cluster.get(f"/v1/jobs/{of}/metrics?limit=1000")["metrics"]}  # noqa: E731
+        before, after = curve(job), curve(self.finished_job(**{**longer, "schedule_start": 60}))
+        self.assertAlmostEqual(self.spec["min_lr"], before[60]["learning_rate"], delta=0.05 * self.spec["learning_rate"])
+        rates = [after[step]["learning_rate"] for step in range(61, 121)]
+        self.assertLess(rates[0], 0.25 * self.spec["learning_rate"])
+        self.assertEqual(max(rates), rates[self.spec["warmup_steps"] - 1])
+        worst = max(point["loss"] for step, point in before.items() if step > 50)
+        self.assertLess(max(after[step]["loss"] for step in range(61, 81)), 1.05 * worst, "a spike")
+        self.assertLess(after[120]["loss"], before[60]["loss"])
+
     def test_a_checkpoint_that_is_not_there_is_refused(self):
         self.cluster.start_workers("w1")
         job = self.finished_job()
