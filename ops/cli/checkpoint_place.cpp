@@ -43,6 +43,14 @@ std::optional<CheckpointPlace> in_folder(const std::string& named) {
   return place;
 }
 
+// "@latest" is what no step means, too. Settings of a place in S3 stand behind it.
+std::string without_latest(std::string named) {
+  constexpr std::string_view kLatest = "@latest";
+  const size_t end = std::min(storage::is_s3(named) ? named.find('?') : named.size(), named.size());
+  if (std::string_view(named).substr(0, end).ends_with(kLatest)) named.erase(end - kLatest.size(), kLatest.size());
+  return named;
+}
+
 CheckpointPlace in_s3(const std::string& named) {
   const auto [place, step] = storage::split_step(named, true);
   return {value_of(storage::open_store(place, "", {.missing = storage::MissingFolder::kFail})), step};
@@ -90,14 +98,17 @@ Failure failure_of(const storage::Error& error) {
   return {error.code == storage::Error::Code::kCorrupt ? kJobFailed : away ? kUnreachable : kBadInput, error.message};
 }
 
-CheckpointPlace find_checkpoints(const Options& options, const std::string& named) {
+CheckpointPlace find_checkpoints(const Options& options, const std::string& asked) {
+  if (auto place = storage::is_s3(asked) ? std::nullopt : in_folder(asked)) return *std::move(place);
+  const std::string named = without_latest(asked);
   if (storage::is_s3(named)) return in_s3(named);
-  if (auto place = in_folder(named)) return *std::move(place);
   std::string name = named;
   std::optional<int64_t> step;
   if (const size_t at = named.rfind('@'); at != std::string::npos) {
     step = number(std::string_view(named).substr(at + 1));
-    if (!step) throw Failure{kBadInput, fmt::format("{}: expected a step after @, such as {}@60", named, named.substr(0, at))};
+    if (!step)
+      throw Failure{kBadInput,
+                    fmt::format("{}: expected a step after @, such as {}@60, or @latest", named, named.substr(0, at))};
     name = named.substr(0, at);
   }
   std::optional<CheckpointPlace> place = in_folder(name);

@@ -1,4 +1,4 @@
-// The place of a checkpoint that a person names: "job:j1@60", "j1", "job-name@60", "/shared/ckpt/j1",
+// The place of a checkpoint that a person names: "job:j1@60", "job:j1@latest", "j1", "job-name@60", "/shared/ckpt/j1",
 // "/shared/ckpt/j1@60", "s3://bucket/prefix/j1@60".
 #pragma once
 
@@ -12,7 +12,7 @@
 namespace holdfast::ops {
 
 inline constexpr const char* kPlaceHelp =
-    "A folder, s3://bucket/prefix/job, or a job: job:ID, an id or a name; @STEP behind it picks one";
+    "A folder, s3://bucket/prefix/job, or a job: job:ID, an id or a name; @STEP behind it picks one [@latest]";
 
 struct CheckpointPlace {
   std::unique_ptr<storage::ObjectStore> store;

@@ -44,6 +44,7 @@ void generate(const Options& options, const GenerateArguments& arguments) {
                            .answers = arguments.output,
                            .model = trained.manifest.job,
                            .fingerprint = fingerprint_of(trained, arguments.model, *ops),
+                           .step = trained.manifest.step,
                            .seed = arguments.texts.seed,
                            .defaults = {{"max_tokens", arguments.texts.max_tokens},
                                         {"temperature", arguments.texts.temperature},

@@ -41,6 +41,18 @@ std::string is_postgresql_url(const std::string& text) {
   return "\"" + text + "\" is no address of a PostgreSQL database: expected postgresql://USER@HOST/DATABASE";
 }
 
+// Requests that jobs of kind `serve` answer.
+void add_text_flags(CLI::App& command, rendezvous::DeskSettings& texts) {
+  command
+      .add_option_function<int64_t>(
+          "--text_timeout_s", [&texts](int64_t seconds) { texts.patience = std::chrono::seconds(seconds); },
+          "The time in which the texts of a request to a job that serves must be written, waiting for a replica included")
+      ->default_str(std::to_string(texts.patience.count() / 1000))
+      ->check(CLI::Range(int64_t{1}, int64_t{86400}))
+      ->type_name("SECONDS");
+  command.add_flag("--log_prompts", texts.logs_requests, "Log each request for texts as it came, with its prompt");
+}
+
 // The program that starts and ends machines.
 void add_scaling_flags(CLI::App& command, rendezvous::ScaleHook& hook) {
   auto* program =
@@ -141,6 +153,7 @@ void add_serve_command(CLI::App& app, Options&) {
       ->check(CLI::IsMember({"trace", "debug", "info", "warn", "error"}));
   add_retention_flags(*command, *arguments);
   add_scaling_flags(*command, arguments->scale_hook);
+  add_text_flags(*command, arguments->texts);
   command->callback([arguments] {
     const int exit_code = rendezvous::serve(*arguments);
     if (exit_code != kDone) throw Failure{exit_code, ""};

@@ -74,6 +74,7 @@ const std::vector<Route>& routes() {
   static const std::vector<Route> kRoutes = {
       {"GET", {""}, none, by_itself<get_page>},
       {"GET", {"page", "{}"}, none, by_itself<get_page>},
+      {"GET", {"playground"}, none, by_itself<get_playground>},
       {"GET", {"healthz"}, none, by<&Parts::probes, &Probes::get_healthz>},
       {"GET", {"readyz"}, none, by<&Parts::probes, &Probes::get_readyz>},
       {"GET", {"metrics"}, read, by<&Parts::prometheus, &PrometheusMetrics::get_prometheus>},

@@ -17,6 +17,7 @@
 
 #include "rendezvous/api/scaling/scaler.h"
 #include "rendezvous/api/turn/failure.h"
+#include "rendezvous/completions/desk_settings.h"
 #include "rendezvous/coordinator/clock.h"
 #include "rendezvous/coordinator/coordinator.h"
 #include "rendezvous/http/server.h"
@@ -42,6 +43,7 @@ struct ServiceOptions {
   std::string address = {};                          // where others reach this service
   ScaleHook scale_hook = {};                         // called when workers are wanted, or are not
   bool in_plain = false;                             // other machines reach it without TLS
+  DeskSettings texts = {};                           // for requests that jobs' replicas answer
 };
 
 class Service {

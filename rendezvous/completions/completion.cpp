@@ -139,7 +139,7 @@ Json Completion::frame() const {
           {"created", head_.created_s},
           {"model", head_.model},
           {"system_fingerprint", head_.fingerprint},
-          {"seed", head_.seed}};
+          {"seed", static_cast<int64_t>(head_.seed)}};  // as a request gives it
 }
 
 Json Completion::shown(size_t index, const Choice& choice, const std::string& text) const {

@@ -42,8 +42,8 @@ class Fields {
   void whole(const char* name, int64_t least, int64_t most, int64_t& to) {
     const Json* const value = find(name);
     if (value == nullptr) return;
-    const bool fits =
-        value->is_number_integer() && (!value->is_number_unsigned() || value->get<uint64_t>() <= uint64_t{1} << 62);
+    const bool fits = value->is_number_integer() &&
+                      (!value->is_number_unsigned() || value->get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()});
     if (!fits || value->get<int64_t>() < least || value->get<int64_t>() > most) {
       return refuse(wrong(name, fmt::format("{}, expected a whole number from {} to {}", shown(*value), least, most)));
     }

@@ -57,8 +57,7 @@ struct CompletionDesk::Ongoing {
     }
     if (!first && !tokens.empty() && !tokens.back().of_prompt) {
       first = Clock::now();
-      ++counts->first_tokens;
-      counts->first_token_us += std::chrono::duration_cast<std::chrono::microseconds>(*first - begun).count();
+      counts->first_token.add(seconds(*first - begun));
     }
     std::string bytes;
     const bool goes_on = completion.add(index, tokens, outcome, bytes);
@@ -126,6 +125,7 @@ void CompletionDesk::take(const HttpRequest& request, const Reply& reply, const 
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .seed = seed};
   const std::string id = head.id;
+  if (settings_.logs_requests) spdlog::info("{}: {}", id, text_of(Json::parse(request.body)));
   const auto ongoing =
       std::make_shared<Ongoing>(id, std::move(head), *std::move(order), *std::move(prompts), asked->tokenizer, counts_);
   std::vector<TextOrder> orders;
@@ -135,7 +135,7 @@ void CompletionDesk::take(const HttpRequest& request, const Reply& reply, const 
            return ongoing->progress(i, tokens, outcome);
          }});
   }
-  if (const auto refused = asked->texts->submit(std::move(orders), patience_)) {
+  if (const auto refused = asked->texts->submit(std::move(orders), settings_.patience)) {
     if (refused->is_busy)
       return reply(refuse({.status = 429, .type = "rate_limit_error", .message = refused->why, .code = "busy"}));
     return reply(refuse({.message = refused->why, .param = refused->why.substr(0, refused->why.find(':'))}));
@@ -157,18 +157,13 @@ void CompletionDesk::take(const HttpRequest& request, const Reply& reply, const 
 
 void CompletionDesk::add_metrics(PrometheusText& text) const {
   const auto number = [](int64_t count) { return static_cast<double>(count); };
-  const auto one = [&](const char* name, const char* help, double value) {
-    text.family(name, "counter", help);
-    text.sample(value);
-  };
   text.family("holdfast_serve_requests_total", "counter", "Requests for texts, by what became of them.");
   text.sample({{"result", "taken"}}, number(counts_->requests - counts_->refused - counts_->busy));
   text.sample({{"result", "refused"}}, number(counts_->refused));
   text.sample({{"result", "busy"}}, number(counts_->busy));
-  one("holdfast_serve_abandoned_total", "Requests whose client went away.", number(counts_->abandoned));
-  one("holdfast_serve_first_token_seconds_total", "Time from a request to its first token, of all together.",
-      number(counts_->first_token_us) * 1e-6);
-  one("holdfast_serve_first_tokens_total", "Requests that got a first token.", number(counts_->first_tokens));
+  text.family("holdfast_serve_abandoned_total", "counter", "Requests whose client went away.");
+  text.sample(number(counts_->abandoned));
+  counts_->first_token.add_to(text, "holdfast_serve_first_token_seconds", "Time from a request to its first token.");
 }
 
 }  // namespace holdfast::rendezvous

@@ -1,13 +1,13 @@
 // The desk for requests of POST /v1/completions: each on its way from its bytes to the answer, whoever writes its texts.
 //
 // Promises: the texts of a request are a function of the model's fingerprint and the request's prompt, options and seed; a
-// request without a seed gets one, and is told it. A client that goes away is noticed when its texts go on, and they are given
-// up. Prompts and texts are in no log. Refuses, in OpenAI's form of errors: fields that are wrong or not done here (400), what
-// `find` refuses, and more than may wait (429, with Retry-After). Thread: any.
+// request without a seed gets one, and is told it. A client that goes away is noticed within a second or so, whether its texts
+// are written or wait, and they are given up. Texts are in no log, and prompts only if asked. Refuses, in OpenAI's form of
+// errors: fields that are wrong or not done here (400), what `find` refuses, and more than may wait (429, with Retry-After).
+// Thread: any.
 #pragma once
 
 #include <atomic>
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -16,9 +16,11 @@
 
 #include "model/data/tokenizer.h"
 #include "rendezvous/completions/completion_request.h"
+#include "rendezvous/completions/desk_settings.h"
 #include "rendezvous/completions/texts.h"
 #include "rendezvous/http/server.h"
-#include "rendezvous/text/prometheus_text.h"
+#include "rendezvous/text/prometheus/duration_histogram.h"
+#include "rendezvous/text/prometheus/prometheus_text.h"
 
 namespace holdfast::rendezvous {
 
@@ -34,8 +36,7 @@ class CompletionDesk {
  public:
   using Find = std::function<tl::expected<AskedModel, ApiError>(const std::string& name)>;
 
-  // `patience`: for all texts of a request.
-  explicit CompletionDesk(std::chrono::milliseconds patience) : patience_(patience) {}
+  explicit CompletionDesk(DeskSettings settings) : settings_(settings) {}
 
   void take(const HttpRequest& request, const Reply& reply, const Find& find);
   HttpResponse refuse(const ApiError& error);
@@ -43,11 +44,12 @@ class CompletionDesk {
 
  private:
   struct Counts {
-    std::atomic<int64_t> requests{0}, refused{0}, busy{0}, abandoned{0}, first_tokens{0}, first_token_us{0};
+    std::atomic<int64_t> requests{0}, refused{0}, busy{0}, abandoned{0};
+    DurationHistogram first_token;  // from a request to its first token
   };
   struct Ongoing;
 
-  const std::chrono::milliseconds patience_;
+  const DeskSettings settings_;
   const std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();  // texts may outlive the desk
   std::atomic<uint64_t> next_id_{1};
 };

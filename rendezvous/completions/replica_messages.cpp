@@ -132,6 +132,8 @@ void to_json(Json& json, const ReplicaReport& report) {
           {"held", Json::array()},
           {"unreadable", Json::array()},
           {"texts_max", report.texts_max},
+          {"pages", report.pages},
+          {"pages_held", report.pages_held},
           {"tokenizer", report.tokenizer},
           {"wanted", report.wanted},
           {"news", Json::array()}};
@@ -161,6 +163,8 @@ void from_json(const Json& json, ReplicaReport& report) {
     report.have = json.value("have", int64_t{0});
     report.wait_ms = json.value("wait_ms", int64_t{0});
     report.texts_max = json.value("texts_max", int64_t{0});
+    report.pages = json.value("pages", int64_t{0});
+    report.pages_held = json.value("pages_held", int64_t{0});
     report.tokenizer = json.value("tokenizer", "");
     report.wanted = json.value("wanted", std::vector<std::string>());
     report.place = place_in(json);

@@ -60,9 +60,10 @@ struct TextNews {
 
 struct ReplicaReport {
   std::string incarnation, job;
-  std::string life = {};  // of the service, as it said last; "": it has said nothing yet
-  int64_t have = 0;       // the newest order that came
-  int64_t wait_ms = 0;    // for another one; 0: none are asked for
+  std::string life = {};              // of the service, as it said last; "": it has said nothing yet
+  int64_t have = 0;                   // the newest order that came
+  int64_t wait_ms = 0;                // for another one; 0: none are asked for
+  int64_t pages = 0, pages_held = 0;  // of keys and values, of all models here
   // Of a report that waits:
   int64_t texts_max = 0;       // that it writes at once
   std::string tokenizer = {};  // the object of the job that has the tokenizer's file

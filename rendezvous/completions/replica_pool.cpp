@@ -8,6 +8,8 @@
 namespace holdfast::rendezvous {
 namespace {
 
+constexpr ReplicaPool::Millis kAskEveryMs = 1000;
+
 TextOutcome outcome_of(const std::string& end) {
   if (end == "stop") return TextOutcome::kStop;
   return end.empty() ? TextOutcome::kGoesOn : TextOutcome::kLength;
@@ -144,6 +146,13 @@ void ReplicaPool::tend(Millis now, const IsUnreadable& is_unreadable) {
       at = end(at, TextOutcome::kTimedOut);
       continue;
     }
+    if (now >= text.ask_again) {
+      text.ask_again = now + kAskEveryMs;
+      if (!text.order.on_progress({}, TextOutcome::kGoesOn)) {
+        at = drop(at);
+        continue;
+      }
+    }
     if (text.worker.empty()) give(at->first, text);
     if (text.worker.empty() && is_hopeless(text.source)) {
       at = end(at, TextOutcome::kLost);
@@ -158,8 +167,12 @@ void ReplicaPool::end_all() {
 }
 
 ReplicaPool::Texts::iterator ReplicaPool::end(Texts::iterator at, TextOutcome outcome) {
+  at->second.order.on_progress({}, outcome);
+  return drop(at);
+}
+
+ReplicaPool::Texts::iterator ReplicaPool::drop(Texts::iterator at) {
   Text& text = at->second;
-  text.order.on_progress({}, outcome);
   if (text.worker.empty()) {
     --waiting_;
   } else {
@@ -192,6 +205,13 @@ void ReplicaPool::take(const std::string& worker, const std::string& incarnation
   texts_.erase(at);
 }
 
+void ReplicaPool::take_load(const std::string& worker, const ReplicaReport& report) {
+  const auto replica = replicas_.find(worker);
+  if (replica == replicas_.end() || replica->second.last.incarnation != report.incarnation) return;
+  replica->second.last.pages = report.pages;
+  replica->second.last.pages_held = report.pages_held;
+}
+
 // Tells the tokens that are new. False: no more of it is wanted.
 bool ReplicaPool::tell(Text& text, const TextNews& news, TextOutcome outcome) {
   std::vector<model::WrittenToken> fresh;
@@ -206,6 +226,7 @@ bool ReplicaPool::tell(Text& text, const TextNews& news, TextOutcome outcome) {
       ++text.prompt_told;
     } else {
       text.order.prompt.written.push_back(token.token.id);
+      ++written_tokens_;
     }
     fresh.push_back(token);
   }
@@ -267,7 +288,15 @@ int64_t ReplicaPool::texts_of(const std::string& worker) const {
 }
 
 ReplicaPool::Load ReplicaPool::load() const {
-  return {.writing = static_cast<int64_t>(texts_.size()) - waiting_, .waiting = waiting_, .moved = moved_};
+  Load load{.writing = static_cast<int64_t>(texts_.size()) - waiting_,
+            .waiting = waiting_,
+            .moved = moved_,
+            .written_tokens = written_tokens_};
+  for (const auto& [name, replica] : replicas_) {
+    load.pages += replica.last.pages;
+    load.pages_held += replica.last.pages_held;
+  }
+  return load;
 }
 
 }  // namespace holdfast::rendezvous

@@ -4,7 +4,8 @@
 // taken away, and every token of it is told once, in order: as it would have gone on (Prompt::written). Replicas get texts in
 // the order in which these came, the one with the fewest texts first, and none more than it writes at once; texts beyond that
 // wait, at most kWaitingMax of them. A text keeps the model that it began with. It ends as kLost when every replica says that
-// it cannot read that model, and as kTimedOut when its time is over. News of a text from a replica that does not write it
+// it cannot read that model, and as kTimedOut when its time is over. Whether it is wanted is asked once a second, also while it
+// waits. News of a text from a replica that does not write it
 // change nothing, and the replica is told to give it up. Pure: no clock, no I/O. Thread: one.
 #pragma once
 
@@ -36,6 +37,7 @@ class ReplicaPool {
   void keep(const std::string& worker);    // it takes texts again
   void forget(const std::string& worker);  // it is gone
   void take(const std::string& worker, const std::string& incarnation, const TextNews& news);
+  void take_load(const std::string& worker, const ReplicaReport& report);
 
   void end_all();  // as kLost: nobody writes any more
   using IsUnreadable = std::function<bool(const std::string& source)>;
@@ -55,7 +57,9 @@ class ReplicaPool {
   std::vector<UnreadableModel> unreadable() const;  // as the replicas say it
   int64_t texts_of(const std::string& worker) const;
   struct Load {
-    int64_t writing = 0, waiting = 0, moved = 0;  // moved: since the start, from one replica to another
+    int64_t writing = 0, waiting = 0;
+    int64_t moved = 0, written_tokens = 0;  // since the start; moved: from one replica to another
+    int64_t pages = 0, pages_held = 0;      // of keys and values, as the replicas said last
   };
   Load load() const;
 
@@ -70,6 +74,7 @@ class ReplicaPool {
     std::string source;
     TextOrder order;  // its prompt with what is written so far
     Millis deadline = 0;
+    Millis ask_again = 0;     // whether it is wanted
     std::string worker = {};  // "": nobody writes it now
     int64_t assignment = 0;   // the number by which that replica knows it
     int64_t by_order = 0;     // tokens that came by the order under way
@@ -88,12 +93,13 @@ class ReplicaPool {
   void release(Text& text);
   void cancel_at(const std::string& worker, int64_t assignment);
   Texts::iterator end(Texts::iterator at, TextOutcome outcome);
+  Texts::iterator drop(Texts::iterator at);
   bool tell(Text& text, const TextNews& news, TextOutcome outcome);
 
   std::map<std::string, Replica> replicas_;
   Texts texts_;                             // by age
   std::map<int64_t, int64_t> assignments_;  // -> text
-  int64_t next_text_ = 1, next_assignment_ = 1, waiting_ = 0, moved_ = 0;
+  int64_t next_text_ = 1, next_assignment_ = 1, waiting_ = 0, moved_ = 0, written_tokens_ = 0;
   int64_t next_order_ = 1;  // of all replicas: one that is forgotten may come back, and has had the numbers before
   std::set<std::string> touched_;
 };

@@ -27,6 +27,7 @@ function replicaRow() {
 export function jobTexts(id) {
   const values = NUMBERS.map(() => el("dd", { class: "tile-value" }, UNKNOWN));
   const none = el("p", { class: "quiet" });
+  const ask = el("a", { hidden: true }, "Ask it in the playground");
   const list = table("replicas", COLUMNS, { "aria-labelledby": "heading-texts" });
   const replicas = new Rows(list.body, (replica) => replica.worker, replicaRow);
   let polling = null;
@@ -35,6 +36,8 @@ export function jobTexts(id) {
     setText(none, model ? "" : "No replica is ready: requests are answered with 503 until one is.");
     none.hidden = model !== undefined;
     list.element.hidden = model === undefined;
+    ask.hidden = model === undefined;
+    if (model) ask.href = `playground?model=${encodeURIComponent(model.id)}`;
     replicas.update(model?.workers ?? []);
     const step = model?.step >= 0 ? `step ${count(model.step)}` : "a model from elsewhere";
     const shown = model
@@ -55,6 +58,7 @@ export function jobTexts(id) {
       ),
       list.element,
       none,
+      ask,
     ),
     start() {
       polling = poll(async () => {

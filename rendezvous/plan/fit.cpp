@@ -13,8 +13,6 @@ namespace holdfast::rendezvous {
 namespace {
 
 constexpr double kGib = 1 << 30;
-// A worker without a job, the ops' scratch, and what packs a checkpoint's shards: 170 MB measured, with one thread.
-constexpr double kProgram = 192 << 20;
 // The scratch of a GPU's ops and libraries, and its runtime.
 constexpr double kGpuProgram = 768 << 20;
 
@@ -75,7 +73,7 @@ std::vector<MemoryPart> parts_on_host(const JobSpec& spec, int64_t workers, bool
 }
 
 double host_memory_needed(const JobSpec& spec, int64_t workers, bool on_host) {
-  double bytes = kProgram;
+  double bytes = kProgramBytes;
   for (const MemoryPart& part : parts_on_host(spec, workers, on_host)) bytes += part.bytes;
   return bytes;
 }

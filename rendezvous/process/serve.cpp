@@ -225,6 +225,7 @@ tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& 
     of_life.requests_per_s = options.requests_per_s;
     of_life.data_limit_bytes = options.data_limit_bytes;
     of_life.scale_hook = options.scale_hook;
+    of_life.texts = options.texts;
     of_life.in_plain = options.tls_cert.empty() && !listens_on_loopback(options.listen).value_or(false);
     of_life.term = opened.term;
     of_life.may_lack_some = opened.may_lack_some;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "rendezvous/api/scaling/scaler.h"
+#include "rendezvous/completions/desk_settings.h"
 #include "rendezvous/store/record_limits.h"
 
 namespace holdfast::rendezvous {
@@ -19,6 +20,7 @@ struct ServeOptions {
   double requests_per_s = 500;                // for each token; 0: no limit
   int64_t data_limit_bytes = 0;               // of data sets; 0: the disk's
   ScaleHook scale_hook;                       // called when workers are wanted, or are not
+  DeskSettings texts;                         // for requests that jobs' replicas answer
   std::string data_dir;
   // postgresql://…, which several services may share: one leads, the others stand by; "": a file in data_dir.
   std::string store;

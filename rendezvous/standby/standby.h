@@ -13,7 +13,7 @@
 #include "rendezvous/standby/checkpoint_pull.h"
 #include "rendezvous/standby/reads.h"
 #include "rendezvous/store/reading.h"
-#include "rendezvous/text/prometheus_text.h"
+#include "rendezvous/text/prometheus/prometheus_text.h"
 
 namespace holdfast::rendezvous {
 

@@ -5,6 +5,8 @@ import glob
 import hashlib
 import http.client
 import json
+import os
+import signal
 import urllib.error
 import urllib.request
 
@@ -203,6 +205,8 @@ class Api(harness.ClusterTest):
     def files_and_objects(self, job):
         self.assertIn("<title>", self.call("getPage", 200)[0])
         main = {"file": "main.js"}
+        etag = self.call("getPlayground", 200)[1]["ETag"]
+        self.call("getPlayground", 304, headers={"If-None-Match": etag})
         etag = self.call("getPageFile", 200, main)[1]["ETag"]
         self.call("getPageFile", 304, main, headers={"If-None-Match": etag})
         place = {"job": job, "key": "a/b"}
@@ -246,6 +250,19 @@ class Api(harness.ClusterTest):
         for name in ("exportCheckpoint", "prepareDownload"):
             self.call(name, 422, place)
 
+    def more_texts_than_may_wait(self, worker, question):
+        training = self.cluster.training_pid(worker)
+        os.kill(training, signal.SIGSTOP)
+        many = json.dumps({**question, "n": 128, "stream": True}).encode()
+        ask = lambda: urllib.request.urlopen(urllib.request.Request(f"{self.cluster.url}/v1/completions", many, {"Authorization": f"Bearer {self.cluster.token()}"}), timeout=30)  # noqa: E731
+        asked = [ask() for _ in range(9)]  # 128 are given to the replica, 1,024 wait
+        try:
+            self.assertEqual("1", self.call("complete", 429, body={**question, "n": 128})[1]["Retry-After"])
+        finally:
+            os.kill(training, signal.SIGCONT)
+            for answer in asked:
+                answer.close()
+
     def serving(self, trained):
         tokenizer = f"{self.cluster.folder}/bytes"
         self.cluster.cli("data", "prepare", f"{harness.ROOT}/LICENSE", "--output", tokenizer, "--tokenizer", "bytes")
@@ -260,6 +277,7 @@ class Api(harness.ClusterTest):
         self.assertIn("data: [DONE]", self.call("complete", 200, body={**question, "stream": True})[0])
         worker = self.call("getJob", 200, {"job": job})[0]["workers"][0]["id"]
         life = next(node["incarnation"] for node in self.call("listNodes", 200)[0]["nodes"] if node["id"] == worker)
+        self.more_texts_than_may_wait(worker, question)
         self.call("reportTexts", 200, {"worker": worker}, {"incarnation": life, "job": job})
         self.call("stopJob", 202, {"job": job})
 

@@ -80,10 +80,10 @@ test("what is wrong is said where it is", async (t) => {
 test("a token is asked for, once", async (t) => {
   const page = await open(t, { token: null });
   page.expected.push(/status of 401|answer: 401/);
-  await page.getByLabel(/One of those/).fill("wrong");
+  await page.getByLabel(/One that this server takes/).fill("wrong");
   await page.keyboard.press("Enter");
   await waitText(page.getByRole("alert"), /this token is not one of this server's/);
-  await page.getByLabel(/One of those/).fill(served.token);
+  await page.getByLabel(/One that this server takes/).fill(served.token);
   await page.keyboard.press("Enter");
   await page.getByLabel("Prompt").waitFor();
   await page.reload();

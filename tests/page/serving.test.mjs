@@ -45,6 +45,21 @@ test("it has the replicas' load, and nothing of training", async (t) => {
   });
 });
 
+test("its playground writes what the job's replicas write", async (t) => {
+  const page = await openPage(t, `#/jobs/${job}`);
+  await page.getByRole("link", { name: "Ask it in the playground" }).click();
+  await page.getByLabel("Prompt").fill("THE ");
+  await page.getByLabel("Tokens at most").fill("24");
+  await page.getByLabel("Seed").fill("3");
+  await page.getByRole("button", { name: "Write" }).click();
+  const card = page.getByRole("region", { name: "english", exact: true });
+  await waitText(card, /24 tokens in .*seed 3; ended: length/);
+  const { json } = await ask({ max_tokens: 24, seed: 3, temperature: 1 });
+  assert.equal(await card.locator(".written").evaluate((element) => element.textContent), `THE ${json.choices[0].text}`);
+  await waitText(page.locator("#load"), /^0 texts, 0 waiting, \d+ tokens\/s, 0 % of the pages$/);
+  await screenshot(page, "serving-playground", { fullPage: true });
+});
+
 test("on a phone in dark colours", async (t) => {
   const page = await openPage(t, `#/jobs/${job}/texts`, { width: 360, height: 740, scheme: "dark" });
   await waitText(tile(page, "Answers with"), /^step 120$/);

@@ -56,7 +56,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/api/serving": "model rendezvous/text rendezvous/protocol rendezvous/completions rendezvous/data_dir rendezvous/http "
                               "rendezvous/api/answers rendezvous/api/turn",
     "rendezvous/api": "storage rendezvous/text rendezvous/protocol rendezvous/plan "
-                      "rendezvous/scheduler rendezvous/store rendezvous/access rendezvous/webhooks rendezvous/data_sets "
+                      "rendezvous/scheduler rendezvous/store rendezvous/access rendezvous/webhooks rendezvous/data_sets rendezvous/completions "
                       "rendezvous/data_dir rendezvous/http rendezvous/coordinator rendezvous/queries rendezvous/api/answers rendezvous/api/turn "
                       "rendezvous/api/feeds rendezvous/api/documents rendezvous/api/exports "
                       "rendezvous/api/profiles rendezvous/api/data_sets rendezvous/api/scaling rendezvous/api/serving",
@@ -64,8 +64,8 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
                           "rendezvous/data_dir rendezvous/http rendezvous/coordinator rendezvous/api/answers rendezvous/api/turn "
                           "rendezvous/api/feeds rendezvous/api/documents rendezvous/api",
     "rendezvous/process": "storage rendezvous/text rendezvous/client rendezvous/store rendezvous/store/sql "
-                          "rendezvous/store/sqlite rendezvous/store/postgresql rendezvous/data_dir rendezvous/http rendezvous/api/answers rendezvous/api/scaling rendezvous/api "
-                          "rendezvous/standby",
+                          "rendezvous/store/sqlite rendezvous/store/postgresql rendezvous/data_dir rendezvous/http rendezvous/completions rendezvous/api/answers rendezvous/api/scaling "
+                          "rendezvous/api rendezvous/standby",
     # --- worker/: one training process for each device
     "worker/invariants": "",
     "worker/devices": "kernels rendezvous/text",
@@ -92,7 +92,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "worker/load": "rendezvous/protocol",
     "worker/serving": "model rendezvous/text rendezvous/client rendezvous/http rendezvous/http/files rendezvous/completions "
                       "worker/peer_server",
-    "worker/replica": "storage model rendezvous/protocol rendezvous/completions worker/profile worker/link "
+    "worker/replica": "storage model rendezvous/protocol rendezvous/plan rendezvous/completions worker/profile worker/link "
                       "worker/session worker/serving",
     "worker/process/lifecycle": "rendezvous/protocol",  # a pure decision, as the membership is
     "worker/process": "kernels storage rendezvous/text rendezvous/protocol rendezvous/client worker/devices worker/transport "

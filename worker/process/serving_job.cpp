@@ -34,6 +34,7 @@ Input JobRunner::prepare_replica(const StartPrepare& task) {
                         .job = task.job,
                         .spec = task.spec,
                         .make_ops = options_.make_ops,
+                        .memory = options_.memory,
                         .places = std::move(of_replica),
                         .objects = rendezvous::open_service_store(link.server, task.job, link.token, {.identity = identity}),
                         .host = host_of(transport_.address()),

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "model/decode/precision.h"
+#include "worker/replica/replica_memory.h"
 
 namespace holdfast::worker {
 namespace {
@@ -28,12 +29,32 @@ kernels::DType activations_of(const rendezvous::JobSpec& spec) {
   return model::precision_named(spec.precision).value().activations;
 }
 
-model::Decoder::Limits limits_of(const model::Gpt2Config& config, kernels::DeviceOps& ops) {
+// Of an element of a matrix on a CPU: matrix units keep a float as three numbers of 16 bits, and int4 has a scale for 32.
+double weight_bytes(const rendezvous::JobSpec& spec, const kernels::DeviceInfo& device) {
+  if (form_of(spec) == WeightForm::kInt8) return 1.02;
+  if (form_of(spec) == WeightForm::kInt4) return 0.57;
+  if (activations_of(spec) != kernels::DType::kFloat32) return 2;
+  return device.numerics.find("amx") == std::string::npos ? 4 : 6;
+}
+
+tl::expected<model::Decoder::Limits, std::string> limits_of(const ReadyModel::Setup& setup, const model::Gpt2Config& config,
+                                                            model::LayerRange layers, kernels::DeviceOps& ops) {
   const int64_t longest = (config.block_size + kernels::kPageTokens - 1) / kernels::kPageTokens;
-  const int64_t fitting = kCacheBytes / static_cast<int64_t>(model::Decoder::page_bytes(config, ops));
-  return {.pages = std::clamp(fitting, longest, ReadyModel::kTextsMax * longest),
-          .rows = kBatchTokens,
-          .answers = ReadyModel::kTextsMax};
+  const auto page_bytes = static_cast<int64_t>(model::Decoder::page_bytes(config, ops));
+  model::Decoder::Limits limits{.pages = std::clamp(kCacheBytes / page_bytes, longest, ReadyModel::kTextsMax * longest),
+                                .rows = kBatchTokens,
+                                .answers = ReadyModel::kTextsMax};
+  if (!ops.memory_is_host()) return limits;
+  ReplicaMemory memory = replica_memory(config, layers, weight_bytes(setup.spec, ops.info()));
+  memory.page = static_cast<double>(page_bytes * (layers.end - layers.first)) / static_cast<double>(config.n_layer);
+  memory.fewest_pages = setup.spec.stages > 1 ? limits.pages : longest;  // all stages of a model have the same number
+  memory.most_pages = limits.pages;
+  memory.models = setup.spec.follow == "on" ? 2 : 1;
+  memory.precision = setup.spec.precision;
+  const auto pages = pages_within(setup.memory, memory);
+  if (!pages) return tl::unexpected(pages.error());
+  limits.pages = *pages;
+  return limits;
 }
 
 // Layers of a stage: as many as of the others, or one more.
@@ -61,10 +82,11 @@ tl::expected<std::shared_ptr<ReadyModel>, std::string> ReadyModel::read(const st
       return tl::unexpected(fmt::format("a worker on {} writes no texts with precision {}: have the job require device=cpu",
                                         ops.info().model, spec.precision));
     }
-    const model::Decoder::Limits limits = limits_of(config, ops);
     ready->layers_ = layers_of(config, stage, spec.stages);
+    const auto limits = limits_of(setup, config, ready->layers_, ops);
+    if (!limits) return tl::unexpected(limits.error());
     const bool is_first = stage == 0, is_last = stage == spec.stages - 1;
-    auto decoder = model::Decoder::make_part(config, ops, *weights->values, limits, form_of(spec), ready->layers_,
+    auto decoder = model::Decoder::make_part(config, ops, *weights->values, *limits, form_of(spec), ready->layers_,
                                              is_last && !is_first ? &ready->earlier_ : nullptr);
     if (!decoder) return tl::unexpected(std::move(decoder.error()));
     ready->decoder_ = *std::move(decoder);
@@ -76,7 +98,7 @@ tl::expected<std::shared_ptr<ReadyModel>, std::string> ReadyModel::read(const st
     if (!is_last) {
       auto server = StageServer::start(
           *ready->decoder_,
-          {.fingerprint = ready->held_.fingerprint, .layers = ready->layers_, .rows = limits.rows, .pages = limits.pages},
+          {.fingerprint = ready->held_.fingerprint, .layers = ready->layers_, .rows = limits->rows, .pages = limits->pages},
           setup.host, setup.ports, setup.on_failed);
       if (!server) return tl::unexpected(std::move(server.error()));
       ready->server_ = *std::move(server);
@@ -84,7 +106,7 @@ tl::expected<std::shared_ptr<ReadyModel>, std::string> ReadyModel::read(const st
     } else if (is_first) {
       ready->texts_ = std::make_unique<TextServer>(*ready->decoder_, std::numeric_limits<int64_t>::max());
     } else {
-      ready->needs_ = {ready->held_.fingerprint, config, limits, ready->decoder_->branch_bytes(1)};
+      ready->needs_ = {ready->held_.fingerprint, config, *limits, ready->decoder_->branch_bytes(1)};
     }
     return ready;
   } catch (const std::exception& error) {
@@ -103,6 +125,11 @@ std::optional<TextRefused> ReadyModel::submit(rendezvous::TextOrder order) {
   const std::lock_guard lock(mutex_);
   if (texts_ == nullptr || is_lost_) return TextRefused{.is_busy = true, .why = held_.source + " has lost its other layers"};
   return texts_->submit(std::move(orders), std::chrono::hours(24));
+}
+
+model::TextEngine::Load ReadyModel::load() const {
+  const std::lock_guard lock(mutex_);
+  return texts_ == nullptr ? model::TextEngine::Load{} : texts_->load();
 }
 
 tl::expected<void, std::string> ReadyModel::connect(const std::vector<StageAddress>& earlier) {

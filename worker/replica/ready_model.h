@@ -21,6 +21,7 @@
 #include "worker/serving/stages/remote_stages.h"
 #include "worker/serving/stages/stage_server.h"
 #include "worker/serving/text_server.h"
+#include "worker/session/memory_limit.h"
 #include "worker/session/named_weights.h"
 #include "worker/session/session.h"
 
@@ -33,6 +34,7 @@ class ReadyModel {
   struct Setup {
     rendezvous::JobSpec spec;
     kernels::OpsFactory make_ops;
+    MemoryLimit memory = {};
     std::string host;  // where this worker is reached, as StageServer has it
     PortRange ports = {};
     // On an engine's or a stage's thread. Lost: stages before this one, so that no text is written until connect(). Failed: the
@@ -52,6 +54,7 @@ class ReadyModel {
   bool is_ready() const;  // to write texts, or to take passes
 
   std::optional<rendezvous::TextRefused> submit(rendezvous::TextOrder order);
+  model::TextEngine::Load load() const;  // of the engine; zeros where there is none now
 
   // Of a last stage. Texts under way are dropped without a word, by both.
   tl::expected<void, std::string> connect(const std::vector<rendezvous::StageAddress>& earlier);

@@ -22,8 +22,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr milliseconds kPollWait = seconds(20), kAnswerTime = seconds(5);
-constexpr seconds kTryAgain{5};      // a model that could not be read
-constexpr seconds kConnectAgain{1};  // stages that could not be reached, or were lost
+constexpr seconds kTryAgain{5};  // a model that could not be read
 
 std::optional<ReplicaOrders> orders_in(const std::string& body) {
   try {
@@ -125,6 +124,7 @@ tl::expected<std::shared_ptr<ReadyModel>, std::string> Replica::read(const std::
   return ReadyModel::read(source, of_this_worker,
                           {.spec = setup_.spec,
                            .make_ops = setup_.make_ops,
+                           .memory = setup_.memory,
                            .host = setup_.host,
                            .ports = setup_.ports,
                            .on_lost = on_lost,
@@ -157,7 +157,16 @@ rendezvous::ReplicaReport Replica::report(int64_t wait_ms) const {
     if (model->is_ready() && model->stage() == stage()) report.held.push_back(model->held());
   }
   for (const auto& [source, unreadable] : unreadable_) report.unreadable.push_back({source, unreadable.why});
+  add_load(report);
   return report;
+}
+
+void Replica::add_load(rendezvous::ReplicaReport& report) const {
+  for (const auto& [source, model] : models_) {
+    const model::TextEngine::Load load = model->load();
+    report.pages += load.pages;
+    report.pages_held += load.pages_held;
+  }
 }
 
 // --- orders
@@ -241,6 +250,7 @@ void Replica::send_news(const std::stop_token& stop) {
       if (!changed_.wait(lock, stop, [this] { return book_.has_news(); })) return;
       news.life = book_.life();
       news.news = book_.take_news();
+      add_load(news);
     }
     const Delivery delivery = setup_.link.deliver(*news_client_, path_, rendezvous::json_text(news), stopping_);
     if (delivery.how == Delivery::How::kStopped) return;
@@ -320,75 +330,6 @@ void Replica::drop_models() {
     orders_client_->cancel();
   }
   std::erase_if(unreadable_, [&](const auto& entry) { return std::ranges::find(wanted_, entry.first) == wanted_.end(); });
-}
-
-// --- stages
-
-void Replica::keep_stages(const std::stop_token& stop) {
-  name_thread("stages");
-  for (int64_t seen = 0; !stop.stop_requested();) {
-    drop_other_stages();
-    follow_earlier_stages();
-    std::unique_lock lock(mutex_);
-    changed_.wait_for(lock, stop, kConnectAgain, [&] { return changes_ != seen; });
-    seen = changes_;
-  }
-}
-
-// The service has given this worker another stage, so that there may be more whole models.
-void Replica::drop_other_stages() {
-  std::vector<std::shared_ptr<ReadyModel>> dropped;  // their engines and servers end without the lock
-  const std::lock_guard lock(mutex_);
-  for (auto at = models_.begin(); at != models_.end();) {
-    if (at->second->stage() == stage()) {
-      ++at;
-      continue;
-    }
-    spdlog::info("gives up stage {} of {}: it is to be stage {}", at->second->stage(), at->first, stage());
-    book_.give_back_all(at->first);
-    dropped.push_back(std::move(at->second));
-    at = models_.erase(at);
-    look_again();
-  }
-}
-
-void Replica::follow_earlier_stages() {
-  const auto now = std::chrono::steady_clock::now();
-  std::vector<std::pair<std::shared_ptr<ReadyModel>, std::vector<rendezvous::StageAddress>>> changed;
-  {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(connecting_, [this](const auto& entry) { return !models_.contains(entry.first); });
-    if (!place_ || place_->stage != setup_.spec.stages - 1) return;
-    for (const auto& [source, model] : models_) {
-      const auto known = std::ranges::find(place_->earlier, source, &rendezvous::StagePlace::Earlier::source);
-      const auto earlier = known == place_->earlier.end() ? std::vector<rendezvous::StageAddress>() : known->stages;
-      if (model->stage() != place_->stage || model->is_connected_to(earlier)) continue;
-      Connecting& connecting = connecting_[source];
-      if (connecting.to == earlier && now < connecting.again) continue;
-      connecting.to = earlier;
-      connecting.again = now + kConnectAgain;
-      changed.emplace_back(model, earlier);
-    }
-  }
-  for (const auto& [model, earlier] : changed) connect(*model, earlier);
-}
-
-// The stages before take the place of those that were there. Texts go on with another replica, or here, from what was told.
-void Replica::connect(ReadyModel& model, const std::vector<rendezvous::StageAddress>& earlier) {
-  const std::string& source = model.held().source;
-  model.disconnect();
-  {
-    const std::lock_guard lock(mutex_);
-    book_.give_back_all(source);
-    changed_.notify_all();  // there are news
-  }
-  const auto connected = earlier.empty() ? tl::expected<void, std::string>() : model.connect(earlier);
-  const std::lock_guard lock(mutex_);
-  const std::string why_not = connected ? "" : connected.error();
-  const bool is_new = std::exchange(connecting_[source].why_not, why_not) != why_not;
-  if (!connected && is_new) spdlog::warn("{} cannot be served now, it is tried again: {}", source, why_not);
-  if (connected && !earlier.empty()) spdlog::info("has all stages of {}", source);
-  orders_client_->cancel();  // its next report says so
 }
 
 }  // namespace holdfast::worker

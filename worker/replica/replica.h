@@ -34,6 +34,7 @@ struct ReplicaSetup {
   std::string job;
   rendezvous::JobSpec spec;
   kernels::OpsFactory make_ops;
+  MemoryLimit memory = {};
   DataPlaces places;                              // without `stop`: that is the replica's own
   std::unique_ptr<storage::ObjectStore> objects;  // of the job, kept by the service
   std::string host;                               // where other workers reach this one, as StageServer has it
@@ -61,6 +62,7 @@ class Replica {
 
   void follow_orders(const std::stop_token& stop);
   rendezvous::ReplicaReport report(int64_t wait_ms) const;  // with the lock held
+  void add_load(rendezvous::ReplicaReport& report) const;   // likewise
   void take(const rendezvous::ReplicaOrders& orders);
   void carry_out(const rendezvous::ReplicaOrder& order);
   void bring_tokenizer();

@@ -63,7 +63,7 @@ std::string AnswerFile::failed(const char* what) const {
       errno == ENOSPC || errno == EDQUOT ? ": make room and run the same command again: it goes on from what is there" : "");
 }
 
-tl::expected<AnswerFile, std::string> AnswerFile::open(std::string path, const std::string& fingerprint) {
+tl::expected<AnswerFile, std::string> AnswerFile::open(std::string path, const std::string& fingerprint, int64_t step) {
   struct stat there {};
   if (::stat(path.c_str(), &there) == 0)
     return tl::unexpected(fmt::format("{} is there already: remove it, or give another name", path));
@@ -73,17 +73,24 @@ tl::expected<AnswerFile, std::string> AnswerFile::open(std::string path, const s
   if (::flock(answers.file_, LOCK_EX | LOCK_NB) != 0)
     return tl::unexpected(fmt::format("{}: another process writes answers to it", answers.part()));
   answers.is_ours_ = true;
-  if (const auto taken = answers.take_up(fingerprint); !taken) return tl::unexpected(taken.error());
+  if (const auto taken = answers.take_up(fingerprint, step); !taken) return tl::unexpected(taken.error());
   return answers;
 }
 
 // Up to the first line that is torn; it and what follows are taken away.
-tl::expected<void, std::string> AnswerFile::take_up(const std::string& fingerprint) {
+tl::expected<void, std::string> AnswerFile::take_up(const std::string& fingerprint, int64_t step) {
   std::ifstream lines(part(), std::ios::binary);
   for (std::string line; std::getline(lines, line) && !lines.eof();) {
     const Json answer = Json::parse(line, nullptr, false);
     if (!answer.is_object() || !answer.contains("line") || !answer.contains("request")) break;
     if (answer.value("system_fingerprint", "") != fingerprint) {
+      const int64_t its_step = answer.value("step", step);
+      if (its_step != step) {
+        return tl::unexpected(
+            fmt::format("{0} has answers of step {1}, and this is the checkpoint of step {2}: go on with `--from PLACE@{1}`, "
+                        "give another name, or remove it",
+                        part(), its_step, step));
+      }
       return tl::unexpected(fmt::format("{} has answers of another model ({}, expected {}): give another name, or remove it",
                                         part(), answer.value("system_fingerprint", ""), fingerprint));
     }

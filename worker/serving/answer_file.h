@@ -1,7 +1,7 @@
 // The answers to a file of requests while they come: lines in NAME.part in any order, then in that of the requests in NAME.
 //
-// Promises and refusals: request_file.h. A line is JSON with "line" (the request's, from 1), "request" (a digest of it) and
-// "system_fingerprint". Only one process writes to a NAME.part. Thread: one.
+// Promises and refusals: request_file.h. A line is JSON with "line" (the request's, from 1), "request" (a digest of it), "step"
+// (the checkpoint's) and "system_fingerprint". Only one process writes to a NAME.part. Thread: one.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace holdfast::worker {
 class AnswerFile {
  public:
   // Takes up what NAME.part has, if it is there.
-  static tl::expected<AnswerFile, std::string> open(std::string path, const std::string& fingerprint);
+  static tl::expected<AnswerFile, std::string> open(std::string path, const std::string& fingerprint, int64_t step);
   AnswerFile(AnswerFile&& other) noexcept;
   AnswerFile& operator=(AnswerFile&&) = delete;
   ~AnswerFile();
@@ -36,7 +36,7 @@ class AnswerFile {
   AnswerFile(std::string path, int file) : path_(std::move(path)), file_(file) {}
   std::string part() const { return path_ + ".part"; }
   std::string failed(const char* what) const;
-  tl::expected<void, std::string> take_up(const std::string& fingerprint);
+  tl::expected<void, std::string> take_up(const std::string& fingerprint, int64_t step);
   tl::expected<std::string, std::string> read(const Place& place) const;
 
   std::string path_;

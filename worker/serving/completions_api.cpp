@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "rendezvous/http/bearer_token.h"
-#include "rendezvous/text/prometheus_text.h"
+#include "rendezvous/text/prometheus/prometheus_text.h"
 #include "rendezvous/text/sha256.h"
 #include "worker/serving/playground_files.h"
 
@@ -27,14 +27,14 @@ std::string text_of(const Json& json) {
 const rendezvous::StaticFile* page_file(const HttpRequest& head) {
   constexpr std::string_view kFolder = "/page/";
   if (head.method != "GET" && head.method != "HEAD") return nullptr;
-  if (head.path == "/") return find_playground_file("index.html");
+  if (head.path == "/") return find_playground_file("playground.html");
   return head.path.starts_with(kFolder) ? find_playground_file(std::string_view(head.path).substr(kFolder.size())) : nullptr;
 }
 
 }  // namespace
 
 CompletionsApi::CompletionsApi(std::vector<const ServedModels*> models, const model::Tokenizer& tokenizer, Settings settings)
-    : models_(std::move(models)), tokenizer_(tokenizer), settings_(std::move(settings)), desk_(settings_.patience) {}
+    : models_(std::move(models)), tokenizer_(tokenizer), settings_(std::move(settings)), desk_(settings_.texts) {}
 
 Admission CompletionsApi::gate(const HttpRequest& head) {
   const auto refusal = [&](const ApiError& error) { return Admission{.refusal = desk_.refuse(error)}; };

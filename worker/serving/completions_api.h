@@ -21,8 +21,8 @@ namespace holdfast::worker {
 class CompletionsApi {
  public:
   struct Settings {
-    std::chrono::milliseconds patience = std::chrono::minutes(10);  // for all texts of a request
-    std::set<std::string> tokens;                                   // SHA-256 of each in hex; none: everybody may ask
+    rendezvous::DeskSettings texts = {};
+    std::set<std::string> tokens;  // SHA-256 of each in hex; none: everybody may ask
   };
   // One model or several, whose names differ. They and the tokenizer, which is that of all, outlive it, and it the HTTP server.
   CompletionsApi(std::vector<const ServedModels*> models, const model::Tokenizer& tokenizer, Settings settings);

@@ -7,7 +7,7 @@
 
 namespace holdfast::worker {
 
-// `name`: "index.html", "playground.js", …; null when there is no such file.
+// `name`: "playground.html", "playground.js", …; null when there is no such file.
 const rendezvous::StaticFile* find_playground_file(std::string_view name);
 
 }  // namespace holdfast::worker

@@ -97,7 +97,7 @@ class Answering {
       : file_(file), tokenizer_(tokenizer), block_size_(block_size), engine_(decoder) {}
 
   tl::expected<RequestFileProgress, std::string> run() {
-    auto answers = AnswerFile::open(file_.answers, file_.fingerprint);
+    auto answers = AnswerFile::open(file_.answers, file_.fingerprint, file_.step);
     if (!answers) return tl::unexpected(answers.error());
     if (const auto checked = check(*answers); !checked) return tl::unexpected(checked.error());
     Requests requests(file_, tokenizer_, block_size_);
@@ -187,6 +187,7 @@ class Answering {
     for (const char* name : {"id", "object", "created"}) answer.erase(name);  // each time others
     answer["line"] = ongoing.request.line;
     answer["request"] = ongoing.request.digest;
+    answer["step"] = file_.step;
     if (!ongoing.request.id.is_null()) answer["id"] = ongoing.request.id;
     return answer;
   }

@@ -29,6 +29,7 @@ struct RequestFileProgress {
 struct RequestFile {
   std::string requests, answers;  // paths
   std::string model, fingerprint;
+  int64_t step = 0;           // of the checkpoint
   uint64_t seed = 1;          // that of line n is this plus n - 1, unless it says its own
   nlohmann::json defaults{};  // fields of requests that do not say them
   int64_t texts_at_once = 64;

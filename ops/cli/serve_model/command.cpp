@@ -32,6 +32,7 @@ struct ServeModelArguments {
   std::string stage_token_file;
   bool follow = false;
   int64_t cache_mib = 1024, batch_tokens = 256, queue = 256, timeout_s = 600;
+  bool logs_requests = false;
 };
 
 // A model that is served: where it comes from, and what it is called.
@@ -211,7 +212,9 @@ void serve_model(const Options& options, const ServeModelArguments& arguments) {
     models.push_back(std::make_unique<worker::ServedModels>(served_model(arguments, sources[i], trained[i], device, ending)));
     served.push_back(models.back().get());
   }
-  worker::CompletionsApi api(served, *tokenizer, {.patience = std::chrono::seconds(arguments.timeout_s), .tokens = tokens});
+  const rendezvous::DeskSettings texts{.patience = std::chrono::seconds(arguments.timeout_s),
+                                       .logs_requests = arguments.logs_requests};
+  worker::CompletionsApi api(served, *tokenizer, {.texts = texts, .tokens = tokens});
   const auto server =
       rendezvous::HttpServer::start(http, [&api](const rendezvous::HttpRequest& head) { return api.gate(head); });
   if (!server) throw Failure{kBadInput, server.error()};
@@ -265,6 +268,7 @@ void add_serve_model_command(CLI::App& app, Options& options) {
       ->check(CLI::Range(int64_t{1}, int64_t{86400}))
       ->capture_default_str()
       ->type_name("SECONDS");
+  command->add_flag("--log_prompts", arguments->logs_requests, "Log each request as it came, with its prompt");
   command->callback([&options, arguments] { serve_model(options, *arguments); });
 }
 

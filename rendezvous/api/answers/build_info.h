@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "rendezvous/text/prometheus_text.h"
+#include "rendezvous/text/prometheus/prometheus_text.h"
 
 namespace holdfast::rendezvous {
 

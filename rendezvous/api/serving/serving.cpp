@@ -18,7 +18,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr auto kPatience = std::chrono::minutes(10);  // for all texts of a request
 constexpr int64_t kWaitMaxMs = 60'000;
 constexpr Millis kAllHeardMs = 3000;  // after the service began, or the job did
 constexpr size_t kTokenizersWaiting = 64;
@@ -87,8 +86,8 @@ class PoolTexts : public Texts {
 
 }  // namespace
 
-ServingApi::ServingApi(Turn& turn, std::string data_dir)
-    : turn_(turn), data_dir_(std::move(data_dir)), life_(random_hex(8)), desk_(kPatience), tokenizers_(1, kTokenizersWaiting) {}
+ServingApi::ServingApi(Turn& turn, std::string data_dir, DeskSettings settings)
+    : turn_(turn), data_dir_(std::move(data_dir)), life_(random_hex(8)), desk_(settings), tokenizers_(1, kTokenizersWaiting) {}
 
 const Job* ServingApi::job_of(const std::string& id) const {
   const Job* job = turn_.state.find_job(id);
@@ -192,6 +191,7 @@ void ServingApi::post_texts(Call& call) {
   std::shared_ptr<Served>& served = served_[job->id];
   if (served == nullptr) served = std::make_shared<Served>(job->membership->spec, turn_.clock.steady_ms());
   if (report->wait_ms == 0) {
+    served->replicas.texts().take_load(worker, *report);
     if (report->life == life_) {
       for (const TextNews& news : report->news) served->replicas.texts().take(worker, report->incarnation, news);
     }
@@ -318,6 +318,14 @@ void ServingApi::add_metrics(PrometheusText& text) const {
          [](const ReplicaPool& pool) { return pool.load().waiting; });
   family("holdfast_serve_texts_moved_total", "counter", "Texts that went on with another replica.",
          [](const ReplicaPool& pool) { return pool.load().moved; });
+  family("holdfast_serve_written_tokens_total", "counter", "Tokens written.",
+         [](const ReplicaPool& pool) { return pool.load().written_tokens; });
+  text.family("holdfast_serve_pages", "gauge", "Pages of keys and values of a job's replicas; of them, held by texts.");
+  for (const auto& [id, served] : served_) {
+    const ReplicaPool::Load load = served->replicas.texts().load();
+    text.sample({{"job", id}, {"pages", "all"}}, static_cast<double>(load.pages));
+    text.sample({{"job", id}, {"pages", "held"}}, static_cast<double>(load.pages_held));
+  }
 }
 
 void ServingApi::close() {

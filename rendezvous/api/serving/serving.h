@@ -20,7 +20,7 @@
 #include "rendezvous/completions/desk.h"
 #include "rendezvous/completions/replicas.h"
 #include "rendezvous/http/work_pool.h"
-#include "rendezvous/text/prometheus_text.h"
+#include "rendezvous/text/prometheus/prometheus_text.h"
 
 namespace holdfast::rendezvous {
 
@@ -30,7 +30,7 @@ void add_openai_error(const std::string& path, HttpResponse& response);
 
 class ServingApi {
  public:
-  ServingApi(Turn& turn, std::string data_dir);
+  ServingApi(Turn& turn, std::string data_dir, DeskSettings settings);
 
   void post_completion(Call& call);
   void get_models(Call& call);

@@ -227,6 +227,21 @@ class Replicas(TrainedCase):
         if what == "stop":
             self.cluster.kill_worker(victim)
 
+    def test_a_worker_that_nobody_trains_with_serves_and_is_given_back(self):
+        self.serve(1, "idle", priority=-1, requires={"for": "both"})
+        self.cluster.start_worker("both", arguments=("--labels", "for=both"))
+        self.wait_ready("idle")
+        fields = {"prompt": "THE ", "max_tokens": 100, "n": 8, "seed": 4}
+        right = self.ask("idle", fields)[:2]
+        with concurrent.futures.ThreadPoolExecutor(4) as pool:
+            asked = [pool.submit(self.ask, "idle", fields) for _ in range(4)]
+            wait_until(lambda: self.metric("holdfast_serve_texts_writing") > 0, 20, "texts under way")
+            trained = self.cluster.submit(**self.spec(total_steps=20, nodes=1, max_nodes=1, priority=1, requires={"for": "both"}))
+            self.cluster.wait_state(trained, "succeeded")
+            self.assertEqual([right] * 4, [answer.result()[:2] for answer in asked])
+        self.wait_ready("idle")
+        self.assertEqual(right, self.ask("idle", fields)[:2])
+
     def test_openais_own_client(self):
         self.serve(1, "openais", requires={"for": "openais"})
         self.cluster.start_worker("openais", arguments=("--labels", "for=openais"))
@@ -243,6 +258,12 @@ class Replicas(TrainedCase):
             with urllib.request.urlopen(request, timeout=30) as answer:
                 answer.readline()
         wait_until(lambda: self.metric("holdfast_serve_texts_writing") + self.metric("holdfast_serve_texts_waiting") == 0, 30, "all to be given up")
+        os.kill(self.cluster.training_pid("leaver"), signal.SIGSTOP)  # nothing more is written, and nobody is told
+        for _ in range(5):
+            body = json.dumps({"model": "left", "prompt": "THE ", "max_tokens": 100, "n": 128, "stream": True}).encode()
+            urllib.request.urlopen(urllib.request.Request(f"{self.cluster.url}/v1/completions", body, {"Authorization": f"Bearer {self.cluster.token()}"}), timeout=30).close()
+        wait_until(lambda: self.metric("holdfast_serve_texts_writing") + self.metric("holdfast_serve_texts_waiting") == 0, 20, "texts that nobody has begun to be given up")
+        self.cluster.kill_worker("leaver")
 
     def test_words(self):
         def refused(**spec):

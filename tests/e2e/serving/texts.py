@@ -42,6 +42,12 @@ def ask(cluster, model, fields, at_tokens=lambda count: None):
             time.sleep(0.1)
 
 
+def metric(url, token, name):
+    request = urllib.request.Request(url, headers={"Authorization": f"Bearer {token}"})
+    with urllib.request.urlopen(request, timeout=30) as answer:
+        return sum(float(line.split()[-1]) for line in answer.read().decode().splitlines() if line.startswith(name))
+
+
 def whole(answer):
     return answer["system_fingerprint"], [{key: choice[key] for key in ("text", "finish_reason", "logprobs")} for choice in answer["choices"]], 0
 

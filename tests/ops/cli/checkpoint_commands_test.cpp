@@ -128,6 +128,9 @@ TEST_F(Checkpoints, OfAJobAreWhereItsSpecSays) {
     EXPECT_EQ(said.exit_code, 0) << said.err;
     EXPECT_THAT(said.out, HasSubstr("step 20: ok"));
   }
+  EXPECT_THAT(holdfast({"ckpt", "verify", "job:j1@latest", "--server", service.url()}).out, HasSubstr("step 40: ok"));
+  EXPECT_THAT(holdfast({"ckpt", "verify", folder_.string() + "/j1@latest"}).out, HasSubstr("step 40: ok"));
+  EXPECT_THAT(holdfast({"ckpt", "verify", "j1@newest", "--server", service.url()}).err, HasSubstr("such as j1@60, or @latest"));
   const Said elsewhere = holdfast({"ckpt", "verify", "job:j2", "--server", service.url()});
   EXPECT_EQ(elsewhere.exit_code, 2);
   EXPECT_THAT(elsewhere.err, HasSubstr("/not/on/this/machine"));

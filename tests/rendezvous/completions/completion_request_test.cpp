@@ -33,6 +33,17 @@ TEST(CompletionRequest, TakesPromptsInAllForms) {
   EXPECT_EQ(std::get<std::string>(prompts("").at(0)), "");
 }
 
+TEST(CompletionRequest, TakesAnySeedOf64Bits) {
+  const auto seed = [](const char* text) {
+    return read_completion_request(std::string(R"({"model": "m", "prompt": "x", "seed": )") + text + "}");
+  };
+  EXPECT_EQ(seed("9223372036854775807")->seed, (uint64_t{1} << 63) - 1);
+  EXPECT_EQ(seed("-9223372036854775808")->seed, uint64_t{1} << 63);
+  EXPECT_EQ(seed("-1")->seed, UINT64_MAX);
+  EXPECT_THAT(seed("9223372036854775808").error().message,
+              HasSubstr("seed: 9223372036854775808, expected a whole number from -9223372036854775808 to 9223372036854775807"));
+}
+
 TEST(CompletionRequest, NamesWhatIsWrong) {
   struct Case {
     const char *fields, *param, *says;

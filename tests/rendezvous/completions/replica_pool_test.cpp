@@ -340,6 +340,31 @@ TEST_F(PoolTest, EndsTextsWhoseTimeIsOverAndThoseWhoseModelNobodyCanRead) {
   EXPECT_THAT(pool.unreadable()[0].why, HasSubstr("w2: the checkpoint is gone"));
 }
 
+// A client that goes away before its text has begun, or while its prompt is read, leaves the place to others.
+TEST_F(PoolTest, AsksOnceASecondWhetherATextIsWanted) {
+  hear("w1", {kSource});
+  int asked = 0;
+  bool is_wanted = true;
+  std::vector<TextOrder> orders;
+  for (int i = 0; i < 3; ++i) {  // of which a replica takes two
+    orders.push_back({{.tokens = {1}, .options = {.max_tokens = 4}}, [&](const std::vector<WrittenToken>& tokens, TextOutcome) {
+                        EXPECT_TRUE(tokens.empty());
+                        ++asked;
+                        return is_wanted;
+                      }});
+  }
+  EXPECT_FALSE(pool.submit(kSource, std::move(orders), 100'000));
+  for (ReplicaPool::Millis now = 0; now < 3000; now += 50) pool.tend(now);
+  EXPECT_EQ(asked, 3 * 3);
+  const auto given = pool.orders_for("w1", 0);
+  is_wanted = false;
+  pool.tend(3000);
+  EXPECT_EQ(pool.load().writing + pool.load().waiting, 0);
+  const auto taken_back = pool.orders_for("w1", given.back().number);
+  ASSERT_EQ(taken_back.size(), 2U);
+  EXPECT_EQ(taken_back[0].source + taken_back[1].source, "") << "the replica gives them up";
+}
+
 TEST_F(PoolTest, ANewerModelAnswersOnceHalfOfTheReplicasHaveIt) {
   hear("w1", {kSource});
   hear("w2", {kSource});

@@ -160,6 +160,12 @@ TEST_F(CompletionsApiTest, ATextDoesNotHangOnWhatElseIsAsked) {
   for (const Said& said : beside) said.reader->all();
 }
 
+TEST_F(CompletionsApiTest, TheSeedThatIsToldMayBeSentAgain) {
+  const Json first = complete({{"seed", -5}}).json();
+  EXPECT_EQ(first["seed"], -5);
+  EXPECT_EQ(complete({{"seed", first["seed"]}}).json()["choices"], first["choices"]);
+}
+
 TEST_F(CompletionsApiTest, EndsAtAStopStringAndEchoesWhenAsked) {
   const std::string text = complete({{"max_tokens", 30}, {"temperature", 0}}).json()["choices"][0]["text"];
   ASSERT_GT(text.size(), 12U);
@@ -327,7 +333,7 @@ TEST_F(CompletionsApiTest, ATextIsOneModelsToItsEnd) {
 }
 
 TEST_F(CompletionsApiTest, EndsWhatTakesTooLong) {
-  begin({.patience = std::chrono::milliseconds(0), .tokens = {}}, 64);
+  begin({.texts = {.patience = std::chrono::milliseconds(0)}, .tokens = {}}, 64);
   EXPECT_EQ(complete({{"max_tokens", 80}}).json()["choices"][0]["finish_reason"], "timeout");
   EXPECT_EQ(load_at_rest().pages_held, 0);
 }

@@ -57,6 +57,7 @@ class RequestFileTest : public ::testing::Test {
             .answers = answers_,
             .model = "m",
             .fingerprint = "f",
+            .step = 60,
             .defaults = {{"max_tokens", 12}, {"temperature", 0.9}},
             .texts_at_once = at_once};
   }
@@ -163,6 +164,9 @@ TEST_F(RequestFileTest, AnswersOfOthersAreNotTakenUp) {
   RequestFile other = file();
   other.fingerprint = "g";
   EXPECT_THAT(refusal(other), HasSubstr("has answers of another model (f, expected g)"));
+  other.step = 80;
+  EXPECT_THAT(refusal(other),
+              HasSubstr("has answers of step 60, and this is the checkpoint of step 80: go on with `--from PLACE@60`"));
   other = file();
   other.defaults["max_tokens"] = 13;
   EXPECT_THAT(refusal(other), HasSubstr("another request than the one that was answered"));

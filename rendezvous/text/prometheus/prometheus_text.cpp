@@ -1,4 +1,4 @@
-#include "rendezvous/text/prometheus_text.h"
+#include "rendezvous/text/prometheus/prometheus_text.h"
 
 #include <fmt/format.h>
 
@@ -34,7 +34,12 @@ void PrometheusText::family(std::string_view name, std::string_view type, std::s
 }
 
 void PrometheusText::sample(const Labels& labels, double value) {
+  part("", labels, value);
+}
+
+void PrometheusText::part(std::string_view suffix, const Labels& labels, double value) {
   text_ += name_;
+  text_ += suffix;
   for (size_t i = 0; i < labels.size(); ++i)
     text_ += fmt::format("{}{}=\"{}\"", i == 0 ? "{" : ",", labels[i].first, escaped(labels[i].second));
   text_ += fmt::format("{} {}\n", labels.empty() ? "" : "}", number(value));

@@ -4,9 +4,10 @@ import { setText } from "./dom.js";
 
 const EVERY_MS = 2000;
 
-function valueOf(text, name) {
-  const line = text.split("\n").find((each) => each.startsWith(`${name} `));
-  return line === undefined ? 0 : Number(line.slice(name.length + 1));
+// Of all models: `serve-model` has one sample of a name, the service one for each job.
+function sumOf(text, name, label = "") {
+  const lines = text.split("\n").filter((each) => (each.startsWith(`${name} `) || each.startsWith(`${name}{`)) && each.includes(label));
+  return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" ") + 1)), 0);
 }
 
 export function startLoadLine(element) {
@@ -20,11 +21,11 @@ export function startLoadLine(element) {
       before = null;
       return setText(element, "");
     }
-    const now = { at: performance.now(), written: valueOf(text, "holdfast_serve_written_tokens_total") };
+    const now = { at: performance.now(), written: sumOf(text, "holdfast_serve_written_tokens_total") };
     const rate = before ? (1000 * (now.written - before.written)) / (now.at - before.at) : 0;
     before = now;
-    const texts = (state) => valueOf(text, `holdfast_serve_texts{state="${state}"}`);
-    const pages = (which) => valueOf(text, `holdfast_serve_pages{pages="${which}"}`);
+    const texts = (state) => sumOf(text, "holdfast_serve_texts", `state="${state}"`) + sumOf(text, `holdfast_serve_texts_${state}`);
+    const pages = (which) => sumOf(text, "holdfast_serve_pages", `pages="${which}"`);
     const writing = texts("writing") + texts("reading");
     setText(
       element,

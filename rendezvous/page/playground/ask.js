@@ -17,7 +17,7 @@ async function answer(path, options = {}) {
     response = await fetch(path, { ...options, headers });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Refused(0, "The server does not answer. Does holdfast serve-model still run?");
+    throw new Refused(0, "The server does not answer. Does it still run?");
   }
   if (response.ok) return response;
   const said = await response.text();

@@ -8,6 +8,7 @@ import { startThemeButton } from "./theme_button.js";
 import { writtenText } from "./written_text.js";
 
 const ALTERNATIVES = 5;
+const LOOK_AGAIN_MS = 2000;
 const LEGEND = ["90 % and more", "50 %", "20 %", "5 %", "less"];
 const main = document.getElementById("main");
 
@@ -69,7 +70,7 @@ function modelSelect(id, label, offered, none) {
 function askForToken(why) {
   const error = el("p", { class: "error", role: "alert" }, why);
   const field = el("input", { id: "token", type: "password", autocomplete: "current-password", required: true });
-  const form = el("form", { class: "card ask" }, el("h1", { tabindex: "-1" }, "A token, please"), error, el("label", { for: "token" }, "One of those in the server's --token_file"), field, el("button", { type: "submit", class: "primary" }, "Go on"));
+  const form = el("form", { class: "card ask" }, el("h1", { tabindex: "-1" }, "A token, please"), error, el("label", { for: "token" }, "One that this server takes"), field, el("button", { type: "submit", class: "primary" }, "Go on"));
   form.addEventListener("submit", (event) => {
     event.preventDefault();
     keepToken(field.value.trim(), false);
@@ -83,6 +84,8 @@ function playground(offered) {
   const prompt = el("textarea", { id: "prompt", spellcheck: "false" });
   const options = optionsForm();
   const first = modelSelect("model", "Model", offered);
+  const named = new URLSearchParams(location.search).get("model");
+  if (offered.some((model) => model.id === named)) first.select.value = named;
   const second = modelSelect("beside", "Beside it", offered, "nothing");
   const write = el("button", { type: "submit", class: "primary" }, "Write");
   const stop = el("button", { type: "button", disabled: true }, "Stop");
@@ -128,7 +131,10 @@ function playground(offered) {
 
 async function start() {
   try {
-    playground(await models());
+    const offered = await models();
+    if (offered.length > 0) return playground(offered);
+    main.replaceChildren(el("p", { role: "status" }, "No model is ready to be asked: a job of kind serve has one when its first replica is ready."));
+    setTimeout(start, LOOK_AGAIN_MS);
   } catch (failure) {
     if (failure.status === 401) return askForToken(failure.message);
     main.replaceChildren(el("p", { class: "error", role: "alert" }, failure.message));
