@@ -37,10 +37,12 @@ def given(text):
 class MetricNames(harness.ClusterTest):
     def test_the_service_gives_what_dashboard_and_alerts_ask_for(self):
         cluster = self.cluster
-        cluster.start_workers("w1", slow_ms=50)
-        job = cluster.submit(**harness.small_spec(cluster.folder, total_steps=2000, checkpoint_every=5, eval_every=5,
+        cluster.start_workers("w1", "w2", slow_ms=50)
+        job = cluster.submit(**harness.small_spec(cluster.folder, total_steps=2000, checkpoint_every=5, eval_every=5, nodes=1, max_nodes=1,
                                                checkpoint_store=f"{cluster.folder}/first", checkpoint_copy=f"{cluster.folder}/second"))
         cluster.wait_event(job, "checkpoint_committed")
+        cluster.cli("data", "prepare", f"{harness.ROOT}/LICENSE", "--output", f"{cluster.folder}/bytes", "--tokenizer", "bytes")
+        cluster.submit(kind="serve", init_from=f"job:{job}", tokenizer=f"{cluster.folder}/bytes", nodes=1)
         wanted = {name for expression in asked() for name in METRIC.findall(expression)} - OF_OTHERS
         self.assertGreater(len(wanted), 20)
 
