@@ -47,7 +47,8 @@ TEST(ReplicaMemory, WhatIsRefusedIsNamedAndWhatWouldFit) {
                 "choose a --precision of fewer bits"));
   const auto followed = pages_within({1.1 * kGib, "--memory_gib 1.1"}, of_small(2, 2));
   ASSERT_FALSE(followed);
-  EXPECT_THAT(followed.error(), HasSubstr("two checkpoints at once: weights 0.61 GiB"));
+  EXPECT_THAT(followed.error(),
+              HasSubstr("two checkpoints at once: the program and what reading takes 0.62 GiB, weights 0.61 GiB"));
   EXPECT_TRUE(pages_within({1.1 * kGib, "--memory_gib 1.1"}, of_small(2)));
 }
 
