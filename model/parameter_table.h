@@ -49,6 +49,8 @@ struct ParameterTable {
   explicit ParameterTable(const Gpt2Config& config);
   const Parameter& operator[](std::string_view name) const;  // precondition: the name is there
   bool ties_head() const { return head == 0; }
+  // The index of a layer's first tensor; of the layer n_layer, which there is not, that of ln_f's.
+  static constexpr size_t first_of_layer(int64_t layer) { return 2 + 12 * static_cast<size_t>(layer); }
   Elements elements_of(size_t tensor) const { return {entries[tensor].offset, entries[tensor].count}; }
   // The head's matrix (of a wte that is tied to it, as far as the head goes); ln_f; each layer, from the last to the first;
   // wpe; wte, where it is not tied: the order in which a backward pass finishes them.

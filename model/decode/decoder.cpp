@@ -131,8 +131,7 @@ tl::expected<void, std::string> Decoder::load(const InitialValues& values) {
       wpe_ = vector();
     }
   }
-  constexpr size_t kTensorsOfALayer = 12;
-  tensor = 2 + static_cast<size_t>(layer_range_.first) * kTensorsOfALayer;
+  tensor = ParameterTable::first_of_layer(layer_range_.first);
   for (int64_t i = layer_range_.first; i < layer_range_.end && result; ++i) {
     LayerWeights& layer = layers_.emplace_back();
     layer.ln_1 = norm(), layer.attn = linear(), layer.attn_proj = linear();

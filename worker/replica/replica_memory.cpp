@@ -16,19 +16,17 @@ constexpr double kGib = 1 << 30;
 
 // A tied head is kept beside the embedding's rows.
 ReplicaMemory replica_memory(const model::Gpt2Config& config, model::LayerRange layers, double weight_bytes) {
-  constexpr size_t kBeforeLayers = 2, kTensorsOfALayer = 12;  // as model/parameter_table.h has them
   const model::ParameterTable table(config);
-  const auto end_of = [&](int64_t layer) { return kBeforeLayers + static_cast<size_t>(layer) * kTensorsOfALayer; };
+  const size_t before = table.first_of_layer(0), begin = table.first_of_layer(layers.first),
+               end = table.first_of_layer(layers.end);
+  const bool has_last = layers.end == config.n_layer;
   double elements = 0, largest = 0;
   for (size_t i = 0; i < table.entries.size(); ++i) {
     const auto count = static_cast<double>(table.entries[i].count);
     largest = std::max(largest, count);
-    const bool is_of_layers = i >= kBeforeLayers && i < end_of(config.n_layer);
-    if (is_of_layers && i >= end_of(layers.first) && i < end_of(layers.end)) elements += count;
-    if (is_of_layers) continue;
-    const bool is_head = layers.end == config.n_layer && (i >= end_of(config.n_layer) || (i == 0 && table.ties_head()));
-    if (is_head) elements += count;
-    if (layers.first == 0 && i < kBeforeLayers) elements += count;
+    if (i < before && layers.first == 0) elements += count;
+    if (i >= begin && (i < end || has_last)) elements += count;
+    if (i == table.head && table.ties_head() && has_last) elements += count;
   }
   return {.weights = elements * weight_bytes, .reading = 3 * largest * static_cast<double>(sizeof(float))};
 }

@@ -7,7 +7,7 @@ NOTE = ("4 layers, 128 channels, blocks of 64, batches of 12 windows, {steps} st
         "tenths are learnt from; {seeds} seeds. Loss: over the windows of the other tenth, each {every} steps. A recipe's first row: after the last step, the mean over seeds "
         "+- its error. Apart: by how much the means of the two curves differ at most, +- the error of that difference. Prolonged: {steps} steps more, from a rate that had fallen to its lowest.")
 STEPS, QUICK_STEPS, SEEDS, POINTS = 500, 100, (1, 2, 3), 5
-# What a recipe says beside the common: (of a job, of bench/peers/recipe.py).
+# A recipe by name: what it adds to the common fields of a job, and to the flags of bench/peers/recipe.py.
 RECIPES = {
     "as GPT-2": ({}, {}),
     "dropout 0.2": ({"dropout": 0.2}, {"dropout": 0.2}),

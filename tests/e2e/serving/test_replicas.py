@@ -138,8 +138,7 @@ class Replicas(TrainedCase):
         self.assertEqual({}, by_model, "models of no checkpoint")
 
     def metric(self, name):
-        _, text = self.cluster.request("GET", "/metrics")
-        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(name))
+        return texts.metric(self.cluster.request("GET", "/metrics")[1], name)
 
     def test_a_service_that_begins_anew_takes_no_text_of_its_last_life_for_one_of_this(self):
         self.serve(1, "lives", requires={"for": "lives"})

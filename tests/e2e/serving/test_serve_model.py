@@ -45,12 +45,15 @@ class ServeModel(TrainedCase):
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)
 
+    @staticmethod
+    def metrics(base):
+        with urllib.request.urlopen(urllib.request.Request(f"{base.removesuffix('/v1')}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}), timeout=10) as answer:
+            return answer.read().decode()
+
     def test_openais_own_client(self):
         server, base = self.serve()
         self.assertEqual(self.job, texts.openais_client(self, base, TOKEN))
-        with urllib.request.urlopen(urllib.request.Request(f"{base.removesuffix('/v1')}/metrics", headers={"Authorization": f"Bearer {TOKEN}"}), timeout=10) as answer:
-            metrics = answer.read().decode()
-        self.assertIn('holdfast_serve_requests_total{result="refused"} 4', metrics)  # three of them requests, one without a right token
+        self.assertIn('holdfast_serve_requests_total{result="refused"} 4', self.metrics(base))  # three of them requests, one without a right token
         server.signal(signal.SIGTERM)
         self.assertEqual(0, server.wait_exit())
         self.assertNotIn("The software", server.log(), "no prompt is in the log")
@@ -58,7 +61,7 @@ class ServeModel(TrainedCase):
     def test_a_reader_that_does_not_read_is_in_nobodys_way(self):
         server, base = self.serve("--log_prompts", place=f"job:{self.job}@latest")
         host, port = re.match(r"http://([^:/]+):(\d+)", base).groups()
-        metric = lambda name: texts.metric(f"{base.removesuffix('/v1')}/metrics", TOKEN, name)  # noqa: E731
+        metric = lambda name: texts.metric(self.metrics(base), name)  # noqa: E731
         right = self.ask(base, {"prompt": "THE ", "max_tokens": 20, "seed": 1})["choices"]
         with socket.socket() as slow:
             slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)

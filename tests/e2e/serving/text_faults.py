@@ -260,8 +260,7 @@ class Run:
                 raise AssertionError(f"text {number} is another one than it is undisturbed: {choices[0]['text'][:60]!r}")
 
     def metric(self, name):
-        _, text = self.cluster.request("GET", "/metrics")
-        return sum(float(line.split()[-1]) for line in text.splitlines() if line.startswith(f"holdfast_serve_texts_{name}"))
+        return texts.metric(self.cluster.request("GET", "/metrics")[1], f"holdfast_serve_texts_{name}")
 
 
 def verdict(outcome):
