@@ -22,7 +22,8 @@ namespace {
 // 24 of the 32 registers of AVX-512 are sums, and 12 of the 16 of AVX2.
 constexpr int64_t kRows = 6, kVectors = kWidth == 16 ? 4 : 2;
 constexpr int64_t kColumns = kVectors * kWidth;
-constexpr int64_t kMostCells = 128;  // of k in a block
+constexpr int64_t kMostCells = 128;   // of k in a block
+constexpr int64_t kCellsAtOnce = 16;  // of those, between two looks ahead
 constexpr int64_t kCellBytes = 4;
 constexpr int64_t kLineBytes = 64;                                          // of a cache
 constexpr int64_t kWorthCopying = kWidth == 16 ? INT64_MAX : 4 * kColumns;  // columns of c, from which on a is copied
@@ -139,18 +140,18 @@ struct Blocked {
 
   // One block of c: `rows` of `columns`, stored or added. a: the first cell of row 0; b: the first vector of kVectors rows of
   // squares, `line_bytes` apart. kHere: `rows` or more, for which there are registers; no row's sum hangs on it. Memory that
-  // the sums do not need yet, this block of c and `soon`, comes into the caches while they are made.
+  // the sums do not need yet, this block of c and `soon`, comes into the caches while they are made; of `soon` a part every
+  // kCellsAtOnce cells, as more lines at once than a core can wait for would hold up the sums.
   template <int64_t kHere>
   static void block(float* c, int64_t c_width, int64_t rows, int64_t columns, bool add, const char* a, int64_t row_bytes,
                     int64_t step_bytes, const char* b, int64_t line_bytes, int64_t cells, Soon soon) {
-    if constexpr (kHere == kRows) {
+    if constexpr (kHere > 2) {
 #pragma GCC unroll 6
       for (int64_t r = 0; r < kHere; ++r) {
         const float* const line = c + (r < rows ? r : rows - 1) * c_width;
 #pragma GCC unroll 4
         for (int64_t at = 0; at < kColumns; at += kLineBytes / kCellBytes) __builtin_prefetch(line + at, 1);
       }
-      for (int64_t at = 0; at < soon.bytes; at += kLineBytes) __builtin_prefetch(soon.first + at, 0, 2);
     }
     const char* row[kHere];
     for (int64_t r = 0; r < kHere; ++r) row[r] = a + (r < rows ? r : rows - 1) * row_bytes;
@@ -160,19 +161,26 @@ struct Blocked {
 #pragma GCC unroll 4
       for (int64_t v = 0; v < kVectors; ++v) sum[r][v] = broadcast(0.0f);
     }
-    for (int64_t at = 0, i = 0; i < cells; ++i, at += step_bytes, b += kVectorBytes) {
-      Ints beside[kVectors];
+    const int64_t soon_at_once = up_to(kLineBytes, soon.bytes * kCellsAtOnce / cells);
+    for (int64_t at = 0, i = 0, ahead = 0; i < cells;) {
+      const int64_t soon_until = ahead + soon_at_once < soon.bytes ? ahead + soon_at_once : soon.bytes;
+      for (; ahead < soon_until; ahead += kLineBytes) __builtin_prefetch(soon.first + ahead, 0, 2);
+      for (const int64_t until = i + kCellsAtOnce < cells ? i + kCellsAtOnce : cells; i < until; ++i) {
+        Ints beside[kVectors];
 #pragma GCC unroll 4
-      for (int64_t v = 0; v < kVectors; ++v) {
-        beside[v] = load_cells(reinterpret_cast<const Stored*>(b + v * line_bytes));
-      }
+        for (int64_t v = 0; v < kVectors; ++v) {
+          beside[v] = load_cells(reinterpret_cast<const Stored*>(b + v * line_bytes));
+        }
 #pragma GCC unroll 6
-      for (int64_t r = 0; r < kHere; ++r) {
-        int32_t cell;
-        __builtin_memcpy(&cell, row[r] + at, sizeof cell);
-        const Ints everywhere = broadcast_int(cell);
+        for (int64_t r = 0; r < kHere; ++r) {
+          int32_t cell;
+          __builtin_memcpy(&cell, row[r] + at, sizeof cell);
+          const Ints everywhere = broadcast_int(cell);
 #pragma GCC unroll 4
-        for (int64_t v = 0; v < kVectors; ++v) sum[r][v] = Arithmetic::multiply_add(everywhere, beside[v], sum[r][v]);
+          for (int64_t v = 0; v < kVectors; ++v) sum[r][v] = Arithmetic::multiply_add(everywhere, beside[v], sum[r][v]);
+        }
+        at += step_bytes;
+        b += kVectorBytes;
       }
     }
 #pragma GCC unroll 6
@@ -208,11 +216,12 @@ struct Blocked {
         const char* panel = static_cast<const char*>(in_place ? static_cast<const void*>(from) : scratch);
         const int64_t columns = shape.n - j < kColumns ? shape.n - j : kColumns;
         const int64_t panel_bytes = kVectors * line_bytes;
-        const bool is_last = j + kColumns >= shape.n && k + depth >= shape.k;
-        Soon soon = {b + panel_bytes, is_last ? 0 : up_to(kLineBytes, panel_bytes / ((shape.m + kRows - 1) / kRows))};
+        // A row or two read b from end to end, which the processor foresees by itself.
+        const bool looks_ahead = shape.m > 2 && (j + kColumns < shape.n || k + depth < shape.k);
+        Soon soon = {b + panel_bytes, looks_ahead ? up_to(kLineBytes, panel_bytes / ((shape.m + kRows - 1) / kRows)) : 0};
         for (int64_t i = 0; i < shape.m; i += kRows) {
           const int64_t rows = shape.m - i < kRows ? shape.m - i : kRows;
-          const auto block_of_rows = rows > 2 ? block<kRows> : rows == 2 ? block<2> : block<1>;
+          const auto block_of_rows = rows > 4 ? block<kRows> : rows > 2 ? block<4> : rows == 2 ? block<2> : block<1>;
           block_of_rows(c + i * shape.c_width + j, shape.c_width, rows, columns, shape.add || k > 0, panel, row_bytes,
                         step_bytes, b, line_bytes, cells, soon);
           soon.first += soon.bytes;
