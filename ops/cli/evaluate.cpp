@@ -82,7 +82,7 @@ void evaluate(const Options& options, const EvaluateArguments& arguments) {
 void add_evaluate_command(CLI::App& app, Options& options) {
   const auto arguments = std::make_shared<EvaluateArguments>();
   CLI::App* command = add_command(app, options, "eval", "Loss and perplexity of a checkpoint's model on a token file",
-                                  "holdfast eval --from job:j1 --data data/val.bin");
+                                  "holdfast eval job:j1 --data data/val.bin");
   add_model_arguments(*command, arguments->model);
   command->add_option("--data", arguments->data, "Token file, as `data prepare` writes it")->required()->type_name("FILE");
   command->add_option("--windows", arguments->windows, "So many windows of block_size tokens from its beginning; 0: all")

@@ -56,7 +56,7 @@ void refuse_tokenizer_of_another(const model::Tokenizer& tokenizer, const storag
 ModelArguments::ModelArguments() : threads(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U))) {}
 
 void add_model_arguments(CLI::App& command, ModelArguments& arguments) {
-  command.add_option("--from,--checkpoint", arguments.from, "job:ID[@STEP], or a folder of checkpoints [PATH@STEP]")
+  command.add_option("place,--from,--checkpoint", arguments.from, "job:ID[@STEP], or a folder of checkpoints [PATH@STEP]")
       ->required()
       ->type_name("PLACE");
   add_precision_arguments(command, arguments);

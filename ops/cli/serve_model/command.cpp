@@ -240,9 +240,9 @@ void serve_model(const Options& options, const ServeModelArguments& arguments) {
 void add_serve_model_command(CLI::App& app, Options& options) {
   const auto arguments = std::make_shared<ServeModelArguments>();
   CLI::App* command = add_command(app, options, "serve-model", "Serve a checkpoint's model in the form of OpenAI's API",
-                                  "holdfast serve-model --from job:j1 --tokenizer data --listen 127.0.0.1:8000");
+                                  "holdfast serve-model job:j1 --tokenizer data --listen 127.0.0.1:8000");
   command
-      ->add_option("--from,--checkpoint", arguments->from,
+      ->add_option("place,--from,--checkpoint", arguments->from,
                    "job:ID[@STEP], or a folder of checkpoints [PATH@STEP]; several are several models, with one tokenizer")
       ->required()
       ->type_name("PLACE");

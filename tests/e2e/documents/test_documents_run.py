@@ -185,9 +185,9 @@ class Documents(unittest.TestCase):
         self.run_line("holdfast pause j1 ; holdfast resume j1")
         wait_until(lambda: self.cluster.job("j1")["latest_checkpoint"], 60, "the pause's checkpoint")
         step = self.cluster.job("j1")["latest_checkpoint"]["step"]
-        text = self.run_line("holdfast sample --from job:j1 --tokenizer data --prompt \"The \"", timeout_s=300)
+        text = self.run_line("holdfast sample job:j1 --tokenizer data --prompt \"The \"", timeout_s=300)
         self.assertIn("The", text)
-        self.run_line("holdfast eval --from job:j1 --data data/val.bin", ("val.bin", "val.bin --windows 4"), says="^Loss .*perplexity .* 4 windows")
+        self.run_line("holdfast eval job:j1 --data data/val.bin", ("val.bin", "val.bin --windows 4"), says="^Loss .*perplexity .* 4 windows")
         self.run_line("holdfast submit … --resume_from job:j1@300", ("…", "--model tiny --vocab_size 8192 --train_data_path $PWD/data/train.bin --total_steps 1000"),
                       ("@300", f"@{step}"), says=r"^j\d+$")
         self.run_line("holdfast stop j1", says="j1")

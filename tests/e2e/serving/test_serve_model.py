@@ -32,7 +32,7 @@ class ServeModel(TrainedCase):
 
     def serve(self, *more, place=None):
         """(the server's process, its base URL)"""
-        arguments = ["serve-model", "--from", place or f"job:{self.job}", "--tokenizer", self.data, "--listen", "127.0.0.1:0", "--token_file", self.tokens, *more]
+        arguments = ["serve-model", place or f"job:{self.job}", "--tokenizer", self.data, "--listen", "127.0.0.1:0", "--token_file", self.tokens, *more]
         server = self.cluster.spawn("serving", [f"{harness.BIN}/holdfast", *map(str, arguments)], {"HOLDFAST_SERVER": self.cluster.server})
         self.addCleanup(server.kill)
         said = lambda: re.search(r" at (http://\S+/v1): ", server.log())  # noqa: E731

@@ -159,7 +159,7 @@ TEST_F(Checkpoints, HaveALossOnATokenFile) {
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(i * i % 19);
   std::ofstream(data, std::ios::binary).write(reinterpret_cast<const char*>(tokens.data()), 400);
   const auto loss = [&](std::vector<std::string> more) {
-    std::vector<std::string> arguments = {"eval", "--from", place, "--data", data, "--threads", "1", "--json"};
+    std::vector<std::string> arguments = {"eval", place, "--data", data, "--threads", "1", "--json"};
     arguments.insert(arguments.end(), more.begin(), more.end());
     const Said said = holdfast(arguments);
     EXPECT_EQ(said.exit_code, 0) << said.err;
