@@ -94,8 +94,11 @@ CheckpointPlace of_job(const Options& options, const std::string& name) {
 }  // namespace
 
 Failure failure_of(const storage::Error& error) {
-  const bool away = error.code == storage::Error::Code::kUnavailable;
-  return {error.code == storage::Error::Code::kCorrupt ? kJobFailed : away ? kUnreachable : kBadInput, error.message};
+  if (error.code == storage::Error::Code::kCorrupt) {
+    return {kJobFailed,
+            error.message + "\n`holdfast ckpt verify PLACE` says which steps are whole; PLACE@STEP names one of them."};
+  }
+  return {error.code == storage::Error::Code::kUnavailable ? kUnreachable : kBadInput, error.message};
 }
 
 CheckpointPlace find_checkpoints(const Options& options, const std::string& asked) {

@@ -15,6 +15,7 @@ namespace holdfast::ops {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
@@ -104,7 +105,9 @@ TEST_F(Checkpoints, AnAlteredOneIsNamedAndExits1) {
   EXPECT_EQ(holdfast({"ckpt", "verify", place + "@20"}).exit_code, 0) << "the other one is good";
   const Json json = Json::parse(holdfast({"ckpt", "verify", place, "--json"}).out);
   EXPECT_EQ(json["checkpoints"][1]["ok"], false);
-  EXPECT_EQ(holdfast({"sample", "--from", place, "--tokenizer", tokenizer()}).exit_code, 1) << "and is not sampled from";
+  const Said sampled = holdfast({"sample", "--from", place, "--tokenizer", tokenizer()});
+  EXPECT_EQ(sampled.exit_code, 1);
+  EXPECT_THAT(sampled.err, AllOf(HasSubstr(shard.filename().string()), HasSubstr("holdfast ckpt verify PLACE")));
 }
 
 TEST_F(Checkpoints, MissingOnesAreBadInput) {
