@@ -79,7 +79,10 @@ class PeerPython:
     def core(self):
         """The value of CORE with which a product in float32 is quickest; '' for OpenBLAS's own choice."""
         flags = processor_flags()
-        return max(["", *(core for core, needed in CORES.items() if needed <= flags)], key=self.product_rate)
+        return self.quickest_of(["", *(core for core, needed in CORES.items() if needed <= flags)])
+
+    def quickest_of(self, cores):
+        return max(cores, key=self.product_rate)
 
     def product_rate(self, core):
         """Operations a second."""

@@ -3,6 +3,7 @@ import os
 
 import testbed  # the first: it says where the end-to-end tests' modules are
 import processes
+from cases import step
 
 TITLE = "Peak memory of a worker: Tiny, microbatches of 4 and 16 x 512 tokens; MB"
 P_MB = 4 * testbed.TINY_PARAMETERS / 1e6
@@ -55,8 +56,8 @@ def rows_of(dtype, batch):
     idle, training = peak(dtype, batch)
     known = 5 * P_MB + (P_MB / 2 if dtype == "bfloat16" else 0)
     name = f"{dtype}, batch {batch}"
-    rows = [testbed.row(f"{name}: while training", "MB", training,
-                        {setup: peak_of_torch(dtype, batch, setup) for setup in testbed.PEER.setups}, floor=known),
+    able = [setup for setup in testbed.PEER.setups if dtype in step.peers_types(dtype, os.cpu_count(), setup)]
+    rows = [testbed.row(f"{name}: while training", "MB", training, {setup: peak_of_torch(dtype, batch, setup) for setup in able}, floor=known),
             testbed.row(f"{name}: activations and scratch (the rest)", "MB", training - idle - known)]
     if batch == 4:
         _, writing = peak(dtype, batch, checkpoint_every=2)
