@@ -21,7 +21,8 @@ from processes import wait_until  # noqa: E402
 from trained import TrainedCase  # noqa: E402
 
 REQUESTS = int(os.environ.get("HOLDFAST_E2E_REQUESTS", "120"))
-DISTURBED_EVERY_S = 5 if REQUESTS > 500 else 1
+MANY = REQUESTS > 500
+DISTURBED_EVERY_S, DISTURBANCES = (5 / 3, 12) if MANY else (1, 3)  # each third one is a kill
 
 
 class Replicas(TrainedCase):
@@ -79,8 +80,8 @@ class Replicas(TrainedCase):
         disturbing.start()
         asked, together, requests = [], [], self.requests()
         try:
-            with concurrent.futures.ThreadPoolExecutor(16 if REQUESTS > 500 else 6) as pool:
-                while len(asked) < REQUESTS or len(done) < 3:
+            with concurrent.futures.ThreadPoolExecutor(16 if MANY else 6) as pool:
+                while len(asked) < REQUESTS or len(done) < DISTURBANCES:
                     more = [next(requests) for _ in range(12)]
                     together += pool.map(lambda fields: self.ask("texts", fields), more)
                     asked += more
