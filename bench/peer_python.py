@@ -21,15 +21,18 @@ ALLOCATOR = "/usr/lib/*/libtcmalloc_minimal.so.4"
 CORE = "OPENBLAS_CORETYPE"  # OpenBLAS's own variable: the processor whose loops it uses
 CORES = {"Haswell": {"avx2", "fma"}, "Zen": {"avx2", "fma"}, "SkylakeX": {"avx512f", "avx512bw", "avx512vl", "avx512dq"}}  # and what their loops take
 
-# Of Python code under PyTorch. The rate is 0 where it has no products in the type: with AVX2 alone none in bfloat16.
+# Of Python code under PyTorch.
 PRELUDE = "import json, os, sys, time, torch\ntorch.set_num_threads({threads})\n"
+# The rate is 0 where oneDNN has no product ("primitive") in the type: with AVX2 alone none in bfloat16.
 PRODUCT_RATE = """
 a, b = (torch.randn(int(sys.argv[2]), int(sys.argv[2])).to(getattr(torch, sys.argv[1])) for _ in range(2))
 best, begun = 0, time.perf_counter()
 for _ in range(12):
     start = time.perf_counter()
     try: a @ b
-    except RuntimeError: break
+    except RuntimeError as refused:
+        if "primitive" not in str(refused): raise
+        break
     best = max(best, 2 * len(a) ** 3 / (time.perf_counter() - start))
     if start - begun > 5: break
 print(json.dumps({"rate": best}))

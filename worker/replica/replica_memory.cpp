@@ -37,16 +37,15 @@ tl::expected<int64_t, std::string> pages_within(const MemoryLimit& limit, const 
   const double fixed = rendezvous::kProgramBytes + memory.reading + models * memory.weights;
   const double least = fixed + models * memory.page * static_cast<double>(memory.fewest_pages);
   if (least > limit.bytes) {
-    return tl::unexpected(
-        fmt::format("a replica needs {:.2f} GiB of the host's memory ({}the program and what reading takes {:.2f} GiB, weights "
-                    "{:.2f} GiB in {}, "
-                    "keys and values of one text {:.2f} GiB), which is above {}: choose a --precision of fewer bits, more "
-                    "--stages, {}a smaller "
-                    "model or a worker with more memory",
-                    least / kGib, memory.models > 1 ? "two checkpoints at once: " : "",
-                    (rendezvous::kProgramBytes + memory.reading) / kGib, models * memory.weights / kGib, memory.precision,
-                    models * memory.page * static_cast<double>(memory.fewest_pages) / kGib, limit.name,
-                    memory.models > 1 ? "no --follow, " : ""));
+    const double program = rendezvous::kProgramBytes + memory.reading;
+    const std::string needed = fmt::format(
+        "{}the program and what reading takes {:.2f} GiB, weights {:.2f} GiB in {}, keys and values of one text {:.2f} GiB",
+        memory.models > 1 ? "two checkpoints at once: " : "", program / kGib, models * memory.weights / kGib, memory.precision,
+        models * memory.page * static_cast<double>(memory.fewest_pages) / kGib);
+    return tl::unexpected(fmt::format(
+        "a replica needs {:.2f} GiB of the host's memory ({}), which is above {}: choose a --precision of fewer bits, more "
+        "--stages, {}a smaller model or a worker with more memory",
+        least / kGib, needed, limit.name, memory.models > 1 ? "no --follow, " : ""));
   }
   const double fitting = (limit.bytes - fixed) / models / memory.page;
   return std::min(memory.most_pages, static_cast<int64_t>(fitting));
