@@ -4,8 +4,8 @@
 // zero and is added to c once. Internal linkage, no templates of the standard library: see lanes.h.
 //
 // b is packed as squares (squares.h). a is read where it is, but where its rows are the contiguous index, or a cell would reach
-// beyond its end, its panels of kRows rows are copied first; and so they are where blocks are as narrow as AVX2's and there are
-// some of them: rows a power of two apart share few sets of the first-level cache, and each is read twice as often.
+// beyond its end, it is copied first, kCopiedRows rows beside each other; and so it is where blocks are as narrow as AVX2's and
+// there are some of them: rows a power of two apart share few sets of the first-level cache, and each is read twice as often.
 //
 // Arithmetic: what sources give that include this: `Cells`, and
 //   static Floats multiply_add(Ints a, Ints b, Floats sum);  // cell by cell
@@ -24,6 +24,7 @@ constexpr int64_t kRows = 6, kVectors = kWidth == 16 ? 4 : 2;
 constexpr int64_t kColumns = kVectors * kWidth;
 constexpr int64_t kMostCells = 128;   // of k in a block
 constexpr int64_t kCellsAtOnce = 16;  // of those, between two looks ahead
+constexpr int64_t kCopiedRows = 48;   // of a, beside each other where it is copied: whole blocks, and whole vectors
 constexpr int64_t kCellBytes = 4;
 constexpr int64_t kLineBytes = 64;                                          // of a cache
 constexpr int64_t kWorthCopying = kWidth == 16 ? INT64_MAX : 4 * kColumns;  // columns of c, from which on a is copied
@@ -104,32 +105,34 @@ struct Blocked {
            static_cast<size_t>((column * cells + in_block / kPerCell * kWidth) * static_cast<int64_t>(sizeof(Stored)));
   }
 
-  static size_t scratch_bytes(const ProductShape& shape) {
-    return block_bytes(shape, up_to(kRows, shape.m) + kWidth, kCellBytes);
-  }
+  static size_t scratch_bytes(const ProductShape& shape) { return block_bytes(shape, up_to(kCopiedRows, shape.m), kCellBytes); }
 
-  // Panels of kRows rows of a, [panel][cell][row]. A whole vector is stored for each cell, over the next ones' places.
-  static void copy_panels(char* to, const Element* a, const Layout& layout, int64_t rows, int64_t depth) {
-    for (int64_t i = 0; i < rows; i += kRows) {
-      const int64_t here = rows - i < kRows ? rows - i : kRows;
-      for (int64_t k = 0; k < depth; k += kPerCell, to += kRows * kCellBytes) {
-        store(to, Cells::cells_of_rows(a + i * layout.row + k * layout.column, layout, here, depth - k));
+  // Rows of a, [row / kCopiedRows][cell][row % kCopiedRows], square by square. A group has whole squares of cells, zero beyond
+  // `depth`, and is as long as they are.
+  static void copy_rows(char* to, const Element* a, const Layout& layout, int64_t rows, int64_t depth) {
+    const bool along = layout.column == 1;
+    for (int64_t group = 0; group < rows; group += kCopiedRows) {
+      const int64_t end = rows - group < kCopiedRows ? rows : group + kCopiedRows;
+      for (int64_t k = 0; k < depth; k += kWidth * kPerCell, to += kWidth * kCopiedRows * kCellBytes) {
+        for (int64_t row = group; row < end; row += kWidth) {
+          const Element* from = a + row * layout.row + k * layout.column;
+          Square square;
+          if (along) {
+            Cells::read_along(&square, from, layout.row, rows - row, depth - k);
+            transpose(square);
+          } else {
+            Cells::read_across(&square, from, layout.column, rows - row, depth - k);
+          }
+          char* at = to + (row - group) * kCellBytes;
+          for (int64_t i = 0; i < kWidth; ++i, at += kCopiedRows * kCellBytes) store(at, square.vector[i]);
+        }
       }
     }
   }
-  // The same where k is the contiguous index: squares of cells, transposed.
-  static void copy_panels_along(char* to, const Element* a, int64_t stride, int64_t rows, int64_t depth) {
-    const int64_t cells = (depth + kPerCell - 1) / kPerCell;
-    for (int64_t i = 0; i < rows; i += kRows) {
-      const int64_t here = rows - i < kRows ? rows - i : kRows;
-      for (int64_t k = 0; k < cells; k += kWidth) {
-        Square square;
-        Cells::read_along(&square, a + i * stride + k * kPerCell, stride, here, depth - k * kPerCell);
-        transpose(square);
-        const int64_t there = cells - k < kWidth ? cells - k : kWidth;
-        for (int64_t cell = 0; cell < there; ++cell, to += kRows * kCellBytes) store(to, square.vector[cell]);
-      }
-    }
+  // The first cell of row i of what copy_rows made.
+  static const char* copied_row(const void* copied, int64_t i, int64_t cells) {
+    return static_cast<const char*>(copied) +
+           (i / kCopiedRows * up_to(kWidth, cells) * kCopiedRows + i % kCopiedRows) * kCellBytes;
   }
 
   // Memory that is wanted soon.
@@ -205,15 +208,12 @@ struct Blocked {
     for (int64_t k = 0; k < shape.k; k += block_depth(shape)) {
       const int64_t depth = depth_from(shape, k), cells = (depth + kPerCell - 1) / kPerCell;
       const int64_t line_bytes = up_to(kWidth, cells) * kVectorBytes;
-      const bool along = shape.a.column == 1 && depth % kPerCell == 0;
-      const bool in_place = along && shape.n < kWorthCopying;
+      const bool in_place = shape.a.column == 1 && depth % kPerCell == 0 && shape.n < kWorthCopying;
       const Element* from = a + k * shape.a.column;
-      if (along && !in_place) copy_panels_along(static_cast<char*>(scratch), from, shape.a.row, shape.m, depth);
-      if (!along) copy_panels(static_cast<char*>(scratch), from, shape.a, shape.m, depth);
+      if (!in_place) copy_rows(static_cast<char*>(scratch), from, shape.a, shape.m, depth);
       const int64_t row_bytes = in_place ? shape.a.row * static_cast<int64_t>(sizeof(Element)) : kCellBytes;
-      const int64_t step_bytes = in_place ? kCellBytes : kRows * kCellBytes;
+      const int64_t step_bytes = in_place ? kCellBytes : kCopiedRows * kCellBytes;
       for (int64_t j = 0; j < shape.n; j += kColumns) {
-        const char* panel = static_cast<const char*>(in_place ? static_cast<const void*>(from) : scratch);
         const int64_t columns = shape.n - j < kColumns ? shape.n - j : kColumns;
         const int64_t panel_bytes = kVectors * line_bytes;
         // A row or two read b from end to end, which the processor foresees by itself.
@@ -222,10 +222,10 @@ struct Blocked {
         for (int64_t i = 0; i < shape.m; i += kRows) {
           const int64_t rows = shape.m - i < kRows ? shape.m - i : kRows;
           const auto block_of_rows = rows > 4 ? block<kRows> : rows > 2 ? block<4> : rows == 2 ? block<2> : block<1>;
-          block_of_rows(c + i * shape.c_width + j, shape.c_width, rows, columns, shape.add || k > 0, panel, row_bytes,
+          const char* first = in_place ? reinterpret_cast<const char*>(from + i * shape.a.row) : copied_row(scratch, i, cells);
+          block_of_rows(c + i * shape.c_width + j, shape.c_width, rows, columns, shape.add || k > 0, first, row_bytes,
                         step_bytes, b, line_bytes, cells, soon);
           soon.first += soon.bytes;
-          panel += in_place ? kRows * row_bytes : cells * step_bytes;
         }
         b += panel_bytes;
       }

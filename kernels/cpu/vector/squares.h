@@ -82,15 +82,12 @@ inline void transpose(Square& square) {
 
 // Readers: how a kind of element becomes cells. `lines`: how many of the kWidth are there; `depth`: how much of k is there;
 // `stride`: between neighbours of the index that is not contiguous. One square per part (an element may be cut into several).
-// cells_of_rows: the first cell of each of so many rows of a, as lanes. take_pair: numbers 2 i and 2 i + 1 in k of all lines,
-// of a square that has a cell of k in each vector.
+// take_pair: numbers 2 i and 2 i + 1 in k of all lines, of a square that has a cell of k in each vector.
 
 struct FloatCells {
   using Element = float;
   static constexpr int64_t kPerCell = 1;
   static constexpr int kParts = 1;
-
-  static Ints cells_of_rows(const float* x, const Layout&, int64_t rows, int64_t) { return bits_of(load(x, lanes_of(rows))); }
 
   // k is contiguous; vector i is line i.
   static void read_along(Square* to, const float* x, int64_t stride, int64_t lines, int64_t depth) {
@@ -119,15 +116,6 @@ struct BFloat16Cells {
   static constexpr int64_t kPerCell = 2;
   static constexpr int kParts = 1;
 
-  static Ints cells_of_rows(const uint16_t* x, const Layout& layout, int64_t rows, int64_t depth) {
-    if (layout.row == 1) return pairs(x, layout.column, lanes_of(rows), depth);
-    uint32_t lane[kWidth] = {};  // an odd end of k, of rows that are contiguous along it
-    for (int64_t r = 0; r < rows; ++r) {
-      const uint16_t* row = x + r * layout.row;
-      lane[r] = depth > 1 ? row[0] | static_cast<uint32_t>(row[layout.column]) << 16 : row[0];
-    }
-    return load(reinterpret_cast<const int32_t*>(lane), Whole{});
-  }
   static void read_along(Square* to, const uint16_t* x, int64_t stride, int64_t lines, int64_t depth) {
     const auto there = depth >= 32 ? 0xffffffffu : (1u << depth) - 1u;
     for (int64_t i = 0; i < 16; ++i) {
