@@ -1,17 +1,20 @@
 """Training steps of GPT-2 with 124M and 355M parameters beside PyTorch: speed, memory, and what a checkpoint holds up."""
+import functools
 import os
 import typing
 
+import peer_python
 import testbed
 from cases import checkpoint, memory, step
 
 TITLE = "GPT-2 of 124M and 355M, sequences of 1024 tokens, two threads"
 REPEAT = 1
 NOTE = ("Ours: a real worker in a real job with the exact reduction, the median of the steps before its first checkpoint, the first one left out. Peer: "
-        "bench/peers/train.py, beside bfloat16 in the quicker of its two types. Floor: the step's matrix products at the best rate of a 2048 x 2048 product, as in `step`. Memory: VmHWM of the training "
+        "bench/peers/train.py, beside bfloat16 in the quicker of its two types; as installed its second step alone, for one may take minutes. Floor: the step's matrix products at the best rate of a 2048 x 2048 product, as in `step`. Memory: VmHWM of the training "
         "process, with a checkpoint being written too, beside the whole process of the peer, which writes none. Stall: for how long training waits for a "
         "checkpoint with both moments; peer: torch.save with fsync of tensors of that size, at its best a kept copy that a thread saves, the second time.")
 BLOCK, THREADS, EVERY = 1024, 2, 4  # steps from one checkpoint to the next
+PEERS_STEPS = dict(zip(peer_python.SETUPS, (2, EVERY)))  # as installed, at its best; the first one is left out
 
 
 class Model(typing.NamedTuple):
@@ -40,24 +43,27 @@ def ours(model, dtype):
         return speed, memory.peak_memory_of(cluster.training_pid("w1")), [each["stall_s"] for each in stored]
 
 
-def theirs(model, dtype, setup):
-    """(tokens a second, MB), in the quicker of the types that are tried."""
-    tried = []
-    for each in step.peers_types(dtype, THREADS, setup):
-        megabytes, steps = memory.run_program(*testbed.PEER.script("train.py", "--model", model.name, "--threads", THREADS, "--batch", model.batch, "--block", BLOCK,
-                                                                   "--steps", EVERY, "--dtype", each, setup=setup, threads=THREADS))
-        tried.append((testbed.median([one["tokens_per_s"] for one in steps[1:]]), megabytes))
-    return max(tried)
+@functools.cache
+def theirs_in(each, model, setup, turn):
+    """(tokens a second, MB) in this type, in this turn."""
+    megabytes, steps = memory.run_program(*testbed.PEER.script("train.py", "--model", model.name, "--threads", THREADS, "--batch", model.batch, "--block", BLOCK,
+                                                               "--steps", PEERS_STEPS[setup], "--dtype", each, setup=setup, threads=THREADS))
+    return testbed.median([one["tokens_per_s"] for one in steps[1:]]), megabytes
+
+
+def theirs(model, dtype, setup, turn):
+    """The same in the quicker of the types that are tried."""
+    return max(theirs_in(each, model, setup, turn) for each in step.peers_types(dtype, THREADS, setup))
 
 
 def rows_of(model, dtype, stalls, repeat):
     mine, peer = [], {setup: [] for setup in testbed.PEER.setups}
     products = []
-    for _ in range(repeat):
+    for turn in range(repeat):
         mine.append(ours(model, dtype))
         products.append(step.best_product_rate(dtype, THREADS))
         for setup, runs in peer.items():
-            runs.append(theirs(model, dtype, setup))
+            runs.append(theirs(model, dtype, setup, turn))
     floor = max(products) / step.operations_per_token(model.layers, model.width, BLOCK)
     speeds, megabytes = (testbed.by_setup({setup: [run[i] for run in runs] for setup, runs in peer.items()}) for i in (0, 1))
     name = f"{model.name}, {dtype}, batch {model.batch}"
