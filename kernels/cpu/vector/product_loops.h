@@ -143,32 +143,46 @@ struct Blocked {
 
   // One block of c: `rows` of `columns`, stored or added. a: the first cell of row 0; b: the first vector of kVectors rows of
   // squares, `line_bytes` apart. kHere: `rows` or more, for which there are registers; no row's sum hangs on it. Memory that
-  // the sums do not need yet, this block of c and `soon`, comes into the caches while they are made; of `soon` a part every
-  // kCellsAtOnce cells, as more lines at once than a core can wait for would hold up the sums.
-  template <int64_t kHere>
+  // the sums do not need yet, this block of c and `soon`, comes into the caches while they are made: of `soon` a line with
+  // every cell, the same one again and again where there are fewer lines than cells (kIsSparse), else a part every kCellsAtOnce
+  // cells, as more lines at once than a core can wait for would hold up the sums.
+  template <int64_t kHere, bool kIsSparse>
   static void block(float* c, int64_t c_width, int64_t rows, int64_t columns, bool add, const char* a, int64_t row_bytes,
                     int64_t step_bytes, const char* b, int64_t line_bytes, int64_t cells, Soon soon) {
+    // Row after row, for the compiler would make vectors of them, and slowly.
+    const char* row[kHere] = {a};
+    float* line[kHere] = {c};
+#pragma GCC unroll 6
+    for (int64_t r = 1; r < kHere; ++r) {
+      row[r] = row[r - 1] + (r < rows ? row_bytes : 0);
+      line[r] = line[r - 1] + (r < rows ? c_width : 0);
+    }
     if constexpr (kHere > 2) {
 #pragma GCC unroll 6
       for (int64_t r = 0; r < kHere; ++r) {
-        const float* const line = c + (r < rows ? r : rows - 1) * c_width;
 #pragma GCC unroll 4
-        for (int64_t at = 0; at < kColumns; at += kLineBytes / kCellBytes) __builtin_prefetch(line + at, 1);
+        for (int64_t at = 0; at < kColumns; at += kLineBytes / kCellBytes) __builtin_prefetch(line[r] + at, 1);
       }
     }
-    const char* row[kHere];
-    for (int64_t r = 0; r < kHere; ++r) row[r] = a + (r < rows ? r : rows - 1) * row_bytes;
     Floats sum[kHere][kVectors];
 #pragma GCC unroll 6
     for (int64_t r = 0; r < kHere; ++r) {
 #pragma GCC unroll 4
       for (int64_t v = 0; v < kVectors; ++v) sum[r][v] = broadcast(0.0f);
     }
-    const int64_t soon_at_once = up_to(kLineBytes, soon.bytes * kCellsAtOnce / cells);
+    const int64_t soon_at_once =
+        kIsSparse ? (soon.bytes + cells - 1) / cells : up_to(kLineBytes, soon.bytes * kCellsAtOnce / cells);
     for (int64_t at = 0, i = 0, ahead = 0; i < cells;) {
-      const int64_t soon_until = ahead + soon_at_once < soon.bytes ? ahead + soon_at_once : soon.bytes;
-      for (; ahead < soon_until; ahead += kLineBytes) __builtin_prefetch(soon.first + ahead, 0, 2);
-      for (const int64_t until = i + kCellsAtOnce < cells ? i + kCellsAtOnce : cells; i < until; ++i) {
+      const int64_t until = kIsSparse || i + kCellsAtOnce > cells ? cells : i + kCellsAtOnce;
+      if constexpr (!kIsSparse) {
+        const int64_t soon_until = ahead + soon_at_once < soon.bytes ? ahead + soon_at_once : soon.bytes;
+        for (; ahead < soon_until; ahead += kLineBytes) __builtin_prefetch(soon.first + ahead, 0, 2);
+      }
+      for (; i < until; ++i) {
+        if constexpr (kIsSparse) {
+          __builtin_prefetch(soon.first, 0, 2);
+          soon.first += soon_at_once;
+        }
         Ints beside[kVectors];
 #pragma GCC unroll 4
         for (int64_t v = 0; v < kVectors; ++v) {
@@ -191,7 +205,7 @@ struct Blocked {
       if (r >= rows) break;
 #pragma GCC unroll 4
       for (int64_t v = 0; v < kVectors; ++v) {
-        float* to = c + r * c_width + v * kWidth;
+        float* to = line[r] + v * kWidth;
         if (columns == kColumns) {
           store(to, add ? load(to, Whole{}) + sum[r][v] : sum[r][v], Whole{});
         } else {
@@ -218,10 +232,15 @@ struct Blocked {
         const int64_t panel_bytes = kVectors * line_bytes;
         // A row or two read b from end to end, which the processor foresees by itself.
         const bool looks_ahead = shape.m > 2 && (j + kColumns < shape.n || k + depth < shape.k);
-        Soon soon = {b + panel_bytes, looks_ahead ? up_to(kLineBytes, panel_bytes / ((shape.m + kRows - 1) / kRows)) : 0};
+        const int64_t soon_bytes = looks_ahead ? up_to(kLineBytes, panel_bytes / ((shape.m + kRows - 1) / kRows)) : 0;
+        const bool is_sparse = soon_bytes <= cells * kLineBytes;
+        Soon soon = {b + panel_bytes, soon_bytes};
         for (int64_t i = 0; i < shape.m; i += kRows) {
           const int64_t rows = shape.m - i < kRows ? shape.m - i : kRows;
-          const auto block_of_rows = rows > 4 ? block<kRows> : rows > 2 ? block<4> : rows == 2 ? block<2> : block<1>;
+          const auto block_of_rows = rows > 4    ? (is_sparse ? block<kRows, true> : block<kRows, false>)
+                                     : rows > 2  ? (is_sparse ? block<4, true> : block<4, false>)
+                                     : rows == 2 ? block<2, false>
+                                                 : block<1, false>;
           const char* first = in_place ? reinterpret_cast<const char*>(from + i * shape.a.row) : copied_row(scratch, i, cells);
           block_of_rows(c + i * shape.c_width + j, shape.c_width, rows, columns, shape.add || k > 0, first, row_bytes,
                         step_bytes, b, line_bytes, cells, soon);
