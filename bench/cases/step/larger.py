@@ -64,7 +64,7 @@ def rows_of(model, dtype, stalls, repeat):
         products.append(step.best_product_rate(dtype, THREADS))
         for setup, runs in peer.items():
             runs.append(theirs(model, dtype, setup, turn))
-    floor = max(products) / step.operations_per_token(model.layers, model.width, BLOCK)
+    floor = testbed.median(products) / step.operations_per_token(model.layers, model.width, BLOCK)
     speeds, megabytes = (testbed.by_setup({setup: [run[i] for run in runs] for setup, runs in peer.items()}) for i in (0, 1))
     name = f"{model.name}, {dtype}, batch {model.batch}"
     return [testbed.row(f"{name}: speed", "tokens/s", testbed.median([run[0] for run in mine]), speeds, floor=floor, higher_is_better=True, note=NOTE),

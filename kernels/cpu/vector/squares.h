@@ -152,18 +152,22 @@ struct BFloat16Cells {
 
 // `depth` of k and the lines as squares in the order [line / kWidth][cell / kWidth][part]. Element (line, k) is at
 // line * line_stride + k * k_stride; from `lines` to `padded` (a multiple of kWidth) there are zeros. `cells_are_vectors`: a
-// vector has a cell of k of all lines, else the cells of one line. Returns the end of what it wrote.
+// vector has a cell of k of all lines, else the cells of one line. Returns the end of what it wrote. x may be far from the
+// caches, and lies in pieces: those of the next square, or of the next lines, are asked for while one is made.
 template <typename Cells>
 char* pack_lines(char* to, const typename Cells::Element* x, int64_t line_stride, int64_t k_stride, int64_t lines,
                  int64_t padded, int64_t depth, bool cells_are_vectors) {
+  constexpr int64_t kSquareDepth = kWidth * Cells::kPerCell;
   const bool along = k_stride == 1;
   Square parts[Cells::kParts];
   for (int64_t line = 0; line < padded; line += kWidth) {
-    for (int64_t k = 0; k < depth; k += kWidth * Cells::kPerCell) {
+    for (int64_t k = 0; k < depth; k += kSquareDepth) {
       const auto* from = x + line * line_stride + k * k_stride;
       if (along) {
+        for (int64_t i = kWidth; i < 2 * kWidth; ++i) __builtin_prefetch(from + i * line_stride);
         Cells::read_along(parts, from, line_stride, lines - line, depth - k);
       } else {
+        for (int64_t i = kSquareDepth; i < 2 * kSquareDepth; ++i) __builtin_prefetch(from + i * k_stride);
         Cells::read_across(parts, from, k_stride, lines - line, depth - k);
       }
       for (int part = 0; part < Cells::kParts; ++part) {
