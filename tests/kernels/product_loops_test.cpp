@@ -97,8 +97,13 @@ void ProductLoopsOf::expect_close(const ProductShape& shape, RandomInputs& rando
 TEST_P(ProductLoopsOf, AreAsExactAsFloat32SumsInEveryLayoutAndAtEverySize) {
   RandomInputs random;
   SCOPED_TRACE(random.how_to_repeat());
-  for (const auto& [m, k, n] :
-       {std::array<int64_t, 3>{1, 1, 1}, {5, 7, 3}, {40, 70, 50}, {33, 129, 17}, {64, 600, 40}, {32, 1100, 33}, {101, 259, 70}}) {
+  for (const auto& [m, k, n] : {std::array<int64_t, 3>{1, 1, 1},
+                                {5, 7, 3},
+                                {40, 70, 50},
+                                {33, 129, 17},
+                                {64, 600, 40},
+                                {32, 1100, 33},
+                                {101, 259, 70}}) {
     for (int choice = 0; choice < (GetParam().bfloat16 ? 16 : 8); ++choice) {
       expect_close(shape_of(m, k, n, (choice & 1) != 0, (choice & 2) != 0, (choice & 4) != 0, (choice & 8) != 0), random);
     }
