@@ -1,7 +1,6 @@
 """Shared by the benchmark cases: where things are, rows, medians, one cluster of real processes, the floor of a link."""
 import json
 import os
-import re
 import signal
 import statistics
 import subprocess
@@ -30,16 +29,16 @@ def machine():
     return f"{os.cpu_count()} cores of {model} ({' '.join(isa)})"
 
 
-def row(case, unit, ours, peer=None, reference=None, floor=None, higher_is_better=False, note=""):
+def row(case, unit, ours, peer=None, reference=None, floor=None, higher_is_better=False, note="", is_alike=True):
     """A row of a table. `peer`: a program's figures by set-up (peer_python.SETUPS); `reference`: what a row without such a program is
     set beside. `ratio` above 1 means that Holdfast does better, whichever way the unit counts. It is the ratio to the better of
-    both set-ups, and there is none unless the peer ran at its best."""
+    both set-ups, and there is none unless the peer ran at its best; nor where what is measured is not the same on both sides."""
     peer = peer or {}
     installed, best = (peer.get(setup) for setup in peer_python.SETUPS)
     if best is not None and installed is not None:
         best = max(best, installed) if higher_is_better else min(best, installed)
     beside = reference if best is None else best
-    ratio = None if not beside or not ours else ours / beside if higher_is_better else beside / ours
+    ratio = None if not beside or not ours or not is_alike else ours / beside if higher_is_better else beside / ours
     return {"case": case, "unit": unit, "ours": ours, "peer": installed, "best": best, "reference": reference, "ratio": ratio,
             "floor": floor, "note": note}
 
@@ -51,11 +50,6 @@ def by_setup(measured):
 
 def plot_path(case):
     return os.path.join(ROOT, "bench", f"{case}.svg")
-
-
-def spec_fields():
-    """The fields of a job that this build knows."""
-    return set(re.findall(r"--([a-z_0-9]+)", output_of([f"{BIN}/holdfast", "submit", "--help"])))
 
 
 def median(values):

@@ -1,4 +1,4 @@
-"""The all-reduce of Tiny's gradient in each wire type, beside gloo: over loopback, between 2 and 4 nodes on shaped links, and between
+"""The all-reduce of Tiny's gradient in each wire type, beside gloo: of one node, in memory and over loopback, between 2 and 4 nodes on shaped links, and between
 2 nodes of 2 ranks, which share memory."""
 import os
 import subprocess
@@ -10,7 +10,7 @@ import wires
 
 TITLE = "All-reduce of 30,142,848 elements (120.6 MB in four bytes); seconds"
 NOTE = ("Floor: the bytes that the ring must send each way in this wire type (bench/wires.py: 2 (N-1)/N of the buffer, and more for int8 "
-        "from 3 ranks on) at the rate of one bare TCP stream measured between two of the same places in this run. Peer: gloo in PyTorch, "
+        "from 3 ranks on) at the rate of one bare TCP stream measured between two of the same places in this run. Two ranks of one node share memory, which has no floor here, and gloo's use loopback, as ours do in the rows of that name. Peer: gloo in PyTorch, "
         "float32, whatever type ours sends; at its best in pieces of 25 MB that are under way together, as DDP's buckets are.")
 PIECE = 25 * 2**20 // 4  # elements in a bucket of DDP
 RATE, RATE_NAME = "1gbit", "1 Gbit/s links"
@@ -32,21 +32,21 @@ def gloo(where, hosts, interface, setup):
     return [line["seconds"] for line in testbed.json_lines(text)]
 
 
-def measure_place(name, where, hosts, interface, options, nodes_of_ring=None):
-    """nodes_of_ring: where it is not one for each rank."""
+def measure_place(name, where, hosts, interface, options, nodes_of_ring=None, flags=()):
+    """nodes_of_ring: where it is not one for each rank; one alone has no ring. flags: of bench_allreduce."""
     world = len(where)
     taken, theirs = {wire: [] for wire in WIRES[world]}, {setup: [] for setup in testbed.PEER.setups}
     for _ in range(options.repeat):  # in turn, so that a busy minute falls on all
         for wire, seconds in taken.items():
-            seconds += ours(where, hosts, wire)
+            seconds += ours(where, hosts, wire, *flags)
         for setup, seconds in theirs.items():
             seconds += gloo(where, hosts, interface, setup)
     rate = testbed.plain_tcp_rate(connect_in=where[-1], listen_in=where[0], host=hosts[0])
-    rows = []
+    rows, nodes = [], nodes_of_ring or world
     for wire, seconds in taken.items():
         exact = " (exact)" if wires.reduction_of(wire) == "exact" else ""
         rows.append(testbed.row(f"{name}, {world} ranks, {wire}{exact}", "s", testbed.median(seconds), testbed.by_setup(theirs),
-                                floor=wires.bytes_each_way(wire, testbed.TINY_PARAMETERS, nodes_of_ring or world) / rate))
+                                floor=wires.bytes_each_way(wire, testbed.TINY_PARAMETERS, nodes) / rate if nodes > 1 else None))
     return rows
 
 
@@ -71,7 +71,8 @@ def measure_pairs(options):
 
 
 def measure(options):
-    rows = measure_place("loopback", [[], []], ["127.0.0.1", "127.0.0.1"], "lo", options)
+    rows = [row for name, nodes, flags in (("one node, in memory", 1, ()), ("loopback", 2, ("--flat",)))
+            for row in measure_place(name, [[], []], ["127.0.0.1", "127.0.0.1"], "lo", options, nodes_of_ring=nodes, flags=flags)]
     for world in sorted(WIRES):
         try:
             with shaped_links.ShapedLinks(RATE, world) as where:

@@ -6,8 +6,8 @@ import testbed
 
 TITLE = "Checkpoint of Tiny: 30,142,848 parameters with both moments"
 NOTE = ("Peer: torch.save of the same tensors with fsync, all of it a stall, and torch.load; at its best the shorter stall of a kept copy "
-        "that a thread saves and of torch.distributed.checkpoint.async_save, where PyTorch has it. Stall floor: one copy of the bytes "
-        "in memory, by as many threads. Write floor: the stored bytes written in one go with fsync. Ours runs while the worker trains on, to a folder "
+        "that a thread saves and of torch.distributed.checkpoint.async_save, where PyTorch has it. The peer makes its copy while training waits, ours beside "
+        "the next step's passes, so the stalls have no ratio: what ours costs is in the steps slowed down. Write floor: the stored bytes written in one go with fsync. Ours runs while the worker trains on, to a folder "
         "and to the service over HTTP; restore is reading every byte of one, checking it and unpacking. Steps slowed down: those of 512 tokens "
         "that lay wholly within the writing of one, beside the others of the same job; it writes on the cores that train.")
 EVERY = 40  # steps; writing one takes some of them
@@ -79,15 +79,15 @@ def measure(options):
         for setup, runs in peer.items():
             runs.append(torch_saves(setup))
     stalls = testbed.by_setup({setup: [stall_of(ways, setup) for ways in runs] for setup, runs in peer.items()})
-    sizes, loads, copies = (testbed.by_setup({setup: [ways["load"][key] for ways in runs] for setup, runs in peer.items()})
-                            for key in ("bytes", "load_s", "copy_s"))
+    sizes, loads = (testbed.by_setup({setup: [ways["load"][key] for ways in runs] for setup, runs in peer.items()})
+                            for key in ("bytes", "load_s"))
     rows = []
     for name, runs in places.items():
         typical = {key: testbed.median([c[key] for taken, *_ in runs for c in taken])
                    for key in ("stall_s", "write_s", "stored_bytes", "raw_bytes")}
         restore, floor = (testbed.median([run[i] for run in runs]) for i in (1, 2))
         slower = testbed.median([run[3] for run in runs if run[3] is not None])
-        rows += [testbed.row(f"{name}: stall", "s", typical["stall_s"], stalls, floor=min(copies.values(), default=None), note=NOTE),
+        rows += [testbed.row(f"{name}: stall", "s", typical["stall_s"], stalls, is_alike=False, note=NOTE),
                  testbed.row(f"{name}: written in the background", "s", typical["write_s"], floor=floor, note=NOTE),
                  testbed.row(f"{name}: steps slowed down meanwhile", "%", slower, note=NOTE),
                  testbed.row(f"{name}: bytes", "MB", typical["stored_bytes"] / 1e6, {setup: size / 1e6 for setup, size in sizes.items()}, note=NOTE),

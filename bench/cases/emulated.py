@@ -14,14 +14,14 @@ WIRES = ("int32", "int16", "bfloat16", "int8")
 WORKER = f"{testbed.BIN}/bench_emulated_worker"
 
 
-def settings(quick, fields):
-    """The varied settings, one dictionary a run; only fields that this build's jobs know."""
+def settings(quick):
+    """The varied settings, one dictionary a run."""
     all_of_them = [{"accumulation": count, "wire": wire, "overlap": overlap}
                    for count in (8, 1) for wire in (("int16",) if quick else WIRES) for overlap in ("on", "off")]
     for count in (8,) if quick else (8, 1):
         all_of_them += [{"accumulation": count, "wire": wire, "sync_every": every} for every in ((8,) if quick else (8, 16, 32))
                         for wire in (("int16",) if quick else ("int16", "int8"))]
-    return [each for each in all_of_them if set(each) & {"overlap", "sync_every"} <= fields]
+    return all_of_them
 
 
 def name_of(setting):
@@ -47,7 +47,7 @@ def measure(options):
     alone = {count: run(alone=True, accumulation=count, plain_tcp=count == 1) for count in (1, 8)}
     plain = alone[1]["plain_bytes_per_s"]
     runs, measured, rows = [], [], []
-    for setting in settings(options.quick, testbed.spec_fields()):
+    for setting in settings(options.quick):
         count, every = setting["accumulation"], setting.get("sync_every", 1)
         runs.append(run(**setting))
         measured.append((setting, link_runs.efficiency(alone[count], runs[-1])))

@@ -130,16 +130,14 @@ def rows_of_kind(cluster, tokenizer, steps, note):
     yield from rows_of_few_bits(cluster, job, data, tokenizer, note)
     for dtype in ("float32", "float16", "bfloat16"):
         is_exact = dtype == "float32"
-        if testbed.PEER.setups:
-            apart = loss_in_torch(export(cluster, job, "safetensors", dtype), data) - loss
-            if is_exact and abs(apart) > LOSS_APART_MAX:
-                raise SystemExit(f"bench/run exchange: the loss is {loss:.6f} here and {loss + apart:.6f} in PyTorch")
-            yield testbed.row(f"safetensors, {tokenizer}, {dtype}: loss there less loss here, {loss:.4f}", "millionths", apart * 1e6, note=note)
-        if installed_version():
-            model = os.path.join(export(cluster, job, "gguf", dtype), "model.gguf")
-            yield testbed.row(f"gguf, {tokenizer}, {dtype}: prompts with the same text", f"of {len(PROMPTS)}",
-                              same_texts(cluster, job, data, model, is_exact), note=note)
-        if installed_version() and is_exact:
+        apart = loss_in_torch(export(cluster, job, "safetensors", dtype), data) - loss
+        if is_exact and abs(apart) > LOSS_APART_MAX:
+            raise SystemExit(f"bench/run exchange: the loss is {loss:.6f} here and {loss + apart:.6f} in PyTorch")
+        yield testbed.row(f"safetensors, {tokenizer}, {dtype}: loss there less loss here, {loss:.4f}", "millionths", apart * 1e6, note=note)
+        model = os.path.join(export(cluster, job, "gguf", dtype), "model.gguf")
+        yield testbed.row(f"gguf, {tokenizer}, {dtype}: prompts with the same text", f"of {len(PROMPTS)}",
+                          same_texts(cluster, job, data, model, is_exact), note=note)
+        if is_exact:
             count, apart = tokens_apart(cluster, data, model)
             if apart:
                 raise SystemExit(f"bench/run exchange: of a text of {count} tokens llama.cpp has {apart} otherwise")
@@ -161,12 +159,13 @@ def peaks_of_a_large_one(cluster, data):
 def measure(options):
     if not os.path.exists(GPT2):
         raise SystemExit(f"bench/run exchange: GPT-2's vocabulary is not at {GPT2}: run ops/setup --bench")
+    if not testbed.PEER.setups or not installed_version():
+        raise SystemExit("bench/run exchange: PyTorch or node-llama-cpp, whose results are compared, is missing: run ops/setup --bench")
     steps = QUICK_STEPS if options.quick else STEPS
     note = NOTE.format(layers=LAYERS, channels=CHANNELS, block=BLOCK, steps=steps, windows=EVALUATED * BATCH, tokens=TOKENS, prompts=len(PROMPTS),
-                       version=installed_version() or "is not here: run ops/setup --bench")
+                       version=installed_version())
     with testbed.Testbed() as cluster:
         cluster.start_workers("w1", threads=2)
         rows = [row for tokenizer in VOCABULARIES for row in rows_of_kind(cluster, tokenizer, steps, note)]
-        if testbed.PEER.setups:
-            rows.append(row_of_import(cluster, os.path.join(cluster.folder, "bytes"), VOCABULARIES["bytes"], note))
+        rows.append(row_of_import(cluster, os.path.join(cluster.folder, "bytes"), VOCABULARIES["bytes"], note))
         return rows + list(peaks_of_a_large_one(cluster, os.path.join(cluster.folder, "bpe")))

@@ -1,9 +1,10 @@
-// node gpt_tokenizer.mjs FILE IDS: OpenAI's r50k vocabulary (GPT-2's) by npm's gpt-tokenizer, in one thread; the median of five passes as a
-// line of JSON, the ids to the file IDS, 4 bytes each.
+// node gpt_tokenizer.mjs FILE IDS [ENTRIES]: OpenAI's r50k vocabulary (GPT-2's) by npm's gpt-tokenizer, in one thread; the median of five passes as a
+// line of JSON, the ids to the file IDS, 4 bytes each. ENTRIES: of its cache of merges.
 import { readFileSync, writeFileSync } from "node:fs";
-import { encode } from "gpt-tokenizer/encoding/r50k_base";
+import { encode, setMergeCacheSize } from "gpt-tokenizer/encoding/r50k_base";
 
-const [file, out] = process.argv.slice(2);
+const [file, out, entries] = process.argv.slice(2);
+if (entries) setMergeCacheSize(Number(entries));
 const text = readFileSync(file, "utf8");
 const seconds = [];
 let ids = [];

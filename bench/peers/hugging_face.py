@@ -103,7 +103,7 @@ def main():
             part = ids[window * length:(window + 1) * length + 1]
             logits = model.logits(part[None, :-1])
             loss += F.cross_entropy(logits[0].double(), part[1:]).item() / options.windows
-    print(json.dumps({"loss": loss, "tensors": len(model.tensors)}))
+    print(json.dumps({"loss": loss}))
 
 
 if __name__ == "__main__":

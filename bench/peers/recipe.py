@@ -5,13 +5,16 @@ recipe.py TRAIN VALID --layers 4 --channels 128 --heads 4 --block 64 --batch 12 
           [--prolong 1] [--eval_every N] [--dtype bfloat16]
 
 TRAIN, VALID: token files of uint16. Prints one JSON object: seconds of a step (median), and the mean loss over every window of VALID,
-one after the other, unless --only ends it early; then the steps alone are of use. With --eval_every also "curve", that loss by step. With
+one after the other, unless --only ends it early; then the steps alone are of use. "train_s": from the start of the program, PyTorch's
+included, to the end of the last step. With --eval_every also "curve", that loss by step. With
 --prolong it goes on for as many steps, and warms up again from the least rate."""
 import argparse
 import json
 import math
 import statistics
 import time
+
+BEGIN = time.perf_counter()
 
 import numpy
 import torch
@@ -85,7 +88,8 @@ def main():
         if options.eval_every and (step + 1) % options.eval_every == 0:
             curve[step + 1] = mean_loss(model, valid, options)
             model.train()
-    print(json.dumps({"step_s": statistics.median(taken), "loss": None if options.only else mean_loss(model, valid, options), "curve": curve}))
+    train_s = time.perf_counter() - BEGIN
+    print(json.dumps({"train_s": train_s, "step_s": statistics.median(taken), "loss": None if options.only else mean_loss(model, valid, options), "curve": curve}))
 
 
 if __name__ == "__main__":

@@ -101,7 +101,8 @@ def main():
             agents.start()
             if not agents.first(2, 0):
                 sys.exit("torchrun.py: two agents never formed")
-            time.sleep(2)
+            while agents.steps()[-1]["step"] < 2 * CHECKPOINT_EVERY or agents.steps()[-1]["step"] % CHECKPOINT_EVERY != CHECKPOINT_EVERY // 2:
+                time.sleep(STEP_S / 5)  # midway between two checkpoints, as faults come on the average
             before, killed_at = agents.steps()[-1]["step"], time.time()
             agents.kill(1)
             alone = agents.first(1, killed_at)

@@ -15,7 +15,7 @@ from unittest import mock
 
 BENCH = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "bench")
 sys.path.insert(0, BENCH)
-from cases import checkpoint, efficiency, emulated  # noqa: E402  (needs the path above)
+from cases import checkpoint, efficiency  # noqa: E402  (needs the path above)
 import efficiency_over_link  # noqa: E402
 import link_runs  # noqa: E402
 import peer_python  # noqa: E402
@@ -70,6 +70,9 @@ class Rows(unittest.TestCase):
 
     def test_a_row_without_a_program_beside_it_has_the_ratio_to_its_reference(self):
         self.assertEqual(4, testbed.row("time", "s", 1, reference=4)["ratio"])
+
+    def test_what_is_not_the_same_on_both_sides_has_no_ratio(self):
+        self.assertEqual((2, None), tuple(testbed.row("stall", "s", 1, {self.BEST: 2}, is_alike=False)[key] for key in ("best", "ratio")))
 
     def test_columns_that_no_row_fills_are_left_out(self):
         shown = io.StringIO()
@@ -151,11 +154,6 @@ class Efficiency(unittest.TestCase):
     def test_a_step_of_a_job_is_as_many_optimizer_steps_as_lie_between_syncs_and_the_first_warms_up(self):
         points = [{"step_s": s, "communication_s": s / 2} for s in (100, 8, 6, 10)]
         self.assertEqual((4, 2), efficiency_over_link.typical(points, 2))
-
-    def test_settings_that_this_build_does_not_know_are_left_out(self):
-        self.assertEqual([], emulated.settings(False, set()))
-        self.assertTrue(all("sync_every" not in each for each in emulated.settings(False, {"overlap"})))
-        self.assertTrue(any("sync_every" in each for each in emulated.settings(True, {"overlap", "sync_every"})))
 
 
 class SlowDown(unittest.TestCase):

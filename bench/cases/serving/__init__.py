@@ -1,4 +1,5 @@
 """Texts from a model: tokens a second of `holdfast serve-model` beside llama.cpp's, with one and with many texts at once."""
+import collections
 import json
 import os
 import re
@@ -16,8 +17,9 @@ PROMPT, TOKENS = 32, 96
 MEASURED_S = 2
 FORMS = {"int8": "q8_0", "int4": "q4_0"}  # llama.cpp's beside ours
 NOTE = ("The likeliest tokens after prompts of {prompt} tokens, {tokens} of each text, so many texts at once; tokens a second from the first token of the last "
-        "text that began to the end of the first that ended, the median of {seconds} s of such rounds. Peer: llama.cpp (node-llama-cpp {version}), the same model as GGUF, sequences of one context; as "
-        "installed, and with flash attention; beside bfloat16 in float16, beside int8 in q8_0, beside int4 in q4_0. Parameters are random where nothing is trained: the work is the same. Memory: of the whole process.")
+        "text that began to the end of the first that ended, the median of {seconds} s of such rounds. Peer: llama.cpp under JavaScript (node-llama-cpp {version}), the same model as GGUF, sequences of one "
+        "context; as installed with as many threads; at its best with as many or fewer, with or without flash attention, whichever is quickest; beside bfloat16 in float16, beside int8 in q8_0, beside int4 in "
+        "q4_0. Parameters are random where nothing is trained: the work is the same. Memory: of the whole process, with the most texts at once.")
 
 
 class Served:
@@ -117,6 +119,11 @@ def checkpoint(cluster, data, size):
     return job
 
 
+def at_its_best(figures, streams, threads, better):
+    """A row's peer, of its figures by (texts at once, threads, flash attention): those with fewer threads were measured before."""
+    return dict(zip(testbed.peer_python.SETUPS, (figures[streams, threads, 0], better(figures.values())))) if figures else None
+
+
 def rows_of_model(cluster, data, size, options, note):
     job, exported = checkpoint(cluster, data, size), {}
     for precision in ("bfloat16", "float32", *FORMS):
@@ -125,19 +132,21 @@ def rows_of_model(cluster, data, size, options, note):
         else:
             model = os.path.join(exchange.export(cluster, job, "gguf", "float16" if precision == "bfloat16" else precision), "model.gguf")
         exported[precision] = model
+        peer = collections.defaultdict(list)  # (texts at once, threads, flash attention) -> what it said
         for threads in (1, 2):
             served = Served(cluster, job, data, precision, threads, f"{size}-{precision}-{threads}")
             try:
                 for streams in QUICK_STREAMS if options.quick else STREAMS:
-                    ours, installed, best = [], [], []
+                    ours = []
                     for _ in range(options.repeat):
                         ours.append(served.tokens_per_s(streams))
-                        if exchange.installed_version():
-                            installed.append(llama(model, streams, threads, 0)["tokens_per_s"])
-                            best.append(llama(model, streams, threads, 1)["tokens_per_s"])
-                    theirs = testbed.by_setup(dict(zip(testbed.peer_python.SETUPS, (installed, best)))) if installed else None
-                    yield testbed.row(f"{size}, {precision}, {threads} threads, {streams} at once", "tokens/s", testbed.median(ours), peer=theirs, higher_is_better=True, note=note)
-                yield testbed.row(f"{size}, {precision}, {threads} threads: memory", "MB", served.memory_mb(), note=note)
+                        for flash in (0, 1) if exchange.installed_version() else ():
+                            peer[streams, threads, flash].append(llama(model, streams, threads, flash))
+                    theirs = {which: testbed.median([run["tokens_per_s"] for run in runs]) for which, runs in peer.items() if which[0] == streams}
+                    yield testbed.row(f"{size}, {precision}, {threads} threads, {streams} at once", "tokens/s", testbed.median(ours),
+                                      peer=at_its_best(theirs, streams, threads, max), higher_is_better=True, note=note)
+                memory = {which: testbed.median([run["memory_mb"] for run in runs]) for which, runs in peer.items() if which[:2] == (streams, threads)}
+                yield testbed.row(f"{size}, {precision}, {threads} threads: memory", "MB", served.memory_mb(), peer=at_its_best(memory, streams, threads, min), note=note)
             finally:
                 served.close()
 
