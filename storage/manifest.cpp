@@ -6,6 +6,7 @@
 
 #include "storage/checksum.h"
 #include "storage/failure.h"
+#include "storage/json/outside_json.h"
 #include "storage/shards/codec.h"
 #include "storage/shards/layout.h"
 
@@ -154,9 +155,10 @@ Result<json> parse_checked(std::span<const std::byte> bytes, const std::string& 
   const std::string found = checksum_hex(bytes.subspan(kHeadBytes));
   if (expected != found)
     return fail(kCorrupt, "{}: checksum is {}, expected {}: it was altered or torn", name, found, expected);
-  json parsed = json::parse(file, nullptr, false);
-  if (!parsed.is_object()) return fail(kCorrupt, "{}: is not a JSON object", name);
-  return parsed;
+  ParsedJson parsed = parse_json(file);
+  if (parsed.too_deep) return fail(kCorrupt, "{}: is nested deeper than {} levels", name, kJsonDepthMax);
+  if (!parsed.json.is_object()) return fail(kCorrupt, "{}: is not a JSON object", name);
+  return std::move(parsed.json);
 }
 
 std::string hex(const PieceDigest& digest) {

@@ -2,22 +2,20 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <vector>
 
+#include "model/data/small_file.h"
 #include "model/data/token_file.h"
+#include "storage/json/outside_json.h"
 
 namespace holdfast::model {
 
 namespace {
 
 std::string read_info(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  text << file.rdbuf();
-  return nlohmann::json::accept(text.str()) && nlohmann::json::parse(text.str()).is_object() ? text.str() : "";
+  const auto text = read_small_file(path.string());
+  return text && storage::parse_json(*text).json.is_object() ? *text : "";
 }
 
 bool is_listed(const std::string& info, const std::string& digest) {

@@ -12,6 +12,7 @@
 #include "model/data/sentencepiece_tokenizer.h"
 #include "model/data/small_file.h"
 #include "model/data/utf8.h"
+#include "storage/json/outside_json.h"
 
 namespace holdfast::model {
 
@@ -45,7 +46,7 @@ constexpr std::string_view kBytePairPrefix = "gpt2:";
 using Loaded = tl::expected<std::unique_ptr<Tokenizer>, std::string>;
 
 Loaded load_json(const std::string& bytes, const std::string& path) {
-  const nlohmann::json description = nlohmann::json::parse(bytes, nullptr, false);
+  const nlohmann::json description = storage::parse_json(bytes).json;
   if (description.is_object() && description.value("type", nlohmann::json()) == "bytes") return make_byte_tokenizer();
   if (description.is_object() && description.contains("model")) {
     return parse_tokenizer_json(bytes, path).map([](BytePairVocabulary read) {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::string_view kScheme = "data:";
 constexpr size_t kWeightDigitsMax = 4;  // behind the point, and 6 before it: sums of shares stay far below 2^63
-constexpr int64_t kWeightUnit = 10'000;
+constexpr int64_t kWeightUnit = 10'000, kWholeWeightEnd = 1'000'000;
 
 // None: there is something else than digits in it. "" is 0.
 std::optional<int64_t> number_of(std::string_view digits) {
@@ -129,6 +129,12 @@ tl::expected<DataSource, std::string> parse_part(std::string_view part) {
   return source;
 }
 
+// As weight_of reads it: shares of a mixture may have more digits than it takes before the point.
+std::string weight_text(int64_t share, bool in_parts) {
+  if (!in_parts) return fmt::format("{}", share);
+  return fmt::format("{}.{:04}", share / kWeightUnit, share % kWeightUnit);
+}
+
 std::string to_text(const DataSource& source) {
   if (!source.in_set()) return source.path;
   return fmt::format("data:{}{}{}/{}", source.set, source.digest.empty() ? "" : "@", source.digest, source.file);
@@ -173,9 +179,10 @@ tl::expected<DataSource, std::string> parse_validation_source(const std::string&
 
 std::string to_text(const std::vector<DataSource>& sources) {
   if (sources.size() == 1) return to_text(sources.front());
+  const bool in_parts = std::ranges::any_of(sources, [](const DataSource& source) { return source.share >= kWholeWeightEnd; });
   std::string text;
   for (const DataSource& source : sources)
-    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", to_text(source), source.share);
+    text += fmt::format("{}{}:{}", text.empty() ? "" : ",", to_text(source), weight_text(source.share, in_parts));
   return text;
 }
 

@@ -101,11 +101,18 @@ Complaint read(const LabelsField& field, const FieldRow&, const Json& value, Job
   return "";
 }
 
+constexpr size_t kUnknownToldMax = 20;  // each is compared with all that are known
+
 void complain_of_unknown(const Json& json, Errors& errors) {
   std::vector<std::string> known;
   for (const FieldRow& row : job_spec_table()) known.emplace_back(row.name);
+  size_t told = 0;
   for (const auto& [name, value] : json.items()) {
     if (contains(known, name)) continue;
+    if (++told > kUnknownToldMax) {
+      errors.push_back({"", fmt::format("more than {} fields are not known; the others are not listed", kUnknownToldMax)});
+      return;
+    }
     if (const ForeignName* foreign = find_foreign_name(name)) {
       errors.push_back({name, fmt::format("no such field; {}", foreign_name_in_words(*foreign))});
       continue;

@@ -1,5 +1,5 @@
-// Three cases that JSON leaves open, and that all messages treat alike: deep nesting, numbers that are not finite, and bytes
-// that are not UTF-8.
+// Two cases that JSON leaves open, and that all messages treat alike: numbers that are not finite, and bytes that are not
+// UTF-8.
 #include <cmath>
 #include <limits>
 
@@ -19,17 +19,6 @@ std::optional<double> number_from_json(const nlohmann::json& json) {
   if (json == "inf") return kInfinity;
   if (json == "-inf") return -kInfinity;
   return std::nullopt;
-}
-
-ParsedJson parse_json(std::string_view text) {
-  bool too_deep = false;
-  const auto shallow = [&](int depth, nlohmann::json::parse_event_t, nlohmann::json&) {
-    too_deep |= depth > kJsonDepthMax;
-    return depth <= kJsonDepthMax;
-  };
-  nlohmann::json json = nlohmann::json::parse(text, shallow, false);
-  if (too_deep) json = nlohmann::json(nlohmann::json::value_t::discarded);
-  return {std::move(json), too_deep};
 }
 
 std::string json_text(const nlohmann::json& json) {

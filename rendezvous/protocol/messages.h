@@ -33,6 +33,7 @@
 
 #include "rendezvous/protocol/job_spec.h"
 #include "rendezvous/protocol/profile.h"
+#include "storage/json/outside_json.h"
 
 namespace holdfast::rendezvous {
 
@@ -267,14 +268,9 @@ struct Problem {
   std::vector<FieldError> errors;
 };
 
-// Parses text from outside; json.is_discarded() when it is not JSON. Text that is nested deeper than kJsonDepthMax is refused
-// in the same way, because writing and comparing values recurse.
-inline constexpr int kJsonDepthMax = 64;
-struct ParsedJson {
-  nlohmann::json json;
-  bool too_deep = false;
-};
-ParsedJson parse_json(std::string_view text);
+using storage::kJsonDepthMax;
+using storage::parse_json;
+using storage::ParsedJson;
 
 // Compact JSON text. Never throws: bytes that are not UTF-8 (a log line may have any bytes) become U+FFFD.
 std::string json_text(const nlohmann::json& json);

@@ -34,8 +34,9 @@ struct Mending {
 Result<Mending> mend_checkpoint(ObjectStore& first, ObjectStore& second, int64_t step);
 
 // Both places as one, for reading: each object comes from the first place, and where it is not whole there from the second,
-// with which it is then mended. Lists have what either place has. A put goes to the first. `tell`: gets a sentence about each
-// object that was mended, or was taken from the second place while the first was away; any thread calls it.
+// with which it is then mended, a manifest after all of its shards were seen whole there. Lists have what either place has. A
+// put goes to the first. `tell`: gets a sentence about each object that was mended, or was taken from the second place while
+// the first was away; any thread calls it.
 using TellOfMending = std::function<void(const std::string& text)>;
 std::unique_ptr<ObjectStore> join_places(std::unique_ptr<ObjectStore> first, std::unique_ptr<ObjectStore> second,
                                          TellOfMending tell = nullptr);

@@ -2,11 +2,17 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <utility>
 
 #include "storage/copies/copying.h"
 #include "storage/copies/wholeness.h"
 #include "storage/failure.h"
+#include "storage/manifest.h"
 
 namespace holdfast::storage {
 namespace {
@@ -38,18 +44,52 @@ class JoinedPlaces : public ObjectStore {
     if (tell_) tell_(text);
   }
   void mend(const std::string& key, const Bytes& bytes, const Error& why);
+  void await_shards(const std::string& key, const Bytes& manifest);
+  void note_whole(const std::string& key);
 
   const std::unique_ptr<ObjectStore> first_, second_;
   const TellOfMending tell_;
   std::atomic<int64_t> away_until_ = 0;
+  // Manifests that the first place lacks, by their key, with the shards that were not seen whole there yet: a manifest comes
+  // last, for what it names is taken for whole.
+  struct Lacking {
+    Bytes manifest;
+    std::set<std::string> shards;
+  };
+  std::mutex mutex_;
+  std::map<std::string, Lacking> lacking_;
 };
 
 void JoinedPlaces::mend(const std::string& key, const Bytes& bytes, const Error& why) {
   const auto put = first_->put(key, bytes);
+  if (put) note_whole(key);
   tell(put ? fmt::format("{} was not whole in {} and was mended from {}: {}", key, first_->describe(), second_->describe(),
                          why.message)
            : fmt::format("{} is not whole in {}, was taken from {} and could not be mended: {}; {}", key, first_->describe(),
                          second_->describe(), why.message, put.error().message));
+}
+
+void JoinedPlaces::await_shards(const std::string& key, const Bytes& manifest) {
+  const auto parsed = parse_manifest(manifest, key, *step_of_manifest(key));
+  if (!parsed) return;
+  Lacking lacking{manifest, {}};
+  for (const ShardInfo& shard : parsed->shards) lacking.shards.insert(shard.key);
+  const std::lock_guard lock(mutex_);
+  lacking_.try_emplace(key, std::move(lacking));
+}
+
+void JoinedPlaces::note_whole(const std::string& key) {
+  std::optional<std::pair<std::string, Bytes>> complete;
+  {
+    const std::lock_guard lock(mutex_);
+    for (auto at = lacking_.begin(); at != lacking_.end() && !complete; ++at) {
+      if (at->second.shards.erase(key) == 0 || !at->second.shards.empty()) continue;
+      complete = {at->first, std::move(at->second.manifest)};
+      lacking_.erase(at);
+      break;
+    }
+  }
+  if (complete) mend(complete->first, complete->second, {Error::Code::kNotFound, "its shards are there"});
 }
 
 Result<Bytes> JoinedPlaces::get(const std::string& key) {
@@ -58,7 +98,10 @@ Result<Bytes> JoinedPlaces::get(const std::string& key) {
     if (auto copy = get_whole(*second_, key)) return copy;
   }
   auto own = get_whole(*first_, key);
-  if (own) return own;
+  if (own) {
+    note_whole(key);
+    return own;
+  }
   const Error why = own.error();
   const bool away = why.code == Error::Code::kUnavailable;
   if (away) away_until_ = now() + kAwayFor.count();
@@ -66,8 +109,10 @@ Result<Bytes> JoinedPlaces::get(const std::string& key) {
   if (copy) {
     if (away) {
       tell(fmt::format("{} was taken from {}, for {} is away: {}", key, second_->describe(), first_->describe(), why.message));
-    } else {
+    } else if (!step_of_manifest(key)) {
       mend(key, *copy, why);
+    } else {
+      await_shards(key, *copy);
     }
     return copy;
   }

@@ -226,6 +226,12 @@ TEST_F(BytePairFiles, ThatAreNoSuchVocabularyAreRefusedWithTheFileAndThePlace) {
   EXPECT_THAT(refusal_of_json([](auto& json) { json["model"]["merges"][3] = "zzzz q"; }),
               AllOf(HasSubstr("merge 3"), HasSubstr("zzzz")));
   EXPECT_THAT(refusal_of_json([](auto& json) { json["added_tokens"][0].erase("id"); }), HasSubstr("added_tokens"));
+  EXPECT_THAT(refusal_of_json([](auto& json) {
+                json["added_tokens"].push_back({{"id", 2}, {"content", "#"}});  // text would lose it
+              }),
+              HasSubstr("no token stands for the byte 0x23 in text"));
+  const std::string deep = R"({"type": )" + std::string(1'000'000, '[') + std::string(1'000'000, ']') + R"(, "model": {}})";
+  EXPECT_THAT(refusal_of("tokenizer.json", deep), HasSubstr("is not a tokenizer that is known here"));
   EXPECT_THAT(refusal_of("r.tiktoken", "IQ== 0\nIg== one\n"), AllOf(HasSubstr("r.tiktoken: line 2"), HasSubstr("in base64")));
   EXPECT_THAT(refusal_of("r.tiktoken", "IQ== 0\n"), HasSubstr("no token stands for the byte 0x00"));
   EXPECT_THAT(refusal_of("folder/readme.txt", "x"), HasSubstr("SentencePiece"));

@@ -80,6 +80,22 @@ TEST_F(Copies, OfADamagedCheckpointAreNotMade) {
   EXPECT_EQ(copy_checkpoint(*first_, *second_, 20).error().code, Error::Code::kNotFound);
 }
 
+TEST_F(Copies, AManifestComesToThePlaceThatLacksItAfterItsShards) {
+  const State state(1);
+  const auto written = write_checkpoint(*first_, manifest_at(10), state.tensors(), kOptions);
+  ASSERT_TRUE(ok(written));
+  ASSERT_TRUE(ok(copy_checkpoint(*first_, *second_, 10)));
+  ASSERT_TRUE(ok(remove_checkpoint(*first_, 10)));
+  const auto joined = join_places(open("a"), open("b"));
+  ASSERT_TRUE(ok(read_manifest(*joined, 10)));
+  EXPECT_FALSE(is_listed(*first_, 10)) << "looking at it brings no shards";
+  for (const ShardInfo& shard : written->shards) {
+    EXPECT_FALSE(is_listed(*first_, 10)) << "before " << shard.key;
+    ASSERT_TRUE(ok(joined->get(shard.key)));
+  }
+  EXPECT_TRUE(holds(*first_, 10, state));
+}
+
 TEST_F(Copies, MayBeStoppedAndAreKeptToARate) {
   ASSERT_TRUE(ok(write_checkpoint(*first_, manifest_at(10), State(1).tensors(), kOptions)));
   const std::atomic<bool> stop = true;

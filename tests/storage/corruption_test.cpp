@@ -89,6 +89,18 @@ TEST_F(Corruption, ATruncatedManifestIsNamed) {
   expect_named(manifest_key(60), "checksum is");
 }
 
+TEST_F(Corruption, AManifestThatIsNestedWithoutEndIsNamed) {
+  const std::string key = manifest_key(60), content = folder_.read_file(key), head = "{\"checksum\": \"";
+  const size_t rest = content.find('\n') + 1;
+  const std::string nested =
+      "\"spec\": " + std::string(1'000'000, '[') + std::string(1'000'000, ']') + "," + content.substr(rest);
+  ASSERT_TRUE(content.starts_with(head)) << content.substr(0, 80);
+  std::string altered = content;
+  altered.replace(head.size(), 32, checksum_hex(std::as_bytes(std::span(nested))));
+  folder_.write_file(key, altered.substr(0, rest) + nested);
+  expect_named(key, "nested deeper than 64 levels");
+}
+
 TEST_F(Corruption, TwoShardsThatChangedPlacesAreNamed) {
   const std::string a = manifest_.shards[0].key, b = manifest_.shards[1].key;
   const std::string content_a = folder_.read_file(a), content_b = folder_.read_file(b);

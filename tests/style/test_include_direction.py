@@ -35,7 +35,7 @@ FLOORS = {  # part (a folder, or a path prefix) -> the parts whose headers it ma
     "rendezvous/data_dir": "storage rendezvous/text rendezvous/protocol rendezvous/store rendezvous/data_sets",
     "rendezvous/http": "rendezvous/text rendezvous/protocol",
     "rendezvous/http/files": "rendezvous/http",
-    "rendezvous/completions": "model rendezvous/text rendezvous/http",
+    "rendezvous/completions": "model rendezvous/text rendezvous/protocol rendezvous/http",
     "rendezvous/coordinator": "rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/profile rendezvous/membership "
                               "rendezvous/scheduler rendezvous/store",
     "rendezvous/queries": "storage rendezvous/text rendezvous/protocol rendezvous/plan rendezvous/scheduler rendezvous/data_dir "
@@ -128,7 +128,7 @@ NARROW = {  # (part, part it includes) -> the only headers it may take from ther
     ("worker/transport", "rendezvous/client"): {"rendezvous/client/socket_address.h"},
     ("worker/tensorboard", "rendezvous/client"): {"rendezvous/client/socket_address.h"},
     ("worker/state", "rendezvous/client"): {"rendezvous/client/retry.h"},
-    ("rendezvous/protocol", "storage"): {"storage/places/place.h"},  # a target of its own, without I/O
+    ("rendezvous/protocol", "storage"): {"storage/places/place.h", "storage/json/outside_json.h"},  # targets of their own, without I/O
     ("ops/cli/serve", "storage"): {"storage/places/place.h"},
 }
 # (state, event, now) -> state': no clock, no I/O, no threads

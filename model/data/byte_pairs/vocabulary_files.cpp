@@ -12,6 +12,7 @@
 #include "model/data/byte_pairs/encoder.h"
 #include "model/data/byte_pairs/visible_bytes.h"
 #include "model/data/small_file.h"
+#include "storage/json/outside_json.h"
 
 namespace holdfast::model {
 namespace {
@@ -172,7 +173,7 @@ Read read_pair_of_files(const fs::path& ids, const fs::path& merges) {
   const auto id_bytes = read_small_file(ids.string()), merge_bytes = read_small_file(merges.string());
   if (!id_bytes || !merge_bytes) return tl::unexpected(id_bytes ? merge_bytes.error() : id_bytes.error());
   BytePairVocabulary vocabulary;
-  if (auto added = add_tokens(vocabulary, json::parse(*id_bytes, nullptr, false)); !added) {
+  if (auto added = add_tokens(vocabulary, storage::parse_json(*id_bytes).json); !added) {
     return tl::unexpected(ids.string() + ": " + added.error());
   }
   const Problem added = add_merge_lines(vocabulary, *merge_bytes);
@@ -263,7 +264,8 @@ Read read_folder(const fs::path& folder) {
 }  // namespace
 
 Read parse_tokenizer_json(const std::string& bytes, const std::string& origin) {
-  const json description = json::parse(bytes, nullptr, false);
+  const auto [description, too_deep] = storage::parse_json(bytes);
+  if (too_deep) return tl::unexpected(fmt::format("{}: is nested deeper than {} levels.", origin, storage::kJsonDepthMax));
   if (!description.is_object()) return tl::unexpected(origin + ": is no JSON object, expected a tokenizer.json.");
   BytePairVocabulary vocabulary;
   const Problem filled = fill_from_json(vocabulary, description);

@@ -29,13 +29,16 @@ TEST(DataSource, ADataSetHasUsualFiles) {
 TEST(DataSource, WeightsBecomeTheSmallestShares) {
   EXPECT_EQ(training("wiki:0.7,code:0.3"), "data:wiki/train.bin:7,data:code/train.bin:3");
   EXPECT_EQ(training("data:wiki:2,/data/x.bin:6,y.bin:0.5"), "data:wiki/train.bin:4,/data/x.bin:12,y.bin:1");
-  EXPECT_EQ(training("a:0.0001,b:999999"), "data:a/train.bin:1,data:b/train.bin:9999990000");
+  EXPECT_EQ(training("a:0.0001,b:999999"), "data:a/train.bin:0.0001,data:b/train.bin:999999.0000");
 }
 
 TEST(DataSource, ItsOwnTextIsParsedToTheSame) {
-  for (const std::string text : {"x.bin", "data:wiki", "wiki:0.7,code:0.3,/d/x.bin:1"}) {
+  for (const std::string text : {"x.bin", "data:wiki", "wiki:0.7,code:0.3,/d/x.bin:1", "wiki:350.1234,code:120.5678",
+                                 "a:0.0001,b:999999", "a:99.9999,b:0.0001", "a:100,b:0.0001"}) {
     const auto sources = parse_training_sources(text);
-    EXPECT_EQ(parse_training_sources(to_text(*sources)), sources) << text;
+    const auto again = parse_training_sources(to_text(*sources));
+    ASSERT_TRUE(again) << again.error();
+    EXPECT_EQ(*again, *sources) << text;
   }
 }
 
