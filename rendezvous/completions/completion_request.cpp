@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "rendezvous/protocol/messages.h"
 #include "rendezvous/text/nearest_name.h"
 
 namespace holdfast::rendezvous {
@@ -21,7 +22,7 @@ ApiError wrong(const std::string& field, const std::string& why) {
 }
 
 std::string shown(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string text = json_text(value);
   if (text.size() > 60) text = text.substr(0, 57) + "...";
   return text;
 }
@@ -164,11 +165,19 @@ Json json_of(const ApiError& error) {
            {{"message", error.message}, {"type", error.type}, {"param", or_null(error.param)}, {"code", or_null(error.code)}}}};
 }
 
+tl::expected<Json, std::string> read_json_object(std::string_view text) {
+  ParsedJson parsed = parse_json(text);
+  if (parsed.too_deep)
+    return tl::unexpected(fmt::format("is nested deeper than {} levels, which nothing here needs", kJsonDepthMax));
+  if (parsed.json.is_discarded()) return tl::unexpected<std::string>("is no JSON, expected a JSON object");
+  if (!parsed.json.is_object()) return tl::unexpected(fmt::format("is {}, expected a JSON object", parsed.json.type_name()));
+  return std::move(parsed.json);
+}
+
 tl::expected<CompletionRequest, ApiError> read_completion_request(std::string_view body) {
-  const Json json = Json::parse(body, nullptr, false);
-  if (json.is_discarded()) return tl::unexpected(ApiError{.message = "the body is no JSON"});
-  if (!json.is_object())
-    return tl::unexpected(ApiError{.message = "the body is " + std::string(json.type_name()) + ", expected a JSON object"});
+  const auto read = read_json_object(body);
+  if (!read) return tl::unexpected(ApiError{.message = "the body " + read.error()});
+  const Json& json = *read;
   CompletionRequest request;
   model::TextOptions& options = request.options;
   Fields fields(json);

@@ -44,6 +44,8 @@ inline constexpr size_t kPromptsMax = 64;
 inline constexpr int64_t kTextsMax = 128, kLogprobsMax = 20;
 inline constexpr size_t kStopsMax = 4, kStopBytesMax = 256;
 
+// A JSON object from outside, nested no deeper than parse_json takes it. The error says what the text is instead.
+tl::expected<nlohmann::json, std::string> read_json_object(std::string_view text);
 tl::expected<CompletionRequest, ApiError> read_completion_request(std::string_view body);
 
 }  // namespace holdfast::rendezvous

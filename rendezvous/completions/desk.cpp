@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "rendezvous/completions/completion.h"
+#include "rendezvous/protocol/messages.h"
 #include "rendezvous/text/random_hex.h"
 
 namespace holdfast::rendezvous {
@@ -18,9 +19,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
-std::string text_of(const Json& json) {
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
+// Of a stream. All texts of a request may tell their prompts in one pass, before its reader can have read any.
+constexpr size_t kUnreadBytesMax = 16 << 20;
 
 double seconds(Clock::duration time) {
   return std::chrono::duration<double>(time).count();
@@ -62,13 +62,11 @@ struct CompletionDesk::Ongoing {
     std::string bytes;
     const bool goes_on = completion.add(index, tokens, outcome, bytes);
     if (completion.has_ended()) {
-      bytes += completion.request().stream ? completion.last_events() : text_of(completion.answer());
+      bytes += completion.request().stream ? completion.last_events() : json_text(completion.answer());
       is_done = true;
-      spdlog::info("{}: {} texts, {} + {} tokens, the first after {:.3f} s, all after {:.3f} s", id, completion.texts(),
-                   completion.prompt_tokens(), completion.written_tokens(), first ? seconds(*first - begun) : 0.0,
-                   seconds(Clock::now() - begun));
     }
     send(std::move(bytes));
+    if (is_done) tell_how_it_ended();
     return goes_on;
   }
 
@@ -92,22 +90,29 @@ struct CompletionDesk::Ongoing {
     if (is_done) stream->close();
   }
   void give_up() {
-    if (std::exchange(is_done, true)) return;
-    ++counts->abandoned;
-    spdlog::info("{}: the client has gone after {} tokens", id, completion.written_tokens());
+    if (!std::exchange(is_done, true)) tell_how_it_ended();
+  }
+  void tell_how_it_ended() {
+    if (is_gone) {
+      ++counts->abandoned;
+      spdlog::info("{}: the client has gone, or reads too slowly, after {} tokens", id, completion.written_tokens());
+      return;
+    }
+    spdlog::info("{}: {} texts, {} + {} tokens, the first after {:.3f} s, all after {:.3f} s", id, completion.texts(),
+                 completion.prompt_tokens(), completion.written_tokens(), first ? seconds(*first - begun) : 0.0,
+                 seconds(Clock::now() - begun));
   }
 };
 
 HttpResponse CompletionDesk::refuse(const ApiError& error) {
   ++(error.status == 429 ? counts_->busy : counts_->refused);
-  HttpResponse response{.status = error.status, .body = text_of(json_of(error))};
+  HttpResponse response{.status = error.status, .body = json_text(json_of(error))};
   if (error.status == 429 || error.status == 503) response.headers["Retry-After"] = "1";
   if (error.status == 401) response.headers["WWW-Authenticate"] = "Bearer";
   return response;
 }
 
 void CompletionDesk::take(const HttpRequest& request, const Reply& reply, const Find& find) {
-  ++counts_->requests;
   auto order = read_completion_request(request.body);
   if (!order) return reply(refuse(order.error()));
   auto asked = find(order->model);
@@ -125,7 +130,7 @@ void CompletionDesk::take(const HttpRequest& request, const Reply& reply, const 
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .seed = seed};
   const std::string id = head.id;
-  if (settings_.logs_requests) spdlog::info("{}: {}", id, text_of(Json::parse(request.body)));
+  if (settings_.logs_requests) spdlog::info("{}: {}", id, json_text(Json::parse(request.body)));
   const auto ongoing =
       std::make_shared<Ongoing>(id, std::move(head), *std::move(order), *std::move(prompts), asked->tokenizer, counts_);
   std::vector<TextOrder> orders;
@@ -140,8 +145,10 @@ void CompletionDesk::take(const HttpRequest& request, const Reply& reply, const 
       return reply(refuse({.status = 429, .type = "rate_limit_error", .message = refused->why, .code = "busy"}));
     return reply(refuse({.message = refused->why, .param = refused->why.substr(0, refused->why.find(':'))}));
   }
+  ++counts_->taken;
   // The answer is a stream even where it is one piece of JSON: so a reader that goes away is noticed while texts are written.
-  HttpResponse response{.content_type = streams ? "text/event-stream" : "application/json"};
+  HttpResponse response{.content_type = streams ? "text/event-stream" : "application/json",
+                        .stream_unread_max = kUnreadBytesMax};
   response.headers["Cache-Control"] = "no-cache";
   response.headers["X-Request-Id"] = id;
   const auto lost = std::shared_ptr<void>(nullptr, [ongoing](void*) {
@@ -158,7 +165,7 @@ void CompletionDesk::take(const HttpRequest& request, const Reply& reply, const 
 void CompletionDesk::add_metrics(PrometheusText& text) const {
   const auto number = [](int64_t count) { return static_cast<double>(count); };
   text.family("holdfast_serve_requests_total", "counter", "Requests for texts, by what became of them.");
-  text.sample({{"result", "taken"}}, number(counts_->requests - counts_->refused - counts_->busy));
+  text.sample({{"result", "taken"}}, number(counts_->taken));
   text.sample({{"result", "refused"}}, number(counts_->refused));
   text.sample({{"result", "busy"}}, number(counts_->busy));
   text.family("holdfast_serve_abandoned_total", "counter", "Requests whose client went away.");

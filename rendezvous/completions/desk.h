@@ -1,10 +1,10 @@
 // The desk for requests of POST /v1/completions: each on its way from its bytes to the answer, whoever writes its texts.
 //
 // Promises: the texts of a request are a function of the model's fingerprint and the request's prompt, options and seed; a
-// request without a seed gets one, and is told it. A client that goes away is noticed within a second or so, whether its texts
-// are written or wait, and they are given up. Texts are in no log, and prompts only if asked. Refuses, in OpenAI's form of
-// errors: fields that are wrong or not done here (400), what `find` refuses, and more than may wait (429, with Retry-After).
-// Thread: any.
+// request without a seed gets one, and is told it. A client that goes away, or falls 16 MiB behind, is noticed within a second
+// or so, whether its texts are written or wait, and they are given up. Texts are in no log, and prompts only if asked. Refuses,
+// in OpenAI's form of errors: fields that are wrong or not done here (400), what `find` refuses, and more than may wait (429,
+// with Retry-After). Thread: any.
 #pragma once
 
 #include <atomic>
@@ -44,7 +44,7 @@ class CompletionDesk {
 
  private:
   struct Counts {
-    std::atomic<int64_t> requests{0}, refused{0}, busy{0}, abandoned{0};
+    std::atomic<int64_t> taken{0}, refused{0}, busy{0}, abandoned{0};
     DurationHistogram first_token;  // from a request to its first token
   };
   struct Ongoing;

@@ -99,10 +99,19 @@ void Connection::set_deadline(milliseconds patience) {
     error_code ignored;
     // The read of a request ends, and its completion answers 408 because of late_ (a read that has completed already is not
     // cancelled). In any other state there is nothing to answer.
-    if (self->reading_)
-      self->channel_->socket().cancel(ignored);
-    else
+    if (!self->reading_) {
       self->channel_->socket().close(ignored);
+      return;
+    }
+    self->channel_->socket().cancel(ignored);
+    // TLS may go on with another read of a part of a record, which was not there to be cancelled.
+    self->deadline_.expires_after(kFarewellPatience);
+    self->deadline_.async_wait([weak](error_code over) {
+      const auto there = weak.lock();
+      if (over || !there || !there->late_ || !there->reading_) return;
+      error_code nobody;
+      there->channel_->socket().close(nobody);
+    });
   });
 }
 
@@ -273,7 +282,8 @@ void Connection::discard() {
 
 void Connection::begin_stream() {
   keep_alive_ = false;  // the watching read may take what would belong to a next request
-  stream_ = std::make_shared<StreamBuffer>(core_->options().max_stream_buffer_bytes, [weak = weak_from_this()] {
+  const size_t unread_max = response_.stream_unread_max.value_or(core_->options().max_stream_buffer_bytes);
+  stream_ = std::make_shared<StreamBuffer>(unread_max, [weak = weak_from_this()] {
     const auto self = weak.lock();
     if (!self) return;
     post(self->channel_->socket().get_executor(), [weak] {  // weak: the io_context may never run it

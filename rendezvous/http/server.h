@@ -34,7 +34,8 @@ struct HttpRequest {
 class EventStream {
  public:
   virtual ~EventStream() = default;
-  // False when the reader is gone, or so slow that more than the server's bound would be buffered (it is then cut off).
+  // False when the reader is gone, or so slow that more than the bound would be buffered (it is then cut off). A chunk that is
+  // larger by itself is taken where nothing is unread.
   virtual bool write(const std::string& chunk) = 0;
   virtual void close() = 0;
   // Ends before the whole was written, and drops what is unread: the connection is cut, so that the reader sees that something
@@ -58,7 +59,8 @@ struct HttpResponse {
   // When set, `body` is not sent: the headers are, then this is called once with the stream, on a thread that must not block.
   // For HEAD it is dropped.
   std::function<void(std::shared_ptr<EventStream>)> on_stream = {};
-  std::optional<uint64_t> stream_bytes = {};  // all that will be written to the stream, where that is known: readers see it
+  std::optional<uint64_t> stream_bytes = {};     // all that will be written to the stream, where that is known: readers see it
+  std::optional<size_t> stream_unread_max = {};  // the bound of its unread bytes, in place of the server's
 };
 using Reply = std::function<void(HttpResponse)>;
 using Handler = std::function<void(HttpRequest, Reply)>;

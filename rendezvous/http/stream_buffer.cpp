@@ -15,7 +15,7 @@ bool StreamBuffer::write(const std::string& chunk) {
     const std::lock_guard lock(mutex_);
     if (!open_) return false;
     if (chunk.empty()) return true;
-    if (unread_now() + chunk.size() > unread_bytes_max_) {
+    if (unread_now() > 0 && unread_now() + chunk.size() > unread_bytes_max_) {
       open_ = false;
       cut_ = true;
       changed_.notify_all();

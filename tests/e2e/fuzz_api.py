@@ -69,6 +69,9 @@ class Maker:
         return self.chance.choice(TEXTS + ["w1", "read", "http://127.0.0.1:1/"])
 
 
+NESTED = "a value that is nested deeply"
+
+
 class Fuzzer:
     def __init__(self, cluster, seed, description, spec_fields):
         self.cluster, self.chance = cluster, random.Random(seed)
@@ -102,7 +105,11 @@ class Fuzzer:
         else:
             media = operation.get("requestBody", {}).get("content", {}).get("application/json")
             value = self.maker.value(media["schema"]) if media else self.maker.anything()
+        if isinstance(value, dict) and value and self.chance.random() < 0.05:
+            value[self.chance.choice(list(value))] = NESTED
         text = json.dumps(value).encode("utf-8", "surrogatepass")
+        depth = self.chance.choice((60, 70, 200_000))
+        text = text.replace(json.dumps(NESTED).encode(), b"[" * depth + b"]" * depth)
         return text[:self.chance.randrange(len(text))] if self.chance.random() < 0.05 else text
 
     @staticmethod

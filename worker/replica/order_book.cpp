@@ -8,6 +8,13 @@ namespace {
 using rendezvous::TextNews;
 using rendezvous::TextOutcome;
 
+constexpr size_t kReportBytes = 64;  // of the news of a text, without its tokens
+
+// At most, of a token as JSON: two numbers and their names for it and for each alternative.
+size_t report_bytes(const model::WrittenToken& token) {
+  return 64 * (1 + token.alternatives.size());
+}
+
 std::string words_of(TextOutcome outcome) {
   return outcome == TextOutcome::kGoesOn ? "" : outcome == TextOutcome::kStop ? "stop" : "length";
 }
@@ -69,10 +76,33 @@ bool OrderBook::writes_with(const std::string& source) const {
   return std::ranges::any_of(texts_, [&](const auto& entry) { return entry.second.source == source; });
 }
 
-std::vector<TextNews> OrderBook::take_news() {
+std::vector<TextNews> OrderBook::take_news(size_t bytes_max) {
   std::vector<TextNews> all;
-  for (auto& [serial, news] : std::exchange(news_, {})) all.push_back(std::move(news));
+  size_t bytes = 0;
+  while (!news_.empty() && (all.empty() || bytes < bytes_max)) {
+    TextNews& news = news_.begin()->second;
+    bytes += kReportBytes;
+    auto end = news.tokens.begin();
+    while (end != news.tokens.end() && (end == news.tokens.begin() || bytes < bytes_max)) bytes += report_bytes(*end++);
+    if (end == news.tokens.end()) {
+      all.push_back(std::move(news));
+      news_.erase(news_.begin());
+      continue;
+    }
+    all.push_back({.text = news.text, .first = news.first, .tokens = {news.tokens.begin(), end}});
+    news.first += end - news.tokens.begin();
+    news.tokens.erase(news.tokens.begin(), end);
+  }
   return all;
+}
+
+void OrderBook::give_back_what_was_refused(const std::vector<TextNews>& refused) {
+  for (const TextNews& news : refused) {
+    if (news.end == "given_back") continue;
+    std::erase_if(texts_, [&](const auto& entry) { return entry.second.number == news.text; });
+    std::erase_if(news_, [&](const auto& entry) { return entry.second.text == news.text; });
+    news_[next_serial_++] = {.text = news.text, .end = "given_back"};
+  }
 }
 
 }  // namespace holdfast::worker

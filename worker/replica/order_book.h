@@ -34,7 +34,11 @@ class OrderBook {
 
   bool writes_with(const std::string& source) const;
   bool has_news() const { return !news_.empty(); }
-  std::vector<rendezvous::TextNews> take_news();  // news that were taken before are not among them
+  // News that were not taken before, of as many tokens as take about `bytes_max` in a report, and of one at least; the rest are
+  // there yet.
+  std::vector<rendezvous::TextNews> take_news(size_t bytes_max);
+  // News that the service refused, and never heard: another replica is to go on with their texts.
+  void give_back_what_was_refused(const std::vector<rendezvous::TextNews>& news);
 
  private:
   struct Text {

@@ -22,7 +22,8 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr milliseconds kPollWait = seconds(20), kAnswerTime = seconds(5);
-constexpr seconds kTryAgain{5};  // a model that could not be read
+constexpr seconds kTryAgain{5};           // a model that could not be read, a tokenizer that could not be given
+constexpr size_t kNewsBytes = 512 << 10;  // half of what the service takes in a body
 
 std::optional<ReplicaOrders> orders_in(const std::string& body) {
   try {
@@ -203,7 +204,9 @@ void Replica::take(const ReplicaOrders& orders) {
 void Replica::bring_tokenizer() {
   const std::string& bytes = tokenizer_->file_bytes();
   const auto put = setup_.objects->put(std::string("tokenizer/") + tokenizer_->file_name(), std::as_bytes(std::span(bytes)));
-  if (!put) spdlog::warn("the tokenizer could not be given to the service, it is tried again: {}", put.error().message);
+  if (put) return;
+  spdlog::warn("the tokenizer could not be given to the service, it is tried again: {}", put.error().message);
+  stopping_.wait_for(kTryAgain);
 }
 
 void Replica::carry_out(const rendezvous::ReplicaOrder& order) {
@@ -249,7 +252,7 @@ void Replica::send_news(const std::stop_token& stop) {
       std::unique_lock lock(mutex_);
       if (!changed_.wait(lock, stop, [this] { return book_.has_news(); })) return;
       news.life = book_.life();
-      news.news = book_.take_news();
+      news.news = book_.take_news(kNewsBytes);
       add_load(news);
     }
     const Delivery delivery = setup_.link.deliver(*news_client_, path_, rendezvous::json_text(news), stopping_);
@@ -257,8 +260,10 @@ void Replica::send_news(const std::stop_token& stop) {
     // After that the service takes this replica for one that lacks their models: a report says what it has.
     if (std::ranges::any_of(news.news, [](const auto& of_text) { return of_text.end == "given_back"; }))
       orders_client_->cancel();
-    // The service gives these texts to others.
-    if (delivery.how == Delivery::How::kRejected) spdlog::warn("news of texts were refused: {}", delivery.problem.detail);
+    if (delivery.how != Delivery::How::kRejected) continue;
+    spdlog::warn("news of texts were refused, others go on with them: {}", delivery.problem.detail);
+    const std::lock_guard lock(mutex_);
+    if (book_.life() == news.life) book_.give_back_what_was_refused(news.news);
   }
 }
 

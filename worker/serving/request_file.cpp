@@ -56,9 +56,13 @@ class Requests {
 
  private:
   tl::expected<Request, std::string> read(const std::string& text) const {
-    Json json = Json::parse(text, nullptr, false);
-    if (!json.is_object())
-      return tl::unexpected<std::string>("expected a JSON object, as {\"prompt\": \"Once\", \"max_tokens\": 50}");
+    auto object = rendezvous::read_json_object(text);
+    if (!object) {
+      return tl::unexpected(
+          fmt::format("the line {}; one is, as an example, {{\"prompt\": \"Once\", \"max_tokens\": 50}}", object.error()));
+    }
+    Json json = *std::move(object);
+    for (auto at = json.begin(); at != json.end();) at = at->is_null() ? json.erase(at) : std::next(at);  // as if not there
     Request request{.line = line_};
     if (const auto id = json.find("id"); id != json.end()) {
       if (!id->is_string() && !id->is_number_integer())

@@ -51,8 +51,9 @@ size_t ServedModels::forget_finished() {
   std::vector<std::shared_ptr<const ServedModel>> finished;  // their engines end without the lock
   const std::lock_guard lock(mutex_);
   for (auto at = before_.begin(); at != before_.end();) {
+    const bool is_in_hand = at->use_count() > 1;  // first: who had it may give it a text, and then let it go
     const Load load = (*at)->texts->load();
-    if (at->use_count() > 1 || !is_idle(load)) {
+    if (is_in_hand || !is_idle(load)) {
       ++at;
       continue;
     }

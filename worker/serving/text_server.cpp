@@ -41,6 +41,7 @@ std::optional<TextRefused> TextServer::submit(std::vector<TextOrder> orders, std
   const auto deadline = Clock::now() + patience;
   {
     const std::lock_guard lock(mutex_);
+    if (failed_) return TextRefused{.is_busy = true, .why = "the model failed, and writes no more: try again later"};
     const int64_t waiting = load_.waiting + static_cast<int64_t>(inbox_.size());
     if (waiting > 0 && waiting + static_cast<int64_t>(orders.size()) > waiting_max_) {
       return TextRefused{.is_busy = true,
@@ -84,7 +85,14 @@ void TextServer::run(const std::stop_token& stop) {
 }
 
 void TextServer::fail(const std::exception& failure) {
+  std::vector<Waiting> waiting;
+  {
+    const std::lock_guard lock(mutex_);
+    failed_ = true;
+    waiting = std::exchange(inbox_, {});
+  }
   for (auto& [number, text] : texts_) text.on_progress({}, TextOutcome::kLost);
+  for (Waiting& text : waiting) text.order.on_progress({}, TextOutcome::kLost);
   texts_.clear();
   on_failure_(failure);
 }

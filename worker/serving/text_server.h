@@ -23,7 +23,7 @@ namespace holdfast::worker {
 
 class TextServer : public rendezvous::Texts {
  public:
-  // On the server's thread, when the decoder threw: every text has ended as kLost, and none is written any more.
+  // On the server's thread, when the decoder threw: every text has ended as kLost, and none is taken any more.
   using OnFailure = std::function<void(const std::exception& failure)>;
 
   // The decoder outlives it. Without `on_failure` its exceptions end the program.
@@ -54,9 +54,10 @@ class TextServer : public rendezvous::Texts {
   const OnFailure on_failure_;
   model::TextEngine engine_;       // the thread's, but for refusal()
   std::map<int64_t, Text> texts_;  // the thread's
-  mutable std::mutex mutex_;       // guards the next two fields
+  mutable std::mutex mutex_;       // guards the next three fields
   std::vector<Waiting> inbox_;
   model::TextEngine::Load load_{};
+  bool failed_ = false;
   std::condition_variable_any filled_;
   std::jthread thread_;  // last: it uses all of these
 };

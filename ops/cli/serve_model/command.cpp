@@ -86,8 +86,11 @@ worker::ServedModel served_model(const ServeModelArguments& arguments, const Sou
           .created_s = std::chrono::duration_cast<std::chrono::seconds>(now).count(),
           .step = trained.manifest.step,
           .memory = memory,
-          .texts = std::make_unique<worker::TextServer>(
-              *memory->decoder, arguments.queue, [&ending](const std::exception& failure) { ending.ask(failure.what()); })};
+          .texts =
+              std::make_unique<worker::TextServer>(*memory->decoder, arguments.queue, [&ending](const std::exception& failure) {
+                const bool stage = dynamic_cast<const worker::StageLost*>(&failure) != nullptr;
+                ending.ask(failure.what() + std::string(stage ? "; start it again when the stages are there" : ""));
+              })};
 }
 
 // A newer checkpoint takes the place of the one that is served. A failure is said, once, and tried again.
@@ -104,7 +107,7 @@ class Follower {
       std::unique_lock lock(mutex_);
       if (stopped_.wait_for(lock, stop, kLookEvery, [] { return false; }); stop.stop_requested()) return;
       lock.unlock();
-      models_.forget_finished();
+      if (models_.forget_finished() > 0) continue;  // there is room for two
       std::string failure;
       try {
         look();
@@ -232,7 +235,7 @@ void serve_model(const Options& options, const ServeModelArguments& arguments) {
     std::this_thread::sleep_for(kFarewellLook);
     if ((*server)->counts().streams == 0 && waited > kFarewell / 8) break;
   }
-  throw Failure{kJobFailed, ending.why + "; start it again when the stages are there"};
+  throw Failure{kJobFailed, ending.why};
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "rendezvous/api/serving/serving.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
@@ -21,6 +22,7 @@ using Json = nlohmann::json;
 constexpr int64_t kWaitMaxMs = 60'000;
 constexpr Millis kAllHeardMs = 3000;  // after the service began, or the job did
 constexpr size_t kTokenizersWaiting = 64;
+constexpr Millis kReadAgainMs = 5000;  // a tokenizer that is there and cannot be read
 
 const std::string& name_of(const Job& job) {
   return job.membership->spec.name.empty() ? job.id : job.membership->spec.name;
@@ -65,6 +67,8 @@ struct ServingApi::Served {
   const Millis began_ms;
   std::shared_ptr<const model::Tokenizer> tokenizer;
   bool is_reading = false, lacks_tokenizer = false;
+  int reads_failed = 0;  // of the tokenizer: the first before a replica has brought it
+  Millis read_again_ms = 0;
 };
 
 namespace {
@@ -198,9 +202,9 @@ void ServingApi::post_texts(Call& call) {
     return call.answer(json_answer(200, Json(ReplicaOrders{.life = life_, .wanted = wanted(*job, *served)})));
   }
   served->replicas.hear(worker, *report);
-  if (!report->tokenizer.empty() && served->tokenizer == nullptr && !served->is_reading)
-    read_tokenizer(job->id, report->tokenizer);
   const Millis now = turn_.clock.steady_ms();
+  if (!report->tokenizer.empty() && served->tokenizer == nullptr && !served->is_reading && now >= served->read_again_ms)
+    read_tokenizer(job->id, report->tokenizer);
   // tend() looks at it in this turn, after all commands. `have` is the newest order that the replica has.
   polls_.add({call.reply, worker, report->incarnation, fmt::format("{} {}", report->life == life_ ? report->have : 0, job->id),
               now + std::min(report->wait_ms, kWaitMaxMs)},
@@ -236,20 +240,25 @@ void ServingApi::read_tokenizer(const std::string& job, const std::string& objec
   const std::shared_ptr<Served> served = served_.at(job);
   served->is_reading = true;
   const std::string path = objects_folder(data_dir_, job) + "/" + object;
-  const auto tell = [served, commands = turn_.commands](std::shared_ptr<const model::Tokenizer> tokenizer) {
-    commands->add_result([served, tokenizer = std::move(tokenizer)] {
+  const auto tell = [served, commands = turn_.commands, &clock = turn_.clock](std::shared_ptr<const model::Tokenizer> tokenizer,
+                                                                              const std::string& why) {
+    commands->add_result([served, tokenizer = std::move(tokenizer), why, &clock] {
       served->is_reading = false;
       served->tokenizer = tokenizer;
       served->lacks_tokenizer = tokenizer == nullptr;
+      if (tokenizer != nullptr || ++served->reads_failed == 1) return;
+      served->read_again_ms = clock.steady_ms() + kReadAgainMs;
+      if (served->reads_failed == 2) spdlog::warn("a job's tokenizer cannot be read, it is tried again: {}", why);
     });
   };
-  const bool posted = storage::valid_key(object) &&
-                      tokenizers_.post(
-                          [tell, path] {
-                            auto tokenizer = model::Tokenizer::load(path);
-                            tell(tokenizer ? std::shared_ptr<const model::Tokenizer>(*std::move(tokenizer)) : nullptr);
-                          },
-                          [tell](const std::string&) { tell(nullptr); });
+  const bool posted =
+      storage::valid_key(object) && tokenizers_.post(
+                                        [tell, path] {
+                                          auto tokenizer = model::Tokenizer::load(path);
+                                          if (!tokenizer) return tell(nullptr, tokenizer.error());
+                                          tell(std::shared_ptr<const model::Tokenizer>(*std::move(tokenizer)), "");
+                                        },
+                                        [tell](const std::string& why) { tell(nullptr, why); });
   if (!posted) served->is_reading = false;
 }
 

@@ -44,6 +44,15 @@ TEST(CompletionRequest, TakesAnySeedOf64Bits) {
               HasSubstr("seed: 9223372036854775808, expected a whole number from -9223372036854775808 to 9223372036854775807"));
 }
 
+TEST(CompletionRequest, RefusesWhatIsNestedWithoutEnd) {
+  for (const char* field : {"prompt", "stop", "user", "stream_options", "no_such_field"}) {
+    const std::string deep = std::string(300'000, '[') + std::string(300'000, ']');
+    const auto request = read_completion_request(R"({"model": "m", ")" + std::string(field) + "\": " + deep + "}");
+    ASSERT_FALSE(request);
+    EXPECT_EQ(request.error().message, "the body is nested deeper than 64 levels, which nothing here needs");
+  }
+}
+
 TEST(CompletionRequest, NamesWhatIsWrong) {
   struct Case {
     const char *fields, *param, *says;

@@ -244,6 +244,35 @@ TEST(HttpServerLimits, AWriterThatWaitsForUnreadBytesLosesNoReader) {
   EXPECT_TRUE(all.ends_with("0\r\n\r\n"));
 }
 
+TEST(HttpServerLimits, AChunkAboveTheBoundIsTakenWhereNothingIsUnread) {
+  HttpServerOptions options;
+  options.max_stream_buffer_bytes = 64 << 10;
+  std::promise<std::shared_ptr<EventStream>> opened;
+  const auto server = start(stream_to(opened), options);
+  RawClient reader(server->port());
+  reader.write("GET /events HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto stream = opened.get_future().get();
+  constexpr size_t kChunk = 8 << 20;
+  EXPECT_TRUE(stream->write(std::string(kChunk, 'x')));
+  stream->close();
+  const std::string all = reader.read_all();
+  EXPECT_EQ(static_cast<size_t>(std::ranges::count(all, 'x')), kChunk);
+  EXPECT_TRUE(all.ends_with("0\r\n\r\n"));
+}
+
+TEST(HttpServerLimits, AResponseMayHaveABoundOfItsOwn) {
+  std::promise<std::shared_ptr<EventStream>> opened;
+  const auto server = start([&](const HttpRequest&, const Reply& reply) {
+    HttpResponse response{.stream_unread_max = 4 << 20};
+    response.on_stream = [&](std::shared_ptr<EventStream> stream) { opened.set_value(std::move(stream)); };
+    reply(std::move(response));
+  });
+  RawClient reader(server->port());
+  reader.write("GET /events HTTP/1.1\r\nHost: x\r\n\r\n");
+  const auto stream = opened.get_future().get();
+  for (int i = 0; i < 4; ++i) EXPECT_TRUE(stream->write(std::string(1 << 20, 'x'))) << i;
+}
+
 TEST(HttpServerLimits, AWriterSleepsUntilItsReaderHasReadOrLeft) {
   std::promise<std::shared_ptr<EventStream>> opened;
   const auto server = start(stream_to(opened));

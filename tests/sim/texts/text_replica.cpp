@@ -178,7 +178,10 @@ void TextReplica::send_news() {
   if (now < deliver_at_) return;
   if (!news_) {
     if (!book_.has_news()) return;
-    news_ = ReplicaReport{.incarnation = incarnation_, .job = "j1", .life = book_.life(), .news = book_.take_news()};
+    news_ = ReplicaReport{.incarnation = incarnation_,
+                          .job = "j1",
+                          .life = book_.life(),
+                          .news = book_.take_news(static_cast<size_t>(chance_.between(1, 2000)))};
   }
   delivery_ = Request{request(*news_), now + kAnswerMs};
 }

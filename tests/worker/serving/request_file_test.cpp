@@ -145,7 +145,9 @@ TEST_F(RequestFileTest, WhatIsTornIsDoneAgain) {
 TEST_F(RequestFileTest, NothingIsWrittenBeforeEveryLineWasFoundRight) {
   const std::string right = read(requests_);
   for (const auto& [line, words] : std::vector<std::pair<std::string, std::string>>{
-           {"{", "requests.jsonl:22: expected a JSON object"},
+           {"{", "requests.jsonl:22: the line is no JSON, expected a JSON object; one is, as an example, {\"prompt\": "},
+           {"[]", "requests.jsonl:22: the line is array, expected a JSON object"},
+           {R"({"id":)" + std::string(300'000, '['), "requests.jsonl:22: the line is nested deeper than 64 levels"},
            {R"({"prompt":"a","temprature":1})", "requests.jsonl:22: temprature: no such field; did you mean temperature?"},
            {R"({"prompt":"a","stream":true})", "requests.jsonl:22: stream: a file has none"},
            {R"({"prompt":"a","model":"other"})", "requests.jsonl:22: model: \"other\", expected m or nothing"},
@@ -157,6 +159,15 @@ TEST_F(RequestFileTest, NothingIsWrittenBeforeEveryLineWasFoundRight) {
     EXPECT_THAT(refusal(file()), HasSubstr(words));
     EXPECT_FALSE(std::filesystem::exists(part_));
   }
+}
+
+TEST_F(RequestFileTest, NullStandsForWhatIsNotThere) {
+  write(requests_, "\n{\"prompt\":\"a\"}\n");
+  const Json without = Json::parse(undisturbed());
+  write(requests_, "\n{\"prompt\":\"a\",\"seed\":null,\"max_tokens\":null,\"model\":null,\"id\":null}\n");
+  const Json with = Json::parse(undisturbed());
+  EXPECT_EQ(with.at("seed"), 2);
+  EXPECT_EQ(with, without);
 }
 
 TEST_F(RequestFileTest, AnswersOfOthersAreNotTakenUp) {

@@ -4,12 +4,15 @@
 #include <nlohmann/json.hpp>
 
 #include "model/decode/text_engine.h"
+#include "rendezvous/client/http_client.h"
 #include "rendezvous/text/sha256.h"
 #include "tests/worker/serving/small_served.h"
 #include "worker/peer_server/own_certificate.h"
+#include "worker/serving/stages/pass_bytes.h"
 #include "worker/serving/stages/remote_stages.h"
 #include "worker/serving/stages/stage_api.h"
 #include "worker/serving/stages/stage_server.h"
+#include "worker/serving/text_server.h"
 
 namespace holdfast::worker {
 namespace {
@@ -157,6 +160,44 @@ TEST(Stages, ObeyTheDriverThatBeganLast) {
   EXPECT_NO_THROW((*newer)->feed({&feed, 1}));
 }
 
+TEST(Stages, AnswerAPassThatComesAgainAndComputeItOnce) {
+  const Part whole({0, 2});
+  const Stage stage({0, 2});
+  rendezvous::HttpClient driver(stage.url(), "");
+  driver.set_header("Holdfast-Driver", "d");
+  const auto answer = [&](int64_t number, const model::Feed& feed) {
+    driver.set_header("Holdfast-Pass", std::to_string(number));
+    const auto reply = driver.request("POST", "/v1/stage/pass", bytes_of({&feed, 1}, {}), "application/octet-stream");
+    return reply ? reply->body : "refused: " + reply.error().message();
+  };
+  const std::vector<int32_t> tokens(31, 7), one = {9}, pages = {3, 5};
+  EXPECT_THAT(answer(0, {tokens, 0, pages, 0}), HasSubstr("refused: ")) << "they are counted from 1";
+  for (int64_t number = 1; number <= 3; ++number) {  // the second one fills a page, and the third reads it
+    const model::Feed feed = number == 1 ? model::Feed{tokens, 0, pages, 0} : model::Feed{one, 29 + number, pages, 0};
+    const std::string expected = bytes_of(whole.decoder->feed_through({&feed, 1}, {}));
+    for (int time = 0; time < 3; ++time) EXPECT_TRUE(answer(number, feed) == expected) << number;
+  }
+}
+
+TEST(Stages, TextsThatAModelFailsAreToldOfAndNoMoreAreTaken) {
+  ChangingStages nobody;
+  const Part last({2, kDeep.n_layer}, &nobody);
+  std::atomic<bool> failed = false;
+  TextServer server(*last.decoder, 64, [&](const std::exception&) { failed = true; });
+  std::atomic<int> taken = 0, lost = 0;
+  while (!failed || taken == 0) {
+    const auto refused = server.submit({{{.tokens = {1, 2}, .options = {.max_tokens = 4}},
+                                         [&](const auto&, rendezvous::TextOutcome outcome) {
+                                           lost += outcome == rendezvous::TextOutcome::kLost ? 1 : 0;
+                                           return true;
+                                         }}},
+                                       std::chrono::minutes(1));
+    if (!refused) ++taken;
+  }
+  EXPECT_EQ(lost, taken);
+  EXPECT_THAT(server.submit({}, std::chrono::minutes(1))->why, HasSubstr("the model failed"));
+}
+
 TEST(Passes, ThatADecoderMayNotBeGivenAreRefused) {
   const Part part({2, 4});
   std::vector<int32_t> tokens = {1, 2, 3}, pages = {0, 1};
@@ -169,9 +210,10 @@ TEST(Passes, ThatADecoderMayNotBeGivenAreRefused) {
     return pass ? "" : pass.error();
   };
   EXPECT_EQ(refusal(0, from), "");
-  EXPECT_THAT(refusal(94, from), HasSubstr("positions 94 to 97, expected them below 96"));
+  EXPECT_THAT(refusal(94, from), HasSubstr("3 positions from 94 on, expected them below 96"));
+  EXPECT_THAT(refusal(INT64_MAX, from), HasSubstr("expected them below 96"));
   EXPECT_THAT(refusal(62, from), HasSubstr("2 pages for 65 positions"));
-  EXPECT_THAT(refusal(-1, from), HasSubstr("positions -1"));
+  EXPECT_THAT(refusal(-1, from), HasSubstr("3 positions from -1 on"));
   EXPECT_THAT(refusal(0, {}), HasSubstr("its length is not that of its rows"));
   tokens[1] = 256;
   EXPECT_THAT(refusal(0, from), HasSubstr("a token that is not below 256"));

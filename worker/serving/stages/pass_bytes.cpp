@@ -53,8 +53,8 @@ std::string complaint(const model::Feed& feed, const model::Decoder& decoder) {
   const auto count = static_cast<int64_t>(feed.tokens.size());
   const auto& config = decoder.config();
   if (count == 0) return "a sequence without tokens";
-  if (feed.position < 0 || feed.position + count > config.block_size)
-    return fmt::format("positions {} to {}, expected them below {}", feed.position, feed.position + count, config.block_size);
+  if (feed.position < 0 || feed.position > config.block_size - count)
+    return fmt::format("{} positions from {} on, expected them below {}", count, feed.position, config.block_size);
   const auto outside = [](std::span<const int32_t> values, int64_t limit) {
     return std::ranges::any_of(values, [&](int32_t value) { return value < 0 || value >= limit; });
   };

@@ -74,23 +74,27 @@ Admission StageApi::gate(const HttpRequest& head) {
           }};
 }
 
-// A pass that comes again, because its answer was lost, writes the same keys and values again.
+// A pass that comes again, because its answer was lost, is answered again and not computed: a page that is full has another
+// form, and is not written to again (decode_ops.h).
 HttpResponse StageApi::pass(const HttpRequest& request) {
   const std::string driver = header(request, "holdfast-driver");
   const int64_t number = number_in(header(request, "holdfast-pass"));
   if (number == 1 && driver != driver_) {
     driver_ = driver;
     passes_ = 0;
+    answer_.clear();
     spdlog::info("passes come from {} ({})", request.peer, driver);
   }
   if (driver != driver_) return refusal(409, "another server drives this stage, and began later");
-  if (number != passes_ + 1 && number != passes_)
+  HttpResponse response{.body = answer_, .content_type = "application/octet-stream"};
+  if (number > 0 && number == passes_) return response;
+  if (number != passes_ + 1)
     return refusal(409, fmt::format("pass {} comes after pass {}: those between are lost", number, passes_));
   const auto received = read_pass(request.body, decoder_, facts_.layers.first == 0);
   if (!received) return refusal(400, received.error());
   passes_ = number;
-  return {.body = bytes_of(decoder_.feed_through(received->feeds, received->from())),
-          .content_type = "application/octet-stream"};
+  response.body = answer_ = bytes_of(decoder_.feed_through(received->feeds, received->from()));
+  return response;
 }
 
 }  // namespace holdfast::worker

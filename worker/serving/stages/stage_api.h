@@ -1,6 +1,7 @@
 // A stage's HTTP: GET /v1/stage says what it has, POST /v1/stage/pass takes a pass through its layers; /healthz.
 //
-// Promises: passes are done one at a time, in the order of their numbers. Keys and values of a stage are one driver's: the one
+// Promises: passes are done one at a time, in the order of their numbers, each once: one that comes
+// again gets the same answer. Keys and values of a stage are one driver's: the one
 // that began last. Refuses a missing or wrong token (401), a pass that its decoder may not be given (400), and passes of a
 // driver that is not the last, or that leave one out (409). Thread: gate() and its handlers from any; passes on one of its own.
 #pragma once
@@ -41,6 +42,7 @@ class StageApi {
   const OnFailure on_failure_;
   std::string driver_;  // the pool's thread's
   int64_t passes_ = 0;  // likewise: of that driver
+  std::string answer_;  // likewise: to the last of them
   rendezvous::WorkPool pool_;
 };
 
