@@ -115,11 +115,10 @@ void ObjectsApi::delete_object(Call& call) {
   if (step >= 0) {
     call.reply = [this, reply, job, step](HttpResponse response) {
       const bool removed = response.status == 204;
-      const bool taken = turn_.commands->add([this, reply, job, step, removed, response] {
+      turn_.commands->add_result([this, reply, job, step, removed, response] {
         if (removed) turn_.state.checkpoint_removed(job, step);
         turn_.replies.add(reply, response);
       });
-      if (!taken) reply(problem_answer(problem(503, "unavailable", "the service is stopping: try again")));
     };
   }
   on_objects(call, [key](storage::ObjectStore& store) { return empty_or_problem(store.remove(key)); });

@@ -59,6 +59,9 @@ std::optional<double> number_in(const std::string& name, const Json& value, bool
 void read_keep(const Json& value, PlanRequest& request, std::vector<FieldError>& errors) {
   const bool names = value.is_array() && std::ranges::all_of(value, [](const Json& name) { return name.is_string(); });
   if (!names) return errors.push_back({"keep", R"(must be a list of fields of the job spec, such as ["batch_size"])"});
+  if (value.size() > job_spec_table().size())
+    return errors.push_back({"keep", fmt::format("has {} names, and a job spec has {} fields: name each once", value.size(),
+                                                 job_spec_table().size())});
   for (const Json& name : value) {
     const auto same = [&](const FieldRow& row) { return row.name == name.get_ref<const std::string&>(); };
     if (std::ranges::any_of(job_spec_table(), same)) {
@@ -95,6 +98,11 @@ void read_member(const std::string& name, const Json& value, PlanRequest& reques
 void read_spec(PlanRequest& request, std::vector<FieldError>& errors) {
   if (!request.given.is_object()) {
     errors.push_back({"spec", R"(must be an object with fields of a job spec, such as {"model": "tiny", "nodes": 2})"});
+    return;
+  }
+  if (request.given.contains("kind") && request.given["kind"] != "train") {
+    errors.push_back({"kind", fmt::format("{}: a plan is of a job that trains; leave it out",
+                                          json_text(request.given["kind"]).substr(0, 40))});
     return;
   }
   if (!request.given.contains("train_data_path")) request.given["train_data_path"] = "not read";

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <memory>
 #include <optional>
@@ -19,6 +20,7 @@
 namespace holdfast::rendezvous {
 namespace {
 
+constexpr std::chrono::seconds kStoresPatience{10};  // of all jobs together, as the service begins
 constexpr Millis kUnheardMs = 1500, kReplacedWithinMs = 6000;
 
 bool is_older_copy(const ServiceOptions& options) {
@@ -74,14 +76,27 @@ void compare_with_data_dir(Coordinator& state, const ServiceOptions& options) {
     restored_database.report_stray_checkpoints(folder.job, objects_folder(data_dir, folder.job));
   }
   const bool restored = is_older_copy(options);
+  const auto began = std::chrono::steady_clock::now();
+  int64_t not_asked = 0;
   for (const auto& [number, job] : state.jobs()) {
     if (is_ended(job->membership->state)) continue;
+    const bool is_elsewhere = !job->membership->spec.checkpoint_store.empty();
+    if (is_elsewhere && std::chrono::steady_clock::now() - began > kStoresPatience) {
+      ++not_asked;
+      continue;
+    }
     std::vector<int64_t> known;
     for (const auto& [step, record] : job->checkpoints) known.push_back(step);
     const JobMembership& m = job->membership;
     restored_database.adopt_checkpoints(
         job->id, unknown_checkpoints(data_dir, job->id, m.spec, m.born, known),
         restored ? RestoredDatabase::Adopt::kAll : RestoredDatabase::Adopt::kOfUnknownGenerations);
+  }
+  if (not_asked > 0) {
+    spdlog::warn(
+        "the checkpoint stores of {} job{} were not looked at for checkpoints that the database does not know: others "
+        "took more than {} s to answer",
+        not_asked, not_asked == 1 ? "" : "s", kStoresPatience.count());
   }
 }
 

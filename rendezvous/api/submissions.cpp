@@ -134,6 +134,8 @@ void Submissions::post_job(Call& call) {
   if (const auto checked = check_dependency(*submission); !checked) return call.answer(checked.error());
   const Dependency& dependency = submission->dependency;
   if (!dependency.resume_from.empty()) submission->spec.resume_from = dependency.resume_from;
+  // The spec has digests and places now that were found here; workers, and the service's next life, have to read it again.
+  if (auto kept = parse_job_spec(to_json(submission->spec)); !kept) return call.answer(invalid_spec(std::move(kept.error())));
   if (submission->spec.resume_from.empty() || dependency.resumes_later) return carry_out(call, *submission);
   verify_checkpoint(call, *std::move(submission));
 }
@@ -185,14 +187,13 @@ void Submissions::verify_checkpoint(const Call& call, Submission submission) {
   const bool posted = verifying_.post(
       [this, call, submission = std::move(submission), plan = *std::move(plan)] {
         auto choice = verify_resume(plan, submission.spec, data_dir_, checkpoint_roots_);
-        const bool taken = turn_.commands->add([this, call, submission, choice = std::move(choice)]() mutable {
+        turn_.commands->add_result([this, call, submission, choice = std::move(choice)]() mutable {
           if (!choice) return call.answer(choice.error());
           const ActingFor acting(turn_.state, call);
           submission.resume = std::move(choice->sources);
           submission.resume_note = std::move(choice->note);
           if (still_holds(call, submission)) carry_out(call, submission);
         });
-        if (!taken) call.reply(problem_answer(problem(503, "unavailable", "the service is stopping: try again")));
       },
       [call](const std::string& why) { call.reply(problem_answer(problem(500, "internal_error", why))); });
   if (!posted) call.answer(problem(503, "unavailable", "too many checkpoints are being read: try again"));

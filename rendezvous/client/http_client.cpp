@@ -264,10 +264,10 @@ struct HttpClient::Impl {
     exchange.reply.status = static_cast<int>(status);
     exchange.reply.as_of = exchange.as_of;
     exchange.reply.leader = exchange.leader;
-    if (status < 400) return std::move(exchange.reply);
+    if (status < 300) return std::move(exchange.reply);
     HttpFailure failure;
     failure.base_url = base_url;
-    failure.problem = problem_of(exchange.reply);
+    failure.problem = status < 400 ? redirection(base_url, exchange.reply) : problem_of(exchange.reply);
     sent = !exchange.nothing_done && failure.problem.code != kNotLeader;
     return tl::unexpected(std::move(failure));
   }

@@ -24,6 +24,17 @@ Problem problem_of(const HttpReply& reply) {
   return problem;
 }
 
+Problem redirection(const std::string& base_url, const HttpReply& reply) {
+  const std::string to = reply.location.empty() ? "no address" : reply.location.substr(0, 300);
+  Problem problem;
+  problem.status = reply.status;
+  problem.detail = fmt::format(
+      "{} is not the service itself: it answered {} and leads to {}. Give the service's own address (--server or "
+      "HOLDFAST_SERVER)",
+      base_url, reply.status, to);
+  return problem;
+}
+
 std::string cause_of(CURLcode code, CURL* easy, const char* error_text, milliseconds connect_timeout, milliseconds timeout) {
   long os_error = 0;
   curl_easy_getinfo(easy, CURLINFO_OS_ERRNO, &os_error);

@@ -26,13 +26,12 @@ ChunkShelf::Put ChunkShelf::begin_put(const std::string& name, int64_t bytes, in
   const bool known = found != chunks_.end();
   if (known && found->second.going) return Put::kGoing;
   if (known && found->second.there) return Put::kThere;
-  const bool counted = known && counts(found->second);
-  if (!counted && limit > 0 && bytes_ + bytes > limit) return Put::kNoRoom;
+  const int64_t counted = known && counts(found->second) ? found->second.bytes : 0;
+  const int64_t more = std::max<int64_t>(0, bytes - counted);  // another put of it may have announced too few
+  if (more > 0 && limit > 0 && bytes_ + more > limit) return Put::kNoRoom;
   Chunk& chunk = chunks_[name];
-  if (!counted) {
-    chunk.bytes = bytes;
-    bytes_ += bytes;
-  }
+  chunk.bytes = counted + more;
+  bytes_ += more;
   ++chunk.coming;
   return Put::kWrite;
 }

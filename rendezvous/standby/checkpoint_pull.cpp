@@ -71,7 +71,7 @@ void CheckpointPull::look() {
   do {
     take_catalogue();
   } while (!stop_ && pull_one() == Went::kOn);
-  if (stop_ || moment_->leader.empty() || !seen().problem.empty()) return;
+  if (stop_ || moment_->leader.empty() || leader_is_away_) return;
   if (!data_sets_) {
     data_sets_ =
         std::make_unique<DataSetPull>(DataSetPullOptions{options_.data_dir, options_.token, options_.bytes_per_s, &stop_});
@@ -148,6 +148,7 @@ std::vector<CheckpointPull::Wanted> CheckpointPull::missing() {
 // kDone: nothing is lacking, or nothing can be had now.
 CheckpointPull::Went CheckpointPull::pull_one() {
   std::string problem;
+  leader_is_away_ = false;
   if (moment_->leader.empty()) return Went::kDone;
   for (const Wanted& next : missing()) {
     if (stop_) return Went::kDone;
@@ -158,6 +159,11 @@ CheckpointPull::Went CheckpointPull::pull_one() {
         open_service_store(moment_->leader, next.job, options_.token, {.deadline = kCallPatience, .stop = &stop_});
     const auto copied =
         storage::copy_checkpoint(*there, **here, next.step, {.bytes_per_s = options_.bytes_per_s, .stop = &stop_});
+    if (copied && copied->manifest.state_hash != next.state_hash) {
+      problem = fmt::format("the checkpoint of job {} at step {} has the state hash {} at {}, expected {}, as in the catalogue",
+                            next.job, next.step, copied->manifest.state_hash, moment_->leader, next.state_hash);
+      continue;
+    }
     if (copied) {
       note("");
       remove_old(next.job);
@@ -170,7 +176,8 @@ CheckpointPull::Went CheckpointPull::pull_one() {
     problem = copied.error().message;
     // Another checkpoint may be there: of this one retention has removed an object meanwhile, or its leader lacks it, too.
     const bool of_this_one = copied.error().code == Error::Code::kNotFound || copied.error().code == Error::Code::kCorrupt;
-    if (!of_this_one) break;
+    leader_is_away_ = !of_this_one;
+    if (leader_is_away_) break;
   }
   note(problem);
   return Went::kDone;

@@ -83,7 +83,8 @@ class CheckpointPull {
   std::map<std::pair<std::string, int64_t>, std::string> here_;  // by job and step: the state's hash
   std::set<std::string> folders_;                                // of these jobs are here
   std::unique_ptr<DataSetPull> data_sets_;
-  bool tidy_ = false;  // parts of objects that a broken copy left are gone
+  bool leader_is_away_ = false;  // as the last pull found it
+  bool tidy_ = false;            // parts of objects that a broken copy left are gone
   std::atomic<bool> stop_ = false;
   mutable std::mutex mutex_;  // guards the next field
   PullSeen seen_;

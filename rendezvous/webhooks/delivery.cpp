@@ -65,12 +65,11 @@ DeliveryOutcome deliver(const WebhookRow& hook, const DeliveryRow& delivery, int
     ~Leaving() { clients.leave(client); }
   } leaving{clients, client};
   const auto reply = client.request("POST", url->target, delivery.body, "application/json", kTimeout);
-  if (reply && reply->status < 300) return {wall_ms, reply->status, ""};
-  if (reply)
-    return {wall_ms, reply->status,
-            fmt::format("it answered {}, which leads elsewhere: give the address itself", reply->status)};
+  if (reply) return {wall_ms, reply->status, ""};
   if (reply.error().unreachable) return {wall_ms, 0, reply.error().cause.substr(0, kErrorBytesMax)};
-  return {wall_ms, reply.error().problem.status, fmt::format("it answered {}", reply.error().problem.status)};
+  const int status = reply.error().problem.status;
+  const char* const elsewhere = status < 400 ? ", which leads elsewhere: give the address itself" : "";
+  return {wall_ms, status, fmt::format("it answered {}{}", status, elsewhere)};
 }
 
 }  // namespace holdfast::rendezvous

@@ -261,6 +261,18 @@ TEST_F(DataSetsTest, AJobThatNamesWhatIsNotThereIsRefusedWithTheField) {
   EXPECT_THAT(detail("wiki:0.5,data:nothing:0.5"), HasSubstr("nothing"));
 }
 
+TEST_F(DataSetsTest, APinnedSpecThatCouldNotBeReadAgainIsRefused) {
+  pushes("wiki", "one");
+  const Answer fine = submits("data:wiki:350.1234,data:wiki/train.bin:120.5678");
+  EXPECT_EQ(fine.status(), 201) << fine.response->body;
+  EXPECT_THAT(fine.json()["spec"]["train_data_path"].get<std::string>(), HasSubstr(":175.0617,"));
+  const Answer longer = submits("data:wiki:1,/" + std::string(4060, 'a') + ":1");  // with a digest it is too long
+  EXPECT_EQ(longer.status(), 400) << longer.response->body;
+  EXPECT_THAT(longer.json()["detail"].get<std::string>(), HasSubstr("train_data_path"));
+  restart();
+  EXPECT_EQ(ask("GET", "/v1/jobs").json()["jobs"].size(), 1U);
+}
+
 TEST_F(DataSetsTest, ADryRunShowsThePinAndAPlanNeedsNone) {
   const std::string digest = pushes("wiki", "one");
   Json body = spec();

@@ -132,6 +132,8 @@ TEST_F(PlanTest, NamesWhatIsWrong) {
       {{{"spec", Json::object()}, {"rtt_ms", "fast"}}, "rtt_ms: must be a number from 0, at most 1e+09, not \"fast\""},
       {{{"spec", Json::object()}, {"keep", {"batchsize"}}}, "keep: \"batchsize\" is no field of the job spec"},
       {{{"spec", Json::object()}, {"keep", 1}}, "keep: must be a list of fields"},
+      {{{"spec", Json::object()}, {"keep", std::vector<std::string>(1000, "seed")}}, "keep: has 1000 names"},
+      {{{"spec", {{"kind", "serve"}}}}, "kind: \"serve\": a plan is of a job that trains"},
       {{{"spec", Json::object()}, {"link_mb_s", 1}, {"link_gbit_s", 1}}, "link_gbit_s: is given together with link_mb_s"},
   };
   for (const auto& [request, says] : wrong) {

@@ -139,6 +139,17 @@ TEST(HttpClient, AnErrorWithoutEndIsOnlyItsStatus) {
   EXPECT_LT(sent, kWhole);
 }
 
+TEST(HttpClient, AnAnswerThatLeadsElsewhereIsNoSuccess) {
+  RawServer server([](RawConnection& connection) {
+    connection.read_request();
+    connection.write("HTTP/1.1 308 X\r\nLocation: https://there.example/v1/jobs\r\nContent-Length: 0\r\n\r\n");
+  });
+  const auto reply = HttpClient(server.url(), "").request("POST", "/v1/jobs", "{}");
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().problem.status, 308);
+  EXPECT_THAT(reply.error().message(), HasSubstr("answered 308 and leads to https://there.example/v1/jobs"));
+}
+
 TEST(HttpClient, ReadsNoBodiesWhenOnlyStatusesAreWanted) {
   RawServer server([](RawConnection& connection) {
     while (true) {

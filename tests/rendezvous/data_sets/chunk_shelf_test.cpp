@@ -48,6 +48,15 @@ TEST_F(ChunkShelfTest, TheLimitCountsWhatIsOnItsWay) {
   EXPECT_EQ(shelf_.begin_put(two_, 2, 5), Put::kWrite);
 }
 
+TEST_F(ChunkShelfTest, AChunkThatWasAnnouncedTooShortCountsAsItIs) {
+  EXPECT_EQ(shelf_.begin_put(one_, 1, 5), Put::kWrite) << "whose bytes will turn out to be others";
+  EXPECT_EQ(shelf_.begin_put(one_, 6, 5), Put::kNoRoom);
+  EXPECT_EQ(shelf_.begin_put(one_, 4, 5), Put::kWrite);
+  shelf_.put_ended(one_, false, 0);
+  shelf_.put_ended(one_, true, 0);
+  EXPECT_EQ(shelf_.bytes(), 4);
+}
+
 TEST_F(ChunkShelfTest, AChunkThatNobodyNeedsStaysForADay) {
   keeps(one_, 3, 1000);
   EXPECT_THAT(shelf_.stale(1000 + ChunkShelf::kKeptMs - 1), IsEmpty());

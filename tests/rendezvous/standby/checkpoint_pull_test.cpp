@@ -56,6 +56,18 @@ class CheckpointPullTest : public ServiceTest {
     record.state_hash = written->state_hash;
     ASSERT_EQ(ask("POST", "/v1/jobs/j1/checkpoints", record, {}, "worker-token").status(), 201);
   }
+  // The digest of a data set with one chunk, which the leader keeps.
+  std::string pushes(const std::string& chunk) {
+    const std::string name = sha256_hex(std::as_bytes(std::span(chunk)));
+    EXPECT_EQ(ask_until_answered("PUT", "/v1/data/chunks/" + name, chunk).status(), 204);
+    const nlohmann::json manifest = {
+        {"format", 1},
+        {"chunk_bytes", 4 << 20},
+        {"files", {{{"name", "train.bin"}, {"bytes", chunk.size()}, {"chunks", nlohmann::json::array({name})}}}}};
+    const Answer pushed = ask_until_answered("PUT", "/v1/data/sets/words", manifest.dump());
+    EXPECT_EQ(pushed.status(), 201) << pushed.response->body;
+    return pushed.json()["digest"].get<std::string>();
+  }
   // From here on the service answers over HTTP, and takes its turns by itself.
   void serve() {
     HttpServerOptions options;
@@ -132,14 +144,7 @@ TEST_F(CheckpointPullTest, OneThatIsBrokenOffGoesOnWhereItStopped) {
 }
 
 TEST_F(CheckpointPullTest, DataSetsFollow) {
-  const std::string chunk = "the bytes of a chunk", name = sha256_hex(std::as_bytes(std::span(chunk)));
-  ASSERT_EQ(ask_until_answered("PUT", "/v1/data/chunks/" + name, chunk).status(), 204);
-  const nlohmann::json manifest = {
-      {"format", 1},
-      {"chunk_bytes", 4 << 20},
-      {"files", {{{"name", "train.bin"}, {"bytes", chunk.size()}, {"chunks", nlohmann::json::array({name})}}}}};
-  const Answer pushed = ask_until_answered("PUT", "/v1/data/sets/words", manifest.dump());
-  ASSERT_EQ(pushed.status(), 201) << pushed.response->body;
+  const std::string chunk = "the bytes of a chunk", digest = pushes(chunk);
   serve();
   pull();
   ASSERT_TRUE(sees([&](const PullSeen&) { return !DataSetFiles::names_in(mine_).empty(); }));
@@ -150,8 +155,24 @@ TEST_F(CheckpointPullTest, DataSetsFollow) {
   ASSERT_EQ(found.sets.size(), 1u);
   ASSERT_EQ(found.names.size(), 1u);
   EXPECT_EQ(found.names[0].name, "words");
-  EXPECT_EQ(found.names[0].digest, pushed.json()["digest"].get<std::string>());
-  EXPECT_TRUE(here.get_chunk(name));
+  EXPECT_EQ(found.names[0].digest, digest);
+  EXPECT_TRUE(here.get_chunk(sha256_hex(std::as_bytes(std::span(chunk)))));
+}
+
+TEST_F(CheckpointPullTest, DataSetsFollowThoughACheckpointIsLostOrAnotherThanTheCatalogueSays) {
+  writes(2);
+  writes(4);
+  fs::remove_all(objects_folder(folder_, "j1") + "/" + storage::checkpoint_prefix(2));
+  watched_->begin();
+  CheckpointRow other = watched_->load().checkpoints.back();
+  other.record.state_hash = std::string(32, '0');
+  watched_->save_checkpoint(other);
+  watched_->commit();
+  pushes("the bytes of a chunk");
+  serve();
+  pull();
+  ASSERT_TRUE(sees([&](const PullSeen& seen) { return !DataSetFiles::names_in(mine_).empty() && !seen.problem.empty(); }));
+  EXPECT_EQ(pull_->seen().there, 0);
 }
 
 TEST_F(CheckpointPullTest, AShardThatIsDamagedThereIsNotTaken) {
