@@ -15,7 +15,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kFirstCopyPause{5000}, kLongestCopyPause{60'000};
+constexpr milliseconds kLongestCopyPause{60'000};
 constexpr int kTriesAtTheEnd = 3;
 constexpr int64_t kBehind = 2;  // checkpoints that came while one was copied
 
@@ -65,11 +65,13 @@ bool Copier::has(int64_t step) const {
 
 void Copier::work() {
   name_thread("checkpoint copier");
-  milliseconds pause = kFirstCopyPause;
+  milliseconds pause = setup_.first_pause;
+  bool was_finishing = false;
   for (int failures = 0;;) {
     {
       std::unique_lock lock(mutex_);
       changed_.wait(lock, [&] { return wanted_ || finishing_ || stop_.raised(); });
+      if (finishing_ && !std::exchange(was_finishing, true)) failures = 0;  // tries at the end are those from here on
       const bool given_up = finishing_ && failures >= kTriesAtTheEnd;
       if (stop_.raised() || (finishing_ && (!wanted_ || given_up))) {
         done_ = true;
@@ -79,7 +81,7 @@ void Copier::work() {
     const auto copied = copy_next();
     if (copied) {
       failures = 0;
-      pause = kFirstCopyPause;
+      pause = setup_.first_pause;
       continue;
     }
     if (stop_.raised()) continue;
@@ -152,8 +154,11 @@ storage::Result<void> Copier::copy_next() {
   const auto copied =
       storage::copy_checkpoint(*first_, *second_, **step, {.bytes_per_s = setup_.bytes_per_s, .stop = stop_.flag()});
   want_again();
-  if (!copied && copied.error().code == storage::Error::Code::kNotFound) return {};  // removed meanwhile, as newer ones came
-  if (!copied) return tl::unexpected(copied.error());
+  if (!copied) {
+    const auto lacks = [](const auto& found) { return !found && found.error().code == storage::Error::Code::kNotFound; };
+    const bool was_removed = lacks(copied) && lacks(storage::read_manifest(*first_, **step));  // as newer ones came
+    return was_removed ? storage::Result<void>() : tl::unexpected(copied.error());
+  }
   last_problem_.clear();
   bool is_behind = false;
   {

@@ -6,6 +6,7 @@
 // each copy; a copy that fails, or falls two checkpoints behind, is an event. Thread: one of its own; any may call.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <functional>
 #include <memory>
@@ -31,6 +32,7 @@ struct CopySetup {
   int64_t keep_last = 0;
   double bytes_per_s = 0;  // 0: as fast as it goes
   int threads = 1;
+  std::chrono::milliseconds first_pause{5000};  // after a copy that failed; longer after each further one
 };
 
 class Copier {

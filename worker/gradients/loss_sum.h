@@ -5,7 +5,7 @@
 
 namespace holdfast::worker {
 
-// In units of 2^-32. Losses stay far below 2^20 or are not finite.
+// In units of 2^-32, of a finite loss. One of a training that has diverged, above 16,384, counts as that much.
 int64_t loss_to_fixed(double loss);
 // The mean of `count` losses whose sum this is.
 double loss_from_fixed(int64_t sum, int64_t count);

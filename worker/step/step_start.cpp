@@ -51,11 +51,12 @@ RunResult<void> choose_first_exponents(TrainLoop& loop) {
   session.lose_gradient();
   LostPeerNotice lost_peers(loop.on_lost_peer);
   const auto tell = [&](const CollectiveError& error) { lost_peers.tell(error); };
-  const auto watch = gathers ? std::jthread() : loop.ring.watch(tell);
+  auto watch = gathers ? std::jthread() : loop.ring.watch(tell);
   try {
     session.first_exponents =
         session.scattered ? session.scattered->first_exponents(step) : session.gradients->first_exponents(step);
     session.first_exponents_of = step;
+    watch = std::jthread();  // it looks at the connections, which the ring uses next
   } catch (const model::Interrupted&) {
     return tl::unexpected(interrupted(loop.interrupt.reason()));
   } catch (const RingFailed& failed) {

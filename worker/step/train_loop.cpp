@@ -142,6 +142,7 @@ RunResult<void> wait_until_all_can_write(TrainLoop& loop) {
                         fmt::format("the checkpoint of step {}, for which the job waits, cannot be written yet: {}",
                                     loop.session.state->step, others->why("")));
     }
+    loop.checkpoints.forget_reservation();  // a part that is to be tried again may be what the others wait for
     if (loop.interrupt.wait_for(kAskAgain)) return tl::unexpected(interrupted(loop.interrupt.reason()));
   }
 }
