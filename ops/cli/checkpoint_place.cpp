@@ -86,8 +86,9 @@ CheckpointPlace of_job(const Options& options, const std::string& name) {
     throw Failure{kBadInput, fmt::format("{} keeps its checkpoints in {}, which is not on this machine: run this where it is",
                                          id, folder)};
   }
-  place.store =
-      value_of(storage::open_store(store, id, {.service = rendezvous::service_stores(server_of(options), token_of(options))}));
+  place.store = value_of(storage::open_store(store, id,
+                                             {.missing = storage::MissingFolder::kFail,
+                                              .service = rendezvous::service_stores(server_of(options), token_of(options))}));
   return place;
 }
 

@@ -106,11 +106,14 @@ void list_stored(const Options& options, const std::string& named) {
   const PlacesOfJob places(place);
   if (places.are_two()) columns.emplace_back("IN");
   Table table(columns);
+  bool is_unreadable = false;
   for (const int64_t step : steps_of(place)) {
     const auto manifest = storage::read_manifest(*place.store, step);
+    if (!manifest && manifest.error().code == storage::Error::Code::kUnavailable) throw failure_of(manifest.error());
     if (!manifest) {
+      is_unreadable = true;
       all.push_back({{"step", step}, {"error", manifest.error().message}});
-      table.add({fmt::format("{}", step), "unreadable: `holdfast ckpt verify` names what is wrong"});
+      table.add({fmt::format("{}", step), fmt::format("unreadable: {}", manifest.error().message)});
       continue;
     }
     all.push_back({{"step", step},
@@ -132,8 +135,12 @@ void list_stored(const Options& options, const std::string& named) {
     }
     table.add(std::move(row));
   }
-  if (options.json) return print_json({{"checkpoints", all}});
-  table.print(options.wide);
+  if (options.json) {
+    print_json({{"checkpoints", all}});
+  } else {
+    table.print(options.wide);
+  }
+  if (is_unreadable) throw Failure{kJobFailed, ""};
 }
 
 void verify(const Options& options, const std::string& named, const std::string& which, int threads) {

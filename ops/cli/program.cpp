@@ -5,6 +5,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
 #include <sstream>
 
@@ -14,6 +15,7 @@
 #include "rendezvous/protocol/commit.h"
 #include "rendezvous/protocol/foreign_names.h"
 #include "rendezvous/protocol/messages.h"
+#include "rendezvous/text/errno_text.h"
 #include "rendezvous/text/nearest_name.h"
 
 namespace holdfast::ops {
@@ -152,6 +154,13 @@ void put_under_headings(CLI::App& app) {
   }
 }
 
+// Words that cannot be written, as on a full disk, are lost: a command that said something has failed then.
+int finish_output() {
+  if ((std::fflush(stdout) == 0 && std::ferror(stdout) == 0) || errno == EPIPE) return kDone;  // a reader may have had enough
+  fmt::print(stderr, "holdfast: standard output cannot be written: {}\n", rendezvous::describe_errno(errno));
+  return kJobFailed;
+}
+
 }  // namespace
 
 std::unique_ptr<CLI::App> make_app(Options& options) {
@@ -197,7 +206,7 @@ int run(int argc, char** argv, const worker::GpuOps* gpus) {
                rendezvous::kHoldfastVersion);
     return kUnreachable;
   }
-  return kDone;
+  return finish_output();
 }
 
 }  // namespace holdfast::ops

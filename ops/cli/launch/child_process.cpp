@@ -73,7 +73,13 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, const std::s
   const std::vector<char*> arguments = pointers_to(command), variables = pointers_to(whole_environment);
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) != 0) fail("a pipe cannot be made");
-  if (pipe2(out, O_CLOEXEC | O_NONBLOCK) != 0) fail("a pipe cannot be made");
+  if (pipe2(out, O_CLOEXEC | O_NONBLOCK) != 0) {
+    const int why = errno;
+    close(in[0]);
+    close(in[1]);
+    errno = why;
+    fail("a pipe cannot be made");
+  }
   fcntl(out[1], F_SETFL, 0);  // the program's own end blocks, as programs expect
   const pid_t parent = getpid();
   pid_ = fork();
@@ -85,8 +91,12 @@ ChildProcess::ChildProcess(const std::vector<std::string>& command, const std::s
   const ssize_t written = write(in[1], input.data(), input.size());
   close(in[0]);
   close(in[1]);
+  if (pid_ < 0) {
+    close(output_);
+    errno = fork_error;
+    fail("no further process can be started");
+  }
   errno = fork_error;
-  if (pid_ < 0) fail("no further process can be started");
   if (written != static_cast<ssize_t>(input.size())) fail("a program's input cannot be written");
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "ops/cli/command/command.h"
 #include "ops/cli/terminal/text_width.h"
 
 namespace holdfast::ops {
@@ -88,8 +89,12 @@ void SshWorkers::tell_to_leave() {
     for (const Kept& kept : kept_) {
       if (kept.state != State::kKept) continue;
       note(kept, "its worker has not left by itself: it is told to");
-      told.push_back(
-          std::make_unique<ChildProcess>(end_command(settings_.options, kept.place.seat.address, kept.place.worker), ""));
+      try {
+        told.push_back(
+            std::make_unique<ChildProcess>(end_command(settings_.options, kept.place.seat.address, kept.place.worker), ""));
+      } catch (const Failure& shortage) {
+        note(kept, fmt::format("it cannot be told: {}", shortage.message));
+      }
     }
   }
   const auto deadline = Clock::now() + kToldWithin;
@@ -116,8 +121,14 @@ void SshWorkers::look_after() {
 
 void SshWorkers::look_at(Kept& kept) {
   if (kept.state == State::kAway && Clock::now() >= kept.again) {
-    kept.ssh = std::make_unique<ChildProcess>(keep_command(settings_.options, kept.place.seat.address, kept.place.worker),
-                                              settings_.token + "\n");
+    try {
+      kept.ssh = std::make_unique<ChildProcess>(keep_command(settings_.options, kept.place.seat.address, kept.place.worker),
+                                                settings_.token + "\n");
+    } catch (const Failure& shortage) {  // of processes or memory: it passes
+      kept.again = Clock::now() + kLongestPause;
+      return tell_trouble(kept, fmt::format("is not connected to ({}), which is tried again in {}", shortage.message,
+                                            in_seconds(kLongestPause)));
+    }
     kept.state = State::kConnecting;
     kept.born = Clock::now();
     kept.last_words.clear();
