@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
 // Of a stream. All texts of a request may tell their prompts in one pass, before its reader can have read any.
-constexpr size_t kUnreadBytesMax = 16 << 20;
+constexpr size_t kUnreadBytesMax = 4 << 20;
 
 double seconds(Clock::duration time) {
   return std::chrono::duration<double>(time).count();

@@ -82,8 +82,6 @@ struct ReplicaOrder {
   model::Prompt prompt = {};
 };
 
-inline constexpr size_t kModelsMax = 2;  // that a replica has at once, of a job that follows another
-
 struct ReplicaOrders {
   std::string life = {};
   std::vector<ReplicaOrder> orders = {};

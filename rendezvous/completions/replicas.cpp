@@ -63,11 +63,12 @@ std::vector<std::string> Replicas::group_of(const std::string& worker) const {
 }
 
 std::vector<std::string> Replicas::wanted(const std::string& newest) const {
-  std::set<std::string> others = pool_.sources_in_use();
-  if (const HeldModel* answers = pool_.answering(newest)) others.insert(answers->source);
-  others.erase(newest);
-  std::vector<std::string> all(others.begin(), others.end());
-  if (all.size() < kModelsMax) all.insert(all.begin(), newest);
+  std::vector<std::string> all = {newest};
+  const auto add = [&](const std::string& source) {
+    if (std::ranges::find(all, source) == all.end()) all.push_back(source);
+  };
+  if (const HeldModel* answers = pool_.answering(newest)) add(answers->source);
+  for (const std::string& source : pool_.sources_in_use()) add(source);
   return all;
 }
 

@@ -2,8 +2,7 @@
 // group together; and the texts that they write.
 //
 // Promises: ReplicaPool's and StageGroups'. A group is a replica while its last stage is connected to the others as they
-// are now. A model that requests are answered with is wanted until half of the replicas have something newer, and the newest
-// one waits while two others are in use: a replica has room for two. Pure: no clock,
+// are now. A model that requests are answered with is wanted until half of the replicas have something newer. Pure: no clock,
 // no I/O. Thread: one.
 #pragma once
 
@@ -39,8 +38,8 @@ class Replicas {
   std::vector<std::string> group_of(const std::string& worker) const;
   bool is_divided() const { return groups_.has_value(); }
 
-  // The sources of models that workers are to have: `newest` where there is room, what requests are answered with until half
-  // have that, and what texts under way were begun with.
+  // The sources of models that workers are to have: `newest`, what requests are answered with until half have that, and what
+  // texts under way were begun with.
   std::vector<std::string> wanted(const std::string& newest) const;
   // Whether a worker is to hear of what it is to have, for it knows something else.
   bool is_news(const std::string& worker, const std::vector<std::string>& wanted) const;

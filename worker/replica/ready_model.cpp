@@ -49,7 +49,7 @@ tl::expected<model::Decoder::Limits, std::string> limits_of(const ReadyModel::Se
   memory.page = static_cast<double>(page_bytes * (layers.end - layers.first)) / static_cast<double>(config.n_layer);
   memory.fewest_pages = setup.spec.stages > 1 ? limits.pages : longest;  // all stages of a model have the same number
   memory.most_pages = limits.pages;
-  memory.models = setup.spec.follow == "on" ? int64_t{rendezvous::kModelsMax} : 1;
+  memory.models = setup.spec.follow == "on" ? 2 : 1;
   memory.precision = setup.spec.precision;
   const auto pages = pages_within(setup.memory, memory);
   if (!pages) return tl::unexpected(pages.error());

@@ -203,7 +203,7 @@ TEST_F(LeadershipTest, BeatsThatEndAreToldOf) {
 
 // Nothing of its connection tells a leader that only reads that another leads: a later term has to.
 TEST_F(LeadershipTest, ALeaderWhoseTermHasPassedHearsOfItAtItsNextBeat) {
-  auto first = service("one");
+  auto first = service("one", milliseconds(20'000));
   ASSERT_TRUE(first->try_to_lead());
   const LeaderBeats beats(
       std::move(first), [] { return true; }, std::chrono::minutes(10));

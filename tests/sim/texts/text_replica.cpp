@@ -181,7 +181,7 @@ void TextReplica::send_news() {
     news_ = ReplicaReport{.incarnation = incarnation_,
                           .job = "j1",
                           .life = book_.life(),
-                          .news = book_.take_news(static_cast<size_t>(chance_.between(1, 2000)))};
+                          .news = book_.take_news(static_cast<size_t>(chance_.between(1, 20'000)))};
   }
   delivery_ = Request{request(*news_), now + kAnswerMs};
 }
