@@ -19,7 +19,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Json = nlohmann::json;
 
-// Of a stream. All texts of a request may tell their prompts in one pass, before its reader can have read any.
+// Of a stream that tells prompts: all texts of a request may do so in one pass, before its reader can have read any.
 constexpr size_t kUnreadBytesMax = 4 << 20;
 
 double seconds(Clock::duration time) {
@@ -121,7 +121,7 @@ void CompletionDesk::take(const HttpRequest& request, const Reply& reply, const 
   if (!prompts) return reply(refuse(prompts.error()));
 
   const uint64_t seed = order->seed.value_or(std::random_device()() & 0x7fffffff);
-  const bool streams = order->stream;
+  const bool streams = order->stream, echoes = order->echo;
   CompletionHead head{
       .id = fmt::format("cmpl-{}-{}", random_hex(6), next_id_++),
       .model = asked->name,
@@ -147,8 +147,8 @@ void CompletionDesk::take(const HttpRequest& request, const Reply& reply, const 
   }
   ++counts_->taken;
   // The answer is a stream even where it is one piece of JSON: so a reader that goes away is noticed while texts are written.
-  HttpResponse response{.content_type = streams ? "text/event-stream" : "application/json",
-                        .stream_unread_max = kUnreadBytesMax};
+  HttpResponse response{.content_type = streams ? "text/event-stream" : "application/json"};
+  if (echoes) response.stream_unread_max = kUnreadBytesMax;
   response.headers["Cache-Control"] = "no-cache";
   response.headers["X-Request-Id"] = id;
   const auto lost = std::shared_ptr<void>(nullptr, [ongoing](void*) {

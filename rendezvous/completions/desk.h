@@ -1,7 +1,7 @@
 // The desk for requests of POST /v1/completions: each on its way from its bytes to the answer, whoever writes its texts.
 //
 // Promises: the texts of a request are a function of the model's fingerprint and the request's prompt, options and seed; a
-// request without a seed gets one, and is told it. A client that goes away, or falls 4 MiB behind, is noticed within a second
+// request without a seed gets one, and is told it. A client that goes away, or falls too far behind, is noticed within a second
 // or so, whether its texts are written or wait, and they are given up. Texts are in no log, and prompts only if asked. Refuses,
 // in OpenAI's form of errors: fields that are wrong or not done here (400), what `find` refuses, and more than may wait (429,
 // with Retry-After). Thread: any.
