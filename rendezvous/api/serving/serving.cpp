@@ -22,7 +22,8 @@ using Json = nlohmann::json;
 constexpr int64_t kWaitMaxMs = 60'000;
 constexpr Millis kAllHeardMs = 3000;  // after the service began, or the job did
 constexpr size_t kTokenizersWaiting = 64;
-constexpr Millis kReadAgainMs = 5000;  // a tokenizer that is there and cannot be read
+constexpr int kReadsFailedTold = 8;
+constexpr Millis kFirstReadAgainMs = 200, kReadAgainMs = 5000;  // a tokenizer that could not be read
 
 const std::string& name_of(const Job& job) {
   return job.membership->spec.name.empty() ? job.id : job.membership->spec.name;
@@ -67,8 +68,9 @@ struct ServingApi::Served {
   const Millis began_ms;
   std::shared_ptr<const model::Tokenizer> tokenizer;
   bool is_reading = false, lacks_tokenizer = false;
-  int reads_failed = 0;  // of the tokenizer: the first before a replica has brought it
-  Millis read_again_ms = 0;
+  std::string tokenizer_object;  // that a replica brings
+  int reads_failed = 0;          // of it: the first ones before it was brought
+  Millis read_again_ms = 0, read_pause_ms = kFirstReadAgainMs;
 };
 
 namespace {
@@ -203,8 +205,8 @@ void ServingApi::post_texts(Call& call) {
   }
   served->replicas.hear(worker, *report);
   const Millis now = turn_.clock.steady_ms();
-  if (!report->tokenizer.empty() && served->tokenizer == nullptr && !served->is_reading && now >= served->read_again_ms)
-    read_tokenizer(job->id, report->tokenizer);
+  if (!report->tokenizer.empty()) served->tokenizer_object = report->tokenizer;
+  read_tokenizer(job->id, now);
   // tend() looks at it in this turn, after all commands. `have` is the newest order that the replica has.
   polls_.add({call.reply, worker, report->incarnation, fmt::format("{} {}", report->life == life_ ? report->have : 0, job->id),
               now + std::min(report->wait_ms, kWaitMaxMs)},
@@ -236,8 +238,10 @@ bool ServingApi::answer_poll(const LongPolls::Poll& poll) {
 }
 
 // A replica brings it as an object of the job.
-void ServingApi::read_tokenizer(const std::string& job, const std::string& object) {
+void ServingApi::read_tokenizer(const std::string& job, Millis now) {
   const std::shared_ptr<Served> served = served_.at(job);
+  const std::string& object = served->tokenizer_object;
+  if (object.empty() || served->tokenizer != nullptr || served->is_reading || now < served->read_again_ms) return;
   served->is_reading = true;
   const std::string path = objects_folder(data_dir_, job) + "/" + object;
   const auto tell = [served, commands = turn_.commands, &clock = turn_.clock](std::shared_ptr<const model::Tokenizer> tokenizer,
@@ -246,9 +250,10 @@ void ServingApi::read_tokenizer(const std::string& job, const std::string& objec
       served->is_reading = false;
       served->tokenizer = tokenizer;
       served->lacks_tokenizer = tokenizer == nullptr;
-      if (tokenizer != nullptr || ++served->reads_failed == 1) return;
-      served->read_again_ms = clock.steady_ms() + kReadAgainMs;
-      if (served->reads_failed == 2) spdlog::warn("a job's tokenizer cannot be read, it is tried again: {}", why);
+      if (tokenizer != nullptr) return;
+      if (++served->reads_failed == kReadsFailedTold) spdlog::warn("a job's tokenizer is tried again and again: {}", why);
+      served->read_again_ms = clock.steady_ms() + served->read_pause_ms;
+      served->read_pause_ms = std::min(kReadAgainMs, 2 * served->read_pause_ms);
     });
   };
   const bool posted =
@@ -301,6 +306,7 @@ void ServingApi::tend() {
       at = served_.erase(at);
       continue;
     }
+    read_tokenizer(at->first, now);
     tend_replicas(*job, served);
     touched.merge(served.replicas.texts().take_touched());
     const std::vector<std::string> wanted_now = wanted(*job, served);

@@ -50,7 +50,7 @@ class ServingApi {
   std::vector<std::string> wanted(const Job& job, const Served& served) const;
   bool answer_poll(const LongPolls::Poll& poll);
   void tend_replicas(const Job& job, Served& served);
-  void read_tokenizer(const std::string& job, const std::string& object);
+  void read_tokenizer(const std::string& job, Millis now);  // where it is time to
 
   Turn& turn_;
   const std::string data_dir_;
