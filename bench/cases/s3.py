@@ -12,10 +12,10 @@ import servers  # noqa: E402
 TITLE = "Checkpoint of Tiny in S3: 362 MB, of which 295 are stored, on a server of the same machine"
 NOTE = ("The server is s3rver (npm), on the same cores. Ours packs (byte planes, zstd) and sends, while nobody trains, and what is read back "
         "is checked and unpacked; MB are of stored bytes. awscli (`aws s3 cp --recursive`) sends and fetches those files as they are; at its best with the quickest of {settings} settings of "
-        "max_concurrent_requests, multipart_chunksize and preferred_transfer_client, each way; the time that it takes to say its version, {start:.2f} s, is taken off. "
+        "max_concurrent_requests and multipart_chunksize, each way (with its CRT client it does not get along with this server); the time that it takes to say its version, {start:.2f} s, is taken off. "
         "The stall is that of a job that trains on, beside one with a folder.")
 SETTINGS = ("", *(f"max_concurrent_requests = {requests}\n    multipart_chunksize = {chunk}\n    multipart_threshold = {chunk}"
-                  for requests, chunk in ((2, "64MB"), (4, "16MB"), (20, "8MB"))), "preferred_transfer_client = crt")  # the first: as installed
+                  for requests, chunk in ((2, "64MB"), (4, "16MB"), (20, "8MB"))))  # the first: as installed
 THREADS = min(4, os.cpu_count())
 EVERY, STEPS = 40, 120
 
