@@ -34,13 +34,17 @@ std::optional<int64_t> OrderBook::take(const rendezvous::ReplicaOrder& order) {
   if (order.number <= have_) return std::nullopt;  // it came before
   have_ = order.number;
   if (order.source.empty()) {
-    std::erase_if(texts_, [&](const auto& entry) { return entry.second.number == order.text; });
-    std::erase_if(news_, [&](const auto& entry) { return entry.second.text == order.text; });
+    forget(order.text);
     return std::nullopt;
   }
   const int64_t serial = next_serial_++;
   texts_[serial] = {.number = order.text, .source = order.source};
   return serial;
+}
+
+void OrderBook::forget(int64_t number) {
+  std::erase_if(texts_, [&](const auto& entry) { return entry.second.number == number; });
+  std::erase_if(news_, [&](const auto& entry) { return entry.second.text == number; });
 }
 
 void OrderBook::give_back(int64_t serial) {
@@ -99,8 +103,7 @@ std::vector<TextNews> OrderBook::take_news(size_t bytes_max) {
 void OrderBook::give_back_what_was_refused(const std::vector<TextNews>& refused) {
   for (const TextNews& news : refused) {
     if (news.end == "given_back") continue;
-    std::erase_if(texts_, [&](const auto& entry) { return entry.second.number == news.text; });
-    std::erase_if(news_, [&](const auto& entry) { return entry.second.text == news.text; });
+    forget(news.text);
     news_[next_serial_++] = {.text = news.text, .end = "given_back"};
   }
 }

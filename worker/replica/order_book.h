@@ -47,6 +47,8 @@ class OrderBook {
     int64_t told = 0;  // tokens
   };
 
+  void forget(int64_t number);  // a text and its news
+
   std::string life_;
   int64_t have_ = 0, next_serial_ = 1;
   std::map<int64_t, Text> texts_;                 // by serial

@@ -86,15 +86,15 @@ HttpResponse StageApi::pass(const HttpRequest& request) {
     spdlog::info("passes come from {} ({})", request.peer, driver);
   }
   if (driver != driver_) return refusal(409, "another server drives this stage, and began later");
-  HttpResponse response{.body = answer_, .content_type = "application/octet-stream"};
-  if (number > 0 && number == passes_) return response;
+  const auto answer = [this] { return HttpResponse{.body = answer_, .content_type = "application/octet-stream"}; };
+  if (number > 0 && number == passes_) return answer();
   if (number != passes_ + 1)
     return refusal(409, fmt::format("pass {} comes after pass {}: those between are lost", number, passes_));
   const auto received = read_pass(request.body, decoder_, facts_.layers.first == 0);
   if (!received) return refusal(400, received.error());
   passes_ = number;
-  response.body = answer_ = bytes_of(decoder_.feed_through(received->feeds, received->from()));
-  return response;
+  answer_ = bytes_of(decoder_.feed_through(received->feeds, received->from()));
+  return answer();
 }
 
 }  // namespace holdfast::worker

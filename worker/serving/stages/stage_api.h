@@ -1,9 +1,9 @@
 // A stage's HTTP: GET /v1/stage says what it has, POST /v1/stage/pass takes a pass through its layers; /healthz.
 //
-// Promises: passes are done one at a time, in the order of their numbers, each once: one that comes
-// again gets the same answer. Keys and values of a stage are one driver's: the one
-// that began last. Refuses a missing or wrong token (401), a pass that its decoder may not be given (400), and passes of a
-// driver that is not the last, or that leave one out (409). Thread: gate() and its handlers from any; passes on one of its own.
+// Promises: passes are done one at a time, in the order of their numbers, and each once: one that comes again gets the same
+// answer. Keys and values of a stage are one driver's: the one that began last. Refuses a missing or wrong token (401), a pass
+// that its decoder may not be given (400), and passes of a driver that is not the last, or that leave one out (409). Thread:
+// gate() and its handlers from any; passes on one of its own.
 #pragma once
 
 #include <cstdint>
