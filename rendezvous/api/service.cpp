@@ -63,19 +63,14 @@ std::optional<HttpResponse> refuse_later_term(const HttpRequest& head, int64_t t
   return problem_answer(problem(503, "not_leader", "another service leads now, in a later term: ask that one"));
 }
 
-// Tells the coordinator which folders and checkpoints it finds in the data directory. The database may be older than they are.
-void compare_with_data_dir(Coordinator& state, const ServiceOptions& options) {
-  const std::string& data_dir = options.data_dir;
-  std::vector<std::string> jobs;
-  for (const auto& [number, job] : state.jobs()) jobs.push_back(job->id);
-  tidy_objects(data_dir, jobs);
-  RestoredDatabase& restored_database = state.restored_database();
-  for (const StrayFolder& folder : stray_folders(data_dir, jobs)) {
-    restored_database.reserve_id(folder.job);
-    if (folder.empty) continue;  // the service was killed between making the folder and the job
-    restored_database.report_stray_checkpoints(folder.job, objects_folder(data_dir, folder.job));
-  }
-  const bool restored = is_older_copy(options);
+struct FoundCheckpoints {
+  std::string job;
+  std::vector<CheckpointRecord> records;
+};
+
+// In the stores of all jobs that have not ended. It may take its time.
+std::vector<FoundCheckpoints> look_for_checkpoints(const Coordinator& state, const std::string& data_dir) {
+  std::vector<FoundCheckpoints> found;
   const auto began = std::chrono::steady_clock::now();
   int64_t not_asked = 0;
   for (const auto& [number, job] : state.jobs()) {
@@ -88,9 +83,7 @@ void compare_with_data_dir(Coordinator& state, const ServiceOptions& options) {
     std::vector<int64_t> known;
     for (const auto& [step, record] : job->checkpoints) known.push_back(step);
     const JobMembership& m = job->membership;
-    restored_database.adopt_checkpoints(
-        job->id, unknown_checkpoints(data_dir, job->id, m.spec, m.born, known),
-        restored ? RestoredDatabase::Adopt::kAll : RestoredDatabase::Adopt::kOfUnknownGenerations);
+    found.push_back({job->id, unknown_checkpoints(data_dir, job->id, m.spec, m.born, known)});
   }
   if (not_asked > 0) {
     spdlog::warn(
@@ -98,6 +91,26 @@ void compare_with_data_dir(Coordinator& state, const ServiceOptions& options) {
         "took more than {} s to answer",
         not_asked, not_asked == 1 ? "" : "s", kStoresPatience.count());
   }
+  return found;
+}
+
+// Tells the coordinator which folders and checkpoints it finds in the data directory. The database may be older than they are.
+void compare_with_data_dir(Coordinator& state, const ServiceOptions& options) {
+  const std::string& data_dir = options.data_dir;
+  std::vector<std::string> jobs;
+  for (const auto& [number, job] : state.jobs()) jobs.push_back(job->id);
+  tidy_objects(data_dir, jobs);
+  // While a transaction is open nobody is waited for: a server of databases ends those that stand still.
+  state.commit();
+  const auto found = look_for_checkpoints(state, data_dir);
+  RestoredDatabase& restored_database = state.restored_database();
+  for (const StrayFolder& folder : stray_folders(data_dir, jobs)) {
+    restored_database.reserve_id(folder.job);
+    if (folder.empty) continue;  // the service was killed between making the folder and the job
+    restored_database.report_stray_checkpoints(folder.job, objects_folder(data_dir, folder.job));
+  }
+  const auto adopt = is_older_copy(options) ? RestoredDatabase::Adopt::kAll : RestoredDatabase::Adopt::kOfUnknownGenerations;
+  for (const auto& [job, records] : found) restored_database.adopt_checkpoints(job, records, adopt);
 }
 
 // Makes the folders of jobs that began while another service led, and names the checkpoints that this one did not pull.

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <set>
 #include <string_view>
 #include <system_error>
 
+#include "rendezvous/protocol/job_spec.h"
 #include "rendezvous/text/time_text.h"
 #include "storage/checkpoint.h"
 #include "storage/file_system.h"
@@ -68,6 +70,23 @@ std::vector<StrayFolder> stray_folders(const std::string& data_dir, const std::v
   return found;
 }
 
+namespace {
+
+// Whether a job of this spec wrote what has `written` in its manifest. Workers never hear of what concerns the service alone,
+// and they and the service settle some fields only while the job runs; a release may know fields that another does not.
+bool is_of_same_training(const nlohmann::json& written, const JobSpec& spec) {
+  static constexpr std::string_view kSettledLater[] = {"shard", "replicas", "epochs", "total_steps", "warmup_steps"};
+  if (!written.is_object() || !written.contains("train_data_path")) return false;
+  const nlohmann::json own = to_json_for_workers(spec);
+  for (const auto& [name, value] : own.items()) {
+    const bool counts = std::ranges::find(kSettledLater, name) == std::end(kSettledLater) && written.contains(name);
+    if (counts && written[name] != value) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
 std::vector<CheckpointRecord> unknown_checkpoints(const std::string& data_dir, const std::string& job, const JobSpec& spec,
                                                   int64_t born, const std::vector<int64_t>& known) {
   const std::string& store = spec.checkpoint_store;
@@ -81,7 +100,12 @@ std::vector<CheckpointRecord> unknown_checkpoints(const std::string& data_dir, c
   for (const int64_t step : steps.value_or(std::vector<int64_t>{})) {
     if (std::ranges::find(known, step) != known.end()) continue;
     const auto manifest = storage::read_manifest(**folder, step);
-    if (!manifest || manifest->job != job || manifest->spec != to_json(spec) || manifest->created_at < oldest) continue;
+    if (!manifest) continue;
+    if (manifest->job != job || !is_of_same_training(manifest->spec, spec) || manifest->created_at < oldest) {
+      spdlog::warn("the checkpoint of step {} in {} is not of this job {}, but of another of that id: it is left alone", step,
+                   (*folder)->describe(), job);
+      continue;
+    }
     CheckpointRecord& record = found.emplace_back();
     record.generation = record.state_generation = manifest->generation;
     record.step = step;

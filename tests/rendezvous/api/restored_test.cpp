@@ -52,16 +52,27 @@ class RestoredTest : public ObedientWorkersTest {
   Json long_spec() {
     Json spec = this->spec();
     spec["total_steps"] = 1000;
+    spec["retries"] = 3;  // which workers never hear of
     return spec;
   }
-  void write_checkpoint(int64_t step, int64_t generation, const std::string& folder) {
+  // As a worker has it in its manifests: made of what it was told, and with what the data and the workers have settled.
+  Json spec_of_a_manifest() {
+    JobSpec told = job_spec_from_json(to_json_for_workers(job_spec_from_json(show()["spec"])));
+    told.shard = "optimizer";
+    Json written = to_json(told.with_steps_over(int64_t{1} << 40));
+    written["a_field_of_a_newer_release"] = 1;
+    return written;
+  }
+  void write_checkpoint(int64_t step, int64_t generation, const std::string& folder,
+                        const Json& other_fields = Json::object()) {
     const auto store = storage::open_directory_store(folder, storage::MissingFolder::kMake);
     ASSERT_TRUE(store);
     storage::Manifest manifest;
     manifest.job = "j1";
     manifest.step = step;
     manifest.generation = generation;
-    manifest.spec = show()["spec"];
+    manifest.spec = spec_of_a_manifest();
+    manifest.spec.update(other_fields);
     manifest.created_at = show()["submitted_at"];
     const std::vector<std::byte> bytes(64);
     const storage::ConstTensor tensor{"wte", "float32", {16}, bytes};
@@ -181,6 +192,14 @@ TEST_F(RestoredTest, ThoseOfTheGenerationThatTrainsOnDisturbNobody) {
   rounds(12);
   EXPECT_EQ(newest_, 1);
   EXPECT_GT(acknowledged_, step);
+}
+
+TEST_F(RestoredTest, CheckpointsOfAnotherJobOfTheSameIdAreLeftAlone) {
+  train_past_a_copy();
+  write_checkpoint(acknowledged_, newest_, folder_ + "/checkpoints/j1", {{"seed", 77}});
+  dies("w1");
+  put_the_copy_back();
+  EXPECT_EQ(events_of("checkpoint_found"), "");
 }
 
 TEST_F(RestoredTest, ACheckpointThatIsNotRegisteredYetIsNoSignOfAnOlderCopy) {
