@@ -12,11 +12,6 @@ using std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kSilence{2};  // after which a server is worth a try again
 
-std::string normalized(std::string url) {
-  while (!url.empty() && url.back() == '/') url.pop_back();
-  return url.find("://") == std::string::npos ? "http://" + url : url;
-}
-
 void add_words(std::vector<std::string>& words, std::string_view text) {
   constexpr std::string_view kBetween = ", \t\r\n";
   for (size_t at = text.find_first_not_of(kBetween); at != std::string_view::npos;) {
@@ -27,6 +22,11 @@ void add_words(std::vector<std::string>& words, std::string_view text) {
 }
 
 }  // namespace
+
+std::string normalized_server(std::string url) {
+  while (!url.empty() && url.back() == '/') url.pop_back();
+  return url.find("://") == std::string::npos ? "http://" + url : url;
+}
 
 std::vector<std::string> Servers::listed(const std::string& text) {
   std::vector<std::string> words;
@@ -39,7 +39,7 @@ std::vector<std::string> Servers::listed(const std::string& text) {
     add_words(words, text);
   }
   if (words.empty()) words.push_back(text);
-  for (std::string& word : words) word = normalized(std::move(word));
+  for (std::string& word : words) word = normalized_server(std::move(word));
   return words;
 }
 
@@ -62,7 +62,7 @@ std::string Servers::current() const {
 void Servers::leave(const std::string& from, const std::string& leader) {
   const std::lock_guard lock(mutex_);
   if (urls_[current_] != from) return;
-  const auto found = std::ranges::find(urls_, normalized(leader));
+  const auto found = std::ranges::find(urls_, normalized_server(leader));
   if (found == urls_.end() || *found == from) {
     current_ = (current_ + 1) % urls_.size();
   } else if (const auto named = static_cast<size_t>(found - urls_.begin()); !is_silent(named)) {

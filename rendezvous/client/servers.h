@@ -20,6 +20,9 @@
 
 namespace holdfast::rendezvous {
 
+// "10.0.0.1:7070/" -> "http://10.0.0.1:7070".
+std::string normalized_server(std::string url);
+
 class Servers {
  public:
   // "URL", "URL,URL", or "@FILE" with one in each line. An address without a scheme is http. Where the file cannot be read its

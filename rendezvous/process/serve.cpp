@@ -17,6 +17,7 @@
 #include <span>
 #include <system_error>
 
+#include "rendezvous/client/servers.h"
 #include "rendezvous/data_dir/bearer_token.h"
 #include "rendezvous/data_dir/directory_lock.h"
 #include "rendezvous/http/listen_address.h"
@@ -117,9 +118,19 @@ struct Life {
   Service service;
 };
 
+// It can wait: the next service to lead would look for what the database lacks once more.
+void tell_made_good(const OpenDatabase& opened) {
+  if (!opened.made_good) return;
+  try {
+    opened.made_good();
+  } catch (const StoreError& error) {
+    spdlog::warn("the database was not told that this service knows what it lacks after a failover: {}", error.what());
+  }
+}
+
 // The URL that a service with these options has, before it is known whether anybody else can reach it there.
 std::string url_of(const ServeOptions& options, int port) {
-  if (!options.advertise.empty()) return options.advertise;
+  if (!options.advertise.empty()) return normalized_server(options.advertise);
   std::string host = options.listen.substr(0, options.listen.rfind(':'));
   if (host.empty() || host == "0.0.0.0" || host == "*" || host == "[::]") host = "127.0.0.1";
   return fmt::format("{}://{}:{}", options.tls_cert.empty() ? "http" : "https", host, port);
@@ -236,6 +247,7 @@ tl::expected<int, std::string> run(const ServeOptions& options, const sigset_t& 
     JobStore& jobs = store.get();
     const auto life = std::shared_ptr<Life>(
         new Life{std::move(opened.leadership), std::move(store), Service(of_life, clock, jobs, [] { return random_hex(32); })});
+    tell_made_good(opened);
     return std::shared_ptr<Service>(life, &life->service);
   };
   lives.emplace(requests, begin, [&] {

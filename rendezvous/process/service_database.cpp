@@ -50,10 +50,7 @@ class PostgresqlOfSeveral : public ServiceDatabase {
 
  private:
   OpenDatabase open_as_leader() {
-    if (!standing_by_) {
-      standing_by_ = std::make_unique<PostgresqlLeadership>(LeadershipOptions{
-          .database = choice_.store, .service = choice_.service, .address = choice_.address, .tokens = choice_.tokens});
-    }
+    if (!standing_by_) standing_by_ = std::make_unique<PostgresqlLeadership>(leadership_options());
     if (!standing_by_->try_to_lead({watch_.unanswered_since(), choice_.requests->refused})) {
       const Leader leader = standing_by_->leader();
       watch_.look_at(leader.service == choice_.service ? "" : leader.address);
@@ -65,6 +62,11 @@ class PostgresqlOfSeveral : public ServiceDatabase {
     OpenDatabase opened;
     opened.term = standing_by_->term();
     opened.may_lack_some = standing_by_->is_of_new_timeline();
+    if (opened.may_lack_some) {
+      opened.made_good = [options = leadership_options(), term = opened.term, timeline = standing_by_->of_timeline()] {
+        settle_timeline(options, term, timeline);
+      };
+    }
     const auto heard = [requests = choice_.requests, before = int64_t{-1}]() mutable {
       const int64_t now = requests->heard;
       return std::exchange(before, now) != now;
@@ -76,6 +78,10 @@ class PostgresqlOfSeveral : public ServiceDatabase {
         {.address = choice_.store, .application_name = application_name(choice_.service), .term = opened.term},
         choice_.retention, [beats] { beats->check(); });
     return opened;
+  }
+
+  LeadershipOptions leadership_options() const {
+    return {.database = choice_.store, .service = choice_.service, .address = choice_.address, .tokens = choice_.tokens};
   }
 
   void insist_on_same_tokens(const Leader& leader) const {

@@ -23,6 +23,7 @@ struct OpenDatabase {
   int64_t term = 0;                    // of this leader; 0: there are no terms
   std::function<DatabaseSeen()> seen;  // from any thread, for as long as `leadership` is there; empty: there is none
   bool may_lack_some = false;          // of what was acknowledged: a replica took the place of the server
+  std::function<void()> made_good;     // to be called when the service knows what it lacks; empty: there is nothing to know
 };
 
 class ServiceDatabase {

@@ -61,8 +61,9 @@ void Leadership::begin_term() {
   const TermRow before = table_.lock_row();
   Leader next = self_;
   next.term = std::max(before.term, (timeline - 1) * kTermsOfTimeline) + 1;
-  table_.write_row(next, timeline);
   new_timeline_ = before.term > 0 && before.timeline != timeline;
+  table_.write_row(next, new_timeline_ ? before.timeline : timeline);
+  timeline_ = timeline;
   self_ = std::move(next);
 }
 

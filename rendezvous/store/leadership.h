@@ -32,7 +32,7 @@ struct Leader {
   bool operator==(const Leader&) const = default;
 };
 struct TermRow {
-  int64_t term = 0, timeline = 0;
+  int64_t term = 0, timeline = 0;  // the timeline: up to which a leader knows what the database may lack
 };
 
 // The database, as a connection of one service sees it. Each function throws StoreAway when the connection is lost, or what it
@@ -67,8 +67,10 @@ class Leadership {
   // `heard`: somebody asked this service for something since the beat before.
   void beat(bool heard = true) { table_.count_beats(heard ? kHeard + 1 : 1); }
   int64_t term() const { return self_.term; }  // of this leader; 0 while it stands by
-  // Whether the term before was of another timeline: this database may lack what was acknowledged then.
+  // Whether this database may lack what was acknowledged in a timeline before: no leader has looked through it since, as the
+  // row says, which keeps the timeline before until one has (settle_timeline).
   bool is_of_new_timeline() const { return new_timeline_; }
+  int64_t timeline() const { return timeline_; }  // of the server when this term began
 
  private:
   bool take_lead();
@@ -84,6 +86,7 @@ class Leadership {
   std::optional<int64_t> referred_ms_;      // when the first was referred to the leader since
   int64_t unreached_again_ms_ = 0;          // not before then is another leader deposed for being unreached
   bool new_timeline_ = false;
+  int64_t timeline_ = 0;
 };
 
 }  // namespace holdfast::rendezvous

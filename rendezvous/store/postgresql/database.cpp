@@ -116,7 +116,8 @@ void PostgresqlDatabase::fail(const Sent& sent, const pg_result* result) {
   if (term_ && code == kDivisionByZero) {
     throw LostLeadership(fmt::format("another service leads with the database {} now: this one did in term {}", name_, *term_));
   }
-  if (PQstatus(connection_.get()) == CONNECTION_BAD || code.starts_with("57P")) {  // ended by the server or its operator
+  // Ended by the server or its operator, or because a transaction stood still.
+  if (PQstatus(connection_.get()) == CONNECTION_BAD || code.starts_with("57P") || code == "25P03") {
     lost_ = said.empty() ? without_newline(PQerrorMessage(connection_.get())) : said;
     insist_on_connection();
   }
@@ -277,6 +278,10 @@ int64_t PostgresqlDatabase::changes() {
 
 std::string PostgresqlDatabase::bytes_of(const std::string& column) const {
   return fmt::format("octet_length({})", column);
+}
+
+std::string PostgresqlDatabase::as_kept(const std::string& text) const {
+  return storable_text(text);
 }
 
 int64_t PostgresqlDatabase::last_id(const std::string& table) {

@@ -56,6 +56,7 @@ class PostgresqlDatabase : public SqlDatabase {
   bool in_transaction() const override { return in_transaction_; }
   int64_t changes() override;
   std::string bytes_of(const std::string& column) const override;
+  std::string as_kept(const std::string& text) const override;
   int64_t last_id(const std::string& table) override;
   void note_id(const std::string& table, int64_t id) override;
   void skip_ids_to(const std::string& table, int64_t id) override;

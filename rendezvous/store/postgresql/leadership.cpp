@@ -32,6 +32,10 @@ std::string application_name(const std::string& service, const std::string& addr
   return "holdfast " + service + (address.empty() ? "" : " " + address);
 }
 
+std::string name_of_reading(const std::string& service) {
+  return application_name(service, "reads");
+}
+
 PostgresqlLeadership::PostgresqlLeadership(LeadershipOptions options)
     : db_({.address = options.database,
            .application_name = application_name(options.service, options.address),
@@ -122,11 +126,18 @@ void PostgresqlLeadership::depose(const Leader& leader) {
   for (int look = 0; look < kDeposeLooks; ++look) {
     auto q = db_.prepare(
         "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE datname = current_database() AND "
-        "(application_name = ? OR starts_with(application_name, ?))");
-    q.with(application_name(leader.service), application_name(leader.service, "http"));  // not those by which it reads
+        "(application_name = ?1 OR starts_with(application_name, ?1 || ' ')) AND application_name <> ?2");
+    q.with(application_name(leader.service), name_of_reading(leader.service));
     if (!q.step() || q.integer(0) == 0) return;
     std::this_thread::sleep_for(kDeposePause);
   }
+}
+
+void settle_timeline(const LeadershipOptions& options, int64_t term, int64_t timeline) {
+  PostgresqlDatabase db(
+      {.address = options.database, .application_name = application_name(options.service), .patience = options.patience});
+  db.prepare("UPDATE leadership SET timeline = ? WHERE term = ?").with(timeline, term).run();
+  db.settle();
 }
 
 }  // namespace holdfast::rendezvous

@@ -24,6 +24,8 @@ struct LeadershipOptions {
 // The name of a service's connections at the server, by which it is deposed: "holdfast ID", and the address of the one that
 // asks for the leadership, by which others are told of it.
 std::string application_name(const std::string& service, const std::string& address = "");
+// That of a connection by which it only reads, which stays when it is deposed.
+std::string name_of_reading(const std::string& service);
 
 class PostgresqlLeadership : private LeadershipTable {
  public:
@@ -41,6 +43,7 @@ class PostgresqlLeadership : private LeadershipTable {
   void beat(bool heard = true) { leadership_.beat(heard); }
   int64_t term() const { return leadership_.term(); }
   bool is_of_new_timeline() const { return leadership_.is_of_new_timeline(); }
+  int64_t of_timeline() const { return leadership_.timeline(); }
   Leader leader() override;  // the present one, as the table has it
   DatabaseSeen look_around();
 
@@ -56,5 +59,9 @@ class PostgresqlLeadership : private LeadershipTable {
   PostgresqlDatabase db_;
   Leadership leadership_;
 };
+
+// The leader of this term has made good what a database of a new timeline lacks: the next one need not. Throws StoreError,
+// which leaves it to the next one.
+void settle_timeline(const LeadershipOptions& options, int64_t term, int64_t timeline);
 
 }  // namespace holdfast::rendezvous

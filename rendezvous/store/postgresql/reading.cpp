@@ -34,7 +34,7 @@ class PostgresqlReading : public StoreReading {
 
 std::unique_ptr<StoreReading> open_postgresql_reading(const std::string& address, const std::string& service) {
   auto database = std::make_unique<PostgresqlDatabase>(
-      PostgresqlConnect{.address = address, .application_name = application_name(service) + " reads", .reads_only = true});
+      PostgresqlConnect{.address = address, .application_name = name_of_reading(service), .reads_only = true});
   if (const int64_t version = schema_version(*database); version != postgresql_schema_version_known()) {
     throw StoreAway(
         fmt::format("database {} has schema version {}, and this program reads {}: the service that leads is of another "

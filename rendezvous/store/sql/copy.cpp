@@ -118,9 +118,10 @@ std::string text_of(const Value& value) {
   return std::visit(Visitor{}, value);
 }
 
-bool is_same(const Value& a, const Value& b) {
+// Whether `b` is what `to` reads where `a` was written.
+bool is_same(const Value& a, const Value& b, const SqlDatabase& to) {
   if (const auto* bytes = std::get_if<Blob>(&a)) return bytes->bytes == std::get<Blob>(b).bytes;
-  if (const auto* text = std::get_if<std::string>(&a)) return *text == std::get<std::string>(b);
+  if (const auto* text = std::get_if<std::string>(&a)) return to.as_kept(*text) == std::get<std::string>(b);
   if (const auto* number = std::get_if<int64_t>(&a)) return *number == std::get<int64_t>(b);
   return std::get<std::optional<double>>(a) == std::get<std::optional<double>>(b);
 }
@@ -134,7 +135,7 @@ void compare(SqlDatabase& from, SqlDatabase& to, const SqlTable& table) {
     if (here.empty()) return;
     for (size_t row = 0; row < here.size(); ++row) {
       for (size_t column = 0; column < table.columns.size(); ++column) {
-        if (is_same(here[row][column], there[row][column])) continue;
+        if (is_same(here[row][column], there[row][column], to)) continue;
         throw StoreError(fmt::format("{} in a row of the table {} is {} in {} and {} in {}", table.columns[column].name,
                                      table.name, text_of(here[row][column]), from.name(), text_of(there[row][column]),
                                      to.name()));
@@ -149,8 +150,8 @@ void copy_rows(SqlDatabase& from, SqlDatabase& to, const std::function<void(cons
   refuse_rows(to);
   to.begin();
   for (const SqlTable& table : sql_tables()) on_table(table.name, put_rows(from, to, table));
-  to.commit();
   for (const SqlTable& table : sql_tables()) compare(from, to, table);
+  to.commit();
 }
 
 }  // namespace holdfast::rendezvous

@@ -93,6 +93,9 @@ class SqlDatabase {
   // Ids of rows to come are above this one.
   virtual void skip_ids_to(const std::string& table, int64_t id) = 0;
 
+  // The text that is read where `text` was written.
+  virtual std::string as_kept(const std::string& text) const { return text; }
+
   virtual const std::string& name() const = 0;  // for people: a path, an address
 
  protected:

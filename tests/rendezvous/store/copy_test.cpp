@@ -78,6 +78,28 @@ TEST(Copy, FromOneEngineToTheOtherAndBackNothingChanges) {
   EXPECT_EQ(store->load().jobs.at(1).loss, 0.1 + 0.2);
 }
 
+TEST(Copy, TextsThatPostgresqlCannotKeepDoNotEndIt) {
+  const EngineDatabase sqlite(Engine::kSqlite);
+  {
+    const auto store = open_sqlite_store(sqlite.address());
+    fill(*store);
+    store->begin();
+    store->add_logs("j1", "w2", {{3, "error", std::string("a\0b\xff", 4)}});
+    store->commit();
+  }
+  const std::string address = PostgresqlServer::shared().fresh_address();
+  {
+    PostgresqlDatabase postgresql({.address = address});
+    make_tables(postgresql);
+    copy_rows(*open_sqlite_database(sqlite.address()), postgresql, [](const std::string&, int64_t) {});
+  }
+  const LogPage lines = open_postgresql_store({.address = address})->records().logs({"j1", 0, "w2", ""}, 10);
+  ASSERT_EQ(lines.rows.size(), 1u);
+  EXPECT_EQ(lines.rows[0].line.text,
+            "a\xEF\xBF\xBD"
+            "b\xEF\xBF\xBD");
+}
+
 TEST(Copy, IdsGoOnAboveThoseThatWereGivenOut) {
   const EngineDatabase sqlite(Engine::kSqlite);
   fill(*open_sqlite_store(sqlite.address()));
