@@ -92,6 +92,7 @@ Standing standing_of(const JobMembership& job, const Participant& p) {
   standing.active = !standing.member && p.status.phase == Phase::kActive;
   standing.blank = standing.member && p.status.phase == Phase::kIdle && !p.unheard;
   standing.left_out = standing.member && p.left_out;
+  standing.released = standing.member && job.stage == Stage::kYielding && is_leaving(p);
   standing.question = p.question;
   return standing;
 }

@@ -52,6 +52,7 @@ struct Standing {
   bool active = false;    // in one that went on without it
   bool blank = false;     // a member that holds nothing of the job
   bool left_out = false;  // of a member
+  bool released = false;  // a member that yields and leaves: it hands over what it has
   int64_t question = 0;
   bool operator==(const Standing&) const = default;
 };

@@ -83,6 +83,18 @@ TEST(Standings, NameThoseWhoseDirectiveAnEventCanHaveChanged) {
   EXPECT_THAT(workers_to_notify(story.job), ElementsAre("w1", "w2", "w3")) << "all are fenced";
 }
 
+// It has to hand over what only it has: a yield that it obeys already says nothing of that.
+TEST(Standings, OfAWorkerThatIsTakenWhileItsJobYieldsAreItsOwn) {
+  Story story = running({"w1", "w2", "w3"}, 5);
+  story.happens(WorkerUnwanted{"w3", "another job needs it"});
+  ASSERT_EQ(story.job.stage, Stage::kYielding);
+  workers_to_notify(story.job);
+  EXPECT_FALSE(directive_for(story.job, "w2").released);
+  story.happens(WorkerUnwanted{"w2", "another job needs it, too"});
+  EXPECT_THAT(workers_to_notify(story.job), ElementsAre("w2"));
+  EXPECT_TRUE(directive_for(story.job, "w2").released);
+}
+
 TEST(Standings, OfAWorkerThatComesToARunningJobAreItsOwn) {
   Story story = running({"w1", "w2"}, 5);
   workers_to_notify(story.job);
