@@ -24,6 +24,11 @@ bool is_name(const std::string& text) {
          std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; });
 }
 
+// One that was to end and had no job any more has done as it was told.
+Worker::Life how_it_ended(const Worker& worker) {
+  return worker.leaving() && worker.job.empty() ? Worker::Life::kLeft : Worker::Life::kLost;
+}
+
 }  // namespace
 
 Workers::Workers(const Parts& parts, LeaseTimes times)
@@ -45,7 +50,10 @@ void Workers::renew_lease(Worker& worker) {
 void Workers::begin_life(Worker& worker, const RegisterRequest& request) {
   const std::string last_job = worker.job.empty() ? worker.last_job : worker.job;
   const LossRecord losses = worker.losses;
+  // A process that dies while it is drained begins anew by itself: nobody has changed their mind.
+  const bool draining = worker.draining && worker.life == Worker::Life::kLost && worker.registration.only_job.empty();
   worker = Worker{};
+  worker.draining = draining;
   worker.registration = request;
   worker.last_job = last_job;
   worker.status.phase = Phase::kPreparing;  // not free before it reports so
@@ -86,7 +94,7 @@ OrRefusal<RegisterReply> Workers::register_worker(const RegisterRequest& request
   if (known != request.incarnation) {
     if (!known.empty()) {
       const bool alive = worker.life == Worker::Life::kAlive;
-      if (alive) end_life(worker, Worker::Life::kLost, "a new process registered under its name");
+      if (alive) end_life(worker, how_it_ended(worker), "a new process registered under its name");
       lives_.forbid(request.name, known, alive ? "superseded" : "stale_incarnation");
     }
     begin_life(worker, request);
@@ -185,7 +193,7 @@ OrRefusal<void> Workers::report_lost(const WorkerLost& message) {
   Worker& worker = found->second;
   take_stderr_tail(worker, message.last_lines);
   if (worker.life == Worker::Life::kAlive)
-    end_life(worker, worker.leaving() && worker.job.empty() ? Worker::Life::kLeft : Worker::Life::kLost, message.reason);
+    end_life(worker, how_it_ended(worker), message.reason);
   lives_.forbid(worker.registration.name, message.incarnation, "stale_incarnation");
   return {};
 }
@@ -267,8 +275,9 @@ void Workers::expire_leases() {
     if (worker.life != Worker::Life::kAlive || registry_.now() < worker.lease_until_ms) continue;
     if (spares && registry_.now() < worker.heard_ms + times_.lease_of_most_ms) continue;
     const std::string silence = fmt::format("nothing was heard of it for {}", seconds(registry_.now() - worker.heard_ms));
-    const bool left = worker.job.empty() && worker.leaving();
-    end_life(worker, left ? Worker::Life::kLeft : Worker::Life::kLost, left ? "it ended, as it was told to" : silence);
+    const Worker::Life how = how_it_ended(worker);
+    const bool left = how == Worker::Life::kLeft;
+    end_life(worker, how, left ? "it ended, as it was told to" : silence);
     if (left) lives_.forbid(id, worker.registration.incarnation, "stale_incarnation");
   }
 }

@@ -55,5 +55,23 @@ TEST_F(FlappingTest, ItIsGivenNoWorkUntilItsPauseIsOverAndPeopleSeeWhy) {
   EXPECT_TRUE(node("w2")["held_back_s"].is_null());
 }
 
+TEST_F(FlappingTest, OneThatDiesWhileItIsDrainedIsStillDrainedWhenItIsBack) {
+  arrives("w1");
+  nlohmann::json job = spec();
+  job["min_nodes"] = 1;
+  ask("POST", "/v1/jobs", job);
+  reports("w1", Phase::kPrepared);
+  reports("w1", Phase::kActive, 1, 0);
+  ASSERT_EQ(ask("POST", "/v1/nodes/w1/drain").status(), 202);
+  dies("w1", 1);
+  restart();
+  arrives("w1", 2);
+  EXPECT_EQ(ask("GET", "/v1/workers/w1/directive?incarnation=w1-2").json()["kind"], "exit");
+  EXPECT_EQ(node("w1")["state"], "draining");
+  passes(60'000);  // it has gone, as it was told to
+  arrives("w1", 3);
+  EXPECT_EQ(node("w1")["state"], "alive") << "somebody started it again";
+}
+
 }  // namespace
 }  // namespace holdfast::rendezvous
