@@ -55,12 +55,16 @@ int64_t checked_version(SqliteDatabase& database) {
   return version;
 }
 
-// The jobs that the sources name, and the one that the job comes after, by id or by name.
+// The jobs that the sources name, that whose weights the job begins with or serves, and the one that it comes after, by id or
+// by name.
 void add_needed(std::set<std::string>& needed, const Json& spec, const Json& sources) {
   for (const Json& source : sources) {
     if (source.is_object()) needed.insert(source.value("job", std::string()));
   }
-  if (spec.is_object()) needed.insert(spec.value("after", std::string()));
+  if (!spec.is_object()) return;
+  needed.insert(spec.value("after", std::string()));
+  const std::string begins_with = spec.value("init_from", std::string());  // job:ID@STEP, or a path
+  if (begins_with.starts_with("job:")) needed.insert(begins_with.substr(4, begins_with.find('@') - 4));
 }
 
 void list_jobs(SqliteDatabase& database, DatabaseContents& contents) {

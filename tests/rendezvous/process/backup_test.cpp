@@ -1,5 +1,4 @@
-// Backups of a store that is being written, and restores: their refusals, the database that they keep, the checkpoints that
-// they bring back.
+// Backups of a store that is being written, and restores: their refusals, the database and the checkpoints that they keep.
 #include "rendezvous/process/backup.h"
 
 #include <fmt/format.h>
@@ -240,7 +239,8 @@ TEST_F(Backup, TakesTheCheckpointsThatOpenJobsGoOnFromAndNamesTheEndedJobsThatAr
   resumed.resume = R"([{"kind":2,"step":20,"job":"j1","store":"","state_hash":""}])";
   JobRow named = job("j2", 2, "succeeded");
   named.name = "first";
-  std::vector<JobRow> rows{job("j1", 1, "succeeded"), named, resumed, job("j21", 21, "queued", R"({"after":"first"})")};
+  std::vector<JobRow> rows{job("j1", 1, "succeeded"), named, resumed,
+                           job("j21", 21, "queued", R"({"after":"first","kind":"serve","init_from":"job:j3@20"})")};
   for (int64_t number = 3; number < 15; ++number) rows.push_back(job("j" + std::to_string(number), number, "failed"));
   save(rows);
   const State state(1);
@@ -253,9 +253,9 @@ TEST_F(Backup, TakesTheCheckpointsThatOpenJobsGoOnFromAndNamesTheEndedJobsThatAr
   ASSERT_TRUE(report) << report.error();
   std::vector<std::string> copied;
   for (const CopiedCheckpoint& one : report->checkpoints) copied.push_back(one.job);
-  EXPECT_THAT(copied, ElementsAre("j1", "j2", "j20", "j21"));
+  EXPECT_THAT(copied, ElementsAre("j1", "j2", "j3", "j20", "j21"));
   EXPECT_THAT(report->notes,
-              Contains(HasSubstr("checkpoints of ended jobs j3, j4, j5, j6, j7, j8, j9, j10, j11, j12 and 2 more")));
+              Contains(HasSubstr("checkpoints of ended jobs j4, j5, j6, j7, j8, j9, j10, j11, j12, j13 and 1 more")));
   const auto restored = restore(copy("all"), folder_.path() + "/moved");
   ASSERT_TRUE(restored) << restored.error();
   EXPECT_TRUE(holds(*objects(folder_.path() + "/moved", "j1"), 20, state));
