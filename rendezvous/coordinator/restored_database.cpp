@@ -27,6 +27,14 @@ void RestoredDatabase::reserve_id(const std::string& job) {
   registry_.reserve_job_number(number_of(job));
 }
 
+void RestoredDatabase::data_is_back(const std::string& id) {
+  for (auto& [worker, refusal] : registry_.find_job(id)->refusals) {
+    refusal.incarnation.clear();  // as if another life of the worker had been refused
+    journal_.write().save_refusal(refusal);
+  }
+  registry_.ask_for_plan();
+}
+
 void RestoredDatabase::report_stray_checkpoints(const std::string& job, const std::string& folder) {
   journal_.record(
       {"database_older",

@@ -30,6 +30,9 @@ class RestoredDatabase {
     kAll,                   // the database was restored from a copy
   };
   void adopt_checkpoints(const std::string& job, const std::vector<CheckpointRecord>& found, Adopt which);
+  // A data set of the job that was lacking has been pushed again: workers that were refused for want of it may try the job
+  // anew.
+  void data_is_back(const std::string& job);
   // Call it first when a worker's status has come. If the status names a generation that the database does not know, the job
   // takes in that generation, and the worker, too, if the database has it in another place.
   void notice_newer(Worker& worker);

@@ -55,6 +55,9 @@ std::string complaint(const DataSetFile& file) {
     return fmt::format(".name: \"{}\" is no name of a file: 1 to {} letters, digits and ._- , without folders",
                        file.name.substr(0, 80), kDataNameBytesMax);
   }
+  static constexpr std::string_view kOfWorkers[] = {"have", "in_use", "manifest.json", "started", "whole", "fetching"};
+  if (std::ranges::find(kOfWorkers, file.name) != std::end(kOfWorkers))
+    return fmt::format(".name: workers keep a file {} of their own beside those of a set: give it another name", file.name);
   if (file.bytes < 0 || file.bytes > kDataSetBytesMax)
     return fmt::format(".bytes: {} is out of range: 0 to {}", file.bytes, kDataSetBytesMax);
   if (static_cast<int64_t>(file.chunks.size()) != chunks_of(file.bytes)) {

@@ -101,6 +101,11 @@ class Systemd(unittest.TestCase):
         self.assertGreaterEqual(int(self.setting(unit, "TimeoutStopSec")[0].rstrip("s")), STOP_S_MIN)
         self.assertEqual(["on-failure"], self.setting(unit, "Restart"), "one that was drained stays away")
 
+    def test_data_sets_are_in_a_folder_that_it_may_write_to(self):
+        unit = "holdfast-worker@.service"
+        self.assertEqual(["holdfast-worker"], self.setting(unit, "CacheDirectory"))
+        self.assertIn("HOLDFAST_DATA_CACHE=%C/holdfast-worker", self.setting(unit, "Environment"))
+
     def test_no_token_is_in_an_environment_or_a_command(self):
         for unit in self.units():
             code = re.sub(r"^#.*$", "", read("systemd", unit), flags=re.MULTILINE)
@@ -162,6 +167,16 @@ class Container(unittest.TestCase):
         command = json.loads(self.only("ENTRYPOINT")) + json.loads(self.only("CMD"))
         self.assertIsNone(complaint(command))
         self.assertIn("/readyz", self.only("HEALTHCHECK") + " ".join(rest for name, rest in self.instructions() if name == "ENV"))
+
+    def test_data_sets_are_on_a_volume_here_and_in_kubernetes(self):
+        folder = next(re.search(r"HOLDFAST_DATA_CACHE=(\S+)", rest)[1] for name, rest in self.instructions() if name == "ENV" and "DATA_CACHE" in rest)
+        self.assertIn(folder, self.only("VOLUME").split())
+        made = next(rest for name, rest in self.instructions() if name == "RUN" and "install -d -o holdfast" in rest)
+        self.assertIn(folder, made)
+        workers = read("kubernetes", "base", "workers.yaml")
+        mount = re.search(rf"- name: (\S+).*\n\s+mountPath: {folder}\n(?!\s+readOnly)", workers)
+        self.assertTrue(mount, "it is mounted, to be written to")
+        self.assertRegex(workers, rf"- name: {mount[1]}\n\s+emptyDir")
 
     def test_it_does_not_run_as_root(self):
         self.assertRegex(self.only("USER"), r"^[1-9]\d*:[1-9]\d*$")

@@ -1,4 +1,4 @@
-// The data sets of this machine: a folder below --data_root, with a bound on its size.
+// The data sets of this machine: a folder with a bound on its size.
 //
 // Promises: where a new set needs room, those that were used longest ago go first, and none that a process uses. Several
 // processes may share the folder. Refuses: with one sentence for the user.
@@ -28,13 +28,13 @@ class DataCache {
 
  private:
   tl::expected<void, std::string> make_room(const std::string& digest, int64_t bytes) const;
-  int64_t room() const;
+  int64_t room_for(const std::string& digest) const;
 
   const std::string folder_;
   const int64_t most_bytes_;
 };
 
-// The folder where --data_root is not given: below $XDG_CACHE_HOME, else ~/.cache.
+// The folder where neither --data_cache nor --data_root is given: below $XDG_CACHE_HOME, else ~/.cache.
 std::string default_cache_folder();
 
 }  // namespace holdfast::worker

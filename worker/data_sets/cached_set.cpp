@@ -114,7 +114,7 @@ Expected CachedSet::make_files() {
       if (error == ENOSPC || error == EDQUOT || error == EFBIG) {
         return tl::unexpected(
             fmt::format("{}: there is no room for its {} bytes: {}: free some, or choose another volume with "
-                        "--data_root",
+                        "--data_cache",
                         path, file.bytes, rendezvous::describe_errno(error)));
       }
     }

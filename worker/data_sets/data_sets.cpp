@@ -109,9 +109,9 @@ tl::expected<DataManifest, std::string> DataSets::manifest_of(const DataSource& 
         return tl::unexpected("the service's manifest of data set " + source.set + " is another than the job names");
       return manifest;
     }
-    const bool may_pass = is_worth_repeating(reply.error());
-    if (!may_pass || (stop != nullptr && *stop) || std::chrono::steady_clock::now() > deadline)
-      return tl::unexpected(reply.error().message());
+    // A worker that may be stopped waits for a service that is away: a refusal is for good.
+    const bool is_over = stop != nullptr ? bool{*stop} : std::chrono::steady_clock::now() > deadline;
+    if (is_over || !is_worth_repeating(reply.error())) return tl::unexpected(reply.error().message());
     std::this_thread::sleep_for(back_off.next());
   }
 }

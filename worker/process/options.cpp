@@ -110,8 +110,10 @@ void add_flags(CLI::App& app, RawOptions& raw) {
                  "refuse jobs that need more of this machine's memory, in GiB [HOLDFAST_MEMORY_GIB, else the limit of this "
                  "process's memory cgroup where there is one]");
   app.add_option("--data_root,--data-root", options.data_root,
-                 "folder that paths of jobs are below, and may not leave; data sets of the service (data:NAME) are kept in it, "
-                 "too [any path; data sets in ~/.cache/holdfast]");
+                 "folder that paths of jobs are below, and may not leave [any path]");
+  app.add_option("--data_cache,--data-cache", options.data_cache,
+                 "folder to keep data sets of the service (data:NAME) in, which workers of this machine share "
+                 "[HOLDFAST_DATA_CACHE, else .holdfast/data-sets in --data_root, else ~/.cache/holdfast/data-sets]");
   app.add_option("--data_cache_gib,--data-cache-gib", raw.data_cache,
                  "keep at most so many GiB of data sets: those used longest ago go first [HOLDFAST_DATA_CACHE_GIB, else what "
                  "the volume has room for]");
@@ -261,6 +263,7 @@ tl::expected<void, EarlyEnd> complete_rest(WorkerOptions& options) {
   if (!options.data_root.empty() && !std::filesystem::is_directory(options.data_root)) {
     return wrong("--data_root: " + options.data_root + " is not a folder on this machine");
   }
+  if (options.data_cache.empty()) options.data_cache = environment("HOLDFAST_DATA_CACHE");
   for (const std::string& root : options.checkpoint_roots) {
     if (storage::is_s3(root)) {
       if (const auto place = storage::parse_s3_place(root); !place) return wrong("--checkpoint_root: " + place.error());

@@ -32,6 +32,7 @@ struct WorkerOptions {
   int threads = 0;              // at least 1 once parsed
   double memory_gib = 0;        // of the host's memory, for jobs; 0: as much as there is
   std::string data_root;
+  std::string data_cache;                     // the folder of data sets; "": below data_root, else in the user's cache
   double data_cache_gib = 0;                  // of data sets that are kept on this machine; 0: what the volume has room for
   std::vector<std::string> checkpoint_roots;  // empty: anywhere
   std::map<std::string, std::string> labels;

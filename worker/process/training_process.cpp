@@ -71,10 +71,14 @@ std::function<bool()> is_cut_by(const Drills* drills) {
   return [drills] { return drills->is_cut(); };
 }
 
+std::string data_cache_folder(const WorkerOptions& options) {
+  if (!options.data_cache.empty()) return options.data_cache;
+  return options.data_root.empty() ? default_cache_folder() : options.data_root + "/.holdfast/data-sets";
+}
+
 // Chunks are given at the address of the ring, at another port.
 DataSetOptions data_set_options(const Surroundings& around) {
-  const std::string& root = around.options.data_root;
-  return {.cache_folder = root.empty() ? default_cache_folder() : root + "/.holdfast/data-sets",
+  return {.cache_folder = data_cache_folder(around.options),
           .cache_bytes = static_cast<int64_t>(around.options.data_cache_gib * (1 << 30)),
           .host = host_of(around.transport.address()),
           .ports = around.options.ring_ports};

@@ -120,6 +120,8 @@ void DataSetsApi::kept(const Call& call, const KeptDataSet& set, const DataSetNa
        fmt::format("data set {}: {} in {}, digest {}{}", name.name,
                    counted(static_cast<int64_t>(set.manifest->files.size()), "file"), counted(set.manifest->chunks(), "chunk"),
                    set.digest, replaces ? "; jobs that began with what had the name before keep that" : "")});
+  for (const std::string& job : at(keeper_.jobs_by_digest(), set.digest))
+    keeper_.turn().state.restored_database().data_is_back(job);
   keeper_.drop_unused();
   HttpResponse response =
       json_answer(201, show_data_set(set, name.name, name.named_ms, at(keeper_.jobs_by_digest(), set.digest)));

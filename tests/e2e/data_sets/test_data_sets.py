@@ -42,7 +42,10 @@ class DataSets(unittest.TestCase):
         """Workers whose caches are their own, as on nodes of their own."""
         for name in names:
             os.makedirs(self.root_of(name), exist_ok=True)
-            self.cluster.start_worker(name, arguments=("--data_root", self.root_of(name)), **options)
+            folders = ("--data_root", self.root_of(name))
+            if name == "w2":  # the folder by itself, as where --data_root may not be written to
+                folders = ("--data_root", self.data, "--data_cache", f"{self.root_of(name)}/.holdfast/data-sets")
+            self.cluster.start_worker(name, arguments=folders, **options)
         self.cluster.wait_workers(*names)
 
     def named(self, **changes):
@@ -116,10 +119,14 @@ class DataSets(unittest.TestCase):
         push = subprocess.Popen(command, env=self.cluster.environment({"HOLDFAST_SERVER": self.cluster.url}), stdout=subprocess.DEVNULL,
                                 stderr=subprocess.DEVNULL)
         kept = os.path.join(self.cluster.data_dir, "data", "chunks")
-        harness.wait_until(lambda: glob.glob(f"{kept}/*/*") or push.poll() is not None, 20, "a chunk at the service")
+        harness.wait_until(lambda: glob.glob(f"{kept}/*/*"), 20, "a chunk at the service")
+        push.send_signal(signal.SIGSTOP)
+        self.assertIsNone(push.poll(), "it is killed on its way")
         push.kill()
         push.wait()
-        self.cluster.cli("data", "push", self.data, "--name", "demo")
+        again = self.cluster.cli_json("data", "push", self.data, "--name", "demo")
+        self.assertGreater(again["there_bytes"], 0)
+        self.assertGreater(again["sent_bytes"], 0)
         listed = self.cluster.cli_json("data", "ls")
         self.assertEqual(["demo"], [one["name"] for one in listed["data_sets"]])
 

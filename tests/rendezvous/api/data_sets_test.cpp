@@ -294,6 +294,31 @@ TEST_F(DataSetsTest, AnOpenJobWhoseDataSetIsGoneIsTold) {
   EXPECT_EQ(show()["state"], "queued");
 }
 
+TEST_F(DataSetsTest, WorkersThatWereRefusedForWantOfASetTryAgainWhenItIsThereAgain) {
+  pushes("wiki", "one");
+  ASSERT_EQ(submits("data:wiki", {{"min_nodes", 1}}).status(), 201);
+  std::filesystem::remove_all(folder_ + "/data");
+  restart();
+  arrives("w1");
+  ASSERT_EQ(directive("w1"), "prepare 0");
+  reports("w1", Phase::kRefused);
+  reports("w1", Phase::kIdle);
+  ASSERT_EQ(directive("w1"), "idle 0");
+  passes(60'000);
+  arrives("w1");
+  reports("w1", Phase::kIdle);
+  EXPECT_EQ(directive("w1"), "idle 0");
+  pushes("wiki", "one");
+  EXPECT_EQ(directive("w1"), "prepare 0");
+}
+
+TEST_F(DataSetsTest, AFileMayNotHaveTheNameOfOneThatWorkersKeepBesideIt) {
+  ASSERT_EQ(puts_chunk("one").status(), 204);
+  const Answer refused = puts_set("wiki", {{file_of("have", "one")}});
+  EXPECT_EQ(refused.status(), 400);
+  EXPECT_THAT(refused.response->body, HasSubstr("workers keep a file have of their own"));
+}
+
 TEST_F(DataSetsTest, RolesAreThoseOfTheDescription) {
   const Json names = {{"chunks", Json::array()}};
   EXPECT_EQ(ask("POST", "/v1/data/missing", names, {}, "worker-token").status(), 403);

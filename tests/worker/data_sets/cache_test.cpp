@@ -110,6 +110,15 @@ TEST_F(Cache, TheSetUsedLongestAgoMakesRoom) {
   EXPECT_TRUE(fs::exists(second));
 }
 
+TEST_F(Cache, WhatWasBrokenOffWhileItWasMadeIsNotCountedTwice) {
+  const int64_t of_one = static_cast<int64_t>(two.bytes.size());
+  const std::string begun = folder.path() + "/" + two.manifest.digest();
+  fs::create_directories(begun);
+  std::ofstream(begun + "/manifest.json") << to_json(two.manifest);
+  DataCache cache(folder.path(), of_one + 100);
+  EXPECT_TRUE(cache.open(two.manifest)) << "only its process died before the rest was there";
+}
+
 TEST_F(Cache, ASetInUseStaysAndTheNewOneIsRefused) {
   const int64_t of_one = static_cast<int64_t>(two.bytes.size());
   DataCache cache(folder.path(), of_one + 100);
