@@ -19,6 +19,7 @@ namespace {
 using storage::Error;
 
 constexpr std::chrono::seconds kCallPatience{10};
+constexpr std::chrono::seconds kLookBesideDataSets{1};
 constexpr int kCatalogueShare = 10;  // one part in so many of the time
 
 }  // namespace
@@ -77,7 +78,18 @@ void CheckpointPull::look() {
         std::make_unique<DataSetPull>(DataSetPullOptions{options_.data_dir, options_.token, options_.bytes_per_s, &stop_});
   }
   const int64_t before = data_sets_->pulled_bytes();
-  if (const auto pulled = data_sets_->look(moment_->leader); !pulled) note(pulled.error());
+  const std::vector<Wanted> lost = missing();  // that cannot be had
+  auto looked = std::chrono::steady_clock::now();
+  const auto none_came = [&] {
+    if (std::chrono::steady_clock::now() - looked < kLookBesideDataSets) return true;
+    take_catalogue();
+    looked = std::chrono::steady_clock::now();
+    return std::ranges::all_of(missing(), [&](const Wanted& wanted) {
+      return std::ranges::any_of(lost, [&](const Wanted& one) { return one.job == wanted.job && one.step == wanted.step; });
+    });
+  };
+  const std::string leader = moment_->leader;
+  if (const auto pulled = data_sets_->look(leader, none_came); !pulled) note(pulled.error());
   const std::lock_guard lock(mutex_);
   seen_.pulled_bytes += data_sets_->pulled_bytes() - before;
 }

@@ -64,41 +64,42 @@ tl::expected<std::vector<DataSetPull::Listed>, std::string> DataSetPull::list(Ht
   }
 }
 
-tl::expected<void, std::string> DataSetPull::pull_chunk(HttpClient& client, const std::string& name) {
+tl::expected<void, DataSetPull::Trouble> DataSetPull::pull_chunk(HttpClient& client, const std::string& name) {
   const auto reply = client.request("GET", "/v1/data/chunks/" + name, {}, "application/json", std::chrono::seconds(60));
-  if (!reply) return Failure(reply.error().message());
+  if (!reply) return tl::unexpected(Trouble{reply.error().message()});
   const auto bytes = std::as_bytes(std::span(reply->body));
   if (const std::string found = sha256_hex(bytes); found != name)
-    return Failure(fmt::format("{} sent {} bytes with the SHA-256 {} for the data chunk {}", client.base_url(), bytes.size(),
-                               found, name));
-  if (const auto put = files_.put_chunk(name, bytes); !put) return Failure(put.error().message);
+    return tl::unexpected(Trouble{fmt::format("{} sent {} bytes with the SHA-256 {} for the data chunk {}", client.base_url(),
+                                              bytes.size(), found, name)});
+  if (const auto put = files_.put_chunk(name, bytes); !put) return tl::unexpected(Trouble{put.error().message, true});
   chunks_.insert(name);
   pace(bytes.size());
   return {};
 }
 
-tl::expected<void, std::string> DataSetPull::pull_set(HttpClient& client, const std::string& digest) {
+tl::expected<DataSetPull::Went, DataSetPull::Trouble> DataSetPull::pull_set(HttpClient& client, const std::string& digest,
+                                                                            const std::function<bool()>& may_go_on) {
   const auto reply = client.request("GET", "/v1/data/sets/" + digest, {}, "application/json", std::chrono::seconds(60));
-  if (!reply) return Failure(reply.error().message());
+  if (!reply) return tl::unexpected(Trouble{reply.error().message()});
   const Json json = parse_json(reply->body).json;
   auto manifest = data_manifest_from_json(json.is_object() ? json.value("manifest", Json()) : Json());
-  if (!manifest) return Failure(fmt::format("the manifest of data set {}: {}", digest, manifest.error()));
+  if (!manifest) return tl::unexpected(Trouble{fmt::format("the manifest of data set {}: {}", digest, manifest.error())});
   if (manifest->digest() != digest)
-    return Failure(fmt::format("the manifest of data set {} has the digest {}", digest, manifest->digest()));
+    return tl::unexpected(Trouble{fmt::format("the manifest of data set {} has the digest {}", digest, manifest->digest())});
   for (int64_t chunk = 0; chunk < manifest->chunks(); ++chunk) {
     const std::string& name = *chunk_at(*manifest, chunk).name;
-    if (*options_.stop) return Failure("it was stopped");
     if (chunks_.contains(name)) continue;
-    if (auto pulled = pull_chunk(client, name); !pulled) return pulled;
+    if (*options_.stop || !may_go_on()) return Went::kBrokenOff;
+    if (auto pulled = pull_chunk(client, name); !pulled) return tl::unexpected(std::move(pulled.error()));
   }
   const KeptDataSet set{digest, std::make_shared<const DataManifest>(*std::move(manifest)), random_hex(kKeyBytes), wall_ms()};
-  if (const auto put = files_.put_set(set); !put) return Failure(put.error().message);
+  if (const auto put = files_.put_set(set); !put) return tl::unexpected(Trouble{put.error().message, true});
   sets_.insert(digest);
   spdlog::info("the data set {} was pulled from {}: {} chunks", digest, client.base_url(), set.manifest->chunks());
-  return {};
+  return Went::kWhole;
 }
 
-tl::expected<void, std::string> DataSetPull::look(const std::string& leader) {
+tl::expected<void, std::string> DataSetPull::look(const std::string& leader, const std::function<bool()>& may_go_on) {
   HttpClient client(leader, options_.token);
   client.set_stop(options_.stop);
   const auto listed = list(client);
@@ -107,10 +108,13 @@ tl::expected<void, std::string> DataSetPull::look(const std::string& leader) {
   for (const Listed& set : *listed) {
     if (!is_sha256_hex(set.digest)) continue;
     if (!sets_.contains(set.digest)) {
-      if (const auto pulled = pull_set(client, set.digest); !pulled) {
-        problem = pulled.error();  // another may be whole there
-        continue;
+      const auto pulled = pull_set(client, set.digest, may_go_on);
+      if (!pulled) {
+        problem = pulled.error().what;
+        if (pulled.error().of_all) break;
+        continue;  // another may be whole there
       }
+      if (*pulled == Went::kBrokenOff) return {};
     }
     if (!is_data_name(set.name)) continue;
     const auto known = names_.find(set.name);

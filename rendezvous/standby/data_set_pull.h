@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <set>
@@ -28,8 +29,9 @@ class DataSetPull {
  public:
   explicit DataSetPull(DataSetPullOptions options);
 
-  // Brings here what the service at `leader` has and this one lacks. The error is a sentence.
-  tl::expected<void, std::string> look(const std::string& leader);
+  // Brings here what the service at `leader` has and this one lacks, for as long as `may_go_on` says yes, which is asked after
+  // each chunk. The error is a sentence.
+  tl::expected<void, std::string> look(const std::string& leader, const std::function<bool()>& may_go_on);
   int64_t pulled_bytes() const { return pulled_bytes_; }
 
  private:
@@ -37,8 +39,13 @@ class DataSetPull {
     std::string name, digest;  // name "": it has none any more
   };
   tl::expected<std::vector<Listed>, std::string> list(HttpClient& client);
-  tl::expected<void, std::string> pull_set(HttpClient& client, const std::string& digest);
-  tl::expected<void, std::string> pull_chunk(HttpClient& client, const std::string& name);
+  struct Trouble {
+    std::string what;
+    bool of_all = false;  // not of this set alone
+  };
+  enum class Went { kWhole, kBrokenOff };
+  tl::expected<Went, Trouble> pull_set(HttpClient& client, const std::string& digest, const std::function<bool()>& may_go_on);
+  tl::expected<void, Trouble> pull_chunk(HttpClient& client, const std::string& name);
   void pace(size_t bytes);
 
   const DataSetPullOptions options_;

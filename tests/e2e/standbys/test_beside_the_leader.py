@@ -211,6 +211,23 @@ class Pulls(BesideTheLeader):
         self.assertNotIn("checkpoints_lacking", self.cluster.event_kinds(job))
         self.assertGreater(len(self.cluster.checkpoint_files(self.cluster.leader_name(), job)), 0)
 
+    def test_a_checkpoint_comes_before_the_rest_of_a_data_set(self):
+        name = self.cluster.standby_names()[0]
+        self.cluster.services[name].kill()
+        self.cluster.service_flags = ("--pull_mib_per_s", "2")
+        self.cluster.start_one(name)
+        folder = os.path.join(self.cluster.folder, "large")
+        os.mkdir(folder)
+        with open(f"{folder}/text.txt", "wb") as file:
+            file.write(os.urandom(64 << 20))  # 16 chunks, of which each takes two seconds
+        self.cluster.cli("data", "push", folder, "--name", "large")
+        kept = f"{self.cluster.data_dir_of(name)}/data"
+        harness.wait_until(lambda: glob.glob(f"{kept}/chunks/*/*"), 30, "a chunk to be pulled")
+        self.cluster.start_workers("w1")
+        job = self.cluster.submit(**harness.small_spec(self.cluster.folder, nodes=1, min_nodes=1, max_nodes=1, total_steps=20, checkpoint_every=20))
+        harness.wait_until(lambda: [f for f in self.cluster.checkpoint_files(name, job) if f.endswith("manifest.json")], 60, "its checkpoint to be pulled")
+        self.assertLess(len(glob.glob(f"{kept}/chunks/*/*")), 16, "the data set is still on its way")
+
     def test_one_that_is_killed_goes_on_and_what_is_lacking_is_named(self):
         name = self.cluster.standby_names()[0]
         self.cluster.services[name].kill()
