@@ -28,6 +28,25 @@ PlanInputs inputs_with(const JobSpec& spec, int64_t workers) {
   return inputs;
 }
 
+// Each part as large as it is with so many workers, or with the nominal number of them: a part of what is divided is larger
+// with fewer, and what is of all of them with more.
+std::vector<MemoryPart> largest_parts(const JobSpec& spec, int64_t workers, bool on_host) {
+  std::vector<MemoryPart> largest;
+  for (const int64_t number : {workers, std::max(workers, spec.nodes)}) {
+    auto inputs = inputs_with(spec, number);
+    inputs.offloads = inputs.offloads && !on_host;
+    for (MemoryPart& part : memory_parts(inputs)) {
+      const auto known = std::ranges::find(largest, part.name, &MemoryPart::name);
+      if (known == largest.end()) {
+        largest.push_back(std::move(part));
+      } else if (part.bytes > known->bytes) {
+        *known = std::move(part);
+      }
+    }
+  }
+  return largest;
+}
+
 // An offloaded state is a divided one.
 std::span<const char* const> shards_of(const JobSpec& spec) {
   return std::span(kShards).subspan(spec.offload == "none" ? 0 : 1);
@@ -63,9 +82,7 @@ std::vector<WorkerMemory> that_some_fit(const JobSpec& spec, std::span<const Wor
 }  // namespace
 
 std::vector<MemoryPart> parts_on_host(const JobSpec& spec, int64_t workers, bool on_host) {
-  auto inputs = inputs_with(spec, workers);
-  inputs.offloads = inputs.offloads && !on_host;
-  auto parts = memory_parts(inputs);
+  auto parts = largest_parts(spec, workers, on_host);
   std::erase_if(parts, [&](const MemoryPart& part) {
     return part.place == MemoryPlace::kGpu || part.place == (on_host ? MemoryPlace::kStaging : MemoryPlace::kDevice);
   });
@@ -79,7 +96,11 @@ double host_memory_needed(const JobSpec& spec, int64_t workers, bool on_host) {
 }
 
 double gpu_memory_needed(const JobSpec& spec, int64_t workers) {
-  return kGpuProgram + device_memory_needed(inputs_with(spec, workers));
+  double bytes = kGpuProgram;
+  for (const MemoryPart& part : largest_parts(spec, workers, false)) {
+    if (part.place == MemoryPlace::kDevice || part.place == MemoryPlace::kGpu) bytes += part.bytes;
+  }
+  return bytes;
 }
 
 std::string misfit(const JobSpec& spec, std::span<const WorkerMemory> workers) {

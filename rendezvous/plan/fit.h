@@ -1,7 +1,8 @@
 // Whether a job fits the memory of its workers, and the first division of its state (`shard`) that does.
 //
-// A job is counted with the fewest workers that it may have (min_nodes): then each of them holds most. Promises: pure; a job
-// that a worker takes by refusal_for_memory (worker/session/memory_limit.h) is one that fits by the same count.
+// A job is counted with the fewest workers that it may have (min_nodes): then each of them holds most of what is divided; and
+// what is of all of them with its nominal number (nodes). Promises: pure; a job that a worker takes by refusal_for_memory
+// (worker/session/memory_limit.h) is one that fits by the same count.
 #pragma once
 
 #include <array>

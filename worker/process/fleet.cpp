@@ -138,6 +138,7 @@ std::vector<std::string> arguments_of(const FleetMember& member, const std::vect
                                   std::string("--threads"), std::to_string(member.threads)}) {
     own.push_back(word);
   }
+  if (member.memory_gib > 0) own.insert(own.end(), {"--memory_gib", fmt::format("{:.3f}", member.memory_gib)});
   return own;
 }
 

@@ -26,6 +26,7 @@ bool is_list_of_devices(const std::string& devices);
 struct FleetMember {
   std::string name, device;
   int threads;
+  double memory_gib = 0;  // of the host's; 0: no bound of its own
 };
 // `arguments` (without the program's name) with this member's own flags in place of those of the fleet.
 std::vector<std::string> arguments_of(const FleetMember& member, const std::vector<std::string>& arguments);

@@ -23,6 +23,7 @@
 #include "worker/process/supervisor.h"
 #include "worker/process/training_process.h"
 #include "worker/session/measure.h"
+#include "worker/session/memory_limit.h"
 
 namespace holdfast::worker {
 namespace {
@@ -118,9 +119,12 @@ int run_workers(const WorkerOptions& options, int argc, char** argv, const GpuCo
   }
   const std::vector<std::string> given(argv + 1, argv + argc);
   const int threads = std::max(1, options.threads / static_cast<int>(devices->size()));
+  // They are in one memory cgroup. A bound that is given is that of each.
+  const double memory_gib =
+      options.memory_gib > 0 ? 0 : memory_limit(0).bytes / (1 << 30) / static_cast<double>(devices->size());
   std::vector<std::vector<std::string>> workers;
   for (const std::string& device : *devices) {
-    workers.push_back(arguments_of({fmt::format("{}-{}", name, workers.size()), device, threads}, given));
+    workers.push_back(arguments_of({fmt::format("{}-{}", name, workers.size()), device, threads, memory_gib}, given));
   }
   return run_fleet("/proc/self/exe", workers);
 }

@@ -60,6 +60,15 @@ TEST(ChooseShard, DividesNothingThatCannotBeDivided) {
   EXPECT_THAT(choose_shard(spec, std::vector<WorkerMemory>{{"w1", kGib / 4}}).why, HasSubstr("reduction float"));
 }
 
+// A worker takes what a reduction among all needs as it begins, though fewer may begin without the others.
+TEST(ChooseShard, CountsWhatIsOfAllNodes) {
+  const JobSpec all = small_gpt2();
+  JobSpec fewer = all;
+  fewer.min_nodes = 1;
+  for (const bool on_host : {true, false}) EXPECT_GE(needed(fewer, "none", on_host), needed(all, "none", on_host)) << on_host;
+  EXPECT_GE(gpu_memory_needed(fewer, 1), gpu_memory_needed(all, 4));
+}
+
 TEST(ChooseShard, CountsAGpusMemory) {
   const JobSpec spec = small_gpt2();
   JobSpec whole = spec;

@@ -41,6 +41,9 @@ TEST(Fleet, GivesEachWorkerItsOwnFlagsAndAllTheOthers) {
                        "--threads", "8",          "--ring_port",   "7072-7087"};
   EXPECT_EQ(arguments_of({"box-1", "hip:1", 4}, given), (Names{"--server", "http://a:1", "--ring_port", "7072-7087", "--device",
                                                                "hip:1", "--name", "box-1", "--threads", "4"}));
+  const Names bounded = arguments_of({"box-1", "cpu", 4, 7.9999}, {});
+  EXPECT_EQ(bounded.back(), "8.000") << "a share of the memory that they have together";
+  EXPECT_EQ(bounded[bounded.size() - 2], "--memory_gib");
 }
 
 TEST(Fleet, WaitsForAllAndReturnsTheWorstStatus) {
