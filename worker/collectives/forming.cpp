@@ -177,7 +177,8 @@ class Outbound {
 
   void fall_back(const TransportError& error, steady_clock::time_point now) {
     retry(error.detail, now);
-    gone_ = error.kind == TransportError::Kind::kRefused && ++nobody_there_ == kNobodyThereMax;
+    nobody_there_ = error.kind == TransportError::Kind::kRefused ? nobody_there_ + 1 : 0;
+    gone_ = nobody_there_ == kNobodyThereMax;
   }
 
   void retry(const std::string& why, steady_clock::time_point now) {
@@ -210,6 +211,7 @@ class Outbound {
         verdict_ = {Verdict::Code::kNotYet, address_ + " does not answer like a Holdfast worker"};
         return true;
       }
+      nobody_there_ = 0;
       challenge_ = *challenge;
       hello_ = encode_hello(place_, random_nonce(), challenge_);
       messages_->forget_gathered();

@@ -24,6 +24,11 @@ int32_t id_at(const std::vector<std::byte>& block, size_t row) {
   return id;
 }
 
+// Bytes for each channel: of `tokens` packed rows, and of one that was brought, which is a sum of four bytes (add).
+size_t room_for_rows(int64_t tokens, WireType wire) {
+  return std::max(static_cast<size_t>(tokens) * sum_bytes(wire), sizeof(int32_t));
+}
+
 }  // namespace
 
 SparseRows::SparseRows(kernels::DeviceOps& ops, WireType wire, int64_t tokens, int64_t V, int64_t C)
@@ -32,7 +37,7 @@ SparseRows::SparseRows(kernels::DeviceOps& ops, WireType wire, int64_t tokens, i
       V_(V),
       C_(C),
       device_ids_(ops, static_cast<size_t>(tokens) * sizeof(int32_t)),
-      rows_(ops, static_cast<size_t>(tokens * C) * sum_bytes(wire)),
+      rows_(ops, static_cast<size_t>(C) * room_for_rows(tokens, wire)),
       rows_on_host_(ops, rows_.data<void>(), rows_.bytes()) {
   ids_.reserve(static_cast<size_t>(tokens));
 }

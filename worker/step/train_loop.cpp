@@ -181,6 +181,7 @@ RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, Compare
 // tell all to yield: the first to get its own is what stops this generation, so the others wait for theirs.
 RunResult<void> hand_over_what_goes(TrainLoop& loop) {
   if (!loop.session.is_divided() || loop.ring.world_size() == 1) return {};
+  be_patient(loop);  // the one that leaves is there at once, and while the service is away the others wait
   const auto deadline = std::chrono::steady_clock::now() + kToldWithin;
   while (!loop.requests.yield && std::chrono::steady_clock::now() < deadline) {
     if (loop.interrupt.wait_for(milliseconds(5))) return tl::unexpected(interrupted(loop.interrupt.reason()));

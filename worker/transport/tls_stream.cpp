@@ -25,6 +25,8 @@
 
 namespace holdfast::worker {
 
+constexpr int kSetKtls = 72;  // BIO_CTRL_SET_KTLS, which OpenSSL's public headers leave out
+
 struct SocketBelow {
   static int write(BIO* bio, const char* data, int length) {
     BIO_clear_retry_flags(bio);
@@ -42,12 +44,11 @@ struct SocketBelow {
     if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) BIO_set_retry_write(bio);
     return static_cast<int>(n);
   }
-  // Not ahead in the handshake: the kernel may open what follows it, and must then find it in the socket.
+  // Ahead once the handshake is done.
   static int read(BIO* bio, char* data, int length) {
     BIO_clear_retry_flags(bio);
     auto* const stream = static_cast<TlsStream*>(BIO_get_data(bio));
-    const bool ahead = stream->ready_ && !stream->kernel_receives_;
-    if (!ahead) {
+    if (!stream->ready_) {
       const int n = BIO_read(BIO_next(bio), data, length);
       BIO_copy_next_retry(bio);
       return n;
@@ -63,8 +64,11 @@ struct SocketBelow {
     stream->read_ = stream->read_.subspan(taken.size());
     return static_cast<int>(taken.size());
   }
+  // The kernel only seals. Before Linux 6.14 a kernel that opens what comes takes no new key, which a neighbour whose OpenSSL
+  // seals sends every so often.
   static long control(BIO* bio, int command, long number, void* pointer) {
-    return BIO_next(bio) == nullptr ? 0 : BIO_ctrl(BIO_next(bio), command, number, pointer);
+    const bool to_open = command == kSetKtls && number == 0;
+    return BIO_next(bio) == nullptr || to_open ? 0 : BIO_ctrl(BIO_next(bio), command, number, pointer);
   }
   static int create(BIO* bio) {
     BIO_set_init(bio, 1);
@@ -241,8 +245,7 @@ TransportResult<bool> TlsStream::shake_hands() {
   ready_ = true;
   drained_ = false;
   kernel_sends_ = BIO_get_ktls_send(SSL_get_wbio(ssl_.get()));
-  kernel_receives_ = BIO_get_ktls_recv(SSL_get_rbio(ssl_.get()));
-  if (!kernel_receives_) read_memory_.resize(kReadBufferBytes);
+  read_memory_.resize(kReadBufferBytes);
   return true;
 }
 
@@ -335,10 +338,8 @@ int16_t TlsStream::events(bool to_send, bool to_receive) const {
 
 std::string TlsStream::words() const {
   if (!ready_) return "";
-  std::string text = std::string("TLS 1.3 with ") + SSL_get_cipher_name(ssl_.get());
-  if (kernel_sends_ && kernel_receives_) return text + ", in the kernel";
-  if (kernel_sends_) return text + ", of which the kernel seals what is sent";
-  return kernel_receives_ ? text + ", of which the kernel opens what comes" : text;
+  const std::string text = std::string("TLS 1.3 with ") + SSL_get_cipher_name(ssl_.get());
+  return kernel_sends_ ? text + ", sealed by the kernel" : text;
 }
 
 bool processor_has_aes() {

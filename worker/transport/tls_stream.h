@@ -5,9 +5,9 @@
 // that who learns the pre-shared key later reads nothing (psk_dhe_ke). Records are sealed with AES-128-GCM, or with
 // ChaCha20-Poly1305 where a processor of the two has no instructions for AES. Bytes that were altered, left out or repeated on
 // the way are an error and never data. After kRecordsOfAKey records the sender changes its key, as RFC 8446 (5.5) asks of
-// AES-GCM. Where the kernel can (kTLS) OpenSSL hands it the keys: then the kernel seals what is sent, what is received, or
-// both. Refuses: another version, a certificate, a session of before, early data. Thread: one at a time. The socket is its
-// owner's, and outlives the stream.
+// AES-GCM. Where the kernel can (kTLS) OpenSSL hands it the key of what is sent, and the kernel seals that. Refuses: another
+// version, a certificate, a session of before, early data. Thread: one at a time. The socket is its owner's, and outlives the
+// stream.
 #pragma once
 
 #include <cstddef>
@@ -71,10 +71,10 @@ class TlsStream {
   bool drained_ = true;  // the last receive_some stopped because the socket had nothing
   bool read_waits_to_write_ = false, write_waits_to_read_ = false;
   bool sealed_waits_ = false;  // a sealed record is not wholly in the kernel
-  bool kernel_sends_ = false, kernel_receives_ = false;
-  uint64_t records_ = 0;           // under the present key
-  std::vector<char> read_memory_;  // none where the kernel receives
-  std::span<const char> read_;     // of it, what came from the socket and OpenSSL has not asked for yet
+  bool kernel_sends_ = false;
+  uint64_t records_ = 0;  // under the present key
+  std::vector<char> read_memory_;
+  std::span<const char> read_;  // of it, what came from the socket and OpenSSL has not asked for yet
   std::optional<TransportError> broken_;
 
   friend struct SocketBelow;

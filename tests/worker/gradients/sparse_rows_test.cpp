@@ -82,6 +82,23 @@ TEST_P(Rows, OfAllRanksAreAddedToWhatWasReduced) {
   });
 }
 
+// The room for one packed row of 16 bits is not that for one sum.
+TEST_P(Rows, OfASingleTokenAreAdded) {
+  const auto own = values_of(0);
+  RingOfThreads ranks(2);
+  ranks.run([&](Communicator& ring) {
+    SparseRows rows(*ops, GetParam(), 1, V, C);
+    const std::vector<int32_t> ids(ring.rank() == 0 ? 1 : 0, 5);
+    rows.pack({.ids = ids, .rows = own.data()}, kExponent);
+    rows.begin_fetch();
+    ASSERT_TRUE(rows.gather(ring));
+    auto result = reduced();
+    const auto before = values_in(result);
+    rows.add_gathered(result.data());
+    for (size_t c = 0; c < C; ++c) EXPECT_EQ(values_in(result)[5 * C + c], before[5 * C + c] + packed(own[c]));
+  });
+}
+
 TEST_P(Rows, AreMovedToTheSumsOnce) {
   const auto owned = rows_of(2);
   SparseRows& rows = *owned;
