@@ -109,6 +109,8 @@ tl::expected<std::shared_ptr<ReadyModel>, std::string> ReadyModel::read(const st
       ready->needs_ = {ready->held_.fingerprint, config, *limits, ready->decoder_->branch_bytes(1)};
     }
     return ready;
+  } catch (const kernels::DeviceFailure&) {
+    throw;
   } catch (const std::exception& error) {
     return tl::unexpected(fmt::format("{} cannot be made ready: {}", source, error.what()));
   }

@@ -303,7 +303,12 @@ std::optional<std::string> Replica::missing() const {
 }
 
 void Replica::read_model(const std::string& source, const std::stop_token& stop) {
-  auto ready = read(source, setup_.places);
+  tl::expected<std::shared_ptr<ReadyModel>, std::string> ready;
+  try {
+    ready = read(source, setup_.places);
+  } catch (const kernels::DeviceFailure& failure) {  // nothing works on it any more, in this process
+    return setup_.link.fail(ExitCode::kFailed, failure.what());
+  }
   std::unique_lock lock(mutex_);
   if (ready) {
     models_[source] = *std::move(ready);

@@ -111,6 +111,8 @@ class Follower {
       std::string failure;
       try {
         look();
+      } catch (const kernels::DeviceFailure& failed) {  // nothing works on it any more, in this process
+        return ending_.ask(failed.what());
       } catch (const Failure& failed) {
         failure = failed.message;
       } catch (const std::exception& failed) {

@@ -33,9 +33,9 @@ class GpuTexts(TrainedCase):
         self.assertEqual(0, done.returncode, done.stderr)
         return done.stdout
 
-    def start_gpu_worker(self, name):
+    def start_gpu_worker(self, name, **more):
         cpu_program, self.cluster.worker_program = self.cluster.worker_program, f"{harness.BIN}/worker_on_gpu_shim"
-        self.cluster.start_worker(name, environment=self.played, device="hip", arguments=("--labels", "for=serving"))
+        self.cluster.start_worker(name, environment={**self.played, **more}, device="hip", arguments=("--labels", "for=serving"))
         self.cluster.worker_program = cpu_program
         self.addCleanup(self.stop, name)
         self.cluster.wait_workers(name)
@@ -92,6 +92,15 @@ class GpuTexts(TrainedCase):
                 found.append(json.load(answer)["choices"][0]["text"])
         self.cluster.post(job, "stop")
         self.assertEqual(expected, found)
+
+    def test_a_gpu_that_fails_while_a_replica_reads_its_model_is_tried_in_another_life(self):
+        once = os.path.join(self.cluster.folder, "failed")
+        self.start_gpu_worker("w3", HOLDFAST_SHIM_FAIL_CALL="30", HOLDFAST_SHIM_FAIL_ONCE=once)
+        job = self.cluster.submit(kind="serve", init_from=f"job:{self.job}", precision="bfloat16", nodes=1, min_nodes=1, name="again", requires={"for": "serving"})
+        wait_until(lambda: [m for m in self.cluster.get("/v1/models")["data"] if m["replicas"]], 60, "a replica")
+        self.assertTrue(os.path.exists(once), "the call was made")
+        self.cluster.workers["w3"].wait_log("unspecified launch failure")
+        self.cluster.post(job, "stop")
 
 
 if __name__ == "__main__":

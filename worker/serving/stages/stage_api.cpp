@@ -92,8 +92,11 @@ HttpResponse StageApi::pass(const HttpRequest& request) {
     return refusal(409, fmt::format("pass {} comes after pass {}: those between are lost", number, passes_));
   const auto received = read_pass(request.body, decoder_, facts_.layers.first == 0);
   if (!received) return refusal(400, received.error());
-  passes_ = number;
+  // Nobody drives it should the pass fail: half of it may be in the pages, so whoever did has to begin anew.
+  std::string driving = std::exchange(driver_, "");
   answer_ = bytes_of(decoder_.feed_through(received->feeds, received->from()));
+  driver_ = std::move(driving);
+  passes_ = number;
   return answer();
 }
 
