@@ -23,10 +23,15 @@ bool has_label(const JobSpec& spec, const std::string& wanted) {
   return found != spec.labels.end() && (equals == std::string::npos || found->second == wanted.substr(equals + 1));
 }
 
+constexpr int64_t kReplicasMax = 65536;  // workers of a job that serves, as in its spec's max_nodes
+
 // The job gets as many workers as `nodes` says, even when more are idle, unless the body gives max_nodes too. A min_nodes that
 // the body does not give is lowered to `nodes`.
 tl::expected<Coordinator::Scale, std::vector<FieldError>> read_scale(const Json& body, const JobMembership& m) {
-  const int64_t most = m.spec.dealt_units();
+  const int64_t most = m.spec.serves() ? kReplicasMax : m.spec.dealt_units();
+  const std::string why = m.spec.serves() ? ""
+                                          : fmt::format(" (each worker needs one of the {} {} in a step)", most,
+                                                        m.spec.sync_every > 1 ? "replicas" : "microbatches");
   std::vector<FieldError> errors;
   Coordinator::Scale wanted{m.min_nodes, m.nodes, m.max_nodes};
   if (!body.is_object() || body.empty()) {
@@ -50,8 +55,7 @@ tl::expected<Coordinator::Scale, std::vector<FieldError>> read_scale(const Json&
       errors.push_back(FieldError{field.substr(0, 64), "no such field; there are nodes, min_nodes, max_nodes and replicas"});
     } else if (!item.value().is_number_integer() || item.value() < 1 || item.value() > most) {
       errors.push_back(FieldError{
-          field, fmt::format("must be a whole number from 1 to {} (each worker needs one of the {} {} in a step), not {}", most,
-                             most, m.spec.sync_every > 1 ? "replicas" : "microbatches", item.value().dump().substr(0, 40))});
+          field, fmt::format("must be a whole number from 1 to {}{}, not {}", most, why, item.value().dump().substr(0, 40))});
     } else {
       *target = item.value();
     }

@@ -5,7 +5,7 @@ import { announce } from "./announce.js";
 import { ask } from "./dialog.js";
 import { el, setAttribute } from "./dom.js";
 import { profileJob } from "./job_profile.js";
-import { isEnded, jobTitle, stepsOf } from "./job_words.js";
+import { isEnded, isServing, jobTitle, stepsOf } from "./job_words.js";
 import { hashOf } from "./router.js";
 import { may, whyNot } from "./session.js";
 import { count } from "./words.js";
@@ -88,7 +88,11 @@ function scaleQuestion(job) {
   return {
     title: `Scale ${jobTitle(job)}`,
     content: [
-      paragraph("The global batch stays the same: workers share it out anew, and the bits of the result do not change."),
+      paragraph(
+        isServing(job)
+          ? "Texts of a replica that goes are written on by the others, and are the same."
+          : "The global batch stays the same: workers share it out anew, and the bits of the result do not change.",
+      ),
       el("div", { class: "fields-three" }, wanted.element, least.element, highest.element),
     ],
     focus: wanted.input,

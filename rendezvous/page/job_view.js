@@ -46,7 +46,10 @@ function sectionLinks(id, sections, reveal) {
   return el("nav", { class: "section-links", "aria-label": "Parts of this page" }, sections.map(link));
 }
 
-// A part that could not be loaded while the service was away is loaded when it is back.
+// The same request may be answered in a moment.
+const passes = (problem) => problem instanceof Away || problem.status === 429 || problem.status >= 500;
+
+// Starts the parts of the page. again(): those that could not be loaded, for a reason that passes.
 function startEach(parts) {
   const waiting = new Set(parts);
   const start = async (part) => {
@@ -54,13 +57,13 @@ function startEach(parts) {
     try {
       await part();
     } catch (problem) {
-      if (problem instanceof Away) waiting.add(part);
+      if (passes(problem)) waiting.add(part);
       else complaintOf(problem);
     }
   };
-  const all = () => [...waiting].forEach(start);
-  all();
-  return onConnectionChange(() => !isAway() && all());
+  const again = () => [...waiting].forEach(start);
+  again();
+  return { again, forget: onConnectionChange(() => !isAway() && again()) };
 }
 
 export function jobView(main, route, focusHeading) {
@@ -138,7 +141,8 @@ export function jobView(main, route, focusHeading) {
     if (!isServing(job) && rows.some((row) => row.kind.startsWith("checkpoint_"))) checkpoints.load().catch(complaintOf);
   }
 
-  let forget = () => {};
+  let parts = { again() {}, forget() {} };
+  let told = ""; // why there is no job to be seen yet
   let closed = false;
   const polling = poll(
     async () => {
@@ -147,15 +151,19 @@ export function jobView(main, route, focusHeading) {
         if (closed) return;
         const first = job === null;
         update(answer);
-        if (!first) return;
-        const parts = arrange();
+        if (!first) return parts.again();
+        const arranged = arrange();
+        if (told) main.replaceChildren(page);
         page.hidden = false;
         if (route.parts[2]) reveal(route.parts[2], false);
         else focusHeading();
-        forget = startEach(parts);
+        parts = startEach(arranged);
       } catch (problem) {
         const complaint = complaintOf(problem);
-        if (job === null && complaint && !closed) missing(main, id, problem.status, complaint, focusHeading);
+        if (job !== null || !complaint || closed || complaint === told) return;
+        told = complaint;
+        missing(main, id, problem.status, complaint, focusHeading);
+        if (problem.status === 404) polling.close();
       }
     },
     () => (job && isEnded(job) ? POLL_ENDED_MS : POLL_MS),
@@ -166,7 +174,7 @@ export function jobView(main, route, focusHeading) {
     update: (changed) => reveal(changed.parts[2], true),
     close() {
       closed = true;
-      forget();
+      parts.forget();
       polling.close();
       for (const part of [curves, texts, checkpoints, events, logs]) part.close();
     },

@@ -134,6 +134,7 @@ export function jobsView(main, route) {
     location.hash = hashOf(["jobs"], { ...query, ...changes });
   };
   const clear = () => {
+    search.value = "";
     go({ state: "", search: "", page: "" });
     search.focus();
   };

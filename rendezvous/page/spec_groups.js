@@ -7,6 +7,7 @@ const GROUPS = [
     open: true,
     fields: [
       "name",
+      "kind",
       "train_data_path",
       "valid_data_path",
       "model",
@@ -20,6 +21,7 @@ const GROUPS = [
       "resume_from",
     ],
   },
+  { title: "Serving", open: true, fields: ["precision", "tokenizer", "follow", "stages"] },
   {
     title: "Workers and queue",
     fields: ["min_nodes", "max_nodes", "priority", "requires", "after", "max_runtime", "retries", "retry_delay", "labels"],

@@ -25,20 +25,31 @@ async function template(from) {
   return { spec, text: step ? `As ${jobTitle(job)}, beginning from its checkpoint of step ${step}.` : `As ${jobTitle(job)}.` };
 }
 
+// The fields that a job of the chosen kind has. The field `kind` chooses, and so is always among them.
+function ofChosenKind(fields) {
+  const kind = fields.find((each) => each.field.name === "kind")?.text() === "serve" ? "serve" : "train";
+  return fields.filter(({ field }) => field.name === "kind" || field.kind === "both" || field.kind === kind);
+}
+
 function fieldGroup({ title, open, fields }) {
   const grid = el(
     "div",
     { class: "fields" },
     fields.map((field) => field.element),
   );
-  if (open) return el("section", { class: "card group", "aria-label": title }, el("h2", {}, title), grid);
+  const hideWhenEmpty = (element) => (element.hidden = fields.every((field) => field.element.hidden));
+  if (open) {
+    const section = el("section", { class: "card group", "aria-label": title }, el("h2", {}, title), grid);
+    section.tend = () => hideWhenEmpty(section);
+    return section;
+  }
   const note = el("span", { class: "group-note" });
   const element = el("details", { class: "card group" }, el("summary", {}, el("h2", {}, title), note), grid);
-  element.noteSet = () => {
-    const set = fields.filter((field) => field.text().trim() !== "").length;
+  element.tend = () => {
+    hideWhenEmpty(element);
+    const set = fields.filter((field) => !field.element.hidden && field.text().trim() !== "").length;
     setText(note, set > 0 ? `${set} set` : "defaults");
   };
-  element.noteSet();
   return element;
 }
 
@@ -58,16 +69,24 @@ export function submitView(main, route) {
   const warnings = el("ul", { class: "warnings" });
   const status = el("p", { class: "submit-status", role: "status" });
   const button = el("button", { type: "submit", class: "primary" }, "Submit job");
-  let fields = [];
+  let fields = []; // of every kind of jobs
   let groups = [];
   let timer = 0;
   let sending = false;
   let attempted = false;
   let closed = false;
 
+  const shown = () => ofChosenKind(fields);
   // Fields that are wrong by themselves are left out of the request, so that the service judges the rest meanwhile.
-  const entries = () => fields.filter((each) => each.own() === "").map((each) => [each.field, each.text()]);
-  const wrong = () => fields.filter((each) => each.complaint() !== "");
+  const entries = () => shown().filter((each) => each.own() === "").map((each) => [each.field, each.text()]);
+  const wrong = () => shown().filter((each) => each.complaint() !== "");
+
+  function arrange() {
+    const those = new Set(shown());
+    for (const each of fields) each.element.hidden = !those.has(each);
+    for (const group of groups) group.tend();
+    planning.element.hidden = !fields.some((each) => each.field.name === "train_data_path" && those.has(each));
+  }
 
   function showOutcome(answer) {
     setText(would, answer?.would ?? "");
@@ -78,7 +97,7 @@ export function submitView(main, route) {
   function showErrors(error) {
     const unknown = [];
     for (const { field, message } of error.errors ?? []) {
-      const target = fields.find((each) => each.field.name === field);
+      const target = shown().find((each) => each.field.name === field);
       if (target) target.setSaid(message);
       else unknown.push(field ? `${field}: ${message}` : message);
     }
@@ -98,7 +117,7 @@ export function submitView(main, route) {
     try {
       const answer = await sender.wouldDo(specText(entries()));
       for (const each of fields) each.setSaid("");
-      showOutcome(fields.every((each) => each.own() === "") ? answer : null);
+      showOutcome(shown().every((each) => each.own() === "") ? answer : null);
     } catch (error) {
       const complaint = complaintOf(error);
       if (closed || complaint === "") return;
@@ -112,7 +131,7 @@ export function submitView(main, route) {
   const onChange = () => {
     clearTimeout(timer);
     timer = setTimeout(check, TYPING_MS);
-    for (const group of groups) group.noteSet?.();
+    arrange();
     planning.outdated();
   };
 
@@ -124,7 +143,7 @@ export function submitView(main, route) {
 
   function showWrong() {
     attempted = true;
-    for (const each of fields) each.touch();
+    for (const each of shown()) each.touch();
     const first = wrong()[0];
     summarize();
     if (first) goTo(first);
@@ -134,7 +153,7 @@ export function submitView(main, route) {
   const planning = submitPlan({
     // A plan needs no required field: what is empty is left to its default.
     specOf() {
-      const bad = fields.filter((each) => each.text().trim() !== "" && each.own() !== "");
+      const bad = shown().filter((each) => each.text().trim() !== "" && each.own() !== "");
       for (const each of bad) each.touch();
       if (bad.length > 0) goTo(bad[0]);
       return bad.length > 0 ? null : specText(entries());
@@ -190,6 +209,7 @@ export function submitView(main, route) {
       fields = groupsOf.flatMap((group) => group.fields);
       if (like) for (const each of fields) each.setText(textOf(each.field, like.spec[each.field.name]));
       groups = groupsOf.map(fieldGroup);
+      arrange();
       setText(origin, like?.text ?? "");
       form.replaceChildren(
         ...groups,

@@ -60,7 +60,7 @@ test("both write what the API writes", async (t) => {
 
   await t.test("the command for a shell asks the same", async () => {
     await card(page, served.models[0]).getByText("The same from a shell").click();
-    await waitText(card(page, served.models[0]).locator("pre"), /curl -s http:.*"prompt":"THE SOFTWARE".*"seed":3/);
+    await waitText(card(page, served.models[0]).locator("pre"), /curl -s -H "Authorization: Bearer \$HOLDFAST_TOKEN" http:.*"prompt":"THE SOFTWARE".*"seed":3/);
   });
 });
 

@@ -60,6 +60,22 @@ test("its playground writes what the job's replicas write", async (t) => {
   await screenshot(page, "serving-playground", { fullPage: true });
 });
 
+test("one like it is submitted, and scaled beyond what it was submitted with", async (t) => {
+  const page = await openPage(t, `#/jobs/${job}`);
+  await page.getByRole("link", { name: "Submit one like it" }).click();
+  await waitText(page.locator(".would"), /\w/);
+  await page.locator("#field-name").fill("twin");
+  await page.getByRole("button", { name: "Submit job" }).click();
+  await page.getByRole("heading", { level: 1, name: "twin" }).waitFor();
+  await page.getByRole("button", { name: "Scale" }).click();
+  await page.getByLabel("Workers").fill("3");
+  await page.getByRole("dialog").getByRole("button", { name: "Scale" }).click();
+  await page.getByRole("dialog").waitFor({ state: "hidden" });
+  const { jobs } = await cluster.get("jobs?name=twin");
+  assert.equal((await cluster.get(`jobs/${jobs[0].id}`)).wanted.nodes, 3);
+  await cluster.api("POST", `jobs/${jobs[0].id}/stop`);
+});
+
 test("on a phone in dark colours", async (t) => {
   const page = await openPage(t, `#/jobs/${job}/texts`, { width: 360, height: 740, scheme: "dark" });
   await waitText(tile(page, "Answers with"), /^step 120$/);

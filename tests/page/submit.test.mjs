@@ -63,6 +63,24 @@ test("what is typed is checked while it is typed", async (t) => {
   assert.deepEqual(await jobs(), [], "asking what would be done makes no job");
 });
 
+test("the form has the fields of the kind of job that is chosen", async (t) => {
+  const page = await openPage(t, "#/submit");
+  page.expected.push(DRY_RUN);
+  await page.getByLabel("train_data_path").waitFor();
+  assert.equal(await field(page, "precision").isVisible(), false);
+  await page.locator("#field-kind").selectOption("serve");
+  await field(page, "precision").waitFor();
+  for (const absent of ["train_data_path", "total_steps", "learning_rate"]) assert.equal(await field(page, absent).isVisible(), false, absent);
+  assert.equal(await page.getByRole("button", { name: "Plan", exact: true }).isVisible(), false);
+  await page.locator("#field-init_from").fill("job:j77");
+  await waitText(error(page, "init_from"), /there is no job j77/);
+  await page.getByRole("button", { name: "Submit job" }).click();
+  assert.equal(await focused(page), "field-init_from", "nothing else is missing");
+  await screenshot(page, "submit-serve");
+  await page.locator("#field-kind").selectOption("");
+  await field(page, "train_data_path").waitFor();
+});
+
 test("a form that is sent with errors goes to the first of them", async (t) => {
   const page = await openPage(t, "#/submit");
   page.expected.push(DRY_RUN);

@@ -250,6 +250,8 @@ Json show_field(const FieldRow& field) {
     if (words.name == field.name) json["type"] = words.type, json["default"] = words.default_value;
   }
   json["default_is_a_value"] = field.default_text == nullptr;
+  static constexpr const char* kKinds[] = {"train", "serve", "both"};  // in the order of FieldRow::Of
+  json["kind"] = kKinds[static_cast<size_t>(field.of)];
   if (const auto* text = std::get_if<TextField>(&field.kind)) {
     json["max_bytes"] = text->max_bytes;
     if (!text->choices.empty()) json["choices"] = text->choices;

@@ -3,7 +3,7 @@ import { models, Refused, writeText } from "./ask.js";
 import { el, setText } from "./dom.js";
 import { startLoadLine } from "./load_line.js";
 import { optionsForm } from "./options_form.js";
-import { keepToken } from "./session.js";
+import { keepToken, token } from "./session.js";
 import { startThemeButton } from "./theme_button.js";
 import { writtenText } from "./written_text.js";
 
@@ -13,7 +13,9 @@ const LEGEND = ["90 % and more", "50 %", "20 %", "5 %", "less"];
 const main = document.getElementById("main");
 
 const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
-const curlOf = (fields) => `curl -s ${new URL("v1/completions", document.baseURI)} -d ${quoted(JSON.stringify(fields))}`;
+// With the token's name, never the token.
+const curlOf = (fields) =>
+  `curl -s ${token() ? '-H "Authorization: Bearer $HOLDFAST_TOKEN" ' : ""}${new URL("v1/completions", document.baseURI)} -d ${quoted(JSON.stringify(fields))}`;
 
 // One model's answer: its text, what it took, and the same question for a shell.
 function answerCard(model) {
@@ -63,7 +65,7 @@ function answerCard(model) {
 }
 
 function modelSelect(id, label, offered, none) {
-  const select = el("select", { id }, none && el("option", { value: "" }, none), offered.map((model) => el("option", { value: model.id }, `${model.id} (step ${model.step})`)));
+  const select = el("select", { id }, none && el("option", { value: "" }, none), offered.map((model) => el("option", { value: model.id }, model.step >= 0 ? `${model.id} (step ${model.step})` : model.id)));
   return { select, element: el("div", { class: "option" }, el("label", { for: id }, label), select) };
 }
 

@@ -259,6 +259,18 @@ TEST_F(ResumeTest, CheckpointsThatOtherJobsHaveStillToReadAreNamedToTheirWriter)
   EXPECT_EQ(needed(), Json::array()) << "that of the day is served, which no retention removes";
 }
 
+TEST_F(ResumeTest, AJobThatServesIsScaledBeyondTheNodesThatItWasSubmittedWith) {
+  with_checkpoints();
+  const std::string job =
+      ask("POST", "/v1/jobs", {{"kind", "serve"}, {"init_from", "job:j1"}, {"tokenizer", "/data"}}).json()["id"];
+  ASSERT_EQ(ask("POST", "/v1/jobs/" + job + "/scale", {{"nodes", 3}, {"max_nodes", 8}}).status(), 202);
+  const Json wanted = ask("GET", "/v1/jobs/" + job).json()["wanted"];
+  EXPECT_EQ(wanted["nodes"], 3);
+  EXPECT_EQ(wanted["max_nodes"], 8);
+  EXPECT_THAT(ask("POST", "/v1/jobs/" + job + "/scale", {{"nodes", 65537}}).json()["detail"],
+              HasSubstr("must be a whole number from 1 to 65536, not 65537"));
+}
+
 TEST_F(ResumeTest, WeightsWithAHeadOfTheirOwnAreForSuchAJob) {
   with_checkpoints({{"tied_head", "off"}});
   Json request = {{"train_data_path", "/data/train.bin"}, {"init_from", "job:j1"}};
