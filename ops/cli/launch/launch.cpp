@@ -71,8 +71,8 @@ std::string digits_of(const std::string& text) {
 
 class SshLaunch : public Launch {
  public:
-  SshLaunch(const Options& options, LaunchFlags flags, std::vector<Seat> seats, WorkerToken token)
-      : options_(options), flags_(std::move(flags)), seats_(std::move(seats)), token_(std::move(token)) {}
+  SshLaunch(const Options& options, LaunchFlags flags, std::vector<Seat> seats, UnusedToken token)
+      : options_(options), flags_(std::move(flags)), seats_(std::move(seats)), unused_token_(std::move(token)) {}
 
   void start(const Json& job) override {
     job_ = text_at(job, "id");
@@ -83,7 +83,8 @@ class SshLaunch : public Launch {
           {seat,
            {fmt::format("{}-{}-{}", job_, born, seat.worker), worker_command(flags_, server_of(options_), seat.worker, job_)}});
     }
-    workers_ = std::make_unique<SshWorkers>(SshSettings{or_failure(words_of(flags_.options)), token_.secret}, places);
+    workers_ = std::make_unique<SshWorkers>(SshSettings{or_failure(words_of(flags_.options)), unused_token_.secret()}, places);
+    token_ = unused_token_.give();
   }
   std::vector<std::string> take_notes() override { return workers_ ? workers_->take_notes() : std::vector<std::string>{}; }
   std::string leave() override {
@@ -94,9 +95,7 @@ class SshLaunch : public Launch {
   }
   std::string hopeless() const override { return workers_ && workers_->is_hopeless() ? "no host lets its worker work" : ""; }
   void end() override {
-    if (!workers_ || !workers_->leave_together()) return;
-    Api api(options_);
-    revoke(api, token_);
+    if (workers_ && workers_->leave_together()) revoke(options_, token_);
   }
   bool needs_company() const override { return true; }
 
@@ -115,18 +114,21 @@ class SshLaunch : public Launch {
   const Options options_;
   const LaunchFlags flags_;
   const std::vector<Seat> seats_;
-  const WorkerToken token_;
+  UnusedToken unused_token_;
+  WorkerToken token_;  // of the workers
   std::string job_;
   std::unique_ptr<SshWorkers> workers_;
 };
 
 class SlurmLaunch : public Launch {
  public:
-  explicit SlurmLaunch(SlurmRequest request) : request_(std::move(request)) {}
+  SlurmLaunch(SlurmRequest request, UnusedToken token) : request_(std::move(request)), unused_token_(std::move(token)) {}
 
   void start(const Json& job) override {
     request_.job = text_at(job, "id");
+    request_.token = unused_token_.secret();
     slurm_job_ = submit_to_slurm(request_);
+    unused_token_.give();  // its workers may wait in Slurm's queue longer than this program stays: it expires by itself
     notes_.push_back(fmt::format("Slurm's job {0} has the {1} for {2}: `squeue --job {0}` shows it, and it ends with {2}",
                                  slurm_job_, counted(request_.nodes * request_.workers_per_node, "worker"), request_.job));
   }
@@ -141,9 +143,15 @@ class SlurmLaunch : public Launch {
 
  private:
   SlurmRequest request_;
+  UnusedToken unused_token_;
   std::string slurm_job_;
   std::vector<std::string> notes_;
 };
+
+UnusedToken token_for_launch(const Options& options) {
+  Api api(options);
+  return {options, worker_token(options, api, "launch-" + rendezvous::random_hex(4))};
+}
 
 // Where the nodes find the programs: beside this one, unless they are told otherwise.
 std::string folder_of_programs(const LaunchFlags& flags) {
@@ -166,16 +174,15 @@ std::unique_ptr<Launch> prepare_slurm(const Options& options, const LaunchFlags&
                               flags.workers_per_node, counted(workers, "worker"))};
   }
   or_failure(words_of(flags.worker_options));
-  Api api(options);
   SlurmRequest request{"",
                        server_of(options),
-                       worker_token(options, api, "launch-" + rendezvous::random_hex(4)).secret,
+                       "",
                        workers / flags.workers_per_node,
                        flags.workers_per_node,
                        or_failure(words_of(flags.options)),
                        flags.worker_options,
                        folder_of_programs(flags)};
-  return std::make_unique<SlurmLaunch>(std::move(request));
+  return std::make_unique<SlurmLaunch>(std::move(request), token_for_launch(options));
 }
 
 std::unique_ptr<Launch> prepare_ssh(const Options& options, const LaunchFlags& flags, int64_t workers) {
@@ -184,9 +191,7 @@ std::unique_ptr<Launch> prepare_ssh(const Options& options, const LaunchFlags& f
   or_failure(words_of(flags.worker_options));
   if (rendezvous::is_loopback_host(rendezvous::host_of_url(server_of(options))) && !std::ranges::all_of(seats, is_this_machine))
     refuse_loopback(server_of(options));
-  Api api(options);
-  return std::make_unique<SshLaunch>(options, flags, std::move(seats),
-                                     worker_token(options, api, "launch-" + rendezvous::random_hex(4)));
+  return std::make_unique<SshLaunch>(options, flags, std::move(seats), token_for_launch(options));
 }
 
 }  // namespace

@@ -39,9 +39,10 @@ WorkerToken worker_token(const Options& options, Api& api, const std::string& na
                             server_of(options))};
 }
 
-void revoke(Api& api, const WorkerToken& token) {
+void revoke(const Options& options, const WorkerToken& token) {
   if (token.id.empty()) return;
   try {
+    Api api(options);
     api.remove("/v1/tokens/" + token.id);
   } catch (const Failure&) {
     // it expires

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 
 #include "ops/cli/command/api.h"
 
@@ -16,6 +17,24 @@ struct WorkerToken {
 // worker.token of the service's folder on this machine. Throws Failure{kNotAllowed} where there is none of these.
 WorkerToken worker_token(const Options& options, Api& api, const std::string& name);
 // Has a token that was made let nobody in any more. Errors are dropped: it expires.
-void revoke(Api& api, const WorkerToken& token);
+void revoke(const Options& options, const WorkerToken& token);
+
+// The token of a launch that has not begun: revoked with this object, unless workers were given it. Thread: one.
+class UnusedToken {
+ public:
+  // `options` outlive the object.
+  UnusedToken(const Options& options, WorkerToken token) : options_(&options), token_(std::move(token)) {}
+  UnusedToken(UnusedToken&& other) noexcept : options_(other.options_), token_(std::exchange(other.token_, {})) {}
+  UnusedToken& operator=(UnusedToken&&) = delete;
+  ~UnusedToken() { revoke(*options_, token_); }
+
+  const std::string& secret() const { return token_.secret; }
+  // Workers have it: it is the caller's to revoke.
+  WorkerToken give() { return std::exchange(token_, {}); }
+
+ private:
+  const Options* options_;
+  WorkerToken token_;
+};
 
 }  // namespace holdfast::ops

@@ -134,8 +134,9 @@ Json spec_of(const SubmitArguments& arguments) {
   if (text_at(spec, "init_from") == "scratch") spec.erase("init_from");  // nanoGPT's word for the seed's weights
   make_absolute(spec, "init_from", false);
   take_sizes_of_weights(spec);
-  if (const char* usual = std::getenv("HOLDFAST_CHECKPOINT_STORE"); usual != nullptr && !spec.contains("checkpoint_store"))
-    spec["checkpoint_store"] = usual;
+  const char* const usual_store = std::getenv("HOLDFAST_CHECKPOINT_STORE");
+  if (usual_store != nullptr && !spec.contains("checkpoint_store") && text_at(spec, "kind") != "serve")
+    spec["checkpoint_store"] = usual_store;
   make_absolute(spec, "checkpoint_store", true);
   make_absolute(spec, "checkpoint_copy", true);
   if (text_at(spec, "resume_from").find('/') != std::string::npos) make_absolute(spec, "resume_from", false);
@@ -199,8 +200,9 @@ void watch(const Options& options, const std::string& id, const Json& plan, Laun
     how.notes = [launch, &options, &id] {
       const std::string hopeless = launch->hopeless();
       if (hopeless.empty()) return launch->take_notes();
-      tell(launch->take_notes());
       Api(options).post(fmt::format("/v1/jobs/{}/stop", id));
+      launch->end();
+      tell(launch->take_notes());
       throw Failure{kJobFailed, fmt::format("{}: {} is stopped", hopeless, id)};
     };
   }

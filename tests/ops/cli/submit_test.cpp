@@ -48,10 +48,27 @@ TEST_F(Jobs, SubmitLeavesValuesThatAreNotNumbersToTheServicesCheck) {
   EXPECT_EQ(said.out, "");
 }
 
+TEST_F(Jobs, ATokenForWorkersThatAreNeverStartedIsRevoked) {
+  service_.answer("POST /v1/tokens", {{"id", "t7"}, {"token", "hf_secret"}}, 201);
+  service_.answer("DELETE /v1/tokens/t7", Json::object());
+  service_.problem("POST /v1/jobs", 422, "batch_size: must be an integer");
+  EXPECT_EQ(run({"submit", "--train_data_path", "/d/t.bin", "--launch", "ssh", "--hosts", "127.0.0.1"}).exit_code, 2);
+  EXPECT_EQ(service_.requests("DELETE /v1/tokens/t7").size(), 1U);
+}
+
 TEST_F(Jobs, SubmitSaysTheOnlyErrorOnce) {
   service_.problem("POST /v1/jobs", 422, "after: there is no job \"j9\"",
                    Json::array({{{"field", "after"}, {"message", "there is no job \"j9\""}}}));
   EXPECT_EQ(run({"submit", "--train_data_path", "/d/t.bin", "--after", "j9"}).err, "holdfast: after: there is no job \"j9\"\n");
+}
+
+TEST_F(Jobs, TheUsualStoreOfCheckpointsIsForJobsThatHaveSome) {
+  setenv("HOLDFAST_CHECKPOINT_STORE", "/shared/checkpoints", 1);
+  const Said trains = run({"submit", "--train_data_path", "/d/t.bin", "--print_config"});
+  const Said serves = run({"submit", "--kind", "serve", "--init_from", "job:j1", "--print_config"});
+  unsetenv("HOLDFAST_CHECKPOINT_STORE");
+  EXPECT_EQ(Json::parse(trains.out)["checkpoint_store"], "/shared/checkpoints");
+  EXPECT_FALSE(Json::parse(serves.out).contains("checkpoint_store")) << serves.out;
 }
 
 TEST_F(Jobs, SubmitTakesAFileAndFlagsWinOverIt) {
