@@ -19,6 +19,7 @@ STEPS = 36  # 4 microbatches of 2 x 512 tokens each: two to three minutes on two
 KILL_AT, JOIN_AT = 10, 16
 LIMIT_S = 1200
 PROMPT = {"english": "The function", "chinese": "这个命令"}
+urllib.request.install_opener(urllib.request.build_opener(urllib.request.ProxyHandler({})))  # no proxy is between these programs
 
 
 class Demo:

@@ -36,12 +36,12 @@ def link_speed(holdfast, address):
     return json_of([holdfast, "netcheck", address, "--seconds", LINK_SECONDS, "--json"], timeout_s=60)
 
 
-def wait_for_node_1(names_of_workers, own):
-    """The workers that are not this node's, as soon as there are some; [] when none comes for a minute."""
+def wait_for_node_1(workers, own):
+    """The living workers that are not this node's, as soon as there are some; [] when none comes for a minute."""
     deadline = time.monotonic() + NODE_1_WAIT_S
     told = False
     while time.monotonic() < deadline:
-        others = [node for node in names_of_workers() if not node["id"].startswith(own)]
+        others = [node for node in workers() if node["state"] == "alive" and not node["id"].startswith(own)]
         if others:
             return others
         if not told:

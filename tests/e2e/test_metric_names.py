@@ -42,7 +42,7 @@ class MetricNames(harness.ClusterTest):
                                                checkpoint_store=f"{cluster.folder}/first", checkpoint_copy=f"{cluster.folder}/second"))
         cluster.wait_event(job, "checkpoint_committed")
         cluster.cli("data", "prepare", f"{harness.ROOT}/LICENSE", "--output", f"{cluster.folder}/bytes", "--tokenizer", "bytes")
-        cluster.submit(kind="serve", init_from=f"job:{job}", tokenizer=f"{cluster.folder}/bytes", nodes=1)
+        serves = cluster.submit(kind="serve", init_from=f"job:{job}", tokenizer=f"{cluster.folder}/bytes", nodes=1)
         wanted = {name for expression in asked() for name in METRIC.findall(expression)} - OF_OTHERS
         self.assertGreater(len(wanted), 20)
 
@@ -72,6 +72,9 @@ class MetricNames(harness.ClusterTest):
         for kind in kinds:  # from the start, or the first one is no increase
             self.assertIn(f'holdfast_events_total{{kind="{kind}"}}', text)
         self.assertLessEqual({"job", "name"}, found["holdfast_job_step"])
+        # The alerts of what trains ask for this: a job that serves makes no step, and its replicas may be idle.
+        self.assertIn(f'holdfast_job_total_steps{{job="{job}"', text)
+        self.assertNotIn(f'holdfast_job_total_steps{{job="{serves}"', text)
         self.assertIn("state", found["holdfast_workers"])
 
 
