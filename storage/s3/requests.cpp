@@ -197,7 +197,8 @@ tl::expected<S3Answer, S3Failure> S3Bucket::call(const Call& call, int tries) {
   const auto stopped = [stop] { return stop != nullptr && *stop; };
   const milliseconds of_body(static_cast<int64_t>(call.body.size()) / kSlowestBytesPerMs);
   const Clock::time_point deadline = Clock::now() + options_.deadline + of_body;
-  S3Request request{call.method, url_of(call), call.body, call.headers};
+  S3Request request{
+      .method = call.method, .url = url_of(call), .body = call.body, .headers = call.headers, .bytes_max = call.bytes_max};
   const Lease connection(*this);
   milliseconds bound = options_.first_pause;
   bool asked_with_new = false;  // credentials

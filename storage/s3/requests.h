@@ -35,6 +35,7 @@ class S3Bucket {
     Query query{};
     std::span<const std::byte> body{};
     std::vector<std::string> headers{};
+    size_t bytes_max = kObjectBytesMax;  // of the answer
   };
   // Tries until it is answered with a status below 300, or with what will not pass, or until the call's deadline. `tries`: at
   // most so many, 0: any number.

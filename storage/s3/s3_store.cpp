@@ -19,6 +19,7 @@ using Call = S3Bucket::Call;
 constexpr const char* kChecksumHeader = "x-amz-meta-xxh3-128";
 constexpr int kReadsOfAltered = 3, kLooksAtPut = 5;
 constexpr int kListPagesMax = 10'000;
+constexpr size_t kListBytesMax = 16 << 20;  // of a page, which has at most a thousand keys of a thousand bytes
 
 // A shard's key has the checksum of its bytes in it.
 bool is_named_after_contents(const std::string& key) {
@@ -54,7 +55,7 @@ class S3Store : public ObjectStore {
 
 tl::expected<S3Answer, S3Failure> S3Store::list_page(const std::string& prefix, const std::string& token, const char* keys_max,
                                                      int tries) {
-  Call call{.what = "cannot list", .method = "GET"};
+  Call call{.what = "cannot list", .method = "GET", .bytes_max = kListBytesMax};
   if (!token.empty()) call.query.emplace_back("continuation-token", token);
   call.query.emplace_back("list-type", "2");
   call.query.emplace_back("max-keys", keys_max);
@@ -149,6 +150,8 @@ Result<std::vector<std::string>> S3Store::list(const std::string& prefix) {
       // The names of others' objects may be anything.
       if (std::string own = key.substr(bucket_.prefix().size()); valid_key(own)) keys.push_back(std::move(own));
     }
+    if (!token.empty() && page->next == token)
+      return fail(Error::Code::kUnavailable, "cannot list in {}: the list names the page that it is as the next", describe());
     token = page->next;
     if (token.empty()) break;
   }

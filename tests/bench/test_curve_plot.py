@@ -34,7 +34,9 @@ class CurvePlot(unittest.TestCase):
         self.assertLess(max(widths) - min(widths), 0.3, widths)
 
     def test_every_curve_is_inside_the_frame(self):
-        for x, y in lines_of(self.draw({"a": [(3, -7.5), (4, 12.25)], "b": [(1, 0.001)]}))[0]:
+        curves = lines_of(self.draw({"a": [(3, -7.5), (4, 12.25)], "b": [(1, 0.001), (9, 40.0)]}))
+        self.assertEqual([2, 2], [len(points) for points in curves])
+        for x, y in (point for points in curves for point in points):
             self.assertTrue(curve_plot.LEFT <= x <= curve_plot.WIDTH - curve_plot.RIGHT, x)
             self.assertTrue(curve_plot.TOP <= y <= curve_plot.HEIGHT - curve_plot.BOTTOM, y)
 

@@ -153,7 +153,7 @@ class Control(harness.ClusterTest):
         def loads():
             nodes = [node["load"] for node in self.cluster.nodes()]
             return all(load["busy"] for load in nodes) and nodes
-        for load in harness.wait_until(loads, 3, "the two to tell how busy they are"):
+        for load in harness.wait_until(loads, 20, "the two to tell how busy they are"):
             self.assertTrue(0 < load["busy"] <= 1 and load["memory_used_bytes"] > 1 << 20, load)
             self.assertEqual((None, None), (load["watts"], load["celsius"]))
         self.assertRegex(self.cluster.cli("nodes"), r"box-1 .* \d+% ")

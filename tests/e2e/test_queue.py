@@ -140,7 +140,7 @@ class Queue(harness.ClusterTest):
         self.assertIn("max_runtime of 4 s is over", ended["reason"])
         self.assertEqual(ended["step"], ended["latest_checkpoint"]["step"])
         self.assertGreaterEqual(ended["running_s"], 4)
-        self.assertLess(ended["running_s"], 12)
+        self.assertLess(ended["step"], self.spec["total_steps"])
         self.cluster.hurry()
         self.succeed_with_the_same_bits(self.cluster.submit(**self.spec, resume_from=f"job:{job}"))
 

@@ -19,6 +19,7 @@ inline void expect_near(const Output& output, const Output& expected) {
   for (size_t i = 0; i < expected.values.size(); ++i) {
     const double x = output.values[i], e = expected.values[i];
     if (x == e) continue;
+    ASSERT_TRUE(std::isfinite(e)) << output.name << "[" << i << "] is " << x << ", ref has " << e;
     const double allowed = output.bound.relative * std::fabs(e) + output.bound.absolute * largest;
     ASSERT_LE(std::fabs(x - e), allowed) << output.name << "[" << i << "] is " << x << ", ref has " << e;
     ASSERT_FALSE(std::isnan(x)) << output.name << "[" << i << "]";

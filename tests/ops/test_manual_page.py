@@ -36,6 +36,15 @@ class ManualPage(unittest.TestCase):
         self.assertEqual("", done.stdout)
 
 
+class Commands(unittest.TestCase):
+    def test_each_command_of_the_program_has_an_example_in_its_help(self):
+        commands = re.findall(r"^  ([a-z][a-z_-]+)\b", holdfast("--help").partition("\n\n")[2], re.MULTILINE)
+        self.assertGreater(len(commands), 25, "those of the whole program")
+        self.assertIn("serve-stage", commands)
+        for command in commands:
+            self.assertRegex(holdfast(command, "--help"), r"Examples?:?\n", command)
+
+
 class Topics(unittest.TestCase):
     def test_the_environment_has_every_variable_that_the_programs_read(self):
         told = holdfast("help", "environment")

@@ -131,7 +131,8 @@ class Node:
 
     def reset_connections(self):
         """Every TCP connection of the node is aborted with RST, at both ends."""
-        self.inside("ss", "--kill", "--tcp", "--no-header", "state", "established")
+        if not self.inside("ss", "--kill", "--tcp", "--no-header", "state", "established").strip():
+            raise OSError("no connection was reset: has this kernel INET_DIAG_DESTROY?")  # ss says nothing of that
 
 
 class Network:

@@ -76,18 +76,17 @@ class Replicas(TrainedCase):
         self.assertEqual({"object": "model", "owned_by": "holdfast", "max_model_len": 128, "job": served}.items(), first.items() & {
             "object": "model", "owned_by": "holdfast", "max_model_len": 128, "job": served}.items())
         stop, done = threading.Event(), []
-        disturbing = threading.Thread(target=self.disturb, args=(stop, done))
-        disturbing.start()
         asked, together, requests = [], [], self.requests()
-        try:
-            with concurrent.futures.ThreadPoolExecutor(16 if MANY else 6) as pool:
-                while len(asked) < REQUESTS or len(done) < DISTURBANCES:
+        with concurrent.futures.ThreadPoolExecutor(1) as aside, concurrent.futures.ThreadPoolExecutor(16 if MANY else 6) as pool:
+            disturbing = aside.submit(self.disturb, stop, done)
+            try:
+                while len(asked) < REQUESTS or (len(done) < DISTURBANCES and not disturbing.done()):
                     more = [next(requests) for _ in range(12)]
                     together += pool.map(lambda fields: self.ask("texts", fields), more)
                     asked += more
-        finally:
-            stop.set()
-            disturbing.join()
+            finally:
+                stop.set()
+            disturbing.result()
         moved = self.metric("holdfast_serve_texts_moved_total")
         print(f"{len(asked)} requests in {len({answer[0] for answer in together})} models; {done.count('kill')} kills, {done.count('drain')} drains, "
               f"{done.count('swap')} swaps; {moved:.0f} texts moved; the longest pause of a stream {max(answer[2] for answer in together):.2f} s")
@@ -98,7 +97,7 @@ class Replicas(TrainedCase):
 
     def disturb(self, stop, done):
         chosen, number = random.Random(7), 3
-        alive = ["r0", "r1", "r2"]
+        alive, drained = ["r0", "r1", "r2"], []
         while not stop.wait(DISTURBED_EVERY_S):
             what = ("swap", "kill", "drain")[len(done) % 3]
             if what == "swap":
@@ -114,12 +113,14 @@ class Replicas(TrainedCase):
                 if what == "kill":
                     self.cluster.kill_worker(victim)
                 else:
-                    self.cluster.workers.pop(victim)
-                    self.cluster.request("POST", f"/v1/nodes/{victim}/drain")
+                    drained.append(self.cluster.workers.pop(victim))
+                    self.assertEqual(202, self.cluster.request("POST", f"/v1/nodes/{victim}/drain")[0])
                 alive.append(f"r{number}")
                 self.start_replica(alive[-1])
                 number += 1
             done.append(what)
+        for worker in drained:
+            self.assertEqual(0, worker.wait_exit(60))
 
     def compare_with_each_alone(self, asked, together):
         """One worker, one request at a time, of each checkpoint by itself."""

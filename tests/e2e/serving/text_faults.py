@@ -198,6 +198,7 @@ class Run:
             fault = KINDS[fault_name](self.cluster, moment, self.victim, "other")
             fault.aim()
             self.disturb(outcome, fault, moment)
+            fault.check()
             wait_until(lambda: self.metric("writing") + self.metric("waiting") == 0, 10, "nothing to be left of the texts")
         except (AssertionError, OSError, ValueError, http.client.HTTPException) as error:
             outcome.failure = " ".join(str(error).split())[:400]

@@ -43,8 +43,11 @@ def ask(cluster, model, fields, at_tokens=lambda count: None):
 
 
 def metric(metrics, name):
-    """The sum of the samples that begin with this, of an answer of /metrics."""
-    return sum(float(line.split()[-1]) for line in metrics.splitlines() if line.startswith(name))
+    """The sum of a metric's samples, those with some labels where `name` ends with them, of an answer of /metrics. None is a family that the service
+    has and that nothing is said of yet; a name that it does not have is an error."""
+    family = name.partition("{")[0]
+    assert f"# TYPE {family} " in metrics, f"the service has no metric {family}"
+    return sum(float(line.split()[-1]) for line in metrics.splitlines() if line.startswith(name) and line[len(family)] in "{ ")
 
 
 def whole(answer):

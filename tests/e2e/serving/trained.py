@@ -23,9 +23,15 @@ class TrainedCase(unittest.TestCase):
             cls.cluster.close(True)
             raise
 
+    failed = False
+
+    def tearDown(self):
+        result = self._outcome.result
+        type(self).failed = type(self).failed or bool(result.errors or result.failures)
+
     @classmethod
     def tearDownClass(cls):
-        cls.cluster.close(False)
+        cls.cluster.close(cls.failed)  # with the logs, where one failed
 
     @classmethod
     def spec(cls, **changes):

@@ -11,6 +11,7 @@ import re
 import subprocess
 import threading
 import time
+import traceback
 import urllib.parse
 
 import harness
@@ -27,7 +28,7 @@ class Submitter:
     def __init__(self, cluster, name, seed, pause_s=(0.4, 1.0)):
         self.cluster, self.name, self.pause_s = cluster, name, pause_s
         self.random = random.Random(f"{seed} {name}")
-        self.calls, self.refused = [], []
+        self.calls, self.refused, self.failed = [], [], []
         self.stopping = threading.Event()
         self.config = os.path.join(cluster.folder, f"{name}.json")
         urls = cluster.server.split(",")
@@ -36,6 +37,12 @@ class Submitter:
         self.thread.start()
 
     def _run(self):
+        try:
+            self._submit_many()
+        except BaseException:  # one that ends without a word would pass for one that had no trouble
+            self.failed.append(traceback.format_exc())
+
+    def _submit_many(self):
         number = 0
         while not self.stopping.is_set():
             number += 1

@@ -150,7 +150,8 @@ class Run:
         acknowledged = sum(call.acknowledged() for call in calls)
         print(f"{len(calls)} calls of clients, {acknowledged} acknowledged; {len(store.jobs)} jobs and {len(store.events)} events in the store; "
               f"the follower came {self.follower.connections} times; term {store.term}", flush=True)
-        return [*refused, *histories.check(calls, store.jobs, store.keys), *histories.check_events(self.follower.seen, store.events),
+        failed = [f"{submitter.name} failed: {trace}" for submitter in self.submitters for trace in submitter.failed]
+        return [*failed, *refused, *histories.check(calls, store.jobs, store.keys), *histories.check_events(self.follower.seen, store.events),
                 *histories.check_submitted_once(store.events, store.jobs)]
 
 

@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 
 #include "kernels/cpu/isa.h"
@@ -257,26 +258,30 @@ TEST_F(Examination, AnotherServerOnThePortIsReported) {
   EXPECT_THAT(check_of(said, "service")["seen"].get<std::string>(), HasSubstr("not as a Holdfast service does"));
 }
 
+std::string date_of_now() {
+  char now[64];
+  const std::time_t time = std::time(nullptr);
+  std::strftime(now, sizeof now, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", std::gmtime(&time));
+  return now;
+}
+
 TEST_F(Examination, ReadsTheServicesClock) {
-  const auto verdict_at = [](const std::string& date) {
+  const auto verdict_at = [](const std::function<std::string()>& date) {
     rendezvous::RawServer server([date](rendezvous::RawConnection& connection) {
       const std::string body = R"({"version":"0","status":"ok"})";
       while (!connection.read_request().empty()) {
-        connection.write("HTTP/1.1 200 OK\r\n" + date + "Content-Type: application/json\r\nContent-Length: " +
+        connection.write("HTTP/1.1 200 OK\r\n" + date() + "Content-Type: application/json\r\nContent-Length: " +
                          std::to_string(body.size()) + "\r\n\r\n" + body);
       }
     });
     const Said said = holdfast({"doctor", "--server", server.url(), "--token", "secret", "--json"});
     return check_of(said, "clocks");
   };
-  char now[64];
-  const std::time_t time = std::time(nullptr);
-  std::strftime(now, sizeof now, "Date: %a, %d %b %Y %H:%M:%S GMT\r\n", std::gmtime(&time));
-  EXPECT_EQ(verdict_at(now)["verdict"], "ok") << "if this machine did not stop for two seconds";
-  EXPECT_THAT(verdict_at("Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n")["seen"].get<std::string>(),
+  EXPECT_EQ(verdict_at(date_of_now)["verdict"], "ok") << "if this machine did not stop for two seconds";
+  EXPECT_THAT(verdict_at([] { return "Date: Sun, 06 Nov 1994 08:49:37 GMT\r\n"; })["seen"].get<std::string>(),
               HasSubstr("s behind of this machine's"));
-  EXPECT_EQ(verdict_at("")["verdict"], "warn");
-  EXPECT_EQ(verdict_at("Date: yesterday\r\n")["verdict"], "warn");
+  EXPECT_EQ(verdict_at([] { return ""; })["verdict"], "warn");
+  EXPECT_EQ(verdict_at([] { return "Date: yesterday\r\n"; })["verdict"], "warn");
 }
 
 TEST_F(Examination, TriesTheRingPortsOfTheWorkers) {
