@@ -192,8 +192,7 @@ OrRefusal<void> Workers::report_lost(const WorkerLost& message) {
   if (found == registry_.workers().end()) return {};  // replaced already, or never registered
   Worker& worker = found->second;
   take_stderr_tail(worker, message.last_lines);
-  if (worker.life == Worker::Life::kAlive)
-    end_life(worker, how_it_ended(worker), message.reason);
+  if (worker.life == Worker::Life::kAlive) end_life(worker, how_it_ended(worker), message.reason);
   lives_.forbid(worker.registration.name, message.incarnation, "stale_incarnation");
   return {};
 }

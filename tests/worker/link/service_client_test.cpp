@@ -93,15 +93,13 @@ TEST_F(Client, OutlivesARestartOfTheServiceAndReportsWhatItIsThen) {
 }
 
 TEST_F(Client, RegistersAgainWhenTheServiceDoesNotKnowIt) {
-  std::atomic<bool> forgotten{false};
   const auto worker = client();
   ASSERT_TRUE(service.wait_for("/status", 1));
-  service.answer_with([&](const HttpRequest& request) -> std::optional<rendezvous::HttpResponse> {
+  service.answer_with([forgotten = true](const HttpRequest& request) mutable -> std::optional<rendezvous::HttpResponse> {
     if (request.path == "/v1/workers") forgotten = false;
     if (forgotten && request.path.find("/v1/workers/w1/") == 0) return FakeService::problem(404, "not_found");
     return std::nullopt;
   });
-  forgotten = true;
   EXPECT_TRUE(service.wait_for("/v1/workers", 2));
   EXPECT_EQ(service.received("/v1/workers").back()["incarnation"], "i1") << "under the same incarnation";
   EXPECT_TRUE(fatal.empty());
@@ -136,8 +134,8 @@ TEST_F(Client, NamesTheReasonsNotToTryAgain) {
 }
 
 TEST_F(Client, KeepsTryingWhileTheServiceIsOverloaded) {
-  std::atomic<int> refusals{3};
-  service.answer_with([&](const HttpRequest&) -> std::optional<rendezvous::HttpResponse> {
+  // A request that is on its way when the test is over is answered, too.
+  service.answer_with([refusals = 3](const HttpRequest&) mutable -> std::optional<rendezvous::HttpResponse> {
     if (refusals-- > 0) return FakeService::problem(503, "busy");
     return std::nullopt;
   });
