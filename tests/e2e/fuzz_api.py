@@ -31,6 +31,7 @@ MANIFEST = {"chunk_bytes": 4 << 20, "files": [{"bytes": 3, "chunks": [name], "na
 DIGEST = hashlib.sha256(json.dumps(MANIFEST, separators=(",", ":")).encode()).hexdigest()
 RIGHT = {"chunk": NAMES, "name": ["wiki", DIGEST]}  # for paths; jobs are named in the others
 BOUND_MB = 1500  # sanitizers multiply what a service needs
+ANSWER_S = 60  # as long as nothing takes
 
 
 class Maker:

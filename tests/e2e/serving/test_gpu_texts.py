@@ -95,7 +95,7 @@ class GpuTexts(TrainedCase):
 
     def test_a_gpu_that_fails_while_a_replica_reads_its_model_is_tried_in_another_life(self):
         once = os.path.join(self.cluster.folder, "failed")
-        self.start_gpu_worker("w3", HOLDFAST_SHIM_FAIL_CALL="30", HOLDFAST_SHIM_FAIL_ONCE=once)
+        self.start_gpu_worker("w3", HOLDFAST_SHIM_FAIL_CALL="60", HOLDFAST_SHIM_FAIL_ONCE=once)
         job = self.cluster.submit(kind="serve", init_from=f"job:{self.job}", precision="bfloat16", nodes=1, min_nodes=1, name="again", requires={"for": "serving"})
         wait_until(lambda: [m for m in self.cluster.get("/v1/models")["data"] if m["replicas"]], 60, "a replica")
         self.assertTrue(os.path.exists(once), "the call was made")
