@@ -24,7 +24,7 @@ bool is_name(const std::string& text) {
          std::ranges::all_of(text, [](unsigned char c) { return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-'; });
 }
 
-// One that was to end and had no job any more has done as it was told.
+// A worker that was to end and had no job any more has done as it was told.
 Worker::Life how_it_ended(const Worker& worker) {
   return worker.leaving() && worker.job.empty() ? Worker::Life::kLeft : Worker::Life::kLost;
 }
