@@ -214,12 +214,12 @@ class Pulls(BesideTheLeader):
     def test_a_checkpoint_comes_before_the_rest_of_a_data_set(self):
         name = self.cluster.standby_names()[0]
         self.cluster.services[name].kill()
-        self.cluster.service_flags = ("--pull_mib_per_s", "2")
+        self.cluster.service_flags = ("--pull_mib_per_s", "1")
         self.cluster.start_one(name)
         folder = os.path.join(self.cluster.folder, "large")
         os.mkdir(folder)
         with open(f"{folder}/text.txt", "wb") as file:
-            file.write(os.urandom(64 << 20))  # 16 chunks, of which each takes two seconds
+            file.write(os.urandom(64 << 20))  # 16 chunks, of which each takes four seconds
         self.cluster.cli("data", "push", folder, "--name", "large")
         kept = f"{self.cluster.data_dir_of(name)}/data"
         harness.wait_until(lambda: glob.glob(f"{kept}/chunks/*/*"), 30, "a chunk to be pulled")
