@@ -8,6 +8,14 @@ namespace {
 
 class FlappingTest : public ServiceTest {
  protected:
+  // A job that w1 may begin alone.
+  void is_ready_to_begin() {
+    arrives("w1");
+    nlohmann::json job = spec();
+    job["min_nodes"] = 1;
+    ask("POST", "/v1/jobs", job);
+    reports("w1", Phase::kPrepared);
+  }
   void dies(const std::string& worker, int life) {
     WorkerLost lost;
     lost.incarnation = worker + "-" + std::to_string(life);
@@ -24,11 +32,7 @@ class FlappingTest : public ServiceTest {
 };
 
 TEST_F(FlappingTest, ItIsGivenNoWorkUntilItsPauseIsOverAndPeopleSeeWhy) {
-  arrives("w1");
-  nlohmann::json job = spec();
-  job["min_nodes"] = 1;
-  ask("POST", "/v1/jobs", job);
-  reports("w1", Phase::kPrepared);
+  is_ready_to_begin();
   for (int life = 1; life <= 4; ++life) {
     arrives("w2", life);
     EXPECT_EQ(node("w2")["job"], "j1") << "life " << life;
@@ -56,11 +60,7 @@ TEST_F(FlappingTest, ItIsGivenNoWorkUntilItsPauseIsOverAndPeopleSeeWhy) {
 }
 
 TEST_F(FlappingTest, OneThatDiesWhileItIsDrainedIsStillDrainedWhenItIsBack) {
-  arrives("w1");
-  nlohmann::json job = spec();
-  job["min_nodes"] = 1;
-  ask("POST", "/v1/jobs", job);
-  reports("w1", Phase::kPrepared);
+  is_ready_to_begin();
   reports("w1", Phase::kActive, 1, 0);
   ASSERT_EQ(ask("POST", "/v1/nodes/w1/drain").status(), 202);
   dies("w1", 1);
