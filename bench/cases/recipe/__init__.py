@@ -13,7 +13,8 @@ TITLE = "nanoGPT's recipes for a text of a million characters, from the start to
 NOTE = ("Small: its README's for a CPU, with biases (4 layers, 128 channels, blocks of 64, batches of 12, {steps} steps); large: train_shakespeare_char.py's (6 layers, 384 "
         "channels, blocks of 256, batches of 64, dropout 0.2), of which {few} steps are timed, for its 5,000 take hours here. The text is the demo's first {size} "
         "characters, nine tenths to learn from. Ours: `holdfast submit` to the end of the job, one worker, exact sums, with its last checkpoint; float32 unless said. "
-        "Peer: bench/peers/recipe.py from its start, PyTorch's included, to its last step, without a checkpoint; beside bfloat16 in bfloat16 where that is quicker (autocast); as installed its start and {few} steps, times as many as there are. Loss: the mean over every "
+        "The service and the worker are there before, and so is the peer's PyTorch: "
+        "bench/peers/recipe.py from where it is loaded to its last step, without a checkpoint; beside bfloat16 in bfloat16 where that is quicker (autocast); as installed its first {few} steps, times as many as there are. A step: the median of all. Loss: the mean over every "
         "window of the other tenth, by `holdfast eval` and by the peer, then over {seeds} seeds; its error is the mean's, from the seeds.")
 SIZE = 1_115_394  # of tiny Shakespeare
 STEPS, QUICK_STEPS, FEW = 2000, 100, 60
@@ -78,7 +79,7 @@ class Recipe:
         return testbed.peer_script("recipe.py", self.train, self.valid, *flags, setup=setup, threads=THREADS)[-1]
 
     def theirs(self, size, dropout, seed, setup, only=0, dtype="float32"):
-        """(seconds from its start to its last step, seconds of a step, loss)."""
+        """(seconds to its last step, seconds of a step, loss)."""
         said = self.peer(size, setup, dropout=dropout, seed=seed, steps=self.steps, only=only, dtype=dtype)
         return said["train_s"], said["step_s"], said["loss"]
 
@@ -101,19 +102,22 @@ def rows_of(recipe, dropout, seeds, note):
         half.append(recipe.ours(SMALL, dropout, seed, "bfloat16", recipe.steps))
         if BEST in testbed.PEER.setups:
             peer.append(recipe.theirs(SMALL, dropout, seed, BEST))
-    beside = {dtype: {} for dtype in TYPES}
+    whole, steps = ({dtype: {} for dtype in TYPES} for _ in range(2))
     if peer:
-        for of_type in beside.values():
-            of_type[BEST] = testbed.median([run[0] for run in peer])
+        quicker = peer
         if recipe.quicker_type(SMALL, dropout, few)[0] == "bfloat16":
-            beside["bfloat16"][BEST] = testbed.median([recipe.theirs(SMALL, dropout, seed, BEST, dtype="bfloat16")[0] for seed in seeds])
+            quicker = [recipe.theirs(SMALL, dropout, seed, BEST, dtype="bfloat16") for seed in seeds]
+        for dtype, runs in (("float32", peer), ("bfloat16", quicker)):
+            whole[dtype][BEST], steps[dtype][BEST] = (testbed.median([run[i] for run in runs]) for i in (0, 1))
     if INSTALLED in testbed.PEER.setups:
         until_few, step_s, _ = recipe.theirs(SMALL, dropout, seeds[0], INSTALLED, only=few)
-        taken = until_few + step_s * (recipe.steps - few)
-        for of_type in beside.values():
-            of_type[INSTALLED] = taken
-    rows = [testbed.row(f"small, dropout {dropout}, {dtype}", "s", testbed.median([run[0] for run in runs]), beside[dtype], note=note)
-            for dtype, runs in (("float32", mine), ("bfloat16", half))]
+        for dtype in TYPES:
+            whole[dtype][INSTALLED], steps[dtype][INSTALLED] = until_few + step_s * (recipe.steps - few), step_s
+    rows = []
+    for dtype, runs in (("float32", mine), ("bfloat16", half)):
+        name = f"small, dropout {dropout}, {dtype}"
+        rows += [testbed.row(name, "s", testbed.median([run[0] for run in runs]), whole[dtype], note=note),
+                 testbed.row(f"{name}: a step", "ms", 1000 * testbed.median([run[1] for run in runs]), {setup: 1000 * s for setup, s in steps[dtype].items()}, note=note)]
     for dtype, runs in (("float32", mine), ("bfloat16", half)):
         loss, error = with_error([run[2] for run in runs])
         there, their_error = with_error([run[2] for run in peer]) if peer else (None, 0.0)
