@@ -3,7 +3,8 @@ to have (OMP_NUM_THREADS, as torchrun sets it): OpenBLAS's own would take all co
 
 At its best is what PyTorch's own tuning guide asks for: one thread pool (OpenBLAS built on OpenMP, for its own threads fight
 PyTorch's over the cores) and an allocator that keeps large blocks (tcmalloc; glibc gives each step's tensors back to the kernel
-and faults them in again); and OpenBLAS's quickest loops, for a release takes processors that came after it for very old ones. A
+and faults them in again); and OpenBLAS's quickest loops, for a release takes processors that came after it for very old ones. Its OpenMP
+settings (OMP_PROC_BIND, GOMP_CPU_AFFINITY, Intel's library) made no step quicker (NOTES.md). A
 ratio that anybody is told is the one to the peer at its best."""
 import functools
 import glob

@@ -2,6 +2,7 @@
 import subprocess
 
 BRIDGE = "hfbench"
+NODES_MAX = 8
 
 
 def ip(*arguments):
@@ -43,7 +44,7 @@ class ShapedLinks:
         subprocess.run(["tc", "-n", space, "qdisc", "add", "dev", "eth0", *shape], check=True, capture_output=True)
 
     def remove(self):
-        for node in range(self.nodes):
+        for node in range(NODES_MAX):  # those of an earlier run with more nodes, too
             # The kernel would take a link away with its namespace, but in its own time.
             subprocess.run(["ip", "link", "del", f"{BRIDGE}v{node}"], check=False, capture_output=True)
             subprocess.run(["ip", "netns", "del", f"{BRIDGE}{node}"], check=False, capture_output=True)

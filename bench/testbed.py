@@ -1,4 +1,5 @@
 """Shared by the benchmark cases: where things are, rows, medians, one cluster of real processes, the floor of a link."""
+import concurrent.futures
 import json
 import os
 import signal
@@ -82,6 +83,12 @@ def peer_script(name, *arguments, setup, threads=1, environment=None):
     return json_lines(output_of(PEER.script(name, *arguments, setup=setup, threads=threads, environment=environment), environment))
 
 
+def end_as_on_interrupt():
+    """When this program is told to end it takes down what it has begun, as on Ctrl-C."""
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.default_int_handler)
+
+
 class Testbed:
     """A cluster of the end-to-end harness that is closed at the end, when told to end, too; `with Testbed() as cluster:`."""
 
@@ -89,8 +96,7 @@ class Testbed:
         self.service_flags = service_flags
 
     def __enter__(self):
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, lambda *_: sys.exit("ended by a signal"))
+        end_as_on_interrupt()
         self.cluster = harness.Cluster()
         self.cluster.service_flags += self.service_flags
         try:
@@ -137,13 +143,27 @@ def run_together(commands, timeout_s=300):
     """Starts all commands; the first one's output."""
     processes = [subprocess.Popen([str(a) for a in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                  for command in commands]
-    timer = threading.Timer(timeout_s, lambda: [p.kill() for p in processes])
+
+    def end():
+        for process in processes:
+            process.kill()
+
+    timer = threading.Timer(timeout_s, end)
     timer.start()
-    outputs = [process.communicate()[0] for process in processes]
-    timer.cancel()
+    try:
+        outputs = [process.communicate()[0] for process in processes]
+    finally:
+        timer.cancel()
+        end()
     if any(process.returncode != 0 for process in processes):
         raise SystemExit("a rank failed:\n" + "\n".join(outputs)[-3000:])
     return outputs[0]
+
+
+def beside_each_other(*calls):
+    """Each call, a function and its arguments, in a thread of its own; their results. When one fails, so does this, once all have ended."""
+    with concurrent.futures.ThreadPoolExecutor(len(calls)) as pool:
+        return [future.result() for future in [pool.submit(*call) for call in calls]]
 
 
 def seconds(action):

@@ -16,7 +16,7 @@ TITLE = "The one that leads is killed with -9, or stopped; seconds until a write
 NOTE = ("Ours: two services with one PostgreSQL, the leading process is killed, or stopped (SIGSTOP), and `holdfast submit` is run one after the "
         "other; the database lives on. Peer: Patroni over one etcd with its default settings (ttl 30, loop_wait 10, retry_timeout 10), and with "
         "the least that it takes (20, 1, 3); two PostgreSQL servers; Patroni and PostgreSQL of the primary are killed, or stopped, together, and psql writes a row, one after the "
-        "other, at whichever server takes it. All on this machine. They do not do the same: Patroni replaces a database, Holdfast a service; a Holdfast "
+        "other, at whichever server takes it. All on this machine. There is no ratio, for they do not do the same: Patroni replaces a database, Holdfast a service; a Holdfast "
         "whose database is under Patroni waits for both.")
 REPEAT = 3
 PATIENCE_S, PAUSE_S = 180, 0.1
@@ -81,8 +81,6 @@ def measure(options):
     note = NOTE
     if missing:
         note += f" Patroni was not measured: {' and '.join(missing)} not found; ops/setup --failover installs it."
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit("ended by a signal"))
     server = PostgresqlServer().make().start()
     rows = []
     try:
@@ -93,8 +91,8 @@ def measure(options):
                 for setup, taken in theirs.items():
                     taken.append(patronis(number, SETTINGS[setup]))
                 print(f"bench/run failover: {name}: ours {mine[-1]:.2f} s, Patroni's {[taken[-1] for taken in theirs.values()]}", file=sys.stderr, flush=True)
-            rows.append(testbed.row(f"{name}: median", "s", testbed.median(mine), testbed.by_setup(theirs), note=note))
-            rows.append(testbed.row(f"{name}: longest", "s", max(mine), {setup: max(taken) for setup, taken in theirs.items()}, note=note))
+            rows.append(testbed.row(f"{name}: median", "s", testbed.median(mine), testbed.by_setup(theirs), is_alike=False, note=note))
+            rows.append(testbed.row(f"{name}: longest", "s", max(mine), {setup: max(taken) for setup, taken in theirs.items()}, is_alike=False, note=note))
     finally:
         server.close()
     return rows

@@ -3,7 +3,6 @@ import http.client
 import json
 import os
 import random
-import threading
 import time
 
 import testbed
@@ -64,12 +63,10 @@ def ask_on(cluster, number, times, until):
             times[what].append(client.ask("GET", path)[0])
 
 
-def in_threads(function, count, cluster, results, seconds):
+def calls_of(function, count, cluster, results, seconds):
+    """For testbed.beside_each_other: one for each of `count` clients."""
     until = time.monotonic() + seconds
-    threads = [threading.Thread(target=function, args=(cluster, number, results, until)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    return threads
+    return [(function, cluster, number, results, until) for number in range(count)]
 
 
 def measure(_options):
@@ -86,10 +83,7 @@ def measure(_options):
         pid = cluster.service.pid
         times, writes = {what: [] for what in ("list", "show", "curve", "long curve", "nothing")}, []
         before, began = service.usage(pid), time.monotonic()
-        threads = in_threads(write_events, WRITERS, cluster, writes, SECONDS)
-        threads += in_threads(ask_on, CLIENTS, cluster, times, SECONDS)
-        for thread in threads:
-            thread.join()
+        testbed.beside_each_other(*calls_of(write_events, WRITERS, cluster, writes, SECONDS), *calls_of(ask_on, CLIENTS, cluster, times, SECONDS))
         after, wall = service.usage(pid), time.monotonic() - began
         size = sum(os.path.getsize(database + suffix) for suffix in ("", "-wal") if os.path.exists(database + suffix))
     if len(writes) < EVENTS_PER_S * SECONDS * 0.95:

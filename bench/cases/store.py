@@ -2,10 +2,8 @@
 import http.client
 import json
 import os
-import signal
 import statistics
 import sys
-import threading
 import time
 
 import testbed
@@ -92,13 +90,10 @@ def loaded(programs, address, workers):
             testbed.harness.BIN = kept
         events, submissions = [], []
         before, began = service.usage(cluster.service.pid), time.monotonic()
-        threads = records.in_threads(write_events, records.WRITERS, cluster, events, BESIDE_S)
-        submitter = threading.Thread(target=submit_all_the_while, args=(cluster, submissions, time.monotonic() + BESIDE_S))
-        submitter.start()
-        said = testbed.json_lines(testbed.output_of(
-            [f"{programs}/bench_service_load", "--server", cluster.url, "--token", cluster.token("worker"), "--workers", workers, "--seconds", SECONDS, "--rounds", 0]))[-1]
-        for thread in [*threads, submitter]:
-            thread.join()
+        load = [f"{programs}/bench_service_load", "--server", cluster.url, "--token", cluster.token("worker"), "--workers", workers, "--seconds", SECONDS, "--rounds", 0]
+        output = testbed.beside_each_other((testbed.output_of, load), *records.calls_of(write_events, records.WRITERS, cluster, events, BESIDE_S),
+                                           (submit_all_the_while, cluster, submissions, time.monotonic() + BESIDE_S))[0]
+        said = testbed.json_lines(output)[-1]
         after, wall = service.usage(cluster.service.pid), time.monotonic() - began
         if said["errors"]:
             raise SystemExit(f"{said['errors']} requests of workers failed, the first: {said['first_error']}")
@@ -114,8 +109,6 @@ def loaded(programs, address, workers):
 def measure(options):
     earlier = os.environ.get("HOLDFAST_BEFORE_BIN")
     workers = QUICK_WORKERS if options.quick else WORKERS
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda *_: sys.exit("ended by a signal"))
     server = PostgresqlServer().make().start("shared_buffers=128MB")
     runs = {"SQLite": [], "PostgreSQL": [], "SQLite before": []}
     try:

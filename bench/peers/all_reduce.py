@@ -1,9 +1,10 @@
 """gloo's all-reduce of float32, one process a rank; rank 0 prints one JSON object a round.
 
-all_reduce.py --rank R --world N --master HOST:PORT [--elements N] [--piece ELEMENTS] [--rounds 6]
+all_reduce.py --rank R --world N --master HOST:PORT [--elements N] [--piece ELEMENTS] [--wire float16] [--rounds 6]
 
 GLOO_SOCKET_IFNAME picks the interface. With --piece the buffer is reduced in pieces of so many elements, all under way at once,
-as DistributedDataParallel does it with its buckets."""
+as DistributedDataParallel does it with its buckets. --wire float16 sends half of the bytes, as DDP's fp16_compress_hook does: each
+piece is rounded and scaled before, and widened after."""
 import argparse
 import json
 import time
@@ -19,6 +20,7 @@ def main():
     parser.add_argument("--master", default="127.0.0.1:29511")
     parser.add_argument("--elements", type=int, default=30142848)
     parser.add_argument("--piece", type=int)
+    parser.add_argument("--wire", choices=("float32", "float16"), default="float32")
     parser.add_argument("--rounds", type=int, default=6)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -28,8 +30,11 @@ def main():
     for number in range(options.rounds):
         dist.barrier()
         start = time.perf_counter()
-        for work in [dist.all_reduce(piece, async_op=True) for piece in pieces]:
+        sent = pieces if options.wire == "float32" else [piece.to(torch.float16).div_(options.world) for piece in pieces]
+        for piece, half, work in [(piece, half, dist.all_reduce(half, async_op=True)) for piece, half in zip(pieces, sent)]:
             work.wait()
+            if half is not piece:
+                piece.copy_(half)
         taken = time.perf_counter() - start
         if options.rank == 0 and number:  # the first one connects
             print(json.dumps({"seconds": taken}), flush=True)

@@ -18,7 +18,7 @@ MEASURED_S = 2
 FORMS = {"int8": "q8_0", "int4": "q4_0"}  # llama.cpp's beside ours
 NOTE = ("The likeliest tokens after prompts of {prompt} tokens, {tokens} of each text, so many texts at once; tokens a second from the first token of the last "
         "text that began to the end of the first that ended, the median of {seconds} s of such rounds. Peer: llama.cpp under JavaScript (node-llama-cpp {version}), the same model as GGUF, sequences of one "
-        "context; as installed with as many threads; at its best with as many or fewer, with or without flash attention, whichever is quickest; beside bfloat16 in float16, beside int8 in q8_0, beside int4 in "
+        "context; as installed with as many threads; at its best with as many or fewer, with or without flash attention, whichever is quickest; beside bfloat16 in float16 or bfloat16, whichever is quicker, beside int8 in q8_0, beside int4 in "
         "q4_0. Parameters are random where nothing is trained: the work is the same. Memory: of the whole process, with the most texts at once.")
 
 
@@ -77,14 +77,12 @@ class Served:
                         state["written"] += more
 
             self.stream(number, tokens, at_token)
+            if count != tokens:
+                raise SystemExit(f"bench/run serving: a text of {tokens} tokens ended after {count}")
             with lock:
                 state["ended"] = state["ended"] or time.monotonic()
 
-        threads = [threading.Thread(target=write, args=(number,)) for number in range(streams)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        testbed.beside_each_other(*((write, number) for number in range(streams)))
         seconds = state["ended"] - state["last_begin"]
         return state["written"] / seconds, seconds
 
@@ -119,20 +117,26 @@ def checkpoint(cluster, data, size):
     return job
 
 
-def at_its_best(figures, streams, threads, better):
-    """A row's peer, of its figures by (texts at once, threads, flash attention): those with fewer threads were measured before."""
-    return dict(zip(testbed.peer_python.SETUPS, (figures[streams, threads, 0], better(figures.values())))) if figures else None
+def at_its_best(figures, way, better):
+    """A row's peer, of its figures by (texts at once, threads, flash attention, form): `way` is as installed, and those with fewer threads
+    were measured before."""
+    return dict(zip(testbed.peer_python.SETUPS, (figures[way], better(figures.values())))) if figures else None
+
+
+def exports_of(cluster, job, precision, exported):
+    """llama.cpp's files of the job's model beside ours in this precision, by form; the first is the usual one."""
+    if precision in FORMS:
+        return {FORMS[precision]: quantized(FORMS[precision], exported["bfloat16"]["float16"])}
+    forms = ("float16", "bfloat16") if precision == "bfloat16" else (precision,)
+    return {form: os.path.join(exchange.export(cluster, job, "gguf", form), "model.gguf") for form in forms}
 
 
 def rows_of_model(cluster, data, size, options, note):
     job, exported = checkpoint(cluster, data, size), {}
     for precision in ("bfloat16", "float32", *FORMS):
-        if precision in FORMS:
-            model = quantized(FORMS[precision], exported["bfloat16"])
-        else:
-            model = os.path.join(exchange.export(cluster, job, "gguf", "float16" if precision == "bfloat16" else precision), "model.gguf")
-        exported[precision] = model
-        peer = collections.defaultdict(list)  # (texts at once, threads, flash attention) -> what it said
+        models = exported[precision] = exports_of(cluster, job, precision, exported)
+        usual, ways = next(iter(models)), [(flash, form) for form in models for flash in (0, 1)] if exchange.installed_version() else []
+        peer = collections.defaultdict(list)  # (texts at once, threads, flash attention, form) -> what it said
         for threads in (1, 2):
             served = Served(cluster, job, data, precision, threads, f"{size}-{precision}-{threads}")
             try:
@@ -140,13 +144,13 @@ def rows_of_model(cluster, data, size, options, note):
                     ours = []
                     for _ in range(options.repeat):
                         ours.append(served.tokens_per_s(streams))
-                        for flash in (0, 1) if exchange.installed_version() else ():
-                            peer[streams, threads, flash].append(llama(model, streams, threads, flash))
+                        for flash, form in ways:
+                            peer[streams, threads, flash, form].append(llama(models[form], streams, threads, flash))
                     theirs = {which: testbed.median([run["tokens_per_s"] for run in runs]) for which, runs in peer.items() if which[0] == streams}
                     yield testbed.row(f"{size}, {precision}, {threads} threads, {streams} at once", "tokens/s", testbed.median(ours),
-                                      peer=at_its_best(theirs, streams, threads, max), higher_is_better=True, note=note)
+                                      peer=at_its_best(theirs, (streams, threads, 0, usual), max), higher_is_better=True, note=note)
                 memory = {which: testbed.median([run["memory_mb"] for run in runs]) for which, runs in peer.items() if which[:2] == (streams, threads)}
-                yield testbed.row(f"{size}, {precision}, {threads} threads: memory", "MB", served.memory_mb(), peer=at_its_best(memory, streams, threads, min), note=note)
+                yield testbed.row(f"{size}, {precision}, {threads} threads: memory", "MB", served.memory_mb(), peer=at_its_best(memory, (streams, threads, 0, usual), min), note=note)
             finally:
                 served.close()
 

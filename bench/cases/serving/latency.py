@@ -2,7 +2,6 @@
 import json
 import os
 import random
-import threading
 import time
 
 import testbed
@@ -17,9 +16,9 @@ LONGEST_S = 90
 ENOUGH = 100  # requests for one of a hundred
 REPEAT = 1  # unless told otherwise; the requests of all rounds make a row
 NOTE = ("Up to {requests} requests that come by chance (Poisson), for {longest} s at most; prompts of {prompt} tokens, {tokens} are written, two threads, bfloat16 "
-        "(llama.cpp: float16), the same moments and prompts for both. Common: all prompts begin with the same {common} tokens. llama.cpp (node-llama-cpp {version}) "
+        "(llama.cpp: float16, at its best in the quicker of that and bfloat16), the same moments and prompts for both. Common: all prompts begin with the same {common} tokens. llama.cpp (node-llama-cpp {version}) "
         "has {sequences} sequences; each keeps the beginning that its next prompt has in common with its last; where it cannot keep up its queue grows to the end; at its best it has one or two threads, with or "
-        "without flash attention, whichever was quickest with a few requests. Of fewer than {enough} requests the longest time stands in place of p99. "
+        "without flash attention, whichever way was quickest with a few requests of the row's kind. Of fewer than {enough} requests the longest time stands in place of p99. "
         "Memory of a text: what is resident after {sequences} at once less after one, by text.")
 
 
@@ -35,7 +34,7 @@ def requests(count, rate, common):
 
 def first_tokens_ms(served, asked):
     """By request."""
-    found, begun = [0.0] * len(asked), time.monotonic()
+    found, begun = [None] * len(asked), time.monotonic()
 
     def ask(number):
         time.sleep(max(0.0, asked[number]["at_s"] - (time.monotonic() - begun)))
@@ -46,11 +45,9 @@ def first_tokens_ms(served, asked):
 
         served.stream_of(asked[number]["prompt"], TOKENS, at_token)
 
-    threads = [threading.Thread(target=ask, args=(number,)) for number in range(len(asked))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    testbed.beside_each_other(*((ask, number) for number in range(len(asked))))
+    if None in found:
+        raise SystemExit(f"bench/run serving_latency: {found.count(None)} of {len(found)} requests were answered without a token")
     return found
 
 
@@ -61,11 +58,10 @@ def llama(cluster, model, asked, sequences, threads, flash):
     return json.loads(testbed.output_of(["node", script, exchange.MODULES, model, path, sequences, TOKENS, threads, flash]))
 
 
-def quickest(cluster, model, rate):
-    """(threads, flash attention) with which llama.cpp is waited for least."""
-    asked = requests(QUICK_REQUESTS, rate, 0)
-    return min(((threads, flash) for threads in range(1, THREADS + 1) for flash in (0, 1)),
-               key=lambda way: percentile(llama(cluster, model, asked, SEQUENCES, *way)["first_token_ms"], 0.5))
+def quickest(cluster, models, asked):
+    """(model, threads, flash attention) with which llama.cpp is waited for least."""
+    return min(((model, threads, flash) for model in models for threads in range(1, THREADS + 1) for flash in (0, 1)),
+               key=lambda way: percentile(llama(cluster, way[0], asked[:QUICK_REQUESTS], SEQUENCES, *way[1:])["first_token_ms"], 0.5))
 
 
 def percentile(values, share):
@@ -78,10 +74,10 @@ def rows_of_model(cluster, data, size, options):
     version = exchange.installed_version()
     note = NOTE.format(requests=most, longest=LONGEST_S, prompt=PROMPT, tokens=TOKENS, common=COMMON, version=version or "not here", sequences=SEQUENCES, enough=ENOUGH)
     job = serving.checkpoint(cluster, data, size)
-    model = os.path.join(exchange.export(cluster, job, "gguf", "float16"), "model.gguf")
-    ways = dict(zip(testbed.peer_python.SETUPS, ((THREADS, 0), quickest(cluster, model, rates[-1])))) if version else {}
+    models = [os.path.join(exchange.export(cluster, job, "gguf", form), "model.gguf") for form in ("float16", "bfloat16")] if version else []
     for rate, (name, common) in ((rate, prompts) for rate in rates for prompts in (("all different", 0), ("a common beginning", COMMON))):
         asked = requests(min(most, int(LONGEST_S * rate)), rate, common)
+        ways = dict(zip(testbed.peer_python.SETUPS, ((models[0], THREADS, 0), quickest(cluster, models, asked)))) if version else {}
         ours, theirs = [], {setup: [] for setup in ways}
         for turn in range(options.repeat):
             served = serving.Served(cluster, job, data, "bfloat16", THREADS, f"{size}-{rate:g}-{common}-{turn}")
@@ -89,13 +85,13 @@ def rows_of_model(cluster, data, size, options):
                 ours += first_tokens_ms(served, asked)
             finally:
                 served.close()
-            for setup, way in ways.items():
+            for setup, (model, *way) in ways.items():
                 theirs[setup] += llama(cluster, model, asked, SEQUENCES, *way)["first_token_ms"]
         for which, share in (("p50", 0.5), ("p99" if len(ours) >= ENOUGH else "the longest", 0.99)):
             peer = {setup: percentile(values, share) for setup, values in theirs.items()}
             yield testbed.row(f"{size}, {rate:g} a second, {name}: {which}", "ms", percentile(ours, share), peer=peer, note=note)
     yield testbed.row(f"{size}: memory of a text", "MB", memory_of_a_text(lambda texts: served_memory_mb(cluster, job, data, texts)),
-                      peer={setup: memory_of_a_text(lambda texts, flash=flash: llama(cluster, model, at_once(texts), texts, THREADS, flash)["memory_mb"])
+                      peer={setup: memory_of_a_text(lambda texts, flash=flash: llama(cluster, models[0], at_once(texts), texts, THREADS, flash)["memory_mb"])
                             for flash, setup in enumerate(testbed.peer_python.SETUPS)} if version else {}, note=note)
 
 
