@@ -83,8 +83,9 @@ struct WriteOptions {
   int threads = 1;                 // each packs and puts shards of its own, so puts of some overlap with packing of others
 };
 
-// `manifest` comes with job, step, generation, spec and data filled in; the rest is filled in here.
-// Refused when a checkpoint of a higher generation is there at that step: the writer has been superseded.
+// `manifest` comes with job, step, generation, spec and data filled in, and with the state's hash where that is known
+// (kCorrupt: the tensors have another one); the rest is filled in here. Refused when a checkpoint of a higher generation is
+// there at that step: the writer has been superseded.
 Result<Manifest> write_checkpoint(ObjectStore& store, Manifest manifest, std::span<const ConstTensor> tensors,
                                   const WriteOptions& options = {});
 
@@ -94,8 +95,9 @@ Result<Manifest> read_manifest(ObjectStore& store, int64_t step);
 // Both: once `stop` is true they end soon, with kUnavailable. The part of a shard that was read is the store's to stop
 // (OpenOptions).
 using Stop = const std::atomic<bool>*;
-// Reads every byte and checks it; loads nothing.
-Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads = 1, Stop stop = nullptr);
+// Reads every byte and checks it; loads nothing. `in_background`: when the processors have nothing else to do (parallel.h).
+Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads = 1, Stop stop = nullptr,
+                                   bool in_background = false);
 // Verifies, then fills every tensor. On any error the memory's contents are unspecified and must not be used.
 Result<Manifest> read_checkpoint(ObjectStore& store, int64_t step, std::span<const MutableTensor> tensors, int threads = 1,
                                  Stop stop = nullptr);
@@ -125,9 +127,12 @@ struct Retention {
   Result<void> problem;
 };
 // Removes what retention_victims() names, oldest first, once the checkpoint at `newest` was read back and verified: when it
-// does not verify, everything stays. Does not stop at a checkpoint that cannot be removed.
+// does not verify, everything stays. Does not stop at a checkpoint that cannot be removed. `in_background`: it is verified so.
 Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest, int threads = 1, Stop stop = nullptr,
-                          std::span<const int64_t> needed = {});
+                          std::span<const int64_t> needed = {}, bool in_background = false);
+
+// Removes what an unfinished write of this step has put, so that it takes no room; a checkpoint that is there stays.
+Result<void> remove_unfinished_write(ObjectStore& store, int64_t step);
 
 // Removes what no manifest names: shards of checkpoints without a manifest, shards that a later writer of the same step
 // replaced, and unfinished files of crashed writers. Leaves alone the steps being written, which the caller knows (those of

@@ -1,7 +1,6 @@
 #include "storage/checkpoint_parts.h"
 
 #include <algorithm>
-#include <set>
 #include <utility>
 
 #include "storage/failure.h"
@@ -69,19 +68,6 @@ std::string hash_of(const PieceTable& table, const Parts& parts) {
     }
   }
   return state_hash_of(digests);
-}
-
-// Shards may have been removed as nobody's in the meantime, by whoever took over.
-Result<void> check_there(ObjectStore& store, const Manifest& manifest) {
-  const auto keys = store.list(checkpoint_prefix(manifest.step));
-  if (!keys) return tl::unexpected(keys.error());
-  const std::set<std::string> there(keys->begin(), keys->end());
-  for (const ShardInfo& shard : manifest.shards) {
-    if (!there.contains(shard.key)) {
-      return fail(Error::Code::kUnavailable, "{}: is missing, though its writer has written it", object_name(store, shard.key));
-    }
-  }
-  return {};
 }
 
 }  // namespace

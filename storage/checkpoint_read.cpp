@@ -43,14 +43,21 @@ Result<Bytes> fetch(ObjectStore& store, const Manifest& manifest, const ShardInf
 
 class Reading {
  public:
-  Reading(ObjectStore& store, const Manifest& manifest, int threads, Stop stop = nullptr)
+  Reading(ObjectStore& store, const Manifest& manifest, int threads, Stop stop = nullptr, bool in_background = false)
       : store_(store),
         manifest_(manifest),
         stop_(stop),
-        unpackers_(static_cast<size_t>(std::max(threads, 1))),
+        in_background_(in_background),
+        unpackers_(static_cast<size_t>(std::max(threads, 1) + (in_background ? 1 : 0))),
         contents_(contents_of(manifest.tensors, manifest.shards).value()) {}
 
   int threads() const { return static_cast<int>(unpackers_.size()); }
+
+  // Pieces of work, numbered, by threads below threads().
+  template <typename Work>
+  Result<void> each(size_t count, const Work& work) const {
+    return in_background_ ? in_background(count, threads() - 1, work) : in_parallel(count, threads(), work);
+  }
 
   // Where the bytes of a tensor's range go; nullptr for nowhere.
   using Target = std::function<std::byte*(const TensorRange&)>;
@@ -93,6 +100,7 @@ class Reading {
   ObjectStore& store_;
   const Manifest& manifest_;
   const Stop stop_;
+  const bool in_background_;
   std::vector<ShardUnpacker> unpackers_;
   std::vector<ShardContents> contents_;
 };
@@ -223,7 +231,7 @@ Result<std::string> hash_in_order(Reading& reading, const Manifest& manifest) {
   std::vector<std::span<const std::byte>> held(buffers.size());
   for (size_t first = 0; first < manifest.shards.size(); first += buffers.size()) {
     const size_t wave = std::min(buffers.size(), manifest.shards.size() - first);
-    const auto done = in_parallel(wave, reading.threads(), [&](size_t i, int thread) -> Result<void> {
+    const auto done = reading.each(wave, [&](size_t i, int thread) -> Result<void> {
       const auto bytes = unpack_whole(reading, manifest.shards[first + i], first + i, thread, buffers[i]);
       if (!bytes) return tl::unexpected(bytes.error());
       held[i] = *bytes;
@@ -240,7 +248,7 @@ Result<std::string> hash_by_pieces(Reading& reading, const Manifest& manifest) {
   const PieceTable table(manifest.tensors);
   std::vector<PieceDigest> digests(table.size());
   std::vector<Scratch> buffers(static_cast<size_t>(reading.threads()));
-  const auto done = in_parallel(manifest.shards.size(), reading.threads(), [&](size_t i, int thread) -> Result<void> {
+  const auto done = reading.each(manifest.shards.size(), [&](size_t i, int thread) -> Result<void> {
     auto bytes = unpack_whole(reading, manifest.shards[i], i, thread, buffers[static_cast<size_t>(thread)]);
     if (!bytes) return tl::unexpected(bytes.error());
     for (const PieceRun& run : manifest.shards[i].pieces) {
@@ -272,10 +280,10 @@ Result<Manifest> read_manifest(ObjectStore& store, int64_t step) {
               store.describe());
 }
 
-Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads, Stop stop) {
+Result<Manifest> verify_checkpoint(ObjectStore& store, int64_t step, int threads, Stop stop, bool in_background) {
   auto manifest = read_manifest(store, step);
   if (!manifest) return manifest;
-  Reading reading(store, *manifest, threads, stop);
+  Reading reading(store, *manifest, threads, stop, in_background);
   const bool by_pieces = std::ranges::any_of(manifest->shards, [](const ShardInfo& shard) { return !shard.pieces.empty(); });
   const auto hash = by_pieces ? hash_by_pieces(reading, *manifest) : hash_in_order(reading, *manifest);
   if (!hash) return tl::unexpected(hash.error());

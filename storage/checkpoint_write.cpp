@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <chrono>
 #include <ctime>
+#include <utility>
 
 #include "storage/checkpoint.h"
 #include "storage/checksum.h"
@@ -64,17 +65,26 @@ class CheckpointWriting {
   Result<void> run() {
     // The hash is one more piece of work, and the longest that cannot be split: first.
     const auto piece = [&](size_t index, int thread) -> Result<void> {
-      if (index > 0) return write_shard(index - 1, packers_[static_cast<size_t>(thread)]);
-      manifest_.state_hash = state_hash(tensors_);
-      return {};
+      return index > 0 ? write_shard(index - 1, packers_[static_cast<size_t>(thread)]) : hash();
     };
     const size_t pieces = 1 + manifest_.shards.size();
     Result<void> done = in_background_ ? in_background(pieces, threads_, piece) : in_parallel(pieces, threads_, piece);
     if (done) done = check_not_superseded(store_, manifest_);
+    if (done) done = check_there(store_, manifest_);
     return done ? put_manifest(store_, manifest_) : done;
   }
 
  private:
+  Result<void> hash() {
+    const std::string known = std::exchange(manifest_.state_hash, state_hash(tensors_));
+    if (known.empty() || known == manifest_.state_hash) return {};
+    return fail(
+        Error::Code::kCorrupt,
+        "the copy of the state at step {} has hash {}, the state had {}: it was changed while it was copied, and is not "
+        "written down",
+        manifest_.step, manifest_.state_hash, known);
+  }
+
   Result<void> write_shard(size_t index, ShardPacker& packer) {
     std::vector<ConstPiece> pieces;
     const auto ranges = ranges_of(manifest_.tensors, first_bytes_[index], manifest_.shards[index].raw_bytes);
@@ -120,6 +130,17 @@ Result<void> check_not_superseded(ObjectStore& store, const Manifest& manifest) 
   if (!there && there.error().code == Error::Code::kUnavailable) return tl::unexpected(there.error());
   if (!there && there.error().code == Error::Code::kRefused) return tl::unexpected(there.error());
   return {};  // none, an older one, or one that no longer reads and is better replaced
+}
+
+Result<void> check_there(ObjectStore& store, const Manifest& manifest) {
+  const auto keys = store.list(checkpoint_prefix(manifest.step));
+  if (!keys) return tl::unexpected(keys.error());
+  for (const ShardInfo& shard : manifest.shards) {
+    // A list may be of an older state, as an old Ceph's is.
+    if (!std::ranges::binary_search(*keys, shard.key) && is_absent(store, shard.key))
+      return fail(Error::Code::kUnavailable, "{}: is missing, though its writer has written it", object_name(store, shard.key));
+  }
+  return {};
 }
 
 Result<ShardInfo> put_shard(ObjectStore& store, int64_t step, size_t number, int64_t first_byte,

@@ -11,6 +11,7 @@
 #include <exception>
 #include <mutex>
 #include <new>
+#include <set>
 #include <thread>
 #include <utility>
 
@@ -154,7 +155,9 @@ struct CheckpointWriter::State {
   bool ready = false;              // claimed, and `copy` is whole: the thread may write it. Ends when it begins to
   bool can_retry = false;          // `copy` is that of a write that failed
   bool closing = false;
-  size_t room = 0;  // bytes of the buffer that the thread is to give pages to
+  size_t room = 0;                // bytes of the buffer that the thread is to give pages to
+  bool gives_back = false;        // the thread is to free the buffer, if nobody needs it
+  std::set<int64_t> left_behind;  // steps of failed writes, whose objects may be there; the thread's own
   std::thread thread;
 
   State(ObjectStore& s, WriteOptions o, std::function<void(const WriteOutcome&)> done)
@@ -169,18 +172,20 @@ struct CheckpointWriter::State {
   void begin_write();
   void take_room(size_t bytes);
   void run();
+  void remove_left_behind();
   WriteOutcome write();
 };
 
 void CheckpointWriter::State::run() {
   std::unique_lock lock(mutex);
   while (true) {
-    changed.wait(lock, [&] { return ready || closing || room > 0; });
+    changed.wait(lock, [&] { return ready || closing || room > 0 || gives_back; });
+    if (std::exchange(gives_back, false) && !claimed && !can_retry) copy.buffer = Scratch();
     const size_t wanted = std::exchange(room, 0);
     if (!ready && closing) return;
     if (!ready) {
       lock.unlock();
-      take_room(wanted);
+      if (wanted > 0) take_room(wanted);
       lock.lock();
       continue;
     }
@@ -199,6 +204,19 @@ void CheckpointWriter::State::run() {
   }
 }
 
+// Of steps that are not tried again, so that a full disk has room. Their shards would stay until a checkpoint succeeds.
+void CheckpointWriter::State::remove_left_behind() {
+  for (auto step = left_behind.begin(); step != left_behind.end();) {
+    if (*step == copy.manifest.step) {
+      ++step;
+    } else if (remove_unfinished_write(store, *step)) {
+      step = left_behind.erase(step);
+    } else {
+      return;  // the next write tries it again
+    }
+  }
+}
+
 WriteOutcome CheckpointWriter::State::write() {
   const Clock::time_point start = Clock::now();
   WriteOutcome outcome{tl::unexpected(Error{}), std::nullopt, copy.manifest.step, copy.stall_s, 0};
@@ -206,7 +224,10 @@ WriteOutcome CheckpointWriter::State::write() {
     if (!copy.made) {
       outcome.result = tl::unexpected(copy.made.error());
     } else if (!copy.of) {
+      remove_left_behind();
+      left_behind.insert(copy.manifest.step);
       outcome.result = write_checkpoint(store, copy.manifest, copy.tensors, options);
+      if (outcome.result) left_behind.erase(copy.manifest.step);
     } else if (auto part = write_part(store, copy.manifest, *copy.of, copy.pieces, options)) {
       outcome.result = copy.manifest;
       outcome.part = std::move(*part);
@@ -263,19 +284,23 @@ void CheckpointWriter::State::begin_write() {
   changed.notify_all();
 }
 
-// A claim ends it: the buffer is whose that is.
+// A claim ends it. Pages are given without the lock, which a thread that has no processor would keep from whoever submits: a
+// copy may be on its way into the same memory then, which stays where it is for copies of `bytes`.
 void CheckpointWriter::State::take_room(size_t bytes) {
   constexpr size_t kAtOnce = 4 << 20;
   constexpr std::chrono::milliseconds kPatience(100);
-  static_cast<void>(in_background((bytes + kAtOnce - 1) / kAtOnce, 1,
-                                  [&](size_t i, int) -> Result<void> {
-                                    const std::scoped_lock lock(mutex);
-                                    if (!claimed && !closing)
-                                      give_pages(copy.buffer.at_least(bytes) + i * kAtOnce,
-                                                 std::min(kAtOnce, bytes - i * kAtOnce));
-                                    return {};
-                                  },
-                                  kPatience));
+  std::byte* memory = nullptr;
+  const auto is_nobodys = [&] {
+    const std::scoped_lock lock(mutex);
+    if (claimed || closing || gives_back) return false;
+    memory = copy.buffer.at_least(bytes);
+    return true;
+  };
+  const auto give_some = [&](size_t i, int) -> Result<void> {
+    if (is_nobodys()) give_pages(memory + i * kAtOnce, std::min(kAtOnce, bytes - i * kAtOnce));
+    return {};
+  };
+  static_cast<void>(in_background((bytes + kAtOnce - 1) / kAtOnce, 1, give_some, kPatience));
 }
 
 bool CheckpointWriter::submit(Manifest manifest, std::span<const ConstTensor> tensors, const CopyBytes& copy_bytes) {
@@ -313,9 +338,17 @@ std::shared_ptr<CopyBeside> CheckpointWriter::submit_beside(Manifest manifest, s
   return beside;
 }
 
+void CheckpointWriter::give_back_room() {
+  const std::scoped_lock lock(state_->mutex);
+  state_->room = 0;
+  state_->gives_back = true;
+  state_->changed.notify_all();
+}
+
 void CheckpointWriter::make_room(size_t bytes) {
   const std::scoped_lock lock(state_->mutex);
   if (state_->claimed) return;
+  state_->gives_back = false;
   state_->room = bytes;
   state_->changed.notify_all();
 }

@@ -55,13 +55,13 @@ std::vector<int64_t> retention_victims(std::span<const int64_t> steps, int64_t k
 }
 
 Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest, int threads, Stop stop,
-                          std::span<const int64_t> needed) {
+                          std::span<const int64_t> needed, bool in_background) {
   const auto steps = list_checkpoints(store);
   if (!steps) return {{}, tl::unexpected(steps.error())};
   Retention done;
   const std::vector<int64_t> victims = retention_victims(*steps, keep_last, newest, needed);
   if (victims.empty()) return done;
-  if (const auto verified = verify_checkpoint(store, newest, threads, stop); !verified) {
+  if (const auto verified = verify_checkpoint(store, newest, threads, stop, in_background); !verified) {
     return {{}, tl::unexpected(verified.error())};
   }
   for (const int64_t step : victims) {
@@ -72,6 +72,13 @@ Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest,
     if (gone) done.removed.push_back(step);
   }
   return done;
+}
+
+Result<void> remove_unfinished_write(ObjectStore& store, int64_t step) {
+  const auto there = read_manifest(store, step);
+  if (there) return {};
+  if (there.error().code != Error::Code::kNotFound) return tl::unexpected(there.error());
+  return remove_checkpoint(store, step);
 }
 
 Result<std::vector<std::string>> remove_orphans(ObjectStore& store, std::span<const int64_t> steps_in_progress) {

@@ -17,6 +17,10 @@ Result<void> check_request(const Manifest& manifest, const WriteOptions& options
 // is closed by the catalogue, which takes no row of an old generation.
 Result<void> check_not_superseded(ObjectStore& store, const Manifest& manifest);
 
+// The manifest's shards are in the store. Kept for the moment before the manifest's put: they may have been removed as nobody's
+// in the meantime, by whoever took over.
+Result<void> check_there(ObjectStore& store, const Manifest& manifest);
+
 // Packs a shard and puts it. `number`: of the shard, in its name. Returns without `pieces`.
 Result<ShardInfo> put_shard(ObjectStore& store, int64_t step, size_t number, int64_t first_byte,
                             std::span<const ConstPiece> pieces, ShardPacker& packer);

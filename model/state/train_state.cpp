@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <stdexcept>
 #include <utility>
 
 #include "model/parameter_views.h"
 #include "model/state/owned_chunks.h"
+#include "storage/parallel.h"
 
 namespace holdfast::model {
 
@@ -340,17 +342,30 @@ void TrainState::refresh_from(size_t chunk, const float* masters) {
   ops_.synchronize();  // before the memory is used for another chunk
 }
 
+// Of pieces in the host's memory, by as many threads as compute: training stands still meanwhile.
+std::vector<std::optional<storage::PieceDigest>> TrainState::digests_on_host(const std::vector<StatePiece>& here) {
+  std::vector<std::optional<storage::PieceDigest>> all(here.size());
+  const auto digest = [&](size_t i, int) -> storage::Result<void> {
+    if (here[i].data != nullptr) all[i] = storage::digest_of({here[i].data, here[i].bytes});
+    return {};
+  };
+  const auto done = storage::in_parallel(here.size(), std::max(ops_.info().threads, 1), digest);
+  if (!done) throw std::runtime_error(done.error().message);
+  return all;
+}
+
 std::vector<std::optional<storage::PieceDigest>> TrainState::digests(const std::vector<StatePiece>& here) {
+  ops_.synchronize();
+  if (ops_.memory_is_host()) return digests_on_host(here);
   std::vector<std::optional<storage::PieceDigest>> all;
   std::vector<std::byte> copy(1 << 20);  // several pieces, for a device is asked for as few copies as may be
   const std::byte* copied = nullptr;     // its source, in the device's memory
   size_t copied_bytes = 0;
-  ops_.synchronize();
   for (size_t i = 0; i < here.size(); ++i) {
     const StatePiece& piece = here[i];
     if (piece.data == nullptr) {
       all.emplace_back();
-    } else if (piece.on_host || ops_.memory_is_host()) {
+    } else if (piece.on_host) {
       all.emplace_back(storage::digest_of({piece.data, piece.bytes}));
     } else {
       if (copied == nullptr || piece.data + piece.bytes > copied + copied_bytes || piece.data < copied) {

@@ -118,6 +118,7 @@ class TrainState {
   std::string hash();
 
  private:
+  std::vector<std::optional<storage::PieceDigest>> digests_on_host(const std::vector<StatePiece>& here);
   void applied(double norm);
   // A piece at a time, while the device copies the next one's gradient to the host.
   void apply_on_host(const OptimizerConfig& config, const Gradient& gradient, double norm);

@@ -136,6 +136,59 @@ TEST_F(Writer, WritesItsPartOfAStateAndAgainWhereThatFailed) {
   EXPECT_TRUE(holds(store_, 60, before));
 }
 
+TEST_F(Writer, RefusesACopyThatIsNotTheStateWhoseHashIsKnown) {
+  CheckpointWriter writer(store_, options_, collect());
+  Manifest manifest = manifest_at(60);
+  manifest.state_hash = state_hash(State(1).tensors());
+  ASSERT_TRUE(writer.submit(manifest, State(2).tensors()));
+  writer.wait_idle();
+  ASSERT_FALSE(outcomes_.at(0).result);
+  EXPECT_EQ(outcomes_[0].result.error().code, Error::Code::kCorrupt);
+  EXPECT_FALSE(is_listed(store_, 60));
+  ASSERT_TRUE(writer.submit(manifest, State(1).tensors()));
+  writer.wait_idle();
+  EXPECT_TRUE(holds(store_, 60, State(1)));
+}
+
+TEST_F(Writer, LeavesNoShardsOfAFailedWriteBehindWhenItWritesAnotherStep) {
+  CheckpointWriter writer(store_, options_, collect());
+  store_.fail_with(Error{Error::Code::kNoSpace, "the disk is full"}, manifest_key(60));
+  ASSERT_TRUE(writer.submit(manifest_at(60), State(1).tensors()));
+  writer.wait_idle();
+  EXPECT_FALSE(store_.list(checkpoint_prefix(60)).value().empty()) << "for another try";
+  ASSERT_TRUE(writer.submit(manifest_at(70), State(2).tensors()));
+  writer.wait_idle();
+  EXPECT_TRUE(store_.list(checkpoint_prefix(60)).value().empty());
+  EXPECT_TRUE(holds(store_, 70, State(2)));
+}
+
+TEST_F(Writer, PutsNoManifestOverShardsThatSomebodyRemoved) {
+  CheckpointWriter writer(store_, options_, collect());
+  store_.hold();
+  ASSERT_TRUE(writer.submit(manifest_at(60), State(1).tensors()));
+  store_.lose_next_below(checkpoint_prefix(60) + "shard-0000");
+  store_.release();
+  writer.wait_idle();
+  ASSERT_FALSE(outcomes_.at(0).result);
+  EXPECT_EQ(outcomes_[0].result.error().code, Error::Code::kUnavailable);
+  EXPECT_FALSE(is_listed(store_, 60));
+  EXPECT_TRUE(writer.retry());
+  writer.wait_idle();
+  EXPECT_TRUE(holds(store_, 60, State(1)));
+}
+
+TEST_F(Writer, GivesItsRoomBackAndTakesItAgain) {
+  CheckpointWriter writer(store_, options_, collect());
+  for (const int64_t step : {60, 70}) {
+    writer.make_room(1 << 20);
+    writer.give_back_room();
+    ASSERT_TRUE(writer.submit(manifest_at(step), State(1).tensors()));
+    writer.give_back_room();
+    writer.wait_idle();
+    EXPECT_TRUE(holds(store_, step, State(1)));
+  }
+}
+
 TEST_F(Writer, ANewSubmitTakesThePlaceOfAFailedOne) {
   CheckpointWriter writer(store_, options_, collect());
   store_.fail_with(Error{Error::Code::kUnavailable, "the service is away"});

@@ -22,9 +22,16 @@ class MemoryStore : public ObjectStore {
     held_ = false;
     changed_.notify_all();
   }
-  void fail_with(std::optional<Error> error) {
+  // Of puts below `prefix`, if one is given.
+  void fail_with(std::optional<Error> error, const std::string& prefix = "") {
     const std::scoped_lock lock(mutex_);
     error_ = std::move(error);
+    refused_ = prefix;
+  }
+  // The next object that is put below `prefix` is removed at once.
+  void lose_next_below(const std::string& prefix) {
+    const std::scoped_lock lock(mutex_);
+    lost_ = prefix;
   }
   void throw_on_put() {
     const std::scoped_lock lock(mutex_);
@@ -35,7 +42,11 @@ class MemoryStore : public ObjectStore {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return !held_; });
     if (throws_) throw std::runtime_error("out of something");
-    if (error_) return tl::unexpected(*error_);
+    if (error_ && key.starts_with(refused_)) return tl::unexpected(*error_);
+    if (lost_ && key.starts_with(*lost_)) {
+      lost_.reset();
+      return {};
+    }
     objects_[key] = Bytes(bytes.begin(), bytes.end());
     return {};
   }
@@ -68,6 +79,8 @@ class MemoryStore : public ObjectStore {
   std::condition_variable changed_;
   bool held_ = false, throws_ = false;
   std::optional<Error> error_;
+  std::string refused_;
+  std::optional<std::string> lost_;
   std::map<std::string, Bytes> objects_;
 };
 

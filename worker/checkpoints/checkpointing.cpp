@@ -67,6 +67,7 @@ Checkpointing::Checkpointing(CheckpointSetup setup)
       keep_last_(setup.session.spec.keep_last),
       threads_(host_threads(*setup.session.ops, 4)),
       copied_bytes_(bytes_of_copies(setup.session)),
+      keeps_room_(setup.session.is_divided() && setup.session.ops->memory_is_host()),
       store_(std::move(setup.store)),
       copier_(std::move(setup.copier)),
       client_(link_.make_client()) {
@@ -78,6 +79,8 @@ Checkpointing::Checkpointing(CheckpointSetup setup)
         auto whole = outcome.part ? complete(outcome) : std::optional(outcome);
         if (!whole) return;
         const std::lock_guard lock(mutex_);
+        whole->stall_s += take_compared_s(whole->step);
+        note_end(whole->step, whole->result.has_value());
         outcomes_.push_back(std::move(*whole));
         changed_.notify_all();
       });
@@ -115,7 +118,12 @@ void Checkpointing::enter_generation(int64_t generation, int rank, int64_t step,
   refused_.clear();
   elsewhere_.clear();
   if (probe_) probe_->end();
-  if (rank == 0 && copied_bytes_ > 0) writer_->make_room(copied_bytes_);
+  if (rank == 0 && copied_bytes_ > 0) {
+    writer_->make_room(copied_bytes_);
+  } else if (!keeps_room_) {
+    writer_->give_back_room();
+  }
+  ended_step_ = -1;
   if (copier_ && rank == 0) copier_->look(false);  // the rank before this one may have been killed while it copied
   changed_.notify_all();
 }
@@ -144,13 +152,12 @@ bool Checkpointing::submit(const StateToWrite& state) {
   {
     const std::lock_guard lock(mutex_);
     retry_at_.reset();  // before submit: the outcome of this write may come before submit returns
+    compared_s_[step] = state.compared_s;
   }
   {
     const Span stall(SpanKind::kCheckpoint, "checkpoint: copy of the state", step);
-    if (state.part) {
-      manifest.tensors = state.part->tensors;
-      manifest.state_hash = state.part->state_hash;
-    }
+    manifest.state_hash = state.state_hash;
+    if (state.part) manifest.tensors = state.part->tensors;
     if (!give_to_writer(state, std::move(manifest))) return false;
   }
   const std::lock_guard lock(mutex_);
@@ -225,7 +232,6 @@ RunResult<void> Checkpointing::hand_in(const StateToWrite& state, Interrupt& int
 RunResult<std::string> Checkpointing::write_now(const StateToWrite& state, Interrupt& interrupt,
                                                 std::optional<std::chrono::seconds> patience) {
   const int64_t step = state.step;
-  const auto deadline = patience ? steady_clock::now() + *patience : steady_clock::time_point::max();
   awaited_ = step;
   if (auto handed = hand_in(state, interrupt); !handed) return tl::unexpected(handed.error());
   while (!interrupt.wait_for(kPoll)) {
@@ -233,11 +239,35 @@ RunResult<std::string> Checkpointing::write_now(const StateToWrite& state, Inter
     const std::lock_guard lock(mutex_);
     if (const auto found = registered_.find(step); found != registered_.end()) return found->second;
     if (const auto found = refused_.find(step); found != refused_.end()) return tl::unexpected(found->second);
-    if (steady_clock::now() > deadline) {
-      return tl::unexpected(interrupted(fmt::format("the checkpoint of step {} could not be registered in time", step)));
-    }
+    if (patience && !removing_ && ended_step_ == step && steady_clock::now() > ended_at_ + *patience)
+      return tl::unexpected(not_in_time(step));
   }
   return tl::unexpected(interrupted(interrupt.reason()));
+}
+
+// With the lock held.
+RunStop Checkpointing::not_in_time(int64_t step) const {
+  const std::string text =
+      fmt::format("the checkpoint of step {}, the last one, could not be registered in time: what is written of it is in {}",
+                  step, store_->describe());
+  outbox_.event(job_, "checkpoint_failed", text);
+  return interrupted(text);
+}
+
+// With the lock held. A write under way is waited for as long as it takes: the clock begins when one has failed, and again when
+// it has succeeded.
+void Checkpointing::note_end(int64_t step, bool succeeded) {
+  if (ended_step_ == step && !succeeded) return;
+  ended_step_ = step;
+  ended_at_ = steady_clock::now();
+}
+
+// With the lock held.
+double Checkpointing::take_compared_s(int64_t step) {
+  const auto found = compared_s_.find(step);
+  const double seconds = found == compared_s_.end() ? 0 : found->second;
+  compared_s_.erase(compared_s_.begin(), compared_s_.upper_bound(step));
+  return seconds;
 }
 
 void Checkpointing::finish_writes() {
@@ -272,6 +302,7 @@ void Checkpointing::finish_write(storage::WriteOutcome outcome) {
   {
     const std::lock_guard lock(mutex_);
     retry_delay_ = milliseconds(0);
+    note_end(manifest.step, true);
   }
   CheckpointRecord record = record_of(manifest, outcome, store_name_);
   record.copy = copy_name_;
@@ -288,10 +319,7 @@ void Checkpointing::finish_write(storage::WriteOutcome outcome) {
     const std::lock_guard lock(mutex_);
     newest_registered_ = outcome;
   }
-  record.removed_steps = apply_retention(manifest.step, reply->needed_steps);
-  if (copier_) copier_->look(true);
-  if (!record.removed_steps.empty()) report_removed(record, manifest);
-  tidy_up(manifest);
+  remove_older(record, manifest, reply->needed_steps);
 }
 
 void Checkpointing::register_again() {

@@ -83,8 +83,8 @@ class Checkpointing {
   // As `start`, once the writer has no other to write.
   RunResult<void> hand_in(const StateToWrite& state, Interrupt& interrupt);
   // Returns the state's hash when the state is durable and registered; of a part that is not rank 0's, when it is durable. With
-  // `patience` it gives up on the registration after so long (the checkpoint is there then, under a path from which a job can
-  // be resumed).
+  // `patience` it gives up on the registration so long after the checkpoint was durable (it is there then, under a path from
+  // which a job can be resumed), and on the write so long after it failed first; an event says so.
   RunResult<std::string> write_now(const StateToWrite& state, Interrupt& interrupt,
                                    std::optional<std::chrono::seconds> patience = std::nullopt);
 
@@ -111,6 +111,10 @@ class Checkpointing {
   void report_removed(rendezvous::CheckpointRecord& record, const storage::Manifest& manifest);
   void tidy_up(const storage::Manifest& manifest);
   void note_failure(const storage::WriteOutcome& outcome);
+  void remove_older(rendezvous::CheckpointRecord& record, const storage::Manifest& manifest, std::span<const int64_t> needed);
+  double take_compared_s(int64_t step);
+  RunStop not_in_time(int64_t step) const;
+  void note_end(int64_t step, bool succeeded);
   RunStop stop_of(const storage::WriteOutcome& refused);
 
   ServiceLink& link_;
@@ -121,6 +125,7 @@ class Checkpointing {
   int64_t keep_last_;
   int threads_;
   const size_t copied_bytes_;
+  const bool keeps_room_;  // also in a generation in which another rank writes, or before a state is read or handed over
   std::unique_ptr<storage::ObjectStore> store_;
   const std::shared_ptr<Copier> copier_;
   std::unique_ptr<StoreProbe> probe_;
@@ -136,10 +141,14 @@ class Checkpointing {
   std::map<int64_t, int64_t> starts_;                    // generation -> the step it went on from, the latest few
   std::map<int64_t, std::vector<std::string>> members_;  // likewise
   int rank_ = 0;
-  std::string elsewhere_;                          // others_are_elsewhere
-  std::string missing_part_;                       // missing_part()
-  std::atomic<int64_t> awaited_ = -1;              // the step whose checkpoint the train thread waited for last
-  int64_t submitted_ = -1;                         // the newest step that the writer was given in this generation
+  std::string elsewhere_;                 // others_are_elsewhere
+  std::string missing_part_;              // missing_part()
+  std::atomic<int64_t> awaited_ = -1;     // the step whose checkpoint the train thread waited for last
+  int64_t submitted_ = -1;                // the newest step that the writer was given in this generation
+  std::map<int64_t, double> compared_s_;  // StateToWrite's, by step
+  int64_t ended_step_ = -1;               // the step of this generation whose write ended last, and when
+  std::chrono::steady_clock::time_point ended_at_;
+  bool removing_ = false;                          // older checkpoints, and what crashed writers left
   int64_t reserved_ = -1;                          // the step that other ranks may write already, and this one is about to
   bool tidied_ = false;                            // in this generation, and no checkpoint was given up or failed since
   std::chrono::steady_clock::time_point stopped_;  // when the job was released

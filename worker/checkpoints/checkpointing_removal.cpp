@@ -17,9 +17,24 @@ constexpr std::chrono::seconds kLastWord{2};  // a worker that is told to leave 
 
 }  // namespace
 
+// Patience of whoever waits for the next checkpoint does not run out meanwhile.
+void Checkpointing::remove_older(CheckpointRecord& record, const storage::Manifest& manifest, std::span<const int64_t> needed) {
+  const auto begin_or_end = [this](bool begins) {
+    const std::lock_guard lock(mutex_);
+    removing_ = begins;
+    ended_at_ = std::chrono::steady_clock::now();
+  };
+  begin_or_end(true);
+  record.removed_steps = apply_retention(manifest.step, needed);
+  if (copier_) copier_->look(true);
+  if (!record.removed_steps.empty()) report_removed(record, manifest);
+  tidy_up(manifest);
+  begin_or_end(false);
+}
+
 std::vector<int64_t> Checkpointing::apply_retention(int64_t newest, std::span<const int64_t> needed) {
   const Span span(SpanKind::kCheckpoint, "checkpoint: verify, remove older ones", newest);
-  storage::Retention done = storage::apply_retention(*store_, keep_last_, newest, threads_, nullptr, needed);
+  storage::Retention done = storage::apply_retention(*store_, keep_last_, newest, threads_, nullptr, needed, true);
   if (!done.problem && !stop_.raised()) {
     const bool damaged = done.problem.error().code == storage::Error::Code::kCorrupt;
     const std::string text =

@@ -100,7 +100,9 @@ std::optional<storage::WriteOutcome> Checkpointing::complete(storage::WriteOutco
   if (outcome.result || outcome.result.error().code != storage::Error::Code::kUnavailable) return outcome;
   skip(own.step, outcome.result.error().message);
   const std::lock_guard lock(mutex_);
-  tidied_ = false;  // others have written their parts of it
+  note_end(own.step, false);
+  tidied_ = false;                              // others have written their parts of it
+  if (submitted_ == own.step) submitted_ = -1;  // a thread that waits for this step writes it anew
   return std::nullopt;
 }
 

@@ -48,7 +48,9 @@ storage::Result<storage::Manifest> PartsGathering::run(const storage::Manifest& 
     const bool all = found && parts.size() == static_cast<size_t>(writers);
     if (all) {
       auto done = storage::put_manifest_of(store, manifest, parts);
-      if (done || done.error().code != storage::Error::Code::kUnavailable) return done;
+      const bool may_work_later = !done && (done.error().code == storage::Error::Code::kUnavailable ||
+                                            done.error().code == storage::Error::Code::kNoSpace);
+      if (!may_work_later) return done;
       found = tl::unexpected(done.error());
       parts = {{own.of.writer, own}};
     }

@@ -21,8 +21,10 @@ storage::CheckpointWriter::CopyBytes copying_from(Session& session, std::set<con
 
 }  // namespace
 
-StateToWrite state_of(Session& session) {
-  StateToWrite state{session.state->step, {}};
+StateToWrite state_of(Session& session, std::string state_hash) {
+  StateToWrite state;
+  state.step = session.state->step;
+  state.state_hash = std::move(state_hash);
   std::set<const std::byte*> on_host;
   for (const model::StateTensor& tensor : session.state->tensors()) {
     if (tensor.on_host) on_host.insert(tensor.data);
@@ -35,14 +37,17 @@ StateToWrite state_of(Session& session) {
 }
 
 size_t bytes_of_copies(const Session& session) {
-  if (session.is_divided() || session.spec.checkpoint_every == 0) return 0;
+  if (session.is_divided() || session.spec.checkpoint_every == 0 || !session.ops->memory_is_host()) return 0;
   size_t bytes = 0;
   for (const model::StateTensor& tensor : session.state->tensors()) bytes += tensor.bytes;
   return bytes;
 }
 
 StateToWrite part_of(Session& session, storage::PartOf of, const std::string& state_hash, const std::vector<bool>& writes) {
-  StateToWrite state{session.state->step, {}, StateToWrite::Part{of, state_hash, {}, {}}};
+  StateToWrite state;
+  state.step = session.state->step;
+  state.state_hash = state_hash;
+  state.part = StateToWrite::Part{of, {}, {}};
   for (const model::StateTensor& tensor : session.state->tensors())
     state.part->tensors.push_back({tensor.name, tensor.dtype, tensor.shape, static_cast<int64_t>(tensor.bytes)});
   std::set<const std::byte*> on_host;

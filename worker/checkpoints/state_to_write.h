@@ -14,10 +14,11 @@ namespace holdfast::worker {
 
 struct StateToWrite {
   int64_t step = 0;
+  std::string state_hash = {};                // of the whole state, which all ranks have compared; "": not known
+  double compared_s = 0;                      // for how long training stood still for that
   std::vector<storage::ConstTensor> tensors;  // all, where their bytes are; or none, where a part is written:
   struct Part {
     storage::PartOf of;
-    std::string state_hash;                    // of the whole state
     std::vector<storage::TensorInfo> tensors;  // likewise
     std::vector<storage::PieceBytes> pieces;
   };
@@ -28,8 +29,9 @@ struct StateToWrite {
 };
 
 // `state_of` and `part_of` are valid while the session is and until its next step.
-StateToWrite state_of(Session& session);
-// The size of the copies that rank 0 makes of such a state on the way; 0: it makes none.
+StateToWrite state_of(Session& session, std::string state_hash = "");
+// The size of the copies that rank 0 makes in the host's memory, which are made room for ahead; 0: none is. A GPU's worker
+// needs that memory for a state that it reads or hands over.
 size_t bytes_of_copies(const Session& session);
 // `writes`: by piece (TrainState::pieces), which are here.
 StateToWrite part_of(Session& session, storage::PartOf of, const std::string& state_hash, const std::vector<bool>& writes);

@@ -56,14 +56,16 @@ RunResult<void> evaluate_now(TrainLoop& loop, rendezvous::StepPoint& point) {
 struct Compared {
   int64_t step = -1;
   std::string hash;
+  double seconds = 0;  // for how long training stood still for it
 };
 
 // Compares the ranks' states, before any of them is written down; once for each step.
 RunResult<void> compare_once(TrainLoop& loop, Compared& compared) {
   if (compared.step == loop.session.state->step) return {};
+  const auto begun = std::chrono::steady_clock::now();
   const auto hash = compare_states(loop);
   if (!hash) return tl::unexpected(hash.error());
-  compared = {loop.session.state->step, *hash};
+  compared = {loop.session.state->step, *hash, std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count()};
   if (loop.ring.rank() == 0) loop.reporter.hashed(compared.step, compared.hash);
   return {};
 }
@@ -79,7 +81,7 @@ void log_progress(const TrainLoop& loop, const rendezvous::StepPoint& point) {
 
 // The state as this rank is to write it, which of one that is not divided only rank 0 does. `hash`: of the whole.
 StateToWrite state_to_write(const TrainLoop& loop, const std::string& hash) {
-  if (!loop.session.is_divided()) return state_of(loop.session);
+  if (!loop.session.is_divided()) return state_of(loop.session, hash);
   const int rank = loop.ring.rank(), world_size = loop.ring.world_size();
   const auto writes = written_by(loop.session, static_cast<size_t>(rank), static_cast<size_t>(world_size));
   return part_of(loop.session, {rank, world_size}, hash, writes);
@@ -115,16 +117,21 @@ RunResult<NotReady> ask_who_is_ready(TrainLoop& loop) {
   return others;
 }
 
-RunResult<void> start_checkpoint(TrainLoop& loop, const std::string& hash) {
+RunResult<void> start_checkpoint(TrainLoop& loop, const Compared& compared) {
+  const auto state = [&] {
+    StateToWrite made = state_to_write(loop, compared.hash);
+    made.compared_s = compared.seconds;
+    return made;
+  };
   if (loop.session.is_divided()) {
     const auto others = ask_who_is_ready(loop);
     if (!others) return tl::unexpected(others.error());
-    if (others->is_nobody()) return loop.checkpoints.hand_in(state_to_write(loop, hash), loop.interrupt);
+    if (others->is_nobody()) return loop.checkpoints.hand_in(state(), loop.interrupt);
     loop.checkpoints.forget_reservation();
     if (loop.ring.rank() == 0) loop.checkpoints.skip(loop.session.state->step, others->why(loop.checkpoints.missing_part()));
     return {};
   }
-  if (loop.ring.rank() == 0) loop.checkpoints.start(state_to_write(loop, hash));
+  if (loop.ring.rank() == 0) loop.checkpoints.start(state());
   return {};
 }
 
@@ -171,7 +178,7 @@ RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, Compare
   if (!result) return result;
   const bool writes = due(step, spec.checkpoint_every) && step < spec.total_steps;
   if (writes || due(step, spec.hash_every)) result = compare_once(loop, compared);
-  if (result && writes) result = start_checkpoint(loop, compared.hash);
+  if (result && writes) result = start_checkpoint(loop, compared);
   if (!result && writes && loop.ring.rank() == 0)
     loop.checkpoints.skip(step, "the generation ended before it could begin: " + result.error().reason);
   return result;

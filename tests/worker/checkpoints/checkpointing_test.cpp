@@ -310,6 +310,45 @@ TEST_F(CheckpointsOfARank, AnInterruptEndsTheWaitForOne) {
   EXPECT_EQ(hash.error().why, RunStop::Why::kInterrupted);
 }
 
+TEST_F(CheckpointsOfARank, TheLastOneIsWaitedForAsLongAsItIsWritten) {
+  make(0);
+  disk->stalled = true;
+  rank->session->state->step = 5;
+  std::jthread slow_disk([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1500));
+    disk->stalled = false;
+    disk->stalled.notify_all();
+  });
+  const auto hash = rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt, std::chrono::seconds(1));
+  EXPECT_TRUE(hash) << hash.error().reason;
+  EXPECT_EQ(there(), (std::vector<int64_t>{5}));
+}
+
+TEST_F(CheckpointsOfARank, TheLastOneThatCannotBeRegisteredIsGivenUpAndAnEventSaysWhereItIs) {
+  make(0);
+  service.go_away();
+  rank->session->state->step = 5;
+  const auto hash = rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt, std::chrono::seconds(1));
+  ASSERT_FALSE(hash);
+  EXPECT_EQ(hash.error().why, RunStop::Why::kInterrupted);
+  EXPECT_EQ(there(), (std::vector<int64_t>{5})) << "it is written";
+  service.come_back();
+  ASSERT_TRUE(service.wait_for("/events", 1));
+  const auto message = service.received("/events").front()["message"].get<std::string>();
+  EXPECT_NE(message.find("the checkpoint of step 5, the last one, could not be registered in time"), std::string::npos)
+      << message;
+}
+
+TEST_F(CheckpointsOfARank, ACopyThatIsNotTheStateThatAllRanksHaveEndsTheGeneration) {
+  make(0);
+  rank->session->state->step = 5;
+  const auto hash = rank->checkpoints->write_now(state_of(*rank->session, "of-another-state"), rank->interrupt);
+  ASSERT_FALSE(hash);
+  EXPECT_EQ(hash.error().why, RunStop::Why::kFault);
+  EXPECT_NE(hash.error().reason.find("it was changed while it was copied"), std::string::npos) << hash.error().reason;
+  EXPECT_TRUE(there().empty());
+}
+
 TEST_F(CheckpointsOfARank, LeftoversOfACrashedWriterGoAwayButNotAtOnce) {
   make(0);
   const std::byte torn[3] = {};
