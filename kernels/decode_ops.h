@@ -1,14 +1,15 @@
 // Ops of a forward pass over rows of many sequences at once, whose keys and values are kept: for writing text.
 //
 // Letters, and further promises: ops.h.
-// Promises: a row's bits depend on its sequence alone: on the tokens before it and its position, and change neither with the
-// number of rows in a call, nor with the calls in which the rows before it came, nor with their pages. With weights of the
-// activations' type they are those that it has in a forward pass by the DeviceOps that made this, over sequences of `longest`
-// tokens. (A GPU's forward pass has other bits where its products are a vendor's library's, which depend on the number of rows:
-// there the two are near each other, and equal with HOLDFAST_HIP_PRODUCTS=own, a choice of the build.) Keys and values are in
-// pages of kPageTokens positions. A page's contents are the implementation's affair: it is copied or shared as bytes, and may
-// be read by any number of sequences. Refuses: nothing at run time; sizes and positions are preconditions. Thread: that of the
-// DeviceOps, which outlives this.
+// Promises: while keys and values are finite, a row's bits depend on its sequence alone: on the tokens before it and its
+// position, and change neither with the number of rows in a call, nor with the calls in which the rows before it came, nor with
+// their pages. (A value that is not finite may make NaNs of earlier rows that come in the same call, for an op set may multiply
+// it by their probability of 0.) With weights of the activations' type they are those that it has in a forward pass by the
+// DeviceOps that made this, over sequences of `longest` tokens. (A GPU's forward pass has other bits where its products are a
+// vendor's library's, which depend on the number of rows: there the two are near each other, and equal with
+// HOLDFAST_HIP_PRODUCTS=own, a choice of the build.) Keys and values are in pages of kPageTokens positions. A page's contents
+// are the implementation's affair: it is copied or shared as bytes, and may be read by any number of sequences. Refuses:
+// nothing at run time; sizes and positions are preconditions. Thread: that of the DeviceOps, which outlives this.
 #pragma once
 
 #include <cstddef>

@@ -5,7 +5,6 @@
 //     pieces of fixed size and the pieces are added in a fixed order; there are no floating-point atomics.
 //   - Outputs are written whole, never accumulated into, unless the comment says "+=".
 //   - No allocation by us inside an op after its first call with a given shape, for as long as a model keeps to its shapes.
-//     (Of lengths and batches that vary without end, as in sampling, the cpu op set forgets the oldest.)
 // Refuses: nothing at run time. Shapes are checked once, when the model is built; here they are preconditions.
 //
 // Letters:  B sequences in a microbatch, T tokens in a sequence, N = B*T rows, C channels, NH heads, HS = C/NH,
@@ -163,7 +162,8 @@ class DeviceOps {
   // --- causal self-attention, softmax(q k^T / sqrt(HS)) v per head, where dropout may leave out probabilities: row
   // (b * NH + h) * T + query, column key.
   // qkv (B, T, 3C): q, k, v side by side, each (NH, HS). out (B, T, C). logsumexp (B, NH, T) is kept for the backward
-  // pass. No (T, T) matrix outlives the op (Dao et al. 2022, algorithm 1).
+  // pass. No (T, T) matrix outlives the op (Dao et al. 2022, algorithm 1). A number of qkv or dout that is not finite may
+  // make NaNs of rows, too, that do not see its token: an op set may multiply it by their probability of 0.
   virtual void attention_forward(Act* out, float* logsumexp, const Act* qkv, int64_t B, int64_t T, int64_t C, int64_t NH,
                                  const Dropout& dropout) = 0;
   virtual void attention_backward(Act* dqkv, const Act* dout, const Act* qkv, const Act* out, const float* logsumexp, int64_t B,

@@ -25,6 +25,7 @@ constexpr int64_t kTile = kRows * kColumns;
 constexpr int64_t kGroups = 16;         // also the most threads that step 3 can use
 constexpr int64_t kPartsPerThread = 2;  // of dx: a thread goes on while the one before it is slow
 constexpr int64_t kJoinRows = 32;       // rows per task of steps 2 and 4
+static_assert(kGroups <= OrderedSum::kMostParts);
 
 }  // namespace
 

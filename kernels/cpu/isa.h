@@ -25,7 +25,8 @@ Isa choose_isa(const char* wanted);
 Isa isa_of_environment();  // choose_isa of what is set
 
 // "cpu/avx512/products-3": bits depend on nothing but the instructions and our loops' source, whose number this is. Where it is
-// for a vendor to say how a sum is rounded inside one instruction, the name has the vendor: "cpu/avx512_bf16-amd/products-3".
+// for a vendor to say how a sum is rounded inside one instruction, the name has the vendor: "cpu/avx512_bf16-amd/products-4".
+// tests/kernels/numbers/numerics_digest_test.cpp has digests of the bits behind a name.
 std::string numerics_name(Isa isa);
 
 }  // namespace holdfast::kernels::cpu

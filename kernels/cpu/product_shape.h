@@ -38,7 +38,8 @@ struct SquareForm {
 
 // Matrix products in one thread. Sums are float32; the bits of c depend on the shape and the inputs alone: not on caches,
 // threads or libraries. An operand that is not finite makes the elements of c that it enters not finite, too.
-// Refuses nothing. Bytes: a is read once per call; b is packed once, for as many calls as there are.
+// Refuses nothing: that m, k and n are at least 1 is a precondition. Bytes: a is read once per call; b is packed once, for as
+// many calls as there are.
 struct ProductLoops {
   // b as `run` wants it. `packed` has packed_bytes(shape), 64-byte aligned.
   size_t (*packed_bytes)(const ProductShape& shape);

@@ -1,4 +1,4 @@
-// The same bits with any number of threads, for every op and every dtype.
+// The same bits with any number of threads, for every op, those of decoding too, and every dtype.
 // ctest runs this program once for each instruction set (HOLDFAST_TEST_ISA).
 #include <gtest/gtest.h>
 
@@ -7,6 +7,7 @@
 #include <span>
 
 #include "kernels/cpu/cpu_ops.h"
+#include "tests/kernels/decode/cases.h"
 #include "tests/kernels/op_cases.h"
 
 namespace holdfast::kernels {
@@ -44,6 +45,7 @@ void expect_threads_do_not_matter(DType dtype, Make make) {
   };
   for (const auto& one : testing::small_cases(dtype, random)) compare(one, {three.get()});
   for (const auto& one : testing::large_cases(dtype, random)) compare(one, {alone.get(), two.get(), three.get(), five.get()});
+  for (const auto& one : testing::decode_cases(dtype, random)) compare(one, {two.get(), three.get(), five.get()});
 }
 
 TEST(CpuThreads, DoNotChangeFloat32Bits) {

@@ -33,6 +33,9 @@ inline void expect_cases_near_ref(DeviceOps& ops) {
   const Bias bias = has_library_products(ops) ? Bias::kRounded : Bias::kFloat;  // the library takes them of that type
   auto cases = small_cases(ops.activation_dtype(), random, bias);
   for (auto& one : decode_cases(ops.activation_dtype(), random)) cases.push_back(std::move(one));
+  if (ops.info().kind == "cpu") {
+    for (auto& one : large_tile_cases(ops.activation_dtype(), random)) cases.push_back(std::move(one));
+  }
 #if !defined(HOLDFAST_HIP_SHIM)  // the CPU that plays a GPU takes the large cut for small matrices, too
   if (ops.info().kind == "hip") {
     for (auto& one : large_cut_cases(ops.activation_dtype(), random, bias)) cases.push_back(std::move(one));

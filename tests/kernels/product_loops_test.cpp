@@ -8,6 +8,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "kernels/cpu/products.h"
@@ -57,6 +58,24 @@ class ProductLoopsOf : public ::testing::TestWithParam<Subject> {
     Scratch packed, scratch;
     loops.pack(shape, b, packed.reserve(loops.packed_bytes(shape)));
     loops.run(shape, a, packed.reserve(0), c, scratch.reserve(loops.scratch_bytes(shape)));
+  }
+  // Shapes of operands by rows, in every type that the loops have, of products that are stored and that are added.
+  static std::vector<ProductShape> all_kinds(int64_t m, int64_t k, int64_t n) {
+    std::vector<ProductShape> kinds;
+    for (const bool bfloat16 : {false, true}) {
+      if (bfloat16 && !GetParam().bfloat16) continue;
+      for (const bool add : {false, true}) kinds.push_back(shape_of(m, k, n, false, false, add, bfloat16));
+    }
+    return kinds;
+  }
+  static std::string kind_of(const ProductShape& shape) {
+    return std::string(shape.bfloat16 ? ", bfloat16" : ", float32") + (shape.add ? ", added" : "");
+  }
+  // The product of a and b in the type of the shape's operands.
+  static void multiply_rounded(const ProductShape& shape, const std::vector<float>& a, const std::vector<float>& b, float* c) {
+    if (!shape.bfloat16) return multiply(shape, a.data(), b.data(), c);
+    const std::vector<BFloat16> narrow_a(a.begin(), a.end()), narrow_b(b.begin(), b.end());
+    multiply(shape, narrow_a.data(), narrow_b.data(), c);
   }
   static void expect_close(const ProductShape& shape, RandomInputs& random);
 };
@@ -205,22 +224,37 @@ TEST_P(ProductLoopsOf, PackWeightsOfFourBitsAsTheNumbersThatTheyMean) {
 }
 
 TEST_P(ProductLoopsOf, WriteNothingBesideTheirColumns) {
-  ProductShape shape = shape_of(3, 40, 5, false, false, false, false);
-  shape.c_width = 8;
-  const std::vector<float> a(3 * 40, 1.0F), b(40 * 5, 1.0F);
-  std::vector<float> c(3 * 8, -1.0F);
-  multiply(shape, a.data(), b.data(), c.data());
-  for (size_t i = 0; i < c.size(); ++i) EXPECT_EQ(c[i], i % 8 < 5 ? 40.0F : -1.0F) << i;
+  for (ProductShape shape : all_kinds(3, 41, 5)) {
+    shape.c_width = 8;
+    std::vector<float> c(3 * 8, -1.0F);
+    multiply_rounded(shape, std::vector<float>(3 * 41, 1.0F), std::vector<float>(41 * 5, 1.0F), c.data());
+    const float sum = shape.add ? 40.0F : 41.0F;
+    for (size_t i = 0; i < c.size(); ++i) EXPECT_EQ(c[i], i % 8 < 5 ? sum : -1.0F) << i << kind_of(shape);
+  }
 }
 
+// A bad number at every k, in row 0 of a and then in column 0 of b; the last k has no neighbour in a cell of two bfloat16.
 TEST_P(ProductLoopsOf, KeepNumbersThatAreNotFinite) {
-  const ProductShape shape = shape_of(2, 3, 2, false, false, false, false);
-  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
-    const float a[] = {1, bad, 1, 1, 1, 1}, b[] = {1, 1, 1, 1, 1, 1};
-    float c[4] = {};
-    multiply(shape, a, b, c);
-    EXPECT_FALSE(std::isfinite(c[0]) || std::isfinite(c[1])) << bad;
-    EXPECT_EQ(c[2], 3.0F) << "the other row does not see it";
+  for (const ProductShape& shape : all_kinds(2, 3, 2)) {
+    const float sum = shape.add ? 3.5F : 3.0F;
+    for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+      for (size_t k = 0; k < 3; ++k) {
+        SCOPED_TRACE(std::to_string(bad) + " at k " + std::to_string(k) + kind_of(shape));
+        const std::vector<float> ones(6, 1.0F);
+        std::vector<float> spoilt = ones, c(4, 0.5F);
+        spoilt[k] = bad;
+        multiply_rounded(shape, spoilt, ones, c.data());
+        EXPECT_FALSE(std::isfinite(c[0]) || std::isfinite(c[1]));
+        EXPECT_TRUE(c[2] == sum && c[3] == sum) << "the other row does not see it: " << c[2] << ", " << c[3];
+
+        spoilt = ones;
+        spoilt[2 * k] = bad;
+        c.assign(4, 0.5F);
+        multiply_rounded(shape, ones, spoilt, c.data());
+        EXPECT_FALSE(std::isfinite(c[0]) || std::isfinite(c[2]));
+        EXPECT_TRUE(c[1] == sum && c[3] == sum) << "the other column does not see it: " << c[1] << ", " << c[3];
+      }
+    }
   }
 }
 

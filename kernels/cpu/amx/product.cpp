@@ -132,6 +132,7 @@ void multiply_blocks(const ProductShape& shape, const void* memory, const char* 
   for (int64_t k = 0; k < shape.k; k += block_depth(shape), packed_b += block_bytes(shape, shape.n)) {
     const int64_t here = depth_from(shape, k), tiles = (here + kTileDepth - 1) / kTileDepth;
     pack_lines<Cells>(packed_a, a + k * shape.a.column, shape.a.row, shape.a.column, shape.m, padded(shape.m), here, false);
+    asm volatile("" : : : "memory");  // gcc 12's _tile_loadd does not say that it reads memory: all is to be there before it
     const bool add = shape.add || k > 0;
     const size_t pair_bytes = static_cast<size_t>(2 * tiles) * kParts * kTileBytes;
     for (int64_t j = 0; j < shape.n; j += kSide) {
@@ -194,6 +195,8 @@ size_t scratch_bytes(const ProductShape& shape) {
 
 void run(const ProductShape& shape, const void* a, const void* packed_b, float* c, void* scratch) {
   const TileConfiguration configuration;
+  // gcc 12's _tile_loadconfig says that it reads 8 of the 64 bytes: all of them are to be there before it.
+  asm volatile("" : : "m"(configuration) : "memory");
   _tile_loadconfig(&configuration);
   (shape.bfloat16 ? multiply_blocks<BFloat16Cells> : multiply_blocks<ThreePartCells>)(shape, a,
                                                                                       static_cast<const char*>(packed_b), c,

@@ -18,12 +18,6 @@ namespace {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
-std::vector<float> poisoned(int64_t count) {
-  return std::vector<float>(static_cast<size_t>(count), kNan);
-}
-std::vector<double> values(const std::vector<float>& x) {
-  return {x.begin(), x.end()};
-}
 int64_t draw(RandomInputs& random, int64_t below) {
   return random.below(static_cast<int32_t>(below), 1).front();
 }

@@ -1,4 +1,5 @@
-// Fixed point, exactly, on ref and cpu: rounding, exponents that a float cannot hold, and values that are not finite.
+// Fixed point, exactly, on ref and cpu: rounding, exponents that a float cannot hold, and values that are not finite. ctest
+// runs this program once for each instruction set (HOLDFAST_TEST_ISA).
 #include <gtest/gtest.h>
 
 #include <algorithm>
