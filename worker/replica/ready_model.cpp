@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "model/decode/precision.h"
-#include "worker/replica/replica_memory.h"
+#include "model/device_buffer.h"
 
 namespace holdfast::worker {
 namespace {
@@ -29,14 +29,6 @@ kernels::DType activations_of(const rendezvous::JobSpec& spec) {
   return model::precision_named(spec.precision).value().activations;
 }
 
-// Of an element of a matrix on a CPU: matrix units keep a float as three numbers of 16 bits, and int4 has a scale for 32.
-double weight_bytes(const rendezvous::JobSpec& spec, const kernels::DeviceInfo& device) {
-  if (form_of(spec) == WeightForm::kInt8) return 1.02;
-  if (form_of(spec) == WeightForm::kInt4) return 0.57;
-  if (activations_of(spec) != kernels::DType::kFloat32) return 2;
-  return device.numerics.find("amx") == std::string::npos ? 4 : 6;
-}
-
 tl::expected<model::Decoder::Limits, std::string> limits_of(const ReadyModel::Setup& setup, const model::Gpt2Config& config,
                                                             model::LayerRange layers, kernels::DeviceOps& ops) {
   const int64_t longest = (config.block_size + kernels::kPageTokens - 1) / kernels::kPageTokens;
@@ -45,7 +37,7 @@ tl::expected<model::Decoder::Limits, std::string> limits_of(const ReadyModel::Se
                                 .rows = kBatchTokens,
                                 .answers = ReadyModel::kTextsMax};
   if (!ops.memory_is_host()) return limits;
-  ReplicaMemory memory = replica_memory(config, layers, weight_bytes(setup.spec, ops.info()));
+  ReplicaMemory memory = weights_memory(config, layers, ops, form_of(setup.spec));
   memory.page = static_cast<double>(page_bytes * (layers.end - layers.first)) / static_cast<double>(config.n_layer);
   memory.fewest_pages = setup.spec.stages > 1 ? limits.pages : longest;  // all stages of a model have the same number
   memory.most_pages = limits.pages;
@@ -63,6 +55,23 @@ model::LayerRange layers_of(const model::Gpt2Config& config, int64_t stage, int6
 }
 
 }  // namespace
+
+ReplicaMemory weights_memory(const model::Gpt2Config& config, model::LayerRange layers, kernels::DeviceOps& ops,
+                             WeightForm form) {
+  constexpr int64_t kRows = 256;  // whole tiles of the products of any op set
+  const auto C = static_cast<double>(config.n_embd), activation = static_cast<double>(dtype_size(ops.activation_dtype()));
+  model::DeviceBuffer rows(ops, static_cast<size_t>(kRows * config.n_embd) * dtype_size(ops.activation_dtype()));
+  ops.zero(rows.data<kernels::Act>(), rows.bytes());
+  const auto decode = ops.make_decode_ops(form);
+  const auto kept = decode->keep(rows.data<kernels::Act>(), kRows, config.n_embd);
+  const double element = static_cast<double>(kept->bytes()) / (kRows * C);
+  ReplicaMemory memory = replica_memory(config, layers, element);
+  if (layers.first > 0) return memory;
+  // The embeddings' rows are read as they are: those of wte in the activations' type, those of wpe in float32.
+  memory.weights += C * (static_cast<double>(config.vocab_size) * (activation - element) +
+                         static_cast<double>(config.block_size) * (sizeof(float) - element));
+  return memory;
+}
 
 ReadyModel::~ReadyModel() {
   is_leaving_ = true;

@@ -18,6 +18,7 @@
 
 #include "model/decode/decoder.h"
 #include "rendezvous/completions/replica_messages.h"
+#include "worker/replica/replica_memory.h"
 #include "worker/serving/stages/remote_stages.h"
 #include "worker/serving/stages/stage_server.h"
 #include "worker/serving/text_server.h"
@@ -26,6 +27,12 @@
 #include "worker/session/session.h"
 
 namespace holdfast::worker {
+
+// The weights of a stage and what reading them takes, as replica_memory() counts them: `weights` are those of its decoder's
+// memory_use() on `ops`, to a few percent. `ops` is asked with a few rows of a matrix what it keeps of them, as that depends on
+// its products' instructions and types: a weight of float16 takes 2 bytes or, on matrix units, 6. `ops` makes decode ops.
+ReplicaMemory weights_memory(const model::Gpt2Config& config, model::LayerRange layers, kernels::DeviceOps& ops,
+                             kernels::WeightForm form);
 
 class ReadyModel {
  public:

@@ -2,6 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include "model/decode/precision.h"
+#include "tests/model/decode/known_values.h"
+#include "worker/replica/ready_model.h"
+
 namespace holdfast::worker {
 namespace {
 
@@ -26,6 +30,30 @@ TEST(ReplicaMemory, CountsTheTiedHeadBesideTheEmbeddingAndALayerWithItsStage) {
   const double first = replica_memory(kSmall, {0, 5}, 1).weights, last = replica_memory(kSmall, {5, 12}, 1).weights;
   EXPECT_EQ(first + last, all);
   EXPECT_GT(last, first);
+}
+
+// The layers before a decoder's own, in a test that feeds nothing.
+class NothingBefore final : public model::EarlierLayers {
+ public:
+  model::BetweenLayers feed(std::span<const model::Feed>) override { return {}; }
+};
+
+TEST(ReplicaMemory, CountsTheWeightsThatADecoderKeepsInEveryPrecision) {
+  const model::Gpt2Config config{.n_layer = 2, .n_embd = 256, .n_head = 4, .vocab_size = 1024, .block_size = 128};
+  const auto count = static_cast<size_t>(model::ParameterTable(config).total);
+  const model::KnownValues values(std::vector<float>(count, 0.01F), config);
+  NothingBefore before;
+  for (const model::Precision& precision : model::kPrecisions) {
+    const auto ops = kernels::make_cpu_ops(precision.activations, 1);
+    for (const auto& layers : {model::LayerRange{0, 2}, {0, 1}, {1, 2}}) {
+      const auto decoder = model::Decoder::make_part(config, *ops, values, {.pages = 1, .rows = 1, .answers = 1},
+                                                     precision.weights, layers, layers.first > 0 ? &before : nullptr);
+      ASSERT_TRUE(decoder) << decoder.error();
+      const auto kept = static_cast<double>((*decoder)->memory_use().weights);
+      EXPECT_NEAR(weights_memory(config, layers, *ops, precision.weights).weights / kept, 1, 0.03)
+          << precision.name << ", layers from " << layers.first << " up to " << layers.end << ", " << kept << " bytes";
+    }
+  }
 }
 
 TEST(ReplicaMemory, PagesAreWhatTheLimitLeaves) {
