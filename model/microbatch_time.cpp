@@ -5,8 +5,6 @@
 #include <random>
 #include <vector>
 
-#include "model/gpt2.h"
-
 namespace holdfast::model {
 namespace {
 
@@ -21,10 +19,11 @@ std::vector<int32_t> random_ids(int64_t count, int64_t vocab_size, std::minstd_r
 }  // namespace
 
 MicrobatchTime time_microbatches(kernels::DeviceOps& ops, const Gpt2Config& config, int64_t batch_size, Recompute recompute,
-                                 double limit_s) {
+                                 const Recipe& recipe, double limit_s) {
   using Clock = std::chrono::steady_clock;
   const auto since = [](Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); };
   Gpt2 net(config, ops, batch_size, recompute);
+  net.set_recipe(recipe);
   net.initialize(1);
   std::minstd_rand random(1);
   const int64_t count = batch_size * config.block_size;

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kernels/ops.h"
+#include "model/gpt2.h"
 #include "model/parameter_table.h"
 #include "model/recompute.h"
 
@@ -14,9 +15,9 @@ struct MicrobatchTime {
   int64_t passes;
 };
 
-// Trains for about `limit_s` seconds, one pass at least; a first one that is not counted makes primitives and touches memory.
-// Throws what the model's construction does where memory does not suffice.
+// Trains by `recipe` for about `limit_s` seconds, one pass at least; a first one that is not counted makes primitives and
+// touches memory. Throws what the model's construction does where memory does not suffice.
 MicrobatchTime time_microbatches(kernels::DeviceOps& ops, const Gpt2Config& config, int64_t batch_size, Recompute recompute,
-                                 double limit_s);
+                                 const Recipe& recipe, double limit_s);
 
 }  // namespace holdfast::model

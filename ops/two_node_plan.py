@@ -25,7 +25,7 @@ def json_of(arguments, timeout_s=300):
 
 def device_speed(worker, spec, device):
     """{microbatch_s, memory_bytes, ...} of this machine's device with the job's model, or None."""
-    fields = {name: value for name, value in spec.items() if name in ("model", "vocab_size", "block_size", "batch_size", "dtype", "recompute")}
+    fields = {name: value for name, value in spec.items() if name in ("model", "vocab_size", "block_size", "batch_size", "dtype", "recompute", "dropout", "tied_head")}
     print(f"measuring this node's device with microbatches of {spec['batch_size']} x {spec['block_size']} ...", flush=True)
     return json_of([worker, "--measure", json.dumps(fields), "--device", device])
 
@@ -53,8 +53,8 @@ def wait_for_node_1(workers, own):
 
 def plan(holdfast, spec, speed, link, keep, workers_of_a_node):
     """`holdfast plan`'s report, or None. What the user gave by name, `keep`, stays as it is."""
-    fields = ("model", "vocab_size", "block_size", "batch_size", "gradient_accumulation_steps", "nodes", "dtype", "recompute", "wire_dtype",
-              "overlap", "sync_every")
+    fields = ("model", "vocab_size", "block_size", "batch_size", "gradient_accumulation_steps", "nodes", "dtype", "recompute", "dropout", "tied_head",
+              "wire_dtype", "overlap", "sync_every")
     flags = [text for name in fields if name in spec for text in (f"--{name}", spec[name])]
     flags += ["--workers_per_node", workers_of_a_node, "--microbatch_s", speed["microbatch_s"]]
     if speed["device"] != "cpu":  # a worker on the CPU shares its memory with everything else there

@@ -12,6 +12,7 @@
 #include "rendezvous/plan/report.h"
 #include "rendezvous/plan/settings.h"
 #include "rendezvous/protocol/job_spec_fields.h"
+#include "rendezvous/queries/initial_weights.h"
 #include "rendezvous/queries/known_speed.h"
 
 namespace holdfast::rendezvous {
@@ -114,7 +115,7 @@ void read_spec(PlanRequest& request, std::vector<FieldError>& errors) {
   for (FieldError& error : spec.error()) errors.push_back(std::move(error));
 }
 
-Outcome<PlanRequest> read_plan_request(const HttpRequest& http) {
+Outcome<PlanRequest> read_plan_request(const Coordinator& state, const HttpRequest& http) {
   const auto body = read_json(http);
   if (!body) return tl::unexpected(body.error());
   if (!body->is_object()) return tl::unexpected(bad_field("", R"(a plan is asked for with an object, such as {"spec": {}})"));
@@ -125,6 +126,7 @@ Outcome<PlanRequest> read_plan_request(const HttpRequest& http) {
     if (body->contains(one) && body->contains(other))
       errors.push_back({other, fmt::format("is given together with {}, and both say the same: leave one out", one)});
   }
+  request.given = with_sizes_of_named_job(state, request.given);
   read_spec(request, errors);
   if (!errors.empty()) return tl::unexpected(invalid_spec(std::move(errors)));
   return request;
@@ -167,7 +169,7 @@ Problem speed_unknown(const JobSpec& spec) {
 }  // namespace
 
 void PlansApi::post_plan(Call& call) {
-  const auto request = read_plan_request(call.request);
+  const auto request = read_plan_request(state_, call.request);
   if (!request) return call.answer(request.error());
   PlanInputs inputs = inputs_of(request->spec, request->given);
   inputs.update_s = request->update_s;

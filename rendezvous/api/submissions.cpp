@@ -62,6 +62,19 @@ std::vector<std::string> warnings_of(const Json& request, const JobSpec& spec, b
   return warnings;
 }
 
+// A run that had ended, and goes on in the middle of a longer schedule.
+std::string warning_of_jump(const Coordinator& state, const JobSpec& spec, const std::vector<StateSource>& resume) {
+  const Job* before = resume.empty() || resume.front().job.empty() ? nullptr : state.find_job(resume.front().job);
+  if (before == nullptr || spec.schedule_start > 0 || spec.lr_schedule == "constant") return "";
+  const int64_t end = before->membership->total_steps(), step = resume.front().step;
+  if (end == 0 || step < end || (spec.total_steps > 0 && spec.total_steps <= end)) return "";
+  return fmt::format(
+      "job {} had ended at step {}, at its min_lr, and the rate jumps to where the longer schedule is there: give "
+      "schedule_start "
+      "{} to begin it anew",
+      before->id, step, step);
+}
+
 // The same of what is there just now.
 std::vector<std::string> warnings_of_workers(const JobSpec& spec, int64_t workers) {
   std::vector<std::string> warnings;
@@ -108,7 +121,10 @@ Outcome<Submission> read_submission(const HttpRequest& request) {
 
 HttpResponse created(const Coordinator& state, const Job& job, const Json& request, bool plain) {
   Json shown = show_job(state, job);
-  shown["warnings"] = warnings_of(request, job.membership->spec, plain);
+  std::vector<std::string> warnings = warnings_of(request, job.membership->spec, plain);
+  if (std::string jump = warning_of_jump(state, job.membership->spec, job.membership->resume); !jump.empty())
+    warnings.push_back(std::move(jump));
+  shown["warnings"] = warnings;
   HttpResponse response = json_answer(201, shown);
   response.headers["Location"] = "/v1/jobs/" + job.id;
   return response;
@@ -248,6 +264,7 @@ void Submissions::answer_dry_run(const Call& call, const Submission& submission)
   if (!submission.resume_note.empty()) would += "; " + submission.resume_note;
   std::vector<std::string> warnings = warnings_of_workers(spec, alive);
   std::ranges::move(warnings_of(submission.request, spec, reached_in_plain_), std::back_inserter(warnings));
+  if (std::string jump = warning_of_jump(state, spec, submission.resume); !jump.empty()) warnings.push_back(std::move(jump));
   call.answer(json_answer(200, {{"spec", to_json(spec)}, {"warnings", warnings}, {"would", would}, {"free_workers", free}}));
 }
 

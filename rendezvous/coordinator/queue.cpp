@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "rendezvous/protocol/messages.h"
+#include "rendezvous/protocol/rules/schedule.h"
 #include "rendezvous/store/kept_fields.h"
 
 namespace holdfast::rendezvous {
@@ -102,6 +103,10 @@ void Queue::begin_after(Job& job, const Job& first) {
     if (newest == nullptr)
       return decisions_.apply(job,
                               FailAsked{fmt::format("job {}, from which this one was to go on, has no checkpoint", first.id)});
+    if (m.spec.schedule_start > newest->step) {
+      const std::string last = fmt::format("step {} of job {}", newest->step, first.id);
+      return decisions_.apply(job, FailAsked{"schedule_start " + beyond_in_words(m.spec.schedule_start, last, newest->step)});
+    }
     decisions_.apply(job, SourceGiven{{StateSource::Kind::kCheckpoint, newest->step, first.id, newest->store,
                                        newest->state_hash, first.membership->spec.checkpoint_copy}});
     text += fmt::format(": this one goes on from its checkpoint of step {}", newest->step);

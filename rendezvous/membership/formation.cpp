@@ -8,6 +8,7 @@
 #include "rendezvous/membership/rifts.h"
 #include "rendezvous/membership/seating.h"
 #include "rendezvous/membership/turn.h"
+#include "rendezvous/protocol/rules/schedule.h"
 #include "rendezvous/text/list_in_words.h"
 #include "rendezvous/text/natural_order.h"
 #include "rendezvous/text/plural.h"
@@ -226,7 +227,8 @@ void wait_for_more(Turn& turn, size_t ready, const std::string& but = "") {
 }
 
 // Workers that do not fit the others are refused and leave `ready`, once there are enough that fit each other. False: there
-// are too few. Until then the next worker to come may show which of them is wrong.
+// are too few. Until then the next worker to come may show which of them is wrong. The data also say how long epochs are: the
+// job fails, and this is false, where it could not go on from its state for so long.
 bool settle_references(Turn& turn, std::vector<std::string>& ready) {
   JobMembership& job = turn.job;
   const std::vector<std::string> odd = agree_on_references(job, ready);
@@ -242,7 +244,9 @@ bool settle_references(Turn& turn, std::vector<std::string>& ready) {
     refuse(turn, participant, misfit(job, participant));
     std::erase(ready, worker);
   }
-  return true;
+  const std::string unfit = unfit_length(job.spec, job.total_steps(), job.committed_step);
+  if (!unfit.empty()) end_job(turn, JobState::kFailed, unfit);
+  return unfit.empty();
 }
 
 // After generations that committed nothing the next waits: 1, 2, 4 … seconds, so that a lasting fault does not spin. Replicas

@@ -93,6 +93,11 @@ std::string less_sums(const WireType& wire) {
   return wire.name == "int32" ? "--wire_dtype int16: half" : "";
 }
 
+// worker::LocalSteps: the parameters before the step and two moments and, of more than one microbatch, their sum.
+double local_steps_of(const PlanInputs& inputs) {
+  return (inputs.accumulation > 1 ? 4 : 3) * kFloat * static_cast<double>(parameter_counts(inputs.model).total);
+}
+
 // All that is in no layer, and two layers.
 double outside_and_layers(const model::Gpt2Config& model) {
   const ParameterCounts counts = parameter_counts(model);
@@ -113,6 +118,7 @@ std::vector<MemoryPart> memory_parts(const PlanInputs& inputs) {
                                    {"AdamW's two moments", kept, 2 * P * kFloat * share_of_state(inputs, inputs.replicas),
                                     less_state(inputs, 2 * P * kFloat)},
                                    {"sums of the reduction", kDevice, sums, less_sums(inputs.wire)}};
+  if (inputs.sync_every > 1) parts.push_back({"local steps", kDevice, local_steps_of(inputs), "--sync_every 1: none"});
   if (inputs.scatters_gradients) {
     const auto head = static_cast<double>(parameter_counts(inputs.model).embedding);
     parts.push_back({inputs.model.ties_head ? "gradient of the embedding" : "gradient of the head", kGpu, kFloat * head, ""});

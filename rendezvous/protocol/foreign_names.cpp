@@ -78,9 +78,11 @@ constexpr ForeignName kForeignNames[] = {
     alias("per_device_train_batch_size", kHuggingFace, "batch_size"),
     alias("max_grad_norm", kHuggingFace, "grad_clip"),
     translated("tie_word_embeddings", kHuggingFace, "tied_head", "true=on false=off"),
-    translated("lr_scheduler_type", kHuggingFace, "lr_schedule",
-               "cosine=cosine linear=linear constant_with_warmup=constant constant=constant cosine_with_min_lr=cosine "
-               "warmup_stable_decay=wsd"),
+    translated(
+        "lr_scheduler_type", kHuggingFace, "lr_schedule",
+        "cosine=cosine linear=linear constant_with_warmup=constant constant=constant cosine_with_min_lr=cosine "
+        "warmup_stable_decay=wsd; cosine and linear fall to 0 there: add --min_lr 0; constant has no warm-up there, and the "
+        "others none unless it is given: add --warmup_steps 0"),
     translated("lr_decay_style", "Megatron-LM", "lr_schedule", "cosine=cosine linear=linear constant=constant wsd=wsd"),
     alias("lr_wsd_decay_iters", "Megatron-LM", "decay_steps"),
     alias("lr_warmup_iters", "Megatron-LM", "warmup_steps"),
@@ -146,7 +148,8 @@ constexpr ForeignName kForeignNames[] = {
     none("lr_decay_iters", kNanoGpt,
          "the learning rate falls to min_lr at total_steps, or within --decay_steps N after the warm-up: lr_decay_iters less "
          "warmup_iters"),
-    translated("decay_lr", kNanoGpt, "lr_schedule", "true=cosine false=constant"),
+    translated("decay_lr", kNanoGpt, "lr_schedule",
+               "true=cosine false=constant; false has no warm-up there: add --warmup_steps 0"),
     translated("bias", kNanoGpt, "biases", "true=on false=off"),
     fixed("compile", kNanoGpt, "false", "there is nothing to compile at the start of a job; leave it away"),
     none("device", kNanoGpt,
@@ -212,7 +215,8 @@ const ForeignName* find_foreign_name(std::string_view name) {
 std::optional<std::string> own_value(const ForeignName& name, std::string_view typed) {
   std::string wanted(typed.substr(0, typed.find(' ')));
   std::ranges::transform(wanted, wanted.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  std::istringstream pairs(name.values);
+  const std::string_view known(name.values);
+  std::istringstream pairs{std::string(known.substr(0, known.find(';')))};
   for (std::string pair; pairs >> pair;) {
     const size_t sign = pair.find('=');
     if (pair.substr(0, sign) == wanted) return pair.substr(sign + 1);

@@ -13,13 +13,15 @@
 namespace holdfast::rendezvous {
 
 struct ForeignName {
-  const char* name;         // "max_iters"
-  const char* from;         // the program that people know it from: "nanoGPT"
-  const char* field;        // of the job spec, which means the same; "": there is none
-  const char* value;        // of a switch, the field's value ("float16" of fp16); "": the value that was typed
-  const char* allowed;      // without a field: the value that asks for what is done anyway, so that it may stand; "": none
-  const char* instead;      // without a field: a sentence or two
-  const char* values = "";  // of a field with other values there: "1=optimizer 2=gradients", theirs=ours; "": the same ones
+  const char* name;     // "max_iters"
+  const char* from;     // the program that people know it from: "nanoGPT"
+  const char* field;    // of the job spec, which means the same; "": there is none
+  const char* value;    // of a switch, the field's value ("float16" of fp16); "": the value that was typed
+  const char* allowed;  // without a field: the value that asks for what is done anyway, so that it may stand; "": none
+  const char* instead;  // without a field: a sentence or two
+  // Of a field with other values there: "1=optimizer 2=gradients", theirs=ours. Behind a semicolon, for people: how theirs
+  // differ, and what to add for the same. "": the same ones.
+  const char* values = "";
 };
 
 std::span<const ForeignName> foreign_names();

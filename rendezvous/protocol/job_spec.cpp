@@ -194,8 +194,8 @@ JobSpec JobSpec::with_steps_over(int64_t data_tokens) const {
   JobSpec spec = *this;
   spec.total_steps = steps_over(data_tokens);
   spec.epochs = 0;
-  spec.warmup_steps =
-      warmup_steps == kFollows ? default_warmup(spec.total_steps - schedule_start) : std::min(warmup_steps, spec.total_steps);
+  const int64_t scheduled = std::max<int64_t>(0, spec.total_steps - schedule_start);
+  spec.warmup_steps = warmup_steps == kFollows ? default_warmup(scheduled) : std::min(warmup_steps, scheduled);
   return spec;
 }
 

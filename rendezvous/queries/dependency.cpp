@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "rendezvous/protocol/rules/schedule.h"
 #include "rendezvous/queries/resume.h"
 
 namespace holdfast::rendezvous {
@@ -40,6 +41,11 @@ OrRefusal<Dependency> find_dependency(const Coordinator& state, const JobSpec& s
   if (spec.total_steps > 0 && m.total_steps() > spec.total_steps) {
     return refuse_field("resume_from", fmt::format("job {} ends at step {}, which is beyond total_steps {}", first->id,
                                                    m.total_steps(), spec.total_steps));
+  }
+  // Of a job that is counted in epochs it is not known yet: `Queue::begin_after` looks again.
+  if (m.total_steps() > 0 && spec.schedule_start > m.total_steps()) {
+    const std::string last = fmt::format("step {}, the last of job {}", m.total_steps(), first->id);
+    return refuse_field("schedule_start", beyond_in_words(spec.schedule_start, last, m.total_steps()));
   }
   return Dependency{first->id, true, {}};
 }

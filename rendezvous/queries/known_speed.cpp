@@ -27,7 +27,7 @@ bool same_work(const JobSpec& a, const JobSpec& b) {
     return std::tie(spec.n_layer, spec.n_embd, spec.n_head, spec.vocab_size, spec.block_size, spec.dtype, spec.recompute,
                     spec.tied_head);
   };
-  return key(a) == key(b);
+  return key(a) == key(b) && (a.dropout > 0) == (b.dropout > 0);
 }
 
 bool is_there(const Worker& worker, const Labels& requirements) {

@@ -8,9 +8,11 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "rendezvous/data_dir/object_folders.h"
+#include "rendezvous/protocol/rules/schedule.h"
 #include "rendezvous/text/list_in_words.h"
 #include "storage/checkpoint.h"
 #include "storage/open_store.h"
@@ -121,6 +123,14 @@ OrRefusal<ResumePlan> by_path(const std::string& choice) {
     folder = folder.parent_path();
   }
   return ResumePlan{{{StateSource::Kind::kCheckpoint, step, "", folder.string(), ""}}, false};
+}
+
+OrRefusal<ResumePlan> candidates_of(const Coordinator& state, const JobSpec& spec) {
+  const std::string& choice = spec.resume_from;
+  if (choice == "latest") return by_name(state, spec, std::nullopt);
+  if (const auto step = whole_number(choice)) return by_name(state, spec, step);
+  if (choice.starts_with("job:")) return by_job(state, choice);
+  return by_path(choice);
 }
 
 // --- verification
@@ -234,11 +244,14 @@ OrRefusal<StateSource> checkpoint_of_job(const Coordinator& state, const std::st
 }
 
 OrRefusal<ResumePlan> plan_resume(const Coordinator& state, const JobSpec& spec) {
-  const std::string& choice = spec.resume_from;
-  if (choice == "latest") return by_name(state, spec, std::nullopt);
-  if (const auto step = whole_number(choice)) return by_name(state, spec, step);
-  if (choice.starts_with("job:")) return by_job(state, choice);
-  return by_path(choice);
+  auto plan = candidates_of(state, spec);
+  if (!plan) return plan;
+  for (const StateSource& source : plan->candidates) {
+    if (source.job.empty() || plan->unfit.contains(source.job)) continue;
+    if (std::string why = cannot_go_on(to_json(state.find_job(source.job)->membership->spec), spec); !why.empty())
+      plan->unfit[source.job] = std::move(why);
+  }
+  return plan;
 }
 
 OrRefusal<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spec, const std::string& data_dir,
@@ -246,7 +259,11 @@ OrRefusal<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spe
   std::string passed_over;
   for (size_t i = 0; i < plan.candidates.size(); ++i) {
     StateSource source = plan.candidates[i];
-    if (const auto good = verify(source, spec, data_dir, checkpoint_roots); !good) {
+    // A manifest tells the same, where the service sees it.
+    const auto unfit = plan.unfit.find(source.job);
+    const auto good = unfit == plan.unfit.end() ? verify(source, spec, data_dir, checkpoint_roots)
+                                                : tl::expected<void, std::string>(tl::unexpected(unfit->second));
+    if (!good) {
       passed_over += fmt::format("{}{}: {}", passed_over.empty() ? "" : "; ", described(source), good.error());
       continue;
     }
@@ -254,15 +271,13 @@ OrRefusal<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spe
       return refuse(fmt::format("{} is beyond total_steps {}", described(source), spec.total_steps));
     }
     if (source.step >= 0 && spec.schedule_start > source.step) {
-      return refuse_field("schedule_start", fmt::format("{} is beyond {}, which the job goes on from: its rate would stay at "
-                                                        "min_lr until then; give {}",
-                                                        spec.schedule_start, described(source), source.step));
+      return refuse_field("schedule_start", beyond_in_words(spec.schedule_start, described(source), source.step));
     }
     ResumeChoice choice{{source}, fmt::format("resumes from the checkpoint of {}", described(source))};
     if (!passed_over.empty()) choice.note += fmt::format(" (falling back: {})", passed_over);
-    if (plan.may_fall_back)
-      choice.sources.insert(choice.sources.end(), plan.candidates.begin() + static_cast<std::ptrdiff_t>(i) + 1,
-                            plan.candidates.end());
+    for (const StateSource& older : std::span(plan.candidates).subspan(plan.may_fall_back ? i + 1 : plan.candidates.size())) {
+      if (!plan.unfit.contains(older.job)) choice.sources.push_back(older);
+    }
     return choice;
   }
   return refuse(fmt::format("{} cannot be taken: {}", spec.resume_from, passed_over));

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -23,6 +24,7 @@ namespace holdfast::rendezvous {
 struct ResumePlan {
   std::vector<StateSource> candidates;  // best first; step -1: the newest in the folder
   bool may_fall_back = false;
+  std::map<std::string, std::string> unfit = {};  // job: why the submitted one cannot go on from its state
 };
 
 // Chooses from the catalogue and reads nothing from disk. Thread: the owner's.

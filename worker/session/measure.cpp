@@ -30,8 +30,9 @@ tl::expected<std::string, std::string> measure_device(const std::string& fields,
   if (!spec) return tl::unexpected("--measure: " + complaints(spec.error()));
   try {
     const auto ops = make_ops(kernels::dtype_named(spec->dtype).value());
-    const auto time =
-        model::time_microbatches(*ops, model_config(*spec), spec->batch_size, *model::recompute_of(spec->recompute), kSeconds);
+    const model::Recipe recipe{.dropout = spec->dropout, .trains_biases = spec->biases == "on"};
+    const auto time = model::time_microbatches(*ops, model_config(*spec), spec->batch_size,
+                                               *model::recompute_of(spec->recompute), recipe, kSeconds);
     const auto info = ops->info();
     return nlohmann::json{{"device", info.kind},
                           {"model", info.model},

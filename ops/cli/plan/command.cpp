@@ -28,7 +28,7 @@ constexpr const char* kPlanExample =
 constexpr const char* kJobFields[] = {
     "model",    "n_layer", "n_embd",    "n_head",    "vocab_size", "block_size", "batch_size", "gradient_accumulation_steps",
     "nodes",    "dtype",   "recompute", "reduction", "wire_dtype", "overlap",    "sync_every", "shard",
-    "replicas", "offload", "min_nodes", "tied_head"};
+    "replicas", "offload", "min_nodes", "tied_head", "dropout"};
 constexpr double kMeasureSeconds = 5;
 constexpr double kGib = 1 << 30;
 constexpr double kLargest = 1e9;  // of any quantity: beyond it is a slip of the keyboard
@@ -180,7 +180,8 @@ void add_job_flags(CLI::App& command, PlanArguments& arguments) {
           flag, [&arguments, name = field.name](int64_t number) { arguments.job[name] = number; }, flag_help_of(field)));
     } else {
       take(command.add_option_function<std::string>(
-          flag, [&arguments, name = field.name](const std::string& text) { arguments.job[name] = text; }, flag_help_of(field)));
+          flag, [&arguments, &field](const std::string& text) { arguments.job[field.name] = typed_value(field, text); },
+          flag_help_of(field)));
     }
   }
 }

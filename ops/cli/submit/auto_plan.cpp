@@ -46,9 +46,19 @@ std::optional<Json> ask(Api& api, const Json& request) {
   });
 }
 
+// A job that begins with another's weights has its sizes, which a trial begins without.
+Json with_named_sizes(Api& api, Json spec) {
+  if (!text_at(spec, "init_from").starts_with("job:")) return spec;
+  const Json resolved = api.post(path_with("/v1/jobs", {{"dry_run", "1"}}), spec).value("spec", Json::object());
+  for (const char* size : {"n_layer", "n_embd", "n_head", "vocab_size", "block_size", "tied_head"}) {
+    if (resolved.contains(size)) spec[size] = resolved[size];
+  }
+  return spec;
+}
+
 // The report after a trial. Without one, that of a link that is taken by its name.
 Json learnt(const Options& options, Api& api, const Json& spec, const Json& request, std::optional<Json> report) {
-  const Json trial = trial_spec(spec);
+  const Json trial = trial_spec(with_named_sizes(api, spec));
   const int64_t free = workers_for(api, trial);
   if (free < kTrialWorkers && !report) {
     throw Failure{

@@ -57,4 +57,18 @@ void check_schedule_start(const JobSpec& spec, Errors& errors) {
   }
 }
 
+std::string beyond_in_words(int64_t schedule_start, const std::string& source, int64_t step) {
+  return fmt::format("{} is beyond {}, which the job goes on from: its rate would stay at min_lr until then; give {}",
+                     schedule_start, source, step);
+}
+
+std::string unfit_length(const JobSpec& spec, int64_t total_steps, int64_t first_step) {
+  if (spec.epochs == 0 || total_steps == 0) return "";
+  const std::string length = fmt::format("epochs {} is {} steps of this data", spec.epochs, total_steps);
+  if (first_step > total_steps) return fmt::format("{}, and the job goes on from step {}: raise epochs", length, first_step);
+  if (spec.schedule_start >= total_steps)
+    return fmt::format("{}, and schedule_start {} is not below that: raise epochs", length, spec.schedule_start);
+  return "";
+}
+
 }  // namespace holdfast::rendezvous

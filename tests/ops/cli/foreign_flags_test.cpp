@@ -124,6 +124,19 @@ TEST(ForeignNames, EveryFlagOfTheThreeVocabulariesIsAFieldOrKnown) {
   }
 }
 
+TEST(ForeignNames, OfSchedulesSayHowTheirsDifferWhereTheyAreTold) {
+  const rendezvous::ForeignName& decay = *rendezvous::find_foreign_name("decay_lr");
+  EXPECT_THAT(rendezvous::foreign_name_in_words(decay), HasSubstr("; false has no warm-up there: add --warmup_steps 0)"));
+  const rendezvous::ForeignName& type = *rendezvous::find_foreign_name("lr_scheduler_type");
+  EXPECT_THAT(rendezvous::foreign_name_in_words(type),
+              AllOf(HasSubstr("; cosine and linear fall to 0 there: add --min_lr 0; constant has no warm-up there"),
+                    HasSubstr("add --warmup_steps 0)")));
+  const std::string table = holdfast({"help", "torchrun", "--json"}).out;
+  EXPECT_THAT(table, AllOf(HasSubstr(decay.values), HasSubstr(type.values)));
+  EXPECT_EQ(rendezvous::own_value(decay, "False"), "constant");
+  EXPECT_FALSE(rendezvous::own_value(decay, "add")) << "a word that is for people";
+}
+
 TEST_F(Jobs, SubmitTakesTheNamesOfOthersInPlaceOfItsOwn) {
   service_.answer("POST /v1/jobs", a_job("queued"), 201);
   const Said said =

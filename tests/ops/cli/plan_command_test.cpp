@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using Json = nlohmann::json;
 
 Json planned(std::vector<std::string> arguments) {
@@ -173,10 +174,14 @@ TEST(PlanCommand, ShowsPeopleTheSameFigures) {
 }
 
 TEST(PlanCommand, MeasuresAMicrobatchHere) {
-  const Json plan = planned({"--n_layer", "1", "--n_embd", "16", "--n_head", "2", "--vocab_size", "64", "--block_size", "8",
-                             "--dtype", "float32", "--measure", "--threads", "1"});
+  std::vector<std::string> flags = {
+      "--n_layer", "1",       "--n_embd", "16",        "--n_head",  "2", "--vocab_size", "64", "--block_size",
+      "8",         "--dtype", "float32",  "--measure", "--threads", "1"};
+  const Json plan = planned(flags);
   EXPECT_GT(plan["microbatch_s"].get<double>(), 0);
-  EXPECT_THAT(plan["device_source"].get<std::string>(), HasSubstr("1 thread,"));
+  EXPECT_THAT(plan["device_source"].get<std::string>(), AllOf(HasSubstr("1 thread,"), Not(HasSubstr("dropout"))));
+  flags.insert(flags.end(), {"--dropout", "0.2"});
+  EXPECT_THAT(planned(flags)["device_source"].get<std::string>(), HasSubstr("with dropout; the optimizer is left out"));
 }
 
 TEST(PlanCommand, NamesMistakesAndExits2) {
@@ -186,6 +191,7 @@ TEST(PlanCommand, NamesMistakesAndExits2) {
   } mistakes[] = {
       {{"--n_head", "5", "--step_s", "1"}, "n_head: 5 does not divide n_embd 384"},
       {{"--nodes", "0", "--step_s", "1"}, "nodes: 0 is out of range"},
+      {{"--dropout", "1", "--step_s", "1"}, "dropout: 1 is out of range"},
       {{"--wire_dtype", "int8", "--step_s", "1"}, "int8 does not go with reduction exact: choose int32 or int16"},
       {{"--wire_dtype", "int4", "--step_s", "1"}, "int4"},
       {{"--overlap", "maybe", "--step_s", "1"}, "overlap: \"maybe\" is not one of on, off"},
@@ -226,9 +232,9 @@ TEST_F(PlanOfAService, TakesTheSpeedTheLinkAndTheMemoryThatTheServiceKnows) {
                                     {"link_source", "measured by job j1"},
                                     {"device_memory_bytes", 8e9},
                                     {"memory_source", "the device of w1"}});
-  const Json plan = planned_there({"--nodes", "2", "--batch_size", "16", "--recompute", "block"});
+  const Json plan = planned_there({"--nodes", "2", "--batch_size", "16", "--recompute", "block", "--dropout", "0.1"});
   EXPECT_EQ(service_.body_of("POST /v1/plan"),
-            (Json{{"spec", {{"nodes", 2}, {"batch_size", 16}, {"recompute", "block"}}}, {"rtt_ms", 0.2}}));
+            (Json{{"spec", {{"nodes", 2}, {"batch_size", 16}, {"recompute", "block"}, {"dropout", 0.1}}}, {"rtt_ms", 0.2}}));
   EXPECT_EQ(plan["microbatch_s"], 0.5);
   EXPECT_EQ(plan["device_source"], "measured by job j2");
   EXPECT_EQ(plan["link_bytes_per_s"], 61e6);

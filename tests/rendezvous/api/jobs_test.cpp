@@ -315,6 +315,19 @@ TEST_F(ResumeTest, AMissingCheckpointIsRefusedWithTheExistingOnes) {
               HasSubstr("its head is tied to the embedding, and this job's is not: submit with --tied_head on"));
 }
 
+// In a folder that workers alone mount, say. Their tensors have the same names and shapes.
+TEST_F(ResumeTest, AnotherTrainingIsRefusedAlsoWhereTheServiceDoesNotSeeTheCheckpoint) {
+  begin_training();
+  CheckpointRecord record = record_of(20);
+  record.store = "/mnt/of-the-workers";
+  ASSERT_EQ(ask("POST", "/v1/jobs/j1/checkpoints", record).status(), 201);
+  EXPECT_THAT(resumes_from("job:j1", {{"biases", "off"}}).json()["detail"], HasSubstr("it was trained with biases on"));
+  EXPECT_THAT(resumes_from("20", {{"sync_every", 8}}).json()["detail"], HasSubstr("it was trained without local steps"));
+  EXPECT_THAT(resumes_from("latest", {{"biases", "off"}}).json()["detail"],
+              HasSubstr("latest cannot be taken: step 20 of job j1: it was trained with biases on"));
+  EXPECT_EQ(resumes_from("latest").status(), 201);
+}
+
 TEST_F(ResumeTest, AJobsFolderThatIsALinkLeadsNowhereElse) {
   with_checkpoints();
   const std::string shared = folder_ + "/shared";

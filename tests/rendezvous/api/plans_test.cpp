@@ -44,6 +44,18 @@ TEST_F(PlanTest, IsMadeOfTheNumbersThatAreGiven) {
   EXPECT_EQ(plan["comparison"].size(), 3U);
 }
 
+TEST_F(PlanTest, OfAJobThatBeginsWithAnothersWeightsIsOfItsSizes) {
+  train({{"n_layer", 3}, {"tied_head", "off"}});
+  const auto link_bytes = [&](const Json& more) {
+    Json asked = two_nodes();
+    asked.update(more);
+    return plans({{"spec", asked}, {"microbatch_s", 0.03}, {"device_memory_gib", 24}}).json()["comparison"].dump();
+  };
+  const Json its_sizes = {{"n_layer", 3}, {"tied_head", "off"}};
+  EXPECT_EQ(link_bytes({{"init_from", "job:j1"}}), link_bytes(its_sizes));
+  EXPECT_NE(link_bytes({{"init_from", "job:j1"}}), link_bytes(Json::object()));
+}
+
 TEST_F(PlanTest, SaysWhenTheLinkIsTakenByItsName) {
   const Json plan = plans({{"spec", two_nodes()}, {"device_tokens_per_s", 81920}}).json();
   EXPECT_EQ(plan["microbatch_s"], 4 * 512 / 81920.0);
@@ -70,12 +82,21 @@ TEST_F(PlanTest, TakesNoLinkFromAJobThatHidItsSyncs) {
 
 TEST_F(PlanTest, IsRefusedWithWhatToGiveWhereNoJobTellsTheSpeed) {
   train({{"overlap", "off"}});
-  for (const Json& other : {Json{{"model", "small"}}, Json{{"recompute", "block"}}, Json{{"dtype", "float32"}}}) {
+  for (const Json& other :
+       {Json{{"model", "small"}}, Json{{"recompute", "block"}}, Json{{"dtype", "float32"}}, Json{{"dropout", 0.1}}}) {
     const Answer answer = plans({{"spec", other}});
     EXPECT_EQ(answer.status(), 422) << other;
     EXPECT_EQ(answer.json()["code"], "speed_unknown");
     EXPECT_THAT(answer.json()["detail"].get<std::string>(), HasSubstr("give microbatch_s"));
   }
+}
+
+TEST_F(PlanTest, TakesTheSpeedOfAJobWithDropoutForJobsWithDropoutAlone) {
+  train({{"overlap", "off"}, {"dropout", 0.1}});
+  Json other = two_nodes();
+  EXPECT_EQ(plans({{"spec", other}}).status(), 422);
+  other["dropout"] = 0.3;
+  EXPECT_EQ(plans({{"spec", other}}).status(), 200) << "however much is dropped";
 }
 
 TEST_F(PlanTest, DoesNotTakeTheSpeedOfDevicesThatAreNoLongerThere) {

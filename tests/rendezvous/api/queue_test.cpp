@@ -156,7 +156,11 @@ TEST_F(QueueTest, AChainGoesOnFromTheCheckpointThatTheFirstJobWillHave) {
               HasSubstr("n_layer is 6 there and 2 here"));
   EXPECT_THAT(submitted({{"after", "j1"}, {"resume_from", "job:j1"}, {"total_steps", 50}}).json()["detail"].get<std::string>(),
               HasSubstr("beyond total_steps 50"));
-  const std::string second = submit({{"after", "j1"}, {"resume_from", "job:j1"}, {"total_steps", 200}});
+  const Json prolonged = {{"after", "j1"}, {"resume_from", "job:j1"}, {"total_steps", 200}, {"schedule_start", 150}};
+  EXPECT_THAT(submitted(prolonged).json()["detail"].get<std::string>(),
+              HasSubstr("150 is beyond step 100, the last of job j1, which the job goes on from"));
+  const std::string second =
+      submit({{"after", "j1"}, {"resume_from", "job:j1"}, {"total_steps", 200}, {"schedule_start", 100}});
   ask("POST", "/v1/jobs/j1/checkpoints", record_by("w1", 100));
   Progress done = said_by("w1", 100);
   done.finished = true;

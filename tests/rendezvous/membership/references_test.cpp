@@ -101,6 +101,29 @@ TEST(References, OfAMixtureNameTheSourceThatDiffers) {
   EXPECT_EQ(refusal(mixture, "10-aa*7,20-bb*3+5-v", "10-aa*7,20-bb*3+5-v"), "");
 }
 
+// Data of 1001 tokens, so 100 sequences of 10; w1 is there and has them.
+std::string failure(int64_t epochs, int64_t schedule_start, int64_t first_step) {
+  Story story;
+  story.job.spec.total_steps = 0;
+  story.job.spec.epochs = epochs;
+  story.job.spec.block_size = 10;
+  story.job.spec.batch_size = 1;
+  story.job.spec.global_batch_size = 10;
+  story.job.spec.schedule_start = schedule_start;
+  story.job.committed_step = first_step;
+  story.assigned("w1");
+  WorkerStatus status = story.status("w1", Phase::kPrepared, 0, -1);
+  status.data_tokens = 1001;
+  story.happens(WorkerReported{"w1", status});
+  return story.job.state == JobState::kFailed ? story.job.reason : "";
+}
+
+TEST(References, SayHowLongEpochsAreAndFailAJobThatCouldNotGoOnForSoLong) {
+  EXPECT_EQ(failure(2, 19, 20), "");
+  EXPECT_EQ(failure(2, 20, 20), "epochs 2 is 20 steps of this data, and schedule_start 20 is not below that: raise epochs");
+  EXPECT_EQ(failure(2, 0, 21), "epochs 2 is 20 steps of this data, and the job goes on from step 21: raise epochs");
+}
+
 TEST(References, NameTheValidationFileThatDiffers) {
   EXPECT_EQ(
       refusal("train.bin", "10-aa+5-v", "10-aa+5-w"),

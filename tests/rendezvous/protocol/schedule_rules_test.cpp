@@ -52,5 +52,17 @@ TEST(Schedule, HasAWarmUpThatFitsWhereNoneIsGiven) {
   EXPECT_EQ(spec->warmup_steps, 4);
 }
 
+TEST(Schedule, OfEpochsHasAWarmUpThatFitsOnceTheLengthOfTheDataIsKnown) {
+  const auto spec = parse_job_spec({{"train_data_path", "x.bin"},
+                                    {"epochs", 3},
+                                    {"block_size", 10},
+                                    {"warmup_steps", 7},
+                                    {"schedule_start", 71},
+                                    {"resume_from", "job:j1"}});
+  ASSERT_TRUE(spec);
+  EXPECT_EQ(spec->with_steps_over(1001).total_steps, 75);
+  EXPECT_EQ(spec->with_steps_over(1001).warmup_steps, 4) << "what is left of the schedule";
+}
+
 }  // namespace
 }  // namespace holdfast::rendezvous

@@ -67,26 +67,50 @@ TEST_F(LocalStepsOfAJob, LearnAboutAsMuchAsSoManyPlainSteps) {
       << local.back();
 }
 
+// The same with dropout, which hangs on the microbatch's place in the job.
 TEST_F(LocalStepsOfAJob, OneStepOfOneReplicaIsAnOuterStepOverAnAdamWStep) {
+  for (const double dropout : {0.0, 0.3}) {
+    SCOPED_TRACE(dropout);
+    spec.dropout = dropout;
+    TestRank rank(spec, service.url(), "w");
+    reset_to_initial(*rank.session);
+    model::Gpt2& model = *rank.session->model;
+    const auto total = static_cast<size_t>(model.table().total);
+    const std::vector<float> before(model.parameters(), model.parameters() + total);
+    const model::OptimizerConfig adamw = optimizer_config(spec);
+    LocalSteps one(*rank.session->ops, model, rank.session->training, {adamw, 1, 1});
+    const auto outcome = one.run(0, 2);
+    EXPECT_TRUE(outcome.finite);
+    EXPECT_EQ(std::vector<float>(model.parameters(), model.parameters() + total), before) << "they are as they were";
+    const std::vector<float> difference(model.gradients(), model.gradients() + total);
+
+    const model::TrainingData& training = rank.session->training;
+    std::vector<int32_t> inputs(static_cast<size_t>(training.shape().tokens())), targets(inputs.size());
+    training.fill(0, 2, inputs, targets);
+    model.set_recipe({.dropout = dropout, .seed = static_cast<uint64_t>(spec.seed)});
+    EXPECT_EQ(outcome.loss, model.train_microbatch(inputs, targets, nullptr, model::TiedGradient::kTogether, {0, 2}));
+    EXPECT_EQ(outcome.digest, model::microbatch_digest(0, 2, inputs, targets));
+    rank.session->state->apply(adamw, model.gradients());
+    for (size_t i = 0; i < total; ++i) ASSERT_EQ(difference[i], before[i] - model.parameters()[i]) << i;
+  }
+}
+
+TEST_F(LocalStepsOfAJob, DropByTheStepOfTheJobAndTheMicrobatchInIt) {
+  spec.dropout = 0.3;
   TestRank rank(spec, service.url(), "w");
   reset_to_initial(*rank.session);
   model::Gpt2& model = *rank.session->model;
-  const auto total = static_cast<size_t>(model.table().total);
-  const std::vector<float> before(model.parameters(), model.parameters() + total);
-  const model::OptimizerConfig adamw = optimizer_config(spec);
-  LocalSteps one(*rank.session->ops, model, rank.session->training, {adamw, 1, 1});
-  const auto outcome = one.run(0, 2);
-  EXPECT_TRUE(outcome.finite);
-  EXPECT_EQ(std::vector<float>(model.parameters(), model.parameters() + total), before) << "they are as they were";
-  const std::vector<float> difference(model.gradients(), model.gradients() + total);
-
   const model::TrainingData& training = rank.session->training;
+  LocalSteps one(*rank.session->ops, model, training, {optimizer_config(spec), 1, 2});
+  const auto outcome = one.run(3, 1);  // microbatches 2 and 3, from the same parameters
+  model.set_recipe({.dropout = spec.dropout, .seed = static_cast<uint64_t>(spec.seed)});
   std::vector<int32_t> inputs(static_cast<size_t>(training.shape().tokens())), targets(inputs.size());
-  training.fill(0, 2, inputs, targets);
-  EXPECT_EQ(outcome.loss, model.train_microbatch(inputs, targets));
-  EXPECT_EQ(outcome.digest, model::microbatch_digest(0, 2, inputs, targets));
-  rank.session->state->apply(adamw, model.gradients());
-  for (size_t i = 0; i < total; ++i) ASSERT_EQ(difference[i], before[i] - model.parameters()[i]) << i;
+  double loss = 0;
+  for (const int64_t microbatch : {2, 3}) {
+    training.fill(3, microbatch, inputs, targets);
+    loss += model.train_microbatch(inputs, targets, nullptr, model::TiedGradient::kTogether, {3, microbatch});
+  }
+  EXPECT_EQ(outcome.loss, loss / 2);
 }
 
 TEST_F(LocalStepsOfAJob, ThatAreInterruptedLeaveTheParametersAsTheyWere) {
