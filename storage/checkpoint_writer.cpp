@@ -289,15 +289,13 @@ void CheckpointWriter::State::begin_write() {
 void CheckpointWriter::State::take_room(size_t bytes) {
   constexpr size_t kAtOnce = 4 << 20;
   constexpr std::chrono::milliseconds kPatience(100);
-  std::byte* memory = nullptr;
-  const auto is_nobodys = [&] {
+  const auto memory_of_nobody = [&]() -> std::byte* {
     const std::scoped_lock lock(mutex);
-    if (claimed || closing || gives_back) return false;
-    memory = copy.buffer.at_least(bytes);
-    return true;
+    return claimed || closing || gives_back ? nullptr : copy.buffer.at_least(bytes);
   };
   const auto give_some = [&](size_t i, int) -> Result<void> {
-    if (is_nobodys()) give_pages(memory + i * kAtOnce, std::min(kAtOnce, bytes - i * kAtOnce));
+    std::byte* const memory = memory_of_nobody();
+    if (memory != nullptr) give_pages(memory + i * kAtOnce, std::min(kAtOnce, bytes - i * kAtOnce));
     return {};
   };
   static_cast<void>(in_background((bytes + kAtOnce - 1) / kAtOnce, 1, give_some, kPatience));

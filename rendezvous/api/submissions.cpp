@@ -70,8 +70,7 @@ std::string warning_of_jump(const Coordinator& state, const JobSpec& spec, const
   if (end == 0 || step < end || (spec.total_steps > 0 && spec.total_steps <= end)) return "";
   return fmt::format(
       "job {} had ended at step {}, at its min_lr, and the rate jumps to where the longer schedule is there: give "
-      "schedule_start "
-      "{} to begin it anew",
+      "schedule_start {} to begin it anew",
       before->id, step, step);
 }
 
