@@ -1,6 +1,7 @@
 // Reading a checkpoint: the manifest, then shards in parallel, each checked as an object and as its content, then the hash
 // of the whole state.
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <utility>
@@ -53,10 +54,17 @@ class Reading {
 
   int threads() const { return static_cast<int>(unpackers_.size()); }
 
-  // Pieces of work, numbered, by threads below threads().
+  // Pieces of work, numbered, by threads below threads(). Where the background got no processor for one call, later calls are
+  // the caller's alone: every call would wait for it.
   template <typename Work>
-  Result<void> each(size_t count, const Work& work) const {
-    return in_background_ ? in_background(count, threads() - 1, work) : in_parallel(count, threads(), work);
+  Result<void> each(size_t count, const Work& work) {
+    if (!in_background_) return in_parallel(count, threads(), work);
+    if (is_starved_) return in_parallel(count, 1, work);
+    constexpr std::chrono::seconds kPatience(2);
+    const auto begun = std::chrono::steady_clock::now();
+    auto done = in_background(count, threads() - 1, work, kPatience);
+    is_starved_ = std::chrono::steady_clock::now() - begun > kPatience;
+    return done;
   }
 
   // Where the bytes of a tensor's range go; nullptr for nowhere.
@@ -101,6 +109,7 @@ class Reading {
   const Manifest& manifest_;
   const Stop stop_;
   const bool in_background_;
+  bool is_starved_ = false;
   std::vector<ShardUnpacker> unpackers_;
   std::vector<ShardContents> contents_;
 };

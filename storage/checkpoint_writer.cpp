@@ -31,6 +31,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Whether trying again may help.
+bool may_pass(const Error& error) {
+  return error.code == Error::Code::kUnavailable || error.code == Error::Code::kNoSpace;
+}
+
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
@@ -158,6 +163,7 @@ struct CheckpointWriter::State {
   size_t room = 0;                // bytes of the buffer that the thread is to give pages to
   bool gives_back = false;        // the thread is to free the buffer, if nobody needs it
   std::set<int64_t> left_behind;  // steps of failed writes, whose objects may be there; the thread's own
+  std::atomic<bool> forgets_left_behind = false;
   std::thread thread;
 
   State(ObjectStore& s, WriteOptions o, std::function<void(const WriteOutcome&)> done)
@@ -179,8 +185,12 @@ struct CheckpointWriter::State {
 void CheckpointWriter::State::run() {
   std::unique_lock lock(mutex);
   while (true) {
-    changed.wait(lock, [&] { return ready || closing || room > 0 || gives_back; });
-    if (std::exchange(gives_back, false) && !claimed && !can_retry) copy.buffer = Scratch();
+    const auto may_give_back = [&] { return gives_back && !claimed && !can_retry; };
+    changed.wait(lock, [&] { return ready || closing || room > 0 || may_give_back(); });
+    if (may_give_back()) {
+      copy.buffer = Scratch();
+      gives_back = false;
+    }
     const size_t wanted = std::exchange(room, 0);
     if (!ready && closing) return;
     if (!ready) {
@@ -199,17 +209,18 @@ void CheckpointWriter::State::run() {
     if (on_done) on_done(outcome);
     lock.lock();
     claimed = std::nullopt;
-    can_retry = !outcome.result && copy.made;
+    can_retry = !outcome.result && copy.made && may_pass(outcome.result.error());
     changed.notify_all();
   }
 }
 
 // Of steps that are not tried again, so that a full disk has room. Their shards would stay until a checkpoint succeeds.
 void CheckpointWriter::State::remove_left_behind() {
+  if (forgets_left_behind.exchange(false)) left_behind.clear();
   for (auto step = left_behind.begin(); step != left_behind.end();) {
     if (*step == copy.manifest.step) {
       ++step;
-    } else if (remove_unfinished_write(store, *step)) {
+    } else if (const auto removed = remove_unfinished_write(store, *step); removed || !may_pass(removed.error())) {
       step = left_behind.erase(step);
     } else {
       return;  // the next write tries it again
@@ -336,6 +347,10 @@ std::shared_ptr<CopyBeside> CheckpointWriter::submit_beside(Manifest manifest, s
   return beside;
 }
 
+void CheckpointWriter::forget_left_behind() {
+  state_->forgets_left_behind = true;
+}
+
 void CheckpointWriter::give_back_room() {
   const std::scoped_lock lock(state_->mutex);
   state_->room = 0;
@@ -345,8 +360,8 @@ void CheckpointWriter::give_back_room() {
 
 void CheckpointWriter::make_room(size_t bytes) {
   const std::scoped_lock lock(state_->mutex);
-  if (state_->claimed) return;
   state_->gives_back = false;
+  if (state_->claimed) return;
   state_->room = bytes;
   state_->changed.notify_all();
 }

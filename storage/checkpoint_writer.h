@@ -57,9 +57,13 @@ class CheckpointWriter {
   // Takes memory for copies of so many bytes ahead, when the processors have nothing else to do and until somebody submits: a
   // first copy is as quick as later ones then. Not while a write is under way.
   void make_room(size_t bytes);
-  // Frees the memory that copies took, unless a write is under way or may be tried again.
+  // Shards of failed writes are removed when a later step is written, so that they take no room. This leaves those of writes
+  // that failed until now to remove_orphans: somebody else may have written these steps since.
+  void forget_left_behind();
+  // Frees the memory that copies took, once no write is under way or may be tried again.
   void give_back_room();
-  // Writes the copy of the last failed write again; false when there is none or one is under way. A submit drops it.
+  // Writes the copy of the last failed write again, where that may help; false when there is none or one is under way. A submit
+  // drops it.
   bool retry();
   // The step being copied or written now.
   std::optional<int64_t> in_progress() const;

@@ -145,6 +145,7 @@ TEST_F(Writer, RefusesACopyThatIsNotTheStateWhoseHashIsKnown) {
   ASSERT_FALSE(outcomes_.at(0).result);
   EXPECT_EQ(outcomes_[0].result.error().code, Error::Code::kCorrupt);
   EXPECT_FALSE(is_listed(store_, 60));
+  EXPECT_FALSE(writer.retry()) << "the same copy would have the same hash";
   ASSERT_TRUE(writer.submit(manifest, State(1).tensors()));
   writer.wait_idle();
   EXPECT_TRUE(holds(store_, 60, State(1)));
@@ -160,6 +161,37 @@ TEST_F(Writer, LeavesNoShardsOfAFailedWriteBehindWhenItWritesAnotherStep) {
   writer.wait_idle();
   EXPECT_TRUE(store_.list(checkpoint_prefix(60)).value().empty());
   EXPECT_TRUE(holds(store_, 70, State(2)));
+}
+
+TEST_F(Writer, LeavesShardsOfAFailedWriteAloneOnceOthersMayHaveWrittenThatStep) {
+  CheckpointWriter writer(store_, options_, collect());
+  store_.fail_with(Error{Error::Code::kNoSpace, "the disk is full"}, manifest_key(60));
+  ASSERT_TRUE(writer.submit(manifest_at(60), State(1).tensors()));
+  writer.wait_idle();
+  writer.forget_left_behind();
+  store_.fail_with(Error{Error::Code::kNoSpace, "the disk is full"}, manifest_key(70));
+  ASSERT_TRUE(writer.submit(manifest_at(70), State(1).tensors()));
+  writer.wait_idle();
+  ASSERT_TRUE(writer.submit(manifest_at(80), State(2).tensors()));
+  writer.wait_idle();
+  EXPECT_FALSE(store_.list(checkpoint_prefix(60)).value().empty());
+  EXPECT_TRUE(store_.list(checkpoint_prefix(70)).value().empty()) << "it failed afterwards";
+}
+
+TEST_F(Writer, RemovesWhatFailedWritesLeftBesideAManifestThatNobodyCanRead) {
+  CheckpointWriter writer(store_, options_, collect());
+  for (const int64_t step : {60, 70}) {
+    store_.fail_with(Error{Error::Code::kNoSpace, "the disk is full"}, manifest_key(step));
+    ASSERT_TRUE(writer.submit(manifest_at(step), State(1).tensors()));
+    writer.wait_idle();
+  }
+  store_.fail_with(std::nullopt);
+  const std::byte torn[3] = {};
+  ASSERT_TRUE(ok(store_.put(manifest_key(60), torn)));
+  ASSERT_TRUE(writer.submit(manifest_at(80), State(2).tensors()));
+  writer.wait_idle();
+  EXPECT_FALSE(store_.list(checkpoint_prefix(60)).value().empty()) << "somebody may still want to look at it";
+  EXPECT_TRUE(store_.list(checkpoint_prefix(70)).value().empty());
 }
 
 TEST_F(Writer, PutsNoManifestOverShardsThatSomebodyRemoved) {

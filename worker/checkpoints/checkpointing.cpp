@@ -79,8 +79,8 @@ Checkpointing::Checkpointing(CheckpointSetup setup)
         auto whole = outcome.part ? complete(outcome) : std::optional(outcome);
         if (!whole) return;
         const std::lock_guard lock(mutex_);
-        whole->stall_s += take_compared_s(whole->step);
-        note_end(whole->step, whole->result.has_value());
+        if (whole->result) whole->stall_s += take_compared_s(whole->step);
+        last_wait_.write_ended(whole->step, whole->result.has_value(), steady_clock::now());
         outcomes_.push_back(std::move(*whole));
         changed_.notify_all();
       });
@@ -102,6 +102,8 @@ Checkpointing::~Checkpointing() {
 
 void Checkpointing::enter_generation(int64_t generation, int rank, int64_t step, std::vector<std::string> members) {
   const std::lock_guard lock(mutex_);
+  // Another rank 0 may have written, since then, what this one has failed to write.
+  if (rank_ != 0 || rank != 0 || generation != generation_ + 1) writer_->forget_left_behind();
   generation_ = generation;
   starts_[generation] = step;
   members_[generation] = std::move(members);
@@ -123,7 +125,7 @@ void Checkpointing::enter_generation(int64_t generation, int rank, int64_t step,
   } else if (!keeps_room_) {
     writer_->give_back_room();
   }
-  ended_step_ = -1;
+  last_wait_.generation_begins();
   if (copier_ && rank == 0) copier_->look(false);  // the rank before this one may have been killed while it copied
   changed_.notify_all();
 }
@@ -152,7 +154,7 @@ bool Checkpointing::submit(const StateToWrite& state) {
   {
     const std::lock_guard lock(mutex_);
     retry_at_.reset();  // before submit: the outcome of this write may come before submit returns
-    compared_s_[step] = state.compared_s;
+    if (rank_ == 0) compared_s_[step] = state.compared_s;
   }
   {
     const Span stall(SpanKind::kCheckpoint, "checkpoint: copy of the state", step);
@@ -233,14 +235,14 @@ RunResult<std::string> Checkpointing::write_now(const StateToWrite& state, Inter
                                                 std::optional<std::chrono::seconds> patience) {
   const int64_t step = state.step;
   awaited_ = step;
+  is_last_ = patience.has_value();
   if (auto handed = hand_in(state, interrupt); !handed) return tl::unexpected(handed.error());
   while (!interrupt.wait_for(kPoll)) {
     submit(state);  // does nothing if the first submission still counts
     const std::lock_guard lock(mutex_);
     if (const auto found = registered_.find(step); found != registered_.end()) return found->second;
     if (const auto found = refused_.find(step); found != refused_.end()) return tl::unexpected(found->second);
-    if (patience && !removing_ && ended_step_ == step && steady_clock::now() > ended_at_ + *patience)
-      return tl::unexpected(not_in_time(step));
+    if (patience && last_wait_.is_over(step, *patience, steady_clock::now())) return tl::unexpected(not_in_time(step));
   }
   return tl::unexpected(interrupted(interrupt.reason()));
 }
@@ -252,14 +254,6 @@ RunStop Checkpointing::not_in_time(int64_t step) const {
                   step, store_->describe());
   outbox_.event(job_, "checkpoint_failed", text);
   return interrupted(text);
-}
-
-// With the lock held. A write under way is waited for as long as it takes: the clock begins when one has failed, and again when
-// it has succeeded.
-void Checkpointing::note_end(int64_t step, bool succeeded) {
-  if (ended_step_ == step && !succeeded) return;
-  ended_step_ = step;
-  ended_at_ = steady_clock::now();
 }
 
 // With the lock held.
@@ -302,7 +296,7 @@ void Checkpointing::finish_write(storage::WriteOutcome outcome) {
   {
     const std::lock_guard lock(mutex_);
     retry_delay_ = milliseconds(0);
-    note_end(manifest.step, true);
+    last_wait_.write_ended(manifest.step, true, steady_clock::now());
   }
   CheckpointRecord record = record_of(manifest, outcome, store_name_);
   record.copy = copy_name_;

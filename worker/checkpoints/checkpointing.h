@@ -26,6 +26,7 @@
 
 #include "storage/checkpoint_writer.h"
 #include "worker/checkpoints/copier.h"
+#include "worker/checkpoints/last_wait.h"
 #include "worker/checkpoints/state_to_write.h"
 #include "worker/checkpoints/store_probe.h"
 #include "worker/link/outbox.h"
@@ -84,7 +85,8 @@ class Checkpointing {
   RunResult<void> hand_in(const StateToWrite& state, Interrupt& interrupt);
   // Returns the state's hash when the state is durable and registered; of a part that is not rank 0's, when it is durable. With
   // `patience` it gives up on the registration so long after the checkpoint was durable (it is there then, under a path from
-  // which a job can be resumed), and on the write so long after it failed first; an event says so.
+  // which a job can be resumed), and on the write so long after it failed first, or after other ranks' parts were waited for
+  // for minutes; an event says so.
   RunResult<std::string> write_now(const StateToWrite& state, Interrupt& interrupt,
                                    std::optional<std::chrono::seconds> patience = std::nullopt);
 
@@ -114,7 +116,6 @@ class Checkpointing {
   void remove_older(rendezvous::CheckpointRecord& record, const storage::Manifest& manifest, std::span<const int64_t> needed);
   double take_compared_s(int64_t step);
   RunStop not_in_time(int64_t step) const;
-  void note_end(int64_t step, bool succeeded);
   RunStop stop_of(const storage::WriteOutcome& refused);
 
   ServiceLink& link_;
@@ -146,9 +147,8 @@ class Checkpointing {
   std::atomic<int64_t> awaited_ = -1;     // the step whose checkpoint the train thread waited for last
   int64_t submitted_ = -1;                // the newest step that the writer was given in this generation
   std::map<int64_t, double> compared_s_;  // StateToWrite's, by step
-  int64_t ended_step_ = -1;               // the step of this generation whose write ended last, and when
-  std::chrono::steady_clock::time_point ended_at_;
-  bool removing_ = false;                          // older checkpoints, and what crashed writers left
+  std::atomic<bool> is_last_ = false;     // the train thread waits for it with patience
+  LastWait last_wait_;
   int64_t reserved_ = -1;                          // the step that other ranks may write already, and this one is about to
   bool tidied_ = false;                            // in this generation, and no checkpoint was given up or failed since
   std::chrono::steady_clock::time_point stopped_;  // when the job was released

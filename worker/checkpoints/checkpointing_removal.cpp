@@ -17,19 +17,21 @@ constexpr std::chrono::seconds kLastWord{2};  // a worker that is told to leave 
 
 }  // namespace
 
-// Patience of whoever waits for the next checkpoint does not run out meanwhile.
+// A thread that waits for the next checkpoint is patient while files are removed, and no longer than usual while the service is
+// told.
 void Checkpointing::remove_older(CheckpointRecord& record, const storage::Manifest& manifest, std::span<const int64_t> needed) {
-  const auto begin_or_end = [this](bool begins) {
+  const auto removal = [this](bool begins) {
     const std::lock_guard lock(mutex_);
-    removing_ = begins;
-    ended_at_ = std::chrono::steady_clock::now();
+    last_wait_.removal(begins, std::chrono::steady_clock::now());
   };
-  begin_or_end(true);
+  removal(true);
   record.removed_steps = apply_retention(manifest.step, needed);
   if (copier_) copier_->look(true);
+  removal(false);
   if (!record.removed_steps.empty()) report_removed(record, manifest);
+  removal(true);
   tidy_up(manifest);
-  begin_or_end(false);
+  removal(false);
 }
 
 std::vector<int64_t> Checkpointing::apply_retention(int64_t newest, std::span<const int64_t> needed) {

@@ -61,7 +61,7 @@ std::optional<std::string> Checkpointing::reason_to_give_up(const storage::Manif
   if (lacks_writers_of(manifest.generation) && now - generation_began_ > kPartsOfTheGone)
     return fmt::format("the job goes on without some workers of generation {}", manifest.generation);
   if (awaited_ != manifest.step && !elsewhere_.empty()) return elsewhere_;
-  if (awaited_ != manifest.step && now - begun > kPartsOfOthers) return "it was waited for long enough";
+  if ((awaited_ != manifest.step || is_last_) && now - begun > kPartsOfOthers) return "it was waited for long enough";
   return std::nullopt;
 }
 
@@ -100,7 +100,7 @@ std::optional<storage::WriteOutcome> Checkpointing::complete(storage::WriteOutco
   if (outcome.result || outcome.result.error().code != storage::Error::Code::kUnavailable) return outcome;
   skip(own.step, outcome.result.error().message);
   const std::lock_guard lock(mutex_);
-  note_end(own.step, false);
+  last_wait_.write_ended(own.step, false, steady_clock::now());
   tidied_ = false;                              // others have written their parts of it
   if (submitted_ == own.step) submitted_ = -1;  // a thread that waits for this step writes it anew
   return std::nullopt;

@@ -64,12 +64,13 @@ class CheckpointsOfARank : public ::testing::Test {
     EXPECT_TRUE(hash) << hash.error().reason;
     return hash.value_or("");
   }
-  std::set<int64_t> said_to_be_removed() {
+  static std::set<int64_t> removed_by(const auto& records) {
     std::set<int64_t> steps;
-    for (const auto& record : service.received("/checkpoints"))
-      for (const int64_t step : record["removed_steps"]) steps.insert(step);
+    for (const auto& record : records)
+      for (const int64_t step : record.value("removed_steps", nlohmann::json::array())) steps.insert(step);
     return steps;
   }
+  std::set<int64_t> said_to_be_removed() { return removed_by(service.received("/checkpoints")); }
   std::vector<int64_t> there() { return storage::list_checkpoints(*directory).value(); }
 
   TestData data;
@@ -114,13 +115,7 @@ TEST_F(CheckpointsOfARank, AreRegisteredOnceTheServiceKnowsTheStepsBefore) {
 TEST_F(CheckpointsOfARank, KeepTheNewestFewAndTellTheServiceWhatWentAway) {
   make(2);
   for (const int64_t step : {10, 20, 30, 40}) write(step);
-  const auto removed = [](const auto& registered) {
-    std::set<int64_t> steps;
-    for (const auto& record : registered)
-      for (const int64_t step : record.value("removed_steps", nlohmann::json::array())) steps.insert(step);
-    return steps;
-  };
-  ASSERT_TRUE(service.wait_for("/checkpoints", [&](const auto& all) { return removed(all) == std::set<int64_t>{10, 20}; }));
+  ASSERT_TRUE(service.wait_for("/checkpoints", [](const auto& all) { return removed_by(all) == std::set<int64_t>{10, 20}; }));
   EXPECT_EQ(there(), (std::vector<int64_t>{30, 40}));
 }
 
@@ -337,6 +332,20 @@ TEST_F(CheckpointsOfARank, TheLastOneThatCannotBeRegisteredIsGivenUpAndAnEventSa
   const auto message = service.received("/events").front()["message"].get<std::string>();
   EXPECT_NE(message.find("the checkpoint of step 5, the last one, could not be registered in time"), std::string::npos)
       << message;
+}
+
+TEST_F(CheckpointsOfARank, TheLastOneIsGivenUpWhileTheServiceCannotBeToldOfRemovedOnes) {
+  make(1);
+  service.answer_with([](const rendezvous::HttpRequest& request) -> std::optional<rendezvous::HttpResponse> {
+    if (!request.path.ends_with("/checkpoints") || nlohmann::json::parse(request.body)["removed_steps"].empty())
+      return std::nullopt;
+    return FakeService::problem(503, "busy");
+  });
+  write(10);
+  write(20);
+  rank->session->state->step = 30;
+  EXPECT_FALSE(rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt, std::chrono::seconds(1)));
+  EXPECT_EQ(there(), (std::vector<int64_t>{20, 30})) << "10 is removed, and that is still to be told";
 }
 
 TEST_F(CheckpointsOfARank, ACopyThatIsNotTheStateThatAllRanksHaveEndsTheGeneration) {
