@@ -62,12 +62,14 @@ std::vector<std::string> warnings_of(const Json& request, const JobSpec& spec, b
   return warnings;
 }
 
-// A run that had ended, and goes on in the middle of a longer schedule.
+// A run that had ended at its lowest rate, and goes on in the middle of a longer schedule.
 std::string warning_of_jump(const Coordinator& state, const JobSpec& spec, const std::vector<StateSource>& resume) {
   const Job* before = resume.empty() || resume.front().job.empty() ? nullptr : state.find_job(resume.front().job);
   if (before == nullptr || spec.schedule_start > 0 || spec.lr_schedule == "constant") return "";
+  if (before->membership->spec.lr_schedule == "constant") return "";
   const int64_t end = before->membership->total_steps(), step = resume.front().step;
-  if (end == 0 || step < end || (spec.total_steps > 0 && spec.total_steps <= end)) return "";
+  const bool has_fallen = spec.lr_schedule != "wsd" && spec.decay_steps > 0 && step >= spec.warmup_steps + spec.decay_steps;
+  if (has_fallen || end == 0 || step < end || (spec.total_steps > 0 && spec.total_steps <= end)) return "";
   return fmt::format(
       "job {} had ended at step {}, at its min_lr, and the rate jumps to where the longer schedule is there: give "
       "schedule_start {} to begin it anew",

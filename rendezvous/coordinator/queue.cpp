@@ -103,6 +103,13 @@ void Queue::begin_after(Job& job, const Job& first) {
     if (newest == nullptr)
       return decisions_.apply(job,
                               FailAsked{fmt::format("job {}, from which this one was to go on, has no checkpoint", first.id)});
+    if (m.spec.total_steps > 0 && newest->step > m.spec.total_steps) {
+      return decisions_.apply(
+          job,
+          FailAsked{fmt::format(
+              "total_steps is {}, and job {}, from which this one was to go on, ended at step {}: submit it again with more",
+              m.spec.total_steps, first.id, newest->step)});
+    }
     if (m.spec.schedule_start > newest->step) {
       const std::string last = fmt::format("step {} of job {}", newest->step, first.id);
       return decisions_.apply(job, FailAsked{"schedule_start " + beyond_in_words(m.spec.schedule_start, last, newest->step)});

@@ -38,11 +38,11 @@ OrRefusal<Dependency> find_dependency(const Coordinator& state, const JobSpec& s
   if (!resumes_from(spec, first->id)) return Dependency{first->id, false, {}};
   if (const std::string why = cannot_go_on(to_json(m.spec), spec); !why.empty())
     return refuse_field("resume_from", fmt::format("job {} cannot be gone on from: {}", first->id, why));
+  // Of a job that is counted in epochs its last step is not known yet, and 0 here: `Queue::begin_after` looks again.
   if (spec.total_steps > 0 && m.total_steps() > spec.total_steps) {
     return refuse_field("resume_from", fmt::format("job {} ends at step {}, which is beyond total_steps {}", first->id,
                                                    m.total_steps(), spec.total_steps));
   }
-  // Of a job that is counted in epochs it is not known yet: `Queue::begin_after` looks again.
   if (m.total_steps() > 0 && spec.schedule_start > m.total_steps()) {
     const std::string last = fmt::format("step {}, the last of job {}", m.total_steps(), first->id);
     return refuse_field("schedule_start", beyond_in_words(spec.schedule_start, last, m.total_steps()));

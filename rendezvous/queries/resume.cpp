@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -246,8 +247,9 @@ OrRefusal<StateSource> checkpoint_of_job(const Coordinator& state, const std::st
 OrRefusal<ResumePlan> plan_resume(const Coordinator& state, const JobSpec& spec) {
   auto plan = candidates_of(state, spec);
   if (!plan) return plan;
+  std::set<std::string> seen;
   for (const StateSource& source : plan->candidates) {
-    if (source.job.empty() || plan->unfit.contains(source.job)) continue;
+    if (source.job.empty() || !seen.insert(source.job).second) continue;
     if (std::string why = cannot_go_on(to_json(state.find_job(source.job)->membership->spec), spec); !why.empty())
       plan->unfit[source.job] = std::move(why);
   }
@@ -276,7 +278,9 @@ OrRefusal<ResumeChoice> verify_resume(const ResumePlan& plan, const JobSpec& spe
     ResumeChoice choice{{source}, fmt::format("resumes from the checkpoint of {}", described(source))};
     if (!passed_over.empty()) choice.note += fmt::format(" (falling back: {})", passed_over);
     for (const StateSource& older : std::span(plan.candidates).subspan(plan.may_fall_back ? i + 1 : plan.candidates.size())) {
-      if (!plan.unfit.contains(older.job)) choice.sources.push_back(older);
+      const bool is_in_range =
+          older.step < 0 || ((spec.total_steps == 0 || older.step <= spec.total_steps) && older.step >= spec.schedule_start);
+      if (is_in_range && !plan.unfit.contains(older.job)) choice.sources.push_back(older);
     }
     return choice;
   }

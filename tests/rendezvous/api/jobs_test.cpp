@@ -341,6 +341,18 @@ TEST_F(ResumeTest, AJobsFolderThatIsALinkLeadsNowhereElse) {
   EXPECT_THAT(resumed.error().detail, HasSubstr("--checkpoint_root"));
 }
 
+TEST_F(ResumeTest, CheckpointsBeforeTheScheduleBeginsAreNoneToFallBackTo) {
+  with_checkpoints();
+  const auto of_step = [](int64_t step) { return StateSource{StateSource::Kind::kCheckpoint, step, "j1", "", ""}; };
+  const ResumePlan plan{{of_step(20), of_step(10)}, true};
+  Json wanted = spec();
+  wanted["resume_from"] = "latest";
+  const auto fallbacks = [&] { return verify_resume(plan, job_spec_from_json(wanted), folder_).value().sources.size(); };
+  EXPECT_EQ(fallbacks(), 2U);
+  wanted["schedule_start"] = 15;
+  EXPECT_EQ(fallbacks(), 1U);
+}
+
 TEST_F(ResumeTest, OnlyLatestFallsBackAndSaysSo) {
   with_checkpoints();
   damage(20);

@@ -177,6 +177,22 @@ TEST_F(QueueTest, AChainGoesOnFromTheCheckpointThatTheFirstJobWillHave) {
   EXPECT_EQ(show(second)["step"], 100);
 }
 
+TEST_F(QueueTest, AChainFailsWhereTheFirstJobTurnsOutToEndBeyondItsLastStep) {
+  arrives("w1");
+  Json counted = spec();
+  counted.erase("total_steps");
+  counted.update({{"nodes", 1}, {"epochs", 3}});
+  ASSERT_EQ(ask("POST", "/v1/jobs", counted).status(), 201);
+  trains("w1", "j1");
+  const std::string second = submit({{"after", "j1"}, {"resume_from", "job:j1"}, {"total_steps", 50}});
+  ask("POST", "/v1/jobs/j1/checkpoints", record_by("w1", 100));
+  Progress done = said_by("w1", 100);
+  done.finished = true;
+  ask("POST", "/v1/jobs/j1/progress", done);
+  EXPECT_EQ(state(second), "failed");
+  EXPECT_THAT(reason(second), HasSubstr("total_steps is 50, and job j1, from which this one was to go on, ended at step 100"));
+}
+
 TEST_F(QueueTest, AChainByNameIsResolvedWhenTheFirstJobHasSucceeded) {
   arrives("w1");
   submit({{"nodes", 1}, {"name", "first"}});
