@@ -260,7 +260,7 @@ def other_figures():
         (CHAPTER, "four days at about 200,000 tokens/s", "69 billion tokens; nanoGPT's 600,000 steps are 295 billion"),
         (CHAPTER, "10 M parameters with 4 layers of 256 channels", "3.2 M; and 6 heads do not divide 256, so its command fails"),
         (CHAPTER, "ZeRO-1 saves 4 times, ZeRO-2 8 times the memory", "limits for many devices in 16 bits; its own example on 8 saves 1.8, 2.9 and 8 times"),
-        (CHAPTER, "FP16 saves half of the memory", "of what layers keep 43 % (32 bytes instead of 56, [activations.h](../model/activations.h)), and the weights are there twice: [README.md](README.md) has workers measured, 4 % less with batches of 4, 19 % with 16"),
+        (CHAPTER, "FP16 saves half of the memory", "of what layers keep 43 % (32 bytes instead of 56, [activations.h](../model/activations.h)), and the weights are there twice: [README.md](README.md) has workers measured, 7 % less with batches of 4, 23 % with 16 (2026-11-25)"),
     )
     return "## Other figures of the guides that do not hold\n\n" + figures_of_guides(rows, "right")
 
@@ -269,7 +269,7 @@ def figures_that_hold():
     rows = (
         (CHAPTER, "7B in float32 with AdamW: 112 GB a device; on 8 of them 63 GB with ZeRO-1, 38.5 with ZeRO-2, 14 with ZeRO-3", "28 + 28 + 56; 28 + 28 + 7; 28 + 3.5 + 7; 3.5 + 3.5 + 7, and activations on top. Undivided, and with the sums of the reduction, 140 GB in float32 here"),
         (CHAPTER, "activations of every fourth layer alone: 75 % less memory, 20 to 30 % more time", "of what is kept; the four layers that are computed again are in memory besides. Here `--recompute block` keeps 93 % less of each layer (87.5 % in 16 bits), has one whole layer at a time, and multiplies 22 % more: two thirds of the forward pass"),
-        ((CHAPTER, PROGRAM), "16 bits are twice as fast", "1.9 times on processors with AVX512_BF16 ([README.md](README.md)), 3.6 on an H200 ([HIP.md](HIP.md))"),
+        ((CHAPTER, PROGRAM), "16 bits are twice as fast", "1.7 to 2.1 times on an AMD EPYC with AVX512_BF16, no faster on an Intel Xeon whose VDPBF16PS is slow, 2.1 and 3.5 times with AMX (one and two threads; [README.md](README.md)), 3.6 times on an H200 (2026-11-26, [HIP.md](HIP.md))"),
     )
     return "## Figures that hold\n\n" + figures_of_guides(rows, "beside it")
 
@@ -279,7 +279,7 @@ def device_memory(**flags):
     flags = {"batch_size": 1, "dtype": "bfloat16", "reduction": "exact", "wire_dtype": "int16", "recompute": "block", **flags}
     arguments = [text for name, value in flags.items() for text in (f"--{name}", value)]
     parts = json.loads(testbed.output_of([os.path.join(testbed.BIN, "holdfast"), "plan", "--memory", "--json", *arguments]))["parts"]
-    return sum(part["bytes"] for part in parts if part["place"] == "device")
+    return sum(part["bytes"] for part in parts if part["place"] in ("device", "gpu"))
 
 
 def what_fits():
@@ -287,16 +287,16 @@ def what_fits():
     for model, size in (("small", "124M"), ("medium", "355M"), ("large", "774M"), ("xl", "1.5B")):
         for nodes in (4, 8):
             cells = []
-            for shard in ("none", "optimizer", "gradients", "parameters"):
-                needed = device_memory(model=model, nodes=nodes, shard=shard, replicas=2) / 1e9
+            for shard, offload in (("none", "none"), ("optimizer", "none"), ("gradients", "none"), ("parameters", "none"), ("parameters", "optimizer")):
+                needed = device_memory(model=model, nodes=nodes, shard=shard, offload=offload, replicas=2) / 1e9
                 fits = next((f", fits {card}" for card in (16, 24, 32) if needed <= card * KEPT_FREE), "")
                 cells.append(f"{needed:.1f}{fits}")
             rows.append((f"{model} ({size})", nodes, *cells))
     return ("## What fits: GB of a device's memory, by `--shard`\n\n"
-            + table(("GPT-2", "workers", "none", "optimizer", "gradients", "parameters"), rows) +
+            + table(("GPT-2", "workers", "none", "optimizer", "gradients", "parameters", "parameters, `--offload optimizer`"), rows) +
             f"""
 bfloat16, int16 on the wire, a microbatch of 1 x 1024 with `--recompute block`, two owners of each part. "Fits 16" is a card of 16 GB of
-which {100 - 100 * KEPT_FREE:.0f} % are left for the runtime and its libraries. On a CPU 12 bytes a parameter come on top at rank 0 while a checkpoint is written.
+which {100 - 100 * KEPT_FREE:.0f} % are left for the runtime and its libraries. On a CPU 12 bytes a parameter come on top at rank 0 while a checkpoint is written; of a divided state 12 / N at each of N workers.
 """)
 
 

@@ -46,7 +46,7 @@ constexpr const char* kWandb =
 constexpr const char* kFolder =
     "checkpoints are kept by the service, or in the folder of --checkpoint_store, which all workers share; logs are the "
     "service's: `holdfast logs JOB`";
-constexpr const char* kBackend = "workers talk over plain TCP, on CPUs and GPUs alike; leave it away";
+constexpr const char* kBackend = "between nodes workers talk over TCP, on CPUs and GPUs alike; leave it away";
 constexpr const char* kProcesses =
     "`holdfast-worker --devices all` (or 0,1,3) starts a worker for each device of a node; a job's --nodes counts all of them";
 constexpr const char* kProgram = "there is no script to start: workers run jobs that `holdfast submit` describes";

@@ -172,7 +172,7 @@ TEST_F(Jobs, SubmitNamesAllThatHasNoCounterpartAtOnceAndAsksNoService) {
   const Said said = run(
       {"submit", "--train_data_path", "/d/t.bin", "--backend", "nccl", "--use_wandb", "--compile", "True", "--nnodes", "1:4"});
   EXPECT_EQ(said.exit_code, 2);
-  EXPECT_THAT(said.err, AllOf(HasSubstr("PyTorch's backend is not taken here: workers talk over plain TCP"),
+  EXPECT_THAT(said.err, AllOf(HasSubstr("PyTorch's backend is not taken here: between nodes workers talk over TCP"),
                               HasSubstr("use_wandb"), HasSubstr("nanoGPT's compile"),
                               HasSubstr("nnodes 1:4 is --min_nodes 1 --nodes 4 here"), HasSubstr("holdfast help torchrun")));
   EXPECT_TRUE(service_.requests("POST /v1/jobs").empty());
