@@ -54,16 +54,16 @@ class Reading {
 
   int threads() const { return static_cast<int>(unpackers_.size()); }
 
-  // Pieces of work, numbered, by threads below threads(). Where the background got no processor for one call, later calls are
-  // the caller's alone: every call would wait for it.
+  // Pieces of work, numbered, by threads below threads(). Where the background took long for one call, as it does when other
+  // programs leave it no processor, later calls are the caller's alone: every call would wait for it.
   template <typename Work>
   Result<void> each(size_t count, const Work& work) {
     if (!in_background_) return in_parallel(count, threads(), work);
     if (is_starved_) return in_parallel(count, 1, work);
-    constexpr std::chrono::seconds kPatience(2);
+    constexpr std::chrono::seconds kLong(10);  // shards of a slow store take less
     const auto begun = std::chrono::steady_clock::now();
-    auto done = in_background(count, threads() - 1, work, kPatience);
-    is_starved_ = std::chrono::steady_clock::now() - begun > kPatience;
+    auto done = in_background(count, threads() - 1, work);
+    is_starved_ = std::chrono::steady_clock::now() - begun > kLong;
     return done;
   }
 

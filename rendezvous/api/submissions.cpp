@@ -68,7 +68,9 @@ std::string warning_of_jump(const Coordinator& state, const JobSpec& spec, const
   if (before == nullptr || spec.schedule_start > 0 || spec.lr_schedule == "constant") return "";
   if (before->membership->spec.lr_schedule == "constant") return "";
   const int64_t end = before->membership->total_steps(), step = resume.front().step;
-  const bool has_fallen = spec.lr_schedule != "wsd" && spec.decay_steps > 0 && step >= spec.warmup_steps + spec.decay_steps;
+  // A warm-up below 0 follows from the number of steps, which is not known yet.
+  const bool has_fallen = spec.lr_schedule != "wsd" && spec.decay_steps > 0 && spec.warmup_steps >= 0 &&
+                          step >= spec.warmup_steps + spec.decay_steps;
   if (has_fallen || end == 0 || step < end || (spec.total_steps > 0 && spec.total_steps <= end)) return "";
   return fmt::format(
       "job {} had ended at step {}, at its min_lr, and the rate jumps to where the longer schedule is there: give "

@@ -115,7 +115,7 @@ void Checkpointing::enter_generation(int64_t generation, int rank, int64_t step,
   tidied_ = false;
   reserved_ = -1;
   // The job may have gone back: an earlier generation's checkpoint of a step does not count for this generation.
-  submitted_ = -1;
+  submitted_ = tried_ = -1;
   registered_.clear();
   refused_.clear();
   elsewhere_.clear();
@@ -154,6 +154,7 @@ bool Checkpointing::submit(const StateToWrite& state) {
   {
     const std::lock_guard lock(mutex_);
     retry_at_.reset();  // before submit: the outcome of this write may come before submit returns
+    if (tried_ != step) last_wait_.write_begins_anew(step);
     if (rank_ == 0) compared_s_[step] = state.compared_s;
   }
   {
@@ -163,7 +164,7 @@ bool Checkpointing::submit(const StateToWrite& state) {
     if (!give_to_writer(state, std::move(manifest))) return false;
   }
   const std::lock_guard lock(mutex_);
-  submitted_ = step;
+  submitted_ = tried_ = step;
   if (reserved_ == step) reserved_ = -1;
   return true;
 }

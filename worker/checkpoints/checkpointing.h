@@ -146,6 +146,7 @@ class Checkpointing {
   std::string missing_part_;              // missing_part()
   std::atomic<int64_t> awaited_ = -1;     // the step whose checkpoint the train thread waited for last
   int64_t submitted_ = -1;                // the newest step that the writer was given in this generation
+  int64_t tried_ = -1;                    // likewise, also where it is to be given that step again
   std::map<int64_t, double> compared_s_;  // StateToWrite's, by step
   std::atomic<bool> is_last_ = false;     // the train thread waits for it with patience
   LastWait last_wait_;

@@ -31,6 +31,8 @@ class LastWait {
   }
   // A job that went back writes its steps again.
   void generation_begins() { ended_.clear(); }
+  // A write of an earlier generation may have ended after that.
+  void write_begins_anew(int64_t step) { ended_.erase(step); }
   bool is_over(int64_t step, std::chrono::steady_clock::duration patience, Time now) const {
     const auto found = ended_.find(step);
     return !removing_ && found != ended_.end() && now > std::max(found->second, removed_) + patience;

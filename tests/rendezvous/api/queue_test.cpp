@@ -193,6 +193,32 @@ TEST_F(QueueTest, AChainFailsWhereTheFirstJobTurnsOutToEndBeyondItsLastStep) {
   EXPECT_THAT(reason(second), HasSubstr("total_steps is 50, and job j1, from which this one was to go on, ended at step 100"));
 }
 
+TEST_F(QueueTest, ARunThatHadEndedAndIsProlongedIsWarnedOfAJumpOfTheRate) {
+  arrives("w1");
+  submit({{"nodes", 1}});
+  trains("w1", "j1");
+  CheckpointRecord last = record_by("w1", 100);
+  last.store = "/mnt/of-the-workers";
+  ask("POST", "/v1/jobs/j1/checkpoints", last);
+  Progress done = said_by("w1", 100);
+  done.finished = true;
+  ask("POST", "/v1/jobs/j1/progress", done);
+  const auto is_warned = [&](const Json& changes) {
+    Json body = spec();
+    body.update({{"resume_from", "job:j1"}, {"total_steps", 200}});
+    body.update(changes);
+    const Answer answer = ask_until_answered("POST", "/v1/jobs", body.dump());
+    EXPECT_EQ(answer.status(), 201) << answer.response->body;
+    return answer.json().value("warnings", Json::array()).dump().find("schedule_start 100 to begin it anew") !=
+           std::string::npos;
+  };
+  EXPECT_TRUE(is_warned(Json::object()));
+  EXPECT_TRUE(is_warned({{"warmup_steps", 10}, {"decay_steps", 150}}));
+  EXPECT_FALSE(is_warned({{"warmup_steps", 10}, {"decay_steps", 80}})) << "the rate stays at its lowest";
+  EXPECT_FALSE(is_warned({{"schedule_start", 100}}));
+  EXPECT_FALSE(is_warned({{"lr_schedule", "constant"}}));
+}
+
 TEST_F(QueueTest, AChainByNameIsResolvedWhenTheFirstJobHasSucceeded) {
   arrives("w1");
   submit({{"nodes", 1}, {"name", "first"}});

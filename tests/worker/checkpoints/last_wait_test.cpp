@@ -33,6 +33,9 @@ TEST(LastWait, IsThatOfItsStepAlone) {
   EXPECT_FALSE(wait.is_over(25, kPatience, at(1000)));
   wait.generation_begins();
   EXPECT_FALSE(wait.is_over(30, kPatience, at(1000))) << "the job went back, and writes it again";
+  wait.write_ended(30, false, at(1001));
+  wait.write_begins_anew(30);
+  EXPECT_FALSE(wait.is_over(30, kPatience, at(2000))) << "that was the write before it went back";
 }
 
 TEST(LastWait, StandsStillWhileFilesAreRemoved) {
