@@ -24,6 +24,7 @@ BESIDE_DDP = {1: ("int32", "int16"), 4: ("int32", "int16")}  # accumulation -> o
 DDP_WIRE = {"int32": "float32", "int16": "float16"}
 RATE = "1gbit"
 STEPS = {1: 3, 2: 3, 4: 2, 8: 2}  # measured, after one that warms up; elsewhere one
+DDP_WARM = 6  # microbatches until PyTorch's memory is warm, where it is kept
 BATCH = 16
 REPEAT = 1  # rounds, unless told otherwise
 
@@ -35,13 +36,14 @@ def predicted(accumulation, wire):
 
 
 def ddp(accumulation, wire, setup, dtype):
-    """Tokens a second of two ranks of PyTorch's DDP over links of the same rate, a thread each; the first step is a warm-up."""
+    """Tokens a second of two ranks of PyTorch's DDP over links of the same rate, a thread each; the first steps are a warm-up."""
+    warm = max(1, -(-DDP_WARM // accumulation)) if setup == testbed.peer_python.AT_BEST else 1
     with shaped_links.ShapedLinks(RATE, 2) as where:
         text = testbed.run_together([[*place, "env", "GLOO_SOCKET_IFNAME=eth0", *testbed.PEER.script(
             "train.py", "--rank", rank, "--world", 2, "--master", f"{shaped_links.address(0)}:29512", "--threads", 1, "--batch", BATCH,
-            "--accumulation", accumulation, "--wire", DDP_WIRE[wire], "--dtype", dtype, "--steps", 1 + STEPS.get(accumulation, 1), setup=setup)]
+            "--accumulation", accumulation, "--wire", DDP_WIRE[wire], "--dtype", dtype, "--steps", warm + STEPS.get(accumulation, 1), setup=setup)]
             for rank, place in enumerate(where)], timeout_s=1800)
-    return testbed.median([step["tokens_per_s"] for step in testbed.json_lines(text)[1:]])
+    return testbed.median([step["tokens_per_s"] for step in testbed.json_lines(text)[warm:]])
 
 
 def ddp_by_setup(accumulation, wire):
