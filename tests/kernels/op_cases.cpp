@@ -125,8 +125,8 @@ OpCase attention(DType dtype, RandomInputs& random, int64_t B, int64_t T, int64_
   ref->set_dropout_pass(kDropoutPass);
   ref->attention_forward(out.act(), logsumexp.data(), qkv.act(), B, T, C, NH, dropout);
   // ref keeps probabilities and their gradients in float32; an op set may round them to the activation dtype.
-  // A few large terms make up a gradient, and each is rounded to 16 bits on the way. With half of this one seed of many
-  // hundreds was 4 % beyond it (3874264717, bfloat16).
+  // A few large terms make up a gradient, and each is rounded to 16 bits on the way. With half of this one seed
+  // was 4 % beyond it (3874264717, bfloat16).
   const Bound bound = dtype == DType::kFloat32 ? stored(dtype) : Bound{1.0 / 128, 8e-3};
   return {case_name("attention B,T,C,NH,dropout", B, T, C, NH, probability), [=](DeviceOps& ops) -> std::vector<Output> {
             OnDevice on(ops);
