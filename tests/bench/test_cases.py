@@ -88,9 +88,12 @@ class Peer(unittest.TestCase):
             for path in (blas, allocator):
                 with open(path, "wb"):
                     pass
-            with mock.patch.multiple(peer_python, BLAS=blas, ALLOCATOR=allocator):
+            with mock.patch.multiple(peer_python, BLAS=blas, TCMALLOC=allocator):
                 peer = peer_python.PeerPython(sys.executable)
                 peer.core = "SkylakeX"
+                with mock.patch.object(peer, "product_rate", lambda core, dtype: {"float32": 1, "bfloat16": 2}[dtype]), \
+                        mock.patch.object(peer, "step_rate", lambda dtype, tried: {peer_python.GLIBC: 1}.get(tried, 2) if dtype == "bfloat16" else 0):
+                    self.assertEqual(f"LD_PRELOAD={allocator}", peer.allocator, "the quicker one in the quicker type")
                 command = peer.command("x.py", setup=peer_python.AT_BEST, threads=2)
                 kept = peer.command("x.py", setup=peer_python.AT_BEST, threads=2, environment={"OPENBLAS_CORETYPE": "Haswell"})
         settings = ["env", "OMP_NUM_THREADS=2", f"LD_PRELOAD={allocator}", f"LD_LIBRARY_PATH={folder}"]

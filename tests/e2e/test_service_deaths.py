@@ -2,7 +2,8 @@
 """A service that is killed around its commits and started again, and one whose database is put back from an older copy.
 
 test_service_deaths.py               a handful of commits, each kind that a job's life has, before and after
-test_service_deaths.py --all [STEP]  every STEP-th commit of the whole life (1 unless said), before and after: takes long"""
+test_service_deaths.py --all [STEP]  every STEP-th commit of the whole life (1 unless said), before and after, and workers that all
+                                     leave while the service is gone: takes long"""
 import contextlib
 import os
 import signal
@@ -19,7 +20,7 @@ EVERY = 0  # --all: every commit, or every so-manieth
 if "--all" in sys.argv:
     at = sys.argv.index("--all")
     EVERY = int(sys.argv[at + 1]) if sys.argv[at + 1:at + 2] and sys.argv[at + 1].isdigit() else 1
-    sys.argv = [sys.argv[0], "ServiceDeaths.test_killed_around_every_commit_of_a_whole_life"]
+    sys.argv = [sys.argv[0], "ServiceDeaths.test_killed_around_every_commit_of_a_whole_life", "ServiceThatIsGone"]
 
 # What a commit holds -> what it is about. The second formation is that after the death of a worker.
 COMMITS = {
@@ -31,6 +32,8 @@ COMMITS = {
     "worker_lost": "a worker is lost",
     "job_succeeded": "the job ends",
 }
+
+LEAVE_WITHIN_S = 660  # TimeoutStopSec of ops/deploy/systemd/holdfast-worker@.service
 
 
 class KeptService:
@@ -174,6 +177,36 @@ class RestoredDatabase(harness.ClusterTest):
         self.assertEqual([], ledger.voided_rows(self.cluster, job), "nothing is computed again")
         audit = self.cluster.cli("audit", job, "--data", spec["train_data_path"], expect=1)
         self.assertIn("not noted", audit, missing)
+
+
+class ServiceThatIsGone(harness.ClusterTest):
+    @unittest.skipUnless(EVERY, "ten minutes of waiting: --all")
+    def test_workers_that_all_leave_end_where_the_service_had_the_checkpoints(self):
+        for shard in ("none", "optimizer"):
+            with self.subTest(shard=shard):
+                self.leave(shard)
+
+    def leave(self, shard):
+        spec = harness.small_spec(self.cluster.folder, nodes=2, total_steps=1000, checkpoint_every=2, keep_last=1, eval_every=0, shard=shard)
+        self.cluster.start_workers("w1", "w2", slow_ms=1)
+        reference = self.cluster.wait_state(self.cluster.submit(**spec), "succeeded", timeout_s=120)["state_hash"]
+        job = self.cluster.submit(**spec)
+        self.cluster.wait_step(job, 20)
+        self.cluster.crawl()
+        self.cluster.wait_step(job, self.cluster.job(job)["step"] + 2)
+        self.cluster.service.kill()
+        workers = list(self.cluster.workers.values())
+        for worker in workers:
+            worker.signal(signal.SIGTERM)
+        for worker in workers:
+            self.assertEqual(0, worker.wait_exit(LEAVE_WITHIN_S))
+        logs = [worker.log() for worker in workers]
+        self.assertTrue(any("another SIGTERM ends the worker without it" in log for log in logs), logs)
+        self.cluster.start_service()
+        self.cluster.start_workers("w3", "w4")
+        self.assertEqual(reference, self.cluster.wait_state(job, "succeeded", timeout_s=120)["state_hash"])
+        self.cluster.stop_workers()
+        self.cluster.hurry()
 
 
 if __name__ == "__main__":

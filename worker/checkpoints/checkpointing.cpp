@@ -232,20 +232,27 @@ RunResult<void> Checkpointing::hand_in(const StateToWrite& state, Interrupt& int
   return {};
 }
 
-RunResult<std::string> Checkpointing::write_now(const StateToWrite& state, Interrupt& interrupt,
-                                                std::optional<std::chrono::seconds> patience) {
+RunResult<std::string> Checkpointing::write_now(const StateToWrite& state, Interrupt& interrupt, const PatienceNow& patience) {
   const int64_t step = state.step;
   awaited_ = step;
-  is_last_ = patience.has_value();
-  if (auto handed = hand_in(state, interrupt); !handed) return tl::unexpected(handed.error());
-  while (!interrupt.wait_for(kPoll)) {
-    submit(state);  // does nothing if the first submission still counts
+  is_last_ = false;
+  do {
+    const auto limit = patience();
+    if (limit && !is_last_.exchange(true)) tell_of_last(step);
+    submit(state);  // does nothing if an earlier submission still counts
     const std::lock_guard lock(mutex_);
     if (const auto found = registered_.find(step); found != registered_.end()) return found->second;
     if (const auto found = refused_.find(step); found != refused_.end()) return tl::unexpected(found->second);
-    if (patience && last_wait_.is_over(step, *patience, steady_clock::now())) return tl::unexpected(not_in_time(step));
-  }
+    if (limit && last_wait_.is_over(step, *limit, steady_clock::now())) return tl::unexpected(not_in_time(step));
+  } while (!interrupt.wait_for(kPoll));
   return tl::unexpected(interrupted(interrupt.reason()));
+}
+
+void Checkpointing::tell_of_last(int64_t step) const {
+  const auto older = writer_->in_progress();
+  const std::string after = older && *older != step ? fmt::format(", after that of step {}, which is under way", *older) : "";
+  spdlog::info("before this worker leaves, the checkpoint of step {} goes to {}{}; another SIGTERM ends the worker without it",
+               step, store_->describe(), after);
 }
 
 // With the lock held.

@@ -16,6 +16,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -83,12 +84,13 @@ class Checkpointing {
   void skip(int64_t step, const std::string& why);
   // As `start`, once the writer has no other to write.
   RunResult<void> hand_in(const StateToWrite& state, Interrupt& interrupt);
-  // Returns the state's hash when the state is durable and registered; of a part that is not rank 0's, when it is durable. With
-  // `patience` it gives up on the registration so long after the checkpoint was durable (it is there then, under a path from
-  // which a job can be resumed), and on the write so long after it failed first, or after other ranks' parts were waited for
-  // for minutes; an event says so.
-  RunResult<std::string> write_now(const StateToWrite& state, Interrupt& interrupt,
-                                   std::optional<std::chrono::seconds> patience = std::nullopt);
+  // Returns the state's hash when the state is durable and registered; of a part that is not rank 0's, when it is durable. From
+  // when `patience` says how long, it gives up on the registration so long after the checkpoint was durable (it is there then,
+  // under a path from which a job can be resumed), and on the write so long after it failed first, or after other ranks' parts
+  // were waited for for minutes; an event says so.
+  using PatienceNow = std::function<std::optional<std::chrono::seconds>()>;
+  RunResult<std::string> write_now(
+      const StateToWrite& state, Interrupt& interrupt, const PatienceNow& patience = [] { return std::nullopt; });
 
  private:
   void make_probe(std::chrono::milliseconds patience);
@@ -115,6 +117,7 @@ class Checkpointing {
   void note_failure(const storage::WriteOutcome& outcome);
   void remove_older(rendezvous::CheckpointRecord& record, const storage::Manifest& manifest, std::span<const int64_t> needed);
   double take_compared_s(int64_t step);
+  void tell_of_last(int64_t step) const;
   RunStop not_in_time(int64_t step) const;
   RunStop stop_of(const storage::WriteOutcome& refused);
 

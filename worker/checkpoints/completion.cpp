@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
 // A part of a rank that is gone is there or comes no more; others may take as long as a slow disk does.
-constexpr std::chrono::seconds kPartsOfTheGone{1}, kPartsOfReleased{20}, kPartsOfOthers{300};
+constexpr std::chrono::seconds kPartsOfTheGone{1}, kPartsOfReleased{20}, kPartsOfOthers{300}, kPartsOfLast{150};
 
 }  // namespace
 
@@ -61,7 +61,9 @@ std::optional<std::string> Checkpointing::reason_to_give_up(const storage::Manif
   if (lacks_writers_of(manifest.generation) && now - generation_began_ > kPartsOfTheGone)
     return fmt::format("the job goes on without some workers of generation {}", manifest.generation);
   if (awaited_ != manifest.step && !elsewhere_.empty()) return elsewhere_;
-  if ((awaited_ != manifest.step || is_last_) && now - begun > kPartsOfOthers) return "it was waited for long enough";
+  const bool is_awaited = awaited_ == manifest.step;
+  if ((!is_awaited || is_last_) && now - begun > (is_awaited ? kPartsOfLast : kPartsOfOthers))
+    return "it was waited for long enough";
   return std::nullopt;
 }
 

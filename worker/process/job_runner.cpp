@@ -172,7 +172,7 @@ storage::Result<std::unique_ptr<storage::ObjectStore>> JobRunner::open_store(con
   const rendezvous::WorkerIdentity identity{link.worker, link.incarnation};
   return storage::open_store(store, job,
                              {.missing = missing,
-                              .service = rendezvous::service_stores(link.server, link.token, identity),
+                              .service = rendezvous::service_stores(link.server, link.token, identity, stop),
                               .roots = options_.checkpoint_roots,
                               .stop = stop,
                               .copy = copy,

@@ -87,9 +87,14 @@ StateToWrite state_to_write(const TrainLoop& loop, const std::string& hash) {
   return part_of(loop.session, {rank, world_size}, hash, writes);
 }
 
+// A rank's word to the others is its Readiness, and with these, that it leaves and that it waits no longer.
+constexpr std::byte kLeaves{0x40}, kGivesUp{0x80};
+
 // The ranks that cannot write their part of a divided state now, in words; "": none.
 struct NotReady {
   std::string busy, elsewhere;
+  bool all_leave = true;
+  bool given_up = false;  // by one of them, so that all do
 
   bool is_nobody() const { return busy.empty() && elsewhere.empty(); }
   // Why there is no checkpoint now. `missing`: the part that an older one lacks.
@@ -100,15 +105,22 @@ struct NotReady {
   }
 };
 
-// Tells the other ranks whether this one can write its part, and asks them. A part alone is no checkpoint.
-RunResult<NotReady> ask_who_is_ready(TrainLoop& loop) {
-  const std::byte mine{static_cast<uint8_t>(loop.checkpoints.reserve(loop.session.state->step))};
+// Tells the other ranks whether this one can write its part, and asks them. A part alone is no checkpoint. `is_late`: this rank
+// gives up where it is not ready.
+RunResult<NotReady> ask_who_is_ready(TrainLoop& loop, bool is_late = false) {
+  const Readiness now = loop.checkpoints.reserve(loop.session.state->step);
+  std::byte mine{static_cast<uint8_t>(now)};
+  if (loop.requests.leaving) mine |= kLeaves;
+  if (is_late && now != Readiness::kReady) mine |= kGivesUp;
   const auto told = loop.ring.all_gather({&mine, 1});
   if (!told) return tl::unexpected(ring_stop(told.error()));
   NotReady others;
   for (size_t rank = 0; rank < told->size(); ++rank) {
-    const auto readiness = (*told)[rank].size() == 1 ? static_cast<Readiness>((*told)[rank][0]) : Readiness::kBusy;
+    const std::byte of_rank = (*told)[rank].size() == 1 ? (*told)[rank][0] : std::byte{static_cast<uint8_t>(Readiness::kBusy)};
+    const auto readiness = static_cast<Readiness>(of_rank & ~(kLeaves | kGivesUp));
+    others.all_leave &= (of_rank & kLeaves) != std::byte{};
     if (readiness == Readiness::kReady) continue;
+    others.given_up |= (of_rank & kGivesUp) != std::byte{};
     std::string& words = readiness == Readiness::kElsewhere ? others.elsewhere : others.busy;
     words += words.empty() ? "" : ", ";
     words += rank < loop.workers.size() ? loop.workers[rank] : fmt::format("rank {}", rank);
@@ -135,29 +147,55 @@ RunResult<void> start_checkpoint(TrainLoop& loop, const Compared& compared) {
   return {};
 }
 
-// Before `write_now`, which may be with all ranks or with rank 0 alone.
-RunResult<void> wait_until_all_can_write(TrainLoop& loop) {
-  if (!loop.session.is_divided()) return {};
+void tell_of_no_last_checkpoint(TrainLoop& loop, const std::string& why) {
+  const auto text = fmt::format(
+      "the checkpoint of step {}, the last one, could not begin in time: {}; the job goes on from the newest that is "
+      "registered",
+      loop.session.state->step, why);
+  spdlog::warn("{}", text);
+  if (loop.ring.rank() == 0) loop.outbox.event(loop.session.job, "checkpoint_failed", text);
+}
+
+// Before `write_now`, which may be with all ranks or with rank 0 alone. False: all ranks leave, and have waited for each other
+// long enough.
+RunResult<bool> wait_until_all_can_write(TrainLoop& loop) {
+  using Clock = std::chrono::steady_clock;
+  if (!loop.session.is_divided()) return true;
   be_patient(loop);
-  std::string told;
+  std::string told, said;
+  std::optional<Clock::time_point> all_leave_since;
   while (true) {
-    const auto others = ask_who_is_ready(loop);
+    const auto others = ask_who_is_ready(loop, all_leave_since && Clock::now() - *all_leave_since > loop.older_parts_patience);
     if (!others) return tl::unexpected(others.error());
-    if (others->is_nobody()) return {};
+    if (others->is_nobody()) return true;
+    loop.checkpoints.forget_reservation();  // a part that is to be tried again may be what the others wait for
+    const std::string why = others->why(loop.checkpoints.missing_part());
+    if (others->given_up) {
+      tell_of_no_last_checkpoint(loop, why);
+      return false;
+    }
     if (!others->elsewhere.empty() && loop.ring.rank() == 0 && std::exchange(told, others->elsewhere) != others->elsewhere) {
       loop.outbox.event(loop.session.job, "checkpoint_failed",
                         fmt::format("the checkpoint of step {}, for which the job waits, cannot be written yet: {}",
                                     loop.session.state->step, others->why("")));
     }
-    loop.checkpoints.forget_reservation();  // a part that is to be tried again may be what the others wait for
+    if (others->all_leave) {
+      if (!all_leave_since) all_leave_since = Clock::now();
+      if (std::exchange(said, why) != why)
+        spdlog::info(
+            "the checkpoint of step {} has to wait, for at most {} s, before this worker leaves: {}; another SIGTERM ends the "
+            "worker without it",
+            loop.session.state->step, loop.older_parts_patience.count() / 1000, why);
+    }
     if (loop.interrupt.wait_for(kAskAgain)) return tl::unexpected(interrupted(loop.interrupt.reason()));
   }
 }
 
 // Returns the state's hash when what this rank writes of it is durable and, on rank 0, registered. A part that can never be
 // written ends the generation, for rank 0 would wait for it.
-RunResult<std::string> write_now(TrainLoop& loop, const std::string& hash, std::optional<seconds> patience = std::nullopt) {
+RunResult<std::string> write_now(TrainLoop& loop, const std::string& hash) {
   if (!loop.session.is_divided() && loop.ring.rank() != 0) return hash;
+  const auto patience = [&] { return loop.requests.leaving ? std::optional(kLeaverPatience) : std::nullopt; };
   auto written = loop.checkpoints.write_now(state_to_write(loop, hash), loop.interrupt, patience);
   if (!written && written.error().why == RunStop::Why::kJobFailed && loop.ring.rank() != 0)
     return tl::unexpected(fault("checkpoint_failed", written.error().reason));
@@ -185,31 +223,42 @@ RunResult<void> after_step(TrainLoop& loop, rendezvous::StepPoint point, Compare
 }
 
 // Ranks that are not in the next generation give what only they have to the others. Which they are is in the directives that
-// tell all to yield: the first to get its own is what stops this generation, so the others wait for theirs.
-RunResult<void> hand_over_what_goes(TrainLoop& loop) {
-  if (!loop.session.is_divided() || loop.ring.world_size() == 1) return {};
+// tell all to yield: the first to get its own is what stops this generation, so the others wait for theirs. Whether all were
+// told to end.
+RunResult<bool> hand_over_what_goes(TrainLoop& loop) {
+  constexpr std::byte kGoes{1}, kEnds{2};
+  if (!loop.session.is_divided() || loop.ring.world_size() == 1) return false;
   be_patient(loop);  // the one that leaves is there at once, and while the service is away the others wait
   const auto deadline = std::chrono::steady_clock::now() + kToldWithin;
   while (!loop.requests.yield && std::chrono::steady_clock::now() < deadline) {
     if (loop.interrupt.wait_for(milliseconds(5))) return tl::unexpected(interrupted(loop.interrupt.reason()));
   }
-  const std::byte mine{loop.requests.leaving || loop.requests.released};
+  const std::byte mine = loop.requests.leaving ? kGoes | kEnds : loop.requests.released ? kGoes : std::byte{};
   const auto told = loop.ring.all_gather({&mine, 1});
   if (!told) return tl::unexpected(ring_stop(told.error()));
   RankSet going;
-  for (const auto& word : *told) going.push_back(word.size() == 1 && word[0] != std::byte{0});
+  bool all_end = true;
+  for (const auto& words : *told) {
+    const std::byte word = words.size() == 1 ? words[0] : std::byte{};
+    going.push_back((word & kGoes) != std::byte{});
+    all_end &= (word & kEnds) != std::byte{};
+  }
   const auto count = std::ranges::count(going, true);
-  if (count == 0 || count == loop.ring.world_size()) return {};
-  return hand_over_before_leaving(loop.ring, loop.session, loop.node, going);
+  if (count == 0 || count == loop.ring.world_size()) return all_end;
+  if (auto handed = hand_over_before_leaving(loop.ring, loop.session, loop.node, going); !handed)
+    return tl::unexpected(handed.error());
+  return false;
 }
 
 RunStop yield_after_step(TrainLoop& loop, const StepAgreement& agreed, Compared& compared) {
-  if (auto handed = hand_over_what_goes(loop); !handed) return handed.error();
-  if (!agreed.checkpoint && !agreed.all_leaving) return {.why = RunStop::Why::kYielded};
+  const auto all_end = hand_over_what_goes(loop);
+  if (!all_end) return all_end.error();
+  if (!agreed.checkpoint && !agreed.all_leaving && !*all_end) return {.why = RunStop::Why::kYielded};
   if (auto same = compare_once(loop, compared); !same) return same.error();
-  if (auto can = wait_until_all_can_write(loop); !can) return can.error();
-  const auto patience = agreed.all_leaving ? std::optional(kLeaverPatience) : std::nullopt;
-  const auto written = write_now(loop, compared.hash, patience);
+  const auto can = wait_until_all_can_write(loop);
+  if (!can) return can.error();
+  if (!*can) return {.why = RunStop::Why::kYielded};
+  const auto written = write_now(loop, compared.hash);
   if (!written && written.error().superseded_by > 0) return written.error();
   if (!written) spdlog::warn("stopping without a registered checkpoint: {}", written.error().reason);
   return {.why = RunStop::Why::kYielded};
@@ -225,7 +274,9 @@ RunStop wait_until_told(TrainLoop& loop) {
 
 RunStop finish_job(TrainLoop& loop, Compared& compared) {
   if (auto same = compare_once(loop, compared); !same) return same.error();
-  if (auto can = wait_until_all_can_write(loop); !can) return can.error();
+  const auto can = wait_until_all_can_write(loop);
+  if (!can) return can.error();
+  if (!*can) return wait_until_told(loop);
   const auto hash = write_now(loop, compared.hash);
   if (!hash) return hash.error();
   if (loop.ring.rank() == 0 && !loop.reporter.finish(loop.session.state->step, *hash, loop.interrupt))

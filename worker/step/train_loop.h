@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
@@ -47,6 +48,9 @@ struct TrainLoop {
   std::string node = "";                  // the machine that this rank is on (Transport::node)
   TensorBoard* tensorboard = nullptr;     // only on rank 0, and where it is asked for
   FillingWindows filling = {};
+  // Ranks of a divided state that all leave do not wait longer than this until each can write its part of the last checkpoint:
+  // with all that follows it is less than a service manager gives them (TimeoutStopSec).
+  std::chrono::milliseconds older_parts_patience = std::chrono::seconds(150);
   ParameterGathering* gathering = nullptr;  // while it runs
 
   RunStop run();

@@ -39,6 +39,11 @@ class FlakyStore : public storage::ForwardingStore {
   std::shared_ptr<Ailment> disk_;
 };
 
+// Checkpointing::write_now's, of a rank that leaves.
+std::optional<std::chrono::seconds> one_second() {
+  return std::chrono::seconds(1);
+}
+
 class CheckpointsOfARank : public ::testing::Test {
  protected:
   void make(int64_t keep_last) {
@@ -314,7 +319,7 @@ TEST_F(CheckpointsOfARank, TheLastOneIsWaitedForAsLongAsItIsWritten) {
     disk->stalled = false;
     disk->stalled.notify_all();
   });
-  const auto hash = rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt, std::chrono::seconds(1));
+  const auto hash = rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt, one_second);
   EXPECT_TRUE(hash) << hash.error().reason;
   EXPECT_EQ(there(), (std::vector<int64_t>{5}));
 }
@@ -323,7 +328,8 @@ TEST_F(CheckpointsOfARank, TheLastOneThatCannotBeRegisteredIsGivenUpAndAnEventSa
   make(0);
   service.go_away();
   rank->session->state->step = 5;
-  const auto hash = rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt, std::chrono::seconds(1));
+  const auto told_meanwhile = [calls = 0]() mutable { return ++calls > 20 ? one_second() : std::nullopt; };
+  const auto hash = rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt, told_meanwhile);
   ASSERT_FALSE(hash);
   EXPECT_EQ(hash.error().why, RunStop::Why::kInterrupted);
   EXPECT_EQ(there(), (std::vector<int64_t>{5})) << "it is written";
@@ -344,7 +350,7 @@ TEST_F(CheckpointsOfARank, TheLastOneIsGivenUpWhileTheServiceCannotBeToldOfRemov
   write(10);
   write(20);
   rank->session->state->step = 30;
-  EXPECT_FALSE(rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt, std::chrono::seconds(1)));
+  EXPECT_FALSE(rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt, one_second));
   EXPECT_EQ(there(), (std::vector<int64_t>{20, 30})) << "10 is removed, and that is still to be told";
 }
 

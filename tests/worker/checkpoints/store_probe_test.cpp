@@ -164,6 +164,7 @@ TEST_F(RanksWithTwoFolders, TrainOnWithoutCheckpointsAndTheEndWaitsUntilTheFolde
   alone.checkpoint_store = data.path("alone");
   const std::string whole = undisturbed(alone, 1);
   begin(milliseconds(0));
+  ranks->older_parts_patience = milliseconds(0);  // of ranks that all leave
   ranks->on_commit = [&](TestRank&, size_t number, int64_t step) {
     if (number != 2 || step != 3) return;
     EXPECT_THAT(said("checkpoint_store_not_shared", "rank 2"), HasSubstr("what rank 0, w1, has put"));
@@ -180,6 +181,26 @@ TEST_F(RanksWithTwoFolders, TrainOnWithoutCheckpointsAndTheEndWaitsUntilTheFolde
   EXPECT_EQ(storage::list_checkpoints(*store).value(), (std::vector<int64_t>{20}));
   EXPECT_TRUE(storage::verify_checkpoint(*store, 20));
   EXPECT_EQ(storage::read_manifest(*store, 20)->state_hash, whole);
+}
+
+TEST_F(RanksWithTwoFolders, LeaveAllTogetherWithoutALastCheckpointWhenTheyHaveWaitedForTheFolder) {
+  begin(milliseconds(0));
+  ranks->older_parts_patience = milliseconds(200);
+  ranks->on_commit = [&](TestRank& rank, size_t number, int64_t step) {
+    if (number == 2 && step == 3) said("checkpoint_store_not_shared", "rank 2");
+    if (step != 5) return;
+    rank.requests.checkpoint = rank.requests.yield = true;  // as when the job is paused
+    if (number == 1) rank.requests.leaving = true;
+  };
+  std::jthread administrator([&] {
+    said("checkpoint_failed", "for which the job waits");
+    for (size_t number = 0; number < ranks->size(); ++number) (*ranks)[number].requests.leaving = true;
+    said("checkpoint_failed", "the last one");
+    ranks->interrupt_all("they have given up, or never do");
+  });
+  for (const RunStop& stop : ranks->run(Ranks::initial())) EXPECT_EQ(stop.why, RunStop::Why::kYielded) << stop.reason;
+  EXPECT_THAT(said("checkpoint_failed", "the last one"),
+              HasSubstr("could not begin in time: rank 2 cannot find what rank 0 puts into the checkpoint store"));
 }
 
 TEST_F(RanksWithTwoFolders, AreToldWhosePartIsMissingWhereTheFolderIsNotKnownToBeAnother) {

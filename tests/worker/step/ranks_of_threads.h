@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -138,8 +139,9 @@ class Ranks {
   std::function<void(TestRank& rank, size_t number, const CollectiveError& error)> on_lost_peer = [](TestRank&, size_t,
                                                                                                      const CollectiveError&) {};
 
-  FillingWindows filling;       // TrainLoop::filling
-  bool look_at_stores = false;  // Checkpointing::look_at_store
+  FillingWindows filling;                                                    // TrainLoop::filling
+  std::chrono::milliseconds older_parts_patience = std::chrono::minutes(1);  // TrainLoop::older_parts_patience
+  bool look_at_stores = false;                                               // Checkpointing::look_at_store
 
   // One generation of all ranks there are, until all have stopped; how each did.
   std::vector<RunStop> run(const rendezvous::StateSource& source) {
@@ -248,7 +250,8 @@ class Ranks {
                    .profiler = rank.profiler,
                    .on_commit = [&](int64_t step) { on_commit(rank, number, step); },
                    .on_lost_peer = [&](const CollectiveError& error) { on_lost_peer(rank, number, error); },
-                   .filling = filling};
+                   .filling = filling,
+                   .older_parts_patience = older_parts_patience};
     RunStop stop = loop.run();
     rank.reporter.end();
     return stop;
