@@ -2,15 +2,18 @@
 to have (OMP_NUM_THREADS, as torchrun sets it): OpenBLAS's own would take all cores beside a PyTorch that was told to use one.
 
 At its best is what PyTorch's own tuning guide asks for: one thread pool (OpenBLAS built on OpenMP, for its own threads fight
-PyTorch's over the cores) and an allocator that keeps large blocks (tcmalloc; glibc gives each step's tensors back to the kernel
-and faults them in again); and OpenBLAS's quickest loops, for a release takes processors that came after it for very old ones. Its OpenMP
-settings (OMP_PROC_BIND, GOMP_CPU_AFFINITY, Intel's library) made no step quicker (NOTES.md). A
+PyTorch's over the cores) and an allocator that keeps large blocks (by itself glibc gives each step's tensors back to the kernel
+and faults them in again): tcmalloc, or glibc told to keep them, to ask for huge pages and to have one heap for all threads,
+whichever makes a step quicker here; and OpenBLAS's quickest loops, for a release takes processors that came after it for very old
+ones. Of GPT-2's vocabulary of 50,257 it has 50,304 rows, as nanoGPT pads it: whole tiles for its products. Its OpenMP
+settings (OMP_PROC_BIND, GOMP_CPU_AFFINITY, Intel's library) and jemalloc made no step quicker (NOTES.md). A
 ratio that anybody is told is the one to the peer at its best."""
 import functools
 import glob
 import json
 import os
 import shutil
+import statistics
 import subprocess
 
 DEBIANS = "/usr/bin/python3"  # sees Debian's PyTorch
@@ -18,7 +21,11 @@ SCRIPTS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "peers")
 
 AS_INSTALLED, AT_BEST = SETUPS = ("as installed", "at its best")
 BLAS = "/usr/lib/*/openblas-openmp/libblas.so.3"
-ALLOCATOR = "/usr/lib/*/libtcmalloc_minimal.so.4"
+TCMALLOC = "/usr/lib/*/libtcmalloc_minimal.so.4"
+# glibc's own, from 2.35 on: huge pages, nothing given back, one heap.
+GLIBC = "GLIBC_TUNABLES=" + ":".join(f"glibc.malloc.{name}={value}" for name, value in (
+    ("hugetlb", 1), ("mmap_threshold", 1 << 32), ("trim_threshold", 1 << 35), ("top_pad", 1 << 26), ("arena_max", 1)))
+PADDED = ("--vocabulary", 50304)  # of train.py
 CORE = "OPENBLAS_CORETYPE"  # OpenBLAS's own variable: the processor whose loops it uses
 CORES = {"Haswell": {"avx2", "fma"}, "Zen": {"avx2", "fma"}, "SkylakeX": {"avx512f", "avx512bw", "avx512vl", "avx512dq"}}  # and what their loops take
 
@@ -71,7 +78,7 @@ class PeerPython:
         where = " in it" if self.root else ""
         if not self.version:
             return f"{self.root or self.python} has no PyTorch: run ops/setup --bench{where}"
-        for pattern in (BLAS, ALLOCATOR):
+        for pattern in (BLAS, TCMALLOC):
             if not self.find(pattern):
                 return f"the peer cannot be set up at its best, {self.root or ''}{pattern} is missing: run ops/setup --bench{where}"
         return ""
@@ -90,30 +97,44 @@ class PeerPython:
     def quickest_of(self, cores):
         return max(cores, key=self.product_rate)
 
-    def product_rate(self, core):
+    def product_rate(self, core, dtype="float32"):
         """Operations a second."""
-        command = self.command("-c", PRELUDE.format(threads=1) + PRODUCT_RATE, "float32", 1024, setup=AT_BEST, environment={CORE: core})
+        command = self.command("-c", PRELUDE.format(threads=1) + PRODUCT_RATE, dtype, 1024, setup=AT_BEST, environment={CORE: core}, allocator=GLIBC)
         done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **({CORE: core} if core else {})})
         return json.loads(done.stdout.strip().rpartition("\n")[2])["rate"] if done.returncode == 0 else 0.0
+
+    @functools.cached_property
+    def allocator(self):
+        """The variable that sets the one with which a step of Tiny is quickest, in the quicker type of products."""
+        dtype = max(("float32", "bfloat16"), key=lambda each: self.product_rate(self.core, each))
+        return max((f"LD_PRELOAD={self.find(TCMALLOC)}", GLIBC), key=lambda each: self.step_rate(dtype, each))
+
+    def step_rate(self, dtype, allocator):
+        """Tokens a second, the median of the second half of twelve steps."""
+        threads = min(2, os.cpu_count())
+        command = self.script("train.py", "--steps", 12, "--threads", threads, "--dtype", dtype, setup=AT_BEST, threads=threads, allocator=allocator)
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        return statistics.median(json.loads(line)["tokens_per_s"] for line in done.stdout.splitlines()[6:])
 
     def find(self, pattern):
         """The first file that matches, as the Python sees it; '' when there is none."""
         found = sorted(glob.glob((self.root or "") + pattern))
         return found[0][len(self.root or ""):] if found else ""
 
-    def command(self, *arguments, setup=AS_INSTALLED, threads=1, environment=None):
+    def command(self, *arguments, setup=AS_INSTALLED, threads=1, environment=None, allocator=None):
         """`environment`: variables with which it will be run, which go before those that are set here."""
         ours = ["env", f"OMP_NUM_THREADS={threads}"]
         if setup == AT_BEST:
-            ours += [f"LD_PRELOAD={self.find(ALLOCATOR)}", f"LD_LIBRARY_PATH={os.path.dirname(self.find(BLAS))}"]
+            ours += [allocator or self.allocator, f"LD_LIBRARY_PATH={os.path.dirname(self.find(BLAS))}"]
             if CORE not in (environment or {}) and self.core:
                 ours.append(f"{CORE}={self.core}")
         return [*(["chroot", self.root] if self.root else []), *ours, self.python, "-B", *map(str, arguments)]
 
-    def script(self, name, *arguments, setup=AS_INSTALLED, threads=1, environment=None):
+    def script(self, name, *arguments, setup=AS_INSTALLED, threads=1, environment=None, allocator=None):
         """Runs `name` of bench/peers; a system in a folder gets a copy of those first."""
         folder = SCRIPTS
         if self.root:
             folder = "/root/peers"
             shutil.copytree(SCRIPTS, self.root + folder, dirs_exist_ok=True)
-        return self.command(os.path.join(folder, name), *arguments, setup=setup, threads=threads, environment=environment)
+        padded = PADDED if name == "train.py" and setup == AT_BEST else ()
+        return self.command(os.path.join(folder, name), *arguments, *padded, setup=setup, threads=threads, environment=environment, allocator=allocator)

@@ -12,9 +12,10 @@ TITLE = "All-reduce of 30,142,848 elements (120.6 MB in four bytes); seconds"
 NOTE = ("Floor: the bytes that the ring must send each way in this wire type (bench/wires.py: 2 (N-1)/N of the buffer, and more for int8 "
         "from 3 ranks on) at the rate of one bare TCP stream measured between two of the same places in this run. Two ranks of one node share memory, which has no floor here, and gloo's use loopback, as ours do in the rows of that name. Peer: gloo in PyTorch, "
         "float32 in one piece; at its best in pieces of 25 MB, as DDP's buckets are, or of 6, that are under way together, beside types of two bytes and one in float16, too, "
-        "as DDP's fp16_compress_hook sends it, whichever is quickest.")
+        "as DDP's fp16_compress_hook sends it, whichever is quickest. Rounding to floats of two bytes or one and back counts on both sides; of integers both are the "
+        "all-reduce alone: a job's gradient becomes integers where it is added up, and one in float16 beside int16 is float16 before and after.")
 PIECES = tuple(megabytes * 2**20 // 4 for megabytes in (6, 25))  # elements
-FULL, HALF = "float32", "float16"  # of the peer
+FULL, HALF, HALF_ALONE = "float32", "float16", "float16_alone"  # of the peer
 RATE, RATE_NAME = "1gbit", "1 Gbit/s links"
 WIRES = {2: ("float32", "int32", "int16", "bfloat16", "int8"), 4: ("float32", "int32", "int16")}
 
@@ -30,7 +31,7 @@ def ways_of(setup):
     """(type, flags) of gloo in this set-up."""
     if setup == peer_python.AS_INSTALLED:
         return [(FULL, ())]
-    return [(wire, ("--wire", wire, "--piece", piece)) for wire in (FULL, HALF) for piece in PIECES]
+    return [(wire, ("--wire", wire, "--piece", piece)) for wire in (FULL, HALF, HALF_ALONE) for piece in PIECES]
 
 
 def gloo(where, hosts, interface, setup, flags):
@@ -43,9 +44,9 @@ def gloo(where, hosts, interface, setup, flags):
 
 def quickest_beside(wire, theirs):
     """{set-up: seconds}, of gloo in as many bytes an element as ours or, where ours has fewer, in the quicker of its types."""
-    medians = {}
+    medians, half = {}, HALF_ALONE if wires.reduction_of(wire) == "exact" else HALF
     for (setup, kind, _), seconds in theirs.items():
-        if kind == FULL or wires.ELEMENT_BYTES[wire] < wires.ELEMENT_BYTES[FULL]:
+        if kind == FULL or (kind == half and wires.ELEMENT_BYTES[wire] < wires.ELEMENT_BYTES[FULL]):
             medians.setdefault(setup, []).append(testbed.median(seconds))
     return {setup: min(each) for setup, each in medians.items()}
 

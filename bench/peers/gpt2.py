@@ -1,5 +1,6 @@
 """GPT-2 in plain PyTorch, as a project of one's own would write it: pre-LayerNorm, GELU (tanh), learned positions, tied head, and
 dropout where GPT-2 and nanoGPT have it; without biases, or with a head of its own, if asked."""
+import functools
 import math
 
 import torch
@@ -21,6 +22,12 @@ class LayerNorm(nn.Module):
         return F.layer_norm(x, self.weight.shape, self.weight, self.bias)
 
 
+@functools.cache
+def later(length, dtype, device):
+    """(1, T, T): -inf where a token must not look, else 0."""
+    return torch.full((1, length, length), float("-inf"), dtype=dtype, device=device).triu(1)
+
+
 class Block(nn.Module):
     def __init__(self, channels, heads, dropout=0.0, bias=True):
         super().__init__()
@@ -36,9 +43,9 @@ class Block(nn.Module):
         if hasattr(F, "scaled_dot_product_attention"):  # from PyTorch 2.0 on
             y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=self.dropout if self.training else 0.0)
         else:
-            later = torch.triu(torch.ones(T, T, dtype=torch.bool, device=x.device), 1)
-            scores = (q @ k.transpose(-2, -1) / math.sqrt(C // self.heads)).masked_fill(later, float("-inf"))
-            y = self.drop(F.softmax(scores, -1).to(v.dtype)) @ v
+            rows, columns = (t.reshape(B * self.heads, T, -1) for t in (q, k))
+            scores = torch.baddbmm(later(T, q.dtype, x.device), rows, columns.transpose(1, 2), alpha=1 / math.sqrt(C // self.heads))
+            y = self.drop(F.softmax(scores.view(B, self.heads, T, T), -1).to(v.dtype)) @ v
         return self.drop(self.c_proj(y.transpose(1, 2).reshape(B, T, C)))
 
     def forward(self, x):
