@@ -97,16 +97,15 @@ class PeerPython:
     def quickest_of(self, cores):
         return max(cores, key=self.product_rate)
 
-    def product_rate(self, core, dtype="float32"):
+    def product_rate(self, core):
         """Operations a second."""
-        command = self.command("-c", PRELUDE.format(threads=1) + PRODUCT_RATE, dtype, 1024, setup=AT_BEST, environment={CORE: core}, allocator=GLIBC)
+        command = self.command("-c", PRELUDE.format(threads=1) + PRODUCT_RATE, "float32", 1024, setup=AT_BEST, environment={CORE: core}, allocator=GLIBC)
         done = subprocess.run(command, capture_output=True, text=True, check=False, env={**os.environ, **({CORE: core} if core else {})})
         return json.loads(done.stdout.strip().rpartition("\n")[2])["rate"] if done.returncode == 0 else 0.0
 
-    @functools.cached_property
-    def allocator(self):
-        """The variable that sets the one with which a step of Tiny is quickest, in the quicker type of products."""
-        dtype = max(("float32", "bfloat16"), key=lambda each: self.product_rate(self.core, each))
+    @functools.cache
+    def allocator(self, dtype):
+        """The variable that sets the one with which a step of Tiny in this type is quickest."""
         return max((f"LD_PRELOAD={self.find(TCMALLOC)}", GLIBC), key=lambda each: self.step_rate(dtype, each))
 
     def step_rate(self, dtype, allocator):
@@ -125,7 +124,7 @@ class PeerPython:
         """`environment`: variables with which it will be run, which go before those that are set here."""
         ours = ["env", f"OMP_NUM_THREADS={threads}"]
         if setup == AT_BEST:
-            ours += [allocator or self.allocator, f"LD_LIBRARY_PATH={os.path.dirname(self.find(BLAS))}"]
+            ours += [allocator or self.allocator("float32"), f"LD_LIBRARY_PATH={os.path.dirname(self.find(BLAS))}"]
             if CORE not in (environment or {}) and self.core:
                 ours.append(f"{CORE}={self.core}")
         return [*(["chroot", self.root] if self.root else []), *ours, self.python, "-B", *map(str, arguments)]
@@ -137,4 +136,6 @@ class PeerPython:
             folder = "/root/peers"
             shutil.copytree(SCRIPTS, self.root + folder, dirs_exist_ok=True)
         padded = PADDED if name == "train.py" and setup == AT_BEST else ()
+        if setup == AT_BEST and not allocator and "--dtype" in arguments:
+            allocator = self.allocator(arguments[arguments.index("--dtype") + 1])
         return self.command(os.path.join(folder, name), *arguments, *padded, setup=setup, threads=threads, environment=environment, allocator=allocator)

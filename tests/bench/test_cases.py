@@ -91,14 +91,16 @@ class Peer(unittest.TestCase):
             with mock.patch.multiple(peer_python, BLAS=blas, TCMALLOC=allocator):
                 peer = peer_python.PeerPython(sys.executable)
                 peer.core = "SkylakeX"
-                with mock.patch.object(peer, "product_rate", lambda core, dtype: {"float32": 1, "bfloat16": 2}[dtype]), \
-                        mock.patch.object(peer, "step_rate", lambda dtype, tried: {peer_python.GLIBC: 1}.get(tried, 2) if dtype == "bfloat16" else 0):
-                    self.assertEqual(f"LD_PRELOAD={allocator}", peer.allocator, "the quicker one in the quicker type")
+                quicker = {"float32": f"LD_PRELOAD={allocator}", "bfloat16": peer_python.GLIBC}
+                peer.step_rate = lambda dtype, tried: 2 if tried == quicker[dtype] else 1
+                padded = peer.script("train.py", "--dtype", "bfloat16", setup=peer_python.AT_BEST)
                 command = peer.command("x.py", setup=peer_python.AT_BEST, threads=2)
                 kept = peer.command("x.py", setup=peer_python.AT_BEST, threads=2, environment={"OPENBLAS_CORETYPE": "Haswell"})
         settings = ["env", "OMP_NUM_THREADS=2", f"LD_PRELOAD={allocator}", f"LD_LIBRARY_PATH={folder}"]
         self.assertEqual([*settings, "OPENBLAS_CORETYPE=SkylakeX", sys.executable, "-B", "x.py"], command)
         self.assertEqual([*settings, sys.executable, "-B", "x.py"], kept)
+        self.assertIn(peer_python.GLIBC, padded)
+        self.assertEqual(["--dtype", "bfloat16", "--vocabulary", "50304"], padded[-4:])
 
     def test_the_quickest_loops_that_the_processor_has_are_chosen(self):
         rates = {"": 30.0, "Haswell": 70.0, "Zen": 60.0, "SkylakeX": 140.0}
