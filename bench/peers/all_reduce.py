@@ -45,6 +45,8 @@ def main():
         if options.rank == 0 and number:  # the first one connects
             print(json.dumps({"seconds": taken}), flush=True)
         values.fill_(1.0)
+    dist.barrier()
+    dist.destroy_process_group()  # left to the end of the process it can end it ("terminate called")
 
 
 if __name__ == "__main__":

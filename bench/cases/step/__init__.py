@@ -5,15 +5,15 @@ import peer_python
 import testbed
 
 TITLE = "Training step of GPT-2 Tiny (30,142,848 parameters), sequences of 512 tokens, one process; tokens/s"
-NOTE = ("Ours: a real worker in a real job with the exact reduction, so gradient, fixed-point sums, optimizer and the service's "
-        "bookkeeping are all in. Peer: PyTorch (bench/peers/train.py), beside bfloat16 in the quicker of its two "
+NOTE = ("Ours: a real worker in a real job with the exact reduction, so gradient, fixed-point sums and optimizer are in, and what the "
+        "service is told goes on beside it. Peer: PyTorch (bench/peers/train.py), beside bfloat16 in the quicker of its two "
         "types; at its best the second half of 20 steps, of 10 with 16 sequences. Floor: the matrix products of the step at the best rate of a 2048 x 2048 product in this type, measured in this run by our own op set (bench_step --product) and by PyTorch, whichever "
         "is faster. "
         "Plain loops: that row is beside our own reference op set, one loop a formula as in llm.c's CPU code, and both sides are "
         "bench_step, without service or reduction; a single step of theirs, for it takes minutes.")
 VOCABULARY = 50257
 STEPS = {4: 8, 16: 5}  # by sequences in a batch; the first two are left out
-PEERS_BEST_STEPS = {4: 20, 16: 10}  # the first half is left out: the kept memory is warm after five to seven steps
+PEERS_BEST_STEPS = {4: 20, 16: 10}  # the first half is left out: with tcmalloc its memory is warm after five to seven steps
 
 
 @dataclasses.dataclass(frozen=True)
