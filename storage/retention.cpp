@@ -65,7 +65,6 @@ Retention apply_retention(ObjectStore& store, int64_t keep_last, int64_t newest,
     return {{}, tl::unexpected(verified.error())};
   }
   for (const int64_t step : victims) {
-    if (stop != nullptr && *stop) break;
     const Result<void> removed = remove_checkpoint(store, step);
     if (!removed && done.problem) done.problem = tl::unexpected(removed.error());
     // Without its manifest it is a checkpoint no more, whatever could not be removed of the rest.

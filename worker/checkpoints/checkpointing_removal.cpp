@@ -36,7 +36,7 @@ void Checkpointing::remove_older(CheckpointRecord& record, const storage::Manife
 
 std::vector<int64_t> Checkpointing::apply_retention(int64_t newest, std::span<const int64_t> needed) {
   const Span span(SpanKind::kCheckpoint, "checkpoint: verify, remove older ones", newest);
-  storage::Retention done = storage::apply_retention(*store_, keep_last_, newest, threads_, stop_.flag(), needed, true);
+  storage::Retention done = storage::apply_retention(*store_, keep_last_, newest, threads_, nullptr, needed, true);
   if (!done.problem && !stop_.raised()) {
     const bool damaged = done.problem.error().code == storage::Error::Code::kCorrupt;
     const std::string text =
