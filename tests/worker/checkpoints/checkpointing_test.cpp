@@ -40,9 +40,7 @@ class FlakyStore : public storage::ForwardingStore {
 };
 
 // Checkpointing::write_now's, of a rank that leaves.
-std::optional<std::chrono::seconds> one_second() {
-  return std::chrono::seconds(1);
-}
+constexpr auto one_second = [] { return std::optional(std::chrono::seconds(1)); };
 
 class CheckpointsOfARank : public ::testing::Test {
  protected:
@@ -295,6 +293,9 @@ TEST_F(CheckpointsOfARank, OldOnesThatCannotBeRemovedAreAnEventAndGoAfterTheNext
     return !all.empty() && all.back()["removed_steps"] == nlohmann::json::array({10, 20});
   }));
   EXPECT_EQ(there(), (std::vector<int64_t>{30}));
+  write(40);
+  rank->checkpoints.reset();
+  EXPECT_EQ(there(), (std::vector<int64_t>{40})) << "though the job was released meanwhile";
 }
 
 TEST_F(CheckpointsOfARank, AnInterruptEndsTheWaitForOne) {
