@@ -178,22 +178,16 @@ int run_rank(Transport& transport, const Settings& settings) {
   options.secret = "00";
   options.chunk_bytes = settings.chunk_bytes;
   options.encrypted = settings.encrypted;
-  // A rank's process begins when the machine has time for it; a ring gives up on an address where nobody listens. Its
-  // neighbours may have formed theirs with what it gave up, which their first collective tells them.
+  // A rank's process begins when the machine has time for it; a ring gives up on an address where nobody listens.
   const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (true) {
-    const auto ring = Communicator::form(transport, options);
-    std::string why_not;
-    if (!ring) {
-      why_not = ring.error().detail;
-    } else if (const auto shared = (*ring)->share_memory(settings.flat ? "" : transport.node()); !shared) {
-      why_not = shared.error().detail;
-    } else {
-      return wire_of(settings.dtype)->measure(**ring, settings);
-    }
-    if (std::chrono::steady_clock::now() > until) return complain(settings.rank, why_not);
+  while (!transport.refusing(settings.addresses, std::chrono::milliseconds(100)).empty() &&
+         std::chrono::steady_clock::now() < until)
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
-  }
+  const auto ring = Communicator::form(transport, options);
+  if (!ring) return complain(settings.rank, ring.error().detail);
+  if (const auto shared = (*ring)->share_memory(settings.flat ? "" : transport.node()); !shared)
+    return complain(settings.rank, shared.error().detail);
+  return wire_of(settings.dtype)->measure(**ring, settings);
 }
 
 // All listeners are opened here and inherited, so that every rank knows every address.
