@@ -227,7 +227,7 @@ tl::expected<S3Answer, S3Silence> S3Connection::send(const S3Request& request, c
   curl_easy_getinfo(impl_->easy, CURLINFO_RESPONSE_CODE, &status);
   // A server may answer with an error and close before it has read a body: the answer says more than the broken connection.
   const bool told = status >= 400 && (*code == CURLE_SEND_ERROR || *code == CURLE_RECV_ERROR || *code == CURLE_PARTIAL_FILE);
-  if (!transfer.refusal.empty() && status < 300) return tl::unexpected(S3Silence{.cause = transfer.refusal});
+  if (!transfer.refusal.empty() && status < 300) return tl::unexpected(S3Silence{.cause = transfer.refusal, .for_good = true});
   if (*code != CURLE_OK && !told && transfer.refusal.empty())
     return tl::unexpected(silence_of(*code, error_text, request.timeout));
   // Without a length the end of the connection would be the end of the answer, and one that is cut in its head looks whole.

@@ -22,6 +22,7 @@ constexpr milliseconds kPauseMax{10'000}, kPauseOfBusy{500};
 constexpr milliseconds kPiece{100};           // a pause looks at `stop` this often
 constexpr int64_t kSlowestBytesPerMs = 1000;  // 1 MB/s: at this speed a put's bytes lengthen its deadline
 constexpr milliseconds kTryMax{60'000};       // of one try; a body's bytes lengthen it, too
+constexpr milliseconds kBrief{5'000};         // silence within less says little of the server: the try before it is told of
 
 // As the signature wants it: all but unreserved characters, in upper-case hex.
 std::string escaped(std::string_view text, bool keep_slashes) {
@@ -202,6 +203,7 @@ tl::expected<S3Answer, S3Failure> S3Bucket::call(const Call& call, int tries) {
   const Lease connection(*this);
   milliseconds bound = options_.first_pause;
   bool asked_with_new = false;  // credentials
+  std::optional<S3Failure> before;
   for (int attempt = 1;; ++attempt) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     request.timeout = std::clamp(left, milliseconds(1), kTryMax + of_body);
@@ -209,6 +211,8 @@ tl::expected<S3Answer, S3Failure> S3Bucket::call(const Call& call, int tries) {
     auto outcome = try_once(*connection, request, call, stop, not_before);
     if (outcome) return outcome;
     S3Failure& failure = outcome.error();
+    if (before && left < kBrief && failure.status == 0 && failure.may_pass) failure = *before;
+    before = failure;
     const milliseconds pause = not_before + jittered(bound);
     bound = std::min(kPauseMax, bound * 2);
     const bool with_new = may_be_old(failure.code) && !std::exchange(asked_with_new, true);

@@ -212,6 +212,20 @@ class Faults(unittest.TestCase):
         self.assertEqual("unavailable", answer["code"])
         self.assertLess(time.monotonic() - begin, 30)
 
+    def test_what_a_server_answered_is_said_though_the_deadline_ends_a_later_try(self):
+        hold, puts = threading.Event(), []
+
+        def busy_then_silent(request):
+            if request.kind == "PUT":
+                puts.append(request)
+                if len(puts) > 1:
+                    hold.wait(60)
+                request.error(503, "SlowDown", "Please reduce your request rate.")
+        self.server.before = busy_then_silent
+        answer = self.bad("put", "x", 100, DRIVER_DEADLINE_MS="2500")
+        hold.set()
+        self.assertRegex(answer["message"], r"503 SlowDown: Please reduce your request rate\.")
+
     # --- the server
 
     def test_errors_that_pass_are_tried_again_and_retry_after_is_honoured(self):
@@ -357,7 +371,9 @@ class Faults(unittest.TestCase):
             if request.kind == "list":
                 request.reply = b"x" * (100 << 20)
         self.server.after = endless
+        seen = len(self.server.requests)
         self.assertIn("the answer is longer than", self.bad("list")["message"])
+        self.assertEqual(1, sum(one.kind == "list" for one in self.server.requests[seen:]), "it was tried once")
         self.server.after = lambda request: None
         self.server.before = lambda request: request.error(403, "x" * (1 << 20)) if request.kind == "PUT" else None
         refused = self.bad("put", "x", 10)
