@@ -269,7 +269,7 @@ def figures_that_hold():
     rows = (
         (CHAPTER, "7B in float32 with AdamW: 112 GB a device; on 8 of them 63 GB with ZeRO-1, 38.5 with ZeRO-2, 14 with ZeRO-3", "28 + 28 + 56; 28 + 28 + 7; 28 + 3.5 + 7; 3.5 + 3.5 + 7, and activations on top. Undivided, and with the sums of the reduction, 140 GB in float32 here"),
         (CHAPTER, "activations of every fourth layer alone: 75 % less memory, 20 to 30 % more time", "of what is kept; the four layers that are computed again are in memory besides. Here `--recompute block` keeps 93 % less of each layer (87.5 % in 16 bits), has one whole layer at a time, and multiplies 22 % more: two thirds of the forward pass"),
-        ((CHAPTER, PROGRAM), "16 bits are twice as fast", "1.7 to 2.1 times on an AMD EPYC with AVX512_BF16, no faster on an Intel Xeon whose VDPBF16PS is slow, 2.1 and 3.5 times with AMX (one and two threads; [README.md](README.md)), 3.6 times on an H200 (2026-11-26, [HIP.md](HIP.md))"),
+        ((CHAPTER, PROGRAM), "16 bits are twice as fast", "1.6 to 2.1 times on an AMD EPYC with AVX512_BF16, no faster on an Intel Xeon whose VDPBF16PS is slow, 2.1 and 3.5 times with AMX (one and two threads; [README.md](README.md)), 3.6 times on an H200 (2026-11-26, [HIP.md](HIP.md))"),
     )
     return "## Figures that hold\n\n" + figures_of_guides(rows, "beside it")
 
