@@ -99,7 +99,8 @@ S3Silence silence_of(CURLcode code, const char* error_text, milliseconds timeout
       return {.cause = "no such host"};
     case CURLE_OPERATION_TIMEDOUT:
       return {.cause = fmt::format("no answer within {:g} s, or fewer than {} bytes a second for {} s ({})",
-                                   static_cast<double>(timeout.count()) / 1000, kStalledBytesPerS, kStalledS, error_text)};
+                                   static_cast<double>(timeout.count()) / 1000, kStalledBytesPerS, kStalledS, error_text),
+              .timed_out = true};
     case CURLE_PARTIAL_FILE:
       return {.cause = "the answer was cut short"};
     case CURLE_PEER_FAILED_VERIFICATION:

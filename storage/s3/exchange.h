@@ -40,8 +40,9 @@ struct S3Answer {
 };
 
 struct S3Silence {
-  std::string cause;      // why no whole answer came: "Connection refused"
-  bool stopped = false;   // by `stop`
+  std::string cause;     // why no whole answer came: "Connection refused"
+  bool stopped = false;  // by `stop`
+  bool timed_out = false;
   bool for_good = false;  // it would be the same again: a certificate that is not accepted, an answer that is too long
 };
 

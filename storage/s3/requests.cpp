@@ -183,8 +183,9 @@ tl::expected<S3Answer, S3Failure> S3Bucket::try_once(S3Connection& connection, c
   if (!answer) {
     const S3Silence& silence = answer.error();
     const auto text = fmt::format("{} in {}: {}", call.what, described_, silence.cause);
-    return tl::unexpected(
-        S3Failure{.error = {Error::Code::kUnavailable, text}, .may_pass = !silence.stopped && !silence.for_good});
+    return tl::unexpected(S3Failure{.error = {Error::Code::kUnavailable, text},
+                                    .may_pass = !silence.stopped && !silence.for_good,
+                                    .timed_out = silence.timed_out});
   }
   if (answer->status < 300) return std::move(*answer);
   not_before = retry_after(*answer);
@@ -202,8 +203,8 @@ tl::expected<S3Answer, S3Failure> S3Bucket::call(const Call& call, int tries) {
       .method = call.method, .url = url_of(call), .body = call.body, .headers = call.headers, .bytes_max = call.bytes_max};
   const Lease connection(*this);
   milliseconds bound = options_.first_pause;
-  bool asked_with_new = false;  // credentials
-  std::optional<S3Failure> before;
+  bool asked_with_new = false;        // credentials
+  std::optional<std::string> before;  // the message of the try before
   for (int attempt = 1;; ++attempt) {
     const auto left = std::chrono::duration_cast<milliseconds>(deadline - Clock::now());
     request.timeout = std::clamp(left, milliseconds(1), kTryMax + of_body);
@@ -211,8 +212,8 @@ tl::expected<S3Answer, S3Failure> S3Bucket::call(const Call& call, int tries) {
     auto outcome = try_once(*connection, request, call, stop, not_before);
     if (outcome) return outcome;
     S3Failure& failure = outcome.error();
-    if (before && left < kBrief && failure.status == 0 && failure.may_pass) failure = *before;
-    before = failure;
+    if (before && left < kBrief && failure.timed_out) failure.error.message = *before;
+    before = failure.error.message;
     const milliseconds pause = not_before + jittered(bound);
     bound = std::min(kPauseMax, bound * 2);
     const bool with_new = may_be_old(failure.code) && !std::exchange(asked_with_new, true);

@@ -21,6 +21,7 @@ struct S3Failure {
   int status = 0;         // 0: no answer came
   std::string code{};     // of the server's error; "": it named none
   bool may_pass = false;  // by itself: the same request may succeed later
+  bool timed_out = false;
 };
 
 class S3Bucket {

@@ -216,7 +216,7 @@ Readiness Checkpointing::reserve(int64_t step) {
   const std::unique_lock begins(begin_mutex_, std::try_to_lock);
   if (!begins || writer_->in_progress()) return Readiness::kBusy;
   const std::lock_guard lock(mutex_);
-  reserved_ = step;
+  if (submitted_ != step) reserved_ = step;  // else one of it has failed, and is to be tried again
   return Readiness::kReady;
 }
 

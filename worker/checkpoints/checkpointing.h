@@ -88,7 +88,7 @@ class Checkpointing {
   // when `patience` says how long, it gives up on the registration so long after the checkpoint was durable (it is there then,
   // under a path from which a job can be resumed), and on the write so long after it failed first, or after other ranks' parts
   // were waited for for minutes; an event says so.
-  using PatienceNow = std::function<std::optional<std::chrono::seconds>()>;
+  using PatienceNow = std::function<std::optional<std::chrono::milliseconds>()>;
   RunResult<std::string> write_now(
       const StateToWrite& state, Interrupt& interrupt, const PatienceNow& patience = [] { return std::nullopt; });
 

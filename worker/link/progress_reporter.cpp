@@ -14,7 +14,7 @@ using rendezvous::Progress;
 using rendezvous::StepPoint;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kInterval{100};
+constexpr milliseconds kInterval{100}, kAskWhetherToGiveUp{100};
 constexpr milliseconds kAfterRefusal{1000}, kRepeatEnd{1000};
 constexpr milliseconds kWaitForLastReport{2000};
 constexpr size_t kPointsPerReport = 500;  // about 150 kB of JSON; the service takes 1 MB
@@ -116,15 +116,15 @@ void ProgressReporter::on_checkpoint_unknown(std::function<void()> call) {
   on_checkpoint_unknown_ = std::move(call);
 }
 
-bool ProgressReporter::finish(int64_t step, const std::string& hash, Interrupt& interrupt) {
-  return wait_for_answer(interrupt, [&] { progress_.finish(step, hash); });
+bool ProgressReporter::finish(int64_t step, const std::string& hash, Interrupt& interrupt, const GivesUp& gives_up) {
+  return wait_for_answer(interrupt, gives_up, [&] { progress_.finish(step, hash); });
 }
 
-bool ProgressReporter::fail(int64_t step, const std::string& reason, Interrupt& interrupt) {
-  return wait_for_answer(interrupt, [&] { progress_.fail(step, reason); });
+bool ProgressReporter::fail(int64_t step, const std::string& reason, Interrupt& interrupt, const GivesUp& gives_up) {
+  return wait_for_answer(interrupt, gives_up, [&] { progress_.fail(step, reason); });
 }
 
-bool ProgressReporter::wait_for_answer(Interrupt& interrupt, const std::function<void()>& say) {
+bool ProgressReporter::wait_for_answer(Interrupt& interrupt, const GivesUp& gives_up, const std::function<void()>& say) {
   const Interrupt::Scope wake(interrupt, [this](const std::string&) {
     const std::lock_guard lock(mutex_);
     changed_.notify_all();
@@ -132,7 +132,13 @@ bool ProgressReporter::wait_for_answer(Interrupt& interrupt, const std::function
   std::unique_lock lock(mutex_);
   say();
   changed_.notify_all();
-  changed_.wait(lock, [&] { return progress_.end_is_confirmed() || interrupt.raised(); });
+  const auto is_over = [&] { return progress_.end_is_confirmed() || interrupt.raised(); };
+  while (!changed_.wait_for(lock, kAskWhetherToGiveUp, is_over)) {
+    lock.unlock();
+    const bool given_up = gives_up();
+    lock.lock();
+    if (given_up) break;
+  }
   return progress_.end_is_confirmed();
 }
 

@@ -2,8 +2,8 @@
 //
 // Promises: a committed step is never lost while one rank of the job lives: every rank keeps it until the service has
 // confirmed it (StepHistory), and only the reporting rank sends; at most ten reports a second. `finish` and `fail` return
-// when the service has answered, however long it is away, or when they are interrupted; the end is then said again every
-// second for as long as the generation lasts.
+// when the service has answered, however long it is away, when they are interrupted, or when their caller gives up; the end is
+// then said again every second for as long as the generation lasts.
 // Thread: any for the callers (the train thread, the checkpoint thread); its own sends.
 #pragma once
 
@@ -52,14 +52,18 @@ class ProgressReporter {
   // set counts.
   void on_checkpoint_unknown(std::function<void()> call);
 
-  // Both first report every step committed so far. False: interrupted.
-  bool finish(int64_t step, const std::string& hash, Interrupt& interrupt);
-  bool fail(int64_t step, const std::string& reason, Interrupt& interrupt);
+  // Asked ten times a second, by the waiting thread and without a lock.
+  using GivesUp = std::function<bool()>;
+  // Both first report every step committed so far. False: interrupted, or given up.
+  bool finish(
+      int64_t step, const std::string& hash, Interrupt& interrupt, const GivesUp& gives_up = [] { return false; });
+  bool fail(
+      int64_t step, const std::string& reason, Interrupt& interrupt, const GivesUp& gives_up = [] { return false; });
 
  private:
   void send_all();
   bool wait_for_report(std::unique_lock<std::mutex>& lock);
-  bool wait_for_answer(Interrupt& interrupt, const std::function<void()>& say);
+  bool wait_for_answer(Interrupt& interrupt, const GivesUp& gives_up, const std::function<void()>& say);
 
   ServiceLink& link_;
   Interrupt stop_;

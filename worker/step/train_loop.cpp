@@ -149,30 +149,35 @@ RunResult<void> start_checkpoint(TrainLoop& loop, const Compared& compared) {
 
 void tell_of_no_last_checkpoint(TrainLoop& loop, const std::string& why) {
   const auto text = fmt::format(
-      "the checkpoint of step {}, the last one, could not begin in time: {}; the job goes on from the newest that is "
-      "registered",
+      "the checkpoint of step {}, the last one, could not begin in time: {}; where nobody takes over what these workers have "
+      "in "
+      "memory, the job goes on from the newest that is registered",
       loop.session.state->step, why);
   spdlog::warn("{}", text);
   if (loop.ring.rank() == 0) loop.outbox.event(loop.session.job, "checkpoint_failed", text);
 }
 
-// Before `write_now`, which may be with all ranks or with rank 0 alone. False: all ranks leave, and have waited for each other
-// long enough.
-RunResult<bool> wait_until_all_can_write(TrainLoop& loop) {
+struct LastWrite {
+  bool begins = true;    // false: all ranks leave, and have waited for each other long enough
+  bool is_alone = true;  // no rank stays that waits for this one's part
+};
+
+// Before `write_now`, which may be with all ranks or with rank 0 alone.
+RunResult<LastWrite> wait_until_all_can_write(TrainLoop& loop) {
   using Clock = std::chrono::steady_clock;
-  if (!loop.session.is_divided()) return true;
+  if (!loop.session.is_divided()) return LastWrite{};
   be_patient(loop);
   std::string told, said;
   std::optional<Clock::time_point> all_leave_since;
   while (true) {
     const auto others = ask_who_is_ready(loop, all_leave_since && Clock::now() - *all_leave_since > loop.older_parts_patience);
     if (!others) return tl::unexpected(others.error());
-    if (others->is_nobody()) return true;
+    if (others->is_nobody()) return LastWrite{.is_alone = others->all_leave};
     loop.checkpoints.forget_reservation();  // a part that is to be tried again may be what the others wait for
     const std::string why = others->why(loop.checkpoints.missing_part());
     if (others->given_up) {
       tell_of_no_last_checkpoint(loop, why);
-      return false;
+      return LastWrite{.begins = false};
     }
     if (!others->elsewhere.empty() && loop.ring.rank() == 0 && std::exchange(told, others->elsewhere) != others->elsewhere) {
       loop.outbox.event(loop.session.job, "checkpoint_failed",
@@ -181,21 +186,27 @@ RunResult<bool> wait_until_all_can_write(TrainLoop& loop) {
     }
     if (others->all_leave) {
       if (!all_leave_since) all_leave_since = Clock::now();
+      const auto left = loop.older_parts_patience - (Clock::now() - *all_leave_since);
       if (std::exchange(said, why) != why)
         spdlog::info(
-            "the checkpoint of step {} has to wait, for at most {} s, before this worker leaves: {}; another SIGTERM ends the "
+            "the checkpoint of step {} has to wait, for at most {:.0f} s, before this worker leaves: {}; another SIGTERM ends "
+            "the "
             "worker without it",
-            loop.session.state->step, loop.older_parts_patience.count() / 1000, why);
+            loop.session.state->step, std::max(0.0, std::chrono::duration<double>(left).count()), why);
     }
     if (loop.interrupt.wait_for(kAskAgain)) return tl::unexpected(interrupted(loop.interrupt.reason()));
   }
 }
 
-// Returns the state's hash when what this rank writes of it is durable and, on rank 0, registered. A part that can never be
-// written ends the generation, for rank 0 would wait for it.
-RunResult<std::string> write_now(TrainLoop& loop, const std::string& hash) {
+// Returns the state's hash when what this rank writes of it is durable and, on rank 0, registered. At a job's end a part that
+// can never be written ends the generation, for rank 0 would wait for it. `is_alone`: LastWrite; a rank for whose part others
+// wait tries for as long as older parts are waited for.
+RunResult<std::string> write_now(TrainLoop& loop, const std::string& hash, bool is_alone) {
   if (!loop.session.is_divided() && loop.ring.rank() != 0) return hash;
-  const auto patience = [&] { return loop.requests.leaving ? std::optional(kLeaverPatience) : std::nullopt; };
+  const auto patience = [&]() -> std::optional<milliseconds> {
+    if (!loop.requests.leaving) return std::nullopt;
+    return is_alone ? kLeaverPatience : loop.older_parts_patience;
+  };
   auto written = loop.checkpoints.write_now(state_to_write(loop, hash), loop.interrupt, patience);
   if (!written && written.error().why == RunStop::Why::kJobFailed && loop.ring.rank() != 0)
     return tl::unexpected(fault("checkpoint_failed", written.error().reason));
@@ -257,8 +268,8 @@ RunStop yield_after_step(TrainLoop& loop, const StepAgreement& agreed, Compared&
   if (auto same = compare_once(loop, compared); !same) return same.error();
   const auto can = wait_until_all_can_write(loop);
   if (!can) return can.error();
-  if (!*can) return {.why = RunStop::Why::kYielded};
-  const auto written = write_now(loop, compared.hash);
+  if (!can->begins) return {.why = RunStop::Why::kYielded};
+  const auto written = write_now(loop, compared.hash, can->is_alone);
   if (!written && written.error().superseded_by > 0) return written.error();
   if (!written) spdlog::warn("stopping without a registered checkpoint: {}", written.error().reason);
   return {.why = RunStop::Why::kYielded};
@@ -272,21 +283,33 @@ RunStop wait_until_told(TrainLoop& loop) {
   return interrupted(loop.interrupt.reason());
 }
 
+// Whether this worker was told to leave so long ago that it does not wait any longer for a service that is away.
+ProgressReporter::GivesUp leaver_has_waited(const TrainLoop& loop) {
+  return [&loop, since = std::optional<std::chrono::steady_clock::time_point>()]() mutable {
+    if (!loop.requests.leaving) return false;
+    if (!since) since = std::chrono::steady_clock::now();
+    return std::chrono::steady_clock::now() - *since > kLeaverPatience;
+  };
+}
+
 RunStop finish_job(TrainLoop& loop, Compared& compared) {
   if (auto same = compare_once(loop, compared); !same) return same.error();
   const auto can = wait_until_all_can_write(loop);
   if (!can) return can.error();
-  if (!*can) return wait_until_told(loop);
-  const auto hash = write_now(loop, compared.hash);
+  if (!can->begins) return wait_until_told(loop);
+  const auto hash = write_now(loop, compared.hash, can->is_alone);
   if (!hash) return hash.error();
-  if (loop.ring.rank() == 0 && !loop.reporter.finish(loop.session.state->step, *hash, loop.interrupt))
-    return interrupted(loop.interrupt.reason());
+  if (loop.ring.rank() == 0 &&
+      !loop.reporter.finish(loop.session.state->step, *hash, loop.interrupt, leaver_has_waited(loop)) &&
+      !loop.interrupt.raised())
+    spdlog::warn("the service does not know yet that the job has ended: other workers tell it, from the checkpoint of step {}",
+                 loop.session.state->step);
   return wait_until_told(loop);
 }
 
 RunStop fail_job(TrainLoop& loop, const RunStop& stop) {
   spdlog::error("the job cannot go on: {}", stop.reason);
-  if (loop.ring.rank() == 0) loop.reporter.fail(loop.session.state->step, stop.reason, loop.interrupt);
+  if (loop.ring.rank() == 0) loop.reporter.fail(loop.session.state->step, stop.reason, loop.interrupt, leaver_has_waited(loop));
   return wait_until_told(loop);
 }
 

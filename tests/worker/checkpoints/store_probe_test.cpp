@@ -15,6 +15,7 @@ namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using testing::HasSubstr;
+using testing::Not;
 
 using Json = nlohmann::json;
 
@@ -194,9 +195,11 @@ TEST_F(RanksWithTwoFolders, LeaveAllTogetherWithoutALastCheckpointWhenTheyHaveWa
   };
   std::jthread administrator([&] {
     said("checkpoint_failed", "for which the job waits");
+    std::this_thread::sleep_for(3 * ranks->older_parts_patience);
+    for (const auto& event : service.received("/events"))
+      EXPECT_THAT(event["message"], Not(HasSubstr("the last one"))) << "one of them leaves, the others wait";
     for (size_t number = 0; number < ranks->size(); ++number) (*ranks)[number].requests.leaving = true;
-    said("checkpoint_failed", "the last one");
-    ranks->interrupt_all("they have given up, or never do");
+    if (said("checkpoint_failed", "the last one") == "nothing") ranks->interrupt_all("they never give up");
   });
   for (const RunStop& stop : ranks->run(Ranks::initial())) EXPECT_EQ(stop.why, RunStop::Why::kYielded) << stop.reason;
   EXPECT_THAT(said("checkpoint_failed", "the last one"),

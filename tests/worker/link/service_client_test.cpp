@@ -364,5 +364,17 @@ TEST_F(Client, AnInterruptEndsTheWaitForAServiceThatIsAway) {
   reporter.end();
 }
 
+TEST_F(Client, AWorkerThatLeavesGivesUpTheWaitForAServiceThatIsAway) {
+  service.go_away();
+  ProgressReporter reporter(link());
+  Interrupt interrupt;
+  reporter.begin("j1", 2, true);
+  int asked = 0;
+  EXPECT_FALSE(reporter.finish(1, "hash", interrupt, [&] { return ++asked == 3; }));
+  EXPECT_EQ(asked, 3);
+  EXPECT_FALSE(interrupt.raised());
+  reporter.end();
+}
+
 }  // namespace
 }  // namespace holdfast::worker
