@@ -28,9 +28,9 @@ struct OptimizerConfig {
 
 // Linear warm-up over warmup_steps from schedule_start on: from 0, or, where that is above 0, from min_lr, which is the rate
 // before it. Then down to min_lr, which it stays at: along a cosine (Loshchilov, Hutter 2017, eq. 5) or in a line, within
-// decay_steps (0: until total_steps); or in a line within the last decay_steps (0: a tenth of all), and before them not at all
-// (warm-up, stable, decay: Hu et al. 2024, section 4.2; Hagele et al. 2024); or not at all.
-// `step` counts from 0: the rate used by the step that leads from state `step` to state `step + 1`.
+// decay_steps (0: until total_steps); or in a line within the last decay_steps (0: a tenth of those from schedule_start on),
+// and before them not at all (warm-up, stable, decay: Hu et al. 2024, section 4.2; Hagele et al. 2024); or not at all. `step`
+// counts from 0: the rate used by the step that leads from state `step` to state `step + 1`.
 double learning_rate_at(const OptimizerConfig& config, int64_t step);
 
 // Elements of the table that are to be updated; where theirs begin in buffers of such elements alone, which lie end to end.

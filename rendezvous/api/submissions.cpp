@@ -62,20 +62,39 @@ std::vector<std::string> warnings_of(const Json& request, const JobSpec& spec, b
   return warnings;
 }
 
-// A run that had ended at its lowest rate, and goes on in the middle of a longer schedule.
+// A run that ended at its lowest rate, and goes on in the middle of a longer schedule.
 std::string warning_of_jump(const Coordinator& state, const JobSpec& spec, const std::vector<StateSource>& resume) {
-  const Job* before = resume.empty() || resume.front().job.empty() ? nullptr : state.find_job(resume.front().job);
-  if (before == nullptr || spec.schedule_start > 0 || spec.lr_schedule == "constant") return "";
-  if (before->membership->spec.lr_schedule == "constant") return "";
-  const int64_t end = before->membership->total_steps(), step = resume.front().step;
+  const Job* before = nullptr;
+  int64_t step = 0;
+  if (!resume.empty()) {
+    before = resume.front().job.empty() ? nullptr : state.find_job(resume.front().job);
+    step = resume.front().step;
+  } else if (const auto dependency = find_dependency(state, spec); dependency && dependency->resumes_later) {
+    before = state.find_job(dependency->job);
+    step = before == nullptr ? 0 : before->membership->total_steps();
+  }
+  if (before == nullptr || spec.lr_schedule == "constant" || before->membership->spec.lr_schedule == "constant") return "";
+  if (spec.schedule_start == step) return "";
+  const int64_t end = before->membership->total_steps();
   // A warm-up below 0 follows from the number of steps, which is not known yet.
   const bool has_fallen = spec.lr_schedule != "wsd" && spec.decay_steps > 0 && spec.warmup_steps >= 0 &&
-                          step >= spec.warmup_steps + spec.decay_steps;
+                          step >= spec.schedule_start + spec.warmup_steps + spec.decay_steps;
   if (has_fallen || end == 0 || step < end || (spec.total_steps > 0 && spec.total_steps <= end)) return "";
   return fmt::format(
-      "job {} had ended at step {}, at its min_lr, and the rate jumps to where the longer schedule is there: give "
+      "job {} ends at step {}, at its min_lr, and the rate jumps to where the longer schedule is there: give "
       "schedule_start {} to begin it anew",
       before->id, step, step);
+}
+
+std::vector<std::string> warnings_of_resume(const Coordinator& state, const JobSpec& spec,
+                                            const std::vector<StateSource>& resume) {
+  std::vector<std::string> warnings;
+  if (!spec.serves() && !resume.empty() && resume.front().step == spec.total_steps) {
+    warnings.push_back(
+        fmt::format("total_steps is {}, and the checkpoint is of that step: there is nothing left to train", spec.total_steps));
+  }
+  if (std::string jump = warning_of_jump(state, spec, resume); !jump.empty()) warnings.push_back(std::move(jump));
+  return warnings;
 }
 
 // The same of what is there just now.
@@ -125,8 +144,7 @@ Outcome<Submission> read_submission(const HttpRequest& request) {
 HttpResponse created(const Coordinator& state, const Job& job, const Json& request, bool plain) {
   Json shown = show_job(state, job);
   std::vector<std::string> warnings = warnings_of(request, job.membership->spec, plain);
-  if (std::string jump = warning_of_jump(state, job.membership->spec, job.membership->resume); !jump.empty())
-    warnings.push_back(std::move(jump));
+  std::ranges::move(warnings_of_resume(state, job.membership->spec, job.membership->resume), std::back_inserter(warnings));
   shown["warnings"] = warnings;
   HttpResponse response = json_answer(201, shown);
   response.headers["Location"] = "/v1/jobs/" + job.id;
@@ -267,7 +285,7 @@ void Submissions::answer_dry_run(const Call& call, const Submission& submission)
   if (!submission.resume_note.empty()) would += "; " + submission.resume_note;
   std::vector<std::string> warnings = warnings_of_workers(spec, alive);
   std::ranges::move(warnings_of(submission.request, spec, reached_in_plain_), std::back_inserter(warnings));
-  if (std::string jump = warning_of_jump(state, spec, submission.resume); !jump.empty()) warnings.push_back(std::move(jump));
+  std::ranges::move(warnings_of_resume(state, spec, submission.resume), std::back_inserter(warnings));
   call.answer(json_answer(200, {{"spec", to_json(spec)}, {"warnings", warnings}, {"would", would}, {"free_workers", free}}));
 }
 

@@ -22,6 +22,7 @@ async function template(from) {
   const job = await get(`jobs/${id}`);
   const spec = { ...job.spec, name: step && job.name ? `${job.name}-from-${step}` : job.name };
   spec.resume_from = step ? `job:${id}@${step}` : (spec.resume_from ?? "");
+  if (step) spec.init_from = spec.after = ""; // the checkpoint has these weights, and that job has ended
   return { spec, text: step ? `As ${jobTitle(job)}, beginning from its checkpoint of step ${step}.` : `As ${jobTitle(job)}.` };
 }
 

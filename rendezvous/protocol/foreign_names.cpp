@@ -78,12 +78,16 @@ constexpr ForeignName kForeignNames[] = {
     alias("per_device_train_batch_size", kHuggingFace, "batch_size"),
     alias("max_grad_norm", kHuggingFace, "grad_clip"),
     translated("tie_word_embeddings", kHuggingFace, "tied_head", "true=on false=off"),
+    translated("lr_scheduler_type", kHuggingFace, "lr_schedule",
+               "cosine=cosine linear=linear constant_with_warmup=constant constant=constant cosine_with_min_lr=cosine "
+               "warmup_stable_decay=wsd; all but constant fall to 0 there: add --min_lr 0; warmup_stable_decay falls along a "
+               "cosine there, here "
+               "in a line; constant has no warm-up there, and the others none unless it is given: add --warmup_steps 0"),
     translated(
-        "lr_scheduler_type", kHuggingFace, "lr_schedule",
-        "cosine=cosine linear=linear constant_with_warmup=constant constant=constant cosine_with_min_lr=cosine "
-        "warmup_stable_decay=wsd; cosine and linear fall to 0 there: add --min_lr 0; constant has no warm-up there, and the "
-        "others none unless it is given: add --warmup_steps 0"),
-    translated("lr_decay_style", "Megatron-LM", "lr_schedule", "cosine=cosine linear=linear constant=constant wsd=wsd"),
+        "lr_decay_style", "Megatron-LM", "lr_schedule",
+        "cosine=cosine linear=linear constant=constant wsd=wsd; all but constant fall to 0 there unless --min-lr is given: add "
+        "--min_lr 0; there is no warm-up there unless it is given: add --warmup_steps 0; wsd falls exponentially there, "
+        "here in a line"),
     alias("lr_wsd_decay_iters", "Megatron-LM", "decay_steps"),
     alias("lr_warmup_iters", "Megatron-LM", "warmup_steps"),
     none("embd_pdrop", kHuggingFace, kOneDropout),

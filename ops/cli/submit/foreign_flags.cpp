@@ -116,6 +116,14 @@ void ForeignFlags::apply(Json& spec, const std::map<std::string, std::string>& f
   for (const auto& [field, text] : flags) {  // they win over a foreign name of the file
     spec[field] = typed_value(*std::ranges::find(rendezvous::job_spec_fields(), field, &rendezvous::SpecField::name), text);
   }
+  // The two say in other words how long a job is, so that a flag wins over the other one of the file, too.
+  const auto is_typed = [&](const std::string& field) {
+    return flags.contains(field) || std::ranges::any_of(typed_, [&](const auto& each) {
+             return rendezvous::find_foreign_name(each.first)->field == field;
+           });
+  };
+  if (is_typed("epochs") && !is_typed("total_steps") && spec["epochs"] != 0) spec.erase("total_steps");
+  if (is_typed("total_steps") && !is_typed("epochs")) spec.erase("epochs");
   if (complaints.empty()) return;
   throw Failure{kBadInput, "some of this is written otherwise here (`holdfast help torchrun` has all of it):" + complaints};
 }

@@ -128,11 +128,14 @@ TEST(ForeignNames, OfSchedulesSayHowTheirsDifferWhereTheyAreTold) {
   const rendezvous::ForeignName& decay = *rendezvous::find_foreign_name("decay_lr");
   EXPECT_THAT(rendezvous::foreign_name_in_words(decay), HasSubstr("; false has no warm-up there: add --warmup_steps 0)"));
   const rendezvous::ForeignName& type = *rendezvous::find_foreign_name("lr_scheduler_type");
-  EXPECT_THAT(rendezvous::foreign_name_in_words(type),
-              AllOf(HasSubstr("; cosine and linear fall to 0 there: add --min_lr 0; constant has no warm-up there"),
-                    HasSubstr("add --warmup_steps 0)")));
+  EXPECT_THAT(
+      rendezvous::foreign_name_in_words(type),
+      AllOf(HasSubstr("; all but constant fall to 0 there: add --min_lr 0; warmup_stable_decay falls along a cosine there"),
+            HasSubstr("add --warmup_steps 0)")));
+  const rendezvous::ForeignName& style = *rendezvous::find_foreign_name("lr_decay_style");
+  EXPECT_THAT(rendezvous::foreign_name_in_words(style), HasSubstr("wsd falls exponentially there, here in a line)"));
   const std::string table = holdfast({"help", "torchrun", "--json"}).out;
-  EXPECT_THAT(table, AllOf(HasSubstr(decay.values), HasSubstr(type.values)));
+  EXPECT_THAT(table, AllOf(HasSubstr(decay.values), HasSubstr(type.values), HasSubstr(style.values)));
   EXPECT_EQ(rendezvous::own_value(decay, "False"), "constant");
   EXPECT_FALSE(rendezvous::own_value(decay, "add")) << "a word that is for people";
 }
@@ -203,6 +206,17 @@ TEST_F(Jobs, NamesOfOthersInAFileAreTakenAndFlagsWinOverThem) {
   EXPECT_EQ(Json::parse(run({"submit", "--config", file, "--print_config", "--total_steps", "7"}).out),
             (Json{{"train_data_path", "/d/t.bin"}, {"total_steps", 7}, {"eval_every", 2}, {"biases", "on"}}));
   EXPECT_EQ(Json::parse(run({"submit", "--config", file, "--print_config", "--max_iters", "8"}).out)["total_steps"], 8);
+  const auto length = [&](const std::string& flag, const std::string& value) {
+    Json printed = Json::parse(run({"submit", "--config", file, "--print_config", flag, value}).out);
+    printed.erase("train_data_path");
+    return printed;
+  };
+  std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "total_steps": 6})";
+  EXPECT_EQ(length("--epochs", "3"), (Json{{"epochs", 3}})) << "how long it is, in other words";
+  EXPECT_EQ(length("--num_train_epochs", "3"), (Json{{"epochs", 3}}));
+  EXPECT_EQ(length("--epochs", "0"), (Json{{"epochs", 0}, {"total_steps", 6}}));
+  std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "epochs": 2})";
+  EXPECT_EQ(length("--total_steps", "7"), (Json{{"total_steps", 7}}));
   std::ofstream(file) << R"({"train_data_path": "/d/t.bin", "max_iters": 5, "total_steps": 6, "compile": true})";
   const Said said = run({"submit", "--config", file, "--print_config"});
   EXPECT_EQ(said.exit_code, 2);

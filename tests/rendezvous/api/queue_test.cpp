@@ -9,6 +9,7 @@ namespace {
 
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 TEST_F(QueueTest, AJobNamesMissingRefusedAndBusyWorkers) {
   arrives("w1");
@@ -203,20 +204,31 @@ TEST_F(QueueTest, ARunThatHadEndedAndIsProlongedIsWarnedOfAJumpOfTheRate) {
   Progress done = said_by("w1", 100);
   done.finished = true;
   ask("POST", "/v1/jobs/j1/progress", done);
-  const auto is_warned = [&](const Json& changes) {
+  const auto is_warned = [&](const Json& changes, const std::string& words = "schedule_start 100 to begin it anew") {
     Json body = spec();
     body.update({{"resume_from", "job:j1"}, {"total_steps", 200}});
     body.update(changes);
     const Answer answer = ask_until_answered("POST", "/v1/jobs", body.dump());
     EXPECT_EQ(answer.status(), 201) << answer.response->body;
-    return answer.json().value("warnings", Json::array()).dump().find("schedule_start 100 to begin it anew") !=
-           std::string::npos;
+    return answer.json().value("warnings", Json::array()).dump().find(words) != std::string::npos;
   };
   EXPECT_TRUE(is_warned(Json::object()));
+  EXPECT_TRUE(is_warned({{"schedule_start", 50}})) << "as that of a run that was prolonged before";
+  EXPECT_TRUE(is_warned({{"total_steps", 100}}, "there is nothing left to train"));
+  EXPECT_FALSE(is_warned(Json::object(), "there is nothing left to train"));
   EXPECT_TRUE(is_warned({{"warmup_steps", 10}, {"decay_steps", 150}}));
   EXPECT_FALSE(is_warned({{"warmup_steps", 10}, {"decay_steps", 80}})) << "the rate stays at its lowest";
   EXPECT_FALSE(is_warned({{"schedule_start", 100}}));
   EXPECT_FALSE(is_warned({{"lr_schedule", "constant"}}));
+}
+
+TEST_F(QueueTest, AChainThatProlongsARunIsWarnedOfAJumpOfTheRateBeforeItsFirstJobHasEnded) {
+  submit({{"nodes", 1}});
+  const Json chain = {{"after", "j1"}, {"resume_from", "job:j1"}, {"total_steps", 200}};
+  EXPECT_THAT(submitted(chain).json()["warnings"].dump(), HasSubstr("job j1 ends at step 100, at its min_lr"));
+  Json anew = chain;
+  anew["schedule_start"] = 100;
+  EXPECT_THAT(submitted(anew).json()["warnings"].dump(), Not(HasSubstr("min_lr")));
 }
 
 TEST_F(QueueTest, AChainByNameIsResolvedWhenTheFirstJobHasSucceeded) {
