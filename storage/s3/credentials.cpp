@@ -180,8 +180,12 @@ Result<Credentials> CredentialSource::get() {
   }
   if (!found_) {
     auto first = find();
-    if (!first) return first;
+    if (!first) {
+      if (had_some_) first.error().code = Error::Code::kUnavailable;
+      return first;
+    }
     found_ = *std::move(first);
+    had_some_ = true;
   }
   return *found_;
 }

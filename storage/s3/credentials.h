@@ -26,7 +26,7 @@ struct Credentials {
 
 class CredentialSource {
  public:
-  // kRefused: there are none, with where they were looked for.
+  // kRefused: there are none, with where they were looked for; kUnavailable: there were some, and now there are none.
   Result<Credentials> get();
   // The next get() looks again: a server says that these have expired, or does not know them.
   void forget();
@@ -34,6 +34,7 @@ class CredentialSource {
  private:
   std::mutex mutex_;
   std::optional<Credentials> found_;
+  bool had_some_ = false;
 };
 
 // "": nobody says.

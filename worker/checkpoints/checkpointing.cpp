@@ -17,7 +17,7 @@ using rendezvous::CheckpointRecord;
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-constexpr milliseconds kFirstRetry{5000}, kLongestRetry{60'000}, kPoll{20}, kAfterReserved{1000};
+constexpr milliseconds kPoll{20};
 constexpr milliseconds kReportPatience{10'000};  // with the steps' reports; a saved state is worth more than they are
 constexpr size_t kRegisteredKept = 16, kStartsKept = 64;
 
@@ -78,9 +78,16 @@ Checkpointing::Checkpointing(CheckpointSetup setup)
         record_span(SpanKind::kCheckpoint, "checkpoint: write", std::chrono::duration<double>(outcome.write_s));
         auto whole = outcome.part ? complete(outcome) : std::optional(outcome);
         if (!whole) return;
-        const std::lock_guard lock(mutex_);
-        if (whole->result) whole->stall_s += take_compared_s(whole->step);
+        std::unique_lock lock(mutex_);
         last_wait_.write_ended(whole->step, whole->result.has_value(), steady_clock::now());
+        if (!whole->result) {
+          // Not by the tender, who may be waiting for the service: this has to be known, and tried again, all the same.
+          lock.unlock();
+          if (!stop_.raised()) note_failure(*whole);
+          return;
+        }
+        whole->stall_s += take_compared_s(whole->step);
+        if (failed_.first == whole->step) failed_.first = -1;
         outcomes_.push_back(std::move(*whole));
         changed_.notify_all();
       });
@@ -182,20 +189,6 @@ bool Checkpointing::give_to_writer(const StateToWrite& state, storage::Manifest 
   return true;
 }
 
-void Checkpointing::retry() {
-  const std::lock_guard begins(begin_mutex_);
-  {
-    const std::lock_guard lock(mutex_);
-    if (reserved_ >= 0) {
-      retry_at_ = steady_clock::now() + kAfterReserved;
-      return;
-    }
-  }
-  if (writer_->retry() || writer_->in_progress()) return;
-  const std::lock_guard lock(mutex_);
-  submitted_ = -1;  // there is no copy to write again (no memory for it): the thread that waits submits anew
-}
-
 void Checkpointing::start(const StateToWrite& state) {
   if (submit(state)) return;
   const auto other = writer_->in_progress();
@@ -227,18 +220,31 @@ void Checkpointing::forget_reservation() {
 
 RunResult<void> Checkpointing::hand_in(const StateToWrite& state, Interrupt& interrupt) {
   while (!submit(state)) {
-    if (interrupt.wait_for(kPoll)) return tl::unexpected(interrupted(interrupt.reason()));
+    if (!interrupt.wait_for(kPoll)) continue;
+    forget_reservation();
+    return tl::unexpected(interrupted(interrupt.reason()));
   }
   return {};
 }
 
 RunResult<std::string> Checkpointing::write_now(const StateToWrite& state, Interrupt& interrupt, const PatienceNow& patience) {
   const int64_t step = state.step;
+  struct Awaiting {  // a part that never comes is waited for no longer than those of others once nobody waits for this step
+    Checkpointing& checkpoints;
+    ~Awaiting() {
+      const std::lock_guard lock(checkpoints.mutex_);
+      checkpoints.awaited_ = -1;
+      checkpoints.is_last_ = false;
+      checkpoints.changed_.notify_all();
+    }
+  };
   awaited_ = step;
   is_last_ = false;
+  const Awaiting awaiting{*this};
   do {
     const auto limit = patience();
     if (limit && !is_last_.exchange(true)) tell_of_last(step);
+    retry_if_due();
     submit(state);  // does nothing if an earlier submission still counts
     const std::lock_guard lock(mutex_);
     if (const auto found = registered_.find(step); found != registered_.end()) return found->second;
@@ -253,15 +259,6 @@ void Checkpointing::tell_of_last(int64_t step) const {
   const std::string after = older && *older != step ? fmt::format(", after that of step {}, which is under way", *older) : "";
   spdlog::info("before this worker leaves, the checkpoint of step {} goes to {}{}; another SIGTERM ends the worker without it",
                step, store_->describe(), after);
-}
-
-// With the lock held.
-RunStop Checkpointing::not_in_time(int64_t step) const {
-  const std::string text =
-      fmt::format("the checkpoint of step {}, the last one, could not be registered in time: what is written of it is in {}",
-                  step, store_->describe());
-  outbox_.event(job_, "checkpoint_failed", text);
-  return interrupted(text);
 }
 
 // With the lock held.
@@ -284,9 +281,10 @@ void Checkpointing::finish_writes() {
       lock.lock();
     } else if (!retry_at_) {
       changed_.wait(lock);
-    } else if (changed_.wait_until(lock, *retry_at_) == std::cv_status::timeout && std::exchange(retry_at_, std::nullopt)) {
+    } else {
+      changed_.wait_until(lock, *retry_at_);
       lock.unlock();
-      retry();
+      retry_if_due();
       lock.lock();
     }
   }
@@ -299,7 +297,6 @@ void Checkpointing::remember(const storage::Manifest& manifest) {
 }
 
 void Checkpointing::finish_write(storage::WriteOutcome outcome) {
-  if (!outcome.result) return note_failure(outcome);
   const storage::Manifest& manifest = *outcome.result;
   {
     const std::lock_guard lock(mutex_);
@@ -361,38 +358,6 @@ std::optional<rendezvous::CheckpointReply> Checkpointing::register_checkpoint(Ch
     changed_.wait_for(lock, std::chrono::seconds(1), [&] { return generation_ != record.generation || stop_.raised(); });
   }
   return std::nullopt;
-}
-
-// The number of a generation that the service does not know is above all that it gives out: the next one writes over it.
-RunStop Checkpointing::stop_of(const storage::WriteOutcome& refused) {
-  const std::string& why = refused.result.error().message;
-  const auto there = storage::read_manifest(*store_, refused.step);
-  const std::lock_guard lock(mutex_);
-  const bool newer = there && there->job == job_ && there->generation > generation_;
-  if (newer) return superseded(there->generation, why);
-  // Bytes that are not the state's: fresh copies are right, and all ranks make theirs in the next generation.
-  return refused.result.error().code == storage::Error::Code::kCorrupt ? fault("checkpoint_failed", why) : job_failed(why);
-}
-
-void Checkpointing::note_failure(const storage::WriteOutcome& outcome) {
-  const storage::Error& error = outcome.result.error();
-  const bool for_good = error.code == storage::Error::Code::kRefused || error.code == storage::Error::Code::kCorrupt;
-  const RunStop stop = for_good ? stop_of(outcome) : RunStop{};
-  const std::lock_guard lock(mutex_);
-  retry_delay_ = std::clamp(retry_delay_ * 2, kFirstRetry, kLongestRetry);
-  tidied_ = false;  // of a divided state others may have written their parts of it
-  if (for_good) {
-    refused_[outcome.step] = stop;
-  } else {
-    retry_at_ = steady_clock::now() + retry_delay_;
-  }
-  const std::string next = for_good ? "it is not tried again in this generation"
-                                    : fmt::format("it is tried again in {} s", retry_delay_.count() / 1000);
-  const std::string text =
-      fmt::format("the checkpoint of step {} could not be written, {} and {}: {}", outcome.step,
-                  awaited_ == outcome.step ? "the job waits for it" : "training goes on", next, error.message);
-  spdlog::error("{}", text);
-  outbox_.event(job_, "checkpoint_failed", text);
 }
 
 }  // namespace holdfast::worker

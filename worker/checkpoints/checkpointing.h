@@ -114,7 +114,8 @@ class Checkpointing {
   std::vector<int64_t> apply_retention(int64_t newest, std::span<const int64_t> needed);
   void report_removed(rendezvous::CheckpointRecord& record, const storage::Manifest& manifest);
   void tidy_up(const storage::Manifest& manifest);
-  void note_failure(const storage::WriteOutcome& outcome);
+  void note_failure(const storage::WriteOutcome& outcome);  // the writer's thread
+  void retry_if_due();                                      // the tender, and the train thread while it waits for a checkpoint
   void remove_older(rendezvous::CheckpointRecord& record, const storage::Manifest& manifest, std::span<const int64_t> needed);
   double take_compared_s(int64_t step);
   void tell_of_last(int64_t step) const;
@@ -160,8 +161,9 @@ class Checkpointing {
   std::optional<storage::WriteOutcome> newest_registered_;
   std::optional<std::chrono::steady_clock::time_point> retry_at_;
   std::chrono::milliseconds retry_delay_{0};
-  std::map<int64_t, std::string> registered_;  // step -> hash, the newest few of this generation; durable parts, too
-  std::map<int64_t, RunStop> refused_;         // step -> why this generation can never write it
+  std::pair<int64_t, std::string> failed_{-1, ""};  // the step of the last write, where it has failed, and why
+  std::map<int64_t, std::string> registered_;       // step -> hash, the newest few of this generation; durable parts, too
+  std::map<int64_t, RunStop> refused_;              // step -> why this generation can never write it
   std::thread finisher_;
   std::unique_ptr<storage::CheckpointWriter> writer_;  // last: its callback uses the rest
 };

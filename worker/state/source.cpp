@@ -1,7 +1,6 @@
 #include "worker/state/source.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <atomic>
@@ -23,18 +22,32 @@ using std::chrono::milliseconds;
 constexpr milliseconds kSignOfLife{100};
 enum class Reading : uint8_t { kReading, kDone, kFailed };
 
-// One try to read. Returns "" on success, else the reason why a second try would not help; nullopt: the store is away.
+// A place in which no checkpoint is at all.
+bool holds_nothing(storage::ObjectStore& store) {
+  const auto steps = storage::list_checkpoints(store);
+  return steps && steps->empty();
+}
+
+// One try to read. Returns "" on success, else the reason why a second try would not help; nullopt: the store is away, and
+// `away` says how. A place that is not there, or is empty, is away: its volume is not mounted on this machine, perhaps, and a
+// checkpoint that one machine does not see is not to be given up for all.
 std::optional<std::string> try_to_read(const StateSource& source, const StoreOpener& open_store, const ReadOnce& read,
-                                       storage::Manifest& manifest) {
-  const auto verdict = [](const storage::Error& error) -> std::optional<std::string> {
-    if (error.code != storage::Error::Code::kUnavailable) return error.message;
-    spdlog::warn("the checkpoint cannot be read now, it is tried again: {}", error.message);
-    return std::nullopt;
-  };
+                                       storage::Manifest& manifest, std::string& away) {
+  using enum storage::Error::Code;
   auto store = open_store(source.store, source.job, source.copy);
-  if (!store) return verdict(store.error());
+  if (!store) {
+    if (store.error().code == kCorrupt) return store.error().message;
+    away = store.error().message;
+    return std::nullopt;
+  }
   auto found = read(**store);
-  if (!found) return verdict(found.error());
+  if (!found) {
+    const storage::Error& error = found.error();
+    const bool is_empty = error.code == kNotFound && !source.store.empty() && holds_nothing(**store);
+    if (error.code != kUnavailable && !is_empty) return error.message;
+    away = error.message + (is_empty ? "; none is there at all: is its volume mounted on this machine?" : "");
+    return std::nullopt;
+  }
   if (!source.state_hash.empty() && found->state_hash != source.state_hash) {
     return fmt::format("{}: the checkpoint of step {} has the hash {}, the catalogue says {}", (*store)->describe(),
                        source.step, found->state_hash, source.state_hash);
@@ -45,13 +58,18 @@ std::optional<std::string> try_to_read(const StateSource& source, const StoreOpe
 
 class CheckpointReader {
  public:
-  CheckpointReader(const StateSource& source, const StoreOpener& open_store, Interrupt& interrupt, const ReadOnce& read)
+  CheckpointReader(const StateSource& source, const StoreOpener& open_store, Interrupt& interrupt, const ReadOnce& read,
+                   const TellAway& tell_away)
       : thread_([&, this](const std::stop_token& stop) {
           rendezvous::BackOff back_off(milliseconds(500), milliseconds(5000));
           std::optional<std::string> result;
+          std::string away, told;
           while (!result && !stop.stop_requested() && !interrupt.raised()) {
-            result = try_to_read(source, open_store, read, manifest_);
-            if (!result) interrupt.wait_for(back_off.next());
+            result = try_to_read(source, open_store, read, manifest_, away);
+            if (result) break;
+            if (std::exchange(told, away) != away)
+              tell_away(fmt::format("the checkpoint of step {} cannot be read now, and is tried again: {}", source.step, away));
+            interrupt.wait_for(back_off.next());
           }
           failure_ = result.value_or("");
           state_ = !result ? Reading::kReading : result->empty() ? Reading::kDone : Reading::kFailed;
@@ -86,9 +104,9 @@ RunResult<std::vector<Reading>> tell(Communicator& ring, Reading mine) {
 }
 
 RunResult<void> read_whole_as_rank0(const StateSource& source, Communicator& ring, Session& session,
-                                    const StoreOpener& open_store, Interrupt& interrupt) {
+                                    const StoreOpener& open_store, Interrupt& interrupt, const TellAway& tell_away) {
   if (ring.rank() != 0) {
-    const auto read = read_beside_the_ring(source, ring, open_store, interrupt, nullptr);
+    const auto read = read_beside_the_ring(source, ring, open_store, interrupt, nullptr, tell_away);
     return read ? RunResult<void>() : tl::unexpected(read.error());
   }
   model::HostState state(*session.state, *session.ops);
@@ -96,9 +114,10 @@ RunResult<void> read_whole_as_rank0(const StateSource& source, Communicator& rin
   for (const model::StateTensor& tensor : state.tensors())
     tensors.push_back({tensor.name, tensor.dtype, tensor.shape, {tensor.data, tensor.bytes}});
   const int threads = host_threads(*session.ops, 8);
-  const auto read = read_beside_the_ring(source, ring, open_store, interrupt, [&](storage::ObjectStore& store) {
+  const auto read_all = [&](storage::ObjectStore& store) {
     return storage::read_checkpoint(store, source.step, tensors, threads);
-  });
+  };
+  const auto read = read_beside_the_ring(source, ring, open_store, interrupt, read_all, tell_away);
   if (!read) return tl::unexpected(read.error());
   state.put();
   session.state->bytes_changed();
@@ -110,9 +129,9 @@ RunResult<void> read_whole_as_rank0(const StateSource& source, Communicator& rin
 }  // namespace
 
 RunResult<storage::Manifest> read_beside_the_ring(const StateSource& source, Communicator& ring, const StoreOpener& open_store,
-                                                  Interrupt& interrupt, const ReadOnce& read) {
+                                                  Interrupt& interrupt, const ReadOnce& read, const TellAway& tell_away) {
   std::optional<CheckpointReader> reader;
-  if (read) reader.emplace(source, open_store, interrupt, read);
+  if (read) reader.emplace(source, open_store, interrupt, read, tell_away);
   while (true) {
     const Reading mine = reader ? reader->state() : Reading::kDone;
     const auto words = tell(ring, mine);
@@ -131,7 +150,7 @@ RunResult<storage::Manifest> read_beside_the_ring(const StateSource& source, Com
 }
 
 RunResult<int64_t> acquire_state(const StateSource& source, Communicator& ring, Session& session, const StoreOpener& open_store,
-                                 Interrupt& interrupt) {
+                                 Interrupt& interrupt, const TellAway& tell_away) {
   if (source.kind == StateSource::Kind::kMemory) return source.step;
   session.lose_gradient();
   session.refused_in_row = 0;
@@ -142,7 +161,7 @@ RunResult<int64_t> acquire_state(const StateSource& source, Communicator& ring, 
   }
   session.distrust();
   if (session.is_divided()) return source.step;
-  if (const auto done = read_whole_as_rank0(source, ring, session, open_store, interrupt); !done)
+  if (const auto done = read_whole_as_rank0(source, ring, session, open_store, interrupt, tell_away); !done)
     return tl::unexpected(done.error());
   return source.step;
 }

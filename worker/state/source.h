@@ -2,8 +2,8 @@
 //
 // Rank 0 reads a checkpoint; of one of a divided state each rank reads its parts, once the ranks have agreed on them
 // (divided/agreement.h). Meanwhile all ranks keep exchanging a few bytes, so that a long read is not taken for a silent
-// neighbour, and so that a fence ends it on all ranks. A store that is away is tried again until then; bytes that do not
-// verify are a fault that names the checkpoint.
+// neighbour, and so that a fence ends it on all ranks. A store that is away, a place that is not there and one without any
+// checkpoint are tried again until then; bytes that do not verify are a fault that names the checkpoint.
 // Promises: returns the step to which agree_on_state is to bring all ranks. Ranks that must copy hold no state afterwards.
 #pragma once
 
@@ -24,11 +24,15 @@ using StoreOpener = std::function<storage::Result<std::unique_ptr<storage::Objec
 
 // One try to read something of a checkpoint, on a thread of its own.
 using ReadOnce = std::function<storage::Result<storage::Manifest>(storage::ObjectStore&)>;
-// Reads until it succeeds, or cannot; all ranks call it, and it returns when all have read. Null: this rank reads nothing.
+// Called, on that thread, when the store is away, once for each reason, with words for people.
+using TellAway = std::function<void(const std::string& text)>;
+// Reads until it succeeds, or cannot; all ranks call it, and it returns when all have read. `read` null: this rank reads
+// nothing.
 RunResult<storage::Manifest> read_beside_the_ring(const rendezvous::StateSource& source, Communicator& ring,
-                                                  const StoreOpener& open_store, Interrupt& interrupt, const ReadOnce& read);
+                                                  const StoreOpener& open_store, Interrupt& interrupt, const ReadOnce& read,
+                                                  const TellAway& tell_away);
 
 RunResult<int64_t> acquire_state(const rendezvous::StateSource& source, Communicator& ring, Session& session,
-                                 const StoreOpener& open_store, Interrupt& interrupt);
+                                 const StoreOpener& open_store, Interrupt& interrupt, const TellAway& tell_away);
 
 }  // namespace holdfast::worker

@@ -113,7 +113,10 @@ RunResult<NotReady> ask_who_is_ready(TrainLoop& loop, bool is_late = false) {
   if (loop.requests.leaving) mine |= kLeaves;
   if (is_late && now != Readiness::kReady) mine |= kGivesUp;
   const auto told = loop.ring.all_gather({&mine, 1});
-  if (!told) return tl::unexpected(ring_stop(told.error()));
+  if (!told) {
+    loop.checkpoints.forget_reservation();
+    return tl::unexpected(ring_stop(told.error()));
+  }
   NotReady others;
   for (size_t rank = 0; rank < told->size(); ++rank) {
     const std::byte of_rank = (*told)[rank].size() == 1 ? (*told)[rank][0] : std::byte{static_cast<uint8_t>(Readiness::kBusy)};

@@ -15,13 +15,17 @@ from hostile_server import KEY, SECRET, HostileServer  # noqa: E402
 from test_s3_faults import drive  # noqa: E402
 
 
-class RoleOfTheMachine(unittest.TestCase):
-    def test_the_metadata_service_gives_keys_that_end(self):
-        asked = []
+class Metadata:
+    """The service that gives a machine's role its keys; `silent`: it answers nothing of use."""
 
-        class Metadata(BaseHTTPRequestHandler):
+    def __init__(self):
+        self.asked = asked = []
+        self.silent = False
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
             def do_PUT(self):
-                self.say("token-1" if self.headers.get("X-aws-ec2-metadata-token-ttl-seconds") else "", 200)
+                self.say("token-1" if self.headers.get("X-aws-ec2-metadata-token-ttl-seconds") else "", 500 if outer.silent else 200)
 
             def do_GET(self):
                 asked.append(self.path)
@@ -40,20 +44,41 @@ class RoleOfTheMachine(unittest.TestCase):
 
             def log_message(self, *_):
                 pass
-        metadata = HTTPServer(("127.0.0.1", 0), Metadata)
-        threading.Thread(target=metadata.serve_forever, args=(0.05,), daemon=True).start()
-        server = HostileServer()
-        env = {"AWS_ACCESS_KEY_ID": "", "AWS_EC2_METADATA_DISABLED": "",
-               "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"http://127.0.0.1:{metadata.server_address[1]}"}
-        answers = drive(server.place(), "put", "x", 10, ",", "get", "x", **env)
+        self.http = HTTPServer(("127.0.0.1", 0), Handler)
+        threading.Thread(target=self.http.serve_forever, args=(0.05,), daemon=True).start()
+        self.env = {"AWS_ACCESS_KEY_ID": "", "AWS_EC2_METADATA_DISABLED": "",
+                    "AWS_EC2_METADATA_SERVICE_ENDPOINT": f"http://127.0.0.1:{self.http.server_address[1]}"}
+
+    def stop(self):
+        self.http.shutdown()
+        self.http.server_close()
+
+
+class RoleOfTheMachine(unittest.TestCase):
+    def setUp(self):
+        self.metadata, self.server = Metadata(), HostileServer()
+        self.addCleanup(self.server.stop)
+
+    def test_the_metadata_service_gives_keys_that_end(self):
+        answers = drive(self.server.place(), "put", "x", 10, ",", "get", "x", **self.metadata.env)
         self.assertTrue(all(one["ok"] for one in answers), answers)
-        self.assertEqual({"session"}, {one.headers.get("x-amz-security-token") for one in server.requests})
-        self.assertEqual(2, len(asked), "it was asked once, for the role's name and its keys")
-        metadata.shutdown()
-        metadata.server_close()
-        none = drive(server.place(), "open", **env)[-1]
+        self.assertEqual({"session"}, {one.headers.get("x-amz-security-token") for one in self.server.requests})
+        self.assertEqual(2, len(self.metadata.asked), "it was asked once, for the role's name and its keys")
+        self.metadata.stop()
+        none = drive(self.server.place(), "open", **self.metadata.env)[-1]
+        self.assertEqual("refused", none["code"])
         self.assertRegex(none["message"], "there are no credentials.*as this machine's role: http://127.0.0.1")
-        server.stop()
+
+    def test_keys_that_cannot_be_had_again_for_a_moment_are_no_refusal(self):
+        def expired(request):
+            if request.kind == "PUT" and request.key.endswith("/y"):
+                self.metadata.silent = True
+                request.error(403, "ExpiredToken", "The token has expired.")
+        self.server.before = expired
+        first, second = drive(self.server.place(), "put", "x", 10, ",", "put", "y", 10, **self.metadata.env)
+        self.assertTrue(first["ok"], first)
+        self.assertEqual("unavailable", second["code"], "the same try a minute later would succeed")
+        self.metadata.stop()
 
 
 class Tls(unittest.TestCase):

@@ -139,6 +139,9 @@ class Ranks {
   std::function<void(TestRank& rank, size_t number, const CollectiveError& error)> on_lost_peer = [](TestRank&, size_t,
                                                                                                      const CollectiveError&) {};
 
+  // Called on the thread of a rank that reads a checkpoint: the store is away.
+  TellAway on_away = [](const std::string&) {};
+
   FillingWindows filling;                                                    // TrainLoop::filling
   std::chrono::milliseconds older_parts_patience = std::chrono::minutes(1);  // TrainLoop::older_parts_patience
   bool look_at_stores = false;                                               // Checkpointing::look_at_store
@@ -226,12 +229,12 @@ class Ranks {
                                   .service = rendezvous::service_stores(service_.url(), "token"),
                                   .copy = copy});
     };
-    auto wanted = acquire_state(source, **ring, *rank.session, open, rank.interrupt);
+    auto wanted = acquire_state(source, **ring, *rank.session, open, rank.interrupt, on_away);
     if (!wanted) return wanted.error();
     StepHistory history = rank.reporter.history();
     history.truncate(*wanted);
     const Restoring restoring = [&](const ReadOnce& read) {
-      return read_beside_the_ring(source, **ring, open, rank.interrupt, read);
+      return read_beside_the_ring(source, **ring, open, rank.interrupt, read, on_away);
     };
     auto agreed = rank.session->is_divided()
                       ? agree_on_divided_state(**ring, *rank.session, source, *wanted, history, "", restoring)

@@ -266,6 +266,7 @@ TEST_F(SameBits, FromACheckpointAtAnotherWorldSize) {
 
 TEST_F(SameBits, ACheckpointThatDoesNotVerifyIsNamedByRank0AndLoadedByNobody) {
   const auto spec = tiny_spec(data);
+  undisturbed(spec, 1);  // which leaves the checkpoint of its end
   Ranks ranks(spec, service);
   ranks.add();
   ranks.add();
@@ -275,6 +276,28 @@ TEST_F(SameBits, ACheckpointThatDoesNotVerifyIsNamedByRank0AndLoadedByNobody) {
   EXPECT_EQ(stops[1].why, RunStop::Why::kInterrupted);
   EXPECT_EQ(ranks[0].session->held_step(), -1);
   EXPECT_EQ(ranks[1].session->held_step(), -1);
+}
+
+TEST_F(SameBits, ACheckpointIsWaitedForWhereItsVolumeIsNotMounted) {
+  auto spec = tiny_spec(data);
+  for (const char* shard : {"none", "optimizer"}) {
+    spec.shard = shard;
+    const std::string hash = undisturbed(spec, 2);
+    const std::string folder = spec.checkpoint_store + "/j1";
+    std::filesystem::rename(folder, data.path("volume"));
+    Ranks ranks(spec, service, 2);  // each makes the folder that it does not find
+    std::atomic<int> told = 0;
+    ranks.on_away = [&](const std::string& text) {
+      EXPECT_NE(text.find("is its volume mounted on this machine?"), std::string::npos) << text;
+      if (told++ > 0) return;  // the other rank's, of a divided state
+      std::filesystem::remove_all(folder);
+      std::filesystem::rename(data.path("volume"), folder);
+    };
+    run_to_end(ranks, Ranks::checkpoint(spec, spec.total_steps));
+    EXPECT_GE(told, 1);
+    EXPECT_EQ(ranks.hash(), hash);
+    std::filesystem::remove_all(folder);
+  }
 }
 
 TEST_F(SameBits, TheLossAndTheLedgersDigestAreTheSameToo) {

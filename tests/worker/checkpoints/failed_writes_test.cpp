@@ -1,6 +1,7 @@
-// Parts of a divided state whose store refuses them when the job is to stop after their step: they are tried again.
+// Writes that fail are told of and tried again, also where the job waits for them, or the service is away.
 #include <gtest/gtest.h>
 
+#include "tests/worker/checkpoints/checkpoints_of_a_rank.h"
 #include "tests/worker/step/same_bits_fixture.h"
 
 namespace holdfast::worker {
@@ -47,6 +48,40 @@ TEST_F(PartsAgain, OfTheStepAfterWhichTheJobIsPaused) {
   });
   for (const RunStop& stop : ranks.run(Ranks::initial())) EXPECT_EQ(stop.why, RunStop::Why::kYielded) << stop.reason;
   EXPECT_TRUE(storage::verify_checkpoint(*storage::open_directory_store(spec.checkpoint_store + "/j1").value(), 4));
+}
+
+TEST_F(CheckpointsOfARank, AreTriedAgainWhileTheRegistrationOfAnOlderOneWaitsForTheService) {
+  make(0);
+  service.go_away();
+  rank->session->state->step = 10;
+  rank->checkpoints->start(state_of(*rank->session));
+  while (there().empty()) std::this_thread::yield();
+  disk->broken = true;
+  std::jthread disk_and_service([&] {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    while (disk->refusals == 0) std::this_thread::yield();
+    disk->broken = false;
+    while (there().size() < 2 && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    rank->interrupt.raise("it is there, or never comes");
+  });
+  rank->session->state->step = 15;
+  EXPECT_FALSE(rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt)) << "registered by whom?";
+  EXPECT_EQ(there(), (std::vector<int64_t>{10, 15}));
+}
+
+TEST_F(CheckpointsOfARank, AreWaitedForByNobodyOnceThatIsCalledOff) {
+  make(0);
+  disk->broken = true;
+  std::jthread somebody([&] {
+    EXPECT_TRUE(service.wait_for("/events", 1));
+    rank->interrupt.raise("the job goes on");
+  });
+  rank->session->state->step = 8;
+  EXPECT_FALSE(rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt));
+  ASSERT_TRUE(service.wait_for("/events", 2));
+  const auto again = service.received("/events")[1]["message"].get<std::string>();
+  EXPECT_NE(again.find("the checkpoint of step 8 could not be written, training goes on"), std::string::npos) << again;
 }
 
 }  // namespace
