@@ -63,6 +63,17 @@ test("what is typed is checked while it is typed", async (t) => {
   assert.deepEqual(await jobs(), [], "asking what would be done makes no job");
 });
 
+test("a job that begins from a checkpoint has no weights to begin with, and comes after nobody", async (t) => {
+  const page = await openPage(t, "#/submit");
+  page.expected.push(DRY_RUN);
+  const spec = { name: "tuned", train_data_path: "/d.bin", init_from: "job:j1@20", after: "j1" };
+  await page.route(/\/v1\/jobs\/j9$/, (route) => route.fulfill({ json: { id: "j9", name: "tuned", spec } }));
+  await page.evaluate(() => (location.hash = "#/submit?from=j9@300"));
+  await page.getByText("beginning from its checkpoint of step 300").waitFor();
+  for (const [name, value] of Object.entries({ resume_from: "job:j9@300", init_from: "", after: "" }))
+    assert.equal(await page.locator(`#field-${name}`).inputValue(), value, name);
+});
+
 test("the form has the fields of the kind of job that is chosen", async (t) => {
   const page = await openPage(t, "#/submit");
   page.expected.push(DRY_RUN);
