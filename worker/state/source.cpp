@@ -45,7 +45,8 @@ std::optional<std::string> try_to_read(const StateSource& source, const StoreOpe
     const storage::Error& error = found.error();
     const bool is_empty = error.code == kNotFound && !source.store.empty() && holds_nothing(**store);
     if (error.code != kUnavailable && !is_empty) return error.message;
-    away = error.message + (is_empty ? "; none is there at all: is its volume mounted on this machine?" : "");
+    away = is_empty ? fmt::format("no checkpoint at all is in {}: is its volume mounted on this machine?", (*store)->describe())
+                    : error.message;
     return std::nullopt;
   }
   if (!source.state_hash.empty() && found->state_hash != source.state_hash) {
