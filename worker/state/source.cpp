@@ -22,12 +22,6 @@ using std::chrono::milliseconds;
 constexpr milliseconds kSignOfLife{100};
 enum class Reading : uint8_t { kReading, kDone, kFailed };
 
-// A place in which no checkpoint is at all.
-bool holds_nothing(storage::ObjectStore& store) {
-  const auto steps = storage::list_checkpoints(store);
-  return steps && steps->empty();
-}
-
 // One try to read. Returns "" on success, else the reason why a second try would not help; nullopt: the store is away, and
 // `away` says how. A place that is not there, or is empty, is away: its volume is not mounted on this machine, perhaps, and a
 // checkpoint that one machine does not see is not to be given up for all.
@@ -41,12 +35,18 @@ std::optional<std::string> try_to_read(const StateSource& source, const StoreOpe
     return std::nullopt;
   }
   auto found = read(**store);
+  if (!found && found.error().code == kNotFound && !source.store.empty()) {
+    const auto steps = storage::list_checkpoints(**store);
+    if (!steps || steps->empty()) {
+      away = steps ? fmt::format("no checkpoint at all is in {}: is its volume mounted on this machine?", (*store)->describe())
+                   : steps.error().message;
+      return std::nullopt;
+    }
+    if (std::ranges::find(*steps, source.step) != steps->end()) found = read(**store);  // it may have come just now
+  }
   if (!found) {
-    const storage::Error& error = found.error();
-    const bool is_empty = error.code == kNotFound && !source.store.empty() && holds_nothing(**store);
-    if (error.code != kUnavailable && !is_empty) return error.message;
-    away = is_empty ? fmt::format("no checkpoint at all is in {}: is its volume mounted on this machine?", (*store)->describe())
-                    : error.message;
+    if (found.error().code != kUnavailable) return found.error().message;
+    away = found.error().message;
     return std::nullopt;
   }
   if (!source.state_hash.empty() && found->state_hash != source.state_hash) {
