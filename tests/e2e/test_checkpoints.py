@@ -75,8 +75,8 @@ class Checkpoints(harness.ClusterTest):
         self.assertEqual((400, "schedule_start"), (status, problem["errors"][0]["field"]))
         self.assertIn("80 is beyond step 60 of job", problem["errors"][0]["message"])
         jumps = [self.cluster.request("POST", "/v1/jobs?dry_run=1", {**longer, **more})[1]["warnings"] for more in ({}, {"schedule_start": 60})]
-        self.assertIn(f"job {job} had ended at step 60", str(jumps[0]))
-        self.assertNotIn("had ended", str(jumps[1]))
+        self.assertIn(f"job {job} ends at step 60, at its min_lr", str(jumps[0]))
+        self.assertNotIn("at its min_lr", str(jumps[1]))
         curve = lambda of: {point["step"]: point for point in self.cluster.get(f"/v1/jobs/{of}/metrics?limit=1000")["metrics"]}  # noqa: E731
         before, after = curve(job), curve(self.finished_job(**{**longer, "schedule_start": 60}))
         self.assertAlmostEqual(self.spec["min_lr"], before[60]["learning_rate"], delta=0.05 * self.spec["learning_rate"])

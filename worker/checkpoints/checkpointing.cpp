@@ -158,9 +158,11 @@ bool Checkpointing::submit(const StateToWrite& state) {
   if (!begins) return false;
   fault_point("checkpoint_write", manifest.step, rank_);
   const int64_t step = manifest.step;
+  std::optional<steady_clock::time_point> retry_at;  // of an older write
   {
     const std::lock_guard lock(mutex_);
-    retry_at_.reset();  // before submit: the outcome of this write may come before submit returns
+    retry_at =
+        std::exchange(retry_at_, std::nullopt);  // before submit: the outcome of this write may come before submit returns
     if (tried_ != step) last_wait_.write_begins_anew(step);
     if (rank_ == 0) compared_s_[step] = state.compared_s;
   }
@@ -168,7 +170,11 @@ bool Checkpointing::submit(const StateToWrite& state) {
     const Span stall(SpanKind::kCheckpoint, "checkpoint: copy of the state", step);
     manifest.state_hash = state.state_hash;
     if (state.part) manifest.tensors = state.part->tensors;
-    if (!give_to_writer(state, std::move(manifest))) return false;
+    if (!give_to_writer(state, std::move(manifest))) {
+      const std::lock_guard lock(mutex_);
+      if (!retry_at_) retry_at_ = retry_at;
+      return false;
+    }
   }
   const std::lock_guard lock(mutex_);
   submitted_ = tried_ = step;

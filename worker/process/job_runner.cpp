@@ -320,17 +320,21 @@ void JobRunner::tell_of_devices(const std::string& job, const std::string& libra
 }
 
 RunResult<void> JobRunner::agree(const Directive& join, Communicator& ring) {
-  const TellAway tell = [this, &join](const std::string& text) {
-    spdlog::warn("{}", text);
-    outbox_.event(join.job, "checkpoint_away", fmt::format("{}: {}", link_.options().worker, text));
-  };
-  const auto wanted = acquire_state(join.source, ring, *session_, open_store_, interrupt_, tell);
+  const WhenAway when_away{.job = join.job,
+                           .tell =
+                               [this, &join](const std::string& text) {
+                                 spdlog::warn("{}", text);
+                                 outbox_.event(join.job, "checkpoint_away",
+                                               fmt::format("{}: {}", link_.options().worker, text));
+                               },
+                           .leaves = [this] { return requests_.leaving.load(); }};
+  const auto wanted = acquire_state(join.source, ring, *session_, open_store_, interrupt_, when_away);
   if (!wanted) return tl::unexpected(wanted.error());
   StepHistory history = reporter_.valid_history(join.began);
   // Steps above the state that the generation starts from were voided.
   history.truncate(*wanted);
   const Restoring restoring = [&](const ReadOnce& read) {
-    return read_beside_the_ring(join.source, ring, open_store_, interrupt_, read, tell);
+    return read_beside_the_ring(join.source, ring, open_store_, interrupt_, read, when_away);
   };
   const auto agreed = session_->is_divided()
                           ? agree_on_divided_state(ring, *session_, join.source, *wanted, history, transport_.node(), restoring)

@@ -107,12 +107,7 @@ void reconcile_running(Lifecycle& state, std::vector<Command>& commands) {
         ask_yield(state, {wanted.checkpoint, state.leaving, wanted.released}, commands);
       break;
   }
-  if (!state.leaving) return;
-  // A store that is away is read for as long as it takes, and nothing of this worker's is needed for that.
-  const bool reads =
-      !state.joined && wanted.kind == DirectiveKind::kJoin && wanted.source.kind == rendezvous::StateSource::Kind::kCheckpoint;
-  if (reads) interrupt(state, "leaving", commands);
-  ask_yield(state, {.leaving = true}, commands);
+  if (state.leaving) ask_yield(state, {.leaving = true}, commands);
 }
 
 void reconcile_preparing(Lifecycle& state, std::vector<Command>& commands) {

@@ -23,32 +23,32 @@ constexpr milliseconds kSignOfLife{100};
 enum class Reading : uint8_t { kReading, kDone, kFailed };
 
 // One try to read. Returns "" on success, else the reason why a second try would not help; nullopt: the store is away, and
-// `away` says how. A place that is not there, or is empty, is away: its volume is not mounted on this machine, perhaps, and a
-// checkpoint that one machine does not see is not to be given up for all.
-std::optional<std::string> try_to_read(const StateSource& source, const StoreOpener& open_store, const ReadOnce& read,
-                                       storage::Manifest& manifest, std::string& away) {
+// `away` says how. A place of this job's own that is not there, or is empty, is away: its volume is not mounted on this
+// machine, perhaps, and a checkpoint that one machine does not see is not to be given up for all. Nobody waits for a first
+// place that is lost where there is a second (`copy`).
+std::optional<std::string> try_to_read(const StateSource& source, bool is_own, const StoreOpener& open_store,
+                                       const ReadOnce& read, storage::Manifest& manifest, storage::Error& away) {
   using enum storage::Error::Code;
-  auto store = open_store(source.store, source.job, source.copy);
-  if (!store) {
-    if (store.error().code == kCorrupt) return store.error().message;
-    away = store.error().message;
+  const auto verdict = [&](const storage::Error& error, bool is_missing = false) -> std::optional<std::string> {
+    if (error.code != kUnavailable && !is_missing) return error.message;
+    away = error;
     return std::nullopt;
-  }
+  };
+  const bool is_waited_for = is_own && !source.store.empty() && source.copy.empty();
+  auto store = open_store(source.store, source.job, source.copy);
+  if (!store) return verdict(store.error(), is_waited_for && store.error().code == kNotFound);
   auto found = read(**store);
-  if (!found && found.error().code == kNotFound && !source.store.empty()) {
+  if (!found && found.error().code == kNotFound && is_waited_for) {
     const auto steps = storage::list_checkpoints(**store);
-    if (!steps || steps->empty()) {
-      away = steps ? fmt::format("no checkpoint at all is in {}: is its volume mounted on this machine?", (*store)->describe())
-                   : steps.error().message;
-      return std::nullopt;
+    if (!steps) return verdict(steps.error(), true);
+    if (steps->empty()) {
+      const auto text =
+          fmt::format("no checkpoint at all is in {}: is its volume mounted on this machine?", (*store)->describe());
+      return verdict({kNotFound, text}, true);
     }
     if (std::ranges::find(*steps, source.step) != steps->end()) found = read(**store);  // it may have come just now
   }
-  if (!found) {
-    if (found.error().code != kUnavailable) return found.error().message;
-    away = found.error().message;
-    return std::nullopt;
-  }
+  if (!found) return verdict(found.error());
   if (!source.state_hash.empty() && found->state_hash != source.state_hash) {
     return fmt::format("{}: the checkpoint of step {} has the hash {}, the catalogue says {}", (*store)->describe(),
                        source.step, found->state_hash, source.state_hash);
@@ -60,16 +60,20 @@ std::optional<std::string> try_to_read(const StateSource& source, const StoreOpe
 class CheckpointReader {
  public:
   CheckpointReader(const StateSource& source, const StoreOpener& open_store, Interrupt& interrupt, const ReadOnce& read,
-                   const TellAway& tell_away)
+                   const WhenAway& when_away)
       : thread_([&, this](const std::stop_token& stop) {
           rendezvous::BackOff back_off(milliseconds(500), milliseconds(5000));
           std::optional<std::string> result;
-          std::string away, told;
+          storage::Error away;
+          std::optional<storage::Error::Code> told;
           while (!result && !stop.stop_requested() && !interrupt.raised()) {
-            result = try_to_read(source, open_store, read, manifest_, away);
+            result = try_to_read(source, source.job == when_away.job, open_store, read, manifest_, away);
             if (result) break;
-            if (std::exchange(told, away) != away)
-              tell_away(fmt::format("the checkpoint of step {} cannot be read now, and is tried again: {}", source.step, away));
+            is_away_ = true;
+            if (std::exchange(told, away.code) != away.code) {
+              when_away.tell(fmt::format("the checkpoint of step {} cannot be read now, and is tried again: {}", source.step,
+                                         away.message));
+            }
             interrupt.wait_for(back_off.next());
           }
           failure_ = result.value_or("");
@@ -77,11 +81,13 @@ class CheckpointReader {
         }) {}
 
   Reading state() const { return state_; }
-  const std::string& failure() const { return failure_; }             // once the state is kFailed
-  storage::Manifest take_manifest() { return std::move(manifest_); }  // once it is kDone
+  bool is_away() const { return is_away_ && state_ == Reading::kReading; }  // or was, at the last try
+  const std::string& failure() const { return failure_; }                   // once the state is kFailed
+  storage::Manifest take_manifest() { return std::move(manifest_); }        // once it is kDone
 
  private:
   std::atomic<Reading> state_{Reading::kReading};
+  std::atomic<bool> is_away_ = false;
   std::string failure_;
   storage::Manifest manifest_;
   std::jthread thread_;  // last: it uses the rest
@@ -105,9 +111,9 @@ RunResult<std::vector<Reading>> tell(Communicator& ring, Reading mine) {
 }
 
 RunResult<void> read_whole_as_rank0(const StateSource& source, Communicator& ring, Session& session,
-                                    const StoreOpener& open_store, Interrupt& interrupt, const TellAway& tell_away) {
+                                    const StoreOpener& open_store, Interrupt& interrupt, const WhenAway& when_away) {
   if (ring.rank() != 0) {
-    const auto read = read_beside_the_ring(source, ring, open_store, interrupt, nullptr, tell_away);
+    const auto read = read_beside_the_ring(source, ring, open_store, interrupt, nullptr, when_away);
     return read ? RunResult<void>() : tl::unexpected(read.error());
   }
   model::HostState state(*session.state, *session.ops);
@@ -118,7 +124,7 @@ RunResult<void> read_whole_as_rank0(const StateSource& source, Communicator& rin
   const auto read_all = [&](storage::ObjectStore& store) {
     return storage::read_checkpoint(store, source.step, tensors, threads);
   };
-  const auto read = read_beside_the_ring(source, ring, open_store, interrupt, read_all, tell_away);
+  const auto read = read_beside_the_ring(source, ring, open_store, interrupt, read_all, when_away);
   if (!read) return tl::unexpected(read.error());
   state.put();
   session.state->bytes_changed();
@@ -130,9 +136,9 @@ RunResult<void> read_whole_as_rank0(const StateSource& source, Communicator& rin
 }  // namespace
 
 RunResult<storage::Manifest> read_beside_the_ring(const StateSource& source, Communicator& ring, const StoreOpener& open_store,
-                                                  Interrupt& interrupt, const ReadOnce& read, const TellAway& tell_away) {
+                                                  Interrupt& interrupt, const ReadOnce& read, const WhenAway& when_away) {
   std::optional<CheckpointReader> reader;
-  if (read) reader.emplace(source, open_store, interrupt, read, tell_away);
+  if (read) reader.emplace(source, open_store, interrupt, read, when_away);
   while (true) {
     const Reading mine = reader ? reader->state() : Reading::kDone;
     const auto words = tell(ring, mine);
@@ -145,13 +151,15 @@ RunResult<storage::Manifest> read_beside_the_ring(const StateSource& source, Com
     if (const auto failed = std::ranges::find(*words, Reading::kFailed); failed != words->end())
       return tl::unexpected(interrupted(fmt::format("rank {} could not read the checkpoint", failed - words->begin())));
     if (std::ranges::find(*words, Reading::kReading) == words->end()) break;
+    if (reader && reader->is_away() && when_away.leaves())
+      return tl::unexpected(interrupted("this worker leaves, and does not see the checkpoint"));
     if (interrupt.wait_for(kSignOfLife)) return tl::unexpected(interrupted(interrupt.reason()));
   }
   return reader ? reader->take_manifest() : storage::Manifest();
 }
 
 RunResult<int64_t> acquire_state(const StateSource& source, Communicator& ring, Session& session, const StoreOpener& open_store,
-                                 Interrupt& interrupt, const TellAway& tell_away) {
+                                 Interrupt& interrupt, const WhenAway& when_away) {
   if (source.kind == StateSource::Kind::kMemory) return source.step;
   session.lose_gradient();
   session.refused_in_row = 0;
@@ -162,7 +170,7 @@ RunResult<int64_t> acquire_state(const StateSource& source, Communicator& ring, 
   }
   session.distrust();
   if (session.is_divided()) return source.step;
-  if (const auto done = read_whole_as_rank0(source, ring, session, open_store, interrupt, tell_away); !done)
+  if (const auto done = read_whole_as_rank0(source, ring, session, open_store, interrupt, when_away); !done)
     return tl::unexpected(done.error());
   return source.step;
 }

@@ -24,15 +24,20 @@ using StoreOpener = std::function<storage::Result<std::unique_ptr<storage::Objec
 
 // One try to read something of a checkpoint, on a thread of its own.
 using ReadOnce = std::function<storage::Result<storage::Manifest>(storage::ObjectStore&)>;
-// Called, on that thread, when the store is away, once for each reason, with words for people.
-using TellAway = std::function<void(const std::string& text)>;
+// A rank whose store is away.
+struct WhenAway {
+  std::string job;  // that goes on: a place of its own that is missing or empty is away; another's is not there
+  // Called, on that thread, once when it does not answer and once when it is missing; words for people.
+  std::function<void(const std::string& text)> tell;
+  std::function<bool()> leaves;  // whether this worker was told to end: it does not wait then
+};
 // Reads until it succeeds, or cannot; all ranks call it, and it returns when all have read. `read` null: this rank reads
 // nothing.
 RunResult<storage::Manifest> read_beside_the_ring(const rendezvous::StateSource& source, Communicator& ring,
                                                   const StoreOpener& open_store, Interrupt& interrupt, const ReadOnce& read,
-                                                  const TellAway& tell_away);
+                                                  const WhenAway& when_away);
 
 RunResult<int64_t> acquire_state(const rendezvous::StateSource& source, Communicator& ring, Session& session,
-                                 const StoreOpener& open_store, Interrupt& interrupt, const TellAway& tell_away);
+                                 const StoreOpener& open_store, Interrupt& interrupt, const WhenAway& when_away);
 
 }  // namespace holdfast::worker

@@ -70,6 +70,25 @@ TEST_F(CheckpointsOfARank, AreTriedAgainWhileTheRegistrationOfAnOlderOneWaitsFor
   EXPECT_EQ(there(), (std::vector<int64_t>{10, 15}));
 }
 
+TEST_F(CheckpointsOfARank, KeepWhatOthersHaveWrittenOfOneThatFailedHere) {
+  make(0);
+  write(1);
+  service.go_away();
+  rank->session->state->step = 2;
+  rank->checkpoints->start(state_of(*rank->session));
+  while (there().size() < 2) std::this_thread::yield();
+  disk->broken = true;
+  rank->session->state->step = 3;
+  while (disk->refusals == 0) rank->checkpoints->start(state_of(*rank->session));
+  const std::string others = "step-0000000003/of-another-rank", crashed = "step-0000000099/of-a-crashed-writer";
+  for (const std::string& key : {others, crashed}) ASSERT_TRUE(directory->put(key, {}));
+  service.come_back();  // now files of writers that crashed go away
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (directory->get(crashed) && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  EXPECT_FALSE(directory->get(crashed));
+  EXPECT_TRUE(directory->get(others));
+}
+
 TEST_F(CheckpointsOfARank, AreWaitedForByNobodyOnceThatIsCalledOff) {
   make(0);
   disk->broken = true;

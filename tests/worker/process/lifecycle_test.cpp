@@ -240,17 +240,6 @@ TEST(Lifecycle, TerminationHandsOverAfterTheStepAndEndsWhenGranted) {
   EXPECT_EQ(m.told(DirectiveKind::kPrepare, "j2"), "- -> prepared j1/1 step 9 leaving");
 }
 
-TEST(Lifecycle, AWorkerThatLeavesDoesNotWaitForACheckpointThatIsBeingRead) {
-  Machine m;
-  m.told(DirectiveKind::kPrepare), m.prepared();
-  m.told(DirectiveKind::kJoin, "j1", 2);
-  m.state.wanted.source.kind = rendezvous::StateSource::Kind::kCheckpoint;
-  Machine of_memory = m;
-  EXPECT_EQ(m.after(TerminationAsked{}).substr(0, 19), "interrupt (leaving)");
-  of_memory.state.wanted.source.kind = rendezvous::StateSource::Kind::kMemory;
-  EXPECT_EQ(of_memory.after(TerminationAsked{}).substr(0, 13), "yield leaving") << "it may be with this worker alone";
-}
-
 TEST(Lifecycle, AWorkerThatLeavesPreparesNothingNew) {
   Machine m;
   m.told(DirectiveKind::kPrepare);

@@ -140,7 +140,7 @@ class Ranks {
                                                                                                      const CollectiveError&) {};
 
   // Called on the thread of a rank that reads a checkpoint: the store is away.
-  TellAway on_away = [](const std::string&) {};
+  std::function<void(const std::string& text)> on_away = [](const std::string&) {};
 
   FillingWindows filling;                                                    // TrainLoop::filling
   std::chrono::milliseconds older_parts_patience = std::chrono::minutes(1);  // TrainLoop::older_parts_patience
@@ -229,12 +229,13 @@ class Ranks {
                                   .service = rendezvous::service_stores(service_.url(), "token"),
                                   .copy = copy});
     };
-    auto wanted = acquire_state(source, **ring, *rank.session, open, rank.interrupt, on_away);
+    const WhenAway when_away{.job = "j1", .tell = on_away, .leaves = [&rank] { return rank.requests.leaving.load(); }};
+    auto wanted = acquire_state(source, **ring, *rank.session, open, rank.interrupt, when_away);
     if (!wanted) return wanted.error();
     StepHistory history = rank.reporter.history();
     history.truncate(*wanted);
     const Restoring restoring = [&](const ReadOnce& read) {
-      return read_beside_the_ring(source, **ring, open, rank.interrupt, read, on_away);
+      return read_beside_the_ring(source, **ring, open, rank.interrupt, read, when_away);
     };
     auto agreed = rank.session->is_divided()
                       ? agree_on_divided_state(**ring, *rank.session, source, *wanted, history, "", restoring)

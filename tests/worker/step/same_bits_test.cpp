@@ -300,6 +300,14 @@ TEST_F(SameBits, ACheckpointIsWaitedForWhereItsVolumeIsNotMounted) {
   }
 }
 
+TEST_F(SameBits, AWorkerThatLeavesDoesNotWaitForAVolumeThatIsNotMounted) {
+  const auto spec = tiny_spec(data);
+  Ranks ranks(spec, service, 1);
+  ranks.on_away = [&](const std::string&) { ranks[0].requests.leaving = true; };
+  const auto stops = ranks.run(Ranks::checkpoint(spec, 12));
+  EXPECT_EQ(stops[0].why, RunStop::Why::kInterrupted) << stops[0].reason;
+}
+
 TEST_F(SameBits, TheLossAndTheLedgersDigestAreTheSameToo) {
   const auto spec = tiny_spec(data);
   const auto reported = [&](int world_size) {
