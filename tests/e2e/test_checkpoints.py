@@ -1,8 +1,10 @@
 #!/usr/bin/python3
-"""Checkpoints when things go wrong: a corrupted shard, another model's checkpoint, a disk that is full."""
+"""Checkpoints when things go wrong: a corrupted shard, another model's checkpoint, a disk that is full, a volume that is not mounted."""
 import glob
 import os
 import re
+import shutil
+import signal
 import subprocess
 import unittest
 
@@ -57,6 +59,27 @@ class Checkpoints(harness.ClusterTest):
         self.cluster.wait_state(job, "succeeded")
         said = self.cluster.wait_event(job, "checkpoint_unreadable")["message"]
         self.assertIn(os.path.basename(shard), said)
+
+    def test_a_volume_that_is_not_mounted_is_waited_for_and_no_checkpoint_is_given_up(self):
+        self.cluster.start_workers("w1", slow_ms=40)
+        job = self.cluster.submit(**{**self.spec, "checkpoint_store": self.store})
+        self.cluster.wait_event(job, "checkpoint_committed", containing="40")
+        self.cluster.kill_everything()
+        os.rename(self.store, f"{self.store}-unmounted")
+        self.cluster.start_service()
+        self.cluster.start_workers("w1", "w2")
+        said = self.cluster.wait_event(job, "checkpoint_away")["message"]
+        self.assertIn("is its volume mounted on this machine?", said)
+        reader = self.cluster.workers[said.split(":")[0]]
+        reader.signal(signal.SIGTERM)
+        self.assertEqual(0, reader.wait_exit(30), "it leaves, and the other one reads")
+        shutil.rmtree(self.store)
+        os.rename(f"{self.store}-unmounted", self.store)
+        self.cluster.wait_state(job, "succeeded")
+        events = self.cluster.get(f"/v1/jobs/{job}/events?limit=500")["events"]
+        self.assertNotIn("checkpoint_unreadable", [each["kind"] for each in events])
+        formed = [each["message"] for each in events if each["kind"] == "generation_formed"]
+        self.assertNotIn("from the beginning", formed[-1])
 
     def test_a_checkpoint_of_another_model_is_refused(self):
         self.cluster.start_workers("w1")
