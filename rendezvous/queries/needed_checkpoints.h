@@ -11,8 +11,9 @@
 
 namespace holdfast::rendezvous {
 
-// The steps, ascending. A job that trains needs the checkpoint that it begins with until it has one of its own; one that serves
-// needs it until it ends, for each new replica, unless it follows the newest.
+// The steps, ascending. A job that trains needs the checkpoint that it goes on from (`resume_from`) until it has one of its
+// own; the weights that it began with (`init_from`) it needs until it ends, for each worker that prepares for it, and so does
+// one that serves, unless it follows the newest.
 std::vector<int64_t> checkpoints_others_need(const Coordinator& state, const Job& job);
 
 }  // namespace holdfast::rendezvous

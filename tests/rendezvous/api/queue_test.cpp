@@ -222,6 +222,25 @@ TEST_F(QueueTest, ARunThatHadEndedAndIsProlongedIsWarnedOfAJumpOfTheRate) {
   EXPECT_FALSE(is_warned({{"lr_schedule", "constant"}}));
 }
 
+TEST_F(QueueTest, TheWeightsThatAJobBeganWithAreKeptThoughItHasCheckpointsOfItsOwn) {
+  arrives("w1");
+  const auto written = [&](const std::string& job, const std::string& worker, int64_t step) {
+    CheckpointRecord record = record_by(worker, step);
+    record.store = "/mnt/of-the-workers";
+    const Answer answer = ask("POST", "/v1/jobs/" + job + "/checkpoints", record);
+    EXPECT_EQ(answer.status(), 201) << answer.response->body;
+    return answer.json()["needed_steps"];
+  };
+  submit({{"nodes", 1}, {"max_nodes", 1}});
+  trains("w1", "j1");
+  written("j1", "w1", 50);
+  arrives("w2");
+  const std::string begins = submit({{"nodes", 1}, {"max_nodes", 1}, {"init_from", "job:j1"}});
+  trains("w2", begins);
+  written(begins, "w2", 10);
+  EXPECT_EQ(written("j1", "w1", 60), Json::array({50})) << "each worker that prepares for it reads them";
+}
+
 TEST_F(QueueTest, AChainThatProlongsARunIsWarnedOfAJumpOfTheRateBeforeItsFirstJobHasEnded) {
   submit({{"nodes", 1}});
   const Json chain = {{"after", "j1"}, {"resume_from", "job:j1"}, {"total_steps", 200}};
