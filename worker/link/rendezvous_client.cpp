@@ -98,7 +98,7 @@ bool RendezvousClient::note_registered(const std::string& body) {
     return false;
   }
   spdlog::info("registered with {} as {}", link_.options().server, answer.worker_id);
-  link_.note_lease(answer.lease_ms);
+  link_.note_registered(answer.lease_ms);
   const std::lock_guard lock(mutex_);
   heartbeat_ = milliseconds(answer.heartbeat_ms);
   registered_ = urgent_ = true;

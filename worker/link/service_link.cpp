@@ -1,5 +1,6 @@
 #include "worker/link/service_link.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include "rendezvous/client/retry.h"
@@ -32,6 +33,11 @@ ServiceLink::Reply ServiceLink::exchange(HttpClient& client, std::string_view me
 ServiceLink::Reply ServiceLink::attempt(HttpClient& client, std::string_view method, const std::string& path,
                                         const std::string& body, std::chrono::milliseconds timeout, bool about_worker) {
   auto reply = exchange(client, method, path, body, timeout);
+  if (!reply && has_registered_ && !reply.error().unreachable && reply.error().problem.code.empty()) {
+    HttpFailure& foreign = reply.error();
+    foreign.cause = fmt::format("an answer with status {} that is not a Holdfast service's", foreign.problem.status);
+    foreign.unreachable = true;
+  }
   if (reply || !is_worth_repeating(reply.error())) note_back();
   if (reply || reply.error().cancelled) return reply;
   const HttpFailure& failure = reply.error();

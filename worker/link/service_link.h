@@ -45,7 +45,12 @@ class ServiceLink {
   const LinkOptions& options() const { return options_; }
   // How long the service believes that a silent worker is alive, as its last answer to a registration said.
   std::chrono::milliseconds lease() const { return std::chrono::milliseconds(lease_ms_.load()); }
-  void note_lease(int64_t lease_ms) { lease_ms_ = lease_ms; }
+  // The service has answered a registration. From now on answers that are no service's, such as those of a proxy that has lost
+  // its way to it, count as none.
+  void note_registered(int64_t lease_ms) {
+    lease_ms_ = lease_ms;
+    has_registered_ = true;
+  }
   std::unique_ptr<rendezvous::HttpClient> make_client() const;
 
   // Tries once. `about_worker`: the path names this worker, so "stale incarnation" means that this process is fenced.
@@ -66,6 +71,7 @@ class ServiceLink {
   LinkOptions options_;
   OnFatal on_fatal_;
   std::atomic<int64_t> lease_ms_{rendezvous::RegisterReply{}.lease_ms};
+  std::atomic<bool> has_registered_ = false;
   std::mutex mutex_;
   std::optional<std::chrono::steady_clock::time_point> away_since_;
 };

@@ -105,6 +105,21 @@ TEST_F(Client, RegistersAgainWhenTheServiceDoesNotKnowIt) {
   EXPECT_TRUE(fatal.empty());
 }
 
+TEST_F(Client, TakesNoWordOfAProxyThatHasLostTheServiceForTheServices) {
+  for (const int status_of_proxy : {404, 403, 401, 302}) {
+    const auto worker = client();
+    const size_t before = service.received("/status").size();
+    ASSERT_TRUE(service.wait_for("/status", before + 1));
+    service.answer_with([=, left = 8](const HttpRequest&) mutable -> std::optional<rendezvous::HttpResponse> {
+      if (left-- > 0) return rendezvous::HttpResponse{status_of_proxy, "<h1>no such route</h1>", "text/html", {}, nullptr};
+      return std::nullopt;
+    });
+    worker->publish(status(Phase::kActive, status_of_proxy));
+    EXPECT_TRUE(service.wait_for("/status", [&](const auto& all) { return all.back()["step"] == status_of_proxy; }));
+    EXPECT_TRUE(fatal.empty()) << status_of_proxy;
+  }
+}
+
 TEST_F(Client, IsFencedByAStaleIncarnation) {
   const auto worker = client();
   ASSERT_TRUE(service.wait_for("/status", 1));
