@@ -56,7 +56,8 @@ std::vector<std::string> joiners(const JobMembership& job, Millis now, int64_t r
   if (others_preparing && now < first_ms + kGatherMs) return {};
   std::ranges::sort(names, natural_less);
   names.resize(std::min<size_t>(names.size(), std::max<int64_t>(0, room)));
-  if (!job.rifts.empty()) std::erase_if(names, [&](const std::string& name) { return would_wait(job, name, now); });
+  if (!job.rifts.empty() || !job.barred.empty())
+    std::erase_if(names, [&](const std::string& name) { return would_wait(job, name, now); });
   return names;
 }
 

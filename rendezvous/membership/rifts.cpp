@@ -82,7 +82,7 @@ bool is_kept_away(const JobMembership& job, const std::string& worker, const std
 void on_unreached(JobMembership& job, const std::vector<Member>& members, const FaultReport& report) {
   const auto size = static_cast<int>(members.size());
   const int suspect = report.suspect_rank;
-  if (report.suspect_gone || suspect < 0 || suspect >= size) return;
+  if (suspect < 0 || suspect >= size) return;
   // Only of neighbours does a rank know anything.
   for (const int rank : {(suspect + 1) % size, (suspect + size - 1) % size}) {
     if (rank != suspect && members[rank].worker == report.worker && members[rank].incarnation == report.incarnation)

@@ -144,7 +144,7 @@ Seating seat_ring(const JobMembership& job, const std::vector<std::string>& name
 }
 
 std::vector<std::string> in_the_way(const JobMembership& job, Millis now) {
-  if (job.rifts.empty()) return {};
+  if (job.rifts.empty() && job.barred.empty()) return {};
   std::vector<std::string> names;
   for (const auto& [worker, p] : job.participants) {
     if (!is_leaving(p) && (is_prepared(job, p) || is_member(job, p))) names.push_back(worker);

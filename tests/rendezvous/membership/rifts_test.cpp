@@ -31,13 +31,15 @@ bool is_prepared_in_story(const Story& story, const std::string& worker) {
 
 // The members join; where `a` and `b` are neighbours their ring does not form: both say so after 10 s, and all stop with the
 // state that they have. Whether it failed.
-bool fails_between(Story& story, const std::string& a, const std::string& b, int64_t held) {
+bool fails_between(Story& story, const std::string& a, const std::string& b, int64_t held, bool is_refused = false) {
   const auto names = members_of(story);
   const auto at = [&](const std::string& name) { return std::ranges::find(names, name) - names.begin(); };
   const auto size = static_cast<int64_t>(names.size()), i = at(a), j = at(b);
   if (i == size || j == size || ((i + 1) % size != j && (j + 1) % size != i)) return false;
   story.passes(10000);
-  story.happens(FaultReported{story.fault(a, static_cast<int>(j), "handshake_failed")});
+  FaultReport report = story.fault(a, static_cast<int>(j), "handshake_failed");
+  report.suspect_gone = is_refused;
+  story.happens(FaultReported{report});
   for (const auto& name : names) story.says(name, Phase::kPrepared, story.job.current.number, held);
   // The next generation may have to wait: generations in a row without a step are put off.
   for (int second = 0; second < 40 && story.job.stage == Stage::kForming; ++second) story.passes(1000);
@@ -85,6 +87,17 @@ TEST(Rifts, OfThreeLeaveTheHigherRankWaitingAfterTheSecond) {
             "is no other place for it. Look for a firewall or a broken cable at w2 (w2:1); it is tried again in 60 s, or at "
             "once when it is started again"});
   goes_on(story, 11);
+}
+
+TEST(Rifts, AreAlsoWhereAFirewallRefusesAndBothLive) {
+  Story story = running({"w1", "w2", "w3"}, 10);
+  story.happens(FaultReported{story.fault("w1", 1, "timeout")});
+  story.stopped({"w1", "w2", "w3"}, 10);
+  ASSERT_TRUE(fails_between(story, "w1", "w2", 10, true));
+  EXPECT_EQ(ring_of(story), "w1 w2 w3");
+  story.told();
+  ASSERT_TRUE(fails_between(story, "w1", "w2", 10, true));
+  EXPECT_EQ(ring_of(story), "w1 w3");
 }
 
 TEST(Rifts, OneThatWaitsIsTriedAgainAfterAPauseThatDoubles) {
