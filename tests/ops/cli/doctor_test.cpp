@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -286,11 +288,13 @@ TEST_F(Examination, ReadsTheServicesClock) {
 
 TEST_F(Examination, TriesTheRingPortsOfTheWorkers) {
   const auto listener = listen_on({"127.0.0.1", "0"});
-  std::string refusing;
-  {
-    const auto gone = listen_on({"127.0.0.1", "0"});
-    refusing = own_address(*gone);
-  }
+  // Bound, so that nobody else gets the port, and without a listener.
+  const int bound = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{.sin_family = AF_INET, .sin_port = 0, .sin_addr = {htonl(INADDR_LOOPBACK)}, .sin_zero = {}};
+  socklen_t size = sizeof address;
+  ASSERT_EQ(bind(bound, reinterpret_cast<const sockaddr*>(&address), size), 0);
+  ASSERT_EQ(getsockname(bound, reinterpret_cast<sockaddr*>(&address), &size), 0);
+  const std::string refusing = "127.0.0.1:" + std::to_string(ntohs(address.sin_port));
   char own[256] = {};
   gethostname(own, sizeof own - 1);
   FakeService service;
@@ -306,6 +310,7 @@ TEST_F(Examination, TriesTheRingPortsOfTheWorkers) {
   const std::string seen = check_of(said, "workers")["seen"];
   EXPECT_THAT(seen, HasSubstr("b on "));
   EXPECT_THAT(seen, Not(HasSubstr("a on ")));
+  close(bound);
 }
 
 TEST_F(Examination, MeasuresTheLinkToANodeThatListens) {
