@@ -161,8 +161,8 @@ bool Checkpointing::submit(const StateToWrite& state) {
   std::optional<steady_clock::time_point> retry_at;  // of an older write
   {
     const std::lock_guard lock(mutex_);
-    retry_at =
-        std::exchange(retry_at_, std::nullopt);  // before submit: the outcome of this write may come before submit returns
+    // Before submit: the outcome of this write may come before submit returns.
+    retry_at = std::exchange(retry_at_, std::nullopt);
     if (tried_ != step) last_wait_.write_begins_anew(step);
     if (rank_ == 0) compared_s_[step] = state.compared_s;
   }

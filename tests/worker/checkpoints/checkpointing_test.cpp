@@ -228,19 +228,6 @@ TEST_F(CheckpointsOfARank, OldOnesThatCannotBeRemovedAreAnEventAndGoAfterTheNext
   EXPECT_EQ(there(), (std::vector<int64_t>{40})) << "though the job was released meanwhile";
 }
 
-TEST_F(CheckpointsOfARank, AnInterruptEndsTheWaitForOne) {
-  make(0);
-  disk->broken = true;
-  std::jthread fence([&] {
-    EXPECT_TRUE(service.wait_for("/events", 1));
-    rank->interrupt.raise("fenced");
-  });
-  rank->session->state->step = 5;
-  const auto hash = rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt);
-  ASSERT_FALSE(hash);
-  EXPECT_EQ(hash.error().why, RunStop::Why::kInterrupted);
-}
-
 TEST_F(CheckpointsOfARank, TheLastOneIsWaitedForAsLongAsItIsWritten) {
   make(0);
   disk->stalled = true;

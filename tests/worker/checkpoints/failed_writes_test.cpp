@@ -89,18 +89,20 @@ TEST_F(CheckpointsOfARank, KeepWhatOthersHaveWrittenOfOneThatFailedHere) {
   EXPECT_TRUE(directory->get(others));
 }
 
-TEST_F(CheckpointsOfARank, AreWaitedForByNobodyOnceThatIsCalledOff) {
+TEST_F(CheckpointsOfARank, AreWaitedForByNobodyAfterAnInterruptWhichEndsTheWait) {
   make(0);
   disk->broken = true;
-  std::jthread somebody([&] {
+  std::jthread fence([&] {
     EXPECT_TRUE(service.wait_for("/events", 1));
-    rank->interrupt.raise("the job goes on");
+    rank->interrupt.raise("fenced");
   });
-  rank->session->state->step = 8;
-  EXPECT_FALSE(rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt));
+  rank->session->state->step = 5;
+  const auto hash = rank->checkpoints->write_now(state_of(*rank->session), rank->interrupt);
+  ASSERT_FALSE(hash);
+  EXPECT_EQ(hash.error().why, RunStop::Why::kInterrupted);
   ASSERT_TRUE(service.wait_for("/events", 2));
   const auto again = service.received("/events")[1]["message"].get<std::string>();
-  EXPECT_NE(again.find("the checkpoint of step 8 could not be written, training goes on"), std::string::npos) << again;
+  EXPECT_NE(again.find("the checkpoint of step 5 could not be written, training goes on"), std::string::npos) << again;
 }
 
 }  // namespace
