@@ -17,7 +17,7 @@ using std::chrono::milliseconds;
 constexpr milliseconds kInterval{100}, kAskWhetherToGiveUp{100};
 constexpr milliseconds kAfterRefusal{1000}, kRepeatEnd{1000};
 constexpr milliseconds kWaitForLastReport{2000};
-constexpr size_t kPointsPerReport = 500;  // about 150 kB of JSON; the service takes 1 MB
+constexpr size_t kPointsPerReport = 500;  // about 150 kB of JSON where they have no shares
 
 }  // namespace
 

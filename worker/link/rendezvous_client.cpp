@@ -38,6 +38,7 @@ RendezvousClient::RendezvousClient(ServiceLink& link, rendezvous::RegisterReques
   status_.incarnation = link.options().incarnation;
   poller_ = std::thread([this] { follow_directives(); });
   reporter_ = std::thread([this] { report_status(); });
+  if (load_) observer_ = std::thread([this] { read_load(); });
 }
 
 RendezvousClient::~RendezvousClient() {
@@ -50,6 +51,7 @@ RendezvousClient::~RendezvousClient() {
   changed_.notify_all();
   poller_.join();
   reporter_.join();
+  if (observer_.joinable()) observer_.join();
 }
 
 void RendezvousClient::publish(const WorkerStatus& status) {
@@ -164,13 +166,25 @@ void RendezvousClient::report_status() {
     }
     if (last && !(registered_ && urgent_)) return;
     urgent_ = false;
-    rendezvous::Heartbeat heartbeat{status_, {}};
+    const rendezvous::Heartbeat heartbeat{status_, last ? rendezvous::DeviceLoad() : now_};
     next_heartbeat = std::chrono::steady_clock::now() + heartbeat_;
     lock.unlock();
-    if (load_ && !last) heartbeat.load = load_();
     post_status(*client, heartbeat, last ? kLastStatusTime : kAnswerTime);
     lock.lock();
     if (last) return;
+  }
+}
+
+// A driver can take seconds to answer, while another program starts on its device, say. A status is due within half of one when
+// the service asks for it, so that it does not wait for this.
+void RendezvousClient::read_load() {
+  std::unique_lock lock(mutex_);
+  while (!stopping_) {
+    lock.unlock();
+    const rendezvous::DeviceLoad load = load_();
+    lock.lock();
+    now_ = load;
+    changed_.wait_for(lock, heartbeat_, [this] { return stopping_; });
   }
 }
 

@@ -35,6 +35,7 @@ class RendezvousClient {
   void poll_once();
   void take_directive(const std::string& body);
   void report_status();
+  void read_load();
   void post_status(rendezvous::HttpClient& client, const rendezvous::Heartbeat& heartbeat, std::chrono::milliseconds timeout);
   void note_tag(const std::string& tag);
   void ask_to_register();
@@ -51,11 +52,12 @@ class RendezvousClient {
   bool registered_ = false, stopping_ = false, urgent_ = false;
   std::chrono::milliseconds heartbeat_{1000};
   rendezvous::WorkerStatus status_;
-  std::string tag_;     // of the directive held
-  int other_tags_ = 0;  // replies in a row that named another tag
+  rendezvous::DeviceLoad now_;  // the last that was read
+  std::string tag_;             // of the directive held
+  int other_tags_ = 0;          // replies in a row that named another tag
 
   std::unique_ptr<rendezvous::HttpClient> poll_client_;
-  std::thread poller_, reporter_;
+  std::thread poller_, reporter_, observer_;
 };
 
 }  // namespace holdfast::worker

@@ -9,34 +9,61 @@ namespace holdfast::worker {
 
 using rendezvous::StepPoint;
 
+namespace {
+
+// A point has a share for each rank where these are not dealt as usual: beside a straggler, say.
+size_t bytes_of(const StepPoint& point) {
+  return 125 + 24 * point.shares.size();
+}
+size_t json_bytes_of(const StepPoint& point) {
+  return 300 + 45 * point.shares.size();  // at most
+}
+
+}  // namespace
+
+void StepHistory::drop_oldest() {
+  bytes_ -= bytes_of(points_.front());
+  points_.pop_front();
+}
+
+void StepHistory::drop_newest() {
+  bytes_ -= bytes_of(points_.back());
+  points_.pop_back();
+}
+
 void StepHistory::add(StepPoint point) {
   if (point.step <= acknowledged_ || (!points_.empty() && point.step <= points_.back().step)) return;
-  if (points_.size() == points_max_) {
-    points_.pop_front();
-    ++dropped_;
-  }
+  bytes_ += bytes_of(point);
   points_.push_back(std::move(point));
+  for (; bytes_ > bytes_max_ && points_.size() > 1; ++dropped_) drop_oldest();
 }
 
 void StepHistory::acknowledge(int64_t step) {
   acknowledged_ = std::max(acknowledged_, step);
-  while (!points_.empty() && points_.front().step <= acknowledged_) points_.pop_front();
+  while (!points_.empty() && points_.front().step <= acknowledged_) drop_oldest();
 }
 
 void StepHistory::truncate(int64_t step) {
-  while (!points_.empty() && points_.back().step > step) points_.pop_back();
+  while (!points_.empty() && points_.back().step > step) drop_newest();
   acknowledged_ = std::min(acknowledged_, step);
 }
 
 void StepHistory::clear() {
   points_.clear();
+  bytes_ = 0;
   acknowledged_ = 0;
   dropped_ = 0;
 }
 
-std::vector<StepPoint> StepHistory::oldest(size_t count_max) const {
-  const auto count = static_cast<std::ptrdiff_t>(std::min(count_max, points_.size()));
-  return {points_.begin(), points_.begin() + count};
+std::vector<StepPoint> StepHistory::oldest(size_t count_max, size_t bytes_max) const {
+  std::vector<StepPoint> taken;
+  size_t bytes = 0;
+  for (const StepPoint& point : points_) {
+    bytes += json_bytes_of(point);
+    if (taken.size() == count_max || (bytes > bytes_max && !taken.empty())) break;
+    taken.push_back(point);
+  }
+  return taken;
 }
 
 int64_t StepHistory::take_dropped() {

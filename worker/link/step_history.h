@@ -3,7 +3,7 @@
 // Every rank keeps them, not only the one that reports: when rank 0 is lost, or the service was away while steps were
 // committed, the next rank 0 knows what is still missing from the service's books. Ranks that join get them with the state.
 //
-// Promises: points are in step order without a gap, each step once. Bounded: beyond kPointsMax the oldest are dropped and
+// Promises: points are in step order without a gap, each step once. Bounded: beyond kBytesMax the oldest are dropped and
 // counted (the service then lacks their metrics; training is not held up by that).
 #pragma once
 
@@ -19,9 +19,9 @@ namespace holdfast::worker {
 
 class StepHistory {
  public:
-  static constexpr size_t kPointsMax = 200'000;  // about 25 MB
+  static constexpr size_t kBytesMax = 25'000'000;  // as encode_points() writes them: 200,000 points without shares
 
-  explicit StepHistory(size_t points_max = kPointsMax) : points_max_(points_max) {}
+  explicit StepHistory(size_t bytes_max = kBytesMax) : bytes_max_(bytes_max) {}
 
   void add(rendezvous::StepPoint point);
   // The service has everything up to `step`.
@@ -32,14 +32,17 @@ class StepHistory {
 
   int64_t acknowledged() const { return acknowledged_; }
   bool empty() const { return points_.empty(); }
-  // The oldest `count_max` points.
-  std::vector<rendezvous::StepPoint> oldest(size_t count_max) const;
+  // The oldest points, `count_max` at most, whose JSON has `bytes_max` bytes at most; but one, if there is any.
+  std::vector<rendezvous::StepPoint> oldest(size_t count_max, size_t bytes_max) const;
   const std::deque<rendezvous::StepPoint>& points() const { return points_; }
   // The number of points dropped for want of room since the last call.
   int64_t take_dropped();
 
  private:
-  size_t points_max_;
+  void drop_oldest();
+  void drop_newest();
+
+  size_t bytes_max_, bytes_ = 0;
   std::deque<rendezvous::StepPoint> points_;
   int64_t acknowledged_ = 0, dropped_ = 0;
 };

@@ -6,11 +6,18 @@ namespace holdfast::worker {
 
 using rendezvous::Progress;
 
+namespace {
+
+constexpr size_t kBytesPerReport = 500'000;  // the service takes 1 MiB
+
+}  // namespace
+
 void UnreportedProgress::begin(const std::string& job, int64_t generation, bool reports,
                                std::optional<rendezvous::StateDivision> division) {
   job_ = job;
   generation_ = generation;
   reports_ = reports;
+  replaced_ = false;
   division_ = std::move(division);
   last_.reset();
 }
@@ -38,6 +45,7 @@ void UnreportedProgress::hashed(int64_t step, const std::string& hash) {
 
 void UnreportedProgress::replace_history(StepHistory history, int64_t step) {
   history_ = std::move(history);
+  replaced_ = true;
   if (hash_step_ <= step) return;
   hash_.clear();
   hash_step_ = -1;
@@ -79,11 +87,11 @@ bool UnreportedProgress::may_repeat_end() const {
 }
 
 Progress UnreportedProgress::next_report() const {
-  const bool complete = history_.points().size() <= points_per_report_;
   Progress report = history_.empty() && last_ ? *last_ : Progress{};
   report.generation = generation_;
   report.division = division_;
-  report.points = history_.oldest(points_per_report_);
+  report.points = history_.oldest(points_per_report_, kBytesPerReport);
+  const bool complete = report.points.size() == history_.points().size();
   if (!report.points.empty()) {
     report.step = report.points.back().step;
   } else if (report.step == 0) {
@@ -98,7 +106,7 @@ Progress UnreportedProgress::next_report() const {
 
 void UnreportedProgress::note_sent(const std::string& job, const Progress& sent) {
   // The answer came late: this is the history of another job or generation.
-  if (job != job_ || sent.generation != generation_) return;
+  if (job != job_ || sent.generation != generation_ || replaced_) return;
   if (!sent.points.empty()) history_.acknowledge(sent.points.back().step);
   if (sent.state_hash_step >= hash_step_) hash_sent_ = true;
   if (last_ && (sent.finished || !sent.failure.empty())) last_sent_ = true;

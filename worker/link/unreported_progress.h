@@ -1,7 +1,7 @@
 // Progress of a job that its service has not confirmed yet, and the report that is due next: pure, without clock and sender.
 //
-// Promises: a report has at most `points_per_report` steps, the oldest first; the end of the job comes when every step is
-// confirmed.
+// Promises: a report has at most `points_per_report` steps, the oldest first, and fewer where each has many shares, so that the
+// service takes it; the end of the job comes when every step is confirmed.
 // The end is said again for as long as the generation lasts: a service whose database was put back from an older copy does
 // not know any more what it has answered.
 #pragma once
@@ -60,6 +60,7 @@ class UnreportedProgress {
 
   size_t points_per_report_;
   bool reports_ = false;
+  bool replaced_ = false;  // the history, since the last generation began: no answer is about it
   std::string job_;
   int64_t generation_ = 0;
   std::optional<rendezvous::StateDivision> division_;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <future>
 #include <thread>
 
 #include "tests/worker/link/fake_service.h"
@@ -32,11 +33,14 @@ class Client : public ::testing::Test {
     }
     return *link_;
   }
+  static rendezvous::RegisterRequest registration() {
+    rendezvous::RegisterRequest request;
+    request.name = "w1";
+    request.incarnation = "i1";
+    return request;
+  }
   std::unique_ptr<RendezvousClient> client() {
-    rendezvous::RegisterRequest registration;
-    registration.name = "w1";
-    registration.incarnation = "i1";
-    return std::make_unique<RendezvousClient>(link(), registration, [this](const Directive& directive) {
+    return std::make_unique<RendezvousClient>(link(), registration(), [this](const Directive& directive) {
       const std::lock_guard lock(mutex);
       directives.push_back(directive);
       changed.notify_all();
@@ -78,6 +82,30 @@ TEST_F(Client, RegistersFollowsDirectivesAndReportsItsStatus) {
   worker->publish(status(Phase::kPrepared, 7));
   EXPECT_TRUE(service.wait_for("/status", [](const auto& all) { return !all.empty() && all.back()["phase"] == "prepared"; }));
   EXPECT_EQ(service.received("/v1/workers").front()["incarnation"], "i1");
+}
+
+TEST_F(Client, AnswersAtOnceWhileTheDevicesDriverDoesNot) {
+  std::promise<void> driver_answers;
+  std::atomic<int> asked = 0;
+  {
+    RendezvousClient worker(
+        link(), registration(), [](const Directive&) {},
+        [&, answer = driver_answers.get_future().share()] {
+          if (++asked > 1) answer.wait();
+          rendezvous::DeviceLoad load;
+          load.busy = 0.5;
+          return load;
+        });
+    ASSERT_TRUE(service.wait_for("/status", [&](const auto& all) {
+      return asked > 1 && !all.empty() && all.back().contains("load") && all.back()["load"]["busy"] == 0.5;
+    })) << "what was read last goes with each";
+    for (int64_t question = 1; question <= 3; ++question) {
+      const size_t before = service.received("/status").size();
+      service.set_directive(directive(DirectiveKind::kFence, question));
+      EXPECT_TRUE(service.wait_for("/status", before + 1));
+    }
+    driver_answers.set_value();
+  }
 }
 
 TEST_F(Client, OutlivesARestartOfTheServiceAndReportsWhatItIsThen) {
@@ -322,51 +350,6 @@ TEST_F(Client, TheEndOfAJobIsSaidAgainForAsLongAsTheGenerationLasts) {
   EXPECT_EQ(again["step"], 1);
   EXPECT_EQ(again["state_hash"], "hash");
   EXPECT_TRUE(again["points"].empty()) << "they were confirmed";
-}
-
-TEST(UnreportedProgressTest, RepeatsTheEndOfAJobAndNothingElse) {
-  UnreportedProgress progress(10);
-  progress.begin("j1", 2, true);
-  progress.committed(point(1));
-  progress.note_sent("j1", progress.next_report());
-  EXPECT_FALSE(progress.has_news() || progress.may_repeat_end());
-  progress.fail(1, "no loss was finite");
-  ASSERT_TRUE(progress.has_news());
-  progress.note_sent("j1", progress.next_report());
-  EXPECT_FALSE(progress.has_news());
-  ASSERT_TRUE(progress.may_repeat_end());
-  EXPECT_EQ(progress.next_report().failure, "no loss was finite");
-  progress.end();
-  EXPECT_FALSE(progress.may_repeat_end());
-}
-
-TEST(UnreportedProgressTest, ALateAnswerOnAnotherJobConfirmsNothing) {
-  UnreportedProgress progress(10);
-  progress.begin("j1", 1, true);
-  for (int64_t step = 1; step <= 5; ++step) progress.committed(point(step));
-  const auto on_the_way = progress.next_report();
-  progress.forget();
-  progress.begin("j2", 1, true);
-  progress.note_sent("j1", on_the_way);
-  progress.committed(point(1));
-  EXPECT_EQ(progress.next_report().points.size(), 1U);
-}
-
-TEST(UnreportedProgressTest, StepsThatGenerationsComputedWithoutThisWorkerAreNotItsToTell) {
-  using Steps = std::vector<int64_t>;
-  UnreportedProgress progress(10);
-  progress.begin("j1", 3, true);
-  for (int64_t step = 1; step <= 5; ++step) progress.committed(point(step));
-  const auto valid = [&](const std::vector<rendezvous::GenerationBegin>& began) {
-    Steps steps;
-    const StepHistory history = progress.valid_history(began);
-    for (const auto& one : history.points()) steps.push_back(one.step);
-    return steps;
-  };
-  EXPECT_EQ(valid({{2, 0}, {3, 0}, {4, 5}}), (Steps{1, 2, 3, 4, 5})) << "it was in generation 3, and 4 goes on from its state";
-  EXPECT_EQ(valid({{2, 0}, {3, 0}, {4, 2}, {5, 4}}), (Steps{1, 2})) << "3 and 4 were computed anew, in generation 4";
-  EXPECT_EQ(valid({{5, 4}, {6, 5}}), Steps{}) << "generation 4 may have begun anywhere";
-  EXPECT_EQ(valid({}), (Steps{1, 2, 3, 4, 5})) << "an older service does not say";
 }
 
 TEST_F(Client, AnInterruptEndsTheWaitForAServiceThatIsAway) {

@@ -164,7 +164,8 @@ TEST(StepHistory, KeepsAStepOnceUntilItIsConfirmed) {
   history.acknowledge(2);
   history.add(point(2));
   EXPECT_EQ(steps_of(history), (std::vector<int64_t>{3, 4}));
-  EXPECT_EQ(history.oldest(1).size(), 1U);
+  EXPECT_EQ(history.oldest(1, 10'000).size(), 1U);
+  EXPECT_EQ(history.oldest(2, 1).size(), 1U) << "one goes, however long it is";
 }
 
 TEST(StepHistory, VoidedStepsAreComputedAndKeptAgain) {
@@ -178,11 +179,15 @@ TEST(StepHistory, VoidedStepsAreComputedAndKeptAgain) {
 }
 
 TEST(StepHistory, IsBoundedAndSaysWhatItDropped) {
-  StepHistory history(10);
+  StepHistory history(1250);
   for (int64_t step = 1; step <= 13; ++step) history.add(point(step));
   EXPECT_EQ(history.points().front().step, 4);
   EXPECT_EQ(history.take_dropped(), 3);
   EXPECT_EQ(history.take_dropped(), 0);
+  auto with_shares = point(14);
+  with_shares.shares.resize(10);
+  history.add(with_shares);
+  EXPECT_EQ(history.points().front().step, 7) << "it takes the place of three";
 }
 
 TEST(StepHistory, PointsGoThroughTheirBytes) {
