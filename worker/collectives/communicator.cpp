@@ -16,6 +16,11 @@
 #include "worker/profile/span.h"
 
 namespace holdfast::worker {
+namespace {
+
+constexpr uint64_t kGatheredMax = uint64_t{1} << 30;  // of one rank, whose size the others take its word for
+
+}  // namespace
 
 struct Communicator::Impl {
   Impl(Transport& over, RingOptions with) : transport(over), options(std::move(with)) {}
@@ -212,6 +217,12 @@ CollectiveResult<std::vector<std::vector<std::byte>>> Communicator::all_gather(s
     const auto told = impl_->ring->run({.kind = Operation::Kind::kAllGatherSizes, .bytes = sizes.size() * sizeof(uint64_t)},
                                        all_gather_schedule(rank, blocks, chunk_bytes));
     if (!told) return tl::make_unexpected(told.error());
+  }
+  if (const auto most = std::ranges::max_element(sizes); *most > kGatheredMax) {
+    const auto from = static_cast<int>(most - sizes.begin());
+    return tl::make_unexpected(CollectiveError{CollectiveError::Kind::kConnectionLost, from,
+                                               "rank " + std::to_string(from) + " announced " + std::to_string(*most) +
+                                                   " bytes for all ranks, more than any has to tell"});
   }
 
   std::vector<std::vector<std::byte>> gathered(world_size);

@@ -255,12 +255,13 @@ class Forming {
       pump_inbound();
       if (outbound_.done() && predecessor_) return RingConnections{outbound_.release(), std::move(predecessor_)};
 
+      // Strangers that come again and again do not keep this from its end.
+      if (steady_clock::now() >= deadline) return outbound_.done() ? fail_inbound() : fail_outbound();
       const auto waited = transport_.wait(interests(), true, std::min(deadline, outbound_.next_attempt()));
       if (waited || waited.error().kind == TransportError::Kind::kWoken) continue;
       if (waited.error().kind != TransportError::Kind::kTimeout) {
         return fail(CollectiveError::Kind::kHandshakeFailed, -1, waited.error().detail);
       }
-      if (steady_clock::now() >= deadline) return outbound_.done() ? fail_inbound() : fail_outbound();
     }
   }
 

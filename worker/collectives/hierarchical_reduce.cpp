@@ -25,7 +25,7 @@ size_t piece_bytes_of(size_t chunk_bytes, const Groups& groups) {
   const bool carried = groups.size() > 1;
   const size_t seats = std::ranges::max(groups, {}, &std::vector<int>::size).size();
   const size_t wanted = chunk_bytes * (carried ? kChunksOfACarriedPiece : kChunksOfAPiece);
-  const size_t room = kMemoryMax / (MemorySums::memory_bytes(seats, kPage, carried) / kPage) * kPage;
+  const size_t room = kMemoryMax / MemorySums::memory_bytes(seats, kPage, carried) * kPage;
   return (std::min(wanted, room) + kPage - 1) / kPage * kPage;
 }
 

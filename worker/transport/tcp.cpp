@@ -241,6 +241,7 @@ class TcpTransport final : public Transport {
 
   std::optional<size_t> wait_for_lost_peer(std::span<Connection* const> connections, std::stop_token stop) override {
     const Descriptor stopped(eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
+    if (stopped.get() < 0) return std::nullopt;  // without it nothing would end the wait
     const std::stop_callback wake_up(stop, [&stopped] { signal(stopped); });
     std::vector<pollfd> polled = ends_of(connections);
     polled.push_back({stopped.get(), POLLIN, 0});
