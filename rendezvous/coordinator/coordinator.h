@@ -125,7 +125,7 @@ class Coordinator {
   std::optional<Refusal> refusal_if_ended(const std::string& worker, const std::string& incarnation) const {
     return lives_.refusal_if_ended(worker, incarnation);
   }
-  const RefusalRow* refusal_of(const Job& job, const std::string& worker) const { return registry_.refusal_of(job, worker); }
+  const RefusedWorker* refusal_of(const Job& job, const std::string& worker) const { return registry_.refusal_of(job, worker); }
   CoordinatorWork work() const { return {decisions_.made(), directives_.made(), planning_.made()}; }
   int64_t wall_ms() const { return registry_.wall_ms(); }
 

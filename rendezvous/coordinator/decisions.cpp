@@ -43,8 +43,9 @@ struct EffectWriter {
     }
   }
   void operator()(const Refused& refused) const {
-    const RefusalRow row{job.id, refused.worker, refused.incarnation, refused.reason};
-    job.refusals[refused.worker] = row;
+    RefusalRow row{job.id, refused.worker, refused.incarnation, refused.reason};
+    decisions.registry_.refuse(job, row, refused.for_good);
+    if (!refused.for_good) row.incarnation.clear();  // for a service that is started again it is as of an earlier life
     write().save_refusal(row);
   }
   void operator()(const Freed& freed) const { decisions.free_worker(freed, job); }
@@ -167,6 +168,7 @@ void Decisions::free_worker(const Freed& freed, const Job& job) {
   Worker* worker = registry_.find_worker(freed.worker);
   if (worker == nullptr || worker->job != job.id) return;
   worker->job.clear();
+  worker->freed_ms = registry_.now();
   registry_.save(*worker);
   registry_.touch(freed.worker);
   if (!is_ended(job.membership->state))

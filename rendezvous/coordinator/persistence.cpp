@@ -126,7 +126,7 @@ void load(JobStore& store, Registry& registry, WorkerLives& lives, Millis grace_
     if (const auto job = jobs.find(row.job); job != jobs.end()) job->second.workers.push_back(kept_worker(row));
   }
   for (const JobRow& row : contents.jobs) restore_job(registry, std::move(jobs.at(row.id)));
-  for (const RefusalRow& row : contents.refusals) registry.find_job(row.job)->refusals[row.worker] = row;
+  for (const RefusalRow& row : contents.refusals) registry.refuse(*registry.find_job(row.job), row, true);
   lives.restore(std::move(contents.ended_incarnations));
 }
 

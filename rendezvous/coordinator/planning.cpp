@@ -31,6 +31,8 @@ std::vector<std::string> in_order_of_rank(const JobMembership& m) {
 constexpr Millis kPlanMaxMs =
     10'000;  // bounds the wait for a change that next_change_ms() does not know, such as a clock that is set
 
+constexpr Millis kStuckMs = 60'000;  // a freed worker that is not idle by then is not waited for
+
 }  // namespace
 
 void Planning::replan() {
@@ -63,6 +65,7 @@ Millis Planning::next_change_ms() const {
     }
     for (const auto& [pair, rift] : m.rifts) due_in(rift.again_ms - registry_.now());
     for (const auto& [worker, barred] : m.barred) due_in(barred.again_ms - registry_.now());
+    for (const auto& [worker, refusal] : job->refusals) due_in(refusal.until_ms - registry_.now());
   }
   for (const auto& [id, worker] : registry_.workers()) {
     if (worker.life == Worker::Life::kAlive) due_in(held_back_ms(worker.losses, registry_.wall_ms()));
@@ -93,7 +96,7 @@ std::vector<SchedulableJob> Planning::jobs_to_plan() {
     }
     for (const auto& [id, refusal] : job->refusals) {
       if (registry_.refusal_of(*job, id) != nullptr) {
-        s.refused[id] = refusal.reason;
+        s.refused[id] = refusal.row.reason;
       } else {
         s.doubtful.insert(id);
       }
@@ -113,7 +116,8 @@ std::vector<SchedulableWorker> Planning::workers_to_plan() const {
       const bool given_up = job->membership->intent != Intent::kRun;
       if (p != job->membership->participants.end() && (given_up || !p->second.wanted)) availability = Availability::kComing;
     } else {
-      availability = worker.has_no_job() ? Availability::kFree : Availability::kComing;
+      const bool is_stuck = worker.freed_ms && registry_.now() >= *worker.freed_ms + kStuckMs;
+      availability = worker.has_no_job() ? Availability::kFree : is_stuck ? Availability::kTaken : Availability::kComing;
     }
     workers.push_back({id, availability, worker.last_job, held_back_ms(worker.losses, registry_.wall_ms()) > 0,
                        worker.registration.numerics});

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "rendezvous/coordinator/persistence.h"
+#include "rendezvous/membership/growing_pause.h"
 
 namespace holdfast::rendezvous {
 
@@ -62,11 +63,21 @@ void Registry::save(const Worker& worker) {
   journal_.write().save_worker(row_of(worker));
 }
 
-const RefusalRow* Registry::refusal_of(const Job& job, const std::string& name) const {
+void Registry::refuse(Job& job, RefusalRow row, bool for_good) {
+  constexpr Millis kFirstPauseMs = 60'000, kLongestPauseMs = 600'000;
+  const auto last = job.refusals.find(row.worker);
+  const bool again = last != job.refusals.end() && last->second.row.incarnation == row.incarnation;
+  const int64_t times = again ? last->second.times + 1 : 1;
+  const std::string worker = row.worker;
+  const Millis until_ms = for_good ? INT64_MAX : now() + growing_pause(kFirstPauseMs, kLongestPauseMs, times);
+  job.refusals[worker] = {std::move(row), times, until_ms};
+}
+
+const RefusedWorker* Registry::refusal_of(const Job& job, const std::string& name) const {
   const auto refusal = job.refusals.find(name);
   const auto worker = workers_.find(name);
-  const bool in_force = refusal != job.refusals.end() && worker != workers_.end() &&
-                        worker->second.registration.incarnation == refusal->second.incarnation;
+  const bool in_force = refusal != job.refusals.end() && worker != workers_.end() && now() < refusal->second.until_ms &&
+                        worker->second.registration.incarnation == refusal->second.row.incarnation;
   return in_force ? &refusal->second : nullptr;
 }
 

@@ -43,8 +43,10 @@ class Registry {
   const std::map<std::string, Worker>& workers() const { return workers_; }
   Worker* find_worker(const std::string& name);  // nullptr: there is none
   void save(const Worker& worker);
-  // The job's refusal of the worker, if it is in force, which it is for the incarnation that was refused; else null.
-  const RefusalRow* refusal_of(const Job& job, const std::string& worker) const;
+  // The job's refusal is in force for the incarnation that was refused, for good or for a while, longer each time in a row;
+  // else null.
+  void refuse(Job& job, RefusalRow row, bool for_good);
+  const RefusedWorker* refusal_of(const Job& job, const std::string& worker) const;
   // Notes that the worker's directive may have changed, or its life may have ended.
   void touch(const std::string& worker);
   std::set<std::string> take_touched() { return std::exchange(touched_, {}); }  // since the last call

@@ -29,8 +29,8 @@ void RestoredDatabase::reserve_id(const std::string& job) {
 
 void RestoredDatabase::data_is_back(const std::string& id) {
   for (auto& [worker, refusal] : registry_.find_job(id)->refusals) {
-    refusal.incarnation.clear();  // as if another life of the worker had been refused
-    journal_.write().save_refusal(refusal);
+    refusal.row.incarnation.clear();  // as if another life of the worker had been refused
+    journal_.write().save_refusal(refusal.row);
   }
   registry_.ask_for_plan();
 }

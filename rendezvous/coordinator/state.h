@@ -35,6 +35,14 @@ struct Runtime {
   void count_time_away() { ran_ms += std::exchange(away_ms, 0); }
 };
 
+// A worker that was refused is offered to the job again after a pause: its trouble may have passed, as that of a volume which
+// was not mounted yet has.
+struct RefusedWorker {
+  RefusalRow row;
+  int64_t times = 1;  // in a row, in one life of the worker; not kept
+  Millis until_ms = 0;
+};
+
 struct Job {
   std::string id;
   int64_t number = 0;
@@ -49,7 +57,7 @@ struct Job {
   int64_t refused_steps = 0;  // over the whole life, voided steps included
   MeanStepTime step_time;
   std::map<int64_t, CheckpointRecord> checkpoints;  // by step
-  std::map<std::string, RefusalRow> refusals;       // by worker
+  std::map<std::string, RefusedWorker> refusals;    // by worker
   std::optional<Shortage> shortage;                 // of workers, by the last plan
   std::optional<Millis> lacks_since_ms;             // since when it lacks workers and has not trained; none: it does not
   int64_t lacks_since_wall_ms = 0;                  // the same as wall time; 0: it does not
@@ -84,8 +92,9 @@ struct Worker {
   // It was told to be idle, and has not said since that it is: a state that it speaks of may be a late message's.
   bool idle_told = false;
   LossRecord losses;
-  int64_t log_batch = 0;  // number of the newest batch that was taken from this incarnation
-  std::string tag;        // of its directive; "": not computed yet
+  int64_t log_batch = 0;           // number of the newest batch that was taken from this incarnation
+  std::optional<Millis> freed_ms;  // when its last job let go of it; none: not since it registered
+  std::string tag;                 // of its directive; "": not computed yet
 
   bool leaving() const { return draining || status.leaving; }
   bool has_no_job() const { return status.phase == Phase::kIdle && status.job.empty(); }  // by its own account

@@ -15,6 +15,7 @@ namespace {
 constexpr Millis kGoneMs = 50;          // so is one whose process is not there; a firewall that says so is found out by it
 constexpr Millis kGraceMs = 10000;      // for one that has not spoken since the service started
 constexpr int kDivergencesMax = 3;      // of one worker in one job
+constexpr Millis kStuckMs = 60000;      // from the new generation on, until one that does not stop gives up its place
 constexpr Millis kAnswerMaxMs = 10000;  // for a member that nobody suspects
 
 Millis answer_limit(const JobMembership& job) {
@@ -78,36 +79,6 @@ bool is_known_gone(const JobMembership& job, const FaultReport& report) {
   return found == job.participants.end() || found->second.member.incarnation != member->incarnation || found->second.gone;
 }
 
-// The checkpoint that the generation was to start from does not verify: the next newest, where falling back is allowed.
-void on_unreadable(Turn& turn, const FaultReport& report) {
-  JobMembership& job = turn.job;
-  const int64_t step = report.checkpoint_step;
-  const StateSource& source = job.current.source;
-  if (source.kind != StateSource::Kind::kCheckpoint || source.step != step) return;
-  if (source.job == job.job) {
-    const auto found = job.checkpoints.find(step);
-    if (found == job.checkpoints.end() || found->second.unreadable) return;
-    found->second.unreadable = true;
-    turn.effects.emplace_back(CheckpointUnreadable{step});
-    const KnownCheckpoint* next = newest_checkpoint(job);
-    turn.note("checkpoint_unreadable", fmt::format("the checkpoint of step {} cannot be read ({}); {}", step, report.detail,
-                                                   next != nullptr ? fmt::format("falling back to step {}", next->step)
-                                                                   : "there is no other, the job begins where it began"));
-    return;
-  }
-  if (job.resume.empty() || job.resume.front() != source) return;
-  if (job.resume.size() == 1) {
-    const std::string whose = source.job.empty() ? source.store : "job " + source.job;
-    fail(turn, fmt::format("the checkpoint to resume from ({}, step {}) cannot be read: {}", whose, step, report.detail),
-         false);
-    return;
-  }
-  job.resume.erase(job.resume.begin());
-  turn.note("checkpoint_unreadable",
-            fmt::format("the checkpoint of job {}, step {} cannot be read ({}); falling back to job {}, step {}", source.job,
-                        step, report.detail, job.resume[0].job, job.resume[0].step));
-}
-
 bool was_told_diverged(const JobMembership& job, const FaultReport& report) {
   const Member* const member = suspected(job, report);
   return member != nullptr && job.diverged_in.contains({member->worker, job.current.number});
@@ -132,7 +103,8 @@ void on_diverged(Turn& turn, const FaultReport& report) {
             worker);
   const auto found = job.participants.find(worker);
   if (refused && found != job.participants.end())
-    refuse(turn, found->second, fmt::format("its state went wrong {} times while those of the others agreed", times));
+    refuse(turn, found->second, fmt::format("its state went wrong {} times while those of the others agreed", times),
+           Refusing::kForGood);
 }
 
 // No state that a member holds counts any more. All members report it, and it is one event.
@@ -258,6 +230,21 @@ void give_up_on_silent(Turn& turn) {
             : fmt::format("{} is left out of the next generation: it did not stop within {:.1f} s of being told to", worker,
                           static_cast<double>(limit_ms) / 1000),
         worker);
+  }
+}
+
+void free_stuck(Turn& turn) {
+  const JobMembership& job = turn.job;
+  const bool forming = job.stage == Stage::kForming;
+  if (turn.now < (forming ? job.forming_since_ms : job.formed_ms) + kStuckMs) return;
+  std::vector<std::string> stuck;
+  for (const auto& [worker, p] : job.participants) {
+    const bool goes_on = p.status.phase == Phase::kActive && (forming ? p.left_out : !is_member(job, p));
+    if (goes_on) stuck.push_back(worker);
+  }
+  for (const std::string& worker : stuck) {
+    turn.free(worker, fmt::format("it has not stopped {} s after the others, who go on without it: its place is for another",
+                                  kStuckMs / 1000));
   }
 }
 

@@ -32,18 +32,27 @@ int64_t newest_step(const JobMembership& job) {
   return newest != nullptr ? newest->step : -1;
 }
 
-// The workers that could be members now. A worker that leaves is among them only while it alone holds the newest state: until
-// that is in a checkpoint, or, where none can be written, for as long as a worker that stays can copy it.
+// Whether the worker, after a fault, may alone have parts of the divided state that the job goes on from: nobody was there yet
+// to take them from it. It is let go after several generations without a step: it may be what ends them.
+bool may_have_parts(const JobMembership& job, const Participant& p) {
+  if (job.shard_now() == "none" || job.cause != Cause::kFault || job.fruitless > kFruitlessFree) return false;
+  const int64_t held = memory_of(job, p);
+  return held > newest_step(job) && held == best_memory(job, true);
+}
+
+// The workers that could be members now. A worker that leaves is among them only while it alone holds the newest state, or
+// parts of it: until that is in a checkpoint, or, where none can be written, for as long as a worker that stays can copy it.
 std::vector<std::string> ready_workers(const JobMembership& job) {
   const int64_t staying = std::max(best_memory(job, false), newest_step(job));
   const bool heir = job.max_nodes > 1 && std::ranges::any_of(job.participants, [&](const auto& entry) {
                       return is_prepared(job, entry.second) && !is_leaving(entry.second);
                     });
-  const bool need_leavers = (!job.handover_failed || heir) && best_memory(job, true) > staying;
+  const bool may_wait = !job.handover_failed || heir;
+  const auto is_needed = [&](const Participant& p) { return memory_of(job, p) > staying || may_have_parts(job, p); };
   std::vector<std::string> names;
   for (const auto& [worker, p] : job.participants) {
     if (!is_prepared(job, p)) continue;
-    if (!is_leaving(p) || (need_leavers && memory_of(job, p) > staying)) names.push_back(worker);
+    if (!is_leaving(p) || (may_wait && is_needed(p))) names.push_back(worker);
   }
   return names;
 }
@@ -62,40 +71,23 @@ void sort_by_rank(const JobMembership& job, std::vector<std::string>& names) {
 }
 
 // The members of the next generation, in rank order. When there are too many: the newest state first, whoever holds it;
-// then those who stay, then those whose state is newer.
+// then those who stay or have parts of it, then those whose state is newer.
 std::vector<std::string> choose_members(const JobMembership& job, std::vector<std::string> names) {
   sort_by_rank(job, names);
+  turn_away_from_doubt(job, names);
   if (static_cast<int64_t>(names.size()) <= job.max_nodes) return names;
   const auto participant = [&](const std::string& worker) -> const Participant& { return job.participants.at(worker); };
   const auto by_memory = [&](const std::string& worker) { return memory_of(job, participant(worker)); };
   std::ranges::stable_sort(names, std::greater{}, by_memory);
-  std::stable_sort(names.begin() + 1, names.end(), [&](const std::string& a, const std::string& b) {
-    return !is_leaving(participant(a)) && is_leaving(participant(b));
-  });
+  const auto gives_way = [&](const std::string& worker) {
+    return is_leaving(participant(worker)) && !may_have_parts(job, participant(worker));
+  };
+  std::stable_sort(names.begin() + 1, names.end(),
+                   [&](const std::string& a, const std::string& b) { return !gives_way(a) && gives_way(b); });
   names.resize(job.max_nodes);
   sort_by_rank(job, names);
+  turn_away_from_doubt(job, names);
   return names;
-}
-
-StateSource choose_source(const JobMembership& job, const std::vector<std::string>& names) {
-  StateSource source;
-  int64_t memory = -1;
-  for (const std::string& worker : names) memory = std::max(memory, memory_of(job, job.participants.at(worker)));
-  const KnownCheckpoint* newest = newest_checkpoint(job);
-  if (memory >= 0 && memory >= newest_step(job)) {
-    source.kind = StateSource::Kind::kMemory;
-    source.step = memory;
-  } else if (newest != nullptr) {
-    source.kind = StateSource::Kind::kCheckpoint;
-    source.step = newest->step;
-    source.job = job.job;
-    source.store = newest->store;
-    source.state_hash = newest->state_hash;
-    source.copy = job.spec.checkpoint_copy;
-  } else if (!job.resume.empty()) {
-    source = job.resume.front();
-  }
-  return source;
 }
 
 std::string source_in_words(const JobMembership& job, const StateSource& source, const std::vector<std::string>& members) {
@@ -186,6 +178,7 @@ void form(Turn& turn, const std::vector<std::string>& names) {
   job.why.clear();
   job.halted_why = why;
   job.retry_pending = false;
+  settle_doubt(job);
   if (job.intent != Intent::kPreempt) job.preempted_by.clear();
   job.reason = fmt::format("generation {} {}", job.current.number, text);
   turn.effects.emplace_back(Formed{job.current});
@@ -224,6 +217,7 @@ void wait_for_more(Turn& turn, size_t ready, const std::string& but = "") {
   }
   job.reason = text;
   free_leavers(turn);
+  free_stuck(turn);
 }
 
 // Workers that do not fit the others are refused and leave `ready`, once there are enough that fit each other. False: there
@@ -245,8 +239,12 @@ bool settle_references(Turn& turn, std::vector<std::string>& ready) {
     std::erase(ready, worker);
   }
   const std::string unfit = unfit_length(job.spec, job.total_steps(), job.committed_step);
-  if (!unfit.empty()) end_job(turn, JobState::kFailed, unfit);
-  return unfit.empty();
+  if (!unfit.empty()) {
+    end_job(turn, JobState::kFailed, unfit);
+    return false;
+  }
+  if (const std::string cut = cut_warmup(job.spec, job.total_steps()); !cut.empty()) turn.note("warmup_cut", cut);
+  return true;
 }
 
 // After generations that committed nothing the next waits: 1, 2, 4 … seconds, so that a lasting fault does not spin. Replicas
@@ -284,6 +282,27 @@ void free_leavers(Turn& turn) {
     if (!in_ring) gone.emplace_back(worker, p.unwanted_reason.empty() ? "it was told to end" : p.unwanted_reason);
   }
   for (const auto& [worker, reason] : gone) turn.free(worker, reason);
+}
+
+StateSource choose_source(const JobMembership& job, const std::vector<std::string>& names) {
+  StateSource source;
+  int64_t memory = -1;
+  for (const std::string& worker : names) memory = std::max(memory, memory_of(job, job.participants.at(worker)));
+  const KnownCheckpoint* newest = newest_checkpoint(job);
+  if (memory >= 0 && memory >= newest_step(job)) {
+    source.kind = StateSource::Kind::kMemory;
+    source.step = memory;
+  } else if (newest != nullptr) {
+    source.kind = StateSource::Kind::kCheckpoint;
+    source.step = newest->step;
+    source.job = job.job;
+    source.store = newest->store;
+    source.state_hash = newest->state_hash;
+    source.copy = job.spec.checkpoint_copy;
+  } else if (!job.resume.empty()) {
+    source = job.resume.front();
+  }
+  return source;
 }
 
 int64_t memory_of(const JobMembership& job, const Participant& p) {

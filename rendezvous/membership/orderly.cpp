@@ -47,7 +47,7 @@ std::vector<std::string> joiners(const JobMembership& job, Millis now, int64_t r
   Millis first_ms = now;
   bool others_preparing = false;
   for (const auto& [worker, p] : job.participants) {
-    if (is_leaving(p) || is_member(job, p)) continue;
+    if (is_leaving(p) || is_member(job, p) || is_spared_reading(job, worker)) continue;
     if (p.status.phase == Phase::kPreparing) others_preparing = true;
     if (!is_prepared(job, p)) continue;
     names.push_back(worker);
@@ -133,6 +133,7 @@ void begin_yield(Turn& turn, const std::string& reason, bool checkpoint) {
 void advance_running(Turn& turn) {
   JobMembership& job = turn.job;
   free_leavers(turn);  // that had not joined yet
+  free_stuck(turn);
   bound_preemption(turn);
   if (!all_active(job)) {
     if (job.intent == Intent::kStop && turn.now >= job.formed_ms + kSettleMs) stop_now(turn);

@@ -12,6 +12,14 @@ double seconds(Millis from, Millis to) {
   return static_cast<double>(to - from) / 1000;
 }
 
+std::string end_in_words(const JobMembership& job) {
+  const StateSource& source = job.current.source;
+  const bool had_none =
+      source.kind == StateSource::Kind::kCheckpoint && source.job != job.job && source.step == job.committed_step;
+  if (had_none) return fmt::format("nothing was left to train: all {} steps were done where it began", job.committed_step);
+  return fmt::format("all {} steps are done", job.committed_step);
+}
+
 // Tells people how long the job stood still, and how much of that each cause took.
 void note_resumed(Turn& turn, int64_t step) {
   JobMembership& job = turn.job;
@@ -41,6 +49,7 @@ void note_progress(Turn& turn, const Progress& progress) {
   }
   commit_up_to(turn, progress.step);
   job.fruitless = 0;
+  settle_doubt(job);
   forget_bridged_rifts(job);
   if (!progress.points.empty()) job.step_s = progress.points.back().step_s;
   if (!job.resumed_noted) note_resumed(turn, progress.step);
@@ -74,7 +83,7 @@ void on_progress(Turn& turn, const Progress& progress) {
   if (stale(job, progress.worker, progress.incarnation, progress.generation, true)) return;
   note_progress(turn, progress);
   if (!progress.failure.empty()) return fail(turn, progress.failure, true);
-  if (progress.finished) end_job(turn, JobState::kSucceeded, fmt::format("all {} steps are done", job.committed_step));
+  if (progress.finished) end_job(turn, JobState::kSucceeded, end_in_words(job));
 }
 
 int64_t went_back_below(const JobMembership& job, int64_t step, int64_t generation) {

@@ -44,10 +44,10 @@ std::string training_misfit(const JobSpec& spec, const std::vector<TrainingDiges
 
 }  // namespace
 
-void refuse(Turn& turn, const Participant& participant, const std::string& reason) {
+void refuse(Turn& turn, const Participant& participant, const std::string& reason, Refusing how) {
   const Member member = participant.member;
   turn.note("worker_refused", fmt::format("{} cannot take part: {}", member.worker, reason), member.worker);
-  turn.effects.emplace_back(Refused{member.worker, member.incarnation, reason});
+  turn.effects.emplace_back(Refused{member.worker, member.incarnation, reason, how == Refusing::kForGood});
   turn.free(member.worker, "refused: " + reason);
 }
 

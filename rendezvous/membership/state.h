@@ -109,6 +109,14 @@ struct KnownCheckpoint {
   bool operator==(const KnownCheckpoint&) const = default;
 };
 
+// A checkpoint that one worker could not read, and no other has tried yet (unreadable.cpp).
+struct Doubt {
+  StateSource source;
+  std::string worker;
+  int rank = 0;            // of the worker, when it tried
+  int64_t generation = 0;  // in which it tried
+};
+
 // The part of a job's membership that the database keeps: a service that was started again goes on from this.
 // store/kept_fields.h says where each field is kept, and does not compile without a row for each.
 struct KeptMembership {
@@ -179,6 +187,7 @@ struct JobMembership : KeptMembership {
   std::map<RiftKey, Rift> rifts;
   std::map<std::string, Barred> barred;  // by worker
   std::vector<Member> last_members;      // of the generation before the current one
+  std::optional<Doubt> doubt;
   // running
   Millis all_active_ms = -1, formed_ms = 0;
   Millis last_commit_ms = -1;  // when a step was last committed
@@ -294,8 +303,9 @@ struct StepsCommitted {  // steps first to last, both included, applied in `gene
 struct StepsVoided {  // every step from `first` on; the job goes on from an older state
   int64_t first = 0, generation = 0;
 };
-struct Refused {  // is not to be offered to this job again in this incarnation
+struct Refused {  // is not to be offered to this job again in this incarnation, for a while or for good
   std::string worker, incarnation, reason;
+  bool for_good = false;
 };
 struct Freed {  // no longer of this job
   std::string worker, reason;

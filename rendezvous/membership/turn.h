@@ -34,6 +34,9 @@ void advance_forming(Turn& turn);
 void free_leavers(Turn& turn);
 int64_t best_memory(const JobMembership& job, bool leaving_too);
 
+// The state that a generation of these workers begins with.
+StateSource choose_source(const JobMembership& job, const std::vector<std::string>& names);
+
 // The step of a state that the next generation could start from, or -1.
 int64_t memory_of(const JobMembership& job, const Participant& participant);
 
@@ -42,7 +45,9 @@ int64_t memory_of(const JobMembership& job, const Participant& participant);
 int64_t went_back_below(const JobMembership& job, int64_t step, int64_t generation);
 
 // references.cpp
-void refuse(Turn& turn, const Participant& participant, const std::string& reason);
+// For a while, since the trouble may pass; or for good, where what the worker computes or reads is wrong.
+enum class Refusing { kForAWhile, kForGood };
+void refuse(Turn& turn, const Participant& participant, const std::string& reason, Refusing how = Refusing::kForAWhile);
 // Why a prepared worker does not fit the job's references, or "".
 std::string misfit(const JobMembership& job, const Participant& participant);
 // Whether they are fixed: from the first generation on that is known.
@@ -58,9 +63,21 @@ void on_gone(Turn& turn, const std::string& worker, const std::string& reason);
 void begin_fault(Turn& turn, const std::string& reason, const std::string& detail = "");
 std::string stopped_in_words(const std::string& worker);
 void give_up_on_silent(Turn& turn);
+// A worker that was left out and never stops keeps no place in the job.
+void free_stuck(Turn& turn);
 // How long a member may be silent once it is asked for a sign of life.
 Millis answer_time(const Participant& participant);
 bool is_awaited(const JobMembership& job, const Participant& participant);
+
+// unreadable.cpp
+// The generation's checkpoint does not verify, as one of its members says.
+void on_unreadable(Turn& turn, const FaultReport& report);
+// Where `ring`, in rank order, would read a checkpoint that is doubted: others read what the doubting worker could not.
+void turn_away_from_doubt(const JobMembership& job, std::vector<std::string>& ring);
+// Whether the worker does not join while others find out whether they can read what it could not.
+bool is_spared_reading(const JobMembership& job, const std::string& worker);
+// There is no doubt any more once the job has begun from another state, or gone on from that one.
+void settle_doubt(JobMembership& job);
 
 // silence.cpp
 void on_silence(Turn& turn, const FaultReport& report);

@@ -21,7 +21,7 @@ using Busy = WaitingRoom::Busy;
 template <typename Each>
 void each_busy(const WaitingRoom& room, const Job& job, const Each& each) {
   std::map<std::string, int64_t> refused;  // by other job: the number of its workers that this job has refused
-  for (const auto& [id, row] : job.refusals) {
+  for (const auto& [id, refusal] : job.refusals) {
     const auto worker = room.state().workers().find(id);
     if (room.state().refusal_of(job, id) == nullptr || worker->second.life != Worker::Life::kAlive) continue;
     if (satisfies(worker->second.registration, job.membership->spec.requirements)) ++refused[worker->second.job];

@@ -48,14 +48,14 @@ struct SchedulableJob {
   std::vector<std::string> holders = {};            // of these, the ones whose memory is worth keeping
   std::map<std::string, std::string> refused = {};  // worker -> reason
   std::vector<std::string> in_the_way = {};         // of its workers, those that others of them do not reach
-  std::set<std::string> doubtful = {};              // refused in an earlier life: nobody is disturbed to get one of these
-  WorkerSet unfit = {};                             // workers that do not satisfy what it requires
-  WorkerSet unlike = {};                            // workers whose numerics are not its own: doubtful, too
-  bool preemptible = false;                         // can give up all its workers and come back from a checkpoint
-  bool changing = false;                            // some of its workers do not take part yet: its extras stay for now
-  bool alike = false;                               // trains only with workers of the same numerics, whichever
-  bool begun = false;                               // has had a generation
-  std::optional<int64_t> waits_since_ms = {};       // since when it lacks workers to begin
+  std::set<std::string> doubtful = {};  // refused in an earlier life, or a while ago: nobody is disturbed to get one of these
+  WorkerSet unfit = {};                 // workers that do not satisfy what it requires
+  WorkerSet unlike = {};                // workers whose numerics are not its own: doubtful, too
+  bool preemptible = false;             // can give up all its workers and come back from a checkpoint
+  bool changing = false;                // some of its workers do not take part yet: its extras stay for now
+  bool alike = false;                   // trains only with workers of the same numerics, whichever
+  bool begun = false;                   // has had a generation
+  std::optional<int64_t> waits_since_ms = {};  // since when it lacks workers to begin
 };
 
 struct SchedulableWorker {

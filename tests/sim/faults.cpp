@@ -29,7 +29,7 @@ const std::vector<World::Kind>& World::kinds() {
       {2, &World::restore_database},
       {2, &World::restore_at_an_end},
       {3, &World::slow_down},
-      {3, &World::spoil_memory},
+      {4, &World::spoil_host},
   };
   return kKinds;
 }
@@ -102,8 +102,11 @@ void World::slow_down() {
   time_.after(chance_.between(2000, 30'000), [&host] { host.set_slowness(1); });
 }
 
-void World::spoil_memory() {
-  any_host().let_memory_go_bad();
+// Its memory, or what it reads; the latter of one host in a run, for the word of two counts.
+void World::spoil_host() {
+  if (chance_.percent(50)) return any_host().let_memory_go_bad();
+  if (bad_reader_ == nullptr) bad_reader_ = &any_host();
+  bad_reader_->let_reading_go_bad();
 }
 
 void World::told_to_end() {

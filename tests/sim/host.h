@@ -39,6 +39,9 @@ class Host {
   // after the third time a job refuses the worker.
   void let_memory_go_bad() { memory_goes_bad_ = ++times_bad_ <= 2; }
   bool memory_goes_bad() { return std::exchange(memory_goes_bad_, false); }
+  // The next checkpoint that it reads has wrong bytes for it, and for nobody else.
+  void let_reading_go_bad() { reading_goes_bad_ = true; }
+  bool reading_goes_bad() { return std::exchange(reading_goes_bad_, false); }
   bool sends() const { return link_ == Link::kSound || link_ == Link::kNoReceiving; }
   bool receives() const { return link_ == Link::kSound || link_ == Link::kNoSending; }
   bool cut_from_peers() const { return cut_from_peers_; }
@@ -64,7 +67,7 @@ class Host {
   int64_t born_ms_ = 0, troubled_until_ms_ = 0;
   Link link_ = Link::kSound;
   int64_t slowness_ = 1;
-  bool memory_goes_bad_ = false;
+  bool memory_goes_bad_ = false, reading_goes_bad_ = false;
   int64_t times_bad_ = 0;
   bool cut_from_peers_ = false;
   worker::RestartPolicy policy_;

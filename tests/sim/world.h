@@ -71,7 +71,7 @@ class World {
   void remove_checkpoint();
   void part_two();
   void slow_down();
-  void spoil_memory();
+  void spoil_host();
   void copy_database();
   void restore_database();
   void restore_at_an_end();
@@ -93,6 +93,7 @@ class World {
   std::vector<std::unique_ptr<Host>> hosts_;
   std::vector<std::string> jobs_;
   std::vector<Fault> chosen_;
+  Host* bad_reader_ = nullptr;  // the one host that cannot always read what is right; null: none yet
   std::optional<Tables> copy_;  // of the service's database
   bool peace_ = false;
   Tally tally_;

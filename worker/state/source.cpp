@@ -20,6 +20,7 @@ using rendezvous::StateSource;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kSignOfLife{100};
+constexpr std::chrono::seconds kOthersWords{30};  // so long ranks that still read may find what the first that failed has found
 enum class Reading : uint8_t { kReading, kDone, kFailed };
 
 // One try to read. Returns "" on success, else the reason why a second try would not help; nullopt: the store is away, and
@@ -139,21 +140,26 @@ RunResult<storage::Manifest> read_beside_the_ring(const StateSource& source, Com
                                                   Interrupt& interrupt, const ReadOnce& read, const WhenAway& when_away) {
   std::optional<CheckpointReader> reader;
   if (read) reader.emplace(source, open_store, interrupt, read, when_away);
+  std::optional<RunStop> failure;  // of this rank, else of another
+  std::optional<std::chrono::steady_clock::time_point> until;
   while (true) {
     const Reading mine = reader ? reader->state() : Reading::kDone;
-    const auto words = tell(ring, mine);
-    if (!words) return tl::unexpected(words.error());
     if (mine == Reading::kFailed) {
-      RunStop stop = fault("checkpoint_unreadable", reader->failure());
-      stop.checkpoint_step = source.step;
-      return tl::unexpected(std::move(stop));
+      failure = fault("checkpoint_unreadable", reader->failure());
+      failure->checkpoint_step = source.step;
     }
-    if (const auto failed = std::ranges::find(*words, Reading::kFailed); failed != words->end())
-      return tl::unexpected(interrupted(fmt::format("rank {} could not read the checkpoint", failed - words->begin())));
-    if (std::ranges::find(*words, Reading::kReading) == words->end()) break;
+    const auto words = tell(ring, mine);
+    if (!words) return tl::unexpected(failure ? *std::move(failure) : words.error());
+    const auto failed = std::ranges::find(*words, Reading::kFailed);
+    if (failed != words->end() && !failure)
+      failure = interrupted(fmt::format("rank {} could not read the checkpoint", failed - words->begin()));
+    if (failure && !until) until = std::chrono::steady_clock::now() + kOthersWords;
+    const bool all_told = std::ranges::find(*words, Reading::kReading) == words->end();
+    if (failure && (all_told || std::chrono::steady_clock::now() >= *until)) return tl::unexpected(*std::move(failure));
+    if (all_told) break;
     if (reader && reader->is_away() && when_away.leaves())
       return tl::unexpected(interrupted("this worker leaves, and does not see the checkpoint"));
-    if (interrupt.wait_for(kSignOfLife)) return tl::unexpected(interrupted(interrupt.reason()));
+    if (interrupt.wait_for(kSignOfLife)) return tl::unexpected(failure ? *std::move(failure) : interrupted(interrupt.reason()));
   }
   return reader ? reader->take_manifest() : storage::Manifest();
 }

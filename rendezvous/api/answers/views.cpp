@@ -170,8 +170,8 @@ Json show_job(const Coordinator& state, const Job& job) {
   json["wanted"] = {
       {"min_nodes", m.min_nodes}, {"nodes", m.nodes}, {"max_nodes", m.max_nodes}, {"replicas", m.replicas_wanted()}};
   Json refused = Json::array();
-  for (const auto& [worker, row] : job.refusals) {
-    if (state.refusal_of(job, worker) != nullptr) refused.push_back({{"worker", worker}, {"reason", row.reason}});
+  for (const auto& [worker, refusal] : job.refusals) {
+    if (state.refusal_of(job, worker) != nullptr) refused.push_back({{"worker", worker}, {"reason", refusal.row.reason}});
   }
   json["refused"] = std::move(refused);
   json["after"] = job.after.empty() ? Json(nullptr) : Json(job.after);

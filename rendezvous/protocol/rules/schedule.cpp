@@ -71,4 +71,11 @@ std::string unfit_length(const JobSpec& spec, int64_t total_steps, int64_t first
   return "";
 }
 
+std::string cut_warmup(const JobSpec& spec, int64_t total_steps) {
+  const int64_t most = total_steps - spec.schedule_start;
+  if (spec.epochs == 0 || total_steps == 0 || spec.warmup_steps <= most) return "";
+  return fmt::format("epochs {} is {} steps of this data: the warm-up of {} steps is cut to {}, and the rate never falls",
+                     spec.epochs, total_steps, spec.warmup_steps, most);
+}
+
 }  // namespace holdfast::rendezvous

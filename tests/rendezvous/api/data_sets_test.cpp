@@ -304,7 +304,7 @@ TEST_F(DataSetsTest, WorkersThatWereRefusedForWantOfASetTryAgainWhenItIsThereAga
   reports("w1", Phase::kRefused);
   reports("w1", Phase::kIdle);
   ASSERT_EQ(directive("w1"), "idle 0");
-  passes(60'000);
+  passes(50'000);
   arrives("w1");
   reports("w1", Phase::kIdle);
   EXPECT_EQ(directive("w1"), "idle 0");

@@ -157,20 +157,6 @@ TEST_F(ServiceTest, AnOpenPollOfALifeThatEndedForGoodSaysSo) {
   EXPECT_EQ(parked->json()["code"], "stale_incarnation");
 }
 
-TEST_F(ServiceTest, ARefusalEndsWithTheLifeThatWasRefused) {
-  begin_training();
-  WorkerStatus refused;
-  refused.incarnation = "w2-1";
-  refused.phase = Phase::kRefused;
-  refused.job = "j1";
-  refused.reason = "cannot open train.bin";
-  ask("POST", "/v1/workers/w2/status", refused);
-  EXPECT_EQ(show()["refused"][0]["worker"], "w2");
-  arrives("w2", 2);
-  EXPECT_EQ(show()["refused"], Json::array());
-  EXPECT_EQ(directive("w2", 2), "prepare 1");
-}
-
 TEST_F(ServiceTest, AServiceThatWasStoppedForAWhileJudgesNobodyByThatTime) {
   begin_training();
   passes(3600 * 1000);

@@ -181,44 +181,6 @@ TEST(Faults, RecoveryFromCheckpointsForsakesMemoryAfterAFaultButNotInOrderlyChan
   EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 3 w1 and w2 checkpoint 60"});
 }
 
-TEST(Faults, AnUnreadableCheckpointOfTheJobsOwnIsPassedOverForTheNextOlder) {
-  Story story = running({"w1"}, 60);
-  story.checkpoint(40);
-  story.checkpoint(60);
-  story.happens(WorkerGone{"w1", "killed"});
-  story.assigned("w2");
-  story.says("w2", Phase::kPrepared);
-  FaultReport report = story.fault("w2", -1, "checkpoint_unreadable");
-  report.checkpoint_step = 60;
-  story.told();
-  story.happens(FaultReported{report});
-  EXPECT_EQ(story.told_of("UNREADABLE"), Lines{"UNREADABLE 60"});
-  story.stopped({"w2"}, -1, "cannot read");
-  EXPECT_EQ(story.job.current.source.step, 40);
-}
-
-TEST(Faults, AnExplicitChoiceThatCannotBeReadFailsTheJobAndLatestFallsBack) {
-  for (const size_t candidates : {1, 2}) {
-    Story story;
-    story.job.resume = {{StateSource::Kind::kCheckpoint, 60, "j0", "", ""}, {StateSource::Kind::kCheckpoint, 40, "j0", "", ""}};
-    story.job.resume.resize(candidates);
-    story.job.committed_step = 60;
-    story.ready({"w1"});
-    EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 1 w1 checkpoint 60"});
-    FaultReport report = story.fault("w1", -1, "checkpoint_unreadable");
-    report.checkpoint_step = 60;
-    story.happens(FaultReported{report});
-    story.stopped({"w1"}, -1, "cannot read");
-    if (candidates == 1) {
-      EXPECT_EQ(story.job.state, JobState::kFailed);
-      EXPECT_NE(story.job.reason.find("step 60"), std::string::npos);
-    } else {
-      EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w1 checkpoint 40"});
-      EXPECT_EQ(story.job.committed_step, 40) << "nothing of this job's own was lost";
-    }
-  }
-}
-
 TEST(Faults, TheFirstOwnStepOfAJobThatGoesOnFromAnotherIsAccountedFor) {
   Story story;
   story.happens(SourceGiven{{StateSource::Kind::kCheckpoint, 60, "j0", "", ""}});
@@ -230,6 +192,55 @@ TEST(Faults, TheFirstOwnStepOfAJobThatGoesOnFromAnotherIsAccountedFor) {
   story.stopped({"w2"}, 61);
   EXPECT_EQ(story.job.committed_step, 61);
   EXPECT_THAT(story.told(), testing::Contains("COMMIT 61-61 in 1"));
+}
+
+TEST(Faults, OneThatAnswersAndNeverStopsIsLeftOutAndGivesUpItsPlaceAfterAMinute) {
+  Story story = running({"w1", "w2", "w3"}, 10);
+  story.happens(WorkerGone{"w1", "killed"});
+  story.stopped({"w2"}, 10);
+  for (int i = 0; i < 11; ++i) {
+    story.passes(1000);
+    story.says("w3", Phase::kActive, 1, 10);  // a read that hangs, say
+  }
+  EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w2 memory 10"});
+  story.all_active(10);
+  for (int i = 0; i < 55; ++i) {
+    story.passes(1000);
+    story.says("w3", Phase::kActive, 1, 10);
+  }
+  EXPECT_EQ(story.told_of("FREE"), Lines{}) << "it may come back";
+  story.passes(6000);
+  EXPECT_EQ(story.told_of("FREE"), Lines{"FREE w3"});
+}
+
+TEST(Faults, AJobThatWaitsForWorkersDoesNotKeepThePlaceOfOneThatNeverStops) {
+  Story story = running({"w1", "w2", "w3"}, 10, 3);
+  story.happens(WorkerGone{"w1", "killed"});
+  story.stopped({"w2"}, 10);
+  for (int i = 0; i < 65; ++i) {
+    story.passes(1000);
+    story.says("w3", Phase::kActive, 1, 10);
+  }
+  EXPECT_EQ(story.told_of("FREE"), Lines{"FREE w3"}) << "so that the job gets another one";
+  EXPECT_EQ(story.job.participants.count("w2"), 1u);
+}
+
+TEST(Faults, ALeaverStaysForThePartsOfADividedStateThatItMayAloneHave) {
+  Story story = running({"w1", "w2", "w3"}, 41);
+  story.job.spec.shard = "optimizer";
+  story.job.max_nodes = 3;
+  story.leaves("w3", 41);  // all are asked to stop after a step
+  story.happens(WorkerGone{"w1", "killed"});
+  story.assigned("w4");
+  story.assigned("w5");
+  story.says("w4", Phase::kPrepared);
+  story.says("w5", Phase::kPrepared);
+  story.stopped({"w2", "w3"}, 41, "connection reset");
+  EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 2 w2, w3 and w4 memory 41"});
+  story.all_active(41);
+  EXPECT_EQ(story.told_to("w3"), "yield 2") << "now that somebody is there to take them";
+  story.stopped({"w2", "w3", "w4"}, 42);
+  EXPECT_EQ(story.told_of("FORM"), Lines{"FORM 3 w2, w4 and w5 memory 42"});
 }
 
 TEST(Faults, TheNewestStateIsNotCutOffByTheMaximum) {

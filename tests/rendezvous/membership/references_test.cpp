@@ -102,7 +102,7 @@ TEST(References, OfAMixtureNameTheSourceThatDiffers) {
 }
 
 // Data of 1001 tokens, so 100 sequences of 10; w1 is there and has them.
-std::string failure(int64_t epochs, int64_t schedule_start, int64_t first_step) {
+Story with_epochs(int64_t epochs, int64_t schedule_start, int64_t first_step, int64_t warmup_steps = 0) {
   Story story;
   story.job.spec.total_steps = 0;
   story.job.spec.epochs = epochs;
@@ -110,11 +110,16 @@ std::string failure(int64_t epochs, int64_t schedule_start, int64_t first_step) 
   story.job.spec.batch_size = 1;
   story.job.spec.global_batch_size = 10;
   story.job.spec.schedule_start = schedule_start;
-  story.job.committed_step = first_step;
+  story.job.spec.warmup_steps = warmup_steps;
+  if (first_step > 0) story.happens(SourceGiven{{StateSource::Kind::kCheckpoint, first_step, "j0", "", ""}});
   story.assigned("w1");
   WorkerStatus status = story.status("w1", Phase::kPrepared, 0, -1);
   status.data_tokens = 1001;
   story.happens(WorkerReported{"w1", status});
+  return story;
+}
+std::string failure(int64_t epochs, int64_t schedule_start, int64_t first_step) {
+  const Story story = with_epochs(epochs, schedule_start, first_step);
   return story.job.state == JobState::kFailed ? story.job.reason : "";
 }
 
@@ -122,6 +127,20 @@ TEST(References, SayHowLongEpochsAreAndFailAJobThatCouldNotGoOnForSoLong) {
   EXPECT_EQ(failure(2, 19, 20), "");
   EXPECT_EQ(failure(2, 20, 20), "epochs 2 is 20 steps of this data, and schedule_start 20 is not below that: raise epochs");
   EXPECT_EQ(failure(2, 0, 21), "epochs 2 is 20 steps of this data, and the job goes on from step 21: raise epochs");
+}
+
+TEST(References, SayWhatBecomesOfAWarmupThatIsLongerThanTheEpochs) {
+  EXPECT_EQ(with_epochs(2, 0, 0, 20).told_of("warmup"), Lines{});
+  EXPECT_EQ(
+      with_epochs(2, 5, 10, 20).told_of("warmup"),
+      Lines{"warmup_cut: epochs 2 is 20 steps of this data: the warm-up of 20 steps is cut to 15, and the rate never falls"});
+}
+
+TEST(References, SayThatNothingWasLeftToTrain) {
+  Story story = with_epochs(2, 0, 20);
+  story.all_active(20);
+  story.progress(20, "", true);
+  EXPECT_EQ(story.job.reason, "nothing was left to train: all 20 steps were done where it began");
 }
 
 TEST(References, NameTheValidationFileThatDiffers) {

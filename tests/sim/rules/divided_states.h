@@ -39,8 +39,8 @@ class DividedStates {
     }
   }
 
-  // A process drops its part, because the job gave it away. Nobody may have another copy, where redundancy was down to one and
-  // a fault came between the job's wish to be smaller and the hand-over.
+  // A process drops its part, because the job gave it away or goes on from a checkpoint. Nobody may have another copy, where
+  // redundancy was down to one and a fault came between the job's wish to be smaller and the hand-over.
   void dropped(const std::string& job, const std::string& incarnation) {
     if (const auto last = last_.find(job); last != last_.end() && last->second.members.contains(incarnation)) last_.erase(last);
   }

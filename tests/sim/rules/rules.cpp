@@ -178,6 +178,8 @@ void Rules::check_kept(const Coordinator& service) {
       broken("{} counts on {} checkpoints, and {} are in the catalogue", job->id, job->membership->checkpoints.size(), kept);
     for (const auto& [step, known] : job->membership->checkpoints) {
       if (!found->second.contains(step)) broken("{} counts on the checkpoint of step {}, which was removed", job->id, step);
+      if (known.unreadable && database_ == 0)
+        broken("{} has given up the checkpoint of step {}, which one host at most could not read", job->id, step);
     }
   }
 }

@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "tests/sim/host.h"
 #include "tests/sim/process.h"
 #include "tests/sim/rules/rules.h"
 #include "tests/sim/training/train_thread.h"
@@ -17,6 +18,7 @@ void TrainThread::acquire_state() {
   if (join_.source.kind == StateSource::Kind::kMemory) return offer_state();
   refused_in_row_ = 0;
   const auto kept = kept_;
+  if (divided_->is_on()) around_.rules.divided_states.dropped(job_, process_.incarnation());
   divided_->hold_nothing();
   kept_ = kept;
   if (join_.source.kind == StateSource::Kind::kInitial) {
@@ -38,6 +40,9 @@ void TrainThread::read_checkpoint() {
     state_ = manifest->state;
   }
   if (!piece.failure.empty()) around_.rules.checkpoint_unreadable(join_, piece.failure);
+  // A worker that is alone is believed when it says so twice.
+  if (piece.failure.empty() && join_.members.size() > 1 && process_.host().reading_goes_bad())
+    piece.failure = "this host cannot read it";
   gather(std::move(piece), -1, [this](const std::vector<Piece>& all) { rank0_has_read(all); });
 }
 

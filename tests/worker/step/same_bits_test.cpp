@@ -264,18 +264,21 @@ TEST_F(SameBits, FromACheckpointAtAnotherWorldSize) {
   EXPECT_EQ(resumed_by_three(spec), undisturbed_hash);
 }
 
-TEST_F(SameBits, ACheckpointThatDoesNotVerifyIsNamedByRank0AndLoadedByNobody) {
-  const auto spec = tiny_spec(data);
+TEST_F(SameBits, ACheckpointThatDoesNotVerifyIsNamedByAllWhoReadItAndLoadedByNobody) {
+  auto spec = tiny_spec(data);
   undisturbed(spec, 1);  // which leaves the checkpoint of its end
-  Ranks ranks(spec, service);
-  ranks.add();
-  ranks.add();
-  const auto stops = ranks.run(Ranks::checkpoint(spec, 12));
-  EXPECT_EQ(stops[0].fault_kind, "checkpoint_unreadable");
-  EXPECT_EQ(stops[0].checkpoint_step, 12);
-  EXPECT_EQ(stops[1].why, RunStop::Why::kInterrupted);
-  EXPECT_EQ(ranks[0].session->held_step(), -1);
-  EXPECT_EQ(ranks[1].session->held_step(), -1);
+  for (const char* shard : {"none", "optimizer"}) {
+    spec.shard = shard;
+    Ranks ranks(spec, service, 2);
+    const auto stops = ranks.run(Ranks::checkpoint(spec, 12));
+    for (const RunStop& stop : stops) {
+      const bool reads = spec.shard != "none" || &stop == &stops[0];
+      EXPECT_EQ(stop.why, reads ? RunStop::Why::kFault : RunStop::Why::kInterrupted) << stop.reason;
+      EXPECT_EQ(stop.fault_kind, reads ? "checkpoint_unreadable" : "");
+      EXPECT_EQ(stop.checkpoint_step, reads ? 12 : -1);
+    }
+    for (size_t i = 0; i < 2; ++i) EXPECT_EQ(ranks[i].session->held_step(), -1);
+  }
 }
 
 TEST_F(SameBits, ACheckpointIsWaitedForWhereItsVolumeIsNotMounted) {

@@ -170,6 +170,8 @@ class Agreeing {
     if (!holdings || manifest->format_version < storage::Manifest::kHashOfPieces) return holdings;
     if (holdings->hash() == manifest->state_hash) return holdings;
     session_.has_state = false;
+    // All find the same sum of what each has read: that is the word of one.
+    if (ring_.rank() != 0) return tl::unexpected(interrupted("the checkpoint's hash is not what its manifest says"));
     RunStop stop = fault("checkpoint_unreadable",
                          fmt::format("the checkpoint of step {}: hash of the state is {}, the manifest says {}: it was "
                                      "assembled from shards of different writes",
