@@ -27,6 +27,7 @@ struct EffectWriter {
   void operator()(const Formed& formed) const {
     if (job.started_ms == 0) job.started_ms = wall_ms();
     job.runtime.away_ms = 0;  // nobody trained while the service was away
+    for (const Member& member : formed.generation.members) job.refusals.erase(member.worker);  // it fits now
     job.forget_shortage();
     write().add_generation({job.id, formed.generation, wall_ms()});
   }

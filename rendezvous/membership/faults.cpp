@@ -15,7 +15,7 @@ namespace {
 constexpr Millis kGoneMs = 50;          // so is one whose process is not there; a firewall that says so is found out by it
 constexpr Millis kGraceMs = 10000;      // for one that has not spoken since the service started
 constexpr int kDivergencesMax = 3;      // of one worker in one job
-constexpr Millis kStuckMs = 60000;      // from the new generation on, until one that does not stop gives up its place
+constexpr Millis kStuckMs = 60000;      // until one that was left out and does not stop gives up its place
 constexpr Millis kAnswerMaxMs = 10000;  // for a member that nobody suspects
 
 Millis answer_limit(const JobMembership& job) {
@@ -189,6 +189,7 @@ void on_late_fault_report(Turn& turn, const FaultReport& report) {
            fmt::format("more on the end of generation {}: {} says: {}", report.generation, report.worker, report.detail),
            report.worker, report.generation});
   if (report.kind == "handshake_failed") on_unreached(job, job.last_members, report);
+  if (report.kind == "checkpoint_unreadable") second_doubt(job, report);
 }
 
 void on_gone(Turn& turn, const std::string& worker, const std::string& reason) {
@@ -223,6 +224,7 @@ void give_up_on_silent(Turn& turn) {
     const bool too_late = turn.now >= std::max(job.forming_since_ms, turn.listening_since_ms) + limit_ms;
     if (!silent_suspect && !too_late) continue;
     p.left_out = true;
+    p.left_out_ms = turn.now;
     turn.note(
         "worker_left_out",
         silent_suspect
@@ -234,17 +236,13 @@ void give_up_on_silent(Turn& turn) {
 }
 
 void free_stuck(Turn& turn) {
-  const JobMembership& job = turn.job;
-  const bool forming = job.stage == Stage::kForming;
-  if (turn.now < (forming ? job.forming_since_ms : job.formed_ms) + kStuckMs) return;
   std::vector<std::string> stuck;
-  for (const auto& [worker, p] : job.participants) {
-    const bool goes_on = p.status.phase == Phase::kActive && (forming ? p.left_out : !is_member(job, p));
-    if (goes_on) stuck.push_back(worker);
+  for (const auto& [worker, p] : turn.job.participants) {
+    if (p.left_out && p.status.phase == Phase::kActive && turn.now >= p.left_out_ms + kStuckMs) stuck.push_back(worker);
   }
   for (const std::string& worker : stuck) {
-    turn.free(worker, fmt::format("it has not stopped {} s after the others, who go on without it: its place is for another",
-                                  kStuckMs / 1000));
+    turn.free(worker,
+              fmt::format("it was left out, and has not stopped in {} s since: its place is for another", kStuckMs / 1000));
   }
 }
 

@@ -217,7 +217,6 @@ void wait_for_more(Turn& turn, size_t ready, const std::string& but = "") {
   }
   job.reason = text;
   free_leavers(turn);
-  free_stuck(turn);
 }
 
 // Workers that do not fit the others are refused and leave `ready`, once there are enough that fit each other. False: there
@@ -322,6 +321,7 @@ void advance_forming(Turn& turn) {
   if (job.intent == Intent::kStop) return stop_now(turn);  // a fault came between: no last checkpoint is worth waiting for
   if (is_outrun(job) && is_listening(job, turn.now)) return;
   if (turn.judges) give_up_on_silent(turn);
+  free_stuck(turn);
   if (std::ranges::any_of(job.participants, [&](const auto& entry) { return is_awaited(job, entry.second); })) return;
   std::vector<std::string> ready = ready_workers(job);
   const bool enough = static_cast<int64_t>(ready.size()) >= job.min_nodes;

@@ -83,6 +83,7 @@ struct Participant {
   int64_t question = 0;              // how often it was
   std::string silence;               // why it was asked
   bool left_out = false;             // did not answer in time; counts again once it is prepared
+  Millis left_out_ms = -1;           // when it was left out last
   bool unheard = false;              // from the database, and has not spoken since the service started
   Millis prepared_ms = -1;           // since when it could join
   int seat = -1;                     // its rank in the current generation, if it is a member: looked at first (rank_of)
@@ -115,6 +116,7 @@ struct Doubt {
   std::string worker;
   int rank = 0;            // of the worker, when it tried
   int64_t generation = 0;  // in which it tried
+  bool seconded = false;   // by the word of another that came late: the next word gives it up
 };
 
 // The part of a job's membership that the database keeps: a service that was started again goes on from this.

@@ -72,6 +72,8 @@ bool is_awaited(const JobMembership& job, const Participant& participant);
 // unreadable.cpp
 // The generation's checkpoint does not verify, as one of its members says.
 void on_unreadable(Turn& turn, const FaultReport& report);
+// The same of the generation before, when the next has formed.
+void second_doubt(JobMembership& job, const FaultReport& report);
 // Where `ring`, in rank order, would read a checkpoint that is doubted: others read what the doubting worker could not.
 void turn_away_from_doubt(const JobMembership& job, std::vector<std::string>& ring);
 // Whether the worker does not join while others find out whether they can read what it could not.

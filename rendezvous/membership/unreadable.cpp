@@ -18,6 +18,16 @@ bool is_given_up(const JobMembership& job, const StateSource& source) {
   return found == job.checkpoints.end() || found->second.unreadable;
 }
 
+// Whether nobody else of the job could try soon: a worker that gets ready for very long, or was left out, may never come.
+bool is_without_company(const JobMembership& job, const std::string& worker) {
+  constexpr int64_t kPatience = 8;  // generations without a step, of which the later ones are half a minute apart
+  if (job.current.members.size() == 1 && job.fruitless > kPatience) return true;
+  return std::ranges::none_of(job.participants, [&](const auto& entry) {
+    const auto& [other, p] = entry;
+    return other != worker && !is_leaving(p) && !p.left_out;
+  });
+}
+
 // The next newest is taken, where falling back is allowed.
 void give_up(Turn& turn, const StateSource& source, const std::string& why) {
   JobMembership& job = turn.job;
@@ -49,8 +59,7 @@ void on_unreadable(Turn& turn, const FaultReport& report) {
   const StateSource source = job.current.source;
   if (source.kind != StateSource::Kind::kCheckpoint || source.step != report.checkpoint_step || is_given_up(job, source))
     return;
-  const bool is_alone = std::ranges::none_of(
-      job.participants, [&](const auto& entry) { return entry.first != report.worker && !is_leaving(entry.second); });
+  const bool is_alone = is_without_company(job, report.worker);
   if (!job.doubt || job.doubt->source != source) {
     const int rank = rank_in(job.current, report.worker, report.incarnation);
     job.doubt = Doubt{source, report.worker, rank, job.current.number};
@@ -62,16 +71,21 @@ void on_unreadable(Turn& turn, const FaultReport& report) {
   }
   const bool is_same = job.doubt->worker == report.worker;
   if (is_same && job.doubt->generation == job.current.number) return;  // said again: the answer was lost
-  if (is_same && !is_alone) {
+  if (is_same && !is_alone && !job.doubt->seconded) {
     job.doubt->generation = job.current.number;
     if (job.current.members.size() == 1) return;  // the others are not ready yet
     return refuse(turn, job.participants.at(report.worker),
                   fmt::format("it could not read the checkpoint of step {} twice, and no other worker says so: test its memory "
                               "and its disks ({})",
-                              source.step, report.detail),
-                  Refusing::kForGood);
+                              source.step, report.detail));
   }
   give_up(turn, source, report.detail);
+}
+
+void second_doubt(JobMembership& job, const FaultReport& report) {
+  if (job.doubt && job.doubt->generation == report.generation && job.doubt->source.step == report.checkpoint_step &&
+      job.doubt->worker != report.worker)
+    job.doubt->seconded = true;
 }
 
 bool is_spared_reading(const JobMembership& job, const std::string& worker) {

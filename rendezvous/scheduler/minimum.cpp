@@ -29,14 +29,9 @@ bool Planner::begin(SchedulableJob& job) {
   const int64_t missing = job.min_nodes - have(job);
   const std::vector<Spare> spare = spare_for(job);
   const auto at_hand = [&] { return fitting(free_, job); };
-  const int64_t coming = fitting(coming_, job), others = coming + static_cast<int64_t>(spare.size());
+  const int64_t others = fitting(coming_, job) + static_cast<int64_t>(spare.size());
   release_held_back(job, missing - at_hand(), others);
-  const auto is_trusted = [&](const std::string& worker) { return fits(worker, job) && !is_doubtful(worker, job); };
-  const auto in_vain = [&] {  // would others be disturbed, if those fail that may
-    const auto sure = std::ranges::count_if(free_, is_trusted) + std::ranges::count_if(coming_, is_trusted);
-    return at_hand() + coming < missing && sure + static_cast<int64_t>(spare.size()) < missing;
-  };
-  if (at_hand() + others >= missing && !in_vain()) {
+  if (at_hand() + others >= missing) {
     begin_with(job, spare);
     return true;
   }

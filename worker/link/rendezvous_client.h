@@ -3,7 +3,7 @@
 // Promises: the newest status is posted every heartbeat and at once when more than its step changed; each new directive
 // reaches `on_directive`. A service that was away finds the worker again by itself; one that does not know it (404: a new
 // database) gets a registration under the same incarnation.
-// Thread: two of its own, one for the long-poll and one for the status; `on_directive` runs on the first.
+// Thread: three of its own, for the long-poll, the status and the device's load; `on_directive` runs on the first.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +22,7 @@ class RendezvousClient {
   using OnDirective = std::function<void(const rendezvous::Directive&)>;
   using Load = std::function<rendezvous::DeviceLoad()>;
 
-  // `load` is asked before each heartbeat, by the thread that sends it; it may be null.
+  // `load` is asked once a heartbeat, by a thread that does nothing else, for it may block; it may be null.
   RendezvousClient(ServiceLink& link, rendezvous::RegisterRequest registration, OnDirective on_directive, Load load = {});
   ~RendezvousClient();  // tries briefly to post the newest status if that was not posted yet, and stops
 

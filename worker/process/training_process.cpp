@@ -177,7 +177,7 @@ class TrainingProcess {
   void carry_out(const InterruptTrain& command) { runner_.interrupt(command.reason); }
   void carry_out(const ExitProcess& command) { spdlog::info("ends: {}", command.reason); }
 
-  // On the client's thread.
+  // On the thread that the client has for it.
   rendezvous::DeviceLoad look_at_device() {
     watch_.look(job());
     return load_->read();

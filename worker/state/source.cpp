@@ -149,7 +149,7 @@ RunResult<storage::Manifest> read_beside_the_ring(const StateSource& source, Com
       failure->checkpoint_step = source.step;
     }
     const auto words = tell(ring, mine);
-    if (!words) return tl::unexpected(failure ? *std::move(failure) : words.error());
+    if (!words) return tl::unexpected(mine == Reading::kFailed ? *std::move(failure) : words.error());
     const auto failed = std::ranges::find(*words, Reading::kFailed);
     if (failed != words->end() && !failure)
       failure = interrupted(fmt::format("rank {} could not read the checkpoint", failed - words->begin()));

@@ -217,7 +217,7 @@ TEST(Faults, AJobThatWaitsForWorkersDoesNotKeepThePlaceOfOneThatNeverStops) {
   Story story = running({"w1", "w2", "w3"}, 10, 3);
   story.happens(WorkerGone{"w1", "killed"});
   story.stopped({"w2"}, 10);
-  for (int i = 0; i < 65; ++i) {
+  for (int i = 0; i < 75; ++i) {
     story.passes(1000);
     story.says("w3", Phase::kActive, 1, 10);
   }

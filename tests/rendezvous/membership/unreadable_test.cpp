@@ -89,6 +89,32 @@ TEST(Unreadable, AWorkerThatTriesBeforeTheOthersAreReadyIsNotAlone) {
   EXPECT_EQ(story.told_of("FORM").back(), "FORM 6 w2 and w1 checkpoint 60");
 }
 
+TEST(Unreadable, AWorkerWhoseOthersNeverComeGivesACheckpointUpInTheEnd) {
+  Story story = returned({"w1"});
+  story.assigned("w2");
+  int tries = 0;
+  for (; tries < 20 && story.told_of("UNREADABLE").empty(); ++tries) {
+    story.says("w2", Phase::kPreparing);
+    cannot_read(story, "w1");
+    story.stopped({"w1"}, -1, "cannot read");
+    story.passes(31'000);
+  }
+  EXPECT_GE(tries, 6);
+  EXPECT_LT(tries, 12);
+}
+
+TEST(Unreadable, AWordThatCameLateIsCountedToo) {
+  Story story = returned({"w1", "w2"}, "optimizer", 2);
+  cannot_read(story, "w2");
+  FaultReport late = story.fault("w1", -1, "checkpoint_unreadable");
+  late.incarnation = "w1-2";
+  late.checkpoint_step = 60;
+  story.stopped({"w1", "w2"}, -1, "cannot read");
+  story.happens(LateFaultReported{late});
+  cannot_read(story, "w2");
+  EXPECT_EQ(story.told_of("UNREADABLE"), Lines{"UNREADABLE 60"});
+}
+
 TEST(Unreadable, OfADividedStateAllRanksReadAndTheOneThatCannotWaitsUntilOthersHave) {
   Story story = returned({"w1", "w2", "w3"}, "optimizer");
   cannot_read(story, "w2");
