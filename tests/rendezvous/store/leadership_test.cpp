@@ -23,14 +23,18 @@ using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using testing::HasSubstr;
 
+// How long a leader may be silent until it is deposed; and so long a service waits for the database, which can take half a
+// second for a commit where other programs write to the same disk.
+constexpr milliseconds kPatience{1500};
+
 class LeadershipTest : public testing::Test {
  protected:
   LeadershipTest() : address_(PostgresqlServer::shared().fresh_address()) { spdlog::set_level(spdlog::level::off); }
 
-  LeadershipOptions options(const std::string& name, milliseconds patience = milliseconds(300)) const {
+  LeadershipOptions options(const std::string& name, milliseconds patience = kPatience) const {
     return {.database = address_, .service = id_of(name), .address = "http://" + name, .tokens = "", .patience = patience};
   }
-  std::unique_ptr<PostgresqlLeadership> service(const std::string& name, milliseconds patience = milliseconds(300)) {
+  std::unique_ptr<PostgresqlLeadership> service(const std::string& name, milliseconds patience = kPatience) {
     return std::make_unique<PostgresqlLeadership>(options(name, patience));
   }
   std::unique_ptr<JobStore> store(const PostgresqlLeadership& leadership) {
