@@ -44,6 +44,8 @@ tl::expected<json, std::string> read_strict_json(const std::string& path, int64_
     return parse_strictly(text);
   } catch (const json::parse_error& error) {
     return tl::unexpected(fmt::format("{}: is not JSON, at byte {}", path, error.byte));
+  } catch (const json::out_of_range&) {  // as 1e999 is, which the grammar allows
+    return tl::unexpected(fmt::format("{}: has a number that is larger than any", path));
   } catch (const std::runtime_error& error) {
     return tl::unexpected(fmt::format("{}: {}", path, error.what()));
   }

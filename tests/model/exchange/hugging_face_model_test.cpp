@@ -128,6 +128,8 @@ TEST_F(OtherModels, WithAnIndexThatIsWrongAreRefused) {
   EXPECT_THAT(refusal(index), HasSubstr("has the key \"a\" twice"));
   folder_.write("model.safetensors.index.json", std::string(1000, '['));
   EXPECT_THAT(refusal(index), HasSubstr("nested more than 32 deep"));
+  folder_.write("model.safetensors.index.json", R"({"weight_map":{"a":1e999}})");
+  EXPECT_THAT(refusal(index), HasSubstr("model.safetensors.index.json: has a number that is larger than any"));
 }
 
 TEST_F(OtherModels, OfAnotherArchitectureAreRefusedByItsName) {
