@@ -45,7 +45,7 @@ int64_t memory_of(const JobMembership& job, const Participant& participant);
 int64_t went_back_below(const JobMembership& job, int64_t step, int64_t generation);
 
 // references.cpp
-// For a while, since the trouble may pass; or for good, where what the worker computes or reads is wrong.
+// For a while, since the trouble may pass; or for good, where what the worker computes is wrong.
 enum class Refusing { kForAWhile, kForGood };
 void refuse(Turn& turn, const Participant& participant, const std::string& reason, Refusing how = Refusing::kForAWhile);
 // Why a prepared worker does not fit the job's references, or "".

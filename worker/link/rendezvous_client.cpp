@@ -166,7 +166,7 @@ void RendezvousClient::report_status() {
     }
     if (last && !(registered_ && urgent_)) return;
     urgent_ = false;
-    const rendezvous::Heartbeat heartbeat{status_, last ? rendezvous::DeviceLoad() : now_};
+    const rendezvous::Heartbeat heartbeat{status_, last ? rendezvous::DeviceLoad() : last_load_};
     next_heartbeat = std::chrono::steady_clock::now() + heartbeat_;
     lock.unlock();
     post_status(*client, heartbeat, last ? kLastStatusTime : kAnswerTime);
@@ -183,7 +183,7 @@ void RendezvousClient::read_load() {
     lock.unlock();
     const rendezvous::DeviceLoad load = load_();
     lock.lock();
-    now_ = load;
+    last_load_ = load;
     changed_.wait_for(lock, heartbeat_, [this] { return stopping_; });
   }
 }

@@ -52,9 +52,9 @@ class RendezvousClient {
   bool registered_ = false, stopping_ = false, urgent_ = false;
   std::chrono::milliseconds heartbeat_{1000};
   rendezvous::WorkerStatus status_;
-  rendezvous::DeviceLoad now_;  // the last that was read
-  std::string tag_;             // of the directive held
-  int other_tags_ = 0;          // replies in a row that named another tag
+  rendezvous::DeviceLoad last_load_;
+  std::string tag_;     // of the directive held
+  int other_tags_ = 0;  // replies in a row that named another tag
 
   std::unique_ptr<rendezvous::HttpClient> poll_client_;
   std::thread poller_, reporter_, observer_;

@@ -14,6 +14,13 @@ rendezvous::StepPoint unsaid_point(int64_t step) {
   return p;
 }
 
+// A report of these steps of j1, in its generation 1, whose answer is still to come.
+rendezvous::Progress on_the_way(UnreportedProgress& progress, int64_t steps) {
+  progress.begin("j1", 1, true);
+  for (int64_t step = 1; step <= steps; ++step) progress.committed(unsaid_point(step));
+  return progress.next_report();
+}
+
 TEST(UnreportedProgressTest, RepeatsTheEndOfAJobAndNothingElse) {
   UnreportedProgress progress(10);
   progress.begin("j1", 2, true);
@@ -32,12 +39,10 @@ TEST(UnreportedProgressTest, RepeatsTheEndOfAJobAndNothingElse) {
 
 TEST(UnreportedProgressTest, ALateAnswerOnAnotherJobConfirmsNothing) {
   UnreportedProgress progress(10);
-  progress.begin("j1", 1, true);
-  for (int64_t step = 1; step <= 5; ++step) progress.committed(unsaid_point(step));
-  const auto on_the_way = progress.next_report();
+  const auto sent = on_the_way(progress, 5);
   progress.forget();
   progress.begin("j2", 1, true);
-  progress.note_sent("j1", on_the_way);
+  progress.note_sent("j1", sent);
   progress.committed(unsaid_point(1));
   EXPECT_EQ(progress.next_report().points.size(), 1U);
 }
@@ -85,13 +90,11 @@ TEST(UnreportedProgressTest, AReportWhoseStepsHaveManySharesIsStillTakenByTheSer
 }
 
 TEST(UnreportedProgressTest, ALateAnswerDoesNotConfirmStepsThatWereVoidedMeanwhile) {
-  UnreportedProgress progress(500);
-  progress.begin("j1", 1, true);
-  for (int64_t step = 1; step <= 10; ++step) progress.committed(unsaid_point(step));
-  const auto on_the_way = progress.next_report();
+  UnreportedProgress progress(10);
+  const auto sent = on_the_way(progress, 10);
   progress.end();
   progress.replace_history(StepHistory(), 5);
-  progress.note_sent("j1", on_the_way);
+  progress.note_sent("j1", sent);
   progress.begin("j1", 2, true);
   progress.committed(unsaid_point(6));
   EXPECT_EQ(progress.next_report().points.size(), 1U);
