@@ -156,7 +156,8 @@ def run_together(commands, timeout_s=300):
         timer.cancel()
         end()
     if any(process.returncode != 0 for process in processes):
-        raise SystemExit("a rank failed:\n" + "\n".join(outputs)[-3000:])
+        ends = ", ".join(str(process.returncode) for process in processes)
+        raise SystemExit(f"a rank failed (exit statuses {ends}; -9 may be for want of memory):\n" + "\n".join(outputs)[-3000:])
     return outputs[0]
 
 
