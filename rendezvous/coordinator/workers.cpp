@@ -192,7 +192,14 @@ OrRefusal<void> Workers::report_lost(const WorkerLost& message) {
   if (found == registry_.workers().end()) return {};  // replaced already, or never registered
   Worker& worker = found->second;
   take_stderr_tail(worker, message.last_lines);
-  if (worker.life == Worker::Life::kAlive) end_life(worker, how_it_ended(worker), message.reason);
+  const bool is_told_again = std::exchange(worker.end_told, true);
+  if (worker.life == Worker::Life::kAlive) {
+    end_life(worker, how_it_ended(worker), message.reason);
+  } else if (worker.life == Worker::Life::kLost && !is_told_again) {  // others noticed first, and nobody knew why
+    const std::string& name = worker.registration.name;
+    journal_.record({"worker_ended", fmt::format("{}, which was lost, had ended: {}", name, message.reason), worker.last_job,
+                     name, worker.lost_generation});
+  }
   lives_.forbid(worker.registration.name, message.incarnation, "stale_incarnation");
   return {};
 }

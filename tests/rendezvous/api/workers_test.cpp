@@ -111,6 +111,11 @@ TEST_F(ServiceTest, ASuspectThatStaysSilentIsOverOnceTheJobWentOnWithoutItThough
   EXPECT_EQ(late.status(), 409);
   EXPECT_EQ(late.json()["code"], "stale_incarnation");
   EXPECT_THAT(event_kinds(), IsSupersetOf({"worker_left_out", "worker_lost"}));
+  WorkerLost lost;
+  lost.incarnation = "w2-1";
+  lost.reason = "killed by signal 9 (SIGKILL)";
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(ask("POST", "/v1/workers/lost", lost, {}, "worker-token").status(), 204);
+  EXPECT_THAT(event_kinds(), testing::Contains("worker_ended").Times(1)) << "the supervisor's word comes late, and again";
 }
 
 TEST_F(ServiceTest, ALoneWorkerWhoseLeaseEndedIsWelcomeBackWithItsState) {
