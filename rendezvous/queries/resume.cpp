@@ -155,22 +155,34 @@ std::string different_model(const nlohmann::json& theirs, const JobSpec& spec) {
   return text;
 }
 
+// A field of a manifest's spec, which may be anybody's JSON: what has another type counts as absent, and what is no object has
+// none.
+int64_t number_in(const nlohmann::json& theirs, const char* name, int64_t otherwise) {
+  const auto found = theirs.find(name);
+  return found != theirs.end() && found->is_number_integer() ? found->get<int64_t>() : otherwise;
+}
+std::string text_in(const nlohmann::json& theirs, const char* name, const std::string& otherwise) {
+  const auto found = theirs.find(name);
+  return found != theirs.end() && found->is_string() ? found->get<std::string>() : otherwise;
+}
+
 // Other fields on which the meaning of the state depends. With local steps the same tensors are moments of the outer step, not
 // of AdamW; and float16 has one tensor more.
 std::string different_training(const nlohmann::json& theirs, const JobSpec& spec) {
-  const bool theirs_local = theirs.value("sync_every", int64_t{1}) > 1, mine_local = spec.sync_every > 1;
+  const int64_t every = number_in(theirs, "sync_every", 1);
+  const bool theirs_local = every > 1, mine_local = spec.sync_every > 1;
   if (theirs_local != mine_local) {
     return fmt::format(
         "it was trained {} local steps (sync_every {}), and this job is {}: their optimizer states differ in kind",
-        theirs_local ? "with" : "without", theirs.value("sync_every", int64_t{1}), spec.sync_every);
+        theirs_local ? "with" : "without", every, spec.sync_every);
   }
-  if (const std::string biases = theirs.value("biases", "on"); biases != spec.biases)
+  if (const std::string biases = text_in(theirs, "biases", "on"); biases != spec.biases)
     return fmt::format("it was trained with biases {}, and this job has them {}: submit with --biases {}", biases, spec.biases,
                        biases);
-  if (const std::string tied = theirs.value("tied_head", "on"); tied != spec.tied_head)
+  if (const std::string tied = text_in(theirs, "tied_head", "on"); tied != spec.tied_head)
     return fmt::format("its head is {} to the embedding, and this job's {}: submit with --tied_head {}",
                        tied == "on" ? "tied" : "not tied", spec.tied_head == "on" ? "is" : "is not", tied);
-  const std::string dtype = theirs.value("dtype", spec.dtype);
+  const std::string dtype = text_in(theirs, "dtype", spec.dtype);
   if ((dtype == "float16") != (spec.dtype == "float16")) {
     return fmt::format("its dtype is {}, and this job's {}: the loss scale of float16 is part of its state alone", dtype,
                        spec.dtype);

@@ -102,7 +102,8 @@ TEST(References, OfAMixtureNameTheSourceThatDiffers) {
 }
 
 // Data of 1001 tokens, so 100 sequences of 10; w1 is there and has them.
-Story with_epochs(int64_t epochs, int64_t schedule_start, int64_t first_step, int64_t warmup_steps = 0) {
+Story with_epochs(int64_t epochs, int64_t schedule_start, int64_t first_step, int64_t warmup_steps = 0,
+                  int64_t decay_steps = 0) {
   Story story;
   story.job.spec.total_steps = 0;
   story.job.spec.epochs = epochs;
@@ -111,6 +112,7 @@ Story with_epochs(int64_t epochs, int64_t schedule_start, int64_t first_step, in
   story.job.spec.global_batch_size = 10;
   story.job.spec.schedule_start = schedule_start;
   story.job.spec.warmup_steps = warmup_steps;
+  story.job.spec.decay_steps = decay_steps;
   if (first_step > 0) story.happens(SourceGiven{{StateSource::Kind::kCheckpoint, first_step, "j0", "", ""}});
   story.assigned("w1");
   WorkerStatus status = story.status("w1", Phase::kPrepared, 0, -1);
@@ -129,11 +131,14 @@ TEST(References, SayHowLongEpochsAreAndFailAJobThatCouldNotGoOnForSoLong) {
   EXPECT_EQ(failure(2, 0, 21), "epochs 2 is 20 steps of this data, and the job goes on from step 21: raise epochs");
 }
 
-TEST(References, SayWhatBecomesOfAWarmupThatIsLongerThanTheEpochs) {
-  EXPECT_EQ(with_epochs(2, 0, 0, 20).told_of("warmup"), Lines{});
-  EXPECT_EQ(
-      with_epochs(2, 5, 10, 20).told_of("warmup"),
-      Lines{"warmup_cut: epochs 2 is 20 steps of this data: the warm-up of 20 steps is cut to 15, and the rate never falls"});
+TEST(References, SayWhatBecomesOfAScheduleThatIsLongerThanTheEpochs) {
+  EXPECT_EQ(with_epochs(2, 0, 0, 20).told_of("schedule"), Lines{});
+  EXPECT_EQ(with_epochs(2, 0, 0, 5, 15).told_of("schedule"), Lines{});
+  const std::string length = "schedule_cut: epochs 2 is 20 steps of this data: ";
+  EXPECT_EQ(with_epochs(2, 5, 10, 20).told_of("schedule"),
+            Lines{length + "the warm-up of 20 steps is cut to 15, and the rate never falls"});
+  EXPECT_EQ(with_epochs(2, 5, 10, 5, 15).told_of("schedule"),
+            Lines{length + "the rate falls over the 10 steps that are left after the warm-up, and not over 15 (decay_steps)"});
 }
 
 TEST(References, SayThatNothingWasLeftToTrain) {
