@@ -201,6 +201,27 @@ TEST_F(BytePairFiles, OfEveryKindMakeTheSameTokenizer) {
   }
 }
 
+// The file that is kept beside a job's data, and brought to the service, is what every other program reads.
+TEST_F(BytePairFiles, ThatAreKeptAreReadBackWhateverAddedTokensAreCalled) {
+  auto changed = described();
+  const auto first = static_cast<int32_t>(learned().tokens.size());
+  const std::vector<std::string> names = {"<|im start|>", "<\ttab>", "<\xE4\xBD\xA0\xE5\xA5\xBD>"};
+  for (size_t i = 0; i < names.size(); ++i) {
+    const auto id = first + static_cast<int32_t>(i);
+    changed["added_tokens"].push_back({{"id", id}, {"content", names[i]}});
+    if (i > 0) changed["model"]["vocab"][names[i]] = id;  // Hugging Face's files have them in either way
+  }
+  folder_.write("source/tokenizer.json", changed.dump());
+  const auto source = Tokenizer::load(folder_.path("source"));
+  ASSERT_TRUE(source) << source.error();
+  folder_.write("kept/tokenizer.json", (*source)->file_bytes());
+  const auto kept = Tokenizer::load(folder_.path("kept"));
+  ASSERT_TRUE(kept) << kept.error();
+  EXPECT_EQ((*kept)->file_bytes(), (*source)->file_bytes());
+  for (size_t i = 0; i < names.size(); ++i) EXPECT_EQ((*kept)->token_bytes(first + static_cast<int32_t>(i)), names[i]);
+  EXPECT_EQ((*kept)->decode((*kept)->encode(names[0])), names[0]) << "text never becomes one";
+}
+
 TEST_F(BytePairFiles, ThatAreNoSuchVocabularyAreRefusedWithTheFileAndThePlace) {
   const auto refusal_of_json = [&](const auto& change) {
     auto changed = described();

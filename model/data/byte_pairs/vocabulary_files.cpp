@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <unordered_map>
 
 #include "model/data/byte_pairs/encoder.h"
@@ -43,12 +44,15 @@ void mark_special(BytePairVocabulary& vocabulary, int32_t id, const std::string&
   if (name == kEndOfText) vocabulary.end_of_text = id;
 }
 
-// {"token in visible characters": id}. The end of text is among them in GPT-2's own.
-Problem add_tokens(BytePairVocabulary& vocabulary, const json& ids) {
+using Names = std::set<std::string>;
+
+// {"token in visible characters": id}, but for `added` tokens, which stand there by their names. The end of text is among them
+// in GPT-2's own.
+Problem add_tokens(BytePairVocabulary& vocabulary, const json& ids, const Names& added = {}) {
   if (!ids.is_object()) return tl::unexpected(std::string("its vocabulary is no JSON object of tokens and ids."));
   for (const auto& [name, id] : ids.items()) {
     const bool is_end = name == kEndOfText;
-    auto bytes = is_end ? std::optional(name) : bytes_of_visible(name);
+    auto bytes = is_end || added.contains(name) ? std::optional(name) : bytes_of_visible(name);
     if (!bytes) {
       return tl::unexpected(
           fmt::format("token \"{}\" has a character that stands for no byte: is this a byte-level vocabulary?", name));
@@ -119,6 +123,16 @@ Problem add_json_merges(BytePairVocabulary& vocabulary, const json& merges) {
   return {};
 }
 
+// The contents of "added_tokens"; those that have none are refused later.
+Names names_of(const json& added) {
+  Names names;
+  if (!added.is_array()) return names;
+  for (const json& token : added) {
+    if (token.is_object() && token.value("content", json()).is_string()) names.insert(token["content"].get<std::string>());
+  }
+  return names;
+}
+
 // Tokens beside the vocabulary: each is a name that text never becomes.
 Problem add_special_tokens(BytePairVocabulary& vocabulary, const json& added) {
   if (!added.is_array()) return {};
@@ -153,9 +167,10 @@ Problem fill_from_json(BytePairVocabulary& vocabulary, const json& description) 
     return tl::unexpected(
         std::string("is no byte pair vocabulary: expected \"model\" with \"type\": \"BPE\", \"vocab\" and \"merges\"."));
   }
+  const json added = description.value("added_tokens", json());
   return check_words(description)
-      .and_then([&] { return add_tokens(vocabulary, bpe["vocab"]); })
-      .and_then([&] { return add_special_tokens(vocabulary, description.value("added_tokens", json())); })
+      .and_then([&] { return add_tokens(vocabulary, bpe["vocab"], names_of(added)); })
+      .and_then([&] { return add_special_tokens(vocabulary, added); })
       .and_then([&] { return add_json_merges(vocabulary, bpe["merges"]); });
 }
 
