@@ -56,6 +56,7 @@ void Parts::finish() {
   submissions.finish();
   objects.finish();
   exports.finish();
+  serving.finish();
 }
 
 }  // namespace holdfast::rendezvous

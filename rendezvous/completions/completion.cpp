@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace holdfast::rendezvous {
@@ -12,11 +13,10 @@ using Json = nlohmann::json;
 // A token of a vocabulary may have so many bytes.
 constexpr size_t kTokenBytesMax = 128;
 
-Json empty_logprobs() {
-  return {{"tokens", Json::array()},
-          {"token_logprobs", Json::array()},
-          {"top_logprobs", Json::array()},
-          {"text_offset", Json::array()}};
+// A token has at least a byte; SentencePiece puts a space in front.
+int64_t tokens_at_most(const PromptText& prompt) {
+  if (const auto* text = std::get_if<std::string>(&prompt)) return static_cast<int64_t>(text->size()) + 2;
+  return static_cast<int64_t>(std::get<std::vector<int32_t>>(prompt).size()) + 1;
 }
 
 std::string event_of(const Json& json) {
@@ -25,16 +25,34 @@ std::string event_of(const Json& json) {
 
 }  // namespace
 
-tl::expected<std::vector<std::vector<int32_t>>, ApiError> prompts_of(const CompletionRequest& request,
-                                                                     const model::Tokenizer& tokenizer, int64_t longest) {
+std::optional<ApiError> excess_of(const CompletionRequest& request, int64_t longest) {
+  for (const PromptText& prompt : request.prompts) {
+    const auto* text = std::get_if<std::string>(&prompt);
+    if (text == nullptr || text->size() <= static_cast<size_t>(longest) * kTokenBytesMax) continue;
+    return ApiError{
+        .message = fmt::format("prompt: {} bytes are more than the model's {} tokens can be", text->size(), longest),
+        .param = "prompt",
+        .code = "context_length_exceeded"};
+  }
+  if (!request.logprobs || request.stream) return {};
+  int64_t tokens = 0;
+  for (const PromptText& prompt : request.prompts) {
+    const int64_t echoed = request.echo ? tokens_at_most(prompt) : 0;
+    tokens += request.n * std::min(longest, echoed + request.options.max_tokens);
+  }
+  const int64_t chances = tokens * (1 + *request.logprobs);
+  if (chances <= kChancesMax) return {};
+  return ApiError{
+      .message = fmt::format("logprobs: up to {} tokens with {} numbers each are {} numbers in one answer, expected at "
+                             "most {}: ask for fewer at once, or a server for a stream",
+                             tokens, 1 + *request.logprobs, chances, kChancesMax),
+      .param = "logprobs"};
+}
+
+std::vector<std::vector<int32_t>> prompts_of(const CompletionRequest& request, const model::Tokenizer& tokenizer) {
   std::vector<std::vector<int32_t>> prompts;
   for (const PromptText& prompt : request.prompts) {
     if (const auto* text = std::get_if<std::string>(&prompt)) {
-      if (text->size() > static_cast<size_t>(longest) * kTokenBytesMax)
-        return tl::unexpected(ApiError{
-            .message = fmt::format("prompt: {} bytes are more than the model's {} tokens can be", text->size(), longest),
-            .param = "prompt",
-            .code = "context_length_exceeded"});
       prompts.push_back(tokenizer.encode(*text));
     } else {
       prompts.push_back(std::get<std::vector<int32_t>>(prompt));
@@ -49,10 +67,7 @@ Completion::Completion(CompletionHead head, CompletionRequest request, std::vect
     : head_(std::move(head)), request_(std::move(request)), prompts_(std::move(prompts)), tokenizer_(tokenizer) {
   for (const auto& prompt : prompts_) {
     prompt_tokens_ += static_cast<int64_t>(prompt.size());
-    for (int64_t n = 0; n < request_.n; ++n) {
-      Choice& choice = choices_.emplace_back(tokenizer_, request_.stop);
-      if (request_.logprobs) choice.logprobs = empty_logprobs();
-    }
+    for (int64_t n = 0; n < request_.n; ++n) choices_.emplace_back(tokenizer_, request_.stop);
   }
 }
 
@@ -74,16 +89,32 @@ std::string Completion::echoed(size_t index) const {
   return tokenizer_.decode(prompts_[prompt]);
 }
 
-// A token's text may be a part of a character; then it is shown as U+FFFD here, as OpenAI's servers show it as bytes.
-void Completion::note(Choice& choice, const model::WrittenToken& token) const {
+// A token's text may be a part of a character; then it is shown as U+FFFD here, as OpenAI's servers show it as bytes. Of
+// several tokens that are shown alike the likeliest, which comes first, counts.
+Json Completion::logprobs_of(const Choice& choice) const {
   const auto text_of = [&](int32_t id) { return tokenizer_.decode({id}); };
-  Json others = Json::object();
-  for (const model::TokenChance& other : token.alternatives) others[text_of(other.id)] = other.log_probability;
-  choice.logprobs["tokens"].push_back(text_of(token.token.id));
-  choice.logprobs["token_logprobs"].push_back(token.token.log_probability);
-  choice.logprobs["top_logprobs"].push_back(*request_.logprobs == 0 ? Json() : std::move(others));
-  choice.logprobs["text_offset"].push_back(choice.offset);
-  choice.offset += tokenizer_.token_bytes(token.token.id).size();
+  Json tokens = Json::array(), chances = Json::array(), top = Json::array(), offsets = Json::array();
+  size_t offset = choice.offset;
+  for (const model::WrittenToken& token : choice.unshown) {
+    const bool has_chance = !choice.begins_after_nothing || !tokens.empty();
+    Json others = Json::object();
+    for (const model::TokenChance& other : token.alternatives) others.emplace(text_of(other.id), other.log_probability);
+    tokens.push_back(text_of(token.token.id));
+    chances.push_back(has_chance ? Json(token.token.log_probability) : Json());
+    top.push_back(has_chance && *request_.logprobs > 0 ? std::move(others) : Json());
+    offsets.push_back(offset);
+    offset += tokenizer_.token_bytes(token.token.id).size();
+  }
+  return {{"tokens", std::move(tokens)},
+          {"token_logprobs", std::move(chances)},
+          {"top_logprobs", std::move(top)},
+          {"text_offset", std::move(offsets)}};
+}
+
+size_t Completion::bytes_of(const std::vector<model::WrittenToken>& tokens) const {
+  size_t bytes = 0;
+  for (const model::WrittenToken& token : tokens) bytes += tokenizer_.token_bytes(token.token.id).size();
+  return bytes;
 }
 
 bool Completion::add(size_t index, const std::vector<model::WrittenToken>& tokens, TextOutcome outcome, std::string& events) {
@@ -94,11 +125,9 @@ bool Completion::add(size_t index, const std::vector<model::WrittenToken>& token
     const auto& prompt = prompt_of(index);
     if (request_.echo) {
       now = echoed(index);
-      if (request_.logprobs) {  // the first token comes after nothing
-        choice.logprobs["tokens"].push_back(tokenizer_.decode({prompt.front()}));
-        for (const char* name : {"token_logprobs", "top_logprobs"}) choice.logprobs[name].push_back(nullptr);
-        choice.logprobs["text_offset"].push_back(0);
-        choice.offset = tokenizer_.token_bytes(prompt.front()).size();
+      if (request_.logprobs) {
+        choice.unshown.push_back({.token = {prompt.front(), 0}});
+        choice.begins_after_nothing = true;
       }
     }
   }
@@ -107,7 +136,7 @@ bool Completion::add(size_t index, const std::vector<model::WrittenToken>& token
       ++written_tokens_;
       now += choice.stops.add(choice.characters.add(token.token.id));
     }
-    if (request_.logprobs && (request_.echo || !token.of_prompt)) note(choice, token);
+    if (request_.logprobs && (request_.echo || !token.of_prompt)) choice.unshown.push_back(token);
     if (choice.stops.has_stopped()) break;
   }
   const bool ends = outcome != TextOutcome::kGoesOn || choice.stops.has_stopped();
@@ -126,7 +155,9 @@ bool Completion::add(size_t index, const std::vector<model::WrittenToken>& token
   } else if (ends || !now.empty()) {
     Json json = frame();
     json["choices"] = Json::array({shown(index, choice, now)});
-    if (request_.logprobs) choice.logprobs = empty_logprobs();
+    choice.offset += bytes_of(choice.unshown);
+    choice.unshown.clear();
+    choice.begins_after_nothing = false;
     if (request_.include_usage) json["usage"] = nullptr;
     events += event_of(json);
   }
@@ -145,7 +176,7 @@ Json Completion::frame() const {
 Json Completion::shown(size_t index, const Choice& choice, const std::string& text) const {
   return {{"index", index},
           {"text", text},
-          {"logprobs", request_.logprobs ? choice.logprobs : Json()},
+          {"logprobs", request_.logprobs ? logprobs_of(choice) : Json()},
           {"finish_reason", choice.end.empty() ? Json() : Json(choice.end)}};
 }
 

@@ -7,8 +7,8 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
-#include <tl/expected.hpp>
 #include <vector>
 
 #include "model/data/tokenizer.h"
@@ -26,10 +26,13 @@ struct CompletionHead {
   uint64_t seed = 0;
 };
 
-// A request's prompts as tokens; one that is empty is the token between documents. Refuses, before it encodes them, texts of
-// more bytes than `longest` tokens can have.
-tl::expected<std::vector<std::vector<int32_t>>, ApiError> prompts_of(const CompletionRequest& request,
-                                                                     const model::Tokenizer& tokenizer, int64_t longest);
+// The reason why a model of at most `longest` tokens cannot do it: a prompt of more bytes than that many tokens can have, or an
+// answer in one piece that may have more than kChancesMax log-probabilities, which are all kept until its end and written at
+// once.
+inline constexpr int64_t kChancesMax = 1 << 17;
+std::optional<ApiError> excess_of(const CompletionRequest& request, int64_t longest);
+// A request's prompts as tokens; one that is empty is the token between documents.
+std::vector<std::vector<int32_t>> prompts_of(const CompletionRequest& request, const model::Tokenizer& tokenizer);
 
 class Completion {
  public:
@@ -58,12 +61,16 @@ class Completion {
     StopStrings stops;
     std::string text, end;  // "stop", "length", "timeout", "lost" (no replica can go on with it); "": not yet
     bool has_begun = false;
-    nlohmann::json logprobs;
-    size_t offset = 0;  // in bytes, of the next token's text
+    // Of a request for log-probabilities: the tokens that were not shown yet, as JSON too large to keep, and where their text
+    // begins, in bytes.
+    std::vector<model::WrittenToken> unshown;
+    bool begins_after_nothing = false;  // the first of them has no chance
+    size_t offset = 0;
   };
   const std::vector<int32_t>& prompt_of(size_t index) const { return prompts_[index / static_cast<size_t>(request_.n)]; }
   std::string echoed(size_t index) const;
-  void note(Choice& choice, const model::WrittenToken& token) const;
+  nlohmann::json logprobs_of(const Choice& choice) const;
+  size_t bytes_of(const std::vector<model::WrittenToken>& tokens) const;
   nlohmann::json frame() const;
   nlohmann::json shown(size_t index, const Choice& choice, const std::string& text) const;
   nlohmann::json usage() const;

@@ -21,6 +21,7 @@ using Json = nlohmann::json;
 
 // Of a stream that tells prompts: all texts of a request may do so in one pass, before its reader can have read any.
 constexpr size_t kUnreadBytesMax = 4 << 20;
+constexpr size_t kLongBytes = 16 << 10;  // of texts that become tokens aside: a fraction of a millisecond
 
 double seconds(Clock::duration time) {
   return std::chrono::duration<double>(time).count();
@@ -28,14 +29,23 @@ double seconds(Clock::duration time) {
 
 }  // namespace
 
+// A request and its prompts as tokens of this tokenizer.
+struct CompletionDesk::Encoded {
+  CompletionRequest request;
+  std::string body;
+  std::shared_ptr<const model::Tokenizer> tokenizer;
+  Clock::time_point came = Clock::now();
+  std::vector<std::vector<int32_t>> prompts = {};
+};
+
 // A request whose texts are being written. The thread that they come on and the connection's meet here.
 struct CompletionDesk::Ongoing {
-  Ongoing(std::string its_id, CompletionHead head, CompletionRequest request, std::vector<std::vector<int32_t>> prompts,
-          std::shared_ptr<const model::Tokenizer> its_tokenizer, std::shared_ptr<Counts> its_counts)
+  Ongoing(std::string its_id, CompletionHead head, Encoded encoded, std::shared_ptr<Counts> its_counts)
       : id(std::move(its_id)),
-        tokenizer(std::move(its_tokenizer)),
+        tokenizer(std::move(encoded.tokenizer)),
         counts(std::move(its_counts)),
-        completion(std::move(head), std::move(request), std::move(prompts), *tokenizer) {}
+        completion(std::move(head), std::move(encoded.request), std::move(encoded.prompts), *tokenizer),
+        begun(encoded.came) {}
 
   const std::string id;
   const std::shared_ptr<const model::Tokenizer> tokenizer;
@@ -45,7 +55,7 @@ struct CompletionDesk::Ongoing {
   std::shared_ptr<EventStream> stream;
   std::string unsent;  // before there is a stream
   bool is_gone = false, is_done = false;
-  const Clock::time_point begun = Clock::now();
+  const Clock::time_point begun;
   std::optional<Clock::time_point> first;
 
   bool progress(size_t index, const std::vector<model::WrittenToken>& tokens, TextOutcome outcome) {
@@ -112,27 +122,55 @@ HttpResponse CompletionDesk::refuse(const ApiError& error) {
   return response;
 }
 
-void CompletionDesk::take(const HttpRequest& request, const Reply& reply, const Find& find) {
+HttpResponse CompletionDesk::refuse(const TextRefused& refused) {
+  if (refused.is_busy)
+    return refuse(ApiError{.status = 429, .type = "rate_limit_error", .message = refused.why, .code = "busy"});
+  return refuse(ApiError{.message = refused.why, .param = refused.why.substr(0, refused.why.find(':'))});
+}
+
+void CompletionDesk::take(const HttpRequest& request, const Reply& reply, const Find& find, const Aside& aside) {
   auto order = read_completion_request(request.body);
   if (!order) return reply(refuse(order.error()));
-  auto asked = find(order->model);
+  const auto asked = find(order->model);
   if (!asked) return reply(refuse(asked.error()));
-  auto prompts = prompts_of(*order, *asked->tokenizer, asked->block_size);
-  if (!prompts) return reply(refuse(prompts.error()));
+  if (const auto excess = excess_of(*order, asked->block_size)) return reply(refuse(*excess));
+  const auto texts = static_cast<int64_t>(order->prompts.size()) * order->n;
+  if (const auto refused = asked->texts->refusal_of(texts)) return reply(refuse(*refused));
 
-  const uint64_t seed = order->seed.value_or(std::random_device()() & 0x7fffffff);
-  const bool streams = order->stream, echoes = order->echo;
+  const bool is_long = request.body.size() > kLongBytes;
+  const auto encoded = std::make_shared<Encoded>(*std::move(order), request.body, asked->tokenizer);
+  const auto encode = [encoded] { encoded->prompts = prompts_of(encoded->request, *encoded->tokenizer); };
+  if (!aside || !is_long) {
+    encode();
+    return write(std::move(*encoded), *asked, reply);
+  }
+  const auto not_now = [this, reply](const std::string& why) {
+    reply(refuse(ApiError{.status = 503, .type = "server_error", .message = why + ": try again later", .code = "not_ready"}));
+  };
+  const auto then = [this, encoded, reply, find, not_now](const std::string& why_not) {
+    if (!why_not.empty()) return not_now("prompt: could not be made tokens of: " + why_not);
+    const auto now = find(encoded->request.model);
+    if (!now) return reply(refuse(now.error()));
+    if (now->tokenizer != encoded->tokenizer) return not_now("model: another one has its name now");
+    write(std::move(*encoded), *now, reply);
+  };
+  if (!aside(encode, then)) not_now("prompt: many long ones are being read");
+}
+
+void CompletionDesk::write(Encoded encoded, const AskedModel& asked, const Reply& reply) {
+  const CompletionRequest& order = encoded.request;
+  const uint64_t seed = order.seed.value_or(std::random_device()() & 0x7fffffff);
+  const bool streams = order.stream, echoes = order.echo;
   CompletionHead head{
       .id = fmt::format("cmpl-{}-{}", random_hex(6), next_id_++),
-      .model = asked->name,
-      .fingerprint = asked->fingerprint,
+      .model = asked.name,
+      .fingerprint = asked.fingerprint,
       .created_s =
           std::chrono::duration_cast<std::chrono::seconds>(std::chrono::system_clock::now().time_since_epoch()).count(),
       .seed = seed};
   const std::string id = head.id;
-  if (settings_.logs_requests) spdlog::info("{}: {}", id, json_text(Json::parse(request.body)));
-  const auto ongoing =
-      std::make_shared<Ongoing>(id, std::move(head), *std::move(order), *std::move(prompts), asked->tokenizer, counts_);
+  if (settings_.logs_requests) spdlog::info("{}: {}", id, json_text(Json::parse(encoded.body)));
+  const auto ongoing = std::make_shared<Ongoing>(id, std::move(head), std::move(encoded), counts_);
   std::vector<TextOrder> orders;
   for (size_t i = 0; i < ongoing->completion.texts(); ++i) {
     orders.push_back(
@@ -140,11 +178,7 @@ void CompletionDesk::take(const HttpRequest& request, const Reply& reply, const 
            return ongoing->progress(i, tokens, outcome);
          }});
   }
-  if (const auto refused = asked->texts->submit(std::move(orders), settings_.patience)) {
-    if (refused->is_busy)
-      return reply(refuse({.status = 429, .type = "rate_limit_error", .message = refused->why, .code = "busy"}));
-    return reply(refuse({.message = refused->why, .param = refused->why.substr(0, refused->why.find(':'))}));
-  }
+  if (const auto refused = asked.texts->submit(std::move(orders), settings_.patience)) return reply(refuse(*refused));
   ++counts_->taken;
   // The answer is a stream even where it is one piece of JSON: so a reader that goes away is noticed while texts are written.
   HttpResponse response{.content_type = streams ? "text/event-stream" : "application/json"};

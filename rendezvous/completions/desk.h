@@ -4,7 +4,7 @@
 // request without a seed gets one, and is told it. A client that goes away, or falls too far behind, is noticed within a second
 // or so, whether its texts are written or wait, and they are given up. Texts are in no log, and prompts only if asked. Refuses,
 // in OpenAI's form of errors: fields that are wrong or not done here (400), what `find` refuses, and more than may wait (429,
-// with Retry-After). Thread: any.
+// with Retry-After). A long prompt is made tokens of by `aside`, after what is refused without its tokens. Thread: any.
 #pragma once
 
 #include <atomic>
@@ -36,9 +36,14 @@ class CompletionDesk {
  public:
   using Find = std::function<tl::expected<AskedModel, ApiError>(const std::string& name)>;
 
+  // Does `work` on another thread, then `then` on the caller's, with why the work failed, or "". False: not now.
+  using Then = std::function<void(const std::string& why_not)>;
+  using Aside = std::function<bool(std::function<void()> work, Then then)>;
+
   explicit CompletionDesk(DeskSettings settings) : settings_(settings) {}
 
-  void take(const HttpRequest& request, const Reply& reply, const Find& find);
+  // `aside`: null where this thread may take its time.
+  void take(const HttpRequest& request, const Reply& reply, const Find& find, const Aside& aside = nullptr);
   HttpResponse refuse(const ApiError& error);
   void add_metrics(PrometheusText& text) const;
 
@@ -48,6 +53,10 @@ class CompletionDesk {
     DurationHistogram first_token;  // from a request to its first token
   };
   struct Ongoing;
+  struct Encoded;
+
+  void write(Encoded encoded, const AskedModel& asked, const Reply& reply);
+  HttpResponse refuse(const TextRefused& refused);
 
   const DeskSettings settings_;
   const std::shared_ptr<Counts> counts_ = std::make_shared<Counts>();  // texts may outlive the desk

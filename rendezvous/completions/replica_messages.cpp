@@ -131,6 +131,7 @@ void to_json(Json& json, const ReplicaReport& report) {
           {"wait_ms", report.wait_ms},
           {"held", Json::array()},
           {"unreadable", Json::array()},
+          {"unreached", report.unreached},
           {"texts_max", report.texts_max},
           {"pages", report.pages},
           {"pages_held", report.pages_held},
@@ -166,6 +167,7 @@ void from_json(const Json& json, ReplicaReport& report) {
     report.pages = json.value("pages", int64_t{0});
     report.pages_held = json.value("pages_held", int64_t{0});
     report.tokenizer = json.value("tokenizer", "");
+    report.unreached = json.value("unreached", std::vector<std::string>());
     report.wanted = json.value("wanted", std::vector<std::string>());
     report.place = place_in(json);
     for (const Json& model : json.value("held", Json::array())) {

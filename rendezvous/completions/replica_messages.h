@@ -69,8 +69,9 @@ struct ReplicaReport {
   std::string tokenizer = {};  // the object of the job that has the tokenizer's file
   std::vector<HeldModel> held = {};
   std::vector<UnreadableModel> unreadable = {};
-  std::vector<std::string> wanted = {};  // as it heard last; it is answered at once where that is otherwise now
-  std::optional<StagePlace> place = {};  // likewise, of a model that is divided
+  std::vector<std::string> unreached = {};  // addresses of stages before this one, of its group, that it cannot work with
+  std::vector<std::string> wanted = {};     // as it heard last; it is answered at once where that is otherwise now
+  std::optional<StagePlace> place = {};     // likewise, of a model that is divided
   // Of one that does not:
   std::vector<TextNews> news = {};
 };

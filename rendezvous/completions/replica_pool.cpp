@@ -17,8 +17,9 @@ TextOutcome outcome_of(const std::string& end) {
 
 }  // namespace
 
-bool ReplicaPool::has(const Replica& replica, const std::string& source) const {
-  return std::ranges::any_of(replica.last.held, [&](const HeldModel& model) { return model.source == source; });
+bool ReplicaPool::has(const Replica& replica, const std::string& source, const std::string& fingerprint) const {
+  return std::ranges::any_of(
+      replica.last.held, [&](const HeldModel& model) { return model.source == source && model.fingerprint == fingerprint; });
 }
 
 // A text waits for as long as a replica may still come to have its model.
@@ -29,23 +30,24 @@ bool ReplicaPool::all_say_unreadable(const std::string& source) const {
   });
 }
 
-std::optional<TextRefused> ReplicaPool::submit(const std::string& source, std::vector<TextOrder> orders, Millis deadline) {
-  const HeldModel* model = nullptr;
-  for (const auto& [name, replica] : replicas_) {
-    const auto found = std::ranges::find(replica.last.held, source, &HeldModel::source);
-    if (found != replica.last.held.end()) model = &*found;
-  }
-  if (model == nullptr) return TextRefused{.is_busy = true, .why = "no replica has the model ready: try again later"};
+std::optional<TextRefused> ReplicaPool::refusal_of(int64_t texts) const {
+  if (waiting_ == 0 || waiting_ + texts <= kWaitingMax) return {};
+  return TextRefused{.is_busy = true,
+                     .why = fmt::format("{} texts wait already, of at most {}: try again later", waiting_, kWaitingMax)};
+}
+
+std::optional<TextRefused> ReplicaPool::submit(const HeldModel& model, std::vector<TextOrder> orders, Millis deadline) {
+  const bool is_held =
+      std::ranges::any_of(replicas_, [&](const auto& entry) { return has(entry.second, model.source, model.fingerprint); });
+  if (!is_held) return TextRefused{.is_busy = true, .why = "no replica has the model ready: try again later"};
   for (const TextOrder& order : orders) {
-    if (auto why = model::refusal_of(order.prompt, model->vocab_size, model->block_size))
+    if (auto why = model::refusal_of(order.prompt, model.vocab_size, model.block_size))
       return TextRefused{.is_busy = false, .why = *std::move(why)};
   }
-  if (waiting_ > 0 && waiting_ + static_cast<int64_t>(orders.size()) > kWaitingMax) {
-    return TextRefused{.is_busy = true,
-                       .why = fmt::format("{} texts wait already, of at most {}: try again later", waiting_, kWaitingMax)};
-  }
+  if (auto busy = refusal_of(static_cast<int64_t>(orders.size()))) return busy;
   for (TextOrder& order : orders) {
-    texts_[next_text_++] = {.source = source, .order = std::move(order), .deadline = deadline};
+    texts_[next_text_++] = {
+        .source = model.source, .fingerprint = model.fingerprint, .order = std::move(order), .deadline = deadline};
     ++waiting_;
   }
   return {};
@@ -79,7 +81,7 @@ void ReplicaPool::take_back(const std::string& worker, bool keep_what_others_can
   for (auto& [number, text] : texts_) {
     if (text.worker != worker) continue;
     std::string other;
-    if (keep_what_others_cannot && replica_for(text.source, other) == nullptr) continue;
+    if (keep_what_others_cannot && replica_for(text, other) == nullptr) continue;
     if (keep_what_others_cannot) cancel_at(worker, text.assignment);
     release(text);
   }
@@ -107,10 +109,11 @@ void ReplicaPool::cancel_at(const std::string& worker, int64_t assignment) {
   touched_.insert(worker);
 }
 
-ReplicaPool::Replica* ReplicaPool::replica_for(const std::string& source, std::string& name) {
+ReplicaPool::Replica* ReplicaPool::replica_for(const Text& text, std::string& name) {
   Replica* best = nullptr;
   for (auto& [worker, replica] : replicas_) {
-    if (replica.is_retired || replica.texts >= replica.last.texts_max || !has(replica, source)) continue;
+    if (replica.is_retired || replica.texts >= replica.last.texts_max) continue;
+    if (!has(replica, text.source, text.fingerprint)) continue;
     if (best != nullptr && best->texts <= replica.texts) continue;
     best = &replica;
     name = worker;
@@ -120,7 +123,7 @@ ReplicaPool::Replica* ReplicaPool::replica_for(const std::string& source, std::s
 
 void ReplicaPool::give(int64_t number, Text& text) {
   std::string worker;
-  Replica* const replica = replica_for(text.source, worker);
+  Replica* const replica = replica_for(text, worker);
   if (replica == nullptr) return;
   moved_ += text.was_given ? 1 : 0;
   text.was_given = true;
@@ -246,20 +249,26 @@ std::set<std::string> ReplicaPool::take_touched() {
 }
 
 const HeldModel* ReplicaPool::answering(const std::string& wanted) const {
-  std::map<std::string, int64_t> holders;
-  std::map<std::string, const HeldModel*> models;
-  int64_t replicas = 0;
+  using Model = std::pair<std::string, std::string>;  // by source and fingerprint
+  std::map<Model, int64_t> holders;
+  std::map<Model, const HeldModel*> models;
+  int64_t replicas = 0, have_wanted = 0;
   for (const auto& [name, replica] : replicas_) {
     if (replica.is_retired) continue;
     ++replicas;
     for (const HeldModel& model : replica.last.held) {
-      ++holders[model.source];
-      models[model.source] = &model;
+      const Model key(model.source, model.fingerprint);
+      ++holders[key];
+      have_wanted += model.source == wanted ? 1 : 0;
+      models[key] = &model;
     }
   }
-  if (const auto found = holders.find(wanted); found != holders.end() && 2 * found->second >= replicas) return models[wanted];
-  const auto most = std::ranges::max_element(holders, {}, [](const auto& entry) { return entry.second; });
-  return most == holders.end() ? nullptr : models[most->first];
+  const auto rank = [&](const auto& entry) {
+    const bool is_wanted = entry.first.first == wanted && 2 * have_wanted >= replicas;
+    return std::pair(is_wanted, entry.second);
+  };
+  const auto best = std::ranges::max_element(holders, {}, rank);
+  return best == holders.end() ? nullptr : models[best->first];
 }
 
 std::set<std::string> ReplicaPool::sources_in_use() const {

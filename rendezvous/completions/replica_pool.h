@@ -3,10 +3,10 @@
 // Promises: a text goes on, from the token that was told last, with another replica that has its model when its own is lost or
 // taken away, and every token of it is told once, in order: as it would have gone on (Prompt::written). Replicas get texts in
 // the order in which these came, the one with the fewest texts first, and none more than it writes at once; texts beyond that
-// wait, at most kWaitingMax of them. A text keeps the model that it began with. It ends as kLost when every replica says that
-// it cannot read that model, and as kTimedOut when its time is over. Whether it is wanted is asked once a second, also while it
-// waits. News of a text from a replica that does not write it
-// change nothing, and the replica is told to give it up. Pure: no clock, no I/O. Thread: one.
+// wait, at most kWaitingMax of them. A text keeps the model that it began with, by its fingerprint. It ends as kLost when every
+// replica says that it cannot read that model, and as kTimedOut when its time is over. Whether it is wanted is asked once a
+// second, also while it waits. News of a text from a replica that does not write it change nothing, and the replica is told to
+// give it up. Pure: no clock, no I/O. Thread: one.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,10 @@ class ReplicaPool {
   static constexpr int64_t kWaitingMax = 1024;
   using Millis = int64_t;  // of a steady clock
 
-  // Texts of the model in `source`, which a replica holds. Takes all, or none and says why.
-  std::optional<TextRefused> submit(const std::string& source, std::vector<TextOrder> orders, Millis deadline);
+  // Texts of a model that a replica holds. Takes all, or none and says why.
+  std::optional<TextRefused> submit(const HeldModel& model, std::vector<TextOrder> orders, Millis deadline);
+  // Why so many texts more would be refused now, by their number; nothing: they would not.
+  std::optional<TextRefused> refusal_of(int64_t texts) const;
 
   // A replica's report that waits: it is there, with what it holds. A new incarnation is another replica.
   void hear(const std::string& worker, const ReplicaReport& report);
@@ -71,8 +73,8 @@ class ReplicaPool {
     std::vector<ReplicaOrder> orders = {};  // not acknowledged yet
   };
   struct Text {
-    std::string source;
-    TextOrder order;  // its prompt with what is written so far
+    std::string source, fingerprint;  // of its model
+    TextOrder order;                  // its prompt with what is written so far
     Millis deadline = 0;
     Millis ask_again = 0;     // whether it is wanted
     std::string worker = {};  // "": nobody writes it now
@@ -84,9 +86,9 @@ class ReplicaPool {
   };
   using Texts = std::map<int64_t, Text>;
 
-  bool has(const Replica& replica, const std::string& source) const;
+  bool has(const Replica& replica, const std::string& source, const std::string& fingerprint) const;
   bool all_say_unreadable(const std::string& source) const;
-  Replica* replica_for(const std::string& source, std::string& name);
+  Replica* replica_for(const Text& text, std::string& name);
   void forget_assignment(Text& text);
   void give(int64_t number, Text& text);
   void take_back(const std::string& worker, bool keep_what_others_cannot);

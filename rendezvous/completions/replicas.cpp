@@ -14,6 +14,41 @@ void Replicas::hear(const std::string& worker, const ReplicaReport& report) {
   if (!report.held.empty()) pool_.hear(worker, report);
 }
 
+void Replicas::aim(Millis now, const std::string& newest, bool is_gone) {
+  note_reached(now);
+  if (newest == aim_) return;
+  if (!aim_.empty() && reached_ != aim_ && !is_gone && !is_hopeless()) {
+    if (now < aimed_ms_ + patience_ms_) return;
+    if (answering() != nullptr) patience_ms_ = std::min(2 * patience_ms_, kPatienceMaxMs);
+  }
+  aim_ = newest;
+  aimed_ms_ = now;
+}
+
+// The next one is waited for twice as long as this one took.
+void Replicas::note_reached(Millis now) {
+  if (aim_.empty() || reached_ == aim_) return;
+  const HeldModel* const model = pool_.answering(aim_);
+  if (model == nullptr || model->source != aim_) return;
+  reached_ = aim_;
+  patience_ms_ = std::clamp(2 * (now - aimed_ms_), kPatienceMs, kPatienceMaxMs);
+}
+
+bool Replicas::is_hopeless() const {
+  if (groups_ && groups_->is_unreadable(aim_)) return true;
+  const auto count = static_cast<int64_t>(workers().size());
+  int64_t unable = 0;
+  if (!groups_) {
+    for (const UnreadableModel& model : pool_.unreadable()) unable += model.source == aim_ ? 1 : 0;
+  }
+  return 2 * (count - unable) < count || count == 0;
+}
+
+const HeldModel* Replicas::answering() const {
+  const HeldModel* const model = pool_.answering(aim_);
+  return model != nullptr && model->source == aim_ ? model : pool_.answering(reached_);
+}
+
 void Replicas::tend(Millis now, const PresenceOf& presence_of, bool may_give_stages) {
   look_who_is_there(presence_of);
   if (!groups_) return pool_.tend(now);
@@ -62,12 +97,12 @@ std::vector<std::string> Replicas::group_of(const std::string& worker) const {
   return groups_ ? groups_->group_of(worker) : std::vector<std::string>{worker};
 }
 
-std::vector<std::string> Replicas::wanted(const std::string& newest) const {
-  std::vector<std::string> all = {newest};
+std::vector<std::string> Replicas::wanted() const {
+  std::vector<std::string> all = {aim_};
   const auto add = [&](const std::string& source) {
     if (std::ranges::find(all, source) == all.end()) all.push_back(source);
   };
-  if (const HeldModel* answers = pool_.answering(newest)) add(answers->source);
+  if (const HeldModel* answers = answering()) add(answers->source);
   for (const std::string& source : pool_.sources_in_use()) add(source);
   return all;
 }

@@ -76,19 +76,32 @@ void StageGroups::form_groups() {
 }
 
 bool StageGroups::is_whole(const Worker& last) const {
-  if (last.is_leaving || last.stage != stages_ - 1 || last.earlier.empty() || has_better(last)) return false;
+  if (last.is_leaving || last.stage != stages_ - 1 || last.earlier.empty()) return false;
+  if (!last.last.unreadable.empty() && has_better(last)) return false;
   for (size_t stage = 0; stage < last.earlier.size(); ++stage) {
     const auto found = workers_.find(last.earlier[stage]);
     if (found == workers_.end() || found->second.is_leaving || found->second.stage != static_cast<int64_t>(stage)) return false;
-    if (has_better(found->second)) return false;
+    const bool fails = !found->second.last.unreadable.empty() || is_unreached(found->second, last);
+    if (fails && has_better(found->second)) return false;
   }
   return true;
 }
 
+bool StageGroups::is_unreached(const Worker& worker, const Worker& by) {
+  return std::ranges::any_of(worker.last.held, [&](const HeldModel& model) {
+    const auto& unreached = by.last.unreached;
+    return !model.address.url.empty() && std::ranges::find(unreached, model.address.url) != unreached.end();
+  });
+}
+
+bool StageGroups::is_of_use(const Worker& worker) const {
+  return worker.last.unreadable.empty() &&
+         std::ranges::none_of(workers_, [&](const auto& entry) { return is_unreached(worker, entry.second); });
+}
+
 bool StageGroups::has_better(const Worker& worker) const {
-  if (worker.last.unreadable.empty()) return false;
   const std::string other = spare(worker.stage);
-  return !other.empty() && workers_.at(other).last.unreadable.empty() && !workers_.at(other).last.held.empty();
+  return !other.empty() && is_of_use(workers_.at(other)) && !workers_.at(other).last.held.empty();
 }
 
 bool StageGroups::is_in_a_group(const std::string& worker) const {
@@ -107,7 +120,7 @@ std::vector<int64_t> StageGroups::counts() const {
 }
 
 std::string StageGroups::spare(int64_t stage) const {
-  const auto rank = [](const Worker& worker) { return std::pair(worker.last.unreadable.empty(), worker.last.held.size()); };
+  const auto rank = [this](const Worker& worker) { return std::pair(is_of_use(worker), worker.last.held.size()); };
   std::string best;
   for (const auto& [name, worker] : workers_) {
     if (worker.is_leaving || worker.stage != stage || is_in_a_group(name)) continue;

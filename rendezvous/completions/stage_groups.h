@@ -3,7 +3,8 @@
 // A model's layers are divided into stages, numbered from the one with the first layers; a worker is one stage. A group is a
 // worker of each stage, and its last stage writes the texts, as a replica (replicas.h). Promises: after arrange(true) there are
 // as many groups as there are workers for; a worker keeps its stage and its group for as long as that allows, and as nobody who
-// could read its models waits while it cannot. A worker that is to leave is in no group. Pure: no clock, no I/O. Thread: one.
+// could take its place waits while it cannot read its models, or while another cannot reach it. A worker that is to leave is in
+// no group. Pure: no clock, no I/O. Thread: one.
 #pragma once
 
 #include <cstdint>
@@ -51,7 +52,9 @@ class StageGroups {
   void give_stages();
   void form_groups();
   bool is_whole(const Worker& last) const;
-  bool has_better(const Worker& worker) const;  // in no group, while this one cannot read a model
+  static bool is_unreached(const Worker& worker, const Worker& by);
+  bool is_of_use(const Worker& worker) const;   // it can read its models, and nobody says that it cannot be reached
+  bool has_better(const Worker& worker) const;  // of its stage: one of use, in no group
   bool is_in_a_group(const std::string& worker) const;
   std::vector<int64_t> counts() const;     // of workers that stay, by stage
   std::string spare(int64_t stage) const;  // the best worker of it in no group; "": none

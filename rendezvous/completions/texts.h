@@ -35,6 +35,8 @@ class Texts {
   virtual ~Texts() = default;
   // Takes all of them, or none and says why.
   virtual std::optional<TextRefused> submit(std::vector<TextOrder> orders, std::chrono::milliseconds patience) = 0;
+  // Why so many texts would be refused now, by their number: before anything is done for them. Nothing: they would not.
+  virtual std::optional<TextRefused> refusal_of(int64_t texts) const = 0;
 };
 
 }  // namespace holdfast::rendezvous

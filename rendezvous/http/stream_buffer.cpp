@@ -1,12 +1,15 @@
 // Every write copies its bytes, so no call here waits but await_reader.
 #include "rendezvous/http/stream_buffer.h"
 
+#include <algorithm>
+
 namespace holdfast::rendezvous {
 namespace {
 
 // The connection waits its patience for each piece to be taken: a slow reader takes a small one in that time.
 constexpr size_t kPieceBytes = 16 << 10;
-constexpr size_t kBegunMax = 256 << 10;  // taken bytes are erased in strides of this size, because each erase moves the rest
+// Taken bytes are erased in strides of at least this size and of as much as waits, because each erase moves the rest.
+constexpr size_t kBegunMax = 256 << 10;
 
 }  // namespace
 
@@ -61,7 +64,7 @@ StreamBuffer::Taken StreamBuffer::take() {
   taken.ended = taken.ended && taken.bytes.empty();
   taken_ += taken.bytes.size();
   begun_ += taken.bytes.size();
-  if (begun_ == waiting_.size() || begun_ >= kBegunMax) {
+  if (begun_ >= std::min(waiting_.size(), std::max(kBegunMax, waiting_.size() / 2))) {
     waiting_.erase(0, begun_);
     begun_ = 0;
   }

@@ -19,23 +19,21 @@ DataPlaces JobRunner::places() {
   return {.data_root = options_.data_root,
           .data_sets = &data_sets_,
           .stop = interrupt_.flag(),
-          .open_store = [this](const std::string& store, const std::string& job) { return open_store_(store, job, ""); }};
+          .open_store = [this](const std::string& store, const std::string& job, const std::atomic<bool>* stop) {
+            return open_store(store, job, storage::MissingFolder::kFail, stop);
+          }};
 }
 
 Input JobRunner::prepare_replica(const StartPrepare& task) {
   const LinkOptions& link = link_.options();
   const rendezvous::WorkerIdentity identity{link.worker, link.incarnation};
-  DataPlaces of_replica = places();
-  of_replica.open_store = [this](const std::string& store, const std::string& job) {
-    return open_store(store, job, storage::MissingFolder::kFail, nullptr);
-  };
   auto replica =
       Replica::prepare({.link = link_,
                         .job = task.job,
                         .spec = task.spec,
                         .make_ops = options_.make_ops,
                         .memory = options_.memory,
-                        .places = std::move(of_replica),
+                        .places = places(),
                         .objects = rendezvous::open_service_store(link.server, task.job, link.token, {.identity = identity}),
                         .host = host_of(transport_.address()),
                         .ports = options_.ports},

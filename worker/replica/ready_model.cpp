@@ -81,9 +81,9 @@ tl::expected<std::shared_ptr<ReadyModel>, std::string> ReadyModel::read(const st
                                                                         const Setup& setup, const DataPlaces& places) {
   const rendezvous::JobSpec& spec = setup.spec;
   const model::Gpt2Config config = model_config(spec);
-  auto weights = named_weights(source, config, places);
-  if (!weights) return tl::unexpected(std::move(weights.error()));
   try {
+    auto weights = named_weights(source, config, places);
+    if (!weights) return tl::unexpected(std::move(weights.error()));
     std::shared_ptr<ReadyModel> ready(new ReadyModel(stage, setup));
     ready->ops_ = setup.make_ops(activations_of(spec));
     kernels::DeviceOps& ops = *ready->ops_;
@@ -143,18 +143,18 @@ model::TextEngine::Load ReadyModel::load() const {
   return texts_ == nullptr ? model::TextEngine::Load{} : texts_->load();
 }
 
-tl::expected<void, std::string> ReadyModel::connect(const std::vector<StageAddress>& earlier) {
+tl::expected<void, StagesRefused> ReadyModel::connect(const std::vector<StageAddress>& earlier) {
   disconnect();
   {
     const std::lock_guard lock(mutex_);
-    if (is_given_up_) return tl::unexpected<std::string>("the job is given up");
+    if (is_given_up_) return tl::unexpected(StagesRefused{"the job is given up"});
     is_leaving_ = false;
   }
   auto stages = RemoteStages::connect(earlier, needs_, &is_leaving_);
   if (!stages) return tl::unexpected(std::move(stages.error()));
   if ((*stages)->end_layer() != layers_.first)
-    return tl::unexpected(fmt::format("the stages before have the layers up to {}, expected up to {}",
-                                      (*stages)->end_layer() - 1, layers_.first - 1));
+    return tl::unexpected(StagesRefused{fmt::format("the stages before have the layers up to {}, expected up to {}",
+                                                    (*stages)->end_layer() - 1, layers_.first - 1)});
   earlier_.set(*std::move(stages));
   const std::lock_guard lock(mutex_);
   is_lost_ = false;

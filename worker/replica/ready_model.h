@@ -64,7 +64,7 @@ class ReadyModel {
   model::TextEngine::Load load() const;  // of the engine; zeros where there is none now
 
   // Of a last stage. Texts under way are dropped without a word, by both.
-  tl::expected<void, std::string> connect(const std::vector<rendezvous::StageAddress>& earlier);
+  tl::expected<void, StagesRefused> connect(const std::vector<rendezvous::StageAddress>& earlier);
   void disconnect();
   bool is_connected_to(const std::vector<rendezvous::StageAddress>& earlier) const;
   void give_up();  // connect() ends soon, with an error

@@ -158,6 +158,10 @@ rendezvous::ReplicaReport Replica::report(int64_t wait_ms) const {
     if (model->is_ready() && model->stage() == stage()) report.held.push_back(model->held());
   }
   for (const auto& [source, unreadable] : unreadable_) report.unreadable.push_back({source, unreadable.why});
+  for (const auto& [source, connecting] : connecting_) {
+    const std::string& url = connecting.why_not.url;
+    if (!url.empty() && connecting.failures > 1) report.unreached.push_back(url);  // once may be a slow moment
+  }
   add_load(report);
   return report;
 }

@@ -100,7 +100,8 @@ class Replica {
   struct Connecting {
     std::vector<rendezvous::StageAddress> to;  // as it was tried last
     std::chrono::steady_clock::time_point again = {};
-    std::string why_not;
+    StagesRefused why_not;
+    int failures = 0;  // in a row
   };
   std::map<std::string, Connecting> connecting_;    // by source
   std::string digest_;                              // of the first model that was read

@@ -54,9 +54,11 @@ void Replica::follow_earlier_stages() {
     for (const auto& [source, model] : models_) {
       const auto known = std::ranges::find(place_->earlier, source, &rendezvous::StagePlace::Earlier::source);
       const auto earlier = known == place_->earlier.end() ? std::vector<rendezvous::StageAddress>() : known->stages;
+      if (earlier.empty()) connecting_.erase(source);  // nobody is to be reached
       if (model->stage() != place_->stage || model->is_connected_to(earlier)) continue;
       Connecting& connecting = connecting_[source];
       if (connecting.to == earlier && now < connecting.again) continue;
+      if (connecting.to != earlier) connecting.failures = 0;
       connecting.to = earlier;
       connecting.again = now + kLookForStages;
       changed.emplace_back(model, earlier);
@@ -74,11 +76,13 @@ void Replica::connect(ReadyModel& model, const std::vector<rendezvous::StageAddr
     book_.give_back_all(source);
     changed_.notify_all();  // there are news
   }
-  const auto connected = earlier.empty() ? tl::expected<void, std::string>() : model.connect(earlier);
+  const auto connected = earlier.empty() ? tl::expected<void, StagesRefused>() : model.connect(earlier);
   const std::lock_guard lock(mutex_);
-  const std::string why_not = connected ? "" : connected.error();
-  const bool is_new = std::exchange(connecting_[source].why_not, why_not) != why_not;
-  if (!connected && is_new) spdlog::warn("{} cannot be served now, it is tried again: {}", source, why_not);
+  const StagesRefused refused = connected ? StagesRefused{} : connected.error();
+  Connecting& connecting = connecting_[source];
+  const bool is_new = std::exchange(connecting.why_not, refused).why != refused.why;
+  connecting.failures = connected ? 0 : connecting.failures + 1;
+  if (!connected && is_new) spdlog::warn("{} cannot be served now, it is tried again: {}", source, refused.why);
   if (connected && !earlier.empty()) spdlog::info("has all stages of {}", source);
   orders_client_->cancel();  // its next report says so
 }

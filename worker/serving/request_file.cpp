@@ -79,12 +79,11 @@ class Requests {
     if (fields->stream) return tl::unexpected<std::string>("stream: a file has none; leave it out");
     if (fields->model != file_.model)
       return tl::unexpected(fmt::format("model: \"{}\", expected {} or nothing", fields->model, file_.model));
-    auto prompts = rendezvous::prompts_of(*fields, tokenizer_, block_size_);
-    if (!prompts) return tl::unexpected(prompts.error().message);
+    if (const auto excess = rendezvous::excess_of(*fields, block_size_)) return tl::unexpected(excess->message);
     request.digest = rendezvous::sha256_hex(std::as_bytes(std::span(body))).substr(0, 16);
     request.seed = fields->seed.value_or(0);
+    request.prompts = rendezvous::prompts_of(*fields, tokenizer_);
     request.fields = *std::move(fields);
-    request.prompts = *std::move(prompts);
     return request;
   }
 

@@ -34,6 +34,19 @@ TextServer::TextServer(model::Decoder& decoder, int64_t waiting_max, OnFailure o
       load_(engine_.load()),
       thread_([this](const std::stop_token& stop) { run(stop); }) {}
 
+std::optional<TextRefused> TextServer::refusal_of(int64_t texts) const {
+  const std::lock_guard lock(mutex_);
+  return refusal_now(texts);
+}
+
+std::optional<TextRefused> TextServer::refusal_now(int64_t texts) const {
+  if (failed_) return TextRefused{.is_busy = true, .why = "the model failed, and writes no more: try again later"};
+  const int64_t waiting = load_.waiting + static_cast<int64_t>(inbox_.size());
+  if (waiting == 0 || waiting + texts <= waiting_max_) return {};
+  return TextRefused{.is_busy = true,
+                     .why = fmt::format("{} texts wait already, of at most {}: try again later", waiting, waiting_max_)};
+}
+
 std::optional<TextRefused> TextServer::submit(std::vector<TextOrder> orders, std::chrono::milliseconds patience) {
   for (const TextOrder& order : orders) {
     if (auto why = engine_.refusal(order.prompt)) return TextRefused{.is_busy = false, .why = *std::move(why)};
@@ -41,12 +54,7 @@ std::optional<TextRefused> TextServer::submit(std::vector<TextOrder> orders, std
   const auto deadline = Clock::now() + patience;
   {
     const std::lock_guard lock(mutex_);
-    if (failed_) return TextRefused{.is_busy = true, .why = "the model failed, and writes no more: try again later"};
-    const int64_t waiting = load_.waiting + static_cast<int64_t>(inbox_.size());
-    if (waiting > 0 && waiting + static_cast<int64_t>(orders.size()) > waiting_max_) {
-      return TextRefused{.is_busy = true,
-                         .why = fmt::format("{} texts wait already, of at most {}: try again later", waiting, waiting_max_)};
-    }
+    if (auto refused = refusal_now(static_cast<int64_t>(orders.size()))) return refused;
     for (TextOrder& order : orders) inbox_.push_back({std::move(order), deadline});
   }
   filled_.notify_all();

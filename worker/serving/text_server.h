@@ -33,6 +33,7 @@ class TextServer : public rendezvous::Texts {
 
   std::optional<rendezvous::TextRefused> submit(std::vector<rendezvous::TextOrder> orders,
                                                 std::chrono::milliseconds patience) override;
+  std::optional<rendezvous::TextRefused> refusal_of(int64_t texts) const override;
 
   model::TextEngine::Load load() const;  // as it was after the last pass
 
@@ -49,6 +50,7 @@ class TextServer : public rendezvous::Texts {
   void run(const std::stop_token& stop);
   void pass();
   void fail(const std::exception& failure);
+  std::optional<rendezvous::TextRefused> refusal_now(int64_t texts) const;  // with the mutex
 
   const int64_t waiting_max_;
   const OnFailure on_failure_;

@@ -56,9 +56,11 @@ class DataSetOpener {
 struct DataPlaces {
   std::string data_root;                    // paths are below it; "": anywhere
   DataSetOpener* data_sets = nullptr;       // null: there are none
-  const std::atomic<bool>* stop = nullptr;  // ends waits for data
-  // Opens the checkpoints of any job; null: none but those in folders below data_root.
-  std::function<storage::Result<std::unique_ptr<storage::ObjectStore>>(const std::string& store, const std::string& job)>
+  const std::atomic<bool>* stop = nullptr;  // ends waits for data, and reads of checkpoints
+  // Opens the checkpoints of any job; reads of them end soon once *stop is true. Null: none but those in folders below
+  // data_root.
+  std::function<storage::Result<std::unique_ptr<storage::ObjectStore>>(const std::string& store, const std::string& job,
+                                                                       const std::atomic<bool>* stop)>
       open_store = nullptr;
 };
 

@@ -24,14 +24,14 @@ tl::expected<model::InitialWeights, std::string> named_weights(const std::string
   const rendezvous::InitialSource source = rendezvous::parse_initial_source(init_from);
   if (source.of_job()) {
     if (!places.open_store) return tl::unexpected(init_from + ": this worker reads no checkpoints of jobs");
-    auto store = places.open_store(source.store, source.job);
+    auto store = places.open_store(source.store, source.job, places.stop);
     if (!store) return tl::unexpected(store.error().message);
     return model::open_initial_weights(*std::move(store), source.step, init_from, config);
   }
   if (storage::is_s3(source.path)) {
     if (!places.open_store) return tl::unexpected(init_from + ": this worker reads no checkpoints of others");
     const auto [place, step] = storage::split_step(source.path, true);
-    auto store = places.open_store(place, "");
+    auto store = places.open_store(place, "", places.stop);
     if (!store) return tl::unexpected(store.error().message);
     const int64_t chosen = source.step < 0 ? step.value_or(-1) : source.step;
     return model::open_initial_weights(*std::move(store), chosen, init_from, config);

@@ -72,7 +72,7 @@ worker::ServedModel served_model(const ServeModelArguments& arguments, const Sou
       for (const std::string& url : arguments.stages)
         addresses.push_back({.url = url, .key = token_in(arguments.stage_token_file)});
       auto stages = worker::RemoteStages::connect(addresses, {fingerprint, config, limits, branch_bytes_of_a_row});
-      if (!stages) throw Failure{kBadInput, stages.error()};
+      if (!stages) throw Failure{kBadInput, stages.error().why};
       const model::LayerRange rest{(*stages)->end_layer(), config.n_layer};
       return std::make_unique<DividedLayers>(DividedLayers{*std::move(stages), rest});
     };

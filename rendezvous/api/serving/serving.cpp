@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 
 constexpr int64_t kWaitMaxMs = 60'000;
 constexpr Millis kAllHeardMs = 3000;  // after the service began, or the job did
-constexpr size_t kTokenizersWaiting = 64;
+constexpr size_t kTokenizersWaiting = 64, kPromptsWaiting = 16;
 constexpr int kReadsFailedTold = 8;
 constexpr Millis kFirstReadAgainMs = 200, kReadAgainMs = 5000;  // a tokenizer that could not be read
 
@@ -44,6 +44,16 @@ std::string answering_source(const Coordinator& state, const JobSpec& spec) {
   source.step = newest->step;
   source.store = newest->store;
   return to_text(source);
+}
+
+// Whether the job that is followed has no such checkpoint any more.
+bool is_removed(const Coordinator& state, const JobSpec& spec, const std::string& checkpoint) {
+  if (spec.follow != "on" || checkpoint.empty()) return false;
+  const InitialSource source = parse_initial_source(checkpoint);
+  const Job* followed = state.find_job(source.job);
+  if (followed == nullptr || source.step < 0) return false;
+  const auto found = followed->membership->checkpoints.find(source.step);
+  return found == followed->membership->checkpoints.end() || found->second.unreadable;
 }
 
 }  // namespace
@@ -78,22 +88,27 @@ namespace {
 // The seam's other side: texts of one model of a job.
 class PoolTexts : public Texts {
  public:
-  PoolTexts(ReplicaPool& pool, std::string source, const Clock& clock)
-      : pool_(pool), source_(std::move(source)), clock_(clock) {}
+  PoolTexts(ReplicaPool& pool, HeldModel model, const Clock& clock) : pool_(pool), model_(std::move(model)), clock_(clock) {}
   std::optional<TextRefused> submit(std::vector<TextOrder> orders, std::chrono::milliseconds patience) override {
-    return pool_.submit(source_, std::move(orders), clock_.steady_ms() + patience.count());
+    return pool_.submit(model_, std::move(orders), clock_.steady_ms() + patience.count());
   }
+  std::optional<TextRefused> refusal_of(int64_t texts) const override { return pool_.refusal_of(texts); }
 
  private:
   ReplicaPool& pool_;
-  const std::string source_;
+  const HeldModel model_;
   const Clock& clock_;
 };
 
 }  // namespace
 
 ServingApi::ServingApi(Turn& turn, std::string data_dir, DeskSettings settings)
-    : turn_(turn), data_dir_(std::move(data_dir)), life_(random_hex(8)), desk_(settings), tokenizers_(1, kTokenizersWaiting) {}
+    : turn_(turn),
+      data_dir_(std::move(data_dir)),
+      life_(random_hex(8)),
+      desk_(settings),
+      tokenizers_(1, kTokenizersWaiting),
+      prompts_(1, kPromptsWaiting) {}
 
 const Job* ServingApi::job_of(const std::string& id) const {
   const Job* job = turn_.state.find_job(id);
@@ -103,7 +118,19 @@ const Job* ServingApi::job_of(const std::string& id) const {
 // --- for those who ask
 
 void ServingApi::post_completion(Call& call) {
-  desk_.take(call.request, call.reply, [this](const std::string& name) { return find(name); });
+  const auto aside = [this](std::function<void()> work, CompletionDesk::Then then) {
+    const auto back = [commands = turn_.commands, then = std::move(then)](const std::string& why_not) {
+      commands->add_result([then, why_not] { then(why_not); });
+    };
+    const auto work_and_tell = [this, work = std::move(work), back] {
+      if (is_finishing_) return back("the service is stopping");
+      work();
+      back("");
+    };
+    return prompts_.post(work_and_tell, back);
+  };
+  desk_.take(
+      call.request, call.reply, [this](const std::string& name) { return find(name); }, aside);
 }
 
 // By id or name; of several jobs with one name the newest.
@@ -134,10 +161,7 @@ tl::expected<AskedModel, ApiError> ServingApi::find(const std::string& name) {
                  .code = "model_not_found"});
   }
   const auto served = served_.find(job->id);
-  const HeldModel* model =
-      served == served_.end()
-          ? nullptr
-          : served->second->replicas.texts().answering(answering_source(turn_.state, job->membership->spec));
+  const HeldModel* model = served == served_.end() ? nullptr : served->second->replicas.answering();
   if (model == nullptr || served->second->tokenizer == nullptr) {
     return tl::unexpected(ApiError{
         .status = 503,
@@ -150,7 +174,7 @@ tl::expected<AskedModel, ApiError> ServingApi::find(const std::string& name) {
                     .fingerprint = model->fingerprint,
                     .block_size = model->block_size,
                     .tokenizer = served->second->tokenizer,
-                    .texts = std::make_shared<PoolTexts>(served->second->replicas.texts(), model->source, turn_.clock)};
+                    .texts = std::make_shared<PoolTexts>(served->second->replicas.texts(), *model, turn_.clock)};
 }
 
 void ServingApi::get_models(Call& call) {
@@ -158,7 +182,7 @@ void ServingApi::get_models(Call& call) {
   for (const auto& [id, served] : served_) {
     const Job* job = job_of(id);
     if (job == nullptr || served->tokenizer == nullptr) continue;  // requests are refused until it is there
-    const HeldModel* model = served->replicas.texts().answering(answering_source(turn_.state, job->membership->spec));
+    const HeldModel* model = served->replicas.answering();
     if (model == nullptr) continue;
     Json workers = Json::array();
     for (const std::string& worker : served->replicas.texts().replicas()) {
@@ -195,13 +219,16 @@ void ServingApi::post_texts(Call& call) {
         problem(409, "not_a_replica", fmt::format("{} is no replica of job {}: it has no texts for it", worker, report->job)));
   }
   std::shared_ptr<Served>& served = served_[job->id];
-  if (served == nullptr) served = std::make_shared<Served>(job->membership->spec, turn_.clock.steady_ms());
+  if (served == nullptr) {
+    served = std::make_shared<Served>(job->membership->spec, turn_.clock.steady_ms());
+    aim(*job, *served);
+  }
   if (report->wait_ms == 0) {
     served->replicas.texts().take_load(worker, *report);
     if (report->life == life_) {
       for (const TextNews& news : report->news) served->replicas.texts().take(worker, report->incarnation, news);
     }
-    return call.answer(json_answer(200, Json(ReplicaOrders{.life = life_, .wanted = wanted(*job, *served)})));
+    return call.answer(json_answer(200, Json(ReplicaOrders{.life = life_, .wanted = served->replicas.wanted()})));
   }
   served->replicas.hear(worker, *report);
   const Millis now = turn_.clock.steady_ms();
@@ -213,8 +240,10 @@ void ServingApi::post_texts(Call& call) {
              now);
 }
 
-std::vector<std::string> ServingApi::wanted(const Job& job, const Served& served) const {
-  return served.replicas.wanted(answering_source(turn_.state, job.membership->spec));
+void ServingApi::aim(const Job& job, Served& served) const {
+  const std::string& aimed_at = served.replicas.aimed_at();
+  served.replicas.aim(turn_.clock.steady_ms(), answering_source(turn_.state, job.membership->spec),
+                      is_removed(turn_.state, job.membership->spec, aimed_at));
 }
 
 bool ServingApi::answer_poll(const LongPolls::Poll& poll) {
@@ -226,7 +255,8 @@ bool ServingApi::answer_poll(const LongPolls::Poll& poll) {
     return true;
   }
   Served& served = *found->second;
-  ReplicaOrders orders = served.replicas.orders_for(poll.worker, std::stoll(poll.have.substr(0, gap)), wanted(*job, served));
+  ReplicaOrders orders =
+      served.replicas.orders_for(poll.worker, std::stoll(poll.have.substr(0, gap)), served.replicas.wanted());
   orders.life = life_;
   orders.tokenizer_wanted = served.lacks_tokenizer;
   const bool has_news =
@@ -292,6 +322,7 @@ void ServingApi::tend_replicas(const Job& job, Served& served) {
       all_were_heard = all_were_heard && (!is_there(name) || std::ranges::find(heard, name) != heard.end());
   }
   served.replicas.tend(now, presence_of, all_were_heard);
+  aim(job, served);
 }
 
 void ServingApi::tend() {
@@ -309,9 +340,9 @@ void ServingApi::tend() {
     read_tokenizer(at->first, now);
     tend_replicas(*job, served);
     touched.merge(served.replicas.texts().take_touched());
-    const std::vector<std::string> wanted_now = wanted(*job, served);
+    const std::vector<std::string> wanted = served.replicas.wanted();
     for (const std::string& name : served.replicas.workers()) {
-      if (served.lacks_tokenizer || served.replicas.is_news(name, wanted_now)) touched.insert(name);
+      if (served.lacks_tokenizer || served.replicas.is_news(name, wanted)) touched.insert(name);
     }
     ++at;
   }
@@ -341,6 +372,11 @@ void ServingApi::add_metrics(PrometheusText& text) const {
     text.sample({{"job", id}, {"pages", "all"}}, static_cast<double>(load.pages));
     text.sample({{"job", id}, {"pages", "held"}}, static_cast<double>(load.pages_held));
   }
+}
+
+void ServingApi::finish() {
+  is_finishing_ = true;
+  prompts_.finish();
 }
 
 void ServingApi::close() {

@@ -3,12 +3,13 @@
 //
 // Promises: a text goes on with another replica, with the same tokens, when its own dies, freezes or is drained
 // (replica_pool.h). A request is answered by one model from its first token to its last; with `follow` those that come later
-// get the job's newest checkpoint as soon as half of the replicas have it. Texts under way are in memory alone: when the
+// get a newer checkpoint of the job as soon as half of the replicas have it. Texts under way are in memory alone: when the
 // service ends, its clients are cut off, and the same request with the seed that it was told brings the same text again.
 // Refuses beside what the desk does (completions/desk.h): a model that no job serves (404), one that no replica has ready
-// (503). Thread: the owner's; tokenizers are read on another.
+// (503). Thread: the owner's; on others, tokenizers are read and long prompts made tokens of.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,7 +39,8 @@ class ServingApi {
 
   void tend();  // after the commands of a turn
   void add_metrics(PrometheusText& text) const;
-  void close();  // ends every text and every wait
+  void finish();  // long prompts are taken no more; the ones under way are answered
+  void close();   // ends every text and every wait
 
  private:
   struct Served;  // a job
@@ -47,7 +49,7 @@ class ServingApi {
   const Job* find_job(const std::string& name) const;  // null: none of that id or name serves
   std::string names() const;                           // of the jobs that serve
   tl::expected<AskedModel, ApiError> find(const std::string& name);
-  std::vector<std::string> wanted(const Job& job, const Served& served) const;
+  void aim(const Job& job, Served& served) const;
   bool answer_poll(const LongPolls::Poll& poll);
   void tend_replicas(const Job& job, Served& served);
   void read_tokenizer(const std::string& job, Millis now);  // where it is time to
@@ -58,7 +60,8 @@ class ServingApi {
   CompletionDesk desk_;
   std::map<std::string, std::shared_ptr<Served>> served_;  // by job
   LongPolls polls_;
-  WorkPool tokenizers_;  // last: its work uses the others
+  std::atomic<bool> is_finishing_ = false;
+  WorkPool tokenizers_, prompts_;  // last: their work uses the others
 };
 
 }  // namespace holdfast::rendezvous

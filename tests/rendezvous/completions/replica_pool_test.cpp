@@ -206,7 +206,8 @@ TEST_P(ReplicasThatFail, WriteTheTextsThatOneEngineWrites) {
       Asked& text = asked.emplace_back(Asked{one_in(3) ? kNewer : kSource, random_prompt(random), {}});
       std::vector<TextOrder> orders;
       orders.push_back(noting(text.prompt, text.written));
-      if (pool.submit(text.source, std::move(orders), 1'000'000)) asked.pop_back();  // nobody has the model just now
+      const HeldModel model{text.source, "f-" + text.source, kServed.block_size, kServed.vocab_size};
+      if (pool.submit(model, std::move(orders), 1'000'000)) asked.pop_back();  // nobody has the model just now
     }
     if (replicas.size() < 3 && one_in(20)) arrives("w" + std::to_string(3 + lives % 4));
     if (replicas.size() > 1 && one_in(60)) leaves(random() % replicas.size());
@@ -238,17 +239,20 @@ TEST_P(ReplicasThatFail, WriteTheTextsThatOneEngineWrites) {
 INSTANTIATE_TEST_SUITE_P(Seeds, ReplicasThatFail, testing::Range<uint64_t>(1, 7));
 
 struct PoolTest : testing::Test {
-  void hear(const std::string& worker, std::vector<std::string> sources, std::vector<UnreadableModel> unreadable = {}) {
+  void hear(const std::string& worker, const std::vector<std::string>& sources, std::vector<UnreadableModel> unreadable = {}) {
     ReplicaReport report{
         .incarnation = worker + "-1", .job = "j2", .wait_ms = 1, .texts_max = 2, .unreadable = std::move(unreadable)};
-    for (std::string& source : sources) report.held.push_back({source, "f", kServed.block_size, kServed.vocab_size});
+    for (const std::string& source : sources) report.held.push_back(model_of(source));
     pool.hear(worker, report);
+  }
+  static HeldModel model_of(const std::string& source, const std::string& fingerprint = "f") {
+    return {source, fingerprint, kServed.block_size, kServed.vocab_size};
   }
   std::optional<TextRefused> ask(const std::string& source, int64_t count = 1) {
     std::vector<TextOrder> orders;
     for (int64_t i = 0; i < count; ++i)
       orders.push_back(noting({.tokens = {1}, .options = {.max_tokens = 4}}, written.emplace_back()));
-    return pool.submit(source, std::move(orders), 1000);
+    return pool.submit(model_of(source), std::move(orders), 1000);
   }
   static TextNews news(int64_t text, int64_t first, std::vector<int32_t> ids, std::string end = "") {
     TextNews news{.text = text, .first = first, .end = std::move(end)};
@@ -315,7 +319,7 @@ TEST_F(PoolTest, RefusesWhatNobodyCanWriteAndMoreThanMayWait) {
   hear("w1", {kSource});
   std::vector<TextOrder> orders;
   orders.push_back(noting({.tokens = {256}, .options = {.max_tokens = 1}}, written.emplace_back()));
-  const auto refused = pool.submit(kSource, std::move(orders), 1000);
+  const auto refused = pool.submit(model_of(kSource), std::move(orders), 1000);
   EXPECT_FALSE(refused->is_busy);
   EXPECT_THAT(refused->why, HasSubstr("token 256 is not below the model's vocab_size 256"));
   EXPECT_FALSE(ask(kSource, 2 + ReplicaPool::kWaitingMax));
@@ -353,7 +357,7 @@ TEST_F(PoolTest, AsksOnceASecondWhetherATextIsWanted) {
                         return is_wanted;
                       }});
   }
-  EXPECT_FALSE(pool.submit(kSource, std::move(orders), 100'000));
+  EXPECT_FALSE(pool.submit(model_of(kSource), std::move(orders), 100'000));
   for (ReplicaPool::Millis now = 0; now < 3000; now += 50) pool.tend(now);
   EXPECT_EQ(asked, 3 * 3);
   const auto given = pool.orders_for("w1", 0);

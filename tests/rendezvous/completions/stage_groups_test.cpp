@@ -148,6 +148,27 @@ TEST_F(Arranged, AWorkerThatCannotReadAModelMakesRoomForOneThatCan) {
   EXPECT_FALSE(groups.is_unreadable(kLater));
 }
 
+TEST_F(Arranged, AWorkerThatTheLastStageCannotReachMakesRoomForOneThatItMay) {
+  StageGroups groups(2);
+  come(groups, {"a", "b", "c"});
+  const auto says_unreached = [&](const std::vector<std::string>& urls) {
+    ReplicaReport report = report_of("b");
+    report.place = groups.place_of("b");
+    report.unreached = urls;
+    groups.hear("b", nlohmann::json(report).get<ReplicaReport>());
+    groups.arrange(true);
+  };
+  says_unreached({"https://a/" + kStaged});
+  EXPECT_THAT(groups.group_of("b"), ElementsAre("c", "b"));
+  says_unreached({});
+  EXPECT_THAT(groups.group_of("b"), ElementsAre("c", "b")) << "those that are in one stay";
+  groups.forget("c");
+  groups.arrange(true);
+  EXPECT_THAT(groups.group_of("b"), ElementsAre("a", "b"));
+  says_unreached({"https://a/" + kStaged});
+  EXPECT_THAT(groups.group_of("b"), ElementsAre("a", "b")) << "nobody is better";
+}
+
 // As many groups as there are workers for, none twice, each with a worker of every stage; a whole group stays as it is.
 TEST_F(Arranged, AsManyAsThereCanBeWhateverHappens) {
   std::mt19937 random(11);

@@ -89,6 +89,9 @@ ReplicaReport TextReplica::report(int64_t wait_ms) const {
       report.held.push_back({source, "of " + source, kPlayedBlock, kPlayedVocabulary, {.url = model.url}});
   }
   for (const auto& [source, tried] : unreadable_) report.unreadable.push_back({source, "it is not there"});
+  for (const auto& [source, model] : held_) {
+    if (!model.unreached.empty()) report.unreached.push_back(model.unreached);
+  }
   return report;
 }
 
@@ -239,6 +242,7 @@ void TextReplica::follow_earlier_stages() {
   for (auto& [source, model] : held_) {
     const auto known = std::ranges::find(place_->earlier, source, &rendezvous::StagePlace::Earlier::source);
     const auto earlier = known == place_->earlier.end() ? std::vector<rendezvous::StageAddress>() : known->stages;
+    if (earlier.empty()) model.unreached.clear();
     if (model.connected_to == earlier && !model.is_lost) continue;
     if (model.tried == earlier && now < model.again) continue;
     model.tried = earlier;
@@ -248,7 +252,9 @@ void TextReplica::follow_earlier_stages() {
     model.is_lost = false;
     model.driver = fmt::format("{}/{}", incarnation_, ++made_);
     const auto answers = [&](const auto& stage) { return surroundings_.answers(stage, name_, model.driver, true); };
-    if (std::ranges::all_of(earlier, answers)) model.connected_to = earlier;
+    const auto silent = std::ranges::find_if_not(earlier, answers);
+    model.unreached = silent == earlier.end() ? "" : silent->url;
+    if (silent == earlier.end()) model.connected_to = earlier;
     poll_.reset();  // its next report says so
   }
 }

@@ -67,6 +67,7 @@ class TextReplica {
     std::string url = {};                                                 // of a stage but the last
     std::vector<rendezvous::StageAddress> connected_to = {}, tried = {};  // of the last
     std::string driver = {};
+    std::string unreached = {};
     bool is_lost = false;
     int64_t again = 0;  // when the same are tried again
   };

@@ -93,6 +93,17 @@ void TextsWorld::begin_service() {
   service_ = std::make_unique<Service>(stages_, now_ms_);
   service_->life = fmt::format("life{}", ++lives_);
   for (const auto& asked : asked_) asked->has_ended = true;  // their clients are cut off
+  aim();
+}
+
+void TextsWorld::aim() {
+  rendezvous::Replicas& replicas = service_->replicas;
+  replicas.aim(now_ms_, source_of(newest_), gone_.contains(replicas.aimed_at()));
+}
+
+std::string TextsWorld::answering() const {
+  const rendezvous::HeldModel* const model = service_->replicas.answering();
+  return model == nullptr ? "nothing" : model->source;
 }
 
 // A worker whose lease is over is taken back, unless the job has gone on without it.
@@ -123,7 +134,7 @@ void TextsWorld::hear(const std::string& worker, int64_t request, const ReplicaR
     if (report.life == service.life) {
       for (const rendezvous::TextNews& news : report.news) service.replicas.texts().take(worker, report.incarnation, news);
     }
-    const ReplicaOrders none{.life = service.life, .wanted = wanted()};
+    const ReplicaOrders none{.life = service.life, .wanted = service.replicas.wanted()};
     return reply(worker, request, &none);
   }
   service.replicas.hear(worker, report);
@@ -137,13 +148,9 @@ void TextsWorld::hear(const std::string& worker, int64_t request, const ReplicaR
 }
 
 ReplicaOrders TextsWorld::orders_for(const std::string& worker, int64_t have) {
-  ReplicaOrders orders = service_->replicas.orders_for(worker, have, wanted());
+  ReplicaOrders orders = service_->replicas.orders_for(worker, have, service_->replicas.wanted());
   orders.life = service_->life;
   return orders;
-}
-
-std::vector<std::string> TextsWorld::wanted() const {
-  return service_->replicas.wanted(source_of(newest_));
 }
 
 void TextsWorld::tend_registry() {
@@ -167,6 +174,7 @@ void TextsWorld::tend_replicas() {
   };
   const bool all_were_heard = service.replicas.workers().size() == replicas_.size();
   service.replicas.tend(now_ms_, presence_of, all_were_heard || now_ms_ >= service.began_ms + kAllHeardMs);
+  aim();
 }
 
 void TextsWorld::answer_polls() {
@@ -186,7 +194,7 @@ void TextsWorld::answer_polls() {
 // --- clients
 
 void TextsWorld::ask(bool in_peace) {
-  const rendezvous::HeldModel* model = service_->replicas.texts().answering(source_of(newest_));
+  const rendezvous::HeldModel* model = service_->replicas.answering();
   if (model == nullptr) return;
   auto asked = std::make_unique<Asked>();
   asked->source = model->source;
@@ -204,7 +212,7 @@ void TextsWorld::ask(bool in_peace) {
                               }};
   std::vector<rendezvous::TextOrder> orders;
   orders.push_back(std::move(order));
-  if (!service_->replicas.texts().submit(asked->source, std::move(orders), asked->deadline)) asked_.push_back(std::move(asked));
+  if (!service_->replicas.texts().submit(*model, std::move(orders), asked->deadline)) asked_.push_back(std::move(asked));
 }
 
 // --- time
@@ -282,9 +290,13 @@ void TextsWorld::judge_peace() {
   if (!all_have_ended()) broken("a text that came in peace is stuck");
   newest_ += 10;
   for (const int64_t until = now_ms_ + kPeaceMs; now_ms_ < until; step()) {
-    if (service_->replicas.texts().answering(source_of(newest_)) == nullptr)
-      broken("nobody answers while a newer checkpoint is read");
+    if (service_->replicas.answering() == nullptr) broken("nobody answers while a newer checkpoint is read");
   }
+  const std::string before_many = answering();
+  if (before_many != source_of(newest_)) broken("{} answers, and not the newest checkpoint", before_many);
+  for (const int64_t until = now_ms_ + kPeaceMs; now_ms_ < until; step()) newest_ += 10;  // faster than any can be read
+  if (answering() == before_many) broken("no newer checkpoint answers, for they come too fast");
+  run_until(now_ms_ + kPeaceMs);
   for (const auto& replica : replicas_) {
     if (!replica->is_idle()) broken("{} has {} texts left that nobody wants", replica->name(), replica->texts());
   }

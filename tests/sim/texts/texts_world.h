@@ -5,9 +5,9 @@
 // The rules: every text is the one that its model writes alone, each token told once and in order, with its end at its place,
 // once; a text times out only when its time is over, and then at once; it is lost only where no replica that is well has its
 // model; a replica begins an order once, and goes on with a text from the text's own tokens; in peace every text ends before
-// long, nothing of it is left with any replica, all replicas can write as many texts as they say, and some model answers while
-// a newer one is read. The decisions are the
-// real Replicas' and OrderBook's. Throws a Violation.
+// long, nothing of it is left with any replica, all replicas can write as many texts as they say, some model answers while a
+// newer one is read, the newest before long, and a newer one from time to time where they come faster than they are read. The
+// decisions are the real Replicas' and OrderBook's. Throws a Violation.
 #pragma once
 
 #include <cstdint>
@@ -78,7 +78,8 @@ class TextsWorld : private TextSurroundings {
   bool is_heard(const std::string& worker, const std::string& incarnation);
   void hear(const std::string& worker, int64_t request, const rendezvous::ReplicaReport& report);
   void reply(const std::string& worker, int64_t request, const rendezvous::ReplicaOrders* orders);
-  std::vector<std::string> wanted() const;
+  void aim();
+  std::string answering() const;  // the source; "nothing"
   rendezvous::ReplicaOrders orders_for(const std::string& worker, int64_t have);
   void tend_registry();
   void tend_replicas();

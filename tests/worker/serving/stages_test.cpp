@@ -65,7 +65,7 @@ auto connected(const std::vector<std::string>& urls, const std::string& token = 
 
 std::string refused(const std::vector<std::string>& urls, const std::string& token = "") {
   const auto stages = connected(urls, token);
-  return stages ? "" : stages.error();
+  return stages ? "" : stages.error().why;
 }
 
 std::vector<std::vector<int32_t>> texts_by(Decoder& decoder) {
@@ -91,7 +91,7 @@ TEST(Stages, WriteTheTextsThatOneProgramWrites) {
   const auto expected = texts_by(*whole.decoder);
   const Stage first({0, 2}), second({2, 3});
   const auto stages = connected({first.url(), second.url()});
-  ASSERT_TRUE(stages) << stages.error();
+  ASSERT_TRUE(stages) << stages.error().why;
   EXPECT_EQ((*stages)->end_layer(), 3);
   const Part last({3, kDeep.n_layer}, stages->get());
   EXPECT_EQ(texts_by(*last.decoder), expected);
@@ -112,14 +112,14 @@ TEST(Stages, OfAWorkerTakePassesOverHttpsFromWhoeverKnowsTheirKey) {
   EXPECT_FALSE(RemoteStages::connect({address}, needs())) << "somebody else is there";
   address.pin = pin;
   address.key += "x";
-  EXPECT_THAT(RemoteStages::connect({address}, needs()).error(), HasSubstr("send `Authorization: Bearer TOKEN`"));
+  EXPECT_THAT(RemoteStages::connect({address}, needs()).error().why, HasSubstr("send `Authorization: Bearer TOKEN`"));
 }
 
 TEST(Stages, APassEndsWhenItIsToldToStop) {
   const Stage first({0, 2});
   std::atomic<bool> stop = false;
   const auto stages = RemoteStages::connect({{.url = first.url()}}, needs(), &stop);
-  ASSERT_TRUE(stages) << stages.error();
+  ASSERT_TRUE(stages) << stages.error().why;
   stop = true;
   const Part last({2, kDeep.n_layer}, stages->get());
   EXPECT_THAT([&] { texts_by(*last.decoder); }, testing::ThrowsMessage<StageLost>(HasSubstr("cancelled")));

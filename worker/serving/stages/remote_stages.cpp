@@ -16,16 +16,17 @@ constexpr std::chrono::seconds kQuestionTime{3}, kPassTime{60};
 
 RemoteStages::RemoteStages(Needs needs) : needs_(std::move(needs)), driver_(rendezvous::random_hex(8)) {}
 
-tl::expected<std::unique_ptr<RemoteStages>, std::string> RemoteStages::connect(
+tl::expected<std::unique_ptr<RemoteStages>, StagesRefused> RemoteStages::connect(
     const std::vector<rendezvous::StageAddress>& stages, Needs needs, const std::atomic<bool>* stop) {
   std::unique_ptr<RemoteStages> remote(new RemoteStages(std::move(needs)));
   for (const rendezvous::StageAddress& stage : stages) {
     if (auto added = remote->add(stage, stop); !added)
-      return tl::unexpected(fmt::format("stage {}: {}", stage.url, added.error()));
+      return tl::unexpected(StagesRefused{fmt::format("stage {}: {}", stage.url, added.error()), stage.url});
   }
   if (remote->end_layer_ >= remote->needs_.config.n_layer) {
-    return tl::unexpected(fmt::format("the stages have all {} layers, and the last one is to be here: leave one to this server",
-                                      remote->needs_.config.n_layer));
+    return tl::unexpected(
+        StagesRefused{fmt::format("the stages have all {} layers, and the last one is to be here: leave one to this server",
+                                  remote->needs_.config.n_layer)});
   }
   return remote;
 }

@@ -26,6 +26,11 @@ class StageLost : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+struct StagesRefused {
+  std::string why;
+  std::string url = {};  // of the one that is to blame; "": none is
+};
+
 class RemoteStages final : public model::EarlierLayers {
  public:
   struct Needs {
@@ -36,8 +41,9 @@ class RemoteStages final : public model::EarlierLayers {
   };
   // `stages`: in the order of their layers, the first of which has the model's first. Once *stop is true, passes end soon, as
   // if a stage were lost; it outlives this. nullptr: they do not.
-  static tl::expected<std::unique_ptr<RemoteStages>, std::string> connect(const std::vector<rendezvous::StageAddress>& stages,
-                                                                          Needs needs, const std::atomic<bool>* stop = nullptr);
+  static tl::expected<std::unique_ptr<RemoteStages>, StagesRefused> connect(const std::vector<rendezvous::StageAddress>& stages,
+                                                                            Needs needs,
+                                                                            const std::atomic<bool>* stop = nullptr);
   int64_t end_layer() const { return end_layer_; }  // the stages have those before it
   model::BetweenLayers feed(std::span<const model::Feed> feeds) override;
 
