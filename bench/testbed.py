@@ -144,11 +144,13 @@ def run_together(commands, timeout_s=300):
     processes = [subprocess.Popen([str(a) for a in command], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
                  for command in commands]
 
+    timed_out = []
+
     def end():
         for process in processes:
             process.kill()
 
-    timer = threading.Timer(timeout_s, end)
+    timer = threading.Timer(timeout_s, lambda: (timed_out.append(timeout_s), end()))
     timer.start()
     try:
         outputs = [process.communicate()[0] for process in processes]
@@ -157,7 +159,8 @@ def run_together(commands, timeout_s=300):
         end()
     if any(process.returncode != 0 for process in processes):
         ends = ", ".join(str(process.returncode) for process in processes)
-        raise SystemExit(f"a rank failed (exit statuses {ends}; -9 may be for want of memory):\n" + "\n".join(outputs)[-3000:])
+        how = f"they took more than {timeout_s} s" if timed_out else f"exit statuses {ends}; -9 may be for want of memory"
+        raise SystemExit(f"a rank failed ({how}):\n" + "\n".join(outputs)[-3000:])
     return outputs[0]
 
 

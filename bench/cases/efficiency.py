@@ -14,7 +14,7 @@ NOTE = ("The batch that guides for two nodes over 1 Gbit/s recommend (bench/PLAN
         "of a machine drifts. The plot has beside it what those guides predict: 50.3 M parameters sent twice at 100 MB/s, 1 s of compute a microbatch. "
         "Rows in tokens/s: both workers together, the peer is PyTorch's DistributedDataParallel over gloo (bench/peers/train.py) in the quicker of its two types, which sends float32 "
         "where ours sends int32 and float16 (its compress hook) where ours sends int16; its microbatches are of 8 and twice as many, for two processes with 16 each "
-        "take more than 24 GB. Floor: the time alone and each byte at the rate of one bare TCP stream, nothing hidden "
+        "take more than 24 GB (so it hides its reduction behind the last 8). Floor: the time alone and each byte at the rate of one bare TCP stream, nothing hidden "
         "behind compute. Overlap as jobs have it by default. With --repeat the median of as many rounds. Not waiting: the share of the same steps in which "
         "the train thread did not wait for the other worker; no drift of the machine is in it, nor what the ring's thread costs a core.")
 LABEL = "microbatches a worker and step"
@@ -50,14 +50,17 @@ def ddp(accumulation, wire, setup, dtype):
 
 
 def ddp_by_setup(accumulation, wire):
-    """{} where links cannot be shaped, which takes root, or DDP does not get through."""
+    """Without a set-up with which DDP does not get through; {} where links cannot be shaped, which takes root."""
+    rates = {}
     try:
-        return {setup: max(ddp(accumulation, wire, setup, dtype) for dtype in step.peers_types("bfloat16", 1, setup)) for setup in testbed.PEER.setups}
+        for setup in testbed.PEER.setups:
+            try:
+                rates[setup] = max(ddp(accumulation, wire, setup, dtype) for dtype in step.peers_types("bfloat16", 1, setup))
+            except SystemExit as why:
+                print(f"bench/run: no ratio to DDP {setup}: {why}", file=sys.stderr)
     except (subprocess.CalledProcessError, FileNotFoundError, PermissionError) as why:
         print(f"bench/run: no ratio to DDP: links cannot be shaped here ({why})", file=sys.stderr)
-    except SystemExit as why:
-        print(f"bench/run: no ratio to DDP: {why}", file=sys.stderr)
-    return {}
+    return rates
 
 
 def plot(settings, measured):
